@@ -12,6 +12,7 @@
  * PyTorch. */
 #include "base/file/fs.h"
 #include "base/number/rng.h"
+#include "model/files/config.h"
 #include "train/train.h"
 
 #include <getopt.h>

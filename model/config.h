@@ -25,7 +25,7 @@ enum model_family {
 struct model_config {
     enum model_family family;
     int vocab_size;        /* V */
-    int stored_rows;       /* of V in the files; 0: all (grown.h) */
+    int stored_rows;       /* of V in the files; 0: all (vocab_resize.h) */
     int hidden_size;       /* C */
     int intermediate_size; /* F */
     int layers;            /* L */
@@ -43,7 +43,7 @@ struct model_config {
     int rope_original_positions;
     double initializer_range; /* standard deviation of random weights */
     enum dtype storage_dtype; /* of the files: what "auto" exports */
-    bool is_quantised; /* stored in codes: model_config_read_stored; then .. */
+    bool is_quantized; /* stored in codes: model_config_read_stored; then .. */
     enum quant_format
             stored_format; /* .. as config.json has it: the files .. */
     bool stored_nested;    /* .. know better */
@@ -53,27 +53,6 @@ struct model_config {
     json_t *json;          /* the keys as given, for export; owned */
 };
 
-/* `on_error` is ZD_ERR_DATA for a file, ZD_ERR_CONFIG for [model.config];
- * `name` says where ("models/x/config.json", "job.toml [model.config]"). Every
- * problem is one error; the first is reported. `json` is borrowed. */
-enum zd_status model_config_parse(
-        const json_t *json, const char *name, enum zd_status on_error,
-        struct model_config *config_out);
-/* DIR/config.json. */
-enum zd_status model_config_read(
-        const char *dir, struct model_config *config_out);
-/* The same of a model that may be stored quantised, for whoever reads it as
- * what it decodes to: `quantization_config` is bitsandbytes' or DeepSeek's fp8
- * in tiles of 128 x 128, and is left out of config->json. The others refuse any
- * (E0304). */
-enum zd_status model_config_read_stored(
-        const char *dir, struct model_config *config_out);
-const char *model_config_stored_name(
-        const struct model_config *config); /* "nf4" */
-void model_config_fini(struct model_config *config);
 const char *model_family_name(enum model_family family); /* "llama" */
-/* Short text for the banner: "llama, 16 layers, 2048 wide, 32/8 heads". */
-void model_config_describe(
-        const struct model_config *config, char *out, size_t out_bytes);
 
 #endif

@@ -95,6 +95,13 @@ static inline bool param_is_conv1d(
            !param->is_embedding && param->part == PARAM_BASE &&
            param->unit <= config->layers;
 }
+/* The weight of a linear module (Conv1D too), the head included. */
+static inline bool param_is_linear(const struct param *param)
+{
+    return param->dims == 2 && param->part == PARAM_BASE &&
+           !param->is_embedding;
+}
+
 static inline bool param_has_adapter(const struct param_table *table, int id)
 {
     return table->adapters && table->adapters[id].r > 0;

@@ -6,6 +6,8 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "model/files/export_hf.h"
+#include "model/files/weights_hf.h"
 #include "train/command/replay.h"
 #include "train/plan/fit.h"
 #include "train/plan/phases.h"

@@ -10,8 +10,8 @@
  * them), and keep what lies in their part. */
 #include "zero/private.h"
 
-#include "model/base_digest.h"
-#include "model/codes.h"
+#include "model/quantized/base_digest.h"
+#include "model/quantized/codes.h"
 
 #include <stdlib.h>
 #include <string.h>

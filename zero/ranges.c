@@ -4,7 +4,7 @@
 
 #include "base/copy.h"
 #include "base/progress.h"
-#include "model/base_digest.h"
+#include "model/quantized/base_digest.h"
 
 #include <assert.h>
 #include <stdlib.h>

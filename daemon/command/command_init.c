@@ -7,6 +7,7 @@
 #include "daemon/init/foreign.h"
 #include "daemon/init/recipes.h"
 #include "model/config.h"
+#include "model/files/config.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "data/inspect.h"
+#include "model/files/config.h"
 #include "train/plan/plan.h"
 #include "train/text/text.h"
 #include "train/train.h"

@@ -2,7 +2,10 @@
  */
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
-#include "model/grown.h"
+#include "model/files/config.h"
+#include "model/files/export_hf.h"
+#include "model/files/vocab_resize.h"
+#include "model/files/weights_hf.h"
 #include "train/checkpoint/cli.h"
 #include "train/text/generate.h"
 
@@ -43,7 +46,7 @@ static enum zd_status check_out(
 enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
 {
     bool is_nf4 = args->quantize && strcmp(args->quantize, "nf4") == 0;
-    struct quantise_options quantise = {
+    struct quantize_options quantize = {
             .format = is_nf4 ? QUANT_NF4 : QUANT_INT8,
             .double_quant = args->double_quant};
     if (args->double_quant && !is_nf4)
@@ -55,7 +58,7 @@ enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
             .path = args->line.operands[0],
             .out_dir = args->out,
             .dtype = args->dtype ? &dtype : NULL,
-            .quantise = args->quantize ? &quantise : NULL,
+            .quantize = args->quantize ? &quantize : NULL,
             .merges = args->merge,
             .base = args->base});
 }
@@ -110,7 +113,7 @@ static enum zd_status merge(
     ZD_TRY(weights_open_adapted(
             args->base, config, table, adapters->choices, adapters->count,
             &storage, &source));
-    if (config->is_quantised)
+    if (config->is_quantized)
         merge_tell_codes(args->base);
     struct hf_export_options options = {
             .dtype = dtype_of(args, storage),
@@ -136,7 +139,8 @@ enum zd_status command_merge(struct cli_args *args, int *argc, char ***argv)
     if (status == ZD_OK)
         status = model_config_read_stored(args->base, &config);
     for (int i = 0; i < adapters.count && status == ZD_OK; i++)
-        status = model_config_grow_for(adapters.choices[i].dir, &config);
+        status =
+                model_config_resize_vocab_for(adapters.choices[i].dir, &config);
     if (status == ZD_OK)
         status = param_table_build(&config, NULL, 0, &table);
     if (status == ZD_OK)

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "data/source.h"
+#include "model/files/config.h"
 #include "model/params.h"
 #include "train/plan/search.h"
 #include "train/text/text.h"
@@ -133,8 +134,7 @@ static void write_data(
     if (facts->has_documents)
         snprintf(
                 why, sizeof why,
-                "95th percentile of document length: about %" PRId64
-                " bytes%s",
+                "95th percentile of document length: about %" PRId64 " bytes%s",
                 facts->document,
                 has_prompts ? "; data.packing = false cuts no document" : "");
     else
@@ -156,7 +156,7 @@ static void write_rest(
         const struct begin_request *request, const struct facts *facts,
         enum begin_kind kind, struct draft *draft)
 {
-    bool adapts = kind != BEGIN_FULL, is_stored = facts->config.is_quantised;
+    bool adapts = kind != BEGIN_FULL, is_stored = facts->config.is_quantized;
     char as_it_is[80] = "adapters are trained, the model stays as it is";
     if (is_stored)
         snprintf(
@@ -337,7 +337,7 @@ static bool is_tried(
         const struct begin_request *request, const struct facts *facts,
         enum begin_kind kind)
 {
-    if (facts->config.is_quantised)
+    if (facts->config.is_quantized)
         return kind == BEGIN_QLORA;
     return request->kind == kind || request->kind == BEGIN_ANY;
 }
@@ -345,7 +345,7 @@ static bool is_tried(
 static enum zd_status check_stored(
         const struct begin_request *request, const struct facts *facts)
 {
-    if (!facts->config.is_quantised || request->kind != BEGIN_FULL)
+    if (!facts->config.is_quantized || request->kind != BEGIN_FULL)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0304",
             "%.300s is stored in codes (%s): only adapters train on it",

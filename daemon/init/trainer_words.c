@@ -3,6 +3,7 @@
 
 #include "base/file/fs.h"
 #include "model/config.h"
+#include "model/files/config.h"
 
 #include <string.h>
 

@@ -2,6 +2,7 @@
 #include "daemon/job/job_internal.h"
 
 #include "base/file/fs.h"
+#include "model/files/config.h"
 #include "model/params.h"
 
 #include <ctype.h>

@@ -63,7 +63,7 @@ void job_settle_lora(struct job *job);
 /* Is it a key of [lora] that an adapter's own configuration has too? */
 bool job_lora_is_shared(const char *key);
 void job_check_lora(struct job *job);
-/* config.json of model.path; of a model stored quantised only with adapters. */
+/* config.json of model.path; of a model stored quantized only with adapters. */
 enum zd_status job_read_config(
         const struct train_job *options, struct model_config *config);
 /* `table`, of the model, becomes that of the adapted one. */

@@ -6,6 +6,7 @@
 #include "data/document.h"
 #include "data/match.h"
 #include "data/source.h"
+#include "model/files/config.h"
 #include "offload/offload.h"
 #include "train/plan/plan.h"
 #include "train/text/text.h"

@@ -2,7 +2,8 @@
  * it names. */
 #include "base/file/fs.h"
 #include "daemon/job/job_internal.h"
-#include "model/peft.h"
+#include "model/adapters/peft.h"
+#include "model/files/config.h"
 #include "train/plan/plan.h"
 
 #include <stdio.h>
@@ -202,7 +203,7 @@ static void check_scales(struct job *job, const struct model_config *config)
 {
     const struct lora_options *lora = &job->options.lora;
     if (lora->gives_double_quant && lora->double_quant &&
-        lora->quantize_base == LORA_BASE_NONE && !config->is_quantised)
+        lora->quantize_base == LORA_BASE_NONE && !config->is_quantized)
         tell(job, "lora", "double_quant",
              "double_quant without quantize_base: no weight lies in codes");
 }
@@ -226,7 +227,7 @@ void job_check_adapters(
     if (status == ZD_OK && lora->path)
         status = check_stored(job, config);
     if (status == ZD_OK)
-        status = lora_quantise(
+        status = lora_quantize(
                 config, lora, train_stored_base(&job->options), table);
     if (status == ZD_OK)
         check_scales(job, config);

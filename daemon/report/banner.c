@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/text_buffer.h"
 #include "daemon/report/words.h"
+#include "model/files/config.h"
 #include "train/plan/fit.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+#include "model/files/config.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
 

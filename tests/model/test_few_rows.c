@@ -1,7 +1,7 @@
 /* What a weight in codes is multiplied by, and how: a decode step of one or two
  * tokens reads the codes as they lie, everything else has them decoded first,
  * whole or by its products, as the machine's do. Both make the same logits. */
-#include "model/codes.h"
+#include "model/quantized/codes.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
 
@@ -142,7 +142,7 @@ static void setup(
     tiny_config(shape, &t->config);
     tiny_must(param_table_build(&t->config, NULL, 0, &t->table));
     tiny_adapt(t, &options);
-    tiny_must(lora_quantise(&t->config, &options, NULL, &t->table));
+    tiny_must(lora_quantize(&t->config, &options, NULL, &t->table));
     tiny_must(weights_open_random(7, &t->table, &source));
     tiny_build(t, &of, &m->kernels, &source);
     make_codes(m, &source);

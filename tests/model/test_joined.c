@@ -1,6 +1,7 @@
 /* Projections that one product makes: what separate products make, but for the
  * order of sums; with fewer operations. On the CPU's tables, in memory where
  * tensors follow each other as they do in ZeRO's units. */
+#include "model/files/config.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
 

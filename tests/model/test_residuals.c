@@ -1,6 +1,7 @@
 /* test_residuals - the residual stream visits the host between forward and
  * backward: the same bits as if it had stayed, the bytes that were planned. A
  * plain program (TAP) that runs under a thread sanitizer too. */
+#include "model/files/config.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
 

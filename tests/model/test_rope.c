@@ -1,3 +1,4 @@
+#include "model/files/config.h"
 #include "model/rope.h"
 
 #include "tests/model/tiny.h"

@@ -2,7 +2,9 @@
 #ifndef ZD_TESTS_MODEL_TINY_H
 #define ZD_TESTS_MODEL_TINY_H
 
-#include "model/lora.h"
+#include "model/adapters/lora.h"
+#include "model/files/config.h"
+#include "model/files/weights_hf.h"
 #include "model/replicated_params.h"
 
 #include <stdlib.h>

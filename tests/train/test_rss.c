@@ -1,6 +1,6 @@
 /* test_rss.c - what the process takes is what the plan says: resident memory
  * stays below planned + 150 MB, and a step touches 95 % of the arenas; also
- * where a base is quantised as it is loaded.
+ * where a base is quantized as it is loaded.
  *
  *   test_rss ZEROD         the binary, run as a child in one process */
 #include "base/file/fs.h"

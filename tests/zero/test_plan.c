@@ -1,5 +1,6 @@
 #include "plan_case.h"
 
+#include "model/files/config.h"
 #include "zero/plan_parts.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,7 @@
 /* test_training - a real model over the hooks of ZeRO, ranks being threads:
  * losses and weights are the same bits at every stage and with every way of
  * checkpointing, and the wire is the planned one. A plain program (TAP). */
+#include "model/files/config.h"
 #include "zero/zero.h"
 
 #include <math.h>

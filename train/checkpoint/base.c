@@ -1,8 +1,8 @@
 #include "train/checkpoint/base.h"
 
-#include "model/base_digest.h"
-#include "model/grown.h"
-#include "model/lora.h"
+#include "model/adapters/lora.h"
+#include "model/files/vocab_resize.h"
+#include "model/quantized/base_digest.h"
 #include "train/checkpoint/pieces.h"
 
 #include <stdlib.h>
@@ -83,7 +83,7 @@ static enum zd_status table_of_run(
                 pieces_trained(checkpoint, table->params[id].name);
     if (!format)
         return ZD_OK;
-    return lora_quantise_as(
+    return lora_quantize_as(
             config, source, format,
             json_is_true(json_object_get(codes, "nested")), table);
 }
@@ -113,7 +113,7 @@ static enum zd_status open_known(
     const json_t *seed = json_object_get(checkpoint_base(checkpoint), "seed");
     const char *path = base_path(checkpoint);
     if (request->base)
-        return weights_open_grown(request->base, config, table, NULL, out);
+        return weights_open_resized(request->base, config, table, NULL, out);
     if (request->open_base)
         return request->open_base(request->ctx, config, table, out);
     if (json_is_integer(seed))
@@ -124,7 +124,7 @@ static enum zd_status open_known(
                 ZD_ERR_DATA, "E0328",
                 "%s was trained on a model that came from no folder",
                 request->path);
-    return weights_open_grown(path, config, table, NULL, out);
+    return weights_open_resized(path, config, table, NULL, out);
 }
 
 enum zd_status base_open(

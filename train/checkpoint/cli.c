@@ -165,8 +165,8 @@ static void print_optimizer(const json_t *optimizer, FILE *out)
 /* "t        3 of 40 in 5 tensors": once for each t that is not the run's. */
 static void print_steps(const json_t *row, FILE *out)
 {
-    const json_t *all = json_object_get(
-            json_object_get(row, "progress"), "applied_steps");
+    const json_t *all =
+            json_object_get(json_object_get(row, "progress"), "applied_steps");
     json_t *steps = json_object_get(json_object_get(row, "optimizer"), "t");
     json_t *counts = json_object(), *count, *of;
     const char *text;
@@ -177,10 +177,10 @@ static void print_steps(const json_t *row, FILE *out)
         json_int_t so_far = json_integer_value(json_object_get(counts, own));
         json_object_set_new(counts, own, json_integer(so_far + 1));
     }
-    json_object_foreach(counts, text, count) fprintf(
-            out, "t        %s of %lld in %lld tensors\n", text,
-            (long long)json_integer_value(all),
-            (long long)json_integer_value(count));
+    json_object_foreach(counts, text, count)
+            fprintf(out, "t        %s of %lld in %lld tensors\n", text,
+                    (long long)json_integer_value(all),
+                    (long long)json_integer_value(count));
     json_decref(counts);
 }
 
@@ -334,7 +334,7 @@ enum zd_status train_export(const struct train_export *options)
             .out_dir = options->out_dir,
             .dtype = options->dtype,
             .max_shard_bytes = 5000000000u,
-            .quantise = options->quantise,
+            .quantize = options->quantize,
             .check = CHECKPOINT_DIGESTS,
             .merges = options->merges,
             .base = options->base};

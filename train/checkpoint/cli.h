@@ -4,7 +4,7 @@
 
 #include "base/number/dtype.h"
 #include "base/status.h"
-#include "model/export_quantised.h"
+#include "model/files/export_quantized.h"
 
 /* PATH: a checkpoint, or for ls an output_dir that holds some. Results go to
  * `out` as text or as one JSON document. verify reads every byte and is
@@ -16,13 +16,13 @@ enum zd_status checkpoint_verify(const char *path, bool json, FILE *out);
 struct train_export {
     const char *path, *out_dir;
     const enum dtype *dtype; /* NULL: the checkpoint's export type */
-    const struct quantise_options *quantise; /* NULL: no codes */
+    const struct quantize_options *quantize; /* NULL: no codes */
     bool merges; /* of a checkpoint of adapters: the model with them merged in,
                     not the adapter */
     const char *base; /* where what it does not hold is; NULL: where it says */
 };
 /* Write a checkpoint as a Hugging Face directory, or what it has of an adapter
- * as PEFT has it, streaming. With `quantise` the layers' linear weights are in
+ * as PEFT has it, streaming. With `quantize` the layers' linear weights are in
  * codes. */
 enum zd_status train_export(const struct train_export *options);
 

@@ -1,5 +1,7 @@
 #include "train/checkpoint/export.h"
 
+#include "model/files/config.h"
+#include "model/files/export_hf.h"
 #include "train/checkpoint/base.h"
 
 #include <assert.h>
@@ -86,7 +88,7 @@ static enum zd_status settle(struct comm *comm, enum zd_status mine)
 static enum zd_status write_adapter(
         const struct export *e, const struct export_request *request, int rank)
 {
-    if (request->quantise) {
+    if (request->quantize) {
         ZD_FAIL(ZD_ERR_USAGE, "E0101",
                 "`%s` holds an adapter: there is nothing to quantise",
                 request->path);
@@ -111,11 +113,11 @@ enum zd_status export_checkpoint(
         export_close(&e);
         return status;
     }
-    if (status == ZD_OK && request->quantise) {
+    if (status == ZD_OK && request->quantize) {
         assert(!comm);
-        status = weights_export_quantised(
+        status = weights_export_quantized(
                 request->out_dir, &e.config, &e.table, &e.source,
-                &e.job.options, request->quantise);
+                &e.job.options, request->quantize);
         export_close(&e);
         return status;
     }

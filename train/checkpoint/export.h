@@ -3,7 +3,7 @@
 #ifndef ZD_TRAIN_CHECKPOINT_EXPORT_H
 #define ZD_TRAIN_CHECKPOINT_EXPORT_H
 
-#include "model/export_quantised.h"
+#include "model/files/export_quantized.h"
 #include "train/checkpoint/checkpoint.h"
 
 struct export_request {
@@ -12,7 +12,7 @@ struct export_request {
     const char *out_dir;
     const enum dtype *dtype; /* NULL: the type the run decided on */
     uint64_t max_shard_bytes;
-    const struct quantise_options *quantise; /* NULL: whole weights; by one
+    const struct quantize_options *quantize; /* NULL: whole weights; by one
                                                 process, `comm` NULL */
     enum checkpoint_check check;
     /* Of a checkpoint that holds an adapter: the model with it merged in, not

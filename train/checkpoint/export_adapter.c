@@ -1,9 +1,9 @@
 /* export_adapter.c - what becomes of a checkpoint of adapters: a PEFT adapter,
  * or the base with them merged into it. */
 #include "base/log.h"
-#include "model/lora.h"
-#include "model/merge.h"
-#include "model/row_norms.h"
+#include "model/adapters/lora.h"
+#include "model/adapters/merge.h"
+#include "model/quantized/row_norms.h"
 #include "train/checkpoint/base.h"
 #include "train/checkpoint/pieces.h"
 

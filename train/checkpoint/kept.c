@@ -1,7 +1,7 @@
 #include "train/checkpoint/kept.h"
 
 #include "base/file/fs.h"
-#include "model/export_dir.h"
+#include "model/files/export_dir.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 
 #include "base/file/fs.h"
 #include "kernels/kernels.h"
-#include "model/base_digest.h"
+#include "model/quantized/base_digest.h"
 #include "train/checkpoint/names.h"
 #include "zd_config.h"
 
@@ -290,8 +290,8 @@ json_t *manifest_build(
             writer->gpt2_prefix, "moments",
             !writer->job->checkpoint.save_only_model, "adapter",
             adapter_json(writer->plan), "base", base_json(writer), "products",
-            products_json(), "parameters",
-            "trainable", (json_int_t)writer->plan->table.trainable, "all",
+            products_json(), "parameters", "trainable",
+            (json_int_t)writer->plan->table.trainable, "all",
             (json_int_t)writer->plan->table.total, "files");
 }
 
@@ -425,8 +425,7 @@ enum zd_status manifest_read(const char *dir, json_t **manifest_out)
     char path[PATH_MAX];
     json_t *manifest;
     fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
-    status = json_parse_file_upto(
-            path, MANIFEST_MAX, VALUES_MAX, &manifest);
+    status = json_parse_file_upto(path, MANIFEST_MAX, VALUES_MAX, &manifest);
     if (status == ZD_ERR_NO_INPUT) { /* the folder is there, its manifest not */
         zd_error_clear();
         return ZD_FAIL(

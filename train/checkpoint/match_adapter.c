@@ -22,7 +22,7 @@ static enum zd_status match_module(
 {
     char module[PARAM_NAME_MAX + 16];
     const struct adapter *now = &plan->table.adapters[id];
-    if (!peft_is_linear(&plan->config, &plan->table, id))
+    if (!param_is_linear(&plan->table.params[id]))
         return ZD_OK;
     peft_module_name(&plan->config, &plan->table, id, module);
     bool had = peft_config_targets(before, module);

@@ -240,13 +240,13 @@ static bool adapters_are_sound(
         const struct train_job *job, const struct plan_candidate *candidate,
         const struct train_job *changed)
 {
-    bool quantises = candidate->option[CHOOSE_ADAPTERS] == ADAPTERS_QLORA;
+    bool quantizes = candidate->option[CHOOSE_ADAPTERS] == ADAPTERS_QLORA;
     if (job->train.freeze_count || changed->optim.master != OPTIM_MASTER_FP32)
         return false;
-    if (quantises && (job->lora.quantize_base != LORA_BASE_NONE ||
+    if (quantizes && (job->lora.quantize_base != LORA_BASE_NONE ||
                       job->lora.gives_quantize_base))
         return false;
-    return quantises || !job->lora.enabled;
+    return quantizes || !job->lora.enabled;
 }
 
 static bool has_buckets(const struct zero_options *zero)

@@ -1,6 +1,7 @@
 /* plan.c - what a rank will hold and send, from (job, world) alone. */
 #include "train/plan/plan.h"
 #include "base/device/device_memory.h"
+#include "model/files/config.h"
 #include "train/plan/fit.h"
 #include "zd_config.h"
 
@@ -76,7 +77,7 @@ static enum zd_status adapt(const struct train_job *job, struct job_plan *plan)
     ZD_TRY(lora_config(&job->lora, &plan->adapter));
     ZD_TRY(lora_extend(
             &plan->config, &plan->adapter, &job->lora, &plan->table));
-    return lora_quantise(
+    return lora_quantize(
             &plan->config, &job->lora, train_stored_base(job), &plan->table);
 }
 

@@ -1,6 +1,7 @@
 /* print.c - the plan as `zerod plan` prints it. */
 #include "train/plan/print.h"
 #include "base/text_buffer.h"
+#include "model/files/config.h"
 
 #include <inttypes.h>
 

@@ -2,8 +2,8 @@
  * row for every token of the tokenizer. */
 #include "base/file/fs.h"
 #include "data/tokenizer/tokenizer.h"
-#include "model/grown.h"
-#include "model/lora.h"
+#include "model/adapters/lora.h"
+#include "model/files/vocab_resize.h"
 #include "train/plan/plan.h"
 
 #include <limits.h>
@@ -61,7 +61,7 @@ static enum zd_status grow(
     if (ids <= config->vocab_size)
         return ZD_OK;
     ZD_TRY(check_head(config, adapter, ids));
-    model_config_grow(config, ids);
+    model_config_resize_vocab(config, ids);
     return ZD_OK;
 }
 

@@ -1,11 +1,12 @@
 #include "train/text/generate.h"
 
-#include "model/grown.h"
+#include "model/files/vocab_resize.h"
 
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "data/tokenise.h"
+#include "model/files/config.h"
 #include "model/replicated_params.h"
 #include "train/text/decoder.h"
 #include "train/text/written.h"
@@ -81,7 +82,8 @@ static enum zd_status open_model(
                 ZD_ERR_NO_INPUT, "E0301", "no model at %s", options->model);
     ZD_TRY(model_config_read_stored(options->model, &g->config));
     for (int i = 0; i < options->adapter_count; i++)
-        ZD_TRY(model_config_grow_for(options->adapters[i].dir, &g->config));
+        ZD_TRY(model_config_resize_vocab_for(
+                options->adapters[i].dir, &g->config));
     ZD_TRY(text_open_dir(options->model, &g->config, &g->text));
     ZD_TRY(param_table_build(&g->config, NULL, 0, &g->table));
     ZD_TRY(weights_open_adapted(

@@ -3,7 +3,7 @@
 #ifndef ZD_TRAIN_TEXT_GENERATE_H
 #define ZD_TRAIN_TEXT_GENERATE_H
 
-#include "model/merge.h"
+#include "model/adapters/merge.h"
 
 #include <stdint.h>
 

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/file/fs.h"
 #include "base/log.h"
-#include "model/merge.h"
+#include "model/adapters/merge.h"
 #include "train/checkpoint/export.h"
 #include "train/trainer/trainer.h"
 
@@ -410,7 +410,7 @@ static enum zd_status export_from(struct trainer *trainer, const char *path)
     if (is_adapter && job->model.dtype_auto)
         request.dtype = NULL; /* fp32 */
     fs_join(dir, PATH_MAX, job->job.output_dir, export_folder(job));
-    if (request.merges && trainer->plan.config.is_quantised &&
+    if (request.merges && trainer->plan.config.is_quantized &&
         trainer_is_first(trainer))
         merge_tell_codes(job->model.path);
     return export_checkpoint(trainer->comm, &request);

@@ -1,10 +1,11 @@
 /* fuzz_weights.c - models in codes and adapters as a download may hold them,
  * opened as generation, merging and training open them. */
-#include "model/codes.h"
-#include "model/grown.h"
-#include "model/lora.h"
-#include "model/merge.h"
-#include "model/peft.h"
+#include "model/adapters/lora.h"
+#include "model/adapters/merge.h"
+#include "model/adapters/peft.h"
+#include "model/files/config.h"
+#include "model/files/vocab_resize.h"
+#include "model/quantized/codes.h"
 #include "tests/train/checkpoint/fuzz_files.h"
 
 #include <math.h>
@@ -118,9 +119,9 @@ static enum zd_status train_on(
     if (status == ZD_OK)
         status = lora_extend(config, &adapter, &options, table);
     if (status == ZD_OK)
-        status = lora_quantise(config, &options, dir, table);
+        status = lora_quantize(config, &options, dir, table);
     if (status == ZD_OK)
-        status = weights_open_grown(dir, config, table, NULL, &source);
+        status = weights_open_resized(dir, config, table, NULL, &source);
     if (status == ZD_OK)
         status = weights_open_lora(config, table, &source, 1, path, &source);
     if (status == ZD_OK) {
@@ -162,7 +163,7 @@ static enum zd_status open_all(
     struct adapter_choice choice = {path, 1};
     ZD_TRY(model_config_read_stored(dir, config));
     if (path)
-        ZD_TRY(model_config_grow_for(path, config));
+        ZD_TRY(model_config_resize_vocab_for(path, config));
     ZD_TRY(param_table_build(config, NULL, 0, table));
     ZD_TRY(param_table_build(config, NULL, 0, trained));
     ZD_TRY(weights_open_adapted(

@@ -2,6 +2,7 @@
  * open few files: listed, shown, verified, resumed and exported; and nobody
  * opens a shard that has nothing for him. */
 #include "base/file/fs.h"
+#include "model/files/config.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/reshard.h"
 #include "train/checkpoint/checkpoint.h"

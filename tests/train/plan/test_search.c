@@ -1,5 +1,6 @@
 /* test_search.c - the fits that a search finds against a search of everything,
  * and what it says of models. */
+#include "model/files/config.h"
 #include "train/plan/models.h"
 #include "train/plan/search.h"
 

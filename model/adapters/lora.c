@@ -1,0 +1,408 @@
+#include "model/adapters/lora.h"
+
+#include "base/must.h"
+#include "model/adapters/lora_names.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct lora_options lora_options_default(void)
+{
+    return (struct lora_options){
+            .r = 16,
+            .lora_alpha = 32,
+            .loraplus_lr_ratio = 1,
+            .double_quant = true};
+}
+
+/* --- the configuration ---------------------------------------------------- */
+
+/* Lists of names are sets. */
+static bool have_same(const json_t *a, const json_t *b)
+{
+    size_t found = 0;
+    if (!json_is_array(a) || !json_is_array(b))
+        return json_equal(a, b) ||
+               (json_is_number(a) && json_is_number(b) &&
+                json_number_value(a) == json_number_value(b));
+    for (size_t i = 0; i < json_array_size(a); i++)
+        for (size_t j = 0; j < json_array_size(b); j++)
+            if (json_equal(json_array_get(a, i), json_array_get(b, j))) {
+                found++;
+                break;
+            }
+    return found == json_array_size(a) && found == json_array_size(b);
+}
+
+/* Nothing, whichever way it is written. */
+static bool is_nothing(const json_t *value)
+{
+    return !value || json_is_null(value) || json_is_false(value) ||
+           (json_is_array(value) && !json_array_size(value)) ||
+           (json_is_object(value) && !json_object_size(value));
+}
+
+/* Keys that say together which modules have which adapter: the same is said in
+ * more ways than one. */
+static bool is_of_arrangement(const char *key)
+{
+    static const char *const keys[] = {"target_modules",      "exclude_modules",
+                                       "layers_to_transform", "r",
+                                       "lora_alpha",          "use_rslora",
+                                       "rank_pattern",        "alpha_pattern"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+/* A key of the job that the adapter of lora.path has otherwise, of those that
+ * are of the arrangement or not; NULL: none. */
+static const char *otherwise(
+        const struct lora_options *options, const struct peft_config *config,
+        bool of_arrangement)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(options->given, key, value)
+    {
+        const json_t *theirs = json_object_get(config->json, key);
+        if (is_of_arrangement(key) != of_arrangement ||
+            strcmp(key, "lora_dropout") == 0 ||
+            strcmp(key, "init_lora_weights") == 0 || have_same(theirs, value) ||
+            (is_nothing(theirs) && is_nothing(value)))
+            continue;
+        return key;
+    }
+    return NULL;
+}
+
+static enum zd_status refuse_key(
+        const struct lora_options *options, const struct peft_config *config,
+        const char *key)
+{
+    char *is = json_dumps(json_object_get(config->json, key), JSON_ENCODE_ANY);
+    char *was =
+            json_dumps(json_object_get(options->given, key), JSON_ENCODE_ANY);
+    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+            "lora.%s = %.100s, and the adapter of lora.path has %.100s", key,
+            was ? was : "?", is ? is : "nothing");
+    zd_fail_help("remove the key: the adapter's value holds");
+    free(is);
+    free(was);
+    return ZD_ERR_CONFIG;
+}
+
+/* Do both give each module the same? */
+static bool is_same_arrangement(
+        const struct lora_reader *reader, const struct peft_config *asked)
+{
+    const struct peft_config *has = reader->adapter;
+    for (int id = 0; id < reader->table->count; id++) {
+        char module[MODULE_BYTES];
+        if (!param_is_linear(&reader->table->params[id]))
+            continue;
+        peft_module_name(reader->config, reader->table, id, module);
+        bool is_target = peft_config_targets(has, module);
+        if (peft_config_targets(asked, module) != is_target)
+            return false;
+        if (is_target &&
+            (peft_config_rank(asked, module) != peft_config_rank(has, module) ||
+             (float)peft_config_scale(asked, module) !=
+                     (float)peft_config_scale(has, module)))
+            return false;
+    }
+    return true;
+}
+
+/* Keys of the job beside lora.path ask for nothing else than that has. */
+static enum zd_status check_arrangement(
+        const struct lora_reader *reader, const struct lora_options *options)
+{
+    const char *key, *first;
+    json_t *value;
+    struct peft_config asked;
+    if (!options || !options->path ||
+        !(first = otherwise(options, reader->adapter, true)))
+        return ZD_OK;
+    json_t *keys = zd_must(json_deep_copy(reader->adapter->json));
+    json_object_foreach(options->given, key, value) if (is_of_arrangement(key))
+            json_object_set(keys, key, value);
+    enum zd_status status =
+            peft_config_parse(keys, "[lora]", ZD_ERR_CONFIG, &asked);
+    json_decref(keys);
+    ZD_TRY(status);
+    bool is_same = is_same_arrangement(reader, &asked);
+    peft_config_fini(&asked);
+    return is_same ? ZD_OK : refuse_key(options, reader->adapter, first);
+}
+
+static enum zd_status config_of_path(
+        const struct lora_options *options, struct peft_config *config)
+{
+    ZD_TRY(peft_config_read(options->path, config));
+    const char *key = otherwise(options, config, false);
+    if (key) {
+        refuse_key(options, config, key);
+        peft_config_fini(config);
+        return ZD_ERR_CONFIG;
+    }
+    if (json_object_get(options->given, "lora_dropout")) {
+        config->lora_dropout = options->lora_dropout;
+        json_object_set_new(
+                config->json, "lora_dropout", json_real(options->lora_dropout));
+    }
+    return ZD_OK;
+}
+
+static json_t *names_json(const char *const *names, int count)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++)
+        json_array_append_new(list, json_string(names[i]));
+    return list;
+}
+
+enum zd_status lora_config(
+        const struct lora_options *o, struct peft_config *config_out)
+{
+    if (o->path)
+        return config_of_path(o, config_out);
+    json_t *keys = zd_must(json_pack(
+            "{s:s, s:s, s:i, s:f, s:f, s:b, s:b, s:s, s:o}", "peft_type",
+            "LORA", "task_type", "CAUSAL_LM", "r", o->r, "lora_alpha",
+            o->lora_alpha, "lora_dropout", o->lora_dropout, "use_rslora",
+            o->use_rslora, "use_dora", o->use_dora, "init_lora_weights",
+            o->init_lora_weights == LORA_INIT_GAUSSIAN ? "gaussian" : "default",
+            "modules_to_save",
+            names_json(o->modules_to_save, o->modules_to_save_count)));
+    struct {
+        const char *key;
+        json_t *value;
+    } others[] = {
+            {"exclude_modules", o->exclude_modules},
+            {"layers_to_transform", o->layers_to_transform},
+            {"rank_pattern", o->rank_pattern},
+            {"alpha_pattern", o->alpha_pattern},
+    };
+    json_object_set_new(
+            keys, "target_modules",
+            o->target_modules ? json_deep_copy(o->target_modules)
+                              : json_string("all-linear"));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i].value)
+            json_object_set_new(
+                    keys, others[i].key, json_deep_copy(others[i].value));
+    enum zd_status status =
+            peft_config_parse(keys, "[lora]", ZD_ERR_CONFIG, config_out);
+    json_decref(keys);
+    return status;
+}
+
+/* --- the adapter of a weight ---------------------------------------------- */
+
+static enum zd_status find_adapter(
+        const struct lora_reader *reader, int id, struct adapter *out)
+{
+    char module[MODULE_BYTES];
+    const struct param *param = &reader->table->params[id];
+    int64_t rows = param->shape[0], columns = param->shape[1];
+    *out = (struct adapter){.a = -1, .b = -1, .magnitude = -1};
+    peft_module_name(reader->config, reader->table, id, module);
+    const json_t *targets =
+            json_object_get(reader->adapter->json, "target_modules");
+    bool is_pattern = json_is_string(targets) &&
+                      strcmp(json_string_value(targets), "all-linear") != 0;
+    if (param->is_embedding && is_pattern &&
+        peft_config_targets(reader->adapter, module))
+        return lora_refuse_embedding(module);
+    if (!param_is_linear(&reader->table->params[id]) ||
+        !peft_config_targets(reader->adapter, module))
+        return ZD_OK;
+    out->r = peft_config_rank(reader->adapter, module);
+    out->scale = (float)peft_config_scale(reader->adapter, module);
+    int64_t most = rows < columns ? rows : columns;
+    if (out->r <= most)
+        return ZD_OK;
+    bool is_own = out->r != reader->adapter->r;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+            "lora.%s = %d is more than `%s` can have, a matrix of %lld x %lld",
+            is_own ? "rank_pattern: r" : "r", out->r, module, (long long)rows,
+            (long long)columns);
+    zd_fail_help("r = %lld at most", (long long)most);
+    return ZD_ERR_CONFIG;
+}
+
+/* --- the table ------------------------------------------------------------ */
+
+void lora_part_name(
+        const struct param *weight, enum param_part part,
+        char out[PARAM_NAME_MAX])
+{
+    static const char *const ends[] = {
+            [PARAM_LORA_A] = "lora_A.weight",
+            [PARAM_LORA_B] = "lora_B.weight",
+            [PARAM_LORA_MAGNITUDE] = "lora_magnitude"};
+    int stem = (int)(strlen(weight->name) - strlen("weight"));
+    snprintf(out, PARAM_NAME_MAX, "%.*s%s", stem, weight->name, ends[part]);
+}
+
+static struct param factor_of(
+        const struct param *weight, int id, enum param_part part, int64_t rows,
+        int64_t columns)
+{
+    struct param p = {
+            .unit = weight->unit,
+            .dims = 2,
+            .shape = {rows, columns},
+            .count = (size_t)rows * (size_t)columns,
+            .trainable = true,
+            .decays = true,
+            .part = part,
+            .adapts = id,
+            .init = PARAM_INIT_CLEAR,
+            .learning_rate = 1,
+            .blocks = {
+                    .rows = rows,
+                    .columns = columns,
+                    .section_count = 1,
+                    .sections = {{0, 1, 0}},
+                    .count = rows}};
+    lora_part_name(weight, part, p.name);
+    if (part != PARAM_LORA_MAGNITUDE)
+        return p;
+    p.dims = 1;
+    p.decays = false;
+    return p;
+}
+
+/* A is uniform in +-1/sqrt(in), or normal with 1/r; B and the change of
+ * magnitudes are nothing. */
+static void add_factors(
+        const struct lora_reader *reader, const struct lora_options *options,
+        int id, struct param_table *out)
+{
+    struct adapter *adapter = &out->adapters[id];
+    const struct param *weight = &out->params[id];
+    bool conv1d = param_is_conv1d(reader->config, weight);
+    int64_t in = weight->shape[conv1d ? 0 : 1];
+    struct param a = factor_of(weight, id, PARAM_LORA_A, adapter->r, in);
+    struct param b = factor_of(
+            weight, id, PARAM_LORA_B, weight->shape[conv1d ? 1 : 0],
+            adapter->r);
+    bool gaussian = options && options->init_lora_weights == LORA_INIT_GAUSSIAN;
+    a.init = gaussian ? PARAM_INIT_NORMAL : PARAM_INIT_UNIFORM;
+    a.init_std = (float)(gaussian ? 1.0 / adapter->r : 1.0 / sqrt((double)in));
+    b.learning_rate = options ? (float)options->loraplus_lr_ratio : 1;
+    adapter->a = out->count;
+    out->params[out->count++] = a;
+    adapter->b = out->count;
+    out->params[out->count++] = b;
+    if (!reader->adapter->use_dora)
+        return;
+    adapter->magnitude = out->count;
+    out->params[out->count++] =
+            factor_of(weight, id, PARAM_LORA_MAGNITUDE, b.shape[0], 1);
+}
+
+static enum zd_status alloc(
+        const struct param_table *table, struct param_table *out)
+{
+    size_t most = 4 * (size_t)table->count;
+    out->params = calloc(most, sizeof *out->params);
+    out->adapters = calloc(most, sizeof *out->adapters);
+    out->unit_first =
+            calloc((size_t)table->unit_count + 1, sizeof *out->unit_first);
+    out->unit_count = table->unit_count;
+    if (out->params && out->adapters && out->unit_first)
+        return ZD_OK;
+    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a tensor table");
+}
+
+static enum zd_status refuse_none(const struct lora_reader *reader)
+{
+    const json_t *targets =
+            json_object_get(reader->adapter->json, "target_modules");
+    const char *pattern = json_string_value(targets);
+    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+            "lora.target_modules: no module of the model gets an adapter");
+    if (pattern && strcmp(pattern, "all-linear") != 0)
+        zd_fail_help(
+                "a string is a pattern that has to match the whole name of a "
+                "module; [\"%.60s\"] is a list of names",
+                pattern);
+    return ZD_ERR_CONFIG;
+}
+
+static enum zd_status extend(
+        const struct lora_reader *reader, const struct lora_options *options,
+        struct param_table *out)
+{
+    const struct param_table *table = reader->table;
+    for (int unit = 0; unit < table->unit_count; unit++) {
+        int begin = out->count;
+        out->unit_first[unit] = begin;
+        for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+             id++, out->count++) {
+            out->params[out->count] = table->params[id];
+            out->params[out->count].trainable = lora_trains(reader, id);
+            ZD_TRY(find_adapter(reader, id, &out->adapters[out->count]));
+        }
+        int end = out->count;
+        for (int id = begin; id < end; id++)
+            if (out->adapters[id].r)
+                add_factors(reader, options, id, out);
+    }
+    out->unit_first[out->unit_count] = out->count;
+    int adapters = out->count - table->count;
+    for (int id = 0; id < out->count; id++) {
+        out->total += out->params[id].count;
+        out->trainable += out->params[id].trainable ? out->params[id].count : 0;
+    }
+    return adapters ? ZD_OK : refuse_none(reader);
+}
+
+/* What an adapter's own file asks for is a mistake of the file. */
+static enum zd_status blame_file(const char *path)
+{
+    static const char section[] = "lora.";
+    struct zd_error error = *zd_error_get();
+    size_t skip = strlen(section);
+    error.status = ZD_ERR_DATA;
+    if (strncmp(error.what, section, skip) == 0)
+        memmove(error.what, error.what + skip, strlen(error.what) - skip + 1);
+    if (path)
+        snprintf(
+                error.where, sizeof error.where, "%s/adapter_config.json",
+                path);
+    zd_error_set(&error);
+    return error.status;
+}
+
+enum zd_status lora_extend(
+        const struct model_config *config, const struct peft_config *adapter,
+        const struct lora_options *options, struct param_table *table)
+{
+    struct lora_reader reader = {config, adapter, table};
+    struct param_table out = {0};
+    ZD_TRY(check_arrangement(&reader, options));
+    enum zd_status status =
+            lora_check_names(&reader, options && !options->path);
+    if (status == ZD_OK)
+        status = alloc(table, &out);
+    if (status == ZD_OK)
+        status = extend(&reader, options, &out);
+    if (status == ZD_OK)
+        status = lora_check_patterns(&reader, options, &out);
+    if (status != ZD_OK) {
+        param_table_fini(&out);
+        bool is_of_file = !options || options->path;
+        return status == ZD_ERR_CONFIG && is_of_file
+                       ? blame_file(options ? options->path : NULL)
+                       : status;
+    }
+    param_table_fini(table);
+    *table = out;
+    return ZD_OK;
+}

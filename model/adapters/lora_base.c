@@ -1,0 +1,184 @@
+/* lora_base.c - which weights of a base lie in codes. */
+#include "model/adapters/lora.h"
+#include "model/adapters/peft.h"
+#include "model/files/vocab_resize.h"
+#include "model/files/weights_hf.h"
+#include "model/quantized/quantized.h"
+#include "model/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum quant_format format_of(enum lora_base base)
+{
+    return (enum quant_format)(base - LORA_BASE_NF4);
+}
+
+static const char *base_name(enum lora_base base)
+{
+    return base == LORA_BASE_NONE ? "none" : quant_format_name(format_of(base));
+}
+
+/* Linear weights of layers that are frozen and no factor of an adapter. */
+static bool may_be_in_codes(
+        const struct model_config *config, const struct param_table *table,
+        int id)
+{
+    const struct param *param = &table->params[id];
+    return param->part == PARAM_BASE && !param->trainable && param->dims == 2 &&
+           param->unit > 0 && param->unit <= config->layers;
+}
+
+struct quant_matrix lora_matrix(
+        const struct model_config *config, const struct param *param,
+        enum quant_format format, bool nested)
+{
+    bool turned = param_is_conv1d(config, param);
+    struct quant_matrix m = {
+            .format = format,
+            .rows = param->shape[turned],
+            .columns = param->shape[!turned]};
+    if (!quant_is_4bit(&m))
+        return m;
+    m.block = QUANT_BLOCK;
+    m.nested_block = nested ? QUANT_NESTED_BLOCK : 0;
+    return m;
+}
+
+static void make_all(
+        const struct model_config *config, enum quant_format format,
+        bool nested, struct param_table *table)
+{
+    for (int id = 0; id < table->count; id++)
+        if (may_be_in_codes(config, table, id))
+            table->codes[id] =
+                    lora_matrix(config, &table->params[id], format, nested);
+}
+
+/* --- stored in codes ------------------------------------------------------ */
+
+/* All that a part of a training holds is of one format. */
+static enum zd_status take_stored(
+        const struct model_config *config, const struct weight_source *source,
+        struct param_table *table)
+{
+    const struct quantized *first = NULL;
+    for (int id = 0; id < table->count; id++) {
+        const struct quantized *stored = source->stored(source->ctx, id);
+        if (!stored || !may_be_in_codes(config, table, id))
+            continue;
+        first = first ? first : stored;
+        if (stored->format != first->format) {
+            ZD_FAIL(ZD_ERR_DATA, "E0330",
+                    "tensor `%s` is stored in %s and `%s` in %s; a base that "
+                    "adapters train on has one format",
+                    first->codes.tensor->name, quant_format_name(first->format),
+                    stored->codes.tensor->name,
+                    quant_format_name(stored->format));
+            zd_fail_where("%s", stored->codes.file->path);
+            return ZD_ERR_DATA;
+        }
+        table->codes[id] = quantized_matrix(stored);
+    }
+    return ZD_OK;
+}
+
+static enum zd_status read_stored(
+        const struct model_config *config, const char *dir,
+        struct param_table *table)
+{
+    struct weight_source source;
+    if (!weights_hf_are_there(dir)) {
+        make_all(config, config->stored_format, config->stored_nested, table);
+        return ZD_OK;
+    }
+    ZD_TRY(weights_open_resized(dir, config, table, NULL, &source));
+    enum zd_status status = take_stored(config, &source, table);
+    weights_close(&source);
+    return status;
+}
+
+/* The first weight that is in codes; NULL: none is. */
+static const struct quant_matrix *first_of(const struct param_table *table)
+{
+    for (int id = 0; id < table->count; id++)
+        if (param_in_codes(table, id))
+            return &table->codes[id];
+    return NULL;
+}
+
+/* A job may leave out what a model is stored in, or name it. */
+static enum zd_status check_agreement(
+        const struct lora_options *options, const struct quant_matrix *stored)
+{
+    bool nested = stored->nested_block > 0;
+    bool other = options->quantize_base == LORA_BASE_NONE ||
+                 format_of(options->quantize_base) != stored->format;
+    if (options->gives_quantize_base && other) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0329",
+                "lora.quantize_base = \"%s\", and the model is stored in %s",
+                base_name(options->quantize_base),
+                quant_format_name(stored->format));
+        zd_fail_help("remove the key: it is trained as it is stored");
+        return ZD_ERR_CONFIG;
+    }
+    if (options->gives_double_quant && quant_is_4bit(stored) &&
+        options->double_quant != nested) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E0329",
+                "lora.double_quant = %s, and the model's scales are stored %s",
+                options->double_quant ? "true" : "false",
+                nested ? "in 8 bits" : "in fp32");
+        zd_fail_help("remove the key: it is trained as it is stored");
+        return ZD_ERR_CONFIG;
+    }
+    return ZD_OK;
+}
+
+/* --- all ------------------------------------------------------------------ */
+
+static enum zd_status fill(
+        const struct model_config *config, const struct lora_options *options,
+        const char *dir, struct param_table *table)
+{
+    if (!dir || !config->is_quantized) {
+        if (options->quantize_base == LORA_BASE_NONE)
+            return ZD_OK;
+        make_all(
+                config, format_of(options->quantize_base),
+                options->double_quant, table);
+        return ZD_OK;
+    }
+    ZD_TRY(read_stored(config, dir, table));
+    const struct quant_matrix *first = first_of(table);
+    return first ? check_agreement(options, first) : ZD_OK;
+}
+
+enum zd_status lora_quantize(
+        const struct model_config *config, const struct lora_options *options,
+        const char *dir, struct param_table *table)
+{
+    table->codes = calloc((size_t)table->count, sizeof *table->codes);
+    if (!table->codes)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a tensor table");
+    ZD_TRY(fill(config, options, dir, table));
+    if (!first_of(table)) {
+        free(table->codes);
+        table->codes = NULL;
+    }
+    return ZD_OK;
+}
+
+enum zd_status lora_quantize_as(
+        const struct model_config *config, const struct weight_source *source,
+        const char *format, bool nested, struct param_table *table)
+{
+    enum quant_format made;
+    table->codes = calloc((size_t)table->count, sizeof *table->codes);
+    if (!table->codes)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a tensor table");
+    if (source->stored)
+        ZD_TRY(take_stored(config, source, table));
+    if (!first_of(table) && quant_format_of_name(format, &made))
+        make_all(config, made, nested, table);
+    return ZD_OK;
+}

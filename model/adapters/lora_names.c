@@ -1,0 +1,271 @@
+#include "model/adapters/lora_names.h"
+
+#include "base/must.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMES_TOLD = 3, NAMES_MAX = 16 };
+
+/* The module, or one that ends in "." + name. */
+static bool is_named(const char *module, const char *name)
+{
+    size_t bytes = strlen(module), end = strlen(name);
+    return strcmp(module, name) == 0 ||
+           (bytes > end && strcmp(module + bytes - end, name) == 0 &&
+            module[bytes - end - 1] == '.');
+}
+
+/* Letters that must change to make one name of the other. */
+static int distance(const char *a, const char *b)
+{
+    int row[64], width = (int)strlen(b);
+    if (width > 62)
+        return INT_MAX;
+    for (int j = 0; j <= width; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int before = row[0];
+        row[0] = i;
+        for (int j = 1; j <= width; j++) {
+            int change = before + (a[i - 1] != b[j - 1]);
+            before = row[j];
+            int least = row[j] < row[j - 1] ? row[j] : row[j - 1];
+            row[j] = change < least + 1 ? change : least + 1;
+        }
+    }
+    return row[width];
+}
+
+/* The last parts of linear modules' names. */
+static int list_names(
+        const struct lora_reader *reader, char names[NAMES_MAX][MODULE_BYTES])
+{
+    int count = 0;
+    for (int id = 0; id < reader->table->count && count < NAMES_MAX; id++) {
+        char module[MODULE_BYTES];
+        bool is_new = param_is_linear(&reader->table->params[id]);
+        peft_module_name(reader->config, reader->table, id, module);
+        const char *dot = strrchr(module, '.');
+        const char *last = dot ? dot + 1 : module;
+        for (int i = 0; i < count; i++)
+            is_new &= strcmp(names[i], last) != 0;
+        if (is_new)
+            snprintf(names[count++], MODULE_BYTES, "%s", last);
+    }
+    return count;
+}
+
+static void tell_nearest(const struct lora_reader *reader, const char *name)
+{
+    char names[NAMES_MAX][MODULE_BYTES], list[400] = "";
+    const char *told[NAMES_MAX];
+    int count = list_names(reader, names);
+    if (is_named("all-linear", name)) {
+        zd_fail_help("target_modules = \"all-linear\", in no list, means all");
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        told[i] = names[i];
+    for (int i = 0; i < NAMES_TOLD && i < count; i++) {
+        int best = i;
+        for (int j = i + 1; j < count; j++)
+            if (distance(name, told[j]) < distance(name, told[best]))
+                best = j;
+        const char *nearest = told[best];
+        told[best] = told[i];
+        told[i] = nearest;
+        size_t used = strlen(list);
+        snprintf(
+                list + used, sizeof list - used, "%s\"%s\"", i ? ", " : "",
+                nearest);
+    }
+    zd_fail_help("the nearest: %s", list);
+}
+
+enum zd_status lora_refuse_embedding(const char *name)
+{
+    return ZD_FAIL(
+            ZD_ERR_CONFIG, "E0326",
+            "lora.target_modules: `%s` is an embedding, which gets no adapter; "
+            "lora.modules_to_save trains it whole",
+            name);
+}
+
+static enum zd_status refuse_name(
+        const struct lora_reader *reader, const char *name)
+{
+    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+            "lora.target_modules: `%.80s` is no linear module of the model",
+            name);
+    tell_nearest(reader, name);
+    return ZD_ERR_CONFIG;
+}
+
+/* Each name is that of a linear module. */
+static enum zd_status check_name(
+        const struct lora_reader *reader, const char *name)
+{
+    const struct param_table *table = reader->table;
+    for (int id = 0; id < table->count; id++) {
+        char module[MODULE_BYTES];
+        peft_module_name(reader->config, table, id, module);
+        if (!is_named(module, name))
+            continue;
+        if (table->params[id].is_embedding)
+            return lora_refuse_embedding(name);
+        if (param_is_linear(&table->params[id]))
+            return ZD_OK;
+    }
+    if (reader->config->tied && strcmp(name, "lm_head") == 0)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0326",
+                "lora.target_modules: `lm_head` is tied to the embedding, "
+                "which gets no adapter");
+    return refuse_name(reader, name);
+}
+
+bool lora_trains(const struct lora_reader *reader, int id)
+{
+    char module[MODULE_BYTES];
+    peft_module_name(reader->config, reader->table, id, module);
+    return peft_config_saves(reader->adapter, module);
+}
+
+/* Each of modules_to_save is one: the adapter with it alone saves something. */
+static enum zd_status check_saved(
+        const struct lora_reader *reader, const json_t *name)
+{
+    struct peft_config only = {
+            .json = zd_must(json_pack("{s:[O]}", "modules_to_save", name))};
+    struct lora_reader alone = {reader->config, &only, reader->table};
+    char embedding[MODULE_BYTES];
+    bool found = false;
+    if (reader->config->tied && peft_config_saves(&only, "lm_head")) {
+        json_decref(only.json);
+        peft_module_name(reader->config, reader->table, 0, embedding);
+        ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+                "lora.modules_to_save: `lm_head` is tied to the embedding of "
+                "this model, and is no module of its own");
+        const char *dot = strrchr(embedding, '.');
+        zd_fail_help(
+                "\"%s\" trains it, for both sides", dot ? dot + 1 : embedding);
+        return ZD_ERR_CONFIG;
+    }
+    for (int id = 0; id < reader->table->count; id++)
+        found |= lora_trains(&alone, id);
+    json_decref(only.json);
+    if (found)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+            "lora.modules_to_save: `%s` is no module of the model",
+            json_string_value(name));
+    zd_fail_help("names look like \"lm_head\" or \"embed_tokens\"");
+    return ZD_ERR_CONFIG;
+}
+
+static enum zd_status check_layer(
+        const struct lora_reader *reader, const json_t *layer)
+{
+    json_int_t number = json_integer_value(layer);
+    if (number >= 0 && number < reader->config->layers)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_CONFIG, "E0326",
+            "lora.layers_to_transform: %lld is no layer; they are 0 to %d",
+            (long long)number, reader->config->layers - 1);
+}
+
+/* Nobody leaves out what is not there; adapters of others may, of models that
+ * are part of a larger one. */
+static enum zd_status check_excluded(const struct lora_reader *reader)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(
+            json_object_get(reader->adapter->json, "exclude_modules"), i, item)
+    {
+        const char *name = json_string_value(item);
+        bool found = false;
+        for (int id = 0; id < reader->table->count && !found; id++) {
+            char module[MODULE_BYTES];
+            peft_module_name(reader->config, reader->table, id, module);
+            found = is_named(module, name);
+        }
+        if (found)
+            continue;
+        ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+                "lora.exclude_modules: `%.80s` is no module of the model",
+                name);
+        tell_nearest(reader, name);
+        return ZD_ERR_CONFIG;
+    }
+    return ZD_OK;
+}
+
+enum zd_status lora_check_names(const struct lora_reader *reader, bool of_job)
+{
+    size_t i;
+    json_t *item;
+    json_t *keys = reader->adapter->json;
+    json_t *layers = json_object_get(keys, "layers_to_transform");
+    json_t *targets = json_object_get(keys, "target_modules");
+    json_array_foreach(targets, i, item)
+            ZD_TRY(check_name(reader, json_string_value(item)));
+    if (of_job)
+        ZD_TRY(check_excluded(reader));
+    json_array_foreach(json_object_get(keys, "modules_to_save"), i, item)
+            ZD_TRY(check_saved(reader, item));
+    if (json_is_integer(layers))
+        ZD_TRY(check_layer(reader, layers));
+    json_array_foreach(layers, i, item) ZD_TRY(check_layer(reader, item));
+    if (json_is_string(targets) &&
+        strcmp(json_string_value(targets), "all-linear") != 0 &&
+        (json_is_integer(layers) || json_array_size(layers)))
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0326",
+                "lora.layers_to_transform goes with a list of names; a pattern "
+                "says itself which layers it means");
+    return ZD_OK;
+}
+
+/* Does the pattern of the job match a module that has an adapter? */
+static enum zd_status check_pattern(
+        const struct lora_reader *reader, const struct param_table *adapted,
+        const char *key, const char *pattern)
+{
+    struct peft_config only = {
+            .json = zd_must(
+                    json_pack("{s:{s:i}}", "rank_pattern", pattern, 1))};
+    bool found = false;
+    for (int id = 0; id < adapted->count && !found; id++) {
+        char module[MODULE_BYTES];
+        if (!param_has_adapter(adapted, id))
+            continue;
+        peft_module_name(reader->config, adapted, id, module);
+        found = peft_config_rank(&only, module) == 1;
+    }
+    json_decref(only.json);
+    if (found)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CONFIG, "E0326",
+            "lora.%s: `%s` matches no module that gets an adapter", key,
+            pattern);
+    tell_nearest(reader, pattern);
+    return ZD_ERR_CONFIG;
+}
+
+enum zd_status lora_check_patterns(
+        const struct lora_reader *reader, const struct lora_options *options,
+        const struct param_table *adapted)
+{
+    static const char *const keys[] = {"rank_pattern", "alpha_pattern"};
+    const char *pattern;
+    json_t *value;
+    for (int i = 0; options && i < 2; i++)
+        json_object_foreach(
+                json_object_get(options->given, keys[i]), pattern, value)
+                ZD_TRY(check_pattern(reader, adapted, keys[i], pattern));
+    return ZD_OK;
+}

@@ -1,0 +1,130 @@
+/* weights_lora.c - what an adapted model begins with: its base from
+ * wherever that comes from, its adapters new, or as PEFT stored them. */
+#include "model/adapters/lora.h"
+#include "model/adapters/peft.h"
+#include "model/quantized/row_norms.h"
+#include "model/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct lora_source {
+    const struct model_config *config;
+    const struct param_table *table;
+    struct weight_source base, random;
+    struct peft_adapter adapter; /* parts NULL: new ones */
+    struct param_table plain;    /* the base's, whose ids `adapter` has */
+    int *ids;                    /* (table->count) in plain; owned */
+};
+
+static void lora_close(void *ctx)
+{
+    struct lora_source *source = ctx;
+    weights_close(&source->base);
+    weights_close(&source->random);
+    if (source->adapter.parts)
+        peft_close(&source->adapter);
+    param_table_fini(&source->plain);
+    free(source->ids);
+    free(source);
+}
+
+/* Where a tensor lies in the files of `adapter`; NULL: it is not there. */
+static const struct st_tensor *stored(const struct lora_source *source, int id)
+{
+    const struct param *param = &source->table->params[id];
+    if (!source->adapter.parts)
+        return NULL;
+    int at = source->ids[param->part == PARAM_BASE ? id : param->adapts];
+    const struct peft_part *part = &source->adapter.parts[at];
+    return param->part == PARAM_LORA_A   ? part->a
+           : param->part == PARAM_LORA_B ? part->b
+           : param->part == PARAM_BASE
+                   ? (part->saved ? part->saved : part->under)
+                   : part->magnitude;
+}
+
+/* Ours are what PEFT's are above the norms of the base, as it is held. */
+static enum zd_status read_magnitude(
+        const struct lora_source *source, const struct st_tensor *tensor,
+        int weight, size_t begin, size_t count, float *out)
+{
+    float *norms = malloc(count * sizeof *norms);
+    enum zd_status status =
+            norms ? peft_read(&source->adapter, tensor, begin, count, out)
+                  : ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+    if (status == ZD_OK)
+        status = weights_row_norms(
+                &source->base, source->config, source->table, weight,
+                param_in_codes(source->table, weight)
+                        ? &source->table->codes[weight]
+                        : NULL,
+                begin, count, norms);
+    for (size_t i = 0; status == ZD_OK && i < count; i++)
+        out[i] -= norms[i];
+    free(norms);
+    return status;
+}
+
+static enum zd_status lora_read(
+        void *ctx, int id, size_t begin, size_t count, float *out)
+{
+    const struct lora_source *source = ctx;
+    const struct st_tensor *tensor = stored(source, id);
+    const struct param *param = &source->table->params[id];
+    const struct weight_source *from =
+            param->part == PARAM_BASE ? &source->base : &source->random;
+    if (tensor && param->part == PARAM_LORA_MAGNITUDE)
+        return read_magnitude(source, tensor, param->adapts, begin, count, out);
+    if (tensor)
+        return peft_read(&source->adapter, tensor, begin, count, out);
+    return from->read(from->ctx, id, begin, count, out);
+}
+
+static const struct quantized *lora_stored(void *ctx, int id)
+{
+    const struct lora_source *source = ctx;
+    return source->base.stored ? source->base.stored(source->base.ctx, id)
+                               : NULL;
+}
+
+static enum zd_status open_stored(
+        struct lora_source *source, const struct model_config *config,
+        const char *path)
+{
+    const struct param_table *table = source->table;
+    ZD_TRY(param_table_build(config, NULL, 0, &source->plain));
+    source->ids = calloc((size_t)table->count, sizeof *source->ids);
+    if (!source->ids)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+    for (int id = 0; id < table->count; id++)
+        if (table->params[id].part == PARAM_BASE)
+            source->ids[id] =
+                    param_table_find(&source->plain, table->params[id].name);
+    return peft_open(path, config, &source->plain, &source->adapter);
+}
+
+enum zd_status weights_open_lora(
+        const struct model_config *config, const struct param_table *table,
+        struct weight_source *base, uint64_t seed, const char *path,
+        struct weight_source *source_out)
+{
+    struct lora_source *source = calloc(1, sizeof *source);
+    if (!source) {
+        weights_close(base);
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+    }
+    source->config = config;
+    source->table = table;
+    source->base = *base;
+    enum zd_status status = weights_open_random(seed, table, &source->random);
+    if (status == ZD_OK && path)
+        status = open_stored(source, config, path);
+    if (status != ZD_OK) {
+        lora_close(source);
+        return status;
+    }
+    *source_out =
+            (struct weight_source){lora_read, lora_close, source, lora_stored};
+    return ZD_OK;
+}

@@ -1,0 +1,251 @@
+#include "model/adapters/merge.h"
+#include "base/log.h"
+#include "model/adapter.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct merged {
+    const struct weight_source *base;
+    const struct model_config *config;
+    const struct param_table *table;
+    struct merge_part *parts; /* owned */
+    int part_count;
+    int id;        /* of the tensor in `values`; -1: none */
+    float *values; /* merged, as the table has it; owned */
+};
+
+static struct merge_what of(const struct merge_part *part, int id)
+{
+    return part->what(part->source.ctx, id);
+}
+
+static bool is_adapted(const struct merged *m, int id)
+{
+    for (int i = 0; i < m->part_count; i++)
+        if (of(&m->parts[i], id).r)
+            return true;
+    return false;
+}
+
+/* --- of PEFT's files ------------------------------------------------------ */
+
+static struct merge_what stored_what(const void *ctx, int id)
+{
+    const struct peft_adapter *adapter = ctx;
+    const struct peft_part *part = &adapter->parts[id];
+    return (struct merge_what){
+            .r = part->a ? part->r : 0,
+            .in = part->in,
+            .out = part->out,
+            .scale = part->scale,
+            .has_magnitude = part->magnitude,
+            .is_saved = part->saved,
+            .has_under = part->under};
+}
+
+static enum zd_status stored_read(
+        const void *ctx, int id, enum peft_kind kind, size_t begin,
+        size_t count, float *out)
+{
+    const struct peft_adapter *adapter = ctx;
+    const struct peft_part *part = &adapter->parts[id];
+    const struct st_tensor *tensors[] = {
+            [PEFT_A] = part->a,
+            [PEFT_B] = part->b,
+            [PEFT_MAGNITUDE] = part->magnitude,
+            [PEFT_SAVED] = part->saved ? part->saved : part->under};
+    return peft_read(adapter, tensors[kind], begin, count, out);
+}
+
+struct merge_part merge_part_of_peft(
+        const struct peft_adapter *adapter, double weight, const char *name)
+{
+    return (struct merge_part){
+            stored_what, {stored_read, adapter}, weight, name};
+}
+
+/* --- what cannot be merged ------------------------------------------------ */
+
+static enum zd_status check_tensor(
+        const struct param *p, int id, const struct merge_part *parts,
+        int part_count)
+{
+    const struct merge_part *saves = NULL, *adapts = NULL;
+    bool dora = false;
+    for (int i = 0; i < part_count; i++) {
+        struct merge_what what = of(&parts[i], id);
+        if ((what.has_magnitude || what.is_saved) && parts[i].weight != 1)
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0324",
+                    "`%s` cannot be weighted by %g: `%s` is of %s",
+                    parts[i].name, parts[i].weight, p->name,
+                    what.has_magnitude ? "DoRA" : "modules_to_save");
+        if (what.is_saved && saves)
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0324", "`%s` and `%s` both save `%s` whole",
+                    saves->name, parts[i].name, p->name);
+        if (what.r && adapts && (dora || what.has_magnitude))
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0324",
+                    "`%s` and `%s` both adapt `%s`, and one is DoRA, which is "
+                    "no sum",
+                    adapts->name, parts[i].name, p->name);
+        if (what.is_saved)
+            saves = &parts[i];
+        if (what.r)
+            adapts = &parts[i];
+        dora = dora || what.has_magnitude;
+    }
+    return ZD_OK;
+}
+
+enum zd_status merge_check(
+        const struct param_table *table, const struct merge_part *parts,
+        int part_count)
+{
+    for (int id = 0; id < table->count; id++)
+        ZD_TRY(check_tensor(&table->params[id], id, parts, part_count));
+    return ZD_OK;
+}
+
+/* --- one tensor ----------------------------------------------------------- */
+
+static enum zd_status read_all(
+        const struct merge_part *part, int id, enum peft_kind kind,
+        size_t count, float *out)
+{
+    return part->source.read(part->source.ctx, id, kind, 0, count, out);
+}
+
+static enum zd_status add_adapter(
+        struct merged *m, int id, const struct merge_part *part)
+{
+    struct merge_what what = of(part, id);
+    size_t in = (size_t)what.in, out = (size_t)what.out, r = (size_t)what.r;
+    float *a = malloc((r * in + out * r + out + in) * sizeof *a);
+    if (!a)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+    float *b = a + r * in, *magnitude = b + out * r, *row = magnitude + out;
+    enum zd_status status = read_all(part, id, PEFT_A, r * in, a);
+    if (status == ZD_OK)
+        status = read_all(part, id, PEFT_B, out * r, b);
+    if (status == ZD_OK && what.has_magnitude)
+        status = read_all(part, id, PEFT_MAGNITUDE, out, magnitude);
+    if (status == ZD_OK)
+        adapter_merge(
+                &(struct adapter_merge){
+                        .in = what.in,
+                        .out = what.out,
+                        .r = what.r,
+                        .conv1d = param_is_conv1d(
+                                m->config, &m->table->params[id]),
+                        .scale = part->weight * what.scale,
+                        .a = a,
+                        .b = b,
+                        .magnitude = what.has_magnitude ? magnitude : NULL},
+                m->values, row);
+    free(a);
+    return status;
+}
+
+/* What adapters are added to: the base's tensor, or the one saved for it, or
+ * the first that lies beneath one. */
+static enum zd_status read_under(
+        const struct merged *m, int id, size_t begin, size_t count, float *out)
+{
+    const struct peft_source *source = NULL;
+    for (int i = 0; i < m->part_count; i++) {
+        struct merge_what what = of(&m->parts[i], id);
+        if (what.is_saved || (what.has_under && !source))
+            source = &m->parts[i].source;
+    }
+    if (source)
+        return source->read(source->ctx, id, PEFT_SAVED, begin, count, out);
+    return m->base->read(m->base->ctx, id, begin, count, out);
+}
+
+/* Finite factors may make a weight that is not. */
+static enum zd_status check_merged(
+        const struct merged *m, int id, const struct merge_part *part)
+{
+    const struct param *p = &m->table->params[id];
+    for (size_t i = 0; i < p->count; i++)
+        if (!isfinite(m->values[i]))
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0312",
+                    "`%s` with the adapter `%s` is %s at element %zu", p->name,
+                    part->name,
+                    isnan(m->values[i]) ? "not a number" : "infinite", i);
+    return ZD_OK;
+}
+
+static enum zd_status merge_tensor(struct merged *m, int id)
+{
+    const struct param *p = &m->table->params[id];
+    m->id = -1;
+    free(m->values);
+    m->values = malloc(p->count * sizeof *m->values);
+    if (!m->values)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "no memory to merge `%s`", p->name);
+    ZD_TRY(read_under(m, id, 0, p->count, m->values));
+    for (int i = 0; i < m->part_count; i++)
+        if (of(&m->parts[i], id).r) {
+            ZD_TRY(add_adapter(m, id, &m->parts[i]));
+            ZD_TRY(check_merged(m, id, &m->parts[i]));
+        }
+    m->id = id;
+    return ZD_OK;
+}
+
+/* --- the source ----------------------------------------------------------- */
+
+static enum zd_status merged_read(
+        void *ctx, int id, size_t begin, size_t count, float *out)
+{
+    struct merged *m = ctx;
+    if (!is_adapted(m, id))
+        return read_under(m, id, begin, count, out);
+    if (m->id != id)
+        ZD_TRY(merge_tensor(m, id));
+    memcpy(out, m->values + begin, count * sizeof *out);
+    return ZD_OK;
+}
+
+static void merged_close(void *ctx)
+{
+    struct merged *m = ctx;
+    free(m->parts);
+    free(m->values);
+    free(m);
+}
+
+enum zd_status weights_open_merged(
+        const struct weight_source *base, const struct model_config *config,
+        const struct param_table *table, const struct merge_part *parts,
+        int part_count, struct weight_source *source_out)
+{
+    ZD_TRY(merge_check(table, parts, part_count));
+    struct merged *m = calloc(1, sizeof *m);
+    struct merge_part *copy = calloc((size_t)part_count + 1, sizeof *copy);
+    if (!m || !copy) {
+        free(m);
+        free(copy);
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory to merge");
+    }
+    for (int i = 0; i < part_count; i++)
+        copy[i] = parts[i];
+    *m = (struct merged){base, config, table, copy, part_count, -1, NULL};
+    *source_out = (struct weight_source){merged_read, merged_close, m};
+    return ZD_OK;
+}
+
+void merge_tell_codes(const char *base)
+{
+    zd_log_warning(
+            "%s is stored quantized and is dequantised first: to merge onto "
+            "the model that it was made of loses less",
+            base);
+}

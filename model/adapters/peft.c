@@ -1,0 +1,337 @@
+#include "model/adapters/peft.h"
+
+#include "base/file/fs.h"
+#include "model/files/hf_names.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX "base_model.model."
+
+enum { MODULE_BYTES = PARAM_NAME_MAX + 16, CHUNK = 4096, SHAPE_BYTES = 100 };
+
+struct opening {
+    const struct model_config *config;
+    const struct param_table *table;
+    struct peft_adapter *adapter;
+};
+
+static enum zd_status tell_place(const struct opening *o)
+{
+    const char *base = o->adapter->config.base_model;
+    zd_fail_where("%s", o->adapter->file->path);
+    if (base && base[0])
+        zd_fail_help(
+                "the adapter was made for `%s`: is that the model here?", base);
+    return ZD_ERR_DATA;
+}
+
+static enum zd_status refuse(
+        const struct opening *o, const char *code, const char *what,
+        const char *name)
+{
+    ZD_FAIL(ZD_ERR_DATA, code, what, name);
+    return tell_place(o);
+}
+
+/* --- placing one tensor --------------------------------------------------- */
+
+/* The tensor of the base that a module's weight is; -1: none. */
+static int find_weight(const struct opening *o, const char *module)
+{
+    char name[MODULE_BYTES + 8];
+    snprintf(name, sizeof name, "%s.weight", module);
+    return param_table_find(o->table, hf_name_canonical(o->config, name));
+}
+
+/* Cut `end` off a name; false: it does not end so. */
+static bool cut_end(char *name, const char *end)
+{
+    size_t bytes = strlen(name), cut = strlen(end);
+    if (bytes <= cut || strcmp(name + bytes - cut, end) != 0)
+        return false;
+    name[bytes - cut] = '\0';
+    return true;
+}
+
+/* "[16, 64]" */
+static void shape_text(int dims, const int64_t *shape, char out[SHAPE_BYTES])
+{
+    size_t used = 0;
+    for (int i = 0; i < dims && used < SHAPE_BYTES; i++)
+        used += (size_t)snprintf(
+                out + used, SHAPE_BYTES - used, "%s%lld", i ? ", " : "[",
+                (long long)shape[i]);
+    if (used < SHAPE_BYTES)
+        snprintf(out + used, SHAPE_BYTES - used, dims ? "]" : "[]");
+}
+
+static enum zd_status check_shape(
+        const struct opening *o, const struct st_tensor *tensor, int dims,
+        int64_t rows, int64_t columns)
+{
+    char is[SHAPE_BYTES], asked[SHAPE_BYTES];
+    const int64_t shape[] = {rows, columns};
+    if (tensor->dims == dims && tensor->shape[0] == rows &&
+        (dims == 1 || tensor->shape[1] == columns))
+        return ZD_OK;
+    shape_text(tensor->dims, tensor->shape, is);
+    shape_text(dims, shape, asked);
+    ZD_FAIL(ZD_ERR_DATA, "E0323",
+            "tensor `%s` has the shape %s; the base and adapter_config.json "
+            "ask for %s",
+            tensor->name, is, asked);
+    return tell_place(o);
+}
+
+/* A place has one tensor; GPT-2's have names with and without a prefix. */
+static enum zd_status take_place(
+        const struct opening *o, const struct st_tensor **place,
+        const struct st_tensor *tensor)
+{
+    if (*place) {
+        ZD_FAIL(ZD_ERR_DATA, "E0322",
+                "tensor `%s` is there twice, also as `%s`", tensor->name,
+                (*place)->name);
+        return tell_place(o);
+    }
+    *place = tensor;
+    return ZD_OK;
+}
+
+static enum zd_status place_lora(
+        struct opening *o, const struct st_tensor *tensor, const char *module,
+        enum peft_kind kind)
+{
+    struct peft_adapter *a = o->adapter;
+    int id = find_weight(o, module);
+    if (id >= 0 && o->table->params[id].is_embedding)
+        return refuse(
+                o, "E0321",
+                "`%s`: an adapter of an embedding is not supported; "
+                "modules_to_save trains it whole",
+                tensor->name);
+    if (id < 0 || !param_is_linear(&o->table->params[id]))
+        return refuse(
+                o, "E0322", "tensor `%s` belongs to no module of the base",
+                tensor->name);
+    if (!peft_config_targets(&a->config, module))
+        return refuse(
+                o, "E0322",
+                "adapter_config.json does not name the module of `%s`",
+                tensor->name);
+    if (kind == PEFT_MAGNITUDE && !a->config.use_dora)
+        return refuse(
+                o, "E0322",
+                "`%s` is of DoRA, which adapter_config.json does not ask for",
+                tensor->name);
+    struct peft_part *part = &a->parts[id];
+    const struct param *p = &o->table->params[id];
+    bool turned = param_is_conv1d(o->config, p);
+    part->in = (int)p->shape[turned ? 0 : 1];
+    part->out = (int)p->shape[turned ? 1 : 0];
+    part->r = peft_config_rank(&a->config, module);
+    part->scale = peft_config_scale(&a->config, module);
+    if (kind == PEFT_A) {
+        ZD_TRY(take_place(o, &part->a, tensor));
+        return check_shape(o, tensor, 2, part->r, part->in);
+    }
+    if (kind == PEFT_B) {
+        ZD_TRY(take_place(o, &part->b, tensor));
+        return check_shape(o, tensor, 2, part->out, part->r);
+    }
+    ZD_TRY(take_place(o, &part->magnitude, tensor));
+    return check_shape(o, tensor, 1, part->out, 1);
+}
+
+/* The weight under an adapter, which PEFT writes beside an adapted head. */
+static enum zd_status place_base(
+        struct opening *o, const struct st_tensor *tensor, const char *module)
+{
+    int id = find_weight(o, module);
+    if (id < 0 || !peft_config_targets(&o->adapter->config, module))
+        return refuse(
+                o, "E0322",
+                "adapter_config.json does not name the module of `%s`",
+                tensor->name);
+    const struct param *p = &o->table->params[id];
+    ZD_TRY(take_place(o, &o->adapter->parts[id].under, tensor));
+    return check_shape(o, tensor, p->dims, p->shape[0], p->shape[1]);
+}
+
+/* An untied copy of a tied head would be a second matrix. */
+static enum zd_status check_tied_head(
+        const struct opening *o, const struct st_tensor *head)
+{
+    float x[CHUNK], y[CHUNK];
+    const struct peft_adapter *a = o->adapter;
+    const struct st_tensor *embedding = a->parts[0].saved;
+    bool equal = embedding && embedding->count == head->count;
+    for (size_t at = 0; equal && at < head->count; at += CHUNK) {
+        size_t n = head->count - at < CHUNK ? head->count - at : CHUNK;
+        ZD_TRY(st_read_float(a->file, head, at, n, x));
+        ZD_TRY(st_read_float(a->file, embedding, at, n, y));
+        equal = memcmp(x, y, n * sizeof *x) == 0;
+    }
+    if (equal)
+        return ZD_OK;
+    return refuse(
+            o, "E0322",
+            embedding ? "`%s` differs from the embedding, to which the head of "
+                        "the base is tied"
+                      : "`%s` is saved, but the head of the base is tied: "
+                        "its embedding must be saved",
+            head->name);
+}
+
+static enum zd_status place_saved(
+        struct opening *o, const struct st_tensor *tensor, const char *name)
+{
+    struct peft_adapter *a = o->adapter;
+    char module[MODULE_BYTES];
+    if (o->config->tied && strcmp(name, "lm_head.weight") == 0)
+        return check_tied_head(o, tensor);
+    int id = param_table_find(o->table, hf_name_canonical(o->config, name));
+    if (id < 0)
+        return refuse(
+                o, "E0322", "tensor `%s` belongs to no module of the base",
+                tensor->name);
+    peft_module_name(o->config, o->table, id, module);
+    if (!peft_config_saves(&a->config, module))
+        return refuse(
+                o, "E0322",
+                "`%s` is saved whole, but not named by modules_to_save",
+                tensor->name);
+    const struct param *p = &o->table->params[id];
+    ZD_TRY(take_place(o, &a->parts[id].saved, tensor));
+    return check_shape(o, tensor, p->dims, p->shape[0], p->shape[1]);
+}
+
+static enum zd_status place_tensor(
+        struct opening *o, const struct st_tensor *tensor)
+{
+    char name[MODULE_BYTES];
+    size_t prefix = strlen(PREFIX);
+    if (strncmp(tensor->name, PREFIX, prefix) != 0 ||
+        strlen(tensor->name) - prefix >= sizeof name)
+        return refuse(
+                o, "E0322", "tensor `%.200s` belongs to no module of the base",
+                tensor->name);
+    if (strcmp(tensor->dtype, "F32") != 0 &&
+        strcmp(tensor->dtype, "BF16") != 0 && strcmp(tensor->dtype, "F16") != 0)
+        return refuse(
+                o, "E0323", "tensor `%s` is none of F32, BF16 and F16",
+                tensor->name);
+    strcpy(name, tensor->name + prefix);
+    if (cut_end(name, ".lora_A.weight"))
+        return place_lora(o, tensor, name, PEFT_A);
+    if (cut_end(name, ".lora_B.weight"))
+        return place_lora(o, tensor, name, PEFT_B);
+    if (cut_end(name, ".lora_magnitude_vector"))
+        return place_lora(o, tensor, name, PEFT_MAGNITUDE);
+    if (cut_end(name, ".base_layer.weight"))
+        return place_base(o, tensor, name);
+    if (strstr(name, ".lora_embedding_"))
+        return refuse(
+                o, "E0321",
+                "`%s`: an adapter of an embedding is not supported; "
+                "modules_to_save trains it whole",
+                tensor->name);
+    return place_saved(o, tensor, name);
+}
+
+/* --- all of them ---------------------------------------------------------- */
+
+/* What adapter_config.json names and the file has not. */
+static enum zd_status check_complete(const struct opening *o)
+{
+    const struct peft_config *c = &o->adapter->config;
+    char module[MODULE_BYTES];
+    bool any = false;
+    for (int id = 0; id < o->table->count; id++) {
+        const struct peft_part *part = &o->adapter->parts[id];
+        peft_module_name(o->config, o->table, id, module);
+        bool target = param_is_linear(&o->table->params[id]) &&
+                      peft_config_targets(c, module);
+        if (target && !(part->a && part->b))
+            return refuse(
+                    o, "E0322", "the adapter of `%s` is missing or not whole",
+                    module);
+        if (target && c->use_dora && !part->magnitude)
+            return refuse(
+                    o, "E0322", "the magnitudes (DoRA) of `%s` are missing",
+                    module);
+        if (!target && peft_config_saves(c, module) && !part->saved)
+            return refuse(
+                    o, "E0322",
+                    "modules_to_save names `%s`, which is not in the file",
+                    module);
+        any = any || part->a || part->saved;
+    }
+    return any ? ZD_OK
+               : refuse(o, "E0322", "%s adapts no module of the base",
+                        "adapter_config.json");
+}
+
+enum zd_status peft_open(
+        const char *dir, const struct model_config *config,
+        const struct param_table *table, struct peft_adapter *adapter_out)
+{
+    char path[PATH_MAX];
+    struct peft_adapter adapter = {0};
+    struct opening o = {config, table, &adapter};
+    ZD_TRY(peft_config_read(dir, &adapter.config));
+    fs_join(path, sizeof path, dir, "adapter_model.safetensors");
+    enum zd_status status = st_open(path, &adapter.file);
+    if (status == ZD_ERR_NO_INPUT)
+        zd_fail_help("an adapter in a pickle file (adapter_model.bin) is never "
+                     "read; save it as safetensors");
+    adapter.parts = calloc((size_t)table->count, sizeof *adapter.parts);
+    if (status == ZD_OK && !adapter.parts)
+        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+    /* sorted by name: the embedding comes later than a tied head */
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; status == ZD_OK && i < adapter.file->tensor_count;
+             i++) {
+            const struct st_tensor *t = &adapter.file->tensors[i];
+            bool late = strcmp(t->name, PREFIX "lm_head.weight") == 0;
+            if (late == (pass == 1))
+                status = place_tensor(&o, t);
+        }
+    if (status == ZD_OK)
+        status = check_complete(&o);
+    if (status != ZD_OK) {
+        peft_close(&adapter);
+        return status;
+    }
+    *adapter_out = adapter;
+    return ZD_OK;
+}
+
+void peft_close(struct peft_adapter *adapter)
+{
+    if (!adapter)
+        return;
+    peft_config_fini(&adapter->config);
+    st_close(adapter->file);
+    free(adapter->parts);
+    memset(adapter, 0, sizeof *adapter);
+}
+
+enum zd_status peft_read(
+        const struct peft_adapter *adapter, const struct st_tensor *tensor,
+        size_t begin, size_t count, float *out)
+{
+    ZD_TRY(st_read_float(adapter->file, tensor, begin, count, out));
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(out[i])) {
+            ZD_FAIL(ZD_ERR_DATA, "E0312", "tensor `%s` is %s at element %zu",
+                    tensor->name, isnan(out[i]) ? "not a number" : "infinite",
+                    begin + i);
+            zd_fail_where("%s", adapter->file->path);
+            return ZD_ERR_DATA;
+        }
+    return ZD_OK;
+}

@@ -1,0 +1,411 @@
+#include "model/adapters/peft_config.h"
+
+#include "base/file/fs.h"
+#include "base/must.h"
+#include "model/adapters/pattern.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_BYTES_MAX = 16 << 20 };
+
+struct reader {
+    const json_t *json;
+    const char *name;
+    enum zd_status on_error;
+};
+
+static enum zd_status refuse(
+        const struct reader *r, const char *code, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+static enum zd_status refuse(
+        const struct reader *r, const char *code, const char *format, ...)
+{
+    char what[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    ZD_FAIL(r->on_error, code, "%s", what);
+    zd_fail_where("%s", r->name);
+    return r->on_error;
+}
+
+static enum zd_status refuse_value(
+        const struct reader *r, const char *key, const char *expected)
+{
+    char *text = json_dumps(
+            json_object_get(r->json, key), JSON_ENCODE_ANY | JSON_COMPACT);
+    refuse(r, "E0320", "`%s` must be %s, not %.80s", key, expected,
+           text ? text : "absent");
+    free(text);
+    return r->on_error;
+}
+
+/* The value under `key`; NULL when it is absent or null. */
+static const json_t *get(const json_t *json, const char *key)
+{
+    const json_t *value = json_object_get(json, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+/* --- keys that we have, and those that we have not ------------------------ */
+
+/* What a key may hold. */
+enum form {
+    FORM_ANY, /* is not looked at, or looked at elsewhere */
+    FORM_BOOL,
+    FORM_NAMES,   /* a list of names */
+    FORM_PATTERN, /* a list of names, or one that is a pattern */
+    FORM_LAYERS,  /* a number, or a list of numbers */
+    FORM_NUMBERS, /* a table of numbers above 0 */
+    FORM_RANKS,   /* the same of whole numbers */
+    FORM_DEFAULT  /* nothing but PEFT's default */
+};
+
+struct key {
+    const char *name;
+    enum form form;
+    const char *absent; /* PEFT's default as JSON, for FORM_DEFAULT; NULL: null
+                           alone */
+};
+
+static const struct key keys[] = {
+        {"peft_type", FORM_ANY, NULL},
+        {"task_type", FORM_ANY, NULL},
+        {"auto_mapping", FORM_ANY, NULL},
+        {"peft_version", FORM_ANY, NULL},
+        {"base_model_name_or_path", FORM_ANY, NULL},
+        {"revision", FORM_ANY, NULL},
+        {"inference_mode", FORM_BOOL, NULL},
+        {"r", FORM_ANY, NULL},
+        {"lora_alpha", FORM_ANY, NULL},
+        {"lora_dropout", FORM_ANY, NULL},
+        {"target_modules", FORM_PATTERN, NULL},
+        {"exclude_modules", FORM_PATTERN, NULL},
+        {"modules_to_save", FORM_NAMES, NULL},
+        {"layers_to_transform", FORM_LAYERS, NULL},
+        {"layers_pattern", FORM_PATTERN, NULL},
+        {"rank_pattern", FORM_RANKS, NULL},
+        {"alpha_pattern", FORM_NUMBERS, NULL},
+        {"use_rslora", FORM_BOOL, NULL},
+        {"use_dora", FORM_BOOL, NULL},
+        /* how the base stores its weights; the model says it too */
+        {"fan_in_fan_out", FORM_BOOL, NULL},
+        /* a tied embedding is followed by both sides anyway */
+        {"ensure_weight_tying", FORM_BOOL, NULL},
+        {"init_lora_weights", FORM_ANY, NULL},
+        {"bias", FORM_DEFAULT, "\"none\""},
+        {"megatron_core", FORM_DEFAULT, "\"megatron.core\""},
+        {"loftq_config", FORM_DEFAULT, "{}"},
+        {"qalora_group_size", FORM_DEFAULT, "16"},
+        {"use_qalora", FORM_DEFAULT, "false"},
+        {"lora_bias", FORM_DEFAULT, "false"},
+};
+enum { KEYS = sizeof keys / sizeof keys[0] };
+
+static bool is_name(const json_t *value)
+{
+    return json_is_string(value) && json_string_length(value) > 0;
+}
+
+static bool are_names(const json_t *value)
+{
+    if (!json_is_array(value))
+        return false;
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (!is_name(json_array_get(value, i)))
+            return false;
+    return true;
+}
+
+static bool is_layer(const json_t *value)
+{
+    return json_is_integer(value) && json_integer_value(value) >= 0 &&
+           json_integer_value(value) <= INT_MAX;
+}
+
+static bool are_layers(const json_t *value)
+{
+    if (!json_is_array(value))
+        return is_layer(value);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        if (!is_layer(json_array_get(value, i)))
+            return false;
+    return true;
+}
+
+static bool is_rank(const json_t *value)
+{
+    return json_is_integer(value) && json_integer_value(value) >= 1 &&
+           json_integer_value(value) <= INT_MAX;
+}
+
+static bool is_positive(const json_t *value)
+{
+    double number = json_number_value(value);
+    return json_is_number(value) && isfinite(number) && number > 0;
+}
+
+static bool are_numbers(const json_t *table, bool whole)
+{
+    const char *pattern;
+    json_t *value;
+    if (!json_is_object(table))
+        return false;
+    json_object_foreach((json_t *)table, pattern, value)
+    {
+        if (whole ? !is_rank(value) : !is_positive(value))
+            return false;
+    }
+    return true;
+}
+
+static enum zd_status check_default(
+        const struct reader *r, const struct key *key, const json_t *value)
+{
+    json_t *absent =
+            key->absent
+                    ? zd_must(json_loads(key->absent, JSON_DECODE_ANY, NULL))
+                    : NULL;
+    bool equal = json_equal(value, absent);
+    json_decref(absent);
+    if (equal)
+        return ZD_OK;
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    refuse(r, "E0321", "`%s` = %.80s is not supported; %s is", key->name,
+           text ? text : "?", key->absent ? key->absent : "null");
+    free(text);
+    return r->on_error;
+}
+
+static enum zd_status check_form(
+        const struct reader *r, const struct key *key, const json_t *value)
+{
+    const char *expected = NULL;
+    switch (key->form) {
+    case FORM_ANY:
+        break;
+    case FORM_BOOL:
+        expected = json_is_boolean(value) ? NULL : "true or false";
+        break;
+    case FORM_NAMES:
+        expected = are_names(value) ? NULL : "a list of names";
+        break;
+    case FORM_PATTERN:
+        expected = is_name(value) || are_names(value)
+                           ? NULL
+                           : "a list of names, or a pattern";
+        break;
+    case FORM_LAYERS:
+        expected = are_layers(value) ? NULL : "a list of layers";
+        break;
+    case FORM_RANKS:
+        expected = are_numbers(value, true)
+                           ? NULL
+                           : "a table of whole numbers from 1 on";
+        break;
+    case FORM_NUMBERS:
+        expected =
+                are_numbers(value, false) ? NULL : "a table of numbers above 0";
+        break;
+    case FORM_DEFAULT:
+        return check_default(r, key, value);
+    }
+    return expected ? refuse_value(r, key->name, expected) : ZD_OK;
+}
+
+static enum zd_status check_keys(const struct reader *r)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)r->json, name, value)
+    {
+        const struct key *key = NULL;
+        for (int i = 0; i < KEYS; i++)
+            if (strcmp(keys[i].name, name) == 0)
+                key = &keys[i];
+        if (json_is_null(value))
+            continue;
+        struct key unknown = {name, FORM_DEFAULT, NULL};
+        /* PEFT writes an absent pattern of layers as an empty one too */
+        if (key && key->form == FORM_PATTERN && json_is_string(value) &&
+            json_string_length(value) == 0 &&
+            strcmp(name, "layers_pattern") == 0)
+            continue;
+        ZD_TRY(check_form(r, key ? key : &unknown, value));
+    }
+    return ZD_OK;
+}
+
+/* Patterns are compiled once here, so that matching cannot fail later. */
+static enum zd_status check_pattern(
+        const struct reader *r, const char *key, const char *pattern)
+{
+    char problem[160];
+    if (pattern_is_sound(pattern, problem))
+        return ZD_OK;
+    return refuse(
+            r, "E0320", "`%s`: `%.100s` is no pattern: %s", key, pattern,
+            problem);
+}
+
+static enum zd_status check_patterns(const struct reader *r)
+{
+    static const char *const texts[] = {
+            "target_modules", "exclude_modules", "layers_pattern"};
+    static const char *const tables[] = {"rank_pattern", "alpha_pattern"};
+    static const char *const lists[] = {"layers_pattern", "modules_to_save"};
+    const char *pattern;
+    json_t *value;
+    for (int i = 0; i < 3; i++) {
+        const json_t *text = get(r->json, texts[i]);
+        if (json_is_string(text))
+            ZD_TRY(check_pattern(r, texts[i], json_string_value(text)));
+    }
+    for (int i = 0; i < 2; i++)
+        json_object_foreach(json_object_get(r->json, tables[i]), pattern, value)
+                ZD_TRY(check_pattern(r, tables[i], pattern));
+    for (int i = 0; i < 2; i++) {
+        const json_t *list = get(r->json, lists[i]);
+        for (size_t n = 0; n < json_array_size(list); n++)
+            ZD_TRY(check_pattern(
+                    r, lists[i], json_string_value(json_array_get(list, n))));
+    }
+    return ZD_OK;
+}
+
+/* --- the values ----------------------------------------------------------- */
+
+static enum zd_status check_kind(const struct reader *r)
+{
+    const json_t *type = get(r->json, "peft_type");
+    const json_t *task = get(r->json, "task_type");
+    const json_t *init = get(r->json, "init_lora_weights");
+    const char *word = json_string_value(type);
+    if (type && (!word || strcmp(word, "LORA") != 0))
+        return refuse(
+                r, "E0321", "`peft_type` is %.40s; LORA is supported",
+                word ? word : "no word");
+    word = json_string_value(task);
+    if (task && (!word || strcmp(word, "CAUSAL_LM") != 0))
+        return refuse(
+                r, "E0321", "`task_type` is %.40s; CAUSAL_LM is supported",
+                word ? word : "no word");
+    word = json_string_value(init);
+    if (!init || json_is_boolean(init) ||
+        (word &&
+         (strcmp(word, "gaussian") == 0 || strcmp(word, "default") == 0 ||
+          strcmp(word, "orthogonal") == 0)))
+        return ZD_OK;
+    refuse(r, "E0321",
+           "`init_lora_weights` = %.40s is not supported: the adapter belongs "
+           "to a base that was changed with it",
+           word ? word : "of this form");
+    zd_fail_help("save it with path_initial_model_for_weight_conversion, which "
+                 "makes it a LoRA of the base as it was");
+    return r->on_error;
+}
+
+static enum zd_status read_positive(
+        const struct reader *r, const char *key, double absent, double *out)
+{
+    const json_t *value = get(r->json, key);
+    if (value && !is_positive(value))
+        return refuse_value(r, key, "a number above 0");
+    *out = value ? json_number_value(value) : absent;
+    return ZD_OK;
+}
+
+static enum zd_status read_values(
+        const struct reader *r, struct peft_config *config)
+{
+    const json_t *rank = get(r->json, "r");
+    const json_t *dropout = get(r->json, "lora_dropout");
+    const json_t *base = get(r->json, "base_model_name_or_path");
+    if (rank && !is_rank(rank))
+        return refuse_value(r, "r", "a whole number from 1 on");
+    config->r = rank ? (int)json_integer_value(rank) : 8;
+    ZD_TRY(read_positive(r, "lora_alpha", 8, &config->lora_alpha));
+    config->lora_dropout = dropout ? json_number_value(dropout) : 0;
+    if ((dropout && !json_is_number(dropout)) ||
+        !(config->lora_dropout >= 0 && config->lora_dropout < 1))
+        return refuse_value(r, "lora_dropout", "a number from 0 to below 1");
+    if (base && !json_is_string(base))
+        return refuse_value(r, "base_model_name_or_path", "a name");
+    if (!get(r->json, "target_modules"))
+        return refuse(r, "E0320", "`target_modules` is missing");
+    config->use_rslora = json_is_true(get(r->json, "use_rslora"));
+    config->use_dora = json_is_true(get(r->json, "use_dora"));
+    if (base)
+        config->base_model = zd_must(strdup(json_string_value(base)));
+    config->json = zd_must(json_deep_copy(r->json));
+    return ZD_OK;
+}
+
+enum zd_status peft_config_parse(
+        const json_t *json, const char *name, enum zd_status on_error,
+        struct peft_config *config_out)
+{
+    struct reader reader = {json, name, on_error};
+    struct peft_config config = {0};
+    if (!json_is_object(json))
+        return refuse(&reader, "E0320", "the adapter's keys are no table");
+    ZD_TRY(check_kind(&reader));
+    ZD_TRY(check_keys(&reader));
+    ZD_TRY(check_patterns(&reader));
+    ZD_TRY(read_values(&reader, &config));
+    *config_out = config;
+    return ZD_OK;
+}
+
+/* A folder without adapter_config.json: which one was meant? */
+static enum zd_status refuse_folder(const char *dir)
+{
+    char path[PATH_MAX];
+    ZD_FAIL(ZD_ERR_NO_INPUT, "E0712", "%s/adapter_config.json does not exist",
+            dir);
+    fs_join(path, sizeof path, dir, "peft/adapter_config.json");
+    if (fs_exists(path)) {
+        zd_fail_help("%s/peft is one", dir);
+        return ZD_ERR_NO_INPUT;
+    }
+    fs_join(path, sizeof path, dir, "manifest.json");
+    if (fs_exists(path))
+        zd_fail_help(
+                "it is a checkpoint, of which `zerod export %s --out DIR` "
+                "writes one",
+                dir);
+    else
+        zd_fail_help("the folder that peft's save_pretrained has written, or "
+                     "a job's output_dir/peft");
+    return ZD_ERR_NO_INPUT;
+}
+
+enum zd_status peft_config_read(const char *dir, struct peft_config *config_out)
+{
+    char path[PATH_MAX];
+    json_t *json;
+    bool is_there;
+    fs_join(path, sizeof path, dir, "adapter_config.json");
+    ZD_TRY(fs_look(path, &is_there));
+    if (!is_there)
+        return refuse_folder(dir);
+    ZD_TRY(json_parse_file(path, CONFIG_BYTES_MAX, &json));
+    enum zd_status status =
+            peft_config_parse(json, path, ZD_ERR_DATA, config_out);
+    json_decref(json);
+    return status;
+}
+
+void peft_config_fini(struct peft_config *config)
+{
+    if (!config)
+        return;
+    free(config->base_model);
+    json_decref(config->json);
+    memset(config, 0, sizeof *config);
+}

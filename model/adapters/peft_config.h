@@ -1,0 +1,58 @@
+/* peft_config.h - what an adapter is: the keys of PEFT's adapter_config.json,
+ * and which modules they name.
+ *
+ * Source:  peft 0.21, tuners/lora/config.py, tuners/tuners_utils.py
+ *          (check_target_module_exists), utils/other.py (get_pattern_key).
+ * Modules: named as transformers names them, without ".weight":
+ *          "model.layers.0.self_attn.q_proj", "transformer.h.0.attn.c_attn".
+ *
+ * A key that we do not implement is refused by name unless its value is null or
+ * PEFT's default. Patterns are Python's `re`, matched by PCRE2; what the two
+ * read otherwise (\Z, (?P<n>), possessive marks) is not looked for. */
+#ifndef ZD_MODEL_PEFT_CONFIG_H
+#define ZD_MODEL_PEFT_CONFIG_H
+
+#include "base/file/json.h"
+#include "model/params.h"
+
+struct peft_config {
+    int r;             /* 8 where there is none, as in PEFT */
+    double lora_alpha; /* 8 */
+    double lora_dropout;
+    bool use_rslora; /* alpha / sqrt(r) in place of alpha / r */
+    bool use_dora;
+    char *base_model; /* base_model_name_or_path; NULL: none; owned */
+    json_t *json;     /* all keys as given; owned */
+};
+
+/* One that can be used, from keys of the names and forms of
+ * adapter_config.json. `on_error` is ZD_ERR_DATA for a file, ZD_ERR_CONFIG for
+ * a job; `name` says where. `json` is borrowed. */
+enum zd_status peft_config_parse(
+        const json_t *json, const char *name, enum zd_status on_error,
+        struct peft_config *config_out);
+/* DIR/adapter_config.json. */
+enum zd_status peft_config_read(
+        const char *dir, struct peft_config *config_out);
+void peft_config_fini(struct peft_config *config);
+
+/* Does an adapter go into this module? By exclude_modules, modules_to_save,
+ * target_modules ("all-linear", a pattern, or names), layers_to_transform and
+ * layers_pattern. Of modules that are linear: the caller asks for no other. */
+bool peft_config_targets(const struct peft_config *config, const char *module);
+/* Is this module trained and kept whole (modules_to_save)? */
+bool peft_config_saves(const struct peft_config *config, const char *module);
+/* Its rank and alpha: the first of rank_pattern and alpha_pattern that matches,
+ * else r and lora_alpha. */
+int peft_config_rank(const struct peft_config *config, const char *module);
+double peft_config_alpha(const struct peft_config *config, const char *module);
+/* What B A is multiplied by: alpha / r or alpha / sqrt(r). */
+double peft_config_scale(const struct peft_config *config, const char *module);
+
+/* The module of tensor `id` as transformers names it, without ".weight" or
+ * ".bias"; GPT-2's with "transformer.". */
+void peft_module_name(
+        const struct model_config *config, const struct param_table *table,
+        int id, char out[PARAM_NAME_MAX + 16]);
+
+#endif

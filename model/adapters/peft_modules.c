@@ -1,0 +1,188 @@
+/* peft_modules.c - which modules an adapter's keys name. */
+#include "model/adapters/pattern.h"
+#include "model/adapters/peft_config.h"
+#include "model/files/hf_names.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_BYTES = PARAM_NAME_MAX + 16 };
+
+/* NULL when it is absent or null. */
+static const json_t *value_of(const struct peft_config *config, const char *key)
+{
+    const json_t *value = json_object_get(config->json, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+/* `name` itself, or the last parts of it. */
+static bool is_or_ends(const char *module, const char *name)
+{
+    size_t bytes = strlen(module), end = strlen(name);
+    if (strcmp(module, name) == 0)
+        return true;
+    return bytes > end + 1 && module[bytes - end - 1] == '.' &&
+           strcmp(module + bytes - end, name) == 0;
+}
+
+static bool names_have(const json_t *names, const char *module)
+{
+    for (size_t i = 0; i < json_array_size(names); i++)
+        if (is_or_ends(module, json_string_value(json_array_get(names, i))))
+            return true;
+    return false;
+}
+
+static bool names_or_pattern_have(const json_t *value, const char *module)
+{
+    return json_is_string(value)
+                   ? pattern_matches_all(json_string_value(value), module)
+                   : names_have(value, module);
+}
+
+static bool has_layer(const json_t *layers, long layer)
+{
+    if (json_is_integer(layers))
+        return json_integer_value(layers) == layer;
+    for (size_t i = 0; i < json_array_size(layers); i++)
+        if (json_integer_value(json_array_get(layers, i)) == layer)
+            return true;
+    return false;
+}
+
+/* The layer that a module's name says: the first number with a part of a name
+ * on both sides, of `pattern` where there is one; -1: none. */
+static long layer_of(const char *module, const char *pattern)
+{
+    for (const char *dot = strchr(module, '.'); dot;
+         dot = strchr(dot + 1, '.')) {
+        size_t digits = strspn(dot + 1, "0123456789");
+        if (!digits || dot[1 + digits] != '.')
+            continue;
+        const char *part = dot;
+        while (part > module && part[-1] != '.')
+            part--;
+        char name[NAME_BYTES], alone[NAME_BYTES];
+        snprintf(name, sizeof name, "%.*s", (int)(dot - module), module);
+        snprintf(alone, sizeof alone, "%.*s", (int)(dot - part), part);
+        if (pattern ? pattern_matches_end(pattern, name) : part > module)
+            return strtol(dot + 1, NULL, 10);
+    }
+    return -1;
+}
+
+static bool is_in_layers(const struct peft_config *config, const char *module)
+{
+    const json_t *layers = value_of(config, "layers_to_transform");
+    const json_t *pattern = value_of(config, "layers_pattern");
+    if (!layers || (json_is_array(layers) && json_array_size(layers) == 0))
+        return true;
+    if (json_is_string(pattern) && json_string_length(pattern))
+        return has_layer(layers, layer_of(module, json_string_value(pattern)));
+    for (size_t i = 0; i < json_array_size(pattern); i++) {
+        long layer =
+                layer_of(module, json_string_value(json_array_get(pattern, i)));
+        if (layer >= 0)
+            return has_layer(layers, layer);
+    }
+    return json_array_size(pattern) == 0 &&
+           has_layer(layers, layer_of(module, NULL));
+}
+
+bool peft_config_saves(const struct peft_config *config, const char *module)
+{
+    const json_t *names = value_of(config, "modules_to_save");
+    size_t bytes = strlen(module);
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        size_t end = strlen(name);
+        if (bytes >= end && strcmp(module + bytes - end, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A module that is kept whole, or lies in one that is. */
+static bool is_in_saved(const struct peft_config *config, const char *module)
+{
+    char part[NAME_BYTES];
+    snprintf(part, sizeof part, "%s", module);
+    for (;;) {
+        const json_t *names = value_of(config, "modules_to_save");
+        for (size_t i = 0; i < json_array_size(names); i++)
+            if (pattern_matches_end(
+                        json_string_value(json_array_get(names, i)), part))
+                return true;
+        char *dot = strrchr(part, '.');
+        if (!dot)
+            return false;
+        *dot = '\0';
+    }
+}
+
+bool peft_config_targets(const struct peft_config *config, const char *module)
+{
+    const json_t *targets = value_of(config, "target_modules");
+    const json_t *excluded = value_of(config, "exclude_modules");
+    if ((excluded && names_or_pattern_have(excluded, module)) ||
+        is_in_saved(config, module))
+        return false;
+    if (json_is_string(targets)) {
+        const char *pattern = json_string_value(targets);
+        if (strcmp(pattern, "all-linear") != 0)
+            return pattern_matches_all(pattern, module);
+        return strcmp(module, "lm_head") != 0 && is_in_layers(config, module);
+    }
+    /* a whole name is taken in any layer */
+    for (size_t i = 0; i < json_array_size(targets); i++)
+        if (strcmp(module, json_string_value(json_array_get(targets, i))) == 0)
+            return true;
+    return names_have(targets, module) && is_in_layers(config, module);
+}
+
+/* The first of a table that matches. */
+static const json_t *of_pattern(
+        const struct peft_config *config, const char *table, const char *module)
+{
+    const char *pattern;
+    json_t *value;
+    json_object_foreach(json_object_get(config->json, table), pattern, value)
+    {
+        if (pattern_matches_end(pattern, module))
+            return value;
+    }
+    return NULL;
+}
+
+int peft_config_rank(const struct peft_config *config, const char *module)
+{
+    const json_t *rank = of_pattern(config, "rank_pattern", module);
+    return rank ? (int)json_integer_value(rank) : config->r;
+}
+
+double peft_config_alpha(const struct peft_config *config, const char *module)
+{
+    const json_t *alpha = of_pattern(config, "alpha_pattern", module);
+    return alpha ? json_number_value(alpha) : config->lora_alpha;
+}
+
+double peft_config_scale(const struct peft_config *config, const char *module)
+{
+    double r = peft_config_rank(config, module);
+    return peft_config_alpha(config, module) /
+           (config->use_rslora ? sqrt(r) : r);
+}
+
+void peft_module_name(
+        const struct model_config *config, const struct param_table *table,
+        int id, char out[PARAM_NAME_MAX + 16])
+{
+    const char *name = table->params[id].name;
+    const char *dot = strrchr(name, '.');
+    bool prefix =
+            config->family == MODEL_GPT2 && strcmp(name, "lm_head.weight") != 0;
+    snprintf(
+            out, NAME_BYTES, "%s%.*s", prefix ? HF_GPT2_PREFIX : "",
+            dot ? (int)(dot - name) : (int)strlen(name), name);
+}

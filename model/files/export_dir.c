@@ -1,0 +1,235 @@
+#include "model/files/export_dir.h"
+
+#include "base/file/fs.h"
+#include "base/file/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_BYTES = 4096 };
+
+const char *const export_copied_files[] = {
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "vocab.json",
+        "merges.txt",
+        "tokenizer.model",
+        "chat_template.jinja",
+        "chat_template.json",
+        NULL,
+};
+
+/* Is `path`, without links, below `folder`? */
+static bool is_below(const char *path, const char *folder)
+{
+    char real[PATH_MAX];
+    if (!folder || folder[0] != '/' || !realpath(folder, real))
+        return false;
+    size_t length = strlen(real);
+    return strncmp(path, real, length) == 0 && path[length] == '/';
+}
+
+static bool is_below_of(const char *path, const char *folder, const char *name)
+{
+    char joined[PATH_MAX];
+    return folder &&
+           snprintf(joined, sizeof joined, "%s/%s", folder, name) <
+                   (int)sizeof joined &&
+           is_below(path, joined);
+}
+
+/* Where huggingface_hub keeps what it downloads. */
+static bool is_in_hub_cache(const char *path)
+{
+    return is_below(path, getenv("HF_HUB_CACHE")) ||
+           is_below_of(path, getenv("HF_HOME"), "hub") ||
+           is_below_of(path, getenv("XDG_CACHE_HOME"), "huggingface/hub") ||
+           is_below_of(path, getenv("HOME"), ".cache/huggingface/hub");
+}
+
+/* A copy of such a cache elsewhere: models--X/snapshots/REV has links to
+ * models--X/blobs. */
+static bool is_blob_of(const char *path, const char *real_dir)
+{
+    char snapshots[PATH_MAX];
+    snprintf(snapshots, sizeof snapshots, "%s", real_dir);
+    char *at = strrchr(snapshots, '/');
+    if (!at)
+        return false;
+    *at = '\0';
+    at = strrchr(snapshots, '/');
+    if (!at || strcmp(at, "/snapshots") != 0)
+        return false;
+    *at = '\0';
+    return is_below_of(path, snapshots, "blobs");
+}
+
+enum zd_status export_check_link(const char *dir, const char *name)
+{
+    char path[PATH_MAX], real[PATH_MAX], real_dir[PATH_MAX];
+    fs_join(path, sizeof path, dir, name);
+    if (realpath(path, real) && realpath(dir, real_dir) &&
+        (is_below(real, real_dir) || is_blob_of(real, real_dir) ||
+         is_in_hub_cache(real)))
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0316",
+            "%s is a link to a file outside of the model's folder", path);
+    zd_fail_help("put the file itself there: every checkpoint and the exported "
+                 "model have a copy of it");
+    return ZD_ERR_DATA;
+}
+
+static bool is_export_name(const char *name)
+{
+    int shard, shards, used = 0;
+    if (strcmp(name, "config.json") == 0 ||
+        strcmp(name, "model.safetensors") == 0 ||
+        strcmp(name, "model.safetensors.index.json") == 0 ||
+        strcmp(name, "adapter_config.json") == 0 ||
+        strcmp(name, "adapter_model.safetensors") == 0)
+        return true;
+    for (int i = 0; export_copied_files[i]; i++)
+        if (strcmp(name, export_copied_files[i]) == 0)
+            return true;
+    return sscanf(name, "model-%d-of-%d.safetensors%n", &shard, &shards,
+                  &used) == 2 &&
+           used > 0 && name[used] == '\0';
+}
+
+/* Weights that we wrote say so. A file that is no such is not ours; one that
+ * cannot be read is an error. */
+static enum zd_status has_our_mark(
+        const char *dir, const char *name, bool *is_ours_out)
+{
+    char path[PATH_BYTES];
+    struct st_file *file;
+    fs_join(path, sizeof path, dir, name);
+    enum zd_status status = st_open(path, &file);
+    *is_ours_out = false;
+    if (status == ZD_ERR_DATA || status == ZD_ERR_NO_INPUT) {
+        zd_error_clear();
+        return ZD_OK;
+    }
+    ZD_TRY(status);
+    const char *writer = json_string_value(
+            json_object_get(file->metadata, EXPORT_WRITER_KEY));
+    *is_ours_out = writer && strcmp(writer, EXPORT_WRITER) == 0;
+    st_close(file);
+    return ZD_OK;
+}
+
+struct found { /* in a folder that an export would replace */
+    const char *dir;
+    char foreign[256];
+    bool is_finished, is_empty, is_marked;
+};
+
+/* A file that fs_write_file had not renamed yet. */
+static bool is_beside_name(const char *name)
+{
+    char place[256];
+    const char *end = strrchr(name, '.');
+    if (!end || strcmp(end, ".tmp") != 0)
+        return false;
+    snprintf(place, sizeof place, "%.*s", (int)(end - name), name);
+    return is_export_name(place);
+}
+
+static enum zd_status look_at(void *ctx, const char *name)
+{
+    bool is_ours = true;
+    struct found *found = ctx;
+    const char *end = strrchr(name, '.');
+    found->is_empty = false;
+    if (!is_export_name(name) && (found->is_finished || !is_beside_name(name)))
+        snprintf(found->foreign, sizeof found->foreign, "%s", name);
+    else if (found->is_finished && end && strcmp(end, ".safetensors") == 0)
+        ZD_TRY(has_our_mark(found->dir, name, &is_ours));
+    found->is_marked = found->is_marked && is_ours;
+    return ZD_OK;
+}
+
+enum zd_status export_dir_check(const char *dir, bool finished)
+{
+    struct found found = {
+            .dir = dir,
+            .is_finished = finished,
+            .is_empty = true,
+            .is_marked = true};
+    bool is_there;
+    ZD_TRY(fs_look(dir, &is_there));
+    if (!is_there)
+        return ZD_OK;
+    if (!fs_is_dir(dir))
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0314",
+                "cannot write the model to `%s`: it is there and no folder",
+                dir);
+    ZD_TRY(fs_each_name(dir, look_at, &found));
+    if (found.is_empty || (found.is_marked && !found.foreign[0]))
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CREATE, "E0314", "`%s` is there already and %s%s%s", dir,
+            found.foreign[0] ? "holds `" : "was not written by zerod",
+            found.foreign, found.foreign[0] ? "`, which no export writes" : "");
+    zd_fail_help("name another folder, or remove this one");
+    return ZD_ERR_CREATE;
+}
+
+enum zd_status export_dir_places(
+        const char *dir, char to[EXPORT_PATH_BYTES],
+        char temporary[EXPORT_PATH_BYTES])
+{
+    size_t length = strlen(dir);
+    while (length > 1 && dir[length - 1] == '/')
+        length--;
+    if (length >= EXPORT_PATH_BYTES - 8)
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0314", "a path of %zu bytes is too long",
+                length);
+    snprintf(to, EXPORT_PATH_BYTES - 8, "%.*s", (int)length, dir);
+    snprintf(temporary, EXPORT_PATH_BYTES, "%.*s.tmp", (int)length, dir);
+    return ZD_OK;
+}
+
+enum zd_status export_dir_names(
+        const char *dir, char to[EXPORT_PATH_BYTES],
+        char temporary[EXPORT_PATH_BYTES])
+{
+    ZD_TRY(export_dir_places(dir, to, temporary));
+    ZD_TRY(export_dir_check(to, true));
+    return export_dir_check(temporary, false);
+}
+
+enum zd_status export_dir_begin(const char *temporary)
+{
+    bool is_there;
+    ZD_TRY(fs_look(temporary, &is_there));
+    if (is_there)
+        ZD_TRY(fs_remove_tree(temporary));
+    return fs_make_dirs(temporary);
+}
+
+enum zd_status export_dir_replace(const char *from, const char *to)
+{
+    /* An exchange leaves no moment without a model; the old one is then
+     * under the temporary name. */
+    bool exchanged =
+            fs_exists(to) &&
+            renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0;
+    if (!exchanged) {
+        if (fs_exists(to))
+            ZD_TRY(fs_remove_tree(to));
+        if (rename(from, to) != 0)
+            return ZD_FAIL(
+                    ZD_ERR_IO, "E0315", "cannot rename `%s` to `%s`: %s", from,
+                    to, strerror(errno));
+    }
+    ZD_TRY(fs_sync_name(to));
+    return exchanged ? fs_remove_tree(from) : ZD_OK;
+}

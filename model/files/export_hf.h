@@ -1,0 +1,49 @@
+/* export_hf.h - a folder that transformers loads. */
+#ifndef ZD_MODEL_EXPORT_HF_H
+#define ZD_MODEL_EXPORT_HF_H
+
+#include "base/file/json.h"
+#include "model/weights.h"
+
+struct hf_export_options {
+    enum dtype dtype;         /* element type of the files */
+    uint64_t max_shard_bytes; /* 5 GB; a larger tensor gets a file of its own */
+    const char *copy_from;    /* folder whose config.json, generation_config,
+                                 tokenizer files are copied; NULL: none, then
+                                 config.json is written from config->json */
+    const char *tokenizer_from; /* folder of the tokenizer files when that is
+                                   another one; NULL: copy_from */
+    bool gpt2_prefix;           /* "transformer." before GPT-2 names, as
+                                   save_pretrained writes them */
+    json_t *quantization; /* quantization_config of config.json; NULL: none;
+                             borrowed */
+};
+
+/* Write a directory that transformers loads: config.json, tokenizer files,
+ * model.safetensors (or shards and an index), streaming in pieces of bounded
+ * size. Made as `dir`.tmp and renamed; an existing `dir` that we wrote before
+ * is replaced, anything else there is ZD_ERR_CREATE. */
+enum zd_status weights_export_hf(
+        const char *dir, const struct model_config *config,
+        const struct param_table *table, const struct weight_source *source,
+        const struct hf_export_options *options);
+
+/* The same by several processes: one begins, then each writes its part (of
+ * `parts`, of about as many bytes each, from `source`), and when all have, one
+ * ends it. Only then is there a new `dir`. */
+struct hf_export_job {
+    const char *dir;
+    const struct model_config *config;
+    const struct param_table *table;
+    struct hf_export_options options;
+};
+enum zd_status weights_export_begin(const struct hf_export_job *job);
+enum zd_status weights_export_part(
+        const struct hf_export_job *job, const struct weight_source *source,
+        int part, int parts);
+enum zd_status weights_export_end(const struct hf_export_job *job);
+/* Could a model be written to `dir` now? Its folder is made and removed again.
+ * ZD_ERR_CREATE as above. */
+enum zd_status weights_export_check(const char *dir);
+
+#endif

@@ -1,0 +1,29 @@
+/* export_quantized.h - a model in codes, as transformers loads it with
+ * bitsandbytes. */
+#ifndef ZD_MODEL_EXPORT_QUANTIZED_H
+#define ZD_MODEL_EXPORT_QUANTIZED_H
+
+#include "kernels/quant/quant.h"
+#include "model/files/export_hf.h"
+#include "model/weights.h"
+
+struct quantize_options {
+    enum quant_format format; /* QUANT_NF4 or QUANT_INT8 */
+    bool double_quant;        /* nf4: absmax in 8 bits too */
+};
+
+/* As weights_export_hf, in one file: the layers' linear weights in codes
+ * (quantized.h), in blocks of 64 or by rows, from the values that `source`
+ * gives; all others in options->dtype, which is the quant_state's too. GPT-2's
+ * Conv1D is turned to (out, in), as bitsandbytes has it.
+ *
+ * Memory: the largest tensor as fp32, twice for GPT-2, and its codes. A tensor
+ * is read for each kind of number that is written of it: twice, nested three
+ * times. */
+enum zd_status weights_export_quantized(
+        const char *dir, const struct model_config *config,
+        const struct param_table *table, const struct weight_source *source,
+        const struct hf_export_options *options,
+        const struct quantize_options *quantize);
+
+#endif

@@ -1,0 +1,30 @@
+/* weights_hf.h - the weights in the folder of a Hugging Face model. */
+#ifndef ZD_MODEL_WEIGHTS_HF_H
+#define ZD_MODEL_WEIGHTS_HF_H
+
+#include "model/weights.h"
+
+/* model.safetensors, or model.safetensors.index.json and its shards (names must
+ * stay inside the folder). Checks at open: every tensor of the table is there
+ * once with the right shape and a float type; tensors that are not ours are
+ * refused by name but for known buffers (rotary inv_freq, causal masks, a tied
+ * lm_head equal in shape). GPT-2 names with or without "transformer.". A value
+ * that is NaN or infinite is found when it is read: ZD_ERR_DATA naming tensor
+ * and index. `config` and `table` are borrowed and must outlive the source.
+ * Factors of adapters in the table are not looked for, and not read.
+ * storage_out (may be NULL): the type most elements are stored in; of a model
+ * in codes (quantized.h), which reads as what it decodes to, what they were. */
+enum zd_status weights_open_hf(
+        const char *dir, const struct model_config *config,
+        const struct param_table *table, enum dtype *storage_out,
+        struct weight_source *source_out);
+
+/* Are there weights in the folder, or only a config.json? */
+bool weights_hf_are_there(const char *dir);
+
+/* GPT-2 files name their tensors with or without "transformer."; export keeps
+ * what was read. True where it cannot be known: save_pretrained writes it, and
+ * loading will say what is wrong. */
+bool weights_hf_has_prefix(const char *dir);
+
+#endif

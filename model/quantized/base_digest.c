@@ -1,0 +1,183 @@
+#include "model/quantized/base_digest.h"
+
+#include "base/file/hash.h"
+#include "base/number/rng.h"
+#include "base/progress.h"
+#include "model/quantized/codes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    VALUES = 256,    /* that have one digest */
+    PIECE = 1 << 16, /* that a thread reads at a time */
+    LIMIT = 1 << 20, /* that are in memory */
+};
+
+uint64_t base_digest_values(
+        const char *name, size_t first, const float *values, size_t count)
+{
+    uint64_t seed = rng_stream(name), sum = 0;
+    for (size_t i = 0; i < count; i += VALUES) {
+        size_t n = count - i < VALUES ? count - i : VALUES;
+        sum += hash_64(values + i, n * sizeof *values, seed ^ (first + i));
+    }
+    return sum;
+}
+
+/* --- bytes ---------------------------------------------------------------- */
+
+struct base_digest base_digest_codes(const char *name, size_t at)
+{
+    return (struct base_digest){.seed = rng_stream(name), .at = at};
+}
+
+struct base_digest base_digest_scales(const char *name, size_t at)
+{
+    return (struct base_digest){.seed = ~rng_stream(name), .at = at};
+}
+
+static void end_piece(struct base_digest *d)
+{
+    size_t used = d->at % BASE_DIGEST_BYTES;
+    size_t whole = used ? used : BASE_DIGEST_BYTES;
+    d->sum += hash_64(d->piece, whole, d->seed ^ (d->at - whole));
+}
+
+void base_digest_add(struct base_digest *d, const void *data, size_t bytes)
+{
+    const unsigned char *from = data;
+    while (bytes) {
+        size_t used = d->at % BASE_DIGEST_BYTES;
+        size_t room = BASE_DIGEST_BYTES - used;
+        size_t n = bytes < room ? bytes : room;
+        memcpy(d->piece + used, from, n);
+        d->at += n;
+        from += n;
+        bytes -= n;
+        if (d->at % BASE_DIGEST_BYTES == 0)
+            end_piece(d);
+    }
+}
+
+uint64_t base_digest_end(struct base_digest *d)
+{
+    if (d->at % BASE_DIGEST_BYTES)
+        end_piece(d);
+    return d->sum;
+}
+
+void base_digest_text(uint64_t digest, char out[BASE_DIGEST_TEXT])
+{
+    snprintf(out, BASE_DIGEST_TEXT, "%016llx", (unsigned long long)digest);
+}
+
+/* --- a whole base --------------------------------------------------------- */
+
+struct reading {
+    const struct param_table *table;
+    const struct weight_source *source;
+    struct codes_maker *maker; /* NULL: none is in codes */
+    float *values;             /* (LIMIT) */
+    uint64_t sum;
+};
+
+static enum zd_status read_piece(
+        struct reading *r, int id, size_t begin, size_t at, size_t count)
+{
+    size_t left = count - at, n = left < PIECE ? left : PIECE;
+    ZD_TRY(r->source->read(r->source->ctx, id, begin + at, n, r->values + at));
+    uint64_t sum = base_digest_values(
+            r->table->params[id].name, begin + at, r->values + at, n);
+    __atomic_fetch_add(&r->sum, sum, __ATOMIC_RELAXED);
+    return ZD_OK;
+}
+
+static enum zd_status read_values(struct reading *r, int id)
+{
+    size_t all = r->table->params[id].count;
+    for (size_t begin = 0; begin < all; begin += LIMIT) {
+        size_t count = all - begin < LIMIT ? all - begin : LIMIT;
+        uint64_t before = r->sum;
+        int failed = 0;
+#pragma omp parallel for schedule(dynamic) reduction(+ : failed)
+        for (size_t at = 0; at < count; at += PIECE)
+            failed += read_piece(r, id, begin, at, count) != ZD_OK;
+        /* an error's record is its thread's: once more, for this one's */
+        if (failed)
+            r->sum = before;
+        for (size_t at = 0; failed && at < count; at += PIECE)
+            ZD_TRY(read_piece(r, id, begin, at, count));
+        progress_completed();
+    }
+    return ZD_OK;
+}
+
+struct packed {
+    struct base_digest digest;
+    const struct param_table *table;
+    int id;
+};
+
+static enum zd_status add_packed(
+        void *ctx, size_t begin, size_t count, const uint8_t *codes)
+{
+    struct packed *p = ctx;
+    (void)begin;
+    base_digest_add(
+            &p->digest, codes, param_code_bytes(p->table, p->id, count));
+    return ZD_OK;
+}
+
+static enum zd_status read_codes(struct reading *r, int id)
+{
+    const char *name = r->table->params[id].name;
+    size_t decoding = param_scale_bytes(r->table, id);
+    float *scales = calloc(param_scale_count(r->table, id) + 1, sizeof *scales);
+    char *bytes = malloc(decoding + 1);
+    struct packed codes = {base_digest_codes(name, 0), r->table, id};
+    struct base_digest digest = base_digest_scales(name, 0);
+    enum zd_status status = ZD_OK;
+    if (!scales || !bytes)
+        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for scales");
+    if (status == ZD_OK)
+        status = codes_make(
+                r->maker, id, 0, r->table->params[id].count, add_packed, &codes,
+                scales);
+    if (status == ZD_OK)
+        status = codes_finish(r->maker, id, scales, bytes);
+    if (status == ZD_OK) {
+        base_digest_add(&digest, bytes, decoding);
+        r->sum += base_digest_end(&codes.digest) + base_digest_end(&digest);
+    }
+    free(scales);
+    free(bytes);
+    progress_completed();
+    return status;
+}
+
+enum zd_status base_digest_read(
+        const struct model_config *config, const struct param_table *table,
+        const struct weight_source *source, uint64_t *digest_out)
+{
+    struct reading r = {
+            .table = table,
+            .source = source,
+            .values = malloc(LIMIT * sizeof *r.values)};
+    enum zd_status status =
+            r.values ? ZD_OK
+                     : ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a base");
+    if (status == ZD_OK && table->codes)
+        status = codes_maker_create(config, table, source, &r.maker);
+    for (int id = 0; id < table->count && status == ZD_OK; id++) {
+        if (table->params[id].trainable)
+            continue;
+        status = param_in_codes(table, id) ? read_codes(&r, id)
+                                           : read_values(&r, id);
+    }
+    codes_maker_destroy(r.maker);
+    free(r.values);
+    *digest_out = r.sum;
+    return status;
+}

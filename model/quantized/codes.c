@@ -1,0 +1,260 @@
+#include "model/quantized/codes.h"
+
+#include "base/progress.h"
+#include "model/quantized/quantized.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PIECE = 1 << 14,  /* elements that a thread reads and encodes at a time */
+    LIMIT = 1 << 20,  /* .. that are made at a time, where bands are short */
+    TURNED_ROWS = 64, /* of a transpose */
+};
+
+struct codes_maker {
+    const struct model_config *config;
+    const struct param_table *table;
+    const struct weight_source *source;
+    float *values;  /* of a band */
+    uint8_t *codes; /* likewise */
+};
+
+/* What is made at a time: whole rows, but for 4 bits stored as they are. */
+struct band {
+    struct codes_maker *maker;
+    const struct quant_matrix *m;
+    int id;
+    size_t begin, count; /* elements */
+    float *scales;       /* of the weight */
+};
+
+static bool is_turned(const struct codes_maker *maker, int id)
+{
+    return param_is_conv1d(maker->config, &maker->table->params[id]);
+}
+
+/* Elements that are made together at least, and from a multiple of them. */
+static size_t grain_of(const struct codes_maker *maker, int id)
+{
+    const struct quant_matrix *m = &maker->table->codes[id];
+    size_t columns = (size_t)m->columns;
+    if (m->format == QUANT_FP8)
+        return QUANT_TILE * columns;
+    if (is_turned(maker, id))
+        return TURNED_ROWS * columns;
+    return quant_is_4bit(m) ? m->block : columns;
+}
+
+/* .. and at most. */
+static size_t band_most(const struct codes_maker *maker, int id)
+{
+    size_t grain = grain_of(maker, id);
+    return grain < LIMIT ? LIMIT / grain * grain : grain;
+}
+
+enum zd_status codes_maker_create(
+        const struct model_config *config, const struct param_table *table,
+        const struct weight_source *source, struct codes_maker **maker_out)
+{
+    struct codes_maker *maker = calloc(1, sizeof *maker);
+    size_t most = 0;
+    if (!maker)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory to quantize");
+    *maker = (struct codes_maker){config, table, source, NULL, NULL};
+    for (int id = 0; id < table->count; id++)
+        if (param_in_codes(table, id)) {
+            size_t count = band_most(maker, id);
+            most = count > most ? count : most;
+        }
+    maker->values = malloc(most * sizeof *maker->values + 1);
+    maker->codes = malloc(most + 1);
+    if (maker->values && maker->codes) {
+        *maker_out = maker;
+        return ZD_OK;
+    }
+    codes_maker_destroy(maker);
+    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory to quantize");
+}
+
+void codes_maker_destroy(struct codes_maker *maker)
+{
+    if (!maker)
+        return;
+    free(maker->values);
+    free(maker->codes);
+    free(maker);
+}
+
+static const struct quantized *stored_of(
+        const struct codes_maker *maker, int id)
+{
+    const struct weight_source *source = maker->source;
+    return source->stored ? source->stored(source->ctx, id) : NULL;
+}
+
+bool codes_are_stored(const struct codes_maker *maker, int id)
+{
+    return stored_of(maker, id) != NULL;
+}
+
+/* --- values --------------------------------------------------------------- */
+
+/* Column `column` of a transpose: a run of a row of the file. */
+static enum zd_status read_column(const struct band *band, size_t column)
+{
+    enum { RUN = 1024 };
+    float run[RUN];
+    const struct weight_source *source = band->maker->source;
+    size_t columns = (size_t)band->m->columns, rows = band->count / columns;
+    size_t first = column * (size_t)band->m->rows + band->begin / columns;
+    for (size_t r = 0; r < rows; r += RUN) {
+        size_t count = rows - r < RUN ? rows - r : RUN;
+        ZD_TRY(source->read(source->ctx, band->id, first + r, count, run));
+        for (size_t i = 0; i < count; i++)
+            band->maker->values[(r + i) * columns + column] = run[i];
+    }
+    return ZD_OK;
+}
+
+static enum zd_status read_piece(const struct band *band, size_t at)
+{
+    const struct weight_source *source = band->maker->source;
+    size_t left = band->count - at, count = left < PIECE ? left : PIECE;
+    return source->read(
+            source->ctx, band->id, band->begin + at, count,
+            band->maker->values + at);
+}
+
+static enum zd_status read_values(const struct band *band)
+{
+    bool turned = is_turned(band->maker, band->id);
+    size_t step = turned ? 1 : PIECE;
+    size_t end = turned ? (size_t)band->m->columns : band->count;
+    enum zd_status (*read)(const struct band *, size_t) =
+            turned ? read_column : read_piece;
+    int failed = 0;
+#pragma omp parallel for schedule(dynamic) reduction(+ : failed)
+    for (size_t at = 0; at < end; at += step)
+        failed += read(band, at) != ZD_OK;
+    /* an error's record is its thread's: once more, for this one's */
+    for (size_t at = 0; failed && at < end; at += step)
+        ZD_TRY(read(band, at));
+    return ZD_OK;
+}
+
+/* --- codes ---------------------------------------------------------------- */
+
+static void encode_blocks(const struct band *band)
+{
+    const struct quant_matrix *m = band->m;
+#pragma omp parallel for schedule(dynamic)
+    for (size_t at = 0; at < band->count; at += PIECE) {
+        size_t left = band->count - at;
+        quant_encode4(
+                band->maker->codes + at / 2,
+                band->scales + (band->begin + at) / m->block,
+                band->maker->values + at, m->format,
+                left < PIECE ? left : PIECE, m->block);
+    }
+}
+
+static void encode_rows(const struct band *band)
+{
+    size_t columns = (size_t)band->m->columns;
+#pragma omp parallel for schedule(dynamic)
+    for (size_t at = 0; at < band->count; at += columns)
+        band->scales[(band->begin + at) / columns] = quant_encode8(
+                (int8_t *)band->maker->codes + at, band->maker->values + at,
+                columns);
+}
+
+static size_t tile_end(size_t begin, size_t end)
+{
+    return end - begin < QUANT_TILE ? end : begin + QUANT_TILE;
+}
+
+static void encode_tiles(const struct band *band)
+{
+    const struct quant_matrix *m = band->m;
+    size_t columns = (size_t)m->columns, rows = band->count / columns;
+#pragma omp parallel for collapse(2) schedule(dynamic)
+    for (size_t r = 0; r < rows; r += QUANT_TILE)
+        for (size_t c = 0; c < columns; c += QUANT_TILE) {
+            size_t at = r * columns + c;
+            band->scales[quant_scale_of(m, band->begin + at)] =
+                    quant_encode_tile(
+                            band->maker->codes + at, band->maker->values + at,
+                            tile_end(r, rows) - r, tile_end(c, columns) - c,
+                            columns);
+        }
+}
+
+static enum zd_status make_band(const struct band *band)
+{
+    const struct quantized *stored = stored_of(band->maker, band->id);
+    if (stored)
+        return quantized_read_codes(
+                stored, band->begin, band->count, band->maker->codes);
+    ZD_TRY(read_values(band));
+    if (quant_is_4bit(band->m))
+        encode_blocks(band);
+    else if (band->m->format == QUANT_INT8)
+        encode_rows(band);
+    else
+        encode_tiles(band);
+    return ZD_OK;
+}
+
+/* Those of what begins elsewhere are not ours. */
+static void leave_others(
+        const struct quant_matrix *m, size_t from, size_t to, size_t begin,
+        size_t end, float *scales)
+{
+    size_t last = quant_scale_of(m, to - 1);
+    for (size_t i = quant_scale_of(m, from); i <= last; i++) {
+        size_t first = quant_scale_first(m, i);
+        if (first < begin || first >= end)
+            scales[i] = 0;
+    }
+}
+
+enum zd_status codes_make(
+        struct codes_maker *maker, int id, size_t begin, size_t end,
+        codes_write_fn *write, void *ctx, float *scales)
+{
+    const struct quant_matrix *m = &maker->table->codes[id];
+    size_t total = quant_matrix_count(m), most = band_most(maker, id);
+    size_t grain = grain_of(maker, id);
+    bool is_stored = stored_of(maker, id) != NULL;
+    for (size_t at = begin; at < end;) {
+        size_t first = at / grain * grain;
+        size_t wanted = quant_parts(end - first, grain) * grain;
+        size_t left = total - first;
+        struct band band = {maker, m, id, first, wanted, scales};
+        if (band.count > most)
+            band.count = most;
+        if (band.count > left)
+            band.count = left;
+        size_t last = band.begin + band.count, to = end < last ? end : last;
+        ZD_TRY(make_band(&band));
+        progress_completed(); /* also where weights are made, not read */
+        ZD_TRY(
+                write(ctx, at, to - at,
+                      maker->codes + quant_code_bytes(m, at - band.begin)));
+        if (!is_stored)
+            leave_others(m, band.begin, last, begin, end, scales);
+        at = to;
+    }
+    return ZD_OK;
+}
+
+enum zd_status codes_finish(
+        const struct codes_maker *maker, int id, const float *scales, void *out)
+{
+    const struct quantized *stored = stored_of(maker, id);
+    if (stored)
+        return quantized_read_scales(stored, out);
+    quant_store_scales(out, scales, &maker->table->codes[id]);
+    return ZD_OK;
+}

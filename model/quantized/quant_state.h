@@ -1,0 +1,31 @@
+/* quant_state.h - the small print of a weight that bitsandbytes stored in 4
+ * bits: JSON in a tensor of bytes. */
+#ifndef ZD_MODEL_QUANT_STATE_H
+#define ZD_MODEL_QUANT_STATE_H
+
+#include "base/file/json.h"
+#include "kernels/quant/quant.h"
+
+enum { QUANT_STATE_BYTES_MAX = 1 << 16 };
+
+struct quant_state {
+    enum quant_format format; /* QUANT_NF4 or QUANT_FP4 */
+    enum dtype dtype;         /* of the weight before it was quantized */
+    int64_t rows, columns;
+    size_t block;
+    bool is_nested; /* then these: */
+    size_t nested_block;
+    float nested_offset;
+};
+
+/* E0331, ZD_ERR_DATA: text that is no such JSON, an unknown key, a block that
+ * is no power of two from 32 to 4096, a shape that is none. `name` says
+ * where. */
+enum zd_status quant_state_parse(
+        const char *text, size_t bytes, const char *name,
+        struct quant_state *state_out);
+/* The same as bitsandbytes writes it: its keys in its order, as Python's json
+ * has them. New memory; the caller frees it. */
+char *quant_state_text(const struct quant_state *state);
+
+#endif

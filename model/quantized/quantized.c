@@ -1,0 +1,453 @@
+#include "model/quantized/quantized.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 16384 }; /* elements decoded at a time; whole blocks */
+
+/* --- names ---------------------------------------------------------------- */
+
+static const struct {
+    const char *end, *in_place;
+} besides[BESIDES] = {
+        [BESIDE_ABSMAX] = {".weight.absmax", ".weight"},
+        [BESIDE_QUANT_MAP] = {".weight.quant_map", ".weight"},
+        [BESIDE_NESTED_ABSMAX] = {".weight.nested_absmax", ".weight"},
+        [BESIDE_NESTED_QUANT_MAP] = {".weight.nested_quant_map", ".weight"},
+        [BESIDE_STATE_NF4] =
+                {".weight.quant_state.bitsandbytes__nf4", ".weight"},
+        [BESIDE_STATE_FP4] =
+                {".weight.quant_state.bitsandbytes__fp4", ".weight"},
+        [BESIDE_SCB] = {".SCB", ".weight"},
+        [BESIDE_WEIGHT_FORMAT] = {".weight_format", ".weight"},
+        [BESIDE_SCALE_INV] = {".weight_scale_inv", ".weight"},
+};
+
+bool quantized_split_name(
+        const char *name, char *weight, size_t bytes,
+        enum quant_beside *beside_out)
+{
+    size_t length = strlen(name);
+    for (int i = 0; i < BESIDES; i++) {
+        size_t end = strlen(besides[i].end);
+        if (length <= end || strcmp(name + length - end, besides[i].end) != 0 ||
+            length >= bytes)
+            continue;
+        snprintf(
+                weight, bytes, "%.*s%s", (int)(length - end), name,
+                besides[i].in_place);
+        *beside_out = (enum quant_beside)i;
+        return true;
+    }
+    return false;
+}
+
+/* --- opening -------------------------------------------------------------- */
+
+static enum zd_status refuse(struct stored stored, const char *why)
+{
+    ZD_FAIL(ZD_ERR_DATA, "E0330", "tensor `%s` %s", stored.tensor->name, why);
+    zd_fail_where("%s", stored.file->path);
+    return ZD_ERR_DATA;
+}
+
+/* One of the tensors beside a weight: there, of a type and so many elements. */
+static enum zd_status need(
+        struct stored codes, struct stored beside, enum quant_beside what,
+        const char *dtype, uint64_t count)
+{
+    if (!beside.tensor) {
+        ZD_FAIL(ZD_ERR_DATA, "E0330", "tensor `%s` is stored without its `%s`",
+                codes.tensor->name, besides[what].end);
+        zd_fail_where("%s", codes.file->path);
+        return ZD_ERR_DATA;
+    }
+    if (strcmp(beside.tensor->dtype, dtype) == 0 &&
+        beside.tensor->count == count)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0330",
+            "tensor `%s` has %llu elements of %s; %llu of %s belong to its "
+            "weight",
+            beside.tensor->name, (unsigned long long)beside.tensor->count,
+            beside.tensor->dtype, (unsigned long long)count, dtype);
+    zd_fail_where("%s", beside.file->path);
+    return ZD_ERR_DATA;
+}
+
+static enum zd_status take_bytes(struct stored stored, void *out)
+{
+    return st_read_bytes(
+            stored.file, stored.tensor, 0, (size_t)stored.tensor->bytes, out);
+}
+
+static enum zd_status take(struct stored stored, void **out)
+{
+    *out = malloc((size_t)stored.tensor->bytes + 1);
+    if (!*out)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "no memory for `%s`",
+                stored.tensor->name);
+    return take_bytes(stored, *out);
+}
+
+/* Scales and values come from a file: they, and what the largest code makes of
+ * them, must be numbers. */
+static enum zd_status check_finite(
+        struct stored stored, const float *values, size_t count,
+        float largest_code, float offset)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(fabsf(values[i]) * largest_code + fabsf(offset)))
+            return refuse(
+                    stored, "holds a value that decodes to no finite number");
+    return ZD_OK;
+}
+
+static enum zd_status open_state(
+        struct stored stored, enum quant_format format, struct quantized *w)
+{
+    char text[QUANT_STATE_BYTES_MAX];
+    if (strcmp(stored.tensor->dtype, "U8") != 0 ||
+        stored.tensor->bytes > sizeof text)
+        return refuse(stored, "is no text of a quant_state");
+    ZD_TRY(take_bytes(stored, text));
+    enum zd_status status = quant_state_parse(
+            text, (size_t)stored.tensor->bytes, stored.tensor->name, &w->state);
+    if (status != ZD_OK) {
+        zd_fail_where("%s", stored.file->path);
+        return status;
+    }
+    return w->state.format == format
+                   ? ZD_OK
+                   : refuse(stored, "says another type than its name does");
+}
+
+static enum zd_status open_nested(
+        const struct stored beside[BESIDES], size_t blocks, struct quantized *w)
+{
+    void *scales, *map;
+    size_t scale_count = quant_parts(blocks, w->state.nested_block);
+    ZD_TRY(need(w->codes, beside[BESIDE_ABSMAX], BESIDE_ABSMAX, "U8", blocks));
+    ZD_TRY(
+            need(w->codes, beside[BESIDE_NESTED_ABSMAX], BESIDE_NESTED_ABSMAX,
+                 "F32", scale_count));
+    ZD_TRY(
+            need(w->codes, beside[BESIDE_NESTED_QUANT_MAP],
+                 BESIDE_NESTED_QUANT_MAP, "F32", 256));
+    w->absmax = beside[BESIDE_ABSMAX];
+    enum zd_status status = take(beside[BESIDE_NESTED_ABSMAX], &scales);
+    w->scales = scales;
+    ZD_TRY(status);
+    status = take(beside[BESIDE_NESTED_QUANT_MAP], &map);
+    w->map = map;
+    ZD_TRY(status);
+    ZD_TRY(check_finite(
+            beside[BESIDE_NESTED_ABSMAX], w->scales, scale_count, 1,
+            w->state.nested_offset));
+    return check_finite(beside[BESIDE_NESTED_QUANT_MAP], w->map, 256, 1, 0);
+}
+
+static enum zd_status open_4bit(
+        const struct stored beside[BESIDES], struct quantized *w)
+{
+    bool is_nf4 = beside[BESIDE_STATE_NF4].tensor != NULL;
+    struct stored state = beside[is_nf4 ? BESIDE_STATE_NF4 : BESIDE_STATE_FP4];
+    if (is_nf4 && beside[BESIDE_STATE_FP4].tensor)
+        return refuse(w->codes, "has two quant_states");
+    ZD_TRY(open_state(state, is_nf4 ? QUANT_NF4 : QUANT_FP4, w));
+    w->format = w->state.format;
+    w->dtype = w->state.dtype;
+    w->rows = w->state.rows;
+    w->columns = w->state.columns;
+    size_t count = (size_t)w->rows * (size_t)w->columns;
+    size_t blocks = quant_parts(count, w->state.block);
+    if (w->codes.tensor->bytes != quant_parts(count, 2))
+        return refuse(w->codes, "has not the bytes that its quant_state says");
+    ZD_TRY(need(
+            w->codes, beside[BESIDE_QUANT_MAP], BESIDE_QUANT_MAP, "F32", 16));
+    ZD_TRY(take_bytes(beside[BESIDE_QUANT_MAP], w->values));
+    ZD_TRY(check_finite(beside[BESIDE_QUANT_MAP], w->values, 16, 1, 0));
+    if (w->state.is_nested)
+        return open_nested(beside, blocks, w);
+    if (beside[BESIDE_NESTED_ABSMAX].tensor ||
+        beside[BESIDE_NESTED_QUANT_MAP].tensor)
+        return refuse(
+                w->codes, "is nested, which its quant_state does not say");
+    w->absmax = beside[BESIDE_ABSMAX];
+    return need(w->codes, w->absmax, BESIDE_ABSMAX, "F32", blocks);
+}
+
+/* A matrix of codes of one byte. */
+static enum zd_status open_matrix(
+        enum quant_format format, const char *dtype, struct quantized *w)
+{
+    const struct st_tensor *t = w->codes.tensor;
+    if (strcmp(t->dtype, dtype) != 0 || t->dims != 2)
+        return refuse(w->codes, "is no matrix of the type of its scales");
+    w->format = format;
+    w->dtype = DTYPE_BF16;
+    w->rows = t->shape[0];
+    w->columns = t->shape[1];
+    return ZD_OK;
+}
+
+static enum zd_status open_int8(
+        const struct stored beside[BESIDES], struct quantized *w)
+{
+    void *scales;
+    uint8_t format;
+    struct stored layout = beside[BESIDE_WEIGHT_FORMAT];
+    ZD_TRY(open_matrix(QUANT_INT8, "I8", w));
+    ZD_TRY(
+            need(w->codes, beside[BESIDE_SCB], BESIDE_SCB, "F32",
+                 (uint64_t)w->rows));
+    if (layout.tensor) {
+        ZD_TRY(need(w->codes, layout, BESIDE_WEIGHT_FORMAT, "U8", 1));
+        ZD_TRY(take_bytes(layout, &format));
+        if (format != 0)
+            return refuse(layout, "says another layout than rows");
+    }
+    enum zd_status status = take(beside[BESIDE_SCB], &scales);
+    w->scales = scales;
+    ZD_TRY(status);
+    return check_finite(beside[BESIDE_SCB], w->scales, (size_t)w->rows, 128, 0);
+}
+
+static enum zd_status open_fp8(
+        const struct stored beside[BESIDES], struct quantized *w)
+{
+    struct stored scale = beside[BESIDE_SCALE_INV];
+    ZD_TRY(open_matrix(QUANT_FP8, "F8_E4M3", w));
+    size_t rows = quant_parts((size_t)w->rows, QUANT_TILE);
+    size_t columns = quant_parts((size_t)w->columns, QUANT_TILE);
+    if (scale.tensor->dims != 2 || scale.tensor->shape[0] != (int64_t)rows ||
+        scale.tensor->shape[1] != (int64_t)columns)
+        return refuse(scale, "is not of one scale for each 128 x 128 weights");
+    w->scales = malloc(rows * columns * sizeof *w->scales + 1);
+    if (!w->scales)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "no memory for `%s`",
+                scale.tensor->name);
+    ZD_TRY(st_read_float(
+            scale.file, scale.tensor, 0, rows * columns, w->scales));
+    return check_finite(scale, w->scales, rows * columns, 448, 0);
+}
+
+enum zd_status quantized_open(
+        struct stored codes, const struct stored beside[BESIDES],
+        struct quantized *weight_out)
+{
+    struct quantized w = {.codes = codes};
+    int kinds = (beside[BESIDE_STATE_NF4].tensor ||
+                 beside[BESIDE_STATE_FP4].tensor) +
+                (beside[BESIDE_SCB].tensor != NULL) +
+                (beside[BESIDE_SCALE_INV].tensor != NULL);
+    if (kinds != 1)
+        return refuse(
+                codes, kinds ? "has scales of two kinds"
+                             : "has scales, but nothing that says of which "
+                               "kind (a quant_state, SCB, weight_scale_inv)");
+    enum zd_status status = beside[BESIDE_SCB].tensor ? open_int8(beside, &w)
+                            : beside[BESIDE_SCALE_INV].tensor
+                                    ? open_fp8(beside, &w)
+                                    : open_4bit(beside, &w);
+    if (status != ZD_OK) {
+        quantized_fini(&w);
+        return status;
+    }
+    *weight_out = w;
+    return ZD_OK;
+}
+
+void quantized_fini(struct quantized *weight)
+{
+    if (!weight)
+        return;
+    free(weight->map);
+    free(weight->scales);
+    memset(weight, 0, sizeof *weight);
+}
+
+/* --- reading -------------------------------------------------------------- */
+
+/* Whole blocks [block, block + blocks) of 4-bit codes. */
+static enum zd_status read_blocks(
+        const struct quantized *w, size_t block, size_t blocks, size_t count,
+        float *out)
+{
+    uint8_t codes[CHUNK / 2];
+    float absmax[CHUNK / QUANT_BLOCK_MIN];
+    const struct quant_state *s = &w->state;
+    ZD_TRY(st_read_bytes(
+            w->codes.file, w->codes.tensor, block * s->block / 2,
+            quant_parts(count, 2), codes));
+    if (s->is_nested) {
+        uint8_t nested[CHUNK / QUANT_BLOCK_MIN];
+        ZD_TRY(st_read_bytes(
+                w->absmax.file, w->absmax.tensor, block, blocks, nested));
+        quant_unnest(
+                absmax, nested, w->scales, w->map, s->nested_offset,
+                s->nested_block, block, blocks);
+    } else {
+        ZD_TRY(st_read_bytes(
+                w->absmax.file, w->absmax.tensor, 4 * block, 4 * blocks,
+                absmax));
+    }
+    quant_fast(DTYPE_FP32)
+            ->decode4(out, codes, absmax, w->values, count, s->block);
+    return ZD_OK;
+}
+
+static enum zd_status read_4bit(
+        const struct quantized *w, size_t begin, size_t count, float *out)
+{
+    float values[CHUNK];
+    size_t block = w->state.block;
+    size_t total = (size_t)w->rows * (size_t)w->columns;
+    while (count) {
+        size_t first = begin / block, skip = begin % block;
+        size_t wanted = skip + count < CHUNK ? skip + count : CHUNK;
+        size_t blocks = quant_parts(wanted, block), at = first * block;
+        size_t have = total - at < blocks * block ? total - at : blocks * block;
+        size_t n = have - skip < count ? have - skip : count;
+        ZD_TRY(read_blocks(w, first, blocks, have, values));
+        memcpy(out, values + skip, n * sizeof *out);
+        begin += n;
+        out += n;
+        count -= n;
+    }
+    return ZD_OK;
+}
+
+/* Codes of a byte, of one row. */
+static void decode_row(
+        const struct quantized *w, const uint8_t *codes, size_t row,
+        size_t column, size_t count, float *out)
+{
+    const struct quant_ops *ops = quant_fast(DTYPE_FP32);
+    size_t tiles = quant_parts((size_t)w->columns, QUANT_TILE);
+    if (w->format == QUANT_INT8) {
+        ops->decode8(out, (const int8_t *)codes, w->scales[row], count);
+        return;
+    }
+    const float *scales = w->scales + row / QUANT_TILE * tiles;
+    for (size_t i = 0, n; i < count; i += n) {
+        size_t left = QUANT_TILE - (column + i) % QUANT_TILE;
+        n = left < count - i ? left : count - i;
+        ops->decode_fp8(
+                out + i, codes + i, scales[(column + i) / QUANT_TILE], n);
+    }
+}
+
+static enum zd_status read_8bit(
+        const struct quantized *w, size_t begin, size_t count, float *out)
+{
+    uint8_t codes[CHUNK];
+    size_t columns = (size_t)w->columns;
+    while (count) {
+        size_t row = begin / columns, column = begin % columns;
+        size_t n = columns - column < count ? columns - column : count;
+        n = n < CHUNK ? n : CHUNK;
+        ZD_TRY(st_read_bytes(w->codes.file, w->codes.tensor, begin, n, codes));
+        decode_row(w, codes, row, column, n, out);
+        begin += n;
+        out += n;
+        count -= n;
+    }
+    return ZD_OK;
+}
+
+enum zd_status quantized_read(
+        const struct quantized *weight, size_t begin, size_t count, float *out)
+{
+    return weight->format <= QUANT_FP4 ? read_4bit(weight, begin, count, out)
+                                       : read_8bit(weight, begin, count, out);
+}
+
+/* A run of the transpose is a piece of each row, read one by one. */
+enum zd_status quantized_read_transposed(
+        const struct quantized *weight, size_t begin, size_t count, float *out)
+{
+    enum { PIECE = 256 };
+    float piece[PIECE];
+    size_t rows = (size_t)weight->rows, columns = (size_t)weight->columns;
+    size_t first = begin / rows, end = (begin + count - 1) / rows + 1;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = first; c < end; c += PIECE) {
+            size_t n = end - c < PIECE ? end - c : PIECE;
+            ZD_TRY(quantized_read(weight, r * columns + c, n, piece));
+            for (size_t i = 0; i < n; i++) {
+                size_t to = (c + i) * rows + r;
+                if (to >= begin && to < begin + count)
+                    out[to - begin] = piece[i];
+            }
+        }
+    return ZD_OK;
+}
+
+/* --- as it is ------------------------------------------------------------- */
+
+struct quant_matrix quantized_matrix(const struct quantized *weight)
+{
+    bool is_4bit = weight->format <= QUANT_FP4;
+    return (struct quant_matrix){
+            .format = weight->format,
+            .rows = weight->rows,
+            .columns = weight->columns,
+            .block = is_4bit ? weight->state.block : 0,
+            .nested_block = is_4bit && weight->state.is_nested
+                                    ? weight->state.nested_block
+                                    : 0};
+}
+
+enum zd_status quantized_read_codes(
+        const struct quantized *weight, size_t begin, size_t count,
+        uint8_t *codes)
+{
+    bool is_4bit = weight->format <= QUANT_FP4;
+    size_t bytes = is_4bit ? quant_parts(count, 2) : count;
+    ZD_TRY(st_read_bytes(
+            weight->codes.file, weight->codes.tensor,
+            is_4bit ? begin / 2 : begin, bytes, codes));
+    for (size_t i = 0; weight->format == QUANT_FP8 && i < bytes; i++)
+        if ((codes[i] & 0x7f) == 0x7f)
+            return refuse(weight->codes, "holds what is no number");
+    return ZD_OK;
+}
+
+/* The values of the codes are the format's own, which every decoder knows. */
+static enum zd_status check_maps(const struct quantized *w)
+{
+    float values[16], map[256];
+    quant_values(w->format, values);
+    quant_dynamic_map(map);
+    if (memcmp(values, w->values, sizeof values) != 0 ||
+        (w->state.is_nested && memcmp(map, w->map, sizeof map) != 0))
+        return refuse(
+                w->codes, "is decoded by values of its own, which training "
+                          "does not take");
+    return ZD_OK;
+}
+
+enum zd_status quantized_read_scales(
+        const struct quantized *weight, void *scales)
+{
+    const struct quantized *w = weight;
+    struct quant_matrix m = quantized_matrix(w);
+    size_t count = quant_scale_count(&m);
+    float *out = scales;
+    if (w->format > QUANT_FP4) {
+        memcpy(out, w->scales, count * sizeof *out);
+        return ZD_OK;
+    }
+    ZD_TRY(check_maps(w));
+    if (!w->state.is_nested) {
+        ZD_TRY(take_bytes(w->absmax, out));
+        return check_finite(w->absmax, out, count, 1, 0);
+    }
+    size_t nested = quant_parts(count, m.nested_block);
+    out[0] = w->state.nested_offset;
+    memcpy(out + 1, w->scales, nested * sizeof *out);
+    return take_bytes(w->absmax, out + 1 + nested);
+}

@@ -1,0 +1,81 @@
+/* quantized.h - a weight that a file stores in codes and scales.
+ *
+ *   W             U8 (or its bytes viewed as another type): 4-bit codes
+ *   W.absmax, W.quant_map, W.nested_absmax, W.nested_quant_map,
+ *   W.quant_state.bitsandbytes__nf4|fp4                      bitsandbytes,
+ * 4-bit W I8, MODULE.SCB, MODULE.weight_format                   bitsandbytes,
+ * 8-bit W F8_E4M3, W_scale_inv                                   DeepSeek's fp8
+ *
+ * W is NAME.weight of module NAME. Which it is follows from what lies beside
+ * it. All of it may be spread over files.
+ * Errors: E0330, E0331 (65), naming tensor and file. */
+#ifndef ZD_MODEL_QUANTIZED_H
+#define ZD_MODEL_QUANTIZED_H
+
+#include "base/file/safetensors.h"
+#include "kernels/quant/dequantise.h"
+#include "model/quantized/quant_state.h"
+
+/* A tensor, and the file that holds it; NULLs: there is none. */
+struct stored {
+    const struct st_file *file;
+    const struct st_tensor *tensor;
+};
+
+/* What may lie beside a weight. */
+enum quant_beside {
+    BESIDE_ABSMAX,
+    BESIDE_QUANT_MAP,
+    BESIDE_NESTED_ABSMAX,
+    BESIDE_NESTED_QUANT_MAP,
+    BESIDE_STATE_NF4,
+    BESIDE_STATE_FP4,
+    BESIDE_SCB,
+    BESIDE_WEIGHT_FORMAT,
+    BESIDE_SCALE_INV,
+    BESIDES
+};
+
+/* Is `name` that of something beside a weight? Then its name without the end is
+ * written to `weight` ("NAME.weight"), of `bytes`. */
+bool quantized_split_name(
+        const char *name, char *weight, size_t bytes,
+        enum quant_beside *beside_out);
+
+struct quantized {
+    enum quant_format format;
+    enum dtype dtype;      /* what the weight was; int8 and fp8: bf16 */
+    int64_t rows, columns; /* as stored: (out, in) */
+    struct stored codes, absmax;
+    struct quant_state state;
+    float values[16]; /* 4-bit, by code */
+    float *map;       /* (256) nested; owned */
+    float *scales;    /* nested absmax; SCB; of tiles, by rows; owned */
+};
+
+/* Understand the weight `codes` with what lies beside it. */
+enum zd_status quantized_open(
+        struct stored codes, const struct stored beside[BESIDES],
+        struct quantized *weight_out);
+void quantized_fini(struct quantized *weight);
+
+/* Elements [begin, begin + count) of the stored order as fp32. Several threads
+ * may read at once. Finite or not is the caller's to see. */
+enum zd_status quantized_read(
+        const struct quantized *weight, size_t begin, size_t count, float *out);
+/* The same of the transpose, (columns, rows). */
+enum zd_status quantized_read_transposed(
+        const struct quantized *weight, size_t begin, size_t count, float *out);
+
+/* Its geometry, and what of it a GPU or the CPU decodes: the codes of elements
+ * [begin, begin + count), from a whole byte on, and all scales as dequantise.h
+ * has them. E0330: decoded by other values than the format's own, or to what
+ * is no number. */
+struct quant_matrix quantized_matrix(const struct quantized *weight);
+enum zd_status quantized_read_codes(
+        const struct quantized *weight, size_t begin, size_t count,
+        uint8_t *codes);
+enum zd_status quantized_read_scales(
+        const struct quantized *weight, void *scales);
+
+#endif

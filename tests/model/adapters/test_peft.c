@@ -1,0 +1,483 @@
+#include "model/adapters/peft.h"
+#include "model/files/config.h"
+
+#include "base/file/safetensors.h"
+#include "tests/model/tiny.h"
+#include "tests/support/scratch.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4000 };
+
+static const char llama[] =
+        "{\"model_type\":\"llama\",\"vocab_size\":5,\"hidden_size\":4,"
+        "\"intermediate_size\":3,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":2,\"num_key_value_heads\":1,"
+        "\"tie_word_embeddings\":true}";
+
+static enum zd_status parse(
+        const char *text, enum zd_status on_error, struct peft_config *config)
+{
+    json_t *json;
+    tiny_must(json_parse(text, strlen(text), "test", ZD_ERR_BUG, &json));
+    enum zd_status status = peft_config_parse(json, "here", on_error, config);
+    json_decref(json);
+    return status;
+}
+
+/* --- the configuration ---------------------------------------------------- */
+
+Test(model_peft, a_key_that_is_not_implemented_is_refused_by_name)
+{
+    static const struct {
+        const char *keys, *named;
+    } cases[] = {
+            {"\"bias\":\"all\"", "`bias`"},
+            {"\"lora_bias\":true", "`lora_bias`"},
+            {"\"use_qalora\":true", "`use_qalora`"},
+            {"\"qalora_group_size\":32", "`qalora_group_size`"},
+            {"\"loftq_config\":{\"loftq_bits\":4}", "`loftq_config`"},
+            {"\"megatron_core\":\"other\"", "`megatron_core`"},
+            {"\"trainable_token_indices\":[1]", "`trainable_token_indices`"},
+            {"\"layer_replication\":[[0,1]]", "`layer_replication`"},
+            {"\"kasa_config\":{}", "`kasa_config`"},
+            {"\"from_next_year\":1", "`from_next_year`"},
+            {"\"peft_type\":\"IA3\"", "`peft_type`"},
+            {"\"task_type\":\"SEQ_CLS\"", "`task_type`"},
+            {"\"init_lora_weights\":\"pissa_niter_4\"", "`init_lora_weights`"},
+            {"\"r\":0", "`r`"},
+            {"\"r\":1.5", "`r`"},
+            {"\"lora_alpha\":-1", "`lora_alpha`"},
+            {"\"lora_dropout\":1", "`lora_dropout`"},
+            {"\"use_dora\":1", "`use_dora`"},
+            {"\"rank_pattern\":{\"q\":0}", "`rank_pattern`"},
+            {"\"rank_pattern\":{\"q(\":1}", "`rank_pattern`"},
+            {"\"alpha_pattern\":[1]", "`alpha_pattern`"},
+            {"\"modules_to_save\":\"x\"", "`modules_to_save`"},
+            {"\"layers_to_transform\":[-1]", "`layers_to_transform`"},
+            {"\"exclude_modules\":\"(\"", "`exclude_modules`"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[256];
+        struct peft_config config;
+        snprintf(
+                text, sizeof text, "{\"target_modules\":[\"q_proj\"],%s}",
+                cases[i].keys);
+        cr_expect(
+                parse(text, ZD_ERR_DATA, &config) == ZD_ERR_DATA, "%s",
+                cases[i].keys);
+        cr_expect(
+                strstr(zd_error_get()->what, cases[i].named) != NULL, "%s: %s",
+                cases[i].keys, zd_error_get()->what);
+        zd_error_clear();
+        cr_expect(parse(text, ZD_ERR_CONFIG, &config) == ZD_ERR_CONFIG);
+        zd_error_clear();
+    }
+}
+
+Test(model_peft, what_peft_writes_unasked_is_taken)
+{
+    struct peft_config config;
+    tiny_must(parse(
+            "{\"target_modules\":\"all-linear\",\"bias\":\"none\","
+            "\"megatron_core\":\"megatron.core\",\"qalora_group_size\":16,"
+            "\"loftq_config\":{},\"from_next_year\":null,"
+            "\"layers_pattern\":\"\",\"init_lora_weights\":true}",
+            ZD_ERR_DATA, &config));
+    cr_assert(config.r == 8 && config.lora_alpha == 8 && !config.use_dora);
+    peft_config_fini(&config);
+}
+
+Test(model_peft, modules_are_named_by_pefts_rules)
+{
+    static const struct {
+        const char *keys, *module;
+        bool is_target;
+    } cases[] = {
+            {"\"target_modules\":[\"q_proj\"]", "a.b.q_proj", true},
+            {"\"target_modules\":[\"q_proj\"]", "a.b.xq_proj", false},
+            {"\"target_modules\":[\"b.q_proj\"]", "a.b.q_proj", true},
+            {"\"target_modules\":[\".q_proj\"]", "a.b.q_proj", false},
+            {"\"target_modules\":[\"q_proj\"]", "q_proj", true},
+            {"\"target_modules\":\"q_proj\"", "a.q_proj", false},
+            {"\"target_modules\":\".*[qk]_proj\"", "a.k_proj", true},
+            {"\"target_modules\":\".*q\"", "a.q_proj", false},
+            {"\"target_modules\":\"a|a.b\"", "a.b", true},
+            {"\"target_modules\":\"all-linear\"", "a.b", true},
+            {"\"target_modules\":\"all-linear\"", "lm_head", false},
+            {"\"target_modules\":[\"q\"],\"exclude_modules\":[\"a.q\"]",
+             "x.a.q", false},
+            {"\"target_modules\":[\"q\"],\"exclude_modules\":[\"a.q\"]",
+             "x.b.q", true},
+            {"\"target_modules\":[\"q\"],\"exclude_modules\":\"x.*\"", "x.b.q",
+             false},
+            {"\"target_modules\":[\"q\"],\"modules_to_save\":[\"b\"]", "x.b.q",
+             false},
+            {"\"target_modules\":[\"q\"],\"modules_to_save\":[\"b\"]", "x.ab.q",
+             true},
+            {"\"target_modules\":[\"q\"],\"layers_to_transform\":[1,3]",
+             "m.layers.3.q", true},
+            {"\"target_modules\":[\"q\"],\"layers_to_transform\":[1,3]",
+             "m.layers.2.q", false},
+            {"\"target_modules\":[\"q\"],\"layers_to_transform\":1",
+             "m.layers.1.x.2.q", true},
+            {"\"target_modules\":[\"q\"],\"layers_to_transform\":[1]",
+             "layers.1.q", false},
+            {"\"target_modules\":[\"m.layers.2.q\"],"
+             "\"layers_to_transform\":[1]",
+             "m.layers.2.q", true},
+            {"\"target_modules\":[\"q\"],\"layers_to_transform\":[2],"
+             "\"layers_pattern\":\"x\"",
+             "m.layers.1.x.2.q", true},
+            {"\"target_modules\":[\"q\"],\"layers_to_transform\":[1],"
+             "\"layers_pattern\":[\"h\",\"layers\"]",
+             "m.layers.1.q", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[256];
+        struct peft_config config;
+        snprintf(text, sizeof text, "{%s}", cases[i].keys);
+        tiny_must(parse(text, ZD_ERR_DATA, &config));
+        cr_expect(
+                peft_config_targets(&config, cases[i].module) ==
+                        cases[i].is_target,
+                "%s of %s", cases[i].module, cases[i].keys);
+        peft_config_fini(&config);
+    }
+}
+
+Test(model_peft, the_first_pattern_that_matches_gives_rank_and_alpha)
+{
+    struct peft_config config;
+    tiny_must(
+            parse("{\"target_modules\":\"all-linear\",\"r\":4,\"lora_alpha\":6,"
+                  "\"use_rslora\":true,"
+                  "\"rank_pattern\":{\"layers.0.q_proj\":9,\"q_proj|v\":16},"
+                  "\"alpha_pattern\":{\"^model.layers.1.q_proj\":2.5,"
+                  "\"q_proj\":10}}",
+                  ZD_ERR_DATA, &config));
+    cr_assert(peft_config_rank(&config, "model.layers.0.q_proj") == 9);
+    cr_assert(peft_config_rank(&config, "model.layers.1.q_proj") == 16);
+    cr_assert(peft_config_rank(&config, "model.layers.1.v") == 16);
+    cr_assert(peft_config_rank(&config, "model.layers.1.o_proj") == 4);
+    cr_assert(peft_config_rank(&config, "model.layers.1.xq_proj") == 4);
+    cr_assert(peft_config_scale(&config, "model.layers.0.q_proj") == 10 / 3.0);
+    cr_assert(peft_config_scale(&config, "model.layers.1.q_proj") == 2.5 / 4);
+    cr_assert(peft_config_scale(&config, "model.layers.1.o_proj") == 3);
+    peft_config_fini(&config);
+}
+
+/* --- PEFT's own files ----------------------------------------------------- */
+
+struct opened {
+    struct model_config config;
+    struct param_table table;
+    struct peft_adapter adapter;
+};
+
+static void open_fixture(struct opened *o, const char *name)
+{
+    char dir[PATH_BYTES];
+    const char *fixtures = getenv("ZEROD_FIXTURES");
+    memset(o, 0, sizeof *o);
+    snprintf(
+            dir, sizeof dir, "%s/%.*s/model", fixtures, (int)strcspn(name, "-"),
+            name);
+    tiny_must(model_config_read(dir, &o->config));
+    tiny_must(param_table_build(&o->config, NULL, 0, &o->table));
+    snprintf(dir, sizeof dir, "%s/adapters/%s", fixtures, name);
+    tiny_must(peft_open(dir, &o->config, &o->table, &o->adapter));
+}
+
+static void close_fixture(struct opened *o)
+{
+    peft_close(&o->adapter);
+    param_table_fini(&o->table);
+    model_config_fini(&o->config);
+}
+
+static const struct peft_part *part(const struct opened *o, const char *name)
+{
+    int id = param_table_find(&o->table, name);
+    cr_assert(id >= 0, "%s", name);
+    return &o->adapter.parts[id];
+}
+
+Test(model_peft, ranks_and_scales_of_pefts_files)
+{
+    struct opened o;
+    open_fixture(&o, "llama-patterns");
+    const struct peft_part *q =
+            part(&o, "model.layers.0.self_attn.q_proj.weight");
+    cr_assert(q->r == 2 && q->scale == 3 && q->in == 32 && q->out == 64);
+    q = part(&o, "model.layers.1.self_attn.q_proj.weight");
+    cr_assert(q->r == 4 && q->scale == 1.5);
+    q = part(&o, "model.layers.1.mlp.down_proj.weight");
+    cr_assert(q->r == 4 && q->scale == 0.75 && q->in == 72 && q->out == 32);
+    cr_assert(part(&o, "model.embed_tokens.weight")->saved != NULL);
+    cr_assert(part(&o, "model.layers.0.mlp.up_proj.weight")->r == 0);
+    close_fixture(&o);
+
+    open_fixture(&o, "gpt2-rslora");
+    q = part(&o, "h.2.attn.c_attn.weight");
+    cr_assert(q->r == 3 && q->in == 32 && q->out == 96);
+    cr_assert(q->scale == 5 / sqrt(3));
+    cr_assert(part(&o, "h.1.attn.c_attn.weight")->r == 0);
+    cr_assert(part(&o, "ln_f.bias")->saved != NULL);
+    close_fixture(&o);
+
+    open_fixture(&o, "gpt2-dora");
+    q = part(&o, "h.1.mlp.c_proj.weight");
+    cr_assert(q->in == 128 && q->out == 32 && q->magnitude != NULL);
+    close_fixture(&o);
+
+    open_fixture(&o, "llama_odd-head");
+    q = part(&o, "lm_head.weight");
+    cr_assert(q->a != NULL && q->under != NULL && q->scale == 1);
+    close_fixture(&o);
+}
+
+/* --- written and read again ----------------------------------------------- */
+
+static enum zd_status read_from(
+        const void *ctx, int id, enum peft_kind kind, size_t begin,
+        size_t count, float *out)
+{
+    const struct peft_adapter *a = ctx;
+    const struct peft_part *p = &a->parts[id];
+    const struct st_tensor *const tensors[] = {
+            p->a, p->b, p->magnitude, p->saved};
+    return peft_read(a, tensors[kind], begin, count, out);
+}
+
+static void compare(
+        const struct peft_adapter *x, const struct st_tensor *s,
+        const struct peft_adapter *y, const struct st_tensor *t)
+{
+    cr_assert((s == NULL) == (t == NULL));
+    if (!s)
+        return;
+    cr_assert(s->count == t->count);
+    float *values = malloc(2 * s->count * sizeof *values);
+    tiny_must(peft_read(x, s, 0, s->count, values));
+    tiny_must(peft_read(y, t, 0, t->count, values + s->count));
+    cr_assert(memcmp(values, values + s->count, s->bytes) == 0, "%s", s->name);
+    free(values);
+}
+
+Test(model_peft, what_is_written_reads_as_the_same_adapter)
+{
+    static const char *const names[] = {
+            "llama-patterns", "gpt2-rslora", "gpt2-dora", "qwen3-dora"};
+    struct scratch scratch;
+    scratch_init(&scratch);
+    for (int i = 0; i < 4; i++) {
+        struct opened o;
+        struct peft_adapter again;
+        char note[PEFT_NOTE_BYTES];
+        open_fixture(&o, names[i]);
+        struct peft_source source = {read_from, &o.adapter};
+        const char *dir = scratch_path(&scratch, "peft");
+        tiny_must(peft_write(
+                dir, &o.config, &o.table, &o.adapter.config, "base", DTYPE_FP32,
+                &source, note));
+        cr_assert(note[0] != '\0');
+        tiny_must(peft_open(dir, &o.config, &o.table, &again));
+        cr_assert(!again.config.use_rslora);
+        cr_assert_str_eq(again.config.base_model, "base");
+        for (int id = 0; id < o.table.count; id++) {
+            const struct peft_part *p = &o.adapter.parts[id];
+            const struct peft_part *q = &again.parts[id];
+            cr_assert(p->r == q->r);
+            cr_assert(fabs(p->scale - q->scale) <= 1e-15 * p->scale);
+            compare(&o.adapter, p->a, &again, q->a);
+            compare(&o.adapter, p->b, &again, q->b);
+            compare(&o.adapter, p->magnitude, &again, q->magnitude);
+            compare(&o.adapter, p->saved, &again, q->saved);
+        }
+        peft_close(&again);
+        close_fixture(&o);
+    }
+    scratch_fini(&scratch);
+}
+
+static enum zd_status read_ones(
+        const void *ctx, int id, enum peft_kind kind, size_t begin,
+        size_t count, float *out)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = 1;
+    return ZD_OK;
+}
+
+Test(model_peft, rslora_is_folded_into_alpha_so_that_all_can_read_it)
+{
+    struct tiny t = {0};
+    struct scratch scratch;
+    struct peft_config adapter, again;
+    char note[PEFT_NOTE_BYTES] = "x";
+    tiny_config(llama, &t.config);
+    tiny_must(param_table_build(&t.config, NULL, 0, &t.table));
+    scratch_init(&scratch);
+    tiny_must(
+            parse("{\"target_modules\":\"all-linear\",\"r\":4,\"lora_alpha\":3,"
+                  "\"use_rslora\":true}",
+                  ZD_ERR_DATA, &adapter));
+    struct peft_source source = {read_ones, NULL};
+    const char *dir = scratch_path(&scratch, "peft");
+    tiny_must(peft_write(
+            dir, &t.config, &t.table, &adapter, NULL, DTYPE_BF16, &source,
+            note));
+    cr_assert_str_eq(note, "");
+    tiny_must(peft_config_read(dir, &again));
+    cr_assert(again.lora_alpha == 6 && again.r == 4 && !again.use_rslora);
+    json_t *targets = json_object_get(again.json, "target_modules");
+    cr_assert(json_array_size(targets) == 7);
+    cr_assert_str_eq(json_string_value(json_array_get(targets, 0)), "q_proj");
+    peft_config_fini(&adapter);
+    peft_config_fini(&again);
+    scratch_fini(&scratch);
+    param_table_fini(&t.table);
+    model_config_fini(&t.config);
+}
+
+/* --- broken files --------------------------------------------------------- */
+
+/* An adapter of q_proj in both layers, r 2, with one thing wrong. */
+struct fault {
+    const char *what, *named;
+    const char *keys; /* more keys of the configuration, after a comma */
+    const char *from; /* a tensor that gets the name `to`; "": is left out */
+    const char *to;
+    const char *extra; /* one tensor more, (5, 4) */
+    int64_t rows;      /* of every A; 0: 2 */
+    const char *dtype; /* of all; NULL: F32 */
+};
+
+static void write_adapter(struct scratch *scratch, const struct fault *fault)
+{
+    char names[8][128], text[512];
+    struct st_entry entries[8];
+    struct st_writer *writer;
+    int count = 0;
+    for (int i = 0; i < 4; i++) {
+        char *name = names[count];
+        int64_t rows = fault->rows ? fault->rows : 2;
+        snprintf(
+                name, 128,
+                "base_model.model.model.layers.%d.self_attn.q_proj.lora_%c"
+                ".weight",
+                i / 2, i % 2 ? 'B' : 'A');
+        if (fault->from && strstr(name, fault->from)) {
+            if (!*fault->to)
+                continue;
+            snprintf(name, 128, "%s", fault->to);
+        }
+        entries[count++] = (struct st_entry){
+                name,
+                fault->dtype ? fault->dtype : "F32",
+                2,
+                {i % 2 ? 4 : rows, i % 2 ? 2 : 4}};
+    }
+    if (fault->extra)
+        entries[count++] = (struct st_entry){fault->extra, "F32", 2, {5, 4}};
+    const char *path = scratch_path(scratch, "adapter_model.safetensors");
+    unlink(path);
+    tiny_must(st_writer_create(path, entries, count, NULL, &writer));
+    for (int i = 0; i < count; i++) {
+        const struct st_entry *e = &entries[st_writer_order(writer, i)];
+        float value = 1;
+        for (int64_t k = 0; k < e->shape[0] * e->shape[1]; k++)
+            tiny_must(st_writer_write(
+                    writer, &value, strcmp(e->dtype, "U8") == 0 ? 1 : 4));
+    }
+    tiny_must(st_writer_finish(writer, NULL, NULL));
+    int bytes = snprintf(
+            text, sizeof text, "{\"target_modules\":[\"q_proj\"],\"r\":2%s}",
+            fault->keys ? fault->keys : "");
+    scratch_file(scratch, "adapter_config.json", text, (size_t)bytes);
+}
+
+Test(model_peft, one_error_names_what_is_wrong)
+{
+#define Q0 "layers.0.self_attn.q_proj.lora_B"
+#define P  "base_model.model."
+    static const struct fault faults[] = {
+            {.what = "sound"},
+            {.what = "no B",
+             .named = "layers.0.self_attn.q_proj",
+             .from = Q0,
+             .to = ""},
+            {.what = "not named",
+             .named = "lora_A",
+             .keys = ",\"layers_to_transform\":[1]"},
+            {.what = "another rank",
+             .named = "[3, 4]",
+             .keys = ",\"rank_pattern\":{\"q_proj\":3}"},
+            {.what = "another base", .named = "[2, 4]", .rows = 3},
+            {.what = "DoRA without magnitudes",
+             .named = "DoRA",
+             .keys = ",\"use_dora\":true"},
+            {.what = "of a module that is none",
+             .named = "layers.9",
+             .from = Q0,
+             .to = P "model.layers.9.self_attn.q_proj.lora_B.weight"},
+            {.what = "a norm",
+             .named = "model.norm",
+             .from = Q0,
+             .to = P "model.norm.lora_B.weight"},
+            {.what = "without the prefix",
+             .named = "x.lora_B",
+             .from = Q0,
+             .to = "x.lora_B.weight"},
+            {.what = "an adapter's name in it",
+             .named = "other",
+             .from = Q0,
+             .to = P "model.layers.0.self_attn.q_proj.lora_B.other.weight"},
+            {.what = "an embedding's adapter",
+             .named = "modules_to_save",
+             .extra = P "model.embed_tokens.lora_embedding_A"},
+            {.what = "an embedding as a target",
+             .named = "modules_to_save",
+             .extra = P "model.embed_tokens.lora_A.weight"},
+            {.what = "saved, not named",
+             .named = "modules_to_save",
+             .extra = P "model.embed_tokens.weight"},
+            {.what = "named, not saved",
+             .named = "model.norm",
+             .keys = ",\"modules_to_save\":[\"model.norm\"]"},
+            {.what = "a tied head",
+             .named = "lm_head",
+             .keys = ",\"modules_to_save\":[\"lm_head\"]",
+             .extra = P "lm_head.weight"},
+            {.what = "a byte's type", .named = "F16", .dtype = "U8"},
+    };
+    struct tiny t = {0};
+    tiny_config(llama, &t.config);
+    tiny_must(param_table_build(&t.config, NULL, 0, &t.table));
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        struct scratch scratch;
+        struct peft_adapter adapter;
+        scratch_init(&scratch);
+        write_adapter(&scratch, &faults[i]);
+        enum zd_status status =
+                peft_open(scratch.dir, &t.config, &t.table, &adapter);
+        const struct zd_error *error = zd_error_get();
+        if (!faults[i].named) {
+            cr_assert(status == ZD_OK, "%s", error->what);
+            peft_close(&adapter);
+        } else {
+            cr_expect(status == ZD_ERR_DATA, "%s", faults[i].what);
+            cr_expect(
+                    strstr(error->what, faults[i].named) != NULL, "%s: %s",
+                    faults[i].what, error->what);
+        }
+        zd_error_clear();
+        scratch_fini(&scratch);
+    }
+    param_table_fini(&t.table);
+    model_config_fini(&t.config);
+}

@@ -1,0 +1,318 @@
+#include "model/config.h"
+#include "model/files/config.h"
+
+#include "tests/support/scratch.h"
+
+#include <criterion/criterion.h>
+
+static enum zd_status parse(
+        const char *text, enum zd_status on_error, struct model_config *config)
+{
+    json_t *json;
+    cr_assert(
+            json_parse(text, strlen(text), "test", ZD_ERR_BUG, &json) == ZD_OK);
+    enum zd_status status =
+            model_config_parse(json, "models/x/config.json", on_error, config);
+    json_decref(json);
+    return status;
+}
+
+/* What Meta ships for Llama-3.2-1B, in the keys of transformers 4. */
+static const char llama_v4[] =
+        "{\"architectures\":[\"LlamaForCausalLM\"],\"attention_bias\":false,"
+        "\"attention_dropout\":0.0,\"bos_token_id\":128000,"
+        "\"eos_token_id\":[128001,128008,128009],\"head_dim\":64,"
+        "\"hidden_act\":\"silu\",\"hidden_size\":2048,"
+        "\"initializer_range\":0.02,\"intermediate_size\":8192,"
+        "\"max_position_embeddings\":131072,\"mlp_bias\":false,"
+        "\"model_type\":\"llama\",\"num_attention_heads\":32,"
+        "\"num_hidden_layers\":16,\"num_key_value_heads\":8,"
+        "\"pretraining_tp\":1,\"rms_norm_eps\":1e-05,\"rope_scaling\":{"
+        "\"factor\":32.0,\"high_freq_factor\":4.0,\"low_freq_factor\":1.0,"
+        "\"original_max_position_embeddings\":8192,"
+        "\"rope_type\":\"llama3\"},\"rope_theta\":500000.0,"
+        "\"tie_word_embeddings\":true,\"torch_dtype\":\"bfloat16\","
+        "\"use_cache\":true,\"vocab_size\":128256}";
+
+Test(model_config, reads_the_keys_of_version_4)
+{
+    struct model_config c;
+    cr_assert(parse(llama_v4, ZD_ERR_DATA, &c) == ZD_OK);
+    cr_expect_eq(c.family, MODEL_LLAMA);
+    cr_expect_eq(c.vocab_size, 128256);
+    cr_expect_eq(c.hidden_size, 2048);
+    cr_expect_eq(c.intermediate_size, 8192);
+    cr_expect_eq(c.layers, 16);
+    cr_expect_eq(c.heads, 32);
+    cr_expect_eq(c.kv_heads, 8);
+    cr_expect_eq(c.head_dim, 64);
+    cr_expect_eq(c.max_positions, 131072);
+    cr_expect_eq(c.norm_eps, 1e-5f);
+    cr_expect(c.tied && c.rope_llama3 && !c.qkv_bias && !c.has_dropout);
+    cr_expect_eq(c.rope_theta, 500000.0);
+    cr_expect_eq(c.rope_factor, 32.0);
+    cr_expect_eq(c.rope_original_positions, 8192);
+    cr_expect_eq(c.storage_dtype, DTYPE_BF16);
+    cr_expect_eq(c.bos_token_id, 128000);
+    cr_expect_eq(c.eos_token_id, 128001);
+    char text[80];
+    model_config_describe(&c, text, sizeof text);
+    cr_expect_str_eq(text, "llama, 16 layers, 2048 wide, 32/8 heads");
+    model_config_fini(&c);
+}
+
+Test(model_config, reads_the_keys_of_version_5)
+{
+    struct model_config c;
+    cr_assert(
+            parse("{\"model_type\":\"llama\",\"dtype\":\"float16\","
+                  "\"torch_dtype\":\"float32\",\"rope_parameters\":{"
+                  "\"rope_theta\":70000.0,\"rope_type\":\"llama3\","
+                  "\"factor\":8.0,\"low_freq_factor\":1.0,"
+                  "\"high_freq_factor\":4.0,"
+                  "\"original_max_position_embeddings\":512}}",
+                  ZD_ERR_DATA, &c) == ZD_OK);
+    cr_expect_eq(c.rope_theta, 70000.0);
+    cr_expect(c.rope_llama3);
+    cr_expect_eq(c.rope_factor, 8.0);
+    cr_expect_eq(c.storage_dtype, DTYPE_FP16, "dtype wins");
+    model_config_fini(&c);
+}
+
+Test(model_config, fills_absent_keys_as_the_classes_of_transformers_do)
+{
+    struct model_config c;
+    cr_assert(parse("{\"model_type\":\"gpt2\"}", ZD_ERR_DATA, &c) == ZD_OK);
+    cr_expect_eq(c.vocab_size, 50257);
+    cr_expect_eq(c.intermediate_size, 3072);
+    cr_expect_eq(c.layers, 12);
+    cr_expect(c.tied && c.has_dropout && c.qkv_bias);
+    cr_expect_eq(c.bos_token_id, 50256);
+    cr_expect_eq(c.eos_token_id, -1, "none but the one that is written");
+    cr_expect_eq(c.storage_dtype, DTYPE_FP32);
+    model_config_fini(&c);
+
+    cr_assert(parse("{\"model_type\":\"qwen3\"}", ZD_ERR_DATA, &c) == ZD_OK);
+    cr_expect_eq(c.head_dim, 128);
+    cr_expect(c.qk_norm && !c.qkv_bias && !c.tied);
+    cr_expect_eq(c.eos_token_id, -1);
+    model_config_fini(&c);
+
+    cr_assert(
+            parse("{\"model_type\":\"qwen2\",\"hidden_size\":512,"
+                  "\"num_attention_heads\":4,\"num_key_value_heads\":null}",
+                  ZD_ERR_DATA, &c) == ZD_OK);
+    cr_expect(c.qkv_bias && !c.out_bias);
+    cr_expect_eq(c.kv_heads, 4, "an explicit null: as many as heads");
+    cr_expect_eq(c.head_dim, 128);
+    model_config_fini(&c);
+}
+
+Test(model_config, a_written_configuration_names_what_was_left_out)
+{
+    struct model_config c;
+    cr_assert(
+            parse("{\"model_type\":\"mistral\",\"hidden_size\":64,"
+                  "\"num_attention_heads\":8,\"num_hidden_layers\":2}",
+                  ZD_ERR_CONFIG, &c) == ZD_OK);
+    cr_expect_eq(c.storage_dtype, DTYPE_BF16, "random weights");
+    cr_expect_eq(
+            json_integer_value(json_object_get(c.json, "vocab_size")), 32000);
+    cr_expect(json_is_null(json_object_get(c.json, "sliding_window")));
+    cr_expect(json_is_null(json_object_get(c.json, "eos_token_id")));
+    cr_expect_str_eq(
+            (char *)json_string_value(json_array_get(
+                    json_object_get(c.json, "architectures"), 0)),
+            "MistralForCausalLM");
+    model_config_fini(&c);
+}
+
+Test(model_config, a_default_token_beyond_the_vocabulary_is_none)
+{
+    struct model_config c;
+    const char json[] = "{\"model_type\":\"gpt2\",\"vocab_size\":300}";
+    cr_assert(parse(json, ZD_ERR_CONFIG, &c) == ZD_OK);
+    cr_expect_eq(c.bos_token_id, -1);
+    cr_expect(json_is_null(json_object_get(c.json, "bos_token_id")));
+    model_config_fini(&c);
+}
+
+struct accepted {
+    const char *name, *json;
+};
+
+static const struct accepted accepted[] = {
+        {"a window as long as the positions",
+         "{\"model_type\":\"mistral\",\"sliding_window\":4096,"
+         "\"max_position_embeddings\":4096}"},
+        {"no window", "{\"model_type\":\"mistral\",\"sliding_window\":null}"},
+        {"a window that is switched off",
+         "{\"model_type\":\"qwen2\",\"sliding_window\":4096,"
+         "\"use_sliding_window\":false}"},
+        {"full attention by name",
+         "{\"model_type\":\"qwen3\",\"num_hidden_layers\":2,\"layer_types\":"
+         "[\"full_attention\",\"full_attention\"]}"},
+        {"the tanh gelu under its other name",
+         "{\"model_type\":\"gpt2\","
+         "\"activation_function\":\"gelu_pytorch_tanh\"}"},
+        {"an old spelling of rope_type",
+         "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"default\"}}"},
+        {"neutral values of unsupported keys",
+         "{\"model_type\":\"llama\",\"quantization_config\":null,"
+         "\"num_experts\":0,\"pruned_heads\":{},\"partial_rotary_factor\":1}"},
+        {"keys nobody reads",
+         "{\"model_type\":\"llama\",\"_name_or_path\":\"x\"}"},
+};
+
+Test(model_config, accepts_what_changes_nothing)
+{
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
+        struct model_config c = {0};
+        cr_expect(
+                parse(accepted[i].json, ZD_ERR_DATA, &c) == ZD_OK, "%s: %s",
+                accepted[i].name, zd_error_get()->what);
+        zd_error_clear();
+        model_config_fini(&c);
+    }
+}
+
+struct refused {
+    const char *json;
+    const char *named; /* must be in the message */
+};
+
+static const struct refused refused[] = {
+        {"[]", "table"},
+        {"{}", "model_type"},
+        {"{\"model_type\":\"bert\"}", "bert"},
+        {"{\"model_type\":\"llama\","
+         "\"architectures\":[\"LlamaForSequenceClassification\"]}",
+         "architectures"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":\"big\"}", "hidden_size"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":0}", "hidden_size"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":1e3}", "hidden_size"},
+        {"{\"model_type\":\"llama\",\"vocab_size\":99999999999}", "vocab_size"},
+        {"{\"model_type\":\"llama\",\"rms_norm_eps\":-1}", "rms_norm_eps"},
+        {"{\"model_type\":\"llama\",\"tie_word_embeddings\":1}",
+         "tie_word_embeddings"},
+        {"{\"model_type\":\"llama\",\"eos_token_id\":\"</s>\"}",
+         "eos_token_id"},
+        {"{\"model_type\":\"llama\",\"num_attention_heads\":6,"
+         "\"num_key_value_heads\":4}",
+         "num_key_value_heads"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":100,"
+         "\"num_attention_heads\":3}",
+         "hidden_size"},
+        {"{\"model_type\":\"llama\",\"head_dim\":7}", "even"},
+        {"{\"model_type\":\"llama\",\"head_dim\":1024}", "head_dim"},
+        {"{\"model_type\":\"gpt2\",\"n_embd\":100,\"n_head\":12}", "n_head"},
+        {"{\"model_type\":\"gpt2\",\"n_embd\":4096,\"n_head\":2}", "2048"},
+        {"{\"model_type\":\"llama\",\"torch_dtype\":\"int8\"}", "torch_dtype"},
+        {"{\"model_type\":\"llama\",\"quantization_config\":{\"bits\":4}}",
+         "quantization_config"},
+        {"{\"model_type\":\"llama\",\"num_experts\":8}", "num_experts"},
+        {"{\"model_type\":\"llama\",\"num_local_experts\":8}",
+         "num_local_experts"},
+        {"{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"}", "hidden_act"},
+        {"{\"model_type\":\"gpt2\",\"activation_function\":\"relu\"}",
+         "activation_function"},
+        {"{\"model_type\":\"gpt2\","
+         "\"scale_attn_by_inverse_layer_idx\":true}",
+         "scale_attn_by_inverse_layer_idx"},
+        {"{\"model_type\":\"gpt2\",\"scale_attn_weights\":false}",
+         "scale_attn_weights"},
+        {"{\"model_type\":\"gpt2\",\"reorder_and_upcast_attn\":true}",
+         "reorder_and_upcast_attn"},
+        {"{\"model_type\":\"gpt2\",\"add_cross_attention\":true}",
+         "add_cross_attention"},
+        {"{\"model_type\":\"mistral\",\"sliding_window\":4096}",
+         "sliding_window"},
+        {"{\"model_type\":\"mistral\"}", "sliding_window"},
+        {"{\"model_type\":\"qwen2\",\"use_sliding_window\":true,"
+         "\"sliding_window\":512}",
+         "sliding_window"},
+        {"{\"model_type\":\"qwen3\",\"layer_types\":[\"full_attention\","
+         "\"sliding_attention\"]}",
+         "layer_types"},
+        {"{\"model_type\":\"llama\",\"sliding_window\":1024}",
+         "sliding_window"},
+        {"{\"model_type\":\"llama\",\"rope_scaling\":{"
+         "\"rope_type\":\"yarn\",\"factor\":4.0}}",
+         "yarn"},
+        {"{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"dynamic\","
+         "\"factor\":2.0}}",
+         "dynamic"},
+        {"{\"model_type\":\"llama\",\"rope_parameters\":{"
+         "\"rope_type\":\"longrope\"}}",
+         "longrope"},
+        {"{\"model_type\":\"llama\",\"rope_scaling\":{"
+         "\"rope_type\":\"llama3\",\"factor\":4.0}}",
+         "low_freq_factor"},
+        {"{\"model_type\":\"llama\",\"rope_parameters\":{"
+         "\"full_attention\":{\"rope_theta\":1e4}}}",
+         "full_attention"},
+        {"{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}",
+         "partial_rotary_factor"},
+        {"{\"model_type\":\"llama\",\"rope_parameters\":{"
+         "\"partial_rotary_factor\":0.25}}",
+         "partial_rotary_factor"},
+        {"{\"model_type\":\"llama\",\"rope_theta\":0}", "rope_theta"},
+        {"{\"model_type\":\"mistral\",\"sliding_window\":null,"
+         "\"attention_bias\":true}",
+         "attention_bias"},
+        {"{\"model_type\":\"qwen2\",\"mlp_bias\":true}", "mlp_bias"},
+        {"{\"model_type\":\"llama\",\"final_logit_softcapping\":30.0}",
+         "final_logit_softcapping"},
+};
+
+Test(model_config, refuses_what_it_cannot_do_and_names_it)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct model_config c = {0};
+        cr_expect(
+                parse(refused[i].json, ZD_ERR_DATA, &c) == ZD_ERR_DATA, "%s",
+                refused[i].json);
+        cr_expect(
+                strstr(zd_error_get()->what, refused[i].named), "%s: %s",
+                refused[i].json, zd_error_get()->what);
+        cr_expect(
+                strcmp(zd_error_get()->where, "models/x/config.json") == 0,
+                "%s", refused[i].json);
+        zd_error_clear();
+        model_config_fini(&c);
+    }
+}
+
+Test(model_config, a_typed_key_that_is_unknown_is_an_error)
+{
+    struct model_config c = {0};
+    const char json[] = "{\"model_type\":\"llama\",\"hiden_size\":64}";
+    cr_expect(parse(json, ZD_ERR_CONFIG, &c) == ZD_ERR_CONFIG);
+    cr_expect(strstr(zd_error_get()->what, "hiden_size") != NULL);
+    cr_expect(strstr(zd_error_get()->help, "hidden_size") != NULL);
+    zd_error_clear();
+    const char other[] = "{\"model_type\":\"gpt2\",\"rope_theta\":10000.0}";
+    cr_expect(
+            parse(other, ZD_ERR_CONFIG, &c) == ZD_ERR_CONFIG,
+            "a key of another family");
+    zd_error_clear();
+}
+
+Test(model_config, a_folder_that_is_none_is_told_from_one_that_is_broken)
+{
+    struct model_config c = {0};
+    struct scratch scratch;
+    scratch_init(&scratch);
+    cr_expect(
+            model_config_read(scratch_path(&scratch, "absent"), &c) ==
+            ZD_ERR_NO_INPUT);
+    zd_error_clear();
+    const char *file = scratch_file(&scratch, "file", "x", 1);
+    cr_expect(model_config_read(file, &c) == ZD_ERR_DATA);
+    zd_error_clear();
+    scratch_file(&scratch, "config.json", "{\"model_type\":", 14);
+    cr_expect(model_config_read(scratch.dir, &c) == ZD_ERR_DATA);
+    cr_expect(strstr(zd_error_get()->where, "config.json:1") != NULL);
+    zd_error_clear();
+    scratch_fini(&scratch);
+}

@@ -1,0 +1,279 @@
+#include "model/files/config.h"
+#include "model/files/export_hf.h"
+#include "model/files/weights_hf.h"
+#include "model/weights.h"
+
+#include "base/file/safetensors.h"
+#include "tests/model/tiny.h"
+#include "tests/support/scratch.h"
+
+#include <criterion/criterion.h>
+
+#include <glob.h>
+#include <sys/stat.h>
+
+static const char *const fixtures[] = {"gpt2",    "llama", "llama_odd",
+                                       "mistral", "qwen2", "qwen3"};
+enum { FIXTURES = 6 };
+
+struct opened {
+    char dir[4000];
+    struct model_config config;
+    struct param_table table;
+    struct weight_source source;
+    enum dtype storage;
+    struct scratch scratch;
+    char out[PATH_MAX - 64];
+};
+
+static void setup(struct opened *o, const char *name)
+{
+    memset(o, 0, sizeof *o);
+    snprintf(
+            o->dir, sizeof o->dir, "%s/%s/model", getenv("ZEROD_FIXTURES"),
+            name);
+    tiny_must(model_config_read(o->dir, &o->config));
+    tiny_must(param_table_build(&o->config, NULL, 0, &o->table));
+    tiny_must(weights_open_hf(
+            o->dir, &o->config, &o->table, &o->storage, &o->source));
+    scratch_init(&o->scratch);
+    snprintf(o->out, sizeof o->out, "%s/hf", o->scratch.dir);
+}
+
+static void teardown(struct opened *o)
+{
+    scratch_fini(&o->scratch);
+    weights_close(&o->source);
+    param_table_fini(&o->table);
+    model_config_fini(&o->config);
+}
+
+static enum zd_status export(
+        struct opened *o, enum dtype dtype, uint64_t shard_bytes,
+        const char *copy_from) {
+    struct hf_export_options options =
+            {
+                    .dtype = dtype,
+                    .max_shard_bytes = shard_bytes,
+                    .copy_from = copy_from,
+                    .gpt2_prefix = true,
+            };
+    return weights_export_hf(
+            o->out, &o->config, &o->table, &o->source, &options);
+}
+
+/* Raw bytes of a tensor, from whichever file of the folder holds it; the caller
+ * frees them. */
+static char *tensor_bytes(const char *dir, const char *name, size_t *bytes)
+{
+    char pattern[PATH_MAX], *data = NULL;
+    glob_t files;
+    fs_join(pattern, sizeof pattern, dir, "model*.safetensors");
+    cr_assert(glob(pattern, 0, NULL, &files) == 0);
+    for (size_t i = 0; i < files.gl_pathc && !data; i++) {
+        struct st_file *file;
+        tiny_must(st_open(files.gl_pathv[i], &file));
+        const struct st_tensor *tensor = st_find(file, name);
+        if (tensor) {
+            *bytes = tensor->bytes;
+            data = malloc(tensor->bytes);
+            tiny_must(st_read_bytes(file, tensor, 0, tensor->bytes, data));
+        }
+        st_close(file);
+    }
+    globfree(&files);
+    return data;
+}
+
+static bool same_file(const char *a, const char *b, const char *name)
+{
+    char path_a[PATH_MAX], path_b[PATH_MAX];
+    char *data_a, *data_b;
+    size_t bytes_a, bytes_b;
+    fs_join(path_a, sizeof path_a, a, name);
+    fs_join(path_b, sizeof path_b, b, name);
+    tiny_must(fs_read_file(path_a, 1 << 26, &data_a, &bytes_a));
+    tiny_must(fs_read_file(path_b, 1 << 26, &data_b, &bytes_b));
+    bool same = bytes_a == bytes_b && memcmp(data_a, data_b, bytes_a) == 0;
+    free(data_a);
+    free(data_b);
+    return same;
+}
+
+Test(model_export, what_was_read_comes_back_byte_for_byte)
+{
+    for (int i = 0; i < FIXTURES; i++) {
+        struct opened o;
+        setup(&o, fixtures[i]);
+        tiny_must(export(&o, o.storage, 1 << 30, o.dir));
+        for (int id = 0; id < o.table.count; id++) {
+            char name[PARAM_NAME_MAX + 16];
+            size_t bytes_in = 0, bytes_out = 0;
+            snprintf(
+                    name, sizeof name, "%s%s",
+                    o.config.family == MODEL_GPT2 ? "transformer." : "",
+                    o.table.params[id].name);
+            char *in = tensor_bytes(o.dir, name, &bytes_in);
+            char *out = tensor_bytes(o.out, name, &bytes_out);
+            cr_assert(in && out && bytes_in == bytes_out, "%s", name);
+            cr_expect(
+                    memcmp(in, out, bytes_in) == 0, "%s: %s", fixtures[i],
+                    name);
+            free(in);
+            free(out);
+        }
+        cr_expect(same_file(o.dir, o.out, "tokenizer.json"));
+        cr_expect(same_file(o.dir, o.out, "generation_config.json"));
+        teardown(&o);
+    }
+}
+
+Test(model_export, the_configuration_is_kept_but_for_the_type)
+{
+    char path[PATH_MAX];
+    json_t *before, *after;
+    struct opened o;
+    setup(&o, "qwen3");
+    tiny_must(export(&o, DTYPE_BF16, 1 << 30, o.dir));
+    fs_join(path, sizeof path, o.dir, "config.json");
+    tiny_must(json_parse_file(path, 1 << 20, &before));
+    fs_join(path, sizeof path, o.out, "config.json");
+    tiny_must(json_parse_file(path, 1 << 20, &after));
+    const char *key =
+            json_object_get(before, "dtype") ? "dtype" : "torch_dtype";
+    cr_expect_str_eq(
+            json_string_value(json_object_get(after, key)), "bfloat16");
+    json_object_del(before, key);
+    json_object_del(after, key);
+    cr_expect(json_equal(before, after));
+    json_decref(before);
+    json_decref(after);
+    teardown(&o);
+}
+
+Test(model_export, shards_and_their_index_hold_the_same_values)
+{
+    struct opened o;
+    struct weight_source again;
+    float a[64], b[64];
+    setup(&o, "llama");
+    tiny_must(export(&o, DTYPE_FP32, 20000, NULL));
+    char path[PATH_MAX];
+    fs_join(path, sizeof path, o.out, "model.safetensors");
+    cr_expect(!fs_exists(path), "either one file or an index");
+    tiny_must(weights_open_hf(o.out, &o.config, &o.table, NULL, &again));
+    for (int id = 0; id < o.table.count; id++) {
+        size_t count = o.table.params[id].count;
+        size_t n = count < 64 ? count : 64;
+        tiny_must(o.source.read(o.source.ctx, id, count - n, n, a));
+        tiny_must(again.read(again.ctx, id, count - n, n, b));
+        cr_expect(
+                memcmp(a, b, n * sizeof *a) == 0, "%s",
+                o.table.params[id].name);
+    }
+    weights_close(&again);
+    struct model_config config;
+    tiny_must(model_config_read(o.out, &config));
+    cr_expect_eq(config.layers, o.config.layers);
+    model_config_fini(&config);
+    teardown(&o);
+}
+
+Test(model_export, an_export_of_ours_is_replaced)
+{
+    struct opened o;
+    setup(&o, "qwen2");
+    tiny_must(export(&o, DTYPE_FP32, 20000, o.dir));
+    tiny_must(export(&o, DTYPE_FP32, 1 << 30, o.dir));
+    char path[PATH_MAX];
+    fs_join(path, sizeof path, o.out, "model.safetensors.index.json");
+    cr_expect(!fs_exists(path), "nothing of the old one is left");
+    snprintf(path, sizeof path, "%s.tmp", o.out);
+    cr_expect(!fs_exists(path));
+    teardown(&o);
+}
+
+Test(model_export, a_folder_of_someone_else_is_left_alone)
+{
+    static const char *const names[] = {"notes.txt", "model.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        struct opened o;
+        char path[PATH_MAX];
+        setup(&o, "mistral");
+        cr_assert(mkdir(o.out, 0777) == 0);
+        fs_join(path, sizeof path, o.out, names[i]);
+        tiny_must(fs_write_file(path, "precious", 8));
+        cr_expect_eq(export(&o, DTYPE_FP32, 1 << 30, o.dir), ZD_ERR_CREATE);
+        cr_expect(fs_exists(path));
+        zd_error_clear();
+        teardown(&o);
+    }
+}
+
+Test(model_export, what_an_interrupted_export_left_is_swept_away)
+{
+    struct opened o;
+    char path[PATH_MAX];
+    setup(&o, "llama");
+    snprintf(path, sizeof path, "%s.tmp", o.out);
+    cr_assert(mkdir(path, 0777) == 0);
+    strcat(path, "/model.safetensors");
+    tiny_must(fs_write_file(path, "torn", 4));
+    /* written, and not yet renamed */
+    snprintf(path, sizeof path, "%s.tmp/config.json.tmp", o.out);
+    tiny_must(fs_write_file(path, "torn", 4));
+    cr_expect_eq(export(&o, DTYPE_BF16, 1 << 30, o.dir), ZD_OK);
+    teardown(&o);
+}
+
+/* Each process writes its part of one or of several files; an element is then
+ * never read twice, and the files are those of one process. */
+static size_t elements_read;
+
+static enum zd_status counting_read(
+        void *ctx, int id, size_t begin, size_t count, float *out)
+{
+    const struct weight_source *source = ctx;
+    elements_read += count;
+    return source->read(source->ctx, id, begin, count, out);
+}
+
+Test(model_export, parts_make_the_files_of_one_process)
+{
+    static const uint64_t limits[] = {1 << 30, 40000};
+    static const char *const names[][3] = {
+            {"model.safetensors"},
+            {"model-00001-of-00004.safetensors",
+             "model-00003-of-00004.safetensors",
+             "model.safetensors.index.json"}};
+    for (int parts = 2; parts <= 7; parts += 5)
+        for (int i = 0; i < 2; i++) {
+            struct opened one, many;
+            setup(&one, "llama_odd");
+            setup(&many, "llama_odd");
+            tiny_must(export(&one, DTYPE_BF16, limits[i], one.dir));
+            struct weight_source counted = {
+                    .read = counting_read, .ctx = &many.source};
+            struct hf_export_job job = {
+                    .dir = many.out,
+                    .config = &many.config,
+                    .table = &many.table,
+                    .options = {
+                            .dtype = DTYPE_BF16,
+                            .max_shard_bytes = limits[i],
+                            .copy_from = many.dir}};
+            elements_read = 0;
+            tiny_must(weights_export_begin(&job));
+            for (int part = parts - 1; part >= 0; part--)
+                tiny_must(weights_export_part(&job, &counted, part, parts));
+            cr_expect_not(fs_exists(many.out), "it was there before its end");
+            tiny_must(weights_export_end(&job));
+            cr_expect_eq(elements_read, many.table.total);
+            for (int k = 0; k < 3 && names[i][k]; k++)
+                cr_expect(
+                        same_file(one.out, many.out, names[i][k]), "%s of %d",
+                        names[i][k], parts);
+            teardown(&one);
+            teardown(&many);
+        }
+}

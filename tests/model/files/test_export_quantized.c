@@ -1,0 +1,152 @@
+#include "model/files/config.h"
+#include "model/files/export_hf.h"
+#include "model/files/export_quantized.h"
+#include "model/files/weights_hf.h"
+
+#include "tests/model/tiny.h"
+#include "tests/support/scratch.h"
+
+#include <criterion/criterion.h>
+
+enum { PATH_BYTES = 4000 };
+
+struct exported {
+    struct model_config config, again;
+    struct param_table table;
+    struct weight_source base, source;
+    struct scratch scratch;
+};
+
+static void setup(
+        struct exported *e, const char *name, enum dtype dtype,
+        const struct quantize_options *quantize)
+{
+    char dir[PATH_BYTES];
+    enum dtype storage;
+    memset(e, 0, sizeof *e);
+    scratch_init(&e->scratch);
+    snprintf(dir, sizeof dir, "%s/%s/model", getenv("ZEROD_FIXTURES"), name);
+    tiny_must(model_config_read(dir, &e->config));
+    tiny_must(param_table_build(&e->config, NULL, 0, &e->table));
+    tiny_must(weights_open_hf(dir, &e->config, &e->table, NULL, &e->base));
+    struct hf_export_options options = {
+            .dtype = dtype, .copy_from = dir, .gpt2_prefix = true};
+    const char *out = scratch_path(&e->scratch, "out");
+    tiny_must(weights_export_quantized(
+            out, &e->config, &e->table, &e->base, &options, quantize));
+    tiny_must(model_config_read_stored(out, &e->again));
+    cr_assert(e->again.is_quantized);
+    tiny_must(weights_open_hf(out, &e->again, &e->table, &storage, &e->source));
+    cr_assert(quantize->format == QUANT_INT8 || storage == dtype);
+}
+
+static void teardown(struct exported *e)
+{
+    weights_close(&e->source);
+    weights_close(&e->base);
+    param_table_fini(&e->table);
+    model_config_fini(&e->config);
+    model_config_fini(&e->again);
+    scratch_fini(&e->scratch);
+}
+
+static float *read_all(const struct weight_source *source, int id, size_t count)
+{
+    float *values = malloc(count * sizeof *values);
+    tiny_must(source->read(source->ctx, id, 0, count, values));
+    return values;
+}
+
+static void turn(float *x, size_t rows, size_t columns)
+{
+    float *y = malloc(rows * columns * sizeof *y);
+    memcpy(y, x, rows * columns * sizeof *y);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++)
+            x[c * rows + r] = y[r * columns + c];
+    free(y);
+}
+
+/* x, rows of (out, in), as it comes back from codes. */
+static void quantize_and_back(
+        float *x, size_t rows, size_t columns,
+        const struct quantize_options *quantize)
+{
+    size_t count = rows * columns, blocks = quant_parts(count, QUANT_BLOCK);
+    uint8_t *codes = malloc(count), *nested = malloc(blocks);
+    float *scales = malloc(2 * blocks * sizeof *scales);
+    float values[16], map[256];
+    if (quantize->format == QUANT_INT8)
+        for (size_t r = 0; r < rows; r++) {
+            float scb =
+                    quant_encode8((int8_t *)codes, x + r * columns, columns);
+            quant_plain(DTYPE_FP32)
+                    ->decode8(x + r * columns, (int8_t *)codes, scb, columns);
+        }
+    else {
+        quant_values(quantize->format, values);
+        quant_encode4(codes, scales, x, quantize->format, count, QUANT_BLOCK);
+        if (quantize->double_quant) {
+            float offset = quant_nested_offset(scales, blocks);
+            quant_dynamic_map(map);
+            quant_nest(nested, scales + blocks, scales, offset, blocks);
+            quant_unnest(
+                    scales, nested, scales + blocks, map, offset,
+                    QUANT_NESTED_BLOCK, 0, blocks);
+        }
+        quant_plain(DTYPE_FP32)
+                ->decode4(x, codes, scales, values, count, QUANT_BLOCK);
+    }
+    free(codes);
+    free(nested);
+    free(scales);
+}
+
+static void compare(
+        const char *name, enum dtype dtype,
+        const struct quantize_options *quantize)
+{
+    struct exported e;
+    int coded = 0;
+    setup(&e, name, dtype, quantize);
+    for (int id = 0; id < e.table.count; id++) {
+        const struct param *p = &e.table.params[id];
+        size_t rows = (size_t)p->shape[0], columns = (size_t)p->shape[1];
+        bool is_coded = p->dims == 2 && !p->is_embedding &&
+                        strcmp(p->name, "lm_head.weight") != 0;
+        bool turned = is_coded && e.config.family == MODEL_GPT2;
+        float *expected = read_all(&e.base, id, p->count);
+        float *got = read_all(&e.source, id, p->count);
+        if (turned)
+            turn(expected, rows, columns);
+        if (is_coded)
+            quantize_and_back(
+                    expected, turned ? columns : rows, turned ? rows : columns,
+                    quantize);
+        else
+            dtype_round(expected, dtype, p->count);
+        if (turned)
+            turn(expected, columns, rows);
+        cr_expect(
+                memcmp(expected, got, p->count * sizeof *got) == 0, "%s of %s",
+                p->name, name);
+        coded += is_coded;
+        free(expected);
+        free(got);
+    }
+    cr_assert(coded > 0);
+    teardown(&e);
+}
+
+Test(model_export_quantized, what_is_written_reads_as_it_decodes)
+{
+    static const struct quantize_options nf4 = {QUANT_NF4, false},
+                                         nested = {QUANT_NF4, true},
+                                         int8 = {QUANT_INT8, false};
+    static const char *const names[] = {"llama_odd", "gpt2", "qwen3"};
+    for (int i = 0; i < 3; i++) {
+        compare(names[i], DTYPE_BF16, &nf4);
+        compare(names[i], DTYPE_FP16, &nested);
+        compare(names[i], DTYPE_BF16, &int8);
+    }
+}

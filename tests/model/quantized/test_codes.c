@@ -1,0 +1,362 @@
+/* Codes and scales of a base's weights: of any cut those of the whole, made as
+ * kernels/quant makes them, or as a file stores them; lengths of rows in codes.
+ */
+#include "model/quantized/codes.h"
+
+#include "base/progress.h"
+#include "kernels/kernels.h"
+#include "model/adapters/lora.h"
+#include "model/files/config.h"
+#include "model/files/weights_hf.h"
+#include "model/quantized/row_norms.h"
+#include "tests/model/tiny.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+
+enum { PATH_BYTES = 4000 };
+
+struct adapted {
+    struct model_config config;
+    struct param_table table;
+    struct weight_source source;
+    struct codes_maker *maker;
+};
+
+/* Adapters on m->config; its base in `base`, or as it is stored in `dir`. */
+static void adapt(struct adapted *m, const char *dir, enum lora_base base)
+{
+    struct lora_options options = lora_options_default();
+    struct peft_config adapter;
+    options.r = 2;
+    options.quantize_base = base;
+    tiny_must(param_table_build(&m->config, NULL, 0, &m->table));
+    tiny_must(lora_config(&options, &adapter));
+    tiny_must(lora_extend(&m->config, &adapter, &options, &m->table));
+    peft_config_fini(&adapter);
+    tiny_must(lora_quantize(&m->config, &options, dir, &m->table));
+    tiny_must(
+            dir ? weights_open_hf(dir, &m->config, &m->table, NULL, &m->source)
+                : weights_open_random(3, &m->table, &m->source));
+    tiny_must(codes_maker_create(&m->config, &m->table, &m->source, &m->maker));
+}
+
+/* Of a fixture. */
+static void setup(struct adapted *m, const char *name, enum lora_base base)
+{
+    char dir[PATH_BYTES];
+    snprintf(dir, sizeof dir, "%s/%s", getenv("ZEROD_FIXTURES"), name);
+    tiny_must(model_config_read_stored(dir, &m->config));
+    adapt(m, dir, base);
+}
+
+/* Random, of one layer that is wider and longer than tiles are. */
+static void setup_wide(struct adapted *m, bool turned, enum lora_base base)
+{
+    tiny_config(
+            turned ? "{\"model_type\":\"gpt2\",\"vocab_size\":9,\"n_embd\":150,"
+                     "\"n_layer\":1,\"n_head\":3,\"n_positions\":8}"
+                   : "{\"model_type\":\"llama\",\"vocab_size\":9,"
+                     "\"hidden_size\":150,\"intermediate_size\":330,"
+                     "\"num_hidden_layers\":1,\"num_attention_heads\":3}",
+            &m->config);
+    adapt(m, NULL, base);
+}
+
+static void teardown(struct adapted *m)
+{
+    codes_maker_destroy(m->maker);
+    weights_close(&m->source);
+    param_table_fini(&m->table);
+    model_config_fini(&m->config);
+}
+
+struct sink {
+    const struct quant_matrix *m;
+    uint8_t *codes;
+    size_t next;
+};
+
+static enum zd_status take(
+        void *ctx, size_t begin, size_t count, const uint8_t *codes)
+{
+    struct sink *sink = ctx;
+    cr_assert(begin == sink->next, "in order");
+    memcpy(sink->codes + quant_code_bytes(sink->m, begin), codes,
+           quant_code_bytes(sink->m, count));
+    sink->next = begin + count;
+    return ZD_OK;
+}
+
+/* The codes and what decodes them, of weight `id` in parts of `part`, each with
+ * scales of its own, which are added up. */
+static void make(
+        const struct adapted *m, int id, size_t part, uint8_t *codes,
+        void *decoding)
+{
+    const struct quant_matrix *matrix = &m->table.codes[id];
+    size_t total = quant_matrix_count(matrix);
+    size_t scale_count = quant_scale_count(matrix);
+    float *scales = calloc(scale_count, sizeof *scales);
+    float *own = malloc(scale_count * sizeof *own);
+    for (size_t at = 0; at < total; at += part) {
+        struct sink sink = {matrix, codes, at};
+        memset(own, 0, scale_count * sizeof *own);
+        size_t end = total - at < part ? total : at + part;
+        tiny_must(codes_make(m->maker, id, at, end, take, &sink, own));
+        cr_assert(sink.next == end);
+        for (size_t i = 0; i < scale_count; i++)
+            scales[i] += own[i];
+    }
+    tiny_must(codes_finish(m->maker, id, scales, decoding));
+    free(scales);
+    free(own);
+}
+
+/* Element i of the codes' order, of weights as they are read. */
+static size_t read_index(const struct adapted *m, int id, size_t i)
+{
+    const struct quant_matrix *matrix = &m->table.codes[id];
+    size_t columns = (size_t)matrix->columns;
+    return param_is_conv1d(&m->config, &m->table.params[id])
+                   ? i % columns * (size_t)matrix->rows + i / columns
+                   : i;
+}
+
+static float *values_of(const struct adapted *m, int id)
+{
+    size_t count = m->table.params[id].count;
+    float *read = malloc(count * sizeof *read);
+    float *values = malloc(count * sizeof *values);
+    tiny_must(m->source.read(m->source.ctx, id, 0, count, read));
+    for (size_t i = 0; i < count; i++)
+        values[i] = read[read_index(m, id, i)];
+    free(read);
+    return values;
+}
+
+/* As kernels/quant makes of the whole matrix. */
+static void encode(
+        const struct quant_matrix *m, const float *x, uint8_t *codes,
+        float *scales)
+{
+    size_t columns = (size_t)m->columns, rows = (size_t)m->rows;
+    if (quant_is_4bit(m))
+        quant_encode4(codes, scales, x, m->format, rows * columns, m->block);
+    for (size_t r = 0; r < rows && m->format == QUANT_INT8; r++)
+        scales[r] = quant_encode8(
+                (int8_t *)codes + r * columns, x + r * columns, columns);
+    for (size_t r = 0; r < rows && m->format == QUANT_FP8; r += QUANT_TILE)
+        quant_encode_fp8(
+                codes + r * columns,
+                scales + r / QUANT_TILE * quant_parts(columns, QUANT_TILE),
+                x + r * columns, rows - r < QUANT_TILE ? rows - r : QUANT_TILE,
+                columns);
+}
+
+/* Cut into parts of `least` elements or more. */
+static void compare_made(const struct adapted *m, int id, size_t least)
+{
+    const struct quant_matrix *matrix = &m->table.codes[id];
+    size_t bytes = quant_code_bytes(matrix, quant_matrix_count(matrix));
+    size_t scale_bytes = quant_scale_bytes(matrix);
+    size_t words = quant_parts(scale_bytes, sizeof(float));
+    uint8_t *codes = malloc(2 * bytes);
+    float *scales = malloc(2 * words * sizeof *scales);
+    float *of_blocks = malloc(quant_scale_count(matrix) * sizeof *of_blocks);
+    float *x = values_of(m, id);
+    encode(matrix, x, codes, of_blocks);
+    quant_store_scales(scales, of_blocks, matrix);
+    static const size_t parts[] = {512, 1536, 20 << 10, 1 << 20};
+    for (int i = 0; i < 4; i++) {
+        if (parts[i] < least)
+            continue;
+        make(m, id, parts[i], codes + bytes, scales + words);
+        cr_assert(
+                memcmp(codes, codes + bytes, bytes) == 0, "%s by %zu",
+                m->table.params[id].name, parts[i]);
+        cr_assert(
+                memcmp(scales, scales + words, scale_bytes) == 0,
+                "scales of %s by %zu", m->table.params[id].name, parts[i]);
+    }
+    free(codes);
+    free(scales);
+    free(of_blocks);
+    free(x);
+}
+
+Test(model_codes, of_any_cut_they_are_those_of_the_whole)
+{
+    static const char *const names[] = {"gpt2/model", "llama_odd/model"};
+    for (int n = 0; n < 2; n++)
+        for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
+            struct adapted m;
+            int found = 0;
+            setup(&m, names[n], (enum lora_base)base);
+            for (int id = 0; id < m.table.count; id++)
+                if (param_in_codes(&m.table, id)) {
+                    compare_made(&m, id, 0);
+                    found++;
+                }
+            cr_assert(found == m.config.layers * (n ? 7 : 4));
+            teardown(&m);
+        }
+}
+
+/* A band that is made at once has many rows of tiles. */
+Test(model_codes, of_more_rows_than_a_tile_has)
+{
+    for (int turned = 0; turned < 2; turned++)
+        for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
+            struct adapted m;
+            setup_wide(&m, turned, (enum lora_base)base);
+            for (int id = 0; id < m.table.count; id++)
+                if (param_in_codes(&m.table, id))
+                    compare_made(&m, id, 20 << 10);
+            teardown(&m);
+        }
+}
+
+/* --- lengths of rows ------------------------------------------------------ */
+
+/* Of the row that `codes` and `scales` decode to. */
+static double length_of(
+        const struct quant_matrix *matrix, const void *codes,
+        const void *scales, size_t row)
+{
+    double squares = 0;
+    for (size_t i = 0; i < (size_t)matrix->columns; i++) {
+        double value = quant_value(
+                codes, scales, matrix, row * (size_t)matrix->columns + i);
+        squares += value * value;
+    }
+    return sqrt(squares);
+}
+
+/* Made of all of the weight, read of a part of its rows. */
+static void compare_lengths(const struct adapted *m, int id)
+{
+    enum { FROM = 3 };
+    const struct quant_matrix *matrix = &m->table.codes[id];
+    size_t count = quant_matrix_count(matrix), rows = (size_t)matrix->rows;
+    uint8_t *codes = malloc(quant_code_bytes(matrix, count));
+    void *scales = malloc(quant_scale_bytes(matrix));
+    float *held = malloc(rows * sizeof *held),
+          *plain = malloc(rows * sizeof *plain);
+    size_t apart = 0;
+    make(m, id, count, codes, scales);
+    tiny_must(weights_row_norms(
+            &m->source, &m->config, &m->table, id, matrix, FROM, rows - FROM,
+            held));
+    tiny_must(weights_row_norms(
+            &m->source, &m->config, &m->table, id, NULL, FROM, rows - FROM,
+            plain));
+    for (size_t r = 0; r < rows - FROM; r++) {
+        double want = length_of(matrix, codes, scales, FROM + r);
+        cr_assert(
+                held[r] == (float)want, "%s: row %zu of %s is %.9g, not %.9g",
+                m->table.params[id].name, r, quant_format_name(matrix->format),
+                (double)held[r], want);
+        cr_assert(fabs(plain[r] - want) < 0.1 * want);
+        apart += plain[r] != held[r];
+    }
+    cr_assert(apart > rows / 2);
+    free(codes);
+    free(scales);
+    free(held);
+    free(plain);
+}
+
+Test(model_codes, lengths_of_rows_are_of_what_the_codes_decode_to)
+{
+    for (int turned = 0; turned < 2; turned++)
+        for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
+            struct adapted m;
+            setup_wide(&m, turned, (enum lora_base)base);
+            for (int id = 0; id < m.table.count; id++)
+                if (param_in_codes(&m.table, id))
+                    compare_lengths(&m, id);
+            teardown(&m);
+        }
+}
+
+/* --- stored in codes ------------------------------------------------------ */
+
+/* What the table decodes them to is what the source reads. */
+static void compare_stored(const struct adapted *m, int id)
+{
+    const struct kernels *plain;
+    const struct quant_matrix *matrix = &m->table.codes[id];
+    size_t count = quant_matrix_count(matrix);
+    uint8_t *codes = malloc(quant_code_bytes(matrix, count));
+    void *scales = malloc(quant_scale_bytes(matrix));
+    float *x = values_of(m, id), *back = malloc(count * sizeof *back);
+    cr_assert(codes_are_stored(m->maker, id));
+    make(m, id, 1024, codes, scales);
+    tiny_must(kernels_plain(DTYPE_FP32, &plain));
+    tiny_must(plain->dequantise(NULL, back, codes, scales, matrix));
+    cr_assert(
+            memcmp(x, back, count * sizeof *x) == 0, "%s",
+            m->table.params[id].name);
+    free(codes);
+    free(scales);
+    free(x);
+    free(back);
+}
+
+Test(model_codes, of_a_model_stored_so_they_are_as_stored)
+{
+    static const char *const names[] = {
+            "quant/nf4-nested", "quant/gpt2-nf4", "quant/fp4", "quant/int8",
+            "quant/fp8"};
+    for (int n = 0; n < 5; n++) {
+        struct adapted m;
+        int found = 0;
+        setup(&m, names[n], LORA_BASE_NONE);
+        for (int id = 0; id < m.table.count; id++)
+            if (param_in_codes(&m.table, id)) {
+                compare_stored(&m, id);
+                found++;
+            }
+        cr_assert(found > 0, "%s", names[n]);
+        teardown(&m);
+    }
+}
+
+Test(model_codes, what_trains_and_what_is_no_layers_has_none)
+{
+    struct adapted m;
+    setup(&m, "llama_odd/model", LORA_BASE_NF4);
+    for (int id = 0; id < m.table.count; id++) {
+        const struct param *p = &m.table.params[id];
+        bool is_layers = p->unit > 0 && p->unit <= m.config.layers;
+        cr_assert(
+                param_in_codes(&m.table, id) ==
+                        (is_layers && p->dims == 2 && !p->trainable),
+                "%s", p->name);
+    }
+    teardown(&m);
+}
+
+/* Random weights are read from nowhere. */
+Test(codes, whoever_waits_for_them_sees_that_they_are_made)
+{
+    struct adapted m;
+    struct progress work = {0};
+    setup_wide(&m, false, LORA_BASE_NF4);
+    int id = 0;
+    while (!param_in_codes(&m.table, id))
+        id++;
+    const struct quant_matrix *matrix = &m.table.codes[id];
+    size_t total = quant_matrix_count(matrix);
+    uint8_t *codes = malloc(quant_code_bytes(matrix, total));
+    char *decoding = malloc(param_scale_bytes(&m.table, id));
+    progress_use(&work);
+    make(&m, id, total, codes, decoding);
+    progress_use(NULL);
+    cr_expect_geq(work.completed, 1);
+    free(codes);
+    free(decoding);
+    teardown(&m);
+}
