@@ -71,7 +71,8 @@ static enum zd_status fail_over(
 {
     ZD_FAIL(ZD_ERR_DATA, "E0414", "the model's chat template %s", why);
     zd_fail_where("%s", chat->path);
-    zd_fail_help("no chat template needs as much: the file is broken or hostile");
+    zd_fail_help(
+            "no chat template needs as much: the file is broken or hostile");
     return ZD_ERR_DATA;
 }
 

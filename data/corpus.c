@@ -161,10 +161,10 @@ static enum zd_status build_text(
     ZD_TRY(cache_writer_create(folder, key, &beginning.writer));
     struct cache_writer *writer = beginning.writer;
     enum zd_status status = is_part_out
-                                    ? tokenise_files(
+                                    ? tokenize_files(
                                               &corpus->list, recipe, threads,
                                               take_beginning, &beginning)
-                                    : tokenise_files(
+                                    : tokenize_files(
                                               &corpus->list, recipe, threads,
                                               cache_writer_words, writer);
     if (is_part_out)
@@ -252,7 +252,7 @@ static enum zd_status open_text(
         if (!found)
             return fail_gone(folder);
         zd_log_info(
-                "tokenised %s: %llu tokens in %llu documents", entry->path,
+                "tokenized %s: %llu tokens in %llu documents", entry->path,
                 (unsigned long long)corpus->cache.word_count,
                 (unsigned long long)corpus->cache.doc_count);
     }
@@ -261,7 +261,7 @@ static enum zd_status open_text(
     return ZD_OK;
 }
 
-/* Pre-tokenised data. */
+/* Pre-tokenized data. */
 
 static bool is_megatron(const struct corpus *corpus)
 {

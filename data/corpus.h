@@ -1,14 +1,14 @@
 /* corpus.h - the tokens of one entry as a stream of words, wherever they lie.
  *
  *   text             in a cache file, mapped
- *   pre-tokenised    in the files themselves; a cache file holds the places of
+ *   pre-tokenized    in the files themselves; a cache file holds the places of
  *                    their documents where they are not found on the way */
 #ifndef ZD_DATA_CORPUS_H
 #define ZD_DATA_CORPUS_H
 
 #include "data/raw.h"
 #include "data/token_cache.h"
-#include "data/tokenise.h"
+#include "data/tokenize.h"
 
 struct corpus {
     struct file_list list;
@@ -26,12 +26,12 @@ struct corpus {
 enum corpus_depth {
     CORPUS_OPEN,  /* the cache is trusted, ids are checked as they are read */
     CORPUS_CHECK, /* the cache's size and time, and all of it unless these are
-                     right; every id of pre-tokenised files up to 4 GiB */
+                     right; every id of pre-tokenized files up to 4 GiB */
     CORPUS_LOOK   /* the same of what the cache holds; else the beginning
                      (CHECKED_RECORDS), and the cache is left as it is */
 };
 
-/* Find the files of `entry`; tokenise what is not in the cache. */
+/* Find the files of `entry`; tokenize what is not in the cache. */
 enum zd_status corpus_open(
         const struct dataset_request *request, const struct data_entry *entry,
         enum corpus_depth depth, struct corpus *corpus_out);

@@ -70,7 +70,7 @@ struct dataset_request {
     const struct data_options *options;
     const struct data_entry *entries;
     int entry_count;
-    const struct tokenizer *tokenizer; /* NULL: only pre-tokenised data */
+    const struct tokenizer *tokenizer; /* NULL: only pre-tokenized data */
     int eos;                           /* end-of-text id; -1: none */
     int vocab_size;                    /* of the model: ids must be below */
     uint64_t data_seed;
@@ -85,8 +85,8 @@ struct dataset_request {
 /* dataset_check reads so much of each entry unless told to read all. */
 enum { CHECKED_RECORDS = 10000, CHECKED_TOKENS = 4 << 20 };
 
-/* Tokenise into the cache whatever is not there yet. Everything is checked:
- * text whole, the cache of it by size and time (token_cache.h), pre-tokenised
+/* Tokenize into the cache whatever is not there yet. Everything is checked:
+ * text whole, the cache of it by size and time (token_cache.h), pre-tokenized
  * files whole up to 4 GiB; that each entry has a
  * target that the loss counts (ZD_ERR_DATA). One rank per host calls it, then
  * all call dataset_open. Prints progress, and what cutoff_len cuts off, through
@@ -155,7 +155,8 @@ enum zd_status dataset_sample(
 
 /* Rows of B samples, which lie T apart, as near to each other as the longest of
  * them, of `longest` tokens, needs. Returns how far apart they lie then: one of
- * at most 16 distances for a T, since libraries and GPUs prepare for a shape. */
+ * at most 16 distances for a T, since libraries and GPUs prepare for a shape.
+ */
 int batch_close_up(
         int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,
         int longest);

@@ -7,7 +7,7 @@
  *   alpaca_instruct: the prompt of axolotl's `type: alpaca` | output | end ..
  *   completion: prompt | completion | end of text
  *
- * Markers of a template are recognised as added tokens; what people wrote in a
+ * Markers of a template are recognized as added tokens; what people wrote in a
  * message never is. Neighbours of the same sort become one piece, so that they
  * are encoded as one text and have the ids that the whole text would have. A
  * piece that the loss counts is encoded by itself: the mask falls between

@@ -12,7 +12,7 @@
 struct stretch {
     FILE *out;
     const struct tokenizer *tokenizer;
-    bool colour, is_trained;
+    bool color, is_trained;
     char *text; /* owned */
     size_t bytes, capacity;
 };
@@ -48,8 +48,8 @@ static void stretch_flush(struct stretch *stretch)
         return;
     const char *before = "", *behind = "";
     if (!stretch->is_trained) {
-        before = stretch->colour ? "\033[2m" : "[-";
-        behind = stretch->colour ? "\033[22m" : "-]";
+        before = stretch->color ? "\033[2m" : "[-";
+        behind = stretch->color ? "\033[22m" : "-]";
     }
     fputs(before, stretch->out);
     print_text(stretch->out, stretch->text, stretch->bytes);
@@ -65,7 +65,7 @@ const char *inspect_token_text(
     if (tokenizer &&
         tokenizer_token_bytes(tokenizer, id, &text, bytes_out) == ZD_OK)
         return text;
-    /* pre-tokenised data may know more ids than this tokenizer */
+    /* pre-tokenized data may know more ids than this tokenizer */
     zd_error_clear();
     *bytes_out = (size_t)snprintf(number, 16, tokenizer ? "<%d>" : "%d ", id);
     return number;
@@ -161,7 +161,7 @@ static void print_token(
     size_t bytes;
     const char *text =
             inspect_token_text(stretch->tokenizer, id, number, &bytes);
-    bool dims = stretch->colour && !is_trained;
+    bool dims = stretch->color && !is_trained;
     fprintf(stretch->out, "%s%8d %c ", dims ? "\033[2m" : "", id,
             is_trained ? '+' : '-');
     for (size_t i = 0; stretch->tokenizer && i < bytes;) {
@@ -258,7 +258,7 @@ enum zd_status dataset_inspect(
         const struct inspect_view *view)
 {
     struct stretch stretch = {
-            .out = out, .tokenizer = tokenizer, .colour = view->colour};
+            .out = out, .tokenizer = tokenizer, .color = view->color};
     struct inspect_sample sample;
     ZD_TRY(print_totals(out, dataset));
     ZD_TRY(inspect_sample_init(&sample, dataset));

@@ -16,7 +16,7 @@
 
 struct inspect_view {
     int64_t count; /* samples to show */
-    bool colour;   /* dim with escape codes; only for a terminal */
+    bool color;    /* dim with escape codes; only for a terminal */
     bool ids;
 };
 

@@ -1,5 +1,5 @@
-/* Tokenising with several threads. The calling thread reads units into slots
- * and takes finished ones out, both in order; workers tokenise what lies
+/* Tokenizing with several threads. The calling thread reads units into slots
+ * and takes finished ones out, both in order; workers tokenize what lies
  * between:
  *
  *   slots:   | DONE | BUSY | DONE | READY | EMPTY |
@@ -8,7 +8,7 @@
  * A unit's words are handed on only after those of every unit before it, and
  * the first failing unit in that order is the one reported, so neither result
  * nor error depends on how many threads there are. */
-#include "data/tokenise.h"
+#include "data/tokenize.h"
 
 #include "base/log.h"
 #include "base/threads.h"
@@ -42,11 +42,11 @@ struct pipeline {
     int64_t claimed;       /* units given to workers, ever */
 };
 
-static void work_on(struct tokeniser *tokeniser, struct slot *slot)
+static void work_on(struct tokenize_worker *worker, struct slot *slot)
 {
     if (slot->error.status != ZD_OK)
         return; /* it could not even be read */
-    if (tokenise_unit(tokeniser, &slot->unit, &slot->words) != ZD_OK) {
+    if (tokenize_unit(worker, &slot->unit, &slot->words) != ZD_OK) {
         slot->error = *zd_error_get();
         zd_error_clear();
     }
@@ -69,23 +69,23 @@ static struct slot *claim(struct pipeline *pipeline)
 static void *work(void *argument)
 {
     struct pipeline *pipeline = argument;
-    struct tokeniser tokeniser;
+    struct tokenize_worker worker;
     struct slot *slot;
     struct zd_error failed = {0};
-    /* without a tokeniser every unit fails with the reason */
-    if (tokeniser_init(&tokeniser, pipeline->recipe) != ZD_OK)
+    /* without an encoder every unit fails with the reason */
+    if (tokenize_worker_init(&worker, pipeline->recipe) != ZD_OK)
         failed = *zd_error_get();
     while ((slot = claim(pipeline)) != NULL) {
         if (failed.status != ZD_OK)
             slot->error = failed;
         else
-            work_on(&tokeniser, slot);
+            work_on(&worker, slot);
         pthread_mutex_lock(&pipeline->mutex);
         slot->state = SLOT_DONE;
         pthread_cond_signal(&pipeline->done);
         pthread_mutex_unlock(&pipeline->mutex);
     }
-    tokeniser_fini(&tokeniser);
+    tokenize_worker_fini(&worker);
     return NULL;
 }
 
@@ -110,7 +110,7 @@ static void report(struct progress *progress)
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (progress->next.tv_sec && now.tv_sec >= progress->next.tv_sec)
         zd_log_info(
-                "tokenising: %.0f of %.0f MB", (double)progress->done / 1e6,
+                "tokenizing: %.0f of %.0f MB", (double)progress->done / 1e6,
                 (double)progress->total / 1e6);
     if (!progress->next.tv_sec || now.tv_sec >= progress->next.tv_sec)
         progress->next.tv_sec = now.tv_sec + INTERVAL_S;
@@ -224,7 +224,7 @@ static void stop(struct pipeline *pipeline, pthread_t *threads, int count)
     pthread_cond_destroy(&pipeline->done);
 }
 
-enum zd_status tokenise_files(
+enum zd_status tokenize_files(
         const struct file_list *list, const struct recipe *recipe, int threads,
         enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count),
         void *ctx)
@@ -237,7 +237,7 @@ enum zd_status tokenise_files(
     pipeline.slot_count = 2 * threads;
     pipeline.slots = calloc((size_t)pipeline.slot_count, sizeof(struct slot));
     if (!pipeline.slots)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenising");
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenizing");
     pthread_mutex_init(&pipeline.mutex, NULL);
     pthread_cond_init(&pipeline.ready, NULL);
     pthread_cond_init(&pipeline.done, NULL);
@@ -247,7 +247,7 @@ enum zd_status tokenise_files(
     enum zd_status status =
             started > 0 ? run(&pipeline, list, sink, ctx)
                         : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                                  "cannot start a thread to tokenise");
+                                  "cannot start a thread to tokenize");
     stop(&pipeline, ids, started);
     return status;
 }

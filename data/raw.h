@@ -1,4 +1,4 @@
-/* raw.h - pre-tokenised files, read where they are.
+/* raw.h - pre-tokenized files, read where they are.
  *
  *   megatron   x.bin (tokens) and x.idx (which of them make documents)
  *   llm.c      1024 bytes of header, then uint16 (GPT-2) or uint32 (Llama 3)

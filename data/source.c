@@ -21,10 +21,9 @@ enum {
 
 static const char *data_format_name(enum data_format format)
 {
-    static const char *const names[] = {"auto",     "text",   "chat",
-                                        "sharegpt", "alpaca", "completion",
-                                        "megatron", "llmc",   "nanogpt",
-                                        "alpaca_instruct"};
+    static const char *const names[] = {
+            "auto",       "text",     "chat", "sharegpt", "alpaca",
+            "completion", "megatron", "llmc", "nanogpt",  "alpaca_instruct"};
     return names[format];
 }
 

@@ -16,7 +16,7 @@ struct data_file {
 struct file_list {
     struct data_file *files; /* in the order of their paths, bytewise */
     int count;
-    bool is_tokens; /* all are pre-tokenised; else none is */
+    bool is_tokens; /* all are pre-tokenized; else none is */
 };
 
 /* Find what the entry's path (a file or a glob) names and settle each format.

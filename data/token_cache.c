@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "data/token_cache_file.h"
-#include "data/tokenise.h"
+#include "data/tokenize.h"
 
 #include <errno.h>
 #include <fcntl.h>

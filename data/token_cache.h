@@ -1,12 +1,12 @@
-/* token_cache.h - what tokenising gave, kept in a file and mapped.
+/* token_cache.h - what tokenizing gave, kept in a file and mapped.
  *
  *   header   256 bytes: magic, version, key, counts, digests
- *   words    word_count x uint32 (tokenise.h), padded to 8 bytes
+ *   words    word_count x uint32 (tokenize.h), padded to 8 bytes
  *   docs     (doc_count + 1) x uint64: where documents begin in the stream of
  *            tokens, then where it ends
  *
  * The key names the content: it is made of everything that decides the words,
- * so a file is never out of date. An index of pre-tokenised data is such a file
+ * so a file is never out of date. An index of pre-tokenized data is such a file
  * with documents and no words. Files are written under a temporary name,
  * synced, and renamed, so processes may build the same one at once; what an
  * interrupted one left behind is removed by the next. Numbers are
@@ -58,8 +58,8 @@ enum cache_check {
 /* Map the file of `key`. *found_out is false when there is none, or one that is
  * damaged or holds what no writer of ours wrote, which is told in a warning.
  * A file that neither this user nor root owns is none either, with a warning,
- * unless limits->is_shared; then it is read whole whatever is asked, because the
- * digest is no secret. */
+ * unless limits->is_shared; then it is read whole whatever is asked, because
+ * the digest is no secret. */
 enum zd_status token_cache_open(
         const char *folder, const char *key, enum cache_check check,
         const struct cache_limits *limits, struct token_cache *cache_out,

@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "data/token_cache.h"
 #include "data/token_cache_file.h"
-#include "data/tokenise.h"
+#include "data/tokenize.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,7 +103,7 @@ enum zd_status cache_writer_create(
     struct cache_writer *writer = calloc(1, sizeof *writer);
     enum zd_status status = ZD_OK;
     if (!writer)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenising");
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenizing");
     writer->words.fd = writer->docs.fd = -1;
     snprintf(writer->folder, sizeof writer->folder, "%s", folder);
     snprintf(writer->key, sizeof writer->key, "%s", key);
@@ -111,7 +111,7 @@ enum zd_status cache_writer_create(
     remove_leftovers(folder);
     writer->hasher = hasher_create();
     if (!writer->hasher)
-        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenising");
+        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenizing");
     if (status == ZD_OK)
         status = create_temporary(
                 writer->path, writer->temporary, &writer->words.fd);
@@ -161,7 +161,7 @@ static enum zd_status copy_docs(struct cache_writer *writer, uint64_t tokens)
     char *chunk = malloc(CHUNK);
     enum zd_status status = ZD_OK;
     if (!chunk)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenising");
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenizing");
     status = append(&writer->docs, path, &tokens, sizeof tokens);
     if (status == ZD_OK)
         status = flush(&writer->docs, path);

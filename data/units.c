@@ -1,6 +1,6 @@
 /* Cutting files into units: whole lines of about a megabyte, or a whole text.
  */
-#include "data/tokenise.h"
+#include "data/tokenize.h"
 
 #include "base/file/fs.h"
 

@@ -275,7 +275,7 @@ static void show_banner(struct trainer *trainer)
             .kernels = trainer->kernels->name,
             .tokenizer = trainer->text.tokenizer
                                  ? tokenizer_describe(trainer->text.tokenizer)
-                                 : "none: the data is tokenised",
+                                 : "none: the data is tokenized",
             .chat_template = dataset_chat_template(trainer->train_data),
             .threads = device_threads(
                     &job->device, device_affinity_cpus(), device_online_cpus(),

@@ -1,5 +1,5 @@
 /* split.c - cut text into pre-tokens. The patterns of the GPT-2,
- * Llama 3 and Qwen 2 families, recognised by their exact text, are scanned by
+ * Llama 3 and Qwen 2 families, recognized by their exact text, are scanned by
  * hand; any other goes through PCRE2 (pattern.c). Both see the same
  * classes, and the tests hold them equal. */
 #include "data/tokenizer/tokenizer_internal.h"

@@ -58,7 +58,7 @@ enum zd_status encoder_create(
         const struct tokenizer *tokenizer, struct encoder **out);
 void encoder_destroy(struct encoder *encoder);
 enum encode_flags {
-    ENCODE_ADDED_TOKENS = 1, /* added tokens in the text are recognised; without
+    ENCODE_ADDED_TOKENS = 1, /* added tokens in the text are recognized; without
                                 it the text is ordinary throughout */
 };
 /* Append the ids of `text` (UTF-8). Invalid UTF-8 is ZD_ERR_DATA; then

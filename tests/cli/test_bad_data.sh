@@ -41,7 +41,7 @@ row 'an unknown role' 65 'E0438|data.jsonl:1|wizard' \
     'printf "{\"messages\": [{\"role\": \"wizard\", \"content\": \"a\"}]}\n" >data.jsonl; data data.jsonl'
 row 'a message that is none' 65 'E0437|data.jsonl:1|message 1' 'printf "{\"messages\": [3]}\n" >data.jsonl; data data.jsonl'
 
-# --- pre-tokenised ---
+# --- pre-tokenized ---
 row 'a token beyond the vocabulary' 65 'E0442|token 7|496|data.bin: byte 14' \
     'head -c 200 /dev/zero >data.bin; poke data.bin 14 "\360\001"; data data.bin "format = \"nanogpt\""'
 row 'the last token is beyond the vocabulary' 65 'E0442|token 2110|496|data.bin: byte 9464' \

@@ -248,7 +248,7 @@ for path in 'deep/a[1].txt' 'deep/{er/b,none}.txt' 'deep/**/*.txt' 'deep/*/?.txt
     ok "validate: $path is there" call 0 validate paths.toml
 done
 ok 'a run on folders at any depth' eval 'call 0 --job paths.toml --set data.train="[{path = \"deep/**\"}]" --max-steps 1 --set job.output_dir=deeply &&
-    has "^tokenised deep/\*\*: [0-9]+ tokens in 2 documents" err && rm -r deeply'
+    has "^tokenized deep/\*\*: [0-9]+ tokens in 2 documents" err && rm -r deeply'
 mv model/tokenizer.json kept.json
 ok 'tokenizer = "bytes" asks for bytes' eval 'call 0 --job job.toml --set model.tokenizer=bytes --max-steps 1 --set job.output_dir=inbytes &&
     has "^  text +bytes, 256 is end of text" err'

@@ -1,4 +1,4 @@
-/* Everything in data that has threads, for the thread sanitizer: tokenising by
+/* Everything in data that has threads, for the thread sanitizer: tokenizing by
  * several, and the loader. Prints TAP. */
 #include "tests/data/data_case.h"
 
@@ -68,7 +68,7 @@ int main(void)
     char *lines = make_lines(3 << 20, false, &bytes);
     data_case_file(&test, "a.jsonl", lines, bytes);
     struct dataset *dataset = data_case_open(&test);
-    report(dataset != NULL, "four threads tokenise lines");
+    report(dataset != NULL, "four threads tokenize lines");
     free(lines);
     report(dataset && load(dataset, 1, BATCHES), "a loader with one buffer");
     report(dataset && load(dataset, 4, BATCHES), "a loader with four");

@@ -1,4 +1,4 @@
-/* The tokenised cache: used again, made again, never trusted blindly. */
+/* The tokenized cache: used again, made again, never trusted blindly. */
 #include "data/dataset_internal.h"
 #include "data/token_cache_file.h"
 #include "tests/data/data_case.h"

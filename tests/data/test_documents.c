@@ -236,7 +236,7 @@ Test(data_documents, what_the_post_processor_puts_behind_a_text_is_trained)
 #undef EOS
 }
 
-Test(data_documents, added_tokens_in_plain_text_are_recognised)
+Test(data_documents, added_tokens_in_plain_text_are_recognized)
 {
     struct data_case test;
     data_case_init(&test, "llama3");

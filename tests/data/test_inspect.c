@@ -3,14 +3,14 @@
 
 #include <criterion/criterion.h>
 
-static char *inspect(struct data_case *test, int64_t count, bool colour)
+static char *inspect(struct data_case *test, int64_t count, bool color)
 {
     char *text = NULL;
     size_t bytes;
     struct dataset *dataset = data_case_open(test);
     cr_assert_not_null(dataset, "%s", zd_error_get()->what);
     FILE *out = open_memstream(&text, &bytes);
-    struct inspect_view view = {.count = count, .colour = colour};
+    struct inspect_view view = {.count = count, .color = color};
     cr_assert_eq(
             dataset_inspect(out, dataset, test->request.tokenizer, &view),
             ZD_OK);

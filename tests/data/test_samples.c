@@ -132,7 +132,7 @@ Test(data_samples, masked_words_are_masked_targets)
     data_case_fini(&test);
 }
 
-Test(data_samples, packed_pretokenised_data_reads_the_same)
+Test(data_samples, packed_pretokenized_data_reads_the_same)
 {
     struct data_case test;
     uint16_t tokens[] = {'a', 'b', 256, 'c', 'd', 'e', 256, 'f', 'g', 'h'};

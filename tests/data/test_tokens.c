@@ -1,4 +1,4 @@
-/* Pre-tokenised files: Megatron, llm.c and nanoGPT. */
+/* Pre-tokenized files: Megatron, llm.c and nanoGPT. */
 #include "tests/data/data_case.h"
 
 #include <criterion/criterion.h>

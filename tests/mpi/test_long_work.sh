@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Work that takes longer than a wait may is no hang: rank 1 waits for rank 0, which tokenises, loads, saves, evaluates and exports.
+# Work that takes longer than a wait may is no hang: rank 1 waits for rank 0, which tokenizes, loads, saves, evaluates and exports.
 #   test_long_work.sh ZEROD SOURCE_ROOT CALLS
 source "$(dirname "$0")/lib.sh" "$1" "$2"
 cp tests/reference/text.txt text.txt
@@ -35,7 +35,7 @@ late work "write:/cache/:MS:1,pread:/model.safetensors:MS:1,mkdir:/.tmp-checkpoi
 check "work that takes longer than comm.timeout is no hang" code_is 0
 check "  nor an error" no_error
 was_late() { [[ $(grep -c "^$1.*$2" hits) -eq $3 ]] || { cat hits; return 1; }; }
-check "  rank 0 tokenised for so long" was_late write /cache/ 1
+check "  rank 0 tokenized for so long" was_late write /cache/ 1
 check "  loaded" was_late pread /model.safetensors 1
 check "  began a save" was_late mkdir /.tmp-checkpoint 1
 check "  wrote it" was_late fsync /.tmp-checkpoint 1

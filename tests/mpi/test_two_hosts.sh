@@ -40,7 +40,7 @@ END
 chmod +x by_rank.sh
 two_hosts fresh -n 4 "$folder/by_rank.sh" "$zerod" --job text.toml --set job.output_dir=fresh-run --set data.cache_dir=fresh \
     --set train.max_steps=2
-check "one host tokenises for both" code_is 0
+check "one host tokenizes for both" code_is 0
 check "  which it says" says "data.cache_dir is shared by hosts: host-a fills it, 1 waits"
 check "  late, and the other waits for it and writes nothing there" [ "$(grep -c '^write.*/fresh/' hits)" -eq 1 ]
 

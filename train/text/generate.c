@@ -5,7 +5,7 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "data/tokenise.h"
+#include "data/tokenize.h"
 #include "model/files/config.h"
 #include "model/replicated_params.h"
 #include "train/text/decoder.h"
@@ -98,7 +98,7 @@ static enum zd_status encode(
         struct token_vector *ids)
 {
     if (chat)
-        ZD_TRY(tokenise_chat_prompt(
+        ZD_TRY(tokenize_chat_prompt(
                 g->text.tokenizer, prompt, ids, &g->text.turn_end));
     else
         ZD_TRY(decoder_encode(&g->text, prompt, ids));

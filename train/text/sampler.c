@@ -37,7 +37,7 @@ static void sift_down(const float *p, int32_t *heap, int count, int at)
     }
 }
 
-/* Logits become probabilities; returns their sum before normalising. */
+/* Logits become probabilities; returns their sum before normalizing. */
 static void softmax(float *logits, int V, double temperature)
 {
     double sum = 0;

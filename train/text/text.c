@@ -20,7 +20,7 @@ static bool has_tokenizer(const char *dir)
     return has_file(dir, "tokenizer.json");
 }
 
-static bool is_tokenised(const struct data_entry *entry)
+static bool is_tokenized(const struct data_entry *entry)
 {
     switch (entry->format) {
     case DATA_MEGATRON:
@@ -34,13 +34,13 @@ static bool is_tokenised(const struct data_entry *entry)
     }
 }
 
-static bool all_tokenised(const struct data_options *data)
+static bool all_tokenized(const struct data_options *data)
 {
     for (int i = 0; i < data->train_count; i++)
-        if (!is_tokenised(&data->train[i]))
+        if (!is_tokenized(&data->train[i]))
             return false;
     for (int i = 0; i < data->eval_count; i++)
-        if (!is_tokenised(&data->eval[i]))
+        if (!is_tokenized(&data->eval[i]))
             return false;
     return true;
 }
@@ -91,7 +91,7 @@ enum zd_status text_check(const struct train_job *job)
     char word[2 * PATH_MAX] = "";
     struct text_buffer quoted = {.out = word, .bytes = sizeof word};
     bool is_named = job->model.tokenizer && job->model.tokenizer[0];
-    if (is_named || !dir || has_tokenizer(dir) || all_tokenised(&job->data))
+    if (is_named || !dir || has_tokenizer(dir) || all_tokenized(&job->data))
         return ZD_OK;
     text_buffer_add_word(&quoted, dir);
     ZD_FAIL(ZD_ERR_NO_INPUT, "E0401",
@@ -128,7 +128,7 @@ enum zd_status text_open(
         path = job->model.path;
         ZD_TRY(tokenizer_open(path, &text->tokenizer));
         text->dir = path;
-    } else if (!all_tokenised(&job->data)) {
+    } else if (!all_tokenized(&job->data)) {
         ZD_TRY(tokenizer_open_bytes(&text->tokenizer));
     }
     return finish(text, config, path);

@@ -8,7 +8,7 @@
 #include "train/job/options.h"
 
 struct text {
-    struct tokenizer *tokenizer; /* NULL: pre-tokenised data and none given */
+    struct tokenizer *tokenizer; /* NULL: pre-tokenized data and none given */
     int eos;                     /* -1: none */
     int32_t turn_end;            /* ends an answer of a chat; -1: no chat */
     const char *dir;             /* folder of its files; NULL: built in */
@@ -21,7 +21,7 @@ bool text_is_bytes(const char *tokenizer);
  */
 enum zd_status text_check(const struct train_job *job);
 /* The job's: model.tokenizer, else model.path's; of a model from scratch bytes,
- * unless every data entry is pre-tokenised. ZD_ERR_DATA when it has more ids
+ * unless every data entry is pre-tokenized. ZD_ERR_DATA when it has more ids
  * than the model's vocabulary; as text_check. `text` borrows strings of `job`.
  */
 enum zd_status text_open(

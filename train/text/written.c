@@ -35,8 +35,8 @@ static json_t *string_of(const char *text, size_t bytes)
     if (!clean)
         return json_null();
     for (size_t at = 0; at < bytes; at++) {
-        size_t valid = utf8_valid_prefix(
-                text + at, strnlen(text + at, bytes - at));
+        size_t valid =
+                utf8_valid_prefix(text + at, strnlen(text + at, bytes - at));
         memcpy(clean + used, text + at, valid);
         used += valid;
         at += valid;

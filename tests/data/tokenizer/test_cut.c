@@ -1,4 +1,4 @@
-/* A long text tokenised in parts has the ids of the whole. */
+/* A long text tokenized in parts has the ids of the whole. */
 #include "base/number/rng.h"
 #include "tests/data/data_case.h"
 

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "data/token_cache.h"
 #include "data/token_cache_file.h"
-#include "data/tokenise.h"
+#include "data/tokenize.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/pieces.h"

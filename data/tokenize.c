@@ -1,22 +1,22 @@
-#include "data/tokenise.h"
+#include "data/tokenize.h"
 
 #include "base/text_buffer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum zd_status tokeniser_init(
-        struct tokeniser *tokeniser, const struct recipe *recipe)
+enum zd_status tokenize_worker_init(
+        struct tokenize_worker *worker, const struct recipe *recipe)
 {
-    memset(tokeniser, 0, sizeof *tokeniser);
-    tokeniser->recipe = recipe;
-    return encoder_create(recipe->tokenizer, &tokeniser->encoder);
+    memset(worker, 0, sizeof *worker);
+    worker->recipe = recipe;
+    return encoder_create(recipe->tokenizer, &worker->encoder);
 }
 
-void tokeniser_fini(struct tokeniser *tokeniser)
+void tokenize_worker_fini(struct tokenize_worker *worker)
 {
-    encoder_destroy(tokeniser->encoder);
-    document_fini(&tokeniser->document);
+    encoder_destroy(worker->encoder);
+    document_fini(&worker->document);
 }
 
 static int64_t count_lines(const char *text, size_t bytes)
@@ -56,11 +56,11 @@ static uint32_t *words_from(struct token_vector *vector, size_t begin)
 }
 
 static enum zd_status append_text(
-        struct tokeniser *tokeniser, const char *text, size_t bytes,
+        struct tokenize_worker *worker, const char *text, size_t bytes,
         unsigned flags, bool train, struct token_vector *words)
 {
     size_t begin = words->count;
-    ZD_TRY(encoder_encode(tokeniser->encoder, text, bytes, flags, words, NULL));
+    ZD_TRY(encoder_encode(worker->encoder, text, bytes, flags, words, NULL));
     if (!train)
         return ZD_OK;
     uint32_t *added = words_from(words, begin);
@@ -79,11 +79,10 @@ static void mark_first(struct token_vector *words, size_t begin)
 }
 
 static enum zd_status append_prefix(
-        const struct tokeniser *tokeniser, struct token_vector *words)
+        const struct tokenize_worker *worker, struct token_vector *words)
 {
     int count;
-    const int32_t *prefix =
-            tokenizer_prefix(tokeniser->recipe->tokenizer, &count);
+    const int32_t *prefix = tokenizer_prefix(worker->recipe->tokenizer, &count);
     return token_vector_append(words, prefix, (size_t)count);
 }
 
@@ -97,11 +96,10 @@ static enum zd_status append_trained(int32_t id, struct token_vector *words)
 /* What the post-processor puts behind a text, then the end of text unless that
  * was the last of it. */
 static enum zd_status append_end_of_text(
-        const struct tokeniser *tokeniser, struct token_vector *words)
+        const struct tokenize_worker *worker, struct token_vector *words)
 {
-    int count, eos = tokeniser->recipe->eos;
-    const int32_t *suffix =
-            tokenizer_suffix(tokeniser->recipe->tokenizer, &count);
+    int count, eos = worker->recipe->eos;
+    const int32_t *suffix = tokenizer_suffix(worker->recipe->tokenizer, &count);
     for (int i = 0; i < count; i++)
         ZD_TRY(append_trained(suffix[i], words));
     if (eos < 0 || (count > 0 && suffix[count - 1] == eos))
@@ -109,20 +107,20 @@ static enum zd_status append_end_of_text(
     return append_trained(eos, words);
 }
 
-static enum zd_status tokenise_document(
-        struct tokeniser *tokeniser, struct token_vector *words)
+static enum zd_status tokenize_document(
+        struct tokenize_worker *worker, struct token_vector *words)
 {
-    const struct document *document = &tokeniser->document;
+    const struct document *document = &worker->document;
     size_t begin = words->count;
-    ZD_TRY(append_prefix(tokeniser, words));
+    ZD_TRY(append_prefix(worker, words));
     for (int i = 0; i < document->piece_count; i++) {
         const struct piece *piece = &document->pieces[i];
         ZD_TRY(append_text(
-                tokeniser, document->text + piece->begin,
+                worker, document->text + piece->begin,
                 piece->end - piece->begin, piece->flags, piece->train, words));
     }
     if (document->end_of_text)
-        ZD_TRY(append_end_of_text(tokeniser, words));
+        ZD_TRY(append_end_of_text(worker, words));
     mark_first(words, begin);
     return ZD_OK;
 }
@@ -160,8 +158,8 @@ static void help_array(const char *path)
             "jq -c '.[]' %s writes a line for each record of an array", word);
 }
 
-static enum zd_status tokenise_line(
-        struct tokeniser *tokeniser, const struct unit *unit, int64_t line,
+static enum zd_status tokenize_line(
+        struct tokenize_worker *worker, const struct unit *unit, int64_t line,
         const char *text, size_t bytes, struct token_vector *words)
 {
     const char *path = unit->file->path;
@@ -184,11 +182,10 @@ static enum zd_status tokenise_line(
         return status;
     }
     status = record_read(
-            tokeniser->recipe, unit->file->format, record,
-            &tokeniser->document);
+            worker->recipe, unit->file->format, record, &worker->document);
     json_decref(record);
     if (status == ZD_OK)
-        status = tokenise_document(tokeniser, words);
+        status = tokenize_document(worker, words);
     if (status != ZD_OK)
         zd_fail_where("%s:%lld", path, (long long)line);
     if (status != ZD_OK && is_array)
@@ -196,54 +193,53 @@ static enum zd_status tokenise_line(
     return status;
 }
 
-static enum zd_status tokenise_lines(
-        struct tokeniser *tokeniser, const struct unit *unit,
+static enum zd_status tokenize_lines(
+        struct tokenize_worker *worker, const struct unit *unit,
         struct token_vector *words)
 {
     const char *text = unit->text, *end = unit->text + unit->bytes;
     for (int64_t line = unit->first_line; text < end; line++) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         const char *stop = newline ? newline : end;
-        ZD_TRY(tokenise_line(
-                tokeniser, unit, line, text, (size_t)(stop - text), words));
+        ZD_TRY(tokenize_line(
+                worker, unit, line, text, (size_t)(stop - text), words));
         text = newline ? newline + 1 : end;
     }
     return ZD_OK;
 }
 
 /* A part of a text file, which is one document. */
-static enum zd_status tokenise_text(
-        struct tokeniser *tokeniser, const struct unit *unit,
+static enum zd_status tokenize_text(
+        struct tokenize_worker *worker, const struct unit *unit,
         struct token_vector *words)
 {
     size_t begin = words->count;
     ZD_TRY(check_utf8(unit, unit->text, unit->bytes));
     if (unit->begins)
-        ZD_TRY(append_prefix(tokeniser, words));
+        ZD_TRY(append_prefix(worker, words));
     ZD_TRY(append_text(
-            tokeniser, unit->text, unit->bytes, ENCODE_ADDED_TOKENS, true,
-            words));
+            worker, unit->text, unit->bytes, ENCODE_ADDED_TOKENS, true, words));
     if (unit->ends)
-        ZD_TRY(append_end_of_text(tokeniser, words));
+        ZD_TRY(append_end_of_text(worker, words));
     if (unit->begins)
         mark_first(words, begin);
     return ZD_OK;
 }
 
-enum zd_status tokenise_unit(
-        struct tokeniser *tokeniser, const struct unit *unit,
+enum zd_status tokenize_unit(
+        struct tokenize_worker *worker, const struct unit *unit,
         struct token_vector *words)
 {
-    return unit->file->has_lines ? tokenise_lines(tokeniser, unit, words)
-                                 : tokenise_text(tokeniser, unit, words);
+    return unit->file->has_lines ? tokenize_lines(worker, unit, words)
+                                 : tokenize_text(worker, unit, words);
 }
 
-enum zd_status tokenise_chat_prompt(
+enum zd_status tokenize_chat_prompt(
         const struct tokenizer *tokenizer, const char *content,
         struct token_vector *ids, int32_t *end_out)
 {
     struct recipe recipe = {.tokenizer = tokenizer, .eos = -1};
-    struct tokeniser tokeniser = {0};
+    struct tokenize_worker worker = {0};
     if (chat_recipe_resolve(CHAT_AUTO, &recipe) != ZD_OK) {
         zd_error_clear();
         ZD_FAIL(ZD_ERR_DATA, "E0464",
@@ -252,14 +248,14 @@ enum zd_status tokenise_chat_prompt(
         zd_fail_help("without --chat the prompt is continued as it is");
         return ZD_ERR_DATA;
     }
-    enum zd_status status = tokeniser_init(&tokeniser, &recipe);
+    enum zd_status status = tokenize_worker_init(&worker, &recipe);
     if (status == ZD_OK)
-        status = chat_render_prompt(
-                &recipe, content, &tokeniser.document, end_out);
+        status =
+                chat_render_prompt(&recipe, content, &worker.document, end_out);
     if (status == ZD_OK)
-        status = tokenise_document(&tokeniser, ids);
+        status = tokenize_document(&worker, ids);
     for (size_t i = 0; status == ZD_OK && i < ids->count; i++)
         ids->ids[i] = (int32_t)((uint32_t)ids->ids[i] & WORD_ID);
-    tokeniser_fini(&tokeniser);
+    tokenize_worker_fini(&worker);
     return status;
 }

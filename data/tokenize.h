@@ -1,4 +1,4 @@
-/* tokenise.h - text files to words, in units that threads can share.
+/* tokenize.h - text files to words, in units that threads can share.
  *
  * A word is a token as the cache keeps it:
  *
@@ -8,10 +8,10 @@
  *
  * A unit is some whole lines of a JSONL file, or a part of a text file that
  * ends where the tokenizer says it may be cut (tokenizer_cut). Units are read
- * in order by one thread, tokenised by any, and their words taken in order
+ * in order by one thread, tokenized by any, and their words taken in order
  * again, so the result does not depend on the number of threads. */
-#ifndef ZD_DATA_TOKENISE_H
-#define ZD_DATA_TOKENISE_H
+#ifndef ZD_DATA_TOKENIZE_H
+#define ZD_DATA_TOKENIZE_H
 
 #include "data/document.h"
 #include "data/source.h"
@@ -48,29 +48,29 @@ enum zd_status unit_read(
         struct unit_reader *reader, struct unit *unit, bool *more_out);
 
 /* What one thread needs. */
-struct tokeniser {
+struct tokenize_worker {
     const struct recipe *recipe;
     struct encoder *encoder;
     struct document document;
 };
-enum zd_status tokeniser_init(
-        struct tokeniser *tokeniser, const struct recipe *recipe);
-void tokeniser_fini(struct tokeniser *tokeniser);
+enum zd_status tokenize_worker_init(
+        struct tokenize_worker *worker, const struct recipe *recipe);
+void tokenize_worker_fini(struct tokenize_worker *worker);
 /* Append the words of a unit (uint32_t kept in the vector's ids). Errors name
  * file, line and, for bytes that are not UTF-8, the byte offset. */
-enum zd_status tokenise_unit(
-        struct tokeniser *tokeniser, const struct unit *unit,
+enum zd_status tokenize_unit(
+        struct tokenize_worker *worker, const struct unit *unit,
         struct token_vector *words);
 
 /* The ids of a user's message, up to where the assistant begins to answer, in
  * the layout whose markers the tokenizer has (CHAT_AUTO); *end_out: the token
  * that ends the answer. ZD_ERR_DATA when it has no layout's. */
-enum zd_status tokenise_chat_prompt(
+enum zd_status tokenize_chat_prompt(
         const struct tokenizer *tokenizer, const char *content,
         struct token_vector *ids, int32_t *end_out);
 
 /* All words of `list`, in order, handed to `sink`; `threads` of them work. */
-enum zd_status tokenise_files(
+enum zd_status tokenize_files(
         const struct file_list *list, const struct recipe *recipe, int threads,
         enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count),
         void *ctx);
