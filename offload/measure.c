@@ -1,6 +1,7 @@
 /* measure.c - what the engine of a rank takes, and what it refuses. */
 #include "offload/image.h"
 #include "offload/stage.h"
+#include "optim/optimizers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@ static enum zd_status check_options(const struct offload_request *request)
 {
     const struct offload_options *options = request->options;
     if (options->clipping == OFFLOAD_CLIP_UNDO &&
-        request->optim->name == OPTIM_ADAM_MINI) {
+        optimizer_needs(request->optim->name) == OPTIM_NEEDS_BLOCK_SUMS) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0650",
                 "offload.clipping = \"undo\" cannot update before the norm is "
                 "known with Adam-mini, which divides by block sums");

@@ -10,7 +10,7 @@
 #define ZD_OPTIM_ELEMENTS_H
 
 #include "optim/isa.h"
-#include "optim/optim.h"
+#include "optim/optimizers.h"
 
 #include <math.h>
 
@@ -19,42 +19,19 @@
 struct optim_factors {
     float grad_scale;
     float keep;         /* 1 - lr * wd, or 1 */
-    float beta1, gain1; /* gain = 1 - beta; SGD: momentum, 1 */
+    float beta1, gain1; /* gain = 1 - beta */
     float beta2, gain2;
-    float root_scale; /* Adam: 1 / sqrt(1 - beta2^t) */
+    float root_scale; /* 1 / sqrt(1 - beta2^t) */
     float epsilon;
-    float rate; /* Adam: lr / (1 - beta1^t); Lion, SGD: lr */
+    float momentum;
+    float rate;      /* lr */
+    float adam_rate; /* lr / (1 - beta1^t) */
 };
 
 struct optim_factors optim_factors_of(
         const struct optim_span *span, const struct optim_step *step);
 
-/* --- the optimizers: the new weight, states in place ---------------------- */
-
-INLINED float adamw_element(
-        const struct optim_factors *f, float weight, float *m, float *v,
-        float grad)
-{
-    float g = grad * f->grad_scale;
-    float m1 = fmaf(f->gain1, g, f->beta1 * *m);
-    float v1 = fmaf(f->gain2 * g, g, f->beta2 * *v);
-    float denominator = fmaf(sqrtf(v1), f->root_scale, f->epsilon);
-    *m = m1;
-    *v = v1;
-    return fmaf(-f->rate, m1 / denominator, weight * f->keep);
-}
-
-/* AdamW with the new v of the block. */
-INLINED float adam_mini_element(
-        const struct optim_factors *f, float weight, float *m, float v,
-        float grad)
-{
-    float g = grad * f->grad_scale;
-    float m1 = f->beta1 * *m + f->gain1 * g;
-    float denominator = sqrtf(v) * f->root_scale + f->epsilon;
-    *m = m1;
-    return weight * f->keep - f->rate * (m1 / denominator);
-}
+/* --- the optimizers ------------------------------------------------------- */
 
 /* 0, NaN: itself; else 1 or -1. By bits, because compilers see a trap in a
  * comparison of floats and leave such a loop scalar. */
@@ -69,28 +46,8 @@ INLINED float sign_of(float x)
     return x;
 }
 
-INLINED float lion_element(
-        const struct optim_factors *f, float weight, float *m, float grad)
-{
-    float g = grad * f->grad_scale;
-    float sign = sign_of(f->beta1 * *m + f->gain1 * g);
-    *m = f->beta2 * *m + f->gain2 * g;
-    return weight * f->keep - f->rate * sign;
-}
-
-INLINED float momentum_element(
-        const struct optim_factors *f, float weight, float *m, float grad)
-{
-    float m1 = f->beta1 * *m + grad * f->grad_scale;
-    *m = m1;
-    return weight * f->keep - f->rate * m1;
-}
-
-INLINED float sgd_element(
-        const struct optim_factors *f, float weight, float grad)
-{
-    return weight * f->keep - f->rate * (grad * f->grad_scale);
-}
+#define OPTIM_ELEMENTS
+#include "optim/optimizers.inc"
 
 /* --- stochastic rounding -------------------------------------------------- */
 

@@ -4,39 +4,27 @@
 
 #include <assert.h>
 
-static void set_adam(
-        struct optim_factors *f, const struct optim_options *o,
-        int64_t steps, double learning_rate)
-{
-    double t = (double)steps;
-    f->beta1 = (float)o->adam_beta1;
-    f->gain1 = (float)(1.0 - o->adam_beta1);
-    f->beta2 = (float)o->adam_beta2;
-    f->gain2 = (float)(1.0 - o->adam_beta2);
-    f->root_scale = (float)(1.0 / sqrt(1.0 - pow(o->adam_beta2, t)));
-    f->epsilon = (float)o->adam_epsilon;
-    f->rate = (float)(learning_rate / (1.0 - pow(o->adam_beta1, t)));
-}
-
 struct optim_factors optim_factors_of(
         const struct optim_span *span, const struct optim_step *step)
 {
     const struct optim_options *o = step->options;
-    double learning_rate =
+    double rate =
             step->learning_rate * (span->rate > 0 ? (double)span->rate : 1.0);
-    double decay = span->decays ? learning_rate * o->weight_decay : 0;
-    struct optim_factors f = {
-            .grad_scale = step->grad_scale, .keep = (float)(1.0 - decay)};
+    double decay = span->decays ? rate * o->weight_decay : 0;
+    double t = (double)(step->t - span->began);
     assert(span->began >= 0 && span->began < step->t);
-    set_adam(&f, o, step->t - span->began, learning_rate);
-    if (o->name == OPTIM_ADAMW || o->name == OPTIM_ADAM_MINI)
-        return f;
-    f.rate = (float)learning_rate;
-    if (o->name == OPTIM_SGD) {
-        f.beta1 = (float)o->momentum;
-        f.gain1 = 1;
-    }
-    return f;
+    return (struct optim_factors){
+            .grad_scale = step->grad_scale,
+            .keep = (float)(1.0 - decay),
+            .beta1 = (float)o->adam_beta1,
+            .gain1 = (float)(1.0 - o->adam_beta1),
+            .beta2 = (float)o->adam_beta2,
+            .gain2 = (float)(1.0 - o->adam_beta2),
+            .root_scale = (float)(1.0 / sqrt(1.0 - pow(o->adam_beta2, t))),
+            .epsilon = (float)o->adam_epsilon,
+            .momentum = (float)o->momentum,
+            .rate = (float)rate,
+            .adam_rate = (float)(rate / (1.0 - pow(o->adam_beta1, t)))};
 }
 
 void optim_draws_plain(

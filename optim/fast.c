@@ -58,67 +58,23 @@ INLINED void narrow_by_chance(
 
 /* --- elements ------------------------------------------------------------- */
 
-/* Where the fp32 values of a qblock are. */
-struct arrays {
-    float *weight, *m, *v;
-    const float *grad;
-};
-
-INLINED void update_two(
-        const struct optim_factors *factors, float *restrict weight,
-        float *restrict m, float *restrict v, const float *restrict grad,
-        size_t count)
-{
-    const struct optim_factors f = *factors;
-    for (size_t i = 0; i < count; i++)
-        weight[i] = adamw_element(&f, weight[i], &m[i], &v[i], grad[i]);
-}
-
-INLINED void update_mini(
-        const struct optim_factors *factors, float *restrict weight,
-        float *restrict m, const float *restrict v, const float *restrict grad,
-        size_t count)
-{
-    const struct optim_factors f = *factors;
-    for (size_t i = 0; i < count; i++)
-        weight[i] = adam_mini_element(&f, weight[i], &m[i], v[i], grad[i]);
-}
-
-INLINED void update_one(
-        const struct optim_factors *factors, enum optim_name name,
-        float *restrict weight, float *restrict m, const float *restrict grad,
-        size_t count)
-{
-    const struct optim_factors f = *factors;
-    if (name == OPTIM_LION)
-        for (size_t i = 0; i < count; i++)
-            weight[i] = lion_element(&f, weight[i], &m[i], grad[i]);
-    else
-        for (size_t i = 0; i < count; i++)
-            weight[i] = momentum_element(&f, weight[i], &m[i], grad[i]);
-}
-
-INLINED void update_none(
-        const struct optim_factors *factors, float *restrict weight,
+/* fp32 values; lanes that the rule does not have are not looked at. */
+INLINED void update_elements(
+        enum optim_rule rule, const struct optim_factors *factors,
+        float *restrict weight, float *restrict m, float *restrict v,
         const float *restrict grad, size_t count)
 {
     const struct optim_factors f = *factors;
-    for (size_t i = 0; i < count; i++)
-        weight[i] = sgd_element(&f, weight[i], grad[i]);
-}
-
-INLINED void update_elements(
-        const struct optim_span *span, enum optim_name name,
-        const struct optim_factors *f, const struct arrays *a, size_t count)
-{
-    if (span->layout.lane[OPTIM_V] == OPTIM_BLOCKS)
-        update_mini(f, a->weight, a->m, a->v, a->grad, count);
-    else if (a->v)
-        update_two(f, a->weight, a->m, a->v, a->grad, count);
-    else if (a->m)
-        update_one(f, name, a->weight, a->m, a->grad, count);
-    else
-        update_none(f, a->weight, a->grad, count);
+    switch (rule) {
+#define OPTIM_RULE(ID, element, ...)                                           \
+    case OPTIM_RULE_##ID:                                                      \
+        for (size_t i = 0; i < count; i++)                                     \
+            weight[i] = element(&f, weight[i], &m[i], &v[i], grad[i]);         \
+        break;
+#include "optim/optimizers.inc"
+    case OPTIM_RULES:
+        break;
+    }
 }
 
 /* --- a qblock ------------------------------------------------------------- */
@@ -142,7 +98,7 @@ INLINED float *read_lane(
             after(span->lanes.state[lane], optim_lane_bytes(format, at));
     switch (format) {
     case OPTIM_NONE:
-        return NULL;
+        break;
     case OPTIM_FP32:
         return after(values, 0);
     case OPTIM_BF16:
@@ -193,37 +149,39 @@ INLINED void write_weight(
 
 INLINED void update_qblock(
         const struct optim_span *span, const struct optim_step *step,
-        const struct optim_factors *f, size_t at, size_t count)
+        enum optim_rule rule, const struct optim_factors *f, size_t at,
+        size_t count)
 {
     struct buffers b;
-    struct arrays a = {.weight = (float *)span->master + at, .grad = b.grad};
+    float *weight = (float *)span->master + at, *m, *v;
     convert_widen(
             span->grad_type,
             after(span->grad, at * dtype_bytes(span->grad_type)), count,
             b.grad);
     if (span->master_type != DTYPE_FP32) {
-        a.weight = b.weight;
+        weight = b.weight;
         convert_widen(
                 span->master_type, (const uint16_t *)span->master + at, count,
                 b.weight);
     }
-    a.m = read_lane(span, OPTIM_M, at, count, b.lanes[OPTIM_M]);
-    a.v = read_lane(span, OPTIM_V, at, count, b.lanes[OPTIM_V]);
-    update_elements(span, step->options->name, f, &a, count);
-    write_lane(span, step, OPTIM_M, at, count, a.m);
-    write_lane(span, step, OPTIM_V, at, count, a.v);
-    write_weight(span, step, at, count, a.weight);
+    m = read_lane(span, OPTIM_M, at, count, b.lanes[OPTIM_M]);
+    v = read_lane(span, OPTIM_V, at, count, b.lanes[OPTIM_V]);
+    update_elements(rule, f, weight, m, v, b.grad, count);
+    write_lane(span, step, OPTIM_M, at, count, m);
+    write_lane(span, step, OPTIM_V, at, count, v);
+    write_weight(span, step, at, count, weight);
 }
 
 INLINED void update(
         const struct optim_span *span, const struct optim_step *step)
 {
     struct optim_factors f = optim_factors_of(span, step);
+    enum optim_rule rule = optim_rule_of(step->options, &span->layout);
     size_t whole = span->count - span->count % OPTIM_QBLOCK;
     for (size_t at = 0; at < whole; at += OPTIM_QBLOCK)
-        update_qblock(span, step, &f, at, OPTIM_QBLOCK);
+        update_qblock(span, step, rule, &f, at, OPTIM_QBLOCK);
     if (whole < span->count)
-        update_qblock(span, step, &f, whole, span->count - whole);
+        update_qblock(span, step, rule, &f, whole, span->count - whole);
 }
 
 /* --- instruction sets ----------------------------------------------------- */

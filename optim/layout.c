@@ -2,50 +2,6 @@
 
 #include <string.h>
 
-/* Narrow states need a tensor worth it. */
-static bool may_narrow(
-        const struct optim_options *options, size_t tensor_count,
-        bool is_embedding)
-{
-    return tensor_count >= OPTIM_8BIT_MIN &&
-           !(is_embedding && options->stable_embedding);
-}
-
-static enum optim_format state_format(
-        const struct optim_options *options, size_t tensor_count,
-        bool is_embedding)
-{
-    if (options->state_type == OPTIM_STATE_FP32 ||
-        !may_narrow(options, tensor_count, is_embedding))
-        return OPTIM_FP32;
-    return options->state_type == OPTIM_STATE_BF16 ? OPTIM_BF16 : OPTIM_8BIT;
-}
-
-struct optim_layout optim_layout_of(
-        const struct optim_options *options, size_t tensor_count,
-        bool is_embedding, const struct tensor_blocks *blocks)
-{
-    enum optim_format format =
-            state_format(options, tensor_count, is_embedding);
-    struct optim_layout layout = {{format, OPTIM_NONE}};
-    switch (options->name) {
-    case OPTIM_ADAMW:
-        layout.lane[OPTIM_V] = format;
-        break;
-    case OPTIM_ADAM_MINI:
-        layout.lane[OPTIM_V] =
-                tensor_blocks_are_single(blocks) ? OPTIM_FP32 : OPTIM_BLOCKS;
-        break;
-    case OPTIM_LION:
-        break;
-    case OPTIM_SGD:
-        if (options->momentum == 0)
-            layout.lane[OPTIM_M] = OPTIM_NONE;
-        break;
-    }
-    return layout;
-}
-
 size_t optim_lane_bytes(enum optim_format format, size_t count)
 {
     switch (format) {

@@ -1,16 +1,6 @@
 /* optim.h - optimizers over spans of elements; knows no ranks, no shards.
  *
- * AdamW as in PyTorch (Loshchilov, Hutter 2019, arXiv:1711.05101, algorithm 2,
- * with the decay first and eps outside the corrected root):
- *   p *= 1 - lr * wd
- *   m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2
- *   p -= lr / (1-b1^t) * m / (sqrt(v) / sqrt(1-b2^t) + eps)
- * Adam-mini: the same with one v for each block of a tensor, v = b2 v + (1-b2)
- *   mean(g^2) (Zhang et al. 2024, arXiv:2406.16793).
- * Lion: p *= 1 - lr * wd;  p -= lr sign(b1 m + (1-b1) g);  m = b2 m + (1-b2) g
- *   (Chen et al. 2023, arXiv:2302.06675); sign(0) = 0.
- * SGD: p *= 1 - lr * wd;  m = momentum m + g;  p -= lr m; without momentum
- *   there is no m and p -= lr g.
+ * Which there are, and what each computes: optim/optimizers.inc.
  * Powers of beta are taken in double; t counts the applied steps of the tensor,
  * from 1, as PyTorch counts them for each parameter.
  *
@@ -36,7 +26,10 @@
 
 enum { OPTIM_QBLOCK = 256, OPTIM_8BIT_MIN = 4096 };
 
-enum optim_name { OPTIM_ADAMW, OPTIM_ADAM_MINI, OPTIM_LION, OPTIM_SGD };
+enum optim_name {
+#define OPTIMIZER(ID, ...) OPTIM_##ID,
+#include "optim/optimizers.inc"
+};
 enum optim_state_type { OPTIM_STATE_FP32, OPTIM_STATE_BF16, OPTIM_STATE_8BIT };
 enum optim_master { OPTIM_MASTER_FP32, OPTIM_MASTER_NONE };
 enum lr_schedule { LR_LINEAR, LR_COSINE, LR_CONSTANT, LR_WSD };
@@ -53,14 +46,13 @@ struct optim_options { /* [optim] */
     double warmup_steps;    /* whole steps; a fraction < 1 of max_steps */
     double wsd_decay_steps; /* whole steps, or a fraction < 1 */
     double weight_decay;
-    double adam_beta1, adam_beta2, adam_epsilon; /* Lion's betas too */
-    double momentum;      /* SGD; 0: none, and no state */
+    /* hyper-parameters of the optimizers: adam_beta1 .. momentum */
+#define OPTIM_PARAM(key, ...) double key;
+#include "optim/optimizers.inc"
     double max_grad_norm; /* 0 = off */
 };
 
 struct optim_options optim_options_default(void);
-/* adam_beta2 of Lion unless it is given; its beta1 is AdamW's. */
-#define OPTIM_LION_BETA2 0.99
 
 /* Warm-up and decay in whole steps; a fraction is rounded up. */
 int64_t optim_warmup_steps(

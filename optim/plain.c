@@ -53,28 +53,20 @@ static void read_qblock(
 }
 
 static void update_elements(
-        const struct optim_span *span, enum optim_name name,
-        const struct optim_factors *f, size_t count, struct qblock *q)
+        enum optim_rule rule, const struct optim_factors *f, size_t count,
+        struct qblock *q)
 {
-    const enum optim_format *formats = span->layout.lane;
-    if (formats[OPTIM_V] == OPTIM_BLOCKS)
-        for (size_t i = 0; i < count; i++)
-            q->weight[i] = adam_mini_element(
-                    f, q->weight[i], &q->m[i], q->v[i], q->grad[i]);
-    else if (formats[OPTIM_V] != OPTIM_NONE)
-        for (size_t i = 0; i < count; i++)
-            q->weight[i] = adamw_element(
-                    f, q->weight[i], &q->m[i], &q->v[i], q->grad[i]);
-    else if (name == OPTIM_LION)
-        for (size_t i = 0; i < count; i++)
-            q->weight[i] = lion_element(f, q->weight[i], &q->m[i], q->grad[i]);
-    else if (formats[OPTIM_M] != OPTIM_NONE)
-        for (size_t i = 0; i < count; i++)
-            q->weight[i] =
-                    momentum_element(f, q->weight[i], &q->m[i], q->grad[i]);
-    else
-        for (size_t i = 0; i < count; i++)
-            q->weight[i] = sgd_element(f, q->weight[i], q->grad[i]);
+    for (size_t i = 0; i < count; i++)
+        switch (rule) {
+#define OPTIM_RULE(ID, element, ...)                                           \
+    case OPTIM_RULE_##ID:                                                      \
+        q->weight[i] =                                                         \
+                element(f, q->weight[i], &q->m[i], &q->v[i], q->grad[i]);      \
+        break;
+#include "optim/optimizers.inc"
+        case OPTIM_RULES:
+            break;
+        }
 }
 
 /* bf16 of x by chance into `out`, and the values that were stored into x. */
@@ -122,13 +114,14 @@ void optim_update_plain(
         const struct optim_span *span, const struct optim_step *step)
 {
     struct optim_factors f = optim_factors_of(span, step);
+    enum optim_rule rule = optim_rule_of(step->options, &span->layout);
     struct qblock q;
     assert(span->begin % OPTIM_QBLOCK == 0);
     for (size_t at = 0; at < span->count; at += OPTIM_QBLOCK) {
         size_t left = span->count - at;
         size_t count = left < OPTIM_QBLOCK ? left : OPTIM_QBLOCK;
         read_qblock(span, at, count, &q);
-        update_elements(span, step->options->name, &f, count, &q);
+        update_elements(rule, &f, count, &q);
         write_qblock(span, step, at, count, &q);
     }
 }

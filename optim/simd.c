@@ -101,10 +101,10 @@ INLINED struct factors factors_of(const struct optim_factors *f)
             .gain2 = vf_set(f->gain2),
             .root_scale = vf_set(f->root_scale),
             .epsilon = vf_set(f->epsilon),
-            .minus_rate = vf_set(-f->rate)};
+            .minus_rate = vf_set(-f->adam_rate)};
 }
 
-/* adamw_element, of elements.h. */
+/* adamw_element of optimizers.inc. */
 INLINED vf element(const struct factors *f, vf weight, vf *m, vf *v, vf grad)
 {
     vf g = vf_mul(grad, f->grad_scale);

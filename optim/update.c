@@ -30,7 +30,8 @@ static simd_adamw_fn *simd_adamw_of(
         const struct optim_step *step)
 {
     const enum optim_format *lane = span->layout.lane;
-    if (!code || step->options->name != OPTIM_ADAMW ||
+    if (!code ||
+        optim_rule_of(step->options, &span->layout) != OPTIM_RULE_ADAMW ||
         span->master_type != DTYPE_FP32 || lane[OPTIM_M] != lane[OPTIM_V])
         return NULL;
     if (lane[OPTIM_M] == OPTIM_8BIT)

@@ -66,35 +66,21 @@ static const struct schema_choice data_formats[] = {
         {"megatron", DATA_MEGATRON}, {"llmc", DATA_LLMC},
         {"nanogpt", DATA_NANOGPT},   {"alpaca_instruct", DATA_ALPACA_INSTRUCT},
         {0}};
-#define EIGHT SCHEMA_STATES_8BIT
-#define PAGED SCHEMA_STATES_PAGED
-/* Behind the names that we print, those of Hugging Face's OptimizerNames and of
+/* The words that we print, then those of Hugging Face's OptimizerNames and of
  * bitsandbytes for the same. */
+#define IN_FP32 0
+#define IN_8BIT SCHEMA_STATES_8BIT
+#define OPTIMIZER_VALUE(ID, states, is_paged)                                  \
+    (OPTIM_##ID | IN_##states | ((is_paged) ? SCHEMA_STATES_PAGED : 0))
 static const struct schema_choice optimizers[] = {
-        {"adamw", OPTIM_ADAMW},
-        {"adamw_8bit", OPTIM_ADAMW | EIGHT},
-        {"paged_adamw_32bit", OPTIM_ADAMW | PAGED},
-        {"paged_adamw_8bit", OPTIM_ADAMW | EIGHT | PAGED},
-        {"adam_mini", OPTIM_ADAM_MINI},
-        {"adam_mini_8bit", OPTIM_ADAM_MINI | EIGHT},
-        {"lion", OPTIM_LION},
-        {"lion_8bit", OPTIM_LION | EIGHT},
-        {"paged_lion_32bit", OPTIM_LION | PAGED},
-        {"paged_lion_8bit", OPTIM_LION | EIGHT | PAGED},
-        {"sgd", OPTIM_SGD},
-        {"adamw_torch", OPTIM_ADAMW, "="},
-        {"adamw_torch_fused", OPTIM_ADAMW, "="},
-        {"adamw_apex_fused", OPTIM_ADAMW, "="},
-        {"adamw_hf", OPTIM_ADAMW, "="},
-        {"adamw_32bit", OPTIM_ADAMW, "="},
-        {"adamw_bnb_8bit", OPTIM_ADAMW | EIGHT, "="},
-        {"adamw_torch_8bit", OPTIM_ADAMW | EIGHT, "="},
-        {"paged_adamw", OPTIM_ADAMW | PAGED, "="},
-        {"lion_32bit", OPTIM_LION, "="},
-        {"paged_lion", OPTIM_LION | PAGED, "="},
+#define OPTIM_WORD(word, ...) {word, OPTIMIZER_VALUE(__VA_ARGS__)},
+#include "optim/optimizers.inc"
+#define OPTIM_ALIAS(word, ...) {word, OPTIMIZER_VALUE(__VA_ARGS__), "="},
+#include "optim/optimizers.inc"
         {0}};
-#undef EIGHT
-#undef PAGED
+#undef OPTIMIZER_VALUE
+#undef IN_FP32
+#undef IN_8BIT
 static const struct schema_choice state_dtypes[] = {
         {"fp32", OPTIM_STATE_FP32},          {"bf16", OPTIM_STATE_BF16},
         {"8bit", OPTIM_STATE_8BIT},          {"float32", OPTIM_STATE_FP32, "="},
@@ -305,10 +291,12 @@ const struct schema_key schema_table[] = {
 {"optim", "warmup_steps", SCHEMA_STEPS, JOB(optim.warmup_steps), .max = COUNT_MAX, .aliases = "warmup_ratio", .help = "Steps of warm-up, or a fraction below 1 of all"},
 {"optim", "wsd_decay_steps", SCHEMA_STEPS, JOB(optim.wsd_decay_steps), .max = COUNT_MAX, .help = "Steps of decay at the end of wsd, or a fraction of all"},
 {"optim", "weight_decay", SCHEMA_REAL, JOB(optim.weight_decay), .max = 1e6, .help = "Decay of matrices; norms and biases have none"},
-{"optim", "adam_beta1", SCHEMA_REAL, JOB(optim.adam_beta1), .flags = SCHEMA_BELOW_MAX, .max = 1, .aliases = "betas", .help = "Decay of the first moment; Lion: weight of the momentum in an update"},
-{"optim", "adam_beta2", SCHEMA_REAL, JOB(optim.adam_beta2), .flags = SCHEMA_BELOW_MAX, .max = 1, .aliases = "betas", .help = "Decay of the second moment; Lion: of its momentum", .fallback = "0.95; Lion: 0.99"},
-{"optim", "adam_epsilon", SCHEMA_REAL, JOB(optim.adam_epsilon), .max = 1, .help = "Added to the root of the second moment"},
-{"optim", "momentum", SCHEMA_REAL, JOB(optim.momentum), .flags = SCHEMA_BELOW_MAX, .max = 1, .help = "`sgd` alone: decay of its momentum; 0 = none, and no state"},
+#define BELOW SCHEMA_BELOW_MAX
+#define UP_TO 0
+#define OPTIM_PARAM(key, value, bound, most, other, text, from) {"optim", #key, SCHEMA_REAL, JOB(optim.key), .flags = bound, .max = most, .aliases = other, .help = text, .fallback = from},
+#include "optim/optimizers.inc"
+#undef BELOW
+#undef UP_TO
 {"optim", "max_grad_norm", SCHEMA_REAL, JOB(optim.max_grad_norm), .max = 1e30, .aliases = "gradient_clipping grad_clip", .help = "Clip gradients to this norm; 0 = off"},
 
 {"zero", "stage", SCHEMA_INT, JOB(zero.stage), .max = 3, .help = "What is sharded: 0 nothing, 1 optimizer states, 2 + gradients, 3 + parameters"},

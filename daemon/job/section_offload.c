@@ -1,6 +1,8 @@
 /* section_offload.c - [offload]: settings that need one another. */
 #include "daemon/job/job_internal.h"
 
+#include "optim/optimizers.h"
+
 static void tell(
         struct job *job, const char *code, const char *key, const char *what)
 {
@@ -58,8 +60,9 @@ static void check_clipping(struct job *job)
         !job_is_sound(job, "offload", "optimizer") ||
         !job_is_sound(job, "optim", "name"))
         return;
-    if (tier == OFFLOAD_NVME ||
-        (tier == OFFLOAD_CPU && options->optim.name == OPTIM_ADAM_MINI)) {
+    bool has_sums =
+            optimizer_needs(options->optim.name) == OPTIM_NEEDS_BLOCK_SUMS;
+    if (tier == OFFLOAD_NVME || (tier == OFFLOAD_CPU && has_sums)) {
         tell(job, "E0650", "clipping", why);
         problem_help(&job->problems, "clipping = \"wait\" in [offload]");
     }

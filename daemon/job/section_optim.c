@@ -2,6 +2,8 @@
  * keys mean nothing to it. */
 #include "daemon/job/job_internal.h"
 
+#include "optim/optimizers.h"
+
 #include <string.h>
 #include <strings.h>
 
@@ -32,18 +34,24 @@ static enum optim_state_type named_state(const struct job *job)
 
 /* --- what does not apply -------------------------------------------------- */
 
-struct exception {
-    const char *key;
-    bool applies[4]; /* by enum optim_name */
-};
-
-static const struct exception exceptions[] = {
-        {"adam_beta1", {true, true, true, false}},
-        {"adam_beta2", {true, true, true, false}},
-        {"adam_epsilon", {true, true, false, false}},
-        {"momentum", {false, false, false, true}},
-};
-enum { EXCEPTIONS = sizeof exceptions / sizeof exceptions[0] };
+/* A hyper-parameter that was not given takes the optimizer's own default. */
+static void settle_params(struct job *job)
+{
+    struct optim_options *optim = &job->options.optim;
+    const struct optimizer *optimizer = optimizer_of(optim->name);
+    for (int i = 0; i < OPTIM_PARAMS; i++) {
+        const char *key = optim_param_key((enum optim_param)i);
+        if (optimizer->values[i] != 0 && !given(job, key)) {
+            *optim_param_value(optim, (enum optim_param)i) =
+                    optimizer->values[i];
+            job_derive(job, "optim", key, "from optim.name");
+        }
+        if (!optimizer->reads[i])
+            job_leave_out(
+                    job, "optim", key,
+                    job_string(job, "not used by %s", optimizer->name));
+    }
+}
 
 void job_settle_optim(struct job *job)
 {
@@ -57,17 +65,7 @@ void job_settle_optim(struct job *job)
             state >= 0 ? (enum optim_state_type)state : named_state(job);
     if (state < 0 && given(job, "name"))
         job_derive(job, "optim", "state_dtype", "from optim.name");
-    if (optim->name == OPTIM_LION && !given(job, "adam_beta2")) {
-        optim->adam_beta2 = OPTIM_LION_BETA2;
-        job_derive(job, "optim", "adam_beta2", "from optim.name");
-    }
-    for (int i = 0; i < EXCEPTIONS; i++)
-        if (!exceptions[i].applies[optim->name])
-            job_leave_out(
-                    job, "optim", exceptions[i].key,
-                    job_string(
-                            job, "not used by %s",
-                            train_optimizer_name(optim->name)));
+    settle_params(job);
 }
 
 static void tell(struct job *job, const char *key, const char *what)
@@ -79,15 +77,15 @@ static void tell(struct job *job, const char *key, const char *what)
 
 static void check_keys(struct job *job)
 {
-    const struct optim_options *optim = &job->options.optim;
-    for (int i = 0; i < EXCEPTIONS; i++) {
-        const char *key = exceptions[i].key;
-        if (!given(job, key) || exceptions[i].applies[optim->name])
+    const struct optimizer *optimizer = optimizer_of(job->options.optim.name);
+    for (int i = 0; i < OPTIM_PARAMS; i++) {
+        const char *key = optim_param_key((enum optim_param)i);
+        if (!given(job, key) || optimizer->reads[i])
             continue;
         tell(job, key,
              job_string(
                      job, "`%s` means nothing to optim.name = \"%s\"", key,
-                     train_optimizer_name(optim->name)));
+                     optimizer->name));
         problem_help(&job->problems, "remove this line");
     }
 }
@@ -95,6 +93,7 @@ static void check_keys(struct job *job)
 static void check_states(struct job *job)
 {
     const struct optim_options *optim = &job->options.optim;
+    const struct optimizer *optimizer = optimizer_of(optim->name);
     int state = given_choice(job, "state_dtype");
     enum optim_state_type named = named_state(job);
     if (state < 0 || state == (int)named)
@@ -105,12 +104,11 @@ static void check_states(struct job *job)
         problem_help(&job->problems, "remove one of the two");
     } else if (state == OPTIM_STATE_8BIT) {
         tell(job, "state_dtype", "8-bit states come with the optimizer's name");
-        if (optim->name != OPTIM_SGD)
+        if (optimizer->has_8bit)
             problem_help(
                     &job->problems, "name = \"%s%s_8bit\"",
-                    optim->paged ? "paged_" : "",
-                    train_optimizer_name(optim->name));
-    } else if (optim->name != OPTIM_ADAMW || optim->paged) {
+                    optim->paged ? "paged_" : "", optimizer->name);
+    } else if (!optimizer->has_bf16 || optim->paged) {
         tell(job, "state_dtype",
              "bf16 states are for optim.name = \"adamw\" alone");
     }

@@ -4,6 +4,7 @@
 #include "base/text_buffer.h"
 #include "daemon/report/words.h"
 #include "model/files/config.h"
+#include "optim/optimizers.h"
 #include "train/plan/fit.h"
 
 #include <stdlib.h>
@@ -164,7 +165,7 @@ static void tell_optimizer(const struct train_banner *banner)
     char name[PLAN_NAME_MAX];
     plan_optimizer_name(optim, name);
     bool is_other = job->optimizer && strcasecmp(job->optimizer, name) != 0;
-    bool has_states = optim->name != OPTIM_SGD || optim->momentum > 0;
+    bool has_states = optimizer_has_states(optim);
     bool is_small = optim->state_type != OPTIM_STATE_FP32;
     zd_log_info(
             "  optim    %s%s%s, %s%s%s, masters %s",

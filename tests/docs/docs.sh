@@ -31,6 +31,11 @@ missing=$(grep -ohE '"[a-z_]+"' train/report/metrics.c | tr -d '"' | sort -u |
 [ -z "$missing" ]; code=$?
 echo "$missing" | grep . ; tell $code "docs/metrics.md has every key of metrics.jsonl"
 
+missing=$(grep -oE '^OPTIM_(WORD|ALIAS)\("[a-z0-9_]+"' optim/optimizers.inc | cut -d'"' -f2 |
+    while read -r word; do grep -qF "\`$word\`" docs/optimizers.md || echo "# $word"; done)
+[ -z "$missing" ]; code=$?
+echo "$missing" | grep . ; tell $code "docs/optimizers.md has every word of optim.name"
+
 for recipe in deploy/recipes/*.toml; do
     # Models and data that a recipe names are the user's: 66 says that they are not there, and that nothing else is wrong.
     "$zerod" validate "$recipe" --world 8 >/dev/null 2>"$log"

@@ -9,17 +9,16 @@
 #include <string.h>
 
 const struct engine_variant engine_variants[] = {
-        {"adamw", OPTIM_ADAMW, OPTIM_STATE_FP32},
-        {"adamw_8bit", OPTIM_ADAMW, OPTIM_STATE_8BIT},
+#define VARIANT_true(...)
+#define VARIANT_false(word, ID, states)                                        \
+    {word, OPTIM_##ID, OPTIM_STATE_##states, 0.9},
+#define OPTIM_WORD(word, ID, states, is_paged)                                 \
+    VARIANT_##is_paged(word, ID, states)
+#include "optim/optimizers.inc"
         {"adamw bf16 states", OPTIM_ADAMW, OPTIM_STATE_BF16},
         {"adamw_8bit, no fp32 master", OPTIM_ADAMW, OPTIM_STATE_8BIT, 0,
          OPTIM_MASTER_NONE},
-        {"adam_mini", OPTIM_ADAM_MINI, OPTIM_STATE_FP32},
-        {"adam_mini_8bit", OPTIM_ADAM_MINI, OPTIM_STATE_8BIT},
-        {"lion", OPTIM_LION, OPTIM_STATE_FP32},
-        {"lion_8bit", OPTIM_LION, OPTIM_STATE_8BIT},
-        {"sgd", OPTIM_SGD, OPTIM_STATE_FP32},
-        {"sgd with momentum", OPTIM_SGD, OPTIM_STATE_FP32, 0.9},
+        {"sgd without momentum", OPTIM_SGD, OPTIM_STATE_FP32},
 };
 const int engine_variant_count =
         sizeof engine_variants / sizeof engine_variants[0];

@@ -84,7 +84,7 @@ int main(void)
                         continue;
                     struct engine_setting setting = {
                             /* Adam-mini has a pass of its own */
-                            .variant = &engine_variants[undo ? 1 : 5],
+                            .variant = &engine_variants[undo ? 1 : 3],
                             .dtype = DTYPE_BF16,
                             .tier = (enum engine_tier)tier,
                             .micros = m == 2 ? 3 : m,

@@ -26,16 +26,17 @@ struct variant {
     double momentum;
 };
 
+/* Every word of optim.name but the paged ones, after two that have none. */
+enum { PLAIN_SGD, ADAMW_BF16, ADAMW, ADAMW_8BIT };
 static const struct variant variants[] = {
-        {"adamw", OPTIM_ADAMW, OPTIM_STATE_FP32, 0},
+        {"sgd without momentum", OPTIM_SGD, OPTIM_STATE_FP32, 0},
         {"adamw bf16", OPTIM_ADAMW, OPTIM_STATE_BF16, 0},
-        {"adamw_8bit", OPTIM_ADAMW, OPTIM_STATE_8BIT, 0},
-        {"adam_mini", OPTIM_ADAM_MINI, OPTIM_STATE_FP32, 0},
-        {"adam_mini_8bit", OPTIM_ADAM_MINI, OPTIM_STATE_8BIT, 0},
-        {"lion", OPTIM_LION, OPTIM_STATE_FP32, 0},
-        {"lion_8bit", OPTIM_LION, OPTIM_STATE_8BIT, 0},
-        {"sgd", OPTIM_SGD, OPTIM_STATE_FP32, 0},
-        {"sgd with momentum", OPTIM_SGD, OPTIM_STATE_FP32, 0.9},
+#define VARIANT_true(...)
+#define VARIANT_false(word, ID, states)                                        \
+    {word, OPTIM_##ID, OPTIM_STATE_##states, 0.9},
+#define OPTIM_WORD(word, ID, states, is_paged)                                 \
+    VARIANT_##is_paged(word, ID, states)
+#include "optim/optimizers.inc"
 };
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 

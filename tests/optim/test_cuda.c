@@ -253,7 +253,7 @@ Test(cuda, codes_of_every_scale_are_those_of_the_codec)
     static const float scales[] = {0,      1,       3e-40f,  1e-30f,
                                    3e-24f, 0x1p28f, 0x1p29f, 3e38f};
     struct shape shape = {
-            .variant = &variants[2], .blocks = row_blocks(64, 256, 1)};
+            .variant = &variants[ADAMW_8BIT], .blocks = row_blocks(64, 256, 1)};
     struct tensor plain = tensor_make(&shape), seen = tensor_make(&shape);
     struct heap heap = heap_make(64 * plain.count);
     plain.options.adam_beta1 = plain.options.adam_beta2 = 0.75;
@@ -283,7 +283,7 @@ Test(cuda, codes_of_every_scale_are_those_of_the_codec)
 static void *draw(enum dtype type, size_t count)
 {
     struct shape shape = {
-            .variant = &variants[7],
+            .variant = &variants[PLAIN_SGD],
             .grad_type = type,
             .blocks = row_blocks((int64_t)count, 1, 1)};
     struct tensor t = tensor_make(&shape);

@@ -15,7 +15,7 @@ static bool runs(int isa)
 static void *draw(enum dtype type, size_t count)
 {
     struct shape shape = {
-            .variant = &variants[7],
+            .variant = &variants[PLAIN_SGD],
             .grad_type = type,
             .blocks = row_blocks((int64_t)count, 1, 1)};
     struct tensor t = tensor_make(&shape);

@@ -266,7 +266,7 @@ Test(update, a_weight_of_bf16_moves_by_less_than_its_unit)
 {
     /* 2000 steps of 1e-5 from 1: to nearest, nothing would ever happen */
     struct shape shape = {
-            .variant = &variants[7],
+            .variant = &variants[PLAIN_SGD],
             .master_type = DTYPE_BF16,
             .blocks = row_blocks(64, 64, 1)};
     struct tensor t = tensor_make(&shape);
@@ -294,7 +294,7 @@ Test(update, a_v_of_bf16_goes_on_falling)
 {
     /* by a thousandth a step: to nearest, it would stay at 1 */
     struct shape shape = {
-            .variant = &variants[1], .blocks = row_blocks(64, 64, 1)};
+            .variant = &variants[ADAMW_BF16], .blocks = row_blocks(64, 64, 1)};
     struct tensor t = tensor_make(&shape);
     uint16_t *v = t.state[OPTIM_V];
     t.options.adam_beta2 = 0.999;

@@ -18,8 +18,8 @@ import sys
 import tempfile
 
 FAMILIES = ['gpt2', 'llama', 'mistral', 'qwen2', 'qwen3']
-OPTIMIZERS = ['adamw', 'adamw', 'adamw_8bit', 'paged_adamw_32bit', 'paged_adamw_8bit', 'adam_mini', 'adam_mini_8bit', 'lion',
-              'lion_8bit', 'paged_lion_32bit', 'paged_lion_8bit', 'sgd']
+with open('optim/optimizers.inc') as table:
+    OPTIMIZERS = ['adamw'] + re.findall(r'^OPTIM_WORD\("(\w+)"', table.read(), re.M)
 
 
 def toml(value):

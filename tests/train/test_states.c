@@ -22,16 +22,13 @@ struct variant {
 };
 
 static const struct variant variants[] = {
-        {"adamw", {"optim.name=adamw"}},
+#define VARIANT_true(word)
+#define VARIANT_false(word)                    {word, {"optim.name=" word}},
+#define OPTIM_WORD(word, ID, states, is_paged) VARIANT_##is_paged(word)
+#include "optim/optimizers.inc"
         {"adamw in bf16", {"optim.name=adamw", "optim.state_dtype=bf16"}},
-        {"adamw_8bit", {"optim.name=adamw_8bit"}},
         {"adamw_8bit without masters",
          {"optim.name=adamw_8bit", "optim.master=none", "train.dtype=bf16"}},
-        {"adam_mini", {"optim.name=adam_mini"}},
-        {"adam_mini_8bit", {"optim.name=adam_mini_8bit"}},
-        {"lion", {"optim.name=lion"}},
-        {"lion_8bit", {"optim.name=lion_8bit"}},
-        {"sgd", {"optim.name=sgd"}},
         {"sgd with momentum", {"optim.name=sgd", "optim.momentum=0.9"}},
 };
 enum { VARIANTS = sizeof variants / sizeof variants[0] };

@@ -1,5 +1,7 @@
 #include "train/job/options.h"
 
+#include "optim/optimizers.h"
+
 struct train_job train_job_default(void)
 {
     return (struct train_job){
@@ -72,6 +74,5 @@ const char *train_stored_base(const struct train_job *job)
 
 const char *train_optimizer_name(enum optim_name name)
 {
-    static const char *const names[] = {"adamw", "adam_mini", "lion", "sgd"};
-    return names[name];
+    return optimizer_of(name)->name;
 }
