@@ -160,15 +160,16 @@ static void tell_startup(struct trainer *trainer)
 }
 
 static enum zd_status after_step(
-        struct trainer *trainer, const struct train_step_report *report,
+        struct trainer *trainer, struct train_step_report *report,
         const struct comm_counters *before)
 {
-    struct comm_counters wire = zero_wire(trainer->zero);
+    struct comm_counters *wire = &report->wire;
+    *wire = zero_wire(trainer->zero);
     starts_step(trainer->starts, report->step);
     const struct comm_counters *aside = &trainer->aside.wire;
-    wire.reduce_scatter -= before->reduce_scatter + aside->reduce_scatter;
-    wire.all_gather -= before->all_gather + aside->all_gather;
-    wire.all_reduce -= before->all_reduce + aside->all_reduce;
+    wire->reduce_scatter -= before->reduce_scatter + aside->reduce_scatter;
+    wire->all_gather -= before->all_gather + aside->all_gather;
+    wire->all_reduce -= before->all_reduce + aside->all_reduce;
     if (!isnan(report->loss))
         trainer->last_loss = report->loss;
     train_offload_add(&trainer->offload_total, &report->offload);
@@ -179,7 +180,7 @@ static enum zd_status after_step(
         warn_if_masked(trainer, report);
         tell_scale(trainer, report);
     }
-    ZD_TRY(trainer_tell_step(trainer, report, &wire));
+    ZD_TRY(trainer_tell_step(trainer, report));
     tell_startup(trainer);
     ZD_TRY(stragglers_step(trainer, report->step_seconds));
     return check_guard(trainer, report);

@@ -337,6 +337,8 @@ enum zd_status trainer_step(
     report->offload.has_disk = trainer->job->offload.optimizer == OFFLOAD_NVME;
     report->offload.undone_steps = report->offload.engine.undone;
     report->offload.activations = model_offload_report_take(trainer->model);
+    report->offload.has_activations = report->offload.activations.down_bytes ||
+                                      report->offload.activations.up_bytes;
     train_offload_add(&report->offload, &trainer->offload_late);
     trainer->offload_late = (struct train_offload_report){0};
     state->step++;

@@ -51,15 +51,15 @@ void route_memory(
 static bool add_names(
         const char *list, unsigned *names, struct http_reply *reply)
 {
-    char hint[SERIES_COUNT * 32] = "";
+    char hint[SERIES_MAX * 32] = "";
     for (const char *at = list;; at += strcspn(at, ",") + 1) {
         size_t length = strcspn(at, ",");
         int series = run_series_find(at, length);
         if (series < 0) {
-            for (int i = 0; i < SERIES_COUNT; i++)
+            for (int i = 0; run_series_name(i); i++)
                 snprintf(
                         hint + strlen(hint), sizeof hint - strlen(hint), "%s%s",
-                        i ? " " : "", run_series_name((enum run_series)i));
+                        i ? " " : "", run_series_name(i));
             reply_error(
                     reply, 404, "E_NOT_FOUND", hint, "no such series: %.*s",
                     (int)(length > 60 ? 60 : length), at);
@@ -86,7 +86,7 @@ void route_history(
             !add_names(request->param_values[i], &names, reply))
             return;
     if (!param_text(request, "name"))
-        names = (1u << SERIES_COUNT) - 1;
+        names = ~0u;
     snprintf(
             key, sizeof key, "%x %lld %lld", names, (long long)since,
             (long long)max);

@@ -4,7 +4,7 @@
 
 #include "daemon/ctl/jobs.h"
 #include "daemon/job/schema.h"
-#include "daemon/state/history.h"
+#include "daemon/state/series.h"
 #include "train/job/control.h"
 
 #include <dirent.h>
@@ -77,7 +77,6 @@ void ctl_complete_value(
             complete_offer(completion, name, NULL);
         }
     else if (strcmp(placeholder, "NAME") == 0)
-        for (int i = 0; i < SERIES_COUNT; i++)
-            complete_offer(
-                    completion, run_series_name((enum run_series)i), NULL);
+        for (int i = 0; run_series_name(i); i++)
+            complete_offer(completion, run_series_name(i), NULL);
 }

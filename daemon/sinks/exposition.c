@@ -1,14 +1,13 @@
 #include "daemon/sinks/exposition.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *suffix(enum family_type type)
+static const char *suffix(enum metric_family kind)
 {
-    return type == FAMILY_COUNTER ? "_total"
-           : type == FAMILY_INFO  ? "_info"
+    return kind == FAMILY_COUNTER ? "_total"
+           : kind == FAMILY_INFO  ? "_info"
                                   : "";
 }
 
@@ -58,21 +57,33 @@ static void format_bound(double bound, char *text, size_t room)
 
 /* --- families --- */
 
-void family_open(struct exposition *to, const struct family *family)
+/* The end of the name, where it is a unit. */
+static const char *unit_of(const char *name)
+{
+    static const char *const units[] = {"seconds", "bytes", "ratio"};
+    const char *end = strrchr(name, '_') + 1;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(end, units[i]) == 0)
+            return units[i];
+    return NULL;
+}
+
+void family_open(
+        struct exposition *to, const char *name, enum metric_family kind,
+        const char *help)
 {
     static const char *const types[] = {
             "gauge", "counter", "info", "histogram"};
     bool open = to->open_metrics;
-    const char *end = open ? "" : suffix(family->type);
-    const char *type = !open && family->type == FAMILY_INFO
-                               ? "gauge"
-                               : types[family->type];
-    to->family = *family;
-    fprintf(to->out, "# HELP %s%s ", family->name, end);
-    put_escaped(to->out, family->help, open);
-    fprintf(to->out, "\n# TYPE %s%s %s\n", family->name, end, type);
-    if (open && family->unit)
-        fprintf(to->out, "# UNIT %s %s\n", family->name, family->unit);
+    const char *end = open ? "" : suffix(kind), *unit = unit_of(name);
+    const char *type = !open && kind == FAMILY_INFO ? "gauge" : types[kind];
+    to->name = name;
+    to->kind = kind;
+    fprintf(to->out, "# HELP %s%s ", name, end);
+    put_escaped(to->out, help, open);
+    fprintf(to->out, "\n# TYPE %s%s %s\n", name, end, type);
+    if (open && unit)
+        fprintf(to->out, "# UNIT %s %s\n", name, unit);
 }
 
 static void put_label(
@@ -84,58 +95,122 @@ static void put_label(
     *mark = ',';
 }
 
-/* name + end, the labels that every sample has, `name`="value" when there is
- * one, and the pairs of `rest`. */
 static void put_sample(
-        struct exposition *to, const char *end, double value, const char *name,
-        va_list *rest)
+        struct exposition *to, const char *end, double value,
+        const char *const *labels)
 {
     char mark = '{';
-    fprintf(to->out, "%s%s", to->family.name, end);
+    fprintf(to->out, "%s%s", to->name, end);
     if (to->job)
         put_label(to, "zerod_job", to->job, &mark);
-    while (name) {
-        put_label(to, name, va_arg(*rest, const char *), &mark);
-        name = va_arg(*rest, const char *);
-    }
+    for (; labels && *labels; labels += 2)
+        put_label(to, labels[0], labels[1], &mark);
     fputs(mark == ',' ? "} " : " ", to->out);
     put_number(to->out, value);
     fputc('\n', to->out);
 }
 
-void family_sample(struct exposition *to, double value, ...)
+void family_sample(
+        struct exposition *to, double value, const char *const *labels)
 {
-    va_list rest;
-    va_start(rest, value);
-    const char *name = va_arg(rest, const char *);
-    put_sample(to, suffix(to->family.type), value, name, &rest);
-    va_end(rest);
+    put_sample(to, suffix(to->kind), value, labels);
 }
 
-static void put_part(struct exposition *to, const char *end, double value, ...)
-{
-    va_list rest;
-    va_start(rest, value);
-    const char *name = va_arg(rest, const char *);
-    put_sample(to, end, value, name, &rest);
-    va_end(rest);
-}
-
-void family_histogram(
+static void put_histogram(
         struct exposition *to, const struct run_histogram *histogram)
 {
     uint64_t below = 0;
-    const char *const none = NULL;
-    for (int i = 0; i < STEP_BUCKETS; i++) {
-        char bound[32];
-        format_bound(histogram->bound[i], bound, sizeof bound);
+    char bound[32];
+    for (int i = 0; i <= STEP_BUCKETS; i++) {
+        strcpy(bound, "+Inf");
+        if (i < STEP_BUCKETS)
+            format_bound(histogram->bound[i], bound, sizeof bound);
         below += histogram->count[i];
-        put_part(to, "_bucket", (double)below, "le", bound, none);
+        put_sample(
+                to, "_bucket", (double)below,
+                (const char *[]){"le", bound, NULL});
     }
-    below += histogram->count[STEP_BUCKETS];
-    put_part(to, "_bucket", (double)below, "le", "+Inf", none);
-    put_part(to, "_sum", histogram->sum, none);
-    put_part(to, "_count", (double)below, none);
+    put_sample(to, "_sum", histogram->sum, NULL);
+    put_sample(to, "_count", (double)below, NULL);
+}
+
+/* --- tables --- */
+
+/* A number of `metric`, with the labels that it has. */
+static void put_number_of(
+        struct exposition *to, const struct metric *metric, const void *from,
+        int i, const char *rank)
+{
+    const char *labels[9] = {NULL};
+    int n = 0, inner = metric->inner ? metric->inner->count : 1;
+    if (rank) {
+        labels[n++] = "rank";
+        labels[n++] = rank;
+    }
+    if (metric->label) {
+        labels[n++] = metric->label;
+        labels[n++] = metric->label_value
+                              ? metric->label_value
+                              : (const char *)from + metric->label_offset;
+    }
+    if (metric->index) {
+        labels[n++] = metric->index->label;
+        labels[n++] = metric->index->name(i / inner);
+    }
+    if (metric->inner) {
+        labels[n++] = metric->inner->label;
+        labels[n++] = metric->inner->name(i % inner);
+    }
+    family_sample(to, metric_number(metric, from, i), labels);
+}
+
+/* `count` rows of one family. It is opened by its first sample: what is not
+ * known (an evaluation that was not made) is left out, not 0. */
+static void put_family(
+        struct exposition *to, const struct metric *rows, size_t count,
+        const void *from, const char *rank, bool *is_open)
+{
+    for (const struct metric *metric = rows; metric < rows + count; metric++)
+        for (int i = 0; i < metric_count(metric); i++) {
+            if (metric->type != METRIC_HISTOGRAM &&
+                !(metric->flags & METRIC_NAN) &&
+                isnan(metric_number(metric, from, i)))
+                continue;
+            if (!*is_open)
+                family_open(to, rows->family, rows->kind, rows->help);
+            *is_open = true;
+            if (metric->type == METRIC_HISTOGRAM)
+                put_histogram(
+                        to,
+                        (const void *)((const char *)from + metric->offset));
+            else
+                put_number_of(to, metric, from, i, rank);
+        }
+}
+
+void exposition_table(
+        struct exposition *to, const struct metric_table *table,
+        const void *from, size_t bytes, int count)
+{
+    const struct metric *rows = table->rows, *end = rows + table->count, *next;
+    char rank[16];
+    for (; rows < end; rows = next) {
+        bool is_open = false;
+        for (next = rows + 1; rows->family && next < end && next->family &&
+                              strcmp(next->family, rows->family) == 0;)
+            next++;
+        for (int i = 0; rows->family && i < count; i++) {
+            const void *one = (const char *)from + (size_t)i * bytes;
+            bool is_rank = table == &rank_metrics;
+            if (is_rank)
+                snprintf(
+                        rank, sizeof rank, "%d",
+                        ((const struct train_rank_report *)one)->rank);
+            put_family(
+                    to, rows, (size_t)(next - rows), one, is_rank ? rank : NULL,
+                    &is_open);
+        }
+    }
 }
 
 void exposition_end(struct exposition *to)

@@ -3,8 +3,8 @@
  *
  *     # HELP zerod_train_steps_total Steps made.        0.0.4 names a counter
  *     # TYPE zerod_train_steps_total counter            with _total,
- * OpenMetrics zerod_train_steps_total{zerod_job="tiny"} 120     its family
- * without
+ *     zerod_train_steps_total{zerod_job="tiny"} 120     OpenMetrics its family
+ *                                                       without
  *
  * A family is opened, then its samples follow: so all of them are contiguous,
  * as both formats ask.
@@ -18,34 +18,27 @@
 
 #include <stdio.h>
 
-enum family_type {
-    FAMILY_GAUGE,
-    FAMILY_COUNTER,   /* samples end in _total */
-    FAMILY_INFO,      /* .. in _info, and are 1; a gauge in 0.0.4 */
-    FAMILY_HISTOGRAM, /* .. in _bucket, _sum, _count */
-};
-
-struct family {
-    const char *name; /* without _total and _info */
-    enum family_type type;
-    const char *unit; /* "seconds", "bytes", "ratio": the end of name; or NULL
-                       */
-    const char *help;
-};
-
 struct exposition {
     FILE *out;
     bool open_metrics;
-    const char *job;      /* label zerod_job of every sample; NULL: without */
-    struct family family; /* the one that is open */
+    const char *job;  /* label zerod_job of every sample; NULL: without */
+    const char *name; /* of the family that is open .. */
+    enum metric_family kind;
 };
 
-void family_open(struct exposition *to, const struct family *family);
-/* Pairs of a label's name and its value, then NULL. Values are escaped. */
-void family_sample(struct exposition *to, double value, ...)
-        __attribute__((sentinel));
-void family_histogram(
-        struct exposition *to, const struct run_histogram *histogram);
+/* `name`: without _total and _info; its unit (seconds, bytes, ratio) ends it.
+ */
+void family_open(
+        struct exposition *to, const char *name, enum metric_family kind,
+        const char *help);
+/* `labels`: names and values in turn, then NULL. Values are escaped. */
+void family_sample(
+        struct exposition *to, double value, const char *const *labels);
+/* Every family of a table, with a sample for each of `count` structs of `bytes`
+ * (ranks, which are labelled by their numbers; or one). */
+void exposition_table(
+        struct exposition *to, const struct metric_table *table,
+        const void *from, size_t bytes, int count);
 /* process_*: of this process, without the label zerod_job. */
 void exposition_process(struct exposition *to);
 /* The end of the text. */

@@ -107,8 +107,9 @@ static void status_line(const struct run_state *state, char *out, size_t room)
         report_duration(left, text, sizeof text);
         snprintf(eta, sizeof eta, " eta %s", text);
     }
-    if (isfinite(state->last_loss))
-        snprintf(loss, sizeof loss, " loss %.4g", state->last_loss);
+    double last = run_state_last(state, "train/loss");
+    if (isfinite(last))
+        snprintf(loss, sizeof loss, " loss %.4g", last);
     if (!state->has_banner)
         snprintf(out, room, "%s", name);
     else

@@ -68,7 +68,8 @@ static bool begin(struct tensorboard *tb, const struct run_state *state)
     tb->flushed_at = clock_seconds();
     record_add_version(&tb->records, clock_wall_seconds());
     if (state->first_step > 0)
-        record_add_restart(&tb->records, clock_wall_seconds(), state->first_step + 1);
+        record_add_restart(
+                &tb->records, clock_wall_seconds(), state->first_step + 1);
     return true;
 }
 
@@ -119,62 +120,34 @@ static bool is_logged(
     return every >= 1 && step->step % (int64_t)every == 0;
 }
 
-static void add_speed(
-        struct record_bytes *summary, const struct train_step_report *step)
+static void add_series(
+        struct record_bytes *summary, const struct metric_table *table,
+        const void *from)
 {
-    static const struct {
-        const char *tag;
-        size_t offset;
-    } parts[] = {
-#define PART(tag, member) {tag, offsetof(struct train_step_report, member)}
-            PART("perf/tokens_per_second", tokens_per_second),
-            PART("perf/step_seconds", step_seconds),
-            PART("perf/data_wait", data_seconds),
-            PART("perf/forward", forward_seconds),
-            PART("perf/backward", backward_seconds),
-            PART("perf/reduce", reduce_seconds),
-            PART("perf/update", update_seconds),
-            PART("perf/gather", gather_seconds),
-#undef PART
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        double value;
-        memcpy(&value, (const char *)step + parts[i].offset, sizeof value);
-        record_add_scalar(summary, parts[i].tag, value);
+    for (size_t i = 0; i < table->count; i++) {
+        const struct metric *metric = &table->rows[i];
+        if (metric->series && metric_is_known(metric, from, 0))
+            record_add_scalar(
+                    summary, metric->series, metric_number(metric, from, 0));
     }
-    record_add_scalar(
-            summary, "comm/exposed_seconds",
-            step->reduce_seconds + step->gather_seconds);
-    if (step->offload.active)
-        record_add_scalar(
-                summary, "perf/offload_wait",
-                train_offload_waited(&step->offload));
 }
 
 static void on_step(void *ctx, const struct run_state *state)
 {
     struct tensorboard *tb = ctx;
-    const struct train_step_report *step = &state->step;
     struct record_bytes summary = {0};
     if (!is_logged(tb, state))
         return;
-    record_add_scalar(&summary, "train/loss", step->loss);
-    record_add_scalar(&summary, "train/grad_norm", step->grad_norm);
-    record_add_scalar(&summary, "train/learning_rate", step->learning_rate);
-    if (step->loss_scale.scale > 0)
-        record_add_scalar(&summary, "train/loss_scale", step->loss_scale.scale);
-    add_speed(&summary, step);
+    add_series(&summary, &step_metrics, &state->step);
     if (state->rank_count > 0)
-        record_add_scalar(
-                &summary, "memory/resident_gib",
-                (double)state->ranks[0].resident / 1073741824.0);
-    add_event(tb, state, state->updated, step->step, &summary);
+        add_series(&summary, &rank_metrics, &state->ranks[0]);
+    add_event(tb, state, state->updated, state->step.step, &summary);
 }
 
 static void on_eval(void *ctx, const struct run_state *state, int64_t step)
 {
     struct record_bytes summary = {0};
-    record_add_scalar(&summary, "eval/loss", state->eval_loss);
+    add_series(&summary, &run_metrics, state);
     add_event(ctx, state, clock_wall_seconds(), step, &summary);
 }
 

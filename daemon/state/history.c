@@ -1,32 +1,9 @@
 #include "daemon/state/history.h"
 
-#include "base/file/fs.h"
 #include "base/file/json.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-static const char *const names[SERIES_COUNT] = {
-        "train/loss",        "train/grad_norm",   "train/learning_rate",
-        "train/loss_scale",  "eval/loss",         "perf/tokens_per_second",
-        "perf/step_seconds", "perf/data_wait",    "perf/forward",
-        "perf/backward",     "perf/reduce",       "perf/update",
-        "perf/gather",       "perf/offload_wait", "memory/resident_gib"};
-
-const char *run_series_name(enum run_series series)
-{
-    return names[series];
-}
-
-int run_series_find(const char *name, size_t length)
-{
-    for (int i = 0; i < SERIES_COUNT; i++)
-        if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0)
-            return i;
-    return -1;
-}
 
 /* --- a series --- */
 
@@ -50,8 +27,8 @@ static bool grow(struct history *history)
     return step && value;
 }
 
-/* Behind the first `count` points, which are thinned already; returns how many
- * there are then. The caller has room for one more. */
+/* Add a point after the first `count`, which are thinned already; returns the
+ * new count. The caller has room for one more. */
 static int put_thinned(
         struct history *history, int count, int64_t step, double value)
 {
@@ -105,6 +82,7 @@ void history_add(struct history *history, int64_t step, double value)
     if (history->count == history->capacity && !grow(history))
         return;
     history->count = put_thinned(history, history->count, step, value);
+    history->last = value;
 }
 
 void history_fini(struct history *history)
@@ -175,89 +153,4 @@ json_t *history_json(const struct history *history, int64_t since, int max)
         append(&out, history, last);
     }
     return json_pack("{s:o, s:o}", "step", out.step, "value", out.value);
-}
-
-/* --- rows of metrics.jsonl --- */
-
-static double number(const json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static void add_row(struct resumed_rows *rows, const json_t *row, int64_t step)
-{
-    static const struct {
-        enum run_series series;
-        const char *object, *key;
-    } columns[] = {
-            {SERIES_LOSS, NULL, "loss"},
-            {SERIES_GRAD_NORM, NULL, "grad_norm"},
-            {SERIES_LEARNING_RATE, NULL, "learning_rate"},
-            {SERIES_LOSS_SCALE, NULL, "loss_scale"},
-            {SERIES_EVAL_LOSS, NULL, "eval_loss"},
-            {SERIES_TOKENS_PER_SECOND, NULL, "tokens_per_second"},
-            {SERIES_STEP_SECONDS, NULL, "step_seconds"},
-            {SERIES_DATA_WAIT, "phase_seconds", "data"},
-            {SERIES_FORWARD, "phase_seconds", "forward"},
-            {SERIES_BACKWARD, "phase_seconds", "backward"},
-            {SERIES_REDUCE, "phase_seconds", "reduce"},
-            {SERIES_UPDATE, "phase_seconds", "update"},
-            {SERIES_GATHER, "phase_seconds", "gather"}};
-    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
-        const json_t *in = columns[i].object
-                                   ? json_object_get(row, columns[i].object)
-                                   : row;
-        history_add(
-                &rows->series[columns[i].series], step,
-                number(in, columns[i].key));
-    }
-}
-
-static void add_offload_wait(
-        struct resumed_rows *rows, const json_t *row, int64_t step)
-{
-    const json_t *waits =
-            json_object_get(json_object_get(row, "offload"), "wait_seconds");
-    double sum = 0;
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)waits, key, value) sum +=
-            json_number_value(value);
-    if (waits)
-        history_add(&rows->series[SERIES_OFFLOAD_WAIT], step, sum);
-}
-
-struct resumed_rows *resumed_rows_read(const char *path, int64_t step)
-{
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t bytes;
-    FILE *file = fs_open_lines(path);
-    struct resumed_rows *rows = file ? calloc(1, sizeof *rows) : NULL;
-    while (rows && (bytes = getline(&line, &room, file)) > 0) {
-        json_t *row = json_of_line(line, (size_t)bytes);
-        json_t *at = json_object_get(row, "step");
-        int64_t row_step = json_is_integer(at) ? json_integer_value(at) : -1;
-        if (row_step >= 0 && row_step <= step)
-            add_row(rows, row, row_step);
-        if (row_step >= 0 && row_step <= step)
-            add_offload_wait(rows, row, row_step);
-        json_decref(row);
-        if (row_step < 0 || row_step > step)
-            break; /* torn, or of a step that the resumed run makes again */
-    }
-    free(line);
-    if (file)
-        fclose(file);
-    return rows;
-}
-
-void resumed_rows_free(struct resumed_rows *rows)
-{
-    if (!rows)
-        return;
-    for (int i = 0; i < SERIES_COUNT; i++)
-        history_fini(&rows->series[i]);
-    free(rows);
 }

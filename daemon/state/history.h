@@ -1,32 +1,9 @@
-/* history.h - series of a run, thinned so that memory is bounded: each stretch
- * of steps keeps its smallest and its largest value. */
+/* history.h - a series of numbers by step, thinned so that memory is bounded:
+ * each stretch of steps keeps its smallest and its largest value. */
 #ifndef ZD_DAEMON_STATE_HISTORY_H
 #define ZD_DAEMON_STATE_HISTORY_H
 
 #include "base/file/json.h"
-#include "base/status.h"
-
-/* Series of docs/control.md, in its order. */
-enum run_series {
-    SERIES_LOSS,
-    SERIES_GRAD_NORM,
-    SERIES_LEARNING_RATE,
-    SERIES_LOSS_SCALE,
-    SERIES_EVAL_LOSS,
-    SERIES_TOKENS_PER_SECOND,
-    SERIES_STEP_SECONDS,
-    SERIES_DATA_WAIT,
-    SERIES_FORWARD,
-    SERIES_BACKWARD,
-    SERIES_REDUCE,
-    SERIES_UPDATE,
-    SERIES_GATHER,
-    SERIES_OFFLOAD_WAIT,
-    SERIES_RESIDENT,
-    SERIES_COUNT
-};
-const char *run_series_name(enum run_series series);  /* "train/loss" */
-int run_series_find(const char *name, size_t length); /* -1: none */
 
 enum { HISTORY_POINTS_MAX = 16384 };
 
@@ -34,6 +11,7 @@ struct history {   /* one series */
     int64_t *step; /* (capacity), rising */
     double *value;
     int count, capacity;
+    double last;    /* value that was added; thinning may have left it out */
     int64_t stride; /* steps that a stretch covers now; 0, 1: nothing thinned */
 };
 
@@ -44,13 +22,5 @@ void history_fini(struct history *history);
 /* {"step": [..], "value": [..]} of steps above `since`, at most `max` (from 1)
  * points; the last one is always there. New reference. */
 json_t *history_json(const struct history *history, int64_t since, int max);
-
-/* The rows of an earlier process of this run. */
-struct resumed_rows {
-    struct history series[SERIES_COUNT];
-};
-/* Reads rows of metrics.jsonl up to `step`; what cannot be read is left out. */
-struct resumed_rows *resumed_rows_read(const char *path, int64_t step);
-void resumed_rows_free(struct resumed_rows *rows);
 
 #endif

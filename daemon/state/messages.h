@@ -4,8 +4,8 @@
 #define ZD_DAEMON_STATE_MESSAGES_H
 
 #include "daemon/state/feed.h"
-#include "daemon/state/history.h"
 #include "daemon/state/past.h"
+#include "daemon/state/series.h"
 
 struct feed_banner {           /* FEED_BANNER */
     json_t *plan;              /* owned by who takes the message; may be NULL */

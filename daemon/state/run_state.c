@@ -12,13 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-double run_state_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* --- life --- */
 
 /* 1 ms to 33 s and 4 s to 36 h, each twice the one before. */
@@ -57,7 +50,6 @@ enum zd_status run_state_create(
     find_output_dir(state);
     state->started = state->state_since = run_state_now();
     state->updated = state->started;
-    state->last_loss = state->last_grad_norm = NAN;
     state->eval_loss = state->best_eval_loss = NAN;
     state->last_checkpoint_step = -1;
     for (int i = 0; i < SETTINGS; i++)
@@ -75,7 +67,7 @@ void run_state_destroy(struct run_state *state)
     if (!state)
         return;
     run_state_rings_fini(state);
-    for (int i = 0; i < SERIES_COUNT; i++)
+    for (int i = 0; i < SERIES_MAX; i++)
         history_fini(&state->series[i]);
     json_decref(state->plan);
     free(state->ranks);
@@ -84,17 +76,11 @@ void run_state_destroy(struct run_state *state)
 
 /* --- numbers --- */
 
-double run_state_eta(const struct run_state *state)
+double run_state_last(const struct run_state *state, const char *series)
 {
-    int64_t left = state->max_steps - state->step.step;
-    if (!state->has_banner || state->step.step == 0 ||
-        state->state == RUN_STOPPED || state->state == RUN_FAILED)
-        return NAN;
-    if (left <= 0 || state->state == RUN_DONE)
-        return 0;
-    return state->mean_step_seconds > 0
-                   ? state->mean_step_seconds * (double)left
-                   : NAN;
+    int i = run_series_find(series, strlen(series));
+    const struct history *history = &state->series[i];
+    return history->count ? history->last : NAN;
 }
 
 static void observe(struct run_histogram *histogram, double seconds)
@@ -113,17 +99,11 @@ static void take_rows(struct run_state *state, struct resumed_rows *rows)
 {
     if (!rows)
         return;
-    for (int i = 0; i < SERIES_COUNT; i++) {
+    for (int i = 0; i < SERIES_MAX; i++) {
         history_fini(&state->series[i]);
         state->series[i] = rows->series[i];
         rows->series[i] = (struct history){0};
     }
-    const struct history *loss = &state->series[SERIES_LOSS];
-    const struct history *norm = &state->series[SERIES_GRAD_NORM];
-    if (loss->count)
-        state->last_loss = loss->value[loss->count - 1];
-    if (norm->count)
-        state->last_grad_norm = norm->value[norm->count - 1];
     resumed_rows_free(rows);
 }
 
@@ -207,32 +187,6 @@ static void add_phases(
     sum[PHASE_DISK] += engine->wait_disk_seconds;
 }
 
-static void add_series(
-        struct run_state *state, const struct train_step_report *step)
-{
-    double scale = step->loss_scale.scale;
-    const double values[SERIES_COUNT] = {
-            [SERIES_LOSS] = step->loss,
-            [SERIES_GRAD_NORM] = step->grad_norm,
-            [SERIES_LEARNING_RATE] = step->learning_rate,
-            [SERIES_LOSS_SCALE] = scale > 0 ? scale : NAN,
-            [SERIES_EVAL_LOSS] = NAN,
-            [SERIES_TOKENS_PER_SECOND] = step->tokens_per_second,
-            [SERIES_STEP_SECONDS] = step->step_seconds,
-            [SERIES_DATA_WAIT] = step->data_seconds,
-            [SERIES_FORWARD] = step->forward_seconds,
-            [SERIES_BACKWARD] = step->backward_seconds,
-            [SERIES_REDUCE] = step->reduce_seconds,
-            [SERIES_UPDATE] = step->update_seconds,
-            [SERIES_GATHER] = step->gather_seconds,
-            [SERIES_OFFLOAD_WAIT] =
-                    step->offload.active ? train_offload_waited(&step->offload)
-                                         : NAN,
-            [SERIES_RESIDENT] = NAN};
-    for (int i = 0; i < SERIES_COUNT; i++)
-        history_add(&state->series[i], step->step, values[i]);
-}
-
 static void take_step(
         struct run_state *state, const struct train_step_report *step)
 {
@@ -249,13 +203,9 @@ static void take_step(
     state->global_batch = step->global_batch;
     state->samples_taken += step->global_batch;
     count_skipped(state, step->skipped);
-    if (isfinite(step->loss))
-        state->last_loss = step->loss;
-    if (isfinite(step->grad_norm))
-        state->last_grad_norm = step->grad_norm;
     observe(&state->step_histogram, step->step_seconds);
     add_phases(state, step);
-    add_series(state, step);
+    series_add(state->series, step->step, &step_metrics, step, sizeof *step, 1);
 }
 
 static void take_eval(struct run_state *state, const struct feed_eval *eval)
@@ -264,7 +214,8 @@ static void take_eval(struct run_state *state, const struct feed_eval *eval)
     if (isfinite(eval->eval_loss) &&
         !(state->best_eval_loss <= eval->eval_loss))
         state->best_eval_loss = eval->eval_loss;
-    history_add(&state->series[SERIES_EVAL_LOSS], eval->step, eval->eval_loss);
+    series_add(
+            state->series, eval->step, &run_metrics, state, sizeof *state, 1);
 }
 
 static void take_saved(struct run_state *state, const struct feed_saved *saved)
@@ -326,13 +277,9 @@ static void take_ranks(struct run_state *state, const struct feed_ranks *ranks)
            (size_t)ranks->count * sizeof *reports);
     if (ranks->first + ranks->count < ranks->total)
         return;
-    uint64_t most = 0;
-    for (int r = 0; r < state->rank_count; r++)
-        if (state->ranks[r].resident > most)
-            most = state->ranks[r].resident;
-    history_add(
-            &state->series[SERIES_RESIDENT], state->ranks[0].step,
-            (double)most / (double)(1 << 30));
+    series_add(
+            state->series, state->ranks[0].step, &rank_metrics, state->ranks,
+            sizeof *state->ranks, state->rank_count);
 }
 
 /* --- commands --- */

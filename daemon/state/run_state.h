@@ -56,7 +56,6 @@ struct run_state {
             skipped_no_targets;
     double phase_seconds[PHASES];
     struct run_histogram step_histogram, checkpoint_histogram;
-    double last_loss, last_grad_norm; /* finite ones; NaN: none yet */
     double eval_loss, best_eval_loss; /* NaN: none */
     int64_t last_checkpoint_step;     /* -1: none */
     double last_checkpoint_time;
@@ -71,7 +70,7 @@ struct run_state {
     double deadline;            /* 0: none */
     struct train_rank_report *ranks; /* (rank_count) */
     int rank_count;
-    struct history series[SERIES_COUNT];
+    struct history series[SERIES_MAX];
     struct kept_event *events; /* ring (EVENTS_KEPT); ids rise by one */
     int event_first, event_count;
     struct kept_sample *samples; /* ring (SAMPLES_KEPT) */
@@ -81,6 +80,8 @@ struct run_state {
     uint64_t feed_dropped;
     int pending[COMMAND_KINDS]; /* commands that wait, counted by routes */
 };
+
+extern const struct metric_table run_metrics;
 
 /* `job` and `socket_path` must outlive the state. */
 enum zd_status run_state_create(
@@ -102,6 +103,8 @@ const struct kept_event *run_state_event(const struct run_state *state, int i);
 double run_state_now(void);
 /* Of the whole run so far; before its first step, NaN. */
 double run_state_eta(const struct run_state *state);
+/* The last finite value of a series; NaN: none. */
+double run_state_last(const struct run_state *state, const char *series);
 
 /* JSON that routes, sinks and status.json share. New references. */
 json_t *run_state_status(const struct run_state *state);
@@ -111,7 +114,7 @@ json_t *run_state_memory(const struct run_state *state);
  * `memory`, which is `ranks` of run_state_memory. */
 json_t *run_state_file(const struct run_state *state);
 json_t *run_state_samples(const struct run_state *state, int max);
-/* `names`: bits of enum run_series. */
+/* `names`: bit i is series i. */
 json_t *run_state_history(
         const struct run_state *state, unsigned names, int64_t since, int max);
 /* {"learning_rate", "max_grad_norm", ..} as they are now. */

@@ -4,7 +4,6 @@
 #ifndef ZD_TRAIN_REPORT_METRICS_H
 #define ZD_TRAIN_REPORT_METRICS_H
 
-#include "comm/comm.h"
 #include "train/report/observer.h"
 
 struct metrics; /* the open file */
@@ -15,9 +14,7 @@ enum zd_status metrics_open(
         const char *path, int64_t step, struct metrics **metrics_out);
 void metrics_close(struct metrics *metrics);
 /* The row of a step. New reference. */
-json_t *metrics_row(
-        const struct train_step_report *report,
-        const struct comm_counters *wire);
+json_t *metrics_row(const struct train_step_report *report);
 /* Takes ownership of `row`, which is written beside training (row_file.h). */
 enum zd_status metrics_add(struct metrics *metrics, json_t *row);
 enum zd_status metrics_eval(

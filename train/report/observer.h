@@ -3,6 +3,7 @@
 #ifndef ZD_TRAIN_REPORT_OBSERVER_H
 #define ZD_TRAIN_REPORT_OBSERVER_H
 
+#include "comm/comm.h"
 #include "offload/offload.h"
 #include "train/job/control.h"
 #include "train/job/loss_scale.h"
@@ -15,7 +16,8 @@ struct train_offload_report {
     bool active;
     struct offload_report engine; /* optimizer, parameters */
     struct model_offload_report activations;
-    bool has_disk;        /* the optimizer is on NVMe: rows tell of it */
+    bool has_disk;        /* the optimizer is on NVMe */
+    bool has_activations; /* some moved */
     int64_t undone_steps; /* whose updates were taken back */
 };
 /* total += of */
@@ -24,8 +26,8 @@ void train_offload_add(
         const struct train_offload_report *of);
 double train_offload_waited(const struct train_offload_report *report);
 
-struct train_step_report {
-    int64_t step; /* from 1 */
+struct train_step_report { /* metric_table.c says who shows what */
+    int64_t step;          /* from 1 */
     int64_t max_steps;
     double loss, grad_norm, learning_rate;
     int64_t tokens;
@@ -37,6 +39,7 @@ struct train_step_report {
     enum loss_scale_change scale_change; /* by this step */
     double data_seconds, forward_seconds, backward_seconds, reduce_seconds,
             update_seconds, gather_seconds;
+    struct comm_counters wire; /* of this step */
     struct train_offload_report offload;
     double settings[SETTINGS]; /* that held; NaN: does not apply */
     int64_t global_batch;
@@ -93,8 +96,8 @@ struct train_saved {
     double write_seconds; /* .. and that it was written, by the slowest rank */
 };
 
-/* Rank 0's eyes, and its ears; every function may be NULL. Calls come from the
- * trainer's thread, between steps. */
+/* Rank 0's callbacks; each may be NULL. They are called by the trainer's
+ * thread, between steps. */
 struct train_observer {
     void *ctx;
     void (*banner)(void *ctx, const struct train_banner *banner);
@@ -111,7 +114,7 @@ struct train_observer {
     void (*event)(void *ctx, const struct train_event *event);
     /* the watch's thread: ranks wait for one that may hang; NULL: no more */
     void (*stalled)(void *ctx, const struct watch_hang *hang);
-    const struct train_control *control; /* NULL: nobody asks anything */
+    const struct train_control *control; /* NULL: no commands */
     /* Every rank's: the run has failed with the thread's record, and now gives
      * back what it holds, which may hang: peers may wait for this rank. */
     void (*failed)(struct comm *comm, enum zd_status status);

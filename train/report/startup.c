@@ -8,9 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Seconds since this process was executed, by /proc, to a hundredth; 0 where
- * that cannot be read. */
-static double process_seconds(void)
+double process_seconds(void)
 {
     char line[1024];
     unsigned long long ticks;
@@ -22,7 +20,7 @@ static double process_seconds(void)
     fclose(file);
     line[bytes] = 0;
     /* the program's name, in parentheses, may hold anything; the time of the
-     * start is field 22 (proc(5)), 20 behind it */
+     * start is field 22 (proc(5)), 20 after it */
     const char *at = strrchr(line, ')');
     for (int field = 0; at && field < 20; field++)
         at = strchr(at + 1, ' ');

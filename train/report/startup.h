@@ -20,5 +20,8 @@ void startup_begin(struct startup *startup);
 void startup_mark(struct startup *startup, const char *name);
 /* All phases, on the log (level info). */
 void startup_tell(const struct startup *startup);
+/* Seconds since this process was executed, by /proc, to a hundredth; 0 where
+ * that cannot be read. */
+double process_seconds(void);
 
 #endif

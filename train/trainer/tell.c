@@ -37,13 +37,12 @@ void trainer_tell_state(struct trainer *trainer, enum train_run_state state)
 }
 
 enum zd_status trainer_tell_step(
-        struct trainer *trainer, const struct train_step_report *report,
-        const struct comm_counters *wire)
+        struct trainer *trainer, const struct train_step_report *report)
 {
     const struct train_observer *observer = trainer->observer;
     if (!trainer_is_first(trainer))
         return ZD_OK;
-    json_t *row = metrics_row(report, wire);
+    json_t *row = metrics_row(report);
     if (events_want_steps(trainer->events))
         events_tell(trainer->events, "step", report->step, json_incref(row));
     ZD_TRY(metrics_add(trainer->metrics, row));

@@ -134,8 +134,7 @@ static inline bool trainer_is_first(const struct trainer *trainer)
  * the other ranks call them too. */
 void trainer_tell_state(struct trainer *trainer, enum train_run_state state);
 enum zd_status trainer_tell_step(
-        struct trainer *trainer, const struct train_step_report *report,
-        const struct comm_counters *wire);
+        struct trainer *trainer, const struct train_step_report *report);
 enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss);
 /* As written_json has it; borrowed. */
 void trainer_tell_sample(struct trainer *trainer, json_t *sample);

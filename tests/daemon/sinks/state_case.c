@@ -69,8 +69,9 @@ static void fill_steps(struct run_state *state)
     };
     state->settings[SET_LEARNING_RATE] = 0.00029;
     state->mean_step_seconds = 0.22;
-    state->last_loss = 2.3125;
-    state->last_grad_norm = 0.84375;
+    series_add(
+            state->series, 120, &step_metrics, &state->step, sizeof state->step,
+            1);
     state->tokens = 491520;
     state->samples_taken = 3840;
     state->skipped_nonfinite = 3;
@@ -148,6 +149,8 @@ void state_case_fini(struct state_case *c)
         free(c->samples[i].prompt);
         free(c->samples[i].text);
     }
+    for (int i = 0; i < SERIES_MAX; i++)
+        history_fini(&c->state.series[i]);
     zd_log_open(NULL);
     scratch_fini(&c->scratch);
 }
@@ -157,8 +160,9 @@ void state_case_step(struct state_case *c, double loss)
     struct run_state *state = &c->state;
     state->step.step++;
     state->step.loss = loss;
-    if (isfinite(loss))
-        state->last_loss = loss;
+    series_add(
+            state->series, state->step.step, &step_metrics, &state->step,
+            sizeof state->step, 1);
     state->updated += 0.25;
 }
 

@@ -84,6 +84,11 @@ static double number(json_t *object, const char *key)
     return json_is_null(value) ? NAN : json_number_value(value);
 }
 
+static int series(const char *name)
+{
+    return run_series_find(name, strlen(name));
+}
+
 TestSuite(run_state, .init = setup, .fini = teardown);
 
 Test(run_state, before_the_banner_everything_unknown_is_null)
@@ -133,15 +138,15 @@ Test(run_state, steps_are_counted_and_the_eta_falls)
     cr_expect_float_eq(number(status, "epoch"), 0.2, 1e-12);
     cr_expect_float_eq(number(status, "tokens_per_second"), 2000, 1e-9);
     json_decref(status);
-    cr_expect_eq(state->series[SERIES_LOSS].count, 1);
-    cr_expect_eq(state->series[SERIES_GRAD_NORM].count, 2);
+    cr_expect_eq(state->series[series("train/loss")].count, 1);
+    cr_expect_eq(state->series[series("train/grad_norm")].count, 2);
 }
 
 Test(run_state, a_resumed_run_begins_with_its_rows)
 {
     struct resumed_rows *rows = calloc(1, sizeof *rows);
     for (int i = 1; i <= 40; i++)
-        history_add(&rows->series[SERIES_LOSS], i, i);
+        history_add(&rows->series[series("train/loss")], i, i);
     struct feed_banner banner = {
             .world = 1,
             .max_steps = 100,
@@ -151,7 +156,7 @@ Test(run_state, a_resumed_run_begins_with_its_rows)
             .best_eval_loss = 2.25,
             .resumed_from = "out/checkpoint-000040"};
     take(FEED_BANNER, &banner, sizeof banner);
-    cr_expect_eq(state->series[SERIES_LOSS].count, 40);
+    cr_expect_eq(state->series[series("train/loss")].count, 40);
     cr_expect(isnan(run_state_eta(state)) || run_state_eta(state) > 0);
     take_step(41, 1.0);
     json_t *status = run_state_status(state);
@@ -159,7 +164,7 @@ Test(run_state, a_resumed_run_begins_with_its_rows)
     cr_expect_eq(number(status, "best_eval_loss"), 2.25);
     cr_expect_eq(number(status, "step"), 41);
     json_decref(status);
-    cr_expect_eq(state->series[SERIES_LOSS].count, 41);
+    cr_expect_eq(state->series[series("train/loss")].count, 41);
 }
 
 /* The banner comes behind the first events of its process. */

@@ -1,0 +1,160 @@
+/* run_metrics.c - the metrics of a run; train/report/metric.h says what a row
+ * means. */
+#include "daemon/state/run_state.h"
+
+#include <math.h>
+#include <time.h>
+
+double run_state_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double run_state_eta(const struct run_state *state)
+{
+    int64_t left = state->max_steps - state->step.step;
+    if (!state->has_banner || state->step.step == 0 ||
+        state->state == RUN_STOPPED || state->state == RUN_FAILED)
+        return NAN;
+    if (left <= 0 || state->state == RUN_DONE)
+        return 0;
+    return state->mean_step_seconds > 0
+                   ? state->mean_step_seconds * (double)left
+                   : NAN;
+}
+
+static double epoch_of(const void *from, int i)
+{
+    const struct run_state *state = from;
+    return state->samples_per_epoch > 0
+                   ? (double)state->samples_taken /
+                             (double)state->samples_per_epoch
+                   : NAN;
+}
+
+static double rate_of(const void *from, int i)
+{
+    const struct run_state *state = from;
+    double seconds = state->mean_step_seconds;
+    return seconds > 0 ? (double)state->step.tokens / seconds : NAN;
+}
+
+static double times_flops(const struct run_state *state, double tokens)
+{
+    return state->flops_per_token > 0 ? state->flops_per_token * tokens : NAN;
+}
+
+static double flops_rate_of(const void *from, int i)
+{
+    return times_flops(from, rate_of(from, i));
+}
+
+static double flops_of(const void *from, int i)
+{
+    return times_flops(from, (double)((const struct run_state *)from)->tokens);
+}
+
+/* The peak of a CPU is not known. */
+static double mfu_of(const void *from, int i)
+{
+    return NAN;
+}
+
+static double eta_of(const void *from, int i)
+{
+    return run_state_eta(from);
+}
+
+static double elapsed_of(const void *from, int i)
+{
+    const struct run_state *state = from;
+    return (state->ended > 0 ? state->ended : run_state_now()) - state->started;
+}
+
+static double now_of(const void *from, int i)
+{
+    return run_state_now();
+}
+
+static double skipped_of(const void *from, int i)
+{
+    const struct run_state *state = from;
+    return (double)(state->skipped_overflow + state->skipped_nonfinite + state->skipped_no_targets);
+}
+
+static double checkpoint_step_of(const void *from, int i)
+{
+    int64_t step = ((const struct run_state *)from)->last_checkpoint_step;
+    return step >= 0 ? (double)step : NAN;
+}
+
+static double is_in_state(const void *from, int i)
+{
+    return ((const struct run_state *)from)->state == (enum train_run_state)i;
+}
+
+static const char *state_name(int state)
+{
+    return train_run_state_name((enum train_run_state)state);
+}
+static const struct metric_index run_states = {"state", RUN_STATES, state_name};
+
+#define AT(type_, field)                                                       \
+    .type = METRIC_##type_, .offset = offsetof(struct run_state, field)
+#define AFTER_BANNER .when = offsetof(struct run_state, has_banner)
+#define SKIPPED(why)                                                           \
+    .family = "zerod_train_skipped_steps", .kind = FAMILY_COUNTER,             \
+    .label = "reason", .label_value = (why)
+
+/* clang-format off */
+static const struct metric rows[] = {
+{NULL, .value = is_in_state, .index = &run_states, .family = "zerod_job_state", .help = "1 for the state that the run is in."},
+{"started", AT(REAL, started), .family = "zerod_job_start_timestamp_seconds", .help = "When this process began, since 1970."},
+{NULL, AT(REAL, state_since), .family = "zerod_job_state_timestamp_seconds", .help = "When the run came into its state, since 1970."},
+{NULL, .value = now_of, .family = "zerod_report_timestamp_seconds", .help = "When these numbers were put together, since 1970: shows that a text file is no longer written."},
+{NULL, AT(UINT64, feed_dropped), .family = "zerod_control_dropped_messages", .kind = FAMILY_COUNTER, .help = "Steps that the control thread was too busy to hear of."},
+{"step", AT(INT64, step.step), .family = "zerod_train_steps", .kind = FAMILY_COUNTER, .help = "Optimizer steps made, since step 1."},
+{"max_steps", AT(INT64, max_steps), AFTER_BANNER, .family = "zerod_train_steps_target", .help = "Steps that the run has in all."},
+{"tokens", AT(INT64, tokens), .family = "zerod_train_tokens", .kind = FAMILY_COUNTER, .help = "Tokens trained on, of all ranks."},
+{"samples", AT(INT64, samples_taken), .family = "zerod_train_samples", .kind = FAMILY_COUNTER, .help = "Samples trained on, of all ranks."},
+{"epoch", .value = epoch_of, .family = "zerod_train_epoch", .help = "Passes over the data, with a fraction."},
+{"eta_seconds", .value = eta_of, .family = "zerod_train_eta_seconds", .help = "Time that the steps left will take."},
+{"elapsed_seconds", .value = elapsed_of},
+{"updated", AT(REAL, updated), .family = "zerod_train_last_step_timestamp_seconds", .help = "When the last step of this process ended, since 1970; before it, when the process began."},
+{"eval_loss", AT(REAL, eval_loss), .series = "eval/loss", .family = "zerod_eval_loss", .help = "Loss of the last evaluation."},
+{"best_eval_loss", AT(REAL, best_eval_loss), .family = "zerod_eval_best_loss", .help = "The smallest loss of an evaluation."},
+{"loss_scale", AT(REAL, step.loss_scale.scale), .flags = METRIC_POSITIVE},
+{"skipped_steps", .value = skipped_of, .type = METRIC_INT64},
+{NULL, AT(INT64, skipped_overflow), SKIPPED("overflow"), .help = "Steps that changed nothing, by reason, of this process."},
+{NULL, AT(INT64, skipped_nonfinite), SKIPPED("nonfinite")},
+{NULL, AT(INT64, skipped_no_targets), SKIPPED("no_targets")},
+{"step_seconds", AT(REAL, mean_step_seconds), .flags = METRIC_POSITIVE},
+{NULL, AT(HISTOGRAM, step_histogram), .family = "zerod_step_duration_seconds", .kind = FAMILY_HISTOGRAM, .help = "Time of a step."},
+{"phase_seconds.*", AT(REAL, phase_seconds), .index = &metric_phases, .family = "zerod_step_phase_seconds", .kind = FAMILY_COUNTER, .help = "Time that rank 0 spent in each phase, since the process began."},
+{"tokens_per_second", .value = rate_of, .family = "zerod_train_tokens_per_second", .help = "Tokens of all ranks, by the mean time of the last steps."},
+{"model_flops_per_second", .value = flops_rate_of},
+{"mfu", .value = mfu_of},
+{NULL, .value = flops_of, .family = "zerod_model_flops", .kind = FAMILY_COUNTER, .help = "Arithmetic that the model needs for the tokens trained on."},
+{"world", AT(INT, world), AFTER_BANNER},
+{"stage", AT(INT, zero_stage), AFTER_BANNER},
+{"parameters", AT(INT64, parameters), AFTER_BANNER},
+{"trainable_parameters", AT(INT64, trainable), AFTER_BANNER},
+{"all_parameters", AT(INT64, parameters), AFTER_BANNER},
+{"global_batch_size", AT(INT64, global_batch), AFTER_BANNER},
+{"per_device_train_batch_size", AT(INT, per_device), AFTER_BANNER},
+{"deadline", AT(REAL, deadline), .flags = METRIC_POSITIVE},
+{"last_checkpoint_step", .value = checkpoint_step_of, .type = METRIC_INT64, .family = "zerod_checkpoint_last_step", .help = "Step of the last checkpoint."},
+{"last_checkpoint_time", AT(REAL, last_checkpoint_time), .flags = METRIC_POSITIVE, .family = "zerod_checkpoint_last_timestamp_seconds", .help = "When the last checkpoint was complete, since 1970."},
+{NULL, AT(UINT64, checkpoint_bytes), .flags = METRIC_POSITIVE, .family = "zerod_checkpoint_bytes", .help = "Size of the last checkpoint."},
+{NULL, AT(HISTOGRAM, checkpoint_histogram), .family = "zerod_checkpoint_duration_seconds", .kind = FAMILY_HISTOGRAM, .help = "Time that a checkpoint took."},
+{NULL, AT(REAL, checkpoint_stall_seconds), .family = "zerod_checkpoint_stall_seconds", .kind = FAMILY_COUNTER, .help = "Time that training stood still for checkpoints."},
+{NULL, AT(REAL, checkpoint_write_seconds), .family = "zerod_checkpoint_write_seconds", .kind = FAMILY_COUNTER, .help = "Time that checkpoints were written for, by the slowest rank."},
+{NULL, AT(INT64, checkpoint_failures), .family = "zerod_checkpoint_failures", .kind = FAMILY_COUNTER, .help = "Checkpoints that were asked for and failed."},
+};
+/* clang-format on */
+#undef AT
+#undef AFTER_BANNER
+#undef SKIPPED
+const struct metric_table run_metrics = {rows, sizeof rows / sizeof rows[0]};

@@ -1,0 +1,100 @@
+#include "daemon/state/series.h"
+
+#include "base/file/fs.h"
+#include "daemon/state/run_state.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_kept(const struct metric *metric)
+{
+    return metric->series && !(metric->flags & METRIC_LIVE);
+}
+
+const struct metric *run_series(int i)
+{
+    const struct metric_table *const tables[] = {
+            &step_metrics, &run_metrics, &rank_metrics};
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
+        for (size_t r = 0; r < tables[t]->count; r++)
+            if (is_kept(&tables[t]->rows[r]) && i-- == 0)
+                return &tables[t]->rows[r];
+    return NULL;
+}
+
+const char *run_series_name(int i)
+{
+    const struct metric *metric = run_series(i);
+    return metric ? metric->series : NULL;
+}
+
+int run_series_find(const char *name, size_t length)
+{
+    const char *each;
+    for (int i = 0; (each = run_series_name(i)); i++)
+        if (strlen(each) == length && memcmp(each, name, length) == 0)
+            return i;
+    return -1;
+}
+
+void series_add(
+        struct history series[SERIES_MAX], int64_t step,
+        const struct metric_table *table, const void *from, size_t bytes,
+        int count)
+{
+    const struct metric *metric;
+    for (int i = 0; (metric = run_series(i)); i++) {
+        double most = NAN;
+        if (metric < table->rows || metric >= table->rows + table->count)
+            continue;
+        for (int one = 0; one < count; one++)
+            most = fmax(
+                    most, metric_number(
+                                  metric,
+                                  (const char *)from + (size_t)one * bytes, 0));
+        history_add(&series[i], step, most);
+    }
+}
+
+/* --- rows of metrics.jsonl --- */
+
+static void add_row(struct resumed_rows *rows, const json_t *row, int64_t step)
+{
+    const struct metric *metric;
+    for (int i = 0; (metric = run_series(i)); i++)
+        if (metric->name)
+            history_add(&rows->series[i], step, metric_of_row(metric, row));
+}
+
+struct resumed_rows *resumed_rows_read(const char *path, int64_t step)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t bytes;
+    FILE *file = fs_open_lines(path);
+    struct resumed_rows *rows = file ? calloc(1, sizeof *rows) : NULL;
+    while (rows && (bytes = getline(&line, &room, file)) > 0) {
+        json_t *row = json_of_line(line, (size_t)bytes);
+        json_t *at = json_object_get(row, "step");
+        int64_t row_step = json_is_integer(at) ? json_integer_value(at) : -1;
+        if (row_step >= 0 && row_step <= step)
+            add_row(rows, row, row_step);
+        json_decref(row);
+        if (row_step < 0 || row_step > step)
+            break; /* torn, or of a step that the resumed run makes again */
+    }
+    free(line);
+    if (file)
+        fclose(file);
+    return rows;
+}
+
+void resumed_rows_free(struct resumed_rows *rows)
+{
+    if (!rows)
+        return;
+    for (int i = 0; i < SERIES_MAX; i++)
+        history_fini(&rows->series[i]);
+    free(rows);
+}

@@ -1,0 +1,29 @@
+/* series.h - the histories of a run: one for each metric with a series. */
+#ifndef ZD_DAEMON_STATE_SERIES_H
+#define ZD_DAEMON_STATE_SERIES_H
+
+#include "daemon/state/history.h"
+#include "train/report/metric.h"
+
+/* Those of steps, of evaluations (in run_metrics), of ranks. */
+enum { SERIES_MAX = 32 };
+const struct metric *run_series(int i);               /* NULL: no more */
+const char *run_series_name(int i);                   /* "train/loss"; NULL */
+int run_series_find(const char *name, size_t length); /* -1: none */
+
+/* A point of each series of `table`: the largest number of `count` structs of
+ * `bytes` each. */
+void series_add(
+        struct history series[SERIES_MAX], int64_t step,
+        const struct metric_table *table, const void *from, size_t bytes,
+        int count);
+
+/* The rows of an earlier process of this run. */
+struct resumed_rows {
+    struct history series[SERIES_MAX];
+};
+/* Reads rows of metrics.jsonl up to `step`; what cannot be read is left out. */
+struct resumed_rows *resumed_rows_read(const char *path, int64_t step);
+void resumed_rows_free(struct resumed_rows *rows);
+
+#endif

@@ -1,0 +1,218 @@
+/* metric_table.c - the metrics of a step and of a rank; metric.h says what a
+ * row means. */
+#include "train/report/metric.h"
+#include "train/report/observer.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *phase_name(int phase)
+{
+    return train_phase_name((enum train_phase)phase);
+}
+
+static const char *memory_name(int memory)
+{
+    return arena_memory_name((enum arena_memory)memory);
+}
+
+static const char *span_kind(int kind)
+{
+    return span_kind_name((enum span_kind)kind);
+}
+
+const struct metric_index metric_phases = {"phase", PHASES, phase_name};
+const struct metric_index metric_memories = {
+        "where", ARENA_MEMORIES, memory_name};
+const struct metric_index metric_span_kinds = {"kind", SPAN_KINDS, span_kind};
+
+/* --- a step --------------------------------------------------------------- */
+
+static double exposed_of(const void *from, int i)
+{
+    const struct train_step_report *step = from;
+    return step->reduce_seconds + step->gather_seconds;
+}
+
+double train_offload_waited(const struct train_offload_report *report)
+{
+    const struct offload_report *engine = &report->engine;
+    return engine->wait_down_seconds + engine->wait_host_seconds +
+           engine->wait_disk_seconds + engine->wait_up_seconds +
+           report->activations.wait_seconds;
+}
+
+static double waited_of(const void *from, int i)
+{
+    const struct train_step_report *step = from;
+    return train_offload_waited(&step->offload);
+}
+
+#define AT(type_, field)                                                       \
+    .type = METRIC_##type_, .offset = offsetof(struct train_step_report, field)
+#define WHEN(field) .when = offsetof(struct train_step_report, offload.field)
+
+/* clang-format off */
+static const struct metric step_rows[] = {
+{"step", AT(INT64, step)},
+{"loss", AT(REAL, loss), .flags = METRIC_NAN | METRIC_STATUS, .series = "train/loss", .family = "zerod_train_loss", .help = "Mean loss of the last step's target tokens."},
+{"grad_norm", AT(REAL, grad_norm), .flags = METRIC_NAN | METRIC_STATUS, .series = "train/grad_norm", .family = "zerod_train_grad_norm", .help = "Norm of the last step's gradient, before clipping."},
+{"learning_rate", AT(REAL, learning_rate), .series = "train/learning_rate", .family = "zerod_train_learning_rate", .help = "Learning rate of the last step."},
+{"loss_scale", AT(REAL, loss_scale.scale), .flags = METRIC_POSITIVE, .series = "train/loss_scale", .family = "zerod_train_loss_scale", .help = "What the last step's loss was multiplied by (fp16)."},
+{"tokens", AT(INT64, tokens)},
+{"tokens_per_second", AT(REAL, tokens_per_second), .series = "perf/tokens_per_second"},
+{"step_seconds", AT(REAL, step_seconds), .series = "perf/step_seconds"},
+{"skipped", AT(TEXT, skipped)},
+{"wire_bytes.reduce_scatter", AT(UINT64, wire.reduce_scatter)},
+{"wire_bytes.all_gather", AT(UINT64, wire.all_gather)},
+{"wire_bytes.all_reduce", AT(UINT64, wire.all_reduce)},
+{"phase_seconds.data", AT(REAL, data_seconds), .series = "perf/data_wait"},
+{"phase_seconds.forward", AT(REAL, forward_seconds), .series = "perf/forward"},
+{"phase_seconds.backward", AT(REAL, backward_seconds), .series = "perf/backward"},
+{"phase_seconds.reduce", AT(REAL, reduce_seconds), .series = "perf/reduce"},
+{"phase_seconds.update", AT(REAL, update_seconds), .series = "perf/update"},
+{"phase_seconds.gather", AT(REAL, gather_seconds), .series = "perf/gather"},
+{NULL, .value = exposed_of, .flags = METRIC_LIVE, .series = "comm/exposed_seconds"},
+{"offload.down_bytes", AT(UINT64, offload.engine.down_bytes), WHEN(active)},
+{"offload.up_bytes", AT(UINT64, offload.engine.up_bytes), WHEN(active)},
+{"offload.down_seconds", AT(REAL, offload.engine.down_seconds), WHEN(active)},
+{"offload.up_seconds", AT(REAL, offload.engine.up_seconds), WHEN(active)},
+{"offload.host_step_seconds", AT(REAL, offload.engine.host_seconds), WHEN(active)},
+{"offload.worker_seconds", AT(REAL, offload.engine.worker_seconds), WHEN(active)},
+{"offload.disk.read_bytes", AT(UINT64, offload.engine.disk_read_bytes), WHEN(has_disk)},
+{"offload.disk.written_bytes", AT(UINT64, offload.engine.disk_written_bytes), WHEN(has_disk)},
+{"offload.disk.wait_seconds", AT(REAL, offload.engine.disk_seconds), WHEN(has_disk)},
+{"offload.activations.down_bytes", AT(UINT64, offload.activations.down_bytes), WHEN(has_activations)},
+{"offload.activations.up_bytes", AT(UINT64, offload.activations.up_bytes), WHEN(has_activations)},
+{"offload.wait_seconds.down", AT(REAL, offload.engine.wait_down_seconds), WHEN(active)},
+{"offload.wait_seconds.host_step", AT(REAL, offload.engine.wait_host_seconds), WHEN(active)},
+{"offload.wait_seconds.disk", AT(REAL, offload.engine.wait_disk_seconds), WHEN(active)},
+{"offload.wait_seconds.up", AT(REAL, offload.engine.wait_up_seconds), WHEN(active)},
+{"offload.wait_seconds.activations", AT(REAL, offload.activations.wait_seconds), WHEN(active)},
+{"offload.wait_seconds", .value = waited_of, WHEN(active), .flags = METRIC_SUM, .series = "perf/offload_wait"},
+{"offload.undone", AT(TRUE, offload.engine.undone), WHEN(active)},
+};
+/* clang-format on */
+#undef AT
+#undef WHEN
+const struct metric_table step_metrics = {
+        step_rows, sizeof step_rows / sizeof step_rows[0]};
+
+void train_offload_add(
+        struct train_offload_report *total,
+        const struct train_offload_report *of)
+{
+    struct train_step_report sum = {.offload = *total}, one = {.offload = *of};
+    for (size_t i = 0; i < step_metrics.count; i++) {
+        const struct metric *metric = &step_metrics.rows[i];
+        if (metric->name && strncmp(metric->name, "offload.", 8) == 0 &&
+            !metric->value)
+            metric_add(metric, &sum, &one);
+    }
+    *total = sum.offload;
+    total->active |= of->active;
+    total->has_activations |= of->has_activations;
+    total->undone_steps += of->undone_steps;
+}
+
+/* --- a rank --------------------------------------------------------------- */
+
+/* Memory that a rank does not have is not known. */
+static double if_planned(
+        const struct train_rank_report *rank, int memory, uint64_t bytes)
+{
+    return rank->planned[memory] ? (double)bytes : NAN;
+}
+
+static double planned_of(const void *from, int i)
+{
+    const struct train_rank_report *rank = from;
+    return if_planned(rank, i, rank->planned[i]);
+}
+
+static double taken_of(const void *from, int i)
+{
+    const struct train_rank_report *rank = from;
+    return if_planned(rank, i, rank->taken[i]);
+}
+
+static double limit_of(const void *from, int i)
+{
+    const struct train_rank_report *rank = from;
+    return if_planned(rank, i, rank->limit[i]);
+}
+
+static double kind_of(const void *from, int i)
+{
+    const struct train_rank_report *rank = from;
+    int memory = i / SPAN_KINDS;
+    return if_planned(rank, memory, rank->kinds[memory][i % SPAN_KINDS]);
+}
+
+static double data_wait_of(const void *from, int i)
+{
+    return ((const struct train_rank_report *)from)->phase_seconds[PHASE_DATA];
+}
+
+static double resident_gib_of(const void *from, int i)
+{
+    return (double)((const struct train_rank_report *)from)->resident / 0x1p30;
+}
+
+#define AT(type_, field)                                                       \
+    .type = METRIC_##type_, .offset = offsetof(struct train_rank_report, field)
+#define BYTES(field) AT(UINT64, field)
+#define GPU(field)                                                             \
+    BYTES(gpu.field),                                                          \
+            .label = "gpu",                                                    \
+            .label_offset = offsetof(struct train_rank_report, gpu.uuid),      \
+            .when = offsetof(struct train_rank_report, gpu.name)
+#define MOVED(path)                                                            \
+    .family = "zerod_transfer_bytes", .kind = FAMILY_COUNTER, .label = "path", \
+    .label_value = (path)
+#define SENT(op)                                                               \
+    .family = "zerod_comm_bytes", .kind = FAMILY_COUNTER, .label = "op",       \
+    .label_value = (op)
+
+/* clang-format off */
+static const struct metric rank_rows[] = {
+{"rank", AT(INT, rank)},
+{"local_rank", AT(INT, local_rank)},
+{"host", AT(CHARS, host)},
+{"pid", AT(INT, pid)},
+{"device", AT(CHARS, device)},
+{"cpus", AT(CHARS, cpus)},
+{"threads", AT(INT, threads)},
+{"heartbeat", AT(REAL, heartbeat), .flags = METRIC_POSITIVE, .family = "zerod_rank_last_heartbeat_timestamp_seconds", .help = "When the rank was last heard, since 1970."},
+{"step", AT(INT64, step), .family = "zerod_rank_step", .help = "The rank's step when it was last heard."},
+{"step_seconds", AT(REAL, step_seconds)},
+{"slowness", AT(REAL, slowness), .flags = METRIC_POSITIVE | METRIC_NAN, .family = "zerod_rank_slowness_ratio", .help = "The rank's busy time in 50 steps, over the median of all ranks; NaN before."},
+{"phase_seconds.*", AT(REAL, phase_seconds), .index = &metric_phases},
+{NULL, .value = data_wait_of, .family = "zerod_data_wait_seconds", .kind = FAMILY_COUNTER, .help = "Time that the rank waited for data."},
+{NULL, .value = kind_of, .index = &metric_memories, .inner = &metric_span_kinds, .family = "zerod_memory_bytes", .help = "Memory that a rank holds, by what it is for; padding is not counted."},
+{NULL, .value = planned_of, .index = &metric_memories, .family = "zerod_memory_planned_bytes", .help = "Memory that the plan gave a rank."},
+{NULL, .value = taken_of, .index = &metric_memories, .family = "zerod_memory_taken_bytes", .help = "Memory that a rank has taken."},
+{NULL, .value = limit_of, .index = &metric_memories, .flags = METRIC_POSITIVE, .family = "zerod_memory_limit_bytes", .help = "Memory that a rank may take, where there is a limit."},
+{"resident", BYTES(resident), .family = "zerod_rank_resident_bytes", .help = "Memory of the rank's process (VmRSS)."},
+{"resident_peak", BYTES(resident_peak), .family = "zerod_rank_resident_peak_bytes", .help = "The most that it had (VmHWM)."},
+{NULL, .value = resident_gib_of, .series = "memory/resident_gib"},
+{NULL, GPU(total), .family = "zerod_gpu_memory_total_bytes", .help = "Memory of the rank's GPU."},
+{NULL, GPU(used), .family = "zerod_gpu_memory_used_bytes", .help = "What of it is in use, by everybody, as the driver says."},
+{NULL, GPU(held), .family = "zerod_gpu_memory_held_bytes", .help = "What of it the rank holds, with what driver and libraries take."},
+{NULL, GPU(planned), .family = "zerod_gpu_memory_planned_bytes", .help = "What of it the rank was planned to hold, with that."},
+{"down_bytes", BYTES(down_bytes), MOVED("down"), .help = "Bytes between device, host and disk: gradients down, parameters up."},
+{"up_bytes", BYTES(up_bytes), MOVED("up")},
+{"disk_read_bytes", BYTES(disk_read_bytes), MOVED("disk_read")},
+{"disk_written_bytes", BYTES(disk_written_bytes), MOVED("disk_write")},
+{"reduce_scatter_bytes", BYTES(reduce_scatter_bytes), SENT("reduce_scatter"), .help = "Bytes that the rank sent to others."},
+{"all_gather_bytes", BYTES(all_gather_bytes), SENT("all_gather")},
+{"all_reduce_bytes", BYTES(all_reduce_bytes), SENT("all_reduce")},
+};
+/* clang-format on */
+#undef AT
+#undef BYTES
+#undef GPU
+#undef MOVED
+#undef SENT
+const struct metric_table rank_metrics = {
+        rank_rows, sizeof rank_rows / sizeof rank_rows[0]};
