@@ -3,17 +3,15 @@
 #include "base/clock.h"
 #include "base/file/json.h"
 #include "daemon/ctl/look.h"
-#include "daemon/http/owner.h"
+#include "daemon/http/connect.h"
 #include "daemon/http/reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 enum {
@@ -133,44 +131,33 @@ static enum zd_status wait_for(
     }
 }
 
-/* Before anything is sent: what is believed, and who gets the prompt? */
-static enum zd_status check_owner(const struct exchange *exchange)
+static enum zd_status fail_stranger(
+        const struct exchange *exchange, uid_t stranger, bool acts)
 {
-    const struct client_request *request = exchange->request;
-    uid_t found;
-    bool acts = strcmp(request->method, "GET") != 0;
-    if (http_owner_is_trusted(
-                exchange->fd, request->socket, request->owner, acts, &found))
-        return ZD_OK;
     ZD_FAIL(ZD_ERR_DENIED, "E1094",
-            "%s is not asked: it is another user's (uid %ld)", request->socket,
-            (long)(int)found);
+            "%s is not asked: it belongs to another user (uid %ld)",
+            exchange->request->socket, (long)(int)stranger);
     zd_fail_help(
-            acts ? "commands go to one's own jobs; root's go to every job that "
+            acts ? "commands go to your own jobs; root's go to every job that "
                    "-S names"
-                 : "of another user's job: -S with its socket, if its owner "
-                   "has let you in by control.status_gid");
+                 : "for another user's job: -S with its socket, if its owner "
+                   "has let you in with control.status_gid");
     return ZD_ERR_DENIED;
 }
 
 static enum zd_status open_socket(struct exchange *exchange)
 {
-    const char *path = exchange->request->socket;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof address.sun_path)
-        return fail_silent(exchange, "the path is too long for a socket");
-    strcpy(address.sun_path, path);
-    exchange->fd =
-            socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (exchange->fd < 0)
-        return fail_silent(exchange, strerror(errno));
-    while (connect(exchange->fd, (struct sockaddr *)&address, sizeof address) !=
-           0) {
+    const struct client_request *request = exchange->request;
+    bool acts = strcmp(request->method, "GET") != 0;
+    uid_t stranger;
+    while ((exchange->fd = http_connect(
+                    request->socket, request->owner, acts, &stranger)) < 0) {
         double waited = clock_seconds() - exchange->began;
+        if (errno == EKEYREJECTED)
+            return fail_stranger(exchange, stranger, acts);
         if (errno != EAGAIN && errno != EINTR)
             return fail_connect(exchange, errno);
-        if (exchange->request->timeout > 0 &&
-            waited > exchange->request->timeout)
+        if (request->timeout > 0 && waited > request->timeout)
             return fail_silent(exchange, "too many others are asking it");
         if (caught) {
             exchange->answer->is_cut = true;
@@ -178,31 +165,29 @@ static enum zd_status open_socket(struct exchange *exchange)
         }
         poll(NULL, 0, RETRY_MS);
     }
-    return check_owner(exchange);
+    return ZD_OK;
 }
 
 static enum zd_status send_request(struct exchange *exchange)
 {
     const struct client_request *request = exchange->request;
-    size_t body = request->body ? strlen(request->body) : 0, sent = 0;
-    char event[48] = "", *text = NULL;
+    char event[24];
+    size_t bytes, sent = 0;
     enum zd_status status = ZD_OK;
-    if (request->last_event > 0)
-        snprintf(
-                event, sizeof event, "Last-Event-ID: %lld\r\n",
-                (long long)request->last_event);
-    int bytes = asprintf(
-            &text,
-            "%s %s HTTP/1.1\r\nHost: zerod\r\nConnection: close\r\n"
-            "%sContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-            request->method, request->target, event, body,
-            request->body ? request->body : "");
-    if (bytes < 0)
+    snprintf(event, sizeof event, "%lld", (long long)request->last_event);
+    char *text = http_question_text(
+            &(struct http_question){
+                    .method = request->method,
+                    .target = request->target,
+                    .body = request->body,
+                    .body_bytes = request->body ? strlen(request->body) : 0,
+                    .last_event_id = request->last_event > 0 ? event : NULL},
+            &bytes);
+    if (!text)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0901", "no memory for a request");
-    while (status == ZD_OK && sent < (size_t)bytes) {
+    while (status == ZD_OK && sent < bytes) {
         bool ready;
-        ssize_t n = send(
-                exchange->fd, text + sent, (size_t)bytes - sent, MSG_NOSIGNAL);
+        ssize_t n = send(exchange->fd, text + sent, bytes - sent, MSG_NOSIGNAL);
         if (n > 0)
             sent += (size_t)n;
         else if (errno != EAGAIN && errno != EINTR)

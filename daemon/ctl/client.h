@@ -19,7 +19,7 @@
 
 struct client_request {
     const char *socket; /* path */
-    uid_t owner;        /* of the job that was named (daemon/http/owner.h) */
+    uid_t owner;        /* of the job that was named (daemon/http/connect.h) */
     const char *method; /* "GET" | "POST" */
     const char *target; /* "/v1/logs?tail=10" */
     const char *body;   /* JSON; NULL without one */

@@ -80,7 +80,6 @@ static enum zd_status serve(
         return ZD_ERR_NO_INPUT;
     }
     ZD_TRY(describe(target, &shown));
-    web_block_signals();
     ZD_TRY(web_create(
             &(struct web_options){
                     .socket = target->socket,
@@ -90,7 +89,7 @@ static enum zd_status serve(
     tell_address(look, web, &shown);
     if (args->open_browser)
         web_open_browser(web);
-    if (!web_wait(web))
+    if (!web_serve(web))
         tell_end(look, &shown);
     web_destroy(web);
     return ZD_OK;

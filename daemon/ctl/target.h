@@ -16,7 +16,7 @@ struct target {
                         in `file` is then "died" */
     double patience; /* seconds for an answer; 0: 10 */
     uid_t owner;     /* of what was named, who may answer beside this user
-                        and root (daemon/http/owner.h) */
+                        and root (daemon/http/connect.h) */
 };
 
 void target_fini(struct target *target);

@@ -1,19 +1,11 @@
-/* conn.c - a connection from accept to its end.
- *
- * Until its first byte it waits in the lobby: a descriptor and this struct, no
- * more. Whoever only connects, and be it ten thousand times, costs little and
- * is thrown out by a close. One epoll descriptor watches for that first byte
- * and, all along, for a client that closes: nobody else looks while a request
- * waits. */
+/* conn.c - a connection from accept to its end: its states, the limits that end
+ * one for another, its deadlines. */
 #include "daemon/http/server.h"
 
+#include <poll.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-enum { EVENTS_MAX = 64 };
 
 void http_conn_enter(struct http_conn *conn, enum http_state state)
 {
@@ -44,23 +36,8 @@ static void unlink_conn(struct http_conn *conn)
         conn->next->prev = conn->prev;
     else
         server->last = conn->prev;
-    if (!conn->is_evicted)
+    if (!conn->is_dropped)
         server->count--;
-}
-
-void http_conn_create(
-        struct http_server *server, int fd, const struct http_peer *peer)
-{
-    struct http_conn *conn = calloc(1, sizeof *conn);
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = conn};
-    if (!conn || epoll_ctl(server->watch_fd, EPOLL_CTL_ADD, fd, &event)) {
-        close(fd);
-        free(conn);
-        return;
-    }
-    *conn = (struct http_conn){.server = server, .fd = fd, .peer = *peer};
-    http_conn_enter(conn, CONN_FRESH);
-    link_conn(conn);
 }
 
 void http_conn_forget_request(struct http_conn *conn)
@@ -77,19 +54,9 @@ void http_conn_forget_request(struct http_conn *conn)
 
 void http_conn_destroy(struct http_conn *conn)
 {
-    /* A child of fork may hold the descriptor a little longer than we do. */
-    epoll_ctl(conn->server->watch_fd, EPOLL_CTL_DEL, conn->fd, NULL);
-    conn->server->queued -= conn->is_queued;
     unlink_conn(conn);
     http_conn_forget_request(conn);
     free(conn);
-}
-
-static void close_in_lobby(struct http_conn *conn)
-{
-    int fd = conn->fd;
-    http_conn_destroy(conn);
-    close(fd);
 }
 
 void http_conn_suspend(struct http_conn *conn)
@@ -108,80 +75,141 @@ void http_conn_resume(struct http_conn *conn)
 
 void http_conn_drop(struct http_conn *conn)
 {
-    if (!conn->mhd) {
-        close_in_lobby(conn);
-        return;
-    }
-    if (!conn->is_evicted)
+    if (!conn->is_dropped)
         conn->server->count--;
-    conn->is_evicted = true;
+    conn->is_dropped = true;
     shutdown(conn->fd, SHUT_RDWR);
     http_conn_resume(conn);
 }
 
-static void leave_lobby(struct http_conn *conn)
+/* --- who has to go -------------------------------------------------------- */
+
+/* The order of going. Within a rank the longest goes first. */
+enum { RANK_IDLE, RANK_STREAM, RANK_COMMAND, RANK_STAYS };
+
+static int rank_of(const struct http_conn *conn)
 {
-    struct epoll_event event = {.events = EPOLLET, .data.ptr = conn};
-    epoll_ctl(conn->server->watch_fd, EPOLL_CTL_MOD, conn->fd, &event);
-    conn->server->queued -= conn->is_queued;
-    conn->is_queued = false;
-    http_mhd_add(conn);
+    if (conn->is_dropped)
+        return RANK_STAYS;
+    if (conn->state != CONN_DEFERRED)
+        return RANK_IDLE;
+    return conn->stream && conn->stream->is_head_sent ? RANK_STREAM
+                                                      : RANK_COMMAND;
 }
 
-/* Any GET but those that are asked often and cost nothing. */
-static bool may_be_long(const struct http_conn *conn)
+static bool is_same_user(const struct http_peer *a, const struct http_peer *b)
 {
-    static const char *const quick[] = {"/v1/status", "/healthz", "/readyz"};
-    char head[32] = {0};
-    recv(conn->fd, head, sizeof head - 1, MSG_PEEK | MSG_DONTWAIT);
-    if (strncmp(head, "GET ", 4))
+    return a->is_tcp == b->is_tcp && a->uid == b->uid;
+}
+
+static int count_user(
+        const struct http_server *server, const struct http_peer *peer)
+{
+    int count = 0;
+    for (const struct http_conn *conn = server->first; conn; conn = conn->next)
+        count += !conn->is_dropped && is_same_user(peer, &conn->peer);
+    return count;
+}
+
+/* `peer` NULL: of all users. The connection that was just accepted is not in
+ * line where another one must go at once. */
+static struct http_conn *first_in_line(
+        const struct http_server *server, const struct http_peer *peer,
+        bool but_the_new)
+{
+    struct http_conn *first = NULL;
+    int best = RANK_STAYS;
+    for (struct http_conn *conn = server->first; conn; conn = conn->next) {
+        int rank = rank_of(conn);
+        if ((peer && !is_same_user(peer, &conn->peer)) ||
+            (but_the_new && !conn->mhd))
+            continue;
+        if (rank < best ||
+            (first && rank == best && conn->since_ms < first->since_ms)) {
+            best = rank;
+            first = conn;
+        }
+    }
+    return first;
+}
+
+bool http_drop_one(struct http_server *server)
+{
+    struct http_conn *conn = first_in_line(server, NULL, true);
+    if (!conn)
         return false;
-    for (size_t i = 0; i < sizeof quick / sizeof *quick; i++)
-        if (!strncmp(head + 4, quick[i], strlen(quick[i])))
-            return false;
+    http_conn_drop(conn);
+    http_run(server);
     return true;
 }
 
-static void on_first_byte(struct http_conn *conn)
+/* Drop what is over the limits because of this user's connections. */
+static void trim(struct http_server *server, const struct http_peer *peer)
 {
-    if (conn->is_queued)
-        return; /* more of the same */
-    if (!may_be_long(conn)) {
-        leave_lobby(conn);
+    for (;;) {
+        int of_user = count_user(server, peer);
+        bool is_greedy = of_user > HTTP_PER_USER_MAX;
+        if (!is_greedy && server->count <= HTTP_CONNECTIONS_MAX)
+            return;
+        bool is_hard = of_user > HTTP_PER_USER_HARD ||
+                       server->count > HTTP_CONNECTIONS_HARD;
+        struct http_conn *conn =
+                first_in_line(server, is_greedy ? peer : NULL, is_hard);
+        bool has_grace = !is_hard && conn && rank_of(conn) == RANK_IDLE &&
+                         http_now_ms() - conn->since_ms < HTTP_GRACE_MS;
+        if (!conn || has_grace)
+            return;
+        http_conn_drop(conn);
+    }
+}
+
+static bool is_overdue(const struct http_conn *conn, uint64_t now)
+{
+    bool is_fresh = conn->state == CONN_FRESH;
+    int most =
+            is_fresh ? conn->server->first_request_ms : conn->server->idle_ms;
+    return (is_fresh || conn->state == CONN_IDLE) &&
+           now - conn->since_ms >= (uint64_t)most;
+}
+
+/* libmicrohttpd does not look at a connection that is suspended. On a unix
+ * socket, who has sent all may close his half and wait. */
+static bool has_left(const struct http_conn *conn)
+{
+    struct pollfd poll_fd = {
+            .fd = conn->fd, .events = conn->peer.is_tcp ? POLLRDHUP : 0};
+    return conn->is_suspended && poll(&poll_fd, 1, 0) == 1;
+}
+
+void http_sweep(struct http_server *server)
+{
+    uint64_t now = http_now_ms();
+    for (struct http_conn *conn = server->first; conn; conn = conn->next) {
+        if (conn->is_dropped)
+            continue;
+        if (is_overdue(conn, now) || has_left(conn))
+            http_conn_drop(conn);
+        else
+            trim(server, &conn->peer);
+    }
+}
+
+void http_conn_create(
+        const struct http_listener *listener, int fd,
+        const struct http_peer *peer)
+{
+    struct http_conn *conn = calloc(1, sizeof *conn);
+    if (!conn) {
+        close(fd);
         return;
     }
-    conn->is_queued = true;
-    conn->server->queued++;
-}
-
-static void serve_queue(struct http_server *server)
-{
-    struct http_conn *conn = server->queued ? server->first : NULL;
-    while (conn && !conn->is_queued)
-        conn = conn->next;
-    if (conn)
-        leave_lobby(conn);
-}
-
-/* Only a full close is a hangup; who has sent all may close his half and
- * wait. */
-void http_watch(struct http_server *server)
-{
-    struct epoll_event ready[EVENTS_MAX];
-    int count = epoll_wait(server->watch_fd, ready, EVENTS_MAX, 0);
-    for (int i = 0; i < count; i++) {
-        struct http_conn *conn = ready[i].data.ptr;
-        bool has_gone = ready[i].events & (EPOLLHUP | EPOLLERR);
-        if (!conn->mhd) {
-            if (has_gone) /* also who has sent something: nobody can reply */
-                close_in_lobby(conn);
-            else
-                on_first_byte(conn);
-        } else if (has_gone) {
-            conn->has_hung_up = true;
-            if (conn->is_suspended)
-                http_conn_drop(conn);
-        }
-    }
-    serve_queue(server);
+    *conn = (struct http_conn){
+            .server = listener->server,
+            .listener = listener,
+            .fd = fd,
+            .peer = *peer};
+    http_conn_enter(conn, CONN_FRESH);
+    link_conn(conn);
+    trim(listener->server, peer);
+    http_mhd_add(conn);
 }

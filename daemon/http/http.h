@@ -1,12 +1,15 @@
-/* http.h - HTTP/1.1 on a unix socket, from a libuv loop: who may speak, how
- * much, how long. What is said is routes.h's.
+/* http.h - an HTTP/1.1 server in a libuv loop: who may speak, how much, how
+ * long. What is answered is the handler's business.
  *
  *   accept -> SO_PEERCRED -> limits -> libmicrohttpd -> http_handler -> reply
  *
+ * A run serves its unix socket with it (and /metrics on TCP), zerodctl web the
+ * loopback port of the page.
+ *
  * Threads: everything here runs in the loop's thread.
- * Limits (issue's figures): 64 connections, 16 of one user, the longest idle or
- * incomplete one goes first; headers 8 KiB, body 64 KiB, first full request in
- * 5 s, idle 60 s, 1 MiB of unread output. */
+ * Limits (docs/control.md): 64 connections, 16 of one user; the one that has
+ * been idle or incomplete longest goes first; headers 8 KiB, body 64 KiB, first
+ * full request within 5 s, idle 60 s, 1 MiB of unread output. */
 #ifndef ZD_DAEMON_HTTP_HTTP_H
 #define ZD_DAEMON_HTTP_HTTP_H
 
@@ -19,21 +22,22 @@ enum { HTTP_PARAMS_MAX = 16 };
 
 struct http_request {   /* borrowed: valid during the call of the handler */
     const char *method; /* "GET" | "POST"; others are refused before */
+    const char *target; /* as it was sent */
     const char *path;   /* decoded, without the query */
     const char *param_names[HTTP_PARAMS_MAX]; /* of the query, decoded */
     const char *param_values[HTTP_PARAMS_MAX];
     int param_count;
     const char *body; /* NUL-terminated; "" without one */
     size_t body_bytes;
-    const char *accept;        /* header; NULL: not there */
-    const char *last_event_id; /* likewise */
+    /* Headers; NULL: absent. `host` is "" if there are several. */
+    const char *accept, *last_event_id, *origin, *host;
     uid_t uid;
     pid_t pid;
     bool may_act; /* the owner or root */
 };
 
-/* An answer that is not there yet, or never ends: a waiting command, a stream.
- * Made by http_defer, ended by http_finish. */
+/* An answer that comes later or never ends: a waiting command, a stream. Made
+ * by http_defer, ended by http_finish. */
 struct http_stream;
 
 struct http_reply { /* filled by the handler */
@@ -43,7 +47,10 @@ struct http_reply { /* filled by the handler */
     size_t body_bytes;
     const char *static_body;    /* instead of body: never freed */
     const char *allow;          /* header of a 405, or NULL */
+    const char *location;       /* header of a 303, or NULL */
     struct http_stream *stream; /* instead of a body */
+    bool is_owner; /* this TCP connection has proved to be the owner's: from now
+                      on the limits count it apart from strangers' */
 };
 
 typedef void http_handler(
@@ -52,24 +59,37 @@ typedef void http_handler(
 
 /* A reply that comes later: status and type are sent with the first bytes of
  * http_send. `gone` is called once if the client leaves before http_finish; the
- * stream must not be used after it, nor after http_finish. What is sent before
- * http_finish within one turn of the loop, and alone, is an answer with a
- * length: the connection can be kept. NULL: no memory. */
+ * stream must not be used after it, nor after http_finish. A whole answer that
+ * is sent within one turn of the loop gets a length, and the connection is
+ * kept. NULL: out of memory. */
 struct http_stream *http_defer(
         struct http_reply *reply, void (*gone)(void *owner), void *owner);
-/* Status of a deferred reply whose head was not sent yet. */
+/* Status of a deferred reply whose head was not sent yet; `type` is copied. */
 void http_set_status(struct http_stream *stream, int status, const char *type);
 /* Queue bytes (copied). False when more than 1 MiB would wait: then the client
  * is dropped, and `gone` was called. */
 bool http_send(struct http_stream *stream, const char *data, size_t bytes);
 /* Bytes that wait for the client to read. */
 size_t http_queued(const struct http_stream *stream);
+/* Call `drained` whenever the client has read all that was queued. */
+void http_on_drained(struct http_stream *stream, void (*drained)(void *owner));
 void http_finish(struct http_stream *stream);
+/* As http_finish for an answer that is incomplete: the client sees that. */
+void http_break_off(struct http_stream *stream);
+
+/* An error as docs/control.md has it. `hint` NULL: null. The texts are ours:
+ * nothing in them needs escaping. */
+void http_reply_error(
+        struct http_reply *reply, int status, const char *code,
+        const char *message, const char *hint);
 
 struct http_options {
-    const char *socket_path; /* checked and made as docs/control.md says */
+    const char *socket_path; /* checked and made as docs/control.md says; NULL:
+                                none, only http_listen_... */
     bool is_default_path;    /* our own folder: made 0700, checked */
     int status_gid;          /* -1: none */
+    const char *const (*headers)[2]; /* of every answer: name, value; ends with
+                                        {NULL}; NULL: none */
     http_handler *handler;
     void *ctx;
 };
@@ -84,6 +104,9 @@ enum zd_status http_create(
 /* Also answer GET `path` alone on TCP "HOST:PORT", with the same handler. */
 enum zd_status http_listen_tcp(
         struct http_server *server, const char *address, const char *path);
+/* Answer everything on 127.0.0.1:PORT (0: any free one). ZD_ERR_CREATE. */
+enum zd_status http_listen_loopback(
+        struct http_server *server, int port, int *port_out);
 /* Finish what is being sent for at most `seconds`, close, remove the socket;
  * streams that were not finished are told `gone`. The loop must turn once more
  * (uv_run) before it is closed: libuv gives its handles back then. */

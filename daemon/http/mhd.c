@@ -1,7 +1,7 @@
-/* mhd.c - libmicrohttpd: from bytes to requests, from replies to bytes.
+/* mhd.c - libmicrohttpd: from bytes to requests.
  *
- * The daemon has no socket and no thread of its own: descriptors are handed to
- * it, and it runs when its epoll descriptor or its timeout says so. It calls
+ * It has no socket and no thread of its own: descriptors are handed to it, and
+ * it runs when its epoll descriptor or its timeout says so. It calls
  *
  *   on_connection   a connection begins and ends
  *   on_target       the first line is there
@@ -39,7 +39,7 @@ static void refuse_garbage(struct http_conn *conn)
             "\"message\": \"this is not HTTP/1.1\", \"hint\": null}}\n";
     char text[512];
     char byte;
-    if (conn->is_evicted || conn->has_hung_up || conn->raw || conn->is_last ||
+    if (conn->is_dropped || conn->raw || conn->is_last ||
         (conn->state != CONN_FRESH && conn->state != CONN_IDLE))
         return;
     if (conn->state == CONN_IDLE &&
@@ -104,10 +104,10 @@ static void *on_target(
 }
 
 struct headers {
-    int lengths, hosts;
+    int lengths;
     bool has_encoding, wants_close;
     unsigned long long length;
-    const char *accept, *last_event_id, *host;
+    const char *accept, *last_event_id, *origin, *host;
 };
 
 static enum MHD_Result take_header(
@@ -127,10 +127,10 @@ static enum MHD_Result take_header(
         headers->accept = value;
     else if (!strcasecmp(name, "Last-Event-ID"))
         headers->last_event_id = value;
-    else if (!strcasecmp(name, MHD_HTTP_HEADER_HOST)) {
-        headers->hosts++;
-        headers->host = value;
-    }
+    else if (!strcasecmp(name, "Origin"))
+        headers->origin = value;
+    else if (!strcasecmp(name, MHD_HTTP_HEADER_HOST))
+        headers->host = headers->host ? "" : value;
     return MHD_YES;
 }
 
@@ -198,37 +198,34 @@ static void take_body(struct http_conn *conn, const char *data, size_t *bytes)
 
 static enum MHD_Result answer(struct http_conn *conn, const char *method)
 {
-    struct http_server *server = conn->server;
     struct headers headers = read_headers(conn);
     struct http_request request = {
             .method = method,
+            .target = conn->target,
             .body = conn->body ? conn->body : "",
             .body_bytes = conn->body_bytes,
             .accept = headers.accept,
             .last_event_id = headers.last_event_id,
+            .origin = headers.origin,
+            .host = headers.host,
             .uid = conn->peer.uid,
             .pid = conn->peer.pid,
             .may_act = conn->peer.may_act};
-    const char *wrong = http_target_parse(conn->target, &request);
-    if (wrong)
+    struct http_reply reply = {0};
+    char *parts = strdup(conn->target);
+    const char *wrong = parts ? http_target_parse(parts, &request)
+                              : "there is no memory for it";
+    if (wrong) {
+        free(parts);
         return http_refuse(
                 conn, 400, BAD_REQUEST, wrong,
                 "GET /v1/status, and %XX for other characters");
-    if (conn->peer.is_tcp &&
-        (headers.hosts > 1 ||
-         (headers.host && !http_host_is_ours(server, headers.host))))
-        return http_refuse(
-                conn, 403, "E_FORBIDDEN", "the Host header is not this host",
-                "ask by address, or by the name that hostname prints");
-    if (conn->peer.is_tcp && strcmp(request.path, server->tcp_path))
-        return http_refuse(
-                conn, 404, "E_NOT_FOUND", "no such path", "GET /metrics");
-    if (conn->peer.is_tcp && strcmp(method, "GET"))
-        return http_refuse(
-                conn, 405, "E_METHOD", "there is only GET", "GET /metrics");
-    struct http_reply reply = {0};
+    }
     http_conn_enter(conn, CONN_BUSY);
-    server->handler(server->ctx, &request, &reply);
+    conn->listener->handler(conn->listener->ctx, &request, &reply);
+    free(parts);
+    if (reply.is_owner)
+        conn->peer.uid = conn->server->owner;
     if (!reply.stream)
         return http_reply_send(conn, &reply, false);
     http_stream_attach(reply.stream, conn);
@@ -284,8 +281,8 @@ static void on_completed(
         http_conn_enter(conn, CONN_IDLE);
 }
 
-/* It runs in one thread, and says so where it can: since 1.0 a connection that
- * is added begins only at the next run unless it does. */
+/* Since 1.0 a connection that is added begins only at the next run, unless
+ * libmicrohttpd is told that there is one thread. */
 #if MHD_VERSION >= 0x00097707
 enum { ONE_THREAD = MHD_USE_NO_THREAD_SAFETY };
 #else

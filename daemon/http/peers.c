@@ -39,7 +39,7 @@ bool http_peer_read(
             .uid = cred.uid, .pid = cred.pid, .may_act = may_act};
     if (may_act)
         return true;
-    gid_t gid = (gid_t)server->status_gid;
-    return server->status_gid >= 0 &&
+    gid_t gid = (gid_t)server->options.status_gid;
+    return server->options.status_gid >= 0 &&
            (cred.gid == gid || is_in_groups(fd, gid));
 }

@@ -7,11 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-static void break_off(struct http_reader *reader)
-{
-    reader->state = HTTP_BROKEN;
-}
-
 /* --- the head --- */
 
 /* The value of header `name` in a head of lines that end with \r\n or \n;
@@ -36,47 +31,32 @@ static bool find_header(
     return false;
 }
 
-static void choose_body(struct http_reader *reader)
+static enum http_reader_state choose_body(struct http_reader *reader)
 {
-    char value[64];
-    if (reader->status == 204 || reader->status == 304) {
-        reader->state = HTTP_DONE;
-    } else if (find_header(
-                       reader->head, "Transfer-Encoding", value,
-                       sizeof value)) {
-        reader->state = strcasecmp(value, "chunked") == 0 ? HTTP_CHUNK_SIZE
-                                                          : HTTP_BROKEN;
-    } else if (find_header(
-                       reader->head, "Content-Length", value, sizeof value)) {
-        char *end;
-        errno = 0;
-        reader->left = strtoull(value, &end, 10);
-        if (!isdigit((unsigned char)value[0]) || *end || errno)
-            break_off(reader);
-        else
-            reader->state = reader->left ? HTTP_BODY_LENGTH : HTTP_DONE;
-    } else {
-        reader->state = HTTP_BODY_CLOSE;
-    }
+    char value[64], *end;
+    if (reader->status == 204 || reader->status == 304)
+        return HTTP_DONE;
+    if (find_header(reader->head, "Transfer-Encoding", value, sizeof value))
+        return HTTP_BROKEN;
+    if (!find_header(reader->head, "Content-Length", value, sizeof value))
+        return HTTP_BODY_CLOSE;
+    errno = 0;
+    reader->left = strtoull(value, &end, 10);
+    if (!isdigit((unsigned char)value[0]) || *end || errno)
+        return HTTP_BROKEN;
+    return reader->left ? HTTP_BODY_LENGTH : HTTP_DONE;
 }
 
 static void read_head(struct http_reader *reader)
 {
-    int minor, status;
-    if (sscanf(reader->head, "HTTP/1.%1d %3d", &minor, &status) != 2 ||
-        status < 100) {
-        break_off(reader);
+    int minor;
+    reader->state = HTTP_BROKEN;
+    if (sscanf(reader->head, "HTTP/1.%1d %3d", &minor, &reader->status) != 2 ||
+        reader->status < 200)
         return;
-    }
-    if (status < 200) { /* an interim answer: the real one follows */
-        reader->head_bytes = 0;
-        return;
-    }
-    reader->status = status;
-    reader->type[0] = '\0';
     find_header(
             reader->head, "Content-Type", reader->type, sizeof reader->type);
-    choose_body(reader);
+    reader->state = choose_body(reader);
 }
 
 /* Takes bytes up to the empty line; returns how many. */
@@ -87,7 +67,7 @@ static size_t take_head(
     while (used < bytes && reader->state == HTTP_HEAD) {
         char c = data[used++];
         if (c == '\0' || reader->head_bytes + 1 == sizeof reader->head) {
-            break_off(reader);
+            reader->state = HTTP_BROKEN;
             break;
         }
         reader->head[reader->head_bytes++] = c;
@@ -104,85 +84,26 @@ static size_t take_head(
 
 /* --- the body --- */
 
-/* A line of the framing is complete. */
-static void read_line(struct http_reader *reader)
-{
-    char *end;
-    if (reader->state == HTTP_CHUNK_END) {
-        reader->state = reader->line[0] ? HTTP_BROKEN : HTTP_CHUNK_SIZE;
-    } else if (reader->state == HTTP_TRAILER) {
-        if (!reader->line[0])
-            reader->state = HTTP_DONE;
-    } else {
-        errno = 0;
-        reader->left = strtoull(reader->line, &end, 16);
-        if (!isxdigit((unsigned char)reader->line[0]) || errno ||
-            (*end && *end != ';' && *end != ' '))
-            break_off(reader);
-        else
-            reader->state = reader->left ? HTTP_CHUNK_DATA : HTTP_TRAILER;
-    }
-}
-
-static size_t take_line(
+static bool take_body(
         struct http_reader *reader, const char *data, size_t bytes)
 {
-    enum http_reader_state state = reader->state;
-    size_t used = 0;
-    while (used < bytes && reader->state == state) {
-        char c = data[used++];
-        if (c == '\n') {
-            size_t length = reader->line_bytes;
-            if (length && reader->line[length - 1] == '\r')
-                length--;
-            reader->line[length] = '\0';
-            reader->line_bytes = 0;
-            read_line(reader);
-            break;
-        }
-        if (reader->line_bytes + 1 < sizeof reader->line)
-            reader->line[reader->line_bytes++] = c;
-        else if (state != HTTP_TRAILER) /* of a trailer the start is enough */
-            break_off(reader);
-    }
-    return used;
-}
-
-static size_t take_data(
-        struct http_reader *reader, const char *data, size_t bytes,
-        bool *wants_more)
-{
-    bool is_endless = reader->state == HTTP_BODY_CLOSE;
-    size_t count =
-            !is_endless && bytes > reader->left ? (size_t)reader->left : bytes;
-    *wants_more = reader->sink(reader->ctx, data, count);
-    if (!is_endless) {
-        reader->left -= count;
-        if (reader->left == 0)
-            reader->state = reader->state == HTTP_CHUNK_DATA ? HTTP_CHUNK_END
-                                                             : HTTP_DONE;
-    }
-    return count;
+    bool has_length = reader->state == HTTP_BODY_LENGTH;
+    if (has_length && bytes > reader->left)
+        bytes = (size_t)reader->left;
+    bool wants_more = reader->sink(reader->ctx, data, bytes);
+    if (has_length && !(reader->left -= bytes))
+        reader->state = HTTP_DONE;
+    return wants_more;
 }
 
 bool http_reader_take(
         struct http_reader *reader, const char *data, size_t bytes)
 {
     bool wants_more = true;
-    while (bytes > 0 && wants_more && reader->state < HTTP_DONE) {
-        size_t used;
-        if (reader->state == HTTP_HEAD)
-            used = take_head(reader, data, bytes);
-        else if (
-                reader->state == HTTP_BODY_LENGTH ||
-                reader->state == HTTP_CHUNK_DATA ||
-                reader->state == HTTP_BODY_CLOSE)
-            used = take_data(reader, data, bytes, &wants_more);
-        else
-            used = take_line(reader, data, bytes);
-        data += used;
-        bytes -= used;
-    }
+    size_t used =
+            reader->state == HTTP_HEAD ? take_head(reader, data, bytes) : 0;
+    if (reader->state != HTTP_HEAD && reader->state < HTTP_DONE && used < bytes)
+        wants_more = take_body(reader, data + used, bytes - used);
     return wants_more && reader->state < HTTP_DONE;
 }
 

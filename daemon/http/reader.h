@@ -1,32 +1,29 @@
-/* reader.h - one HTTP/1.1 answer, from whatever pieces it arrives in.
+/* reader.h - one HTTP/1.x answer without chunks, from whatever pieces it
+ * arrives in.
  *
- *   head -> body of Content-Length, chunked, or until the connection ends
+ *   head -> body of Content-Length, or until the connection ends
  *
- * Answers of 1xx are skipped. Nothing is allocated; the body goes to `sink` as
- * it comes. Source: RFC 9112, sections 4 to 7. */
-#ifndef ZD_CTL_HTTP_READER_H
-#define ZD_CTL_HTTP_READER_H
+ * Nothing is allocated; the body goes to `sink` as it comes. Source: RFC 9112,
+ * sections 4 to 6. */
+#ifndef ZD_DAEMON_HTTP_READER_H
+#define ZD_DAEMON_HTTP_READER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HTTP_HEAD_MAX = 16384, HTTP_LINE_MAX = 64 };
+enum { HTTP_HEAD_MAX = 16384 };
 
 enum http_reader_state {
     HTTP_HEAD,
     HTTP_BODY_LENGTH,
-    HTTP_CHUNK_SIZE, /* the line before a chunk */
-    HTTP_CHUNK_DATA,
-    HTTP_CHUNK_END, /* the line end behind it */
-    HTTP_TRAILER,
     HTTP_BODY_CLOSE,
     HTTP_DONE,
-    HTTP_BROKEN, /* no HTTP, or longer than we read */
+    HTTP_BROKEN, /* not HTTP, chunks, or a head that is too long */
 };
 
 struct http_reader {
-    /* Gets the body, never its framing; false: the reader is done. */
+    /* Gets the body; false: the reader is done. */
     bool (*sink)(void *ctx, const char *data, size_t bytes);
     void *ctx;
     enum http_reader_state state; /* all 0 at first */
@@ -35,9 +32,7 @@ struct http_reader {
     /* private */
     char head[HTTP_HEAD_MAX];
     size_t head_bytes;
-    char line[HTTP_LINE_MAX];
-    size_t line_bytes;
-    uint64_t left; /* of the body or the chunk */
+    uint64_t left; /* of the body */
 };
 
 /* Take what arrived; false: no more is wanted (DONE, BROKEN, or the sink said

@@ -1,5 +1,5 @@
-/* reply.c - from replies to libmicrohttpd's responses: whole bodies,
- * errors of the transport itself, and answers that come later. */
+/* reply.c - from replies to libmicrohttpd's responses: whole bodies, and
+ * streams, which are a queue of at most 1 MiB. */
 #include "daemon/http/server.h"
 
 #include <stdio.h>
@@ -14,11 +14,15 @@ static enum MHD_Result send_response(
         struct http_conn *conn, struct MHD_Response *response, int status,
         const char *type)
 {
+    const char *const(*more)[2] = conn->server->options.headers;
     if (!response)
         return MHD_NO;
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (type[0])
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     MHD_add_response_header(
             response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    for (; more && (*more)[0]; more++)
+        MHD_add_response_header(response, (*more)[0], (*more)[1]);
     enum MHD_Result result =
             MHD_queue_response(conn->mhd, (unsigned)status, response);
     MHD_destroy_response(response);
@@ -50,6 +54,9 @@ enum MHD_Result http_reply_send(
     http_conn_enter(conn, CONN_BUSY);
     if (response && reply->allow)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, reply->allow);
+    if (response && reply->location)
+        MHD_add_response_header(
+                response, MHD_HTTP_HEADER_LOCATION, reply->location);
     if (response && must_close)
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     return send_response(
@@ -68,13 +75,144 @@ enum MHD_Result http_refuse(
     return http_reply_send(conn, &reply, status != 404);
 }
 
+/* --- streams -------------------------------------------------------------- */
+
+struct http_stream *http_defer(
+        struct http_reply *reply, void (*gone)(void *owner), void *owner)
+{
+    struct http_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return NULL;
+    stream->gone = gone;
+    stream->owner = owner;
+    http_set_status(
+            stream, reply->status ? reply->status : 200,
+            reply->content_type ? reply->content_type : "application/json");
+    reply->stream = stream;
+    return stream;
+}
+
+void http_set_status(struct http_stream *stream, int status, const char *type)
+{
+    stream->status = status;
+    snprintf(stream->type, sizeof stream->type, "%s", type);
+}
+
+static bool make_room(struct http_stream *stream, size_t bytes)
+{
+    size_t waiting = http_queued(stream), capacity = stream->capacity;
+    if (stream->end + bytes <= capacity)
+        return true;
+    if (waiting)
+        memmove(stream->data, stream->data + stream->begin, waiting);
+    stream->begin = 0;
+    stream->end = waiting;
+    while (capacity < waiting + bytes)
+        capacity = capacity ? 2 * capacity : 4096;
+    char *grown = realloc(stream->data, capacity);
+    if (!grown)
+        return false;
+    stream->data = grown;
+    stream->capacity = capacity;
+    return true;
+}
+
+/* Once, and never after http_finish. */
+static void tell_gone(struct http_stream *stream)
+{
+    bool must_tell = !stream->is_dropped && !stream->is_finished;
+    stream->is_dropped = true;
+    if (must_tell && stream->gone)
+        stream->gone(stream->owner);
+}
+
+bool http_send(struct http_stream *stream, const char *data, size_t bytes)
+{
+    if (stream->is_dropped)
+        return false;
+    if (bytes > HTTP_QUEUE_MAX - http_queued(stream) ||
+        !make_room(stream, bytes)) {
+        struct http_conn *conn = stream->conn;
+        tell_gone(stream);
+        if (conn)
+            http_conn_drop(conn);
+        return false;
+    }
+    if (bytes)
+        memcpy(stream->data + stream->end, data, bytes);
+    stream->end += bytes;
+    if (stream->conn && bytes)
+        http_conn_resume(stream->conn);
+    return true;
+}
+
+size_t http_queued(const struct http_stream *stream)
+{
+    return stream->end - stream->begin;
+}
+
+void http_on_drained(struct http_stream *stream, void (*drained)(void *owner))
+{
+    stream->drained = drained;
+}
+
+void http_finish(struct http_stream *stream)
+{
+    if (stream->is_dropped)
+        return;
+    stream->is_finished = true;
+    if (stream->conn)
+        http_conn_resume(stream->conn);
+}
+
+void http_break_off(struct http_stream *stream)
+{
+    http_finish(stream);
+    if (stream->conn)
+        http_conn_drop(stream->conn);
+}
+
+void http_stream_attach(struct http_stream *stream, struct http_conn *conn)
+{
+    stream->conn = conn;
+    conn->stream = stream;
+}
+
+void http_stream_release(struct http_stream *stream)
+{
+    if (!stream)
+        return;
+    if (stream->conn)
+        stream->conn->stream = NULL;
+    stream->conn = NULL;
+    tell_gone(stream);
+    free(stream->data);
+    free(stream);
+}
+
+size_t http_stream_take(struct http_stream *stream, char *out, size_t max)
+{
+    size_t bytes = http_queued(stream);
+    if (bytes > max)
+        bytes = max;
+    if (bytes)
+        memcpy(out, stream->data + stream->begin, bytes);
+    stream->begin += bytes;
+    if (stream->begin == stream->end) {
+        stream->begin = stream->end = 0;
+        if (bytes && stream->drained && !stream->is_finished)
+            stream->drained(stream->owner);
+    }
+    return bytes;
+}
+
 /* --- answers that come later ---------------------------------------------- */
 
 static ssize_t read_stream(void *ctx, uint64_t at, char *out, size_t max)
 {
     struct http_conn *conn = ctx;
     struct http_stream *stream = conn->stream;
-    if (conn->is_evicted || conn->has_hung_up || stream->is_dropped)
+    if (conn->is_dropped || stream->is_dropped)
         return MHD_CONTENT_READER_END_WITH_ERROR;
     size_t bytes = http_stream_take(stream, out, max);
     if (bytes)
@@ -93,7 +231,7 @@ static enum MHD_Result send_whole(struct http_conn *conn)
             .status = stream->status,
             .content_type = stream->type,
             .static_body = ""};
-    size_t bytes = stream->end - stream->begin;
+    size_t bytes = http_queued(stream);
     if (bytes) {
         reply.body = malloc(bytes);
         if (!reply.body)
@@ -106,9 +244,9 @@ static enum MHD_Result send_whole(struct http_conn *conn)
 enum MHD_Result http_reply_later(struct http_conn *conn)
 {
     struct http_stream *stream = conn->stream;
-    if (conn->is_evicted || conn->has_hung_up || stream->is_dropped)
+    if (conn->is_dropped || stream->is_dropped)
         return MHD_NO;
-    if (!http_stream_is_ready(stream)) {
+    if (!stream->is_finished && !http_queued(stream)) {
         http_conn_suspend(conn);
         return MHD_YES;
     }
@@ -139,7 +277,7 @@ static void write_last(struct http_conn *conn)
 {
     struct http_stream *stream = conn->stream;
     char head[256];
-    size_t body = stream->end - stream->begin;
+    size_t body = http_queued(stream);
     int bytes = snprintf(
             head, sizeof head,
             "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: %s\r\n"
@@ -160,7 +298,7 @@ void http_resume_due(struct http_server *server)
     for (struct http_conn *conn = server->first; conn; conn = conn->next) {
         if (!conn->wants_resume)
             continue;
-        if (!conn->is_evicted && !conn->has_hung_up && has_half_closed(conn))
+        if (!conn->is_dropped && has_half_closed(conn))
             write_last(conn);
         conn->wants_resume = conn->is_suspended = false;
         MHD_resume_connection(conn->mhd);

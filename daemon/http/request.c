@@ -1,14 +1,13 @@
 /* request.c - the target of a request, by our own rules: libmicrohttpd is
  * lenient with zero bytes, spaces and broken escapes, and these names end up in
- * messages. Errors that the transport itself answers. */
+ * messages. Errors that the server itself answers. */
 #include "daemon/http/server.h"
-#include "data/tokenizer/tokenizer.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <utf8proc.h>
 
 static int hex_digit(char c)
 {
@@ -16,6 +15,15 @@ static int hex_digit(char c)
         return c - '0';
     c |= 0x20;
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool is_utf8(const char *text)
+{
+    utf8proc_int32_t code;
+    utf8proc_ssize_t used = 0;
+    for (; *text && used >= 0; text += used > 0 ? used : 0)
+        used = utf8proc_iterate((const utf8proc_uint8_t *)text, -1, &code);
+    return used >= 0;
 }
 
 /* In place. False: a broken escape, a zero byte, no UTF-8. */
@@ -36,8 +44,7 @@ static bool unescape(char *text, bool is_query)
         *out++ = c;
     }
     *out = '\0';
-    size_t bytes = (size_t)(out - text);
-    return utf8_valid_prefix(text, bytes) == bytes;
+    return is_utf8(text);
 }
 
 static const char *parse_query(char *query, struct http_request *request)

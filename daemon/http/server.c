@@ -1,18 +1,12 @@
 /* server.c - listeners, accept, timers, the end. */
 #include "daemon/http/server.h"
 
-#include "base/log.h"
-
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
-
-enum { PAUSE_MS = 50 }; /* no descriptor at all: try again after it */
 
 uint64_t http_now_ms(void)
 {
@@ -28,26 +22,14 @@ enum zd_status http_uv_fail(int error, const char *what)
 
 /* --- libmicrohttpd in the loop -------------------------------------------- */
 
-static void on_mhd_timer(uv_timer_t *timer);
-static void on_sweep(uv_timer_t *timer);
-static void on_trim(uv_timer_t *timer);
-static void on_client(uv_poll_t *poll, int status, int events);
-
-static void schedule(struct http_server *server)
+static void on_mhd_timer(uv_timer_t *timer)
 {
-    MHD_UNSIGNED_LONG_LONG ms;
-    if (server->queued)
-        uv_timer_start(&server->mhd_timer, on_mhd_timer, 0, 0);
-    else if (MHD_get_timeout(server->mhd, &ms) == MHD_YES)
-        uv_timer_start(&server->mhd_timer, on_mhd_timer, ms, 0);
-    else
-        uv_timer_stop(&server->mhd_timer);
-    bool is_sweeping = uv_is_active((uv_handle_t *)&server->sweep_timer);
-    if (server->first && !is_sweeping)
-        uv_timer_start(
-                &server->sweep_timer, on_sweep, HTTP_SWEEP_MS, HTTP_SWEEP_MS);
-    else if (!server->first && is_sweeping)
-        uv_timer_stop(&server->sweep_timer);
+    http_run(timer->data);
+}
+
+static void on_mhd_ready(uv_poll_t *poll, int status, int events)
+{
+    http_run(poll->data);
 }
 
 void http_run_soon(struct http_server *server)
@@ -67,69 +49,33 @@ static void turn(struct http_server *server)
 
 void http_run(struct http_server *server)
 {
+    MHD_UNSIGNED_LONG_LONG ms;
     turn(server);
-    http_reserve_fill(server);
-    schedule(server);
-}
-
-static void on_mhd_ready(uv_poll_t *poll, int status, int events)
-{
-    http_run(poll->data);
-}
-
-static void on_mhd_timer(uv_timer_t *timer)
-{
-    http_watch(timer->data);
-    http_run(timer->data);
-}
-
-static void on_sweep(uv_timer_t *timer)
-{
-    http_sweep(timer->data);
-}
-
-static void on_watch(uv_poll_t *poll, int status, int events)
-{
-    http_watch(poll->data);
-    http_run(poll->data);
+    if (MHD_get_timeout(server->mhd, &ms) == MHD_YES)
+        uv_timer_start(&server->mhd_timer, on_mhd_timer, ms, 0);
+    else
+        uv_timer_stop(&server->mhd_timer);
 }
 
 /* --- accept --------------------------------------------------------------- */
 
-static void pause_listeners(struct http_server *server)
+/* The spare descriptor first, then that of the connection first in line. */
+static bool free_a_descriptor(struct http_server *server)
 {
-    for (int i = 0; i < 2; i++)
-        if (server->listeners[i].fd >= 0)
-            uv_poll_stop(&server->listeners[i].poll);
-    uv_timer_start(&server->trim_timer, on_trim, PAUSE_MS, 0);
+    if (server->spare_fd < 0)
+        return http_drop_one(server);
+    close(server->spare_fd);
+    server->spare_fd = -1;
+    return true;
 }
 
-static void resume_listeners(struct http_server *server)
-{
-    for (int i = 0; i < 2; i++)
-        if (server->listeners[i].fd >= 0)
-            uv_poll_start(&server->listeners[i].poll, UV_READABLE, on_client);
-}
-
-void http_trim_later(struct http_server *server)
-{
-    uv_timer_start(&server->trim_timer, on_trim, HTTP_GRACE_MS / 2, 0);
-}
-
-static void on_trim(uv_timer_t *timer)
-{
-    struct http_server *server = timer->data;
-    resume_listeners(server);
-    http_trim(server);
-}
-
-/* -1: nobody is there (or, having paused, nothing can be done now). At the
- * limit of descriptors one of the reserve is given for him; whether he may come
- * in is seen after it. */
-static int accept_one(struct http_server *server, int listener)
+/* -1: no one waits, or the next sweep tries again. Without a descriptor only
+ * the first of a batch is let in: then its request gets its turn. */
+static int accept_one(struct http_listener *listener, bool is_first)
 {
     for (;;) {
-        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd =
+                accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0)
             return fd;
         if (errno == EINTR || errno == ECONNABORTED)
@@ -137,23 +83,12 @@ static int accept_one(struct http_server *server, int listener)
         if (errno == EAGAIN || errno == EWOULDBLOCK)
             return -1;
         bool is_full = errno == EMFILE || errno == ENFILE;
-        if (is_full &&
-            (http_reserve_spend(server) || http_evict(server, true, NULL)))
+        if (is_full && is_first && free_a_descriptor(listener->server))
             continue;
-        pause_listeners(server);
+        if (is_first)
+            uv_poll_stop(&listener->poll);
         return -1;
     }
-}
-
-static void admit(struct http_server *server, int fd, bool is_tcp)
-{
-    struct http_peer peer = {.uid = (uid_t)-1, .is_tcp = true};
-    if (!is_tcp && !http_peer_read(server, fd, &peer)) {
-        close(fd);
-        return;
-    }
-    http_make_room(server, &peer);
-    http_conn_create(server, fd, &peer);
 }
 
 static void on_client(uv_poll_t *poll, int status, int events)
@@ -161,37 +96,29 @@ static void on_client(uv_poll_t *poll, int status, int events)
     struct http_listener *listener =
             (struct http_listener
                      *)((char *)poll - offsetof(struct http_listener, poll));
-    struct http_server *server = poll->data;
     for (int i = 0; i < HTTP_ACCEPT_BATCH; i++) {
-        int fd = accept_one(server, listener->fd);
+        struct http_peer peer = {.uid = (uid_t)-1, .is_tcp = true};
+        int fd = accept_one(listener, i == 0);
         if (fd < 0)
             break;
-        admit(server, fd, listener->is_tcp);
+        if (listener->is_tcp || http_peer_read(listener->server, fd, &peer))
+            http_conn_create(listener, fd, &peer);
+        else
+            close(fd);
     }
-    http_watch(server);
-    http_run(server);
-    http_trim(server);
-    /* Whoever came in on a descriptor of the reserve stays, another goes. */
-    while (server->reserve_count < HTTP_RESERVE &&
-           http_evict(server, false, server->last))
-        ;
+    http_run(listener->server);
 }
 
-enum zd_status http_listener_start(
-        struct http_server *server, int fd, bool is_tcp)
+static void on_sweep(uv_timer_t *timer)
 {
-    struct http_listener *listener = &server->listeners[is_tcp];
-    if (listen(fd, HTTP_BACKLOG))
-        return http_uv_fail(-errno, "listen");
-    int error = uv_poll_init(server->loop, &listener->poll, fd);
-    if (error)
-        return http_uv_fail(error, "watch");
-    server->open_handles++;
-    listener->poll.data = server;
-    listener->fd = fd;
-    listener->is_tcp = is_tcp;
-    error = uv_poll_start(&listener->poll, UV_READABLE, on_client);
-    return error ? http_uv_fail(error, "watch") : ZD_OK;
+    struct http_server *server = timer->data;
+    http_sweep(server);
+    http_run(server);
+    if (server->spare_fd < 0)
+        server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    for (int i = 0; i < 2; i++)
+        if (server->listeners[i].fd >= 0)
+            uv_poll_start(&server->listeners[i].poll, UV_READABLE, on_client);
 }
 
 /* --- begin and end -------------------------------------------------------- */
@@ -203,7 +130,7 @@ static void on_closed(uv_handle_t *handle)
         free(server);
 }
 
-static void close_handle(struct http_server *server, void *handle)
+static void close_handle(void *handle)
 {
     uv_handle_t *h = handle;
     if (h->data && !uv_is_closing(h))
@@ -223,6 +150,28 @@ static enum zd_status watch(
     return error ? http_uv_fail(error, "watch") : ZD_OK;
 }
 
+enum zd_status http_listener_start(
+        struct http_server *server, int fd, bool is_tcp, http_handler *handler,
+        void *ctx)
+{
+    struct http_listener *listener = &server->listeners[is_tcp];
+    *listener = (struct http_listener){
+            .server = server,
+            .fd = -1,
+            .is_tcp = is_tcp,
+            .handler = handler ? handler : server->options.handler,
+            .ctx = handler ? ctx : server->options.ctx};
+    enum zd_status status =
+            listen(fd, HTTP_BACKLOG)
+                    ? http_uv_fail(-errno, "listen")
+                    : watch(server, &listener->poll, fd, on_client);
+    if (status == ZD_OK)
+        listener->fd = fd;
+    else if (is_tcp)
+        close(fd);
+    return status;
+}
+
 static void make_timer(struct http_server *server, uv_timer_t *timer)
 {
     uv_timer_init(server->loop, timer);
@@ -230,19 +179,24 @@ static void make_timer(struct http_server *server, uv_timer_t *timer)
     server->open_handles++;
 }
 
-static enum zd_status start_loop_side(struct http_server *server)
+static enum zd_status start(
+        struct http_server *server, const struct http_options *options)
 {
+    if (options->socket_path)
+        ZD_TRY(http_socket_open(options, &server->socket));
     make_timer(server, &server->mhd_timer);
     make_timer(server, &server->sweep_timer);
-    make_timer(server, &server->trim_timer);
-    server->watch_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (server->watch_fd < 0)
-        return http_uv_fail(-errno, "epoll");
-    ZD_TRY(watch(server, &server->watch_poll, server->watch_fd, on_watch));
+    uv_timer_start(
+            &server->sweep_timer, on_sweep, HTTP_SWEEP_MS, HTTP_SWEEP_MS);
     ZD_TRY(http_mhd_start(server));
-    const union MHD_DaemonInfo *info =
-            MHD_get_daemon_info(server->mhd, MHD_DAEMON_INFO_EPOLL_FD);
-    return watch(server, &server->mhd_poll, info->epoll_fd, on_mhd_ready);
+    int fd = MHD_get_daemon_info(server->mhd, MHD_DAEMON_INFO_EPOLL_FD)
+                     ->epoll_fd;
+    ZD_TRY(watch(server, &server->mhd_poll, fd, on_mhd_ready));
+    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return options->socket_path
+                   ? http_listener_start(
+                             server, server->socket.fd, false, NULL, NULL)
+                   : ZD_OK;
 }
 
 enum zd_status http_create(
@@ -253,33 +207,24 @@ enum zd_status http_create(
     if (!server)
         return ZD_FAIL(ZD_ERR_MEMORY, "E1044", "no memory for the socket");
     server->loop = loop;
-    server->handler = options->handler;
-    server->ctx = options->ctx;
+    server->options = *options;
     server->owner = geteuid();
-    server->status_gid = options->status_gid;
     server->first_request_ms = HTTP_FIRST_REQUEST_MS;
     server->idle_ms = HTTP_IDLE_MS;
-    server->watch_fd = -1;
-    server->socket.fd = server->socket.lock_fd = -1;
+    server->socket.fd = server->socket.lock_fd = server->spare_fd = -1;
     server->listeners[0].fd = server->listeners[1].fd = -1;
-    enum zd_status status = http_socket_open(options, &server->socket);
+    enum zd_status status = start(server, options);
     if (status == ZD_OK)
-        status = start_loop_side(server);
-    if (status == ZD_OK)
-        status = http_listener_start(server, server->socket.fd, false);
-    if (status == ZD_OK) {
-        http_reserve_fill(server);
         *server_out = server;
-        return ZD_OK;
-    }
-    http_destroy(server, 0);
+    else
+        http_destroy(server, 0);
     return status;
 }
 
 static bool is_sending(const struct http_server *server)
 {
     for (const struct http_conn *conn = server->first; conn; conn = conn->next)
-        if (conn->state == CONN_BUSY && !conn->is_evicted)
+        if (conn->state == CONN_BUSY && !conn->is_dropped)
             return true;
     return false;
 }
@@ -304,10 +249,8 @@ static void drain(struct http_server *server, double seconds)
 static void stop_mhd(struct http_server *server, double seconds)
 {
     drain(server, seconds);
-    for (struct http_conn *conn = server->first, *next; conn; conn = next) {
-        next = conn->next;
+    for (struct http_conn *conn = server->first; conn; conn = conn->next)
         http_conn_drop(conn);
-    }
     turn(server);
     MHD_stop_daemon(server->mhd);
     server->mhd = NULL;
@@ -318,20 +261,17 @@ void http_destroy(struct http_server *server, double seconds)
     if (!server)
         return;
     for (int i = 0; i < 2; i++)
-        close_handle(server, &server->listeners[i].poll);
-    close_handle(server, &server->mhd_poll);
-    close_handle(server, &server->watch_poll);
-    close_handle(server, &server->mhd_timer);
-    close_handle(server, &server->sweep_timer);
-    close_handle(server, &server->trim_timer);
+        close_handle(&server->listeners[i].poll);
+    close_handle(&server->mhd_poll);
+    close_handle(&server->mhd_timer);
+    close_handle(&server->sweep_timer);
     http_socket_close(&server->socket);
     if (server->listeners[1].fd >= 0)
         close(server->listeners[1].fd);
     if (server->mhd)
         stop_mhd(server, seconds);
-    if (server->watch_fd >= 0)
-        close(server->watch_fd);
-    http_reserve_close(server);
+    if (server->spare_fd >= 0)
+        close(server->spare_fd);
     free(server->tcp_path);
     server->tcp_path = NULL;
     if (!server->open_handles)

@@ -1,16 +1,18 @@
-/* server.h - what the files of the transport share: the server, its
- * connections, and who calls whom.
+/* server.h - what the files of the server share: the server, its connections,
+ * and who calls whom.
  *
  *   server.c   listeners, accept, timers, the end
  *   peers.c    who is on the other side
- *   conn.c     a connection from accept to its end
- *   limits.c   who has to go, and when; descriptors in reserve
+ *   conn.c     a connection from accept to its end; who has to go, and when
  *   mhd.c      libmicrohttpd: connections, from bytes to requests
- *   reply.c    from replies to bytes
+ *   reply.c    from replies and streams to bytes
  *   request.c  the target of a request; what is refused unasked
- *   stream.c   answers that come later
  *   socket.c   the socket's path, folder, lock and end
  *   tcp.c      HOST:PORT
+ *
+ * libuv polls the listeners and libmicrohttpd's one descriptor; libmicrohttpd
+ * owns the connections. A sweep, four times a second, keeps the deadlines and
+ * notices clients that left while their request waits.
  *
  * Life of a connection:
  *
@@ -19,9 +21,9 @@
  *                      http_defer        v  | full request      |
  *                                    DEFERRED  <----------------+
  *
- * FRESH and IDLE may hold half a request. Those two and BUSY may be thrown out
- * for another, the longest in its state first; DEFERRED only when there is
- * nobody else. */
+ * FRESH and IDLE may hold half a request. Those two and BUSY may be dropped for
+ * another connection, the longest in its state first; DEFERRED only when there
+ * is no other. */
 #ifndef ZD_DAEMON_HTTP_SERVER_H
 #define ZD_DAEMON_HTTP_SERVER_H
 
@@ -35,15 +37,13 @@
 enum {
     HTTP_CONNECTIONS_MAX = 64,
     HTTP_PER_USER_MAX = 16,
-    /* Connections beyond the limits are not thrown out in their first moments:
-     * whoever was preempted between connect and write would lose against a
-     * flood. Up to these numbers. */
+    /* A client that was preempted between connect and write must not lose
+     * against a flood: in its first moments a connection stays, up to these
+     * numbers. */
     HTTP_CONNECTIONS_HARD = 256,
     HTTP_PER_USER_HARD = 64,
     HTTP_GRACE_MS = 20,
     HTTP_ACCEPT_BATCH = 16, /* then those accepted get their turn */
-    /* Who is behind so many in a flood waits some 10 ms; who meets a full queue
-     * waits in connect, or is told to try again. */
     HTTP_BACKLOG = 1024,
     HTTP_FIRST_REQUEST_MS = 5000,
     HTTP_IDLE_MS = 60000,
@@ -53,8 +53,7 @@ enum {
     HTTP_BODY_MAX = 64 << 10,
     HTTP_BODY_SWALLOWED = 1 << 20, /* read to its end before the 413 */
     HTTP_POOL_BYTES = 32 << 10,    /* of libmicrohttpd, a connection */
-    HTTP_QUEUE_MAX = 1 << 20,
-    HTTP_RESERVE = 4 /* descriptors */
+    HTTP_QUEUE_MAX = 1 << 20
 };
 
 enum http_state { CONN_FRESH, CONN_IDLE, CONN_BUSY, CONN_DEFERRED };
@@ -68,27 +67,35 @@ enum http_phase { /* of the request that is being received */
 };
 
 struct http_peer {
-    uid_t uid;
+    uid_t uid; /* (uid_t)-1 on TCP, until the connection is the owner's */
     pid_t pid;
     bool may_act, is_tcp;
 };
 
+struct http_listener {
+    uv_poll_t poll;
+    struct http_server *server;
+    int fd; /* -1: none */
+    bool is_tcp;
+    http_handler *handler;
+    void *ctx;
+};
+
 struct http_conn {
     struct http_server *server;
+    const struct http_listener *listener;
     struct http_conn *prev, *next; /* the server's list, oldest first */
-    struct MHD_Connection *mhd;    /* NULL in the lobby */
-    int fd; /* libmicrohttpd closes it, where it has it */
+    struct MHD_Connection *mhd;
+    int fd; /* libmicrohttpd closes it */
     struct http_peer peer;
     enum http_state state;
-    uint64_t since_ms; /* in this state, but that half a request is no change */
-    bool is_evicted;   /* shut down, on its way out */
-    bool has_hung_up;  /* the other side has closed for good */
+    uint64_t since_ms; /* in this state; half a request does not change it */
+    bool is_dropped;   /* shut down, on its way out */
     bool is_suspended, wants_resume;
-    bool is_queued; /* in the lobby */
-    bool is_last;   /* the request after which the connection ends */
+    bool is_last; /* the request after which the connection ends */
     /* the request */
     enum http_phase phase;
-    char *target;    /* as it came, then cut up by http_target_parse */
+    char *target;    /* as it came */
     const char *raw; /* where libmicrohttpd holds it; compared, not read */
     size_t raw_bytes;
     char *body;
@@ -101,18 +108,13 @@ struct http_conn {
 struct http_stream {
     struct http_conn *conn; /* NULL: not, or no more, on a connection */
     void (*gone)(void *owner);
+    void (*drained)(void *owner);
     void *owner;
     int status;
-    const char *type;
+    char type[96];
     char *data; /* queued: [begin, end) */
     size_t begin, end, capacity;
     bool is_head_sent, is_finished, is_dropped;
-};
-
-struct http_listener {
-    uv_poll_t poll;
-    int fd; /* -1: none */
-    bool is_tcp;
 };
 
 struct http_socket { /* what is ours in the file system */
@@ -124,29 +126,23 @@ struct http_socket { /* what is ours in the file system */
 
 struct http_server {
     uv_loop_t *loop;
-    http_handler *handler;
-    void *ctx;
+    struct http_options options; /* socket_path is not kept */
     uid_t owner;
-    int status_gid;
     int first_request_ms, idle_ms; /* HTTP_.._MS; tests have less patience */
     struct http_socket socket;
     struct http_listener listeners[2]; /* unix, TCP */
-    char *tcp_path;                    /* the one that TCP answers */
-    char names[2][256];                /* of this host, for TCP; "": none */
+    char *tcp_path;     /* the one that http_listen_tcp answers */
+    char names[2][256]; /* of this host, for TCP; "": none */
     struct MHD_Daemon *mhd;
     uv_poll_t mhd_poll;
-    uv_timer_t mhd_timer;   /* when libmicrohttpd wants to run */
-    uv_timer_t sweep_timer; /* while there are connections */
-    uv_timer_t trim_timer;  /* somebody is over the limit, in his grace */
-    int watch_fd;           /* epoll: first bytes, and who closes */
-    uv_poll_t watch_poll;
+    uv_timer_t mhd_timer; /* when libmicrohttpd wants to run */
+    uv_timer_t sweep_timer;
     bool must_run_again; /* libmicrohttpd has something to put away */
     int open_handles;    /* of libuv; the server is freed with the last */
     struct http_conn *first, *last;
-    int count;  /* without those evicted */
-    int queued; /* in the lobby, with a request that may be long */
+    int count;                /* without those dropped */
     struct http_conn *adding; /* during MHD_add_connection */
-    int reserve[HTTP_RESERVE], reserve_count;
+    int spare_fd;             /* lets one more in when descriptors run out */
 };
 
 /* --- server.c --- */
@@ -154,9 +150,10 @@ uint64_t http_now_ms(void);
 /* Let libmicrohttpd do what is due. Never from inside a handler. */
 void http_run(struct http_server *server);
 void http_run_soon(struct http_server *server); /* in the loop's next turn */
+/* `handler` NULL: the server's. A TCP `fd` is taken over, also on failure. */
 enum zd_status http_listener_start(
-        struct http_server *server, int fd, bool is_tcp);
-void http_trim_later(struct http_server *server);
+        struct http_server *server, int fd, bool is_tcp, http_handler *handler,
+        void *ctx);
 /* libuv's error as ours. */
 enum zd_status http_uv_fail(int error, const char *what);
 
@@ -165,37 +162,24 @@ enum zd_status http_uv_fail(int error, const char *what);
 bool http_peer_read(
         const struct http_server *server, int fd, struct http_peer *peer_out);
 
-/* --- limits.c --- */
-/* Room for one more of this user, whatever it takes. */
-void http_make_room(struct http_server *server, const struct http_peer *peer);
-/* Throw out who is over the limits and past his grace. */
-void http_trim(struct http_server *server);
-/* Throw out the first in line but `keep`. False: there is nobody. */
-bool http_evict(
-        struct http_server *server, bool even_streams,
-        const struct http_conn *keep);
-/* Deadlines; every HTTP_SWEEP_MS. */
-void http_sweep(struct http_server *server);
-void http_reserve_fill(struct http_server *server);
-bool http_reserve_spend(struct http_server *server);
-void http_reserve_close(struct http_server *server);
-
 /* --- conn.c --- */
 /* Takes over `fd`. */
 void http_conn_create(
-        struct http_server *server, int fd, const struct http_peer *peer);
+        const struct http_listener *listener, int fd,
+        const struct http_peer *peer);
 void http_conn_destroy(struct http_conn *conn); /* does not close `fd` */
 void http_conn_enter(struct http_conn *conn, enum http_state state);
 void http_conn_forget_request(struct http_conn *conn);
-/* End a connection: what it sends is cut off. One in the lobby is gone at once,
- * others after http_run. */
+/* End a connection: what it sends is cut off; it is gone after http_run. */
 void http_conn_drop(struct http_conn *conn);
 /* From a callback of libmicrohttpd alone. */
 void http_conn_suspend(struct http_conn *conn);
 /* At the next http_run. */
 void http_conn_resume(struct http_conn *conn);
-/* Look at watch_fd. */
-void http_watch(struct http_server *server);
+/* Drop the connection that is first in line. False: there is none. */
+bool http_drop_one(struct http_server *server);
+/* Deadlines, limits and clients that left; every HTTP_SWEEP_MS. */
+void http_sweep(struct http_server *server);
 
 /* --- mhd.c --- */
 enum zd_status http_mhd_start(struct http_server *server);
@@ -205,7 +189,7 @@ void http_mhd_add(struct http_conn *conn); /* it may be gone after it */
 /* Send a whole reply (its body is taken over). */
 enum MHD_Result http_reply_send(
         struct http_conn *conn, struct http_reply *reply, bool must_close);
-/* An error of the transport's own; the texts as in http_reply_error. */
+/* An error of the server's own; the texts as in http_reply_error. */
 enum MHD_Result http_refuse(
         struct http_conn *conn, int status, const char *code,
         const char *message, const char *hint);
@@ -214,30 +198,20 @@ enum MHD_Result http_refuse(
 enum MHD_Result http_reply_later(struct http_conn *conn);
 /* What was asked with http_conn_resume; then comes MHD_run. */
 void http_resume_due(struct http_server *server);
+/* The handler has returned `stream`: from now on it is sent on `conn`. */
+void http_stream_attach(struct http_stream *stream, struct http_conn *conn);
+/* The reply is over, sent or not: tells the owner if it did not finish. */
+void http_stream_release(struct http_stream *stream);
+/* As much as is there and fits. */
+size_t http_stream_take(struct http_stream *stream, char *out, size_t max);
 
 /* --- request.c --- */
 /* Cut `target` ("/v1/events?since=3", overwritten) into path and parameters of
  * `request`. NULL, or what is wrong with it. */
 const char *http_target_parse(char *target, struct http_request *request);
-/* An error in the form of docs/control.md. `hint` NULL: null. The texts are
- * ours: nothing in them needs escaping. */
-void http_reply_error(
-        struct http_reply *reply, int status, const char *code,
-        const char *message, const char *hint);
-
 /* A Host header with an address, a name without a dot, or this host's own name:
  * no name that someone else's DNS can point here (rebinding). */
 bool http_host_is_ours(const struct http_server *server, const char *header);
-
-/* --- stream.c --- */
-/* The handler has returned `stream`: from now on it is sent on `conn`. */
-void http_stream_attach(struct http_stream *stream, struct http_conn *conn);
-/* The reply is over, sent or not: tells the owner if it did not finish. */
-void http_stream_release(struct http_stream *stream);
-/* Something can be sent, or nothing will ever be. */
-bool http_stream_is_ready(const struct http_stream *stream);
-/* As much as is there and fits. */
-size_t http_stream_take(struct http_stream *stream, char *out, size_t max);
 
 /* --- socket.c --- */
 enum zd_status http_socket_open(

@@ -130,8 +130,9 @@ static enum zd_status make_folder(const char *path, int status_gid)
 enum zd_status http_socket_make_folder(const char *path, int status_gid)
 {
     char folder[4096];
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path),
-             path);
+    snprintf(
+            folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path),
+            path);
     return make_folder(folder, status_gid);
 }
 

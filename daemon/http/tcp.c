@@ -1,4 +1,5 @@
-/* tcp.c - one path on HOST:PORT, for who scrapes metrics. */
+/* tcp.c - one path on HOST:PORT, for who scrapes metrics; all of
+ * 127.0.0.1:PORT, for the page. */
 #include "daemon/http/server.h"
 
 #include <arpa/inet.h>
@@ -45,28 +46,74 @@ static bool split(const char *address, char host[256], char port[8])
     return has_brackets || !strchr(host, ':');
 }
 
+/* The one path, for requests that name this host. */
+static void answer_path(
+        void *ctx, const struct http_request *request, struct http_reply *reply)
+{
+    const struct http_server *server = ctx;
+    if (request->host && !http_host_is_ours(server, request->host))
+        http_reply_error(
+                reply, 403, "E_FORBIDDEN", "the Host header is not this host",
+                "ask by address, or by the name that hostname prints");
+    else if (strcmp(request->path, server->tcp_path))
+        http_reply_error(
+                reply, 404, "E_NOT_FOUND", "no such path", "GET /metrics");
+    else if (strcmp(request->method, "GET"))
+        http_reply_error(
+                reply, 405, "E_METHOD", "there is only GET", "GET /metrics");
+    else
+        server->options.handler(server->options.ctx, request, reply);
+}
+
+/* A bound socket; -1 and errno. */
+static int bound_socket(const struct sockaddr *address, socklen_t bytes)
+{
+    int one = 1;
+    int fd = socket(
+            address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, address, bytes) == 0)
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
 static enum zd_status listen_at(
         struct http_server *server, const char *text,
         const struct addrinfo *address)
 {
-    int one = 1;
-    int fd = socket(
-            address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return http_uv_fail(-errno, "socket");
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, address->ai_addr, address->ai_addrlen)) {
-        ZD_FAIL(ZD_ERR_CREATE, "E1046",
-                "cannot listen at control.metrics_listen = \"%.80s\": %s", text,
-                strerror(errno));
-        zd_fail_help("another port, or \"\" for none");
-        close(fd);
+    int fd = bound_socket(address->ai_addr, address->ai_addrlen);
+    if (fd >= 0)
+        return http_listener_start(server, fd, true, answer_path, server);
+    ZD_FAIL(ZD_ERR_CREATE, "E1046",
+            "cannot listen at control.metrics_listen = \"%.80s\": %s", text,
+            strerror(errno));
+    zd_fail_help("another port, or \"\" for none");
+    return ZD_ERR_CREATE;
+}
+
+enum zd_status http_listen_loopback(
+        struct http_server *server, int port, int *port_out)
+{
+    struct sockaddr_in address = {
+            .sin_family = AF_INET,
+            .sin_port = htons((uint16_t)port),
+            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    int fd = bound_socket((struct sockaddr *)&address, bytes);
+    if (fd < 0) {
+        ZD_FAIL(ZD_ERR_CREATE, "E1102", "cannot listen on 127.0.0.1:%d: %s",
+                port, strerror(errno));
+        zd_fail_help("leave out --port: any free port will do");
         return ZD_ERR_CREATE;
     }
-    enum zd_status status = http_listener_start(server, fd, true);
-    if (status != ZD_OK && server->listeners[1].fd < 0)
-        close(fd);
-    return status;
+    getsockname(fd, (struct sockaddr *)&address, &bytes);
+    *port_out = ntohs(address.sin_port);
+    return http_listener_start(server, fd, true, NULL, NULL);
 }
 
 /* As hostname prints it, and with its domain. */

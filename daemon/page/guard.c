@@ -92,15 +92,16 @@ const char *guard_inside(const struct guard *guard, const char *target)
                    : NULL;
 }
 
-/* The token of "/?token=T" is right, and nobody had it before. */
+/* The token of "/?token=T" is right and was not used before. */
 static bool takes_token(struct guard *guard, const char *target)
 {
     static const char prefix[] = "/?token=";
     if (strncmp(target, prefix, strlen(prefix)) != 0)
         return false;
     const char *token = target + strlen(prefix);
-    return is_secret(guard->token, token, strlen(token)) &&
-           !atomic_exchange(&guard->token_used, true);
+    if (guard->token_used || !is_secret(guard->token, token, strlen(token)))
+        return false;
+    return guard->token_used = true;
 }
 
 /* A path with another method is told apart from one that does not exist. */
@@ -123,7 +124,7 @@ static enum guard_verdict judge_path(const char *method, const char *target)
 }
 
 enum guard_verdict guard_judge(
-        struct guard *guard, const struct guard_request *request)
+        struct guard *guard, const struct http_request *request)
 {
     const char *inside = guard_inside(guard, request->target);
     if (!request->host || !is_host(guard, request->host))

@@ -1,4 +1,4 @@
-/* guard.h - who may speak to the relay of `zerodctl web`.
+/* guard.h - who may speak to `zerodctl web`.
  *
  * A port on loopback is open to every user and every web page of this machine,
  * so each request is judged by what a stranger cannot have or cannot choose:
@@ -7,19 +7,15 @@
  *             DNS moves to 127.0.0.1 (rebinding) is not among them
  *   Origin    ours, where there is one: no other page's requests
  *   token     128 random bits in the printed address; used once, it leads to
- *   secret    256 random bits, the folder that the page and all it asks for lie
- *             in: "/SECRET/v1/status". Not a cookie: a browser sends those to
+ *   secret    256 random bits, the folder that holds the page and all it asks
+ *             for: "/SECRET/v1/status". Not a cookie: a browser sends those to
  *             every port of the host, so to any user's server
  *   path      in that folder one of docs/control.md, as it was sent: nothing is
- *             decoded
- *
- * Threads: guard_judge may be called by several at once. */
+ *             decoded */
 #ifndef ZD_DAEMON_PAGE_GUARD_H
 #define ZD_DAEMON_PAGE_GUARD_H
 
-#include "base/status.h"
-
-#include <stdatomic.h>
+#include "daemon/http/http.h"
 
 enum { GUARD_TOKEN_BYTES = 16, GUARD_SECRET_BYTES = 32 };
 
@@ -27,14 +23,7 @@ struct guard {
     int port;
     char token[2 * GUARD_TOKEN_BYTES + 1]; /* hexadecimal */
     char secret[2 * GUARD_SECRET_BYTES + 1];
-    atomic_bool token_used; /* private */
-};
-
-struct guard_request {  /* NULL: the header is not there */
-    const char *method; /* "GET" */
-    const char *target; /* "/v1/logs?tail=10", as it was sent */
-    const char *host;   /* NULL too when there are several */
-    const char *origin;
+    bool token_used; /* private */
 };
 
 enum guard_verdict {
@@ -49,9 +38,10 @@ enum guard_verdict {
 
 /* New secrets from the system. ZD_ERR_DEVICE (E1101) without any. */
 enum zd_status guard_init(struct guard *guard, int port);
-/* A right token is used up by this call. */
+/* By its method, target, host and origin. A right token is used up by this
+ * call. */
 enum guard_verdict guard_judge(
-        struct guard *guard, const struct guard_request *request);
+        struct guard *guard, const struct http_request *request);
 /* The job's path of a target: "/v1/status" of "/SECRET/v1/status"; NULL without
  * the secret. */
 const char *guard_inside(const struct guard *guard, const char *target);

@@ -26,13 +26,13 @@ struct stub {
 int stub_find_manner(const char *name)
 {
     static const char *const names[] = {
-            [STUB_PLAIN] = "plain",       [STUB_CHUNKED] = "chunked",
-            [STUB_CLOSE] = "close",       [STUB_DRIBBLE] = "dribble",
-            [STUB_SLOW] = "slow",         [STUB_HANG] = "hang",
-            [STUB_GARBAGE] = "garbage",   [STUB_CUT] = "cut",
-            [STUB_DEAF] = "deaf",         [STUB_NO_JSON] = "no-json",
-            [STUB_READONLY] = "readonly", [STUB_BUSY] = "busy",
-            [STUB_FAILING] = "failing",   [STUB_ENDING] = "ending"};
+            [STUB_PLAIN] = "plain",     [STUB_CLOSE] = "close",
+            [STUB_DRIBBLE] = "dribble", [STUB_SLOW] = "slow",
+            [STUB_HANG] = "hang",       [STUB_GARBAGE] = "garbage",
+            [STUB_CUT] = "cut",         [STUB_DEAF] = "deaf",
+            [STUB_NO_JSON] = "no-json", [STUB_READONLY] = "readonly",
+            [STUB_BUSY] = "busy",       [STUB_FAILING] = "failing",
+            [STUB_ENDING] = "ending"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0)
             return (int)i;
@@ -166,34 +166,18 @@ static void put(int fd, const char *text, size_t bytes)
     }
 }
 
-static void put_chunks(int fd, const char *body, size_t bytes)
-{
-    char line[40];
-    for (size_t at = 0, size = 1; at < bytes;
-         at += size, size = size % 61 + 7) {
-        size = size > bytes - at ? bytes - at : size;
-        put(fd, line, (size_t)snprintf(line, sizeof line, "%zx;a=b\r\n", size));
-        put(fd, body + at, size);
-        put(fd, "\r\n", 2);
-    }
-    put(fd, "0\r\nTrailer: x\r\n\r\n", 17);
-}
-
 static void put_answer(
         const struct stub *stub, int fd, const struct answer *answer)
 {
     char head[512], framing[64] = "";
     size_t bytes = strlen(answer->body);
-    if (stub->manner == STUB_CHUNKED)
-        strcpy(framing, "Transfer-Encoding: chunked\r\n");
-    else if (stub->manner != STUB_CLOSE)
+    if (stub->manner != STUB_CLOSE)
         snprintf(
                 framing, sizeof framing, "Content-Length: %zu\r\n",
                 bytes + (stub->manner == STUB_CUT ? 10 : 0));
     int length = snprintf(
             head, sizeof head,
-            "%sHTTP/1.1 %d Status\r\ncontent-type: %s\r\n%s\r\n",
-            stub->manner == STUB_CHUNKED ? "HTTP/1.1 100 Continue\r\n\r\n" : "",
+            "HTTP/1.0 %d Status\r\ncontent-type: %s\r\n%s\r\n",
             answer->status, answer->type, framing);
     if (stub->manner == STUB_DRIBBLE) {
         for (int i = 0; i < length; i++)
@@ -203,10 +187,7 @@ static void put_answer(
         return;
     }
     put(fd, head, (size_t)length);
-    if (stub->manner == STUB_CHUNKED)
-        put_chunks(fd, answer->body, bytes);
-    else
-        put(fd, answer->body, bytes);
+    put(fd, answer->body, bytes);
 }
 
 /* A request with its body; false: the client left, or the test ends. */

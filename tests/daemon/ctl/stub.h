@@ -7,7 +7,6 @@
 
 enum stub_manner {
     STUB_PLAIN,   /* Content-Length */
-    STUB_CHUNKED, /* chunks of a few bytes */
     STUB_CLOSE,   /* until the connection ends */
     STUB_DRIBBLE, /* a byte at a time */
     STUB_SLOW,    /* commands take 1.5 s */

@@ -55,9 +55,9 @@ static void check_code(const char *code)
 Test(ctl_client, every_framing_gives_the_same_answer)
 {
     static const enum stub_manner manners[] = {
-            STUB_PLAIN, STUB_CHUNKED, STUB_CLOSE, STUB_DRIBBLE};
+            STUB_PLAIN, STUB_CLOSE, STUB_DRIBBLE};
     json_t *first = NULL, *json;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 3; i++) {
         struct stub *stub = start(manners[i]);
         cr_assert_eq(ask("/v1/status", manners[i], &json), ZD_OK);
         cr_assert(!first || json_equal(first, json));
@@ -196,9 +196,8 @@ static enum http_reader_state read_in_pieces(
 Test(ctl_client, an_answer_may_come_in_any_pieces)
 {
     static const char text[] =
-            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"
-            "transfer-encoding: Chunked\r\nX: y\r\n\r\n"
-            "3;name=value\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: 1\r\n\r\n";
+            "HTTP/1.0 200 OK\r\ncontent-length:  13 \nX: y\r\n\r\n"
+            "abc0123456789 and more";
     char body[64];
     for (size_t step = 1; step < sizeof text; step++) {
         cr_assert_eq(read_in_pieces(text, step, body), HTTP_DONE);
@@ -214,13 +213,7 @@ Test(ctl_client, broken_answers_are_told)
             "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 12x\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: "
-            "chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: "
-            "chunked\r\n\r\n1\r\naXX\r\n"};
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"};
     char body[64];
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         for (size_t step = 1; step < 40; step += 13)

@@ -129,7 +129,7 @@ static void teardown(void)
 
 static void turn(void)
 {
-    http_watch(f.server);
+    http_sweep(f.server);
     http_run(f.server);
 }
 
@@ -205,7 +205,7 @@ static void converse(const uint8_t *data, size_t bytes, int how)
     size_t have = 0, step = how & HOW_PIECES ? 1 + bytes / 7 : bytes;
     struct http_peer peer = {.may_act = !(how & HOW_READER)};
     need(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
-    http_conn_create(f.server, ends[0], &peer);
+    http_conn_create(&f.server->listeners[0], ends[0], &peer);
     for (size_t at = 0; at < bytes; at += step) {
         size_t part = bytes - at < step ? bytes - at : step;
         for (int tries = 0; part && tries < 64; tries++) {

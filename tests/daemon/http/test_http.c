@@ -337,7 +337,7 @@ Test(http_tcp, one_path_is_answered, .timeout = 100)
     cr_expect(strstr(ask_tcp(port, LAST("/v1/status")), " 404 "));
     cr_expect(strstr(ask_tcp(port, LAST("/metrics/")), " 404 "));
     cr_expect(strstr(ask_tcp(port, LAST("/")), " 404 "));
-    cr_expect(strstr(ask_tcp(port, "POST /metrics" HEAD "\r\n"), " 405 "));
+    cr_expect(strstr(ask_tcp(port, "POST /metrics" HEAD "Connection: close\r\n\r\n"), " 405 "));
     static const struct {
         const char *hosts; /* lines */
         bool is_ours;

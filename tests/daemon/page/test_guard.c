@@ -25,23 +25,23 @@ static const char *inside(const char *target)
 }
 
 /* A request that passes, changed by the caller. */
-static struct guard_request good(void)
+static struct http_request good(void)
 {
-    return (struct guard_request){
+    return (struct http_request){
             .method = "GET",
             .target = status,
             .host = "127.0.0.1:8321",
     };
 }
 
-static enum guard_verdict judge(struct guard_request request)
+static enum guard_verdict judge(struct http_request request)
 {
     return guard_judge(&guard, &request);
 }
 
 Test(guard, the_secret_passes_for_paths_of_the_job)
 {
-    struct guard_request request = good();
+    struct http_request request = good();
     cr_assert_eq(judge(request), GUARD_PASS);
     cr_assert_str_eq(guard_inside(&guard, status), "/v1/status");
     request.target = inside("/v1/logs?rank=1&follow=1");
@@ -70,7 +70,7 @@ Test(guard, other_names_of_this_machine_are_refused)
             "127.0.0.1:8321@evil",
             "user@127.0.0.1:8321"};
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
-        struct guard_request request = good();
+        struct http_request request = good();
         request.host = hosts[i];
         cr_assert_eq(judge(request), GUARD_HOST, "%s", hosts[i]);
     }
@@ -89,7 +89,7 @@ Test(guard, requests_of_other_pages_are_refused)
             "http://127.0.0.1:8321/",
             "http://localhost:8321 http://evil.example"};
     for (size_t i = 0; i < sizeof origins / sizeof *origins; i++) {
-        struct guard_request request = good();
+        struct http_request request = good();
         request.origin = origins[i];
         cr_assert_eq(judge(request), GUARD_ORIGIN, "%s", origins[i]);
         request.target = entry;
@@ -99,7 +99,7 @@ Test(guard, requests_of_other_pages_are_refused)
 
 Test(guard, the_token_works_once)
 {
-    struct guard_request request = good();
+    struct http_request request = good();
     request.target = entry;
     cr_assert_eq(judge(request), GUARD_ENTER);
     cr_assert_eq(judge(request), GUARD_UNKNOWN);
@@ -108,7 +108,7 @@ Test(guard, the_token_works_once)
 Test(guard, a_wrong_token_is_none_and_does_not_use_up_the_right_one)
 {
     char wrong[sizeof entry + 1];
-    struct guard_request request = good();
+    struct http_request request = good();
     strcpy(wrong, entry);
     size_t last = strlen(wrong) - 1;
     wrong[last] = wrong[last] == '0' ? '1' : '0';
@@ -130,7 +130,7 @@ Test(guard, a_wrong_token_is_none_and_does_not_use_up_the_right_one)
 Test(guard, without_the_secret_nothing_passes)
 {
     char text[200];
-    struct guard_request request = good();
+    struct http_request request = good();
     static const char *const bare[] = {"/v1/status", "/", "", "*", "//v1/status"};
     for (size_t i = 0; i < sizeof bare / sizeof *bare; i++) {
         request.target = bare[i];
@@ -166,7 +166,7 @@ Test(guard, only_paths_of_the_job_are_asked_for)
             "/v1/status?a=\x01",
             "/v1/logs?a= b",
             "/v1/logs?\xc3"};
-    struct guard_request request = good();
+    struct http_request request = good();
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
         request.target = inside(targets[i]);
         cr_assert_eq(judge(request), GUARD_PATH, "%s", targets[i]);

@@ -1,0 +1,102 @@
+#include "daemon/http/connect.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static bool is_one_of_us(uid_t found, uid_t owner, uid_t *found_out)
+{
+    *found_out = found;
+    return found == geteuid() || found == 0 || found == owner;
+}
+
+/* Of a link: its own owner and that of what it leads to. */
+static bool is_path_ours(const char *path, uid_t owner, uid_t *found_out)
+{
+    struct stat itself, target;
+    return lstat(path, &itself) == 0 && stat(path, &target) == 0 &&
+           is_one_of_us(itself.st_uid, owner, found_out) &&
+           is_one_of_us(target.st_uid, owner, found_out);
+}
+
+static void folder_of(const char *path, char out[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    int bytes = !slash ? 1 : slash == path ? 1 : (int)(slash - path);
+    snprintf(out, PATH_MAX, "%.*s", bytes, slash ? path : ".");
+}
+
+static bool is_trusted(
+        int fd, const char *path, uid_t owner, bool acts, uid_t *found_out)
+{
+    struct ucred cred;
+    socklen_t bytes = sizeof cred;
+    char folder[PATH_MAX];
+    *found_out = (uid_t)-1;
+    folder_of(path, folder);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0 ||
+        !is_path_ours(folder, owner, found_out) ||
+        !is_path_ours(path, owner, found_out) ||
+        !is_one_of_us(cred.uid, owner, found_out))
+        return false;
+    return !acts || geteuid() == 0 || cred.uid == 0 || cred.uid == geteuid();
+}
+
+int http_connect(const char *path, uid_t owner, bool acts, uid_t *stranger_out)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int error = ENAMETOOLONG, fd = -1;
+    if (strlen(path) < sizeof address.sun_path) {
+        strcpy(address.sun_path, path);
+        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        error = errno;
+    }
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address))
+        error = errno;
+    else if (fd >= 0 && is_trusted(fd, path, owner, acts, stranger_out))
+        return fd;
+    else if (fd >= 0)
+        error = EKEYREJECTED;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return -1;
+}
+
+/* "NAME: VALUE\r\n"; "" for a value that is not there or no header's. */
+static const char *header_line(
+        const char *name, const char *value, char out[320])
+{
+    bool is_good = value && strlen(value) < 256 && !strpbrk(value, "\r\n");
+    snprintf(out, is_good ? 320 : 1, "%s: %s\r\n", name, value ? value : "");
+    return out;
+}
+
+char *http_question_text(
+        const struct http_question *question, size_t *bytes_out)
+{
+    char accept[320], event[320], *head, *text;
+    int bytes = asprintf(
+            &head,
+            "%s %s HTTP/1.0\r\nHost: zerod\r\n%s%s"
+            "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+            question->method, question->target,
+            header_line("Accept", question->accept, accept),
+            header_line("Last-Event-ID", question->last_event_id, event),
+            question->body_bytes);
+    if (bytes < 0)
+        return NULL;
+    *bytes_out = (size_t)bytes + question->body_bytes;
+    text = realloc(head, *bytes_out + 1);
+    if (!text)
+        free(head);
+    else if (question->body_bytes)
+        memcpy(text + bytes, question->body, question->body_bytes);
+    return text;
+}

@@ -1,0 +1,34 @@
+/* connect.h - the client's side: connect to a job's unix socket, and the bytes
+ * of a request.
+ *
+ * Names of sockets lie where others can make files first (/tmp/zerod-UID), or
+ * are read from files that others may write. So before a byte is sent or
+ * believed, the process that listens (SO_PEERCRED), the folder and the socket's
+ * file must belong to this user, to root or, where another user's job was named
+ * on purpose, to its `owner`. */
+#ifndef ZD_DAEMON_HTTP_CONNECT_H
+#define ZD_DAEMON_HTTP_CONNECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* A non-blocking descriptor; -1 and errno, EAGAIN: the job's queue of
+ * connections is full, EKEYREJECTED: it belongs to *stranger_out, who is not to
+ * be trusted. `owner`: of the job that was named; 0 (root) for none. `acts`:
+ * what will be sent is a command: only root sends those to another user's
+ * process. */
+int http_connect(const char *path, uid_t owner, bool acts, uid_t *stranger_out);
+
+/* A request of HTTP/1.0: its answer has no chunks. */
+struct http_question {
+    const char *method, *target;
+    const char *body; /* JSON; NULL without one */
+    size_t body_bytes;
+    const char *accept, *last_event_id; /* headers; NULL: none */
+};
+/* malloc'd; NULL: out of memory. */
+char *http_question_text(
+        const struct http_question *question, size_t *bytes_out);
+
+#endif

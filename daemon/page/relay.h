@@ -1,0 +1,21 @@
+/* relay.h - a request of the page is passed on to the job's unix socket, and
+ * the answer back in pieces, as they come. */
+#ifndef ZD_DAEMON_PAGE_RELAY_H
+#define ZD_DAEMON_PAGE_RELAY_H
+
+#include "daemon/http/http.h"
+
+struct relay {
+    uv_loop_t *loop;
+    const char *socket; /* of the job */
+    uid_t owner;        /* of the job (daemon/http/connect.h) */
+};
+
+/* Ask for `target`, with the request's method, body, Accept and Last-Event-ID.
+ * The answer comes later; a job that does not answer is a 503. When the browser
+ * leaves, so does the question. */
+void relay_ask(
+        const struct relay *relay, const struct http_request *request,
+        const char *target, struct http_reply *reply);
+
+#endif
