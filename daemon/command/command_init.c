@@ -4,8 +4,8 @@
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "daemon/init/begin.h"
+#include "daemon/init/embedded.h"
 #include "daemon/init/foreign.h"
-#include "daemon/init/recipes.h"
 #include "model/config.h"
 #include "model/files/config.h"
 
@@ -15,9 +15,9 @@
 static void list_recipes(void)
 {
     struct output output;
-    struct recipe_file recipe;
+    struct embedded recipe;
     FILE *stream = output_begin(&output);
-    for (int i = 0; (recipe = recipe_at(i)).name; i++) {
+    for (int i = 0; (recipe = embedded_at(embedded_recipes, i)).name; i++) {
         fprintf(stream, "%-26s ", recipe.name);
         recipe_put_title(&recipe, stream);
         fputc('\n', stream);
@@ -45,7 +45,7 @@ static enum zd_status write_out(const struct cli_args *args, const char *text)
 static enum zd_status write_recipe(const struct cli_args *args)
 {
     const char *name = args->line.operands[0];
-    struct recipe_file recipe = recipe_find(name);
+    struct embedded recipe = embedded_find(embedded_recipes, name);
     if (recipe.name)
         return write_out(args, recipe.text);
     ZD_FAIL(ZD_ERR_USAGE, "E0101", "there is no recipe `%.100s`", name);
@@ -56,55 +56,21 @@ static enum zd_status write_recipe(const struct cli_args *args)
 /* --- another trainer's file ----------------------------------------------- */
 
 struct origin {
-    const struct foreign_format *format;
-    const char *path;
+    const char *option, *path; /* --from-`option` `path` */
 };
 
 static struct origin origin_of(const struct cli_args *args)
 {
-    if (args->from_deepspeed)
-        return (struct origin){&foreign_deepspeed, args->from_deepspeed};
-    if (args->from_hf)
-        return (struct origin){&foreign_hf, args->from_hf};
-    if (args->from_axolotl)
-        return (struct origin){&foreign_axolotl, args->from_axolotl};
-    if (args->from_llamafactory)
-        return (struct origin){&foreign_llamafactory, args->from_llamafactory};
-    return (struct origin){&foreign_torchtune, args->from_torchtune};
-}
-
-/* Which trainer a file is of, by keys that no other has. */
-static const struct foreign_format *guess(const json_t *root)
-{
-    static const struct {
-        const char *key;
-        const struct foreign_format *format;
-    } marks[] = {
-            {"zero_optimization", &foreign_deepspeed},
-            {"train_micro_batch_size_per_gpu", &foreign_deepspeed},
-            {"base_model", &foreign_axolotl},
-            {"micro_batch_size", &foreign_axolotl},
-            {"finetuning_type", &foreign_llamafactory},
-            {"dataset_dir", &foreign_llamafactory},
-            {"checkpointer", &foreign_torchtune},
-            {"per_device_train_batch_size", &foreign_hf},
-            {"model_name_or_path", &foreign_hf}};
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        if (json_object_get(root, marks[i].key))
-            return marks[i].format;
-    return NULL;
-}
-
-static enum zd_status check_kind(
-        const struct origin *origin, const json_t *root)
-{
-    const struct foreign_format *other = guess(root);
-    if (!other || other == origin->format || other == origin->format->base)
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0221", "%s is %s, not %s", origin->path, other->name,
-            origin->format->name);
-    zd_fail_help("zerod init --from-%s %s", other->option, origin->path);
-    return ZD_ERR_DATA;
+    const struct origin all[] = {
+            {"deepspeed", args->from_deepspeed},
+            {"hf", args->from_hf},
+            {"axolotl", args->from_axolotl},
+            {"llamafactory", args->from_llamafactory},
+            {"torchtune", args->from_torchtune}};
+    int i = 0;
+    while (!all[i].path)
+        i++;
+    return all[i];
 }
 
 /* What the file does not name, the command line does. */
@@ -143,12 +109,8 @@ static enum zd_status take_file(
         struct draft *draft)
 {
     json_t *root;
-    ZD_TRY(foreign_read(origin->format, origin->path, draft, &root));
-    enum zd_status status = check_kind(origin, root);
-    if (status != ZD_OK) {
-        json_decref(root);
-        return status;
-    }
+    ZD_TRY(foreign_read(origin->option, origin->path, draft, &root));
+    json_t *table = foreign_table(origin->option);
     if (args->model)
         draft_set(draft, "model.path", json_string(args->model), "--model");
     if (args->data)
@@ -156,8 +118,9 @@ static enum zd_status take_file(
                 draft_source(draft), "path", json_string(args->data), "--data");
     draft_say(
             draft, "Made by zerod init of %s, %s.", origin->path,
-            origin->format->name);
-    foreign_take(origin->format, origin->path, root, draft);
+            json_string_value(json_object_get(table, "name")));
+    foreign_take(origin->option, origin->path, root, draft, false);
+    json_decref(table);
     json_decref(root);
     check_named(origin, draft);
     keep_within_positions(draft);

@@ -19,6 +19,7 @@ void draft_init(struct draft *draft)
             .eval = json_array(),
             .head = json_array(),
             .notes = json_object(),
+            .differs = json_object(),
             .defaults = json_array(),
             .automatic = json_object()};
 }
@@ -30,6 +31,7 @@ void draft_fini(struct draft *draft)
     json_decref(draft->eval);
     json_decref(draft->head);
     json_decref(draft->notes);
+    json_decref(draft->differs);
     json_decref(draft->defaults);
     json_decref(draft->automatic);
     problems_fini(&draft->problems);
@@ -76,10 +78,20 @@ bool draft_set(
     return same;
 }
 
+static const json_t *part(
+        const struct draft *draft, const char *key, const char *name)
+{
+    return json_object_get(json_object_get(draft->values, key), name);
+}
+
 const char *draft_text(const struct draft *draft, const char *key)
 {
-    return json_string_value(
-            json_object_get(json_object_get(draft->values, key), "value"));
+    return json_string_value(part(draft, key, "value"));
+}
+
+double draft_number(const struct draft *draft, const char *key)
+{
+    return json_number_value(part(draft, key, "value"));
 }
 
 json_t *draft_source(struct draft *draft)
@@ -89,15 +101,18 @@ json_t *draft_source(struct draft *draft)
     return json_array_get(draft->train, 0);
 }
 
+/* A reason begins with a key of theirs. */
 static bool is_why(const json_t *values, const char *theirs)
 {
     const char *key;
     json_t *line;
-    json_object_foreach(
-            (json_t *)values, key,
-            line) if (!strcmp(theirs,
-                              json_string_value(json_object_get(
-                                      line, "why")))) return true;
+    size_t bytes = strlen(theirs);
+    json_object_foreach((json_t *)values, key, line)
+    {
+        const char *why = json_string_value(json_object_get(line, "why"));
+        if (!strncmp(why, theirs, bytes) && (!why[bytes] || why[bytes] == ','))
+            return true;
+    }
     return false;
 }
 
@@ -105,6 +120,7 @@ bool draft_tells(const struct draft *draft, const char *theirs)
 {
     const json_t *entries[] = {draft->train, draft->eval};
     bool tells = json_object_get(draft->notes, theirs) ||
+                 json_object_get(draft->differs, theirs) ||
                  is_why(draft->values, theirs);
     size_t i;
     json_t *item;
@@ -139,6 +155,11 @@ void draft_say(struct draft *draft, const char *format, ...)
 void draft_note(struct draft *draft, const char *theirs, const char *why)
 {
     json_object_set_new(draft->notes, theirs, json_string(why));
+}
+
+void draft_differ(struct draft *draft, const char *theirs, const char *how)
+{
+    json_object_set_new(draft->differs, theirs, json_string(how));
 }
 
 void draft_refuse(
@@ -225,27 +246,36 @@ static void put_comment(FILE *stream, const char *text)
         fputc((unsigned char)*text < ' ' ? ' ' : *text, stream);
 }
 
+static void put_list(const char *title, const json_t *lines, FILE *stream)
+{
+    const char *key;
+    json_t *line;
+    if (json_object_size(lines))
+        fprintf(stream, "# %s\n", title);
+    json_object_foreach((json_t *)lines, key, line)
+    {
+        fputs("#   ", stream);
+        put_comment(stream, key);
+        fputs(": ", stream);
+        put_comment(stream, json_string_value(line));
+        fputc('\n', stream);
+    }
+}
+
 static void put_head(const struct draft *draft, FILE *stream)
 {
     size_t i, last = json_array_size(draft->defaults);
     json_t *item;
-    const char *key;
     json_array_foreach(draft->head, i, item)
     {
         fputs("# ", stream);
         put_comment(stream, json_string_value(item));
         fputc('\n', stream);
     }
-    if (json_object_size(draft->notes))
-        fputs("# Not needed here, training is the same without:\n", stream);
-    json_object_foreach(draft->notes, key, item)
-    {
-        fputs("#   ", stream);
-        put_comment(stream, key);
-        fputs(": ", stream);
-        put_comment(stream, json_string_value(item));
-        fputc('\n', stream);
-    }
+    put_list("Not quite the same here:", draft->differs, stream);
+    put_list(
+            "Not needed here, training is the same without:", draft->notes,
+            stream);
     if (last)
         fputs("# \"auto\" or null, so zerod's default:", stream);
     json_array_foreach(draft->defaults, i, item)

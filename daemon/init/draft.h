@@ -16,6 +16,7 @@ struct draft {
     json_t *eval;      /* of [[data.eval]] */
     json_t *head;      /* lines of the comment on top */
     json_t *notes;     /* {"their.key": "why it needs none"} */
+    json_t *differs;   /* {"their.key": "what is not the same here"} */
     json_t *defaults;  /* [their key]: "auto" and null, which say nothing */
     json_t *automatic; /* {"our.key"}: "auto" in their file */
     struct problems problems;                  /* what no job can be made of */
@@ -35,7 +36,8 @@ void draft_replace(
         struct draft *draft, const char *key, json_t *value, const char *why);
 bool draft_has(const struct draft *draft, const char *key);
 const char *draft_text(
-        const struct draft *draft, const char *key); /* or NULL */
+        const struct draft *draft, const char *key);             /* or NULL */
+double draft_number(const struct draft *draft, const char *key); /* or 0 */
 /* Into an entry of data. Takes the reference. */
 void draft_set_entry(
         json_t *entry, const char *key, json_t *value, const char *why);
@@ -46,6 +48,7 @@ json_t *draft_source(struct draft *draft);
 void draft_say(struct draft *draft, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 void draft_note(struct draft *draft, const char *theirs, const char *why);
+void draft_differ(struct draft *draft, const char *theirs, const char *how);
 /* `theirs`: the key that it is about, or NULL. */
 void draft_refuse(
         struct draft *draft, const char *theirs, const char *format, ...)

@@ -3,11 +3,19 @@
 
 #include "daemon/job/schema.h"
 
+#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
-enum { DEPTH_MAX = 16 };
+enum { DEPTH_MAX = 16, NAME_BYTES = 300 };
+
+static const char *text_of(const json_t *object, const char *name)
+{
+    return json_string_value(json_object_get(object, name));
+}
 
 /* --- values --------------------------------------------------------------- */
 
@@ -23,58 +31,66 @@ static void as_word(const json_t *value, char *out, size_t bytes)
     free(dumped);
 }
 
-/* The word of `words` for a value: what stands behind its '='. */
-static bool find_word(
-        const char *words, const json_t *value, char *ours, size_t bytes)
+static bool is_word(const json_t *value, const char *word)
 {
-    char word[200];
-    as_word(value, word, sizeof word);
-    const char *at = words;
-    do {
-        size_t all = strcspn(at, "|");
-        const char *equals = memchr(at, '=', all);
-        size_t theirs = equals ? (size_t)(equals - at) : all;
-        if (theirs == strlen(word) && strncasecmp(at, word, theirs) == 0) {
-            snprintf(
-                    ours, bytes, "%.*s",
-                    equals ? (int)(all - theirs - 1) : (int)all,
-                    equals ? equals + 1 : at);
-            return true;
-        }
-        at += all + (at[all] == '|');
-    } while (*at);
-    return false;
+    char text[200];
+    as_word(value, text, sizeof text);
+    return strcasecmp(text, word) == 0 ||
+           (strchr(word, '*') && fnmatch(word, text, FNM_CASEFOLD) == 0);
 }
 
-/* A word of a table as a value: a number, true, false, or a string. */
-static json_t *word_value(const char *word)
+/* What `words` has for a value; NULL: nothing. */
+static const json_t *find_word(const json_t *words, const json_t *value)
 {
-    char *end;
-    if (!strcmp(word, "true") || !strcmp(word, "false"))
-        return json_boolean(word[0] == 't');
-    long long integer = strtoll(word, &end, 10);
-    if (*word && !*end)
-        return json_integer(integer);
-    double real = strtod(word, &end);
-    if (*word && !*end)
-        return json_real(real);
-    return json_string(word);
+    const char *word;
+    json_t *ours;
+    json_object_foreach((json_t *)words, word, ours)
+    {
+        if (is_word(value, word))
+            return ours;
+    }
+    return NULL;
+}
+
+static bool is_same(const json_t *same, const json_t *value)
+{
+    size_t i;
+    json_t *item;
+    char word[200];
+    json_array_foreach((json_t *)same, i, item)
+    {
+        if (is_same(item, value))
+            return true;
+    }
+    if (!same || json_is_array(same))
+        return false;
+    as_word(same, word, sizeof word);
+    return is_word(value, word);
+}
+
+/* Also an object whose "enabled" is false. */
+static bool is_off(const json_t *value)
+{
+    return json_is_false(value) || json_is_null(value) ||
+           (json_is_number(value) && json_number_value(value) == 0) ||
+           (json_is_array(value) && !json_array_size(value)) ||
+           (json_is_object(value) &&
+            (!json_object_size(value) ||
+             json_is_false(json_object_get(value, "enabled")))) ||
+           (json_is_string(value) && !json_string_length(value));
 }
 
 /* What a key of ours accepts: DeepSpeed writes 5e8 and 1e9 for integers, YAML
- * has numbers in quotes. */
+ * has numbers in quotes, and a list may have one name. */
 static json_t *as_key_wants(const char *key, const json_t *value)
 {
     char section[SCHEMA_NAME_MAX], *end;
     const char *dot = strrchr(key, '.'), *text = json_string_value(value);
     snprintf(section, sizeof section, "%.*s", (int)(dot - key), key);
     const struct schema_key *schema = schema_find(section, dot + 1);
-    bool is_number =
-            schema &&
-            (schema->type == SCHEMA_INT || schema->type == SCHEMA_INT64 ||
-             schema->type == SCHEMA_UINT64 || schema->type == SCHEMA_REAL ||
-             schema->type == SCHEMA_STEPS);
-    if (is_number && text && *text) {
+    if (schema && schema->type == SCHEMA_STRING && json_array_size(value) == 1)
+        return json_deep_copy(json_array_get(value, 0));
+    if (schema && schema_is_number(schema) && text && *text) {
         double number = strtod(text, &end);
         if (!*end && isfinite(number))
             return json_real(number);
@@ -101,13 +117,56 @@ const json_t *foreign_get(const struct foreign *foreign, const char *name)
     return at;
 }
 
-bool foreign_is(const struct foreign *foreign, const char *name, bool value)
+/* --- conditions ----------------------------------------------------------- */
+
+static bool is_variant(const struct foreign *foreign)
 {
-    const json_t *found = foreign_get(foreign, name);
-    return value ? json_is_true(found) : json_is_false(found);
+    size_t i;
+    json_t *key;
+    json_array_foreach(json_object_get(foreign->table, "variant"), i, key)
+    {
+        if (json_object_get(foreign->root, json_string_value(key)))
+            return true;
+    }
+    return false;
 }
 
-/* --- rows ----------------------------------------------------------------- */
+static bool holds_one(const struct foreign *foreign, const char *condition)
+{
+    bool is_not = condition[0] == '!', holds;
+    char name[100];
+    condition += is_not;
+    size_t bytes = strcspn(condition, "!=");
+    const char *equals = condition[bytes] ? strchr(condition, '=') : NULL;
+    snprintf(name, sizeof name, "%.*s", (int)bytes, condition);
+    const json_t *value = foreign_get(foreign, name);
+    if (!strcmp(name, "--data"))
+        holds = json_array_size(foreign->draft->train) > 0;
+    else if (!strcmp(name, "@"))
+        holds = is_variant(foreign);
+    else if (!equals)
+        holds = value && !is_off(value) && !is_word(value, "no");
+    else
+        holds = (value && is_word(value, equals + 1)) ==
+                (condition[bytes] == '=');
+    return holds != is_not;
+}
+
+bool foreign_holds(const struct foreign *foreign, const char *condition)
+{
+    char one[200];
+    while (condition && *condition) {
+        const char *next = strstr(condition, " & ");
+        size_t bytes = next ? (size_t)(next - condition) : strlen(condition);
+        snprintf(one, sizeof one, "%.*s", (int)bytes, condition);
+        if (!holds_one(foreign, one))
+            return false;
+        condition = next ? next + 3 : NULL;
+    }
+    return true;
+}
+
+/* --- what becomes of a key ------------------------------------------------ */
 
 void foreign_refuse(
         struct foreign *foreign, const char *name, const json_t *value,
@@ -120,186 +179,267 @@ void foreign_refuse(
             word, foreign->is_default ? ", their default" : "", why);
 }
 
+static void note(struct foreign *foreign, const char *name, const char *why)
+{
+    if (!foreign->is_default)
+        draft_note(foreign->draft, name, why);
+}
+
+/* Names on a hub, of models and data, come with how to get them. */
+static void tell_hub(
+        struct foreign *foreign, const char *key, const json_t *value)
+{
+    const char *path = json_string_value(value);
+    bool is_data = strcmp(key, "data.train.path") == 0;
+    const char *slash = path ? strchr(path, '/') : NULL;
+    if (!path || (!is_data && strcmp(key, "model.path") != 0) ||
+        path[0] == '.' || slash == path || (slash && strchr(slash + 1, '/')) ||
+        (is_data && (!slash || strpbrk(path, "*?["))) ||
+        access(path, F_OK) == 0)
+        return;
+    if (is_data)
+        draft_say(
+                foreign->draft,
+                "data of a hub, unless %s is a file: hf download %s "
+                "--repo-type dataset --local-dir %s, and name the files in "
+                "[[data.train]]",
+                path, path, path);
+    else
+        draft_say(
+                foreign->draft,
+                "model.path is a name on a hub: hf download %s --local-dir %s",
+                path, path);
+}
+
+/* The values that `key` is of, and its name there. */
+static json_t *find_place(struct foreign *foreign, const char **key)
+{
+    struct draft *draft = foreign->draft;
+    if (!strncmp(*key, "data.eval.", 10)) {
+        *key += strlen("data.eval.");
+        json_array_append_new(draft->eval, json_object());
+        return json_array_get(draft->eval, json_array_size(draft->eval) - 1);
+    }
+    if (strncmp(*key, "data.train.", 11) != 0)
+        return draft->values;
+    *key += strlen("data.train.");
+    return foreign->source ? foreign->source : draft_source(draft);
+}
+
+/* Inside another format's file the optimizer and the schedule of a DeepSpeed
+ * configuration count, and for all else that file. */
+static void set_part(
+        struct foreign *foreign, const char *name, const char *key,
+        json_t *value, const char *other)
+{
+    bool counts = strncmp(key, "optim.", 6) == 0;
+    draft_note(
+            foreign->draft, counts ? other : name,
+            counts ? "overridden by the DeepSpeed configuration"
+                   : "overridden beside the DeepSpeed configuration");
+    if (counts)
+        draft_replace(foreign->draft, key, json_incref(value), name);
+}
+
+static void set_again(
+        struct foreign *foreign, const char *name, const char *key,
+        json_t *value, const json_t *old)
+{
+    const char *other = text_of(old, "why");
+    struct draft *draft = foreign->draft;
+    char why[NAME_BYTES];
+    if (strncmp(other, "--", 2) == 0) {
+        snprintf(why, sizeof why, "overridden by %s", other);
+        draft_note(draft, name, why);
+    } else if (json_is_true(json_object_get(foreign->row, "over"))) {
+        snprintf(why, sizeof why, "overridden by %s", name);
+        note(foreign, other, why);
+        snprintf(
+                why, sizeof why, "%s%s", name,
+                foreign->is_default ? ", their default" : "");
+        draft_replace(draft, key, json_incref(value), why);
+    } else if (foreign->is_default) {
+        return;
+    } else if (foreign->is_part) {
+        set_part(foreign, name, key, value, other);
+    } else if (!json_equal(json_object_get(old, "value"), value)) {
+        draft_refuse(
+                draft, name, "%s: %s and %s set %s to different values",
+                foreign->path, name, other, key);
+    } else if (!draft_tells(draft, name)) {
+        draft_note(draft, name, "said by another key too");
+    }
+}
+
 void foreign_set(
         struct foreign *foreign, const char *name, const char *key,
         json_t *value)
 {
-    static const char source[] = "data.train.";
-    struct draft *draft = foreign->draft;
-    char why[160];
-    if (strncmp(key, source, strlen(source)) == 0) {
-        draft_set_entry(draft_source(draft), key + strlen(source), value, name);
-        return;
-    }
-    if (foreign->is_default) {
-        draft_set(draft, key, value, "their default");
-        return;
-    }
-    snprintf(why, sizeof why, "%s", name);
-    if (foreign->is_part && draft_has(draft, key)) {
-        if (strncmp(key, "optim.", 6) == 0)
-            draft_replace(draft, key, value, why);
-        else
-            json_decref(value);
-        draft_note(
-                draft, name,
-                strncmp(key, "optim.", 6) == 0
-                        ? "the DeepSpeed configuration's optimizer and "
-                          "schedule are those of the run"
-                        : "overridden beside the DeepSpeed configuration");
-        return;
-    }
-    json_incref(value);
-    if (!draft_set(draft, key, value, why)) {
-        const json_t *other = json_object_get(draft->values, key);
-        draft_refuse(
-                draft, name, "%s: %s and %s set %s to different values",
-                foreign->path, name,
-                json_string_value(json_object_get(other, "why")), key);
-    } else if (!draft_tells(draft, name)) {
-        draft_note(draft, name, "said by another key too");
+    const char *inner = key;
+    json_t *values = find_place(foreign, &inner);
+    json_t *old = json_object_get(values, inner);
+    bool is_entry = values != foreign->draft->values;
+    if (old && (!is_entry || !strncmp(text_of(old, "why"), "--", 2)))
+        set_again(foreign, name, key, value, old);
+    else {
+        draft_set_entry(
+                values, inner, json_incref(value),
+                foreign->is_default ? "their default" : name);
+        tell_hub(foreign, key, value);
     }
     json_decref(value);
 }
 
-void foreign_take_betas(
-        struct foreign *foreign, const char *name, const json_t *value)
+/* One item of a list for each of `keys`. */
+static void set_keys(
+        struct foreign *foreign, const char *name, const json_t *keys,
+        const json_t *value)
 {
-    if (foreign_is_open(value))
-        return;
-    if (json_array_size(value) != 2) {
-        foreign_refuse(foreign, name, value, "it is two numbers");
+    size_t i;
+    json_t *key;
+    if (json_array_size(value) != json_array_size(keys)) {
+        foreign_refuse(foreign, name, value, "it is a list of two numbers");
         return;
     }
-    foreign_set(
-            foreign, name, "optim.adam_beta1",
-            json_deep_copy(json_array_get(value, 0)));
-    foreign_set(
-            foreign, name, "optim.adam_beta2",
-            json_deep_copy(json_array_get(value, 1)));
+    json_array_foreach((json_t *)keys, i, key) foreign_set(
+            foreign, name, json_string_value(key),
+            json_deep_copy(json_array_get(value, i)));
 }
 
-static void take_key(
-        struct foreign *foreign, const struct foreign_row *row,
-        const char *name, const json_t *value)
+static json_t *split(const char *text)
 {
-    char ours[200];
-    if (row->words && find_word(row->words, value, ours, sizeof ours)) {
-        if (ours[0])
-            foreign_set(foreign, name, row->key, word_value(ours));
-        else
-            draft_note(foreign->draft, name, row->why ? row->why : "as it is");
-        return;
+    json_t *list = json_array();
+    for (; *text; text += strspn(text, ", ")) {
+        size_t bytes = strcspn(text, ", ");
+        json_array_append_new(list, json_stringn(text, bytes));
+        text += bytes;
     }
-    if (row->rule == FOREIGN_WORD) {
-        foreign_refuse(
-                foreign, name, value,
-                row->why ? row->why : "this zerod has none such");
-        return;
-    }
-    if (json_is_string(value) && strstr(json_string_value(value), "${"))
+    return list;
+}
+
+static void set_key(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    const json_t *row = foreign->row;
+    const char *key = text_of(row, "key"), *text = json_string_value(value);
+    if (text && strstr(text, "${"))
         foreign_refuse(
                 foreign, name, value, "write it out: ${..} is not resolved");
+    else if (json_object_get(row, "keys"))
+        set_keys(foreign, name, json_object_get(row, "keys"), value);
+    else if (text && json_object_get(row, "split"))
+        foreign_set(foreign, name, key, split(text));
     else
-        foreign_set(foreign, name, row->key, as_key_wants(row->key, value));
+        foreign_set(foreign, name, key, as_key_wants(key, value));
+}
+
+static void take_word(
+        struct foreign *foreign, const char *name, const json_t *value,
+        const json_t *word)
+{
+    const char *key;
+    json_t *ours;
+    if (!json_is_object(word)) {
+        foreign_set(
+                foreign, name, text_of(foreign->row, "key"),
+                json_deep_copy(word));
+        return;
+    }
+    json_object_foreach((json_t *)word, key, ours)
+    {
+        if (!strcmp(key, "refuse"))
+            foreign_refuse(foreign, name, value, json_string_value(ours));
+        else if (!strcmp(key, "differs"))
+            draft_differ(foreign->draft, name, json_string_value(ours));
+        else
+            foreign_set(foreign, name, key, json_deep_copy(ours));
+    }
+}
+
+static void take_value(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    const json_t *row = foreign->row;
+    const json_t *word = find_word(json_object_get(row, "words"), value);
+    const char *off = text_of(row, "off"), *otherwise = text_of(row, "else");
+    const char *idle = text_of(row, "idle"), *why = text_of(row, "note");
+    bool is_noted = word ? json_is_null(word)
+                         : is_same(json_object_get(row, "same"), value) ||
+                                    (off && is_off(value));
+    if (is_noted)
+        note(foreign, name,
+             why             ? why
+             : is_off(value) ? "off, as here"
+                             : "as here");
+    else if (!foreign_holds(foreign, text_of(row, "needs")))
+        note(foreign, name, idle);
+    else if (text_of(row, "take"))
+        foreign->converter(text_of(row, "take"))(foreign, name, value);
+    else if (word)
+        take_word(foreign, name, value, word);
+    else if (off || otherwise)
+        foreign_refuse(foreign, name, value, off ? off : otherwise);
+    else if (json_object_get(row, "key") || json_object_get(row, "keys"))
+        set_key(foreign, name, value);
+    else if (why)
+        note(foreign, name, why);
 }
 
 /* null says nothing, "auto" asks for our default, or for what the file around
  * it says. */
 static void leave_open(
-        struct foreign *foreign, const struct foreign_row *row,
-        const char *name, const json_t *value)
+        struct foreign *foreign, const char *name, const json_t *value)
 {
+    const char *key = text_of(foreign->row, "key");
     json_array_append_new(foreign->draft->defaults, json_string(name));
-    if (row->key && !json_is_null(value) && !foreign->is_part)
-        json_object_set_new(foreign->draft->automatic, row->key, json_true());
-}
-
-static bool is_off(const json_t *value)
-{
-    return json_is_false(value) ||
-           (json_is_number(value) && json_number_value(value) == 0) ||
-           (json_is_array(value) && !json_array_size(value)) ||
-           (json_is_string(value) && !json_string_length(value));
+    if (key && !json_is_null(value) && !foreign->is_part)
+        json_object_set_new(foreign->draft->automatic, key, json_true());
 }
 
 static void take_row(
-        struct foreign *foreign, const struct foreign_row *row,
-        const char *name, const json_t *value)
+        struct foreign *foreign, const json_t *row, const char *name,
+        const json_t *value)
 {
-    char ours[200];
-    bool says_nothing = foreign_is_open(value) && row->rule != FOREIGN_CALL;
-    switch (row->rule) {
-    case FOREIGN_NOTE:
-        if (says_nothing)
-            break;
-        draft_note(foreign->draft, name, row->why);
-        return;
-    case FOREIGN_OFF:
-        if (says_nothing)
-            break;
-        if (find_word(row->words, value, ours, sizeof ours))
-            draft_note(
-                    foreign->draft, name,
-                    is_off(value) ? "off, as here" : "as it is here");
-        else
-            foreign_refuse(foreign, name, value, row->why);
-        return;
-    case FOREIGN_CALL:
-        row->take(foreign, name, value);
-        json_object_set(foreign->called, name, (json_t *)value);
-        return;
-    default:
-        if (says_nothing &&
-            !(row->words && find_word(row->words, value, ours, sizeof ours)))
-            break;
-        take_key(foreign, row, name, value);
+    const json_t *words = json_object_get(row, "words");
+    size_t i;
+    json_t *item, *list = NULL;
+    foreign->row = row;
+    json_object_set(foreign->taken, name, (json_t *)value);
+    if (foreign_is_open(value) && !find_word(words, value)) {
+        leave_open(foreign, name, value);
         return;
     }
-    leave_open(foreign, row, name, value);
+    if (json_object_get(row, "each") && json_is_string(value))
+        list = split(json_string_value(value));
+    else if (json_object_get(row, "each") && json_is_array(value))
+        list = json_incref((json_t *)value);
+    json_array_foreach(list, i, item) take_value(foreign, name, item);
+    if (!list)
+        take_value(foreign, name, value);
+    json_decref(list);
 }
 
-enum match { MATCH_NONE, MATCH_INSIDE, MATCH_BEGINNING, MATCH_NAME };
+/* --- keys ----------------------------------------------------------------- */
 
-/* How one of a row's names fits: there are keys inside it, it is the beginning,
- * it is the name. */
-static enum match match_names(const char *names, const char *name)
+/* By its whole name, or a name that ends in '*'. *inside_out: the table has
+ * keys in it. */
+static const json_t *find_row(
+        const struct foreign *foreign, const char *name, bool *inside_out)
 {
-    enum match best = MATCH_NONE, match;
-    size_t bytes = strlen(name), length;
-    for (const char *at = names; *at; at += length + strspn(at + length, " ")) {
-        length = strcspn(at, " ");
-        if (length == bytes && strncmp(at, name, bytes) == 0)
-            match = MATCH_NAME;
-        else if (at[length - 1] == '*' && strncmp(at, name, length - 1) == 0)
-            match = MATCH_BEGINNING;
-        else if (
-                length > bytes && strncmp(at, name, bytes) == 0 &&
-                at[bytes] == '.')
-            match = MATCH_INSIDE;
-        else
-            continue;
-        best = match > best ? match : best;
-    }
-    return best;
-}
-
-/* *inside_out: there are rows of keys in it. */
-static const struct foreign_row *find_row(
-        const struct foreign_format *format, const char *name, bool *inside_out)
-{
-    const struct foreign_row *found = NULL;
+    const json_t *rows = json_object_get(foreign->table, "rows");
+    const json_t *found = json_object_get(rows, name);
+    const char *key;
+    json_t *row;
+    size_t bytes = strlen(name);
     *inside_out = false;
-    for (; format; format = format->base)
-        for (int i = 0; i < format->row_count; i++) {
-            const struct foreign_row *row = &format->rows[i];
-            enum match match = match_names(row->names, name);
-            if (match == MATCH_NAME)
-                return row;
-            if (match == MATCH_BEGINNING && !found)
-                found = row;
-            *inside_out |= match == MATCH_INSIDE;
-        }
+    json_object_foreach((json_t *)rows, key, row)
+    {
+        size_t length = strlen(key);
+        if (!found && key[length - 1] == '*' &&
+            strncmp(key, name, length - 1) == 0)
+            found = row;
+        *inside_out |= strncmp(key, name, bytes) == 0 && key[bytes] == '.';
+    }
     return found;
 }
 
@@ -309,108 +449,107 @@ static void take_object(
 {
     const char *key;
     json_t *value;
-    char name[300];
+    char name[NAME_BYTES];
     json_object_foreach((json_t *)object, key, value)
     {
         bool inside;
-        snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", key);
-        const struct foreign_row *row =
-                find_row(foreign->format, name, &inside);
-        if (row)
-            take_row(foreign, row, name, value);
-        else if (inside && json_object_size(value) && depth < DEPTH_MAX)
+        snprintf(name, sizeof name, "%s%s", prefix, key);
+        const json_t *row =
+                find_row(foreign, name + strlen(foreign->prefix), &inside);
+        bool is_late = json_is_true(json_object_get(row, "late"));
+        bool is_empty = json_is_object(value) && !json_object_size(value);
+        if (!row && inside && json_object_size(value) && depth < DEPTH_MAX) {
+            strncat(name, ".", sizeof name - strlen(name) - 1);
             take_object(foreign, name, value, depth + 1);
-        else if (
-                json_is_null(value) || (inside && (foreign_is_open(value) ||
-                                                   (json_is_object(value) &&
-                                                    !json_object_size(value)))))
+        } else if (is_late != foreign->is_late) {
+            continue;
+        } else if (row) {
+            take_row(foreign, row, name, value);
+        } else if (
+                json_is_null(value) ||
+                (inside && (foreign_is_open(value) || is_empty))) {
             json_array_append_new(foreign->draft->defaults, json_string(name));
-        else
+        } else {
             foreign_refuse(
                     foreign, name, value,
                     "unsupported key; ignoring it could change training");
+        }
     }
 }
 
-/* Keys that functions looked at and that made nothing. */
+/* Keys that made nothing. What is in a list of data sets tells of itself. */
 static void tell_rest(struct foreign *foreign)
 {
-    struct draft *draft = foreign->draft;
     const char *name;
     json_t *value;
-    json_object_foreach(foreign->called, name, value)
+    json_object_foreach(foreign->taken, name, value)
     {
-        if (draft_tells(draft, name) || json_array_size(value))
-            continue; /* what is in a list tells of itself */
-        if (foreign_is_open(value))
-            json_array_append_new(draft->defaults, json_string(name));
-        else
+        if (!draft_tells(foreign->draft, name) && !json_array_size(value))
             draft_note(
-                    draft, name,
+                    foreign->draft, name,
                     is_off(value) ? "off" : "nothing to set beside other keys");
     }
 }
 
-/* The condition of a default. */
-static bool holds(const struct foreign *foreign, const char *when)
+/* --- their defaults ------------------------------------------------------- */
+
+static bool is_given(const struct foreign *foreign, const char *names)
 {
-    char name[100], word[100];
-    size_t bytes = strcspn(when ? when : "", "=");
-    if (!when)
-        return true;
-    if (!strcmp(when, "@"))
-        return foreign->format->is_variant &&
-               foreign->format->is_variant(foreign);
-    snprintf(name, sizeof name, "%.*s", (int)bytes, when);
-    const json_t *value = foreign_get(foreign, name);
-    if (!value || json_is_null(value))
-        return false;
-    as_word(value, word, sizeof word);
-    return when[bytes] ? !strcasecmp(word, when + bytes + 1)
-                       : !is_off(value) && strcmp(word, "no") != 0;
+    char name[NAME_BYTES];
+    for (size_t bytes; *names; names += bytes + strspn(names + bytes, " ")) {
+        bytes = strcspn(names, " ");
+        snprintf(name, sizeof name, "%.*s", (int)bytes, names);
+        const json_t *value = foreign_get(foreign, name);
+        if (value && !json_is_null(value))
+            return true;
+    }
+    return false;
 }
 
 /* What a row says of a file that has none of its keys. */
-static void take_absent(struct foreign *foreign, const struct foreign_row *row)
+static void take_default(
+        struct foreign *foreign, const char *name, const json_t *row)
 {
-    size_t bytes;
-    for (const char *at = row->names; *at; at += bytes + (at[bytes] == ' ')) {
-        char name[100];
-        bytes = strcspn(at, " ");
-        snprintf(name, sizeof name, "%.*s", (int)bytes, at);
-        if (foreign_get(foreign, name) &&
-            !json_is_null(foreign_get(foreign, name)))
-            return;
+    const json_t *value = json_object_get(row, "default");
+    const char *key = text_of(row, "key"), *names = text_of(row, "names");
+    bool holds = value && foreign_holds(foreign, text_of(row, "when"));
+    size_t i;
+    json_t *item;
+    json_array_foreach(json_object_get(row, "defaults"), i, item)
+    {
+        if (holds || !foreign_holds(foreign, text_of(item, "when")))
+            continue;
+        holds = true;
+        value = json_object_get(item, "value");
     }
-    json_t *value = json_loads(row->absent, JSON_DECODE_ANY, NULL);
-    value = value ? value : json_string(row->absent);
-    if (row->rule == FOREIGN_CALL)
-        row->take(foreign, row->names, value);
-    else
-        take_key(foreign, row, row->names, value);
-    json_decref(value);
+    bool is_first = strncmp(names, name, strlen(name)) == 0;
+    if (!holds || !is_first || is_given(foreign, names) ||
+        (key && json_object_get(foreign->draft->automatic, key)))
+        return;
+    foreign->row = row;
+    take_value(foreign, name, value);
 }
 
 static void take_defaults(struct foreign *foreign)
 {
-    const struct foreign_format *format = foreign->format;
+    struct draft *draft = foreign->draft;
+    const char *name, *why;
+    json_t *row;
+    size_t i;
     foreign->is_default = true;
-    for (; format; format = format->base)
-        for (int i = 0; i < format->row_count; i++) {
-            const struct foreign_row *row = &format->rows[i];
-            if (row->absent && holds(foreign, row->when) &&
-                !(row->key &&
-                  json_object_get(foreign->draft->automatic, row->key)))
-                take_absent(foreign, row);
-        }
+    json_object_foreach(json_object_get(foreign->table, "rows"), name, row)
+            take_default(foreign, name, row);
     foreign->is_default = false;
-    for (format = foreign->format; format; format = format->base)
-        for (int i = 0; i < format->default_count; i++)
-            if (!json_object_get(
-                        foreign->draft->automatic, format->defaults[i].key))
-                draft_set(
-                        foreign->draft, format->defaults[i].key,
-                        word_value(format->defaults[i].value), "their default");
+    json_array_foreach(json_object_get(foreign->table, "defaults"), i, row)
+    {
+        const char *key = text_of(row, "key");
+        why = text_of(row, "why");
+        if (!json_object_get(draft->automatic, key) &&
+            foreign_holds(foreign, text_of(row, "when")))
+            draft_set(
+                    draft, key, json_incref(json_object_get(row, "value")),
+                    why ? why : "their default");
+    }
 }
 
 /* What a whole dump of arguments has for other optimizers too. */
@@ -431,39 +570,22 @@ static void drop_idle(struct draft *draft)
         }
 }
 
-/* Inside another's file that file says the rest. */
-static void take(
-        const struct foreign_format *format, const char *path,
-        const json_t *root, struct draft *draft, bool is_part)
+/* --- a file --------------------------------------------------------------- */
+
+void foreign_walk(struct foreign *foreign)
 {
-    struct foreign foreign = {
-            .format = format,
-            .path = path,
-            .root = root,
-            .draft = draft,
-            .called = json_object(),
-            .is_part = is_part};
-    take_object(&foreign, "", root, 0);
-    if (!is_part && format->finish)
-        format->finish(&foreign);
-    if (!is_part) {
-        take_defaults(&foreign);
-        drop_idle(draft);
+    foreign->table = foreign_table(foreign->option);
+    foreign->taken = json_object();
+    for (int late = 0; late < 2; late++) {
+        foreign->is_late = late;
+        take_object(foreign, foreign->prefix, foreign->root, 0);
     }
-    tell_rest(&foreign);
-    json_decref(foreign.called);
-}
-
-void foreign_take(
-        const struct foreign_format *format, const char *path,
-        const json_t *root, struct draft *draft)
-{
-    take(format, path, root, draft, false);
-}
-
-void foreign_take_part(
-        const struct foreign_format *format, const char *path,
-        const json_t *root, struct draft *draft)
-{
-    take(format, path, root, draft, true);
+    if (!foreign->is_part) {
+        foreign->finish(foreign);
+        take_defaults(foreign);
+        drop_idle(foreign->draft);
+    }
+    tell_rest(foreign);
+    json_decref(foreign->taken);
+    json_decref(foreign->table);
 }

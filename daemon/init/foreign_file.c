@@ -1,11 +1,10 @@
-/* foreign_file.c - files of other trainers, and those that they name. */
+/* foreign_file.c - reads files of other trainers. */
 #include "base/file/fs.h"
 #include "base/must.h"
 #include "daemon/init/foreign.h"
 #include "daemon/init/yaml_door.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,12 +18,11 @@ static bool is_command_line(const char *text)
 }
 
 static enum zd_status parse(
-        const struct foreign_format *format, const struct toml_source *source,
+        const char *format, bool is_yaml, const struct toml_source *source,
         json_t **out)
 {
     const char *text = source->text;
-    bool is_json = !format->is_yaml &&
-                   text[strspn(text, " \t\r\n\xef\xbb\xbf")] == '{';
+    bool is_json = !is_yaml && text[strspn(text, " \t\r\n\xef\xbb\xbf")] == '{';
     *out = NULL;
     ZD_TRY(is_json ? json_parse(
                              text, source->bytes, source->name, ZD_ERR_DATA,
@@ -34,73 +32,57 @@ static enum zd_status parse(
         return ZD_OK;
     return ZD_FAIL(
             ZD_ERR_DATA, "E0221", "%s is not %s: it has no keys", source->name,
-            format->name);
+            format);
+}
+
+/* A file of another of these trainers. */
+static enum zd_status check_format(
+        const char *option, const json_t *table, const char *path,
+        const json_t *root)
+{
+    const char *other = foreign_guess(root);
+    const char *base = json_string_value(json_object_get(table, "base"));
+    if (!other || !strcmp(other, option) || (base && !strcmp(other, base)))
+        return ZD_OK;
+    json_t *its = foreign_table(other);
+    ZD_FAIL(ZD_ERR_DATA, "E0221", "%s is %s, not %s", path,
+            json_string_value(json_object_get(its, "name")),
+            json_string_value(json_object_get(table, "name")));
+    zd_fail_help("zerod init --from-%s %s", other, path);
+    json_decref(its);
+    return ZD_ERR_DATA;
+}
+
+static enum zd_status tell_command_line(const char *path, const char *format)
+{
+    zd_error_clear();
+    ZD_FAIL(ZD_ERR_DATA, "E0221", "%s is a command line, not %s", path, format);
+    zd_fail_help("write its arguments as JSON, for --from-hf: "
+                 "{\"model_name_or_path\": \"...\", \"train_file\": \"...\"}");
+    return ZD_ERR_DATA;
 }
 
 enum zd_status foreign_read(
-        const struct foreign_format *format, const char *path,
-        struct draft *draft, json_t **root_out)
+        const char *option, const char *path, struct draft *draft,
+        json_t **root_out)
 {
     struct toml_source *source = &draft->sources[draft->source_count];
     assert(draft->source_count < DRAFT_SOURCES);
     ZD_TRY(fs_read_file(path, FILE_MAX, &source->text, &source->bytes));
     source->name = zd_must(strdup(path));
     draft->source_count++;
-    enum zd_status status = parse(format, source, root_out);
+    json_t *table = foreign_table(option);
+    const char *format = json_string_value(json_object_get(table, "name"));
+    bool is_yaml = json_is_true(json_object_get(table, "yaml"));
+    enum zd_status status = parse(format, is_yaml, source, root_out);
     if (status == ZD_OK)
-        return ZD_OK;
-    if (!json_is_object(*root_out) && is_command_line(source->text)) {
-        zd_error_clear();
-        ZD_FAIL(ZD_ERR_DATA, "E0221", "%s is a command line, not %s", path,
-                format->name);
-        zd_fail_help("write its arguments as JSON, for --from-hf: "
-                     "{\"model_name_or_path\": \"...\", \"train_file\": "
-                     "\"...\"}");
+        status = check_format(option, table, path, *root_out);
+    else if (!json_is_object(*root_out) && is_command_line(source->text))
+        status = tell_command_line(path, format);
+    if (status != ZD_OK) {
+        json_decref(*root_out);
+        *root_out = NULL;
     }
-    json_decref(*root_out);
+    json_decref(table);
     return status;
-}
-
-/* Where it is, seen from here or from the file that names it. */
-static bool find_file(
-        const struct foreign *foreign, const char *path, char out[PATH_MAX])
-{
-    const char *slash = strrchr(foreign->path, '/');
-    snprintf(out, PATH_MAX, "%s", path);
-    if (fs_exists(out) || path[0] == '/' || !slash)
-        return fs_exists(out);
-    if ((size_t)(slash - foreign->path) + strlen(path) + 2 > PATH_MAX)
-        return false;
-    snprintf(
-            out, PATH_MAX, "%.*s/%s", (int)(slash - foreign->path),
-            foreign->path, path);
-    return fs_exists(out);
-}
-
-void foreign_take_deepspeed(
-        struct foreign *foreign, const char *name, const json_t *value)
-{
-    char path[PATH_MAX];
-    json_t *root = NULL;
-    if (foreign_is_open(value) || json_is_false(value))
-        return;
-    if (json_is_object(value)) {
-        snprintf(path, sizeof path, "%s: %s", foreign->path, name);
-        foreign_take_part(&foreign_deepspeed, path, value, foreign->draft);
-        return;
-    }
-    if (!json_is_string(value) ||
-        !find_file(foreign, json_string_value(value), path)) {
-        foreign_refuse(
-                foreign, name, value,
-                "this DeepSpeed configuration is not there to be read");
-        return;
-    }
-    if (foreign_read(&foreign_deepspeed, path, foreign->draft, &root) !=
-        ZD_OK) {
-        problem_take_record(&foreign->draft->problems, (struct toml_place){0});
-        return;
-    }
-    foreign_take_part(&foreign_deepspeed, path, root, foreign->draft);
-    json_decref(root);
 }

@@ -20,6 +20,13 @@ const struct schema_key *schema_find(const char *section, const char *name)
     return NULL;
 }
 
+bool schema_is_number(const struct schema_key *key)
+{
+    return key->type == SCHEMA_INT || key->type == SCHEMA_INT64 ||
+           key->type == SCHEMA_UINT64 || key->type == SCHEMA_REAL ||
+           key->type == SCHEMA_STEPS;
+}
+
 /* The next word of a list separated by spaces, copied into `word`. */
 static bool next_word(const char **list, char *word, size_t word_bytes)
 {

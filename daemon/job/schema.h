@@ -98,6 +98,8 @@ extern const int schema_count;
 
 /* NULL when there is none. `section` is "optim", "train.fp16", "data.train". */
 const struct schema_key *schema_find(const char *section, const char *name);
+/* Is its value a number, not a size or a time? */
+bool schema_is_number(const struct schema_key *key);
 /* By one of its aliases. */
 const struct schema_key *schema_find_alias(
         const char *section, const char *name);

@@ -1,34 +1,32 @@
-#include "daemon/init/recipes.h"
+#include "daemon/init/embedded.h"
 
 #include <string.h>
 
-extern const char recipes_bytes[]; /* recipes.S */
-
-struct recipe_file recipe_at(int index)
+struct embedded embedded_at(const char *list, int index)
 {
-    const char *at = recipes_bytes;
+    const char *at = list;
     for (; index > 0 && *at; index--) {
         at += strlen(at) + 1; /* the name */
         at += strlen(at) + 1; /* the file */
     }
     if (!*at)
-        return (struct recipe_file){NULL, NULL};
-    return (struct recipe_file){at, at + strlen(at) + 1};
+        return (struct embedded){NULL, NULL};
+    return (struct embedded){at, at + strlen(at) + 1};
 }
 
-struct recipe_file recipe_find(const char *name)
+struct embedded embedded_find(const char *list, const char *name)
 {
-    struct recipe_file recipe;
+    struct embedded file;
     int i = 0;
     do {
-        recipe = recipe_at(i++);
-    } while (recipe.name && strcmp(recipe.name, name) != 0);
-    return recipe;
+        file = embedded_at(list, i++);
+    } while (file.name && strcmp(file.name, name) != 0);
+    return file;
 }
 
 /* Comment lines are joined; the sentence ends with a full stop and a blank, or
  * with the comment, and so does what follows a colon or a semicolon. */
-void recipe_put_title(const struct recipe_file *recipe, FILE *stream)
+void recipe_put_title(const struct embedded *recipe, FILE *stream)
 {
     const char *at = recipe->text;
     while (*at) {

@@ -1,0 +1,404 @@
+/* foreign_take.c - takes a file. What no row of a table can say is here: it
+ * looks at other keys, at the model or at the data. */
+#include "base/file/fs.h"
+#include "daemon/init/foreign.h"
+#include "data/source.h"
+#include "model/config.h"
+#include "model/files/config.h"
+
+#include <limits.h>
+#include <string.h>
+
+static foreign_fn *find_converter(const char *name);
+static void finish(struct foreign *foreign);
+
+void foreign_take(
+        const char *option, const char *path, const json_t *root,
+        struct draft *draft, bool is_part)
+{
+    struct foreign foreign = {
+            .option = option,
+            .path = path,
+            .prefix = "",
+            .root = root,
+            .draft = draft,
+            .is_part = is_part,
+            .converter = find_converter,
+            .finish = finish};
+    foreign_walk(&foreign);
+}
+
+/* --- models --------------------------------------------------------------- */
+
+/* The tokenizer has its own, which zerod takes. */
+static void take_special_token(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    const char *model = draft_text(foreign->draft, "model.path");
+    char path[PATH_MAX];
+    json_t *config = NULL;
+    if (model)
+        fs_join(path, sizeof path, model, "tokenizer_config.json");
+    if (!model || !fs_exists(path) ||
+        json_parse_file(path, 1 << 26, &config) != ZD_OK) {
+        zd_error_clear();
+        draft_note(
+                foreign->draft, name,
+                "right where it is the tokenizer's own, which zerod takes");
+        return;
+    }
+    const json_t *own = json_object_get(config, strchr(name, '.') + 1);
+    if (json_is_object(own))
+        own = json_object_get(own, "content");
+    if (json_equal((json_t *)own, (json_t *)value))
+        draft_note(foreign->draft, name, "the tokenizer's own, as here");
+    else
+        foreign_refuse(
+                foreign, name, value, "the model's tokenizer has another");
+    json_decref(config);
+}
+
+/* Where none are named PEFT has a list for each kind of model. */
+static json_t *peft_default(const struct foreign *foreign)
+{
+    const char *path = draft_text(foreign->draft, "model.path");
+    struct model_config config = {0};
+    bool is_gpt2 = false;
+    if (path && model_config_read_stored(path, &config) == ZD_OK)
+        is_gpt2 = config.family == MODEL_GPT2;
+    else
+        zd_error_clear(); /* it need not be here */
+    model_config_fini(&config);
+    return is_gpt2 ? json_pack("[s]", "c_attn")
+                   : json_pack("[ss]", "q_proj", "v_proj");
+}
+
+static void take_peft_modules(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    const char *only = json_string_value(json_array_get(value, 0));
+    bool is_all =
+            json_array_size(value) == 1 && only && !strcmp(only, "all-linear");
+    if (json_is_null(value) || (json_is_array(value) && !only))
+        draft_set(
+                foreign->draft, "lora.target_modules", peft_default(foreign),
+                "PEFT's default for the model");
+    else
+        foreign_set(
+                foreign, name, "lora.target_modules",
+                is_all ? json_string(only) : json_deep_copy(value));
+}
+
+/* Names of torchtune's attention modules; those of the MLP follow. */
+static void take_attention_modules(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    json_t *list = json_deep_copy(value), *item;
+    json_t *mlp = json_pack("[sss]", "gate_proj", "up_proj", "down_proj");
+    size_t i;
+    json_array_foreach(list, i, item)
+    {
+        const char *module = json_string_value(item);
+        if (module && !strcmp(module, "output_proj"))
+            json_string_set(item, "o_proj");
+    }
+    if (foreign_holds(foreign, "model.apply_lora_to_mlp"))
+        json_array_extend(list, mlp);
+    json_decref(mlp);
+    foreign_set(foreign, name, "lora.target_modules", list);
+}
+
+/* --- data ----------------------------------------------------------------- */
+
+static void take_split(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    double share = json_number_value(value);
+    bool is_percent = strstr(name, "percentage") && share >= 1;
+    if (share >= 1 && !is_percent)
+        foreign_refuse(
+                foreign, name, value,
+                "a number of samples; here it is a share (data.val_split)");
+    else if (share > 0)
+        foreign_set(
+                foreign, name, "data.val_split",
+                json_real(is_percent ? share / 100 : share));
+}
+
+/* In axolotl's chat templates the markers of a turn are never trained. */
+static void tell_markers(struct foreign *foreign, const json_t *set)
+{
+    const char *type = json_string_value(json_object_get(set, "type"));
+    if (type && !strncmp(type, "chat_template", 13) &&
+        foreign_holds(foreign, "train_on_inputs"))
+        draft_differ(
+                foreign->draft, "train_on_inputs",
+                "of a chat_template axolotl trains what is in the turns and "
+                "what ends them; train_on = \"all\" trains the markers too");
+}
+
+static void take_axolotl_datasets(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    struct draft *draft = foreign->draft;
+    bool is_train = strcmp(name, "test_datasets") != 0;
+    json_t *sources = is_train ? draft->train : draft->eval, *set;
+    size_t i;
+    char prefix[100];
+    if (!json_is_array(value))
+        foreign_refuse(foreign, name, value, "it is a list");
+    else if (is_train && json_array_size(sources)) {
+        draft_note(draft, name, "overridden by --data");
+        return;
+    }
+    json_array_foreach((json_t *)value, i, set)
+    {
+        json_t *source = json_object();
+        bool has_type = json_object_get(set, "type");
+        json_array_append_new(sources, source);
+        snprintf(prefix, sizeof prefix, "%s[%zu].", name, i);
+        struct foreign entry = *foreign;
+        entry.option = "axolotl_data";
+        entry.prefix = prefix;
+        entry.root = set;
+        entry.source = source;
+        foreign_walk(&entry);
+        tell_markers(foreign, set);
+        prefix[strlen(prefix) - 1] = '\0';
+        if (!has_type && strcmp(name, "datasets") != 0)
+            draft_set_entry(
+                    source, "format", json_string("text"), "their default");
+        else if (!has_type)
+            foreign_refuse(
+                    foreign, prefix, set,
+                    "it has no type, which says the prompt");
+        if (!json_object_get(source, "path"))
+            foreign_refuse(foreign, prefix, set, "it has no path");
+    }
+}
+
+/* --- steps ---------------------------------------------------------------- */
+
+/* So many an epoch, as a share of all steps. */
+static void take_per_epoch(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    const json_t *epochs = foreign_get(foreign, "num_epochs");
+    double count = json_number_value(value);
+    double all = json_is_number(epochs) ? json_number_value(epochs) : 1;
+    bool saves = strstr(name, "saves") != NULL;
+    bool is_share = count > 0 && count * all >= 1 && count != 1;
+    const char *strategy = count > 0 && count * all >= 1 ? "epoch" : "no";
+    if (is_share)
+        foreign_set(
+                foreign, name,
+                saves ? "checkpoint.save_steps" : "eval.eval_steps",
+                json_real(1 / (count * all)));
+    else
+        foreign_set(
+                foreign, name,
+                saves ? "checkpoint.save_strategy" : "eval.eval_strategy",
+                json_string(strategy));
+}
+
+/* Steps of warm-up count before their share; 0 of both is none. */
+static void take_warmup(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    bool is_steps = !strcmp(name, "warmup_steps");
+    bool has_steps = foreign_holds(foreign, "warmup_steps");
+    bool has_ratio = json_is_number(foreign_get(foreign, "warmup_ratio"));
+    if (!foreign_holds(
+                foreign,
+                "lr_scheduler_type!=constant & lr_scheduler!=constant"))
+        draft_note(foreign->draft, name, "a constant schedule has no warm-up");
+    else if (!is_steps && has_steps)
+        draft_note(foreign->draft, name, "overridden by warmup_steps");
+    else if (!is_steps || has_steps || !has_ratio)
+        foreign_set(foreign, name, "optim.warmup_steps", json_deep_copy(value));
+}
+
+/* A floor that is a rate, as a share of the largest. */
+static void take_min_lr(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    double rate = json_number_value(foreign_get(foreign, "learning_rate"));
+    if (json_is_number(value) && rate > 0)
+        foreign_set(
+                foreign, name, "optim.min_lr_ratio",
+                json_real(json_number_value(value) / rate));
+}
+
+/* --- DeepSpeed ------------------------------------------------------------ */
+
+/* Parameters leave the device at stage 3 alone, and there with the optimizer.
+ */
+static void take_offload_params(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    const char *tier = json_string_value(value);
+    const char *at = json_string_value(
+            foreign_get(foreign, "zero_optimization.offload_optimizer.device"));
+    if (tier && !strcmp(tier, "none")) {
+        draft_note(foreign->draft, name, "on the device, as here");
+    } else if (!tier || (strcmp(tier, "cpu") != 0 && strcmp(tier, "nvme"))) {
+        foreign_refuse(foreign, name, value, "it is none, cpu or nvme");
+    } else if (!foreign_holds(foreign, "zero_optimization.stage=3")) {
+        draft_note(
+                foreign->draft, name,
+                "DeepSpeed offloads parameters at stage 3 alone");
+    } else {
+        foreign_set(foreign, name, "offload.params", json_string(tier));
+        bool is_given = at && strcmp(at, "none") && strcmp(at, "auto");
+        if (!is_given)
+            draft_replace(
+                    foreign->draft, "offload.optimizer", json_string(tier),
+                    "with the parameters: zerod offloads both or the "
+                    "optimizer");
+        else if (!strcmp(tier, "nvme") && strcmp(at, "nvme") != 0)
+            foreign_refuse(
+                    foreign, name, value,
+                    "parameters on NVMe go with optimizer states on NVMe here: "
+                    "offload_optimizer.device = nvme, or offload_param.device "
+                    "= cpu");
+    }
+}
+
+/* Where a file is, seen from here or from the file that names it. */
+static bool find_file(
+        const struct foreign *foreign, const char *path, char out[PATH_MAX])
+{
+    const char *slash = strrchr(foreign->path, '/');
+    snprintf(out, PATH_MAX, "%s", path);
+    if (fs_exists(out) || path[0] == '/' || !slash)
+        return fs_exists(out);
+    if ((size_t)(slash - foreign->path) + strlen(path) + 2 > PATH_MAX)
+        return false;
+    snprintf(
+            out, PATH_MAX, "%.*s/%s", (int)(slash - foreign->path),
+            foreign->path, path);
+    return fs_exists(out);
+}
+
+/* A DeepSpeed configuration that a file names or holds. */
+static void take_deepspeed(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    struct draft *draft = foreign->draft;
+    const char *file = json_string_value(value);
+    char path[PATH_MAX];
+    json_t *root = NULL;
+    if (json_is_false(value))
+        return;
+    if (json_is_object(value)) {
+        snprintf(path, sizeof path, "%s: %s", foreign->path, name);
+        root = json_incref((json_t *)value);
+    } else if (!file || !find_file(foreign, file, path)) {
+        foreign_refuse(
+                foreign, name, value,
+                "this DeepSpeed configuration is not there to be read");
+        return;
+    } else if (foreign_read("deepspeed", path, draft, &root) != ZD_OK) {
+        problem_take_record(&draft->problems, (struct toml_place){0});
+        return;
+    }
+    foreign_take("deepspeed", path, root, draft, true);
+    draft_note(draft, name, "its keys are converted, as these");
+    json_decref(root);
+}
+
+/* Their stock file prints every 2000 steps. */
+static void finish_deepspeed(struct foreign *foreign)
+{
+    struct draft *draft = foreign->draft;
+    double every = draft_number(draft, "log.logging_steps");
+    double steps = draft_number(draft, "train.max_steps");
+    if (steps > 0 ? every > steps : every >= 2000)
+        draft_replace(
+                draft, "log.logging_steps", json_real(0.1),
+                "steps_per_print, capped: ten times a run");
+    if (!foreign_get(foreign, "optimizer.type"))
+        draft_say(
+                draft, "%s names no optimizer: [optim] is zerod's.",
+                foreign->path);
+}
+
+/* --- Hugging Face --------------------------------------------------------- */
+
+/* TRL trains on whole conversations unless assistant_only_loss, and on
+ * completions alone unless completion_only_loss is false; data.train_on is one
+ * for both, so it is told by the data where they are here. */
+static void finish_hf(struct foreign *foreign)
+{
+    struct draft *draft = foreign->draft;
+    struct data_entry entry = data_entry_default();
+    struct file_list list;
+    const char *why = "assistant_only_loss";
+    bool is_assistant = foreign_holds(foreign, why), all = false;
+    if (foreign_holds(foreign, "completion_only_loss=false") && !is_assistant) {
+        all = true;
+        why = "completion_only_loss";
+    } else if (foreign_holds(foreign, "@") && !is_assistant) {
+        const json_t *path =
+                json_object_get(json_array_get(draft->train, 0), "path");
+        entry.path = json_string_value(json_object_get(path, "value"));
+        if (entry.path && sources_find(&entry, &list) == ZD_OK) {
+            all = sources_have_chat(&list);
+            sources_free(&list);
+            if (!foreign_get(foreign, why))
+                why = "their default for conversations";
+        } else {
+            zd_error_clear();
+            draft_say(
+                    draft,
+                    "TRL trains on whole conversations: if the data are some, "
+                    "set train_on = \"all\" in [data].");
+        }
+    }
+    if (all || is_assistant || foreign_holds(foreign, "completion_only_loss"))
+        draft_set(
+                draft, "data.train_on", json_string(all ? "all" : "assistant"),
+                why);
+}
+
+static void finish_llamafactory(struct foreign *foreign)
+{
+    const json_t *rank = foreign_get(foreign, "lora_rank");
+    if (foreign_holds(foreign, "finetuning_type!=full & !lora_alpha"))
+        draft_set(
+                foreign->draft, "lora.lora_alpha",
+                json_integer(2 * (rank ? json_integer_value(rank) : 8)),
+                "their default: twice the rank");
+}
+
+static void finish(struct foreign *foreign)
+{
+    if (!strcmp(foreign->option, "deepspeed"))
+        finish_deepspeed(foreign);
+    else if (!strcmp(foreign->option, "hf"))
+        finish_hf(foreign);
+    else if (!strcmp(foreign->option, "llamafactory"))
+        finish_llamafactory(foreign);
+}
+
+static foreign_fn *find_converter(const char *name)
+{
+    static const struct {
+        const char *name;
+        foreign_fn *take;
+    } converters[] = {
+            {"attention_modules", take_attention_modules},
+            {"axolotl_datasets", take_axolotl_datasets},
+            {"deepspeed", take_deepspeed},
+            {"min_lr", take_min_lr},
+            {"offload_params", take_offload_params},
+            {"peft_modules", take_peft_modules},
+            {"per_epoch", take_per_epoch},
+            {"special_token", take_special_token},
+            {"split", take_split},
+            {"warmup", take_warmup}};
+    size_t i = 0;
+    while (strcmp(converters[i].name, name) != 0)
+        i++;
+    return converters[i].take;
+}
