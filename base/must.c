@@ -2,6 +2,7 @@
 
 #include "base/status.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 void zd_out_of_memory(void)
@@ -20,4 +21,9 @@ void *zd_must(void *memory)
     if (!memory)
         zd_out_of_memory();
     return memory;
+}
+
+void *zd_array(size_t count, size_t bytes)
+{
+    return zd_must(calloc(count ? count : 1, bytes));
 }

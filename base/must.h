@@ -7,11 +7,15 @@
 #ifndef ZD_BASE_MUST_H
 #define ZD_BASE_MUST_H
 
+#include <stddef.h>
+
 /* Prints the thread's error, if it has one of this kind, else that there is no
  * memory. Does not return. */
 void zd_out_of_memory(void) __attribute__((noreturn));
 
 /* Returns what it is given, which is not NULL. */
 void *zd_must(void *memory);
+/* `count` elements of so many bytes, all zero; count may be 0. */
+void *zd_array(size_t count, size_t bytes);
 
 #endif

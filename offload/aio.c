@@ -1,5 +1,6 @@
 #include "offload/aio_private.h"
 
+#include "base/must.h"
 #include "base/threads.h"
 
 #include <assert.h>
@@ -236,9 +237,7 @@ enum zd_status aio_create(
     enum zd_status status;
     assert(threads > 0 && options->queue_depth > 0 && options->block_bytes > 0);
     struct aio *aio =
-            calloc(1, sizeof *aio + (size_t)threads * sizeof *aio->threads);
-    if (!aio)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+            zd_array(1, sizeof *aio + (size_t)threads * sizeof *aio->threads);
     aio->options = *options;
     /* transfers of direct files begin and end at aligned bytes */
     if (aio->options.block_bytes >= AIO_ALIGN)

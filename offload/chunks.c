@@ -1,6 +1,26 @@
 #include "offload/cut.h"
 #include "offload/store.h"
 
+const struct part_span part_spans[OFFLOAD_PARTS] = {
+        [OFFLOAD_MASTER] = {"offload.master", ARENA_HOST, SPAN_OPTIMIZER},
+        [OFFLOAD_STATES_8BIT] =
+                {"offload.states.8bit", ARENA_HOST, SPAN_OPTIMIZER},
+        [OFFLOAD_SCALES] =
+                {"offload.states.scales", ARENA_HOST, SPAN_OPTIMIZER},
+        [OFFLOAD_STATES_BF16] =
+                {"offload.states.bf16", ARENA_HOST, SPAN_OPTIMIZER},
+        [OFFLOAD_STATES_32BIT] =
+                {"offload.states.32bit", ARENA_HOST, SPAN_OPTIMIZER},
+        [OFFLOAD_SLOTS] = {"offload.slots", ARENA_PINNED, SPAN_GRADS},
+        [OFFLOAD_ACCUMULATORS] =
+                {"offload.accumulators", ARENA_PINNED, SPAN_GRADS},
+        [OFFLOAD_PARAMS] = {"offload.params", ARENA_PINNED, SPAN_PARAMS},
+        [OFFLOAD_STAGING] = {"offload.staging", ARENA_PINNED, SPAN_BUFFERS},
+        [OFFLOAD_UNDO] = {"offload.undo", ARENA_HOST, SPAN_BUFFERS},
+        [OFFLOAD_RING] = {"offload.ring", ARENA_PINNED, SPAN_BUFFERS},
+        [OFFLOAD_FILE] = {"offload.file", ARENA_DISK, SPAN_OPTIMIZER},
+};
+
 int chunks_cut(const struct offload_request *request, struct chunk *chunks)
 {
     size_t most = cut_most(request->options);

@@ -2,6 +2,7 @@
 #include "offload/engine.h"
 
 #include "base/clock.h"
+#include "base/must.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -13,33 +14,26 @@ static int job_capacity(const struct offload_request *request)
     return 2 * request->segment_count + 8;
 }
 
-static enum zd_status take_tables(struct offload *offload)
+static void take_tables(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;
     size_t chunks = (size_t)chunks_cut(request, NULL);
     size_t runs = (size_t)request->run_count;
     size_t segments = (size_t)request->segment_count;
     size_t jobs = (size_t)job_capacity(request);
-    offload->chunks = calloc(chunks + 1, sizeof *offload->chunks);
-    offload->chunk_order = calloc(chunks + 1, sizeof *offload->chunk_order);
-    offload->is_updated = calloc(chunks + 1, sizeof *offload->is_updated);
-    offload->run_chunks = calloc(runs + 1, sizeof *offload->run_chunks);
-    offload->places = calloc(runs + 1, sizeof *offload->places);
-    offload->segments = calloc(segments + 1, sizeof *offload->segments);
+    offload->chunks = zd_array(chunks, sizeof *offload->chunks);
+    offload->chunk_order = zd_array(chunks, sizeof *offload->chunk_order);
+    offload->is_updated = zd_array(chunks, sizeof *offload->is_updated);
+    offload->run_chunks = zd_array(runs, sizeof *offload->run_chunks);
+    offload->places = zd_array(runs, sizeof *offload->places);
+    offload->segments = zd_array(segments, sizeof *offload->segments);
     offload->segment_offsets =
-            calloc(segments + 1, sizeof *offload->segment_offsets);
-    offload->jobs = calloc(jobs, sizeof *offload->jobs);
-    offload->workers = calloc(
+            zd_array(segments, sizeof *offload->segment_offsets);
+    offload->jobs = zd_array(jobs, sizeof *offload->jobs);
+    offload->workers = zd_array(
             (size_t)offload->place.worker_threads, sizeof *offload->workers);
-    if (!offload->chunks || !offload->chunk_order || !offload->is_updated ||
-        !offload->run_chunks || !offload->places || !offload->segments ||
-        !offload->segment_offsets || !offload->jobs || !offload->workers)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602",
-                "no memory for the offload engine's %zu chunks", chunks);
     offload->job_capacity = (int)jobs;
     offload->chunk_count = (int)chunks;
-    return ZD_OK;
 }
 
 /* Chunks lie in the order of runs, and runs in the order of segments. */
@@ -74,7 +68,7 @@ static enum zd_status create_store(struct offload *offload)
     };
     if (offload->is_in_file)
         return store_file_create(&offload->store_request, &offload->store);
-    ZD_TRY(store_memory_create(&offload->store_request, &offload->store));
+    offload->store = store_memory_create(&offload->store_request);
     return chunk_list_begin(offload, 0, offload->chunk_count, 0, 0);
 }
 
@@ -140,15 +134,24 @@ static enum zd_status clear_states(struct offload *offload)
     return offload_failure(offload);
 }
 
+static enum zd_status begin(struct offload *offload)
+{
+    ZD_TRY(create_feeds(offload));
+    ZD_TRY(segments_create(offload));
+    ZD_TRY(create_store(offload));
+    create_undo(offload);
+    ZD_TRY(workers_start(offload));
+    ZD_TRY(uploader_start(offload));
+    ZD_TRY(clear_states(offload));
+    return pinned_lock(offload);
+}
+
 enum zd_status offload_create(
         const struct offload_request *request, const struct arena *arena,
         const struct offload_place *place, struct offload **offload_out)
 {
     assert(place->worker_threads > 0);
-    struct offload *offload = calloc(1, sizeof *offload);
-    if (!offload)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "no memory for the offload engine");
+    struct offload *offload = zd_array(1, sizeof *offload);
     offload->request = *request;
     offload->place = *place;
     offload->arena = arena;
@@ -159,37 +162,13 @@ enum zd_status offload_create(
     pthread_cond_init(&offload->work, NULL);
     pthread_cond_init(&offload->progress, NULL);
     create_stages(offload);
-    enum zd_status status = create_feeds(offload);
-    if (status != ZD_OK)
-        goto err_destroy;
-    status = take_tables(offload);
-    if (status != ZD_OK)
-        goto err_destroy;
+    take_tables(offload);
     fill_tables(offload);
-    status = segments_create(offload);
-    if (status != ZD_OK)
-        goto err_destroy;
-    status = create_store(offload);
-    if (status != ZD_OK)
-        goto err_destroy;
-    create_undo(offload);
-    status = workers_start(offload);
-    if (status != ZD_OK)
-        goto err_destroy;
-    status = uploader_start(offload);
-    if (status != ZD_OK)
-        goto err_destroy;
-    status = clear_states(offload);
-    if (status != ZD_OK)
-        goto err_destroy;
-    status = pinned_lock(offload);
-    if (status != ZD_OK)
-        goto err_destroy;
-    *offload_out = offload;
-    return ZD_OK;
-
-err_destroy:
-    offload_destroy(offload);
+    enum zd_status status = begin(offload);
+    if (status == ZD_OK)
+        *offload_out = offload;
+    else
+        offload_destroy(offload);
     return status;
 }
 

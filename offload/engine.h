@@ -90,7 +90,7 @@ struct offload {
     char *undo_grads;
     struct stage grad_stage, param_stage;
     struct feed down, up; /* the trainer's way to the streams of `place` */
-    int locked_spans;     /* see lock.c */
+    int locked_parts;     /* see lock.c */
 
     struct worker *workers;
     int worker_count; /* that run */

@@ -75,6 +75,17 @@ static void *work(void *ctx)
     return NULL;
 }
 
+enum zd_status offload_thread_start(
+        pthread_t *thread, const char *name, void *(*fn)(void *), void *ctx)
+{
+    if (thread_start(thread, name, fn, ctx) != 0)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602",
+                "the system refused a thread for the offload engine (%s)",
+                name);
+    return ZD_OK;
+}
+
 enum zd_status feed_init(
         struct feed *feed, struct stream *stream, bool has_thread)
 {
@@ -89,15 +100,10 @@ enum zd_status feed_init(
         return ZD_OK;
     pthread_mutex_init(&feed->lock, NULL);
     pthread_cond_init(&feed->changed, NULL);
-    if (thread_start(&feed->thread, "offload-feed", work, feed) != 0) {
-        pthread_cond_destroy(&feed->changed);
-        pthread_mutex_destroy(&feed->lock);
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602",
-                "the system refused a thread for the copies of offload");
-    }
-    feed->has_thread = true;
-    return ZD_OK;
+    enum zd_status status =
+            offload_thread_start(&feed->thread, "offload-feed", work, feed);
+    feed->has_thread = status == ZD_OK;
+    return status;
 }
 
 static void end_thread(struct feed *feed)

@@ -60,6 +60,9 @@ struct feed {
     struct feed_operation ring[FEED_OPERATIONS];
 };
 
+/* A thread of the engine; ZD_ERR_MEMORY when the system refuses it. */
+enum zd_status offload_thread_start(
+        pthread_t *thread, const char *name, void *(*fn)(void *), void *ctx);
 /* `has_thread`: functions that wait do so in a thread of the feed. */
 enum zd_status feed_init(
         struct feed *feed, struct stream *stream, bool has_thread);

@@ -2,136 +2,117 @@
 
 #include "base/clock.h"
 #include "base/copy.h"
+#include "base/must.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { UNIT_MOST = 64 << 10, NO_UNIT = -1 };
-
+enum { ALIGN = 64 };
 enum state { GONE, LIVE, READING, COPYING, KEPT };
-/* Of a chunk: its master, then values and scales of each lane. */
-enum { PART_MASTER, PART_LANES, PARTS = PART_LANES + 2 * OPTIM_LANES };
 
-struct part {
+struct kept { /* of a chunk */
     enum state state;
-    int unit;    /* KEPT: the first of its copy */
-    size_t left; /* elements that the reader still wants */
+    size_t left; /* elements, of each array, that the reader still wants */
+    char *room;  /* for its copy; NULL: none yet */
+    struct chunk_memory copy; /* KEPT */
 };
 
 struct keep {
     const struct offload_request *request;
     const struct chunk *chunks;
     int chunk_count;
-    char *memory;
-    size_t unit_bytes;
-    int *next; /* by unit: the next of its copy, or of those that are free */
+    bool has_all; /* every chunk has a room of its own */
+    bool moments;
     _Atomic bool is_open;
 
-    pthread_mutex_t lock; /* of all below, and of `next` */
+    pthread_mutex_t lock; /* of all below */
     pthread_cond_t changed;
-    struct part (*parts)[PARTS]; /* by chunk */
-    int free, free_count;        /* units */
-    int waiting;                 /* workers */
+    struct kept *kept; /* by chunk */
+    char **free;       /* rooms, each for any chunk */
+    int free_count;
+    int waiting; /* workers */
     double waiting_since, waited;
 };
 
 /* --- how large ------------------------------------------------------------ */
 
-static enum optim_format format_of(const struct keep *keep, int chunk, int lane)
+static const struct optim_layout *layout_of(
+        const struct offload_request *request, const struct chunk *chunk)
 {
-    return keep->request->runs[keep->chunks[chunk].run].layout.lane[lane];
+    return &request->runs[chunk->run].layout;
 }
 
-static size_t part_bytes(
-        const struct keep *keep, int chunk, int part, size_t count)
+static size_t master_bytes(
+        const struct offload_request *request, const struct chunk *chunk)
 {
-    int lane = (part - PART_LANES) / 2;
-    if (part == PART_MASTER)
-        return count * dtype_bytes(offload_master_type(keep->request->optim));
-    if ((part - PART_LANES) % 2 == 0)
-        return optim_lane_bytes(format_of(keep, chunk, lane), count);
-    return optim_scale_count(format_of(keep, chunk, lane), count) *
-           sizeof(float);
+    size_t bytes =
+            chunk->count * dtype_bytes(offload_master_type(request->optim));
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static char *part_at(const struct chunk_memory *memory, int part)
+static struct optim_record record_of(
+        const struct offload_request *request, const struct chunk *chunk)
 {
-    int lane = (part - PART_LANES) / 2;
-    if (part == PART_MASTER)
-        return memory->master;
-    return (part - PART_LANES) % 2 == 0 ? (char *)memory->lanes.state[lane]
-                                        : (char *)memory->lanes.scale[lane];
+    return optim_record_of(
+            layout_of(request, chunk), optim_whole_qblocks(chunk->count),
+            ALIGN);
 }
 
-static size_t units_of(const struct keep *keep, size_t bytes)
+static size_t copy_bytes(
+        const struct offload_request *request, const struct chunk *chunk)
 {
-    return (bytes + keep->unit_bytes - 1) / keep->unit_bytes;
-}
-
-/* Small chunks have small units, so that little of one is left over. */
-static size_t unit_bytes_of(const struct keep *keep)
-{
-    size_t most = 0, unit = UNIT_MOST;
-    for (int c = 0; c < keep->chunk_count; c++)
-        if (keep->chunks[c].count > most)
-            most = keep->chunks[c].count;
-    while (unit > 256 && unit > most / 16)
-        unit /= 2;
-    return unit;
+    return master_bytes(request, chunk) +
+           record_of(request, chunk).lane[OPTIM_LANES];
 }
 
 size_t keep_bytes(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count)
 {
-    struct keep keep = {
-            .request = request, .chunks = chunks, .chunk_count = chunk_count};
-    size_t units = 0;
-    keep.unit_bytes = unit_bytes_of(&keep);
+    size_t bytes = 0;
     for (int c = 0; c < chunk_count; c++)
-        for (int part = 0; part < PARTS; part++)
-            units += units_of(
-                    &keep, part_bytes(&keep, c, part, chunks[c].count));
-    return units * keep.unit_bytes;
+        bytes += copy_bytes(request, &chunks[c]);
+    return bytes;
 }
 
 /* --- life ----------------------------------------------------------------- */
 
-static void free_all(struct keep *keep, int units)
+/* A room for each chunk, or as many as there are for the largest. */
+static void place_rooms(struct keep *keep, char *memory, size_t bytes)
 {
-    for (int i = 0; i < units; i++)
-        keep->next[i] = i + 1 < units ? i + 1 : NO_UNIT;
-    keep->free = units ? 0 : NO_UNIT;
-    keep->free_count = units;
+    size_t largest = 1;
+    for (int c = 0; c < keep->chunk_count; c++) {
+        size_t own = copy_bytes(keep->request, &keep->chunks[c]);
+        largest = own > largest ? own : largest;
+        if (keep->has_all) {
+            keep->kept[c].room = memory;
+            memory += own;
+        }
+    }
+    if (keep->has_all)
+        return;
+    keep->free_count = (int)(bytes / largest);
+    keep->free = zd_array((size_t)keep->free_count, sizeof *keep->free);
+    for (int i = 0; i < keep->free_count; i++)
+        keep->free[i] = memory + (size_t)i * largest;
 }
 
-enum zd_status keep_create(
+struct keep *keep_create(
         const struct offload_request *request, const struct chunk *chunks,
-        int chunk_count, void *memory, size_t bytes, struct keep **out)
+        int chunk_count, void *memory, size_t bytes)
 {
-    struct keep *keep = calloc(1, sizeof *keep);
-    if (!keep)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct keep *keep = zd_array(1, sizeof *keep);
     keep->request = request;
     keep->chunks = chunks;
     keep->chunk_count = chunk_count;
-    keep->memory = memory;
-    keep->unit_bytes = unit_bytes_of(keep);
-    size_t units = bytes / keep->unit_bytes;
-    keep->next = calloc(units + 1, sizeof *keep->next);
-    keep->parts = calloc((size_t)chunk_count + 1, sizeof *keep->parts);
+    keep->kept = zd_array((size_t)chunk_count, sizeof *keep->kept);
+    keep->has_all = bytes >= keep_bytes(request, chunks, chunk_count);
     pthread_mutex_init(&keep->lock, NULL);
     pthread_cond_init(&keep->changed, NULL);
-    if (!keep->next || !keep->parts) {
-        keep_destroy(keep);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    }
-    free_all(keep, (int)units);
-    *out = keep;
-    return ZD_OK;
+    place_rooms(keep, memory, bytes);
+    return keep;
 }
 
 void keep_destroy(struct keep *keep)
@@ -140,78 +121,62 @@ void keep_destroy(struct keep *keep)
         return;
     pthread_cond_destroy(&keep->changed);
     pthread_mutex_destroy(&keep->lock);
-    free(keep->next);
-    free(keep->parts);
+    free(keep->free);
+    free(keep->kept);
     free(keep);
 }
 
-/* --- units, under the lock ------------------------------------------------ */
+/* --- rooms, under the lock ------------------------------------------------ */
 
-static int units_take(struct keep *keep, size_t count)
+static bool has_room(const struct keep *keep)
 {
-    int first = keep->free, last = first;
-    for (size_t i = 1; i < count; i++)
-        last = keep->next[last];
-    keep->free = keep->next[last];
-    keep->next[last] = NO_UNIT;
-    keep->free_count -= (int)count;
-    return first;
+    return keep->has_all || keep->free_count > 0;
 }
 
-static void units_give(struct keep *keep, int first)
+static void room_take(struct keep *keep, struct kept *kept)
 {
-    int last = first;
-    keep->free_count++;
-    for (; keep->next[last] != NO_UNIT; keep->free_count++)
-        last = keep->next[last];
-    keep->next[last] = keep->free;
-    keep->free = first;
+    if (!keep->has_all)
+        kept->room = keep->free[--keep->free_count];
 }
 
-/* Not under the lock: a copy's units are of one thread. */
-static void units_copy(
-        const struct keep *keep, int unit, size_t skip, char *memory,
-        size_t bytes, bool into_units)
+static void gone(struct keep *keep, struct kept *kept)
 {
-    for (; skip >= keep->unit_bytes; skip -= keep->unit_bytes)
-        unit = keep->next[unit];
-    while (bytes > 0) {
-        size_t room = keep->unit_bytes - skip;
-        size_t part = bytes < room ? bytes : room;
-        char *at = keep->memory + (size_t)unit * keep->unit_bytes + skip;
-        if (into_units) /* the update goes on with what is copied */
-            copy_past_cache(at, memory, part);
-        else
-            memcpy(memory, at, part);
-        memory += part;
-        bytes -= part;
-        skip = 0;
-        if (bytes > 0)
-            unit = keep->next[unit];
-    }
+    if (kept->state == KEPT && !keep->has_all)
+        keep->free[keep->free_count++] = kept->room;
+    kept->state = GONE;
+    kept->left = 0;
 }
 
 /* --- the trainer ---------------------------------------------------------- */
 
-void keep_begin(struct keep *keep)
+void keep_begin(struct keep *keep, bool moments)
 {
     pthread_mutex_lock(&keep->lock);
     assert(!keep->is_open && keep->waiting == 0);
+    keep->moments = moments;
     keep->waited = 0;
     pthread_mutex_unlock(&keep->lock);
 }
 
-void keep_want(struct keep *keep, int chunk, size_t count, bool moments)
+/* Arrays of a chunk that are read: its masters, and values and scales of each
+ * lane. */
+static size_t arrays_of(const struct keep *keep, const struct chunk *chunk)
 {
+    const struct optim_layout *layout = layout_of(keep->request, chunk);
+    size_t arrays = 1;
+    for (int lane = 0; keep->moments && lane < OPTIM_LANES; lane++)
+        arrays += (optim_lane_bytes(layout->lane[lane], chunk->count) > 0) +
+                  (optim_scale_count(layout->lane[lane], chunk->count) > 0);
+    return arrays;
+}
+
+void keep_want(struct keep *keep, int chunk, size_t count)
+{
+    struct kept *kept = &keep->kept[chunk];
     pthread_mutex_lock(&keep->lock);
-    for (int part = 0; part < (moments ? PARTS : PART_LANES); part++) {
-        struct part *at = &keep->parts[chunk][part];
-        if (!part_bytes(keep, chunk, part, keep->chunks[chunk].count))
-            continue;
-        assert(at->state == GONE || at->state == LIVE);
-        at->state = LIVE;
-        at->left += count;
-    }
+    assert(kept->state == GONE || kept->state == LIVE);
+    kept->state = LIVE;
+    kept->left += count * arrays_of(keep, &keep->chunks[chunk]);
     pthread_mutex_unlock(&keep->lock);
 }
 
@@ -232,68 +197,49 @@ double keep_waited(struct keep *keep)
 
 /* --- the reader ----------------------------------------------------------- */
 
-static void read_part(
-        struct keep *keep, int chunk, int part, const char *live, size_t begin,
-        size_t count, char *out)
+const struct chunk_memory *keep_read_begin(
+        struct keep *keep, int chunk, const struct chunk_memory *live)
 {
-    struct part *at = &keep->parts[chunk][part];
-    size_t skip = part_bytes(keep, chunk, part, begin);
-    size_t bytes = part_bytes(keep, chunk, part, count);
-    if (!bytes)
-        return;
+    struct kept *kept = &keep->kept[chunk];
     pthread_mutex_lock(&keep->lock);
-    while (at->state == COPYING)
+    while (kept->state == COPYING)
         pthread_cond_wait(&keep->changed, &keep->lock);
-    assert(at->state == LIVE || at->state == KEPT);
-    bool is_kept = at->state == KEPT;
-    int unit = at->unit;
-    if (!is_kept)
-        at->state = READING;
+    assert(kept->state == LIVE || kept->state == KEPT);
+    if (kept->state == LIVE) {
+        kept->state = READING;
+    } else {
+        live = &kept->copy;
+    }
     pthread_mutex_unlock(&keep->lock);
-    if (is_kept)
-        units_copy(keep, unit, skip, out, bytes, false);
-    else
-        memcpy(out, live + skip, bytes);
-    pthread_mutex_lock(&keep->lock);
-    assert(at->state == (is_kept ? KEPT : READING) && at->left >= count);
-    at->left -= count;
-    if (is_kept && !at->left)
-        units_give(keep, unit);
-    if (!at->left)
-        at->state = GONE;
-    else if (!is_kept)
-        at->state = LIVE;
-    pthread_cond_broadcast(&keep->changed);
-    pthread_mutex_unlock(&keep->lock);
+    return live;
 }
 
-void keep_read(
-        struct keep *keep, int chunk, const struct chunk_memory *live, int lane,
-        size_t begin, size_t count, void *values, float *scales)
+void keep_read_end(struct keep *keep, int chunk, size_t count, int arrays)
 {
-    int part = lane == OPTIM_LANES ? PART_MASTER : PART_LANES + 2 * lane;
-    if (values)
-        read_part(keep, chunk, part, part_at(live, part), begin, count, values);
-    if (scales)
-        read_part(
-                keep, chunk, part + 1, part_at(live, part + 1), begin, count,
-                (char *)scales);
+    struct kept *kept = &keep->kept[chunk];
+    size_t read = count * (size_t)arrays;
+    pthread_mutex_lock(&keep->lock);
+    assert(kept->state == READING || kept->state == KEPT);
+    assert(kept->left >= read);
+    kept->left -= read;
+    if (!kept->left)
+        gone(keep, kept);
+    else if (kept->state == READING)
+        kept->state = LIVE;
+    pthread_cond_broadcast(&keep->changed);
+    pthread_mutex_unlock(&keep->lock);
 }
 
 void keep_end(struct keep *keep)
 {
     atomic_store(&keep->is_open, false);
     pthread_mutex_lock(&keep->lock);
-    for (int c = 0; c < keep->chunk_count; c++)
-        for (int p = 0; p < PARTS; p++) {
-            struct part *part = &keep->parts[c][p];
-            while (part->state == COPYING)
-                pthread_cond_wait(&keep->changed, &keep->lock);
-            assert(part->state != READING);
-            if (part->state == KEPT)
-                units_give(keep, part->unit);
-            *part = (struct part){.state = GONE};
-        }
+    for (int c = 0; c < keep->chunk_count; c++) {
+        while (keep->kept[c].state == COPYING)
+            pthread_cond_wait(&keep->changed, &keep->lock);
+        assert(keep->kept[c].state != READING);
+        gone(keep, &keep->kept[c]);
+    }
     pthread_cond_broadcast(&keep->changed);
     pthread_mutex_unlock(&keep->lock);
 }
@@ -309,35 +255,52 @@ static void await_change(struct keep *keep)
         keep->waited += clock_seconds() - keep->waiting_since;
 }
 
-/* Under the lock, which is left while it copies. */
-static void keep_part(struct keep *keep, int chunk, int part, char *live)
+/* Past the cache: the update goes on with what is copied. */
+static void copy_chunk(
+        const struct keep *keep, const struct chunk *chunk, char *room,
+        const struct chunk_memory *live, struct chunk_memory *copy)
 {
-    struct part *at = &keep->parts[chunk][part];
-    size_t bytes = part_bytes(keep, chunk, part, keep->chunks[chunk].count);
-    size_t units = units_of(keep, bytes);
-    while (at->state == READING ||
-           (at->state == LIVE && (size_t)keep->free_count < units))
-        await_change(keep);
-    assert(at->state != COPYING && "two workers write to a chunk");
-    if (at->state != LIVE)
-        return;
-    int unit = units_take(keep, units);
-    at->state = COPYING;
-    pthread_mutex_unlock(&keep->lock);
-    units_copy(keep, unit, 0, live, bytes, true);
-    pthread_mutex_lock(&keep->lock);
-    at->unit = unit;
-    at->state = KEPT;
-    pthread_cond_broadcast(&keep->changed);
+    const struct optim_layout *layout = layout_of(keep->request, chunk);
+    struct optim_record record = record_of(keep->request, chunk);
+    size_t bytes = master_bytes(keep->request, chunk);
+    *copy = (struct chunk_memory){
+            .master = room,
+            .lanes = optim_lanes_in_record(layout, &record, room + bytes)};
+    copy_past_cache(
+            copy->master, live->master,
+            chunk->count *
+                    dtype_bytes(offload_master_type(keep->request->optim)));
+    for (int lane = 0; keep->moments && lane < OPTIM_LANES; lane++) {
+        enum optim_format format = layout->lane[lane];
+        size_t values = optim_lane_bytes(format, chunk->count);
+        size_t scales = optim_scale_count(format, chunk->count);
+        if (values)
+            copy_past_cache(
+                    copy->lanes.state[lane], live->lanes.state[lane], values);
+        if (scales)
+            copy_past_cache(
+                    copy->lanes.scale[lane], live->lanes.scale[lane],
+                    scales * sizeof(float));
+    }
 }
 
 void keep_chunk(struct keep *keep, int chunk, const struct chunk_memory *live)
 {
     if (!keep || !atomic_load(&keep->is_open))
         return;
+    struct kept *kept = &keep->kept[chunk];
     pthread_mutex_lock(&keep->lock);
-    for (int part = 0; part < PARTS; part++)
-        if (keep->parts[chunk][part].state != GONE)
-            keep_part(keep, chunk, part, part_at(live, part));
+    while (kept->state == READING || (kept->state == LIVE && !has_room(keep)))
+        await_change(keep);
+    assert(kept->state != COPYING && "two workers write to a chunk");
+    if (kept->state == LIVE) {
+        room_take(keep, kept);
+        kept->state = COPYING;
+        pthread_mutex_unlock(&keep->lock);
+        copy_chunk(keep, &keep->chunks[chunk], kept->room, live, &kept->copy);
+        pthread_mutex_lock(&keep->lock);
+        kept->state = KEPT;
+        pthread_cond_broadcast(&keep->changed);
+    }
     pthread_mutex_unlock(&keep->lock);
 }

@@ -10,18 +10,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-static const struct {
-    enum offload_part part;
-    const char *name;
-} pinned[] = {
-        {OFFLOAD_SLOTS, "offload.slots"},
-        {OFFLOAD_ACCUMULATORS, "offload.accumulators"},
-        {OFFLOAD_PARAMS, "offload.params"},
-        {OFFLOAD_STAGING, "offload.staging"},
-        {OFFLOAD_RING, "offload.ring"},
-};
-enum { PINNED = sizeof pinned / sizeof pinned[0] };
-
 static bool is_pinned_already(void)
 {
     return device_backend() == DEVICE_CUDA;
@@ -47,9 +35,9 @@ static size_t bytes_to_lock(const size_t bytes[OFFLOAD_PARTS])
 {
     enum { PAGE = 4096 };
     size_t sum = 0;
-    for (int i = 0; i < PINNED; i++)
-        if (bytes[pinned[i].part])
-            sum += bytes[pinned[i].part] + 2 * PAGE;
+    for (int part = 0; part < OFFLOAD_PARTS; part++)
+        if (part_spans[part].memory == ARENA_PINNED && bytes[part])
+            sum += bytes[part] + 2 * PAGE;
     return sum;
 }
 
@@ -75,15 +63,24 @@ enum zd_status pinned_check(
     return ZD_ERR_UNFIT;
 }
 
+/* The span of a part that is pinned, or NULL. */
+static const struct arena_span *pinned_span(
+        const struct offload *offload, int part)
+{
+    return part_spans[part].memory == ARENA_PINNED
+                   ? arena_plan_find(
+                             offload->arena->plan, part_spans[part].name)
+                   : NULL;
+}
+
 void pinned_unlock(struct offload *offload)
 {
-    for (int i = 0; i < offload->locked_spans; i++) {
-        const struct arena_span *span =
-                arena_plan_find(offload->arena->plan, pinned[i].name);
+    for (int part = 0; part < offload->locked_parts; part++) {
+        const struct arena_span *span = pinned_span(offload, part);
         if (span)
             munlock(arena_span(offload->arena, span->name), span->bytes);
     }
-    offload->locked_spans = 0;
+    offload->locked_parts = 0;
 }
 
 enum zd_status pinned_lock(struct offload *offload)
@@ -91,9 +88,8 @@ enum zd_status pinned_lock(struct offload *offload)
     if (offload->request.options->pin_memory != OFFLOAD_PIN_YES ||
         is_pinned_already())
         return ZD_OK;
-    for (int i = 0; i < PINNED; i++) {
-        const struct arena_span *span =
-                arena_plan_find(offload->arena->plan, pinned[i].name);
+    for (int part = 0; part < OFFLOAD_PARTS; part++) {
+        const struct arena_span *span = pinned_span(offload, part);
         if (span &&
             mlock(arena_span(offload->arena, span->name), span->bytes) != 0) {
             int error = errno;
@@ -104,7 +100,7 @@ enum zd_status pinned_lock(struct offload *offload)
                          "offload.pin_memory = false");
             return ZD_ERR_MEMORY;
         }
-        offload->locked_spans = i + 1;
+        offload->locked_parts = part + 1;
     }
     return ZD_OK;
 }

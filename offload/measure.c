@@ -1,4 +1,5 @@
 /* measure.c - what the engine of a rank takes, and what it refuses. */
+#include "base/must.h"
 #include "offload/image.h"
 #include "offload/stage.h"
 #include "optim/optimizers.h"
@@ -67,11 +68,7 @@ static enum zd_status measure_file(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
 {
     int count = chunks_cut(request, NULL);
-    struct chunk *chunks = calloc((size_t)count + 1, sizeof *chunks);
-    if (!chunks)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602",
-                "no memory for the offload engine's %d chunks", count);
+    struct chunk *chunks = zd_array((size_t)count, sizeof *chunks);
     chunks_cut(request, chunks);
     enum zd_status status = store_file_measure(
             request, chunks, count, &bytes[OFFLOAD_RING], &bytes[OFFLOAD_FILE]);
@@ -92,38 +89,14 @@ enum zd_status offload_measure(
     return ZD_OK;
 }
 
-static const struct {
-    const char *name;
-    enum arena_memory memory;
-    enum span_kind kind;
-} spans[OFFLOAD_PARTS] = {
-        [OFFLOAD_MASTER] = {"offload.master", ARENA_HOST, SPAN_OPTIMIZER},
-        [OFFLOAD_STATES_8BIT] =
-                {"offload.states.8bit", ARENA_HOST, SPAN_OPTIMIZER},
-        [OFFLOAD_SCALES] =
-                {"offload.states.scales", ARENA_HOST, SPAN_OPTIMIZER},
-        [OFFLOAD_STATES_BF16] =
-                {"offload.states.bf16", ARENA_HOST, SPAN_OPTIMIZER},
-        [OFFLOAD_STATES_32BIT] =
-                {"offload.states.32bit", ARENA_HOST, SPAN_OPTIMIZER},
-        [OFFLOAD_SLOTS] = {"offload.slots", ARENA_PINNED, SPAN_GRADS},
-        [OFFLOAD_ACCUMULATORS] =
-                {"offload.accumulators", ARENA_PINNED, SPAN_GRADS},
-        [OFFLOAD_PARAMS] = {"offload.params", ARENA_PINNED, SPAN_PARAMS},
-        [OFFLOAD_STAGING] = {"offload.staging", ARENA_PINNED, SPAN_BUFFERS},
-        [OFFLOAD_UNDO] = {"offload.undo", ARENA_HOST, SPAN_BUFFERS},
-        [OFFLOAD_RING] = {"offload.ring", ARENA_PINNED, SPAN_BUFFERS},
-        [OFFLOAD_FILE] = {"offload.file", ARENA_DISK, SPAN_OPTIMIZER},
-};
-
 enum zd_status offload_plan_spans(
         const size_t bytes[OFFLOAD_PARTS], struct arena_plan *plan)
 {
     for (int part = 0; part < OFFLOAD_PARTS; part++)
         if (bytes[part])
             ZD_TRY(arena_plan_add(
-                    plan, spans[part].name, spans[part].memory,
-                    spans[part].kind, bytes[part]));
+                    plan, part_spans[part].name, part_spans[part].memory,
+                    part_spans[part].kind, bytes[part]));
     return ZD_OK;
 }
 

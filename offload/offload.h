@@ -55,7 +55,7 @@ struct offload_run {
     const struct tensor_blocks *blocks; /* Adam-mini, else NULL */
     uint64_t tensor;                    /* rng_stream of its name */
     bool decays;
-    float rate; /* optim_span */
+    float rate;           /* optim_span */
     const int64_t *began; /* of optim_span, the caller's: it may change it while
                              no job runs; NULL: 0 */
 };
@@ -208,16 +208,14 @@ enum zd_status offload_write(
  *             offload_keep_open: behind offload_finish, before the next step
  *   reader    offload_keep_read of all that is wanted, once; offload_keep_end,
  *             also where it gives up: updates may be waiting for it */
-enum zd_status offload_keep_create(
-        struct offload *offload, void *memory, size_t bytes);
+void offload_keep_create(struct offload *offload, void *memory, size_t bytes);
 /* Room for a copy of everything. */
-enum zd_status offload_keep_bytes(
-        const struct offload_request *request, size_t *bytes_out);
-void offload_keep_begin(struct offload *offload);
-/* Elements of a run, their master and with `moments` m and v. */
+size_t offload_keep_bytes(const struct offload_request *request);
+/* Masters will be read, and with `moments` m and v. */
+void offload_keep_begin(struct offload *offload, bool moments);
+/* Elements of a run. */
 void offload_keep_want(
-        struct offload *offload, int run, size_t begin, size_t count,
-        bool moments);
+        struct offload *offload, int run, size_t begin, size_t count);
 void offload_keep_open(struct offload *offload);
 enum zd_status offload_keep_read(
         struct offload *offload, int run, int lane, size_t begin, size_t count,

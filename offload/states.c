@@ -1,4 +1,5 @@
 /* states.c - masters and states for checkpoints, and from them. */
+#include "base/must.h"
 #include "offload/cut.h"
 #include "offload/engine.h"
 
@@ -25,38 +26,63 @@ static void copy_either(
     memcpy(writes ? inside : outside, writes ? outside : inside, bytes);
 }
 
-/* The part of the range that lies in the chunk. */
-static void copy_part(
-        const struct offload *offload, const struct chunk *chunk,
+/* What of a range one chunk has, in elements. */
+struct part {
+    int chunk;
+    size_t skip, done,
+            count; /* before it in the chunk, in the range; its own */
+};
+
+/* The next part, after all zero; false: there is none. */
+static bool part_next(
+        const struct offload *offload, int run, size_t begin, size_t count,
+        struct part *part)
+{
+    size_t most = cut_most(offload->request.options);
+    size_t done = part->done + part->count, left = count - done;
+    size_t skip = (begin + done) % most;
+    if (!left)
+        return false;
+    *part = (struct part){
+            .chunk = offload->run_chunks[run] + (int)((begin + done) / most),
+            .skip = skip,
+            .done = done,
+            .count = left < most - skip ? left : most - skip};
+    return true;
+}
+
+/* Returns how many arrays were copied. */
+static int copy_part(
+        const struct offload *offload, const struct part *part,
         const struct chunk_memory *memory, const struct lane_range *range)
 {
     const struct offload_request *request = &offload->request;
-    size_t chunk_end = chunk->begin + chunk->count;
-    size_t range_end = range->begin + range->count;
-    size_t from = chunk->begin > range->begin ? chunk->begin : range->begin;
-    size_t end = chunk_end < range_end ? chunk_end : range_end;
-    size_t inside = from - chunk->begin, outside = from - range->begin;
+    size_t skip = part->skip, done = part->done, count = part->count;
     if (range->lane == OPTIM_LANES) {
         size_t wide = dtype_bytes(offload_master_type(request->optim));
         copy_either(
-                range->writes, memory->master, range->values, inside * wide,
-                outside * wide, (end - from) * wide);
-        return;
+                range->writes, memory->master, range->values, skip * wide,
+                done * wide, count * wide);
+        return 1;
     }
     enum optim_format format =
             request->runs[range->run].layout.lane[range->lane];
-    if (memory->lanes.state[range->lane] && range->values)
+    void *values = memory->lanes.state[range->lane];
+    float *scales = memory->lanes.scale[range->lane];
+    bool has_values = values && range->values,
+         has_scales = scales && range->scales;
+    if (has_values)
         copy_either(
-                range->writes, memory->lanes.state[range->lane], range->values,
-                optim_lane_bytes(format, inside),
-                optim_lane_bytes(format, outside),
-                optim_lane_bytes(format, end - from));
-    if (memory->lanes.scale[range->lane] && range->scales)
+                range->writes, values, range->values,
+                optim_lane_bytes(format, skip), optim_lane_bytes(format, done),
+                optim_lane_bytes(format, count));
+    if (has_scales)
         copy_either(
-                range->writes, memory->lanes.scale[range->lane], range->scales,
-                optim_scale_count(format, inside) * sizeof(float),
-                optim_scale_count(format, outside) * sizeof(float),
-                optim_scale_count(format, end - from) * sizeof(float));
+                range->writes, scales, range->scales,
+                optim_scale_count(format, skip) * sizeof(float),
+                optim_scale_count(format, done) * sizeof(float),
+                optim_scale_count(format, count) * sizeof(float));
+    return has_values + has_scales;
 }
 
 static unsigned part_of(int lane)
@@ -67,13 +93,12 @@ static unsigned part_of(int lane)
 static enum zd_status copy_range(
         struct offload *offload, const struct lane_range *range)
 {
-    size_t most = cut_most(offload->request.options);
-    int first = offload->run_chunks[range->run] + (int)(range->begin / most);
+    size_t most = cut_most(offload->request.options), begin = range->begin;
+    int first = offload->run_chunks[range->run] + (int)(begin / most);
     int end = offload->run_chunks[range->run] +
-              (int)cut_count(range->begin + range->count, most);
-    assert(range->begin % OPTIM_QBLOCK == 0);
-    assert(range->begin + range->count <=
-           offload->request.runs[range->run].count);
+              (int)cut_count(begin + range->count, most);
+    assert(begin % OPTIM_QBLOCK == 0);
+    assert(begin + range->count <= offload->request.runs[range->run].count);
     ZD_TRY(offload_finish(offload));
     if (!range->count)
         return ZD_OK;
@@ -81,13 +106,14 @@ static enum zd_status copy_range(
         ZD_TRY(chunk_list_begin(
                 offload, first, end - first, part_of(range->lane),
                 range->writes ? part_of(range->lane) : 0));
-    for (int c = first; c < end; c++) {
+    struct part part = {0};
+    while (part_next(offload, range->run, begin, range->count, &part)) {
         struct chunk_memory memory;
-        ZD_TRY(chunk_acquire(offload, c, &memory));
+        ZD_TRY(chunk_acquire(offload, part.chunk, &memory));
         if (range->writes)
-            keep_chunk(offload->keep, c, &memory);
-        copy_part(offload, &offload->chunks[c], &memory, range);
-        ZD_TRY(chunk_release(offload, c));
+            keep_chunk(offload->keep, part.chunk, &memory);
+        copy_part(offload, &part, &memory, range);
+        ZD_TRY(chunk_release(offload, part.chunk));
     }
     return ZD_OK;
 }
@@ -117,62 +143,36 @@ enum zd_status offload_write(
 
 /* --- while updates go on -------------------------------------------------- */
 
-enum zd_status offload_keep_create(
-        struct offload *offload, void *memory, size_t bytes)
+void offload_keep_create(struct offload *offload, void *memory, size_t bytes)
 {
     assert(!offload->is_in_file && !offload->keep);
-    return keep_create(
+    offload->keep = keep_create(
             &offload->request, offload->chunks, offload->chunk_count, memory,
-            bytes, &offload->keep);
+            bytes);
 }
 
-enum zd_status offload_keep_bytes(
-        const struct offload_request *request, size_t *bytes_out)
+size_t offload_keep_bytes(const struct offload_request *request)
 {
     int count = chunks_cut(request, NULL);
-    struct chunk *chunks = calloc((size_t)count + 1, sizeof *chunks);
-    if (!chunks)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory planning offload");
+    struct chunk *chunks = zd_array((size_t)count, sizeof *chunks);
     chunks_cut(request, chunks);
-    *bytes_out = keep_bytes(request, chunks, count);
+    size_t bytes = keep_bytes(request, chunks, count);
     free(chunks);
-    return ZD_OK;
+    return bytes;
 }
 
-void offload_keep_begin(struct offload *offload)
+void offload_keep_begin(struct offload *offload, bool moments)
 {
     assert(jobs_have_ended(offload));
-    keep_begin(offload->keep);
-}
-
-/* A part of a run within a chunk. */
-struct overlap {
-    int chunk;
-    size_t skip, count; /* elements of the chunk */
-};
-
-static struct overlap overlap_at(
-        const struct offload *offload, int run, size_t begin, size_t count)
-{
-    size_t most = cut_most(offload->request.options);
-    size_t skip = begin % most, room = most - skip;
-    return (struct overlap){
-            .chunk = offload->run_chunks[run] + (int)(begin / most),
-            .skip = skip,
-            .count = count < room ? count : room};
+    keep_begin(offload->keep, moments);
 }
 
 void offload_keep_want(
-        struct offload *offload, int run, size_t begin, size_t count,
-        bool moments)
+        struct offload *offload, int run, size_t begin, size_t count)
 {
-    for (size_t done = 0; done < count;) {
-        struct overlap at =
-                overlap_at(offload, run, begin + done, count - done);
-        keep_want(offload->keep, at.chunk, at.count, moments);
-        done += at.count;
-    }
+    struct part part = {0};
+    while (part_next(offload, run, begin, count, &part))
+        keep_want(offload->keep, part.chunk, part.count);
 }
 
 void offload_keep_open(struct offload *offload)
@@ -184,23 +184,16 @@ enum zd_status offload_keep_read(
         struct offload *offload, int run, int lane, size_t begin, size_t count,
         void *values, float *scales)
 {
-    size_t wide = dtype_bytes(offload_master_type(offload->request.optim));
-    const struct optim_layout *layout = &offload->request.runs[run].layout;
-    for (size_t done = 0; done < count;) {
-        struct overlap at =
-                overlap_at(offload, run, begin + done, count - done);
+    struct lane_range range = {run, lane, begin, count, values, scales, false};
+    struct part part = {0};
+    while (part_next(offload, run, begin, count, &part)) {
         struct chunk_memory live;
-        size_t bytes = lane == OPTIM_LANES
-                               ? done * wide
-                               : optim_lane_bytes(layout->lane[lane], done);
-        ZD_TRY(chunk_acquire(offload, at.chunk, &live));
-        keep_read(
-                offload->keep, at.chunk, &live, lane, at.skip, at.count,
-                values ? (char *)values + bytes : NULL,
-                scales ? scales + optim_scale_count(layout->lane[lane], done)
-                       : NULL);
-        ZD_TRY(chunk_release(offload, at.chunk));
-        done += at.count;
+        ZD_TRY(chunk_acquire(offload, part.chunk, &live));
+        const struct chunk_memory *then =
+                keep_read_begin(offload->keep, part.chunk, &live);
+        int arrays = copy_part(offload, &part, then, &range);
+        keep_read_end(offload->keep, part.chunk, part.count, arrays);
+        ZD_TRY(chunk_release(offload, part.chunk));
     }
     return ZD_OK;
 }

@@ -75,6 +75,13 @@ struct store_request {
     const struct arena *arena;
     const struct offload_place *place;
 };
+/* The span of each part. */
+struct part_span {
+    const char *name;
+    enum arena_memory memory;
+    enum span_kind kind;
+};
+extern const struct part_span part_spans[OFFLOAD_PARTS];
 /* What offload_check asks of locked memory (lock.c) and of the disk. */
 enum zd_status pinned_check(
         const struct offload_options *options,
@@ -84,8 +91,7 @@ void chunk_slots(
         const struct store_request *request, const struct chunk *chunk,
         struct chunk_memory *memory);
 /* store_memory.c: pointers into the arena's spans. */
-enum zd_status store_memory_create(
-        const struct store_request *request, struct store **store_out);
+struct store *store_memory_create(const struct store_request *request);
 /* store_file_create.c: states in a file, slots too when params are on NVMe;
  * else slots are the arena's. */
 enum zd_status store_file_create(

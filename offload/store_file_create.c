@@ -5,6 +5,7 @@
 #include "offload/store_file.h"
 
 #include "base/log.h"
+#include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,32 +86,21 @@ static void tell(const struct store_file *file, bool is_registered)
                      "is too low to register its buffers");
 }
 
-static enum zd_status file_alloc(
-        const struct store_request *request, struct store_file **file_out)
+static struct store_file *file_alloc(const struct store_request *request)
 {
     int buffers = record_ring_count(request->request, request->chunk_count);
-    size_t chunks = (size_t)request->chunk_count + 1;
+    size_t chunks = (size_t)request->chunk_count;
     struct store_file *file =
-            calloc(1, sizeof *file + (size_t)buffers * sizeof *file->buffers);
-    if (!file)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    file->offsets = calloc(chunks, sizeof *file->offsets);
-    file->reserved_in = calloc(chunks, sizeof *file->reserved_in);
-    file->buffer_of = calloc(chunks, sizeof *file->buffer_of);
-    if (!file->offsets || !file->reserved_in || !file->buffer_of) {
-        free(file->offsets);
-        free(file->reserved_in);
-        free(file->buffer_of);
-        free(file);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    }
+            zd_array(1, sizeof *file + (size_t)buffers * sizeof *file->buffers);
+    file->offsets = zd_array(chunks, sizeof *file->offsets);
+    file->reserved_in = zd_array(chunks, sizeof *file->reserved_in);
+    file->buffer_of = zd_array(chunks, sizeof *file->buffer_of);
     file->store.ops = &store_file_ops;
     file->request = *request;
     file->buffer_count = buffers;
     pthread_mutex_init(&file->lock, NULL);
     pthread_cond_init(&file->changed, NULL);
-    *file_out = file;
-    return ZD_OK;
+    return file;
 }
 
 enum zd_status store_file_create(
@@ -119,30 +109,24 @@ enum zd_status store_file_create(
     const struct offload_options *options = request->request->options;
     size_t record_bytes = record_largest(
             request->request, request->chunks, request->chunk_count);
-    struct store_file *file = NULL;
-    enum zd_status status;
-    ZD_TRY(file_alloc(request, &file));
+    struct store_file *file = file_alloc(request);
     file->in_file = CHUNK_STATES;
     if (offload_params_in_file(request->request))
         file->in_file |= CHUNK_SLOT;
     uint64_t file_bytes = place_records(file);
     if (file->buffer_count)
         place_buffers(file, record_bytes);
-    status = aio_create(&options->aio, &file->aio);
-    if (status != ZD_OK)
-        goto err_destroy;
-    if (file_bytes)
+    enum zd_status status = aio_create(&options->aio, &file->aio);
+    if (status == ZD_OK && file_bytes)
         status = aio_file_create(
                 &file->file, options->nvme_path, request->place->file_name,
                 file_bytes, true);
-    if (status != ZD_OK)
-        goto err_destroy;
+    if (status != ZD_OK) {
+        file->store.ops->destroy(&file->store);
+        return status;
+    }
     if (file_bytes)
         tell(file, register_ring(file, record_bytes));
     *store_out = &file->store;
     return ZD_OK;
-
-err_destroy:
-    file->store.ops->destroy(&file->store);
-    return status;
 }

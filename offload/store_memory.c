@@ -1,5 +1,6 @@
 /* store_memory.c - chunks that are always in memory: nothing to read, write or
  * wait for. */
+#include "base/must.h"
 #include "offload/image.h"
 
 #include <stdlib.h>
@@ -54,42 +55,20 @@ static const struct store_ops memory_ops = {
         .destroy = memory_destroy,
 };
 
-enum zd_status store_memory_create(
-        const struct store_request *request, struct store **store_out)
+struct store *store_memory_create(const struct store_request *request)
 {
-    static const struct {
-        enum offload_part part;
-        const char *name;
-    } spans[] = {
-            {OFFLOAD_MASTER, "offload.master"},
-            {OFFLOAD_STATES_8BIT, "offload.states.8bit"},
-            {OFFLOAD_SCALES, "offload.states.scales"},
-            {OFFLOAD_STATES_BF16, "offload.states.bf16"},
-            {OFFLOAD_STATES_32BIT, "offload.states.32bit"},
-    };
     size_t bytes[OFFLOAD_PARTS] = {0};
-    size_t runs = (size_t)request->request->run_count;
-    struct store_memory *memory = calloc(1, sizeof *memory);
-    struct run_place *places = calloc(runs + 1, sizeof *places);
-    if (!memory || !places) {
-        free(memory);
-        free(places);
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602",
-                "no memory for the offload "
-                "engine's %zu runs",
-                runs);
-    }
-    image_measure(request->request, bytes, places);
+    struct store_memory *memory = zd_array(1, sizeof *memory);
+    memory->places = zd_array(
+            (size_t)request->request->run_count, sizeof *memory->places);
+    image_measure(request->request, bytes, memory->places);
     memory->store.ops = &memory_ops;
     memory->request = *request;
-    memory->places = places;
     memory->image.request = request->request;
-    memory->image.places = places;
-    for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++)
-        if (bytes[spans[i].part])
-            memory->image.part[spans[i].part] =
-                    arena_span(request->arena, spans[i].name);
-    *store_out = &memory->store;
-    return ZD_OK;
+    memory->image.places = memory->places;
+    for (int part = OFFLOAD_MASTER; part <= OFFLOAD_STATES_32BIT; part++)
+        if (bytes[part])
+            memory->image.part[part] =
+                    arena_span(request->arena, part_spans[part].name);
+    return &memory->store;
 }

@@ -2,8 +2,6 @@
  * them: a thread queues their copies in the order of chunks. */
 #include "offload/engine.h"
 
-#include "base/threads.h"
-
 /* A segment's chunks, whose parameters are where chunk_slots says; only jobs
  * write there. On a GPU neighbours leave in one copy. */
 static enum zd_status send_chunks(struct offload *offload, int index, int count)
@@ -90,11 +88,8 @@ enum zd_status uploader_start(struct offload *offload)
 {
     if (offload->request.params_on_host)
         return ZD_OK;
-    if (thread_start(&offload->uploader, "offload-up", work, offload) != 0)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602",
-                "the system refused a thread for the offload engine "
-                "(offload-up)");
+    ZD_TRY(offload_thread_start(
+            &offload->uploader, "offload-up", work, offload));
     offload->has_uploader = true;
     return ZD_OK;
 }

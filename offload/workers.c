@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/spans.h"
-#include "base/threads.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -289,17 +288,6 @@ static void bind_worker(const struct worker *worker)
         }
 }
 
-static enum zd_status start_thread(
-        pthread_t *thread, void *(*fn)(void *), void *ctx, const char *name)
-{
-    if (thread_start(thread, name, fn, ctx) != 0)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602",
-                "the system refused a thread for the offload engine (%s)",
-                name);
-    return ZD_OK;
-}
-
 enum zd_status workers_start(struct offload *offload)
 {
     int wanted = offload->place.worker_threads;
@@ -310,7 +298,7 @@ enum zd_status workers_start(struct offload *offload)
         worker->offload = offload;
         worker->index = i;
         exact_sum_clear(&worker->squares);
-        ZD_TRY(start_thread(&worker->thread, work, worker, name));
+        ZD_TRY(offload_thread_start(&worker->thread, name, work, worker));
         offload->worker_count++;
         bind_worker(worker);
     }

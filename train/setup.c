@@ -144,7 +144,6 @@ static enum zd_status take_memory(struct trainer *trainer)
 static enum zd_status make_snapshot(struct trainer *trainer)
 {
     struct job_plan *plan = &trainer->plan;
-    enum zd_status status = ZD_OK;
     int64_t count = plan->snapshot_bytes > 0;
     ZD_TRY(comm_all_reduce_i64(trainer->comm, &count, 1, COMM_SUM));
     if (count < comm_size(trainer->comm)) {
@@ -152,11 +151,11 @@ static enum zd_status make_snapshot(struct trainer *trainer)
             plan->no_snapshot = "not every host has the memory";
         return ZD_OK;
     }
-    status = zero_snapshot_create(
+    trainer->snapshot = zero_snapshot_create(
             trainer->zero, !trainer->job->checkpoint.save_only_model,
             arena_span(&trainer->arena, "checkpoint.snapshot"),
-            (size_t)plan->snapshot_bytes, &trainer->snapshot);
-    return comm_agree(trainer->comm, status);
+            (size_t)plan->snapshot_bytes);
+    return ZD_OK;
 }
 
 static enum zd_status write_plan(struct trainer *trainer)

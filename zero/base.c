@@ -10,6 +10,7 @@
  * them), and keep what lies in their part. */
 #include "zero/private.h"
 
+#include "base/must.h"
 #include "model/quantized/base_digest.h"
 #include "model/quantized/codes.h"
 
@@ -150,8 +151,7 @@ struct rooms {
     char *decoding;
 };
 
-static enum zd_status rooms_take(
-        const struct param_table *table, struct rooms *rooms)
+static void rooms_take(const struct param_table *table, struct rooms *rooms)
 {
     size_t words = 0, bytes = 0;
     for (int id = 0; id < table->count; id++) {
@@ -162,11 +162,8 @@ static enum zd_status rooms_take(
         words = own > words ? own : words;
         bytes = decoding > bytes ? decoding : bytes;
     }
-    rooms->scales = malloc((words + 1) * sizeof *rooms->scales);
-    rooms->decoding = malloc(bytes + 1);
-    if (rooms->scales && rooms->decoding)
-        return ZD_OK;
-    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory loading a base");
+    rooms->scales = zd_must(malloc((words + 1) * sizeof *rooms->scales));
+    rooms->decoding = zd_must(malloc(bytes + 1));
 }
 
 /* What one rank cannot do must not leave the others in a sum: it goes on with
@@ -198,10 +195,9 @@ enum zd_status base_load(
     struct rooms rooms = {0};
     if (!table->codes)
         return so_far;
-    enum zd_status status = rooms_take(table, &rooms);
-    if (status == ZD_OK)
-        status = codes_maker_create(
-                zero->plan->request.config, table, source, &maker);
+    rooms_take(table, &rooms);
+    enum zd_status status = codes_maker_create(
+            zero->plan->request.config, table, source, &maker);
     status = comm_agree(zero->comm, status);
     for (int id = 0; id < table->count && status == ZD_OK; id++) {
         if (!param_in_codes(table, id))

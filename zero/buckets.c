@@ -13,6 +13,7 @@
  * Where gradients pass on to the host the reduced shards of a bucket lie in a
  * buffer of their own: they arrive there while the next bucket fills, and leave
  * while the one after it does. One rank sends its work buffers themselves. */
+#include "base/must.h"
 #include "zero/plan_parts.h"
 
 #include <stdlib.h>
@@ -175,16 +176,13 @@ static size_t place(const struct lifetime *lives, int i)
 }
 
 /* Give every unit a place; *count_out: elements of them all. */
-static enum zd_status place_buffers(
+static void place_buffers(
         const struct zero_plan *plan,
         struct lifetime (*lifetime_of)(const struct zero_plan *, int),
         size_t *offsets, size_t *count_out)
 {
     int count = plan->grad_unit_count;
-    struct lifetime *lives = calloc((size_t)count + 1, sizeof *lives);
-    if (!lives)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory planning gradients");
+    struct lifetime *lives = zd_array((size_t)count, sizeof *lives);
     for (int i = 0; i < count; i++)
         lives[i] = lifetime_of(plan, i);
     qsort(lives, (size_t)count, sizeof *lives, larger_first);
@@ -195,28 +193,22 @@ static enum zd_status place_buffers(
             *count_out = lives[i].offset + lives[i].count;
     }
     free(lives);
-    return ZD_OK;
 }
 
-enum zd_status plan_buckets(struct zero_plan *plan)
+void plan_buckets(struct zero_plan *plan)
 {
     size_t units = (size_t)plan->request.table->unit_count;
-    plan->grad_units = calloc(units, sizeof *plan->grad_units);
-    plan->grad_buckets = calloc(units, sizeof *plan->grad_buckets);
-    plan->work_offsets = calloc(units, sizeof *plan->work_offsets);
-    plan->passing_offsets = calloc(units, sizeof *plan->passing_offsets);
-    if (!plan->grad_units || !plan->grad_buckets || !plan->work_offsets ||
-        !plan->passing_offsets)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory planning gradients");
+    plan->grad_units = zd_array(units, sizeof *plan->grad_units);
+    plan->grad_buckets = zd_array(units, sizeof *plan->grad_buckets);
+    plan->work_offsets = zd_array(units, sizeof *plan->work_offsets);
+    plan->passing_offsets = zd_array(units, sizeof *plan->passing_offsets);
     order_units(plan);
     fill_buckets(plan);
     if (plan->grads_cut || plan->grads_pass || plan->grad_dtype != DTYPE_FP32)
-        ZD_TRY(place_buffers(
-                plan, work_lifetime, plan->work_offsets, &plan->work_count));
+        place_buffers(
+                plan, work_lifetime, plan->work_offsets, &plan->work_count);
     if (plan->grads_pass && plan->request.world > 1)
-        ZD_TRY(place_buffers(
+        place_buffers(
                 plan, passing_lifetime, plan->passing_offsets,
-                &plan->passing_count));
-    return ZD_OK;
+                &plan->passing_count);
 }

@@ -298,7 +298,7 @@ static enum zd_status complete_unit(struct zero *zero, int unit)
 /* --- reduction ------------------------------------------------------------ */
 
 /* Each rank has all states at stage 0 and sends when it has all gradients. */
-static bool goes_down(const struct zero *zero)
+static bool offloads_now(const struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
     return plan->states_on_host && (plan->states_cut || zero->world == 1) &&
@@ -308,7 +308,7 @@ static bool goes_down(const struct zero *zero)
 static bool leaves_now(const struct zero *zero)
 {
     if (zero->world == 1)
-        return goes_down(zero);
+        return offloads_now(zero);
     return zero->plan->grads_cut || is_last_micro(zero);
 }
 
@@ -397,7 +397,7 @@ static enum zd_status flush_bucket(struct zero *zero, int i)
     bool reduces = zero->world > 1;
     if (reduces)
         ZD_TRY(reduce_bucket(zero, first, i));
-    if (!goes_down(zero))
+    if (!offloads_now(zero))
         return ZD_OK;
     bool is_late = reduces && zero->plan->request.options.overlap_comm;
     return grads_send(zero, zero->micro, is_late ? first : i + 1);
@@ -463,7 +463,7 @@ enum zd_status zero_reduce_finish(struct zero *zero)
                 ZD_ERR_BUG, "E0914",
                 "%d of %d gradients of micro-batch %d are complete",
                 zero->grads_done, plan->grad_unit_count, zero->micro);
-    ZD_TRY(params_spread_finish(zero)); /* units that no pass has used */
+    ZD_TRY(params_gather_finish(zero)); /* units that no pass has used */
     ZD_TRY(ops_wait_all(&zero->ops));
     if (!plan->states_on_host) {
         ZD_TRY(round_sums(zero));

@@ -1,5 +1,6 @@
 /* offload.c - zero's side of the offload engine: what it is told in a step. How
  * segments of zero and of the engine correspond: plan_offload.c. */
+#include "base/must.h"
 #include "zero/private.h"
 
 #include <stdlib.h>
@@ -21,18 +22,13 @@ static enum zd_status take_tables(struct zero *zero)
     size_t segments = (size_t)plan->segment_count;
     size_t slots = (size_t)(plan->outer_slots + plan->layer_slots);
     size_t runs = (size_t)offload->request.run_count;
-    offload->segments = calloc(segments + 1, sizeof *offload->segments);
-    offload->params = calloc(segments + 1, sizeof *offload->params);
-    offload->ready = calloc(segments + 1, sizeof *offload->ready);
-    offload->arrived = calloc(slots + 1, sizeof *offload->arrived);
-    offload->left = calloc(slots + 1, sizeof *offload->left);
-    offload->run_sums = calloc(runs + 1, sizeof *offload->run_sums);
-    offload->run_blocks = calloc(runs + 1, sizeof *offload->run_blocks);
-    if (!offload->segments || !offload->params || !offload->ready ||
-        !offload->arrived || !offload->left || !offload->run_sums ||
-        !offload->run_blocks)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
+    offload->segments = zd_array(segments, sizeof *offload->segments);
+    offload->params = zd_array(segments, sizeof *offload->params);
+    offload->ready = zd_array(segments, sizeof *offload->ready);
+    offload->arrived = zd_array(slots, sizeof *offload->arrived);
+    offload->left = zd_array(slots, sizeof *offload->left);
+    offload->run_sums = zd_array(runs, sizeof *offload->run_sums);
+    offload->run_blocks = zd_array(runs, sizeof *offload->run_blocks);
     for (size_t s = 0; s < segments; s++) {
         lease_init(&offload->params[s], "zero.params", (int)s);
         ZD_TRY(marker_create(&offload->ready[s]));
@@ -81,8 +77,7 @@ enum zd_status host_begin(struct zero *zero, const struct offload_place *place)
     if (!place)
         return ZD_FAIL(
                 ZD_ERR_BUG, "E0915", "planned with offload, made without");
-    ZD_TRY(plan_request_of(
-            zero->plan, zero->rank, zero->began, &offload->request));
+    offload->request = plan_request_of(zero->plan, zero->rank, zero->began);
     ZD_TRY(take_tables(zero));
     number_segments(zero->plan, offload->segments);
     ZD_TRY(offload_create(
@@ -280,7 +275,7 @@ enum zd_status host_unit_made(struct zero *zero, int unit)
 
 enum zd_status zero_settle(struct zero *zero)
 {
-    ZD_TRY(params_spread_finish(zero));
+    ZD_TRY(params_gather_finish(zero));
     if (!zero->offload.engine)
         return paged_finish(zero);
     return offload_finish(zero->offload.engine);

@@ -16,6 +16,7 @@
 #include "zero/private.h"
 
 #include "base/clock.h"
+#include "base/must.h"
 #include "offload/cut.h"
 
 #include <stdlib.h>
@@ -54,10 +55,7 @@ enum zd_status paged_begin(struct zero *zero, const struct offload_place *place)
     int count = list_chunks(zero, NULL);
     if (!count)
         return ZD_OK;
-    paged->chunks = calloc((size_t)count, sizeof *paged->chunks);
-    if (!paged->chunks)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
+    paged->chunks = zd_array((size_t)count, sizeof *paged->chunks);
     paged->chunk_count = list_chunks(zero, paged->chunks);
     paged->host = arena_span(zero->arena, "zero.paged");
     paged->staging = arena_span(zero->arena, "zero.paged.staging");

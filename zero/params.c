@@ -169,14 +169,14 @@ static enum zd_status next_move(
 /* --- the gather after the update ------------------------------------------ */
 
 /* Have all ranks made all of it (stage 0), or does nobody? */
-static bool is_spread(const struct zero *zero, int s)
+static bool is_gathered(const struct zero *zero, int s)
 {
     const struct zero_plan *plan = zero->plan;
     return zero->memory[s].full && zero->world > 1 && plan->states_cut &&
            plan->segments[s].trainable && plan->request.train;
 }
 
-static size_t spread_limit(const struct zero *zero)
+static size_t gather_limit(const struct zero *zero)
 {
     int64_t limit = zero->plan->request.options.allgather_bucket_size;
     return limit > 0 ? (size_t)limit : SIZE_MAX;
@@ -184,7 +184,7 @@ static size_t spread_limit(const struct zero *zero)
 
 static bool has_room(const struct zero *zero, int s)
 {
-    size_t limit = spread_limit(zero), under_way = zero->spread_under_way;
+    size_t limit = gather_limit(zero), under_way = zero->gather_under_way;
     size_t count = zero->plan->segments[s].count;
     if (under_way == 0)
         return true;
@@ -192,86 +192,86 @@ static bool has_room(const struct zero *zero, int s)
            count <= limit - under_way;
 }
 
-static enum zd_status spread_wait(struct zero *zero, int s)
+static enum zd_status gather_wait(struct zero *zero, int s)
 {
-    uint64_t ticket = zero->spread[s];
+    uint64_t ticket = zero->gathers[s];
     if (!ticket)
         return ZD_OK;
-    zero->spread[s] = 0;
-    zero->spread_under_way -= zero->plan->segments[s].count;
+    zero->gathers[s] = 0;
+    zero->gather_under_way -= zero->plan->segments[s].count;
     return ops_wait(&zero->ops, ticket);
 }
 
-static enum zd_status spread_begin(struct zero *zero, int s)
+static enum zd_status gather_begin(struct zero *zero, int s)
 {
     const struct segment_memory *memory = &zero->memory[s];
     ZD_TRY(host_segment_wait(zero, s));
     ZD_TRY(gather_segment(
-            zero, s, memory->shard, memory->full, &zero->spread[s]));
-    zero->spread_under_way += zero->plan->segments[s].count;
+            zero, s, memory->shard, memory->full, &zero->gathers[s]));
+    zero->gather_under_way += zero->plan->segments[s].count;
     return zero->plan->request.options.overlap_comm ? ZD_OK
-                                                    : spread_wait(zero, s);
+                                                    : gather_wait(zero, s);
 }
 
 /* Begin those before segment `end`, as far as there is room. */
-static enum zd_status spread_ahead(struct zero *zero, int end)
+static enum zd_status gather_ahead(struct zero *zero, int end)
 {
-    for (; zero->next_spread < end; zero->next_spread++) {
-        if (!is_spread(zero, zero->next_spread))
+    for (; zero->next_gathered < end; zero->next_gathered++) {
+        if (!is_gathered(zero, zero->next_gathered))
             continue;
-        if (!has_room(zero, zero->next_spread))
+        if (!has_room(zero, zero->next_gathered))
             return ZD_OK;
-        ZD_TRY(spread_begin(zero, zero->next_spread));
+        ZD_TRY(gather_begin(zero, zero->next_gathered));
     }
     return ZD_OK;
 }
 
 /* All before segment `end` are done. */
-static enum zd_status spread_finish(struct zero *zero, int end)
+static enum zd_status gather_finish_before(struct zero *zero, int end)
 {
     for (int s = 0; s < end; s++) {
-        ZD_TRY(spread_ahead(zero, end));
-        ZD_TRY(spread_wait(zero, s));
+        ZD_TRY(gather_ahead(zero, end));
+        ZD_TRY(gather_wait(zero, s));
     }
-    return spread_ahead(zero, end);
+    return gather_ahead(zero, end);
 }
 
 /* Gathers are begun as far ahead as there is room. Offloaded updates go on in
  * the order of use: who begins the next unit's gather waits for it. */
-static enum zd_status spread_unit(struct zero *zero, int unit)
+static enum zd_status gather_ready(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
     int units = plan->request.table->unit_count;
     int next = unit + 2 < units ? unit + 2 : units;
-    if (zero->next_spread < plan->unit_segments[unit + 1])
-        ZD_TRY(spread_finish(zero, plan->unit_segments[unit + 1]));
+    if (zero->next_gathered < plan->unit_segments[unit + 1])
+        ZD_TRY(gather_finish_before(zero, plan->unit_segments[unit + 1]));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++)
-        ZD_TRY(spread_wait(zero, s));
-    return spread_ahead(
+        ZD_TRY(gather_wait(zero, s));
+    return gather_ahead(
             zero, plan->states_on_host ? plan->unit_segments[next]
                                        : plan->segment_count);
 }
 
-enum zd_status params_spread(struct zero *zero)
+enum zd_status params_gather_async(struct zero *zero)
 {
-    zero->next_spread = 0;
+    zero->next_gathered = 0;
     return zero->plan->states_on_host
                    ? ZD_OK
-                   : spread_ahead(zero, zero->plan->segment_count);
+                   : gather_ahead(zero, zero->plan->segment_count);
 }
 
-enum zd_status params_spread_finish(struct zero *zero)
+enum zd_status params_gather_finish(struct zero *zero)
 {
-    return spread_finish(zero, zero->plan->segment_count);
+    return gather_finish_before(zero, zero->plan->segment_count);
 }
 
-uint64_t params_spread_owed(const struct zero *zero)
+uint64_t params_gather_owed(const struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
     uint64_t bytes = 0;
-    for (int s = zero->next_spread; s < plan->segment_count; s++)
-        if (is_spread(zero, s))
+    for (int s = zero->next_gathered; s < plan->segment_count; s++)
+        if (is_gathered(zero, s))
             bytes += (uint64_t)(zero->world - 1) *
                      zero_segment_bytes(
                              &plan->segments[s], plan->segments[s].shard_count);
@@ -296,8 +296,8 @@ static enum zd_status gather_frozen(struct zero *zero)
 enum zd_status params_gather(struct zero *zero)
 {
     ZD_TRY(gather_frozen(zero));
-    ZD_TRY(params_spread(zero));
-    return params_spread_finish(zero);
+    ZD_TRY(params_gather_async(zero));
+    return params_gather_finish(zero);
 }
 
 /* --- hooks ---------------------------------------------------------------- */
@@ -361,7 +361,7 @@ enum zd_status params_acquire(void *ctx, int unit, const void **params)
     const struct zero_plan *plan = zero->plan;
     const char *gathered = NULL;
     ZD_TRY(comm_progress(zero->comm));
-    ZD_TRY(spread_unit(zero, unit));
+    ZD_TRY(gather_ready(zero, unit));
     if (plan->params_cut)
         ZD_TRY(acquire_slot(zero, unit, &gathered));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];

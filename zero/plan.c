@@ -1,6 +1,7 @@
 #include "zero/plan_parts.h"
 
 #include "base/device/lease.h"
+#include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -126,24 +127,19 @@ static void place_segments(struct zero_plan *plan)
     plan->trainable_count = state_full;
 }
 
-static enum zd_status plan_segments(struct zero_plan *plan)
+static void plan_segments(struct zero_plan *plan)
 {
     const struct param_table *table = plan->request.table;
-    plan->segments =
-            calloc((size_t)table->unit_count * KINDS, sizeof *plan->segments);
-    plan->places = calloc((size_t)table->count + 1, sizeof *plan->places);
-    plan->unit_segments =
-            calloc((size_t)table->unit_count + 1, sizeof *plan->unit_segments);
-    if (!plan->segments || !plan->places || !plan->unit_segments)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory planning parameters");
+    size_t units = (size_t)table->unit_count;
+    plan->segments = zd_array(units * KINDS, sizeof *plan->segments);
+    plan->places = zd_array((size_t)table->count, sizeof *plan->places);
+    plan->unit_segments = zd_array(units + 1, sizeof *plan->unit_segments);
     for (int unit = 0; unit < table->unit_count; unit++) {
         for (int kind = 0; kind < KINDS; kind++)
             add_segment(plan, unit, (enum kind)kind);
         plan->unit_segments[unit + 1] = plan->segment_count;
     }
     place_segments(plan);
-    return ZD_OK;
 }
 
 size_t plan_gather_count(const struct zero_plan *plan, int unit)
@@ -281,36 +277,29 @@ static void plan_wire(struct zero_plan *plan)
 
 /* --- building ------------------------------------------------------------- */
 
-static enum zd_status read_events(
+static struct unit_event *read_events(
         const struct zero_request *request, enum model_pass pass,
-        struct unit_event **events_out, int *count_out)
+        int *count_out)
 {
     int count = model_unit_events(
             request->config, request->table, request->checkpointing, pass, NULL,
             0);
-    struct unit_event *events = calloc((size_t)count + 1, sizeof *events);
-    if (!events)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory planning stage 3");
+    struct unit_event *events = zd_array((size_t)count, sizeof *events);
     model_unit_events(
             request->config, request->table, request->checkpointing, pass,
             events, count);
-    *events_out = events;
     *count_out = count;
-    return ZD_OK;
+    return events;
 }
 
 static enum zd_status plan_stage3(struct zero_plan *plan)
 {
     struct plan_events events = {0};
-    enum zd_status status = read_events(
-            &plan->request, MODEL_EVAL, &events.eval, &events.eval_count);
-    if (status == ZD_OK && plan->request.train)
-        status = read_events(
-                &plan->request, MODEL_TRAIN, &events.train,
-                &events.train_count);
-    if (status == ZD_OK)
-        status = plan_program(plan, &events);
+    events.eval = read_events(&plan->request, MODEL_EVAL, &events.eval_count);
+    if (plan->request.train)
+        events.train =
+                read_events(&plan->request, MODEL_TRAIN, &events.train_count);
+    enum zd_status status = plan_program(plan, &events);
     free(events.train);
     free(events.eval);
     return status;
@@ -328,10 +317,10 @@ static enum zd_status build(struct zero_plan *plan, struct zero_memo *memo)
     bool in_fp32 = request->accumulation > 1 || (many && request->reduce_fp32);
     plan->grad_dtype = in_fp32 ? DTYPE_FP32 : request->dtype;
     plan->grads_direct = plan->grad_dtype != DTYPE_FP32;
-    ZD_TRY(plan_segments(plan));
+    plan_segments(plan);
     if (request->train) {
         plan_blocks(plan);
-        ZD_TRY(plan_buckets(plan));
+        plan_buckets(plan);
     }
     if (plan->params_cut)
         ZD_TRY(plan_stage3(plan));

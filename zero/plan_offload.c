@@ -8,6 +8,7 @@
  * rank holds, its runs those of state_walk_next. */
 #include "zero/plan_parts.h"
 
+#include "base/must.h"
 #include "base/number/rng.h"
 
 #include <stdlib.h>
@@ -121,38 +122,29 @@ static void fill_request(
     request->run_count = run_count;
 }
 
-/* The arrays of the request are the caller's, for request_free. */
-enum zd_status plan_request_of(
-        const struct zero_plan *plan, int rank, const int64_t *began,
-        struct offload_request *out)
+struct offload_request plan_request_of(
+        const struct zero_plan *plan, int rank, const int64_t *began)
 {
     const struct zero_request *request = &plan->request;
-    size_t *counts = calloc((size_t)plan->segment_count + 1, sizeof *counts);
+    size_t *counts = zd_array((size_t)plan->segment_count, sizeof *counts);
     /* at most one run of each tensor */
     struct offload_run *runs =
-            calloc((size_t)request->table->count + 1, sizeof *runs);
-    *out = (struct offload_request){
+            zd_array((size_t)request->table->count, sizeof *runs);
+    struct offload_request out = {
             .options = &request->offload,
             .optim = &request->optim,
             .dtype = request->dtype,
             .accumulates = plan->grads_pass && request->accumulation > 1,
             .params_on_host = plan->params_on_host};
-    if (!counts || !runs) {
-        free(counts);
-        free(runs);
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory planning offload");
-    }
-    fill_request(plan, rank, began, counts, runs, out);
-    return ZD_OK;
+    fill_request(plan, rank, began, counts, runs, &out);
+    return out;
 }
 
 static enum zd_status measure_rank(
         const struct zero_plan *plan, int rank, void *context)
 {
     size_t *largest = context, bytes[OFFLOAD_PARTS] = {0};
-    struct offload_request request;
-    ZD_TRY(plan_request_of(plan, rank, NULL, &request));
+    struct offload_request request = plan_request_of(plan, rank, NULL);
     enum zd_status status = offload_measure(&request, bytes);
     plan_request_free(&request);
     ZD_TRY(status);

@@ -80,10 +80,9 @@ size_t state_record_bytes(const struct optim_layout *layout, size_t count);
 enum { PAGED_BUFFERS = 3 };
 
 /* Of the ranks that hold states (*ranks_out: one, where each holds all) those
- * that differ in what they take from the rank before; the caller frees
- * *apart_out (plan_ranks.c). */
-enum zd_status plan_ranks_apart(
-        const struct zero_plan *plan, bool **apart_out, int *ranks_out);
+ * that differ in what they take from the rank before; owned by the caller
+ * (plan_ranks.c). */
+bool *plan_ranks_apart(const struct zero_plan *plan, int *ranks_out);
 /* Calls `visit` for each of those, until one fails. */
 typedef enum zd_status plan_rank_fn(
         const struct zero_plan *plan, int rank, void *context);
@@ -116,13 +115,12 @@ enum zd_status plan_offload_bytes(struct zero_plan *plan);
 /* What the engine of a rank is asked for. The arrays of the request are the
  * caller's, who ends with plan_request_free. `began`: by tensor, for
  * offload_run; NULL to measure. */
-enum zd_status plan_request_of(
-        const struct zero_plan *plan, int rank, const int64_t *began,
-        struct offload_request *out);
+struct offload_request plan_request_of(
+        const struct zero_plan *plan, int rank, const int64_t *began);
 void plan_request_free(struct offload_request *request);
 
 /* plan->grad_*, plan->work_* (buckets.c). */
-enum zd_status plan_buckets(struct zero_plan *plan);
+void plan_buckets(struct zero_plan *plan);
 /* Buckets that are reduced while the next one fills. */
 int plan_buckets_under_way(const struct zero_plan *plan);
 

@@ -6,6 +6,7 @@
  * Rank 4 has as much of the same tensor as rank 3, so it takes what that takes:
  * what is counted of a run does not ask where in its tensor it begins. Those
  * that hold an end of a tensor are looked at, and the next behind each. */
+#include "base/must.h"
 #include "zero/plan_parts.h"
 
 #include <stdlib.h>
@@ -32,28 +33,23 @@ static void mark_tensors(const struct zero_plan *plan, bool *apart)
     }
 }
 
-enum zd_status plan_ranks_apart(
-        const struct zero_plan *plan, bool **apart_out, int *ranks_out)
+bool *plan_ranks_apart(const struct zero_plan *plan, int *ranks_out)
 {
     int ranks = plan->states_cut ? plan->request.world : 1;
-    bool *apart = calloc((size_t)ranks, sizeof *apart);
-    if (!apart)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory planning ranks");
+    bool *apart = zd_array((size_t)ranks, sizeof *apart);
     if (plan->states_cut)
         mark_tensors(plan, apart);
     apart[0] = true;
-    *apart_out = apart;
     *ranks_out = ranks;
-    return ZD_OK;
+    return apart;
 }
 
 enum zd_status plan_ranks_visit(
         const struct zero_plan *plan, plan_rank_fn *visit, void *context)
 {
     enum zd_status status = ZD_OK;
-    bool *apart;
     int ranks;
-    ZD_TRY(plan_ranks_apart(plan, &apart, &ranks));
+    bool *apart = plan_ranks_apart(plan, &ranks);
     for (int rank = 0; status == ZD_OK && rank < ranks; rank++)
         if (apart[rank])
             status = visit(plan, rank, context);

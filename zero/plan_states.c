@@ -15,6 +15,7 @@
  * differ between tensors: a span has the bytes of the rank that needs most. */
 #include "zero/plan_parts.h"
 
+#include "base/must.h"
 #include "offload/cut.h"
 
 #include <stdlib.h>
@@ -237,9 +238,7 @@ static enum zd_status note_rank(
 
 enum zd_status plan_state_bytes(struct zero_plan *plan)
 {
-    bool *alike = calloc((size_t)plan->segment_count + 1, sizeof *alike);
-    if (!alike)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory planning states");
+    bool *alike = zd_array((size_t)plan->segment_count, sizeof *alike);
     for (int s = 0; s < plan->segment_count && !plan->request.spill_bytes; s++)
         alike[s] = is_alike(plan, s);
     struct largest largest = {.alike = alike, .needs = &plan->needs};

@@ -120,9 +120,9 @@ struct zero {
     struct lease *slot_leases; /* tickets are collectives */
     int *unit_slots;           /* by unit that is acquired: its slot */
     /* gathers after an update, in the order of segments */
-    int next_spread;         /* the next one that has not begun */
-    uint64_t *spread;        /* by segment: its ticket; 0: none is under way */
-    size_t spread_under_way; /* elements */
+    int next_gathered;       /* the next one that has not begun */
+    uint64_t *gathers;       /* by segment: its ticket; 0: none is under way */
+    size_t gather_under_way; /* elements */
     char *slots;             /* zero.params.slots */
 
     /* grads.c */
@@ -194,11 +194,11 @@ enum zd_status params_start(struct zero *zero, enum model_pass pass);
 enum zd_status params_gather(struct zero *zero);
 /* The same of those that were updated: begun as far as there is room. Who
  * acquires a unit waits for its own, and begins the ones that follow. */
-enum zd_status params_spread(struct zero *zero);
+enum zd_status params_gather_async(struct zero *zero);
 /* Until all of them are done. */
-enum zd_status params_spread_finish(struct zero *zero);
+enum zd_status params_gather_finish(struct zero *zero);
 /* Bytes that those which have not begun will send. */
-uint64_t params_spread_owed(const struct zero *zero);
+uint64_t params_gather_owed(const struct zero *zero);
 
 /* --- grads.c -------------------------------------------------------------- */
 
@@ -263,7 +263,7 @@ enum zd_status host_unit_made(struct zero *zero, int unit);
 
 /* --- states.c ------------------------------------------------------------- */
 
-enum zd_status states_create(struct zero *zero);
+void states_create(struct zero *zero);
 void states_destroy(struct zero *zero);
 /* States as at the start of training. */
 enum zd_status states_clear(struct zero *zero);
@@ -316,7 +316,7 @@ enum zd_status base_load(
 
 /* --- ranges.c ------------------------------------------------------------- */
 
-enum zd_status ranges_create(struct zero *zero);
+void ranges_create(struct zero *zero);
 void ranges_destroy(struct zero *zero);
 /* zero_range_read of what lies on the device, for a copy that nobody reads
  * soon.

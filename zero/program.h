@@ -55,7 +55,7 @@ struct needs {
 };
 /* Largest gathers; then, pass by pass, what is held and kept at a time. */
 void needs_sizes(const struct zero_plan *plan, struct needs *needs);
-enum zd_status needs_measure(struct program *program, struct needs *needs);
+void needs_measure(struct program *program, struct needs *needs);
 /* Settle plan->slots, layer_slots and outer_slots. ZD_ERR_CONFIG when
  * max_live_parameters is too small, naming the smallest that works. */
 enum zd_status slots_choose(struct zero_plan *plan, const struct needs *needs);

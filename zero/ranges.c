@@ -3,6 +3,7 @@
 #include "zero/private.h"
 
 #include "base/copy.h"
+#include "base/must.h"
 #include "base/progress.h"
 #include "model/quantized/base_digest.h"
 
@@ -79,19 +80,15 @@ static int list_ranges(
     return count;
 }
 
-enum zd_status ranges_create(struct zero *zero)
+void ranges_create(struct zero *zero)
 {
     for (int which = 0; which < ZERO_RANGES; which++) {
         enum zero_ranges_of list = (enum zero_ranges_of)which;
-        int count = list_ranges(zero, list, NULL);
-        zero->ranges[which] =
-                calloc((size_t)count + 1, sizeof *zero->ranges[which]);
-        if (!zero->ranges[which])
-            return ZD_FAIL(
-                    ZD_ERR_MEMORY, "E0602", "out of memory listing shards");
-        zero->range_count[which] = list_ranges(zero, list, zero->ranges[which]);
+        zero->range_count[which] = list_ranges(zero, list, NULL);
+        zero->ranges[which] = zd_array(
+                (size_t)zero->range_count[which], sizeof *zero->ranges[which]);
+        list_ranges(zero, list, zero->ranges[which]);
     }
-    return ZD_OK;
 }
 
 void ranges_destroy(struct zero *zero)
@@ -314,7 +311,7 @@ static enum zd_status round_segment(struct zero *zero, int s)
 
 enum zd_status zero_ranges_loaded(struct zero *zero)
 {
-    ZD_TRY(params_spread_finish(zero));
+    ZD_TRY(params_gather_finish(zero));
     ZD_TRY(ops_wait_all(&zero->ops));
     for (int s = 0; s < zero->plan->segment_count; s++)
         ZD_TRY(round_segment(zero, s));
@@ -417,12 +414,9 @@ static enum zd_status load_weights(
         struct zero *zero, const struct weight_source *source,
         uint64_t *digests)
 {
-    float *wide = malloc(LIMIT * sizeof *wide);
-    uint16_t *narrow = malloc(LIMIT * sizeof *narrow);
+    float *wide = zd_must(malloc(LIMIT * sizeof *wide));
+    uint16_t *narrow = zd_must(malloc(LIMIT * sizeof *narrow));
     enum zd_status status = ZD_OK;
-    if (!wide || !narrow)
-        status = ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory loading weights");
     for (int i = 0; i < zero->range_count[ZERO_HOLDS] && status == ZD_OK; i++) {
         const struct zero_range *range = &zero->ranges[ZERO_HOLDS][i];
         status = load_range(

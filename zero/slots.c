@@ -1,4 +1,5 @@
 /* slots.c - how many units stage 3 keeps gathered at a time. */
+#include "base/must.h"
 #include "zero/program.h"
 
 #include <stdlib.h>
@@ -10,20 +11,14 @@ static size_t max_size(size_t a, size_t b)
 
 /* Walk the events with unlimited memory. A released unit is kept when its next
  * use is at most max_reuse_distance elements of other units away. */
-enum zd_status needs_measure(struct program *program, struct needs *needs)
+void needs_measure(struct program *program, struct needs *needs)
 {
     const struct zero_plan *plan = program->plan;
     int unit_count = plan->request.table->unit_count;
     size_t reach = (size_t)plan->request.options.max_reuse_distance;
     int total = move_count(program);
-    size_t *used = calloc((size_t)total + 1, sizeof *used);
-    bool *keeps = calloc((size_t)unit_count, sizeof *keeps);
-    if (!used || !keeps) {
-        free(used);
-        free(keeps);
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory planning stage 3");
-    }
+    size_t *used = zd_array((size_t)total + 1, sizeof *used);
+    bool *keeps = zd_array((size_t)unit_count, sizeof *keeps);
     for (int i = 0; i < total; i++) { /* elements acquired before move i */
         struct unit_event event = event_at(program, i);
         used[i + 1] = used[i] +
@@ -63,7 +58,6 @@ enum zd_status needs_measure(struct program *program, struct needs *needs)
     }
     free(used);
     free(keeps);
-    return ZD_OK;
 }
 
 void needs_sizes(const struct zero_plan *plan, struct needs *needs)
@@ -144,7 +138,7 @@ static enum zd_status choose_slots(
     return ZD_OK;
 }
 
-static enum zd_status lay_out_slots(
+static void lay_out_slots(
         struct zero_plan *plan, const struct needs *needs, bool separate)
 {
     size_t outer = outer_elements(needs, false);
@@ -157,12 +151,9 @@ static enum zd_status lay_out_slots(
                 .bytes = needs->head_bytes, .count = needs->head};
     }
     plan->outer_slots = separate ? 2 : outer > 0;
-    plan->slots =
-            calloc((size_t)(plan->outer_slots + plan->layer_slots) + 1,
-                   sizeof *plan->slots);
-    if (!plan->slots)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory planning stage 3");
+    plan->slots = zd_array(
+            (size_t)(plan->outer_slots + plan->layer_slots),
+            sizeof *plan->slots);
     size_t offset = 0;
     for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++) {
         struct zero_slot layer = {
@@ -171,12 +162,12 @@ static enum zd_status lay_out_slots(
         plan->slots[s].offset = offset;
         offset += plan->slots[s].bytes;
     }
-    return ZD_OK;
 }
 
 enum zd_status slots_choose(struct zero_plan *plan, const struct needs *needs)
 {
     bool separate;
     ZD_TRY(choose_slots(plan, needs, &separate));
-    return lay_out_slots(plan, needs, separate);
+    lay_out_slots(plan, needs, separate);
+    return ZD_OK;
 }

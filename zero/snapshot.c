@@ -1,6 +1,7 @@
 #include "zero/snapshot.h"
 
 #include "base/device/populate.h"
+#include "base/must.h"
 #include "base/threads.h"
 #include "zero/private.h"
 
@@ -111,12 +112,9 @@ static size_t block_bytes(const struct zero_plan *plan, bool moments)
 static enum zd_status measure_rank_kept(
         const struct zero_plan *plan, int rank, void *context)
 {
-    struct offload_request request;
-    size_t bytes = 0, *most = context;
-    ZD_TRY(plan_request_of(plan, rank, NULL, &request));
-    enum zd_status status = offload_keep_bytes(&request, &bytes);
+    struct offload_request request = plan_request_of(plan, rank, NULL);
+    size_t bytes = offload_keep_bytes(&request), *most = context;
     plan_request_free(&request);
-    ZD_TRY(status);
     *most = bytes > *most ? bytes : *most;
     return ZD_OK;
 }
@@ -243,14 +241,10 @@ static void list_copies(struct zero_snapshot *snapshot)
     snapshot->copy_count = count;
 }
 
-enum zd_status zero_snapshot_create(
-        const struct zero *zero, bool moments, void *memory, size_t bytes,
-        struct zero_snapshot **out)
+struct zero_snapshot *zero_snapshot_create(
+        const struct zero *zero, bool moments, void *memory, size_t bytes)
 {
-    struct zero_snapshot *snapshot = calloc(1, sizeof *snapshot);
-    *out = NULL;
-    if (!snapshot)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct zero_snapshot *snapshot = zd_array(1, sizeof *snapshot);
     *snapshot = (struct zero_snapshot){
             .zero = zero,
             .engine = zero->offload.engine,
@@ -261,13 +255,9 @@ enum zd_status zero_snapshot_create(
             .memory = memory,
             .room = bytes,
             .count = zero_range_count(zero, ZERO_SAVES)};
-    size_t count = (size_t)snapshot->count + 1;
-    snapshot->ranges = calloc(count, sizeof *snapshot->ranges);
-    snapshot->places = calloc(count, sizeof *snapshot->places);
-    if (!snapshot->ranges || !snapshot->places) {
-        zero_snapshot_destroy(snapshot);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    }
+    size_t count = (size_t)snapshot->count;
+    snapshot->ranges = zd_array(count, sizeof *snapshot->ranges);
+    snapshot->places = zd_array(count, sizeof *snapshot->places);
     for (int i = 0; i < snapshot->count; i++) {
         snapshot->ranges[i] = zero_range_at(zero, ZERO_SAVES, i);
         place_range(snapshot, i);
@@ -275,24 +265,13 @@ enum zd_status zero_snapshot_create(
     assert(snapshot->bytes <= bytes);
     list_copies(snapshot);
     snapshot->copies =
-            calloc((size_t)snapshot->copy_count + 1, sizeof *snapshot->copies);
-    if (!snapshot->copies) {
-        zero_snapshot_destroy(snapshot);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    }
+            zd_array((size_t)snapshot->copy_count, sizeof *snapshot->copies);
     list_copies(snapshot);
-    enum zd_status status =
-            snapshot->engine ? offload_keep_create(
-                                       snapshot->engine,
-                                       snapshot->memory + snapshot->bytes,
-                                       bytes - snapshot->bytes)
-                             : ZD_OK;
-    if (status != ZD_OK) {
-        zero_snapshot_destroy(snapshot);
-        return status;
-    }
-    *out = snapshot;
-    return ZD_OK;
+    if (snapshot->engine)
+        offload_keep_create(
+                snapshot->engine, snapshot->memory + snapshot->bytes,
+                bytes - snapshot->bytes);
+    return snapshot;
 }
 
 void zero_snapshot_destroy(struct zero_snapshot *snapshot)
@@ -400,12 +379,12 @@ static void want_kept(struct zero_snapshot *snapshot)
 {
     if (!snapshot->engine)
         return;
-    offload_keep_begin(snapshot->engine);
+    offload_keep_begin(snapshot->engine, snapshot->moments);
     for (int i = 0; i < snapshot->count; i++) {
         const struct zero_range *range = &snapshot->ranges[i];
         offload_keep_want(
                 snapshot->engine, range->run, skip_of(snapshot, range),
-                range->count, snapshot->moments);
+                range->count);
     }
     offload_keep_open(snapshot->engine);
 }

@@ -45,9 +45,8 @@ enum zd_status zero_snapshot_measure(
 struct zero_snapshot;
 /* `memory`, of the host, with at least the bytes that are copied, is borrowed.
  */
-enum zd_status zero_snapshot_create(
-        const struct zero *zero, bool moments, void *memory, size_t bytes,
-        struct zero_snapshot **out);
+struct zero_snapshot *zero_snapshot_create(
+        const struct zero *zero, bool moments, void *memory, size_t bytes);
 void zero_snapshot_destroy(struct zero_snapshot *snapshot);
 /* So many threads copy beside those that compute: none, unless told. */
 void zero_snapshot_help(struct zero_snapshot *snapshot, int helpers);

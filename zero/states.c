@@ -1,6 +1,7 @@
 /* states.c - the optimizer's states that this rank holds, and their update. */
 #include "zero/private.h"
 
+#include "base/must.h"
 #include "base/number/rng.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static void place_run(
         run->lanes = optim_lanes_at(&at->layout, &at->place, arrays, 0);
 }
 
-enum zd_status states_create(struct zero *zero)
+void states_create(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
     char *arrays[OPTIM_ARRAYS];
@@ -27,12 +28,9 @@ enum zd_status states_create(struct zero *zero)
     struct state_walk walk = state_walk_begin(plan, zero->rank);
     while (plan->request.train && state_walk_next(&walk))
         count++;
-    zero->runs = calloc((size_t)count + 1, sizeof *zero->runs);
+    zero->runs = zd_array((size_t)count, sizeof *zero->runs);
     zero->began =
-            calloc((size_t)plan->request.table->count, sizeof *zero->began);
-    if (!zero->runs || !zero->began)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
+            zd_array((size_t)plan->request.table->count, sizeof *zero->began);
     for (int i = 0; i < OPTIM_ARRAYS; i++)
         arrays[i] = zero_span(zero, state_array_name((enum optim_array)i));
     zero->block_v = zero_span(zero, "zero.blocks");
@@ -41,7 +39,6 @@ enum zd_status states_create(struct zero *zero)
     walk = state_walk_begin(plan, zero->rank);
     while (zero->run_count < count && state_walk_next(&walk))
         place_run(zero, arrays, &walk.at, &zero->runs[zero->run_count++]);
-    return ZD_OK;
 }
 
 void states_destroy(struct zero *zero)

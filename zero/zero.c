@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "zero/private.h"
 
 #include <stdlib.h>
@@ -100,27 +101,21 @@ static void place_gradients_in_order(struct zero *zero)
 
 /* --- life ----------------------------------------------------------------- */
 
-static enum zd_status take_tables(struct zero *zero)
+static void take_tables(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
     size_t units = (size_t)plan->request.table->unit_count;
     size_t slots = (size_t)(plan->outer_slots + plan->layer_slots);
-    zero->memory =
-            calloc((size_t)plan->segment_count + 1, sizeof *zero->memory);
-    zero->slot_leases = calloc(slots + 1, sizeof *zero->slot_leases);
-    zero->unit_slots = calloc(units, sizeof *zero->unit_slots);
-    zero->spread =
-            calloc((size_t)plan->segment_count + 1, sizeof *zero->spread);
-    zero->next_spread = plan->segment_count;
-    zero->grads_held = calloc(units, sizeof *zero->grads_held);
-    zero->grad_positions = calloc(units, sizeof *zero->grad_positions);
-    zero->grad_work = calloc(units, sizeof *zero->grad_work);
-    zero->grad_parts = calloc(units, sizeof *zero->grad_parts);
-    if (!zero->memory || !zero->slot_leases || !zero->unit_slots ||
-        !zero->spread || !zero->grads_held || !zero->grad_positions ||
-        !zero->grad_work || !zero->grad_parts)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
+    size_t segments = (size_t)plan->segment_count;
+    zero->memory = zd_array(segments, sizeof *zero->memory);
+    zero->slot_leases = zd_array(slots, sizeof *zero->slot_leases);
+    zero->unit_slots = zd_array(units, sizeof *zero->unit_slots);
+    zero->gathers = zd_array(segments, sizeof *zero->gathers);
+    zero->next_gathered = plan->segment_count;
+    zero->grads_held = zd_array(units, sizeof *zero->grads_held);
+    zero->grad_positions = zd_array(units, sizeof *zero->grad_positions);
+    zero->grad_work = zd_array(units, sizeof *zero->grad_work);
+    zero->grad_parts = zd_array(units, sizeof *zero->grad_parts);
     for (size_t s = 0; s < slots; s++)
         lease_init(&zero->slot_leases[s], "zero.params.slots", (int)s);
     for (size_t u = 0; u < units; u++) {
@@ -129,7 +124,6 @@ static enum zd_status take_tables(struct zero *zero)
                 &zero->grad_parts[u],
                 plan->grads_pass ? "zero.grads.passing" : "zero.grads", (int)u);
     }
-    return ZD_OK;
 }
 
 enum zd_status zero_create(
@@ -141,19 +135,14 @@ enum zd_status zero_create(
         return ZD_FAIL(
                 ZD_ERR_BUG, "E0915", "planned for %d ranks, not for %d",
                 plan->request.world, comm_size(comm));
-    struct zero *zero = calloc(1, sizeof *zero);
-    if (!zero)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory for zero's tables");
+    struct zero *zero = zd_array(1, sizeof *zero);
     zero->plan = plan;
     zero->comm = comm;
     zero->arena = arena;
     zero->rank = comm_rank(comm);
     zero->world = comm_size(comm);
     zero->ops.comm = comm;
-    enum zd_status status = take_tables(zero);
-    if (status != ZD_OK)
-        goto err_zero;
+    take_tables(zero);
     zero->work = zero_span(zero, "zero.grads.work");
     zero->passing = zero_span(zero, "zero.grads.passing");
     zero->slots = zero_span(zero, "zero.params.slots");
@@ -161,20 +150,15 @@ enum zd_status zero_create(
     place_segments(zero);
     if (plan->request.train)
         place_gradients_in_order(zero);
-    status = states_create(zero);
-    if (status == ZD_OK)
-        status = ranges_create(zero);
-    if (status == ZD_OK)
-        status = paged_begin(zero, place);
+    states_create(zero);
+    ranges_create(zero);
+    enum zd_status status = paged_begin(zero, place);
     if (status == ZD_OK)
         status = host_begin(zero, place);
-    if (status != ZD_OK)
-        goto err_zero;
-    *zero_out = zero;
-    return ZD_OK;
-
-err_zero:
-    zero_destroy(zero);
+    if (status == ZD_OK)
+        *zero_out = zero;
+    else
+        zero_destroy(zero);
     return status;
 }
 
@@ -187,7 +171,7 @@ void zero_destroy(struct zero *zero)
     free(zero->memory);
     free(zero->slot_leases);
     free(zero->unit_slots);
-    free(zero->spread);
+    free(zero->gathers);
     free(zero->grads_held);
     free(zero->grad_positions);
     free(zero->grad_work);
@@ -224,12 +208,12 @@ enum zd_status zero_eval_begin(struct zero *zero)
 
 enum zd_status zero_gather_params(struct zero *zero)
 {
-    return params_spread(zero);
+    return params_gather_async(zero);
 }
 
 struct comm_counters zero_wire(const struct zero *zero)
 {
     struct comm_counters wire = comm_counters(zero->comm);
-    wire.all_gather += params_spread_owed(zero);
+    wire.all_gather += params_gather_owed(zero);
     return wire;
 }

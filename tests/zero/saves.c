@@ -114,8 +114,7 @@ enum zd_status saver_create(
     ZD_TRY(zero_snapshot_measure(plan, true, &needs));
     size_t bytes = needs.copied + needs.kept * eighths / 8;
     saver->memory = malloc(bytes + 1);
-    ZD_TRY(zero_snapshot_create(
-            zero, true, saver->memory, bytes, &saver->snapshot));
+    saver->snapshot = zero_snapshot_create(zero, true, saver->memory, bytes);
     zero_snapshot_help(saver->snapshot, (int)(eighths % 3));
     return ZD_OK;
 }
