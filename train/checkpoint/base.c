@@ -1,5 +1,6 @@
 #include "train/checkpoint/base.h"
 
+#include "base/must.h"
 #include "model/adapters/lora.h"
 #include "model/files/vocab_resize.h"
 #include "model/quantized/base_digest.h"
@@ -175,9 +176,7 @@ enum zd_status base_open_whole(
         const struct param_table *table, const struct export_request *request,
         struct weight_source *source_out)
 {
-    struct whole *whole = calloc(1, sizeof *whole);
-    if (!whole)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct whole *whole = zd_array(1, sizeof *whole);
     *whole = (struct whole){.checkpoint = checkpoint, .table = table};
     if (checkpoint_base(checkpoint)) {
         enum zd_status status =

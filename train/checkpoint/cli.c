@@ -1,6 +1,7 @@
 #include "train/checkpoint/cli.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "base/text_buffer.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/export.h"
@@ -42,15 +43,13 @@ static json_t *summary(const char *path)
     return row;
 }
 
-static enum zd_status print_json(json_t *json, FILE *out)
+static void print_json(json_t *json, FILE *out)
 {
-    char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    char *text =
+            zd_must(json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17)));
     json_decref(json);
-    if (!text)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     fprintf(out, "%s\n", text);
     free(text);
-    return ZD_OK;
 }
 
 static uint64_t files_bytes(const json_t *files)
@@ -123,7 +122,7 @@ enum zd_status checkpoint_ls(const char *path, bool json, FILE *out)
     }
     free(steps);
     if (json) {
-        ZD_TRY(print_json(rows, out));
+        print_json(rows, out);
         zd_error_set(&trouble);
         return trouble.status;
     }
@@ -264,8 +263,10 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
         return zd_error_get()->status;
     }
     zd_error_clear();
-    if (json)
-        return print_json(row, out);
+    if (json) {
+        print_json(row, out);
+        return ZD_OK;
+    }
     const json_t *progress = json_object_get(row, "progress");
     fprintf(out, "step     %lld of %lld\n",
             (long long)json_integer_value(json_object_get(row, "step")),

@@ -1,6 +1,7 @@
 /* export_adapter.c - what becomes of a checkpoint of adapters: a PEFT adapter,
  * or the base with them merged into it. */
 #include "base/log.h"
+#include "base/must.h"
 #include "model/adapters/lora.h"
 #include "model/adapters/merge.h"
 #include "model/quantized/row_norms.h"
@@ -61,12 +62,9 @@ static enum zd_status read_magnitude(
 {
     struct quant_matrix matrix;
     bool is_held = held_in_codes(pieces, id, &matrix);
-    float *change = malloc(count * sizeof *change);
+    float *change = zd_must(malloc(count * sizeof *change));
     enum zd_status status =
-            change ? pieces_read_weights(
-                             pieces->checkpoint, name, begin, count, change)
-                   : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                             "no memory for an adapter");
+            pieces_read_weights(pieces->checkpoint, name, begin, count, change);
     if (status == ZD_OK)
         status = weights_row_norms(
                 pieces->base, pieces->config, pieces->table, id,
@@ -192,9 +190,7 @@ static enum zd_status adapt(struct merged *merged)
             merged->pieces.config, &adapter, NULL, &merged->adapted);
     peft_config_fini(&adapter);
     ZD_TRY(status);
-    merged->ids = calloc((size_t)plain->count, sizeof *merged->ids);
-    if (!merged->ids)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+    merged->ids = zd_array((size_t)plain->count, sizeof *merged->ids);
     for (int id = 0; id < plain->count; id++)
         merged->ids[id] =
                 param_table_find(&merged->adapted, plain->params[id].name);
@@ -215,9 +211,7 @@ enum zd_status export_open_merged(
         const struct param_table *table, const struct export_request *request,
         struct weight_source *source_out)
 {
-    struct merged *merged = calloc(1, sizeof *merged);
-    if (!merged)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+    struct merged *merged = zd_array(1, sizeof *merged);
     merged->pieces = (struct pieces){checkpoint, config, table, &merged->base};
     struct merge_part part = {
             what_of, {merged_read_kind, merged}, 1, request->path};

@@ -1,6 +1,7 @@
 #include "train/checkpoint/kept.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "model/files/export_dir.h"
 
 #include <limits.h>
@@ -65,9 +66,7 @@ enum zd_status kept_files_read(
     size_t most = 1;
     while (export_copied_files[most - 1])
         most++;
-    *kept = (struct kept_files){.list = calloc(most, sizeof *kept->list)};
-    if (!kept->list)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    *kept = (struct kept_files){.list = zd_array(most, sizeof *kept->list)};
     enum zd_status status =
             keep_all(model_dir, tokenizer_dir, with_config, kept);
     if (status != ZD_OK)

@@ -2,6 +2,7 @@
  * wrote, whose states may have another format. Streamed: a state is never in
  * memory twice. */
 #include "base/log.h"
+#include "base/must.h"
 #include "base/text_buffer.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
@@ -22,19 +23,15 @@ struct load {
     float *scales, *wide, *converted_scales;
 };
 
-static enum zd_status load_init(struct load *load)
+static void load_init(struct load *load)
 {
     size_t bytes = CHUNK * sizeof(float);
     size_t scale_bytes = CHUNK / OPTIM_QBLOCK * sizeof(float);
-    load->values = malloc(bytes);
-    load->wide = malloc(bytes);
-    load->converted = malloc(bytes);
-    load->scales = malloc(scale_bytes);
-    load->converted_scales = malloc(scale_bytes);
-    if (!load->values || !load->wide || !load->converted || !load->scales ||
-        !load->converted_scales)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    return ZD_OK;
+    load->values = zd_must(malloc(bytes));
+    load->wide = zd_must(malloc(bytes));
+    load->converted = zd_must(malloc(bytes));
+    load->scales = zd_must(malloc(scale_bytes));
+    load->converted_scales = zd_must(malloc(scale_bytes));
 }
 
 static void load_fini(struct load *load)
@@ -123,9 +120,7 @@ static enum zd_status load_blocks_of(struct load *load, int id, size_t count)
     if (!count ||
         pieces_format(load->checkpoint, OPTIM_V, name) != OPTIM_BLOCKS)
         return ZD_OK;
-    float *v = malloc(count * sizeof *v);
-    if (!v)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    float *v = zd_must(malloc(count * sizeof *v));
     enum zd_status status =
             told(load, pieces_read_blocks(load->checkpoint, name, count, v));
     if (status == ZD_OK)
@@ -240,9 +235,8 @@ enum zd_status checkpoint_load(
             .zero = zero};
     enum checkpoint_moments moments =
             moments_of(checkpoint, &plan->request.optim);
-    enum zd_status status = load_init(&load);
-    if (status == ZD_OK)
-        status = zero_states_clear(zero);
+    load_init(&load);
+    enum zd_status status = zero_states_clear(zero);
     for (int i = 0; status == ZD_OK && i < zero_range_count(zero, ZERO_HOLDS);
          i++) {
         struct zero_range range = zero_range_at(zero, ZERO_HOLDS, i);

@@ -1,6 +1,7 @@
 #include "train/checkpoint/manifest.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "kernels/kernels.h"
 #include "model/quantized/base_digest.h"
 #include "train/checkpoint/names.h"
@@ -308,26 +309,22 @@ void manifest_add_file(json_t *manifest, const struct manifest_file *file)
 }
 
 /* Digest of the manifest without its seal, in one canonical form. */
-static enum zd_status seal_of(const json_t *manifest, char hex[HASH_HEX])
+static void seal_of(const json_t *manifest, char hex[HASH_HEX])
 {
     json_t *copy = json_copy((json_t *)(uintptr_t)manifest);
     json_object_del(copy, "manifest_xxh3_128");
-    char *text = json_dumps(
-            copy, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    char *text = zd_must(json_dumps(
+            copy, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)));
     json_decref(copy);
-    if (!text)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     hash_bytes(text, strlen(text), hex);
     free(text);
-    return ZD_OK;
 }
 
-enum zd_status manifest_seal(json_t *manifest)
+void manifest_seal(json_t *manifest)
 {
     char hex[HASH_HEX];
-    ZD_TRY(seal_of(manifest, hex));
+    seal_of(manifest, hex);
     json_object_set_new(manifest, "manifest_xxh3_128", json_string(hex));
-    return ZD_OK;
 }
 
 static bool name_is_safe(const char *name)
@@ -395,7 +392,7 @@ static enum zd_status check_form(const char *path, const json_t *manifest)
                          "let it save once");
         return ZD_ERR_DATA;
     }
-    ZD_TRY(seal_of(manifest, hex));
+    seal_of(manifest, hex);
     if (!seal || strcmp(seal, hex) != 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0803",

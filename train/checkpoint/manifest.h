@@ -27,7 +27,7 @@ json_t *manifest_build(
         const struct train_state *state);
 void manifest_add_file(json_t *manifest, const struct manifest_file *file);
 /* Add the digest over everything else; call last. */
-enum zd_status manifest_seal(json_t *manifest);
+void manifest_seal(json_t *manifest);
 
 /* Read DIR/manifest.json: form, format number, seal, and that file names stay
  * in the folder. ZD_ERR_DATA naming what is wrong. New reference. */

@@ -65,8 +65,9 @@ bool manifest_count_is_sound(
         const json_t *object, const char *key, json_int_t most)
 {
     const json_t *count = json_object_get(object, key);
-    return !count || (json_is_integer(count) && json_integer_value(count) >= 0 &&
-                      json_integer_value(count) <= most);
+    return !count ||
+           (json_is_integer(count) && json_integer_value(count) >= 0 &&
+            json_integer_value(count) <= most);
 }
 
 bool manifest_live_is_sound(const json_t *manifest)

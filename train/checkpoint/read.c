@@ -82,25 +82,16 @@ struct list { /* of pieces, as it grows */
     int count, capacity;
 };
 
-static enum zd_status add_piece(
-        struct list *list, const struct piece *piece, const char *name,
-        size_t name_bytes)
+static void add_piece(
+        struct list *list, const struct piece *piece, const char *name)
 {
     if (list->count == list->capacity) {
-        int capacity = list->capacity ? 2 * list->capacity : 256;
-        struct piece *more =
-                realloc(list->pieces, (size_t)capacity * sizeof *more);
-        if (!more)
-            return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-        list->pieces = more;
-        list->capacity = capacity;
+        list->capacity = list->capacity ? 2 * list->capacity : 256;
+        list->pieces = zd_must(realloc(
+                list->pieces, (size_t)list->capacity * sizeof *list->pieces));
     }
     list->pieces[list->count] = *piece;
-    list->pieces[list->count].name = strndup(name, name_bytes);
-    if (!list->pieces[list->count].name)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    list->count++;
-    return ZD_OK;
+    list->pieces[list->count++].name = zd_must(strdup(name));
 }
 
 /* How many values stand for so many elements. */
@@ -134,7 +125,7 @@ static enum zd_status take_held(
         if (piece.begin % elements_per_value(piece.kind) != 0)
             return fail_held(shard, text);
         snprintf(piece.type, sizeof piece.type, "%s", array->type);
-        ZD_TRY(add_piece(list, &piece, held.name, strlen(held.name)));
+        add_piece(list, &piece, held.name);
     }
     return ZD_OK;
 }
@@ -161,8 +152,7 @@ static enum zd_status list_shards(struct checkpoint *checkpoint)
     const json_t *files = json_object_get(checkpoint->manifest, "files");
     struct shards *shards;
 
-    ZD_TRY(shards_create((int)json_array_size(files), &checkpoint->shards));
-    shards = checkpoint->shards;
+    checkpoint->shards = shards = shards_create(json_array_size(files));
     json_array_foreach(files, i, entry)
     {
         char path[PATH_MAX];
@@ -195,9 +185,7 @@ enum zd_status checkpoint_open(
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0801", "%s is no checkpoint: not a folder",
                 path);
-    checkpoint = calloc(1, sizeof *checkpoint);
-    if (!checkpoint)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    checkpoint = zd_array(1, sizeof *checkpoint);
     checkpoint->path = zd_must(strdup(path));
     status = manifest_read(path, &checkpoint->manifest);
     if (status == ZD_OK && check != CHECKPOINT_TRUSTED)

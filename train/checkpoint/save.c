@@ -2,6 +2,7 @@
  * rename of the folder is the commit. */
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "train/checkpoint/kept.h"
 #include "train/checkpoint/saving.h"
 #include "train/checkpoint/shard.h"
@@ -100,7 +101,7 @@ static enum zd_status write_manifest(struct saving *saving)
     if (status == ZD_OK)
         status = write_trainer_state(saving->trainer_state, dir, manifest);
     if (status == ZD_OK)
-        status = manifest_seal(manifest);
+        manifest_seal(manifest);
     fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
     if (status == ZD_OK)
         status = json_write_file(path, manifest);
@@ -208,23 +209,17 @@ static enum zd_status commit(
 }
 
 /* What this rank tells, before it is known how long the longest report is. */
-static enum zd_status make_report(struct saving *saving)
+static void make_report(struct saving *saving)
 {
-    char *text = json_dumps(saving->mine.holds, JSON_COMPACT);
-    size_t length = text ? strlen(text) : 0;
-    struct shard_report *report =
-            text ? malloc(sizeof *report + length + 1) : NULL;
-    if (report) {
-        report->file = saving->mine;
-        report->file.holds = NULL;
-        memcpy(report->holds, text, length + 1);
-        saving->report = report;
-        saving->report_bytes = sizeof *report + length + 1;
-    }
+    char *text = zd_must(json_dumps(saving->mine.holds, JSON_COMPACT));
+    size_t length = strlen(text);
+    struct shard_report *report = zd_must(malloc(sizeof *report + length + 1));
+    report->file = saving->mine;
+    report->file.holds = NULL;
+    memcpy(report->holds, text, length + 1);
+    saving->report = report;
+    saving->report_bytes = sizeof *report + length + 1;
     free(text);
-    return report ? ZD_OK
-                  : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                            "out of memory for the manifest");
 }
 
 /* --- the parts ------------------------------------------------------------ */
@@ -239,9 +234,7 @@ static enum zd_status make_manifest(
     json_decref(shared);
     if (!saving->manifest)
         return ZD_FAIL(ZD_ERR_BUG, "E0902", "the manifest cannot be built");
-    saving->trainer_state = text ? strdup(text) : NULL;
-    if (text && !saving->trainer_state)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    saving->trainer_state = text ? zd_must(strdup(text)) : NULL;
     return begin_dir(&saving->writer, saving->tmp, saving->final);
 }
 
@@ -270,7 +263,8 @@ enum zd_status saving_write(struct saving *saving, const struct zero_view *view)
 {
     ZD_TRY(checkpoint_write_shard(
             &saving->writer, view, saving->tmp, &saving->mine));
-    return make_report(saving);
+    make_report(saving);
+    return ZD_OK;
 }
 
 enum zd_status saving_gather(struct saving *saving)
@@ -279,18 +273,12 @@ enum zd_status saving_gather(struct saving *saving)
     int64_t longest = (int64_t)saving->report_bytes;
     ZD_TRY(comm_all_reduce_i64(comm, &longest, 1, COMM_MAX));
     size_t bytes = ((size_t)longest + 7) / 8 * 8;
-    void *padded = calloc(1, bytes);
+    void *padded = zd_array(1, bytes);
     saving->shard_bytes = bytes;
-    saving->shards = malloc((size_t)comm_size(comm) * bytes);
-    enum zd_status status = padded && saving->shards
-                                    ? ZD_OK
-                                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                                              "out of memory for the manifest");
-    status = comm_agree(comm, status);
-    if (status == ZD_OK) {
-        memcpy(padded, saving->report, saving->report_bytes);
-        status = comm_gather_all(comm, padded, bytes, saving->shards);
-    }
+    saving->shards = zd_must(malloc((size_t)comm_size(comm) * bytes));
+    memcpy(padded, saving->report, saving->report_bytes);
+    enum zd_status status =
+            comm_gather_all(comm, padded, bytes, saving->shards);
     free(padded);
     return status;
 }

@@ -1,6 +1,7 @@
 /* scan.c - which checkpoints are in a folder, and which may go. */
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 
@@ -63,12 +64,9 @@ static enum zd_status take_step(void *ctx, const char *name)
     if (step < 0)
         return ZD_OK;
     if (steps->count == steps->capacity) {
-        int capacity = steps->capacity ? 2 * steps->capacity : 16;
-        int64_t *more = realloc(steps->list, (size_t)capacity * sizeof *more);
-        if (!more)
-            return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-        steps->list = more;
-        steps->capacity = capacity;
+        steps->capacity = steps->capacity ? 2 * steps->capacity : 16;
+        steps->list = zd_must(realloc(
+                steps->list, (size_t)steps->capacity * sizeof *steps->list));
     }
     steps->list[steps->count++] = step;
     return ZD_OK;

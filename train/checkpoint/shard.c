@@ -2,6 +2,7 @@
 #include "train/checkpoint/shard.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "train/checkpoint/holds.h"
 
 #include <limits.h>
@@ -108,9 +109,7 @@ static enum zd_status write_blocks(const struct output *out, int i)
 {
     const struct zero_view *view = out->view;
     size_t bytes = out->pieces[i].count * sizeof(float);
-    float *v = malloc(bytes);
-    if (!v)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    float *v = zd_must(malloc(bytes));
     enum zd_status status = view->blocks(view->ctx, out->pieces[i].number, v);
     if (status == ZD_OK)
         status = st_writer_add(out->file, i, v, bytes);
@@ -176,9 +175,7 @@ static enum zd_status create_file(
         const char *path, const struct piece *pieces, int count,
         struct st_writer **out)
 {
-    struct st_entry *entries = calloc((size_t)count + 1, sizeof *entries);
-    if (!entries)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct st_entry *entries = zd_array((size_t)count, sizeof *entries);
     for (int i = 0; i < count; i++)
         entries[i] = (struct st_entry){
                 .name = pieces[i].name,
@@ -245,12 +242,9 @@ enum zd_status checkpoint_write_shard(
     enum zd_status status;
     char path[PATH_MAX];
     size_t most = PIECES_PER_RANGE *
-                          (size_t)zero_range_count(writer->zero, ZERO_SAVES) +
-                  1;
-    struct piece *pieces = calloc(most, sizeof *pieces);
+                  (size_t)zero_range_count(writer->zero, ZERO_SAVES);
+    struct piece *pieces = zd_array(most, sizeof *pieces);
 
-    if (!pieces)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     memset(file, 0, sizeof *file);
     snprintf(
             file->name, sizeof file->name, "shard-%05d-of-%05d.safetensors",

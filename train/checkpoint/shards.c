@@ -10,17 +10,11 @@
 /* Descriptors are the process's, and so is their count. */
 static _Atomic int open_files;
 
-enum zd_status shards_create(int most, struct shards **out)
+struct shards *shards_create(size_t most)
 {
-    struct shards *shards = calloc(1, sizeof *shards);
-    if (shards)
-        shards->list = calloc((size_t)most + 1, sizeof *shards->list);
-    if (!shards || !shards->list) {
-        free(shards);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    }
-    *out = shards;
-    return ZD_OK;
+    struct shards *shards = zd_array(1, sizeof *shards);
+    shards->list = zd_array(most, sizeof *shards->list);
+    return shards;
 }
 
 int shards_add(struct shards *shards, const char *path, uint64_t bytes)

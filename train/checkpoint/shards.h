@@ -23,7 +23,7 @@ struct shards {
 };
 
 /* Room for `most`, of which there is none yet. */
-enum zd_status shards_create(int most, struct shards **out);
+struct shards *shards_create(size_t most);
 /* The index of a file that the manifest says to have so many bytes. */
 int shards_add(struct shards *shards, const char *path, uint64_t bytes);
 /* `shard` of the list can be read from, and its header is known; the one that

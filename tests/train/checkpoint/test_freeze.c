@@ -218,8 +218,8 @@ static void a_t_beyond_the_steps_is_refused(const char *dir)
                 steps, json_object_iter(steps), json_integer(5));
     json_object_del(manifest, "manifest_xxh3_128");
     snprintf(file, sizeof file, "%s/" CHECKPOINT_MANIFEST, path);
-    ok = ok && manifest_seal(manifest) == ZD_OK &&
-         json_write_file(file, manifest) == ZD_OK;
+    manifest_seal(manifest);
+    ok = ok && json_write_file(file, manifest) == ZD_OK;
     json_decref(manifest);
     tap_ok(ok && !run(dir, 3, more) && failed_with("E0802"),
            "t = 5 after 4 steps is refused");
