@@ -26,8 +26,7 @@ static enum zd_status save_for_signal(struct trainer *trainer, bool must)
 {
     ZD_TRY(between_begin(trainer));
     /* the end of the run waits for it */
-    ZD_TRY(must ? trainer_save(trainer, true)
-                : trainer_save_background(trainer));
+    ZD_TRY(trainer_save(trainer, must ? SAVE_LAST : SAVE_TIMED));
     return between_end(trainer);
 }
 
@@ -231,7 +230,7 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         if (*stopped_out)
             break;
     }
-    ZD_TRY(trainer_save_settle(trainer));
+    ZD_TRY(save_settle(trainer));
     return checkpoint_end(trainer);
 }
 
@@ -305,7 +304,7 @@ static enum zd_status finish(struct trainer *trainer)
     ZD_TRY(between_begin(trainer));
     ZD_TRY(profile_end(trainer)); /* of fewer steps than were asked for */
     if (saves)
-        ZD_TRY(trainer_save(trainer, true));
+        ZD_TRY(trainer_save(trainer, SAVE_LAST));
     ZD_TRY(sync_rows(trainer));
     if (complete)
         ZD_TRY(trainer_export(trainer));

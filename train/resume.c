@@ -34,8 +34,7 @@ static void name_steps(
  * nothing, others might be chosen. */
 static void take_products(const json_t *manifest)
 {
-    const char *text =
-            json_string_value(json_object_get(manifest, "products"));
+    const char *text = json_string_value(json_object_get(manifest, "products"));
     const char *why = text ? kernels_products_take(text) : NULL;
     if (why)
         zd_log_info(

@@ -15,6 +15,7 @@
 #include "train/trainer/batches.h"
 #include "train/trainer/live.h"
 #include "train/trainer/rank_device.h"
+#include "zero/snapshot.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -425,7 +426,7 @@ enum zd_status trainer_init(
         return ZD_OK;
     ZD_TRY(open_metrics(trainer));
     ZD_TRY(comm_agree(comm, events_begin(trainer->events)));
-    trainer_warm_snapshot(trainer);
+    save_warm_snapshot(trainer);
     startup_mark(&trainer->startup, "snapshot");
     ZD_TRY(comm_agree(comm, batches_start(trainer)));
     comm_work(comm, WORK_NONE);
@@ -456,8 +457,7 @@ void trainer_fini(struct trainer *trainer)
     batches_stop(trainer);
     hang_forget(trainer);
     stragglers_fini(&trainer->stragglers);
-    background_end(trainer->background);
-    background_end(trainer->abandoned);
+    saves_end(trainer);
     zero_snapshot_destroy(trainer->snapshot);
     close_rows(trainer);
     json_decref(trainer->commands);

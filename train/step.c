@@ -61,7 +61,7 @@ static int64_t raised_flags(const struct trainer *trainer)
     const struct checkpoint_options *save = &trainer->job->checkpoint;
     if (trainer_is_first(trainer) && save->save_strategy == SAVE_TIME &&
         trainer->last_saved_step != trainer->state.step &&
-        !trainer->background &&
+        !trainer->saves.current &&
         clock_seconds() - trainer->last_save_time >= save->save_every_seconds)
         flags |= SIGNALS_TIME_SAVE;
     if (trainer_is_first(trainer) &&
@@ -71,7 +71,7 @@ static int64_t raised_flags(const struct trainer *trainer)
         flags |= SIGNALS_SAVE_EXIT | SIGNALS_DEADLINE;
     if (rank_report_is_due(trainer))
         flags |= SIGNALS_RANKS;
-    if (trainer->background && !background_is_ready(trainer->background))
+    if (save_is_writing(trainer))
         flags |= SIGNALS_SAVING;
     return flags;
 }
@@ -95,7 +95,7 @@ static enum zd_status exchange(struct trainer *trainer, int64_t words[WORDS])
         return ZD_OK;
     /* a bad token found late: keep what was trained, then end with the cause */
     ZD_TRY(zero_settle(trainer->zero));
-    ZD_TRY(trainer_save(trainer, false));
+    ZD_TRY(trainer_save(trainer, SAVE_FAILING));
     zd_error_set(&error);
     return comm_agree(trainer->comm, loaded);
 }
@@ -220,13 +220,12 @@ static void settle_scale(
 /* A save goes on where all ranks have just met and nothing of theirs is under
  * way: elsewhere its small messages wait behind the parameters' gather, and for
  * the threads that update. */
-static enum zd_status look_at_save(
+static enum zd_status poll_save(
         struct trainer *trainer, const int64_t words[WORDS])
 {
     struct comm_counters sent = comm_counters(trainer->comm), after;
     double began = clock_seconds(), waited = comm_waited(trainer->comm);
-    ZD_TRY(trainer_save_look(
-            trainer, signals_has(words[WORD_FLAGS], SIGNALS_SAVING)));
+    ZD_TRY(save_poll(trainer, signals_has(words[WORD_FLAGS], SIGNALS_SAVING)));
     after = comm_counters(trainer->comm);
     trainer->aside.wire.reduce_scatter =
             after.reduce_scatter - sent.reduce_scatter;
@@ -266,7 +265,7 @@ static enum zd_status compute(
     report->reduce_seconds = phase_end(trainer, "reduce", began) - began;
     report->loss = loss_of(trainer, &loss, targets);
     report->grad_norm /= scale_of(trainer);
-    ZD_TRY(look_at_save(trainer, words));
+    ZD_TRY(poll_save(trainer, words));
     if (isfinite(report->loss) && isfinite(report->grad_norm))
         return update(trainer, report);
     skip(trainer, report);
@@ -314,7 +313,7 @@ enum zd_status trainer_step(
     report->data_seconds = clock_seconds() - began;
     *turn = turn_of(trainer, words);
     if (!turn->ran)
-        return look_at_save(trainer, words);
+        return poll_save(trainer, words);
 
     trainer->has_batches = false;
     spans_add(
@@ -327,7 +326,7 @@ enum zd_status trainer_step(
     if (words[WORD_TARGETS] > 0) {
         ZD_TRY(compute(trainer, words, report));
     } else {
-        ZD_TRY(look_at_save(trainer, words));
+        ZD_TRY(poll_save(trainer, words));
         report->skipped = "no_targets";
     }
     report->offload.active = trainer->plan.zero.states_on_host ||

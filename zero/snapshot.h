@@ -6,7 +6,7 @@
  *   zero_snapshot_take again        <-    zero_snapshot_leave
  *
  * Between the first line and the last the snapshot is the writer's and does not
- * change; its owner sees to that (train/checkpoint/background.h).
+ * change; its owner sees to that (train/trainer/save.h).
  *
  * What lies on the device, and paged states, are copied at once. Masters and
  * states of the offload engine are not: an update that comes to them before the

@@ -6,9 +6,9 @@
 /* The one before is told first. */
 static enum zd_status make_way(struct trainer *trainer)
 {
-    if (trainer->asked.state == ASKED_NOT)
+    if (trainer->saves.asked.state == ASKED_NOT)
         return ZD_OK;
-    ZD_TRY(trainer_save_settle(trainer));
+    ZD_TRY(save_settle(trainer));
     return checkpoint_end(trainer);
 }
 
@@ -16,10 +16,10 @@ enum zd_status checkpoint_begin(
         struct trainer *trainer, const struct train_command *command,
         struct command_outcome *outcome)
 {
-    struct asked_save *asked = &trainer->asked;
+    struct asked_save *asked = &trainer->saves.asked;
     ZD_TRY(make_way(trainer));
     ZD_TRY(between_begin(trainer));
-    ZD_TRY(command_settle(trainer, trainer_save_asked(trainer), outcome));
+    ZD_TRY(command_settle(trainer, trainer_save(trainer, SAVE_ASKED), outcome));
     ZD_TRY(between_end(trainer));
     if (outcome->status != ZD_OK)
         return ZD_OK;
@@ -35,7 +35,7 @@ enum zd_status checkpoint_begin(
 
 enum zd_status checkpoint_end(struct trainer *trainer)
 {
-    struct asked_save *asked = &trainer->asked;
+    struct asked_save *asked = &trainer->saves.asked;
     struct command_outcome outcome = {.was_before = true, .step = asked->step};
     if (asked->state != ASKED_ENDED)
         return ZD_OK;

@@ -25,7 +25,8 @@ static enum zd_status save_last(
         struct trainer *trainer, struct command_outcome *outcome)
 {
     ZD_TRY(between_begin(trainer));
-    ZD_TRY(command_settle(trainer, trainer_save_now(trainer), outcome));
+    ZD_TRY(command_settle(
+            trainer, trainer_save(trainer, SAVE_STOPPING), outcome));
     ZD_TRY(between_end(trainer));
     if (outcome->status == ZD_OK)
         outcome->result = json_pack("{s:s}", "path", trainer->last_checkpoint);
@@ -199,13 +200,13 @@ void commands_refuse(struct trainer *trainer)
         control->done(
                 control->ctx, &trainer->profiled, trainer->state.step, &error,
                 NULL);
-    if (trainer->asked.state != ASKED_NOT && trainer_is_first(trainer))
+    if (trainer->saves.asked.state != ASKED_NOT && trainer_is_first(trainer))
         control->done(
-                control->ctx, &trainer->asked.command, trainer->asked.step,
-                &error, NULL);
-    json_decref(trainer->asked.entry);
-    trainer->asked.entry = NULL;
-    trainer->asked.state = ASKED_NOT;
+                control->ctx, &trainer->saves.asked.command,
+                trainer->saves.asked.step, &error, NULL);
+    json_decref(trainer->saves.asked.entry);
+    trainer->saves.asked.entry = NULL;
+    trainer->saves.asked.state = ASKED_NOT;
     if (!trainer->has_command)
         return;
     trainer->has_command = false;

@@ -90,7 +90,7 @@ static void apply(struct trainer *trainer, const struct train_command *command)
         live->save_steps = (int64_t)value[SET_SAVE_STEPS];
     if (command->given[SET_EVAL_STEPS])
         live->eval_steps = (int64_t)value[SET_EVAL_STEPS];
-    trainer_saved_less(trainer);
+    save_outdated(trainer);
 }
 
 static json_t *settings_json(const struct trainer *trainer)

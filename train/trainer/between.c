@@ -80,6 +80,6 @@ enum zd_status trainer_between(struct trainer *trainer)
     if (sample)
         ZD_TRY(trainer_sample(trainer));
     if (save_is_due(trainer, eval))
-        ZD_TRY(trainer_save_background(trainer));
+        ZD_TRY(trainer_save(trainer, SAVE_TIMED));
     return between_end(trainer);
 }

@@ -102,7 +102,7 @@ static void note_loss(struct trainer *trainer, double value)
     struct train_state *state = &trainer->state;
     bool greater = trainer->job->checkpoint.greater_is_better;
     if (state->eval_step != state->step)
-        trainer_saved_less(trainer);
+        save_outdated(trainer);
     state->eval_loss = value;
     state->eval_step = state->step;
     if (!isnan(value) && (isnan(state->best_eval_loss) ||

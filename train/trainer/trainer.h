@@ -3,7 +3,6 @@
 #define ZD_TRAIN_TRAINER_TRAINER_H
 
 #include "base/memory/arena.h"
-#include "train/checkpoint/background.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/kept.h"
 #include "train/job/deadline.h"
@@ -16,6 +15,7 @@
 #include "train/trainer/predicted.h"
 #include "train/trainer/rank_device.h"
 #include "train/trainer/rank_report.h"
+#include "train/trainer/save.h"
 #include "train/trainer/starts.h"
 #include "train/trainer/stragglers.h"
 #include "train/trainer/trace.h"
@@ -24,21 +24,6 @@
 #include <limits.h>
 
 struct replay;
-
-/* A save in the background that a command waits for (command/checkpoint.c). */
-struct asked_save {
-    enum asked_state { ASKED_NOT, ASKED_WRITING, ASKED_ENDED } state;
-    struct train_command command; /* rank 0's */
-    int64_t step;                 /* that it is of */
-    json_t *entry;                /* rank 0: of trainer.commands; owned */
-    enum zd_status status;        /* ended: the same on all ranks, .. */
-    struct zd_error error;        /* .. the record of who knows */
-    char path[PATH_MAX];
-};
-
-/* A save in the background holds up training as it begins, when all shards are
- * written, and when it is committed. */
-enum { SAVE_PARTS = 3 };
 
 struct trainer {
     const struct train_job *job;
@@ -83,24 +68,14 @@ struct trainer {
     int64_t last_saved_step; /* -1: none by this process or resumed from */
     double save_seconds;     /* of the last save, or an estimate */
     double last_save_time;   /* clock of the last commit, or of the start */
-    int failed_saves;        /* in a row */
     struct zero_snapshot *snapshot; /* NULL: saves are synchronous */
-    struct background *background;  /* the save under way; the same on all */
-    struct background *abandoned;   /* this rank's part of one that was given
-                                       up, whose thread may still be there .. */
-    bool has_abandoned;             /* .. on some rank */
-    bool background_is_old; /* what it saves of its step says less than is known
-                             */
-    double stalls[SAVE_PARTS]; /* seconds that its parts held up training */
-    int stall_count;
+    struct saves saves;
     struct { /* what the save took and sent within the step at hand: it is none
                 of the step's */
         struct comm_counters wire;
         double seconds, waited;
     } aside;
-    struct asked_save asked; /* by a command */
-    int64_t own_commits[4];  /* rank 0: steps, the newest first; or 0 */
-    bool told_masked;        /* a step without targets was said */
+    bool told_masked; /* a step without targets was said */
     double last_loss;
     double started;
     struct startup startup; /* until the first step has ended */
@@ -165,30 +140,7 @@ enum zd_status trainer_sample_request(
 /* Could the request be answered? The same on all ranks. */
 enum zd_status trainer_sample_check(
         struct trainer *trainer, const struct sample_request *request);
-/* save.c: a failed save is reported and survived, unless it `must` succeed or
- * is the third in a row. */
-enum zd_status trainer_save(struct trainer *trainer, bool must);
-/* Without that policy: every failure is told. Nothing is done when the state as
- * it is was saved. */
-enum zd_status trainer_save_now(struct trainer *trainer);
-/* The same in the background, where there is a snapshot: then trainer.asked
- * says what comes of it. It must not say anything yet. */
-enum zd_status trainer_save_asked(struct trainer *trainer);
-/* Pages for the snapshot, where there is one: beside the steps where this
- * rank's host has a CPU to spare, else now, before a save stands still for
- * them. */
-void trainer_warm_snapshot(struct trainer *trainer);
-/* The periodic ones: in the background where there is a snapshot. */
-enum zd_status trainer_save_background(struct trainer *trainer);
-/* Once a step: the next part of a save in the background, unless some rank
- * `is_writing`. Failures as those of trainer_save. */
-enum zd_status trainer_save_look(struct trainer *trainer, bool is_writing);
-/* Until none is under way: before what the snapshot lies in goes, and at the
- * end. */
-enum zd_status trainer_save_settle(struct trainer *trainer);
-/* What is saved of the step at hand, or is being saved, says less than is known
- * now. */
-void trainer_saved_less(struct trainer *trainer);
+/* export.c */
 enum zd_status trainer_export(struct trainer *trainer);
 /* Below output_dir: "hf" or "peft". */
 const char *export_folder(const struct train_job *job);

@@ -1,0 +1,110 @@
+/* save.h - the saves of a run: those that a command asks for, timed ones, and
+ * the last. One state machine for all, on every rank; the trainer holds at
+ * most one save (none: idle) and, apart, one that was given up.
+ *
+ *   state        who owns the save, the snapshot and the error
+ *   WRITING      the worker: its rank's shard, out of the snapshot
+ *   WRITTEN      the trainer
+ *   COMMITTING   on rank 0 the worker: manifest, rename, retention
+ *   COMMITTED    the trainer
+ *   ABANDONED    the worker: all but the snapshot
+ *   GONE         the trainer
+ *
+ *   event (by whom)                         from         to
+ *   the save begins (trainer)               idle         WRITING
+ *   the shard is written or failed (worker) WRITING      WRITTEN
+ *   all shards are written (trainer)        WRITTEN      COMMITTING, rank 0
+ *                                                        COMMITTED, the others
+ *   committed or failed (worker)            COMMITTING   COMMITTED
+ *   all ranks are done (trainer)            COMMITTED    idle
+ *   its disk stands still (watch)           WRITING,     ABANDONED
+ *                                           COMMITTING
+ *   the disk let go (worker)                ABANDONED    GONE
+ *
+ * The worker is a thread while training goes on (where there is a snapshot and
+ * the save need not be waited for), else the trainer itself, which reads zero
+ * as it is.
+ *
+ * A thread touches nothing of the save after the change that hands it over.
+ * From WRITING until WRITTEN, ABANDONED or the last state the snapshot is not
+ * taken again, and what the writer points to stays (all of it but `zero` is
+ * only read).
+ *
+ * The watch (comm_files_give_up) takes the lock under which the thread reads
+ * the snapshot and under which the trainer begins to wait: a save that is read
+ * from, or that is waited for, is not abandoned, and ends the job. A thread
+ * whose disk lets go finds, at its next read or before its rename, that it was
+ * given up, and ends; until then no other save begins.
+ *
+ * The ranks learn from the exchange of a step that all threads have come to an
+ * end, and then make the trainer's changes together (save_poll): no rank waits
+ * for a disk. Internal to train. */
+#ifndef ZD_TRAIN_TRAINER_SAVE_H
+#define ZD_TRAIN_TRAINER_SAVE_H
+
+#include "train/checkpoint/checkpoint.h"
+#include "train/job/control.h"
+
+#include <limits.h>
+
+struct trainer;
+struct save;
+
+/* Why a save is made. */
+enum save_reason {
+    SAVE_TIMED,    /* every so many steps, minutes, epochs; by a signal */
+    SAVE_ASKED,    /* by a command, which hears of it when it has ended */
+    SAVE_STOPPING, /* by a command that ends the run */
+    SAVE_FAILING,  /* before a failure ends the run */
+    SAVE_LAST      /* of the run */
+};
+
+/* A save in the background that a command waits for (command/checkpoint.c). */
+struct asked_save {
+    enum asked_state { ASKED_NOT, ASKED_WRITING, ASKED_ENDED } state;
+    struct train_command command; /* rank 0's */
+    int64_t step;                 /* that it is of */
+    json_t *entry;                /* rank 0: of trainer.commands; owned */
+    enum zd_status status;        /* ended: the same on all ranks, .. */
+    struct zd_error error;        /* .. the record of who knows */
+    char path[PATH_MAX];
+};
+
+struct saves {
+    struct save *current; /* NULL: idle; the same on all ranks */
+    struct save
+            *abandoned; /* this rank's, whose thread may still be there .. */
+    bool has_abandoned; /* .. on some rank */
+    bool is_outdated;   /* the current one, or what was saved of this step,
+                           says less than is known */
+    int failed;         /* in a row */
+    int64_t own[4];     /* rank 0: steps committed, the newest first; or 0 */
+    struct asked_save asked;
+};
+
+/* Collective, between steps. At once: in the background, where there is a
+ * snapshot and the reason allows it; an asked one is then told by
+ * trainer.saves.asked, which must be ASKED_NOT. Nothing is done when the state
+ * as it is was saved. A timed one that fails is reported and tolerated, unless
+ * it is the third in a row; of the others every failure is returned. */
+enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason);
+/* Once a step: the next change of a save in the background, unless some rank
+ * `is_writing` (save_is_writing). Failures as those of timed ones. */
+enum zd_status save_poll(struct trainer *trainer, bool is_writing);
+bool save_is_writing(const struct trainer *trainer);
+/* Until none is under way: before what the snapshot lies in goes, and at the
+ * end. */
+enum zd_status save_settle(struct trainer *trainer);
+/* What is saved of the step at hand, or is being saved, says less than is known
+ * now. */
+void save_outdated(struct trainer *trainer);
+/* Pages for the snapshot, where there is one: beside the steps where this
+ * rank's host has a CPU to spare, else now, before a save stands still for
+ * them. */
+void save_warm_snapshot(struct trainer *trainer);
+/* Not collective; the end of the run. One that is under way is given up: its
+ * thread ends soon, an abandoned one when the disk lets it, which the job waits
+ * for no longer than for any files; the next start sweeps what it leaves. */
+void saves_end(struct trainer *trainer);
+
+#endif
