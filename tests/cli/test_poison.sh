@@ -19,11 +19,10 @@ c=run/checkpoint-000001
 fresh() { rm -rf run; cp -r first run; }
 # start CODE RULE [ARGUMENT]...: the program with ZEROD_TEST_REFUSE=RULE (tests/support/calls.c) ends with CODE
 start() {
-    local want=$1 rule=$2 code=0 slow=0
+    local want=$1 rule=$2 code=0
     shift 2
-    [[ $rule != write:metrics* ]] || slow=300
-    # steps that take a while: rows are written beside the next step, and the fault has to come in that one
-    LD_PRELOAD=$calls ZEROD_TEST_SLOW=$slow ZEROD_TEST_REFUSE=$rule timeout -k 5 60 "$zerod" --job job.toml "${more[@]}" "$@" >out 2>err || code=$?
+    # Rows are written beside the next step; the fault has to come before that one ends.
+    LD_PRELOAD=$calls ZEROD_TEST_ROWS=1 ZEROD_TEST_REFUSE=$rule timeout -k 5 60 "$zerod" --job job.toml "${more[@]}" "$@" >out 2>err || code=$?
     [ $code = "$want" ] || { echo "exit $code, not $want"; return 1; }
 } 2>/dev/null
 times() {
@@ -37,7 +36,7 @@ refused() {
 untouched() { [ "$before" = "$(cd run && find . -type f ! -name .zerod.lock ! -path './logs/*' -exec cksum {} + | sort)" ]; }
 look() { before=$(cd run && find . -type f ! -name .zerod.lock ! -path './logs/*' -exec cksum {} + | sort); }
 
-# Metrics get a row behind each step: the first write is of step 2.
+# Metrics get a row after each step: the first write is of step 2.
 crash=write:metrics.jsonl:-11
 fresh
 ok 'three faults after step 2' times 3 139 $crash:1

@@ -25,8 +25,10 @@
  *                           offset and how many bytes follow the line: what a
  *                           crash may leave (tests/support/crash_states.py)
  *   ZEROD_TEST_SLOW=TIMES   after what OpenMP computes the rank does nothing,
- * for so many times as long as that took ZEROD_TEST_NO_EXCHANGE  two folders
- * cannot change places, as on NFS
+ *                           for so many times as long as that took
+ *   ZEROD_TEST_ROWS=1       what OpenMP computes waits until the thread
+ *                           zerod-rows has written all rows
+ *   ZEROD_TEST_NO_EXCHANGE  two folders cannot change places, as on NFS
  *
  *   ZEROD_TEST_LAST=N       a signal that a rank gets at its very end, behind
  *                           its exit handlers
@@ -45,6 +47,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -525,12 +528,60 @@ static long long now_ns(void)
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
+/* The threads that write rows: one of metrics.jsonl, one of events.jsonl. */
+enum { ROWS_THREADS = 2 };
+
+/* The threads' ids; how many there are. */
+static int rows_threads(int ids[ROWS_THREADS])
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *task;
+    while (tasks && count < ROWS_THREADS && (task = readdir(tasks))) {
+        char path[300], name[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+        FILE *comm = fopen(path, "r");
+        if (!comm)
+            continue;
+        if (fgets(name, sizeof name, comm) && !strcmp(name, "zerod-rows\n"))
+            ids[count++] = atoi(task->d_name);
+        fclose(comm);
+    }
+    if (tasks)
+        closedir(tasks);
+    return count;
+}
+
+/* Wait until the threads that write rows sleep: a row that was added before this
+ * call has been written. A woken thread is runnable at once, however long it
+ * waits for a CPU. */
+static void wait_for_rows(void)
+{
+    int ids[ROWS_THREADS];
+    int count = rows_threads(ids);
+    for (int i = 0; i < count; i++) {
+        char path[64], state = 'R';
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", ids[i]);
+        while (state != 'S') {
+            FILE *stat = fopen(path, "r");
+            if (!stat)
+                break;
+            if (fscanf(stat, "%*d (%*[^)]) %c", &state) != 1)
+                state = 'S'; /* the thread has ended */
+            fclose(stat);
+            sched_yield();
+        }
+    }
+}
+
 void GOMP_parallel(void (*fn)(void *), void *, unsigned, unsigned);
 void GOMP_parallel(
         void (*fn)(void *), void *data, unsigned threads, unsigned flags)
 {
     REAL(GOMP_parallel);
     const char *times = getenv("ZEROD_TEST_SLOW");
+    if (getenv("ZEROD_TEST_ROWS") && is_rank())
+        wait_for_rows();
     long long begun = now_ns();
     real(fn, data, threads, flags);
     if (!times || !is_rank())
