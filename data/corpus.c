@@ -1,6 +1,7 @@
 #include "data/corpus.h"
 
 #include "base/log.h"
+#include "data/format.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -263,9 +264,9 @@ static enum zd_status open_text(
 
 /* Pre-tokenized data. */
 
-static bool is_megatron(const struct corpus *corpus)
+static bool has_index(const struct corpus *corpus)
 {
-    return corpus->list.files[0].format == DATA_MEGATRON;
+    return format_of(corpus->list.files[0].format)->has_index;
 }
 
 /* Places where documents begin in tokens that are cut behind end-of-text. */
@@ -300,7 +301,7 @@ static enum zd_status build_index(
     struct raw again;
     ZD_TRY(cache_writer_create(folder, key, &writer));
     enum zd_status status;
-    if (is_megatron(corpus)) {
+    if (has_index(corpus)) {
         struct raw_documents documents = {cache_writer_document, writer};
         status = raw_open(&again, &corpus->list, &documents);
         if (status == ZD_OK)
@@ -357,7 +358,7 @@ static enum zd_status open_tokens(
             .is_shared = request->options->cache_shared};
     if (depth != CORPUS_OPEN)
         ZD_TRY(check_ids(corpus, depth));
-    if (is_megatron(corpus) || !request->options->packing) {
+    if (has_index(corpus) || !request->options->packing) {
         ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
         ZD_TRY(index_key(corpus, key));
         ZD_TRY(token_cache_open(

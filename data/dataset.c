@@ -99,8 +99,6 @@ static enum zd_status check_request(const struct dataset_request *request)
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0448", "data.cutoff_len is %d, not at least 1",
                 options->cutoff_len);
-    if (options->chat_template == CHAT_MISTRAL)
-        return chat_template_resolve(CHAT_MISTRAL, NULL, NULL);
     if (request->entry_count < 1)
         return ZD_FAIL(ZD_ERR_CONFIG, "E0448", "there is no [[data.train]]");
     return ZD_OK;

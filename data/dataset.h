@@ -16,24 +16,14 @@
 #include "data/tokenizer/tokenizer.h"
 
 enum data_format {
-    DATA_AUTO,
-    DATA_TEXT,
-    DATA_CHAT,
-    DATA_SHAREGPT,
-    DATA_ALPACA,
-    DATA_COMPLETION,
-    DATA_MEGATRON,
-    DATA_LLMC,
-    DATA_NANOGPT,
-    DATA_ALPACA_INSTRUCT
+#define FORMAT(value, ...) value,
+#include "data/formats.inc"
+#undef FORMAT
 };
 enum chat_template {
-    CHAT_AUTO,
-    CHAT_CHATML,
-    CHAT_LLAMA3,
-    CHAT_MISTRAL,
-    CHAT_QWEN,
-    CHAT_NONE
+#define LAYOUT(value, ...) value,
+#include "data/layouts.inc"
+#undef LAYOUT
 };
 enum train_on { TRAIN_ON_ASSISTANT, TRAIN_ON_ALL };
 

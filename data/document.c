@@ -76,8 +76,3 @@ enum zd_status document_add(
     document->is_cut = false;
     return push_piece(document, &piece);
 }
-
-void document_cut(struct document *document)
-{
-    document->is_cut = true;
-}

@@ -30,7 +30,7 @@ struct document {
     struct piece *pieces; /* owned */
     int piece_count, piece_capacity;
     bool end_of_text; /* the end-of-text token follows, when there is one */
-    bool is_cut;      /* the next text is a separate piece */
+    bool is_cut; /* the next text is encoded by itself, whatever its sort */
 };
 
 void document_clear(struct document *document);
@@ -38,8 +38,6 @@ void document_fini(struct document *document);
 enum zd_status document_add(
         struct document *document, const char *text, size_t bytes,
         unsigned flags, bool train);
-/* What follows is encoded by itself, even where it is of the same sort. */
-void document_cut(struct document *document);
 
 /* Everything that decides the tokens of a record but the record itself. */
 struct recipe {
@@ -59,7 +57,7 @@ struct chat_message {
 };
 
 /* The template that a job gets: CHAT_AUTO takes the one whose markers the
- * tokenizer has. ZD_ERR_CONFIG for CHAT_MISTRAL and when there is none. */
+ * tokenizer has. ZD_ERR_CONFIG when there is none. */
 enum zd_status chat_template_resolve(
         enum chat_template wanted, const struct tokenizer *tokenizer,
         enum chat_template *template_out);
@@ -82,21 +80,5 @@ enum zd_status chat_render(
 enum zd_status chat_render_prompt(
         const struct recipe *recipe, const char *content,
         struct document *document, int32_t *end_out);
-
-/* What the keys of a JSON record say its format is; DATA_AUTO: nothing known.
- */
-enum data_format record_format(
-        const json_t *record, const struct data_entry *entry);
-/* ZD_ERR_DATA, without a place, for a record that cannot be read as `format`
- * and nothing else: it fits another form too, where the format was not named,
- * or has a key that would change what is trained and is not heeded. */
-enum zd_status record_check(
-        const json_t *record, const struct data_entry *entry,
-        enum data_format format);
-/* Fill `document` from a record. Errors are ZD_ERR_DATA without a place, which
- * the caller adds. */
-enum zd_status record_read(
-        const struct recipe *recipe, enum data_format format,
-        const json_t *record, struct document *document);
 
 #endif

@@ -8,12 +8,13 @@
  *
  * Nothing in it is aligned, and it can be large: the three columns are read
  * side by side in pieces. */
-#include "data/raw.h"
+#include "data/format.h"
 
 #include "base/file/fs.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum { HEADER_BYTES = 34, COLUMN_BYTES = 32 << 10 };
@@ -214,6 +215,22 @@ static enum zd_status read_columns(
         return fail_index(
                 index, "its documents do not end with its last sequence");
     return ZD_OK;
+}
+
+void megatron_index_path(const char *bin, char path[PATH_MAX])
+{
+    size_t stem = strlen(bin);
+    if (stem >= 4 && strcasecmp(bin + stem - 4, ".bin") == 0)
+        stem -= 4;
+    snprintf(path, PATH_MAX, "%.*s.idx", (int)stem, bin);
+}
+
+bool megatron_is_file(const char *path, int32_t magic)
+{
+    char index[PATH_MAX];
+    (void)magic;
+    megatron_index_path(path, index);
+    return fs_exists(index);
 }
 
 enum zd_status megatron_open(

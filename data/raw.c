@@ -1,66 +1,11 @@
 #include "data/raw.h"
 
 #include "base/file/fs.h"
+#include "data/format.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static enum zd_status open_llmc(struct raw *raw, int index)
-{
-    enum {
-        HEADER_BYTES = 1024,
-        GPT2 = 20240520,
-        LLAMA3 = 20240801,
-        EVALUATION = 20240522
-    };
-    struct raw_file *file = &raw->files[index];
-    int32_t header[3];
-    if (file->bytes < HEADER_BYTES)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0444",
-                "%s has %llu bytes, less than the header of an llm.c file",
-                file->path, (unsigned long long)file->bytes);
-    ZD_TRY(fs_pread(file->fd, file->path, header, sizeof header, 0));
-    if (header[0] == EVALUATION)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0444",
-                "%s is an llm.c evaluation file, not a file of tokens",
-                file->path);
-    bool is_gpt2 = header[0] == GPT2 && header[1] == 1;
-    bool is_llama3 = header[0] == LLAMA3 && header[1] == 7;
-    if (!is_gpt2 && !is_llama3)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0444",
-                "%s is no llm.c file of tokens: magic %d, version %d",
-                file->path, header[0], header[1]);
-    file->type = is_gpt2 ? RAW_U16 : RAW_U32;
-    file->width = is_gpt2 ? 2 : 4;
-    file->data_offset = HEADER_BYTES;
-    uint64_t held = (file->bytes - HEADER_BYTES) / (uint64_t)file->width;
-    if (header[2] <= 0 || (uint64_t)header[2] != held ||
-        (file->bytes - HEADER_BYTES) % (uint64_t)file->width)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0444",
-                "the header of %s promises %d tokens of %d bytes, but %llu "
-                "bytes follow it",
-                file->path, header[2], file->width,
-                (unsigned long long)(file->bytes - HEADER_BYTES));
-    return raw_add_run(raw, index, HEADER_BYTES, held);
-}
-
-static enum zd_status open_nanogpt(struct raw *raw, int index)
-{
-    struct raw_file *file = &raw->files[index];
-    file->type = RAW_U16;
-    file->width = 2;
-    if (file->bytes % 2)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0445",
-                "%s has %llu bytes, which is no whole number of 16-bit tokens",
-                file->path, (unsigned long long)file->bytes);
-    return raw_add_run(raw, index, 0, file->bytes / 2);
-}
 
 static enum zd_status open_file(
         struct raw *raw, int index, const struct data_file *file,
@@ -69,16 +14,7 @@ static enum zd_status open_file(
     raw->files[index] = (struct raw_file){.path = file->path, .fd = -1};
     ZD_TRY(fs_open_read(
             file->path, &raw->files[index].fd, &raw->files[index].bytes));
-    switch (file->format) {
-    case DATA_MEGATRON:
-        return megatron_open(raw, index, documents);
-    case DATA_LLMC:
-        return open_llmc(raw, index);
-    case DATA_NANOGPT:
-        return open_nanogpt(raw, index);
-    default:
-        return ZD_FAIL(ZD_ERR_BUG, "E0901", "%s holds no tokens", file->path);
-    }
+    return format_of(file->format)->open(raw, index, documents);
 }
 
 enum zd_status raw_open(

@@ -66,8 +66,5 @@ bool raw_begins_file(const struct raw *raw, uint64_t position);
 /* For raw_open: a run of `count` tokens at `offset` of file `file`. */
 enum zd_status raw_add_run(
         struct raw *raw, int file, uint64_t offset, uint64_t count);
-/* megatron.c: check the index of `file` and add its runs and documents. */
-enum zd_status megatron_open(
-        struct raw *raw, int file, const struct raw_documents *documents);
 
 #endif

@@ -1,8 +1,8 @@
 #include "data/source.h"
 
 #include "base/file/fs.h"
-#include "data/document.h"
 #include "data/foreign.h"
+#include "data/format.h"
 #include "data/match.h"
 
 #include <limits.h>
@@ -19,14 +19,6 @@ enum {
     PART_BYTES = 64 << 10,
 };
 
-static const char *data_format_name(enum data_format format)
-{
-    static const char *const names[] = {
-            "auto",       "text",     "chat", "sharegpt", "alpaca",
-            "completion", "megatron", "llmc", "nanogpt",  "alpaca_instruct"};
-    return names[format];
-}
-
 /* In either case: a.JSONL is a.jsonl. */
 static bool ends_with(const char *text, const char *end)
 {
@@ -35,15 +27,10 @@ static bool ends_with(const char *text, const char *end)
            strcasecmp(text + text_length - end_length, end) == 0;
 }
 
-bool source_name_is_tokens(const char *path)
+bool source_is_tokens(const struct data_entry *entry, const char *path)
 {
-    return ends_with(path, ".bin");
-}
-
-static bool is_tokens(enum data_format format)
-{
-    return format == DATA_MEGATRON || format == DATA_LLMC ||
-           format == DATA_NANOGPT;
+    return entry->format == DATA_AUTO ? ends_with(path, ".bin")
+                                      : format_is_tokens(entry->format);
 }
 
 static bool has_json_name(const char *path)
@@ -55,19 +42,6 @@ static bool has_json_name(const char *path)
 static bool has_text_name(const char *path)
 {
     return ends_with(path, ".txt") || ends_with(path, ".text");
-}
-
-void megatron_index_path(const char *bin, char path[PATH_MAX])
-{
-    size_t stem = strlen(bin) - (ends_with(bin, ".bin") ? 4 : 0);
-    snprintf(path, PATH_MAX, "%.*s.idx", (int)stem, bin);
-}
-
-static bool has_index(const char *path)
-{
-    char index[PATH_MAX];
-    megatron_index_path(path, index);
-    return fs_exists(index);
 }
 
 /* The first line, behind a byte-order mark. */
@@ -134,9 +108,9 @@ static enum zd_status detect_record(
         file->format = DATA_TEXT;
         return ZD_OK;
     }
-    file->format = record_format(record, entry);
+    file->format = format_recognize(record, entry);
     bool is_known = file->format != DATA_AUTO || !json_is_object(record);
-    enum zd_status status = record_check(record, entry, file->format);
+    enum zd_status status = format_check(record, entry, file->format);
     json_decref(record);
     if (status != ZD_OK) {
         zd_fail_where("%s:1", file->path);
@@ -147,44 +121,35 @@ static enum zd_status detect_record(
             file->format = DATA_TEXT;
         return ZD_OK;
     }
-    status =
-            ZD_FAIL(ZD_ERR_DATA, "E0431",
-                    "the records of %s have the keys of no known format: "
-                    "neither \"%s\" nor \"%s\", \"conversations\", "
-                    "\"instruction\" and \"output\", \"prompt\" and "
-                    "\"completion\"",
-                    file->path, entry->field, entry->messages_field);
+    char keys[400];
+    format_keys(entry, keys, sizeof keys);
+    ZD_FAIL(ZD_ERR_DATA, "E0431",
+            "the records of %s have the keys of no known format: %s",
+            file->path, keys);
     zd_fail_where("%s:1", file->path);
     zd_fail_help("name the key of the text: field = \"...\"");
-    return status;
+    return ZD_ERR_DATA;
 }
 
 static enum zd_status detect_tokens(struct data_file *file)
 {
     int32_t magic = 0;
     int fd;
-    if (has_index(file->path)) {
-        file->format = DATA_MEGATRON;
-        return ZD_OK;
-    }
     ZD_TRY(fs_open_read(file->path, &fd, NULL));
     enum zd_status status = ZD_OK;
     if (file->bytes >= sizeof magic)
         status = fs_pread(fd, file->path, &magic, sizeof magic, 0);
     close(fd);
-    if (status != ZD_OK)
-        return status;
-    if (magic == 20240520 || magic == 20240801 || magic == 20240522) {
-        file->format = DATA_LLMC;
+    ZD_TRY(status);
+    file->format = format_recognize_tokens(file->path, magic);
+    if (file->format != DATA_AUTO)
         return ZD_OK;
-    }
-    status =
-            ZD_FAIL(ZD_ERR_CONFIG, "E0431",
-                    "cannot tell the format of %s: it has no .idx beside it "
-                    "and no llm.c header",
-                    file->path);
+    ZD_FAIL(ZD_ERR_CONFIG, "E0431",
+            "cannot tell the format of %s: it has no .idx beside it and no "
+            "llm.c header",
+            file->path);
     zd_fail_help("set format = \"nanogpt\" if it holds bare 16-bit tokens");
-    return status;
+    return ZD_ERR_CONFIG;
 }
 
 /* A name that says nothing: a table in CSV would be trained on as text. */
@@ -201,7 +166,7 @@ static enum zd_status fail_name(const char *path)
 static enum zd_status detect(
         const struct data_entry *entry, struct data_file *file)
 {
-    if (source_name_is_tokens(file->path))
+    if (source_is_tokens(entry, file->path))
         return detect_tokens(file);
     if (has_json_name(file->path))
         return detect_record(entry, file);
@@ -215,9 +180,6 @@ static enum zd_status settle_format(
         const struct data_entry *entry, struct data_file *file)
 {
     int fd;
-    bool may_be_tokens =
-            is_tokens(entry->format) ||
-            (entry->format == DATA_AUTO && source_name_is_tokens(file->path));
     file->format = entry->format;
     enum zd_status status = fs_open_read(file->path, &fd, &file->bytes);
     if (status != ZD_OK) {
@@ -227,7 +189,7 @@ static enum zd_status settle_format(
                     file->path);
         return status;
     }
-    if (!may_be_tokens)
+    if (!source_is_tokens(entry, file->path))
         status = foreign_check(fd, file->path);
     close(fd);
     if (status != ZD_OK)
@@ -236,7 +198,7 @@ static enum zd_status settle_format(
         return ZD_FAIL(ZD_ERR_DATA, "E0439", "%s is empty", file->path);
     if (file->format == DATA_AUTO)
         ZD_TRY(detect(entry, file));
-    file->has_lines = !is_tokens(file->format) &&
+    file->has_lines = !format_is_tokens(file->format) &&
                       (file->format != DATA_TEXT || has_json_name(file->path));
     return ZD_OK;
 }
@@ -295,13 +257,13 @@ enum zd_status sources_find(
         status = settle_format(entry, &list.files[i]);
         enum data_format format = list.files[i].format;
         if (status == ZD_OK && i > 0 && format != list.files[0].format &&
-            (is_tokens(format) || list.is_tokens))
+            (format_is_tokens(format) || list.is_tokens))
             status = ZD_FAIL(
                     ZD_ERR_CONFIG, "E0432",
                     "%s is %s and %s is %s; make them two entries",
-                    list.files[0].path, data_format_name(list.files[0].format),
-                    list.files[i].path, data_format_name(format));
-        list.is_tokens = is_tokens(format);
+                    list.files[0].path, format_of(list.files[0].format)->name,
+                    list.files[i].path, format_of(format)->name);
+        list.is_tokens = format_is_tokens(format);
     }
     if (status != ZD_OK) {
         sources_free(&list);
@@ -322,8 +284,7 @@ void sources_free(struct file_list *list)
 bool sources_have_chat(const struct file_list *list)
 {
     for (int i = 0; i < list->count; i++)
-        if (list->files[i].format == DATA_CHAT ||
-            list->files[i].format == DATA_SHAREGPT)
+        if (format_of(list->files[i].format)->is_chat)
             return true;
     return false;
 }
@@ -376,7 +337,7 @@ enum zd_status source_identity(
 {
     char index[PATH_MAX];
     ZD_TRY(path_identity(file->path, portable, hasher));
-    if (file->format != DATA_MEGATRON)
+    if (!format_of(file->format)->has_index)
         return ZD_OK;
     megatron_index_path(file->path, index);
     return path_identity(index, portable, hasher);

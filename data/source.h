@@ -37,10 +37,7 @@ bool sources_have_chat(const struct file_list *list);
 enum zd_status source_identity(
         const struct data_file *file, bool portable, struct hasher *hasher);
 
-/* Does its name say that a file holds tokens? */
-bool source_name_is_tokens(const char *path);
-
-/* x.idx of x.bin, or of x. */
-void megatron_index_path(const char *bin, char path[PATH_MAX]);
+/* Is this file of the entry one of tokens, by its format or else its name? */
+bool source_is_tokens(const struct data_entry *entry, const char *path);
 
 #endif

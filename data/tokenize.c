@@ -1,6 +1,7 @@
 #include "data/tokenize.h"
 
 #include "base/text_buffer.h"
+#include "data/format.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -181,7 +182,7 @@ static enum zd_status tokenize_line(
             help_array(path);
         return status;
     }
-    status = record_read(
+    status = format_read(
             worker->recipe, unit->file->format, record, &worker->document);
     json_decref(record);
     if (status == ZD_OK)
@@ -248,6 +249,11 @@ enum zd_status tokenize_chat_prompt(
         zd_fail_help("without --chat the prompt is continued as it is");
         return ZD_ERR_DATA;
     }
+    size_t valid = utf8_valid_prefix(content, strlen(content));
+    if (content[valid])
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0413", "invalid UTF-8 at byte offset %zu",
+                valid);
     enum zd_status status = tokenize_worker_init(&worker, &recipe);
     if (status == ZD_OK)
         status =

@@ -49,23 +49,31 @@ static const struct schema_choice export_dtypes[] = {
         {"fp16", DTYPE_FP16},
         {"fp32", DTYPE_FP32},
         {0}};
+/* The names, and what the reference says of them, are those of the rows. */
 static const struct schema_choice chat_templates[] = {
-        {"auto", CHAT_AUTO},
-        {"chatml", CHAT_CHATML},
-        {"llama3", CHAT_LLAMA3},
-        {"qwen", CHAT_QWEN},
-        {"none", CHAT_NONE},
-        {"mistral", CHAT_MISTRAL, "!"},
+#define LAYOUT(value, name, note, help, ...) {name, value, note},
+#include "data/layouts.inc"
         {0}};
+#undef LAYOUT
+static const char chat_template_help[] =
+        "How conversations become text"
+#define LAYOUT(value, name, note, help, ...) "; " name ": " help
+#include "data/layouts.inc"
+        ;
+#undef LAYOUT
+static const struct schema_choice data_formats[] = {
+#define FORMAT(value, name, ...) {name, value},
+#include "data/formats.inc"
+        {0}};
+#undef FORMAT
+static const char data_format_help[] =
+        "Form of the files"
+#define FORMAT(value, name, help, ...) "; " name ": " help
+#include "data/formats.inc"
+        ;
+#undef FORMAT
 static const struct schema_choice train_ons[] = {
         {"assistant", TRAIN_ON_ASSISTANT}, {"all", TRAIN_ON_ALL}, {0}};
-static const struct schema_choice data_formats[] = {
-        {"auto", DATA_AUTO},         {"text", DATA_TEXT},
-        {"chat", DATA_CHAT},         {"sharegpt", DATA_SHAREGPT},
-        {"alpaca", DATA_ALPACA},     {"completion", DATA_COMPLETION},
-        {"megatron", DATA_MEGATRON}, {"llmc", DATA_LLMC},
-        {"nanogpt", DATA_NANOGPT},   {"alpaca_instruct", DATA_ALPACA_INSTRUCT},
-        {0}};
 /* The words that we print, then those of Hugging Face's OptimizerNames and of
  * bitsandbytes for the same. */
 #define IN_FP32 0
@@ -230,7 +238,7 @@ const struct schema_key schema_table[] = {
 {"data", "cutoff_len", SCHEMA_INT, JOB(data.cutoff_len), .min = 1, .max = 16777216, .aliases = "seq_len sequence_len max_seq_length block_size", .help = "Sequence length T in tokens"},
 {"data", "packing", SCHEMA_BOOL, JOB(data.packing), .help = "Put documents one behind the other; attention stays within a document"},
 {"data", "shuffle", SCHEMA_BOOL, JOB(data.shuffle), .help = "Take samples in an order drawn from job.data_seed"},
-{"data", "chat_template", SCHEMA_ENUM, JOB(data.chat_template), .choices = chat_templates, .help = "How conversations become text"},
+{"data", "chat_template", SCHEMA_ENUM, JOB(data.chat_template), .choices = chat_templates, .help = chat_template_help},
 {"data", "train_on", SCHEMA_ENUM, JOB(data.train_on), .choices = train_ons, .help = "Which tokens count in the loss: the assistant's turns, outputs and completions, or all"},
 {"data", "add_eos", SCHEMA_BOOL, JOB(data.add_eos), .help = "Put the end-of-text token behind every document"},
 {"data", "cache_dir", SCHEMA_STRING, JOB(data.cache_dir), .flags = SCHEMA_PER_RANK, .help = "Folder of tokenized data; auto: the user's cache folder"},
@@ -242,7 +250,7 @@ const struct schema_key schema_table[] = {
 {"data", "eval", SCHEMA_ENTRIES, JOB(data.eval), JOB(data.eval_count), .help = "[[data.eval]]: what to evaluate on"},
 
 {"data.train", "path", SCHEMA_STRING, ENTRY(path), .help = "File or pattern (`*`, `**`, `{a,b}`); .jsonl .txt .bin(+.idx)", .fallback = "required"},
-{"data.train", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = "Form of the files; auto: from name and content"},
+{"data.train", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = data_format_help},
 {"data.train", "weight", SCHEMA_REAL, ENTRY(weight), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Share of this source: an epoch takes round(weight x samples)"},
 {"data.train", "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"},
 {"data.train", "messages_field", SCHEMA_STRING, ENTRY(messages_field), .help = "JSONL key of the conversation"},

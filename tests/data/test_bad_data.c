@@ -159,10 +159,10 @@ Test(data_bad, records_that_fit_two_forms_name_both)
             {"text and messages", "a.jsonl",
              "{\"text\":\"a\"}\n{\"text\":\"b\",\"messages\":[{\"role\":"
              "\"user\",\"content\":\"c\"}]}\n",
-             0, DATA_AUTO, "E0431", "\"messages\" and \"text\"", "a.jsonl:2"},
+             0, DATA_AUTO, "E0431", "\"text\" and \"messages\"", "a.jsonl:2"},
             {"alpaca with text", "a.jsonl",
              "{\"instruction\":\"a\",\"output\":\"b\",\"text\":\"ab\"}\n", 0,
-             DATA_AUTO, "E0431", "\"instruction\" and \"text\"", "a.jsonl:1"},
+             DATA_AUTO, "E0431", "\"text\" and \"instruction\"", "a.jsonl:1"},
             {"messages and conversations", "a.jsonl",
              "{\"messages\":[1],\"conversations\":[1]}\n", 0, DATA_AUTO,
              "E0431", "\"messages\" and \"conversations\"", "a.jsonl:1"},

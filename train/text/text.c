@@ -20,29 +20,19 @@ static bool has_tokenizer(const char *dir)
     return has_file(dir, "tokenizer.json");
 }
 
-static bool is_tokenized(const struct data_entry *entry)
+static bool all_tokens(const struct data_entry *entries, int count)
 {
-    switch (entry->format) {
-    case DATA_MEGATRON:
-    case DATA_LLMC:
-    case DATA_NANOGPT:
-        return true;
-    case DATA_AUTO:
-        return entry->path && source_name_is_tokens(entry->path);
-    default:
-        return false;
-    }
+    for (int i = 0; i < count; i++)
+        if (!source_is_tokens(
+                    &entries[i], entries[i].path ? entries[i].path : ""))
+            return false;
+    return true;
 }
 
 static bool all_tokenized(const struct data_options *data)
 {
-    for (int i = 0; i < data->train_count; i++)
-        if (!is_tokenized(&data->train[i]))
-            return false;
-    for (int i = 0; i < data->eval_count; i++)
-        if (!is_tokenized(&data->eval[i]))
-            return false;
-    return true;
+    return all_tokens(data->train, data->train_count) &&
+           all_tokens(data->eval, data->eval_count);
 }
 
 static enum zd_status check_vocabulary(

@@ -1,0 +1,146 @@
+/* format.c - which format a record has, and reading it. */
+#include "data/format.h"
+
+#include "base/text_buffer.h"
+#include "data/record.h"
+
+#include <string.h>
+
+static const struct format formats[] = {
+#define FORMAT(value, word, help, ...) [value] = {.name = word, __VA_ARGS__},
+#include "data/formats.inc"
+#undef FORMAT
+};
+
+enum { FORMATS = sizeof formats / sizeof formats[0] };
+
+const struct format *format_of(enum data_format format)
+{
+    return &formats[format];
+}
+
+bool format_is_tokens(enum data_format format)
+{
+    return formats[format].open != NULL;
+}
+
+/* --- recognized by their keys --- */
+
+static bool has_keys(
+        const json_t *record, const struct data_entry *entry,
+        const struct format *format)
+{
+    for (int i = 0; i < 2 && format->keys[i]; i++)
+        if (!record_get(record, record_key(entry, format->keys[i])))
+            return false;
+    return format->keys[0] != NULL;
+}
+
+enum data_format format_recognize(
+        const json_t *record, const struct data_entry *entry)
+{
+    for (int i = 0; i < FORMATS; i++)
+        if (formats[i].fits ? formats[i].fits(record, entry)
+                            : has_keys(record, entry, &formats[i]))
+            return (enum data_format)i;
+    return DATA_AUTO;
+}
+
+void format_keys(const struct data_entry *entry, char *out, size_t bytes)
+{
+    struct text_buffer text = {.out = out, .bytes = bytes};
+    for (int i = 0; i < FORMATS; i++)
+        for (int k = 0; k < 2 && formats[i].keys[k]; k++)
+            text_buffer_add(
+                    &text, "%s\"%s\"",
+                    k           ? " and "
+                    : text.used ? ", "
+                                : "",
+                    record_key(entry, formats[i].keys[k]));
+}
+
+enum data_format format_recognize_tokens(const char *path, int32_t magic)
+{
+    for (int i = 0; i < FORMATS; i++)
+        if (formats[i].is_file && formats[i].is_file(path, magic))
+            return (enum data_format)i;
+    return DATA_AUTO;
+}
+
+/* Two formats that fit are two ways to train: only the job can say which. */
+static enum zd_status check_one_fits(
+        const json_t *record, const struct data_entry *entry)
+{
+    const char *key = NULL;
+    int first = 0;
+    for (int i = 0; i < FORMATS; i++) {
+        if (!has_keys(record, entry, &formats[i]))
+            continue;
+        const char *other = record_key(entry, formats[i].keys[0]);
+        bool is_same = formats[first].is_chat && formats[i].is_chat &&
+                       strcmp(key, other) == 0;
+        if (key && !is_same) {
+            ZD_FAIL(ZD_ERR_DATA, "E0431",
+                    "the record fits two forms: it has \"%s\" and \"%s\"", key,
+                    other);
+            zd_fail_help(
+                    "say which is meant: format = \"%s\", or format = \"%s\"",
+                    formats[first].name, formats[i].name);
+            return ZD_ERR_DATA;
+        }
+        key = other;
+        first = i;
+    }
+    return ZD_OK;
+}
+
+/* Keys that their author expects to change what is trained. */
+static enum zd_status check_keys(
+        const json_t *record, const struct data_entry *entry,
+        enum data_format format)
+{
+    static const char *const keys[] = {
+            "labels", "loss_mask", "images", "videos", "audios"};
+    static const char *const of_chats[] = {"tools", "functions"};
+    const json_t *weight = record_get(record, "weight");
+    bool is_named = formats[entry->format].is_chat || format == DATA_TEXT;
+    if (!is_named)
+        ZD_TRY(record_check_preference(record));
+    if (format != DATA_TEXT &&
+        json_is_boolean(json_object_get(record, "label")))
+        return record_refuse_preference("a KTO \"label\"");
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(keys[i], entry->field) != 0)
+            ZD_TRY(record_refuse_filled(record, keys[i], "a record", NULL));
+    for (size_t i = 0; formats[format].is_chat && i < 2; i++)
+        ZD_TRY(record_refuse_filled(
+                record, of_chats[i], "a conversation",
+                "no template renders tools yet: remove it, or write the tools "
+                "into the system message"));
+    if (weight && !(json_is_number(weight) && json_number_value(weight) == 1))
+        return record_refuse_key(
+                "weight", "a record",
+                "sources have a weight, in [[data.train]]; so have messages, "
+                "of 0 or 1");
+    return ZD_OK;
+}
+
+enum zd_status format_check(
+        const json_t *record, const struct data_entry *entry,
+        enum data_format format)
+{
+    if (entry->format == DATA_AUTO)
+        ZD_TRY(check_one_fits(record, entry));
+    return check_keys(record, entry, format);
+}
+
+enum zd_status format_read(
+        const struct recipe *recipe, enum data_format format,
+        const json_t *record, struct document *document)
+{
+    document_clear(document);
+    if (!json_is_object(record))
+        return ZD_FAIL(ZD_ERR_DATA, "E0436", "the line is not a JSON object");
+    ZD_TRY(format_check(record, recipe->entry, format));
+    return formats[format].read(recipe, record, document);
+}

@@ -1,0 +1,81 @@
+/* format.h - what a data format is: the table that formats.inc fills. */
+#ifndef ZD_DATA_FORMAT_H
+#define ZD_DATA_FORMAT_H
+
+#include "data/document.h"
+#include "data/raw.h"
+
+struct format {
+    const char *name;
+    /* Records: JSON Lines, or whole text files (DATA_TEXT alone). */
+    const char *keys[2]; /* that a record of it has; `auto` looks for them */
+    bool is_chat;
+    /* Is it this format? NULL: if it has the keys. */
+    bool (*fits)(const json_t *record, const struct data_entry *entry);
+    enum zd_status (*read)(/* as format_read; `document` is empty */
+                           const struct recipe *recipe, const json_t *record,
+                           struct document *document);
+    /* Tokens in .bin files. */
+    bool has_index; /* a second file: megatron_index_path */
+    bool (*is_file)(const char *path, int32_t magic);
+    enum zd_status (*open)(
+            struct raw *raw, int file, const struct raw_documents *documents);
+};
+
+const struct format *format_of(enum data_format format);
+bool format_is_tokens(enum data_format format);
+
+/* What the keys of a JSON record say its format is; DATA_AUTO: nothing known.
+ */
+enum data_format format_recognize(
+        const json_t *record, const struct data_entry *entry);
+/* The keys that it looks for: "a", "b" and "c", ... */
+void format_keys(const struct data_entry *entry, char *out, size_t bytes);
+/* Of a file of tokens, likewise. `magic`: its first 4 bytes. */
+enum data_format format_recognize_tokens(const char *path, int32_t magic);
+/* ZD_ERR_DATA, without a place, for a record that cannot be read as `format`
+ * and nothing else: it fits another format too, where none was named, or has a
+ * key that would change what is trained and is not heeded. */
+enum zd_status format_check(
+        const json_t *record, const struct data_entry *entry,
+        enum data_format format);
+/* Fill `document` from a record. Errors are ZD_ERR_DATA without a place, which
+ * the caller adds. */
+enum zd_status format_read(
+        const struct recipe *recipe, enum data_format format,
+        const json_t *record, struct document *document);
+
+/* --- what the rows name: record.c, conversation.c, megatron.c, llmc.c --- */
+
+enum zd_status record_text(
+        const struct recipe *recipe, const json_t *record,
+        struct document *document);
+enum zd_status record_alpaca(
+        const struct recipe *recipe, const json_t *record,
+        struct document *document);
+enum zd_status record_alpaca_instruct(
+        const struct recipe *recipe, const json_t *record,
+        struct document *document);
+enum zd_status record_completion(
+        const struct recipe *recipe, const json_t *record,
+        struct document *document);
+bool record_is_chat(const json_t *record, const struct data_entry *entry);
+bool record_is_sharegpt(const json_t *record, const struct data_entry *entry);
+enum zd_status record_chat(
+        const struct recipe *recipe, const json_t *record,
+        struct document *document);
+enum zd_status record_sharegpt(
+        const struct recipe *recipe, const json_t *record,
+        struct document *document);
+/* x.idx of x.bin, or of x. */
+void megatron_index_path(const char *bin, char path[PATH_MAX]);
+bool megatron_is_file(const char *path, int32_t magic);
+enum zd_status megatron_open(
+        struct raw *raw, int file, const struct raw_documents *documents);
+bool llmc_is_file(const char *path, int32_t magic);
+enum zd_status llmc_open(
+        struct raw *raw, int file, const struct raw_documents *documents);
+enum zd_status nanogpt_open(
+        struct raw *raw, int file, const struct raw_documents *documents);
+
+#endif

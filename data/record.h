@@ -1,0 +1,28 @@
+/* record.h - what the readers of records share. */
+#ifndef ZD_DATA_RECORD_H
+#define ZD_DATA_RECORD_H
+
+#include "data/document.h"
+
+/* What this entry calls the key "text" or "messages"; any other is itself. */
+const char *record_key(const struct data_entry *entry, const char *key);
+/* The value under `key`; NULL when it is absent or null. */
+const json_t *record_get(const json_t *record, const char *key);
+/* The string under `key`; ZD_ERR_DATA when it is missing or not a string. */
+enum zd_status record_get_string(
+        const json_t *object, const char *key, const json_t **string_out);
+
+/* Absent, null, "", [] or {}. */
+bool record_is_empty(const json_t *value);
+/* ZD_ERR_DATA: `key` of `what` is not used. `help` may be NULL. */
+enum zd_status record_refuse_key(
+        const char *key, const char *what, const char *help);
+/* The same, unless there is nothing under the key. */
+enum zd_status record_refuse_filled(
+        const json_t *record, const char *key, const char *what,
+        const char *help);
+/* Rows for DPO, ORPO and reward models (chosen, rejected), or KTO (label). */
+enum zd_status record_check_preference(const json_t *record);
+enum zd_status record_refuse_preference(const char *keys);
+
+#endif
