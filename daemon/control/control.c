@@ -59,22 +59,6 @@ static void take_done(struct control *control, const struct feed_done *done)
     json_decref(done->result);
 }
 
-static void tell_sinks(
-        struct control *control, enum feed_kind kind, const void *payload)
-{
-    const struct run_state *state = control->state;
-    if (kind == FEED_STEP)
-        sinks_step(control->sinks, state);
-    else if (kind == FEED_EVAL)
-        sinks_eval(
-                control->sinks, state,
-                ((const struct feed_eval *)payload)->step);
-    else if (kind == FEED_SAMPLE)
-        sinks_sample(control->sinks, state);
-    else if (kind == FEED_STATE || kind == FEED_BANNER)
-        sinks_tick(control->sinks, state);
-}
-
 /* False: nothing was there. */
 static bool take_one(struct control *control)
 {
@@ -88,7 +72,7 @@ static bool take_one(struct control *control)
         routes_event(control->routes, event);
     if (head.kind == FEED_DONE)
         take_done(control, payload);
-    tell_sinks(control, head.kind, payload);
+    sinks_take(control->sinks, head.kind, control->state);
     feed_drop(control->feed);
     return true;
 }
@@ -147,7 +131,7 @@ static void on_glance(uv_timer_t *timer)
 static void on_sinks_due(uv_timer_t *timer)
 {
     struct control *control = timer->data;
-    sinks_tick(control->sinks, control->state);
+    sinks_take(control->sinks, FEED_STATE, control->state);
 }
 
 static void *run_loop(void *arg)
@@ -207,8 +191,7 @@ static enum zd_status use_output_dir(struct control *control)
     char folder[PATH_MAX], why[sizeof zd_error_get()->what];
     snprintf(why, sizeof why, "%s", zd_error_get()->what);
     zd_error_clear();
-    ZD_TRY(output_dir_make(
-            job->job.output_dir, (mode_t)job->job.output_mode));
+    ZD_TRY(output_dir_make(job->job.output_dir, (mode_t)job->job.output_mode));
     if (!realpath(job->job.output_dir, folder))
         return ZD_FAIL(
                 ZD_ERR_CREATE, "E0708", "cannot make the folder %s: %s",
@@ -351,8 +334,7 @@ static enum zd_status build(struct control *control)
             &control->state));
     ZD_TRY(create_routes(control));
     ZD_TRY(listen_to(control));
-    ZD_TRY(sinks_open(
-            control->job, &control->loop, control->config, &control->sinks));
+    ZD_TRY(sinks_open(control->job, control->config, &control->sinks));
     return control_thread_start(run_loop, control, &control->thread);
 }
 

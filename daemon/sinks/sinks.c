@@ -15,62 +15,39 @@ static void add(struct sinks *sinks, enum zd_status status, struct sink *sink)
     if (status != ZD_OK) {
         zd_log_warning("%s; training goes on", zd_error_get()->what);
         zd_error_clear();
-    } else if (sink->name) {
+    } else if (sink->close) {
         sinks->all[sinks->count++] = *sink;
     }
     *sink = (struct sink){0};
 }
 
 enum zd_status sinks_open(
-        const struct train_job *job, uv_loop_t *loop, json_t *config,
-        struct sinks **sinks_out)
+        const struct train_job *job, json_t *config, struct sinks **sinks_out)
 {
     struct sinks *sinks = calloc(1, sizeof *sinks);
     struct sink sink = {0};
     if (!sinks)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    add(sinks, status_file_open(job, loop, &sink), &sink);
-    add(sinks, tensorboard_open(job, loop, &sink), &sink);
-    add(sinks, textfile_open(job, loop, &sink), &sink);
+    add(sinks, status_file_open(job, &sink), &sink);
+    add(sinks, tensorboard_open(job, &sink), &sink);
+    add(sinks, textfile_open(job, &sink), &sink);
     add(sinks, systemd_open(job, &sink), &sink);
-    add(sinks, report_html_open(job, loop, config, &sink), &sink);
+    add(sinks, report_html_open(job, config, &sink), &sink);
     *sinks_out = sinks;
     return ZD_OK;
 }
 
-void sinks_step(struct sinks *sinks, const struct run_state *state)
+void sinks_take(
+        struct sinks *sinks, enum feed_kind kind, const struct run_state *state)
 {
     for (int i = 0; sinks && i < sinks->count; i++)
-        if (sinks->all[i].step)
-            sinks->all[i].step(sinks->all[i].ctx, state);
-}
-
-void sinks_eval(
-        struct sinks *sinks, const struct run_state *state, int64_t step)
-{
-    for (int i = 0; sinks && i < sinks->count; i++)
-        if (sinks->all[i].eval)
-            sinks->all[i].eval(sinks->all[i].ctx, state, step);
-}
-
-void sinks_sample(struct sinks *sinks, const struct run_state *state)
-{
-    for (int i = 0; sinks && i < sinks->count; i++)
-        if (sinks->all[i].sample)
-            sinks->all[i].sample(sinks->all[i].ctx, state);
-}
-
-void sinks_tick(struct sinks *sinks, const struct run_state *state)
-{
-    for (int i = 0; sinks && i < sinks->count; i++)
-        if (sinks->all[i].tick)
-            sinks->all[i].tick(sinks->all[i].ctx, state);
+        if (sinks->all[i].take)
+            sinks->all[i].take(sinks->all[i].ctx, kind, state);
 }
 
 void sinks_close(struct sinks *sinks, const struct run_state *state)
 {
     for (int i = 0; sinks && i < sinks->count; i++)
-        if (sinks->all[i].close)
-            sinks->all[i].close(sinks->all[i].ctx, state);
+        sinks->all[i].close(sinks->all[i].ctx, state);
     free(sinks);
 }

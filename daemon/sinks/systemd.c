@@ -185,9 +185,8 @@ static void warn_of_slow_steps(
 
 /* --- the sink --- */
 
-static void tick(void *ctx, const struct run_state *state)
+static void tick(struct systemd *systemd, const struct run_state *state)
 {
-    struct systemd *systemd = ctx;
     if (state->state >= RUN_STOPPING && !systemd->is_stopping) {
         systemd->is_stopping = true;
         tell(systemd, "STOPPING=1");
@@ -197,8 +196,12 @@ static void tick(void *ctx, const struct run_state *state)
     tell_status(systemd, state);
 }
 
-static void on_step(void *ctx, const struct run_state *state)
+static void take(void *ctx, enum feed_kind kind, const struct run_state *state)
 {
+    if (kind == FEED_STATE || kind == FEED_BANNER)
+        tick(ctx, state);
+    if (kind != FEED_STEP)
+        return;
     tell_ready(ctx, state);
     warn_of_slow_steps(ctx, state);
     tell_watchdog(ctx, state);
@@ -264,11 +267,7 @@ enum zd_status systemd_open(const struct train_job *job, struct sink *sink_out)
     }
     systemd->socket = fd;
     systemd->watchdog_seconds = watchdog_seconds();
-    *sink_out = (struct sink){
-            .name = "systemd",
-            .ctx = systemd,
-            .step = on_step,
-            .tick = tick,
-            .close = close_systemd};
+    *sink_out =
+            (struct sink){.ctx = systemd, .take = take, .close = close_systemd};
     return ZD_OK;
 }

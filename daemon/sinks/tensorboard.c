@@ -14,6 +14,7 @@
 #include "base/text_stream.h"
 #include "daemon/sinks/sink.h"
 #include "daemon/sinks/tensorboard_record.h"
+#include "train/report/file_writer.h"
 
 #include <limits.h>
 #include <math.h>
@@ -27,8 +28,8 @@ enum { FLUSH_EVENTS = 20, FLUSH_SECONDS = 30, TAG_MAX = 64 };
 
 struct tensorboard {
     const struct train_job *job;
-    uv_loop_t *loop;
-    struct sink_writer *writer;  /* NULL: nothing was written yet */
+    struct file_writer *writer;  /* NULL: nothing was written yet */
+    bool was_told;               /* that it cannot be opened */
     struct record_bytes records; /* that wait for a flush */
     int waiting;
     double flushed_at; /* clock_seconds */
@@ -51,8 +52,7 @@ static void choose_path(
     } while (fs_exists(path) && number < 100);
 }
 
-/* Before the first record. A folder that cannot be made is told by the
- * writer. */
+/* Before the first record. */
 static bool begin(struct tensorboard *tb, const struct run_state *state)
 {
     char dir[PATH_MAX], path[PATH_MAX];
@@ -61,7 +61,10 @@ static bool begin(struct tensorboard *tb, const struct run_state *state)
     fs_join(dir, sizeof dir, tb->job->job.output_dir, "tensorboard");
     mkdir(dir, 0755);
     choose_path(state, dir, path);
-    if (sink_appender_create(tb->loop, path, &tb->writer) != ZD_OK) {
+    if (file_writer_open(path, FILE_NEW, 0, NULL, &tb->writer) != ZD_OK) {
+        if (!tb->was_told)
+            zd_log_warning("%s; training goes on", zd_error_get()->what);
+        tb->was_told = true;
         zd_error_clear();
         return false;
     }
@@ -75,9 +78,11 @@ static bool begin(struct tensorboard *tb, const struct run_state *state)
 
 static void flush(struct tensorboard *tb)
 {
-    if (tb->records.used)
-        sink_write_file(tb->writer, tb->records.data, tb->records.used);
-    tb->records = (struct record_bytes){0};
+    if (tb->records.used &&
+        file_writer_add(tb->writer, tb->records.data, tb->records.used) !=
+                ZD_OK)
+        zd_error_clear();
+    record_bytes_fini(&tb->records);
     tb->waiting = 0;
     tb->flushed_at = clock_seconds();
 }
@@ -132,9 +137,8 @@ static void add_series(
     }
 }
 
-static void on_step(void *ctx, const struct run_state *state)
+static void on_step(struct tensorboard *tb, const struct run_state *state)
 {
-    struct tensorboard *tb = ctx;
     struct record_bytes summary = {0};
     if (!is_logged(tb, state))
         return;
@@ -144,11 +148,11 @@ static void on_step(void *ctx, const struct run_state *state)
     add_event(tb, state, state->updated, state->step.step, &summary);
 }
 
-static void on_eval(void *ctx, const struct run_state *state, int64_t step)
+static void on_eval(struct tensorboard *tb, const struct run_state *state)
 {
     struct record_bytes summary = {0};
     add_series(&summary, &run_metrics, state);
-    add_event(ctx, state, clock_wall_seconds(), step, &summary);
+    add_event(tb, state, clock_wall_seconds(), state->eval_step, &summary);
 }
 
 /* "samples/" and the begin of the prompt: a prompt that is asked again and
@@ -187,7 +191,7 @@ static char *code_block(const struct kept_sample *sample)
     return fclose(out) == 0 ? text : NULL;
 }
 
-static void on_sample(void *ctx, const struct run_state *state)
+static void on_sample(struct tensorboard *tb, const struct run_state *state)
 {
     struct record_bytes summary = {0};
     char tag[TAG_MAX];
@@ -202,25 +206,32 @@ static void on_sample(void *ctx, const struct run_state *state)
         return;
     sample_tag(sample->prompt, tag);
     record_add_text(&summary, tag, text);
-    add_event(ctx, state, sample->time, sample->step, &summary);
+    add_event(tb, state, sample->time, sample->step, &summary);
     free(text);
 }
 
-static void tick(void *ctx, const struct run_state *state)
+static void take(void *ctx, enum feed_kind kind, const struct run_state *state)
 {
-    flush_if_due(ctx);
+    if (kind == FEED_STEP)
+        on_step(ctx, state);
+    else if (kind == FEED_EVAL)
+        on_eval(ctx, state);
+    else if (kind == FEED_SAMPLE)
+        on_sample(ctx, state);
+    else
+        flush_if_due(ctx);
 }
 
 static void close_tensorboard(void *ctx, const struct run_state *state)
 {
     struct tensorboard *tb = ctx;
     flush(tb);
-    sink_writer_destroy(tb->writer);
+    file_writer_close(tb->writer);
     free(tb);
 }
 
 enum zd_status tensorboard_open(
-        const struct train_job *job, uv_loop_t *loop, struct sink *sink_out)
+        const struct train_job *job, struct sink *sink_out)
 {
     if (!job->report.tensorboard)
         return ZD_OK;
@@ -228,14 +239,7 @@ enum zd_status tensorboard_open(
     if (!tb)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     tb->job = job;
-    tb->loop = loop;
-    *sink_out = (struct sink){
-            .name = "tensorboard",
-            .ctx = tb,
-            .step = on_step,
-            .eval = on_eval,
-            .sample = on_sample,
-            .tick = tick,
-            .close = close_tensorboard};
+    *sink_out =
+            (struct sink){.ctx = tb, .take = take, .close = close_tensorboard};
     return ZD_OK;
 }

@@ -211,6 +211,7 @@ static void take_step(
 static void take_eval(struct run_state *state, const struct feed_eval *eval)
 {
     state->eval_loss = eval->eval_loss;
+    state->eval_step = eval->step;
     if (isfinite(eval->eval_loss) &&
         !(state->best_eval_loss <= eval->eval_loss))
         state->best_eval_loss = eval->eval_loss;

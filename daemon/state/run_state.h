@@ -57,7 +57,8 @@ struct run_state {
     double phase_seconds[PHASES];
     struct run_histogram step_histogram, checkpoint_histogram;
     double eval_loss, best_eval_loss; /* NaN: none */
-    int64_t last_checkpoint_step;     /* -1: none */
+    int64_t eval_step;
+    int64_t last_checkpoint_step; /* -1: none */
     double last_checkpoint_time;
     double checkpoint_stall_seconds, checkpoint_write_seconds; /* of all */
     uint64_t checkpoint_bytes;

@@ -81,8 +81,6 @@ static void set_job(json_t *object, const struct run_state *state)
     const struct train_job *job = state->job;
     const json_t *parameters = json_object_get(state->plan, "parameters");
     bool has_checkpoint = state->last_checkpoint_step >= 0;
-    set_text(object, "job", job->job.name);
-    set_text(object, "run_name", job->job.run_name);
     set_text(object, "dtype", dtype_name(job->train.dtype));
     set_text(object, "optimizer", train_optimizer_name(job->optim.name));
     set(object, "base_format",
@@ -140,13 +138,15 @@ static json_t *stalled_json(const struct run_state *state)
 json_t *run_state_status(const struct run_state *state)
 {
     json_t *object = json_object();
-    set_job(object, state);
+    set_text(object, "job", state->job->job.name);
+    set_text(object, "run_name", state->job->job.run_name);
     set_text(object, "state", train_run_state_name(state->state));
     set(object, "stalled", stalled_json(state));
     set_text(
             object, "stopped_by",
             state->stopped_by[0] ? state->stopped_by : NULL);
     set_metrics(object, state);
+    set_job(object, state);
     set_device(object, state);
     set_settings(object, state);
     set(object, "paused", json_boolean(state->is_paused));

@@ -5,7 +5,7 @@
 #include "base/file/json.h"
 #include "base/log.h"
 #include "base/must.h"
-#include "train/report/row_file.h"
+#include "train/report/file_writer.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct events {
     pthread_mutex_t mutex; /* guards what follows, and the order of events */
     char *path;
     size_t kept;           /* bytes of it that stay */
-    struct row_file *file; /* NULL before events_begin .. */
+    struct file_writer *file; /* NULL before events_begin .. */
     json_t *held;          /* .. when lines wait here */
     int64_t last_id, last_step;
 };
@@ -42,7 +42,7 @@ static enum zd_status read_end(
     if (!is_there)
         return ZD_OK;
     ZD_TRY(fs_read_file(path, SIZE_MAX, &text, &bytes));
-    while ((length = row_file_line(text + at, bytes - at)) > 0) {
+    while ((length = file_line(text + at, bytes - at)) > 0) {
         int64_t id = id_of(text + at, length);
         *id_out = id > *id_out ? id : *id_out;
         at += length + 1;
@@ -80,10 +80,10 @@ enum zd_status events_open(
 }
 
 /* One that finds no room is lost, and no failure of whoever tells it. */
-static void write_line(struct row_file *file, const char *text, size_t bytes)
+static void write_line(struct file_writer *file, const char *text, size_t bytes)
 {
     struct zd_error before = *zd_error_get();
-    if (row_file_add(file, text, bytes) != ZD_OK)
+    if (file_writer_add(file, text, bytes) != ZD_OK)
         zd_error_clear();
     zd_error_set(&before); /* it may tell of a failure */
 }
@@ -105,7 +105,7 @@ enum zd_status events_begin(struct events *events)
         return ZD_OK;
     pthread_mutex_lock(&events->mutex);
     enum zd_status status =
-            row_file_open(events->path, events->kept, "events", &events->file);
+            file_writer_open(events->path, FILE_ROWS, events->kept, "events", &events->file);
     if (status == ZD_OK)
         write_held(events);
     pthread_mutex_unlock(&events->mutex);
@@ -117,7 +117,7 @@ void events_close(struct events *events)
     if (!events)
         return;
     zd_log_set_hook(NULL, NULL);
-    row_file_close(events->file);
+    file_writer_close(events->file);
     json_decref(events->held);
     free(events->path);
     pthread_mutex_destroy(&events->mutex);
@@ -180,10 +180,10 @@ void events_append(
     bool is_there;
     if (fs_look(path, &is_there) == ZD_OK && is_there &&
         read_end(path, &events.last_id, &events.kept) == ZD_OK &&
-        row_file_open(path, events.kept, "events", &events.file) == ZD_OK) {
+        file_writer_open(path, FILE_ROWS, events.kept, "events", &events.file) == ZD_OK) {
         tell(&events, &event, members);
-        row_file_sync(events.file);
-        row_file_close(events.file);
+        file_writer_sync(events.file);
+        file_writer_close(events.file);
     }
     json_decref(members);
 }
@@ -209,7 +209,7 @@ enum zd_status events_sync(struct events *events)
     if (!events)
         return ZD_OK;
     pthread_mutex_lock(&events->mutex);
-    struct row_file *file = events->file;
+    struct file_writer *file = events->file;
     pthread_mutex_unlock(&events->mutex);
-    return file ? row_file_sync(file) : ZD_OK;
+    return file ? file_writer_sync(file) : ZD_OK;
 }

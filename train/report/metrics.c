@@ -4,14 +4,14 @@
 #include "base/file/fs.h"
 #include "base/file/json.h"
 #include "train/report/metric.h"
-#include "train/report/row_file.h"
+#include "train/report/file_writer.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct metrics {
-    struct row_file *file;
+    struct file_writer *file;
 };
 
 /* The step of a row; -1 for a line that is no row. */
@@ -30,7 +30,7 @@ static int64_t row_step(const char *line, size_t bytes)
 static size_t kept_bytes(const char *text, size_t bytes, int64_t step)
 {
     size_t at = 0, length;
-    while ((length = row_file_line(text + at, bytes - at)) > 0) {
+    while ((length = file_line(text + at, bytes - at)) > 0) {
         int64_t row = row_step(text + at, length);
         if (row < 0 || row > step)
             break;
@@ -57,7 +57,7 @@ enum zd_status metrics_open(
     if (!metrics)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     enum zd_status status =
-            row_file_open(path, kept, "rows of metrics", &metrics->file);
+            file_writer_open(path, FILE_ROWS, kept, "rows of metrics", &metrics->file);
     if (status != ZD_OK) {
         metrics_close(metrics);
         return status;
@@ -70,7 +70,7 @@ void metrics_close(struct metrics *metrics)
 {
     if (!metrics)
         return;
-    row_file_close(metrics->file);
+    file_writer_close(metrics->file);
     free(metrics);
 }
 
@@ -80,7 +80,7 @@ enum zd_status metrics_add(struct metrics *metrics, json_t *row)
     json_decref(row);
     if (!text)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status = row_file_add(metrics->file, text, strlen(text));
+    enum zd_status status = file_writer_add(metrics->file, text, strlen(text));
     free(text);
     return status;
 }
@@ -104,5 +104,5 @@ enum zd_status metrics_eval(
 
 enum zd_status metrics_sync(struct metrics *metrics)
 {
-    return row_file_sync(metrics->file);
+    return file_writer_sync(metrics->file);
 }

@@ -30,7 +30,7 @@ static void make_step(struct sinks *sinks, int64_t number, bool seen)
     step->grad_norm = 1 / (double)number;
     step->learning_rate = 1e-4 * (double)number / 7;
     step->forward_seconds = 0.07 + (seen ? 0 : 1);
-    sinks_step(sinks, &c.state);
+    sinks_take(sinks, FEED_STEP, &c.state);
     if (seen) {
         told("train/loss", step->loss);
         told("train/grad_norm", step->grad_norm);
@@ -40,9 +40,10 @@ static void make_step(struct sinks *sinks, int64_t number, bool seen)
     if (number % 20 != 0)
         return;
     c.state.eval_loss = 2 + 1 / (double)number;
-    sinks_eval(sinks, &c.state, number);
+    c.state.eval_step = number;
+    sinks_take(sinks, FEED_EVAL, &c.state);
     state_case_sample(&c, "Once", " upon a time");
-    sinks_sample(sinks, &c.state);
+    sinks_take(sinks, FEED_SAMPLE, &c.state);
     if (seen) {
         told("eval/loss", c.state.eval_loss);
         fprintf(texts, "samples/Once %lld\n", (long long)number);
@@ -53,20 +54,15 @@ static void make_step(struct sinks *sinks, int64_t number, bool seen)
  * are made again. */
 static void run(int64_t first, int64_t last, int64_t undone)
 {
-    uv_loop_t loop;
     struct sinks *sinks;
-    uv_loop_init(&loop);
-    if (sinks_open(&c.job, &loop, NULL, &sinks) != ZD_OK)
+    if (sinks_open(&c.job, NULL, &sinks) != ZD_OK)
         abort();
     c.state.first_step = first;
     for (int64_t step = first + 1; step <= last; step++)
         make_step(sinks, step, step < undone);
-    sinks_tick(sinks, &c.state);
+    sinks_take(sinks, FEED_STATE, &c.state);
     c.state.state = last == LAST_STEP ? RUN_DONE : RUN_RUNNING;
     sinks_close(sinks, &c.state);
-    uv_run(&loop, UV_RUN_DEFAULT);
-    if (uv_loop_close(&loop) != 0)
-        abort();
 }
 
 static void write_metrics(const char *dir, const char *name, bool open_metrics)

@@ -3,6 +3,8 @@
 #include "base/log.h"
 
 #include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void fill_rank(struct train_rank_report *rank, int number)
 {
@@ -187,6 +189,15 @@ char *state_case_read(struct state_case *c, const char *name, size_t *bytes_out)
     if (bytes_out)
         *bytes_out = bytes;
     return text;
+}
+
+void state_case_wait(struct state_case *c, const char *name)
+{
+    struct stat info = {0};
+    for (int i = 0; i < 1000 && info.st_size == 0; i++) {
+        usleep(10000);
+        stat(scratch_path(&c->scratch, name), &info);
+    }
 }
 
 int state_case_log_count(struct state_case *c, const char *word)

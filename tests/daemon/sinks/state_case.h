@@ -27,6 +27,8 @@ void state_case_sample(
 
 /* Lines of the log of this process that have `word`; the log is
  * scratch/log. */
+/* Until the file has text. */
+void state_case_wait(struct state_case *c, const char *name);
 int state_case_log_count(struct state_case *c, const char *word);
 
 /* A whole file with a NUL behind it; NULL when it is not there. */

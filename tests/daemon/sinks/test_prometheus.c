@@ -244,24 +244,19 @@ Test(prometheus, a_rank_is_up_while_it_is_heard_or_need_not_answer)
 
 Test(prometheus, the_text_file_is_the_job_s_and_tells_its_end)
 {
-    uv_loop_t loop;
     struct sink sink = {0};
     size_t bytes;
-    cr_assert_eq(uv_loop_init(&loop), 0);
-    cr_assert_eq(textfile_open(&c.job, &loop, &sink), ZD_OK);
-    cr_expect_null(sink.name);
+    cr_assert_eq(textfile_open(&c.job, &sink), ZD_OK);
+    cr_expect_null(sink.close);
     c.job.report.prometheus_textfile = c.scratch.dir;
-    cr_assert_eq(textfile_open(&c.job, &loop, &sink), ZD_OK);
+    cr_assert_eq(textfile_open(&c.job, &sink), ZD_OK);
     c.state.has_banner = false;
-    sink.tick(sink.ctx, &c.state);
-    uv_run(&loop, UV_RUN_DEFAULT);
+    sink.take(sink.ctx, FEED_STATE, &c.state);
     cr_expect_null(state_case_read(&c, "zerod_tiny.prom", NULL));
     c.state.has_banner = true;
-    sink.tick(sink.ctx, &c.state);
+    sink.take(sink.ctx, FEED_STATE, &c.state);
     c.state.state = RUN_STOPPED;
     sink.close(sink.ctx, &c.state);
-    uv_run(&loop, UV_RUN_DEFAULT);
-    cr_expect_eq(uv_loop_close(&loop), 0);
     char *text = state_case_read(&c, "zerod_tiny.prom", &bytes);
     struct metrics metrics = metrics_parse(text, bytes, false);
     cr_expect_eq(

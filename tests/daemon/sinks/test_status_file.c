@@ -5,20 +5,16 @@
 #include <criterion/criterion.h>
 
 static struct state_case c;
-static uv_loop_t loop;
 static struct sink sink;
 
 static void setup(void)
 {
     state_case_init(&c);
-    cr_assert_eq(uv_loop_init(&loop), 0);
-    cr_assert_eq(status_file_open(&c.job, &loop, &sink), ZD_OK);
+    cr_assert_eq(status_file_open(&c.job, &sink), ZD_OK);
 }
 
 static void teardown(void)
 {
-    uv_run(&loop, UV_RUN_DEFAULT);
-    cr_expect_eq(uv_loop_close(&loop), 0);
     state_case_fini(&c);
 }
 
@@ -44,11 +40,11 @@ static void expect_status(const char *state, int64_t step)
 
 Test(status_file, is_the_status_at_each_tick_and_at_the_end)
 {
-    sink.tick(sink.ctx, &c.state);
-    uv_run(&loop, UV_RUN_DEFAULT);
+    sink.take(sink.ctx, FEED_STATE, &c.state);
+    state_case_wait(&c, "status.json");
     expect_status("running", 120);
     state_case_step(&c, 2.25);
-    sink.tick(sink.ctx, &c.state);
+    sink.take(sink.ctx, FEED_STATE, &c.state);
     c.state.state = RUN_STOPPED;
     sink.close(sink.ctx, &c.state);
     expect_status("stopped", 121);
@@ -58,7 +54,7 @@ Test(status_file, is_not_written_before_the_folder_is_the_run_s)
 {
     c.state.has_banner = false;
     c.state.state = RUN_STARTING;
-    sink.tick(sink.ctx, &c.state);
+    sink.take(sink.ctx, FEED_STATE, &c.state);
     c.state.state = RUN_FAILED;
     sink.close(sink.ctx, &c.state);
     cr_expect_not(fs_exists(scratch_path(&c.scratch, "status.json")));

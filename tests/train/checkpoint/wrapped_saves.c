@@ -4,7 +4,7 @@
 #include "base/number/rng.h"
 #include "base/threads.h"
 #include "train/checkpoint/saving.h"
-#include "train/report/row_file.h"
+#include "train/report/file_writer.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -149,13 +149,13 @@ enum zd_status __wrap_saving_commit(struct saving *saving)
 }
 
 /* What a save asks of the files of rows and of events. */
-enum zd_status __real_row_file_sync(struct row_file *file);
-enum zd_status __wrap_row_file_sync(struct row_file *file);
-enum zd_status __wrap_row_file_sync(struct row_file *file)
+enum zd_status __real_file_writer_sync(struct file_writer *file);
+enum zd_status __wrap_file_writer_sync(struct file_writer *file);
+enum zd_status __wrap_file_writer_sync(struct file_writer *file)
 {
     atomic_fetch_add(
             is_committing ? &save_seen.hardened : &save_seen.hardened_early, 1);
-    return __real_row_file_sync(file);
+    return __real_file_writer_sync(file);
 }
 
 int __real_thread_start(

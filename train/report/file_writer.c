@@ -1,5 +1,6 @@
-#include "train/report/row_file.h"
+#include "train/report/file_writer.h"
 
+#include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
 #include "base/progress.h"
@@ -8,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,17 +17,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Rows go from `pending` to the writer's hand and out, or back. */
-struct row_file {
-    int fd;
+/* Texts go from `pending` to the writer's hand and out, or back. */
+struct file_writer {
+    int fd; /* -1: FILE_WHOLE */
     char *path;
+    enum file_mode mode;
     const char *what;
     pthread_t writer;
     bool has_writer;
-    off_t end;             /* of the last whole row in the file; the writer's */
+    off_t end; /* of the last whole text in the file; the writer's */
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t work, done;
-    char *pending; /* rows that nobody writes now */
+    char *pending; /* texts that wait */
     size_t pending_bytes, hand_bytes;
     uint64_t added, written; /* bytes, ever */
     uint64_t asked, tried;   /* tries to write: wanted and made, ever */
@@ -36,59 +39,89 @@ struct row_file {
 
 /* O_NONBLOCK: to open a FIFO would wait for whoever reads it. O_NOFOLLOW: in a
  * folder of a group a link would lead to a file of another's choice. */
-static enum zd_status open_rows(const char *path, size_t kept, int *fd_out)
+static enum zd_status open_file(struct file_writer *file)
 {
     struct stat info;
-    int fd =
-            open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW,
-                 0644);
+    int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+    int fd = open(
+            file->path, file->mode == FILE_NEW ? flags | O_EXCL : flags, 0644);
     int error = fd < 0 ? errno : 0;
-    *fd_out = fd;
+    const char *why = NULL;
+    file->fd = fd;
     if (error == ENXIO ||
         (!error && fstat(fd, &info) == 0 && !S_ISREG(info.st_mode)))
-        return ZD_FAIL(
-                ZD_ERR_CREATE, "E0731",
-                "cannot open %s: it is a FIFO, socket or device, not a file",
-                path);
-    if (error == ELOOP)
-        return ZD_FAIL(
-                ZD_ERR_CREATE, "E0731", "cannot open %s: it is a link", path);
-    if (!error && ftruncate(fd, (off_t)kept) != 0)
-        error = errno;
-    if (error)
-        return ZD_FAIL(
-                ZD_ERR_CREATE, "E0731", "cannot open %s: %s", path,
-                strerror(error));
-    return ZD_OK;
+        why = "it is a FIFO, socket or device, not a file";
+    else if (error == ELOOP)
+        why = "it is a link";
+    else if (error || ftruncate(fd, file->end) != 0)
+        why = strerror(errno);
+    return why ? ZD_FAIL(ZD_ERR_CREATE, "E0731", "cannot open %s: %s",
+                         file->path, why)
+               : ZD_OK;
 }
 
 /* --- the writer ----------------------------------------------------------- */
 
-/* A torn write is taken back. */
-static enum zd_status write_rows(
-        struct row_file *file, const char *rows, size_t bytes)
+static enum zd_status fail_write(const char *path, int error)
+{
+    return ZD_FAIL(
+            ZD_ERR_IO, "E0732", "cannot write %s: %s", path, strerror(error));
+}
+
+/* errno; 0: all was written. */
+static int write_all(int fd, const char *text, size_t bytes, off_t at)
 {
     for (size_t done = 0; done < bytes;) {
-        ssize_t n = pwrite(
-                file->fd, rows + done, bytes - done, file->end + (off_t)done);
+        ssize_t n = pwrite(fd, text + done, bytes - done, at + (off_t)done);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0) {
-            int error = n < 0 ? errno : ENOSPC;
-            if (ftruncate(file->fd, file->end) != 0)
-                zd_log_debug("cannot cut %s", file->path);
-            return ZD_FAIL(
-                    ZD_ERR_IO, "E0732", "cannot write %s: %s", file->path,
-                    strerror(error));
-        }
+        if (n <= 0)
+            return n < 0 ? errno : ENOSPC;
         done += (size_t)n;
     }
-    file->end += (off_t)bytes;
-    return ZD_OK;
+    return 0;
+}
+
+/* A torn write is taken back. */
+static enum zd_status write_rows(
+        struct file_writer *file, const char *rows, size_t bytes)
+{
+    struct stat info;
+    bool is_gone = file->mode == FILE_NEW && fstat(file->fd, &info) == 0 &&
+                   info.st_nlink == 0;
+    int error = is_gone ? ENOENT : write_all(file->fd, rows, bytes, file->end);
+    if (!error) {
+        file->end += (off_t)bytes;
+        return ZD_OK;
+    }
+    if (ftruncate(file->fd, file->end) != 0)
+        zd_log_debug("cannot cut %s", file->path);
+    return fail_write(file->path, error);
+}
+
+/* Readable by all that may enter the folder, as the umask allows: the reader of
+ * a text file for Prometheus is another user. */
+static enum zd_status replace(const char *path, const char *text, size_t bytes)
+{
+    char beside[PATH_MAX];
+    if (snprintf(beside, sizeof beside, "%s.tmp", path) >= (int)sizeof beside)
+        return fail_write(path, ENAMETOOLONG);
+    int fd = fs_create(beside, 0644);
+    if (fd < 0)
+        return fail_write(path, errno);
+    int error = write_all(fd, text, bytes, 0);
+    if (close(fd) != 0 && !error)
+        error = errno;
+    if (!error && rename(beside, path) != 0)
+        error = errno;
+    if (!error)
+        return ZD_OK;
+    unlink(beside);
+    return fail_write(path, error);
 }
 
 /* Before those that came meanwhile. */
-static void give_back(struct row_file *file, char *rows, size_t bytes)
+static void give_back(struct file_writer *file, char *rows, size_t bytes)
 {
     char *all = zd_must(realloc(rows, bytes + file->pending_bytes));
     if (file->pending)
@@ -100,7 +133,7 @@ static void give_back(struct row_file *file, char *rows, size_t bytes)
 
 /* One try; the mutex is held, but not while it writes. False: the disk did not
  * take them, and nobody was told yet. */
-static bool try_rows(struct row_file *file)
+static bool try_rows(struct file_writer *file)
 {
     char *rows = file->pending;
     size_t bytes = file->pending_bytes;
@@ -109,7 +142,9 @@ static bool try_rows(struct row_file *file)
     file->pending_bytes = 0;
     file->hand_bytes = bytes;
     pthread_mutex_unlock(&file->mutex);
-    enum zd_status status = write_rows(file, rows, bytes);
+    bool is_whole = file->mode == FILE_WHOLE;
+    enum zd_status status = is_whole ? replace(file->path, rows, bytes)
+                                     : write_rows(file, rows, bytes);
     pthread_mutex_lock(&file->mutex);
     bool is_told = status == ZD_OK || file->is_behind;
     file->hand_bytes = 0;
@@ -117,7 +152,7 @@ static bool try_rows(struct row_file *file)
     file->error = *zd_error_get();
     file->is_behind = status != ZD_OK;
     zd_error_clear();
-    if (status != ZD_OK) {
+    if (status != ZD_OK && !is_whole) {
         give_back(file, rows, bytes);
     } else {
         file->written += bytes;
@@ -127,9 +162,9 @@ static bool try_rows(struct row_file *file)
     return is_told;
 }
 
-static void *write_all(void *ctx)
+static void *run_writer(void *ctx)
 {
-    struct row_file *file = ctx;
+    struct file_writer *file = ctx;
     pthread_mutex_lock(&file->mutex);
     for (;;) {
         while (file->tried == file->asked && !file->is_closing)
@@ -142,8 +177,9 @@ static void *write_all(void *ctx)
         struct zd_error error = file->error;
         pthread_mutex_unlock(&file->mutex);
         zd_log_warning(
-                "%s; training goes on and the %s are kept", error.what,
-                file->what);
+                "%s; training goes on%s%s%s", error.what,
+                file->what ? " and the " : "", file->what ? file->what : "",
+                file->what ? " are kept" : "");
         pthread_mutex_lock(&file->mutex);
     }
     pthread_mutex_unlock(&file->mutex);
@@ -152,25 +188,28 @@ static void *write_all(void *ctx)
 
 /* --- life ----------------------------------------------------------------- */
 
-enum zd_status row_file_open(
-        const char *path, size_t kept, const char *what, struct row_file **out)
+enum zd_status file_writer_open(
+        const char *path, enum file_mode mode, size_t kept, const char *what,
+        struct file_writer **out)
 {
-    struct row_file *file = calloc(1, sizeof *file);
+    struct file_writer *file = calloc(1, sizeof *file);
     if (!file)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     file->path = zd_must(strdup(path));
+    file->mode = mode;
     file->what = what;
+    file->fd = -1;
     file->end = (off_t)kept;
     pthread_mutex_init(&file->mutex, NULL);
     pthread_cond_init(&file->work, NULL);
     pthread_cond_init(&file->done, NULL);
-    enum zd_status status = open_rows(path, kept, &file->fd);
+    enum zd_status status = mode == FILE_WHOLE ? ZD_OK : open_file(file);
     if (status == ZD_OK &&
-        thread_start(&file->writer, "zerod-rows", write_all, file) != 0)
+        thread_start(&file->writer, "zerod-rows", run_writer, file) != 0)
         status = ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "no thread to write %s", file->path);
     if (status != ZD_OK) {
-        row_file_close(file);
+        file_writer_close(file);
         return status;
     }
     file->has_writer = true;
@@ -179,7 +218,7 @@ enum zd_status row_file_open(
 }
 
 /* The last try is the writer's end. */
-static void end_writer(struct row_file *file)
+static void end_writer(struct file_writer *file)
 {
     pthread_mutex_lock(&file->mutex);
     if (file->pending_bytes)
@@ -190,13 +229,13 @@ static void end_writer(struct row_file *file)
     pthread_join(file->writer, NULL);
     assert(file->hand_bytes == 0);
     assert(file->written + file->pending_bytes == file->added);
-    if (file->pending_bytes)
+    if (file->pending_bytes && file->what)
         zd_log_warning(
                 "%zu bytes of %s are lost: %s", file->pending_bytes, file->what,
                 file->error.what);
 }
 
-void row_file_close(struct row_file *file)
+void file_writer_close(struct file_writer *file)
 {
     if (!file)
         return;
@@ -216,26 +255,31 @@ void row_file_close(struct row_file *file)
 
 /* The mutex is held. */
 static enum zd_status append(
-        struct row_file *file, const char *text, size_t bytes)
+        struct file_writer *file, const char *text, size_t bytes)
 {
-    if (file->pending_bytes + file->hand_bytes + bytes >= ROW_FILE_ROOM)
+    bool is_row = file->mode == FILE_ROWS;
+    if (file->mode == FILE_WHOLE) { /* those that waited are dropped */
+        file->written += file->pending_bytes;
+        file->pending_bytes = 0;
+    } else if (
+            file->pending_bytes + file->hand_bytes + bytes >= FILE_WRITER_ROOM)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0732",
                 "cannot write %s: the disk has not taken the last %d MiB",
-                file->path, ROW_FILE_ROOM >> 20);
+                file->path, FILE_WRITER_ROOM >> 20);
     char *more = realloc(file->pending, file->pending_bytes + bytes + 1);
     if (!more)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     memcpy(more + file->pending_bytes, text, bytes);
     more[file->pending_bytes + bytes] = '\n';
     file->pending = more;
-    file->pending_bytes += bytes + 1;
-    file->added += bytes + 1;
+    file->pending_bytes += bytes + is_row;
+    file->added += bytes + is_row;
     return ZD_OK;
 }
 
-enum zd_status row_file_add(
-        struct row_file *file, const char *text, size_t bytes)
+enum zd_status file_writer_add(
+        struct file_writer *file, const char *text, size_t bytes)
 {
     pthread_mutex_lock(&file->mutex);
     enum zd_status status = append(file, text, bytes);
@@ -245,8 +289,8 @@ enum zd_status row_file_add(
     return status;
 }
 
-/* Until those so far are written, or a try from here on has failed. */
-static enum zd_status await_rows(struct row_file *file)
+/* Until what was added is written, or a try from here on has failed. */
+static enum zd_status await_rows(struct file_writer *file)
 {
     enum zd_status status = ZD_OK;
     pthread_mutex_lock(&file->mutex);
@@ -262,11 +306,11 @@ static enum zd_status await_rows(struct row_file *file)
     return status;
 }
 
-enum zd_status row_file_sync(struct row_file *file)
+enum zd_status file_writer_sync(struct file_writer *file)
 {
     ZD_TRY(await_rows(file));
     progress_completed();
-    if (fdatasync(file->fd) != 0)
+    if (file->fd >= 0 && fdatasync(file->fd) != 0)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0732", "cannot flush %s: %s", file->path,
                 strerror(errno));
@@ -274,7 +318,7 @@ enum zd_status row_file_sync(struct row_file *file)
     return ZD_OK;
 }
 
-size_t row_file_line(const char *text, size_t bytes)
+size_t file_line(const char *text, size_t bytes)
 {
     const char *end = memchr(text, '\n', bytes);
     return end ? (size_t)(end - text) : 0;

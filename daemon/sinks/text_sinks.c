@@ -1,0 +1,139 @@
+/* text_sinks.c - files whose text is made anew from the run's state.
+ *
+ *   status.json   output_dir: what GET /v1/status, /v1/ranks and /v1/memory
+ *                 answer, for those who see the folder and not the socket (a
+ *                 login node)
+ *   zerod_JOB.prom  the folder of node_exporter's textfile collector
+ *                 (report.prometheus_textfile), which reads *.prom alone. It
+ *                 stays with the last numbers: the state in it says that the
+ *                 job has ended
+ *   report.html   output_dir, at the end: the page with the run's numbers
+ *                 inside, to look at without a job and to send to others */
+#include "base/file/fs.h"
+#include "base/log.h"
+#include "daemon/page/inline.h"
+#include "daemon/sinks/prometheus.h"
+#include "daemon/sinks/sink.h"
+#include "train/report/file_writer.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct text_sink {
+    struct file_writer *file;
+    json_t *config; /* borrowed */
+    /* malloc'd; NULL: there is none */
+    char *(*text)(
+            const struct text_sink *sink, const struct run_state *state,
+            size_t *bytes_out);
+};
+
+static char *status_text(
+        const struct text_sink *sink, const struct run_state *state,
+        size_t *bytes_out)
+{
+    json_t *json = run_state_file(state);
+    char *text = json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    if (!text)
+        return NULL;
+    *bytes_out = strlen(text) + 1;
+    text[*bytes_out - 1] = '\n'; /* in the place of its NUL */
+    return text;
+}
+
+static char *prometheus_file(
+        const struct text_sink *sink, const struct run_state *state,
+        size_t *bytes_out)
+{
+    return prometheus_write(state, PROMETHEUS_TEXTFILE, bytes_out);
+}
+
+static char *report_text(
+        const struct text_sink *sink, const struct run_state *state,
+        size_t *bytes_out)
+{
+    char *html = NULL;
+    json_t *data = run_state_report(state, sink->config);
+    if (page_inline(data, &html, bytes_out) != ZD_OK) {
+        zd_log_warning("no report.html: %s", zd_error_get()->what);
+        zd_error_clear();
+    }
+    json_decref(data);
+    return html;
+}
+
+/* Before the banner the folder may be another job's. */
+static void write_text(void *ctx, const struct run_state *state)
+{
+    const struct text_sink *sink = ctx;
+    size_t bytes;
+    char *text = state->has_banner ? sink->text(sink, state, &bytes) : NULL;
+    if (text && file_writer_add(sink->file, text, bytes) != ZD_OK)
+        zd_error_clear();
+    free(text);
+}
+
+static void take(void *ctx, enum feed_kind kind, const struct run_state *state)
+{
+    if (kind == FEED_STATE || kind == FEED_BANNER)
+        write_text(ctx, state);
+}
+
+static void close_sink(void *ctx, const struct run_state *state)
+{
+    struct text_sink *sink = ctx;
+    write_text(sink, state);
+    file_writer_close(sink->file);
+    free(sink);
+}
+
+static enum zd_status open_sink(
+        const struct text_sink *from, const char *dir, const char *name,
+        bool at_end, struct sink *sink_out)
+{
+    char path[PATH_MAX];
+    struct text_sink *sink = malloc(sizeof *sink);
+    if (!sink)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    *sink = *from;
+    fs_join(path, sizeof path, dir, name);
+    enum zd_status status =
+            file_writer_open(path, FILE_WHOLE, 0, NULL, &sink->file);
+    if (status != ZD_OK) {
+        free(sink);
+        return status;
+    }
+    *sink_out = (struct sink){
+            .ctx = sink, .take = at_end ? NULL : take, .close = close_sink};
+    return ZD_OK;
+}
+
+enum zd_status status_file_open(
+        const struct train_job *job, struct sink *sink_out)
+{
+    struct text_sink sink = {.text = status_text};
+    return open_sink(
+            &sink, job->job.output_dir, "status.json", false, sink_out);
+}
+
+enum zd_status textfile_open(const struct train_job *job, struct sink *sink_out)
+{
+    struct text_sink sink = {.text = prometheus_file};
+    const char *dir = job->report.prometheus_textfile;
+    char name[128];
+    if (!dir || !*dir)
+        return ZD_OK;
+    snprintf(name, sizeof name, "zerod_%s.prom", job->job.name);
+    return open_sink(&sink, dir, name, false, sink_out);
+}
+
+enum zd_status report_html_open(
+        const struct train_job *job, json_t *config, struct sink *sink_out)
+{
+    struct text_sink sink = {.text = report_text, .config = config};
+    if (!job->report.html)
+        return ZD_OK;
+    return open_sink(&sink, job->job.output_dir, "report.html", true, sink_out);
+}

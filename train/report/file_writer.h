@@ -1,0 +1,54 @@
+/* file_writer.h - a file that nothing waits for: a thread of its own
+ * ("zerod-rows") writes it.
+ *
+ *   any thread                        the writer
+ *   file_writer_add -> | text |   ->  takes all that wait, writes them, and
+ *                                     gives back what the disk did not take
+ *   file_writer_sync: all that was added is on the disk, or why not
+ *
+ * FILE_ROWS, FILE_NEW: texts follow each other. What the disk does not take (it
+ * is full, it hangs) waits in memory, FILE_WRITER_ROOM at most; it is tried
+ * again with the next text and by a sync, and written before what came later. A
+ * text that finds no room is refused: ZD_ERR_IO. file_writer_close waits for
+ * the last try.
+ * FILE_WHOLE: each text replaces the file, by tmp + rename, so that a reader
+ * sees one whole. While one is written the newest waits and those between are
+ * dropped, and so is one that cannot be written. Not durable: a power cut may
+ * leave an older one.
+ *
+ * That a text cannot be written is a warning, once until it can be again. */
+#ifndef ZD_TRAIN_REPORT_FILE_WRITER_H
+#define ZD_TRAIN_REPORT_FILE_WRITER_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+enum { FILE_WRITER_ROOM = 16 << 20 }; /* bytes */
+
+enum file_mode {
+    FILE_ROWS, /* a newline ends each text */
+    FILE_NEW,  /* must not be there; once it is deleted, writing fails */
+    FILE_WHOLE
+};
+
+struct file_writer;
+
+/* FILE_ROWS keeps the first `kept` bytes of `path` (whole rows). `what` its
+ * rows are is for messages and stays ("events"); else NULL. */
+enum zd_status file_writer_open(
+        const char *path, enum file_mode mode, size_t kept, const char *what,
+        struct file_writer **out);
+void file_writer_close(struct file_writer *writer);
+/* Copies `text`; any thread. ZD_ERR_MEMORY, or ZD_ERR_IO as above. */
+enum zd_status file_writer_add(
+        struct file_writer *writer, const char *text, size_t bytes);
+/* What was added is on disk; any thread, which waits for it. ZD_ERR_IO. Of
+ * FILE_WHOLE: the newest text was tried. */
+enum zd_status file_writer_sync(struct file_writer *writer);
+
+/* The first line of `bytes` of text, without its newline; 0: there is no whole
+ * one. */
+size_t file_line(const char *text, size_t bytes);
+
+#endif
