@@ -95,7 +95,7 @@ struct dims dims_of(
             .KV = (size_t)config->kv_heads,
             .B = B,
             .T = T,
-            .gpt2 = config->family == MODEL_GPT2,
+            .family = config->family,
             .joined = shape->joined,
             .strides = activations_strides(config, shape->joined),
     };
@@ -110,7 +110,7 @@ struct row_strides activations_strides(
     int64_t kv = (int64_t)config->kv_heads * config->head_dim;
     int64_t F = config->intermediate_size, all = q + 2 * kv;
     struct row_strides s = {q, kv, q, kv, kv, F};
-    if (config->family == MODEL_GPT2 || joined & JOIN_QKV)
+    if (config->family->fused_qkv || joined & JOIN_QKV)
         s.q_raw = s.k_raw = s.q = s.k = s.v = all;
     if (joined & JOIN_QKV && config->qk_norm)
         s.q = s.k = q + kv;

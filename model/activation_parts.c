@@ -36,7 +36,7 @@ static struct heads push_heads(
         struct stack *s, const struct dims *d, bool apart)
 {
     struct heads h;
-    bool one = d->gpt2 || d->joined & JOIN_QKV;
+    bool one = d->family->fused_qkv || d->joined & JOIN_QKV;
     h.q = push_rows(s, d->N, one ? d->q + 2 * d->kv : d->q);
     h.k = one ? at(h.q, d->q, s) : push_rows(s, d->N, d->kv);
     h.v = one ? at(h.q, d->q + d->kv, s) : push_rows(s, d->N, d->kv);
@@ -62,8 +62,8 @@ static void push_statistics(
 {
     a->rstd1 = push_floats(s, d->N);
     a->rstd2 = push_floats(s, d->N);
-    a->mean1 = d->gpt2 ? push_floats(s, d->N) : NULL;
-    a->mean2 = d->gpt2 ? push_floats(s, d->N) : NULL;
+    a->mean1 = d->family->layer_norm ? push_floats(s, d->N) : NULL;
+    a->mean2 = d->family->layer_norm ? push_floats(s, d->N) : NULL;
     a->lse = push_floats(s, d->N * d->H);
     if (d->config->qk_norm) {
         a->q_rstd = push_floats(s, d->N * d->H);
@@ -93,9 +93,9 @@ static void push_mlp(
 {
     bool one = d->joined & JOIN_GATE_UP;
     a->gate = push_rows(s, d->N, one ? 2 * d->F : d->F);
-    a->up = d->gpt2 ? NULL
-            : one   ? at(a->gate, d->F, s)
-                    : push_rows(s, d->N, d->F);
+    a->up = !d->family->gated_mlp ? NULL
+            : one                 ? at(a->gate, d->F, s)
+                                  : push_rows(s, d->N, d->F);
     a->act = shared ? shared->act : push_rows(s, d->N, d->F);
 }
 
@@ -118,13 +118,13 @@ static void push_mlp(
  *                                              of the product, not of gelu)
  *   means, rstd, low                           kept: small
  */
-unsigned parts_again(
+unsigned parts_recomputed(
         const struct model_config *config, struct checkpointing checkpointing)
 {
     unsigned parts = PART_NORM1 | PART_NORM2;
     if (checkpointing.mode != CHECKPOINTING_SELECTIVE)
         return 0;
-    if (config->family != MODEL_GPT2)
+    if (config->family->recompute_act)
         parts |= PART_ACT;
     if (config->qk_norm)
         parts |= PART_HEADS;
@@ -135,12 +135,12 @@ unsigned parts_again(
  * norm2 by those behind it. */
 struct layer_acts push_shared(struct stack *s, const struct dims *d)
 {
-    struct layer_acts shared = {.again = d->again};
-    if (d->again & (PART_NORM1 | PART_NORM2))
+    struct layer_acts shared = {.recompute = d->recompute};
+    if (d->recompute & (PART_NORM1 | PART_NORM2))
         shared.norm1 = shared.norm2 = push_rows(s, d->N, d->C);
-    if (d->again & PART_ACT)
+    if (d->recompute & PART_ACT)
         shared.act = push_rows(s, d->N, d->F);
-    if (d->again & PART_HEADS) {
+    if (d->recompute & PART_HEADS) {
         bool one = d->joined & JOIN_QKV;
         shared.q = push_rows(s, d->N, one ? d->q + d->kv : d->q);
         shared.k = one ? at(shared.q, d->q, s) : push_rows(s, d->N, d->kv);
@@ -156,14 +156,16 @@ void push_slot(
 {
     if (own_x)
         a->x = push_rows(s, d->N, d->C);
-    a->again = d->again;
+    a->recompute = d->recompute;
     push_statistics(s, d, a);
-    a->norm1 = d->again & PART_NORM1 ? shared->norm1 : push_rows(s, d->N, d->C);
-    push_attention(s, d, d->again & PART_HEADS ? shared : NULL, a);
+    a->norm1 = d->recompute & PART_NORM1 ? shared->norm1
+                                         : push_rows(s, d->N, d->C);
+    push_attention(s, d, d->recompute & PART_HEADS ? shared : NULL, a);
     a->x2 = push_rows(s, d->N, d->C);
     a->proj = a->x2;
-    a->norm2 = d->again & PART_NORM2 ? shared->norm2 : push_rows(s, d->N, d->C);
-    push_mlp(s, d, d->again & PART_ACT ? shared : NULL, a);
+    a->norm2 = d->recompute & PART_NORM2 ? shared->norm2
+                                         : push_rows(s, d->N, d->C);
+    push_mlp(s, d, d->recompute & PART_ACT ? shared : NULL, a);
     a->low = push_rows(s, d->N, d->low);
     a->gains = push_floats(s, d->gains);
 }
@@ -193,8 +195,9 @@ void push_lean(
 
 void push_grads(struct stack *s, const struct dims *d, struct layer_grads *g)
 {
-    unsigned all = JOIN_QKV | JOIN_GATE_UP;
-    bool adds = !d->gpt2 && (d->joined & all) != all;
+    const struct model_family *family = d->family;
+    bool adds = (!family->fused_qkv && !(d->joined & JOIN_QKV)) ||
+                (family->gated_mlp && !(d->joined & JOIN_GATE_UP));
     g->hidden = push_rows(s, d->N, max_size(d->C, d->q));
     if (adds && d->dtype != DTYPE_FP32)
         g->sum = push_rows(s, d->N, d->C);

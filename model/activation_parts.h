@@ -23,7 +23,7 @@ struct dims {
     size_t N, C, F, q, kv, H, KV;
     int logits_stride;
     int B, T;
-    bool gpt2;
+    const struct model_family *family;
     unsigned joined;
     struct row_strides strides;
     /* adapters: of the layer that has most, r of all; of the head; the widest
@@ -34,7 +34,7 @@ struct dims {
     /* DoRA: floats of gains of a layer and of the head, of a product W A^T, the
      * widest product */
     size_t gains, head_gains, cross, columns;
-    unsigned again; /* enum layer_part */
+    unsigned recompute; /* enum layer_part */
 };
 
 static inline size_t max_size(size_t a, size_t b)
@@ -42,7 +42,7 @@ static inline size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Of B x T tokens. attention_scratch and again stay 0. */
+/* Of B x T tokens. attention_scratch and recompute stay 0. */
 struct dims dims_of(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, int B, int T);
@@ -57,8 +57,8 @@ float *push_floats(struct stack *s, size_t count);
 
 void *push_attention_scratch(struct stack *s, const struct dims *d);
 
-/* Bits of enum layer_part that backward makes again. */
-unsigned parts_again(
+/* Bits of enum layer_part that backward recomputes. */
+unsigned parts_recomputed(
         const struct model_config *config, struct checkpointing checkpointing);
 
 /* What one layer's arrays share with all others: of one layer at a time. */

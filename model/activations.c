@@ -46,7 +46,7 @@ static void push_head(
     h->stride = d->logits_stride;
     h->logits_dtype = d->logits_dtype;
     h->norm = push_rows(s, n, d->C);
-    h->mean = d->gpt2 ? push_floats(s, n) : NULL;
+    h->mean = d->family->layer_norm ? push_floats(s, n) : NULL;
     h->rstd = push_floats(s, n);
     h->losses = push_floats(s, n);
     h->logits = push_bytes(s, n * row * dtype_bytes(d->logits_dtype));
@@ -86,7 +86,7 @@ enum zd_status activations_train(
     struct dims d = dims_of(config, table, shape, shape->B, shape->T);
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
     d.attention_scratch = dims_attention_scratch(&d);
-    d.again = parts_again(config, shape->checkpointing);
+    d.recompute = parts_recomputed(config, shape->checkpointing);
     struct activations a = {
             .first = activations_first_layer(config, table),
             .scratch_bytes = d.attention_scratch};

@@ -47,13 +47,13 @@ struct layer_acts {
     void *x2;               /* (N, C) x + proj */
     float *mean2, *rstd2;   /* (N) */
     void *norm2;            /* (N, C) */
-    void *gate, *up;        /* (N, F), then their gradients; gpt2 has no up */
-    void *act;              /* (N, F) */
-    void *mlp_out;          /* (N, C); NULL: straight into the output */
-    void *low;              /* (N, r of all adapters), one behind the other */
-    float *gains;   /* DoRA: gains, then inverses of each adapter's rows */
-    unsigned again; /* enum layer_part: all layers have one of it, and
-                       backward makes it again */
+    void *gate, *up; /* (N, F), then their gradients; up NULL without a gate */
+    void *act;       /* (N, F) */
+    void *mlp_out;   /* (N, C); NULL: straight into the output */
+    void *low;       /* (N, r of all adapters), one behind the other */
+    float *gains;    /* DoRA: gains, then inverses of each adapter's rows */
+    unsigned recompute; /* enum layer_part: all layers share one, and
+                           backward makes it again */
 };
 
 /* What a layer's backward reads and its forward can make again without a
@@ -62,7 +62,7 @@ enum layer_part {
     PART_NORM1 = 1,
     PART_NORM2 = 2,
     PART_ACT = 4,
-    PART_HEADS = 8 /* q and k behind their norms and rotation */
+    PART_HEADS = 8 /* q and k after their norms and rotation */
 };
 
 struct layer_grads {     /* inside one layer's backward */

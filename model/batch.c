@@ -97,7 +97,7 @@ static void pack_orders(
     embedding_order(
             pack(p, NULL, 0, &pass->token_order), tokens, pass->N,
             model->config->vocab_size, counts);
-    if (model->wpe >= 0)
+    if (role_id(model, 0, ROLE_POSITIONS) >= 0)
         embedding_order(
                 pack(p, NULL, 0, &pass->position_order), positions, pass->N,
                 pass->T, counts);

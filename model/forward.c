@@ -28,7 +28,7 @@ enum zd_status forward_kept(
     struct layer_acts slot = kept_acts(pass->acts, layer);
     void *out =
             output ? output_of(pass->acts, layer, model->config->layers) : NULL;
-    ZD_TRY(layer_enter(model, pass, layer, &slot));
+    ZD_TRY(layer_input_norm(model, pass, layer, &slot));
     if (leaves)
         ZD_TRY(residuals_leave(model, pass, layer));
     return layer_forward(model, pass, layer, &slot, pass->acts->scratch, out);
@@ -56,7 +56,7 @@ static enum zd_status forward_lean(
     const struct activations *acts = pass->acts;
     struct layer_acts lean = acts->lean;
     lean.gains += (size_t)(layer - 1) * acts->layer_gains;
-    ZD_TRY(layer_enter(model, pass, layer, &lean));
+    ZD_TRY(layer_input_norm(model, pass, layer, &lean));
     return layer_forward(
             model, pass, layer, &lean, acts->lean_scratch,
             output_of(acts, layer, model->config->layers));

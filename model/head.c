@@ -3,6 +3,11 @@
 #include "base/device/device_memory.h"
 #include "kernels/fused.h"
 
+static struct norm head_norm(const struct model *model)
+{
+    return unit_norm(model, model->config->layers + 1, ROLE_FINAL_NORM);
+}
+
 static enum zd_status head_acquire(
         struct model *model, const struct model_hooks *hooks)
 {
@@ -35,13 +40,13 @@ static enum zd_status head_grads_acquire(
     struct norm norm;
     ZD_TRY(unit_grads_acquire(model, hooks, c->layers + 1, &grads->norm_add));
     grads->head_add = grads->norm_add;
-    if (c->tied && model->table->params[model->wte].trainable) {
+    if (c->tied && model->table->params[model->head].trainable) {
         ZD_TRY(unit_grads_acquire(
                 model, hooks, 0, &model->embedding_accumulates));
         model->embedding_grads_held = true;
         grads->head_add = model->embedding_accumulates;
     }
-    norm = final_norm(model);
+    norm = head_norm(model);
     grads->dhead = model->grads[model->head];
     grads->dx_needed =
             norm.dweight || norm.dbias || model->train.first <= c->layers;
@@ -60,7 +65,7 @@ static enum zd_status chunk_logits(
 {
     const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
-    struct norm norm = final_norm(model);
+    struct norm norm = head_norm(model);
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
     char *x = head_input(pass) + offset;
@@ -84,7 +89,7 @@ static enum zd_status chunk_backward(
 {
     const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
-    struct norm norm = final_norm(model);
+    struct norm norm = head_norm(model);
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
     char *dx = pass->rows ? pass->acts->last : pass->acts->dx;

@@ -4,32 +4,6 @@
 
 #include "model/activations.h"
 
-/* The tensors of a layer by what they do; gpt2's fused projection of q, k and v
- * is ROLE_Q, its c_fc is ROLE_GATE. */
-enum role {
-    ROLE_NORM1,
-    ROLE_NORM1_BIAS,
-    ROLE_Q,
-    ROLE_Q_BIAS,
-    ROLE_K,
-    ROLE_K_BIAS,
-    ROLE_V,
-    ROLE_V_BIAS,
-    ROLE_Q_NORM,
-    ROLE_K_NORM,
-    ROLE_O,
-    ROLE_O_BIAS,
-    ROLE_NORM2,
-    ROLE_NORM2_BIAS,
-    ROLE_GATE,
-    ROLE_GATE_BIAS,
-    ROLE_UP,
-    ROLE_UP_BIAS,
-    ROLE_DOWN,
-    ROLE_DOWN_BIAS,
-    ROLES
-};
-
 struct event_list {
     struct unit_event *events; /* owned */
     int count;
@@ -94,7 +68,7 @@ struct model {
     struct model_shape shape;
     struct row_strides strides;
     struct activations train, eval, decode;
-    float *cosine, *sine;   /* (positions, D/2); NULL for gpt2 */
+    float *cosine, *sine;   /* (positions, D/2); NULL: not rotary */
     void *decoded;          /* a weight in codes, for a product */
     int32_t *planes;        /* (4, N) of the pass, on the CPU: positions, and
                                what head_rows_fill writes */
@@ -102,12 +76,12 @@ struct model {
     struct batch_upload upload;
     struct pass pass;        /* of the last model_forward */
     struct residual_sum due; /* the last layer's output, in what comes next */
-    int role_offset[ROLES];  /* from a layer's first id; -1: no such tensor */
-    int wte, wpe, final_norm, final_norm_bias, head; /* ids; -1: none */
-    bool *unit_trains;                               /* (unit_count); owned */
-    const void **params; /* (table->count), with codes twice as many; set by
-                            the hooks; owned */
-    void **grads;        /* (table->count), set by the hooks; owned */
+    int role_offset[ROLES];  /* from a unit's first id; -1: no such tensor */
+    int head;                /* id; of a tied one the token table's */
+    bool *unit_trains;       /* (unit_count); owned */
+    const void **params;     /* (table->count), with codes twice as many; set by
+                                the hooks; owned */
+    void **grads;            /* (table->count), set by the hooks; owned */
     enum dtype product_grads; /* type of those of param.is_product */
     struct residuals residuals;
     struct event_list train_events, eval_events;
@@ -117,6 +91,13 @@ struct model {
     bool embedding_accumulates;
 };
 
+/* The tensor of a role in a unit; -1: there is none. */
+static inline int role_id(const struct model *model, int unit, enum role role)
+{
+    int offset = model->role_offset[role];
+    return offset < 0 ? -1 : model->table->unit_first[unit] + offset;
+}
+
 /* plan.c */
 int model_positions(const struct model_shape *shape); /* rows of the angles */
 size_t model_most_tokens(const struct model_shape *shape); /* of any pass */
@@ -125,7 +106,7 @@ enum zd_status model_lay_out(struct model *model, char *base);
 /* batch.c */
 static inline size_t batch_planes(const struct model_config *config)
 {
-    return config->family == MODEL_GPT2 ? 9 : 8; /* position_order */
+    return config->family->rotary ? 8 : 9; /* position_order */
 }
 size_t batch_plane_tokens(size_t tokens); /* elements of a plane */
 enum zd_status batch_upload_init(
@@ -233,16 +214,15 @@ enum zd_status linear_backward_add(
         const struct model *model, const struct linear *linear, void *dx,
         void *sum, const void *dy, const void *x, int N, bool accumulate);
 
-/* norm.c: layer norm for gpt2, RMS norm for the others. */
+/* norm.c: layer norm with a bias, else RMSNorm. */
 struct norm {
     const void *weight, *bias;
     float *dweight, *dbias;
 };
-struct norm layer_norm(const struct model *model, int layer, enum role weight);
+struct norm unit_norm(const struct model *model, int unit, enum role weight);
 /* Does anything below the layer's first norm train, or the norm? */
 bool layer_needs_input_grad(
         const struct model *model, const struct pass *pass, int layer);
-struct norm final_norm(const struct model *model);
 /* sum = a + b, then its norm; without a sum that is due, the norm of `sum`. */
 enum zd_status norm_forward_sum(
         const struct model *model, const struct norm *norm, void *out,
@@ -256,11 +236,12 @@ enum zd_status norm_backward(
 
 /* layer.c. First the sum of the layer before, if it is due: acts->x is there
  * after it. */
-enum zd_status layer_enter(
+enum zd_status layer_input_norm(
         struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts);
-/* Behind layer_enter. With out == NULL only what backward reads is computed;
- * else the output is due as a sum (model->due) whose place is `out`. */
+/* After layer_input_norm. With out == NULL only what backward reads is
+ * computed; else the output is due as a sum (model->due) whose place is `out`.
+ */
 enum zd_status layer_forward(
         struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, void *scratch, void *out);
@@ -269,40 +250,15 @@ enum zd_status layer_backward(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, bool accumulate);
 
-/* gpt2.c, llama.c: the parts of a layer that differ between families. */
-enum zd_status gpt2_qkv_forward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts);
-enum zd_status gpt2_qkv_backward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, bool accumulate);
-enum zd_status gpt2_mlp_forward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, void *out);
-enum zd_status gpt2_mlp_backward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, bool accumulate);
-/* What acts->again says of an activation, and of q and k with their norms. */
-enum zd_status llama_act_again(
-        const struct model *model, const struct pass *pass,
-        const struct layer_acts *acts);
-enum zd_status llama_heads_again(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts);
-enum zd_status llama_qkv_forward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts);
-enum zd_status llama_qkv_backward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, bool accumulate);
-enum zd_status llama_mlp_forward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, void *out);
-enum zd_status llama_mlp_backward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, bool accumulate);
+/* embedding.c, for families: rows of a table, and their gradient from
+ * acts->dx. */
+enum zd_status embedding_rows(
+        const struct model *model, enum role role, const int32_t *rows, int N,
+        void *out, bool add);
+enum zd_status embedding_scatter(
+        const struct model *model, enum role role, const int32_t *rows,
+        const int32_t *order, const struct pass *pass, bool add);
 
-/* embedding.c */
 enum zd_status embedding_forward(
         struct model *model, const struct pass *pass,
         const struct model_hooks *hooks, void *out);

@@ -4,11 +4,6 @@
 
 #include <math.h>
 
-static bool is_gpt2(const struct model *model)
-{
-    return model->config->family == MODEL_GPT2;
-}
-
 static struct attention_shape attention_shape(
         const struct model *model, const struct pass *pass)
 {
@@ -85,12 +80,12 @@ static enum zd_status attend(
             pass->doc_start, scratch, &shape);
 }
 
-enum zd_status layer_enter(
+enum zd_status layer_input_norm(
         struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts)
 {
     struct residual_sum due = model->due;
-    struct norm norm1 = layer_norm(model, layer, ROLE_NORM1);
+    struct norm norm1 = unit_norm(model, layer, ROLE_NORM1);
     model->due = (struct residual_sum){0};
     return norm_forward_sum(
             model, &norm1, acts->norm1, acts->mean1, acts->rstd1, acts->x, &due,
@@ -104,58 +99,60 @@ enum zd_status layer_forward(
     const struct model_config *c = model->config;
     int N = pass->N, C = c->hidden_size;
     struct residual_sum half = {acts->x, acts->proj};
-    struct norm norm2 = layer_norm(model, layer, ROLE_NORM2);
+    struct norm norm2 = unit_norm(model, layer, ROLE_NORM2);
     struct linear o = layer_linear(
             model, pass, layer, acts, ROLE_O, c->heads * c->head_dim, C);
-    ZD_TRY((is_gpt2(model) ? gpt2_qkv_forward
-                           : llama_qkv_forward)(model, pass, layer, acts));
+    ZD_TRY(c->family->qkv_forward(model, pass, layer, acts));
     ZD_TRY(attend(model, pass, layer, acts, scratch));
     ZD_TRY(linear_forward(model, &o, acts->proj, acts->att, N));
     ZD_TRY(norm_forward_sum(
             model, &norm2, acts->norm2, acts->mean2, acts->rstd2, acts->x2,
             &half, N));
     void *mlp_out = acts->mlp_out ? acts->mlp_out : out;
-    ZD_TRY((is_gpt2(model) ? gpt2_mlp_forward : llama_mlp_forward)(
-            model, pass, layer, acts, mlp_out));
+    ZD_TRY(c->family->mlp_forward(model, pass, layer, acts, mlp_out));
     if (out)
         model->due = (struct residual_sum){acts->x2, mlp_out};
     return ZD_OK;
 }
 
-/* The norm of what is kept, as forward took it. */
-static enum zd_status norm_again(
+/* The norm of its stored input, to the bits of forward. */
+static enum zd_status recompute_norm(
         const struct model *model, const struct pass *pass, int layer,
         enum role role, void *out, float *mean, float *rstd, void *x)
 {
-    struct norm norm = layer_norm(model, layer, role);
+    struct norm norm = unit_norm(model, layer, role);
     struct residual_sum nothing = {0};
     return norm_forward_sum(
             model, &norm, out, mean, rstd, x, &nothing, pass->N);
 }
 
-/* What the MLP's backward reads. */
-static enum zd_status mlp_again(
+/* Recompute what the MLP's backward reads. */
+static enum zd_status recompute_mlp(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts)
 {
-    if (acts->again & PART_NORM2)
-        ZD_TRY(norm_again(
+    if (acts->recompute & PART_NORM2)
+        ZD_TRY(recompute_norm(
                 model, pass, layer, ROLE_NORM2, acts->norm2, acts->mean2,
                 acts->rstd2, acts->x2));
-    return acts->again & PART_ACT ? llama_act_again(model, pass, acts) : ZD_OK;
+    return acts->recompute & PART_ACT
+                   ? model->config->family->recompute_act(model, pass, acts)
+                   : ZD_OK;
 }
 
-/* What attention's reads, and the products before it. */
-static enum zd_status attention_again(
+/* Recompute what attention's backward reads, and that of the projections before
+ * it. */
+static enum zd_status recompute_attention(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts)
 {
-    if (acts->again & PART_NORM1)
-        ZD_TRY(norm_again(
+    if (acts->recompute & PART_NORM1)
+        ZD_TRY(recompute_norm(
                 model, pass, layer, ROLE_NORM1, acts->norm1, acts->mean1,
                 acts->rstd1, acts->x));
-    return acts->again & PART_HEADS
-                   ? llama_heads_again(model, pass, layer, acts)
+    return acts->recompute & PART_HEADS
+                   ? model->config->family->recompute_heads(
+                             model, pass, layer, acts)
                    : ZD_OK;
 }
 
@@ -168,26 +165,24 @@ enum zd_status layer_backward(
     void *dx = pass->acts->dx;
     int N = pass->N;
     struct attention_shape shape = attention_shape(model, pass);
-    struct norm norm1 = layer_norm(model, layer, ROLE_NORM1);
-    struct norm norm2 = layer_norm(model, layer, ROLE_NORM2);
+    struct norm norm1 = unit_norm(model, layer, ROLE_NORM1);
+    struct norm norm2 = unit_norm(model, layer, ROLE_NORM2);
     struct linear o = layer_linear(
             model, pass, layer, acts, ROLE_O, c->heads * c->head_dim,
             c->hidden_size);
     /* The residual stream passes dx on; each branch adds its part through the
      * backward of its norm. */
-    ZD_TRY(mlp_again(model, pass, layer, acts));
-    ZD_TRY((is_gpt2(model) ? gpt2_mlp_backward : llama_mlp_backward)(
-            model, pass, layer, acts, accumulate));
+    ZD_TRY(recompute_mlp(model, pass, layer, acts));
+    ZD_TRY(c->family->mlp_backward(model, pass, layer, acts, accumulate));
     ZD_TRY(norm_backward(
             model, &norm2, dx, g->hidden, dx, acts->x2, acts->mean2,
             acts->rstd2, N, accumulate));
     ZD_TRY(linear_backward(model, &o, g->hidden, dx, acts->att, N, accumulate));
-    ZD_TRY(attention_again(model, pass, layer, acts));
+    ZD_TRY(recompute_attention(model, pass, layer, acts));
     ZD_TRY(model->kernels->attention_backward(
             NULL, g->q, g->k, g->v, g->hidden, acts->att, acts->lse, acts->q,
             acts->k, acts->v, pass->doc_start, g->scratch, &shape));
-    ZD_TRY((is_gpt2(model) ? gpt2_qkv_backward : llama_qkv_backward)(
-            model, pass, layer, acts, accumulate));
+    ZD_TRY(c->family->qkv_backward(model, pass, layer, acts, accumulate));
     if (!layer_needs_input_grad(model, pass, layer))
         return ZD_OK;
     return norm_backward(

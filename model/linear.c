@@ -80,22 +80,21 @@ struct linear layer_linear(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, enum role weight, int in, int out)
 {
-    int first = model->table->unit_first[layer];
-    int w = model->role_offset[weight], b = model->role_offset[weight + 1];
+    int id = role_id(model, layer, weight);
+    int bias = role_id(model, layer, weight + 1);
     struct linear linear = {
-            .bias = b < 0 ? NULL : model->params[first + b],
-            .dweight = model->grads[first + w],
-            .dbias = b < 0 ? NULL : model->grads[first + b],
-            .grad_type = grad_type(model, first + w),
+            .bias = bias < 0 ? NULL : model->params[bias],
+            .dweight = model->grads[id],
+            .dbias = bias < 0 ? NULL : model->grads[bias],
+            .grad_type = grad_type(model, id),
             .in = in,
             .out = out,
-            .conv1d = model->config->family == MODEL_GPT2 &&
-                      !param_in_codes(model->table, first + w),
+            .conv1d = model->table->params[id].conv1d &&
+                      !param_in_codes(model->table, id),
             .pass = pass,
     };
-    add_weight(model, first + w, &linear.weight);
-    add_adapter(
-            model, pass, layer, first + w, 0, acts->low, acts->gains, &linear);
+    add_weight(model, id, &linear.weight);
+    add_adapter(model, pass, layer, id, 0, acts->low, acts->gains, &linear);
     return linear;
 }
 
@@ -118,21 +117,20 @@ struct linear layer_joined(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, enum role first, enum role last, int in)
 {
-    int unit = model->table->unit_first[layer], out = 0;
-    int weight = model->role_offset[first],
-        bias = model->role_offset[first + 1];
-    int others = model->role_offset[last] - weight;
+    int id = role_id(model, layer, first), out = 0;
+    int bias = role_id(model, layer, first + 1);
+    int others = role_id(model, layer, last) - id;
     struct linear joined = layer_linear(model, pass, layer, acts, first, in, 0);
     for (int i = 0; i <= others; i++) {
         if (i > 0) {
-            add_weight(model, unit + weight + i, &joined.weight);
+            add_weight(model, id + i, &joined.weight);
             add_adapter(
-                    model, pass, layer, unit + weight + i, out, acts->low,
-                    acts->gains, &joined);
+                    model, pass, layer, id + i, out, acts->low, acts->gains,
+                    &joined);
         }
-        out += (int)model->table->params[unit + weight + i].shape[0];
-        assert(i == 0 || goes_on(model, unit + weight + i));
-        assert(i == 0 || bias < 0 || goes_on(model, unit + bias + i));
+        out += (int)model->table->params[id + i].shape[0];
+        assert(i == 0 || goes_on(model, id + i));
+        assert(i == 0 || bias < 0 || goes_on(model, bias + i));
     }
     joined.out = out;
     return joined;

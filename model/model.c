@@ -5,58 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names within the first layer; the others are built alike. */
-static const char *const gpt2_roles[ROLES] = {
-        [ROLE_NORM1] = "ln_1.weight",      [ROLE_NORM1_BIAS] = "ln_1.bias",
-        [ROLE_Q] = "attn.c_attn.weight",   [ROLE_Q_BIAS] = "attn.c_attn.bias",
-        [ROLE_O] = "attn.c_proj.weight",   [ROLE_O_BIAS] = "attn.c_proj.bias",
-        [ROLE_NORM2] = "ln_2.weight",      [ROLE_NORM2_BIAS] = "ln_2.bias",
-        [ROLE_GATE] = "mlp.c_fc.weight",   [ROLE_GATE_BIAS] = "mlp.c_fc.bias",
-        [ROLE_DOWN] = "mlp.c_proj.weight", [ROLE_DOWN_BIAS] = "mlp.c_proj.bias",
-};
-static const char *const llama_roles[ROLES] = {
-        [ROLE_NORM1] = "input_layernorm.weight",
-        [ROLE_Q] = "self_attn.q_proj.weight",
-        [ROLE_Q_BIAS] = "self_attn.q_proj.bias",
-        [ROLE_K] = "self_attn.k_proj.weight",
-        [ROLE_K_BIAS] = "self_attn.k_proj.bias",
-        [ROLE_V] = "self_attn.v_proj.weight",
-        [ROLE_V_BIAS] = "self_attn.v_proj.bias",
-        [ROLE_Q_NORM] = "self_attn.q_norm.weight",
-        [ROLE_K_NORM] = "self_attn.k_norm.weight",
-        [ROLE_O] = "self_attn.o_proj.weight",
-        [ROLE_O_BIAS] = "self_attn.o_proj.bias",
-        [ROLE_NORM2] = "post_attention_layernorm.weight",
-        [ROLE_GATE] = "mlp.gate_proj.weight",
-        [ROLE_GATE_BIAS] = "mlp.gate_proj.bias",
-        [ROLE_UP] = "mlp.up_proj.weight",
-        [ROLE_UP_BIAS] = "mlp.up_proj.bias",
-        [ROLE_DOWN] = "mlp.down_proj.weight",
-        [ROLE_DOWN_BIAS] = "mlp.down_proj.bias",
-};
-
+/* Where the tensors of a role lie in their units; layers are built alike. */
 static void find_tensors(struct model *model)
 {
     const struct model_config *c = model->config;
     const struct param_table *t = model->table;
-    bool gpt2 = c->family == MODEL_GPT2;
-    for (int role = 0; role < ROLES; role++) {
-        char name[PARAM_NAME_MAX];
-        const char *end = gpt2 ? gpt2_roles[role] : llama_roles[role];
-        snprintf(
-                name, sizeof name, "%s%s", gpt2 ? "h.0." : "model.layers.0.",
-                end ? end : "");
-        int id = param_table_find(t, name);
-        model->role_offset[role] = id < 0 ? -1 : id - t->unit_first[1];
+    for (int role = 0; role < ROLES; role++)
+        model->role_offset[role] = -1;
+    for (int id = t->count - 1; id >= 0; id--) {
+        const struct param *p = &t->params[id];
+        model->role_offset[p->role] = id - t->unit_first[p->unit];
+        model->unit_trains[p->unit] |= p->trainable;
     }
-    model->wte = t->unit_first[0];
-    model->wpe = gpt2 ? model->wte + 1 : -1;
-    model->final_norm = t->unit_first[c->layers + 1];
-    model->final_norm_bias = gpt2 ? model->final_norm + 1 : -1;
-    model->head = c->tied ? model->wte : param_table_find(t, "lm_head.weight");
-    for (int id = 0; id < t->count; id++)
-        if (t->params[id].trainable)
-            model->unit_trains[t->params[id].unit] = true;
+    model->head = c->tied ? role_id(model, 0, ROLE_TOKENS)
+                          : role_id(model, c->layers + 1, ROLE_HEAD);
 }
 
 static enum zd_status list_events(
@@ -94,7 +56,7 @@ static enum zd_status fill_angles(struct model *model, float *angles)
     size_t positions = (size_t)model_positions(&model->shape);
     size_t count = positions * (size_t)(model->config->head_dim / 2);
     size_t bytes = 2 * count * sizeof(float);
-    if (model->config->family == MODEL_GPT2)
+    if (!model->config->family->rotary)
         return ZD_OK;
     model->cosine = angles;
     model->sine = angles + count;

@@ -1,8 +1,10 @@
 #include "kernels/fused.h"
 #include "model/internal.h"
 
-static struct norm norm_at(const struct model *model, int weight, int bias)
+struct norm unit_norm(const struct model *model, int unit, enum role role)
 {
+    int weight = role_id(model, unit, role);
+    int bias = role_id(model, unit, role + 1);
     return (struct norm){
             .weight = model->params[weight],
             .bias = bias < 0 ? NULL : model->params[bias],
@@ -11,24 +13,10 @@ static struct norm norm_at(const struct model *model, int weight, int bias)
     };
 }
 
-struct norm layer_norm(const struct model *model, int layer, enum role weight)
-{
-    int first = model->table->unit_first[layer];
-    int bias = model->role_offset[weight + 1];
-    return norm_at(
-            model, first + model->role_offset[weight],
-            bias < 0 ? -1 : first + bias);
-}
-
-struct norm final_norm(const struct model *model)
-{
-    return norm_at(model, model->final_norm, model->final_norm_bias);
-}
-
 bool layer_needs_input_grad(
         const struct model *model, const struct pass *pass, int layer)
 {
-    struct norm norm1 = layer_norm(model, layer, ROLE_NORM1);
+    struct norm norm1 = unit_norm(model, layer, ROLE_NORM1);
     return layer > pass->acts->first || model->unit_trains[0] ||
            norm1.dweight || norm1.dbias;
 }
@@ -39,7 +27,7 @@ static enum zd_status norm_forward(
 {
     const struct kernels *k = model->kernels;
     int C = model->config->hidden_size;
-    float eps = model->config->norm_eps;
+    float eps = (float)model->config->norm_eps;
     if (norm->bias)
         return k->layernorm_forward(
                 NULL, out, mean, rstd, x, norm->weight, norm->bias, eps, N, C);
@@ -52,7 +40,7 @@ enum zd_status norm_forward_sum(
         int N)
 {
     int C = model->config->hidden_size;
-    float eps = model->config->norm_eps;
+    float eps = (float)model->config->norm_eps;
     if (!of->a)
         return norm_forward(model, norm, out, mean, rstd, sum, N);
     if (norm->bias)

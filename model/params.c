@@ -1,231 +1,135 @@
 #include "model/params.h"
 
-#include <assert.h>
 #include <fnmatch.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { LAYER_PARAMS_MAX = 16 };
 
 /* A table being written, tensor by tensor. */
 struct builder {
     const struct model_config *config;
     struct param_table *table;
-    int unit;
+    int64_t extents[EXTENTS];
 };
 
-static struct param *add_matrix(
-        struct builder *b, int64_t rows, int64_t columns, const char *format,
-        ...) __attribute__((format(printf, 4, 5)));
-static struct param *add_vector(
-        struct builder *b, enum param_init init, int64_t count,
-        const char *format, ...) __attribute__((format(printf, 4, 5)));
+static const struct tensor_row head = {
+        "lm_head.weight", ROLE_HEAD, TENSOR_LINEAR, EXTENT_V, EXTENT_C};
 
-static struct param *add(
-        struct builder *b, int dims, int64_t rows, int64_t columns,
-        const char *format, va_list args)
+static struct builder builder_of(
+        const struct model_config *c, struct param_table *table)
 {
-    struct param *p = &b->table->params[b->table->count++];
-    vsnprintf(p->name, sizeof p->name, format, args);
-    p->unit = b->unit;
-    p->dims = dims;
-    p->shape[0] = rows;
-    p->shape[1] = columns;
-    p->count = (size_t)rows * (size_t)columns;
-    p->trainable = true;
-    p->adapts = -1;
-    p->learning_rate = 1;
-    p->decays = dims == 2;
-    return p;
+    int64_t D = c->head_dim, q = c->heads * D, kv = c->kv_heads * D;
+    return (struct builder){
+            c,
+            table,
+            {[EXTENT_V] = c->vocab_size,
+             [EXTENT_POSITIONS] = c->max_positions,
+             [EXTENT_C] = c->hidden_size,
+             [EXTENT_F] = c->intermediate_size,
+             [EXTENT_Q] = q,
+             [EXTENT_KV] = kv,
+             [EXTENT_QKV] = q + 2 * kv,
+             [EXTENT_D] = D}};
 }
 
-/* One section: blocks of `group` lines. */
-static void set_blocks(struct param *p, bool by_column, int64_t group)
+static bool is_there(
+        const struct model_config *config, const struct tensor_row *row)
 {
-    int64_t lines = p->shape[by_column ? 1 : 0];
-    p->blocks = (struct tensor_blocks){
+    return !row->when || *((const bool *)config + row->when);
+}
+
+/* Does a row after this one of the layer hold the weight's bias? */
+static bool has_bias(
+        const struct model_config *config, const struct tensor_row *row)
+{
+    enum role bias = row->role + 1;
+    for (row++; row->name; row++)
+        if (row->role == bias)
+            return is_there(config, row);
+    return false;
+}
+
+/* Blocks of `group` lines; of a fused projection those of q and k by head, each
+ * of v for itself. */
+static struct tensor_blocks blocks_of(
+        const struct model_config *c, const struct tensor_row *row,
+        const struct param *p)
+{
+    int64_t D = c->head_dim, H = c->heads, KV = c->kv_heads;
+    int64_t lines = p->shape[p->conv1d ? 1 : 0];
+    bool by_head = row->flags & TENSOR_BY_HEAD;
+    int64_t group = row->kind == TENSOR_NORM ? lines : by_head ? D : 1;
+    struct tensor_blocks blocks = {
             .rows = p->shape[0],
             .columns = p->shape[1],
-            .by_column = by_column,
+            .by_column = p->conv1d,
             .section_count = 1,
             .sections = {{0, group, 0}},
             .count = (lines + group - 1) / group};
+    if (row->rows != EXTENT_QKV || !by_head)
+        return blocks;
+    blocks.section_count = 3;
+    blocks.sections[1] = (struct tensor_section){H * D, D, H};
+    blocks.sections[2] = (struct tensor_section){(H + KV) * D, 1, H + KV};
+    blocks.count = H + KV + KV * D;
+    return blocks;
 }
 
-static struct param *add_matrix(
-        struct builder *b, int64_t rows, int64_t columns, const char *format,
-        ...)
+static void add(
+        struct builder *b, const struct tensor_row *row, int unit,
+        const char *prefix)
 {
-    va_list args;
-    va_start(args, format);
-    struct param *p = add(b, 2, rows, columns, format, args);
-    va_end(args);
-    p->init = PARAM_INIT_NORMAL;
-    p->init_std = (float)b->config->initializer_range;
-    set_blocks(p, false, 1);
-    return p;
-}
-
-static struct param *add_vector(
-        struct builder *b, enum param_init init, int64_t count,
-        const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    struct param *p = add(b, 1, count, 1, format, args);
-    va_end(args);
-    p->init = init;
-    /* the weight of a norm is one block; a bias has one for each element */
-    set_blocks(p, false, init == PARAM_INIT_ONES ? count : 1);
-    return p;
-}
-
-/* GPT-2's Conv1D: the weight is [in, out]. */
-static struct param *add_conv1d(
-        struct builder *b, int i, const char *name, int in, int out,
-        bool residual)
-{
-    struct param *p = add_matrix(b, in, out, "h.%d.%s.weight", i, name);
-    if (residual)
-        p->init_std /= (float)sqrt(2.0 * b->config->layers);
-    set_blocks(p, true, 1);
-    add_vector(b, PARAM_INIT_CLEAR, out, "h.%d.%s.bias", i, name);
-    return p;
-}
-
-/* The columns of c_attn: those of q and k by head, each of v for itself. */
-static void set_fused_blocks(struct param *p, const struct model_config *c)
-{
-    int64_t C = c->hidden_size, H = c->heads;
-    struct tensor_blocks *blocks = &p->blocks;
-    blocks->section_count = 3;
-    blocks->sections[0] = (struct tensor_section){0, c->head_dim, 0};
-    blocks->sections[1] = (struct tensor_section){C, c->head_dim, H};
-    blocks->sections[2] = (struct tensor_section){2 * C, 1, 2 * H};
-    blocks->count = 2 * H + C;
-}
-
-static void add_gpt2_norm(struct builder *b, const char *name)
-{
-    int C = b->config->hidden_size;
-    add_vector(b, PARAM_INIT_ONES, C, "%s.weight", name);
-    add_vector(b, PARAM_INIT_CLEAR, C, "%s.bias", name);
-}
-
-static void add_gpt2(struct builder *b)
-{
+    static const enum param_init inits[] = {
+            [TENSOR_EMBEDDING] = PARAM_INIT_NORMAL,
+            [TENSOR_LINEAR] = PARAM_INIT_NORMAL,
+            [TENSOR_NORM] = PARAM_INIT_ONES,
+            [TENSOR_BIAS] = PARAM_INIT_CLEAR};
     const struct model_config *c = b->config;
-    int C = c->hidden_size, F = c->intermediate_size;
-    char name[32];
-    add_matrix(b, c->vocab_size, C, "wte.weight")->is_embedding = true;
-    add_matrix(b, c->max_positions, C, "wpe.weight")->is_embedding = true;
-    for (int i = 0; i < c->layers; i++) {
-        b->unit++;
-        snprintf(name, sizeof name, "h.%d.ln_1", i);
-        add_gpt2_norm(b, name);
-        set_fused_blocks(add_conv1d(b, i, "attn.c_attn", C, 3 * C, false), c);
-        add_conv1d(b, i, "attn.c_proj", C, C, true);
-        snprintf(name, sizeof name, "h.%d.ln_2", i);
-        add_gpt2_norm(b, name);
-        add_conv1d(b, i, "mlp.c_fc", C, F, false);
-        add_conv1d(b, i, "mlp.c_proj", F, C, true);
-    }
-    b->unit++;
-    add_gpt2_norm(b, "ln_f");
+    struct param *p = &b->table->params[b->table->count++];
+    bool in_layer = unit > 0 && unit <= c->layers;
+    bool is_linear = row->kind == TENSOR_LINEAR;
+    bool is_matrix = is_linear || row->kind == TENSOR_EMBEDDING;
+    int64_t rows = b->extents[row->rows];
+    int64_t columns = is_matrix ? b->extents[row->columns] : 1;
+    bool conv1d = is_linear && in_layer && c->family->conv1d;
+    *p = (struct param){
+            .role = row->role,
+            .unit = unit,
+            .dims = is_matrix ? 2 : 1,
+            .shape = {conv1d ? columns : rows, conv1d ? rows : columns},
+            .count = (size_t)rows * (size_t)columns,
+            .trainable = true,
+            .decays = is_matrix,
+            .is_embedding = row->kind == TENSOR_EMBEDDING,
+            .conv1d = conv1d,
+            .is_product = is_linear && in_layer && !has_bias(c, row),
+            .joins = row->joins,
+            .init = inits[row->kind],
+            .init_std = is_matrix ? (float)c->initializer_range : 0,
+            .adapts = -1,
+            .learning_rate = 1};
+    if (row->flags & TENSOR_RESIDUAL)
+        p->init_std /= (float)sqrt(2.0 * c->layers);
+    snprintf(p->name, sizeof p->name, "%s%s", prefix, row->name);
+    p->blocks = blocks_of(c, row, p);
 }
 
-/* Linear: the weight is [out, in]. */
-static struct param *add_weight(
-        struct builder *b, int i, const char *name, int in, int out, bool bias)
+static void add_unit(
+        struct builder *b, const struct tensor_row *rows, int unit,
+        const char *prefix)
 {
-    struct param *p =
-            add_matrix(b, out, in, "model.layers.%d.%s.weight", i, name);
-    p->is_product = !bias;
-    return p;
+    b->table->unit_first[unit] = b->table->count;
+    for (const struct tensor_row *row = rows; row->name; row++)
+        if (is_there(b->config, row))
+            add(b, row, unit, prefix);
 }
 
-static struct param *add_bias(
-        struct builder *b, int i, const char *name, int out)
+static size_t count_rows(const struct tensor_row *rows)
 {
-    return add_vector(
-            b, PARAM_INIT_CLEAR, out, "model.layers.%d.%s.bias", i, name);
-}
-
-static void add_linear(
-        struct builder *b, int i, const char *name, int in, int out, bool bias)
-{
-    add_weight(b, i, name, in, out, bias);
-    if (bias)
-        add_bias(b, i, name, out);
-}
-
-static void add_layer_norm(
-        struct builder *b, int i, const char *name, int count)
-{
-    add_vector(b, PARAM_INIT_ONES, count, "model.layers.%d.%s.weight", i, name);
-}
-
-/* The weights, then the biases: each kind as one matrix. */
-static void add_qkv(struct builder *b, int i)
-{
-    const struct model_config *c = b->config;
-    int C = c->hidden_size, D = c->head_dim;
-    int q = c->heads * D, kv = c->kv_heads * D;
-    bool bias = c->qkv_bias;
-    set_blocks(add_weight(b, i, "self_attn.q_proj", C, q, bias), false, D);
-    struct param *k = add_weight(b, i, "self_attn.k_proj", C, kv, bias);
-    set_blocks(k, false, D);
-    k->joins = JOIN_QKV;
-    add_weight(b, i, "self_attn.v_proj", C, kv, bias)->joins = JOIN_QKV;
-    if (!bias)
-        return;
-    add_bias(b, i, "self_attn.q_proj", q);
-    add_bias(b, i, "self_attn.k_proj", kv)->joins = JOIN_QKV;
-    add_bias(b, i, "self_attn.v_proj", kv)->joins = JOIN_QKV;
-}
-
-static void add_gate_up(struct builder *b, int i)
-{
-    const struct model_config *c = b->config;
-    int C = c->hidden_size, F = c->intermediate_size;
-    add_weight(b, i, "mlp.gate_proj", C, F, c->mlp_bias);
-    add_weight(b, i, "mlp.up_proj", C, F, c->mlp_bias)->joins = JOIN_GATE_UP;
-    if (!c->mlp_bias)
-        return;
-    add_bias(b, i, "mlp.gate_proj", F);
-    add_bias(b, i, "mlp.up_proj", F)->joins = JOIN_GATE_UP;
-}
-
-static void add_llama_layer(struct builder *b, int i)
-{
-    const struct model_config *c = b->config;
-    int C = c->hidden_size, F = c->intermediate_size, D = c->head_dim;
-    add_layer_norm(b, i, "input_layernorm", C);
-    add_qkv(b, i);
-    if (c->qk_norm) {
-        add_layer_norm(b, i, "self_attn.q_norm", D);
-        add_layer_norm(b, i, "self_attn.k_norm", D);
-    }
-    add_linear(b, i, "self_attn.o_proj", c->heads * D, C, c->out_bias);
-    add_layer_norm(b, i, "post_attention_layernorm", C);
-    add_gate_up(b, i);
-    add_linear(b, i, "mlp.down_proj", F, C, c->mlp_bias);
-}
-
-static void add_llama(struct builder *b)
-{
-    const struct model_config *c = b->config;
-    int C = c->hidden_size;
-    add_matrix(b, c->vocab_size, C, "model.embed_tokens.weight")->is_embedding =
-            true;
-    for (int i = 0; i < c->layers; i++) {
-        b->unit++;
-        add_llama_layer(b, i);
-    }
-    b->unit++;
-    add_vector(b, PARAM_INIT_ONES, C, "model.norm.weight");
+    size_t count = 0;
+    while (rows[count].name)
+        count++;
+    return count;
 }
 
 /* A pattern may be written with the prefix that some GPT-2 files carry. */
@@ -234,9 +138,9 @@ static bool matches(
         const char *pattern)
 {
     char prefixed[PARAM_NAME_MAX + 16];
-    bool gpt2 = config->family == MODEL_GPT2;
+    const char *prefix = config->family->file_prefix;
     snprintf(
-            prefixed, sizeof prefixed, "%s%s", gpt2 ? "transformer." : "",
+            prefixed, sizeof prefixed, "%s%s", prefix ? prefix : "",
             param->name);
     return strstr(prefixed, pattern) || fnmatch(pattern, param->name, 0) == 0 ||
            fnmatch(pattern, prefixed, 0) == 0;
@@ -267,16 +171,23 @@ static enum zd_status freeze_matching(
     return ZD_ERR_CONFIG;
 }
 
-static void finish_units(struct param_table *table)
+static void add_all(struct builder *b)
 {
-    int unit = 0;
-    for (int id = 0; id < table->count; id++) {
-        while (unit <= table->params[id].unit)
-            table->unit_first[unit++] = id;
-        table->total += table->params[id].count;
+    struct param_table *table = b->table;
+    const struct model_family *family = b->config->family;
+    int layers = b->config->layers;
+    add_unit(b, family->embeddings, 0, "");
+    for (int i = 0; i < layers; i++) {
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "%s%d.", family->layer_prefix, i);
+        add_unit(b, family->layer, i + 1, prefix);
     }
-    table->unit_first[unit] = table->count;
-    assert(unit == table->unit_count);
+    add_unit(b, family->last, layers + 1, "");
+    if (!b->config->tied)
+        add(b, &head, layers + 1, "");
+    table->unit_first[layers + 2] = table->count;
+    for (int id = 0; id < table->count; id++)
+        table->total += table->params[id].count;
 }
 
 enum zd_status param_table_build(
@@ -284,8 +195,10 @@ enum zd_status param_table_build(
         int freeze_count, struct param_table *table_out)
 {
     struct param_table table = {.unit_count = config->layers + 2};
-    struct builder builder = {config, &table, 0};
-    size_t max = (size_t)config->layers * LAYER_PARAMS_MAX + 8;
+    struct builder builder = builder_of(config, &table);
+    const struct model_family *family = config->family;
+    size_t max = (size_t)config->layers * count_rows(family->layer) +
+                 count_rows(family->embeddings) + count_rows(family->last) + 1;
     table.params = calloc(max, sizeof *table.params);
     table.unit_first =
             calloc((size_t)table.unit_count + 1, sizeof *table.unit_first);
@@ -293,16 +206,7 @@ enum zd_status param_table_build(
         param_table_fini(&table);
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a tensor table");
     }
-    if (config->family == MODEL_GPT2)
-        add_gpt2(&builder);
-    else
-        add_llama(&builder);
-    if (!config->tied)
-        add_matrix(
-                &builder, config->vocab_size, config->hidden_size,
-                "lm_head.weight");
-    assert((size_t)table.count <= max);
-    finish_units(&table);
+    add_all(&builder);
     for (int i = 0; i < freeze_count; i++) {
         enum zd_status status = freeze_matching(config, &table, freeze[i]);
         if (status != ZD_OK) {

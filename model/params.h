@@ -11,6 +11,7 @@
 #include "base/number/tensor_blocks.h"
 #include "kernels/quant/dequantise.h"
 #include "model/config.h"
+#include "model/family.h"
 
 enum { PARAM_NAME_MAX = 96 };
 
@@ -35,6 +36,7 @@ enum param_part {
 
 struct param {
     char name[PARAM_NAME_MAX]; /* Hugging Face's, canonical for the family */
+    enum role role;            /* of the base; else ROLE_NONE */
     int unit;
     int dims;         /* 1 or 2 */
     int64_t shape[2]; /* as in the file; shape[1] = 1 when dims = 1 */
@@ -42,6 +44,7 @@ struct param {
     bool trainable;              /* false: no gradient, no optimizer state */
     bool decays;                 /* weight decay applies: matrices only */
     bool is_embedding;           /* tokens or positions; not an untied head */
+    bool conv1d;                 /* stored (in, out), not (out, in) */
     bool is_product;             /* of a layer: its gradient is a product of
                                     matrices, with no sums for a bias beside it */
     unsigned joins;              /* param_join in which it goes on from the
@@ -87,19 +90,22 @@ struct param_table {
 enum zd_status param_table_build(
         const struct model_config *config, const char *const *freeze,
         int freeze_count, struct param_table *table_out);
-/* A weight that is stored [in, out]. */
-static inline bool param_is_conv1d(
-        const struct model_config *config, const struct param *param)
-{
-    return config->family == MODEL_GPT2 && param->dims == 2 &&
-           !param->is_embedding && param->part == PARAM_BASE &&
-           param->unit <= config->layers;
-}
 /* The weight of a linear module (Conv1D too), the head included. */
 static inline bool param_is_linear(const struct param *param)
 {
     return param->dims == 2 && param->part == PARAM_BASE &&
            !param->is_embedding;
+}
+
+/* Inputs and outputs of a linear module. */
+static inline int64_t param_in(const struct param *param)
+{
+    return param->shape[param->conv1d ? 0 : 1];
+}
+
+static inline int64_t param_out(const struct param *param)
+{
+    return param->shape[param->conv1d ? 1 : 0];
 }
 
 static inline bool param_has_adapter(const struct param_table *table, int id)

@@ -18,7 +18,7 @@ static enum zd_status lay_passes(
 static enum zd_status check_positions(
         const struct model_config *config, int positions)
 {
-    if (config->family != MODEL_GPT2 || positions <= config->max_positions)
+    if (config->family->rotary || positions <= config->max_positions)
         return ZD_OK;
     return ZD_FAIL(
             ZD_ERR_CONFIG, "E0313",
@@ -134,9 +134,9 @@ enum zd_status model_plan(
     struct activations passes[3] = {0};
     size_t bytes = 0, residuals = 0;
     int positions = model_positions(shape);
-    size_t angles = config->family == MODEL_GPT2
-                            ? 0
-                            : (size_t)positions * (size_t)config->head_dim;
+    size_t angles = config->family->rotary
+                            ? (size_t)positions * (size_t)config->head_dim
+                            : 0;
     ZD_TRY(check_positions(config, positions));
     ZD_TRY(check_offload(config, shape));
     enum zd_status status = lay_passes(config, table, shape, NULL, passes);

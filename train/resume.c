@@ -86,7 +86,7 @@ static enum zd_status restore(
     take_products(manifest);
     const json_t *commands = json_object_get(manifest, "commands");
     /* the folder of the model need not be there any more */
-    trainer->writer.gpt2_prefix =
+    trainer->writer.file_prefix =
             json_is_true(json_object_get(manifest, "gpt2_prefix"));
     trainer->commands =
             json_is_array(commands) ? json_deep_copy(commands) : NULL;

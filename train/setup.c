@@ -22,10 +22,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool has_gpt2_prefix(const struct train_job *job)
+static bool has_file_prefix(
+        const struct train_job *job, const struct model_config *config)
 {
     bool is_made = !job->model.path || job->model.init == MODEL_RANDOM;
-    return is_made || weights_hf_has_prefix(job->model.path);
+    return is_made || weights_hf_has_prefix(job->model.path, config);
 }
 
 static enum zd_status fix_steps(struct trainer *trainer)
@@ -208,7 +209,7 @@ static void fill_writer(struct trainer *trainer)
             .plan = &trainer->plan,
             .zero = trainer->zero,
             .kept = &trainer->kept,
-            .gpt2_prefix = has_gpt2_prefix(job),
+            .file_prefix = has_file_prefix(job, &trainer->plan.config),
             .eos = trainer->text.eos,
             .identity =
                     {.data_digest = dataset_digest(trainer->train_data),

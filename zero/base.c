@@ -196,8 +196,7 @@ enum zd_status base_load(
     if (!table->codes)
         return so_far;
     rooms_take(table, &rooms);
-    enum zd_status status = codes_maker_create(
-            zero->plan->request.config, table, source, &maker);
+    enum zd_status status = codes_maker_create(table, source, &maker);
     status = comm_agree(zero->comm, status);
     for (int id = 0; id < table->count && status == ZD_OK; id++) {
         if (!param_in_codes(table, id))

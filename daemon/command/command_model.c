@@ -119,7 +119,7 @@ static enum zd_status merge(
             .dtype = dtype_of(args, storage),
             .max_shard_bytes = 5000000000u,
             .copy_from = args->base,
-            .gpt2_prefix = weights_hf_has_prefix(args->base),
+            .file_prefix = weights_hf_has_prefix(args->base, config),
     };
     enum zd_status status =
             weights_export_hf(args->out, config, table, &source, &options);

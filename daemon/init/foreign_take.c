@@ -4,6 +4,7 @@
 #include "daemon/init/foreign.h"
 #include "data/source.h"
 #include "model/config.h"
+#include "model/family.h"
 #include "model/files/config.h"
 
 #include <limits.h>
@@ -63,14 +64,17 @@ static json_t *peft_default(const struct foreign *foreign)
 {
     const char *path = draft_text(foreign->draft, "model.path");
     struct model_config config = {0};
-    bool is_gpt2 = false;
+    json_t *targets = NULL;
     if (path && model_config_read_stored(path, &config) == ZD_OK)
-        is_gpt2 = config.family == MODEL_GPT2;
+        for (int i = 0; i < 2 && config.family->peft_targets[i]; i++) {
+            targets = targets ? targets : json_array();
+            json_array_append_new(
+                    targets, json_string(config.family->peft_targets[i]));
+        }
     else
         zd_error_clear(); /* it need not be here */
     model_config_fini(&config);
-    return is_gpt2 ? json_pack("[s]", "c_attn")
-                   : json_pack("[ss]", "q_proj", "v_proj");
+    return targets ? targets : json_pack("[ss]", "q_proj", "v_proj");
 }
 
 static void take_peft_modules(

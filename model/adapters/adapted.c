@@ -41,7 +41,7 @@ static enum zd_status open_adapters(
                 &a->adapters[i], choices[i].weight, choices[i].dir);
     }
     return weights_open_merged(
-            &a->base, config, table, parts, choice_count, &a->merged);
+            &a->base, table, parts, choice_count, &a->merged);
 }
 
 enum zd_status weights_open_adapted(

@@ -285,12 +285,10 @@ static void add_factors(
 {
     struct adapter *adapter = &out->adapters[id];
     const struct param *weight = &out->params[id];
-    bool conv1d = param_is_conv1d(reader->config, weight);
-    int64_t in = weight->shape[conv1d ? 0 : 1];
+    int64_t in = param_in(weight);
     struct param a = factor_of(weight, id, PARAM_LORA_A, adapter->r, in);
-    struct param b = factor_of(
-            weight, id, PARAM_LORA_B, weight->shape[conv1d ? 1 : 0],
-            adapter->r);
+    struct param b =
+            factor_of(weight, id, PARAM_LORA_B, param_out(weight), adapter->r);
     bool gaussian = options && options->init_lora_weights == LORA_INIT_GAUSSIAN;
     a.init = gaussian ? PARAM_INIT_NORMAL : PARAM_INIT_UNIFORM;
     a.init_std = (float)(gaussian ? 1.0 / adapter->r : 1.0 / sqrt((double)in));

@@ -20,24 +20,20 @@ static const char *base_name(enum lora_base base)
 }
 
 /* Linear weights of layers that are frozen and no factor of an adapter. */
-static bool may_be_in_codes(
-        const struct model_config *config, const struct param_table *table,
-        int id)
+static bool may_be_in_codes(const struct param_table *table, int id)
 {
     const struct param *param = &table->params[id];
     return param->part == PARAM_BASE && !param->trainable && param->dims == 2 &&
-           param->unit > 0 && param->unit <= config->layers;
+           param->unit > 0 && param->unit < table->unit_count - 1;
 }
 
 struct quant_matrix lora_matrix(
-        const struct model_config *config, const struct param *param,
-        enum quant_format format, bool nested)
+        const struct param *param, enum quant_format format, bool nested)
 {
-    bool turned = param_is_conv1d(config, param);
     struct quant_matrix m = {
             .format = format,
-            .rows = param->shape[turned],
-            .columns = param->shape[!turned]};
+            .rows = param_out(param),
+            .columns = param_in(param)};
     if (!quant_is_4bit(&m))
         return m;
     m.block = QUANT_BLOCK;
@@ -46,26 +42,23 @@ struct quant_matrix lora_matrix(
 }
 
 static void make_all(
-        const struct model_config *config, enum quant_format format,
-        bool nested, struct param_table *table)
+        enum quant_format format, bool nested, struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)
-        if (may_be_in_codes(config, table, id))
-            table->codes[id] =
-                    lora_matrix(config, &table->params[id], format, nested);
+        if (may_be_in_codes(table, id))
+            table->codes[id] = lora_matrix(&table->params[id], format, nested);
 }
 
 /* --- stored in codes ------------------------------------------------------ */
 
 /* All that a part of a training holds is of one format. */
 static enum zd_status take_stored(
-        const struct model_config *config, const struct weight_source *source,
-        struct param_table *table)
+        const struct weight_source *source, struct param_table *table)
 {
     const struct quantized *first = NULL;
     for (int id = 0; id < table->count; id++) {
         const struct quantized *stored = source->stored(source->ctx, id);
-        if (!stored || !may_be_in_codes(config, table, id))
+        if (!stored || !may_be_in_codes(table, id))
             continue;
         first = first ? first : stored;
         if (stored->format != first->format) {
@@ -89,11 +82,11 @@ static enum zd_status read_stored(
 {
     struct weight_source source;
     if (!weights_hf_are_there(dir)) {
-        make_all(config, config->stored_format, config->stored_nested, table);
+        make_all(config->stored_format, config->stored_nested, table);
         return ZD_OK;
     }
     ZD_TRY(weights_open_resized(dir, config, table, NULL, &source));
-    enum zd_status status = take_stored(config, &source, table);
+    enum zd_status status = take_stored(&source, table);
     weights_close(&source);
     return status;
 }
@@ -144,8 +137,8 @@ static enum zd_status fill(
         if (options->quantize_base == LORA_BASE_NONE)
             return ZD_OK;
         make_all(
-                config, format_of(options->quantize_base),
-                options->double_quant, table);
+                format_of(options->quantize_base), options->double_quant,
+                table);
         return ZD_OK;
     }
     ZD_TRY(read_stored(config, dir, table));
@@ -169,16 +162,16 @@ enum zd_status lora_quantize(
 }
 
 enum zd_status lora_quantize_as(
-        const struct model_config *config, const struct weight_source *source,
-        const char *format, bool nested, struct param_table *table)
+        const struct weight_source *source, const char *format, bool nested,
+        struct param_table *table)
 {
     enum quant_format made;
     table->codes = calloc((size_t)table->count, sizeof *table->codes);
     if (!table->codes)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a tensor table");
     if (source->stored)
-        ZD_TRY(take_stored(config, source, table));
+        ZD_TRY(take_stored(source, table));
     if (!first_of(table) && quant_format_of_name(format, &made))
-        make_all(config, made, nested, table);
+        make_all(made, nested, table);
     return ZD_OK;
 }

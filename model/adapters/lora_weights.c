@@ -55,7 +55,7 @@ static enum zd_status read_magnitude(
                   : ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
     if (status == ZD_OK)
         status = weights_row_norms(
-                &source->base, source->config, source->table, weight,
+                &source->base, source->table, weight,
                 param_in_codes(source->table, weight)
                         ? &source->table->codes[weight]
                         : NULL,

@@ -8,7 +8,6 @@
 
 struct merged {
     const struct weight_source *base;
-    const struct model_config *config;
     const struct param_table *table;
     struct merge_part *parts; /* owned */
     int part_count;
@@ -139,8 +138,7 @@ static enum zd_status add_adapter(
                         .in = what.in,
                         .out = what.out,
                         .r = what.r,
-                        .conv1d = param_is_conv1d(
-                                m->config, &m->table->params[id]),
+                        .conv1d = m->table->params[id].conv1d,
                         .scale = part->weight * what.scale,
                         .a = a,
                         .b = b,
@@ -223,9 +221,9 @@ static void merged_close(void *ctx)
 }
 
 enum zd_status weights_open_merged(
-        const struct weight_source *base, const struct model_config *config,
-        const struct param_table *table, const struct merge_part *parts,
-        int part_count, struct weight_source *source_out)
+        const struct weight_source *base, const struct param_table *table,
+        const struct merge_part *parts, int part_count,
+        struct weight_source *source_out)
 {
     ZD_TRY(merge_check(table, parts, part_count));
     struct merged *m = calloc(1, sizeof *m);
@@ -237,7 +235,7 @@ enum zd_status weights_open_merged(
     }
     for (int i = 0; i < part_count; i++)
         copy[i] = parts[i];
-    *m = (struct merged){base, config, table, copy, part_count, -1, NULL};
+    *m = (struct merged){base, table, copy, part_count, -1, NULL};
     *source_out = (struct weight_source){merged_read, merged_close, m};
     return ZD_OK;
 }

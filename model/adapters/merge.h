@@ -43,9 +43,9 @@ enum zd_status merge_check(
  * `parts`, which are copied. Reading fails with E0312 where a merged weight is
  * not finite. */
 enum zd_status weights_open_merged(
-        const struct weight_source *base, const struct model_config *config,
-        const struct param_table *table, const struct merge_part *parts,
-        int part_count, struct weight_source *source_out);
+        const struct weight_source *base, const struct param_table *table,
+        const struct merge_part *parts, int part_count,
+        struct weight_source *source_out);
 
 /* A line for whoever merges for good: `base`, a folder, is stored in codes. */
 void merge_tell_codes(const char *base);

@@ -129,9 +129,8 @@ static enum zd_status place_lora(
                 tensor->name);
     struct peft_part *part = &a->parts[id];
     const struct param *p = &o->table->params[id];
-    bool turned = param_is_conv1d(o->config, p);
-    part->in = (int)p->shape[turned ? 0 : 1];
-    part->out = (int)p->shape[turned ? 1 : 0];
+    part->in = (int)param_in(p);
+    part->out = (int)param_out(p);
     part->r = peft_config_rank(&a->config, module);
     part->scale = peft_config_scale(&a->config, module);
     if (kind == PEFT_A) {

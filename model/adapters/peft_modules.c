@@ -178,11 +178,8 @@ void peft_module_name(
         const struct model_config *config, const struct param_table *table,
         int id, char out[PARAM_NAME_MAX + 16])
 {
-    const char *name = table->params[id].name;
-    const char *dot = strrchr(name, '.');
-    bool prefix =
-            config->family == MODEL_GPT2 && strcmp(name, "lm_head.weight") != 0;
-    snprintf(
-            out, NAME_BYTES, "%s%.*s", prefix ? HF_GPT2_PREFIX : "",
-            dot ? (int)(dot - name) : (int)strlen(name), name);
+    hf_name_in_files(config, &table->params[id], out);
+    char *dot = strrchr(out, '.');
+    if (dot)
+        *dot = '\0';
 }

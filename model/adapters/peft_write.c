@@ -70,9 +70,7 @@ static void list_tensors(struct writing *w)
         const struct param *p = &w->table->params[id];
         peft_module_name(w->config, w->table, id, module);
         if (is_target(w, id)) {
-            bool turned = param_is_conv1d(w->config, p);
-            int64_t in = p->shape[turned ? 0 : 1];
-            int64_t out = p->shape[turned ? 1 : 0];
+            int64_t in = param_in(p), out = param_out(p);
             int r = peft_config_rank(w->adapter, module);
             add_tensor(w, id, PEFT_A, 2, r, in);
             add_tensor(w, id, PEFT_B, 2, out, r);
@@ -239,7 +237,7 @@ static enum zd_status write_config(
     PUT("use_rslora", json_false());
     PUT("use_dora", json_boolean(a->use_dora));
     PUT("bias", zd_must(json_string("none")));
-    PUT("fan_in_fan_out", json_boolean(w->config->family == MODEL_GPT2));
+    PUT("fan_in_fan_out", json_boolean(w->config->family->conv1d));
     PUT("init_lora_weights", json_true());
 #undef PUT
     fs_join(path, sizeof path, w->dir, "adapter_config.json");

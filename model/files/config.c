@@ -1,151 +1,58 @@
-#include "model/config.h"
-
-#include "base/file/fs.h"
 #include "model/files/config.h"
-#include "model/files/config_keys.h"
+#include "base/file/fs.h"
+#include "model/config_keys.h"
+#include "model/families/families.h"
 
-#include <limits.h>
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Bounds that keep every product of two of them inside 64 bits, and far above
- * any model there is. */
-enum {
-    VOCAB_MAX = 1 << 24,
-    WIDTH_MAX = 1 << 20,
-    LAYERS_MAX = 1 << 14,
-    HEADS_MAX = 1 << 14,
-    HEAD_DIM_MAX = 512, /* what the attention kernels hold per head */
-    POSITIONS_MAX = 1 << 28,
-    CONFIG_BYTES_MAX = 16 << 20
-};
+enum { CONFIG_BYTES_MAX = 16 << 20 };
 
-static enum zd_status wrong(
-        const struct config_reader *r, const char *key, const char *expected)
+/* "gpt2, llama, .." */
+static void list_families(char *out, size_t bytes)
 {
-    const json_t *value = json_object_get(r->json, key);
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    config_fail(
-            r, "E0302", "`%s` must be %s, not %.80s", key, expected,
-            text ? text : "absent");
-    free(text);
-    return r->on_error;
+    size_t used = 0;
+    for (int i = 0; model_families[i]; i++)
+        used += (size_t)snprintf(
+                out + used, bytes - used, "%s%s", i ? ", " : "",
+                model_families[i]->name);
 }
-
-/* The value under `key`; NULL when it is absent or null. */
-static const json_t *get(const struct config_reader *r, const char *key)
-{
-    const json_t *value = json_object_get(r->json, key);
-    return json_is_null(value) ? NULL : value;
-}
-
-static enum zd_status read_int(
-        const struct config_reader *r, const char *key, int absent, int max,
-        int *out)
-{
-    const json_t *value = get(r, key);
-    *out = absent;
-    if (!value)
-        return ZD_OK;
-    if (!json_is_integer(value) || json_integer_value(value) < 1 ||
-        json_integer_value(value) > max) {
-        char expected[64];
-        snprintf(expected, sizeof expected, "an integer from 1 to %d", max);
-        return wrong(r, key, expected);
-    }
-    *out = (int)json_integer_value(value);
-    return ZD_OK;
-}
-
-static enum zd_status read_bool(
-        const struct config_reader *r, const char *key, bool absent, bool *out)
-{
-    const json_t *value = get(r, key);
-    *out = absent;
-    if (!value)
-        return ZD_OK;
-    if (!json_is_boolean(value))
-        return wrong(r, key, "true or false");
-    *out = json_is_true(value);
-    return ZD_OK;
-}
-
-static enum zd_status read_real(
-        const struct config_reader *r, const char *key, double absent,
-        double *out)
-{
-    const json_t *value = get(r, key);
-    *out = absent;
-    if (!value)
-        return ZD_OK;
-    if (!json_is_number(value) || !isfinite(json_number_value(value)) ||
-        json_number_value(value) < 0)
-        return wrong(r, key, "a number, not negative");
-    *out = json_number_value(value);
-    return ZD_OK;
-}
-
-/* A token id, or a list of which the first counts. The class's own id is none
- * in a vocabulary that is too small for it. */
-static enum zd_status read_token(
-        const struct config_reader *r, const char *key, int absent,
-        int vocab_size, int *out)
-{
-    const json_t *value = json_object_get(r->json, key);
-    *out = value || absent >= vocab_size ? -1 : absent;
-    if (json_is_array(value))
-        value = json_array_get(value, 0);
-    if (!value || json_is_null(value))
-        return ZD_OK;
-    if (!json_is_integer(value) || json_integer_value(value) < -1 ||
-        json_integer_value(value) > INT_MAX)
-        return wrong(r, key, "a token id or a list of them");
-    *out = (int)json_integer_value(value);
-    return ZD_OK;
-}
-
-static const char *const architectures[] = {
-        [MODEL_GPT2] = "GPT2LMHeadModel",
-        [MODEL_LLAMA] = "LlamaForCausalLM",
-        [MODEL_MISTRAL] = "MistralForCausalLM",
-        [MODEL_QWEN2] = "Qwen2ForCausalLM",
-        [MODEL_QWEN3] = "Qwen3ForCausalLM",
-};
-enum { FAMILIES = 5 };
 
 static enum zd_status read_family(
         const struct config_reader *r, struct model_config *config)
 {
-    const json_t *type = get(r, "model_type");
-    const json_t *list = get(r, "architectures");
-    const json_t *architecture = json_array_get(list, 0);
+    const json_t *type = config_get(r, "model_type");
+    const json_t *list = config_get(r, "architectures");
     const char *name = json_string_value(type);
-    for (int i = 0; i < FAMILIES; i++) {
-        const char *given = json_string_value(architecture);
-        if (name ? strcmp(name, model_family_name((enum model_family)i)) == 0
-                 : given && strcmp(given, architectures[i]) == 0) {
-            config->family = (enum model_family)i;
-            if (list && (!given || strcmp(given, architectures[i]) != 0))
-                return wrong(r, "architectures", architectures[i]);
-            return ZD_OK;
+    const char *given = json_string_value(json_array_get(list, 0));
+    char names[160] = "one of ";
+    for (int i = 0; model_families[i]; i++) {
+        const struct model_family *family = model_families[i];
+        bool is_given = given && strcmp(given, family->architecture) == 0;
+        if (name ? strcmp(name, family->name) == 0 : is_given) {
+            config->family = family;
+            return !list || is_given
+                           ? ZD_OK
+                           : config_wrong(
+                                     r, "architectures", family->architecture);
         }
     }
-    if (type || architecture)
-        return wrong(
-                r, type ? "model_type" : "architectures",
-                "one of gpt2, llama, mistral, qwen2, qwen3");
+    size_t used = strlen(names);
+    list_families(names + used, sizeof names - used);
+    if (type || json_array_size(list))
+        return config_wrong(r, type ? "model_type" : "architectures", names);
     config_fail(r, "E0301", "`model_type` is missing");
-    zd_fail_help("model_type = \"llama\" (or gpt2, mistral, qwen2, qwen3)");
+    zd_fail_help("model_type is %s", names);
     return r->on_error;
 }
 
 static enum zd_status read_dtype(
         const struct config_reader *r, struct model_config *config)
 {
-    const json_t *value = get(r, "dtype");
+    const json_t *value = config_get(r, "dtype");
     const char *key = value ? "dtype" : "torch_dtype";
     if (!value)
-        value = get(r, "torch_dtype");
+        value = config_get(r, "torch_dtype");
     /* Random weights are stored in bf16 unless asked otherwise. */
     config->storage_dtype =
             r->on_error == ZD_ERR_CONFIG ? DTYPE_BF16 : DTYPE_FP32;
@@ -161,193 +68,50 @@ static enum zd_status read_dtype(
     else if (name && strcmp(name, "float16") == 0)
         config->storage_dtype = DTYPE_FP16;
     else
-        return wrong(r, key, "float32, bfloat16 or float16");
+        return config_wrong(r, key, "float32, bfloat16 or float16");
     return ZD_OK;
 }
 
-static enum zd_status read_gpt2(
-        const struct config_reader *r, struct model_config *c)
+/* Mistral's class has a window of 4096 when the key is absent from a file; in a
+ * job's own [model.config], which cannot write null, absent means none. */
+static enum zd_status check_window(
+        const struct config_reader *reader, const struct model_config *config)
 {
-    double eps, pdrop, drop = 0.0;
-    ZD_TRY(read_int(r, "vocab_size", 50257, VOCAB_MAX, &c->vocab_size));
-    ZD_TRY(read_int(r, "n_embd", 768, WIDTH_MAX, &c->hidden_size));
-    ZD_TRY(read_int(
-            r, "n_inner", 4 * c->hidden_size, 4 * WIDTH_MAX,
-            &c->intermediate_size));
-    ZD_TRY(read_int(r, "n_layer", 12, LAYERS_MAX, &c->layers));
-    ZD_TRY(read_int(r, "n_head", 12, HEADS_MAX, &c->heads));
-    ZD_TRY(read_int(r, "n_positions", 1024, POSITIONS_MAX, &c->max_positions));
-    ZD_TRY(read_real(r, "layer_norm_epsilon", 1e-5, &eps));
-    ZD_TRY(read_bool(r, "tie_word_embeddings", true, &c->tied));
-    ZD_TRY(read_token(
-            r, "bos_token_id", 50256, c->vocab_size, &c->bos_token_id));
-    ZD_TRY(read_token(r, "eos_token_id", -1, c->vocab_size, &c->eos_token_id));
-    const char *const dropouts[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
-    for (int i = 0; i < 3; i++) {
-        ZD_TRY(read_real(r, dropouts[i], 0.1, &pdrop));
-        drop += pdrop;
-    }
-    c->kv_heads = c->heads;
-    c->norm_eps = (float)eps;
-    c->has_dropout = drop > 0;
-    c->qkv_bias = c->out_bias = c->mlp_bias = true;
-    if (c->hidden_size % c->heads != 0)
-        return config_fail(
-                r, "E0302", "`n_embd` %d is no multiple of `n_head` %d",
-                c->hidden_size, c->heads);
-    c->head_dim = c->hidden_size / c->heads;
-    return ZD_OK;
-}
-
-/* The `llama3` keys of rope_scaling (v4) or rope_parameters (v5). */
-static enum zd_status read_rope_llama3(
-        const struct config_reader *r, struct model_config *c)
-{
-    const char *const keys[] = {
-            "factor", "low_freq_factor", "high_freq_factor",
-            "original_max_position_embeddings"};
-    for (int i = 0; i < 4; i++)
-        if (!get(r, keys[i]))
-            return config_fail(
-                    r, "E0302", "rope_type \"llama3\" needs the key `%s`",
-                    keys[i]);
-    ZD_TRY(read_real(r, keys[0], 0, &c->rope_factor));
-    ZD_TRY(read_real(r, keys[1], 0, &c->rope_low_freq_factor));
-    ZD_TRY(read_real(r, keys[2], 0, &c->rope_high_freq_factor));
-    ZD_TRY(read_int(r, keys[3], 0, POSITIONS_MAX, &c->rope_original_positions));
-    if (c->rope_factor < 1 || c->rope_low_freq_factor <= 0 ||
-        c->rope_high_freq_factor <= c->rope_low_freq_factor)
-        return config_fail(
-                r, "E0302",
-                "rope_type \"llama3\" needs factor >= 1 and 0 < "
-                "low_freq_factor < high_freq_factor, not %g, %g, %g",
-                c->rope_factor, c->rope_low_freq_factor,
-                c->rope_high_freq_factor);
-    c->rope_llama3 = true;
-    return ZD_OK;
-}
-
-/* rope_theta beside the other keys (v4) or inside rope_parameters (v5). */
-static enum zd_status read_rope(
-        const struct config_reader *r, struct model_config *c)
-{
-    const char *key =
-            get(r, "rope_scaling") ? "rope_scaling" : "rope_parameters";
-    const json_t *value = get(r, key);
-    struct config_reader inner = *r;
-    inner.json = value;
-    ZD_TRY(read_real(r, "rope_theta", 10000.0, &c->rope_theta));
-    if (value && !json_is_object(value))
-        return wrong(r, key, "a table of keys");
-    if (value)
-        ZD_TRY(read_real(&inner, "rope_theta", c->rope_theta, &c->rope_theta));
-    if (c->rope_theta <= 1)
-        return config_fail(
-                r, "E0302", "`rope_theta` must be above 1, not %g",
-                c->rope_theta);
-    if (!value)
+    const json_t *window = json_object_get(reader->json, "sliding_window");
+    const json_t *from = json_object_get(reader->json, "max_window_layers");
+    const json_t *use = json_object_get(reader->json, "use_sliding_window");
+    bool is_given = window && !json_is_null(window), in_use = false;
+    json_int_t tokens = is_given ? json_integer_value(window) : 4096;
+    if (config->family->window == WINDOW_ALWAYS)
+        in_use = is_given || (!window && reader->on_error == ZD_ERR_DATA);
+    else if (config->family->window == WINDOW_SWITCHED)
+        in_use = (from ? json_integer_value(from) : 28) < config->layers &&
+                 !config_is_neutral(use, CONFIG_FALSE);
+    if (!in_use || tokens >= config->max_positions)
         return ZD_OK;
-    ZD_TRY(config_keys_check_rope(&inner));
-    const json_t *type = get(&inner, "rope_type");
-    if (!type)
-        type = get(&inner, "type");
-    const char *name = type ? json_string_value(type) : "default";
-    if (name && strcmp(name, "llama3") == 0)
-        return read_rope_llama3(&inner, c);
-    if (!name || strcmp(name, "default") != 0)
-        return config_fail(
-                r, "E0304", "`rope_type` = \"%s\" is not supported",
-                name ? name : "?");
-    return ZD_OK;
+    return config_fail(
+            reader, "E0304",
+            "`sliding_window` = %lld, shorter than the model's %d positions, "
+            "is not supported",
+            (long long)tokens, config->max_positions);
 }
 
-/* What the classes of transformers take for a key that is absent. Theirs for
- * eos_token_id is left out: data would be cut and ended at a token that nobody
- * named, where "no end of text" is the truth. */
-struct family_defaults {
-    int vocab, intermediate, kv_heads, head_dim, positions, bos;
-};
-static const struct family_defaults llama_defaults[] = {
-        [MODEL_LLAMA] = {32000, 11008, 0, 0, 2048, 1},
-        [MODEL_MISTRAL] = {32000, 14336, 8, 0, 131072, 1},
-        [MODEL_QWEN2] = {151936, 22016, 32, 0, 32768, -1},
-        [MODEL_QWEN3] = {151936, 22016, 32, 128, 32768, -1},
-};
-
-/* The key, or the keys, that the width of a head comes from. */
-static const char *head_dim_source(const struct config_reader *r)
+static enum zd_status check_head_dim(
+        const struct config_reader *reader, const struct model_config *config)
 {
-    return get(r, "head_dim") ? "`head_dim`"
-           : get(r, "n_embd") ? "`n_embd` / `n_head`"
-                              : "`hidden_size` / `num_attention_heads`";
-}
-
-static enum zd_status read_heads(
-        const struct config_reader *r, const struct family_defaults *d,
-        struct model_config *c)
-{
-    /* An explicit null means as many as there are heads; an absent key means
-     * the class's own number. */
-    int kv = json_object_get(r->json, "num_key_value_heads") || !d->kv_heads
-                     ? c->heads
-                     : d->kv_heads;
-    ZD_TRY(read_int(r, "num_key_value_heads", kv, HEADS_MAX, &c->kv_heads));
-    if (c->heads % c->kv_heads != 0)
+    const char *keys = config_get(reader, "head_dim")
+                               ? "`head_dim`"
+                               : config->family->head_dim_keys;
+    if (config->head_dim < 1 || config->head_dim > HEAD_DIM_MAX)
         return config_fail(
-                r, "E0302",
-                "`num_attention_heads` %d is no multiple of "
-                "`num_key_value_heads` %d",
-                c->heads, c->kv_heads);
-    bool own = d->head_dim && !json_object_get(r->json, "head_dim");
-    ZD_TRY(read_int(
-            r, "head_dim", own ? d->head_dim : c->hidden_size / c->heads,
-            HEAD_DIM_MAX, &c->head_dim));
-    if (!get(r, "head_dim") && !own && c->hidden_size % c->heads != 0)
+                reader, "E0302", "%s is %d; heads have from 1 to %d channels",
+                keys, config->head_dim, HEAD_DIM_MAX);
+    if (config->family->rotary && config->head_dim % 2 != 0)
         return config_fail(
-                r, "E0302",
-                "`hidden_size` %d is no multiple of `num_attention_heads` %d "
-                "and there is no `head_dim`",
-                c->hidden_size, c->heads);
-    return ZD_OK;
-}
-
-static enum zd_status read_llama(
-        const struct config_reader *r, struct model_config *c)
-{
-    const struct family_defaults *d = &llama_defaults[c->family];
-    double eps, dropout;
-    bool attention_bias;
-    ZD_TRY(read_int(r, "vocab_size", d->vocab, VOCAB_MAX, &c->vocab_size));
-    ZD_TRY(read_int(r, "hidden_size", 4096, WIDTH_MAX, &c->hidden_size));
-    ZD_TRY(read_int(
-            r, "intermediate_size", d->intermediate, 4 * WIDTH_MAX,
-            &c->intermediate_size));
-    ZD_TRY(read_int(r, "num_hidden_layers", 32, LAYERS_MAX, &c->layers));
-    ZD_TRY(read_int(r, "num_attention_heads", 32, HEADS_MAX, &c->heads));
-    ZD_TRY(read_int(
-            r, "max_position_embeddings", d->positions, POSITIONS_MAX,
-            &c->max_positions));
-    ZD_TRY(read_real(r, "rms_norm_eps", 1e-6, &eps));
-    ZD_TRY(read_real(r, "attention_dropout", 0.0, &dropout));
-    ZD_TRY(read_bool(r, "tie_word_embeddings", false, &c->tied));
-    ZD_TRY(read_bool(r, "attention_bias", false, &attention_bias));
-    ZD_TRY(read_bool(r, "mlp_bias", false, &c->mlp_bias));
-    ZD_TRY(read_token(
-            r, "bos_token_id", d->bos, c->vocab_size, &c->bos_token_id));
-    ZD_TRY(read_token(r, "eos_token_id", -1, c->vocab_size, &c->eos_token_id));
-    ZD_TRY(read_heads(r, d, c));
-    ZD_TRY(read_rope(r, c));
-    c->norm_eps = (float)eps;
-    c->has_dropout = dropout > 0;
-    c->qkv_bias = attention_bias || c->family == MODEL_QWEN2;
-    c->out_bias = attention_bias && c->family != MODEL_QWEN2;
-    c->qk_norm = c->family == MODEL_QWEN3;
-    if (c->head_dim % 2 != 0)
-        return config_fail(
-                r, "E0302",
+                reader, "E0302",
                 "%s is %d: rotary positions need an even number of channels in "
                 "a head",
-                head_dim_source(r), c->head_dim);
+                keys, config->head_dim);
     return ZD_OK;
 }
 
@@ -361,16 +125,12 @@ enum zd_status model_config_parse(
         return config_fail(
                 &r, "E0302", "a model configuration is a table of keys");
     ZD_TRY(read_family(&r, &c));
-    ZD_TRY(config_keys_check(&r, c.family));
-    ZD_TRY(c.family == MODEL_GPT2 ? read_gpt2(&r, &c) : read_llama(&r, &c));
-    ZD_TRY(read_real(&r, "initializer_range", 0.02, &c.initializer_range));
+    ZD_TRY(config_keys_read(&r, &c));
+    ZD_TRY(c.family->settle(&r, &c));
     ZD_TRY(read_dtype(&r, &c));
-    if (c.head_dim < 1 || c.head_dim > HEAD_DIM_MAX)
-        return config_fail(
-                &r, "E0302", "%s is %d; heads have from 1 to %d channels",
-                head_dim_source(&r), c.head_dim, HEAD_DIM_MAX);
-    ZD_TRY(config_keys_check_window(&r, &c));
-    c.json = config_keys_complete(&r, &c, architectures[c.family]);
+    ZD_TRY(check_head_dim(&r, &c));
+    ZD_TRY(check_window(&r, &c));
+    c.json = config_keys_complete(&r, &c);
     if (!c.json)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model's keys");
     *config_out = c;
@@ -496,6 +256,6 @@ void model_config_describe(
 {
     snprintf(
             out, out_bytes, "%s, %d layers, %d wide, %d/%d heads",
-            model_family_name(config->family), config->layers,
-            config->hidden_size, config->heads, config->kv_heads);
+            config->family->name, config->layers, config->hidden_size,
+            config->heads, config->kv_heads);
 }

@@ -16,8 +16,7 @@ enum {
     PIECE = 1 << 18, /* elements held at a time */
     PATH_BYTES = 4096,
     COPY_BYTES_MAX = 1 << 30,
-    CONFIG_BYTES_MAX = 16 << 20,
-    NAME_BYTES = PARAM_NAME_MAX + 16
+    CONFIG_BYTES_MAX = 16 << 20
 };
 
 struct hf_export {
@@ -28,9 +27,9 @@ struct hf_export {
     const struct hf_export_options *options;
     int *shard; /* (table->count) file of each tensor, from 0; owned */
     int shards;
-    char (*names)[NAME_BYTES]; /* (table->count); owned */
-    float *values;             /* (PIECE); owned */
-    void *packed;              /* (PIECE) of the files' type; owned */
+    char (*names)[HF_NAME_BYTES]; /* (table->count); owned */
+    float *values;                /* (PIECE); owned */
+    void *packed;                 /* (PIECE) of the files' type; owned */
 };
 
 static void shard_name(const struct hf_export *e, int shard, char out[64])
@@ -62,13 +61,12 @@ static void cut_shards(struct hf_export *e)
 
 static void name_tensors(struct hf_export *e)
 {
-    bool prefix = e->config->family == MODEL_GPT2 && e->options->gpt2_prefix;
     for (int id = 0; id < e->table->count; id++) {
-        const char *name = e->table->params[id].name;
-        bool inside = strcmp(name, "lm_head.weight") != 0;
-        snprintf(
-                e->names[id], NAME_BYTES, "%s%s",
-                prefix && inside ? HF_GPT2_PREFIX : "", name);
+        const struct param *p = &e->table->params[id];
+        if (e->options->file_prefix)
+            hf_name_in_files(e->config, p, e->names[id]);
+        else
+            snprintf(e->names[id], HF_NAME_BYTES, "%s", p->name);
     }
 }
 

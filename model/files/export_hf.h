@@ -13,7 +13,7 @@ struct hf_export_options {
                                  config.json is written from config->json */
     const char *tokenizer_from; /* folder of the tokenizer files when that is
                                    another one; NULL: copy_from */
-    bool gpt2_prefix;           /* "transformer." before GPT-2 names, as
+    bool file_prefix;           /* before names, as
                                    save_pretrained writes them */
     json_t *quantization; /* quantization_config of config.json; NULL: none;
                              borrowed */

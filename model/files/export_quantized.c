@@ -63,20 +63,14 @@ static bool is_coded(const struct quantizing *q, int id)
            p->unit < q->table->unit_count - 1;
 }
 
-/* GPT-2's Conv1D is (in, out). */
-static bool is_turned(const struct quantizing *q)
-{
-    return q->config->family == MODEL_GPT2;
-}
-
 static int64_t rows_of(const struct quantizing *q, int id)
 {
-    return q->table->params[id].shape[is_turned(q)];
+    return param_out(&q->table->params[id]);
 }
 
 static int64_t columns_of(const struct quantizing *q, int id)
 {
-    return q->table->params[id].shape[!is_turned(q)];
+    return param_in(&q->table->params[id]);
 }
 
 /* --- codes ---------------------------------------------------------------- */
@@ -91,7 +85,7 @@ static void coded_fini(struct coded *c)
     *c = (struct coded){.id = -1};
 }
 
-static enum zd_status read_turned(
+static enum zd_status read_transposed(
         const struct quantizing *q, int id, float *out)
 {
     size_t count = q->table->params[id].count;
@@ -138,8 +132,9 @@ static enum zd_status code_weight(struct quantizing *q, int id)
     c->nested_scales = malloc(scales * sizeof *c->nested_scales);
     if (!c->x || !c->codes || !c->scales || !c->nested || !c->nested_scales)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an export");
-    ZD_TRY(is_turned(q) ? read_turned(q, id, c->x)
-                        : q->source->read(q->source->ctx, id, 0, count, c->x));
+    ZD_TRY(q->table->params[id].conv1d
+                   ? read_transposed(q, id, c->x)
+                   : q->source->read(q->source->ctx, id, 0, count, c->x));
     encode(q, id);
     if (q->quantize->double_quant) {
         size_t blocks = quant_parts(count, QUANT_BLOCK);
@@ -174,12 +169,14 @@ static void add(
         int64_t columns)
 {
     int i = q->count++;
-    const char *name = q->table->params[id].name;
-    bool prefix = q->config->family == MODEL_GPT2 && q->options->gpt2_prefix &&
-                  strcmp(name, "lm_head.weight") != 0;
+    char name[HF_NAME_BYTES];
+    if (q->options->file_prefix)
+        hf_name_in_files(q->config, &q->table->params[id], name);
+    else
+        snprintf(name, sizeof name, "%s", q->table->params[id].name);
     snprintf(
-            q->names[i], NAME_BYTES, "%s%.*s%s", prefix ? HF_GPT2_PREFIX : "",
-            (int)(strlen(name) - cut), name, end);
+            q->names[i], NAME_BYTES, "%.*s%s", (int)(strlen(name) - cut), name,
+            end);
     q->pieces[i] = (struct piece){id, kind};
     q->entries[i] =
             (struct st_entry){q->names[i], dtype, dims, {rows, columns}};

@@ -5,11 +5,18 @@
 const char *hf_name_canonical(
         const struct model_config *config, const char *name)
 {
-    size_t prefix = strlen(HF_GPT2_PREFIX);
-    if (config->family == MODEL_GPT2 &&
-        strncmp(name, HF_GPT2_PREFIX, prefix) == 0)
-        return name + prefix;
-    return name;
+    const char *prefix = config->family->file_prefix;
+    size_t bytes = prefix ? strlen(prefix) : 0;
+    return bytes && strncmp(name, prefix, bytes) == 0 ? name + bytes : name;
+}
+
+void hf_name_in_files(
+        const struct model_config *config, const struct param *param,
+        char out[HF_NAME_BYTES])
+{
+    const char *prefix = config->family->file_prefix;
+    bool is_inside = prefix && param->role != ROLE_HEAD;
+    snprintf(out, HF_NAME_BYTES, "%s%s", is_inside ? prefix : "", param->name);
 }
 
 static bool ends_with(const char *name, const char *end)

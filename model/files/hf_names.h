@@ -2,14 +2,18 @@
 #ifndef ZD_MODEL_HF_NAMES_H
 #define ZD_MODEL_HF_NAMES_H
 
-#include "model/config.h"
+#include "model/params.h"
 
-#define HF_GPT2_PREFIX "transformer."
-
-/* GPT-2's names come with and without a prefix; the table has them without.
- * Points into `name`. */
+/* Without the prefix that a family's names may have in files; the table has
+ * them without. Points into `name`. */
 const char *hf_name_canonical(
         const struct model_config *config, const char *name);
+/* The name of a tensor, with the prefix that the family's files may have; the
+ * head's has none. */
+enum { HF_NAME_BYTES = PARAM_NAME_MAX + 16 };
+void hf_name_in_files(
+        const struct model_config *config, const struct param *param,
+        char out[HF_NAME_BYTES]);
 /* Tensors that old files hold and that are computed, not trained: rotary
  * frequencies, GPT-2's causal masks. */
 bool hf_name_is_buffer(const char *name);

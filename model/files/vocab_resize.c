@@ -33,14 +33,16 @@ enum zd_status model_config_resize_vocab_for(
 {
     char path[PATH_MAX];
     struct st_file *file;
-    bool gpt2 = config->family == MODEL_GPT2;
+    const char *prefix = config->family->file_prefix;
+    char name[2 * PARAM_NAME_MAX];
     fs_join(path, sizeof path, adapter_dir, "adapter_model.safetensors");
     if (!fs_exists(path)) /* told by who opens it */
         return ZD_OK;
     ZD_TRY(st_open(path, &file));
-    const struct st_tensor *embedding =
-            st_find(file, gpt2 ? "base_model.model.transformer.wte.weight"
-                               : "base_model.model.model.embed_tokens.weight");
+    snprintf(
+            name, sizeof name, "base_model.model.%s%s", prefix ? prefix : "",
+            config->family->embeddings[0].name);
+    const struct st_tensor *embedding = st_find(file, name);
     int64_t rows = embedding && embedding->dims == 2 ? embedding->shape[0] : 0;
     st_close(file);
     if (rows > config->vocab_size && rows <= INT_MAX)
@@ -50,10 +52,7 @@ enum zd_status model_config_resize_vocab_for(
 
 static bool has_vocabulary(const struct param *param)
 {
-    return param->part == PARAM_BASE &&
-           (strcmp(param->name, "wte.weight") == 0 ||
-            strcmp(param->name, "model.embed_tokens.weight") == 0 ||
-            strcmp(param->name, "lm_head.weight") == 0);
+    return param->role == ROLE_TOKENS || param->role == ROLE_HEAD;
 }
 
 /* --- the rows beyond ------------------------------------------------------ */

@@ -42,13 +42,6 @@ static void hf_close(void *ctx)
     free(source);
 }
 
-/* GPT-2's Conv1D is (in, out), in codes it is (out, in). */
-static bool is_turned(const struct hf_source *source, const struct param *param)
-{
-    return source->config->family == MODEL_GPT2 && !param->is_embedding &&
-           strcmp(param->name, "lm_head.weight") != 0;
-}
-
 static enum zd_status read_values(
         const struct hf_source *source, int id, size_t begin, size_t count,
         float *out)
@@ -57,7 +50,7 @@ static enum zd_status read_values(
     if (!t->weight)
         return st_read_float(
                 t->stored.file, t->stored.tensor, begin, count, out);
-    return is_turned(source, &source->table->params[id])
+    return source->table->params[id].conv1d /* codes are of (out, in) */
                    ? quantized_read_transposed(t->weight, begin, count, out)
                    : quantized_read(t->weight, begin, count, out);
 }
@@ -136,7 +129,7 @@ static enum zd_status check_extra(
         return check_shape(file, tensor, 2, shape);
     }
     ZD_FAIL(ZD_ERR_DATA, "E0311", "tensor `%s` is no part of a %s model",
-            tensor->name, model_family_name(c->family));
+            tensor->name, c->family->name);
     zd_fail_where("%s", file->path);
     return ZD_ERR_DATA;
 }
@@ -198,7 +191,6 @@ static enum zd_status open_quantized(
         const struct hf_source *source, struct hf_tensor *slot,
         const struct param *param)
 {
-    bool turned = is_turned(source, param);
     if (!source->config->is_quantized) {
         ZD_FAIL(ZD_ERR_DATA, "E0330",
                 "tensor `%s` is stored in codes; config.json has no "
@@ -207,7 +199,7 @@ static enum zd_status open_quantized(
         zd_fail_where("%s", slot->stored.file->path);
         return ZD_ERR_DATA;
     }
-    int64_t rows = param->shape[turned], columns = param->shape[!turned];
+    int64_t rows = param_out(param), columns = param_in(param);
     slot->weight = calloc(1, sizeof *slot->weight);
     if (!slot->weight)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model");
@@ -410,19 +402,25 @@ bool weights_hf_are_there(const char *dir)
     return fs_exists(path) || fs_exists(index);
 }
 
-bool weights_hf_has_prefix(const char *dir)
+bool weights_hf_has_prefix(const char *dir, const struct model_config *config)
 {
-    char path[PATH_BYTES], *text;
+    char path[PATH_BYTES], name[HF_NAME_BYTES + 4], *text;
+    const char *prefix = config->family->file_prefix;
     size_t bytes;
     struct st_file *file;
-    bool prefix;
+    bool is_there;
+    if (!prefix)
+        return true;
+    snprintf(
+            name, sizeof name, "\"%s%s\"", prefix,
+            config->family->embeddings[0].name);
 
     fs_join(path, sizeof path, dir, "model.safetensors.index.json");
     if (fs_exists(path) &&
         fs_read_file(path, (uint64_t)64 << 20, &text, &bytes) == ZD_OK) {
-        prefix = strstr(text, "\"transformer.wte.weight\"") != NULL;
+        is_there = strstr(text, name) != NULL;
         free(text);
-        return prefix;
+        return is_there;
     }
     if (zd_error_get()->status == ZD_ERR_MEMORY)
         zd_out_of_memory();
@@ -433,7 +431,8 @@ bool weights_hf_has_prefix(const char *dir)
         zd_error_clear();
         return true;
     }
-    prefix = st_find(file, "transformer.wte.weight") != NULL;
+    name[strlen(name) - 1] = '\0';
+    is_there = st_find(file, name + 1) != NULL;
     st_close(file);
-    return prefix;
+    return is_there;
 }

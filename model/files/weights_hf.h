@@ -22,9 +22,9 @@ enum zd_status weights_open_hf(
 /* Are there weights in the folder, or only a config.json? */
 bool weights_hf_are_there(const char *dir);
 
-/* GPT-2 files name their tensors with or without "transformer."; export keeps
- * what was read. True where it cannot be known: save_pretrained writes it, and
- * loading will say what is wrong. */
-bool weights_hf_has_prefix(const char *dir);
+/* Files name the tensors of some families with or without a prefix; export
+ * keeps what was read. True where it cannot be known: save_pretrained writes
+ * it, and loading will say what is wrong. */
+bool weights_hf_has_prefix(const char *dir, const struct model_config *config);
 
 #endif

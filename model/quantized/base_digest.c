@@ -158,8 +158,8 @@ static enum zd_status read_codes(struct reading *r, int id)
 }
 
 enum zd_status base_digest_read(
-        const struct model_config *config, const struct param_table *table,
-        const struct weight_source *source, uint64_t *digest_out)
+        const struct param_table *table, const struct weight_source *source,
+        uint64_t *digest_out)
 {
     struct reading r = {
             .table = table,
@@ -169,7 +169,7 @@ enum zd_status base_digest_read(
             r.values ? ZD_OK
                      : ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a base");
     if (status == ZD_OK && table->codes)
-        status = codes_maker_create(config, table, source, &r.maker);
+        status = codes_maker_create(table, source, &r.maker);
     for (int id = 0; id < table->count && status == ZD_OK; id++) {
         if (table->params[id].trainable)
             continue;

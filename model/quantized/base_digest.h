@@ -36,7 +36,7 @@ void base_digest_text(uint64_t digest, char out[BASE_DIGEST_TEXT]);
 /* Of all that does not train in `table`, whose ids are the source's, read
  * whole, by all threads. */
 enum zd_status base_digest_read(
-        const struct model_config *config, const struct param_table *table,
-        const struct weight_source *source, uint64_t *digest_out);
+        const struct param_table *table, const struct weight_source *source,
+        uint64_t *digest_out);
 
 #endif

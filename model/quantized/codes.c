@@ -7,13 +7,12 @@
 #include <string.h>
 
 enum {
-    PIECE = 1 << 14,  /* elements that a thread reads and encodes at a time */
-    LIMIT = 1 << 20,  /* .. that are made at a time, where bands are short */
-    TURNED_ROWS = 64, /* of a transpose */
+    PIECE = 1 << 14, /* elements that a thread reads and encodes at a time */
+    LIMIT = 1 << 20, /* .. that are made at a time, where bands are short */
+    TRANSPOSED_ROWS = 64, /* of a transpose */
 };
 
 struct codes_maker {
-    const struct model_config *config;
     const struct param_table *table;
     const struct weight_source *source;
     float *values;  /* of a band */
@@ -29,11 +28,6 @@ struct band {
     float *scales;       /* of the weight */
 };
 
-static bool is_turned(const struct codes_maker *maker, int id)
-{
-    return param_is_conv1d(maker->config, &maker->table->params[id]);
-}
-
 /* Elements that are made together at least, and from a multiple of them. */
 static size_t grain_of(const struct codes_maker *maker, int id)
 {
@@ -41,8 +35,8 @@ static size_t grain_of(const struct codes_maker *maker, int id)
     size_t columns = (size_t)m->columns;
     if (m->format == QUANT_FP8)
         return QUANT_TILE * columns;
-    if (is_turned(maker, id))
-        return TURNED_ROWS * columns;
+    if (maker->table->params[id].conv1d)
+        return TRANSPOSED_ROWS * columns;
     return quant_is_4bit(m) ? m->block : columns;
 }
 
@@ -54,14 +48,14 @@ static size_t band_most(const struct codes_maker *maker, int id)
 }
 
 enum zd_status codes_maker_create(
-        const struct model_config *config, const struct param_table *table,
-        const struct weight_source *source, struct codes_maker **maker_out)
+        const struct param_table *table, const struct weight_source *source,
+        struct codes_maker **maker_out)
 {
     struct codes_maker *maker = calloc(1, sizeof *maker);
     size_t most = 0;
     if (!maker)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory to quantize");
-    *maker = (struct codes_maker){config, table, source, NULL, NULL};
+    *maker = (struct codes_maker){table, source, NULL, NULL};
     for (int id = 0; id < table->count; id++)
         if (param_in_codes(table, id)) {
             size_t count = band_most(maker, id);
@@ -128,11 +122,11 @@ static enum zd_status read_piece(const struct band *band, size_t at)
 
 static enum zd_status read_values(const struct band *band)
 {
-    bool turned = is_turned(band->maker, band->id);
-    size_t step = turned ? 1 : PIECE;
-    size_t end = turned ? (size_t)band->m->columns : band->count;
+    bool transposed = band->maker->table->params[band->id].conv1d;
+    size_t step = transposed ? 1 : PIECE;
+    size_t end = transposed ? (size_t)band->m->columns : band->count;
     enum zd_status (*read)(const struct band *, size_t) =
-            turned ? read_column : read_piece;
+            transposed ? read_column : read_piece;
     int failed = 0;
 #pragma omp parallel for schedule(dynamic) reduction(+ : failed)
     for (size_t at = 0; at < end; at += step)

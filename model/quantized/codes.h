@@ -19,8 +19,8 @@ struct codes_maker;
 /* For weights of `table` (param_in_codes), one after the other. All borrowed.
  */
 enum zd_status codes_maker_create(
-        const struct model_config *config, const struct param_table *table,
-        const struct weight_source *source, struct codes_maker **maker_out);
+        const struct param_table *table, const struct weight_source *source,
+        struct codes_maker **maker_out);
 void codes_maker_destroy(struct codes_maker *maker);
 
 /* Is weight `id` stored in codes? Then it needs no codes_finish of others. */

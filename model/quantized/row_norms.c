@@ -45,11 +45,10 @@ static enum zd_status add_columns(
  */
 
 static enum zd_status add_values(
-        const struct weight_source *source, const struct model_config *config,
-        const struct param *param, int id, size_t begin, size_t count,
-        double *squares)
+        const struct weight_source *source, const struct param *param, int id,
+        size_t begin, size_t count, double *squares)
 {
-    bool conv1d = param_is_conv1d(config, param);
+    bool conv1d = param->conv1d;
     size_t columns = (size_t)param->shape[1];
     struct reading r = {source,
                         id,
@@ -90,8 +89,8 @@ static enum zd_status keep_codes(
 }
 
 static enum zd_status make_codes(
-        const struct weight_source *source, const struct model_config *config,
-        const struct param_table *table, int id, struct held *held)
+        const struct weight_source *source, const struct param_table *table,
+        int id, struct held *held)
 {
     struct codes_maker *maker;
     struct param_table one = *table; /* of which this alone is in codes */
@@ -99,7 +98,7 @@ static enum zd_status make_codes(
     if (!one.codes)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory to quantize");
     one.codes[id] = *held->matrix;
-    enum zd_status status = codes_maker_create(config, &one, source, &maker);
+    enum zd_status status = codes_maker_create(&one, source, &maker);
     if (status == ZD_OK) {
         status = codes_make(
                 maker, id, 0, quant_matrix_count(held->matrix), keep_codes,
@@ -127,9 +126,8 @@ static void add_codes(
 }
 
 static enum zd_status add_held(
-        const struct weight_source *source, const struct model_config *config,
-        const struct param_table *table, int id,
-        const struct quant_matrix *matrix, size_t begin, size_t count,
+        const struct weight_source *source, const struct param_table *table,
+        int id, const struct quant_matrix *matrix, size_t begin, size_t count,
         double *squares)
 {
     struct held held = {
@@ -143,7 +141,7 @@ static enum zd_status add_held(
                 ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for norms of `%s`",
                         table->params[id].name);
     if (status == ZD_OK)
-        status = make_codes(source, config, table, id, &held);
+        status = make_codes(source, table, id, &held);
     if (status == ZD_OK)
         add_codes(&held, begin, count, squares);
     free(held.codes);
@@ -161,9 +159,9 @@ static bool is_stored(const struct weight_source *source, int id)
 }
 
 enum zd_status weights_row_norms(
-        const struct weight_source *source, const struct model_config *config,
-        const struct param_table *table, int id,
-        const struct quant_matrix *held, size_t begin, size_t count, float *out)
+        const struct weight_source *source, const struct param_table *table,
+        int id, const struct quant_matrix *held, size_t begin, size_t count,
+        float *out)
 {
     double *squares = calloc(count, sizeof *squares);
     if (!squares)
@@ -172,12 +170,10 @@ enum zd_status weights_row_norms(
                 table->params[id].name);
     enum zd_status status =
             held && !is_stored(source, id)
-                    ? add_held(
-                              source, config, table, id, held, begin, count,
-                              squares)
+                    ? add_held(source, table, id, held, begin, count, squares)
                     : add_values(
-                              source, config, &table->params[id], id, begin,
-                              count, squares);
+                              source, &table->params[id], id, begin, count,
+                              squares);
     for (size_t o = 0; status == ZD_OK && o < count; o++)
         out[o] = (float)sqrt(squares[o]);
     free(squares);

@@ -11,9 +11,8 @@
  * says nothing: it reads as what those decode to. Sums are taken in double. Any
  * thread that may read the source. Memory: with `held` the weight's codes. */
 enum zd_status weights_row_norms(
-        const struct weight_source *source, const struct model_config *config,
-        const struct param_table *table, int id,
-        const struct quant_matrix *held, size_t begin, size_t count,
+        const struct weight_source *source, const struct param_table *table,
+        int id, const struct quant_matrix *held, size_t begin, size_t count,
         float *out);
 
 #endif

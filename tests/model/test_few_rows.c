@@ -77,7 +77,7 @@ static void make_codes(struct coded *m, const struct weight_source *source)
     struct codes_maker *maker;
     m->codes = calloc((size_t)table->count, sizeof *m->codes);
     m->scales = calloc((size_t)table->count, sizeof *m->scales);
-    tiny_must(codes_maker_create(&m->tiny.config, table, source, &maker));
+    tiny_must(codes_maker_create(table, source, &maker));
     for (int id = 0; id < table->count; id++) {
         if (!param_in_codes(table, id))
             continue;

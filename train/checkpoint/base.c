@@ -85,8 +85,8 @@ static enum zd_status table_of_run(
     if (!format)
         return ZD_OK;
     return lora_quantize_as(
-            config, source, format,
-            json_is_true(json_object_get(codes, "nested")), table);
+            source, format, json_is_true(json_object_get(codes, "nested")),
+            table);
 }
 
 static enum zd_status match_source(
@@ -98,7 +98,7 @@ static enum zd_status match_source(
     ZD_TRY(param_table_build(config, NULL, 0, &table));
     enum zd_status status = table_of_run(checkpoint, config, source, &table);
     if (status == ZD_OK)
-        status = base_digest_read(config, &table, source, &digest);
+        status = base_digest_read(&table, source, &digest);
     param_table_fini(&table);
     ZD_TRY(status);
     return match_digest(checkpoint, digest, where, "name the base with --base");

@@ -69,7 +69,7 @@ struct checkpoint_writer {
     const struct job_plan *plan;
     struct zero *zero;
     const struct kept_files *kept; /* of the model and its tokenizer; rank 0 */
-    bool gpt2_prefix;              /* as in the model that was loaded */
+    bool file_prefix;              /* as in the model that was loaded */
     int eos; /* for a config.json that is made here; -1: none */
     struct run_identity identity;
     uint64_t base_digest; /* of what does not train (model/base_digest.h) */

@@ -66,7 +66,7 @@ static enum zd_status export_open(
                                             : dtype_of_name(type),
                     .max_shard_bytes = request->max_shard_bytes,
                     .copy_from = request->path,
-                    .gpt2_prefix = prefix,
+                    .file_prefix = prefix,
             }};
     return ZD_OK;
 }

@@ -50,8 +50,7 @@ static bool held_in_codes(
         !quant_format_of_name(name, &format))
         return false;
     *matrix_out = lora_matrix(
-            pieces->config, param, format,
-            json_is_true(json_object_get(codes, "nested")));
+            param, format, json_is_true(json_object_get(codes, "nested")));
     return true;
 }
 
@@ -67,8 +66,8 @@ static enum zd_status read_magnitude(
             pieces_read_weights(pieces->checkpoint, name, begin, count, change);
     if (status == ZD_OK)
         status = weights_row_norms(
-                pieces->base, pieces->config, pieces->table, id,
-                is_held ? &matrix : NULL, begin, count, out);
+                pieces->base, pieces->table, id, is_held ? &matrix : NULL,
+                begin, count, out);
     for (size_t i = 0; status == ZD_OK && i < count; i++)
         out[i] += change[i];
     free(change);
@@ -225,7 +224,7 @@ enum zd_status export_open_merged(
                               : base_path(merged->pieces.checkpoint));
     if (status == ZD_OK)
         status = weights_open_merged(
-                &merged->base, config, table, &part, 1, &merged->sum);
+                &merged->base, table, &part, 1, &merged->sum);
     if (status != ZD_OK) {
         merged_close(merged);
         return status;

@@ -288,7 +288,7 @@ json_t *manifest_build(
             optimizer_json(&writer->plan->zero, steps), "tensors",
             tensors_json(&writer->plan->table), "export_dtype",
             dtype_name(writer->plan->export_dtype), "gpt2_prefix",
-            writer->gpt2_prefix, "moments",
+            writer->file_prefix, "moments",
             !writer->job->checkpoint.save_only_model, "adapter",
             adapter_json(writer->plan), "base", base_json(writer), "products",
             products_json(), "parameters", "trainable",

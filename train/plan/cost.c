@@ -183,10 +183,10 @@ static void add_elements(
         cost->backward += 2 * seconds;
         return;
     }
-    double rotated = config->family == MODEL_GPT2
-                             ? 0
-                             : (double)(config->heads + config->kv_heads) *
-                                       config->head_dim;
+    double rotated = config->family->rotary
+                             ? (double)(config->heads + config->kv_heads) *
+                                       config->head_dim
+                             : 0;
     double same = at_rate(2 * C * tokens, rates->add) +
                   at_rate(rotated * tokens, rates->rope);
     cost->forward += same + at_rate(2 * C * tokens, rates->norm[0]) +

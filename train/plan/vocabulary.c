@@ -44,9 +44,14 @@ static enum zd_status check_head(
 static bool saves_embedding(
         const struct model_config *config, const struct peft_config *adapter)
 {
-    bool gpt2 = config->family == MODEL_GPT2;
-    return peft_config_saves(
-                   adapter, gpt2 ? "transformer.wte" : "model.embed_tokens") ||
+    char module[PARAM_NAME_MAX + 16];
+    const struct model_family *family = config->family;
+    const char *prefix = family->file_prefix,
+               *name = family->embeddings[0].name;
+    snprintf(
+            module, sizeof module, "%s%.*s", prefix ? prefix : "",
+            (int)(strlen(name) - strlen(".weight")), name);
+    return peft_config_saves(adapter, module) ||
            (config->tied && peft_config_saves(adapter, "lm_head"));
 }
 

@@ -71,8 +71,7 @@ static void compare_with_peft(const char *name)
     char path[PATH_BYTES + 32];
     setup(&m, name);
     struct merge_part part = merge_part_of_peft(&m.adapter, 1, name);
-    tiny_must(weights_open_merged(
-            &m.base, &m.config, &m.table, &part, 1, &merged));
+    tiny_must(weights_open_merged(&m.base, &m.table, &part, 1, &merged));
     snprintf(path, sizeof path, "%s/merged.safetensors", m.dir);
     tiny_must(st_open(path, &file));
     int found = 0;
@@ -132,8 +131,7 @@ Test(model_merge, weights_of_adapters_add_up)
             merge_part_of_peft(&m.adapter, -1.5, "y")};
     int o = param_table_find(
             &m.table, "model.layers.0.self_attn.o_proj.weight");
-    tiny_must(weights_open_merged(
-            &m.base, &m.config, &m.table, parts, 2, &merged));
+    tiny_must(weights_open_merged(&m.base, &m.table, parts, 2, &merged));
     size_t count = m.table.params[o].count;
     float *ours = read_all(&merged, o, count);
     float *base = read_all(&m.base, o, count);
@@ -143,12 +141,10 @@ Test(model_merge, weights_of_adapters_add_up)
     parts[1].weight = -0.5;
     struct merge_part one = merge_part_of_peft(&m.adapter, 1, "x");
     float *x, *y;
-    tiny_must(weights_open_merged(
-            &m.base, &m.config, &m.table, parts, 2, &merged));
+    tiny_must(weights_open_merged(&m.base, &m.table, parts, 2, &merged));
     x = read_all(&merged, o, count);
     weights_close(&merged);
-    tiny_must(weights_open_merged(
-            &m.base, &m.config, &m.table, &one, 1, &merged));
+    tiny_must(weights_open_merged(&m.base, &m.table, &one, 1, &merged));
     y = read_all(&merged, o, count);
     weights_close(&merged);
     cr_assert(largest_distance(x, y, count) < 1e-7);

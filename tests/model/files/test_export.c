@@ -56,7 +56,7 @@ static enum zd_status export(
                     .dtype = dtype,
                     .max_shard_bytes = shard_bytes,
                     .copy_from = copy_from,
-                    .gpt2_prefix = true,
+                    .file_prefix = true,
             };
     return weights_export_hf(
             o->out, &o->config, &o->table, &o->source, &options);
@@ -111,7 +111,7 @@ Test(model_export, what_was_read_comes_back_byte_for_byte)
             size_t bytes_in = 0, bytes_out = 0;
             snprintf(
                     name, sizeof name, "%s%s",
-                    o.config.family == MODEL_GPT2 ? "transformer." : "",
+                    o.config.family->file_prefix ? "transformer." : "",
                     o.table.params[id].name);
             char *in = tensor_bytes(o.dir, name, &bytes_in);
             char *out = tensor_bytes(o.out, name, &bytes_out);

@@ -30,7 +30,7 @@ static void setup(
     tiny_must(param_table_build(&e->config, NULL, 0, &e->table));
     tiny_must(weights_open_hf(dir, &e->config, &e->table, NULL, &e->base));
     struct hf_export_options options = {
-            .dtype = dtype, .copy_from = dir, .gpt2_prefix = true};
+            .dtype = dtype, .copy_from = dir, .file_prefix = true};
     const char *out = scratch_path(&e->scratch, "out");
     tiny_must(weights_export_quantized(
             out, &e->config, &e->table, &e->base, &options, quantize));
@@ -114,7 +114,7 @@ static void compare(
         size_t rows = (size_t)p->shape[0], columns = (size_t)p->shape[1];
         bool is_coded = p->dims == 2 && !p->is_embedding &&
                         strcmp(p->name, "lm_head.weight") != 0;
-        bool turned = is_coded && e.config.family == MODEL_GPT2;
+        bool turned = is_coded && e.config.family->conv1d;
         float *expected = read_all(&e.base, id, p->count);
         float *got = read_all(&e.source, id, p->count);
         if (turned)

@@ -39,7 +39,7 @@ static void adapt(struct adapted *m, const char *dir, enum lora_base base)
     tiny_must(
             dir ? weights_open_hf(dir, &m->config, &m->table, NULL, &m->source)
                 : weights_open_random(3, &m->table, &m->source));
-    tiny_must(codes_maker_create(&m->config, &m->table, &m->source, &m->maker));
+    tiny_must(codes_maker_create(&m->table, &m->source, &m->maker));
 }
 
 /* Of a fixture. */
@@ -119,7 +119,7 @@ static size_t read_index(const struct adapted *m, int id, size_t i)
 {
     const struct quant_matrix *matrix = &m->table.codes[id];
     size_t columns = (size_t)matrix->columns;
-    return param_is_conv1d(&m->config, &m->table.params[id])
+    return m->table.params[id].conv1d
                    ? i % columns * (size_t)matrix->rows + i / columns
                    : i;
 }
@@ -247,11 +247,9 @@ static void compare_lengths(const struct adapted *m, int id)
     size_t apart = 0;
     make(m, id, count, codes, scales);
     tiny_must(weights_row_norms(
-            &m->source, &m->config, &m->table, id, matrix, FROM, rows - FROM,
-            held));
+            &m->source, &m->table, id, matrix, FROM, rows - FROM, held));
     tiny_must(weights_row_norms(
-            &m->source, &m->config, &m->table, id, NULL, FROM, rows - FROM,
-            plain));
+            &m->source, &m->table, id, NULL, FROM, rows - FROM, plain));
     for (size_t r = 0; r < rows - FROM; r++) {
         double want = length_of(matrix, codes, scales, FROM + r);
         cr_assert(

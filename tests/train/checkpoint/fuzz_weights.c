@@ -69,7 +69,7 @@ static enum zd_status read_codes(
                 source->read(source->ctx, id, 0, count, values) == ZD_OK,
                 "codes that decode to what is refused elsewhere");
     /* GPT-2's are stored as their transpose */
-    bool is_turned = param_is_conv1d(config, &table->params[id]);
+    bool is_turned = table->params[id].conv1d;
     size_t rows = (size_t)m.rows, columns = (size_t)m.columns;
     for (size_t i = 0; status == ZD_OK && i < count; i++) {
         float value = quant_value(codes, scales, &m, i);
@@ -91,9 +91,7 @@ static enum zd_status read_trained(
 {
     struct codes_maker *maker;
     enum zd_status status = ZD_OK;
-    fuzz_need(
-            codes_maker_create(config, table, source, &maker) == ZD_OK,
-            "codes");
+    fuzz_need(codes_maker_create(table, source, &maker) == ZD_OK, "codes");
     for (int id = 0; status == ZD_OK && id < table->count; id++)
         if (param_in_codes(table, id))
             status = read_codes(maker, config, source, table, id);

@@ -1,5 +1,183 @@
+#include "model/families/rotary.h"
 #include "kernels/fused.h"
 #include "model/internal.h"
+
+#include <string.h>
+
+/* --- config.json ---------------------------------------------------------- */
+
+/* What rope_scaling or rope_parameters must not hold. */
+static enum zd_status check_rope(const struct config_reader *reader)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)reader->json, key, value)
+    {
+        if (json_is_object(value)) /* one set of keys per kind of layer */
+            return config_refuse(reader, key);
+        if (strcmp(key, "partial_rotary_factor") == 0 &&
+            !config_is_neutral(value, CONFIG_ONE))
+            return config_refuse(reader, key);
+    }
+    return ZD_OK;
+}
+
+/* The `llama3` keys of rope_scaling (v4) or rope_parameters (v5). */
+static enum zd_status read_rope_llama3(
+        const struct config_reader *r, struct model_config *c)
+{
+    const char *const keys[] = {
+            "factor", "low_freq_factor", "high_freq_factor",
+            "original_max_position_embeddings"};
+    for (int i = 0; i < 4; i++)
+        if (!config_get(r, keys[i]))
+            return config_fail(
+                    r, "E0302", "rope_type \"llama3\" needs the key `%s`",
+                    keys[i]);
+    ZD_TRY(config_read_real(r, keys[0], 0, &c->rope_factor));
+    ZD_TRY(config_read_real(r, keys[1], 0, &c->rope_low_freq_factor));
+    ZD_TRY(config_read_real(r, keys[2], 0, &c->rope_high_freq_factor));
+    ZD_TRY(config_read_int(
+            r, keys[3], 0, POSITIONS_MAX, &c->rope_original_positions));
+    if (c->rope_factor < 1 || c->rope_low_freq_factor <= 0 ||
+        c->rope_high_freq_factor <= c->rope_low_freq_factor)
+        return config_fail(
+                r, "E0302",
+                "rope_type \"llama3\" needs factor >= 1 and 0 < "
+                "low_freq_factor < high_freq_factor, not %g, %g, %g",
+                c->rope_factor, c->rope_low_freq_factor,
+                c->rope_high_freq_factor);
+    c->rope_llama3 = true;
+    return ZD_OK;
+}
+
+/* rope_theta beside the other keys (v4) or inside rope_parameters (v5). */
+static enum zd_status read_rope(
+        const struct config_reader *r, struct model_config *c)
+{
+    const char *key =
+            config_get(r, "rope_scaling") ? "rope_scaling" : "rope_parameters";
+    const json_t *value = config_get(r, key);
+    struct config_reader inner = *r;
+    inner.json = value;
+    ZD_TRY(config_read_real(r, "rope_theta", 10000.0, &c->rope_theta));
+    if (value && !json_is_object(value))
+        return config_wrong(r, key, "a table of keys");
+    if (value)
+        ZD_TRY(config_read_real(
+                &inner, "rope_theta", c->rope_theta, &c->rope_theta));
+    if (c->rope_theta <= 1)
+        return config_fail(
+                r, "E0302", "`rope_theta` must be above 1, not %g",
+                c->rope_theta);
+    if (!value)
+        return ZD_OK;
+    ZD_TRY(check_rope(&inner));
+    const json_t *type = config_get(&inner, "rope_type");
+    if (!type)
+        type = config_get(&inner, "type");
+    const char *name = type ? json_string_value(type) : "default";
+    if (name && strcmp(name, "llama3") == 0)
+        return read_rope_llama3(&inner, c);
+    if (!name || strcmp(name, "default") != 0)
+        return config_fail(
+                r, "E0304", "`rope_type` = \"%s\" is not supported",
+                name ? name : "?");
+    return ZD_OK;
+}
+
+enum zd_status rotary_settle(
+        const struct config_reader *r, struct model_config *c)
+{
+    if (!c->kv_heads)
+        c->kv_heads = c->heads;
+    if (c->heads % c->kv_heads != 0)
+        return config_fail(
+                r, "E0302",
+                "`num_attention_heads` %d is not a multiple of "
+                "`num_key_value_heads` %d",
+                c->heads, c->kv_heads);
+    if (!c->head_dim && c->hidden_size % c->heads != 0)
+        return config_fail(
+                r, "E0302",
+                "`hidden_size` %d is not a multiple of `num_attention_heads` "
+                "%d and there is no `head_dim`",
+                c->hidden_size, c->heads);
+    if (!c->head_dim)
+        c->head_dim = c->hidden_size / c->heads;
+    c->out_bias = c->qkv_bias;
+    c->qkv_bias |= c->family->qkv_bias;
+    c->qk_norm = c->family->qk_norm;
+    return read_rope(r, c);
+}
+
+/* --- tensors -------------------------------------------------------------- */
+
+const struct tensor_row rotary_embeddings[] = {
+        {"model.embed_tokens.weight", ROLE_TOKENS, TENSOR_EMBEDDING, EXTENT_V,
+         EXTENT_C},
+        {0},
+};
+
+/* Weights that are joined follow each other, and so do their biases. */
+const struct tensor_row rotary_layer[] = {
+        {"input_layernorm.weight", ROLE_NORM1, TENSOR_NORM, EXTENT_C},
+        {"self_attn.q_proj.weight", ROLE_Q, TENSOR_LINEAR, EXTENT_Q, EXTENT_C,
+         .flags = TENSOR_BY_HEAD},
+        {"self_attn.k_proj.weight", ROLE_K, TENSOR_LINEAR, EXTENT_KV, EXTENT_C,
+         .joins = JOIN_QKV, .flags = TENSOR_BY_HEAD},
+        {"self_attn.v_proj.weight", ROLE_V, TENSOR_LINEAR, EXTENT_KV, EXTENT_C,
+         .joins = JOIN_QKV},
+        {"self_attn.q_proj.bias", ROLE_Q_BIAS, TENSOR_BIAS, EXTENT_Q,
+         .when = CONFIG_AT(qkv_bias)},
+        {"self_attn.k_proj.bias", ROLE_K_BIAS, TENSOR_BIAS, EXTENT_KV,
+         .when = CONFIG_AT(qkv_bias), .joins = JOIN_QKV},
+        {"self_attn.v_proj.bias", ROLE_V_BIAS, TENSOR_BIAS, EXTENT_KV,
+         .when = CONFIG_AT(qkv_bias), .joins = JOIN_QKV},
+        {"self_attn.q_norm.weight", ROLE_Q_NORM, TENSOR_NORM, EXTENT_D,
+         .when = CONFIG_AT(qk_norm)},
+        {"self_attn.k_norm.weight", ROLE_K_NORM, TENSOR_NORM, EXTENT_D,
+         .when = CONFIG_AT(qk_norm)},
+        {"self_attn.o_proj.weight", ROLE_O, TENSOR_LINEAR, EXTENT_C, EXTENT_Q},
+        {"self_attn.o_proj.bias", ROLE_O_BIAS, TENSOR_BIAS, EXTENT_C,
+         .when = CONFIG_AT(out_bias)},
+        {"post_attention_layernorm.weight", ROLE_NORM2, TENSOR_NORM, EXTENT_C},
+        {"mlp.gate_proj.weight", ROLE_GATE, TENSOR_LINEAR, EXTENT_F, EXTENT_C},
+        {"mlp.up_proj.weight", ROLE_UP, TENSOR_LINEAR, EXTENT_F, EXTENT_C,
+         .joins = JOIN_GATE_UP},
+        {"mlp.gate_proj.bias", ROLE_GATE_BIAS, TENSOR_BIAS, EXTENT_F,
+         .when = CONFIG_AT(mlp_bias)},
+        {"mlp.up_proj.bias", ROLE_UP_BIAS, TENSOR_BIAS, EXTENT_F,
+         .when = CONFIG_AT(mlp_bias), .joins = JOIN_GATE_UP},
+        {"mlp.down_proj.weight", ROLE_DOWN, TENSOR_LINEAR, EXTENT_C, EXTENT_F},
+        {"mlp.down_proj.bias", ROLE_DOWN_BIAS, TENSOR_BIAS, EXTENT_C,
+         .when = CONFIG_AT(mlp_bias)},
+        {0},
+};
+
+const struct tensor_row rotary_last[] = {
+        {"model.norm.weight", ROLE_FINAL_NORM, TENSOR_NORM, EXTENT_C},
+        {0},
+};
+
+/* --- arithmetic ----------------------------------------------------------- */
+
+enum zd_status rotary_embed(
+        const struct model *model, const struct pass *pass, void *out)
+{
+    return embedding_rows(
+            model, ROLE_TOKENS, pass->tokens, pass->N, out, false);
+}
+
+enum zd_status rotary_embed_backward(
+        const struct model *model, const struct pass *pass, bool tokens_add,
+        bool accumulate)
+{
+    (void)accumulate;
+    return embedding_scatter(
+            model, ROLE_TOKENS, pass->tokens, pass->token_order, pass,
+            tokens_add);
+}
 
 /* The three projections of attention's input. */
 struct qkv {
@@ -50,19 +228,18 @@ static struct rope_angles angles_of(
 
 /* Qwen3: each head of q and k is normed before it turns, with one weight for
  * all heads. */
-static enum zd_status norm_and_rotate(
+enum zd_status rotary_norm_heads(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts)
 {
     const struct model_config *c = model->config;
     const struct row_strides *s = &model->strides;
-    const void **params = model->params + model->table->unit_first[layer];
     const struct rope_angles angles = angles_of(model, pass);
     const struct head_norm_forward_args q = {
             .out = acts->q,
             .rstd = acts->q_rstd,
             .x = acts->q_raw,
-            .weight = params[model->role_offset[ROLE_Q_NORM]],
+            .weight = model->params[role_id(model, layer, ROLE_Q_NORM)],
             .H = c->heads,
             .out_stride = s->q,
             .x_stride = s->q_raw,
@@ -71,26 +248,25 @@ static enum zd_status norm_and_rotate(
             .out = acts->k,
             .rstd = acts->k_rstd,
             .x = acts->k_raw,
-            .weight = params[model->role_offset[ROLE_K_NORM]],
+            .weight = model->params[role_id(model, layer, ROLE_K_NORM)],
             .H = c->kv_heads,
             .out_stride = s->k,
             .x_stride = s->k_raw,
     };
     return fused_head_norm_rope_forward(
-            model->kernels, NULL, &q, &k, &angles, c->norm_eps, pass->N,
+            model->kernels, NULL, &q, &k, &angles, (float)c->norm_eps, pass->N,
             c->head_dim);
 }
 
-static enum zd_status norm_and_rotate_backward(
+static enum zd_status norm_heads_backward(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, bool accumulate)
 {
     const struct model_config *c = model->config;
     const struct layer_grads *g = &pass->acts->grads;
     const struct row_strides *s = &model->strides;
-    int unit = model->table->unit_first[layer];
-    int q_norm = unit + model->role_offset[ROLE_Q_NORM];
-    int k_norm = unit + model->role_offset[ROLE_K_NORM];
+    int q_norm = role_id(model, layer, ROLE_Q_NORM);
+    int k_norm = role_id(model, layer, ROLE_K_NORM);
     const struct rope_angles angles = angles_of(model, pass);
     const struct head_norm_backward_args q = {
             .dx = g->q_raw,
@@ -145,24 +321,17 @@ static enum zd_status project_qkv(
     return linear_forward(model, &p.v, acts->v, acts->norm1, N);
 }
 
-enum zd_status llama_heads_again(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts)
-{
-    return norm_and_rotate(model, pass, layer, acts);
-}
-
-enum zd_status llama_qkv_forward(
+enum zd_status rotary_qkv_forward(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts)
 {
     ZD_TRY(project_qkv(model, pass, layer, acts));
     if (model->config->qk_norm)
-        return norm_and_rotate(model, pass, layer, acts);
+        return rotary_norm_heads(model, pass, layer, acts);
     return rotate(model, pass, acts->q, acts->k, false);
 }
 
-enum zd_status llama_qkv_backward(
+enum zd_status rotary_qkv_backward(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, bool accumulate)
 {
@@ -171,8 +340,7 @@ enum zd_status llama_qkv_backward(
     void *dx = layer_needs_input_grad(model, pass, layer) ? g->hidden : NULL;
     int N = pass->N;
     ZD_TRY(model->config->qk_norm
-                   ? norm_and_rotate_backward(
-                             model, pass, layer, acts, accumulate)
+                   ? norm_heads_backward(model, pass, layer, acts, accumulate)
                    : rotate(model, pass, g->q, g->k, true));
     if (joins(model, JOIN_QKV)) {
         struct linear all = joined_qkv(model, pass, layer, acts);
@@ -202,7 +370,7 @@ static enum zd_status project_gate_up(
     return linear_forward(model, &up, acts->up, acts->norm2, N);
 }
 
-enum zd_status llama_act_again(
+enum zd_status rotary_recompute_act(
         const struct model *model, const struct pass *pass,
         const struct layer_acts *acts)
 {
@@ -211,7 +379,7 @@ enum zd_status llama_act_again(
             model->config->intermediate_size, model->strides.gate);
 }
 
-enum zd_status llama_mlp_forward(
+enum zd_status rotary_mlp_forward(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, void *out)
 {
@@ -219,14 +387,14 @@ enum zd_status llama_mlp_forward(
     struct linear down =
             layer_linear(model, pass, layer, acts, ROLE_DOWN, F, C);
     ZD_TRY(project_gate_up(model, pass, layer, acts));
-    ZD_TRY(llama_act_again(model, pass, acts));
+    ZD_TRY(rotary_recompute_act(model, pass, acts));
     if (!out)
         return linear_adapters_keep(model, &down, acts->act, pass->N);
     return linear_forward(model, &down, out, acts->act, pass->N);
 }
 
 /* The gradients of gate and up take their places: this is their last use. */
-enum zd_status llama_mlp_backward(
+enum zd_status rotary_mlp_backward(
         const struct model *model, const struct pass *pass, int layer,
         const struct layer_acts *acts, bool accumulate)
 {

@@ -1,0 +1,328 @@
+#include "model/config_keys.h"
+#include "base/suggest.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+/* Of every family, after its own. */
+static const struct config_key common[] = {
+        {"initializer_range", CONFIG_REAL, CONFIG_AT(initializer_range), 0.02,
+         0, CONFIG_WRITTEN},
+        {"model_type"},
+        {"architectures"},
+        {"dtype"},
+        {"torch_dtype"},
+        {"transformers_version"},
+        {"use_cache"},
+        {"pad_token_id"},
+        {"quantization_config", CONFIG_NULL},
+        {"num_experts", CONFIG_FALSE},
+        {"num_local_experts", CONFIG_FALSE},
+        {"n_routed_experts", CONFIG_FALSE},
+        {"moe_intermediate_size", CONFIG_FALSE},
+        {"vision_config", CONFIG_NULL},
+        {"text_config", CONFIG_NULL},
+        {"pruned_heads", CONFIG_FALSE},
+        {"is_encoder_decoder", CONFIG_FALSE},
+        {"add_cross_attention", CONFIG_FALSE},
+        {"final_logit_softcapping", CONFIG_NULL},
+        {"attn_logit_softcapping", CONFIG_NULL},
+        {"logit_scale", CONFIG_ONE},
+        {"logits_scaling", CONFIG_ONE},
+        {"embedding_multiplier", CONFIG_ONE},
+        {"residual_multiplier", CONFIG_ONE},
+        {"attention_multiplier", CONFIG_NULL},
+        {0},
+};
+
+/* The next row of both tables; the first after NULL. */
+static const struct config_key *next_key(
+        const struct model_family *family, const struct config_key *key)
+{
+    key = key ? key + 1 : family->keys;
+    if (key->name)
+        return key;
+    bool was_last = key == common + sizeof common / sizeof *common - 1;
+    return was_last ? NULL : common;
+}
+
+enum zd_status config_fail(
+        const struct config_reader *reader, const char *code,
+        const char *format, ...)
+{
+    char what[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    ZD_FAIL(reader->on_error, code, "%s", what);
+    zd_fail_where("%s", reader->name);
+    return reader->on_error;
+}
+
+enum zd_status config_wrong(
+        const struct config_reader *r, const char *key, const char *expected)
+{
+    const json_t *value = json_object_get(r->json, key);
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    config_fail(
+            r, "E0302", "`%s` must be %s, not %.80s", key, expected,
+            text ? text : "absent");
+    free(text);
+    return r->on_error;
+}
+
+/* --- values --------------------------------------------------------------- */
+
+const json_t *config_get(const struct config_reader *r, const char *key)
+{
+    const json_t *value = json_object_get(r->json, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+enum zd_status config_read_int(
+        const struct config_reader *r, const char *key, int absent, int max,
+        int *out)
+{
+    const json_t *value = config_get(r, key);
+    *out = absent;
+    if (!value)
+        return ZD_OK;
+    if (!json_is_integer(value) || json_integer_value(value) < 1 ||
+        json_integer_value(value) > max) {
+        char expected[64];
+        snprintf(expected, sizeof expected, "an integer from 1 to %d", max);
+        return config_wrong(r, key, expected);
+    }
+    *out = (int)json_integer_value(value);
+    return ZD_OK;
+}
+
+enum zd_status config_read_real(
+        const struct config_reader *r, const char *key, double absent,
+        double *out)
+{
+    const json_t *value = config_get(r, key);
+    *out = absent;
+    if (!value)
+        return ZD_OK;
+    if (!json_is_number(value) || !isfinite(json_number_value(value)) ||
+        json_number_value(value) < 0)
+        return config_wrong(r, key, "a number, not negative");
+    *out = json_number_value(value);
+    return ZD_OK;
+}
+
+static enum zd_status read_bool(
+        const struct config_reader *r, const struct config_key *key, bool *out)
+{
+    const json_t *value = config_get(r, key->name);
+    *out = key->absent != 0;
+    if (!value)
+        return ZD_OK;
+    if (!json_is_boolean(value))
+        return config_wrong(r, key->name, "true or false");
+    *out = json_is_true(value);
+    return ZD_OK;
+}
+
+/* The default of transformers' class is no id in a vocabulary that is too small
+ * for it. */
+static enum zd_status read_token(
+        const struct config_reader *r, const struct config_key *key,
+        int vocab_size, int *out)
+{
+    const json_t *value = json_object_get(r->json, key->name);
+    *out = value || key->absent >= vocab_size ? -1 : (int)key->absent;
+    if (json_is_array(value))
+        value = json_array_get(value, 0);
+    if (!value || json_is_null(value))
+        return ZD_OK;
+    if (!json_is_integer(value) || json_integer_value(value) < -1 ||
+        json_integer_value(value) > INT_MAX)
+        return config_wrong(r, key->name, "a token id or a list of them");
+    *out = (int)json_integer_value(value);
+    return ZD_OK;
+}
+
+static enum zd_status read_value(
+        const struct config_reader *r, const struct config_key *key,
+        struct model_config *config)
+{
+    double dropout;
+    void *out = (char *)config + key->field;
+    bool derives = key->flags & CONFIG_NULL_DERIVES &&
+                   json_object_get(r->json, key->name);
+    switch (key->kind) {
+    case CONFIG_INT:
+        return config_read_int(
+                r, key->name, derives ? 0 : (int)key->absent, key->max, out);
+    case CONFIG_BOOL:
+        return read_bool(r, key, out);
+    case CONFIG_REAL:
+        return config_read_real(r, key->name, key->absent, out);
+    case CONFIG_TOKEN:
+        return read_token(r, key, config->vocab_size, out);
+    case CONFIG_DROPOUT:
+        ZD_TRY(config_read_real(r, key->name, key->absent, &dropout));
+        config->has_dropout |= dropout > 0;
+        return ZD_OK;
+    default:
+        return ZD_OK;
+    }
+}
+
+/* --- keys that we do not support, or do not know -------------------------- */
+
+static bool is_name(const json_t *value, const char *name)
+{
+    return json_is_string(value) && strcmp(json_string_value(value), name) == 0;
+}
+
+static bool is_full_attention(const json_t *value)
+{
+    size_t i;
+    const json_t *type;
+    json_array_foreach(
+            value, i, type) if (!is_name(type, "full_attention")) return false;
+    return json_is_array(value);
+}
+
+bool config_is_neutral(const json_t *value, enum config_kind kind)
+{
+    if (!value || json_is_null(value))
+        return true;
+    switch (kind) {
+    case CONFIG_NULL:
+        return false;
+    case CONFIG_FALSE:
+        return json_is_false(value) ||
+               (json_is_number(value) && json_number_value(value) == 0) ||
+               (json_is_array(value) && json_array_size(value) == 0) ||
+               (json_is_object(value) && json_object_size(value) == 0);
+    case CONFIG_ONE:
+        return json_is_true(value) ||
+               (json_is_number(value) && json_number_value(value) == 1);
+    case CONFIG_SILU:
+        return is_name(value, "silu");
+    case CONFIG_GELU_TANH: /* two names of one function */
+        return is_name(value, "gelu_new") ||
+               is_name(value, "gelu_pytorch_tanh");
+    case CONFIG_FULL_ATTENTION:
+        return is_full_attention(value);
+    default:
+        return true;
+    }
+}
+
+enum zd_status config_refuse(
+        const struct config_reader *reader, const char *key)
+{
+    if (strcmp(key, "quantization_config") == 0) {
+        config_fail(
+                reader, "E0304",
+                "the model is stored in codes (`quantization_config`), and "
+                "those do not train");
+        zd_fail_help("[lora] with enabled = true trains adapters on it");
+        return reader->on_error;
+    }
+    char *text = json_dumps(
+            json_object_get(reader->json, key), JSON_ENCODE_ANY | JSON_COMPACT);
+    config_fail(
+            reader, "E0304", "`%s` = %.80s is not supported", key,
+            text ? text : "?");
+    free(text);
+    return reader->on_error;
+}
+
+static enum zd_status check_known(
+        const struct config_reader *reader, const struct model_family *family,
+        const char *name)
+{
+    const char *nearest = NULL;
+    int distance = 4; /* further away it is another word */
+    for (const struct config_key *key = NULL; (key = next_key(family, key));) {
+        int d = edit_distance(name, key->name);
+        if (strcmp(name, key->name) == 0)
+            return ZD_OK;
+        if (d < distance)
+            distance = d, nearest = key->name;
+    }
+    config_fail(reader, "E0305", "unknown key `%.80s`", name);
+    if (nearest)
+        zd_fail_help("did you mean `%s`?", nearest);
+    return reader->on_error;
+}
+
+/* --- a configuration ------------------------------------------------------ */
+
+enum zd_status config_keys_read(
+        const struct config_reader *reader, struct model_config *config)
+{
+    const char *name;
+    json_t *value;
+    const struct model_family *family = config->family;
+    const struct config_key *key;
+    for (key = NULL; (key = next_key(family, key));)
+        if (!config_is_neutral(
+                    json_object_get(reader->json, key->name), key->kind))
+            return config_refuse(reader, key->name);
+    if (reader->on_error == ZD_ERR_CONFIG)
+        json_object_foreach((json_t *)reader->json, name, value)
+                ZD_TRY(check_known(reader, family, name));
+    for (key = NULL; (key = next_key(family, key));)
+        ZD_TRY(read_value(reader, key, config));
+    return ZD_OK;
+}
+
+static json_t *value_of(
+        const struct config_key *key, const struct model_config *config)
+{
+    const void *field = (const char *)config + key->field;
+    return key->kind == CONFIG_INT    ? json_integer(*(const int *)field)
+           : key->kind == CONFIG_REAL ? json_real(*(const double *)field)
+                                      : json_boolean(*(const bool *)field);
+}
+
+static json_t *token_or_null(int id)
+{
+    return id < 0 ? json_null() : json_integer(id);
+}
+
+/* Unless the key is there; takes `value`. */
+static int add_missing(json_t *json, const char *key, json_t *value)
+{
+    if (!json_object_get(json, key))
+        return json_object_set_new(json, key, value);
+    json_decref(value);
+    return 0;
+}
+
+json_t *config_keys_complete(
+        const struct config_reader *reader, const struct model_config *config)
+{
+    const struct model_family *family = config->family;
+    json_t *json = json_deep_copy(reader->json);
+    int failed = !json;
+    failed |= add_missing(json, "model_type", json_string(family->name));
+    failed |= add_missing(
+            json, "architectures", json_pack("[s]", family->architecture));
+    for (const struct config_key *key = NULL; (key = next_key(family, key));)
+        if (key->flags & CONFIG_WRITTEN)
+            failed |= add_missing(json, key->name, value_of(key, config));
+    if (family->rotary && !json_object_get(json, "rope_parameters"))
+        failed |= json_object_set_new(
+                json, "rope_theta", json_real(config->rope_theta));
+    failed |= add_missing(
+            json, "bos_token_id", token_or_null(config->bos_token_id));
+    failed |= add_missing(
+            json, "eos_token_id", token_or_null(config->eos_token_id));
+    if (family->window == WINDOW_ALWAYS && reader->on_error == ZD_ERR_CONFIG)
+        failed |= add_missing(json, "sliding_window", json_null());
+    if (!failed)
+        return json;
+    json_decref(json);
+    return NULL;
+}

@@ -1,0 +1,16 @@
+/* families.h - all families. */
+#ifndef ZD_MODEL_FAMILIES_H
+#define ZD_MODEL_FAMILIES_H
+
+#include "model/family.h"
+
+/* A row for each: families/NAME.c defines model_NAME. */
+#define MODEL_FAMILIES(X) X(gpt2) X(llama) X(mistral) X(qwen2) X(qwen3)
+
+#define DECLARE(name) extern const struct model_family model_##name;
+MODEL_FAMILIES(DECLARE)
+#undef DECLARE
+
+extern const struct model_family *const model_families[]; /* NULL ends it */
+
+#endif

@@ -1,0 +1,222 @@
+/* gpt2.c - GPT-2: layer norms, learned positions, a fused projection of q, k
+ * and v, GELU; weights of layers are stored (in, out), as Conv1D has them. */
+#include "kernels/fused.h"
+#include "model/config_keys.h"
+#include "model/families/families.h"
+#include "model/internal.h"
+
+/* --- config.json ---------------------------------------------------------- */
+
+static const struct config_key keys[] = {
+        {"vocab_size", CONFIG_INT, CONFIG_AT(vocab_size), 50257, VOCAB_MAX,
+         CONFIG_WRITTEN},
+        {"n_embd", CONFIG_INT, CONFIG_AT(hidden_size), 768, WIDTH_MAX,
+         CONFIG_WRITTEN},
+        {"n_layer", CONFIG_INT, CONFIG_AT(layers), 12, LAYERS_MAX,
+         CONFIG_WRITTEN},
+        {"n_head", CONFIG_INT, CONFIG_AT(heads), 12, HEADS_MAX, CONFIG_WRITTEN},
+        {"n_positions", CONFIG_INT, CONFIG_AT(max_positions), 1024,
+         POSITIONS_MAX, CONFIG_WRITTEN},
+        {"n_inner", CONFIG_INT, CONFIG_AT(intermediate_size), 0, 4 * WIDTH_MAX,
+         CONFIG_WRITTEN},
+        {"layer_norm_epsilon", CONFIG_REAL, CONFIG_AT(norm_eps), 1e-5},
+        {"tie_word_embeddings", CONFIG_BOOL, CONFIG_AT(tied), true, 0,
+         CONFIG_WRITTEN},
+        {"bos_token_id", CONFIG_TOKEN, CONFIG_AT(bos_token_id), 50256},
+        {"eos_token_id", CONFIG_TOKEN, CONFIG_AT(eos_token_id), -1},
+        {"resid_pdrop", CONFIG_DROPOUT, 0, 0.1},
+        {"embd_pdrop", CONFIG_DROPOUT, 0, 0.1},
+        {"attn_pdrop", CONFIG_DROPOUT, 0, 0.1},
+        {"activation_function", CONFIG_GELU_TANH},
+        {"scale_attn_weights", CONFIG_ONE},
+        {"scale_attn_by_inverse_layer_idx", CONFIG_FALSE},
+        {"reorder_and_upcast_attn", CONFIG_FALSE},
+        {"n_ctx"},
+        {0},
+};
+
+static enum zd_status settle(
+        const struct config_reader *r, struct model_config *c)
+{
+    if (!c->intermediate_size)
+        c->intermediate_size = 4 * c->hidden_size;
+    c->kv_heads = c->heads;
+    c->qkv_bias = c->out_bias = c->mlp_bias = true;
+    if (c->hidden_size % c->heads != 0)
+        return config_fail(
+                r, "E0302", "`n_embd` %d is not a multiple of `n_head` %d",
+                c->hidden_size, c->heads);
+    c->head_dim = c->hidden_size / c->heads;
+    return ZD_OK;
+}
+
+/* --- tensors -------------------------------------------------------------- */
+
+static const struct tensor_row table_rows[] = {
+        {"wte.weight", ROLE_TOKENS, TENSOR_EMBEDDING, EXTENT_V, EXTENT_C},
+        {"wpe.weight", ROLE_POSITIONS, TENSOR_EMBEDDING, EXTENT_POSITIONS,
+         EXTENT_C},
+        {0},
+};
+
+static const struct tensor_row layer_rows[] = {
+        {"ln_1.weight", ROLE_NORM1, TENSOR_NORM, EXTENT_C},
+        {"ln_1.bias", ROLE_NORM1_BIAS, TENSOR_BIAS, EXTENT_C},
+        {"attn.c_attn.weight", ROLE_Q, TENSOR_LINEAR, EXTENT_QKV, EXTENT_C,
+         .flags = TENSOR_BY_HEAD},
+        {"attn.c_attn.bias", ROLE_Q_BIAS, TENSOR_BIAS, EXTENT_QKV},
+        {"attn.c_proj.weight", ROLE_O, TENSOR_LINEAR, EXTENT_C, EXTENT_Q,
+         .flags = TENSOR_RESIDUAL},
+        {"attn.c_proj.bias", ROLE_O_BIAS, TENSOR_BIAS, EXTENT_C},
+        {"ln_2.weight", ROLE_NORM2, TENSOR_NORM, EXTENT_C},
+        {"ln_2.bias", ROLE_NORM2_BIAS, TENSOR_BIAS, EXTENT_C},
+        {"mlp.c_fc.weight", ROLE_GATE, TENSOR_LINEAR, EXTENT_F, EXTENT_C},
+        {"mlp.c_fc.bias", ROLE_GATE_BIAS, TENSOR_BIAS, EXTENT_F},
+        {"mlp.c_proj.weight", ROLE_DOWN, TENSOR_LINEAR, EXTENT_C, EXTENT_F,
+         .flags = TENSOR_RESIDUAL},
+        {"mlp.c_proj.bias", ROLE_DOWN_BIAS, TENSOR_BIAS, EXTENT_C},
+        {0},
+};
+
+static const struct tensor_row last_rows[] = {
+        {"ln_f.weight", ROLE_FINAL_NORM, TENSOR_NORM, EXTENT_C},
+        {"ln_f.bias", ROLE_FINAL_NORM_BIAS, TENSOR_BIAS, EXTENT_C},
+        {0},
+};
+
+/* --- arithmetic ----------------------------------------------------------- */
+
+static enum zd_status embed(
+        const struct model *model, const struct pass *pass, void *out)
+{
+    ZD_TRY(embedding_rows(
+            model, ROLE_TOKENS, pass->tokens, pass->N, out, false));
+    return embedding_rows(
+            model, ROLE_POSITIONS, pass->positions, pass->N, out, true);
+}
+
+static enum zd_status embed_backward(
+        const struct model *model, const struct pass *pass, bool tokens_add,
+        bool accumulate)
+{
+    ZD_TRY(embedding_scatter(
+            model, ROLE_TOKENS, pass->tokens, pass->token_order, pass,
+            tokens_add));
+    return embedding_scatter(
+            model, ROLE_POSITIONS, pass->positions, pass->position_order, pass,
+            accumulate);
+}
+
+static enum zd_status qkv_forward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts)
+{
+    int C = model->config->hidden_size;
+    struct linear qkv =
+            layer_linear(model, pass, layer, acts, ROLE_Q, C, 3 * C);
+    return linear_forward(model, &qkv, acts->q_raw, acts->norm1, pass->N);
+}
+
+static enum zd_status qkv_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate)
+{
+    const struct layer_grads *g = &pass->acts->grads;
+    int C = model->config->hidden_size;
+    struct linear qkv =
+            layer_linear(model, pass, layer, acts, ROLE_Q, C, 3 * C);
+    return linear_backward(
+            model, &qkv,
+            layer_needs_input_grad(model, pass, layer) ? g->hidden : NULL,
+            g->q_raw, acts->norm1, pass->N, accumulate);
+}
+
+/* gate = x fc, act = gelu(gate): in one pass where no adapter comes between. */
+static enum zd_status fc_gelu(
+        const struct model *model, const struct linear *fc,
+        const struct layer_acts *acts, int N)
+{
+    const void *weight;
+    if (!fc->adapter_count && !linear_has_few_rows(fc, N) &&
+        !linear_in_strips(model, fc)) {
+        ZD_TRY(linear_weight(model, fc, &weight));
+        return fused_matmul_gelu(
+                model->kernels, NULL, acts->act, acts->gate, acts->norm2,
+                weight, fc->bias, N, fc->out, fc->in, !fc->conv1d);
+    }
+    ZD_TRY(linear_forward(model, fc, acts->gate, acts->norm2, N));
+    return model->kernels->gelu_forward(
+            NULL, acts->act, acts->gate, (size_t)N * (size_t)fc->out);
+}
+
+/* dgate = (dy proj) gelu'(gate), and the gradients of proj. */
+static enum zd_status proj_dgelu(
+        const struct model *model, const struct linear *proj, void *dgate,
+        const void *dy, const struct layer_acts *acts, int N, bool accumulate)
+{
+    size_t count = (size_t)N * (size_t)proj->in;
+    const void *weight;
+    if (proj->adapter_count || linear_in_strips(model, proj)) {
+        ZD_TRY(linear_backward(
+                model, proj, dgate, dy, acts->act, N, accumulate));
+        return model->kernels->gelu_backward(
+                NULL, dgate, dgate, acts->gate, count);
+    }
+    ZD_TRY(linear_backward_params(model, proj, dy, acts->act, N, accumulate));
+    ZD_TRY(linear_weight(model, proj, &weight));
+    return fused_matmul_dgelu(
+            model->kernels, NULL, dgate, dy, weight, acts->gate, N, proj->in,
+            proj->out, proj->conv1d);
+}
+
+static enum zd_status mlp_forward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, void *out)
+{
+    int C = model->config->hidden_size, F = model->config->intermediate_size;
+    struct linear fc = layer_linear(model, pass, layer, acts, ROLE_GATE, C, F);
+    struct linear proj =
+            layer_linear(model, pass, layer, acts, ROLE_DOWN, F, C);
+    ZD_TRY(fc_gelu(model, &fc, acts, pass->N));
+    if (!out)
+        return linear_adapters_keep(model, &proj, acts->act, pass->N);
+    return linear_forward(model, &proj, out, acts->act, pass->N);
+}
+
+static enum zd_status mlp_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate)
+{
+    const struct layer_grads *g = &pass->acts->grads;
+    int C = model->config->hidden_size, F = model->config->intermediate_size;
+    struct linear fc = layer_linear(model, pass, layer, acts, ROLE_GATE, C, F);
+    struct linear proj =
+            layer_linear(model, pass, layer, acts, ROLE_DOWN, F, C);
+    ZD_TRY(proj_dgelu(
+            model, &proj, g->act, pass->acts->dx, acts, pass->N, accumulate));
+    return linear_backward(
+            model, &fc, g->hidden, g->act, acts->norm2, pass->N, accumulate);
+}
+
+const struct model_family model_gpt2 = {
+        .name = "gpt2",
+        .architecture = "GPT2LMHeadModel",
+        .keys = keys,
+        .settle = settle,
+        .head_dim_keys = "`n_embd` / `n_head`",
+        .embeddings = table_rows,
+        .layer = layer_rows,
+        .last = last_rows,
+        .layer_prefix = "h.",
+        .file_prefix = "transformer.",
+        .conv1d = true,
+        .peft_targets = {"c_attn"},
+        .layer_norm = true,
+        .fused_qkv = true,
+        .embed = embed,
+        .embed_backward = embed_backward,
+        .qkv_forward = qkv_forward,
+        .qkv_backward = qkv_backward,
+        .mlp_forward = mlp_forward,
+        .mlp_backward = mlp_backward,
+};

@@ -1,0 +1,96 @@
+/* rotary.h - what Llama and its descendants share: RMSNorm, rotary positions,
+ * grouped heads, a gated MLP with SiLU. A family of these is its defaults. */
+#ifndef ZD_MODEL_ROTARY_H
+#define ZD_MODEL_ROTARY_H
+
+#include "model/config_keys.h"
+#include "model/families/families.h"
+
+/* Keys of all of them, with the defaults of transformers' class. Its
+ * eos_token_id is left out: data would be cut and ended at a token that no one
+ * named, where "no end of text" is the truth. KV and HEAD_DIM of 0, like a key
+ * that is null: as many as heads, and hidden_size over heads. */
+#define ROTARY_KEYS(VOCAB, INTERMEDIATE, KV, HEAD_DIM, POSITIONS, BOS)           \
+    {"vocab_size", CONFIG_INT, CONFIG_AT(vocab_size),                            \
+     VOCAB,        VOCAB_MAX,  CONFIG_WRITTEN},                                  \
+            {"hidden_size", CONFIG_INT, CONFIG_AT(hidden_size),                  \
+             4096,          WIDTH_MAX,  CONFIG_WRITTEN},                         \
+            {"intermediate_size", CONFIG_INT,    CONFIG_AT(intermediate_size),   \
+             INTERMEDIATE,        4 * WIDTH_MAX, CONFIG_WRITTEN},                \
+            {"num_hidden_layers", CONFIG_INT,    CONFIG_AT(layers), 32,          \
+             LAYERS_MAX,          CONFIG_WRITTEN},                               \
+            {"num_attention_heads", CONFIG_INT, CONFIG_AT(heads), 32, HEADS_MAX, \
+             CONFIG_WRITTEN},                                                    \
+            {"num_key_value_heads",                                              \
+             CONFIG_INT,                                                         \
+             CONFIG_AT(kv_heads),                                                \
+             KV,                                                                 \
+             HEADS_MAX,                                                          \
+             CONFIG_WRITTEN | CONFIG_NULL_DERIVES},                              \
+            {"head_dim", CONFIG_INT,   CONFIG_AT(head_dim),                      \
+             HEAD_DIM,   HEAD_DIM_MAX, CONFIG_WRITTEN | CONFIG_NULL_DERIVES},    \
+            {"max_position_embeddings",                                          \
+             CONFIG_INT,                                                         \
+             CONFIG_AT(max_positions),                                           \
+             POSITIONS,                                                          \
+             POSITIONS_MAX,                                                      \
+             CONFIG_WRITTEN},                                                    \
+            {"rms_norm_eps", CONFIG_REAL, CONFIG_AT(norm_eps), 1e-6},            \
+            {"attention_dropout", CONFIG_DROPOUT},                               \
+            {"tie_word_embeddings", CONFIG_BOOL, CONFIG_AT(tied), false, 0,      \
+             CONFIG_WRITTEN},                                                    \
+            {"bos_token_id", CONFIG_TOKEN, CONFIG_AT(bos_token_id), BOS},        \
+            {"eos_token_id", CONFIG_TOKEN, CONFIG_AT(eos_token_id), -1},         \
+            {"rope_theta"}, {"rope_scaling"}, {"rope_parameters"},               \
+            {"hidden_act", CONFIG_SILU},                                         \
+            {"partial_rotary_factor", CONFIG_ONE}, {"clip_qkv", CONFIG_NULL},    \
+            {"use_mrope", CONFIG_FALSE},                                         \
+    {                                                                            \
+        "layer_types", CONFIG_FULL_ATTENTION                                     \
+    }
+
+enum zd_status rotary_settle(
+        const struct config_reader *reader, struct model_config *config);
+
+extern const struct tensor_row rotary_embeddings[], rotary_layer[],
+        rotary_last[];
+
+enum zd_status rotary_embed(
+        const struct model *model, const struct pass *pass, void *out);
+enum zd_status rotary_embed_backward(
+        const struct model *model, const struct pass *pass, bool tokens_add,
+        bool accumulate);
+enum zd_status rotary_qkv_forward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts);
+enum zd_status rotary_qkv_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate);
+enum zd_status rotary_mlp_forward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, void *out);
+enum zd_status rotary_mlp_backward(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts, bool accumulate);
+enum zd_status rotary_recompute_act(
+        const struct model *model, const struct pass *pass,
+        const struct layer_acts *acts);
+/* Norms of heads, where the model has them, and rotation. */
+enum zd_status rotary_norm_heads(
+        const struct model *model, const struct pass *pass, int layer,
+        const struct layer_acts *acts);
+
+/* All of the above, for a family's designated initializers. */
+#define ROTARY_FAMILY                                                          \
+    .settle = rotary_settle,                                                   \
+    .head_dim_keys = "`hidden_size` / `num_attention_heads`",                  \
+    .embeddings = rotary_embeddings, .layer = rotary_layer,                    \
+    .last = rotary_last, .layer_prefix = "model.layers.",                      \
+    .peft_targets = {"q_proj", "v_proj"}, .rotary = true, .gated_mlp = true,   \
+    .embed = rotary_embed, .embed_backward = rotary_embed_backward,            \
+    .qkv_forward = rotary_qkv_forward, .qkv_backward = rotary_qkv_backward,    \
+    .mlp_forward = rotary_mlp_forward, .mlp_backward = rotary_mlp_backward,    \
+    .recompute_act = rotary_recompute_act,                                     \
+    .recompute_heads = rotary_norm_heads
+
+#endif

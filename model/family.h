@@ -1,0 +1,179 @@
+/* family.h - what a family of models is. One file of model/families/ holds one:
+ * the keys of its config.json, its tensors and their names, its arithmetic, and
+ * what its backward reads. The rest of the program asks the fields of `config->
+ * family`, never which family it is. families/families.h lists them. */
+#ifndef ZD_MODEL_FAMILY_H
+#define ZD_MODEL_FAMILY_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct config_reader;
+struct model_config;
+struct model;
+struct pass;
+struct layer_acts;
+
+/* --- keys of config.json -------------------------------------------------- */
+
+enum config_kind {
+    CONFIG_KNOWN, /* read elsewhere, or says nothing about the arithmetic */
+    CONFIG_INT,   /* from 1 to `max` */
+    CONFIG_BOOL,
+    CONFIG_REAL,
+    CONFIG_TOKEN,   /* an id, or a list of which the first counts; -1: none */
+    CONFIG_DROPOUT, /* any above 0 sets has_dropout; not applied */
+    /* unsupported, unless absent, null, or: */
+    CONFIG_NULL,
+    CONFIG_FALSE, /* false, 0, an empty list or table */
+    CONFIG_ONE,   /* true, 1 */
+    CONFIG_SILU,
+    CONFIG_GELU_TANH,
+    CONFIG_FULL_ATTENTION /* a list of that name alone */
+};
+enum {
+    CONFIG_WRITTEN = 1,     /* exported also where it was absent */
+    CONFIG_NULL_DERIVES = 2 /* null: 0, which `settle` replaces */
+};
+struct config_key {
+    const char *name; /* NULL ends a list */
+    enum config_kind kind;
+    size_t field;  /* of struct model_config (CONFIG_AT) */
+    double absent; /* the value in transformers' class */
+    int max;
+    unsigned flags;
+};
+#define CONFIG_AT(name) offsetof(struct model_config, name)
+
+/* When a sliding window counts. */
+enum window_rule {
+    WINDOW_UNSUPPORTED,
+    WINDOW_ALWAYS,  /* 4096 where a file does not say; null: none */
+    WINDOW_SWITCHED /* by use_sliding_window, from max_window_layers on */
+};
+
+/* --- tensors -------------------------------------------------------------- */
+
+/* What a tensor does. A bias follows its weight. */
+enum role {
+    ROLE_NONE, /* a factor of an adapter */
+    ROLE_TOKENS,
+    ROLE_POSITIONS,
+    ROLE_NORM1,
+    ROLE_NORM1_BIAS,
+    ROLE_Q, /* of a fused projection q, k and v */
+    ROLE_Q_BIAS,
+    ROLE_K,
+    ROLE_K_BIAS,
+    ROLE_V,
+    ROLE_V_BIAS,
+    ROLE_Q_NORM,
+    ROLE_K_NORM,
+    ROLE_O,
+    ROLE_O_BIAS,
+    ROLE_NORM2,
+    ROLE_NORM2_BIAS,
+    ROLE_GATE, /* without a gate the MLP's first projection */
+    ROLE_GATE_BIAS,
+    ROLE_UP,
+    ROLE_UP_BIAS,
+    ROLE_DOWN,
+    ROLE_DOWN_BIAS,
+    ROLE_FINAL_NORM,
+    ROLE_FINAL_NORM_BIAS,
+    ROLE_HEAD,
+    ROLES
+};
+enum tensor_kind {
+    TENSOR_EMBEDDING, /* (rows, columns) */
+    TENSOR_LINEAR,    /* (rows, columns); of a conv1d family the transpose */
+    TENSOR_NORM,      /* (rows), 1 at first */
+    TENSOR_BIAS       /* (rows), 0 at first */
+};
+enum extent {
+    EXTENT_V,
+    EXTENT_POSITIONS,
+    EXTENT_C,
+    EXTENT_F,
+    EXTENT_Q,   /* heads * head_dim */
+    EXTENT_KV,  /* kv_heads * head_dim */
+    EXTENT_QKV, /* Q + 2 KV */
+    EXTENT_D,
+    EXTENTS
+};
+enum {
+    TENSOR_BY_HEAD = 1, /* Adam-mini: the rows of a head share a moment */
+    TENSOR_RESIDUAL = 2 /* initialized with 1 / sqrt(2 L) of the deviation */
+};
+struct tensor_row {
+    const char *name; /* within the layer; NULL ends a list */
+    enum role role;
+    enum tensor_kind kind;
+    enum extent rows, columns;
+    size_t when;    /* a bool of struct model_config; 0: always */
+    unsigned joins; /* enum param_join */
+    unsigned flags;
+};
+
+/* --- a family ------------------------------------------------------------- */
+
+struct model_family {
+    const char *name;         /* model_type */
+    const char *architecture; /* of transformers */
+
+    /* config.json; `settle` derives what no key says, and checks */
+    const struct config_key *keys;
+    enum zd_status (*settle)(
+            const struct config_reader *reader, struct model_config *config);
+    const char *head_dim_keys; /* what gives head_dim, in errors */
+    enum window_rule window;
+    bool qkv_bias, qk_norm; /* of every model of the family */
+
+    /* tensors: unit 0, each layer, before the head; names in the table are
+     * layer_prefix N . name, in files maybe after file_prefix (NULL: never) */
+    const struct tensor_row *embeddings, *layer, *last;
+    const char *layer_prefix, *file_prefix;
+    bool conv1d;                 /* weights of layers are stored (in, out) */
+    const char *peft_targets[2]; /* PEFT's default target_modules */
+
+    /* what a pass allocates and keeps */
+    bool layer_norm; /* else RMSNorm, without means */
+    bool rotary;     /* else positions are learned, up to max_positions */
+    bool fused_qkv;  /* one tensor makes q | k | v */
+    bool gated_mlp;  /* gate and up; else one product before the activation */
+
+    /* Add up the rows of the embedding tables: (N, C); gradients of the tables
+     * from that of the sum, acts->dx. tokens_add: the head has written its part
+     * of the token table. */
+    enum zd_status (*embed)(
+            const struct model *model, const struct pass *pass, void *out);
+    enum zd_status (*embed_backward)(
+            const struct model *model, const struct pass *pass, bool tokens_add,
+            bool accumulate);
+    /* norm1 to q, k, v as attention reads them; their gradients to hidden. */
+    enum zd_status (*qkv_forward)(
+            const struct model *model, const struct pass *pass, int layer,
+            const struct layer_acts *acts);
+    enum zd_status (*qkv_backward)(
+            const struct model *model, const struct pass *pass, int layer,
+            const struct layer_acts *acts, bool accumulate);
+    /* norm2 to out; NULL: only what backward reads. */
+    enum zd_status (*mlp_forward)(
+            const struct model *model, const struct pass *pass, int layer,
+            const struct layer_acts *acts, void *out);
+    enum zd_status (*mlp_backward)(
+            const struct model *model, const struct pass *pass, int layer,
+            const struct layer_acts *acts, bool accumulate);
+    /* act from gate and up, q and k from q_raw and k_raw, for backward, to the
+     * same bits. NULL: kept. */
+    enum zd_status (*recompute_act)(
+            const struct model *model, const struct pass *pass,
+            const struct layer_acts *acts);
+    enum zd_status (*recompute_heads)(
+            const struct model *model, const struct pass *pass, int layer,
+            const struct layer_acts *acts);
+};
+
+#endif
