@@ -4,6 +4,7 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "base/units.h"
 #include "data/source.h"
 #include "model/files/config.h"
 #include "model/params.h"
@@ -229,7 +230,7 @@ static void write_found(
 {
     struct plan_setting settings[PLAN_SETTINGS_MAX];
     int count = plan_found_settings(search, found, settings);
-    char device[32], host[32];
+    char device[32], host[32], number[UNITS_TEXT];
     human(device, found->device);
     human(host, found->host);
     for (int i = 0; i < count; i++)
@@ -238,15 +239,18 @@ static void write_found(
                 settings[i].why);
     draft_say(
             draft,
-            "%s, %.4g million parameters, on %s, for %d rank%s: by zerod init.",
-            request->model, (double)facts->parameters / 1e6, request->data,
+            "%s, %s parameters, on %s, for %d rank%s: by zerod init.",
+            request->model,
+            units_number((double)facts->parameters, 4, number), request->data,
             request->world, request->world == 1 ? "" : "s");
     draft_say(
             draft,
-            "A rank takes %s of device memory and %s of host memory; %.*g s a "
+            "A rank takes %s of device memory and %s of host memory; %s s a "
             "step are",
-            device, host, plan_machine_digits(search->machine),
-            found->predicted.step_seconds);
+            device, host,
+            units_number(
+                    found->predicted.step_seconds,
+                    plan_machine_digits(search->machine), number));
     draft_say(
             draft, "predicted for %s%s%s. docs/job.md has every key.",
             search->machine->name, search->machine->is_guess ? ": " : "",

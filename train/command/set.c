@@ -1,5 +1,7 @@
 /* set.c - settings that change while a run goes on (train_live). */
 #include "train/command/commands.h"
+
+#include "base/units.h"
 #include "train/trainer/batches.h"
 #include "train/trainer/live.h"
 
@@ -114,7 +116,7 @@ static void tell_rate(
         const struct trainer *trainer, double before, double now,
         json_t *result)
 {
-    char note[256], warning[160];
+    char note[256], warning[160], times[UNITS_TEXT];
     json_object_set_new(
             result, "peak_learning_rate",
             json_number_or_null(live_peak_rate(trainer)));
@@ -124,8 +126,8 @@ static void tell_rate(
         return;
     snprintf(
             warning, sizeof warning,
-            "learning_rate rises %.3g-fold, from %.4g to %.4g", now / before,
-            before, now);
+            "learning_rate rises %s-fold, from %.4g to %.4g",
+            units_number(now / before, 3, times), before, now);
     json_object_set_new(result, "warning", json_string(warning));
 }
 

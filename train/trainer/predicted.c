@@ -1,6 +1,7 @@
 #include "train/trainer/predicted.h"
 
 #include "base/text_buffer.h"
+#include "base/units.h"
 #include "train/plan/advice.h"
 #include "train/plan/calibration.h"
 #include "train/trainer/trainer.h"
@@ -60,10 +61,12 @@ static const enum train_phase phase_of[PLAN_PARTS] = {
 static void add_parts(
         struct text_buffer *line, const double parts[PLAN_PARTS], int digits)
 {
+    char number[UNITS_TEXT];
     for (int p = 0; p < PLAN_PARTS; p++)
         text_buffer_add(
-                line, "%s%s %.*g", p ? ", " : "",
-                plan_part_name((enum plan_part)p), digits, parts[p]);
+                line, "%s%s %s", p ? ", " : "",
+                plan_part_name((enum plan_part)p),
+                units_number(parts[p], digits, number));
 }
 
 void trainer_predicted_lines(
@@ -74,6 +77,7 @@ void trainer_predicted_lines(
     const struct rank_meter *meter = &trainer->meter;
     double parts[PLAN_PARTS], steps = (double)meter->steps - 1;
     struct text_buffer line = {.out = predicted_out, .bytes = PREDICTED_LINE};
+    char number[UNITS_TEXT];
     predicted_out[0] = measured_out[0] = '\0';
     if (!predicted->is_known || meter->steps < STEPS_LEAST)
         return;
@@ -82,12 +86,16 @@ void trainer_predicted_lines(
                     meter->first_seconds[phase_of[p]]) /
                    steps;
     text_buffer_add(
-            &line, "%.*g s a step (%s): ", predicted->digits,
-            predicted->of.step_seconds, predicted->machine);
+            &line, "%s s a step (%s): ",
+            units_number(
+                    predicted->of.step_seconds, predicted->digits, number),
+            predicted->machine);
     add_parts(&line, predicted->of.parts, predicted->digits);
     line = (struct text_buffer){.out = measured_out, .bytes = PREDICTED_LINE};
     text_buffer_add(
-            &line, "%.3g s a step; ",
-            (meter->all_seconds - meter->first_step_seconds) / steps);
+            &line, "%s s a step; ",
+            units_number(
+                    (meter->all_seconds - meter->first_step_seconds) / steps, 3,
+                    number));
     add_parts(&line, parts, 3);
 }
