@@ -325,8 +325,7 @@ static enum zd_status prepare(struct trainer *trainer)
             job, trainer->plan.world, comm_local_size(trainer->comm),
             trainer->comm, &trainer->plan);
     if (status == ZD_OK)
-        status = plan_check_machine(
-                job, comm_local_size(trainer->comm), &trainer->plan);
+        status = plan_check_machine(job, &trainer->plan);
     if (status == ZD_OK && trainer->plan.zero.states_on_host)
         status = offload_check(
                 &job->offload, trainer->plan.zero.needs.offload,

@@ -85,9 +85,7 @@ struct device *command_open_gpu(const struct device_options *options);
 /* `zerod plan` with --fit, --max, --min; a job is loaded, its GPU is open. */
 enum zd_status command_plan_fit(
         const struct cli_args *args, const struct job *job);
-enum zd_status command_plan_max(
-        const struct cli_args *args, const struct job *job);
-enum zd_status command_plan_min(
+enum zd_status command_plan_most(
         const struct cli_args *args, const struct job *job);
 
 /* The job named by --job or the operand, with all options that override a key.

@@ -1,5 +1,6 @@
 /* command_plan.c - what a job takes, what would fit, and how much of one thing
  * would. */
+#include "base/units.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "train/plan/advice.h"
@@ -9,16 +10,45 @@
 
 #include <inttypes.h>
 
-/* The job's own limits may be those of another machine. */
+/* The job's limits may be those of another machine: of more than this one has.
+ */
+static void tell_limits(
+        const struct cli_args *args, const struct train_job *job)
+{
+    const struct device_options *device = &job->device;
+    const struct device_facts facts = device_facts();
+    int world = args->world ? (int)args->world : 1;
+    uint64_t host = job_machine_memory(
+            plan_local_size(job, world, (int)args->per_node));
+    bool on_gpu = device_resolve(device->backend) == DEVICE_CUDA;
+    const struct {
+        const char *key;
+        uint64_t limit, has;
+    } limits[] = {
+            {"device.memory_limit", device->memory_limit,
+             on_gpu ? facts.total_bytes : host},
+            {"device.host_memory_limit", device->host_memory_limit, host}};
+    char limit[UNITS_TEXT], has[UNITS_TEXT];
+    if (on_gpu && facts.backend != DEVICE_CUDA)
+        return; /* all of it is elsewhere */
+    for (int i = 0; i < 2; i++)
+        if (limits[i].limit > limits[i].has)
+            zd_log_info(
+                    "%s is %s, and this machine has %s for each rank: a run "
+                    "here can take no more",
+                    limits[i].key, units_bytes(limits[i].limit, limit),
+                    units_bytes(limits[i].has, has));
+}
+
 static void warn_of_machine(const struct job_plan *plan)
 {
-    uint64_t here = job_machine_memory(plan->limits.local_size),
+    uint64_t here = job_machine_memory(plan->local_size),
              takes = job_plan_memory(plan);
     if (takes > here)
         zd_log_warning(
                 "a rank takes %.3f MiB of memory and this machine has %.3f MiB "
                 "for it: a run here would be refused",
-                (double)takes / (1 << 20), (double)here / (1 << 20));
+                units_mib(takes), units_mib(here));
 }
 
 /* Nodes are alike: what is planned for one rank is so for all. */
@@ -121,8 +151,9 @@ enum zd_status command_plan(struct cli_args *args, int *argc, char ***argv)
     ZD_TRY(cli_check_limits(args));
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_IGNORED, &job));
     struct device *device = command_open_gpu(&job_options(job)->device);
-    enum zd_status status = args->max   ? command_plan_max(args, job)
-                            : args->min ? command_plan_min(args, job)
+    tell_limits(args, job_options(job));
+    enum zd_status status = args->max || args->min
+                                    ? command_plan_most(args, job)
                             : args->fit ? command_plan_fit(args, job)
                                         : plan_one(args, job);
     if (status != ZD_OK && cli_wants_json(args))

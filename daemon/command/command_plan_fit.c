@@ -1,5 +1,7 @@
 /* command_plan_fit.c - zerod plan --fit, --max and --min. */
 #include "base/file/fs.h"
+#include "base/must.h"
+#include "base/units.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "daemon/job/value_words.h"
@@ -34,9 +36,8 @@ static enum zd_status read_allow(const char *list, unsigned *out)
         if (i == WORDS)
             return ZD_FAIL(
                     ZD_ERR_USAGE, "E0101",
-                    "--allow takes optim, dtype, lora and quantize, with "
-                    "commas "
-                    "between them, and not `%.*s`",
+                    "--allow takes optim, dtype, lora and quantize, separated "
+                    "by commas, not `%.*s`",
                     (int)bytes, at);
         *out |= words[i].bit;
         at += bytes + (at[bytes] == ',');
@@ -74,22 +75,42 @@ static enum zd_status read_search(
 
 /* --- --fit, as it is told ------------------------------------------------- */
 
-static json_t *found_json(
-        const struct plan_found *found, const struct plan_setting *settings,
-        int count)
+struct told {
+    struct plan_setting settings[PLAN_SETTINGS_MAX];
+    int count;
+    char arguments[800], why[1200];
+};
+
+static struct told told_of(const struct plan_setting *settings, int count)
 {
-    char words[800] = "", why[1200] = "";
-    struct text_buffer text = {.out = words, .bytes = sizeof words};
-    struct text_buffer reasons = {.out = why, .bytes = sizeof why};
-    json_t *set = json_object();
-    for (int i = 0; i < count; i++)
-        json_object_set_new(
-                set, settings[i].key, json_string(settings[i].value));
+    struct told told = {.count = count};
+    struct text_buffer text = {
+            .out = told.arguments, .bytes = sizeof told.arguments};
+    struct text_buffer why = {.out = told.why, .bytes = sizeof told.why};
+    memcpy(told.settings, settings, (size_t)count * sizeof *settings);
     settings_print(settings, count, &text);
-    settings_explain(settings, count, &reasons);
+    settings_explain(settings, count, &why);
+    return told;
+}
+
+static struct told told_of_found(
+        const struct plan_search *search, const struct plan_found *found)
+{
+    struct plan_setting settings[PLAN_SETTINGS_MAX];
+    return told_of(settings, plan_found_settings(search, found, settings));
+}
+
+static json_t *found_json(
+        const struct plan_found *found, const struct told *told)
+{
+    json_t *set = json_object();
+    for (int i = 0; i < told->count; i++)
+        json_object_set_new(
+                set, told->settings[i].key,
+                json_string(told->settings[i].value));
     return json_pack(
             "{s:o, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o}", "set", set,
-            "arguments", words, "words", why, "bytes", "device",
+            "arguments", told->arguments, "words", told->why, "bytes", "device",
             (json_int_t)found->device, "host", (json_int_t)found->host,
             "pinned", (json_int_t)found->pinned, "disk",
             (json_int_t)found->disk, "predicted",
@@ -100,14 +121,11 @@ static void print_json(
         const struct plan_search *search, const struct plan_found *found,
         int count)
 {
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
     json_t *fits = json_array();
-    for (int i = 0; i < count; i++)
-        json_array_append_new(
-                fits,
-                found_json(
-                        &found[i], settings,
-                        plan_found_settings(search, &found[i], settings)));
+    for (int i = 0; i < count; i++) {
+        const struct told told = told_of_found(search, &found[i]);
+        json_array_append_new(fits, found_json(&found[i], &told));
+    }
     json_t *json = json_pack(
             "{s:i, s:s, s:b, s:o}", "world", search->world, "machine",
             search->machine->name, "calibrated", search->machine->is_measured,
@@ -116,86 +134,71 @@ static void print_json(
     json_decref(json);
 }
 
-static double gib(uint64_t bytes)
-{
-    return (double)bytes / (1 << 30);
-}
-
-static void add_bytes(
-        struct text_buffer *text, uint64_t bytes, uint64_t first,
-        const char *memory)
-{
-    bool is_more = bytes > first;
-    double more = gib(is_more ? bytes - first : first - bytes);
-    if (more >= 0.01 * gib(first) && more > 0)
-        text_buffer_add(
-                text, "%s%.3g GiB %s %s memory", text->used ? ", " : "", more,
-                is_more ? "more" : "less", memory);
-}
-
 /* What it gives up for what, against the first. */
 static void print_against(
         const struct plan_found *found, const struct plan_found *first,
         FILE *stream)
 {
-    char words[300] = "";
+    const struct {
+        const char *name;
+        uint64_t bytes, first;
+    } memories[] = {
+            {"device", found->device, first->device},
+            {"host", found->host, first->host},
+            {"disk", found->disk, first->disk}};
+    char words[300] = "", size[UNITS_TEXT];
     struct text_buffer text = {.out = words, .bytes = sizeof words};
-    double slower = found->predicted.step_seconds /
-                            first->predicted.step_seconds -
-                    1;
+    double slower =
+            found->predicted.step_seconds / first->predicted.step_seconds - 1;
     if (slower >= 0.005)
         text_buffer_add(&text, "%.0f %% slower", 100 * slower);
-    add_bytes(&text, found->device, first->device, "device");
-    add_bytes(&text, found->host, first->host, "host");
-    add_bytes(&text, found->disk, first->disk, "disk");
+    for (int i = 0; i < 3; i++) {
+        uint64_t now = memories[i].bytes, then = memories[i].first;
+        uint64_t apart = now > then ? now - then : then - now;
+        if (apart && (double)apart >= 0.01 * (double)then)
+            text_buffer_add(
+                    &text, "%s%s %s %s memory", text.used ? ", " : "",
+                    units_bytes(apart, size), now > then ? "more" : "less",
+                    memories[i].name);
+    }
     if (text.used)
         fprintf(stream, "          against the first: %s\n", words);
 }
 
 /* One that is listed, and is faster, takes no more of any memory, but for a
  * twentieth. The job as it is has a line in any case. */
-static bool hardly_differs(
-        const struct plan_found *found, const struct plan_found *listed)
-{
-    const double much = 1.05;
-    return (double)listed->device <= much * (double)found->device &&
-           (double)listed->host <= much * (double)found->host &&
-           (double)listed->disk <= much * (double)found->disk &&
-           (found->cost > 0 || listed->cost == 0);
-}
-
 static bool is_new(
         const struct plan_found *found, const struct plan_found *const *listed,
         int count)
 {
+    const double much = 1.05;
     for (int i = 0; i < count; i++)
-        if (hardly_differs(found, listed[i]))
+        if ((double)listed[i]->device <= much * (double)found->device &&
+            (double)listed[i]->host <= much * (double)found->host &&
+            (double)listed[i]->disk <= much * (double)found->disk &&
+            (found->cost > 0 || listed[i]->cost == 0))
             return false;
     return true;
 }
 
 static void print_found(
         const struct plan_found *found, const struct plan_found *first,
-        const struct plan_setting *settings, int count, int digits,
-        FILE *stream)
+        const struct told *told, int digits, FILE *stream)
 {
-    char words[800] = "", why[1200] = "";
-    struct text_buffer text = {.out = words, .bytes = sizeof words};
-    struct text_buffer reasons = {.out = why, .bytes = sizeof why};
-    settings_print(settings, count, &text);
-    settings_explain(settings, count, &reasons);
-    fprintf(stream, "%9.*g s a step, %s binds; GiB: device %.3f, host %.3f",
-            digits, found->predicted.step_seconds,
-            plan_resource_name(found->predicted.binds), gib(found->device),
-            gib(found->host));
+    char time[UNITS_TEXT];
+    fprintf(stream, "%9s s a step, %s binds; GiB: device %.3f, host %.3f",
+            units_number(found->predicted.step_seconds, digits, time),
+            plan_resource_name(found->predicted.binds),
+            units_gib(found->device), units_gib(found->host));
     if (found->disk)
-        fprintf(stream, ", disk %.3f", gib(found->disk));
+        fprintf(stream, ", disk %.3f", units_gib(found->disk));
     fputc('\n', stream);
     if (first)
         print_against(found, first, stream);
-    fprintf(stream, "          %s\n", count ? why : "the job as it is");
-    if (count)
-        fprintf(stream, "          %s\n", words);
+    fprintf(stream, "          %s\n",
+            told->count ? told->why : "the job as it is");
+    if (told->count)
+        fprintf(stream, "          %s\n", told->arguments);
 }
 
 static void print_found_all(
@@ -203,7 +206,7 @@ static void print_found_all(
         int count)
 {
     enum { LINES = 3 };
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
+    const struct plan_machine *machine = search->machine;
     const struct plan_found *listed[LINES];
     struct output output;
     int lines = 0;
@@ -211,29 +214,27 @@ static void print_found_all(
     fprintf(stream,
             "%d job%s fit%s, of the same samples a step; by time, "
             "predicted for %s (%s):\n",
-            count, count == 1 ? "" : "s", count == 1 ? "s" : "",
-            search->machine->name, search->machine->what);
+            count, count == 1 ? "" : "s", count == 1 ? "s" : "", machine->name,
+            machine->what);
     for (int i = 0; i < count && lines < LINES; i++) {
         if (!is_new(&found[i], listed, lines))
             continue;
+        const struct told told = told_of_found(search, &found[i]);
         listed[lines++] = &found[i];
         print_found(
-                &found[i], lines > 1 ? listed[0] : NULL, settings,
-                plan_found_settings(search, &found[i], settings),
-                plan_machine_digits(search->machine), stream);
+                &found[i], lines > 1 ? listed[0] : NULL, &told,
+                plan_machine_digits(machine), stream);
     }
     if (count > lines)
         fprintf(stream,
                 "%d more are slower, or hardly differ (--format json)\n",
                 count - lines);
-    if (search->machine->is_guess)
-        fprintf(stream, "%s.\n", plan_guess_words);
-    else
-        fputs(search->machine->is_measured
-                  ? "The times are computed from what was measured here.\n"
-                  : "The times are computed from data sheets and were not "
-                    "compared with a run.\n",
-          stream);
+    fprintf(stream, "%s.\n",
+            machine->is_guess      ? plan_guess_words
+            : machine->is_measured ? "The times are computed from what was "
+                                     "measured here"
+                                   : "The times are computed from data sheets "
+                                     "and were not compared with a run");
     output_end(&output);
 }
 
@@ -251,91 +252,45 @@ static bool is_bare(const char *value)
            !strcmp(value, "false");
 }
 
-struct line {
-    char section[64], key[96], value[512];
-    const char *why;
-    bool bare;
-};
-
-struct job_text {
-    struct line lines[CLI_LIST_MAX + PLAN_SETTINGS_MAX];
-    int count;
-};
-
-static size_t shorter(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* The later of two that set the same key holds. */
+/* Into {section: {key: line}}; the later of two that set the same key holds. */
 static void add_line(
-        struct job_text *text, const char *name, size_t name_bytes,
-        const char *value, bool bare, const char *why)
+        json_t *sections, const char *name, const char *value, bool bare,
+        const char *why)
 {
-    struct line line = {.why = why, .bare = bare};
-    char key[160];
-    name_bytes = shorter(name_bytes, sizeof key - 1);
-    snprintf(key, sizeof key, "%.*s", (int)name_bytes, name);
-    char *dot = strrchr(key, '.');
+    const char *dot = strrchr(name, '.'), *quote = bare ? "" : "\"";
+    char section[64], line[800];
     if (!dot)
         return;
-    *dot = '\0';
-    snprintf(line.section, sizeof line.section, "%.63s", key);
-    snprintf(line.key, sizeof line.key, "%.95s", dot + 1);
-    snprintf(line.value, sizeof line.value, "%.511s", value);
-    int i = 0;
-    while (i < text->count &&
-           (strcmp(text->lines[i].section, line.section) != 0 ||
-            strcmp(text->lines[i].key, line.key) != 0))
-        i++;
-    text->lines[i] = line;
-    text->count += i == text->count;
+    snprintf(section, sizeof section, "%.*s", (int)(dot - name), name);
+    snprintf(line, sizeof line, "%s%.511s%s  # %s", quote, value, quote, why);
+    if (!json_object_get(sections, section))
+        json_object_set_new(sections, section, json_object());
+    json_object_set_new(
+            json_object_get(sections, section), dot + 1, json_string(line));
 }
 
-static int by_section(const void *a, const void *b)
-{
-    const struct line *x = a, *y = b;
-    int order = strcmp(x->section, y->section);
-    return order ? order : strcmp(x->key, y->key);
-}
-
-static void write_lines(struct job_text *text, FILE *stream)
-{
-    const char *section = "";
-    qsort(text->lines, (size_t)text->count, sizeof *text->lines, by_section);
-    for (int i = 0; i < text->count; i++) {
-        const struct line *line = &text->lines[i];
-        const char *quote = line->bare ? "" : "\"";
-        if (strcmp(section, line->section) != 0)
-            fprintf(stream, "\n[%s]\n", line->section);
-        section = line->section;
-        fprintf(stream, "%s = %s%s%s  # %s\n", line->key, quote, line->value,
-                quote, line->why);
-    }
-}
-
-static const char *trimmed_end(const char *begin, const char *end)
-{
-    while (end > begin && (end[-1] == ' ' || end[-1] == '\t'))
-        end--;
-    return end;
-}
-
-static bool is_key(const char *typed, size_t bytes, const char *key)
-{
-    return bytes == strlen(key) && strncmp(typed, key, bytes) == 0;
-}
-
-static void add_sets(struct job_text *text, const struct cli_args *args)
+static void add_sets(json_t *sections, const struct cli_args *args)
 {
     for (int i = 0; i < args->sets.count; i++) {
         const char *set = args->sets.items[i], *equals = strchr(set, '=');
         const char *value = equals + 1 + strspn(equals + 1, " \t");
-        size_t bytes = (size_t)(trimmed_end(set, equals) - set);
-        if (is_key(set, bytes, "device.memory_limit") ||
-            is_key(set, bytes, "device.host_memory_limit"))
-            continue;
-        add_line(text, set, bytes, value, is_bare(value), "given by --set");
+        char key[160];
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(set, " \t="), set);
+        if (strcmp(key, "device.memory_limit") != 0 &&
+            strcmp(key, "device.host_memory_limit") != 0)
+            add_line(sections, key, value, is_bare(value), "given by --set");
+    }
+}
+
+static void write_sections(const json_t *sections, FILE *stream)
+{
+    const char *section, *key;
+    json_t *keys, *line;
+    json_object_foreach((json_t *)sections, section, keys)
+    {
+        fprintf(stream, "\n[%s]\n", section);
+        json_object_foreach(keys, key, line)
+                fprintf(stream, "%s = %s\n", key, json_string_value(line));
     }
 }
 
@@ -352,60 +307,51 @@ static char *base_of(const char *job, const char *file)
     return realpath(job, NULL);
 }
 
+static const char *job_path(const struct cli_args *args)
+{
+    return args->job ? args->job : args->line.operands[0];
+}
+
 static enum zd_status write_job(
         const struct cli_args *args, const struct plan_search *search,
         const struct plan_found *best)
 {
-    const char *path = args->job ? args->job : args->line.operands[0];
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
-    int count = plan_found_settings(search, best, settings);
-    struct job_text *text = calloc(1, sizeof *text);
-    char *base = base_of(path, args->write), *out = NULL;
+    const struct told told = told_of_found(search, best);
+    char *base = base_of(job_path(args), args->write), *out = NULL;
     size_t bytes = 0;
-    FILE *stream = open_memstream(&out, &bytes);
-    enum zd_status status = ZD_ERR_MEMORY;
-    if (text && base && stream) {
-        fprintf(stream,
-                "# The fastest by prediction of what fits %d rank%s: %.3f s a "
-                "step on %s (%s).\n# A rank takes %" PRIu64
-                " bytes of the device, %" PRIu64 " of the host and\n# %" PRIu64
-                " of the disk.\n",
-                search->world, search->world == 1 ? "" : "s",
-                best->predicted.step_seconds, search->machine->name,
-                search->machine->is_measured ? "measured"
-                                             : "from data sheets, not measured",
-                best->device, best->host, best->disk);
-        fprintf(stream, "extends = \"%s\"\n", base);
-        add_sets(text, args);
-        for (int i = 0; i < count; i++)
-            add_line(
-                    text, settings[i].key, strlen(settings[i].key),
-                    settings[i].value, !settings[i].is_text, settings[i].why);
-        write_lines(text, stream);
-    }
-    bool is_whole = stream && fclose(stream) == 0 && text && base;
-    if (is_whole)
+    FILE *stream = zd_must(open_memstream(&out, &bytes));
+    json_t *sections = json_object();
+    enum zd_status status = ZD_OK;
+    fprintf(stream,
+            "# The fastest by prediction of what fits %d rank%s: %.3f s a "
+            "step on %s (%s).\n# A rank takes %" PRIu64
+            " bytes of the device, %" PRIu64 " of the host and\n# %" PRIu64
+            " of the disk.\n",
+            search->world, search->world == 1 ? "" : "s",
+            best->predicted.step_seconds, search->machine->name,
+            search->machine->is_measured ? "measured"
+                                         : "from data sheets, not measured",
+            best->device, best->host, best->disk);
+    fprintf(stream, "extends = \"%s\"\n", base ? base : "");
+    add_sets(sections, args);
+    for (int i = 0; i < told.count; i++)
+        add_line(
+                sections, told.settings[i].key, told.settings[i].value,
+                !told.settings[i].is_text, told.settings[i].why);
+    write_sections(sections, stream);
+    if (fclose(stream) != 0)
+        zd_out_of_memory();
+    if (base)
         status = fs_write_file(args->write, out, bytes);
     else
-        ZD_FAIL(status, "E0602", "out of memory writing %.200s", args->write);
+        status = ZD_FAIL(ZD_ERR_IO, "E0222", "cannot read %s", job_path(args));
+    json_decref(sections);
     free(out);
     free(base);
-    free(text);
     return status;
 }
 
 /* --- commands ------------------------------------------------------------- */
-
-static enum zd_status check_write(const struct cli_args *args)
-{
-    const char *job = args->job ? args->job : args->line.operands[0];
-    if (!args->write || strcmp(args->write, job) != 0)
-        return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_USAGE, "E0101",
-            "--write %.200s is the job itself, which the new file extends",
-            args->write);
-}
 
 enum zd_status command_plan_fit(
         const struct cli_args *args, const struct job *job)
@@ -414,7 +360,11 @@ enum zd_status command_plan_fit(
     struct plan_search search;
     struct plan_found *found = NULL;
     int count = 0;
-    ZD_TRY(check_write(args));
+    if (args->write && strcmp(args->write, job_path(args)) == 0)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, "E0101",
+                "--write %.200s is the job itself, which the new file extends",
+                args->write);
     ZD_TRY(read_search(args, job, &here, &search));
     ZD_TRY(plan_search_fits(&search, &found, &count));
     enum zd_status status = ZD_OK;
@@ -429,58 +379,37 @@ enum zd_status command_plan_fit(
 }
 
 /* With --fit also how. */
-static void tell_most(
-        const struct cli_args *args, const char *kind, const char *what,
-        const struct plan_most_found *most)
-{
-    struct output output;
-    if (cli_wants_json(args)) {
-        json_t *json = json_pack(
-                "{s:{s:s, s:I, s:s*, s:o*}}", kind, "what", what, "value",
-                (json_int_t)most->value, "name", most->name, "fit",
-                args->fit ? found_json(
-                                    &most->best, most->settings,
-                                    most->setting_count)
-                          : NULL);
-        output_json(json);
-        json_decref(json);
-        return;
-    }
-    FILE *stream = output_begin(&output);
-    fprintf(stream, "%s %" PRId64, what, most->value);
-    if (most->name)
-        fprintf(stream, " (%s)", most->name);
-    fputc('\n', stream);
-    if (args->fit)
-        print_found(
-                &most->best, NULL, most->settings, most->setting_count, 3,
-                stream);
-    output_end(&output);
-}
-
-enum zd_status command_plan_max(
+enum zd_status command_plan_most(
         const struct cli_args *args, const struct job *job)
 {
+    const char *word = args->max ? args->max : args->min;
+    const enum plan_most what = word[0] == 'b'   ? PLAN_MOST_BATCH
+                                : word[0] == 's' ? PLAN_MOST_SEQ
+                                : word[0] == 'm' ? PLAN_MOST_MODEL
+                                                 : PLAN_MOST_WORLD;
     struct plan_calibration here;
     struct plan_search search;
     struct plan_most_found most;
-    enum plan_most what = args->max[0] == 'b'   ? PLAN_MOST_BATCH
-                          : args->max[0] == 's' ? PLAN_MOST_SEQ
-                                                : PLAN_MOST_MODEL;
+    struct output output;
     ZD_TRY(read_search(args, job, &here, &search));
     ZD_TRY(plan_search_most(&search, what, args->fit, &most));
-    tell_most(args, "max", args->max, &most);
-    return ZD_OK;
-}
-
-enum zd_status command_plan_min(
-        const struct cli_args *args, const struct job *job)
-{
-    struct plan_calibration here;
-    struct plan_search search;
-    struct plan_most_found most;
-    ZD_TRY(read_search(args, job, &here, &search));
-    ZD_TRY(plan_search_world(&search, args->fit, &most));
-    tell_most(args, "min", args->min, &most);
+    const struct told told = told_of(most.settings, most.setting_count);
+    if (cli_wants_json(args)) {
+        json_t *json = json_pack(
+                "{s:{s:s, s:I, s:s*, s:o*}}", args->max ? "max" : "min", "what",
+                word, "value", (json_int_t)most.value, "name", most.name, "fit",
+                args->fit ? found_json(&most.best, &told) : NULL);
+        output_json(json);
+        json_decref(json);
+        return ZD_OK;
+    }
+    FILE *stream = output_begin(&output);
+    fprintf(stream, "%s %" PRId64, word, most.value);
+    if (most.name)
+        fprintf(stream, " (%s)", most.name);
+    fputc('\n', stream);
+    if (args->fit)
+        print_found(&most.best, NULL, &told, 3, stream);
+    output_end(&output);
     return ZD_OK;
 }

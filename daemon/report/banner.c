@@ -6,6 +6,7 @@
 #include "model/files/config.h"
 #include "optim/optimizers.h"
 #include "train/plan/fit.h"
+#include "train/plan/print.h"
 
 #include <stdlib.h>
 #include <strings.h>
@@ -168,14 +169,14 @@ static void tell_optimizer(const struct train_banner *banner)
     bool has_states = optimizer_has_states(optim);
     bool is_small = optim->state_type != OPTIM_STATE_FP32;
     zd_log_info(
-            "  optim    %s%s%s, %s%s%s, masters %s",
+            "  optim    %s%s%s, %s%s%s, %s",
             is_other ? job->optimizer : "", is_other ? ": " : "", name,
             has_states ? "states in " : "no states",
             has_states ? states[optim->state_type] : "",
             !has_states || !is_small  ? ""
             : optim->stable_embedding ? " (embeddings and small tensors fp32)"
                                       : " (small tensors fp32)",
-            optim->master == OPTIM_MASTER_NONE ? "none" : "fp32");
+            plan_masters_name(job->train.dtype, optim->master));
 }
 
 static void tell_offload(const struct train_banner *banner)
@@ -219,24 +220,17 @@ static void tell_activations(const struct train_banner *banner)
     zd_log_info("  offload  %s of activations on the host", bytes);
 }
 
-static const char *checkpointing_name(enum checkpointing_mode mode)
-{
-    static const char *const names[] = {
-            "none", "full", "every", "sqrt", "auto"};
-    return names[mode];
-}
-
 /* What "auto" became, where it had a choice. */
 static void tell_auto(const struct train_banner *banner)
 {
     const struct train_job *job = banner->job;
     const struct job_plan *plan = banner->plan;
-    char line[160] = "";
+    char line[160] = "", mode[PLAN_NAME_MAX];
     struct text_buffer text = {.out = line, .bytes = sizeof line};
+    plan_checkpointing_name(plan->shape.checkpointing, mode);
     if (job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO)
         text_buffer_add(
-                &text, "train.gradient_checkpointing = \"%s\"",
-                checkpointing_name(plan->shape.checkpointing.mode));
+                &text, "train.gradient_checkpointing = \"%s\"", mode);
     if (job->offload.optimizer != OFFLOAD_NONE && plan->accumulation > 1 &&
         job->offload.accumulate == OFFLOAD_ACCUMULATE_AUTO)
         text_buffer_add(

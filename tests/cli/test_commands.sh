@@ -300,7 +300,7 @@ cp tokenizer_config.was model/tokenizer_config.json
 brief='--job job.toml --set job.output_dir=told --set checkpoint.export=none --set checkpoint.save_strategy=no'
 ok 'a run with everything on NVMe' eval 'rm -rf told && call 0 $brief --set offload.optimizer=nvme --set offload.params=nvme \
     --set offload.nvme_path=. --set offload.threads=1 --set optim.name=adamw_bnb_8bit --set train.dtype=bf16'
-ok '  the optimizer as it was given and as it is read' has '^  optim +adamw_bnb_8bit: adamw_8bit, states in 8 bits .*masters fp32' err
+ok '  the optimizer as it was given and as it is read' has '^  optim +adamw_bnb_8bit: adamw_8bit, states in 8 bits .*fp32 master weights' err
 ok '  what lives where, and who updates it' has '^  offload +states on the disk, parameters on the disk; updates by 1 thread, .*pinned memory not locked' err
 ok '  the file, its room and how it is read' has '^  file +[0-9.]+ MiB per rank in \., by (io_uring|threads)' err
 ok '  the disk beside the memory' has '^  memory .* device \+ .* host \+ .* disk per rank' err
@@ -308,7 +308,7 @@ ok '  what the disk moved, and what was waited for' has '^  offload +a step: .*d
 ok '  the rows have it too' eval '[ $(grep -c "\"wait_seconds\":{\"down\":.*\"disk\":" told/metrics.jsonl) = 3 ]'
 ok '  every row has the bytes of its own step' eval \
     '[ $(sed -n "s/.*\"down_bytes\":\([0-9]*\),\"up_bytes\":\([0-9]*\).*/\1 \2/p" told/metrics.jsonl | sort -u | wc -l) = 1 ]'
-ok 'a run on the device says the optimizer only' eval 'rm -rf told && call 0 $brief && has "^  optim +adamw, states in fp32, masters fp32" err && ! has "^  (offload|file) " err'
+ok 'a run on the device says the optimizer only' eval 'rm -rf told && call 0 $brief && has "^  optim +adamw, states in fp32, no master weights$" err && ! has "^  (offload|file) " err'
 ok 'what auto became' eval 'rm -rf told && call 0 $brief --set train.gradient_checkpointing=auto --set train.gradient_accumulation_steps=2 \
     --set train.global_batch_size=4 --set offload.optimizer=cpu && has "^  auto +train.gradient_checkpointing = \"none\", offload.accumulate = \"device\"" err'
 ok 'activations that stay where they are' eval 'rm -rf told && call 0 $brief --set train.gradient_checkpointing=full --set offload.activations=cpu &&

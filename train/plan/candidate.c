@@ -1,94 +1,148 @@
-/* candidate.c - what may be chosen otherwise, and how a job file says it. */
+/* candidate.c - what may differ, and how a job file says it. */
 #include "train/plan/candidate.h"
 
 #include "train/plan/print.h"
 
 #include <assert.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* Of each dimension, options 1 and up. */
-static const int most_options[CHOICES] = {
-        [CHOOSE_MODE] = 4,    [CHOOSE_BATCH] = 1,       [CHOOSE_STAGE] = 4,
-        [CHOOSE_BUCKETS] = 1, [CHOOSE_STATES] = 3,      [CHOOSE_MASTER] = 1,
-        [CHOOSE_DTYPE] = 1,   [CHOOSE_ACTIVATIONS] = 2, [CHOOSE_PLACE] = 4,
-        [CHOOSE_PARAMS] = 3,  [CHOOSE_ADAPTERS] = 2};
+/* --- options -------------------------------------------------------------- */
+
+enum { OPTIONS_MAX = 8 };
+#define NO_FIELD    SIZE_MAX
+#define FIELD(name) offsetof(struct train_job, name)
+static const char recomputes[] = "activations are recomputed instead of kept";
+static const char has_room[] = "masters and states have room on the device";
+static const char leaves[] = "masters and states leave the device";
+static const char visits[] = "parameters visit the device when they are used";
+
+/* clang-format off */
+static const struct option {
+    unsigned char dimension, option;
+    size_t field;    /* of the job, which becomes `value`; the rest: choose */
+    int value;
+    bool is_offered; /* by a refusal */
+    unsigned allow;  /* PLAN_ALLOW_* that it takes */
+    const char *why; /* NULL: candidate_settings has it */
+} options[] = {
+        {CHOOSE_MODE, MODE_NONE, FIELD(train.gradient_checkpointing.mode), CHECKPOINTING_NONE, false, 0,
+         "activations have room: nothing is recomputed"},
+        {CHOOSE_MODE, MODE_SELECTIVE, FIELD(train.gradient_checkpointing.mode), CHECKPOINTING_SELECTIVE, false, 0,
+         "norms and activations are recomputed"},
+        {CHOOSE_MODE, MODE_SQRT, FIELD(train.gradient_checkpointing.mode), CHECKPOINTING_SQRT, false, 0, recomputes},
+        {CHOOSE_MODE, MODE_FULL, FIELD(train.gradient_checkpointing.mode), CHECKPOINTING_FULL, true, 0, recomputes},
+        {CHOOSE_BATCH, BATCH_OTHER, NO_FIELD, 0, true, 0, NULL},
+        {CHOOSE_STAGE, STAGE_0, FIELD(zero.stage), 0, false, 0, NULL},
+        {CHOOSE_STAGE, STAGE_0 + 1, FIELD(zero.stage), 1, false, 0, NULL},
+        {CHOOSE_STAGE, STAGE_0 + 2, FIELD(zero.stage), 2, false, 0, NULL},
+        {CHOOSE_STAGE, STAGE_3, FIELD(zero.stage), 3, true, 0, NULL},
+        {CHOOSE_BUCKETS, 1, NO_FIELD, 0, false, 0, NULL},
+        {CHOOSE_STATES, STATES_8BIT, FIELD(optim.state_type), OPTIM_STATE_8BIT, true, PLAN_ALLOW_OPTIM, NULL},
+        {CHOOSE_STATES, STATES_BF16, FIELD(optim.state_type), OPTIM_STATE_BF16, false, PLAN_ALLOW_OPTIM, NULL},
+        {CHOOSE_STATES, STATES_MINI, FIELD(optim.name), OPTIM_ADAM_MINI, false, PLAN_ALLOW_OPTIM, NULL},
+        {CHOOSE_MASTER, 1, FIELD(optim.master), OPTIM_MASTER_NONE, false, PLAN_ALLOW_OPTIM, NULL},
+        {CHOOSE_DTYPE, 1, FIELD(train.dtype), DTYPE_BF16, false, PLAN_ALLOW_DTYPE, NULL},
+        {CHOOSE_ACTIVATIONS, ACTIVATIONS_DEVICE, FIELD(offload.activations), OFFLOAD_NONE, false, 0,
+         "checkpointed layer inputs stay on the device"},
+        {CHOOSE_ACTIVATIONS, ACTIVATIONS_CPU, FIELD(offload.activations), OFFLOAD_CPU, false, 0,
+         "checkpointed layer inputs are kept in host memory"},
+        {CHOOSE_PLACE, PLACE_DEVICE, FIELD(offload.optimizer), OFFLOAD_NONE, false, 0, has_room},
+        {CHOOSE_PLACE, PLACE_PAGED, FIELD(offload.optimizer), OFFLOAD_NONE, true, 0, has_room},
+        {CHOOSE_PLACE, PLACE_CPU, FIELD(offload.optimizer), OFFLOAD_CPU, true, 0, leaves},
+        {CHOOSE_PLACE, PLACE_NVME, FIELD(offload.optimizer), OFFLOAD_NVME, true, 0, leaves},
+        {CHOOSE_PARAMS, PARAMS_DEVICE, FIELD(offload.params), OFFLOAD_NONE, false, 0, "parameters have room on the device"},
+        {CHOOSE_PARAMS, PARAMS_CPU, FIELD(offload.params), OFFLOAD_CPU, true, 0, visits},
+        {CHOOSE_PARAMS, PARAMS_NVME, FIELD(offload.params), OFFLOAD_NVME, true, 0, visits},
+        {CHOOSE_ADAPTERS, ADAPTERS_LORA, NO_FIELD, 0, false, PLAN_ALLOW_LORA, NULL},
+        {CHOOSE_ADAPTERS, ADAPTERS_QLORA, FIELD(lora.quantize_base), LORA_BASE_NF4, false, PLAN_ALLOW_QUANTIZE, NULL},
+};
+/* clang-format on */
+#undef FIELD
+enum { OPTIONS = sizeof options / sizeof options[0] };
+_Static_assert(
+        sizeof(enum offload_tier) == sizeof(int), "enums of a job are ints");
+
+static int *field_of(struct train_job *job, const struct option *row)
+{
+    return (int *)(void *)((char *)job + row->field);
+}
+
+static void choose(struct train_job *job, const struct option *row)
+{
+    if (row->field != NO_FIELD)
+        *field_of(job, row) = row->value;
+    if (row->dimension == CHOOSE_PLACE && row->value == OFFLOAD_NONE)
+        job->optim.paged = row->option == PLACE_PAGED;
+    if (row->dimension == CHOOSE_ADAPTERS)
+        job->lora.enabled = true;
+    if (row->dimension == CHOOSE_BUCKETS)
+        job->zero.reduce_bucket_size = job->zero.prefetch_bucket_size =
+                job->zero.max_reuse_distance = 0;
+}
+
+/* The job has it already. */
+static bool is_now(const struct train_job *job, const struct option *row)
+{
+    struct train_job same = *job;
+    bool is_same =
+            row->field != NO_FIELD && *field_of(&same, row) == row->value;
+    if (row->dimension == CHOOSE_PLACE && row->value == OFFLOAD_NONE)
+        return is_same && job->optim.paged == (row->option == PLACE_PAGED);
+    return is_same;
+}
+
+static const struct option *row_of(int dimension, int option)
+{
+    int i = 0;
+    while (options[i].dimension != dimension || options[i].option != option)
+        i++;
+    return &options[i];
+}
 
 static bool names_folder(const struct train_job *job)
 {
     return job->offload.nvme_path && *job->offload.nvme_path;
 }
 
-/* --- spaces --------------------------------------------------------------- */
-
 static unsigned bit(int option)
 {
     return 1u << option;
 }
 
-/* As the job has it: the option of each dimension; 0 where none says it. */
-static struct plan_candidate as_it_is(const struct train_job *job)
+struct plan_space plan_space_job(const struct train_job *job)
 {
-    static const unsigned char modes[] = {
-            [CHECKPOINTING_NONE] = MODE_NONE,
-            [CHECKPOINTING_SELECTIVE] = MODE_SELECTIVE,
-            [CHECKPOINTING_SQRT] = MODE_SQRT,
-            [CHECKPOINTING_FULL] = MODE_FULL,
-            [CHECKPOINTING_EVERY] = 0,
-            [CHECKPOINTING_AUTO] = 0};
-    const struct offload_options *offload = &job->offload;
-    struct plan_candidate now = {{0}};
-    now.option[CHOOSE_MODE] = modes[job->train.gradient_checkpointing.mode];
-    now.option[CHOOSE_STAGE] = (unsigned char)(STAGE_0 + job->zero.stage);
-    now.option[CHOOSE_ACTIVATIONS] = offload->activations != OFFLOAD_NONE
-                                             ? ACTIVATIONS_CPU
-                                             : ACTIVATIONS_DEVICE;
-    now.option[CHOOSE_PLACE] = offload->optimizer == OFFLOAD_NVME  ? PLACE_NVME
-                               : offload->optimizer == OFFLOAD_CPU ? PLACE_CPU
-                               : job->optim.paged                  ? PLACE_PAGED
-                                                  : PLACE_DEVICE;
-    now.option[CHOOSE_PARAMS] = offload->params == OFFLOAD_NVME ? PARAMS_NVME
-                                : offload->params == OFFLOAD_CPU
-                                        ? PARAMS_CPU
-                                        : PARAMS_DEVICE;
-    return now;
-}
-
-/* The options of a dimension that come after what the job has. */
-static unsigned beyond(int option, unsigned options)
-{
-    return options & ~(bit(option + 1) - 1);
+    struct plan_space space = {{0}};
+    if (job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO)
+        space.options[CHOOSE_MODE] = bit(MODE_NONE) | bit(MODE_SELECTIVE) |
+                                     bit(MODE_SQRT) | bit(MODE_FULL);
+    return space;
 }
 
 struct plan_space plan_space_refusal(const struct train_job *job)
 {
-    const struct plan_candidate now = as_it_is(job);
     struct plan_space space = {{0}};
-    space.options[CHOOSE_MODE] = bit(MODE_FULL);
-    space.options[CHOOSE_BATCH] = bit(BATCH_OTHER);
-    space.options[CHOOSE_STAGE] = bit(STAGE_3);
-    space.options[CHOOSE_STATES] = bit(STATES_8BIT);
-    space.options[CHOOSE_PLACE] =
-            beyond(now.option[CHOOSE_PLACE],
-                   bit(PLACE_PAGED) | bit(PLACE_CPU) | bit(PLACE_NVME));
-    space.options[CHOOSE_PARAMS] = beyond(
-            now.option[CHOOSE_PARAMS], bit(PARAMS_CPU) | bit(PARAMS_NVME));
+    bool is_beyond[CHOICES] = {false}; /* after what the job has */
+    for (int i = 0; i < OPTIONS; i++) {
+        const struct option *row = &options[i];
+        int d = row->dimension;
+        bool goes_down = d == CHOOSE_PLACE || d == CHOOSE_PARAMS;
+        if (row->is_offered && (is_beyond[d] || !goes_down))
+            space.options[d] |= bit(row->option);
+        is_beyond[d] |= is_now(job, row);
+    }
     return space;
 }
 
 struct plan_space plan_space_fit(const struct train_job *job, unsigned allow)
 {
     struct plan_space space = {{0}};
-    for (int d = 0; d < CHOICES; d++)
-        space.options[d] = (bit(most_options[d]) - 1) << 1;
-    if (!(allow & PLAN_ALLOW_OPTIM))
-        space.options[CHOOSE_STATES] = space.options[CHOOSE_MASTER] = 0;
-    if (!(allow & PLAN_ALLOW_DTYPE))
-        space.options[CHOOSE_DTYPE] = 0;
-    if (!(allow & PLAN_ALLOW_LORA))
-        space.options[CHOOSE_ADAPTERS] &= ~bit(ADAPTERS_LORA);
-    /* a model that adapters are not put on stays as it is */
-    if (!(allow & PLAN_ALLOW_QUANTIZE) ||
-        (!(allow & PLAN_ALLOW_LORA) && !job->lora.enabled))
-        space.options[CHOOSE_ADAPTERS] &= ~bit(ADAPTERS_QLORA);
+    /* only a model with adapters is quantized */
+    if (!(allow & PLAN_ALLOW_LORA) && !job->lora.enabled)
+        allow &= ~(unsigned)PLAN_ALLOW_QUANTIZE;
+    for (int i = 0; i < OPTIONS; i++)
+        if (!(options[i].allow & ~allow))
+            space.options[options[i].dimension] |= bit(options[i].option);
     if (!names_folder(job)) {
         space.options[CHOOSE_PLACE] &= ~bit(PLACE_NVME);
         space.options[CHOOSE_PARAMS] &= ~bit(PARAMS_NVME);
@@ -101,7 +155,7 @@ bool candidate_next(
 {
     for (int d = 0; d < CHOICES; d++) {
         unsigned char *option = &candidate->option[d];
-        while (++*option <= most_options[d])
+        while (++*option < OPTIONS_MAX)
             if (space->options[d] & bit(*option))
                 return true;
         *option = 0;
@@ -109,117 +163,59 @@ bool candidate_next(
     return false;
 }
 
-/* --- one candidate -------------------------------------------------------- */
-
-static struct train_job with_states(struct train_job job, int option)
-{
-    if (option == STATES_8BIT)
-        job.optim.state_type = OPTIM_STATE_8BIT;
-    if (option == STATES_BF16)
-        job.optim.state_type = OPTIM_STATE_BF16;
-    if (option == STATES_MINI)
-        job.optim.name = OPTIM_ADAM_MINI;
-    return job;
-}
-
-static struct train_job with_place(struct train_job job, int option)
-{
-    if (!option)
-        return job;
-    if (option == PLACE_PAGED || option == PLACE_DEVICE)
-        job.optim.paged = option == PLACE_PAGED;
-    job.offload.optimizer = option == PLACE_CPU    ? OFFLOAD_CPU
-                            : option == PLACE_NVME ? OFFLOAD_NVME
-                                                   : OFFLOAD_NONE;
-    return job;
-}
+/* --- the job with a candidate's options ----------------------------------- */
 
 struct train_job candidate_job(
         const struct train_job *job, const struct plan_candidate *candidate)
 {
-    static const enum offload_tier tiers[] = {
-            OFFLOAD_NONE, OFFLOAD_NONE, OFFLOAD_CPU, OFFLOAD_NVME};
-    const unsigned char *option = candidate->option;
-    struct train_job changed = with_states(*job, option[CHOOSE_STATES]);
-    changed = with_place(changed, option[CHOOSE_PLACE]);
-    if (option[CHOOSE_STAGE])
-        changed.zero.stage = option[CHOOSE_STAGE] - STAGE_0;
-    if (option[CHOOSE_BUCKETS]) {
-        changed.zero.reduce_bucket_size = 0;
-        changed.zero.prefetch_bucket_size = 0;
-        changed.zero.max_reuse_distance = 0;
-    }
-    if (option[CHOOSE_MASTER])
-        changed.optim.master = OPTIM_MASTER_NONE;
-    if (option[CHOOSE_DTYPE])
-        changed.train.dtype = DTYPE_BF16;
-    if (option[CHOOSE_ACTIVATIONS])
-        changed.offload.activations = tiers[option[CHOOSE_ACTIVATIONS]];
-    if (option[CHOOSE_PARAMS])
-        changed.offload.params = tiers[option[CHOOSE_PARAMS]];
-    if (option[CHOOSE_ADAPTERS])
-        changed.lora.enabled = true;
-    if (option[CHOOSE_ADAPTERS] == ADAPTERS_QLORA)
-        changed.lora.quantize_base = LORA_BASE_NF4;
+    struct train_job changed = *job;
+    for (int d = 0; d < CHOICES; d++)
+        if (candidate->option[d])
+            choose(&changed, row_of(d, candidate->option[d]));
     if (!changed.offload.nvme_path)
         changed.offload.nvme_path = "";
     return changed;
 }
 
-struct checkpointing candidate_mode(const struct plan_candidate *candidate)
-{
-    static const enum checkpointing_mode modes[] = {
-            [MODE_NONE] = CHECKPOINTING_NONE,
-            [MODE_SELECTIVE] = CHECKPOINTING_SELECTIVE,
-            [MODE_SQRT] = CHECKPOINTING_SQRT,
-            [MODE_FULL] = CHECKPOINTING_FULL};
-    return (struct checkpointing){
-            .mode = modes[candidate->option[CHOOSE_MODE]]};
-}
+/* --- which go together ---------------------------------------------------- */
 
-/* Masters none and states in few bits are for some optimizers and types. */
+/* No masters and states in few bits are for some optimizers and types. */
 static bool states_are_sound(
         const struct train_job *job, const struct plan_candidate *candidate,
         const struct train_job *changed)
 {
     const struct optim_options *now = &job->optim, *then = &changed->optim;
-    switch (candidate->option[CHOOSE_STATES]) {
-    case STATES_8BIT:
-        if (now->state_type == OPTIM_STATE_8BIT || now->name == OPTIM_SGD)
-            return false;
-        break;
-    case STATES_BF16:
-        if (now->state_type != OPTIM_STATE_FP32 || now->name != OPTIM_ADAMW)
-            return false;
-        break;
-    case STATES_MINI:
-        if (now->name != OPTIM_ADAMW || now->state_type == OPTIM_STATE_BF16)
-            return false;
-        break;
-    }
+    int states = candidate->option[CHOOSE_STATES];
+    if (states == STATES_8BIT && now->name == OPTIM_SGD)
+        return false;
+    if (states == STATES_BF16 &&
+        (now->state_type != OPTIM_STATE_FP32 || now->name != OPTIM_ADAMW))
+        return false;
+    if (states == STATES_MINI &&
+        (now->name != OPTIM_ADAMW || now->state_type == OPTIM_STATE_BF16))
+        return false;
     if (then->paged &&
         (then->state_type == OPTIM_STATE_BF16 ||
          (then->name != OPTIM_ADAMW && then->name != OPTIM_LION)))
         return false; /* there is no such optimizer */
-    if (candidate->option[CHOOSE_MASTER] &&
-        (now->master == OPTIM_MASTER_NONE ||
-         changed->train.dtype != DTYPE_BF16))
+    if (candidate->option[CHOOSE_MASTER] && changed->train.dtype != DTYPE_BF16)
         return false;
     return !candidate->option[CHOOSE_DTYPE] || job->train.dtype == DTYPE_FP32;
 }
 
-/* [offload] has keys that mean nothing without an optimizer there, and undoing
- * a clipped update is for some of them: what the job gives stays legal. */
+/* Keys of [offload] that mean nothing without an offloaded optimizer, and undo
+ * of a clipped update, which some have not: what the job gives stays legal. */
 static bool offload_is_sound(
         const struct train_job *job, int world, const struct train_job *changed)
 {
-    const struct offload_options *then = &changed->offload;
+    const struct offload_options *now = &job->offload,
+                                 *then = &changed->offload;
     const struct offload_options initial = offload_options_default();
-    bool has_keys = job->offload.threads != initial.threads ||
-                    job->offload.clipping != initial.clipping ||
-                    job->offload.accumulate != initial.accumulate ||
-                    job->offload.pin_memory != initial.pin_memory;
-    if (has_keys && job->offload.optimizer != OFFLOAD_NONE &&
+    bool has_keys = now->threads != initial.threads ||
+                    now->clipping != initial.clipping ||
+                    now->accumulate != initial.accumulate ||
+                    now->pin_memory != initial.pin_memory;
+    if (has_keys && now->optimizer != OFFLOAD_NONE &&
         then->optimizer == OFFLOAD_NONE)
         return false;
     if (then->clipping == OFFLOAD_CLIP_UNDO &&
@@ -235,51 +231,46 @@ static bool offload_is_sound(
 }
 
 /* Adapters go on a frozen model, and have fp32 masters. A model that is stored
- * in codes stays in those. */
+ * quantized stays so. */
 static bool adapters_are_sound(
         const struct train_job *job, const struct plan_candidate *candidate,
         const struct train_job *changed)
 {
-    bool quantizes = candidate->option[CHOOSE_ADAPTERS] == ADAPTERS_QLORA;
+    int adapters = candidate->option[CHOOSE_ADAPTERS];
+    if (changed->lora.enabled && candidate->option[CHOOSE_MASTER])
+        return false;
+    if (!adapters)
+        return true;
     if (job->train.freeze_count || changed->optim.master != OPTIM_MASTER_FP32)
         return false;
-    if (quantizes && (job->lora.quantize_base != LORA_BASE_NONE ||
-                      job->lora.gives_quantize_base))
-        return false;
-    return quantizes || !job->lora.enabled;
-}
-
-static bool has_buckets(const struct zero_options *zero)
-{
-    return zero->reduce_bucket_size || zero->prefetch_bucket_size ||
-           zero->max_reuse_distance;
+    return adapters == ADAPTERS_QLORA
+                   ? job->lora.quantize_base == LORA_BASE_NONE &&
+                             !job->lora.gives_quantize_base
+                   : !job->lora.enabled;
 }
 
 bool candidate_is_sound(
         const struct train_job *job, int world,
         const struct plan_candidate *candidate)
 {
-    const struct plan_candidate now = as_it_is(job);
     const struct train_job changed = candidate_job(job, candidate);
+    const struct zero_options *zero = &job->zero;
+    enum checkpointing_mode mode = changed.train.gradient_checkpointing.mode;
     const unsigned char *option = candidate->option;
     for (int d = 0; d < CHOICES; d++)
-        if (option[d] && option[d] == now.option[d])
+        if (option[d] && is_now(job, row_of(d, option[d])))
             return false;
     if (option[CHOOSE_STAGE] && world == 1)
         return false;
-    if (option[CHOOSE_BUCKETS] && !has_buckets(&job->zero))
+    if (option[CHOOSE_BUCKETS] &&
+        !(zero->reduce_bucket_size || zero->prefetch_bucket_size ||
+          zero->max_reuse_distance))
         return false;
-    if (changed.lora.enabled && option[CHOOSE_MASTER])
-        return false;
-    if (option[CHOOSE_ADAPTERS] &&
-        !adapters_are_sound(job, candidate, &changed))
-        return false;
-    int mode =
-            option[CHOOSE_MODE] ? option[CHOOSE_MODE] : now.option[CHOOSE_MODE];
     if (changed.offload.activations != OFFLOAD_NONE &&
-        (mode == MODE_NONE || mode == MODE_SELECTIVE))
+        (mode == CHECKPOINTING_NONE || mode == CHECKPOINTING_SELECTIVE))
         return false;
-    return states_are_sound(job, candidate, &changed) &&
+    return adapters_are_sound(job, candidate, &changed) &&
+           states_are_sound(job, candidate, &changed) &&
            offload_is_sound(job, world, &changed);
 }
 
@@ -312,83 +303,76 @@ struct writer {
     int count;
 };
 
-static void set(
-        struct writer *writer, const char *key, const char *value, bool is_text,
+static void add(
+        struct writer *writer, const char *key, const char *value,
         const char *why)
 {
+    char *end;
     assert(writer->count < PLAN_SETTINGS_MAX);
     struct plan_setting *setting = &writer->out[writer->count++];
-    *setting =
-            (struct plan_setting){.key = key, .why = why, .is_text = is_text};
+    *setting = (struct plan_setting){.key = key, .why = why};
+    strtol(value, &end, 10);
+    setting->is_text = *end && strcmp(value, "true") != 0;
     snprintf(setting->value, sizeof setting->value, "%s", value);
 }
 
+/* Where the two differ. */
+static void set(
+        struct writer *writer, const char *key, const char *now,
+        const char *then, const char *why)
+{
+    if (strcmp(now, then) != 0)
+        add(writer, key, then, why);
+}
+
 static void set_number(
-        struct writer *writer, const char *key, int value, const char *why)
+        struct writer *writer, const char *key, int now, int then,
+        const char *why)
 {
     char text[16];
-    snprintf(text, sizeof text, "%d", value);
-    set(writer, key, text, false, why);
+    snprintf(text, sizeof text, "%d", then);
+    if (now != then)
+        add(writer, key, text, why);
 }
 
 static void set_optimizer(
-        struct writer *writer, const struct train_job *job,
-        const struct plan_candidate *candidate, const struct train_job *changed)
+        struct writer *writer, const struct train_job *now,
+        const struct train_job *then)
 {
-    static const char *const state_names[] = {"fp32", "bf16", "8bit"};
-    int states = candidate->option[CHOOSE_STATES];
-    bool pages = changed->optim.paged != job->optim.paged;
-    char name[PLAN_NAME_MAX];
-    plan_optimizer_name(&changed->optim, name);
-    if (states == STATES_8BIT || states == STATES_MINI || pages)
-        set(writer, "optim.name", name, true,
-            pages ? "states go to the host as far as the device lacks room"
-                  : "states take less");
-    if (states == STATES_BF16 || (states == STATES_8BIT && job->names_states))
-        set(writer, "optim.state_dtype", state_names[changed->optim.state_type],
-            true, "states take less");
-    if (candidate->option[CHOOSE_MASTER])
-        set(writer, "optim.master", "none", true,
+    static const char *const types[] = {"fp32", "bf16", "8bit"};
+    bool pages = now->optim.paged != then->optim.paged;
+    bool is_named =
+            then->optim.state_type != OPTIM_STATE_8BIT || now->names_states;
+    char before[PLAN_NAME_MAX], after[PLAN_NAME_MAX];
+    plan_optimizer_name(&now->optim, before);
+    plan_optimizer_name(&then->optim, after);
+    set(writer, "optim.name", before, after,
+        pages ? "states go to the host as far as the device lacks room"
+              : "states take less");
+    if (is_named)
+        set(writer, "optim.state_dtype", types[now->optim.state_type],
+            types[then->optim.state_type], "states take less");
+    if (now->optim.master != then->optim.master)
+        add(writer, "optim.master", "none",
             "no fp32 copy of the weights; they are rounded stochastically");
 }
 
-static const char *tier_name(enum offload_tier tier)
+/* Those that the job gives. */
+static void set_buckets(struct writer *writer, const struct zero_options *zero)
 {
-    static const char *const names[] = {"none", "cpu", "nvme"};
-    return names[tier];
-}
-
-static void set_tiers(
-        struct writer *writer, const struct train_job *job,
-        const struct train_job *changed)
-{
-    const struct offload_options *now = &job->offload,
-                                 *then = &changed->offload;
-    if (now->optimizer != then->optimizer)
-        set(writer, "offload.optimizer", tier_name(then->optimizer), true,
-            then->optimizer == OFFLOAD_NONE
-                    ? "masters and states have room on the device"
-                    : "masters and states leave the device");
-    if (then->optimizer == OFFLOAD_NVME && !names_folder(job))
-        set(writer, "offload.nvme_path", "FOLDER", true, "where they are kept");
-    if (now->params != then->params)
-        set(writer, "offload.params", tier_name(then->params), true,
-            then->params == OFFLOAD_NONE
-                    ? "parameters have room on the device"
-                    : "parameters visit the device when they are used");
-    if (now->activations != then->activations)
-        set(writer, "offload.activations", tier_name(then->activations), true,
-            "where layers are computed again from waits there");
-}
-
-static void set_batch(struct writer *writer, const struct job_choice *choice)
-{
-    set_number(
-            writer, "train.per_device_train_batch_size", choice->B,
-            "the largest micro-batch that fits");
-    set_number(
-            writer, "train.gradient_accumulation_steps", choice->A,
-            "so that a step has the same samples");
+    const struct {
+        const char *key, *why;
+        bool is_given;
+    } buckets[] = {
+            {"zero.reduce_bucket_size", "gradients wait in less memory",
+             zero->reduce_bucket_size},
+            {"zero.prefetch_bucket_size", "one unit ahead, not more",
+             zero->prefetch_bucket_size},
+            {"zero.max_reuse_distance", "no slots to keep units in",
+             zero->max_reuse_distance}};
+    for (int i = 0; i < 3; i++)
+        if (buckets[i].is_given)
+            add(writer, buckets[i].key, "auto", buckets[i].why);
 }
 
 int candidate_settings(
@@ -396,47 +380,49 @@ int candidate_settings(
         const struct job_choice *choice,
         struct plan_setting out[PLAN_SETTINGS_MAX])
 {
-    static const char *const modes[] = {
-            "", "none", "selective", "sqrt", "full"};
     const struct train_job changed = candidate_job(job, candidate);
+    const struct offload_options *now = &job->offload, *then = &changed.offload;
     const unsigned char *option = candidate->option;
+    const char *why[CHOICES] = {NULL};
+    char mode[PLAN_NAME_MAX];
     struct writer writer = {.out = out};
-    if (option[CHOOSE_ADAPTERS] && !job->lora.enabled)
-        set(&writer, "lora.enabled", "true", false,
+    for (int d = 0; d < CHOICES; d++)
+        if (option[d])
+            why[d] = row_of(d, option[d])->why;
+    plan_checkpointing_name(changed.train.gradient_checkpointing, mode);
+    if (changed.lora.enabled != job->lora.enabled)
+        add(&writer, "lora.enabled", "true",
             "adapters are trained, the model stays as it is");
     if (option[CHOOSE_ADAPTERS] == ADAPTERS_QLORA)
-        set(&writer, "lora.quantize_base", "nf4", true,
+        add(&writer, "lora.quantize_base", "nf4",
             "the layers' weights are held in 4 bits");
-    if (option[CHOOSE_STAGE])
-        set_number(
-                &writer, "zero.stage", changed.zero.stage,
-                changed.zero.stage > job->zero.stage ? "more is cut over ranks"
-                                                     : "less goes over wires");
+    set_number(
+            &writer, "zero.stage", job->zero.stage, changed.zero.stage,
+            changed.zero.stage > job->zero.stage ? "more is cut over ranks"
+                                                 : "less goes over wires");
     if (option[CHOOSE_MODE])
-        set(&writer, "train.gradient_checkpointing", modes[option[CHOOSE_MODE]],
-            true,
-            option[CHOOSE_MODE] == MODE_NONE
-                    ? "activations have room: nothing is computed twice"
-            : option[CHOOSE_MODE] == MODE_SELECTIVE
-                    ? "norms and activations are computed again"
-                    : "activations are computed again instead of kept");
-    if (option[CHOOSE_BATCH])
-        set_batch(&writer, choice);
-    if (option[CHOOSE_BUCKETS]) {
-        if (job->zero.reduce_bucket_size)
-            set(&writer, "zero.reduce_bucket_size", "auto", true,
-                "gradients wait in less memory");
-        if (job->zero.prefetch_bucket_size)
-            set(&writer, "zero.prefetch_bucket_size", "auto", true,
-                "one unit ahead, not more");
-        if (job->zero.max_reuse_distance)
-            set(&writer, "zero.max_reuse_distance", "auto", true,
-                "no slots to keep units in");
+        add(&writer, "train.gradient_checkpointing", mode, why[CHOOSE_MODE]);
+    if (option[CHOOSE_BATCH]) {
+        set_number(
+                &writer, "train.per_device_train_batch_size", 0, choice->B,
+                "the largest micro-batch that fits");
+        set_number(
+                &writer, "train.gradient_accumulation_steps", 0, choice->A,
+                "keeps the global batch size");
     }
-    set_optimizer(&writer, job, candidate, &changed);
+    if (option[CHOOSE_BUCKETS])
+        set_buckets(&writer, &job->zero);
+    set_optimizer(&writer, job, &changed);
     if (option[CHOOSE_DTYPE])
-        set(&writer, "train.dtype", "bf16", true, "half of the bytes");
-    set_tiers(&writer, job, &changed);
+        add(&writer, "train.dtype", "bf16", "half of the bytes");
+    set(&writer, "offload.optimizer", plan_tier_name(now->optimizer),
+        plan_tier_name(then->optimizer), why[CHOOSE_PLACE]);
+    if (then->optimizer == OFFLOAD_NVME && !names_folder(job))
+        add(&writer, "offload.nvme_path", "FOLDER", "where they are kept");
+    set(&writer, "offload.params", plan_tier_name(now->params),
+        plan_tier_name(then->params), why[CHOOSE_PARAMS]);
+    set(&writer, "offload.activations", plan_tier_name(now->activations),
+        plan_tier_name(then->activations), why[CHOOSE_ACTIVATIONS]);
     return writer.count;
 }
 

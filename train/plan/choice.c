@@ -1,4 +1,4 @@
-/* choice.c - candidates of what "auto" leaves open, in their order. */
+/* choice.c - what "auto" leaves open, in the order of its preference. */
 #include "train/plan/fit.h"
 
 /* Where gradients of several micro-batches are added up: offload.accumulate, or
@@ -52,10 +52,7 @@ static enum zd_status try_spills(
     while (enough - few > 1) {
         size_t middle = few + (enough - few) / 2;
         ZD_TRY(try_to_spill(job, choice, middle, plan));
-        if (plan_device_bytes(plan) <= limits->device)
-            enough = middle;
-        else
-            few = middle;
+        *(plan_device_bytes(plan) <= limits->device ? &enough : &few) = middle;
     }
     ZD_TRY(try_to_spill(job, choice, enough, plan));
     *fits_out = plan_fits(plan, limits);
@@ -74,32 +71,25 @@ enum zd_status plan_try_choice(
 }
 
 enum zd_status plan_try_modes(
-        const struct train_job *job, int B, int A,
-        const struct plan_limits *limits, struct job_plan *plan, bool *fits_out)
+        const struct train_job *job, int B, int A, struct job_plan *plan,
+        bool *fits_out)
 {
-    struct checkpointing asked = job->train.gradient_checkpointing;
     static const enum checkpointing_mode modes[] = {
             CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_SQRT,
             CHECKPOINTING_FULL};
-    struct job_choice choice = {.checkpointing = asked, .B = B, .A = A};
-    if (asked.mode != CHECKPOINTING_AUTO)
+    const struct plan_limits *limits = &plan->limits;
+    struct job_choice choice = {
+            .checkpointing = job->train.gradient_checkpointing, .B = B, .A = A};
+    if (choice.checkpointing.mode != CHECKPOINTING_AUTO)
         return plan_try_choice(job, &choice, limits, plan, fits_out);
-    /* inputs of segments can be elsewhere, and the first two have none */
-    size_t first = job->offload.activations != OFFLOAD_NONE ? 2 : 0;
-    for (size_t i = first; i < sizeof modes / sizeof modes[0]; i++) {
-        choice.checkpointing = (struct checkpointing){.mode = modes[i]};
-        ZD_TRY(try_accumulations(job, &choice, limits, plan, fits_out));
-        if (*fits_out)
-            return ZD_OK;
-    }
-    for (size_t i = first ? first : 1; i < sizeof modes / sizeof modes[0];
-         i++) {
-        if (!can_spill(job, limits))
-            break;
-        choice.checkpointing = (struct checkpointing){.mode = modes[i]};
-        ZD_TRY(try_spills(job, &choice, limits, plan, fits_out));
-        if (*fits_out)
-            return ZD_OK;
-    }
+    int first = job->offload.activations != OFFLOAD_NONE ? 2 : 0;
+    for (int spills = 0; spills <= can_spill(job, limits); spills++)
+        for (int i = first ? first : spills; i < 4; i++) {
+            choice.checkpointing = (struct checkpointing){.mode = modes[i]};
+            ZD_TRY((spills ? try_spills : try_accumulations)(
+                    job, &choice, limits, plan, fits_out));
+            if (*fits_out)
+                return ZD_OK;
+        }
     return ZD_OK;
 }

@@ -1,54 +1,56 @@
+/* fit.c - a plan that fits. */
 #include "train/plan/fit.h"
 
-enum zd_status plan_fit(
-        const struct train_job *job, int local_size, struct job_plan *plan)
+/* The job's checkpointing and batch, with what auto comes to. */
+static enum zd_status fit(const struct train_job *job, struct job_plan *plan)
 {
-    const struct plan_limits limits = plan_limits_of(job, local_size, plan);
     int B = plan->per_device, A = plan->accumulation;
-    bool fit = false;
-
-    plan->limits = limits;
+    bool fits = false;
+    plan->limits = plan_limits_of(job, plan);
     plan->chose_checkpointing =
             job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO;
     for (;;) {
-        ZD_TRY(plan_try_modes(job, B, A, &limits, plan, &fit));
-        if (fit || !job->train.auto_find_batch_size || B % 2)
+        ZD_TRY(plan_try_modes(job, B, A, plan, &fits));
+        if (fits || !job->train.auto_find_batch_size || B % 2)
             break;
         B /= 2; /* the same samples in more, smaller micro-batches */
         A *= 2;
     }
-    if (!fit && !job->run.force)
-        return plan_refuse(job, plan, &limits);
-    plan->is_forced = !fit;
-    return plan_snapshot(job, local_size, plan);
+    if (!fits && !job->run.force)
+        return plan_refuse(job, plan, &plan->limits);
+    plan->is_forced = !fits;
+    return plan_snapshot(job, plan);
 }
 
-/* Nothing that the system says is passed over: the memory must be there. */
-static enum zd_status check_forced(const struct job_plan *plan, uint64_t memory)
+enum zd_status job_plan_build(
+        const struct train_job *job, int world, int local_size,
+        struct comm *comm, struct job_plan *plan)
 {
-    uint64_t takes = job_plan_memory(plan);
-    if (takes <= memory)
-        return ZD_OK;
-    return ZD_FAIL(
-            ZD_ERR_MEMORY, "E0608",
-            "--force: a rank takes %.3f MiB of memory, and %.3f MiB are there "
-            "for it",
-            (double)takes / (1 << 20), (double)memory / (1 << 20));
+    ZD_TRY(plan_begin(job, world, local_size, comm, plan));
+    enum zd_status status = ZD_OK;
+    if (comm) {
+        status = plan_ask_free(comm, local_size, &plan->free);
+        plan->knows_free = status == ZD_OK;
+    }
+    if (status == ZD_OK)
+        status = fit(job, plan);
+    if (status != ZD_OK)
+        job_plan_fini(plan);
+    return status;
 }
 
 enum zd_status plan_check_machine(
-        const struct train_job *job, int local_size, struct job_plan *plan)
+        const struct train_job *job, struct job_plan *plan)
 {
-    bool on_gpu = plan->backend == DEVICE_CUDA;
-    uint64_t memory = plan_machine_memory(plan, local_size);
-    const struct plan_limits limits = {
-            .device = on_gpu ? plan_gpu_bytes(plan) : UINT64_MAX,
-            .host = on_gpu ? memory : UINT64_MAX,
-            .total = on_gpu ? UINT64_MAX : memory,
-            .on_gpu = on_gpu,
-            .is_free = plan->knows_free && memory == plan->free.host,
-            .local_size = local_size};
-    if (job->run.force)
-        return check_forced(plan, memory);
-    return plan_fits(plan, &limits) ? ZD_OK : plan_refuse(job, plan, &limits);
+    const struct plan_limits limits = plan_limits_here(plan);
+    uint64_t takes = job_plan_memory(plan), memory = plan_machine_memory(plan);
+    if (!job->run.force && !plan_fits(plan, &limits))
+        return plan_refuse(job, plan, &limits);
+    if (job->run.force && takes > memory)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0608",
+                "--force: a rank takes %.3f MiB of memory, and this machine "
+                "has %.3f MiB for it",
+                units_mib(takes), units_mib(memory));
+    return ZD_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef ZD_TRAIN_PLAN_FIT_H
 #define ZD_TRAIN_PLAN_FIT_H
 
+#include "base/units.h"
 #include "train/plan/plan.h"
 
 /* context.c: what the thread's GPU, or one like an H200 where it has none,
@@ -10,11 +11,6 @@
 struct plan_context plan_context(
         const struct train_job *job, const struct job_plan *plan);
 uint64_t plan_context_sum(const struct plan_context *context);
-
-/* Fill `plan` (config and table are there) for the job's checkpointing mode and
- * batch, resolving auto. ZD_ERR_UNFIT when nothing allowed fits. */
-enum zd_status plan_fit(
-        const struct train_job *job, int local_size, struct job_plan *plan);
 
 /* plan.c: all of job_plan_build before anything is fitted: model, world,
  * transport, batch. job_plan_fini even when nothing is tried. */
@@ -40,24 +36,11 @@ enum { PLAN_NAME_MAX = 64 };
 /* As optim.name has it: "paged_adamw_8bit". */
 void plan_optimizer_name(
         const struct optim_options *optim, char out[PLAN_NAME_MAX]);
-/* What the base lies in: "nf4, scales in 8 bits"; "": not in codes. */
-void plan_base_name(const struct param_table *table, char out[PLAN_NAME_MAX]);
-/* What the job, and else this machine, lets a rank take. */
+/* What this machine lets a rank take, and what the job's limits do. */
+struct plan_limits plan_limits_here(const struct job_plan *plan);
 struct plan_limits plan_limits_of(
-        const struct train_job *job, int local_size,
-        const struct job_plan *plan);
-/* What a plan may take of the thread's GPU: what is free, and the driver's
- * part, which is taken already. UINT64_MAX: there is none. */
-uint64_t plan_gpu_bytes(const struct job_plan *plan);
+        const struct train_job *job, const struct job_plan *plan);
 bool plan_fits(const struct job_plan *plan, const struct plan_limits *limits);
-/* choice.c: of the modes of checkpointing, the first that fits. "auto" takes
- * nothing recomputed, then the mode with the smaller activations of the two
- * that recompute every layer once. Activations that are offloaded are inputs of
- * what is recomputed. States are spilled only where recomputing does not do. */
-enum zd_status plan_try_modes(
-        const struct train_job *job, int B, int A,
-        const struct plan_limits *limits, struct job_plan *plan,
-        bool *fits_out);
 /* What sets the limit of a memory (ARENA_MEMORIES: of all together): a key of
  * [device], or this machine. */
 void plan_limit_name(
@@ -75,7 +58,15 @@ enum zd_status plan_try_choice(
         const struct train_job *job, struct job_choice *choice,
         const struct plan_limits *limits, struct job_plan *plan,
         bool *fits_out);
-/* suggest.c: ZD_ERR_UNFIT with what is short, the largest spans, and the
+/* choice.c: within plan->limits, of the modes of checkpointing, the first that
+ * fits. "auto" takes nothing recomputed, then the mode with the smaller
+ * activations of the two that recompute every layer once. Activations that are
+ * offloaded are inputs of what is recomputed. States are spilled only where
+ * recomputing does not do. */
+enum zd_status plan_try_modes(
+        const struct train_job *job, int B, int A, struct job_plan *plan,
+        bool *fits_out);
+/* refusal.c: ZD_ERR_UNFIT with what is short, the largest spans, and the
  * cheapest changes that would fit. The plan is overwritten. */
 enum zd_status plan_refuse(
         const struct train_job *job, struct job_plan *plan,
@@ -84,9 +75,9 @@ enum zd_status plan_refuse(
  * same on all ranks; all call. */
 enum zd_status plan_ask_free(
         struct comm *comm, int local_size, struct plan_free *out);
-/* limits.c: of this machine's memory for each of `local_size` ranks, or what is free of
- * it where that is known. */
-uint64_t plan_machine_memory(const struct job_plan *plan, int local_size);
+/* limits.c: a rank's share of this machine's memory, or what is free of it
+ * where that is known. */
+uint64_t plan_machine_memory(const struct job_plan *plan);
 /* Puts pages behind the memory of a forced job, a little at a time and as long
  * as `free_bytes` says that there are some: where there are none it is
  * ZD_ERR_MEMORY and not a signal later. */
@@ -96,7 +87,7 @@ enum zd_status plan_touch(
 /* Before a run takes its memory: this machine has it, whatever limits the job
  * gives. Else as plan_refuse. */
 enum zd_status plan_check_machine(
-        const struct train_job *job, int local_size, struct job_plan *plan);
+        const struct train_job *job, struct job_plan *plan);
 /* request.c: what a running job may be asked for is added to plan->shape,
  * and what it costs to the plan. */
 enum zd_status plan_on_request(
@@ -112,7 +103,7 @@ static inline size_t plan_logits_bytes(int V)
 /* snapshot.c: room for the copy that is saved in the background, where it fits
  * into what is left. */
 enum zd_status plan_snapshot(
-        const struct train_job *job, int local_size, struct job_plan *plan);
+        const struct train_job *job, struct job_plan *plan);
 /* Batches that the loader has room for. */
 int job_plan_batches(const struct train_job *job, int accumulation);
 

@@ -2,17 +2,25 @@
 #include "train/plan/search_parts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-int plan_found_order(const void *a, const void *b)
+static enum zd_status fail_fits(
+        const struct plan_searching *state, const struct plan_query *query)
 {
-    const struct plan_found *x = a, *y = b;
-    double tx = x->predicted.step_seconds, ty = y->predicted.step_seconds;
-    if (tx != ty)
-        return tx < ty ? -1 : 1;
-    if (x->cost != y->cost)
-        return x->cost < y->cost ? -1 : 1;
-    return memcmp(&x->candidate, &y->candidate, sizeof x->candidate);
+    struct plan_smallest smallest = {0};
+    char what[300], device[UNITS_TEXT], host[UNITS_TEXT];
+    const struct plan_limits *limits = &state->limits;
+    ZD_TRY(plan_smallest_of(state->search, *query, &smallest));
+    snprintf(
+            what, sizeof what,
+            "no change that is allowed makes the job fit %s of device memory "
+            "and %s of host memory for each of %d rank%s",
+            limits->device == UINT64_MAX
+                    ? "any amount"
+                    : units_bytes_up(limits->device, device),
+            limits->host == UINT64_MAX ? "any amount"
+                                       : units_bytes_up(limits->host, host),
+            state->search->world, state->search->world == 1 ? "" : "s");
+    return plan_fail_smallest(state->search, &smallest, what);
 }
 
 enum zd_status plan_search_fits(
@@ -20,10 +28,12 @@ enum zd_status plan_search_fits(
         int *count_out)
 {
     struct plan_searching state;
-    ZD_TRY(plan_search_begin(search, &state));
-    enum zd_status status = plan_search_all(&state, false);
+    struct plan_query query = plan_query_fit(search);
+    query.score = PLAN_BY_TIME;
+    ZD_TRY(plan_search_begin(search, NULL, &state));
+    enum zd_status status = plan_search_run(&state, &query);
     if (status == ZD_OK && !state.count)
-        status = plan_fail_smallest(&state);
+        status = fail_fits(&state, &query);
     if (status == ZD_OK) {
         qsort(state.found, (size_t)state.count, sizeof *state.found,
               plan_found_order);

@@ -2,12 +2,6 @@
 #include "train/plan/fit.h"
 #include "train/plan/print.h"
 
-static const char *tier_name(enum offload_tier tier)
-{
-    static const char *const names[] = {"none", "cpu", "nvme"};
-    return names[tier];
-}
-
 static json_t *spans_json(
         const struct arena_plan *plan, enum arena_memory memory)
 {
@@ -69,9 +63,9 @@ static json_t *layout_json(const struct job_plan *plan)
             plan->per_device, "gradient_accumulation_steps", plan->accumulation,
             "gradient_checkpointing", checkpointing, "optimizer", optimizer,
             "states", plan_states_name(&request->optim), "offload", "optimizer",
-            tier_name(request->offload.optimizer), "params",
-            tier_name(request->offload.params), "activations",
-            tier_name(request->offload.activations), "accumulate",
+            plan_tier_name(request->offload.optimizer), "params",
+            plan_tier_name(request->offload.params), "activations",
+            plan_tier_name(request->offload.activations), "accumulate",
             request->accumulate_on_host ? "host" : "device");
 }
 

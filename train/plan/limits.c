@@ -1,13 +1,6 @@
 /* limits.c - what a rank may take, and what a plan takes of it. */
 #include "train/plan/fit.h"
 
-static uint64_t limit_of(uint64_t bytes, double fraction, uint64_t share)
-{
-    if (fraction > 0)
-        return (uint64_t)(fraction * (double)share);
-    return bytes ? bytes : share;
-}
-
 void plan_limit_name(
         const struct plan_limits *limits, enum arena_memory memory,
         char out[PLAN_NAME_MAX])
@@ -31,17 +24,26 @@ void plan_limit_name(
         snprintf(out, PLAN_NAME_MAX, "this machine's memory");
 }
 
+int plan_local_size(const struct train_job *job, int world, int local_size)
+{
+    bool on_gpu = device_resolve(job->device.backend) == DEVICE_CUDA;
+    int gpus = on_gpu ? device_places(&job->device) : 0;
+    if (local_size > 0)
+        return local_size;
+    return gpus > 0 && gpus < world ? gpus : world;
+}
+
 uint64_t job_machine_memory(int local_size)
 {
     uint64_t reserve = (uint64_t)1 << 30; /* for everything else */
     uint64_t memory = device_system_memory();
     return (memory > 2 * reserve ? memory - reserve : memory / 2) /
-           (uint64_t)(local_size > 0 ? local_size : 1);
+           (uint64_t)local_size;
 }
 
-uint64_t plan_machine_memory(const struct job_plan *plan, int local_size)
+uint64_t plan_machine_memory(const struct job_plan *plan)
 {
-    uint64_t all = job_machine_memory(local_size);
+    uint64_t all = job_machine_memory(plan->local_size);
     return plan->knows_free && plan->free.host < all ? plan->free.host : all;
 }
 
@@ -66,7 +68,9 @@ uint64_t job_plan_memory(const struct job_plan *plan)
            plan_host_bytes(plan);
 }
 
-uint64_t plan_gpu_bytes(const struct job_plan *plan)
+/* What a plan may take of the thread's GPU: what is free, and the driver's
+ * part, which is taken already. UINT64_MAX: there is none. */
+static uint64_t gpu_bytes(const struct job_plan *plan)
 {
     struct device_facts facts = device_facts();
     if (facts.backend != DEVICE_CUDA)
@@ -77,58 +81,47 @@ uint64_t plan_gpu_bytes(const struct job_plan *plan)
     return bytes + plan->context.driver;
 }
 
-static struct plan_limits gpu_limits(
-        const struct device_options *device, int local_size,
-        const struct job_plan *plan)
+static uint64_t limit_of(
+        uint64_t bytes, double fraction, uint64_t all, uint64_t otherwise)
 {
-    struct device_facts facts = device_facts();
-    bool is_here = facts.backend == DEVICE_CUDA;
-    uint64_t share = plan_machine_memory(plan, local_size),
-             bytes = plan_gpu_bytes(plan);
-    if (device->memory_limit_fraction > 0 && is_here)
-        bytes = (uint64_t)(device->memory_limit_fraction * (double)facts.total_bytes);
-    else if (device->memory_limit)
-        bytes = device->memory_limit;
+    if (fraction > 0)
+        return (uint64_t)(fraction * (double)all);
+    return bytes ? bytes : otherwise;
+}
+
+struct plan_limits plan_limits_here(const struct job_plan *plan)
+{
+    bool on_gpu = plan->backend == DEVICE_CUDA;
+    uint64_t share = plan_machine_memory(plan);
     return (struct plan_limits){
-            .device = bytes,
-            .host = limit_of(
-                    device->host_memory_limit,
-                    device->host_memory_limit_fraction, share),
-            .total = UINT64_MAX,
-            .on_gpu = true,
-            .limits_device = device->memory_limit ||
-                             (device->memory_limit_fraction > 0 && is_here),
-            .limits_host = device->host_memory_limit ||
-                           device->host_memory_limit_fraction > 0,
+            .device = on_gpu ? gpu_bytes(plan) : share,
+            .host = share,
+            .total = on_gpu ? UINT64_MAX : share,
+            .on_gpu = on_gpu,
             .is_free = plan->knows_free && share == plan->free.host,
-            .local_size = local_size,
-    };
+            .local_size = plan->local_size};
 }
 
 struct plan_limits plan_limits_of(
-        const struct train_job *job, int local_size,
-        const struct job_plan *plan)
+        const struct train_job *job, const struct job_plan *plan)
 {
     const struct device_options *device = &job->device;
-    if (device_resolve(device->backend) == DEVICE_CUDA)
-        return gpu_limits(device, local_size, plan);
-    uint64_t share = plan_machine_memory(plan, local_size);
-    bool limits_device =
-            device->memory_limit || device->memory_limit_fraction > 0;
-    bool limits_host =
+    struct device_facts facts = device_facts();
+    struct plan_limits limits = plan_limits_here(plan);
+    bool has_share = !limits.on_gpu || facts.backend == DEVICE_CUDA;
+    double fraction = has_share ? device->memory_limit_fraction : 0;
+    limits.limits_device = device->memory_limit || fraction > 0;
+    limits.limits_host =
             device->host_memory_limit || device->host_memory_limit_fraction > 0;
-    return (struct plan_limits){
-            .device = limit_of(
-                    device->memory_limit, device->memory_limit_fraction, share),
-            .host = limit_of(
-                    device->host_memory_limit,
-                    device->host_memory_limit_fraction, share),
-            .total = limits_device && limits_host ? UINT64_MAX : share,
-            .limits_device = limits_device,
-            .limits_host = limits_host,
-            .is_free = plan->knows_free && share == plan->free.host,
-            .local_size = local_size,
-    };
+    limits.device = limit_of(
+            device->memory_limit, fraction,
+            limits.on_gpu ? facts.total_bytes : limits.host, limits.device);
+    limits.host = limit_of(
+            device->host_memory_limit, device->host_memory_limit_fraction,
+            limits.host, limits.host);
+    if (limits.limits_device && limits.limits_host)
+        limits.total = UINT64_MAX;
+    return limits;
 }
 
 bool plan_fits(const struct job_plan *plan, const struct plan_limits *limits)

@@ -1,92 +1,117 @@
-/* most.c - the most of one thing that fits: --max and --min. */
+/* most.c - the most of one thing that fits (--max), and the fewest ranks
+ * (--min): a query for each amount that is tried. */
 #include "train/plan/models.h"
 #include "train/plan/search_parts.h"
 
 #include <string.h>
 
-/* What is kept of the batch: all of it, or the samples of a step alone. */
-enum batch_kept { KEEPS_STEP, KEEPS_BATCH };
+/* The search with so much of it. */
+struct amount {
+    struct plan_search search;
+    struct train_job job;
+    struct plan_query query;
+};
 
-/* Whether the job fits, or with `any` one of its candidates. */
-static enum zd_status is_fit(
-        const struct plan_search *search, bool any, enum batch_kept kept,
-        bool *out)
+struct asked {
+    const struct plan_search *search;
+    enum plan_most what;
+    bool fits;
+    int accumulation, positions; /* of the job, and of its model */
+    /* WORLD: the most ranks that can be planned for, and of more those that
+     * cannot, and why: they cannot share the batch, or cut a unit */
+    int most, beyond;
+    char why[200];
+};
+
+static int node_of(const struct asked *asked)
 {
+    return asked->search->local_size > 0 ? asked->search->local_size : 8;
+}
+
+static void amount_init(
+        const struct asked *asked, int value, struct amount *out)
+{
+    struct train_job *job = &out->job;
+    int node = node_of(asked);
+    out->search = *asked->search;
+    *job = *asked->search->job;
+    out->search.job = job;
+    switch (asked->what) {
+    case PLAN_MOST_BATCH:
+        job->train.per_device_train_batch_size = value;
+        job->train.gradient_accumulation_steps = asked->accumulation;
+        job->train.global_batch_size = 0;
+        break;
+    case PLAN_MOST_SEQ:
+        job->data.cutoff_len = value;
+        break;
+    case PLAN_MOST_MODEL:
+        job->model.path = NULL;
+        job->model.config = plan_model_config(plan_model_at(value));
+        break;
+    case PLAN_MOST_WORLD:
+        out->search.world = value;
+        out->search.local_size = value < node ? value : node;
+    }
+    out->query = asked->fits ? plan_query_fit(&out->search)
+                             : plan_query_job(&out->search);
+    out->query.keeps_batch |= asked->what == PLAN_MOST_BATCH;
+}
+
+static void amount_fini(const struct asked *asked, struct amount *amount)
+{
+    if (asked->what == PLAN_MOST_MODEL)
+        json_decref(amount->job.model.config);
+}
+
+static enum zd_status fits(const struct asked *asked, int value, bool *out)
+{
+    struct amount amount;
     struct plan_searching state;
-    *out = false;
-    ZD_TRY(plan_search_begin(search, &state));
-    state.keeps_batch = kept == KEEPS_BATCH;
-    enum zd_status status;
-    if (any) {
-        status = plan_search_all(&state, true);
+    amount_init(asked, value, &amount);
+    amount.query.most = 1;
+    enum zd_status status = plan_search_begin(&amount.search, NULL, &state);
+    if (status == ZD_OK) {
+        status = plan_search_run(&state, &amount.query);
         *out = state.count > 0;
-    } else {
-        status = plan_try_modes(
-                search->job, state.plan.per_device, state.plan.accumulation,
-                &state.limits, &state.plan, out);
-        if (*out && search->disk)
-            *out = state.plan.arena.bytes[ARENA_DISK] <= search->disk;
+        plan_search_end(&state);
     }
-    plan_search_end(&state);
+    amount_fini(asked, &amount);
     return status;
 }
 
-/* The fastest candidate of a job of which one fits. */
+/* The fastest candidate with so much. */
 static enum zd_status note_best(
-        const struct plan_search *search, enum batch_kept kept,
-        struct plan_most_found *out)
+        const struct asked *asked, int value, struct plan_most_found *out)
 {
+    struct amount amount;
     struct plan_searching state;
-    ZD_TRY(plan_search_begin(search, &state));
-    state.keeps_batch = kept == KEEPS_BATCH;
-    enum zd_status status = plan_search_all(&state, false);
-    for (int i = 0; status == ZD_OK && i < state.count; i++)
-        if (i == 0 || plan_found_order(&state.found[i], &out->best) < 0)
-            out->best = state.found[i];
-    if (status == ZD_OK && state.count)
-        out->setting_count =
-                plan_found_settings(search, &out->best, out->settings);
-    plan_search_end(&state);
+    amount_init(asked, value, &amount);
+    amount.query.score = PLAN_BY_TIME;
+    enum zd_status status = plan_search_begin(&amount.search, NULL, &state);
+    if (status == ZD_OK) {
+        status = plan_search_run(&state, &amount.query);
+        for (int i = 0; status == ZD_OK && i < state.count; i++)
+            if (i == 0 || plan_found_order(&state.found[i], &out->best) < 0)
+                out->best = state.found[i];
+        if (status == ZD_OK && state.count)
+            out->setting_count = plan_found_settings(
+                    &amount.search, &out->best, out->settings);
+        plan_search_end(&state);
+    }
+    amount_fini(asked, &amount);
     return status;
 }
 
-/* The job with so much of it. */
-static struct train_job job_with(
-        const struct plan_search *search, enum plan_most what, int value,
-        int accumulation)
-{
-    struct train_job job = *search->job;
-    if (what == PLAN_MOST_SEQ) {
-        job.data.cutoff_len = value;
-    } else {
-        job.train.per_device_train_batch_size = value;
-        job.train.gradient_accumulation_steps = accumulation;
-        job.train.global_batch_size = 0;
-    }
-    return job;
-}
+/* --- of how much ---------------------------------------------------------- */
 
-static enum zd_status fits_value(
-        const struct plan_search *search, enum plan_most what, bool any,
-        int value, int accumulation, bool *out)
-{
-    const struct train_job job = job_with(search, what, value, accumulation);
-    struct plan_search changed = *search;
-    changed.job = &job;
-    return is_fit(
-            &changed, any, what == PLAN_MOST_BATCH ? KEEPS_BATCH : KEEPS_STEP,
-            out);
-}
-
-/* Doubled until it is too much, then by halves. */
-static enum zd_status count_up(
-        const struct plan_search *search, enum plan_most what, bool any,
-        int most, int accumulation, int *out)
+/* Doubled until it is too much, then by halves; 0: one is. */
+static enum zd_status count_up(const struct asked *asked, int most, int *out)
 {
     int low = 0, high = 1;
-    while (low < most) {
-        bool ok;
-        ZD_TRY(fits_value(search, what, any, high, accumulation, &ok));
+    bool ok = true;
+    while (low < most && ok) {
+        ZD_TRY(fits(asked, high, &ok));
         if (!ok)
             break;
         low = high;
@@ -94,159 +119,180 @@ static enum zd_status count_up(
     }
     while (high - low > 1) {
         int middle = low + (high - low) / 2;
-        bool ok;
-        ZD_TRY(fits_value(search, what, any, middle, accumulation, &ok));
+        ZD_TRY(fits(asked, middle, &ok));
         *(ok ? &low : &high) = middle;
     }
     *out = low;
     return ZD_OK;
 }
 
-/* The largest of the known models; the job's own is not looked at. */
-static enum zd_status largest_model(
-        const struct plan_search *search, bool any, struct plan_most_found *out)
+/* The first of the known models, the largest first; their number: none. */
+static int find_model(const struct asked *asked)
 {
-    const struct plan_model *model;
-    struct train_job job = *search->job;
-    struct plan_search changed = *search;
-    changed.job = &job;
-    job.model.path = NULL;
-    for (int i = 0; (model = plan_model_at(i)); i++) {
-        bool ok = false;
-        job.model.config = plan_model_config(model);
-        if (is_fit(&changed, any, KEEPS_STEP, &ok) != ZD_OK)
+    int i = 0;
+    for (bool ok = false; plan_model_at(i); i++) {
+        if (fits(asked, i, &ok) != ZD_OK)
             zd_error_clear(); /* its positions are too few, say */
-        bool is_last = !plan_model_at(i + 1);
-        if (!ok && is_last)
-            plan_fail_least(
-                    &changed, any, false, "the smallest of the known models");
-        *out = (struct plan_most_found){
-                .value = model->parameters, .name = model->name};
-        enum zd_status status =
-                ok && any ? note_best(&changed, KEEPS_STEP, out) : ZD_OK;
-        json_decref(job.model.config);
-        if (ok || status != ZD_OK)
-            return status;
+        else if (ok)
+            break;
     }
-    return ZD_ERR_UNFIT;
+    return i;
 }
 
-/* One of it is too much. */
-static enum zd_status fail_most(
-        const struct plan_search *search, enum plan_most what, bool any,
-        int accumulation)
+static bool fits_world(struct asked *asked, int world)
 {
-    const struct train_job job = job_with(search, what, 1, accumulation);
-    struct plan_search changed = *search;
-    changed.job = &job;
-    return plan_fail_least(
-            &changed, any, what == PLAN_MOST_BATCH,
-            what == PLAN_MOST_SEQ ? "data.cutoff_len = 1"
-                                  : "train.per_device_train_batch_size = 1");
+    bool ok = false;
+    if (fits(asked, world, &ok) == ZD_OK) {
+        asked->most = world > asked->most ? world : asked->most;
+        return ok;
+    }
+    if (asked->beyond <= asked->most) {
+        asked->beyond = world;
+        snprintf(asked->why, sizeof asked->why, "%.199s", zd_error_get()->what);
+    }
+    zd_error_clear();
+    return false;
+}
+
+enum { WORLD_MOST = 8192 };
+
+static int next_world(const struct asked *asked, int world)
+{
+    return world < node_of(asked) ? world + 1 : 2 * world;
+}
+
+/* More than WORLD_MOST: none. */
+static int find_world(struct asked *asked)
+{
+    int node = node_of(asked), least = 0, world = 1;
+    while (world <= WORLD_MOST && !fits_world(asked, world)) {
+        least = world;
+        world = next_world(asked, world);
+    }
+    while (world <= WORLD_MOST && world - least > node) {
+        int middle = least + (world - least) / node / 2 * node;
+        *(fits_world(asked, middle) ? &world : &least) = middle;
+    }
+    return world;
+}
+
+/* --- not even the least --------------------------------------------------- */
+
+/* Adds what is least with so much. */
+static enum zd_status add_smallest(
+        const struct asked *asked, int value, struct plan_smallest *out)
+{
+    struct amount amount;
+    amount_init(asked, value, &amount);
+    enum zd_status status = plan_smallest_of(&amount.search, amount.query, out);
+    amount_fini(asked, &amount);
+    return status;
+}
+
+/* Memory of a rank is not always least on the most ranks: what some transports
+ * need grows with them. */
+static enum zd_status smallest_world(
+        const struct asked *asked, struct plan_smallest *out)
+{
+    for (int world = 1; world <= asked->most; world = next_world(asked, world))
+        if (add_smallest(asked, world, out) != ZD_OK)
+            zd_error_clear();
+    return ZD_OK;
+}
+
+static enum zd_status fail(
+        const struct asked *asked, int value, const char *least)
+{
+    struct plan_smallest smallest = {0};
+    char what[400];
+    if (asked->what == PLAN_MOST_WORLD)
+        ZD_TRY(smallest_world(asked, &smallest));
+    else if (add_smallest(asked, value, &smallest) != ZD_OK)
+        zd_error_clear();
+    const struct plan_limits *limits = &smallest.limits;
+    const char *binds = ""; /* both may: the device is told first */
+    if (smallest.any.choice.B)
+        binds = smallest.any.device > limits->device ? ": device memory binds"
+                : limits->total != UINT64_MAX        ? ": memory binds"
+                                                     : ": host memory binds";
+    snprintf(
+            what, sizeof what, "the job does not fit, not even with %s%s",
+            least, binds);
+    return plan_fail_smallest(asked->search, &smallest, what);
+}
+
+/* If nothing can be planned, the error of one rank's plan. */
+static enum zd_status fail_world(const struct asked *asked)
+{
+    char least[300];
+    bool ok;
+    if (!asked->most)
+        return fits(asked, 1, &ok);
+    int used = snprintf(
+            least, sizeof least, "%d rank%s", asked->most,
+            asked->most == 1 ? "" : "s");
+    if (asked->beyond > asked->most)
+        snprintf(
+                least + used, sizeof least - (size_t)used, " (with %d: %s)",
+                asked->beyond, asked->why);
+    return fail(asked, asked->most, least);
+}
+
+/* --- the answer ----------------------------------------------------------- */
+
+static enum zd_status read_job(struct asked *asked)
+{
+    struct plan_searching state;
+    if (asked->what != PLAN_MOST_BATCH && asked->what != PLAN_MOST_SEQ)
+        return ZD_OK;
+    ZD_TRY(plan_search_begin(asked->search, NULL, &state));
+    asked->accumulation = state.plan->accumulation;
+    asked->positions = state.plan->config.max_positions;
+    plan_search_end(&state);
+    return ZD_OK;
+}
+
+/* A value as amount_init takes it. */
+static enum zd_status find(
+        struct asked *asked, int *value_out, struct plan_most_found *out)
+{
+    enum { BATCH_MOST = 1 << 20 };
+    const struct plan_model *model;
+    switch (asked->what) {
+    case PLAN_MOST_BATCH:
+        ZD_TRY(count_up(asked, BATCH_MOST / asked->accumulation, value_out));
+        if (!*value_out)
+            return fail(asked, 1, "train.per_device_train_batch_size = 1");
+        break;
+    case PLAN_MOST_SEQ:
+        ZD_TRY(count_up(asked, asked->positions, value_out));
+        if (!*value_out)
+            return fail(asked, 1, "data.cutoff_len = 1");
+        break;
+    case PLAN_MOST_MODEL:
+        *value_out = find_model(asked);
+        model = plan_model_at(*value_out);
+        if (!model)
+            return fail(
+                    asked, *value_out - 1, "the smallest of the known models");
+        *out = (struct plan_most_found){model->parameters, model->name};
+        return ZD_OK;
+    case PLAN_MOST_WORLD:
+        *value_out = find_world(asked);
+        if (*value_out > WORLD_MOST)
+            return fail_world(asked);
+    }
+    *out = (struct plan_most_found){.value = *value_out};
+    return ZD_OK;
 }
 
 enum zd_status plan_search_most(
         const struct plan_search *search, enum plan_most what, bool fits,
         struct plan_most_found *out)
 {
-    enum { BATCH_MOST = 1 << 20 };
-    struct plan_searching state;
-    int value;
-    if (what == PLAN_MOST_MODEL)
-        return largest_model(search, fits, out);
-    ZD_TRY(plan_search_begin(search, &state));
-    int accumulation = state.plan.accumulation;
-    int most = what == PLAN_MOST_SEQ ? state.plan.config.max_positions
-                                     : BATCH_MOST / accumulation;
-    plan_search_end(&state);
-    ZD_TRY(count_up(search, what, fits, most, accumulation, &value));
-    if (!value)
-        return fail_most(search, what, fits, accumulation);
-    *out = (struct plan_most_found){.value = value};
-    if (!fits)
-        return ZD_OK;
-    const struct train_job job = job_with(search, what, value, accumulation);
-    struct plan_search changed = *search;
-    changed.job = &job;
-    return note_best(
-            &changed, what == PLAN_MOST_BATCH ? KEEPS_BATCH : KEEPS_STEP, out);
-}
-
-static struct plan_search search_with(
-        const struct plan_search *search, int world)
-{
-    struct plan_search changed = *search;
-    changed.world = world;
-    if (search->local_size > world)
-        changed.local_size = world;
-    return changed;
-}
-
-struct worlds {
-    int most;      /* ranks of which there is a plan */
-    int beyond;    /* ranks above of which there is none, .. */
-    char why[200]; /* .. and why: they cannot share the batch, or cut a unit */
-};
-
-static bool fits_world(
-        const struct plan_search *search, bool any, int world,
-        struct worlds *worlds)
-{
-    const struct plan_search changed = search_with(search, world);
-    bool ok = false;
-    if (is_fit(&changed, any, KEEPS_STEP, &ok) != ZD_OK) {
-        if (worlds->beyond <= worlds->most) {
-            worlds->beyond = world;
-            snprintf(
-                    worlds->why, sizeof worlds->why, "%.199s",
-                    zd_error_get()->what);
-        }
-        zd_error_clear();
-    } else if (world > worlds->most) {
-        worlds->most = world;
-    }
-    return ok;
-}
-
-/* Nor do the most; if there is no plan at all, the error of one rank's. */
-static enum zd_status fail_world(
-        const struct plan_search *search, bool any, const struct worlds *worlds)
-{
-    char least[300];
-    bool ok;
-    int most = worlds->most;
-    const struct plan_search changed = search_with(search, most ? most : 1);
-    if (!most)
-        return is_fit(&changed, any, KEEPS_STEP, &ok);
-    snprintf(
-            least, sizeof least, "%d rank%s", most, most == 1 ? "" : "s");
-    size_t used = strlen(least);
-    if (worlds->beyond > most)
-        snprintf(
-                least + used, sizeof least - used, " (with %d: %s)",
-                worlds->beyond, worlds->why);
-    return plan_fail_least(&changed, any, false, least);
-}
-
-enum zd_status plan_search_world(
-        const struct plan_search *search, bool fits,
-        struct plan_most_found *out)
-{
-    enum { WORLD_MOST = 8192 };
-    int node = search->local_size > 0 ? search->local_size : 8;
-    int least = 0, world = 1;
-    struct worlds worlds = {0};
-    while (world <= WORLD_MOST && !fits_world(search, fits, world, &worlds)) {
-        least = world;
-        world = world < node ? world + 1 : 2 * world;
-    }
-    if (world > WORLD_MOST)
-        return fail_world(search, fits, &worlds);
-    while (world - least > node) {
-        int middle = least + (world - least) / node / 2 * node;
-        *(fits_world(search, fits, middle, &worlds) ? &world : &least) = middle;
-    }
-    *out = (struct plan_most_found){.value = world};
-    const struct plan_search changed = search_with(search, world);
-    return fits ? note_best(&changed, KEEPS_STEP, out) : ZD_OK;
+    struct asked asked = {.search = search, .what = what, .fits = fits};
+    int value = 0;
+    ZD_TRY(read_job(&asked));
+    ZD_TRY(find(&asked, &value, out));
+    return fits ? note_best(&asked, value, out) : ZD_OK;
 }

@@ -35,6 +35,18 @@ const char *plan_states_name(const struct optim_options *optim)
     return has_none ? "no" : names[optim->state_type];
 }
 
+const char *plan_masters_name(enum dtype dtype, enum optim_master master)
+{
+    bool has_masters = dtype != DTYPE_FP32 && master == OPTIM_MASTER_FP32;
+    return has_masters ? "fp32 master weights" : "no master weights";
+}
+
+const char *plan_tier_name(enum offload_tier tier)
+{
+    static const char *const names[] = {"none", "cpu", "nvme"};
+    return names[tier];
+}
+
 const char *plan_transport_name(enum comm_transport transport)
 {
     static const char *const names[] = {

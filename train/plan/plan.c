@@ -29,34 +29,22 @@ static enum zd_status check_positions(
     return ZD_ERR_CONFIG;
 }
 
-/* GPUs that the ranks of a node have in the plan; of a machine elsewhere, one
- * for each of them. */
-static int planned_gpus(
-        const struct train_job *job, int local_size,
-        const struct job_plan *plan)
-{
-    if (plan->backend != DEVICE_CUDA)
-        return 0;
-    int places = device_places(&job->device);
-    int ranks = local_size > 0 ? local_size : plan->world;
-    return places > 0 ? places : ranks;
-}
-
 /* Elsewhere than in the run: nodes are as they are said to be, or have a rank
- * for each GPU of this machine. */
+ * for each GPU of this machine; where there is none, one has all. */
 static enum zd_status expect_transport(
         const struct train_job *job, int local_size, struct job_plan *plan)
 {
     bool on_gpu = plan->backend == DEVICE_CUDA;
-    int gpus = planned_gpus(job, local_size, plan);
-    int per_node = local_size > 0 ? local_size : gpus;
+    int places = on_gpu ? device_places(&job->device) : 0;
+    int ranks = local_size > 0 ? local_size : plan->world;
+    int gpus = !on_gpu ? 0 : places > 0 ? places : ranks;
     plan->lacks_nccl =
             on_gpu && !ZD_HAVE_NCCL && job->comm.backend == COMM_AUTO;
     plan->transport =
             comm_transport_expected(&job->comm, on_gpu, local_size, gpus);
     return comm_node_size_expected(
-            &job->comm, plan->transport, plan->world, per_node,
-            &plan->node_size);
+            &job->comm, plan->transport, plan->world,
+            local_size > 0 ? local_size : gpus, &plan->node_size);
 }
 
 /* How collectives will travel. */
@@ -89,6 +77,7 @@ enum zd_status plan_begin(
 
     memset(plan, 0, sizeof *plan);
     plan->world = world;
+    plan->local_size = plan_local_size(job, world, local_size);
     plan->backend = device_resolve(job->device.backend);
     if (job->device.backend != DEVICE_CPU)
         device_gpu_count(&plan->no_gpu);
@@ -122,23 +111,6 @@ enum zd_status plan_begin(
                          : !train_stored_base(job) ? DTYPE_BF16
                                                    : plan->config.storage_dtype;
     return ZD_OK;
-}
-
-enum zd_status job_plan_build(
-        const struct train_job *job, int world, int local_size,
-        struct comm *comm, struct job_plan *plan)
-{
-    ZD_TRY(plan_begin(job, world, local_size, comm, plan));
-    enum zd_status status = ZD_OK;
-    if (comm) {
-        status = plan_ask_free(comm, local_size, &plan->free);
-        plan->knows_free = status == ZD_OK;
-    }
-    if (status == ZD_OK)
-        status = plan_fit(job, local_size, plan);
-    if (status != ZD_OK)
-        job_plan_fini(plan);
-    return status;
 }
 
 void job_plan_fini(struct job_plan *plan)

@@ -47,6 +47,7 @@ struct job_plan {
     struct arena_plan arena;
     struct model_shape shape;
     int world;
+    int local_size; /* ranks that share a host's memory */
     enum comm_transport transport; /* of collectives, and .. */
     int node_size;                 /* .. ranks of a node in two levels */
     enum device_backend backend;   /* resolved */
@@ -79,7 +80,7 @@ struct job_plan {
 /* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of
  * [device] is exceeded: need, limit and the largest spans, and what would fit.
  * `local_size`: how many ranks share this machine's memory when no limit is
- * given; 0: it is not known, and one has all of it. `comm` says how collectives
+ * given; 0: as plan_local_size has it. `comm` says how collectives
  * travel, and all its ranks call, which
  * asks them what is free now; NULL: as they would between ranks of machines like this one,
  * local_size on each. Sets the thread count of the kernels, whose scratch is
@@ -90,6 +91,9 @@ enum zd_status job_plan_build(
         const struct train_job *job, int world, int local_size,
         struct comm *comm, struct job_plan *plan_out);
 void job_plan_fini(struct job_plan *plan);
+/* Ranks of a host: `local_size`, or, where it is 0, all of them, on GPUs as many
+ * as this machine has. */
+int plan_local_size(const struct train_job *job, int world, int local_size);
 /* Where lora.modules_to_save names the embedding, `config` gets a row for each
  * token of the job's tokenizer that it has none for; part of job_plan_build. */
 enum zd_status job_plan_vocabulary(

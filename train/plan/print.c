@@ -5,14 +5,6 @@
 
 #include <inttypes.h>
 
-static const char *masters_name(const struct zero_request *request)
-{
-    if (request->dtype == DTYPE_FP32)
-        return "no master weights beside the parameters";
-    return request->optim.master == OPTIM_MASTER_NONE ? "no master weights"
-                                                      : "fp32 master weights";
-}
-
 static const char *tier_place(enum offload_tier tier)
 {
     static const char *const names[] = {
@@ -148,7 +140,8 @@ static void print_layout(const struct job_plan *plan, FILE *stream)
                 request->accumulate_on_host ? "host" : "device",
                 chose_place ? " (by auto)" : "");
     fprintf(stream, "\n         optimizer %s, %s states, %s\n", optimizer,
-            plan_states_name(&request->optim), masters_name(request));
+            plan_states_name(&request->optim),
+            plan_masters_name(request->dtype, request->optim.master));
     if (param_has_base(&plan->table))
         fprintf(stream, "         base in %s\n", job_plan_base_format(plan));
     if (plan->world > 1 && plan->backend == DEVICE_CUDA)

@@ -9,6 +9,9 @@
 void plan_checkpointing_name(
         struct checkpointing checkpointing, char out[PLAN_NAME_MAX]);
 const char *plan_states_name(const struct optim_options *optim);
+const char *plan_tier_name(enum offload_tier tier);
+/* "no master weights", also where parameters are fp32 themselves. */
+const char *plan_masters_name(enum dtype dtype, enum optim_master master);
 const char *plan_transport_name(enum comm_transport transport);
 const char *plan_backend_name(const struct job_plan *plan);
 

@@ -1,10 +1,20 @@
-/* search.h - the jobs that fit, of all that differ from a job as candidate.h
- * says, by predicted time; and the most of one thing that fits. No trial runs:
- * plans alone.
+/* search.h - which jobs would do: one loop over the candidates of a job
+ * (candidate.h). It plans each, keeps what passes a filter, and orders it by a
+ * score. No trial runs: plans alone. Every question is such a query:
  *
- * Every step has the same samples of the same data, and the same learning rate.
- * Of each choice of everything else the largest micro-batch that fits is taken:
- * by the prediction none is faster. */
+ *   asked by          may vary            micro-batches      keeps
+ *   --fit, init       what is allowed     largest that fits  all, by time
+ *   --max, --min      the job alone, or   its own, or the    the first that fits,
+ *                     what is allowed     largest            for each amount
+ *   advice            one option          its own, or the    the fastest
+ *                                         largest other
+ *   refusal           what is offered     its own, or the    the cheapest four,
+ *                                         largest other      none within another
+ *   smallest machine  what is allowed     one sample, or     the least device,
+ *                                         the whole step     host, and both
+ *
+ * Every step has the same samples and learning rate. Of each candidate the
+ * largest micro-batch that fits is taken: by the prediction none is faster. */
 #ifndef ZD_TRAIN_PLAN_SEARCH_H
 #define ZD_TRAIN_PLAN_SEARCH_H
 
@@ -16,63 +26,62 @@ struct plan_search {
     int world, local_size;       /* as for job_plan_build */
     unsigned allow;              /* PLAN_ALLOW_* */
     uint64_t disk;               /* bytes of a rank; 0: no limit */
-    const struct plan_machine
-            *machine; /* NULL: what the backend is taken for */
+    const struct plan_machine *machine; /* NULL: the backend's default */
 };
 
 struct plan_found {
     struct plan_candidate candidate;
     struct job_choice choice;
+    int world, cost;
     /* Bytes, as the plan of the job has them: host with pinned memory and with
-     * `snapshot`, the copy that is saved in the background where there is room
-     * (of the smallest machine: without). */
+     * `snapshot`, the copy for background saves (where times are predicted). */
     uint64_t device, host, pinned, disk, snapshot;
     struct plan_prediction predicted;
-    int cost;
 };
 
 /* All that fit, the fastest first and of equals the one with the fewest
- * changes; the caller frees *found_out. ZD_ERR_UNFIT where nothing does, naming
+ * changes; the caller frees *found_out. ZD_ERR_UNFIT if nothing does, naming
  * the smallest machine that would do. */
 enum zd_status plan_search_fits(
         const struct plan_search *search, struct plan_found **found_out,
         int *count_out);
-/* The smallest machine that would do, whatever the limits: of candidates within
- * the host's limit that with the least of the device, of those within the
- * device's that with the least of the host, and of all that with the least of
- * the device (of both, where one limit holds for both). choice.B 0: there is
- * none. Nothing is predicted. */
-struct plan_smallest {
-    struct plan_found device, host, any;
-};
-enum zd_status plan_search_smallest(
-        const struct plan_search *search, struct plan_smallest *out);
 /* What the job needs to become one that was found. */
 int plan_found_settings(
         const struct plan_search *search, const struct plan_found *found,
         struct plan_setting out[PLAN_SETTINGS_MAX]);
 
-/* The most of one thing, all else as the job has it (`fits`: or as any
- * candidate has it). */
-enum plan_most { PLAN_MOST_BATCH, PLAN_MOST_SEQ, PLAN_MOST_MODEL };
+/* The smallest machine that would do: of candidates within the host's limit the
+ * least device memory, of those within the device's the least host memory, and
+ * of all the least device memory (of the CPU device without limits of its own:
+ * the least of both together). choice.B 0: there is none. */
+struct plan_smallest {
+    struct plan_found device, host, any;
+    struct plan_limits limits; /* that they were sought for */
+};
+enum zd_status plan_search_smallest(
+        const struct plan_search *search, struct plan_smallest *out);
+
+/* The most of one thing that fits, or the fewest ranks, all else as the job has
+ * it (`fits`: or as any candidate has it). WORLD: of any number up to a node
+ * (local_size; 0: 8), then of whole nodes; 8192 at most. Numbers that cannot
+ * share the job's batch are passed over. */
+enum plan_most {
+    PLAN_MOST_BATCH,
+    PLAN_MOST_SEQ,
+    PLAN_MOST_MODEL,
+    PLAN_MOST_WORLD
+};
 struct plan_most_found {
     int64_t value;    /* samples of a micro-batch, tokens, parameters, ranks */
     const char *name; /* of the model; static */
-    /* With `fits`: the fastest of what fits with so much, and what the job
-     * needs to become it. */
+    /* With `fits`: the fastest with so much, and what the job needs for it. */
     struct plan_found best;
     struct plan_setting settings[PLAN_SETTINGS_MAX];
     int setting_count;
 };
-/* ZD_ERR_UNFIT when not even the least fits. */
+/* ZD_ERR_UNFIT if not even the least fits, as plan_search_fits. */
 enum zd_status plan_search_most(
         const struct plan_search *search, enum plan_most what, bool fits,
-        struct plan_most_found *out);
-/* The fewest ranks, `local_size` to a node (0: 8): of any number up to a node,
- * then of whole nodes; 8192 at most. Numbers that cannot share the job's batch
- * or cut its model are passed over. */
-enum zd_status plan_search_world(
-        const struct plan_search *search, bool fits,
         struct plan_most_found *out);
 
 #endif

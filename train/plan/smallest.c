@@ -1,15 +1,22 @@
-/* smallest.c - nothing fits: the smallest machine that would do.
+/* smallest.c - the smallest machine that would do.
  *
  * A candidate takes the least of the device with the smallest micro-batch, or
  * with the whole step as one, which keeps gradients in another type; with all
  * that may wait on the host there (a limit of nothing asks for that), and the
  * least of the host without it. A machine has two memories: what it would need
- * of each is told with the other as it is; where no host memory would do, the
+ * of each is told with the other as it is; if no host memory would do, the
  * least of the device. */
 #include "train/plan/search_parts.h"
 
-#include <math.h>
+#include "base/units.h"
+
 #include <string.h>
+
+/* The CPU device without limits of its own: one memory for both. */
+static bool is_one_memory(const struct plan_limits *limits)
+{
+    return !limits->on_gpu && !limits->limits_device && !limits->limits_host;
+}
 
 static uint64_t total_of(const struct plan_found *found)
 {
@@ -30,13 +37,15 @@ static void note_all(
 {
     struct plan_smallest *out = state->smallest;
     const struct plan_limits *limits = &state->limits;
-    if (limits->total != UINT64_MAX)
+    bool has_room = total_of(found) <= limits->total;
+    if (is_one_memory(limits)) {
         note(&out->any, found, total_of(found), total_of(&out->any));
-    else
-        note(&out->any, found, found->device, out->any.device);
-    if (found->host <= limits->host)
+        return;
+    }
+    note(&out->any, found, found->device, out->any.device);
+    if (has_room && found->host <= limits->host)
         note(&out->device, found, found->device, out->device.device);
-    if (found->device <= limits->device)
+    if (has_room && found->device <= limits->device)
         note(&out->host, found, found->host, out->host.host);
 }
 
@@ -55,19 +64,18 @@ static bool try_room(
             .on_gpu = state->limits.on_gpu,
             .local_size = state->limits.local_size};
     bool fits;
-    if (plan_try_choice(job, choice, &limits, &state->plan, &fits) != ZD_OK) {
+    if (plan_try_choice(job, choice, &limits, state->plan, &fits) != ZD_OK) {
         zd_error_clear();
         return false;
     }
-    *out = plan_found_of(&state->plan, candidate, choice);
-    out->candidate.option[CHOOSE_BATCH] = choice->B != state->given;
+    *out = plan_found_of(state, candidate, choice);
     if (disk && out->disk > disk)
         return false;
     note_all(state, out);
     return true;
 }
 
-/* With micro-batches of B: all that may wait on the host here, and there; where
+/* With micro-batches of B: all that may wait on the host here, and there. Where
  * that can be a part of it (paged states), as much as the host has room for,
  * and as little as the device's room asks for. */
 static void try_size(
@@ -105,33 +113,28 @@ static void try_size(
         try_room(state, job, candidate, choice, limits->device, &part);
 }
 
-static enum zd_status try_smallest(
-        struct plan_searching *state, const struct train_job *job,
-        const struct plan_candidate *candidate, struct job_choice *choice)
+static void try_smallest(
+        struct plan_searching *state, const struct plan_query *query,
+        const struct train_job *job, const struct plan_candidate *candidate,
+        struct job_choice *choice)
 {
-    if (state->keeps_batch || state->keeps_job) {
-        try_size(state, job, candidate, choice, state->given);
-        return ZD_OK;
-    }
-    try_size(state, job, candidate, choice, 1);
-    if (state->samples > 1)
+    int first = query->keeps_batch ? state->given : 1;
+    try_size(state, job, candidate, choice, first);
+    if (!query->keeps_batch && state->samples > 1)
         try_size(state, job, candidate, choice, state->samples);
-    return ZD_OK;
 }
 
-static enum zd_status search_smallest(
-        const struct plan_search *search, bool keeps_job, bool keeps_batch,
-        struct plan_smallest *out, struct plan_limits *limits_out)
+enum zd_status plan_smallest_of(
+        const struct plan_search *search, struct plan_query query,
+        struct plan_smallest *out)
 {
     struct plan_searching state;
-    *out = (struct plan_smallest){0};
-    ZD_TRY(plan_search_begin(search, &state));
-    *limits_out = state.limits;
+    query.try = try_smallest;
+    query.most = 0;
+    ZD_TRY(plan_search_begin(search, NULL, &state));
+    out->limits = state.limits;
     state.smallest = out;
-    state.try_other = try_smallest;
-    state.keeps_job = keeps_job;
-    state.keeps_batch = keeps_batch;
-    enum zd_status status = plan_search_all(&state, false);
+    enum zd_status status = plan_search_run(&state, &query);
     plan_search_end(&state);
     return status;
 }
@@ -139,100 +142,47 @@ static enum zd_status search_smallest(
 enum zd_status plan_search_smallest(
         const struct plan_search *search, struct plan_smallest *out)
 {
-    struct plan_limits limits;
-    return search_smallest(search, false, false, out, &limits);
+    *out = (struct plan_smallest){0};
+    return plan_smallest_of(search, plan_query_fit(search), out);
 }
 
 /* --- as it is told -------------------------------------------------------- */
-
-/* Rounded up: a machine of what is told does. */
-static void human(char out[32], uint64_t bytes)
-{
-    static const char *const units[] = {"KiB", "MiB", "GiB"};
-    double value = (double)bytes / 1024;
-    int unit = 0;
-    while (value >= 1024 && unit < 2) {
-        value /= 1024;
-        unit++;
-    }
-    snprintf(out, 32, "%.2f %s", ceil(value * 100) / 100, units[unit]);
-}
 
 static void add_machine(
         const struct plan_search *search, const struct plan_found *found,
         struct text_buffer *text)
 {
     struct plan_setting settings[PLAN_SETTINGS_MAX];
-    char device[32], host[32];
+    char words[600] = "", device[UNITS_TEXT], host[UNITS_TEXT];
+    struct text_buffer line = {.out = words, .bytes = sizeof words};
     int count = plan_found_settings(search, found, settings);
-    human(device, found->device);
-    human(host, found->host);
+    if (found->world != search->world)
+        text_buffer_add(&line, "--world %d", found->world);
+    settings_print(settings, count, &line);
     text_buffer_add(
-            text, "%s%s of device memory and %s of host memory, with",
-            text->used ? "; or " : "", device, host);
-    if (count)
-        settings_print(settings, count, text);
-    else
-        text_buffer_add(text, " the job as it is");
+            text, "%s%s of device memory and %s of host memory, with %s",
+            text->used ? "; or " : "", units_bytes_up(found->device, device),
+            units_bytes_up(found->host, host),
+            line.used ? words : "the job as it is");
 }
 
-/* Behind what failed. */
-static void tell_machines(
+enum zd_status plan_fail_smallest(
         const struct plan_search *search, const struct plan_smallest *smallest,
-        const struct plan_limits *limits)
+        const char *what)
 {
     char words[900] = "";
     struct text_buffer text = {.out = words, .bytes = sizeof words};
-    bool is_two = limits->total == UINT64_MAX;
-    if (is_two && smallest->device.choice.B)
+    const struct plan_found *any = &smallest->any;
+    if (smallest->device.choice.B)
         add_machine(search, &smallest->device, &text);
-    if (is_two && smallest->host.choice.B)
+    if (smallest->host.choice.B)
         add_machine(search, &smallest->host, &text);
-    else if (smallest->any.choice.B && smallest->any.host > limits->host)
-        add_machine(search, &smallest->any, &text);
-    else if (smallest->any.choice.B && !text.used)
-        add_machine(search, &smallest->any, &text);
+    else if (any->choice.B && (!text.used || any->host > smallest->limits.host))
+        add_machine(search, any, &text);
+    ZD_FAIL(ZD_ERR_UNFIT, "E0607", "%s", what);
     if (text.used)
         zd_fail_help(
                 "the smallest machine that would do has, for each rank, %s",
                 words);
-}
-
-enum zd_status plan_fail_smallest(struct plan_searching *state)
-{
-    struct plan_smallest smallest;
-    char has_device[32], has_host[32];
-    const struct plan_limits limits = state->limits;
-    ZD_TRY(plan_search_smallest(state->search, &smallest));
-    human(has_device, limits.device);
-    human(has_host, limits.host);
-    ZD_FAIL(ZD_ERR_UNFIT, "E0607",
-            "nothing that may be changed makes the job fit %s of device "
-            "memory and %s of host memory on each of %d rank%s",
-            limits.device == UINT64_MAX ? "any amount" : has_device,
-            limits.host == UINT64_MAX ? "any amount" : has_host,
-            state->search->world, state->search->world == 1 ? "" : "s");
-    tell_machines(state->search, &smallest, &limits);
-    return ZD_ERR_UNFIT;
-}
-
-enum zd_status plan_fail_least(
-        const struct plan_search *search, bool fits, bool keeps_batch,
-        const char *least)
-{
-    struct plan_smallest smallest;
-    struct plan_limits limits;
-    enum zd_status status =
-            search_smallest(search, !fits, keeps_batch, &smallest, &limits);
-    zd_error_clear();
-    const char *binds = ""; /* both may: the device is told first */
-    if (status == ZD_OK && smallest.any.choice.B)
-        binds = smallest.any.device > limits.device ? ": device memory binds"
-                : limits.total != UINT64_MAX        ? ": memory binds"
-                                                    : ": host memory binds";
-    ZD_FAIL(ZD_ERR_UNFIT, "E0607", "the job does not fit, not even with %s%s",
-            least, binds);
-    if (status == ZD_OK)
-        tell_machines(search, &smallest, &limits);
     return ZD_ERR_UNFIT;
 }

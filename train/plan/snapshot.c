@@ -10,14 +10,14 @@ static uint64_t left(uint64_t limit, uint64_t taken)
 }
 
 /* Within the job's limits, and in this machine. */
-static uint64_t free_bytes(const struct job_plan *plan, int local_size)
+static uint64_t free_bytes(const struct job_plan *plan)
 {
     const struct plan_limits *limits = &plan->limits;
     uint64_t host = plan_host_bytes(plan);
     uint64_t within[] = {
             left(limits->host, host),
             left(limits->total, plan_device_bytes(plan) + host),
-            left(plan_machine_memory(plan, local_size), job_plan_memory(plan))};
+            left(plan_machine_memory(plan), job_plan_memory(plan))};
     uint64_t least = within[0];
     for (int i = 1; i < 3; i++)
         least = within[i] < least ? within[i] : least;
@@ -25,7 +25,7 @@ static uint64_t free_bytes(const struct job_plan *plan, int local_size)
 }
 
 enum zd_status plan_snapshot(
-        const struct train_job *job, int local_size, struct job_plan *plan)
+        const struct train_job *job, struct job_plan *plan)
 {
     const struct checkpoint_options *save = &job->checkpoint;
     plan->snapshot_bytes = 0;
@@ -43,7 +43,7 @@ enum zd_status plan_snapshot(
         return ZD_OK;
     }
     uint64_t bytes = needs.copied + needs.kept;
-    uint64_t room = free_bytes(plan, local_size);
+    uint64_t room = free_bytes(plan);
     if (save->snapshot_bytes && bytes > save->snapshot_bytes)
         bytes = save->snapshot_bytes;
     if (bytes > room)

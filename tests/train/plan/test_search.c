@@ -64,13 +64,11 @@ static bool time_of(
     struct train_job job = candidate_job(search->job, candidate);
     bool fits = false;
     struct job_choice choice = {
-            .checkpointing = search->job->train.gradient_checkpointing,
+            .checkpointing = job.train.gradient_checkpointing,
             .B = B,
             .A = samples / B};
-    if (candidate->option[CHOOSE_MODE])
-        choice.checkpointing = candidate_mode(candidate);
     cr_assert_eq(plan_begin(search->job, search->world, 0, NULL, &plan), ZD_OK);
-    const struct plan_limits limits = plan_limits_of(search->job, 0, &plan);
+    const struct plan_limits limits = plan_limits_of(search->job, &plan);
     if (plan_try_choice(&job, &choice, &limits, &plan, &fits) != ZD_OK) {
         zd_error_clear();
         fits = false;

@@ -1,0 +1,137 @@
+/* refusal.c - a job that does not fit: what is short, and which changes of the
+ * job file would make it fit. */
+#include "base/must.h"
+#include "base/units.h"
+#include "train/plan/search_parts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* The memory that a plan has too little of. */
+enum shortage { SHORT_DEVICE, SHORT_HOST, SHORT_TOTAL };
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct arena_span *x = *(const struct arena_span *const *)a;
+    const struct arena_span *y = *(const struct arena_span *const *)b;
+    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+static bool is_of(const struct arena_span *span, enum shortage shortage)
+{
+    if (span->memory == ARENA_DISK)
+        return false;
+    if (shortage == SHORT_TOTAL)
+        return true;
+    return (span->memory == ARENA_DEVICE) == (shortage == SHORT_DEVICE);
+}
+
+/* The three largest spans of the memory that is short. */
+static void largest_spans(
+        const struct arena_plan *arena, enum shortage shortage,
+        struct text_buffer *text)
+{
+    const struct arena_span **order =
+            zd_must(calloc((size_t)arena->span_count, sizeof *order));
+    char size[UNITS_TEXT];
+    int count = 0;
+    for (int i = 0; i < arena->span_count; i++)
+        if (is_of(&arena->spans[i], shortage))
+            order[count++] = &arena->spans[i];
+    qsort(order, (size_t)count, sizeof *order, by_bytes);
+    text_buffer_add(text, "the largest spans:");
+    for (int i = 0; i < count && i < 3; i++)
+        text_buffer_add(
+                text, "%s %s %s", i ? "," : "", order[i]->name,
+                units_bytes(order[i]->bytes, size));
+    free(order);
+}
+
+/* One line, to be appended to a command that takes the job. False when there is
+ * no room left for it. */
+static bool add_found(
+        const struct plan_search *search, const struct plan_found *found,
+        struct text_buffer *text)
+{
+    struct plan_setting settings[PLAN_SETTINGS_MAX];
+    char words[600], device[UNITS_TEXT], host[UNITS_TEXT], disk[UNITS_TEXT];
+    struct text_buffer line = {.out = words, .bytes = sizeof words};
+    const char *folder = search->job->offload.nvme_path;
+    int count = plan_found_settings(search, found, settings);
+    settings_print(settings, count, &line);
+    text_buffer_add(
+            &line, "   (device %s, host %s", units_bytes(found->device, device),
+            units_bytes(found->host, host));
+    if (found->disk)
+        text_buffer_add(
+                &line, ", %s free in %.60s", units_bytes(found->disk, disk),
+                folder && *folder ? folder : "FOLDER");
+    if (text->used + line.used + 4 > text->bytes)
+        return false;
+    text_buffer_add(text, "\n%s)", words);
+    return true;
+}
+
+static void suggest(
+        const struct train_job *job, struct job_plan *plan,
+        struct text_buffer *text)
+{
+    enum { LINES = 4 };
+    struct train_job settled = *job; /* what "auto" has chosen is chosen */
+    const struct plan_search search = {.job = &settled, .world = plan->world};
+    struct plan_query query = {
+            .space = plan_space_refusal(job),
+            .keeps_batch = true,
+            .score = PLAN_BY_COST,
+            .most = LINES};
+    struct plan_searching state;
+    settled.train.gradient_checkpointing = plan->shape.checkpointing;
+    if (plan_search_begin(&search, plan, &state) == ZD_OK &&
+        plan_search_run(&state, &query) != ZD_OK)
+        zd_error_clear();
+    text_buffer_add(
+            text, "\n%s",
+            state.count
+                    ? "any one of these, on the command line or in the file:"
+                    : "no such change fits: more ranks, a shorter "
+                      "data.cutoff_len or a smaller model are left");
+    for (int i = 0; i < state.count; i++)
+        if (!add_found(&search, &state.found[i], text))
+            break;
+    plan_search_end(&state);
+}
+
+enum zd_status plan_refuse(
+        const struct train_job *job, struct job_plan *plan,
+        const struct plan_limits *limits)
+{
+    const uint64_t device = plan_device_bytes(plan),
+                   host = plan_host_bytes(plan);
+    const struct {
+        const char *name;
+        enum arena_memory memory;
+        uint64_t needs, limit;
+    } memories[] = {
+            {"device memory", ARENA_DEVICE, device, limits->device},
+            {"host memory", ARENA_HOST, host, limits->host},
+            {"memory", ARENA_MEMORIES, device + host, limits->total}};
+    enum shortage shortage = device > limits->device ? SHORT_DEVICE
+                             : host > limits->host   ? SHORT_HOST
+                                                     : SHORT_TOTAL;
+    char need[UNITS_TEXT], limit[UNITS_TEXT], source[PLAN_NAME_MAX];
+    char help[1000] = "";
+    struct text_buffer text = {.out = help, .bytes = sizeof help};
+    plan_limit_name(limits, memories[shortage].memory, source);
+    plan->limits = *limits;
+    largest_spans(&plan->arena, shortage, &text);
+    suggest(job, plan, &text);
+    ZD_FAIL(ZD_ERR_UNFIT, "E0601",
+            "does not fit: each rank needs %s of %s (%" PRIu64
+            " bytes), the limit is %s (%" PRIu64 " bytes) of %s",
+            units_bytes(memories[shortage].needs, need),
+            memories[shortage].name, memories[shortage].needs,
+            units_bytes(memories[shortage].limit, limit),
+            memories[shortage].limit, source);
+    zd_fail_help("%s", help);
+    return ZD_ERR_UNFIT;
+}
