@@ -68,7 +68,7 @@ static void await_buffer(void *ctx, int64_t number)
 {
     struct offload *offload = ctx;
     waits_hold(&offload->waits, WAIT_DOWN, true);
-    stage_await_empty(&offload->grad_stage, (uint64_t)number);
+    token_wait(NULL, stage_empty(&offload->grad_stage, (uint64_t)number));
     waits_hold(&offload->waits, WAIT_DOWN, false);
 }
 
@@ -196,18 +196,9 @@ enum zd_status offload_grads_down(
     return ZD_OK;
 }
 
-struct token offload_grads_left(const struct offload *offload, int segment)
+struct token offload_grads_left(struct offload *offload, int segment)
 {
-    return marker_last(&offload->segments[segment].down);
-}
-
-enum zd_status offload_down_wait(struct offload *offload, struct token left)
-{
-    struct wait wait = wait_begin(&offload->waits, WAIT_DOWN);
-    enum zd_status status = feed_follow(&offload->down, left, NULL);
-    wait_end(&offload->waits, &wait, WAIT_DOWN);
-    ZD_TRY(status);
-    return offload_failure(offload);
+    return timeline_last(&offload->segments[segment].down);
 }
 
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)

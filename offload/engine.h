@@ -56,17 +56,18 @@ struct worker {
 
 /* Its leases are of memory on the host: what gradients come down to, and where
  * new parameters are made, when that is another array (has_own_params). Tokens
- * are records of `down` and `up`, and tickets of jobs. */
+ * are of `down`, `up` and `jobs`. */
 struct segment {
+    struct offload *offload;
     struct lease slot, params;
-    struct marker down; /* gradients have left the device */
-    struct marker up;   /* parameters have left the host */
-    uint64_t made;      /* ticket of what makes its parameters */
-    void *device;       /* where its parameters go, or NULL */
+    struct timeline down; /* gradients have left the device */
+    struct timeline up;   /* parameters have left the host */
+    struct tally jobs;    /* numbered by their tickets */
+    struct token made;    /* of what makes its parameters */
+    void *device;         /* where its parameters go, or NULL */
     int first_chunk, chunk_count;
     /* under the lock: */
     int chunks_left; /* of the job over all chunks */
-    uint64_t ended;  /* last ticket of a job that is done with this segment */
 };
 
 struct offload {
@@ -126,7 +127,8 @@ struct offload {
     struct stream_counters down_before, up_before;
 };
 
-/* The failure of a worker, as this thread's; ZD_OK when there is none. */
+/* report.c: the failure of a worker, as this thread's; ZD_OK when there is
+ * none. */
 enum zd_status offload_failure(struct offload *offload);
 
 /* --- workers.c */
@@ -180,8 +182,9 @@ void segments_taken(struct offload *offload, uint64_t ticket);
 void segments_leave(struct offload *offload, bool sends, const char *who);
 /* All jobs and copies are done. */
 void segments_settle(struct offload *offload);
-/* Until the job is done with the segment. From any thread. */
-void segment_await(struct offload *offload, int segment, uint64_t ticket);
+/* token_wait of what was fed to go up; the engine owns the timeline. */
+enum zd_status segments_wait_up(
+        struct timeline *timeline, uint64_t number, struct stream *stream);
 /* Its parameters' lease. */
 struct lease *segment_params(struct offload *offload, int segment);
 /* Under the lock: a job begins, or is done with a chunk of its own. */

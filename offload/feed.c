@@ -42,7 +42,7 @@ static enum zd_status issue(
     case FEED_WAIT:
         return token_wait(feed->stream, op->token);
     case FEED_RECORD:
-        return stream_record(feed->stream, op->token.event);
+        return stream_record(feed->stream, op->token.of->event);
     }
     return ZD_OK;
 }
@@ -187,10 +187,10 @@ enum zd_status feed_wait(struct feed *feed, struct token token)
 }
 
 enum zd_status feed_record(
-        struct feed *feed, struct marker *marker, struct token *token_out)
+        struct feed *feed, struct timeline *timeline, struct token *token_out)
 {
     struct feed_operation op = {
-            .kind = FEED_RECORD, .token = marker_record_later(marker)};
+            .kind = FEED_RECORD, .token = timeline_next(timeline)};
     *token_out = op.token;
     return do_or_push(feed, &op);
 }
@@ -201,18 +201,11 @@ enum zd_status feed_await(struct feed *feed, struct token token)
     if (!feed->has_thread || !token.number)
         return ZD_OK;
     pthread_mutex_lock(&feed->lock);
-    while (feed->count && event_records(token.event) < token.number)
+    while (feed->count && event_records(token.of->event) < token.number)
         pthread_cond_wait(&feed->changed, &feed->lock);
     enum zd_status status = failure(feed);
     pthread_mutex_unlock(&feed->lock);
     return status;
-}
-
-enum zd_status feed_follow(
-        struct feed *feed, struct token token, struct stream *stream)
-{
-    ZD_TRY(feed_await(feed, token));
-    return token_wait(stream, token);
 }
 
 size_t feed_piece(const struct feed *feed)

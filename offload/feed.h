@@ -18,8 +18,8 @@
  *     teller                 call           | call ..
  *
  * Calls are those of base/device/stream.h, in one order for all. A record that
- * is asked for through a feed is waited for by feed_follow, which waits until
- * it is on the stream, or after feed_await. One thread (the trainer) feeds.
+ * is asked for through a feed is waited for after feed_await. One thread (the
+ * trainer) feeds.
  * Errors: the first of the thread's is told by every call after it. */
 #ifndef ZD_OFFLOAD_FEED_H
 #define ZD_OFFLOAD_FEED_H
@@ -80,12 +80,9 @@ enum zd_status feed_copy(
 /* The token's record is on its stream. {0}: at once. */
 enum zd_status feed_wait(struct feed *feed, struct token token);
 enum zd_status feed_record(
-        struct feed *feed, struct marker *marker, struct token *token_out);
+        struct feed *feed, struct timeline *timeline, struct token *token_out);
 /* Until the record, which was asked for through this feed, is on the stream. */
 enum zd_status feed_await(struct feed *feed, struct token token);
-/* Then, what `stream` does later follows it. */
-enum zd_status feed_follow(
-        struct feed *feed, struct token token, struct stream *stream);
 /* Bytes that may leave in one copy: neighbours up to this are worth one, with
  * one call behind them. 0: each by itself. */
 size_t feed_piece(const struct feed *feed);

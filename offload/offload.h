@@ -143,9 +143,7 @@ enum zd_status offload_grads_down(
         struct offload *offload, int segment, const void *from,
         struct token ready, int micro, bool last);
 /* The segment's last copies down have left `from`. */
-struct token offload_grads_left(const struct offload *offload, int segment);
-/* What the compute stream does later follows that token. */
-enum zd_status offload_down_wait(struct offload *offload, struct token left);
+struct token offload_grads_left(struct offload *offload, int segment);
 /* Waits for all segments and adds the squares of their gradients, as
  * optim_add_squares, after rounding. */
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum);
@@ -170,19 +168,17 @@ enum zd_status offload_params_wait(struct offload *offload, int segment);
 /* Until a segment's update is made, wherever its parameters go. */
 enum zd_status offload_update_wait(struct offload *offload, int segment);
 /* params on the host: queue the copy of a segment's `count` parameters from
- * `begin` on to the device. `done` is recorded behind it. */
+ * `begin` on to the device. `done` is recorded after it; the report tells what
+ * waits for it are for. */
 enum zd_status offload_params_up(
         struct offload *offload, int segment, size_t begin, size_t count,
-        void *to, struct marker *done);
-/* What the compute stream does later follows a record of `done` of
- * offload_params_up; the report tells what for. */
-enum zd_status offload_up_wait(struct offload *offload, struct token done);
+        void *to, struct timeline *done);
 /* What goes up from now on follows the token, whose record is queued. */
 enum zd_status offload_up_after(struct offload *offload, struct token token);
 /* In turn with offload_params_up: other memory of the host, which is pinned. */
 enum zd_status offload_copy_up(
         struct offload *offload, const void *from, void *to, size_t bytes,
-        struct marker *done);
+        struct timeline *done);
 /* Until everything under way is done. */
 enum zd_status offload_finish(struct offload *offload);
 

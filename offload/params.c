@@ -20,7 +20,7 @@ enum zd_status offload_params_wait(struct offload *offload, int index)
     struct wait wait = wait_begin(&offload->waits, WAIT_UP);
     enum zd_status status = uploads_await(offload, index);
     if (status == ZD_OK)
-        status = token_wait(NULL, marker_last(&offload->segments[index].up));
+        status = token_wait(NULL, timeline_last(&offload->segments[index].up));
     wait_end(&offload->waits, &wait, WAIT_UP);
     return status;
 }
@@ -28,30 +28,20 @@ enum zd_status offload_params_wait(struct offload *offload, int index)
 enum zd_status offload_update_wait(struct offload *offload, int index)
 {
     struct wait wait = wait_begin(&offload->waits, WAIT_HOST);
-    segment_await(offload, index, offload->segments[index].made);
+    token_wait(NULL, offload->segments[index].made);
     wait_end(&offload->waits, &wait, WAIT_HOST);
-    return offload_failure(offload);
-}
-
-enum zd_status offload_up_wait(struct offload *offload, struct token done)
-{
-    struct wait wait = wait_begin(&offload->waits, WAIT_UP);
-    enum zd_status status = feed_follow(&offload->up, done, NULL);
-    wait_end(&offload->waits, &wait, WAIT_UP);
-    ZD_TRY(status);
     return offload_failure(offload);
 }
 
 /* --- when they live on the host ------------------------------------------- */
 
-/* `arg`: a ticket and a segment. */
-static void await_made(void *ctx, int64_t arg)
+static void await_made(void *ctx, int64_t ticket)
 {
-    struct offload *offload = ctx;
-    int64_t segments = offload->request.segment_count;
-    waits_hold(&offload->waits, WAIT_UP, true);
-    segment_await(offload, (int)(arg % segments), (uint64_t)(arg / segments));
-    waits_hold(&offload->waits, WAIT_UP, false);
+    struct segment *segment = ctx;
+    struct waits *waits = &segment->offload->waits;
+    waits_hold(waits, WAIT_UP, true);
+    token_wait(NULL, tally_token(&segment->jobs, (uint64_t)ticket));
+    waits_hold(waits, WAIT_UP, false);
 }
 
 /* The segment's parameters as one array, padding included. */
@@ -76,10 +66,8 @@ static enum zd_status send_from_memory(
 {
     struct feed *up = &offload->up;
     size_t wide = dtype_bytes(offload->request.dtype);
-    int64_t made = (int64_t)offload->segments[passage->segment].made;
-    ZD_TRY(feed_hold(
-            up, await_made, offload,
-            made * offload->request.segment_count + passage->segment));
+    struct segment *segment = &offload->segments[passage->segment];
+    ZD_TRY(feed_hold(up, await_made, segment, (int64_t)segment->made.number));
     return feed_copy(
             up, passage->to,
             params_of(offload, passage->segment) + passage->begin * wide,
@@ -97,7 +85,7 @@ static enum zd_status fetch_chunk(
     const struct chunk *chunk = &offload->chunks[job->first + at];
     struct chunk_memory memory;
     ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
-    stage_await_empty(&offload->param_stage, number);
+    token_wait(NULL, stage_empty(&offload->param_stage, number));
     memcpy(stage_buffer(&offload->param_stage, number), memory.param,
            chunk->count * dtype_bytes(offload->request.dtype));
     return chunk_release(offload, job->first + at);
@@ -107,7 +95,7 @@ static void await_fetched(void *ctx, int64_t number)
 {
     struct offload *offload = ctx;
     waits_hold(&offload->waits, WAIT_UP, true);
-    stage_await_filled(&offload->param_stage, (uint64_t)number);
+    token_wait(NULL, stage_full(&offload->param_stage, (uint64_t)number));
     waits_hold(&offload->waits, WAIT_UP, false);
 }
 
@@ -176,13 +164,23 @@ static enum zd_status send_from_file(
     return ZD_OK;
 }
 
+/* The caller's record of what goes up, which its waits follow as the engine's
+ * own. */
+static enum zd_status record_up(struct offload *offload, struct timeline *done)
+{
+    struct token arrived;
+    done->wait = segments_wait_up;
+    done->owner = offload;
+    return feed_record(&offload->up, done, &arrived);
+}
+
 enum zd_status offload_params_up(
         struct offload *offload, int segment, size_t begin, size_t count,
-        void *to, struct marker *done)
+        void *to, struct timeline *done)
 {
     const struct offload_request *request = &offload->request;
     struct lease *params = segment_params(offload, segment);
-    struct token left, arrived;
+    struct token left;
     struct passage passage = {segment, begin, count, to};
     assert(request->params_on_host);
     assert(begin + count <= request->segment_counts[segment]);
@@ -201,7 +199,7 @@ enum zd_status offload_params_up(
     pthread_mutex_unlock(&offload->lock);
     ZD_TRY(feed_record(&offload->up, &offload->segments[segment].up, &left));
     lease_release(params, left);
-    return done ? feed_record(&offload->up, done, &arrived) : ZD_OK;
+    return done ? record_up(offload, done) : ZD_OK;
 }
 
 enum zd_status offload_up_after(struct offload *offload, struct token token)
@@ -211,9 +209,8 @@ enum zd_status offload_up_after(struct offload *offload, struct token token)
 
 enum zd_status offload_copy_up(
         struct offload *offload, const void *from, void *to, size_t bytes,
-        struct marker *done)
+        struct timeline *done)
 {
-    struct token arrived;
     ZD_TRY(feed_copy(&offload->up, to, from, bytes));
-    return feed_record(&offload->up, done, &arrived);
+    return record_up(offload, done);
 }

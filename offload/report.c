@@ -1,5 +1,15 @@
 #include "offload/engine.h"
 
+enum zd_status offload_failure(struct offload *offload)
+{
+    pthread_mutex_lock(&offload->lock);
+    enum zd_status status = offload->status;
+    if (status != ZD_OK)
+        zd_error_set(&offload->error);
+    pthread_mutex_unlock(&offload->lock);
+    return status;
+}
+
 struct offload_facts offload_facts(const struct offload *offload)
 {
     struct offload_facts facts = {

@@ -6,8 +6,8 @@
  *   params   where parameters have an array of their own: jobs write there
  *            (FILL, CHANGE), copies up read; the slot is dropped by the job
  *
- * A stream waits for records of other streams, the trainer for tickets of jobs:
- * no stream is held by a worker that has not begun. */
+ * A stream waits for records of other streams, the trainer for jobs: no stream
+ * is held by a worker that has not begun. */
 #include "offload/engine.h"
 
 static bool has_own_params(const struct offload *offload)
@@ -21,6 +21,43 @@ struct lease *segment_params(struct offload *offload, int index)
     return has_own_params(offload) ? &segment->params : &segment->slot;
 }
 
+/* --- waits ---------------------------------------------------------------- */
+
+/* Until what was fed is on its stream; what `stream` does later follows it. A
+ * wait of the trainer's is told in the report. */
+static enum zd_status wait_fed(
+        struct feed *feed, enum wait_for what, struct token token,
+        struct stream *stream)
+{
+    struct offload *offload = token.of->owner;
+    struct wait wait = wait_begin(&offload->waits, what);
+    enum zd_status status = feed_await(feed, token);
+    if (status == ZD_OK)
+        status = stream_wait_record(stream, token.of->event, token.number);
+    wait_end(&offload->waits, &wait, what);
+    ZD_TRY(status);
+    return offload_failure(offload);
+}
+
+static enum zd_status wait_down(
+        struct timeline *timeline, uint64_t number, struct stream *stream)
+{
+    struct offload *offload = timeline->owner;
+    return wait_fed(
+            &offload->down, WAIT_DOWN, (struct token){timeline, number},
+            stream);
+}
+
+enum zd_status segments_wait_up(
+        struct timeline *timeline, uint64_t number, struct stream *stream)
+{
+    struct offload *offload = timeline->owner;
+    return wait_fed(
+            &offload->up, WAIT_UP, (struct token){timeline, number}, stream);
+}
+
+/* --- life ----------------------------------------------------------------- */
+
 enum zd_status segments_create(struct offload *offload)
 {
     for (int s = 0; s < offload->request.segment_count; s++) {
@@ -31,8 +68,12 @@ enum zd_status segments_create(struct offload *offload)
             lease_acquire(segment_params(offload, s), LEASE_FILL, "clear");
             lease_release(segment_params(offload, s), (struct token){0});
         }
-        ZD_TRY(marker_create(&segment->down));
-        ZD_TRY(marker_create(&segment->up));
+        tally_init(&segment->jobs);
+        segment->offload = offload;
+        ZD_TRY(timeline_create(&segment->down));
+        ZD_TRY(timeline_create(&segment->up));
+        segment->down.wait = wait_down;
+        segment->down.owner = offload;
     }
     return ZD_OK;
 }
@@ -41,21 +82,13 @@ void segments_destroy(struct offload *offload)
 {
     for (int s = 0; offload->segments && s < offload->request.segment_count;
          s++) {
-        marker_destroy(&offload->segments[s].down);
-        marker_destroy(&offload->segments[s].up);
+        tally_fini(&offload->segments[s].jobs);
+        timeline_destroy(&offload->segments[s].down);
+        timeline_destroy(&offload->segments[s].up);
     }
 }
 
-/* --- tickets -------------------------------------------------------------- */
-
-void segment_await(struct offload *offload, int index, uint64_t ticket)
-{
-    const struct segment *segment = &offload->segments[index];
-    pthread_mutex_lock(&offload->lock);
-    while (segment->chunk_count && segment->ended < ticket)
-        pthread_cond_wait(&offload->progress, &offload->lock);
-    pthread_mutex_unlock(&offload->lock);
-}
+/* --- jobs ----------------------------------------------------------------- */
 
 void segments_note_begun(struct offload *offload, const struct job *job)
 {
@@ -74,26 +107,26 @@ void segments_note_chunk(
                                     : job->finished == job->count;
     if (!is_last)
         return;
-    segment->ended = job->ticket;
-    pthread_cond_broadcast(&offload->progress);
+    tally_done(&segment->jobs, job->ticket);
 }
 
 /* --- gradients come down -------------------------------------------------- */
 
 /* What the stream `down` does later follows the tokens, but for its own. With
- * `after_out` tickets are left to the jobs. */
+ * `after_out` jobs are left to the next job. */
 static enum zd_status follow(
         struct offload *offload, int index, const struct lease_tokens *tokens,
         uint64_t *after_out)
 {
-    const struct segment *segment = &offload->segments[index];
+    struct segment *segment = &offload->segments[index];
     for (int i = 0; i < tokens->count; i++) {
         struct token token = tokens->token[i];
-        if (!token.event && after_out)
+        bool is_job = token.of == &segment->jobs.timeline;
+        if (is_job && after_out)
             *after_out = token.number;
-        else if (!token.event)
-            segment_await(offload, index, token.number);
-        else if (token.event == segment->up.event) {
+        else if (is_job)
+            ZD_TRY(token_wait(NULL, token));
+        else if (token.of == &segment->up) {
             ZD_TRY(uploads_await(offload, index));
             ZD_TRY(feed_wait(&offload->down, token));
         }
@@ -125,11 +158,11 @@ void segment_grads_taken(
         struct offload *offload, int index, bool updates, uint64_t ticket)
 {
     struct segment *segment = &offload->segments[index];
-    struct token worked = {.number = ticket};
-    lease_note(&segment->slot, marker_last(&segment->down));
+    struct token worked = tally_token(&segment->jobs, ticket);
+    lease_note(&segment->slot, timeline_last(&segment->down));
     lease_release(&segment->slot, worked);
     if (updates)
-        segment->made = ticket;
+        segment->made = worked;
     if (updates && has_own_params(offload))
         lease_release(&segment->params, worked);
 }
@@ -145,9 +178,9 @@ static enum zd_status take(
     struct lease_tokens tokens =
             lease_acquire(lease, has_content ? LEASE_CHANGE : LEASE_FILL, who);
     for (int i = 0; i < tokens.count; i++)
-        if (tokens.token[i].event == offload->segments[index].up.event) {
+        if (tokens.token[i].of == &offload->segments[index].up) {
             ZD_TRY(uploads_await(offload, index));
-            ZD_TRY(event_wait(tokens.token[i].event));
+            ZD_TRY(event_wait(tokens.token[i].of->event));
         }
     return ZD_OK;
 }
@@ -164,10 +197,11 @@ enum zd_status segments_take(struct offload *offload, const char *who)
 
 void segments_taken(struct offload *offload, uint64_t ticket)
 {
-    struct token worked = {.number = ticket};
     for (int s = 0; s < offload->request.segment_count; s++) {
         struct segment *segment = &offload->segments[s];
-        segment->made = ticket;
+        struct token worked =
+                tally_token(&segment->jobs, segment->chunk_count ? ticket : 0);
+        segment->made = worked;
         lease_release(&segment->slot, worked);
         if (has_own_params(offload))
             lease_release(&segment->params, worked);
@@ -180,7 +214,7 @@ static void send(struct segment *segment)
     struct token sent = {0};
     lease_acquire(&segment->slot, LEASE_READ, "parameters up");
     if (segment->device && segment->chunk_count)
-        sent = marker_record_later(&segment->up);
+        sent = timeline_next(&segment->up);
     lease_release(&segment->slot, sent);
 }
 

@@ -33,14 +33,18 @@ size_t stage_bytes(const struct offload_request *request)
 void stage_init(struct stage *stage, void *memory, size_t buffer_bytes)
 {
     *stage = (struct stage){.memory = memory, .buffer_bytes = buffer_bytes};
-    pthread_mutex_init(&stage->lock, NULL);
-    pthread_cond_init(&stage->changed, NULL);
+    for (int i = 0; i < STAGE_BUFFERS; i++) {
+        tally_init(&stage->filled[i]);
+        tally_init(&stage->emptied[i]);
+    }
 }
 
 void stage_fini(struct stage *stage)
 {
-    pthread_cond_destroy(&stage->changed);
-    pthread_mutex_destroy(&stage->lock);
+    for (int i = 0; i < STAGE_BUFFERS; i++) {
+        tally_fini(&stage->filled[i]);
+        tally_fini(&stage->emptied[i]);
+    }
 }
 
 void *stage_buffer(const struct stage *stage, uint64_t number)
@@ -51,36 +55,24 @@ void *stage_buffer(const struct stage *stage, uint64_t number)
 /* Numbers that pass through one buffer are its turns 0, 1, ..: turn k may begin
  * when the buffer was emptied k times, and is there when it was filled k + 1
  * times. */
-void stage_await_empty(struct stage *stage, uint64_t number)
+struct token stage_empty(struct stage *stage, uint64_t number)
 {
-    pthread_mutex_lock(&stage->lock);
-    while (stage->emptied[number % STAGE_BUFFERS] < number / STAGE_BUFFERS)
-        pthread_cond_wait(&stage->changed, &stage->lock);
-    pthread_mutex_unlock(&stage->lock);
+    return tally_token(
+            &stage->emptied[number % STAGE_BUFFERS], number / STAGE_BUFFERS);
 }
 
-void stage_await_filled(struct stage *stage, uint64_t number)
+struct token stage_full(struct stage *stage, uint64_t number)
 {
-    pthread_mutex_lock(&stage->lock);
-    while (stage->filled[number % STAGE_BUFFERS] <= number / STAGE_BUFFERS)
-        pthread_cond_wait(&stage->changed, &stage->lock);
-    pthread_mutex_unlock(&stage->lock);
-}
-
-static void note(struct stage *stage, uint64_t *times)
-{
-    pthread_mutex_lock(&stage->lock);
-    ++*times;
-    pthread_cond_broadcast(&stage->changed);
-    pthread_mutex_unlock(&stage->lock);
+    return tally_token(
+            &stage->filled[number % STAGE_BUFFERS], number / STAGE_BUFFERS + 1);
 }
 
 void stage_note_filled(struct stage *stage, uint64_t number)
 {
-    note(stage, &stage->filled[number % STAGE_BUFFERS]);
+    tally_next(&stage->filled[number % STAGE_BUFFERS]);
 }
 
 void stage_note_emptied(struct stage *stage, uint64_t number)
 {
-    note(stage, &stage->emptied[number % STAGE_BUFFERS]);
+    tally_next(&stage->emptied[number % STAGE_BUFFERS]);
 }

@@ -5,19 +5,16 @@
 #ifndef ZD_OFFLOAD_STAGE_H
 #define ZD_OFFLOAD_STAGE_H
 
+#include "base/device/lease.h"
 #include "offload/store.h"
-
-#include <pthread.h>
 
 enum { STAGE_BUFFERS = 4 };
 
 struct stage {
     char *memory;
     size_t buffer_bytes;
-    uint64_t next;        /* number of the next passage; the trainer's */
-    pthread_mutex_t lock; /* of all below */
-    pthread_cond_t changed;
-    uint64_t filled[STAGE_BUFFERS], emptied[STAGE_BUFFERS]; /* times */
+    uint64_t next; /* number of the next passage; the trainer's */
+    struct tally filled[STAGE_BUFFERS], emptied[STAGE_BUFFERS]; /* times */
 };
 
 /* Bytes of the rings that a request needs: gradients, then parameters. */
@@ -28,9 +25,9 @@ size_t stage_grad_bytes(const struct offload_request *request);
 void stage_init(struct stage *stage, void *memory, size_t buffer_bytes);
 void stage_fini(struct stage *stage);
 void *stage_buffer(const struct stage *stage, uint64_t number);
-/* Wait until the buffer is free / full for this number. */
-void stage_await_empty(struct stage *stage, uint64_t number);
-void stage_await_filled(struct stage *stage, uint64_t number);
+/* When the buffer is free, and full, for this number. */
+struct token stage_empty(struct stage *stage, uint64_t number);
+struct token stage_full(struct stage *stage, uint64_t number);
 void stage_note_filled(struct stage *stage, uint64_t number);
 void stage_note_emptied(struct stage *stage, uint64_t number);
 

@@ -133,9 +133,9 @@ void uploads_note(struct offload *offload, int index)
 
 enum zd_status uploads_await(struct offload *offload, int index)
 {
-    const struct segment *segment = &offload->segments[index];
+    struct segment *segment = &offload->segments[index];
     if (!offload->has_uploader)
-        return feed_await(&offload->up, marker_last(&segment->up));
+        return feed_await(&offload->up, timeline_last(&segment->up));
     pthread_mutex_lock(&offload->lock);
     while (offload->next_up < segment->first_chunk + segment->chunk_count)
         pthread_cond_wait(&offload->progress, &offload->lock);

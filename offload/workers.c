@@ -8,16 +8,6 @@
 #include <sched.h>
 #include <stdio.h>
 
-enum zd_status offload_failure(struct offload *offload)
-{
-    pthread_mutex_lock(&offload->lock);
-    enum zd_status status = offload->status;
-    if (status != ZD_OK)
-        zd_error_set(&offload->error);
-    pthread_mutex_unlock(&offload->lock);
-    return status;
-}
-
 void offload_set_spans(struct offload *offload, struct spans *spans)
 {
     pthread_mutex_lock(&offload->lock);

@@ -134,21 +134,6 @@ static void point_unit(const struct zero *zero, int unit, void **grads)
 
 /* --- whose turn it is ----------------------------------------------------- */
 
-enum zd_status grads_take(
-        struct zero *zero, struct lease *lease, enum lease_use use,
-        const char *who)
-{
-    struct lease_tokens tokens = lease_acquire(lease, use, who);
-    return tokens_wait(zero, &tokens, offload_down_wait);
-}
-
-enum zd_status grads_take_over(
-        struct zero *zero, struct lease *lease, const char *who)
-{
-    struct lease_tokens tokens = lease_yield(lease, who);
-    return tokens_wait(zero, &tokens, offload_down_wait);
-}
-
 /* The buffers of units share memory: what was in that of position `i`. */
 static enum zd_status take_work(struct zero *zero, int i)
 {
@@ -163,9 +148,9 @@ static enum zd_status take_work(struct zero *zero, int i)
         size_t at = plan->work_offsets[other];
         if (other != unit && at < end &&
             begin < at + plan_work_count(plan, other))
-            ZD_TRY(grads_take_over(zero, &zero->grad_work[other], "model"));
+            ZD_TRY(lease_yield(&zero->grad_work[other], "model", NULL));
     }
-    return grads_take(zero, &zero->grad_work[unit], LEASE_FILL, "model");
+    return lease_take(&zero->grad_work[unit], LEASE_FILL, "model", NULL);
 }
 
 /* What is kept of the step before is of no more use. */
@@ -223,7 +208,7 @@ enum zd_status grads_acquire(
             return ZD_OK;
     }
     *accumulate_out = zero->micro > 0;
-    return grads_take(zero, &zero->grad_parts[unit], first_use(zero), "model");
+    return lease_take(&zero->grad_parts[unit], first_use(zero), "model", NULL);
 }
 
 /* --- rounding ------------------------------------------------------------- */
@@ -265,8 +250,8 @@ static enum zd_status keep_unit(struct zero *zero, int unit)
     if (writes_kept(zero, unit)) {
         ZD_TRY(each_grad(zero, unit, round_grad, NULL));
     } else {
-        ZD_TRY(grads_take(
-                zero, &zero->grad_parts[unit], first_use(zero), "rounding"));
+        ZD_TRY(lease_take(
+                &zero->grad_parts[unit], first_use(zero), "rounding", NULL));
         ZD_TRY(round_kept(zero, unit));
     }
     lease_drop(&zero->grad_work[unit], "rounding");
@@ -322,19 +307,19 @@ static enum zd_status take_parts(struct zero *zero, int unit)
     size_t begin = plan->passing_offsets[unit], world = (size_t)zero->world;
     size_t end = begin + plan_grad_count(plan, unit) / world;
     if (!plan->grads_cut)
-        return grads_take(zero, part, LEASE_CHANGE, who);
+        return lease_take(part, LEASE_CHANGE, who, NULL);
     /* the model has written it in the order of the compute stream */
     lease_acquire(&zero->grad_work[unit], LEASE_READ, who);
     if (!plan->grads_pass)
-        return grads_take(zero, part, first_use(zero), who);
+        return lease_take(part, first_use(zero), who, NULL);
     for (int k = 0; k < plan->grad_unit_count; k++) {
         int other = plan->grad_units[k];
         size_t at = plan->passing_offsets[other];
         if (other != unit && at < end &&
             begin < at + plan_grad_count(plan, other) / world)
-            ZD_TRY(grads_take_over(zero, &zero->grad_parts[other], who));
+            ZD_TRY(lease_yield(&zero->grad_parts[other], who, NULL));
     }
-    return grads_take(zero, part, LEASE_FILL, who);
+    return lease_take(part, LEASE_FILL, who, NULL);
 }
 
 static enum zd_status reduce_unit(struct zero *zero, int unit)
@@ -356,7 +341,7 @@ static enum zd_status reduce_unit(struct zero *zero, int unit)
         struct token reduced = {0};
         ZD_TRY(ops_reduce_scatter(
                 &zero->ops, full, shard, segment->shard_count, plan->grad_dtype,
-                adds, &reduced.number));
+                adds, &reduced));
         lease_note(&zero->grad_parts[unit], reduced);
         if (plan->grads_cut)
             lease_note(&zero->grad_work[unit], reduced);
@@ -445,13 +430,13 @@ enum zd_status zero_micro_begin(struct zero *zero, int micro)
 static enum zd_status gather_grads(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
-    uint64_t ticket;
+    struct token begun;
     for (int s = 0; s < plan->segment_count; s++)
         if (plan->segments[s].trainable)
             ZD_TRY(ops_all_gather(
                     &zero->ops, zero->memory[s].grad_shard,
                     zero->memory[s].grad_full, plan->segments[s].shard_count,
-                    plan->grad_dtype, &ticket));
+                    plan->grad_dtype, &begun));
     return ops_wait_all(&zero->ops);
 }
 

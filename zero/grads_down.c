@@ -45,7 +45,7 @@ static enum zd_status send_segment(
 {
     const struct zero_offload *offload = &zero->offload;
     struct token ready;
-    ZD_TRY(marker_record(NULL, &offload->ready[s], &ready));
+    ZD_TRY(timeline_record(NULL, &offload->ready[s], &ready));
     return offload_grads_down(
             offload->engine, offload->segments[s], from, ready, micro, is_last);
 }
@@ -60,7 +60,7 @@ static enum zd_status send_unit(struct zero *zero, int unit, int micro)
             is_work ? &zero->grad_work[unit] : &zero->grad_parts[unit];
     char *from = is_work ? (char *)(zero->work + plan->work_offsets[unit])
                          : grads_passing(zero, unit);
-    ZD_TRY(grads_take(zero, lease, LEASE_READ, "copies down"));
+    ZD_TRY(lease_take(lease, LEASE_READ, "copies down", NULL));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         if (!plan->segments[s].trainable)

@@ -23,23 +23,21 @@ static enum zd_status take_tables(struct zero *zero)
     size_t slots = (size_t)(plan->outer_slots + plan->layer_slots);
     size_t runs = (size_t)offload->request.run_count;
     offload->segments = zd_array(segments, sizeof *offload->segments);
-    offload->params = zd_array(segments, sizeof *offload->params);
+    offload->waited = zd_array(segments, sizeof *offload->waited);
     offload->ready = zd_array(segments, sizeof *offload->ready);
     offload->arrived = zd_array(slots, sizeof *offload->arrived);
     offload->left = zd_array(slots, sizeof *offload->left);
     offload->run_sums = zd_array(runs, sizeof *offload->run_sums);
     offload->run_blocks = zd_array(runs, sizeof *offload->run_blocks);
-    for (size_t s = 0; s < segments; s++) {
-        lease_init(&offload->params[s], "zero.params", (int)s);
-        ZD_TRY(marker_create(&offload->ready[s]));
-    }
+    for (size_t s = 0; s < segments; s++)
+        ZD_TRY(timeline_create(&offload->ready[s]));
     if (!plan->params_on_host)
         return ZD_OK;
     for (size_t i = 0; i < slots; i++) {
-        ZD_TRY(marker_create(&offload->arrived[i]));
-        ZD_TRY(marker_create(&offload->left[i]));
+        ZD_TRY(timeline_create(&offload->arrived[i]));
+        ZD_TRY(timeline_create(&offload->left[i]));
     }
-    return marker_create(&offload->persistent);
+    return timeline_create(&offload->persistent);
 }
 
 /* Adam-mini: where the sums and the v of each run's tensor begin. */
@@ -93,19 +91,19 @@ void host_end(struct zero *zero)
     struct zero_offload *offload = &zero->offload;
     offload_destroy(offload->engine);
     for (int s = 0; offload->ready && s < plan->segment_count; s++)
-        marker_destroy(&offload->ready[s]);
+        timeline_destroy(&offload->ready[s]);
     for (int i = 0; offload->arrived && offload->left &&
                     i < plan->outer_slots + plan->layer_slots;
          i++) {
-        marker_destroy(&offload->arrived[i]);
-        marker_destroy(&offload->left[i]);
+        timeline_destroy(&offload->arrived[i]);
+        timeline_destroy(&offload->left[i]);
     }
-    marker_destroy(&offload->persistent);
+    timeline_destroy(&offload->persistent);
     free(offload->arrived);
     free(offload->left);
     free(offload->ready);
     free(offload->segments);
-    free(offload->params);
+    free(offload->waited);
     free(offload->run_sums);
     free(offload->run_blocks);
     plan_request_free(&offload->request);
@@ -151,20 +149,7 @@ enum zd_status host_update(struct zero *zero, const struct optim_step *step)
 
 void host_params_made(struct zero *zero)
 {
-    const struct zero_plan *plan = zero->plan;
-    struct zero_offload *offload = &zero->offload;
-    struct token update = {.number = ++offload->updates};
-    for (int s = 0; s < plan->segment_count; s++) {
-        struct lease *params = &offload->params[s];
-        if (offload->segments[s] < 0 ||
-            (plan->params_on_host && !plan->segments[s].persistent))
-            continue;
-        lease_acquire(
-                params,
-                lease_is(params, LEASE_READY) ? LEASE_CHANGE : LEASE_FILL,
-                "engine");
-        lease_release(params, update);
-    }
+    zero->offload.updates++;
 }
 
 enum zd_status zero_skip(struct zero *zero)
@@ -172,17 +157,17 @@ enum zd_status zero_skip(struct zero *zero)
     return zero->offload.engine ? offload_skip(zero->offload.engine) : ZD_OK;
 }
 
+/* Parameters of a segment are waited for once an update: what the compute
+ * stream does later has followed them since. */
 enum zd_status host_segment_wait(struct zero *zero, int s)
 {
     struct zero_offload *offload = &zero->offload;
-    if (!offload->params || !lease_is(&offload->params[s], LEASE_READY))
+    bool is_engines =
+            zero->plan->params_on_host && !zero->plan->segments[s].persistent;
+    if (!offload->engine || offload->segments[s] < 0 || is_engines ||
+        offload->waited[s] == offload->updates)
         return ZD_OK;
-    struct lease_tokens tokens =
-            lease_acquire(&offload->params[s], LEASE_READ, "compute stream");
-    lease_settle(&offload->params[s]);
-    lease_release(&offload->params[s], (struct token){0});
-    if (!tokens.count)
-        return ZD_OK;
+    offload->waited[s] = offload->updates;
     if (!zero->plan->params_on_host)
         return offload_params_wait(offload->engine, offload->segments[s]);
     /* persistent: it lives on the device although the engine keeps it too. The
@@ -192,7 +177,7 @@ enum zd_status host_segment_wait(struct zero *zero, int s)
             zero->memory[s].state_count, zero->memory[s].shard,
             &offload->persistent));
     ZD_TRY(offload_update_wait(offload->engine, offload->segments[s]));
-    return offload_up_wait(offload->engine, marker_last(&offload->persistent));
+    return token_wait(NULL, timeline_last(&offload->persistent));
 }
 
 /* --- states from outside -------------------------------------------------- */
@@ -230,15 +215,15 @@ enum zd_status host_clear(struct zero *zero)
 
 /* --- parameters on the host ----------------------------------------------- */
 
-enum zd_status host_unit_up(
-        struct zero *zero, int unit, int slot, char *out,
-        const struct lease_tokens *tokens)
+enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
 {
     const struct zero_plan *plan = zero->plan;
     struct zero_offload *offload = &zero->offload;
-    struct marker *arrived = &offload->arrived[slot];
-    for (int i = 0; i < tokens->count; i++)
-        ZD_TRY(offload_up_after(offload->engine, tokens->token[i]));
+    struct timeline *arrived = &offload->arrived[slot];
+    struct lease *lease = &zero->slot_leases[slot];
+    struct lease_tokens tokens = lease_acquire(lease, LEASE_FILL, "copies up");
+    for (int i = 0; i < tokens.count; i++)
+        ZD_TRY(offload_up_after(offload->engine, tokens.token[i]));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         const struct zero_segment *segment = &plan->segments[s];
@@ -256,7 +241,7 @@ enum zd_status host_unit_up(
         ZD_TRY(offload_copy_up(
                 offload->engine, zero->memory[s].shard, mine, bytes, arrived));
     }
-    lease_release(&zero->slot_leases[slot], marker_last(arrived));
+    lease_release(lease, timeline_last(arrived));
     return ZD_OK;
 }
 

@@ -29,28 +29,25 @@ static enum zd_status ops_wait_oldest(struct op_queue *ops)
     return oldest ? finish(ops, oldest) : ZD_OK;
 }
 
-enum zd_status ops_wait(struct op_queue *ops, uint64_t ticket)
+static enum zd_status ops_wait(
+        struct timeline *timeline, uint64_t ticket, struct stream *stream)
 {
-    struct pending_op *pending = ticket ? find(ops, ticket) : NULL;
+    struct op_queue *ops = timeline->owner;
+    struct pending_op *pending = find(ops, ticket);
+    (void)stream; /* collectives end on the compute stream */
     return pending ? finish(ops, pending) : ZD_OK;
+}
+
+void ops_init(struct op_queue *ops, struct comm *comm)
+{
+    *ops = (struct op_queue){
+            .comm = comm, .begun = {.wait = ops_wait, .owner = ops}};
 }
 
 enum zd_status ops_wait_all(struct op_queue *ops)
 {
     while (ops->count > 0)
         ZD_TRY(ops_wait_oldest(ops));
-    return ZD_OK;
-}
-
-enum zd_status tokens_wait(
-        struct zero *zero, const struct lease_tokens *tokens,
-        enum zd_status (*wait)(struct offload *, struct token))
-{
-    for (int i = 0; i < tokens->count; i++) {
-        struct token token = tokens->token[i];
-        ZD_TRY(token.event ? wait(zero->offload.engine, token)
-                           : ops_wait(&zero->ops, token.number));
-    }
     return ZD_OK;
 }
 
@@ -64,34 +61,34 @@ static enum zd_status reserve(struct op_queue *ops, struct pending_op **out)
     return ZD_OK;
 }
 
-static void commit(
-        struct op_queue *ops, struct pending_op *pending, uint64_t *ticket_out)
+static struct token commit(struct op_queue *ops, struct pending_op *pending)
 {
-    pending->ticket = ++ops->next_ticket;
+    struct token begun = timeline_next(&ops->begun);
+    pending->ticket = begun.number;
     ops->count++;
-    *ticket_out = pending->ticket;
+    return begun;
 }
 
 enum zd_status ops_all_gather(
         struct op_queue *ops, const void *shard, void *full, size_t count,
-        enum dtype type, uint64_t *ticket_out)
+        enum dtype type, struct token *begun_out)
 {
     struct pending_op *pending;
     ZD_TRY(reserve(ops, &pending));
     ZD_TRY(comm_all_gather_begin(
             ops->comm, shard, full, count, type, &pending->op));
-    commit(ops, pending, ticket_out);
+    *begun_out = commit(ops, pending);
     return ZD_OK;
 }
 
 enum zd_status ops_reduce_scatter(
         struct op_queue *ops, const void *full, void *shard, size_t count,
-        enum dtype type, bool accumulate, uint64_t *ticket_out)
+        enum dtype type, bool accumulate, struct token *begun_out)
 {
     struct pending_op *pending;
     ZD_TRY(reserve(ops, &pending));
     ZD_TRY(comm_reduce_scatter_begin(
             ops->comm, full, shard, count, type, accumulate, &pending->op));
-    commit(ops, pending, ticket_out);
+    *begun_out = commit(ops, pending);
     return ZD_OK;
 }

@@ -68,9 +68,9 @@ enum zd_status paged_begin(struct zero *zero, const struct offload_place *place)
     }
     for (int b = 0; b < PAGED_BUFFERS; b++) {
         lease_init(&paged->buffers[b], "zero.paged.staging", b);
-        ZD_TRY(marker_create(&paged->arrived[b]));
-        ZD_TRY(marker_create(&paged->updated[b]));
-        ZD_TRY(marker_create(&paged->left[b]));
+        ZD_TRY(timeline_create(&paged->arrived[b]));
+        ZD_TRY(timeline_create(&paged->updated[b]));
+        ZD_TRY(timeline_create(&paged->left[b]));
     }
     return event_create(&paged->all_left);
 }
@@ -79,9 +79,9 @@ void paged_end(struct zero *zero)
 {
     struct zero_paged *paged = &zero->paged;
     for (int b = 0; b < PAGED_BUFFERS; b++) {
-        marker_destroy(&paged->arrived[b]);
-        marker_destroy(&paged->updated[b]);
-        marker_destroy(&paged->left[b]);
+        timeline_destroy(&paged->arrived[b]);
+        timeline_destroy(&paged->updated[b]);
+        timeline_destroy(&paged->left[b]);
     }
     event_destroy(paged->all_left);
     free(paged->chunks);
@@ -107,7 +107,7 @@ static enum zd_status fetch(struct zero_paged *paged, int k)
             paged->up, buffer_of(paged, k), paged->host + chunk->offset,
             chunk->bytes));
     paged->up_bytes += chunk->bytes;
-    ZD_TRY(marker_record(paged->up, &paged->arrived[b], &arrived));
+    ZD_TRY(timeline_record(paged->up, &paged->arrived[b], &arrived));
     lease_release(&paged->buffers[b], arrived);
     return ZD_OK;
 }
@@ -123,7 +123,7 @@ static enum zd_status send(struct zero_paged *paged, int k)
             paged->down, paged->host + chunk->offset, buffer_of(paged, k),
             chunk->bytes));
     paged->down_bytes += chunk->bytes;
-    ZD_TRY(marker_record(paged->down, &paged->left[b], &left));
+    ZD_TRY(timeline_record(paged->down, &paged->left[b], &left));
     lease_release(buffer, left);
     lease_drop(buffer, "copy down");
     return ZD_OK;
@@ -145,7 +145,7 @@ static enum zd_status update_chunk(
     span.lanes = optim_lanes_in_record(
             &run->at.layout, &record, buffer_of(paged, k));
     ZD_TRY(optim_device()->update(&span, step));
-    ZD_TRY(marker_record(NULL, &paged->updated[b], &updated));
+    ZD_TRY(timeline_record(NULL, &paged->updated[b], &updated));
     lease_release(&paged->buffers[b], updated);
     return send(paged, k);
 }

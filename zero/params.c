@@ -13,17 +13,17 @@ static char *slot_at(const struct zero *zero, int slot)
 /* All ranks' shards of a segment's parameters. */
 static enum zd_status gather_segment(
         struct zero *zero, int s, const void *shard, void *full,
-        uint64_t *ticket_out)
+        struct token *begun_out)
 {
     const struct zero_segment *segment = &zero->plan->segments[s];
     size_t bytes = zero_segment_bytes(segment, segment->shard_count);
     if (segment->part != ZERO_VALUES) /* bytes, by fours */
         return ops_all_gather(
                 &zero->ops, shard, full, bytes / sizeof(float), DTYPE_FP32,
-                ticket_out);
+                begun_out);
     return ops_all_gather(
             &zero->ops, shard, full, segment->shard_count, segment->format.type,
-            ticket_out);
+            begun_out);
 }
 
 /* The segments of the unit lie one behind the other in its slot. `in_place`:
@@ -43,7 +43,7 @@ static enum zd_status gather_unit(
             continue;
         ZD_TRY(host_segment_wait(zero, s));
         struct token gathered = {0};
-        ZD_TRY(gather_segment(zero, s, shard, out, &gathered.number));
+        ZD_TRY(gather_segment(zero, s, shard, out, &gathered));
         lease_note(&zero->slot_leases[move->slot], gathered);
         out += (size_t)zero->world * shard_bytes;
     }
@@ -61,12 +61,10 @@ static enum zd_status begin_gather(
     const char *who = copies ? "copies up" : "all_gather";
     if (lease_is(slot, LEASE_READY))
         lease_drop(slot, who);
-    struct lease_tokens tokens = lease_acquire(slot, LEASE_FILL, who);
     if (copies)
         return host_unit_up(
-                zero, move->unit, move->slot, slot_at(zero, move->slot),
-                &tokens);
-    ZD_TRY(tokens_wait(zero, &tokens, offload_up_wait));
+                zero, move->unit, move->slot, slot_at(zero, move->slot));
+    ZD_TRY(lease_take(slot, LEASE_FILL, who, NULL));
     return gather_unit(zero, move, false);
 }
 
@@ -82,9 +80,9 @@ static enum zd_status begin_collectives(struct zero *zero)
         if (!move->gather)
             continue;
         ZD_TRY(host_unit_made(zero, move->unit));
-        struct lease_tokens tokens = lease_acquire(
-                &zero->slot_leases[move->slot], LEASE_CHANGE, "all_gather");
-        ZD_TRY(tokens_wait(zero, &tokens, offload_up_wait));
+        ZD_TRY(lease_take(
+                &zero->slot_leases[move->slot], LEASE_CHANGE, "all_gather",
+                NULL));
         ZD_TRY(gather_unit(zero, move, true));
     }
     return ZD_OK;
@@ -109,10 +107,9 @@ static enum zd_status begin_gathers(struct zero *zero, int i)
 static enum zd_status lend_slot(struct zero *zero, const struct zero_move *move)
 {
     struct lease *slot = &zero->slot_leases[move->slot];
-    struct lease_tokens tokens = lease_acquire(slot, LEASE_READ, "model");
     if (move->gather && zero->plan->params_on_host && zero->world == 1)
         ZD_TRY(host_unit_made(zero, move->unit));
-    ZD_TRY(tokens_wait(zero, &tokens, offload_up_wait));
+    ZD_TRY(lease_take(slot, LEASE_READ, "model", NULL));
     lease_settle(slot); /* who uses it later is behind the compute stream */
     zero->unit_slots[move->unit] = move->slot;
     return ZD_OK;
@@ -125,7 +122,7 @@ static enum zd_status return_slot(struct zero *zero, int unit)
     int slot = zero->unit_slots[unit];
     struct token left = {0};
     if (zero->plan->params_on_host)
-        ZD_TRY(marker_record(NULL, &zero->offload.left[slot], &left));
+        ZD_TRY(timeline_record(NULL, &zero->offload.left[slot], &left));
     lease_release(&zero->slot_leases[slot], left);
     return ZD_OK;
 }
@@ -194,12 +191,12 @@ static bool has_room(const struct zero *zero, int s)
 
 static enum zd_status gather_wait(struct zero *zero, int s)
 {
-    uint64_t ticket = zero->gathers[s];
-    if (!ticket)
+    struct token gather = zero->gathers[s];
+    if (!gather.number)
         return ZD_OK;
-    zero->gathers[s] = 0;
+    zero->gathers[s] = (struct token){0};
     zero->gather_under_way -= zero->plan->segments[s].count;
-    return ops_wait(&zero->ops, ticket);
+    return token_wait(NULL, gather);
 }
 
 static enum zd_status gather_begin(struct zero *zero, int s)
@@ -282,13 +279,13 @@ uint64_t params_gather_owed(const struct zero *zero)
 static enum zd_status gather_frozen(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
-    uint64_t ticket;
+    struct token begun;
     for (int s = 0; s < plan->segment_count; s++) {
         const struct segment_memory *memory = &zero->memory[s];
         bool trains = plan->segments[s].trainable && plan->request.train;
         if (!memory->full || zero->world == 1 || trains)
             continue;
-        ZD_TRY(gather_segment(zero, s, memory->shard, memory->full, &ticket));
+        ZD_TRY(gather_segment(zero, s, memory->shard, memory->full, &begun));
     }
     return ops_wait_all(&zero->ops);
 }

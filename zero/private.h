@@ -55,11 +55,10 @@ struct pending_op {
     uint64_t ticket; /* 0: free */
 };
 
-/* Tickets number collectives from 1 in the order they began; 0 is none. */
 struct op_queue {
     struct comm *comm;
+    struct timeline begun; /* collectives in the order in which they began */
     struct pending_op pending[COMM_OPS_MAX];
-    uint64_t next_ticket;
     int count;
 };
 
@@ -67,16 +66,17 @@ struct op_queue {
 struct zero_offload {
     struct offload_request request; /* its arrays are owned */
     struct offload *engine;         /* NULL: states on the device */
-    int *segments;        /* by segment: its number at the engine; -1: frozen */
-    struct lease *params; /* by segment: on the device; tickets are updates */
-    struct marker *ready; /* by segment: what goes down next lies there */
+    int *segments;    /* by segment: its number at the engine; -1: frozen */
+    uint64_t *waited; /* by segment: the update whose parameters the compute
+                         stream follows */
+    struct timeline *ready; /* by segment: what goes down next lies there */
     uint64_t updates;
-    int64_t **run_sums;       /* by run: Adam-mini's sums of its tensor */
-    const float **run_blocks; /* by run: v of the blocks of its tensor */
-    struct marker *arrived;   /* by slot: copies up */
-    struct marker *left;      /* by slot: the model */
-    struct marker persistent; /* copies up of a persistent segment */
-    bool has_states;          /* other than those of the start */
+    int64_t **run_sums;         /* by run: Adam-mini's sums of its tensor */
+    const float **run_blocks;   /* by run: v of the blocks of its tensor */
+    struct timeline *arrived;   /* by slot: copies up */
+    struct timeline *left;      /* by slot: the model */
+    struct timeline persistent; /* copies up of a persistent segment */
+    bool has_states;            /* other than those of the start */
 };
 
 /* A chunk of states on the host. */
@@ -94,7 +94,7 @@ struct zero_paged {
     size_t buffer_bytes;
     struct stream *down, *up;
     struct lease buffers[PAGED_BUFFERS];
-    struct marker arrived[PAGED_BUFFERS], updated[PAGED_BUFFERS],
+    struct timeline arrived[PAGED_BUFFERS], updated[PAGED_BUFFERS],
             left[PAGED_BUFFERS];
     struct event *all_left;        /* every chunk is on the host */
     uint64_t down_bytes, up_bytes; /* since the last report */
@@ -117,11 +117,11 @@ struct zero {
     int next_gather;  /* the next move that gathers and has not begun */
     int next_collect; /* parameters on the host: the next move that gathers
                          and whose collective has not begun */
-    struct lease *slot_leases; /* tickets are collectives */
-    int *unit_slots;           /* by unit that is acquired: its slot */
+    struct lease *slot_leases;
+    int *unit_slots; /* by unit that is acquired: its slot */
     /* gathers after an update, in the order of segments */
     int next_gathered;       /* the next one that has not begun */
-    uint64_t *gathers;       /* by segment: its ticket; 0: none is under way */
+    struct token *gathers;   /* by segment; {0}: none is under way */
     size_t gather_under_way; /* elements */
     char *slots;             /* zero.params.slots */
 
@@ -131,8 +131,7 @@ struct zero {
     int *grads_held;         /* by unit: nested acquires */
     int *grad_positions;     /* by unit: in plan->grad_units; -1: no gradient */
     struct lease *grad_work; /* by unit: its part of zero.grads.work */
-    struct lease *grad_parts; /* by unit: what is reduced, kept or passing.
-                                 Tickets are collectives */
+    struct lease *grad_parts; /* by unit: what is reduced, kept or passing */
     float *work;              /* zero.grads.work */
 
     /* grads_down.c */
@@ -167,22 +166,15 @@ void *zero_span(const struct zero *zero, const char *name);
 
 /* --- ops.c ---------------------------------------------------------------- */
 
+void ops_init(struct op_queue *ops, struct comm *comm);
 /* Both wait for the oldest collective first when COMM_OPS_MAX are under way. */
 enum zd_status ops_all_gather(
         struct op_queue *ops, const void *shard, void *full, size_t count,
-        enum dtype type, uint64_t *ticket_out);
+        enum dtype type, struct token *begun_out);
 enum zd_status ops_reduce_scatter(
         struct op_queue *ops, const void *full, void *shard, size_t count,
-        enum dtype type, bool accumulate, uint64_t *ticket_out);
-/* Until this one is finished; at once when it is, or is 0. */
-enum zd_status ops_wait(struct op_queue *ops, uint64_t ticket);
+        enum dtype type, bool accumulate, struct token *begun_out);
 enum zd_status ops_wait_all(struct op_queue *ops);
-/* What the compute stream, and collectives, do later may use memory whose lease
- * has told these tokens: tickets of collectives, and records of the engine's
- * copies, which are waited for by offload_down_wait or offload_up_wait. */
-enum zd_status tokens_wait(
-        struct zero *zero, const struct lease_tokens *tokens,
-        enum zd_status (*wait)(struct offload *, struct token));
 
 /* --- params.c ------------------------------------------------------------- */
 
@@ -205,15 +197,6 @@ uint64_t params_gather_owed(const struct zero *zero);
 enum zd_status grads_acquire(
         void *ctx, int unit, void **grads, bool *accumulate_out);
 enum zd_status grads_release(void *ctx, int unit);
-
-/* What the compute stream, and collectives, do later may use memory of a
- * gradient. */
-enum zd_status grads_take(
-        struct zero *zero, struct lease *lease, enum lease_use use,
-        const char *who);
-/* The same for memory that now goes to another lease. */
-enum zd_status grads_take_over(
-        struct zero *zero, struct lease *lease, const char *who);
 
 /* --- grads_down.c --------------------------------------------------------- */
 
@@ -254,10 +237,8 @@ void host_params_made(struct zero *zero);
  * what the compute stream does later follows their copies. */
 enum zd_status host_segment_wait(struct zero *zero, int s);
 /* Parameters on the host: queue the copies of this rank's part of a unit to its
- * place in the slot, once what `tokens` stand for has left it. */
-enum zd_status host_unit_up(
-        struct zero *zero, int unit, int slot, char *out,
-        const struct lease_tokens *tokens);
+ * place in the slot, once what was there has left it. */
+enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out);
 /* Until its update is made: a report tells that from the copies. */
 enum zd_status host_unit_made(struct zero *zero, int unit);
 

@@ -141,7 +141,7 @@ enum zd_status zero_create(
     zero->arena = arena;
     zero->rank = comm_rank(comm);
     zero->world = comm_size(comm);
-    zero->ops.comm = comm;
+    ops_init(&zero->ops, comm);
     take_tables(zero);
     zero->work = zero_span(zero, "zero.grads.work");
     zero->passing = zero_span(zero, "zero.grads.passing");

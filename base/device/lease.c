@@ -6,45 +6,94 @@
 
 /* --- tokens --------------------------------------------------------------- */
 
-enum zd_status marker_create(struct marker *marker_out)
+enum zd_status timeline_create(struct timeline *timeline_out)
 {
-    *marker_out = (struct marker){0};
-    return event_create(&marker_out->event);
+    *timeline_out = (struct timeline){0};
+    return event_create(&timeline_out->event);
 }
 
-void marker_destroy(struct marker *marker)
+void timeline_destroy(struct timeline *timeline)
 {
-    event_destroy(marker->event);
-    *marker = (struct marker){0};
+    event_destroy(timeline->event);
+    *timeline = (struct timeline){0};
 }
 
-struct token marker_record_later(struct marker *marker)
+struct token timeline_next(struct timeline *timeline)
 {
-    return (struct token){marker->event, ++marker->asked};
+    return (struct token){timeline, ++timeline->asked};
 }
 
-struct token marker_last(const struct marker *marker)
+struct token timeline_last(struct timeline *timeline)
 {
-    return (struct token){marker->event, marker->asked};
+    return (struct token){timeline, timeline->asked};
 }
 
-enum zd_status marker_record(
-        struct stream *stream, struct marker *marker, struct token *token_out)
+enum zd_status timeline_record(
+        struct stream *stream, struct timeline *timeline,
+        struct token *token_out)
 {
-    struct token token = marker_record_later(marker);
-    ZD_TRY(stream_record(stream, marker->event));
+    struct token token = timeline_next(timeline);
+    ZD_TRY(stream_record(stream, timeline->event));
     *token_out = token;
     return ZD_OK;
 }
 
 enum zd_status token_wait(struct stream *stream, struct token token)
 {
+    struct timeline *of = token.of;
     if (!token.number)
         return ZD_OK;
-    assert(token.event && "a ticket is no event");
-    assert(event_records(token.event) <= token.number &&
+    assert(of && (!of->event || event_records(of->event) <= token.number) &&
            "a GPU would wait for the next record");
-    return stream_wait_record(stream, token.event, token.number);
+    return of->wait ? of->wait(of, token.number, stream)
+                    : stream_wait_record(stream, of->event, token.number);
+}
+
+static enum zd_status wait_tally(
+        struct timeline *timeline, uint64_t number, struct stream *stream)
+{
+    struct tally *tally = (struct tally *)timeline;
+    (void)stream;
+    pthread_mutex_lock(&tally->lock);
+    while (tally->done < number)
+        pthread_cond_wait(&tally->changed, &tally->lock);
+    pthread_mutex_unlock(&tally->lock);
+    return ZD_OK;
+}
+
+void tally_init(struct tally *tally)
+{
+    *tally = (struct tally){.timeline = {.wait = wait_tally}};
+    pthread_mutex_init(&tally->lock, NULL);
+    pthread_cond_init(&tally->changed, NULL);
+}
+
+void tally_fini(struct tally *tally)
+{
+    pthread_cond_destroy(&tally->changed);
+    pthread_mutex_destroy(&tally->lock);
+}
+
+struct token tally_token(struct tally *tally, uint64_t number)
+{
+    return (struct token){&tally->timeline, number};
+}
+
+void tally_done(struct tally *tally, uint64_t number)
+{
+    pthread_mutex_lock(&tally->lock);
+    assert(number >= tally->done);
+    tally->done = number;
+    pthread_cond_broadcast(&tally->changed);
+    pthread_mutex_unlock(&tally->lock);
+}
+
+void tally_next(struct tally *tally)
+{
+    pthread_mutex_lock(&tally->lock);
+    tally->done++;
+    pthread_cond_broadcast(&tally->changed);
+    pthread_mutex_unlock(&tally->lock);
 }
 
 /* --- transitions ---------------------------------------------------------- */
@@ -139,7 +188,7 @@ void lease_note(struct lease *lease, struct token token)
     if (!token.number)
         return;
     for (int i = 0; i < *count; i++)
-        if (token.event && tokens[i].event == token.event) {
+        if (token.of->event && tokens[i].of == token.of) {
             tokens[i] = token;
             return;
         }
@@ -160,14 +209,20 @@ void lease_release(struct lease *lease, struct token token)
     lease->state = LEASE_READY;
 }
 
+static enum zd_status wait_all(
+        const struct lease_tokens *tokens, struct stream *stream)
+{
+    for (int i = 0; i < tokens->count; i++)
+        ZD_TRY(token_wait(stream, tokens->token[i]));
+    return ZD_OK;
+}
+
 enum zd_status lease_take(
         struct lease *lease, enum lease_use use, const char *who,
         struct stream *stream)
 {
     struct lease_tokens tokens = lease_acquire(lease, use, who);
-    for (int i = 0; i < tokens.count; i++)
-        ZD_TRY(token_wait(stream, tokens.token[i]));
-    return ZD_OK;
+    return wait_all(&tokens, stream);
 }
 
 void lease_drop(struct lease *lease, const char *who)
@@ -176,7 +231,8 @@ void lease_drop(struct lease *lease, const char *who)
     lease->state = LEASE_LEAVING;
 }
 
-struct lease_tokens lease_yield(struct lease *lease, const char *who)
+enum zd_status lease_yield(
+        struct lease *lease, const char *who, struct stream *stream)
 {
     struct lease_tokens tokens = {0};
     check(lease, lease->state == LEASE_FREE || lease->state == LEASE_LEAVING,
@@ -184,7 +240,7 @@ struct lease_tokens lease_yield(struct lease *lease, const char *who)
     collect(&tokens, lease->written, lease->written_count);
     collect(&tokens, lease->read, lease->read_count);
     lease_settle(lease);
-    return tokens;
+    return wait_all(&tokens, stream);
 }
 
 void lease_settle(struct lease *lease)

@@ -3,9 +3,9 @@
  *
  * A buffer has one lease. Who uses the buffer acquires the lease, waits for the
  * tokens that it is told (in its own stream or thread), queues its work, and
- * releases the lease with a token of its own: the event that its work ends
- * with, or the ticket of a queue. The lease keeps the tokens of the last writer
- * and of the readers since then, so that
+ * releases the lease with a token of its own, which says when the work is done.
+ * The lease keeps the tokens of the last writer and of the readers since then,
+ * so that
  *
  *     a reader waits for the last writer,
  *     a writer waits for the last writer and for all readers since then.
@@ -51,16 +51,14 @@
  *   gradient (zero/grads.c)                              copies down
  *   its reduced shards, kept    reduce_scatter           copies down
  *   or passing (zero/grads.c)   copies down              the next reduction
- *   parameters of a segment on  the engine               the model, all_gather
- *   the device (zero/offload.c)
  *   slot of a segment on the    copies down              workers: norm, update
  *   host (offload/)             workers: update, undo    copies up; copies down
  *                               copies up                copies down
  *   buffer of paged states      copies up                update
  *   (zero/paged.c)              update                   copies down
  *
- * When jobs of the workers run is no matter of leases (offload/workers.c): a
- * job's ticket is a token like others.
+ * When jobs of the workers run is not a matter of leases (offload/workers.c):
+ * that a job is done is a token like others.
  *
  * Threads: none of its own; a lease is one thread's, or under a lock of its
  * owner. Nothing is allocated. */
@@ -69,32 +67,55 @@
 
 #include "base/device/stream.h"
 
-/* What a piece of work ends with. */
+#include <pthread.h>
+
+/* A sequence of pieces of work that are numbered from 1 as they are asked for:
+ * the records of an event (by one thread, so that it knows their numbers before
+ * another has queued them), jobs of threads (struct tally), collectives. An
+ * event has one timeline and one kind of record: then no wait comes after the
+ * record that follows the one that it is for, which a GPU would take for that
+ * (stream_wait_record). */
+struct timeline {
+    struct event *event; /* NULL: not of streams */
+    uint64_t asked;      /* the last number */
+    /* token_wait; NULL: that of the event, whose record is queued */
+    enum zd_status (*wait)(
+            struct timeline *timeline, uint64_t number, struct stream *stream);
+    void *owner; /* for `wait` */
+};
+/* When a piece of work is done. */
 struct token {
-    struct event *event; /* NULL: `number` is a ticket of the queue that the
-                            lease's owner knows */
-    uint64_t number;     /* of the event's record, or the ticket; 0: there is
-                            nothing to wait for */
+    struct timeline *of;
+    uint64_t number; /* 0: there is nothing to wait for */
 };
 
-/* An event whose records one thread asks for, so that it can number them before
- * another thread has queued them. An event has one such, and one kind of
- * record: then no wait comes after the record behind the one that it is for,
- * which a GPU would take for that (stream_wait_record). */
-struct marker {
-    struct event *event;
-    uint64_t asked; /* records */
-};
-enum zd_status marker_create(struct marker *marker_out);
-void marker_destroy(struct marker *marker); /* all-zero is accepted */
-struct token marker_record_later(struct marker *marker);
-/* Of the last record that was asked for; {0}: of none. */
-struct token marker_last(const struct marker *marker);
-enum zd_status marker_record(
-        struct stream *stream, struct marker *marker, struct token *token_out);
-/* What `stream` does later follows an event's token, whose record is queued;
- * at once for {0}. */
+/* Of an event. */
+enum zd_status timeline_create(struct timeline *timeline_out);
+void timeline_destroy(struct timeline *timeline); /* all-zero is accepted */
+/* The next record, which another thread will make. */
+struct token timeline_next(struct timeline *timeline);
+/* The last that was asked for; number 0: none was. */
+struct token timeline_last(struct timeline *timeline);
+enum zd_status timeline_record(
+        struct stream *stream, struct timeline *timeline,
+        struct token *token_out);
+/* What `stream` does later follows the token; what no stream does is waited for
+ * by the calling thread. */
 enum zd_status token_wait(struct stream *stream, struct token token);
+
+/* Work of threads of the host, done in the order of its numbers. */
+struct tally {
+    struct timeline timeline; /* first */
+    pthread_mutex_t lock;     /* of all below */
+    pthread_cond_t changed;
+    uint64_t done;
+};
+void tally_init(struct tally *tally);
+void tally_fini(struct tally *tally);
+struct token tally_token(struct tally *tally, uint64_t number);
+/* All up to `number`, or one more, are done. Any thread. */
+void tally_done(struct tally *tally, uint64_t number);
+void tally_next(struct tally *tally);
 
 enum lease_state {
     LEASE_FREE,
@@ -142,15 +163,15 @@ struct lease_tokens lease_acquire(
 void lease_note(struct lease *lease, struct token token);
 /* It is queued. */
 void lease_release(struct lease *lease, struct token token);
-/* Acquires, and what `stream` does later follows all tokens, which are of
- * events. */
+/* Acquires, and what `stream` does later follows all tokens. */
 enum zd_status lease_take(
         struct lease *lease, enum lease_use use, const char *who,
         struct stream *stream);
 void lease_drop(struct lease *lease, const char *who);
-/* Its memory, or a part of it, is about to be another lease's: what must be
- * waited for. Free afterwards. */
-struct lease_tokens lease_yield(struct lease *lease, const char *who);
+/* Its memory, or a part of it, is about to be another lease's: what `stream`
+ * does later follows all tokens. Free afterwards. */
+enum zd_status lease_yield(
+        struct lease *lease, const char *who, struct stream *stream);
 void lease_settle(struct lease *lease);
 
 /* What is queued on it, for who asks. */

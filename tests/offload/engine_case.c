@@ -95,12 +95,11 @@ static enum zd_status send_segment(
         }
     free(values);
     struct token ready;
-    ZD_TRY(offload_down_wait(
-            c->offload, offload_grads_left(c->offload, segment)));
+    ZD_TRY(token_wait(NULL, offload_grads_left(c->offload, segment)));
     ZD_TRY(stream_copy(
             c->compute, c->grads[segment], c->source,
             segment_counts[segment] * wide));
-    ZD_TRY(marker_record(c->compute, &c->ready, &ready));
+    ZD_TRY(timeline_record(c->compute, &c->ready, &ready));
     return offload_grads_down(
             c->offload, segment, c->grads[segment], ready, micro, last);
 }

@@ -101,8 +101,8 @@ static enum zd_status make_streams(struct engine_case *c)
     enum stream_mode mode = c->setting.streams == STREAMS_THREAD
                                     ? STREAM_THREAD
                                     : STREAM_INLINE;
-    ZD_TRY(marker_create(&c->ready));
-    ZD_TRY(marker_create(&c->done));
+    ZD_TRY(timeline_create(&c->ready));
+    ZD_TRY(timeline_create(&c->done));
     if (c->setting.streams == STREAMS_NULL)
         return ZD_OK;
     ZD_TRY(stream_create("down", mode, &c->down));
@@ -193,8 +193,8 @@ void end_case(struct engine_case *c)
     stream_destroy(c->down);
     stream_destroy(c->up);
     stream_destroy(c->compute);
-    marker_destroy(&c->ready);
-    marker_destroy(&c->done);
+    timeline_destroy(&c->ready);
+    timeline_destroy(&c->done);
     arena_release(&c->arena);
     arena_plan_fini(&c->plan);
     free_plain(c);

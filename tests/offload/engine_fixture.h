@@ -31,7 +31,7 @@ struct engine_case {
     struct arena_plan plan;
     struct arena arena;
     struct stream *down, *up, *compute;
-    struct marker ready, done;
+    struct timeline ready, done;
     struct offload *offload;
     /* the device */
     char *grads[SEGMENTS], *params[SEGMENTS];

@@ -136,8 +136,7 @@ static enum zd_status run_step(struct engine_test *f)
     for (int s = 1; s >= 0; s--) {
         ZD_TRY(offload_grads_down(
                 f->offload, s, f->device, (struct token){0}, 0, true));
-        ZD_TRY(offload_down_wait(
-                f->offload, offload_grads_left(f->offload, s)));
+        ZD_TRY(token_wait(NULL, offload_grads_left(f->offload, s)));
     }
     ZD_TRY(offload_squares(f->offload, &sum));
     ZD_TRY(offload_update(f->offload, &step, NULL));
@@ -269,13 +268,13 @@ static struct offload_report wait_for_params(
     struct exact_sum sum;
     struct engine_test *f = malloc(sizeof *f);
     struct optim_step step = {.options = &f->optim, .t = 1, .grad_scale = 1};
-    struct marker done;
+    struct timeline done;
     pthread_t thread;
     make_tiers(f, optimizer, params, STREAM_THREAD);
     failing_ops.acquire = hold_acquire;
     held_from = in_update ? COUNT / 256 : 0;
     exact_sum_clear(&sum);
-    cr_assert_eq(marker_create(&done), ZD_OK);
+    cr_assert_eq(timeline_create(&done), ZD_OK);
     for (int s = 0; s < 2; s++) {
         if (!f->request.params_on_host)
             offload_params_to(f->offload, s, f->device);
@@ -299,13 +298,13 @@ static struct offload_report wait_for_params(
         cr_assert_eq(
                 offload_params_up(f->offload, 1, 0, COUNT, f->device, &done),
                 ZD_OK);
-        cr_assert_eq(offload_up_wait(f->offload, marker_last(&done)), ZD_OK);
+        cr_assert_eq(token_wait(NULL, timeline_last(&done)), ZD_OK);
     } else {
         cr_assert_eq(offload_params_wait(f->offload, 1), ZD_OK);
     }
     pthread_join(thread, NULL);
     struct offload_report report = offload_report_take(f->offload);
-    marker_destroy(&done);
+    timeline_destroy(&done);
     unmake(f);
     free(f);
     return report;
@@ -357,10 +356,10 @@ Test(offload_engine_store, waits_belong_to_what_they_are_for)
 Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
 {
     struct engine_test *f = malloc(sizeof *f);
-    struct marker done;
+    struct timeline done;
     calls_left = 1 << 30;
     make_tiers(f, OFFLOAD_NVME, OFFLOAD_NVME, STREAM_THREAD);
-    cr_assert_eq(marker_create(&done), ZD_OK);
+    cr_assert_eq(timeline_create(&done), ZD_OK);
     cr_assert_eq(run_step(f), ZD_OK);
     offload_report_take(f->offload);
     bool is_right = false;
@@ -369,7 +368,7 @@ Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
         cr_assert_eq(
                 offload_params_up(f->offload, 0, 0, COUNT, f->device, &done),
                 ZD_OK);
-        cr_assert_eq(offload_up_wait(f->offload, marker_last(&done)), ZD_OK);
+        cr_assert_eq(token_wait(NULL, timeline_last(&done)), ZD_OK);
         struct offload_report report = offload_report_take(f->offload);
         double waits[] = {
                 report.wait_host_seconds, report.wait_disk_seconds,
@@ -379,7 +378,7 @@ Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
             tell_again("a slow copy", waits, attempt);
     }
     cr_expect(is_right);
-    marker_destroy(&done);
+    timeline_destroy(&done);
     unmake(f);
     free(f);
 }

@@ -59,22 +59,23 @@ Test(feed, keeps_its_order_and_does_not_hold_who_feeds)
     struct log log = log_make(false);
     struct feed feed;
     struct stream *stream;
-    struct marker marker;
+    struct timeline timeline;
     struct token token;
     char from[4] = "abc", to[4] = "";
     cr_assert_eq(stream_create("down", STREAM_INLINE, &stream), ZD_OK);
-    cr_assert_eq(marker_create(&marker), ZD_OK);
+    cr_assert_eq(timeline_create(&timeline), ZD_OK);
     cr_assert_eq(feed_init(&feed, stream, true), ZD_OK);
     feed_call(&feed, note, &log, 1);
     feed_hold(&feed, hold, &log, 2); /* returns although the gate is shut */
     feed_copy(&feed, to, from, sizeof to);
-    feed_record(&feed, &marker, &token);
+    feed_record(&feed, &timeline, &token);
     feed_call(&feed, note, &log, 3);
     cr_expect_str_eq(to, "");
 
     pthread_t opener;
     pthread_create(&opener, NULL, open_later, &log);
-    cr_expect_eq(feed_follow(&feed, token, NULL), ZD_OK);
+    cr_expect_eq(feed_await(&feed, token), ZD_OK);
+    cr_expect_eq(token_wait(NULL, token), ZD_OK);
     cr_expect_str_eq(to, "abc");
     cr_expect_eq(feed_finish(&feed), ZD_OK);
     cr_expect_eq(log.count, 3);
@@ -82,7 +83,7 @@ Test(feed, keeps_its_order_and_does_not_hold_who_feeds)
         cr_expect_eq(log.seen[i], i + 1);
     pthread_join(opener, NULL);
     feed_fini(&feed);
-    marker_destroy(&marker);
+    timeline_destroy(&timeline);
     stream_destroy(stream);
 }
 

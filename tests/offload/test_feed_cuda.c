@@ -24,12 +24,12 @@ Test(feed_cuda, copies_are_not_held_by_functions_that_are_called_behind_them)
     struct device *device = gpu_case_open();
     struct gate gate = GATE;
     struct stream *stream;
-    struct marker marker;
+    struct timeline timeline;
     struct token token;
     struct feed feed;
     char *pinned, *gpu;
     cr_assert_eq(stream_create("down", STREAM_CUDA, &stream), ZD_OK);
-    cr_assert_eq(marker_create(&marker), ZD_OK);
+    cr_assert_eq(timeline_create(&timeline), ZD_OK);
     cr_assert_eq(device_take_pinned(2, (void **)&pinned), ZD_OK);
     cr_assert_eq(device_take(2, (void **)&gpu), ZD_OK);
     cr_assert_eq(device_write(gpu, "ab", 2), ZD_OK);
@@ -41,7 +41,7 @@ Test(feed_cuda, copies_are_not_held_by_functions_that_are_called_behind_them)
         feed_copy(&feed, pinned, gpu, 1);
         feed_call(&feed, gate_pass, &gate, 0);
         feed_copy(&feed, pinned + 1, gpu + 1, 1);
-        feed_record(&feed, &marker, &token);
+        feed_record(&feed, &timeline, &token);
         cr_assert_eq(feed_await(&feed, token), ZD_OK);
         cr_expect(comes_to_pass(token.event), "the second copy waits");
         gate_open(&gate);
@@ -49,7 +49,7 @@ Test(feed_cuda, copies_are_not_held_by_functions_that_are_called_behind_them)
         cr_expect_eq(memcmp(pinned, "ab", 2), 0);
         feed_fini(&feed);
     }
-    marker_destroy(&marker);
+    timeline_destroy(&timeline);
     stream_destroy(stream);
     device_give(gpu, 2);
     device_give_pinned(pinned, 2);

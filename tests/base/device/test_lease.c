@@ -9,7 +9,8 @@
 
 static struct token ticket(uint64_t number)
 {
-    return (struct token){.number = number};
+    static struct tally jobs;
+    return tally_token(&jobs, number);
 }
 
 static const struct token none;
@@ -95,20 +96,20 @@ Test(lease, what_was_waited_for_is_forgotten)
 Test(lease, a_later_record_of_an_event_stands_for_the_earlier)
 {
     struct lease lease;
-    struct marker marker;
+    struct timeline timeline;
     struct token token;
-    cr_assert_eq(marker_create(&marker), ZD_OK);
+    cr_assert_eq(timeline_create(&timeline), ZD_OK);
     lease_init(&lease, "test", 0);
     fill(&lease, none);
     for (int i = 0; i < 2 * LEASE_TOKENS; i++) {
-        cr_assert_eq(marker_record(NULL, &marker, &token), ZD_OK);
+        cr_assert_eq(timeline_record(NULL, &timeline, &token), ZD_OK);
         consume(&lease, token);
     }
     lease_drop(&lease, "reader");
     struct lease_tokens tokens = lease_acquire(&lease, LEASE_FILL, "filler");
     cr_assert_eq(tokens.count, 1);
     cr_expect_eq(tokens.token[0].number, 2 * LEASE_TOKENS);
-    marker_destroy(&marker);
+    timeline_destroy(&timeline);
 }
 
 /* --- mistakes ------------------------------------------------------------- */
@@ -234,24 +235,24 @@ Test(lease, a_wait_is_for_its_record, .timeout = 60)
     struct gate gate = {
             PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
     struct stream *down, *up;
-    struct marker first, second;
+    struct timeline first, second;
     struct token token;
     int from = 1, to = 0;
     cr_assert_eq(stream_create("down", STREAM_THREAD, &down), ZD_OK);
     cr_assert_eq(stream_create("up", STREAM_THREAD, &up), ZD_OK);
-    cr_assert_eq(marker_create(&first), ZD_OK);
-    cr_assert_eq(marker_create(&second), ZD_OK);
+    cr_assert_eq(timeline_create(&first), ZD_OK);
+    cr_assert_eq(timeline_create(&second), ZD_OK);
 
-    cr_assert_eq(marker_record(down, &first, &token), ZD_OK);
+    cr_assert_eq(timeline_record(down, &first, &token), ZD_OK);
     cr_expect_eq(token.number, 1);
     stream_call(down, pass_gate, &gate, 0);
     stream_record(down, first.event); /* held */
     cr_expect_eq(event_records(first.event), 2);
-    cr_assert_eq(stream_wait_record(up, token.event, 1), ZD_OK);
+    cr_assert_eq(stream_wait_record(up, token.of->event, 1), ZD_OK);
     cr_assert_eq(stream_finish(up), ZD_OK);
     cr_expect(!event_is_done(first.event));
 
-    struct token later = marker_record_later(&second);
+    struct token later = timeline_next(&second);
     cr_expect_eq(event_records(second.event), 0);
     cr_assert_eq(token_wait(up, later), ZD_OK);
     stream_copy(up, &to, &from, sizeof to);
@@ -261,19 +262,19 @@ Test(lease, a_wait_is_for_its_record, .timeout = 60)
     cr_expect_eq(to, 1);
     stream_destroy(down);
     stream_destroy(up);
-    marker_destroy(&first);
-    marker_destroy(&second);
+    timeline_destroy(&first);
+    timeline_destroy(&second);
 }
 
 /* A GPU's event knows its last record alone: who comes to wait for an earlier
  * one would wait too long. */
 Test(lease, a_wait_behind_the_next_record_is_a_mistake, .signal = SIGABRT)
 {
-    struct marker marker;
+    struct timeline timeline;
     struct token first, second;
-    cr_assert_eq(marker_create(&marker), ZD_OK);
-    cr_assert_eq(marker_record(NULL, &marker, &first), ZD_OK);
+    cr_assert_eq(timeline_create(&timeline), ZD_OK);
+    cr_assert_eq(timeline_record(NULL, &timeline, &first), ZD_OK);
     cr_assert_eq(token_wait(NULL, first), ZD_OK);
-    cr_assert_eq(marker_record(NULL, &marker, &second), ZD_OK);
+    cr_assert_eq(timeline_record(NULL, &timeline, &second), ZD_OK);
     token_wait(NULL, first);
 }
