@@ -434,6 +434,7 @@ enum zd_status cli_parse(
             return tell_unknown_command(program, argv[0], second);
     }
     *command_out = parse.command;
+    line->command = parse.command->name;
     ZD_TRY(parse_words(&parse, argc - words, argv + words, &at));
     return line->help ? ZD_OK : check_complete(&parse);
 }

@@ -16,6 +16,7 @@ enum { CLI_OPERANDS_MAX = 64, CLI_LIST_MAX = 256 };
 
 struct cli_line { /* what every command line has; strings borrowed from argv */
     const char *program; /* argv[0] */
+    const char *command; /* its name in the table; NULL: none */
     const char *operands[CLI_OPERANDS_MAX];
     int operand_count;
     bool help;

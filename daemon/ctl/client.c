@@ -346,29 +346,34 @@ bool client_is_conflict(void)
     return strcmp(zd_error_get()->code, "E1087") == 0;
 }
 
+enum zd_status client_object(
+        const struct client_request *request,
+        const struct client_answer *answer, json_t **json_out)
+{
+    *json_out = NULL;
+    ZD_TRY(client_check(answer));
+    json_t *json = json_of_line(answer->body, answer->bytes);
+    if (json_is_object(json)) {
+        *json_out = json;
+        return ZD_OK;
+    }
+    json_decref(json);
+    ZD_FAIL(ZD_ERR_UNFIT, "E1092", "the answer to %s is not a JSON object",
+            request->target);
+    zd_fail_where("%s", request->socket);
+    return ZD_ERR_UNFIT;
+}
+
 enum zd_status client_json(
         const struct client_request *request, json_t **json_out)
 {
     struct client_answer answer;
-    json_t *json = NULL;
     enum zd_status status = client_ask(request, &answer);
     *json_out = NULL;
     if (status == ZD_OK && answer.is_cut)
         client_end_by_signal();
     if (status == ZD_OK)
-        status = client_check(&answer);
-    if (status == ZD_OK) {
-        json = json_of_line(answer.body, answer.bytes);
-        if (!json_is_object(json)) {
-            json_decref(json);
-            json = NULL;
-            status = ZD_FAIL(
-                    ZD_ERR_UNFIT, "E1092", "the answer to %s is no JSON object",
-                    request->target);
-            zd_fail_where("%s", request->socket);
-        }
-    }
+        status = client_object(request, &answer, json_out);
     free(answer.body);
-    *json_out = json;
     return status;
 }

@@ -48,7 +48,11 @@ enum zd_status client_ask(
 enum zd_status client_check(const struct client_answer *answer);
 /* Is the record of this thread that of a 409? */
 bool client_is_conflict(void);
-/* client_ask, client_check and json_parse (an object). */
+/* The object of an answer; else the record of what is wrong with it. */
+enum zd_status client_object(
+        const struct client_request *request,
+        const struct client_answer *answer, json_t **json_out);
+/* client_ask and client_object. */
 enum zd_status client_json(
         const struct client_request *request, json_t **json_out);
 

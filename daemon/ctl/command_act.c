@@ -1,9 +1,9 @@
-/* command_act.c - the commands that change what a job does. */
+/* command_act.c - the commands that change what a job does: rows of a table. */
+#include "base/clock.h"
 #include "daemon/ctl/act.h"
 #include "daemon/ctl/client.h"
+#include "daemon/ctl/fill.h"
 #include "daemon/ctl/show.h"
-
-#include "base/clock.h"
 
 #include <math.h>
 #include <poll.h>
@@ -12,23 +12,125 @@
 
 #define STOP_SECONDS 300 /* as docs/control.md has it */
 
-/* `show` prints the result of a command that was done. */
-typedef void show_result(
-        const struct look *look, const json_t *answer, const json_t *result);
+/* --- bodies --- */
 
-static enum zd_status check_output(const struct cli_args *args)
+typedef enum zd_status make_body(const struct cli_args *args, json_t *body);
+
+static enum zd_status sample_body(const struct cli_args *args, json_t *body)
 {
-    if (args->wait && args->no_wait)
+    const char *text = args->line.operand_count ? args->line.operands[0] : NULL;
+    json_t *prompt = text ? json_string(text) : NULL;
+    if (text && !prompt)
+        return ZD_FAIL(ZD_ERR_USAGE, "E0101", "the prompt is not UTF-8 text");
+    if (prompt)
+        json_object_set_new(body, "prompt", prompt);
+    if (args->max_new_tokens > 0)
+        json_object_set_new(
+                body, "max_new_tokens", json_integer(args->max_new_tokens));
+    return ZD_OK;
+}
+
+static enum zd_status profile_body(const struct cli_args *args, json_t *body)
+{
+    char *end;
+    const char *word = args->line.operand_count ? args->line.operands[0] : "3";
+    long steps = strtol(word, &end, 10);
+    if (end == word || *end || steps < 1 || steps > 100)
         return ZD_FAIL(
                 ZD_ERR_USAGE, "E0101",
-                "--wait and --no-wait exclude each "
-                "other");
+                "profile takes a number of steps, 1 to 100, not `%s`", word);
+    json_object_set_new(body, "steps", json_integer(steps));
     return ZD_OK;
+}
+
+static double stop_seconds(const struct cli_args *args)
+{
+    return args->timeout >= 0 ? args->timeout : STOP_SECONDS;
+}
+
+static enum zd_status stop_body(const struct cli_args *args, json_t *body)
+{
+    json_object_set_new(body, "checkpoint", json_boolean(!args->now));
+    json_object_set_new(
+            body, "timeout", json_real(fmax(stop_seconds(args), 1)));
+    return ZD_OK;
+}
+
+/* --- results --- */
+
+typedef void show_result(const struct look *look, const json_t *answer);
+
+static void show_samples_of(const struct look *look, const json_t *answer)
+{
+    json_t *list =
+            json_object_get(json_object_get(answer, "result"), "samples");
+    json_t *sample;
+    size_t i;
+    json_array_foreach(list, i, sample)
+    {
+        fputs(i ? "\n" : "", stdout);
+        show_sample(look, sample, stdout);
+    }
+}
+
+static void show_settings(const struct look *look, const json_t *answer)
+{
+    const char *key;
+    json_t *value, *result = json_object_get(answer, "result");
+    char text[TEXT_SHORT];
+    printf("from step %.0f on:\n", fmax(fill_number(answer, "step"), 0) + 1);
+    json_object_foreach(result, key, value)
+    {
+        if (!json_is_number(value))
+            continue;
+        fputs("  ", stdout);
+        text_print(look, key, false, stdout);
+        double number = json_number_value(value);
+        if (json_is_integer(value))
+            printf(" = %.0f\n", number);
+        else
+            printf(" = %s\n", text_number(number, text));
+    }
+    fill_print(look, result, "[{note|s}\n][warning: {warning|s}\n]", stdout);
+}
+
+/* --- the table --- */
+
+static const struct act_row {
+    const char *command;
+    const char *waits_for; /* "waiting for .." */
+    make_body *body;       /* NULL: {} */
+    const char *result;    /* a template of the answer; NULL: show */
+    show_result *show;
+} acts[] = {
+        {"checkpoint", "the step to end and the checkpoint to be written", NULL,
+         "checkpoint of step {step|w}: {result.path|s}\n"},
+        {"eval", "the step to end and the evaluation", NULL,
+         "eval loss {result.eval_loss|n} at step {step|w}\n"},
+        {"sample", "the step to end and the text", sample_body, NULL,
+         show_samples_of},
+        {"pause", "the step to end", NULL,
+         "paused after step {step|w}; zerodctl resume goes on\n"},
+        {"resume", "the ranks to go on", NULL,
+         "running again after step {step|w}\n"},
+        {"set", "the step to end", act_parse_settings, NULL, show_settings},
+        {"profile", "the steps that are traced", profile_body,
+         "{result.path|s}\nopen it at ui.perfetto.dev, or in "
+         "chrome://tracing\n"},
+        {"stop", "the step to end and the checkpoint to be written", stop_body,
+         "stopped after step {step|w}[, checkpoint {result.path|s}]\n"}};
+
+static const struct act_row *find_row(const char *command)
+{
+    size_t i = 0;
+    while (strcmp(acts[i].command, command) != 0)
+        i++;
+    return &acts[i];
 }
 
 static void show_answer(
         const struct cli_args *args, const struct look *look,
-        const char *command, const json_t *answer, show_result *show)
+        const struct act_row *row, const json_t *answer)
 {
     json_t *result = json_object_get(answer, "result");
     if (ctl_output(args) == OUTPUT_JSON) {
@@ -39,9 +141,11 @@ static void show_answer(
         json_decref(rows);
     } else if (json_is_true(json_object_get(answer, "accepted"))) {
         printf("%s queued: the job does it at the next step boundary\n",
-               command);
+               row->command);
+    } else if (row->show) {
+        row->show(look, answer);
     } else {
-        show(look, answer, result);
+        fill_print(look, answer, row->result, stdout);
     }
     fflush(stdout);
 }
@@ -68,195 +172,15 @@ static bool is_so_already(
         ctl_print_json(status);
     else
         printf("%s already, after step %.0f; zerodctl %s\n", state,
-               json_real_of(status, "step"),
+               fill_number(status, "step"),
                pauses ? "resume goes on" : "pause holds it");
     json_decref(status);
     return is_so;
 }
 
-static enum zd_status act(
-        const struct cli_args *args, const char *command, json_t *body,
-        show_result *show)
-{
-    struct look look = look_of_stdout();
-    struct target target = {0};
-    json_t *answer;
-    enum zd_status status = check_output(args);
-    if (status == ZD_OK)
-        status = ctl_target(args, &look, &target);
-    if (status != ZD_OK) {
-        json_decref(body);
-        return status;
-    }
-    status = act_post(
-            &target, args, command, body, fmax(args->timeout, 0), &answer);
-    if (status != ZD_OK && is_so_already(&target, args, command))
-        status = ZD_OK;
-    else if (status == ZD_OK)
-        show_answer(args, &look, command, answer, show);
-    json_decref(answer);
-    target_fini(&target);
-    return status;
-}
-
-static double step_of(const json_t *answer)
-{
-    double step = json_real_of(answer, "step");
-    return isfinite(step) ? step : 0;
-}
-
-/* --- results --- */
-
-static void show_checkpoint(
-        const struct look *look, const json_t *answer, const json_t *result)
-{
-    printf("checkpoint of step %.0f: ", step_of(answer));
-    text_print(look, json_text_of(result, "path", "-"), false, stdout);
-    putchar('\n');
-}
-
-static void show_eval(
-        const struct look *look, const json_t *answer, const json_t *result)
-{
-    char text[TEXT_SHORT];
-    printf("eval loss %s at step %.0f\n",
-           text_number(json_real_of(result, "eval_loss"), text),
-           step_of(answer));
-}
-
-static void show_sample(
-        const struct look *look, const json_t *answer, const json_t *result)
-{
-    json_t *list = json_object_get(result, "samples"), *sample;
-    size_t i;
-    json_array_foreach(list, i, sample)
-    {
-        if (i)
-            putchar('\n');
-        fputs(look_style(look, LOOK_BOLD), stdout);
-        text_print(look, json_text_of(sample, "prompt", ""), true, stdout);
-        fputs(look_style(look, LOOK_PLAIN), stdout);
-        text_print(look, json_text_of(sample, "text", ""), true, stdout);
-        putchar('\n');
-    }
-}
-
-static void show_pause(
-        const struct look *look, const json_t *answer, const json_t *result)
-{
-    printf("paused after step %.0f; zerodctl resume goes on\n",
-           step_of(answer));
-}
-
-static void show_resume(
-        const struct look *look, const json_t *answer, const json_t *result)
-{
-    printf("running again after step %.0f\n", step_of(answer));
-}
-
-static void show_set(
-        const struct look *look, const json_t *answer, const json_t *result)
-{
-    const char *key;
-    json_t *value;
-    char text[TEXT_SHORT];
-    printf("from step %.0f on:\n", step_of(answer) + 1);
-    json_object_foreach((json_t *)result, key, value)
-    {
-        if (!json_is_number(value))
-            continue;
-        fputs("  ", stdout);
-        text_print(look, key, false, stdout);
-        double number = json_number_value(value);
-        if (json_is_integer(value))
-            printf(" = %.0f\n", number);
-        else
-            printf(" = %s\n", text_number(number, text));
-    }
-    static const char *const words[] = {"note", "warning"};
-    for (int i = 0; i < 2; i++) {
-        const char *sentence = json_text_of(result, words[i], NULL);
-        if (!sentence)
-            continue;
-        fputs(i ? "warning: " : "", stdout);
-        text_print(look, sentence, false, stdout);
-        putchar('\n');
-    }
-}
-
-static void show_profile(
-        const struct look *look, const json_t *answer, const json_t *result)
-{
-    text_print(look, json_text_of(result, "path", "-"), false, stdout);
-    printf("\nopen it at ui.perfetto.dev, or in chrome://tracing\n");
-}
-
-/* --- commands --- */
-
-enum zd_status command_checkpoint(
-        struct cli_args *args, int *argc, char ***argv)
-{
-    return act(args, "checkpoint", json_object(), show_checkpoint);
-}
-
-enum zd_status command_eval(struct cli_args *args, int *argc, char ***argv)
-{
-    return act(args, "eval", json_object(), show_eval);
-}
-
-enum zd_status command_sample(struct cli_args *args, int *argc, char ***argv)
-{
-    json_t *body = json_object();
-    if (args->line.operand_count) {
-        json_t *prompt = json_string(args->line.operands[0]);
-        if (!prompt) {
-            json_decref(body);
-            return ZD_FAIL(
-                    ZD_ERR_USAGE, "E0101", "the prompt is not UTF-8 text");
-        }
-        json_object_set_new(body, "prompt", prompt);
-    }
-    if (args->max_new_tokens > 0)
-        json_object_set_new(
-                body, "max_new_tokens", json_integer(args->max_new_tokens));
-    return act(args, "sample", body, show_sample);
-}
-
-enum zd_status command_pause(struct cli_args *args, int *argc, char ***argv)
-{
-    return act(args, "pause", json_object(), show_pause);
-}
-
-enum zd_status command_resume(struct cli_args *args, int *argc, char ***argv)
-{
-    return act(args, "resume", json_object(), show_resume);
-}
-
-enum zd_status command_set(struct cli_args *args, int *argc, char ***argv)
-{
-    json_t *body;
-    ZD_TRY(act_parse_settings(
-            args->line.operands, args->line.operand_count, &body));
-    return act(args, "set", body, show_set);
-}
-
-enum zd_status command_profile(struct cli_args *args, int *argc, char ***argv)
-{
-    char *end;
-    const char *word = args->line.operand_count ? args->line.operands[0] : "3";
-    long steps = strtol(word, &end, 10);
-    if (end == word || *end || steps < 1 || steps > 100)
-        return ZD_FAIL(
-                ZD_ERR_USAGE, "E0101",
-                "profile takes a number of steps, 1 to 100, not `%s`", word);
-    return act(
-            args, "profile", json_pack("{s:i}", "steps", (int)steps),
-            show_profile);
-}
-
 /* --- stop: until the process is gone --- */
 
-/* What the job was before it was told to stop: where its files are. */
+/* Where the files of a job are that is about to stop; NULL: not known. */
 static char *output_dir_of(const struct target *target)
 {
     json_t *status;
@@ -270,27 +194,12 @@ static char *output_dir_of(const struct target *target)
     return dir;
 }
 
-static bool is_gone(const struct target *target)
-{
-    struct client_request request = {
-            .socket = target->socket,
-            .owner = target->owner,
-            .method = "GET",
-            .target = "/healthz",
-            .timeout = 2};
-    struct client_answer answer;
-    enum zd_status status = client_ask(&request, &answer);
-    free(answer.body);
-    zd_error_clear();
-    return status != ZD_OK;
-}
-
 static enum zd_status wait_until_gone(
         const struct target *target, double seconds)
 {
     double end = clock_seconds() + seconds;
     bool is_told = false;
-    while (!is_gone(target)) {
+    while (target_ping(target, 2) == ZD_OK) {
         double left = end - clock_seconds();
         if (client_interrupted()) {
             fputs("left: the job goes on stopping\n", stderr);
@@ -306,48 +215,78 @@ static enum zd_status wait_until_gone(
         is_told = is_told || left < seconds - 1;
         poll(NULL, 0, 100);
     }
+    zd_error_clear();
     return ZD_OK;
 }
 
-static void show_stop(
-        const struct look *look, const json_t *answer, const json_t *result)
+static enum zd_status stop(
+        const struct target *target, const struct cli_args *args,
+        const struct look *look, struct act *act)
 {
-    const char *path = json_text_of(result, "path", NULL);
-    printf("stopped after step %.0f", step_of(answer));
-    if (path) {
-        fputs(", checkpoint ", stdout);
-        text_print(look, path, false, stdout);
-    }
-    putchar('\n');
-}
-
-enum zd_status command_stop(struct cli_args *args, int *argc, char ***argv)
-{
-    struct look look = look_of_stdout();
-    struct target target;
     json_t *answer;
-    double seconds = args->timeout >= 0 ? args->timeout : STOP_SECONDS;
-    double began = clock_seconds();
-    ZD_TRY(check_output(args));
-    ZD_TRY(ctl_target(args, &look, &target));
-    char *dir = output_dir_of(&target);
-    json_t *body = json_pack(
-            "{s:b, s:f}", "checkpoint", !args->now, "timeout",
-            fmax(seconds, 1));
-    enum zd_status status =
-            act_post(&target, args, "stop", body, seconds + 5, &answer);
-    if (status == ZD_OK && !args->no_wait)
+    double seconds = stop_seconds(args), began = clock_seconds();
+    char *dir = output_dir_of(target);
+    act->limit = seconds + 5;
+    act->waits_for = args->now ? "the step to end" : act->waits_for;
+    enum zd_status status = act_post(target, act, &answer);
+    if (status == ZD_OK && act->waits)
         status = wait_until_gone(
-                &target, fmax(seconds - (clock_seconds() - began), 5));
+                target, fmax(seconds - (clock_seconds() - began), 5));
     if (status == ZD_OK)
-        show_answer(args, &look, "stop", answer, show_stop);
+        show_answer(args, look, find_row("stop"), answer);
     if (status == ZD_OK && dir && ctl_output(args) == OUTPUT_TABLE) {
         fputs("output in ", stdout);
-        text_print(&look, dir, false, stdout);
+        text_print(look, dir, false, stdout);
         putchar('\n');
     }
     free(dir);
     json_decref(answer);
+    return status;
+}
+
+/* --- any of them --- */
+
+static enum zd_status post_and_show(
+        const struct target *target, const struct cli_args *args,
+        const struct look *look, const struct act *act)
+{
+    json_t *answer;
+    enum zd_status status = act_post(target, act, &answer);
+    if (status == ZD_OK)
+        show_answer(args, look, find_row(act->command), answer);
+    else if (is_so_already(target, args, act->command))
+        status = ZD_OK;
+    json_decref(answer);
+    return status;
+}
+
+enum zd_status command_act(struct cli_args *args, int *argc, char ***argv)
+{
+    struct look look = look_of_stdout();
+    const struct act_row *row = find_row(args->line.command);
+    struct target target = {0};
+    struct act act = {
+            .command = row->command,
+            .waits_for = row->waits_for,
+            .body = json_object(),
+            .waits = !args->no_wait,
+            .limit = fmax(args->timeout, 0)};
+    enum zd_status status = ZD_OK;
+    if (args->wait && args->no_wait)
+        status =
+                ZD_FAIL(ZD_ERR_USAGE, "E0101",
+                        "--wait and --no-wait exclude each other");
+    if (status == ZD_OK && row->body)
+        status = row->body(args, act.body);
+    if (status == ZD_OK)
+        status = ctl_target(args, &look, &target);
+    if (status != ZD_OK) {
+        json_decref(act.body);
+        return status;
+    }
+    status = strcmp(row->command, "stop") == 0
+                     ? stop(&target, args, &look, &act)
+                     : post_and_show(&target, args, &look, &act);
     target_fini(&target);
     return status;
 }

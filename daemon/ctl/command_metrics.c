@@ -75,46 +75,54 @@ static enum zd_status get_history(
 
 /* --- metrics --- */
 
+/* {"name", "last", "least", "most", "points", "curve"}; NULL without a point.
+ */
+static json_t *overview_row(
+        const struct look *look, const char *name, const json_t *values)
+{
+    struct curve curve = curve_of(values);
+    double least = INFINITY, most = -INFINITY;
+    char *line = NULL;
+    size_t bytes;
+    json_t *row = NULL;
+    FILE *out = text_stream_open(&line, &bytes);
+    plot_sparkline(look, &curve, 24, out);
+    fclose(out);
+    for (int i = 0; i < curve.count; i++) {
+        least = fmin(least, curve.y[i]);
+        most = fmax(most, curve.y[i]);
+    }
+    if (curve.count)
+        row = json_pack(
+                "{s:s, s:f, s:f, s:f, s:i, s:s}", "name", name, "last",
+                curve.y[curve.count - 1], "least", least, "most", most,
+                "points", curve.count, "curve", line);
+    free(line);
+    curve_fini(&curve);
+    return row;
+}
+
+static enum look_style curve_style(const struct look *look, const json_t *row)
+{
+    return LOOK_ACCENT;
+}
+
 static void show_overview(const struct look *look, const json_t *answer)
 {
     static const struct grid_column columns[] = {
-            {"NAME", false, 99}, {"LAST", true, 90},   {"LEAST", true, 60},
-            {"MOST", true, 50},  {"POINTS", true, 40}, {"CURVE", false, 70}};
-    struct grid *grid = grid_create(columns, 6);
+            {"NAME", "{name|s}", 99},
+            {"LAST", "{last|n}", 90, true},
+            {"LEAST", "{least|n}", 60, true},
+            {"MOST", "{most|n}", 50, true},
+            {"POINTS", "{points|w}", 40, true},
+            {"CURVE", "{curve|s}", 70, .style = curve_style}};
     json_t *series = json_object_get(answer, "series"), *values;
+    json_t *rows = json_array();
     const char *name;
-    char text[TEXT_SHORT];
     json_object_foreach(series, name, values)
-    {
-        struct curve curve = curve_of(values);
-        if (!curve.count) {
-            curve_fini(&curve);
-            continue;
-        }
-        double least = INFINITY, most = -INFINITY;
-        char *line = NULL;
-        size_t bytes;
-        for (int i = 0; i < curve.count; i++) {
-            least = fmin(least, curve.y[i]);
-            most = fmax(most, curve.y[i]);
-        }
-        FILE *out = text_stream_open(&line, &bytes);
-        if (out) {
-            plot_sparkline(look, &curve, 24, out);
-            fclose(out);
-        }
-        grid_add(grid, look, "%s", name);
-        grid_add(grid, look, "%s", text_number(curve.y[curve.count - 1], text));
-        grid_add(grid, look, "%s", text_number(least, text));
-        grid_add(grid, look, "%s", text_number(most, text));
-        grid_add(grid, look, "%d", curve.count);
-        grid_add(grid, look, "%s", line ? line : "-");
-        grid_style(grid, LOOK_ACCENT);
-        free(line);
-        curve_fini(&curve);
-    }
-    grid_print(grid, look, stdout);
-    grid_destroy(grid);
+            json_array_append_new(rows, overview_row(look, name, values));
+    grid_show(look, columns, 6, rows, stdout);
+    json_decref(rows);
 }
 
 /* Rows {"step", NAME..} of all steps that one of the series has. */
@@ -159,27 +167,24 @@ static json_t *rows_of(const json_t *answer, json_t *names)
 static void show_rows(
         const struct look *look, const json_t *rows, const json_t *names)
 {
-    struct grid_column columns[GRID_COLUMNS_MAX] = {{"STEP", true, 99}};
-    int count = (int)json_array_size(names);
-    json_t *row;
+    struct grid_column columns[GRID_COLUMNS_MAX] = {
+            {"STEP", "{step|w}", 99, true}};
+    char cells[GRID_COLUMNS_MAX][80];
+    json_t *name;
     size_t i;
-    char text[TEXT_SHORT];
-    count = count < GRID_COLUMNS_MAX ? count : GRID_COLUMNS_MAX - 1;
-    for (int c = 0; c < count; c++)
-        columns[c + 1] = (struct grid_column){
-                json_string_value(json_array_get(names, (size_t)c)), true,
-                90 - c};
-    struct grid *grid = grid_create(columns, count + 1);
-    json_array_foreach(rows, i, row)
+    int count = 1;
+    json_array_foreach(names, i, name)
     {
-        grid_add(grid, look, "%.0f", json_real_of(row, "step"));
-        for (int c = 0; c < count; c++)
-            grid_add(
-                    grid, look, "%s",
-                    text_number(json_real_of(row, columns[c + 1].title), text));
+        if (count == GRID_COLUMNS_MAX)
+            break;
+        snprintf(
+                cells[count], sizeof cells[0], "{%.70s|n}",
+                json_string_value(name));
+        columns[count] = (struct grid_column){
+                json_string_value(name), cells[count], 90 - count, true};
+        count++;
     }
-    grid_print(grid, look, stdout);
-    grid_destroy(grid);
+    grid_show(look, columns, count, rows, stdout);
 }
 
 /* The series that were typed, by their whole names; all without any. */

@@ -40,37 +40,20 @@ enum zd_status command_ls(struct cli_args *args, int *argc, char ***argv)
     return status;
 }
 
-enum zd_status command_status(struct cli_args *args, int *argc, char ***argv)
+enum zd_status command_look(struct cli_args *args, int *argc, char ***argv)
 {
-    static const struct watch watch = {
-            "/v1/status", NULL, show_status, show_status_line, true};
-    return watch_run(args, &watch);
-}
-
-enum zd_status command_ranks(struct cli_args *args, int *argc, char ***argv)
-{
-    static const struct watch watch = {
-            "/v1/ranks", "ranks", show_ranks, NULL, false};
-    return watch_run(args, &watch);
-}
-
-enum zd_status command_memory(struct cli_args *args, int *argc, char ***argv)
-{
-    static const struct watch watch = {
-            "/v1/memory", "ranks", show_memory, NULL, false};
-    return watch_run(args, &watch);
-}
-
-enum zd_status command_samples(struct cli_args *args, int *argc, char ***argv)
-{
-    char what[64];
-    snprintf(
-            what, sizeof what, "/v1/samples?max=%lld",
-            (long long)(args->tail < 0    ? 20
-                        : args->tail > 100 ? 100
-                                           : args->tail));
-    struct watch watch = {what, "samples", show_samples, NULL, false};
-    return watch_run(args, &watch);
+    char samples[64];
+    const struct watch watches[] = {
+            {"status", "/v1/status", NULL, show_status, show_status_line},
+            {"ranks", "/v1/ranks", "ranks", show_ranks},
+            {"memory", "/v1/memory", "ranks", show_memory},
+            {"samples", samples, "samples", show_samples}};
+    int64_t max = args->tail < 0 ? 20 : args->tail > 100 ? 100 : args->tail;
+    size_t i = 0;
+    snprintf(samples, sizeof samples, "/v1/samples?max=%lld", (long long)max);
+    while (strcmp(watches[i].command, args->line.command) != 0)
+        i++;
+    return watch_run(args, &watches[i]);
 }
 
 /* --- streams --- */
@@ -254,44 +237,47 @@ static enum zd_status check_keys(const struct cli_args *args, json_t *values)
     return ZD_OK;
 }
 
-static void print_config(
-        const struct cli_args *args, const struct look *look, json_t *values)
-{
-    static const struct grid_column columns[] = {
-            {"KEY", false, 99, 0},
-            {"VALUE", false, 90, 24},
-            {"ORIGIN", false, 50, 16}};
-    struct grid *grid = grid_create(columns, 3);
-    const char *key;
-    json_t *entry;
-    json_object_foreach(values, key, entry)
-    {
-        if (!is_wanted(args, key))
-            continue;
-        char *value = json_dumps(
-                json_object_get(entry, "value"),
-                JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        grid_add(grid, look, "%s", key);
-        grid_add(grid, look, "%s", value ? value : "-");
-        grid_add(grid, look, "%s", json_text_of(entry, "origin", "-"));
-        free(value);
-    }
-    grid_print(grid, look, stdout);
-    grid_destroy(grid);
-}
-
-/* {"key", "value", "origin"} for CSV */
-static json_t *config_rows(const struct cli_args *args, json_t *values)
+/* {"key", "value", "origin"}; values as JSON text where `as_text`. */
+static json_t *config_rows(
+        const struct cli_args *args, json_t *values, bool as_text)
 {
     json_t *rows = json_array(), *entry;
     const char *key;
-    json_object_foreach(values, key, entry) if (is_wanted(args, key))
+    json_object_foreach(values, key, entry)
+    {
+        json_t *value = json_incref(json_object_get(entry, "value"));
+        if (as_text) {
+            char *text =
+                    json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+            json_decref(value);
+            value = json_string(text ? text : "-");
+            free(text);
+        }
+        if (is_wanted(args, key))
             json_array_append_new(
-                    rows, json_pack(
-                                  "{s:s, s:O?, s:O?}", "key", key, "value",
-                                  json_object_get(entry, "value"), "origin",
-                                  json_object_get(entry, "origin")));
+                    rows,
+                    json_pack(
+                            "{s:s, s:O?, s:O?}", "key", key, "value", value,
+                            "origin", json_object_get(entry, "origin")));
+        json_decref(value);
+    }
     return rows;
+}
+
+static void show_config(
+        const struct cli_args *args, const struct look *look, json_t *values)
+{
+    static const struct grid_column columns[] = {
+            {"KEY", "{key|s}", 99},
+            {"VALUE", "{value|s}", 90, .least = 24},
+            {"ORIGIN", "{origin|s}", 50, .least = 16}};
+    bool is_csv = ctl_output(args) == OUTPUT_CSV;
+    json_t *rows = config_rows(args, values, !is_csv);
+    if (is_csv)
+        ctl_print_csv(rows);
+    else
+        grid_show(look, columns, 3, rows, stdout);
+    json_decref(rows);
 }
 
 enum zd_status command_config(struct cli_args *args, int *argc, char ***argv)
@@ -304,15 +290,10 @@ enum zd_status command_config(struct cli_args *args, int *argc, char ***argv)
     json_t *values = json_object_get(answer, "values");
     if (status == ZD_OK)
         status = check_keys(args, values);
-    if (status == ZD_OK && ctl_output(args) == OUTPUT_JSON) {
+    if (status == ZD_OK && ctl_output(args) == OUTPUT_JSON)
         ctl_print_json(answer);
-    } else if (status == ZD_OK && ctl_output(args) == OUTPUT_CSV) {
-        json_t *rows = config_rows(args, values);
-        ctl_print_csv(rows);
-        json_decref(rows);
-    } else if (status == ZD_OK) {
-        print_config(args, &look, values);
-    }
+    else if (status == ZD_OK)
+        show_config(args, &look, values);
     json_decref(answer);
     target_fini(&target);
     return status;

@@ -150,11 +150,9 @@ static void draw_screen(const struct top *top)
 
 static void give_command(struct top *top, const char *command)
 {
-    struct cli_args args = *top->args;
+    struct act act = {.command = command, .body = json_object()};
     json_t *answer;
-    args.no_wait = true;
-    if (act_post(&top->target, &args, command, json_object(), 0, &answer) ==
-        ZD_OK)
+    if (act_post(&top->target, &act, &answer) == ZD_OK)
         snprintf(
                 top->message, sizeof top->message,
                 "%s: at the next step boundary", command);

@@ -22,26 +22,6 @@ double ctl_interval(const struct cli_args *args)
     return args->interval > 0 ? fmin(args->interval, 3600) : 2;
 }
 
-double json_real_of(const json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-double rank_memory(const json_t *rank, const char *key)
-{
-    json_t *memory = json_object_get(rank, "memory"), *value;
-    const char *where;
-    double sum = 0;
-    json_object_foreach(memory, where, value)
-    {
-        double bytes = json_real_of(value, key);
-        if (strcmp(where, "disk") != 0 && isfinite(bytes))
-            sum += bytes;
-    }
-    return sum;
-}
-
 const char *json_text_of(
         const json_t *object, const char *key, const char *fallback)
 {

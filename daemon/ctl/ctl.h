@@ -38,13 +38,9 @@ enum zd_status ctl_target(
 void ctl_print_json(const json_t *json);
 void ctl_print_csv(const json_t *rows);
 
-/* Members of an object; NaN, or `fallback`, where there is none or null. */
-double json_real_of(const json_t *object, const char *key);
+/* A text of an object; `fallback` where there is none. */
 const char *json_text_of(
         const json_t *object, const char *key, const char *fallback);
-/* "planned" or "taken" bytes of a rank, of all kinds of memory together: what
- * is on disk is no memory. */
-double rank_memory(const json_t *rank, const char *key);
 
 /* The values after TAB that are not files or words: jobs, settings, keys. */
 void ctl_complete_value(
@@ -52,25 +48,9 @@ void ctl_complete_value(
 
 typedef enum zd_status ctl_command_fn(
         struct cli_args *args, int *argc, char ***argv);
-ctl_command_fn command_ls;
-ctl_command_fn command_status;
-ctl_command_fn command_top;
-ctl_command_fn command_ranks;
-ctl_command_fn command_memory;
-ctl_command_fn command_logs;
-ctl_command_fn command_events;
-ctl_command_fn command_samples;
-ctl_command_fn command_metrics;
-ctl_command_fn command_plot;
-ctl_command_fn command_checkpoint;
-ctl_command_fn command_eval;
-ctl_command_fn command_sample;
-ctl_command_fn command_pause;
-ctl_command_fn command_resume;
-ctl_command_fn command_stop;
-ctl_command_fn command_set;
-ctl_command_fn command_config;
-ctl_command_fn command_profile;
-ctl_command_fn command_web;
+ctl_command_fn command_ls, command_look, command_top, command_logs,
+        command_events, command_metrics, command_plot, command_config,
+        command_web;
+ctl_command_fn command_act; /* those that change what a job does */
 
 #endif

@@ -1,86 +1,43 @@
 #include "daemon/ctl/grid.h"
 
-#include <limits.h>
-#include <stdarg.h>
+#include "base/must.h"
+#include "daemon/ctl/fill.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 struct cell {
-    char *text; /* escaped; owned */
+    char *text; /* safe to print; owned */
     enum look_style style;
 };
 
 struct grid {
-    struct grid_column columns[GRID_COLUMNS_MAX];
+    const struct grid_column *columns;
     int column_count;
+    size_t row_count;
     struct cell *cells; /* (rows, columns), row by row */
-    size_t cell_count, capacity;
 };
 
-struct grid *grid_create(const struct grid_column *columns, int count)
+static const struct cell *cell_of(
+        const struct grid *grid, size_t row, int column)
 {
-    struct grid *grid = calloc(1, sizeof *grid);
-    if (!grid || count > GRID_COLUMNS_MAX) {
-        free(grid);
-        return NULL;
+    return &grid->cells[row * (size_t)grid->column_count + (size_t)column];
+}
+
+static void fill_cells(
+        struct grid *grid, const struct look *look, const json_t *rows)
+{
+    json_t *row;
+    size_t r;
+    json_array_foreach(rows, r, row)
+    {
+        for (int c = 0; c < grid->column_count; c++) {
+            const struct grid_column *column = &grid->columns[c];
+            struct cell *cell = (struct cell *)cell_of(grid, r, c);
+            cell->text = fill(look, row, column->cell);
+            cell->style = column->style ? column->style(look, row) : LOOK_PLAIN;
+        }
     }
-    memcpy(grid->columns, columns, (size_t)count * sizeof *columns);
-    grid->column_count = count;
-    return grid;
-}
-
-void grid_destroy(struct grid *grid)
-{
-    if (!grid)
-        return;
-    for (size_t i = 0; i < grid->cell_count; i++)
-        free(grid->cells[i].text);
-    free(grid->cells);
-    free(grid);
-}
-
-void grid_add(
-        struct grid *grid, const struct look *look, const char *format, ...)
-{
-    char *text = NULL;
-    va_list args;
-    if (!grid)
-        return;
-    if (grid->cell_count == grid->capacity) {
-        size_t capacity = 2 * grid->capacity + 64;
-        struct cell *grown = realloc(grid->cells, capacity * sizeof *grown);
-        if (!grown)
-            return;
-        grid->cells = grown;
-        grid->capacity = capacity;
-    }
-    va_start(args, format);
-    int bytes = vasprintf(&text, format, args);
-    va_end(args);
-    grid->cells[grid->cell_count++] = (struct cell){
-            bytes < 0 ? NULL : text_escape(look, text, (size_t)bytes, false),
-            LOOK_PLAIN};
-    if (bytes >= 0)
-        free(text);
-}
-
-void grid_style(struct grid *grid, enum look_style style)
-{
-    if (grid && grid->cell_count)
-        grid->cells[grid->cell_count - 1].style = style;
-}
-
-static const char *text_of(const struct grid *grid, size_t row, int column)
-{
-    size_t at = row * (size_t)grid->column_count + (size_t)column;
-    const char *text = at < grid->cell_count ? grid->cells[at].text : NULL;
-    return text && text[0] ? text : "-";
-}
-
-static size_t row_count(const struct grid *grid)
-{
-    size_t columns = (size_t)grid->column_count;
-    return (grid->cell_count + columns - 1) / columns;
 }
 
 /* Of a pipe: one long cell does not push what follows it to the right in all
@@ -114,8 +71,8 @@ static void choose_widths(
     int total = -2;
     for (int c = 0; c < grid->column_count; c++) {
         widths[c] = text_width(grid->columns[c].title);
-        for (size_t r = 0; r < row_count(grid); r++) {
-            int width = text_width(text_of(grid, r, c));
+        for (size_t r = 0; r < grid->row_count; r++) {
+            int width = text_width(cell_of(grid, r, c)->text);
             widths[c] = width > widths[c] ? width : widths[c];
         }
         if (look->columns == 0)
@@ -160,30 +117,40 @@ static void print_cell(
                 "");
 }
 
-void grid_print(const struct grid *grid, const struct look *look, FILE *out)
+static void print_grid(
+        const struct grid *grid, const struct look *look, FILE *out)
 {
     int widths[GRID_COLUMNS_MAX], last = 0;
-    if (!grid)
-        return;
     choose_widths(grid, look, widths);
     for (int c = 0; c < grid->column_count; c++)
         last = widths[c] ? c : last;
-    for (int c = 0; c <= last; c++)
-        if (widths[c])
-            print_cell(
-                    look, &grid->columns[c], grid->columns[c].title, LOOK_BOLD,
-                    widths[c], c == last, out);
-    fputc('\n', out);
-    for (size_t r = 0; r < row_count(grid); r++) {
+    for (size_t r = 0; r <= grid->row_count; r++) { /* 0: the titles */
         for (int c = 0; c <= last; c++) {
-            size_t at = r * (size_t)grid->column_count + (size_t)c;
+            const struct grid_column *column = &grid->columns[c];
+            const struct cell title = {(char *)column->title, LOOK_BOLD};
+            const struct cell *cell = r ? cell_of(grid, r - 1, c) : &title;
             if (widths[c])
                 print_cell(
-                        look, &grid->columns[c], text_of(grid, r, c),
-                        at < grid->cell_count ? grid->cells[at].style
-                                              : LOOK_PLAIN,
-                        widths[c], c == last, out);
+                        look, column, cell->text, cell->style, widths[c],
+                        c == last, out);
         }
         fputc('\n', out);
     }
+}
+
+void grid_show(
+        const struct look *look, const struct grid_column *columns, int count,
+        const json_t *rows, FILE *out)
+{
+    struct grid grid = {
+            .columns = columns,
+            .column_count = count < GRID_COLUMNS_MAX ? count : GRID_COLUMNS_MAX,
+            .row_count = json_array_size(rows)};
+    size_t cells = grid.row_count * (size_t)grid.column_count;
+    grid.cells = zd_must(calloc(cells + 1, sizeof *grid.cells));
+    fill_cells(&grid, look, rows);
+    print_grid(&grid, look, out);
+    for (size_t i = 0; i < cells; i++)
+        free(grid.cells[i].text);
+    free(grid.cells);
 }

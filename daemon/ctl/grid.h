@@ -4,30 +4,23 @@
 #ifndef ZD_CTL_GRID_H
 #define ZD_CTL_GRID_H
 
+#include "base/file/json.h"
 #include "daemon/ctl/look.h"
 
 enum { GRID_COLUMNS_MAX = 20 };
 
 struct grid_column {
     const char *title;
-    bool is_right; /* numbers */
-    int weight;    /* the smallest goes first; the first column never goes */
-    int least;     /* cut down to this before any column goes; 0: never cut */
+    const char *cell; /* a template of fill.h, filled from the row */
+    int weight;       /* the smallest goes first; the first column never goes */
+    bool is_right;    /* numbers */
+    int least; /* cut down to this before any column goes; 0: never cut */
+    enum look_style (*style)(const struct look *look, const json_t *row);
 };
 
-struct grid;
-
-/* NULL without memory; the functions below take that. */
-struct grid *grid_create(const struct grid_column *columns, int count);
-void grid_destroy(struct grid *grid);
-/* The next cell of the row, left to right; copied and escaped. NULL: "-". */
-void grid_add(
-        struct grid *grid, const struct look *look, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
-/* Its style (the last cell added). */
-void grid_style(struct grid *grid, enum look_style style);
-/* One row after another, titles first. look->columns 0: nothing is left
- * out or cut. */
-void grid_print(const struct grid *grid, const struct look *look, FILE *out);
+/* `rows`: a list of objects. look->columns 0: nothing is left out or cut. */
+void grid_show(
+        const struct look *look, const struct grid_column *columns, int count,
+        const json_t *rows, FILE *out);
 
 #endif

@@ -3,7 +3,7 @@
 #define ZD_CTL_SHOW_H
 
 #include "base/file/json.h"
-#include "daemon/ctl/look.h"
+#include "daemon/ctl/grid.h"
 
 void show_status(const struct look *look, const json_t *status, FILE *out);
 /* One line: "20:33:53 running step 120/400 (30%) loss 2.3100 ..". */
@@ -13,11 +13,21 @@ void show_jobs(const struct look *look, const json_t *jobs, FILE *out);
 void show_ranks(const struct look *look, const json_t *answer, FILE *out);
 void show_memory(const struct look *look, const json_t *answer, FILE *out);
 void show_samples(const struct look *look, const json_t *answer, FILE *out);
+/* Prompt and text of one. */
+void show_sample(const struct look *look, const json_t *sample, FILE *out);
 /* `data` of an event as one line. */
 void show_event(const struct look *look, const json_t *event, FILE *out);
-/* Its state in words: "died after step 7". */
-const char *status_state(const json_t *status, char text[TEXT_SHORT]);
-/* step / max_steps; 0 where one is unknown. */
-double status_share(const json_t *status);
+
+/* The status with what templates show of it beside: "words" (its state: "died
+ * after step 7"), "percent", "share" (step / max_steps), "now". New
+ * reference. */
+json_t *status_for_show(const struct look *look, const json_t *status);
+/* The style of a status's state. */
+enum look_style status_style(const struct look *look, const json_t *status);
+/* The ranks, each with "lag" (steps behind the foremost) and "held_share" (of
+ * its GPU, or of its plan) beside. New reference. */
+json_t *ranks_for_show(const json_t *answer);
+enum look_style rank_lag_style(const struct look *look, const json_t *rank);
+enum look_style rank_seen_style(const struct look *look, const json_t *rank);
 
 #endif

@@ -1,4 +1,6 @@
+/* show_events.c - events and samples as lines. */
 #include "daemon/ctl/ctl.h"
+#include "daemon/ctl/fill.h"
 #include "daemon/ctl/show.h"
 
 #include <math.h>
@@ -6,25 +8,6 @@
 #include <string.h>
 
 /* --- events --- */
-
-static void print_number(const json_t *event, const char *key, FILE *out)
-{
-    char text[TEXT_SHORT];
-    double value = json_real_of(event, key);
-    if (isfinite(value))
-        fprintf(out, " %s %s", key, text_number(value, text));
-}
-
-static void print_text(
-        const struct look *look, const json_t *event, const char *key,
-        FILE *out)
-{
-    const char *text = json_text_of(event, key, NULL);
-    if (text) {
-        fputc(' ', out);
-        text_print(look, text, false, out);
-    }
-}
 
 /* Members of a command beside those that every event has. */
 static void print_command(
@@ -34,7 +17,7 @@ static void print_command(
                                         "uid", "command", "error", "pid"};
     const char *key;
     json_t *value;
-    print_text(look, event, "command", out);
+    fill_print(look, event, "[ {command|s}]", out);
     json_object_foreach((json_t *)event, key, value)
     {
         bool is_known = json_is_null(value) || json_is_false(value);
@@ -50,57 +33,52 @@ static void print_command(
         text_print(look, text ? text : "", false, out);
         free(text);
     }
-    if (json_is_integer(json_object_get(event, "uid")))
-        fprintf(out, " (uid %.0f, process %.0f)", json_real_of(event, "uid"),
-                json_real_of(event, "pid"));
-    const json_t *error = json_object_get(event, "error");
-    if (error && !json_is_null(error)) {
-        fputs(" failed:", out);
-        print_text(look, event, "error", out);
-        print_text(look, error, "message", out);
-    }
+    fill_print(
+            look, event,
+            "[ (uid {uid|w}, process {pid|w})][ failed: {error.message|s}]"
+            "[ failed: {error|s}]",
+            out);
 }
 
 static enum look_style style_of(const char *kind)
 {
     if (strcmp(kind, "warning") == 0)
         return LOOK_WARN;
-    if (strcmp(kind, "step") == 0)
-        return LOOK_DIM;
-    return LOOK_ACCENT;
+    if (strcmp(kind, "hang") == 0)
+        return LOOK_BAD;
+    return strcmp(kind, "step") == 0 ? LOOK_DIM : LOOK_ACCENT;
 }
+
+/* What an event says of itself: its own template, or that of all others. */
+static const struct {
+    const char *kind, *text;
+} texts[] = {
+        {"checkpoint", "[ {path|s}][ seconds {seconds|n}]"},
+        {"sample", "[ {prompt|s}] ->[ {text|s}]"},
+        {"straggler",
+         " rank {rank|w} on {host|s}: {ratio|2} times the median of the ranks"},
+        {"hang", " rank {rank|w} on {host|s}: waited for in {operation|s} for "
+                 "{seconds|d}"},
+        {NULL, "[ loss {loss|n}][ eval_loss {eval_loss|n}][ grad_norm "
+               "{grad_norm|n}][ learning_rate {learning_rate|n}][ {state|s}]"
+               "[ {message|s}][ {path|s}][ from {from|s}]"}};
 
 void show_event(const struct look *look, const json_t *event, FILE *out)
 {
     const char *kind = json_text_of(event, "event", "?");
-    char text[TEXT_SHORT];
-    double step = json_real_of(event, "step");
-    fprintf(out, "%s  step %-7.0f %s",
-            text_time(look, json_real_of(event, "time"), text),
-            isfinite(step) ? step : 0, look_style(look, style_of(kind)));
-    text_print(look, kind, false, out);
-    fprintf(out, "%s%*s", look_style(look, LOOK_PLAIN),
-            strlen(kind) < 10 ? 10 - (int)strlen(kind) : 0, "");
-    if (strcmp(kind, "command") == 0) {
+    char *name = fill(look, event, "{event|s}");
+    int i = 0;
+    fill_print(look, event, "{time|t}  step ", out);
+    fprintf(out, "%-7.0f %s%-10s%s", fmax(fill_number(event, "step"), 0),
+            look_style(look, style_of(kind)), name,
+            look_style(look, LOOK_PLAIN));
+    free(name);
+    while (texts[i].kind && strcmp(texts[i].kind, kind) != 0)
+        i++;
+    if (strcmp(kind, "command") == 0)
         print_command(look, event, out);
-        fputc('\n', out);
-        return;
-    }
-    print_number(event, "loss", out);
-    print_number(event, "eval_loss", out);
-    print_number(event, "grad_norm", out);
-    print_number(event, "learning_rate", out);
-    print_text(look, event, "state", out);
-    print_text(look, event, "message", out);
-    print_text(look, event, "path", out);
-    if (strcmp(kind, "checkpoint") == 0)
-        print_number(event, "seconds", out);
-    if (strcmp(kind, "sample") == 0) {
-        print_text(look, event, "prompt", out);
-        fputs(" ->", out);
-        print_text(look, event, "text", out);
-    }
-    print_number(event, "from", out);
+    else
+        fill_print(look, event, texts[i].text, out);
     fputc('\n', out);
 }
 
@@ -109,21 +87,24 @@ void show_event(const struct look *look, const json_t *event, FILE *out)
 void show_samples(const struct look *look, const json_t *answer, FILE *out)
 {
     json_t *samples = json_object_get(answer, "samples"), *sample;
-    char text[TEXT_SHORT];
     size_t count = json_array_size(samples);
     for (size_t i = count; i-- > 0;) { /* the newest is what one sees last */
         sample = json_array_get(samples, i);
-        fprintf(out, "%s%sstep %.0f, %s%s\n", i + 1 < count ? "\n" : "",
-                look_style(look, LOOK_DIM),
-                fmax(json_real_of(sample, "step"), 0),
-                text_time(look, json_real_of(sample, "time"), text),
-                look_style(look, LOOK_PLAIN));
-        fputs(look_style(look, LOOK_BOLD), out);
-        text_print(look, json_text_of(sample, "prompt", ""), true, out);
-        fputs(look_style(look, LOOK_PLAIN), out);
-        text_print(look, json_text_of(sample, "text", ""), true, out);
-        fputc('\n', out);
+        fputs(i + 1 < count ? "\n" : "", out);
+        fputs(look_style(look, LOOK_DIM), out);
+        fill_print(look, sample, "step {step|w}, {time|t}", out);
+        fprintf(out, "%s\n", look_style(look, LOOK_PLAIN));
+        show_sample(look, sample, out);
     }
     if (!count)
         fputs("no samples yet\n", out);
+}
+
+void show_sample(const struct look *look, const json_t *sample, FILE *out)
+{
+    fputs(look_style(look, LOOK_BOLD), out);
+    text_print(look, json_text_of(sample, "prompt", ""), true, out);
+    fputs(look_style(look, LOOK_PLAIN), out);
+    text_print(look, json_text_of(sample, "text", ""), true, out);
+    fputc('\n', out);
 }

@@ -1,83 +1,93 @@
-#include "daemon/ctl/ctl.h"
-#include "daemon/ctl/grid.h"
+/* show_ranks.c - the tables of ls, ranks and memory: rows of columns. */
+#include "daemon/ctl/fill.h"
 #include "daemon/ctl/show.h"
 
 #include <math.h>
 #include <string.h>
 
-static double sum_of(const json_t *object, const char *const *keys, int count)
+#define COUNT(table) (int)(sizeof table / sizeof table[0])
+
+enum { LOST_SECONDS = 60 };
+
+static void set_number(json_t *object, const char *key, double value)
 {
-    double sum = 0;
-    for (int i = 0; i < count; i++) {
-        double value = json_real_of(object, keys[i]);
-        sum += isfinite(value) ? value : 0;
+    json_object_set_new(object, key, json_number_or_null(value));
+}
+
+/* --- jobs --- */
+
+void show_jobs(const struct look *look, const json_t *jobs, FILE *out)
+{
+    static const struct grid_column columns[] = {
+            {"NAME", "{name|s}", 99},
+            {"STATE", "{state|s}", 90, .style = status_style},
+            {"STEP", "{step|w}[/{max_steps|w}]", 80, true},
+            {"%", "{percent|w}", 85, true},
+            {"LOSS", "{loss|n}", 70, true},
+            {"TOK/S", "{tokens_per_second|c}", 50, true},
+            {"ETA", "{eta_seconds|d}", 75, true},
+            {"RANKS", "{world|c}", 40, true},
+            {"UPTIME", "{elapsed_seconds|d}", 30, true},
+            {"PID", "{pid|w}", 20, true},
+            {"OUTPUT", "{output_dir|s}", 10}};
+    json_t *rows = json_array(), *job;
+    size_t i;
+    json_array_foreach(jobs, i, job)
+    {
+        json_t *row = status_for_show(look, job);
+        if (!json_is_string(json_object_get(row, "state")))
+            json_object_set_new(row, "state", json_string("no answer"));
+        json_array_append_new(rows, row);
     }
-    return sum;
+    grid_show(look, columns, COUNT(columns), rows, out);
+    json_decref(rows);
 }
 
-/* A number without a fraction, or `missing`. */
-static void add_whole(
-        struct grid *grid, const struct look *look, const json_t *object,
-        const char *key, double missing)
+/* --- ranks --- */
+
+#define TAKEN "memory.device.taken+memory.host.taken+memory.pinned.taken"
+#define PLANNED                                                                \
+    "memory.device.planned+memory.host.planned+memory.pinned.planned"
+
+enum look_style rank_lag_style(const struct look *look, const json_t *rank)
 {
-    double number = json_real_of(object, key);
-    grid_add(grid, look, "%.0f", isfinite(number) ? number : missing);
+    return fill_number(rank, "lag") > 0 ? LOOK_WARN : LOOK_PLAIN;
 }
 
-/* What its GPU has of this rank, and all of it that is in use. */
-static void add_gpu(
-        struct grid *grid, const struct look *look, const json_t *rank)
+enum look_style rank_seen_style(const struct look *look, const json_t *rank)
 {
-    static const char *const keys[] = {"held", "planned", "used"};
-    const json_t *gpu = json_object_get(rank, "gpu");
-    char text[TEXT_SHORT];
-    grid_add(grid, look, "%s", json_text_of(gpu, "name", "-"));
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        grid_add(
-                grid, look, "%s", text_bytes(json_real_of(gpu, keys[i]), text));
+    double seen = look->now - fill_number(rank, "heartbeat");
+    return seen > LOST_SECONDS ? LOOK_BAD : LOOK_PLAIN;
 }
 
-static void add_rank(
-        struct grid *grid, const struct look *look, const json_t *rank,
-        double last_step)
+json_t *ranks_for_show(const json_t *answer)
 {
-    static const char *const sent[] = {
-            "reduce_scatter_bytes", "all_gather_bytes", "all_reduce_bytes"};
-    static const char *const moved[] = {
-            "down_bytes", "up_bytes", "disk_read_bytes", "disk_written_bytes"};
-    char text[TEXT_SHORT];
-    double step = json_real_of(rank, "step");
-    double seen = json_real_of(rank, "heartbeat");
-    add_whole(grid, look, rank, "rank", -1);
-    grid_add(grid, look, "%s", json_text_of(rank, "host", "-"));
-    grid_add(grid, look, "%s", json_text_of(rank, "device", "-"));
-    add_whole(grid, look, rank, "step", 0);
-    grid_add(grid, look, "%.0f", isfinite(step) ? last_step - step : 0);
-    grid_style(grid, last_step > step ? LOOK_WARN : LOOK_PLAIN);
-    grid_add(
-            grid, look, "%s",
-            text_duration(json_real_of(rank, "step_seconds"), text));
-    grid_add(grid, look, "%s", text_bytes(rank_memory(rank, "taken"), text));
-    grid_add(grid, look, "%s", text_bytes(rank_memory(rank, "planned"), text));
-    grid_add(
-            grid, look, "%s", text_bytes(json_real_of(rank, "resident"), text));
-    grid_add(
-            grid, look, "%s",
-            text_bytes(json_real_of(rank, "resident_peak"), text));
-    grid_add(grid, look, "%s", text_bytes(sum_of(rank, sent, 3), text));
-    grid_add(grid, look, "%s", text_bytes(sum_of(rank, moved, 4), text));
-    grid_add(grid, look, "%s", text_duration(look->now - seen, text));
-    grid_style(grid, look->now - seen > 60 ? LOOK_BAD : LOOK_PLAIN);
-    grid_add(grid, look, "%s", text_count(json_real_of(rank, "threads"), text));
-    grid_add(grid, look, "%s", json_text_of(rank, "cpus", "-"));
-    add_whole(grid, look, rank, "pid", 0);
+    json_t *ranks = json_object_get(answer, "ranks"), *rank;
+    json_t *rows = json_array();
+    double last_step = 0;
+    size_t i;
+    json_array_foreach(ranks, i, rank) last_step =
+            fmax(last_step, fill_number(rank, "step"));
+    json_array_foreach(ranks, i, rank)
+    {
+        json_t *row = json_is_object(rank) ? json_copy(rank) : json_object();
+        bool on_gpu = json_is_object(json_object_get(rank, "gpu"));
+        double held = fill_number(rank, on_gpu ? "gpu.held" : TAKEN);
+        double of = fill_number(rank, on_gpu ? "gpu.total" : PLANNED);
+        set_number(row, "lag", last_step - fill_number(rank, "step"));
+        set_number(row, "held", held);
+        set_number(row, "held_of", of);
+        set_number(row, "held_share", of > 0 ? held / of : 0);
+        json_array_append_new(rows, row);
+    }
+    return rows;
 }
 
-static bool has_gpu(const json_t *answer)
+static bool has_gpu(const json_t *ranks)
 {
     json_t *rank;
     size_t i;
-    json_array_foreach(json_object_get(answer, "ranks"), i, rank)
+    json_array_foreach(ranks, i, rank)
     {
         if (json_is_object(json_object_get(rank, "gpu")))
             return true;
@@ -88,137 +98,101 @@ static bool has_gpu(const json_t *answer)
 void show_ranks(const struct look *look, const json_t *answer, FILE *out)
 {
     static const struct grid_column columns[] = {
-            {"RANK", true, 99},     {"HOST", false, 60},
-            {"DEVICE", false, 40},  {"STEP", true, 95},
-            {"LAG", true, 92},      {"STEP TIME", true, 70},
-            {"MEMORY", true, 90},   {"PLANNED", true, 65},
-            {"RESIDENT", true, 80}, {"PEAK", true, 50},
-            {"SENT", true, 45},     {"OFFLOADED", true, 35},
-            {"SEEN", true, 85},     {"THREADS", true, 30},
-            {"CPUS", false, 20},    {"PID", true, 25},
-            {"GPU", false, 55},     {"GPU HELD", true, 89},
-            {"GPU PLAN", true, 88}, {"GPU USED", true, 41}};
+            {"RANK", "{rank|w}", 99, true},
+            {"HOST", "{host|s}", 60},
+            {"DEVICE", "{device|s}", 40},
+            {"STEP", "{step|w}", 95, true},
+            {"LAG", "{lag|w}", 92, true, .style = rank_lag_style},
+            {"STEP TIME", "{step_seconds|d}", 70, true},
+            {"MEMORY", "{" TAKEN "|b}", 90, true},
+            {"PLANNED", "{" PLANNED "|b}", 65, true},
+            {"RESIDENT", "{resident|b}", 80, true},
+            {"PEAK", "{resident_peak|b}", 50, true},
+            {"SENT",
+             "{reduce_scatter_bytes+all_gather_bytes+all_reduce_bytes|b}", 45,
+             true},
+            {"OFFLOADED",
+             "{down_bytes+up_bytes+disk_read_bytes+disk_written_bytes|b}", 35,
+             true},
+            {"SEEN", "{heartbeat|a}", 85, true, .style = rank_seen_style},
+            {"THREADS", "{threads|c}", 30, true},
+            {"CPUS", "{cpus|s}", 20},
+            {"PID", "{pid|w}", 25, true},
+            {"GPU", "{gpu.name|s}", 55},
+            {"GPU HELD", "{gpu.held|b}", 89, true},
+            {"GPU PLAN", "{gpu.planned|b}", 88, true},
+            {"GPU USED", "{gpu.used|b}", 41, true}};
     enum { OF_GPUS = 4 }; /* the last ones */
-    int count = sizeof columns / sizeof columns[0];
-    bool has_gpus = has_gpu(answer);
-    struct grid *grid =
-            grid_create(columns, has_gpus ? count : count - OF_GPUS);
-    json_t *ranks = json_object_get(answer, "ranks"), *rank;
-    double last_step = 0;
-    size_t i;
-    json_array_foreach(ranks, i, rank) last_step =
-            fmax(last_step, json_real_of(rank, "step"));
-    json_array_foreach(ranks, i, rank)
-    {
-        add_rank(grid, look, rank, last_step);
-        if (has_gpus)
-            add_gpu(grid, look, rank);
-    }
-    grid_print(grid, look, out);
-    grid_destroy(grid);
+    json_t *rows = ranks_for_show(answer);
+    grid_show(
+            look, columns, COUNT(columns) - (has_gpu(rows) ? 0 : OF_GPUS), rows,
+            out);
+    json_decref(rows);
 }
 
 /* --- memory --- */
 
-static void add_bytes(
-        struct grid *grid, const struct look *look, const json_t *object,
-        const char *key)
+/* A row; `limit` is what the percentage is of, where it is known. */
+static void add_row(
+        json_t *rows, const json_t *rank, const char *where, json_t *planned,
+        json_t *taken, json_t *limit, double of, json_t *kinds)
 {
-    char text[TEXT_SHORT];
-    double bytes = json_real_of(object, key);
-    grid_add(grid, look, "%s", bytes == 0 ? "-" : text_bytes(bytes, text));
+    double percent = 100 * json_number_value(taken) / of;
+    json_array_append_new(
+            rows,
+            json_pack(
+                    "{s:O?, s:s?, s:O?, s:O?, s:O?, s:o, s:O?}", "rank",
+                    json_object_get(rank, "rank"), "where", where, "planned",
+                    planned, "taken", taken, "limit", limit, "percent",
+                    json_number_or_null(of > 0 ? percent : NAN), "kinds",
+                    kinds));
 }
 
-/* What `part` is of `whole`; "-" where either is not known. */
-static void add_percent(
-        struct grid *grid, const struct look *look, double part, double whole)
+/* Of one rank: each kind of memory that is used, its GPU (in which the arenas
+ * of the device lie), the whole process with its peak in place of a limit. */
+static void add_rows(json_t *rows, const json_t *rank)
 {
-    if (whole > 0 && isfinite(part))
-        grid_add(grid, look, "%.0f", 100 * part / whole);
-    else
-        grid_add(grid, look, "-");
+    json_t *memory, *gpu = json_object_get(rank, "gpu");
+    size_t i;
+    json_array_foreach(json_object_get(rank, "memory"), i, memory)
+    {
+        double planned = fill_number(memory, "planned"),
+               limit = fill_number(memory, "limit");
+        if (planned > 0 || fill_number(memory, "taken") > 0)
+            add_row(rows, rank,
+                    json_string_value(json_object_get(memory, "where")),
+                    json_object_get(memory, "planned"),
+                    json_object_get(memory, "taken"),
+                    json_object_get(memory, "limit"),
+                    limit > 0 ? limit : planned,
+                    json_object_get(memory, "kinds"));
+    }
+    if (json_is_object(gpu))
+        add_row(rows, rank, "gpu", json_object_get(gpu, "planned"),
+                json_object_get(gpu, "held"), json_object_get(gpu, "total"),
+                fill_number(gpu, "total"), NULL);
+    add_row(rows, rank, "process", NULL, json_object_get(rank, "resident"),
+            json_object_get(rank, "resident_peak"), NAN, NULL);
 }
 
-enum { SPANS = 5 }; /* kinds of them */
-
-static void add_memory(
-        struct grid *grid, const struct look *look, const json_t *rank,
-        const json_t *memory)
-{
-    static const char *const kinds[] = {
-            "params", "grads", "optimizer", "activations", "buffers"};
-    const json_t *of_kinds = json_object_get(memory, "kinds");
-    double taken = json_real_of(memory, "taken"),
-           planned = json_real_of(memory, "planned"),
-           limit = json_real_of(memory, "limit");
-    double of = limit > 0 ? limit : planned;
-    add_whole(grid, look, rank, "rank", -1);
-    grid_add(grid, look, "%s", json_text_of(memory, "where", "-"));
-    add_bytes(grid, look, memory, "planned");
-    add_bytes(grid, look, memory, "taken");
-    add_bytes(grid, look, memory, "limit");
-    add_percent(grid, look, taken, of);
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        add_bytes(grid, look, of_kinds, kinds[i]);
-}
-
-static void add_resident(
-        struct grid *grid, const struct look *look, const json_t *rank)
-{
-    add_whole(grid, look, rank, "rank", -1);
-    grid_add(grid, look, "process");
-    grid_add(grid, look, "-");
-    add_bytes(grid, look, rank, "resident");
-    add_bytes(grid, look, rank, "resident_peak");
-    for (int i = 0; i < 1 + SPANS; i++)
-        grid_add(grid, look, "-");
-}
-
-/* The arenas on the device are part of it; its row has the GPU's bytes where
- * others have their limit. */
-static void add_gpu_memory(
-        struct grid *grid, const struct look *look, const json_t *rank)
-{
-    const json_t *gpu = json_object_get(rank, "gpu");
-    double held = json_real_of(gpu, "held"), total = json_real_of(gpu, "total");
-    if (!json_is_object(gpu))
-        return;
-    add_whole(grid, look, rank, "rank", -1);
-    grid_add(grid, look, "gpu");
-    add_bytes(grid, look, gpu, "planned");
-    add_bytes(grid, look, gpu, "held");
-    add_bytes(grid, look, gpu, "total");
-    add_percent(grid, look, held, total);
-    for (int i = 0; i < SPANS; i++)
-        grid_add(grid, look, "-");
-}
-
-/* The process' own row has its peak where others have their limit. */
 void show_memory(const struct look *look, const json_t *answer, FILE *out)
 {
     static const struct grid_column columns[] = {
-            {"RANK", true, 99},       {"WHERE", false, 98},
-            {"PLANNED", true, 90},    {"TAKEN", true, 95},
-            {"LIMIT/PEAK", true, 80}, {"%", true, 70},
-            {"PARAMS", true, 50},     {"GRADS", true, 45},
-            {"OPTIMIZER", true, 48},  {"ACTIVATIONS", true, 47},
-            {"BUFFERS", true, 40}};
-    struct grid *grid =
-            grid_create(columns, sizeof columns / sizeof columns[0]);
-    json_t *ranks = json_object_get(answer, "ranks"), *rank, *memory;
-    size_t i, k;
-    json_array_foreach(ranks, i, rank)
-    {
-        json_array_foreach(json_object_get(rank, "memory"), k, memory)
-        {
-            bool is_used = json_real_of(memory, "planned") > 0 ||
-                           json_real_of(memory, "taken") > 0;
-            if (is_used)
-                add_memory(grid, look, rank, memory);
-        }
-        add_gpu_memory(grid, look, rank);
-        add_resident(grid, look, rank);
-    }
-    grid_print(grid, look, out);
-    grid_destroy(grid);
+            {"RANK", "{rank|w}", 99, true},
+            {"WHERE", "{where|s}", 98},
+            {"PLANNED", "{planned|z}", 90, true},
+            {"TAKEN", "{taken|z}", 95, true},
+            {"LIMIT/PEAK", "{limit|z}", 80, true},
+            {"%", "{percent|w}", 70, true},
+            {"PARAMS", "{kinds.params|z}", 50, true},
+            {"GRADS", "{kinds.grads|z}", 45, true},
+            {"OPTIMIZER", "{kinds.optimizer|z}", 48, true},
+            {"ACTIVATIONS", "{kinds.activations|z}", 47, true},
+            {"BUFFERS", "{kinds.buffers|z}", 40, true}};
+    json_t *ranks = json_object_get(answer, "ranks"), *rank;
+    json_t *rows = json_array();
+    size_t i;
+    json_array_foreach(ranks, i, rank) add_rows(rows, rank);
+    grid_show(look, columns, COUNT(columns), rows, out);
+    json_decref(rows);
 }

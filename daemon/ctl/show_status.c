@@ -1,100 +1,67 @@
+/* show_status.c - the page of `zerodctl status`: rows of a name and a template.
+ */
 #include "daemon/ctl/ctl.h"
-#include "daemon/ctl/grid.h"
+#include "daemon/ctl/fill.h"
 #include "daemon/ctl/show.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- pairs of a name and a value, in one column or two --- */
+enum { NAME_COLUMNS = 15, VALUE_COLUMNS = 20 };
 
-enum { NAME_COLUMNS = 15, VALUE_COLUMNS = 20, PAIRS_MAX = 24 };
-
-struct pair {
-    const char *name; /* "": nothing here */
-    char value[96];
+/* A row without a value is left out; of several with one name the first that
+ * has a value is shown. */
+struct row {
+    const char *name, *value;
 };
 
-static void print_pair(
-        const struct look *look, const struct pair *pair, int columns,
-        bool pads, FILE *out)
+/* --- what templates show beside the job's own members --- */
+
+static void set_words(json_t *status, const char *state)
 {
-    int room = columns > 0 ? columns - 2 - NAME_COLUMNS : 96;
-    fprintf(out, "  %s%-*s%s", look_style(look, LOOK_DIM), NAME_COLUMNS,
-            pair->name, look_style(look, LOOK_PLAIN));
-    text_fit(look, pair->value, room > 4 ? room : 4, pads, out);
+    static const struct row words[] = {
+            {"died", "died after step {step|w}"},
+            {"stopped", "stopped[ ({stopped_by|s})]"},
+            {"stalled", "stalled[ (rank {stalled.rank|w})]"}};
+    const struct look plain = {.has_utf8 = true};
+    char *text = NULL;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(state, words[i].name) == 0)
+            text = fill(&plain, status, words[i].value);
+    json_object_set_new(status, "words", json_string(text ? text : state));
+    free(text);
 }
 
-/* `left` and `right` beside each other where there is room, else below. */
-static void print_pairs(
-        const struct look *look, const struct pair *left,
-        const struct pair *right, int count, FILE *out)
+json_t *status_for_show(const struct look *look, const json_t *status)
 {
-    int half = 2 + NAME_COLUMNS + VALUE_COLUMNS;
-    bool is_wide = look->columns == 0 || look->columns >= 2 * half;
-    for (int i = 0; i < count; i++) {
-        bool has_right = right[i].name[0] != '\0';
-        print_pair(
-                look, &left[i], is_wide ? half : look->columns,
-                is_wide && has_right, out);
-        if (is_wide && has_right)
-            print_pair(
-                    look, &right[i], look->columns ? look->columns - half : 0,
-                    false, out);
-        fputc('\n', out);
-    }
-    for (int i = 0; !is_wide && i < count; i++)
-        if (right[i].name[0]) {
-            print_pair(look, &right[i], look->columns, false, out);
-            fputc('\n', out);
-        }
+    json_t *copy = json_is_object(status) ? json_copy((json_t *)status)
+                                          : json_object();
+    double step = fill_number(copy, "step"),
+           steps = fill_number(copy, "max_steps"),
+           trained = fill_number(copy, "trainable_parameters"),
+           best = fill_number(copy, "best_eval_loss");
+    double share = steps > 0 && step >= 0 ? fmin(step / steps, 1) : 0;
+    bool has_base = trained < fill_number(copy, "parameters");
+    set_words(copy, json_text_of(copy, "state", "?"));
+    json_object_set_new(copy, "now", json_real(look->now));
+    json_object_set_new(copy, "share", json_real(share));
+    json_object_set_new(
+            copy, "percent",
+            json_number_or_null(isfinite(step) ? 100 * share : NAN));
+    json_object_set_new(
+            copy, "trained", json_number_or_null(has_base ? trained : NAN));
+    if (best == fill_number(copy, "eval_loss"))
+        json_object_del(copy, "best_eval_loss");
+    return copy;
 }
 
-static void set_number(struct pair *pair, const char *name, double value)
+enum look_style status_style(const struct look *look, const json_t *status)
 {
-    char text[TEXT_SHORT];
-    pair->name = name;
-    snprintf(pair->value, sizeof pair->value, "%s", text_number(value, text));
-}
-
-static void set_count(
-        struct pair *pair, const char *name, double value, const char *unit)
-{
-    char text[TEXT_SHORT];
-    pair->name = name;
-    snprintf(
-            pair->value, sizeof pair->value, "%s%s", text_count(value, text),
-            isfinite(value) ? unit : "");
-}
-
-/* "210 GFLOP/s" */
-static void set_flops(struct pair *pair, const char *name, double value)
-{
-    char text[TEXT_SHORT];
-    pair->name = name;
-    text_count(value, text);
-    size_t digits = strcspn(text, "kMGTPE");
-    snprintf(
-            pair->value, sizeof pair->value, "%.*s%s%s%s", (int)digits, text,
-            isfinite(value) ? " " : "", text + digits,
-            isfinite(value) ? "FLOP/s" : "");
-}
-
-static void set_duration(struct pair *pair, const char *name, double value)
-{
-    char text[TEXT_SHORT];
-    pair->name = name;
-    snprintf(pair->value, sizeof pair->value, "%s", text_duration(value, text));
+    return look_of_state(json_text_of(status, "state", "?"));
 }
 
 /* --- the head: name, state, progress --- */
-
-double status_share(const json_t *status)
-{
-    double step = json_real_of(status, "step");
-    double steps = json_real_of(status, "max_steps");
-    return steps > 0 && step >= 0 ? fmin(step / steps, 1) : 0;
-}
 
 static bool has_ended(const char *state)
 {
@@ -102,110 +69,100 @@ static bool has_ended(const char *state)
            strcmp(state, "failed") == 0 || strcmp(state, "died") == 0;
 }
 
-const char *status_state(const json_t *status, char text[TEXT_SHORT])
-{
-    const char *state = json_text_of(status, "state", "?");
-    const char *by = json_text_of(status, "stopped_by", NULL);
-    json_t *stalled = json_object_get(status, "stalled");
-    double step = json_real_of(status, "step");
-    if (strcmp(state, "died") == 0)
-        snprintf(
-                text, TEXT_SHORT, "died after step %.0f",
-                isfinite(step) ? step : 0);
-    else if (strcmp(state, "stopped") == 0 && by)
-        snprintf(text, TEXT_SHORT, "stopped (%s)", by);
-    else if (strcmp(state, "stalled") == 0 && stalled)
-        snprintf(
-                text, TEXT_SHORT, "stalled (rank %.0f)",
-                json_real_of(stalled, "rank"));
-    else
-        return state;
-    return text;
-}
-
 static void print_head(const struct look *look, const json_t *status, FILE *out)
 {
-    char words[TEXT_SHORT];
-    const char *state = status_state(status, words);
+    char *name = fill(look, status, "{job|s}");
+    char *state = fill(look, status, "{words|s}");
+    char *right =
+            fill(look, status, "step {step|w} of {max_steps|w}, {percent|w} %");
+    char *eta = fill(look, status, "  eta {eta_seconds|d}");
     bool is_over = has_ended(json_text_of(status, "state", "?"));
-    double step = json_real_of(status, "step"),
-           steps = json_real_of(status, "max_steps");
-    char eta[TEXT_SHORT], right[96] = "";
     int columns = look->columns ? look->columns : 80;
     columns = columns > 100 ? 100 : columns;
-    text_duration(json_real_of(status, "eta_seconds"), eta);
-    snprintf(
-            right, sizeof right, "step %.0f of %.0f, %.0f %%",
-            isfinite(step) ? step : 0, isfinite(steps) ? steps : 0,
-            100 * status_share(status));
-    int room = columns - (int)strlen(right) - (int)strlen(state) - 4;
-    char *name = text_escape(
-            look, json_text_of(status, "job", "?"),
-            strlen(json_text_of(status, "job", "?")), false);
+    int room = columns - text_width(right) - text_width(state) - 4;
     fputs(look_style(look, LOOK_BOLD), out);
-    int used = text_fit(
-            look, name ? name : "", room > 8 ? room : columns - 12, false, out);
-    fputs(look_style(look, LOOK_PLAIN), out);
-    fprintf(out, "  %s", look_style(look, look_of_state(state)));
-    text_print(look, state, false, out);
-    fputs(look_style(look, LOOK_PLAIN), out);
+    int used = text_fit(look, name, room > 8 ? room : columns - 12, false, out);
+    fprintf(out, "%s  %s%s%s", look_style(look, LOOK_PLAIN),
+            look_style(look, status_style(look, status)), state,
+            look_style(look, LOOK_PLAIN));
     if (room > 8)
         fprintf(out, "%*s%s\n", room - used + 2, "", right);
     else
         fprintf(out, "\n%s\n", right);
+    look_bar(
+            look, fill_number(status, "share"),
+            columns - (is_over ? 0 : (int)strlen(eta)), out);
+    fprintf(out, "%s\n", is_over ? "" : eta);
     free(name);
-    int tail = is_over ? 0 : (int)strlen(eta) + 6;
-    look_bar(look, status_share(status), columns - tail, out);
-    if (is_over)
-        fputc('\n', out);
-    else
-        fprintf(out, "  eta %s\n", eta);
+    free(state);
+    free(right);
+    free(eta);
 }
 
-/* --- what follows --- */
+/* --- numbers, in one column or two --- */
+
+static void print_pair(
+        const struct look *look, const char *name, const char *value,
+        int columns, bool pads, FILE *out)
+{
+    int room = columns > 0 ? columns - 2 - NAME_COLUMNS : 96;
+    fprintf(out, "  %s%-*s%s", look_style(look, LOOK_DIM), NAME_COLUMNS, name,
+            look_style(look, LOOK_PLAIN));
+    text_fit(look, value, room > 4 ? room : 4, pads, out);
+}
+
+/* `columns` 0: the last of its line, as long as it is. */
+static void print_number(
+        const struct look *look, const json_t *status, const struct row *row,
+        int columns, bool is_last, FILE *out)
+{
+    char *value = fill(look, status, row->value);
+    if (value[0]) {
+        print_pair(look, row->name, value, columns, !is_last, out);
+        fputs(is_last ? "\n" : "", out);
+    }
+    free(value);
+}
 
 static void print_numbers(
         const struct look *look, const json_t *status, FILE *out)
 {
-    struct pair left[7] = {{""}}, right[7] = {{""}};
-    double best = json_real_of(status, "best_eval_loss");
-    double mfu = json_real_of(status, "mfu");
-    double skipped = json_real_of(status, "skipped_steps");
-    char text[TEXT_SHORT];
-    set_number(&left[0], "loss", json_real_of(status, "loss"));
-    set_number(&left[1], "eval loss", json_real_of(status, "eval_loss"));
-    if (isfinite(best) && best != json_real_of(status, "eval_loss"))
-        snprintf(
-                left[1].value + strlen(left[1].value), 32, " best %s",
-                text_number(best, text));
-    set_number(
-            &left[2], "learning rate", json_real_of(status, "learning_rate"));
-    set_number(&left[3], "grad norm", json_real_of(status, "grad_norm"));
-    set_number(&left[4], "epoch", json_real_of(status, "epoch"));
-    left[5].name = "skipped steps";
-    snprintf(
-            left[5].value, sizeof left[5].value, "%.0f",
-            isfinite(skipped) ? skipped : 0);
-    set_count(
-            &right[0], "speed", json_real_of(status, "tokens_per_second"),
-            " tok/s");
-    set_duration(&right[1], "step time", json_real_of(status, "step_seconds"));
-    set_flops(
-            &right[2], "compute",
-            json_real_of(status, "model_flops_per_second"));
-    if (isfinite(mfu))
-        snprintf(
-                right[2].value + strlen(right[2].value), 32, ", mfu %.2f", mfu);
-    set_count(&right[3], "tokens", json_real_of(status, "tokens"), "");
-    set_count(&right[4], "samples", json_real_of(status, "samples"), "");
-    set_duration(&right[5], "elapsed", json_real_of(status, "elapsed_seconds"));
-    int count = 6;
-    if (isfinite(json_real_of(status, "loss_scale")))
-        set_count(
-                &left[count++], "loss scale",
-                json_real_of(status, "loss_scale"), "");
-    print_pairs(look, left, right, count, out);
+    static const struct row left[] = {
+            {"loss", "{loss|n}"},
+            {"eval loss", "{eval_loss|n}[ best {best_eval_loss|n}]"},
+            {"learning rate", "{learning_rate|n}"},
+            {"grad norm", "{grad_norm|n}"},
+            {"epoch", "{epoch|n}"},
+            {"skipped steps", "{skipped_steps|w}"},
+            {"loss scale", "[{loss_scale|c}]"}};
+    static const struct row right[] = {
+            {"speed", "{tokens_per_second|c}[{tokens_per_second|.} tok/s]"},
+            {"step time", "{step_seconds|d}"},
+            {"compute", "{model_flops_per_second|f}[, mfu {mfu|2}]"},
+            {"tokens", "{tokens|c}"},
+            {"samples", "{samples|c}"},
+            {"elapsed", "{elapsed_seconds|d}"}};
+    enum {
+        LEFT = sizeof left / sizeof left[0],
+        RIGHT = sizeof right / sizeof right[0]
+    };
+    int half = 2 + NAME_COLUMNS + VALUE_COLUMNS;
+    bool is_wide = look->columns == 0 || look->columns >= 2 * half;
+    for (int i = 0; i < LEFT; i++) {
+        bool has_right = is_wide && i < RIGHT;
+        print_number(
+                look, status, &left[i], is_wide ? half : look->columns,
+                !has_right, out);
+        if (has_right)
+            print_number(
+                    look, status, &right[i],
+                    look->columns ? look->columns - half : 0, true, out);
+    }
+    for (int i = 0; !is_wide && i < RIGHT; i++)
+        print_number(look, status, &right[i], look->columns, true, out);
 }
+
+/* --- facts: a name and a value of any length --- */
 
 /* Bytes of the escaped text that fit `columns`, at a blank where there is one;
  * all of it where the width is 0. */
@@ -229,12 +186,10 @@ static size_t line_bytes(const char *text, int columns)
     return blank ? blank : bytes ? bytes : 1;
 }
 
-/* A name and a value of any length, which goes on in the lines below. */
+/* It goes on in the lines below. */
 static void print_line(
-        const struct look *look, const char *name, const char *value, FILE *out)
+        const struct look *look, const char *name, const char *text, FILE *out)
 {
-    char *safe = text_escape(look, value, strlen(value), false);
-    const char *text = safe ? safe : "";
     int columns = look->columns > 0 ? look->columns - 2 - NAME_COLUMNS : 0;
     do {
         size_t bytes = line_bytes(text, columns);
@@ -245,104 +200,23 @@ static void print_line(
         text += strspn(text, " ");
         name = "";
     } while (*text);
-    free(safe);
 }
 
-/* "NVIDIA H200, rank 0: 21.5 GiB held, 21.4 GiB planned, of 140 GiB" */
-static void print_gpu(const struct look *look, const json_t *gpu, FILE *out)
+static void print_rows(
+        const struct look *look, const json_t *status, const struct row *rows,
+        size_t count, FILE *out)
 {
-    char line[256], held[TEXT_SHORT], planned[TEXT_SHORT], total[TEXT_SHORT];
-    if (!json_is_object(gpu))
-        return;
-    snprintf(
-            line, sizeof line, "%s, rank %.0f: %s held, %s planned, of %s",
-            json_text_of(gpu, "name", "-"), fmax(json_real_of(gpu, "rank"), 0),
-            text_bytes(json_real_of(gpu, "held"), held),
-            text_bytes(json_real_of(gpu, "planned"), planned),
-            text_bytes(json_real_of(gpu, "total"), total));
-    print_line(look, "gpu", line, out);
-}
-
-static void print_adapters(
-        const struct look *look, const json_t *status, FILE *out)
-{
-    char line[512];
-    size_t i;
-    json_t *name;
-    const json_t *adapters = json_object_get(status, "adapters");
-    const json_t *targets = json_object_get(adapters, "target_modules");
-    if (!json_is_object(adapters))
-        return;
-    int used = snprintf(
-            line, sizeof line, "%s, r %.0f, on",
-            json_is_true(json_object_get(adapters, "use_dora")) ? "DoRA"
-                                                                : "LoRA",
-            json_real_of(adapters, "r"));
-    if (json_is_string(targets))
-        used += snprintf(
-                line + used, sizeof line - (size_t)used, " %.200s",
-                json_string_value(targets));
-    json_array_foreach(targets, i, name) if (used < 400) used += snprintf(
-            line + used, sizeof line - (size_t)used, "%s%.60s", i ? ", " : " ",
-            json_string_value(name));
-    print_line(look, "adapters", line, out);
-}
-
-static void print_facts(
-        const struct look *look, const json_t *status, FILE *out)
-{
-    char line[512], text[TEXT_SHORT], some[TEXT_SHORT], age[TEXT_SHORT];
-    double world = json_real_of(status, "world");
-    const char *run_name = json_text_of(status, "run_name", "");
-    if (run_name[0])
-        print_line(look, "run", run_name, out);
-    double all = json_real_of(status, "parameters");
-    double trained = json_real_of(status, "trainable_parameters");
-    bool has_base = trained < all;
-    snprintf(
-            line, sizeof line, "%s parameters%s%s%s%.40s%s%s, %s",
-            text_count(all, text), has_base ? ", " : "",
-            has_base ? text_count(trained, some) : "",
-            has_base ? " of them trained, the others in " : "",
-            has_base ? json_text_of(status, "base_format", "-") : "",
-            has_base ? "; computes in " : ", ",
-            json_text_of(status, "dtype", "-"),
-            json_text_of(status, "optimizer", "-"));
-    print_line(look, "model", line, out);
-    print_adapters(look, status, out);
-    snprintf(
-            line, sizeof line, "%.0f rank%s, ZeRO stage %.0f, %s",
-            isfinite(world) ? world : 0, world == 1 ? "" : "s",
-            fmax(json_real_of(status, "stage"), 0),
-            json_text_of(status, "device", "-"));
-    print_line(look, "world", line, out);
-    print_gpu(look, json_object_get(status, "gpu"), out);
-    double micros = json_real_of(status, "gradient_accumulation_steps");
-    snprintf(
-            line, sizeof line,
-            "%.0f samples: %.0f per rank, %.0f micro-batch%s",
-            fmax(json_real_of(status, "global_batch_size"), 0),
-            fmax(json_real_of(status, "per_device_train_batch_size"), 0),
-            fmax(micros, 0), micros == 1 ? "" : "es");
-    print_line(look, "batch", line, out);
-    double saved = json_real_of(status, "last_checkpoint_time");
-    if (isfinite(json_real_of(status, "last_checkpoint_step")) &&
-        json_text_of(status, "last_checkpoint", NULL))
-        snprintf(
-                line, sizeof line, "step %.0f, %s ago: %s",
-                json_real_of(status, "last_checkpoint_step"),
-                text_duration(look->now - saved, age),
-                json_text_of(status, "last_checkpoint", ""));
-    else
-        snprintf(line, sizeof line, "none yet");
-    print_line(look, "checkpoint", line, out);
-    print_line(look, "output", json_text_of(status, "output_dir", "-"), out);
-    double pid = json_real_of(status, "pid");
-    snprintf(
-            line, sizeof line, "%s, process %.0f, since %s",
-            json_text_of(status, "host", "-"), isfinite(pid) ? pid : 0,
-            text_time(look, json_real_of(status, "started"), text));
-    print_line(look, "host", line, out);
+    const char *shown = "";
+    for (size_t i = 0; i < count; i++) {
+        char *text = strcmp(rows[i].name, shown) == 0
+                             ? NULL
+                             : fill(look, status, rows[i].value);
+        if (text && text[0]) {
+            print_line(look, rows[i].name, text, out);
+            shown = rows[i].name;
+        }
+        free(text);
+    }
 }
 
 /* Where the time goes: the phases by their share. */
@@ -350,146 +224,88 @@ static void print_phases(
         const struct look *look, const json_t *status, FILE *out)
 {
     json_t *phases = json_object_get(status, "phase_seconds"), *value;
+    json_t *list = json_array();
     const char *name;
-    char line[512] = "";
+    char text[96];
     double total = 0;
     json_object_foreach(phases, name, value) total += json_number_value(value);
     json_object_foreach(phases, name, value)
     {
-        double share = json_number_value(value) / total;
-        size_t used = strlen(line);
-        if (total > 0 && share >= 0.005)
-            snprintf(
-                    line + used, sizeof line - used, "%s%s %.0f %%",
-                    used ? ", " : "", name, 100 * share);
+        double share = total > 0 ? 100 * json_number_value(value) / total : 0;
+        snprintf(text, sizeof text, "%.40s %.0f %%", name, share);
+        if (share >= 0.5)
+            json_array_append_new(list, json_string(text));
     }
-    if (line[0])
-        print_line(look, "time", line, out);
+    json_t *row = json_pack("{s:o}", "time", list);
+    print_rows(look, row, &(struct row){"time", "[{time|s}]"}, 1, out);
+    json_decref(row);
 }
 
-/* Who keeps the others, in what and since when. */
-static void print_stalled(
+static void print_warnings(
         const struct look *look, const json_t *status, FILE *out)
 {
-    json_t *stalled = json_object_get(status, "stalled");
-    char line[400], since[TEXT_SHORT];
-    if (!json_is_object(stalled))
-        return;
-    snprintf(
-            line, sizeof line,
-            "rank %.0f on %s at step %.0f: waited for in %s "
-            "since %s",
-            json_real_of(stalled, "rank"), json_text_of(stalled, "host", "?"),
-            json_real_of(stalled, "step"),
-            json_text_of(stalled, "operation", "?"),
-            text_time(look, json_real_of(stalled, "since"), since));
-    print_line(look, "stalled", line, out);
-}
-
-static void print_notes(
-        const struct look *look, const json_t *status, FILE *out)
-{
-    json_t *list = json_object_get(status, "pending"), *item;
-    double deadline = json_real_of(status, "deadline");
-    char text[TEXT_SHORT], line[1024];
+    json_t *item;
     size_t i;
-    line[0] = '\0';
-    json_array_foreach(list, i, item)
+    json_array_foreach(json_object_get(status, "warnings"), i, item)
     {
-        size_t used = strlen(line);
-        snprintf(
-                line + used, sizeof line - used, "%s%s", used ? ", " : "",
-                json_is_string(item) ? json_string_value(item) : "?");
-    }
-    if (line[0])
-        print_line(look, "waiting", line, out);
-    if (isfinite(deadline))
-        print_line(look, "deadline", text_time(look, deadline, text), out);
-    list = json_object_get(status, "warnings");
-    json_array_foreach(list, i, item)
-    {
-        snprintf(
-                line, sizeof line, "%s step %.0f: %s",
-                text_time(look, json_real_of(item, "time"), text),
-                fmax(json_real_of(item, "step"), 0),
-                json_text_of(item, "message", ""));
-        print_line(look, i ? "" : "warnings", line, out);
+        char *text = fill(look, item, "{time|t} step {step|w}: {message|s}");
+        print_line(look, i ? "" : "warnings", text, out);
+        free(text);
     }
 }
 
 void show_status(const struct look *look, const json_t *status, FILE *out)
 {
-    print_head(look, status, out);
+    static const struct row facts[] = {
+            {"run", "[{run_name|s}]"},
+            {"model",
+             "[{parameters|c} parameters, {trained|c} of them trained, the "
+             "others in {base_format|s}; computes in {dtype|s}, "
+             "{optimizer|s}]"},
+            {"model", "{parameters|c} parameters, {dtype|s}, {optimizer|s}"},
+            {"adapters", "[{adapters.use_dora|?}DoRA, r {adapters.r|w}, on "
+                         "{adapters.target_modules|s}]"},
+            {"adapters",
+             "[LoRA, r {adapters.r|w}, on {adapters.target_modules|s}]"},
+            {"world", "{world|w} rank{world|p}, ZeRO stage {stage|w}, "
+                      "{device|s}"},
+            {"gpu", "[{gpu.name|s}, rank {gpu.rank|w}: {gpu.held|b} held, "
+                    "{gpu.planned|b} planned, of {gpu.total|b}]"},
+            {"batch", "{global_batch_size|w} samples: "
+                      "{per_device_train_batch_size|w} per rank, "
+                      "{gradient_accumulation_steps|w} micro-batch"
+                      "{gradient_accumulation_steps|P}"},
+            {"checkpoint",
+             "[step {last_checkpoint_step|w}, "
+             "{last_checkpoint_time|a} ago: {last_checkpoint|s}]"},
+            {"checkpoint", "none yet"},
+            {"output", "{output_dir|s}"},
+            {"host", "{host|s}, process {pid|w}, since {started|t}"}};
+    static const struct row notes[] = {
+            {"stalled", "[rank {stalled.rank|w} on {stalled.host|s} at step "
+                        "{stalled.step|w}: waited for in {stalled.operation|s} "
+                        "since {stalled.since|t}]"},
+            {"waiting", "[{pending|s}]"},
+            {"deadline", "[{deadline|t}]"}};
+    json_t *shown = status_for_show(look, status);
+    print_head(look, shown, out);
     fputc('\n', out);
-    print_numbers(look, status, out);
+    print_numbers(look, shown, out);
     fputc('\n', out);
-    print_facts(look, status, out);
-    print_phases(look, status, out);
-    print_stalled(look, status, out);
-    print_notes(look, status, out);
+    print_rows(look, shown, facts, sizeof facts / sizeof facts[0], out);
+    print_phases(look, shown, out);
+    print_rows(look, shown, notes, sizeof notes / sizeof notes[0], out);
+    print_warnings(look, shown, out);
+    json_decref(shown);
 }
 
 void show_status_line(const struct look *look, const json_t *status, FILE *out)
 {
-    char when[TEXT_SHORT], loss[TEXT_SHORT], speed[TEXT_SHORT], eta[TEXT_SHORT];
-    char words[TEXT_SHORT];
-    fprintf(out, "%s ", text_time(look, look->now, when));
-    text_print(look, status_state(status, words), false, out);
-    fprintf(out, " step %.0f/%.0f (%.0f%%) loss %s %s tok/s eta %s\n",
-            fmax(json_real_of(status, "step"), 0),
-            fmax(json_real_of(status, "max_steps"), 0),
-            100 * status_share(status),
-            text_number(json_real_of(status, "loss"), loss),
-            text_count(json_real_of(status, "tokens_per_second"), speed),
-            text_duration(json_real_of(status, "eta_seconds"), eta));
-}
-
-/* --- ls --- */
-
-void show_jobs(const struct look *look, const json_t *jobs, FILE *out)
-{
-    static const struct grid_column columns[] = {
-            {"NAME", false, 99}, {"STATE", false, 90}, {"STEP", true, 80},
-            {"%", true, 85},     {"LOSS", true, 70},   {"TOK/S", true, 50},
-            {"ETA", true, 75},   {"RANKS", true, 40},  {"UPTIME", true, 30},
-            {"PID", true, 20},   {"OUTPUT", false, 10}};
-    struct grid *grid =
-            grid_create(columns, sizeof columns / sizeof columns[0]);
-    json_t *job;
-    size_t i;
-    char text[TEXT_SHORT];
-    json_array_foreach(jobs, i, job)
-    {
-        const char *state = json_text_of(job, "state", "no answer");
-        double step = json_real_of(job, "step"), pid = json_real_of(job, "pid");
-        grid_add(grid, look, "%s", json_text_of(job, "name", "?"));
-        grid_add(grid, look, "%s", state);
-        grid_style(grid, look_of_state(state));
-        if (isfinite(step)) {
-            grid_add(
-                    grid, look, "%.0f/%.0f", step,
-                    fmax(json_real_of(job, "max_steps"), 0));
-            grid_add(grid, look, "%.0f", 100 * status_share(job));
-        } else {
-            grid_add(grid, look, "-");
-            grid_add(grid, look, "-");
-        }
-        grid_add(
-                grid, look, "%s", text_number(json_real_of(job, "loss"), text));
-        grid_add(
-                grid, look, "%s",
-                text_count(json_real_of(job, "tokens_per_second"), text));
-        grid_add(
-                grid, look, "%s",
-                text_duration(json_real_of(job, "eta_seconds"), text));
-        grid_add(
-                grid, look, "%s", text_count(json_real_of(job, "world"), text));
-        grid_add(
-                grid, look, "%s",
-                text_duration(json_real_of(job, "elapsed_seconds"), text));
-        grid_add(grid, look, isfinite(pid) ? "%.0f" : "-", pid);
-        grid_add(grid, look, "%s", json_text_of(job, "output_dir", "-"));
-    }
-    grid_print(grid, look, out);
-    grid_destroy(grid);
+    json_t *shown = status_for_show(look, status);
+    fill_print(
+            look, shown,
+            "{now|t} {words|s} step {step|w}/{max_steps|w} ({percent|w}%) loss "
+            "{loss|n} {tokens_per_second|c} tok/s eta {eta_seconds|d}\n",
+            out);
+    json_decref(shown);
 }

@@ -208,6 +208,20 @@ bool target_file_has_ended(const struct target *target)
            strcmp(state, "failed") == 0 || strcmp(state, "died") == 0;
 }
 
+enum zd_status target_ping(const struct target *target, double seconds)
+{
+    struct client_request request = {
+            .socket = target->socket,
+            .owner = target->owner,
+            .method = "GET",
+            .target = "/healthz",
+            .timeout = seconds};
+    struct client_answer answer;
+    enum zd_status status = client_ask(&request, &answer);
+    free(answer.body);
+    return status;
+}
+
 bool target_has_ended(const struct target *target)
 {
     const struct zd_error first = *zd_error_get();
@@ -216,18 +230,10 @@ bool target_has_ended(const struct target *target)
         zd_error_clear();
         if (is_gone)
             return true;
-        struct client_request request = {
-                .socket = target->socket,
-                .owner = target->owner,
-                .method = "GET",
-                .target = "/healthz",
-                .timeout = ENDING_PAUSE_MS * 1e-3};
-        struct client_answer answer;
         poll(NULL, 0, ENDING_PAUSE_MS);
         if (client_interrupted())
             break;
-        client_ask(&request, &answer);
-        free(answer.body);
+        target_ping(target, ENDING_PAUSE_MS * 1e-3);
     }
     zd_error_clear();
     zd_error_set(&first);

@@ -36,6 +36,8 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out);
 enum zd_status target_get(
         const struct target *target, const char *what, json_t **json_out);
 
+/* Does the job answer within `seconds`? */
+enum zd_status target_ping(const struct target *target, double seconds);
 /* After an answer that failed: has the job ended? A socket that closes is
  * looked at again for two seconds, for a run takes a moment to leave. Clears
  * the record when it has. */

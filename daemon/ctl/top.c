@@ -2,6 +2,7 @@
 
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/dir.h"
+#include "daemon/ctl/fill.h"
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/show.h"
 
@@ -70,18 +71,6 @@ static void put_blanks(struct line *line, int to)
         fputc(' ', line->out);
 }
 
-/* "name value  " when all of it fits; a line holds as many as it can. */
-static void put_pair(struct line *line, const char *name, const char *value)
-{
-    int width = (line->used ? 2 : 0) + text_width(name) + 1 + text_width(value);
-    if (line->used + width > line->columns)
-        return;
-    if (line->used)
-        put(line, LOOK_PLAIN, "  ");
-    put(line, LOOK_DIM, "%s ", name);
-    put(line, LOOK_PLAIN, "%s", value);
-}
-
 static void put_bar(struct line *line, double share, int columns)
 {
     if (columns > line->columns - line->used)
@@ -98,82 +87,72 @@ static void print_head(
         const struct look *look, const json_t *status, int columns, FILE *out)
 {
     struct line line = line_begin(look, columns, out);
-    char words[TEXT_SHORT];
-    const char *state = status_state(status, words);
-    char eta[TEXT_SHORT], clock[TEXT_SHORT], right[64];
-    snprintf(
-            right, sizeof right, "step %.0f/%.0f %.0f%%",
-            fmax(json_real_of(status, "step"), 0),
-            fmax(json_real_of(status, "max_steps"), 0),
-            100 * status_share(status));
-    int room = columns - (int)strlen(right) - (int)strlen(state) - 4;
-    char *name = text_escape(
-            look, json_text_of(status, "job", "?"),
-            strlen(json_text_of(status, "job", "?")), false);
+    char *name = fill(look, status, "{job|s}");
+    char *state = fill(look, status, "{words|s}");
+    char *right =
+            fill(look, status, "step {step|w}/{max_steps|w} {percent|w}%");
+    char *eta = fill(look, status, "{eta_seconds|d}");
+    char *clock = fill(look, status, "{now|t}");
+    int room = columns - text_width(right) - text_width(state) - 4;
     fputs(look_style(look, LOOK_BOLD), out);
-    line.used +=
-            text_fit(look, name ? name : "?", room > 6 ? room : 6, false, out);
+    line.used += text_fit(look, name, room > 6 ? room : 6, false, out);
     fputs(look_style(look, LOOK_PLAIN), out);
-    free(name);
     put(&line, LOOK_PLAIN, "  ");
-    put(&line, look_of_state(state), "%s", state);
-    put(&line, LOOK_PLAIN, "  ");
-    put(&line, LOOK_PLAIN, "%s", right);
-    text_time(look, look->now, clock);
+    put(&line, status_style(look, status), "%s", state);
+    put(&line, LOOK_PLAIN, "  %s", right);
     if (columns - line.used > (int)strlen(clock) + 2) {
         put_blanks(&line, columns - (int)strlen(clock));
         put(&line, LOOK_DIM, "%s", clock);
     }
     line_end(&line);
-    text_duration(json_real_of(status, "eta_seconds"), eta);
-    put_bar(&line, status_share(status), columns - 6 - (int)strlen(eta));
-    put(&line, LOOK_PLAIN, "  ");
-    put(&line, LOOK_DIM, "eta ");
+    put_bar(&line, fill_number(status, "share"),
+            columns - 6 - (int)strlen(eta));
+    put(&line, LOOK_DIM, "  eta ");
     put(&line, LOOK_PLAIN, "%s", eta);
     line_end(&line);
+    free(name);
+    free(state);
+    free(right);
+    free(eta);
+    free(clock);
 }
 
+/* "name value  "; a line holds as many as fit. */
 static void print_numbers(
         const struct look *look, const json_t *status, int columns, FILE *out)
 {
+    static const struct {
+        const char *name, *value; /* NULL: the line ends */
+    } numbers[] = {
+            {"loss", "{loss|n}"},
+            {"eval", "{eval_loss|n}"},
+            {"lr", "{learning_rate|n}"},
+            {"grad", "{grad_norm|n}"},
+            {"epoch", "[{epoch|n}]"},
+            {NULL},
+            {"tok/s", "{tokens_per_second|c}"},
+            {"step", "{step_seconds|d}"},
+            {"up", "{elapsed_seconds|d}"},
+            {"saved",
+             "[{last_checkpoint_step|w}, {last_checkpoint_time|a} ago]"},
+            {"tokens", "{tokens|c}"},
+            {NULL}};
     struct line line = line_begin(look, columns, out);
-    char text[TEXT_SHORT], both[TEXT_SHORT * 2];
-    put_pair(&line, "loss", text_number(json_real_of(status, "loss"), text));
-    put_pair(
-            &line, "eval",
-            text_number(json_real_of(status, "eval_loss"), text));
-    put_pair(
-            &line, "lr",
-            text_number(json_real_of(status, "learning_rate"), text));
-    put_pair(
-            &line, "grad",
-            text_number(json_real_of(status, "grad_norm"), text));
-    if (isfinite(json_real_of(status, "epoch")))
-        put_pair(
-                &line, "epoch",
-                text_number(json_real_of(status, "epoch"), text));
-    line_end(&line);
-    put_pair(
-            &line, "tok/s",
-            text_count(json_real_of(status, "tokens_per_second"), text));
-    put_pair(
-            &line, "step",
-            text_duration(json_real_of(status, "step_seconds"), text));
-    put_pair(
-            &line, "up",
-            text_duration(json_real_of(status, "elapsed_seconds"), text));
-    double saved = json_real_of(status, "last_checkpoint_step");
-    if (isfinite(saved) && json_text_of(status, "last_checkpoint", NULL)) {
-        snprintf(
-                both, sizeof both, "%.0f, %s ago", saved,
-                text_duration(
-                        look->now -
-                                json_real_of(status, "last_checkpoint_time"),
-                        text));
-        put_pair(&line, "saved", both);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const char *name = numbers[i].name;
+        if (!name) {
+            line_end(&line);
+            continue;
+        }
+        char *value = fill(look, status, numbers[i].value);
+        int width =
+                (line.used ? 2 : 0) + text_width(name) + 1 + text_width(value);
+        if (value[0] && line.used + width <= columns) {
+            put(&line, LOOK_DIM, "%s%s ", line.used ? "  " : "", name);
+            put(&line, LOOK_PLAIN, "%s", value);
+        }
+        free(value);
     }
-    put_pair(&line, "tokens", text_count(json_real_of(status, "tokens"), text));
-    line_end(&line);
 }
 
 /* --- where the time goes --- */
@@ -233,92 +212,48 @@ static int print_phases(
 
 /* --- ranks --- */
 
-/* rank 0  step 120  lag 0  220ms  [####----] 1.2 GiB of 2.0 GiB  seen 1s ago
- * The memory is what the rank holds of its GPU's, on a CPU what it has taken of
- * what was planned. */
-static void print_rank(
-        const struct look *look, const json_t *rank, double last_step,
-        int columns, FILE *out)
-{
-    struct line line = line_begin(look, columns, out);
-    double step = json_real_of(rank, "step"), lag = last_step - step;
-    double seen = look->now - json_real_of(rank, "heartbeat");
-    const json_t *gpu = json_object_get(rank, "gpu");
-    bool on_gpu = json_is_object(gpu);
-    double taken = on_gpu ? json_real_of(gpu, "held")
-                          : rank_memory(rank, "taken"),
-           planned = on_gpu ? json_real_of(gpu, "total")
-                            : rank_memory(rank, "planned");
-    char text[TEXT_SHORT], of[TEXT_SHORT], size[TEXT_SHORT * 2 + 8];
-    put(&line, LOOK_PLAIN, "%4.0f", fmax(json_real_of(rank, "rank"), 0));
-    put(&line, LOOK_PLAIN, " %7.0f", isfinite(step) ? step : 0);
-    put(&line, lag > 0 ? LOOK_WARN : LOOK_DIM, " %4.0f", fmax(lag, 0));
-    put(&line, LOOK_PLAIN, " %7s",
-        text_duration(json_real_of(rank, "step_seconds"), text));
-    bool is_wide = columns >= 76;
-    int bar = columns >= 100 ? 30 : columns >= 60 ? 14 : 4;
-    put(&line, LOOK_PLAIN, "  ");
-    put_bar(&line, planned > 0 ? taken / planned : 0, bar);
-    if (is_wide)
-        snprintf(
-                size, sizeof size, "%s of %s", text_bytes(taken, text),
-                text_bytes(planned, of));
-    else
-        snprintf(size, sizeof size, "%s", text_bytes(taken, text));
-    put(&line, LOOK_PLAIN, is_wide ? " %-20s" : " %s", size);
-    if (is_wide) {
-        put(&line, LOOK_PLAIN, " %9s",
-            text_bytes(json_real_of(rank, "resident"), text));
-        put(&line, seen > 60 ? LOOK_BAD : LOOK_DIM, " %6s",
-            text_duration(seen, text));
-    }
-    if (columns >= 100)
-        put(&line, LOOK_DIM, "  %s", json_text_of(rank, "host", ""));
-    line_end(&line);
-}
-
-static void print_rank_titles(const struct look *look, int columns, FILE *out)
-{
-    struct line line = line_begin(look, columns, out);
-    bool is_wide = columns >= 76;
-    int bar = columns >= 100 ? 30 : columns >= 60 ? 14 : 4;
-    put(&line, LOOK_BOLD, "RANK    STEP  LAG    TIME  MEMORY");
-    if (is_wide) {
-        put_blanks(&line, 26 + bar + 1 + 20);
-        put(&line, LOOK_BOLD, "  RESIDENT   SEEN");
-    }
-    if (columns >= 100)
-        put(&line, LOOK_BOLD, "  HOST");
-    line_end(&line);
-}
-
+/* The first ranks that fit, and a line for the others. The memory is what a
+ * rank holds of its GPU's, on a CPU what it has taken of what was planned. */
 static void print_ranks(
-        const struct look *look, const json_t *answer, int rows, int columns,
-        FILE *out)
+        const struct look *look, const json_t *answer, int rows, FILE *out)
 {
-    json_t *ranks = json_object_get(answer, "ranks"), *rank;
+    static const struct grid_column columns[] = {
+            {"RANK", "{rank|w}", 99, true},
+            {"STEP", "{step|w}", 95, true},
+            {"LAG", "{lag|w}", 90, true, .style = rank_lag_style},
+            {"TIME", "{step_seconds|d}", 85, true},
+            {"MEMORY", "{held_share|B}", 75},
+            {"HELD", "{held|b}", 80, true},
+            {"OF", "{held_of|b}", 70, true},
+            {"RESIDENT", "{resident|b}", 60, true},
+            {"SEEN", "{heartbeat|a}", 65, true, .style = rank_seen_style},
+            {"HOST", "{host|s}", 50}};
+    json_t *ranks = ranks_for_show(answer), *rank, *slowest = NULL;
     size_t count = json_array_size(ranks), i;
-    double last = 0, least = INFINITY, slowest = -1, most = 0;
+    double last = 0, least = INFINITY, most = 0;
     json_array_foreach(ranks, i, rank)
     {
-        double seconds = json_real_of(rank, "step_seconds");
-        last = fmax(last, json_real_of(rank, "step"));
-        least = fmin(least, json_real_of(rank, "step"));
+        double seconds = fill_number(rank, "step_seconds");
+        last = fmax(last, fill_number(rank, "step"));
+        least = fmin(least, fill_number(rank, "step"));
         if (seconds > most) {
             most = seconds;
-            slowest = json_real_of(rank, "rank");
+            slowest = rank;
         }
     }
-    print_rank_titles(look, columns, out);
-    size_t shown = count <= (size_t)(rows - 1) ? count : (size_t)(rows - 2);
-    json_array_foreach(ranks, i, rank) if (i < shown)
-            print_rank(look, rank, last, columns, out);
-    if (shown < count) {
-        struct line line = line_begin(look, columns, out);
-        put(&line, LOOK_DIM, "%zu more; steps %.0f to %.0f, slowest rank %.0f",
-            count - shown, least, last, slowest);
+    struct line line = line_begin(look, look->columns, out);
+    char *slow = fill(look, slowest, "{rank|w}");
+    bool has_more = count > (size_t)(rows - 1);
+    while (has_more && json_array_size(ranks) > (size_t)(rows - 2))
+        json_array_remove(ranks, json_array_size(ranks) - 1);
+    grid_show(look, columns, sizeof columns / sizeof columns[0], ranks, out);
+    if (has_more) {
+        put(&line, LOOK_DIM, "%zu more; steps %.0f to %.0f, slowest rank %s",
+            count - json_array_size(ranks), least, last, slow);
         line_end(&line);
     }
+    free(slow);
+    json_decref(ranks);
 }
 
 /* --- the log --- */
@@ -456,15 +391,17 @@ void top_frame(const struct look *look, const struct top_data *data, FILE *out)
             lay_out(rows - HEAD_ROWS - foot, columns,
                     (int)json_array_size(json_object_get(data->ranks, "ranks")),
                     count_phases(data->status), count_lines(data->log));
-    print_head(&fitted, data->status, columns, out);
+    json_t *status = status_for_show(&fitted, data->status);
+    print_head(&fitted, status, columns, out);
     if (rows >= HEAD_ROWS + foot)
-        print_numbers(&fitted, data->status, columns, out);
+        print_numbers(&fitted, status, columns, out);
+    json_decref(status);
     if (layout.plot >= 4)
         print_plot(&fitted, data->history, columns, layout.plot, out);
     if (layout.phases > 0)
         print_phases(&fitted, data->status, columns, layout.phases, out);
     if (layout.ranks > 1)
-        print_ranks(&fitted, data->ranks, layout.ranks, columns, out);
+        print_ranks(&fitted, data->ranks, layout.ranks, out);
     if (layout.log > 0)
         print_log(&fitted, data->log, layout.log, columns, out);
     if (foot)

@@ -119,7 +119,8 @@ enum zd_status watch_run(const struct cli_args *args, const struct watch *watch)
         if (status == ZD_OK)
             show_once(args, watch, answer);
         json_decref(answer);
-        if (status == ZD_OK && target.is_dead && watch->tells_death)
+        if (status == ZD_OK && target.is_dead &&
+            strcmp(watch->command, "status") == 0)
             status = fail_dead(&target);
         if (!args->watch || status != ZD_OK || ferror(stdout))
             break;

@@ -8,12 +8,12 @@
  * seconds (2). On a terminal each replaces the last, and CSV and JSON follow
  * each other everywhere. `line` (may be NULL) shows what a pipe gets of one
  * round. `rows`: the list of the object that is a table of CSV; NULL: the
- * object is one row. A job that ends ends the watch with ZD_OK. */
+ * object is one row. A job that ends ends the watch with ZD_OK; after the
+ * status of a run that died comes E1099 (69). */
 struct watch {
-    const char *what, *rows;
+    const char *command, *what, *rows;
     void (*show)(const struct look *look, const json_t *answer, FILE *out);
     void (*line)(const struct look *look, const json_t *answer, FILE *out);
-    bool tells_death; /* E1099 (69) behind what is shown of a run that died */
 };
 enum zd_status watch_run(
         const struct cli_args *args, const struct watch *watch);

@@ -80,7 +80,7 @@ Test(ctl_client, no_answer_is_told_apart)
             {STUB_GARBAGE, "no HTTP"},
             {STUB_CUT, "broke off"},
             {STUB_DEAF, "closed"},
-            {STUB_NO_JSON, "no JSON object"}};
+            {STUB_NO_JSON, "not a JSON object"}};
     json_t *json;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct stub *stub = start(cases[i].manner);
@@ -237,10 +237,12 @@ Test(ctl_client, an_endless_head_is_broken)
 
 static char *settings(const char *const *words, int count)
 {
-    json_t *body;
-    if (act_parse_settings(words, count, &body) != ZD_OK)
-        return NULL;
-    char *text = json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    struct cli_args args = {.line.operand_count = count};
+    json_t *body = json_object();
+    char *text = NULL;
+    memcpy(args.line.operands, words, (size_t)count * sizeof *words);
+    if (act_parse_settings(&args, body) == ZD_OK)
+        text = json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(6));
     json_decref(body);
     return text;
 }

@@ -1,0 +1,33 @@
+/* fill.h - text from an object's members: the rows and columns of every command
+ * are templates.
+ *
+ *   "{eval_loss|n}[ best {best_eval_loss|n}]"
+ *
+ *   {PATH|KIND}   a member ("gpu.held"), or the sum of several ("a+b"); "-"
+ * where it is missing or null [ .. ]        left out where one of its members
+ * is missing or null
+ *
+ * KIND   n  number           2.3101      c  count        491.5k
+ *        b  bytes            3.2 GiB     z  likewise, 0 as "-"
+ *        d  duration         2m05s       w  whole number 120
+ *        2  two decimals     0.31        f  rate         210 GFLOP/s
+ *        t  time of day      20:33:53    a  time since   2m05s
+ *        s  text, or a list with commas
+ *        p  "s" unless it is 1           P  "es" unless it is 1
+ *        B  a share, as a bar
+ *        ?  nothing; missing unless true .  nothing; missing unless a number */
+#ifndef ZD_CTL_FILL_H
+#define ZD_CTL_FILL_H
+
+#include "base/file/json.h"
+#include "daemon/ctl/look.h"
+
+/* malloc'd, safe to print. */
+char *fill(const struct look *look, const json_t *object, const char *template);
+void fill_print(
+        const struct look *look, const json_t *object, const char *template,
+        FILE *out);
+/* A member by its path; NaN where it is missing, and no number. */
+double fill_number(const json_t *object, const char *path);
+
+#endif
