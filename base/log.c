@@ -172,21 +172,51 @@ static size_t format_line(
     return (size_t)n;
 }
 
+enum { MESSAGE_MAX = 4096, LINE_MAX_BYTES = MESSAGE_MAX + 304 };
+
+static void format_message(
+        char message[MESSAGE_MAX], const char *format, va_list args)
+{
+    int length = vsnprintf(message, MESSAGE_MAX, format, args);
+    if (length >= MESSAGE_MAX) /* cut, but not within a character */
+        message[MESSAGE_MAX - 1 - printable_tail(message, MESSAGE_MAX - 1)] =
+                '\0';
+    hide_controls(message);
+}
+
+/* The caller holds the mutex. */
+static void write_to_file(enum zd_log_level level, const char *message)
+{
+    char line[LINE_MAX_BYTES];
+    if (sink.file >= 0)
+        write_all(
+                sink.file, line,
+                format_line(line, sizeof line, level, message, true));
+}
+
+void zd_log_file(enum zd_log_level level, const char *format, ...)
+{
+    char message[MESSAGE_MAX];
+    va_list args;
+    va_start(args, format);
+    format_message(message, format, args);
+    va_end(args);
+    pthread_mutex_lock(&sink.mutex);
+    write_to_file(level, message);
+    pthread_mutex_unlock(&sink.mutex);
+}
+
 void zd_log(enum zd_log_level level, const char *format, ...)
 {
-    char message[4096], line[4400];
+    char message[MESSAGE_MAX], line[LINE_MAX_BYTES];
     va_list args;
     size_t bytes;
 
     if (level < sink.options.level)
         return;
     va_start(args, format);
-    int length = vsnprintf(message, sizeof message, format, args);
+    format_message(message, format, args);
     va_end(args);
-    if (length >= (int)sizeof message) /* cut, but not within a character */
-        message[sizeof message - 1 -
-                printable_tail(message, sizeof message - 1)] = '\0';
-    hide_controls(message);
     pthread_mutex_lock(&sink.mutex);
     if (sink.options.rank <= 0 || sink.options.all_ranks ||
         level >= ZD_LOG_WARNING) {
@@ -197,10 +227,7 @@ void zd_log(enum zd_log_level level, const char *format, ...)
         if (sink.show)
             sink.show(sink.bar);
     }
-    if (sink.file >= 0) {
-        bytes = format_line(line, sizeof line, level, message, true);
-        write_all(sink.file, line, bytes);
-    }
+    write_to_file(level, message);
     pthread_mutex_unlock(&sink.mutex);
     call_hook(level, message);
 }

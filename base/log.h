@@ -27,6 +27,9 @@ void zd_log_configure(const struct zd_log_options *options);
 enum zd_status zd_log_open(const char *path);
 void zd_log(enum zd_log_level level, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
+/* To the log file alone: what stderr has in another form (zd_error_print). */
+void zd_log_file(enum zd_log_level level, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
 /* A hook run before a line is written to stderr and after it: the progress bar
  * clears and redraws itself there. NULL removes it. */
 void zd_log_set_bar(void (*hide)(void *), void (*show)(void *), void *ctx);

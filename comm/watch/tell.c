@@ -182,6 +182,9 @@ void watch_tell(struct watch *watch, const struct verdict *verdict)
     fail(watch, verdict);
     zd_fail_where("rank %d (%s)", watch->rank, watch_host(watch, watch->rank));
     zd_error_print(stderr, zd_error_get());
+    zd_log_file(
+            ZD_LOG_ERROR, "error[%s]: %s", zd_error_get()->code,
+            zd_error_get()->what);
     zd_error_clear();
     if (is_wait) {
         verdict_details(verdict, host, text, sizeof text);

@@ -35,6 +35,7 @@ hang() {
 # One rank of the host says so; the seconds allow for a busy machine.
 soon() { [[ $seconds -le ${1:-20} ]] || { echo "it took $seconds s"; return 1; }; }
 gone() { for each in "${ranks[@]}"; do [[ ! -d /proc/$each || $(state "$each") == Z ]] || { echo "$each is left"; return 1; }; done; }
+logged() { grep -q 'error.E0504.: rank 1 on .* hangs at step' "$name"/logs/rank-*.log; }
 event() { grep -q "\"event\":\"hang\",\"step\":[0-9]*,\"rank\":$1,\"host\":\"$(hostname)\",\"operation\":\"[a-z]*" "$name/events.jsonl"; }
 one_event() { [[ $(grep -c '"event":"hang"' "$name/events.jsonl") -eq 1 ]]; }
 ids_rise() { column_of_ids | sort -nc && [[ -z $(column_of_ids | uniq -d) ]]; }
@@ -48,6 +49,7 @@ stopped_rank_is_told() {
     check "  and why" says "rank 1 ($(hostname)): its process does not run"
     check "  who else waits is told" says "waiting in it: rank"
     check "  it is an event" event 1
+    check "  and in the log of the rank that says so" logged
 }
 
 if [[ ${4:-} == gpu ]]; then
