@@ -20,24 +20,23 @@ enum zd_status command_ls(struct cli_args *args, int *argc, char ***argv)
     struct look look = look_of_stdout();
     struct jobs jobs;
     json_t *list = json_array();
-    enum zd_status status = jobs_find(args->all, &jobs);
-    for (int i = 0; status == ZD_OK && i < jobs.count; i++) {
+    jobs_find(args->all, &jobs);
+    for (int i = 0; i < jobs.count; i++) {
         json_t *item = json_pack(
                 "{s:s, s:s}", "name", jobs.items[i].name, "socket",
                 jobs.items[i].socket);
         json_object_update_missing(item, jobs.items[i].status);
         json_array_append_new(list, item);
     }
-    if (status == ZD_OK && ctl_output(args) == OUTPUT_JSON)
+    if (ctl_output(args) == OUTPUT_JSON)
         ctl_print_json(list);
-    else if (status == ZD_OK && ctl_output(args) == OUTPUT_CSV)
+    else if (ctl_output(args) == OUTPUT_CSV)
         ctl_print_csv(list);
-    else if (status == ZD_OK)
+    else
         show_jobs(&look, list, stdout);
     json_decref(list);
-    if (status == ZD_OK)
-        jobs_fini(&jobs);
-    return status;
+    jobs_fini(&jobs);
+    return ZD_OK;
 }
 
 enum zd_status command_look(struct cli_args *args, int *argc, char ***argv)

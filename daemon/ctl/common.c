@@ -22,13 +22,6 @@ double ctl_interval(const struct cli_args *args)
     return args->interval > 0 ? fmin(args->interval, 3600) : 2;
 }
 
-const char *json_text_of(
-        const json_t *object, const char *key, const char *fallback)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : fallback;
-}
-
 /* --- which job --- */
 
 /* "a, b and c" of the jobs that run. */
@@ -52,9 +45,10 @@ static enum zd_status fail_none(void)
     ZD_FAIL(ZD_ERR_NO_INPUT, "E1090",
             "no job is running: no socket in %s%s%s answers", folders[0],
             count > 1 ? " or " : "", count > 1 ? folders[1] : "");
-    zd_fail_help("a job on another host: ssh HOST zerodctl; one that has ended "
-                 "or that was started with another XDG_RUNTIME_DIR: zerodctl "
-                 "--dir OUTPUT_DIR");
+    zd_fail_help(
+            "a job on another host: ssh HOST zerodctl; one that has ended, "
+            "was started with another XDG_RUNTIME_DIR or has its socket in "
+            "its output_dir: zerodctl --dir OUTPUT_DIR");
     return ZD_ERR_NO_INPUT;
 }
 
@@ -63,7 +57,7 @@ static enum zd_status the_only_job(struct target *target_out)
     struct jobs jobs;
     char names[512];
     enum zd_status status = ZD_OK;
-    ZD_TRY(jobs_find(false, &jobs));
+    jobs_find(false, &jobs);
     if (jobs.count == 1) {
         target_of_socket(jobs.items[0].socket, target_out);
     } else if (jobs.count == 0) {
@@ -98,10 +92,14 @@ static enum zd_status named_job(const char *name, struct target *target_out)
             return ZD_OK;
         }
     }
-    names[0] = '\0';
-    ZD_TRY(jobs_find(false, &jobs));
+    jobs_find(false, &jobs);
+    for (int i = 0; i < jobs.count && !target_out->socket; i++)
+        if (strcmp(jobs.items[i].name, name) == 0)
+            target_of_socket(jobs.items[i].socket, target_out);
     list_names(&jobs, names, sizeof names);
     jobs_fini(&jobs);
+    if (target_out->socket)
+        return ZD_OK;
     ZD_FAIL(ZD_ERR_NO_INPUT, "E1090", "no job `%s` is running", name);
     if (names[0])
         zd_fail_help("running: %s", names);
@@ -123,8 +121,9 @@ static void tell_files(const struct look *look, const struct target *target)
                 look, json_text_of(target->file, "host", "an unknown host"),
                 false, stderr);
     }
-    fputs(target->is_dead    ? "; the run died\n"
-          : has_ended        ? "; the run has ended\n"
+    fputs(json_object_get(target->file, "hang") ? "; a hang ended the run\n"
+          : target->is_dead                     ? "; the run died\n"
+          : has_ended                           ? "; the run has ended\n"
           : target->age > 10 ? "; it is written every 2 s: the run is gone, or "
                                "its disk does not answer\n"
                              : "; the socket is out of reach from here\n",

@@ -7,13 +7,9 @@
 #include "daemon/state/series.h"
 #include "train/job/control.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-/* A socket's name is anybody's choice: one that means something to a shell is
+/* Anyone may choose a socket's name: one that means something to a shell is
  * not offered. */
 static bool is_harmless(const char *name)
 {
@@ -23,29 +19,11 @@ static bool is_harmless(const char *name)
                    strlen(name);
 }
 
-static void offer_jobs(const struct completion *completion)
+static void offer_job(
+        void *ctx, const char *name, const char *path, uid_t owner)
 {
-    char folders[JOBS_FOLDERS][JOBS_PATH_MAX];
-    int count = jobs_folders(folders);
-    for (int i = 0; i < count; i++) {
-        struct stat about;
-        DIR *dir;
-        if (lstat(folders[i], &about) != 0 || !S_ISDIR(about.st_mode) ||
-            about.st_uid != geteuid() || !(dir = opendir(folders[i])))
-            continue;
-        for (struct dirent *entry; (entry = readdir(dir));) {
-            char *end = strrchr(entry->d_name, '.');
-            if (!end || strcmp(end, ".sock") != 0 ||
-                fstatat(dirfd(dir), entry->d_name, &about,
-                        AT_SYMLINK_NOFOLLOW) != 0 ||
-                !S_ISSOCK(about.st_mode) || about.st_uid != geteuid())
-                continue;
-            *end = '\0';
-            if (is_harmless(entry->d_name))
-                complete_offer(completion, entry->d_name, NULL);
-        }
-        closedir(dir);
-    }
+    if (is_harmless(name))
+        complete_offer(ctx, name, NULL);
 }
 
 static void offer_keys(const struct completion *completion)
@@ -68,7 +46,7 @@ void ctl_complete_value(
 {
     char name[80];
     if (strcmp(placeholder, "JOB") == 0)
-        offer_jobs(completion);
+        jobs_sockets(false, offer_job, (void *)completion);
     else if (strcmp(placeholder, "KEY") == 0)
         offer_keys(completion);
     else if (strcmp(placeholder, "KEY=VALUE") == 0)

@@ -6,6 +6,7 @@
 #define ZD_CTL_CTL_H
 
 #include "daemon/cli/complete.h"
+#include "daemon/ctl/fill.h"
 #include "daemon/ctl/look.h"
 #include "daemon/ctl/target.h"
 
@@ -37,10 +38,6 @@ enum zd_status ctl_target(
  * members as a.b. */
 void ctl_print_json(const json_t *json);
 void ctl_print_csv(const json_t *rows);
-
-/* A text of an object; `fallback` where there is none. */
-const char *json_text_of(
-        const json_t *object, const char *key, const char *fallback);
 
 /* The values after TAB that are not files or words: jobs, settings, keys. */
 void ctl_complete_value(

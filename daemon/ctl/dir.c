@@ -3,11 +3,12 @@
 #include "base/file/fs.h"
 #include "base/file/json.h"
 #include "daemon/ctl/client.h"
+#include "daemon/state/past.h"
+#include "daemon/state/series.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,26 +18,37 @@ enum { FILE_MAX = 1 << 30, FOLLOW_MS = 500 };
 
 static enum zd_status fail_missing(const char *dir, const char *what)
 {
-    ZD_FAIL(ZD_ERR_NO_INPUT, "E1097", "the files of %s do not tell of %s", dir,
+    ZD_FAIL(ZD_ERR_NO_INPUT, "E1097", "the files in %s do not contain %s", dir,
             what);
     zd_fail_help(
-            "while the job runs, zerodctl on its own host asks its socket; "
-            "after its end report.html in %s tells of it",
+            "while the job runs, zerodctl on its host asks its socket; after "
+            "its end, see report.html in %s",
             dir);
     return ZD_ERR_NO_INPUT;
 }
 
-/* --- whole files --- */
+/* --- whole files, in the form of the API --- */
 
-static enum zd_status get_plan(const char *dir, json_t **json_out)
+static enum zd_status get_plan(
+        const char *dir, const json_t *file, const char *what,
+        json_t **json_out)
 {
     char path[PATH_MAX];
     fs_join(path, sizeof path, dir, "plan.json");
     return json_parse_file(path, FILE_MAX, json_out);
 }
 
+static enum zd_status get_status(
+        const char *dir, const json_t *file, const char *what,
+        json_t **json_out)
+{
+    *json_out = json_incref((json_t *)file);
+    return ZD_OK;
+}
+
 static enum zd_status get_ranks(
-        const char *dir, const json_t *file, json_t **json_out)
+        const char *dir, const json_t *file, const char *what,
+        json_t **json_out)
 {
     json_t *ranks = json_object_get(file, "ranks");
     if (!json_is_array(ranks))
@@ -47,112 +59,20 @@ static enum zd_status get_ranks(
     return ZD_OK;
 }
 
-/* {"device": {"planned", "taken"}} as [{"where": "device", ..}] */
-static json_t *memory_list(const json_t *memory)
-{
-    json_t *list = json_array(), *value;
-    const char *where;
-    json_object_foreach((json_t *)memory, where, value)
-    {
-        json_t *entry = json_pack("{s:s}", "where", where);
-        json_object_update(entry, value);
-        json_array_append_new(list, entry);
-    }
-    return list;
-}
-
 static enum zd_status get_memory(
-        const char *dir, const json_t *file, json_t **json_out)
+        const char *dir, const json_t *file, const char *what,
+        json_t **json_out)
 {
-    json_t *ranks = json_object_get(file, "ranks"), *rank, *plan = NULL;
-    size_t i;
+    json_t *ranks = json_object_get(file, "memory"), *plan = NULL;
     if (!json_is_array(ranks))
-        return fail_missing(dir, "ranks' memory");
-    if (get_plan(dir, &plan) != ZD_OK)
+        return fail_missing(dir, "memory");
+    if (get_plan(dir, file, what, &plan) != ZD_OK)
         zd_error_clear();
-    json_t *list = json_array();
-    json_array_foreach(ranks, i, rank)
-    {
-        json_t *memory = json_object_get(rank, "memory");
-        json_array_append_new(
-                list,
-                json_pack(
-                        "{s:O?, s:O?, s:o, s:O?, s:O?}", "rank",
-                        json_object_get(rank, "rank"), "gpu",
-                        json_object_get(rank, "gpu"), "memory",
-                        memory_list(memory), "resident",
-                        json_object_get(rank, "resident"), "resident_peak",
-                        json_object_get(rank, "resident_peak")));
-    }
-    *json_out = json_pack("{s:o, s:o?}", "ranks", list, "plan", plan);
+    *json_out = json_pack("{s:O, s:o?}", "ranks", ranks, "plan", plan);
     return ZD_OK;
 }
 
-/* --- files of lines --- */
-
-/* Each line of a file; a torn last one only with `torn`. */
-static enum zd_status each_line(
-        const char *path, void (*take)(void *ctx, const char *line), void *ctx)
-{
-    char *text, *next;
-    size_t bytes;
-    ZD_TRY(fs_read_file(path, FILE_MAX, &text, &bytes));
-    for (char *line = text; *line; line = next) {
-        char *end = strchr(line, '\n');
-        if (!end)
-            break; /* being written */
-        *end = '\0';
-        next = end + 1;
-        take(ctx, line);
-    }
-    free(text);
-    return ZD_OK;
-}
-
-/* Series of docs/control.md and where a row of metrics.jsonl has them. */
-static const struct {
-    const char *name, *group, *key;
-} series_table[] = {
-        {"train/loss", NULL, "loss"},
-        {"train/grad_norm", NULL, "grad_norm"},
-        {"train/learning_rate", NULL, "learning_rate"},
-        {"train/loss_scale", NULL, "loss_scale"},
-        {"eval/loss", NULL, "eval_loss"},
-        {"perf/tokens_per_second", NULL, "tokens_per_second"},
-        {"perf/step_seconds", NULL, "step_seconds"},
-        {"perf/data_wait", "phase_seconds", "data"},
-        {"perf/forward", "phase_seconds", "forward"},
-        {"perf/backward", "phase_seconds", "backward"},
-        {"perf/reduce", "phase_seconds", "reduce"},
-        {"perf/update", "phase_seconds", "update"},
-        {"perf/gather", "phase_seconds", "gather"},
-};
-enum { SERIES = sizeof series_table / sizeof series_table[0] };
-
-struct history {
-    json_t *steps[SERIES], *values[SERIES];
-    double since;
-};
-
-static void take_row(void *ctx, const char *line)
-{
-    struct history *history = ctx;
-    json_t *row = json_of_line(line, strlen(line));
-    json_t *step = json_object_get(row, "step");
-    bool is_wanted = json_number_value(step) > history->since;
-    for (int i = 0; is_wanted && i < SERIES; i++) {
-        const json_t *from =
-                series_table[i].group
-                        ? json_object_get(row, series_table[i].group)
-                        : row;
-        json_t *value = json_object_get(from, series_table[i].key);
-        if (!value)
-            continue;
-        json_array_append(history->steps[i], step);
-        json_array_append(history->values[i], value);
-    }
-    json_decref(row);
-}
+/* --- files of lines, by the readers that a resumed run has --- */
 
 /* The value of `name` in the query of `what`; false: not there. */
 static bool param(
@@ -182,86 +102,87 @@ static bool is_named(const char *names, const char *name)
     return !names[0];
 }
 
-/* Every row: thinning is the plot's business. */
 static enum zd_status get_history(
-        const char *dir, const char *what, json_t **json_out)
+        const char *dir, const json_t *file, const char *what,
+        json_t **json_out)
 {
-    struct history history = {0};
-    char path[PATH_MAX], names[1024] = "", since[32] = "0";
+    char path[PATH_MAX], names[1024] = "", since[32] = "-1", max[32] = "1000";
     fs_join(path, sizeof path, dir, "metrics.jsonl");
+    struct resumed_rows *rows = resumed_rows_read(path, INT64_MAX);
+    if (!rows)
+        return fail_missing(dir, "metrics");
     param(what, "name", names, sizeof names);
     param(what, "since", since, sizeof since);
-    history.since = strtod(since, NULL);
-    for (int i = 0; i < SERIES; i++) {
-        history.steps[i] = json_array();
-        history.values[i] = json_array();
-    }
-    enum zd_status status = each_line(path, take_row, &history);
+    param(what, "max", max, sizeof max);
     json_t *series = json_object(), *list = json_array();
-    for (int i = 0; i < SERIES; i++) {
-        const char *name = series_table[i].name;
+    for (int i = 0; run_series_name(i); i++) {
+        const char *name = run_series_name(i);
         json_array_append_new(list, json_string(name));
-        json_t *both = json_pack(
-                "{s:o, s:o}", "step", history.steps[i], "value",
-                history.values[i]);
         if (is_named(names, name))
-            json_object_set(series, name, both);
-        json_decref(both);
+            json_object_set_new(
+                    series, name,
+                    history_json(
+                            &rows->series[i], strtoll(since, NULL, 10),
+                            atoi(max)));
     }
+    resumed_rows_free(rows);
     *json_out = json_pack("{s:o, s:o}", "series", series, "names", list);
-    if (status != ZD_OK) {
-        json_decref(*json_out);
-        *json_out = NULL;
-    }
-    return status;
+    return ZD_OK;
 }
 
-static void take_sample(void *ctx, const char *line)
-{
-    json_t *event = json_of_line(line, strlen(line));
-    const char *kind = json_string_value(json_object_get(event, "event"));
-    if (kind && strcmp(kind, "sample") == 0)
-        json_array_insert(ctx, 0, event); /* newest first */
-    json_decref(event);
-}
-
+/* Newest first. */
 static enum zd_status get_samples(
-        const char *dir, const char *what, json_t **json_out)
+        const char *dir, const json_t *file, const char *what,
+        json_t **json_out)
 {
     char path[PATH_MAX], max[16] = "20";
     json_t *samples = json_array();
     fs_join(path, sizeof path, dir, "events.jsonl");
     param(what, "max", max, sizeof max);
-    enum zd_status status = each_line(path, take_sample, samples);
-    while (json_array_size(samples) > strtoul(max, NULL, 10))
-        json_array_remove(samples, json_array_size(samples) - 1);
+    struct past *past = past_read(path);
+    for (int i = past ? past->count : 0; i-- > 0;)
+        if (strcmp(past->events[i].kind, "sample") == 0 &&
+            json_array_size(samples) < strtoul(max, NULL, 10))
+            json_array_append_new(
+                    samples, json_loads(past->events[i].text, 0, NULL));
+    past_free(past);
     *json_out = json_pack("{s:o}", "samples", samples);
-    if (status != ZD_OK) {
-        json_decref(*json_out);
-        *json_out = NULL;
-    }
-    return status;
+    return ZD_OK;
+}
+
+json_t *dir_hang(const char *dir)
+{
+    char path[PATH_MAX];
+    json_t *hang = NULL;
+    fs_join(path, sizeof path, dir, "events.jsonl");
+    struct past *past = past_read(path);
+    const struct kept_event *last =
+            past && past->count ? &past->events[past->count - 1] : NULL;
+    if (last && strcmp(last->kind, "hang") == 0)
+        hang = json_loads(last->text, 0, NULL);
+    past_free(past);
+    return hang;
 }
 
 enum zd_status dir_get(
         const char *dir, const json_t *file, const char *what,
         json_t **json_out)
 {
+    static const struct {
+        const char *path;
+        enum zd_status (*get)(
+                const char *dir, const json_t *file, const char *what,
+                json_t **json_out);
+    } files[] = {
+            {"/v1/status", get_status},           {"/v1/ranks", get_ranks},
+            {"/v1/memory", get_memory},           {"/v1/plan", get_plan},
+            {"/v1/metrics/history", get_history}, {"/v1/samples", get_samples}};
+    size_t bytes = strcspn(what, "?");
     *json_out = NULL;
-    if (strcmp(what, "/v1/status") == 0) {
-        *json_out = json_incref((json_t *)file);
-        return ZD_OK;
-    }
-    if (strcmp(what, "/v1/ranks") == 0)
-        return get_ranks(dir, file, json_out);
-    if (strcmp(what, "/v1/memory") == 0)
-        return get_memory(dir, file, json_out);
-    if (strcmp(what, "/v1/plan") == 0)
-        return get_plan(dir, json_out);
-    if (strncmp(what, "/v1/metrics/history", 19) == 0)
-        return get_history(dir, what, json_out);
-    if (strncmp(what, "/v1/samples", 11) == 0)
-        return get_samples(dir, what, json_out);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        if (strlen(files[i].path) == bytes &&
+            strncmp(files[i].path, what, bytes) == 0)
+            return files[i].get(dir, file, what, json_out);
     return fail_missing(dir, strrchr(what, '/') + 1);
 }
 

@@ -9,6 +9,9 @@
 enum zd_status dir_get(
         const char *dir, const json_t *file, const char *what,
         json_t **json_out);
+/* The event of a hang, if it is the last of the run: it ended the run. NULL: it
+ * is not. New reference. */
+json_t *dir_hang(const char *dir);
 enum zd_status dir_stream(const char *dir, const struct target_stream *stream);
 /* Seconds since 1970 of a line of a log ("2026-11-21T20:33:53Z ..", or JSON
  * with "time") or an event; 0: it has none. */

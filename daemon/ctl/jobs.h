@@ -3,13 +3,16 @@
  *
  *   $XDG_RUNTIME_DIR/zerod/JOB.sock and /tmp/zerod-UID/JOB.sock
  *
- * Both folders are looked at, for a job may have been started without that
- * variable. A folder of somebody else is passed over, a socket that nobody
- * listens on too. */
+ * and ./control.sock, for a run whose output folder this program was started
+ * in. Both folders are searched, because a job may have been started without
+ * that variable. Another user's folder is skipped, and a socket that no one
+ * listens on. */
 #ifndef ZD_CTL_JOBS_H
 #define ZD_CTL_JOBS_H
 
 #include "base/file/json.h"
+
+#include <sys/types.h>
 
 struct job_found {
     char *name;     /* of the socket's file, without .sock */
@@ -22,9 +25,13 @@ struct jobs {
     int count;
 };
 
-/* `all_users`: also the folders of others (what root sees). Only a lack of
- * memory fails. */
-enum zd_status jobs_find(bool all_users, struct jobs *jobs_out);
+/* Each socket in those folders, with its job's name. `owner`: of its folder,
+ * where that is another user's; else 0. */
+typedef void jobs_socket_fn(
+        void *ctx, const char *name, const char *path, uid_t owner);
+void jobs_sockets(bool all_users, jobs_socket_fn *take, void *ctx);
+/* `all_users`: also the folders of others (what root sees). */
+void jobs_find(bool all_users, struct jobs *jobs_out);
 void jobs_fini(struct jobs *jobs);
 /* The folders of this user that may hold sockets, whether they are there or
  * not; returns how many. */

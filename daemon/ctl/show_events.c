@@ -1,6 +1,5 @@
 /* show_events.c - events and samples as lines. */
 #include "daemon/ctl/ctl.h"
-#include "daemon/ctl/fill.h"
 #include "daemon/ctl/show.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
 /* show_status.c - the page of `zerodctl status`: rows of a name and a template.
  */
 #include "daemon/ctl/ctl.h"
-#include "daemon/ctl/fill.h"
 #include "daemon/ctl/show.h"
 
 #include <math.h>
@@ -23,7 +22,8 @@ static void set_words(json_t *status, const char *state)
     static const struct row words[] = {
             {"died", "died after step {step|w}"},
             {"stopped", "stopped[ ({stopped_by|s})]"},
-            {"stalled", "stalled[ (rank {stalled.rank|w})]"}};
+            {"stalled", "stalled[ (rank {stalled.rank|w})]"},
+            {"failed", "failed[ (rank {hang.rank|w} hung)]"}};
     const struct look plain = {.has_utf8 = true};
     char *text = NULL;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
@@ -282,6 +282,9 @@ void show_status(const struct look *look, const json_t *status, FILE *out)
             {"output", "{output_dir|s}"},
             {"host", "{host|s}, process {pid|w}, since {started|t}"}};
     static const struct row notes[] = {
+            {"hang", "[rank {hang.rank|w} on {hang.host|s} at step "
+                     "{hang.step|w}: waited for in {hang.operation|s} for "
+                     "{hang.seconds|d}]"},
             {"stalled", "[rank {stalled.rank|w} on {stalled.host|s} at step "
                         "{stalled.step|w}: waited for in {stalled.operation|s} "
                         "since {stalled.since|t}]"},

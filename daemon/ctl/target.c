@@ -37,9 +37,7 @@ void target_fini(struct target *target)
 
 void target_of_socket(const char *socket, struct target *target_out)
 {
-    *target_out = (struct target){.socket = strdup(socket)};
-    if (!target_out->socket)
-        zd_out_of_memory(); /* a path */
+    *target_out = (struct target){.socket = zd_must(strdup(socket))};
 }
 
 void target_of_named_socket(const char *socket, struct target *target_out)
@@ -134,13 +132,22 @@ static bool is_gone(const char *dir, const json_t *file, double age)
     return is_free;
 }
 
-/* What a run wrote before it went is read again once it is gone. */
+/* What a run wrote before it went is read again once it is gone. A hang ends
+ * the run from outside: status.json keeps the state from before, and the last
+ * event names the hang. */
 static enum zd_status look_for_death(
         struct target *target, const char *dir, const char *path)
 {
-    json_t *again;
-    if (target_file_has_ended(target) ||
-        !is_gone(dir, target->file, target->age))
+    json_t *again, *hang;
+    if (target_file_has_ended(target))
+        return ZD_OK;
+    if ((hang = dir_hang(dir))) {
+        json_object_set_new(target->file, "hang", hang);
+        json_object_set_new(target->file, "state", json_string("failed"));
+        target->is_dead = true;
+        return ZD_OK;
+    }
+    if (!is_gone(dir, target->file, target->age))
         return ZD_OK;
     ZD_TRY(json_parse_file(path, STATUS_MAX, &again));
     json_decref(target->file);

@@ -12,8 +12,8 @@ struct target {
     char *dir;       /* output folder; NULL unless files answer */
     json_t *file;    /* status.json; NULL likewise */
     double age;      /* seconds since status.json was written */
-    bool is_dead;    /* its run ended on this host and left no word: the state
-                        in `file` is then "died" */
+    bool is_dead;    /* its run ended without writing so: the state in `file` is
+                        then "died", or "failed" with the event "hang" */
     double patience; /* seconds for an answer; 0: 10 */
     uid_t owner;     /* of what was named, who may answer beside this user
                         and root (daemon/http/connect.h) */

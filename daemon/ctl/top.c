@@ -2,7 +2,6 @@
 
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/dir.h"
-#include "daemon/ctl/fill.h"
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/show.h"
 

@@ -3,6 +3,7 @@
 #include "base/text_stream.h"
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
+#include "daemon/ctl/fill.h"
 
 #include <math.h>
 #include <poll.h>
@@ -85,16 +86,21 @@ static enum zd_status renew(struct target *target)
 
 static enum zd_status fail_dead(const struct target *target)
 {
-    const json_t *file = target->file;
-    ZD_FAIL(ZD_ERR_UNFIT, "E1099",
-            "the run died after step %lld: process %lld is gone and left no "
-            "word",
-            (long long)json_integer_value(json_object_get(file, "step")),
-            (long long)json_integer_value(json_object_get(file, "pid")));
+    const struct look plain = {.has_utf8 = true};
+    bool hung = json_object_get(target->file, "hang") != NULL;
+    char *text = fill(
+            &plain, target->file,
+            hung ? "a hang ended the run after step {step|w}: rank "
+                   "{hang.rank|w} on {hang.host|s} was waited for in "
+                   "{hang.operation|s} for {hang.seconds|d}"
+                 : "the run died after step {step|w}: process {pid|w} is gone "
+                   "and did not report why");
+    ZD_FAIL(ZD_ERR_UNFIT, "E1099", "%s", text);
+    free(text);
     zd_fail_where("%s", target->dir);
     zd_fail_help(
-            "%s/logs has its last words; zerod with the same job file goes "
-            "on from its last checkpoint",
+            "%s/logs has the last lines of each rank; zerod with the same job "
+            "file goes on from the last checkpoint",
             target->dir);
     return ZD_ERR_UNFIT;
 }

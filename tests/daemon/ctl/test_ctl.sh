@@ -196,7 +196,7 @@ check "a stale socket by name is 66" 66 status -j stale
 
 # --- files ---
 mkdir -p out/logs
-sed 's/"pid": 4711,/"pid": 4711, "ranks": [{"rank": 0, "host": "node1", "step": 120, "memory": {"device": {"planned": 10, "taken": 5}}}],/' \
+sed 's/"pid": 4711,/"pid": 4711, "ranks": [{"rank": 0, "host": "node1", "step": 120, "memory": {"device": {"planned": 10, "taken": 5}}}], "memory": [{"rank": 0, "memory": [{"where": "device", "planned": 10, "taken": 5}], "resident": 7}],/' \
     "$answers/status.json" >out/status.json
 for step in 1 2 3; do echo "{\"step\": $step, \"loss\": $step.5, \"phase_seconds\": {\"data\": 0.5}}"; done >out/metrics.jsonl
 printf '{"step": 4, "lo' >>out/metrics.jsonl
@@ -233,12 +233,32 @@ says "by which rank" "stalled (rank 3)"
 says "where, and in what" "rank 3 on node2 at step 121: waited for in all_reduce #9 since"
 check "--dir: top of it" 0 top --dir out
 says "by which rank" "stalled (rank 3)"
+echo '{"id": 999, "time": 1795200040, "event": "hang", "step": 121, "rank": 3, "host": "node2", "operation": "all_reduce #9", "seconds": 10.0}' >>out/events.jsonl
+check "--dir: a run that a hang ended" 69 status --dir out
+says "with the rank, the host and the collective" "a hang ended the run after step 120: rank 3 on node2 was waited for in all_reduce #9 for 10s"
+says "in its state too" "failed (rank 3 hung)"
+check "--dir: it takes no command" 66 pause --dir out
+check "--dir: the events say so" 0 events --dir out
+says "by rank" "rank 3 on node2: waited for in all_reduce #9"
 mv out/live.json out/status.json
+sed -i '$d' out/events.jsonl
 check "--dir: config is not in the files" 66 config --dir out
 check "--dir: no job's folder" 66 status --dir run
 play sock plain
 sed -i "s|/run/user/1000/zerod/quickstart.sock|$dir/sock|" out/status.json
 check "--dir: the socket where it answers" 0 pause --dir out
+unplay
+
+# --- a socket in the output folder ---
+play out/control.sock plain
+check "a run with its socket in its output folder is not found from elsewhere" 66 status
+says "but the option that finds it is named" "--dir OUTPUT_DIR"
+cd out || exit 99
+ctl_status_here() { timeout 100 "$ctl" "$@" >../stdout 2>../stderr; }
+ctl_status_here status; tell $? "it is found in that folder" "exit $?"
+grep -q "step 120 of 400" ../stdout; tell $? "and shown" ""
+ctl_status_here -j quickstart status; tell $? "by its name too" "exit $?"
+cd ..
 unplay
 
 # --- help ---
