@@ -118,6 +118,15 @@ static enum zd_status chunk_backward(
     return ZD_OK;
 }
 
+static enum zd_status next_token_loss(
+        const struct kernels *kernels, float *losses, void *dlogits,
+        const void *logits, const int32_t *targets, float dloss, int n, int V,
+        int stride)
+{
+    return kernels->cross_entropy(
+            NULL, losses, dlogits, logits, targets, dloss, n, V, stride);
+}
+
 enum zd_status head_loss(
         struct model *model, const struct pass *pass, bool train, float dloss,
         const struct model_hooks *hooks)
@@ -125,6 +134,8 @@ enum zd_status head_loss(
     const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
     struct head_grads grads = {0};
+    token_loss_fn *token_loss =
+            model->shape.token_loss ? model->shape.token_loss : next_token_loss;
     ZD_TRY(head_acquire(model, hooks));
     if (train)
         ZD_TRY(head_grads_acquire(model, hooks, &grads));
@@ -134,8 +145,8 @@ enum zd_status head_loss(
             n = left < h->chunk ? left : h->chunk;
         const int32_t *targets = pass->targets + begin;
         ZD_TRY(chunk_logits(model, pass, begin, n));
-        ZD_TRY(k->cross_entropy(
-                NULL, h->losses, train ? h->dlogits : NULL, h->logits, targets,
+        ZD_TRY(token_loss(
+                k, h->losses, train ? h->dlogits : NULL, h->logits, targets,
                 dloss, n, model->config->vocab_size, h->stride));
         ZD_TRY(k->add_losses(NULL, model->loss, h->losses, n));
         if (train)

@@ -76,6 +76,12 @@ int model_unit_events(
         struct checkpointing checkpointing, enum model_pass pass,
         struct unit_event *events, int max);
 
+/* The losses of rows of logits and their gradients, as cross_entropy_fn. */
+typedef enum zd_status token_loss_fn(
+        const struct kernels *kernels, float *losses, void *dlogits,
+        const void *logits, const int32_t *targets, float dloss, int n, int V,
+        int stride);
+
 struct model_shape {
     int B, T;   /* of a training micro-batch */
     int eval_B; /* of an evaluation batch; 0: none */
@@ -91,11 +97,12 @@ struct model_shape {
                             memory, and one product makes them; the same in every
                             layer. Another order of sums than separate products,
                             so the CPU, whose bits are the definition, has none. */
-    double dropout;      /* of adapters' inputs, in training */
-    uint64_t seed;       /* of dropout */
-    bool offload_activations; /* inputs of recomputed segments lie on the host
-                                 (pinned) and visit the device; needs a mode
-                                 that recomputes */
+    token_loss_fn *token_loss; /* NULL: the kernels' cross_entropy */
+    double dropout;            /* of adapters' inputs, in training */
+    uint64_t seed;             /* of dropout */
+    bool offload_activations;  /* inputs of recomputed segments lie on the host
+                                  (pinned) and visit the device; needs a mode
+                                  that recomputes */
 };
 
 /* What offload_activations copies with; owned by the caller. NULL: inline. */

@@ -131,8 +131,10 @@ static enum zd_status take_memory(struct trainer *trainer)
     if (device_backend() == DEVICE_CUDA)
         ZD_TRY(device_lend_staging(
                 arena_span(&trainer->arena, "device.staging")));
+    struct model_shape shape = plan->shape;
+    shape.token_loss = trainer->objective->token_loss;
     ZD_TRY(model_create(
-            &plan->config, &plan->table, &plan->shape, trainer->kernels,
+            &plan->config, &plan->table, &shape, trainer->kernels,
             &trainer->arena, &trainer->model));
     struct model_streams streams = {trainer->streams_down, trainer->streams_up};
     model_set_streams(trainer->model, &streams);
@@ -402,6 +404,7 @@ enum zd_status trainer_init(
 {
     memset(trainer, 0, sizeof *trainer);
     trainer->job = job;
+    trainer->objective = &objective_sft;
     trainer->comm = trainer->control = comm;
     trainer->observer = observer;
     trainer->output_dir.lock = -1;

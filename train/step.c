@@ -25,7 +25,8 @@ _Static_assert((int)WORDS == (int)ZERO_STEP_COUNTS, "priced in zero/plan.h");
 
 enum { PAUSED_POLL_MS = 50 };
 
-/* Those of a step that has not begun stay: commands come in between. */
+/* Keep the batches of a step that has not started; commands may run in
+ * between. */
 static enum zd_status load_batches(struct trainer *trainer)
 {
     if (trainer->has_batches || trainer->is_paused)
@@ -100,14 +101,14 @@ static enum zd_status exchange(struct trainer *trainer, int64_t words[WORDS])
     return comm_agree(trainer->comm, loaded);
 }
 
-static float weight_of_token(const struct trainer *trainer, int64_t targets)
+static struct objective_sums sums_of(
+        const struct trainer *trainer, int64_t targets)
 {
-    if (trainer->job->train.average_tokens_across_devices)
-        return (float)(1.0 / (double)targets);
-    int64_t mine = targets_here(trainer);
-    if (!mine)
-        return 0;
-    return (float)(1.0 / ((double)mine * comm_size(trainer->comm)));
+    return (struct objective_sums){
+            .targets = targets,
+            .mine = targets_here(trainer),
+            .ranks = comm_size(trainer->comm),
+            .over_ranks = !trainer->job->train.average_tokens_across_devices};
 }
 
 /* A phase that has just ended, for a trace. Returns the time. */
@@ -186,18 +187,8 @@ static enum zd_status update(
     return ZD_OK;
 }
 
-/* The sum that makes the reported loss when the ranks' sums are merged. */
-static double loss_of(
-        const struct trainer *trainer, struct exact_sum *loss, int64_t targets)
-{
-    double sum = exact_sum_value(loss);
-    if (trainer->job->train.average_tokens_across_devices)
-        return sum / (double)targets;
-    return sum / comm_size(trainer->comm);
-}
-
-/* A loss that is not finite is no matter of its scale: the forward pass has
- * overflowed or the model has diverged. */
+/* A loss that is not finite does not depend on the loss scale: the forward pass
+ * has overflowed or the model has diverged. */
 static void skip(
         const struct trainer *trainer, struct train_step_report *report)
 {
@@ -240,12 +231,10 @@ static enum zd_status compute(
         struct trainer *trainer, const int64_t words[WORDS],
         struct train_step_report *report)
 {
-    int64_t targets = words[WORD_TARGETS];
+    const struct objective *objective = trainer->objective;
+    struct objective_sums sums = sums_of(trainer, words[WORD_TARGETS]);
     struct exact_sum loss;
-    float dloss =
-            (float)((double)weight_of_token(trainer, targets) *
-                    scale_of(trainer));
-    int64_t mine = targets_here(trainer);
+    float dloss = (float)((double)objective->weight(&sums) * scale_of(trainer));
     struct optim_step unclipped = step_of(trainer, report, 1);
 
     ZD_TRY(zero_step_begin(trainer->zero));
@@ -255,15 +244,11 @@ static enum zd_status compute(
     double began = clock_seconds();
     ZD_TRY(zero_reduce_finish(trainer->zero));
     ZD_TRY(model_loss_take(trainer->model, &loss));
-    if (!trainer->job->train.average_tokens_across_devices) {
-        double mean = mine ? exact_sum_value(&loss) / (double)mine : 0;
-        exact_sum_clear(&loss);
-        exact_sum_add(&loss, mean);
-    }
+    objective->term(&sums, &loss);
     ZD_TRY(zero_grad_norm(trainer->zero, &report->grad_norm, &loss));
     ZD_TRY(device_check());
     report->reduce_seconds = phase_end(trainer, "reduce", began) - began;
-    report->loss = loss_of(trainer, &loss, targets);
+    report->loss = objective->loss(&sums, &loss);
     report->grad_norm /= scale_of(trainer);
     ZD_TRY(poll_save(trainer, words));
     if (isfinite(report->loss) && isfinite(report->grad_norm))

@@ -81,7 +81,7 @@ static int64_t samples_to_take(const struct trainer *trainer)
     return eval->max_batches > 0 && samples > most ? most : samples;
 }
 
-/* The sums of all ranks: the mean loss of a target. */
+/* The sums of all ranks make the loss. */
 static enum zd_status merge(
         struct trainer *trainer, struct exact_sum *loss, int64_t targets,
         double *value_out)
@@ -93,7 +93,8 @@ static enum zd_status merge(
     ZD_TRY(comm_all_reduce_i64(comm, counts, 2, COMM_SUM));
     loss->nonfinite = counts[1];
     loss->pending = comm_size(comm);
-    *value_out = counts[0] ? exact_sum_value(loss) / (double)counts[0] : NAN;
+    struct objective_sums sums = {.targets = counts[0], .mine = targets};
+    *value_out = counts[0] ? trainer->objective->loss(&sums, loss) : NAN;
     return ZD_OK;
 }
 

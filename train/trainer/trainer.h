@@ -6,6 +6,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/kept.h"
 #include "train/job/deadline.h"
+#include "train/objective/objective.h"
 #include "train/report/events.h"
 #include "train/report/metrics.h"
 #include "train/report/startup.h"
@@ -33,6 +34,7 @@ struct trainer {
     struct train_observer replayed; /* rank 0, run.replay: `observer` is this */
     struct replay *replay;
     struct job_plan plan;
+    const struct objective *objective;
     struct output_dir output_dir;
     struct starts *starts; /* NULL: nobody counts */
     struct text text;
