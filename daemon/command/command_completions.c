@@ -34,8 +34,7 @@ static void offer_key_value(
     }
     if (key->flags & SCHEMA_AUTO)
         complete_offer(completion, "auto", NULL);
-    if ((key->type == SCHEMA_STRING && !(key->flags & SCHEMA_NAMES)) ||
-        key->type == SCHEMA_RESUME || key->type == SCHEMA_SOCKET)
+    if (key->type == SCHEMA_STRING || key->type == SCHEMA_WORD_OR_PATH)
         complete_files(completion, false);
 }
 

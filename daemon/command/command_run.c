@@ -104,7 +104,7 @@ static void configure_log(const struct train_job *job, int rank)
 {
     struct zd_log_options log = {
             .level = job->log.level,
-            .json = job->log.json,
+            .json = job->log.json == 1,
             .all_ranks = job->log.rank_logs == RANK_LOGS_STDOUT,
             .rank = rank};
     zd_log_configure(&log);

@@ -129,7 +129,7 @@ static void check_eval(struct job *job)
         tell(job, CONTRADICTION, "data", "val_split",
              "data.val_split and [[data.eval]] are both given");
     if (options->checkpoint.save_strategy != SAVE_BEST ||
-        strcmp(options->checkpoint.metric_for_best_model, "eval_loss"))
+        options->checkpoint.metric_for_best_model != BEST_EVAL_LOSS)
         return;
     if (!has_eval && job_is_sound(job, "data", "eval"))
         tell(job, CONTRADICTION, "checkpoint", "save_strategy",

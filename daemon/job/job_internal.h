@@ -95,6 +95,5 @@ json_t *value_json(const struct schema_key *key, const void *base);
 bool value_is_off(const struct schema_key *key, const struct toml_node *node);
 /* [model.config] as JSON; problems for what JSON cannot hold. */
 json_t *value_node_json(struct job *job, const struct toml_node *node);
-json_t *value_table_json(struct job *job, const struct toml_node *node);
 
 #endif

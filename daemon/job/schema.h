@@ -14,44 +14,42 @@
 
 enum { SCHEMA_NAME_MAX = 64 };
 
-enum schema_type {                /* TOML accepted            field written */
-                   SCHEMA_STRING, /* string                   const char * */
-                   SCHEMA_WORD,   /* one of choices           const char * */
-                   SCHEMA_ENUM,  /* one of choices           an enum, or bool */
-                   SCHEMA_BOOL,  /* boolean                  bool */
-                   SCHEMA_INT,   /* integer, also 5e8        int */
-                   SCHEMA_INT64, /* the same                 int64_t */
-                   SCHEMA_UINT64, /* the same, not negative   uint64_t */
-                   SCHEMA_REAL,   /* number                   double */
-                   SCHEMA_STEPS,  /* whole, or fraction < 1   double */
-                   SCHEMA_SIZE,   /* "64MiB", bytes           uint64_t */
-                   SCHEMA_LIMIT, /* a size or "90%"          uint64_t, double */
-                   SCHEMA_DURATION, /* "1h30m"                  double seconds
+enum schema_type {                /* TOML accepted: field written (offset2) */
+                   SCHEMA_STRING, /* string: const char * */
+                   SCHEMA_NAME,  /* letters, digits, '.', '_', '-', 1 to 48: the
+                                    same */
+                   SCHEMA_ENUM,  /* one of choices: an enum */
+                   SCHEMA_BOOL,  /* boolean: bool */
+                   SCHEMA_INT,   /* integer, also 5e8: int */
+                   SCHEMA_INT64, /* the same: int64_t */
+                   SCHEMA_UINT64,   /* the same, not negative: uint64_t */
+                   SCHEMA_REAL,     /* number: double */
+                   SCHEMA_STEPS,    /* whole, or fraction < 1: double */
+                   SCHEMA_SIZE,     /* "64MiB", bytes: uint64_t */
+                   SCHEMA_LIMIT,    /* a size or "90%": uint64_t (double) */
+                   SCHEMA_DURATION, /* "1h30m": double seconds */
+                   SCHEMA_MOMENT,   /* RFC 3339, "1h30m" or "": double seconds
+                                       since 1970   (double seconds from the start)
                                      */
-                   SCHEMA_MOMENT,   /* RFC 3339, "1h30m" or ""  double seconds
-                                       since 1970, double seconds from the start
+                   SCHEMA_STRINGS,  /* array of strings: const char *const *
+                                       (int) */
+                   SCHEMA_MODULES,  /* a string, or some: json_t *; NULL: as the
+                                       default,  or with NULLABLE none */
+                   SCHEMA_LAYERS,   /* an integer, or some: json_t *; NULL: none
                                      */
-                   SCHEMA_STRINGS, /* array of strings         const char *const
-                                    *, int */
-                   SCHEMA_MODULES, /* a string, or some    json_t *; NULL: as
-                                      the default, or with NULLABLE none */
-                   SCHEMA_LAYERS,  /* an integer, or some  json_t *; NULL: none
-                                    */
-                   SCHEMA_RESUME, /* mode or a path           enum, const char *
-                                   */
-                   SCHEMA_SOCKET, /* auto, none or a path     enum, const char *
-                                   */
-                   SCHEMA_CHECKPOINTING, /* none, full, every:N, ..  struct
+                   SCHEMA_WORD_OR_PATH,  /* one of choices, or what the nameless
+                                            choice stands  for: an enum (const
+                                            char *) */
+                   SCHEMA_CHECKPOINTING, /* one of choices, every:N: struct
                                             checkpointing */
-                   SCHEMA_DTYPE,     /* auto or a type           bool auto, enum
-                                        dtype */
-                   SCHEMA_OPTIMIZER, /* one of choices         name, state_type
-                                        and paged of struct optim_options */
-                   SCHEMA_ENTRIES, /* array of tables          struct data_entry
-                                    *, int */
-                   SCHEMA_TABLE,   /* free table               json_t * */
-                   SCHEMA_VERSION, /* the integer 1            nothing */
-                   SCHEMA_EXTENDS  /* path of the base file    nothing */
+                   SCHEMA_DTYPE, /* auto or a type: bool auto (enum dtype) */
+                   SCHEMA_OPTIMIZER, /* one of choices: name, state_type and
+                                        paged of struct optim_options */
+                   SCHEMA_ENTRIES, /* array of tables: struct data_entry * (int)
+                                    */
+                   SCHEMA_TABLE,   /* free table: json_t * */
+                   SCHEMA_VERSION, /* the integer 1: nothing */
+                   SCHEMA_EXTENDS  /* path of the base file: nothing */
 };
 
 enum schema_flags {
@@ -61,10 +59,9 @@ enum schema_flags {
     SCHEMA_BELOW_MAX = 8, /* max itself is out of range */
     SCHEMA_PER_RANK = 16, /* may differ between ranks */
     SCHEMA_NULLABLE = 32, /* a string whose "" means not given (NULL) */
-    SCHEMA_NAMES = 64,    /* letters, digits, '.', '_', '-' only; 1 to 48 */
+    SCHEMA_SLASH = 64,    /* a path has a slash */
     SCHEMA_NOT_ZERO = 128,
-    SCHEMA_AS_BOOL = 256, /* an enum whose field is a bool */
-    SCHEMA_ZERO = 512,    /* a number whose 0 is no "auto": that is -1 */
+    SCHEMA_ZERO = 256, /* a number whose 0 is no "auto": that is -1 */
 };
 
 /* Values of the choices of SCHEMA_OPTIMIZER: an enum optim_name and these. */
@@ -98,8 +95,6 @@ extern const int schema_count;
 
 /* NULL when there is none. `section` is "optim", "train.fp16", "data.train". */
 const struct schema_key *schema_find(const char *section, const char *name);
-/* Is its value a number, not a size or a time? */
-bool schema_is_number(const struct schema_key *key);
 /* By one of its aliases. */
 const struct schema_key *schema_find_alias(
         const char *section, const char *name);
@@ -121,7 +116,9 @@ const char *schema_suggest_section(const char *section); /* NULL: none near */
 const char *schema_section_note(const char *section);
 
 int schema_index(const struct schema_key *key);
-/* What a key accepts, for people: "an integer from 1 to 64". */
+/* value.c: what a key accepts, for people: "an integer from 1 to 64"; and
+ * whether that is a number, not a size or a time. */
+bool schema_is_number(const struct schema_key *key);
 void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes);
 
 /* JSON Schema (draft 2020-12) of job.toml. New reference. */

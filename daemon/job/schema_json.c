@@ -3,7 +3,7 @@
  * not divide, paths that are not there) `zerod validate` says. */
 #include "daemon/job/schema.h"
 
-#include "daemon/job/job_internal.h"
+#include "daemon/job/value.h"
 
 #include <string.h>
 
@@ -45,7 +45,7 @@ static json_t *range_json(const struct schema_key *key, const char *type)
     json_t *json = typed(type);
     bool above = key->flags & SCHEMA_ABOVE_MIN;
     bool below = key->flags & SCHEMA_BELOW_MAX;
-    if (key->min == 0 && key->max == 0)
+    if (!schema_is_number(key) || (key->min == 0 && key->max == 0))
         return json;
     json_object_set_new(
             json, above ? "exclusiveMinimum" : "minimum", json_real(key->min));
@@ -56,66 +56,35 @@ static json_t *range_json(const struct schema_key *key, const char *type)
 
 static json_t *section_json(const char *section);
 
-static json_t *array_of(const char *type)
+/* One of value_type.schema. */
+static json_t *form_json(const struct schema_key *key, const char *form)
 {
-    return json_pack("{s:s, s:o}", "type", "array", "items", typed(type));
+    if (form[0] == '^')
+        return string_like(form);
+    if (form[0] == '[')
+        return json_pack(
+                "{s:s, s:o}", "type", "array", "items", typed(form + 1));
+    return range_json(key, form);
 }
 
 static json_t *type_json(const struct schema_key *key)
 {
-    static const char size[] =
-            "^[0-9.]+([eE][0-9]+)? *([KMGTkmgt][iI]?)?[Bb]?$";
-    switch (key->type) {
-    case SCHEMA_STRING:
-        return key->flags & SCHEMA_NAMES ? string_like("^[A-Za-z0-9._-]{1,48}$")
-                                         : typed("string");
-    case SCHEMA_EXTENDS:
-    case SCHEMA_RESUME:
-    case SCHEMA_MOMENT:
-        return typed("string");
-    case SCHEMA_SOCKET:
-        return string_like("^(auto|none|.*/.*)$");
-    case SCHEMA_WORD:
-    case SCHEMA_ENUM:
-    case SCHEMA_DTYPE:
-    case SCHEMA_OPTIMIZER:
-        return words_json(key);
-    case SCHEMA_BOOL:
-        return typed("boolean");
-    case SCHEMA_INT:
-    case SCHEMA_INT64:
-    case SCHEMA_UINT64:
-        return range_json(key, "integer");
-    case SCHEMA_REAL:
-    case SCHEMA_STEPS:
-        return range_json(key, "number");
-    case SCHEMA_SIZE:
-        return one_of(typed("number"), string_like(size));
-    case SCHEMA_LIMIT:
-        return one_of(
-                typed("number"),
-                one_of(string_like(size), string_like("^[0-9.]+ *%$")));
-    case SCHEMA_DURATION:
-        return string_like("^([0-9.]+[dhmsDHMS])+$");
-    case SCHEMA_STRINGS:
-        return array_of("string");
-    case SCHEMA_MODULES:
-        return one_of(typed("string"), array_of("string"));
-    case SCHEMA_LAYERS:
-        return one_of(typed("integer"), array_of("integer"));
-    case SCHEMA_CHECKPOINTING:
-        return string_like("^(none|full|sqrt|auto|every:[0-9]+)$");
-    case SCHEMA_VERSION:
-        return json_pack("{s:i}", "const", 1);
-    case SCHEMA_TABLE:
-        return typed("object");
-    case SCHEMA_ENTRIES:
-        break;
-    }
+    const struct value_type *type = value_type_of(key);
     char section[2 * SCHEMA_NAME_MAX];
     snprintf(section, sizeof section, "%s.%s", key->section, key->name);
-    return json_pack(
-            "{s:s, s:o}", "type", "array", "items", section_json(section));
+    if (key->type == SCHEMA_ENTRIES)
+        return json_pack(
+                "{s:s, s:o}", "type", "array", "items", section_json(section));
+    if (!type->schema[0])
+        return words_json(key);
+    json_t *any = json_array();
+    for (int i = 0; i < 3 && type->schema[i]; i++)
+        json_array_append_new(any, form_json(key, type->schema[i]));
+    json_t *json = json_array_size(any) == 1
+                           ? json_incref(json_array_get(any, 0))
+                           : json_pack("{s:O}", "anyOf", any);
+    json_decref(any);
+    return json;
 }
 
 static json_t *default_json(const struct schema_key *key)

@@ -11,6 +11,17 @@
 #define SCALE_MAX         4294967296.0 /* 2^32 */
 #define COUNT_MAX         9.0e15 /* integers that a double holds exactly */
 
+static const struct schema_choice resumes[] = {
+        {"auto", RESUME_AUTO},
+        {"never", RESUME_NEVER},
+        {"must", RESUME_MUST},
+        {NULL, RESUME_PATH}};
+static const struct schema_choice sockets[] = {
+        {"auto", CONTROL_AUTO}, {"none", CONTROL_NONE}, {NULL, CONTROL_PATH}};
+static const struct schema_choice checkpointings[] = {
+        {"none", CHECKPOINTING_NONE}, {"selective", CHECKPOINTING_SELECTIVE},
+        {"full", CHECKPOINTING_FULL}, {"sqrt", CHECKPOINTING_SQRT},
+        {"auto", CHECKPOINTING_AUTO}, {0}};
 static const struct schema_choice on_sigterm[] = {
         {"checkpoint_and_exit", ON_SIGNAL_CHECKPOINT_AND_EXIT},
         {"exit", ON_SIGNAL_EXIT},
@@ -85,6 +96,10 @@ static const struct schema_choice optimizers[] = {
 #include "optim/optimizers.inc"
 #define OPTIM_ALIAS(word, ...) {word, OPTIMIZER_VALUE(__VA_ARGS__), "="},
 #include "optim/optimizers.inc"
+        {"muon", 0, "!"},
+        {"adafactor", 0, "!"},
+        {"ademamix", 0, "!"},
+        {"lamb", 0, "!"},
         {0}};
 #undef OPTIMIZER_VALUE
 #undef IN_FP32
@@ -157,7 +172,7 @@ static const struct schema_choice save_strategies[] = {
         {"no", SAVE_NO},     {"steps", SAVE_STEPS}, {"epoch", SAVE_EPOCH},
         {"time", SAVE_TIME}, {"best", SAVE_BEST},   {0}};
 static const struct schema_choice best_metrics[] = {
-        {"eval_loss", 0}, {"loss", 0}, {0}};
+        {"eval_loss", BEST_EVAL_LOSS}, {"loss", BEST_LOSS}, {0}};
 static const struct schema_choice exports[] = {
         {"none", EXPORT_NONE}, {"hf", EXPORT_HF}, {"peft", EXPORT_PEFT}, {0}};
 static const struct schema_choice nan_guards[] = {
@@ -186,14 +201,14 @@ const struct schema_key schema_table[] = {
 {"", "schema", SCHEMA_VERSION, .help = "Version of this file's form"},
 {"", "extends", SCHEMA_EXTENDS, .help = "Base file, relative to this one; this file overrides it key by key"},
 
-{"job", "name", SCHEMA_STRING, JOB(job.name), .flags = SCHEMA_NAMES, .help = "Name of the job: of its socket, its page, its default folder", .fallback = "the job file's name without its ending"},
+{"job", "name", SCHEMA_NAME, JOB(job.name), .help = "Name of the job: of its socket, its page, its default folder", .fallback = "the job file's name without its ending"},
 {"job", "output_dir", SCHEMA_STRING, JOB(job.output_dir), .help = "Folder of checkpoints, metrics and the exported model", .fallback = "`\"out/NAME\"`"},
 {"job", "output_mode", SCHEMA_ENUM, JOB(job.output_mode), .choices = output_modes, .help = "Mode of an output_dir that is made, whatever the umask is: samples, prompts and the model lie there. One that exists keeps its own"},
 {"job", "run_name", SCHEMA_STRING, JOB(job.run_name), .help = "Free text for reports"},
 {"job", "seed", SCHEMA_UINT64, JOB(job.seed), .max = COUNT_MAX, .help = "Seed of random initial weights and of samples"},
 {"job", "data_seed", SCHEMA_UINT64, JOB(job.data_seed), .max = COUNT_MAX, .help = "Seed of the shuffle", .fallback = "`job.seed`"},
 
-{"run", "resume", SCHEMA_RESUME, JOB(run.resume), JOB(run.resume_path), .help = "auto: go on from the newest checkpoint that verifies, if any; never: from step 1, replacing what is there; must: or end; a path: from that one"},
+{"run", "resume", SCHEMA_WORD_OR_PATH, JOB(run.resume), JOB(run.resume_path), .choices = resumes, .help = "auto: go on from the newest checkpoint that verifies, if any; never: from step 1, replacing what is there; must: or end; a path: from that one"},
 {"run", "stop_after", SCHEMA_INT64, JOB(run.stop_after), .max = COUNT_MAX, .help = "End after this step with a checkpoint, changing nothing else; 0 = off"},
 {"run", "replay", SCHEMA_STRING, JOB(run.replay), .flags = SCHEMA_NULLABLE, .help = "An events.jsonl whose commands are given again, each at its step (--replay)"},
 {"run", "deadline", SCHEMA_MOMENT, JOB(run.deadline), JOB(run.deadline_after), .max = 1e9, .help = "Save a checkpoint and exit with 75 in time for this moment, or this long after the start", .fallback = "`SLURM_JOB_END_TIME`, or none"},
@@ -275,7 +290,7 @@ const struct schema_key schema_table[] = {
 {"train", "global_batch_size", SCHEMA_INT64, JOB(train.global_batch_size), .flags = SCHEMA_AUTO, .min = 1, .max = 1e12, .aliases = "train_batch_size", .help = "Samples of a step over all ranks (G = B x A x ranks)", .fallback = "B x A x ranks"},
 {"train", "dtype", SCHEMA_ENUM, JOB(train.dtype), .choices = dtypes, .help = "Compute type; master weights are fp32"},
 {"train", "tf32", SCHEMA_BOOL, JOB(train.tf32), .help = "Products of fp32 in TF32 on a GPU; a CPU multiplies in fp32"},
-{"train", "gradient_checkpointing", SCHEMA_CHECKPOINTING, JOB(train.gradient_checkpointing), .help = "Which layers keep their activations"},
+{"train", "gradient_checkpointing", SCHEMA_CHECKPOINTING, JOB(train.gradient_checkpointing), .choices = checkpointings, .help = "Which layers keep their activations"},
 {"train", "freeze", SCHEMA_STRINGS, JOB(train.freeze), JOB(train.freeze_count), .help = "Patterns of tensor names that are not trained, nor saved in checkpoints"},
 {"train", "label_smoothing_factor", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Label smoothing"},
 {"train", "neftune_noise_alpha", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Noise on embeddings (NEFTune)"},
@@ -363,7 +378,7 @@ const struct schema_key schema_table[] = {
 {"checkpoint", "snapshot_memory", SCHEMA_SIZE, JOB(checkpoint.snapshot_bytes), .flags = SCHEMA_AUTO | SCHEMA_ABOVE_MIN, .max = 1e18, .help = "Host memory of a rank for that copy, at most; auto: what is free. Where the copy does not fit, saves are synchronous; of offloaded states a part is enough"},
 {"checkpoint", "timeout", SCHEMA_DURATION, JOB(comm.files_timeout), .max = 1e9, .help = "A save or load of which no read, write or fsync ends for so long is given up, and so is a wait for data: the job ends with 74, but not for a save beside training; 0s = never"},
 {"checkpoint", "verify", SCHEMA_BOOL, JOB(checkpoint.verify), .help = "Check digests when loading"},
-{"checkpoint", "metric_for_best_model", SCHEMA_WORD, JOB(checkpoint.metric_for_best_model), .choices = best_metrics, .help = "What save_strategy = \"best\" compares"},
+{"checkpoint", "metric_for_best_model", SCHEMA_ENUM, JOB(checkpoint.metric_for_best_model), .choices = best_metrics, .help = "What save_strategy = \"best\" compares"},
 {"checkpoint", "greater_is_better", SCHEMA_BOOL, JOB(checkpoint.greater_is_better), .help = "Larger values of the metric are better"},
 {"checkpoint", "load_best_model_at_end", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Go back to the best checkpoint at the end"},
 {"checkpoint", "export", SCHEMA_ENUM, JOB(checkpoint.export), .choices = exports, .help = "What the end writes: hf: the model in output_dir/hf; peft: the adapter in output_dir/peft", .fallback = "`\"hf\"`; with [lora] `\"peft\"`"},
@@ -382,7 +397,7 @@ const struct schema_key schema_table[] = {
 {"log", "progress", SCHEMA_ENUM, JOB(log.progress), .choices = progress_modes, .help = "auto: a bar on a terminal, lines otherwise"},
 {"log", "step_breakdown", SCHEMA_BOOL, JOB(log.step_breakdown), .help = "Time of the phases of each shown step"},
 {"log", "rank_logs", SCHEMA_ENUM, JOB(log.rank_logs), .choices = rank_logs, .help = "Lines of ranks other than 0: output_dir/logs, the screen, or nowhere"},
-{"log", "format", SCHEMA_ENUM, JOB(log.json), .choices = log_formats, .flags = SCHEMA_AS_BOOL, .help = "Lines as text, or as one JSON object each"},
+{"log", "format", SCHEMA_ENUM, JOB(log.json), .choices = log_formats, .help = "Lines as text, or as one JSON object each"},
 
 {"report", "metrics_jsonl", SCHEMA_BOOL, UNAVAILABLE(NULL), .help = "metrics.jsonl; this version always writes it"},
 {"report", "tensorboard", SCHEMA_BOOL, JOB(report.tensorboard), .help = "TensorBoard's event file in output_dir"},
@@ -390,7 +405,7 @@ const struct schema_key schema_table[] = {
 {"report", "html", SCHEMA_BOOL, JOB(report.html), .help = "report.html in output_dir at the end: the page with its numbers in it"},
 {"report", "prometheus_textfile", SCHEMA_STRING, JOB(report.prometheus_textfile), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "Folder of node_exporter's text files"},
 
-{"control", "socket", SCHEMA_SOCKET, JOB(control.socket), JOB(control.socket_path), .help = "Where rank 0 answers; auto: below XDG_RUNTIME_DIR; a path has 107 bytes at most"},
+{"control", "socket", SCHEMA_WORD_OR_PATH, JOB(control.socket), JOB(control.socket_path), .flags = SCHEMA_SLASH, .choices = sockets, .help = "Where rank 0 answers; auto: below XDG_RUNTIME_DIR; a path has 107 bytes at most"},
 {"control", "metrics_listen", SCHEMA_STRING, JOB(control.metrics_listen), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "HOST:PORT that answers GET /metrics, and nothing else, to anybody: `\"127.0.0.1:9479\"`, `\"[::1]:9479\"`"},
 {"control", "readonly", SCHEMA_BOOL, JOB(control.readonly), .flags = SCHEMA_PER_RANK, .help = "Refuse commands on the socket"},
 {"control", "status_gid", SCHEMA_INT, JOB(control.status_gid), .flags = SCHEMA_PER_RANK, .min = -1, .max = INT_MAX, .help = "Group whose members may read; -1: none. One of the groups of whoever starts the job"},

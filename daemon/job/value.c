@@ -1,18 +1,27 @@
-/* value.c - one TOML value into one field of the options. */
-#include "daemon/job/job_internal.h"
+/* value.c - one TOML value into one field of the options, and back as JSON: one
+ * row a type. */
+#include "daemon/job/value.h"
 
 #include "base/rfc3339.h"
-#include "daemon/job/value_parts.h"
+#include "base/text_buffer.h"
 #include "daemon/job/value_words.h"
 
 #include <ctype.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 enum { STRING_MAX = 1000 }; /* paths are joined in buffers of PATH_MAX */
+
+#define READ(name)                                                             \
+    static bool name(                                                          \
+            struct job *job, const struct schema_key *key,                     \
+            const struct toml_node *node, void *field, void *field2)
+#define WRITE(name)                                                            \
+    static json_t *name(                                                       \
+            const struct schema_key *key, const void *field,                   \
+            const void *field2)
 
 /* --- scalars --- */
 
@@ -57,57 +66,93 @@ static bool in_range(const struct schema_key *key, double value)
     return !((key->flags & SCHEMA_NOT_ZERO) && value == 0);
 }
 
-static bool read_integer(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
+/* What "auto" is stored as. */
+static int auto_value(const struct schema_key *key)
 {
-    int64_t value = key->flags & SCHEMA_ZERO ? -1 : 0;
-    if (!((key->flags & SCHEMA_AUTO) && is_auto(node))) {
+    return key->flags & SCHEMA_ZERO ? -1 : 0;
+}
+
+static bool asks_auto(
+        const struct schema_key *key, const struct toml_node *node)
+{
+    return (key->flags & SCHEMA_AUTO) && is_auto(node);
+}
+
+READ(read_integer)
+{
+    int64_t value = auto_value(key);
+    if (!asks_auto(key, node)) {
         if (!get_integer(node, &value))
-            return value_fail_type(job, key, node);
+            return value_fail(job, key, node, VALUE_TYPE);
         if (!in_range(key, (double)value))
-            return value_fail_range(job, key, node);
+            return value_fail(job, key, node, VALUE_RANGE);
     }
     if (key->type == SCHEMA_INT)
-        *FIELD(int, base, key->offset) = (int)value;
-    else if (key->type == SCHEMA_INT64)
-        *FIELD(int64_t, base, key->offset) = value;
+        *(int *)field = (int)value;
     else
-        *FIELD(uint64_t, base, key->offset) = (uint64_t)value;
+        *(int64_t *)field = value; /* not negative where it is a uint64_t */
     return true;
 }
 
-static bool read_real(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
+WRITE(write_integer)
+{
+    json_int_t value = key->type == SCHEMA_INT ? *(const int *)field
+                                               : *(const int64_t *)field;
+    return key->flags & SCHEMA_AUTO && value == auto_value(key)
+                   ? json_string("auto")
+                   : json_integer(value);
+}
+
+READ(read_real)
 {
     double value;
     if (!get_number(node, &value))
-        return value_fail_type(job, key, node);
+        return value_fail(job, key, node, VALUE_TYPE);
     bool is_whole = value == floor(value);
     if (!in_range(key, value) ||
         (key->type == SCHEMA_STEPS && value > 1 && !is_whole))
-        return value_fail_range(job, key, node);
-    *FIELD(double, base, key->offset) = value;
+        return value_fail(job, key, node, VALUE_RANGE);
+    *(double *)field = value;
     return true;
 }
 
-static bool read_string(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
+WRITE(write_real)
+{
+    double value = *(const double *)field;
+    bool is_whole = value == floor(value) && fabs(value) <= 9e15;
+    return key->type == SCHEMA_STEPS && is_whole
+                   ? json_integer((json_int_t)value)
+                   : json_real(value);
+}
+
+READ(read_bool)
+{
+    if (node->kind != TOML_BOOL)
+        return value_fail(job, key, node, VALUE_TYPE);
+    *(bool *)field = node->boolean;
+    return true;
+}
+
+WRITE(write_bool)
+{
+    return json_boolean(*(const bool *)field);
+}
+
+static bool is_name(const char *text)
+{
+    size_t length = strlen(text);
+    return length <= 48 && strspn(text, ".") != length &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789._-") == length;
+}
+
+READ(read_string)
 {
     if (node->kind != TOML_STRING)
-        return value_fail_type(job, key, node);
+        return value_fail(job, key, node, VALUE_TYPE);
     size_t length = strlen(node->string);
-    if (key->flags & SCHEMA_NAMES) {
-        for (size_t i = 0; i < length; i++)
-            if (!isalnum((unsigned char)node->string[i]) &&
-                !strchr("._-", node->string[i]))
-                return value_fail_range(job, key, node);
-        bool is_dots = strspn(node->string, ".") == length;
-        if (is_dots || length > 48)
-            return value_fail_range(job, key, node);
-    }
+    if (key->type == SCHEMA_NAME && !is_name(node->string))
+        return value_fail(job, key, node, VALUE_RANGE);
     if (length > STRING_MAX) {
         problem_add(
                 &job->problems, ZD_ERR_CONFIG, "E0206", node->place, NULL,
@@ -116,187 +161,429 @@ static bool read_string(
         return false;
     }
     bool is_null = length == 0 && (key->flags & SCHEMA_NULLABLE);
-    *FIELD(const char *, base, key->offset) =
+    *(const char **)field =
             is_null ? NULL : job_string(job, "%s", node->string);
     return true;
 }
 
+static json_t *string_json(const char *string)
+{
+    json_t *json = json_string(string ? string : "");
+    return json ? json : json_string("(not UTF-8)");
+}
+
+WRITE(write_string)
+{
+    return string_json(*(const char *const *)field);
+}
+
+READ(read_version)
+{
+    int64_t version;
+    if (!get_integer(node, &version))
+        return value_fail(job, key, node, VALUE_TYPE);
+    if (version == 1)
+        return true;
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, "E0218", node->place,
+            "this zerod reads schema = 1", "schema %lld is not known",
+            (long long)version);
+    return false;
+}
+
+WRITE(write_version)
+{
+    return json_integer(1);
+}
+
 /* --- sizes and times --- */
 
-static bool read_size(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
+READ(read_size)
 {
     double bytes, share = 0;
-    if ((key->flags & SCHEMA_AUTO) && is_auto(node)) {
-        *FIELD(uint64_t, base, key->offset) = 0;
+    if (asks_auto(key, node)) {
+        *(uint64_t *)field = 0;
         return true;
     }
     if (node->kind == TOML_STRING) {
         if (key->type == SCHEMA_LIMIT && words_percent(node->string, &share)) {
             if (!(share > 0 && share <= 1))
-                return value_fail_range(job, key, node);
+                return value_fail(job, key, node, VALUE_RANGE);
             bytes = 0;
         } else if (!words_size(node->string, &bytes))
-            return value_fail_word(job, key, node);
+            return value_fail(job, key, node, VALUE_WORD);
     } else if (!get_number(node, &bytes))
-        return value_fail_type(job, key, node);
+        return value_fail(job, key, node, VALUE_TYPE);
     if (!(bytes >= 0 && bytes <= 1e18) ||
         (bytes < 1 && (key->flags & SCHEMA_ABOVE_MIN)))
-        return value_fail_range(job, key, node);
-    *FIELD(uint64_t, base, key->offset) = (uint64_t)bytes;
+        return value_fail(job, key, node, VALUE_RANGE);
+    *(uint64_t *)field = (uint64_t)bytes;
     if (key->type == SCHEMA_LIMIT)
-        *FIELD(double, base, key->offset2) = share;
+        *(double *)field2 = share;
     return true;
 }
 
-static bool read_duration(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
+WRITE(write_size)
 {
-    double seconds;
+    json_int_t bytes = (json_int_t) * (const uint64_t *)field;
+    if (key->type == SCHEMA_LIMIT && *(const double *)field2 > 0)
+        return json_sprintf("%.15g%%", 100 * *(const double *)field2);
+    return (key->flags & SCHEMA_AUTO) && !bytes ? json_string("auto")
+                                                : json_integer(bytes);
+}
+
+READ(read_duration)
+{
+    double seconds = auto_value(key);
     if (node->kind != TOML_STRING)
-        return value_fail_type(job, key, node);
-    if ((key->flags & SCHEMA_AUTO) && is_auto(node)) {
-        *FIELD(double, base, key->offset) = key->flags & SCHEMA_ZERO ? -1 : 0;
-        return true;
+        return value_fail(job, key, node, VALUE_TYPE);
+    if (!asks_auto(key, node)) {
+        if (!words_duration(node->string, &seconds))
+            return value_fail(job, key, node, VALUE_WORD);
+        if (!in_range(key, seconds))
+            return value_fail(job, key, node, VALUE_RANGE);
     }
-    if (!words_duration(node->string, &seconds))
-        return value_fail_word(job, key, node);
-    if (!in_range(key, seconds))
-        return value_fail_range(job, key, node);
-    *FIELD(double, base, key->offset) = seconds;
+    *(double *)field = seconds;
     return true;
+}
+
+WRITE(write_duration)
+{
+    double seconds = *(const double *)field;
+    return (key->flags & SCHEMA_AUTO) && seconds == auto_value(key)
+                   ? json_string("auto")
+                   : json_sprintf("%.15gs", seconds);
 }
 
 /* Of the two that are written one is 0: both, when "" says that there is none.
  */
-static bool read_moment(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
+READ(read_moment)
 {
     double at = 0, after = 0;
     bool is_text = node->kind == TOML_STRING || node->kind == TOML_DATETIME;
     if (!is_text || !node->string)
-        return value_fail_type(job, key, node);
+        return value_fail(job, key, node, VALUE_TYPE);
     if (node->string[0] && !rfc3339_parse(node->string, &at)) {
         if (!words_duration(node->string, &after))
-            return value_fail_word(job, key, node);
+            return value_fail(job, key, node, VALUE_WORD);
         if (!(after > 0 && after <= key->max))
-            return value_fail_range(job, key, node);
+            return value_fail(job, key, node, VALUE_RANGE);
     }
-    *FIELD(double, base, key->offset) = at;
-    *FIELD(double, base, key->offset2) = after;
+    *(double *)field = at;
+    *(double *)field2 = after;
     return true;
 }
 
-/* --- arrays --- */
+WRITE(write_moment)
+{
+    char text[RFC3339_BYTES] = "";
+    double at = *(const double *)field, after = *(const double *)field2;
+    if (after > 0)
+        return json_sprintf("%.15gs", after);
+    if (at > 0)
+        rfc3339_print(at, text);
+    return json_string(text);
+}
 
-static bool read_strings(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
+/* --- arrays and tables --- */
+
+READ(read_strings)
 {
     if (node->kind != TOML_ARRAY)
-        return value_fail_type(job, key, node);
+        return value_fail(job, key, node, VALUE_TYPE);
     const char **strings =
             job_alloc(job, (size_t)(node->count + 1) * sizeof *strings);
     for (int i = 0; i < node->count; i++) {
         if (node->items[i]->kind != TOML_STRING)
-            return value_fail_type(job, key, node->items[i]);
+            return value_fail(job, key, node->items[i], VALUE_TYPE);
         strings[i] = job_string(job, "%s", node->items[i]->string);
     }
-    *FIELD(const char *const *, base, key->offset) = strings;
-    *FIELD(int, base, key->offset2) = node->count;
+    *(const char *const **)field = strings;
+    *(int *)field2 = node->count;
     return true;
 }
 
-/* A string or an integer, or an array of such: kept as it is. */
-static bool read_some(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, enum toml_kind kind, void *base)
+WRITE(write_strings)
 {
-    json_t *json;
-    if (node->kind != kind && node->kind != TOML_ARRAY)
-        return value_fail_type(job, key, node);
-    for (int i = 0; node->kind == TOML_ARRAY && i < node->count; i++)
+    const char *const *strings = *(const char *const *const *)field;
+    json_t *array = json_array();
+    for (int i = 0; i < *(const int *)field2; i++)
+        json_array_append_new(array, string_json(strings[i]));
+    return array;
+}
+
+/* A string or an integer, or an array of such: kept as it is. */
+READ(read_some)
+{
+    enum toml_kind kind =
+            key->type == SCHEMA_MODULES ? TOML_STRING : TOML_INTEGER;
+    bool is_array = node->kind == TOML_ARRAY;
+    if (node->kind != kind && !is_array)
+        return value_fail(job, key, node, VALUE_TYPE);
+    for (int i = 0; is_array && i < node->count; i++)
         if (node->items[i]->kind != kind)
-            return value_fail_type(job, key, node->items[i]);
-    bool is_none = node->kind == TOML_ARRAY ? node->count == 0
-                   : kind == TOML_STRING    ? !node->string[0]
-                                            : false;
+            return value_fail(job, key, node->items[i], VALUE_TYPE);
+    bool is_none = is_array ? node->count == 0
+                            : kind == TOML_STRING && !node->string[0];
     if (is_none && !(key->flags & SCHEMA_NULLABLE))
-        return value_fail_range(job, key, node);
-    json = is_none ? NULL : value_node_json(job, node);
-    *FIELD(json_t *, base, key->offset) = json;
-    return is_none || json;
+        return value_fail(job, key, node, VALUE_RANGE);
+    *(json_t **)field = is_none ? NULL : value_node_json(job, node);
+    return is_none || *(json_t **)field;
+}
+
+WRITE(write_some)
+{
+    json_t *json = *(json_t *const *)field;
+    if (json)
+        return json_incref(json);
+    return key->flags & SCHEMA_NULLABLE ? json_array()
+                                        : json_string("all-linear");
+}
+
+READ(read_table)
+{
+    if (node->kind != TOML_TABLE)
+        return value_fail(job, key, node, VALUE_TYPE);
+    *(json_t **)field = value_node_json(job, node);
+    return *(json_t **)field != NULL;
+}
+
+WRITE(write_table)
+{
+    json_t *json = *(json_t *const *)field;
+    return json ? json_incref(json) : json_null();
+}
+
+READ(read_nothing)
+{
+    return true;
+}
+
+WRITE(write_nothing)
+{
+    return NULL;
+}
+
+WRITE(write_entries)
+{
+    const struct data_entry *entries = *(const struct data_entry *const *)field;
+    char section[2 * SCHEMA_NAME_MAX];
+    json_t *array = json_array();
+    snprintf(section, sizeof section, "%s.%s", key->section, key->name);
+    for (int e = 0; e < *(const int *)field2; e++) {
+        json_t *object = json_object();
+        for (int i = 0; i < schema_count; i++)
+            if (strcmp(schema_table[i].section, section) == 0)
+                json_object_set_new(
+                        object, schema_table[i].name,
+                        value_json(&schema_table[i], &entries[e]));
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+/* --- the types --- */
+
+/* clang-format off */
+#define SIZE "^[0-9.]+([eE][0-9]+)? *([KMGTkmgt][iI]?)?[Bb]?$"
+static const struct value_type types[] = {
+[SCHEMA_STRING] = {"a string", {"string"}, false, read_string, write_string},
+[SCHEMA_NAME] = {"1 to 48 letters, digits, '.', '_' or '-'", {"^[A-Za-z0-9._-]{1,48}$"}, false, read_string, write_string},
+[SCHEMA_ENUM] = {NULL, {NULL}, false, value_read_enum, value_write_enum},
+[SCHEMA_BOOL] = {"true | false", {"boolean"}, false, read_bool, write_bool},
+[SCHEMA_INT] = {"an integer", {"integer"}, true, read_integer, write_integer},
+[SCHEMA_INT64] = {"an integer", {"integer"}, true, read_integer, write_integer},
+[SCHEMA_UINT64] = {"an integer", {"integer"}, true, read_integer, write_integer},
+[SCHEMA_REAL] = {"a number", {"number"}, true, read_real, write_real},
+[SCHEMA_STEPS] = {"whole steps, or a fraction below 1", {"number"}, true, read_real, write_real},
+[SCHEMA_SIZE] = {"bytes, or a size like \"64MiB\" or \"5GB\"", {"number", SIZE}, false, read_size, write_size},
+[SCHEMA_LIMIT] = {"bytes, a size like \"12GiB\", or a share like \"90%\"", {"number", SIZE, "^[0-9.]+ *%$"}, false, read_size, write_size},
+[SCHEMA_DURATION] = {"a time like \"90s\", \"5m\" or \"1h30m\"", {"^([0-9.]+[dhmsDHMS])+$"}, false, read_duration, write_duration},
+[SCHEMA_MOMENT] = {"a moment like \"2026-11-22T08:00:00Z\", or a time like \"23h50m\"", {"string"}, false, read_moment, write_moment},
+[SCHEMA_STRINGS] = {"an array of strings", {"[string"}, false, read_strings, write_strings},
+[SCHEMA_MODULES] = {"a pattern, or an array of names", {"string", "[string"}, false, read_some, write_some},
+[SCHEMA_LAYERS] = {"an integer, or an array of integers", {"integer", "[integer"}, false, read_some, write_some},
+[SCHEMA_WORD_OR_PATH] = {NULL, {"string"}, false, value_read_word_or_path, value_write_word_or_path},
+[SCHEMA_CHECKPOINTING] = {"none | selective | full | every:N | sqrt | auto", {"^(none|selective|full|sqrt|auto|every:[0-9]+)$"}, false, value_read_checkpointing, value_write_checkpointing},
+[SCHEMA_DTYPE] = {NULL, {NULL}, false, value_read_dtype, value_write_dtype},
+[SCHEMA_OPTIMIZER] = {NULL, {NULL}, false, value_read_optimizer, value_write_optimizer},
+[SCHEMA_ENTRIES] = {"an array of tables", {NULL}, false, read_nothing, write_entries}, /* keys.c walks them */
+[SCHEMA_TABLE] = {"a table", {"object"}, false, read_table, write_table},
+[SCHEMA_VERSION] = {"1", {"integer"}, false, read_version, write_version},
+[SCHEMA_EXTENDS] = {"the path of a job file", {"string"}, false, read_nothing, write_nothing}, /* tree.c followed it */
+};
+#undef SIZE
+/* clang-format on */
+#undef READ
+#undef WRITE
+
+const struct value_type *value_type_of(const struct schema_key *key)
+{
+    return &types[key->type];
+}
+
+bool schema_is_number(const struct schema_key *key)
+{
+    return types[key->type].has_range;
 }
 
 bool value_read(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node, void *base)
 {
-    int64_t version;
-    switch (key->type) {
-    case SCHEMA_STRING:
-        return read_string(job, key, node, base);
-    case SCHEMA_WORD:
-    case SCHEMA_ENUM:
-    case SCHEMA_DTYPE:
-        return value_read_choice(job, key, node, base);
-    case SCHEMA_OPTIMIZER:
-        return value_read_optimizer(job, key, node, base);
-    case SCHEMA_BOOL:
-        if (node->kind != TOML_BOOL)
-            return value_fail_type(job, key, node);
-        *FIELD(bool, base, key->offset) = node->boolean;
-        return true;
-    case SCHEMA_INT:
-    case SCHEMA_INT64:
-    case SCHEMA_UINT64:
-        return read_integer(job, key, node, base);
-    case SCHEMA_REAL:
-    case SCHEMA_STEPS:
-        return read_real(job, key, node, base);
-    case SCHEMA_SIZE:
-    case SCHEMA_LIMIT:
-        return read_size(job, key, node, base);
-    case SCHEMA_DURATION:
-        return read_duration(job, key, node, base);
-    case SCHEMA_MOMENT:
-        return read_moment(job, key, node, base);
-    case SCHEMA_STRINGS:
-        return read_strings(job, key, node, base);
-    case SCHEMA_MODULES:
-        return read_some(job, key, node, TOML_STRING, base);
-    case SCHEMA_LAYERS:
-        return read_some(job, key, node, TOML_INTEGER, base);
-    case SCHEMA_RESUME:
-        return value_read_resume(job, key, node, base);
-    case SCHEMA_SOCKET:
-        return value_read_socket(job, key, node, base);
-    case SCHEMA_CHECKPOINTING:
-        return value_read_checkpointing(job, key, node, base);
-    case SCHEMA_VERSION:
-        if (!get_integer(node, &version))
-            return value_fail_type(job, key, node);
-        if (version != 1) {
-            problem_add(
-                    &job->problems, ZD_ERR_CONFIG, "E0218", node->place,
-                    "this zerod reads schema = 1", "schema %lld is not known",
-                    (long long)version);
-            return false;
-        }
-        return true;
-    case SCHEMA_TABLE:
-        if (node->kind != TOML_TABLE)
-            return value_fail_type(job, key, node);
-        *FIELD(json_t *, base, key->offset) = value_table_json(job, node);
-        return *FIELD(json_t *, base, key->offset) != NULL;
-    case SCHEMA_ENTRIES: /* keys.c walks them */
-    case SCHEMA_EXTENDS: /* tree.c followed it */
-        return true;
-    }
+    return types[key->type].read(
+            job, key, node, (char *)base + key->offset,
+            (char *)base + key->offset2);
+}
+
+json_t *value_json(const struct schema_key *key, const void *base)
+{
+    return types[key->type].write(
+            key, (const char *)base + key->offset,
+            (const char *)base + key->offset2);
+}
+
+/* --- for people --- */
+
+static void accepts_choices(
+        const struct schema_key *key, struct text_buffer *text)
+{
+    for (const struct schema_choice *c = key->choices; c->name; c++)
+        if (!c->note)
+            text_buffer_add(text, "%s%s", text->used ? " | " : "", c->name);
+    if (key->type == SCHEMA_WORD_OR_PATH)
+        text_buffer_add(
+                text, " | a path%s",
+                key->flags & SCHEMA_SLASH ? " with a /" : "");
+}
+
+static void accepts_range(
+        const struct schema_key *key, const char *what,
+        struct text_buffer *text)
+{
+    bool is_open = key->max > 1e6; /* no bound a person would meet */
+    const char *from = key->flags & SCHEMA_ABOVE_MIN ? "above"
+                       : is_open                     ? "of at least"
+                                                     : "from";
+    text_buffer_add(text, "%s %s %.15g", what, from, key->min);
+    if (!is_open)
+        text_buffer_add(
+                text, " %s %.15g",
+                key->flags & SCHEMA_BELOW_MAX ? "to below" : "to", key->max);
+    else if (key->flags & SCHEMA_NOT_ZERO)
+        text_buffer_add(text, ", not 0");
+}
+
+void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes)
+{
+    const struct value_type *type = value_type_of(key);
+    struct text_buffer text = {.out = out, .bytes = out_bytes};
+    bool is_table = key->type == SCHEMA_ENTRIES || key->type == SCHEMA_TABLE;
+    out[0] = '\0';
+    if (key->flags & SCHEMA_UNAVAILABLE)
+        text_buffer_add(&text, "nothing in this version");
+    else if (!type->accepts)
+        accepts_choices(key, &text);
+    else if (type->has_range && key->type != SCHEMA_STEPS)
+        accepts_range(key, type->accepts, &text);
+    else
+        text_buffer_add(&text, "%s", type->accepts);
+    if (is_table)
+        text_buffer_add(
+                &text,
+                key->type == SCHEMA_ENTRIES ? ", [[%s.%s]]" : ", [%s.%s]",
+                key->section, key->name);
+    if (key->flags & SCHEMA_AUTO && !(key->flags & SCHEMA_UNAVAILABLE))
+        text_buffer_add(&text, ", or \"auto\"");
+}
+
+bool value_fail(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, enum value_fault fault)
+{
+    char accepts[256];
+    double value = node->kind == TOML_INTEGER ? (double)node->integer
+                   : node->kind == TOML_REAL  ? node->real
+                                              : 0;
+    schema_accepts(key, accepts, sizeof accepts);
+    if (fault == VALUE_RANGE && key->max > 1e6 && value > key->max)
+        snprintf(/* few people meet it */
+                 accepts, sizeof accepts, "%s %.17g",
+                 key->flags & SCHEMA_BELOW_MAX ? "below" : "at most", key->max);
+    if (fault == VALUE_TYPE)
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0205", node->place, accepts,
+                "`%s` in [%s] cannot be %s", key->name, key->section,
+                toml_kind_name(node->kind));
+    else if (fault == VALUE_RANGE)
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0206", node->place, accepts,
+                "`%s` in [%s] is out of range", key->name, key->section);
+    else
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0207", node->place, accepts,
+                "\"%.80s\" is no value for `%s` in [%s]", node->string,
+                key->name, key->section);
+    const char *near = fault == VALUE_WORD
+                               ? schema_suggest_choice(key, node->string)
+                               : NULL;
+    if (near)
+        problem_help(&job->problems, "did you mean \"%s\"?", near);
     return false;
+}
+
+/* --- a TOML table as JSON --- */
+
+static json_t *table_json(struct job *job, const struct toml_node *node);
+
+json_t *value_node_json(struct job *job, const struct toml_node *node)
+{
+    json_t *json = NULL;
+    switch (node->kind) {
+    case TOML_STRING:
+        return json_string(node->string);
+    case TOML_INTEGER:
+        return json_integer(node->integer);
+    case TOML_REAL:
+        json = json_real(node->real); /* NULL for nan and inf */
+        break;
+    case TOML_BOOL:
+        return json_boolean(node->boolean);
+    case TOML_ARRAY:
+        json = json_array();
+        for (int i = 0; i < node->count; i++)
+            if (json_array_append_new(
+                        json, value_node_json(job, node->items[i]))) {
+                json_decref(json);
+                return NULL;
+            }
+        return json;
+    case TOML_TABLE:
+        return table_json(job, node);
+    case TOML_DATETIME:
+        break;
+    }
+    if (!json)
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0205", node->place, NULL,
+                "this table cannot hold %s",
+                node->kind == TOML_REAL ? "inf or nan"
+                                        : toml_kind_name(node->kind));
+    return json;
+}
+
+static json_t *table_json(struct job *job, const struct toml_node *node)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < node->count; i++) {
+        const struct toml_node *item = node->items[i];
+        if (json_object_set_new(
+                    object, item->key, value_node_json(job, item))) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
 }
 
 /* --- keys that do nothing yet --- */

@@ -1,6 +1,6 @@
 /* value_choice.c - values that are words: one of a list, or one of a list with
  * something else beside it. */
-#include "daemon/job/value_parts.h"
+#include "daemon/job/value.h"
 
 #include "base/log.h"
 
@@ -10,71 +10,91 @@
 #include <strings.h>
 
 /* true and false may be words among others, as in `auto | true | false`. */
-static const struct schema_choice *find_bool(
-        const struct schema_key *key, bool value)
-{
-    for (const struct schema_choice *c = key->choices; c->name; c++)
-        if (strcmp(c->name, value ? "true" : "false") == 0)
-            return c;
-    return NULL;
-}
-
-static const struct schema_choice *find_choice(
+const struct schema_choice *value_find_choice(
         struct job *job, const struct schema_key *key,
-        const struct toml_node *node)
+        const struct toml_node *node, bool may_be_other)
 {
-    if (node->kind == TOML_BOOL && find_bool(key, node->boolean))
-        return find_bool(key, node->boolean);
-    if (node->kind != TOML_STRING) {
-        value_fail_type(job, key, node);
-        return NULL;
-    }
-    for (const struct schema_choice *c = key->choices; c->name; c++) {
-        if (strcasecmp(c->name, node->string) != 0)
-            continue;
-        if (!c->note || c->note[0] != '!')
-            return c;
+    const char *word = node->kind == TOML_STRING ? node->string
+                       : node->kind != TOML_BOOL ? NULL
+                       : node->boolean           ? "true"
+                                                 : "false";
+    const struct schema_choice *c = key->choices;
+    while (word && c->name && strcasecmp(c->name, word) != 0)
+        c++;
+    if (word && c->name && (!c->note || c->note[0] != '!'))
+        return c;
+    if (word && c->name) {
         char accepts[256];
         schema_accepts(key, accepts, sizeof accepts);
         problem_add(
                 &job->problems, ZD_ERR_CONFIG, "E0208", node->place, accepts,
                 "%s = \"%s\" in [%s] is not available in this version",
                 key->name, c->name, key->section);
-        return NULL;
+    } else if (node->kind != TOML_STRING) {
+        value_fail(job, key, node, VALUE_TYPE);
+    } else if (!may_be_other) {
+        value_fail(job, key, node, VALUE_WORD);
     }
-    value_fail_word(job, key, node);
     return NULL;
 }
 
-bool value_read_choice(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
+json_t *value_choice_json(const struct schema_key *key, int value)
 {
-    const struct schema_choice *choice = find_choice(job, key, node);
+    for (const struct schema_choice *c = key->choices; c->name; c++)
+        if (c->value == value && !c->note)
+            return json_string(c->name);
+    return json_string("?");
+}
+
+bool value_read_enum(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *field, void *field2)
+{
+    const struct schema_choice *choice =
+            value_find_choice(job, key, node, false);
+    if (choice)
+        *(int *)field = choice->value;
+    return choice != NULL;
+}
+
+json_t *value_write_enum(
+        const struct schema_key *key, const void *field, const void *field2)
+{
+    return value_choice_json(key, *(const int *)field);
+}
+
+/* -1 is "auto", which leaves the type as it is. */
+bool value_read_dtype(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *field, void *field2)
+{
+    const struct schema_choice *choice =
+            value_find_choice(job, key, node, false);
     if (!choice)
         return false;
-    if (key->type == SCHEMA_WORD)
-        *FIELD(const char *, base, key->offset) = choice->name;
-    else if (key->type == SCHEMA_DTYPE) {
-        *FIELD(bool, base, key->offset) = choice->value < 0;
-        if (choice->value >= 0)
-            *FIELD(enum dtype, base, key->offset2) = (enum dtype)choice->value;
-    } else if (key->flags & SCHEMA_AS_BOOL)
-        *FIELD(bool, base, key->offset) = choice->value != 0;
-    else
-        *FIELD(int, base, key->offset) = choice->value;
+    *(bool *)field = choice->value < 0;
+    if (choice->value >= 0)
+        *(enum dtype *)field2 = (enum dtype)choice->value;
     return true;
+}
+
+json_t *value_write_dtype(
+        const struct schema_key *key, const void *field, const void *field2)
+{
+    bool is_auto = *(const bool *)field;
+    return value_choice_json(
+            key, is_auto ? -1 : (int)*(const enum dtype *)field2);
 }
 
 /* Name, type of states and paging together; other names say what they became.
  */
 bool value_read_optimizer(
         struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
+        const struct toml_node *node, void *field, void *field2)
 {
-    const struct schema_choice *choice = find_choice(job, key, node);
-    struct optim_options *optim =
-            FIELD(struct optim_options, base, key->offset);
+    const struct schema_choice *choice =
+            value_find_choice(job, key, node, false);
+    struct optim_options *optim = field;
     if (!choice)
         return false;
     optim->name = (enum optim_name)(choice->value & 0xff);
@@ -90,74 +110,87 @@ bool value_read_optimizer(
     return true;
 }
 
-bool value_read_resume(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
+json_t *value_write_optimizer(
+        const struct schema_key *key, const void *field, const void *field2)
 {
-    static const char *const modes[] = {"auto", "never", "must"};
-    if (node->kind != TOML_STRING)
-        return value_fail_type(job, key, node);
-    if (!node->string[0])
-        return value_fail_word(job, key, node);
-    enum resume_mode mode = RESUME_PATH;
-    for (int i = 0; i < 3; i++)
-        if (strcasecmp(node->string, modes[i]) == 0)
-            mode = (enum resume_mode)(RESUME_AUTO + i);
-    *FIELD(enum resume_mode, base, key->offset) = mode;
-    *FIELD(const char *, base, key->offset2) =
-            mode == RESUME_PATH ? job_string(job, "%s", node->string) : NULL;
+    const struct optim_options *optim = field;
+    int value = (int)optim->name;
+    if (optim->state_type == OPTIM_STATE_8BIT)
+        value |= SCHEMA_STATES_8BIT;
+    if (optim->paged)
+        value |= SCHEMA_STATES_PAGED;
+    return value_choice_json(key, value);
+}
+
+/* What the last choice, which has no name, stands for: a path. With
+ * SCHEMA_SLASH a word without a slash is more likely a word that we do not
+ * know. */
+static int path_value(const struct schema_key *key)
+{
+    const struct schema_choice *c = key->choices;
+    while (c->name)
+        c++;
+    return c->value;
+}
+
+bool value_read_word_or_path(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *field, void *field2)
+{
+    const struct schema_choice *choice =
+            value_find_choice(job, key, node, true);
+    if (!choice && node->kind != TOML_STRING)
+        return false;
+    bool is_path = node->string && node->string[0] &&
+                   (!(key->flags & SCHEMA_SLASH) || strchr(node->string, '/'));
+    if (!choice && !is_path)
+        return value_fail(job, key, node, VALUE_WORD);
+    *(int *)field = choice ? choice->value : path_value(key);
+    *(const char **)field2 =
+            choice ? NULL : job_string(job, "%s", node->string);
     return true;
 }
 
-/* A word without a slash is more likely a word that we do not know. */
-bool value_read_socket(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
+json_t *value_write_word_or_path(
+        const struct schema_key *key, const void *field, const void *field2)
 {
-    static const char *const words[] = {"auto", "none"};
-    if (node->kind != TOML_STRING)
-        return value_fail_type(job, key, node);
-    enum control_socket what = CONTROL_PATH;
-    if (strcasecmp(node->string, words[0]) == 0)
-        what = CONTROL_AUTO;
-    else if (strcasecmp(node->string, words[1]) == 0)
-        what = CONTROL_NONE;
-    else if (!strchr(node->string, '/'))
-        return value_fail_word(job, key, node);
-    *FIELD(enum control_socket, base, key->offset) = what;
-    *FIELD(const char *, base, key->offset2) =
-            what == CONTROL_PATH ? job_string(job, "%s", node->string) : NULL;
-    return true;
+    int value = *(const int *)field;
+    if (value != path_value(key))
+        return value_choice_json(key, value);
+    json_t *path = json_string(*(const char *const *)field2);
+    return path ? path : json_string("(not UTF-8)");
 }
 
 bool value_read_checkpointing(
         struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
+        const struct toml_node *node, void *field, void *field2)
 {
-    static const struct {
-        const char *name;
-        enum checkpointing_mode mode;
-    } modes[] = {
-            {"none", CHECKPOINTING_NONE},
-            {"selective", CHECKPOINTING_SELECTIVE},
-            {"full", CHECKPOINTING_FULL},
-            {"sqrt", CHECKPOINTING_SQRT},
-            {"auto", CHECKPOINTING_AUTO}};
-    struct checkpointing *out = FIELD(struct checkpointing, base, key->offset);
+    struct checkpointing *out = field;
+    const struct schema_choice *choice =
+            value_find_choice(job, key, node, true);
+    if (choice) {
+        *out = (struct checkpointing){
+                (enum checkpointing_mode)choice->value, 0};
+        return true;
+    }
     if (node->kind != TOML_STRING)
-        return value_fail_type(job, key, node);
-    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
-        if (strcasecmp(node->string, modes[i].name) == 0) {
-            *out = (struct checkpointing){modes[i].mode, 0};
-            return true;
-        }
+        return false;
     if (strncasecmp(node->string, "every:", 6) != 0 ||
         !isdigit((unsigned char)node->string[6]))
-        return value_fail_word(job, key, node);
+        return value_fail(job, key, node, VALUE_WORD);
     char *end;
     long every = strtol(node->string + 6, &end, 10);
     if (*end || every < 1 || every > 100000)
-        return value_fail_range(job, key, node);
+        return value_fail(job, key, node, VALUE_RANGE);
     *out = (struct checkpointing){CHECKPOINTING_EVERY, (int)every};
     return true;
+}
+
+json_t *value_write_checkpointing(
+        const struct schema_key *key, const void *field, const void *field2)
+{
+    const struct checkpointing *is = field;
+    if (is->mode != CHECKPOINTING_EVERY)
+        return value_choice_json(key, (int)is->mode);
+    return json_sprintf("every:%d", is->every);
 }

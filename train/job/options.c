@@ -51,7 +51,7 @@ struct train_job train_job_default(void)
                      .save_total_limit = 3,
                      .verify = true,
                      .async_save = true,
-                     .metric_for_best_model = "eval_loss",
+                     .metric_for_best_model = BEST_EVAL_LOSS,
                      .export = EXPORT_HF,
                      .max_shard_bytes = 5000000000u},
             .guard = {.nan = GUARD_SKIP},

@@ -95,6 +95,7 @@ struct sample_options { /* [sample] */
 };
 
 enum save_strategy { SAVE_NO, SAVE_STEPS, SAVE_EPOCH, SAVE_TIME, SAVE_BEST };
+enum best_metric { BEST_EVAL_LOSS, BEST_LOSS };
 enum export_kind { EXPORT_NONE, EXPORT_HF, EXPORT_PEFT };
 struct checkpoint_options { /* [checkpoint] */
     enum save_strategy save_strategy;
@@ -104,7 +105,7 @@ struct checkpoint_options { /* [checkpoint] */
     bool save_only_model, verify, async_save;
     uint64_t snapshot_bytes; /* most that a rank's copy may take; 0: what is
                                 free */
-    const char *metric_for_best_model; /* "eval_loss" | "loss" */
+    enum best_metric metric_for_best_model;
     bool greater_is_better;
     enum export_kind export;
     uint64_t max_shard_bytes;
@@ -129,7 +130,7 @@ struct log_options { /* [log] */
     enum progress_mode progress;
     bool step_breakdown;
     enum rank_logs rank_logs;
-    bool json;
+    int json; /* 1: lines are JSON, else text */
 };
 
 struct report_options { /* [report] */

@@ -15,7 +15,7 @@ Test(schema, every_key_is_named_once_and_says_what_it_does)
         cr_expect(key->help && key->help[0], "%s.%s", key->section, key->name);
         schema_accepts(key, accepts, sizeof accepts);
         cr_expect(accepts[0], "%s.%s", key->section, key->name);
-        if (key->type == SCHEMA_ENUM || key->type == SCHEMA_WORD)
+        if (key->type == SCHEMA_ENUM)
             cr_expect(
                     key->choices || key->flags & SCHEMA_UNAVAILABLE, "%s.%s",
                     key->section, key->name);

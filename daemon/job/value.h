@@ -1,0 +1,48 @@
+/* value.h - the types of values: what each accepts, how it is read from TOML
+ * into a field, and how a field is written as JSON. One row a type (value.c).
+ */
+#ifndef ZD_DAEMON_JOB_VALUE_H
+#define ZD_DAEMON_JOB_VALUE_H
+
+#include "daemon/job/job_internal.h"
+
+/* Adds a problem and returns false when it cannot. `field` and `field2` are
+ * those of the key. */
+typedef bool value_reader(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *field, void *field2);
+/* New reference; NULL for keys that have no field. */
+typedef json_t *value_writer(
+        const struct schema_key *key, const void *field, const void *field2);
+
+struct value_type {
+    const char *accepts; /* for people; of a number what it is; NULL: choices */
+    /* JSON Schema: any of these types, arrays ("[string") and patterns ("^a")
+     */
+    const char *schema[3];
+    bool has_range;
+    value_reader *read;
+    value_writer *write;
+};
+
+const struct value_type *value_type_of(const struct schema_key *key);
+
+/* What can be wrong, as a problem of the job; false, to be returned. */
+enum value_fault { VALUE_TYPE, VALUE_RANGE, VALUE_WORD };
+bool value_fail(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, enum value_fault fault);
+/* A string that one can read as a field's word; NULL: a problem, or, with
+ * `may_be_other`, that it is none. */
+const struct schema_choice *value_find_choice(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, bool may_be_other);
+json_t *value_choice_json(const struct schema_key *key, int value);
+
+/* value_choice.c */
+extern value_reader value_read_enum, value_read_dtype, value_read_optimizer,
+        value_read_word_or_path, value_read_checkpointing;
+extern value_writer value_write_enum, value_write_dtype, value_write_optimizer,
+        value_write_word_or_path, value_write_checkpointing;
+
+#endif
