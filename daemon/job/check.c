@@ -1,4 +1,5 @@
-/* check.c - values that are legal alone and wrong together. */
+/* check.c - what a table of contradictions cannot say: addresses, groups, and
+ * whether the model has what the job asks of it. */
 #include "daemon/job/job_internal.h"
 
 #include "base/file/fs.h"
@@ -6,139 +7,110 @@
 #include "model/params.h"
 
 #include <ctype.h>
-#include <math.h>
+#include <errno.h>
+#include <grp.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
 
-#define CONTRADICTION "E0213"
+#define OUT_OF_RANGE "E0206"
 
-static void tell(
-        struct job *job, const char *code, const char *section,
-        const char *name, const char *what)
+/* --- [device], [control] --- */
+
+static void check_gpus(struct job *job)
 {
+    const char *gpus = job->options.device.gpus;
+    if (!job_is_sound(job, "device", "gpus") || device_gpus_are_valid(gpus))
+        return;
     problem_add(
-            &job->problems, ZD_ERR_CONFIG, code, job_place(job, section, name),
-            NULL, "%s", what);
+            &job->problems, ZD_ERR_CONFIG, OUT_OF_RANGE,
+            job_place(job, "device", "gpus"), NULL,
+            "gpus = \"%.80s\": it is \"auto\", or numbers with commas", gpus);
+    problem_help(&job->problems, "gpus = \"0,1\"");
 }
 
-/* --- required keys --- */
-
-static void check_required(struct job *job)
+static void check_socket(struct job *job)
 {
-    const struct train_job *options = &job->options;
-    bool has_path = options->model.path != NULL;
-    bool has_config = job_is_given(job, "model", "config");
-    if (!has_path && !has_config && job_is_sound(job, "model", "path")) {
-        tell(job, "E0210", "model", "path",
-             "no model: neither model.path nor [model.config] is given");
-        problem_help(
-                &job->problems,
-                "path = \"a Hugging Face directory\" in [model], or its "
-                "config.json's keys in [model.config]");
-    }
-    if (has_path && has_config) {
-        tell(job, CONTRADICTION, "model", "config",
-             "model.path and [model.config] are both given");
-        problem_help(
-                &job->problems,
-                "remove one: a path brings its own config.json");
-    }
-    if (has_config && !has_path && job_is_given(job, "model", "init") &&
-        options->model.init == MODEL_PRETRAINED)
-        tell(job, CONTRADICTION, "model", "init",
-             "model.init = \"pretrained\" needs model.path; [model.config] "
-             "has no weights");
-    if (options->data.train_count == 0 && job_is_sound(job, "data", "train")) {
-        tell(job, "E0210", "data", "train",
-             "no data: [[data.train]] is not given");
-        problem_help(&job->problems, "[[data.train]]\npath = \"data/*.txt\"");
-    }
+    const char *path = job->options.control.socket_path;
+    size_t most = sizeof((struct sockaddr_un *)0)->sun_path - 1;
+    if (!path || strlen(path) <= most)
+        return;
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, OUT_OF_RANGE,
+            job_place(job, "control", "socket"), NULL,
+            "the path of control.socket is %zu bytes long; a socket's may "
+            "have %zu",
+            strlen(path), most);
+    problem_help(
+            &job->problems,
+            "a path relative to the folder the job is started in may be "
+            "shorter: socket = \"./%.40s.sock\"",
+            job->options.job.name);
 }
 
-/* --- schedule --- */
-
-static void check_schedule(struct job *job)
+/* "127.0.0.1:9479", "node1:9479", "[::1]:9479" */
+static bool is_address(const char *text)
 {
-    const struct optim_options *optim = &job->options.optim;
-    int64_t max_steps = job->options.train.max_steps;
-    if (max_steps <= 0 || !job_is_sound(job, "train", "max_steps") ||
-        !job_is_sound(job, "optim", "warmup_steps") ||
-        !job_is_sound(job, "optim", "wsd_decay_steps"))
-        return;
-    int64_t warmup = optim_warmup_steps(optim, max_steps);
-    if (warmup > max_steps) {
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0214",
-                job_place(job, "optim", "warmup_steps"), NULL,
-                "the warm-up of %lld steps is longer than train.max_steps = "
-                "%lld",
-                (long long)warmup, (long long)max_steps);
-        return;
-    }
-    int64_t decay = optim_wsd_decay_steps(optim, max_steps);
-    if (optim->lr_scheduler_type == LR_WSD && warmup + decay > max_steps)
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0214",
-                job_place(job, "optim", "wsd_decay_steps"), NULL,
-                "warm-up and decay take %lld + %lld steps, train.max_steps is "
-                "%lld",
-                (long long)warmup, (long long)decay, (long long)max_steps);
+    const char *colon = strrchr(text, ':');
+    size_t host = colon ? (size_t)(colon - text) : 0;
+    if (!host || strspn(colon + 1, "0123456789") != strlen(colon + 1))
+        return false;
+    long port = strtol(colon + 1, NULL, 10);
+    if (!colon[1] || strlen(colon + 1) > 5 || port < 1 || port > 65535)
+        return false;
+    if (text[0] == '[')
+        return host > 2 && text[host - 1] == ']' &&
+               strspn(text + 1, "0123456789abcdefABCDEF:.") == host - 2;
+    return strcspn(text, " :/[]") == host;
 }
 
-/* --- fp16 --- */
-
-static void check_fp16(struct job *job)
+static void check_listen(struct job *job)
 {
-    const struct train_options *train = &job->options.train;
-    static const char *const names[] = {
-            "loss_scale", "initial_scale_power", "loss_scale_window",
-            "hysteresis", "min_loss_scale"};
-    if (!job_is_sound(job, "train", "dtype"))
+    const char *address = job->options.control.metrics_listen;
+    if (!address || is_address(address))
         return;
-    for (int i = 0; i < 5 && train->dtype != DTYPE_FP16; i++) {
-        if (!job_is_given(job, "train.fp16", names[i]))
-            continue;
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, CONTRADICTION,
-                job_place(job, "train.fp16", names[i]), NULL,
-                "train.fp16.%s is for train.dtype = \"fp16\", which is \"%s\"",
-                names[i], dtype_name(train->dtype));
-        problem_help(
-                &job->problems, "dtype = \"fp16\" in [train], or remove "
-                                "[train.fp16]");
-    }
-    if (train->dtype == DTYPE_FP16 && train->fp16.loss_scale <= 0 &&
-        job_is_sound(job, "train.fp16", "initial_scale_power") &&
-        job_is_sound(job, "train.fp16", "min_loss_scale") &&
-        ldexp(1, train->fp16.initial_scale_power) < train->fp16.min_loss_scale)
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, CONTRADICTION,
-                job_place(job, "train.fp16", "min_loss_scale"), NULL,
-                "the first loss scale, 2^%d, is below "
-                "train.fp16.min_loss_scale "
-                "= %g",
-                train->fp16.initial_scale_power, train->fp16.min_loss_scale);
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, OUT_OF_RANGE,
+            job_place(job, "control", "metrics_listen"), NULL,
+            "\"%.80s\" is no address: HOST:PORT, port 1 to 65535", address);
+    problem_help(&job->problems, "metrics_listen = \"127.0.0.1:9479\"");
 }
 
-/* --- evaluation and saving --- */
-
-static void check_eval(struct job *job)
+/* Only root may give a file to a group that it is not in. */
+static bool is_our_group(gid_t gid)
 {
-    const struct train_job *options = &job->options;
-    bool has_eval = options->data.eval_count > 0 || options->data.val_split > 0;
-    if (options->data.eval_count > 0 && options->data.val_split > 0)
-        tell(job, CONTRADICTION, "data", "val_split",
-             "data.val_split and [[data.eval]] are both given");
-    if (options->checkpoint.save_strategy != SAVE_BEST ||
-        options->checkpoint.metric_for_best_model != BEST_EVAL_LOSS)
+    gid_t *groups = NULL;
+    int count = getgroups(0, NULL);
+    bool is_ours = gid == getegid() || geteuid() == 0;
+    if (count > 0)
+        groups = calloc((size_t)count, sizeof *groups);
+    if (groups)
+        count = getgroups(count, groups);
+    for (int i = 0; groups && i < count; i++)
+        is_ours = is_ours || groups[i] == gid;
+    free(groups);
+    return is_ours;
+}
+
+static void check_group(struct job *job)
+{
+    int gid = job->options.control.status_gid;
+    if (gid < 0)
         return;
-    if (!has_eval && job_is_sound(job, "data", "eval"))
-        tell(job, CONTRADICTION, "checkpoint", "save_strategy",
-             "save_strategy = \"best\" compares eval_loss, and there is no "
-             "[[data.eval]] and no data.val_split");
-    else if (options->eval.eval_strategy == EVAL_NO)
-        tell(job, CONTRADICTION, "checkpoint", "save_strategy",
-             "save_strategy = \"best\" compares eval_loss, and "
-             "eval.eval_strategy is \"no\"");
+    errno = 0;
+    bool exists = getgrgid((gid_t)gid) != NULL;
+    bool is_unknown = errno != 0 && errno != ENOENT;
+    if ((exists || is_unknown) && is_our_group((gid_t)gid))
+        return;
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, OUT_OF_RANGE,
+            job_place(job, "control", "status_gid"), NULL,
+            exists ? "control.status_gid = %d is a group that you are not in"
+                   : "control.status_gid = %d: there is no such group",
+            gid);
+    problem_help(
+            &job->problems, "`id -G` tells your groups, `getent group` all");
 }
 
 /* --- the model --- */
@@ -216,28 +188,16 @@ static void check_model(struct job *job)
     model_config_fini(&config);
 }
 
-static void check_gpus(struct job *job)
-{
-    const char *gpus = job->options.device.gpus;
-    if (!job_is_sound(job, "device", "gpus") || device_gpus_are_valid(gpus))
-        return;
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, "E0206",
-            job_place(job, "device", "gpus"), NULL,
-            "gpus = \"%.80s\": it is \"auto\", or numbers with commas", gpus);
-    problem_help(&job->problems, "gpus = \"0,1\"");
-}
-
 void job_check(struct job *job)
 {
-    check_required(job);
-    check_schedule(job);
-    check_fp16(job);
-    check_eval(job);
-    job_check_lora(job);
+    job_check_contradictions(job);
     job_check_optim(job);
-    job_check_offload(job);
     check_gpus(job);
-    job_check_control(job);
+    if (job_is_sound(job, "control", "socket"))
+        check_socket(job);
+    if (job_is_sound(job, "control", "metrics_listen"))
+        check_listen(job);
+    if (job_is_sound(job, "control", "status_gid"))
+        check_group(job);
     check_model(job);
 }

@@ -2,17 +2,13 @@
 #ifndef ZD_DAEMON_JOB_FOREIGN_KEYS_H
 #define ZD_DAEMON_JOB_FOREIGN_KEYS_H
 
-struct foreign_key {
-    const char *name;    /* as others write it, in any section */
-    const char *section; /* where it belongs here; NULL: in no job file */
-    const char *here;    /* a key, a key with its value, or a sentence */
-    const char *only_in; /* a section, where the word means something else in
-                            others; NULL: any */
-};
+#include <stdbool.h>
+#include <stddef.h>
 
-/* Of a key, or of a section, that nobody here knows; NULL: nor do we. */
-const struct foreign_key *foreign_key_find(
-        const char *in_section, const char *name);
-const char *foreign_section_find(const char *name);
+/* A hint for a key of `section`, or for a section, that zerod does not know:
+ * "did you mean `dtype` in [train]?". false: there is none. */
+bool foreign_key_hint(
+        const char *section, const char *name, char *hint, size_t bytes);
+bool foreign_section_hint(const char *name, char *hint, size_t bytes);
 
 #endif

@@ -80,10 +80,17 @@ void job_derive(
     job->derived[schema_index(schema_find(section, name))] = from;
 }
 
-void job_leave_out(
-        struct job *job, const char *section, const char *name, const char *why)
+void job_idle(
+        struct job *job, const char *section, const char *name,
+        const char *unused, const char *what, const char *help, bool is_told)
 {
-    job->unused[schema_index(schema_find(section, name))] = why;
+    job->unused[schema_index(schema_find(section, name))] = unused;
+    if (!is_told || !job_is_given(job, section, name))
+        return;
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, "E0213",
+            job_place(job, section, name), NULL, "%s", what);
+    problem_help(&job->problems, "%s", help);
 }
 
 /* --- life --- */
@@ -114,6 +121,7 @@ void job_free(struct job *job)
     }
     for (int i = 0; i < job->pool_count; i++)
         free(job->pool[i]);
+    json_decref(job->adapter);
     json_decref(job->options.model.config);
     json_decref(job->options.lora.given);
     json_decref(job->options.lora.target_modules);

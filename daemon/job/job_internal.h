@@ -20,6 +20,7 @@ struct job {
     bool *refused;                  /* (schema_count) given, but no good */
     const char **derived;           /* (schema_count) where a value that was not
                                        given follows from; NULL: the default */
+    json_t *adapter;     /* adapter_config.json of lora.path; NULL: none */
     const char **unused; /* (schema_count) why the value means nothing
                             in this job; NULL: it does */
     char digest[HASH_HEX];
@@ -46,10 +47,11 @@ bool job_is_sound(const struct job *job, const char *section, const char *name);
 void job_derive(
         struct job *job, const char *section, const char *name,
         const char *from);
-/* The value means nothing here: it is printed as a comment. */
-void job_leave_out(
+/* The value means nothing here: it is printed as a comment, and a problem where
+ * it is given and `is_told`. */
+void job_idle(
         struct job *job, const char *section, const char *name,
-        const char *why);
+        const char *unused, const char *what, const char *help, bool is_told);
 
 /* 1. tree.c: read the files, resolve aliases, merge, apply overrides. */
 void job_read_tree(struct job *job, const struct job_request *request);
@@ -62,7 +64,9 @@ void job_settle_optim(struct job *job);
 void job_settle_lora(struct job *job);
 /* Is it a key of [lora] that an adapter's own configuration has too? */
 bool job_lora_is_shared(const char *key);
-void job_check_lora(struct job *job);
+/* What the adapter of lora.path says of a key that the job does not give;
+ * NULL: nothing. */
+const json_t *job_adapter_value(const struct job *job, const char *key);
 /* config.json of model.path; of a model stored quantized only with adapters. */
 enum zd_status job_read_config(
         const struct train_job *options, struct model_config *config);
@@ -70,14 +74,11 @@ enum zd_status job_read_config(
 void job_check_adapters(
         struct job *job, const struct model_config *config,
         struct param_table *table);
-void job_settle_offload(struct job *job);
-/* 4. check.c: what contradicts something else; then, when nothing does,
- * what does not exist. */
+/* 4. check.c, contradictions.c: what contradicts something else; then, when
+ * nothing does, what does not exist. */
 void job_check(struct job *job);
-/* Of [offload], [optim] and [control] alone; job_check calls them. */
-void job_check_offload(struct job *job);
+void job_check_contradictions(struct job *job);
 void job_check_optim(struct job *job);
-void job_check_control(struct job *job);
 void job_check_paths(struct job *job);
 /* 5. What the files are: their first records and, of conversations, whether the
  * tokenizer has a template. */

@@ -11,28 +11,6 @@ static const char *in_section(struct job *job, const char *section)
                       : "the part above all sections";
 }
 
-/* What a key of another trainer is called here, as a label. */
-static bool label_foreign(
-        const char *section, const char *name, char *label, size_t bytes)
-{
-    const struct foreign_key *key = foreign_key_find(section, name);
-    if (!key)
-        return false;
-    if (!key->section)
-        snprintf(label, bytes, "%s", key->here);
-    else if (strcmp(key->section, section) == 0)
-        snprintf(label, bytes, "did you mean `%s`?", key->here);
-    else if (strncmp(key->section, "data.", 5) == 0)
-        snprintf(
-                label, bytes, "did you mean `%s` in [[%s]]?", key->here,
-                key->section);
-    else
-        snprintf(
-                label, bytes, "did you mean `%s` in [%s]?", key->here,
-                key->section);
-    return true;
-}
-
 static void tell_unknown(
         struct job *job, const char *section, const struct toml_node *item)
 {
@@ -47,8 +25,8 @@ static void tell_unknown(
                 in_section(job, key->section), here);
         return;
     }
-    if (!label_foreign(section, item->key, label, sizeof label) &&
-        job->problems.count < 100 && /* a file full of nonsense */
+    if (job->problems.count < 100 && /* a file full of nonsense */
+        !foreign_key_hint(section, item->key, label, sizeof label) &&
         (key = schema_suggest(section, item->key, found))) {
         if (strcmp(key->section, section) == 0)
             snprintf(label, sizeof label, "did you mean `%s`?", found);
@@ -158,15 +136,15 @@ static void tell_no_table(struct job *job, const struct toml_node *item)
 
 static void tell_section(struct job *job, const struct toml_node *item)
 {
-    const char *here = foreign_section_find(item->key);
-    const char *near = !here && job->problems.count < 100
-                               ? schema_suggest_section(item->key)
-                               : NULL;
+    char hint[160] = "";
+    const char *near = NULL;
+    if (job->problems.count < 100 && /* a file full of nonsense */
+        !foreign_section_hint(item->key, hint, sizeof hint))
+        near = schema_suggest_section(item->key);
+    if (near)
+        snprintf(hint, sizeof hint, "did you mean [%s]?", near);
     problem_add(
-            &job->problems, ZD_ERR_CONFIG, "E0202", item->key_place,
-            here   ? job_string(job, "did you mean %s?", here)
-            : near ? job_string(job, "did you mean [%s]?", near)
-                   : NULL,
+            &job->problems, ZD_ERR_CONFIG, "E0202", item->key_place, hint,
             "unknown section [%.80s]", item->key);
 }
 

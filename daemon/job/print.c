@@ -10,10 +10,20 @@
 
 /* --- a row: value and origin --- */
 
+static const json_t *adapter_value(
+        const struct job *job, const struct schema_key *key)
+{
+    return strcmp(key->section, "lora") == 0 ? job_adapter_value(job, key->name)
+                                             : NULL;
+}
+
 /* The three batch sizes are shown as they are settled, when they are. */
 static json_t *row_value(const struct job *job, const struct schema_key *key)
 {
     int64_t settled = 0;
+    const json_t *adapter = adapter_value(job, key);
+    if (adapter)
+        return json_incref((json_t *)adapter);
     if (strcmp(key->name, "per_device_train_batch_size") == 0)
         settled = job->per_device;
     else if (strcmp(key->name, "gradient_accumulation_steps") == 0)
@@ -41,6 +51,8 @@ static void row_origin(
                 node->key_place.line);
     else if (node)
         snprintf(out, out_bytes, "%s", node->place.source->name);
+    else if (adapter_value(job, key))
+        snprintf(out, out_bytes, "lora.path");
     else if (job->derived[index])
         snprintf(out, out_bytes, "%s", job->derived[index]);
     else if (

@@ -11,55 +11,19 @@
 #define SCALE_MAX         4294967296.0 /* 2^32 */
 #define COUNT_MAX         9.0e15 /* integers that a double holds exactly */
 
-static const struct schema_choice resumes[] = {
-        {"auto", RESUME_AUTO},
-        {"never", RESUME_NEVER},
-        {"must", RESUME_MUST},
-        {NULL, RESUME_PATH}};
-static const struct schema_choice sockets[] = {
-        {"auto", CONTROL_AUTO}, {"none", CONTROL_NONE}, {NULL, CONTROL_PATH}};
-static const struct schema_choice checkpointings[] = {
-        {"none", CHECKPOINTING_NONE}, {"selective", CHECKPOINTING_SELECTIVE},
-        {"full", CHECKPOINTING_FULL}, {"sqrt", CHECKPOINTING_SQRT},
-        {"auto", CHECKPOINTING_AUTO}, {0}};
-static const struct schema_choice on_sigterm[] = {
-        {"checkpoint_and_exit", ON_SIGNAL_CHECKPOINT_AND_EXIT},
-        {"exit", ON_SIGNAL_EXIT},
-        {0}};
-static const struct schema_choice on_sigusr[] = {
-        {"checkpoint_and_exit", ON_SIGNAL_CHECKPOINT_AND_EXIT},
-        {"checkpoint", ON_SIGNAL_CHECKPOINT},
-        {"exit", ON_SIGNAL_EXIT},
-        {0}};
-static const struct schema_choice device_backends[] = {
-        {"auto", DEVICE_AUTO}, {"cpu", DEVICE_CPU}, {"cuda", DEVICE_CUDA}, {0}};
-static const struct schema_choice model_inits[] = {
-        {"pretrained", MODEL_PRETRAINED}, {"random", MODEL_RANDOM}, {0}};
-static const struct schema_choice lora_inits[] = {
-        {"default", LORA_INIT_DEFAULT}, {"gaussian", LORA_INIT_GAUSSIAN}, {0}};
-static const struct schema_choice lora_bases[] = {
-        {"none", LORA_BASE_NONE}, {"nf4", LORA_BASE_NF4},
-        {"fp4", LORA_BASE_FP4},   {"int8", LORA_BASE_INT8},
-        {"fp8", LORA_BASE_FP8},   {0}};
-static const struct schema_choice attentions[] = {
-        {"auto", ATTENTION_AUTO},
-        {"cudnn", ATTENTION_CUDNN},
-        {"own", ATTENTION_OWN},
-        {0}};
-static const struct schema_choice dtypes[] = {
-        {"bf16", DTYPE_BF16},
-        {"fp32", DTYPE_FP32},
-        {"bfloat16", DTYPE_BF16, "="},
-        {"float32", DTYPE_FP32, "="},
-        {"fp16", DTYPE_FP16},
-        {"float16", DTYPE_FP16, "="},
-        {0}};
-static const struct schema_choice export_dtypes[] = {
-        {"auto", -1},
-        {"bf16", DTYPE_BF16},
-        {"fp16", DTYPE_FP16},
-        {"fp32", DTYPE_FP32},
-        {0}};
+/* clang-format off */
+static const struct schema_choice resumes[] = {{"auto", RESUME_AUTO}, {"never", RESUME_NEVER}, {"must", RESUME_MUST}, {NULL, RESUME_PATH}};
+static const struct schema_choice sockets[] = {{"auto", CONTROL_AUTO}, {"none", CONTROL_NONE}, {NULL, CONTROL_PATH}};
+static const struct schema_choice checkpointings[] = {{"none", CHECKPOINTING_NONE}, {"selective", CHECKPOINTING_SELECTIVE}, {"full", CHECKPOINTING_FULL}, {"sqrt", CHECKPOINTING_SQRT}, {"auto", CHECKPOINTING_AUTO}, {0}};
+static const struct schema_choice on_sigterm[] = {{"checkpoint_and_exit", ON_SIGNAL_CHECKPOINT_AND_EXIT}, {"exit", ON_SIGNAL_EXIT}, {0}};
+static const struct schema_choice on_sigusr[] = {{"checkpoint_and_exit", ON_SIGNAL_CHECKPOINT_AND_EXIT}, {"checkpoint", ON_SIGNAL_CHECKPOINT}, {"exit", ON_SIGNAL_EXIT}, {0}};
+static const struct schema_choice device_backends[] = {{"auto", DEVICE_AUTO}, {"cpu", DEVICE_CPU}, {"cuda", DEVICE_CUDA}, {0}};
+static const struct schema_choice model_inits[] = {{"pretrained", MODEL_PRETRAINED}, {"random", MODEL_RANDOM}, {0}};
+static const struct schema_choice lora_inits[] = {{"default", LORA_INIT_DEFAULT}, {"gaussian", LORA_INIT_GAUSSIAN}, {0}};
+static const struct schema_choice lora_bases[] = {{"none", LORA_BASE_NONE}, {"nf4", LORA_BASE_NF4}, {"fp4", LORA_BASE_FP4}, {"int8", LORA_BASE_INT8}, {"fp8", LORA_BASE_FP8}, {0}};
+static const struct schema_choice attentions[] = {{"auto", ATTENTION_AUTO}, {"cudnn", ATTENTION_CUDNN}, {"own", ATTENTION_OWN}, {0}};
+static const struct schema_choice dtypes[] = {{"bf16", DTYPE_BF16}, {"fp32", DTYPE_FP32}, {"bfloat16", DTYPE_BF16, "="}, {"float32", DTYPE_FP32, "="}, {"fp16", DTYPE_FP16}, {"float16", DTYPE_FP16, "="}, {0}};
+static const struct schema_choice export_dtypes[] = {{"auto", -1}, {"bf16", DTYPE_BF16}, {"fp16", DTYPE_FP16}, {"fp32", DTYPE_FP32}, {0}};
 /* The names, and what the reference says of them, are those of the rows. */
 static const struct schema_choice chat_templates[] = {
 #define LAYOUT(value, name, note, help, ...) {name, value, note},
@@ -83,8 +47,7 @@ static const char data_format_help[] =
 #include "data/formats.inc"
         ;
 #undef FORMAT
-static const struct schema_choice train_ons[] = {
-        {"assistant", TRAIN_ON_ASSISTANT}, {"all", TRAIN_ON_ALL}, {0}};
+static const struct schema_choice train_ons[] = {{"assistant", TRAIN_ON_ASSISTANT}, {"all", TRAIN_ON_ALL}, {0}};
 /* The words that we print, then those of Hugging Face's OptimizerNames and of
  * bitsandbytes for the same. */
 #define IN_FP32 0
@@ -104,99 +67,30 @@ static const struct schema_choice optimizers[] = {
 #undef OPTIMIZER_VALUE
 #undef IN_FP32
 #undef IN_8BIT
-static const struct schema_choice state_dtypes[] = {
-        {"fp32", OPTIM_STATE_FP32},          {"bf16", OPTIM_STATE_BF16},
-        {"8bit", OPTIM_STATE_8BIT},          {"float32", OPTIM_STATE_FP32, "="},
-        {"bfloat16", OPTIM_STATE_BF16, "="}, {0}};
-static const struct schema_choice masters[] = {
-        {"fp32", OPTIM_MASTER_FP32}, {"none", OPTIM_MASTER_NONE}, {0}};
-static const struct schema_choice schedules[] = {
-        {"linear", LR_LINEAR},     {"cosine", LR_COSINE},
-        {"constant", LR_CONSTANT}, {"constant_with_warmup", LR_CONSTANT, "="},
-        {"wsd", LR_WSD},           {0}};
-static const struct schema_choice device_streams[] = {
-        {"auto", DEVICE_STREAMS_AUTO},
-        {"inline", DEVICE_STREAMS_INLINE},
-        {"threads", DEVICE_STREAMS_THREADS},
-        {0}};
-static const struct schema_choice tiers[] = {
-        {"none", OFFLOAD_NONE},
-        {"cpu", OFFLOAD_CPU},
-        {"nvme", OFFLOAD_NVME},
-        {0}};
-static const struct schema_choice host_tiers[] = {
-        {"none", OFFLOAD_NONE}, {"cpu", OFFLOAD_CPU}, {0}};
-static const struct schema_choice clippings[] = {
-        {"wait", OFFLOAD_CLIP_WAIT}, {"undo", OFFLOAD_CLIP_UNDO}, {0}};
-static const struct schema_choice accumulates[] = {
-        {"auto", OFFLOAD_ACCUMULATE_AUTO},
-        {"device", OFFLOAD_ACCUMULATE_DEVICE},
-        {"host", OFFLOAD_ACCUMULATE_HOST},
-        {0}};
-static const struct schema_choice pins[] = {
-        {"auto", OFFLOAD_PIN_AUTO},
-        {"true", OFFLOAD_PIN_YES},
-        {"false", OFFLOAD_PIN_NO},
-        {0}};
-static const struct schema_choice aio_backends[] = {
-        {"auto", AIO_AUTO},
-        {"io_uring", AIO_IO_URING},
-        {"threads", AIO_THREADS},
-        {"libaio", 0, "!"},
-        {0}};
-static const struct schema_choice output_modes[] = {
-        {"0700", 0700},
-        {"0750", 0750},
-        {"0755", 0755},
-        {"0770", 0770},
-        {"02750", 02750},
-        {"02770", 02770},
-        {0}};
-static const struct schema_choice comm_backends[] = {
-        {"auto", COMM_AUTO}, {"mpi", COMM_MPI}, {"nccl", COMM_NCCL}, {0}};
-static const struct schema_choice comm_hierarchies[] = {
-        {"auto", COMM_LEVELS_AUTO},
-        {"false", COMM_LEVELS_ONE},
-        {"true", COMM_LEVELS_TWO},
-        {0}};
-static const struct schema_choice comm_sums[] = {
-        {"fast", COMM_REDUCE_FAST}, {"ordered", COMM_REDUCE_ORDERED}, {0}};
-static const struct schema_choice comm_reduce_dtypes[] = {
-        {"auto", COMM_REDUCE_DTYPE_AUTO},
-        {"fp32", COMM_REDUCE_DTYPE_FP32},
-        {"compute", COMM_REDUCE_DTYPE_COMPUTE},
-        {0}};
-static const struct schema_choice eval_strategies[] = {
-        {"no", EVAL_NO}, {"steps", EVAL_STEPS}, {"epoch", EVAL_EPOCH}, {0}};
-static const struct schema_choice save_strategies[] = {
-        {"no", SAVE_NO},     {"steps", SAVE_STEPS}, {"epoch", SAVE_EPOCH},
-        {"time", SAVE_TIME}, {"best", SAVE_BEST},   {0}};
-static const struct schema_choice best_metrics[] = {
-        {"eval_loss", BEST_EVAL_LOSS}, {"loss", BEST_LOSS}, {0}};
-static const struct schema_choice exports[] = {
-        {"none", EXPORT_NONE}, {"hf", EXPORT_HF}, {"peft", EXPORT_PEFT}, {0}};
-static const struct schema_choice nan_guards[] = {
-        {"skip", GUARD_SKIP}, {"stop", GUARD_STOP}, {0}};
-static const struct schema_choice log_levels[] = {
-        {"debug", ZD_LOG_DEBUG},
-        {"info", ZD_LOG_INFO},
-        {"warning", ZD_LOG_WARNING},
-        {"error", ZD_LOG_ERROR},
-        {0}};
-static const struct schema_choice progress_modes[] = {
-        {"auto", PROGRESS_AUTO},
-        {"bar", PROGRESS_BAR},
-        {"lines", PROGRESS_LINES},
-        {"none", PROGRESS_NONE},
-        {0}};
-static const struct schema_choice rank_logs[] = {
-        {"files", RANK_LOGS_FILES},
-        {"stdout", RANK_LOGS_STDOUT},
-        {"none", RANK_LOGS_NONE},
-        {0}};
-static const struct schema_choice log_formats[] = {
-        {"text", 0}, {"json", 1}, {0}};
-/* clang-format off */
+static const struct schema_choice state_dtypes[] = {{"fp32", OPTIM_STATE_FP32}, {"bf16", OPTIM_STATE_BF16}, {"8bit", OPTIM_STATE_8BIT}, {"float32", OPTIM_STATE_FP32, "="}, {"bfloat16", OPTIM_STATE_BF16, "="}, {0}};
+static const struct schema_choice masters[] = {{"fp32", OPTIM_MASTER_FP32}, {"none", OPTIM_MASTER_NONE}, {0}};
+static const struct schema_choice schedules[] = {{"linear", LR_LINEAR}, {"cosine", LR_COSINE}, {"constant", LR_CONSTANT}, {"constant_with_warmup", LR_CONSTANT, "="}, {"wsd", LR_WSD}, {0}};
+static const struct schema_choice device_streams[] = {{"auto", DEVICE_STREAMS_AUTO}, {"inline", DEVICE_STREAMS_INLINE}, {"threads", DEVICE_STREAMS_THREADS}, {0}};
+static const struct schema_choice tiers[] = {{"none", OFFLOAD_NONE}, {"cpu", OFFLOAD_CPU}, {"nvme", OFFLOAD_NVME}, {0}};
+static const struct schema_choice host_tiers[] = {{"none", OFFLOAD_NONE}, {"cpu", OFFLOAD_CPU}, {0}};
+static const struct schema_choice clippings[] = {{"wait", OFFLOAD_CLIP_WAIT}, {"undo", OFFLOAD_CLIP_UNDO}, {0}};
+static const struct schema_choice accumulates[] = {{"auto", OFFLOAD_ACCUMULATE_AUTO}, {"device", OFFLOAD_ACCUMULATE_DEVICE}, {"host", OFFLOAD_ACCUMULATE_HOST}, {0}};
+static const struct schema_choice pins[] = {{"auto", OFFLOAD_PIN_AUTO}, {"true", OFFLOAD_PIN_YES}, {"false", OFFLOAD_PIN_NO}, {0}};
+static const struct schema_choice aio_backends[] = {{"auto", AIO_AUTO}, {"io_uring", AIO_IO_URING}, {"threads", AIO_THREADS}, {"libaio", 0, "!"}, {0}};
+static const struct schema_choice output_modes[] = {{"0700", 0700}, {"0750", 0750}, {"0755", 0755}, {"0770", 0770}, {"02750", 02750}, {"02770", 02770}, {0}};
+static const struct schema_choice comm_backends[] = {{"auto", COMM_AUTO}, {"mpi", COMM_MPI}, {"nccl", COMM_NCCL}, {0}};
+static const struct schema_choice comm_hierarchies[] = {{"auto", COMM_LEVELS_AUTO}, {"false", COMM_LEVELS_ONE}, {"true", COMM_LEVELS_TWO}, {0}};
+static const struct schema_choice comm_sums[] = {{"fast", COMM_REDUCE_FAST}, {"ordered", COMM_REDUCE_ORDERED}, {0}};
+static const struct schema_choice comm_reduce_dtypes[] = {{"auto", COMM_REDUCE_DTYPE_AUTO}, {"fp32", COMM_REDUCE_DTYPE_FP32}, {"compute", COMM_REDUCE_DTYPE_COMPUTE}, {0}};
+static const struct schema_choice eval_strategies[] = {{"no", EVAL_NO}, {"steps", EVAL_STEPS}, {"epoch", EVAL_EPOCH}, {0}};
+static const struct schema_choice save_strategies[] = {{"no", SAVE_NO}, {"steps", SAVE_STEPS}, {"epoch", SAVE_EPOCH}, {"time", SAVE_TIME}, {"best", SAVE_BEST}, {0}};
+static const struct schema_choice best_metrics[] = {{"eval_loss", BEST_EVAL_LOSS}, {"loss", BEST_LOSS}, {0}};
+static const struct schema_choice exports[] = {{"none", EXPORT_NONE}, {"hf", EXPORT_HF}, {"peft", EXPORT_PEFT}, {0}};
+static const struct schema_choice nan_guards[] = {{"skip", GUARD_SKIP}, {"stop", GUARD_STOP}, {0}};
+static const struct schema_choice log_levels[] = {{"debug", ZD_LOG_DEBUG}, {"info", ZD_LOG_INFO}, {"warning", ZD_LOG_WARNING}, {"error", ZD_LOG_ERROR}, {0}};
+static const struct schema_choice progress_modes[] = {{"auto", PROGRESS_AUTO}, {"bar", PROGRESS_BAR}, {"lines", PROGRESS_LINES}, {"none", PROGRESS_NONE}, {0}};
+static const struct schema_choice rank_logs[] = {{"files", RANK_LOGS_FILES}, {"stdout", RANK_LOGS_STDOUT}, {"none", RANK_LOGS_NONE}, {0}};
+static const struct schema_choice log_formats[] = {{"text", 0}, {"json", 1}, {0}};
 const struct schema_key schema_table[] = {
 {"", "schema", SCHEMA_VERSION, .help = "Version of this file's form"},
 {"", "extends", SCHEMA_EXTENDS, .help = "Base file, relative to this one; this file overrides it key by key"},

@@ -50,6 +50,49 @@ static void list_given(struct job *job)
                     value_json(schema_find("lora", shared[i]), &job->options));
 }
 
+/* Without adapters. Keys of a section that says neither yes nor no: the whole
+ * model would train, which is hardly what was meant; the first is told, but
+ * quantize_base, of which contradictions.c says more. */
+static void leave_out(struct job *job)
+{
+    bool may_tell = !job_is_given(job, "lora", "enabled") &&
+                    job->options.lora.quantize_base == LORA_BASE_NONE;
+    for (int i = 0; i < SHARED + OWN; i++) {
+        const char *key = i < SHARED ? shared[i] : own[i - SHARED];
+        bool is_told = may_tell && strcmp(key, "quantize_base") != 0;
+        may_tell = may_tell && !(is_told && job_is_given(job, "lora", key));
+        job_idle(
+                job, "lora", key, "only with enabled = true",
+                job_string(
+                        job,
+                        "lora.%s without adapters: lora.enabled is not given",
+                        key),
+                "enabled = true in [lora]", is_told);
+    }
+}
+
+/* What lora.path says is told with the model. */
+static void read_adapter(struct job *job)
+{
+    struct peft_config adapter;
+    if (!job->options.lora.path || !fs_exists(job->options.lora.path))
+        return;
+    if (lora_config(&job->options.lora, &adapter) != ZD_OK) {
+        zd_error_clear();
+        return;
+    }
+    job->adapter = json_incref(adapter.json);
+    peft_config_fini(&adapter);
+}
+
+const json_t *job_adapter_value(const struct job *job, const char *key)
+{
+    const json_t *value = json_object_get(job->adapter, key);
+    bool holds = !job_is_given(job, "lora", key) && job_lora_is_shared(key) &&
+                 strcmp(key, "init_lora_weights") != 0;
+    return holds && !json_is_null(value) ? value : NULL;
+}
+
 void job_settle_lora(struct job *job)
 {
     struct lora_options *lora = &job->options.lora;
@@ -62,90 +105,14 @@ void job_settle_lora(struct job *job)
         job_derive(job, "lora", "enabled", "from lora.path");
     }
     if (!lora->enabled) {
-        for (int i = 0; i < SHARED; i++)
-            job_leave_out(job, "lora", shared[i], "only with enabled = true");
-        for (int i = 0; i < OWN; i++)
-            job_leave_out(job, "lora", own[i], "only with enabled = true");
+        leave_out(job);
         return;
     }
+    read_adapter(job);
     if (!job_is_given(job, "checkpoint", "export")) {
         checkpoint->export = EXPORT_PEFT;
         job_derive(job, "checkpoint", "export", "from [lora]");
     }
-}
-
-static void tell(
-        struct job *job, const char *section, const char *key, const char *what)
-{
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, "E0213",
-            job_place(job, section, key), NULL, "%s", what);
-}
-
-/* Keys of a section that says neither yes nor no: the whole model would train,
- * which is hardly what was meant. */
-static void check_forgotten(struct job *job)
-{
-    char what[120];
-    if (job_is_given(job, "lora", "enabled"))
-        return;
-    for (int i = 0; i < SHARED + OWN; i++) {
-        const char *key = i < SHARED ? shared[i] : own[i - SHARED];
-        bool is_told = strcmp(key, "quantize_base") == 0;
-        if (!job_is_given(job, "lora", key) || is_told)
-            continue;
-        snprintf(
-                what, sizeof what,
-                "lora.%s without adapters: lora.enabled is not given", key);
-        tell(job, "lora", key, what);
-        problem_help(&job->problems, "enabled = true in [lora]");
-        return;
-    }
-}
-
-/* .. of which one says more. */
-static void tell_codes(struct job *job)
-{
-    char what[160];
-    snprintf(
-            what, sizeof what,
-            "quantize_base without adapters: weights in codes do not train, "
-            "and lora.enabled is %s",
-            job_is_given(job, "lora", "enabled") ? "false" : "not given");
-    tell(job, "lora", "quantize_base", what);
-    problem_help(&job->problems, "enabled = true in [lora]");
-}
-
-void job_check_lora(struct job *job)
-{
-    const struct train_job *options = &job->options;
-    if (!options->lora.enabled) {
-        if (options->lora.quantize_base == LORA_BASE_NONE)
-            check_forgotten(job);
-        if (options->lora.path)
-            tell(job, "lora", "path", "lora.path with enabled = false");
-        if (options->checkpoint.export == EXPORT_PEFT)
-            tell(job, "checkpoint", "export",
-                 "export = \"peft\" writes an adapter, and lora.enabled is "
-                 "false");
-        if (options->lora.quantize_base != LORA_BASE_NONE)
-            tell_codes(job);
-        return;
-    }
-    if (options->lora.gives_double_quant && options->lora.double_quant &&
-        options->lora.gives_quantize_base &&
-        options->lora.quantize_base != LORA_BASE_NF4 &&
-        options->lora.quantize_base != LORA_BASE_FP4)
-        tell(job, "lora", "double_quant",
-             "double_quant is for the scales of nf4 and fp4, which "
-             "quantize_base is not");
-    if (options->train.freeze_count)
-        tell(job, "train", "freeze",
-             "train.freeze and [lora]: with adapters the whole model is frozen "
-             "but for lora.modules_to_save");
-    if (options->optim.master == OPTIM_MASTER_NONE)
-        tell(job, "optim", "master",
-             "master = \"none\" and [lora]: adapters have fp32 masters");
 }
 
 /* The key of [lora] that an error speaks of: "lora.r = 8 is ..", "`r` must .."
@@ -204,8 +171,10 @@ static void check_scales(struct job *job, const struct model_config *config)
     const struct lora_options *lora = &job->options.lora;
     if (lora->gives_double_quant && lora->double_quant &&
         lora->quantize_base == LORA_BASE_NONE && !config->is_quantized)
-        tell(job, "lora", "double_quant",
-             "double_quant without quantize_base: no weight lies in codes");
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0213",
+                job_place(job, "lora", "double_quant"), NULL,
+                "double_quant without quantize_base: no weight is quantized");
 }
 
 void job_check_adapters(

@@ -47,9 +47,13 @@ static void settle_params(struct job *job)
             job_derive(job, "optim", key, "from optim.name");
         }
         if (!optimizer->reads[i])
-            job_leave_out(
+            job_idle(
                     job, "optim", key,
-                    job_string(job, "not used by %s", optimizer->name));
+                    job_string(job, "not used by %s", optimizer->name),
+                    job_string(
+                            job, "`%s` means nothing to optim.name = \"%s\"",
+                            key, optimizer->name),
+                    "remove this line", job_is_sound(job, "optim", "name"));
     }
 }
 
@@ -75,28 +79,15 @@ static void tell(struct job *job, const char *key, const char *what)
             job_place(job, "optim", key), NULL, "%s", what);
 }
 
-static void check_keys(struct job *job)
-{
-    const struct optimizer *optimizer = optimizer_of(job->options.optim.name);
-    for (int i = 0; i < OPTIM_PARAMS; i++) {
-        const char *key = optim_param_key((enum optim_param)i);
-        if (!given(job, key) || optimizer->reads[i])
-            continue;
-        tell(job, key,
-             job_string(
-                     job, "`%s` means nothing to optim.name = \"%s\"", key,
-                     optimizer->name));
-        problem_help(&job->problems, "remove this line");
-    }
-}
-
-static void check_states(struct job *job)
+void job_check_optim(struct job *job)
 {
     const struct optim_options *optim = &job->options.optim;
     const struct optimizer *optimizer = optimizer_of(optim->name);
     int state = given_choice(job, "state_dtype");
     enum optim_state_type named = named_state(job);
-    if (state < 0 || state == (int)named)
+    if (state < 0 || state == (int)named ||
+        !job_is_sound(job, "optim", "name") ||
+        !job_is_sound(job, "optim", "state_dtype"))
         return;
     if (named == OPTIM_STATE_8BIT) {
         tell(job, "state_dtype",
@@ -111,30 +102,5 @@ static void check_states(struct job *job)
     } else if (!optimizer->has_bf16 || optim->paged) {
         tell(job, "state_dtype",
              "bf16 states are for optim.name = \"adamw\" alone");
-    }
-}
-
-void job_check_optim(struct job *job)
-{
-    const struct train_job *options = &job->options;
-    if (!job_is_sound(job, "optim", "name"))
-        return;
-    check_keys(job);
-    if (job_is_sound(job, "optim", "state_dtype"))
-        check_states(job);
-    if (options->optim.master == OPTIM_MASTER_NONE &&
-        options->train.dtype != DTYPE_BF16 &&
-        job_is_sound(job, "train", "dtype")) {
-        tell(job, "master",
-             job_string(
-                     job,
-                     "master = \"none\" needs train.dtype = \"bf16\", not "
-                     "\"%s\"",
-                     dtype_name(options->train.dtype)));
-        problem_help(
-                &job->problems,
-                options->train.dtype == DTYPE_FP32
-                        ? "in fp32 the parameters are the masters already"
-                        : "fp16 has too small a range to train without them");
     }
 }

@@ -97,14 +97,40 @@ static void settle_batch(struct job *job)
         tell_batch(job);
 }
 
-static void settle_fp16(struct job *job)
+/* Keys that mean nothing while another is as it is: comments of --print, and a
+ * problem where they are given. nvme_path, [aio] and chunk_bytes (of paged
+ * states too) tell of the machine and may stand in a job that does not use
+ * them. */
+static void settle_idle(struct job *job)
 {
-    static const char *const names[] = {
+    static const char *const fp16[] = {
             "loss_scale", "initial_scale_power", "loss_scale_window",
             "hysteresis", "min_loss_scale"};
-    for (int i = 0; i < 5 && job->options.train.dtype != DTYPE_FP16; i++)
-        job_leave_out(
-                job, "train.fp16", names[i], "only with dtype = \"fp16\"");
+    static const char *const offload[] = {
+            "threads", "clipping", "accumulate", "pin_memory"};
+    const struct train_job *o = &job->options;
+    const char *dtype = dtype_name(o->train.dtype);
+    for (int i = 0; i < 5 && o->train.dtype != DTYPE_FP16; i++)
+        job_idle(
+                job, "train.fp16", fp16[i], "only with dtype = \"fp16\"",
+                job_string(
+                        job,
+                        "train.fp16.%s is for train.dtype = \"fp16\", which is "
+                        "\"%s\"",
+                        fp16[i], dtype),
+                "dtype = \"fp16\" in [train], or remove [train.fp16]",
+                job_is_sound(job, "train", "dtype"));
+    for (int i = 0; i < 4 && o->offload.optimizer == OFFLOAD_NONE; i++)
+        job_idle(
+                job, "offload", offload[i],
+                "not used without offload.optimizer",
+                job_string(
+                        job,
+                        "`%s` means nothing while offload.optimizer is "
+                        "\"none\"",
+                        offload[i]),
+                "offload.optimizer = \"cpu\", or remove this line",
+                job_is_sound(job, "offload", "optimizer"));
 }
 
 void job_settle(struct job *job, const char *path)
@@ -118,7 +144,6 @@ void job_settle(struct job *job, const char *path)
     job->options.comm.round_robin = job->options.zero.round_robin_gradients;
     job_settle_lora(job);
     job_settle_optim(job);
-    job_settle_offload(job);
-    settle_fp16(job);
+    settle_idle(job);
     settle_batch(job);
 }

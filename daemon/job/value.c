@@ -15,7 +15,7 @@
 enum { STRING_MAX = 1000 }; /* paths are joined in buffers of PATH_MAX */
 
 #define READ(name)                                                             \
-    static bool name(                                                          \
+    static enum value_fault name(                                              \
             struct job *job, const struct schema_key *key,                     \
             const struct toml_node *node, void *field, void *field2)
 #define WRITE(name)                                                            \
@@ -83,15 +83,15 @@ READ(read_integer)
     int64_t value = auto_value(key);
     if (!asks_auto(key, node)) {
         if (!get_integer(node, &value))
-            return value_fail(job, key, node, VALUE_TYPE);
+            return VALUE_TYPE;
         if (!in_range(key, (double)value))
-            return value_fail(job, key, node, VALUE_RANGE);
+            return VALUE_RANGE;
     }
     if (key->type == SCHEMA_INT)
         *(int *)field = (int)value;
     else
         *(int64_t *)field = value; /* not negative where it is a uint64_t */
-    return true;
+    return VALUE_FINE;
 }
 
 WRITE(write_integer)
@@ -107,13 +107,13 @@ READ(read_real)
 {
     double value;
     if (!get_number(node, &value))
-        return value_fail(job, key, node, VALUE_TYPE);
+        return VALUE_TYPE;
     bool is_whole = value == floor(value);
     if (!in_range(key, value) ||
         (key->type == SCHEMA_STEPS && value > 1 && !is_whole))
-        return value_fail(job, key, node, VALUE_RANGE);
+        return VALUE_RANGE;
     *(double *)field = value;
-    return true;
+    return VALUE_FINE;
 }
 
 WRITE(write_real)
@@ -128,9 +128,9 @@ WRITE(write_real)
 READ(read_bool)
 {
     if (node->kind != TOML_BOOL)
-        return value_fail(job, key, node, VALUE_TYPE);
+        return VALUE_TYPE;
     *(bool *)field = node->boolean;
-    return true;
+    return VALUE_FINE;
 }
 
 WRITE(write_bool)
@@ -149,21 +149,21 @@ static bool is_name(const char *text)
 READ(read_string)
 {
     if (node->kind != TOML_STRING)
-        return value_fail(job, key, node, VALUE_TYPE);
+        return VALUE_TYPE;
     size_t length = strlen(node->string);
     if (key->type == SCHEMA_NAME && !is_name(node->string))
-        return value_fail(job, key, node, VALUE_RANGE);
+        return VALUE_RANGE;
     if (length > STRING_MAX) {
         problem_add(
                 &job->problems, ZD_ERR_CONFIG, "E0206", node->place, NULL,
                 "`%s` in [%s] is %zu bytes long; %d are allowed", key->name,
                 key->section, length, STRING_MAX);
-        return false;
+        return VALUE_TOLD;
     }
     bool is_null = length == 0 && (key->flags & SCHEMA_NULLABLE);
     *(const char **)field =
             is_null ? NULL : job_string(job, "%s", node->string);
-    return true;
+    return VALUE_FINE;
 }
 
 static json_t *string_json(const char *string)
@@ -181,14 +181,14 @@ READ(read_version)
 {
     int64_t version;
     if (!get_integer(node, &version))
-        return value_fail(job, key, node, VALUE_TYPE);
+        return VALUE_TYPE;
     if (version == 1)
-        return true;
+        return VALUE_FINE;
     problem_add(
             &job->problems, ZD_ERR_CONFIG, "E0218", node->place,
             "this zerod reads schema = 1", "schema %lld is not known",
             (long long)version);
-    return false;
+    return VALUE_TOLD;
 }
 
 WRITE(write_version)
@@ -203,24 +203,24 @@ READ(read_size)
     double bytes, share = 0;
     if (asks_auto(key, node)) {
         *(uint64_t *)field = 0;
-        return true;
+        return VALUE_FINE;
     }
     if (node->kind == TOML_STRING) {
         if (key->type == SCHEMA_LIMIT && words_percent(node->string, &share)) {
             if (!(share > 0 && share <= 1))
-                return value_fail(job, key, node, VALUE_RANGE);
+                return VALUE_RANGE;
             bytes = 0;
         } else if (!words_size(node->string, &bytes))
-            return value_fail(job, key, node, VALUE_WORD);
+            return VALUE_WORD;
     } else if (!get_number(node, &bytes))
-        return value_fail(job, key, node, VALUE_TYPE);
+        return VALUE_TYPE;
     if (!(bytes >= 0 && bytes <= 1e18) ||
         (bytes < 1 && (key->flags & SCHEMA_ABOVE_MIN)))
-        return value_fail(job, key, node, VALUE_RANGE);
+        return VALUE_RANGE;
     *(uint64_t *)field = (uint64_t)bytes;
     if (key->type == SCHEMA_LIMIT)
         *(double *)field2 = share;
-    return true;
+    return VALUE_FINE;
 }
 
 WRITE(write_size)
@@ -236,15 +236,15 @@ READ(read_duration)
 {
     double seconds = auto_value(key);
     if (node->kind != TOML_STRING)
-        return value_fail(job, key, node, VALUE_TYPE);
+        return VALUE_TYPE;
     if (!asks_auto(key, node)) {
         if (!words_duration(node->string, &seconds))
-            return value_fail(job, key, node, VALUE_WORD);
+            return VALUE_WORD;
         if (!in_range(key, seconds))
-            return value_fail(job, key, node, VALUE_RANGE);
+            return VALUE_RANGE;
     }
     *(double *)field = seconds;
-    return true;
+    return VALUE_FINE;
 }
 
 WRITE(write_duration)
@@ -262,16 +262,16 @@ READ(read_moment)
     double at = 0, after = 0;
     bool is_text = node->kind == TOML_STRING || node->kind == TOML_DATETIME;
     if (!is_text || !node->string)
-        return value_fail(job, key, node, VALUE_TYPE);
+        return VALUE_TYPE;
     if (node->string[0] && !rfc3339_parse(node->string, &at)) {
         if (!words_duration(node->string, &after))
-            return value_fail(job, key, node, VALUE_WORD);
+            return VALUE_WORD;
         if (!(after > 0 && after <= key->max))
-            return value_fail(job, key, node, VALUE_RANGE);
+            return VALUE_RANGE;
     }
     *(double *)field = at;
     *(double *)field2 = after;
-    return true;
+    return VALUE_FINE;
 }
 
 WRITE(write_moment)
@@ -290,17 +290,17 @@ WRITE(write_moment)
 READ(read_strings)
 {
     if (node->kind != TOML_ARRAY)
-        return value_fail(job, key, node, VALUE_TYPE);
+        return VALUE_TYPE;
     const char **strings =
             job_alloc(job, (size_t)(node->count + 1) * sizeof *strings);
     for (int i = 0; i < node->count; i++) {
         if (node->items[i]->kind != TOML_STRING)
-            return value_fail(job, key, node->items[i], VALUE_TYPE);
+            return VALUE_TYPE;
         strings[i] = job_string(job, "%s", node->items[i]->string);
     }
     *(const char *const **)field = strings;
     *(int *)field2 = node->count;
-    return true;
+    return VALUE_FINE;
 }
 
 WRITE(write_strings)
@@ -319,16 +319,16 @@ READ(read_some)
             key->type == SCHEMA_MODULES ? TOML_STRING : TOML_INTEGER;
     bool is_array = node->kind == TOML_ARRAY;
     if (node->kind != kind && !is_array)
-        return value_fail(job, key, node, VALUE_TYPE);
+        return VALUE_TYPE;
     for (int i = 0; is_array && i < node->count; i++)
         if (node->items[i]->kind != kind)
-            return value_fail(job, key, node->items[i], VALUE_TYPE);
+            return VALUE_TYPE;
     bool is_none = is_array ? node->count == 0
                             : kind == TOML_STRING && !node->string[0];
     if (is_none && !(key->flags & SCHEMA_NULLABLE))
-        return value_fail(job, key, node, VALUE_RANGE);
+        return VALUE_RANGE;
     *(json_t **)field = is_none ? NULL : value_node_json(job, node);
-    return is_none || *(json_t **)field;
+    return is_none || *(json_t **)field ? VALUE_FINE : VALUE_TOLD;
 }
 
 WRITE(write_some)
@@ -343,9 +343,9 @@ WRITE(write_some)
 READ(read_table)
 {
     if (node->kind != TOML_TABLE)
-        return value_fail(job, key, node, VALUE_TYPE);
+        return VALUE_TYPE;
     *(json_t **)field = value_node_json(job, node);
-    return *(json_t **)field != NULL;
+    return *(json_t **)field ? VALUE_FINE : VALUE_TOLD;
 }
 
 WRITE(write_table)
@@ -356,7 +356,7 @@ WRITE(write_table)
 
 READ(read_nothing)
 {
-    return true;
+    return VALUE_FINE;
 }
 
 WRITE(write_nothing)
@@ -427,15 +427,6 @@ bool schema_is_number(const struct schema_key *key)
     return types[key->type].has_range;
 }
 
-bool value_read(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, void *base)
-{
-    return types[key->type].read(
-            job, key, node, (char *)base + key->offset,
-            (char *)base + key->offset2);
-}
-
 json_t *value_json(const struct schema_key *key, const void *base)
 {
     return types[key->type].write(
@@ -497,11 +488,30 @@ void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes)
         text_buffer_add(&text, ", or \"auto\"");
 }
 
-bool value_fail(
+/* What is wrong in an array of the right kind: its first item of another. */
+static const struct toml_node *wrong_part(
+        const struct schema_key *key, const struct toml_node *node)
+{
+    enum toml_kind kind =
+            key->type == SCHEMA_LAYERS ? TOML_INTEGER : TOML_STRING;
+    bool is_list = key->type == SCHEMA_STRINGS || key->type == SCHEMA_MODULES ||
+                   key->type == SCHEMA_LAYERS;
+    for (int i = 0; is_list && node->kind == TOML_ARRAY && i < node->count; i++)
+        if (node->items[i]->kind != kind)
+            return node->items[i];
+    return node;
+}
+
+static void tell(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node, enum value_fault fault)
 {
-    char accepts[256];
+    char accepts[256], what[400];
+    static const char *const codes[] = {
+            [VALUE_TYPE] = "E0205",
+            [VALUE_RANGE] = "E0206",
+            [VALUE_WORD] = "E0207",
+            [VALUE_UNAVAILABLE] = "E0208"};
     double value = node->kind == TOML_INTEGER ? (double)node->integer
                    : node->kind == TOML_REAL  ? node->real
                                               : 0;
@@ -511,25 +521,42 @@ bool value_fail(
                  accepts, sizeof accepts, "%s %.17g",
                  key->flags & SCHEMA_BELOW_MAX ? "below" : "at most", key->max);
     if (fault == VALUE_TYPE)
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0205", node->place, accepts,
-                "`%s` in [%s] cannot be %s", key->name, key->section,
-                toml_kind_name(node->kind));
+        snprintf(
+                what, sizeof what, "`%s` in [%s] cannot be %s", key->name,
+                key->section, toml_kind_name(node->kind));
     else if (fault == VALUE_RANGE)
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0206", node->place, accepts,
-                "`%s` in [%s] is out of range", key->name, key->section);
+        snprintf(
+                what, sizeof what, "`%s` in [%s] is out of range", key->name,
+                key->section);
     else
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0207", node->place, accepts,
-                "\"%.80s\" is no value for `%s` in [%s]", node->string,
-                key->name, key->section);
+        snprintf(
+                what, sizeof what,
+                fault == VALUE_WORD
+                        ? "\"%.80s\" is no value for `%s` in [%s]"
+                        : "\"%s\" for `%s` in [%s] is not available in this "
+                          "version",
+                node->string, key->name, key->section);
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, codes[fault], node->place, accepts,
+            "%s", what);
     const char *near = fault == VALUE_WORD
                                ? schema_suggest_choice(key, node->string)
                                : NULL;
     if (near)
         problem_help(&job->problems, "did you mean \"%s\"?", near);
-    return false;
+}
+
+bool value_read(
+        struct job *job, const struct schema_key *key,
+        const struct toml_node *node, void *base)
+{
+    enum value_fault fault = types[key->type].read(
+            job, key, node, (char *)base + key->offset,
+            (char *)base + key->offset2);
+    if (fault != VALUE_FINE && fault != VALUE_TOLD)
+        tell(job, key, fault == VALUE_TYPE ? wrong_part(key, node) : node,
+             fault);
+    return fault == VALUE_FINE;
 }
 
 /* --- a TOML table as JSON --- */

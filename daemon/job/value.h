@@ -6,9 +6,17 @@
 
 #include "daemon/job/job_internal.h"
 
-/* Adds a problem and returns false when it cannot. `field` and `field2` are
- * those of the key. */
-typedef bool value_reader(
+enum value_fault {
+    VALUE_FINE,
+    VALUE_TYPE, /* TOML of another kind */
+    VALUE_RANGE,
+    VALUE_WORD,        /* a string that is none of the accepted ones */
+    VALUE_UNAVAILABLE, /* .. not in this version */
+    VALUE_TOLD         /* a problem is there already */
+};
+
+/* `field` and `field2` are those of the key. */
+typedef enum value_fault value_reader(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node, void *field, void *field2);
 /* New reference; NULL for keys that have no field. */
@@ -26,18 +34,6 @@ struct value_type {
 };
 
 const struct value_type *value_type_of(const struct schema_key *key);
-
-/* What can be wrong, as a problem of the job; false, to be returned. */
-enum value_fault { VALUE_TYPE, VALUE_RANGE, VALUE_WORD };
-bool value_fail(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, enum value_fault fault);
-/* A string that one can read as a field's word; NULL: a problem, or, with
- * `may_be_other`, that it is none. */
-const struct schema_choice *value_find_choice(
-        struct job *job, const struct schema_key *key,
-        const struct toml_node *node, bool may_be_other);
-json_t *value_choice_json(const struct schema_key *key, int value);
 
 /* value_choice.c */
 extern value_reader value_read_enum, value_read_dtype, value_read_optimizer,
