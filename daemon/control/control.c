@@ -72,7 +72,7 @@ static bool take_one(struct control *control)
         routes_event(control->routes, event);
     if (head.kind == FEED_DONE)
         take_done(control, payload);
-    sinks_take(control->sinks, head.kind, control->state);
+    sinks_take(control->sinks, sink_news_of(head.kind, event), control->state);
     feed_drop(control->feed);
     return true;
 }
@@ -131,7 +131,7 @@ static void on_glance(uv_timer_t *timer)
 static void on_sinks_due(uv_timer_t *timer)
 {
     struct control *control = timer->data;
-    sinks_take(control->sinks, FEED_STATE, control->state);
+    sinks_take(control->sinks, SINK_TICK, control->state);
 }
 
 static void *run_loop(void *arg)

@@ -194,42 +194,6 @@ static void on_step(void *ctx, const struct train_step_report *step)
         bar_update(report, step, eta);
 }
 
-static void on_eval(void *ctx, int64_t step, double eval_loss)
-{
-    zd_log_info(
-            "eval  step %lld  eval_loss %.4f  perplexity %.4g", (long long)step,
-            eval_loss, exp(eval_loss));
-}
-
-/* One line whatever the text holds. */
-static void copy_line(char *out, size_t out_bytes, const char *text)
-{
-    size_t used = 0;
-    for (; *text && used + 3 < out_bytes; text++) {
-        if (*text == '\n') {
-            out[used++] = '\\';
-            out[used++] = 'n';
-        } else {
-            out[used++] = *text;
-        }
-    }
-    out[used] = '\0';
-}
-
-static void on_sample(
-        void *ctx, int64_t step, const char *prompt, const char *text)
-{
-    char before[256], after[2048];
-    copy_line(before, sizeof before, prompt);
-    copy_line(after, sizeof after, text);
-    zd_log_info("sample  step %lld  %s|%s", (long long)step, before, after);
-}
-
-static void on_saved(void *ctx, const struct train_saved *saved)
-{
-    zd_log_info("saved %s", saved->path);
-}
-
 /* --- the end --- */
 
 /* Updates made as gradients arrived and taken back: each costs one more. */
@@ -376,11 +340,5 @@ struct train_observer report_observer(struct report *report)
     if (!report)
         return (struct train_observer){0};
     return (struct train_observer){
-            .ctx = report,
-            .banner = on_banner,
-            .step = on_step,
-            .eval = on_eval,
-            .sample = on_sample,
-            .saved = on_saved,
-            .end = on_end};
+            .ctx = report, .banner = on_banner, .step = on_step, .end = on_end};
 }

@@ -12,11 +12,18 @@
 
 #include "daemon/state/run_state.h"
 
+enum sink_news {
+    SINK_NOTHING,
+    SINK_STEP,   /* state->step */
+    SINK_EVAL,   /* state->eval_loss */
+    SINK_SAMPLE, /* the newest of state->samples */
+    SINK_TICK    /* every two seconds, and when the run's state changed */
+};
+
 struct sink {
     void *ctx;
-    /* `state` took a message of `kind` in; FEED_STATE also every two seconds.
-     * May be NULL. */
-    void (*take)(void *ctx, enum feed_kind kind, const struct run_state *state);
+    /* may be NULL */
+    void (*take)(void *ctx, enum sink_news news, const struct run_state *state);
     /* the last call: the state is final; write what is due, then free ctx */
     void (*close)(void *ctx, const struct run_state *state);
 };
@@ -26,9 +33,12 @@ struct sinks;
 /* `config`: borrowed, the object of GET /v1/config. */
 enum zd_status sinks_open(
         const struct train_job *job, json_t *config, struct sinks **sinks_out);
+/* Of a message, and the event that it became (or NULL). */
+enum sink_news sink_news_of(
+        enum feed_kind kind, const struct kept_event *event);
 /* `sinks` may be NULL. */
 void sinks_take(
-        struct sinks *sinks, enum feed_kind kind,
+        struct sinks *sinks, enum sink_news news,
         const struct run_state *state);
 /* Waits for what is being written. */
 void sinks_close(struct sinks *sinks, const struct run_state *state);

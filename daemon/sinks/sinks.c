@@ -2,6 +2,7 @@
 #include "daemon/sinks/sink.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { SINKS_MAX = 5 };
 
@@ -37,12 +38,27 @@ enum zd_status sinks_open(
     return ZD_OK;
 }
 
+enum sink_news sink_news_of(enum feed_kind kind, const struct kept_event *event)
+{
+    static const struct {
+        const char *kind;
+        enum sink_news news;
+    } events[] = {
+            {"eval", SINK_EVAL}, {"sample", SINK_SAMPLE}, {"state", SINK_TICK}};
+    if (kind == FEED_STEP)
+        return SINK_STEP;
+    for (size_t i = 0; event && i < sizeof events / sizeof events[0]; i++)
+        if (strcmp(events[i].kind, event->kind) == 0)
+            return events[i].news;
+    return kind == FEED_BANNER ? SINK_TICK : SINK_NOTHING;
+}
+
 void sinks_take(
-        struct sinks *sinks, enum feed_kind kind, const struct run_state *state)
+        struct sinks *sinks, enum sink_news news, const struct run_state *state)
 {
     for (int i = 0; sinks && i < sinks->count; i++)
         if (sinks->all[i].take)
-            sinks->all[i].take(sinks->all[i].ctx, kind, state);
+            sinks->all[i].take(sinks->all[i].ctx, news, state);
 }
 
 void sinks_close(struct sinks *sinks, const struct run_state *state)

@@ -196,11 +196,11 @@ static void tick(struct systemd *systemd, const struct run_state *state)
     tell_status(systemd, state);
 }
 
-static void take(void *ctx, enum feed_kind kind, const struct run_state *state)
+static void take(void *ctx, enum sink_news news, const struct run_state *state)
 {
-    if (kind == FEED_STATE || kind == FEED_BANNER)
+    if (news == SINK_TICK)
         tick(ctx, state);
-    if (kind != FEED_STEP)
+    if (news != SINK_STEP)
         return;
     tell_ready(ctx, state);
     warn_of_slow_steps(ctx, state);

@@ -210,13 +210,13 @@ static void on_sample(struct tensorboard *tb, const struct run_state *state)
     free(text);
 }
 
-static void take(void *ctx, enum feed_kind kind, const struct run_state *state)
+static void take(void *ctx, enum sink_news news, const struct run_state *state)
 {
-    if (kind == FEED_STEP)
+    if (news == SINK_STEP)
         on_step(ctx, state);
-    else if (kind == FEED_EVAL)
+    else if (news == SINK_EVAL)
         on_eval(ctx, state);
-    else if (kind == FEED_SAMPLE)
+    else if (news == SINK_SAMPLE)
         on_sample(ctx, state);
     else
         flush_if_due(ctx);

@@ -75,9 +75,9 @@ static void write_text(void *ctx, const struct run_state *state)
     free(text);
 }
 
-static void take(void *ctx, enum feed_kind kind, const struct run_state *state)
+static void take(void *ctx, enum sink_news news, const struct run_state *state)
 {
-    if (kind == FEED_STATE || kind == FEED_BANNER)
+    if (news == SINK_TICK)
         write_text(ctx, state);
 }
 

@@ -14,10 +14,6 @@
 enum feed_kind { /* what each holds: messages.h */
                  FEED_BANNER,
                  FEED_STEP,
-                 FEED_EVAL,
-                 FEED_SAMPLE,
-                 FEED_SAVED,
-                 FEED_STATE,
                  FEED_STALL,
                  FEED_RANKS,
                  FEED_EVENT,      /* but of a step */

@@ -28,29 +28,6 @@ struct feed_banner {           /* FEED_BANNER */
 
 /* FEED_STEP: struct train_step_report */
 
-struct feed_eval { /* FEED_EVAL */
-    int64_t step;
-    double time, eval_loss;
-};
-
-struct feed_sample { /* FEED_SAMPLE; behind it "prompt\0text\0" */
-    int64_t step;
-    double time;
-};
-
-struct feed_saved { /* FEED_SAVED; behind it the path, with its NUL */
-    int64_t step;
-    double time;                                  /* seconds since 1970 */
-    double seconds, stall_seconds, write_seconds; /* as in train_saved */
-    uint64_t bytes; /* of all its files; 0: not known */
-};
-
-struct feed_state { /* FEED_STATE */
-    enum train_run_state state;
-    int64_t step;
-    double time;
-};
-
 struct feed_stall {  /* FEED_STALL */
     bool is_stalled; /* of what follows; else: no more */
     int rank;

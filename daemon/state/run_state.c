@@ -208,27 +208,40 @@ static void take_step(
     series_add(state->series, step->step, &step_metrics, step, sizeof *step, 1);
 }
 
-static void take_eval(struct run_state *state, const struct feed_eval *eval)
+static double seconds_of(const json_t *members, const char *key)
 {
-    state->eval_loss = eval->eval_loss;
-    state->eval_step = eval->step;
-    if (isfinite(eval->eval_loss) &&
-        !(state->best_eval_loss <= eval->eval_loss))
-        state->best_eval_loss = eval->eval_loss;
-    series_add(
-            state->series, eval->step, &run_metrics, state, sizeof *state, 1);
+    return json_number_value(json_object_get(members, key));
 }
 
-static void take_saved(struct run_state *state, const struct feed_saved *saved)
+static void take_eval(
+        struct run_state *state, const struct feed_event *event,
+        const json_t *members)
 {
-    const char *path = (const char *)(saved + 1);
-    state->last_checkpoint_step = saved->step;
-    state->last_checkpoint_time = saved->time;
-    state->checkpoint_bytes = saved->bytes;
-    snprintf(state->last_checkpoint, sizeof state->last_checkpoint, "%s", path);
-    state->checkpoint_stall_seconds += saved->stall_seconds;
-    state->checkpoint_write_seconds += saved->write_seconds;
-    observe(&state->checkpoint_histogram, saved->seconds);
+    const json_t *value = json_object_get(members, "eval_loss");
+    double loss = json_is_number(value) ? json_number_value(value) : NAN;
+    state->eval_loss = loss;
+    state->eval_step = event->step;
+    if (isfinite(loss) && !(state->best_eval_loss <= loss))
+        state->best_eval_loss = loss;
+    series_add(
+            state->series, event->step, &run_metrics, state, sizeof *state, 1);
+}
+
+static void take_checkpoint(
+        struct run_state *state, const struct feed_event *event,
+        const json_t *members)
+{
+    const char *path = json_string_value(json_object_get(members, "path"));
+    state->last_checkpoint_step = event->step;
+    state->last_checkpoint_time = event->time;
+    state->checkpoint_bytes =
+            (uint64_t)json_integer_value(json_object_get(members, "bytes"));
+    snprintf(
+            state->last_checkpoint, sizeof state->last_checkpoint, "%s",
+            path ? path : "");
+    state->checkpoint_stall_seconds += seconds_of(members, "stall_seconds");
+    state->checkpoint_write_seconds += seconds_of(members, "write_seconds");
+    observe(&state->checkpoint_histogram, seconds_of(members, "seconds"));
 }
 
 static void leave_state(struct run_state *state, double now)
@@ -240,17 +253,47 @@ static void leave_state(struct run_state *state, double now)
         state->phase_seconds[PHASE_CHECKPOINT] += seconds;
 }
 
-static void take_state(struct run_state *state, const struct feed_state *new)
+static void take_state(
+        struct run_state *state, const struct feed_event *event,
+        const json_t *members)
 {
-    leave_state(state, new->time);
-    state->state = new->state;
-    state->state_since = new->time;
-    if (new->state == RUN_PAUSED)
+    const char *name = json_string_value(json_object_get(members, "state"));
+    int new = name ? train_run_state_find(name) : -1;
+    if (new < 0)
+        return;
+    leave_state(state, event->time);
+    state->state = (enum train_run_state) new;
+    state->state_since = event->time;
+    if (new == RUN_PAUSED)
         state->is_paused = true;
-    else if (new->state == RUN_RUNNING || new->state >= RUN_STOPPING)
+    else if (new == RUN_RUNNING || new >= RUN_STOPPING)
         state->is_paused = false;
-    if (new->state >= RUN_DONE)
-        state->ended = new->time;
+    if (new >= RUN_DONE)
+        state->ended = event->time;
+}
+
+static const struct kept_event *take_event(
+        struct run_state *state, const struct feed_event *event)
+{
+    static const struct {
+        const char *kind;
+        void (*take)(
+                struct run_state *state, const struct feed_event *event,
+                const json_t *members);
+    } takers[] = {
+            {"eval", take_eval},
+            {"checkpoint", take_checkpoint},
+            {"state", take_state},
+            {"sample", run_state_keep_sample},
+            {"warning", run_state_keep_warning}};
+    const char *text = (const char *)(event + 1);
+    for (size_t i = 0; i < sizeof takers / sizeof takers[0]; i++)
+        if (strcmp(takers[i].kind, event->kind) == 0) {
+            json_t *members = json_loads(text, 0, NULL);
+            takers[i].take(state, event, members);
+            json_decref(members);
+        }
+    return run_state_keep_event(state, event);
 }
 
 /* The trainer knows nothing of it: to it the run is running. */
@@ -331,18 +374,6 @@ const struct kept_event *run_state_take(
     case FEED_STEP:
         take_step(state, payload);
         break;
-    case FEED_EVAL:
-        take_eval(state, payload);
-        break;
-    case FEED_SAMPLE:
-        run_state_keep_sample(state, payload);
-        break;
-    case FEED_SAVED:
-        take_saved(state, payload);
-        break;
-    case FEED_STATE:
-        take_state(state, payload);
-        break;
     case FEED_STALL:
         take_stall(state, payload);
         break;
@@ -351,7 +382,7 @@ const struct kept_event *run_state_take(
         break;
     case FEED_EVENT:
     case FEED_STEP_EVENT:
-        return run_state_keep_event(state, payload);
+        return take_event(state, payload);
     case FEED_DONE:
         take_done(state, payload);
         break;

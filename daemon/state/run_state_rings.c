@@ -40,31 +40,47 @@ static int ring_push(int *first, int *count, int kept)
     return at;
 }
 
-static void keep_warning(
+void run_state_keep_warning(
         struct run_state *state, const struct feed_event *event,
-        const char *text)
+        const json_t *members)
 {
-    json_t *object = json_loads(text, 0, NULL);
-    const char *message = json_string_value(json_object_get(object, "message"));
+    const char *message =
+            json_string_value(json_object_get(members, "message"));
     int at = ring_push(
             &state->warning_first, &state->warning_count, WARNINGS_KEPT);
     free(state->warnings[at].message);
     state->warnings[at] = (struct kept_warning){
             .time = event->time,
             .step = event->step,
-            .message = zd_must(strdup(message ? message : text))};
-    json_decref(object);
+            .message = zd_must(strdup(message ? message : ""))};
+}
+
+void run_state_keep_sample(
+        struct run_state *state, const struct feed_event *event,
+        const json_t *members)
+{
+    const char *prompt = json_string_value(json_object_get(members, "prompt"));
+    const char *text = json_string_value(json_object_get(members, "text"));
+    if (!prompt || !text)
+        return;
+    int at =
+            ring_push(&state->sample_first, &state->sample_count, SAMPLES_KEPT);
+    struct kept_sample *kept = &state->samples[at];
+    free(kept->prompt);
+    free(kept->text);
+    *kept = (struct kept_sample){
+            .step = event->step,
+            .time = event->time,
+            .prompt = zd_must(strdup(prompt)),
+            .text = zd_must(strdup(text))};
 }
 
 const struct kept_event *run_state_keep_event(
         struct run_state *state, const struct feed_event *event)
 {
-    const char *text = (const char *)(event + 1);
     int at = ring_push(&state->event_first, &state->event_count, EVENTS_KEPT);
     struct kept_event *kept = &state->events[at];
-    if (strcmp(event->kind, "warning") == 0)
-        keep_warning(state, event, text);
-    char *copy = strdup(text);
+    char *copy = strdup((const char *)(event + 1));
     free(kept->text);
     *kept = (struct kept_event){
             .id = event->id, .step = event->step, .text = copy};
@@ -72,43 +88,15 @@ const struct kept_event *run_state_keep_event(
     return copy ? kept : NULL;
 }
 
-static void keep_sample(
-        struct run_state *state, int64_t step, double time, const char *prompt,
-        const char *text)
-{
-    int at =
-            ring_push(&state->sample_first, &state->sample_count, SAMPLES_KEPT);
-    struct kept_sample *kept = &state->samples[at];
-    free(kept->prompt);
-    free(kept->text);
-    *kept = (struct kept_sample){
-            .step = step,
-            .time = time,
-            .prompt = zd_must(strdup(prompt)),
-            .text = zd_must(strdup(text))};
-}
-
-void run_state_keep_sample(
-        struct run_state *state, const struct feed_sample *sample)
-{
-    const char *prompt = (const char *)(sample + 1);
-    keep_sample(
-            state, sample->step, sample->time, prompt,
-            prompt + strlen(prompt) + 1);
-}
-
 static void keep_past_sample(
         struct run_state *state, const struct kept_event *event)
 {
-    json_t *object = json_loads(event->text, 0, NULL);
-    const char *prompt = json_string_value(json_object_get(object, "prompt"));
-    const char *text = json_string_value(json_object_get(object, "text"));
-    if (prompt && text)
-        keep_sample(
-                state, event->step,
-                json_number_value(json_object_get(object, "time")), prompt,
-                text);
-    json_decref(object);
+    json_t *members = json_loads(event->text, 0, NULL);
+    struct feed_event sample = {
+            .step = event->step,
+            .time = json_number_value(json_object_get(members, "time"))};
+    run_state_keep_sample(state, &sample, members);
+    json_decref(members);
 }
 
 void run_state_take_past(struct run_state *state, struct past *past)

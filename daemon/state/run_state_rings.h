@@ -6,17 +6,21 @@
 #include "daemon/state/run_state.h"
 
 struct feed_event;
-struct feed_sample;
 
 /* False: out of memory; run_state_rings_fini frees what there is. */
 bool run_state_rings_init(struct run_state *state);
 void run_state_rings_fini(struct run_state *state);
-/* A warning's message is kept beside it. Returns the event as it is kept,
- * borrowed until the next call; NULL: out of memory. */
+/* Returns the event as it is kept, borrowed until the next call; NULL: out of
+ * memory. */
 const struct kept_event *run_state_keep_event(
         struct run_state *state, const struct feed_event *event);
+/* `members`: of the event's text. */
+void run_state_keep_warning(
+        struct run_state *state, const struct feed_event *event,
+        const json_t *members);
 void run_state_keep_sample(
-        struct run_state *state, const struct feed_sample *sample);
+        struct run_state *state, const struct feed_event *event,
+        const json_t *members);
 /* The events and samples of earlier processes of the run, when only events lie
  * in the ring: these come behind them, and a `resumed` among them says which
  * stand. Takes ownership; may be NULL. */

@@ -3,8 +3,7 @@
 #include "daemon/state/messages.h"
 #include "daemon/state/run_state.h"
 
-#include <dirent.h>
-#include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -88,58 +87,6 @@ static void on_step(void *ctx, const struct train_step_report *report)
     TELL_NEXT(tee, step, report);
 }
 
-static void on_eval(void *ctx, int64_t step, double eval_loss)
-{
-    struct tee *tee = ctx;
-    struct feed_eval message = {step, run_state_now(), eval_loss};
-    feed_push(tee->feed, FEED_EVAL, &message, sizeof message);
-    TELL_NEXT(tee, eval, step, eval_loss);
-}
-
-static void on_sample(
-        void *ctx, int64_t step, const char *prompt, const char *text)
-{
-    struct tee *tee = ctx;
-    struct feed_sample message = {step, run_state_now()};
-    struct feed_part parts[] = {
-            {&message, sizeof message},
-            {prompt, strlen(prompt) + 1},
-            {text, strlen(text) + 1}};
-    feed_push_parts(tee->feed, FEED_SAMPLE, parts, 3);
-    TELL_NEXT(tee, sample, step, prompt, text);
-}
-
-static uint64_t folder_bytes(const char *path)
-{
-    uint64_t bytes = 0;
-    struct stat info;
-    DIR *dir = opendir(path);
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) ==
-                    0 &&
-            S_ISREG(info.st_mode))
-            bytes += (uint64_t)info.st_size;
-    if (dir)
-        closedir(dir);
-    return bytes;
-}
-
-static void on_saved(void *ctx, const struct train_saved *saved)
-{
-    struct tee *tee = ctx;
-    struct feed_saved message = {
-            .step = saved->step,
-            .time = run_state_now(),
-            .seconds = saved->seconds,
-            .stall_seconds = saved->stall_seconds,
-            .write_seconds = saved->write_seconds,
-            .bytes = folder_bytes(saved->path)};
-    struct feed_part parts[] = {
-            {&message, sizeof message}, {saved->path, strlen(saved->path) + 1}};
-    feed_push_parts(tee->feed, FEED_SAVED, parts, 2);
-    TELL_NEXT(tee, saved, saved);
-}
-
 static void on_end(void *ctx, const struct train_end *end)
 {
     struct tee *tee = ctx;
@@ -150,14 +97,6 @@ static void on_end(void *ctx, const struct train_end *end)
                 end->stopped_by);
     feed_push(tee->feed, FEED_END, &message, sizeof message);
     TELL_NEXT(tee, end, end);
-}
-
-static void on_state(void *ctx, enum train_run_state state, int64_t step)
-{
-    struct tee *tee = ctx;
-    struct feed_state message = {state, step, run_state_now()};
-    feed_push(tee->feed, FEED_STATE, &message, sizeof message);
-    TELL_NEXT(tee, state, state, step);
 }
 
 /* By the watch's thread. */
@@ -214,11 +153,7 @@ struct train_observer tee_observer(struct tee *tee)
             .ctx = tee,
             .banner = on_banner,
             .step = on_step,
-            .eval = on_eval,
-            .sample = on_sample,
-            .saved = on_saved,
             .end = on_end,
-            .state = on_state,
             .ranks = on_ranks,
             .event = on_event,
             .stalled = on_stalled,

@@ -27,13 +27,16 @@ static void done(
     entry->result = json_deep_copy(result);
 }
 
-static void on_state(void *ctx, enum train_run_state state, int64_t step)
+static void on_event(void *ctx, const struct train_event *event)
 {
     struct commander *commander = ctx;
-    if (commander->state_count == COMMANDER_STATES)
+    if (strcmp(event->kind, "state") != 0 ||
+        commander->state_count == COMMANDER_STATES)
         return;
-    commander->states[commander->state_count] = state;
-    commander->state_steps[commander->state_count++] = step;
+    commander->states[commander->state_count] =
+            (enum train_run_state)train_run_state_find(json_string_value(
+                    json_object_get(event->members, "state")));
+    commander->state_steps[commander->state_count++] = event->step;
 }
 
 static void on_end(void *ctx, const struct train_end *end)
@@ -49,7 +52,7 @@ void commander_init(struct commander *commander)
             .ctx = commander, .next = next, .done = done};
     commander->observer = (struct train_observer){
             .ctx = commander,
-            .state = on_state,
+            .event = on_event,
             .end = on_end,
             .control = &commander->control};
 }

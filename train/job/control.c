@@ -75,19 +75,23 @@ int train_command_find(const char *name)
 const char *train_run_state_name(enum train_run_state state)
 {
     static const char *const names[RUN_STATES] = {
-            [RUN_STARTING] = "starting",
-            [RUN_RUNNING] = "running",
-            [RUN_STALLED] = "stalled",
-            [RUN_EVALUATING] = "evaluating",
-            [RUN_SAMPLING] = "sampling",
-            [RUN_CHECKPOINTING] = "checkpointing",
-            [RUN_PAUSED] = "paused",
-            [RUN_STOPPING] = "stopping",
-            [RUN_DONE] = "done",
-            [RUN_STOPPED] = "stopped",
+            [RUN_STARTING] = "starting", [RUN_RUNNING] = "running",
+            [RUN_STALLED] = "stalled",   [RUN_EVALUATING] = "evaluating",
+            [RUN_SAMPLING] = "sampling", [RUN_CHECKPOINTING] = "checkpointing",
+            [RUN_PAUSED] = "paused",     [RUN_STOPPING] = "stopping",
+            [RUN_DONE] = "done",         [RUN_STOPPED] = "stopped",
             [RUN_FAILED] = "failed",
     };
     return names[state];
+}
+
+int train_run_state_find(const char *name)
+{
+    for (int state = 0; state < RUN_STATES; state++)
+        if (strcmp(train_run_state_name((enum train_run_state)state), name) ==
+            0)
+            return state;
+    return -1;
 }
 
 const char *train_phase_name(enum train_phase phase)

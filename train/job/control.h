@@ -99,6 +99,7 @@ enum train_run_state {
     RUN_STATES
 };
 const char *train_run_state_name(enum train_run_state state); /* "running" */
+int train_run_state_find(const char *name); /* -1: names none */
 
 /* Something that happened, with an id one higher than the last one's. Kinds:
  *   step eval checkpoint sample warning state command resumed
@@ -109,7 +110,8 @@ struct train_event {
     double time;      /* seconds since 1970 */
     const char *kind; /* "step" */
     int64_t step;
-    const char *text; /* the whole object, one line, no newline */
+    const char *text;      /* the whole object, one line, no newline */
+    const json_t *members; /* its own; NULL: none. Borrowed */
 };
 
 enum train_phase {

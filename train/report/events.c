@@ -15,9 +15,9 @@ struct events {
     const struct train_observer *observer;
     pthread_mutex_t mutex; /* guards what follows, and the order of events */
     char *path;
-    size_t kept;           /* bytes of it that stay */
+    size_t kept;              /* bytes of it that stay */
     struct file_writer *file; /* NULL before events_begin .. */
-    json_t *held;          /* .. when lines wait here */
+    json_t *held;             /* .. when lines wait here */
     int64_t last_id, last_step;
 };
 
@@ -104,8 +104,8 @@ enum zd_status events_begin(struct events *events)
     if (!events)
         return ZD_OK;
     pthread_mutex_lock(&events->mutex);
-    enum zd_status status =
-            file_writer_open(events->path, FILE_ROWS, events->kept, "events", &events->file);
+    enum zd_status status = file_writer_open(
+            events->path, FILE_ROWS, events->kept, "events", &events->file);
     if (status == ZD_OK)
         write_held(events);
     pthread_mutex_unlock(&events->mutex);
@@ -150,6 +150,7 @@ static void tell(
     if (!text)
         return; /* out of memory: one line less */
     event->text = text;
+    event->members = members;
     if (events->held && strcmp(event->kind, "step") != 0)
         json_array_append_new(events->held, json_string(text));
     else if (events->file && strcmp(event->kind, "step") != 0)
@@ -180,7 +181,9 @@ void events_append(
     bool is_there;
     if (fs_look(path, &is_there) == ZD_OK && is_there &&
         read_end(path, &events.last_id, &events.kept) == ZD_OK &&
-        file_writer_open(path, FILE_ROWS, events.kept, "events", &events.file) == ZD_OK) {
+        file_writer_open(
+                path, FILE_ROWS, events.kept, "events", &events.file) ==
+                ZD_OK) {
         tell(&events, &event, members);
         file_writer_sync(events.file);
         file_writer_close(events.file);

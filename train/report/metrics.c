@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/file/fs.h"
 #include "base/file/json.h"
-#include "train/report/metric.h"
 #include "train/report/file_writer.h"
+#include "train/report/metric.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -56,8 +56,8 @@ enum zd_status metrics_open(
     metrics = calloc(1, sizeof *metrics);
     if (!metrics)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status =
-            file_writer_open(path, FILE_ROWS, kept, "rows of metrics", &metrics->file);
+    enum zd_status status = file_writer_open(
+            path, FILE_ROWS, kept, "rows of metrics", &metrics->file);
     if (status != ZD_OK) {
         metrics_close(metrics);
         return status;

@@ -15,7 +15,8 @@ enum zd_status metrics_open(
 void metrics_close(struct metrics *metrics);
 /* The row of a step. New reference. */
 json_t *metrics_row(const struct train_step_report *report);
-/* Takes ownership of `row`, which is written beside training (file_writer.h). */
+/* Takes ownership of `row`, which is written beside training (file_writer.h).
+ */
 enum zd_status metrics_add(struct metrics *metrics, json_t *row);
 enum zd_status metrics_eval(
         struct metrics *metrics, int64_t step, double eval_loss);

@@ -102,15 +102,10 @@ struct train_observer {
     void *ctx;
     void (*banner)(void *ctx, const struct train_banner *banner);
     void (*step)(void *ctx, const struct train_step_report *report);
-    void (*eval)(void *ctx, int64_t step, double eval_loss);
-    void (*sample)(/* UTF-8 */
-                   void *ctx, int64_t step, const char *prompt,
-                   const char *text);
-    void (*saved)(void *ctx, const struct train_saved *saved);
     void (*end)(void *ctx, const struct train_end *end);
-    void (*state)(void *ctx, enum train_run_state state, int64_t step);
     void (*ranks)(void *ctx, const struct train_rank_report *ranks, int count);
-    /* any thread of rank 0: warnings are events too. It must not log. */
+    /* Evaluations, samples, checkpoints, states, warnings: docs/control.md.
+     * Any thread of rank 0; it must not log. */
     void (*event)(void *ctx, const struct train_event *event);
     /* the watch's thread: ranks wait for one that may hang; NULL: no more */
     void (*stalled)(void *ctx, const struct watch_hang *hang);

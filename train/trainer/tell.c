@@ -1,9 +1,12 @@
 /* tell.c - what is heard of a run at rank 0: the observer, metrics.jsonl and
  * events.jsonl. */
+#include "base/log.h"
 #include "train/trainer/trainer.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <math.h>
+#include <sys/stat.h>
 
 /* What may be long is no hang. A start says so part by part (train/setup.c). */
 static void tell_watch(struct trainer *trainer, enum train_run_state state)
@@ -18,22 +21,18 @@ static void tell_watch(struct trainer *trainer, enum train_run_state state)
 
 void trainer_tell_state(struct trainer *trainer, enum train_run_state state)
 {
-    const struct train_observer *observer = trainer->observer;
-    int64_t step = trainer->state.step;
     if (trainer->run_state == state && state != RUN_STARTING)
         return;
     trainer->run_state = state;
     tell_watch(trainer, state);
     if (!trainer_is_first(trainer))
         return;
-    if (observer->state)
-        observer->state(observer->ctx, state, step);
     json_t *members = state == RUN_STARTING
                               ? job_plan_parameters(&trainer->plan)
                               : json_object();
     json_object_set_new(
             members, "state", json_string(train_run_state_name(state)));
-    events_tell(trainer->events, "state", step, members);
+    events_tell(trainer->events, "state", trainer->state.step, members);
 }
 
 enum zd_status trainer_tell_step(
@@ -54,12 +53,12 @@ enum zd_status trainer_tell_step(
 
 enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss)
 {
-    const struct train_observer *observer = trainer->observer;
     int64_t step = trainer->state.step;
     if (!trainer_is_first(trainer))
         return ZD_OK;
-    if (observer->eval)
-        observer->eval(observer->ctx, step, eval_loss);
+    zd_log_info(
+            "eval  step %lld  eval_loss %.4f  perplexity %.4g", (long long)step,
+            eval_loss, exp(eval_loss));
     events_tell(
             trainer->events, "eval", step,
             json_pack("{s:o}", "eval_loss", json_number_or_null(eval_loss)));
@@ -67,31 +66,61 @@ enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss)
     return metrics_eval(trainer->metrics, step, eval_loss);
 }
 
+/* One line whatever the text holds. */
+static void copy_line(char *out, size_t out_bytes, const char *text)
+{
+    size_t used = 0;
+    for (; *text && used + 3 < out_bytes; text++) {
+        if (*text == '\n')
+            out[used++] = '\\';
+        out[used++] = *text == '\n' ? 'n' : *text;
+    }
+    out[used] = '\0';
+}
+
 void trainer_tell_sample(struct trainer *trainer, json_t *sample)
 {
-    const struct train_observer *observer = trainer->observer;
+    char before[256], after[2048];
     int64_t step = trainer->state.step;
     if (!trainer_is_first(trainer))
         return;
     const char *prompt = json_string_value(json_object_get(sample, "prompt"));
     const char *text = json_string_value(json_object_get(sample, "text"));
-    if (observer->sample && prompt && text)
-        observer->sample(observer->ctx, step, prompt, text);
+    if (prompt && text) {
+        copy_line(before, sizeof before, prompt);
+        copy_line(after, sizeof after, text);
+        zd_log_info("sample  step %lld  %s|%s", (long long)step, before, after);
+    }
     events_tell(trainer->events, "sample", step, json_incref(sample));
+}
+
+/* Of all files of a folder; 0: not known. */
+static uint64_t folder_bytes(const char *path)
+{
+    uint64_t bytes = 0;
+    struct stat info;
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) ==
+                    0 &&
+            S_ISREG(info.st_mode))
+            bytes += (uint64_t)info.st_size;
+    if (dir)
+        closedir(dir);
+    return bytes;
 }
 
 void trainer_tell_saved(
         struct trainer *trainer, const struct train_saved *saved)
 {
-    const struct train_observer *observer = trainer->observer;
     if (!trainer_is_first(trainer))
         return;
-    if (observer->saved)
-        observer->saved(observer->ctx, saved);
+    zd_log_info("saved %s", saved->path);
     events_tell(
             trainer->events, "checkpoint", saved->step,
             json_pack(
-                    "{s:s, s:f, s:f, s:f}", "path", saved->path, "seconds",
+                    "{s:s, s:f, s:f, s:f, s:I}", "path", saved->path, "seconds",
                     saved->seconds, "stall_seconds", saved->stall_seconds,
-                    "write_seconds", saved->write_seconds));
+                    "write_seconds", saved->write_seconds, "bytes",
+                    (json_int_t)folder_bytes(saved->path)));
 }

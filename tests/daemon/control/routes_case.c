@@ -193,14 +193,22 @@ void make_step(int64_t step)
     take(FEED_STEP, &report, sizeof report);
 }
 
-void make_event(int64_t id)
+void tell_event(int64_t id, int64_t step, const char *kind, const char *members)
 {
-    char bytes[300];
-    struct feed_event event = {.id = id, .kind = "eval"};
+    char bytes[400];
+    struct feed_event event = {.id = id, .step = step, .time = 1000};
+    strcpy(event.kind, kind);
     memcpy(bytes, &event, sizeof event);
-    int n = snprintf(bytes + sizeof event, 200, "{\"id\":%lld}", (long long)id);
+    int n = snprintf(
+            bytes + sizeof event, sizeof bytes - sizeof event,
+            "{\"id\":%lld%s}", (long long)id, members);
     routes_event(
             t.routes, take(FEED_EVENT, bytes, sizeof event + (size_t)n + 1));
+}
+
+void make_event(int64_t id)
+{
+    tell_event(id, 0, "eval", "");
 }
 
 void finish_command(const struct zd_error *error, json_t *result)
@@ -214,6 +222,9 @@ void finish_command(const struct zd_error *error, json_t *result)
 
 void set_state(enum train_run_state state)
 {
-    struct feed_state message = {state, 1, 1000};
-    take(FEED_STATE, &message, sizeof message);
+    char members[64];
+    snprintf(
+            members, sizeof members, ",\"state\":\"%s\"",
+            train_run_state_name(state));
+    tell_event(0, 1, "state", members);
 }

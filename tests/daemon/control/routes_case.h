@@ -47,6 +47,9 @@ const struct kept_event *take(
         enum feed_kind kind, const void *payload, size_t bytes);
 void begin_run(void);
 void make_step(int64_t step);
+/* `members`: ",\"key\":value"..; an id of 0 is no one's: */
+void tell_event(
+        int64_t id, int64_t step, const char *kind, const char *members);
 void make_event(int64_t id);
 void finish_command(const struct zd_error *error, json_t *result);
 void set_state(enum train_run_state state);

@@ -150,9 +150,8 @@ Test(routes, history_gives_the_series_that_were_asked_for)
 
 Test(routes, history_has_the_evaluation_before_the_first_step)
 {
-    struct feed_eval eval = {.step = 0, .time = 1795200000, .eval_loss = 5.5};
     begin_run();
-    take(FEED_EVAL, &eval, sizeof eval);
+    tell_event(1, 0, "eval", ",\"eval_loss\":5.5");
     get("/v1/metrics/history?name=eval/loss");
     json_t *json = json_of_reply();
     json_t *series = json_object_get(

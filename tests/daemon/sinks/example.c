@@ -30,7 +30,7 @@ static void make_step(struct sinks *sinks, int64_t number, bool seen)
     step->grad_norm = 1 / (double)number;
     step->learning_rate = 1e-4 * (double)number / 7;
     step->forward_seconds = 0.07 + (seen ? 0 : 1);
-    sinks_take(sinks, FEED_STEP, &c.state);
+    sinks_take(sinks, SINK_STEP, &c.state);
     if (seen) {
         told("train/loss", step->loss);
         told("train/grad_norm", step->grad_norm);
@@ -41,9 +41,9 @@ static void make_step(struct sinks *sinks, int64_t number, bool seen)
         return;
     c.state.eval_loss = 2 + 1 / (double)number;
     c.state.eval_step = number;
-    sinks_take(sinks, FEED_EVAL, &c.state);
+    sinks_take(sinks, SINK_EVAL, &c.state);
     state_case_sample(&c, "Once", " upon a time");
-    sinks_take(sinks, FEED_SAMPLE, &c.state);
+    sinks_take(sinks, SINK_SAMPLE, &c.state);
     if (seen) {
         told("eval/loss", c.state.eval_loss);
         fprintf(texts, "samples/Once %lld\n", (long long)number);
@@ -60,7 +60,7 @@ static void run(int64_t first, int64_t last, int64_t undone)
     c.state.first_step = first;
     for (int64_t step = first + 1; step <= last; step++)
         make_step(sinks, step, step < undone);
-    sinks_take(sinks, FEED_STATE, &c.state);
+    sinks_take(sinks, SINK_TICK, &c.state);
     c.state.state = last == LAST_STEP ? RUN_DONE : RUN_RUNNING;
     sinks_close(sinks, &c.state);
 }

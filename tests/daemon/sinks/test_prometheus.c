@@ -251,10 +251,10 @@ Test(prometheus, the_text_file_is_the_job_s_and_tells_its_end)
     c.job.report.prometheus_textfile = c.scratch.dir;
     cr_assert_eq(textfile_open(&c.job, &sink), ZD_OK);
     c.state.has_banner = false;
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     cr_expect_null(state_case_read(&c, "zerod_tiny.prom", NULL));
     c.state.has_banner = true;
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     c.state.state = RUN_STOPPED;
     sink.close(sink.ctx, &c.state);
     char *text = state_case_read(&c, "zerod_tiny.prom", &bytes);

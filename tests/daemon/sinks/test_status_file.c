@@ -40,11 +40,11 @@ static void expect_status(const char *state, int64_t step)
 
 Test(status_file, is_the_status_at_each_tick_and_at_the_end)
 {
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     state_case_wait(&c, "status.json");
     expect_status("running", 120);
     state_case_step(&c, 2.25);
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     c.state.state = RUN_STOPPED;
     sink.close(sink.ctx, &c.state);
     expect_status("stopped", 121);
@@ -54,7 +54,7 @@ Test(status_file, is_not_written_before_the_folder_is_the_run_s)
 {
     c.state.has_banner = false;
     c.state.state = RUN_STARTING;
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     c.state.state = RUN_FAILED;
     sink.close(sink.ctx, &c.state);
     cr_expect_not(fs_exists(scratch_path(&c.scratch, "status.json")));

@@ -91,19 +91,19 @@ Test(systemd, a_unit_is_ready_after_the_first_step_and_not_before)
     open_sink(NULL);
     c.state.has_banner = false;
     c.state.state = RUN_STARTING;
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     const char *text = heard();
     cr_expect_not(has(text, "READY=1"));
     cr_expect(has(text, "STATUS=starting"), "%s", text);
     cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
     c.state.has_banner = true;
     c.state.state = RUN_RUNNING;
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     cr_expect_not(has(heard(), "READY=1"));
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     cr_expect(has(heard(), "READY=1"));
-    sink.take(sink.ctx, FEED_STEP, &c.state);
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     text = heard();
     cr_expect_not(has(text, "READY=1"), "said twice");
     cr_expect_not(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
@@ -113,15 +113,15 @@ Test(systemd, a_unit_is_ready_after_the_first_step_and_not_before)
 Test(systemd, the_status_is_a_line_that_is_told_when_it_changes)
 {
     open_sink(NULL);
-    sink.take(sink.ctx, FEED_STEP, &c.state);
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     const char *text = heard();
     cr_expect(
             has(text, "STATUS=step 120/400 loss 2.312 eta 1m02s"), "%s", text);
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     cr_expect_str_empty(heard());
     c.state.state = RUN_PAUSED;
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     text = heard();
     cr_expect(has(text, "STATUS=paused, step 120/400 loss 2.312"), "%s", text);
     c.state.state = RUN_DONE;
@@ -136,22 +136,22 @@ static bool is_fed(void)
 {
     heard();
     pass(0.03);
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     return has(heard(), "WATCHDOG=1");
 }
 
 Test(systemd, the_watchdog_is_fed_by_steps_and_not_by_a_run_that_hangs)
 {
     open_sink("50000");
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     cr_expect(has(heard(), "WATCHDOG=1"));
     cr_expect_not(is_fed(), "no step was made");
     state_case_step(&c, 2);
     cr_expect(is_fed());
     cr_expect_not(is_fed());
     state_case_step(&c, 2);
-    sink.take(sink.ctx, FEED_STEP, &c.state);
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     cr_expect(has(heard(), "WATCHDOG=1"), "a step itself feeds");
     sink.close(sink.ctx, &c.state);
 }
@@ -160,11 +160,11 @@ Test(systemd, the_watchdog_is_fed_by_steps_and_not_by_a_run_that_hangs)
 Test(systemd, the_watchdog_is_not_fed_before_half_its_time)
 {
     open_sink("3600000000");
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     cr_expect(has(heard(), "WATCHDOG=1"));
     state_case_step(&c, 2);
-    sink.take(sink.ctx, FEED_STEP, &c.state);
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     cr_expect_not(has(heard(), "WATCHDOG=1"), "so soon");
     sink.close(sink.ctx, &c.state);
 }
@@ -172,7 +172,7 @@ Test(systemd, the_watchdog_is_not_fed_before_half_its_time)
 Test(systemd, a_paused_run_is_alive_and_an_evaluation_for_some_time)
 {
     open_sink("50000");
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     c.state.state = RUN_PAUSED;
     c.state.state_since = run_state_now() - 86400;
     cr_expect(is_fed());
@@ -200,19 +200,19 @@ Test(systemd, nothing_feeds_the_watchdog_before_the_unit_is_ready)
 Test(systemd, a_checkpoint_on_the_way_out_gets_time_but_not_without_end)
 {
     open_sink(NULL);
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     c.state.state = RUN_STOPPING;
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     const char *text = heard();
     cr_expect(has(text, "STOPPING=1"));
     cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
     c.state.state = RUN_CHECKPOINTING;
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     text = heard();
     cr_expect_not(has(text, "STOPPING=1"), "said twice");
     cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
     c.state.state_since = run_state_now() - 3601;
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     cr_expect_not(has(heard(), "EXTEND_TIMEOUT_USEC=30000000"));
     c.state.state = RUN_STOPPED;
     sink.close(sink.ctx, &c.state);
@@ -235,11 +235,11 @@ Test(systemd, a_run_with_no_step_left_was_ready_and_one_that_failed_was_not)
 Test(systemd, steps_too_slow_for_the_watchdog_are_warned_of_once)
 {
     open_sink("8000000");
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     cr_expect_eq(state_case_log_count(&c, "WatchdogSec"), 0);
     c.state.step.step_seconds = 4.5;
-    sink.take(sink.ctx, FEED_STEP, &c.state);
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     cr_expect_eq(state_case_log_count(&c, "at least 18 s is needed"), 1);
     sink.close(sink.ctx, &c.state);
 }
@@ -251,7 +251,7 @@ Test(systemd, an_abstract_socket_is_found)
     listen_at(name);
     cr_assert_eq(systemd_open(&c.job, &sink), ZD_OK);
     cr_assert(sink.close);
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     cr_expect(has(heard(), "READY=1"));
     sink.close(sink.ctx, &c.state);
 }
@@ -269,8 +269,8 @@ Test(systemd, without_a_socket_nothing_is_told_and_a_dead_one_is_one_warning)
     ear = -1;
     for (int i = 0; i < 5; i++) {
         state_case_step(&c, 2);
-        sink.take(sink.ctx, FEED_STEP, &c.state);
-        sink.take(sink.ctx, FEED_STATE, &c.state);
+        sink.take(sink.ctx, SINK_STEP, &c.state);
+        sink.take(sink.ctx, SINK_TICK, &c.state);
     }
     sink.close(sink.ctx, &c.state);
     cr_expect_eq(state_case_log_count(&c, "cannot tell systemd"), 1);

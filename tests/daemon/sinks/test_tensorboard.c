@@ -118,9 +118,9 @@ Test(tensorboard, a_step_s_numbers_stand_under_their_tags)
     c.state.step.loss_scale.scale = 1024;
     c.state.step.offload.active = true;
     c.state.step.offload.engine.wait_host_seconds = 0.03;
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     c.state.eval_step = 120;
-    sink.take(sink.ctx, FEED_EVAL, &c.state);
+    sink.take(sink.ctx, SINK_EVAL, &c.state);
     sink.close(sink.ctx, &c.state);
     struct reader reader = open_file();
     struct event event = read_next(&reader);
@@ -154,16 +154,16 @@ Test(tensorboard, a_step_s_numbers_stand_under_their_tags)
 Test(tensorboard, samples_are_texts_of_their_prompt)
 {
     state_case_sample(&c, "Once\nupon", " a time\n\nthere was");
-    sink.take(sink.ctx, FEED_SAMPLE, &c.state);
+    sink.take(sink.ctx, SINK_SAMPLE, &c.state);
     state_case_sample(&c, "", "# no heading");
-    sink.take(sink.ctx, FEED_SAMPLE, &c.state);
+    sink.take(sink.ctx, SINK_SAMPLE, &c.state);
     /* the tag ends before a character that would be cut */
     state_case_sample(
             &c,
             "0123456789012345678901234567890123456789012345678901234"
             "\xc3\xa4",
             "");
-    sink.take(sink.ctx, FEED_SAMPLE, &c.state);
+    sink.take(sink.ctx, SINK_SAMPLE, &c.state);
     sink.close(sink.ctx, &c.state);
     struct reader reader = open_file();
     read_next(&reader);
@@ -192,12 +192,12 @@ Test(tensorboard, steps_come_as_often_as_the_log_says)
     for (int step = 1; step <= 20; step++) {
         c.state.step.step = step;
         c.state.settings[SET_LOGGING_STEPS] = step > 12 ? 2 : 0;
-        sink.take(sink.ctx, FEED_STEP, &c.state);
+        sink.take(sink.ctx, SINK_STEP, &c.state);
     }
     c.state.settings[SET_LOGGING_STEPS] = 7;
     for (int step = 395; step <= 400; step++) {
         c.state.step.step = step;
-        sink.take(sink.ctx, FEED_STEP, &c.state);
+        sink.take(sink.ctx, SINK_STEP, &c.state);
     }
     sink.close(sink.ctx, &c.state);
     struct reader reader = open_file();
@@ -213,14 +213,14 @@ Test(tensorboard, twenty_events_are_flushed_before_the_end)
 {
     for (int i = 0; i < 19; i++) {
         state_case_step(&c, 2);
-        sink.take(sink.ctx, FEED_STEP, &c.state);
-        sink.take(sink.ctx, FEED_STATE, &c.state);
+        sink.take(sink.ctx, SINK_STEP, &c.state);
+        sink.take(sink.ctx, SINK_TICK, &c.state);
     }
     char name[512];
     cr_expect_eq(find_file(name, sizeof name), 1);
     cr_expect_str_eq(state_case_read(&c, name, NULL), "");
     state_case_step(&c, 2);
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     state_case_wait(&c, name);
     struct reader reader = open_file();
     read_next(&reader);
@@ -233,9 +233,9 @@ Test(tensorboard, twenty_events_are_flushed_before_the_end)
 Test(tensorboard, a_loss_that_is_not_finite_is_told_as_it_is)
 {
     state_case_step(&c, NAN);
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     state_case_step(&c, INFINITY);
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     sink.close(sink.ctx, &c.state);
     struct reader reader = open_file();
     read_next(&reader);
@@ -249,14 +249,14 @@ Test(tensorboard, a_loss_that_is_not_finite_is_told_as_it_is)
 
 Test(tensorboard, a_resumed_run_takes_a_new_file_and_drops_what_was_undone)
 {
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     sink.close(sink.ctx, &c.state);
     char first[512], last[512];
     cr_assert_eq(find_file(first, sizeof first), 1);
     cr_assert_eq(tensorboard_open(&c.job, &sink), ZD_OK);
     c.state.first_step = 100;
     c.state.step.step = 101;
-    sink.take(sink.ctx, FEED_STEP, &c.state);
+    sink.take(sink.ctx, SINK_STEP, &c.state);
     sink.close(sink.ctx, &c.state);
     cr_expect_eq(find_file(last, sizeof last), 2);
     unlink(scratch_path(&c.scratch, first));
@@ -272,7 +272,7 @@ Test(tensorboard, a_resumed_run_takes_a_new_file_and_drops_what_was_undone)
 Test(tensorboard, a_run_without_steps_and_a_job_without_it_leave_nothing)
 {
     struct sink none = {0};
-    sink.take(sink.ctx, FEED_STATE, &c.state);
+    sink.take(sink.ctx, SINK_TICK, &c.state);
     sink.close(sink.ctx, &c.state);
     cr_expect_not(fs_exists(scratch_path(&c.scratch, "tensorboard")));
     c.job.report.tensorboard = false;

@@ -61,15 +61,15 @@ Test(feed, a_full_feed_drops_steps_and_keeps_room_for_the_rest)
     cr_expect_eq(steps, 16, "%d", steps); /* half of the room */
     cr_expect_not(feed_push(feed, FEED_STEP_EVENT, text, sizeof text));
     cr_expect_eq(wakes, 0, "steps wake nobody");
-    while (feed_push(feed, FEED_STATE, text, sizeof text))
+    while (feed_push(feed, FEED_EVENT, text, sizeof text))
         others++;
     cr_expect_eq(others, 16, "%d", others);
     cr_expect_eq(feed_dropped(feed), 3);
     cr_assert_not_null(feed_peek(feed, &head));
     cr_expect_eq(head.kind, FEED_STEP);
     feed_drop(feed);
-    cr_expect(feed_push(feed, FEED_STATE, text, sizeof text));
-    cr_expect_not(feed_push(feed, FEED_STATE, text, 100000));
+    cr_expect(feed_push(feed, FEED_EVENT, text, sizeof text));
+    cr_expect_not(feed_push(feed, FEED_EVENT, text, 100000));
     feed_destroy(feed);
 }
 
@@ -78,7 +78,7 @@ Test(feed, parts_are_one_message)
     struct feed *feed = make(4096);
     struct feed_head head;
     struct feed_part parts[3] = {{"ab", 2}, {NULL, 0}, {"cd", 3}};
-    cr_assert(feed_push_parts(feed, FEED_SAMPLE, parts, 3));
+    cr_assert(feed_push_parts(feed, FEED_RANKS, parts, 3));
     const char *got = feed_peek(feed, &head);
     cr_assert_not_null(got);
     cr_expect_eq(head.bytes, 5);

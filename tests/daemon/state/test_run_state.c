@@ -63,18 +63,33 @@ static void take_step(int64_t step, double loss)
     take(FEED_STEP, &report, sizeof report);
 }
 
-static void take_event(int64_t id, const char *kind, const char *text)
+static int64_t last_id;
+
+static void tell(
+        const char *kind, int64_t step, double time, const char *members)
 {
-    char bytes[512];
-    struct feed_event event = {.id = id, .time = 7};
+    char bytes[512], text[300];
+    struct feed_event event = {.id = ++last_id, .step = step, .time = time};
+    snprintf(
+            text, sizeof text, "{\"id\": %lld, \"step\": %lld%s}",
+            (long long)event.id, (long long)step, members);
     snprintf(event.kind, sizeof event.kind, "%s", kind);
     memcpy(bytes, &event, sizeof event);
     strcpy(bytes + sizeof event, text);
     const struct kept_event *kept =
             take(FEED_EVENT, bytes, sizeof event + strlen(text) + 1);
     cr_assert_not_null(kept);
-    cr_expect_eq(kept->id, id);
+    cr_expect_eq(kept->id, last_id);
     cr_expect_str_eq(kept->text, text);
+}
+
+static void tell_state(enum train_run_state new, double time)
+{
+    char members[64];
+    snprintf(
+            members, sizeof members, ", \"state\": \"%s\"",
+            train_run_state_name(new));
+    tell("state", 1, time, members);
 }
 
 static double number(json_t *object, const char *key)
@@ -189,15 +204,10 @@ Test(run_state, a_resumed_run_begins_with_its_events_and_samples)
             .best_eval_loss = NAN,
             .past = past,
             .resumed_from = "out/checkpoint-000040"};
-    char resumed[sizeof(struct feed_event) + 128] = {0};
-    struct feed_event event = {.id = 3, .step = 40, .kind = "resumed"};
-    memcpy(resumed, &event, sizeof event);
-    strcpy(resumed + sizeof event,
-           "{\"id\": 3, \"event\": \"resumed\", \"from\": \"out\", "
-           "\"after\": 1}");
-    take(FEED_EVENT, resumed, sizeof resumed);
+    last_id = 2;
+    tell("resumed", 40, 7, ", \"from\": \"out\", \"after\": 1");
     take(FEED_BANNER, &banner, sizeof banner);
-    take_event(4, "eval", "{\"id\": 4}");
+    tell("eval", 40, 7, "");
     cr_assert_eq(state->event_count, 3);
     cr_expect_eq(run_state_event(state, 0)->id, 1);
     cr_expect_eq(run_state_event(state, 1)->id, 3);
@@ -214,8 +224,8 @@ Test(run_state, events_and_warnings_are_rings)
 {
     char text[64];
     for (int i = 1; i <= EVENTS_KEPT + 100; i++) {
-        snprintf(text, sizeof text, "{\"id\": %d, \"message\": \"m%d\"}", i, i);
-        take_event(i, i % 10 ? "eval" : "warning", text);
+        snprintf(text, sizeof text, ", \"message\": \"m%d\"", i);
+        tell(i % 10 ? "eval" : "warning", 0, 7, text);
     }
     cr_expect_eq(state->event_count, EVENTS_KEPT);
     cr_expect_eq(run_state_event(state, 0)->id, 101);
@@ -235,13 +245,12 @@ Test(run_state, events_and_warnings_are_rings)
 
 Test(run_state, samples_come_newest_first)
 {
-    char bytes[256];
+    char members[64];
     for (int i = 1; i <= SAMPLES_KEPT + 7; i++) {
-        struct feed_sample sample = {.step = i};
-        memcpy(bytes, &sample, sizeof sample);
-        int n = snprintf(
-                bytes + sizeof sample, 100, "prompt %d%ctext %d", i, 0, i);
-        take(FEED_SAMPLE, bytes, sizeof sample + (size_t)n + 1);
+        snprintf(
+                members, sizeof members,
+                ", \"prompt\": \"prompt %d\", \"text\": \"text %d\"", i, i);
+        tell("sample", i, 7, members);
     }
     json_t *json = run_state_samples(state, 100);
     json_t *samples = json_object_get(json, "samples");
@@ -256,18 +265,14 @@ Test(run_state, samples_come_newest_first)
 Test(run_state, time_between_states_is_of_its_phase)
 {
     take_banner(0);
-    struct feed_state evaluating = {RUN_EVALUATING, 1, 1000},
-                      running = {RUN_RUNNING, 1, 1003};
-    take(FEED_STATE, &evaluating, sizeof evaluating);
-    take(FEED_STATE, &running, sizeof running);
+    tell_state(RUN_EVALUATING, 1000);
+    tell_state(RUN_RUNNING, 1003);
     cr_expect_float_eq(state->phase_seconds[PHASE_EVAL], 3, 1e-9);
-    struct feed_state paused = {RUN_PAUSED, 1, 1004};
-    take(FEED_STATE, &paused, sizeof paused);
+    tell_state(RUN_PAUSED, 1004);
     cr_expect(state->is_paused);
-    struct feed_state busy = {RUN_CHECKPOINTING, 1, 1005};
-    take(FEED_STATE, &busy, sizeof busy);
+    tell_state(RUN_CHECKPOINTING, 1005);
     cr_expect(state->is_paused, "it is still held while it saves");
-    take(FEED_STATE, &running, sizeof running);
+    tell_state(RUN_RUNNING, 1003);
     cr_expect_not(state->is_paused);
     run_state_end(state, RUN_FAILED);
     cr_expect_gt(state->ended, 0);
@@ -301,8 +306,7 @@ Test(run_state, a_run_is_stalled_until_a_rank_moves_or_it_is_something_else)
     status = run_state_status(state);
     cr_expect(json_is_null(json_object_get(status, "stalled")));
     json_decref(status);
-    struct feed_state evaluating = {RUN_EVALUATING, 12, 1002};
-    take(FEED_STATE, &evaluating, sizeof evaluating);
+    tell_state(RUN_EVALUATING, 1002);
     take(FEED_STALL, &stall, sizeof stall);
     take(FEED_STALL, &moves, sizeof moves);
     cr_expect_eq(state->state, RUN_EVALUATING);
@@ -318,20 +322,13 @@ Test(run_state, a_run_is_stalled_until_a_rank_moves_or_it_is_something_else)
 /* While it trains and while it waits alike. */
 Test(run_state, what_checkpoints_take_adds_up)
 {
-    struct {
-        struct feed_saved saved;
-        char path[8];
-    } one = {
-            {.step = 2,
-             .time = 1000,
-             .seconds = 3,
-             .stall_seconds = 0.5,
-             .write_seconds = 2.5,
-             .bytes = 100},
-            "two"};
+    static const char two[] =
+            ", \"path\": \"two\", \"seconds\": 3.0, \"stall_seconds\": 0.5, "
+            "\"write_seconds\": 2.5, \"bytes\": 100";
     take_banner(0);
-    take(FEED_SAVED, &one, sizeof one);
-    take(FEED_SAVED, &one, sizeof one);
+    tell("checkpoint", 2, 1000, two);
+    tell("checkpoint", 2, 1000, two);
+    cr_expect_eq(state->checkpoint_bytes, 100);
     cr_expect_float_eq(state->checkpoint_stall_seconds, 1, 1e-9);
     cr_expect_float_eq(state->checkpoint_write_seconds, 5, 1e-9);
     cr_expect_float_eq(state->checkpoint_histogram.sum, 6, 1e-9);

@@ -12,11 +12,11 @@ struct visitor {
 };
 
 /* A checkpoint of step 2 under the name of step 4. */
-static void visit(void *ctx, const struct train_saved *saved)
+static void visit(void *ctx, const struct train_event *event)
 {
     char command[3 * PATH_MAX];
     struct visitor *visitor = ctx;
-    if (saved->step != 2)
+    if (strcmp(event->kind, "checkpoint") != 0 || event->step != 2)
         return;
     snprintf(
             command, sizeof command, "cp -r %s %s", visitor->from, visitor->to);
@@ -45,7 +45,7 @@ int main(void)
     snprintf(
             visitor.from, sizeof visitor.from, "%s/out/checkpoint-000002", dir);
     snprintf(visitor.to, sizeof visitor.to, "%s/out/checkpoint-000004", dir);
-    struct train_observer observer = {.ctx = &visitor, .saved = visit};
+    struct train_observer observer = {.ctx = &visitor, .event = visit};
     enum zd_status status = job_threads_run_observed(
             "tests/train/bytes.toml", sets, 2, dir, &observer);
     const struct zd_error *error = zd_error_get();
