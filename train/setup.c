@@ -184,9 +184,13 @@ static enum zd_status keep_files(struct trainer *trainer)
     const struct model_options *model = &trainer->job->model;
     if (!trainer_is_first(trainer))
         return ZD_OK;
-    return kept_files_read(
+    ZD_TRY(kept_files_read(
             model->config ? NULL : model->path, trainer->text.dir,
-            !trainer->plan.config.stored_rows, &trainer->kept);
+            !trainer->plan.config.stored_rows, &trainer->kept));
+    if (trainer->text.config)
+        kept_files_add(
+                &trainer->kept, "tokenizer_config.json", trainer->text.config);
+    return ZD_OK;
 }
 
 /* What the end of the run will write is tried before it has cost anything. */

@@ -24,6 +24,14 @@ static enum zd_status fail_kept(const char *path, enum zd_status status)
     return status;
 }
 
+/* The next of the list, whose bytes it has. */
+static void name_file(struct kept_files *kept, const char *name)
+{
+    struct kept_file *file = &kept->list[kept->count++];
+    snprintf(file->name, sizeof file->name, "%s", name);
+    hash_bytes(file->data, file->bytes, file->digest);
+}
+
 static enum zd_status keep(
         const char *dir, const char *name, struct kept_files *kept)
 {
@@ -38,11 +46,8 @@ static enum zd_status keep(
             fs_read_file(path, BYTES_MAX, &file->data, &file->bytes);
     if (status != ZD_OK)
         return fail_kept(path, status);
-    kept->count++;
-    ZD_TRY(export_check_link(dir, name));
-    snprintf(file->name, sizeof file->name, "%s", name);
-    hash_bytes(file->data, file->bytes, file->digest);
-    return ZD_OK;
+    name_file(kept, name);
+    return export_check_link(dir, name);
 }
 
 static enum zd_status keep_all(
@@ -72,6 +77,14 @@ enum zd_status kept_files_read(
     if (status != ZD_OK)
         kept_files_fini(kept);
     return status;
+}
+
+void kept_files_add(struct kept_files *kept, const char *name, const char *text)
+{
+    struct kept_file *file = &kept->list[kept->count];
+    file->data = zd_must(strdup(text));
+    file->bytes = strlen(text);
+    name_file(kept, name);
 }
 
 bool kept_files_have(const struct kept_files *kept, const char *name)

@@ -26,6 +26,9 @@ struct kept_files {
 enum zd_status kept_files_read(
         const char *model_dir, const char *tokenizer_dir, bool with_config,
         struct kept_files *kept);
+/* One more, of this text. */
+void kept_files_add(
+        struct kept_files *kept, const char *name, const char *text);
 bool kept_files_have(const struct kept_files *kept, const char *name);
 void kept_files_fini(struct kept_files *kept);
 

@@ -20,6 +20,33 @@ static bool has_tokenizer(const char *dir)
     return has_file(dir, "tokenizer.json");
 }
 
+/* A byte tokenizer has no tokenizer.json: a model that was trained with it is
+ * exported with this, to be trained again. */
+#define BYTES_KEY "zerod_tokenizer"
+static const char bytes_config[] = "{\"" BYTES_KEY "\": \"bytes\"}\n";
+
+static bool says_bytes(const char *dir)
+{
+    enum { CONFIG_BYTES_MAX = 16 << 20 };
+    char path[PATH_MAX];
+    json_t *config = NULL;
+    fs_join(path, sizeof path, dir, "tokenizer_config.json");
+    if (!fs_exists(path))
+        return false;
+    if (json_parse_file(path, CONFIG_BYTES_MAX, &config) != ZD_OK)
+        zd_error_clear(); /* then it does not */
+    const char *word = json_string_value(json_object_get(config, BYTES_KEY));
+    bool says = word && text_is_bytes(word);
+    json_decref(config);
+    return says;
+}
+
+static enum zd_status open_bytes(struct text *text)
+{
+    text->config = bytes_config;
+    return tokenizer_open_bytes(&text->tokenizer);
+}
+
 static bool all_tokens(const struct data_entry *entries, int count)
 {
     for (int i = 0; i < count; i++)
@@ -81,7 +108,8 @@ enum zd_status text_check(const struct train_job *job)
     char word[2 * PATH_MAX] = "";
     struct text_buffer quoted = {.out = word, .bytes = sizeof word};
     bool is_named = job->model.tokenizer && job->model.tokenizer[0];
-    if (is_named || !dir || has_tokenizer(dir) || all_tokenized(&job->data))
+    if (is_named || !dir || has_tokenizer(dir) || says_bytes(dir) ||
+        all_tokenized(&job->data))
         return ZD_OK;
     text_buffer_add_word(&quoted, dir);
     ZD_FAIL(ZD_ERR_NO_INPUT, "E0401",
@@ -108,7 +136,7 @@ enum zd_status text_open(
     memset(text, 0, sizeof *text);
     ZD_TRY(text_check(job));
     if (job->model.tokenizer && text_is_bytes(job->model.tokenizer)) {
-        ZD_TRY(tokenizer_open_bytes(&text->tokenizer));
+        ZD_TRY(open_bytes(text));
     } else if (job->model.tokenizer && job->model.tokenizer[0]) {
         path = job->model.tokenizer;
         ZD_TRY(tokenizer_open(path, &text->tokenizer));
@@ -119,7 +147,7 @@ enum zd_status text_open(
         ZD_TRY(tokenizer_open(path, &text->tokenizer));
         text->dir = path;
     } else if (!all_tokenized(&job->data)) {
-        ZD_TRY(tokenizer_open_bytes(&text->tokenizer));
+        ZD_TRY(open_bytes(text));
     }
     return finish(text, config, path);
 }
@@ -154,7 +182,7 @@ enum zd_status text_open_dir(
         text->dir = dir;
     } else {
         zd_log_info("%s has no tokenizer.json: bytes are its tokens", dir);
-        ZD_TRY(tokenizer_open_bytes(&text->tokenizer));
+        ZD_TRY(open_bytes(text));
     }
     return finish(text, config, text->dir);
 }

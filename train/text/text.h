@@ -12,13 +12,15 @@ struct text {
     int eos;                     /* -1: none */
     int32_t turn_end;            /* ends an answer of a chat; -1: no chat */
     const char *dir;             /* folder of its files; NULL: built in */
+    const char *config; /* the tokenizer_config.json by which a model's folder
+                           says that bytes are its tokens; NULL: they are not */
 };
 
 /* Does a model.tokenizer ask for bytes ("bytes") rather than name a path? */
 bool text_is_bytes(const char *tokenizer);
-/* ZD_ERR_NO_INPUT when model.path has no tokenizer, none is named, and data
- * needs one: a model that was trained on other tokens learns nothing of bytes.
- */
+/* ZD_ERR_NO_INPUT when model.path has no tokenizer and does not say that bytes
+ * are its tokens (`config`), none is named, and data needs one: a model that
+ * was trained on other tokens learns nothing of bytes. */
 enum zd_status text_check(const struct train_job *job);
 /* The job's: model.tokenizer, else model.path's; of a model from scratch bytes,
  * unless every data entry is pre-tokenized. ZD_ERR_DATA when it has more ids
