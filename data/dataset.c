@@ -20,11 +20,11 @@ static int64_t count_samples(const struct corpus *corpus, bool packing, int T)
     return corpus->count > 0 ? (int64_t)((corpus->count - 1) / (uint64_t)T) : 0;
 }
 
-/* `all`: the entry's samples before they are divided. */
 static enum zd_status fail_short(
         const struct data_entry *entry, const struct dataset_part *part,
-        const struct dataset_request *request, int64_t all)
+        const struct dataset_request *request)
 {
+    int64_t all = part->all;
     const struct data_options *options = request->options;
     const struct corpus *corpus = &part->corpus;
     enum zd_status status;
@@ -63,11 +63,12 @@ static enum zd_status set_part(
             count_samples(&part->corpus, options->packing, options->cutoff_len);
     if (entry->max_samples > 0 && all > entry->max_samples)
         all = entry->max_samples;
+    part->all = all;
     part->first = llround(request->from * (double)all);
     part->count = llround(request->to * (double)all) - part->first;
     part->taken = llround(entry->weight * (double)part->count);
     if (part->count <= 0 || part->taken <= 0)
-        return fail_short(entry, part, request, all);
+        return fail_short(entry, part, request);
     return ZD_OK;
 }
 
@@ -261,6 +262,8 @@ enum zd_status dataset_count(
         facts.documents = facts.documents < 0 || documents < 0
                                   ? -1
                                   : facts.documents + documents;
+        facts.samples += part->all;
+        facts.held_out += part->all - part->count;
         count_cut(dataset, part, &facts);
         ZD_TRY(count_part(dataset, part, &facts));
     }

@@ -124,6 +124,8 @@ enum zd_status dataset_compare_template(
 /* What an epoch holds, every sample of it read. */
 struct dataset_facts {
     int64_t documents; /* of all entries; -1: they were not counted */
+    int64_t samples;   /* of all entries, */
+    int64_t held_out;  /* of which val_split keeps so many */
     /* Without packing: documents longer than a sample, their tokens, and how
      * many of these no sample has. */
     int64_t cut_documents, cut_tokens, lost_tokens;

@@ -6,11 +6,11 @@
 
 #include <pthread.h>
 
-/* One entry: its samples [first, first + count) take part, of which an epoch
- * takes `taken`, at places [base, base + taken) of the epoch. */
+/* One entry: of its `all` samples, [first, first + count) take part, of which
+ * an epoch takes `taken`, at places [base, base + taken) of the epoch. */
 struct dataset_part {
     struct corpus corpus;
-    int64_t first, count, taken, base;
+    int64_t all, first, count, taken, base;
 };
 
 struct dataset {

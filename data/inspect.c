@@ -1,38 +1,118 @@
 #include "data/inspect.h"
 
+#include "base/must.h"
 #include "base/printable.h"
+#include "base/text_stream.h"
 #include "data/dataset_internal.h"
+#include "data/tokenizer/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Neighbouring tokens of one kind, gathered so that a character whose bytes
- * several tokens share is printed whole. */
-struct stretch {
-    FILE *out;
-    const struct tokenizer *tokenizer;
-    bool color, is_trained;
-    char *text; /* owned */
-    size_t bytes, capacity;
+/* --- one sample --- */
+
+struct token {
+    int32_t id;
+    bool is_trained, begins; /* begins: a document, within the sample */
 };
 
-static enum zd_status stretch_append(
-        struct stretch *stretch, const char *text, size_t bytes)
+struct sample {
+    int32_t *arrays;      /* (3, T): tokens, targets, doc_start */
+    struct token *tokens; /* (T + 1): after the last input, its target if it is
+                             trained */
+    int shown;            /* of tokens */
+    int inputs, trained;
+};
+
+static struct sample sample_create(const struct dataset *dataset)
 {
-    if (stretch->bytes + bytes > stretch->capacity) {
-        size_t capacity = 2 * (stretch->bytes + bytes);
-        char *grown = realloc(stretch->text, capacity);
-        if (!grown)
-            return ZD_FAIL(
-                    ZD_ERR_MEMORY, "E0602", "out of memory printing samples");
-        stretch->text = grown;
-        stretch->capacity = capacity;
+    size_t T = (size_t)dataset->T;
+    return (struct sample){
+            .arrays = zd_array(3 * T, sizeof(int32_t)),
+            .tokens = zd_array(T + 1, sizeof(struct token))};
+}
+
+static void sample_free(struct sample *sample)
+{
+    free(sample->arrays);
+    free(sample->tokens);
+}
+
+/* A token is trained when it is a target, that of the one before it. */
+static enum zd_status sample_read(
+        struct dataset *dataset, int64_t n, struct sample *sample)
+{
+    int T = dataset->T;
+    const int32_t *tokens = sample->arrays, *targets = tokens + T;
+    const int32_t *doc_start = targets + T;
+    ZD_TRY(dataset_sample(
+            dataset, n, sample->arrays, sample->arrays + T,
+            sample->arrays + 2 * T, &sample->inputs));
+    sample->shown = sample->inputs + (targets[T - 1] >= 0);
+    sample->trained = 0;
+    for (int t = 0; t < sample->shown; t++) {
+        bool is_input = t < sample->inputs;
+        sample->tokens[t] = (struct token){
+                .id = is_input ? tokens[t] : targets[t - 1],
+                .is_trained = t > 0 && targets[t - 1] >= 0,
+                .begins = is_input && t > 0 && doc_start[t] == t};
+        sample->trained += sample->tokens[t].is_trained;
     }
-    memcpy(stretch->text + stretch->bytes, text, bytes);
-    stretch->bytes += bytes;
     return ZD_OK;
 }
+
+/* The end of the passage that begins at `t`: neighboring tokens that are all
+ * trained or all not, of one document. */
+static int passage_end(const struct sample *sample, int t)
+{
+    const struct token *first = &sample->tokens[t];
+    do
+        t++;
+    while (t < sample->shown && !sample->tokens[t].begins &&
+           sample->tokens[t].is_trained == first->is_trained);
+    return t;
+}
+
+/* The bytes of a token, or its number where the tokenizer lacks it:
+ * pre-tokenized data may have more ids. */
+static const char *token_text(
+        const struct tokenizer *tokenizer, int32_t id, char number[16],
+        size_t *bytes_out)
+{
+    const char *text;
+    if (tokenizer &&
+        tokenizer_token_bytes(tokenizer, id, &text, bytes_out) == ZD_OK)
+        return text;
+    zd_error_clear();
+    *bytes_out = (size_t)snprintf(number, 16, tokenizer ? "<%d>" : "%d ", id);
+    return number;
+}
+
+/* In one, so that a character whose bytes several tokens share is whole. The
+ * caller frees it. */
+static char *passage_text(
+        const struct tokenizer *tokenizer, const struct token *tokens,
+        int count, size_t *bytes_out)
+{
+    char *text = NULL, number[16];
+    FILE *stream = text_stream_open(&text, bytes_out);
+    for (int i = 0; i < count; i++) {
+        size_t bytes;
+        const char *part = token_text(tokenizer, tokens[i].id, number, &bytes);
+        fwrite(part, 1, bytes, stream);
+    }
+    fclose(stream);
+    return text;
+}
+
+/* --- as text --- */
+
+struct printer {
+    FILE *out;
+    const struct tokenizer *tokenizer;
+    const struct inspect_view *view;
+};
 
 /* Also into a file: the text is looked at, and marks of ours are in it. */
 static void print_text(FILE *out, const char *text, size_t bytes)
@@ -42,157 +122,68 @@ static void print_text(FILE *out, const char *text, size_t bytes)
     printable_end(&to);
 }
 
-static void stretch_flush(struct stretch *stretch)
+static void print_passage(
+        const struct printer *to, const struct token *tokens, int count)
 {
-    if (stretch->bytes == 0)
-        return;
-    const char *before = "", *behind = "";
-    if (!stretch->is_trained) {
-        before = stretch->color ? "\033[2m" : "[-";
-        behind = stretch->color ? "\033[22m" : "-]";
-    }
-    fputs(before, stretch->out);
-    print_text(stretch->out, stretch->text, stretch->bytes);
-    fputs(behind, stretch->out);
-    stretch->bytes = 0;
-}
-
-const char *inspect_token_text(
-        const struct tokenizer *tokenizer, int32_t id, char number[16],
-        size_t *bytes_out)
-{
-    const char *text;
-    if (tokenizer &&
-        tokenizer_token_bytes(tokenizer, id, &text, bytes_out) == ZD_OK)
-        return text;
-    /* pre-tokenized data may know more ids than this tokenizer */
-    zd_error_clear();
-    *bytes_out = (size_t)snprintf(number, 16, tokenizer ? "<%d>" : "%d ", id);
-    return number;
-}
-
-static enum zd_status stretch_token(
-        struct stretch *stretch, int32_t id, bool is_trained)
-{
-    char number[16];
     size_t bytes;
-    if (is_trained != stretch->is_trained)
-        stretch_flush(stretch);
-    stretch->is_trained = is_trained;
-    const char *text =
-            inspect_token_text(stretch->tokenizer, id, number, &bytes);
-    return stretch_append(stretch, text, bytes);
-}
-
-/* --- one sample --- */
-
-enum zd_status inspect_sample_init(
-        struct inspect_sample *sample, const struct dataset *dataset)
-{
-    size_t T = (size_t)dataset->T;
-    int32_t *arrays = malloc(3 * T * sizeof *arrays);
-    if (!arrays)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory printing samples");
-    *sample = (struct inspect_sample){
-            .tokens = arrays,
-            .targets = arrays + T,
-            .doc_start = arrays + 2 * T};
-    return ZD_OK;
-}
-
-void inspect_sample_fini(struct inspect_sample *sample)
-{
-    free(sample->tokens);
-}
-
-/* A token is trained when it is a target, that of the one before it. */
-enum zd_status inspect_sample_read(
-        struct dataset *dataset, int64_t n, struct inspect_sample *sample)
-{
-    int T = dataset->T;
-    ZD_TRY(dataset_sample(
-            dataset, n, sample->tokens, sample->targets, sample->doc_start,
-            &sample->token_count));
-    sample->trained = 0;
-    for (int t = 0; t < T; t++)
-        sample->trained += sample->targets[t] >= 0;
-    sample->shown = sample->token_count + (sample->targets[T - 1] >= 0);
-    return ZD_OK;
-}
-
-int32_t inspect_sample_token(
-        const struct inspect_sample *sample, int t, bool *trained_out,
-        bool *begins_out)
-{
-    bool is_input = t < sample->token_count;
-    *trained_out = t > 0 && sample->targets[t - 1] >= 0;
-    *begins_out = is_input && t > 0 && sample->doc_start[t] == t;
-    return is_input ? sample->tokens[t] : sample->targets[t - 1];
-}
-
-static enum zd_status print_sample(
-        struct stretch *stretch, const struct inspect_sample *sample)
-{
-    for (int t = 0; t < sample->shown; t++) {
-        bool is_trained, begins;
-        int32_t id = inspect_sample_token(sample, t, &is_trained, &begins);
-        if (begins) {
-            stretch_flush(stretch);
-            fputs("\n--- document ---\n", stretch->out);
-        }
-        ZD_TRY(stretch_token(stretch, id, is_trained));
+    char *text = passage_text(to->tokenizer, tokens, count, &bytes);
+    const char *before = "", *after = "";
+    if (!tokens->is_trained) {
+        before = to->view->color ? "\033[2m" : "[-";
+        after = to->view->color ? "\033[22m" : "-]";
     }
-    stretch_flush(stretch);
-    fputc('\n', stretch->out);
-    return ZD_OK;
+    if (tokens->begins)
+        fputs("\n--- document ---\n", to->out);
+    if (bytes > 0) {
+        fputs(before, to->out);
+        print_text(to->out, text, bytes);
+        fputs(after, to->out);
+    }
+    free(text);
 }
 
 /* A line feed within a token would look like the end of its line. */
-static bool is_escaped(char c)
+static void print_line_text(FILE *out, const char *text, size_t bytes)
 {
-    return c == '\n' || c == '\t' || c == '\\';
+    static const char escaped[] = "\n\t\\", letters[] = "nt\\";
+    for (size_t i = 0; i < bytes; i++) {
+        size_t plain = 0;
+        while (i + plain < bytes && !memchr(escaped, text[i + plain], 3))
+            plain++;
+        print_text(out, text + i, plain);
+        i += plain;
+        if (i < bytes)
+            fprintf(out, "\\%c", letters[strchr(escaped, text[i]) - escaped]);
+    }
 }
 
-static void print_token(
-        const struct stretch *stretch, int32_t id, bool is_trained)
+static void print_token(const struct printer *to, const struct token *token)
 {
     char number[16];
     size_t bytes;
-    const char *text =
-            inspect_token_text(stretch->tokenizer, id, number, &bytes);
-    bool dims = stretch->color && !is_trained;
-    fprintf(stretch->out, "%s%8d %c ", dims ? "\033[2m" : "", id,
-            is_trained ? '+' : '-');
-    for (size_t i = 0; stretch->tokenizer && i < bytes;) {
-        size_t line = 0;
-        while (i + line < bytes && !is_escaped(text[i + line]))
-            line++;
-        print_text(stretch->out, text + i, line);
-        i += line;
-        if (i < bytes)
-            fprintf(stretch->out, "\\%c",
-                    text[i] == '\n'   ? 'n'
-                    : text[i] == '\t' ? 't'
-                                      : '\\');
-        i++;
-    }
-    fputs(dims ? "\033[22m\n" : "\n", stretch->out);
+    const char *text = token_text(to->tokenizer, token->id, number, &bytes);
+    bool dims = to->view->color && !token->is_trained;
+    if (token->begins)
+        fputs("--- document ---\n", to->out);
+    fprintf(to->out, "%s%8d %c ", dims ? "\033[2m" : "", token->id,
+            token->is_trained ? '+' : '-');
+    if (to->tokenizer)
+        print_line_text(to->out, text, bytes);
+    fputs(dims ? "\033[22m\n" : "\n", to->out);
 }
 
-static void print_tokens(
-        const struct stretch *stretch, const struct inspect_sample *sample)
+static void print_sample(const struct printer *to, const struct sample *sample)
 {
-    for (int t = 0; t < sample->shown; t++) {
-        bool is_trained, begins;
-        int32_t id = inspect_sample_token(sample, t, &is_trained, &begins);
-        if (begins)
-            fputs("--- document ---\n", stretch->out);
-        print_token(stretch, id, is_trained);
+    for (int t = 0, end; t < sample->shown; t = end) {
+        end = to->view->ids ? t + 1 : passage_end(sample, t);
+        if (to->view->ids)
+            print_token(to, &sample->tokens[t]);
+        else
+            print_passage(to, &sample->tokens[t], end - t);
     }
+    if (!to->view->ids)
+        fputc('\n', to->out);
 }
-
-/* --- all of it --- */
 
 static enum zd_status print_totals(FILE *out, struct dataset *dataset)
 {
@@ -209,6 +200,11 @@ static enum zd_status print_totals(FILE *out, struct dataset *dataset)
             (long long)dataset_tokens(dataset), samples,
             samples == 1 ? "" : "s", dataset->T,
             facts.inputs > 0 ? 100 * facts.targets / facts.inputs : 0);
+    if (facts.held_out > 0)
+        fprintf(out,
+                "data.val_split keeps %lld of the %lld samples for "
+                "evaluation\n",
+                (long long)facts.held_out, (long long)facts.samples);
     if (facts.cut_documents > 0)
         fprintf(out,
                 "data.cutoff_len cuts %lld document%s; %lld of their %lld "
@@ -230,23 +226,20 @@ static enum zd_status print_totals(FILE *out, struct dataset *dataset)
 }
 
 static enum zd_status print_samples(
-        struct stretch *stretch, struct dataset *dataset,
-        const struct inspect_view *view, struct inspect_sample *sample)
+        const struct printer *to, struct dataset *dataset,
+        struct sample *sample)
 {
     int64_t targets = 0, inputs = 0;
-    for (int64_t n = 0; n < view->count && n < dataset->samples; n++) {
-        ZD_TRY(inspect_sample_read(dataset, n, sample));
-        fprintf(stretch->out, "\n=== sample %lld: %d tokens, %d trained ===\n",
-                (long long)n, sample->token_count, sample->trained);
-        if (view->ids)
-            print_tokens(stretch, sample);
-        else
-            ZD_TRY(print_sample(stretch, sample));
+    for (int64_t n = 0; n < to->view->count && n < dataset->samples; n++) {
+        ZD_TRY(sample_read(dataset, n, sample));
+        fprintf(to->out, "\n=== sample %lld: %d tokens, %d trained ===\n",
+                (long long)n, sample->inputs, sample->trained);
+        print_sample(to, sample);
         targets += sample->trained;
-        inputs += sample->token_count;
+        inputs += sample->inputs;
     }
     if (inputs > 0)
-        fprintf(stretch->out,
+        fprintf(to->out,
                 "\n%lld of the %lld targets shown are trained (%.1f %%)\n",
                 (long long)targets, (long long)inputs,
                 100.0 * (double)targets / (double)inputs);
@@ -257,17 +250,100 @@ enum zd_status dataset_inspect(
         FILE *out, struct dataset *dataset, const struct tokenizer *tokenizer,
         const struct inspect_view *view)
 {
-    struct stretch stretch = {
-            .out = out, .tokenizer = tokenizer, .color = view->color};
-    struct inspect_sample sample;
+    const struct printer to = {out, tokenizer, view};
     ZD_TRY(print_totals(out, dataset));
-    ZD_TRY(inspect_sample_init(&sample, dataset));
-    enum zd_status status = print_samples(&stretch, dataset, view, &sample);
+    struct sample sample = sample_create(dataset);
+    enum zd_status status = print_samples(&to, dataset, &sample);
     if (status == ZD_OK && fflush(out) != 0)
         status =
                 ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write the samples: %s",
                         strerror(errno));
-    free(stretch.text);
-    inspect_sample_fini(&sample);
+    sample_free(&sample);
     return status;
+}
+
+/* --- as JSON --- */
+
+static json_t *passage_json(
+        const struct printer *to, const struct token *tokens, int count)
+{
+    size_t bytes;
+    char *text = passage_text(to->tokenizer, tokens, count, &bytes);
+    json_t *json = json_pack(
+            "{s:o, s:b}", "text", utf8_json(text, bytes, true), "trained",
+            tokens->is_trained);
+    free(text);
+    if (tokens->begins)
+        json_object_set_new(json, "begins_document", json_true());
+    if (!to->view->ids)
+        return json;
+    json_t *ids = json_array();
+    for (int i = 0; i < count; i++)
+        json_array_append_new(ids, json_integer(tokens[i].id));
+    json_object_set_new(json, "ids", ids);
+    return json;
+}
+
+static json_t *sample_json(
+        const struct printer *to, const struct sample *sample, int64_t n)
+{
+    json_t *pieces = json_array();
+    for (int t = 0, end; t < sample->shown; t = end) {
+        end = passage_end(sample, t);
+        json_array_append_new(
+                pieces, passage_json(to, &sample->tokens[t], end - t));
+    }
+    return json_pack(
+            "{s:I, s:i, s:i, s:o}", "sample", (json_int_t)n, "tokens",
+            sample->inputs, "trained", sample->trained, "pieces", pieces);
+}
+
+static json_t *totals_json(
+        const struct dataset *dataset, const struct dataset_facts *facts,
+        const struct tokenizer *tokenizer)
+{
+    return json_pack(
+            "{s:o, s:I, s:I, s:I, s:i, s:o, s:I, s:I, s:I, s:I, s:f, s:s?, "
+            "s:s?}",
+            "documents",
+            facts->documents < 0 ? json_null() : json_integer(facts->documents),
+            "tokens", (json_int_t)dataset_tokens(dataset), "samples",
+            (json_int_t)dataset->samples, "held_out_samples",
+            (json_int_t)facts->held_out, "cutoff_len", dataset->T,
+            "trained_share",
+            json_number_or_null(
+                    facts->inputs > 0 ? facts->targets / facts->inputs : 0),
+            "cut_documents", (json_int_t)facts->cut_documents, "cut_tokens",
+            (json_int_t)facts->cut_tokens, "lost_tokens",
+            (json_int_t)facts->lost_tokens, "split_documents",
+            (json_int_t)facts->split_documents, "split_targets",
+            facts->split_targets, "chat_template",
+            dataset_chat_template(dataset), "tokenizer",
+            tokenizer ? tokenizer_describe(tokenizer) : NULL);
+}
+
+enum zd_status dataset_inspect_json(
+        struct dataset *dataset, const struct tokenizer *tokenizer,
+        const struct inspect_view *view, json_t **json_out)
+{
+    const struct printer to = {NULL, tokenizer, view};
+    struct dataset_facts facts;
+    ZD_TRY(dataset_count(dataset, &facts));
+    struct sample sample = sample_create(dataset);
+    json_t *samples = json_array();
+    enum zd_status status = ZD_OK;
+    for (int64_t n = 0; n < view->count && n < dataset->samples; n++) {
+        status = sample_read(dataset, n, &sample);
+        if (status != ZD_OK)
+            break;
+        json_array_append_new(samples, sample_json(&to, &sample, n));
+    }
+    sample_free(&sample);
+    if (status != ZD_OK) {
+        json_decref(samples);
+        return status;
+    }
+    *json_out = totals_json(dataset, &facts, tokenizer);
+    json_object_set_new(*json_out, "shown", samples);
+    return ZD_OK;
 }

@@ -31,24 +31,4 @@ enum zd_status dataset_inspect_json(
         struct dataset *dataset, const struct tokenizer *tokenizer,
         const struct inspect_view *view, json_t **json_out);
 
-/* One sample, for both. `arrays`: (3, T), owned. */
-struct inspect_sample {
-    int32_t *tokens, *targets, *doc_start; /* (T) each */
-    int token_count, trained;
-    int shown; /* tokens and, behind the last, its target when it is trained */
-};
-enum zd_status inspect_sample_init(
-        struct inspect_sample *sample, const struct dataset *dataset);
-void inspect_sample_fini(struct inspect_sample *sample);
-enum zd_status inspect_sample_read(
-        struct dataset *dataset, int64_t n, struct inspect_sample *sample);
-/* Token `t` of `shown`. */
-int32_t inspect_sample_token(
-        const struct inspect_sample *sample, int t, bool *trained_out,
-        bool *begins_out);
-/* The bytes of a token, or its number where the tokenizer lacks it. */
-const char *inspect_token_text(
-        const struct tokenizer *tokenizer, int32_t id, char number[16],
-        size_t *bytes_out);
-
 #endif

@@ -165,8 +165,8 @@ static enum zd_status load_file(struct tokenizer *tokenizer, const char *path)
     hash_bytes(text, bytes, digest);
     memcpy(digest + HASH_HEX, rules, sizeof rules);
     hash_bytes(digest, sizeof digest, tokenizer->digest);
-    enum zd_status status = json_parse_upto(
-            text, bytes, VALUES_MAX, path, ZD_ERR_DATA, &root);
+    enum zd_status status =
+            json_parse_upto(text, bytes, VALUES_MAX, path, ZD_ERR_DATA, &root);
     free(text);
     if (status == ZD_OK)
         status = load_parts(tokenizer, root);

@@ -222,9 +222,9 @@ struct tokenizer {
     char digest[HASH_HEX];
     char describe[160];
     int eos;
-    struct token_vector prefix, suffix;          /* around a text */
-    char *chat_template, *chat_path; /* its file; owned; NULL: none */
-    char *bos_token, *eos_token;     /* owned; NULL: none */
+    struct token_vector prefix, suffix; /* around a text */
+    char *chat_template, *chat_path;    /* its file; owned; NULL: none */
+    char *bos_token, *eos_token;        /* owned; NULL: none */
 
     uint8_t *classes;
     struct byte_table table;

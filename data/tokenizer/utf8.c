@@ -1,5 +1,9 @@
+#include "data/tokenizer/utf8.h"
+
+#include "base/must.h"
 #include "data/tokenizer/tokenizer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Bytes of the valid character at p, 0 when it is none (Unicode 15.0, table
@@ -51,4 +55,22 @@ size_t utf8_valid_prefix(const char *text, size_t bytes)
         at += step;
     }
     return bytes;
+}
+
+json_t *utf8_json(const char *text, size_t bytes, bool has_nul)
+{
+    char *clean = zd_array(3 * bytes + 1, 1);
+    size_t used = 0;
+    for (size_t at = 0; at < bytes; at++) {
+        size_t most = has_nul ? bytes - at : strnlen(text + at, bytes - at);
+        size_t valid = utf8_valid_prefix(text + at, most);
+        memcpy(clean + used, text + at, valid);
+        used += valid;
+        at += valid;
+        if (at < bytes)
+            used += (size_t)sprintf(clean + used, "\xef\xbf\xbd");
+    }
+    json_t *json = json_stringn(clean, used);
+    free(clean);
+    return json;
 }

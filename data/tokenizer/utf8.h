@@ -1,6 +1,9 @@
-/* utf8.h - reading and writing single characters of valid UTF-8. */
+/* utf8.h - reading and writing single characters of valid UTF-8, and text that
+ * may not be valid. */
 #ifndef ZD_DATA_TOKENIZER_UTF8_H
 #define ZD_DATA_TOKENIZER_UTF8_H
+
+#include "base/file/json.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -58,5 +61,9 @@ static inline unsigned utf8_write(unsigned char *p, uint32_t c)
     p[3] = (unsigned char)(0x80 | (c & 0x3f));
     return 4;
 }
+
+/* Text of any bytes as JSON: those that are not UTF-8 become U+FFFD each, and
+ * NUL, which many readers refuse, too unless `has_nul`. New reference. */
+json_t *utf8_json(const char *text, size_t bytes, bool has_nul);
 
 #endif

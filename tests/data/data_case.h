@@ -6,6 +6,8 @@
 #include "data/corpus.h"
 #include "tests/support/scratch.h"
 
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
 struct data_case {
     struct scratch scratch;
     char path[PATH_MAX], cache[PATH_MAX];

@@ -4,7 +4,6 @@
 #include <criterion/criterion.h>
 #include <sys/stat.h>
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 struct row {
     const char *name, *file, *content;

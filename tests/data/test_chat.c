@@ -3,7 +3,6 @@
 
 #include <criterion/criterion.h>
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static const char two_turns[] =
         "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi there\"},"

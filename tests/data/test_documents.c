@@ -27,7 +27,6 @@ static void check_rows(const struct row *rows, size_t count)
     }
 }
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 Test(data_documents, text_files_are_one_document)
 {

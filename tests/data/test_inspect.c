@@ -3,14 +3,13 @@
 
 #include <criterion/criterion.h>
 
-static char *inspect(struct data_case *test, int64_t count, bool color)
+static char *inspect(struct data_case *test, struct inspect_view view)
 {
     char *text = NULL;
     size_t bytes;
     struct dataset *dataset = data_case_open(test);
     cr_assert_not_null(dataset, "%s", zd_error_get()->what);
     FILE *out = open_memstream(&text, &bytes);
-    struct inspect_view view = {.count = count, .color = color};
     cr_assert_eq(
             dataset_inspect(out, dataset, test->request.tokenizer, &view),
             ZD_OK);
@@ -19,41 +18,102 @@ static char *inspect(struct data_case *test, int64_t count, bool color)
     return text;
 }
 
-static const char records[] =
-        "{\"prompt\":\"ab\",\"completion\":\"c\"}\n"
-        "{\"prompt\":\"\",\"completion\":\"d\\u001be\\u009b\\u20ac\"}\n";
+#define ROW(prompt, completion)                                                \
+    "{\"prompt\":\"" prompt "\",\"completion\":\"" completion "\"}\n"
+#define CHAT                                                                   \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},"                   \
+    "{\"role\":\"assistant\",\"content\":\"Ho\"}]}\n"
 
-Test(data_inspect, masked_text_is_marked)
-{
-    struct data_case test;
-    data_case_init(&test, NULL);
-    data_case_text(&test, "a.jsonl", records);
-    char *text = inspect(&test, 5, false);
-    cr_expect_str_eq(
-            text,
-            "2 documents, 13 tokens, 1 sample of 8 tokens; 75.0 % of the "
-            "targets are trained\n"
-            "\n=== sample 0: 8 tokens, 6 trained ===\n"
-            "[-ab-]c\n--- document ---\n[-d-]\\x1be\\u{9b}\n"
-            "\n6 of the 8 targets shown are trained (75.0 %)\n",
-            "%s", text);
-    free(text);
-    data_case_fini(&test);
-}
+static const char records[] = ROW("ab", "c") ROW("", "d\\u001be\\u009b\\u20ac");
+static const char long_first[] =
+        ROW("abcdefg", "0123456789abcdef") ROW("ab", "c");
 
-Test(data_inspect, masked_text_is_dimmed_on_a_terminal)
+/* What is printed, or a part of it. 76.9 % of long_first's tokens are trained:
+ * less once it is cut. */
+Test(data_inspect, shows_totals_and_samples)
 {
-    struct data_case test;
-    data_case_init(&test, NULL);
-    data_case_text(&test, "a.jsonl", records);
-    test.options.packing = false;
-    char *text = inspect(&test, 1, true);
-    cr_expect(
-            strstr(text, "sample 0: 4 tokens, 2 trained ===\n"
-                         "\033[2mab\033[22mc\n"),
-            "%s", text);
-    free(text);
-    data_case_fini(&test);
+    static const struct {
+        const char *name, *data;
+        bool packing;
+        int T;
+        double val_split;
+        struct inspect_view view;
+        const char *want;
+    } rows[] = {
+            {"masked text is marked",
+             records,
+             true,
+             8,
+             0,
+             {.count = 5},
+             "2 documents, 13 tokens, 1 sample of 8 tokens; 75.0 % of the "
+             "targets are trained\n"
+             "\n=== sample 0: 8 tokens, 6 trained ===\n"
+             "[-ab-]c\n--- document ---\n[-d-]\\x1be\\u{9b}\n"
+             "\n6 of the 8 targets shown are trained (75.0 %)\n"},
+            {"or dimmed",
+             records,
+             false,
+             8,
+             0,
+             {.count = 1, .color = true},
+             "sample 0: 4 tokens, 2 trained ===\n\033[2mab\033[22mc\n"},
+            {"what is cut",
+             long_first,
+             false,
+             8,
+             0,
+             {.count = 1},
+             "2 documents, 28 tokens, 2 samples of 8 tokens; 33.3 % of the "
+             "targets are trained\n"
+             "data.cutoff_len cuts 1 document; 15 of their 24 tokens are left "
+             "out\n\n"},
+            {"what packing cuts",
+             long_first,
+             true,
+             8,
+             0,
+             {.count = 1},
+             "packing cuts 1 of 1 documents; 15 of 17 trained tokens are in a "
+             "sample without the beginning of their document\n\n"},
+            {"what val_split takes",
+             records,
+             false,
+             8,
+             0.5,
+             {.count = 1},
+             "2 documents, 13 tokens, 1 sample of 8 tokens; 50.0 % of the "
+             "targets are trained\n"
+             "data.val_split keeps 1 of the 2 samples for evaluation\n\n"},
+            {"the chat template",
+             CHAT,
+             false,
+             64,
+             0,
+             {.count = 1},
+             "\nchat template chatml\n"},
+            {"a line for each id",
+             ROW("a", "\\n\\u001b\\\\") ROW("b", "c"),
+             true,
+             7,
+             0,
+             {.count = 1, .ids = true},
+             "===\n      97 - a\n      10 + \\n\n      27 + \\x1b\n"
+             "      92 + \\\\\n     256 + \n--- document ---\n      98 - b\n"
+             "      99 + c\n     256 + \n\n"},
+    };
+    for (size_t r = 0; r < COUNT(rows); r++) {
+        struct data_case test;
+        data_case_init(&test, rows[r].data[2] == 'm' ? "qwen2" : NULL);
+        data_case_text(&test, "a.jsonl", rows[r].data);
+        test.options.packing = rows[r].packing;
+        test.options.cutoff_len = rows[r].T;
+        test.request.to = 1 - rows[r].val_split;
+        char *text = inspect(&test, rows[r].view);
+        cr_expect(strstr(text, rows[r].want), "%s: %s", rows[r].name, text);
+        free(text);
+        data_case_fini(&test);
+    }
 }
 
 Test(data_inspect, without_a_tokenizer_ids_are_shown)
@@ -64,102 +124,19 @@ Test(data_inspect, without_a_tokenizer_ids_are_shown)
     data_case_file(&test, "a.bin", tokens, sizeof tokens);
     test.entry.format = DATA_NANOGPT;
     test.request.tokenizer = NULL;
-    char *text = inspect(&test, 1, false);
+    char *text = inspect(&test, (struct inspect_view){.count = 1});
     cr_expect(
             strstr(text, "[-5 -]6 256 \n--- document ---\n[-7 -]8 9 10 11 12 "),
             "%s", text);
     free(text);
-    test.request.tokenizer = test.tokenizer; /* knows 0 to 256 */
+    test.request.tokenizer = test.tokenizer; /* has 0 to 256 */
     test.request.vocab_size = 2000;
     static const uint16_t more[] = {'a', 1999, 'b', 'c', 'd',
                                     'e', 'f',  'g', 257};
     data_case_file(&test, "a.bin", more, sizeof more);
-    text = inspect(&test, 1, false);
+    text = inspect(&test, (struct inspect_view){.count = 1});
     cr_expect(strstr(text, "[-a-]<1999>bcdefg<257>\n"), "%s", text);
     free(text);
-    data_case_fini(&test);
-}
-
-/* 76.9 % of the tokens are: what is trained of them is less once they are cut.
- */
-Test(data_inspect, the_share_is_of_what_is_left_after_cutting)
-{
-    struct data_case test;
-    data_case_init(&test, NULL);
-    data_case_text(
-            &test, "a.jsonl",
-            "{\"prompt\":\"abcdefg\",\"completion\":\"0123456789abcdef\"}\n"
-            "{\"prompt\":\"ab\",\"completion\":\"c\"}\n");
-    test.options.packing = false;
-    char *text = inspect(&test, 1, false);
-    cr_expect(
-            strstr(text,
-                   "2 documents, 28 tokens, 2 samples of 8 tokens; 33.3 % of "
-                   "the targets are trained\n"
-                   "data.cutoff_len cuts 1 document; 15 of their 24 tokens are "
-                   "left out\n\n"),
-            "%s", text);
-    free(text);
-    test.options.packing = true;
-    text = inspect(&test, 1, false);
-    cr_expect(
-            strstr(text,
-                   "packing cuts 1 of 1 documents; 15 of 17 trained tokens are "
-                   "in a sample without the beginning of their document\n\n"),
-            "%s", text);
-    free(text);
-    data_case_fini(&test);
-}
-
-Test(data_inspect, the_chat_template_is_named)
-{
-    struct data_case test;
-    data_case_init(&test, "qwen2");
-    data_case_text(
-            &test, "a.jsonl",
-            "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},"
-            "{\"role\":\"assistant\",\"content\":\"Ho\"}]}\n");
-    test.options.packing = false;
-    test.options.cutoff_len = 64;
-    char *text = inspect(&test, 1, false);
-    cr_expect(strstr(text, "\nchat template chatml\n"), "%s", text);
-    free(text);
-    data_case_fini(&test);
-}
-
-Test(data_inspect, ids_take_a_line_each)
-{
-    struct data_case test;
-    char *text = NULL;
-    size_t bytes;
-    data_case_init(&test, NULL);
-    data_case_text(
-            &test, "a.jsonl",
-            "{\"prompt\":\"a\",\"completion\":\"\\n\\u001b\\\\\"}\n"
-            "{\"prompt\":\"b\",\"completion\":\"c\"}\n");
-    test.options.cutoff_len = 7;
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
-    struct inspect_view view = {.count = 1, .ids = true};
-    FILE *out = open_memstream(&text, &bytes);
-    cr_assert_eq(
-            dataset_inspect(out, dataset, test.request.tokenizer, &view),
-            ZD_OK);
-    fclose(out);
-    cr_expect(
-            strstr(text, "===\n"
-                         "      97 - a\n"
-                         "      10 + \\n\n"
-                         "      27 + \\x1b\n"
-                         "      92 + \\\\\n"
-                         "     256 + \n"
-                         "--- document ---\n"
-                         "      98 - b\n"
-                         "      99 + c\n"
-                         "     256 + \n\n"),
-            "%s", text);
-    free(text);
-    dataset_close(dataset);
     data_case_fini(&test);
 }
 
@@ -169,8 +146,7 @@ Test(data_inspect, json_has_texts_and_ids)
     json_t *json, *want;
     static const char expected[] =
             "{\"documents\": 2, \"tokens\": 10, \"samples\": 1, "
-            "\"cutoff_len\": "
-            "7,"
+            "\"held_out_samples\": 0, \"cutoff_len\": 7,"
             " \"trained_share\": 0.8571428571428571, \"cut_documents\": 0, "
             "\"cut_tokens\": 0,"
             " \"lost_tokens\": 0, \"split_documents\": 0,"
@@ -187,8 +163,7 @@ Test(data_inspect, json_has_texts_and_ids)
     data_case_init(&test, NULL);
     data_case_text(
             &test, "a.jsonl",
-            "{\"prompt\":\"a\",\"completion\":\"\\n\\u001b\\u00e9\"}\n"
-            "{\"prompt\":\"b\",\"completion\":\"\\u00e9\"}\n");
+            ROW("a", "\\n\\u001b\\u00e9") ROW("b", "\\u00e9"));
     test.options.cutoff_len = 7;
     struct dataset *dataset = data_case_open(&test);
     cr_assert_not_null(dataset, "%s", zd_error_get()->what);

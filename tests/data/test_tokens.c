@@ -3,7 +3,6 @@
 
 #include <criterion/criterion.h>
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 struct blob {
     unsigned char data[8192];

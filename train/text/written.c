@@ -1,6 +1,6 @@
 #include "train/text/written.h"
 
-#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,31 +28,9 @@ void written_fini(struct written *written)
     memset(written, 0, sizeof *written);
 }
 
-static json_t *string_of(const char *text, size_t bytes)
-{
-    size_t used = 0;
-    char *clean = malloc(3 * bytes + 1);
-    if (!clean)
-        return json_null();
-    for (size_t at = 0; at < bytes; at++) {
-        size_t valid =
-                utf8_valid_prefix(text + at, strnlen(text + at, bytes - at));
-        memcpy(clean + used, text + at, valid);
-        used += valid;
-        at += valid;
-        if (at < bytes) {
-            memcpy(clean + used, "\xef\xbf\xbd", 3);
-            used += 3;
-        }
-    }
-    json_t *string = json_stringn(clean, used);
-    free(clean);
-    return string;
-}
-
 json_t *written_json(const char *prompt, const struct written *written)
 {
     return json_pack(
-            "{s:o, s:o}", "prompt", string_of(prompt, strlen(prompt)), "text",
-            string_of(written->bytes, written->count));
+            "{s:o, s:o}", "prompt", utf8_json(prompt, strlen(prompt), false),
+            "text", utf8_json(written->bytes, written->count, false));
 }
