@@ -164,7 +164,7 @@ static enum zd_status after_step(
 {
     struct comm_counters *wire = &report->wire;
     *wire = zero_wire(trainer->zero);
-    starts_step(trainer->starts, report->step);
+    crash_guard_step(trainer->crash_guard, report->step);
     const struct comm_counters *aside = &trainer->aside.wire;
     wire->reduce_scatter -= before->reduce_scatter + aside->reduce_scatter;
     wire->all_gather -= before->all_gather + aside->all_gather;
@@ -344,7 +344,7 @@ static enum zd_status run(struct trainer *trainer)
     ZD_TRY(rank_report_ask(trainer));
     trainer_tell_state(trainer, RUN_RUNNING);
     comm_step(trainer->comm, trainer->state.step + 1, 0);
-    starts_running(trainer->starts);
+    crash_guard_running(trainer->crash_guard);
     startup_mark(&trainer->startup, "files");
     ZD_TRY(run_steps(trainer, &stopped));
     if (!stopped)
@@ -407,7 +407,7 @@ enum zd_status train_run(
     if (status == ZD_OK && finished)
         trainer_tell_state(&trainer, RUN_DONE);
     commands_refuse(&trainer);
-    starts_end(trainer.starts, status);
+    crash_guard_end(trainer.crash_guard, status);
     if (status != ZD_OK && status != ZD_ERR_STOPPED)
         fail(&trainer, status);
     trainer_fini(&trainer);

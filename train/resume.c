@@ -189,8 +189,8 @@ enum zd_status trainer_resume(struct trainer *trainer)
     struct train_state *state = &trainer->state;
 
     ZD_TRY(choose_checkpoint(trainer->comm, trainer->job, path, digest));
-    ZD_TRY(starts_begin(
-            trainer->comm, trainer->job, digest, path, &trainer->starts));
+    ZD_TRY(crash_guard_begin(
+            trainer->comm, trainer->job, digest, path, &trainer->crash_guard));
     if (path[0]) {
         ZD_TRY(load(trainer));
         trainer_state_resume(trainer);
@@ -203,7 +203,7 @@ enum zd_status trainer_resume(struct trainer *trainer)
             trainer->last_saved_step = state->step;
     }
     trainer->base_step = state->step;
-    starts_step(trainer->starts, state->step);
+    crash_guard_step(trainer->crash_guard, state->step);
     trainer->writer.may_replace = goes_back(trainer->job);
     trainer->writer.own = trainer->last_checkpoint;
     if (trainer_is_first(trainer))

@@ -184,12 +184,13 @@ static enum zd_status keep_files(struct trainer *trainer)
     const struct model_options *model = &trainer->job->model;
     if (!trainer_is_first(trainer))
         return ZD_OK;
-    ZD_TRY(kept_files_read(
+    ZD_TRY(model_files_read(
             model->config ? NULL : model->path, trainer->text.dir,
-            !trainer->plan.config.stored_rows, &trainer->kept));
+            !trainer->plan.config.stored_rows, &trainer->model_files));
     if (trainer->text.config)
-        kept_files_add(
-                &trainer->kept, "tokenizer_config.json", trainer->text.config);
+        model_files_add(
+                &trainer->model_files, "tokenizer_config.json",
+                trainer->text.config);
     return ZD_OK;
 }
 
@@ -214,7 +215,7 @@ static void fill_writer(struct trainer *trainer)
             .job = job,
             .plan = &trainer->plan,
             .zero = trainer->zero,
-            .kept = &trainer->kept,
+            .model_files = &trainer->model_files,
             .file_prefix = has_file_prefix(job, &trainer->plan.config),
             .eos = trainer->text.eos,
             .identity =
@@ -484,7 +485,7 @@ void trainer_fini(struct trainer *trainer)
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);
     text_close(&trainer->text);
-    kept_files_fini(&trainer->kept);
+    model_files_fini(&trainer->model_files);
     free(trainer->base_digests);
     output_dir_close(&trainer->output_dir);
     job_plan_fini(&trainer->plan);

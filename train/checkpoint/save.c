@@ -3,7 +3,7 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
-#include "train/checkpoint/kept.h"
+#include "train/checkpoint/model_files.h"
 #include "train/checkpoint/saving.h"
 #include "train/checkpoint/shard.h"
 
@@ -17,7 +17,7 @@
 
 /* Small files that make the folder complete without its model's home. */
 static enum zd_status write_kept(
-        const struct kept_file *kept, const char *dir, json_t *manifest)
+        const struct model_file *kept, const char *dir, json_t *manifest)
 {
     char path[PATH_MAX];
     struct manifest_file file = {.bytes = kept->bytes};
@@ -94,9 +94,10 @@ static enum zd_status write_manifest(struct saving *saving)
         status = add_shard(
                 manifest,
                 (const void *)(reports + (size_t)r * saving->shard_bytes));
-    for (int i = 0; status == ZD_OK && i < writer->kept->count; i++)
-        status = write_kept(&writer->kept->list[i], dir, manifest);
-    if (status == ZD_OK && !kept_files_have(writer->kept, "config.json"))
+    for (int i = 0; status == ZD_OK && i < writer->model_files->count; i++)
+        status = write_kept(&writer->model_files->list[i], dir, manifest);
+    if (status == ZD_OK &&
+        !model_files_have(writer->model_files, "config.json"))
         status = write_config(writer, dir, manifest);
     if (status == ZD_OK)
         status = write_trainer_state(saving->trainer_state, dir, manifest);

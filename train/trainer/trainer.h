@@ -4,20 +4,20 @@
 
 #include "base/memory/arena.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/checkpoint/kept.h"
+#include "train/checkpoint/model_files.h"
 #include "train/job/deadline.h"
 #include "train/objective/objective.h"
 #include "train/report/events.h"
 #include "train/report/metrics.h"
 #include "train/report/startup.h"
 #include "train/text/text.h"
+#include "train/trainer/crash_guard.h"
 #include "train/trainer/hang.h"
 #include "train/trainer/output_dir.h"
 #include "train/trainer/predicted.h"
 #include "train/trainer/rank_device.h"
 #include "train/trainer/rank_report.h"
 #include "train/trainer/save.h"
-#include "train/trainer/starts.h"
 #include "train/trainer/stragglers.h"
 #include "train/trainer/trace.h"
 #include "train/trainer/trainer_state.h"
@@ -36,7 +36,7 @@ struct trainer {
     struct job_plan plan;
     const struct objective *objective;
     struct output_dir output_dir;
-    struct starts *starts; /* NULL: nobody counts */
+    struct crash_guard *crash_guard; /* NULL: no one counts */
     struct text text;
     struct device *device; /* NULL: the CPU */
     int device_sharers;    /* ranks on the same GPU, this one too; 0: the CPU */
@@ -51,8 +51,8 @@ struct trainer {
     struct zero *zero;
     /* what everything that is offloaded copies with; NULL when nothing is */
     struct stream *streams_down, *streams_up;
-    char offload_file[64];  /* of this rank, in offload.nvme_path */
-    struct kept_files kept; /* rank 0 */
+    char offload_file[64];          /* of this rank, in offload.nvme_path */
+    struct model_files model_files; /* rank 0 */
     struct checkpoint_writer writer;
     uint64_t *base_digests;  /* (tensors) as zero_load read them; NULL: nobody
                                 asks */

@@ -1,4 +1,4 @@
-#include "train/checkpoint/kept.h"
+#include "train/checkpoint/model_files.h"
 
 #include "base/file/fs.h"
 #include "base/must.h"
@@ -25,15 +25,15 @@ static enum zd_status fail_kept(const char *path, enum zd_status status)
 }
 
 /* The next of the list, whose bytes it has. */
-static void name_file(struct kept_files *kept, const char *name)
+static void name_file(struct model_files *files, const char *name)
 {
-    struct kept_file *file = &kept->list[kept->count++];
+    struct model_file *file = &files->list[files->count++];
     snprintf(file->name, sizeof file->name, "%s", name);
     hash_bytes(file->data, file->bytes, file->digest);
 }
 
 static enum zd_status keep(
-        const char *dir, const char *name, struct kept_files *kept)
+        const char *dir, const char *name, struct model_files *files)
 {
     char path[PATH_MAX];
     bool is_there;
@@ -41,64 +41,65 @@ static enum zd_status keep(
     ZD_TRY(fs_look(path, &is_there));
     if (!is_there)
         return ZD_OK;
-    struct kept_file *file = &kept->list[kept->count];
+    struct model_file *file = &files->list[files->count];
     enum zd_status status =
             fs_read_file(path, BYTES_MAX, &file->data, &file->bytes);
     if (status != ZD_OK)
         return fail_kept(path, status);
-    name_file(kept, name);
+    name_file(files, name);
     return export_check_link(dir, name);
 }
 
 static enum zd_status keep_all(
         const char *model_dir, const char *tokenizer_dir, bool with_config,
-        struct kept_files *kept)
+        struct model_files *files)
 {
     if (model_dir && with_config)
-        ZD_TRY(keep(model_dir, "config.json", kept));
+        ZD_TRY(keep(model_dir, "config.json", files));
     for (int i = 0; export_copied_files[i]; i++) {
         const char *dir = i == 0 ? model_dir : tokenizer_dir;
         if (dir)
-            ZD_TRY(keep(dir, export_copied_files[i], kept));
+            ZD_TRY(keep(dir, export_copied_files[i], files));
     }
     return ZD_OK;
 }
 
-enum zd_status kept_files_read(
+enum zd_status model_files_read(
         const char *model_dir, const char *tokenizer_dir, bool with_config,
-        struct kept_files *kept)
+        struct model_files *files)
 {
     size_t most = 1;
     while (export_copied_files[most - 1])
         most++;
-    *kept = (struct kept_files){.list = zd_array(most, sizeof *kept->list)};
+    *files = (struct model_files){.list = zd_array(most, sizeof *files->list)};
     enum zd_status status =
-            keep_all(model_dir, tokenizer_dir, with_config, kept);
+            keep_all(model_dir, tokenizer_dir, with_config, files);
     if (status != ZD_OK)
-        kept_files_fini(kept);
+        model_files_fini(files);
     return status;
 }
 
-void kept_files_add(struct kept_files *kept, const char *name, const char *text)
+void model_files_add(
+        struct model_files *files, const char *name, const char *text)
 {
-    struct kept_file *file = &kept->list[kept->count];
+    struct model_file *file = &files->list[files->count];
     file->data = zd_must(strdup(text));
     file->bytes = strlen(text);
-    name_file(kept, name);
+    name_file(files, name);
 }
 
-bool kept_files_have(const struct kept_files *kept, const char *name)
+bool model_files_have(const struct model_files *files, const char *name)
 {
-    for (int i = 0; i < kept->count; i++)
-        if (strcmp(kept->list[i].name, name) == 0)
+    for (int i = 0; i < files->count; i++)
+        if (strcmp(files->list[i].name, name) == 0)
             return true;
     return false;
 }
 
-void kept_files_fini(struct kept_files *kept)
+void model_files_fini(struct model_files *files)
 {
-    for (int i = 0; i < kept->count; i++)
-        free(kept->list[i].data);
-    free(kept->list);
-    *kept = (struct kept_files){0};
+    for (int i = 0; i < files->count; i++)
+        free(files->list[i].data);
+    free(files->list);
+    *files = (struct model_files){0};
 }

@@ -1,4 +1,4 @@
-#include "train/trainer/starts.h"
+#include "train/trainer/crash_guard.h"
 
 #include "base/file/fs.h"
 #include "base/file/json.h"
@@ -19,7 +19,7 @@
 #define STARTS_FILE ".zerod.starts"
 enum { SAME_MAX = 3, FILE_MAX = 1 << 20, PREFIX_MAX = 512 };
 
-struct starts {
+struct crash_guard {
     struct comm *comm;
     int file; /* opened to append; -1: it cannot be */
     char path[PATH_MAX];
@@ -89,28 +89,28 @@ static void on_fault(int number, siginfo_t *info, void *context)
     (void)context;
 }
 
-static void watch_faults(const struct starts *starts)
+static void watch_faults(const struct crash_guard *guard)
 {
     struct sigaction action = {
             .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    if (starts->file < 0)
+    if (guard->file < 0)
         return;
     pthread_mutex_lock(&faults_lock);
     if (!are_watched) {
         are_watched = true;
-        strcpy(fault_prefix, starts->prefix);
-        atomic_store(&fault_step, starts->step);
+        strcpy(fault_prefix, guard->prefix);
+        atomic_store(&fault_step, guard->step);
         sigemptyset(&action.sa_mask);
         for (int i = 0; i < FAULTS; i++)
             sigaction(faults[i], &action, &before[i]);
-        atomic_store(&fault_file, starts->file);
+        atomic_store(&fault_file, guard->file);
     }
     pthread_mutex_unlock(&faults_lock);
 }
 
-static void watch_no_more(const struct starts *starts)
+static void watch_no_more(const struct crash_guard *guard)
 {
-    int mine = starts->file;
+    int mine = guard->file;
     pthread_mutex_lock(&faults_lock);
     if (mine >= 0 && atomic_compare_exchange_strong(&fault_file, &mine, -1)) {
         for (int i = 0; i < FAULTS; i++)
@@ -200,7 +200,8 @@ static const char *words_of(const char *how)
 }
 
 static enum zd_status refuse(
-        const struct starts *starts, const struct past *past, const char *name)
+        const struct crash_guard *guard, const struct past *past,
+        const char *name)
 {
     const char *how = json_string_value(json_object_get(past->last, "how"));
     const char *what = json_string_value(json_object_get(past->last, "what"));
@@ -222,17 +223,17 @@ static enum zd_status refuse(
                 "another start would end like them: mend the cause; "
                 "--resume never tries once more, and so does a start without "
                 "%s",
-                starts->path);
+                guard->path);
     return ZD_ERR_NUMERICS;
 }
 
 /* Rank 0: refuses, or forgets what is of another checkpoint or job. */
 static enum zd_status look_back(
-        struct starts *starts, const char *from, const char *job,
+        struct crash_guard *guard, const char *from, const char *job,
         const char *name)
 {
     struct past past = {.from = from, .job = job};
-    enum zd_status status = read_past(starts->path, &past);
+    enum zd_status status = read_past(guard->path, &past);
     if (status != ZD_OK) {
         zd_log_warning(
                 "how earlier starts ended is not known: %s",
@@ -241,12 +242,11 @@ static enum zd_status look_back(
         return ZD_OK;
     }
     if (past.same >= SAME_MAX)
-        status = refuse(starts, &past, name);
+        status = refuse(guard, &past, name);
     else if (past.last)
-        starts->reached =
-                json_integer_value(json_object_get(past.last, "step"));
+        guard->reached = json_integer_value(json_object_get(past.last, "step"));
     else
-        unlink(starts->path);
+        unlink(guard->path);
     json_decref(past.last);
     return status;
 }
@@ -254,21 +254,21 @@ static enum zd_status look_back(
 /* --- this start ------------------------------------------------------------
  */
 
-static void open_file(struct starts *starts)
+static void open_file(struct crash_guard *guard)
 {
-    starts->file = open(
-            starts->path,
+    guard->file = open(
+            guard->path,
             O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
             0640);
-    if (starts->file < 0)
+    if (guard->file < 0)
         zd_log_warning(
                 "cannot open %s: %s; how this run ends is not told to the next",
-                starts->path, strerror(errno));
+                guard->path, strerror(errno));
 }
 
-enum zd_status starts_begin(
+enum zd_status crash_guard_begin(
         struct comm *comm, const struct train_job *job, const char *from,
-        const char *name, struct starts **starts_out)
+        const char *name, struct crash_guard **guard_out)
 {
     struct timespec now;
     enum zd_status status = ZD_OK;
@@ -277,109 +277,109 @@ enum zd_status starts_begin(
         int64_t seconds, nanoseconds;
         char from[64];
     } first = {0};
-    *starts_out = NULL;
+    *guard_out = NULL;
     if (job->run.resume == RESUME_PATH || job->run.resume == RESUME_NEVER)
         return ZD_OK;
-    struct starts *starts = calloc(1, sizeof *starts);
-    if (!starts)
+    struct crash_guard *guard = calloc(1, sizeof *guard);
+    if (!guard)
         status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     clock_gettime(CLOCK_REALTIME, &now);
     first.seconds = now.tv_sec;
     first.nanoseconds = now.tv_nsec;
     snprintf(first.from, sizeof first.from, "%s", from);
-    if (starts) {
-        *starts = (struct starts){.comm = comm, .file = -1, .reached = -1};
-        fs_join(starts->path, sizeof starts->path, job->job.output_dir,
+    if (guard) {
+        *guard = (struct crash_guard){.comm = comm, .file = -1, .reached = -1};
+        fs_join(guard->path, sizeof guard->path, job->job.output_dir,
                 STARTS_FILE);
         if (comm_rank(comm) == 0)
-            status = look_back(starts, from, digest, name);
+            status = look_back(guard, from, digest, name);
     }
     status = comm_agree(comm, status);
     if (status == ZD_OK)
         status = comm_broadcast(comm, &first, sizeof first, 0);
     if (status != ZD_OK) {
-        free(starts);
+        free(guard);
         return status;
     }
     snprintf(
-            starts->prefix, sizeof starts->prefix,
+            guard->prefix, sizeof guard->prefix,
             "{\"start\": \"%lld.%09lld\", \"from\": \"%.60s\", \"job\": "
             "\"%.60s\", \"rank\": %d, ",
             (long long)first.seconds, (long long)first.nanoseconds, first.from,
             digest, comm_rank(comm));
-    open_file(starts);
-    watch_faults(starts);
-    *starts_out = starts;
+    open_file(guard);
+    watch_faults(guard);
+    *guard_out = guard;
     return ZD_OK;
 }
 
-void starts_running(struct starts *starts)
+void crash_guard_running(struct crash_guard *guard)
 {
-    if (starts)
-        starts->is_running = true;
+    if (guard)
+        guard->is_running = true;
 }
 
-void starts_step(struct starts *starts, int64_t step)
+void crash_guard_step(struct crash_guard *guard, int64_t step)
 {
-    if (!starts)
+    if (!guard)
         return;
-    starts->step = step;
-    if (atomic_load(&fault_file) == starts->file)
+    guard->step = step;
+    if (atomic_load(&fault_file) == guard->file)
         atomic_store(&fault_step, step);
-    if (starts->reached < 0 || step <= starts->reached)
+    if (guard->reached < 0 || step <= guard->reached)
         return;
-    starts->reached = -1;
-    if (starts->file >= 0 && ftruncate(starts->file, 0) != 0)
-        zd_log_debug("cannot empty %s: %s", starts->path, strerror(errno));
+    guard->reached = -1;
+    if (guard->file >= 0 && ftruncate(guard->file, 0) != 0)
+        zd_log_debug("cannot empty %s: %s", guard->path, strerror(errno));
 }
 
-static bool counts(const struct starts *starts, enum zd_status status)
+static bool counts(const struct crash_guard *guard, enum zd_status status)
 {
     int code = zd_exit_code(status);
-    if (!starts->is_running)
+    if (!guard->is_running)
         return code == 70 || code == 79;
     return code != 0 && code != 69 && code != 74 && code != 75;
 }
 
 /* The rank that knows the cause tells it; rank 0 that there was one. */
-static void tell_ending(const struct starts *starts, enum zd_status status)
+static void tell_ending(const struct crash_guard *guard, enum zd_status status)
 {
     const struct zd_error *error = zd_error_get();
     bool knows = error->status == status && error->code[0];
     char how[40], *text;
-    if (starts->file < 0 || (!knows && comm_rank(starts->comm) != 0))
+    if (guard->file < 0 || (!knows && comm_rank(guard->comm) != 0))
         return;
     snprintf(how, sizeof how, "exit %d", zd_exit_code(status));
     json_t *rest = json_pack(
-            "{s:I, s:s, s:s*, s:s*}", "step", (json_int_t)starts->step, "how",
+            "{s:I, s:s, s:s*, s:s*}", "step", (json_int_t)guard->step, "how",
             how, "code", knows ? error->code : NULL, "what",
             knows ? error->what : NULL);
     text = rest ? json_dumps(rest, 0) : NULL;
     json_decref(rest);
-    if (text && dprintf(starts->file, "%s%s\n", starts->prefix, text + 1) < 0)
-        zd_log_debug("cannot write %s: %s", starts->path, strerror(errno));
+    if (text && dprintf(guard->file, "%s%s\n", guard->prefix, text + 1) < 0)
+        zd_log_debug("cannot write %s: %s", guard->path, strerror(errno));
     free(text);
 }
 
 /* A start that setup refuses leaves no trace. */
-static bool is_idle(const struct starts *starts)
+static bool is_idle(const struct crash_guard *guard)
 {
     struct stat info;
-    return !starts->is_running && starts->file >= 0 &&
-           fstat(starts->file, &info) == 0 && info.st_size == 0;
+    return !guard->is_running && guard->file >= 0 &&
+           fstat(guard->file, &info) == 0 && info.st_size == 0;
 }
 
-void starts_end(struct starts *starts, enum zd_status status)
+void crash_guard_end(struct crash_guard *guard, enum zd_status status)
 {
-    if (!starts)
+    if (!guard)
         return;
-    watch_no_more(starts);
-    if (counts(starts, status))
-        tell_ending(starts, status);
-    bool is_done = status == ZD_OK || is_idle(starts);
-    if (starts->file >= 0)
-        close(starts->file);
-    if (is_done && comm_rank(starts->comm) == 0)
-        unlink(starts->path);
-    free(starts);
+    watch_no_more(guard);
+    if (counts(guard, status))
+        tell_ending(guard, status);
+    bool is_done = status == ZD_OK || is_idle(guard);
+    if (guard->file >= 0)
+        close(guard->file);
+    if (is_done && comm_rank(guard->comm) == 0)
+        unlink(guard->path);
+    free(guard);
 }

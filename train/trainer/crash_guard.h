@@ -1,5 +1,5 @@
-/* starts.h - how earlier starts of a run ended: a job that ends the same way
- * each time it is started is not started for ever. Internal to train.
+/* crash_guard.h - how earlier starts of a run ended: a job that ends the same
+ * way each time it is started is not started for ever. Internal to train.
  *
  * OUTPUT_DIR/.zerod.starts has a line of JSON for each ending that counts:
  *
@@ -13,25 +13,25 @@
  * Three endings in a row that are the same, from the same checkpoint, with the
  * same job and after the same step: the fourth start is refused. A step beyond
  * that one empties the file. */
-#ifndef ZD_TRAIN_TRAINER_STARTS_H
-#define ZD_TRAIN_TRAINER_STARTS_H
+#ifndef ZD_TRAIN_TRAINER_CRASH_GUARD_H
+#define ZD_TRAIN_TRAINER_CRASH_GUARD_H
 
 #include "comm/comm.h"
 #include "train/job/options.h"
 
-struct starts;
+struct crash_guard;
 
 /* Collective. Of rank 0, `from`: the digest of the checkpoint's manifest, ""
  * without one; `name`: how people know it. ZD_ERR_NUMERICS (79) when the run is
- * refused. *starts_out is NULL where run.resume names a checkpoint, or is
+ * refused. *guard_out is NULL where run.resume names a checkpoint, or is
  * "never": somebody looks after the run. */
-enum zd_status starts_begin(
+enum zd_status crash_guard_begin(
         struct comm *comm, const struct train_job *job, const char *from,
-        const char *name, struct starts **starts_out);
+        const char *name, struct crash_guard **guard_out);
 /* All of these take NULL. */
-void starts_running(struct starts *starts); /* setup is over */
-void starts_step(struct starts *starts, int64_t step);
+void crash_guard_running(struct crash_guard *guard); /* setup is over */
+void crash_guard_step(struct crash_guard *guard, int64_t step);
 /* How this one ends, and the memory. */
-void starts_end(struct starts *starts, enum zd_status status);
+void crash_guard_end(struct crash_guard *guard, enum zd_status status);
 
 #endif
