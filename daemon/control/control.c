@@ -20,17 +20,18 @@
 #include <unistd.h>
 
 enum {
-    FEED_BYTES = 1 << 20,
-    TAKE_MAX = 1024, /* messages in one turn of the loop */
-    GLANCE_MS = 100, /* steps do not wake the thread */
+    EVENTS_BYTES = 1 << 20,
+    COMMANDS_BYTES = 1 << 18, /* some 60 */
+    TAKE_MAX = 1024,          /* messages in one turn of the loop */
+    GLANCE_MS = 100,          /* steps do not wake the thread */
     SINKS_MS = 2000,
     LAST_ANSWERS_SECONDS = 2
 };
 
 struct control {
     const struct train_job *job;
-    struct feed *feed;
-    struct mailbox *mailbox;
+    struct message_queue *events;   /* from the trainer: what happened */
+    struct message_queue *commands; /* to the trainer */
     struct tee tee;
     struct train_control ears;
     pthread_t thread;
@@ -51,7 +52,7 @@ struct control {
 
 /* --- what the run tells --- */
 
-static void take_done(struct control *control, const struct feed_done *done)
+static void take_done(struct control *control, const struct message_done *done)
 {
     routes_done(
             control->routes, &done->command, done->step,
@@ -62,18 +63,18 @@ static void take_done(struct control *control, const struct feed_done *done)
 /* False: nothing was there. */
 static bool take_one(struct control *control)
 {
-    struct feed_head head;
-    const void *payload = feed_peek(control->feed, &head);
+    struct message_head head;
+    const void *payload = queue_peek(control->events, &head);
     if (!payload)
         return false;
     const struct kept_event *event =
             run_state_take(control->state, &head, payload);
     if (event)
         routes_event(control->routes, event);
-    if (head.kind == FEED_DONE)
+    if (head.kind == MESSAGE_DONE)
         take_done(control, payload);
     sinks_take(control->sinks, sink_news_of(head.kind, event), control->state);
-    feed_drop(control->feed);
+    queue_drop(control->events);
     return true;
 }
 
@@ -83,7 +84,7 @@ static void take_some(void *ctx)
     int count = 0;
     while (count < TAKE_MAX && take_one(control))
         count++;
-    control->state->feed_dropped = feed_dropped(control->feed);
+    control->state->queue_dropped = queue_dropped(control->events);
     if (count == TAKE_MAX)
         uv_async_send(&control->wake);
 }
@@ -141,7 +142,7 @@ static void *run_loop(void *arg)
     return NULL;
 }
 
-/* Producers of the feed call it, in their threads. */
+/* Producers of events call it, in their threads. */
 static void wake_loop(void *ctx)
 {
     struct control *control = ctx;
@@ -154,7 +155,13 @@ static bool next_command(void *ctx, int64_t step, struct train_command *out)
 {
     struct control *control = ctx;
     (void)step;
-    return mailbox_pop(control->mailbox, out);
+    struct message_head head;
+    const void *command = queue_peek(control->commands, &head);
+    if (!command)
+        return false;
+    memcpy(out, command, sizeof *out);
+    queue_drop(control->commands);
+    return true;
 }
 
 static void command_done(
@@ -162,16 +169,16 @@ static void command_done(
         const struct zd_error *error, const json_t *result)
 {
     struct control *control = ctx;
-    struct feed_head head = {FEED_DONE, sizeof(struct feed_done)};
-    struct feed_done message = {
+    struct message_head head = {MESSAGE_DONE, sizeof(struct message_done)};
+    struct message_done message = {
             .command = *command,
             .step = step,
             .failed = error != NULL,
             .result = result ? json_deep_copy(result) : NULL};
     if (error)
         message.error = *error;
-    if (!feed_push(control->feed, FEED_DONE, &message, sizeof message))
-        feed_message_free(&head, &message);
+    if (!queue_push(control->events, MESSAGE_DONE, &message, sizeof message))
+        message_free(&head, &message);
 }
 
 /* --- from the loop to the trainer --- */
@@ -179,7 +186,8 @@ static void command_done(
 static bool post_command(void *ctx, const struct train_command *command)
 {
     struct control *control = ctx;
-    return mailbox_push(control->mailbox, command);
+    return queue_push(
+            control->commands, MESSAGE_COMMAND, command, sizeof *command);
 }
 
 /* --- life --- */
@@ -309,26 +317,26 @@ static enum zd_status start_handles(struct control *control)
 
 static void release(struct control *control)
 {
-    struct feed_head head;
+    struct message_head head;
     const void *payload;
-    while (control->feed && (payload = feed_peek(control->feed, &head))) {
-        feed_message_free(&head, payload); /* the thread did not start */
-        feed_drop(control->feed);
+    while (control->events && (payload = queue_peek(control->events, &head))) {
+        message_free(&head, payload); /* the thread did not start */
+        queue_drop(control->events);
     }
     routes_destroy(control->routes);
     run_state_destroy(control->state);
     json_decref(control->config);
     json_decref(control->schema);
-    feed_destroy(control->feed);
-    mailbox_destroy(control->mailbox);
+    queue_destroy(control->events);
+    queue_destroy(control->commands);
     free(control);
 }
 
 static enum zd_status build(struct control *control)
 {
     ZD_TRY(find_socket_path(control));
-    ZD_TRY(feed_create(FEED_BYTES, wake_loop, control, &control->feed));
-    ZD_TRY(mailbox_create(&control->mailbox));
+    ZD_TRY(queue_create(EVENTS_BYTES, wake_loop, control, &control->events));
+    ZD_TRY(queue_create(COMMANDS_BYTES, NULL, NULL, &control->commands));
     ZD_TRY(run_state_create(
             control->job, control->socket_path[0] ? control->socket_path : NULL,
             &control->state));
@@ -376,7 +384,7 @@ struct train_observer control_observer(
     if (!control)
         return *next;
     control->tee = (struct tee){
-            .feed = control->feed,
+            .queue = control->events,
             .next = next,
             .socket_path =
                     control->socket_path[0] ? control->socket_path : NULL};

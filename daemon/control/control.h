@@ -1,7 +1,7 @@
 /* control.h - the control thread of rank 0: loop, socket, routes and sinks.
  *
- *   observer calls (trainer) -> feed -> run_state -> routes, sinks   (loop)
- *   POST (loop) -> mailbox -> train_control.next (trainer)
+ *   observer calls (trainer) -> queue -> run_state -> routes, sinks   (loop)
+ *   POST (loop) -> queue -> train_control.next (trainer)
  *
  * With control.socket = "none" the thread runs for the sinks alone. */
 #ifndef ZD_DAEMON_CONTROL_CONTROL_H

@@ -35,7 +35,7 @@ enum zd_status sinks_open(
         const struct train_job *job, json_t *config, struct sinks **sinks_out);
 /* Of a message, and the event that it became (or NULL). */
 enum sink_news sink_news_of(
-        enum feed_kind kind, const struct kept_event *event);
+        enum message_kind kind, const struct kept_event *event);
 /* `sinks` may be NULL. */
 void sinks_take(
         struct sinks *sinks, enum sink_news news,

@@ -38,19 +38,20 @@ enum zd_status sinks_open(
     return ZD_OK;
 }
 
-enum sink_news sink_news_of(enum feed_kind kind, const struct kept_event *event)
+enum sink_news sink_news_of(
+        enum message_kind kind, const struct kept_event *event)
 {
     static const struct {
         const char *kind;
         enum sink_news news;
     } events[] = {
             {"eval", SINK_EVAL}, {"sample", SINK_SAMPLE}, {"state", SINK_TICK}};
-    if (kind == FEED_STEP)
+    if (kind == MESSAGE_STEP)
         return SINK_STEP;
     for (size_t i = 0; event && i < sizeof events / sizeof events[0]; i++)
         if (strcmp(events[i].kind, event->kind) == 0)
             return events[i].news;
-    return kind == FEED_BANNER ? SINK_TICK : SINK_NOTHING;
+    return kind == MESSAGE_BANNER ? SINK_TICK : SINK_NOTHING;
 }
 
 void sinks_take(

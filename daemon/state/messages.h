@@ -1,13 +1,13 @@
-/* messages.h - what lies in the feed, kind by kind. Plain bytes; pointers only
+/* messages.h - what lies in a queue, kind by kind. Plain bytes; pointers only
  * where a message says that it owns what they point to. */
 #ifndef ZD_DAEMON_STATE_MESSAGES_H
 #define ZD_DAEMON_STATE_MESSAGES_H
 
-#include "daemon/state/feed.h"
 #include "daemon/state/past.h"
+#include "daemon/state/queue.h"
 #include "daemon/state/series.h"
 
-struct feed_banner {           /* FEED_BANNER */
+struct message_banner {        /* MESSAGE_BANNER */
     json_t *plan;              /* owned by who takes the message; may be NULL */
     struct resumed_rows *rows; /* likewise; NULL: a fresh start */
     struct past *past;         /* likewise */
@@ -26,31 +26,32 @@ struct feed_banner {           /* FEED_BANNER */
     char resumed_from[4096]; /* "": a fresh start */
 };
 
-/* FEED_STEP: struct train_step_report */
+/* MESSAGE_STEP: struct train_step_report; MESSAGE_COMMAND: struct train_command
+ */
 
-struct feed_stall {  /* FEED_STALL */
-    bool is_stalled; /* of what follows; else: no more */
+struct message_stall { /* MESSAGE_STALL */
+    bool is_stalled;   /* of what follows; else: no more */
     int rank;
     int64_t step;
     double time, since; /* seconds since 1970 */
     char host[64], operation[96];
 };
 
-/* FEED_RANKS: reports of ranks first, first + 1, .. follow */
-enum { FEED_RANKS_MAX = 64 }; /* in one message */
-struct feed_ranks {
+/* MESSAGE_RANKS: reports of ranks first, first + 1, .. follow */
+enum { MESSAGE_RANKS_MAX = 64 }; /* in one message */
+struct message_ranks {
     int first, count, total;
     int unused;
 };
 
-struct feed_event { /* FEED_EVENT, FEED_STEP_EVENT; behind it the text, with its
-                       NUL */
+struct message_event { /* MESSAGE_EVENT, MESSAGE_STEP_EVENT; behind it the text,
+                       with its NUL */
     int64_t id, step;
     double time;
     char kind[16];
 };
 
-struct feed_done { /* FEED_DONE */
+struct message_done { /* MESSAGE_DONE */
     struct train_command command;
     int64_t step;
     bool failed;
@@ -58,12 +59,12 @@ struct feed_done { /* FEED_DONE */
     json_t *result; /* owned by who takes the message; may be NULL */
 };
 
-struct feed_end { /* FEED_END */
+struct message_end { /* MESSAGE_END */
     int64_t step;
     char stopped_by[16]; /* as in train_end; "": nothing did */
 };
 
 /* Gives back what a message owns that nobody takes in. */
-void feed_message_free(const struct feed_head *head, const void *payload);
+void message_free(const struct message_head *head, const void *payload);
 
 #endif

@@ -114,7 +114,7 @@ static const struct metric rows[] = {
 {"started", AT(REAL, started), .family = "zerod_job_start_timestamp_seconds", .help = "When this process began, since 1970."},
 {NULL, AT(REAL, state_since), .family = "zerod_job_state_timestamp_seconds", .help = "When the run came into its state, since 1970."},
 {NULL, .value = now_of, .family = "zerod_report_timestamp_seconds", .help = "When these numbers were put together, since 1970: shows that a text file is no longer written."},
-{NULL, AT(UINT64, feed_dropped), .family = "zerod_control_dropped_messages", .kind = FAMILY_COUNTER, .help = "Steps that the control thread was too busy to hear of."},
+{NULL, AT(UINT64, queue_dropped), .family = "zerod_control_dropped_messages", .kind = FAMILY_COUNTER, .help = "Steps that the control thread was too busy to hear of."},
 {"step", AT(INT64, step.step), .family = "zerod_train_steps", .kind = FAMILY_COUNTER, .help = "Optimizer steps made, since step 1."},
 {"max_steps", AT(INT64, max_steps), AFTER_BANNER, .family = "zerod_train_steps_target", .help = "Steps that the run has in all."},
 {"tokens", AT(INT64, tokens), .family = "zerod_train_tokens", .kind = FAMILY_COUNTER, .help = "Tokens trained on, of all ranks."},

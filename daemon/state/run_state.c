@@ -1,4 +1,4 @@
-/* run_state.c - messages of the feed, one after the other, into what is known.
+/* run_state.c - takes in messages, one after the other.
  */
 #include "daemon/state/run_state.h"
 
@@ -108,7 +108,7 @@ static void take_rows(struct run_state *state, struct resumed_rows *rows)
 }
 
 static void take_banner(
-        struct run_state *state, const struct feed_banner *banner)
+        struct run_state *state, const struct message_banner *banner)
 {
     json_decref(state->plan);
     state->plan = banner->plan;
@@ -214,7 +214,7 @@ static double seconds_of(const json_t *members, const char *key)
 }
 
 static void take_eval(
-        struct run_state *state, const struct feed_event *event,
+        struct run_state *state, const struct message_event *event,
         const json_t *members)
 {
     const json_t *value = json_object_get(members, "eval_loss");
@@ -228,7 +228,7 @@ static void take_eval(
 }
 
 static void take_checkpoint(
-        struct run_state *state, const struct feed_event *event,
+        struct run_state *state, const struct message_event *event,
         const json_t *members)
 {
     const char *path = json_string_value(json_object_get(members, "path"));
@@ -254,7 +254,7 @@ static void leave_state(struct run_state *state, double now)
 }
 
 static void take_state(
-        struct run_state *state, const struct feed_event *event,
+        struct run_state *state, const struct message_event *event,
         const json_t *members)
 {
     const char *name = json_string_value(json_object_get(members, "state"));
@@ -273,12 +273,12 @@ static void take_state(
 }
 
 static const struct kept_event *take_event(
-        struct run_state *state, const struct feed_event *event)
+        struct run_state *state, const struct message_event *event)
 {
     static const struct {
         const char *kind;
         void (*take)(
-                struct run_state *state, const struct feed_event *event,
+                struct run_state *state, const struct message_event *event,
                 const json_t *members);
     } takers[] = {
             {"eval", take_eval},
@@ -297,7 +297,8 @@ static const struct kept_event *take_event(
 }
 
 /* The trainer knows nothing of it: to it the run is running. */
-static void take_stall(struct run_state *state, const struct feed_stall *stall)
+static void take_stall(
+        struct run_state *state, const struct message_stall *stall)
 {
     enum train_run_state from = stall->is_stalled ? RUN_RUNNING : RUN_STALLED;
     if (state->state != from)
@@ -307,7 +308,8 @@ static void take_stall(struct run_state *state, const struct feed_stall *stall)
     state->stall = *stall;
 }
 
-static void take_ranks(struct run_state *state, const struct feed_ranks *ranks)
+static void take_ranks(
+        struct run_state *state, const struct message_ranks *ranks)
 {
     const struct train_rank_report *reports = (const void *)(ranks + 1);
     if (state->rank_count != ranks->total) {
@@ -348,7 +350,7 @@ static void apply_settings(
             (int64_t)state->accumulation * state->world * state->per_device;
 }
 
-static void take_done(struct run_state *state, const struct feed_done *done)
+static void take_done(struct run_state *state, const struct message_done *done)
 {
     const struct train_command *command = &done->command;
     if (done->failed) {
@@ -364,34 +366,34 @@ static void take_done(struct run_state *state, const struct feed_done *done)
 }
 
 const struct kept_event *run_state_take(
-        struct run_state *state, const struct feed_head *head,
+        struct run_state *state, const struct message_head *head,
         const void *payload)
 {
     switch (head->kind) {
-    case FEED_BANNER:
+    case MESSAGE_BANNER:
         take_banner(state, payload);
         break;
-    case FEED_STEP:
+    case MESSAGE_STEP:
         take_step(state, payload);
         break;
-    case FEED_STALL:
+    case MESSAGE_STALL:
         take_stall(state, payload);
         break;
-    case FEED_RANKS:
+    case MESSAGE_RANKS:
         take_ranks(state, payload);
         break;
-    case FEED_EVENT:
-    case FEED_STEP_EVENT:
+    case MESSAGE_EVENT:
+    case MESSAGE_STEP_EVENT:
         return take_event(state, payload);
-    case FEED_DONE:
+    case MESSAGE_DONE:
         take_done(state, payload);
         break;
-    case FEED_END:
+    case MESSAGE_END:
         memcpy(state->stopped_by,
-               ((const struct feed_end *)payload)->stopped_by,
+               ((const struct message_end *)payload)->stopped_by,
                sizeof state->stopped_by);
         break;
-    case FEED_KINDS:
+    case MESSAGE_COMMAND:
         break;
     }
     return NULL;
@@ -407,15 +409,15 @@ void run_state_end(struct run_state *state, enum train_run_state how)
     state->ended = state->state_since = run_state_now();
 }
 
-void feed_message_free(const struct feed_head *head, const void *payload)
+void message_free(const struct message_head *head, const void *payload)
 {
-    if (head->kind == FEED_BANNER) {
-        const struct feed_banner *banner = payload;
+    if (head->kind == MESSAGE_BANNER) {
+        const struct message_banner *banner = payload;
         json_decref(banner->plan);
         resumed_rows_free(banner->rows);
         past_free(banner->past);
-    } else if (head->kind == FEED_DONE) {
-        const struct feed_done *done = payload;
+    } else if (head->kind == MESSAGE_DONE) {
+        const struct message_done *done = payload;
         json_decref(done->result);
     }
 }

@@ -1,4 +1,4 @@
-/* run_state.h - what the control thread knows of the run: built from the feed,
+/* run_state.h - what the control thread knows of the run: built from messages,
  * read by routes and sinks, all in the control thread; no lock.
  *
  * Memory is bounded however long the run: series are thinned (each stretch
@@ -6,8 +6,8 @@
 #ifndef ZD_DAEMON_STATE_RUN_STATE_H
 #define ZD_DAEMON_STATE_RUN_STATE_H
 
-#include "daemon/state/feed.h"
 #include "daemon/state/messages.h"
+#include "daemon/state/queue.h"
 
 enum { SAMPLES_KEPT = 100, WARNINGS_KEPT = 20, STEP_BUCKETS = 16 };
 
@@ -38,8 +38,8 @@ struct run_state {
     double ended;                /* 0: not yet */
     double state_since;          /* when `state` began */
     enum train_run_state state;
-    struct feed_stall stall; /* of RUN_STALLED */
-    char stopped_by[16];     /* as in feed_end */
+    struct message_stall stall; /* of RUN_STALLED */
+    char stopped_by[16];        /* as in message_end */
     bool is_paused, has_banner;
     /* of the banner */
     json_t *plan; /* plan.json's object; NULL before */
@@ -78,7 +78,7 @@ struct run_state {
     int sample_first, sample_count;
     struct kept_warning warnings[WARNINGS_KEPT];
     int warning_first, warning_count;
-    uint64_t feed_dropped;
+    uint64_t queue_dropped;
     int pending[COMMAND_KINDS]; /* commands that wait, counted by routes */
 };
 
@@ -89,11 +89,11 @@ enum zd_status run_state_create(
         const struct train_job *job, const char *socket_path,
         struct run_state **state_out);
 void run_state_destroy(struct run_state *state);
-/* Take a message of the feed in; what it owns is taken over, but for the result
- * of FEED_DONE, which stays the message's. Returns the event that it became, or
- * NULL; borrowed until the next call. */
+/* Take a message in; what it owns is taken over, but for the result
+ * of MESSAGE_DONE, which stays the message's. Returns the event that it became,
+ * or NULL; borrowed until the next call. */
 const struct kept_event *run_state_take(
-        struct run_state *state, const struct feed_head *head,
+        struct run_state *state, const struct message_head *head,
         const void *payload);
 /* The end, however it came. */
 void run_state_end(struct run_state *state, enum train_run_state how);

@@ -126,7 +126,7 @@ static json_t *warnings_json(const struct run_state *state)
 
 static json_t *stalled_json(const struct run_state *state)
 {
-    const struct feed_stall *stall = &state->stall;
+    const struct message_stall *stall = &state->stall;
     if (state->state != RUN_STALLED)
         return NULL;
     return json_pack(

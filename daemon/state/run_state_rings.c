@@ -41,7 +41,7 @@ static int ring_push(int *first, int *count, int kept)
 }
 
 void run_state_keep_warning(
-        struct run_state *state, const struct feed_event *event,
+        struct run_state *state, const struct message_event *event,
         const json_t *members)
 {
     const char *message =
@@ -56,7 +56,7 @@ void run_state_keep_warning(
 }
 
 void run_state_keep_sample(
-        struct run_state *state, const struct feed_event *event,
+        struct run_state *state, const struct message_event *event,
         const json_t *members)
 {
     const char *prompt = json_string_value(json_object_get(members, "prompt"));
@@ -76,7 +76,7 @@ void run_state_keep_sample(
 }
 
 const struct kept_event *run_state_keep_event(
-        struct run_state *state, const struct feed_event *event)
+        struct run_state *state, const struct message_event *event)
 {
     int at = ring_push(&state->event_first, &state->event_count, EVENTS_KEPT);
     struct kept_event *kept = &state->events[at];
@@ -92,7 +92,7 @@ static void keep_past_sample(
         struct run_state *state, const struct kept_event *event)
 {
     json_t *members = json_loads(event->text, 0, NULL);
-    struct feed_event sample = {
+    struct message_event sample = {
             .step = event->step,
             .time = json_number_value(json_object_get(members, "time"))};
     run_state_keep_sample(state, &sample, members);

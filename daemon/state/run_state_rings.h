@@ -5,7 +5,7 @@
 
 #include "daemon/state/run_state.h"
 
-struct feed_event;
+struct message_event;
 
 /* False: out of memory; run_state_rings_fini frees what there is. */
 bool run_state_rings_init(struct run_state *state);
@@ -13,13 +13,13 @@ void run_state_rings_fini(struct run_state *state);
 /* Returns the event as it is kept, borrowed until the next call; NULL: out of
  * memory. */
 const struct kept_event *run_state_keep_event(
-        struct run_state *state, const struct feed_event *event);
+        struct run_state *state, const struct message_event *event);
 /* `members`: of the event's text. */
 void run_state_keep_warning(
-        struct run_state *state, const struct feed_event *event,
+        struct run_state *state, const struct message_event *event,
         const json_t *members);
 void run_state_keep_sample(
-        struct run_state *state, const struct feed_event *event,
+        struct run_state *state, const struct message_event *event,
         const json_t *members);
 /* The events and samples of earlier processes of the run, when only events lie
  * in the ring: these come behind them, and a `resumed` among them says which

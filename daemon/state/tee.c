@@ -19,7 +19,7 @@
 /* --- the banner: once, before step 1 --- */
 
 static void describe_resumed(
-        const struct train_banner *banner, struct feed_banner *out)
+        const struct train_banner *banner, struct message_banner *out)
 {
     char path[PATH_MAX];
     struct stat info;
@@ -42,8 +42,8 @@ static void on_banner(void *ctx, const struct train_banner *banner)
 {
     struct tee *tee = ctx;
     const struct job_plan *plan = banner->plan;
-    struct feed_head head = {FEED_BANNER, sizeof(struct feed_banner)};
-    struct feed_banner message = {
+    struct message_head head = {MESSAGE_BANNER, sizeof(struct message_banner)};
+    struct message_banner message = {
             .plan = job_plan_json(plan, banner->arena),
             .world = banner->world,
             .zero_stage = plan->zero.request.options.stage,
@@ -71,8 +71,8 @@ static void on_banner(void *ctx, const struct train_banner *banner)
     memcpy(message.kept, banner->kept, sizeof message.kept);
     gethostname(message.host, sizeof message.host - 1);
     describe_resumed(banner, &message);
-    if (!feed_push(tee->feed, FEED_BANNER, &message, sizeof message))
-        feed_message_free(&head, &message);
+    if (!queue_push(tee->queue, MESSAGE_BANNER, &message, sizeof message))
+        message_free(&head, &message);
     struct train_banner whole = *banner;
     whole.socket_path = tee->socket_path;
     TELL_NEXT(tee, banner, &whole);
@@ -83,19 +83,19 @@ static void on_banner(void *ctx, const struct train_banner *banner)
 static void on_step(void *ctx, const struct train_step_report *report)
 {
     struct tee *tee = ctx;
-    feed_push(tee->feed, FEED_STEP, report, sizeof *report);
+    queue_push(tee->queue, MESSAGE_STEP, report, sizeof *report);
     TELL_NEXT(tee, step, report);
 }
 
 static void on_end(void *ctx, const struct train_end *end)
 {
     struct tee *tee = ctx;
-    struct feed_end message = {.step = end->step};
+    struct message_end message = {.step = end->step};
     if (end->stopped_by)
         snprintf(
                 message.stopped_by, sizeof message.stopped_by, "%s",
                 end->stopped_by);
-    feed_push(tee->feed, FEED_END, &message, sizeof message);
+    queue_push(tee->queue, MESSAGE_END, &message, sizeof message);
     TELL_NEXT(tee, end, end);
 }
 
@@ -103,7 +103,7 @@ static void on_end(void *ctx, const struct train_end *end)
 static void on_stalled(void *ctx, const struct watch_hang *hang)
 {
     struct tee *tee = ctx;
-    struct feed_stall message = {
+    struct message_stall message = {
             .is_stalled = hang != NULL, .time = run_state_now()};
     if (hang) {
         message.rank = hang->rank;
@@ -114,7 +114,7 @@ static void on_stalled(void *ctx, const struct watch_hang *hang)
                 message.operation, sizeof message.operation, "%s",
                 hang->operation);
     }
-    feed_push(tee->feed, FEED_STALL, &message, sizeof message);
+    queue_push(tee->queue, MESSAGE_STALL, &message, sizeof message);
     TELL_NEXT(tee, stalled, hang);
 }
 
@@ -122,14 +122,14 @@ static void on_ranks(
         void *ctx, const struct train_rank_report *ranks, int count)
 {
     struct tee *tee = ctx;
-    for (int first = 0; first < count; first += FEED_RANKS_MAX) {
-        int some =
-                count - first < FEED_RANKS_MAX ? count - first : FEED_RANKS_MAX;
-        struct feed_ranks message = {first, some, count, 0};
-        struct feed_part parts[] = {
+    for (int first = 0; first < count; first += MESSAGE_RANKS_MAX) {
+        int some = count - first < MESSAGE_RANKS_MAX ? count - first
+                                                     : MESSAGE_RANKS_MAX;
+        struct message_ranks message = {first, some, count, 0};
+        struct message_part parts[] = {
                 {&message, sizeof message},
                 {ranks + first, (size_t)some * sizeof *ranks}};
-        feed_push_parts(tee->feed, FEED_RANKS, parts, 2);
+        queue_push_parts(tee->queue, MESSAGE_RANKS, parts, 2);
     }
     TELL_NEXT(tee, ranks, ranks, count);
 }
@@ -137,13 +137,13 @@ static void on_ranks(
 static void on_event(void *ctx, const struct train_event *event)
 {
     struct tee *tee = ctx;
-    struct feed_event message = {event->id, event->step, event->time, ""};
+    struct message_event message = {event->id, event->step, event->time, ""};
     bool is_step = strcmp(event->kind, "step") == 0;
     snprintf(message.kind, sizeof message.kind, "%s", event->kind);
-    struct feed_part parts[] = {
+    struct message_part parts[] = {
             {&message, sizeof message}, {event->text, strlen(event->text) + 1}};
-    feed_push_parts(
-            tee->feed, is_step ? FEED_STEP_EVENT : FEED_EVENT, parts, 2);
+    queue_push_parts(
+            tee->queue, is_step ? MESSAGE_STEP_EVENT : MESSAGE_EVENT, parts, 2);
     TELL_NEXT(tee, event, event);
 }
 

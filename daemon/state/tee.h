@@ -1,11 +1,12 @@
-/* tee.h - an observer that tells a feed, and then the next observer. */
+/* tee.h - an observer that puts what it hears into a queue, and then tells the
+ * next. */
 #ifndef ZD_DAEMON_STATE_TEE_H
 #define ZD_DAEMON_STATE_TEE_H
 
-#include "daemon/state/feed.h"
+#include "daemon/state/queue.h"
 
 struct tee {
-    struct feed *feed;
+    struct message_queue *queue;
     const struct train_observer *next; /* borrowed */
     const char *socket_path;           /* told in the banner; or NULL */
 };

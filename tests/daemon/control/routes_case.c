@@ -41,9 +41,9 @@ void open_routes(bool readonly)
 }
 
 const struct kept_event *take(
-        enum feed_kind kind, const void *payload, size_t bytes)
+        enum message_kind kind, const void *payload, size_t bytes)
 {
-    struct feed_head head = {kind, (uint32_t)bytes};
+    struct message_head head = {kind, (uint32_t)bytes};
     return run_state_take(t.state, &head, payload);
 }
 
@@ -159,11 +159,11 @@ void expect_error(int status, const char *code)
     json_decref(json);
 }
 
-/* --- a run, told as the feed would --- */
+/* --- a run, told by messages --- */
 
 void begin_run(void)
 {
-    struct feed_banner banner = {
+    struct message_banner banner = {
             .plan = json_pack("{s:i}", "world", 2),
             .world = 2,
             .per_device = 4,
@@ -175,7 +175,7 @@ void begin_run(void)
             .eval_loss = NAN,
             .best_eval_loss = NAN,
             .settings = {0.5, 1, 1, 10, 500, 200}};
-    take(FEED_BANNER, &banner, sizeof banner);
+    take(MESSAGE_BANNER, &banner, sizeof banner);
 }
 
 void make_step(int64_t step)
@@ -190,20 +190,20 @@ void make_step(int64_t step)
             .step_seconds = 0.1,
             .settings = {0.5, 1, 1, 10, 500, 200},
             .global_batch = 8};
-    take(FEED_STEP, &report, sizeof report);
+    take(MESSAGE_STEP, &report, sizeof report);
 }
 
 void tell_event(int64_t id, int64_t step, const char *kind, const char *members)
 {
     char bytes[400];
-    struct feed_event event = {.id = id, .step = step, .time = 1000};
+    struct message_event event = {.id = id, .step = step, .time = 1000};
     strcpy(event.kind, kind);
     memcpy(bytes, &event, sizeof event);
     int n = snprintf(
             bytes + sizeof event, sizeof bytes - sizeof event,
             "{\"id\":%lld%s}", (long long)id, members);
     routes_event(
-            t.routes, take(FEED_EVENT, bytes, sizeof event + (size_t)n + 1));
+            t.routes, take(MESSAGE_EVENT, bytes, sizeof event + (size_t)n + 1));
 }
 
 void make_event(int64_t id)
@@ -213,9 +213,9 @@ void make_event(int64_t id)
 
 void finish_command(const struct zd_error *error, json_t *result)
 {
-    struct feed_done done = {
+    struct message_done done = {
             .command = t.posted, .step = 12, .failed = error != NULL};
-    take(FEED_DONE, &done, sizeof done);
+    take(MESSAGE_DONE, &done, sizeof done);
     routes_done(t.routes, &t.posted, 12, error, result);
     json_decref(result);
 }

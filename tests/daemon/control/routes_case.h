@@ -1,5 +1,5 @@
 /* routes_case.h - the control routes of a run that does not run, without a
- * socket: requests, replies, and what the feed would tell. Streams are
+ * socket: requests, replies, and a run's messages. Streams are
  * http/stream.c's, which keep what is sent when no connection takes it. */
 #ifndef ZD_TESTS_DAEMON_CONTROL_ROUTES_CASE_H
 #define ZD_TESTS_DAEMON_CONTROL_ROUTES_CASE_H
@@ -41,10 +41,10 @@ json_t *json_of_reply(void);
 void expect_error(int status, const char *code);
 void forget_reply(void);
 
-/* --- a run, told as the feed would --- */
+/* --- a run, told by messages --- */
 
 const struct kept_event *take(
-        enum feed_kind kind, const void *payload, size_t bytes);
+        enum message_kind kind, const void *payload, size_t bytes);
 void begin_run(void);
 void make_step(int64_t step);
 /* `members`: ",\"key\":value"..; an id of 0 is no one's: */

@@ -196,10 +196,10 @@ Test(routes, config_tells_what_was_set)
 
 Test(routes, config_tells_what_was_set_before_the_run_was_resumed)
 {
-    struct feed_banner banner = {.world = 2, .max_steps = 100};
+    struct message_banner banner = {.world = 2, .max_steps = 100};
     banner.is_kept[SET_LOGGING_STEPS] = true;
     banner.kept[SET_LOGGING_STEPS] = 50;
-    take(FEED_BANNER, &banner, sizeof banner);
+    take(MESSAGE_BANNER, &banner, sizeof banner);
     expect_config("log.logging_steps", 50, "set before the run was resumed");
     expect_config("optim.learning_rate", 0.5, "default");
 }

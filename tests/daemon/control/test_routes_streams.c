@@ -140,13 +140,13 @@ Test(routes_streams, only_new_events_without_an_id_and_all_without_following)
 
 Test(routes_streams, a_long_replay_comes_in_parts_that_a_slow_reader_survives)
 {
-    static char bytes[sizeof(struct feed_event) + 2000];
-    struct feed_event event = {.kind = "sample"};
+    static char bytes[sizeof(struct message_event) + 2000];
+    struct message_event event = {.kind = "sample"};
     memset(bytes + sizeof event, 'x', sizeof bytes - sizeof event - 1);
     for (int i = 1; i <= 2000; i++) { /* 4 MB */
         event.id = i;
         memcpy(bytes, &event, sizeof event);
-        take(FEED_EVENT, bytes, sizeof bytes);
+        take(MESSAGE_EVENT, bytes, sizeof bytes);
     }
     get("/v1/events?since=0");
     size_t count = 0;

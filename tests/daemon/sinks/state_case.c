@@ -123,7 +123,7 @@ static void fill_state(struct state_case *c)
     state->ranks = c->ranks;
     state->rank_count = STATE_CASE_RANKS;
     state->samples = c->samples;
-    state->feed_dropped = 5;
+    state->queue_dropped = 5;
 }
 
 void state_case_init(struct state_case *c)

@@ -24,15 +24,15 @@ static void teardown(void)
 }
 
 static const struct kept_event *take(
-        enum feed_kind kind, const void *payload, size_t bytes)
+        enum message_kind kind, const void *payload, size_t bytes)
 {
-    struct feed_head head = {kind, (uint32_t)bytes};
+    struct message_head head = {kind, (uint32_t)bytes};
     return run_state_take(state, &head, payload);
 }
 
 static void take_banner(int64_t first_step)
 {
-    struct feed_banner banner = {
+    struct message_banner banner = {
             .world = 2,
             .per_device = 4,
             .accumulation = 2,
@@ -44,7 +44,7 @@ static void take_banner(int64_t first_step)
             .eval_loss = NAN,
             .best_eval_loss = NAN,
             .settings = {0.25, 1.0, 2, 10, 500, NAN}};
-    take(FEED_BANNER, &banner, sizeof banner);
+    take(MESSAGE_BANNER, &banner, sizeof banner);
 }
 
 static void take_step(int64_t step, double loss)
@@ -60,7 +60,7 @@ static void take_step(int64_t step, double loss)
             .tokens_per_second = 2000,
             .settings = {0.25, 1.0, 2, 10, 500, NAN},
             .global_batch = 16};
-    take(FEED_STEP, &report, sizeof report);
+    take(MESSAGE_STEP, &report, sizeof report);
 }
 
 static int64_t last_id;
@@ -69,7 +69,7 @@ static void tell(
         const char *kind, int64_t step, double time, const char *members)
 {
     char bytes[512], text[300];
-    struct feed_event event = {.id = ++last_id, .step = step, .time = time};
+    struct message_event event = {.id = ++last_id, .step = step, .time = time};
     snprintf(
             text, sizeof text, "{\"id\": %lld, \"step\": %lld%s}",
             (long long)event.id, (long long)step, members);
@@ -77,7 +77,7 @@ static void tell(
     memcpy(bytes, &event, sizeof event);
     strcpy(bytes + sizeof event, text);
     const struct kept_event *kept =
-            take(FEED_EVENT, bytes, sizeof event + strlen(text) + 1);
+            take(MESSAGE_EVENT, bytes, sizeof event + strlen(text) + 1);
     cr_assert_not_null(kept);
     cr_expect_eq(kept->id, last_id);
     cr_expect_str_eq(kept->text, text);
@@ -162,7 +162,7 @@ Test(run_state, a_resumed_run_begins_with_its_rows)
     struct resumed_rows *rows = calloc(1, sizeof *rows);
     for (int i = 1; i <= 40; i++)
         history_add(&rows->series[series("train/loss")], i, i);
-    struct feed_banner banner = {
+    struct message_banner banner = {
             .world = 1,
             .max_steps = 100,
             .first_step = 40,
@@ -170,7 +170,7 @@ Test(run_state, a_resumed_run_begins_with_its_rows)
             .eval_loss = 2.5,
             .best_eval_loss = 2.25,
             .resumed_from = "out/checkpoint-000040"};
-    take(FEED_BANNER, &banner, sizeof banner);
+    take(MESSAGE_BANNER, &banner, sizeof banner);
     cr_expect_eq(state->series[series("train/loss")].count, 40);
     cr_expect(isnan(run_state_eta(state)) || run_state_eta(state) > 0);
     take_step(41, 1.0);
@@ -198,7 +198,7 @@ Test(run_state, a_resumed_run_begins_with_its_events_and_samples)
                               .step = 40 + i,
                               .kind = "sample",
                               .text = (char *)(uintptr_t)before[i]});
-    struct feed_banner banner = {
+    struct message_banner banner = {
             .first_step = 40,
             .eval_loss = NAN,
             .best_eval_loss = NAN,
@@ -206,7 +206,7 @@ Test(run_state, a_resumed_run_begins_with_its_events_and_samples)
             .resumed_from = "out/checkpoint-000040"};
     last_id = 2;
     tell("resumed", 40, 7, ", \"from\": \"out\", \"after\": 1");
-    take(FEED_BANNER, &banner, sizeof banner);
+    take(MESSAGE_BANNER, &banner, sizeof banner);
     tell("eval", 40, 7, "");
     cr_assert_eq(state->event_count, 3);
     cr_expect_eq(run_state_event(state, 0)->id, 1);
@@ -281,7 +281,7 @@ Test(run_state, time_between_states_is_of_its_phase)
 Test(run_state, a_run_is_stalled_until_a_rank_moves_or_it_is_something_else)
 {
     take_banner(0);
-    struct feed_stall stall = {
+    struct message_stall stall = {
             .is_stalled = true,
             .rank = 3,
             .step = 12,
@@ -289,8 +289,8 @@ Test(run_state, a_run_is_stalled_until_a_rank_moves_or_it_is_something_else)
             .since = 990,
             .host = "host-b",
             .operation = "all_reduce #9"};
-    struct feed_stall moves = {.time = 1001};
-    take(FEED_STALL, &stall, sizeof stall);
+    struct message_stall moves = {.time = 1001};
+    take(MESSAGE_STALL, &stall, sizeof stall);
     json_t *status = run_state_status(state);
     json_t *stalled = json_object_get(status, "stalled");
     cr_expect_eq(state->state, RUN_STALLED);
@@ -301,17 +301,17 @@ Test(run_state, a_run_is_stalled_until_a_rank_moves_or_it_is_something_else)
     cr_expect_str_eq(
             json_string_value(json_object_get(stalled, "host")), "host-b");
     json_decref(status);
-    take(FEED_STALL, &moves, sizeof moves);
+    take(MESSAGE_STALL, &moves, sizeof moves);
     cr_expect_eq(state->state, RUN_RUNNING);
     status = run_state_status(state);
     cr_expect(json_is_null(json_object_get(status, "stalled")));
     json_decref(status);
     tell_state(RUN_EVALUATING, 1002);
-    take(FEED_STALL, &stall, sizeof stall);
-    take(FEED_STALL, &moves, sizeof moves);
+    take(MESSAGE_STALL, &stall, sizeof stall);
+    take(MESSAGE_STALL, &moves, sizeof moves);
     cr_expect_eq(state->state, RUN_EVALUATING);
-    struct feed_end end = {.step = 12, .stopped_by = "--stop-after"};
-    take(FEED_END, &end, sizeof end);
+    struct message_end end = {.step = 12, .stopped_by = "--stop-after"};
+    take(MESSAGE_END, &end, sizeof end);
     status = run_state_status(state);
     cr_expect_str_eq(
             json_string_value(json_object_get(status, "stopped_by")),
@@ -338,17 +338,17 @@ Test(run_state, what_checkpoints_take_adds_up)
 
 Test(run_state, settings_follow_set)
 {
-    struct feed_done done = {.command = {.kind = COMMAND_SET}};
+    struct message_done done = {.command = {.kind = COMMAND_SET}};
     take_banner(0);
     done.command.given[SET_ACCUMULATION] = true;
     done.command.value[SET_ACCUMULATION] = 4;
     done.command.given[SET_LOGGING_STEPS] = true;
     done.command.value[SET_LOGGING_STEPS] = 7;
     done.failed = true;
-    take(FEED_DONE, &done, sizeof done);
+    take(MESSAGE_DONE, &done, sizeof done);
     cr_expect_eq(state->accumulation, 2);
     done.failed = false;
-    take(FEED_DONE, &done, sizeof done);
+    take(MESSAGE_DONE, &done, sizeof done);
     json_t *status = run_state_status(state);
     cr_expect_eq(number(status, "gradient_accumulation_steps"), 4);
     cr_expect_eq(number(status, "global_batch_size"), 32);

@@ -1,0 +1,87 @@
+/* queue_threads.c - producers and the consumer of a queue at once; for a thread
+ * sanitizer. Prints TAP. */
+#include "daemon/state/queue.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { PRODUCERS = 3, MESSAGES = 20000 };
+
+struct message {
+    int producer, number;
+    char text[120]; /* all of it `number` */
+};
+
+static struct message_queue *queue;
+static _Atomic int wakes;
+
+static void on_wake(void *ctx)
+{
+    (void)ctx;
+    atomic_fetch_add(&wakes, 1);
+}
+
+static void *produce(void *arg)
+{
+    struct message message = {.producer = *(int *)arg};
+    for (int i = 0; i < MESSAGES; i++) {
+        size_t length = 8 + (size_t)i % sizeof message.text;
+        message.number = i;
+        memset(message.text, i & 0x7f, sizeof message.text);
+        while (!queue_push(
+                queue, MESSAGE_EVENT, &message, length < 16 ? 16 : length))
+            sched_yield();
+    }
+    return NULL;
+}
+
+static bool is_whole(const struct message *message, uint32_t bytes)
+{
+    size_t text = bytes - offsetof(struct message, text);
+    for (size_t i = 0; i < text; i++)
+        if (message->text[i] != (message->number & 0x7f))
+            return false;
+    return true;
+}
+
+/* All messages of a producer, in its order. */
+static bool consume(void)
+{
+    int next[PRODUCERS] = {0};
+    struct message_head head;
+    bool good = true;
+    for (int left = PRODUCERS * MESSAGES; left > 0;) {
+        const struct message *message = queue_peek(queue, &head);
+        if (!message) {
+            sched_yield();
+            continue;
+        }
+        good = good && message->number == next[message->producer]++ &&
+               is_whole(message, head.bytes);
+        queue_drop(queue);
+        left--;
+    }
+    return good && !queue_peek(queue, &head);
+}
+
+int main(void)
+{
+    pthread_t threads[PRODUCERS];
+    int numbers[PRODUCERS];
+    if (queue_create(65536, on_wake, NULL, &queue) != ZD_OK)
+        return 99;
+    for (int i = 0; i < PRODUCERS; i++) {
+        numbers[i] = i;
+        pthread_create(&threads[i], NULL, produce, &numbers[i]);
+    }
+    bool good = consume();
+    for (int i = 0; i < PRODUCERS; i++)
+        pthread_join(threads[i], NULL);
+    good = good && atomic_load(&wakes) == PRODUCERS * MESSAGES;
+    printf("1..1\n%s 1 - three producers and one consumer of a queue\n",
+           good ? "ok" : "not ok");
+    queue_destroy(queue);
+    return !good;
+}
