@@ -62,7 +62,7 @@ static enum zd_status refuse_levels(int world)
 {
     ZD_FAIL(ZD_ERR_CONFIG, "E1230",
             "comm.hierarchical = true: the %d ranks are not nodes of equal "
-            "size with neighbouring ranks",
+            "size with neighboring ranks",
             world);
     zd_fail_help("comm.hierarchical = \"auto\"");
     return ZD_ERR_CONFIG;

@@ -139,8 +139,8 @@ const struct schema_key schema_table[] = {
 {"lora", "use_dora", SCHEMA_BOOL, JOB(lora.use_dora), .help = "Train the lengths of rows apart from their directions (DoRA)"},
 {"lora", "init_lora_weights", SCHEMA_ENUM, JOB(lora.init_lora_weights), .choices = lora_inits, .help = "Of A: uniform within 1 / sqrt(inputs), or normal with 1 / r; B begins at 0"},
 {"lora", "loraplus_lr_ratio", SCHEMA_REAL, JOB(lora.loraplus_lr_ratio), .flags = SCHEMA_ABOVE_MIN, .max = 1e6, .help = "Learning rate of B over that of A (LoRA+)"},
-{"lora", "quantize_base", SCHEMA_ENUM, JOB(lora.quantize_base), .choices = lora_bases, .help = "How the layers' frozen weights lie in memory: quantised as they are loaded (QLoRA), or as they are", .fallback = "`\"none\"`; of a model stored quantised, as it is stored"},
-{"lora", "double_quant", SCHEMA_BOOL, JOB(lora.double_quant), .help = "With nf4 and fp4: the scales of blocks in 8 bits too", .fallback = "`true`; of a model stored quantised, as it is stored"},
+{"lora", "quantize_base", SCHEMA_ENUM, JOB(lora.quantize_base), .choices = lora_bases, .help = "How the layers' frozen weights lie in memory: quantized as they are loaded (QLoRA), or as they are", .fallback = "`\"none\"`; of a model stored quantized, as it is stored"},
+{"lora", "double_quant", SCHEMA_BOOL, JOB(lora.double_quant), .help = "With nf4 and fp4: the scales of blocks in 8 bits too", .fallback = "`true`; of a model stored quantized, as it is stored"},
 {"lora", "rank_pattern", SCHEMA_TABLE, JOB(lora.rank_pattern), .help = "Ranks of some modules: pattern = rank, the first that matches"},
 {"lora", "alpha_pattern", SCHEMA_TABLE, JOB(lora.alpha_pattern), .help = "lora_alpha of some modules: pattern = alpha"},
 
@@ -225,7 +225,7 @@ const struct schema_key schema_table[] = {
 {"zero", "max_live_parameters", SCHEMA_INT64, JOB(zero.max_live_parameters), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_live_parameters", .help = "Parameter elements gathered at a time, at most (stage 3); auto: what compute, prefetch and reuse need"},
 {"zero", "max_reuse_distance", SCHEMA_INT64, JOB(zero.max_reuse_distance), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_reuse_distance", .help = "Keep a unit that is used again within so many elements (stage 3); auto: no slots but those of prefetch"},
 {"zero", "sub_group_size", SCHEMA_INT64, JOB(zero.sub_group_size), .min = 1, .max = COUNT_MAX, .help = "Elements of one optimizer tile, in whole pieces of 256"},
-{"zero", "round_robin_gradients", SCHEMA_BOOL, JOB(zero.round_robin_gradients), .help = "Each rank sends first to its right neighbour"},
+{"zero", "round_robin_gradients", SCHEMA_BOOL, JOB(zero.round_robin_gradients), .help = "Each rank sends first to its right neighbor"},
 
 {"offload", "optimizer", SCHEMA_ENUM, JOB(offload.optimizer), .choices = tiers, .help = "Where master weights and moments live; the update runs on the host"},
 {"offload", "params", SCHEMA_ENUM, JOB(offload.params), .choices = tiers, .help = "Where parameters live between uses (stage 3, or one rank)"},

@@ -39,7 +39,7 @@ const struct man_notes man_zerodctl = {
         .environment =
                 "XDG_RUNTIME_DIR\tSockets are looked for below its folder "
                 "`zerod`; without it below `/tmp/zerod-UID`.\n"
-                "NO_COLOR\tWhen it is set, nothing is coloured.\n",
+                "NO_COLOR\tWhen it is set, nothing is colored.\n",
         .files = "$XDG_RUNTIME_DIR/zerod/JOB.sock\tThe socket of a job: "
                  "HTTP/1.1 with JSON.\n"
                  "OUTPUT_DIR/status.json\tWhat `--dir` reads where the socket "

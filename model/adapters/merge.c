@@ -243,7 +243,7 @@ enum zd_status weights_open_merged(
 void merge_tell_codes(const char *base)
 {
     zd_log_warning(
-            "%s is stored quantized and is dequantised first: to merge onto "
+            "%s is stored quantized and is dequantized first: to merge onto "
             "the model that it was made of loses less",
             base);
 }

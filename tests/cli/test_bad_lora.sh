@@ -51,7 +51,7 @@ row 'a format that is none' 78 'E0207|nf5|nf4' 'lora "quantize_base = \"nf5\""'
 row 'a pattern of ranks that fits nothing' 78 'E0326|job.toml|lora.rank_pattern|`q_prj`|"q_proj"' 'lora "rank_pattern = { q_prj = 2 }"'
 row 'a pattern of alphas that fits no target' 78 'E0326|lora.alpha_pattern|`q_proj`' 'lora "target_modules = [\"v_proj\"]" "alpha_pattern = { q_proj = 2 }"'
 row 'adapters that nobody enabled' 78 'E0213|job.toml|lora.r without|lora.enabled|enabled = true' 'printf "[lora]\nr = 8\nuse_dora = true\n" >>job.toml'
-row 'a quantised base without adapters' 78 'E0213|quantize_base|lora.enabled is not given|enabled = true' : validate --job job.toml --set lora.quantize_base=nf4
+row 'a quantized base without adapters' 78 'E0213|quantize_base|lora.enabled is not given|enabled = true' : validate --job job.toml --set lora.quantize_base=nf4
 row 'scales in 8 bits of no codes' 78 'E0213|job.toml|double_quant without quantize_base' 'lora "double_quant = true"'
 row 'what others call r' 78 'E0203|`rank`|did you mean `r`' 'lora "rank = 8"'
 row 'what others call quantize_base' 78 'E0203|`load_in_4bit`|`quantize_base = "nf4"` in [lora]' : validate --job job.toml --set model.load_in_4bit=true

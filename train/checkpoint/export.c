@@ -90,9 +90,9 @@ static enum zd_status write_adapter(
 {
     if (request->quantize) {
         ZD_FAIL(ZD_ERR_USAGE, "E0101",
-                "`%s` holds an adapter: there is nothing to quantise",
+                "`%s` holds an adapter: there is nothing to quantize",
                 request->path);
-        zd_fail_help("--merge: the model with the adapter in it, quantised");
+        zd_fail_help("--merge: the model with the adapter in it, quantized");
         return ZD_ERR_USAGE;
     }
     if (rank > 0)
