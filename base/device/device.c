@@ -98,26 +98,27 @@ int device_rank_cpus(int mask_cpus, int online_cpus, int local_size)
     return cpus > 0 ? cpus : 1;
 }
 
-/* The first number of OMP_NUM_THREADS, as OpenMP has it ("4" or "4,2"); 0:
- * there is none. */
-static int openmp_threads(void)
+/* The first number of a variable of OpenMP ("4" or "4,2"); 0: there is none. */
+static int openmp_number(const char *variable)
 {
     enum { MOST = 4096 }; /* as device.cpu_threads */
-    const char *text = getenv("OMP_NUM_THREADS");
+    const char *text = getenv(variable);
     char *end = NULL;
-    long threads = text ? strtol(text, &end, 10) : 0;
+    long number = text ? strtol(text, &end, 10) : 0;
     bool is_number = text && end != text && (!*end || *end == ',');
-    return is_number && threads > 0 && threads <= MOST ? (int)threads : 0;
+    return is_number && number > 0 && number <= MOST ? (int)number : 0;
 }
 
 int device_threads(
         const struct device_options *options, int mask_cpus, int online_cpus,
         int local_size)
 {
-    int asked = options->cpu_threads > 0 ? options->cpu_threads
-                                         : openmp_threads();
-    return asked > 0 ? asked
-                     : device_rank_cpus(mask_cpus, online_cpus, local_size);
+    int limit = openmp_number("OMP_THREAD_LIMIT");
+    int threads = options->cpu_threads > 0 ? options->cpu_threads
+                                           : openmp_number("OMP_NUM_THREADS");
+    if (threads <= 0)
+        threads = device_rank_cpus(mask_cpus, online_cpus, local_size);
+    return limit > 0 && threads > limit ? limit : threads;
 }
 
 int device_spare_cpus(

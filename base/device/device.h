@@ -54,7 +54,7 @@ int device_online_cpus(void);
  * divided. */
 int device_rank_cpus(int mask_cpus, int online_cpus, int local_size);
 /* Threads of such a rank: device.cpu_threads, else OMP_NUM_THREADS, else as many
- * as its CPUs. */
+ * as its CPUs; no more than OMP_THREAD_LIMIT, as OpenMP starts no more. */
 int device_threads(
         const struct device_options *options, int mask_cpus, int online_cpus,
         int local_size);

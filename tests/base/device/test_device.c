@@ -7,6 +7,7 @@
 static void forget_threads(void)
 {
     unsetenv("OMP_NUM_THREADS");
+    unsetenv("OMP_THREAD_LIMIT");
 }
 
 TestSuite(device, .init = forget_threads);
@@ -24,6 +25,8 @@ Test(device, threads_follow_the_mask)
     cr_expect_eq(device_threads(&options, 2, 8, 4), 2);
     options.cpu_threads = 3;
     cr_expect_eq(device_threads(&options, 8, 8, 4), 3);
+    setenv("OMP_THREAD_LIMIT", "2", 1);
+    cr_expect_eq(device_threads(&options, 8, 8, 4), 2);
 }
 
 Test(device, threads_follow_OMP_NUM_THREADS_where_the_job_is_silent)
