@@ -287,6 +287,11 @@ enum zd_status fs_sync_close(int fd, const char *path)
     return status;
 }
 
+enum zd_status fs_create_status(int error)
+{
+    return error == EACCES || error == EPERM ? ZD_ERR_DENIED : ZD_ERR_CREATE;
+}
+
 int fs_create(const char *path, mode_t mode)
 {
     if (unlink(path) != 0 && errno != ENOENT)
@@ -301,7 +306,7 @@ static enum zd_status write_and_sync(
     int fd = fs_create(path, 0644);
     if (fd < 0)
         return ZD_FAIL(
-                ZD_ERR_CREATE, "E0708", "cannot create %s: %s", path,
+                fs_create_status(errno), "E0708", "cannot create %s: %s", path,
                 strerror(errno));
     enum zd_status status = fs_write(fd, path, data, bytes);
     if (status == ZD_OK && fsync(fd) != 0)
@@ -342,7 +347,8 @@ enum zd_status fs_make_dirs(const char *path)
         bool is_made = mkdir(part, 0755) == 0;
         if (!is_made && !fs_is_dir(part))
             return ZD_FAIL(
-                    ZD_ERR_CREATE, "E0708", "cannot make the folder %s: %s",
+                    fs_create_status(errno), "E0708",
+                    "cannot make the folder %s: %s",
                     part,
                     errno == EEXIST ? "something else has that name"
                                     : strerror(errno));

@@ -36,12 +36,15 @@ enum zd_status fs_sync_close(int fd, const char *path);
 /* A new, empty file to write to; what had the name is removed and not written
  * to, because it may be a link that someone else made. -1 and errno. */
 int fs_create(const char *path, mode_t mode);
+/* Of an errno: ZD_ERR_DENIED where it is a matter of permission, else
+ * ZD_ERR_CREATE. */
+enum zd_status fs_create_status(int error);
 /* Write beside, fsync, rename over, fsync the folder. */
 enum zd_status fs_write_file(const char *path, const void *data, size_t bytes);
 enum zd_status fs_sync_dir(const char *path);
 /* The name of `path` is on the disk, in the folder where it lies. */
 enum zd_status fs_sync_name(const char *path);
-/* mkdir -p, names on the disk; ZD_ERR_CREATE when a part cannot be made or is
+/* mkdir -p, names on the disk; ZD_ERR_CREATE or ZD_ERR_DENIED when a part cannot be made or is
  * no folder. */
 enum zd_status fs_make_dirs(const char *path);
 bool fs_is_dir(const char *path);

@@ -41,6 +41,8 @@ refuse "opendir:out:$EMFILE"
 row 'output_dir cannot be listed: EMFILE' 74 'E0706|out' '' $more
 refuse "stat:peft/adapter_config.json:$EACCES"
 row 'an adapter that may not be read' 77 'E0702|adapter_config.json' 'mkdir peft' generate --model model --adapter peft --prompt a
+refuse "open:out/.zerod.lock:$EACCES"
+row 'an output_dir that may not be written' 77 'E0733|out/.zerod.lock|Permission denied' '' $more
 refuse "stat:out/events.jsonl:$EIO"
 row 'events.jsonl cannot be looked at' 74 'E0706|out/events.jsonl' '' $more
 allow

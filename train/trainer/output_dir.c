@@ -35,7 +35,7 @@ static enum zd_status take_lock(struct output_dir *dir)
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (fd < 0)
         return ZD_FAIL(
-                ZD_ERR_CREATE, "E0733", "cannot create %s: %s", path,
+                fs_create_status(errno), "E0733", "cannot create %s: %s", path,
                 strerror(errno));
     if (!lock_soon(fd)) {
         ssize_t n = pread(fd, holder, sizeof holder - 1, 0);
