@@ -12,6 +12,7 @@
 #include "base/file/fs.h"
 #include "base/must.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,24 @@ static enum zd_status check_out(
     return ZD_ERR_CREATE;
 }
 
+static bool has_file(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    fs_join(path, sizeof path, folder, name);
+    return fs_exists(path);
+}
+
+static void tell_written(const struct cli_args *args, bool replaces)
+{
+    struct output output;
+    bool is_adapter = has_file(args->out, "adapter_config.json");
+    fprintf(output_begin(&output), "%s: %s written%s\n", args->out,
+            is_adapter ? "adapter" : "model",
+            replaces ? ", in place of the one that zerod wrote there before"
+                     : "");
+    output_end(&output);
+}
+
 enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
 {
     bool is_nf4 = args->quantize && strcmp(args->quantize, "nf4") == 0;
@@ -53,14 +72,18 @@ enum zd_status command_export(struct cli_args *args, int *argc, char ***argv)
         return ZD_FAIL(
                 ZD_ERR_USAGE, "E0101", "--double-quant needs --quantize nf4");
     enum dtype dtype = dtype_of(args, DTYPE_FP32);
+    bool replaces = has_file(args->out, "config.json") ||
+                    has_file(args->out, "adapter_config.json");
     ZD_TRY(check_out(args, "--base", args->base));
-    return train_export(&(struct train_export){
+    ZD_TRY(train_export(&(struct train_export){
             .path = args->line.operands[0],
             .out_dir = args->out,
             .dtype = args->dtype ? &dtype : NULL,
             .quantize = args->quantize ? &quantize : NULL,
             .merges = args->merge,
-            .base = args->base});
+            .base = args->base}));
+    tell_written(args, replaces);
+    return ZD_OK;
 }
 
 /* --- adapters --- */
@@ -132,6 +155,7 @@ enum zd_status command_merge(struct cli_args *args, int *argc, char ***argv)
     struct adapters adapters;
     struct model_config config = {0};
     struct param_table table = {0};
+    bool replaces = has_file(args->out, "config.json");
     enum zd_status status = adapters_init(&adapters, &args->adapters);
     if (status == ZD_OK && !fs_exists(args->base))
         status =
@@ -145,6 +169,8 @@ enum zd_status command_merge(struct cli_args *args, int *argc, char ***argv)
         status = param_table_build(&config, NULL, 0, &table);
     if (status == ZD_OK)
         status = merge(args, &adapters, &config, &table);
+    if (status == ZD_OK)
+        tell_written(args, replaces);
     param_table_fini(&table);
     model_config_fini(&config);
     adapters_fini(&adapters);

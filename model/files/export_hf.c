@@ -334,11 +334,27 @@ static enum zd_status write_parts(struct hf_export *e, int part, int parts)
 
 /* --- all of it ------------------------------------------------------------ */
 
+/* A model does not replace an adapter. */
+static enum zd_status check_kind(
+        const char *dir, char to[EXPORT_PATH_BYTES],
+        char temporary[EXPORT_PATH_BYTES])
+{
+    char adapter[EXPORT_PATH_BYTES + 32];
+    ZD_TRY(export_dir_names(dir, to, temporary));
+    fs_join(adapter, sizeof adapter, to, "adapter_config.json");
+    if (!fs_exists(adapter))
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CREATE, "E0314",
+            "`%s` holds an adapter, which the model would replace", to);
+    zd_fail_help("name another folder, or remove this one");
+    return ZD_ERR_CREATE;
+}
+
 enum zd_status weights_export_check(const char *dir)
 {
     char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
     bool is_there;
-    ZD_TRY(export_dir_names(dir, to, temporary));
+    ZD_TRY(check_kind(dir, to, temporary));
     ZD_TRY(fs_look(to, &is_there));
     if (is_there && access(to, W_OK | X_OK) != 0)
         return ZD_FAIL(
@@ -383,7 +399,7 @@ enum zd_status weights_export_begin(const struct hf_export_job *job)
 {
     struct hf_export e;
     char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
-    ZD_TRY(export_dir_names(job->dir, to, temporary));
+    ZD_TRY(check_kind(job->dir, to, temporary));
     ZD_TRY(export_dir_begin(temporary));
     ZD_TRY(export_init(&e, job, temporary));
     enum zd_status status = ZD_OK;
