@@ -55,11 +55,17 @@ static enum zd_status tell_unknown_command(
         const char *name = program->commands[i].name;
         suggest_offer(&nearest, typed, edit_distance(typed, name), name);
     }
+    for (const struct cli_other_word *o = program->others; o && o->word; o++)
+        suggest_offer(&nearest, typed, edit_distance(typed, o->word), o->here);
+    const char *ending = strrchr(first, '.');
+    bool is_file = program->file_hint && ending && !strcmp(ending, ".toml");
     if (is_group && !two)
         ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s` needs another word", first);
     else
         ZD_FAIL(ZD_ERR_USAGE, USAGE, "no command `%s`", typed);
-    if (nearest.word)
+    if (is_file)
+        zd_fail_help(program->file_hint, first);
+    else if (nearest.word)
         zd_fail_help("did you mean `%s`?", nearest.word);
     else
         zd_fail_help("%s --help lists the commands", program->name);

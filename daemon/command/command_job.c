@@ -107,6 +107,8 @@ enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
         text_close(&text);
         model_config_fini(&config);
     }
+    if (status != ZD_OK)
+        job_tell_source(job);
     if (status == ZD_OK)
         print_valid(args, job, is_part);
     else if (cli_wants_json(args))
@@ -162,6 +164,8 @@ enum zd_status command_data_inspect(
     enum zd_status status = open_text(options, &config, &text);
     if (status == ZD_OK) {
         status = inspect(args, options, &config, &text);
+        if (status != ZD_OK)
+            job_tell_source(job);
         text_close(&text);
         model_config_fini(&config);
     }

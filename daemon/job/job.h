@@ -48,6 +48,10 @@ const struct problems *job_problems(const struct job *job);
 /* Strings and arrays in it live as long as the job. */
 const struct train_job *job_options(const struct job *job);
 
+/* To this thread's error record, if it speaks of a file of [[data.train]] or
+ * [[data.eval]]: where the job names it. */
+void job_tell_source(const struct job *job);
+
 /* Keys that the job gives and that do nothing because the CPU computes, as
  * "model.attn, comm.max_ctas"; false: there is none. */
 bool job_idle_keys(const struct job *job, char *out, size_t bytes);

@@ -38,6 +38,45 @@ static struct toml_place entry_place(
                    : job_place(job, "data", name);
 }
 
+static bool speaks_of(const struct zd_error *error, const char *pattern)
+{
+    struct match_list found;
+    bool speaks = false;
+    if (match_files(pattern, &found) != ZD_OK) {
+        zd_error_clear();
+        return false;
+    }
+    for (int i = 0; i < found.count; i++)
+        speaks = speaks || strstr(error->where, found.paths[i]) ||
+                 strstr(error->what, found.paths[i]);
+    match_free(&found);
+    return speaks;
+}
+
+void job_tell_source(const struct job *job)
+{
+    const struct data_options *data = &job->options.data;
+    const struct data_entry *const lists[] = {data->train, data->eval};
+    const int counts[] = {data->train_count, data->eval_count};
+    struct zd_error error = *zd_error_get();
+    zd_error_clear();
+    for (int n = 0; n < 2; n++)
+        for (int i = 0; i < counts[n] && error.status == ZD_ERR_DATA; i++) {
+            struct toml_place place = entry_place(job, n ? "eval" : "train", i);
+            size_t used = strlen(error.where);
+            if (!place.source || !speaks_of(&error, lists[n][i].path))
+                continue;
+            snprintf(
+                    error.where + used, sizeof error.where - used,
+                    "%snamed in %s:%d", used ? ", " : "", place.source->name,
+                    place.line);
+            n = 1;
+            break;
+        }
+    if (error.status != ZD_OK)
+        zd_error_set(&error);
+}
+
 /* --- what does not exist --- */
 
 /* "Qwen/Qwen2.5-0.5B", and the names from before there were slashes. */

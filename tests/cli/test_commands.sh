@@ -35,6 +35,16 @@ ok 'JSON of a plan that does not fit' eval \
 ok 'no text of --set breaks the JSON' eval 'call 78 validate job.toml --format json --set "optim.name=\"$(printf "\377\"")" && has "^}" out && has E0207 out'
 ok 'validate without a number of ranks asks nothing that depends on it' call 0 validate job.toml \
     --set offload.optimizer=cpu --set offload.params=cpu --set zero.stage=1
+while IFS='|' read -r words guess; do ok "zerod $words: a guess" eval "call 64 $words && has 'did you mean .$guess' err"; done <<'ROWS'
+job.toml|zerod --job job.toml
+trian|zerod --job FILE
+train --job job.toml|zerod --job FILE
+valdiate job.toml|validate
+ROWS
+printf '{"text": "one"}\n{"text": "two"}\n{"text": 3}\n' >rows.jsonl
+at=$(grep -n '^path = .data.txt' job.toml | cut -d: -f1)
+ok 'a bad row is named with the line of the job' eval 'sed "${at}s|=.*|= \"rows.jsonl\"|" job.toml >rows.toml && call 65 validate rows.toml && has "rows.jsonl:3.* named in rows.toml:$at" err'
+ok '  a run says so too' eval 'call 65 --job rows.toml --set job.output_dir=rows && has "rows.jsonl:3.* named in rows.toml:$at" err'
 ok '--set of nothing but blanks' eval 'call 64 validate job.toml --set " = 9" && has "^error.E0101" err'
 ok '--set with blanks, as a file has it' eval \
     'call 0 validate job.toml --print --set "optim.lr_scheduler_type = linear " --set " train.max_steps = 9" && has "lr_scheduler_type *= \"linear\"" out && has "max_steps *= 9" out'
@@ -97,7 +107,8 @@ ok 'export' call 0 export $c -o hf
 ok '  config, tokenizer and weights' eval '[ -s hf/config.json ] && [ -s hf/tokenizer.json ] && [ -s hf/model.safetensors ]'
 ok '  numbers as they came' grep -q '"rms_norm_eps": 1e-05,' hf/config.json
 ok '  the same bytes again' eval 'call 0 export $c -o hf2 && cmp hf/model.safetensors hf2/model.safetensors'
-ok '  over an export of ours' call 0 export $c -o hf2
+ok '  which is said' eval '[ "$(cat out)" = "hf2: model written" ]'
+ok '  over an export of ours, which is said' eval 'call 0 export $c -o hf2 && [ "$(cat out)" = "hf2: model written, in place of the one that zerod wrote there before" ]'
 for type in fp32 bf16 fp16; do
     case $type in fp32) stored=F32 ;; bf16) stored=BF16 ;; fp16) stored=F16 ;; esac
     ok "export --dtype $type" eval "call 0 export $c -o $type --dtype $type && head -c 2000 $type/model.safetensors | grep -q '\"dtype\": *\"$stored\"'"
@@ -116,20 +127,25 @@ for format in nf4 int8; do
     ok "export --quantize $format, fp32 beside it" call 0 export $c -o stored-$format --quantize $format $nested --dtype fp32
     ok '  adapters train on it' adapt on-$format --set model.path=stored-$format
     ok '  what to type next' has "next  *zerod generate --model stored-$format --adapter on-$format/peft --prompt" err
-    ok '  as on what is quantised when it is loaded' eval \
+    ok '  as on what is quantized when it is loaded' eval \
         'adapt by-$format --set model.path=fp32 --set lora.quantize_base=$format && cmp {on,by}-$format/peft/adapter_model.safetensors'
     ok '  not as on what is not' eval \
         'adapt without-$format --set model.path=fp32 && ! cmp -s {on,without}-$format/peft/adapter_model.safetensors'
     ok '  generate with both' eval 'call 0 generate --model stored-$format --adapter on-$format/peft --prompt "The mill" --max-new-tokens 4 && [ -s out ]'
     ok '  merge decodes it, and says that the original loses less' eval \
-        'call 0 merge --base stored-$format --adapter on-$format/peft -o merged-$format && has "stored-$format is stored quantised.*loses less" err &&
+        'call 0 merge --base stored-$format --adapter on-$format/peft -o merged-$format && has "stored-$format is stored quantized.*loses less" err &&
         ! grep -q quantization_config merged-$format/config.json'
+    ok '  which is said' eval '[ "$(cat out)" = "merged-$format: model written" ]'
+    ok '  --print of it says what the adapter has' eval 'call 0 validate job.toml --print --set model.path=fp32 --set lora.path=by-$format/peft &&
+        has "^r = 4 .*# lora.path" out && has "^lora_alpha = .*# lora.path" out && has "^init_lora_weights = .*# default" out'
+    ok '  no model replaces an adapter' eval 'call 73 merge --base stored-$format --adapter on-$format/peft -o by-$format/peft && has "E0314.*holds an adapter" err &&
+        [ -s by-$format/peft/adapter_model.safetensors ]'
     ok '  export --merge does too' eval \
-        'call 0 export "$(ls -d on-$format/checkpoint-* | tail -n 1)" --merge -o exported-$format && has "stored-$format is stored quantised.*loses less" err'
+        'call 0 export "$(ls -d on-$format/checkpoint-* | tail -n 1)" --merge -o exported-$format && has "stored-$format is stored quantized.*loses less" err'
     ok '  a run that writes the merged model too' eval \
-        'adapt hf-$format --set model.path=stored-$format --set checkpoint.export=hf && has "stored-$format is stored quantised.*loses less" err'
+        'adapt hf-$format --set model.path=stored-$format --set checkpoint.export=hf && has "stored-$format is stored quantized.*loses less" err'
 done
-# GPT-2 stores its weights turned: more rows are quantised at once than are read at once.
+# GPT-2 stores its weights turned: more rows are quantized at once than are read at once.
 sed "s|\"tests/fixtures|\"$fixtures|; s/\"llama\"/\"gpt2\"/; s/^hidden_size.*/n_embd = 24/; s/^intermediate_size.*/n_inner = 2100/; s/^num_hidden_layers.*/n_layer = 1/
     s/^num_attention_heads.*/n_head = 4/; /^num_key_value/d; s/^max_position_embeddings/n_positions/" "$fixtures/deep.toml" >wide.toml
 ok 'a wide GPT-2' call 0 --job wide.toml --set train.max_steps=1 --set job.output_dir=wide --set eval.eval_strategy=no
