@@ -1,44 +1,37 @@
 /* routes.c - the table of paths, and what all of them share. */
 #include "base/suggest.h"
-#include "daemon/control/routes_internal.h"
+#include "daemon/control/routes_body.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* clang-format off */
 const struct route routes_table[] = {
-        {"GET", "/v1", "", false, route_hello, "Name, version, capabilities"},
-        {"GET", "/v1/status", "", false, route_status, "How far it is"},
-        {"GET", "/v1/ranks", "", false, route_ranks, "Each rank"},
-        {"GET", "/v1/memory", "", false, route_memory, "Planned and taken"},
-        {"GET", "/v1/metrics/history", "name since max", false, route_history,
-         "Series"},
-        {"GET", "/v1/events", "since follow", false, route_events,
-         "Server-sent events"},
-        {"GET", "/v1/logs", "rank since tail follow", false, route_logs,
-         "Lines of a rank's log"},
-        {"GET", "/v1/config", "", false, route_config,
-         "Every key of the job, and its origin"},
-        {"GET", "/v1/config/schema", "", false, route_schema,
-         "JSON Schema of job.toml"},
-        {"GET", "/v1/samples", "max", false, route_samples,
-         "Texts, newest first"},
-        {"GET", "/v1/plan", "", false, route_plan, "plan.json"},
-        {"POST", "/v1/checkpoint", "", true, route_checkpoint, "Save now"},
-        {"POST", "/v1/eval", "", true, route_eval, "Evaluate now"},
-        {"POST", "/v1/sample", "", true, route_sample, "Continue a text"},
-        {"POST", "/v1/pause", "", true, route_pause,
-         "Hold at the next step boundary"},
-        {"POST", "/v1/resume", "", true, route_resume, "Go on"},
-        {"POST", "/v1/stop", "", true, route_stop, "End, with a checkpoint"},
-        {"POST", "/v1/set", "", true, route_set, "Change settings"},
-        {"POST", "/v1/profile", "", true, route_profile,
-         "Trace the next steps"},
-        {"GET", "/healthz", "", false, route_health,
-         "Does the control thread answer?"},
-        {"GET", "/readyz", "", false, route_ready, "Was a step made?"},
-        {"GET", "/metrics", "", false, route_metrics, "For Prometheus"},
-        {"GET", "/", "", false, route_page, "The page"},
+{"GET", "/v1", "", "Name, version, capabilities", route_hello},
+{"GET", "/v1/status", "", "State and progress", .json = run_state_status},
+{"GET", "/v1/ranks", "", "Each rank", .json = run_state_ranks},
+{"GET", "/v1/memory", "", "Planned and taken", .json = run_state_memory},
+{"GET", "/v1/metrics/history", "name since max", "Series", route_history},
+{"GET", "/v1/events", "since follow", "Server-sent events", route_events},
+{"GET", "/v1/logs", "rank since tail follow", "Lines of a rank's log", route_logs},
+{"GET", "/v1/config", "", "Every key of the job, and its origin", route_config},
+{"GET", "/v1/config/schema", "", "JSON Schema of job.toml", route_schema},
+{"GET", "/v1/samples", "max", "Texts, newest first", route_samples},
+{"GET", "/v1/plan", "", "plan.json", route_plan},
+{"POST", "/v1/checkpoint", "", "Save now", .command = &command_forms[COMMAND_CHECKPOINT]},
+{"POST", "/v1/eval", "", "Evaluate now", .command = &command_forms[COMMAND_EVAL]},
+{"POST", "/v1/sample", "", "Continue a text", .command = &command_forms[COMMAND_SAMPLE]},
+{"POST", "/v1/pause", "", "Hold at the next step boundary", .command = &command_forms[COMMAND_PAUSE]},
+{"POST", "/v1/resume", "", "Go on", .command = &command_forms[COMMAND_RESUME]},
+{"POST", "/v1/stop", "", "End, with a checkpoint", .command = &command_forms[COMMAND_STOP]},
+{"POST", "/v1/set", "", "Change settings", .command = &command_forms[COMMAND_SET]},
+{"POST", "/v1/profile", "", "Trace the next steps", .command = &command_forms[COMMAND_PROFILE]},
+{"GET", "/healthz", "", "Does the control thread answer?", route_health},
+{"GET", "/readyz", "", "Was a step made?", route_ready},
+{"GET", "/metrics", "", "For Prometheus", route_metrics},
+{"GET", "/", "", "The page", route_page},
 };
+/* clang-format on */
 const int routes_count = sizeof routes_table / sizeof routes_table[0];
 
 /* --- parameters --- */
@@ -146,10 +139,10 @@ void routes_handle(
         reply->allow = route->method;
         return;
     }
-    if ((route->acts && !may_act(routes, request, reply)) ||
+    if ((route->command && !may_act(routes, request, reply)) ||
         !check_params(route, request, reply))
         return;
-    if (!route->acts && request->body_bytes) {
+    if (!route->command && request->body_bytes) {
         reply_error(
                 reply, 400, "E_BAD_REQUEST",
                 "leave the body out; parameters go into the query",
@@ -158,7 +151,12 @@ void routes_handle(
     }
     if (routes->options.refresh)
         routes->options.refresh(routes->options.ctx);
-    route->answer(routes, request, reply);
+    if (route->command)
+        command_answer(routes, request, route->command, reply);
+    else if (route->json)
+        reply_json(reply, 200, route->json(routes->options.state));
+    else
+        route->answer(routes, request, reply);
 }
 
 /* --- life --- */
@@ -170,8 +168,6 @@ enum zd_status routes_create(
     if (!routes)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     routes->options = *options;
-    routes->table = routes_table;
-    routes->count = routes_count;
     *routes_out = routes;
     return ZD_OK;
 }

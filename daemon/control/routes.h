@@ -1,4 +1,4 @@
-/* routes.h - what is answered to whom: docs/control.md as one table. */
+/* routes.h - who is answered what: docs/control.md as one table. */
 #ifndef ZD_DAEMON_CONTROL_ROUTES_H
 #define ZD_DAEMON_CONTROL_ROUTES_H
 
@@ -14,9 +14,10 @@ typedef void route_answer(
 struct route {
     const char *method, *path;
     const char *params; /* of the query, separated by spaces; "" for none */
-    bool acts;          /* a command */
+    const char *help;   /* one line */
     route_answer *answer;
-    const char *help; /* one line */
+    json_t *(*json)(const struct run_state *state); /* instead: all it says */
+    const struct command_form *command; /* instead, of a POST: routes_body.h */
 };
 extern const struct route routes_table[];
 extern const int routes_count;

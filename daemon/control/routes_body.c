@@ -3,42 +3,42 @@
 #include "base/suggest.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-static bool is_blank(const struct http_request *request)
-{
-    return strspn(request->body, " \t\r\n") == request->body_bytes;
-}
+enum { TIMEOUT_MAX = 7 * 86400, STOP_SECONDS = 300, PROFILE_STEPS = 3 };
 
-#define BODY_HINT "one JSON object, each key once: {\"wait\": true}"
+#define AT(member)   offsetof(struct wish, member)
+#define BODY_HINT    "one JSON object, each key once: {\"wait\": true}"
+#define TEXT_EXAMPLE "\"In the beginning\""
 
-json_t *body_read(const struct http_request *request, struct http_reply *reply)
-{
-    json_error_t error;
-    json_t *body;
-    if (is_blank(request))
-        return json_object();
-    body = json_loadb(
-            request->body, request->body_bytes, JSON_REJECT_DUPLICATES, &error);
-    if (json_is_object(body))
-        return body;
-    if (body)
-        reply_error(
-                reply, 400, "E_BAD_REQUEST", BODY_HINT,
-                "the body is no JSON object");
-    else
-        reply_error(
-                reply, 400, "E_BAD_REQUEST", BODY_HINT,
-                "the body cannot be read: %.200s (line %d, column %d)",
-                error.text, error.line, error.column);
-    json_decref(body);
-    return NULL;
-}
+static const struct field wait_field = {"wait", FIELD_BOOL, AT(wait)};
 
-#define EXAMPLE_NUMBER 10.0 /* in hints, where it is in range */
+const struct command_form command_forms[COMMAND_KINDS] = {
+        [COMMAND_CHECKPOINT] = {COMMAND_CHECKPOINT},
+        [COMMAND_EVAL] = {COMMAND_EVAL},
+        [COMMAND_PAUSE] = {COMMAND_PAUSE},
+        [COMMAND_RESUME] = {COMMAND_RESUME},
+        [COMMAND_SET] = {COMMAND_SET},
+        [COMMAND_SAMPLE] =
+                {COMMAND_SAMPLE,
+                 {{"prompt", FIELD_TEXT, AT(command.prompt), 1,
+                   TRAIN_PROMPT_MAX - 1},
+                  {"max_new_tokens", FIELD_INTEGER, AT(command.max_new_tokens),
+                   1, 1 << 24}}},
+        [COMMAND_STOP] =
+                {COMMAND_STOP,
+                 {{"checkpoint", FIELD_BOOL, AT(command.save)},
+                  {"timeout", FIELD_REAL, AT(timeout), 0.001, TIMEOUT_MAX}}},
+        [COMMAND_PROFILE] = {
+                COMMAND_PROFILE,
+                {{"steps", FIELD_INTEGER, AT(command.steps), 1,
+                  TRAIN_PROFILE_MAX}}}};
 
-bool body_wrong(
+/* --- values --- */
+
+/* Say what is expected of `name`, and false. `example` is a value that would
+ * do, as JSON. */
+static bool wrong(
         struct http_reply *reply, const char *name, const char *expected,
         const char *example)
 {
@@ -51,111 +51,189 @@ bool body_wrong(
 }
 
 static bool take_text(
-        const struct field *field, const json_t *value,
+        const struct field *field, const json_t *value, char *out,
         struct http_reply *reply)
 {
     char expected[80];
     size_t length = json_string_length(value);
+    if (json_is_string(value) && (double)length >= field->min &&
+        (double)length <= field->max &&
+        strlen(json_string_value(value)) == length) {
+        memcpy(out, json_string_value(value), length + 1);
+        return true;
+    }
     snprintf(
-            expected, sizeof expected, "a string of at most %.0f bytes",
-            field->max);
-    if (!json_is_string(value) || (double)length > field->max ||
-        strlen(json_string_value(value)) != length)
-        return body_wrong(reply, field->name, expected, "\"In the beginning\"");
-    memcpy(field->out, json_string_value(value), length + 1);
-    return true;
+            expected, sizeof expected, "a string of %.0f to %.0f bytes",
+            field->min, field->max);
+    return wrong(reply, field->name, expected, TEXT_EXAMPLE);
 }
 
+/* The same range as a setting's: its lower end may be left out. */
 static bool take_number(
-        const struct field *field, const json_t *value,
+        const struct train_setting *range, const json_t *value, double *out,
         struct http_reply *reply)
 {
-    char expected[80], example[32];
-    bool whole = field->type == FIELD_COUNT;
-    double number = json_number_value(value);
+    char expected[120], example[32];
+    double number = json_number_value(value), low = range->min;
+    bool is_above = range->is_above_min ? number > low : number >= low;
+    if (json_is_number(value) &&
+        (!range->is_integer || json_is_integer(value)) && is_above &&
+        number <= range->max) {
+        *out = number;
+        return true;
+    }
     snprintf(
             example, sizeof example, "%.15g",
-            fmin(fmax(EXAMPLE_NUMBER, field->min), field->max));
+            fmin(fmax(range->is_integer ? 10 : 1e-4, low), range->max));
     snprintf(
-            expected, sizeof expected, "%s from %.15g to %.15g",
-            whole ? "an integer" : "a number", field->min, field->max);
-    if (!json_is_number(value) || (whole && !json_is_integer(value)) ||
-        !(number >= field->min && number <= field->max))
-        return body_wrong(reply, field->name, expected, example);
-    if (whole)
-        *(int *)field->out = (int)number;
-    else
-        *(double *)field->out = number;
-    return true;
+            expected, sizeof expected, "%s %s %.15g, at most %.15g",
+            range->is_integer ? "an integer" : "a number",
+            range->is_above_min ? "above" : "of at least", low, range->max);
+    return wrong(reply, range->name, expected, example);
 }
 
-bool body_take(
-        const struct field *field, const json_t *value,
+static bool take(
+        const struct field *field, const json_t *value, struct wish *wish,
         struct http_reply *reply)
 {
-    if (field->given)
-        *field->given = true;
+    char *out = (char *)wish + field->offset;
+    double number;
+    struct train_setting range = {
+            .name = field->name,
+            .min = field->min,
+            .max = field->max,
+            .is_integer = field->type == FIELD_INTEGER};
     switch (field->type) {
     case FIELD_BOOL:
         if (!json_is_boolean(value))
-            return body_wrong(reply, field->name, "true or false", "true");
-        *(bool *)field->out = json_is_true(value);
+            return wrong(reply, field->name, "true or false", "true");
+        *(bool *)out = json_is_true(value);
         return true;
     case FIELD_TEXT:
-        return take_text(field, value, reply);
-    case FIELD_COUNT:
-    case FIELD_SECONDS:
-        return take_number(field, value, reply);
+        return take_text(field, value, out, reply);
+    case FIELD_INTEGER:
+    case FIELD_REAL:
+        if (!take_number(&range, value, &number, reply))
+            return false;
+        if (range.is_integer)
+            *(int *)out = (int)number;
+        else
+            *(double *)out = number;
+        return true;
     }
     return false;
 }
 
-bool body_unknown_key(
-        struct http_reply *reply, const char *key, const char *const *names,
-        int count)
+/* --- keys --- */
+
+/* The i-th key of a form: its fields, settings, "wait"; NULL: no more.
+ * *field_out NULL: a setting, *setting_out. */
+static const char *key_of(
+        const struct command_form *form, int i, const struct field **field_out,
+        int *setting_out)
+{
+    int count = 0;
+    while (count < FIELDS_MAX && form->fields[count].name)
+        count++;
+    int settings = form->kind == COMMAND_SET ? SETTINGS : 0;
+    *setting_out = i - count;
+    *field_out = i < count               ? &form->fields[i]
+                 : i - count < settings  ? NULL
+                 : i - count == settings ? &wait_field
+                                         : NULL;
+    if (*field_out)
+        return (*field_out)->name;
+    return i - count < settings ? train_settings[i - count].name : NULL;
+}
+
+static bool unknown_key(
+        const struct command_form *form, const char *key,
+        struct http_reply *reply)
 {
     char hint[400] = "";
     struct suggestion nearest = {0};
-    for (int i = 0; i < count; i++)
-        suggest_offer(&nearest, key, edit_distance(key, names[i]), names[i]);
-    if (nearest.word)
-        snprintf(hint, sizeof hint, "did you mean `%s`?", nearest.word);
-    for (int i = 0; !nearest.word && i < count; i++)
+    const struct field *field;
+    const char *name;
+    int setting;
+    for (int i = 0; (name = key_of(form, i, &field, &setting)); i++) {
+        suggest_offer(&nearest, key, edit_distance(key, name), name);
         snprintf(
                 hint + strlen(hint), sizeof hint - strlen(hint), "%s%s",
-                i ? ", " : "it takes ", names[i]);
+                i ? ", " : "it takes ", name);
+    }
+    if (nearest.word)
+        snprintf(hint, sizeof hint, "did you mean `%s`?", nearest.word);
     reply_error(reply, 400, "E_BAD_REQUEST", hint, "unknown key `%.60s`", key);
     return false;
 }
 
-static bool take_fields(
-        json_t *body, const struct field *fields, int count,
+static bool take_key(
+        const struct command_form *form, const char *key, const json_t *value,
+        struct wish *wish, struct http_reply *reply)
+{
+    const struct field *field;
+    const char *name;
+    int setting, i = 0;
+    while ((name = key_of(form, i, &field, &setting)) && strcmp(name, key))
+        i++;
+    if (!name)
+        return unknown_key(form, key, reply);
+    if (field)
+        return take(field, value, wish, reply);
+    wish->command.given[setting] = true;
+    return take_number(
+            &train_settings[setting], value, &wish->command.value[setting],
+            reply);
+}
+
+static bool take_keys(
+        const struct command_form *form, json_t *body, struct wish *wish,
         struct http_reply *reply)
 {
     const char *key;
     json_t *value;
+    bool has_setting = false;
     json_object_foreach(body, key, value)
     {
-        const char *names[8];
-        int i = 0;
-        while (i < count && strcmp(fields[i].name, key) != 0)
-            i++;
-        for (int n = 0; n < count; n++)
-            names[n] = fields[n].name;
-        if (i == count)
-            return body_unknown_key(reply, key, names, count);
-        if (!body_take(&fields[i], value, reply))
+        if (!take_key(form, key, value, wish, reply))
             return false;
     }
-    return true;
+    for (int i = 0; i < SETTINGS; i++)
+        has_setting = has_setting || wish->command.given[i];
+    if (form->kind == COMMAND_SET && !has_setting)
+        reply_error(
+                reply, 400, "E_BAD_REQUEST", "{\"learning_rate\": 1e-4}",
+                "there is no setting in the body");
+    return form->kind != COMMAND_SET || has_setting;
 }
 
-bool body_read_fields(
-        const struct http_request *request, const struct field *fields,
-        int count, struct http_reply *reply)
+/* --- the body --- */
+
+bool body_read(
+        const struct http_request *request, const struct command_form *form,
+        struct wish *wish_out, struct http_reply *reply)
 {
-    json_t *body = body_read(request, reply);
-    bool is_good = body && take_fields(body, fields, count, reply);
+    json_error_t error;
+    bool is_blank = strspn(request->body, " \t\r\n") == request->body_bytes;
+    json_t *body = is_blank ? json_object()
+                            : json_loadb(
+                                      request->body, request->body_bytes,
+                                      JSON_REJECT_DUPLICATES, &error);
+    bool is_object = json_is_object(body);
+    *wish_out = (struct wish){
+            .command =
+                    {.kind = form->kind, .save = true, .steps = PROFILE_STEPS},
+            .timeout = form->kind == COMMAND_STOP ? STOP_SECONDS : 0};
+    if (body && !is_object)
+        reply_error(
+                reply, 400, "E_BAD_REQUEST", BODY_HINT,
+                "the body is not a JSON object");
+    else if (!body)
+        reply_error(
+                reply, 400, "E_BAD_REQUEST", BODY_HINT,
+                "the body cannot be read: %.200s (line %d, column %d)",
+                error.text, error.line, error.column);
+    bool is_good = is_object && take_keys(form, body, wish_out, reply);
     json_decref(body);
     return is_good;
 }

@@ -1,39 +1,41 @@
-/* routes_body.h - a JSON body into what a command takes; what is wrong with it
- * becomes the reply, with a body that would do as the hint. For the files
- * routes*.c alone. */
+/* routes_body.h - what commands take, as a table, and a JSON body into it; what
+ * is wrong with a body becomes the reply, with a body that would do as the
+ * hint. For the files routes*.c alone. */
 #ifndef ZD_DAEMON_CONTROL_ROUTES_BODY_H
 #define ZD_DAEMON_CONTROL_ROUTES_BODY_H
 
 #include "daemon/control/routes_internal.h"
 
-enum field_type { FIELD_BOOL, FIELD_COUNT, FIELD_SECONDS, FIELD_TEXT };
+struct wish { /* a body, read */
+    struct train_command command;
+    bool wait;
+    double timeout; /* seconds; 0: as long as it takes */
+};
+
+enum field_type { FIELD_BOOL, FIELD_INTEGER, FIELD_REAL, FIELD_TEXT };
 
 struct field {
     const char *name;
     enum field_type type;
-    double min, max;
-    void *out;   /* bool, int, double, char[max + 1] */
-    bool *given; /* may be NULL */
+    size_t offset;   /* in struct wish: bool, int, double, char[max + 1] */
+    double min, max; /* of a text: its bytes */
 };
 
-/* An object, {} without a body; NULL: `reply` says why. New reference. */
-json_t *body_read(const struct http_request *request, struct http_reply *reply);
-/* The whole body into fields. */
-bool body_read_fields(
-        const struct http_request *request, const struct field *fields,
-        int count, struct http_reply *reply);
-/* One value. */
-bool body_take(
-        const struct field *field, const json_t *value,
-        struct http_reply *reply);
-/* Say what is expected of `name`, and false. `example` is a value that would
- * do, as JSON. */
-bool body_wrong(
-        struct http_reply *reply, const char *name, const char *expected,
-        const char *example);
-/* Say that `key` is none of `names`, and false. */
-bool body_unknown_key(
-        struct http_reply *reply, const char *key, const char *const *names,
-        int count);
+enum { FIELDS_MAX = 2 };
+
+/* Every command takes "wait" too, and `set` the trainer's settings. */
+struct command_form {
+    enum train_command_kind kind;
+    struct field fields[FIELDS_MAX]; /* without a name: no more */
+};
+extern const struct command_form command_forms[COMMAND_KINDS];
+
+bool body_read(
+        const struct http_request *request, const struct command_form *form,
+        struct wish *wish_out, struct http_reply *reply);
+/* The answer of a command: 202, or later what became of it. */
+void command_answer(
+        struct routes *routes, const struct http_request *request,
+        const struct command_form *form, struct http_reply *reply);
 
 #endif

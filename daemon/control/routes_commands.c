@@ -1,13 +1,11 @@
-/* routes_commands.c - POST: a body becomes a command, which goes to the trainer
- * and comes back as done or failed. */
+/* routes_commands.c - POST: a command goes to the trainer and comes back as
+ * done or failed. */
 #include "base/clock.h"
+#include "base/must.h"
 #include "daemon/control/routes_body.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { TIMEOUT_DEFAULT = 300, TIMEOUT_MAX = 7 * 86400 }; /* seconds */
 
 /* --- those who wait --- */
 
@@ -171,24 +169,16 @@ static bool check_now(
 
 /* --- to the trainer --- */
 
-struct wish {
-    bool wait;
-    double timeout; /* seconds; 0: as long as it takes */
-};
-
-/* `reply` is 202, or an answer that comes when the command was done. */
-static void submit(
+void command_answer(
         struct routes *routes, const struct http_request *request,
-        struct train_command *command, const struct wish *wish,
-        struct http_reply *reply)
+        const struct command_form *form, struct http_reply *reply)
 {
-    if (!check_now(routes, command, reply))
+    struct wish wish;
+    struct train_command *command = &wish.command;
+    if (!body_read(request, form, &wish, reply) ||
+        !check_now(routes, command, reply))
         return;
-    struct waiter *waiter = calloc(1, sizeof *waiter);
-    if (!waiter) {
-        reply_error(reply, 500, "E_FAILED", NULL, "out of memory");
-        return;
-    }
+    struct waiter *waiter = zd_must(calloc(1, sizeof *waiter));
     command->id = ++routes->last_id;
     command->uid = request->uid;
     command->pid = request->pid;
@@ -204,10 +194,10 @@ static void submit(
             .routes = routes,
             .id = command->id,
             .kind = command->kind,
-            .until = wish->timeout > 0 ? clock_seconds() + wish->timeout : 0};
+            .until = wish.timeout > 0 ? clock_seconds() + wish.timeout : 0};
     routes->waiters = waiter;
     routes->options.state->pending[command->kind]++;
-    if (wish->wait)
+    if (wish.wait)
         waiter->stream = http_defer(reply, on_gone, waiter);
     if (!waiter->stream)
         reply_json(reply, 202, accepted_json(waiter));
@@ -288,176 +278,4 @@ void commands_end(struct routes *routes)
                        "the run has ended; the command was not done", NULL));
         forget(routes->waiters);
     }
-}
-
-/* --- the commands --- */
-
-#define WAIT_FIELD(wish)                                                       \
-    {                                                                          \
-        "wait", FIELD_BOOL, 0, 0, &(wish).wait, NULL                           \
-    }
-
-static void plain(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply, enum train_command_kind kind)
-{
-    struct train_command command = {.kind = kind};
-    struct wish wish = {0};
-    const struct field fields[] = {WAIT_FIELD(wish)};
-    if (body_read_fields(request, fields, 1, reply))
-        submit(routes, request, &command, &wish, reply);
-}
-
-void route_checkpoint(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    plain(routes, request, reply, COMMAND_CHECKPOINT);
-}
-
-void route_eval(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    plain(routes, request, reply, COMMAND_EVAL);
-}
-
-void route_pause(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    plain(routes, request, reply, COMMAND_PAUSE);
-}
-
-void route_resume(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    plain(routes, request, reply, COMMAND_RESUME);
-}
-
-void route_sample(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    struct train_command command = {.kind = COMMAND_SAMPLE};
-    struct wish wish = {0};
-    bool has_prompt = false;
-    const struct field fields[] = {
-            {"prompt", FIELD_TEXT, 0, TRAIN_PROMPT_MAX - 1, command.prompt,
-             &has_prompt},
-            {"max_new_tokens", FIELD_COUNT, 1, 1 << 24, &command.max_new_tokens,
-             NULL},
-            WAIT_FIELD(wish)};
-    if (!body_read_fields(request, fields, 3, reply))
-        return;
-    if (has_prompt && !command.prompt[0])
-        body_wrong(reply, "prompt", "a text", "\"In the beginning\"");
-    else
-        submit(routes, request, &command, &wish, reply);
-}
-
-void route_stop(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    struct train_command command = {.kind = COMMAND_STOP, .save = true};
-    struct wish wish = {.timeout = TIMEOUT_DEFAULT};
-    const struct field fields[] = {
-            {"checkpoint", FIELD_BOOL, 0, 0, &command.save, NULL},
-            {"timeout", FIELD_SECONDS, 0.001, TIMEOUT_MAX, &wish.timeout, NULL},
-            WAIT_FIELD(wish)};
-    if (body_read_fields(request, fields, 3, reply))
-        submit(routes, request, &command, &wish, reply);
-}
-
-void route_profile(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    struct train_command command = {.kind = COMMAND_PROFILE, .steps = 3};
-    struct wish wish = {0};
-    const struct field fields[] = {
-            {"steps", FIELD_COUNT, 1, TRAIN_PROFILE_MAX, &command.steps, NULL},
-            WAIT_FIELD(wish)};
-    if (body_read_fields(request, fields, 2, reply))
-        submit(routes, request, &command, &wish, reply);
-}
-
-/* --- set --- */
-
-static int find_setting(const char *key)
-{
-    for (int i = 0; i < SETTINGS; i++)
-        if (strcmp(train_settings[i].name, key) == 0)
-            return i;
-    return -1;
-}
-
-static bool take_setting(
-        const struct train_setting *setting, const json_t *value, double *out,
-        struct http_reply *reply)
-{
-    char expected[120];
-    double number = json_number_value(value);
-    bool is_above = setting->is_above_min ? number > setting->min
-                                          : number >= setting->min;
-    snprintf(
-            expected, sizeof expected, "%s %s %.15g, at most %.15g",
-            setting->is_integer ? "an integer" : "a number",
-            setting->is_above_min ? "above" : "of at least", setting->min,
-            setting->max);
-    if (!json_is_number(value) ||
-        (setting->is_integer && !json_is_integer(value)) ||
-        !(isfinite(number) && is_above && number <= setting->max))
-        return body_wrong(
-                reply, setting->name, expected,
-                setting->is_integer ? "10" : "1e-4");
-    *out = number;
-    return true;
-}
-
-static bool take_settings(
-        json_t *body, struct train_command *command, struct wish *wish,
-        struct http_reply *reply)
-{
-    const char *key, *names[SETTINGS + 1];
-    const struct field wait = WAIT_FIELD(*wish);
-    bool has_some = false;
-    json_t *value;
-    for (int i = 0; i < SETTINGS; i++)
-        names[i] = train_settings[i].name;
-    names[SETTINGS] = wait.name;
-    json_object_foreach(body, key, value)
-    {
-        int i = find_setting(key);
-        bool is_good = true;
-        if (i >= 0) {
-            is_good = take_setting(
-                    &train_settings[i], value, &command->value[i], reply);
-            command->given[i] = has_some = true;
-        } else if (strcmp(key, wait.name) == 0)
-            is_good = body_take(&wait, value, reply);
-        else
-            is_good = body_unknown_key(reply, key, names, SETTINGS + 1);
-        if (!is_good)
-            return false;
-    }
-    if (!has_some)
-        reply_error(
-                reply, 400, "E_BAD_REQUEST", "{\"learning_rate\": 1e-4}",
-                "there is no setting in the body");
-    return has_some;
-}
-
-void route_set(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    struct train_command command = {.kind = COMMAND_SET};
-    struct wish wish = {0};
-    json_t *body = body_read(request, reply);
-    if (body && take_settings(body, &command, &wish, reply))
-        submit(routes, request, &command, &wish, reply);
-    json_decref(body);
 }

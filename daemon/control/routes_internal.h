@@ -48,8 +48,6 @@ struct cached_reply {
 struct routes {
     struct cached_reply cached[CACHED_PATHS];
     struct routes_options options;
-    const struct route *table;
-    int count;       /* of the table */
     int64_t last_id; /* of a command */
     struct waiter *waiters;
     struct event_stream *events;
@@ -98,12 +96,9 @@ bool param_flag(
 
 /* --- the other files --- */
 
-route_answer route_hello, route_status, route_ranks, route_memory,
-        route_history, route_config, route_schema, route_samples, route_plan,
-        route_health, route_ready, route_metrics, route_page;
-route_answer route_events, route_logs, route_checkpoint, route_eval,
-        route_sample, route_pause, route_resume, route_stop, route_set,
-        route_profile;
+route_answer route_hello, route_history, route_config, route_schema,
+        route_samples, route_plan, route_health, route_ready, route_metrics,
+        route_page, route_events, route_logs;
 void events_tick(struct routes *routes);
 void events_end(struct routes *routes);
 void logs_tick(struct routes *routes);

@@ -11,8 +11,8 @@ void route_hello(
 {
     const struct run_state *state = routes->options.state;
     json_t *capabilities = json_array();
-    for (int i = 0; i < routes->count; i++) {
-        const char *last = strrchr(routes->table[i].path, '/') + 1;
+    for (int i = 0; i < routes_count; i++) {
+        const char *last = strrchr(routes_table[i].path, '/') + 1;
         if (*last && strcmp(last, "v1") != 0)
             json_array_append_new(capabilities, json_string(last));
     }
@@ -24,27 +24,6 @@ void route_hello(
                     state->job->job.name, "output_dir", state->output_dir,
                     "pid", (int)getpid(), "started", state->started,
                     "capabilities", capabilities));
-}
-
-void route_status(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    reply_json(reply, 200, run_state_status(routes->options.state));
-}
-
-void route_ranks(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    reply_json(reply, 200, run_state_ranks(routes->options.state));
-}
-
-void route_memory(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    reply_json(reply, 200, run_state_memory(routes->options.state));
 }
 
 /* Names separated by commas, into bits. */
