@@ -168,6 +168,8 @@ enum zd_status routes_create(
     if (!routes)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     routes->options = *options;
+    routes->table = routes_table;
+    routes->count = routes_count;
     *routes_out = routes;
     return ZD_OK;
 }

@@ -48,6 +48,8 @@ struct cached_reply {
 struct routes {
     struct cached_reply cached[CACHED_PATHS];
     struct routes_options options;
+    const struct route *table;
+    int count;       /* of the table */
     int64_t last_id; /* of a command */
     struct waiter *waiters;
     struct event_stream *events;

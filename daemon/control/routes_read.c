@@ -11,8 +11,8 @@ void route_hello(
 {
     const struct run_state *state = routes->options.state;
     json_t *capabilities = json_array();
-    for (int i = 0; i < routes_count; i++) {
-        const char *last = strrchr(routes_table[i].path, '/') + 1;
+    for (int i = 0; i < routes->count; i++) {
+        const char *last = strrchr(routes->table[i].path, '/') + 1;
         if (*last && strcmp(last, "v1") != 0)
             json_array_append_new(capabilities, json_string(last));
     }

@@ -45,9 +45,9 @@ void ctl_complete_value(
 
 typedef enum zd_status ctl_command_fn(
         struct cli_args *args, int *argc, char ***argv);
-ctl_command_fn command_ls, command_look, command_top, command_logs,
-        command_events, command_metrics, command_plot, command_config,
+ctl_command_fn command_ls, command_logs, command_events, command_top,
         command_web;
+ctl_command_fn command_look; /* those that ask and show: views.c */
 ctl_command_fn command_act; /* those that change what a job does */
 
 #endif

@@ -124,6 +124,14 @@ static bool print_text(const struct look *look, const json_t *value, FILE *out)
     return json_is_string(value) || json_array_size(value) > 0;
 }
 
+static bool print_json(const struct look *look, const json_t *value, FILE *out)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+    text_print(look, text ? text : "", false, out);
+    free(text);
+    return text != NULL;
+}
+
 /* False: the member is missing. */
 static bool print_member(
         const struct look *look, const json_t *object, const char *path,
@@ -132,6 +140,8 @@ static bool print_member(
     double value;
     if (kind == '?')
         return json_is_true(find(object, path, bytes));
+    if (kind == 'j')
+        return print_json(look, find(object, path, bytes), out);
     if (kind == 's')
         return print_text(look, find(object, path, bytes), out);
     value = number_of(object, path, bytes);

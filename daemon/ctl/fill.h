@@ -12,7 +12,7 @@
  *        d  duration         2m05s       w  whole number 120
  *        2  two decimals     0.31        f  rate         210 GFLOP/s
  *        t  time of day      20:33:53    a  time since   2m05s
- *        s  text, or a list with commas
+ *        s  text, or a list with commas  j  JSON
  *        p  "s" unless it is 1           P  "es" unless it is 1
  *        B  a share, as a bar
  *        ?  nothing; missing unless true .  nothing; missing unless a number */

@@ -1,18 +1,13 @@
-/* command_show.c - the commands that only look: ls, status, ranks, memory,
- * samples, logs, events, config. */
+/* command_lines.c - ls, and the commands that print lines as they come: logs,
+ * events. */
 #include "base/file/json.h"
-#include "base/suggest.h"
 #include "daemon/cli/parse.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/dir.h"
-#include "daemon/ctl/grid.h"
 #include "daemon/ctl/jobs.h"
 #include "daemon/ctl/show.h"
-#include "daemon/ctl/watch.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum zd_status command_ls(struct cli_args *args, int *argc, char ***argv)
@@ -37,22 +32,6 @@ enum zd_status command_ls(struct cli_args *args, int *argc, char ***argv)
     json_decref(list);
     jobs_fini(&jobs);
     return ZD_OK;
-}
-
-enum zd_status command_look(struct cli_args *args, int *argc, char ***argv)
-{
-    char samples[64];
-    const struct watch watches[] = {
-            {"status", "/v1/status", NULL, show_status, show_status_line},
-            {"ranks", "/v1/ranks", "ranks", show_ranks},
-            {"memory", "/v1/memory", "ranks", show_memory},
-            {"samples", samples, "samples", show_samples}};
-    int64_t max = args->tail < 0 ? 20 : args->tail > 100 ? 100 : args->tail;
-    size_t i = 0;
-    snprintf(samples, sizeof samples, "/v1/samples?max=%lld", (long long)max);
-    while (strcmp(watches[i].command, args->line.command) != 0)
-        i++;
-    return watch_run(args, &watches[i]);
 }
 
 /* --- streams --- */
@@ -179,121 +158,6 @@ enum zd_status command_events(struct cli_args *args, int *argc, char ***argv)
     enum zd_status status = target_stream(&target, &stream);
     json_array_foreach(printing.kept, i, event) print_event(&printing, event);
     json_decref(printing.kept);
-    target_fini(&target);
-    return status;
-}
-
-/* --- config --- */
-
-static bool is_meant(const char *word, const char *key)
-{
-    size_t length = strlen(word);
-    const char *dot = strchr(key, '.');
-    return strcmp(key, word) == 0 || (dot && strcmp(dot + 1, word) == 0) ||
-           (strncmp(key, word, length) == 0 && key[length] == '.');
-}
-
-static bool is_wanted(const struct cli_args *args, const char *key)
-{
-    for (int i = 0; i < args->line.operand_count; i++)
-        if (is_meant(args->line.operands[i], key))
-            return true;
-    return args->line.operand_count == 0;
-}
-
-/* The nearest of the keys, with its section or without. */
-static enum zd_status fail_key(const char *word, json_t *values)
-{
-    struct suggestion nearest = {0};
-    const char *key;
-    json_t *entry;
-    json_object_foreach(values, key, entry)
-    {
-        const char *dot = strchr(key, '.');
-        int whole = edit_distance(word, key);
-        int end = dot ? edit_distance(word, dot + 1) : whole;
-        suggest_offer(&nearest, word, end < whole ? end : whole, key);
-    }
-    ZD_FAIL(ZD_ERR_USAGE, "E1095", "there is no key `%s`", word);
-    if (nearest.word)
-        zd_fail_help("did you mean `%s`?", nearest.word);
-    else
-        zd_fail_help("zerodctl config lists them");
-    return ZD_ERR_USAGE;
-}
-
-static enum zd_status check_keys(const struct cli_args *args, json_t *values)
-{
-    for (int i = 0; i < args->line.operand_count; i++) {
-        const char *key;
-        json_t *entry;
-        bool is_known = false;
-        json_object_foreach(values, key, entry) is_known =
-                is_known || is_meant(args->line.operands[i], key);
-        if (!is_known)
-            return fail_key(args->line.operands[i], values);
-    }
-    return ZD_OK;
-}
-
-/* {"key", "value", "origin"}; values as JSON text where `as_text`. */
-static json_t *config_rows(
-        const struct cli_args *args, json_t *values, bool as_text)
-{
-    json_t *rows = json_array(), *entry;
-    const char *key;
-    json_object_foreach(values, key, entry)
-    {
-        json_t *value = json_incref(json_object_get(entry, "value"));
-        if (as_text) {
-            char *text =
-                    json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-            json_decref(value);
-            value = json_string(text ? text : "-");
-            free(text);
-        }
-        if (is_wanted(args, key))
-            json_array_append_new(
-                    rows,
-                    json_pack(
-                            "{s:s, s:O?, s:O?}", "key", key, "value", value,
-                            "origin", json_object_get(entry, "origin")));
-        json_decref(value);
-    }
-    return rows;
-}
-
-static void show_config(
-        const struct cli_args *args, const struct look *look, json_t *values)
-{
-    static const struct grid_column columns[] = {
-            {"KEY", "{key|s}", 99},
-            {"VALUE", "{value|s}", 90, .least = 24},
-            {"ORIGIN", "{origin|s}", 50, .least = 16}};
-    bool is_csv = ctl_output(args) == OUTPUT_CSV;
-    json_t *rows = config_rows(args, values, !is_csv);
-    if (is_csv)
-        ctl_print_csv(rows);
-    else
-        grid_show(look, columns, 3, rows, stdout);
-    json_decref(rows);
-}
-
-enum zd_status command_config(struct cli_args *args, int *argc, char ***argv)
-{
-    struct look look = look_of_stdout();
-    struct target target;
-    json_t *answer;
-    ZD_TRY(ctl_target(args, &look, &target));
-    enum zd_status status = target_get(&target, "/v1/config", &answer);
-    json_t *values = json_object_get(answer, "values");
-    if (status == ZD_OK)
-        status = check_keys(args, values);
-    if (status == ZD_OK && ctl_output(args) == OUTPUT_JSON)
-        ctl_print_json(answer);
-    else if (status == ZD_OK)
-        show_config(args, &look, values);
-    json_decref(answer);
     target_fini(&target);
     return status;
 }
