@@ -285,7 +285,7 @@ static enum zd_status sync_rows(struct trainer *trainer)
         return ZD_OK;
     struct comm_files *files = comm_files_begin(trainer->comm, "end");
     enum comm_work before = comm_work(trainer->comm, WORK_SAVE);
-    enum zd_status status = metrics_sync(trainer->metrics);
+    enum zd_status status = file_writer_sync(trainer->metrics);
     if (status == ZD_OK)
         trainer_state_write(trainer);
     comm_work(trainer->comm, before);

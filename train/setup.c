@@ -453,7 +453,7 @@ static void close_rows(struct trainer *trainer)
 {
     struct comm_files *files = comm_files_begin(trainer->control, "end");
     enum comm_work before = comm_work(trainer->control, WORK_SAVE);
-    metrics_close(trainer->metrics);
+    file_writer_close(trainer->metrics);
     events_close(trainer->events);
     comm_work(trainer->control, before);
     comm_files_end(files);

@@ -11,15 +11,6 @@
 #include <stdlib.h>
 #include <strings.h>
 
-static void format_bytes(size_t bytes, char *out, size_t out_bytes)
-{
-    double value = (double)bytes;
-    if (value >= 1073741824.0)
-        snprintf(out, out_bytes, "%.2f GiB", value / 1073741824.0);
-    else
-        snprintf(out, out_bytes, "%.1f MiB", value / 1048576.0);
-}
-
 static void tell_adapters(const struct job_plan *plan)
 {
     const json_t *targets =
@@ -35,13 +26,12 @@ static void tell_adapters(const struct job_plan *plan)
 static void tell_model(const struct train_banner *banner)
 {
     const struct job_plan *plan = banner->plan;
-    char what[160], total[16], trained[16];
+    char what[160];
+    struct words total = report_short((double)plan->table.total);
     model_config_describe(&plan->config, what, sizeof what);
-    report_short((double)plan->table.total, total, sizeof total);
-    report_short((double)plan->table.trainable, trained, sizeof trained);
     if (plan->table.trainable == plan->table.total)
         zd_log_info(
-                "  model    %s, %s parameters, %s", what, total,
+                "  model    %s, %s parameters, %s", what, total.text,
                 banner->resumed_from ? "weights of the checkpoint"
                 : banner->job->model.init == MODEL_RANDOM ? "random weights"
                                                           : "pretrained");
@@ -49,7 +39,9 @@ static void tell_model(const struct train_banner *banner)
         zd_log_info(
                 "  model    %s, %s parameters, %s of them trained, the others "
                 "in %s",
-                what, total, trained, job_plan_base_format(plan));
+                what, total.text,
+                report_short((double)plan->table.trainable).text,
+                job_plan_base_format(plan));
     if (plan->table.adapters)
         tell_adapters(plan);
     if (plan->config.stored_rows)
@@ -63,20 +55,19 @@ static void tell_ranks(const struct train_banner *banner)
 {
     const struct arena_plan *arena = &banner->plan->arena;
     struct job_paged paged = job_plan_paged(banner->plan);
-    char device[32], host[32], disk[32];
-    format_bytes(plan_device_bytes(banner->plan), device, sizeof device);
-    format_bytes(plan_host_bytes(banner->plan), host, sizeof host);
     zd_log_info(
             "  ranks    %d (%d on this host) x %d thread%s, ZeRO stage %d, "
             "%s",
             banner->world, banner->local_size, banner->threads,
             banner->threads == 1 ? "" : "s", banner->job->zero.stage,
             banner->kernels);
-    format_bytes(arena->bytes[ARENA_DISK], disk, sizeof disk);
     bool has_disk = arena->bytes[ARENA_DISK] > 0;
     zd_log_info(
-            "  memory   %s device + %s host%s%s%s per rank", device, host,
-            has_disk ? " + " : "", has_disk ? disk : "",
+            "  memory   %s device + %s host%s%s%s per rank",
+            report_bytes(plan_device_bytes(banner->plan)).text,
+            report_bytes(plan_host_bytes(banner->plan)).text,
+            has_disk ? " + " : "",
+            has_disk ? report_bytes(arena->bytes[ARENA_DISK]).text : "",
             has_disk ? " disk" : "");
     if (banner->plan->no_snapshot)
         zd_log_info(
@@ -84,26 +75,21 @@ static void tell_ranks(const struct train_banner *banner)
                 banner->plan->no_snapshot);
     if (!paged.host)
         return;
-    format_bytes(paged.device, device, sizeof device);
-    format_bytes(paged.host, host, sizeof host);
     zd_log_info(
-            "  paged    %s of the states on the device, %s on the host", device,
-            host);
+            "  paged    %s of the states on the device, %s on the host",
+            report_bytes(paged.device).text, report_bytes(paged.host).text);
 }
 
 static void tell_work(const struct train_banner *banner)
 {
     const struct job_plan *plan = banner->plan;
-    char tokens[16], all[16];
-    report_short(
-            (double)plan->global_batch * plan->shape.T, tokens, sizeof tokens);
-    report_short((double)banner->train_tokens, all, sizeof all);
     zd_log_info(
             "  step     %d x %d x %d rank%s = %lld samples of %d tokens = %s "
             "tokens",
             plan->per_device, plan->accumulation, banner->world,
             banner->world == 1 ? "" : "s", (long long)plan->global_batch,
-            plan->shape.T, tokens);
+            plan->shape.T,
+            report_short((double)plan->global_batch * plan->shape.T).text);
     zd_log_info(
             "  steps    %lld, %.3g passes over %lld samples (%s tokens)",
             (long long)banner->max_steps,
@@ -111,7 +97,8 @@ static void tell_work(const struct train_banner *banner)
                     ? (double)banner->max_steps * (double)plan->global_batch /
                               (double)banner->samples
                     : 0,
-            (long long)banner->samples, all);
+            (long long)banner->samples,
+            report_short((double)banner->train_tokens).text);
     if (banner->eval_samples)
         zd_log_info("  eval     %lld samples", (long long)banner->eval_samples);
 }
@@ -169,9 +156,8 @@ static void tell_optimizer(const struct train_banner *banner)
     bool has_states = optimizer_has_states(optim);
     bool is_small = optim->state_type != OPTIM_STATE_FP32;
     zd_log_info(
-            "  optim    %s%s%s, %s%s%s, %s",
-            is_other ? job->optimizer : "", is_other ? ": " : "", name,
-            has_states ? "states in " : "no states",
+            "  optim    %s%s%s, %s%s%s, %s", is_other ? job->optimizer : "",
+            is_other ? ": " : "", name, has_states ? "states in " : "no states",
             has_states ? states[optim->state_type] : "",
             !has_states || !is_small  ? ""
             : optim->stable_embedding ? " (embeddings and small tensors fp32)"
@@ -183,7 +169,6 @@ static void tell_offload(const struct train_banner *banner)
 {
     const struct offload_options *options = &banner->job->offload;
     const struct offload_facts *facts = &banner->offload;
-    char file[32];
     if (options->optimizer == OFFLOAD_NONE)
         return;
     zd_log_info(
@@ -195,10 +180,11 @@ static void tell_offload(const struct train_banner *banner)
             facts->is_locked ? "locked" : "not locked");
     if (!facts->backend)
         return;
-    format_bytes(banner->plan->arena.bytes[ARENA_DISK], file, sizeof file);
     zd_log_info(
-            "  file     %s per rank in %s, by %s%s", file, options->nvme_path,
-            facts->backend, facts->is_direct ? "" : ", through the page cache");
+            "  file     %s per rank in %s, by %s%s",
+            report_bytes(banner->plan->arena.bytes[ARENA_DISK]).text,
+            options->nvme_path, facts->backend,
+            facts->is_direct ? "" : ", through the page cache");
 }
 
 /* Residuals of segments that are computed again; two of them stay on the
@@ -209,15 +195,15 @@ static void tell_activations(const struct train_banner *banner)
     if (banner->job->offload.activations == OFFLOAD_NONE)
         return;
     const struct arena_span *host = arena_plan_find(arena, "model.residuals");
-    char bytes[32];
     if (!host) {
         zd_log_info("  note     offload.activations moves nothing: with at "
                     "most two segments to compute again their inputs stay on "
                     "the device");
         return;
     }
-    format_bytes(host->bytes, bytes, sizeof bytes);
-    zd_log_info("  offload  %s of activations on the host", bytes);
+    zd_log_info(
+            "  offload  %s of activations on the host",
+            report_bytes(host->bytes).text);
 }
 
 /* What "auto" became, where it had a choice. */
@@ -229,8 +215,7 @@ static void tell_auto(const struct train_banner *banner)
     struct text_buffer text = {.out = line, .bytes = sizeof line};
     plan_checkpointing_name(plan->shape.checkpointing, mode);
     if (job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO)
-        text_buffer_add(
-                &text, "train.gradient_checkpointing = \"%s\"", mode);
+        text_buffer_add(&text, "train.gradient_checkpointing = \"%s\"", mode);
     if (job->offload.optimizer != OFFLOAD_NONE && plan->accumulation > 1 &&
         job->offload.accumulate == OFFLOAD_ACCUMULATE_AUTO)
         text_buffer_add(

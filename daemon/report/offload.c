@@ -16,9 +16,9 @@ static void add_copy(
         struct text_buffer *line, const char *name, uint64_t bytes,
         double seconds, double steps)
 {
-    char size[16];
-    report_short((double)bytes / steps, size, sizeof size);
-    text_buffer_add(line, "%s%s %sB in ", line->used ? "  " : "", name, size);
+    text_buffer_add(
+            line, "%s%s %sB in ", line->used ? "  " : "", name,
+            report_short((double)bytes / steps).text);
     add_time(line, seconds / steps);
 }
 
@@ -65,22 +65,16 @@ bool report_offload_line(
         add_copy(&line, "up", engine->up_bytes, engine->up_seconds, n);
     }
     if (engine->disk_read_bytes || engine->disk_written_bytes) {
-        char read[16], written[16];
-        report_short((double)engine->disk_read_bytes / n, read, sizeof read);
-        report_short(
-                (double)engine->disk_written_bytes / n, written,
-                sizeof written);
         text_buffer_add(
                 &line, "%sdisk %sB read, %sB written", line.used ? "  " : "",
-                read, written);
+                report_short((double)engine->disk_read_bytes / n).text,
+                report_short((double)engine->disk_written_bytes / n).text);
     }
     if (has_moved(acts)) {
-        char size[16];
-        report_short(
-                (double)(acts->down_bytes + acts->up_bytes) / n, size,
-                sizeof size);
         text_buffer_add(
-                &line, "%sactivations %sB", line.used ? "  " : "", size);
+                &line, "%sactivations %sB", line.used ? "  " : "",
+                report_short((double)(acts->down_bytes + acts->up_bytes) / n)
+                        .text);
     }
     if (!line.used)
         return false;

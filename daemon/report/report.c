@@ -42,7 +42,7 @@ void report_bar(
         const struct train_step_report *step, double eta_seconds, int columns,
         char *out, size_t out_bytes)
 {
-    char part[64], rate[16], eta[24];
+    char part[64];
     double share = step->max_steps > 0
                            ? (double)step->step / (double)step->max_steps
                            : 0;
@@ -62,13 +62,13 @@ void report_bar(
     snprintf(
             out + used, out_bytes - used, "%lld/%lld %.0f%%",
             (long long)step->step, (long long)step->max_steps, 100 * share);
-    report_duration(eta_seconds, eta, sizeof eta);
-    report_short(step->tokens_per_second, rate, sizeof rate);
     snprintf(part, sizeof part, "loss %.4f", step->loss);
     add_part(out, out_bytes, columns, part);
-    snprintf(part, sizeof part, "eta %s", eta);
+    snprintf(part, sizeof part, "eta %s", report_duration(eta_seconds).text);
     add_part(out, out_bytes, columns, part);
-    snprintf(part, sizeof part, "%s tok/s", rate);
+    snprintf(
+            part, sizeof part, "%s tok/s",
+            report_short(step->tokens_per_second).text);
     add_part(out, out_bytes, columns, part);
     snprintf(part, sizeof part, "lr %.2e", step->learning_rate);
     add_part(out, out_bytes, columns, part);
@@ -170,7 +170,6 @@ static void tell_breakdown(const struct train_step_report *step)
 static void on_step(void *ctx, const struct train_step_report *step)
 {
     struct report *report = ctx;
-    char rate[16], left[24];
     /* the first step of a process warms caches: it counts for little */
     report->mean_seconds =
             step->step <= report->first_step + 2
@@ -178,14 +177,13 @@ static void on_step(void *ctx, const struct train_step_report *step)
                     : 0.9 * report->mean_seconds + 0.1 * step->step_seconds;
     double eta = report->mean_seconds * (double)(step->max_steps - step->step);
     if (report->has_lines && is_shown(report, step)) {
-        report_short(step->tokens_per_second, rate, sizeof rate);
-        report_duration(eta, left, sizeof left);
         zd_log_info(
                 "step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3e  %s "
                 "tok/s  eta %s%s%s",
                 (long long)step->step, (long long)step->max_steps, step->loss,
-                step->grad_norm, step->learning_rate, rate, left,
-                step->skipped ? "  skipped: " : "",
+                step->grad_norm, step->learning_rate,
+                report_short(step->tokens_per_second).text,
+                report_duration(eta).text, step->skipped ? "  skipped: " : "",
                 step->skipped ? step->skipped : "");
         if (report->job->log.step_breakdown)
             tell_breakdown(step);
@@ -252,24 +250,23 @@ static bool is_stop_after(const char *stopped_by)
 static void on_end(void *ctx, const struct train_end *end)
 {
     struct report *report = ctx;
-    char time[24], rate[16], flops[16];
+    struct words flops = report_short(end->model_flops_per_second);
     bar_remove(report);
-    report_duration(end->seconds, time, sizeof time);
-    report_short(end->tokens_per_second, rate, sizeof rate);
-    report_short(end->model_flops_per_second, flops, sizeof flops);
     zd_log_info(
             "%s after step %lld of %lld%s, in %s",
             end->stopped_by ? "stopped" : "done", (long long)end->step,
             (long long)end->max_steps,
-            is_stop_after(end->stopped_by) ? " (--stop-after)" : "", time);
+            is_stop_after(end->stopped_by) ? " (--stop-after)" : "",
+            report_duration(end->seconds).text);
     if (isfinite(end->last_loss))
         zd_log_info("  loss        %.4f", end->last_loss);
     if (isfinite(end->best_eval_loss))
         zd_log_info("  best eval   %.4f", end->best_eval_loss);
-    size_t digits = strcspn(flops, "kMGTPE"); /* 210 GFLOP/s */
+    size_t digits = strcspn(flops.text, "kMGTPE"); /* 210 GFLOP/s */
     zd_log_info(
-            "  speed       %s tokens/s, %.*s %sFLOP/s", rate, (int)digits,
-            flops, flops + digits);
+            "  speed       %s tokens/s, %.*s %sFLOP/s",
+            report_short(end->tokens_per_second).text, (int)digits, flops.text,
+            flops.text + digits);
     if (end->predicted && *end->predicted) {
         zd_log_info("  predicted   %s", end->predicted);
         zd_log_info("  measured    %s", end->measured);

@@ -1,31 +1,51 @@
 #include "daemon/report/words.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 
-void report_duration(double seconds, char *out, size_t out_bytes)
+struct words report_duration(double seconds)
 {
+    struct words out;
     long whole = (long)(seconds + 0.5);
     if (!(seconds < 1e9))
-        snprintf(out, out_bytes, "?");
+        snprintf(out.text, sizeof out.text, "?");
     else if (seconds < 60)
-        snprintf(out, out_bytes, "%.1fs", seconds);
+        snprintf(out.text, sizeof out.text, "%.1fs", seconds);
     else if (whole < 3600)
-        snprintf(out, out_bytes, "%ldm%02lds", whole / 60, whole % 60);
+        snprintf(
+                out.text, sizeof out.text, "%ldm%02lds", whole / 60,
+                whole % 60);
     else
-        snprintf(out, out_bytes, "%ldh%02ldm", whole / 3600, whole / 60 % 60);
+        snprintf(
+                out.text, sizeof out.text, "%ldh%02ldm", whole / 3600,
+                whole / 60 % 60);
+    return out;
 }
 
-void report_short(double value, char *out, size_t out_bytes)
+struct words report_short(double value)
 {
     static const char units[] = {' ', 'k', 'M', 'G', 'T', 'P'};
+    struct words out;
     size_t unit = 0;
     while (fabs(value) >= 999.5 && unit + 1 < sizeof units) {
         value /= 1000;
         unit++;
     }
     if (unit == 0)
-        snprintf(out, out_bytes, value < 10 ? "%.1f" : "%.0f", value);
+        snprintf(
+                out.text, sizeof out.text, value < 10 ? "%.1f" : "%.0f", value);
     else
-        snprintf(out, out_bytes, "%.3g%c", value, units[unit]);
+        snprintf(out.text, sizeof out.text, "%.3g%c", value, units[unit]);
+    return out;
+}
+
+struct words report_bytes(size_t bytes)
+{
+    struct words out;
+    bool is_large = bytes >= (size_t)1 << 30;
+    snprintf(
+            out.text, sizeof out.text, is_large ? "%.2f GiB" : "%.1f MiB",
+            (double)bytes / (is_large ? 0x1p30 : 0x1p20));
+    return out;
 }

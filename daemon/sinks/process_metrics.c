@@ -18,8 +18,13 @@ static double seconds_of(clockid_t clock)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+static double cpu_seconds(const void *from, int i)
+{
+    return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 /* Resident bytes: the second number of statm, in pages. */
-static double resident_bytes(void)
+static double resident_bytes(const void *from, int i)
 {
     FILE *file = fopen("/proc/self/statm", "re");
     long long pages = 0;
@@ -30,14 +35,14 @@ static double resident_bytes(void)
 }
 
 /* Since 1970. */
-static double start_seconds(void)
+static double start_seconds(const void *from, int i)
 {
     double seconds = process_seconds();
     return seconds > 0 ? seconds_of(CLOCK_REALTIME) - seconds : NAN;
 }
 
 /* The folder's own descriptor is not counted. */
-static double open_descriptors(void)
+static double open_descriptors(const void *from, int i)
 {
     DIR *dir = opendir("/proc/self/fd");
     struct dirent *entry;
@@ -52,26 +57,15 @@ static double open_descriptors(void)
 
 void exposition_process(struct exposition *to)
 {
-    const struct {
-        const char *name;
-        enum metric_family kind;
-        const char *help;
-        double value;
-    } all[] = {
-            {"process_cpu_seconds", FAMILY_COUNTER,
-             "User and system time of the process.",
-             seconds_of(CLOCK_PROCESS_CPUTIME_ID)},
-            {"process_resident_memory_bytes", FAMILY_GAUGE,
-             "Resident memory of the process.", resident_bytes()},
-            {"process_start_time_seconds", FAMILY_GAUGE,
-             "When the process started, since 1970.", start_seconds()},
-            {"process_open_fds", FAMILY_GAUGE,
-             "File descriptors that are open.", open_descriptors()},
+    /* clang-format off */
+    static const struct metric rows[] = {
+    {.family = "process_cpu_seconds", .value = cpu_seconds, .kind = FAMILY_COUNTER, .help = "User and system time of the process."},
+    {.family = "process_resident_memory_bytes", .value = resident_bytes, .help = "Resident memory of the process."},
+    {.family = "process_start_time_seconds", .value = start_seconds, .help = "When the process started, since 1970."},
+    {.family = "process_open_fds", .value = open_descriptors, .help = "File descriptors that are open."},
     };
+    /* clang-format on */
+    const struct metric_table table = {rows, sizeof rows / sizeof rows[0]};
     to->job = NULL;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (!isnan(all[i].value)) {
-            family_open(to, all[i].name, all[i].kind, all[i].help);
-            family_sample(to, all[i].value, NULL);
-        }
+    exposition_table(to, &table, rows, 0, 1);
 }

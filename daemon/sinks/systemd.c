@@ -101,12 +101,9 @@ static void status_line(const struct run_state *state, char *out, size_t room)
 {
     const char *name = train_run_state_name(state->state);
     double left = run_state_eta(state);
-    char eta[24] = "", loss[32] = "";
-    if (isfinite(left) && state->state == RUN_RUNNING) {
-        char text[16];
-        report_duration(left, text, sizeof text);
-        snprintf(eta, sizeof eta, " eta %s", text);
-    }
+    char eta[40] = "", loss[32] = "";
+    if (isfinite(left) && state->state == RUN_RUNNING)
+        snprintf(eta, sizeof eta, " eta %s", report_duration(left).text);
     double last = run_state_last(state, "train/loss");
     if (isfinite(last))
         snprintf(loss, sizeof loss, " loss %.4g", last);

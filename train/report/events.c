@@ -21,35 +21,11 @@ struct events {
     int64_t last_id, last_step;
 };
 
-static int64_t id_of(const char *line, size_t bytes)
+static bool take_id(void *ctx, const json_t *line)
 {
-    json_t *object = json_of_line(line, bytes);
-    int64_t id = json_integer_value(json_object_get(object, "id"));
-    json_decref(object);
-    return id;
-}
-
-/* The highest id, and where the last whole line ends. */
-static enum zd_status read_end(
-        const char *path, int64_t *id_out, size_t *bytes_out)
-{
-    char *text;
-    size_t bytes, length, at = 0;
-    bool is_there;
-    *id_out = 0;
-    *bytes_out = 0;
-    ZD_TRY(fs_look(path, &is_there));
-    if (!is_there)
-        return ZD_OK;
-    ZD_TRY(fs_read_file(path, SIZE_MAX, &text, &bytes));
-    while ((length = file_line(text + at, bytes - at)) > 0) {
-        int64_t id = id_of(text + at, length);
-        *id_out = id > *id_out ? id : *id_out;
-        at += length + 1;
-    }
-    *bytes_out = at;
-    free(text);
-    return ZD_OK;
+    int64_t *last = ctx, id = json_integer_value(json_object_get(line, "id"));
+    *last = id > *last ? id : *last;
+    return true;
 }
 
 static void on_log(void *ctx, enum zd_log_level level, const char *message)
@@ -69,7 +45,8 @@ enum zd_status events_open(
     pthread_mutex_init(&events->mutex, NULL);
     events->path = zd_must(strdup(path));
     events->held = json_array();
-    enum zd_status status = read_end(path, &events->last_id, &events->kept);
+    enum zd_status status =
+            file_rows(path, take_id, &events->last_id, &events->kept);
     if (status != ZD_OK) {
         events_close(events);
         return status;
@@ -180,7 +157,7 @@ void events_append(
     struct train_event event = {.kind = kind, .step = step};
     bool is_there;
     if (fs_look(path, &is_there) == ZD_OK && is_there &&
-        read_end(path, &events.last_id, &events.kept) == ZD_OK &&
+        file_rows(path, take_id, &events.last_id, &events.kept) == ZD_OK &&
         file_writer_open(
                 path, FILE_ROWS, events.kept, "events", &events.file) ==
                 ZD_OK) {

@@ -318,8 +318,26 @@ enum zd_status file_writer_sync(struct file_writer *file)
     return ZD_OK;
 }
 
-size_t file_line(const char *text, size_t bytes)
+enum zd_status file_rows(
+        const char *path, bool (*take)(void *ctx, const json_t *row), void *ctx,
+        size_t *kept_out)
 {
-    const char *end = memchr(text, '\n', bytes);
-    return end ? (size_t)(end - text) : 0;
+    bool is_there, is_kept = true;
+    char *text, *end;
+    size_t bytes, at = 0;
+    *kept_out = 0;
+    ZD_TRY(fs_look(path, &is_there));
+    if (!is_there)
+        return ZD_OK;
+    ZD_TRY(fs_read_file(path, SIZE_MAX, &text, &bytes));
+    while (is_kept && (end = memchr(text + at, '\n', bytes - at))) {
+        json_t *row = json_of_line(text + at, (size_t)(end - text) - at);
+        is_kept = take(ctx, row);
+        json_decref(row);
+        if (is_kept)
+            at = (size_t)(end - text) + 1;
+    }
+    *kept_out = at;
+    free(text);
+    return ZD_OK;
 }

@@ -20,8 +20,10 @@
 #ifndef ZD_TRAIN_REPORT_FILE_WRITER_H
 #define ZD_TRAIN_REPORT_FILE_WRITER_H
 
+#include "base/file/json.h"
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { FILE_WRITER_ROOM = 16 << 20 }; /* bytes */
@@ -47,8 +49,11 @@ enum zd_status file_writer_add(
  * FILE_WHOLE: the newest text was tried. */
 enum zd_status file_writer_sync(struct file_writer *writer);
 
-/* The first line of `bytes` of text, without its newline; 0: there is no whole
- * one. */
-size_t file_line(const char *text, size_t bytes);
+/* Hand the whole lines of a file (which need not be there) to `take`, as JSON
+ * (NULL: it is none), until it says that one does not stay. *kept_out: bytes of
+ * those that stay. */
+enum zd_status file_rows(
+        const char *path, bool (*take)(void *ctx, const json_t *row), void *ctx,
+        size_t *kept_out);
 
 #endif

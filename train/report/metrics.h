@@ -4,23 +4,18 @@
 #ifndef ZD_TRAIN_REPORT_METRICS_H
 #define ZD_TRAIN_REPORT_METRICS_H
 
+#include "train/report/file_writer.h"
 #include "train/report/observer.h"
-
-struct metrics; /* the open file */
 
 /* Open `path` to go on after `step`: rows of later steps are dropped, a torn
  * last line with them; rows up to `step` are not touched. */
 enum zd_status metrics_open(
-        const char *path, int64_t step, struct metrics **metrics_out);
-void metrics_close(struct metrics *metrics);
+        const char *path, int64_t step, struct file_writer **metrics_out);
 /* The row of a step. New reference. */
 json_t *metrics_row(const struct train_step_report *report);
-/* Takes ownership of `row`, which is written beside training (file_writer.h).
- */
-enum zd_status metrics_add(struct metrics *metrics, json_t *row);
+/* Takes ownership of `row`. */
+enum zd_status metrics_add(struct file_writer *metrics, json_t *row);
 enum zd_status metrics_eval(
-        struct metrics *metrics, int64_t step, double eval_loss);
-/* Rows so far are on disk; any thread, which waits for it. */
-enum zd_status metrics_sync(struct metrics *metrics);
+        struct file_writer *metrics, int64_t step, double eval_loss);
 
 #endif

@@ -372,7 +372,7 @@ static enum zd_status save_next(struct save *save, bool *committed_out)
 static enum zd_status harden_rows(const void *ctx)
 {
     const struct trainer *trainer = ctx;
-    ZD_TRY(metrics_sync(trainer->metrics));
+    ZD_TRY(file_writer_sync(trainer->metrics));
     return events_sync(trainer->events);
 }
 

@@ -56,7 +56,7 @@ struct trainer {
     struct checkpoint_writer writer;
     uint64_t *base_digests;  /* (tensors) as zero_load read them; NULL: nobody
                                 asks */
-    struct metrics *metrics; /* rank 0 */
+    struct file_writer *metrics; /* rank 0 */
     struct events *events;   /* rank 0 */
     struct hang_told hang;   /* hang.h */
     bool had_events;         /* rank 0: of a run before */

@@ -37,7 +37,7 @@ static void remove_dir(void)
 
 TestSuite(train_metrics, .init = make_dir, .fini = remove_dir);
 
-static void write_step(struct metrics *metrics, int64_t step, double loss)
+static void write_step(struct file_writer *metrics, int64_t step, double loss)
 {
     struct train_step_report report = {.step = step, .loss = loss};
     cr_assert_eq(metrics_add(metrics, metrics_row(&report)), ZD_OK);
@@ -53,11 +53,11 @@ static char *contents(void)
 
 Test(train_metrics, a_number_comes_back_exactly)
 {
-    struct metrics *metrics;
+    struct file_writer *metrics;
     double loss = 0.1 + 0.2;
     cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
     write_step(metrics, 1, loss);
-    metrics_close(metrics);
+    file_writer_close(metrics);
     char *text = contents();
     json_t *row = json_loads(text, 0, NULL);
     cr_expect_eq(json_real_value(json_object_get(row, "loss")), loss);
@@ -67,7 +67,7 @@ Test(train_metrics, a_number_comes_back_exactly)
 
 Test(train_metrics, only_fp16_has_a_loss_scale)
 {
-    struct metrics *metrics;
+    struct file_writer *metrics;
     struct train_step_report report = {
             .step = 2,
             .loss = 1,
@@ -76,7 +76,7 @@ Test(train_metrics, only_fp16_has_a_loss_scale)
     cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
     write_step(metrics, 1, 1);
     cr_assert_eq(metrics_add(metrics, metrics_row(&report)), ZD_OK);
-    metrics_close(metrics);
+    file_writer_close(metrics);
     char *text = contents(), *second = strchr(text, '\n') + 1;
     cr_expect(strstr(second, "\"loss_scale\":32768.0"), "%s", second);
     cr_expect(strstr(second, "\"skipped\":\"overflow\""), "%s", second);
@@ -87,11 +87,11 @@ Test(train_metrics, only_fp16_has_a_loss_scale)
 
 Test(train_metrics, what_is_no_number_is_null)
 {
-    struct metrics *metrics;
+    struct file_writer *metrics;
     cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
     write_step(metrics, 1, NAN);
     cr_assert_eq(metrics_eval(metrics, 1, INFINITY), ZD_OK);
-    metrics_close(metrics);
+    file_writer_close(metrics);
     char *text = contents();
     cr_expect(strstr(text, "\"loss\":null"));
     cr_expect(strstr(text, "\"eval_loss\":null"));
@@ -101,13 +101,13 @@ Test(train_metrics, what_is_no_number_is_null)
 Test(train_metrics, who_adds_a_row_does_not_wait_for_the_disk)
 {
     enum { ROWS = 1000 };
-    struct metrics *metrics;
+    struct file_writer *metrics;
     cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
     pthread_mutex_lock(&disk);
     for (int step = 1; step <= ROWS; step++)
         write_step(metrics, step, step);
     pthread_mutex_unlock(&disk);
-    cr_expect_eq(metrics_sync(metrics), ZD_OK);
+    cr_expect_eq(file_writer_sync(metrics), ZD_OK);
     char *text = contents(), *line = text;
     for (int step = 1; step <= ROWS; step++) {
         char begins[32];
@@ -118,12 +118,12 @@ Test(train_metrics, who_adds_a_row_does_not_wait_for_the_disk)
     }
     cr_expect_str_eq(line, "");
     free(text);
-    metrics_close(metrics);
+    file_writer_close(metrics);
 }
 
 Test(train_metrics, rows_beyond_the_room_are_refused_and_the_others_written)
 {
-    struct metrics *metrics;
+    struct file_writer *metrics;
     char *long_text = calloc(1, (1 << 20) + 1);
     enum zd_status status = ZD_OK;
     int rows = 0;
@@ -138,7 +138,7 @@ Test(train_metrics, rows_beyond_the_room_are_refused_and_the_others_written)
     cr_expect_eq(status, ZD_ERR_IO);
     cr_expect_eq(rows, 15, "%d", rows);
     zd_error_clear();
-    metrics_close(metrics);
+    file_writer_close(metrics);
     char *text = contents();
     cr_expect_geq(strlen(text), (size_t)rows << 20);
     free(text);
@@ -147,12 +147,12 @@ Test(train_metrics, rows_beyond_the_room_are_refused_and_the_others_written)
 
 Test(train_metrics, resuming_drops_later_rows_and_a_torn_line_only)
 {
-    struct metrics *metrics;
+    struct file_writer *metrics;
     cr_assert_eq(metrics_open(path, 0, &metrics), ZD_OK);
     for (int step = 1; step <= 4; step++)
         write_step(metrics, step, step);
     cr_assert_eq(metrics_eval(metrics, 2, 0.5), ZD_OK);
-    metrics_close(metrics);
+    file_writer_close(metrics);
     char *before = contents();
     FILE *file = fopen(path, "a");
     fputs("{\"step\":5,\"lo", file);
@@ -161,7 +161,7 @@ Test(train_metrics, resuming_drops_later_rows_and_a_torn_line_only)
     /* rows up to step 2 are the bytes they were */
     cr_assert_eq(metrics_open(path, 2, &metrics), ZD_OK);
     write_step(metrics, 3, 33);
-    metrics_close(metrics);
+    file_writer_close(metrics);
     char *after = contents();
     size_t kept = (size_t)(strstr(before, "{\"step\":3") - before);
     cr_expect_eq(memcmp(before, after, kept), 0);
@@ -177,7 +177,7 @@ Test(train_metrics, resuming_drops_later_rows_and_a_torn_line_only)
     fclose(file);
     before = contents();
     cr_assert_eq(metrics_open(path, 9, &metrics), ZD_OK);
-    metrics_close(metrics);
+    file_writer_close(metrics);
     after = contents();
     cr_expect_eq(strlen(after), strlen(before) - strlen("{\"step\":4"));
     free(before);
