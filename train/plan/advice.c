@@ -65,13 +65,12 @@ static void speed_up_rates(struct plan_rates *rates, double factor)
 }
 
 /* The machine whose resource is twice as fast. */
-static enum zd_status ease(
+static void ease(
         const struct job_plan *plan, const struct plan_machine *given,
         struct plan_advice *out)
 {
     struct plan_machine machine = *given;
     struct plan_rates rates[RATE_TYPES];
-    struct plan_prediction predicted;
     double *const speeds[PLAN_RESOURCES][3] = {
             [PLAN_COMPUTE] =
                     {&machine.products_16, &machine.products_32,
@@ -90,9 +89,7 @@ static enum zd_status ease(
             speed_up_rates(&rates[type], 2);
         machine.rates = rates;
     }
-    ZD_TRY(plan_predict(plan, &machine, &predicted));
-    out->eased_seconds = predicted.step_seconds;
-    return ZD_OK;
+    out->eased_seconds = plan_predict(plan, &machine).step_seconds;
 }
 
 enum zd_status plan_advise(
@@ -100,11 +97,13 @@ enum zd_status plan_advise(
         const struct plan_machine *machine, int local_size, double price,
         struct plan_advice *out)
 {
-    *out = (struct plan_advice){.steps = job->train.max_steps, .price = price};
-    ZD_TRY(plan_predict(plan, machine, &out->predicted));
+    *out = (struct plan_advice){
+            .predicted = plan_predict(plan, machine),
+            .steps = job->train.max_steps,
+            .price = price};
     if (out->steps > 0)
         out->seconds = (double)out->steps * out->predicted.step_seconds;
-    ZD_TRY(ease(plan, machine, out));
+    ease(plan, machine, out);
     return find_change(job, plan, machine, local_size, out);
 }
 

@@ -301,7 +301,6 @@ const struct plan_machine *calibration_use(struct plan_calibration *calibration)
     struct plan_machine *machine = &calibration->machine;
     machine->name = "here";
     machine->what = calibration->what;
-    machine->source = "zerod bench calibrate";
     machine->rates = calibration->rates;
     machine->is_measured = true;
     machine->shares_cores = calibration->backend == DEVICE_CPU;

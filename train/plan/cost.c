@@ -1,13 +1,18 @@
 #include "train/plan/cost.h"
 
 #include <math.h>
+#include <stddef.h>
 
-static const struct plan_rates *rates_of(
+struct costs costs_of(
         const struct job_plan *plan, const struct plan_machine *machine)
 {
-    if (!machine->rates)
-        return NULL;
-    return &machine->rates[plan->zero.request.dtype == DTYPE_FP32];
+    enum dtype type = plan->zero.request.dtype;
+    return (struct costs){
+            .plan = plan,
+            .machine = machine,
+            .rates =
+                    machine->rates ? &machine->rates[type == DTYPE_FP32] : NULL,
+            .width = (double)dtype_bytes(type)};
 }
 
 /* Seconds of so much at a rate; what was not measured costs nothing. */
@@ -16,7 +21,40 @@ static double at_rate(double much, double rate)
     return rate > 0 ? much / rate : 0;
 }
 
-/* --- products ------------------------------------------------------------- */
+/* --- elements that pass through memory ------------------------------------ */
+
+enum work { NORM, ACTIVATION, ADD, ROPE, HEAD_NORM, LOSS, WORK_KINDS };
+
+/* The rate that is measured, and else how often an element of the compute type
+ * is read or written. */
+static const struct {
+    size_t rate;
+    double moves;
+} works[WORK_KINDS][RATE_PASSES] = {
+#define WORK(field, moves)                                                     \
+    {                                                                          \
+        offsetof(struct plan_rates, field), moves                              \
+    }
+        [NORM] = {WORK(norm[0], 5), WORK(norm[1], 10)},
+        [ACTIVATION] = {WORK(activation[0], 6), WORK(activation[1], 12)},
+        [ADD] = {WORK(add, 5), WORK(add, 10)},
+        [ROPE] = {WORK(rope, 0), WORK(rope, 0)},
+        [HEAD_NORM] = {WORK(norm[0], 0), WORK(norm[1], 0)},
+        [LOSS] = {WORK(loss, 3), WORK(loss, 0)},
+#undef WORK
+};
+
+static double work_seconds(
+        const struct costs *costs, enum work work, int pass, double elements)
+{
+    const char *rates = (const char *)costs->rates;
+    if (!rates)
+        return works[work][pass].moves * elements * costs->width /
+               costs->machine->memory;
+    return at_rate(elements, *(const double *)(rates + works[work][pass].rate));
+}
+
+/* --- matmuls -------------------------------------------------------------- */
 
 /* Where `value` lies between the points of a table, on a scale of logarithms;
  * the ends hold beyond them. */
@@ -43,80 +81,73 @@ static double between_rates(double a, double b, double share)
     return a > 0 && b > 0 ? a * pow(b / a, share) : between(a, b, share);
 }
 
+static double peak_rate(const struct costs *costs, double tokens)
+{
+    const struct plan_machine *machine = costs->machine;
+    bool is_fp32 = costs->plan->zero.request.dtype == DTYPE_FP32;
+    return (is_fp32 ? machine->products_32 : machine->products_16) * tokens /
+           (tokens + machine->half_tokens);
+}
+
 static double product_rate(
-        const struct plan_rates *rates, int kind, double tokens, double width)
+        const struct costs *costs, int kind, double tokens, double width)
 {
     int t, w;
+    if (!costs->rates)
+        return peak_rate(costs, tokens);
     double down = position(plan_rate_tokens, RATE_TOKENS, tokens, &t);
     double right = position(plan_rate_widths, RATE_WIDTHS, width, &w);
-    const double(*table)[RATE_WIDTHS] = rates->products[kind];
+    const double(*table)[RATE_WIDTHS] = costs->rates->products[kind];
     return between_rates(
             between_rates(table[t][w], table[t][w + 1], right),
             between_rates(table[t + 1][w], table[t + 1][w + 1], right), down);
 }
 
-static double peak_rate(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        double tokens)
-{
-    double peak = plan->zero.request.dtype == DTYPE_FP32 ? machine->products_32
-                                                         : machine->products_16;
-    return peak * tokens / (tokens + machine->half_tokens);
-}
-
 /* Of a weight with so many rows: no faster than the weight is read, or its
  * gradient written. */
 static double product_seconds(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        const struct param *param, int kind, double tokens)
+        const struct costs *costs, const struct param *param, int kind,
+        double tokens)
 {
-    const struct plan_rates *rates = rates_of(plan, machine);
     double count = (double)param->count, flops = 2 * count * tokens;
     double width = sqrt((double)param->shape[0] * (double)param->shape[1]);
-    double bytes = count * (double)(kind == RATE_WEIGHTS
-                                            ? sizeof(float)
-                                            : dtype_bytes(
-                                                      plan->zero.request.dtype));
-    double rate = rates ? product_rate(rates, kind, tokens, width)
-                        : peak_rate(plan, machine, tokens);
-    return fmax(at_rate(flops, rate), bytes / machine->memory);
+    double bytes =
+            count * (kind == RATE_WEIGHTS ? sizeof(float) : costs->width);
+    return fmax(
+            at_rate(flops, product_rate(costs, kind, tokens, width)),
+            bytes / costs->machine->memory);
 }
 
-/* What a weight's products cost, in so many pieces of the tokens: forward one,
+/* What a weight's matmuls cost, in so many pieces of the tokens: forward one,
  * backward one for its input and, where it trains, one for itself. */
 static void add_weight(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        const struct param *param, double tokens, double pieces,
-        struct unit_cost *cost)
+        const struct costs *costs, const struct param *param, double tokens,
+        double pieces, struct unit_cost *cost)
 {
-    double seconds[RATE_PRODUCTS];
     for (int kind = 0; kind < RATE_PRODUCTS; kind++)
-        seconds[kind] =
-                pieces *
-                product_seconds(plan, machine, param, kind, tokens / pieces);
-    cost->forward += seconds[RATE_FORWARD];
-    cost->backward += seconds[RATE_BACKWARD];
-    if (param->trainable)
-        cost->backward += seconds[RATE_WEIGHTS];
+        if (kind != RATE_WEIGHTS || param->trainable)
+            cost->pass[kind == RATE_FORWARD ? RATE_FORWARD : RATE_BACKWARD] +=
+                    pieces *
+                    product_seconds(costs, param, kind, tokens / pieces);
 }
 
-/* Two products of an adapter, thin on one side. */
+/* Two matmuls of an adapter, thin on one side. */
 static void add_adapter(
-        const struct job_plan *plan, const struct plan_machine *machine, int id,
-        double tokens, struct unit_cost *cost)
+        const struct costs *costs, int id, double tokens,
+        struct unit_cost *cost)
 {
-    const struct param_table *table = &plan->table;
-    const struct plan_rates *rates = rates_of(plan, machine);
+    const struct param_table *table = &costs->plan->table;
     const struct param *a = &table->params[table->adapters[id].a],
                        *b = &table->params[table->adapters[id].b];
     double flops = 2 * ((double)a->count + (double)b->count) * tokens;
-    if (!rates || !(rates->adapter[RATE_FORWARD] > 0)) {
-        add_weight(plan, machine, a, tokens, 1, cost);
-        add_weight(plan, machine, b, tokens, 1, cost);
+    if (!costs->rates || !(costs->rates->adapter[RATE_FORWARD] > 0)) {
+        add_weight(costs, a, tokens, 1, cost);
+        add_weight(costs, b, tokens, 1, cost);
         return;
     }
-    cost->forward += at_rate(flops, rates->adapter[RATE_FORWARD]);
-    cost->backward += at_rate(2 * flops, rates->adapter[RATE_BACKWARD]);
+    for (int pass = 0; pass < RATE_PASSES; pass++)
+        cost->pass[pass] +=
+                at_rate((1 + pass) * flops, costs->rates->adapter[pass]);
 }
 
 static bool is_adapters(const struct param_table *table, int unit, int id)
@@ -128,95 +159,73 @@ static bool is_adapters(const struct param_table *table, int unit, int id)
     return false;
 }
 
-/* A weight in codes is decoded for each product: read, and written as elements,
+/* A quantized weight is decoded for each matmul: read, and written as elements,
  * whole or in strips. */
-static void add_decoding(
-        const struct job_plan *plan, const struct plan_machine *machine, int id,
-        struct unit_cost *cost)
+static double decode_seconds(const struct costs *costs, int id)
 {
-    size_t count = plan->table.params[id].count;
-    size_t bytes = param_code_bytes(&plan->table, id, count) +
-                   count * dtype_bytes(plan->zero.request.dtype);
-    cost->forward += (double)bytes / machine->memory;
-    cost->backward += (double)bytes / machine->memory;
+    const struct param_table *table = &costs->plan->table;
+    size_t count = table->params[id].count;
+    return ((double)param_code_bytes(table, id, count) +
+            (double)count * costs->width) /
+           costs->machine->memory;
 }
 
-/* --- the rest of a layer -------------------------------------------------- */
+/* --- units ---------------------------------------------------------------- */
 
-static void add_attention(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        double tokens, struct unit_cost *cost)
+static double attention_rate(const struct costs *costs, int pass, double tokens)
 {
-    const struct plan_rates *rates = rates_of(plan, machine);
-    const struct model_config *config = &plan->config;
-    double flops =
-            2.0 * plan->shape.T * config->heads * config->head_dim * tokens;
-    if (!rates) {
-        cost->forward += flops / peak_rate(plan, machine, tokens);
-        cost->backward += 2 * flops / peak_rate(plan, machine, tokens);
-        return;
-    }
     int low;
-    double share =
-            position(plan_rate_lengths, RATE_LENGTHS, plan->shape.T, &low);
-    cost->forward += at_rate(
-            flops, between(rates->attention[RATE_FORWARD][low],
-                           rates->attention[RATE_FORWARD][low + 1], share));
-    cost->backward +=
-            at_rate(2 * flops,
-                    between(rates->attention[RATE_BACKWARD][low],
-                            rates->attention[RATE_BACKWARD][low + 1], share));
+    if (!costs->rates)
+        return peak_rate(costs, tokens);
+    double share = position(
+            plan_rate_lengths, RATE_LENGTHS, costs->plan->shape.T, &low);
+    const double *rates = costs->rates->attention[pass];
+    return between(rates[low], rates[low + 1], share);
 }
 
-/* Norms, rotations, activations, sums: elements that pass through memory. */
-static void add_elements(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        double tokens, struct unit_cost *cost)
+/* Attention, norms, rotations, activations, sums; and what operations that
+ * follow each other take beyond each by itself. */
+static void add_layer(
+        const struct costs *costs, double tokens, struct unit_cost *cost)
 {
-    const struct plan_rates *rates = rates_of(plan, machine);
-    const struct model_config *config = &plan->config;
+    const struct model_config *config = &costs->plan->config;
+    const struct plan_rates *rates = costs->rates;
     double C = config->hidden_size, I = config->intermediate_size;
-    double width = (double)dtype_bytes(plan->zero.request.dtype);
-    if (!rates) {
-        double seconds = (20 * C + 6 * I) * tokens * width / machine->memory;
-        cost->forward += seconds;
-        cost->backward += 2 * seconds;
-        return;
-    }
+    double flops = 2.0 * costs->plan->shape.T * config->heads *
+                   config->head_dim * tokens;
     double rotated = config->family->rotary
                              ? (double)(config->heads + config->kv_heads) *
                                        config->head_dim
                              : 0;
-    double same = at_rate(2 * C * tokens, rates->add) +
-                  at_rate(rotated * tokens, rates->rope);
-    cost->forward += same + at_rate(2 * C * tokens, rates->norm[0]) +
-                     at_rate(I * tokens, rates->activation[0]);
-    cost->backward += same + at_rate(2 * C * tokens, rates->norm[1]) +
-                      at_rate(I * tokens, rates->activation[1]);
-    cost->output += at_rate(C * tokens, rates->add);
-}
-
-/* What operations that follow each other take beyond each by itself. */
-static void add_whole(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        struct unit_cost *cost)
-{
-    const struct plan_rates *rates = rates_of(plan, machine);
+    const double elements[] = {
+            [NORM] = 2 * C, [ACTIVATION] = I, [ADD] = 2 * C, [ROPE] = rotated};
+    for (int pass = 0; pass < RATE_PASSES; pass++) {
+        double seconds = 0;
+        cost->pass[pass] += at_rate(
+                (1 + pass) * flops, attention_rate(costs, pass, tokens));
+        for (int work = NORM; work <= ROPE; work++)
+            seconds += work_seconds(
+                    costs, (enum work)work, pass, elements[work] * tokens);
+        cost->pass[pass] += seconds;
+        if (pass == RATE_FORWARD)
+            cost->again = seconds;
+    }
+    if (rates)
+        cost->output += at_rate(C * tokens, rates->add);
     if (!rates || !(rates->whole[RATE_FORWARD] > 0))
         return;
     cost->output *= rates->whole[RATE_FORWARD];
-    cost->forward *= rates->whole[RATE_FORWARD];
-    cost->forward += rates->begin[RATE_FORWARD];
-    cost->backward *= rates->whole[RATE_BACKWARD];
-    cost->backward += rates->begin[RATE_BACKWARD];
+    for (int pass = 0; pass < RATE_PASSES; pass++)
+        cost->pass[pass] =
+                cost->pass[pass] * rates->whole[pass] + rates->begin[pass];
 }
 
 /* How often the head's weight is used for a micro-batch. What tables say of few
  * rows is of whole trainings, by programs that do not cut it. */
-static double head_pieces(
-        const struct job_plan *plan, const struct plan_machine *machine)
+static double head_pieces(const struct costs *costs)
 {
-    if (!machine->rates)
+    const struct job_plan *plan = costs->plan;
+    if (!costs->rates)
         return 1;
     int chunk = model_head_chunk(&plan->config, &plan->table, &plan->shape);
     return ceil((double)plan->shape.B * plan->shape.T / chunk);
@@ -224,38 +233,47 @@ static double head_pieces(
 
 /* The final norm, all logits, and the loss of each. */
 static void add_head(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        double tokens, double pieces, struct unit_cost *cost)
+        const struct costs *costs, double tokens, double pieces,
+        struct unit_cost *cost)
 {
-    const struct plan_rates *rates = rates_of(plan, machine);
-    const struct model_config *config = &plan->config;
-    double logits = tokens * config->vocab_size;
+    const struct model_config *config = &costs->plan->config;
+    double normed = tokens * config->hidden_size;
     if (config->tied) {
         const struct param tied = {
                 .shape = {config->vocab_size, config->hidden_size},
                 .count = (size_t)config->vocab_size *
                          (size_t)config->hidden_size,
-                .trainable = plan->table.params[0].trainable};
-        add_weight(plan, machine, &tied, tokens, pieces, cost);
+                .trainable = costs->plan->table.params[0].trainable};
+        add_weight(costs, &tied, tokens, pieces, cost);
     }
-    if (rates)
-        cost->forward += at_rate(logits, rates->loss) +
-                         at_rate(tokens * config->hidden_size, rates->norm[0]) +
-                         at_rate(tokens * config->hidden_size, rates->norm[1]);
-    else
-        cost->forward += 3 * logits *
-                         (double)dtype_bytes(plan->zero.request.dtype) /
-                         machine->memory;
-    cost->forward += cost->backward;
-    cost->backward = 0;
+    cost->pass[RATE_FORWARD] +=
+            work_seconds(costs, LOSS, 0, tokens * config->vocab_size) +
+            work_seconds(costs, HEAD_NORM, 0, normed) +
+            work_seconds(costs, HEAD_NORM, 1, normed);
+    cost->pass[RATE_FORWARD] += cost->pass[RATE_BACKWARD];
+    cost->pass[RATE_BACKWARD] = 0;
 }
 
-/* --- a unit --------------------------------------------------------------- */
+/* Rows are read, and their gradients added; those of a tied one are cleared
+ * with the head's. */
+static void add_embedding(
+        const struct costs *costs, double tokens, struct unit_cost *cost)
+{
+    const struct param *rows = &costs->plan->table.params[0];
+    double memory = costs->machine->memory;
+    double seconds =
+            tokens * costs->plan->config.hidden_size * costs->width / memory;
+    cost->pass[RATE_FORWARD] = seconds;
+    cost->pass[RATE_BACKWARD] = 2 * seconds;
+    if (rows->trainable && !costs->plan->config.tied)
+        cost->pass[RATE_BACKWARD] +=
+                (double)(rows->count * sizeof(float)) / memory;
+}
 
 static void add_bytes(
-        const struct job_plan *plan, int unit, struct unit_cost *cost)
+        const struct costs *costs, int unit, struct unit_cost *cost)
 {
-    const struct zero_plan *zero = &plan->zero;
+    const struct zero_plan *zero = &costs->plan->zero;
     for (int i = zero->unit_segments[unit]; i < zero->unit_segments[unit + 1];
          i++) {
         const struct zero_segment *segment = &zero->segments[i];
@@ -273,82 +291,63 @@ static void add_bytes(
 }
 
 /* What is written as fp32 where the compute type is narrower. */
-static double round_seconds(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        int unit)
+static double round_seconds(const struct costs *costs, int unit)
 {
-    double grads = (double)zero_rounded_count(&plan->zero, unit);
-    const struct plan_rates *rates = rates_of(plan, machine);
-    enum dtype type = plan->zero.grad_dtype;
-    if (type == DTYPE_FP32)
+    const struct zero_plan *zero = &costs->plan->zero;
+    double grads = (double)zero_rounded_count(zero, unit);
+    if (zero->grad_dtype == DTYPE_FP32)
         return 0;
-    if (rates)
-        return at_rate(grads, rates->round);
-    return grads * (double)(sizeof(float) + dtype_bytes(type)) /
-           machine->memory;
+    if (costs->rates)
+        return at_rate(grads, costs->rates->round);
+    return grads * (double)(sizeof(float) + dtype_bytes(zero->grad_dtype)) /
+           costs->machine->memory;
 }
 
-struct unit_cost cost_unit(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        int unit)
+struct unit_cost cost_unit(const struct costs *costs, int unit)
 {
+    const struct job_plan *plan = costs->plan;
     const struct param_table *table = &plan->table;
     double tokens = (double)plan->shape.B * plan->shape.T;
-    double width = (double)dtype_bytes(plan->zero.request.dtype);
     bool is_head = unit == table->unit_count - 1;
     bool is_layer = unit > 0 && !is_head;
-    double pieces = is_head ? head_pieces(plan, machine) : 1;
-    struct unit_cost cost = {0};
+    double pieces = is_head ? head_pieces(costs) : 1;
+    struct unit_cost cost = {.round = round_seconds(costs, unit)};
     for (int id = table->unit_first[unit];
          id < table->unit_first[unit + 1] && unit > 0; id++) {
         const struct param *param = &table->params[id];
-        double before = cost.forward;
+        double before = cost.pass[RATE_FORWARD];
         bool is_weight = param->dims == 2 && !is_adapters(table, unit, id);
         if (is_weight)
-            add_weight(plan, machine, param, tokens, pieces, &cost);
-        if (param_in_codes(table, id))
-            add_decoding(plan, machine, id, &cost);
-        if (is_weight)
-            cost.output = cost.forward - before; /* the last one's stays */
+            add_weight(costs, param, tokens, pieces, &cost);
+        for (int pass = 0; param_in_codes(table, id) && pass < RATE_PASSES;
+             pass++)
+            cost.pass[pass] += decode_seconds(costs, id);
+        if (is_weight) /* the last one's stays */
+            cost.output = cost.pass[RATE_FORWARD] - before;
         if (param_has_adapter(table, id))
-            add_adapter(plan, machine, id, tokens, &cost);
+            add_adapter(costs, id, tokens, &cost);
     }
-    if (is_layer) {
-        add_attention(plan, machine, tokens, &cost);
-        double products = cost.forward;
-        add_elements(plan, machine, tokens, &cost);
-        cost.again = cost.forward - products;
-        add_whole(plan, machine, &cost);
-    } else if (is_head) {
-        add_head(plan, machine, tokens, pieces, &cost);
-    } else {
-        double seconds =
-                tokens * plan->config.hidden_size * width / machine->memory;
-        const struct param *rows = &table->params[0];
-        cost.forward = seconds;
-        cost.backward = 2 * seconds;
-        if (rows->trainable &&
-            !plan->config.tied) /* cleared; else the head's */
-            cost.backward +=
-                    (double)(rows->count * sizeof(float)) / machine->memory;
-    }
-    cost.forward += machine->launch;
-    cost.backward += 2 * machine->launch;
-    add_bytes(plan, unit, &cost);
-    cost.round = round_seconds(plan, machine, unit);
+    if (is_layer)
+        add_layer(costs, tokens, &cost);
+    else if (is_head)
+        add_head(costs, tokens, pieces, &cost);
+    else
+        add_embedding(costs, tokens, &cost);
+    for (int pass = 0; pass < RATE_PASSES; pass++)
+        cost.pass[pass] += (1 + pass) * costs->machine->launch;
+    add_bytes(costs, unit, &cost);
     if (is_layer && plan->shape.offload_activations)
-        cost.residual = tokens * plan->config.hidden_size * width;
+        cost.residual = tokens * plan->config.hidden_size * costs->width;
     return cost;
 }
 
 /* --- between ranks, and the update ---------------------------------------- */
 
-double cost_wire(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        double bytes)
+double cost_wire(const struct costs *costs, double bytes)
 {
-    double world = plan->world, node = plan->node_size;
-    if (plan->world < 2 || bytes <= 0)
+    const struct plan_machine *machine = costs->machine;
+    double world = costs->plan->world, node = costs->plan->node_size;
+    if (world < 2 || bytes <= 0)
         return 0;
     if (node < 1 || node > world)
         node = world;
@@ -358,17 +357,16 @@ double cost_wire(
            share * (nodes - 1) / machine->between;
 }
 
-double cost_norm(
-        const struct job_plan *plan, const struct plan_machine *machine)
+double cost_norm(const struct costs *costs)
 {
-    const struct plan_rates *rates = rates_of(plan, machine);
-    double held = (double)plan->zero.trainable_count;
-    if (plan->world > 1)
-        held /= plan->world; /* a rank sums its shard, at stage 0 too */
-    double seconds = rates ? at_rate(held, rates->squares)
-                           : held * (double)dtype_bytes(plan->zero.grad_dtype) /
-                                     machine->memory;
-    return seconds + machine->latency * (plan->world - 1);
+    const struct job_plan *plan = costs->plan;
+    /* a rank sums its shard, at stage 0 too */
+    double held = (double)plan->zero.trainable_count / plan->world;
+    double seconds =
+            costs->rates ? at_rate(held, costs->rates->squares)
+                         : held * (double)dtype_bytes(plan->zero.grad_dtype) /
+                                   costs->machine->memory;
+    return seconds + costs->machine->latency * (plan->world - 1);
 }
 
 /* Bytes of states for each element that this rank updates. */
@@ -387,60 +385,60 @@ static double state_width(const struct job_plan *plan)
     return bytes / held;
 }
 
-/* States are read and written, gradients read, parameters written. */
-static double update_bytes(const struct job_plan *plan)
+/* Of an element: states are read and written, the gradient read, the parameter
+ * written. */
+static double update_bytes(const struct costs *costs)
 {
-    return 2 * state_width(plan) + (double)dtype_bytes(plan->zero.grad_dtype) +
-           (double)dtype_bytes(plan->zero.request.dtype);
+    return 2 * state_width(costs->plan) +
+           (double)dtype_bytes(costs->plan->zero.grad_dtype) + costs->width;
 }
 
 /* What was measured is AdamW's; another optimizer takes as long as its bytes
  * do, of AdamW's. */
-static double measured_update(
-        const struct job_plan *plan, const struct plan_rates *rates,
-        double count)
+static double measured_update(const struct costs *costs, double count)
 {
-    double width = (double)dtype_bytes(plan->zero.request.dtype);
+    const struct plan_rates *rates = costs->rates;
+    double width = costs->width;
     double adamw = 2 * 8 + 2 * width + (width < 4 ? 2 * 4 : 0);
-    bool is_8bit = plan->zero.request.optim.state_type == OPTIM_STATE_8BIT;
+    bool is_8bit =
+            costs->plan->zero.request.optim.state_type == OPTIM_STATE_8BIT;
     if (is_8bit && rates->update_8bit > 0)
         return at_rate(count, rates->update_8bit);
-    return at_rate(count, rates->update) * update_bytes(plan) / adamw;
+    return at_rate(count, rates->update) * update_bytes(costs) / adamw;
 }
 
-double cost_update(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        double count)
+static double update_at(
+        const struct costs *costs, double count, bool is_measured,
+        double bytes_per_second)
 {
-    const struct plan_rates *rates = rates_of(plan, machine);
-    if (rates && rates->update > 0)
-        return measured_update(plan, rates, count);
-    return count * update_bytes(plan) / machine->memory;
+    if (is_measured && costs->rates && costs->rates->update > 0)
+        return measured_update(costs, count);
+    return count * update_bytes(costs) / bytes_per_second;
+}
+
+double cost_update(const struct costs *costs, double count)
+{
+    return update_at(costs, count, true, costs->machine->memory);
 }
 
 /* Where what computes makes the update too: what it may be undone from is
  * copied while it is in the cache, so memory sees the copy alone, whose lines
  * are read before they are written. On a host beside a GPU nobody has measured
  * what that adds, and nothing is counted. */
-static double keep_old(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        double count)
+static double keep_old(const struct costs *costs, double count)
 {
+    const struct job_plan *plan = costs->plan;
     if (plan->zero.request.offload.clipping != OFFLOAD_CLIP_UNDO ||
         plan->backend != DEVICE_CPU)
         return 0;
     double bytes =
             state_width(plan) + (double)dtype_bytes(plan->zero.grad_dtype);
-    return count * 2 * bytes / machine->memory;
+    return count * 2 * bytes / costs->machine->memory;
 }
 
-double cost_update_host(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        double count)
+double cost_update_host(const struct costs *costs, double count)
 {
-    const struct plan_rates *rates = rates_of(plan, machine);
-    double keep = keep_old(plan, machine, count);
-    if (rates && rates->update > 0 && plan->backend == DEVICE_CPU)
-        return measured_update(plan, rates, count) + keep;
-    return count * update_bytes(plan) / machine->host + keep;
+    bool is_cpu = costs->plan->backend == DEVICE_CPU;
+    return update_at(costs, count, is_cpu, costs->machine->host) +
+           keep_old(costs, count);
 }

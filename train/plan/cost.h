@@ -7,10 +7,19 @@
 #include "train/plan/machine.h"
 #include "train/plan/plan.h"
 
+struct costs {
+    const struct job_plan *plan;
+    const struct plan_machine *machine;
+    const struct plan_rates *rates; /* of the compute type; NULL: peaks */
+    double width;                   /* bytes of an element of that type */
+};
+struct costs costs_of(
+        const struct job_plan *plan, const struct plan_machine *machine);
+
 struct unit_cost {
-    double forward, backward; /* seconds of a micro-batch; the head's forward
+    double pass[RATE_PASSES]; /* seconds of a micro-batch; the head's forward
                                  has its loss and all of its backward */
-    double again;    /* .. of what selective checkpointing computes again */
+    double again;    /* .. of what selective checkpointing recomputes */
     double output;   /* .. of a layer's last projection and sum, which the last
                         layer of a segment leaves out when it is recomputed */
     double round;    /* seconds: its gradient to the compute type */
@@ -20,25 +29,15 @@ struct unit_cost {
     double update;   /* .. that this rank updates */
     double residual; /* bytes of its input that go to the host */
 };
-
-struct unit_cost cost_unit(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        int unit);
+struct unit_cost cost_unit(const struct costs *costs, int unit);
 
 /* A collective over so many bytes, all ranks' together: within nodes, and in
  * two levels between them. */
-double cost_wire(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        double bytes);
+double cost_wire(const struct costs *costs, double bytes);
 /* The norm of what this rank holds of the gradient, and its exchange. */
-double cost_norm(
-        const struct job_plan *plan, const struct plan_machine *machine);
+double cost_norm(const struct costs *costs);
 /* Updates of `count` elements, on the device and on the host. */
-double cost_update(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        double count);
-double cost_update_host(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        double count);
+double cost_update(const struct costs *costs, double count);
+double cost_update_host(const struct costs *costs, double count);
 
 #endif

@@ -19,106 +19,35 @@
 #define TERA 1e12
 #define GIGA 1e9
 
+/* clang-format off */
+/* FLOP/s of large matmuls in 16 bits and in fp32, rows at which they have half of that; bytes/s of memory; seconds of a launch; bytes/s
+ * of updates on the host, of the link to it, to ranks within a node and between nodes; seconds of latency; jitter; bytes/s of a disk */
+#define ROW(name, what, m16, m32, half, memory, launch, host, link, inside, between, latency, jitter, disk, ...)                       \
+    {name, what, m16 * TERA, m32 * TERA, half, memory * GIGA, launch, host * GIGA, link * GIGA, inside * GIGA, between * GIGA,         \
+     latency, jitter, disk * GIGA, __VA_ARGS__}
 static const struct plan_machine machines[] = {
-        {.name = "h100",
-         .what = "8 x H100 SXM 80 GB, NVLink 4, 400 Gbit/s for each GPU",
-         .source = "NVIDIA H100 data sheet: 989 TFLOPS bf16 dense, 3.35 TB/s, "
-                   "NVLink 450 GB/s each way, PCIe 5 x16 64 GB/s",
-         .products_16 = 692 * TERA,
-         .products_32 = 346 * TERA,
-         .half_tokens = 1200,
-         .memory = 2850 * GIGA,
-         .launch = 40e-6,
-         .host = 40 * GIGA,
-         .link = 50 * GIGA,
-         .inside = 360 * GIGA,
-         .between = 40 * GIGA,
-         .latency = 10e-6,
-         .jitter = 0.005,
-         .disk = 3 * GIGA},
-        {.name = "h200",
-         .what = "8 x H200 SXM 141 GB, NVLink 4, 400 Gbit/s for each GPU",
-         .source = "NVIDIA H200 data sheet: 989 TFLOPS bf16 dense, 4.8 TB/s, "
-                   "NVLink 450 GB/s each way, PCIe 5 x16 64 GB/s",
-         .products_16 = 692 * TERA,
-         .products_32 = 346 * TERA,
-         .half_tokens = 1200,
-         .memory = 4080 * GIGA,
-         .launch = 40e-6,
-         .host = 40 * GIGA,
-         .link = 50 * GIGA,
-         .inside = 360 * GIGA,
-         .between = 40 * GIGA,
-         .latency = 10e-6,
-         .jitter = 0.005,
-         .disk = 3 * GIGA},
-        {.name = "a100",
-         .what = "8 x A100 SXM 80 GB, NVLink 3, 200 Gbit/s for each GPU",
-         .source = "NVIDIA A100 data sheet: 312 TFLOPS bf16 dense, 2.04 TB/s, "
-                   "NVLink 300 GB/s each way, PCIe 4 x16 32 GB/s",
-         .products_16 = 218 * TERA,
-         .products_32 = 109 * TERA,
-         .half_tokens = 550,
-         .memory = 1730 * GIGA,
-         .launch = 50e-6,
-         .host = 20 * GIGA,
-         .link = 25 * GIGA,
-         .inside = 240 * GIGA,
-         .between = 20 * GIGA,
-         .latency = 12e-6,
-         .jitter = 0.005,
-         .disk = 3 * GIGA},
-        {.name = "4090",
-         .what = "RTX 4090 24 GB, PCIe 4, no NVLink, 10 Gbit/s",
-         .source = "NVIDIA Ada whitepaper: 165 TFLOPS bf16 dense with fp32 "
-                   "sums, 1.01 TB/s, PCIe 4 x16 32 GB/s",
-         .products_16 = 116 * TERA,
-         .products_32 = 58 * TERA,
-         .half_tokens = 300,
-         .memory = 860 * GIGA,
-         .launch = 40e-6,
-         .host = 30 * GIGA,
-         .link = 25 * GIGA,
-         .inside = 10 * GIGA,
-         .between = 1 * GIGA,
-         .latency = 30e-6,
-         .jitter = 0.005,
-         .disk = 3 * GIGA},
-        {.name = "amx",
-         .what = "two cores of a Sapphire Rapids server, with AMX",
-         .source = "two cores of such a server: products of bf16 2 TFLOPS (1.2 "
-                   "beside other work, 4.1 at most), AdamW 25 GB/s; fp32 so "
-                   "that the quickstart takes the 0.10 s that were measured",
-         .products_16 = 2 * TERA,
-         .products_32 = 0.36 * TERA,
-         .half_tokens = 16,
-         .memory = 25 * GIGA,
-         .launch = 30e-6,
-         .host = 25 * GIGA,
-         .link = 10 * GIGA,
-         .inside = 4 * GIGA,
-         .between = 1 * GIGA,
-         .latency = 20e-6,
-         .disk = 1 * GIGA,
-         .shares_cores = true},
-        {.name = "cpu",
-         .what = "a few cores of a server",
-         .source = "a guess: no data sheet says what a job is given of a "
-                   "machine",
-         .products_16 = 0.4 * TERA,
-         .products_32 = 0.15 * TERA,
-         .half_tokens = 16,
-         .memory = 15 * GIGA,
-         .launch = 30e-6,
-         .host = 15 * GIGA,
-         .link = 10 * GIGA,
-         .inside = 4 * GIGA,
-         .between = 1 * GIGA,
-         .latency = 20e-6,
-         .disk = 1 * GIGA,
-         .shares_cores = true,
-         .is_guess = true},
+        /* NVIDIA H100 data sheet: 989 TFLOPS bf16 dense, 3.35 TB/s, NVLink 450 GB/s each way, PCIe 5 x16 64 GB/s */
+        ROW("h100", "8 x H100 SXM 80 GB, NVLink 4, 400 Gbit/s for each GPU",
+            692, 346, 1200, 2850, 40e-6, 40, 50, 360, 40, 10e-6, 0.005, 3, .shares_cores = false),
+        /* NVIDIA H200 data sheet: 989 TFLOPS bf16 dense, 4.8 TB/s, NVLink 450 GB/s each way, PCIe 5 x16 64 GB/s */
+        ROW("h200", "8 x H200 SXM 141 GB, NVLink 4, 400 Gbit/s for each GPU",
+            692, 346, 1200, 4080, 40e-6, 40, 50, 360, 40, 10e-6, 0.005, 3, .shares_cores = false),
+        /* NVIDIA A100 data sheet: 312 TFLOPS bf16 dense, 2.04 TB/s, NVLink 300 GB/s each way, PCIe 4 x16 32 GB/s */
+        ROW("a100", "8 x A100 SXM 80 GB, NVLink 3, 200 Gbit/s for each GPU",
+            218, 109, 550, 1730, 50e-6, 20, 25, 240, 20, 12e-6, 0.005, 3, .shares_cores = false),
+        /* NVIDIA Ada whitepaper: 165 TFLOPS bf16 dense with fp32 sums, 1.01 TB/s, PCIe 4 x16 32 GB/s */
+        ROW("4090", "RTX 4090 24 GB, PCIe 4, no NVLink, 10 Gbit/s",
+            116, 58, 300, 860, 40e-6, 30, 25, 10, 1, 30e-6, 0.005, 3, .shares_cores = false),
+        /* measured: matmuls of bf16 2 TFLOPS (1.2 beside other work, 4.1 at most), AdamW 25 GB/s; fp32 so that the quickstart takes the
+         * 0.10 s that were measured */
+        ROW("amx", "two cores of a Sapphire Rapids server, with AMX",
+            2, 0.36, 16, 25, 30e-6, 25, 10, 4, 1, 20e-6, 0, 1, .shares_cores = true),
+        /* a guess: no data sheet says what a job is given of a machine */
+        ROW("cpu", "a few cores of a server",
+            0.4, 0.15, 16, 15, 30e-6, 15, 10, 4, 1, 20e-6, 0, 1, .shares_cores = true, .is_guess = true),
 };
+#undef ROW
+/* clang-format on */
 #undef TERA
 #undef GIGA
 

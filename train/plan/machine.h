@@ -1,6 +1,6 @@
 /* machine.h - how fast a machine is, as far as a plan asks. The numbers of a
  * known machine are those of its maker's data sheet, and the share of them that
- * programs reach; where they come from stands beside them (machine.c). */
+ * programs reach; machine.c says where they come from. */
 #ifndef ZD_TRAIN_PLAN_MACHINE_H
 #define ZD_TRAIN_PLAN_MACHINE_H
 
@@ -32,10 +32,10 @@ struct plan_rates {
 };
 
 struct plan_machine {
-    const char *name, *what, *source; /* static, but for one measured */
-    double products_16, products_32;  /* FLOP/s of large products, bf16 or fp16
+    const char *name, *what; /* static, but for one measured */
+    double products_16, products_32;  /* FLOP/s of large matmuls, bf16 or fp16
                                          and fp32 */
-    double half_tokens; /* rows at which a product has half of that */
+    double half_tokens; /* rows at which a matmul has half of that */
     double memory;      /* bytes/s of the device's memory */
     double launch;      /* seconds that a layer costs beside its work; 0 where
                            rates are measured, which hold it */

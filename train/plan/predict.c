@@ -13,6 +13,7 @@
  * second. */
 #include "train/plan/predict.h"
 
+#include "base/must.h"
 #include "train/plan/cost.h"
 #include "train/plan/fit.h"
 
@@ -51,6 +52,7 @@ struct gap {
 struct schedule {
     const struct job_plan *plan;
     const struct plan_machine *machine;
+    struct costs costs;
     struct unit_state *units; /* (unit_count) */
     struct unit_event *events;
     int event_count, micros; /* micro-batches that are laid out */
@@ -69,11 +71,6 @@ struct schedule {
     double grads_done; /* the last gradient is where it is updated */
 };
 
-static double latest(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 static double use(
         struct schedule *s, enum plan_resource resource, double ready,
         double seconds)
@@ -81,9 +78,9 @@ static double use(
     bool is_cores = resource != PLAN_DISK && s->machine->shares_cores;
     double *cores = &s->free_at[PLAN_COMPUTE];
     s->busy[resource] += seconds;
-    s->free_at[resource] = latest(s->free_at[resource], ready) + seconds;
+    s->free_at[resource] = fmax(s->free_at[resource], ready) + seconds;
     if (resource != PLAN_COMPUTE && is_cores)
-        *cores = latest(*cores, ready) + seconds;
+        *cores = fmax(*cores, ready) + seconds;
     return s->free_at[resource];
 }
 
@@ -93,7 +90,7 @@ static bool use_gap(
 {
     for (int g = 0; g < s->gap_count; g++) {
         struct gap *gap = &s->gaps[g];
-        double end = latest(gap->begin, ready) + seconds;
+        double end = fmax(gap->begin, ready) + seconds;
         if (end > gap->end)
             continue;
         gap->begin = *end_out = end;
@@ -127,17 +124,17 @@ static double copy_up(struct schedule *s, double ready, double seconds)
 
 static void compute(struct schedule *s, double ready, double seconds)
 {
-    s->now = use(s, PLAN_COMPUTE, latest(ready, s->now), seconds * s->slowest);
+    s->now = use(s, PLAN_COMPUTE, fmax(ready, s->now), seconds * s->slowest);
 }
 
 /* A collective over so many bytes. The cores' are made by the thread that
  * trains. */
 static double collect(struct schedule *s, double ready, double bytes)
 {
-    double seconds = cost_wire(s->plan, s->machine, bytes);
+    double seconds = cost_wire(&s->costs, bytes);
     double done = use(s, PLAN_WIRE, ready, seconds);
     if (s->machine->shares_cores && seconds > 0)
-        s->now = latest(s->now, ready) + seconds;
+        s->now = fmax(s->now, ready) + seconds;
     return done;
 }
 
@@ -154,7 +151,7 @@ static double fetch(struct schedule *s, int unit, double begin)
     const struct zero_plan *zero = &s->plan->zero;
     const struct unit_cost *cost = &s->units[unit].cost;
     double shard = cost->gather / s->plan->world;
-    double ready = latest(begin, s->units[unit].made);
+    double ready = fmax(begin, s->units[unit].made);
     if (zero->request.offload.params == OFFLOAD_NVME)
         ready = use(s, PLAN_DISK, ready, shard / s->machine->disk);
     if (zero->params_on_host)
@@ -188,7 +185,7 @@ static void spread_begin(struct schedule *s, int unit)
     at->spread = collect(s, at->made, at->cost.spread);
     at->is_spread = true;
     if (!s->plan->zero.request.options.overlap_comm)
-        s->now = latest(s->now, at->spread);
+        s->now = fmax(s->now, at->spread);
 }
 
 /* As far ahead as the program goes: behind updates on the device all of them,
@@ -197,7 +194,7 @@ static void spread_until(struct schedule *s, int end)
 {
     for (; s->next_spread < end; s->next_spread++) {
         if (s->plan->zero.states_on_host)
-            s->now = latest(s->now, s->units[s->next_spread].made);
+            s->now = fmax(s->now, s->units[s->next_spread].made);
         if (s->units[s->next_spread].cost.spread > 0)
             spread_begin(s, s->next_spread);
     }
@@ -217,7 +214,7 @@ static double wait_updated(struct schedule *s, int unit)
     if (gathers_updated(s)) {
         spread_until(s, s->plan->zero.states_on_host ? next : units);
         if (s->units[unit].is_spread)
-            ready = latest(ready, s->units[unit].spread);
+            ready = fmax(ready, s->units[unit].spread);
     }
     return ready;
 }
@@ -232,19 +229,20 @@ static void acquire(struct schedule *s, int i, bool is_backward)
     bool is_head = event.unit == head_of(s);
     double ready = wait_updated(s, event.unit);
     gathers_begin(s, i, i + 1, s->now);
-    ready = latest(ready, s->arrives[i]);
+    ready = fmax(ready, s->arrives[i]);
     if (is_backward && cost->residual > 0)
         ready =
-                latest(ready, copy_up(s, i > 1 ? s->end[i - 2] : 0,
-                                      cost->residual / s->machine->link));
-    s->now = latest(s->now, ready);
+                fmax(ready, copy_up(s, i > 1 ? s->end[i - 2] : 0,
+                                    cost->residual / s->machine->link));
+    s->now = fmax(s->now, ready);
     s->end[i] = s->now;
     gathers_begin(s, i, moves_of(s), s->now);
     bool ends_segment = !s->events[(i + 1) % s->event_count].acquire;
     if (is_head || !is_backward)
-        compute(s, 0, cost->forward);
+        compute(s, 0, cost->pass[RATE_FORWARD]);
     else if (recomputes)
-        compute(s, 0, cost->forward - (ends_segment ? cost->output : 0));
+        compute(s, 0,
+                cost->pass[RATE_FORWARD] - (ends_segment ? cost->output : 0));
     if (is_backward &&
         s->plan->shape.checkpointing.mode == CHECKPOINTING_SELECTIVE)
         compute(s, 0, cost->again);
@@ -266,12 +264,12 @@ static void update_on_host(struct schedule *s, int unit, double begin)
                          : (double)plan->zero.trainable_count;
     if (count <= 0)
         return;
-    done = use(s, PLAN_HOST, begin, cost_update_host(plan, s->machine, count));
+    done = use(s, PLAN_HOST, begin, cost_update_host(&s->costs, count));
     if (request->offload.optimizer == OFFLOAD_NVME)
         done =
-                latest(done, use(s, PLAN_DISK, begin,
-                                 2 * (double)plan->arena.bytes[ARENA_DISK] *
-                                         count / all / s->machine->disk));
+                fmax(done, use(s, PLAN_DISK, begin,
+                               2 * (double)plan->arena.bytes[ARENA_DISK] *
+                                       count / all / s->machine->disk));
     if (!plan->zero.params_on_host)
         done = copy_up(
                 s, done,
@@ -303,7 +301,7 @@ static void give_gradient(struct schedule *s, int unit, bool is_last)
             zero->request.offload.clipping == OFFLOAD_CLIP_UNDO)
             update_on_host(s, unit, done);
     }
-    s->grads_done = latest(s->grads_done, done);
+    s->grads_done = fmax(s->grads_done, done);
 }
 
 /* The head's gradient is made with the loss, that of the embedding last. */
@@ -318,7 +316,7 @@ static void lay_micro(struct schedule *s, int micro, bool is_last)
         if (event.acquire) {
             acquire(s, i, is_backward);
         } else if (is_backward) {
-            compute(s, 0, s->units[event.unit].cost.backward);
+            compute(s, 0, s->units[event.unit].cost.pass[RATE_BACKWARD]);
             give_gradient(s, event.unit, is_last);
         } else if (event.unit == head_of(s)) {
             give_gradient(s, event.unit, is_last);
@@ -331,7 +329,7 @@ static void lay_micro(struct schedule *s, int micro, bool is_last)
         s->parts[was_backward ? PLAN_BACKWARD : PLAN_FORWARD] += s->now - began;
     }
     double began = s->now;
-    compute(s, 0, s->units[0].cost.backward);
+    compute(s, 0, s->units[0].cost.pass[RATE_BACKWARD]);
     give_gradient(s, 0, is_last);
     s->parts[PLAN_BACKWARD] += s->now - began;
 }
@@ -378,11 +376,11 @@ static void update_here(struct schedule *s)
     count = (double)plan->zero.trainable_count;
     if (plan->zero.states_cut)
         count /= plan->world;
-    compute(s, 0, cost_update(plan, s->machine, count) + s->machine->launch);
+    compute(s, 0, cost_update(&s->costs, count) + s->machine->launch);
     if (spilled > 0) {
         double link = spilled / s->machine->link;
-        s->now = latest(s->now, copy_up(s, begin, link));
-        s->now = latest(s->now, use(s, PLAN_DOWN, begin, link));
+        s->now = fmax(s->now, copy_up(s, begin, link));
+        s->now = fmax(s->now, use(s, PLAN_DOWN, begin, link));
     }
     for (int u = 0; u <= head_of(s); u++)
         s->units[u].made = s->now;
@@ -393,8 +391,8 @@ static void lay_update(struct schedule *s)
     const struct zero_plan *zero = &s->plan->zero;
     bool is_undo = zero->request.offload.clipping == OFFLOAD_CLIP_UNDO;
     double began = s->now;
-    s->now = latest(s->now, s->grads_done);
-    compute(s, 0, cost_norm(s->plan, s->machine));
+    s->now = fmax(s->now, s->grads_done);
+    compute(s, 0, cost_norm(&s->costs));
     s->parts[PLAN_REDUCE] += s->now - began;
     began = s->now;
     if (!zero->states_on_host)
@@ -426,57 +424,57 @@ static void lay_step(struct schedule *s)
     lay_update(s);
 }
 
-static void conclude(const struct schedule *s, struct plan_prediction *out)
+static struct plan_prediction conclude(const struct schedule *s)
 {
     const struct job_plan *plan = s->plan;
     double tokens = (double)plan->per_device * plan->accumulation *
                     plan->world * plan->shape.T;
     double seconds = s->now - s->begin;
-    *out = (struct plan_prediction){
+    struct plan_prediction out = {
             .step_seconds = seconds, .tokens_per_second = tokens / seconds};
-    memcpy(out->parts, s->parts, sizeof out->parts);
-    for (int r = 0; r < PLAN_RESOURCES; r++) {
-        out->busy[r] = s->busy[r];
-        if (s->busy[r] > s->busy[out->binds])
-            out->binds = (enum plan_resource)r;
-    }
+    memcpy(out.parts, s->parts, sizeof out.parts);
+    memcpy(out.busy, s->busy, sizeof out.busy);
+    for (int r = 0; r < PLAN_RESOURCES; r++)
+        if (s->busy[r] > s->busy[out.binds])
+            out.binds = (enum plan_resource)r;
+    return out;
 }
 
-enum zd_status plan_predict(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        struct plan_prediction *out)
+static void *take(int count, size_t bytes)
 {
-    struct schedule s = {.plan = plan, .machine = machine};
+    return zd_must(calloc((size_t)count + 1, bytes));
+}
+
+struct plan_prediction plan_predict(
+        const struct job_plan *plan, const struct plan_machine *machine)
+{
     int units = plan->table.unit_count;
     struct checkpointing mode = plan->shape.checkpointing;
-    s.micros =
-            plan->accumulation < MICROS_MAX ? plan->accumulation : MICROS_MAX;
-    s.event_count = model_unit_events(
+    int events = model_unit_events(
             &plan->config, &plan->table, mode, MODEL_TRAIN, NULL, 0);
-    s.slowest = 1 + machine->jitter * log2(plan->world);
-    size_t moves = (size_t)s.event_count * (size_t)s.micros;
-    s.units = calloc((size_t)units, sizeof *s.units);
-    s.events = calloc((size_t)s.event_count + 1, sizeof *s.events);
-    s.end = calloc(moves + 1, sizeof *s.end);
-    s.arrives = calloc(moves + 1, sizeof *s.arrives);
-    enum zd_status status = ZD_OK;
-    if (s.units && s.events && s.end && s.arrives) {
-        model_unit_events(
-                &plan->config, &plan->table, mode, MODEL_TRAIN, s.events,
-                s.event_count);
-        for (int unit = 0; unit < units; unit++)
-            s.units[unit].cost = cost_unit(plan, machine, unit);
-        s.next_spread = units; /* nothing was updated before the first */
-        lay_step(&s);
-        lay_step(&s);
-        conclude(&s, out);
-    } else {
-        status = ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory predicting a step");
-    }
+    int micros =
+            plan->accumulation < MICROS_MAX ? plan->accumulation : MICROS_MAX;
+    struct schedule s = {
+            .plan = plan,
+            .machine = machine,
+            .costs = costs_of(plan, machine),
+            .units = take(units, sizeof *s.units),
+            .events = take(events, sizeof *s.events),
+            .event_count = events,
+            .micros = micros,
+            .end = take(events * micros, sizeof *s.end),
+            .arrives = take(events * micros, sizeof *s.arrives),
+            .slowest = 1 + machine->jitter * log2(plan->world),
+            .next_spread = units /* nothing was updated before the first */};
+    model_unit_events(
+            &plan->config, &plan->table, mode, MODEL_TRAIN, s.events, events);
+    for (int unit = 0; unit < units; unit++)
+        s.units[unit].cost = cost_unit(&s.costs, unit);
+    lay_step(&s);
+    lay_step(&s);
     free(s.units);
     free(s.events);
     free(s.end);
     free(s.arrives);
-    return status;
+    return conclude(&s);
 }

@@ -39,8 +39,7 @@ struct plan_prediction {
 };
 
 /* The plan has its moves (job_plan_try). */
-enum zd_status plan_predict(
-        const struct job_plan *plan, const struct plan_machine *machine,
-        struct plan_prediction *out);
+struct plan_prediction plan_predict(
+        const struct job_plan *plan, const struct plan_machine *machine);
 
 #endif

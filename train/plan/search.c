@@ -159,7 +159,7 @@ static enum zd_status keep(
     struct plan_found found = plan_found_of(state, candidate, choice);
     plan->snapshot_bytes = 0;
     if (query->score == PLAN_BY_TIME)
-        ZD_TRY(plan_predict(plan, state->machine, &found.predicted));
+        found.predicted = plan_predict(plan, state->machine);
     state->found = zd_must(realloc(
             state->found, (size_t)(state->count + 1) * sizeof *state->found));
     state->found[state->count++] = found;

@@ -19,10 +19,7 @@ static void predict(struct trainer *trainer)
                 trainer->job, trainer->plan.world,
                 comm_local_size(trainer->comm), &here, why))
         machine = calibration_use(&here);
-    if (plan_predict(&trainer->plan, machine, &predicted->of) != ZD_OK) {
-        zd_error_clear();
-        return;
-    }
+    predicted->of = plan_predict(&trainer->plan, machine);
     predicted->is_known = true;
     snprintf(
             predicted->machine, sizeof predicted->machine, "%s, %s",

@@ -55,11 +55,10 @@ static struct plan_prediction predict(
 {
     struct train_job job = job_of(asked);
     struct job_plan plan;
-    struct plan_prediction predicted;
     cr_assert_eq(
             job_plan_build(&job, asked->world, 0, NULL, &plan), ZD_OK, "%s",
             zd_error_get()->what);
-    cr_assert_eq(plan_predict(&plan, machine, &predicted), ZD_OK);
+    struct plan_prediction predicted = plan_predict(&plan, machine);
     job_plan_fini(&plan);
     json_decref(job.model.config);
     return predicted;
