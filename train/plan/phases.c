@@ -111,33 +111,45 @@ void plan_peaks(
     out[PLAN_PHASE_EXPORT].disk = export_bytes(job, plan);
 }
 
+/* --- as JSON and as text -------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    size_t offset;
+} columns[] = {
+        {"device", offsetof(struct plan_peak, device)},
+        {"pinned", offsetof(struct plan_peak, pinned)},
+        {"host", offsetof(struct plan_peak, host)},
+        {"disk", offsetof(struct plan_peak, disk)}};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
+static uint64_t bytes_of(const struct plan_peak *peak, int column)
+{
+    return *(const uint64_t *)((const char *)peak + columns[column].offset);
+}
+
 json_t *plan_peaks_json(
         const struct train_job *job, const struct job_plan *plan)
 {
     struct plan_peak peaks[PLAN_PHASES];
     json_t *json = json_object();
     plan_peaks(job, plan, peaks);
-    for (int phase = 0; phase < PLAN_PHASES; phase++)
-        if (peaks[phase].happens)
+    for (int phase = 0; phase < PLAN_PHASES; phase++) {
+        json_t *peak = json_object();
+        for (int c = 0; c < COLUMNS; c++)
             json_object_set_new(
-                    json, names[phase],
-                    json_pack(
-                            "{s:I, s:I, s:I, s:I}", "device",
-                            (json_int_t)peaks[phase].device, "pinned",
-                            (json_int_t)peaks[phase].pinned, "host",
-                            (json_int_t)peaks[phase].host, "disk",
-                            (json_int_t)peaks[phase].disk));
+                    peak, columns[c].name,
+                    json_integer((json_int_t)bytes_of(&peaks[phase], c)));
+        if (peaks[phase].happens)
+            json_object_set(json, names[phase], peak);
+        json_decref(peak);
+    }
     json_object_set_new(
             json, "libraries",
             json_pack(
                     "{s:I, s:I}", "device", (json_int_t)plan->context_bytes,
                     "host", (json_int_t)PLAN_LIBRARIES_BYTES));
     return json;
-}
-
-static double mib(uint64_t bytes)
-{
-    return (double)bytes / (1 << 20);
 }
 
 void plan_peaks_print(
@@ -147,17 +159,17 @@ void plan_peaks_print(
     plan_peaks(job, plan, peaks);
     fprintf(stream,
             "peaks of a rank (MiB; %d more of the host for program and "
-            "libraries), files of all ranks:\n",
-            PLAN_LIBRARIES_BYTES >> 20);
+            "libraries), files of all ranks:\n  %-10s",
+            PLAN_LIBRARIES_BYTES >> 20, "");
+    for (int c = 0; c < COLUMNS; c++)
+        fprintf(stream, " %12s", columns[c].name);
+    fputc('\n', stream);
     for (int phase = 0; phase < PLAN_PHASES; phase++) {
-        const struct plan_peak *peak = &peaks[phase];
-        if (!peak->happens)
+        if (!peaks[phase].happens)
             continue;
-        fprintf(stream, "  %-10s device %.3f, pinned %.3f, host %.3f",
-                names[phase], mib(peak->device), mib(peak->pinned),
-                mib(peak->host));
-        if (peak->disk)
-            fprintf(stream, ", disk %.3f", mib(peak->disk));
+        fprintf(stream, "  %-10s", names[phase]);
+        for (int c = 0; c < COLUMNS; c++)
+            fprintf(stream, " %12.3f", units_mib(bytes_of(&peaks[phase], c)));
         fputc('\n', stream);
     }
 }

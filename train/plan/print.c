@@ -1,9 +1,12 @@
-/* print.c - the plan as `zerod plan` prints it. */
+/* print.c - the plan as `zerod plan` prints it, and as plan.json and the
+ * control API have it. */
 #include "train/plan/print.h"
 #include "base/text_buffer.h"
+#include "base/units.h"
 #include "model/files/config.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static const char *tier_place(enum offload_tier tier)
 {
@@ -17,11 +20,6 @@ static bool moves_anything(const struct offload_options *offload)
     return offload->optimizer != OFFLOAD_NONE ||
            offload->params != OFFLOAD_NONE ||
            offload->activations != OFFLOAD_NONE;
-}
-
-static double mib(size_t bytes)
-{
-    return (double)bytes / (1 << 20);
 }
 
 /* What an offloaded optimizer holds for each of this rank's parameters, span by
@@ -87,6 +85,81 @@ struct job_paged job_plan_paged(const struct job_plan *plan)
                 span_bytes(arena, "zero.blocks");
     return paged;
 }
+
+/* --- figures, as text and as JSON ----------------------------------------- */
+
+enum { GROUPS = 6, ROWS_MAX = 5 };
+
+/* An object of the JSON, and a line of the text. */
+struct figures {
+    const char *key, *text; /* key NULL: text alone */
+    int decimals;           /* of MiB; -1: bytes */
+    bool in_text, in_json;
+    struct {
+        const char *key, *text;
+        uint64_t bytes;
+    } rows[ROWS_MAX];
+};
+
+/* clang-format off */
+static void figures_of(const struct job_plan *plan, struct figures out[GROUPS])
+{
+    const struct plan_context *context = &plan->context;
+    const struct job_paged paged = job_plan_paged(plan);
+    const struct plan_moves moves = plan_moves_of(plan);
+    const struct comm_counters *wire = &plan->zero.wire;
+    const uint64_t device = plan->request_device_bytes, host = plan->request_host_bytes;
+    bool has_context = plan->context_bytes > 0;
+    const struct figures groups[GROUPS] = {
+        {"context", "driver and libraries (MiB):", 0, has_context, has_context,
+         {{"driver", context->is_measured ? "context (measured)" : "context (estimated)", context->driver},
+          {"kernels", "kernels", context->kernels},
+          {"products", "cuBLASLt", context->products},
+          {"attention", "cuDNN", context->attention},
+          {"collectives", "NCCL", context->collectives}}},
+        {NULL, "paged states (MiB):", 3, paged.host > 0, false,
+         {{NULL, "device", paged.device}, {NULL, "host", paged.host},
+          {NULL, "buffers", span_bytes(&plan->arena, "zero.paged.staging")}}},
+        {"request_bytes", "for evaluations and samples on request (MiB, of the above):", 3, device + host > 0, true,
+         {{"device", "device", device}, {"host", "host", host}}},
+        {"offload_bytes_per_step", "rank 0 moves per step (bytes):", -1, moves.is_known, moves.is_known,
+         {{"down", "gradients down", moves.down}, {"up", "parameters up", moves.up}}},
+        {"disk_bytes_per_step", "rank 0's disk per step (bytes):", -1, moves.knows_disk, moves.knows_disk,
+         {{"read", "read", moves.disk}, {"written", "written", moves.disk}}},
+        {"wire_bytes_per_step", "each rank sends per step (bytes):", -1, true, true,
+         {{"reduce_scatter", "reduce-scatter", wire->reduce_scatter},
+          {"all_gather", "all-gather", wire->all_gather},
+          {"all_reduce", "all-reduce", wire->all_reduce}}},
+    };
+    memcpy(out, groups, sizeof groups);
+}
+/* clang-format on */
+
+static void figures_print(const struct figures *figures, FILE *stream)
+{
+    fputs(figures->text, stream);
+    for (int i = 0; i < ROWS_MAX && figures->rows[i].text; i++) {
+        uint64_t bytes = figures->rows[i].bytes;
+        fprintf(stream, "%s %s ", i ? "," : "", figures->rows[i].text);
+        if (figures->decimals < 0)
+            fprintf(stream, "%" PRIu64, bytes);
+        else
+            fprintf(stream, "%.*f", figures->decimals, units_mib(bytes));
+    }
+    fputc('\n', stream);
+}
+
+static void figures_json(const struct figures *figures, json_t *json)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < ROWS_MAX && figures->rows[i].key; i++)
+        json_object_set_new(
+                object, figures->rows[i].key,
+                json_integer((json_int_t)figures->rows[i].bytes));
+    json_object_set_new(json, figures->key, object);
+}
+
+/* --- as text -------------------------------------------------------------- */
 
 static void print_collectives(const struct job_plan *plan, FILE *stream)
 {
@@ -163,60 +236,32 @@ static void print_memory(
     const struct arena_plan *arena = &plan->arena;
     char source[PLAN_NAME_MAX];
     fprintf(stream, "  %-34s %-12s %14.3f", arena_memory_name(memory), "",
-            mib(arena->bytes[memory]));
+            units_mib(arena->bytes[memory]));
     if (has_limit && memory != ARENA_DEVICE && arena->bytes[ARENA_PINNED])
-        fprintf(stream, ", with pinned %.3f", mib(plan_host_bytes(plan)));
+        fprintf(stream, ", with pinned %.3f", units_mib(plan_host_bytes(plan)));
     uint64_t limit =
             memory == ARENA_DEVICE ? plan->limits.device : plan->limits.host;
     if (memory == ARENA_DEVICE && plan->context_bytes)
         fprintf(stream, ", with driver and libraries %.3f",
-                mib(plan_device_bytes(plan)));
+                units_mib(plan_device_bytes(plan)));
     if (has_limit && limit < UINT64_MAX) {
         plan_limit_name(&plan->limits, memory, source);
-        fprintf(stream, " of %.3f (%s)", mib(limit), source);
+        fprintf(stream, " of %.3f (%s)", units_mib(limit), source);
     }
     fputc('\n', stream);
     for (int i = 0; i < arena->span_count; i++)
         if (arena->spans[i].memory == memory)
             fprintf(stream, "    %-32s %-12s %14.3f\n", arena->spans[i].name,
                     span_kind_name(arena->spans[i].kind),
-                    mib(arena->spans[i].bytes));
-}
-
-/* The rest of it is allowed for, by what is known of CUDA 13. */
-static void print_context(const struct plan_context *context, FILE *stream)
-{
-    fprintf(stream,
-            "driver and libraries (MiB): context %.0f (%s), kernels %.0f, "
-            "cuBLASLt %.0f, cuDNN %.0f, NCCL %.0f\n",
-            mib(context->driver),
-            context->is_measured ? "measured" : "estimated",
-            mib(context->kernels), mib(context->products),
-            mib(context->attention), mib(context->collectives));
-}
-
-static void print_moves(const struct plan_moves *moves, FILE *stream)
-{
-    if (!moves->is_known)
-        return;
-    fprintf(stream,
-            "rank 0 moves per step (bytes): gradients down %" PRIu64
-            ", parameters up %" PRIu64,
-            moves->down, moves->up);
-    if (moves->knows_disk)
-        fprintf(stream, ", disk read %" PRIu64 ", disk written %" PRIu64,
-                moves->disk, moves->disk);
-    fputc('\n', stream);
+                    units_mib(arena->spans[i].bytes));
 }
 
 void job_plan_print(const struct job_plan *plan, FILE *stream)
 {
     const struct arena_plan *arena = &plan->arena;
-    const struct comm_counters *wire = &plan->zero.wire;
-    struct job_paged paged = job_plan_paged(plan);
-    struct plan_moves moves = plan_moves_of(plan);
+    struct figures figures[GROUPS];
     char model[160];
-
+    figures_of(plan, figures);
     model_config_describe(&plan->config, model, sizeof model);
     fprintf(stream, "model    %s, %zu parameters (%zu trained)\n", model,
             plan->table.total, plan->table.trainable);
@@ -230,29 +275,165 @@ void job_plan_print(const struct job_plan *plan, FILE *stream)
                     plan, (enum arena_memory)k, k != ARENA_DISK && !is_second,
                     stream);
     }
-    if (plan->context_bytes)
-        print_context(&plan->context, stream);
     print_per_parameter(plan, false, stream);
     print_per_parameter(plan, true, stream);
-    if (paged.host)
-        fprintf(stream,
-                "paged states (MiB): %.3f on the device, %.3f on the host, "
-                "%.3f of buffers between them\n",
-                mib(paged.device), mib(paged.host),
-                mib(span_bytes(arena, "zero.paged.staging")));
-    if (plan->request_device_bytes + plan->request_host_bytes > 0)
-        fprintf(stream,
-                "for evaluations and samples on request (MiB, of the above): "
-                "%.3f on the device, %.3f on the host\n",
-                mib(plan->request_device_bytes), mib(plan->request_host_bytes));
+    for (int i = 0; i < GROUPS; i++)
+        if (figures[i].in_text)
+            figures_print(&figures[i], stream);
+    fprintf(stream, "gradients are reduced in %s\n",
+            dtype_name(plan->zero.grad_dtype));
     if (plan->no_snapshot)
         fprintf(stream, "checkpoints are written while training waits: %s\n",
                 plan->no_snapshot);
-    print_moves(&moves, stream);
-    fprintf(stream,
-            "each rank sends per step (bytes): reduce-scatter %" PRIu64
-            ", all-gather %" PRIu64 ", all-reduce %" PRIu64
-            "; gradients in %s\n",
-            wire->reduce_scatter, wire->all_gather, wire->all_reduce,
-            dtype_name(plan->zero.grad_dtype));
+}
+
+/* --- as JSON -------------------------------------------------------------- */
+
+static json_t *spans_json(
+        const struct arena_plan *plan, enum arena_memory memory)
+{
+    json_t *spans = json_array();
+    for (int i = 0; i < plan->span_count; i++) {
+        const struct arena_span *span = &plan->spans[i];
+        if (span->memory == memory)
+            json_array_append_new(
+                    spans, json_pack(
+                                   "{s:s, s:s, s:I}", "name", span->name,
+                                   "kind", span_kind_name(span->kind), "bytes",
+                                   (json_int_t)span->bytes));
+    }
+    return spans;
+}
+
+static json_t *arenas_json(
+        const struct arena_plan *plan, const struct arena *taken)
+{
+    json_t *arenas = json_array();
+    for (int k = 0; k < ARENA_MEMORIES; k++) {
+        json_t *arena = json_pack(
+                "{s:s, s:I}", "name", arena_memory_name((enum arena_memory)k),
+                "planned_bytes", (json_int_t)plan->bytes[k]);
+        if (taken)
+            json_object_set_new(
+                    arena, "taken_bytes",
+                    json_integer((json_int_t)taken->taken_bytes[k]));
+        json_object_set_new(
+                arena, "spans", spans_json(plan, (enum arena_memory)k));
+        json_array_append_new(arenas, arena);
+    }
+    return arenas;
+}
+
+/* Every rank holds the same bytes: shards are padded to equal length. So all
+ * have one object. */
+static json_t *ranks_json(
+        const struct job_plan *plan, const struct arena *taken)
+{
+    json_t *ranks = json_array();
+    json_t *arenas = arenas_json(&plan->arena, taken);
+    for (int rank = 0; rank < plan->world; rank++)
+        json_array_append_new(
+                ranks, json_pack("{s:i, s:O}", "rank", rank, "arenas", arenas));
+    json_decref(arenas);
+    return ranks;
+}
+
+static json_t *layout_json(const struct job_plan *plan)
+{
+    const struct zero_request *request = &plan->zero.request;
+    char optimizer[PLAN_NAME_MAX], checkpointing[PLAN_NAME_MAX];
+    plan_optimizer_name(&request->optim, optimizer);
+    plan_checkpointing_name(plan->shape.checkpointing, checkpointing);
+    return json_pack(
+            "{s:s, s:i, s:i, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:s}}", "dtype",
+            dtype_name(request->dtype), "per_device_train_batch_size",
+            plan->per_device, "gradient_accumulation_steps", plan->accumulation,
+            "gradient_checkpointing", checkpointing, "optimizer", optimizer,
+            "states", plan_states_name(&request->optim), "offload", "optimizer",
+            plan_tier_name(request->offload.optimizer), "params",
+            plan_tier_name(request->offload.params), "activations",
+            plan_tier_name(request->offload.activations), "accumulate",
+            request->accumulate_on_host ? "host" : "device");
+}
+
+json_t *job_plan_parameters(const struct job_plan *plan)
+{
+    const struct peft_config *adapter = &plan->adapter;
+    json_t *json = json_pack(
+            "{s:I, s:I}", "trainable_parameters",
+            (json_int_t)plan->table.trainable, "all_parameters",
+            (json_int_t)plan->table.total);
+    if (param_has_base(&plan->table))
+        json_object_set_new(
+                json, "base_format", json_string(job_plan_base_format(plan)));
+    if (!plan->table.adapters)
+        return json;
+    json_object_set_new(
+            json, "adapters",
+            json_pack(
+                    "{s:i, s:f, s:O, s:b, s:b}", "r", adapter->r, "lora_alpha",
+                    adapter->lora_alpha, "target_modules",
+                    json_object_get(adapter->json, "target_modules"),
+                    "use_rslora", adapter->use_rslora, "use_dora",
+                    adapter->use_dora));
+    return json;
+}
+
+/* What the plan was held against, and by how much it is over. */
+static json_t *limits_json(const struct job_plan *plan)
+{
+    static const char *const names[] = {"device", "host", "total"};
+    const struct plan_limits *limits = &plan->limits;
+    uint64_t device = plan_device_bytes(plan), host = plan_host_bytes(plan);
+    const uint64_t most[] = {limits->device, limits->host, limits->total};
+    const uint64_t takes[] = {device, host, device + host};
+    json_t *json = json_object();
+    for (int i = 0; i < 3; i++)
+        if (most[i] != UINT64_MAX)
+            json_object_set_new(
+                    json, names[i],
+                    json_pack(
+                            "{s:I, s:I}", "bytes", (json_int_t)most[i], "over",
+                            (json_int_t)(takes[i] > most[i] ? takes[i] - most[i] : 0)));
+    return json;
+}
+
+json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
+{
+    struct figures figures[GROUPS];
+    json_t *json = json_pack(
+            "{s:i, s:i, s:o, s:o, s:s, s:{s:s, s:s*}, s:o, s:o, s:{s:I, s:s?}}",
+            "world", plan->world, "stage", plan->zero.request.options.stage,
+            "layout", layout_json(plan), "ranks", ranks_json(plan, taken),
+            "reduce_dtype", dtype_name(plan->zero.grad_dtype), "device",
+            "backend", plan_backend_name(plan), "no_gpu", plan->no_gpu,
+            "parameters", job_plan_parameters(plan), "limits",
+            limits_json(plan), "snapshot", "bytes",
+            (json_int_t)plan->snapshot_bytes, "why_none", plan->no_snapshot);
+    figures_of(plan, figures);
+    for (int i = 0; i < GROUPS; i++)
+        if (figures[i].in_json)
+            figures_json(&figures[i], json);
+    if (plan->backend == DEVICE_CUDA)
+        json_object_set_new(
+                json, "collectives",
+                json_pack(
+                        "{s:s, s:i}", "over",
+                        plan_transport_name(plan->transport), "ranks_per_node",
+                        plan->node_size));
+    if (plan->context_bytes) {
+        json_object_set_new(
+                json, "context_bytes",
+                json_integer((json_int_t)plan->context_bytes));
+        json_object_set_new(
+                json_object_get(json, "context"), "measured",
+                json_boolean(plan->context.is_measured));
+    }
+    if (plan->is_forced)
+        json_object_set_new(json, "forced", json_true());
+    if (plan->measured)
+        json_object_set(json, "measured", plan->measured);
+    if (plan->predicted)
+        json_object_set(json, "predicted", plan->predicted);
+    return json;
 }
