@@ -7,6 +7,7 @@
 #include "train/plan/calibration.h"
 
 #include "base/device/device_memory.h"
+#include "base/must.h"
 #include "train/plan/calibrate.h"
 
 #include <math.h>
@@ -22,18 +23,15 @@ static enum zd_status fill(struct bench *b)
     enum { PIECE = 1 << 16 };
     size_t width = dtype_bytes(b->type),
            pieces = (size_t)BENCH_BLOCK / width / PIECE;
-    float *floats = malloc(PIECE * sizeof *floats);
-    char *narrow = malloc(PIECE * sizeof *floats);
-    enum zd_status status = floats && narrow ? ZD_OK : ZD_ERR_MEMORY;
+    float *floats = zd_must(malloc(PIECE * sizeof *floats));
+    char *narrow = zd_must(malloc(PIECE * sizeof *floats));
+    enum zd_status status = ZD_OK;
     uint32_t state = 1;
-    for (int i = 0; status == ZD_OK && i < PIECE; i++) {
+    for (int i = 0; i < PIECE; i++) {
         state = state * 1664525u + 1013904223u;
         floats[i] = (float)(int32_t)state * 0x1p-31f;
     }
-    if (status == ZD_OK)
-        dtype_convert(narrow, b->type, floats, DTYPE_FP32, PIECE);
-    else
-        ZD_FAIL(status, "E0602", "out of memory calibrating");
+    dtype_convert(narrow, b->type, floats, DTYPE_FP32, PIECE);
     char *const arrays[] = {b->x, b->y, b->z, b->w, b->dw};
     for (int a = 0; a < 5; a++)
         for (size_t p = 0; p < pieces && status == ZD_OK; p++)
@@ -111,24 +109,23 @@ static enum zd_status take(struct bench *b)
 
 /* --- all of it ------------------------------------------------------------ */
 
+/* Arrays are filled anew where what is left of one is no value, gradient or
+ * state that a run has: out of the range that codes of 8 bits have, an update
+ * is 20 times slower. */
 static enum zd_status measure_type(
         struct bench *b, enum dtype type, struct plan_rates *rates,
         double layers[RATE_PASSES][BENCH_LAYERS])
 {
+    static enum zd_status (*const parts[])(
+            struct bench *, struct plan_rates *) = {
+            calibrate_products, calibrate_elements, calibrate_adapters,
+            calibrate_attention, calibrate_update};
     b->type = type;
     ZD_TRY(kernels_device(type, &b->kernels));
-    ZD_TRY(fill(b));
-    ZD_TRY(calibrate_products(b, rates));
-    /* What products left there is no value, gradient or state that a run has:
-     * out of the range that codes of 8 bits have, an update is 20 times slower.
-     */
-    ZD_TRY(fill(b));
-    ZD_TRY(calibrate_elements(b, rates));
-    ZD_TRY(calibrate_adapters(b, rates));
-    ZD_TRY(fill(b));
-    ZD_TRY(calibrate_attention(b, rates));
-    ZD_TRY(fill(b));
-    ZD_TRY(calibrate_update(b, rates));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        ZD_TRY(fill(b));
+        ZD_TRY(parts[i](b, rates));
+    }
     ZD_TRY(fill(b));
     return calibrate_layers(b, layers);
 }
@@ -157,11 +154,6 @@ static enum zd_status measure_device(
     return ZD_OK;
 }
 
-static double ratio(double sum, double count)
-{
-    return sum / count;
-}
-
 /* All ranks measured at once: what a run of theirs would have. */
 static enum zd_status take_means(
         struct comm *comm, struct plan_calibration *calibration)
@@ -181,7 +173,7 @@ static enum zd_status take_means(
             sums[i] += ((const double *)all)[r * NUMBERS + i];
     free(all);
     for (int i = 0; i < NUMBERS; i++)
-        sums[i] = ratio(sums[i], size);
+        sums[i] /= size;
     memcpy(calibration->rates, sums, RATES * sizeof *sums);
     calibration->machine.jitter = sums[RATES];
     return ZD_OK;

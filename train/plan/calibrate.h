@@ -12,7 +12,7 @@ enum {
     BENCH_WIDTH_MAX = 4096,
     BENCH_BLOCK = BENCH_TOKENS_MAX * BENCH_WIDTH_MAX *
                   4,  /* bytes of an array; 32 MiB */
-    BENCH_ROWS = 512, /* of what is no product: 2^18 elements */
+    BENCH_ROWS = 512, /* of what is no matmul: 2^18 elements */
     BENCH_COLUMNS = 512,
     BENCH_ELEMENTS = BENCH_ROWS * BENCH_COLUMNS,
     BENCH_LAYERS = 2 /* that are measured as a whole */
@@ -27,14 +27,15 @@ struct bench {
     int32_t *zeros;
     void *scratch, *workspace;
     size_t scratch_bytes, workspace_bytes;
-    int rows;     /* of what is no product */
-    int M, N;     /* of a product; N wide and deep */
-    size_t turns; /* runs so far */
+    int rows;       /* of what is no matmul */
+    int M, N, kind; /* of a matmul; N wide and deep; RATE_FORWARD .. */
+    size_t turns;   /* runs so far */
     int sweeps;
     struct attention_shape attention;
     struct optim_span span;
     struct optim_step step;
     struct optim_options options;
+    void *ctx; /* of calibrate_ways.c */
 };
 
 typedef enum zd_status bench_fn(struct bench *bench);
@@ -48,20 +49,21 @@ enum zd_status bench_rate(
 /* `bytes` of an array of so many blocks, which few runs before have touched. */
 char *bench_cold(
         const struct bench *bench, char *array, int blocks, size_t bytes);
-char *bench_cold_elements(const struct bench *bench, char *array, int blocks);
 
-/* calibrate_products.c: products by shape, and those of adapters. */
+/* calibrate_products.c: a matmul of bench->kind; matmuls by shape, and of
+ * adapters. */
+bench_fn bench_product;
 enum zd_status calibrate_products(
         struct bench *bench, struct plan_rates *rates);
-bench_fn bench_product_forward, bench_product_backward, bench_product_weights;
 enum zd_status calibrate_adapters(
         struct bench *bench, struct plan_rates *rates);
 
-/* calibrate_layer.c: what else a layer does. */
+/* calibrate_layer.c: attention, what passes through memory, and updates. */
 enum zd_status calibrate_elements(
         struct bench *bench, struct plan_rates *rates);
 enum zd_status calibrate_attention(
         struct bench *bench, struct plan_rates *rates);
+enum zd_status calibrate_update(struct bench *bench, struct plan_rates *rates);
 /* Layers as a whole: the least of all calls is in seconds; and what that is
  * over the parts, whose rates are known. */
 enum zd_status calibrate_layers(
@@ -72,10 +74,7 @@ void calibrate_whole(
 void bench_shape_attention(struct bench *bench, int length);
 /* .. and of one of the layers. */
 void bench_shape_layer(struct bench *bench, int size);
-enum zd_status bench_add_large(struct bench *bench);
-
-/* calibrate_update.c: updates, and what all gradients pass before. */
-enum zd_status calibrate_update(struct bench *bench, struct plan_rates *rates);
+bench_fn bench_add_large;
 
 /* How much longer than its own work all of a rank's takes for those that wait
  * for the slowest, for each doubling of the ranks. Collective. */
@@ -83,9 +82,8 @@ enum zd_status calibrate_jitter(
         struct bench *bench, struct comm *comm, double seconds,
         double *jitter_out);
 
-/* calibrate_ways.c: what goes between places: copies between host and device,
- * the disk below the cache folder, and with several ranks the wire, in and
- * between hosts. Collective. */
+/* calibrate_ways.c: copies between host and device, the disk below the cache
+ * folder, and with several ranks the wire, in and between hosts. Collective. */
 enum zd_status calibrate_ways(
         struct comm *comm, double seconds, struct plan_machine *machine);
 

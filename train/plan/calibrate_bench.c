@@ -43,8 +43,3 @@ char *bench_cold(const struct bench *b, char *array, int blocks, size_t bytes)
     size_t places = (size_t)blocks * BENCH_BLOCK / bytes;
     return array + (places ? b->turns % places : 0) * bytes;
 }
-
-char *bench_cold_elements(const struct bench *b, char *array, int blocks)
-{
-    return bench_cold(b, array, blocks, BENCH_ELEMENTS * dtype_bytes(b->type));
-}

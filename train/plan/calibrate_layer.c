@@ -1,10 +1,16 @@
-/* calibrate_layer.c - what a layer does beside products: attention, and what
- * passes through memory. */
+/* calibrate_layer.c - what a layer does beside matmuls: attention and what
+ * passes through memory; updates of parameters; and layers as a whole. */
+#include "base/device/device_memory.h"
 #include "train/plan/calibrate.h"
 
 #include <math.h>
 
 enum { HEADS = 4, HEAD_DIM = 64 };
+
+static char *cold(const struct bench *b, char *array, int blocks)
+{
+    return bench_cold(b, array, blocks, BENCH_ELEMENTS * dtype_bytes(b->type));
+}
 
 /* --- attention ------------------------------------------------------------ */
 
@@ -60,44 +66,40 @@ static enum zd_status norm_forward(struct bench *b)
 {
     b->turns++;
     return b->kernels->rmsnorm_forward(
-            NULL, bench_cold_elements(b, b->y, 1), (float *)b->dw, b->x, b->w,
-            1e-5f, b->rows, BENCH_COLUMNS);
+            NULL, cold(b, b->y, 1), (float *)b->dw, b->x, b->w, 1e-5f, b->rows,
+            BENCH_COLUMNS);
 }
 
 static enum zd_status norm_backward(struct bench *b)
 {
     b->turns++;
     return b->kernels->rmsnorm_backward(
-            NULL, bench_cold_elements(b, b->z, 1),
-            (float *)(b->dw + BENCH_BLOCK), b->y, NULL,
-            bench_cold_elements(b, b->x, 1), b->w, (float *)b->dw, b->rows,
-            BENCH_COLUMNS, true);
+            NULL, cold(b, b->z, 1), (float *)(b->dw + BENCH_BLOCK), b->y, NULL,
+            cold(b, b->x, 1), b->w, (float *)b->dw, b->rows, BENCH_COLUMNS,
+            true);
 }
 
 static enum zd_status act_forward(struct bench *b)
 {
     b->turns++;
     return b->kernels->swiglu_forward(
-            NULL, bench_cold_elements(b, b->z, 1), b->x, b->y, b->rows,
-            BENCH_COLUMNS, BENCH_COLUMNS);
+            NULL, cold(b, b->z, 1), b->x, b->y, b->rows, BENCH_COLUMNS,
+            BENCH_COLUMNS);
 }
 
 static enum zd_status act_backward(struct bench *b)
 {
     b->turns++;
     return b->kernels->swiglu_backward(
-            NULL, bench_cold_elements(b, b->z, 1),
-            bench_cold_elements(b, b->dw, 2), b->w,
-            bench_cold_elements(b, b->x, 1), bench_cold_elements(b, b->y, 1),
-            b->rows, BENCH_COLUMNS, BENCH_COLUMNS);
+            NULL, cold(b, b->z, 1), cold(b, b->dw, 2), b->w, cold(b, b->x, 1),
+            cold(b, b->y, 1), b->rows, BENCH_COLUMNS, BENCH_COLUMNS);
 }
 
 static enum zd_status add_two(struct bench *b)
 {
     b->turns++;
     return b->kernels->add(
-            NULL, bench_cold_elements(b, b->z, 1), b->x,
-            bench_cold_elements(b, b->y, 1),
+            NULL, cold(b, b->z, 1), b->x, cold(b, b->y, 1),
             (size_t)b->rows * BENCH_COLUMNS);
 }
 
@@ -119,9 +121,8 @@ static enum zd_status lose(struct bench *b)
     enum { VOCABULARY = 4096, TOKENS = BENCH_ELEMENTS / VOCABULARY };
     b->turns++;
     return b->kernels->cross_entropy(
-            NULL, (float *)b->dw, bench_cold_elements(b, b->y, 1),
-            bench_cold_elements(b, b->w, 2), b->zeros, 1e-3f, TOKENS,
-            VOCABULARY, VOCABULARY);
+            NULL, (float *)b->dw, cold(b, b->y, 1), cold(b, b->w, 2), b->zeros,
+            1e-3f, TOKENS, VOCABULARY, VOCABULARY);
 }
 
 enum zd_status calibrate_elements(struct bench *b, struct plan_rates *rates)
@@ -142,52 +143,114 @@ enum zd_status calibrate_elements(struct bench *b, struct plan_rates *rates)
     return ZD_OK;
 }
 
-/* --- all of a layer ------------------------------------------------------- */
+/* --- updates -------------------------------------------------------------- */
 
-static enum zd_status layer_forward(struct bench *b)
+enum { UPDATED = BENCH_BLOCK / 4 }; /* elements, which no cache holds */
+
+static enum zd_status update(struct bench *b)
 {
-    static bench_fn *const operations[] = {
-            norm_forward,
-            bench_product_forward,
-            bench_product_forward,
-            bench_product_forward,
-            rotate,
-            attend_forward,
-            bench_product_forward,
-            add_two,
-            norm_forward,
-            bench_product_forward,
-            bench_product_forward,
-            act_forward,
-            bench_product_forward,
-            add_two};
-    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
-        ZD_TRY(operations[i](b));
+    b->step.t++;
+    return optim_device()->update(&b->span, &b->step);
+}
+
+static enum zd_status squares(struct bench *b)
+{
+    return optim_device()->add_squares(
+            (struct exact_sum *)b->dw, b->w, b->type, UPDATED);
+}
+
+static enum zd_status narrow(struct bench *b)
+{
+    return optim_device()->convert(b->w, b->type, b->dw, DTYPE_FP32, UPDATED);
+}
+
+static enum zd_status clear_lanes(struct bench *b)
+{
+    for (int lane = 0; lane < OPTIM_LANES; lane++)
+        ZD_TRY(optim_device()->lane_clear(
+                (enum optim_lane)lane, b->span.layout.lane[lane],
+                b->span.lanes.state[lane], b->span.lanes.scale[lane], UPDATED));
     return ZD_OK;
 }
 
-static enum zd_status products_backward(struct bench *b, int times)
+static enum zd_status measure_update(
+        struct bench *b, enum optim_state_type states, double *rate)
 {
-    for (int i = 0; i < times; i++) {
-        ZD_TRY(bench_product_weights(b));
-        ZD_TRY(bench_product_backward(b));
-    }
+    static const struct tensor_blocks none;
+    b->options.state_type = states;
+    bool has_master = b->type != DTYPE_FP32;
+    b->span = (struct optim_span){
+            .master = b->x,
+            .master_type = DTYPE_FP32,
+            .grad = b->w,
+            .grad_type = b->type,
+            .param = has_master ? b->w + BENCH_BLOCK : NULL,
+            .param_type = b->type,
+            .layout = optim_layout_of(&b->options, UPDATED, false, &none),
+            .lanes =
+                    {.state = {b->y, b->z},
+                     .scale = {(float *)b->dw, (float *)(b->dw + BENCH_BLOCK)}},
+            .count = UPDATED,
+            .decays = true};
+    b->step = (struct optim_step){
+            .options = &b->options, .learning_rate = 1e-4, .grad_scale = 1};
+    ZD_TRY(clear_lanes(b));
+    return bench_rate(b, update, UPDATED, rate);
+}
+
+enum zd_status calibrate_update(struct bench *b, struct plan_rates *rates)
+{
+    b->options = optim_options_default();
+    ZD_TRY(measure_update(b, OPTIM_STATE_FP32, &rates->update));
+    ZD_TRY(measure_update(b, OPTIM_STATE_8BIT, &rates->update_8bit));
+    ZD_TRY(device_clear(b->dw, sizeof(struct exact_sum)));
+    ZD_TRY(bench_rate(b, squares, UPDATED, &rates->squares));
+    rates->round = 0;
+    return b->type == DTYPE_FP32
+                   ? ZD_OK
+                   : bench_rate(b, narrow, UPDATED, &rates->round);
+}
+
+/* --- all of a layer ------------------------------------------------------- */
+
+static enum zd_status forward(struct bench *b)
+{
+    b->kind = RATE_FORWARD;
+    return bench_product(b);
+}
+
+/* For the weight and for the input. */
+static enum zd_status backward(struct bench *b)
+{
+    b->kind = RATE_WEIGHTS;
+    ZD_TRY(bench_product(b));
+    b->kind = RATE_BACKWARD;
+    return bench_product(b);
+}
+
+static bench_fn *const layer[RATE_PASSES][20] = {
+        {norm_forward, forward, forward, forward, rotate, attend_forward,
+         forward, add_two, norm_forward, forward, forward, act_forward, forward,
+         add_two},
+        {backward, act_backward, backward, backward, norm_backward, add_two,
+         backward, attend_backward, rotate, backward, backward, backward,
+         norm_backward, add_two}};
+
+static enum zd_status run(struct bench *b, bench_fn *const *operations)
+{
+    for (; *operations; operations++)
+        ZD_TRY((*operations)(b));
     return ZD_OK;
+}
+
+static enum zd_status layer_forward(struct bench *b)
+{
+    return run(b, layer[RATE_FORWARD]);
 }
 
 static enum zd_status layer_backward(struct bench *b)
 {
-    ZD_TRY(products_backward(b, 1));
-    ZD_TRY(act_backward(b));
-    ZD_TRY(products_backward(b, 2));
-    ZD_TRY(norm_backward(b));
-    ZD_TRY(add_two(b));
-    ZD_TRY(products_backward(b, 1));
-    ZD_TRY(attend_backward(b));
-    ZD_TRY(rotate(b));
-    ZD_TRY(products_backward(b, 3));
-    ZD_TRY(norm_backward(b));
-    return add_two(b);
+    return run(b, layer[RATE_BACKWARD]);
 }
 
 /* Of a small layer and a larger one; rows and sides that products were measured

@@ -1,4 +1,4 @@
-/* calibrate_products.c - products by shape, and those of adapters. */
+/* calibrate_products.c - matmuls by shape, and those of adapters. */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
 #include "train/plan/calibrate.h"
@@ -7,68 +7,48 @@
 
 enum { RANK = 16 }; /* of adapters */
 
-enum zd_status bench_product_forward(struct bench *b)
+/* Rows of x, or of the gradient of its output in y, times the weight or the
+ * rows. */
+enum zd_status bench_product(struct bench *b)
 {
-    size_t rows = (size_t)b->M * (size_t)b->N * dtype_bytes(b->type);
-    size_t weight = (size_t)b->N * (size_t)b->N * dtype_bytes(b->type);
+    size_t width = dtype_bytes(b->type), N = (size_t)b->N;
+    size_t rows = (size_t)b->M * N * width, weight = N * N * width;
+    bool is_forward = b->kind == RATE_FORWARD;
     b->turns++;
+    if (b->kind == RATE_WEIGHTS)
+        return b->kernels->matmul(
+                NULL, bench_cold(b, b->dw, 2, N * N * sizeof(float)),
+                DTYPE_FP32, b->y, bench_cold(b, b->x, 1, rows), NULL, b->N,
+                b->N, b->M, true, false, false);
     return b->kernels->matmul(
-            NULL, bench_cold(b, b->y, 1, rows), b->type, b->x,
-            bench_cold(b, b->w, 2, weight), NULL, b->M, b->N, b->N, false, true,
-            false);
+            NULL, bench_cold(b, is_forward ? b->y : b->z, 1, rows), b->type,
+            is_forward ? b->x : b->y, bench_cold(b, b->w, 2, weight), NULL,
+            b->M, b->N, b->N, false, is_forward, false);
 }
 
-enum zd_status bench_product_backward(struct bench *b)
+static enum zd_status measure_shape(struct bench *b, int t, int w, double *rate)
 {
-    size_t rows = (size_t)b->M * (size_t)b->N * dtype_bytes(b->type);
-    size_t weight = (size_t)b->N * (size_t)b->N * dtype_bytes(b->type);
-    b->turns++;
-    return b->kernels->matmul(
-            NULL, bench_cold(b, b->z, 1, rows), b->type, b->y,
-            bench_cold(b, b->w, 2, weight), NULL, b->M, b->N, b->N, false,
-            false, false);
-}
-
-enum zd_status bench_product_weights(struct bench *b)
-{
-    size_t rows = (size_t)b->M * (size_t)b->N * dtype_bytes(b->type);
-    size_t weight = (size_t)b->N * (size_t)b->N;
-    b->turns++;
-    return b->kernels->matmul(
-            NULL, bench_cold(b, b->dw, 2, weight * sizeof(float)), DTYPE_FP32,
-            b->y, bench_cold(b, b->x, 1, rows), NULL, b->N, b->N, b->M, true,
-            false, false);
-}
-
-static enum zd_status measure_kind(
-        struct bench *b, bench_fn *run, double *rates)
-{
-    for (int t = 0; t < RATE_TOKENS; t++)
-        for (int w = 0; w < RATE_WIDTHS; w++) {
-            double *rate = &rates[t * RATE_WIDTHS + w];
-            double before = w ? rate[-1] : t ? rate[-RATE_WIDTHS] : 0;
-            b->M = plan_rate_tokens[t];
-            b->N = plan_rate_widths[w];
-            double flops = 2.0 * b->M * (double)b->N * b->N;
-            if (before > 0 && flops / fmax(*rate, before) > 2 * b->share) {
-                *rate = *rate > 0 ? *rate : before;
-                continue;
-            }
-            ZD_TRY(bench_rate(b, run, flops, rate));
-            /* more rows are never slower: a search relies on it */
-            if (t && *rate < rate[-RATE_WIDTHS])
-                *rate = rate[-RATE_WIDTHS];
-        }
+    double before = w ? rate[-1] : t ? rate[-RATE_WIDTHS] : 0;
+    b->M = plan_rate_tokens[t];
+    b->N = plan_rate_widths[w];
+    double flops = 2.0 * b->M * (double)b->N * b->N;
+    if (before > 0 && flops / fmax(*rate, before) > 2 * b->share) {
+        *rate = *rate > 0 ? *rate : before;
+        return ZD_OK;
+    }
+    ZD_TRY(bench_rate(b, bench_product, flops, rate));
+    /* more rows are never slower: a search relies on it */
+    if (t)
+        *rate = fmax(*rate, rate[-RATE_WIDTHS]);
     return ZD_OK;
 }
 
 enum zd_status calibrate_products(struct bench *b, struct plan_rates *rates)
 {
-    static bench_fn *const runs[RATE_PRODUCTS] = {
-            bench_product_forward, bench_product_backward,
-            bench_product_weights};
-    for (int kind = 0; kind < RATE_PRODUCTS; kind++)
-        ZD_TRY(measure_kind(b, runs[kind], rates->products[kind][0]));
+    for (b->kind = 0; b->kind < RATE_PRODUCTS; b->kind++)
+        for (int t = 0; t < RATE_TOKENS; t++)
+            for (int w = 0; w < RATE_WIDTHS; w++)
+                ZD_TRY(measure_shape(b, t, w, &rates->products[b->kind][t][w]));
     return ZD_OK;
 }
 
@@ -79,8 +59,9 @@ static enum zd_status work(struct bench *b, int times)
 {
     b->M = plan_rate_tokens[1];
     b->N = plan_rate_widths[2];
+    b->kind = RATE_FORWARD;
     for (int i = 0; i < times; i++)
-        ZD_TRY(bench_product_forward(b));
+        ZD_TRY(bench_product(b));
     return device_finish();
 }
 
@@ -115,7 +96,12 @@ enum zd_status calibrate_jitter(
 
 /* --- adapters ------------------------------------------------------------- */
 
-/* To what is there: fp32 is added to by the product itself, as adapter.c of
+static char *elements(const struct bench *b, char *array)
+{
+    return bench_cold(b, array, 1, BENCH_ELEMENTS * dtype_bytes(b->type));
+}
+
+/* To what is there: fp32 is added to by the matmul itself, as adapter.c of
  * model does. */
 static enum zd_status add_thin(struct bench *b, char *to, char *u, bool trans)
 {
@@ -131,16 +117,15 @@ static enum zd_status add_thin(struct bench *b, char *to, char *u, bool trans)
                           BENCH_COLUMNS, 1, &none, true);
 }
 
-/* An adapter's: two products that are thin on one side, .. */
+/* An adapter's: two matmuls that are thin on one side, .. */
 static enum zd_status adapter_forward(struct bench *b)
 {
-    enum { N = BENCH_COLUMNS, R = RANK };
     b->turns++;
-    char *u = bench_cold_elements(b, b->z, 1);
+    char *u = elements(b, b->z);
     ZD_TRY(b->kernels->matmul(
-            NULL, u, b->type, b->x, b->w, NULL, BENCH_ROWS, R, N, false, true,
-            false));
-    return add_thin(b, bench_cold_elements(b, b->y, 1), u, true);
+            NULL, u, b->type, b->x, b->w, NULL, BENCH_ROWS, RANK, BENCH_COLUMNS,
+            false, true, false));
+    return add_thin(b, elements(b, b->y), u, true);
 }
 
 /* .. and for each two more. */
@@ -149,8 +134,7 @@ static enum zd_status adapter_backward(struct bench *b)
     enum { N = BENCH_COLUMNS, R = RANK };
     const struct kernels *k = b->kernels;
     b->turns++;
-    char *u = bench_cold_elements(b, b->z, 1),
-         *x = bench_cold_elements(b, b->x, 1);
+    char *u = elements(b, b->z), *x = elements(b, b->x);
     float *db = (float *)b->dw, *da = db + N * R;
     ZD_TRY(k->matmul(
             NULL, db, DTYPE_FP32, b->y, u, NULL, N, R, BENCH_ROWS, true, false,
@@ -161,7 +145,7 @@ static enum zd_status adapter_backward(struct bench *b)
     ZD_TRY(k->matmul(
             NULL, da, DTYPE_FP32, u, x, NULL, R, N, BENCH_ROWS, true, false,
             false));
-    return add_thin(b, bench_cold_elements(b, b->y, 1), u, false);
+    return add_thin(b, elements(b, b->y), u, false);
 }
 
 enum zd_status calibrate_adapters(struct bench *b, struct plan_rates *rates)

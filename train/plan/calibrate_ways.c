@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/device/device_memory.h"
 #include "base/device/stream.h"
-#include "base/file/fs.h"
+#include "base/must.h"
 #include "data/token_cache.h"
 #include "offload/aio.h"
 
@@ -18,115 +18,91 @@ enum { COPIED = 64 << 20, /* no cache holds it */ ON_DISK = 64 << 20 };
 
 /* --- between host and device ---------------------------------------------- */
 
-static enum zd_status copies(
-        void *host, void *device, double seconds, double *rate_out)
+struct link {
+    void *host, *device;
+};
+
+static enum zd_status copy_both(struct bench *b)
 {
-    double all = 0, turns = 0;
-    enum zd_status status = ZD_OK;
-    while (status == ZD_OK && (all < seconds || turns < 1)) {
-        double began = clock_seconds();
-        status = stream_copy(NULL, device, host, COPIED);
-        if (status == ZD_OK)
-            status = stream_copy(NULL, host, device, COPIED);
-        if (status == ZD_OK)
-            status = device_finish();
-        all += clock_seconds() - began;
-        turns++;
-    }
-    *rate_out = 2 * COPIED * turns / all;
-    return status;
+    const struct link *link = b->ctx;
+    ZD_TRY(stream_copy(NULL, link->device, link->host, COPIED));
+    return stream_copy(NULL, link->host, link->device, COPIED);
 }
 
 static enum zd_status measure_link(double seconds, double *rate_out)
 {
-    void *host = NULL, *device = NULL;
-    enum zd_status status = device_take_pinned(COPIED, &host);
+    struct link link = {0};
+    struct bench bench = {.share = seconds, .ctx = &link};
+    *rate_out = 0;
+    enum zd_status status = device_take_pinned(COPIED, &link.host);
     if (status == ZD_OK)
-        status = device_take(COPIED, &device);
+        status = device_take(COPIED, &link.device);
     if (status == ZD_OK)
-        status = copies(host, device, seconds, rate_out);
-    if (host)
-        device_give_pinned(host, COPIED);
-    if (device)
-        device_give(device, COPIED);
+        status = bench_rate(&bench, copy_both, 2 * COPIED, rate_out);
+    if (link.host)
+        device_give_pinned(link.host, COPIED);
+    if (link.device)
+        device_give(link.device, COPIED);
     return status;
 }
 
 /* --- the disk ------------------------------------------------------------- */
 
-struct moved {
-    sem_t is_done;
+struct disk {
+    struct aio *aio;
+    struct aio_file file;
+    void *data;
+    sem_t moved;
 };
 
-static void tell_done(struct aio_op *op)
+static void tell_moved(struct aio_op *op)
 {
-    sem_post(&((struct moved *)op->ctx)->is_done);
+    sem_post(op->ctx);
 }
 
-static enum zd_status await(struct aio_op *op)
-{
-    struct moved *moved = op->ctx;
-    while (sem_wait(&moved->is_done) != 0 && errno == EINTR)
-        ;
-    sem_destroy(&moved->is_done);
-    return aio_op_status(op);
-}
-
-/* One half is read while the other is written, with as many transfers under
- * way as a run has. */
-static enum zd_status move_halves(
-        struct aio *aio, const struct aio_file *file, char *data)
+/* One half is read while the other is written, as states come and go, with as
+ * many transfers under way as a run has. */
+static enum zd_status move_halves(struct bench *b)
 {
     enum { HALF = ON_DISK / 2 };
-    struct moved moved[2];
+    struct disk *disk = b->ctx;
     struct aio_op ops[2];
     for (int i = 0; i < 2; i++) {
-        sem_init(&moved[i].is_done, 0, 0);
         ops[i] = (struct aio_op){
-                .file = file,
+                .file = &disk->file,
                 .is_write = i == 1,
-                .data = data + i * (size_t)HALF,
+                .data = (char *)disk->data + i * (size_t)HALF,
                 .bytes = HALF,
                 .offset = (uint64_t)i * HALF,
-                .done = tell_done,
-                .ctx = &moved[i]};
-        aio_submit(aio, &ops[i]);
+                .done = tell_moved,
+                .ctx = &disk->moved};
+        aio_submit(disk->aio, &ops[i]);
     }
-    enum zd_status was_read = await(&ops[0]), was_written = await(&ops[1]);
+    for (int i = 0; i < 2; i++)
+        while (sem_wait(&disk->moved) != 0 && errno == EINTR)
+            ;
+    enum zd_status was_read = aio_op_status(&ops[0]),
+                   was_written = aio_op_status(&ops[1]);
     return was_read != ZD_OK ? was_read : was_written;
 }
 
-/* Both directions together, as states come and go. */
-static enum zd_status measure_moves(
-        struct aio *aio, const struct aio_file *file, char *data,
-        double seconds, double *rate_out)
-{
-    double turns = 0, all = 0;
-    while (all < seconds || turns < 1) {
-        double began = clock_seconds();
-        ZD_TRY(move_halves(aio, file, data));
-        all += clock_seconds() - began;
-        turns++;
-    }
-    *rate_out = ON_DISK * turns / all;
-    return ZD_OK;
-}
-
 static enum zd_status measure_file(
-        const struct aio_file *file, double seconds, double *rate_out)
+        struct disk *disk, double seconds, double *rate_out)
 {
     const struct aio_options options = offload_options_default().aio;
-    struct aio *aio;
-    void *data = NULL;
-    if (posix_memalign(&data, AIO_ALIGN, ON_DISK) != 0)
+    struct bench bench = {.share = seconds, .ctx = disk};
+    *rate_out = 0;
+    if (posix_memalign(&disk->data, AIO_ALIGN, ON_DISK) != 0)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory calibrating");
-    memset(data, 1, ON_DISK);
-    enum zd_status status = aio_create(&options, &aio);
+    memset(disk->data, 1, ON_DISK);
+    sem_init(&disk->moved, 0, 0);
+    enum zd_status status = aio_create(&options, &disk->aio);
     if (status == ZD_OK) {
-        status = measure_moves(aio, file, data, seconds, rate_out);
-        aio_destroy(aio);
+        status = bench_rate(&bench, move_halves, ON_DISK, rate_out);
+        aio_destroy(disk->aio);
     }
-    free(data);
+    sem_destroy(&disk->moved);
+    free(disk->data);
     return status;
 }
 
@@ -134,20 +110,18 @@ static enum zd_status measure_disk(
         struct comm *comm, double seconds, double *rate_out)
 {
     char folder[PATH_MAX], name[64];
-    struct aio_file *file = calloc(1, sizeof *file);
-    if (!file)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory calibrating");
+    struct disk *disk = zd_must(calloc(1, sizeof *disk));
     snprintf(
             name, sizeof name, "calibrate-%d-%d", comm_rank(comm),
             (int)getpid());
     enum zd_status status = token_cache_folder("auto", folder);
     if (status == ZD_OK)
-        status = aio_file_create(file, folder, name, ON_DISK, true);
+        status = aio_file_create(&disk->file, folder, name, ON_DISK, true);
     if (status == ZD_OK) {
-        status = measure_file(file, seconds, rate_out);
-        aio_file_close(file);
+        status = measure_file(disk, seconds, rate_out);
+        aio_file_close(&disk->file);
     }
-    free(file);
+    free(disk);
     return status;
 }
 
