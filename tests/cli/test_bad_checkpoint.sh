@@ -41,9 +41,9 @@ row 'ls: nothing' 66 'E0801|none' '' ckpt ls none
 
 # --- a checkpoint of something else ---
 more='--job job.toml --set train.max_steps=3'
-row 'resume: a model of another width' 65 'E0810|another model' \
+row 'resume: a model of another width' 65 'E0810|another model|out/checkpoint-000002|[496, 32] there and [509, 42]|new job.output_dir' \
     'rm -r model; cp -r $fixtures/llama_odd/model model' $more
-row 'resume: a model of another depth' 65 'E0810|another model' \
+row 'resume: a model of another depth' 65 'E0810|another model|out/checkpoint-000002|new job.output_dir' \
     'rm -r model; cp -r $fixtures/qwen2/model model' $more
 row 'resume: other data' 78 'E0811|[[data.train]]' 'echo "One line more." >>data.txt' $more
 row 'resume: another cutoff_len' 78 'E0811|cutoff_len|32|16' 'edit job.toml "s/cutoff_len = 32/cutoff_len = 16/"' $more

@@ -9,6 +9,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,43 +49,28 @@ static const char *state_type_name(const struct optim_options *optim)
     return format_name(formats[optim->state_type]);
 }
 
-static void add_fp16_settings(json_t *settings, const struct fp16_options *fp16)
+struct setting {
+    const char *key;
+    double value;
+};
+
+static void add_numbers(
+        json_t *settings, const struct setting *numbers, size_t count)
 {
-    const struct {
-        const char *key;
-        double value;
-    } numbers[] = {
-            {"train.fp16.loss_scale", fp16->loss_scale},
-            {"train.fp16.initial_scale_power", fp16->initial_scale_power},
-            {"train.fp16.loss_scale_window", fp16->loss_scale_window},
-            {"train.fp16.hysteresis", fp16->hysteresis},
-            {"train.fp16.min_loss_scale", fp16->min_loss_scale},
-    };
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+    for (size_t i = 0; i < count; i++)
         json_object_set_new(
                 settings, numbers[i].key, plain_number(numbers[i].value));
 }
 
 /* Of adapters what may change; the rest is what they mean (match_adapter.c). */
-static void add_lora_settings(json_t *settings, const struct lora_options *lora)
-{
-    json_object_set_new(
-            settings, "lora.lora_dropout", plain_number(lora->lora_dropout));
-    json_object_set_new(
-            settings, "lora.loraplus_lr_ratio",
-            plain_number(lora->loraplus_lr_ratio));
-}
-
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
 {
     static const char *const schedules[] = {
             "linear", "cosine", "constant", "wsd"};
     const struct optim_options *optim = &job->optim;
+    const struct fp16_options *fp16 = &job->train.fp16;
     json_t *settings = json_object();
-    struct {
-        const char *key;
-        double value;
-    } numbers[] = {
+    const struct setting numbers[] = {
             {"optim.learning_rate", optim->learning_rate},
             {"optim.min_lr_ratio", optim->min_lr_ratio},
             {"optim.warmup_steps", optim->warmup_steps},
@@ -101,33 +87,36 @@ json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
             {"log.logging_steps", job->log.logging_steps},
             {"eval.eval_steps", job->eval.eval_steps},
     };
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        json_object_set_new(
-                settings, numbers[i].key, plain_number(numbers[i].value));
-    json_object_set_new(
-            settings, "optim.lr_scheduler_type",
-            json_string(schedules[optim->lr_scheduler_type]));
-    json_object_set_new(
-            settings, "optim.name",
-            json_string(train_optimizer_name(optim->name)));
-    json_object_set_new(
-            settings, "optim.state_dtype", json_string(state_type_name(optim)));
-    json_object_set_new(
-            settings, "optim.stable_embedding",
-            json_boolean(optim->stable_embedding));
-    json_object_set_new(
-            settings, "optim.master", json_string(master_name(optim)));
-    json_object_set_new(
-            settings, "train.dtype", json_string(dtype_name(job->train.dtype)));
+    const struct setting of_fp16[] = {
+            {"train.fp16.loss_scale", fp16->loss_scale},
+            {"train.fp16.initial_scale_power", fp16->initial_scale_power},
+            {"train.fp16.loss_scale_window", fp16->loss_scale_window},
+            {"train.fp16.hysteresis", fp16->hysteresis},
+            {"train.fp16.min_loss_scale", fp16->min_loss_scale},
+    };
+    const struct setting of_lora[] = {
+            {"lora.lora_dropout", job->lora.lora_dropout},
+            {"lora.loraplus_lr_ratio", job->lora.loraplus_lr_ratio},
+    };
+    add_numbers(settings, numbers, sizeof numbers / sizeof *numbers);
+    json_object_update_new(
+            settings,
+            json_pack(
+                    "{s:s, s:s, s:s, s:b, s:s, s:s}", "optim.lr_scheduler_type",
+                    schedules[optim->lr_scheduler_type], "optim.name",
+                    train_optimizer_name(optim->name), "optim.state_dtype",
+                    state_type_name(optim), "optim.stable_embedding",
+                    optim->stable_embedding, "optim.master", master_name(optim),
+                    "train.dtype", dtype_name(job->train.dtype)));
     if (job->train.dtype == DTYPE_FP16)
-        add_fp16_settings(settings, &job->train.fp16);
+        add_numbers(settings, of_fp16, sizeof of_fp16 / sizeof *of_fp16);
     json_object_set_new(settings, "train.freeze", freeze_json(&job->train));
     if (job->lora.enabled)
-        add_lora_settings(settings, &job->lora);
+        add_numbers(settings, of_lora, sizeof of_lora / sizeof *of_lora);
     return settings;
 }
 
-static json_t *data_json(
+json_t *manifest_data(
         const struct train_job *job, const struct run_identity *identity)
 {
     return json_pack(
@@ -256,22 +245,57 @@ static json_t *products_json(void)
     return products;
 }
 
+/* The members of "progress". */
+static const struct counter {
+    const char *key;
+    size_t offset; /* in struct train_state */
+    bool is_loss;  /* else a whole number */
+    bool is_count; /* of 0 or more */
+} progress_counters[] = {
+#define COUNT(name)                                                            \
+    {                                                                          \
+#name, offsetof(struct train_state, name), false, true                 \
+    }
+#define STEP(name)                                                             \
+    {                                                                          \
+#name, offsetof(struct train_state, name), false, false                \
+    }
+#define LOSS(name)                                                             \
+    {                                                                          \
+#name, offsetof(struct train_state, name), true, false                 \
+    }
+        COUNT(samples_taken), COUNT(tokens_seen),      COUNT(applied_steps),
+        COUNT(skipped_steps), COUNT(skipped_in_a_row), COUNT(max_steps),
+        LOSS(eval_loss),      STEP(eval_step),         LOSS(best_eval_loss),
+        STEP(best_step),
+#undef COUNT
+#undef STEP
+#undef LOSS
+};
+enum { COUNTERS = sizeof progress_counters / sizeof progress_counters[0] };
+
+static json_t *progress_json(const struct train_state *state)
+{
+    json_t *progress = json_object();
+    json_t *loss_scale = loss_scale_json(&state->loss_scale);
+    for (int i = 0; i < COUNTERS; i++) {
+        const struct counter *counter = &progress_counters[i];
+        const void *at = (const char *)state + counter->offset;
+        json_object_set_new(
+                progress, counter->key,
+                counter->is_loss
+                        ? json_number_or_null(*(const double *)at)
+                        : json_integer((json_int_t) * (const int64_t *)at));
+    }
+    if (loss_scale)
+        json_object_set_new(progress, "loss_scale", loss_scale);
+    return progress;
+}
+
 json_t *manifest_build(
         const struct checkpoint_writer *writer, const struct train_state *state)
 {
-    json_t *progress = json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:I, s:o*}",
-            "samples_taken", (json_int_t)state->samples_taken, "tokens_seen",
-            (json_int_t)state->tokens_seen, "applied_steps",
-            (json_int_t)state->applied_steps, "skipped_steps",
-            (json_int_t)state->skipped_steps, "skipped_in_a_row",
-            (json_int_t)state->skipped_in_a_row, "max_steps",
-            (json_int_t)state->max_steps, "eval_loss",
-            json_number_or_null(state->eval_loss), "eval_step",
-            (json_int_t)state->eval_step, "best_eval_loss",
-            json_number_or_null(state->best_eval_loss), "best_step",
-            (json_int_t)state->best_step, "loss_scale",
-            loss_scale_json(&state->loss_scale));
+    json_t *progress = progress_json(state);
     json_t *steps = steps_json(writer, state);
     int format = steps ? CHECKPOINT_FORMAT : CHECKPOINT_FORMAT - 1;
     return json_pack(
@@ -283,7 +307,7 @@ json_t *manifest_build(
             writer->job->zero.stage, "progress", progress, "live",
             manifest_live(&state->live, &writer->job->train), "commands",
             writer->commands, "last_event", (json_int_t)writer->last_event,
-            "data", data_json(writer->job, &writer->identity), "settings",
+            "data", manifest_data(writer->job, &writer->identity), "settings",
             manifest_settings(writer->job, writer->global_batch), "optimizer",
             optimizer_json(&writer->plan->zero, steps), "tensors",
             tensors_json(&writer->plan->table), "export_dtype",
@@ -336,34 +360,37 @@ static bool name_is_safe(const char *name)
            strspn(name, allowed) == length;
 }
 
+static enum zd_status check_count(
+        const char *path, const json_t *object, const char *key,
+        json_int_t most)
+{
+    if (manifest_count_is_sound(object, key, most))
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0802", "%s: %s is not a count of 0 to %lld", path,
+            key, (long long)most);
+}
+
 /* The counters of a run, whoever wrote them: none is negative, and sums of two
  * have room. */
 static enum zd_status check_counts(const char *path, const json_t *manifest)
 {
     static const struct {
-        const char *object, *key; /* NULL: the manifest itself */
+        const char *key;
         json_int_t most;
     } counts[] = {
-            {NULL, "step", INT64_MAX / 4},
-            {NULL, "world", INT32_MAX},
-            {NULL, "stage", 3},
-            {NULL, "last_event", INT64_MAX / 4},
-            {"progress", "samples_taken", INT64_MAX / 4},
-            {"progress", "tokens_seen", INT64_MAX / 4},
-            {"progress", "applied_steps", INT64_MAX / 4},
-            {"progress", "skipped_steps", INT64_MAX / 4},
-            {"progress", "skipped_in_a_row", INT64_MAX / 4},
-            {"progress", "max_steps", INT64_MAX / 4},
+            {"step", INT64_MAX / 4},
+            {"world", INT32_MAX},
+            {"stage", 3},
+            {"last_event", INT64_MAX / 4},
     };
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        const json_t *object =
-                counts[i].object ? json_object_get(manifest, counts[i].object)
-                                 : manifest;
-        if (!manifest_count_is_sound(object, counts[i].key, counts[i].most))
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0802", "%s: %s is not a count of 0 to %lld",
-                    path, counts[i].key, (long long)counts[i].most);
-    }
+    const json_t *progress = json_object_get(manifest, "progress");
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        ZD_TRY(check_count(path, manifest, counts[i].key, counts[i].most));
+    for (int i = 0; i < COUNTERS; i++)
+        if (progress_counters[i].is_count)
+            ZD_TRY(check_count(
+                    path, progress, progress_counters[i].key, INT64_MAX / 4));
     if (!manifest_live_is_sound(manifest))
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0802",
@@ -464,19 +491,17 @@ static struct loss_scale loss_scale_of(const json_t *progress)
 struct train_state manifest_state(const json_t *manifest)
 {
     const json_t *progress = json_object_get(manifest, "progress");
-    return (struct train_state){
+    struct train_state state = {
             .step = integer_at(manifest, "step"),
-            .samples_taken = integer_at(progress, "samples_taken"),
-            .tokens_seen = integer_at(progress, "tokens_seen"),
-            .applied_steps = integer_at(progress, "applied_steps"),
-            .skipped_steps = integer_at(progress, "skipped_steps"),
-            .skipped_in_a_row = integer_at(progress, "skipped_in_a_row"),
-            .max_steps = integer_at(progress, "max_steps"),
-            .eval_loss = number_at(progress, "eval_loss"),
-            .eval_step = integer_at(progress, "eval_step"),
-            .best_eval_loss = number_at(progress, "best_eval_loss"),
-            .best_step = integer_at(progress, "best_step"),
             .loss_scale = loss_scale_of(progress),
-            .live = manifest_read_live(manifest),
-    };
+            .live = manifest_read_live(manifest)};
+    for (int i = 0; i < COUNTERS; i++) {
+        const struct counter *counter = &progress_counters[i];
+        void *at = (char *)&state + counter->offset;
+        if (counter->is_loss)
+            *(double *)at = number_at(progress, counter->key);
+        else
+            *(int64_t *)at = integer_at(progress, counter->key);
+    }
+    return state;
 }

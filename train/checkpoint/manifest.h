@@ -54,7 +54,10 @@ bool manifest_batch_changed(
 /* The codes that the base lies in, {"format", "nested"}; NULL: in none. New
  * reference. */
 json_t *manifest_codes(const struct param_table *table);
-/* The settings of a job that a resumed run compares. New reference. */
+/* What a resumed run compares: the data, and the settings, of a job. New
+ * references. */
+json_t *manifest_data(
+        const struct train_job *job, const struct run_identity *identity);
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch);
 
 #endif

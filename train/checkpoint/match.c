@@ -1,6 +1,7 @@
 /* match.c - is this checkpoint one of this run? The model and the
  * data must be the same; settings may change, and each change is said. */
 #include "base/log.h"
+#include "base/must.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/names.h"
@@ -8,15 +9,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool same_shape(const json_t *shape, const struct param *param)
+/* [out, in], as JSON. */
+static json_t *shape_json(const struct param *param)
 {
-    if ((int)json_array_size(shape) != param->dims)
-        return false;
+    json_t *shape = json_array();
     for (int d = 0; d < param->dims; d++)
-        if (json_integer_value(json_array_get(shape, (size_t)d)) !=
-            param->shape[d])
-            return false;
-    return true;
+        json_array_append_new(shape, json_integer(param->shape[d]));
+    return shape;
+}
+
+static enum zd_status fail_model(const struct checkpoint *checkpoint)
+{
+    zd_fail_where("%s", checkpoint_path(checkpoint));
+    zd_fail_help("set [model] to the model that was trained there; train "
+                 "another one in a new job.output_dir");
+    return ZD_ERR_DATA;
+}
+
+static enum zd_status match_shape(
+        const struct checkpoint *checkpoint, const struct param *param,
+        const json_t *was)
+{
+    json_t *is = shape_json(param);
+    bool same = was && json_equal(was, is);
+    if (!was) {
+        ZD_FAIL(ZD_ERR_DATA, "E0810",
+                "the checkpoint is of another model: it has no %s",
+                param->name);
+    } else if (!same) {
+        char *there = zd_must(json_dumps(was, JSON_ENCODE_ANY));
+        char *here = zd_must(json_dumps(is, 0));
+        ZD_FAIL(ZD_ERR_DATA, "E0810",
+                "the checkpoint is of another model: %s is %s there and %s in "
+                "this job",
+                param->name, there, here);
+        free(there);
+        free(here);
+    }
+    json_decref(is);
+    return same ? ZD_OK : fail_model(checkpoint);
 }
 
 enum zd_status checkpoint_match_model(
@@ -24,75 +55,51 @@ enum zd_status checkpoint_match_model(
 {
     const json_t *tensors =
             json_object_get(checkpoint_manifest(checkpoint), "tensors");
-    for (int id = 0; id < table->count; id++) {
-        const struct param *param = &table->params[id];
-        const json_t *shape = json_object_get(tensors, param->name);
-        if (!shape)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0810",
-                    "the checkpoint is of another model: it has no %s",
-                    param->name);
-        if (!same_shape(shape, param))
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0810",
-                    "the checkpoint is of another model: the shape of %s "
-                    "differs",
-                    param->name);
-    }
-    if ((int)json_object_size(tensors) != table->count)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0810",
-                "the checkpoint is of another model: it has %zu tensors, this "
-                "model %d",
-                json_object_size(tensors), table->count);
-    return ZD_OK;
-}
-
-static enum zd_status fail_differs(
-        const char *what, const json_t *was, const char *now)
-{
-    char *text = json_dumps(was, JSON_ENCODE_ANY);
-    ZD_FAIL(ZD_ERR_CONFIG, "E0811",
-            "the checkpoint was made with other data: %s was %s, is %s", what,
-            text ? text : "unknown", now);
-    free(text);
-    zd_fail_help("restore the setting, or use a new job.output_dir");
-    return ZD_ERR_CONFIG;
+    for (int id = 0; id < table->count; id++)
+        ZD_TRY(match_shape(
+                checkpoint, &table->params[id],
+                json_object_get(tensors, table->params[id].name)));
+    if ((int)json_object_size(tensors) == table->count)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0810",
+            "the checkpoint is of another model: it has %zu tensors, the model "
+            "of this job %d",
+            json_object_size(tensors), table->count);
+    return fail_model(checkpoint);
 }
 
 static enum zd_status match_data(
-        const json_t *data, const struct train_job *job,
+        const json_t *was, const struct train_job *job,
         const struct run_identity *identity)
 {
-    char number[32];
-    const json_t *was = json_object_get(data, "tokenizer");
-    if (strcmp(json_string_value(was) ? json_string_value(was) : "",
-               identity->tokenizer_digest) != 0)
-        return fail_differs("the tokenizer", was, identity->tokenizer_digest);
-    was = json_object_get(data, "cutoff_len");
-    snprintf(number, sizeof number, "%d", job->data.cutoff_len);
-    if (json_integer_value(was) != job->data.cutoff_len)
-        return fail_differs("data.cutoff_len", was, number);
-    was = json_object_get(data, "packing");
-    if (json_is_true(was) != job->data.packing)
-        return fail_differs(
-                "data.packing", was, job->data.packing ? "true" : "false");
-    was = json_object_get(data, "shuffle");
-    if (json_is_true(was) != job->data.shuffle)
-        return fail_differs(
-                "data.shuffle", was, job->data.shuffle ? "true" : "false");
-    was = json_object_get(data, "data_seed");
-    snprintf(
-            number, sizeof number, "%llu",
-            (unsigned long long)job->job.data_seed);
-    if ((uint64_t)json_integer_value(was) != job->job.data_seed)
-        return fail_differs("job.data_seed", was, number);
-    was = json_object_get(data, "digest");
-    if (strcmp(json_string_value(was) ? json_string_value(was) : "",
-               identity->data_digest) != 0)
-        return fail_differs(
-                "the content of [[data.train]]", was, identity->data_digest);
-    return ZD_OK;
+    static const struct {
+        const char *key, *what;
+    } parts[] = {{"tokenizer", "the tokenizer"},
+                 {"cutoff_len", "data.cutoff_len"},
+                 {"packing", "data.packing"},
+                 {"shuffle", "data.shuffle"},
+                 {"data_seed", "job.data_seed"},
+                 {"digest", "the content of [[data.train]]"}};
+    enum zd_status status = ZD_OK;
+    json_t *is = manifest_data(job, identity);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && status == ZD_OK;
+         i++) {
+        const json_t *before = json_object_get(was, parts[i].key);
+        const json_t *now = json_object_get(is, parts[i].key);
+        if (json_equal(before, now))
+            continue;
+        char *a = before ? json_dumps(before, JSON_ENCODE_ANY) : NULL;
+        char *b = zd_must(json_dumps(now, JSON_ENCODE_ANY));
+        status = ZD_FAIL(
+                ZD_ERR_CONFIG, "E0811",
+                "the checkpoint was made with other data: %s was %s, is %s",
+                parts[i].what, a ? a : "unknown", b);
+        zd_fail_help("restore the setting, or use a new job.output_dir");
+        free(a);
+        free(b);
+    }
+    json_decref(is);
+    return status;
 }
 
 static void say_change(const char *key, const json_t *before, const json_t *now)
