@@ -53,7 +53,6 @@ static void fill_tables(struct offload *offload)
         offload->segments[chunk->segment].first_chunk = c;
         offload->segments[chunk->segment].chunk_count++;
     }
-    offload->next_up = offload->chunk_count;
 }
 
 static enum zd_status create_store(struct offload *offload)
@@ -106,13 +105,14 @@ static void create_stages(struct offload *offload)
 }
 
 /* On a GPU a stream must not be held by a function that waits for workers:
- * gradients that pass through buffers, parameters that lie on the host. */
+ * gradients that pass through buffers, parameters that lie on the host. Those
+ * that live on the device are queued as workers make them. */
 static enum zd_status create_feeds(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;
     bool is_gpu = device_backend() == DEVICE_CUDA;
     bool down = is_gpu && stage_grad_bytes(request) > 0;
-    bool up = is_gpu && request->params_on_host;
+    bool up = is_gpu || !request->params_on_host;
     ZD_TRY(feed_init(&offload->down, offload->place.down, down));
     return feed_init(&offload->up, offload->place.up, up);
 }
@@ -141,7 +141,6 @@ static enum zd_status begin(struct offload *offload)
     ZD_TRY(create_store(offload));
     create_undo(offload);
     ZD_TRY(workers_start(offload));
-    ZD_TRY(uploader_start(offload));
     ZD_TRY(clear_states(offload));
     return pinned_lock(offload);
 }
@@ -155,7 +154,6 @@ enum zd_status offload_create(
     offload->request = *request;
     offload->place = *place;
     offload->arena = arena;
-    offload->device = device_current();
     offload->is_in_file = request->options->optimizer == OFFLOAD_NVME;
     waits_init(&offload->waits);
     pthread_mutex_init(&offload->lock, NULL);
@@ -177,10 +175,6 @@ static enum zd_status settle(struct offload *offload)
 {
     ZD_TRY(feed_finish(&offload->down));
     jobs_wait(offload);
-    pthread_mutex_lock(&offload->lock);
-    while (offload->has_uploader && offload->next_up < offload->chunk_count)
-        pthread_cond_wait(&offload->progress, &offload->lock);
-    pthread_mutex_unlock(&offload->lock);
     return feed_finish(&offload->up);
 }
 
@@ -202,7 +196,6 @@ void offload_destroy(struct offload *offload)
     feed_fini(&offload->up);
     if (offload->worker_count)
         workers_stop(offload);
-    uploader_stop(offload);
     pinned_unlock(offload);
     if (offload->store)
         offload->store->ops->destroy(offload->store);

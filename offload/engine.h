@@ -1,8 +1,7 @@
 /* engine.h - the inside of struct offload. Private to offload.
  *
- * Threads: the trainer calls; `worker_count` workers go through jobs; one
- * thread, the uploader, queues new parameters on the `up` stream in the order
- * of chunks (only when parameters live on the device; else the trainer does).
+ * Threads: the trainer calls; `worker_count` workers go through jobs; the feeds
+ * have a thread where what they queue on a stream waits for workers.
  *
  * A job is one function over consecutive chunks. Jobs are numbered and taken in
  * their order: the chunks of the next one are given out when all of the one
@@ -74,7 +73,6 @@ struct offload {
     struct offload_request request;
     struct offload_place place;
     const struct arena *arena;
-    struct device *device; /* of the trainer, for the uploader */
     bool is_in_file;
 
     struct chunk *chunks;
@@ -95,12 +93,10 @@ struct offload {
 
     struct worker *workers;
     int worker_count; /* that run */
-    pthread_t uploader;
-    bool has_uploader;
 
     pthread_mutex_t lock;    /* of all below, but for the step */
     pthread_cond_t work;     /* workers: something may be taken */
-    pthread_cond_t progress; /* trainer, streams, uploader */
+    pthread_cond_t progress; /* trainer, streams, feeds */
     bool is_stopping;
     enum zd_status status; /* first failure of a worker */
     struct zd_error error;
@@ -109,7 +105,7 @@ struct offload {
     uint64_t job_begin, job_end; /* numbers of those that have not ended */
     int list_first;              /* chunk at position 0 of the store's list */
     bool *is_updated;            /* by chunk */
-    int next_up; /* the uploader's next chunk; chunk_count: idle */
+    int awaited;                 /* the chunk that goes up next */
 
     /* the trainer's, read by workers of jobs that it starts later */
     struct optim_step step;      /* of jobs over all chunks */
@@ -179,7 +175,8 @@ enum zd_status segments_take(struct offload *offload, const char *who);
 void segments_taken(struct offload *offload, uint64_t ticket);
 /* Slots that are no home of parameters have had their use, but for what goes up
  * to the device first when it `sends`. */
-void segments_leave(struct offload *offload, bool sends, const char *who);
+enum zd_status segments_leave(
+        struct offload *offload, bool sends, const char *who);
 /* All jobs and copies are done. */
 void segments_settle(struct offload *offload);
 /* token_wait of what was fed to go up; the engine owns the timeline. */
@@ -192,14 +189,14 @@ void segments_note_begun(struct offload *offload, const struct job *job);
 void segments_note_chunk(
         struct offload *offload, const struct job *job, int chunk);
 
-/* --- uploader.c */
-/* Does nothing when parameters live on the host. */
-enum zd_status uploader_start(struct offload *offload);
-void uploader_stop(struct offload *offload); /* after workers_stop */
-/* Parameters of all segments are about to be made again. */
+/* --- uploads.c: parameters that live on the device. */
+/* They are about to be made again; what was sent before has left. */
 void uploads_begin(struct offload *offload);
 /* Under the lock: a chunk's parameter is final. */
 void uploads_note(struct offload *offload, int chunk);
+/* A segment's go up as they are made; {0} where they go nowhere. */
+enum zd_status uploads_send(
+        struct offload *offload, int segment, struct token *sent_out);
 /* Until a segment's copies up that were asked for are on their stream. */
 enum zd_status uploads_await(struct offload *offload, int segment);
 

@@ -2,6 +2,7 @@
 
 #include "base/threads.h"
 
+#include <assert.h>
 #include <string.h>
 
 static enum zd_status copy_pieces(
@@ -35,6 +36,8 @@ static enum zd_status issue(
     case FEED_HOLD:
         op->fn(op->ctx, op->arg);
         return ZD_OK;
+    case FEED_WORK:
+        return op->work(op->ctx, op->arg);
     case FEED_COPY:
         return copy_pieces(feed, op);
     case FEED_CALL:
@@ -162,6 +165,15 @@ static enum zd_status do_or_push(
         struct feed *feed, const struct feed_operation *op)
 {
     return feed->has_thread ? push(feed, op) : issue(feed, op);
+}
+
+enum zd_status feed_work(
+        struct feed *feed, feed_fn *fn, void *ctx, int64_t arg)
+{
+    struct feed_operation op = {
+            .kind = FEED_WORK, .work = fn, .ctx = ctx, .arg = arg};
+    assert(feed->has_thread);
+    return push(feed, &op);
 }
 
 enum zd_status feed_call(

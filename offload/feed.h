@@ -29,13 +29,23 @@
 
 #include <pthread.h>
 
-enum { FEED_OPERATIONS = 256, FEED_PIECE = 16 << 20 }; /* bytes */
+enum { FEED_OPERATIONS = 1024, FEED_PIECE = 16 << 20 }; /* bytes */
 
-enum feed_kind { FEED_HOLD, FEED_COPY, FEED_CALL, FEED_WAIT, FEED_RECORD };
+enum feed_kind {
+    FEED_HOLD,
+    FEED_WORK,
+    FEED_COPY,
+    FEED_CALL,
+    FEED_WAIT,
+    FEED_RECORD
+};
+/* Queues on the feed's stream, and may wait for workers meanwhile. */
+typedef enum zd_status feed_fn(void *ctx, int64_t arg);
 
 struct feed_operation {
     enum feed_kind kind;
     stream_fn *fn; /* hold, call */
+    feed_fn *work;
     void *ctx;
     int64_t arg;
     void *to; /* copy */
@@ -72,6 +82,9 @@ void feed_fini(struct feed *feed);
 /* `fn` may wait for workers: what is fed later waits for its return. */
 enum zd_status feed_hold(
         struct feed *feed, stream_fn *fn, void *ctx, int64_t arg);
+/* In the thread of a feed that has one. */
+enum zd_status feed_work(
+        struct feed *feed, feed_fn *fn, void *ctx, int64_t arg);
 /* `fn` only tells somebody that the stream has come here. */
 enum zd_status feed_call(
         struct feed *feed, stream_fn *fn, void *ctx, int64_t arg);

@@ -1,5 +1,5 @@
 /* params.c - new parameters on their way up. On the device they are expected
- * chunk by chunk: the uploader follows the workers (uploader.c). On the host
+ * chunk by chunk: copies follow the workers (uploads.c). On the host
  * they wait until they are asked for. */
 #include "offload/engine.h"
 

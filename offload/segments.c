@@ -208,25 +208,21 @@ void segments_taken(struct offload *offload, uint64_t ticket)
     }
 }
 
-/* The uploader sends what is made on the device's behalf. */
-static void send(struct segment *segment)
-{
-    struct token sent = {0};
-    lease_acquire(&segment->slot, LEASE_READ, "parameters up");
-    if (segment->device && segment->chunk_count)
-        sent = timeline_next(&segment->up);
-    lease_release(&segment->slot, sent);
-}
-
-void segments_leave(struct offload *offload, bool sends, const char *who)
+enum zd_status segments_leave(
+        struct offload *offload, bool sends, const char *who)
 {
     bool is_home = offload->request.params_on_host && !has_own_params(offload);
     for (int s = 0; s < offload->request.segment_count && !is_home; s++) {
-        struct segment *segment = &offload->segments[s];
-        if (sends && !offload->request.params_on_host)
-            send(segment);
-        lease_drop(&segment->slot, who);
+        struct lease *slot = &offload->segments[s].slot;
+        struct token sent = {0};
+        if (sends && !offload->request.params_on_host) {
+            lease_acquire(slot, LEASE_READ, "parameters up");
+            ZD_TRY(uploads_send(offload, s, &sent));
+            lease_release(slot, sent);
+        }
+        lease_drop(slot, who);
     }
+    return ZD_OK;
 }
 
 void segments_settle(struct offload *offload)

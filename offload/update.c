@@ -262,8 +262,7 @@ enum zd_status offload_update(
         keep_updates(offload);
     else
         add_over_all(offload, &job);
-    segments_leave(offload, true, "update");
-    return ZD_OK;
+    return segments_leave(offload, true, "update");
 }
 
 enum zd_status offload_skip(struct offload *offload)
@@ -288,8 +287,7 @@ enum zd_status offload_skip(struct offload *offload)
         note_begin(offload, was_updated);
         add_over_all(offload, &job);
     }
-    segments_leave(offload, false, "skip");
-    return ZD_OK;
+    return segments_leave(offload, false, "skip");
 }
 
 enum zd_status offload_masters_written(struct offload *offload)
@@ -302,8 +300,7 @@ enum zd_status offload_masters_written(struct offload *offload)
     ZD_TRY(segments_take(offload, "round"));
     uploads_begin(offload);
     add_over_all(offload, &job);
-    segments_leave(offload, true, "round");
-    return ZD_OK;
+    return segments_leave(offload, true, "round");
 }
 
 enum zd_status offload_states_clear(struct offload *offload)

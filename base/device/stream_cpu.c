@@ -209,7 +209,7 @@ static enum zd_status queue_or_run(
     struct stream_counters did = {0};
     struct spans *spans = NULL;
     int lane = 0;
-    if (stream) { /* the uploader of the offload engine queues on it too */
+    if (stream) { /* a feed of the offload engine queues on it too */
         pthread_mutex_lock(&stream->lock);
         spans = stream->spans;
         lane = stream->lane;

@@ -1,5 +1,5 @@
 /* The whole engine for the thread sanitizer: streams that are threads, workers,
- * the uploader, both strategies, parameters on both sides. Prints TAP. */
+ * the feeds, both strategies, parameters on both sides. Prints TAP. */
 #include "tests/offload/engine_case.h"
 
 #include <stdio.h>

@@ -1,0 +1,107 @@
+/* uploads.c - new parameters that live on the device go up as workers make
+ * them: the thread of the feed `up` queues their copies, segment by segment in
+ * the order of chunks. */
+#include "offload/engine.h"
+
+/* Chunks from `index` on whose parameters are final; at least one is. */
+static int await_updated(struct offload *offload, int index, int end)
+{
+    int count = 0;
+    pthread_mutex_lock(&offload->lock);
+    offload->awaited = index;
+    while (!offload->is_updated[index])
+        pthread_cond_wait(&offload->progress, &offload->lock);
+    while (index + count < end && offload->is_updated[index + count])
+        count++;
+    pthread_mutex_unlock(&offload->lock);
+    return count;
+}
+
+/* Chunks of one segment, whose parameters are where chunk_slots says; only jobs
+ * write there. On a GPU neighbours leave in one copy. */
+static enum zd_status send_chunks(struct offload *offload, int index, int count)
+{
+    const struct offload_request *request = &offload->request;
+    const struct chunk *chunks = &offload->chunks[index];
+    size_t wide = dtype_bytes(request->dtype);
+    size_t most = feed_piece(&offload->up), bytes = 0;
+    char *device = offload->segments[chunks->segment].device, *to = NULL;
+    const char *from = NULL;
+    for (int i = 0; i < count; i++) {
+        size_t at = request->runs[chunks[i].run].offset + chunks[i].begin;
+        size_t more = chunks[i].count * wide;
+        struct chunk_memory memory;
+        chunk_slots(&offload->store_request, &chunks[i], &memory);
+        bool joins = bytes && memory.param == from + bytes &&
+                     device + at * wide == to + bytes && bytes + more <= most;
+        if (bytes && !joins)
+            ZD_TRY(stream_copy(offload->place.up, to, from, bytes));
+        if (!joins) {
+            from = memory.param;
+            to = device + at * wide;
+            bytes = 0;
+        }
+        bytes += more;
+    }
+    return stream_copy(offload->place.up, to, from, bytes);
+}
+
+static enum zd_status send_segment(void *ctx, int64_t index)
+{
+    struct offload *offload = ctx;
+    const struct segment *segment = &offload->segments[index];
+    int end = segment->first_chunk + segment->chunk_count;
+    for (int first = segment->first_chunk, count; first < end; first += count) {
+        count = await_updated(offload, first, end);
+        ZD_TRY(send_chunks(offload, first, count));
+    }
+    return ZD_OK;
+}
+
+/* Bytes of a segment's parameters. */
+static uint64_t bytes_up(
+        const struct offload *offload, const struct segment *segment)
+{
+    uint64_t bytes = 0;
+    for (int c = 0; c < segment->chunk_count; c++)
+        bytes += offload->chunks[segment->first_chunk + c].count *
+                 dtype_bytes(offload->request.dtype);
+    return bytes;
+}
+
+void uploads_begin(struct offload *offload)
+{
+    for (int s = 0; s < offload->request.segment_count; s++)
+        uploads_await(offload, s);
+    pthread_mutex_lock(&offload->lock);
+    for (int c = 0; c < offload->chunk_count; c++)
+        offload->is_updated[c] = false;
+    for (int s = 0; s < offload->request.segment_count; s++)
+        if (offload->segments[s].device)
+            offload->report.up_bytes +=
+                    bytes_up(offload, &offload->segments[s]);
+    pthread_mutex_unlock(&offload->lock);
+}
+
+void uploads_note(struct offload *offload, int index)
+{
+    offload->is_updated[index] = true;
+    if (index == offload->awaited)
+        pthread_cond_broadcast(&offload->progress);
+}
+
+enum zd_status uploads_send(
+        struct offload *offload, int index, struct token *sent_out)
+{
+    struct segment *segment = &offload->segments[index];
+    if (!segment->device || !segment->chunk_count)
+        return ZD_OK;
+    ZD_TRY(feed_work(&offload->up, send_segment, offload, index));
+    return feed_record(&offload->up, &segment->up, sent_out);
+}
+
+enum zd_status uploads_await(struct offload *offload, int index)
+{
+    return feed_await(
+            &offload->up, timeline_last(&offload->segments[index].up));
+}
