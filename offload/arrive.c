@@ -26,34 +26,27 @@ static void add_up(
 }
 
 static enum zd_status arrive_chunk(
-        struct worker *worker, const struct job *job, int at)
+        struct worker *worker, const struct job *job, int at,
+        const struct chunk_memory *memory)
 {
     struct offload *offload = worker->offload;
     const struct offload_request *request = &offload->request;
-    int index = job->first + at;
-    const struct chunk *chunk = &offload->chunks[index];
-    bool from_store = job->reads || job->writes;
-    bool updates = job->is_last && offload->is_speculative;
-    struct chunk_memory memory = {0};
-    if (from_store)
-        ZD_TRY(chunk_acquire(offload, index, &memory));
-    else
-        chunk_slots(&offload->store_request, chunk, &memory);
-    add_up(request, chunk, job, &memory,
+    const struct chunk *chunk = &offload->chunks[job->first + at];
+    add_up(request, chunk, job, memory,
            job->is_staged ? stage_buffer(
                                     &offload->grad_stage,
                                     job->stage_first + (uint64_t)at)
                           : NULL);
-    if (job->is_last)
-        optim_add_squares(
-                &worker->squares, memory.slot, offload_grad_type(request),
-                chunk->count);
-    if (updates) {
-        keep_chunk(offload->keep, index, &memory);
-        chunk_save(offload, chunk, &memory);
-        chunk_update(offload, &offload->unclipped, chunk, &memory, NULL);
+    if (!job->is_last)
+        return ZD_OK;
+    optim_add_squares(
+            &worker->squares, memory->slot, offload_grad_type(request),
+            chunk->count);
+    if (offload->is_speculative) {
+        chunk_save(offload, chunk, memory);
+        chunk_update(offload, &offload->unclipped, chunk, memory, NULL);
     }
-    return from_store ? chunk_release(offload, index) : ZD_OK;
+    return ZD_OK;
 }
 
 /* `arg`: a ticket and how many chunks. */
@@ -220,24 +213,18 @@ enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)
 }
 
 static enum zd_status sum_blocks(
-        struct worker *worker, const struct job *job, int at)
+        struct worker *worker, const struct job *job, int at,
+        const struct chunk_memory *memory)
 {
     struct offload *offload = worker->offload;
-    const struct offload_request *request = &offload->request;
-    int index = job->first + at;
-    const struct chunk *chunk = &offload->chunks[index];
-    const struct offload_run *run = &request->runs[chunk->run];
-    struct chunk_memory memory = {0};
-    if (job->reads)
-        ZD_TRY(chunk_acquire(offload, index, &memory));
-    else
-        chunk_slots(&offload->store_request, chunk, &memory);
+    const struct chunk *chunk = &offload->chunks[job->first + at];
+    const struct offload_run *run = &offload->request.runs[chunk->run];
     if (run->layout.lane[OPTIM_V] == OPTIM_BLOCKS)
         optim_add_block_sums(
-                offload->block_sums[chunk->run], run->blocks, memory.slot,
-                offload_grad_type(request), run->begin + chunk->begin,
+                offload->block_sums[chunk->run], run->blocks, memory->slot,
+                offload_grad_type(&offload->request), run->begin + chunk->begin,
                 chunk->count, offload->norm);
-    return job->reads ? chunk_release(offload, index) : ZD_OK;
+    return ZD_OK;
 }
 
 enum zd_status offload_block_sums(

@@ -21,9 +21,11 @@
 
 struct worker;
 struct job;
-/* One chunk; `at` counts in the job. */
+/* Number `at` of the job's chunks: what it reads and writes of the store, and
+ * its slots. */
 typedef enum zd_status job_fn(
-        struct worker *worker, const struct job *job, int at);
+        struct worker *worker, const struct job *job, int at,
+        const struct chunk_memory *memory);
 
 enum job_list { LIST_NONE, LIST_WANTED, LIST_BEGINNING, LIST_BEGUN };
 
@@ -34,7 +36,8 @@ struct job {
     int ready, taken, finished;
     bool alone;
     uint64_t after;         /* ticket of a job that must have ended; 0: none */
-    unsigned reads, writes; /* chunk_parts: what it takes from the store */
+    unsigned reads, writes; /* chunk_parts: what it takes from the store; 0:
+                               nothing, only slots */
     enum job_list list;
     enum wait_for is_for; /* what waits for it are for, the disk apart */
     bool is_over_all;     /* it goes through every chunk there is */

@@ -167,8 +167,7 @@ static enum zd_status do_or_push(
     return feed->has_thread ? push(feed, op) : issue(feed, op);
 }
 
-enum zd_status feed_work(
-        struct feed *feed, feed_fn *fn, void *ctx, int64_t arg)
+enum zd_status feed_work(struct feed *feed, feed_fn *fn, void *ctx, int64_t arg)
 {
     struct feed_operation op = {
             .kind = FEED_WORK, .work = fn, .ctx = ctx, .arg = arg};

@@ -78,17 +78,17 @@ static enum zd_status send_from_memory(
 
 /* From the store into the buffer that the stream copies from. */
 static enum zd_status fetch_chunk(
-        struct worker *worker, const struct job *job, int at)
+        struct worker *worker, const struct job *job, int at,
+        const struct chunk_memory *memory)
 {
     struct offload *offload = worker->offload;
+    struct stage *stage = &offload->param_stage;
     uint64_t number = job->stage_first + (uint64_t)at;
-    const struct chunk *chunk = &offload->chunks[job->first + at];
-    struct chunk_memory memory;
-    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
-    token_wait(NULL, stage_empty(&offload->param_stage, number));
-    memcpy(stage_buffer(&offload->param_stage, number), memory.param,
-           chunk->count * dtype_bytes(offload->request.dtype));
-    return chunk_release(offload, job->first + at);
+    ZD_TRY(token_wait(NULL, stage_empty(stage, number)));
+    memcpy(stage_buffer(stage, number), memory->param,
+           offload->chunks[job->first + at].count *
+                   dtype_bytes(offload->request.dtype));
+    return ZD_OK;
 }
 
 static void await_fetched(void *ctx, int64_t number)

@@ -44,17 +44,6 @@ static void update_now(
             offload->block_v ? offload->block_v[chunk->run] : NULL);
 }
 
-/* The parameter as the master has it. */
-static void round_param(
-        const struct offload *offload, const struct chunk *chunk,
-        const struct chunk_memory *memory)
-{
-    const struct offload_request *request = &offload->request;
-    dtype_convert(
-            memory->param, request->dtype, memory->master,
-            offload_master_type(request->optim), chunk->count);
-}
-
 /* --- old values ----------------------------------------------------------- */
 
 /* Where the gradient of a chunk is saved: as the slots, elsewhere. */
@@ -93,88 +82,80 @@ static void put_back(
 
 /* --- jobs over all chunks ------------------------------------------------- */
 
-static enum zd_status update_chunk(
-        struct worker *worker, const struct job *job, int at)
+static const struct chunk *chunk_of(
+        const struct worker *worker, const struct job *job, int at)
 {
-    struct offload *offload = worker->offload;
-    struct chunk_memory memory;
-    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
-    keep_chunk(offload->keep, job->first + at, &memory);
-    update_now(offload, &offload->chunks[job->first + at], &memory);
-    return chunk_release(offload, job->first + at);
+    return &worker->offload->chunks[job->first + at];
+}
+
+static enum zd_status update_chunk(
+        struct worker *worker, const struct job *job, int at,
+        const struct chunk_memory *memory)
+{
+    update_now(worker->offload, chunk_of(worker, job, at), memory);
+    return ZD_OK;
 }
 
 static enum zd_status redo_chunk(
-        struct worker *worker, const struct job *job, int at)
+        struct worker *worker, const struct job *job, int at,
+        const struct chunk_memory *memory)
 {
-    struct offload *offload = worker->offload;
-    const struct chunk *chunk = &offload->chunks[job->first + at];
-    struct chunk_memory memory;
-    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
-    keep_chunk(offload->keep, job->first + at, &memory);
-    put_back(offload, chunk, &memory);
-    update_now(offload, chunk, &memory);
-    return chunk_release(offload, job->first + at);
-}
-
-static enum zd_status undo_chunk(
-        struct worker *worker, const struct job *job, int at)
-{
-    struct offload *offload = worker->offload;
-    const struct chunk *chunk = &offload->chunks[job->first + at];
-    struct chunk_memory memory;
-    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
-    keep_chunk(offload->keep, job->first + at, &memory);
-    put_back(offload, chunk, &memory);
-    if (offload->request.params_on_host)
-        round_param(offload, chunk, &memory);
-    return chunk_release(offload, job->first + at);
+    put_back(worker->offload, chunk_of(worker, job, at), memory);
+    return update_chunk(worker, job, at, memory);
 }
 
 static enum zd_status round_chunk(
-        struct worker *worker, const struct job *job, int at)
+        struct worker *worker, const struct job *job, int at,
+        const struct chunk_memory *memory)
 {
-    struct offload *offload = worker->offload;
-    struct chunk_memory memory;
-    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
-    round_param(offload, &offload->chunks[job->first + at], &memory);
-    return chunk_release(offload, job->first + at);
+    const struct offload_request *request = &worker->offload->request;
+    dtype_convert(
+            memory->param, request->dtype, memory->master,
+            offload_master_type(request->optim),
+            chunk_of(worker, job, at)->count);
+    return ZD_OK;
+}
+
+static enum zd_status undo_chunk(
+        struct worker *worker, const struct job *job, int at,
+        const struct chunk_memory *memory)
+{
+    put_back(worker->offload, chunk_of(worker, job, at), memory);
+    return worker->offload->request.params_on_host
+                   ? round_chunk(worker, job, at, memory)
+                   : ZD_OK;
 }
 
 static enum zd_status clear_lanes(
-        struct worker *worker, const struct job *job, int at)
+        struct worker *worker, const struct job *job, int at,
+        const struct chunk_memory *memory)
 {
-    struct offload *offload = worker->offload;
-    const struct chunk *chunk = &offload->chunks[job->first + at];
-    struct chunk_memory memory;
-    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
-    keep_chunk(offload->keep, job->first + at, &memory);
+    const struct chunk *chunk = chunk_of(worker, job, at);
     optim_lanes_clear(
-            &offload->request.runs[chunk->run].layout, &memory.lanes,
+            &worker->offload->request.runs[chunk->run].layout, &memory->lanes,
             chunk->count);
-    return chunk_release(offload, job->first + at);
+    return ZD_OK;
 }
 
 /* The state at the start of training. Its pages are first touched here, by the
  * threads that will use them. */
-enum zd_status chunk_clear(struct worker *worker, const struct job *job, int at)
+enum zd_status chunk_clear(
+        struct worker *worker, const struct job *job, int at,
+        const struct chunk_memory *memory)
 {
     struct offload *offload = worker->offload;
     const struct offload_request *request = &offload->request;
-    const struct chunk *chunk = &offload->chunks[job->first + at];
-    const struct offload_run *run = &request->runs[chunk->run];
-    struct chunk_memory memory;
-    ZD_TRY(chunk_acquire(offload, job->first + at, &memory));
-    memset(memory.master, 0,
+    const struct chunk *chunk = chunk_of(worker, job, at);
+    memset(memory->master, 0,
            chunk->count * dtype_bytes(offload_master_type(request->optim)));
-    optim_lanes_clear(&run->layout, &memory.lanes, chunk->count);
-    memset(memory.slot, 0,
+    clear_lanes(worker, job, at, memory);
+    memset(memory->slot, 0,
            chunk->count * dtype_bytes(offload_grad_type(request)));
-    if (memory.param != memory.slot)
-        memset(memory.param, 0, chunk->count * dtype_bytes(request->dtype));
+    if (memory->param != memory->slot)
+        memset(memory->param, 0, chunk->count * dtype_bytes(request->dtype));
     if (offload->undo_grads)
-        chunk_save(offload, chunk, &memory);
-    return chunk_release(offload, job->first + at);
+        chunk_save(offload, chunk, memory);
+    return ZD_OK;
 }
 
 /* Parts of the store that a job takes which makes parameters. */
@@ -279,7 +260,8 @@ enum zd_status offload_skip(struct offload *offload)
     if (was_updated || lost) {
         job.ends_update = true;
         job.reads = was_updated ? CHUNK_STATES : CHUNK_MASTER;
-        job.writes = slots_of(offload_params_in_file(request));
+        job.writes = slots_of(offload_params_in_file(request)) |
+                     (was_updated ? CHUNK_STATES : 0);
         job.updates = request->params_on_host;
         ZD_TRY(segments_take(offload, was_updated ? "undo" : "round"));
         if (job.updates)

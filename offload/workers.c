@@ -198,8 +198,27 @@ static void retire_jobs(struct offload *offload)
         pthread_cond_broadcast(&offload->progress);
 }
 
+/* Not under the lock. What is to be saved of the states is kept before they
+ * change. */
+static enum zd_status work_on(
+        struct worker *worker, const struct job *job, int at)
+{
+    struct offload *offload = worker->offload;
+    int index = job->first + at;
+    struct chunk_memory memory = {0};
+    if (!(job->reads | job->writes)) {
+        chunk_slots(&offload->store_request, &offload->chunks[index], &memory);
+        return job->fn(worker, job, at, &memory);
+    }
+    ZD_TRY(chunk_acquire(offload, index, &memory));
+    if (job->writes & CHUNK_STATES)
+        keep_chunk(offload->keep, index, &memory);
+    ZD_TRY(job->fn(worker, job, at, &memory));
+    return chunk_release(offload, index);
+}
+
 /* Under the lock, which is let go meanwhile: one chunk of a job. After a
- * failure chunks are only counted, so that nobody waits for ever. */
+ * failure chunks are only counted, so that no one waits forever. */
 static void run_chunk(struct worker *worker, struct job *job)
 {
     struct offload *offload = worker->offload;
@@ -212,7 +231,7 @@ static void run_chunk(struct worker *worker, struct job *job)
     pthread_mutex_unlock(&offload->lock);
     waits_work(&offload->waits, 1, 0);
     if (!has_failed)
-        status = now.fn(worker, &now, at);
+        status = work_on(worker, &now, at);
     if (now.is_staged)
         stage_note_emptied(
                 &offload->grad_stage, now.stage_first + (uint64_t)at);

@@ -162,6 +162,30 @@ static enum zd_status make_snapshot(struct trainer *trainer)
     return ZD_OK;
 }
 
+/* CPUs of this rank's share that it does not compute on. */
+static int idle_cpus(const struct trainer *trainer)
+{
+    int mask = device_affinity_cpus(), online = device_online_cpus();
+    int ranks = comm_local_size(trainer->comm);
+    int idle = device_rank_cpus(mask, online, ranks) -
+               device_threads(&trainer->job->device, mask, online, ranks);
+    return idle > 0 ? idle : 0;
+}
+
+/* Pages for the snapshot, where there is one: beside the steps where this
+ * rank's host has a CPU to spare, else now, before a save stands still for
+ * them. */
+static void warm_snapshot(struct trainer *trainer)
+{
+    int spare = device_spare_cpus(
+            &trainer->job->device, device_affinity_cpus(), device_online_cpus(),
+            comm_local_size(trainer->comm));
+    if (!trainer->snapshot)
+        return;
+    zero_snapshot_help(trainer->snapshot, idle_cpus(trainer));
+    zero_snapshot_warm(trainer->snapshot, spare > 0);
+}
+
 static enum zd_status write_plan(struct trainer *trainer)
 {
     char path[PATH_MAX];
@@ -434,7 +458,7 @@ enum zd_status trainer_init(
         return ZD_OK;
     ZD_TRY(open_metrics(trainer));
     ZD_TRY(comm_agree(comm, events_begin(trainer->events)));
-    save_warm_snapshot(trainer);
+    warm_snapshot(trainer);
     startup_mark(&trainer->startup, "snapshot");
     ZD_TRY(comm_agree(comm, batches_start(trainer)));
     comm_work(comm, WORK_NONE);

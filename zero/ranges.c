@@ -110,39 +110,25 @@ struct zero_range zero_range_at(
 
 /* --- reading and writing -------------------------------------------------- */
 
-/* Between the caller's memory and a place of this rank's. */
-static enum zd_status copy_out(
-        bool on_host, void *to, const void *from, size_t bytes)
+/* Between the caller's memory and a place of this rank's. AWAY: into what is
+ * not read soon. */
+enum way { OUT, AWAY, IN };
+
+static enum zd_status move(
+        enum way way, bool on_host, void *here, void *caller, size_t bytes)
 {
-    if (!on_host)
-        return device_read(to, from, bytes);
-    memcpy(to, from, bytes);
+    void *to = way == IN ? here : caller, *from = way == IN ? caller : here;
+    if (way == AWAY && (on_host || device_backend() == DEVICE_CPU))
+        copy_past_cache(to, from, bytes);
+    else if (on_host)
+        memcpy(to, from, bytes);
+    else
+        return way == IN ? device_write(to, from, bytes)
+                         : device_read(to, from, bytes);
     return ZD_OK;
 }
 
-/* The same, of what nobody reads soon. */
-static enum zd_status copy_away(
-        bool on_host, void *to, const void *from, size_t bytes)
-{
-    if (!on_host && device_backend() != DEVICE_CPU)
-        return device_read(to, from, bytes);
-    copy_past_cache(to, from, bytes);
-    return ZD_OK;
-}
-
-typedef enum zd_status copy_fn(
-        bool on_host, void *to, const void *from, size_t bytes);
-
-static enum zd_status copy_in(
-        bool on_host, void *to, const void *from, size_t bytes)
-{
-    if (!on_host)
-        return device_write(to, from, bytes);
-    memcpy(to, from, bytes);
-    return ZD_OK;
-}
-
-/* What trains and lies there is the engine's. */
+/* Trainable host parameters belong to the offload engine. */
 static bool weights_on_host(
         const struct zero *zero, const struct zero_range *range)
 {
@@ -192,26 +178,26 @@ static size_t scale_count(
                    : optim_scale_count(range->layout.lane[lane], count);
 }
 
-static enum zd_status read_range(
+static enum zd_status move_range(
         const struct zero *zero, const struct zero_range *range, int lane,
-        size_t begin, size_t count, void *values, float *scales, copy_fn *copy)
+        size_t begin, size_t count, void *values, float *scales, enum way way)
 {
     assert(begin % OPTIM_QBLOCK == 0 && begin + count <= range->count);
     ZD_TRY(paged_finish(zero));
     for (size_t done = 0; done < count;) {
-        struct lane_memory from =
+        struct lane_memory here =
                 memory_of(zero, range, lane, begin + done, count - done);
         if (values)
             ZD_TRY(
-                    copy(from.on_host,
+                    move(way, here.on_host, here.values,
                          (char *)values + value_bytes(range, lane, done),
-                         from.values, value_bytes(range, lane, from.count)));
-        if (scales && from.scales)
-            ZD_TRY(copy(
-                    from.on_host, scales + scale_count(range, lane, done),
-                    from.scales,
-                    scale_count(range, lane, from.count) * sizeof *scales));
-        done += from.count;
+                         value_bytes(range, lane, here.count)));
+        if (scales && here.scales)
+            ZD_TRY(move(
+                    way, here.on_host, here.scales,
+                    scales + scale_count(range, lane, done),
+                    scale_count(range, lane, here.count) * sizeof *scales));
+        done += here.count;
     }
     return ZD_OK;
 }
@@ -222,8 +208,7 @@ enum zd_status zero_range_read(
 {
     if (range->trains && zero->plan->states_on_host)
         return host_read(zero, range, lane, begin, count, values, scales);
-    return read_range(
-            zero, range, lane, begin, count, values, scales, copy_out);
+    return move_range(zero, range, lane, begin, count, values, scales, OUT);
 }
 
 enum zd_status range_read_away(
@@ -231,8 +216,7 @@ enum zd_status range_read_away(
         size_t begin, size_t count, void *values, float *scales)
 {
     assert(!zero->plan->states_on_host);
-    return read_range(
-            zero, range, lane, begin, count, values, scales, copy_away);
+    return move_range(zero, range, lane, begin, count, values, scales, AWAY);
 }
 
 enum zd_status zero_range_write(
@@ -241,23 +225,10 @@ enum zd_status zero_range_write(
 {
     if (range->trains && zero->plan->states_on_host)
         return host_write(zero, range, lane, begin, count, values, scales);
-    assert(begin % OPTIM_QBLOCK == 0 && begin + count <= range->count);
-    ZD_TRY(paged_finish(zero));
-    for (size_t done = 0; done < count;) {
-        struct lane_memory to =
-                memory_of(zero, range, lane, begin + done, count - done);
-        ZD_TRY(
-                copy_in(to.on_host, to.values,
-                        (const char *)values + value_bytes(range, lane, done),
-                        value_bytes(range, lane, to.count)));
-        if (to.scales)
-            ZD_TRY(copy_in(
-                    to.on_host, to.scales,
-                    scales + scale_count(range, lane, done),
-                    scale_count(range, lane, to.count) * sizeof *scales));
-        done += to.count;
-    }
-    return ZD_OK;
+    return move_range(/* only read from */
+                      zero, range, lane, begin, count,
+                      (void *)(uintptr_t)values, (float *)(uintptr_t)scales,
+                      IN);
 }
 
 size_t zero_block_count(const struct zero *zero, int id)
@@ -268,21 +239,23 @@ size_t zero_block_count(const struct zero *zero, int id)
     return (size_t)plan->request.table->params[id].blocks.count;
 }
 
+static enum zd_status move_blocks(
+        const struct zero *zero, int id, void *values, enum way way)
+{
+    return move(
+            way, zero->plan->states_on_host,
+            zero->block_v + zero->plan->places[id].blocks, values,
+            zero_block_count(zero, id) * sizeof *zero->block_v);
+}
+
 enum zd_status zero_blocks_read(const struct zero *zero, int id, float *values)
 {
-    const struct zero_plan *plan = zero->plan;
-    return copy_out(
-            plan->states_on_host, values,
-            zero->block_v + plan->places[id].blocks,
-            zero_block_count(zero, id) * sizeof *values);
+    return move_blocks(zero, id, values, OUT);
 }
 
 enum zd_status zero_blocks_write(struct zero *zero, int id, const float *values)
 {
-    const struct zero_plan *plan = zero->plan;
-    return copy_in(
-            plan->states_on_host, zero->block_v + plan->places[id].blocks,
-            values, zero_block_count(zero, id) * sizeof *values);
+    return move_blocks(zero, id, (void *)(uintptr_t)values, IN);
 }
 
 enum zd_status zero_states_clear(struct zero *zero)

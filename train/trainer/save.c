@@ -312,18 +312,16 @@ static enum zd_status save_begin(
  * told with the next change, as what a worker failed at. */
 static enum zd_status commit(struct save *save)
 {
-    enum zd_status status = ZD_OK;
     ZD_TRY(saving_gather(&save->saving));
     if (comm_rank(save->saving.writer.comm) > 0) {
         change(save, WRITTEN, COMMITTED);
         return ZD_OK;
     }
     change(save, WRITTEN, COMMITTING);
-    status = start(save);
-    if (status == ZD_OK)
+    if (start(save) == ZD_OK)
         return ZD_OK;
-    save->status = status;
     save->error = *zd_error_get();
+    save->status = save->error.status;
     zd_error_clear();
     change(save, COMMITTING, COMMITTED);
     return ZD_OK;
@@ -374,27 +372,6 @@ static enum zd_status harden_rows(const void *ctx)
     const struct trainer *trainer = ctx;
     ZD_TRY(file_writer_sync(trainer->metrics));
     return events_sync(trainer->events);
-}
-
-/* CPUs of this rank's share that it does not compute on. */
-static int idle_cpus(const struct trainer *trainer)
-{
-    int mask = device_affinity_cpus(), online = device_online_cpus();
-    int ranks = comm_local_size(trainer->comm);
-    int idle = device_rank_cpus(mask, online, ranks) -
-               device_threads(&trainer->job->device, mask, online, ranks);
-    return idle > 0 ? idle : 0;
-}
-
-void save_warm_snapshot(struct trainer *trainer)
-{
-    int spare = device_spare_cpus(
-            &trainer->job->device, device_affinity_cpus(), device_online_cpus(),
-            comm_local_size(trainer->comm));
-    if (!trainer->snapshot)
-        return;
-    zero_snapshot_help(trainer->snapshot, idle_cpus(trainer));
-    zero_snapshot_warm(trainer->snapshot, spare > 0);
 }
 
 /* Collective. No other save begins while the thread of one that was given up

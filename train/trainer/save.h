@@ -98,10 +98,6 @@ enum zd_status save_settle(struct trainer *trainer);
 /* What is saved of the step at hand, or is being saved, says less than is known
  * now. */
 void save_outdated(struct trainer *trainer);
-/* Pages for the snapshot, where there is one: beside the steps where this
- * rank's host has a CPU to spare, else now, before a save stands still for
- * them. */
-void save_warm_snapshot(struct trainer *trainer);
 /* Not collective; the end of the run. One that is under way is given up: its
  * thread ends soon, an abandoned one when the disk lets it, which the job waits
  * for no longer than for any files; the next start sweeps what it leaves. */
