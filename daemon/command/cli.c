@@ -67,9 +67,7 @@ enum zd_status cli_check_limits(const struct cli_args *args)
     return check_limit("--host-memory", args->host_memory);
 }
 
-enum zd_status cli_load_job(
-        const struct cli_args *args, int world, enum job_paths paths,
-        struct job **job_out)
+struct job *cli_open_job(const struct cli_args *args)
 {
     struct job_override overrides[CLI_LIST_MAX + 10];
     char *keys[CLI_LIST_MAX], *values[CLI_LIST_MAX], steps[24], stop[24];
@@ -118,15 +116,13 @@ enum zd_status cli_load_job(
             .path = args->job ? args->job : args->line.operands[0],
             .overrides = overrides,
             .override_count = count,
-            .force = args->force,
-            .world = world,
-            .paths = paths};
-    enum zd_status status = job_load(&request, job_out);
+            .force = args->force};
+    struct job *job = job_open(&request);
     for (int i = 0; i < args->sets.count; i++) {
         free(keys[i]);
         free(values[i]);
     }
-    return status;
+    return job;
 }
 
 void cli_print_errors(const struct cli_args *args, json_t *problems)
@@ -153,7 +149,8 @@ enum zd_status cli_need_job(
         const struct cli_args *args, int world, enum job_paths paths,
         struct job **job_out)
 {
-    enum zd_status status = cli_load_job(args, world, paths, job_out);
+    *job_out = cli_open_job(args);
+    enum zd_status status = job_finish(*job_out, world, paths);
     if (status != ZD_OK) {
         problems_print(job_problems(*job_out), stderr);
         if (cli_wants_json(args))

@@ -88,12 +88,10 @@ enum zd_status command_plan_fit(
 enum zd_status command_plan_most(
         const struct cli_args *args, const struct job *job);
 
-/* The job named by --job or the operand, with all options that override a key.
- * Always sets *job_out, which holds the problems (none printed). */
-enum zd_status cli_load_job(
-        const struct cli_args *args, int world, enum job_paths paths,
-        struct job **job_out);
-/* The same, the problems printed (with --format json on stdout too); then
+/* The files of the job named by --job or the operand, with all options that
+ * override a key (job_open). */
+struct job *cli_open_job(const struct cli_args *args);
+/* The same, checked (job_finish), the problems printed (with --format json on stdout too); then
  * *job_out is NULL. Returns a status whose record, if any, was printed: pass it
  * up. */
 enum zd_status cli_need_job(

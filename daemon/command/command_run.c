@@ -1,6 +1,7 @@
 /* command_run.c - train: from the command line to train_run on every rank.
  *
- *   join the ranks -> read the job on each, agree on it -> train -> one ending
+ *   read the job -> join the ranks -> check it on each, agree -> train -> one
+ *   ending
  *
  * However many ranks fail, one tells why, and all end with the same code. */
 #include "base/log.h"
@@ -235,25 +236,6 @@ static void leave(struct comm *comm, enum zd_status status)
     alarm(0);
 }
 
-/* comm is created with options of the job, and the job is checked for the ranks
- * of comm: what is needed first is read first, in silence. */
-static struct comm_options first_look(struct cli_args *args)
-{
-    struct zd_log_options silent = {.level = ZD_LOG_ERROR, .rank = -1};
-    struct zd_log_options log = cli_log_options(args);
-    struct job *job;
-    struct comm_options options = train_job_default().comm;
-    zd_log_configure(&silent);
-    enum zd_status status = cli_load_job(args, 0, JOB_PATHS_IGNORED, &job);
-    if (status == ZD_ERR_MEMORY) /* no error of the job, and told by no other */
-        zd_out_of_memory();
-    if (status == ZD_OK)
-        options = job_options(job)->comm;
-    job_free(job);
-    zd_log_configure(&log);
-    return options;
-}
-
 /* A process that nobody launched is alone, and needs no MPI: that would take
  * half a second, write below /tmp and start a helper process. */
 static enum zd_status join(
@@ -267,19 +249,25 @@ static enum zd_status join(
 
 enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
 {
-    struct comm_options options = first_look(args);
+    /* the files are read, then the ranks join, and the rest of the job is
+     * checked for as many */
+    struct job *job = cli_open_job(args);
+    const struct comm_options options = job_comm_options(job);
     struct comm *comm;
-    struct job *job = NULL;
     train_catch_signals();
-    ZD_TRY(join(&options, argc, argv, &comm));
+    enum zd_status status = join(&options, argc, argv, &comm);
+    if (status != ZD_OK) {
+        job_free(job);
+        return status;
+    }
     struct zd_log_options log = cli_log_options(args);
     log.rank = comm_rank(comm);
     zd_log_configure(&log);
 
     /* ranks may have command lines of their own, and one may be refused */
-    enum zd_status status = comm_agree(comm, ZD_OK);
+    status = comm_agree(comm, ZD_OK);
     if (status == ZD_OK) {
-        status = cli_load_job(args, comm_size(comm), JOB_PATHS_EXIST, &job);
+        status = job_finish(job, comm_size(comm), JOB_PATHS_EXIST);
         status = agree_on_job(comm, job, status);
     }
     if (status == ZD_OK) {

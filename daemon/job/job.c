@@ -31,6 +31,16 @@ const char *job_string(struct job *job, const char *format, ...)
     return pool_keep(job, zd_must(n < 0 ? NULL : text));
 }
 
+void job_note(struct job *job, const char *format, ...)
+{
+    char line[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    json_array_append_new(job->notes, json_string(line));
+}
+
 struct toml_source *job_source(struct job *job, const char *name)
 {
     size_t count = (size_t)job->source_count + 1;
@@ -95,7 +105,7 @@ void job_idle(
 
 /* --- life --- */
 
-struct job *job_create(const struct job_request *request)
+struct job *job_create(const char *path)
 {
     size_t count = (size_t)schema_count;
     struct job *job = zd_must(calloc(1, sizeof *job));
@@ -104,7 +114,8 @@ struct job *job_create(const struct job_request *request)
     job->unused = zd_must(calloc(count, sizeof *job->unused));
     job->refused = zd_must(calloc(count, sizeof *job->refused));
     job->options = train_job_default();
-    job->world = request->world;
+    job->notes = json_array();
+    job->path = job_string(job, "%s", path);
     return job;
 }
 
@@ -121,6 +132,7 @@ void job_free(struct job *job)
     }
     for (int i = 0; i < job->pool_count; i++)
         free(job->pool[i]);
+    json_decref(job->notes);
     json_decref(job->adapter);
     json_decref(job->options.model.config);
     json_decref(job->options.lora.given);

@@ -36,7 +36,13 @@ struct job_request {
 
 struct job;
 
-/* Always sets *job_out, which holds the problems when it fails. ZD_ERR_CONFIG
+/* In two steps: the files are read, and what they say is checked for `world`
+ * ranks. In between the ranks join, by what [comm] says. */
+struct job *job_open(const struct job_request *request);
+struct comm_options job_comm_options(struct job *job);
+enum zd_status job_finish(struct job *job, int world, enum job_paths paths);
+
+/* Both. Always sets *job_out, which holds the problems when it fails. ZD_ERR_CONFIG
  * for anything in the file or an override; ZD_ERR_NO_INPUT for a file, base,
  * model or data path that does not exist; ZD_ERR_DATA for a broken config.json.
  * No error record is made: job_problems are what to print. */

@@ -23,6 +23,8 @@ struct job {
     json_t *adapter;     /* adapter_config.json of lora.path; NULL: none */
     const char **unused; /* (schema_count) why the value means nothing
                             in this job; NULL: it does */
+    json_t *notes; /* [line] */
+    const char *path;
     char digest[HASH_HEX];
     bool is_partial; /* a file could not be read: what is missing is not told */
     int world;
@@ -31,10 +33,14 @@ struct job {
 };
 
 /* Empty, with every default. */
-struct job *job_create(const struct job_request *request);
+struct job *job_create(const char *path);
 /* Memory that lives as long as the job, cleared. */
 void *job_alloc(struct job *job, size_t bytes);
 const char *job_string(struct job *job, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+/* A line for the screen, told when the job is read: before the ranks have joined
+ * none knows whose it is. */
+void job_note(struct job *job, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 struct toml_source *job_source(struct job *job, const char *name);
 /* Where key `section.name` was given; where its section or the file begins when
@@ -57,8 +63,10 @@ void job_idle(
 void job_read_tree(struct job *job, const struct job_request *request);
 /* 2. keys.c: unknown keys, types, ranges; fill options. */
 void job_read_values(struct job *job);
+/* .. of a section alone; what is wrong there is not told. */
+void job_read_quietly(struct job *job, const char *section);
 /* 3. settle.c: defaults that follow from others, the batch. */
-void job_settle(struct job *job, const char *path);
+void job_settle(struct job *job);
 void job_settle_optim(struct job *job);
 /* section_lora.c */
 void job_settle_lora(struct job *job);

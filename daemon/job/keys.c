@@ -155,6 +155,18 @@ static bool is_top_section(const char *name)
     return name[0] && !strchr(name, '.') && schema_is_section(name);
 }
 
+void job_read_quietly(struct job *job, const char *section)
+{
+    const struct toml_node *table =
+            job->root ? toml_find(job->root, section) : NULL;
+    struct problems told = job->problems;
+    job->problems = (struct problems){0};
+    if (table && table->kind == TOML_TABLE)
+        read_section(job, section, table, &job->options);
+    problems_fini(&job->problems);
+    job->problems = told;
+}
+
 void job_read_values(struct job *job)
 {
     for (int i = 0; i < job->root->count; i++) {

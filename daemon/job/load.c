@@ -1,23 +1,49 @@
 /* load.c - a job file, step by step. */
 #include "daemon/job/job_internal.h"
 
+#include "base/log.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-enum zd_status job_load(const struct job_request *request, struct job **job_out)
+struct job *job_open(const struct job_request *request)
 {
-    struct job *job = job_create(request);
-    *job_out = job;
+    struct job *job = job_create(request->path);
+    job->options.run.force = request->force;
     job_read_tree(job, request);
+    return job;
+}
+
+struct comm_options job_comm_options(struct job *job)
+{
+    /* checkpoint.timeout and zero.round_robin_gradients are of comm too */
+    static const char *const sections[] = {"comm", "checkpoint", "zero"};
+    for (int i = 0; i < 3; i++)
+        job_read_quietly(job, sections[i]);
+    job->options.comm.round_robin = job->options.zero.round_robin_gradients;
+    return job->options.comm;
+}
+
+static void tell_notes(const struct job *job)
+{
+    size_t i;
+    json_t *line;
+    json_array_foreach(job->notes, i, line)
+            zd_log_info("%s", json_string_value(line));
+}
+
+enum zd_status job_finish(struct job *job, int world, enum job_paths paths)
+{
+    job->world = world;
     if (job->root)
         job_read_values(job);
-    job->options.run.force = request->force;
+    tell_notes(job);
     if (!job->is_partial) {
-        job_settle(job, request->path);
+        job_settle(job);
         job_check(job);
-        if (!job->problems.count && request->paths != JOB_PATHS_IGNORED)
+        if (!job->problems.count && paths != JOB_PATHS_IGNORED)
             job_check_paths(job);
-        if (!job->problems.count && request->paths == JOB_PATHS_READ)
+        if (!job->problems.count && paths == JOB_PATHS_READ)
             job_check_files(job);
     }
     problems_sort(&job->problems);
@@ -28,4 +54,10 @@ enum zd_status job_load(const struct job_request *request, struct job **job_out)
     free(text);
     job->options.digest = job->digest;
     return ZD_OK;
+}
+
+enum zd_status job_load(const struct job_request *request, struct job **job_out)
+{
+    *job_out = job_open(request);
+    return job_finish(*job_out, request->world, request->paths);
 }

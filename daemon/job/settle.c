@@ -133,10 +133,10 @@ static void settle_idle(struct job *job)
                 job_is_sound(job, "offload", "optimizer"));
 }
 
-void job_settle(struct job *job, const char *path)
+void job_settle(struct job *job)
 {
     struct model_options *model = &job->options.model;
-    settle_names(job, path);
+    settle_names(job, job->path);
     if (model->config && !job_is_given(job, "model", "init")) {
         model->init = MODEL_RANDOM;
         job_derive(job, "model", "init", "from [model.config]");

@@ -2,12 +2,10 @@
 #include "daemon/job/job_internal.h"
 
 #include "base/file/fs.h"
-#include "base/log.h"
 #include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { EXTENDS_MAX = 16 }; /* files in a chain */
 
@@ -87,8 +85,8 @@ static void resolve_section(
             continue;
         }
         bool is_betas = strcmp(item->key, "betas") == 0;
-        zd_log_info(
-                "note: `%s` in [%s] is read as `%s`", item->key, name,
+        job_note(
+                job, "note: `%s` in [%s] is read as `%s`", item->key, name,
                 is_betas ? "adam_beta1 and adam_beta2" : key->name);
         if (is_betas) {
             split_betas(job, section, item);
@@ -117,20 +115,14 @@ static bool read_source(
         struct toml_source **source_out)
 {
     struct toml_source *source = job_source(job, path);
-    uint64_t bytes = 0;
-    int fd = -1;
-    enum zd_status status = fs_open_read(path, &fd, &bytes);
-    if (status == ZD_OK)
-        close(fd);
-    if (status == ZD_OK && bytes > TOML_MAX_BYTES) {
-        ZD_FAIL(ZD_ERR_CONFIG, "E0201",
-                "%s has %llu bytes; a job file may have 1 MiB", path,
-                (unsigned long long)bytes);
-        status = ZD_ERR_CONFIG;
+    enum zd_status status =
+            fs_read_file(path, TOML_MAX_BYTES, &source->text, &source->bytes);
+    if (status == ZD_ERR_DATA) {
+        zd_error_clear();
+        status = ZD_FAIL(
+                ZD_ERR_CONFIG, "E0201",
+                "%s is larger than the 1 MiB that a job file may have", path);
     }
-    if (status == ZD_OK)
-        status = fs_read_file(
-                path, TOML_MAX_BYTES, &source->text, &source->bytes);
     if (status != ZD_OK) {
         job->is_partial = true;
         if (!from.source)

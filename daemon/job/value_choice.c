@@ -2,8 +2,6 @@
  * something else beside it. */
 #include "daemon/job/value.h"
 
-#include "base/log.h"
-
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,8 +90,8 @@ enum value_fault value_read_optimizer(
     if (choice->note)
         for (const struct schema_choice *c = key->choices; c->name; c++)
             if (c->value == choice->value && !c->note)
-                zd_log_info(
-                        "note: `%s = \"%s\"` in [%s] is read as \"%s\"",
+                job_note(
+                        job, "note: `%s = \"%s\"` in [%s] is read as \"%s\"",
                         key->name, choice->name, key->section, c->name);
     return VALUE_FINE;
 }

@@ -170,6 +170,9 @@ ZEROD_TEST_NO_EXCHANGE=1 train --resume out/checkpoint-000002 --stop-after 3 --s
 check 'going back without a hitch replaces it' grep -q '"optim.learning_rate": 0.001' out/checkpoint-000003/manifest.json
 check '  and leaves nothing behind' [ -z "$(ls -d out/.replaced-* 2>/dev/null)" ]
 allow
+refuse "open:job.toml:$EIO:2"
 train --set train.max_steps=6
+check 'the job file is opened once' [ $? = 0 ]
+allow
 check 'later ones are where auto goes on' grep -q 'checkpoint-000005' "$dir/stderr"
 done_rows
