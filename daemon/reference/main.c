@@ -4,6 +4,7 @@
 #include "daemon/cli/complete.h"
 #include "daemon/reference/fit_page.h"
 #include "daemon/reference/job_page.h"
+#include "daemon/reference/metrics_page.h"
 #include "daemon/reference/programs.h"
 
 #include <stdlib.h>
@@ -14,6 +15,7 @@ static int fail_usage(void)
     fputs("zerod-docs page FILE          the page with its tables as they are\n"
           "zerod-docs page FILE --write  the same, into that file\n"
           "zerod-docs fits FILE [--write] likewise, docs/measured/fit.md\n"
+          "zerod-docs metrics FILE [--write] likewise, docs/metrics.md\n"
           "zerod-docs completions bash|zsh|fish zerod|zerodctl\n"
           "zerod-docs man zerod|zerodctl|job.toml\n",
           stderr);
@@ -56,6 +58,8 @@ int main(int argc, char **argv)
         status = put_page(job_page_make, argv[2], writes);
     else if (strcmp(what, "fits") == 0 && (argc == 3 || writes))
         status = put_page(fit_page_make, argv[2], writes);
+    else if (strcmp(what, "metrics") == 0 && (argc == 3 || writes))
+        status = put_page(metrics_page_make, argv[2], writes);
     else if (strcmp(what, "completions") == 0 && program)
         status = complete_print_script(program->name, argv[2], stdout);
     else if (strcmp(what, "man") == 0 && program)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The pages name what the program has: every key of the job file, every error code, every key of metrics.jsonl, every
-# recipe's keys.
+# The pages name what the program has: every key of the job file, every error code, every metric, every recipe's
+# keys.
 #   docs.sh ZEROD ZEROD_DOCS        prints TAP; run from the repository's root
 zerod=$1
 docs=$2
@@ -18,6 +18,11 @@ tell $code "docs/job.md has every key as the program has it"
 [ $code -eq 0 ] || { cat "$work/diff"; echo "# ninja -C build fit-page writes it"; }
 tell $code "docs/measured/fit.md has what --fit finds"
 
+"$docs" metrics docs/metrics.md >"$log" && diff -u docs/metrics.md "$log" | sed 's/^/# /' >"$work/diff"
+[ -s "$log" ] && ! [ -s "$work/diff" ]; code=$?
+[ $code -eq 0 ] || { cat "$work/diff"; echo "# ninja -C build metrics-page writes it"; }
+tell $code "docs/metrics.md has every metric as the program has it"
+
 sources=$(find base kernels comm data model optim offload zero train daemon -name '*.c' -o -name '*.cpp' -o -name '*.cu')
 used=$(grep -ohE '"E[0-9]{4}"' $sources | tr -d '"' | sort -u)
 listed=$(grep -E '^\| E[0-9]{4}' docs/errors.md | cut -d'|' -f2 | grep -oE 'E[0-9]{4}' | sort)
@@ -25,11 +30,6 @@ odd=$(printf '%s\n%s\n' "$used" "$listed" | sort | uniq -u; echo "$listed" | uni
 [ -z "$odd" ]; code=$?
 [ -z "$odd" ] || echo "# only in the sources, only in the page, or twice in it:" $odd
 tell $code "docs/errors.md has every error code once, and no other"
-
-missing=$(grep -ohE '"[a-z_]+"' train/report/metrics.c | tr -d '"' | sort -u |
-    while read -r key; do grep -qF "\`$key\`" docs/metrics.md || echo "# $key"; done)
-[ -z "$missing" ]; code=$?
-echo "$missing" | grep . ; tell $code "docs/metrics.md has every key of metrics.jsonl"
 
 missing=$(grep -oE '^OPTIM_(WORD|ALIAS)\("[a-z0-9_]+"' optim/optimizers.inc | cut -d'"' -f2 |
     while read -r word; do grep -qF "\`$word\`" docs/optimizers.md || echo "# $word"; done)
