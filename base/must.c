@@ -23,6 +23,17 @@ void *zd_must(void *memory)
     return memory;
 }
 
+void *zd_grow(void *array, size_t *capacity, size_t needed, size_t bytes)
+{
+    enum { LEAST = 16 };
+    if (needed <= *capacity)
+        return array;
+    *capacity = *capacity ? 2 * *capacity : LEAST;
+    if (*capacity < needed)
+        *capacity = needed;
+    return zd_must(reallocarray(array, *capacity, bytes));
+}
+
 void *zd_array(size_t count, size_t bytes)
 {
     return zd_must(calloc(count ? count : 1, bytes));

@@ -17,5 +17,8 @@ void zd_out_of_memory(void) __attribute__((noreturn));
 void *zd_must(void *memory);
 /* `count` elements of so many bytes, all zero; count may be 0. */
 void *zd_array(size_t count, size_t bytes);
+/* `array` of so many bytes an element with room for `needed` of them: itself,
+ * or moved to where there is twice the room or more. */
+void *zd_grow(void *array, size_t *capacity, size_t needed, size_t bytes);
 
 #endif

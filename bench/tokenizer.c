@@ -102,7 +102,7 @@ static enum zd_status encode(
     struct encoder *encoder;
     struct token_vector ids = {0};
     enum zd_status status;
-    ZD_TRY(encoder_create(tokenizer, &encoder));
+    encoder = encoder_create(tokenizer);
     if (arguments->print_ids)
         status = print(encoder, arguments, text, bytes, &ids);
     else

@@ -72,30 +72,29 @@ const char *chat_template_name(enum chat_template chat_template)
 }
 
 /* NULL: nothing. */
-static enum zd_status add_marker(
+static void add_marker(
         struct document *document, const char *marker, bool train)
 {
-    return document_add(
+    document_add(
             document, marker, marker ? strlen(marker) : 0, ENCODE_ADDED_TOKENS,
             train);
 }
 
-static enum zd_status add_text(
-        struct document *document, const char *text, bool train)
+static void add_text(struct document *document, const char *text, bool train)
 {
-    return document_add(document, text, text ? strlen(text) : 0, 0, train);
+    document_add(document, text, text ? strlen(text) : 0, 0, train);
 }
 
-static enum zd_status open_turn(
+static void open_turn(
         const struct chat_layout *layout, const char *role, bool train,
         struct document *document)
 {
     if (!layout->begin)
-        return ZD_OK;
-    ZD_TRY(add_marker(document, layout->begin, train));
-    ZD_TRY(add_text(document, role, train));
-    ZD_TRY(add_marker(document, layout->after_role, train));
-    return add_text(document, layout->before_content, train);
+        return;
+    add_marker(document, layout->begin, train);
+    add_text(document, role, train);
+    add_marker(document, layout->after_role, train);
+    add_text(document, layout->before_content, train);
 }
 
 /* White space as Python's str.strip knows it. */
@@ -123,7 +122,7 @@ static void trim(const unsigned char **text, size_t *bytes)
     }
 }
 
-static enum zd_status render_message(
+static void render_message(
         const struct recipe *recipe, const struct chat_message *message,
         struct document *document)
 {
@@ -136,38 +135,36 @@ static enum zd_status render_message(
     size_t bytes = message->content_bytes;
     if (layout->trims)
         trim(&content, &bytes);
-    ZD_TRY(open_turn(layout, message->role, all, document));
-    ZD_TRY(document_add(document, (const char *)content, bytes, 0, train));
-    ZD_TRY(add_marker(document, layout->end, train));
-    return add_text(document, layout->after_turn, all);
+    open_turn(layout, message->role, all, document);
+    document_add(document, (const char *)content, bytes, 0, train);
+    add_marker(document, layout->end, train);
+    add_text(document, layout->after_turn, all);
 }
 
-enum zd_status chat_render(
+void chat_render(
         const struct recipe *recipe, const struct chat_message *messages,
         size_t count, struct document *document)
 {
     const struct chat_layout *layout = &layouts[recipe->chat_template];
     if (recipe->chat_bos)
-        ZD_TRY(add_marker(
-                document, layout->bos, recipe->train_on == TRAIN_ON_ALL));
+        add_marker(document, layout->bos, recipe->train_on == TRAIN_ON_ALL);
     if (layout->system && count > 0 &&
         strcmp(messages[0].role, "system") != 0) {
         struct chat_message system = {
                 "system", layout->system, strlen(layout->system), false};
-        ZD_TRY(render_message(recipe, &system, document));
+        render_message(recipe, &system, document);
     }
     for (size_t i = 0; i < count; i++)
-        ZD_TRY(render_message(recipe, &messages[i], document));
-    return ZD_OK;
+        render_message(recipe, &messages[i], document);
 }
 
-enum zd_status chat_render_prompt(
+void chat_render_prompt(
         const struct recipe *recipe, const char *content,
         struct document *document, int32_t *end_out)
 {
     const struct chat_layout *layout = &layouts[recipe->chat_template];
     struct chat_message user = {"user", content, strlen(content), false};
     *end_out = tokenizer_token_id(recipe->tokenizer, layout->end);
-    ZD_TRY(chat_render(recipe, &user, 1, document));
-    return open_turn(layout, "assistant", false, document);
+    chat_render(recipe, &user, 1, document);
+    open_turn(layout, "assistant", false, document);
 }

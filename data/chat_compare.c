@@ -1,5 +1,6 @@
 /* chat_compare.c - a model's own chat template beside the one that is used. */
 #include "base/log.h"
+#include "base/must.h"
 #include "data/document.h"
 #include "data/jinja/jinja.h"
 
@@ -38,14 +39,14 @@ static char *our_text(
             .train_on = TRAIN_ON_ALL};
     struct chat_message messages[sizeof turns / sizeof turns[0]];
     struct document document = {0};
-    char *text = NULL;
     for (int i = 0; i < count; i++) {
         const struct turn *turn = &turns[first + i];
         messages[i] = (struct chat_message){
                 turn->role, turn->content, strlen(turn->content), false};
     }
-    if (chat_render(&recipe, messages, (size_t)count, &document) == ZD_OK)
-        text = strndup(document.text ? document.text : "", document.bytes);
+    chat_render(&recipe, messages, (size_t)count, &document);
+    char *text = zd_must(
+            strndup(document.text ? document.text : "", document.bytes));
     document_fini(&document);
     return text;
 }
@@ -97,8 +98,8 @@ enum zd_status chat_template_compare(
         json_t *context = context_of(&chat, cases[i].first, cases[i].count);
         enum jinja_result result =
                 jinja_render(chat.source, context, &theirs, why, sizeof why);
-        bool is_other = result == JINJA_DONE && text &&
-                        !is_same(theirs, text, chat.bos_token);
+        bool is_other =
+                result == JINJA_DONE && !is_same(theirs, text, chat.bos_token);
         json_decref(context);
         free(theirs);
         free(text);

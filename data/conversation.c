@@ -185,7 +185,7 @@ static enum zd_status read_list(
         status = read_system(record, &messages[1], &messages[0]);
     bool has_system = messages[0].role;
     if (status == ZD_OK)
-        status = chat_render(
+        chat_render(
                 recipe, messages + !has_system, count + has_system, document);
     free(messages);
     return status;

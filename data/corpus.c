@@ -1,6 +1,7 @@
 #include "data/corpus.h"
 
 #include "base/log.h"
+#include "base/must.h"
 #include "data/format.h"
 
 #include <errno.h>
@@ -24,62 +25,53 @@ static void key_number(struct hasher *hasher, int64_t value)
     hasher_update(hasher, &value, sizeof value);
 }
 
-static enum zd_status key_files(
-        struct hasher *hasher, const struct file_list *list)
+static enum zd_status key_finish(
+        struct hasher *hasher, const struct file_list *list, char key[HASH_HEX])
 {
-    for (int i = 0; i < list->count; i++) {
+    enum zd_status status = ZD_OK;
+    for (int i = 0; i < list->count && status == ZD_OK; i++) {
         key_number(hasher, list->files[i].format);
         key_number(hasher, list->files[i].has_lines);
-        ZD_TRY(source_identity(&list->files[i], false, hasher));
+        status = source_identity(&list->files[i], false, hasher);
     }
-    return ZD_OK;
+    hasher_finish(hasher, key);
+    hasher_destroy(hasher);
+    return status;
 }
 
 static enum zd_status text_key(
         const struct file_list *list, const struct recipe *recipe,
         char key[HASH_HEX])
 {
-    struct hasher *hasher = hasher_create();
-    if (!hasher)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+    struct hasher *hasher = zd_must(hasher_create());
+    bool is_text = true;
+    for (int i = 0; i < list->count; i++)
+        is_text &= list->files[i].format == DATA_TEXT;
     key_string(hasher, "words 2");
     key_string(hasher, tokenizer_digest(recipe->tokenizer));
     key_number(hasher, recipe->eos);
     if (sources_have_chat(list))
         key_number(hasher, recipe->chat_template);
-    for (int i = 0; i < list->count; i++)
-        if (list->files[i].format != DATA_TEXT) {
-            key_number(hasher, recipe->train_on);
-            break;
-        }
+    if (!is_text)
+        key_number(hasher, recipe->train_on);
     key_string(hasher, recipe->entry->field);
     key_string(hasher, recipe->entry->messages_field);
     key_string(hasher, recipe->entry->role_field);
     key_string(hasher, recipe->entry->content_field);
-    enum zd_status status = key_files(hasher, list);
-    hasher_finish(hasher, key);
-    hasher_destroy(hasher);
-    return status;
+    return key_finish(hasher, list, key);
 }
 
 static enum zd_status index_key(const struct corpus *corpus, char key[HASH_HEX])
 {
-    struct hasher *hasher = hasher_create();
-    if (!hasher)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+    struct hasher *hasher = zd_must(hasher_create());
     key_string(hasher, "index 1");
     key_number(hasher, corpus->eos);
-    enum zd_status status = key_files(hasher, &corpus->list);
-    hasher_finish(hasher, key);
-    hasher_destroy(hasher);
-    return status;
+    return key_finish(hasher, &corpus->list, key);
 }
 
 static enum zd_status raw_digest(struct corpus *corpus)
 {
-    struct hasher *hasher = hasher_create();
-    if (!hasher)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+    struct hasher *hasher = zd_must(hasher_create());
     enum zd_status status = ZD_OK;
     for (int i = 0; i < corpus->list.count && status == ZD_OK; i++)
         status = source_identity(&corpus->list.files[i], true, hasher);
@@ -273,11 +265,9 @@ static bool has_index(const struct corpus *corpus)
 static enum zd_status scan_documents(
         struct corpus *corpus, struct cache_writer *writer)
 {
-    uint32_t *ids = malloc(CHECK_TOKENS * sizeof *ids);
+    uint32_t *ids = zd_array(CHECK_TOKENS, sizeof *ids);
     enum zd_status status = ZD_OK;
     bool begins = true;
-    if (!ids)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory reading tokens");
     for (uint64_t at = 0; at < corpus->count && status == ZD_OK;) {
         size_t part = corpus->count - at < CHECK_TOKENS
                               ? (size_t)(corpus->count - at)
@@ -319,10 +309,8 @@ static enum zd_status build_index(
 /* Every id of the files that are not too large for it, or the first of each. */
 static enum zd_status check_ids(struct corpus *corpus, enum corpus_depth depth)
 {
-    uint32_t *ids = malloc(CHECK_TOKENS * sizeof *ids);
+    uint32_t *ids = zd_array(CHECK_TOKENS, sizeof *ids);
     enum zd_status status = ZD_OK;
-    if (!ids)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory reading tokens");
     for (size_t r = 0; r < corpus->raw.run_count && status == ZD_OK; r++) {
         const struct raw_run *run = &corpus->raw.runs[r];
         uint64_t end =

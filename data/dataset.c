@@ -1,6 +1,7 @@
 #include "data/dataset_internal.h"
 
 #include "base/log.h"
+#include "base/must.h"
 #include "base/number/rng.h"
 #include "base/threads.h"
 
@@ -72,12 +73,10 @@ static enum zd_status set_part(
     return ZD_OK;
 }
 
-static enum zd_status set_digest(
+static void set_digest(
         struct dataset *dataset, const struct dataset_request *request)
 {
-    struct hasher *hasher = hasher_create();
-    if (!hasher)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+    struct hasher *hasher = zd_must(hasher_create());
     for (int i = 0; i < dataset->part_count; i++) {
         const struct data_entry *entry = &request->entries[i];
         hasher_update(hasher, dataset->parts[i].corpus.digest, HASH_HEX);
@@ -88,7 +87,6 @@ static enum zd_status set_digest(
     hasher_update(hasher, &request->to, sizeof request->to);
     hasher_finish(hasher, dataset->digest);
     hasher_destroy(hasher);
-    return ZD_OK;
 }
 
 static enum zd_status check_request(const struct dataset_request *request)
@@ -323,19 +321,15 @@ static enum zd_status open_dataset(
 {
     const struct data_options *options = request->options;
     ZD_TRY(check_request(request));
-    struct dataset *dataset = calloc(1, sizeof *dataset);
+    struct dataset *dataset = zd_array(1, sizeof *dataset);
     enum zd_status status = ZD_OK;
-    if (!dataset)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
     dataset->T = options->cutoff_len;
     dataset->packing = options->packing;
     dataset->shuffle = request->shuffle;
     dataset->seed = request->data_seed;
-    dataset->words = calloc((size_t)dataset->T + 1, sizeof *dataset->words);
+    dataset->words = zd_array((size_t)dataset->T + 1, sizeof *dataset->words);
     dataset->parts =
-            calloc((size_t)request->entry_count, sizeof *dataset->parts);
-    if (!dataset->words || !dataset->parts)
-        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+            zd_array((size_t)request->entry_count, sizeof *dataset->parts);
     for (int i = 0; i < request->entry_count && status == ZD_OK; i++) {
         struct dataset_part *part = &dataset->parts[i];
         const struct data_entry *entry = &request->entries[i];
@@ -347,12 +341,11 @@ static enum zd_status open_dataset(
         part->base = dataset->samples;
         dataset->samples += part->taken;
     }
-    if (status == ZD_OK)
-        status = set_digest(dataset, request);
     if (status != ZD_OK) {
         dataset_close(dataset);
         return status;
     }
+    set_digest(dataset, request);
     *out = dataset;
     return ZD_OK;
 }

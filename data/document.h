@@ -28,14 +28,15 @@ struct document {
     char *text; /* owned */
     size_t bytes, capacity;
     struct piece *pieces; /* owned */
-    int piece_count, piece_capacity;
+    int piece_count;
+    size_t piece_capacity;
     bool end_of_text; /* the end-of-text token follows, when there is one */
     bool is_cut; /* the next text is encoded by itself, whatever its sort */
 };
 
 void document_clear(struct document *document);
 void document_fini(struct document *document);
-enum zd_status document_add(
+void document_add(
         struct document *document, const char *text, size_t bytes,
         unsigned flags, bool train);
 
@@ -71,13 +72,13 @@ const char *chat_template_name(enum chat_template chat_template);
 enum zd_status chat_recipe_resolve(
         enum chat_template wanted, struct recipe *recipe);
 /* Append a conversation. */
-enum zd_status chat_render(
+void chat_render(
         const struct recipe *recipe, const struct chat_message *messages,
         size_t count, struct document *document);
 
 /* A user's message, up to where the assistant begins to answer; *end_out: the
  * token that ends the answer. */
-enum zd_status chat_render_prompt(
+void chat_render_prompt(
         const struct recipe *recipe, const char *content,
         struct document *document, int32_t *end_out);
 

@@ -40,7 +40,6 @@ enum zd_status llmc_open(
                 ZD_ERR_DATA, "E0444",
                 "%s is no llm.c file of tokens: magic %d, version %d",
                 file->path, header[0], header[1]);
-    file->type = is_gpt2 ? RAW_U16 : RAW_U32;
     file->width = is_gpt2 ? 2 : 4;
     file->data_offset = HEADER_BYTES;
     uint64_t held = (file->bytes - HEADER_BYTES) / (uint64_t)file->width;
@@ -52,19 +51,20 @@ enum zd_status llmc_open(
                 "bytes follow it",
                 file->path, header[2], file->width,
                 (unsigned long long)(file->bytes - HEADER_BYTES));
-    return raw_add_run(raw, index, HEADER_BYTES, held);
+    raw_add_run(raw, index, HEADER_BYTES, held);
+    return ZD_OK;
 }
 
 enum zd_status nanogpt_open(
         struct raw *raw, int index, const struct raw_documents *documents)
 {
     struct raw_file *file = &raw->files[index];
-    file->type = RAW_U16;
     file->width = 2;
     if (file->bytes % 2)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0445",
                 "%s has %llu bytes, which is no whole number of 16-bit tokens",
                 file->path, (unsigned long long)file->bytes);
-    return raw_add_run(raw, index, 0, file->bytes / 2);
+    raw_add_run(raw, index, 0, file->bytes / 2);
+    return ZD_OK;
 }

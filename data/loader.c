@@ -4,9 +4,24 @@
  *   | b-K+1 ..            b | b+1 ..           b+P |     K + P buffers
  *
  * b is the batch of the latest call. A batch stays valid for K calls, so the
- * thread may be P batches ahead and not touch one of them. */
+ * thread may be P batches ahead and not touch one of them.
+ *
+ * States of a buffer, and its owner:
+ *
+ *   FREE --(produced + 1 <= consumed + P)--> FILLING --(produced++)--> READY
+ *    ^                                                                   |
+ *    +---(K calls later: consumed - K passes it)--- HELD <--(consumed++)-+
+ *
+ *   FREE, FILLING  the loader's thread      READY  no one, until the next call
+ *   HELD           the caller, who only reads
+ *
+ * `produced` is written by the thread alone and `consumed` by the caller alone,
+ * both under the mutex, which is what hands a buffer over. A failure is handed
+ * over likewise: `error` belongs to the thread until `failed` is set, then to
+ * the caller. The dataset is the thread's until it is joined. */
 #include "data/dataset_internal.h"
 
+#include "base/must.h"
 #include "base/threads.h"
 
 #include <assert.h>
@@ -26,9 +41,7 @@ struct loader {
     int B, T, ahead, slot_count;
     struct slot *slots;
     pthread_t thread;
-    pthread_mutex_t
-            mutex; /* guards what follows; buffers belong to the thread
-                      until `produced` passes them, then to the caller */
+    pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t may_produce, may_consume;
     int64_t produced, consumed; /* batches */
     bool stopping, failed;
@@ -106,6 +119,7 @@ static void *produce(void *argument)
         if (!wait_for_room(loader))
             break;
         struct slot *slot = &loader->slots[i % loader->slot_count];
+        assert(loader->produced == i); /* no one else writes it */
         enum zd_status status = fill(loader, slot, loader->first_batch + i);
         pthread_mutex_lock(&loader->mutex);
         if (status == ZD_OK) {
@@ -132,44 +146,44 @@ static void set_buffers(struct loader *loader, int32_t *memory)
     }
 }
 
+static void loader_free(struct loader *loader)
+{
+    pthread_cond_destroy(&loader->may_consume);
+    pthread_cond_destroy(&loader->may_produce);
+    pthread_mutex_destroy(&loader->mutex);
+    free(loader->slots);
+    free(loader);
+}
+
 enum zd_status loader_create(
         struct dataset *dataset, struct loader_order order, int64_t first_batch,
         int64_t batch_count, int B, int T, int keep, int ahead, void *memory,
         struct loader **out)
 {
-    struct loader *loader = calloc(1, sizeof *loader);
+    struct loader *loader = zd_array(1, sizeof *loader);
     assert(dataset->T == T);
     assert(keep > 0 && ahead > 0);
-    if (!loader)
-        goto err_memory;
-    loader->dataset = dataset;
-    loader->order = order;
-    loader->first_batch = first_batch;
-    loader->batch_count = batch_count;
-    loader->B = B;
-    loader->T = T;
-    loader->ahead = ahead;
-    loader->slot_count = keep + ahead;
-    loader->slots = calloc((size_t)loader->slot_count, sizeof(struct slot));
-    if (!loader->slots)
-        goto err_memory;
+    *loader = (struct loader){
+            .dataset = dataset,
+            .order = order,
+            .first_batch = first_batch,
+            .batch_count = batch_count,
+            .B = B,
+            .T = T,
+            .ahead = ahead,
+            .slot_count = keep + ahead,
+            .slots = zd_array((size_t)(keep + ahead), sizeof(struct slot)),
+    };
     set_buffers(loader, memory);
     pthread_mutex_init(&loader->mutex, NULL);
     pthread_cond_init(&loader->may_produce, NULL);
     pthread_cond_init(&loader->may_consume, NULL);
-    if (thread_start(&loader->thread, "zerod-batches", produce, loader) != 0)
-        goto err_sync;
+    if (thread_start(&loader->thread, "zerod-batches", produce, loader) != 0) {
+        loader_free(loader);
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "cannot start the data loader");
+    }
     *out = loader;
     return ZD_OK;
-
-err_sync:
-    pthread_cond_destroy(&loader->may_consume);
-    pthread_cond_destroy(&loader->may_produce);
-    pthread_mutex_destroy(&loader->mutex);
-    free(loader->slots);
-err_memory:
-    free(loader);
-    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "cannot start the data loader");
 }
 
 enum zd_status loader_next(
@@ -210,9 +224,5 @@ void loader_destroy(struct loader *loader)
     pthread_cond_signal(&loader->may_produce);
     pthread_mutex_unlock(&loader->mutex);
     pthread_join(loader->thread, NULL);
-    pthread_cond_destroy(&loader->may_consume);
-    pthread_cond_destroy(&loader->may_produce);
-    pthread_mutex_destroy(&loader->mutex);
-    free(loader->slots);
-    free(loader);
+    loader_free(loader);
 }

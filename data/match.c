@@ -1,6 +1,7 @@
 #include "data/match.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 
 #include <dirent.h>
 #include <glob.h>
@@ -9,27 +10,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static enum zd_status fail_memory(const char *pattern)
+static void add_path(struct match_list *list, const char *path)
 {
-    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory listing %s", pattern);
-}
-
-static enum zd_status add_path(struct match_list *list, const char *path)
-{
-    if (list->count == list->capacity) {
-        int capacity = list->capacity ? 2 * list->capacity : 16;
-        char **paths =
-                realloc(list->paths, (size_t)capacity * sizeof *list->paths);
-        if (!paths)
-            return fail_memory(path);
-        list->paths = paths;
-        list->capacity = capacity;
-    }
-    list->paths[list->count] = strdup(path);
-    if (!list->paths[list->count])
-        return fail_memory(path);
-    list->count++;
-    return ZD_OK;
+    list->paths =
+            zd_grow(list->paths, &list->capacity, (size_t)list->count + 1,
+                    sizeof *list->paths);
+    list->paths[list->count++] = zd_must(strdup(path));
 }
 
 /* Where `**` stands as a whole name, or NULL. */
@@ -79,28 +65,25 @@ static bool escape(const char *name, char *out, size_t out_bytes)
     return true;
 }
 
-static enum zd_status match_plain(
+static void match_plain(
         const char *pattern, bool files_only, struct match_list *list)
 {
     glob_t found = {0};
-    enum zd_status status = ZD_OK;
     int result = glob(pattern, GLOB_BRACE, NULL, &found);
     if (result == GLOB_NOSPACE)
-        status = fail_memory(pattern);
-    for (size_t i = 0; result == 0 && i < found.gl_pathc && status == ZD_OK;
-         i++)
+        zd_out_of_memory();
+    for (size_t i = 0; result == 0 && i < found.gl_pathc; i++)
         if (!files_only || !fs_is_dir(found.gl_pathv[i]))
-            status = add_path(list, found.gl_pathv[i]);
+            add_path(list, found.gl_pathv[i]);
     globfree(&found);
-    return status;
 }
 
-static enum zd_status match_any(
+static void match_any(
         const char *pattern, bool files_only, struct match_list *list);
 
 /* `rest` below `folder` ("" or with a slash at its end) and, so that ** stands
  * for any depth, below each of its folders. */
-static enum zd_status descend(
+static void descend(
         const char *folder, const char *rest, struct match_list *list)
 {
     char pattern[PATH_MAX], path[PATH_MAX];
@@ -108,12 +91,11 @@ static enum zd_status descend(
     struct stat info;
     if (!escape(folder, pattern, sizeof pattern) ||
         strlen(pattern) + strlen(rest) >= sizeof pattern)
-        return ZD_OK; /* no file has such a path */
+        return; /* no file has such a path */
     strcat(pattern, rest);
-    ZD_TRY(match_any(pattern, true, list));
+    match_any(pattern, true, list);
     DIR *dir = opendir(folder[0] ? folder : ".");
-    enum zd_status status = ZD_OK;
-    while (dir && status == ZD_OK && (item = readdir(dir))) {
+    while (dir && (item = readdir(dir))) {
         int length = snprintf(path, sizeof path, "%s%s/", folder, item->d_name);
         if (item->d_name[0] == '.' || length >= (int)sizeof path)
             continue;
@@ -121,40 +103,40 @@ static enum zd_status descend(
         if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode))
             continue;
         path[length - 1] = '/';
-        status = descend(path, rest, list);
+        descend(path, rest, list);
     }
     if (dir)
         closedir(dir);
-    return status;
 }
 
-static enum zd_status match_deep(
+static void match_deep(
         const char *pattern, const char *deep, struct match_list *list)
 {
     char before[PATH_MAX], folder[PATH_MAX];
     const char *rest = deep[2] ? deep + 3 : "*";
     struct match_list folders = {0};
     if (deep == pattern)
-        return descend("", rest, list);
-    if (deep - pattern >= PATH_MAX)
-        return ZD_OK;
+        descend("", rest, list);
+    if (deep == pattern || deep - pattern >= PATH_MAX)
+        return;
     snprintf(before, sizeof before, "%.*s", (int)(deep - pattern), pattern);
-    enum zd_status status = match_any(before, false, &folders);
-    for (int i = 0; i < folders.count && status == ZD_OK; i++) {
+    match_any(before, false, &folders);
+    for (int i = 0; i < folders.count; i++) {
         snprintf(folder, sizeof folder, "%s", folders.paths[i]);
         if (fs_is_dir(folder)) /* the pattern has a slash at its end */
-            status = descend(folder, rest, list);
+            descend(folder, rest, list);
     }
     match_free(&folders);
-    return status;
 }
 
-static enum zd_status match_any(
+static void match_any(
         const char *pattern, bool files_only, struct match_list *list)
 {
     const char *deep = find_deep(pattern);
-    return deep ? match_deep(pattern, deep, list)
-                : match_plain(pattern, files_only, list);
+    if (deep)
+        match_deep(pattern, deep, list);
+    else
+        match_plain(pattern, files_only, list);
 }
 
 static int compare_paths(const void *a, const void *b)
@@ -180,14 +162,11 @@ static void keep_each_once(struct match_list *list)
 enum zd_status match_files(const char *pattern, struct match_list *list_out)
 {
     struct match_list list = {0};
-    enum zd_status status;
-    if (fs_exists(pattern)) /* brackets in it may simply be a name's */
-        status = add_path(&list, pattern);
-    else if ((status = check_deep(pattern)) == ZD_OK)
-        status = match_any(pattern, false, &list);
-    if (status != ZD_OK) {
-        match_free(&list);
-        return status;
+    if (fs_exists(pattern)) { /* brackets in it may simply be a name's */
+        add_path(&list, pattern);
+    } else {
+        ZD_TRY(check_deep(pattern));
+        match_any(pattern, false, &list);
     }
     keep_each_once(&list);
     *list_out = list;

@@ -6,7 +6,8 @@
 
 struct match_list {
     char **paths; /* owned; in bytewise order, each once */
-    int count, capacity;
+    int count;
+    size_t capacity;
 };
 
 /* `pattern` is the name of a file that exists, whatever characters it has, or a

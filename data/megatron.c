@@ -11,6 +11,7 @@
 #include "data/format.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,13 +43,11 @@ static enum zd_status column_next(struct column *column, int64_t *value_out)
         column->offset += column->held;
         column->left -= values;
     }
-    if (column->width == 4) {
-        int32_t value;
-        memcpy(&value, column->buffer + column->used, sizeof value);
-        *value_out = value;
-    } else {
+    int32_t narrow;
+    memcpy(&narrow, column->buffer + column->used, sizeof narrow);
+    *value_out = narrow;
+    if (column->width == sizeof *value_out)
         memcpy(value_out, column->buffer + column->used, sizeof *value_out);
-    }
     column->used += column->width;
     return ZD_OK;
 }
@@ -69,18 +68,14 @@ static enum zd_status fail_index(const struct megatron *index, const char *why)
 static enum zd_status set_type(
         const struct megatron *index, int code, struct raw_file *file)
 {
-    static const struct {
-        enum raw_type type;
-        int width; /* 0: not a type of tokens */
-    } types[] = {{0, 0},       {RAW_U8, 1},  {RAW_I8, 1},
-                 {RAW_I16, 2}, {RAW_I32, 4}, {RAW_I64, 8},
-                 {0, 0},       {0, 0},       {RAW_U16, 2}};
-    if (code < 1 || code >= (int)(sizeof types / sizeof *types))
+    static const int widths[] = {0,  1, -1, -2, -4,
+                                 -8, 0, 0,  2}; /* < 0: signed */
+    if (code < 1 || code >= (int)(sizeof widths / sizeof *widths))
         return fail_index(index, "an unknown type of tokens");
-    if (types[code].width == 0)
+    if (widths[code] == 0)
         return fail_index(index, "its tokens are floating-point numbers");
-    file->type = types[code].type;
-    file->width = types[code].width;
+    file->width = abs(widths[code]);
+    file->is_signed = widths[code] < 0;
     return ZD_OK;
 }
 
@@ -112,28 +107,26 @@ static enum zd_status read_header(
     return ZD_OK;
 }
 
+/* Returns where the next one begins. */
+static uint64_t column_init(
+        struct column *column, const struct megatron *index, int fd,
+        uint64_t offset, uint64_t count, size_t width)
+{
+    column->fd = fd;
+    column->path = index->path;
+    column->offset = offset;
+    column->left = count;
+    column->width = width;
+    column->used = column->held = 0;
+    return offset + count * width;
+}
+
 static void set_columns(struct megatron *index, int fd)
 {
-    uint64_t lengths = HEADER_BYTES;
-    uint64_t pointers = lengths + index->sequences * 4;
-    uint64_t ends = pointers + index->sequences * 8;
-    struct {
-        struct column *column;
-        uint64_t offset, count;
-        size_t width;
-    } all[] = {
-            {&index->lengths, lengths, index->sequences, 4},
-            {&index->pointers, pointers, index->sequences, 8},
-            {&index->ends, ends, index->documents, 8}};
-    for (int i = 0; i < 3; i++) {
-        struct column *column = all[i].column;
-        column->fd = fd;
-        column->path = index->path;
-        column->offset = all[i].offset;
-        column->left = all[i].count;
-        column->width = all[i].width;
-        column->used = column->held = 0;
-    }
+    uint64_t at = HEADER_BYTES, sequences = index->sequences;
+    at = column_init(&index->lengths, index, fd, at, sequences, 4);
+    at = column_init(&index->pointers, index, fd, at, sequences, 8);
+    column_init(&index->ends, index, fd, at, index->documents, 8);
 }
 
 /* Tell of the documents that begin at sequence `sequence`: those before it have
@@ -207,7 +200,7 @@ static enum zd_status read_columns(
                 ZD_TRY(documents->begin(documents->ctx, raw->count));
             begins = false;
         }
-        ZD_TRY(raw_add_run(raw, file_index, offset, count));
+        raw_add_run(raw, file_index, offset, count);
     }
     bool is_border;
     ZD_TRY(pass_borders(index, &borders, index->sequences, &is_border));
@@ -237,11 +230,9 @@ enum zd_status megatron_open(
         struct raw *raw, int file, const struct raw_documents *documents)
 {
     const char *bin = raw->files[file].path;
-    struct megatron *index = malloc(sizeof *index);
+    struct megatron *index = zd_must(malloc(sizeof *index));
     uint64_t bytes;
     int fd;
-    if (!index)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory reading %s", bin);
     megatron_index_path(bin, index->path);
     enum zd_status status = fs_open_read(index->path, &fd, &bytes);
     if (status == ZD_OK) {

@@ -11,6 +11,7 @@
 #include "data/tokenize.h"
 
 #include "base/log.h"
+#include "base/must.h"
 #include "base/threads.h"
 
 #include <stdlib.h>
@@ -71,15 +72,9 @@ static void *work(void *argument)
     struct pipeline *pipeline = argument;
     struct tokenize_worker worker;
     struct slot *slot;
-    struct zd_error failed = {0};
-    /* without an encoder every unit fails with the reason */
-    if (tokenize_worker_init(&worker, pipeline->recipe) != ZD_OK)
-        failed = *zd_error_get();
+    tokenize_worker_init(&worker, pipeline->recipe);
     while ((slot = claim(pipeline)) != NULL) {
-        if (failed.status != ZD_OK)
-            slot->error = failed;
-        else
-            work_on(&worker, slot);
+        work_on(&worker, slot);
         pthread_mutex_lock(&pipeline->mutex);
         slot->state = SLOT_DONE;
         pthread_cond_signal(&pipeline->done);
@@ -235,9 +230,7 @@ enum zd_status tokenize_files(
     if (threads > THREADS_MAX)
         threads = THREADS_MAX;
     pipeline.slot_count = 2 * threads;
-    pipeline.slots = calloc((size_t)pipeline.slot_count, sizeof(struct slot));
-    if (!pipeline.slots)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenizing");
+    pipeline.slots = zd_array((size_t)pipeline.slot_count, sizeof(struct slot));
     pthread_mutex_init(&pipeline.mutex, NULL);
     pthread_cond_init(&pipeline.ready, NULL);
     pthread_cond_init(&pipeline.done, NULL);

@@ -1,6 +1,7 @@
 #include "data/raw.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "data/format.h"
 
 #include <stdlib.h>
@@ -23,9 +24,7 @@ enum zd_status raw_open(
 {
     enum zd_status status = ZD_OK;
     memset(raw, 0, sizeof *raw);
-    raw->files = calloc((size_t)list->count, sizeof *raw->files);
-    if (!raw->files)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory opening data");
+    raw->files = zd_array((size_t)list->count, sizeof *raw->files);
     while (raw->file_count < list->count && status == ZD_OK) {
         int index = raw->file_count++;
         status = open_file(raw, index, &list->files[index], documents);
@@ -67,46 +66,14 @@ bool raw_begins_file(const struct raw *raw, uint64_t position)
            (run == 0 || raw->runs[run - 1].file != raw->runs[run].file);
 }
 
-/* Tokens lie at any byte, so they are copied out. */
-static int64_t load(const unsigned char *at, enum raw_type type)
+/* Tokens lie at any byte, so they are copied out; numbers are little-endian. */
+static int64_t load(const unsigned char *at, const struct raw_file *file)
 {
-    uint16_t u16;
-    uint32_t u32;
-    int64_t i64;
-    switch (type) {
-    case RAW_U8:
-        return *at;
-    case RAW_I8:
-        return (int8_t)*at;
-    case RAW_I16:
-        memcpy(&u16, at, sizeof u16);
-        return (int16_t)u16;
-    case RAW_U16:
-        memcpy(&u16, at, sizeof u16);
-        return u16;
-    case RAW_I32:
-        memcpy(&u32, at, sizeof u32);
-        return (int32_t)u32;
-    case RAW_U32:
-        memcpy(&u32, at, sizeof u32);
-        return u32;
-    case RAW_I64:
-        memcpy(&i64, at, sizeof i64);
-        return i64;
-    }
-    return -1;
-}
-
-static enum zd_status reserve(struct raw *raw, size_t bytes)
-{
-    if (raw->scratch_bytes >= bytes)
-        return ZD_OK;
-    unsigned char *scratch = realloc(raw->scratch, bytes);
-    if (!scratch)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory reading tokens");
-    raw->scratch = scratch;
-    raw->scratch_bytes = bytes;
-    return ZD_OK;
+    uint64_t value = 0;
+    int unused = 64 - 8 * file->width;
+    memcpy(&value, at, (size_t)file->width);
+    return file->is_signed ? (int64_t)(value << unused) >> unused
+                           : (int64_t)value;
 }
 
 static enum zd_status read_part(
@@ -114,10 +81,10 @@ static enum zd_status read_part(
         size_t count, int vocab_size, uint32_t *ids)
 {
     size_t width = (size_t)file->width;
-    ZD_TRY(reserve(raw, count * width));
+    raw->scratch = zd_grow(raw->scratch, &raw->scratch_bytes, count * width, 1);
     ZD_TRY(fs_pread(file->fd, file->path, raw->scratch, count * width, offset));
     for (size_t i = 0; i < count; i++) {
-        int64_t id = load(raw->scratch + i * width, file->type);
+        int64_t id = load(raw->scratch + i * width, file);
         if (id < 0 || id >= vocab_size) {
             uint64_t byte = offset + i * width;
             enum zd_status status = ZD_FAIL(

@@ -14,15 +14,13 @@
 
 #include "data/source.h"
 
-enum raw_type { RAW_U8, RAW_I8, RAW_I16, RAW_I32, RAW_I64, RAW_U16, RAW_U32 };
-
 struct raw_file {
     const char *path; /* borrowed from the list of files */
     int fd;
     uint64_t bytes;
     uint64_t data_offset; /* bytes before the first token */
-    enum raw_type type;
-    int width; /* bytes of a token */
+    int width;            /* bytes of a token */
+    bool is_signed;
 };
 
 struct raw_run {
@@ -64,7 +62,6 @@ enum zd_status raw_read(
 bool raw_begins_file(const struct raw *raw, uint64_t position);
 
 /* For raw_open: a run of `count` tokens at `offset` of file `file`. */
-enum zd_status raw_add_run(
-        struct raw *raw, int file, uint64_t offset, uint64_t count);
+void raw_add_run(struct raw *raw, int file, uint64_t offset, uint64_t count);
 
 #endif

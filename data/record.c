@@ -78,10 +78,10 @@ enum zd_status record_check_preference(const json_t *record)
 
 /* --- the readers --- */
 
-static enum zd_status add_string(
+static void add_string(
         struct document *document, const json_t *string, bool train)
 {
-    return document_add(
+    document_add(
             document, json_string_value(string), json_string_length(string),
             ENCODE_ADDED_TOKENS, train);
 }
@@ -93,7 +93,8 @@ enum zd_status record_text(
     const json_t *text = NULL;
     ZD_TRY(record_get_string(record, recipe->entry->field, &text));
     document->end_of_text = true;
-    return add_string(document, text, true);
+    add_string(document, text, true);
+    return ZD_OK;
 }
 
 /* Whether the loss counts what comes before the answer. */
@@ -110,8 +111,9 @@ enum zd_status record_completion(
     ZD_TRY(record_get_string(record, "prompt", &prompt));
     ZD_TRY(record_get_string(record, "completion", &completion));
     document->end_of_text = true;
-    ZD_TRY(add_string(document, prompt, trains_prompt(recipe)));
-    return add_string(document, completion, true);
+    add_string(document, prompt, trains_prompt(recipe));
+    add_string(document, completion, true);
+    return ZD_OK;
 }
 
 /* What stands around the instruction and the input of an Alpaca record. */
@@ -145,12 +147,13 @@ static enum zd_status read_prompted(
             {json_string_value(input), json_string_length(input)},
             {prompt->end, strlen(prompt->end)}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        ZD_TRY(document_add(
+        document_add(
                 document, parts[i].text, parts[i].bytes, ENCODE_ADDED_TOKENS,
-                trains_prompt(recipe)));
+                trains_prompt(recipe));
     document->end_of_text = true;
     document->is_cut = prompt->is_cut;
-    return add_string(document, output, true);
+    add_string(document, output, true);
+    return ZD_OK;
 }
 
 enum zd_status record_alpaca(

@@ -1,6 +1,7 @@
 #include "data/source.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "data/foreign.h"
 #include "data/format.h"
 #include "data/match.h"
@@ -52,24 +53,16 @@ static enum zd_status read_first_line(
     char *line = NULL;
     size_t bytes = 0;
     int fd;
-    enum zd_status status = fs_open_read(path, &fd, NULL);
-    if (status != ZD_OK)
-        return status;
+    ZD_TRY(fs_open_read(path, &fd, NULL));
+    enum zd_status status = ZD_OK;
     for (size_t want = 64 << 10;; want *= 4) {
-        char *grown, *end;
         if (want > file_bytes)
             want = (size_t)file_bytes;
-        grown = realloc(line, want + 1);
-        if (!grown) {
-            status = ZD_FAIL(
-                    ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
-            break;
-        }
-        line = grown;
+        line = zd_must(realloc(line, want + 1));
         status = fs_pread(fd, path, line + bytes, want - bytes, bytes);
         if (status != ZD_OK)
             break;
-        end = memchr(line + bytes, '\n', want - bytes);
+        char *end = memchr(line + bytes, '\n', want - bytes);
         bytes = end ? (size_t)(end - line) : want;
         if (end || want == file_bytes)
             break;
@@ -206,8 +199,8 @@ static enum zd_status settle_format(
 /* A copy of `path`; of a Megatron index, the path of its .bin. */
 static char *copy_path(const char *path)
 {
-    char *copy = strdup(path);
-    if (copy && ends_with(copy, ".idx"))
+    char *copy = zd_must(strdup(path));
+    if (ends_with(copy, ".idx"))
         strcpy(copy + strlen(copy) - 4, ".bin");
     return copy;
 }
@@ -225,20 +218,11 @@ static enum zd_status expand(
     ZD_TRY(match_files(entry->path, &found));
     bool is_plain =
             found.count == 1 && strcmp(found.paths[0], entry->path) == 0;
-    enum zd_status status = ZD_OK;
-    list->files = calloc((size_t)found.count + 1, sizeof *list->files);
-    for (int i = 0; i < found.count && list->files; i++) {
-        if (!is_plain && ends_with(found.paths[i], ".idx"))
-            continue;
-        list->files[list->count].path = copy_path(found.paths[i]);
-        if (!list->files[list->count++].path)
-            status = ZD_ERR_MEMORY;
-    }
+    list->files = zd_array((size_t)found.count, sizeof *list->files);
+    for (int i = 0; i < found.count; i++)
+        if (is_plain || !ends_with(found.paths[i], ".idx"))
+            list->files[list->count++].path = copy_path(found.paths[i]);
     match_free(&found);
-    if (!list->files || status != ZD_OK)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory listing %s",
-                entry->path);
     if (list->count == 0)
         return ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E0430",
@@ -292,11 +276,8 @@ bool sources_have_chat(const struct file_list *list)
 static enum zd_status hash_parts(
         int fd, const char *path, uint64_t file_bytes, struct hasher *hasher)
 {
-    char *part = malloc(1 << 20);
+    char *part = zd_must(malloc(1 << 20));
     enum zd_status status = ZD_OK;
-    if (!part)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
     bool whole = file_bytes <= WHOLE_MAX;
     uint64_t bytes = whole ? 1 << 20 : PART_BYTES;
     uint64_t step = whole ? bytes : (file_bytes - bytes) / (PART_COUNT - 1);

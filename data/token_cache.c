@@ -129,10 +129,7 @@ static enum zd_status read_all(
     enum { CHUNK = 1 << 20 };
     enum zd_status status = ZD_OK;
     uint64_t docs = cache_docs_offset(check->header->word_count);
-    void *chunk = malloc(CHUNK);
-    if (!chunk)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
+    void *chunk = zd_must(malloc(CHUNK));
     for (uint64_t at = sizeof *check->header; at < bytes && status == ZD_OK;) {
         if (check->stop && atomic_load(check->stop))
             break;
@@ -156,23 +153,18 @@ static enum zd_status check_content(
     struct check check = {
             .header = header,
             .limits = limits,
-            .all = hasher_create(),
-            .firsts = hasher_create(),
-            .docs = hasher_create(),
+            .all = zd_must(hasher_create()),
+            .firsts = zd_must(hasher_create()),
+            .docs = zd_must(hasher_create()),
             .is_sound = true,
             .stop = stop};
-    enum zd_status status = check.all && check.firsts && check.docs
-                                    ? read_all(&check, fd, path, bytes)
-                                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                                              "out of memory reading %s", path);
-    if (status == ZD_OK) {
-        hasher_finish(check.all, all);
-        hasher_finish(check.firsts, firsts);
-        hasher_finish(check.docs, docs);
-        *sound_out = check.is_sound && strcmp(all, header->digest) == 0 &&
-                     check.trained == header->trained_count &&
-                     (limits->tokens || strcmp(firsts, docs) == 0);
-    }
+    enum zd_status status = read_all(&check, fd, path, bytes);
+    hasher_finish(check.all, all);
+    hasher_finish(check.firsts, firsts);
+    hasher_finish(check.docs, docs);
+    *sound_out = check.is_sound && strcmp(all, header->digest) == 0 &&
+                 check.trained == header->trained_count &&
+                 (limits->tokens || strcmp(firsts, docs) == 0);
     hasher_destroy(check.all);
     hasher_destroy(check.firsts);
     hasher_destroy(check.docs);

@@ -1,5 +1,5 @@
 #include "base/file/fs.h"
-#include "base/log.h"
+#include "base/must.h"
 #include "data/token_cache.h"
 #include "data/token_cache_file.h"
 #include "data/tokenize.h"
@@ -100,21 +100,15 @@ enum zd_status cache_writer_create(
 {
     char docs[PATH_MAX];
     const struct cache_header blank = {.magic = {0}};
-    struct cache_writer *writer = calloc(1, sizeof *writer);
-    enum zd_status status = ZD_OK;
-    if (!writer)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenizing");
+    struct cache_writer *writer = zd_array(1, sizeof *writer);
     writer->words.fd = writer->docs.fd = -1;
     snprintf(writer->folder, sizeof writer->folder, "%s", folder);
     snprintf(writer->key, sizeof writer->key, "%s", key);
     cache_path(writer->path, folder, key);
     remove_leftovers(folder);
-    writer->hasher = hasher_create();
-    if (!writer->hasher)
-        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenizing");
-    if (status == ZD_OK)
-        status = create_temporary(
-                writer->path, writer->temporary, &writer->words.fd);
+    writer->hasher = zd_must(hasher_create());
+    enum zd_status status = create_temporary(
+            writer->path, writer->temporary, &writer->words.fd);
     if (status == ZD_OK)
         status = create_temporary(writer->path, docs, &writer->docs.fd);
     if (status == ZD_OK) {
@@ -158,11 +152,8 @@ static enum zd_status copy_docs(struct cache_writer *writer, uint64_t tokens)
 {
     const char *path = writer->temporary;
     uint64_t bytes = (writer->doc_count + 1) * sizeof(uint64_t);
-    char *chunk = malloc(CHUNK);
-    enum zd_status status = ZD_OK;
-    if (!chunk)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory tokenizing");
-    status = append(&writer->docs, path, &tokens, sizeof tokens);
+    char *chunk = zd_must(malloc(CHUNK));
+    enum zd_status status = append(&writer->docs, path, &tokens, sizeof tokens);
     if (status == ZD_OK)
         status = flush(&writer->docs, path);
     for (uint64_t at = 0; at < bytes && status == ZD_OK;) {

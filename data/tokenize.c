@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum zd_status tokenize_worker_init(
+void tokenize_worker_init(
         struct tokenize_worker *worker, const struct recipe *recipe)
 {
     memset(worker, 0, sizeof *worker);
     worker->recipe = recipe;
-    return encoder_create(recipe->tokenizer, &worker->encoder);
+    worker->encoder = encoder_create(recipe->tokenizer);
 }
 
 void tokenize_worker_fini(struct tokenize_worker *worker)
@@ -79,33 +79,30 @@ static void mark_first(struct token_vector *words, size_t begin)
     *first = (*first & ~WORD_TRAIN) | WORD_FIRST;
 }
 
-static enum zd_status append_prefix(
+static void append_prefix(
         const struct tokenize_worker *worker, struct token_vector *words)
 {
     int count;
     const int32_t *prefix = tokenizer_prefix(worker->recipe->tokenizer, &count);
-    return token_vector_append(words, prefix, (size_t)count);
+    token_vector_append(words, prefix, (size_t)count);
 }
 
-static enum zd_status append_trained(int32_t id, struct token_vector *words)
+static void append_trained(int32_t id, struct token_vector *words)
 {
-    ZD_TRY(token_vector_push(words, id));
-    *words_from(words, words->count - 1) |= WORD_TRAIN;
-    return ZD_OK;
+    token_vector_push(words, (int32_t)((uint32_t)id | WORD_TRAIN));
 }
 
 /* What the post-processor puts behind a text, then the end of text unless that
  * was the last of it. */
-static enum zd_status append_end_of_text(
+static void append_end_of_text(
         const struct tokenize_worker *worker, struct token_vector *words)
 {
     int count, eos = worker->recipe->eos;
     const int32_t *suffix = tokenizer_suffix(worker->recipe->tokenizer, &count);
     for (int i = 0; i < count; i++)
-        ZD_TRY(append_trained(suffix[i], words));
-    if (eos < 0 || (count > 0 && suffix[count - 1] == eos))
-        return ZD_OK;
-    return append_trained(eos, words);
+        append_trained(suffix[i], words);
+    if (eos >= 0 && (count == 0 || suffix[count - 1] != eos))
+        append_trained(eos, words);
 }
 
 static enum zd_status tokenize_document(
@@ -113,7 +110,7 @@ static enum zd_status tokenize_document(
 {
     const struct document *document = &worker->document;
     size_t begin = words->count;
-    ZD_TRY(append_prefix(worker, words));
+    append_prefix(worker, words);
     for (int i = 0; i < document->piece_count; i++) {
         const struct piece *piece = &document->pieces[i];
         ZD_TRY(append_text(
@@ -121,7 +118,7 @@ static enum zd_status tokenize_document(
                 piece->end - piece->begin, piece->flags, piece->train, words));
     }
     if (document->end_of_text)
-        ZD_TRY(append_end_of_text(worker, words));
+        append_end_of_text(worker, words);
     mark_first(words, begin);
     return ZD_OK;
 }
@@ -217,11 +214,11 @@ static enum zd_status tokenize_text(
     size_t begin = words->count;
     ZD_TRY(check_utf8(unit, unit->text, unit->bytes));
     if (unit->begins)
-        ZD_TRY(append_prefix(worker, words));
+        append_prefix(worker, words);
     ZD_TRY(append_text(
             worker, unit->text, unit->bytes, ENCODE_ADDED_TOKENS, true, words));
     if (unit->ends)
-        ZD_TRY(append_end_of_text(worker, words));
+        append_end_of_text(worker, words);
     if (unit->begins)
         mark_first(words, begin);
     return ZD_OK;
@@ -254,12 +251,9 @@ enum zd_status tokenize_chat_prompt(
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0413", "invalid UTF-8 at byte offset %zu",
                 valid);
-    enum zd_status status = tokenize_worker_init(&worker, &recipe);
-    if (status == ZD_OK)
-        status =
-                chat_render_prompt(&recipe, content, &worker.document, end_out);
-    if (status == ZD_OK)
-        status = tokenize_document(&worker, ids);
+    tokenize_worker_init(&worker, &recipe);
+    chat_render_prompt(&recipe, content, &worker.document, end_out);
+    enum zd_status status = tokenize_document(&worker, ids);
     for (size_t i = 0; status == ZD_OK && i < ids->count; i++)
         ids->ids[i] = (int32_t)((uint32_t)ids->ids[i] & WORD_ID);
     tokenize_worker_fini(&worker);

@@ -53,7 +53,7 @@ struct tokenize_worker {
     struct encoder *encoder;
     struct document document;
 };
-enum zd_status tokenize_worker_init(
+void tokenize_worker_init(
         struct tokenize_worker *worker, const struct recipe *recipe);
 void tokenize_worker_fini(struct tokenize_worker *worker);
 /* Append the words of a unit (uint32_t kept in the vector's ids). Errors name

@@ -3,6 +3,7 @@
 #include "data/tokenize.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,19 +72,6 @@ static enum zd_status open_next(struct unit_reader *reader)
     return ZD_OK;
 }
 
-static enum zd_status grow(struct unit *unit, const char *path, size_t bytes)
-{
-    if (unit->capacity >= bytes)
-        return ZD_OK;
-    char *text = realloc(unit->text, bytes);
-    if (!text)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
-    unit->text = text;
-    unit->capacity = bytes;
-    return ZD_OK;
-}
-
 /* How much of `text`, behind which the file goes on, makes a unit; 0: none. */
 static size_t cut(
         const struct unit_reader *reader, const struct data_file *file,
@@ -116,7 +104,7 @@ static enum zd_status read_text(
     for (size_t want = UNIT_BYTES;; want *= 2) {
         if (want > left)
             want = (size_t)left;
-        ZD_TRY(grow(unit, file->path, want));
+        unit->text = zd_grow(unit->text, &unit->capacity, want, 1);
         ZD_TRY(fs_pread(
                 reader->fd, file->path, unit->text + unit->bytes,
                 want - unit->bytes, reader->at + unit->bytes));

@@ -28,7 +28,6 @@ static enum zd_status encode(
         size_t bytes)
 {
     struct token_vector ids = {0};
-    struct encoder *encoder;
     size_t bad = utf8_valid_prefix(text, bytes);
     if (bad < bytes) {
         ZD_FAIL(ZD_ERR_DATA, "E0422",
@@ -37,7 +36,7 @@ static enum zd_status encode(
         zd_fail_where("%s:%zu", path, line_at(text, bad));
         return ZD_ERR_DATA;
     }
-    ZD_TRY(encoder_create(tokenizer, &encoder));
+    struct encoder *encoder = encoder_create(tokenizer);
     enum zd_status status = encoder_encode(
             encoder, text, bytes, ENCODE_ADDED_TOKENS, &ids, NULL);
     for (size_t i = 0; status == ZD_OK && i < ids.count; i++)
@@ -106,7 +105,7 @@ static enum zd_status read_ids(
                 zd_fail_where("%s:%zu", path, line);
                 return ZD_ERR_DATA;
             }
-            ZD_TRY(token_vector_push(ids, id));
+            token_vector_push(ids, id);
         }
         at += length + 1;
     }

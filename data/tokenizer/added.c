@@ -6,29 +6,20 @@
  * spaces that rstrip took, and then hands them out a second time. This is what
  * the reference does. */
 #include "data/tokenizer/tokenizer_internal.h"
+
+#include "base/must.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum zd_status added_set_add(struct added_set *set, struct added_token token)
+void added_set_add(struct added_set *set, struct added_token token)
 {
-    if (set->count == set->capacity) {
-        int capacity = set->capacity ? 2 * set->capacity : 64;
-        struct added_token *grown =
-                realloc(set->tokens, (size_t)capacity * sizeof *grown);
-        if (!grown) {
-            free(token.content);
-            return ZD_FAIL(
-                    ZD_ERR_MEMORY, "E0410", "no memory for %d added tokens",
-                    capacity);
-        }
-        set->tokens = grown;
-        set->capacity = capacity;
-    }
+    set->tokens =
+            zd_grow(set->tokens, &set->capacity, (size_t)set->count + 1,
+                    sizeof *set->tokens);
     set->tokens[set->count++] = token;
-    return ZD_OK;
 }
 
 static int by_content(const void *left, const void *right)

@@ -10,6 +10,8 @@
  * again. */
 #include "data/tokenizer/tokenizer_internal.h"
 
+#include "base/must.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +43,7 @@ static int lowest(const int32_t *ranks, int count, int32_t *rank_out)
     return at;
 }
 
-static enum zd_status encode_short(
+static void encode_short(
         const struct merges *merges, const unsigned char *word, size_t bytes,
         struct token_vector *out)
 {
@@ -72,7 +74,7 @@ static enum zd_status encode_short(
             ranks[at - 1] = merges_rank(merges, ids[at - 1], ids[at]);
         count--;
     }
-    return token_vector_append(out, ids, (size_t)count);
+    token_vector_append(out, ids, (size_t)count);
 }
 
 /* ---- long words ---- */
@@ -87,19 +89,12 @@ static enum zd_status reserve(struct bpe *bpe, size_t symbols)
     if (symbols <= bpe->capacity)
         return ZD_OK;
     bpe_fini(bpe);
-    bpe->ids = malloc(symbols * sizeof *bpe->ids);
-    bpe->ranks = malloc(symbols * sizeof *bpe->ranks);
-    bpe->prev = malloc(symbols * sizeof *bpe->prev);
-    bpe->next = malloc(symbols * sizeof *bpe->next);
+    bpe->ids = zd_array(symbols, sizeof *bpe->ids);
+    bpe->ranks = zd_array(symbols, sizeof *bpe->ranks);
+    bpe->prev = zd_array(symbols, sizeof *bpe->prev);
+    bpe->next = zd_array(symbols, sizeof *bpe->next);
     /* one entry for each first pair, at most two for each merge */
-    bpe->heap_capacity = 3 * symbols;
-    bpe->heap = malloc(bpe->heap_capacity * sizeof *bpe->heap);
-    if (!bpe->ids || !bpe->ranks || !bpe->prev || !bpe->next || !bpe->heap) {
-        bpe_fini(bpe);
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0410", "no memory for a word of %zu bytes",
-                symbols);
-    }
+    bpe->heap = zd_array(3 * symbols, sizeof *bpe->heap);
     bpe->capacity = symbols;
     return ZD_OK;
 }
@@ -197,7 +192,7 @@ static enum zd_status encode_long(
         pair_renew(bpe, merges, i);
     merge_all(bpe, merges);
     for (uint32_t i = 0; i != UINT32_MAX; i = bpe->next[i])
-        ZD_TRY(token_vector_push(out, bpe->ids[i]));
+        token_vector_push(out, bpe->ids[i]);
     return ZD_OK;
 }
 
@@ -205,7 +200,8 @@ enum zd_status bpe_encode(
         struct bpe *bpe, const struct merges *merges, const unsigned char *word,
         size_t bytes, struct token_vector *ids)
 {
-    if (bytes <= SHORT_WORD)
-        return encode_short(merges, word, bytes, ids);
-    return encode_long(bpe, merges, word, bytes, ids);
+    if (bytes > SHORT_WORD)
+        return encode_long(bpe, merges, word, bytes, ids);
+    encode_short(merges, word, bytes, ids);
+    return ZD_OK;
 }

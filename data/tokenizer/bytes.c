@@ -1,6 +1,8 @@
 /* The byte table of GPT-2: printable bytes stand for themselves, the other 68
  * in increasing order for U+0100, U+0101, ... */
 #include "data/tokenizer/tokenizer_internal.h"
+
+#include "base/must.h"
 #include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
@@ -51,25 +53,14 @@ size_t byte_table_decode(
     return used;
 }
 
-enum zd_status byte_buffer_append(
+void byte_buffer_append(
         struct byte_buffer *buffer, const void *data, size_t bytes)
 {
-    if (bytes > buffer->capacity - buffer->count) {
-        size_t capacity = buffer->capacity ? buffer->capacity : 4096;
-        while (capacity - buffer->count < bytes && capacity <= SIZE_MAX / 4)
-            capacity *= 2;
-        unsigned char *grown = realloc(buffer->data, capacity);
-        if (!grown)
-            return ZD_FAIL(
-                    ZD_ERR_MEMORY, "E0410", "no memory for %zu bytes of text",
-                    capacity);
-        buffer->data = grown;
-        buffer->capacity = capacity;
-    }
+    buffer->data =
+            zd_grow(buffer->data, &buffer->capacity, buffer->count + bytes, 1);
     if (bytes > 0)
         memcpy(buffer->data + buffer->count, data, bytes);
     buffer->count += bytes;
-    return ZD_OK;
 }
 
 void byte_buffer_fini(struct byte_buffer *buffer)

@@ -4,6 +4,8 @@
  * a newcomer takes it. Text repeats its words so much that more is not worth
  * the memory traffic. */
 #include "data/tokenizer/tokenizer_internal.h"
+
+#include "base/must.h"
 #include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
@@ -30,43 +32,33 @@ struct encoder {
     pcre2_jit_stack *stack;
 };
 
-static bool create_matcher(struct encoder *encoder)
+static void create_matcher(struct encoder *encoder)
 {
     enum { STACK_FIRST = 32 << 10, STACK_MOST = 8 << 20 };
     const struct splitter *splitter = &encoder->tokenizer->splitter;
     if (splitter->kind != SPLIT_PATTERN)
-        return true;
-    encoder->match = pcre2_match_data_create_from_pattern(splitter->code, NULL);
-    encoder->context = pcre2_match_context_create(NULL);
+        return;
+    encoder->match =
+            zd_must(pcre2_match_data_create_from_pattern(splitter->code, NULL));
+    encoder->context = zd_must(pcre2_match_context_create(NULL));
     encoder->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL);
-    if (!encoder->match || !encoder->context)
-        return false;
     if (encoder->stack) /* none: no JIT in this build of PCRE2 */
         pcre2_jit_stack_assign(encoder->context, NULL, encoder->stack);
-    return true;
 }
 
-enum zd_status encoder_create(
-        const struct tokenizer *tokenizer, struct encoder **out)
+struct encoder *encoder_create(const struct tokenizer *tokenizer)
 {
-    struct encoder *encoder = calloc(1, sizeof *encoder);
-    if (!encoder)
-        goto no_memory;
+    struct encoder *encoder = zd_array(1, sizeof *encoder);
+    size_t cache_bytes = sizeof *encoder->cache << CACHE_BITS;
     encoder->tokenizer = tokenizer;
-    if (!tokenizer->is_bytes) {
-        encoder->cache = aligned_alloc(
-                sizeof *encoder->cache, sizeof *encoder->cache << CACHE_BITS);
-        encoder->spelling = malloc((size_t)tokenizer->vocab.longest + 1);
-        if (!encoder->cache || !encoder->spelling || !create_matcher(encoder))
-            goto no_memory;
-        memset(encoder->cache, 0, sizeof *encoder->cache << CACHE_BITS);
-    }
-    *out = encoder;
-    return ZD_OK;
-
-no_memory:
-    encoder_destroy(encoder);
-    return ZD_FAIL(ZD_ERR_MEMORY, "E0410", "no memory for an encoder");
+    if (tokenizer->is_bytes)
+        return encoder;
+    encoder->cache =
+            zd_must(aligned_alloc(sizeof *encoder->cache, cache_bytes));
+    memset(encoder->cache, 0, cache_bytes);
+    encoder->spelling = zd_array((size_t)tokenizer->vocab.longest + 1, 1);
+    create_matcher(encoder);
+    return encoder;
 }
 
 void encoder_destroy(struct encoder *encoder)
@@ -111,8 +103,10 @@ static enum zd_status encode_uncached(
     const struct tokenizer *tokenizer = encoder->tokenizer;
     if (tokenizer->ignore_merges) {
         int id = whole_token(encoder, word, bytes);
-        if (id >= 0)
-            return token_vector_push(ids, id);
+        if (id >= 0) {
+            token_vector_push(ids, id);
+            return ZD_OK;
+        }
     }
     return bpe_encode(&encoder->bpe, &tokenizer->merges, word, bytes, ids);
 }
@@ -144,8 +138,10 @@ static enum zd_status encode_word(
     if (bytes > CACHED_BYTES)
         return encode_uncached(encoder, word, bytes, ids);
     struct cache_entry *entry = &encoder->cache[word_place(word, bytes)];
-    if (entry->bytes == bytes && memcmp(entry->word, word, bytes) == 0)
-        return token_vector_append(ids, entry->id, entry->ids);
+    if (entry->bytes == bytes && memcmp(entry->word, word, bytes) == 0) {
+        token_vector_append(ids, entry->id, entry->ids);
+        return ZD_OK;
+    }
     size_t before = ids->count;
     ZD_TRY(encode_uncached(encoder, word, bytes, ids));
     size_t made = ids->count - before;
@@ -171,8 +167,8 @@ static enum zd_status encode_stretch(
         return ZD_OK;
     if (tokenizer->add_prefix_space && text[0] != ' ') {
         encoder->prefixed.count = 0;
-        ZD_TRY(byte_buffer_append(&encoder->prefixed, " ", 1));
-        ZD_TRY(byte_buffer_append(&encoder->prefixed, text, bytes));
+        byte_buffer_append(&encoder->prefixed, " ", 1);
+        byte_buffer_append(&encoder->prefixed, text, bytes);
         text = encoder->prefixed.data;
         bytes = encoder->prefixed.count;
     }
@@ -198,15 +194,11 @@ static enum zd_status encode_raw_stretch(
         unsigned flags, struct token_vector *ids)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
-    if (tokenizer->nfc) {
-        bool changed;
-        encoder->normal.count = 0;
-        ZD_TRY(nfc_normalize(
-                tokenizer->classes, text, bytes, &encoder->normal, &changed));
-        if (changed) {
-            text = encoder->normal.data;
-            bytes = encoder->normal.count;
-        }
+    encoder->normal.count = 0;
+    if (tokenizer->nfc &&
+        nfc_normalize(tokenizer->classes, text, bytes, &encoder->normal)) {
+        text = encoder->normal.data;
+        bytes = encoder->normal.count;
     }
     if (!(flags & ENCODE_ADDED_TOKENS))
         return encode_stretch(encoder, text, bytes, ids);
@@ -217,19 +209,11 @@ static enum zd_status encode_raw_stretch(
             bytes);
     while (added_scan_next(&scan, &piece)) {
         if (piece.token)
-            ZD_TRY(token_vector_push(ids, piece.token->id));
+            token_vector_push(ids, piece.token->id);
         else
             ZD_TRY(encode_stretch(
                     encoder, text + piece.begin, piece.end - piece.begin, ids));
     }
-    return ZD_OK;
-}
-
-static enum zd_status encode_bytes(
-        const unsigned char *text, size_t bytes, struct token_vector *ids)
-{
-    for (size_t i = 0; i < bytes; i++)
-        ZD_TRY(token_vector_push(ids, text[i]));
     return ZD_OK;
 }
 
@@ -247,8 +231,10 @@ enum zd_status encoder_encode(
                 ZD_ERR_DATA, "E0413", "invalid UTF-8 at byte offset %zu",
                 valid);
     }
+    for (size_t i = 0; tokenizer->is_bytes && i < bytes; i++)
+        token_vector_push(ids, text[i]);
     if (tokenizer->is_bytes)
-        return encode_bytes(text, bytes, ids);
+        return ZD_OK;
     if (!(flags & ENCODE_ADDED_TOKENS))
         return encode_raw_stretch(encoder, text, bytes, flags, ids);
     struct added_scan scan;
@@ -257,7 +243,7 @@ enum zd_status encoder_encode(
             &scan, &tokenizer->added_raw, tokenizer->classes, text, bytes);
     while (added_scan_next(&scan, &piece)) {
         if (piece.token)
-            ZD_TRY(token_vector_push(ids, piece.token->id));
+            token_vector_push(ids, piece.token->id);
         else
             ZD_TRY(encode_raw_stretch(
                     encoder, text + piece.begin, piece.end - piece.begin, flags,

@@ -73,7 +73,7 @@ static enum zd_status load_vocab(
     if (json_object_size(vocab) == 0)
         return broken("model.vocab is empty");
     ZD_TRY(ids_needed(vocab, added, &capacity));
-    ZD_TRY(vocab_init(&tokenizer->vocab, capacity));
+    vocab_init(&tokenizer->vocab, capacity);
     json_object_keylen_foreach(vocab, token, bytes, value)
     {
         ZD_TRY(vocab_add(
@@ -141,8 +141,8 @@ static enum zd_status add_merge(
         return missing_part(
                 number, "right part", text->right, text->right_bytes);
     joined->count = 0;
-    ZD_TRY(byte_buffer_append(joined, text->left, text->left_bytes));
-    ZD_TRY(byte_buffer_append(joined, text->right, text->right_bytes));
+    byte_buffer_append(joined, text->left, text->left_bytes);
+    byte_buffer_append(joined, text->right, text->right_bytes);
     int made = vocab_find(vocab, joined->data, joined->count);
     if (made < 0)
         return missing_part(
@@ -191,7 +191,7 @@ static enum zd_status load_merges(
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0405", "%zu merges: only %d are supported",
                 json_array_size(merges), TOKENIZER_MERGES_MAX - 1);
-    ZD_TRY(merges_init(&tokenizer->merges, (int)json_array_size(merges)));
+    merges_init(&tokenizer->merges, (int)json_array_size(merges));
     enum zd_status status = load_each_merge(tokenizer, merges, &joined);
     byte_buffer_fini(&joined);
     if (status == ZD_OK)
@@ -313,30 +313,22 @@ static enum zd_status added_id(
 
 /* What a token is matched by: its content, normalized if it is matched so. Then
  * this is also what it decodes as. */
-static enum zd_status matched_content(
+static void matched_content(
         struct tokenizer *tokenizer, const char *content, size_t bytes,
         struct added_token *token)
 {
     struct byte_buffer normal = {0};
-    bool changed = false;
-    enum zd_status status = ZD_OK;
-    if (token->normalized && tokenizer->nfc)
-        status = nfc_normalize(
+    if (token->normalized && tokenizer->nfc &&
+        nfc_normalize(
                 tokenizer->classes, (const unsigned char *)content, bytes,
-                &normal, &changed);
-    if (status == ZD_OK && changed)
-        status = vocab_set_decoded(
+                &normal))
+        vocab_set_decoded(
                 &tokenizer->vocab, &tokenizer->table, normal.data, normal.count,
                 token->id);
-    else if (status == ZD_OK)
-        status = byte_buffer_append(&normal, content, bytes);
-    if (status != ZD_OK) {
-        byte_buffer_fini(&normal);
-        return status;
-    }
+    else
+        byte_buffer_append(&normal, content, bytes);
     token->content = normal.data;
     token->bytes = normal.count;
-    return ZD_OK;
 }
 
 static enum zd_status load_added(
@@ -358,11 +350,12 @@ static enum zd_status load_added(
     if (bytes == 0)
         return ZD_OK; /* as the reference: it matches nothing */
     ZD_TRY(added_id(tokenizer, text, bytes, listed, most, &token.id));
-    ZD_TRY(matched_content(tokenizer, text, bytes, &token));
-    return added_set_add(
+    matched_content(tokenizer, text, bytes, &token);
+    added_set_add(
             token.normalized ? &tokenizer->added_normalized
                              : &tokenizer->added_raw,
             token);
+    return ZD_OK;
 }
 
 /* Two added tokens with one content or one id are a mistake in the file. */

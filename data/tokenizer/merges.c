@@ -1,25 +1,23 @@
 #include "data/tokenizer/tokenizer_internal.h"
 
+#include "base/must.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-enum zd_status merges_init(struct merges *merges, int count)
+void merges_init(struct merges *merges, int count)
 {
     int bits = 4;
     while ((UINT64_C(1) << bits) < (uint64_t)count * 3 / 2 + 1)
         bits++;
     size_t slots = (size_t)1 << bits;
-    merges->slots = malloc(slots * sizeof *merges->slots);
-    merges->result = malloc(((size_t)count + 1) * sizeof *merges->result);
-    merges->byte_rank = malloc(65536 * sizeof *merges->byte_rank);
+    merges->slots = zd_array(slots, sizeof *merges->slots);
+    merges->result = zd_array((size_t)count + 1, sizeof *merges->result);
+    merges->byte_rank = zd_array(65536, sizeof *merges->byte_rank);
     merges->shift = 64 - bits;
     merges->mask = slots - 1;
     merges->count = count;
-    if (!merges->slots || !merges->result || !merges->byte_rank)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0410", "no memory for %d merges", count);
     memset(merges->slots, 0xff, slots * sizeof *merges->slots);
-    return ZD_OK;
 }
 
 void merges_fini(struct merges *merges)

@@ -9,6 +9,8 @@
  * composed or moved. Reordering is done here: utf8proc's takes quadratic time.
  */
 #include "data/tokenizer/tokenizer_internal.h"
+
+#include "base/must.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
 
@@ -83,45 +85,37 @@ static void reorder(struct points *points, utf8proc_int32_t *spare)
     }
 }
 
-static enum zd_status normalize_piece(
+static void normalize_piece(
         const unsigned char *text, size_t bytes, struct byte_buffer *out)
 {
     enum { SMALL = 64 };
     utf8proc_int32_t small[2 * SMALL];
     struct points points = {.data = small};
-    enum zd_status status = ZD_OK;
     /* a character has at least 2 bytes here, but for a base of one */
     size_t room = (bytes / 2 + 1) * POINTS_PER_CHARACTER;
-    if (room > SMALL) {
-        points.data = malloc(2 * room * sizeof *points.data);
-        if (!points.data)
-            return ZD_FAIL(
-                    ZD_ERR_MEMORY, "E0410", "no memory to normalize %zu bytes",
-                    bytes);
-    }
+    if (room > SMALL)
+        points.data = zd_array(2 * room, sizeof *points.data);
     decompose(&points, text, bytes);
     reorder(&points, points.data + (room > SMALL ? room : SMALL));
     size_t count = (size_t)utf8proc_normalize_utf32(
             points.data, (utf8proc_ssize_t)points.count,
             UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    for (size_t i = 0; i < count && status == ZD_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         unsigned char character[4];
         unsigned length = utf8_write(character, (uint32_t)points.data[i]);
-        status = byte_buffer_append(out, character, length);
+        byte_buffer_append(out, character, length);
     }
     if (points.data != small)
         free(points.data);
-    return status;
 }
 
-enum zd_status nfc_normalize(
+bool nfc_normalize(
         const uint8_t *classes, const unsigned char *text, size_t bytes,
-        struct byte_buffer *out, bool *changed_out)
+        struct byte_buffer *out)
 {
     size_t copied = 0, base = 0, at = 0;
-    bool has_base = false;
+    bool has_base = false, changed = false;
     unsigned step;
-    *changed_out = false;
     while (at < bytes) {
         uint8_t class = classes[utf8_read(text + at, &step)];
         if (!(class & UNICODE_NFC_TRIGGER)) {
@@ -134,13 +128,13 @@ enum zd_status nfc_normalize(
         while (at < bytes &&
                classes[utf8_read(text + at, &step)] & UNICODE_NFC_TRIGGER)
             at += step;
-        ZD_TRY(byte_buffer_append(out, text + copied, begin - copied));
-        ZD_TRY(normalize_piece(text + begin, at - begin, out));
+        byte_buffer_append(out, text + copied, begin - copied);
+        normalize_piece(text + begin, at - begin, out);
         copied = at;
         has_base = false;
-        *changed_out = true;
+        changed = true;
     }
-    if (*changed_out)
-        ZD_TRY(byte_buffer_append(out, text + copied, bytes - copied));
-    return ZD_OK;
+    if (changed)
+        byte_buffer_append(out, text + copied, bytes - copied);
+    return changed;
 }

@@ -36,7 +36,8 @@ static enum zd_status put(struct translation *t, const char *format, ...)
     va_start(args, format);
     int bytes = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return byte_buffer_append(&t->out, text, (size_t)bytes);
+    byte_buffer_append(&t->out, text, (size_t)bytes);
+    return ZD_OK;
 }
 
 static enum zd_status refuse(const struct translation *t, const char *why)
@@ -227,7 +228,8 @@ static enum zd_status interval(struct translation *t)
     if (*end == '?' || *end == '+')
         return refuse(t, "a lazy or possessive interval");
     t->at += (size_t)(end - begin);
-    return byte_buffer_append(&t->out, begin, (size_t)(end - begin));
+    byte_buffer_append(&t->out, begin, (size_t)(end - begin));
+    return ZD_OK;
 }
 
 static enum zd_status quantifier(struct translation *t)
@@ -323,14 +325,9 @@ static enum zd_status split_translate(const char *pattern, char **out)
         status = translate_next(&t);
     if (status == ZD_OK && t.depth > 0)
         status = refuse(&t, "`(` without `)`");
-    if (status == ZD_OK)
-        status = byte_buffer_append(&t.out, "", 1);
-    if (status != ZD_OK) {
-        byte_buffer_fini(&t.out);
-        return status;
-    }
+    byte_buffer_append(&t.out, "", 1);
     *out = (char *)t.out.data;
-    return ZD_OK;
+    return status;
 }
 
 static enum zd_status compile(struct splitter *splitter, const char *pattern)
@@ -339,7 +336,11 @@ static enum zd_status compile(struct splitter *splitter, const char *pattern)
     PCRE2_SIZE offset;
     uint32_t matches_empty = 0;
     char *translated;
-    ZD_TRY(split_translate(pattern, &translated));
+    enum zd_status status = split_translate(pattern, &translated);
+    if (status != ZD_OK) {
+        free(translated);
+        return status;
+    }
     splitter->code = pcre2_compile(
             (PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error,
             &offset, NULL);

@@ -136,7 +136,8 @@ static enum zd_status add_around(
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0407",
                 "post_processor: an id of `%.200s` is no token", name);
-    return token_vector_push(around, (int32_t)value);
+    token_vector_push(around, (int32_t)value);
+    return ZD_OK;
 }
 
 /* `single`: special tokens, the text, special tokens. */

@@ -1,6 +1,7 @@
 #include "data/tokenizer/tokenizer.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "data/tokenizer/tokenizer_internal.h"
 #include "data/tokenizer/unicode.h"
 
@@ -36,17 +37,10 @@ void tokenizer_close(struct tokenizer *tokenizer)
 
 static struct tokenizer *create(void)
 {
-    struct tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
-    if (tokenizer) {
-        tokenizer->eos = -1;
-        byte_table_init(&tokenizer->table);
-        tokenizer->classes = unicode_classes_create();
-    }
-    if (!tokenizer || !tokenizer->classes) {
-        tokenizer_close(tokenizer);
-        ZD_FAIL(ZD_ERR_MEMORY, "E0410", "no memory for a tokenizer");
-        return NULL;
-    }
+    struct tokenizer *tokenizer = zd_array(1, sizeof *tokenizer);
+    tokenizer->eos = -1;
+    byte_table_init(&tokenizer->table);
+    tokenizer->classes = unicode_classes_create();
     return tokenizer;
 }
 
@@ -60,7 +54,7 @@ static const char *token_text(const json_t *config, const char *key)
 
 static char *copy_text(const char *text)
 {
-    return text ? strdup(text) : NULL;
+    return text ? zd_must(strdup(text)) : NULL;
 }
 
 /* One template, or the one of several that is called "default". */
@@ -194,8 +188,6 @@ enum zd_status tokenizer_open(const char *path, struct tokenizer **out)
                 "tokenizer_config.json");
     }
     struct tokenizer *tokenizer = create();
-    if (!tokenizer)
-        return ZD_ERR_MEMORY;
     enum zd_status status = load_file(tokenizer, file);
     if (status == ZD_OK)
         status = load_config(tokenizer, config);
@@ -214,25 +206,16 @@ enum zd_status tokenizer_open(const char *path, struct tokenizer **out)
 enum zd_status tokenizer_open_bytes(struct tokenizer **out)
 {
     struct tokenizer *tokenizer = create();
-    enum zd_status status;
-    if (!tokenizer)
-        return ZD_ERR_MEMORY;
     tokenizer->is_bytes = true;
     tokenizer->eos = BYTES_EOS;
-    status = vocab_init(&tokenizer->vocab, BYTES_VOCAB);
-    for (int b = 0; b < 256 && status == ZD_OK; b++) {
-        unsigned char byte = (unsigned char)b, spelling[2];
+    vocab_init(&tokenizer->vocab, BYTES_VOCAB);
+    for (int id = 0; id < BYTES_VOCAB; id++) {
+        unsigned char byte = (unsigned char)id, spelling[2];
         size_t bytes = byte_table_spell(&tokenizer->table, &byte, 1, spelling);
-        status = vocab_add(
+        /* end of text stands for no byte */
+        vocab_add(
                 &tokenizer->vocab, &tokenizer->table, (const char *)spelling,
-                bytes, b);
-    }
-    if (status == ZD_OK) /* end of text stands for no byte */
-        status = vocab_add(
-                &tokenizer->vocab, &tokenizer->table, "", 0, BYTES_EOS);
-    if (status != ZD_OK) {
-        tokenizer_close(tokenizer);
-        return status;
+                id < BYTES_EOS ? bytes : 0, id);
     }
     hash_bytes(byte_rules, sizeof byte_rules, tokenizer->digest);
     snprintf(

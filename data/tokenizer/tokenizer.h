@@ -48,14 +48,13 @@ struct token_vector { /* grows; ids owned, free with token_vector_fini */
     int32_t *ids;
     size_t count, capacity;
 };
-enum zd_status token_vector_push(struct token_vector *vector, int32_t id);
-enum zd_status token_vector_append(
+void token_vector_push(struct token_vector *vector, int32_t id);
+void token_vector_append(
         struct token_vector *vector, const int32_t *ids, size_t count);
 void token_vector_fini(struct token_vector *vector);
 
 struct encoder;
-enum zd_status encoder_create(
-        const struct tokenizer *tokenizer, struct encoder **out);
+struct encoder *encoder_create(const struct tokenizer *tokenizer);
 void encoder_destroy(struct encoder *encoder);
 enum encode_flags {
     ENCODE_ADDED_TOKENS = 1, /* added tokens in the text are recognized; without

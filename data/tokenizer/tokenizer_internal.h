@@ -30,7 +30,7 @@ struct byte_buffer {
     unsigned char *data;
     size_t count, capacity;
 };
-enum zd_status byte_buffer_append(
+void byte_buffer_append(
         struct byte_buffer *buffer, const void *data, size_t bytes);
 void byte_buffer_fini(struct byte_buffer *buffer);
 
@@ -71,14 +71,14 @@ struct vocab {
     uint32_t slot_mask;
 };
 /* Room for ids below `capacity`. */
-enum zd_status vocab_init(struct vocab *vocab, int capacity);
+void vocab_init(struct vocab *vocab, int capacity);
 void vocab_fini(struct vocab *vocab);
 /* ZD_ERR_DATA when the id is taken; the spelling must be new. */
 enum zd_status vocab_add(
         struct vocab *vocab, const struct byte_table *table,
         const char *spelling, size_t bytes, int id);
 /* Let an id decode as another spelling would. */
-enum zd_status vocab_set_decoded(
+void vocab_set_decoded(
         struct vocab *vocab, const struct byte_table *table,
         const void *spelling, size_t bytes, int id);
 int vocab_find(
@@ -97,7 +97,7 @@ struct merges {
     int32_t byte_id[256]; /* -1: the vocabulary lacks the byte */
     int count;
 };
-enum zd_status merges_init(struct merges *merges, int count);
+void merges_init(struct merges *merges, int count);
 void merges_fini(struct merges *merges);
 /* The same pair again: the later rank counts. */
 void merges_add(struct merges *merges, int left, int right, int rank, int id);
@@ -131,11 +131,12 @@ struct added_token {
 /* The tokens that one scan looks for. */
 struct added_set {
     struct added_token *tokens; /* sorted by content */
-    int count, capacity;
+    int count;
+    size_t capacity;
     int first[257]; /* tokens whose content begins with byte b: first[b].. */
 };
-/* Takes ownership of token.content, also when it fails. */
-enum zd_status added_set_add(struct added_set *set, struct added_token token);
+/* Takes ownership of token.content. */
+void added_set_add(struct added_set *set, struct added_token token);
 void added_set_finish(struct added_set *set); /* sort; before the first scan */
 void added_set_fini(struct added_set *set);
 
@@ -160,11 +161,11 @@ bool added_scan_next(struct added_scan *scan, struct added_piece *piece_out);
 
 /* ---- NFC ---- */
 
-/* Append the NFC of `text` to `out`; *changed_out is false, and nothing is
- * appended, when the text is sure to be NFC already. */
-enum zd_status nfc_normalize(
+/* Append the NFC of `text` to `out`; false, and nothing is appended, when the
+ * text is sure to be NFC already. */
+bool nfc_normalize(
         const uint8_t *classes, const unsigned char *text, size_t bytes,
-        struct byte_buffer *out, bool *changed_out);
+        struct byte_buffer *out);
 
 /* ---- pre-tokens ---- */
 
@@ -207,7 +208,7 @@ struct bpe { /* scratch for long words */
     int32_t *ids, *ranks;
     uint32_t *prev, *next;
     uint64_t *heap;
-    size_t capacity, heap_count, heap_capacity;
+    size_t capacity, heap_count;
 };
 void bpe_fini(struct bpe *bpe);
 /* Append the ids of one pre-token. */

@@ -1,6 +1,6 @@
 #include "data/tokenizer/unicode.h"
 
-#include <stdlib.h>
+#include "base/must.h"
 
 static void mark(
         uint8_t *classes, struct unicode_table table, enum unicode_class class)
@@ -13,9 +13,7 @@ static void mark(
 uint8_t *unicode_classes_create(void)
 {
     enum { HANGUL_FIRST = 0xac00, HANGUL_LAST = 0xd7a3, TRAILING = 28 };
-    uint8_t *classes = calloc(UNICODE_POINTS, 1);
-    if (!classes)
-        return NULL;
+    uint8_t *classes = zd_array(UNICODE_POINTS, 1);
     mark(classes, unicode_letters, UNICODE_LETTER);
     mark(classes, unicode_numbers, UNICODE_NUMBER);
     mark(classes, unicode_spaces, UNICODE_SPACE);

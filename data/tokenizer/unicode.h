@@ -34,7 +34,7 @@ enum unicode_class {
 };
 
 /* The classes of every code point, one byte each (1.1 MiB, most of it never
- * touched); NULL when out of memory. Free it with free(). */
+ * touched). Free it with free(). */
 uint8_t *unicode_classes_create(void);
 
 #endif

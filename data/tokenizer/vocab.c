@@ -1,5 +1,7 @@
 #include "data/tokenizer/tokenizer_internal.h"
 
+#include "base/must.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,20 +21,15 @@ static uint64_t spelling_hash(const unsigned char *p, size_t bytes)
     return hash;
 }
 
-enum zd_status vocab_init(struct vocab *vocab, int capacity)
+void vocab_init(struct vocab *vocab, int capacity)
 {
     uint32_t slots = 1024;
     while (slots < 2 * (uint32_t)capacity)
         slots *= 2;
-    vocab->tokens = calloc((size_t)capacity + 1, sizeof *vocab->tokens);
-    vocab->slots = calloc(slots, sizeof *vocab->slots);
+    vocab->tokens = zd_array((size_t)capacity + 1, sizeof *vocab->tokens);
+    vocab->slots = zd_array(slots, sizeof *vocab->slots);
     vocab->slot_mask = slots - 1;
     vocab->capacity = capacity;
-    if (!vocab->tokens || !vocab->slots)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0410", "no memory for a vocabulary of %d ids",
-                capacity);
-    return ZD_OK;
 }
 
 void vocab_fini(struct vocab *vocab)
@@ -63,19 +60,18 @@ int vocab_find(const struct vocab *vocab, const void *spelling, size_t bytes)
     return (int)*slot_of(vocab, spelling, bytes) - 1;
 }
 
-enum zd_status vocab_set_decoded(
+void vocab_set_decoded(
         struct vocab *vocab, const struct byte_table *table,
         const void *spelling, size_t bytes, int id)
 {
     struct vocab_token *token = &vocab->tokens[id];
     struct byte_buffer *text = &vocab->text;
     size_t begin = text->count;
-    ZD_TRY(byte_buffer_append(text, spelling, bytes)); /* as much at most */
+    byte_buffer_append(text, spelling, bytes); /* as much at most */
     token->decoded = (uint32_t)begin;
     token->decoded_bytes = (uint32_t)byte_table_decode(
             table, spelling, bytes, text->data + begin);
     text->count = begin + token->decoded_bytes;
-    return ZD_OK;
 }
 
 enum zd_status vocab_add(
@@ -91,12 +87,12 @@ enum zd_status vocab_add(
                 "tokens `%.*s` and `%.*s` have one id, %d",
                 (int)token->spelling_bytes, text->data + token->spelling,
                 (int)bytes, spelling, id);
-    ZD_TRY(byte_buffer_append(text, spelling, bytes));
+    byte_buffer_append(text, spelling, bytes);
     *slot_of(vocab, spelling, bytes) = (uint32_t)id + 1;
     token->present = true;
     token->spelling = (uint32_t)begin;
     token->spelling_bytes = (uint32_t)bytes;
-    ZD_TRY(vocab_set_decoded(vocab, table, spelling, bytes, id));
+    vocab_set_decoded(vocab, table, spelling, bytes, id);
     if (id >= vocab->ids)
         vocab->ids = id + 1;
     if ((int)bytes > vocab->longest)

@@ -1,5 +1,6 @@
 #include "train/text/decoder.h"
 
+#include "base/must.h"
 #include "model/model.h"
 
 #include <stdlib.h>
@@ -19,8 +20,8 @@ enum zd_status decoder_encode(
                 "a prompt needs a tokenizer and this job has none "
                 "(model.tokenizer)");
     prefix = tokenizer_prefix(text->tokenizer, &count);
-    ZD_TRY(token_vector_append(ids, prefix, (size_t)count));
-    ZD_TRY(encoder_create(text->tokenizer, &encoder));
+    token_vector_append(ids, prefix, (size_t)count);
+    encoder = encoder_create(text->tokenizer);
     enum zd_status status = encoder_encode(
             encoder, prompt, strlen(prompt), ENCODE_ADDED_TOKENS, ids, &bad);
     encoder_destroy(encoder);
@@ -144,12 +145,9 @@ enum zd_status decoder_run(
             .decoder = decoder,
             .texts = texts,
             .count = text_count,
-            .runs = calloc(count, sizeof *growing.runs),
-            .ids = calloc(count, sizeof *growing.ids)};
-    enum zd_status status =
-            growing.runs && growing.ids
-                    ? grow(&growing, max_new, sampler)
-                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+            .runs = zd_array(count, sizeof *growing.runs),
+            .ids = zd_array(count, sizeof *growing.ids)};
+    enum zd_status status = grow(&growing, max_new, sampler);
     free(growing.runs);
     free(growing.ids);
     return status;

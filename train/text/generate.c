@@ -4,6 +4,7 @@
 
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "base/printable.h"
 #include "data/tokenize.h"
 #include "model/files/config.h"
@@ -114,10 +115,8 @@ static enum zd_status open_prompts(
         const struct generate_options *options, struct generation *g)
 {
     size_t count = (size_t)options->prompt_count, longest = 0;
-    g->texts = calloc(count, sizeof *g->texts);
-    g->written = calloc(count, sizeof *g->written);
-    if (!g->texts || !g->written)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for prompts");
+    g->texts = zd_array(count, sizeof *g->texts);
+    g->written = zd_array(count, sizeof *g->written);
     g->text_count = options->prompt_count;
     for (int i = 0; i < g->text_count; i++) {
         struct decoder_text *text = &g->texts[i];

@@ -1,5 +1,6 @@
 #include "train/text/written.h"
 
+#include "base/must.h"
 #include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
@@ -8,14 +9,8 @@
 enum zd_status written_put(void *ctx, const char *bytes, size_t count)
 {
     struct written *written = ctx;
-    if (written->count + count + 1 > written->capacity) {
-        size_t capacity = 2 * (written->count + count) + 64;
-        char *more = realloc(written->bytes, capacity);
-        if (!more)
-            return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-        written->bytes = more;
-        written->capacity = capacity;
-    }
+    written->bytes = zd_grow(
+            written->bytes, &written->capacity, written->count + count + 1, 1);
     memcpy(written->bytes + written->count, bytes, count);
     written->count += count;
     written->bytes[written->count] = '\0';

@@ -26,7 +26,7 @@ static struct subject open_subject(const char *path)
     cr_assert_eq(
             tokenizer_open(path, &subject.tokenizer), ZD_OK, "%s: %s", path,
             zd_error_get()->what);
-    cr_assert_eq(encoder_create(subject.tokenizer, &subject.encoder), ZD_OK);
+    subject.encoder = encoder_create(subject.tokenizer);
     return subject;
 }
 
@@ -174,7 +174,7 @@ Test(tokenizer, prefix_and_end_of_text_are_those_of_the_files)
         int count;
         const int32_t *prefix = tokenizer_prefix(subject.tokenizer, &count);
         for (int i = 0; i < count; i++)
-            cr_assert_eq(token_vector_push(&subject.ids, prefix[i]), ZD_OK);
+            token_vector_push(&subject.ids, prefix[i]);
         cr_expect(
                 are_ids(&subject.ids, json_object_get(root, "prefix")), "%s",
                 folders[f]);
@@ -269,13 +269,13 @@ Test(tokenizer, bytes_are_their_own_ids)
     static const char text[] = "a\xc3\xa9\n<|endoftext|>";
     size_t bytes;
     cr_assert_eq(tokenizer_open_bytes(&subject.tokenizer), ZD_OK);
-    cr_assert_eq(encoder_create(subject.tokenizer, &subject.encoder), ZD_OK);
+    subject.encoder = encoder_create(subject.tokenizer);
     cr_expect_eq(tokenizer_vocab_size(subject.tokenizer), 257);
     cr_expect_eq(tokenizer_eos(subject.tokenizer), 256);
     encode(&subject, text, strlen(text), ENCODE_ADDED_TOKENS);
     cr_assert_eq(subject.ids.count, strlen(text));
     cr_expect_eq(subject.ids.ids[1], 0xc3);
-    cr_assert_eq(token_vector_push(&subject.ids, 256), ZD_OK);
+    token_vector_push(&subject.ids, 256);
     char *decoded = decode(&subject, &bytes); /* end of text has no bytes */
     cr_assert_eq(bytes, strlen(text));
     cr_expect_eq(memcmp(decoded, text, bytes), 0);
