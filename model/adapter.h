@@ -25,8 +25,6 @@
 #include "kernels/kernels.h"
 #include "model/params.h"
 
-/* --- in a pass ------------------------------------------------------------ */
-
 /* What of a linear an adapter changes: columns first .. first + out - 1 of its
  * output. */
 struct adapter_view {
@@ -51,54 +49,25 @@ struct adapter_scratch {
     void *scaled;        /* (N, most columns): DoRA's z, then dy */
 };
 
-/* A pass over N rows of x (N, in) and y or dy (N, columns). */
-struct adapter_pass {
-    const struct kernels *kernels;
-    const struct adapter_scratch *scratch;
-    double dropout_p;       /* 0: none, as in evaluation */
-    uint64_t seed;          /* of the step */
-    struct dropout dropout; /* rows; threshold and key are set here */
-    int N, in, columns;
-    enum dtype y_dtype; /* of y: the compute type, or fp32 logits */
-    /* for DoRA */
-    const void *weight, *bias; /* of the base, (columns, in) or with conv1d (in,
-                                  columns); (columns) or NULL */
-    bool conv1d;
-    bool has_gains; /* of a pass before, with the same weights */
-};
-/* u alone: what backward reads of a forward whose y nobody wants. */
+struct linear;
+
+/* u alone: what backward reads of a forward whose y no one wants. With DoRA
+ * also the gains; `weight` is the base's then, whole, NULL where a pass before
+ * has made them. */
 enum zd_status adapter_keep(
-        const struct adapter_pass *pass, const struct adapter_view *view,
-        const void *x);
+        const struct linear *linear, const struct adapter_view *view,
+        const void *weight, const void *x);
 enum zd_status adapter_forward(
-        const struct adapter_pass *pass, const struct adapter_view *view,
-        void *y, const void *x);
+        const struct linear *linear, const struct adapter_view *view,
+        const void *weight, void *y, const void *x);
 /* z of the view's columns holds x W^T and becomes gain dy, which takes the
  * place of dy from there on; with the gradient of the magnitudes. */
 enum zd_status adapter_magnitude_backward(
-        const struct adapter_pass *pass, const struct adapter_view *view,
-        void *z, const void *dy, bool accumulate);
-/* dx may be NULL: nobody asks for it. */
+        const struct linear *linear, const struct adapter_view *view, void *z,
+        const void *dy);
+/* dx may be NULL: not computed. */
 enum zd_status adapter_backward(
-        const struct adapter_pass *pass, const struct adapter_view *view,
-        void *dx, const void *dy, const void *x, bool accumulate);
-
-/* --- merging -------------------------------------------------------------- */
-
-/* W + scale B A, on the host, of weights as fp32; DoRA: each row of the sum is
- * then scaled to the norm `magnitude` of that row. */
-struct adapter_merge {
-    int in, out, r;
-    bool conv1d; /* W is (in, out), not (out, in) */
-    double scale;
-    const float *a, *b;     /* (r, in), (out, r) */
-    const float *magnitude; /* (out); NULL: not DoRA */
-};
-/* The whole weight, as it is stored, in place; `row` is scratch, (in). Each
- * product is summed in fp32 over r, multiplied and added once: within one
- * rounding of PEFT's merge_and_unload. Norms are summed in double. Any thread.
- */
-void adapter_merge(
-        const struct adapter_merge *merge, float *weight, float *row);
+        const struct linear *linear, const struct adapter_view *view, void *dx,
+        const void *dy, const void *x);
 
 #endif

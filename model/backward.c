@@ -4,10 +4,10 @@ static enum zd_status backward_one(
         struct model *model, const struct pass *pass, int layer,
         const struct model_hooks *hooks)
 {
-    bool accumulate;
     struct layer_acts slot = kept_acts(pass->acts, layer);
-    ZD_TRY(unit_grads_acquire(model, hooks, layer, &accumulate));
-    ZD_TRY(layer_backward(model, pass, layer, &slot, accumulate));
+    struct layer_run run = {model, pass, &slot, layer};
+    ZD_TRY(unit_grads_acquire(model, hooks, layer, &run.accumulate));
+    ZD_TRY(layer_backward(&run));
     ZD_TRY(unit_grads_release(model, hooks, layer));
     return unit_release(model, hooks, layer);
 }

@@ -14,7 +14,7 @@ struct config_reader;
 struct model_config;
 struct model;
 struct pass;
-struct layer_acts;
+struct layer_run;
 
 /* --- keys of config.json -------------------------------------------------- */
 
@@ -119,6 +119,9 @@ struct tensor_row {
 
 /* --- a family ------------------------------------------------------------- */
 
+/* Of a layer, forward or backward. */
+typedef enum zd_status layer_part_fn(const struct layer_run *run);
+
 struct model_family {
     const char *name;         /* model_type */
     const char *architecture; /* of transformers */
@@ -153,27 +156,13 @@ struct model_family {
             const struct model *model, const struct pass *pass, bool tokens_add,
             bool accumulate);
     /* norm1 to q, k, v as attention reads them; their gradients to hidden. */
-    enum zd_status (*qkv_forward)(
-            const struct model *model, const struct pass *pass, int layer,
-            const struct layer_acts *acts);
-    enum zd_status (*qkv_backward)(
-            const struct model *model, const struct pass *pass, int layer,
-            const struct layer_acts *acts, bool accumulate);
+    layer_part_fn *qkv_forward, *qkv_backward;
     /* norm2 to out; NULL: only what backward reads. */
-    enum zd_status (*mlp_forward)(
-            const struct model *model, const struct pass *pass, int layer,
-            const struct layer_acts *acts, void *out);
-    enum zd_status (*mlp_backward)(
-            const struct model *model, const struct pass *pass, int layer,
-            const struct layer_acts *acts, bool accumulate);
+    enum zd_status (*mlp_forward)(const struct layer_run *run, void *out);
+    layer_part_fn *mlp_backward;
     /* act from gate and up, q and k from q_raw and k_raw, for backward, to the
      * same bits. NULL: kept. */
-    enum zd_status (*recompute_act)(
-            const struct model *model, const struct pass *pass,
-            const struct layer_acts *acts);
-    enum zd_status (*recompute_heads)(
-            const struct model *model, const struct pass *pass, int layer,
-            const struct layer_acts *acts);
+    layer_part_fn *recompute_act, *recompute_heads;
 };
 
 #endif

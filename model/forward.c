@@ -28,10 +28,11 @@ enum zd_status forward_kept(
     struct layer_acts slot = kept_acts(pass->acts, layer);
     void *out =
             output ? output_of(pass->acts, layer, model->config->layers) : NULL;
-    ZD_TRY(layer_input_norm(model, pass, layer, &slot));
+    struct layer_run run = {model, pass, &slot, layer};
+    ZD_TRY(layer_input_norm(&run, &model->due));
     if (leaves)
         ZD_TRY(residuals_leave(model, pass, layer));
-    return layer_forward(model, pass, layer, &slot, pass->acts->scratch, out);
+    return layer_forward(&run, pass->acts->scratch, out, &model->due);
 }
 
 /* A layer's output is summed up with the norm of the next, in one pass over
@@ -56,10 +57,11 @@ static enum zd_status forward_lean(
     const struct activations *acts = pass->acts;
     struct layer_acts lean = acts->lean;
     lean.gains += (size_t)(layer - 1) * acts->layer_gains;
-    ZD_TRY(layer_input_norm(model, pass, layer, &lean));
+    struct layer_run run = {model, pass, &lean, layer};
+    ZD_TRY(layer_input_norm(&run, &model->due));
     return layer_forward(
-            model, pass, layer, &lean, acts->lean_scratch,
-            output_of(acts, layer, model->config->layers));
+            &run, acts->lean_scratch,
+            output_of(acts, layer, model->config->layers), &model->due);
 }
 
 enum zd_status forward_layers(

@@ -3,9 +3,10 @@
 #include "base/device/device_memory.h"
 #include "kernels/fused.h"
 
-static struct norm head_norm(const struct model *model)
+static struct norm head_norm(const struct model *model, int N, bool accumulate)
 {
-    return unit_norm(model, model->config->layers + 1, ROLE_FINAL_NORM);
+    return unit_norm(
+            model, model->config->layers + 1, ROLE_FINAL_NORM, N, accumulate);
 }
 
 static enum zd_status head_acquire(
@@ -46,7 +47,7 @@ static enum zd_status head_grads_acquire(
         model->embedding_grads_held = true;
         grads->head_add = model->embedding_accumulates;
     }
-    norm = head_norm(model);
+    norm = head_norm(model, 0, false);
     grads->dhead = model->grads[model->head];
     grads->dx_needed =
             norm.dweight || norm.dbias || model->train.first <= c->layers;
@@ -65,7 +66,7 @@ static enum zd_status chunk_logits(
 {
     const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
-    struct norm norm = head_norm(model);
+    struct norm norm = head_norm(model, n, false);
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
     char *x = head_input(pass) + offset;
@@ -73,14 +74,13 @@ static enum zd_status chunk_logits(
     if (due.a)
         due = (struct residual_sum){
                 (const char *)due.a + offset, (const char *)due.b + offset};
-    ZD_TRY(norm_forward_sum(
-            model, &norm, h->norm, h->mean, h->rstd, x, &due, n));
+    ZD_TRY(norm_forward_sum(&norm, h->norm, h->mean, h->rstd, x, &due));
     struct matmul_strides strides = {.out = h->stride, .a = C, .b = C};
-    struct linear head = head_linear(model, pass, h);
+    struct linear head = head_linear(model, pass, begin, n, false);
     ZD_TRY(fused_matmul_strided(
             k, NULL, h->logits, h->logits_dtype, h->norm, head.weight.values,
             &strides, n, V, C, false, true, false));
-    return head_adapters_forward(model, &head, h->logits, h->norm, begin, n);
+    return linear_adapters_forward(&head, h->logits, h->norm);
 }
 
 static enum zd_status chunk_backward(
@@ -89,31 +89,28 @@ static enum zd_status chunk_backward(
 {
     const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
-    struct norm norm = head_norm(model);
+    struct norm norm = head_norm(model, n, grads->norm_add);
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
     char *dx = pass->rows ? pass->acts->last : pass->acts->dx;
     struct matmul_strides strides = {.out = C, .a = h->stride, .b = C};
-    struct linear head = head_linear(model, pass, h);
+    struct linear head = head_linear(model, pass, begin, n, grads->norm_add);
     const void *dz;
     if (grads->dhead)
         ZD_TRY(fused_matmul_strided(
                 k, NULL, grads->dhead, DTYPE_FP32, h->dlogits, h->norm,
                 &strides, V, C, n, true, false, grads->head_add));
-    ZD_TRY(head_adapters_enter(
-            model, &head, h->dlogits, h->norm, begin, n, grads->norm_add, &dz));
+    ZD_TRY(linear_adapters_enter(&head, h->dlogits, h->norm, &dz));
     if (grads->dx_needed)
         ZD_TRY(fused_matmul_strided(
                 k, NULL, h->dnorm, k->dtype, dz, head.weight.values, &strides,
                 n, C, V, false, false, false));
-    ZD_TRY(head_adapters_backward(
-            model, &head, grads->dx_needed ? h->dnorm : NULL, dz, h->norm,
-            begin, n, grads->norm_add));
+    ZD_TRY(linear_adapters_backward(
+            &head, grads->dx_needed ? h->dnorm : NULL, dz, h->norm));
     if (grads->dx_needed)
         ZD_TRY(norm_backward(
-                model, &norm, dx + offset, h->dnorm, NULL,
-                head_input(pass) + offset, h->mean, h->rstd, n,
-                grads->norm_add));
+                &norm, dx + offset, h->dnorm, NULL, head_input(pass) + offset,
+                h->mean, h->rstd));
     grads->head_add = grads->norm_add = true;
     return ZD_OK;
 }

@@ -133,122 +133,124 @@ enum zd_status unit_grads_acquire(
 enum zd_status unit_grads_release(
         struct model *model, const struct model_hooks *hooks, int unit);
 
-/* A weight as the hooks left it; products ask linear_weight for it, or where
- * they decode it themselves take it as it lies. In codes:
- * the matrices that it is joined of. */
+/* What the parts of a layer are given. */
+struct layer_run {
+    const struct model *model;
+    const struct pass *pass;
+    const struct layer_acts *acts;
+    int layer;
+    bool accumulate; /* backward: add to the gradients */
+};
+
+/* A weight as the hooks left it. Matmuls ask linear_weight for it, unless they
+ * decode it themselves. Quantized: the matrices that it is joined of. */
 struct weight_view {
-    const void *values; /* NULL: in codes */
+    const void *values; /* NULL: quantized */
     struct codes_view parts[LINEAR_PARTS];
     int part_count;
 };
 
-/* linear.c: y = x W (+ bias), for both layouts of W, and what adapters add. */
+/* linear.c: y = x W (+ bias) of N rows, for both layouts of W, and what
+ * adapters add. */
 struct linear {
+    const struct model *model;
+    const struct pass *pass;
     struct weight_view weight;
     const void *bias;
     void *dweight; /* of grad_type; NULL: frozen */
     float *dbias;
-    enum dtype grad_type;
-    int in, out;
+    enum dtype grad_type, y_dtype;
+    int N, in, out;
+    int columns; /* of `out` that W makes: a row of logits has room for more */
+    int first_row; /* of the pass, the head's */
+    bool accumulate;
     bool conv1d; /* weight is [in, out], not [out, in] */
     struct adapter_view adapters[LINEAR_PARTS];
     int adapter_count;
     bool is_dora; /* one of them */
-    const struct pass *pass;
 };
-/* `acts`: of the layer, where adapters keep what backward reads. */
+/* The projections `first` to `last` as one: one alone, or those that follow
+ * each other in memory (model_shape.joined). */
 struct linear layer_linear(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, enum role weight, int in, int out);
-/* The projections `first` to `last`, which follow each other in memory
- * (model_shape.joined), as one. */
-struct linear layer_joined(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, enum role first, enum role last, int in);
+        const struct layer_run *run, enum role first, enum role last);
+/* The head, for rows first_row .. of the pass; a tied one has no adapter. */
+struct linear head_linear(
+        const struct model *model, const struct pass *pass, int first_row,
+        int N, bool accumulate);
 /* The whole weight in the compute type, (out, in) or with conv1d (in, out):
  * whoever multiplies by it asks here, each time. It stays until the next call.
  */
 enum zd_status linear_weight(
-        const struct model *model, const struct linear *linear,
-        const void **values_out);
-/* A weight in codes that a decode step multiplies by as it lies: linear_forward
- * then does not ask for it. */
-bool linear_has_few_rows(const struct linear *linear, int N);
-/* .. and one that products decode as they pack it: nobody asks for it whole. */
-bool linear_in_strips(const struct model *model, const struct linear *linear);
+        const struct linear *linear, const void **values_out);
+/* A quantized weight that a decode step multiplies by as it lies, and one that
+ * matmuls decode as they pack it: neither is asked for whole. */
+bool linear_has_few_rows(const struct linear *linear);
+bool linear_in_strips(const struct linear *linear);
+/* y NULL: only what backward reads. */
 enum zd_status linear_forward(
-        const struct model *model, const struct linear *linear, void *y,
-        const void *x, int N);
-/* Of a forward whose y nobody wants, what backward reads. */
-enum zd_status linear_adapters_keep(
-        const struct model *model, const struct linear *linear, const void *x,
-        int N);
-/* Of the untied head, for rows first_row .. of the pass; no adapter: a count of
- * 0. */
-struct linear head_linear(
-        const struct model *model, const struct pass *pass,
-        const struct head_acts *acts);
-enum zd_status head_adapters_forward(
-        const struct model *model, const struct linear *head, void *logits,
-        const void *x, int first_row, int N);
-/* What the products below read in place of dlogits: with DoRA it is another
- * array, and the magnitudes have their gradient. */
-enum zd_status head_adapters_enter(
-        const struct model *model, const struct linear *head,
-        const void *dlogits, const void *x, int first_row, int N,
-        bool accumulate, const void **dz_out);
-enum zd_status head_adapters_backward(
-        const struct model *model, const struct linear *head, void *dx,
-        const void *dlogits, const void *x, int first_row, int N,
-        bool accumulate);
-/* Gradients of weight and bias, with `accumulate` added to. */
+        const struct linear *linear, void *y, const void *x);
+/* Gradients of weight and bias, and dx unless NULL. */
 enum zd_status linear_backward_params(
-        const struct model *model, const struct linear *linear, const void *dy,
-        const void *x, int N, bool accumulate);
-/* The same and dx, unless NULL. */
+        const struct linear *linear, const void *dy, const void *x);
 enum zd_status linear_backward(
-        const struct model *model, const struct linear *linear, void *dx,
-        const void *dy, const void *x, int N, bool accumulate);
-/* dx += dy W; `sum` is scratch for types that cannot be accumulated into. */
-enum zd_status linear_backward_add(
-        const struct model *model, const struct linear *linear, void *dx,
-        void *sum, const void *dy, const void *x, int N, bool accumulate);
+        const struct linear *linear, void *dx, const void *dy, const void *x);
+/* The adapters' part of each. _enter: what the matmuls of backward read in
+ * place of dy; with DoRA it is another array, and the magnitudes have their
+ * gradient.
+ */
+enum zd_status linear_adapters_forward(
+        const struct linear *linear, void *y, const void *x);
+enum zd_status linear_adapters_enter(
+        const struct linear *linear, const void *dy, const void *x,
+        const void **dz_out);
+enum zd_status linear_adapters_backward(
+        const struct linear *linear, void *dx, const void *dz, const void *x);
 
-/* norm.c: layer norm with a bias, else RMSNorm. */
+/* Projections of one input: y (backward: dy) of each. */
+struct projections {
+    struct linear linears[LINEAR_PARTS];
+    void *y[LINEAR_PARTS];
+    int count;
+};
+enum zd_status projections_forward(const struct projections *p, const void *x);
+/* `sum` is scratch for types that cannot be added to. */
+enum zd_status projections_backward(
+        const struct projections *p, void *dx, void *sum, const void *x);
+
+/* norm.c: layer norm with a bias, else RMSNorm, of N rows. */
 struct norm {
+    const struct model *model;
     const void *weight, *bias;
     float *dweight, *dbias;
+    int N;
+    bool accumulate;
 };
-struct norm unit_norm(const struct model *model, int unit, enum role weight);
+struct norm unit_norm(
+        const struct model *model, int unit, enum role role, int N,
+        bool accumulate);
 /* Does anything below the layer's first norm train, or the norm? */
-bool layer_needs_input_grad(
-        const struct model *model, const struct pass *pass, int layer);
+bool layer_needs_input_grad(const struct layer_run *run);
 /* sum = a + b, then its norm; without a sum that is due, the norm of `sum`. */
 enum zd_status norm_forward_sum(
-        const struct model *model, const struct norm *norm, void *out,
-        float *mean, float *rstd, void *sum, const struct residual_sum *of,
-        int N);
+        const struct norm *norm, void *out, float *mean, float *rstd, void *sum,
+        const struct residual_sum *of);
 /* dx = [dresidual +] J^T dout; dresidual may be dx. */
 enum zd_status norm_backward(
-        const struct model *model, const struct norm *norm, void *dx,
-        const void *dout, const void *dresidual, const void *x,
-        const float *mean, const float *rstd, int N, bool accumulate);
+        const struct norm *norm, void *dx, const void *dout,
+        const void *dresidual, const void *x, const float *mean,
+        const float *rstd);
 
 /* layer.c. First the sum of the layer before, if it is due: acts->x is there
- * after it. */
+ * after it, and nothing due. */
 enum zd_status layer_input_norm(
-        struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts);
+        const struct layer_run *run, struct residual_sum *due);
 /* After layer_input_norm. With out == NULL only what backward reads is
- * computed; else the output is due as a sum (model->due) whose place is `out`.
- */
+ * computed; else the output is due as a sum whose place is `out`. */
 enum zd_status layer_forward(
-        struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, void *scratch, void *out);
+        const struct layer_run *run, void *scratch, void *out,
+        struct residual_sum *due);
 /* acts->dx holds the gradient of the layer's output, then of its input. */
-enum zd_status layer_backward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, bool accumulate);
+enum zd_status layer_backward(const struct layer_run *run);
 
 /* embedding.c, for families: rows of a table, and their gradient from
  * acts->dx. */

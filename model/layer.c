@@ -1,6 +1,5 @@
-#include "model/internal.h"
-
 #include "base/device/device_memory.h"
+#include "model/internal.h"
 
 #include <math.h>
 
@@ -28,16 +27,16 @@ static struct attention_shape attention_shape(
 /* Append a run's rows, from row `first` of the pass, to its text's part of the
  * cache, then attend to all of that. */
 static enum zd_status attend_run(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, const struct decode_run *run,
+        const struct layer_run *layer, const struct decode_run *run,
         size_t first)
 {
-    const struct kernels *k = model->kernels;
-    const struct activations *all = pass->acts;
-    struct attention_shape s = attention_shape(model, pass);
+    const struct kernels *k = layer->model->kernels;
+    const struct activations *all = layer->pass->acts;
+    const struct layer_acts *acts = layer->acts;
+    struct attention_shape s = attention_shape(layer->model, layer->pass);
     size_t element = dtype_bytes(k->dtype);
     size_t row = (size_t)s.KV * (size_t)s.D * element;
-    size_t place = (size_t)(layer - 1) * all->cache_layer_bytes +
+    size_t place = (size_t)(layer->layer - 1) * all->cache_layer_bytes +
                    (size_t)run->text * all->cache_text_bytes;
     char *k_cache = all->k_cache + place, *v_cache = all->v_cache + place;
     for (int i = 0; i < run->count; i++) {
@@ -55,137 +54,113 @@ static enum zd_status attend_run(
             s.scale);
 }
 
-static enum zd_status attend_cached(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts)
+static enum zd_status attend(const struct layer_run *run, void *scratch)
 {
+    const struct pass *pass = run->pass;
+    const struct layer_acts *acts = run->acts;
+    struct attention_shape shape = attention_shape(run->model, pass);
+    if (!pass->decode)
+        return run->model->kernels->attention_forward(
+                NULL, acts->att, acts->lse, acts->q, acts->k, acts->v,
+                pass->doc_start, scratch, &shape);
     size_t first = 0;
     for (int r = 0; r < pass->run_count; r++) {
-        const struct decode_run *run = &pass->runs[r];
-        ZD_TRY(attend_run(model, pass, layer, acts, run, first));
-        first += (size_t)run->count;
+        ZD_TRY(attend_run(run, &pass->runs[r], first));
+        first += (size_t)pass->runs[r].count;
     }
     return ZD_OK;
 }
 
-static enum zd_status attend(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, void *scratch)
+static struct norm norm_of(const struct layer_run *run, enum role role)
 {
-    if (pass->decode)
-        return attend_cached(model, pass, layer, acts);
-    struct attention_shape shape = attention_shape(model, pass);
-    return model->kernels->attention_forward(
-            NULL, acts->att, acts->lse, acts->q, acts->k, acts->v,
-            pass->doc_start, scratch, &shape);
+    return unit_norm(
+            run->model, run->layer, role, run->pass->N, run->accumulate);
 }
 
 enum zd_status layer_input_norm(
-        struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts)
+        const struct layer_run *run, struct residual_sum *due)
 {
-    struct residual_sum due = model->due;
-    struct norm norm1 = unit_norm(model, layer, ROLE_NORM1);
-    model->due = (struct residual_sum){0};
+    const struct layer_acts *acts = run->acts;
+    struct norm norm1 = norm_of(run, ROLE_NORM1);
+    struct residual_sum of = *due;
+    *due = (struct residual_sum){0};
     return norm_forward_sum(
-            model, &norm1, acts->norm1, acts->mean1, acts->rstd1, acts->x, &due,
-            pass->N);
+            &norm1, acts->norm1, acts->mean1, acts->rstd1, acts->x, &of);
 }
 
 enum zd_status layer_forward(
-        struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, void *scratch, void *out)
+        const struct layer_run *run, void *scratch, void *out,
+        struct residual_sum *due)
 {
-    const struct model_config *c = model->config;
-    int N = pass->N, C = c->hidden_size;
+    const struct model_family *family = run->model->config->family;
+    const struct layer_acts *acts = run->acts;
     struct residual_sum half = {acts->x, acts->proj};
-    struct norm norm2 = unit_norm(model, layer, ROLE_NORM2);
-    struct linear o = layer_linear(
-            model, pass, layer, acts, ROLE_O, c->heads * c->head_dim, C);
-    ZD_TRY(c->family->qkv_forward(model, pass, layer, acts));
-    ZD_TRY(attend(model, pass, layer, acts, scratch));
-    ZD_TRY(linear_forward(model, &o, acts->proj, acts->att, N));
-    ZD_TRY(norm_forward_sum(
-            model, &norm2, acts->norm2, acts->mean2, acts->rstd2, acts->x2,
-            &half, N));
+    struct norm norm2 = norm_of(run, ROLE_NORM2);
+    struct linear o = layer_linear(run, ROLE_O, ROLE_O);
     void *mlp_out = acts->mlp_out ? acts->mlp_out : out;
-    ZD_TRY(c->family->mlp_forward(model, pass, layer, acts, mlp_out));
+    ZD_TRY(family->qkv_forward(run));
+    ZD_TRY(attend(run, scratch));
+    ZD_TRY(linear_forward(&o, acts->proj, acts->att));
+    ZD_TRY(norm_forward_sum(
+            &norm2, acts->norm2, acts->mean2, acts->rstd2, acts->x2, &half));
+    ZD_TRY(family->mlp_forward(run, mlp_out));
     if (out)
-        model->due = (struct residual_sum){acts->x2, mlp_out};
+        *due = (struct residual_sum){acts->x2, mlp_out};
     return ZD_OK;
 }
 
-/* The norm of its stored input, to the bits of forward. */
-static enum zd_status recompute_norm(
-        const struct model *model, const struct pass *pass, int layer,
-        enum role role, void *out, float *mean, float *rstd, void *x)
+/* Recompute what the MLP's backward reads, to the bits of forward. */
+static enum zd_status recompute_mlp(const struct layer_run *run)
 {
-    struct norm norm = unit_norm(model, layer, role);
-    struct residual_sum nothing = {0};
-    return norm_forward_sum(
-            model, &norm, out, mean, rstd, x, &nothing, pass->N);
-}
-
-/* Recompute what the MLP's backward reads. */
-static enum zd_status recompute_mlp(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts)
-{
+    const struct layer_acts *acts = run->acts;
+    struct norm norm2 = norm_of(run, ROLE_NORM2);
+    struct residual_sum none = {0};
     if (acts->recompute & PART_NORM2)
-        ZD_TRY(recompute_norm(
-                model, pass, layer, ROLE_NORM2, acts->norm2, acts->mean2,
-                acts->rstd2, acts->x2));
+        ZD_TRY(norm_forward_sum(
+                &norm2, acts->norm2, acts->mean2, acts->rstd2, acts->x2,
+                &none));
     return acts->recompute & PART_ACT
-                   ? model->config->family->recompute_act(model, pass, acts)
+                   ? run->model->config->family->recompute_act(run)
                    : ZD_OK;
 }
 
 /* Recompute what attention's backward reads, and that of the projections before
  * it. */
-static enum zd_status recompute_attention(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts)
+static enum zd_status recompute_attention(const struct layer_run *run)
 {
-    if (acts->recompute & PART_NORM1)
-        ZD_TRY(recompute_norm(
-                model, pass, layer, ROLE_NORM1, acts->norm1, acts->mean1,
-                acts->rstd1, acts->x));
-    return acts->recompute & PART_HEADS
-                   ? model->config->family->recompute_heads(
-                             model, pass, layer, acts)
+    struct residual_sum none = {0};
+    if (run->acts->recompute & PART_NORM1)
+        ZD_TRY(layer_input_norm(run, &none));
+    return run->acts->recompute & PART_HEADS
+                   ? run->model->config->family->recompute_heads(run)
                    : ZD_OK;
 }
 
-enum zd_status layer_backward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, bool accumulate)
+/* The residual stream passes dx on; each branch adds its part through the
+ * backward of its norm. */
+enum zd_status layer_backward(const struct layer_run *run)
 {
-    const struct model_config *c = model->config;
-    const struct layer_grads *g = &pass->acts->grads;
-    void *dx = pass->acts->dx;
-    int N = pass->N;
-    struct attention_shape shape = attention_shape(model, pass);
-    struct norm norm1 = unit_norm(model, layer, ROLE_NORM1);
-    struct norm norm2 = unit_norm(model, layer, ROLE_NORM2);
-    struct linear o = layer_linear(
-            model, pass, layer, acts, ROLE_O, c->heads * c->head_dim,
-            c->hidden_size);
-    /* The residual stream passes dx on; each branch adds its part through the
-     * backward of its norm. */
-    ZD_TRY(recompute_mlp(model, pass, layer, acts));
-    ZD_TRY(c->family->mlp_backward(model, pass, layer, acts, accumulate));
+    const struct model *model = run->model;
+    const struct model_family *family = model->config->family;
+    const struct layer_acts *acts = run->acts;
+    const struct layer_grads *g = &run->pass->acts->grads;
+    void *dx = run->pass->acts->dx;
+    struct attention_shape shape = attention_shape(model, run->pass);
+    struct norm norm1 = norm_of(run, ROLE_NORM1);
+    struct norm norm2 = norm_of(run, ROLE_NORM2);
+    struct linear o = layer_linear(run, ROLE_O, ROLE_O);
+    ZD_TRY(recompute_mlp(run));
+    ZD_TRY(family->mlp_backward(run));
     ZD_TRY(norm_backward(
-            model, &norm2, dx, g->hidden, dx, acts->x2, acts->mean2,
-            acts->rstd2, N, accumulate));
-    ZD_TRY(linear_backward(model, &o, g->hidden, dx, acts->att, N, accumulate));
-    ZD_TRY(recompute_attention(model, pass, layer, acts));
+            &norm2, dx, g->hidden, dx, acts->x2, acts->mean2, acts->rstd2));
+    ZD_TRY(linear_backward(&o, g->hidden, dx, acts->att));
+    ZD_TRY(recompute_attention(run));
     ZD_TRY(model->kernels->attention_backward(
             NULL, g->q, g->k, g->v, g->hidden, acts->att, acts->lse, acts->q,
-            acts->k, acts->v, pass->doc_start, g->scratch, &shape));
-    ZD_TRY(c->family->qkv_backward(model, pass, layer, acts, accumulate));
-    if (!layer_needs_input_grad(model, pass, layer))
+            acts->k, acts->v, run->pass->doc_start, g->scratch, &shape));
+    ZD_TRY(family->qkv_backward(run));
+    if (!layer_needs_input_grad(run))
         return ZD_OK;
     return norm_backward(
-            model, &norm1, dx, g->hidden, dx, acts->x, acts->mean1, acts->rstd1,
-            N, accumulate);
+            &norm1, dx, g->hidden, dx, acts->x, acts->mean1, acts->rstd1);
 }

@@ -7,11 +7,11 @@
 /* Adapters of a unit keep their arrays one behind the other, in the order of
  * the table. */
 static size_t before_in_unit(
-        const struct param_table *table, int unit, int id, size_t *gains_before)
+        const struct param_table *table, int id, size_t *gains_before)
 {
     size_t low = 0;
     *gains_before = 0;
-    for (int i = table->unit_first[unit]; i < id; i++) {
+    for (int i = table->unit_first[table->params[id].unit]; i < id; i++) {
         const struct adapter *adapter = &table->adapters[i];
         low += (size_t)adapter->r;
         if (adapter->r && adapter->magnitude >= 0)
@@ -22,16 +22,16 @@ static size_t before_in_unit(
 
 /* Of weight `id`, whose output begins in column `first`. */
 static void add_adapter(
-        const struct model *model, const struct pass *pass, int unit, int id,
-        int first, void *low, float *gains, struct linear *linear)
+        struct linear *linear, int id, int first, void *low, float *gains)
 {
+    const struct model *model = linear->model;
     const struct param_table *table = model->table;
     size_t gains_before, low_before;
     if (!param_has_adapter(table, id))
         return;
     const struct adapter *adapter = &table->adapters[id];
     assert(linear->adapter_count < LINEAR_PARTS);
-    low_before = before_in_unit(table, unit, id, &gains_before);
+    low_before = before_in_unit(table, id, &gains_before);
     struct adapter_view *view = &linear->adapters[linear->adapter_count++];
     *view = (struct adapter_view){
             .a = model->params[adapter->a],
@@ -42,7 +42,7 @@ static void add_adapter(
             .first = first,
             .out = (int)table->params[adapter->b].shape[0],
             .scale = adapter->scale,
-            .u = (char *)low + low_before * (size_t)pass->N *
+            .u = (char *)low + low_before * (size_t)linear->N *
                                        dtype_bytes(model->kernels->dtype),
             .stream = rng_stream(table->params[id].name)};
     if (adapter->magnitude < 0)
@@ -76,28 +76,6 @@ static enum dtype grad_type(const struct model *model, int id)
                                                : DTYPE_FP32;
 }
 
-struct linear layer_linear(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, enum role weight, int in, int out)
-{
-    int id = role_id(model, layer, weight);
-    int bias = role_id(model, layer, weight + 1);
-    struct linear linear = {
-            .bias = bias < 0 ? NULL : model->params[bias],
-            .dweight = model->grads[id],
-            .dbias = bias < 0 ? NULL : model->grads[bias],
-            .grad_type = grad_type(model, id),
-            .in = in,
-            .out = out,
-            .conv1d = model->table->params[id].conv1d &&
-                      !param_in_codes(model->table, id),
-            .pass = pass,
-    };
-    add_weight(model, id, &linear.weight);
-    add_adapter(model, pass, layer, id, 0, acts->low, acts->gains, &linear);
-    return linear;
-}
-
 /* Tensor `id` begins where the one before it ends, and so do their gradients;
  * in codes, it will once decoded. */
 static bool goes_on(const struct model *model, int id)
@@ -113,120 +91,113 @@ static bool goes_on(const struct model *model, int id)
            model->grads[id] == (grad ? grad + count * wide : NULL);
 }
 
-struct linear layer_joined(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, enum role first, enum role last, int in)
+struct linear layer_linear(
+        const struct layer_run *run, enum role first, enum role last)
 {
-    int id = role_id(model, layer, first), out = 0;
-    int bias = role_id(model, layer, first + 1);
-    int others = role_id(model, layer, last) - id;
-    struct linear joined = layer_linear(model, pass, layer, acts, first, in, 0);
-    for (int i = 0; i <= others; i++) {
-        if (i > 0) {
-            add_weight(model, id + i, &joined.weight);
-            add_adapter(
-                    model, pass, layer, id + i, out, acts->low, acts->gains,
-                    &joined);
-        }
-        out += (int)model->table->params[id + i].shape[0];
-        assert(i == 0 || goes_on(model, id + i));
-        assert(i == 0 || bias < 0 || goes_on(model, bias + i));
+    const struct model *model = run->model;
+    const struct param *params = model->table->params;
+    int id = role_id(model, run->layer, first);
+    int bias = role_id(model, run->layer, first + 1);
+    int end = role_id(model, run->layer, last) + 1;
+    struct linear linear = {
+            .model = model,
+            .pass = run->pass,
+            .bias = bias < 0 ? NULL : model->params[bias],
+            .dweight = model->grads[id],
+            .dbias = bias < 0 ? NULL : model->grads[bias],
+            .grad_type = grad_type(model, id),
+            .y_dtype = model->kernels->dtype,
+            .in = (int)param_in(&params[id]),
+            .N = run->pass->N,
+            .accumulate = run->accumulate,
+            .conv1d = params[id].conv1d && !param_in_codes(model->table, id),
+    };
+    for (int i = id; i < end; i++) {
+        assert(i == id || goes_on(model, i));
+        assert(i == id || bias < 0 || goes_on(model, bias + i - id));
+        add_weight(model, i, &linear.weight);
+        add_adapter(&linear, i, linear.out, run->acts->low, run->acts->gains);
+        linear.out += (int)param_out(&params[i]);
     }
-    joined.out = out;
-    return joined;
+    linear.columns = linear.out;
+    return linear;
+}
+
+struct linear head_linear(
+        const struct model *model, const struct pass *pass, int first_row,
+        int N, bool accumulate)
+{
+    const struct head_acts *acts = &pass->acts->head;
+    struct linear linear = {
+            .model = model,
+            .pass = pass,
+            .weight = {.values = model->params[model->head]},
+            .dweight = model->grads[model->head],
+            .y_dtype = acts->logits_dtype,
+            .in = model->config->hidden_size,
+            .out = acts->stride,
+            .columns = model->config->vocab_size,
+            .N = N,
+            .first_row = first_row,
+            .accumulate = accumulate};
+    if (!model->config->tied)
+        add_adapter(&linear, model->head, 0, acts->low, acts->gains);
+    return linear;
 }
 
 /* --- adapters ------------------------------------------------------------- */
 
-static struct adapter_pass adapter_pass_of(
-        const struct model *model, const struct linear *linear, int first_row,
-        int N, enum dtype y_dtype)
+/* The base's weight, where the rows of a sum are to be scaled and their gains
+ * not known yet. */
+static enum zd_status fetch_weight(
+        const struct linear *linear, const void **weight_out)
 {
     const struct pass *pass = linear->pass;
-    return (struct adapter_pass){
-            .kernels = model->kernels,
-            .scratch = &pass->acts->adapters,
-            .dropout_p = pass->drops ? model->shape.dropout : 0,
-            .seed = rng_u64(model->shape.seed, (uint64_t)pass->step, 0),
-            .dropout =
-                    {.first_sample = pass->first_sample,
-                     .first_row = first_row,
-                     .T = pass->T},
-            .N = N,
-            .in = linear->in,
-            .columns = linear->out,
-            .y_dtype = y_dtype,
-            .bias = linear->bias,
-            .conv1d = linear->conv1d,
-            .has_gains = pass->decode && pass->runs[0].past > 0};
+    bool has_gains = pass->decode && pass->runs[0].past > 0;
+    *weight_out = NULL;
+    return linear->is_dora && !has_gains ? linear_weight(linear, weight_out)
+                                         : ZD_OK;
 }
 
-/* The base's weight, for those who scale the rows of the sum. */
-static enum zd_status fetch_weight(
-        const struct model *model, const struct linear *linear,
-        struct adapter_pass *pass)
+enum zd_status linear_adapters_forward(
+        const struct linear *linear, void *y, const void *x)
 {
-    return linear->is_dora && !pass->has_gains
-                   ? linear_weight(model, linear, &pass->weight)
-                   : ZD_OK;
-}
-
-static enum zd_status adapters_forward(
-        const struct model *model, const struct linear *linear, void *y,
-        const void *x, int N)
-{
-    struct adapter_pass pass =
-            adapter_pass_of(model, linear, 0, N, model->kernels->dtype);
-    ZD_TRY(fetch_weight(model, linear, &pass));
+    const void *weight;
+    ZD_TRY(fetch_weight(linear, &weight));
     for (int i = 0; i < linear->adapter_count; i++)
-        ZD_TRY(adapter_forward(&pass, &linear->adapters[i], y, x));
-    return ZD_OK;
-}
-
-enum zd_status linear_adapters_keep(
-        const struct model *model, const struct linear *linear, const void *x,
-        int N)
-{
-    struct adapter_pass pass =
-            adapter_pass_of(model, linear, 0, N, model->kernels->dtype);
-    ZD_TRY(fetch_weight(model, linear, &pass));
-    for (int i = 0; i < linear->adapter_count; i++)
-        ZD_TRY(adapter_keep(&pass, &linear->adapters[i], x));
+        ZD_TRY(y ? adapter_forward(linear, &linear->adapters[i], weight, y, x)
+                 : adapter_keep(linear, &linear->adapters[i], weight, x));
     return ZD_OK;
 }
 
 /* Columns of dy that no adapter covers, as they are. */
 static enum zd_status copy_others(
-        const struct linear *linear, const struct adapter_pass *pass,
-        int columns, void *z, const void *dy)
+        const struct linear *linear, void *z, const void *dy)
 {
-    const struct kernels *k = pass->kernels;
+    const struct kernels *k = linear->model->kernels;
     size_t element = dtype_bytes(k->dtype);
     int done = 0;
     for (int i = 0; i <= linear->adapter_count; i++) {
         bool is_end = i == linear->adapter_count;
         const struct adapter_view *view = &linear->adapters[i];
-        int next = is_end ? columns : view->first;
+        int next = is_end ? linear->columns : view->first;
         if (next > done)
             ZD_TRY(k->scale_columns(
                     NULL, (char *)z + (size_t)done * element, linear->out,
                     (const char *)dy + (size_t)done * element, linear->out,
-                    k->dtype, NULL, NULL, pass->N, next - done));
+                    k->dtype, NULL, NULL, linear->N, next - done));
         if (!is_end)
             done = view->first + view->out;
     }
     return ZD_OK;
 }
 
-/* What products of backward read in place of dy: with DoRA it is another array,
- * and the magnitudes have their gradient. `columns` of dy are products. */
-static enum zd_status adapters_enter(
-        const struct model *model, const struct linear *linear,
-        const struct adapter_pass *pass, int columns, const void *dy,
-        const void *x, bool accumulate, const void **dz_out)
+enum zd_status linear_adapters_enter(
+        const struct linear *linear, const void *dy, const void *x,
+        const void **dz_out)
 {
-    const struct kernels *k = model->kernels;
-    void *z = pass->scratch->scaled;
+    const struct kernels *k = linear->model->kernels;
+    void *z = linear->pass->acts->adapters.scaled;
     struct matmul_strides strides = {
             .out = linear->out,
             .a = linear->in,
@@ -236,95 +207,35 @@ static enum zd_status adapters_enter(
     *dz_out = dy;
     if (!linear->is_dora)
         return ZD_OK;
-    ZD_TRY(linear_weight(model, linear, &weight));
+    ZD_TRY(linear_weight(linear, &weight));
     ZD_TRY(fused_matmul_strided(
-            k, NULL, z, k->dtype, x, weight, &strides, pass->N, columns,
-            linear->in, false, !linear->conv1d, false));
+            k, NULL, z, k->dtype, x, weight, &strides, linear->N,
+            linear->columns, linear->in, false, !linear->conv1d, false));
     for (int i = 0; i < linear->adapter_count; i++) {
         const struct adapter_view *view = &linear->adapters[i];
-        ZD_TRY(adapter_magnitude_backward(pass, view, z, dy, accumulate));
+        ZD_TRY(adapter_magnitude_backward(linear, view, z, dy));
         covered += view->out;
     }
     *dz_out = z;
-    return covered == columns ? ZD_OK
-                              : copy_others(linear, pass, columns, z, dy);
+    return covered == linear->columns ? ZD_OK : copy_others(linear, z, dy);
 }
 
-static enum zd_status adapters_backward(
-        const struct model *model, const struct linear *linear, void *dx,
-        const void *dz, const void *x, int N, bool accumulate)
+enum zd_status linear_adapters_backward(
+        const struct linear *linear, void *dx, const void *dz, const void *x)
 {
-    struct adapter_pass pass =
-            adapter_pass_of(model, linear, 0, N, model->kernels->dtype);
     for (int i = 0; i < linear->adapter_count; i++)
-        ZD_TRY(adapter_backward(
-                &pass, &linear->adapters[i], dx, dz, x, accumulate));
+        ZD_TRY(adapter_backward(linear, &linear->adapters[i], dx, dz, x));
     return ZD_OK;
 }
 
-struct linear head_linear(
-        const struct model *model, const struct pass *pass,
-        const struct head_acts *acts)
-{
-    struct linear linear = {
-            .weight = {.values = model->params[model->head]},
-            .dweight = model->grads[model->head],
-            .in = model->config->hidden_size,
-            .out = pass->acts->head.stride,
-            .pass = pass};
-    if (!model->config->tied)
-        add_adapter(
-                model, pass, model->config->layers + 1, model->head, 0,
-                acts->low, acts->gains, &linear);
-    return linear;
-}
-
-enum zd_status head_adapters_forward(
-        const struct model *model, const struct linear *head, void *logits,
-        const void *x, int first_row, int N)
-{
-    struct adapter_pass pass = adapter_pass_of(
-            model, head, first_row, N, head->pass->acts->head.logits_dtype);
-    ZD_TRY(fetch_weight(model, head, &pass));
-    for (int i = 0; i < head->adapter_count; i++)
-        ZD_TRY(adapter_forward(&pass, &head->adapters[i], logits, x));
-    return ZD_OK;
-}
-
-enum zd_status head_adapters_enter(
-        const struct model *model, const struct linear *head,
-        const void *dlogits, const void *x, int first_row, int N,
-        bool accumulate, const void **dz_out)
-{
-    struct adapter_pass pass =
-            adapter_pass_of(model, head, first_row, N, model->kernels->dtype);
-    return adapters_enter(
-            model, head, &pass, model->config->vocab_size, dlogits, x,
-            accumulate, dz_out);
-}
-
-enum zd_status head_adapters_backward(
-        const struct model *model, const struct linear *head, void *dx,
-        const void *dlogits, const void *x, int first_row, int N,
-        bool accumulate)
-{
-    struct adapter_pass pass =
-            adapter_pass_of(model, head, first_row, N, model->kernels->dtype);
-    for (int i = 0; i < head->adapter_count; i++)
-        ZD_TRY(adapter_backward(
-                &pass, &head->adapters[i], dx, dlogits, x, accumulate));
-    return ZD_OK;
-}
-
-/* --- products ------------------------------------------------------------- */
+/* --- matmuls -------------------------------------------------------------- */
 
 enum zd_status linear_weight(
-        const struct model *model, const struct linear *linear,
-        const void **values_out)
+        const struct linear *linear, const void **values_out)
 {
     const struct weight_view *weight = &linear->weight;
-    const struct kernels *k = model->kernels;
-    char *out = model->decoded;
+    const struct kernels *k = linear->model->kernels;
+    char *out = linear->model->decoded;
     assert(weight->values || (weight->part_count && out));
     *values_out = weight->values ? weight->values : out;
     for (int i = 0; i < weight->part_count; i++) {
@@ -336,44 +247,41 @@ enum zd_status linear_weight(
     return ZD_OK;
 }
 
-bool linear_in_strips(const struct model *model, const struct linear *linear)
+bool linear_in_strips(const struct linear *linear)
 {
-    return linear->weight.part_count > 0 && !model->decoded;
+    return linear->weight.part_count > 0 && !linear->model->decoded;
 }
 
 /* out (M, N) [+]= a (M, K) W, or its transpose's. */
 static enum zd_status multiply(
-        const struct model *model, const struct linear *linear, void *out,
-        const void *a, const void *bias, int M, int N, int K, bool trans_b,
-        bool add)
+        const struct linear *linear, void *out, const void *a, const void *bias,
+        int N, int K, bool trans_b, bool add)
 {
-    const struct kernels *k = model->kernels;
+    const struct kernels *k = linear->model->kernels;
     const void *weight;
-    if (linear_in_strips(model, linear))
+    if (linear_in_strips(linear))
         return k->matmul_codes(
                 NULL, out, k->dtype, a, linear->weight.parts,
-                linear->weight.part_count, bias, M, N, K, trans_b, add);
-    ZD_TRY(linear_weight(model, linear, &weight));
+                linear->weight.part_count, bias, linear->N, N, K, trans_b, add);
+    ZD_TRY(linear_weight(linear, &weight));
     return k->matmul(
-            NULL, out, k->dtype, a, weight, bias, M, N, K, false, trans_b, add);
+            NULL, out, k->dtype, a, weight, bias, linear->N, N, K, false,
+            trans_b, add);
 }
 
 /* dx = dy W, with `add` dx += dy W. */
 static enum zd_status input_grads(
-        const struct model *model, const struct linear *linear, void *dx,
-        const void *dy, int N, bool add)
+        const struct linear *linear, void *dx, const void *dy, bool add)
 {
     return multiply(
-            model, linear, dx, dy, NULL, N, linear->in, linear->out,
-            linear->conv1d, add);
+            linear, dx, dy, NULL, linear->in, linear->out, linear->conv1d, add);
 }
 
-/* A decode step's product: nothing of a weight in codes is written out. */
+/* A decode step's product: nothing of a quantized weight is written out. */
 static enum zd_status rows_forward(
-        const struct model *model, const struct linear *linear, void *y,
-        const void *x, int N)
+        const struct linear *linear, void *y, const void *x)
 {
-    const struct kernels *k = model->kernels;
+    const struct kernels *k = linear->model->kernels;
     size_t element = dtype_bytes(k->dtype), first = 0;
     for (int i = 0; i < linear->weight.part_count; i++) {
         const struct codes_view *part = &linear->weight.parts[i];
@@ -381,87 +289,92 @@ static enum zd_status rows_forward(
         ZD_TRY(k->codes_rows(
                 NULL, (char *)y + first * element, linear->out, x, part->codes,
                 part->scales, part->matrix,
-                bias ? bias + first * element : NULL, N));
+                bias ? bias + first * element : NULL, linear->N));
         first += (size_t)part->matrix->rows;
     }
     return ZD_OK;
 }
 
-bool linear_has_few_rows(const struct linear *linear, int N)
+bool linear_has_few_rows(const struct linear *linear)
 {
     return linear->weight.part_count > 0 && linear->pass->decode &&
-           N <= ROWS_TOGETHER;
+           linear->N <= ROWS_TOGETHER;
 }
 
 enum zd_status linear_forward(
-        const struct model *model, const struct linear *linear, void *y,
-        const void *x, int N)
+        const struct linear *linear, void *y, const void *x)
 {
-    if (linear_has_few_rows(linear, N))
-        ZD_TRY(rows_forward(model, linear, y, x, N));
+    if (!y)
+        return linear_adapters_forward(linear, NULL, x);
+    if (linear_has_few_rows(linear))
+        ZD_TRY(rows_forward(linear, y, x));
     else
         ZD_TRY(multiply(
-                model, linear, y, x, linear->bias, N, linear->out, linear->in,
+                linear, y, x, linear->bias, linear->out, linear->in,
                 !linear->conv1d, false));
-    return adapters_forward(model, linear, y, x, N);
+    return linear_adapters_forward(linear, y, x);
 }
 
 /* x^T dy, or dy^T x: as the weight is stored. */
 enum zd_status linear_backward_params(
-        const struct model *model, const struct linear *linear, const void *dy,
-        const void *x, int N, bool accumulate)
+        const struct linear *linear, const void *dy, const void *x)
 {
+    const struct kernels *k = linear->model->kernels;
     bool first = !linear->conv1d;
     if (linear->dweight && linear->grad_type != DTYPE_FP32) {
-        assert(first && !linear->dbias && !accumulate);
-        return model->kernels->matmul(
+        assert(first && !linear->dbias && !linear->accumulate);
+        return k->matmul(
                 NULL, linear->dweight, linear->grad_type, dy, x, NULL,
-                linear->out, linear->in, N, true, false, false);
+                linear->out, linear->in, linear->N, true, false, false);
     }
     return fused_weight_grads(
-            model->kernels, NULL, linear->dweight, linear->dbias,
-            first ? dy : x, first ? x : dy, first ? linear->out : linear->in,
-            first ? linear->in : linear->out, N, first, accumulate);
+            k, NULL, linear->dweight, linear->dbias, first ? dy : x,
+            first ? x : dy, first ? linear->out : linear->in,
+            first ? linear->in : linear->out, linear->N, first,
+            linear->accumulate);
 }
 
-/* The gradients of the layer's own tensors and of magnitudes, and what the rest
- * reads in place of dy. */
-static enum zd_status backward_enter(
-        const struct model *model, const struct linear *linear, const void *dy,
-        const void *x, int N, bool accumulate, const void **dz_out)
+/* dx (NULL: not computed) = dy W, or += where the compute type can be added to
+ * and `add` says so. */
+static enum zd_status backward(
+        const struct linear *linear, void *dx, bool add, const void *dy,
+        const void *x)
 {
-    struct adapter_pass pass =
-            adapter_pass_of(model, linear, 0, N, model->kernels->dtype);
-    ZD_TRY(linear_backward_params(model, linear, dy, x, N, accumulate));
-    return adapters_enter(
-            model, linear, &pass, linear->out, dy, x, accumulate, dz_out);
+    const void *dz;
+    ZD_TRY(linear_backward_params(linear, dy, x));
+    ZD_TRY(linear_adapters_enter(linear, dy, x, &dz));
+    if (dx)
+        ZD_TRY(input_grads(linear, dx, dz, add));
+    return linear_adapters_backward(linear, dx, dz, x);
 }
 
 enum zd_status linear_backward(
-        const struct model *model, const struct linear *linear, void *dx,
-        const void *dy, const void *x, int N, bool accumulate)
+        const struct linear *linear, void *dx, const void *dy, const void *x)
 {
-    const void *dz;
-    ZD_TRY(backward_enter(model, linear, dy, x, N, accumulate, &dz));
-    if (dx)
-        ZD_TRY(input_grads(model, linear, dx, dz, N, false));
-    return adapters_backward(model, linear, dx, dz, x, N, accumulate);
+    return backward(linear, dx, false, dy, x);
 }
 
-enum zd_status linear_backward_add(
-        const struct model *model, const struct linear *linear, void *dx,
-        void *sum, const void *dy, const void *x, int N, bool accumulate)
+/* --- projections of one input --------------------------------------------- */
+
+enum zd_status projections_forward(const struct projections *p, const void *x)
 {
-    const struct kernels *k = model->kernels;
-    const void *dz;
-    if (k->dtype != DTYPE_FP32 || !dx) {
-        ZD_TRY(linear_backward(
-                model, linear, dx ? sum : NULL, dy, x, N, accumulate));
-        if (!dx)
-            return ZD_OK;
-        return k->add(NULL, dx, dx, sum, (size_t)N * (size_t)linear->in);
+    for (int i = 0; i < p->count; i++)
+        ZD_TRY(linear_forward(&p->linears[i], p->y[i], x));
+    return ZD_OK;
+}
+
+enum zd_status projections_backward(
+        const struct projections *p, void *dx, void *sum, const void *x)
+{
+    const struct kernels *k = p->linears[0].model->kernels;
+    size_t count = (size_t)p->linears[0].N * (size_t)p->linears[0].in;
+    bool in_place = k->dtype == DTYPE_FP32 || !dx;
+    for (int i = 0; i < p->count; i++) {
+        const struct linear *linear = &p->linears[i];
+        void *to = i == 0 || in_place ? dx : sum;
+        ZD_TRY(backward(linear, to, i > 0 && in_place, p->y[i], x));
+        if (to != dx)
+            ZD_TRY(k->add(NULL, dx, dx, sum, count));
     }
-    ZD_TRY(backward_enter(model, linear, dy, x, N, accumulate, &dz));
-    ZD_TRY(input_grads(model, linear, dx, dz, N, true));
-    return adapters_backward(model, linear, dx, dz, x, N, accumulate);
+    return ZD_OK;
 }

@@ -1,16 +1,20 @@
 #include "model/adapters/merge.h"
 #include "base/log.h"
-#include "model/adapter.h"
+#include "base/must.h"
+#include "model/files/vocab_resize.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct merged {
-    const struct weight_source *base;
+    struct weight_source base;
+    bool owns_base;
     const struct param_table *table;
     struct merge_part *parts; /* owned */
     int part_count;
+    struct peft_adapter *adapters; /* that are closed with it; owned */
+    int adapter_count;
     int id;        /* of the tensor in `values`; -1: none */
     float *values; /* merged, as the table has it; owned */
 };
@@ -118,6 +122,45 @@ static enum zd_status read_all(
     return part->source.read(part->source.ctx, id, kind, 0, count, out);
 }
 
+/* sum_k B[o, k] A[k, :] */
+static void product_row(
+        const struct merge_what *what, const float *a, const float *b_row,
+        float *row)
+{
+    size_t in = (size_t)what->in;
+    memset(row, 0, in * sizeof *row);
+    for (size_t k = 0; k < (size_t)what->r; k++)
+        for (size_t i = 0; i < in; i++)
+            row[i] += b_row[k] * a[k * in + i];
+}
+
+/* W + scale B A in place, as W is stored; DoRA: each row of the sum is then
+ * scaled to the norm `magnitude` of that row. Each product is summed in fp32
+ * over r, multiplied and added once: within one rounding of PEFT's
+ * merge_and_unload. Norms are summed in double. `row` is scratch, (in). */
+static void merge_into(
+        float *weight, bool conv1d, double scale, const struct merge_what *what,
+        const float *a, const float *b, const float *magnitude, float *row)
+{
+    size_t in = (size_t)what->in, out = (size_t)what->out;
+    size_t stride = conv1d ? out : 1;
+    for (size_t o = 0; o < out; o++) {
+        float *w = weight + (conv1d ? o : o * in);
+        double squares = 0;
+        product_row(what, a, b + o * (size_t)what->r, row);
+        for (size_t i = 0; i < in; i++) {
+            float *x = &w[i * stride];
+            *x += (float)scale * row[i];
+            squares += (double)*x * *x;
+        }
+        if (!what->has_magnitude)
+            continue;
+        float factor = magnitude[o] / (float)sqrt(squares);
+        for (size_t i = 0; i < in; i++)
+            w[i * stride] *= factor;
+    }
+}
+
 static enum zd_status add_adapter(
         struct merged *m, int id, const struct merge_part *part)
 {
@@ -133,17 +176,9 @@ static enum zd_status add_adapter(
     if (status == ZD_OK && what.has_magnitude)
         status = read_all(part, id, PEFT_MAGNITUDE, out, magnitude);
     if (status == ZD_OK)
-        adapter_merge(
-                &(struct adapter_merge){
-                        .in = what.in,
-                        .out = what.out,
-                        .r = what.r,
-                        .conv1d = m->table->params[id].conv1d,
-                        .scale = part->weight * what.scale,
-                        .a = a,
-                        .b = b,
-                        .magnitude = what.has_magnitude ? magnitude : NULL},
-                m->values, row);
+        merge_into(
+                m->values, m->table->params[id].conv1d,
+                part->weight * what.scale, &what, a, b, magnitude, row);
     free(a);
     return status;
 }
@@ -161,7 +196,7 @@ static enum zd_status read_under(
     }
     if (source)
         return source->read(source->ctx, id, PEFT_SAVED, begin, count, out);
-    return m->base->read(m->base->ctx, id, begin, count, out);
+    return m->base.read(m->base.ctx, id, begin, count, out);
 }
 
 /* Finite factors may make a weight that is not. */
@@ -215,9 +250,26 @@ static enum zd_status merged_read(
 static void merged_close(void *ctx)
 {
     struct merged *m = ctx;
+    for (int i = 0; i < m->adapter_count; i++)
+        peft_close(&m->adapters[i]);
+    if (m->owns_base)
+        weights_close(&m->base);
+    free(m->adapters);
     free(m->parts);
     free(m->values);
     free(m);
+}
+
+static struct merged *merged_create(
+        const struct param_table *table, int part_count)
+{
+    struct merged *m = zd_array(1, sizeof *m);
+    *m = (struct merged){
+            .table = table,
+            .parts = zd_array((size_t)part_count, sizeof *m->parts),
+            .part_count = part_count,
+            .id = -1};
+    return m;
 }
 
 enum zd_status weights_open_merged(
@@ -226,18 +278,47 @@ enum zd_status weights_open_merged(
         struct weight_source *source_out)
 {
     ZD_TRY(merge_check(table, parts, part_count));
-    struct merged *m = calloc(1, sizeof *m);
-    struct merge_part *copy = calloc((size_t)part_count + 1, sizeof *copy);
-    if (!m || !copy) {
-        free(m);
-        free(copy);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory to merge");
-    }
+    struct merged *m = merged_create(table, part_count);
+    m->base = *base;
     for (int i = 0; i < part_count; i++)
-        copy[i] = parts[i];
-    *m = (struct merged){base, table, copy, part_count, -1, NULL};
+        m->parts[i] = parts[i];
     *source_out = (struct weight_source){merged_read, merged_close, m};
     return ZD_OK;
+}
+
+static enum zd_status open_adapters(
+        struct merged *m, const struct model_config *config,
+        const struct adapter_choice *choices)
+{
+    for (int i = 0; i < m->part_count; i++) {
+        ZD_TRY(peft_open(choices[i].dir, config, m->table, &m->adapters[i]));
+        m->adapter_count++;
+        m->parts[i] = merge_part_of_peft(
+                &m->adapters[i], choices[i].weight, choices[i].dir);
+    }
+    return merge_check(m->table, m->parts, m->part_count);
+}
+
+enum zd_status weights_open_adapted(
+        const char *dir, const struct model_config *config,
+        const struct param_table *table, const struct adapter_choice *choices,
+        int choice_count, enum dtype *storage_out,
+        struct weight_source *source_out)
+{
+    struct weight_source base;
+    ZD_TRY(weights_open_resized(dir, config, table, storage_out, &base));
+    *source_out = base;
+    if (choice_count == 0)
+        return ZD_OK;
+    struct merged *m = merged_create(table, choice_count);
+    m->base = base;
+    m->owns_base = true;
+    m->adapters = zd_array((size_t)choice_count, sizeof *m->adapters);
+    *source_out = (struct weight_source){merged_read, merged_close, m};
+    enum zd_status status = open_adapters(m, config, choices);
+    if (status != ZD_OK)
+        weights_close(source_out);
+    return status;
 }
 
 void merge_tell_codes(const char *base)

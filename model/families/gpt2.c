@@ -107,95 +107,73 @@ static enum zd_status embed_backward(
             accumulate);
 }
 
-static enum zd_status qkv_forward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts)
+static enum zd_status qkv_forward(const struct layer_run *run)
 {
-    int C = model->config->hidden_size;
-    struct linear qkv =
-            layer_linear(model, pass, layer, acts, ROLE_Q, C, 3 * C);
-    return linear_forward(model, &qkv, acts->q_raw, acts->norm1, pass->N);
+    struct linear qkv = layer_linear(run, ROLE_Q, ROLE_Q);
+    return linear_forward(&qkv, run->acts->q_raw, run->acts->norm1);
 }
 
-static enum zd_status qkv_backward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, bool accumulate)
+static enum zd_status qkv_backward(const struct layer_run *run)
 {
-    const struct layer_grads *g = &pass->acts->grads;
-    int C = model->config->hidden_size;
-    struct linear qkv =
-            layer_linear(model, pass, layer, acts, ROLE_Q, C, 3 * C);
+    const struct layer_grads *g = &run->pass->acts->grads;
+    struct linear qkv = layer_linear(run, ROLE_Q, ROLE_Q);
     return linear_backward(
-            model, &qkv,
-            layer_needs_input_grad(model, pass, layer) ? g->hidden : NULL,
-            g->q_raw, acts->norm1, pass->N, accumulate);
+            &qkv, layer_needs_input_grad(run) ? g->hidden : NULL, g->q_raw,
+            run->acts->norm1);
 }
 
 /* gate = x fc, act = gelu(gate): in one pass where no adapter comes between. */
 static enum zd_status fc_gelu(
-        const struct model *model, const struct linear *fc,
-        const struct layer_acts *acts, int N)
+        const struct linear *fc, const struct layer_acts *acts)
 {
+    const struct kernels *k = fc->model->kernels;
     const void *weight;
-    if (!fc->adapter_count && !linear_has_few_rows(fc, N) &&
-        !linear_in_strips(model, fc)) {
-        ZD_TRY(linear_weight(model, fc, &weight));
+    if (!fc->adapter_count && !linear_has_few_rows(fc) &&
+        !linear_in_strips(fc)) {
+        ZD_TRY(linear_weight(fc, &weight));
         return fused_matmul_gelu(
-                model->kernels, NULL, acts->act, acts->gate, acts->norm2,
-                weight, fc->bias, N, fc->out, fc->in, !fc->conv1d);
+                k, NULL, acts->act, acts->gate, acts->norm2, weight, fc->bias,
+                fc->N, fc->out, fc->in, !fc->conv1d);
     }
-    ZD_TRY(linear_forward(model, fc, acts->gate, acts->norm2, N));
-    return model->kernels->gelu_forward(
-            NULL, acts->act, acts->gate, (size_t)N * (size_t)fc->out);
+    ZD_TRY(linear_forward(fc, acts->gate, acts->norm2));
+    return k->gelu_forward(
+            NULL, acts->act, acts->gate, (size_t)fc->N * (size_t)fc->out);
 }
 
 /* dgate = (dy proj) gelu'(gate), and the gradients of proj. */
 static enum zd_status proj_dgelu(
-        const struct model *model, const struct linear *proj, void *dgate,
-        const void *dy, const struct layer_acts *acts, int N, bool accumulate)
+        const struct linear *proj, void *dgate, const void *dy,
+        const struct layer_acts *acts)
 {
-    size_t count = (size_t)N * (size_t)proj->in;
+    const struct kernels *k = proj->model->kernels;
+    size_t count = (size_t)proj->N * (size_t)proj->in;
     const void *weight;
-    if (proj->adapter_count || linear_in_strips(model, proj)) {
-        ZD_TRY(linear_backward(
-                model, proj, dgate, dy, acts->act, N, accumulate));
-        return model->kernels->gelu_backward(
-                NULL, dgate, dgate, acts->gate, count);
+    if (proj->adapter_count || linear_in_strips(proj)) {
+        ZD_TRY(linear_backward(proj, dgate, dy, acts->act));
+        return k->gelu_backward(NULL, dgate, dgate, acts->gate, count);
     }
-    ZD_TRY(linear_backward_params(model, proj, dy, acts->act, N, accumulate));
-    ZD_TRY(linear_weight(model, proj, &weight));
+    ZD_TRY(linear_backward_params(proj, dy, acts->act));
+    ZD_TRY(linear_weight(proj, &weight));
     return fused_matmul_dgelu(
-            model->kernels, NULL, dgate, dy, weight, acts->gate, N, proj->in,
+            k, NULL, dgate, dy, weight, acts->gate, proj->N, proj->in,
             proj->out, proj->conv1d);
 }
 
-static enum zd_status mlp_forward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, void *out)
+static enum zd_status mlp_forward(const struct layer_run *run, void *out)
 {
-    int C = model->config->hidden_size, F = model->config->intermediate_size;
-    struct linear fc = layer_linear(model, pass, layer, acts, ROLE_GATE, C, F);
-    struct linear proj =
-            layer_linear(model, pass, layer, acts, ROLE_DOWN, F, C);
-    ZD_TRY(fc_gelu(model, &fc, acts, pass->N));
-    if (!out)
-        return linear_adapters_keep(model, &proj, acts->act, pass->N);
-    return linear_forward(model, &proj, out, acts->act, pass->N);
+    struct linear fc = layer_linear(run, ROLE_GATE, ROLE_GATE);
+    struct linear proj = layer_linear(run, ROLE_DOWN, ROLE_DOWN);
+    ZD_TRY(fc_gelu(&fc, run->acts));
+    return linear_forward(&proj, out, run->acts->act);
 }
 
-static enum zd_status mlp_backward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, bool accumulate)
+static enum zd_status mlp_backward(const struct layer_run *run)
 {
-    const struct layer_grads *g = &pass->acts->grads;
-    int C = model->config->hidden_size, F = model->config->intermediate_size;
-    struct linear fc = layer_linear(model, pass, layer, acts, ROLE_GATE, C, F);
-    struct linear proj =
-            layer_linear(model, pass, layer, acts, ROLE_DOWN, F, C);
-    ZD_TRY(proj_dgelu(
-            model, &proj, g->act, pass->acts->dx, acts, pass->N, accumulate));
-    return linear_backward(
-            model, &fc, g->hidden, g->act, acts->norm2, pass->N, accumulate);
+    const struct layer_grads *g = &run->pass->acts->grads;
+    struct linear fc = layer_linear(run, ROLE_GATE, ROLE_GATE);
+    struct linear proj = layer_linear(run, ROLE_DOWN, ROLE_DOWN);
+    ZD_TRY(proj_dgelu(&proj, g->act, run->pass->acts->dx, run->acts));
+    return linear_backward(&fc, g->hidden, g->act, run->acts->norm2);
 }
 
 const struct model_family model_gpt2 = {

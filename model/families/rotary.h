@@ -60,25 +60,11 @@ enum zd_status rotary_embed(
 enum zd_status rotary_embed_backward(
         const struct model *model, const struct pass *pass, bool tokens_add,
         bool accumulate);
-enum zd_status rotary_qkv_forward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts);
-enum zd_status rotary_qkv_backward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, bool accumulate);
-enum zd_status rotary_mlp_forward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, void *out);
-enum zd_status rotary_mlp_backward(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts, bool accumulate);
-enum zd_status rotary_recompute_act(
-        const struct model *model, const struct pass *pass,
-        const struct layer_acts *acts);
+layer_part_fn rotary_qkv_forward, rotary_qkv_backward, rotary_mlp_backward,
+        rotary_recompute_act;
+enum zd_status rotary_mlp_forward(const struct layer_run *run, void *out);
 /* Norms of heads, where the model has them, and rotation. */
-enum zd_status rotary_norm_heads(
-        const struct model *model, const struct pass *pass, int layer,
-        const struct layer_acts *acts);
+layer_part_fn rotary_norm_heads;
 
 /* All of the above, for a family's designated initializers. */
 #define ROTARY_FAMILY                                                          \
