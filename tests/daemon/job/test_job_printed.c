@@ -4,38 +4,6 @@
 
 #include <criterion/criterion.h>
 
-static void check_printed(const char *job_text)
-{
-    struct job_case c, again = {0};
-    char *text = NULL;
-    size_t bytes;
-    job_case_init(&c, job_text);
-    cr_assert_eq(c.status, ZD_OK);
-    FILE *stream = open_memstream(&text, &bytes);
-    job_print(c.job, stream);
-    fclose(stream);
-    scratch_init(&again.scratch);
-    job_case_load(&again, "other.toml", text, NULL, 0, 0);
-    cr_expect_eq(again.status, ZD_OK);
-    if (again.problems->count)
-        problems_print(again.problems, stderr);
-    cr_expect_str_eq(
-            job_options(again.job)->digest, job_options(c.job)->digest);
-    free(text);
-    job_case_fini(&again);
-    job_case_fini(&c);
-}
-
-Test(job_printed, the_printed_job_reads_back_as_itself)
-{
-    check_printed("[job]\nname = \"x\"\nrun_name = \"say \\\"hi\\\"\\n\"\n"
-                  "[optim]\nlearning_rate = 3.3e-5\n[sample]\nprompts = "
-                  "[\"\\u00e9\"]\n"
-                  "[device]\nmemory_limit = \"90%\"\n");
-    check_printed(
-            "[train]\ndtype = \"fp16\"\n[train.fp16]\nloss_scale = 0.5\n");
-}
-
 Test(job_printed, json_says_value_origin_and_availability)
 {
     struct job_case c = {0};

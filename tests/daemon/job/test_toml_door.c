@@ -99,10 +99,14 @@ Test(toml_door, absurd_nesting_is_refused_before_it_costs_a_stack)
     static const struct {
         const char *head, *unit, *tail;
     } cases[] = {
-            {"a = ", "[", ""},       {"a = ", "{a=", ""},
-            {"[a", ".a", "]"},       {"a", ".a", " = 1"},
-            {"a = [1, ", "[", ""},   {"[[a", " . a", "]]"},
-            {"a = {b", ".c", "=1}"}, {"a", ".'a'", ""},
+            {"a = ", "[", ""},
+            {"a = ", "{a=", ""},
+            {"[a", ".a", "]"},
+            {"a", ".a", " = 1"},
+            {"a = [1, ", "[", ""},
+            {"[[a", " . a", "]]"},
+            {"a = {b", ".c", "=1}"},
+            {"a", ".'a'", ""},
             {"a", ". \"a\" ", "= 1\nb = ["},
     };
     for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
