@@ -1,5 +1,6 @@
 /* tcp.c - one path on HOST:PORT, for who scrapes metrics; all of
  * 127.0.0.1:PORT, for the page. */
+#include "base/must.h"
 #include "daemon/http/server.h"
 
 #include <arpa/inet.h>
@@ -149,9 +150,9 @@ enum zd_status http_listen_tcp(
         status = fail_address(
                 address, "a host that is not this machine's loopback must be "
                          "written as an address");
-    else if (!(server->tcp_path = strdup(path)))
-        status = ZD_FAIL(ZD_ERR_MEMORY, "E1044", "no memory for a path");
     else {
+        free(server->tcp_path);
+        server->tcp_path = zd_must(strdup(path));
         find_names(server);
         status = listen_at(server, address, found);
     }

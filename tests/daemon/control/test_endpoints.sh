@@ -78,34 +78,17 @@ check "config tells where a value comes from" holds '"origin":"--set'
 get '/v1/logs?tail=1'
 check "a tail of one line is one line" [ "$(wc -l <<<"$body")" = 1 ]
 
-get /v1/nothing
-check "another path is 404" refuses 404 E_NOT_FOUND
-get /v1/pause
-check "a command is no GET" refuses 405 E_METHOD
-get '/v1/status?verbose=1'
-check "an unknown parameter is refused" refuses 400 E_BAD_REQUEST
-post set '{"learning_rat": 1}'
-check "so is an unknown key" refuses 400 E_BAD_REQUEST
-post set '{"learning_rate": 1, "learning_rate": 2}'
-check "and one that is there twice" refuses 400 E_BAD_REQUEST
-head -c 70000 /dev/zero | tr '\0' ' ' >large
-get /v1/set -X POST --data-binary @large
-check "a body above 64 KiB" refuses 413 E_TOO_LARGE
 name=second
 run second 0 "${long[@]}"
 check "a live job of the same name is 73" fails_with 73 E1040
 name=live
 
 # --- steering --------------------------------------------------------------------------------------------------------
-post resume ''
-check "resume while it runs is a conflict" refuses 409 E_CONFLICT
 post pause '{"wait": true}'
 check "pause, and wait for it" answers 200
 get /v1/status
 held=$(number step)
 check "it says so" [ "$(word state)" = paused ]
-post pause ''
-check "pause while paused is a conflict" refuses 409 E_CONFLICT
 post checkpoint '{"wait": true}'
 check "a checkpoint while paused" answers 200
 check "its path is told" [ "$(word path)" = "live/$(newest live)" ]

@@ -103,8 +103,7 @@ static const char *const words[] = {
         "..",
         "/",
         "5m",
-        "-1",
-};
+        "-1"};
 
 static uint64_t random_state;
 

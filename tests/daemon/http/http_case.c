@@ -1,5 +1,6 @@
 #include "tests/daemon/http/http_case.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -133,13 +134,7 @@ static void *run_loop(void *ctx)
     return NULL;
 }
 
-void case_start(struct http_case *c, int status_gid)
-{
-    case_start_hurried(c, status_gid, 0, 0);
-}
-
-void case_start_hurried(
-        struct http_case *c, int status_gid, int first_request_ms, int idle_ms)
+static void make(struct http_case *c, int status_gid)
 {
     *c = (struct http_case){.folder = "/tmp/zerod-http-XXXXXX"};
     if (!mkdtemp(c->folder))
@@ -156,15 +151,44 @@ void case_start_hurried(
         zd_error_print(stderr, zd_error_get());
         abort();
     }
-    if (first_request_ms)
-        c->server->first_request_ms = first_request_ms;
-    if (idle_ms)
-        c->server->idle_ms = idle_ms;
+}
+
+static void run(struct http_case *c)
+{
     uv_async_init(&c->loop, &c->stop, on_stop);
     uv_timer_init(&c->loop, &c->pour_timer);
     c->stop.data = c->pour_timer.data = c;
     uv_timer_start(&c->pour_timer, pour, 1, 1);
     pthread_create(&c->thread, NULL, run_loop, c);
+}
+
+void case_start(struct http_case *c, int status_gid)
+{
+    make(c, status_gid);
+    run(c);
+}
+
+void case_start_hurried(
+        struct http_case *c, int status_gid, int first_request_ms, int idle_ms)
+{
+    make(c, status_gid);
+    if (first_request_ms)
+        c->server->first_request_ms = first_request_ms;
+    if (idle_ms)
+        c->server->idle_ms = idle_ms;
+    run(c);
+}
+
+void case_start_tcp(struct http_case *c)
+{
+    struct sockaddr_in bound = {0};
+    socklen_t bytes = sizeof bound;
+    make(c, -1);
+    if (http_listen_tcp(c->server, "localhost:0", "/metrics") != ZD_OK)
+        abort();
+    getsockname(c->server->listeners[1].fd, (struct sockaddr *)&bound, &bytes);
+    c->tcp_port = ntohs(bound.sin_port);
+    run(c);
 }
 
 void case_stop(struct http_case *c)

@@ -26,6 +26,7 @@ struct http_case {
     uv_timer_t pour_timer;
     pthread_t thread;
     double drain_seconds;
+    int tcp_port; /* of case_start_tcp: GET /metrics alone */
     /* of the loop's thread */
     struct case_stream {
         struct http_case *owner;
@@ -37,6 +38,7 @@ struct http_case {
 
 /* A folder of its own below /tmp; the socket in it. `status_gid` -1: none. */
 void case_start(struct http_case *c, int status_gid);
+void case_start_tcp(struct http_case *c);
 /* With less patience than docs/control.md says; 0: as there. */
 void case_start_hurried(
         struct http_case *c, int status_gid, int first_request_ms, int idle_ms);

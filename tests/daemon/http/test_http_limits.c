@@ -54,84 +54,92 @@ static void wait_gone(int count)
         usleep(1000);
 }
 
+/* Connections [from, to), each a moment older than the next; with a request,
+ * its answer was read up to `until`. */
+static void open_many(
+        int *fds, int from, int to, const char *request, const char *until)
+{
+    for (int i = from; i < to; i++) {
+        fds[i] = case_connect(&c);
+        cr_assert_geq(fds[i], 0);
+        if (request)
+            case_write(fds[i], request);
+        if (until)
+            case_read(fds[i], reply, sizeof reply, until, LONG_MS);
+        cr_assert(!until || strstr(reply, until), "%d gets no answer", i);
+        usleep(1000);
+    }
+}
+
+static void expect_closed(const int *fds, int from, int to)
+{
+    for (int i = from; i < to; i++)
+        cr_expect(case_is_closed(fds[i], LONG_MS), "%d is still there", i);
+}
+
+static void expect_open(const int *fds, int from, int to)
+{
+    for (int i = from; i < to; i++)
+        cr_expect(!case_is_closed(fds[i], 5), "%d has gone", i);
+}
+
+static void close_many(const int *fds, int count)
+{
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
+}
+
 /* --- how many ------------------------------------------------------------- */
 
 Test(http_limits, the_longest_idle_goes_first)
 {
     int fds[20];
     case_start(&c, -1);
-    for (int i = 0; i < 20; i++) {
-        fds[i] = case_connect(&c);
-        cr_assert_geq(fds[i], 0);
-        usleep(1000); /* an order of age */
-    }
-    for (int i = 0; i < 4; i++)
-        cr_expect(case_is_closed(fds[i], LONG_MS), "%d is still there", i);
-    for (int i = 4; i < 20; i++)
-        cr_expect(!case_is_closed(fds[i], 5), "%d has gone", i);
+    open_many(fds, 0, 20, NULL, NULL);
+    expect_closed(fds, 0, 4);
+    expect_open(fds, 4, 20);
     cr_expect(is_answered());
-    for (int i = 0; i < 20; i++)
-        close(fds[i]);
+    close_many(fds, 20);
 }
 
-Test(http_limits, half_a_request_does_not_make_young)
-{
-    int fds[17];
-    case_start(&c, -1);
-    for (int i = 0; i < 16; i++) {
-        fds[i] = case_connect(&c);
-        usleep(1000);
-    }
-    usleep(2000 * HTTP_GRACE_MS);
-    cr_assert(case_write(fds[0], "GET /echo HTTP/1.1\r\nHo"));
-    fds[16] = case_connect(&c);
-    cr_expect(case_is_closed(fds[0], LONG_MS));
-    for (int i = 1; i < 17; i++) {
-        cr_expect(!case_is_closed(fds[i], 5));
-        close(fds[i]);
-    }
-    close(fds[0]);
-}
-
+/* A whole request does, half of one does not. */
 Test(http_limits, a_request_makes_young)
 {
-    int fds[17];
-    case_start(&c, -1);
-    for (int i = 0; i < 16; i++) {
-        fds[i] = case_connect(&c);
-        usleep(1000);
+    static const struct {
+        const char *request, *until;
+        int goes; /* when one more comes */
+    } cases[] = {
+            {GET("/echo?kept"), "[kept]", 1},
+            {"GET /echo HTTP/1.1\r\nHo", NULL, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int fds[17], goes = cases[i].goes;
+        case_start(&c, -1);
+        open_many(fds, 0, 16, NULL, NULL);
+        usleep(2000 * HTTP_GRACE_MS);
+        cr_assert(case_write(fds[0], cases[i].request));
+        if (cases[i].until)
+            case_read(fds[0], reply, sizeof reply, cases[i].until, LONG_MS);
+        open_many(fds, 16, 17, NULL, NULL);
+        expect_closed(fds, goes, goes + 1);
+        expect_open(fds, 0, goes);
+        expect_open(fds, goes + 1, 17);
+        close_many(fds, 17);
+        if (i == 0)
+            case_stop(&c);
     }
-    usleep(2000 * HTTP_GRACE_MS);
-    cr_assert(case_write(fds[0], GET("/echo?kept")));
-    case_read(fds[0], reply, sizeof reply, "[kept]", LONG_MS);
-    fds[16] = case_connect(&c);
-    cr_expect(case_is_closed(fds[1], LONG_MS));
-    cr_expect(!case_is_closed(fds[0], 50));
-    for (int i = 0; i < 17; i++)
-        close(fds[i]);
 }
 
 Test(http_limits, streams_stay_while_somebody_is_idle)
 {
     int streams[10], idle[10];
     case_start(&c, -1);
-    for (int i = 0; i < 10; i++) {
-        streams[i] = case_connect(&c);
-        case_write(streams[i], GET("/stream"));
-        case_read(streams[i], reply, sizeof reply, "hello\n", LONG_MS);
-    }
-    for (int i = 0; i < 10; i++) {
-        idle[i] = case_connect(&c);
-        usleep(1000);
-    }
-    for (int i = 0; i < 4; i++)
-        cr_expect(case_is_closed(idle[i], LONG_MS));
+    open_many(streams, 0, 10, GET("/stream"), "hello\n");
+    open_many(idle, 0, 10, NULL, NULL);
+    expect_closed(idle, 0, 4);
     cr_expect(is_answered());
     cr_expect_eq(case_count(&c, "gone"), 0);
-    for (int i = 0; i < 10; i++) {
-        close(streams[i]);
-        close(idle[i]);
-    }
+    close_many(streams, 10);
+    close_many(idle, 10);
 }
 
 /* When all are streams the oldest goes; a command that waits, after them. */
@@ -139,25 +147,16 @@ Test(http_limits, the_oldest_stream_goes_when_all_are_streams)
 {
     int fds[24];
     case_start(&c, -1);
-    fds[0] = case_connect(&c);
-    case_write(fds[0], GET("/later"));
+    open_many(fds, 0, 1, GET("/later"), NULL);
     while (case_count(&c, "streams") != 1)
         ;
-    for (int i = 1; i < 24; i++) {
-        fds[i] = case_connect(&c);
-        case_write(fds[i], GET("/stream"));
-        case_read(fds[i], reply, sizeof reply, "hello\n", LONG_MS);
-        cr_assert(strstr(reply, "hello\n"), "%d gets no stream", i);
-        usleep(1000);
-    }
+    open_many(fds, 1, 24, GET("/stream"), "hello\n");
     wait_gone(8);
-    for (int i = 1; i < 8; i++)
-        cr_expect(case_is_closed(fds[i], LONG_MS), "%d is still there", i);
-    cr_expect(!case_is_closed(fds[0], 5), "the command has gone");
-    cr_expect(!case_is_closed(fds[23], 5), "the newest has gone");
+    expect_closed(fds, 1, 8);
+    expect_open(fds, 0, 1); /* the command */
+    expect_open(fds, 23, 24);
     cr_expect(is_answered());
-    for (int i = 0; i < 24; i++)
-        close(fds[i]);
+    close_many(fds, 24);
 }
 
 /* The flood is the owner's own: connections that say nothing, as fast as they
@@ -277,15 +276,11 @@ static int ask_with_none_left(int connections)
     return WEXITSTATUS(status);
 }
 
+/* Also while connections that say nothing hold all there are. */
 Test(http_limits, the_owner_gets_in_without_a_descriptor)
 {
     case_start(&c, -1);
     cr_expect_eq(ask_with_none_left(0), 10);
-}
-
-Test(http_limits, also_when_the_reserve_is_taken)
-{
-    case_start(&c, -1);
     cr_expect_eq(ask_with_none_left(12), 10);
     cr_expect(is_answered());
 }
@@ -351,13 +346,11 @@ Test(http_limits, another_user_is_refused)
 
 Test(http_limits, a_group_may_read)
 {
-    if (geteuid()) {
-        case_start(&c, -1);
-        cr_skip("another user can be played by root alone");
-    }
     struct stat info;
     char folder[80];
-    case_start(&c, GROUP);
+    case_start(&c, geteuid() ? -1 : GROUP);
+    if (geteuid())
+        cr_skip("another user can be played by root alone");
     cr_expect(!stat(c.path, &info) && (info.st_mode & 0777) == 0660);
     cr_expect_eq(info.st_gid, GROUP);
     snprintf(folder, sizeof folder, "%s/s", c.folder);
@@ -375,11 +368,9 @@ Test(http_limits, a_group_may_read)
 Test(http_limits, users_share_64)
 {
     pid_t pids[8];
-    if (geteuid()) {
-        case_start(&c, -1);
+    case_start(&c, geteuid() ? -1 : GROUP);
+    if (geteuid())
         cr_skip("other users can be played by root alone");
-    }
-    case_start(&c, GROUP);
     chmod(c.folder, 0755);
     for (int i = 0; i < 8; i++)
         if (!(pids[i] = fork()))

@@ -130,53 +130,41 @@ Test(http_socket, a_folder_that_is_open_to_others_is_closed)
     http_socket_close(&socket);
 }
 
-Test(http_socket, a_folder_that_is_a_link_is_refused)
+/* What stands in the place of the folder, the socket or the lock is refused,
+ * and stays as it is. */
+Test(http_socket, what_is_not_ours_is_refused_and_not_removed)
 {
-    char at[96];
-    parent(at, sizeof at);
-    cr_assert_eq(symlink("/tmp", at), 0);
-    expect_refused("E1042");
-}
-
-Test(http_socket, a_folder_of_another_user_is_refused)
-{
-    char at[96];
-    if (geteuid())
-        cr_skip("another user can be played by root alone");
-    parent(at, sizeof at);
-    mkdir(at, 0700);
-    cr_assert_eq(chown(at, 65534, 65534), 0);
-    expect_refused("E1042");
-}
-
-/* A link, a file and a folder in its place stay as they are. */
-Test(http_socket, what_is_no_socket_is_not_removed)
-{
-    struct stat info;
-    char at[96];
-    parent(at, sizeof at);
-    mkdir(at, 0700);
-    cr_assert_eq(symlink("/tmp/elsewhere", path), 0);
-    expect_refused("E1043");
-    cr_expect(!lstat(path, &info) && S_ISLNK(info.st_mode));
-    unlink(path);
-    close(open(path, O_CREAT | O_WRONLY, 0600));
-    expect_refused("E1043");
-    cr_expect(!lstat(path, &info) && S_ISREG(info.st_mode));
-    unlink(path);
-    mkdir(path, 0700);
-    expect_refused("E1043");
-    cr_expect(!lstat(path, &info) && S_ISDIR(info.st_mode));
-}
-
-Test(http_socket, a_link_for_its_lock_is_refused)
-{
-    char at[96];
-    parent(at, sizeof at);
-    mkdir(at, 0700);
-    cr_assert_eq(symlink("/tmp/elsewhere", lock), 0);
-    expect_refused("E1044");
-    cr_expect_eq(access("/tmp/elsewhere", F_OK), -1);
+    char parent_path[96];
+    const struct {
+        char kind; /* a link, a file, a folder, another user's folder */
+        const char *at, *code;
+    } cases[] = {{'l', parent_path, "E1042"}, {'u', parent_path, "E1042"},
+                 {'l', path, "E1043"},        {'f', path, "E1043"},
+                 {'d', path, "E1043"},        {'l', lock, "E1044"}};
+    parent(parent_path, sizeof parent_path);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *at = cases[i].at;
+        struct stat before, after;
+        if (at != parent_path)
+            mkdir(parent_path, 0700);
+        if (cases[i].kind == 'l')
+            cr_assert_eq(symlink("/tmp/elsewhere", at), 0);
+        else if (cases[i].kind == 'f')
+            close(open(at, O_CREAT | O_WRONLY, 0600));
+        else
+            mkdir(at, 0700);
+        if (cases[i].kind == 'u' && (geteuid() || chown(at, 65534, 65534))) {
+            rmdir(at); /* another user can be played by root alone */
+            continue;
+        }
+        cr_assert_eq(lstat(at, &before), 0);
+        expect_refused(cases[i].code);
+        cr_expect(
+                !lstat(at, &after) && before.st_ino == after.st_ino,
+                "case %zu has gone", i);
+        cr_expect_eq(access("/tmp/elsewhere", F_OK), -1);
+        remove(at);
+    }
 }
 
 Test(http_socket, a_dead_one_is_replaced)

@@ -54,6 +54,7 @@ Test(page_inline, what_goes_in_comes_out_whatever_it_holds)
     char *html = inlined(data);
     json_t *back = content(html);
     cr_assert(json_equal(data, back));
+    cr_assert(strstr(html, "a\\u2028b\\u2029c"), "line separators are escaped");
     json_decref(back);
     json_decref(data);
     free(html);
@@ -64,17 +65,6 @@ Test(page_inline, no_text_ends_the_element_or_opens_another)
     json_t *data = json_pack("{s:s}", "</ScRiPt>", "<img src=x> <!-- ]]>");
     char *html = inlined(data);
     cr_assert_eq(occurrences(html, "<"), occurrences(page_html, "<"));
-    json_decref(data);
-    free(html);
-}
-
-Test(page_inline, line_separators_are_escaped)
-{
-    json_t *data = json_pack("{s:s}", "a", "\xe2\x80\xa8\xe2\x80\xa9");
-    char *html = inlined(data);
-    cr_assert_eq(occurrences(html, "\xe2\x80\xa8"), 0);
-    cr_assert_eq(occurrences(html, "\xe2\x80\xa9"), 0);
-    cr_assert(strstr(html, "{\"a\":\"\\u2028\\u2029\"}"));
     json_decref(data);
     free(html);
 }

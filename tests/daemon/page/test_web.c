@@ -229,22 +229,6 @@ Test(web, strangers_do_not_reach_the_job)
     cr_assert_not(job_was_asked());
 }
 
-Test(web, a_name_that_was_moved_here_is_refused)
-{
-    char text[400];
-    enter();
-    snprintf(
-            text, sizeof text,
-            "%s HTTP/1.1\r\nHost: evil.example:%d\r\nConnection: "
-            "close\r\n\r\n",
-            inside("GET /v1/status"), port);
-    int fd = client_connect();
-    send_text(fd, text);
-    cr_assert_eq(status_of(receive_until(fd, NULL)), 403);
-    close(fd);
-    cr_assert_not(job_was_asked());
-}
-
 Test(web, a_request_and_its_answer_go_through)
 {
     enter();
