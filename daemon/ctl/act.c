@@ -71,8 +71,7 @@ static enum zd_status post(
     struct wait wait = {.act = act};
     struct client_answer answer;
     struct client_request request = {
-            .socket = target->socket,
-            .owner = target->owner,
+            .job = target->job,
             .method = "POST",
             .target = path,
             .body = body,
@@ -97,8 +96,8 @@ enum zd_status act_post(
     char *text = json_dumps(act->body, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(act->body);
     enum zd_status status =
-            target->socket ? post(target, act, zd_must(text), answer_out)
-                           : fail_files(target);
+            target->job.socket ? post(target, act, zd_must(text), answer_out)
+                               : fail_files(target);
     free(text);
     return status;
 }

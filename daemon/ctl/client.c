@@ -1,7 +1,8 @@
 #include "daemon/ctl/client.h"
 
 #include "base/clock.h"
-#include "base/file/json.h"
+#include "base/must.h"
+#include "base/text_stream.h"
 #include "daemon/ctl/look.h"
 #include "daemon/http/connect.h"
 #include "daemon/http/reader.h"
@@ -63,7 +64,7 @@ struct exchange {
     struct client_answer *answer;
     struct http_reader reader;
     int fd;
-    size_t capacity;  /* of answer->body */
+    FILE *body;       /* into answer->body */
     double began;     /* of the wait for the next byte */
     bool is_too_long; /* more than BODY_MAX */
 };
@@ -72,13 +73,13 @@ static enum zd_status fail_silent(
         const struct exchange *exchange, const char *why)
 {
     ZD_FAIL(ZD_ERR_UNFIT, "E1092", "no answer from the job: %s", why);
-    zd_fail_where("%s", exchange->request->socket);
+    zd_fail_where("%s", exchange->request->job.socket);
     return ZD_ERR_UNFIT;
 }
 
 static enum zd_status fail_connect(const struct exchange *exchange, int cause)
 {
-    const char *path = exchange->request->socket;
+    const char *path = exchange->request->job.socket;
     if (cause == ENOENT || cause == ENOTDIR)
         return ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E1090",
@@ -136,7 +137,7 @@ static enum zd_status fail_stranger(
 {
     ZD_FAIL(ZD_ERR_DENIED, "E1094",
             "%s is not asked: it belongs to another user (uid %ld)",
-            exchange->request->socket, (long)(int)stranger);
+            exchange->request->job.socket, (long)(int)stranger);
     zd_fail_help(
             acts ? "commands go to your own jobs; root's go to every job that "
                    "-S names"
@@ -151,7 +152,8 @@ static enum zd_status open_socket(struct exchange *exchange)
     bool acts = strcmp(request->method, "GET") != 0;
     uid_t stranger;
     while ((exchange->fd = http_connect(
-                    request->socket, request->owner, acts, &stranger)) < 0) {
+                    request->job.socket, request->job.owner, acts, &stranger)) <
+           0) {
         double waited = clock_seconds() - exchange->began;
         if (errno == EKEYREJECTED)
             return fail_stranger(exchange, stranger, acts);
@@ -183,8 +185,7 @@ static enum zd_status send_request(struct exchange *exchange)
                     .body_bytes = request->body ? strlen(request->body) : 0,
                     .last_event_id = request->last_event > 0 ? event : NULL},
             &bytes);
-    if (!text)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0901", "no memory for a request");
+    zd_must(text);
     while (status == ZD_OK && sent < bytes) {
         bool ready;
         ssize_t n = send(exchange->fd, text + sent, bytes - sent, MSG_NOSIGNAL);
@@ -213,24 +214,10 @@ static bool take_body(void *ctx, const char *data, size_t bytes)
         answer->is_cut = answer->is_cut || !goes_on;
         return goes_on;
     }
-    if (answer->bytes + bytes > BODY_MAX) {
-        exchange->is_too_long = true;
-        return false;
-    }
-    if (answer->bytes + bytes + 1 > exchange->capacity) {
-        size_t capacity = 2 * (answer->bytes + bytes) + 4096;
-        char *grown = realloc(answer->body, capacity);
-        if (!grown) {
-            exchange->is_too_long = true;
-            return false;
-        }
-        answer->body = grown;
-        exchange->capacity = capacity;
-    }
-    memcpy(answer->body + answer->bytes, data, bytes);
-    answer->bytes += bytes;
-    answer->body[answer->bytes] = '\0';
-    return true;
+    exchange->is_too_long = (size_t)ftell(exchange->body) + bytes > BODY_MAX;
+    if (!exchange->is_too_long)
+        fwrite(data, 1, bytes, exchange->body);
+    return !exchange->is_too_long;
 }
 
 static enum zd_status read_answer(struct exchange *exchange)
@@ -267,29 +254,22 @@ static enum zd_status read_answer(struct exchange *exchange)
 enum zd_status client_ask(
         const struct client_request *request, struct client_answer *answer)
 {
-    enum zd_status status;
-    struct exchange *exchange = calloc(1, sizeof *exchange);
+    struct exchange *exchange = zd_must(calloc(1, sizeof *exchange));
     *answer = (struct client_answer){0};
-    if (!exchange)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0901", "no memory for a request");
     exchange->request = request;
     exchange->answer = answer;
-    exchange->fd = -1;
+    exchange->body = text_stream_open(&answer->body, &answer->bytes);
     exchange->began = clock_seconds();
     exchange->reader.sink = take_body;
     exchange->reader.ctx = exchange;
-    status = open_socket(exchange);
+    enum zd_status status = open_socket(exchange);
     if (status == ZD_OK && !answer->is_cut)
         status = send_request(exchange);
     if (status == ZD_OK && !answer->is_cut)
         status = read_answer(exchange);
-    if (status == ZD_OK && !answer->body && !request->data) {
-        answer->body = strdup("");
-        if (!answer->body)
-            status = ZD_FAIL(ZD_ERR_MEMORY, "E0901", "no memory for an answer");
-    }
     if (exchange->fd >= 0)
         close(exchange->fd);
+    fclose(exchange->body);
     free(exchange);
     return status;
 }
@@ -360,7 +340,7 @@ enum zd_status client_object(
     json_decref(json);
     ZD_FAIL(ZD_ERR_UNFIT, "E1092", "the answer to %s is not a JSON object",
             request->target);
-    zd_fail_where("%s", request->socket);
+    zd_fail_where("%s", request->job.socket);
     return ZD_ERR_UNFIT;
 }
 
@@ -376,4 +356,13 @@ enum zd_status client_json(
         status = client_object(request, &answer, json_out);
     free(answer.body);
     return status;
+}
+
+enum zd_status client_get(
+        const struct client_job *job, const char *what, double timeout,
+        json_t **json_out)
+{
+    struct client_request request = {
+            .job = *job, .method = "GET", .target = what, .timeout = timeout};
+    return client_json(&request, json_out);
 }

@@ -17,9 +17,13 @@
 
 #include <sys/types.h>
 
+struct client_job {
+    char *socket; /* path */
+    uid_t owner;  /* of the job that was named (daemon/http/connect.h) */
+};
+
 struct client_request {
-    const char *socket; /* path */
-    uid_t owner;        /* of the job that was named (daemon/http/connect.h) */
+    struct client_job job;
     const char *method; /* "GET" | "POST" */
     const char *target; /* "/v1/logs?tail=10" */
     const char *body;   /* JSON; NULL without one */
@@ -35,7 +39,7 @@ struct client_request {
 
 struct client_answer {
     int status; /* of HTTP; 0: given up before one came */
-    char *body; /* NUL-terminated; NULL when it went to `data` */
+    char *body; /* NUL-terminated; empty when it went to `data` */
     size_t bytes;
     bool is_cut; /* by data, idle or a signal */
 };
@@ -55,6 +59,9 @@ enum zd_status client_object(
 /* client_ask and client_object. */
 enum zd_status client_json(
         const struct client_request *request, json_t **json_out);
+enum zd_status client_get(
+        const struct client_job *job, const char *what, double timeout,
+        json_t **json_out);
 
 /* Does this thread's record say that the job is gone: no socket, or nobody who
  * listens on it? */

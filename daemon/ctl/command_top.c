@@ -66,7 +66,7 @@ static enum zd_status ask(struct top *top)
 {
     char what[96];
     json_t *answer;
-    if (!top->target.socket) { /* files: read them again */
+    if (!top->target.job.socket) { /* files: read them again */
         struct target newer;
         ZD_TRY(target_of_dir(top->target.dir, &newer));
         target_fini(&top->target);

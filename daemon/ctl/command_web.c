@@ -69,7 +69,7 @@ static enum zd_status serve(
 {
     struct shown shown = {0};
     struct web *web;
-    if (!target->socket) {
+    if (!target->job.socket) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1104",
                 "no page: the job's socket is out of reach, and files do not "
                 "serve it");
@@ -82,8 +82,8 @@ static enum zd_status serve(
     ZD_TRY(describe(target, &shown));
     ZD_TRY(web_create(
             &(struct web_options){
-                    .socket = target->socket,
-                    .owner = target->owner,
+                    .socket = target->job.socket,
+                    .owner = target->job.owner,
                     .port = (int)args->port},
             &web));
     tell_address(look, web, &shown);

@@ -93,12 +93,12 @@ static enum zd_status named_job(const char *name, struct target *target_out)
         }
     }
     jobs_find(false, &jobs);
-    for (int i = 0; i < jobs.count && !target_out->socket; i++)
+    for (int i = 0; i < jobs.count && !target_out->job.socket; i++)
         if (strcmp(jobs.items[i].name, name) == 0)
             target_of_socket(jobs.items[i].socket, target_out);
     list_names(&jobs, names, sizeof names);
     jobs_fini(&jobs);
-    if (target_out->socket)
+    if (target_out->job.socket)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_NO_INPUT, "E1090", "no job `%s` is running", name);
     if (names[0])
@@ -151,7 +151,7 @@ enum zd_status ctl_target(
     if (!args->dir)
         return the_only_job(target_out);
     ZD_TRY(target_of_dir(args->dir, target_out));
-    if (!target_out->socket)
+    if (!target_out->job.socket)
         tell_files(look, target_out);
     return ZD_OK;
 }

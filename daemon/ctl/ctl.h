@@ -48,6 +48,6 @@ typedef enum zd_status ctl_command_fn(
 ctl_command_fn command_ls, command_logs, command_events, command_top,
         command_web;
 ctl_command_fn command_look; /* those that ask and show: views.c */
-ctl_command_fn command_act; /* those that change what a job does */
+ctl_command_fn command_act;  /* those that change what a job does */
 
 #endif

@@ -40,22 +40,12 @@ static void add(
 static void probe(void *ctx, const char *name, const char *socket, uid_t owner)
 {
     struct jobs *jobs = ctx;
-    struct client_request request = {
-            .socket = socket,
-            .owner = owner,
-            .method = "GET",
-            .target = "/v1/status",
-            .timeout = PROBE_SECONDS};
-    json_t *json = NULL;
-    struct client_answer answer;
-    enum zd_status status = client_ask(&request, &answer);
+    const struct client_job job = {(char *)socket, owner};
+    json_t *json;
+    enum zd_status status =
+            client_get(&job, "/v1/status", PROBE_SECONDS, &json);
     bool is_stale = status != ZD_OK && client_job_is_gone();
     zd_error_clear();
-    if (status == ZD_OK && answer.is_cut)
-        client_end_by_signal();
-    if (status == ZD_OK && answer.status == 200)
-        json = json_of_line(answer.body, answer.bytes);
-    free(answer.body);
     if (!is_stale)
         add(jobs, name ? name : json_text_of(json, "job", "control.sock"),
             socket, json);

@@ -29,7 +29,7 @@ enum {
 
 void target_fini(struct target *target)
 {
-    free(target->socket);
+    free(target->job.socket);
     free(target->dir);
     json_decref(target->file);
     *target = (struct target){0};
@@ -37,7 +37,7 @@ void target_fini(struct target *target)
 
 void target_of_socket(const char *socket, struct target *target_out)
 {
-    *target_out = (struct target){.socket = zd_must(strdup(socket))};
+    *target_out = (struct target){.job.socket = zd_must(strdup(socket))};
 }
 
 void target_of_named_socket(const char *socket, struct target *target_out)
@@ -45,7 +45,7 @@ void target_of_named_socket(const char *socket, struct target *target_out)
     struct stat about;
     target_of_socket(socket, target_out);
     if (lstat(socket, &about) == 0)
-        target_out->owner = about.st_uid;
+        target_out->job.owner = about.st_uid;
 }
 
 static bool is_folder(const char *path, const struct stat *folder)
@@ -61,17 +61,12 @@ static bool is_folder(const char *path, const struct stat *folder)
 static bool answers(
         const json_t *file, const char *socket, const struct stat *folder)
 {
-    struct client_request request = {
-            .socket = socket,
-            .owner = folder->st_uid,
-            .method = "GET",
-            .target = "/v1",
-            .timeout = 2};
+    const struct client_job job = {(char *)socket, folder->st_uid};
     json_t *greeting;
     bool is_same = false;
     if (access(socket, F_OK) != 0)
         return false;
-    if (client_json(&request, &greeting) == ZD_OK) {
+    if (client_get(&job, "/v1", 2, &greeting) == ZD_OK) {
         const char *own =
                 json_string_value(json_object_get(greeting, "output_dir"));
         is_same = json_integer_value(json_object_get(greeting, "pid")) ==
@@ -93,15 +88,14 @@ static bool answers(
 /* Has this process the name of ours? Others get the numbers of the dead. */
 static bool is_zerod(pid_t pid)
 {
-    char path[64], name[32] = "";
+    char path[64], name[6] = "zerod";
     snprintf(path, sizeof path, "/proc/%ld/comm", (long)pid);
     FILE *file = fopen(path, "re");
-    if (!file)
-        return true;
-    if (!fgets(name, sizeof name, file))
+    if (file && !fgets(name, sizeof name, file))
         name[0] = '\0';
-    fclose(file);
-    return strncmp(name, "zerod", 5) == 0;
+    if (file)
+        fclose(file);
+    return strcmp(name, "zerod") == 0;
 }
 
 /* Is the process that wrote `file` gone from this host? A run holds the lock of
@@ -177,7 +171,7 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out)
     const char *socket = json_string_value(json_object_get(file, "socket"));
     if (socket && answers(file, socket, &folder)) {
         target_of_socket(socket, target_out);
-        target_out->owner = folder.st_uid;
+        target_out->job.owner = folder.st_uid;
         json_decref(file);
         return ZD_OK;
     }
@@ -193,16 +187,11 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out)
 enum zd_status target_get(
         const struct target *target, const char *what, json_t **json_out)
 {
-    if (!target->socket)
+    if (!target->job.socket)
         return dir_get(target->dir, target->file, what, json_out);
-    struct client_request request = {
-            .socket = target->socket,
-            .owner = target->owner,
-            .method = "GET",
-            .target = what,
-            .timeout =
-                    target->patience > 0 ? target->patience : ANSWER_SECONDS};
-    return client_json(&request, json_out);
+    return client_get(
+            &target->job, what,
+            target->patience > 0 ? target->patience : ANSWER_SECONDS, json_out);
 }
 
 bool target_file_has_ended(const struct target *target)
@@ -217,22 +206,17 @@ bool target_file_has_ended(const struct target *target)
 
 enum zd_status target_ping(const struct target *target, double seconds)
 {
-    struct client_request request = {
-            .socket = target->socket,
-            .owner = target->owner,
-            .method = "GET",
-            .target = "/healthz",
-            .timeout = seconds};
-    struct client_answer answer;
-    enum zd_status status = client_ask(&request, &answer);
-    free(answer.body);
+    json_t *answer;
+    enum zd_status status =
+            client_get(&target->job, "/healthz", seconds, &answer);
+    json_decref(answer);
     return status;
 }
 
 bool target_has_ended(const struct target *target)
 {
     const struct zd_error first = *zd_error_get();
-    for (int tries = 0; target->socket && tries < ENDING_TRIES; tries++) {
+    for (int tries = 0; target->job.socket && tries < ENDING_TRIES; tries++) {
         bool is_gone = client_job_is_gone();
         zd_error_clear();
         if (is_gone)
@@ -340,12 +324,11 @@ enum zd_status target_stream(
     char query[256];
     enum zd_status status;
     bool goes_on;
-    if (!target->socket)
+    if (!target->job.socket)
         return dir_stream(target->dir, stream);
     build_query(stream, query, sizeof query);
     struct client_request request = {
-            .socket = target->socket,
-            .owner = target->owner,
+            .job = target->job,
             .method = "GET",
             .target = query,
             .timeout = !stream->follow     ? ANSWER_SECONDS

@@ -3,20 +3,16 @@
 #ifndef ZD_CTL_TARGET_H
 #define ZD_CTL_TARGET_H
 
-#include "base/file/json.h"
-
-#include <sys/types.h>
+#include "daemon/ctl/client.h"
 
 struct target {
-    char *socket;    /* NULL: files answer */
-    char *dir;       /* output folder; NULL unless files answer */
-    json_t *file;    /* status.json; NULL likewise */
-    double age;      /* seconds since status.json was written */
+    struct client_job job; /* no socket: files answer; what is owned is freed */
+    char *dir;             /* output folder; NULL unless files answer */
+    json_t *file;          /* status.json; NULL likewise */
+    double age;            /* seconds since status.json was written */
     bool is_dead;    /* its run ended without writing so: the state in `file` is
                         then "died", or "failed" with the event "hang" */
     double patience; /* seconds for an answer; 0: 10 */
-    uid_t owner;     /* of what was named, who may answer beside this user
-                        and root (daemon/http/connect.h) */
 };
 
 void target_fini(struct target *target);

@@ -311,40 +311,40 @@ struct layout {
     int plot, phases, ranks, log;
 };
 
-/* The curve and the ranks come first; the log takes what nobody needs. */
+/* Rows for a part that has less than `wanted`; none if it has less than `least`
+ * even then. */
+static void give(int *left, int *part, int wanted, int least)
+{
+    int more = wanted - *part < *left ? wanted - *part : *left;
+    if (more <= 0 || *part + more < least)
+        return;
+    *part += more;
+    *left -= more;
+}
+
+static int least_of(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* The curve and the ranks come first; the log takes what no part needs. */
 static struct layout lay_out(
-        int rows, int columns, int rank_count, int phase_count, int log_lines)
+        int left, int columns, int rank_count, int phase_count, int log_lines)
 {
     struct layout layout = {0};
-    int left = rows;
     int beside = columns >= 76 ? 2 : 1;
-    layout.ranks = rank_count > 0 && left >= 8 ? 3 : 0;
-    left -= layout.ranks;
-    if (left >= 4) {
-        layout.plot = left >= 14 ? 7 : left >= 9 ? 5 : 4;
-        left -= layout.plot;
-    }
-    int wanted = (phase_count + beside - 1) / beside;
-    wanted = wanted > PHASES_SHOWN / beside ? PHASES_SHOWN / beside : wanted;
-    layout.phases = left >= wanted + 3 ? wanted : left >= 5 ? 2 : left >= 2;
-    layout.phases = layout.phases > wanted ? wanted : layout.phases;
-    left -= layout.phases;
-    layout.log = left < 3 ? left : 3;
-    layout.log = layout.log > log_lines ? log_lines : layout.log;
-    left -= layout.log;
-    int more = layout.ranks ? rank_count + 1 - layout.ranks : 0;
-    more = more > left / 2 ? left / 2 : more;
-    if (layout.ranks && more > -2)
-        layout.ranks += more;
-    left -= layout.ranks ? (more > -2 ? more : 0) : 0;
-    int plot = left / 2 + layout.plot > 16 ? 16 - layout.plot : left / 2;
-    if (layout.plot && plot > 0) {
-        layout.plot += plot;
-        left -= plot;
-    }
-    more = log_lines - layout.log < left ? log_lines - layout.log : left;
-    layout.log += more;
-    left -= more;
+    int phases = (phase_count + beside - 1) / beside;
+    if (rank_count > 0 && left >= 8)
+        give(&left, &layout.ranks, least_of(3, rank_count + 1), 2);
+    give(&left, &layout.plot, left >= 14 ? 7 : left >= 9 ? 5 : 4, 4);
+    give(&left, &layout.phases, least_of(phases, PHASES_SHOWN / beside), 1);
+    give(&left, &layout.log, least_of(3, log_lines), 1);
+    if (layout.ranks)
+        give(&left, &layout.ranks,
+             least_of(rank_count + 1, layout.ranks + left / 2), 0);
+    if (layout.plot)
+        give(&left, &layout.plot, least_of(16, layout.plot + left / 2), 0);
+    give(&left, &layout.log, log_lines, 0);
     if (layout.plot)
         layout.plot += left;
     return layout;

@@ -92,7 +92,7 @@ static enum zd_status show_once(
 static enum zd_status renew(struct target *target)
 {
     struct target newer;
-    if (target->socket)
+    if (target->job.socket)
         return ZD_OK;
     ZD_TRY(target_of_dir(target->dir, &newer));
     target_fini(target);

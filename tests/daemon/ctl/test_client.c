@@ -39,7 +39,7 @@ static enum zd_status ask(
         const char *target, enum stub_manner manner, json_t **json)
 {
     struct client_request request = {
-            .socket = path,
+            .job.socket = path,
             .method = "GET",
             .target = target,
             .timeout = manner == STUB_HANG ? 0.4 : 60};
@@ -119,7 +119,7 @@ static enum zd_status post(enum stub_manner manner, const char *command)
     json_t *json;
     snprintf(target, sizeof target, "/v1/%s", command);
     struct client_request request = {
-            .socket = path,
+            .job.socket = path,
             .method = "POST",
             .target = target,
             .body = "{\"wait\":true}",
@@ -160,7 +160,7 @@ Test(ctl_client, a_path_that_is_too_long_is_refused)
     longer[0] = '/';
     longer[sizeof longer - 1] = '\0';
     struct client_request request = {
-            .socket = longer, .method = "GET", .target = "/v1"};
+            .job.socket = longer, .method = "GET", .target = "/v1"};
     cr_assert_eq(client_json(&request, &json), ZD_ERR_UNFIT);
     check_code("E1092");
 }
