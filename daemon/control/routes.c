@@ -177,16 +177,14 @@ enum zd_status routes_create(
 void routes_tick(struct routes *routes)
 {
     commands_tick(routes);
-    events_tick(routes);
-    logs_tick(routes);
+    followers_tick(routes);
 }
 
 void routes_end(struct routes *routes)
 {
     routes->is_over = true;
     commands_end(routes);
-    events_end(routes);
-    logs_end(routes);
+    followers_end(routes);
 }
 
 void routes_destroy(struct routes *routes)

@@ -9,25 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void unlink_stream(struct event_stream *stream)
-{
-    struct event_stream **at = &stream->routes->events;
-    while (*at && *at != stream)
-        at = &(*at)->next;
-    if (*at)
-        *at = stream->next;
-    free(stream);
-}
-
-/* The client left, or reads too little. */
-static void on_gone(void *owner)
-{
-    unlink_stream(owner);
-}
-
 /* False: the stream is gone. */
 static bool send_event(
-        struct event_stream *stream, const struct kept_event *event)
+        struct follower *follower, const struct kept_event *event)
 {
     char *text = NULL;
     if (!event->text)
@@ -35,34 +19,27 @@ static bool send_event(
     int bytes = asprintf(
             &text, "id: %lld\nevent: %s\ndata: %s\n\n", (long long)event->id,
             event->kind, event->text);
-    stream->after = event->id;
-    stream->sent_at = clock_seconds();
-    bool is_there = bytes < 0 || http_send(stream->stream, text, (size_t)bytes);
+    follower->at = event->id;
+    follower->sent_at = clock_seconds();
+    bool is_there =
+            bytes < 0 || http_send(follower->stream, text, (size_t)bytes);
     if (bytes >= 0)
         free(text);
     return is_there;
 }
 
-static void finish(struct event_stream *stream)
+static bool feed(struct follower *follower)
 {
-    struct http_stream *http = stream->stream;
-    unlink_stream(stream);
-    http_finish(http);
-}
-
-/* The next part of what it lacks; one that does not follow ends then. */
-static void catch_up(struct event_stream *stream)
-{
-    const struct run_state *state = stream->routes->options.state;
-    int i = run_state_events_after(state, stream->after);
-    size_t queued = http_queued(stream->stream);
-    for (; i < state->event_count && queued < STREAM_PART; i++) {
-        if (!send_event(stream, run_state_event(state, i)))
-            return;
-        queued = http_queued(stream->stream);
+    const struct run_state *state = follower->routes->options.state;
+    int i = run_state_events_after(state, follower->at);
+    for (; i < state->event_count; i++) {
+        if (http_queued(follower->stream) >= STREAM_PART)
+            break;
+        if (!send_event(follower, run_state_event(state, i)))
+            return false;
     }
-    if (i == state->event_count && !stream->follows)
-        finish(stream);
+    follower->has_all = i == state->event_count;
+    return true;
 }
 
 static int64_t newest_id(const struct run_state *state)
@@ -103,68 +80,26 @@ void route_events(
     if (!param_flag(request, reply, "follow", &follows) ||
         !read_since(request, reply, &after))
         return;
-    struct event_stream *stream = calloc(1, sizeof *stream);
     reply->status = 200;
     reply->content_type = "text/event-stream";
-    struct http_stream *http =
-            stream ? http_defer(reply, on_gone, stream) : NULL;
-    if (!http) {
-        free(stream);
-        reply_error(reply, 500, "E_FAILED", NULL, "out of memory");
-        return;
-    }
-    if (after < 0)
-        after = follows ? newest_id(routes->options.state) : 0;
-    *stream = (struct event_stream){
-            .next = routes->events,
-            .routes = routes,
-            .stream = http,
-            .after = after,
-            .sent_at = clock_seconds(),
-            .follows = follows && !routes->is_over};
-    routes->events = stream;
-    if (http_send(http, hello, sizeof hello - 1))
-        catch_up(stream);
+    struct follower *follower = follower_create(routes, reply, feed, -1);
+    follower->at = after >= 0 ? after
+                   : follows  ? newest_id(routes->options.state)
+                              : 0;
+    follower->follows = follows && !routes->is_over;
+    if (http_send(follower->stream, hello, sizeof hello - 1))
+        follower_feed(follower);
 }
 
 void routes_event(struct routes *routes, const struct kept_event *event)
 {
     const struct run_state *state = routes->options.state;
-    struct event_stream *next;
-    for (struct event_stream *s = routes->events; s; s = next) {
-        next = s->next;
-        int first = run_state_events_after(state, s->after);
-        if (first >= state->event_count - 1) /* it lacks this one alone */
-            send_event(s, event);
+    struct follower *next;
+    for (struct follower *f = routes->followers; f; f = next) {
+        next = f->next;
+        bool lacks_this_alone =
+                run_state_events_after(state, f->at) >= state->event_count - 1;
+        if (f->feed == feed && lacks_this_alone)
+            send_event(f, event);
     }
-}
-
-void events_tick(struct routes *routes)
-{
-    double now = clock_seconds();
-    struct event_stream *next;
-    for (struct event_stream *s = routes->events; s; s = next) {
-        next = s->next;
-        if (now - s->sent_at >= HEARTBEAT_SECONDS) {
-            s->sent_at = now;
-            if (!http_send(s->stream, ": still here\n\n", 14))
-                continue;
-        }
-        catch_up(s);
-    }
-}
-
-/* What they lack is given as far as it may be queued. */
-void events_end(struct routes *routes)
-{
-    struct event_stream *next;
-    for (struct event_stream *s = routes->events; s; s = next) {
-        next = s->next;
-        if (s->follows) {
-            s->follows = false;
-            catch_up(s);
-        }
-    }
-    while (routes->events)
-        finish(routes->events);
 }

@@ -18,21 +18,20 @@ struct waiter { /* a command that was accepted and not done */
     double until;               /* clock; 0: as long as it takes */
 };
 
-struct event_stream {
-    struct event_stream *next;
+/* A stream that is given more as it comes: events or a log. */
+struct follower {
+    struct follower *next;
     struct routes *routes;
     struct http_stream *stream;
-    int64_t after;  /* the last id that was sent */
-    double sent_at; /* clock */
+    /* Give a part of what it lacks, as far as may be queued; false: the client
+     * is gone, and the follower with it. */
+    bool (*feed)(struct follower *follower);
+    bool has_more; /* another part could follow at once */
+    bool has_all;  /* it lacks nothing: then one that does not follow ends */
     bool follows;
-};
-
-struct log_stream { /* follows a log */
-    struct log_stream *next;
-    struct routes *routes;
-    struct http_stream *stream;
-    int fd;         /* owned */
-    int64_t offset; /* read so far */
+    int64_t at;     /* the last id that was sent; how far a log was read */
+    int fd;         /* of a log, owned; -1: events */
+    double sent_at; /* clock */
 };
 
 /* Answers that take a millisecond or more to write. */
@@ -52,8 +51,7 @@ struct routes {
     int count;       /* of the table */
     int64_t last_id; /* of a command */
     struct waiter *waiters;
-    struct event_stream *events;
-    struct log_stream *logs;
+    struct follower *followers;
     bool is_over;
 };
 
@@ -101,10 +99,13 @@ bool param_flag(
 route_answer route_hello, route_history, route_config, route_schema,
         route_samples, route_plan, route_health, route_ready, route_metrics,
         route_page, route_events, route_logs;
-void events_tick(struct routes *routes);
-void events_end(struct routes *routes);
-void logs_tick(struct routes *routes);
-void logs_end(struct routes *routes);
+/* A stream for the reply; `fd` is taken over. */
+struct follower *follower_create(
+        struct routes *routes, struct http_reply *reply,
+        bool (*feed)(struct follower *follower), int fd);
+void follower_feed(struct follower *follower); /* it may be gone after it */
+void followers_tick(struct routes *routes);
+void followers_end(struct routes *routes);
 void commands_tick(struct routes *routes);
 void commands_end(struct routes *routes);
 

@@ -180,89 +180,25 @@ static size_t first_line(
 
 /* --- following --- */
 
-static void unlink_stream(struct log_stream *stream)
-{
-    struct log_stream **at = &stream->routes->logs;
-    while (*at && *at != stream)
-        at = &(*at)->next;
-    if (*at)
-        *at = stream->next;
-    close(stream->fd);
-    free(stream);
-}
-
-static void on_gone(void *owner)
-{
-    unlink_stream(owner);
-}
-
-/* New whole lines; false: none, or the stream is gone. */
-static bool send_new(struct log_stream *stream)
+/* New whole lines. */
+static bool feed(struct follower *follower)
 {
     static char part[PART]; /* the loop's thread alone comes here */
     struct stat info;
-    if (http_queued(stream->stream) >= STREAM_PART ||
-        fstat(stream->fd, &info) != 0)
-        return false;
-    if (info.st_size < stream->offset)
-        stream->offset = 0; /* somebody emptied it */
-    ssize_t n = pread(stream->fd, part, sizeof part, stream->offset);
+    follower->has_more = false;
+    if (http_queued(follower->stream) >= STREAM_PART ||
+        fstat(follower->fd, &info) != 0)
+        return true;
+    if (info.st_size < follower->at)
+        follower->at = 0; /* it was emptied */
+    ssize_t n = pread(follower->fd, part, sizeof part, follower->at);
     const char *last = n > 0 ? memrchr(part, '\n', (size_t)n) : NULL;
     size_t bytes = last ? (size_t)(last + 1 - part) : 0;
     if (!last && n == (ssize_t)sizeof part)
         bytes = sizeof part; /* one endless line */
-    if (!bytes)
-        return false;
-    stream->offset += (int64_t)bytes;
-    return http_send(stream->stream, part, bytes);
-}
-
-void logs_tick(struct routes *routes)
-{
-    struct log_stream *next;
-    for (struct log_stream *s = routes->logs; s; s = next) {
-        next = s->next;
-        send_new(s);
-    }
-}
-
-void logs_end(struct routes *routes)
-{
-    while (routes->logs) {
-        struct log_stream *stream = routes->logs;
-        struct http_stream *http = stream->stream;
-        while (send_new(stream))
-            ;
-        if (routes->logs != stream)
-            continue; /* it left meanwhile */
-        unlink_stream(stream);
-        http_finish(http);
-    }
-}
-
-/* Takes `fd` over. */
-static void follow(
-        struct routes *routes, int fd, const char *text, size_t bytes,
-        int64_t offset, struct http_reply *reply)
-{
-    struct log_stream *stream = calloc(1, sizeof *stream);
-    struct http_stream *http =
-            stream ? http_defer(reply, on_gone, stream) : NULL;
-    if (!http) {
-        free(stream);
-        close(fd);
-        reply_error(reply, 500, "E_FAILED", NULL, "out of memory");
-        return;
-    }
-    http_set_status(http, 200, HTTP_TEXT);
-    *stream = (struct log_stream){
-            .next = routes->logs,
-            .routes = routes,
-            .stream = http,
-            .fd = fd,
-            .offset = offset};
-    routes->logs = stream;
-    http_send(http, text, bytes);
+    follower->at += (int64_t)bytes;
+    follower->has_more = bytes > 0;
+    return !bytes || http_send(follower->stream, part, bytes);
 }
 
 void route_logs(
@@ -288,7 +224,12 @@ void route_logs(
     if (want.follow && !routes->is_over) {
         /* what is queued for one client is bounded: the end of it */
         size_t cut = bytes > 2 * STREAM_PART ? bytes - 2 * STREAM_PART : 0;
-        follow(routes, fd, text + first + cut, bytes - cut, end, reply);
+        reply->status = 200;
+        reply->content_type = HTTP_TEXT;
+        struct follower *follower = follower_create(routes, reply, feed, fd);
+        follower->follows = true;
+        follower->at = end;
+        http_send(follower->stream, text + first + cut, bytes - cut);
         free(text);
         return;
     }
