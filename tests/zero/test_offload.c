@@ -4,7 +4,6 @@
  * a thread sanitizer, which finds a missing wait for a stream. */
 #include "world.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,125 +142,11 @@ static void test_reduced_in_fp32(void)
     report(ok, "gradients are reduced in fp32 and rounded once", "see above");
 }
 
-/* --- optimizers ----------------------------------------------------------- */
-
-static void test_optimizers(void)
-{
-    static const struct {
-        const char *name;
-        struct optim_options options;
-    } cases[] = {
-            {"adamw 8 bit",
-             {.name = OPTIM_ADAMW, .state_type = OPTIM_STATE_8BIT}},
-            {"adamw bf16",
-             {.name = OPTIM_ADAMW, .state_type = OPTIM_STATE_BF16}},
-            {"adam_mini", {.name = OPTIM_ADAM_MINI}},
-            {"adam_mini 8 bit",
-             {.name = OPTIM_ADAM_MINI, .state_type = OPTIM_STATE_8BIT}},
-            {"lion", {.name = OPTIM_LION}},
-            {"lion 8 bit",
-             {.name = OPTIM_LION, .state_type = OPTIM_STATE_8BIT}},
-            {"sgd", {.name = OPTIM_SGD}},
-            {"sgd with momentum", {.name = OPTIM_SGD, .momentum = 0.9}},
-            {"adamw without masters",
-             {.name = OPTIM_ADAMW, .master = OPTIM_MASTER_NONE}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        bool ok = true;
-        for (int k = 0; k < 4; k++) {
-            struct scenario s =
-                    scenario((int)(i + (size_t)k) % 4, 1 + k % 3, DTYPE_BF16);
-            vary(&s, (int)(7 * i) + k);
-            s.shape.scale = 12; /* matrices of more than 4096 elements */
-            s.optim.name = cases[i].options.name;
-            s.optim.state_type = cases[i].options.state_type;
-            s.optim.master = cases[i].options.master;
-            s.optim.momentum = cases[i].options.momentum;
-            s.offload.optimizer = OFFLOAD_CPU;
-            if (s.optim.name == OPTIM_ADAM_MINI) /* needs the norm first */
-                s.offload.clipping = OFFLOAD_CLIP_WAIT;
-            if (s.world == 1)
-                s.offload.params = OFFLOAD_CPU;
-            ok &= offload_changes_nothing(&s);
-        }
-        report(ok, cases[i].name, "see above");
-    }
-}
-
-/* --- what may happen ------------------------------------------------------ */
-
-/* A step that is not finite leaves all as it was, and the next one goes on. */
-static void test_skipped(void)
-{
-    bool ok = true;
-    for (int k = 0; k < 12; k++) {
-        struct scenario s =
-                scenario(k % 4, 1 + k % 3, k & 1 ? DTYPE_BF16 : DTYPE_FP32);
-        vary(&s, 3 * k + 1);
-        s.offload.optimizer = OFFLOAD_CPU;
-        if (s.world == 1 || s.options.stage == 3)
-            s.offload.params = k & 4 ? OFFLOAD_CPU : OFFLOAD_NONE;
-        s.evaluates = true; /* parameters are read after the skipped step */
-        s.broken = true;
-        struct scenario before = s;
-        struct outcome outcome = world_run(&s);
-        before.broken = false;
-        before.steps--;
-        struct outcome good = world_run(&before);
-        ok &= outcome.status == ZD_OK && outcome.ranks_agree &&
-              isnan(outcome.norms[2]) && outcome_same(&outcome, &good);
-        outcome_fini(&outcome);
-        outcome_fini(&good);
-    }
-    report(ok, "a step that is not finite changes nothing", "something moved");
-}
-
-/* Saved offloaded at one world and stage, loaded at another with or without. */
-static void test_moves(void)
-{
-    bool equal = true, unbroken = true;
-    for (int k = 0; k < 6; k++) {
-        enum dtype dtype = k & 1 ? DTYPE_BF16 : DTYPE_FP32;
-        struct scenario whole = scenario(k % 4, 1 + k % 3, dtype);
-        whole.steps = 4;
-        whole.offload.optimizer = OFFLOAD_CPU;
-        whole.optim.state_type = k < 3 ? OPTIM_STATE_FP32 : OPTIM_STATE_8BIT;
-        struct scenario part = whole;
-        part.steps = 2;
-        struct outcome all = world_run(&whole), half_way = world_run(&part);
-        struct scenario moved = part;
-        moved.steps = 0;
-        moved.world = 1 + (k + 1) % 4;
-        moved.options.stage = (k + 2) % 4;
-        moved.offload.optimizer = k % 3 ? OFFLOAD_CPU : OFFLOAD_NONE;
-        moved.resume = &half_way;
-        struct outcome loaded = world_run(&moved);
-        equal &= outcome_sound(&loaded) && outcome_same(&half_way, &loaded);
-        struct scenario rest = part;
-        rest.first_step = 2;
-        rest.resume = &half_way;
-        struct outcome resumed = world_run(&rest);
-        unbroken &= outcome_sound(&resumed) && outcome_same(&all, &resumed) &&
-                    resumed.norms[1] == all.norms[3];
-        outcome_fini(&all);
-        outcome_fini(&half_way);
-        outcome_fini(&loaded);
-        outcome_fini(&resumed);
-    }
-    report(equal, "states move between worlds, on and off the host",
-           "they changed");
-    report(unbroken, "a resumed run equals an unbroken one",
-           "it went another way");
-}
-
 int main(void)
 {
     test_optimizer_on_host();
     test_params_on_host();
     test_accumulation();
     test_reduced_in_fp32();
-    test_optimizers();
-    test_skipped();
-    test_moves();
     return report_done();
 }

@@ -4,7 +4,6 @@
  * that it can run under a thread sanitizer, which finds a missing wait. */
 #include "world.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -197,25 +196,6 @@ static void test_bytes(void)
 
 /* --- what may happen ------------------------------------------------------ */
 
-static void test_skipped(void)
-{
-    bool ok = true;
-    for (int part = 0; part < PARTS; part++) {
-        struct scenario s = scenario(part, 1 + part, DTYPE_BF16);
-        s.spill_bytes = spill_of(all_of(&s), part);
-        s.broken = true;
-        struct scenario before = s;
-        before.broken = false;
-        before.steps--;
-        struct outcome outcome = world_run(&s), good = world_run(&before);
-        ok &= outcome.status == ZD_OK && isnan(outcome.norms[2]) &&
-              outcome_same(&outcome, &good);
-        outcome_fini(&outcome);
-        outcome_fini(&good);
-    }
-    report(ok, "a step that is not finite changes nothing", "something moved");
-}
-
 /* Saved with one part spilled, loaded at another world with another. */
 static void test_moves(void)
 {
@@ -262,7 +242,6 @@ int main(void)
     test_optimizers();
     test_stateless();
     test_bytes();
-    test_skipped();
     test_moves();
     return report_done();
 }

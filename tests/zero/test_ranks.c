@@ -210,63 +210,57 @@ static void test_decay(void)
     outcome_fini(&outcome);
 }
 
-static void test_resume(void)
+/* A last step that is not finite; parameters are read after it. */
+static bool changes_nothing(const struct scenario *s)
 {
-    for (int half = 0; half <= 1; half++) {
-        enum dtype dtype = half ? DTYPE_BF16 : DTYPE_FP32;
-        bool equal = true, unbroken = true;
-        for (int a = 1; a <= 4; a++) {
-            struct scenario whole = scenario_default(a % 4, a, dtype);
-            whole.steps = 4;
-            struct scenario part = whole;
-            part.steps = 2;
-            struct outcome all = world_run(&whole), half_way = world_run(&part);
-            for (int b = 1; b <= 4; b++) {
-                struct scenario moved = scenario_default((a + b) % 4, b, dtype);
-                moved.steps = 0;
-                moved.resume = &half_way;
-                struct outcome loaded = world_run(&moved);
-                equal &= outcome_sound(&loaded) &&
-                         outcome_same(&half_way, &loaded);
-                outcome_fini(&loaded);
-            }
-            for (int stage = 0; stage <= 3; stage++) {
-                struct scenario rest = scenario_default(stage, a, dtype);
-                rest.steps = 2;
-                rest.first_step = 2;
-                rest.resume = &half_way;
-                struct outcome resumed = world_run(&rest);
-                unbroken &= outcome_sound(&resumed) &&
-                            outcome_same(&all, &resumed) &&
-                            resumed.norms[1] == all.norms[3];
-                outcome_fini(&resumed);
-            }
-            outcome_fini(&all);
-            outcome_fini(&half_way);
-        }
-        report(equal, "state moves between worlds to the bit", "it changed");
-        report(unbroken, "a resumed run equals an unbroken one at every stage",
-               "it went another way");
-    }
+    struct scenario broken = *s, before = *s;
+    broken.broken = broken.evaluates = true;
+    before.evaluates = true;
+    before.steps--;
+    struct outcome outcome = world_run(&broken), good = world_run(&before);
+    bool ok = outcome.status == ZD_OK && outcome.ranks_agree &&
+              isnan(outcome.norms[s->steps - 1]) &&
+              outcome_same(&outcome, &good);
+    outcome_fini(&outcome);
+    outcome_fini(&good);
+    return ok;
 }
 
+/* Wherever states and parameters are. */
 static void test_nonfinite(void)
 {
-    bool ok = true;
-    for (int stage = 0; stage <= 3; stage++) {
-        struct scenario s = scenario_default(stage, 3, DTYPE_BF16);
-        struct scenario before = s;
-        s.broken = true;
-        before.steps = s.steps - 1;
-        struct outcome outcome = world_run(&s), good = world_run(&before);
-        ok &= outcome.status == ZD_OK && outcome.ranks_agree &&
-              isnan(outcome.norms[2]) && outcome_same(&outcome, &good);
-        outcome_fini(&outcome);
-        outcome_fini(&good);
+    static const char *const places[] = {
+            "on the device", "with states on the host",
+            "with parameters on the host too", "with paged states"};
+    for (int place = 0; place < 4; place++) {
+        char name[128];
+        bool ok = true;
+        for (int stage = 0; stage <= 3; stage++) {
+            int world = place == 2 && stage < 3 ? 1 : 3 - stage % 2;
+            struct scenario s = scenario_default(
+                    stage, world, stage & 1 ? DTYPE_FP32 : DTYPE_BF16);
+            scenario_vary(&s, 3 * stage + place);
+            s.streams = STREAM_THREAD;
+            s.workers = 1 + stage % 3;
+            s.offload.chunk_bytes = 2048;
+            s.offload.optimizer =
+                    place == 1 || place == 2 ? OFFLOAD_CPU : OFFLOAD_NONE;
+            s.offload.params = place == 2 ? OFFLOAD_CPU : OFFLOAD_NONE;
+            s.optim.paged = place == 3;
+            s.spill_bytes = place == 3 ? SIZE_MAX : 0;
+            ok &= changes_nothing(&s);
+            if (place == 1 || place == 2) {
+                s.offload.clipping = OFFLOAD_CLIP_UNDO;
+                ok &= changes_nothing(&s);
+            }
+        }
+        snprintf(
+                name, sizeof name,
+                "%s, a gradient that is not finite is seen by all and changes "
+                "nothing",
+                places[place]);
+        report(ok, name, "it was not seen, or something moved");
     }
-    report(ok,
-           "a gradient that is not finite is seen by all and changes nothing",
-           "it was not seen, or something moved");
 }
 
 static void test_unreadable(void)
@@ -298,7 +292,6 @@ int main(void)
     test_cuts();
     test_frozen();
     test_decay();
-    test_resume();
     test_nonfinite();
     test_unreadable();
     test_loss();
