@@ -280,54 +280,6 @@ Test(aio, an_error_names_the_file_the_byte_and_the_reason)
         read_behind_the_end(AIO_IO_URING);
 }
 
-/* A limit that comes down later is a device that is full: EFBIG. */
-Test(aio, a_failed_write_is_told_and_the_others_are_made)
-{
-    struct scratch scratch;
-    struct aio_file file;
-    struct aio *aio;
-    struct rlimit limit = {32768, RLIM_INFINITY};
-    struct waiter waiter = {
-            .lock = PTHREAD_MUTEX_INITIALIZER,
-            .changed = PTHREAD_COND_INITIALIZER};
-    struct aio_options options = {
-            .backend = AIO_AUTO,
-            .block_bytes = 8192,
-            .queue_depth = 4,
-            .intra_op_parallelism = 2,
-            .overlap_events = true};
-    struct aio_op ops[16] = {0};
-    char *data = aligned(65536);
-    signal(SIGXFSZ, SIG_IGN);
-    scratch_init(&scratch);
-    cr_assert(
-            aio_file_create(&file, scratch.dir, "full", 65536, true) == ZD_OK);
-    cr_assert(aio_create(&options, &aio) == ZD_OK);
-    cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-    for (int i = 0; i < 16; i++) {
-        ops[i] = (struct aio_op){
-                .file = &file,
-                .is_write = true,
-                .data = data + 4096 * i,
-                .bytes = 4096,
-                .offset = 4096 * (uint64_t)i,
-                .done = count_done,
-                .ctx = &waiter};
-        aio_submit(aio, &ops[i]);
-    }
-    wait_for(&waiter, 16);
-    limit.rlim_cur = RLIM_INFINITY; /* Criterion writes too */
-    setrlimit(RLIMIT_FSIZE, &limit);
-    for (int i = 0; i < 16; i++) {
-        cr_expect(aio_op_status(&ops[i]) == (i < 8 ? ZD_OK : ZD_ERR_IO));
-        zd_error_clear();
-    }
-    aio_destroy(aio);
-    aio_file_close(&file);
-    scratch_fini(&scratch);
-    free(data);
-}
-
 Test(aio, the_file_has_no_name_and_its_space_is_certain)
 {
     struct scratch scratch;

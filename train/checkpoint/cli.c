@@ -11,6 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+static long long whole(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
 /* What is told of one checkpoint, whether or not it is sound; "ok" is null for
  * one that cannot be read. New reference. */
 static json_t *summary(const char *path)
@@ -20,19 +30,13 @@ static json_t *summary(const char *path)
     json_object_set_new(row, "path", json_string(path));
     if (status == ZD_OK) {
         status = manifest_check_files(path, manifest, false);
-        static const char *const keys[] = {"step", "world", "stage"};
-        for (size_t i = 0; i < 3; i++)
-            json_object_set(row, keys[i], json_object_get(manifest, keys[i]));
-        json_object_set(row, "files", json_object_get(manifest, "files"));
-        json_object_set(row, "tensors", json_object_get(manifest, "tensors"));
-        json_object_set(row, "progress", json_object_get(manifest, "progress"));
-        json_object_set(
-                row, "optimizer", json_object_get(manifest, "optimizer"));
-        static const char *const some[] = {"parameters", "adapter", "base"};
-        for (size_t i = 0; i < 3; i++)
-            if (json_object_get(manifest, some[i]))
+        static const char *const keys[] = {
+                "step",     "world",     "stage",      "files",   "tensors",
+                "progress", "optimizer", "parameters", "adapter", "base"};
+        for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+            if (json_object_get(manifest, keys[i]))
                 json_object_set(
-                        row, some[i], json_object_get(manifest, some[i]));
+                        row, keys[i], json_object_get(manifest, keys[i]));
         json_decref(manifest);
     }
     bool is_known = status == ZD_OK || status == ZD_ERR_DATA;
@@ -57,23 +61,20 @@ static uint64_t files_bytes(const json_t *files)
     size_t i;
     json_t *file;
     uint64_t bytes = 0;
-    json_array_foreach(files, i, file) bytes +=
-            (uint64_t)json_integer_value(json_object_get(file, "bytes"));
+    json_array_foreach(files, i, file) bytes += (uint64_t)whole(file, "bytes");
     return bytes;
 }
 
 static void print_row(const json_t *row, FILE *out)
 {
     const json_t *ok = json_object_get(row, "ok");
-    fprintf(out, "%-10lld %-6lld %-6lld %14llu  %-4s %s\n",
-            (long long)json_integer_value(json_object_get(row, "step")),
-            (long long)json_integer_value(json_object_get(row, "world")),
-            (long long)json_integer_value(json_object_get(row, "stage")),
+    fprintf(out, "%-10lld %-6lld %-6lld %14llu  %-4s %s\n", whole(row, "step"),
+            whole(row, "world"), whole(row, "stage"),
             (unsigned long long)files_bytes(json_object_get(row, "files")),
             json_is_null(ok)   ? "?"
             : json_is_true(ok) ? "ok"
                                : "BAD",
-            json_string_value(json_object_get(row, "path")));
+            text_of(row, "path"));
 }
 
 static enum zd_status check_folder(const char *path)
@@ -153,9 +154,8 @@ static void print_lane(const json_t *optimizer, const char *lane, FILE *out)
 
 static void print_optimizer(const json_t *optimizer, FILE *out)
 {
-    fprintf(out, "optim    %s, masters %s",
-            json_string_value(json_object_get(optimizer, "name")),
-            json_string_value(json_object_get(optimizer, "master")));
+    fprintf(out, "optim    %s, masters %s", text_of(optimizer, "name"),
+            text_of(optimizer, "master"));
     print_lane(optimizer, "m", out);
     print_lane(optimizer, "v", out);
     fprintf(out, " (tensors)\n");
@@ -192,8 +192,7 @@ static void print_adapter(const json_t *adapter, FILE *out)
             json_object_get(config, "target_modules"), JSON_ENCODE_ANY);
     fprintf(out, "adapter  %s, r %lld on %s\n",
             json_is_true(json_object_get(config, "use_dora")) ? "DoRA" : "LoRA",
-            (long long)json_integer_value(json_object_get(config, "r")),
-            targets ? targets : "?");
+            whole(config, "r"), targets ? targets : "?");
     free(targets);
 }
 
@@ -202,14 +201,12 @@ static void print_parameters(const json_t *row, FILE *out)
     const json_t *counts = json_object_get(row, "parameters");
     const json_t *adapter = json_object_get(row, "adapter");
     const json_t *base = json_object_get(row, "base");
-    const char *path = json_string_value(json_object_get(base, "path"));
-    const char *format = json_string_value(json_object_get(base, "format"));
+    const char *path = text_of(base, "path");
+    const char *format = text_of(base, "format");
     bool is_random = !path || json_object_get(base, "seed");
     if (counts)
         fprintf(out, "params   %lld, %lld of them trained\n",
-                (long long)json_integer_value(json_object_get(counts, "all")),
-                (long long)json_integer_value(
-                        json_object_get(counts, "trainable")));
+                whole(counts, "all"), whole(counts, "trainable"));
     print_adapter(adapter, out);
     if (base)
         fprintf(out, "base     %s, held in %s\n",
@@ -224,9 +221,7 @@ static void print_loss_scale(const json_t *progress, FILE *out)
         return;
     fprintf(out, "scale    loss x %.10g, good steps %lld, hysteresis %lld\n",
             json_number_value(json_object_get(scale, "scale")),
-            (long long)json_integer_value(json_object_get(scale, "good_steps")),
-            (long long)json_integer_value(
-                    json_object_get(scale, "hysteresis")));
+            whole(scale, "good_steps"), whole(scale, "hysteresis"));
 }
 
 /* Where a checkpoint is wanted, and `path` is the folder of several. */
@@ -268,19 +263,13 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
         return ZD_OK;
     }
     const json_t *progress = json_object_get(row, "progress");
-    fprintf(out, "step     %lld of %lld\n",
-            (long long)json_integer_value(json_object_get(row, "step")),
-            (long long)json_integer_value(
-                    json_object_get(progress, "max_steps")));
-    json_int_t world = json_integer_value(json_object_get(row, "world"));
+    fprintf(out, "step     %lld of %lld\n", whole(row, "step"),
+            whole(progress, "max_steps"));
+    long long world = whole(row, "world");
     fprintf(out, "world    %lld rank%s, ZeRO stage %lld\n", (long long)world,
-            world == 1 ? "" : "s",
-            (long long)json_integer_value(json_object_get(row, "stage")));
+            world == 1 ? "" : "s", whole(row, "stage"));
     fprintf(out, "samples  %lld taken, %lld tokens\n",
-            (long long)json_integer_value(
-                    json_object_get(progress, "samples_taken")),
-            (long long)json_integer_value(
-                    json_object_get(progress, "tokens_seen")));
+            whole(progress, "samples_taken"), whole(progress, "tokens_seen"));
     print_parameters(row, out);
     print_optimizer(json_object_get(row, "optimizer"), out);
     print_steps(row, out);
@@ -291,8 +280,7 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
     {
         const json_t *parts = json_object_get(file, MANIFEST_PARTS_DIGEST);
         fprintf(out, "file     %-40s %14lld bytes  xxh3 %s%s\n",
-                json_string_value(json_object_get(file, "name")),
-                (long long)json_integer_value(json_object_get(file, "bytes")),
+                text_of(file, "name"), whole(file, "bytes"),
                 json_string_value(
                         parts ? parts : json_object_get(file, MANIFEST_DIGEST)),
                 parts ? " of its parts" : "");
