@@ -39,7 +39,7 @@ static void require(enum zd_status status)
 struct bench {
     struct offload_options options;
     struct optim_options optim;
-    struct offload_run run;
+    struct offload_extent extent;
     size_t segment_count, segment_offset, ring_bytes, file_bytes;
     struct offload_request request;
     struct offload_place place;
@@ -58,10 +58,10 @@ static void bench_init(
 {
     memset(bench, 0, sizeof *bench);
     bench->optim = optim_options_default();
-    bench->run.count = bytes / 6 / OPTIM_QBLOCK * OPTIM_QBLOCK;
-    bench->run.layout.lane[OPTIM_M] = OPTIM_8BIT;
-    bench->run.layout.lane[OPTIM_V] = OPTIM_8BIT;
-    bench->segment_count = bench->run.count;
+    bench->extent.count = bytes / 6 / OPTIM_QBLOCK * OPTIM_QBLOCK;
+    bench->extent.layout.lane[OPTIM_M] = OPTIM_8BIT;
+    bench->extent.layout.lane[OPTIM_V] = OPTIM_8BIT;
+    bench->segment_count = bench->extent.count;
     bench->options = offload_options_default();
     bench->options.optimizer = OFFLOAD_NVME;
     bench->options.threads = WORKERS;
@@ -75,8 +75,8 @@ static void bench_init(
             .dtype = DTYPE_BF16,
             .segment_counts = &bench->segment_count,
             .segment_count = 1,
-            .runs = &bench->run,
-            .run_count = 1,
+            .extents = &bench->extent,
+            .extent_count = 1,
     };
     bench->place.file_name = "zerod-bench.offload";
     bench->chunk_count = chunks_cut(&bench->request, NULL);
@@ -94,7 +94,7 @@ static void bench_init(
             bench->ring_bytes));
     require(arena_plan_add(
             &bench->plan, "offload.slots", ARENA_PINNED, SPAN_GRADS,
-            bench->run.count * 2)); /* never touched */
+            bench->extent.count * 2)); /* never touched */
     require(arena_take(&bench->arena, &bench->plan));
     struct store_request request = {
             .request = &bench->request,

@@ -18,7 +18,7 @@ enum { SEGMENTS = 16, STEPS = 9 };
 struct engine {
     struct offload_options options;
     struct optim_options optim;
-    struct offload_run runs[SEGMENTS];
+    struct offload_extent extents[SEGMENTS];
     size_t counts[SEGMENTS];
     struct offload_request request;
     struct arena_plan plan;
@@ -54,7 +54,7 @@ static void make(struct engine *e, enum offload_clipping clipping)
     e->optim.state_type = OPTIM_STATE_8BIT;
     for (int s = 0; s < SEGMENTS; s++) {
         e->counts[s] = bench.count;
-        e->runs[s] = (struct offload_run){
+        e->extents[s] = (struct offload_extent){
                 .segment = s,
                 .count = bench.count,
                 .layout = {{OPTIM_8BIT, OPTIM_8BIT}},
@@ -67,8 +67,8 @@ static void make(struct engine *e, enum offload_clipping clipping)
             .dtype = DTYPE_BF16,
             .segment_counts = e->counts,
             .segment_count = SEGMENTS,
-            .runs = e->runs,
-            .run_count = SEGMENTS,
+            .extents = e->extents,
+            .extent_count = SEGMENTS,
     };
     arena_plan_init(&e->plan);
     must(stream_create("down", STREAM_THREAD, &e->down));

@@ -18,9 +18,9 @@ struct aio_uring {
     struct io_uring ring;
     int wake_fd;
     bool fails; /* the kernel takes no submissions any more */
-    int slot_count, free_count;
-    int *free_slots;
-    struct aio_transfer slots[]; /* under way in the ring, or free */
+    int entry_count, free_count;
+    int *free_entries;
+    struct aio_transfer entries[]; /* under way in the ring, or free */
 };
 
 /* --- setting up ----------------------------------------------------------- */
@@ -60,21 +60,21 @@ int aio_uring_create(int queue_depth, struct aio_uring **uring_out)
 {
     int error;
     struct aio_uring *uring = calloc(
-            1, sizeof *uring + (size_t)queue_depth * sizeof *uring->slots);
+            1, sizeof *uring + (size_t)queue_depth * sizeof *uring->entries);
     if (!uring)
         return ENOMEM;
-    uring->free_slots = malloc((size_t)queue_depth * sizeof(int));
-    if (!uring->free_slots) {
+    uring->free_entries = malloc((size_t)queue_depth * sizeof(int));
+    if (!uring->free_entries) {
         error = ENOMEM;
         goto err_free;
     }
     for (int i = 0; i < queue_depth; i++)
-        uring->free_slots[i] = i;
-    uring->slot_count = uring->free_count = queue_depth;
+        uring->free_entries[i] = i;
+    uring->entry_count = uring->free_count = queue_depth;
     uring->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (uring->wake_fd < 0) {
         error = errno;
-        goto err_slots;
+        goto err_entries;
     }
     error = init_ring(queue_depth + 1, &uring->ring);
     if (error)
@@ -85,8 +85,8 @@ int aio_uring_create(int queue_depth, struct aio_uring **uring_out)
 
 err_wake:
     close(uring->wake_fd);
-err_slots:
-    free(uring->free_slots);
+err_entries:
+    free(uring->free_entries);
 err_free:
     free(uring);
     return error;
@@ -98,7 +98,7 @@ void aio_uring_destroy(struct aio_uring *uring)
         return;
     io_uring_queue_exit(&uring->ring);
     close(uring->wake_fd);
-    free(uring->free_slots);
+    free(uring->free_entries);
     free(uring);
 }
 
@@ -149,10 +149,10 @@ static int submit(struct aio_uring *uring, unsigned wait_for)
     }
 }
 
-static void free_slot(struct aio_uring *uring, struct aio_transfer *transfer)
+static void free_entry(struct aio_uring *uring, struct aio_transfer *transfer)
 {
     transfer->op = NULL;
-    uring->free_slots[uring->free_count++] = (int)(transfer - uring->slots);
+    uring->free_entries[uring->free_count++] = (int)(transfer - uring->entries);
 }
 
 /* What has ended makes room, or is submitted again for its rest. */
@@ -171,7 +171,7 @@ static void reap(struct aio *aio)
         } else if (aio_goes_on(aio, transfer, result)) {
             prepare(uring, transfer);
         } else {
-            free_slot(uring, transfer);
+            free_entry(uring, transfer);
         }
     }
 }
@@ -181,17 +181,17 @@ static void fail_all(struct aio *aio, int error)
 {
     struct aio_uring *uring = aio->uring;
     uring->fails = true;
-    for (int i = 0; i < uring->slot_count; i++) {
-        struct aio_transfer *transfer = &uring->slots[i];
+    for (int i = 0; i < uring->entry_count; i++) {
+        struct aio_transfer *transfer = &uring->entries[i];
         if (transfer->op) {
             aio_goes_on(aio, transfer, -error);
-            free_slot(uring, transfer);
+            free_entry(uring, transfer);
         }
     }
 }
 
-/* Slots of the transfers that may begin now. Waits while there is nothing to do
- * at all; false: stop. */
+/* Entries of the transfers that may begin now. Waits while there is nothing to
+ * do at all; false: stop. */
 static bool take_some(struct aio *aio, int *first, int *count)
 {
     struct aio_uring *uring = aio->uring;
@@ -201,8 +201,8 @@ static bool take_some(struct aio *aio, int *first, int *count)
     bool goes_on = !aio->stop || aio->under_way > 0;
     *first = uring->free_count;
     while (aio_can_take(aio)) {
-        int slot = uring->free_slots[--uring->free_count];
-        uring->slots[slot] = aio_take(aio);
+        int entry = uring->free_entries[--uring->free_count];
+        uring->entries[entry] = aio_take(aio);
     }
     *count = *first - uring->free_count;
     *first = uring->free_count;
@@ -218,9 +218,9 @@ void *aio_uring_run(void *arg)
     int first, count, error;
     while (take_some(aio, &first, &count)) {
         error = uring->fails ? EIO : 0;
-        /* the slots taken lie behind those still free, last taken first */
+        /* the entries taken lie behind those still free, last taken first */
         for (int i = count - 1; i >= 0 && !error; i--) {
-            prepare(uring, &uring->slots[uring->free_slots[first + i]]);
+            prepare(uring, &uring->entries[uring->free_entries[first + i]]);
             if (aio->options.single_submit)
                 error = submit(uring, 0);
         }

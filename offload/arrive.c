@@ -87,7 +87,7 @@ static struct way way_of(
 {
     const struct offload_request *request = &offload->request;
     size_t wide = dtype_bytes(offload_grad_type(request));
-    size_t at = request->runs[chunk->run].offset + chunk->begin;
+    size_t at = request->extents[chunk->extent].offset + chunk->begin;
     struct chunk_memory memory = {0};
     if (!is_staged)
         chunk_slots(&offload->store_request, chunk, &memory);
@@ -218,12 +218,13 @@ static enum zd_status sum_blocks(
 {
     struct offload *offload = worker->offload;
     const struct chunk *chunk = &offload->chunks[job->first + at];
-    const struct offload_run *run = &offload->request.runs[chunk->run];
-    if (run->layout.lane[OPTIM_V] == OPTIM_BLOCKS)
+    const struct offload_extent *extent =
+            &offload->request.extents[chunk->extent];
+    if (extent->layout.lane[OPTIM_V] == OPTIM_BLOCKS)
         optim_add_block_sums(
-                offload->block_sums[chunk->run], run->blocks, memory->slot,
-                offload_grad_type(&offload->request), run->begin + chunk->begin,
-                chunk->count, offload->norm);
+                offload->block_sums[chunk->extent], extent->blocks,
+                memory->slot, offload_grad_type(&offload->request),
+                extent->begin + chunk->begin, chunk->count, offload->norm);
     return ZD_OK;
 }
 

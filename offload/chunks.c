@@ -25,14 +25,14 @@ int chunks_cut(const struct offload_request *request, struct chunk *chunks)
 {
     size_t most = cut_most(request->options);
     int count = 0;
-    for (int i = 0; i < request->run_count; i++) {
-        const struct offload_run *run = &request->runs[i];
-        size_t parts = cut_count(run->count, most);
+    for (int i = 0; i < request->extent_count; i++) {
+        const struct offload_extent *extent = &request->extents[i];
+        size_t parts = cut_count(extent->count, most);
         for (size_t part = 0; chunks && part < parts; part++) {
-            struct cut cut = cut_at(run->count, most, part);
+            struct cut cut = cut_at(extent->count, most, part);
             chunks[(size_t)count + part] = (struct chunk){
-                    .run = i,
-                    .segment = run->segment,
+                    .extent = i,
+                    .segment = extent->segment,
                     .begin = cut.begin,
                     .count = cut.count};
         }
@@ -67,7 +67,7 @@ void chunk_slots(
 {
     const struct offload_request *request = store->request;
     size_t at = store->segment_offsets[chunk->segment] +
-                request->runs[chunk->run].offset + chunk->begin;
+                request->extents[chunk->extent].offset + chunk->begin;
     memory->slot = NULL;
     memory->param = NULL;
     if (request->accumulates)

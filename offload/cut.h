@@ -1,5 +1,6 @@
-/* cut.h - how a run of elements is cut into chunks: what the engine's workers
- * take in turn, what a file has a record of, and what zero spills to the host.
+/* cut.h - how an extent of elements is cut into chunks: what the engine's
+ * workers take in turn, what a file has a record of, and what zero spills to
+ * the host.
  *
  *     | most | most | most | rest |      chunk i begins at i * most
  */
@@ -26,7 +27,7 @@ static inline size_t cut_count(size_t total, size_t most)
 }
 
 struct cut {
-    size_t begin, count; /* elements of the run */
+    size_t begin, count; /* elements of the extent */
 };
 
 /* Number `i` of them. */

@@ -18,14 +18,14 @@ static void take_tables(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;
     size_t chunks = (size_t)chunks_cut(request, NULL);
-    size_t runs = (size_t)request->run_count;
+    size_t extents = (size_t)request->extent_count;
     size_t segments = (size_t)request->segment_count;
     size_t jobs = (size_t)job_capacity(request);
     offload->chunks = zd_array(chunks, sizeof *offload->chunks);
     offload->chunk_order = zd_array(chunks, sizeof *offload->chunk_order);
     offload->is_updated = zd_array(chunks, sizeof *offload->is_updated);
-    offload->run_chunks = zd_array(runs, sizeof *offload->run_chunks);
-    offload->places = zd_array(runs, sizeof *offload->places);
+    offload->extent_chunks = zd_array(extents, sizeof *offload->extent_chunks);
+    offload->places = zd_array(extents, sizeof *offload->places);
     offload->segments = zd_array(segments, sizeof *offload->segments);
     offload->segment_offsets =
             zd_array(segments, sizeof *offload->segment_offsets);
@@ -36,7 +36,7 @@ static void take_tables(struct offload *offload)
     offload->chunk_count = (int)chunks;
 }
 
-/* Chunks lie in the order of runs, and runs in the order of segments. */
+/* Chunks lie in the order of extents, and extents in the order of segments. */
 static void fill_tables(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;
@@ -49,7 +49,7 @@ static void fill_tables(struct offload *offload)
     for (int c = offload->chunk_count - 1; c >= 0; c--) {
         const struct chunk *chunk = &offload->chunks[c];
         offload->chunk_order[c] = c;
-        offload->run_chunks[chunk->run] = c;
+        offload->extent_chunks[chunk->extent] = c;
         offload->segments[chunk->segment].first_chunk = c;
         offload->segments[chunk->segment].chunk_count++;
     }
@@ -206,13 +206,13 @@ void offload_destroy(struct offload *offload)
     pthread_cond_destroy(&offload->progress);
     pthread_cond_destroy(&offload->work);
     pthread_mutex_destroy(&offload->lock);
-    keep_destroy(offload->keep);
+    snapshot_destroy(offload->snapshot);
     free(offload->workers);
     free(offload->jobs);
     free(offload->segment_offsets);
     free(offload->segments);
     free(offload->places);
-    free(offload->run_chunks);
+    free(offload->extent_chunks);
     free(offload->is_updated);
     free(offload->chunk_order);
     free(offload->chunks);

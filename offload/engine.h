@@ -13,7 +13,7 @@
 
 #include "offload/feed.h"
 #include "offload/image.h"
-#include "offload/keep.h"
+#include "offload/snapshot.h"
 #include "offload/stage.h"
 #include "offload/waits.h"
 
@@ -80,15 +80,15 @@ struct offload {
 
     struct chunk *chunks;
     int chunk_count;
-    int *chunk_order; /* 0 1 2 .. for lists of the store */
-    int *run_chunks;  /* (run_count + 1) first chunk of each run */
+    int *chunk_order;   /* 0 1 2 .. for lists of the store */
+    int *extent_chunks; /* (extent_count + 1) first chunk of each extent */
     struct segment *segments;
     size_t *segment_offsets;
     struct store_request store_request;
     struct store *store;
-    struct keep *keep; /* NULL: nobody reads while updates go on */
-    struct image undo; /* old masters and states */
-    struct run_place *places;
+    struct snapshot *snapshot; /* NULL: nobody reads while updates go on */
+    struct image undo;         /* old masters and states */
+    struct extent_place *places;
     char *undo_grads;
     struct stage grad_stage, param_stage;
     struct feed down, up; /* the trainer's way to the streams of `place` */

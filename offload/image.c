@@ -13,18 +13,19 @@ static const enum offload_part part_of[OPTIM_ARRAYS] = {
 
 void image_measure(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS],
-        struct run_place *places)
+        struct extent_place *places)
 {
     size_t master_bytes = dtype_bytes(offload_master_type(request->optim));
     size_t *ends[OPTIM_ARRAYS];
     for (int i = 0; i < OPTIM_ARRAYS; i++)
         ends[i] = &bytes[part_of[i]];
-    for (int i = 0; i < request->run_count; i++) {
-        const struct offload_run *run = &request->runs[i];
-        size_t count = optim_whole_qblocks(run->count);
-        struct run_place place = {
+    for (int i = 0; i < request->extent_count; i++) {
+        const struct offload_extent *extent = &request->extents[i];
+        size_t count = optim_whole_qblocks(extent->count);
+        struct extent_place place = {
                 .master = bytes[OFFLOAD_MASTER],
-                .lanes = optim_place_in_arrays(&run->layout, count, 1, ends)};
+                .lanes =
+                        optim_place_in_arrays(&extent->layout, count, 1, ends)};
         bytes[OFFLOAD_MASTER] += count * master_bytes;
         if (places)
             places[i] = place;
@@ -36,7 +37,7 @@ void image_chunk(
         struct chunk_memory *memory)
 {
     const struct offload_request *request = image->request;
-    const struct run_place *place = &image->places[chunk->run];
+    const struct extent_place *place = &image->places[chunk->extent];
     char *arrays[OPTIM_ARRAYS];
     for (int i = 0; i < OPTIM_ARRAYS; i++)
         arrays[i] = image->part[part_of[i]];
@@ -44,7 +45,7 @@ void image_chunk(
             image->part[OFFLOAD_MASTER] + place->master +
             chunk->begin * dtype_bytes(offload_master_type(request->optim));
     memory->lanes = optim_lanes_at(
-            &request->runs[chunk->run].layout, &place->lanes, arrays,
+            &request->extents[chunk->extent].layout, &place->lanes, arrays,
             chunk->begin);
 }
 
@@ -55,7 +56,7 @@ void chunk_copy(
     memcpy(to->master, from->master,
            chunk->count * dtype_bytes(offload_master_type(request->optim)));
     optim_lanes_copy(
-            &request->runs[chunk->run].layout, &to->lanes, &from->lanes,
+            &request->extents[chunk->extent].layout, &to->lanes, &from->lanes,
             chunk->count);
 }
 

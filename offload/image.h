@@ -1,28 +1,29 @@
 /* image.h - master weights and states as they lie in memory: one array for each
- * part, in it the runs one behind the other. The arena's spans are one image,
- * the copy that an update can be undone from is another. Private to offload. */
+ * part, in it the extents one behind the other. The arena's spans are one
+ * image, the copy that an update can be undone from is another. Private to
+ * offload. */
 #ifndef ZD_OFFLOAD_IMAGE_H
 #define ZD_OFFLOAD_IMAGE_H
 
 #include "offload/store.h"
 
-/* Where a run begins in the parts, in bytes. */
-struct run_place {
+/* Where an extent begins in the parts, in bytes. */
+struct extent_place {
     size_t master;
     struct optim_place lanes;
 };
 
 struct image {
     const struct offload_request *request;
-    const struct run_place *places; /* by run, borrowed */
-    char *part[OFFLOAD_PARTS];      /* MASTER .. STATES_32BIT */
+    const struct extent_place *places; /* by extent, borrowed */
+    char *part[OFFLOAD_PARTS];         /* MASTER .. STATES_32BIT */
 };
 
-/* Adds the bytes of masters and states to `bytes`; notes in places (by run, may
- * be NULL) where each begins. */
+/* Adds the bytes of masters and states to `bytes`; notes in places (by extent,
+ * may be NULL) where each begins. */
 void image_measure(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS],
-        struct run_place *places);
+        struct extent_place *places);
 /* Sets master and lanes of `memory`. */
 void image_chunk(
         const struct image *image, const struct chunk *chunk,

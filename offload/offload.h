@@ -46,8 +46,8 @@
 #include "offload/options.h"
 #include "optim/optim.h"
 
-/* A run of elements of one tensor whose state is this rank's. */
-struct offload_run {
+/* An extent of elements of one tensor whose state is this rank's. */
+struct offload_extent {
     int segment;
     size_t offset; /* elements from the segment's first: multiple of 256 */
     size_t begin, count; /* in the tensor; begin is a multiple of 256 */
@@ -64,11 +64,11 @@ struct offload_run {
 struct offload_request {
     const struct offload_options *options;
     const struct optim_options *optim;
-    enum dtype dtype;               /* compute type: of slots */
-    const size_t *segment_counts;   /* elements, padded, multiples of 256 */
-    int segment_count;              /* in the order of their first use */
-    const struct offload_run *runs; /* by segment, then offset */
-    int run_count;
+    enum dtype dtype;             /* compute type: of slots */
+    const size_t *segment_counts; /* elements, padded, multiples of 256 */
+    int segment_count;            /* in the order of their first use */
+    const struct offload_extent *extents; /* by segment, then offset */
+    int extent_count;
     bool accumulates;    /* gradients are added up on the host */
     bool params_on_host; /* options->params is not NONE */
 };
@@ -93,8 +93,8 @@ enum offload_part {
     OFFLOAD_PARTS
 };
 
-/* Bytes of each part for one rank's runs; pure. zero takes the largest of each
- * over the ranks, so that the plan is the same for all. */
+/* Bytes of each part for one rank's extents; pure. zero takes the largest of
+ * each over the ranks, so that the plan is the same for all. */
 enum zd_status offload_measure(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS]);
 enum zd_status offload_plan_spans(
@@ -147,10 +147,11 @@ struct token offload_grads_left(struct offload *offload, int segment);
 /* Waits for all segments and adds the squares of their gradients, as
  * optim_add_squares, after rounding. */
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum);
-/* Adds optim_add_block_sums of run i into sums[i] (may be shared by runs). */
+/* Adds optim_add_block_sums of extent i into sums[i] (may be shared by
+ * extents). */
 enum zd_status offload_block_sums(
         struct offload *offload, int64_t *const *sums, double norm);
-/* After offload_squares. Begins the update and returns. block_v: by run,
+/* After offload_squares. Begins the update and returns. block_v: by extent,
  * Adam-mini, else NULL; it and step->options are read until the update is done.
  */
 enum zd_status offload_update(
@@ -184,41 +185,43 @@ enum zd_status offload_finish(struct offload *offload);
 
 /* --- states, from outside a step ------------------------------------------ */
 
-/* All finish first. Elements begin..begin+count-1 of run i, from a multiple of
- * 256 of the run. `values` as the lane's format has them, `scales` for 8-bit
- * lanes; reading, either may be NULL. lane OPTIM_LANES is the master (fp32, or
- * bf16 without fp32 masters). */
+/* All finish first. Elements begin..begin+count-1 of extent i, from a multiple
+ * of 256 of the extent. `values` as the lane's format has them, `scales` for
+ * 8-bit lanes; reading, either may be NULL. lane OPTIM_LANES is the master
+ * (fp32, or bf16 without fp32 masters). */
 enum zd_status offload_read(
-        struct offload *offload, int run, int lane, size_t begin, size_t count,
-        void *values, float *scales);
+        struct offload *offload, int extent, int lane, size_t begin,
+        size_t count, void *values, float *scales);
 enum zd_status offload_write(
-        struct offload *offload, int run, int lane, size_t begin, size_t count,
-        const void *values, const float *scales);
+        struct offload *offload, int extent, int lane, size_t begin,
+        size_t count, const void *values, const float *scales);
 
-/* The same for one thread that reads while updates go on (offload/keep.h), not
- * of a file: offload_read at the moment of offload_keep_begin. What an update
- * comes to first is copied into `memory`, of the host, borrowed; where that is
- * full the update waits for the reader.
+/* The same for one thread that reads while updates go on (offload/snapshot.h),
+ * not of a file: offload_read at the moment of offload_snapshot_begin. What an
+ * update comes to first is copied into `memory`, of the host, borrowed; where
+ * that is full the update waits for the reader.
  *
- *   trainer   offload_keep_begin, offload_keep_want for what will be read,
- *             offload_keep_open: behind offload_finish, before the next step
- *   reader    offload_keep_read of all that is wanted, once; offload_keep_end,
- *             also where it gives up: updates may be waiting for it */
-void offload_keep_create(struct offload *offload, void *memory, size_t bytes);
+ *   trainer   offload_snapshot_begin, offload_snapshot_want for what will be
+ * read, offload_snapshot_open: behind offload_finish, before the next step
+ *   reader    offload_snapshot_read of all that is wanted, once;
+ * offload_snapshot_end, also where it gives up: updates may be waiting for it
+ */
+void offload_snapshot_create(
+        struct offload *offload, void *memory, size_t bytes);
 /* Room for a copy of everything. */
-size_t offload_keep_bytes(const struct offload_request *request);
+size_t offload_snapshot_bytes(const struct offload_request *request);
 /* Masters will be read, and with `moments` m and v. */
-void offload_keep_begin(struct offload *offload, bool moments);
-/* Elements of a run. */
-void offload_keep_want(
-        struct offload *offload, int run, size_t begin, size_t count);
-void offload_keep_open(struct offload *offload);
-enum zd_status offload_keep_read(
-        struct offload *offload, int run, int lane, size_t begin, size_t count,
-        void *values, float *scales);
-void offload_keep_end(struct offload *offload);
+void offload_snapshot_begin(struct offload *offload, bool moments);
+/* Elements of an extent. */
+void offload_snapshot_want(
+        struct offload *offload, int extent, size_t begin, size_t count);
+void offload_snapshot_open(struct offload *offload);
+enum zd_status offload_snapshot_read(
+        struct offload *offload, int extent, int lane, size_t begin,
+        size_t count, void *values, float *scales);
+void offload_snapshot_end(struct offload *offload);
 /* Seconds that updates have waited for the reader, since the beginning. */
-double offload_keep_waited(struct offload *offload);
+double offload_snapshot_waited(struct offload *offload);
 
 /* States (m and v) as at the start of training. */
 enum zd_status offload_states_clear(struct offload *offload);

@@ -108,7 +108,7 @@ static void note_sent_up(void *ctx, int64_t number)
 static size_t chunk_begin(const struct offload *offload, int index)
 {
     const struct chunk *chunk = &offload->chunks[index];
-    return offload->request.runs[chunk->run].offset + chunk->begin;
+    return offload->request.extents[chunk->extent].offset + chunk->begin;
 }
 
 static enum zd_status queue_fetched(
@@ -131,7 +131,7 @@ static enum zd_status queue_fetched(
     return feed_call(up, note_sent_up, stage, (int64_t)number);
 }
 
-/* Padding between runs is not in the file and stays as it is. */
+/* Padding between extents is not in the file and stays as it is. */
 static enum zd_status send_from_file(
         struct offload *offload, const struct passage *passage)
 {

@@ -6,8 +6,8 @@
 static size_t buffer_elements(const struct offload_request *request)
 {
     size_t most = cut_most(request->options), largest = 0;
-    for (int i = 0; i < request->run_count; i++) {
-        size_t count = optim_whole_qblocks(request->runs[i].count);
+    for (int i = 0; i < request->extent_count; i++) {
+        size_t count = optim_whole_qblocks(request->extents[i].count);
         largest = largest > count ? largest : count;
     }
     return largest < most ? largest : most;

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run's elements begin .. begin + count - 1 of one lane, in the caller's
+/* An extent's elements begin .. begin + count - 1 of one lane, in the caller's
  * arrays; NULL: not wanted. */
 struct lane_range {
-    int run, lane;
+    int extent, lane;
     size_t begin, count;
     void *values;
     float *scales;
@@ -35,7 +35,7 @@ struct part {
 
 /* The next part, after all zero; false: there is none. */
 static bool part_next(
-        const struct offload *offload, int run, size_t begin, size_t count,
+        const struct offload *offload, int extent, size_t begin, size_t count,
         struct part *part)
 {
     size_t most = cut_most(offload->request.options);
@@ -44,7 +44,8 @@ static bool part_next(
     if (!left)
         return false;
     *part = (struct part){
-            .chunk = offload->run_chunks[run] + (int)((begin + done) / most),
+            .chunk = offload->extent_chunks[extent] +
+                     (int)((begin + done) / most),
             .skip = skip,
             .done = done,
             .count = left < most - skip ? left : most - skip};
@@ -66,7 +67,7 @@ static int copy_part(
         return 1;
     }
     enum optim_format format =
-            request->runs[range->run].layout.lane[range->lane];
+            request->extents[range->extent].layout.lane[range->lane];
     void *values = memory->lanes.state[range->lane];
     float *scales = memory->lanes.scale[range->lane];
     bool has_values = values && range->values,
@@ -94,11 +95,12 @@ static enum zd_status copy_range(
         struct offload *offload, const struct lane_range *range)
 {
     size_t most = cut_most(offload->request.options), begin = range->begin;
-    int first = offload->run_chunks[range->run] + (int)(begin / most);
-    int end = offload->run_chunks[range->run] +
+    int first = offload->extent_chunks[range->extent] + (int)(begin / most);
+    int end = offload->extent_chunks[range->extent] +
               (int)cut_count(begin + range->count, most);
     assert(begin % OPTIM_QBLOCK == 0);
-    assert(begin + range->count <= offload->request.runs[range->run].count);
+    assert(begin + range->count <=
+           offload->request.extents[range->extent].count);
     ZD_TRY(offload_finish(offload));
     if (!range->count)
         return ZD_OK;
@@ -107,11 +109,11 @@ static enum zd_status copy_range(
                 offload, first, end - first, part_of(range->lane),
                 range->writes ? part_of(range->lane) : 0));
     struct part part = {0};
-    while (part_next(offload, range->run, begin, range->count, &part)) {
+    while (part_next(offload, range->extent, begin, range->count, &part)) {
         struct chunk_memory memory;
         ZD_TRY(chunk_acquire(offload, part.chunk, &memory));
         if (range->writes)
-            keep_chunk(offload->keep, part.chunk, &memory);
+            snapshot_before_write(offload->snapshot, part.chunk, &memory);
         copy_part(offload, &part, &memory, range);
         ZD_TRY(chunk_release(offload, part.chunk));
     }
@@ -119,91 +121,95 @@ static enum zd_status copy_range(
 }
 
 enum zd_status offload_read(
-        struct offload *offload, int run, int lane, size_t begin, size_t count,
-        void *values, float *scales)
+        struct offload *offload, int extent, int lane, size_t begin,
+        size_t count, void *values, float *scales)
 {
-    struct lane_range range = {run, lane, begin, count, values, scales, false};
+    struct lane_range range = {extent, lane,   begin, count,
+                               values, scales, false};
     return copy_range(offload, &range);
 }
 
 enum zd_status offload_write(
-        struct offload *offload, int run, int lane, size_t begin, size_t count,
-        const void *values, const float *scales)
+        struct offload *offload, int extent, int lane, size_t begin,
+        size_t count, const void *values, const float *scales)
 {
     /* only read from: `writes` says so */
-    struct lane_range range = {run,
-                               lane,
-                               begin,
-                               count,
-                               (void *)(uintptr_t)values,
-                               (float *)(uintptr_t)scales,
-                               true};
+    struct lane_range range = {
+            extent,
+            lane,
+            begin,
+            count,
+            (void *)(uintptr_t)values,
+            (float *)(uintptr_t)scales,
+            true};
     return copy_range(offload, &range);
 }
 
 /* --- while updates go on -------------------------------------------------- */
 
-void offload_keep_create(struct offload *offload, void *memory, size_t bytes)
+void offload_snapshot_create(
+        struct offload *offload, void *memory, size_t bytes)
 {
-    assert(!offload->is_in_file && !offload->keep);
-    offload->keep = keep_create(
+    assert(!offload->is_in_file && !offload->snapshot);
+    offload->snapshot = snapshot_create(
             &offload->request, offload->chunks, offload->chunk_count, memory,
             bytes);
 }
 
-size_t offload_keep_bytes(const struct offload_request *request)
+size_t offload_snapshot_bytes(const struct offload_request *request)
 {
     int count = chunks_cut(request, NULL);
     struct chunk *chunks = zd_array((size_t)count, sizeof *chunks);
     chunks_cut(request, chunks);
-    size_t bytes = keep_bytes(request, chunks, count);
+    size_t bytes = snapshot_bytes(request, chunks, count);
     free(chunks);
     return bytes;
 }
 
-void offload_keep_begin(struct offload *offload, bool moments)
+void offload_snapshot_begin(struct offload *offload, bool moments)
 {
     assert(jobs_have_ended(offload));
-    keep_begin(offload->keep, moments);
+    snapshot_begin(offload->snapshot, moments);
 }
 
-void offload_keep_want(
-        struct offload *offload, int run, size_t begin, size_t count)
+void offload_snapshot_want(
+        struct offload *offload, int extent, size_t begin, size_t count)
 {
     struct part part = {0};
-    while (part_next(offload, run, begin, count, &part))
-        keep_want(offload->keep, part.chunk, part.count);
+    while (part_next(offload, extent, begin, count, &part))
+        snapshot_want(offload->snapshot, part.chunk, part.count);
 }
 
-void offload_keep_open(struct offload *offload)
+void offload_snapshot_open(struct offload *offload)
 {
-    keep_open(offload->keep);
+    snapshot_open(offload->snapshot);
 }
 
-enum zd_status offload_keep_read(
-        struct offload *offload, int run, int lane, size_t begin, size_t count,
-        void *values, float *scales)
+enum zd_status offload_snapshot_read(
+        struct offload *offload, int extent, int lane, size_t begin,
+        size_t count, void *values, float *scales)
 {
-    struct lane_range range = {run, lane, begin, count, values, scales, false};
+    struct lane_range range = {extent, lane,   begin, count,
+                               values, scales, false};
     struct part part = {0};
-    while (part_next(offload, run, begin, count, &part)) {
+    while (part_next(offload, extent, begin, count, &part)) {
         struct chunk_memory live;
         ZD_TRY(chunk_acquire(offload, part.chunk, &live));
         const struct chunk_memory *then =
-                keep_read_begin(offload->keep, part.chunk, &live);
+                snapshot_read_begin(offload->snapshot, part.chunk, &live);
         int arrays = copy_part(offload, &part, then, &range);
-        keep_read_end(offload->keep, part.chunk, part.count, arrays);
+        snapshot_read_end(offload->snapshot, part.chunk, part.count, arrays);
         ZD_TRY(chunk_release(offload, part.chunk));
     }
     return ZD_OK;
 }
 
-void offload_keep_end(struct offload *offload)
+void offload_snapshot_end(struct offload *offload)
 {
-    keep_end(offload->keep);
+    snapshot_end(offload->snapshot);
 }
 
-double offload_keep_waited(struct offload *offload)
+double offload_snapshot_waited(struct offload *offload)
 {
-    return keep_waited(offload->keep);
+    return snapshot_waited(offload->snapshot);
 }

@@ -1,8 +1,8 @@
 /* store.h - where chunks live: in memory, or in a file behind a ring of
  * buffers. Private to offload.
  *
- * A chunk is a part of one run (offload/cut.h), a multiple of 256 but at a
- * run's end. The workers go through lists of chunks: */
+ * A chunk is a part of one extent (offload/cut.h), a multiple of 256 but at a
+ * extent's end. The workers go through lists of chunks: */
 #ifndef ZD_OFFLOAD_STORE_H
 #define ZD_OFFLOAD_STORE_H
 
@@ -10,8 +10,8 @@
 #include "optim/lanes.h"
 
 struct chunk {
-    int run, segment;
-    size_t begin, count; /* elements of the run */
+    int extent, segment;
+    size_t begin, count; /* elements of the extent */
 };
 
 /* Arrays of one chunk; a worker owns them from acquire to release. */
@@ -106,7 +106,7 @@ enum zd_status store_file_check(
         const struct offload_options *options, uint64_t file_bytes,
         int local_size);
 
-/* Cut the runs into chunks (offload/cut.h), in order; with chunks NULL only
+/* Cut the extents into chunks (offload/cut.h), in order; with chunks NULL only
  * counts. */
 int chunks_cut(const struct offload_request *request, struct chunk *chunks);
 enum dtype offload_master_type(const struct optim_options *options);

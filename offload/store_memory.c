@@ -9,8 +9,8 @@ struct store_memory {
     struct store store; /* first: the store that others see */
     struct store_request request;
     struct image image;
-    struct run_place *places; /* owned */
-    const int *chunks;        /* of the list begun */
+    struct extent_place *places; /* owned */
+    const int *chunks;           /* of the list begun */
 };
 
 static enum zd_status memory_begin(
@@ -60,7 +60,7 @@ struct store *store_memory_create(const struct store_request *request)
     size_t bytes[OFFLOAD_PARTS] = {0};
     struct store_memory *memory = zd_array(1, sizeof *memory);
     memory->places = zd_array(
-            (size_t)request->request->run_count, sizeof *memory->places);
+            (size_t)request->request->extent_count, sizeof *memory->places);
     image_measure(request->request, bytes, memory->places);
     memory->store.ops = &memory_ops;
     memory->request = *request;

@@ -22,7 +22,7 @@ struct record record_of(
     size_t count = optim_whole_qblocks(chunk->count);
     struct record record = {
             .lanes = optim_record_of(
-                    &request->runs[chunk->run].layout, count, AIO_ALIGN)};
+                    &request->extents[chunk->extent].layout, count, AIO_ALIGN)};
     size_t *part = record.part;
     part[1] = round_up(
             count * dtype_bytes(offload_master_type(request->optim)),
@@ -48,7 +48,7 @@ void record_memory(
     struct record record = record_of(request, chunk);
     memory->master = data;
     memory->lanes = optim_lanes_in_record(
-            &request->runs[chunk->run].layout, &record.lanes,
+            &request->extents[chunk->extent].layout, &record.lanes,
             data + record.part[1]);
     if (offload_params_in_file(request))
         memory->param = data + record.part[3];

@@ -12,7 +12,7 @@ void chunk_update(
         const float *block_v)
 {
     const struct offload_request *request = &offload->request;
-    const struct offload_run *run = &request->runs[chunk->run];
+    const struct offload_extent *extent = &request->extents[chunk->extent];
     struct optim_span span = {
             .master = memory->master,
             .master_type = offload_master_type(request->optim),
@@ -20,16 +20,16 @@ void chunk_update(
             .grad_type = offload_grad_type(request),
             .param = memory->param,
             .param_type = request->dtype,
-            .layout = run->layout,
+            .layout = extent->layout,
             .lanes = memory->lanes,
             .block_v = block_v,
-            .blocks = run->blocks,
-            .begin = run->begin + chunk->begin,
+            .blocks = extent->blocks,
+            .begin = extent->begin + chunk->begin,
             .count = chunk->count,
-            .tensor = run->tensor,
-            .decays = run->decays,
-            .rate = run->rate,
-            .began = run->began ? *run->began : 0,
+            .tensor = extent->tensor,
+            .decays = extent->decays,
+            .rate = extent->rate,
+            .began = extent->began ? *extent->began : 0,
     };
     optim_update(&span, step);
 }
@@ -41,7 +41,7 @@ static void update_now(
 {
     chunk_update(
             offload, &offload->step, chunk, memory,
-            offload->block_v ? offload->block_v[chunk->run] : NULL);
+            offload->block_v ? offload->block_v[chunk->extent] : NULL);
 }
 
 /* --- old values ----------------------------------------------------------- */
@@ -52,7 +52,7 @@ static void *saved_grad(
 {
     const struct offload_request *request = &offload->request;
     size_t at = offload->segment_offsets[chunk->segment] +
-                request->runs[chunk->run].offset + chunk->begin;
+                request->extents[chunk->extent].offset + chunk->begin;
     return offload->undo_grads + at * dtype_bytes(offload_grad_type(request));
 }
 
@@ -132,8 +132,8 @@ static enum zd_status clear_lanes(
 {
     const struct chunk *chunk = chunk_of(worker, job, at);
     optim_lanes_clear(
-            &worker->offload->request.runs[chunk->run].layout, &memory->lanes,
-            chunk->count);
+            &worker->offload->request.extents[chunk->extent].layout,
+            &memory->lanes, chunk->count);
     return ZD_OK;
 }
 

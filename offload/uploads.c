@@ -28,7 +28,7 @@ static enum zd_status send_chunks(struct offload *offload, int index, int count)
     char *device = offload->segments[chunks->segment].device, *to = NULL;
     const char *from = NULL;
     for (int i = 0; i < count; i++) {
-        size_t at = request->runs[chunks[i].run].offset + chunks[i].begin;
+        size_t at = request->extents[chunks[i].extent].offset + chunks[i].begin;
         size_t more = chunks[i].count * wide;
         struct chunk_memory memory;
         chunk_slots(&offload->store_request, &chunks[i], &memory);

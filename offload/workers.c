@@ -212,7 +212,7 @@ static enum zd_status work_on(
     }
     ZD_TRY(chunk_acquire(offload, index, &memory));
     if (job->writes & CHUNK_STATES)
-        keep_chunk(offload->keep, index, &memory);
+        snapshot_before_write(offload->snapshot, index, &memory);
     ZD_TRY(job->fn(worker, job, at, &memory));
     return chunk_release(offload, index);
 }

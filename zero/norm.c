@@ -21,14 +21,14 @@ enum zd_status norm_begin(struct zero *zero)
         if (!segment->trainable)
             continue;
         size_t begin = (size_t)zero->rank * segment->shard_count;
-        struct zero_run run = {.id = -1};
-        while (zero_run_next(
-                plan, s, begin, begin + segment->shard_count, &run))
+        struct zero_extent extent = {.id = -1};
+        while (zero_extent_next(
+                plan, s, begin, begin + segment->shard_count, &extent))
             ZD_TRY(optim_device()->add_squares(
                     zero->squares,
                     (const char *)zero->memory[s].grad_shard +
-                            (run.offset - begin) * bytes,
-                    plan->grad_dtype, run.count));
+                            (extent.offset - begin) * bytes,
+                    plan->grad_dtype, extent.count));
     }
     return ZD_OK;
 }

@@ -21,14 +21,14 @@ static enum zd_status take_tables(struct zero *zero)
     struct zero_offload *offload = &zero->offload;
     size_t segments = (size_t)plan->segment_count;
     size_t slots = (size_t)(plan->outer_slots + plan->layer_slots);
-    size_t runs = (size_t)offload->request.run_count;
+    size_t extents = (size_t)offload->request.extent_count;
     offload->segments = zd_array(segments, sizeof *offload->segments);
     offload->waited = zd_array(segments, sizeof *offload->waited);
     offload->ready = zd_array(segments, sizeof *offload->ready);
     offload->arrived = zd_array(slots, sizeof *offload->arrived);
     offload->left = zd_array(slots, sizeof *offload->left);
-    offload->run_sums = zd_array(runs, sizeof *offload->run_sums);
-    offload->run_blocks = zd_array(runs, sizeof *offload->run_blocks);
+    offload->extent_sums = zd_array(extents, sizeof *offload->extent_sums);
+    offload->extent_blocks = zd_array(extents, sizeof *offload->extent_blocks);
     for (size_t s = 0; s < segments; s++)
         ZD_TRY(timeline_create(&offload->ready[s]));
     if (!plan->params_on_host)
@@ -40,17 +40,17 @@ static enum zd_status take_tables(struct zero *zero)
     return timeline_create(&offload->persistent);
 }
 
-/* Adam-mini: where the sums and the v of each run's tensor begin. */
+/* Adam-mini: where the sums and the v of each extent's tensor begin. */
 static void point_blocks(struct zero *zero)
 {
     struct zero_offload *offload = &zero->offload;
-    for (int i = 0; i < zero->run_count; i++) {
-        const struct state_run *at = &zero->runs[i].at;
-        size_t first = zero->plan->places[at->run.id].blocks;
+    for (int i = 0; i < zero->extent_count; i++) {
+        const struct state_extent *at = &zero->extents[i].at;
+        size_t first = zero->plan->places[at->extent.id].blocks;
         if (at->layout.lane[OPTIM_V] != OPTIM_BLOCKS)
             continue;
-        offload->run_sums[i] = zero->block_sums + 2 * first;
-        offload->run_blocks[i] = zero->block_v + first;
+        offload->extent_sums[i] = zero->block_sums + 2 * first;
+        offload->extent_blocks[i] = zero->block_v + first;
     }
 }
 
@@ -104,8 +104,8 @@ void host_end(struct zero *zero)
     free(offload->ready);
     free(offload->segments);
     free(offload->waited);
-    free(offload->run_sums);
-    free(offload->run_blocks);
+    free(offload->extent_sums);
+    free(offload->extent_blocks);
     plan_request_free(&offload->request);
 }
 
@@ -132,7 +132,7 @@ enum zd_status host_add_squares(struct zero *zero, struct exact_sum *sum)
 enum zd_status host_add_block_sums(struct zero *zero)
 {
     return offload_block_sums(
-            zero->offload.engine, zero->offload.run_sums, zero->norm);
+            zero->offload.engine, zero->offload.extent_sums, zero->norm);
 }
 
 enum zd_status host_update(struct zero *zero, const struct optim_step *step)
@@ -141,7 +141,7 @@ enum zd_status host_update(struct zero *zero, const struct optim_step *step)
     struct zero_offload *offload = &zero->offload;
     ZD_TRY(offload_update(
             offload->engine, step,
-            plan->block_count ? offload->run_blocks : NULL));
+            plan->block_count ? offload->extent_blocks : NULL));
     offload->has_states = true;
     host_params_made(zero);
     return ZD_OK;
@@ -188,22 +188,22 @@ enum zd_status host_read(
         const struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, void *values, float *scales)
 {
-    size_t skip = range->offset - zero->runs[range->run].at.run.offset;
+    size_t skip = range->offset - zero->extents[range->extent].at.extent.offset;
     return offload_read(
-            zero->offload.engine, range->run, lane, skip + begin, count, values,
-            scales);
+            zero->offload.engine, range->extent, lane, skip + begin, count,
+            values, scales);
 }
 
 enum zd_status host_write(
         struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, const void *values, const float *scales)
 {
-    size_t skip = range->offset - zero->runs[range->run].at.run.offset;
+    size_t skip = range->offset - zero->extents[range->extent].at.extent.offset;
     if (lane != ZERO_WEIGHTS)
         zero->offload.has_states = true;
     return offload_write(
-            zero->offload.engine, range->run, lane, skip + begin, count, values,
-            scales);
+            zero->offload.engine, range->extent, lane, skip + begin, count,
+            values, scales);
 }
 
 enum zd_status host_clear(struct zero *zero)

@@ -28,8 +28,8 @@ static int list_chunks(const struct zero *zero, struct paged_chunk *chunks)
 {
     size_t most = cut_most(&zero->plan->request.offload);
     int chunk_count = 0;
-    for (int i = 0; i < zero->run_count; i++) {
-        const struct state_run *at = &zero->runs[i].at;
+    for (int i = 0; i < zero->extent_count; i++) {
+        const struct state_extent *at = &zero->extents[i].at;
         size_t offset = at->spill_offset;
         size_t parts = cut_count(at->spilled, most);
         for (size_t part = 0; part < parts; part++) {
@@ -37,7 +37,7 @@ static int list_chunks(const struct zero *zero, struct paged_chunk *chunks)
             size_t bytes = state_record_bytes(&at->layout, cut.count);
             if (chunks)
                 chunks[chunk_count] = (struct paged_chunk){
-                        .run = i,
+                        .extent = i,
                         .begin = cut.begin,
                         .count = cut.count,
                         .offset = offset,
@@ -134,16 +134,18 @@ static enum zd_status update_chunk(
 {
     struct zero_paged *paged = &zero->paged;
     const struct paged_chunk *chunk = &paged->chunks[k];
-    const struct run_memory *run = &zero->runs[chunk->run];
+    const struct extent_memory *extent = &zero->extents[chunk->extent];
     int b = k % PAGED_BUFFERS;
     struct token updated;
     double began = clock_seconds();
     ZD_TRY(lease_take(&paged->buffers[b], LEASE_CHANGE, "update", NULL));
     paged->wait_seconds += clock_seconds() - began;
-    struct optim_span span = states_span(zero, run, chunk->begin, chunk->count);
-    struct optim_record record = state_record_of(&run->at.layout, chunk->count);
+    struct optim_span span =
+            states_span(zero, extent, chunk->begin, chunk->count);
+    struct optim_record record =
+            state_record_of(&extent->at.layout, chunk->count);
     span.lanes = optim_lanes_in_record(
-            &run->at.layout, &record, buffer_of(paged, k));
+            &extent->at.layout, &record, buffer_of(paged, k));
     ZD_TRY(optim_device()->update(&span, step));
     ZD_TRY(timeline_record(NULL, &paged->updated[b], &updated));
     lease_release(&paged->buffers[b], updated);
@@ -157,9 +159,9 @@ enum zd_status paged_update(struct zero *zero, const struct optim_step *step)
     for (int k = 0; k < count && k < PAGED_BUFFERS; k++)
         ZD_TRY(fetch(paged, k));
     for (int k = 0; k < count; k++) {
-        int until = (int)((int64_t)zero->run_count * (k + 1) / count);
+        int until = (int)((int64_t)zero->extent_count * (k + 1) / count);
         for (; done < until; done++)
-            ZD_TRY(states_update_resident(zero, &zero->runs[done], step));
+            ZD_TRY(states_update_resident(zero, &zero->extents[done], step));
         ZD_TRY(update_chunk(zero, k, step));
         if (k + PAGED_BUFFERS < count)
             ZD_TRY(fetch(paged, k + PAGED_BUFFERS));
@@ -175,10 +177,10 @@ enum zd_status paged_finish(const struct zero *zero)
 }
 
 struct lane_memory paged_lane(
-        const struct zero *zero, const struct run_memory *run, int lane,
+        const struct zero *zero, const struct extent_memory *extent, int lane,
         size_t begin, size_t count)
 {
-    const struct state_run *at = &run->at;
+    const struct state_extent *at = &extent->at;
     size_t most = cut_most(&zero->plan->request.offload);
     size_t number = begin / most, skip = begin % most;
     size_t held = cut_at(at->spilled, most, number).count;

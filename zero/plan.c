@@ -196,13 +196,13 @@ unsigned zero_joined(const struct zero_plan *plan)
     return joined & ~apart;
 }
 
-bool zero_run_next(
+bool zero_extent_next(
         const struct zero_plan *plan, int segment, size_t begin, size_t end,
-        struct zero_run *run)
+        struct zero_extent *extent)
 {
     const struct param_table *table = plan->request.table;
     int unit = plan->segments[segment].unit;
-    int id = run->id < 0 ? table->unit_first[unit] : run->id + 1;
+    int id = extent->id < 0 ? table->unit_first[unit] : extent->id + 1;
     for (; id < table->unit_first[unit + 1]; id++) {
         if (plan->places[id].segment != segment)
             continue;
@@ -212,7 +212,7 @@ bool zero_run_next(
         size_t to = last < end ? last : end;
         if (from >= to)
             continue;
-        *run = (struct zero_run){
+        *extent = (struct zero_extent){
                 .id = id,
                 .begin = from - first,
                 .offset = from,

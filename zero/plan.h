@@ -214,18 +214,18 @@ size_t zero_rounded_count(const struct zero_plan *plan, int unit);
  * stage, world and tier. */
 unsigned zero_joined(const struct zero_plan *plan);
 
-/* A run of elements of one tensor within one segment. */
-struct zero_run {
+/* An extent of elements of one tensor within one segment. */
+struct zero_extent {
     int id;
     size_t begin;  /* in the tensor */
     size_t offset; /* in the segment */
     size_t count;
 };
 /* Walk the tensors of a segment that lie in [begin, end) of it, padding left
- * out: start with run->id = -1; false when there is none left. */
-bool zero_run_next(
+ * out: start with extent->id = -1; false when there is none left. */
+bool zero_extent_next(
         const struct zero_plan *plan, int segment, size_t begin, size_t end,
-        struct zero_run *run);
+        struct zero_extent *extent);
 
 /* Formats of a tensor's lanes; all NONE for one that does not train. */
 struct optim_layout zero_layout_of(const struct zero_plan *plan, int id);

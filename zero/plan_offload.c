@@ -5,7 +5,7 @@
  *   the engine's        0         | 1        2                   | -      | ..
  *
  * A segment of the engine is the part of a trainable segment whose states this
- * rank holds, its runs those of state_walk_next. */
+ * rank holds, its extents those of state_walk_next. */
 #include "zero/plan_parts.h"
 
 #include "base/must.h"
@@ -74,36 +74,36 @@ enum zd_status plan_offload(struct zero_plan *plan)
 void plan_request_free(struct offload_request *request)
 {
     free((void *)(uintptr_t)request->segment_counts);
-    free((void *)(uintptr_t)request->runs);
+    free((void *)(uintptr_t)request->extents);
     *request = (struct offload_request){0};
 }
 
-static struct offload_run run_of(
-        const struct zero_plan *plan, const struct state_run *at, int segment,
-        size_t first, const int64_t *began)
+static struct offload_extent extent_of(
+        const struct zero_plan *plan, const struct state_extent *at,
+        int segment, size_t first, const int64_t *began)
 {
-    const struct param *param = &plan->request.table->params[at->run.id];
+    const struct param *param = &plan->request.table->params[at->extent.id];
     bool in_blocks = at->layout.lane[OPTIM_V] == OPTIM_BLOCKS;
-    return (struct offload_run){
+    return (struct offload_extent){
             .segment = segment,
-            .offset = at->run.offset - first,
-            .begin = at->run.begin,
-            .count = at->run.count,
+            .offset = at->extent.offset - first,
+            .begin = at->extent.begin,
+            .count = at->extent.count,
             .layout = at->layout,
             .blocks = in_blocks ? &param->blocks : NULL,
             .tensor = rng_stream(param->name),
             .decays = param->decays,
             .rate = param->learning_rate,
-            .began = began ? &began[at->run.id] : NULL};
+            .began = began ? &began[at->extent.id] : NULL};
 }
 
 static void fill_request(
         const struct zero_plan *plan, int rank, const int64_t *began,
-        size_t *counts, struct offload_run *runs,
+        size_t *counts, struct offload_extent *extents,
         struct offload_request *request)
 {
     struct state_walk walk = state_walk_begin(plan, rank);
-    int segments = 0, run_count = 0, number = -1, last = -1;
+    int segments = 0, extent_count = 0, number = -1, last = -1;
     size_t begin = 0, end;
     for (int s = 0; s < plan->segment_count; s++)
         if (plan->segments[s].trainable) {
@@ -114,12 +114,13 @@ static void fill_request(
         for (; last < walk.at.segment; last++)
             number += plan->segments[last + 1].trainable;
         plan_state_part(plan, last, rank, &begin, &end);
-        runs[run_count++] = run_of(plan, &walk.at, number, begin, began);
+        extents[extent_count++] =
+                extent_of(plan, &walk.at, number, begin, began);
     }
     request->segment_counts = counts;
     request->segment_count = segments;
-    request->runs = runs;
-    request->run_count = run_count;
+    request->extents = extents;
+    request->extent_count = extent_count;
 }
 
 struct offload_request plan_request_of(
@@ -127,16 +128,16 @@ struct offload_request plan_request_of(
 {
     const struct zero_request *request = &plan->request;
     size_t *counts = zd_array((size_t)plan->segment_count, sizeof *counts);
-    /* at most one run of each tensor */
-    struct offload_run *runs =
-            zd_array((size_t)request->table->count, sizeof *runs);
+    /* at most one extent of each tensor */
+    struct offload_extent *extents =
+            zd_array((size_t)request->table->count, sizeof *extents);
     struct offload_request out = {
             .options = &request->offload,
             .optim = &request->optim,
             .dtype = request->dtype,
             .accumulates = plan->grads_pass && request->accumulation > 1,
             .params_on_host = plan->params_on_host};
-    fill_request(plan, rank, began, counts, runs, &out);
+    fill_request(plan, rank, began, counts, extents, &out);
     return out;
 }
 

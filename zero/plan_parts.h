@@ -32,17 +32,17 @@ const char *plan_master_name(const struct zero_plan *plan);
 /* Type of the weights that the optimizer updates. */
 enum dtype plan_master_type(const struct zero_plan *plan);
 
-/* The span of each array of states: a rank's runs one behind the other, each
+/* The span of each array of states: a rank's extents one behind the other, each
  * from a multiple of 64 bytes. "zero.m". */
 const char *state_array_name(enum optim_array array);
 
-/* A run of a tensor whose states one rank holds. */
-struct state_run {
+/* An extent of a tensor whose states one rank holds. */
+struct state_extent {
     int segment;
-    struct zero_run run;
+    struct zero_extent extent;
     struct optim_layout layout;
-    /* Paged: the run's first elements lie on the host, chunk by chunk; the rest
-     * is on the device. */
+    /* Paged: the extent's first elements lie on the host, chunk by chunk; the
+     * rest is on the device. */
     size_t spilled, spill_offset; /* elements; bytes in "zero.paged" */
     struct optim_place place;     /* of the rest, in the arrays */
 };
@@ -50,11 +50,11 @@ struct state_run {
  *     struct state_walk walk = state_walk_begin(plan, rank);
  *     while (state_walk_next(&walk))
  *         .. walk.at ..
- * walk.bytes: what the runs so far take of each array. */
+ * walk.bytes: what the extents so far take of each array. */
 struct state_walk {
     const struct zero_plan *plan;
     int rank;
-    struct state_run at;
+    struct state_extent at;
     size_t bytes[OPTIM_ARRAYS];
     size_t spilled;       /* bytes, on the host */
     size_t largest_chunk; /* bytes, of those that could be spilled */
@@ -67,7 +67,8 @@ void plan_state_part(
         const struct zero_plan *plan, int segment, int rank, size_t *begin_out,
         size_t *end_out);
 
-/* Paged states: a chunk of a run (offload/cut.h) that is spilled is a record.
+/* Paged states: a chunk of an extent (offload/cut.h) that is spilled is a
+ * record.
  */
 static inline struct optim_record state_record_of(
         const struct optim_layout *layout, size_t count)
@@ -114,7 +115,7 @@ enum zd_status plan_offload(struct zero_plan *plan);
 enum zd_status plan_offload_bytes(struct zero_plan *plan);
 /* What the engine of a rank is asked for. The arrays of the request are the
  * caller's, who ends with plan_request_free. `began`: by tensor, for
- * offload_run; NULL to measure. */
+ * offload_extent; NULL to measure. */
 struct offload_request plan_request_of(
         const struct zero_plan *plan, int rank, const int64_t *began);
 void plan_request_free(struct offload_request *request);

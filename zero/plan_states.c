@@ -1,18 +1,19 @@
 /* plan_states.c - where the optimizer's states lie, format by format.
  *
- *   zero.m             | run 0 | run 1 | .. runs whose m is fp32
- *   zero.states.8bit   | run 2: m | run 2: v | run 3: m | ..
- *   zero.states.scales | run 2: m | run 2: v | .. one fp32 per 256 elements
- *   zero.blocks        | every block of tensor 0 | of tensor 1 | .. (Adam-mini)
- *   zero.sums          | the squares of the gradients
+ *   zero.m             | extent 0 | extent 1 | .. extents whose m is fp32
+ *   zero.states.8bit   | extent 2: m | extent 2: v | extent 3: m | ..
+ *   zero.states.scales | extent 2: m | extent 2: v | .. one fp32 per 256
+ * elements zero.blocks        | every block of tensor 0 | of tensor 1 | ..
+ * (Adam-mini) zero.sums          | the squares of the gradients
  *
- * Paged states that do not fit are spilled: from the first run on, chunks go to
- * zero.paged on the host until request.spill_bytes are there. Arrays have the
- * rest.
+ * Paged states that do not fit are spilled: from the first extent on, chunks go
+ * to zero.paged on the host until request.spill_bytes are there. Arrays have
+ * the rest.
  *
- * Runs of a rank begin at multiples of 256 in their tensors, so each has whole
- * qblocks but at its tensor's end. Ranks own different tensors, and formats
- * differ between tensors: a span has the bytes of the rank that needs most. */
+ * Extents of a rank begin at multiples of 256 in their tensors, so each has
+ * whole qblocks but at its tensor's end. Ranks own different tensors, and
+ * formats differ between tensors: a span has the bytes of the rank that needs
+ * most. */
 #include "zero/plan_parts.h"
 
 #include "base/must.h"
@@ -73,7 +74,7 @@ void plan_state_part(
 struct state_walk state_walk_begin(const struct zero_plan *plan, int rank)
 {
     return (struct state_walk){
-            .plan = plan, .rank = rank, .at = {.run = {.id = -1}}};
+            .plan = plan, .rank = rank, .at = {.extent = {.id = -1}}};
 }
 
 size_t state_record_bytes(const struct optim_layout *layout, size_t count)
@@ -82,16 +83,16 @@ size_t state_record_bytes(const struct optim_layout *layout, size_t count)
 }
 
 /* From the first chunk on, until enough is on the host. */
-static void spill_run(struct state_walk *walk)
+static void spill_extent(struct state_walk *walk)
 {
-    struct state_run *at = &walk->at;
+    struct state_extent *at = &walk->at;
     size_t wanted = walk->plan->request.spill_bytes;
     at->spilled = 0;
     at->spill_offset = walk->spilled;
     if (!wanted)
         return;
     size_t most = cut_most(&walk->plan->request.offload);
-    size_t total = at->run.count, count = cut_count(total, most);
+    size_t total = at->extent.count, count = cut_count(total, most);
     size_t largest =
             state_record_bytes(&at->layout, cut_at(total, most, 0).count);
     if (largest > walk->largest_chunk)
@@ -103,38 +104,38 @@ static void spill_run(struct state_walk *walk)
     }
 }
 
-static void place_run(struct state_walk *walk)
+static void place_extent(struct state_walk *walk)
 {
-    struct state_run *at = &walk->at;
-    at->layout = zero_layout_of(walk->plan, at->run.id);
-    spill_run(walk);
+    struct state_extent *at = &walk->at;
+    at->layout = zero_layout_of(walk->plan, at->extent.id);
+    spill_extent(walk);
     size_t *ends[OPTIM_ARRAYS];
     for (int i = 0; i < OPTIM_ARRAYS; i++)
         ends[i] = &walk->bytes[i];
     at->place = optim_place_in_arrays(
-            &at->layout, at->run.count - at->spilled, ARENA_ALIGN, ends);
+            &at->layout, at->extent.count - at->spilled, ARENA_ALIGN, ends);
 }
 
-/* The next run of the segment that the walk is in. */
+/* The next extent of the segment that the walk is in. */
 static bool state_walk_in(struct state_walk *walk, int segment)
 {
     const struct zero_plan *plan = walk->plan;
     size_t begin, end;
     plan_state_part(plan, segment, walk->rank, &begin, &end);
     if (!plan->segments[segment].trainable ||
-        !zero_run_next(plan, segment, begin, end, &walk->at.run))
+        !zero_extent_next(plan, segment, begin, end, &walk->at.extent))
         return false;
-    place_run(walk);
+    place_extent(walk);
     return true;
 }
 
 bool state_walk_next(struct state_walk *walk)
 {
-    struct state_run *at = &walk->at;
+    struct state_extent *at = &walk->at;
     for (; at->segment < walk->plan->segment_count; at->segment++) {
         if (state_walk_in(walk, at->segment))
             return true;
-        at->run = (struct zero_run){.id = -1};
+        at->extent = (struct zero_extent){.id = -1};
     }
     return false;
 }
@@ -193,7 +194,7 @@ static bool is_alike(const struct zero_plan *plan, int segment)
     return true;
 }
 
-/* All runs of a rank. Where nothing is spilled a layer takes what the layer
+/* All extents of a rank. Where nothing is spilled a layer takes what the layer
  * before it takes, for every array ends at a whole ARENA_ALIGN: it is not
  * walked again. */
 static struct state_walk walk_rank(
@@ -208,7 +209,7 @@ static struct state_walk walk_rank(
             continue;
         }
         memcpy(before, walk.bytes, sizeof before);
-        walk.at = (struct state_run){.segment = s, .run = {.id = -1}};
+        walk.at = (struct state_extent){.segment = s, .extent = {.id = -1}};
         while (state_walk_in(&walk, s))
             ;
         for (int i = 0; i < OPTIM_ARRAYS; i++)

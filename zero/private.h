@@ -43,9 +43,9 @@ struct segment_memory {
     size_t state_begin, state_count; /* part of the segment with a state here */
 };
 
-/* The states of a run in memory. */
-struct run_memory {
-    struct state_run at;
+/* The states of an extent in memory. */
+struct extent_memory {
+    struct state_extent at;
     struct optim_lanes lanes; /* from element at.spilled on */
     uint64_t tensor;          /* rng_stream of its name */
 };
@@ -71,18 +71,18 @@ struct zero_offload {
                          stream follows */
     struct timeline *ready; /* by segment: what goes down next lies there */
     uint64_t updates;
-    int64_t **run_sums;         /* by run: Adam-mini's sums of its tensor */
-    const float **run_blocks;   /* by run: v of the blocks of its tensor */
-    struct timeline *arrived;   /* by slot: copies up */
-    struct timeline *left;      /* by slot: the model */
-    struct timeline persistent; /* copies up of a persistent segment */
-    bool has_states;            /* other than those of the start */
+    int64_t **extent_sums;       /* by extent: Adam-mini's sums of its tensor */
+    const float **extent_blocks; /* by extent: v of the blocks of its tensor */
+    struct timeline *arrived;    /* by slot: copies up */
+    struct timeline *left;       /* by slot: the model */
+    struct timeline persistent;  /* copies up of a persistent segment */
+    bool has_states;             /* other than those of the start */
 };
 
 /* A chunk of states on the host. */
 struct paged_chunk {
-    int run;
-    size_t begin, count;  /* elements of the run */
+    int extent;
+    size_t begin, count;  /* elements of the extent */
     size_t offset, bytes; /* in zero.paged */
 };
 
@@ -142,8 +142,8 @@ struct zero {
     struct zero_paged paged;
 
     /* states.c */
-    struct run_memory *runs; /* in the order of state_walk_next */
-    int run_count;
+    struct extent_memory *extents; /* in the order of state_walk_next */
+    int extent_count;
     int64_t *began; /* by tensor: of optim_span */
     /* Adam-mini; on the host when the states are */
     float *block_v;       /* (block_count) whole on every rank */
@@ -249,7 +249,7 @@ void states_destroy(struct zero *zero);
 /* States as at the start of training. */
 enum zd_status states_clear(struct zero *zero);
 
-/* A lane of the run from element `begin` of it on, as far as it lies in one
+/* A lane of the extent from element `begin` of it on, as far as it lies in one
  * place, at most `count` elements. */
 struct lane_memory {
     char *values;
@@ -258,15 +258,15 @@ struct lane_memory {
     bool on_host; /* else on the device */
 };
 struct lane_memory states_lane(
-        const struct zero *zero, const struct run_memory *run, int lane,
+        const struct zero *zero, const struct extent_memory *extent, int lane,
         size_t begin, size_t count);
-/* What the optimizer is told of elements of a run, but for their states. */
+/* What the optimizer is told of elements of an extent, but for their states. */
 struct optim_span states_span(
-        const struct zero *zero, const struct run_memory *run, size_t begin,
-        size_t count);
-/* The update of what a run has on the device. */
+        const struct zero *zero, const struct extent_memory *extent,
+        size_t begin, size_t count);
+/* The update of what an extent has on the device. */
 enum zd_status states_update_resident(
-        const struct zero *zero, const struct run_memory *run,
+        const struct zero *zero, const struct extent_memory *extent,
         const struct optim_step *step);
 
 /* --- paged.c -------------------------------------------------------------- */
@@ -283,7 +283,7 @@ enum zd_status paged_finish(const struct zero *zero);
 struct offload_report paged_report_take(struct zero *zero);
 /* states_lane within at.spilled. */
 struct lane_memory paged_lane(
-        const struct zero *zero, const struct run_memory *run, int lane,
+        const struct zero *zero, const struct extent_memory *extent, int lane,
         size_t begin, size_t count);
 
 /* --- base.c --------------------------------------------------------------- */

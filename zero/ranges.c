@@ -18,13 +18,13 @@ static bool trains(const struct zero *zero, int segment)
     return zero->plan->request.train && zero->plan->segments[segment].trainable;
 }
 
-/* The states' run that has element `offset` of the segment. */
-static int run_of(const struct zero *zero, int segment, size_t offset)
+/* The states' extent that has element `offset` of the segment. */
+static int extent_of(const struct zero *zero, int segment, size_t offset)
 {
-    for (int i = 0; i < zero->run_count; i++) {
-        const struct state_run *at = &zero->runs[i].at;
-        if (at->segment == segment && at->run.offset <= offset &&
-            offset < at->run.offset + at->run.count)
+    for (int i = 0; i < zero->extent_count; i++) {
+        const struct state_extent *at = &zero->extents[i].at;
+        if (at->segment == segment && at->extent.offset <= offset &&
+            offset < at->extent.offset + at->extent.count)
             return i;
     }
     assert(false);
@@ -32,22 +32,22 @@ static int run_of(const struct zero *zero, int segment, size_t offset)
 }
 
 static struct zero_range range_of(
-        const struct zero *zero, int s, const struct zero_run *run)
+        const struct zero *zero, int s, const struct zero_extent *extent)
 {
     const struct zero_plan *plan = zero->plan;
     struct zero_range range = {
-            .id = run->id,
-            .begin = run->begin,
-            .count = run->count,
+            .id = extent->id,
+            .begin = extent->begin,
+            .count = extent->count,
             .trains = trains(zero, s),
             .weight_type = plan->request.dtype,
-            .layout = zero_layout_of(plan, run->id),
+            .layout = zero_layout_of(plan, extent->id),
             .segment = s,
-            .run = -1,
-            .offset = run->offset};
+            .extent = -1,
+            .offset = extent->offset};
     if (range.trains) {
         range.weight_type = plan_master_type(plan);
-        range.run = run_of(zero, s, run->offset);
+        range.extent = extent_of(zero, s, extent->offset);
     }
     return range;
 }
@@ -64,16 +64,16 @@ static int list_ranges(
     for (int s = 0; s < plan->segment_count; s++) {
         size_t begin = (size_t)zero->rank * plan->segments[s].shard_count;
         size_t end = begin + plan->segments[s].shard_count;
-        struct zero_run run = {.id = -1};
+        struct zero_extent extent = {.id = -1};
         if (which == ZERO_SAVES && !trains(zero, s))
             continue;
         if (plan->segments[s].part != ZERO_VALUES)
             continue; /* base.c */
         if (which == ZERO_HOLDS && trains(zero, s))
             plan_state_part(plan, s, zero->rank, &begin, &end);
-        while (zero_run_next(plan, s, begin, end, &run)) {
+        while (zero_extent_next(plan, s, begin, end, &extent)) {
             if (ranges)
-                ranges[count] = range_of(zero, s, &run);
+                ranges[count] = range_of(zero, s, &extent);
             count++;
         }
     }
@@ -157,9 +157,9 @@ static struct lane_memory memory_of(
                 .values = weights_at(zero, range, begin),
                 .count = count,
                 .on_host = weights_on_host(zero, range)};
-    const struct run_memory *run = &zero->runs[range->run];
-    size_t skip = range->offset - run->at.run.offset;
-    return states_lane(zero, run, lane, skip + begin, count);
+    const struct extent_memory *extent = &zero->extents[range->extent];
+    size_t skip = range->offset - extent->at.extent.offset;
+    return states_lane(zero, extent, lane, skip + begin, count);
 }
 
 static size_t value_bytes(

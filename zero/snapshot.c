@@ -65,12 +65,12 @@ static size_t shard_bytes(const struct zero_plan *plan, int s, bool moments)
     size_t left = segment->shard_count, bytes = 0, below = SIZE_MAX;
     while (left > 0) {
         size_t most = 0, count = 0;
-        struct zero_run run = {.id = -1};
-        while (zero_run_next(plan, s, 0, segment->count, &run)) {
-            size_t each = qblock_bytes(plan, run.id, moments);
+        struct zero_extent extent = {.id = -1};
+        while (zero_extent_next(plan, s, 0, segment->count, &extent)) {
+            size_t each = qblock_bytes(plan, extent.id, moments);
             if (each >= below || each < most)
                 continue;
-            count = each == most ? count + run.count : run.count;
+            count = each == most ? count + extent.count : extent.count;
             most = each;
         }
         if (!count)
@@ -88,12 +88,12 @@ static size_t other_bytes(const struct zero_plan *plan, int s, bool moments)
 {
     const struct zero_segment *segment = &plan->segments[s];
     size_t bytes = 0;
-    struct zero_run run = {.id = -1};
-    while (zero_run_next(plan, s, 0, segment->count, &run)) {
-        const struct optim_layout layout = zero_layout_of(plan, run.id);
-        int blocks = plan->request.table->params[run.id].blocks.count;
+    struct zero_extent extent = {.id = -1};
+    while (zero_extent_next(plan, s, 0, segment->count, &extent)) {
+        const struct optim_layout layout = zero_layout_of(plan, extent.id);
+        int blocks = plan->request.table->params[extent.id].blocks.count;
         bytes += PARTS * (ALIGN + sizeof(float)) +
-                 qblock_bytes(plan, run.id, moments);
+                 qblock_bytes(plan, extent.id, moments);
         if (moments && layout.lane[OPTIM_V] == OPTIM_BLOCKS)
             bytes += (size_t)blocks * sizeof(float) + ALIGN;
     }
@@ -109,11 +109,11 @@ static size_t block_bytes(const struct zero_plan *plan, bool moments)
                    : 0;
 }
 
-static enum zd_status measure_rank_kept(
+static enum zd_status measure_rank(
         const struct zero_plan *plan, int rank, void *context)
 {
     struct offload_request request = plan_request_of(plan, rank, NULL);
-    size_t bytes = offload_keep_bytes(&request), *most = context;
+    size_t bytes = offload_snapshot_bytes(&request), *most = context;
     plan_request_free(&request);
     *most = bytes > *most ? bytes : *most;
     return ZD_OK;
@@ -131,10 +131,10 @@ enum zd_status zero_snapshot_measure(
     if (plan->states_on_host)
         bytes += block_bytes(plan, moments);
     needs->copied = aligned(bytes);
-    needs->kept = 0;
+    needs->on_write = 0;
     if (!plan->states_on_host)
         return ZD_OK;
-    return plan_ranks_visit(plan, measure_rank_kept, &needs->kept);
+    return plan_ranks_visit(plan, measure_rank, &needs->on_write);
 }
 
 /* --- a copy --------------------------------------------------------------- */
@@ -152,7 +152,8 @@ struct copying {
 
 struct zero_snapshot {
     const struct zero *zero;
-    struct offload *engine; /* that keeps what was; NULL: all is copied */
+    struct offload
+            *engine; /* that copies on write; NULL: all is copied at once */
     bool moments;
     bool backwards; /* updates begin as gradients arrive: with the last */
     char *memory;
@@ -200,9 +201,10 @@ static void place_range(struct zero_snapshot *snapshot, int i)
 {
     const struct zero_range *range = &snapshot->ranges[i];
     struct places *places = &snapshot->places[i];
-    bool kept = snapshot->engine != NULL;
+    bool on_write = snapshot->engine != NULL;
     for (int lane = 0; lane < LANES; lane++) {
-        bool is_there = !kept && (lane == ZERO_WEIGHTS || snapshot->moments);
+        bool is_there =
+                !on_write && (lane == ZERO_WEIGHTS || snapshot->moments);
         size_t count = is_there ? range->count : 0;
         places->values[lane] =
                 place(snapshot, count ? value_bytes(range, lane, count) : 0);
@@ -268,7 +270,7 @@ struct zero_snapshot *zero_snapshot_create(
             zd_array((size_t)snapshot->copy_count, sizeof *snapshot->copies);
     list_copies(snapshot);
     if (snapshot->engine)
-        offload_keep_create(
+        offload_snapshot_create(
                 snapshot->engine, snapshot->memory + snapshot->bytes,
                 bytes - snapshot->bytes);
     return snapshot;
@@ -367,26 +369,27 @@ static enum zd_status copy_parts(const struct zero_snapshot *snapshot)
     return ZD_OK;
 }
 
-/* Elements of the engine's run before the range. */
+/* Elements of the engine's extent before the range. */
 static size_t skip_of(
         const struct zero_snapshot *snapshot, const struct zero_range *range)
 {
-    return range->offset - snapshot->zero->runs[range->run].at.run.offset;
+    return range->offset -
+           snapshot->zero->extents[range->extent].at.extent.offset;
 }
 
-/* What the engine is to keep until it was read. */
-static void want_kept(struct zero_snapshot *snapshot)
+/* What the engine must copy before it changes. */
+static void want_all(struct zero_snapshot *snapshot)
 {
     if (!snapshot->engine)
         return;
-    offload_keep_begin(snapshot->engine, snapshot->moments);
+    offload_snapshot_begin(snapshot->engine, snapshot->moments);
     for (int i = 0; i < snapshot->count; i++) {
         const struct zero_range *range = &snapshot->ranges[i];
-        offload_keep_want(
-                snapshot->engine, range->run, skip_of(snapshot, range),
+        offload_snapshot_want(
+                snapshot->engine, range->extent, skip_of(snapshot, range),
                 range->count);
     }
-    offload_keep_open(snapshot->engine);
+    offload_snapshot_open(snapshot->engine);
 }
 
 enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot)
@@ -399,19 +402,19 @@ enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot)
             ZD_TRY(zero_blocks_read(
                     snapshot->zero, snapshot->ranges[i].id, blocks));
     }
-    want_kept(snapshot);
+    want_all(snapshot);
     return ZD_OK;
 }
 
 void zero_snapshot_leave(struct zero_snapshot *snapshot)
 {
     if (snapshot->engine)
-        offload_keep_end(snapshot->engine);
+        offload_snapshot_end(snapshot->engine);
 }
 
 double zero_snapshot_waited(const struct zero_snapshot *snapshot)
 {
-    return snapshot->engine ? offload_keep_waited(snapshot->engine) : 0;
+    return snapshot->engine ? offload_snapshot_waited(snapshot->engine) : 0;
 }
 
 static enum zd_status read_copy(
@@ -422,8 +425,8 @@ static enum zd_status read_copy(
     const struct zero_range *range = &snapshot->ranges[i];
     assert(lane == ZERO_WEIGHTS || snapshot->moments);
     if (snapshot->engine)
-        return offload_keep_read(
-                snapshot->engine, range->run, lane,
+        return offload_snapshot_read(
+                snapshot->engine, range->extent, lane,
                 skip_of(snapshot, range) + begin, count, values, scales);
     const char *from = at(snapshot, snapshot->places[i].values[lane]);
     const char *scale = at(snapshot, snapshot->places[i].scales[lane]);

@@ -11,7 +11,7 @@
  * What lies on the device, and paged states, are copied at once. Masters and
  * states of the offload engine are not: an update that comes to them before the
  * writer has copies them, or waits for the writer where there is no memory for
- * it (offload/keep.h). So a writer that gives up leaves too, at once.
+ * it (offload/snapshot.h). So a writer that gives up leaves too, at once.
  *
  * A view is read alike whether it shows zero itself, between steps, or a copy:
  * who writes a checkpoint does not ask. */
@@ -34,8 +34,8 @@ struct zero_view zero_view_live(const struct zero *zero);
 
 /* Bytes that no rank needs more of; `moments`: for m and v too. Pure. */
 struct zero_snapshot_needs {
-    size_t copied; /* at once: no snapshot without it */
-    size_t kept;   /* for a copy of all that updates may come to first; less
+    size_t copied;   /* at once: no snapshot without it */
+    size_t on_write; /* for a copy of all that updates may come to first; less
                       will do */
 };
 enum zd_status zero_snapshot_measure(

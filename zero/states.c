@@ -9,15 +9,15 @@
 
 /* --- where they lie ------------------------------------------------------- */
 
-static void place_run(
+static void place_extent(
         const struct zero *zero, char *const arrays[OPTIM_ARRAYS],
-        const struct state_run *at, struct run_memory *run)
+        const struct state_extent *at, struct extent_memory *extent)
 {
     const struct param *params = zero->plan->request.table->params;
-    *run = (struct run_memory){
-            .at = *at, .tensor = rng_stream(params[at->run.id].name)};
+    *extent = (struct extent_memory){
+            .at = *at, .tensor = rng_stream(params[at->extent.id].name)};
     if (!zero->plan->states_on_host)
-        run->lanes = optim_lanes_at(&at->layout, &at->place, arrays, 0);
+        extent->lanes = optim_lanes_at(&at->layout, &at->place, arrays, 0);
 }
 
 void states_create(struct zero *zero)
@@ -28,7 +28,7 @@ void states_create(struct zero *zero)
     struct state_walk walk = state_walk_begin(plan, zero->rank);
     while (plan->request.train && state_walk_next(&walk))
         count++;
-    zero->runs = zd_array((size_t)count, sizeof *zero->runs);
+    zero->extents = zd_array((size_t)count, sizeof *zero->extents);
     zero->began =
             zd_array((size_t)plan->request.table->count, sizeof *zero->began);
     for (int i = 0; i < OPTIM_ARRAYS; i++)
@@ -37,24 +37,25 @@ void states_create(struct zero *zero)
     zero->block_sums = zero_span(zero, "zero.blocks.sums");
     zero->block_words = zero_span(zero, "zero.blocks.words");
     walk = state_walk_begin(plan, zero->rank);
-    while (zero->run_count < count && state_walk_next(&walk))
-        place_run(zero, arrays, &walk.at, &zero->runs[zero->run_count++]);
+    while (zero->extent_count < count && state_walk_next(&walk))
+        place_extent(
+                zero, arrays, &walk.at, &zero->extents[zero->extent_count++]);
 }
 
 void states_destroy(struct zero *zero)
 {
-    free(zero->runs);
+    free(zero->extents);
     free(zero->began);
 }
 
 struct lane_memory states_lane(
-        const struct zero *zero, const struct run_memory *run, int lane,
+        const struct zero *zero, const struct extent_memory *extent, int lane,
         size_t begin, size_t count)
 {
-    if (begin < run->at.spilled)
-        return paged_lane(zero, run, lane, begin, count);
+    if (begin < extent->at.spilled)
+        return paged_lane(zero, extent, lane, begin, count);
     struct optim_lanes lanes = optim_lanes_from(
-            &run->at.layout, &run->lanes, begin - run->at.spilled);
+            &extent->at.layout, &extent->lanes, begin - extent->at.spilled);
     return (struct lane_memory){
             .values = lanes.state[lane],
             .scales = lanes.scale[lane],
@@ -62,15 +63,15 @@ struct lane_memory states_lane(
 }
 
 static enum zd_status clear_lane(
-        const struct zero *zero, const struct run_memory *run, int lane)
+        const struct zero *zero, const struct extent_memory *extent, int lane)
 {
-    enum optim_format format = run->at.layout.lane[lane];
-    size_t count = run->at.run.count;
+    enum optim_format format = extent->at.layout.lane[lane];
+    size_t count = extent->at.extent.count;
     if (zero->plan->states_on_host || !optim_lane_bytes(format, count))
         return ZD_OK;
     for (size_t done = 0; done < count;) {
         struct lane_memory memory =
-                states_lane(zero, run, lane, done, count - done);
+                states_lane(zero, extent, lane, done, count - done);
         if (memory.on_host)
             optim_lane_clear(
                     (enum optim_lane)lane, format, memory.values, memory.scales,
@@ -89,9 +90,9 @@ enum zd_status states_clear(struct zero *zero)
     size_t bytes = zero->plan->block_count * sizeof *zero->block_v;
     for (int id = 0; id < zero->plan->request.table->count; id++)
         zero->began[id] = 0;
-    for (int i = 0; i < zero->run_count; i++)
+    for (int i = 0; i < zero->extent_count; i++)
         for (int lane = 0; lane < OPTIM_LANES; lane++)
-            ZD_TRY(clear_lane(zero, &zero->runs[i], lane));
+            ZD_TRY(clear_lane(zero, &zero->extents[i], lane));
     if (!bytes)
         return ZD_OK;
     if (!zero->plan->states_on_host)
@@ -103,29 +104,30 @@ enum zd_status states_clear(struct zero *zero)
 /* Element `offset` of the segment in an array that begins where this rank's
  * states do. */
 static char *state_element(
-        const struct zero *zero, const struct run_memory *run, void *base,
+        const struct zero *zero, const struct extent_memory *extent, void *base,
         enum dtype type)
 {
-    size_t begin = zero->memory[run->at.segment].state_begin;
-    return (char *)base + (run->at.run.offset - begin) * dtype_bytes(type);
+    size_t begin = zero->memory[extent->at.segment].state_begin;
+    return (char *)base +
+           (extent->at.extent.offset - begin) * dtype_bytes(type);
 }
 
-/* This rank's weights of a run, of plan_master_type. */
+/* This rank's weights of an extent, of plan_master_type. */
 static void *states_master(
-        const struct zero *zero, const struct run_memory *run)
+        const struct zero *zero, const struct extent_memory *extent)
 {
     return state_element(
-            zero, run, zero->memory[run->at.segment].master,
+            zero, extent, zero->memory[extent->at.segment].master,
             plan_master_type(zero->plan));
 }
 
-/* This rank's kept gradient of a run, of plan->grad_dtype. */
+/* This rank's kept gradient of an extent, of plan->grad_dtype. */
 static const void *states_grad(
-        const struct zero *zero, const struct run_memory *run)
+        const struct zero *zero, const struct extent_memory *extent)
 {
-    const struct segment_memory *memory = &zero->memory[run->at.segment];
+    const struct segment_memory *memory = &zero->memory[extent->at.segment];
     return state_element(
-            zero, run,
+            zero, extent,
             zero->plan->states_cut ? memory->grad_shard : memory->grad_full,
             zero->plan->grad_dtype);
 }
@@ -142,20 +144,21 @@ void zero_set_began(struct zero *zero, int id, int64_t applied_steps)
 
 /* --- Adam-mini's blocks --------------------------------------------------- */
 
-static bool has_blocks(const struct run_memory *run)
+static bool has_blocks(const struct extent_memory *extent)
 {
-    return run->at.layout.lane[OPTIM_V] == OPTIM_BLOCKS;
+    return extent->at.layout.lane[OPTIM_V] == OPTIM_BLOCKS;
 }
 
 static enum zd_status add_block_sums(
-        struct zero *zero, const struct run_memory *run)
+        struct zero *zero, const struct extent_memory *extent)
 {
     const struct zero_plan *plan = zero->plan;
-    const struct zero_run *at = &run->at.run;
+    const struct zero_extent *at = &extent->at.extent;
     return optim_device()->add_block_sums(
             zero->block_sums + 2 * plan->places[at->id].blocks,
-            &plan->request.table->params[at->id].blocks, states_grad(zero, run),
-            plan->grad_dtype, at->begin, at->count, zero->norm);
+            &plan->request.table->params[at->id].blocks,
+            states_grad(zero, extent), plan->grad_dtype, at->begin, at->count,
+            zero->norm);
 }
 
 /* This rank's part of the sums. Where the states are cut so is what a rank
@@ -168,9 +171,9 @@ static enum zd_status sum_blocks(struct zero *zero)
         return host_add_block_sums(zero);
     }
     ZD_TRY(device_clear(zero->block_sums, bytes));
-    for (int i = 0; i < zero->run_count; i++)
-        if (has_blocks(&zero->runs[i]))
-            ZD_TRY(add_block_sums(zero, &zero->runs[i]));
+    for (int i = 0; i < zero->extent_count; i++)
+        if (has_blocks(&zero->extents[i]))
+            ZD_TRY(add_block_sums(zero, &zero->extents[i]));
     return ZD_OK;
 }
 
@@ -223,33 +226,33 @@ static size_t tile_of(const struct zero *zero, size_t count)
 }
 
 struct optim_span states_span(
-        const struct zero *zero, const struct run_memory *run, size_t begin,
-        size_t count)
+        const struct zero *zero, const struct extent_memory *extent,
+        size_t begin, size_t count)
 {
     const struct zero_plan *plan = zero->plan;
-    const struct zero_run *at = &run->at.run;
-    const struct segment_memory *memory = &zero->memory[run->at.segment];
+    const struct zero_extent *at = &extent->at.extent;
+    const struct segment_memory *memory = &zero->memory[extent->at.segment];
     const struct param *param = &plan->request.table->params[at->id];
     void *params = plan->states_cut ? memory->shard : memory->full;
     struct optim_span span = {
             .master_type = plan_master_type(plan),
             .grad_type = plan->grad_dtype,
             .param_type = plan->request.dtype,
-            .layout = run->at.layout,
+            .layout = extent->at.layout,
             .begin = at->begin + begin,
             .count = count,
-            .tensor = run->tensor,
+            .tensor = extent->tensor,
             .decays = param->decays,
             .rate = param->learning_rate,
             .began = zero->began[at->id]};
-    span.master = (char *)states_master(zero, run) +
+    span.master = (char *)states_master(zero, extent) +
                   begin * dtype_bytes(span.master_type);
-    span.grad = (const char *)states_grad(zero, run) +
+    span.grad = (const char *)states_grad(zero, extent) +
                 begin * dtype_bytes(span.grad_type);
     if (plan_has_master(plan))
-        span.param = state_element(zero, run, params, span.param_type) +
+        span.param = state_element(zero, extent, params, span.param_type) +
                      begin * dtype_bytes(span.param_type);
-    if (has_blocks(run)) {
+    if (has_blocks(extent)) {
         span.block_v = zero->block_v + plan->places[at->id].blocks;
         span.blocks = &param->blocks;
     }
@@ -257,17 +260,17 @@ struct optim_span states_span(
 }
 
 enum zd_status states_update_resident(
-        const struct zero *zero, const struct run_memory *run,
+        const struct zero *zero, const struct extent_memory *extent,
         const struct optim_step *step)
 {
-    size_t count = run->at.run.count;
+    size_t count = extent->at.extent.count;
     size_t tile = tile_of(zero, count);
-    for (size_t done = run->at.spilled; done < count; done += tile) {
+    for (size_t done = extent->at.spilled; done < count; done += tile) {
         size_t left = count - done;
         struct optim_span span =
-                states_span(zero, run, done, left < tile ? left : tile);
+                states_span(zero, extent, done, left < tile ? left : tile);
         span.lanes = optim_lanes_from(
-                &run->at.layout, &run->lanes, done - run->at.spilled);
+                &extent->at.layout, &extent->lanes, done - extent->at.spilled);
         ZD_TRY(optim_device()->update(&span, step));
     }
     return ZD_OK;
@@ -281,7 +284,7 @@ enum zd_status zero_update(struct zero *zero, const struct optim_step *step)
         return host_update(zero, step);
     if (zero->paged.chunk_count)
         return paged_update(zero, step);
-    for (int i = 0; i < zero->run_count; i++)
-        ZD_TRY(states_update_resident(zero, &zero->runs[i], step));
+    for (int i = 0; i < zero->extent_count; i++)
+        ZD_TRY(states_update_resident(zero, &zero->extents[i], step));
     return ZD_OK;
 }

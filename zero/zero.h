@@ -96,7 +96,7 @@ struct offload_report zero_offload_report(struct zero *zero);
  * trains, and its part of what does not). */
 enum zero_ranges_of { ZERO_SAVES, ZERO_HOLDS, ZERO_RANGES };
 
-/* A run of elements of one tensor, from a multiple of 256 of it. */
+/* An extent of elements of one tensor, from a multiple of 256 of it. */
 struct zero_range {
     int id;              /* tensor */
     size_t begin, count; /* elements of the tensor */
@@ -105,8 +105,8 @@ struct zero_range {
     struct optim_layout layout;
 
     /* private */
-    int segment, run; /* run: of states; -1: frozen */
-    size_t offset;    /* elements from the segment's first */
+    int segment, extent; /* extent: of states; -1: frozen */
+    size_t offset;       /* elements from the segment's first */
 };
 int zero_range_count(const struct zero *zero, enum zero_ranges_of which);
 struct zero_range zero_range_at(

@@ -43,28 +43,30 @@ void engine_setting_print(
 }
 /* --- gradients ------------------------------------------------------------ */
 
-/* The gradient of a run in one micro-batch; values of widely different size. */
+/* The gradient of an extent in one micro-batch; values of widely different
+ * size. */
 static void make_grad(
-        const struct engine_case *c, int run, int step, int micro, float *out)
+        const struct engine_case *c, int extent, int step, int micro,
+        float *out)
 {
-    size_t count = c->runs[run].count;
-    uint64_t seed = (uint64_t)(100 * step + 10 * micro + run);
+    size_t count = c->extents[extent].count;
+    uint64_t seed = (uint64_t)(100 * step + 10 * micro + extent);
     rng_normal(seed, rng_stream("gradient"), 0, count, out);
     for (size_t i = 0; i < count; i++)
         out[i] *= 0.01f / (float)(1 + i % 31);
-    if (step == 2 && run == 3)
+    if (step == 2 && extent == 3)
         out[4321] = INFINITY;
 }
 
 /* What the reference sees: sums of micro-batches, rounded once. */
-static void plain_grad(struct engine_case *c, int run, int step)
+static void plain_grad(struct engine_case *c, int extent, int step)
 {
-    struct plain_run *p = &c->plain[run];
-    size_t count = c->runs[run].count;
+    struct plain_extent *p = &c->plain[extent];
+    size_t count = c->extents[extent].count;
     float *more = malloc(count * sizeof *more);
-    make_grad(c, run, step, 0, p->sum);
+    make_grad(c, extent, step, 0, p->sum);
     for (int micro = 1; micro < c->setting.micros; micro++) {
-        make_grad(c, run, step, micro, more);
+        make_grad(c, extent, step, micro, more);
         for (size_t i = 0; i < count; i++)
             p->sum[i] += more[i];
     }
@@ -86,12 +88,12 @@ static enum zd_status send_segment(
     /* the source is filled by the caller, which the copy must not overtake */
     ZD_TRY(stream_finish(c->compute));
     memset(c->source, 0xff, LONGEST * sizeof(float)); /* NaN in the padding */
-    for (int i = 0; i < RUNS; i++)
-        if (c->runs[i].segment == segment) {
+    for (int i = 0; i < EXTENTS; i++)
+        if (c->extents[i].segment == segment) {
             make_grad(c, i, step, micro, values);
             dtype_convert(
-                    c->source + c->runs[i].offset * wide, c->grad_type, values,
-                    DTYPE_FP32, c->runs[i].count);
+                    c->source + c->extents[i].offset * wide, c->grad_type,
+                    values, DTYPE_FP32, c->extents[i].count);
         }
     free(values);
     struct token ready;
@@ -122,21 +124,21 @@ static bool squares_are_equal(struct engine_case *c)
     exact_sum_clear(&ours);
     if (offload_squares(c->offload, &ours) != ZD_OK)
         return false;
-    for (int i = 0; i < RUNS; i++)
+    for (int i = 0; i < EXTENTS; i++)
         optim_add_squares_threads(
-                &theirs, c->plain[i].grad, c->grad_type, c->runs[i].count);
+                &theirs, c->plain[i].grad, c->grad_type, c->extents[i].count);
     exact_sum_carry(&ours);
     exact_sum_carry(&theirs);
     c->squares = exact_sum_value(&theirs);
     return memcmp(&ours, &theirs, sizeof ours) == 0;
 }
 
-static size_t lane_bytes(const struct engine_case *c, int run, int lane)
+static size_t lane_bytes(const struct engine_case *c, int extent, int lane)
 {
-    size_t count = c->runs[run].count;
+    size_t count = c->extents[extent].count;
     if (lane == OPTIM_LANES)
         return count * dtype_bytes(c->master_type);
-    return optim_lane_bytes(c->runs[run].layout.lane[lane], count);
+    return optim_lane_bytes(c->extents[extent].layout.lane[lane], count);
 }
 
 static const char *compare_states(struct engine_case *c)
@@ -144,15 +146,15 @@ static const char *compare_states(struct engine_case *c)
     char *values = malloc(LONGEST * sizeof(float));
     float *scales = malloc(51 * sizeof *scales);
     const char *wrong = NULL;
-    for (int i = 0; i < RUNS && !wrong; i++)
+    for (int i = 0; i < EXTENTS && !wrong; i++)
         for (int lane = 0; lane <= OPTIM_LANES && !wrong; lane++) {
-            const struct plain_run *p = &c->plain[i];
-            size_t count = c->runs[i].count;
+            const struct plain_extent *p = &c->plain[i];
+            size_t count = c->extents[i].count;
             bool is_master = lane == OPTIM_LANES;
             size_t scale_count =
                     is_master ? 0
                               : optim_scale_count(
-                                        c->runs[i].layout.lane[lane], count);
+                                        c->extents[i].layout.lane[lane], count);
             if (offload_read(c->offload, i, lane, 0, count, values, scales) !=
                 ZD_OK)
                 wrong = "cannot be read";
@@ -192,10 +194,10 @@ static const char *compare_params(struct engine_case *c)
     size_t wide = dtype_bytes(c->setting.dtype);
     if (fetch_params(c) != ZD_OK)
         return "parameters do not come up";
-    for (int i = 0; i < RUNS; i++) {
-        const struct offload_run *run = &c->runs[i];
-        if (memcmp(c->params[run->segment] + run->offset * wide,
-                   c->plain[i].param, run->count * wide) != 0)
+    for (int i = 0; i < EXTENTS; i++) {
+        const struct offload_extent *extent = &c->extents[i];
+        if (memcmp(c->params[extent->segment] + extent->offset * wide,
+                   c->plain[i].param, extent->count * wide) != 0)
             return "other parameters";
     }
     return NULL;
@@ -205,9 +207,9 @@ static const char *compare_params(struct engine_case *c)
 
 static void plain_update(struct engine_case *c, const struct optim_step *step)
 {
-    for (int i = 0; i < RUNS; i++) {
-        const struct offload_run *run = &c->runs[i];
-        struct plain_run *p = &c->plain[i];
+    for (int i = 0; i < EXTENTS; i++) {
+        const struct offload_extent *extent = &c->extents[i];
+        struct plain_extent *p = &c->plain[i];
         struct optim_span span = {
                 .master = p->master,
                 .master_type = c->master_type,
@@ -215,16 +217,16 @@ static void plain_update(struct engine_case *c, const struct optim_step *step)
                 .grad_type = c->grad_type,
                 .param = p->param,
                 .param_type = c->setting.dtype,
-                .layout = run->layout,
+                .layout = extent->layout,
                 .lanes =
                         {{p->state[0], p->state[1]},
                          {p->scale[0], p->scale[1]}},
                 .block_v = p->block_v,
-                .blocks = run->blocks,
-                .begin = run->begin,
-                .count = run->count,
-                .tensor = run->tensor,
-                .decays = run->decays,
+                .blocks = extent->blocks,
+                .begin = extent->begin,
+                .count = extent->count,
+                .tensor = extent->tensor,
+                .decays = extent->decays,
         };
         optim_update_threads(&span, step);
     }
@@ -244,24 +246,25 @@ static bool sums_are_equal(const int64_t *a, const int64_t *b, int64_t count)
 static const char *update_blocks(
         struct engine_case *c, const struct optim_step *step)
 {
-    int64_t *sums[RUNS];
+    int64_t *sums[EXTENTS];
     const char *wrong = NULL;
     double norm = sqrt(c->squares);
-    for (int i = 0; i < RUNS; i++) {
+    for (int i = 0; i < EXTENTS; i++) {
         sums[i] = calloc((size_t)c->blocks[i].count, 16);
         memset(c->plain[i].block_sums, 0, (size_t)c->blocks[i].count * 16);
-        if (c->runs[i].layout.lane[OPTIM_V] == OPTIM_BLOCKS)
+        if (c->extents[i].layout.lane[OPTIM_V] == OPTIM_BLOCKS)
             optim_add_block_sums(
                     c->plain[i].block_sums, &c->blocks[i], c->plain[i].grad,
-                    c->grad_type, c->runs[i].begin, c->runs[i].count, norm);
+                    c->grad_type, c->extents[i].begin, c->extents[i].count,
+                    norm);
     }
     if (offload_block_sums(c->offload, sums, norm) != ZD_OK)
         wrong = "no block sums";
-    for (int i = 0; i < RUNS; i++) {
+    for (int i = 0; i < EXTENTS; i++) {
         if (!sums_are_equal(
                     sums[i], c->plain[i].block_sums, c->blocks[i].count))
             wrong = "other block sums";
-        if (c->runs[i].layout.lane[OPTIM_V] == OPTIM_BLOCKS)
+        if (c->extents[i].layout.lane[OPTIM_V] == OPTIM_BLOCKS)
             optim_update_blocks(
                     c->plain[i].block_v, sums[i], &c->blocks[i], step, norm);
         free(sums[i]);
@@ -281,7 +284,7 @@ static const char *run_step(struct engine_case *c, int at, int64_t t)
     };
     const char *wrong = NULL;
     offload_step_begin(c->offload, &step);
-    for (int i = 0; i < RUNS; i++)
+    for (int i = 0; i < EXTENTS; i++)
         plain_grad(c, i, at);
     if (send_all(c, at) != ZD_OK)
         return "gradients do not come down";
@@ -301,17 +304,17 @@ static const char *run_step(struct engine_case *c, int at, int64_t t)
     return wrong;
 }
 
-/* As loading a checkpoint does: part of the masters and states of one run are
- * others, and all parameters follow. */
+/* As loading a checkpoint does: part of the masters and states of one extent
+ * are others, and all parameters follow. */
 static const char *write_states(struct engine_case *c)
 {
     enum { RUN = 2, BEGIN = 512, COUNT = 3000 };
-    struct plain_run *p = &c->plain[RUN];
+    struct plain_extent *p = &c->plain[RUN];
     float *values = malloc(COUNT * sizeof *values);
     size_t wide = dtype_bytes(c->master_type);
     rng_normal(3, rng_stream("written"), 0, COUNT, values);
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        enum optim_format format = c->runs[RUN].layout.lane[lane];
+        enum optim_format format = c->extents[RUN].layout.lane[lane];
         char *state = (char *)p->state[lane] + optim_lane_bytes(format, BEGIN);
         float *scale = p->scale[lane] + optim_scale_count(format, BEGIN);
         if (format == OPTIM_NONE || format == OPTIM_BLOCKS)
@@ -333,22 +336,22 @@ static const char *write_states(struct engine_case *c)
     free(values);
     if (status != ZD_OK || offload_masters_written(c->offload) != ZD_OK)
         return "masters are not written";
-    for (int i = 0; i < RUNS; i++)
+    for (int i = 0; i < EXTENTS; i++)
         dtype_convert(
                 c->plain[i].param, c->setting.dtype, c->plain[i].master,
-                c->master_type, c->runs[i].count);
+                c->master_type, c->extents[i].count);
     return NULL;
 }
 
 /* States as at the start; masters stay. */
 static const char *clear_states(struct engine_case *c)
 {
-    for (int i = 0; i < RUNS; i++) {
-        struct plain_run *p = &c->plain[i];
+    for (int i = 0; i < EXTENTS; i++) {
+        struct plain_extent *p = &c->plain[i];
         for (int lane = 0; lane < OPTIM_LANES; lane++)
             optim_lane_clear(
-                    (enum optim_lane)lane, c->runs[i].layout.lane[lane],
-                    p->state[lane], p->scale[lane], c->runs[i].count);
+                    (enum optim_lane)lane, c->extents[i].layout.lane[lane],
+                    p->state[lane], p->scale[lane], c->extents[i].count);
     }
     if (offload_states_clear(c->offload) != ZD_OK)
         return "states are not cleared";
@@ -358,9 +361,9 @@ static const char *clear_states(struct engine_case *c)
 /* Masters as a new model has them. */
 static const char *load(struct engine_case *c)
 {
-    for (int i = 0; i < RUNS; i++) {
-        struct plain_run *p = &c->plain[i];
-        size_t count = c->runs[i].count;
+    for (int i = 0; i < EXTENTS; i++) {
+        struct plain_extent *p = &c->plain[i];
+        size_t count = c->extents[i].count;
         rng_normal((uint64_t)i, rng_stream("weights"), 0, count, p->sum);
         dtype_convert(p->master, c->master_type, p->sum, DTYPE_FP32, count);
         dtype_convert(
@@ -379,9 +382,9 @@ static const char *check_report(struct engine_case *c)
     struct offload_report report = offload_report_take(c->offload);
     uint64_t down = 0, up = 0;
     uint64_t micros = c->setting.micros > 0 ? (uint64_t)c->setting.micros : 1;
-    for (int i = 0; i < RUNS; i++) {
-        down += c->runs[i].count * dtype_bytes(c->grad_type) * micros * 5;
-        up += c->runs[i].count * dtype_bytes(c->setting.dtype);
+    for (int i = 0; i < EXTENTS; i++) {
+        down += c->extents[i].count * dtype_bytes(c->grad_type) * micros * 5;
+        up += c->extents[i].count * dtype_bytes(c->setting.dtype);
     }
     if (report.down_bytes != down)
         return "reports other bytes down";

@@ -17,7 +17,7 @@ static const struct {
     int segment;
     size_t offset, begin, count;
     bool decays;
-} run_table[RUNS] = {
+} extent_table[EXTENTS] = {
         {0, 0, 0, 12288, true},     {0, 12288, 0, 300, false},
         {2, 256, 5120, 6400, true}, {2, 6656, 0, 4400, true},
         {3, 0, 0, 5120, true},
@@ -28,9 +28,9 @@ bool params_are_sent(const struct engine_case *c)
     return c->setting.tier != HOST_DEVICE && c->setting.tier != NVME_DEVICE;
 }
 
-static void fill_runs(struct engine_case *c)
+static void fill_extents(struct engine_case *c)
 {
-    for (int i = 0; i < RUNS; i++) {
+    for (int i = 0; i < EXTENTS; i++) {
         struct tensor_blocks *blocks = &c->blocks[i];
         size_t count = (size_t)(tensors[i].rows * tensors[i].columns);
         char name[32];
@@ -43,46 +43,46 @@ static void fill_runs(struct engine_case *c)
                 .count = (tensors[i].rows + tensors[i].group - 1) /
                          tensors[i].group,
         };
-        c->runs[i] = (struct offload_run){
-                .segment = run_table[i].segment,
-                .offset = run_table[i].offset,
-                .begin = run_table[i].begin,
-                .count = run_table[i].count,
+        c->extents[i] = (struct offload_extent){
+                .segment = extent_table[i].segment,
+                .offset = extent_table[i].offset,
+                .begin = extent_table[i].begin,
+                .count = extent_table[i].count,
                 .layout = optim_layout_of(&c->optim, count, i == 4, blocks),
                 .blocks = c->optim.name == OPTIM_ADAM_MINI ? blocks : NULL,
                 .tensor = rng_stream(name),
-                .decays = run_table[i].decays,
+                .decays = extent_table[i].decays,
         };
     }
 }
 
 static void make_plain(struct engine_case *c)
 {
-    for (int i = 0; i < RUNS; i++) {
-        struct plain_run *p = &c->plain[i];
-        const struct offload_run *run = &c->runs[i];
-        p->master = calloc(run->count, sizeof(float));
-        p->param = calloc(run->count, sizeof(float));
-        p->grad = calloc(run->count, sizeof(float));
-        p->sum = calloc(run->count, sizeof(float));
+    for (int i = 0; i < EXTENTS; i++) {
+        struct plain_extent *p = &c->plain[i];
+        const struct offload_extent *extent = &c->extents[i];
+        p->master = calloc(extent->count, sizeof(float));
+        p->param = calloc(extent->count, sizeof(float));
+        p->grad = calloc(extent->count, sizeof(float));
+        p->sum = calloc(extent->count, sizeof(float));
         p->block_v = calloc((size_t)c->blocks[i].count, sizeof(float));
         p->block_sums = calloc((size_t)c->blocks[i].count, 16);
         c->block_v[i] = p->block_v;
         for (int lane = 0; lane < OPTIM_LANES; lane++) {
-            enum optim_format format = run->layout.lane[lane];
-            p->state[lane] = calloc(run->count, sizeof(float));
-            p->scale[lane] = calloc(run->count / 256 + 1, sizeof(float));
+            enum optim_format format = extent->layout.lane[lane];
+            p->state[lane] = calloc(extent->count, sizeof(float));
+            p->scale[lane] = calloc(extent->count / 256 + 1, sizeof(float));
             optim_lane_clear(
                     (enum optim_lane)lane, format, p->state[lane],
-                    p->scale[lane], run->count);
+                    p->scale[lane], extent->count);
         }
     }
 }
 
 static void free_plain(struct engine_case *c)
 {
-    for (int i = 0; i < RUNS; i++) {
-        struct plain_run *p = &c->plain[i];
+    for (int i = 0; i < EXTENTS; i++) {
+        struct plain_extent *p = &c->plain[i];
         free(p->master);
         free(p->param);
         free(p->grad);
@@ -126,8 +126,8 @@ static const char *make_engine(struct engine_case *c)
             .dtype = c->setting.dtype,
             .segment_counts = segment_counts,
             .segment_count = SEGMENTS,
-            .runs = c->runs,
-            .run_count = RUNS,
+            .extents = c->extents,
+            .extent_count = EXTENTS,
             .accumulates = c->setting.micros > 0,
             .params_on_host = params_are_sent(c),
     };
@@ -171,7 +171,7 @@ const char *begin_case(
     c->master_type =
             variant->master == OPTIM_MASTER_NONE ? DTYPE_BF16 : DTYPE_FP32;
     c->grad_type = setting->micros > 0 ? DTYPE_FP32 : setting->dtype;
-    fill_runs(c);
+    fill_extents(c);
     make_plain(c);
     c->source = calloc(LONGEST, sizeof(float));
     for (int s = 0; s < SEGMENTS; s++) {

@@ -6,11 +6,11 @@
 #include "tests/offload/engine_case.h"
 #include "tests/support/scratch.h"
 
-enum { SEGMENTS = 4, RUNS = 5, TENSORS = 5 };
+enum { SEGMENTS = 4, EXTENTS = 5, TENSORS = 5 };
 enum { LONGEST = 12800 }; /* elements of a segment */
 extern const size_t segment_counts[SEGMENTS];
 
-struct plain_run {
+struct plain_extent {
     void *master, *param, *grad;
     float *sum; /* of micro-batches */
     void *state[OPTIM_LANES];
@@ -24,8 +24,8 @@ struct engine_case {
     struct optim_options optim;
     struct offload_options options;
     struct tensor_blocks blocks[TENSORS];
-    struct offload_run runs[RUNS];
-    struct plain_run plain[RUNS];
+    struct offload_extent extents[EXTENTS];
+    struct plain_extent plain[EXTENTS];
     struct offload_request request;
     enum dtype grad_type, master_type;
     struct arena_plan plan;
@@ -35,9 +35,9 @@ struct engine_case {
     struct offload *offload;
     /* the device */
     char *grads[SEGMENTS], *params[SEGMENTS];
-    char *source;               /* where gradients are computed from */
-    double squares;             /* of the step */
-    const float *block_v[RUNS]; /* the engine's until the update is made */
+    char *source;                  /* where gradients are computed from */
+    double squares;                /* of the step */
+    const float *block_v[EXTENTS]; /* the engine's until the update is made */
     struct scratch scratch;
 };
 

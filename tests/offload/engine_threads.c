@@ -33,15 +33,15 @@ static bool micros_are_added_in_order(void)
     static const size_t counts[] = {COUNT};
     struct offload_options options = offload_options_default();
     struct optim_options optim = optim_options_default();
-    struct offload_run run = {
+    struct offload_extent extent = {
             .count = COUNT, .layout = {{OPTIM_FP32, OPTIM_FP32}}};
     struct offload_request request = {
             .options = &options,
             .optim = &optim,
             .segment_counts = counts,
             .segment_count = 1,
-            .runs = &run,
-            .run_count = 1,
+            .extents = &extent,
+            .extent_count = 1,
             .accumulates = true,
     };
     struct offload_place place = {.worker_threads = 4, .first_cpu = -1};

@@ -5,7 +5,7 @@
 static const struct {
     size_t count;
     enum optim_format m, v;
-} shapes[CASE_RUNS] = {
+} shapes[CASE_EXTENTS] = {
         {9000, OPTIM_8BIT, OPTIM_8BIT}, {300, OPTIM_FP32, OPTIM_FP32},
         {7, OPTIM_FP32, OPTIM_FP32},    {5121, OPTIM_8BIT, OPTIM_BLOCKS},
         {4096, OPTIM_BF16, OPTIM_BF16}, {2500, OPTIM_FP32, OPTIM_NONE},
@@ -13,14 +13,15 @@ static const struct {
 
 static void make_runs(struct store_case *test)
 {
-    for (int i = 0; i < CASE_RUNS; i++) {
-        struct offload_run *run = &test->runs[i];
-        run->segment = i / 3;
-        run->offset = test->segment_counts[run->segment];
-        run->count = shapes[i].count;
-        run->layout.lane[OPTIM_M] = shapes[i].m;
-        run->layout.lane[OPTIM_V] = shapes[i].v;
-        test->segment_counts[run->segment] += optim_whole_qblocks(run->count);
+    for (int i = 0; i < CASE_EXTENTS; i++) {
+        struct offload_extent *extent = &test->extents[i];
+        extent->segment = i / 3;
+        extent->offset = test->segment_counts[extent->segment];
+        extent->count = shapes[i].count;
+        extent->layout.lane[OPTIM_M] = shapes[i].m;
+        extent->layout.lane[OPTIM_V] = shapes[i].v;
+        test->segment_counts[extent->segment] +=
+                optim_whole_qblocks(extent->count);
     }
     test->segment_offsets[1] = test->segment_counts[0];
 }
@@ -46,8 +47,8 @@ static void make_request(
             .dtype = DTYPE_BF16,
             .segment_counts = test->segment_counts,
             .segment_count = 2,
-            .runs = test->runs,
-            .run_count = CASE_RUNS,
+            .extents = test->extents,
+            .extent_count = CASE_EXTENTS,
             .accumulates = setup->accumulates,
             .params_on_host = setup->params,
     };
@@ -151,7 +152,7 @@ static struct arrays arrays_of(
         const struct store_case *test, const struct chunk *chunk,
         const struct chunk_memory *memory)
 {
-    const struct optim_layout *layout = &test->runs[chunk->run].layout;
+    const struct optim_layout *layout = &test->extents[chunk->extent].layout;
     size_t count = chunk->count;
     struct arrays arrays = {
             .data =

@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-enum { CASE_RUNS = 6, CASE_CHUNKS_MAX = 256, CASE_WORKERS_MAX = 4 };
+enum { CASE_EXTENTS = 6, CASE_CHUNKS_MAX = 256, CASE_WORKERS_MAX = 4 };
 
 struct store_setup {
     enum aio_backend backend;
@@ -25,7 +25,7 @@ struct store_case {
     struct offload_options options;
     struct optim_options optim;
     size_t segment_counts[2], segment_offsets[2];
-    struct offload_run runs[CASE_RUNS];
+    struct offload_extent extents[CASE_EXTENTS];
     struct offload_request request;
     struct offload_place place;
     struct chunk chunks[CASE_CHUNKS_MAX];

@@ -205,15 +205,15 @@ static void two_steps(
     static const size_t counts[] = {LATE};
     struct offload_options options = offload_options_default();
     struct optim_options optim = optim_options_default();
-    struct offload_run run = {
+    struct offload_extent extent = {
             .count = LATE, .layout = {{OPTIM_FP32, OPTIM_FP32}}};
     struct offload_request request = {
             .options = &options,
             .optim = &optim,
             .segment_counts = counts,
             .segment_count = 1,
-            .runs = &run,
-            .run_count = 1,
+            .extents = &extent,
+            .extent_count = 1,
             .accumulates = accumulates,
             .params_on_host = on_host};
     struct offload_place place = {.worker_threads = 2, .first_cpu = -1};

@@ -14,7 +14,7 @@ struct engine_test {
     struct offload_options options;
     struct optim_options optim;
     size_t counts[2];
-    struct offload_run runs[2];
+    struct offload_extent extents[2];
     struct offload_request request;
     struct arena_plan plan;
     struct arena arena;
@@ -78,7 +78,7 @@ static void make_tiers(
     f->optim = optim_options_default();
     for (int s = 0; s < 2; s++) {
         f->counts[s] = COUNT;
-        f->runs[s] = (struct offload_run){
+        f->extents[s] = (struct offload_extent){
                 .segment = s,
                 .count = COUNT,
                 .layout = {{OPTIM_8BIT, OPTIM_8BIT}},
@@ -90,8 +90,8 @@ static void make_tiers(
             .dtype = DTYPE_BF16,
             .segment_counts = f->counts,
             .segment_count = 2,
-            .runs = f->runs,
-            .run_count = 2,
+            .extents = f->extents,
+            .extent_count = 2,
             .params_on_host = params != OFFLOAD_NONE,
     };
     arena_plan_init(&f->plan);

@@ -87,7 +87,7 @@ struct engine {
     struct offload_options options;
     struct optim_options optim;
     size_t counts[2];
-    struct offload_run runs[2];
+    struct offload_extent extents[2];
     struct offload_request request;
     struct arena_plan plan;
     struct arena arena;
@@ -108,7 +108,7 @@ static void make_engine(struct engine *e, enum offload_clipping clipping)
     e->options.clipping = clipping;
     e->options.chunk_bytes = sizeof(float) * COUNT / CHUNKS;
     for (int i = 0; i < 2; i++)
-        e->runs[i] = (struct offload_run){
+        e->extents[i] = (struct offload_extent){
                 .segment = i,
                 .count = e->counts[i],
                 .layout = optim_layout_of(&e->optim, e->counts[i], false, NULL),
@@ -118,8 +118,8 @@ static void make_engine(struct engine *e, enum offload_clipping clipping)
             .optim = &e->optim,
             .segment_counts = e->counts,
             .segment_count = 2,
-            .runs = e->runs,
-            .run_count = 2,
+            .extents = e->extents,
+            .extent_count = 2,
     };
     cr_assert_eq(stream_create("down", STREAM_CUDA, &e->down), ZD_OK);
     cr_assert_eq(stream_create("up", STREAM_CUDA, &e->up), ZD_OK);

@@ -12,7 +12,7 @@ struct sizes {
     struct offload_options options;
     struct optim_options optim;
     size_t counts[1];
-    struct offload_run run;
+    struct offload_extent extent;
     struct offload_request request;
     size_t bytes[OFFLOAD_PARTS];
 };
@@ -27,7 +27,7 @@ static void sizes_init(struct sizes *s, enum optim_state_type type)
     s->optim = optim_options_default();
     s->optim.state_type = type;
     s->counts[0] = COUNT;
-    s->run = (struct offload_run){
+    s->extent = (struct offload_extent){
             .count = COUNT,
             .layout = optim_layout_of(&s->optim, COUNT, false, NULL),
             .decays = true,
@@ -38,8 +38,8 @@ static void sizes_init(struct sizes *s, enum optim_state_type type)
             .dtype = DTYPE_BF16,
             .segment_counts = s->counts,
             .segment_count = 1,
-            .runs = &s->run,
-            .run_count = 1,
+            .extents = &s->extent,
+            .extent_count = 1,
     };
 }
 
@@ -92,7 +92,7 @@ Test(offload_measure, counts_a_run_in_whole_qblocks)
 {
     struct sizes s;
     sizes_init(&s, OPTIM_STATE_8BIT);
-    s.run.count = COUNT - 100;
+    s.extent.count = COUNT - 100;
     cr_assert_eq(per_param(&s), 8.03125);
 }
 

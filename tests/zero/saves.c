@@ -112,7 +112,7 @@ enum zd_status saver_create(
     saver->zero = zero;
     *out = saver;
     ZD_TRY(zero_snapshot_measure(plan, true, &needs));
-    size_t bytes = needs.copied + needs.kept * eighths / 8;
+    size_t bytes = needs.copied + needs.on_write * eighths / 8;
     saver->memory = malloc(bytes + 1);
     saver->snapshot = zero_snapshot_create(zero, true, saver->memory, bytes);
     zero_snapshot_help(saver->snapshot, (int)(eighths % 3));

@@ -16,13 +16,14 @@ static void count_cover(const struct zero_plan *plan, unsigned char **cover)
         for (int s = 0; s < plan->segment_count; s++) {
             size_t shard = plan->segments[s].shard_count;
             size_t begin = (size_t)rank * shard;
-            struct zero_run run = {.id = -1};
-            while (zero_run_next(plan, s, begin, begin + shard, &run)) {
-                cr_assert_eq(run.begin % ZERO_ALIGN, 0);
+            struct zero_extent extent = {.id = -1};
+            while (zero_extent_next(plan, s, begin, begin + shard, &extent)) {
+                cr_assert_eq(extent.begin % ZERO_ALIGN, 0);
                 cr_assert_eq(
-                        plan->places[run.id].offset + run.begin, run.offset);
-                for (size_t i = 0; i < run.count; i++)
-                    cover[run.id][run.begin + i]++;
+                        plan->places[extent.id].offset + extent.begin,
+                        extent.offset);
+                for (size_t i = 0; i < extent.count; i++)
+                    cover[extent.id][extent.begin + i]++;
             }
         }
     }

@@ -173,14 +173,14 @@ Test(zero_plan_offload, offload_that_does_not_go_together_is_refused)
     refuses(&r, "E0662");
 }
 
-/* Everything that offload_measure and offload_keep_bytes count of a rank. */
+/* Everything that offload_measure and offload_snapshot_bytes count of a rank. */
 static void measure_rank(
         const struct zero_plan *plan, int rank, size_t bytes[OFFLOAD_PARTS + 1])
 {
     struct offload_request asked = plan_request_of(plan, rank, NULL);
     cr_assert_eq(offload_measure(&asked, bytes), ZD_OK);
     bytes[OFFLOAD_PARTS] = 0;
-    bytes[OFFLOAD_PARTS] = offload_keep_bytes(&asked);
+    bytes[OFFLOAD_PARTS] = offload_snapshot_bytes(&asked);
     plan_request_free(&asked);
 }
 

@@ -7,10 +7,10 @@ static uint64_t elements_held(const struct zero_plan *zero)
     uint64_t count = 0;
     for (int s = 0; s < zero->segment_count; s++) {
         const struct zero_segment *segment = &zero->segments[s];
-        struct zero_run run = {.id = -1};
+        struct zero_extent extent = {.id = -1};
         size_t end = zero->states_cut ? segment->shard_count : segment->count;
-        while (segment->trainable && zero_run_next(zero, s, 0, end, &run))
-            count += run.count;
+        while (segment->trainable && zero_extent_next(zero, s, 0, end, &extent))
+            count += extent.count;
     }
     return count;
 }

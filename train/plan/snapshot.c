@@ -24,8 +24,7 @@ static uint64_t free_bytes(const struct job_plan *plan)
     return least / ARENA_DEVICE_ALIGN * ARENA_DEVICE_ALIGN;
 }
 
-enum zd_status plan_snapshot(
-        const struct train_job *job, struct job_plan *plan)
+enum zd_status plan_snapshot(const struct train_job *job, struct job_plan *plan)
 {
     const struct checkpoint_options *save = &job->checkpoint;
     plan->snapshot_bytes = 0;
@@ -42,7 +41,7 @@ enum zd_status plan_snapshot(
         plan->no_snapshot = "checkpoint.snapshot_memory is less";
         return ZD_OK;
     }
-    uint64_t bytes = needs.copied + needs.kept;
+    uint64_t bytes = needs.copied + needs.on_write;
     uint64_t room = free_bytes(plan);
     if (save->snapshot_bytes && bytes > save->snapshot_bytes)
         bytes = save->snapshot_bytes;

@@ -1,9 +1,10 @@
-/* keep_threads - a reader and updates at once (offload/keep.h): what is read is
- * what was, with room for all copies, for some and for none, whoever is late.
+/* snapshot_threads - a reader and updates at once (offload/snapshot.h): what is
+ * read is what was, with room for all copies, for some and for none, whoever is
+ * late.
  *
  * A plain program that prints TAP, for the sanitizers too. */
 #include "base/number/rng.h"
-#include "offload/keep.h"
+#include "offload/snapshot.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,17 +13,17 @@
 #include <string.h>
 #include <time.h>
 
-enum { RUNS = 2, WORKERS = 3, ROUNDS = 3, LARGE = 1 << 18 };
+enum { EXTENTS = 2, WORKERS = 3, ROUNDS = 3, LARGE = 1 << 18 };
 
 struct trial {
     struct offload_options options;
     struct optim_options optim;
-    struct offload_run runs[RUNS];
+    struct offload_extent extents[EXTENTS];
     struct offload_request request;
     struct chunk *chunks;
     struct chunk_memory *live;
     int chunk_count;
-    struct keep *keep;
+    struct snapshot *snapshot;
     char *memory;
     uint64_t seed;
     int read_until;   /* parts; the reader gives up there */
@@ -48,7 +49,8 @@ static void be_late(const struct trial *t, uint64_t who, uint64_t at)
 static size_t bytes_of(const struct trial *t, int chunk, int part)
 {
     size_t count = t->chunks[chunk].count;
-    const struct optim_layout *layout = &t->runs[t->chunks[chunk].run].layout;
+    const struct optim_layout *layout =
+            &t->extents[t->chunks[chunk].extent].layout;
     if (part == 0)
         return count * sizeof(float);
     enum optim_format format = layout->lane[(part - 1) / 2];
@@ -99,9 +101,9 @@ static void read_part(struct trial *t, int chunk, int part, char *out)
             end = done + n == count ? bytes : half / 256 * sizeof(float);
         }
         const struct chunk_memory *then =
-                keep_read_begin(t->keep, chunk, &t->live[chunk]);
+                snapshot_read_begin(t->snapshot, chunk, &t->live[chunk]);
         memcpy(out, at(then, part) + skip, end - skip);
-        keep_read_end(t->keep, chunk, n, 1);
+        snapshot_read_end(t->snapshot, chunk, n, 1);
         t->wrong += !is_old(t, chunk, part, out, skip, end - skip);
         done += n;
         be_late(t, 9, (uint64_t)(chunk * 5 + part));
@@ -115,7 +117,7 @@ static void *run_reader(void *ctx)
     char *out = must(malloc(LARGE));
     for (int i = 0; i < 5 * t->chunk_count && i < t->read_until; i++)
         read_part(t, i % t->chunk_count, i / t->chunk_count, out);
-    keep_end(t->keep);
+    snapshot_end(t->snapshot);
     free(out);
     return NULL;
 }
@@ -127,7 +129,7 @@ static void *run_worker(void *ctx)
     while ((i = atomic_fetch_add(&t->next, 1)) < t->chunk_count) {
         be_late(t, 5, (uint64_t)i);
         for (int round = 1; round <= ROUNDS; round++) {
-            keep_chunk(t->keep, i, &t->live[i]);
+            snapshot_before_write(t->snapshot, i, &t->live[i]);
             fill(t, i, round);
         }
     }
@@ -139,15 +141,15 @@ static void make(struct trial *t)
     t->options = offload_options_default();
     t->options.chunk_bytes = 1 << 18;
     t->optim = optim_options_default();
-    t->runs[0] = (struct offload_run){
+    t->extents[0] = (struct offload_extent){
             .count = 200000, .layout = {{OPTIM_FP32, OPTIM_FP32}}};
-    t->runs[1] = (struct offload_run){
+    t->extents[1] = (struct offload_extent){
             .count = 150000, .layout = {{OPTIM_8BIT, OPTIM_8BIT}}};
     t->request = (struct offload_request){
             .options = &t->options,
             .optim = &t->optim,
-            .runs = t->runs,
-            .run_count = RUNS};
+            .extents = t->extents,
+            .extent_count = EXTENTS};
     t->chunk_count = chunks_cut(&t->request, NULL);
     t->chunks = must(calloc((size_t)t->chunk_count, sizeof *t->chunks));
     t->live = must(calloc((size_t)t->chunk_count, sizeof *t->live));
@@ -183,10 +185,10 @@ static void race(struct trial *t)
     t->next = 0;
     for (int c = 0; c < t->chunk_count; c++)
         fill(t, c, 0);
-    keep_begin(t->keep, true);
+    snapshot_begin(t->snapshot, true);
     for (int c = 0; c < t->chunk_count; c++)
-        keep_want(t->keep, c, t->chunks[c].count);
-    keep_open(t->keep);
+        snapshot_want(t->snapshot, c, t->chunks[c].count);
+    snapshot_open(t->snapshot);
     pthread_create(&reader, NULL, run_reader, t);
     for (int w = 0; w < WORKERS; w++)
         pthread_create(&workers[w], NULL, run_worker, t);
@@ -200,10 +202,11 @@ static int try(int number, size_t eighths, bool gives_up)
 {
     struct trial t = {.read_until = gives_up ? 7 : 1 << 20};
     make(&t);
-    size_t all = keep_bytes(&t.request, t.chunks, t.chunk_count);
+    size_t all = snapshot_bytes(&t.request, t.chunks, t.chunk_count);
     size_t bytes = all * eighths / 8;
     t.memory = must(malloc(bytes + 1));
-    t.keep = keep_create(&t.request, t.chunks, t.chunk_count, t.memory, bytes);
+    t.snapshot = snapshot_create(
+            &t.request, t.chunks, t.chunk_count, t.memory, bytes);
     for (int seed = 1; seed <= 6; seed++) {
         t.seed = (uint64_t)(100 * number + seed);
         race(&t);
@@ -213,7 +216,7 @@ static int try(int number, size_t eighths, bool gives_up)
            eighths, gives_up ? ", a reader that gives up" : "");
     if (!ok)
         printf("# %d reads were not what was\n", t.wrong);
-    keep_destroy(t.keep);
+    snapshot_destroy(t.snapshot);
     free(t.memory);
     unmake(&t);
     return ok ? 0 : 1;
