@@ -207,8 +207,9 @@ Test(calibration, the_sums_of_a_measured_layer_are_of_its_rows)
     kernels_set_threads(1);
     struct bench bench = {.kernels = &counting, .type = DTYPE_FP32};
     bench_shape_layer(&bench, BENCH_LAYERS - 1);
-    bench.scratch = calloc(1, attention_scratch_bytes(
-                                      &bench.attention, DTYPE_FP32, DEVICE_CPU));
+    bench.scratch = calloc(
+            1,
+            attention_scratch_bytes(&bench.attention, DTYPE_FP32, DEVICE_CPU));
     bench.zeros = calloc(BENCH_TOKENS_MAX, sizeof *bench.zeros);
     bench.x = calloc(7, BENCH_BLOCK);
     bench.y = bench.x + BENCH_BLOCK;

@@ -1,0 +1,298 @@
+/* test_published.c - published figures against plans. Of each table of speed
+ * one row is fitted (by the speed of the machine's matmuls), the others are
+ * predicted; docs/measured/plan.md has the lines as they are made here. Figures
+ * of memory count parameters, gradients and optimizer states. */
+#include "train/plan/cost.h"
+#include "train/plan/models.h"
+#include "train/plan/predict.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* GPUs, micro-batch, accumulation; tokens/s of a GPU as published. The first
+ * of a model is the one that is fitted. */
+struct row {
+    int world, B, A;
+    double published;
+};
+
+enum { ROWS_OF_MODELS = 6 };
+struct table {
+    const char *source, *model, *machine; /* of what; whose products are fitted
+                                           */
+    int hidden, layers, heads; /* of an MPT; 0: `model` is of models.h */
+    int T;
+    enum checkpointing_mode mode;
+    bool sends_fp32; /* gradients */
+    int stage;
+    bool offloads;
+    bool in_fp32; /* else bf16 */
+    enum optim_state_type states;
+    bool wide_embedding; /* its states stay in 32 bits */
+    struct row rows[ROWS_OF_MODELS];
+};
+
+/* llm-foundry, scripts/train/benchmarking/README.md at 8c8dd48 (H100 80 GB,
+ * bf16, FULL_SHARD); torchtitan, benchmarks/llama3_h100_202412_torchtitan.md
+ * (FSDP2, torch.compile, selective checkpointing, gradients reduced in fp32).
+ */
+/* clang-format off */
+static const struct table tables[] = {
+        {"torchtitan", "Llama 3.1 8B", "h100", .T = 8192, .mode = CHECKPOINTING_SELECTIVE, .sends_fp32 = true, .stage = 3,
+         .rows = {{8, 2, 1, 6667}, {128, 2, 1, 6514}}},
+        {"llm-foundry", "MPT 7B", "h100", 4096, 32, 32, .T = 2048, .mode = CHECKPOINTING_NONE, .stage = 3,
+         .rows = {{8, 6, 1, 10643}, {128, 6, 1, 10475}, {256, 6, 1, 10119}, {512, 6, 1, 9670}}},
+        {"llm-foundry", "MPT 70B", "h100", 8192, 80, 64, .T = 2048, .mode = CHECKPOINTING_FULL, .stage = 3,
+         .rows = {{32, 2, 16, 882}, {64, 8, 4, 1039}, {128, 8, 1, 1058}, {256, 8, 1, 1035}, {512, 8, 1, 1007}}},
+};
+/* clang-format on */
+
+static json_t *config_of(const struct table *table)
+{
+    const struct plan_model *model;
+    for (int i = 0; !table->hidden && (model = plan_model_at(i)); i++)
+        if (!strcmp(model->name, table->model))
+            return plan_model_config(model);
+    cr_assert(table->hidden, "no model %s", table->model);
+    return json_pack(
+            "{s:s, s:i, s:i, s:i, s:i, s:i}", "model_type", "gpt2", "n_embd",
+            table->hidden, "n_layer", table->layers, "n_head", table->heads,
+            "vocab_size", 50368, "n_positions", 2048);
+}
+
+static void plan_row(
+        const struct table *table, const struct row *row, struct job_plan *plan)
+{
+    struct train_job job = train_job_default();
+    job.model.config = config_of(table);
+    job.data.cutoff_len = table->T;
+    job.device.backend = DEVICE_CUDA;
+    job.device.cpu_threads = 1;
+    job.device.memory_limit = 1ull << 50;
+    job.device.host_memory_limit = 1ull << 50;
+    job.train.per_device_train_batch_size = row->B;
+    job.train.gradient_accumulation_steps = row->A;
+    job.train.dtype = table->in_fp32 ? DTYPE_FP32 : DTYPE_BF16;
+    job.optim.state_type = table->states;
+    job.optim.stable_embedding = table->wide_embedding;
+    job.train.gradient_checkpointing.mode = table->mode;
+    job.zero.stage = table->stage;
+    if (table->offloads)
+        job.offload.optimizer = OFFLOAD_CPU;
+    job.comm.reduce_dtype = table->sends_fp32 ? COMM_REDUCE_DTYPE_FP32
+                                              : COMM_REDUCE_DTYPE_COMPUTE;
+    job.control.socket = CONTROL_NONE;
+    cr_assert_eq(
+            job_plan_build(
+                    &job, row->world, row->world > 8 ? 8 : 0, NULL, plan),
+            ZD_OK, "%s", zd_error_get()->what);
+    json_decref(job.model.config);
+}
+
+/* Tokens/s of a GPU. */
+static double speed(
+        const struct table *table, const struct row *row,
+        const struct plan_machine *machine)
+{
+    struct job_plan plan;
+    plan_row(table, row, &plan);
+    double speed = plan_predict(&plan, machine).tokens_per_second;
+    job_plan_fini(&plan);
+    return speed / row->world;
+}
+
+/* A machine on which the first row takes what was published. */
+static struct plan_machine fitted(const struct table *table)
+{
+    struct plan_machine machine = *plan_machine_find(table->machine);
+    for (int i = 0; i < 40; i++)
+        machine.products_16 *= table->rows[0].published /
+                               speed(table, &table->rows[0], &machine);
+    return machine;
+}
+
+/* Of the peak that the tables take, 989 TFLOPS, with attention counted whole:
+ * 6 N + 12 L T h for a token. */
+static double flops_of(const struct table *table)
+{
+    struct job_plan plan;
+    plan_row(table, &table->rows[0], &plan);
+    const struct model_config *config = &plan.config;
+    double flops = 6 * (double)plan.table.total +
+                   12.0 * config->layers * table->T * config->hidden_size;
+    job_plan_fini(&plan);
+    return flops;
+}
+
+static double mfu(const struct table *table, double speed)
+{
+    return 100 * speed * flops_of(table) / 989e12;
+}
+
+static void expect_documented(const char *line)
+{
+    static char text[1 << 18];
+    FILE *file = fopen("docs/measured/plan.md", "re");
+    cr_assert(file, "no docs/measured/plan.md here");
+    cr_assert_gt(fread(text, 1, sizeof text - 1, file), 0);
+    fclose(file);
+    cr_expect(strstr(text, line), "docs/measured/plan.md lacks: %s", line);
+}
+
+Test(published, one_row_of_a_table_tells_the_others_within_3_points)
+{
+    char line[200];
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
+        const struct table *table = &tables[t];
+        struct plan_machine machine = fitted(table);
+        for (const struct row *row = table->rows; row->world; row++) {
+            double ours = speed(table, row, &machine);
+            double said = mfu(table, row->published), is = mfu(table, ours);
+            snprintf(
+                    line, sizeof line,
+                    "| %s, %s | %d | %d x %d | %.0f, %.1f %% | %s%.0f, %.1f %% "
+                    "|",
+                    table->source, table->model, row->world, row->B, row->A,
+                    row->published, said, row == table->rows ? "fitted: " : "",
+                    ours, is);
+            expect_documented(line);
+            cr_expect_lt(fabs(is - said), 3, "%s", line);
+        }
+    }
+}
+
+/* DeepSpeed 0.19 on 8 H200, Llama 3.1 8B, one sample of 8192 tokens:
+ * stas00/ml-engineering, insights/when-to-upgrade-gpus: ZeRO-2 without offload
+ * 461 TFLOPS, which is fitted; ZeRO-3 with full checkpointing and AdamW on the
+ * host 140.1 (FLOPs with half of the attention). */
+/* clang-format off */
+static const struct table deepspeed[] = {
+        {NULL, "Llama 3.1 8B", "h200", .T = 8192, .mode = CHECKPOINTING_NONE, .stage = 2, .rows = {{8, 1, 1, 0}}},
+        {NULL, "Llama 3.1 8B", "h200", .T = 8192, .mode = CHECKPOINTING_FULL, .sends_fp32 = true, .stage = 3, .offloads = true,
+         .rows = {{8, 1, 1, 0}}},
+};
+/* clang-format on */
+
+/* Tokens/s of so many TFLOPS, causal attention counted by half. */
+static double speed_at(double teraflops)
+{
+    const struct table *table = &deepspeed[0];
+    double attention = 12.0 * 32 * table->T * 4096;
+    return teraflops * 1e12 / (flops_of(table) - attention / 2);
+}
+
+/* What DeepSpeed's step moves through host memory for a parameter: gradients in
+ * fp32 4, their norm 4, clipping 8, AdamW 28, bf16 copies 6 and 2
+ * (runtime/zero/stage_1_and_2.py, stage3.py); ours, with gradients in fp32, 30.
+ */
+static const double their_bytes = 52, our_bytes = 30;
+
+/* Seconds of a step whose parts wait for each other: that the GPU is idle while
+ * gradients come down, the host updates, and parameters go up. torch recomputes
+ * all of a layer, also the last projection, which backward does not read. */
+static double in_turn(const struct table *table, struct plan_machine machine)
+{
+    struct job_plan plan;
+    plan_row(table, &table->rows[0], &plan);
+    machine.host *= our_bytes / their_bytes;
+    const struct plan_prediction predicted = plan_predict(&plan, &machine);
+    const struct costs costs = costs_of(&plan, &machine);
+    double outputs = plan.config.layers * cost_unit(&costs, 1).output;
+    job_plan_fini(&plan);
+    return predicted.busy[PLAN_COMPUTE] + outputs + predicted.busy[PLAN_DOWN] +
+           predicted.busy[PLAN_HOST] + predicted.busy[PLAN_UP];
+}
+
+Test(published, the_offload_of_DeepSpeed_is_its_bytes_one_after_the_other)
+{
+    char line[200];
+    const struct table *offload = &deepspeed[1];
+    struct table plain = deepspeed[0];
+    plain.rows[0].published = speed_at(461);
+    struct plan_machine machine = fitted(&plain);
+    double theirs = offload->T / in_turn(offload, machine);
+    double ours = speed(offload, &offload->rows[0], &machine);
+    double of = 100 / speed_at(989); /* MFU of a token each second */
+    snprintf(
+            line, sizeof line,
+            "| DeepSpeed, Llama 3.1 8B, offload | 8 | 1 x 1 | %.0f, %.1f %% | "
+            "%.0f, %.1f %%; zerod: %.0f, %.1f %% |",
+            speed_at(140.1), of * speed_at(140.1), theirs, of * theirs, ours,
+            of * ours);
+    expect_documented(line);
+    cr_expect_lt(fabs(theirs - speed_at(140.1)) * of, 3, "%s", line);
+    cr_expect_gt(ours, theirs);
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+enum { PARAMS = 1, GRADS = 2, OPTIMIZER = 4, NO_MASTERS = 8, STATES = 7 };
+
+/* ZeRO's figure 1, arXiv:1910.02054, has 7.5e9 parameters and its model of 36
+ * layers 7.46e9: rows with `of` are scaled to so many. Figures of AdamW's
+ * states leave out the fp32 masters. */
+static const struct memory_row {
+    const char *model; /* of models.h; NULL: `layers` of GPT-2, 4096 wide */
+    int layers, world, stage;
+    bool in_fp32;
+    enum optim_state_type states;
+    bool wide_embedding; /* its states stay in 32 bits */
+    unsigned what;
+    double of, published; /* parameters (0: the model's own); GB */
+} memory_rows[] = {
+        /* clang-format off */
+        {NULL, 36, 64, 0, false, OPTIM_STATE_FP32, false, STATES, 7.5e9, 120},
+        {NULL, 36, 64, 1, false, OPTIM_STATE_FP32, false, STATES, 7.5e9, 31.4},
+        {NULL, 36, 64, 2, false, OPTIM_STATE_FP32, false, STATES, 7.5e9, 16.6},
+        {NULL, 36, 64, 3, false, OPTIM_STATE_FP32, false, STATES, 7.5e9, 1.88},
+        {NULL, 4, 1, 0, true, OPTIM_STATE_FP32, false, STATES, 1e9, 16},
+        {"GPT-2 XL", 0, 1, 0, false, OPTIM_STATE_FP32, false, STATES, 0, 24.9},
+        {"GPT-2 XL", 0, 1, 0, false, OPTIM_STATE_8BIT, true, STATES, 0, 24.9 - 8.81},
+        {"Llama 3.1 8B", 0, 1, 0, false, OPTIM_STATE_FP32, false, OPTIMIZER | NO_MASTERS, 0, 64.24},
+        {"Llama 3.1 8B", 0, 1, 0, false, OPTIM_STATE_8BIT, false, OPTIMIZER | NO_MASTERS, 0, 16.3},
+        {"Llama 3.1 8B", 0, 1, 0, false, OPTIM_STATE_8BIT, true, OPTIMIZER | NO_MASTERS, 0, 19.4},
+        /* clang-format on */
+};
+
+static double planned_gigabytes(const struct memory_row *row)
+{
+    const struct table table = {
+            .model = row->model ? row->model : "",
+            .hidden = row->model ? 0 : 4096,
+            .layers = row->layers,
+            .heads = 32,
+            .T = 1024,
+            .mode = CHECKPOINTING_FULL,
+            .stage = row->stage,
+            .in_fp32 = row->in_fp32,
+            .states = row->states,
+            .wide_embedding = row->wide_embedding};
+    static const enum span_kind kinds[] = {
+            SPAN_PARAMS, SPAN_GRADS, SPAN_OPTIMIZER};
+    const struct row one = {row->world, 1, 1, 0};
+    struct job_plan plan;
+    plan_row(&table, &one, &plan);
+    double bytes = 0, elements = (double)plan.table.total;
+    for (int i = 0; i < 3; i++)
+        if (row->what & 1u << i)
+            bytes += (double)arena_plan_kind_bytes(
+                    &plan.arena, ARENA_DEVICE, kinds[i]);
+    if (row->what & NO_MASTERS)
+        bytes -= elements * sizeof(float);
+    job_plan_fini(&plan);
+    return bytes / 1e9 * (row->of > 0 ? row->of / elements : 1);
+}
+
+Test(published, parameters_gradients_and_states_are_those_of_papers)
+{
+    for (size_t i = 0; i < sizeof memory_rows / sizeof memory_rows[0]; i++) {
+        const struct memory_row *row = &memory_rows[i];
+        double planned = planned_gigabytes(row);
+        cr_expect_float_eq(
+                planned, row->published, 0.004 * row->published,
+                "row %zu: %.4g GB planned, %.4g published", i, planned,
+                row->published);
+    }
+}
