@@ -75,42 +75,32 @@ static enum zd_status read_search(
 
 /* --- --fit, as it is told ------------------------------------------------- */
 
-struct told {
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
-    int count;
-    char arguments[800], why[1200];
-};
+enum { WORDS_MAX = 1200 };
 
-static struct told told_of(const struct plan_setting *settings, int count)
+/* "--set key=value ..", and why. */
+static void words_of(
+        const struct plan_found *found, char arguments[WORDS_MAX],
+        char why[WORDS_MAX])
 {
-    struct told told = {.count = count};
-    struct text_buffer text = {
-            .out = told.arguments, .bytes = sizeof told.arguments};
-    struct text_buffer why = {.out = told.why, .bytes = sizeof told.why};
-    memcpy(told.settings, settings, (size_t)count * sizeof *settings);
-    settings_print(settings, count, &text);
-    settings_explain(settings, count, &why);
-    return told;
+    struct text_buffer text = {.out = arguments, .bytes = WORDS_MAX};
+    struct text_buffer reasons = {.out = why, .bytes = WORDS_MAX};
+    arguments[0] = why[0] = '\0';
+    settings_print(found->settings, found->setting_count, &text);
+    settings_explain(found->settings, found->setting_count, &reasons);
 }
 
-static struct told told_of_found(
-        const struct plan_search *search, const struct plan_found *found)
+static json_t *found_json(const struct plan_found *found)
 {
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
-    return told_of(settings, plan_found_settings(search, found, settings));
-}
-
-static json_t *found_json(
-        const struct plan_found *found, const struct told *told)
-{
+    char arguments[WORDS_MAX], why[WORDS_MAX];
     json_t *set = json_object();
-    for (int i = 0; i < told->count; i++)
+    words_of(found, arguments, why);
+    for (int i = 0; i < found->setting_count; i++)
         json_object_set_new(
-                set, told->settings[i].key,
-                json_string(told->settings[i].value));
+                set, found->settings[i].key,
+                json_string(found->settings[i].value));
     return json_pack(
             "{s:o, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:o}", "set", set,
-            "arguments", told->arguments, "words", told->why, "bytes", "device",
+            "arguments", arguments, "words", why, "bytes", "device",
             (json_int_t)found->device, "host", (json_int_t)found->host,
             "pinned", (json_int_t)found->pinned, "disk",
             (json_int_t)found->disk, "predicted",
@@ -122,10 +112,8 @@ static void print_json(
         int count)
 {
     json_t *fits = json_array();
-    for (int i = 0; i < count; i++) {
-        const struct told told = told_of_found(search, &found[i]);
-        json_array_append_new(fits, found_json(&found[i], &told));
-    }
+    for (int i = 0; i < count; i++)
+        json_array_append_new(fits, found_json(&found[i]));
     json_t *json = json_pack(
             "{s:i, s:s, s:b, s:o}", "world", search->world, "machine",
             search->machine->name, "calibrated", search->machine->is_measured,
@@ -183,9 +171,10 @@ static bool is_new(
 
 static void print_found(
         const struct plan_found *found, const struct plan_found *first,
-        const struct told *told, int digits, FILE *stream)
+        int digits, FILE *stream)
 {
-    char time[UNITS_TEXT];
+    char time[UNITS_TEXT], arguments[WORDS_MAX], why[WORDS_MAX];
+    words_of(found, arguments, why);
     fprintf(stream, "%9s s a step, %s binds; GiB: device %.3f, host %.3f",
             units_number(found->predicted.step_seconds, digits, time),
             plan_resource_name(found->predicted.binds),
@@ -195,10 +184,9 @@ static void print_found(
     fputc('\n', stream);
     if (first)
         print_against(found, first, stream);
-    fprintf(stream, "          %s\n",
-            told->count ? told->why : "the job as it is");
-    if (told->count)
-        fprintf(stream, "          %s\n", told->arguments);
+    fprintf(stream, "          %s\n", why[0] ? why : "the job as it is");
+    if (why[0])
+        fprintf(stream, "          %s\n", arguments);
 }
 
 static void print_found_all(
@@ -219,10 +207,9 @@ static void print_found_all(
     for (int i = 0; i < count && lines < LINES; i++) {
         if (!is_new(&found[i], listed, lines))
             continue;
-        const struct told told = told_of_found(search, &found[i]);
         listed[lines++] = &found[i];
         print_found(
-                &found[i], lines > 1 ? listed[0] : NULL, &told,
+                &found[i], lines > 1 ? listed[0] : NULL,
                 plan_machine_digits(machine), stream);
     }
     if (count > lines)
@@ -316,7 +303,6 @@ static enum zd_status write_job(
         const struct cli_args *args, const struct plan_search *search,
         const struct plan_found *best)
 {
-    const struct told told = told_of_found(search, best);
     char *base = base_of(job_path(args), args->write), *out = NULL;
     size_t bytes = 0;
     FILE *stream = zd_must(open_memstream(&out, &bytes));
@@ -334,10 +320,10 @@ static enum zd_status write_job(
             best->device, best->host, best->disk);
     fprintf(stream, "extends = \"%s\"\n", base ? base : "");
     add_sets(sections, args);
-    for (int i = 0; i < told.count; i++)
+    for (int i = 0; i < best->setting_count; i++)
         add_line(
-                sections, told.settings[i].key, told.settings[i].value,
-                !told.settings[i].is_text, told.settings[i].why);
+                sections, best->settings[i].key, best->settings[i].value,
+                !best->settings[i].is_text, best->settings[i].why);
     write_sections(sections, stream);
     if (fclose(stream) != 0)
         zd_out_of_memory();
@@ -393,12 +379,11 @@ enum zd_status command_plan_most(
     struct output output;
     ZD_TRY(read_search(args, job, &here, &search));
     ZD_TRY(plan_search_most(&search, what, args->fit, &most));
-    const struct told told = told_of(most.settings, most.setting_count);
     if (cli_wants_json(args)) {
         json_t *json = json_pack(
                 "{s:{s:s, s:I, s:s*, s:o*}}", args->max ? "max" : "min", "what",
                 word, "value", (json_int_t)most.value, "name", most.name, "fit",
-                args->fit ? found_json(&most.best, &told) : NULL);
+                args->fit ? found_json(&most.best) : NULL);
         output_json(json);
         json_decref(json);
         return ZD_OK;
@@ -409,7 +394,7 @@ enum zd_status command_plan_most(
         fprintf(stream, " (%s)", most.name);
     fputc('\n', stream);
     if (args->fit)
-        print_found(&most.best, NULL, &told, 3, stream);
+        print_found(&most.best, NULL, 3, stream);
     output_end(&output);
     return ZD_OK;
 }

@@ -228,21 +228,17 @@ static void write_found(
         const struct plan_found *found, const struct facts *facts,
         struct draft *draft)
 {
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
-    int count = plan_found_settings(search, found, settings);
     char device[32], host[32], number[UNITS_TEXT];
     human(device, found->device);
     human(host, found->host);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < found->setting_count; i++)
         draft_replace(
-                draft, settings[i].key, setting_value(&settings[i]),
-                settings[i].why);
+                draft, found->settings[i].key,
+                setting_value(&found->settings[i]), found->settings[i].why);
     draft_say(
-            draft,
-            "%s, %s parameters, on %s, for %d rank%s: by zerod init.",
-            request->model,
-            units_number((double)facts->parameters, 4, number), request->data,
-            request->world, request->world == 1 ? "" : "s");
+            draft, "%s, %s parameters, on %s, for %d rank%s: by zerod init.",
+            request->model, units_number((double)facts->parameters, 4, number),
+            request->data, request->world, request->world == 1 ? "" : "s");
     draft_say(
             draft,
             "A rank takes %s of device memory and %s of host memory; %s s a "

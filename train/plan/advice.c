@@ -37,12 +37,9 @@ static enum zd_status find_change(
     if (status == ZD_OK && state.count) {
         qsort(state.found, (size_t)state.count, sizeof *state.found,
               plan_found_order);
-        double seconds = state.found[0].predicted.step_seconds;
-        if (seconds <= worth_telling * out->predicted.step_seconds) {
-            out->changed_seconds = seconds;
-            out->setting_count = plan_found_settings(
-                    &search, &state.found[0], out->settings);
-        }
+        if (state.found[0].predicted.step_seconds <=
+            worth_telling * out->predicted.step_seconds)
+            out->change = state.found[0];
     }
     plan_search_end(&state);
     return status;
@@ -131,7 +128,8 @@ json_t *plan_prediction_json(const struct plan_prediction *predicted)
 static void words_of(const struct plan_advice *advice, char *out, int bytes)
 {
     struct text_buffer text = {.out = out, .bytes = (size_t)bytes};
-    settings_print(advice->settings, advice->setting_count, &text);
+    settings_print(
+            advice->change.settings, advice->change.setting_count, &text);
 }
 
 /* Of so many seconds on all devices. */
@@ -162,14 +160,14 @@ json_t *plan_advice_json(
     json_object_set_new(
             json, "step_seconds_if_twice_as_fast",
             json_real(advice->eased_seconds));
-    if (advice->changed_seconds > 0) {
+    if (advice->change.setting_count) {
         char words[800] = "";
         words_of(advice, words, sizeof words);
         json_object_set_new(
                 json, "change",
                 json_pack(
                         "{s:s, s:f}", "arguments", words, "step_seconds",
-                        advice->changed_seconds));
+                        advice->change.predicted.step_seconds));
     }
     return json;
 }
@@ -225,9 +223,11 @@ void plan_advice_print(
             plan_resource_name(predicted->binds),
             units_number(advice->eased_seconds, digits, text));
     words_of(advice, words, sizeof words);
-    if (advice->changed_seconds > 0)
+    if (advice->change.setting_count)
         fprintf(stream, "         the change that helps most: %s (%s s)\n",
-                words, units_number(advice->changed_seconds, digits, text));
+                words,
+                units_number(
+                        advice->change.predicted.step_seconds, digits, text));
     else
         fputs("         no single change that fits helps by 2 %\n", stream);
 }

@@ -3,19 +3,17 @@
 #ifndef ZD_TRAIN_PLAN_ADVICE_H
 #define ZD_TRAIN_PLAN_ADVICE_H
 
-#include "train/plan/candidate.h"
-#include "train/plan/predict.h"
+#include "train/plan/search.h"
 
 struct plan_advice {
     struct plan_prediction predicted;
-    int64_t steps;     /* of the job; 0: epochs of data that was not counted */
-    double seconds;    /* of them; 0: not known */
-    double price;      /* for each device-hour; 0: not given */
-    int setting_count; /* the one change: keys of the job, .. */
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
-    double changed_seconds; /* .. and a step's time then; 0: there is none */
-    double eased_seconds;   /* a step's, were the resource that binds twice as
-                               fast */
+    int64_t steps;  /* of the job; 0: epochs of data that was not counted */
+    double seconds; /* of them; 0: not known */
+    double price;   /* for each device-hour; 0: not given */
+    struct plan_found change; /* the one that helps most; setting_count 0:
+                                 none does */
+    double eased_seconds;     /* a step's, were the resource that binds twice as
+                                 fast */
 };
 
 /* Plans each job that differs in one choice and fits the limits of `plan`.

@@ -94,9 +94,6 @@ static enum zd_status note_best(
         for (int i = 0; status == ZD_OK && i < state.count; i++)
             if (i == 0 || plan_found_order(&state.found[i], &out->best) < 0)
                 out->best = state.found[i];
-        if (status == ZD_OK && state.count)
-            out->setting_count = plan_found_settings(
-                    &amount.search, &out->best, out->settings);
         plan_search_end(&state);
     }
     amount_fini(asked, &amount);

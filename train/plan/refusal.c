@@ -50,15 +50,12 @@ static void largest_spans(
 /* One line, to be appended to a command that takes the job. False when there is
  * no room left for it. */
 static bool add_found(
-        const struct plan_search *search, const struct plan_found *found,
+        const char *folder, const struct plan_found *found,
         struct text_buffer *text)
 {
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
     char words[600], device[UNITS_TEXT], host[UNITS_TEXT], disk[UNITS_TEXT];
     struct text_buffer line = {.out = words, .bytes = sizeof words};
-    const char *folder = search->job->offload.nvme_path;
-    int count = plan_found_settings(search, found, settings);
-    settings_print(settings, count, &line);
+    settings_print(found->settings, found->setting_count, &line);
     text_buffer_add(
             &line, "   (device %s, host %s", units_bytes(found->device, device),
             units_bytes(found->host, host));
@@ -96,7 +93,7 @@ static void suggest(
                     : "no such change fits: more ranks, a shorter "
                       "data.cutoff_len or a smaller model are left");
     for (int i = 0; i < state.count; i++)
-        if (!add_found(&search, &state.found[i], text))
+        if (!add_found(job->offload.nvme_path, &state.found[i], text))
             break;
     plan_search_end(&state);
 }

@@ -144,6 +144,8 @@ struct plan_found plan_found_of(
             .snapshot = plan->snapshot_bytes};
     found.candidate.option[CHOOSE_BATCH] = choice->B != state->given;
     found.cost = candidate_cost(&found.candidate);
+    found.setting_count = candidate_settings(
+            state->search->job, &found.candidate, choice, found.settings);
     return found;
 }
 
@@ -286,12 +288,4 @@ struct plan_query plan_query_job(const struct plan_search *search)
             .space = plan_space_job(search->job),
             .keeps_batch = true,
             .is_job = true};
-}
-
-int plan_found_settings(
-        const struct plan_search *search, const struct plan_found *found,
-        struct plan_setting out[PLAN_SETTINGS_MAX])
-{
-    return candidate_settings(
-            search->job, &found->candidate, &found->choice, out);
 }

@@ -37,6 +37,8 @@ struct plan_found {
      * `snapshot`, the copy for background saves (where times are predicted). */
     uint64_t device, host, pinned, disk, snapshot;
     struct plan_prediction predicted;
+    int setting_count; /* what the job needs to become it */
+    struct plan_setting settings[PLAN_SETTINGS_MAX];
 };
 
 /* All that fit, the fastest first and of equals the one with the fewest
@@ -45,10 +47,6 @@ struct plan_found {
 enum zd_status plan_search_fits(
         const struct plan_search *search, struct plan_found **found_out,
         int *count_out);
-/* What the job needs to become one that was found. */
-int plan_found_settings(
-        const struct plan_search *search, const struct plan_found *found,
-        struct plan_setting out[PLAN_SETTINGS_MAX]);
 
 /* The smallest machine that would do: of candidates within the host's limit the
  * least device memory, of those within the device's the least host memory, and
@@ -74,10 +72,7 @@ enum plan_most {
 struct plan_most_found {
     int64_t value;    /* samples of a micro-batch, tokens, parameters, ranks */
     const char *name; /* of the model; static */
-    /* With `fits`: the fastest with so much, and what the job needs for it. */
-    struct plan_found best;
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
-    int setting_count;
+    struct plan_found best; /* with `fits`: the fastest with so much */
 };
 /* ZD_ERR_UNFIT if not even the least fits, as plan_search_fits. */
 enum zd_status plan_search_most(

@@ -152,13 +152,11 @@ static void add_machine(
         const struct plan_search *search, const struct plan_found *found,
         struct text_buffer *text)
 {
-    struct plan_setting settings[PLAN_SETTINGS_MAX];
     char words[600] = "", device[UNITS_TEXT], host[UNITS_TEXT];
     struct text_buffer line = {.out = words, .bytes = sizeof words};
-    int count = plan_found_settings(search, found, settings);
     if (found->world != search->world)
         text_buffer_add(&line, "--world %d", found->world);
-    settings_print(settings, count, &line);
+    settings_print(found->settings, found->setting_count, &line);
     text_buffer_add(
             text, "%s%s of device memory and %s of host memory, with %s",
             text->used ? "; or " : "", units_bytes_up(found->device, device),

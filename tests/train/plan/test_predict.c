@@ -329,8 +329,8 @@ Test(predict, what_is_told_of_a_job_with_a_price)
             1e-9);
     cr_expect_lt(advice.eased_seconds, step);
     /* small micro-batches of a small model: fewer of them is what helps */
-    cr_expect_gt(advice.changed_seconds, 0);
-    cr_expect_lt(advice.changed_seconds, 0.98 * step);
+    cr_expect_gt(advice.change.predicted.step_seconds, 0);
+    cr_expect_lt(advice.change.predicted.step_seconds, 0.98 * step);
     json_decref(json);
     job_plan_fini(&plan);
     json_decref(job.model.config);
