@@ -111,17 +111,15 @@ json_t *plan_prediction_json(const struct plan_prediction *predicted)
     json_t *busy = json_object(), *phases = json_object();
     for (int r = 0; r < PLAN_RESOURCES; r++)
         json_object_set_new(
-                busy, plan_resource_name((enum plan_resource)r),
-                json_real(predicted->busy[r]));
+                busy, plan_resource_names[r], json_real(predicted->busy[r]));
     for (int p = 0; p < PLAN_PARTS; p++)
         json_object_set_new(
-                phases, plan_part_name((enum plan_part)p),
-                json_real(predicted->parts[p]));
+                phases, plan_part_names[p], json_real(predicted->parts[p]));
     return json_pack(
             "{s:f, s:f, s:s, s:o, s:o}", "step_seconds",
             predicted->step_seconds, "tokens_per_second",
             predicted->tokens_per_second, "binds",
-            plan_resource_name(predicted->binds), "phases", phases, "busy",
+            plan_resource_names[predicted->binds], "phases", phases, "busy",
             busy);
 }
 
@@ -213,14 +211,13 @@ void plan_advice_print(
         fprintf(stream, "         %s\n",
                 machine->is_guess ? plan_guess_words : machine->what);
     for (int p = 0; p < PLAN_PARTS; p++)
-        fprintf(stream, "%s %s %s s", p ? "," : "        ",
-                plan_part_name((enum plan_part)p),
+        fprintf(stream, "%s %s %s s", p ? "," : "        ", plan_part_names[p],
                 units_number(predicted->parts[p], digits, text));
     fputc('\n', stream);
     print_cost(advice, plan, digits, stream);
     fprintf(stream,
             "         %s binds: twice as fast, a step would take %s s\n",
-            plan_resource_name(predicted->binds),
+            plan_resource_names[predicted->binds],
             units_number(advice->eased_seconds, digits, text));
     words_of(advice, words, sizeof words);
     if (advice->change.setting_count)

@@ -23,25 +23,15 @@
 
 enum { MICROS_MAX = 3, GAPS = 32 };
 
-const char *plan_resource_name(enum plan_resource resource)
-{
-    static const char *const names[] = {"compute",   "wire", "to host",
-                                        "to device", "host", "disk"};
-    return names[resource];
-}
-
-const char *plan_part_name(enum plan_part part)
-{
-    static const char *const names[] = {
-            "forward", "backward", "reduce", "update", "gather"};
-    return names[part];
-}
+const char *const plan_resource_names[PLAN_RESOURCES] = {
+        "compute", "wire", "to host", "to device", "host", "disk"};
+const char *const plan_part_names[PLAN_PARTS] = {
+        "forward", "backward", "reduce", "update", "gather"};
 
 struct unit_state {
     struct unit_cost cost;
     double made;   /* when its parameters were updated where they live */
-    double spread; /* .. and gathered, at stages 1 and 2 */
-    bool is_spread;
+    double spread; /* .. and gathered, at stages 1 and 2; 0: not yet */
 };
 
 /* Time that a resource stood still, waiting for what it does next. */
@@ -84,41 +74,25 @@ static double use(
     return s->free_at[resource];
 }
 
-/* The earliest gap that has room; of the rest what is behind stays. */
-static bool use_gap(
-        struct schedule *s, double ready, double seconds, double *end_out)
+/* Copies up are queued as they become ready: an input of a layer does not wait
+ * for parameters that the host has yet to update. It takes the earliest gap
+ * that has room, of which the rest stays. */
+static double copy_up(struct schedule *s, double ready, double bytes)
 {
-    for (int g = 0; g < s->gap_count; g++) {
+    double seconds = bytes / s->machine->link, free_at = s->free_at[PLAN_UP];
+    for (int g = 0; g < s->gap_count && !s->machine->shares_cores; g++) {
         struct gap *gap = &s->gaps[g];
         double end = fmax(gap->begin, ready) + seconds;
         if (end > gap->end)
             continue;
-        gap->begin = *end_out = end;
-        return true;
-    }
-    return false;
-}
-
-static void add_gap(struct schedule *s, double begin, double end)
-{
-    if (s->gap_count == GAPS) {
-        s->gap_count--;
-        memmove(s->gaps, s->gaps + 1, (size_t)s->gap_count * sizeof *s->gaps);
-    }
-    s->gaps[s->gap_count++] = (struct gap){begin, end};
-}
-
-/* Copies up are queued as they become ready: an input of a layer does not wait
- * for parameters that the host has yet to update. */
-static double copy_up(struct schedule *s, double ready, double seconds)
-{
-    double end;
-    if (!s->machine->shares_cores && use_gap(s, ready, seconds, &end)) {
         s->busy[PLAN_UP] += seconds;
+        gap->begin = end;
         return end;
     }
-    if (ready > s->free_at[PLAN_UP])
-        add_gap(s, s->free_at[PLAN_UP], ready);
+    if (ready > free_at && s->gap_count == GAPS)
+        memmove(s->gaps, s->gaps + 1, (size_t)--s->gap_count * sizeof *s->gaps);
+    if (ready > free_at)
+        s->gaps[s->gap_count++] = (struct gap){free_at, ready};
     return use(s, PLAN_UP, ready, seconds);
 }
 
@@ -155,7 +129,7 @@ static double fetch(struct schedule *s, int unit, double begin)
     if (zero->request.offload.params == OFFLOAD_NVME)
         ready = use(s, PLAN_DISK, ready, shard / s->machine->disk);
     if (zero->params_on_host)
-        ready = copy_up(s, ready, shard / s->machine->link);
+        ready = copy_up(s, ready, shard);
     return collect(s, ready, cost->gather);
 }
 
@@ -179,24 +153,19 @@ static int moves_of(const struct schedule *s)
     return s->micros * s->event_count;
 }
 
-static void spread_begin(struct schedule *s, int unit)
-{
-    struct unit_state *at = &s->units[unit];
-    at->spread = collect(s, at->made, at->cost.spread);
-    at->is_spread = true;
-    if (!s->plan->zero.request.options.overlap_comm)
-        s->now = fmax(s->now, at->spread);
-}
-
-/* As far ahead as the program goes: behind updates on the device all of them,
- * behind those on the host the next unit's. */
+/* As far ahead as the program goes: after updates on the device all of them,
+ * after those on the host the next unit's. */
 static void spread_until(struct schedule *s, int end)
 {
     for (; s->next_spread < end; s->next_spread++) {
+        struct unit_state *at = &s->units[s->next_spread];
         if (s->plan->zero.states_on_host)
-            s->now = fmax(s->now, s->units[s->next_spread].made);
-        if (s->units[s->next_spread].cost.spread > 0)
-            spread_begin(s, s->next_spread);
+            s->now = fmax(s->now, at->made);
+        if (!(at->cost.spread > 0))
+            continue;
+        at->spread = collect(s, at->made, at->cost.spread);
+        if (!s->plan->zero.request.options.overlap_comm)
+            s->now = fmax(s->now, at->spread);
     }
 }
 
@@ -210,13 +179,9 @@ static double wait_updated(struct schedule *s, int unit)
 {
     int units = s->plan->table.unit_count;
     int next = unit + 2 < units ? unit + 2 : units;
-    double ready = s->units[unit].made;
-    if (gathers_updated(s)) {
+    if (gathers_updated(s))
         spread_until(s, s->plan->zero.states_on_host ? next : units);
-        if (s->units[unit].is_spread)
-            ready = fmax(ready, s->units[unit].spread);
-    }
-    return ready;
+    return fmax(s->units[unit].made, s->units[unit].spread);
 }
 
 static void acquire(struct schedule *s, int i, bool is_backward)
@@ -231,9 +196,8 @@ static void acquire(struct schedule *s, int i, bool is_backward)
     gathers_begin(s, i, i + 1, s->now);
     ready = fmax(ready, s->arrives[i]);
     if (is_backward && cost->residual > 0)
-        ready =
-                fmax(ready, copy_up(s, i > 1 ? s->end[i - 2] : 0,
-                                    cost->residual / s->machine->link));
+        ready = fmax(
+                ready, copy_up(s, i > 1 ? s->end[i - 2] : 0, cost->residual));
     s->now = fmax(s->now, ready);
     s->end[i] = s->now;
     gathers_begin(s, i, moves_of(s), s->now);
@@ -271,9 +235,7 @@ static void update_on_host(struct schedule *s, int unit, double begin)
                                2 * (double)plan->arena.bytes[ARENA_DISK] *
                                        count / all / s->machine->disk));
     if (!plan->zero.params_on_host)
-        done = copy_up(
-                s, done,
-                count * (double)dtype_bytes(request->dtype) / s->machine->link);
+        done = copy_up(s, done, count * (double)dtype_bytes(request->dtype));
     at->made = done;
 }
 
@@ -378,9 +340,9 @@ static void update_here(struct schedule *s)
         count /= plan->world;
     compute(s, 0, cost_update(&s->costs, count) + s->machine->launch);
     if (spilled > 0) {
-        double link = spilled / s->machine->link;
-        s->now = fmax(s->now, copy_up(s, begin, link));
-        s->now = fmax(s->now, use(s, PLAN_DOWN, begin, link));
+        s->now = fmax(s->now, copy_up(s, begin, spilled));
+        s->now = fmax(
+                s->now, use(s, PLAN_DOWN, begin, spilled / s->machine->link));
     }
     for (int u = 0; u <= head_of(s); u++)
         s->units[u].made = s->now;
@@ -403,7 +365,7 @@ static void lay_update(struct schedule *s)
     s->parts[PLAN_UPDATE] += s->now - began;
     began = s->now;
     for (int u = 0; u <= head_of(s); u++)
-        s->units[u].is_spread = false;
+        s->units[u].spread = 0;
     s->next_spread = 0;
     if (gathers_updated(s) && !zero->states_on_host &&
         !zero->request.options.overlap_comm)

@@ -17,7 +17,7 @@ enum plan_resource {
     PLAN_DISK,
     PLAN_RESOURCES
 };
-const char *plan_resource_name(enum plan_resource resource);
+extern const char *const plan_resource_names[PLAN_RESOURCES];
 
 /* Parts of a step, as a run measures them (train_step_report): what a part
  * waits for is its own. */
@@ -29,7 +29,7 @@ enum plan_part {
     PLAN_GATHER, /* after the update, where nothing overlaps it */
     PLAN_PARTS
 };
-const char *plan_part_name(enum plan_part part); /* "forward" */
+extern const char *const plan_part_names[PLAN_PARTS]; /* "forward" */
 
 struct plan_prediction {
     double step_seconds, tokens_per_second; /* of all ranks */

@@ -62,7 +62,7 @@ static void add_parts(
     for (int p = 0; p < PLAN_PARTS; p++)
         text_buffer_add(
                 line, "%s%s %s", p ? ", " : "",
-                plan_part_name((enum plan_part)p),
+                plan_part_names[p],
                 units_number(parts[p], digits, number));
 }
 
