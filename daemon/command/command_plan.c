@@ -51,7 +51,7 @@ static void warn_of_machine(const struct job_plan *plan)
                 units_mib(takes), units_mib(here));
 }
 
-/* Nodes are alike: what is planned for one rank is so for all. */
+/* All nodes have as many ranks: the plan is the same for each. */
 static enum zd_status check_nodes(const struct cli_args *args)
 {
     int64_t k = args->per_node;

@@ -5,8 +5,7 @@
 
 #include <stdlib.h>
 
-/* Libraries, pages of the program, stacks: what a rank takes beside its plan.
- */
+/* What a rank takes besides its plan: libraries, its program, stacks. */
 enum { BESIDE_BYTES = 64 << 20 };
 
 static uint64_t host_free(int local_size)
@@ -49,8 +48,8 @@ static enum zd_status touch(
         if (free_bytes() < (uint64_t)STEP * 2 * (uint64_t)local_size)
             return ZD_FAIL(
                     ZD_ERR_MEMORY, "E0608",
-                    "--force: of %zu bytes of memory the last %zu are not "
-                    "there",
+                    "--force: of %zu bytes of memory the last %zu are "
+                    "missing",
                     bytes, bytes - at);
         populate(memory + at, part);
     }

@@ -12,7 +12,7 @@ enum {
     BENCH_WIDTH_MAX = 4096,
     BENCH_BLOCK = BENCH_TOKENS_MAX * BENCH_WIDTH_MAX *
                   4,  /* bytes of an array; 32 MiB */
-    BENCH_ROWS = 512, /* of what is no matmul: 2^18 elements */
+    BENCH_ROWS = 512, /* of all but matmuls: 2^18 elements */
     BENCH_COLUMNS = 512,
     BENCH_ELEMENTS = BENCH_ROWS * BENCH_COLUMNS,
     BENCH_LAYERS = 2 /* that are measured as a whole */
@@ -27,7 +27,7 @@ struct bench {
     int32_t *zeros;
     void *scratch, *workspace;
     size_t scratch_bytes, workspace_bytes;
-    int rows;       /* of what is no matmul */
+    int rows;       /* of all but matmuls */
     int M, N, kind; /* of a matmul; N wide and deep; RATE_FORWARD .. */
     size_t turns;   /* runs so far */
     int sweeps;

@@ -53,7 +53,7 @@ struct field {
     const char *name;
     size_t offset;
     int count;
-    bool divides; /* 0 is no value of it */
+    bool divides; /* 0 is not allowed */
 };
 #define RATE(field, divides)                                                   \
     {                                                                          \
@@ -104,7 +104,7 @@ static json_t *numbers_json(
     return json;
 }
 
-/* False: one is missing, or is no number that can be. */
+/* False: one is missing, or out of range. */
 static bool read_numbers(
         const json_t *json, const struct field *fields, int count, void *base)
 {
@@ -124,11 +124,6 @@ static bool read_numbers(
     return true;
 }
 
-static const char *backend_name(enum device_backend backend)
-{
-    return backend == DEVICE_CUDA ? "cuda" : "cpu";
-}
-
 json_t *calibration_json(const struct plan_calibration *calibration)
 {
     json_t *types = json_array();
@@ -138,38 +133,34 @@ json_t *calibration_json(const struct plan_calibration *calibration)
                 numbers_json(&calibration->rates[t], rate_fields, RATE_FIELDS));
     return json_pack(
             "{s:s, s:i, s:i, s:b, s:s, s:o, s:o}", "backend",
-            backend_name(calibration->backend), "ranks", calibration->ranks,
-            "threads", calibration->threads, "wire_measured",
-            calibration->machine.wire_is_measured, "what", calibration->what,
-            "machine",
+            calibration->backend == DEVICE_CUDA ? "cuda" : "cpu", "ranks",
+            calibration->ranks, "threads", calibration->threads,
+            "wire_measured", calibration->machine.wire_is_measured, "what",
+            calibration->what, "machine",
             numbers_json(&calibration->machine, machine_fields, MACHINE_FIELDS),
             "rates", types);
 }
 
-static bool read_table(const json_t *json, struct plan_calibration *out)
+static bool read_table(json_t *json, struct plan_calibration *out)
 {
-    const char *backend = json_string_value(json_object_get(json, "backend"));
-    const char *what = json_string_value(json_object_get(json, "what"));
-    const json_t *types = json_object_get(json, "rates");
-    *out = (struct plan_calibration){
-            .ranks = (int)json_integer_value(json_object_get(json, "ranks")),
-            .threads =
-                    (int)json_integer_value(json_object_get(json, "threads"))};
-    if (!backend || !what || out->ranks < 1 || out->threads < 1 ||
-        json_array_size(types) != RATE_TYPES)
+    const char *backend, *what;
+    json_t *machine, *types[RATE_TYPES];
+    int is_wire;
+    *out = (struct plan_calibration){0};
+    if (json_unpack(
+                json, "{s:s, s:i, s:i, s:b, s:s, s:o, s:[oo!]}", "backend",
+                &backend, "ranks", &out->ranks, "threads", &out->threads,
+                "wire_measured", &is_wire, "what", &what, "machine", &machine,
+                "rates", &types[0], &types[1]) != 0 ||
+        out->ranks < 1 || out->threads < 1)
         return false;
     out->backend = strcmp(backend, "cuda") == 0 ? DEVICE_CUDA : DEVICE_CPU;
+    out->machine.wire_is_measured = is_wire;
     snprintf(out->what, sizeof out->what, "%s", what);
     for (int t = 0; t < RATE_TYPES; t++)
-        if (!read_numbers(
-                    json_array_get(types, (size_t)t), rate_fields, RATE_FIELDS,
-                    &out->rates[t]))
+        if (!read_numbers(types[t], rate_fields, RATE_FIELDS, &out->rates[t]))
             return false;
-    out->machine.wire_is_measured =
-            json_is_true(json_object_get(json, "wire_measured"));
-    return read_numbers(
-            json_object_get(json, "machine"), machine_fields, MACHINE_FIELDS,
-            &out->machine);
+    return read_numbers(machine, machine_fields, MACHINE_FIELDS, &out->machine);
 }
 
 /* --- the file ------------------------------------------------------------- */

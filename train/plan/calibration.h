@@ -39,8 +39,7 @@ enum zd_status calibration_keep(
 
 /* The table that is nearest to what such a job has: threads first, then ranks.
  * False: there is none; `why` says what is wrong with the file, or is empty
- * where nobody has calibrated. Fails silently: what is predicted is by a table
- * then. */
+ * if there is no calibration. The caller then predicts by a table. */
 bool calibration_find(
         enum device_backend backend, int ranks, int threads,
         struct plan_calibration *out, char why[400]);

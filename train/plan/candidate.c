@@ -197,7 +197,7 @@ static bool states_are_sound(
     if (then->paged &&
         (then->state_type == OPTIM_STATE_BF16 ||
          (then->name != OPTIM_ADAMW && then->name != OPTIM_LION)))
-        return false; /* there is no such optimizer */
+        return false; /* there is no paged one */
     if (candidate->option[CHOOSE_MASTER] && changed->train.dtype != DTYPE_BF16)
         return false;
     return !candidate->option[CHOOSE_DTYPE] || job->train.dtype == DTYPE_FP32;

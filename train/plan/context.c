@@ -1,8 +1,8 @@
-/* context.c - what a process has of a GPU beside what it asks for.
+/* context.c - what a process has of a GPU besides what it asks for.
  *
  * `driver` is measured by a run once it has opened its GPU, the rest is allowed
- * for, by what is known of CUDA 13 on Hopper: on an H100, runs of 23 to 58 GB on
- * one rank hold 0.2 to 0.5 % less than is planned.
+ * for, by what is known of CUDA 13 on Hopper: on an H100, runs of 23 to 58 GB
+ * on one rank hold 0.2 to 0.5 % less than is planned.
  *
  *   driver        a context reserves local memory for every thread that can be
  *                 resident, cudaLimitStackSize (1 KiB) each: 264 MiB on 132

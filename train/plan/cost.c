@@ -208,7 +208,7 @@ static void add_layer(
                     costs, (enum work)work, pass, elements[work] * tokens);
         cost->pass[pass] += seconds;
         if (pass == RATE_FORWARD)
-            cost->again = seconds;
+            cost->recompute = seconds;
     }
     if (rates)
         cost->output += at_rate(C * tokens, rates->add);
@@ -423,7 +423,7 @@ double cost_update(const struct costs *costs, double count)
 
 /* Where what computes makes the update too: what it may be undone from is
  * copied while it is in the cache, so memory sees the copy alone, whose lines
- * are read before they are written. On a host beside a GPU nobody has measured
+ * are read before they are written. On the host of a GPU no one has measured
  * what that adds, and nothing is counted. */
 static double keep_old(const struct costs *costs, double count)
 {

@@ -19,15 +19,15 @@ struct costs costs_of(
 struct unit_cost {
     double pass[RATE_PASSES]; /* seconds of a micro-batch; the head's forward
                                  has its loss and all of its backward */
-    double again;    /* .. of what selective checkpointing recomputes */
-    double output;   /* .. of a layer's last projection and sum, which the last
-                        layer of a segment leaves out when it is recomputed */
-    double round;    /* seconds: its gradient to the compute type */
-    double gather;   /* bytes of all its parameters that are cut */
-    double spread;   /* .. that are gathered after an update */
-    double grads;    /* elements of its gradient */
-    double update;   /* .. that this rank updates */
-    double residual; /* bytes of its input that go to the host */
+    double recompute; /* .. of what selective checkpointing recomputes */
+    double output;    /* .. of a layer's last projection and sum, which the last
+                         layer of a segment leaves out when it is recomputed */
+    double round;     /* seconds: its gradient to the compute type */
+    double gather;    /* bytes of all its parameters that are cut */
+    double spread;    /* .. that are gathered after an update */
+    double grads;     /* elements of its gradient */
+    double update;    /* .. that this rank updates */
+    double residual;  /* bytes of its input that go to the host */
 };
 struct unit_cost cost_unit(const struct costs *costs, int unit);
 

@@ -7,7 +7,7 @@
 #include "train/plan/plan.h"
 
 /* context.c: what the thread's GPU, or one like an H200 where it has none,
- * has taken beside the arena, with collectives as the plan has them. */
+ * has taken besides the arena, with collectives as the plan has them. */
 struct plan_context plan_context(
         const struct train_job *job, const struct job_plan *plan);
 uint64_t plan_context_sum(const struct plan_context *context);
@@ -78,9 +78,9 @@ enum zd_status plan_ask_free(
 /* limits.c: a rank's share of this machine's memory, or what is free of it
  * where that is known. */
 uint64_t plan_machine_memory(const struct job_plan *plan);
-/* Puts pages behind the memory of a forced job, a little at a time and as long
- * as `free_bytes` says that there are some: where there are none it is
- * ZD_ERR_MEMORY and not a signal later. */
+/* Takes the pages of a forced job's memory, a piece at a time while
+ * `free_bytes` says that there are some; else ZD_ERR_MEMORY, instead of a
+ * signal later. */
 enum zd_status plan_touch(
         const struct arena *arena, int local_size,
         uint64_t (*free_bytes)(void));

@@ -6,9 +6,9 @@
  * 8c8dd48): on the H100 30B models with 3, 10 and 14 samples of 2048 tokens
  * (50.8, 57.4, 58.6 % HFU), on the A100 70B with 2 and 8 (64.8, 71.1); the 4090
  * by its peak. Jitter: torchtitan's 8B on 8 and on 128 GPUs (6667, 6514
- * tokens/s). tests/train/plan/test_published.c holds the tables themselves. Memory: 0.85 of the peak. Wires: 0.8 of the peak in each direction.
- * Updates on the host are bound by its memory, which the ranks of a node
- * share. */
+ * tokens/s). tests/train/plan/test_published.c holds the tables themselves.
+ * Memory: 0.85 of the peak. Wires: 0.8 of the peak in each direction. Updates
+ * on the host are bound by its memory, which the ranks of a node share. */
 #include "train/plan/machine.h"
 
 #if defined(__x86_64__)

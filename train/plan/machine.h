@@ -14,13 +14,13 @@ extern const int plan_rate_tokens[RATE_TOKENS];   /* rows of a product, .. */
 extern const int plan_rate_widths[RATE_WIDTHS];   /* .. its other two sides */
 extern const int plan_rate_lengths[RATE_LENGTHS]; /* of a sequence */
 enum { RATE_FORWARD, RATE_BACKWARD, RATE_PASSES };
-/* Of products backward is what makes the gradient of the input, and .. */
+/* A matmul backward makes the gradient of its input, or of its weight. */
 enum { RATE_WEIGHTS = RATE_PASSES, RATE_PRODUCTS };
 struct plan_rates {
     /* FLOP/s; attention counts what causal attention needs */
     double products[RATE_PRODUCTS][RATE_TOKENS][RATE_WIDTHS];
     double attention[RATE_PASSES][RATE_LENGTHS];
-    double adapter[RATE_PASSES]; /* of LoRA: products thin on one side */
+    double adapter[RATE_PASSES]; /* of LoRA: matmuls thin on one side */
     /* a layer is so many times its parts, and so many seconds more */
     double whole[RATE_PASSES], begin[RATE_PASSES];
     /* elements/s */
@@ -32,13 +32,13 @@ struct plan_rates {
 };
 
 struct plan_machine {
-    const char *name, *what; /* static, but for one measured */
-    double products_16, products_32;  /* FLOP/s of large matmuls, bf16 or fp16
-                                         and fp32 */
+    const char *name, *what;         /* static, but for one measured */
+    double products_16, products_32; /* FLOP/s of large matmuls, bf16 or fp16
+                                        and fp32 */
     double half_tokens; /* rows at which a matmul has half of that */
     double memory;      /* bytes/s of the device's memory */
-    double launch;      /* seconds that a layer costs beside its work; 0 where
-                           rates are measured, which hold it */
+    double launch;      /* seconds that a layer takes besides its work; 0 where
+                           rates are measured, which include it */
     double host;        /* bytes/s that one rank's updates on the host move */
     double link;        /* bytes/s between device and host, each way */
     double inside, between; /* bytes/s that a rank sends within its node, and to
@@ -49,7 +49,7 @@ struct plan_machine {
     double disk;   /* bytes/s of a rank, each way */
     bool shares_cores; /* collectives, copies and updates on the host take their
                           time from what computes: the CPU device */
-    bool is_measured;  /* here; else nobody has compared it with a run */
+    bool is_measured;  /* here; else no one has compared it with a run */
     bool is_guess;     /* stands for any processor: plan_guess_words */
     bool wire_is_measured;
     const struct plan_rates *rates; /* (RATE_TYPES): 16 bits, fp32; NULL */
@@ -59,12 +59,12 @@ struct plan_machine {
 const struct plan_machine *plan_machine_find(const char *name);
 /* Digits of its times that are worth printing. */
 int plan_machine_digits(const struct plan_machine *machine);
-/* What is printed beside a time of a machine that is a guess. */
+/* Printed with the times of a machine that is a guess. */
 extern const char plan_guess_words[];
 /* What a backend is taken for where nothing else is said: on a CPU the row of
  * this processor, or the guess. */
 const struct plan_machine *plan_machine_default(enum device_backend backend);
-/* Their names, in their order; NULL behind the last. */
+/* In the order of the table; NULL after the last. */
 const struct plan_machine *plan_machine_at(int index);
 
 #endif

@@ -14,7 +14,7 @@ struct plan_model {
     bool is_tied;
 };
 
-/* The largest first; NULL behind the last. */
+/* The largest first; NULL after the last. */
 const struct plan_model *plan_model_at(int index);
 /* As config.json has it. New reference. */
 json_t *plan_model_config(const struct plan_model *model);

@@ -71,7 +71,7 @@ enum {
     PAGES = 1 << 20, /* a writer's own: headers, a digest's tail */
 };
 
-/* As read, in fp32, and as it is held; with scales of a base in codes. */
+/* As read, in fp32, and as it is held; with the scales of a quantized base. */
 static uint64_t load_buffers(const struct job_plan *plan)
 {
     uint64_t scales = 0;

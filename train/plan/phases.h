@@ -2,8 +2,8 @@
  *
  * Everything that a step, an evaluation or a sample needs is in the plan's
  * memory, which is taken once, before the first phase; a save in the background
- * has its copy there too (checkpoint.snapshot). What comes beside it are the
- * buffers of who reads and writes files, and files. Pure. */
+ * has its copy there too (checkpoint.snapshot). On top come
+ * buffers for reading and writing files, and the files. Pure. */
 #ifndef ZD_TRAIN_PLAN_PHASES_H
 #define ZD_TRAIN_PLAN_PHASES_H
 
@@ -25,8 +25,8 @@ struct plan_peak {
     uint64_t disk;                 /* of all ranks: the files of one time */
 };
 
-/* What the program, its libraries and stacks hold of the host beside, at most:
- * an allowance. Jobs on the CPU device were seen to take 3 to 38 MiB of it. */
+/* Allowed for the program, its libraries and stacks on top of that. Jobs on the
+ * CPU device were seen to take 3 to 38 MiB of it. */
 enum { PLAN_LIBRARIES_BYTES = 64 << 20 };
 
 void plan_peaks(

@@ -24,7 +24,7 @@ struct plan_limits {
     int local_size; /* ranks that share this machine's memory */
 };
 
-/* What a process has of a GPU beside what it asks for, in bytes. The driver's
+/* What a process has of a GPU besides what it asks for, in bytes. The driver's
  * part is measured where the GPU is at hand and tells; the rest is allowed for.
  */
 struct plan_context {
@@ -54,7 +54,7 @@ struct job_plan {
     const char *no_gpu; /* why there is none here, where one was asked for or
                            would have been taken; NULL; static */
     bool lacks_nccl; /* STAGED is what comm.backend = "auto" means without it */
-    struct plan_context context;  /* of the device, beside the arena; */
+    struct plan_context context;  /* of the device, besides the arena; */
     uint64_t context_bytes;       /* .. its sum; 0: the CPU */
     int per_device, accumulation; /* B, A */
     int64_t global_batch;         /* G */
@@ -108,7 +108,7 @@ json_t *job_plan_parameters(const struct job_plan *plan);
 const char *job_plan_base_format(const struct job_plan *plan);
 void job_plan_print(const struct job_plan *plan, FILE *stream);
 /* Bytes that each of `local_size` ranks can have of this machine's memory, and
- * those that a rank of the plan takes, on the CPU device and beside it. */
+ * those that a rank of the plan takes, on the CPU device and besides. */
 uint64_t job_machine_memory(int local_size);
 uint64_t job_plan_memory(const struct job_plan *plan);
 

@@ -134,7 +134,7 @@ static double fetch(struct schedule *s, int unit, double begin)
 }
 
 /* Stage 3: gathers up to that of move `end` which may begin once move i is
- * made; that of a move that waits for nobody is asked for by itself. */
+ * made; a move that is not prefetched begins its own. */
 static void gathers_begin(struct schedule *s, int i, int end, double now)
 {
     const struct zero_plan *zero = &s->plan->zero;
@@ -209,7 +209,7 @@ static void acquire(struct schedule *s, int i, bool is_backward)
                 cost->pass[RATE_FORWARD] - (ends_segment ? cost->output : 0));
     if (is_backward &&
         s->plan->shape.checkpointing.mode == CHECKPOINTING_SELECTIVE)
-        compute(s, 0, cost->again);
+        compute(s, 0, cost->recompute);
     if (!is_backward && cost->residual > 0)
         use(s, PLAN_DOWN, s->now, cost->residual / s->machine->link);
 }

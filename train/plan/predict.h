@@ -1,7 +1,7 @@
 /* predict.h - how long a step of a plan takes on a machine: the moves of
  * zero's program, each on the resource that makes it, as early as what it
- * waits for allows. What overlaps follows from that; there is no formula beside
- * it. Pure. */
+ * waits for allows. What overlaps follows from that; there is no other
+ * formula. Pure. */
 #ifndef ZD_TRAIN_PLAN_PREDICT_H
 #define ZD_TRAIN_PLAN_PREDICT_H
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where a tokenizer of the job lies that has ids of its own; false: nowhere. */
+/* The job's tokenizer, if it has one with its own ids. */
 static bool tokenizer_path(const struct train_job *job, char path[PATH_MAX])
 {
     const char *named = job->model.tokenizer;
