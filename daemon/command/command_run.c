@@ -140,7 +140,7 @@ static enum zd_status start_telling(
         const struct job *job, struct report **report_out,
         struct control **control_out)
 {
-    ZD_TRY(report_create(job_options(job), report_out));
+    *report_out = report_create(job_options(job));
     return control_create(job, control_out);
 }
 

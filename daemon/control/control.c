@@ -335,14 +335,14 @@ static void release(struct control *control)
 static enum zd_status build(struct control *control)
 {
     ZD_TRY(find_socket_path(control));
-    ZD_TRY(queue_create(EVENTS_BYTES, wake_loop, control, &control->events));
-    ZD_TRY(queue_create(COMMANDS_BYTES, NULL, NULL, &control->commands));
-    ZD_TRY(run_state_create(
-            control->job, control->socket_path[0] ? control->socket_path : NULL,
-            &control->state));
+    control->events = queue_create(EVENTS_BYTES, wake_loop, control);
+    control->commands = queue_create(COMMANDS_BYTES, NULL, NULL);
+    control->state = run_state_create(
+            control->job,
+            control->socket_path[0] ? control->socket_path : NULL);
     ZD_TRY(create_routes(control));
     ZD_TRY(listen_to(control));
-    ZD_TRY(sinks_open(control->job, control->config, &control->sinks));
+    control->sinks = sinks_open(control->job, control->config);
     return control_thread_start(run_loop, control, &control->thread);
 }
 

@@ -94,7 +94,7 @@ static bool check_able(
 {
     const struct train_job *job = state->job;
     bool knows = state->has_banner;
-    if (command->kind == COMMAND_EVAL && knows && !state->has_eval_data)
+    if (command->kind == COMMAND_EVAL && knows && !state->facts.has_eval_data)
         return conflict(
                 reply, "[[data.eval]] or data.val_split in the job file",
                 "the job has no evaluation data");
@@ -125,7 +125,7 @@ static bool check_room(
 {
     double wanted = command->value[SET_ACCUMULATION];
     if (!command->given[SET_ACCUMULATION] || !state->has_banner ||
-        wanted <= state->accumulation_max)
+        wanted <= state->facts.accumulation_max)
         return true;
     reply_error(
             reply, 409, "E_CONFLICT",
@@ -133,7 +133,7 @@ static bool check_room(
             "on from its checkpoint",
             "the memory that was planned keeps %d micro-batches of a step at "
             "most, not %.0f",
-            state->accumulation_max, wanted);
+            state->facts.accumulation_max, wanted);
     return false;
 }
 

@@ -79,12 +79,12 @@ static bool read_request(
         !param_flag(request, reply, "follow", &out->follow) ||
         !read_since(request, reply, &out->since))
         return false;
-    if (!state->has_banner || out->rank < state->world)
+    if (!state->has_banner || out->rank < state->facts.world)
         return true;
     reply_error(
             reply, 404, "E_NOT_FOUND", "GET /v1/ranks lists them",
             "there is no rank %lld: the ranks are 0 to %d",
-            (long long)out->rank, state->world - 1);
+            (long long)out->rank, state->facts.world - 1);
     return false;
 }
 

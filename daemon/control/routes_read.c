@@ -164,7 +164,7 @@ void route_ready(
         struct http_reply *reply)
 {
     const struct run_state *state = routes->options.state;
-    if (state->has_banner && state->step.step > state->first_step)
+    if (state->has_banner && state->step.step > state->facts.first_step)
         reply_json(reply, 200, json_pack("{s:b}", "ready", 1));
     else
         reply_error(

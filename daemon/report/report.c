@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "base/text_buffer.h"
 #include "daemon/cli/output.h"
 #include "daemon/report/banner.h"
@@ -299,12 +300,9 @@ static void on_end(void *ctx, const struct train_end *end)
 
 /* --- life --- */
 
-enum zd_status report_create(
-        const struct train_job *job, struct report **report_out)
+struct report *report_create(const struct train_job *job)
 {
-    struct report *report = calloc(1, sizeof *report);
-    if (!report)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct report *report = zd_array(1, sizeof *report);
     enum progress_mode mode = job->log.progress;
     bool may_draw = output_is_terminal(STDERR_FILENO) && !job->log.json &&
                     job->log.level <= ZD_LOG_INFO;
@@ -314,11 +312,10 @@ enum zd_status report_create(
     report->has_lines = mode != PROGRESS_NONE;
     if (report->has_bar)
         zd_log_set_bar(bar_hide, bar_show, report);
-    *report_out = report;
     zd_log_info(
             "zerod %s: %s%s%s", ZD_VERSION, job->job.name,
             job->job.run_name[0] ? ", " : "", job->job.run_name);
-    return ZD_OK;
+    return report;
 }
 
 void report_destroy(struct report *report)

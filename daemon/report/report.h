@@ -9,8 +9,7 @@
 struct report; /* rank 0's */
 
 /* `job` must outlive it. */
-enum zd_status report_create(
-        const struct train_job *job, struct report **report_out);
+struct report *report_create(const struct train_job *job);
 void report_destroy(struct report *report);
 /* Calls that go to this report; report may be NULL (other ranks). */
 struct train_observer report_observer(struct report *report);

@@ -30,8 +30,8 @@ static void put_job(struct exposition *to, const struct run_state *state)
     const struct train_job *job = state->job;
     char stage[16] = "", world[16] = "";
     if (state->has_banner) {
-        snprintf(stage, sizeof stage, "%d", state->zero_stage);
-        snprintf(world, sizeof world, "%d", state->world);
+        snprintf(stage, sizeof stage, "%d", state->facts.zero_stage);
+        snprintf(world, sizeof world, "%d", state->facts.world);
     }
     const char *matmul = ZD_HAVE_ONEDNN ? "onednn" : "openblas";
     const char *const build[] = {"version", ZD_VERSION, "matmul", matmul, NULL};

@@ -31,8 +31,7 @@ struct sink {
 /* All that a job wants. A sink that cannot be opened is a warning. */
 struct sinks;
 /* `config`: borrowed, the object of GET /v1/config. */
-enum zd_status sinks_open(
-        const struct train_job *job, json_t *config, struct sinks **sinks_out);
+struct sinks *sinks_open(const struct train_job *job, json_t *config);
 /* Of a message, and the event that it became (or NULL). */
 enum sink_news sink_news_of(
         enum message_kind kind, const struct kept_event *event);

@@ -1,4 +1,5 @@
 #include "base/log.h"
+#include "base/must.h"
 #include "daemon/sinks/sink.h"
 
 #include <stdlib.h>
@@ -22,20 +23,16 @@ static void add(struct sinks *sinks, enum zd_status status, struct sink *sink)
     *sink = (struct sink){0};
 }
 
-enum zd_status sinks_open(
-        const struct train_job *job, json_t *config, struct sinks **sinks_out)
+struct sinks *sinks_open(const struct train_job *job, json_t *config)
 {
-    struct sinks *sinks = calloc(1, sizeof *sinks);
+    struct sinks *sinks = zd_array(1, sizeof *sinks);
     struct sink sink = {0};
-    if (!sinks)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
     add(sinks, status_file_open(job, &sink), &sink);
     add(sinks, tensorboard_open(job, &sink), &sink);
     add(sinks, textfile_open(job, &sink), &sink);
     add(sinks, systemd_open(job, &sink), &sink);
     add(sinks, report_html_open(job, config, &sink), &sink);
-    *sinks_out = sinks;
-    return ZD_OK;
+    return sinks;
 }
 
 enum sink_news sink_news_of(

@@ -21,6 +21,7 @@
  * unit needs NotifyAccess=all, and WATCHDOG_PID is not ours to compare with. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "daemon/report/words.h"
 #include "daemon/sinks/sink.h"
 
@@ -257,11 +258,7 @@ enum zd_status systemd_open(const struct train_job *job, struct sink *sink_out)
     int fd = path && *path ? connect_socket(path) : -1;
     if (fd < 0)
         return ZD_OK;
-    struct systemd *systemd = calloc(1, sizeof *systemd);
-    if (!systemd) {
-        close(fd);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    }
+    struct systemd *systemd = zd_array(1, sizeof *systemd);
     systemd->socket = fd;
     systemd->watchdog_seconds = watchdog_seconds();
     *sink_out =

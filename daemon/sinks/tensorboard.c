@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "base/text_stream.h"
 #include "daemon/sinks/sink.h"
 #include "daemon/sinks/tensorboard_record.h"
@@ -46,7 +47,8 @@ static void choose_path(
     do {
         snprintf(
                 name, sizeof name, "events.out.tfevents.%010lld.%s.%ld.%d",
-                (long long)time(NULL), state->host[0] ? state->host : "host",
+                (long long)time(NULL),
+                state->facts.host[0] ? state->facts.host : "host",
                 (long)getpid(), number++);
         fs_join(path, PATH_MAX, dir, name);
     } while (fs_exists(path) && number < 100);
@@ -70,9 +72,10 @@ static bool begin(struct tensorboard *tb, const struct run_state *state)
     }
     tb->flushed_at = clock_seconds();
     record_add_version(&tb->records, clock_wall_seconds());
-    if (state->first_step > 0)
+    if (state->facts.first_step > 0)
         record_add_restart(
-                &tb->records, clock_wall_seconds(), state->first_step + 1);
+                &tb->records, clock_wall_seconds(),
+                state->facts.first_step + 1);
     return true;
 }
 
@@ -235,9 +238,7 @@ enum zd_status tensorboard_open(
 {
     if (!job->report.tensorboard)
         return ZD_OK;
-    struct tensorboard *tb = calloc(1, sizeof *tb);
-    if (!tb)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct tensorboard *tb = zd_array(1, sizeof *tb);
     tb->job = job;
     *sink_out =
             (struct sink){.ctx = tb, .take = take, .close = close_tensorboard};

@@ -1,5 +1,7 @@
 #include "daemon/sinks/tensorboard_record.h"
 
+#include "base/must.h"
+
 #include <isa-l/crc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,18 +18,12 @@ void record_bytes_fini(struct record_bytes *bytes)
 
 static void put(struct record_bytes *out, const void *data, size_t count)
 {
-    if (out->used + count > out->capacity && !out->is_short) {
-        size_t capacity = 2 * out->capacity + count + 256;
-        char *more = realloc(out->data, capacity);
-        out->is_short = !more;
-        if (more) {
-            out->data = more;
-            out->capacity = capacity;
-        }
+    if (out->used + count > out->capacity) {
+        out->capacity = 2 * out->capacity + count + 256;
+        out->data = zd_must(realloc(out->data, out->capacity));
     }
-    if (out->is_short || count == 0)
-        return;
-    memcpy(out->data + out->used, data, count);
+    if (count)
+        memcpy(out->data + out->used, data, count);
     out->used += count;
 }
 
@@ -87,7 +83,6 @@ static void put_string(struct record_bytes *out, int field, const char *text)
 static void put_message(
         struct record_bytes *out, int field, struct record_bytes *inner)
 {
-    out->is_short |= inner->is_short;
     put_bytes(out, field, inner->data, inner->used);
     record_bytes_fini(inner);
 }
@@ -135,18 +130,13 @@ uint32_t record_crc(const void *data, size_t bytes)
 /* Takes what `event` holds. */
 static void put_record(struct record_bytes *out, struct record_bytes *event)
 {
-    size_t before = out->used;
     uint64_t count = event->used;
     uint32_t crc = record_crc(&count, sizeof count);
-    out->is_short = event->is_short;
     put(out, &count, sizeof count);
     put(out, &crc, sizeof crc);
     put(out, event->data, event->used);
     crc = event->used ? record_crc(event->data, event->used) : 0;
     put(out, &crc, sizeof crc);
-    if (out->is_short)
-        out->used = before;
-    out->is_short = false;
     record_bytes_fini(event);
 }
 
@@ -174,7 +164,7 @@ void record_add_event(
         struct record_bytes *out, double wall_time, int64_t step,
         const struct record_bytes *summary)
 {
-    struct record_bytes event = {.is_short = summary->is_short};
+    struct record_bytes event = {0};
     put_double(&event, 1, wall_time);
     put_integer(&event, 2, step);
     put_bytes(&event, 5, summary->data, summary->used);

@@ -14,25 +14,23 @@
 #ifndef ZD_DAEMON_SINKS_TENSORBOARD_RECORD_H
 #define ZD_DAEMON_SINKS_TENSORBOARD_RECORD_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct record_bytes { /* zeroed: empty */
     char *data;       /* malloc'd */
     size_t used, capacity;
-    bool is_short; /* memory ran out; what follows is left out */
 };
 void record_bytes_fini(struct record_bytes *bytes);
 
-/* A value of a Summary; several go behind one another. */
+/* Append a value to a Summary. */
 void record_add_scalar(
         struct record_bytes *summary, const char *tag, double value);
 /* For the plugin "text": UTF-8, shown as Markdown. */
 void record_add_text(
         struct record_bytes *summary, const char *tag, const char *text);
 
-/* A whole record behind `out`; nothing of it when memory runs out. */
+/* Append a record. */
 void record_add_version(struct record_bytes *out, double wall_time);
 /* A run that goes on: readers drop what they have of `step` and later. */
 void record_add_restart(

@@ -11,6 +11,7 @@
  *                 inside, to look at without a job and to send to others */
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "daemon/page/inline.h"
 #include "daemon/sinks/prometheus.h"
 #include "daemon/sinks/sink.h"
@@ -94,9 +95,7 @@ static enum zd_status open_sink(
         bool at_end, struct sink *sink_out)
 {
     char path[PATH_MAX];
-    struct text_sink *sink = malloc(sizeof *sink);
-    if (!sink)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct text_sink *sink = zd_array(1, sizeof *sink);
     *sink = *from;
     fs_join(path, sizeof path, dir, name);
     enum zd_status status =

@@ -1,6 +1,6 @@
 #include "daemon/state/history.h"
 
-#include "base/file/json.h"
+#include "base/must.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,22 +9,18 @@
 
 static int64_t stretch_of(const struct history *history, int64_t step)
 {
-    return history->stride > 1 ? (step - 1) / history->stride : step;
+    return history->stride > 1 ? (step - 1 - history->base) / history->stride
+                               : step;
 }
 
-static bool grow(struct history *history)
+static void grow(struct history *history)
 {
-    int capacity = history->capacity ? 2 * history->capacity : 64;
-    size_t count = (size_t)capacity;
-    int64_t *step = realloc(history->step, count * sizeof *step);
-    if (step)
-        history->step = step;
-    double *value = realloc(history->value, count * sizeof *value);
-    if (value)
-        history->value = value;
-    if (step && value)
-        history->capacity = capacity;
-    return step && value;
+    size_t count = history->capacity ? 2 * (size_t)history->capacity : 64;
+    history->step =
+            zd_must(realloc(history->step, count * sizeof *history->step));
+    history->value =
+            zd_must(realloc(history->value, count * sizeof *history->value));
+    history->capacity = (int)count;
 }
 
 /* Add a point after the first `count`, which are thinned already; returns the
@@ -79,8 +75,8 @@ void history_add(struct history *history, int64_t step, double value)
         return;
     if (history->count == HISTORY_POINTS_MAX)
         thin(history);
-    if (history->count == history->capacity && !grow(history))
-        return;
+    if (history->count == history->capacity)
+        grow(history);
     history->count = put_thinned(history, history->count, step, value);
     history->last = value;
 }
@@ -93,34 +89,6 @@ void history_fini(struct history *history)
 }
 
 /* --- as JSON --- */
-
-struct points {
-    json_t *step, *value;
-};
-
-static void append(
-        const struct points *out, const struct history *history, int i)
-{
-    json_array_append_new(out->step, json_integer(history->step[i]));
-    json_array_append_new(out->value, json_real(history->value[i]));
-}
-
-/* The smallest and the largest of points from..to-1, in their order. */
-static void append_extremes(
-        const struct points *out, const struct history *history, int from,
-        int to)
-{
-    int low = from, high = from;
-    for (int i = from + 1; i < to; i++) {
-        if (history->value[i] < history->value[low])
-            low = i;
-        if (history->value[i] > history->value[high])
-            high = i;
-    }
-    append(out, history, low < high ? low : high);
-    if (low != high)
-        append(out, history, low < high ? high : low);
-}
 
 static int first_above(const struct history *history, int64_t since)
 {
@@ -135,22 +103,37 @@ static int first_above(const struct history *history, int64_t since)
     return low;
 }
 
+static json_t *points_json(const struct history *history)
+{
+    json_t *steps = json_array(), *values = json_array();
+    for (int i = 0; i < history->count; i++) {
+        json_array_append_new(steps, json_integer(history->step[i]));
+        json_array_append_new(values, json_real(history->value[i]));
+    }
+    return json_pack("{s:o, s:o}", "step", steps, "value", values);
+}
+
+/* Thinned as the series itself, to two points a stretch, and the last one. */
 json_t *history_json(const struct history *history, int64_t since, int max)
 {
-    struct points out = {json_array(), json_array()};
-    int first = first_above(history, since), count = history->count - first;
-    int last = history->count - 1, stretches = (max - 1) / 2;
-    if (count <= max)
-        for (int i = first; i <= last; i++)
-            append(&out, history, i);
-    else {
-        for (int s = 0; s < stretches; s++) {
-            int from = first + (int)((int64_t)(count - 1) * s / stretches);
-            int to = first + (int)((int64_t)(count - 1) * (s + 1) / stretches);
-            if (from < to)
-                append_extremes(&out, history, from, to);
-        }
-        append(&out, history, last);
+    int first = first_above(history, since), last = history->count - 1;
+    int count = history->count - first, stretches = (max - 1) / 2;
+    struct history out = {
+            .step = zd_array((size_t)count + 1, sizeof *out.step),
+            .value = zd_array((size_t)count + 1, sizeof *out.value)};
+    if (count > max && stretches) {
+        out.base = history->step[first] - 1;
+        out.stride =
+                (history->step[last] - out.base + stretches - 1) / stretches;
     }
-    return json_pack("{s:o, s:o}", "step", out.step, "value", out.value);
+    for (int i = first; i < last && (count <= max || stretches); i++)
+        out.count = put_thinned(
+                &out, out.count, history->step[i], history->value[i]);
+    if (count) {
+        out.step[out.count] = history->step[last];
+        out.value[out.count++] = history->value[last];
+    }
+    json_t *json = points_json(&out);
+    history_fini(&out);
+    return json;
 }

@@ -13,10 +13,11 @@ struct history {   /* one series */
     int count, capacity;
     double last;    /* value that was added; thinning may have left it out */
     int64_t stride; /* steps that a stretch covers now; 0, 1: nothing thinned */
+    int64_t base;   /* steps before the first stretch */
 };
 
 /* A value that is not finite, or whose step is not above the last one's, is
- * left out. When memory is short the point is left out too. */
+ * left out. */
 void history_add(struct history *history, int64_t step, double value);
 void history_fini(struct history *history);
 /* {"step": [..], "value": [..]} of steps above `since`, at most `max` (from 1)

@@ -7,22 +7,27 @@
 #include "daemon/state/queue.h"
 #include "daemon/state/series.h"
 
+struct run_facts { /* that do not change */
+    int world, zero_stage, per_device, accumulation_max;
+    int64_t parameters, trainable, samples_per_epoch, first_step;
+    double flops_per_token, deadline; /* deadline: 0: none */
+    bool has_eval_data;               /* what `eval` needs */
+    char host[64];
+};
+
 struct message_banner {        /* MESSAGE_BANNER */
     json_t *plan;              /* owned by who takes the message; may be NULL */
     struct resumed_rows *rows; /* likewise; NULL: a fresh start */
     struct past *past;         /* likewise */
-    int world, zero_stage, per_device, accumulation, accumulation_max;
-    int64_t global_batch, parameters, trainable, max_steps, samples_per_epoch,
-            first_step;
-    int64_t samples_taken, tokens_seen, skipped_steps;
+    struct run_facts facts;
+    int accumulation;
+    int64_t global_batch, max_steps, samples_taken, tokens_seen;
     double eval_loss, best_eval_loss; /* NaN: none */
-    double flops_per_token, loss_scale;
+    double loss_scale;
     double checkpoint_time; /* of the one that was resumed from; 0 */
-    bool has_eval_data, has_prompts;
-    double settings[SETTINGS], deadline;
+    double settings[SETTINGS];
     bool is_kept[SETTINGS]; /* as in struct train_banner */
     double kept[SETTINGS];
-    char host[64];
     char resumed_from[4096]; /* "": a fresh start */
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/file/json.h"
+#include "base/must.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -72,34 +73,26 @@ static void keep_last(struct past *past)
 }
 
 /* Room for one more; the oldest go by thousands, so that it costs nothing. */
-static bool make_room(struct past *past)
+static void make_room(struct past *past)
 {
     if (past->count == 2 * EVENTS_KEPT)
         keep_last(past);
     if (past->count < past->room)
-        return true;
-    int room = past->room ? 2 * past->room : 64;
-    struct kept_event *events =
-            realloc(past->events, (size_t)room * sizeof *events);
-    if (!events)
-        return false;
-    past->events = events;
-    past->room = room;
-    return true;
+        return;
+    past->room = past->room ? 2 * past->room : 64;
+    past->events = zd_must(
+            realloc(past->events, (size_t)past->room * sizeof *past->events));
 }
 
 void past_add(struct past *past, const struct kept_event *event)
 {
-    if (!event->text ||
-        (past->count && event->id <= past->events[past->count - 1].id))
+    if (past->count && event->id <= past->events[past->count - 1].id)
         return;
     if (is_kind(event, "resumed"))
         undo(past, event);
-    char *text = make_room(past) ? strdup(event->text) : NULL;
-    if (!text)
-        return;
+    make_room(past);
     past->events[past->count] = *event;
-    past->events[past->count++].text = text;
+    past->events[past->count++].text = zd_must(strdup(event->text));
 }
 
 static void add_line(struct past *past, char *line)
@@ -120,8 +113,8 @@ struct past *past_read(const char *path)
     char *line = NULL;
     size_t room = 0;
     ssize_t bytes;
-    struct past *past = calloc(1, sizeof *past);
-    FILE *file = past ? fs_open_lines(path) : NULL;
+    struct past *past = zd_array(1, sizeof *past);
+    FILE *file = fs_open_lines(path);
     while (file && (bytes = getline(&line, &room, file)) > 0) {
         if (line[bytes - 1] == '\n') /* else it is torn */
             line[bytes - 1] = '\0';
@@ -130,8 +123,7 @@ struct past *past_read(const char *path)
     free(line);
     if (file)
         fclose(file);
-    if (past)
-        keep_last(past);
+    keep_last(past);
     return past;
 }
 

@@ -25,11 +25,10 @@ struct past {
 };
 
 /* The last EVENTS_KEPT of `path` (events.jsonl); a line that is none is left
- * out, and a file that is not there has none. NULL: out of memory. */
+ * out, and a file that is not there has none. */
 struct past *past_read(const char *path);
 void past_free(struct past *past); /* may be NULL */
-/* The next event, when its id is above the last one's. Copies its text; when
- * memory is short it is left out. */
+/* The next event, when its id is above the last one's. Copies its text. */
 void past_add(struct past *past, const struct kept_event *event);
 
 #endif

@@ -8,6 +8,8 @@
  * and begins at the ring's start. */
 #include "daemon/state/queue.h"
 
+#include "base/must.h"
+
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,27 +33,19 @@ struct message_queue {
     _Atomic uint64_t put, taken, dropped;
 };
 
-enum zd_status queue_create(
-        size_t bytes, void (*wake)(void *ctx), void *ctx,
-        struct message_queue **queue_out)
+struct message_queue *queue_create(
+        size_t bytes, void (*wake)(void *ctx), void *ctx)
 {
-    struct message_queue *queue = calloc(1, sizeof *queue);
-    if (!queue)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct message_queue *queue = zd_array(1, sizeof *queue);
     queue->size = 4096;
     while (queue->size < bytes)
         queue->size *= 2;
-    queue->ring = aligned_alloc(QUEUE_ALIGN, queue->size);
-    if (!queue->ring) {
-        free(queue);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    }
+    queue->ring = zd_must(aligned_alloc(QUEUE_ALIGN, queue->size));
     pthread_mutex_init(&queue->producers, NULL);
     queue->spare = queue->size / 2;
     queue->wake = wake;
     queue->ctx = ctx;
-    *queue_out = queue;
-    return ZD_OK;
+    return queue;
 }
 
 void queue_destroy(struct message_queue *queue)

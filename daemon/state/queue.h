@@ -36,9 +36,8 @@ struct message_queue;
 
 /* `wake` (or NULL): called by producers after a message that is not a step's,
  * from their thread. `bytes`: rounded up to a power of two. */
-enum zd_status queue_create(
-        size_t bytes, void (*wake)(void *ctx), void *ctx,
-        struct message_queue **queue_out);
+struct message_queue *queue_create(
+        size_t bytes, void (*wake)(void *ctx), void *ctx);
 void queue_destroy(struct message_queue *queue);
 /* Several producers (a lock among themselves only). False: it was dropped. */
 bool queue_push(

@@ -28,9 +28,9 @@ double run_state_eta(const struct run_state *state)
 static double epoch_of(const void *from, int i)
 {
     const struct run_state *state = from;
-    return state->samples_per_epoch > 0
+    return state->facts.samples_per_epoch > 0
                    ? (double)state->samples_taken /
-                             (double)state->samples_per_epoch
+                             (double)state->facts.samples_per_epoch
                    : NAN;
 }
 
@@ -43,7 +43,9 @@ static double rate_of(const void *from, int i)
 
 static double times_flops(const struct run_state *state, double tokens)
 {
-    return state->flops_per_token > 0 ? state->flops_per_token * tokens : NAN;
+    return state->facts.flops_per_token > 0
+                   ? state->facts.flops_per_token * tokens
+                   : NAN;
 }
 
 static double flops_rate_of(const void *from, int i)
@@ -137,14 +139,14 @@ static const struct metric rows[] = {
 {"model_flops_per_second", .value = flops_rate_of},
 {"mfu", .value = mfu_of},
 {NULL, .value = flops_of, .family = "zerod_model_flops", .kind = FAMILY_COUNTER, .help = "Operations that the model needs for the tokens trained on."},
-{"world", AT(INT, world), AFTER_BANNER},
-{"stage", AT(INT, zero_stage), AFTER_BANNER},
-{"parameters", AT(INT64, parameters), AFTER_BANNER},
-{"trainable_parameters", AT(INT64, trainable), AFTER_BANNER},
-{"all_parameters", AT(INT64, parameters), AFTER_BANNER},
+{"world", AT(INT, facts.world), AFTER_BANNER},
+{"stage", AT(INT, facts.zero_stage), AFTER_BANNER},
+{"parameters", AT(INT64, facts.parameters), AFTER_BANNER},
+{"trainable_parameters", AT(INT64, facts.trainable), AFTER_BANNER},
+{"all_parameters", AT(INT64, facts.parameters), AFTER_BANNER},
 {"global_batch_size", AT(INT64, global_batch), AFTER_BANNER},
-{"per_device_train_batch_size", AT(INT, per_device), AFTER_BANNER},
-{"deadline", AT(REAL, deadline), .flags = METRIC_POSITIVE},
+{"per_device_train_batch_size", AT(INT, facts.per_device), AFTER_BANNER},
+{"deadline", AT(REAL, facts.deadline), .flags = METRIC_POSITIVE},
 {"last_checkpoint_step", .value = checkpoint_step_of, .type = METRIC_INT64, .family = "zerod_checkpoint_last_step", .help = "Step of the last checkpoint."},
 {"last_checkpoint_time", AT(REAL, last_checkpoint_time), .flags = METRIC_POSITIVE, .family = "zerod_checkpoint_last_timestamp_seconds", .help = "When the last checkpoint was complete, since 1970."},
 {NULL, AT(UINT64, checkpoint_bytes), .flags = METRIC_POSITIVE, .family = "zerod_checkpoint_bytes", .help = "Size of the last checkpoint."},

@@ -2,7 +2,7 @@
  */
 #include "daemon/state/run_state.h"
 
-#include "base/log.h"
+#include "base/must.h"
 #include "daemon/state/messages.h"
 #include "daemon/state/run_state_rings.h"
 
@@ -34,17 +34,11 @@ static void find_output_dir(struct run_state *state)
         snprintf(state->output_dir, sizeof state->output_dir, "%s", dir);
 }
 
-enum zd_status run_state_create(
-        const struct train_job *job, const char *socket_path,
-        struct run_state **state_out)
+struct run_state *run_state_create(
+        const struct train_job *job, const char *socket_path)
 {
-    struct run_state *state = calloc(1, sizeof *state);
-    if (!state)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    if (!run_state_rings_init(state)) {
-        run_state_destroy(state);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    }
+    struct run_state *state = zd_array(1, sizeof *state);
+    run_state_rings_init(state);
     state->job = job;
     state->socket_path = socket_path;
     find_output_dir(state);
@@ -57,9 +51,8 @@ enum zd_status run_state_create(
     state->settings[SET_MAX_GRAD_NORM] = job->optim.max_grad_norm;
     set_bounds(&state->step_histogram, 0.0078125); /* to 256 s */
     set_bounds(&state->checkpoint_histogram, 0.0625);
-    gethostname(state->host, sizeof state->host - 1);
-    *state_out = state;
-    return ZD_OK;
+    gethostname(state->facts.host, sizeof state->facts.host - 1);
+    return state;
 }
 
 void run_state_destroy(struct run_state *state)
@@ -113,18 +106,11 @@ static void take_banner(
     json_decref(state->plan);
     state->plan = banner->plan;
     state->has_banner = true;
-    state->world = banner->world;
-    state->zero_stage = banner->zero_stage;
-    state->per_device = banner->per_device;
+    state->facts = banner->facts;
     state->accumulation = banner->accumulation;
-    state->accumulation_max = banner->accumulation_max;
     state->global_batch = banner->global_batch;
-    state->parameters = banner->parameters;
-    state->trainable = banner->trainable;
     state->max_steps = banner->max_steps;
-    state->samples_per_epoch = banner->samples_per_epoch;
-    state->first_step = banner->first_step;
-    state->step.step = banner->first_step;
+    state->step.step = banner->facts.first_step;
     state->step.max_steps = banner->max_steps;
     state->step.loss_scale.scale = banner->loss_scale;
     state->step.learning_rate = NAN;
@@ -132,9 +118,6 @@ static void take_banner(
     state->tokens = banner->tokens_seen;
     state->eval_loss = banner->eval_loss;
     state->best_eval_loss = banner->best_eval_loss;
-    state->flops_per_token = banner->flops_per_token;
-    state->has_eval_data = banner->has_eval_data;
-    state->has_prompts = banner->has_prompts;
     memcpy(state->settings, banner->settings, sizeof state->settings);
     for (int i = 0; i < SETTINGS; i++)
         if (banner->is_kept[i]) {
@@ -142,12 +125,10 @@ static void take_banner(
             state->asked[i] = banner->kept[i];
             state->set_step[i] = -1;
         }
-    state->deadline = banner->deadline;
-    memcpy(state->host, banner->host, sizeof state->host);
     if (banner->resumed_from[0]) {
         memcpy(state->last_checkpoint, banner->resumed_from,
                sizeof state->last_checkpoint);
-        state->last_checkpoint_step = banner->first_step;
+        state->last_checkpoint_step = banner->facts.first_step;
         state->last_checkpoint_time = banner->checkpoint_time;
     }
     take_rows(state, banner->rows);
@@ -190,7 +171,8 @@ static void add_phases(
 static void take_step(
         struct run_state *state, const struct train_step_report *step)
 {
-    bool is_early = step->step <= state->first_step + 2; /* warms caches */
+    bool is_early =
+            step->step <= state->facts.first_step + 2; /* warms caches */
     state->mean_step_seconds = is_early ? step->step_seconds
                                         : 0.9 * state->mean_step_seconds +
                                                   0.1 * step->step_seconds;
@@ -314,11 +296,9 @@ static void take_ranks(
     const struct train_rank_report *reports = (const void *)(ranks + 1);
     if (state->rank_count != ranks->total) {
         free(state->ranks);
-        state->ranks = calloc((size_t)ranks->total, sizeof *state->ranks);
-        state->rank_count = state->ranks ? ranks->total : 0;
+        state->ranks = zd_array((size_t)ranks->total, sizeof *state->ranks);
+        state->rank_count = ranks->total;
     }
-    if (!state->ranks)
-        return;
     memcpy(state->ranks + ranks->first, reports,
            (size_t)ranks->count * sizeof *reports);
     if (ranks->first + ranks->count < ranks->total)
@@ -346,8 +326,8 @@ static void apply_settings(
     if (!command->given[SET_ACCUMULATION])
         return;
     state->accumulation = (int)command->value[SET_ACCUMULATION];
-    state->global_batch =
-            (int64_t)state->accumulation * state->world * state->per_device;
+    state->global_batch = (int64_t)state->accumulation * state->facts.world *
+                          state->facts.per_device;
 }
 
 static void take_done(struct run_state *state, const struct message_done *done)

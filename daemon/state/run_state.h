@@ -43,12 +43,9 @@ struct run_state {
     bool is_paused, has_banner;
     /* of the banner */
     json_t *plan; /* plan.json's object; NULL before */
-    int world, zero_stage, per_device, accumulation, accumulation_max;
-    int64_t global_batch, parameters, trainable, max_steps, samples_per_epoch,
-            first_step;
-    double flops_per_token;
-    bool has_eval_data, has_prompts; /* what `eval` and `sample` need */
-    char host[64];
+    struct run_facts facts;
+    int accumulation;
+    int64_t global_batch, max_steps;
     /* of the steps */
     struct train_step_report step; /* the last; step 0: none yet */
     double mean_step_seconds;
@@ -68,7 +65,6 @@ struct run_state {
     bool is_set[SETTINGS];      /* by a command */
     double asked[SETTINGS];     /* by the last `set` of each */
     int64_t set_step[SETTINGS]; /* -1: before the run was resumed */
-    double deadline;            /* 0: none */
     struct train_rank_report *ranks; /* (rank_count) */
     int rank_count;
     struct history series[SERIES_MAX];
@@ -85,9 +81,8 @@ struct run_state {
 extern const struct metric_table run_metrics;
 
 /* `job` and `socket_path` must outlive the state. */
-enum zd_status run_state_create(
-        const struct train_job *job, const char *socket_path,
-        struct run_state **state_out);
+struct run_state *run_state_create(
+        const struct train_job *job, const char *socket_path);
 void run_state_destroy(struct run_state *state);
 /* Take a message in; what it owns is taken over, but for the result
  * of MESSAGE_DONE, which stays the message's. Returns the event that it became,

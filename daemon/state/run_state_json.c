@@ -1,6 +1,6 @@
 /* run_state_json.c - what is known, as docs/control.md says it. */
 #include "base/file/fs.h"
-#include "base/log.h"
+#include "base/must.h"
 #include "daemon/state/run_state.h"
 
 #include <limits.h>
@@ -94,7 +94,7 @@ static void set_job(json_t *object, const struct run_state *state)
             has_checkpoint ? state->last_checkpoint : NULL);
     set_text(object, "output_dir", state->output_dir);
     set_text(object, "socket", state->socket_path);
-    set_text(object, "host", state->host);
+    set_text(object, "host", state->facts.host);
     set(object, "pid", json_integer(getpid()));
 }
 
@@ -265,12 +265,12 @@ static json_t *log_json(const struct run_state *state)
 {
     enum { BYTES = 65536, LINES = 500 };
     char path[PATH_MAX];
-    char *text = malloc(BYTES + 1);
+    char *text = zd_array(1, BYTES + 1);
     json_t *lines = json_array();
     snprintf(
             path, sizeof path, "%.3900s/logs/rank-00000.log",
             state->job->job.output_dir);
-    FILE *file = text ? fs_open_lines(path) : NULL;
+    FILE *file = fs_open_lines(path);
     size_t bytes = 0;
     if (file) {
         bool is_cut = fseek(file, -(long)BYTES, SEEK_END) == 0;
@@ -300,12 +300,12 @@ static json_t *events_json(const struct run_state *state)
             path, sizeof path, "%.4000s/events.jsonl",
             state->job->job.output_dir);
     struct past *past = past_read(path);
-    for (int i = 0; past && i < state->event_count; i++) {
+    for (int i = 0; i < state->event_count; i++) {
         const struct kept_event *event = run_state_event(state, i);
-        if (strcmp(event->kind, "step") != 0 && event->text)
+        if (strcmp(event->kind, "step") != 0)
             past_add(past, event);
     }
-    for (int i = 0; past && i < past->count; i++) {
+    for (int i = 0; i < past->count; i++) {
         json_t *object = json_loads(past->events[i].text, 0, NULL);
         if (object)
             json_array_append_new(array, object);

@@ -8,18 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool run_state_rings_init(struct run_state *state)
+void run_state_rings_init(struct run_state *state)
 {
-    state->events = calloc(EVENTS_KEPT, sizeof *state->events);
-    state->samples = calloc(SAMPLES_KEPT, sizeof *state->samples);
-    return state->events && state->samples;
+    state->events = zd_array(EVENTS_KEPT, sizeof *state->events);
+    state->samples = zd_array(SAMPLES_KEPT, sizeof *state->samples);
 }
 
 void run_state_rings_fini(struct run_state *state)
 {
-    for (int i = 0; state->events && i < EVENTS_KEPT; i++)
+    for (int i = 0; i < EVENTS_KEPT; i++)
         free(state->events[i].text);
-    for (int i = 0; state->samples && i < SAMPLES_KEPT; i++) {
+    for (int i = 0; i < SAMPLES_KEPT; i++) {
         free(state->samples[i].prompt);
         free(state->samples[i].text);
     }
@@ -80,12 +79,13 @@ const struct kept_event *run_state_keep_event(
 {
     int at = ring_push(&state->event_first, &state->event_count, EVENTS_KEPT);
     struct kept_event *kept = &state->events[at];
-    char *copy = strdup((const char *)(event + 1));
     free(kept->text);
     *kept = (struct kept_event){
-            .id = event->id, .step = event->step, .text = copy};
+            .id = event->id,
+            .step = event->step,
+            .text = zd_must(strdup((const char *)(event + 1)))};
     memcpy(kept->kind, event->kind, sizeof kept->kind);
-    return copy ? kept : NULL;
+    return kept;
 }
 
 static void keep_past_sample(

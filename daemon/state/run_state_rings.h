@@ -7,11 +7,9 @@
 
 struct message_event;
 
-/* False: out of memory; run_state_rings_fini frees what there is. */
-bool run_state_rings_init(struct run_state *state);
+void run_state_rings_init(struct run_state *state);
 void run_state_rings_fini(struct run_state *state);
-/* Returns the event as it is kept, borrowed until the next call; NULL: out of
- * memory. */
+/* Returns the event as it is kept, borrowed until the next call. */
 const struct kept_event *run_state_keep_event(
         struct run_state *state, const struct message_event *event);
 /* `members`: of the event's text. */

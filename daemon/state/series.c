@@ -1,6 +1,7 @@
 #include "daemon/state/series.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "daemon/state/run_state.h"
 
 #include <math.h>
@@ -73,7 +74,7 @@ struct resumed_rows *resumed_rows_read(const char *path, int64_t step)
     size_t room = 0;
     ssize_t bytes;
     FILE *file = fs_open_lines(path);
-    struct resumed_rows *rows = file ? calloc(1, sizeof *rows) : NULL;
+    struct resumed_rows *rows = file ? zd_array(1, sizeof *rows) : NULL;
     while (rows && (bytes = getline(&line, &room, file)) > 0) {
         json_t *row = json_of_line(line, (size_t)bytes);
         json_t *at = json_object_get(row, "step");

@@ -23,7 +23,7 @@ static void describe_resumed(
 {
     char path[PATH_MAX];
     struct stat info;
-    out->first_step = banner->resumed_step;
+    out->facts.first_step = banner->resumed_step;
     if (!banner->resumed_from)
         return;
     snprintf(
@@ -45,31 +45,30 @@ static void on_banner(void *ctx, const struct train_banner *banner)
     struct message_head head = {MESSAGE_BANNER, sizeof(struct message_banner)};
     struct message_banner message = {
             .plan = job_plan_json(plan, banner->arena),
-            .world = banner->world,
-            .zero_stage = plan->zero.request.options.stage,
-            .per_device = plan->per_device,
+            .facts.world = banner->world,
+            .facts.zero_stage = plan->zero.request.options.stage,
+            .facts.per_device = plan->per_device,
             .accumulation = plan->accumulation,
-            .accumulation_max = banner->accumulation_max,
+            .facts.accumulation_max = banner->accumulation_max,
             .global_batch = plan->global_batch,
-            .parameters = (int64_t)plan->table.total,
-            .trainable = (int64_t)plan->table.trainable,
+            .facts.parameters = (int64_t)plan->table.total,
+            .facts.trainable = (int64_t)plan->table.trainable,
             .max_steps = banner->max_steps,
-            .samples_per_epoch = banner->samples,
+            .facts.samples_per_epoch = banner->samples,
             .samples_taken = banner->samples_taken,
             .tokens_seen = banner->tokens_seen,
             .eval_loss = banner->eval_loss,
             .best_eval_loss = banner->best_eval_loss,
-            .flops_per_token = model_flops_per_token(
+            .facts.flops_per_token = model_flops_per_token(
                     &plan->config, &plan->table, plan->shape.T),
             .loss_scale = banner->loss_scale,
-            .deadline = banner->deadline,
-            .has_eval_data = plan->shape.eval_B > 0,
-            .has_prompts = banner->job->sample.prompt_count > 0,
+            .facts.deadline = banner->deadline,
+            .facts.has_eval_data = plan->shape.eval_B > 0,
     };
     memcpy(message.settings, banner->settings, sizeof message.settings);
     memcpy(message.is_kept, banner->is_kept, sizeof message.is_kept);
     memcpy(message.kept, banner->kept, sizeof message.kept);
-    gethostname(message.host, sizeof message.host - 1);
+    gethostname(message.facts.host, sizeof message.facts.host - 1);
     describe_resumed(banner, &message);
     if (!queue_push(tee->queue, MESSAGE_BANNER, &message, sizeof message))
         message_free(&head, &message);

@@ -38,9 +38,7 @@ enum zd_status events_open(
         const char *path, const struct train_observer *observer,
         struct events **out)
 {
-    struct events *events = calloc(1, sizeof *events);
-    if (!events)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct events *events = zd_array(1, sizeof *events);
     events->observer = observer;
     pthread_mutex_init(&events->mutex, NULL);
     events->path = zd_must(strdup(path));
@@ -124,8 +122,6 @@ static void tell(
         event->step = events->last_step;
     events->last_step = event->step;
     char *text = line_of(event, members);
-    if (!text)
-        return; /* out of memory: one line less */
     event->text = text;
     event->members = members;
     if (events->held && strcmp(event->kind, "step") != 0)

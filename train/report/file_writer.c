@@ -192,9 +192,7 @@ enum zd_status file_writer_open(
         const char *path, enum file_mode mode, size_t kept, const char *what,
         struct file_writer **out)
 {
-    struct file_writer *file = calloc(1, sizeof *file);
-    if (!file)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct file_writer *file = zd_array(1, sizeof *file);
     file->path = zd_must(strdup(path));
     file->mode = mode;
     file->what = what;
@@ -267,12 +265,10 @@ static enum zd_status append(
                 ZD_ERR_IO, "E0732",
                 "cannot write %s: the disk has not taken the last %d MiB",
                 file->path, FILE_WRITER_ROOM >> 20);
-    char *more = realloc(file->pending, file->pending_bytes + bytes + 1);
-    if (!more)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    memcpy(more + file->pending_bytes, text, bytes);
-    more[file->pending_bytes + bytes] = '\n';
-    file->pending = more;
+    file->pending =
+            zd_must(realloc(file->pending, file->pending_bytes + bytes + 1));
+    memcpy(file->pending + file->pending_bytes, text, bytes);
+    file->pending[file->pending_bytes + bytes] = '\n';
     file->pending_bytes += bytes + is_row;
     file->added += bytes + is_row;
     return ZD_OK;

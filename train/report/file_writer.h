@@ -42,7 +42,7 @@ enum zd_status file_writer_open(
         const char *path, enum file_mode mode, size_t kept, const char *what,
         struct file_writer **out);
 void file_writer_close(struct file_writer *writer);
-/* Copies `text`; any thread. ZD_ERR_MEMORY, or ZD_ERR_IO as above. */
+/* Copies `text`; any thread. ZD_ERR_IO as above. */
 enum zd_status file_writer_add(
         struct file_writer *writer, const char *text, size_t bytes);
 /* What was added is on disk; any thread, which waits for it. ZD_ERR_IO. Of

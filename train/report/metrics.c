@@ -1,6 +1,7 @@
 #include "train/report/metrics.h"
 
 #include "base/clock.h"
+#include "base/must.h"
 #include "train/report/metric.h"
 
 #include <stdlib.h>
@@ -29,9 +30,8 @@ enum zd_status metrics_add(struct file_writer *metrics, json_t *row)
 {
     char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(row);
-    if (!text)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    enum zd_status status = file_writer_add(metrics, text, strlen(text));
+    enum zd_status status =
+            file_writer_add(metrics, zd_must(text), strlen(text));
     free(text);
     return status;
 }

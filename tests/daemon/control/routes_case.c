@@ -61,7 +61,7 @@ void routes_setup(void)
             "origin", "default", "available", 1, "optim.learning_rate", "value",
             0.5, "origin", "default", "available", 1);
     t.schema = schema_json();
-    cr_assert_eq(run_state_create(&t.job, "/run/x.sock", &t.state), ZD_OK);
+    t.state = run_state_create(&t.job, "/run/x.sock");
     open_routes(false);
 }
 
@@ -165,13 +165,13 @@ void begin_run(void)
 {
     struct message_banner banner = {
             .plan = json_pack("{s:i}", "world", 2),
-            .world = 2,
-            .per_device = 4,
+            .facts.world = 2,
+            .facts.per_device = 4,
             .accumulation = 1,
-            .accumulation_max = 8,
+            .facts.accumulation_max = 8,
             .global_batch = 8,
             .max_steps = 100,
-            .has_eval_data = true,
+            .facts.has_eval_data = true,
             .eval_loss = NAN,
             .best_eval_loss = NAN,
             .settings = {0.5, 1, 1, 10, 500, 200}};

@@ -196,7 +196,7 @@ Test(routes, config_tells_what_was_set)
 
 Test(routes, config_tells_what_was_set_before_the_run_was_resumed)
 {
-    struct message_banner banner = {.world = 2, .max_steps = 100};
+    struct message_banner banner = {.facts.world = 2, .max_steps = 100};
     banner.is_kept[SET_LOGGING_STEPS] = true;
     banner.kept[SET_LOGGING_STEPS] = 50;
     take(MESSAGE_BANNER, &banner, sizeof banner);

@@ -197,7 +197,7 @@ Test(routes_commands, pause_and_resume_are_refused_twice)
 Test(routes_commands, what_the_job_cannot_do_is_a_conflict)
 {
     begin_run();
-    t.state->has_eval_data = false;
+    t.state->facts.has_eval_data = false;
     post("/v1/eval", "");
     expect_error(409, "E_CONFLICT");
     post("/v1/sample", "");

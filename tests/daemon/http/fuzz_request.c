@@ -97,7 +97,7 @@ static void setup(void)
     f.job.job.output_dir = f.scratch.dir;
     f.config = json_pack("{s:{}}", "values");
     f.schema = schema_json();
-    need(run_state_create(&f.job, "/run/fuzz.sock", &f.state) == ZD_OK);
+    f.state = run_state_create(&f.job, "/run/fuzz.sock");
     struct routes_options options = {
             .state = f.state,
             .config = f.config,

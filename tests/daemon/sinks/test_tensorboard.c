@@ -254,7 +254,7 @@ Test(tensorboard, a_resumed_run_takes_a_new_file_and_drops_what_was_undone)
     char first[512], last[512];
     cr_assert_eq(find_file(first, sizeof first), 1);
     cr_assert_eq(tensorboard_open(&c.job, &sink), ZD_OK);
-    c.state.first_step = 100;
+    c.state.facts.first_step = 100;
     c.state.step.step = 101;
     sink.take(sink.ctx, SINK_STEP, &c.state);
     sink.close(sink.ctx, &c.state);

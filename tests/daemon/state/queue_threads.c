@@ -70,8 +70,7 @@ int main(void)
 {
     pthread_t threads[PRODUCERS];
     int numbers[PRODUCERS];
-    if (queue_create(65536, on_wake, NULL, &queue) != ZD_OK)
-        return 99;
+    queue = queue_create(65536, on_wake, NULL);
     for (int i = 0; i < PRODUCERS; i++) {
         numbers[i] = i;
         pthread_create(&threads[i], NULL, produce, &numbers[i]);

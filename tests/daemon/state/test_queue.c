@@ -13,10 +13,8 @@ static void count_wake(void *ctx)
 
 static struct message_queue *make(size_t bytes)
 {
-    struct message_queue *queue = NULL;
     wakes = 0;
-    cr_assert_eq(queue_create(bytes, count_wake, NULL, &queue), ZD_OK);
-    return queue;
+    return queue_create(bytes, count_wake, NULL);
 }
 
 Test(queue, messages_come_out_as_they_went_in_over_many_rounds)

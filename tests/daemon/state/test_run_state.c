@@ -15,7 +15,7 @@ static void setup(void)
     job.job.name = "test";
     job.job.run_name = "";
     job.job.output_dir = "/tmp/nowhere";
-    cr_assert_eq(run_state_create(&job, NULL, &state), ZD_OK);
+    state = run_state_create(&job, NULL);
 }
 
 static void teardown(void)
@@ -33,13 +33,13 @@ static const struct kept_event *take(
 static void take_banner(int64_t first_step)
 {
     struct message_banner banner = {
-            .world = 2,
-            .per_device = 4,
+            .facts.world = 2,
+            .facts.per_device = 4,
             .accumulation = 2,
             .global_batch = 16,
             .max_steps = 100,
-            .samples_per_epoch = 160,
-            .first_step = first_step,
+            .facts.samples_per_epoch = 160,
+            .facts.first_step = first_step,
             .samples_taken = 16 * first_step,
             .eval_loss = NAN,
             .best_eval_loss = NAN,
@@ -163,9 +163,9 @@ Test(run_state, a_resumed_run_begins_with_its_rows)
     for (int i = 1; i <= 40; i++)
         history_add(&rows->series[series("train/loss")], i, i);
     struct message_banner banner = {
-            .world = 1,
+            .facts.world = 1,
             .max_steps = 100,
-            .first_step = 40,
+            .facts.first_step = 40,
             .rows = rows,
             .eval_loss = 2.5,
             .best_eval_loss = 2.25,
@@ -199,7 +199,7 @@ Test(run_state, a_resumed_run_begins_with_its_events_and_samples)
                               .kind = "sample",
                               .text = (char *)(uintptr_t)before[i]});
     struct message_banner banner = {
-            .first_step = 40,
+            .facts.first_step = 40,
             .eval_loss = NAN,
             .best_eval_loss = NAN,
             .past = past,
