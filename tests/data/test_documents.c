@@ -4,162 +4,9 @@
 #include <criterion/criterion.h>
 #include <unistd.h>
 
-struct row {
-    const char *name, *file, *content;
-    enum data_format format;
-    const char *expected;
-};
-
-static void check_rows(const struct row *rows, size_t count)
+Test(data_documents, are_what_each_format_says)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct data_case test;
-        data_case_init(&test, NULL);
-        data_case_text(&test, rows[i].file, rows[i].content);
-        test.entry.format = rows[i].format;
-        char *words = data_case_words(&test);
-        cr_expect(words != NULL, "%s: %s", rows[i].name, zd_error_get()->what);
-        if (words)
-            cr_expect_str_eq(
-                    words, rows[i].expected, "%s: %s", rows[i].name, words);
-        free(words);
-        data_case_fini(&test);
-    }
-}
-
-
-Test(data_documents, text_files_are_one_document)
-{
-    static const struct row rows[] = {
-            {"plain", "a.txt", "hello", DATA_AUTO, "|[h]ello$"},
-            {"lines", "a.txt", "a\n\nb\n", DATA_AUTO, "|[a]\n\nb\n$"},
-            {"mark", "a.txt", "\xef\xbb\xbfhi", DATA_AUTO, "|[h]i$"},
-            {"mark inside", "a.txt", "h\xef\xbb\xbf", DATA_AUTO,
-             "|[h]\xef\xbb\xbf$"},
-            {"other name", "a.md", "hi\r\n", DATA_TEXT, "|[h]i\r\n$"},
-            {"longer name", "a.text", "hi", DATA_AUTO, "|[h]i$"},
-            {"in capitals", "a.TXT", "hi", DATA_AUTO, "|[h]i$"},
-            {"json as text", "a.dat", "{\"text\":1}", DATA_TEXT,
-             "|[{]\"text\":1}$"},
-    };
-    check_rows(rows, COUNT(rows));
-}
-
-Test(data_documents, json_lines_are_a_document_each)
-{
-    static const struct row rows[] = {
-            {"two", "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"cd\"}\n",
-             DATA_AUTO, "|[a]b$|[c]d$"},
-            {"in capitals", "a.JSONL", "{\"text\":\"ab\"}\n", DATA_AUTO,
-             "|[a]b$"},
-            {"no newline at the end", "a.jsonl", "{\"text\":\"ab\"}", DATA_AUTO,
-             "|[a]b$"},
-            {"blank last line", "a.jsonl", "{\"text\":\"ab\"}\n\n", DATA_AUTO,
-             "|[a]b$"},
-            {"blank last lines", "a.jsonl", "{\"text\":\"ab\"} \r\n \t\n\n",
-             DATA_AUTO, "|[a]b$"},
-            {"mark", "a.jsonl", "\xef\xbb\xbf{\"text\":\"ab\"}\n", DATA_AUTO,
-             "|[a]b$"},
-            {"escapes", "a.jsonl", "{\"text\":\"a\\n\\u00e9\"}\n", DATA_TEXT,
-             "|[a]\n\xc3\xa9$"},
-            {"nothing but an end", "a.jsonl",
-             "{\"text\":\"\"}\n{\"text\":\"b\"}\n", DATA_AUTO, "|[$]|[b]$"},
-            {"more keys", "a.ndjson", "{\"id\":1,\"text\":\"ab\"}\r\n",
-             DATA_AUTO, "|[a]b$"},
-    };
-    check_rows(rows, COUNT(rows));
-}
-
-Test(data_documents, loss_is_on_outputs_and_completions)
-{
-    static const struct row rows[] = {
-            {"with input", "a.jsonl",
-             "{\"instruction\":\"Add\",\"input\":\"1 2\",\"output\":\"3\"}\n",
-             DATA_AUTO, "|[Add\n1 2\n]3$"},
-            {"without", "a.jsonl",
-             "{\"instruction\":\"Hi\",\"output\":\"Ho\"}\n", DATA_AUTO,
-             "|[Hi\n]Ho$"},
-            {"empty input", "a.jsonl",
-             "{\"instruction\":\"Hi\",\"input\":\"\",\"output\":\"Ho\","
-             "\"text\":\"all\"}\n",
-             DATA_ALPACA, "|[Hi\n]Ho$"},
-            {"null input", "a.jsonl",
-             "{\"instruction\":\"Hi\",\"input\":null,\"output\":\"Ho\"}\n",
-             DATA_ALPACA, "|[Hi\n]Ho$"},
-            {"completion", "a.jsonl",
-             "{\"prompt\":\"2+2=\",\"completion\":\"4\"}\n", DATA_AUTO,
-             "|[2+2=]4$"},
-            {"without a prompt", "a.jsonl",
-             "{\"prompt\":\"\",\"completion\":\"abc\"}\n", DATA_COMPLETION,
-             "|[a]bc$"},
-    };
-    check_rows(rows, COUNT(rows));
-}
-
-Test(data_documents, prompts_count_where_all_is_trained)
-{
-    static const struct row rows[] = {
-            {"alpaca", "a.jsonl",
-             "{\"instruction\":\"Add\",\"input\":\"1 2\",\"output\":\"3\"}\n",
-             DATA_AUTO, "|[A]dd\n1 2\n3$"},
-            {"completion", "a.jsonl",
-             "{\"prompt\":\"2+2=\",\"completion\":\"4\"}\n", DATA_AUTO,
-             "|[2]+2=4$"},
-    };
-    struct data_case test;
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        data_case_init(&test, NULL);
-        data_case_text(&test, rows[i].file, rows[i].content);
-        for (int all = 0; all < 2; all++) { /* the cache is not the other's */
-            test.options.train_on = all ? TRAIN_ON_ALL : TRAIN_ON_ASSISTANT;
-            char *words = data_case_words(&test);
-            cr_expect(
-                    (strcmp(words, rows[i].expected) == 0) == all, "%s: %s",
-                    rows[i].name, words);
-            free(words);
-        }
-        data_case_fini(&test);
-    }
-}
-
-Test(data_documents, end_of_text_can_be_left_out)
-{
-    struct data_case test;
-    data_case_init(&test, NULL);
-    data_case_text(&test, "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"cd\"}\n");
-    test.options.add_eos = false;
-    char *words = data_case_words(&test);
-    cr_expect_str_eq(words, "|[a]b|[c]d");
-    free(words);
-    test.options.add_eos = true;
-    test.request.eos = -1; /* there is none */
-    words = data_case_words(&test);
-    cr_expect_str_eq(words, "|[a]b|[c]d");
-    free(words);
-    data_case_fini(&test);
-}
-
-Test(data_documents, the_text_field_can_be_named)
-{
-    struct data_case test;
-    data_case_init(&test, NULL);
-    data_case_text(&test, "a.jsonl", "{\"body\":\"ab\",\"text\":\"cd\"}\n");
-    test.entry.field = "body";
-    char *words = data_case_words(&test);
-    cr_expect_str_eq(words, "|[a]b$");
-    free(words);
-    data_case_fini(&test);
-}
-
-Test(data_documents, the_post_processors_prefix_begins_every_document)
-{
-    struct data_case test;
-    data_case_init(&test, "llama3");
-    data_case_text(&test, "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"cd\"}\n");
-    char *words = data_case_words(&test);
-    cr_expect_str_eq(words, "|[<490>]ab$|[<490>]cd$");
-    free(words);
-    data_case_fini(&test);
+    data_rows_run("documents.txt", 30);
 }
 
 /* The tokenizer of a case with `pieces` in its template: 456 is <s>, 457 </s>,
@@ -235,23 +82,6 @@ Test(data_documents, what_the_post_processor_puts_behind_a_text_is_trained)
 #undef EOS
 }
 
-Test(data_documents, added_tokens_in_plain_text_are_recognized)
-{
-    struct data_case test;
-    data_case_init(&test, "llama3");
-    data_case_text(&test, "a.txt", "a<|eot_id|>b");
-    char *words = data_case_words(&test);
-    cr_expect_str_eq(words, "|[<490>]a<494>b$");
-    free(words);
-    data_case_text(
-            &test, "a.jsonl",
-            "{\"prompt\":\"a<|eot_id|>\",\"completion\":\"<|eot_id|>\"}\n");
-    words = data_case_words(&test);
-    cr_expect_str_eq(words, "|[<490>a<494>]<494>$");
-    free(words);
-    data_case_fini(&test);
-}
-
 Test(data_documents, a_glob_takes_its_files_in_the_order_of_their_names)
 {
     struct data_case test;
@@ -264,17 +94,6 @@ Test(data_documents, a_glob_takes_its_files_in_the_order_of_their_names)
     test.entry.path = pattern;
     char *words = data_case_words(&test);
     cr_expect_str_eq(words, "|[a]a$|[b]b$|[c]c$");
-    free(words);
-    data_case_fini(&test);
-}
-
-Test(data_documents, a_name_with_brackets_is_a_name_when_it_exists)
-{
-    struct data_case test;
-    data_case_init(&test, NULL);
-    data_case_text(&test, "a[1].txt", "aa");
-    char *words = data_case_words(&test);
-    cr_expect_str_eq(words, "|[a]a$");
     free(words);
     data_case_fini(&test);
 }

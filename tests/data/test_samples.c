@@ -316,8 +316,7 @@ Test(data_samples, val_split_cuts_every_entry_in_two)
             cr_expect_str_eq(text, rows[i].expected, "%s", text);
         } else {
             cr_expect(strstr(
-                    zd_error_get()->what,
-                    "data.val_split = 0.1 of 4 samples"));
+                    zd_error_get()->what, "data.val_split = 0.1 of 4 samples"));
         }
         dataset_close(dataset);
         data_case_fini(&mixture.test);

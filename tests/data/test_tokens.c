@@ -3,7 +3,6 @@
 
 #include <criterion/criterion.h>
 
-
 struct blob {
     unsigned char data[8192];
     size_t bytes;
