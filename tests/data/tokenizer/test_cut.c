@@ -19,43 +19,22 @@ static struct token_vector encode(
 /* Words, numbers, marks, spaces, contractions, markers in a random order. */
 static size_t make_text(char *text, size_t bytes, uint64_t seed)
 {
-    static const char *const parts[] = {
-            "a",
-            "the",
-            "X's",
-            "'ll",
-            "1234",
-            " ",
-            " ",
-            " ",
-            "\n",
-            "\n\n",
-            "  ",
-            "\t",
-            ".",
-            "?!",
-            "(",
-            "caf\xc3\xa9",
-            "e\xcc\x81",
-            "\xe6\x97\xa5\xe6\x9c\xac",
-            "\xe3\x80\x82",
-            "\xc2\xa0",
-            "\xed\x95\x9c",
-            "\xe0\xa5\x98",
-            "\xe1\x84\x92\xe1\x85\xa1",
-            "\xcc\x81",
-            "<|endoftext|>",
-            "<|eot_id|>",
-            "<|im_end|>",
-            "foobar",
-            "\xc2\xbd",
-            "\xf0\x9f\x98\x80",
-            "\r\n"};
+    /* each ends with ~ */
+    static const char parts[] =
+            "a~the~X's~'ll~1234~ ~ ~ ~\n~\n\n~  ~\t~.~?!~(~caf\xc3\xa9~"
+            "e\xcc\x81~\xe6\x97\xa5\xe6\x9c\xac~\xe3\x80\x82~\xc2\xa0~"
+            "\xed\x95\x9c~\xe0\xa5\x98~\xe1\x84\x92\xe1\x85\xa1~\xcc\x81~"
+            "<|endoftext|>~<|eot_id|>~<|im_end|>~foobar~\xc2\xbd~"
+            "\xf0\x9f\x98\x80~"
+            "\r\n~";
+    const char *begins[sizeof parts];
+    size_t count = 0;
+    for (const char *at = parts; *at; at = strchr(at, '~') + 1)
+        begins[count++] = at;
     size_t used = 0;
     for (uint64_t i = 0;; i++) {
-        const char *part =
-                parts[rng_u64(seed, 0, i) % (sizeof parts / sizeof *parts)];
-        size_t length = strlen(part);
+        const char *part = begins[rng_u64(seed, 0, i) % count];
+        size_t length = strcspn(part, "~");
         if (used + length > bytes)
             return used;
         memcpy(text + used, part, length);
