@@ -1,9 +1,9 @@
 #include "daemon/cli/parse.h"
 
 #include "base/suggest.h"
+#include "base/words.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -167,32 +167,14 @@ static enum zd_status set_real(
 
 bool cli_parse_duration(const char *text, double *seconds_out)
 {
-    static const struct {
-        char unit;
-        double seconds;
-    } units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
-    double total = 0, last = INFINITY;
-    if (!*text)
+    char *end;
+    double seconds = strtod(text, &end);
+    bool is_bare = *text && strspn(text, "0123456789.") == strlen(text);
+    if (!is_bare && !words_duration(text, &seconds))
         return false;
-    while (*text) {
-        char *end;
-        if (!isdigit((unsigned char)*text) && *text != '.')
-            return false; /* no sign, no "inf" */
-        double value = strtod(text, &end), unit = 0;
-        if (end == text || !isfinite(value))
-            return false;
-        if (!*end && isinf(last)) /* a bare number */
-            unit = 1;
-        for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-            if (*end && *end == units[i].unit)
-                unit = units[i].seconds;
-        if (unit == 0 || unit >= last)
-            return false;
-        last = unit;
-        total += value * unit;
-        text = *end ? end + 1 : end;
-    }
-    *seconds_out = total;
+    if ((is_bare && *end) || !isfinite(seconds))
+        return false;
+    *seconds_out = seconds;
     return true;
 }
 

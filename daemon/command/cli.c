@@ -1,8 +1,8 @@
 #include "daemon/command/cli.h"
 
 #include "base/must.h"
+#include "base/words.h"
 #include "daemon/cli/output.h"
-#include "daemon/job/value_words.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -22,6 +22,15 @@ struct zd_log_options cli_log_options(const struct cli_args *args)
             .json = args->log_format && strcmp(args->log_format, "json") == 0,
             .rank = -1,
     };
+}
+
+enum zd_status cli_join(
+        const struct comm_options *options, int *argc, char ***argv,
+        struct comm **comm_out)
+{
+    if (options->backend == COMM_MPI || comm_is_launched())
+        return comm_mpi_create(argc, argv, options, comm_out);
+    return comm_local_create(1, options, comm_out);
 }
 
 /* --- the job and what overrides it --- */

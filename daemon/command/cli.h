@@ -88,6 +88,12 @@ enum zd_status command_plan_fit(
 enum zd_status command_plan_most(
         const struct cli_args *args, const struct job *job);
 
+/* As a run joins: a process that nobody launched is alone, and needs no MPI,
+ * which would take half a second, write below /tmp and start a helper process.
+ */
+enum zd_status cli_join(
+        const struct comm_options *options, int *argc, char ***argv,
+        struct comm **comm_out);
 /* The files of the job named by --job or the operand, with all options that
  * override a key (job_open). */
 struct job *cli_open_job(const struct cli_args *args);

@@ -6,14 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As a run would join: a process that nobody launched is alone. */
-static enum zd_status join(int *argc, char ***argv, struct comm **comm_out)
-{
-    const struct comm_options options = train_job_default().comm;
-    return comm_is_launched() ? comm_mpi_create(argc, argv, &options, comm_out)
-                              : comm_local_create(1, &options, comm_out);
-}
-
 static double giga(double value)
 {
     return value / 1e9;
@@ -126,7 +118,8 @@ enum zd_status command_bench_calibrate(
 {
     struct comm *comm;
     struct plan_calibration *calibration = NULL;
-    ZD_TRY(join(argc, argv, &comm));
+    const struct comm_options options = train_job_default().comm;
+    ZD_TRY(cli_join(&options, argc, argv, &comm));
     enum zd_status status = ZD_OK;
     calibration = calloc(1, sizeof *calibration);
     if (!calibration)

@@ -4,14 +4,6 @@
 #include "daemon/command/cli.h"
 #include "daemon/doctor/doctor.h"
 
-static enum zd_status join(int *argc, char ***argv, struct comm **comm_out)
-{
-    struct comm_options options = train_job_default().comm;
-    if (comm_is_launched())
-        return comm_mpi_create(argc, argv, &options, comm_out);
-    return comm_local_create(1, &options, comm_out);
-}
-
 static void tell(const struct cli_args *args, const struct doctor *doctor)
 {
     struct output output;
@@ -43,7 +35,7 @@ enum zd_status command_doctor(struct cli_args *args, int *argc, char ***argv)
     struct train_job defaults = train_job_default();
     struct job *job = NULL;
     struct comm *comm;
-    ZD_TRY(join(argc, argv, &comm));
+    ZD_TRY(cli_join(&defaults.comm, argc, argv, &comm));
     struct zd_log_options log = cli_log_options(args);
     log.rank = comm_rank(comm);
     zd_log_configure(&log);

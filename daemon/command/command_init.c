@@ -12,6 +12,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The first sentence of its comment. Lines are joined; the sentence ends with a
+ * full stop and a blank, or with the comment, and so does what follows a colon
+ * or a semicolon. */
+static void put_title(const struct embedded *recipe, FILE *stream)
+{
+    const char *at = recipe->text;
+    while (*at) {
+        if (at[0] == '\n') {
+            if (strncmp(at, "\n# ", 3) != 0 || at[3] == ' ')
+                return;
+            fputc(' ', stream);
+            at += 3;
+            continue;
+        }
+        if (strchr(".:;", at[0]) && (at[1] == ' ' || at[1] == '\n'))
+            return;
+        if (!(at == recipe->text && at[0] == '#') &&
+            !(at == recipe->text + 1 && at[0] == ' '))
+            fputc(*at, stream);
+        at++;
+    }
+}
+
 static void list_recipes(void)
 {
     struct output output;
@@ -19,7 +42,7 @@ static void list_recipes(void)
     FILE *stream = output_begin(&output);
     for (int i = 0; (recipe = embedded_at(embedded_recipes, i)).name; i++) {
         fprintf(stream, "%-26s ", recipe.name);
-        recipe_put_title(&recipe, stream);
+        put_title(&recipe, stream);
         fputc('\n', stream);
     }
     output_end(&output);

@@ -236,17 +236,6 @@ static void leave(struct comm *comm, enum zd_status status)
     alarm(0);
 }
 
-/* A process that nobody launched is alone, and needs no MPI: that would take
- * half a second, write below /tmp and start a helper process. */
-static enum zd_status join(
-        const struct comm_options *options, int *argc, char ***argv,
-        struct comm **comm_out)
-{
-    if (options->backend == COMM_MPI || comm_is_launched())
-        return comm_mpi_create(argc, argv, options, comm_out);
-    return comm_local_create(1, options, comm_out);
-}
-
 enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
 {
     /* the files are read, then the ranks join, and the rest of the job is
@@ -255,7 +244,7 @@ enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
     const struct comm_options options = job_comm_options(job);
     struct comm *comm;
     train_catch_signals();
-    enum zd_status status = join(&options, argc, argv, &comm);
+    enum zd_status status = cli_join(&options, argc, argv, &comm);
     if (status != ZD_OK) {
         job_free(job);
         return status;

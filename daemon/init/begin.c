@@ -201,15 +201,6 @@ static json_t *setting_value(const struct plan_setting *setting)
                                     : json_integer(number);
 }
 
-static void human(char out[32], uint64_t bytes)
-{
-    double mib = (double)bytes / (1 << 20);
-    if (mib < 1024)
-        snprintf(out, 32, "%.1f MiB", mib);
-    else
-        snprintf(out, 32, "%.2f GiB", mib / 1024);
-}
-
 /* Of those that are as fast, but for a twentieth, the one that says least. */
 static const struct plan_found *simplest(
         const struct plan_found *found, int count)
@@ -228,9 +219,7 @@ static void write_found(
         const struct plan_found *found, const struct facts *facts,
         struct draft *draft)
 {
-    char device[32], host[32], number[UNITS_TEXT];
-    human(device, found->device);
-    human(host, found->host);
+    char device[UNITS_TEXT], host[UNITS_TEXT], number[UNITS_TEXT];
     for (int i = 0; i < found->setting_count; i++)
         draft_replace(
                 draft, found->settings[i].key,
@@ -243,7 +232,7 @@ static void write_found(
             draft,
             "A rank takes %s of device memory and %s of host memory; %s s a "
             "step are",
-            device, host,
+            units_bytes(found->device, device), units_bytes(found->host, host),
             units_number(
                     found->predicted.step_seconds,
                     plan_machine_digits(search->machine), number));

@@ -117,7 +117,7 @@ static bool read_source(
     struct toml_source *source = job_source(job, path);
     enum zd_status status =
             fs_read_file(path, TOML_MAX_BYTES, &source->text, &source->bytes);
-    if (status == ZD_ERR_DATA) {
+    if (status == ZD_ERR_DATA && !strcmp(zd_error_get()->code, "E0704")) {
         zd_error_clear();
         status = ZD_FAIL(
                 ZD_ERR_CONFIG, "E0201",

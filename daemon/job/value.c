@@ -4,7 +4,7 @@
 
 #include "base/rfc3339.h"
 #include "base/text_buffer.h"
-#include "daemon/job/value_words.h"
+#include "base/words.h"
 
 #include <ctype.h>
 #include <math.h>

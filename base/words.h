@@ -1,7 +1,7 @@
-/* value_words.h - sizes, shares and times as people write them. false: the text
+/* words.h - sizes, shares and times as people write them. false: the text
  * is none. */
-#ifndef ZD_DAEMON_JOB_VALUE_WORDS_H
-#define ZD_DAEMON_JOB_VALUE_WORDS_H
+#ifndef ZD_BASE_WORDS_H
+#define ZD_BASE_WORDS_H
 
 #include <stdbool.h>
 
@@ -9,7 +9,7 @@
 bool words_size(const char *text, double *bytes_out);
 /* "90%" into 0.9 */
 bool words_percent(const char *text, double *share_out);
-/* "1h30m" */
+/* "1h30m": numbers with units that become smaller */
 bool words_duration(const char *text, double *seconds_out);
 
 #endif

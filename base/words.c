@@ -1,4 +1,4 @@
-#include "daemon/job/value_words.h"
+#include "base/words.h"
 
 #include <ctype.h>
 #include <math.h>
