@@ -87,7 +87,7 @@ int output_columns(int fd)
     return 80;
 }
 
-bool output_has_colour(int fd)
+bool output_has_color(int fd)
 {
     const char *no_color = getenv("NO_COLOR");
     return output_is_terminal(fd) && !(no_color && no_color[0]);

@@ -28,7 +28,7 @@ int output_finish(int code);
  * over. */
 bool output_is_terminal(int fd);
 /* The same, and NO_COLOR is not set: escape codes may be sent. */
-bool output_has_colour(int fd);
+bool output_has_color(int fd);
 /* Columns of the terminal, 80 when it does not say. */
 int output_columns(int fd);
 

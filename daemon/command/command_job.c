@@ -126,7 +126,7 @@ static enum zd_status show_samples(
     struct inspect_view view = {
             .count = args->count,
             .ids = args->ids,
-            .color = output_has_colour(STDOUT_FILENO)};
+            .color = output_has_color(STDOUT_FILENO)};
     json_t *json;
     if (!cli_wants_json(args))
         return dataset_inspect(stdout, dataset, text->tokenizer, &view);

@@ -192,7 +192,8 @@ static bool post_command(void *ctx, const struct train_command *command)
 
 /* --- life --- */
 
-/* Anybody can make /tmp/zerod-UID first: that must not end this user's jobs. */
+/* Any user can make /tmp/zerod-UID first: that must not end this user's jobs.
+ */
 static enum zd_status use_output_dir(struct control *control)
 {
     const struct train_job *job = control->job;

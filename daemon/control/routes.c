@@ -68,8 +68,8 @@ static bool check_params(
         }
         if (is_twice) {
             reply_error(
-                    reply, 400, "E_BAD_REQUEST", "give it once",
-                    "parameter %.60s is there twice", name);
+                    reply, 400, "E_BAD_REQUEST", "give it only once",
+                    "parameter %.60s is given twice", name);
             return false;
         }
     }
@@ -108,8 +108,8 @@ static bool may_act(
 {
     if (!request->may_act)
         reply_error(
-                reply, 403, "E_FORBIDDEN", "its owner and root may",
-                "user %lld may read, and not give commands",
+                reply, 403, "E_FORBIDDEN", "only its owner and root may",
+                "user %lld may read, but not give commands",
                 (long long)request->uid);
     else if (routes->options.readonly)
         reply_error(
@@ -145,7 +145,7 @@ void routes_handle(
     if (!route->command && request->body_bytes) {
         reply_error(
                 reply, 400, "E_BAD_REQUEST",
-                "leave the body out; parameters go into the query",
+                "leave out the body; parameters go in the query",
                 "%s takes no body", route->path);
         return;
     }

@@ -77,12 +77,12 @@ static bool check_pause(
     bool holds = state->is_paused && !state->pending[COMMAND_RESUME];
     if (command->kind == COMMAND_PAUSE && holds)
         return conflict(
-                reply, "zerodctl resume (POST /v1/resume) makes it go on",
-                "the run is paused already");
+                reply, "zerodctl resume (POST /v1/resume) continues it",
+                "the run is already paused");
     if (command->kind == COMMAND_RESUME && !state->is_paused &&
         !state->pending[COMMAND_PAUSE])
         return conflict(
-                reply, "zerodctl pause (POST /v1/pause) holds it",
+                reply, "zerodctl pause (POST /v1/pause) pauses it",
                 "the run is not paused");
     return true;
 }
@@ -131,8 +131,8 @@ static bool check_room(
             reply, 409, "E_CONFLICT",
             "stop the run, set it in the job file, and start it again: it goes "
             "on from its checkpoint",
-            "the memory that was planned keeps %d micro-batches of a step at "
-            "most, not %.0f",
+            "the planned memory holds at most %d micro-batches of a step, not "
+            "%.0f",
             state->facts.accumulation_max, wanted);
     return false;
 }
@@ -145,11 +145,12 @@ static bool check_now(
     const char *name = train_command_name(command->kind);
     if (command->kind == COMMAND_STOP && state->state == RUN_STOPPING)
         return conflict(
-                reply, "GET /v1/status tells how far it is",
-                "the run is stopping already");
+                reply, "GET /v1/status says how far it is",
+                "the run is already stopping");
     if (routes->is_over || state->state >= RUN_STOPPING) {
         reply_error(
-                reply, 503, "E_ENDING", "start the same command again to go on",
+                reply, 503, "E_ENDING",
+                "start the same command again to continue",
                 "the run is %s; %s was not done",
                 train_run_state_name(state->state), name);
         return false;
@@ -185,8 +186,8 @@ void command_answer(
     if (!routes->options.post(routes->options.ctx, command)) {
         free(waiter);
         reply_error(
-                reply, 409, "E_CONFLICT", "ask again after the next step",
-                "too many commands wait");
+                reply, 409, "E_CONFLICT", "try again after the next step",
+                "too many commands are waiting");
         return;
     }
     *waiter = (struct waiter){

@@ -63,7 +63,7 @@ static bool read_since(
         reply_error(
                 reply, 400, "E_BAD_REQUEST",
                 "the number of the last `id:` line",
-                "Last-Event-ID: %.40s is no id of an event", text);
+                "Last-Event-ID: %.40s is not the id of an event", text);
         return false;
     }
     *after = id;

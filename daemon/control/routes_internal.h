@@ -14,7 +14,7 @@ struct waiter { /* a command that was accepted and not done */
     struct routes *routes;
     int64_t id;
     enum train_command_kind kind;
-    struct http_stream *stream; /* NULL: nobody waits for the answer */
+    struct http_stream *stream; /* NULL: no one waits for the answer */
     double until;               /* clock; 0: as long as it takes */
 };
 

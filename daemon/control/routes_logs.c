@@ -105,7 +105,7 @@ static int open_log(struct routes *routes, int rank, struct http_reply *reply)
     reply_error(
             reply, 404, "E_NOT_FOUND",
             job->log.rank_logs == RANK_LOGS_FILES
-                    ? "ask again when it has written a line"
+                    ? "try again when it has written a line"
                     : "rank_logs = \"files\" in [log] of the job file",
             "there is no log of rank %d: %s", rank, strerror(error));
     return -1;

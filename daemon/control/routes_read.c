@@ -148,7 +148,7 @@ void route_plan(
         reply_json(reply, 200, json_incref(plan));
     else
         reply_error(
-                reply, 404, "E_NOT_FOUND", "ask again when it runs",
+                reply, 404, "E_NOT_FOUND", "try again when it runs",
                 "the job has no plan yet: it is starting");
 }
 
@@ -169,7 +169,7 @@ void route_ready(
     else
         reply_error(
                 reply, 503, "E_NOT_READY", NULL,
-                "no step was made yet: the job is %s",
+                "no step is done yet: the job is %s",
                 train_run_state_name(state->state));
 }
 

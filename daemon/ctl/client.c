@@ -83,21 +83,17 @@ static enum zd_status fail_connect(const struct exchange *exchange, int cause)
     if (cause == ENOENT || cause == ENOTDIR)
         return ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E1090",
-                "no job answers at %s: there is no "
-                "such socket",
-                path);
+                "no job answers at %s: this socket does not exist", path);
     if (cause == EACCES || cause == EPERM) {
         ZD_FAIL(ZD_ERR_DENIED, "E1094",
-                "%s may not be opened: it is another "
-                "user's job",
-                path);
-        zd_fail_help("its owner and root may ask it, and who is in the group "
-                     "of control.status_gid");
+                "%s may not be opened: it is another user's job", path);
+        zd_fail_help("its owner, root and members of control.status_gid may "
+                     "ask it");
         return ZD_ERR_DENIED;
     }
-    if (cause == ECONNREFUSED) { /* nobody listens: it is no job any more */
+    if (cause == ECONNREFUSED) { /* no one listens: the job has ended */
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1090",
-                "no job answers: the socket was left by a job that ended");
+                "no job answers: a job that ended left the socket");
         zd_fail_where("%s", path);
         return ZD_ERR_NO_INPUT;
     }
@@ -244,7 +240,7 @@ static enum zd_status read_answer(struct exchange *exchange)
             break;
     }
     if (reader->state == HTTP_BROKEN)
-        return fail_silent(exchange, "what came is no HTTP");
+        return fail_silent(exchange, "its answer is not HTTP");
     if (exchange->is_too_long)
         return fail_silent(exchange, "its answer is longer than 64 MiB");
     exchange->answer->status = reader->status;
@@ -282,7 +278,7 @@ static enum zd_status status_of(int http, const char **code_out)
     case 403:
         *code_out = "E1093";
         return ZD_ERR_DENIED;
-    case 409: /* nobody forbids it: it cannot be done now */
+    case 409: /* allowed, but not possible now */
         *code_out = "E1087";
         return ZD_ERR_UNFIT;
     case 500:

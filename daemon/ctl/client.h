@@ -4,10 +4,10 @@
  * broken or missing becomes a record:
  *
  *   E1090  66  there is no such socket
- *   E1092  69  nobody listens, no answer in time, an answer that breaks off
+ *   E1092  69  no answer in time, or an answer that breaks off
  *   E1093  77  refused by the job (403)
  *   E1094  77  the socket may not be opened, or is not whose it should be
- *   E1095  64  what was asked for is none of the job's (400, 404, ..)
+ *   E1095  64  the job does not have what was asked for (400, 404, ..)
  *   E1096  69  the command failed, or the run is ending (500, 503)
  *   E1087  69  it cannot be done now (409) */
 #ifndef ZD_CTL_CLIENT_H
@@ -63,8 +63,8 @@ enum zd_status client_get(
         const struct client_job *job, const char *what, double timeout,
         json_t **json_out);
 
-/* Does this thread's record say that the job is gone: no socket, or nobody who
- * listens on it? */
+/* Does this thread's record say that the job is gone: no socket, or one that no
+ * one listens on? */
 bool client_job_is_gone(void);
 
 /* INT and TERM are noted from here on and end waits. */

@@ -110,7 +110,7 @@ static const struct act_row {
         {"sample", "the step to end and the text", sample_body, NULL,
          show_samples_of},
         {"pause", "the step to end", NULL,
-         "paused after step {step|w}; zerodctl resume goes on\n"},
+         "paused after step {step|w}; zerodctl resume continues the run\n"},
         {"resume", "the ranks to go on", NULL,
          "running again after step {step|w}\n"},
         {"set", "the step to end", act_parse_settings, NULL, show_settings},
@@ -150,8 +150,7 @@ static void show_answer(
     fflush(stdout);
 }
 
-/* What was asked for is so already: nothing is left to do, and nothing went
- * wrong. */
+/* Is the run already in the state that was asked for? That is no error. */
 static bool is_so_already(
         const struct target *target, const struct cli_args *args,
         const char *command)
@@ -171,9 +170,9 @@ static bool is_so_already(
     else if (ctl_output(args) == OUTPUT_JSON)
         ctl_print_json(status);
     else
-        printf("%s already, after step %.0f; zerodctl %s\n", state,
+        printf("already %s, after step %.0f; zerodctl %s\n", state,
                fill_number(status, "step"),
-               pauses ? "resume goes on" : "pause holds it");
+               pauses ? "resume continues the run" : "pause pauses it");
     json_decref(status);
     return is_so;
 }

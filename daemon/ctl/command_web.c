@@ -41,13 +41,12 @@ static void tell_address(
     fflush(stdout);
     fputs("The page of ", stderr);
     text_print(look, shown->name, false, stderr);
-    fputs(", for this user alone: the address works once. Ctrl-C ends it.\n",
+    fputs(", for this user only: the address works once. Ctrl-C ends it.\n",
           stderr);
     if (getenv("SSH_CONNECTION")) {
         int port = (int)strtol(strrchr(address, ':') + 1, NULL, 10);
         gethostname(host, sizeof host - 1);
-        fprintf(stderr,
-                "From the machine you sit at: ssh -N -L %d:127.0.0.1:%d %s\n",
+        fprintf(stderr, "On your own machine: ssh -N -L %d:127.0.0.1:%d %s\n",
                 port, port, host);
     }
 }
@@ -71,7 +70,7 @@ static enum zd_status serve(
     struct web *web;
     if (!target->job.socket) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1104",
-                "no page: the job's socket is out of reach, and files do not "
+                "no page: the job's socket cannot be reached, and files cannot "
                 "serve it");
         zd_fail_help(
                 "run zerodctl web on the job's host; of a run that ended, "

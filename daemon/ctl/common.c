@@ -140,8 +140,8 @@ enum zd_status ctl_target(
     if (named > 1)
         return ZD_FAIL(
                 ZD_ERR_USAGE, "E0101",
-                "-j, -S and --dir name a job each: "
-                "one of them is enough");
+                "-j, -S and --dir each name a job: "
+                "give only one of them");
     if (args->socket) {
         target_of_named_socket(args->socket, target_out);
         return ZD_OK;

@@ -44,7 +44,7 @@ struct look look_of_stdout(void)
             .columns = number_of("COLUMNS"),
             .rows = number_of("LINES"),
             .has_utf8 = locale_has_utf8(),
-            .has_colour = output_has_colour(STDOUT_FILENO),
+            .has_color = output_has_color(STDOUT_FILENO),
             .now = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec};
     if (is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
         look.columns = size.ws_col ? size.ws_col : look.columns;
@@ -64,7 +64,7 @@ const char *look_style(const struct look *look, enum look_style style)
             [LOOK_DIM] = "\033[2m",     [LOOK_GOOD] = "\033[32m",
             [LOOK_WARN] = "\033[33m",   [LOOK_BAD] = "\033[31m",
             [LOOK_ACCENT] = "\033[36m", [LOOK_INVERSE] = "\033[7m"};
-    return look->has_colour ? codes[style] : "";
+    return look->has_color ? codes[style] : "";
 }
 
 enum look_style look_of_state(const char *state)

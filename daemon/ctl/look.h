@@ -12,14 +12,14 @@
 struct look {
     int columns; /* 0: as many as it takes (a pipe) */
     int rows;    /* 0: likewise */
-    bool has_utf8, has_colour;
+    bool has_utf8, has_color;
     double now; /* seconds since 1970 */
 };
 
 /* Of stdout: COLUMNS, the terminal, NO_COLOR, TERM, LC_ALL, LC_CTYPE, LANG. */
 struct look look_of_stdout(void);
 
-/* Escape codes, "" without colour. */
+/* Escape codes, "" without color. */
 enum look_style {
     LOOK_PLAIN, /* back to it */
     LOOK_BOLD,

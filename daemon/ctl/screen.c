@@ -105,7 +105,7 @@ bool screen_take(void)
     return true;
 }
 
-/* Each line is cleared to its end behind what is drawn, so that nothing
+/* Each line is cleared from the end of what is drawn, so that nothing
  * flickers. */
 void screen_draw(const char *text)
 {

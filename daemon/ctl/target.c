@@ -57,7 +57,7 @@ static bool is_folder(const char *path, const struct stat *folder)
 
 /* Does the process that wrote `file` into `folder` answer on its socket?
  * Another host may have a job of this name; and whoever owns the folder may
- * have named the socket of someone else's job. */
+ * have named the socket of another user's job. */
 static bool answers(
         const json_t *file, const char *socket, const struct stat *folder)
 {
@@ -314,7 +314,7 @@ static bool flush_idle(void *ctx, double waited_seconds)
     return true;
 }
 
-/* A stream of events that broke off goes on behind the last one, as long as the
+/* A stream of events that broke off goes on after the last one, as long as the
  * job answers at all. */
 enum zd_status target_stream(
         const struct target *target, const struct target_stream *stream)

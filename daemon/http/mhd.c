@@ -30,8 +30,8 @@ static struct http_conn *conn_of(struct MHD_Connection *mhd)
 
 /* --- connections ---------------------------------------------------------- */
 
-/* libmicrohttpd closes without a word where the first line is no HTTP. Whoever
- * has only gone, after an answer, is told nothing. */
+/* libmicrohttpd closes without a word where the first line is not HTTP. A
+ * client that only left, after an answer, is told nothing. */
 static void refuse_garbage(struct http_conn *conn)
 {
     static const char body[] =
@@ -158,7 +158,7 @@ static enum MHD_Result begin_request(
     if (header_bytes(conn) > HTTP_HEADER_MAX)
         return http_refuse(
                 conn, 431, TOO_LARGE, "the headers are larger than 8 KiB",
-                "parameters belong into the body");
+                "parameters belong in the body");
     /* Between the two is one separator. Further away: a zero byte. */
     if (!conn->target || version != conn->raw + conn->raw_bytes + 1)
         return http_refuse(
@@ -166,12 +166,12 @@ static enum MHD_Result begin_request(
                 "GET /v1/status HTTP/1.1");
     if (strcmp(method, "GET") && strcmp(method, "POST"))
         return http_refuse(
-                conn, 405, "E_METHOD", "there are only GET and POST",
+                conn, 405, "E_METHOD", "the method must be GET or POST",
                 "GET /v1 lists what can be asked");
     if (headers.has_encoding || headers.lengths > 1)
         return http_refuse(
                 conn, 400, BAD_REQUEST, "a body needs one Content-Length",
-                "no Transfer-Encoding");
+                "Transfer-Encoding is not supported");
     conn->body_expected = (size_t)headers.length;
     conn->phase = PHASE_BODY;
     if (headers.length > HTTP_BODY_SWALLOWED)
@@ -213,8 +213,8 @@ static enum MHD_Result answer(struct http_conn *conn, const char *method)
             .may_act = conn->peer.may_act};
     struct http_reply reply = {0};
     char *parts = strdup(conn->target);
-    const char *wrong = parts ? http_target_parse(parts, &request)
-                              : "there is no memory for it";
+    const char *wrong =
+            parts ? http_target_parse(parts, &request) : "out of memory";
     if (wrong) {
         free(parts);
         return http_refuse(
@@ -306,6 +306,6 @@ enum zd_status http_mhd_start(struct http_server *server)
             MHD_OPTION_END);
     if (!server->mhd)
         return ZD_FAIL(
-                ZD_ERR_CREATE, "E1044", "the HTTP library does not start");
+                ZD_ERR_CREATE, "E1044", "libmicrohttpd cannot be started");
     return ZD_OK;
 }

@@ -61,7 +61,7 @@ static const char *parse_query(char *query, struct http_request *request)
         if (request->param_count == HTTP_PARAMS_MAX)
             return "the query has more than 16 parameters";
         if (!unescape(name, true) || !unescape(value, true))
-            return "the query holds a broken escape, or is not UTF-8";
+            return "the query contains an invalid escape, or is not UTF-8";
         request->param_names[request->param_count] = name;
         request->param_values[request->param_count++] = value;
     }
@@ -73,7 +73,7 @@ const char *http_target_parse(char *target, struct http_request *request)
     static const char scheme[] = "http://";
     for (const char *p = target; *p; p++)
         if ((unsigned char)*p <= ' ' || *p == 0x7f || *p == '#')
-            return "the path holds a control character, a space or #";
+            return "the path contains a control character, a space or #";
     if (!strncmp(target, scheme, sizeof scheme - 1)) { /* as to a proxy */
         target = strchr(target + sizeof scheme - 1, '/');
         if (!target)
@@ -84,7 +84,7 @@ const char *http_target_parse(char *target, struct http_request *request)
     char *query = target;
     strsep(&query, "?");
     if (!unescape(target, false))
-        return "the path holds a broken escape, or is not UTF-8";
+        return "the path contains an invalid escape, or is not UTF-8";
     request->path = target;
     return query && *query ? parse_query(query, request) : NULL;
 }

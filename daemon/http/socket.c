@@ -5,7 +5,7 @@
  *   JOB.sock.lock   flock'ed by the job that answers; holds its pid
  *
  * The lock settles two starts at one moment; a socket without one that answers
- * is somebody else's. Nothing but a dead socket is ever removed. */
+ * belongs to another program. Only a dead socket is ever removed. */
 #include "daemon/http/server.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define HINT "control.socket names another path, or \"none\""
+#define HINT "set control.socket to another path, or to \"none\""
 
 static enum zd_status fail_system(const char *what, const char *path)
 {
@@ -56,12 +56,12 @@ static enum zd_status check_length(const char *path, size_t bytes)
     if (bytes <= most)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CREATE, "E1041",
-            "the path of the control socket has %zu bytes, it may have %zu: "
+            "the path of the control socket has %zu bytes, at most %zu fit: "
             "%.200s",
             bytes, most, path);
     zd_fail_help(
-            "control.socket names a shorter path; one relative to the folder "
-            "the job is started in will do");
+            "set control.socket to a shorter path; it may be relative to the "
+            "folder the job is started in");
     return ZD_ERR_CREATE;
 }
 
@@ -73,7 +73,8 @@ enum zd_status http_socket_path(
     if (!job_name[0] || job_name[0] == '.' || strchr(job_name, '/')) {
         ZD_FAIL(ZD_ERR_CREATE, "E1041",
                 "\"%.80s\" cannot be the name of a socket", job_name);
-        zd_fail_help("job.name without / and not beginning with a dot");
+        zd_fail_help(
+                "choose a job.name without / that does not begin with a dot");
         return ZD_ERR_CREATE;
     }
     size_t bytes = strlen(folder) + strlen(job_name) + strlen("/.sock");
@@ -98,12 +99,12 @@ static enum zd_status settle_folder(int fd, const char *path, int status_gid)
 {
     struct stat info;
     if (fstat(fd, &info))
-        return fail_system("look at", path);
+        return fail_system("read the mode of", path);
     if (info.st_uid != geteuid())
         return not_ours(path, "belongs to another user");
     if (status_gid >= 0 && info.st_gid != (gid_t)status_gid &&
         fchown(fd, (uid_t)-1, (gid_t)status_gid))
-        return fail_system("give a group to", path);
+        return fail_system("set the group of", path);
     /* Without a group of ours, one that another job has let in stays. */
     mode_t mode = status_gid >= 0 ? 0750 : info.st_mode & 0750;
     if ((info.st_mode & 07777) != mode && fchmod(fd, mode))
@@ -117,7 +118,7 @@ static enum zd_status make_folder(const char *path, int status_gid)
         return fail_system("make", path);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
-        return not_ours(path, "is a link or no folder");
+        return not_ours(path, "is a link, or not a folder");
     if (fd < 0 && errno == EACCES)
         return not_ours(path, "belongs to another user");
     if (fd < 0)
@@ -138,7 +139,7 @@ enum zd_status http_socket_make_folder(const char *path, int status_gid)
 
 /* --- the lock ------------------------------------------------------------- */
 
-/* Who listens there: its pid; 0: nobody; -1: somebody, or it cannot be told. */
+/* Who listens there: its pid; 0: no one; -1: someone, or it is not known. */
 static pid_t probe(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -167,7 +168,8 @@ static enum zd_status is_live(const char *path, pid_t pid)
     else
         ZD_FAIL(ZD_ERR_CREATE, "E1040",
                 "a job of this name is running: it holds %s", path);
-    zd_fail_help("another job.name, or wait for it; zerodctl stop ends it");
+    zd_fail_help("choose another job.name, or wait for that job; zerodctl stop "
+                 "ends it");
     return ZD_ERR_CREATE;
 }
 
@@ -224,10 +226,10 @@ static enum zd_status remove_stale(const char *path)
 {
     struct stat info;
     if (lstat(path, &info))
-        return errno == ENOENT ? ZD_OK : fail_system("look at", path);
+        return errno == ENOENT ? ZD_OK : fail_system("read the mode of", path);
     if (!S_ISSOCK(info.st_mode)) {
         ZD_FAIL(ZD_ERR_CREATE, "E1043",
-                "in the place of the control socket is %s: %s",
+                "%s is in the place of the control socket: %s",
                 S_ISLNK(info.st_mode) ? "a link" : "another file", path);
         zd_fail_help("remove it, or: " HINT);
         return ZD_ERR_CREATE;
@@ -257,11 +259,11 @@ static enum zd_status bind_socket(
     if (bind(fd, (struct sockaddr *)&address, sizeof address))
         return fail_system("make", path);
     if (lstat(path, &info))
-        return fail_system("look at", path);
+        return fail_system("read the mode of", path);
     socket_out->device = info.st_dev;
     socket_out->inode = info.st_ino;
     if (status_gid >= 0 && lchown(path, (uid_t)-1, (gid_t)status_gid))
-        return fail_system("give a group to", path);
+        return fail_system("set the group of", path);
     if (chmod(path, status_gid >= 0 ? 0660 : 0600))
         return fail_system("set the mode of", path);
     return ZD_OK;

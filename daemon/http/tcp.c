@@ -16,7 +16,7 @@ static enum zd_status fail_address(const char *address, const char *why)
 {
     ZD_FAIL(ZD_ERR_CONFIG, "E1045", "control.metrics_listen = \"%.80s\": %s",
             address, why);
-    zd_fail_help("metrics_listen = \"127.0.0.1:9479\"");
+    zd_fail_help("like metrics_listen = \"127.0.0.1:9479\"");
     return ZD_ERR_CONFIG;
 }
 
@@ -54,14 +54,15 @@ static void answer_path(
     const struct http_server *server = ctx;
     if (request->host && !http_host_is_ours(server, request->host))
         http_reply_error(
-                reply, 403, "E_FORBIDDEN", "the Host header is not this host",
-                "ask by address, or by the name that hostname prints");
+                reply, 403, "E_FORBIDDEN", "the Host header names another host",
+                "use the address, or the name that hostname prints");
     else if (strcmp(request->path, server->tcp_path))
         http_reply_error(
                 reply, 404, "E_NOT_FOUND", "no such path", "GET /metrics");
     else if (strcmp(request->method, "GET"))
         http_reply_error(
-                reply, 405, "E_METHOD", "there is only GET", "GET /metrics");
+                reply, 405, "E_METHOD", "the method must be GET",
+                "GET /metrics");
     else
         server->options.handler(server->options.ctx, request, reply);
 }
@@ -93,7 +94,7 @@ static enum zd_status listen_at(
     ZD_FAIL(ZD_ERR_CREATE, "E1046",
             "cannot listen at control.metrics_listen = \"%.80s\": %s", text,
             strerror(errno));
-    zd_fail_help("another port, or \"\" for none");
+    zd_fail_help("choose another port, or \"\" for none");
     return ZD_ERR_CREATE;
 }
 
@@ -140,7 +141,7 @@ enum zd_status http_listen_tcp(
             .ai_socktype = SOCK_STREAM,
             .ai_flags = AI_NUMERICSERV | AI_NUMERICHOST};
     if (!split(address, host, port))
-        return fail_address(address, "no HOST:PORT");
+        return fail_address(address, "it is not HOST:PORT");
     bool is_literal = !getaddrinfo(host, port, &hints, &found);
     hints.ai_flags = AI_NUMERICSERV;
     if (!is_literal && getaddrinfo(host, port, &hints, &found))

@@ -92,12 +92,12 @@ ok 'pause' ctl 0 pause
 before=$(step)
 ok '  status says so' eval '"$ctl" status | head -1 | grep -q paused'
 ok 'pause again: it is so already' ctl 0 pause
-ok '  and says so' says "^paused already, after step $before; zerodctl resume goes on"
+ok '  and says so' says "^already paused, after step $before; zerodctl resume continues the run"
 ok 'checkpoint while paused' ctl 0 checkpoint
 ok '  and no step was made' [ "$(step)" = "$before" ]
 ok 'resume' ctl 0 resume
 ok 'resume again: it is so already' ctl 0 resume
-ok '  and says so' says '^running already, after step'
+ok '  and says so' says '^already running, after step'
 ok '  steps go on' wait_for_step $((before + 2))
 ok 'profile' ctl 0 profile 2
 ok '  a trace' grep -q traceEvents "$(head -1 out.txt)"
@@ -186,7 +186,7 @@ XDG_RUNTIME_DIR=$PWD/taken "$zerod" --job job.toml >zerod.out 2>zerod.err &
 job=$!
 until [[ -S made/control.sock ]] && grep -q "\"pid\": $job" made/status.json || ! kill -0 "$job"; do sleep 0.1; done
 ok 'a folder of sockets that is a link: the socket is in output_dir' test -S made/control.sock
-ok '  which is said once' test "$(grep -c 'is a link or no folder: .*; the socket is .*/made/control.sock: zerodctl --dir ' zerod.err)" = 1
+ok '  which is said once' test "$(grep -c 'is a link, or not a folder: .*; the socket is .*/made/control.sock: zerodctl --dir ' zerod.err)" = 1
 ok '  zerodctl finds it there' ctl 0 stop --now --dir made || kill -KILL "$job"
 wait "$job"
 code=$?

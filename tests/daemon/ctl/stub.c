@@ -107,7 +107,7 @@ static void answer_command(
                 "\"control.readonly = true\"");
     else if (stub->manner == STUB_BUSY)
         error_of(
-                answer, 409, "E_CONFLICT", "the job is paused already",
+                answer, 409, "E_CONFLICT", "the job is already paused",
                 "\"zerodctl \\u001b[31mresume\"");
     else if (stub->manner == STUB_FAILING)
         error_of(answer, 500, "E_FAILED", "no room for a checkpoint", "null");

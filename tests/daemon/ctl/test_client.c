@@ -77,7 +77,7 @@ Test(ctl_client, no_answer_is_told_apart)
         const char *says;
     } cases[] = {
             {STUB_HANG, "none came in"},
-            {STUB_GARBAGE, "no HTTP"},
+            {STUB_GARBAGE, "not HTTP"},
             {STUB_CUT, "broke off"},
             {STUB_DEAF, "closed"},
             {STUB_NO_JSON, "not a JSON object"}};

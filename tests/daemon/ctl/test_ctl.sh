@@ -163,10 +163,10 @@ says "with the job's hint" "control.readonly = true"
 unplay
 play run/zerod/busy.sock busy
 check "a conflict is 69" 69 eval
-says "with the job's words, and no escape code" "paused already"
+says "with the job's words, and no escape code" "already paused"
 check "a pause that is too late is 69" 69 pause
 check "what is so already is no conflict" 0 resume
-says "and that is said" "running already, after step 120"
+says "and that is said" "already running, after step 120"
 unplay
 play run/zerod/failing.sock failing
 check "a command that failed is 69" 69 checkpoint
