@@ -5,8 +5,6 @@
 
 #include "model/adapters/lora.h"
 
-enum { MODULE_BYTES = PARAM_NAME_MAX + 16 };
-
 struct lora_reader {
     const struct model_config *config;
     const struct peft_config *adapter;

@@ -10,7 +10,7 @@
 
 #define PREFIX "base_model.model."
 
-enum { MODULE_BYTES = PARAM_NAME_MAX + 16, CHUNK = 4096, SHAPE_BYTES = 100 };
+enum { CHUNK = 4096, SHAPE_BYTES = 100 };
 
 struct opening {
     const struct model_config *config;

@@ -15,6 +15,8 @@
 #include "base/file/json.h"
 #include "model/params.h"
 
+enum { MODULE_BYTES = PARAM_NAME_MAX + 16 };
+
 struct peft_config {
     int r;             /* 8 where there is none, as in PEFT */
     double lora_alpha; /* 8 */
@@ -53,6 +55,6 @@ double peft_config_scale(const struct peft_config *config, const char *module);
  * ".bias"; GPT-2's with "transformer.". */
 void peft_module_name(
         const struct model_config *config, const struct param_table *table,
-        int id, char out[PARAM_NAME_MAX + 16]);
+        int id, char out[MODULE_BYTES]);
 
 #endif

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES = PARAM_NAME_MAX + 16 };
-
 /* NULL when it is absent or null. */
 static const json_t *value_of(const struct peft_config *config, const char *key)
 {
@@ -63,7 +61,7 @@ static long layer_of(const char *module, const char *pattern)
         const char *part = dot;
         while (part > module && part[-1] != '.')
             part--;
-        char name[NAME_BYTES], alone[NAME_BYTES];
+        char name[MODULE_BYTES], alone[MODULE_BYTES];
         snprintf(name, sizeof name, "%.*s", (int)(dot - module), module);
         snprintf(alone, sizeof alone, "%.*s", (int)(dot - part), part);
         if (pattern ? pattern_matches_end(pattern, name) : part > module)
@@ -106,7 +104,7 @@ bool peft_config_saves(const struct peft_config *config, const char *module)
 /* A module that is kept whole, or lies in one that is. */
 static bool is_in_saved(const struct peft_config *config, const char *module)
 {
-    char part[NAME_BYTES];
+    char part[MODULE_BYTES];
     snprintf(part, sizeof part, "%s", module);
     for (;;) {
         const json_t *names = value_of(config, "modules_to_save");
@@ -176,7 +174,7 @@ double peft_config_scale(const struct peft_config *config, const char *module)
 
 void peft_module_name(
         const struct model_config *config, const struct param_table *table,
-        int id, char out[PARAM_NAME_MAX + 16])
+        int id, char out[MODULE_BYTES])
 {
     hf_name_in_files(config, &table->params[id], out);
     char *dot = strrchr(out, '.');

@@ -3,16 +3,11 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "model/files/tensor_files.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    PIECE = 1 << 16, /* elements held at a time */
-    MODULE_BYTES = PARAM_NAME_MAX + 16,
-    NAME_BYTES = MODULE_BYTES + 48
-};
 
 struct writing {
     const char *dir; /* being written */
@@ -20,16 +15,6 @@ struct writing {
     const struct param_table *table;
     const struct peft_config *adapter;
     const struct peft_source *source;
-    enum dtype dtype;
-    int count, capacity; /* tensors of the file */
-    struct st_entry *entries;
-    char (*names)[NAME_BYTES];
-    struct tensor_of {
-        int id;
-        enum peft_kind kind;
-    } * of;
-    float *values;
-    void *packed;
 };
 
 static bool is_target(const struct writing *w, int id)
@@ -43,82 +28,70 @@ static bool is_target(const struct writing *w, int id)
 /* --- the tensors ---------------------------------------------------------- */
 
 static void add_tensor(
-        struct writing *w, int id, enum peft_kind kind, int dims, int64_t rows,
+        const struct writing *w, struct tensor_files *files, int id,
+        enum peft_kind kind, enum dtype dtype, int dims, int64_t rows,
         int64_t columns)
 {
     static const char *const ends[] = {
             ".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"};
     char module[MODULE_BYTES];
     const char *end = strrchr(w->table->params[id].name, '.');
-    int i = w->count++;
+    struct file_tensor *tensor = tensor_files_add(
+            files, id, kind, dtype_safetensors_name(dtype), dims, rows,
+            columns);
     peft_module_name(w->config, w->table, id, module);
     snprintf(
-            w->names[i], NAME_BYTES, "base_model.model.%s%s", module,
+            tensor->name, sizeof tensor->name, "base_model.model.%s%s", module,
             kind == PEFT_SAVED ? end : ends[kind]);
-    w->of[i] = (struct tensor_of){id, kind};
-    w->entries[i] = (struct st_entry){
-            .name = w->names[i],
-            .dtype = dtype_safetensors_name(w->dtype),
-            .dims = dims,
-            .shape = {rows, columns}};
 }
 
-static void list_tensors(struct writing *w)
+static void list_tensors(
+        const struct writing *w, enum dtype dtype, struct tensor_files *files)
 {
     char module[MODULE_BYTES];
     for (int id = 0; id < w->table->count; id++) {
         const struct param *p = &w->table->params[id];
         peft_module_name(w->config, w->table, id, module);
         if (is_target(w, id)) {
-            int64_t in = param_in(p), out = param_out(p);
             int r = peft_config_rank(w->adapter, module);
-            add_tensor(w, id, PEFT_A, 2, r, in);
-            add_tensor(w, id, PEFT_B, 2, out, r);
+            add_tensor(w, files, id, PEFT_A, dtype, 2, r, param_in(p));
+            add_tensor(w, files, id, PEFT_B, dtype, 2, param_out(p), r);
             if (w->adapter->use_dora)
-                add_tensor(w, id, PEFT_MAGNITUDE, 1, out, 1);
+                add_tensor(
+                        w, files, id, PEFT_MAGNITUDE, dtype, 1, param_out(p),
+                        1);
         } else if (peft_config_saves(w->adapter, module)) {
-            add_tensor(w, id, PEFT_SAVED, p->dims, p->shape[0], p->shape[1]);
+            add_tensor(
+                    w, files, id, PEFT_SAVED, dtype, p->dims, p->shape[0],
+                    p->shape[1]);
         }
     }
 }
 
-static enum zd_status write_tensor(
-        struct writing *w, int i, struct st_writer *writer)
+static enum zd_status read_tensor(
+        void *ctx, const struct file_tensor *tensor, size_t begin, size_t count,
+        void *out)
 {
-    const struct st_entry *entry = &w->entries[i];
-    size_t count = (size_t)entry->shape[0] *
-                   (entry->dims == 2 ? (size_t)entry->shape[1] : 1);
-    for (size_t begin = 0; begin < count; begin += PIECE) {
-        size_t n = count - begin < PIECE ? count - begin : PIECE;
-        ZD_TRY(w->source->read(
-                w->source->ctx, w->of[i].id, w->of[i].kind, begin, n,
-                w->values));
-        dtype_convert(w->packed, w->dtype, w->values, DTYPE_FP32, n);
-        ZD_TRY(st_writer_write(writer, w->packed, n * dtype_bytes(w->dtype)));
-    }
-    return ZD_OK;
+    const struct writing *w = ctx;
+    return w->source->read(
+            w->source->ctx, tensor->id, (enum peft_kind)tensor->kind, begin,
+            count, out);
 }
 
-static enum zd_status write_weights(struct writing *w)
+static enum zd_status write_weights(struct writing *w, enum dtype dtype)
 {
-    char path[EXPORT_PATH_BYTES];
-    struct st_writer *writer;
-    json_t *mark =
-            zd_must(json_pack("{s:s}", EXPORT_WRITER_KEY, EXPORT_WRITER));
-    list_tensors(w);
-    fs_join(path, sizeof path, w->dir, "adapter_model.safetensors");
-    enum zd_status status =
-            st_writer_create(path, w->entries, w->count, mark, &writer);
-    json_decref(mark);
-    ZD_TRY(status);
-    for (int i = 0; i < w->count; i++) {
-        status = write_tensor(w, st_writer_order(writer, i), writer);
-        if (status != ZD_OK) {
-            st_writer_abandon(writer);
-            return status;
-        }
-    }
-    return st_writer_finish(writer, NULL, NULL);
+    struct tensor_files files = {
+            .dir = w->dir,
+            .stem = "adapter_model",
+            .files = 1,
+            .read = read_tensor,
+            .ctx = w};
+    list_tensors(w, dtype, &files);
+    enum zd_status status = tensor_files_create(&files);
+    if (status == ZD_OK)
+        status = tensor_files_write(&files, 0, 1);
+    tensor_files_fini(&files);
+    return status;
 }
 
 /* --- adapter_config.json -------------------------------------------------- */
@@ -280,19 +253,11 @@ static void note_readers(const struct writing *w, char note[PEFT_NOTE_BYTES])
                 "model with both");
 }
 
-/* A tensor may be any of three, a module that is kept whole has one. */
-static enum zd_status write_all(struct writing *w, const char *base_model)
+static enum zd_status write_all(
+        struct writing *w, enum dtype dtype, const char *base_model)
 {
-    w->capacity = 3 * w->table->count;
-    w->entries = calloc((size_t)w->capacity, sizeof *w->entries);
-    w->names = calloc((size_t)w->capacity, sizeof *w->names);
-    w->of = calloc((size_t)w->capacity, sizeof *w->of);
-    w->values = malloc(PIECE * sizeof *w->values);
-    w->packed = malloc(PIECE * sizeof(float));
-    if (!w->entries || !w->names || !w->of || !w->values || !w->packed)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
     ZD_TRY(export_dir_begin(w->dir));
-    ZD_TRY(write_weights(w));
+    ZD_TRY(write_weights(w, dtype));
     ZD_TRY(write_config(w, base_model));
     return fs_sync_dir(w->dir);
 }
@@ -304,21 +269,9 @@ enum zd_status peft_write(
         const struct peft_source *source, char note[PEFT_NOTE_BYTES])
 {
     char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
+    struct writing w = {temporary, config, table, adapter, source};
     ZD_TRY(export_dir_names(dir, to, temporary));
-    struct writing w = {
-            .dir = temporary,
-            .config = config,
-            .table = table,
-            .adapter = adapter,
-            .source = source,
-            .dtype = dtype,
-    };
-    enum zd_status status = write_all(&w, base_model);
+    ZD_TRY(write_all(&w, dtype, base_model));
     note_readers(&w, note);
-    free(w.entries);
-    free(w.names);
-    free(w.of);
-    free(w.values);
-    free(w.packed);
-    return status == ZD_OK ? export_dir_replace(temporary, to) : status;
+    return export_dir_replace(temporary, to);
 }

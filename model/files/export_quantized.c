@@ -1,23 +1,13 @@
 #include "model/files/export_quantized.h"
-
-#include "model/files/export_dir.h"
-#include "model/files/export_hf.h"
-#include "model/files/hf_names.h"
-#include "model/quantized/quant_state.h"
-
-#include "base/file/fs.h"
-#include "base/file/safetensors.h"
 #include "base/must.h"
+#include "model/quantized/quant_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES = PARAM_NAME_MAX + 64, PIECES = 6 };
-
 /* What is written of a weight. */
 enum piece_kind {
-    PIECE_WHOLE, /* as it is */
-    PIECE_CODES,
+    PIECE_CODES = 1,
     PIECE_ABSMAX,
     PIECE_QUANT_MAP,
     PIECE_NESTED_ABSMAX,
@@ -27,12 +17,7 @@ enum piece_kind {
     PIECE_FORMAT
 };
 
-struct piece {
-    int id;
-    enum piece_kind kind;
-};
-
-/* A weight in codes; of one at a time. */
+/* A quantized weight; of one at a time. */
 struct coded {
     int id;   /* -1: none */
     float *x; /* (rows, columns) */
@@ -43,37 +28,34 @@ struct coded {
 };
 
 struct quantizing {
-    const struct model_config *config;
     const struct param_table *table;
     const struct weight_source *source;
-    const struct hf_export_options *options;
     const struct quantize_options *quantize;
-    int count;
-    struct st_entry *entries;
-    struct piece *pieces;
-    char (*names)[NAME_BYTES];
-    float *offsets; /* (table->count) of nested absmax */
-    struct coded coded;
+    enum dtype dtype;
+    float *offsets; /* (table->count) of nested absmax; owned */
+    struct coded weight;
 };
 
-static bool is_coded(const struct quantizing *q, int id)
+bool quantizing_takes(const struct param_table *table, int id)
 {
-    const struct param *p = &q->table->params[id];
-    return param_is_linear(&q->table->params[id]) && p->unit > 0 &&
-           p->unit < q->table->unit_count - 1;
+    const struct param *p = &table->params[id];
+    return param_is_linear(p) && p->unit > 0 && p->unit < table->unit_count - 1;
 }
 
-static int64_t rows_of(const struct quantizing *q, int id)
+struct quantizing *quantizing_create(
+        const struct param_table *table, const struct weight_source *source,
+        enum dtype dtype, const struct quantize_options *quantize)
 {
-    return param_out(&q->table->params[id]);
+    struct quantizing *q = zd_array(1, sizeof *q);
+    *q = (struct quantizing){
+            .table = table,
+            .source = source,
+            .quantize = quantize,
+            .dtype = dtype,
+            .offsets = zd_array((size_t)table->count, sizeof *q->offsets),
+            .weight = {.id = -1}};
+    return q;
 }
-
-static int64_t columns_of(const struct quantizing *q, int id)
-{
-    return param_in(&q->table->params[id]);
-}
-
-/* --- codes ---------------------------------------------------------------- */
 
 static void coded_fini(struct coded *c)
 {
@@ -85,11 +67,21 @@ static void coded_fini(struct coded *c)
     *c = (struct coded){.id = -1};
 }
 
+void quantizing_destroy(struct quantizing *q)
+{
+    coded_fini(&q->weight);
+    free(q->offsets);
+    free(q);
+}
+
+/* --- codes ---------------------------------------------------------------- */
+
 static enum zd_status read_transposed(
         const struct quantizing *q, int id, float *out)
 {
     size_t count = q->table->params[id].count;
-    size_t rows = (size_t)rows_of(q, id), columns = (size_t)columns_of(q, id);
+    size_t rows = (size_t)param_out(&q->table->params[id]),
+           columns = (size_t)param_in(&q->table->params[id]);
     float *x = malloc(count * sizeof *x);
     if (!x)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an export");
@@ -103,9 +95,9 @@ static enum zd_status read_transposed(
 
 static void encode(const struct quantizing *q, int id)
 {
-    const struct coded *c = &q->coded;
+    const struct coded *c = &q->weight;
     size_t count = q->table->params[id].count;
-    size_t columns = (size_t)columns_of(q, id);
+    size_t columns = (size_t)param_in(&q->table->params[id]);
     if (q->quantize->format != QUANT_INT8) {
         quant_encode4(
                 c->codes, c->scales, c->x, q->quantize->format, count,
@@ -119,25 +111,24 @@ static void encode(const struct quantizing *q, int id)
 
 static enum zd_status code_weight(struct quantizing *q, int id)
 {
-    struct coded *c = &q->coded;
-    size_t count = q->table->params[id].count;
-    size_t scales = quant_parts(count, QUANT_BLOCK) + (size_t)rows_of(q, id);
+    struct coded *c = &q->weight;
+    const struct param *p = &q->table->params[id];
+    size_t blocks = quant_parts(p->count, QUANT_BLOCK);
+    size_t scales = blocks + (size_t)param_out(p);
     if (c->id == id)
         return ZD_OK;
     coded_fini(c);
-    c->x = malloc(count * sizeof *c->x);
-    c->codes = malloc(count);
+    c->x = malloc(p->count * sizeof *c->x);
+    c->codes = malloc(p->count);
     c->scales = malloc(scales * sizeof *c->scales);
     c->nested = malloc(scales);
     c->nested_scales = malloc(scales * sizeof *c->nested_scales);
     if (!c->x || !c->codes || !c->scales || !c->nested || !c->nested_scales)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an export");
-    ZD_TRY(q->table->params[id].conv1d
-                   ? read_transposed(q, id, c->x)
-                   : q->source->read(q->source->ctx, id, 0, count, c->x));
+    ZD_TRY(p->conv1d ? read_transposed(q, id, c->x)
+                     : q->source->read(q->source->ctx, id, 0, p->count, c->x));
     encode(q, id);
     if (q->quantize->double_quant) {
-        size_t blocks = quant_parts(count, QUANT_BLOCK);
         q->offsets[id] = quant_nested_offset(c->scales, blocks);
         quant_nest(
                 c->nested, c->nested_scales, c->scales, q->offsets[id], blocks);
@@ -150,9 +141,9 @@ static char *state_text(const struct quantizing *q, int id)
 {
     const struct quant_state state = {
             .format = q->quantize->format,
-            .dtype = q->options->dtype,
-            .rows = rows_of(q, id),
-            .columns = columns_of(q, id),
+            .dtype = q->dtype,
+            .rows = param_out(&q->table->params[id]),
+            .columns = param_in(&q->table->params[id]),
             .block = QUANT_BLOCK,
             .is_nested = q->quantize->double_quant,
             .nested_block = QUANT_NESTED_BLOCK,
@@ -164,175 +155,110 @@ static char *state_text(const struct quantizing *q, int id)
 
 /* `end` takes the place of the last `cut` characters of the weight's name. */
 static void add(
-        struct quantizing *q, int id, enum piece_kind kind, size_t cut,
-        const char *end, const char *dtype, int dims, int64_t rows,
-        int64_t columns)
+        struct tensor_files *files, int id, enum piece_kind kind,
+        const char *name, size_t cut, const char *end, const char *dtype,
+        int dims, int64_t rows, int64_t columns)
 {
-    int i = q->count++;
-    char name[HF_NAME_BYTES];
-    if (q->options->file_prefix)
-        hf_name_in_files(q->config, &q->table->params[id], name);
-    else
-        snprintf(name, sizeof name, "%s", q->table->params[id].name);
+    struct file_tensor *tensor =
+            tensor_files_add(files, id, kind, dtype, dims, rows, columns);
     snprintf(
-            q->names[i], NAME_BYTES, "%.*s%s", (int)(strlen(name) - cut), name,
-            end);
-    q->pieces[i] = (struct piece){id, kind};
-    q->entries[i] =
-            (struct st_entry){q->names[i], dtype, dims, {rows, columns}};
-}
-
-static void add_int8(struct quantizing *q, int id)
-{
-    const size_t cut = strlen(".weight");
-    int64_t rows = rows_of(q, id);
-    add(q, id, PIECE_CODES, 0, "", "I8", 2, rows, columns_of(q, id));
-    add(q, id, PIECE_SCB, cut, ".SCB", "F32", 1, rows, 1);
-    add(q, id, PIECE_FORMAT, cut, ".weight_format", "U8", 0, 1, 1);
-}
-
-static void add_nf4(struct quantizing *q, int id)
-{
-    size_t count = q->table->params[id].count;
-    int64_t blocks = (int64_t)quant_parts(count, QUANT_BLOCK);
-    bool nested = q->quantize->double_quant;
-    char *text = state_text(q, id);
-    add(q, id, PIECE_CODES, 0, "", "U8", 2, (int64_t)quant_parts(count, 2), 1);
-    add(q, id, PIECE_ABSMAX, 0, ".absmax", nested ? "U8" : "F32", 1, blocks, 1);
-    add(q, id, PIECE_QUANT_MAP, 0, ".quant_map", "F32", 1, 16, 1);
-    if (nested) {
-        add(q, id, PIECE_NESTED_ABSMAX, 0, ".nested_absmax", "F32", 1,
-            (int64_t)quant_parts((size_t)blocks, QUANT_NESTED_BLOCK), 1);
-        add(q, id, PIECE_NESTED_QUANT_MAP, 0, ".nested_quant_map", "F32", 1,
-            256, 1);
-    }
-    add(q, id, PIECE_STATE, 0, ".quant_state.bitsandbytes__nf4", "U8", 1,
-        (int64_t)strlen(text), 1);
-    free(text);
+            tensor->name, sizeof tensor->name, "%.*s%s",
+            (int)(strlen(name) - cut), name, end);
 }
 
 /* The text of a quant_state holds the offset, so that is known first. */
-static enum zd_status list_pieces(struct quantizing *q)
+enum zd_status quantizing_list(
+        struct quantizing *q, int id, const char *name,
+        struct tensor_files *files)
 {
-    for (int id = 0; id < q->table->count; id++) {
-        const struct param *p = &q->table->params[id];
-        if (!is_coded(q, id)) {
-            add(q, id, PIECE_WHOLE, 0, "",
-                dtype_safetensors_name(q->options->dtype), p->dims, p->shape[0],
-                p->shape[1]);
-            continue;
-        }
-        if (q->quantize->double_quant)
-            ZD_TRY(code_weight(q, id));
-        if (q->quantize->format == QUANT_INT8)
-            add_int8(q, id);
-        else
-            add_nf4(q, id);
+    const struct param *p = &q->table->params[id];
+    const size_t cut = strlen(".weight");
+    int64_t rows = param_out(p), halves = (int64_t)quant_parts(p->count, 2);
+    size_t blocks = quant_parts(p->count, QUANT_BLOCK);
+    int64_t groups = (int64_t)quant_parts(blocks, QUANT_NESTED_BLOCK);
+    bool nested = q->quantize->double_quant;
+    if (nested)
+        ZD_TRY(code_weight(q, id));
+    if (q->quantize->format == QUANT_INT8) {
+        add(files, id, PIECE_CODES, name, 0, "", "I8", 2, rows, param_in(p));
+        add(files, id, PIECE_SCB, name, cut, ".SCB", "F32", 1, rows, 1);
+        add(files, id, PIECE_FORMAT, name, cut, ".weight_format", "U8", 0, 1,
+            1);
+        return ZD_OK;
     }
+    char *text = state_text(q, id);
+    add(files, id, PIECE_CODES, name, 0, "", "U8", 2, halves, 1);
+    add(files, id, PIECE_ABSMAX, name, 0, ".absmax", nested ? "U8" : "F32", 1,
+        (int64_t)blocks, 1);
+    add(files, id, PIECE_QUANT_MAP, name, 0, ".quant_map", "F32", 1, 16, 1);
+    if (nested) {
+        add(files, id, PIECE_NESTED_ABSMAX, name, 0, ".nested_absmax", "F32", 1,
+            groups, 1);
+        add(files, id, PIECE_NESTED_QUANT_MAP, name, 0, ".nested_quant_map",
+            "F32", 1, 256, 1);
+    }
+    add(files, id, PIECE_STATE, name, 0, ".quant_state.bitsandbytes__nf4", "U8",
+        1, (int64_t)strlen(text), 1);
+    free(text);
     return ZD_OK;
 }
 
-static enum zd_status write_whole(
-        struct quantizing *q, int id, struct st_writer *writer)
-{
-    enum { RUN = 1 << 16 };
-    size_t count = q->table->params[id].count;
-    enum dtype type = q->options->dtype;
-    float *x = malloc(2 * RUN * sizeof *x);
-    if (!x)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an export");
-    enum zd_status status = ZD_OK;
-    for (size_t at = 0; status == ZD_OK && at < count; at += RUN) {
-        size_t n = count - at < RUN ? count - at : RUN;
-        status = q->source->read(q->source->ctx, id, at, n, x);
-        dtype_convert(x + RUN, type, x, DTYPE_FP32, n);
-        if (status == ZD_OK)
-            status = st_writer_write(writer, x + RUN, n * dtype_bytes(type));
-    }
-    free(x);
-    return status;
-}
-
-static enum zd_status write_state(
-        const struct quantizing *q, int id, struct st_writer *writer)
+static void read_state(
+        const struct quantizing *q, int id, size_t begin, size_t count,
+        void *out)
 {
     char *text = state_text(q, id);
-    enum zd_status status = st_writer_write(writer, text, strlen(text));
+    memcpy(out, text + begin, count);
     free(text);
-    return status;
 }
 
-static enum zd_status write_piece(
-        struct quantizing *q, const struct piece *piece,
-        struct st_writer *writer)
+enum zd_status quantizing_read(
+        struct quantizing *q, const struct file_tensor *tensor, size_t begin,
+        size_t count, void *out)
 {
     float map[256];
-    uint8_t by_rows = 0;
-    const struct coded *c = &q->coded;
-    size_t count = q->table->params[piece->id].count;
-    size_t blocks = quant_parts(count, QUANT_BLOCK);
-    bool nested = q->quantize->double_quant;
-    bool is_nf4 = q->quantize->format != QUANT_INT8;
-    switch (piece->kind) {
-    case PIECE_WHOLE:
-        return write_whole(q, piece->id, writer);
+    const char *from = NULL;
+    const struct coded *c = &q->weight;
+    enum piece_kind kind = (enum piece_kind)tensor->kind;
+    bool is_map = kind == PIECE_QUANT_MAP || kind == PIECE_NESTED_QUANT_MAP;
+    if (kind != PIECE_STATE && kind != PIECE_FORMAT && !is_map)
+        ZD_TRY(code_weight(q, tensor->id));
+    switch (kind) {
     case PIECE_CODES:
-        ZD_TRY(code_weight(q, piece->id));
-        return st_writer_write(
-                writer, c->codes, is_nf4 ? quant_parts(count, 2) : count);
+        from = c->codes;
+        break;
     case PIECE_ABSMAX:
-        ZD_TRY(code_weight(q, piece->id));
-        return nested ? st_writer_write(writer, c->nested, blocks)
-                      : st_writer_write(writer, c->scales, 4 * blocks);
-    case PIECE_NESTED_ABSMAX:
-        ZD_TRY(code_weight(q, piece->id));
-        return st_writer_write(
-                writer, c->nested_scales,
-                4 * quant_parts(blocks, QUANT_NESTED_BLOCK));
+        from = q->quantize->double_quant ? (const char *)c->nested
+                                         : (const char *)c->scales;
+        break;
     case PIECE_SCB:
-        ZD_TRY(code_weight(q, piece->id));
-        return st_writer_write(
-                writer, c->scales, 4 * (size_t)rows_of(q, piece->id));
+        from = (const char *)c->scales;
+        break;
+    case PIECE_NESTED_ABSMAX:
+        from = (const char *)c->nested_scales;
+        break;
     case PIECE_QUANT_MAP:
         quant_values(q->quantize->format, map);
-        return st_writer_write(writer, map, 16 * sizeof *map);
+        from = (const char *)map;
+        break;
     case PIECE_NESTED_QUANT_MAP:
         quant_dynamic_map(map);
-        return st_writer_write(writer, map, sizeof map);
+        from = (const char *)map;
+        break;
     case PIECE_STATE:
-        return write_state(q, piece->id, writer);
-    case PIECE_FORMAT:
-        return st_writer_write(writer, &by_rows, 1);
+        read_state(q, tensor->id, begin, count, out);
+        return ZD_OK;
+    case PIECE_FORMAT: /* by rows */
+        *(uint8_t *)out = 0;
+        return ZD_OK;
     }
+    size_t element = strcmp(tensor->entry.dtype, "F32") == 0 ? 4 : 1;
+    memcpy(out, from + begin * element, count * element);
     return ZD_OK;
 }
 
-static enum zd_status write_file(struct quantizing *q, const char *dir)
-{
-    char path[EXPORT_PATH_BYTES];
-    struct st_writer *writer;
-    ZD_TRY(list_pieces(q));
-    json_t *mark =
-            zd_must(json_pack("{s:s}", EXPORT_WRITER_KEY, EXPORT_WRITER));
-    fs_join(path, sizeof path, dir, "model.safetensors");
-    enum zd_status status =
-            st_writer_create(path, q->entries, q->count, mark, &writer);
-    json_decref(mark);
-    ZD_TRY(status);
-    for (int i = 0; i < q->count; i++) {
-        status = write_piece(q, &q->pieces[st_writer_order(writer, i)], writer);
-        if (status != ZD_OK) {
-            st_writer_abandon(writer);
-            return status;
-        }
-    }
-    return st_writer_finish(writer, NULL, NULL);
-}
-
-/* --- the folder ----------------------------------------------------------- */
-
 /* As transformers writes it. */
-static json_t *quantization(const struct quantizing *q)
+json_t *quantizing_config(const struct quantizing *q)
 {
     static const char *const types[] = {"float32", "bfloat16", "float16"};
     bool is_int8 = q->quantize->format == QUANT_INT8;
@@ -341,56 +267,8 @@ static json_t *quantization(const struct quantizing *q)
             "bitsandbytes", "load_in_4bit", !is_int8, "load_in_8bit", is_int8,
             "bnb_4bit_quant_type", "nf4", "bnb_4bit_use_double_quant",
             (int)q->quantize->double_quant, "bnb_4bit_compute_dtype",
-            types[q->options->dtype], "bnb_4bit_quant_storage", "uint8",
+            types[q->dtype], "bnb_4bit_quant_storage", "uint8",
             "llm_int8_threshold", 6.0, "llm_int8_skip_modules",
             "llm_int8_enable_fp32_cpu_offload", 0, "llm_int8_has_fp16_weight",
             0));
-}
-
-static enum zd_status write_folder(
-        struct quantizing *q, const char *dir, const char *temporary)
-{
-    size_t count = (size_t)q->table->count;
-    q->entries = calloc(count * PIECES, sizeof *q->entries);
-    q->pieces = calloc(count * PIECES, sizeof *q->pieces);
-    q->names = calloc(count * PIECES, sizeof *q->names);
-    q->offsets = calloc(count, sizeof *q->offsets);
-    if (!q->entries || !q->pieces || !q->names || !q->offsets)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an export");
-    ZD_TRY(export_dir_begin(temporary));
-    ZD_TRY(write_file(q, temporary));
-    struct hf_export_job job = {
-            .dir = dir,
-            .config = q->config,
-            .table = q->table,
-            .options = *q->options};
-    job.options.max_shard_bytes = UINT64_MAX; /* the file that is there */
-    job.options.quantization = quantization(q);
-    enum zd_status status = weights_export_end(&job);
-    json_decref(job.options.quantization);
-    return status;
-}
-
-enum zd_status weights_export_quantized(
-        const char *dir, const struct model_config *config,
-        const struct param_table *table, const struct weight_source *source,
-        const struct hf_export_options *options,
-        const struct quantize_options *quantize)
-{
-    char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
-    struct quantizing q = {
-            .config = config,
-            .table = table,
-            .source = source,
-            .options = options,
-            .quantize = quantize,
-            .coded = {.id = -1}};
-    ZD_TRY(export_dir_names(dir, to, temporary));
-    enum zd_status status = write_folder(&q, dir, temporary);
-    coded_fini(&q.coded);
-    free(q.entries);
-    free(q.pieces);
-    free(q.names);
-    free(q.offsets);
-    return status;
 }

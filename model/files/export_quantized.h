@@ -5,7 +5,7 @@
 
 #include "kernels/quant/quant.h"
 #include "model/files/export_hf.h"
-#include "model/weights.h"
+#include "model/files/tensor_files.h"
 
 struct quantize_options {
     enum quant_format format; /* QUANT_NF4 or QUANT_INT8 */
@@ -15,7 +15,7 @@ struct quantize_options {
 /* As weights_export_hf, in one file: the layers' linear weights in codes
  * (quantized.h), in blocks of 64 or by rows, from the values that `source`
  * gives; all others in options->dtype, which is the quant_state's too. GPT-2's
- * Conv1D is turned to (out, in), as bitsandbytes has it.
+ * Conv1D is transposed to (out, in), as bitsandbytes has it.
  *
  * Memory: the largest tensor as fp32, twice for GPT-2, and its codes. A tensor
  * is read for each kind of number that is written of it: twice, nested three
@@ -25,5 +25,21 @@ enum zd_status weights_export_quantized(
         const struct param_table *table, const struct weight_source *source,
         const struct hf_export_options *options,
         const struct quantize_options *quantize);
+
+/* For export_hf.c: the weights that are quantized, the tensors that are written
+ * in place of one named `name`, their elements, and quantization_config. */
+struct quantizing;
+struct quantizing *quantizing_create(
+        const struct param_table *table, const struct weight_source *source,
+        enum dtype dtype, const struct quantize_options *quantize);
+void quantizing_destroy(struct quantizing *quantizing);
+bool quantizing_takes(const struct param_table *table, int id);
+enum zd_status quantizing_list(
+        struct quantizing *quantizing, int id, const char *name,
+        struct tensor_files *files);
+enum zd_status quantizing_read(
+        struct quantizing *quantizing, const struct file_tensor *tensor,
+        size_t begin, size_t count, void *out);
+json_t *quantizing_config(const struct quantizing *quantizing);
 
 #endif

@@ -1,0 +1,259 @@
+#include "model/files/tensor_files.h"
+#include "base/file/fs.h"
+#include "base/must.h"
+#include "model/files/export_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = 1 << 18 /* elements held at a time */ };
+
+/* The type of a stored float; false: of something else. */
+static bool is_float(const char *name, enum dtype *type_out)
+{
+    for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
+        if (strcmp(name, dtype_safetensors_name((enum dtype)type)) == 0) {
+            *type_out = (enum dtype)type;
+            return true;
+        }
+    return false;
+}
+
+static size_t element_bytes(const struct file_tensor *tensor)
+{
+    enum dtype type;
+    return is_float(tensor->entry.dtype, &type) ? dtype_bytes(type) : 1;
+}
+
+/* --- the list ------------------------------------------------------------- */
+
+struct file_tensor *tensor_files_add(
+        struct tensor_files *files, int id, int kind, const char *dtype,
+        int dims, int64_t rows, int64_t columns)
+{
+    if (files->count == files->room) {
+        files->room = files->room ? 2 * files->room : 64;
+        files->tensors = zd_must(realloc(
+                files->tensors, (size_t)files->room * sizeof *files->tensors));
+    }
+    files->files = 1;
+    struct file_tensor *tensor = &files->tensors[files->count++];
+    *tensor = (struct file_tensor){
+            .id = id,
+            .kind = kind,
+            .entry = {.dtype = dtype, .dims = dims, .shape = {rows, columns}}};
+    tensor->bytes = (uint64_t)rows * (uint64_t)columns * element_bytes(tensor);
+    return tensor;
+}
+
+void tensor_files_cut(struct tensor_files *files, uint64_t max_bytes)
+{
+    uint64_t filled = 0;
+    for (int i = 0; i < files->count; i++) {
+        struct file_tensor *tensor = &files->tensors[i];
+        if (filled && filled + tensor->bytes > max_bytes) {
+            files->files++;
+            filled = 0;
+        }
+        filled += tensor->bytes;
+        tensor->file = files->files - 1;
+    }
+}
+
+void tensor_files_name(
+        const struct tensor_files *files, int file, char out[TENSOR_FILE_NAME])
+{
+    if (files->files == 1)
+        snprintf(out, TENSOR_FILE_NAME, "%s.safetensors", files->stem);
+    else
+        snprintf(
+                out, TENSOR_FILE_NAME, "%s-%05d-of-%05d.safetensors",
+                files->stem, file + 1, files->files);
+}
+
+static uint64_t file_bytes(const struct tensor_files *files, int file)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < files->count; i++)
+        bytes += files->tensors[i].file == file ? files->tensors[i].bytes : 0;
+    return bytes;
+}
+
+uint64_t tensor_files_bytes(const struct tensor_files *files)
+{
+    uint64_t bytes = 0;
+    for (int file = 0; file < files->files; file++)
+        bytes += file_bytes(files, file);
+    return bytes;
+}
+
+void tensor_files_fini(struct tensor_files *files)
+{
+    free(files->tensors);
+    *files = (struct tensor_files){0};
+}
+
+static void path_of(
+        const struct tensor_files *files, int file,
+        char path[EXPORT_PATH_BYTES])
+{
+    char name[TENSOR_FILE_NAME];
+    tensor_files_name(files, file, name);
+    fs_join(path, EXPORT_PATH_BYTES, files->dir, name);
+}
+
+enum zd_status tensor_files_create(const struct tensor_files *files)
+{
+    struct st_entry *entries = zd_array((size_t)files->count, sizeof *entries);
+    json_t *mark =
+            zd_must(json_pack("{s:s}", EXPORT_WRITER_KEY, EXPORT_WRITER));
+    enum zd_status status = ZD_OK;
+    for (int file = 0; status == ZD_OK && file < files->files; file++) {
+        struct st_writer *writer;
+        char path[EXPORT_PATH_BYTES];
+        int count = 0;
+        for (int i = 0; i < files->count; i++) {
+            const struct file_tensor *tensor = &files->tensors[i];
+            if (tensor->file != file)
+                continue;
+            entries[count] = tensor->entry;
+            entries[count++].name = tensor->name;
+        }
+        path_of(files, file, path);
+        status = st_writer_create(path, entries, count, mark, &writer);
+        if (status == ZD_OK)
+            status = st_writer_leave(writer);
+    }
+    json_decref(mark);
+    free(entries);
+    return status;
+}
+
+/* --- what is in the files ------------------------------------------------- */
+
+/* A file being written. */
+struct writing {
+    const struct tensor_files *files;
+    const struct st_file *file;
+    int fd;
+    float *values; /* (PIECE) */
+    void *packed;  /* (PIECE) floats' room */
+};
+
+/* Bytes [begin, end) of the files' tensors, all files in a row. */
+struct span {
+    uint64_t begin, end;
+};
+
+/* Where a byte of a file's tensors lies in it. Parts meet at whole pages, so
+ * that no two hosts write to one. */
+static uint64_t place_of(uint64_t data_begin, uint64_t bytes, uint64_t at)
+{
+    enum { PAGE = 4096 };
+    if (at == 0 || at == bytes)
+        return data_begin + at;
+    uint64_t page = (data_begin + at) / PAGE * PAGE;
+    return page > data_begin ? page : data_begin;
+}
+
+/* Bytes [from, to) of the file, which lie in this tensor. */
+static enum zd_status write_run(
+        const struct writing *w, const struct file_tensor *tensor,
+        uint64_t begin, uint64_t from, uint64_t to)
+{
+    enum dtype type;
+    bool converts = is_float(tensor->entry.dtype, &type);
+    size_t size = element_bytes(tensor);
+    while (from < to) {
+        size_t left = (size_t)((to - from) / size);
+        size_t n = left < PIECE ? left : PIECE;
+        ZD_TRY(w->files->read(
+                w->files->ctx, tensor, (size_t)((from - begin) / size), n,
+                converts ? w->values : w->packed));
+        if (converts)
+            dtype_convert(w->packed, type, w->values, DTYPE_FP32, n);
+        ZD_TRY(fs_pwrite(w->fd, w->file->path, w->packed, n * size, from));
+        from += n * size;
+    }
+    return ZD_OK;
+}
+
+/* Bytes [from, to) of a file, whatever tensors they belong to. */
+static enum zd_status write_tensors(
+        const struct writing *w, int file, uint64_t from, uint64_t to)
+{
+    for (int i = 0; i < w->files->count; i++) {
+        const struct file_tensor *tensor = &w->files->tensors[i];
+        if (tensor->file != file)
+            continue;
+        const struct st_tensor *place = st_find(w->file, tensor->name);
+        if (!place)
+            return ZD_FAIL(
+                    ZD_ERR_BUG, "E0902", "%s lacks %s", w->file->path,
+                    tensor->name);
+        uint64_t end = place->begin + place->bytes;
+        uint64_t first = from > place->begin ? from : place->begin;
+        uint64_t last = to < end ? to : end;
+        if (first < last)
+            ZD_TRY(write_run(w, tensor, place->begin, first, last));
+    }
+    return ZD_OK;
+}
+
+/* What `mine` has of a file whose tensors begin at `at` of all. */
+static enum zd_status write_part(
+        struct writing *w, int index, uint64_t at, struct span mine)
+{
+    char path[EXPORT_PATH_BYTES];
+    struct st_file *file;
+    uint64_t bytes = file_bytes(w->files, index), end = at + bytes;
+    if (mine.begin >= end || mine.end <= at)
+        return ZD_OK;
+    path_of(w->files, index, path);
+    ZD_TRY(st_open(path, &file));
+    uint64_t data = file->file_bytes - bytes;
+    uint64_t from =
+            place_of(data, bytes, mine.begin > at ? mine.begin - at : 0);
+    uint64_t to = place_of(data, bytes, mine.end < end ? mine.end - at : bytes);
+    enum zd_status status;
+    w->file = file;
+    w->fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (w->fd < 0) {
+        status =
+                ZD_FAIL(ZD_ERR_CREATE, "E0708", "cannot create %s: %s", path,
+                        strerror(errno));
+    } else {
+        status = write_tensors(w, index, from, to);
+        enum zd_status synced = fs_sync_close(w->fd, path);
+        status = status == ZD_OK ? synced : status;
+    }
+    st_close(file);
+    return status;
+}
+
+enum zd_status tensor_files_write(
+        const struct tensor_files *files, int part, int parts)
+{
+    uint64_t at = 0, total = tensor_files_bytes(files);
+    uint64_t each = total / (uint64_t)parts;
+    struct span mine = {
+            each * (uint64_t)part,
+            part + 1 == parts ? total : each * (uint64_t)(part + 1)};
+    struct writing w = {
+            .files = files,
+            .values = malloc(PIECE * sizeof *w.values),
+            .packed = malloc(PIECE * sizeof(float))};
+    enum zd_status status = w.values && w.packed
+                                    ? ZD_OK
+                                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
+                                              "no memory for an export");
+    for (int i = 0; status == ZD_OK && i < files->files; i++) {
+        status = write_part(&w, i, at, mine);
+        at += file_bytes(files, i);
+    }
+    free(w.values);
+    free(w.packed);
+    return status;
+}
