@@ -7,6 +7,7 @@
 #include "train/plan/calibration.h"
 
 #include "base/device/device_memory.h"
+#include "base/memory/arena.h"
 #include "base/must.h"
 #include "train/plan/calibrate.h"
 
@@ -42,40 +43,26 @@ static enum zd_status fill(struct bench *b)
     return status;
 }
 
-static void give(struct bench *b)
+static size_t scratch_bytes(struct bench *b)
 {
-    kernels_set_workspace(NULL, 0);
-    if (b->x)
-        device_give(b->x, 7 * (size_t)BENCH_BLOCK);
-    if (b->zeros)
-        device_give(b->zeros, BENCH_TOKENS_MAX * sizeof *b->zeros);
-    if (b->scratch)
-        device_give(b->scratch, b->scratch_bytes);
-    if (b->workspace)
-        device_give(b->workspace, b->workspace_bytes);
-}
-
-static void need_scratch(struct bench *b)
-{
-    for (int t = DTYPE_FP32; t <= DTYPE_BF16; t++) {
-        size_t bytes = attention_scratch_bytes(
-                &b->attention, (enum dtype)t, device_backend());
-        if (bytes > b->scratch_bytes)
-            b->scratch_bytes = bytes;
-    }
-}
-
-static enum zd_status take_scratch(struct bench *b)
-{
-    for (int i = 0; i < RATE_LENGTHS; i++) {
-        bench_shape_attention(b, plan_rate_lengths[i]);
-        need_scratch(b);
-    }
-    for (int size = 0; size < BENCH_LAYERS; size++) {
-        bench_shape_layer(b, size);
-        need_scratch(b);
+    size_t most = 0;
+    for (int i = 0; i < RATE_LENGTHS + BENCH_LAYERS; i++) {
+        if (i < RATE_LENGTHS)
+            bench_shape_attention(b, plan_rate_lengths[i]);
+        else
+            bench_shape_layer(b, i - RATE_LENGTHS);
+        for (int t = DTYPE_FP32; t <= DTYPE_BF16; t++) {
+            size_t bytes = attention_scratch_bytes(
+                    &b->attention, (enum dtype)t, device_backend());
+            most = bytes > most ? bytes : most;
+        }
     }
     b->rows = BENCH_ROWS;
+    return most;
+}
+
+static enum zd_status take(struct bench *b)
+{
     const struct kernels_request request = {
             .backend = device_backend(),
             .dtype = DTYPE_FP32,
@@ -83,28 +70,36 @@ static enum zd_status take_scratch(struct bench *b)
             .C = BENCH_WIDTH_MAX,
             .columns = BENCH_WIDTH_MAX,
             .V = BENCH_WIDTH_MAX};
-    b->workspace_bytes = kernels_workspace_bytes(&request);
-    if (b->scratch_bytes)
-        ZD_TRY(device_take(b->scratch_bytes, &b->scratch));
-    if (!b->workspace_bytes)
-        return ZD_OK;
-    ZD_TRY(device_take(b->workspace_bytes, &b->workspace));
-    kernels_set_workspace(b->workspace, b->workspace_bytes);
-    return ZD_OK;
-}
-
-static enum zd_status take(struct bench *b)
-{
-    void *all = NULL, *zeros = NULL;
-    ZD_TRY(device_take(7 * (size_t)BENCH_BLOCK, &all));
-    b->x = all;
-    b->y = b->x + BENCH_BLOCK;
-    b->z = b->y + BENCH_BLOCK;
-    b->w = b->z + BENCH_BLOCK;
-    b->dw = b->w + 2 * (size_t)BENCH_BLOCK;
-    ZD_TRY(device_take(BENCH_TOKENS_MAX * sizeof *b->zeros, &zeros));
-    b->zeros = zeros;
-    return take_scratch(b);
+    const size_t workspace = kernels_workspace_bytes(&request);
+    const struct {
+        void **out;
+        const char *name;
+        size_t bytes;
+    } spans[] = {
+            {(void **)&b->x, "x", BENCH_BLOCK},
+            {(void **)&b->y, "y", BENCH_BLOCK},
+            {(void **)&b->z, "z", BENCH_BLOCK},
+            {(void **)&b->w, "w", 2 * (size_t)BENCH_BLOCK},
+            {(void **)&b->dw, "dw", 2 * (size_t)BENCH_BLOCK},
+            {(void **)&b->zeros, "zeros", BENCH_TOKENS_MAX * sizeof *b->zeros},
+            {&b->scratch, "scratch", scratch_bytes(b)},
+            {&b->workspace, "workspace", workspace}};
+    enum { SPANS = sizeof spans / sizeof spans[0] };
+    struct arena_plan plan;
+    enum zd_status status = ZD_OK;
+    arena_plan_init(&plan);
+    for (int i = 0; i < SPANS && status == ZD_OK; i++)
+        status = arena_plan_add(
+                &plan, spans[i].name, ARENA_DEVICE, SPAN_BUFFERS,
+                spans[i].bytes);
+    if (status == ZD_OK)
+        status = arena_take(&b->arena, &plan);
+    for (int i = 0; i < SPANS && status == ZD_OK; i++)
+        *spans[i].out = arena_span(&b->arena, spans[i].name);
+    arena_plan_fini(&plan);
+    if (status == ZD_OK && workspace)
+        kernels_set_workspace(b->workspace, workspace);
+    return status;
 }
 
 /* --- all of it ------------------------------------------------------------ */
@@ -204,7 +199,8 @@ enum zd_status calibration_measure(
     if (status == ZD_OK && comm_size(comm) > 1)
         status = calibrate_jitter(
                 &bench, comm, 0.05 * seconds, &out->machine.jitter);
-    give(&bench);
+    kernels_set_workspace(NULL, 0);
+    arena_release(&bench.arena);
     if (status == ZD_OK)
         status = take_means(comm, out);
     if (status == ZD_OK)

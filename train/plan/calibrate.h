@@ -2,6 +2,7 @@
 #ifndef ZD_TRAIN_PLAN_CALIBRATE_H
 #define ZD_TRAIN_PLAN_CALIBRATE_H
 
+#include "base/memory/arena.h"
 #include "comm/comm.h"
 #include "kernels/kernels.h"
 #include "optim/device.h"
@@ -26,7 +27,7 @@ struct bench {
     char *x, *y, *z, *w, *dw; /* of the device; w and dw: two blocks each */
     int32_t *zeros;
     void *scratch, *workspace;
-    size_t scratch_bytes, workspace_bytes;
+    struct arena arena; /* all of them */
     int rows;       /* of all but matmuls */
     int M, N, kind; /* of a matmul; N wide and deep; RATE_FORWARD .. */
     size_t turns;   /* runs so far */

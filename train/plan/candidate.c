@@ -325,14 +325,12 @@ static void set(
         add(writer, key, then, why);
 }
 
-static void set_number(
-        struct writer *writer, const char *key, int now, int then,
-        const char *why)
+static void add_number(
+        struct writer *writer, const char *key, int value, const char *why)
 {
     char text[16];
-    snprintf(text, sizeof text, "%d", then);
-    if (now != then)
-        add(writer, key, text, why);
+    snprintf(text, sizeof text, "%d", value);
+    add(writer, key, text, why);
 }
 
 static void set_optimizer(
@@ -396,18 +394,19 @@ int candidate_settings(
     if (option[CHOOSE_ADAPTERS] == ADAPTERS_QLORA)
         add(&writer, "lora.quantize_base", "nf4",
             "the layers' weights are held in 4 bits");
-    set_number(
-            &writer, "zero.stage", job->zero.stage, changed.zero.stage,
-            changed.zero.stage > job->zero.stage ? "more is cut over ranks"
-                                                 : "less goes over wires");
+    if (option[CHOOSE_STAGE])
+        add_number(
+                &writer, "zero.stage", changed.zero.stage,
+                changed.zero.stage > job->zero.stage ? "more is cut over ranks"
+                                                     : "less goes over wires");
     if (option[CHOOSE_MODE])
         add(&writer, "train.gradient_checkpointing", mode, why[CHOOSE_MODE]);
     if (option[CHOOSE_BATCH]) {
-        set_number(
-                &writer, "train.per_device_train_batch_size", 0, choice->B,
+        add_number(
+                &writer, "train.per_device_train_batch_size", choice->B,
                 "the largest micro-batch that fits");
-        set_number(
-                &writer, "train.gradient_accumulation_steps", 0, choice->A,
+        add_number(
+                &writer, "train.gradient_accumulation_steps", choice->A,
                 "keeps the global batch size");
     }
     if (option[CHOOSE_BUCKETS])

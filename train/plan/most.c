@@ -64,40 +64,36 @@ static void amount_fini(const struct asked *asked, struct amount *amount)
         json_decref(amount->job.model.config);
 }
 
-static enum zd_status fits(const struct asked *asked, int value, bool *out)
+/* How many candidates were found; *best (NULL: the first will do) is the
+ * fastest of them. */
+static enum zd_status query(
+        const struct asked *asked, int value, int *count_out,
+        struct plan_found *best)
 {
     struct amount amount;
     struct plan_searching state;
     amount_init(asked, value, &amount);
-    amount.query.most = 1;
+    amount.query.score = best ? PLAN_BY_TIME : PLAN_UNSCORED;
+    amount.query.most = best ? 0 : 1;
     enum zd_status status = plan_search_begin(&amount.search, NULL, &state);
     if (status == ZD_OK) {
         status = plan_search_run(&state, &amount.query);
-        *out = state.count > 0;
+        *count_out = state.count;
+        for (int i = 0; best && i < state.count; i++)
+            if (i == 0 || plan_found_order(&state.found[i], best) < 0)
+                *best = state.found[i];
         plan_search_end(&state);
     }
     amount_fini(asked, &amount);
     return status;
 }
 
-/* The fastest candidate with so much. */
-static enum zd_status note_best(
-        const struct asked *asked, int value, struct plan_most_found *out)
+static enum zd_status fits(const struct asked *asked, int value, bool *out)
 {
-    struct amount amount;
-    struct plan_searching state;
-    amount_init(asked, value, &amount);
-    amount.query.score = PLAN_BY_TIME;
-    enum zd_status status = plan_search_begin(&amount.search, NULL, &state);
-    if (status == ZD_OK) {
-        status = plan_search_run(&state, &amount.query);
-        for (int i = 0; status == ZD_OK && i < state.count; i++)
-            if (i == 0 || plan_found_order(&state.found[i], &out->best) < 0)
-                out->best = state.found[i];
-        plan_search_end(&state);
-    }
-    amount_fini(asked, &amount);
-    return status;
+    int count = 0;
+    ZD_TRY(query(asked, value, &count, NULL));
+    *out = count > 0;
+    return ZD_OK;
 }
 
 /* --- of how much ---------------------------------------------------------- */
@@ -288,8 +284,8 @@ enum zd_status plan_search_most(
         struct plan_most_found *out)
 {
     struct asked asked = {.search = search, .what = what, .fits = fits};
-    int value = 0;
+    int value = 0, count;
     ZD_TRY(read_job(&asked));
     ZD_TRY(find(&asked, &value, out));
-    return fits ? note_best(&asked, value, out) : ZD_OK;
+    return fits ? query(&asked, value, &count, &out->best) : ZD_OK;
 }

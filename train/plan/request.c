@@ -40,40 +40,22 @@ static bool is_asked(const struct train_job *job)
     return job->control.socket != CONTROL_NONE || job->run.replay;
 }
 
-/* The most rows of an evaluation batch that lie within `room`; at least 1. */
-static enum zd_status fit_eval(
-        const struct job_plan *plan, int rows, size_t room, int *out)
+/* The most rows of an evaluation batch, or positions of a cache, whose
+ * activations lie within `room`: halved down to `least`; 0: not even those. */
+static enum zd_status fit_most(
+        const struct job_plan *plan, bool is_eval, int most, int least,
+        size_t room, int *out)
 {
     struct model_shape shape = plan->shape;
     struct shape_bytes bytes;
     shape.train = false;
-    shape.decode_capacity = 0;
-    for (shape.eval_B = rows;; shape.eval_B /= 2) {
-        ZD_TRY(measure(plan, shape, &bytes));
-        if (bytes.activations <= room || shape.eval_B == 1)
-            break;
-    }
-    *out = shape.eval_B;
-    return ZD_OK;
-}
-
-/* The most positions of a cache that lie within `room`; 0: hardly any, which
- * happens where a step's own activations are on the host. */
-static enum zd_status fit_decode(
-        const struct job_plan *plan, int positions, size_t room, int *out)
-{
-    struct model_shape shape = plan->shape;
-    struct shape_bytes bytes;
-    shape.train = false;
-    shape.eval_B = 0;
     *out = 0;
-    for (shape.decode_capacity = positions;
-         shape.decode_capacity >= LEAST_POSITIONS; shape.decode_capacity /= 2) {
+    for (int value = most; value >= least && !*out; value /= 2) {
+        shape.eval_B = is_eval ? value : 0;
+        shape.decode_capacity = is_eval ? 0 : value;
         ZD_TRY(measure(plan, shape, &bytes));
-        if (bytes.activations <= room) {
-            *out = shape.decode_capacity;
-            break;
-        }
+        if (bytes.activations <= room)
+            *out = value;
     }
     return ZD_OK;
 }
@@ -90,13 +72,16 @@ static enum zd_status fit_requests(
     struct model_shape *shape = &plan->shape;
     bool has_data = job->data.eval_count > 0 || job->data.val_split > 0;
     int positions = 0;
-    if (has_data && !shape->eval_B)
-        ZD_TRY(fit_eval(
-                plan, job->eval.per_device_eval_batch_size, room,
+    if (has_data && !shape->eval_B) {
+        ZD_TRY(fit_most(
+                plan, true, job->eval.per_device_eval_batch_size, 1, room,
                 &shape->eval_B));
-    ZD_TRY(fit_decode(
-            plan, most_positions(job, plan->config.max_positions), room,
-            &positions));
+        shape->eval_B = shape->eval_B ? shape->eval_B : 1;
+    }
+    /* hardly any where a step's own activations are on the host: none */
+    ZD_TRY(fit_most(
+            plan, false, most_positions(job, plan->config.max_positions),
+            LEAST_POSITIONS, room, &positions));
     if (positions > shape->decode_capacity)
         shape->decode_capacity = positions;
     return ZD_OK;
