@@ -432,7 +432,32 @@ validate job.toml --set train.max_steps
 --job job.toml --stop-after -1
 --job job.toml --max-steps 0
 --job job.toml extra
+validate
+validate job.toml wrong.toml
+validate job.toml --world 0
+validate job.toml --wrold 2
+run --job
+run --job=job.toml -q --no-progress=1
 ROWS
+ok 'nothing to do: 64' eval 'call 64 && [ ! -s out ] && [ $(grep -c ^error err) = 1 ]'
+for words in --help 'ckpt ls --help' --version '--version --json'; do ok "zerod $words" eval "call 0 $words && [ -s out ] && [ ! -s err ]"; done
+printf '[x' >broken.toml; mkfifo fifo gone; echo short >short.txt
+while IFS='|' read -r code words said; do
+    ok "$code: zerod $words" eval "call $code $words && [ \$(grep -c ^error err) = 1 ] && has '$said' err"
+done <<'ROWS'
+65|validate .|E0703
+65|validate fifo|E0703
+65|data inspect job.toml --set 'data.train=[{path="short.txt"}]'|E04
+66|generate --model nowhere --prompt x|nowhere
+66|export nowhere -o out|nowhere
+66|ckpt show nowhere|nowhere
+78|--job broken.toml|E0201.*TOML
+ROWS
+ok 'another name of a key is noted' eval 'call 0 validate job.toml --set optim.lr=1 && has "^note: .lr. in .optim. is read as .learning_rate." err'
+ok '  and of an optimizer' eval 'call 0 validate job.toml --set optim.name=paged_adamw && has "is read as .paged_adamw_32bit." err'
+for to in '>/dev/full' '>&-' '>&4'; do
+    ok "validate --print $to: 74" eval "exec 3<>gone 4>gone 3<&-; '$zerod' validate job.toml --print 2>err $to; [ \$? = 74 ] && [ \$(grep -c ^error err) -le 1 ]"
+done
 
 # --- readers that go away ---
 for words in 'validate job.toml --print' 'plan --job job.toml --world 8 --format json' 'data inspect --job job.toml' \

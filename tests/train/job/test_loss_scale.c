@@ -1,7 +1,9 @@
-/* Every rule of train/job/loss_scale.h. */
+/* Every rule of train/job/loss_scale.h: steps, and what becomes of the scale.
+ */
 #include "train/job/loss_scale.h"
 
 #include <criterion/criterion.h>
+#include <string.h>
 
 static const struct fp16_options defaults = {
         .initial_scale_power = 16,
@@ -9,123 +11,58 @@ static const struct fp16_options defaults = {
         .hysteresis = 2,
         .min_loss_scale = 1};
 
-static enum loss_scale_change good(
-        struct loss_scale *state, const struct fp16_options *options, int steps)
-{
-    enum loss_scale_change change = LOSS_SCALE_KEPT;
-    for (int i = 0; i < steps; i++)
-        change = loss_scale_update(state, options, false);
-    return change;
-}
+/* steps: 'o' overflows, '.' is good. changes, of each: kept, waited, shrank,
+ * grew, spent. 0: as the defaults. */
+static const struct {
+    const char *rule, *steps, *changes;
+    double scale; /* in the end */
+    int hysteresis;
+    double fixed, least;
+    int power; /* -1: 0 */
+} rows[] = {
+        {"begins at the power", "", "", 65536},
+        {"a fixed scale never changes", "ooooo....................",
+         "kkkkkkkkkkkkkkkkkkkkkkkkk", 128, 0, 128},
+        {"the first overflows are taken by the hysteresis", "ooo", "wws", 32768,
+         3},
+        {"once it shrinks each overflow halves it", "ooo...o", "wsskkks", 8192},
+        {"without hysteresis the first overflow halves it", "o", "s", 32768, 1},
+        {"grows with the step after each window", ".........", "kkkkgkkkg",
+         262144},
+        {"an overflow begins the window anew", "....o.....", "kkkkwkkkkg",
+         131072},
+        {"growth restores the hysteresis", "o.....o", "wkkkkgw", 131072},
+        {"does not shrink below the smallest", "oo", "sp", 40000, 1, 0, 40000},
+        {"at the smallest the hysteresis still waits", "oo", "wp", 1, 0, 0, 0,
+         -1},
+};
 
-static enum loss_scale_change overflow(
-        struct loss_scale *state, const struct fp16_options *options)
+Test(loss_scale, each_rule_holds)
 {
-    return loss_scale_update(state, options, true);
-}
-
-Test(loss_scale, begins_at_the_power_or_at_the_fixed_scale)
-{
-    struct fp16_options fixed = defaults;
-    fixed.loss_scale = 300;
-    cr_expect_eq(loss_scale_start(&defaults).scale, 65536);
-    cr_expect_eq(loss_scale_start(&defaults).hysteresis, 2);
-    cr_expect_eq(loss_scale_start(&fixed).scale, 300);
-}
-
-Test(loss_scale, the_first_overflows_are_taken_by_the_hysteresis)
-{
-    struct fp16_options options = defaults;
-    options.hysteresis = 3;
-    struct loss_scale state = loss_scale_start(&options);
-    cr_expect_eq(overflow(&state, &options), LOSS_SCALE_WAITED);
-    cr_expect_eq(overflow(&state, &options), LOSS_SCALE_WAITED);
-    cr_expect_eq(state.scale, 65536);
-    cr_expect_eq(overflow(&state, &options), LOSS_SCALE_SHRANK);
-    cr_expect_eq(state.scale, 32768);
-}
-
-Test(loss_scale, once_it_shrinks_each_overflow_halves_it)
-{
-    struct loss_scale state = loss_scale_start(&defaults);
-    overflow(&state, &defaults);
-    overflow(&state, &defaults);
-    cr_expect_eq(overflow(&state, &defaults), LOSS_SCALE_SHRANK);
-    good(&state, &defaults, 3); /* short of a window: no hysteresis again */
-    cr_expect_eq(overflow(&state, &defaults), LOSS_SCALE_SHRANK);
-    cr_expect_eq(state.scale, 8192);
-}
-
-Test(loss_scale, without_hysteresis_the_first_overflow_halves_it)
-{
-    struct fp16_options options = defaults;
-    options.hysteresis = 1;
-    struct loss_scale state = loss_scale_start(&options);
-    cr_expect_eq(overflow(&state, &options), LOSS_SCALE_SHRANK);
-    cr_expect_eq(state.scale, 32768);
-}
-
-Test(loss_scale, grows_with_the_step_after_each_window)
-{
-    struct loss_scale state = loss_scale_start(&defaults);
-    cr_expect_eq(good(&state, &defaults, 4), LOSS_SCALE_KEPT);
-    cr_expect_eq(state.scale, 65536);
-    cr_expect_eq(good(&state, &defaults, 1), LOSS_SCALE_GREW);
-    cr_expect_eq(state.scale, 131072);
-    cr_expect_eq(good(&state, &defaults, 3), LOSS_SCALE_KEPT);
-    cr_expect_eq(good(&state, &defaults, 1), LOSS_SCALE_GREW);
-    cr_expect_eq(state.scale, 262144);
-}
-
-Test(loss_scale, an_overflow_begins_the_window_anew)
-{
-    struct loss_scale state = loss_scale_start(&defaults);
-    good(&state, &defaults, 4);
-    cr_expect_eq(overflow(&state, &defaults), LOSS_SCALE_WAITED);
-    cr_expect_eq(good(&state, &defaults, 4), LOSS_SCALE_KEPT);
-    cr_expect_eq(good(&state, &defaults, 1), LOSS_SCALE_GREW);
-}
-
-Test(loss_scale, growth_restores_the_hysteresis)
-{
-    struct loss_scale state = loss_scale_start(&defaults);
-    overflow(&state, &defaults);
-    cr_expect_eq(state.hysteresis, 1);
-    good(&state, &defaults, 5);
-    cr_expect_eq(state.hysteresis, 2);
-    cr_expect_eq(overflow(&state, &defaults), LOSS_SCALE_WAITED);
-}
-
-Test(loss_scale, does_not_shrink_below_the_smallest)
-{
-    struct fp16_options options = defaults;
-    options.hysteresis = 1;
-    options.min_loss_scale = 40000;
-    struct loss_scale state = loss_scale_start(&options);
-    cr_expect_eq(overflow(&state, &options), LOSS_SCALE_SHRANK);
-    cr_expect_eq(state.scale, 40000);
-    cr_expect_eq(overflow(&state, &options), LOSS_SCALE_SPENT);
-    cr_expect_eq(state.scale, 40000);
-}
-
-Test(loss_scale, at_the_smallest_the_hysteresis_still_waits)
-{
-    struct fp16_options options = defaults;
-    options.initial_scale_power = 0;
-    struct loss_scale state = loss_scale_start(&options);
-    cr_expect_eq(overflow(&state, &options), LOSS_SCALE_WAITED);
-    cr_expect_eq(overflow(&state, &options), LOSS_SCALE_SPENT);
-}
-
-Test(loss_scale, a_fixed_scale_never_changes)
-{
-    struct fp16_options options = defaults;
-    options.loss_scale = 128;
-    struct loss_scale state = loss_scale_start(&options);
-    for (int i = 0; i < 5; i++)
-        cr_expect_eq(overflow(&state, &options), LOSS_SCALE_KEPT);
-    cr_expect_eq(good(&state, &options, 20), LOSS_SCALE_KEPT);
-    cr_expect_eq(state.scale, 128);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct fp16_options options = defaults;
+        options.loss_scale = rows[i].fixed;
+        if (rows[i].hysteresis)
+            options.hysteresis = rows[i].hysteresis;
+        if (rows[i].least > 0)
+            options.min_loss_scale = rows[i].least;
+        if (rows[i].power)
+            options.initial_scale_power = 0;
+        struct loss_scale state = loss_scale_start(&options);
+        cr_assert_eq(strlen(rows[i].steps), strlen(rows[i].changes));
+        for (size_t s = 0; rows[i].steps[s]; s++) {
+            enum loss_scale_change change = loss_scale_update(
+                    &state, &options, rows[i].steps[s] == 'o');
+            enum loss_scale_change want =
+                    rows[i].changes[s] == 'w'   ? LOSS_SCALE_WAITED
+                    : rows[i].changes[s] == 's' ? LOSS_SCALE_SHRANK
+                    : rows[i].changes[s] == 'g' ? LOSS_SCALE_GREW
+                    : rows[i].changes[s] == 'p' ? LOSS_SCALE_SPENT
+                                                : LOSS_SCALE_KEPT;
+            cr_expect_eq(change, want, "%s: step %zu", rows[i].rule, s);
+        }
+        cr_expect_eq(state.scale, rows[i].scale, "%s", rows[i].rule);
+    }
 }
 
 Test(loss_scale, a_saved_state_goes_on_as_if_it_had_not_been_saved)
