@@ -80,8 +80,6 @@ static enum zd_status raw_digest(struct corpus *corpus)
     return status;
 }
 
-/* Text. */
-
 static int thread_count(int wanted)
 {
     cpu_set_t set;
@@ -124,156 +122,25 @@ static enum zd_status resolve_recipe(
     return chat_recipe_resolve(options->chat_template, recipe);
 }
 
-/* The words of the first records, until there are enough of them. */
-struct beginning {
-    struct cache_writer *writer;
-    int64_t records, words;
-    bool is_enough;
-};
-
-static enum zd_status take_beginning(
-        void *ctx, const uint32_t *words, size_t count)
-{
-    struct beginning *beginning = ctx;
-    ZD_TRY(cache_writer_words(beginning->writer, words, count));
-    beginning->words += (int64_t)count;
-    for (size_t i = 0; i < count; i++)
-        beginning->records += (words[i] & WORD_FIRST) != 0;
-    beginning->is_enough = beginning->records >= CHECKED_RECORDS ||
-                           beginning->words >= CHECKED_TOKENS;
-    return beginning->is_enough ? ZD_ERR_STOPPED : ZD_OK;
-}
-
-/* `is_part_out` NULL: all of it. */
-static enum zd_status build_text(
-        const struct corpus *corpus, const struct recipe *recipe, int threads,
-        const char *folder, const char *key, bool *is_part_out)
-{
-    struct beginning beginning = {0};
-    char key_now[HASH_HEX];
-    ZD_TRY(cache_writer_create(folder, key, &beginning.writer));
-    struct cache_writer *writer = beginning.writer;
-    enum zd_status status = is_part_out
-                                    ? tokenize_files(
-                                              &corpus->list, recipe, threads,
-                                              take_beginning, &beginning)
-                                    : tokenize_files(
-                                              &corpus->list, recipe, threads,
-                                              cache_writer_words, writer);
-    if (is_part_out)
-        *is_part_out = beginning.is_enough;
-    if (beginning.is_enough)
-        status = ZD_OK;
-    if (status == ZD_OK)
-        status = text_key(&corpus->list, recipe, key_now);
-    /* the words of other content must never get this name */
-    if (status == ZD_OK && strcmp(key, key_now) != 0)
-        status =
-                ZD_FAIL(ZD_ERR_DATA, "E0441", "%s changed while it was read",
-                        recipe->entry->path);
-    if (status != ZD_OK) {
-        cache_writer_abandon(writer);
-        return status;
-    }
-    return cache_writer_finish(writer, 0);
-}
-
-/* Its beginning by a file that is gone when it is open. */
-static enum zd_status look_at_text(
-        struct corpus *corpus, const struct recipe *recipe, int threads,
-        const struct cache_limits *limits, const char *key)
-{
-    char folder[PATH_MAX];
-    const char *parent = getenv("TMPDIR");
-    bool found = false;
-    snprintf(
-            folder, sizeof folder, "%s/zerod-validate-XXXXXX",
-            parent && parent[0] == '/' ? parent : "/tmp");
-    if (!mkdtemp(folder))
-        return ZD_FAIL(
-                ZD_ERR_CREATE, "E0446", "cannot create %s: %s", folder,
-                strerror(errno));
-    enum zd_status status =
-            build_text(corpus, recipe, threads, folder, key, &corpus->is_part);
-    if (status == ZD_OK)
-        status = token_cache_open(
-                folder, key, CACHE_TRUSTED, limits, &corpus->cache, &found);
-    if (found)
-        unlink(corpus->cache.path);
-    rmdir(folder);
-    if (status == ZD_OK && !found)
-        status = ZD_FAIL(
-                ZD_ERR_IO, "E0446",
-                "the words that were just written to %s are gone", folder);
-    return status;
-}
-
-static enum zd_status fail_gone(const char *folder)
-{
-    ZD_FAIL(ZD_ERR_IO, "E0446",
-            "the data cache that was just made in %s is gone", folder);
-    zd_fail_help("where the file system gives files to another user: "
-                 "data.cache_shared = true");
-    return ZD_ERR_IO;
-}
-
-static enum zd_status open_text(
-        struct corpus *corpus, const struct dataset_request *request,
-        const struct data_entry *entry, enum corpus_depth depth)
-{
-    struct recipe recipe;
-    char folder[PATH_MAX], key[HASH_HEX];
-    const struct cache_limits limits = {
-            .ids = (uint64_t)corpus->vocab_size,
-            .is_shared = request->options->cache_shared};
-    bool found;
-    ZD_TRY(resolve_recipe(request, entry, &corpus->list, &recipe));
-    if (sources_have_chat(&corpus->list))
-        corpus->chat_template = chat_template_name(recipe.chat_template);
-    ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
-    ZD_TRY(text_key(&corpus->list, &recipe, key));
-    ZD_TRY(token_cache_open(
-            folder, key, depth == CORPUS_OPEN ? CACHE_TRUSTED : CACHE_TIMES,
-            &limits, &corpus->cache, &found));
-    int threads = thread_count(request->options->preprocessing_threads);
-    if (!found && depth == CORPUS_LOOK) {
-        ZD_TRY(look_at_text(corpus, &recipe, threads, &limits, key));
-    } else if (!found) {
-        ZD_TRY(build_text(corpus, &recipe, threads, folder, key, NULL));
-        ZD_TRY(token_cache_open(
-                folder, key, CACHE_TRUSTED, &limits, &corpus->cache, &found));
-        if (!found)
-            return fail_gone(folder);
-        zd_log_info(
-                "tokenized %s: %llu tokens in %llu documents", entry->path,
-                (unsigned long long)corpus->cache.word_count,
-                (unsigned long long)corpus->cache.doc_count);
-    }
-    corpus->count = corpus->cache.word_count;
-    memcpy(corpus->digest, corpus->cache.digest, sizeof corpus->digest);
-    return ZD_OK;
-}
-
-/* Pre-tokenized data. */
-
 static bool has_index(const struct corpus *corpus)
 {
     return format_of(corpus->list.files[0].format)->has_index;
 }
 
-/* Places where documents begin in tokens that are cut behind end-of-text. */
-static enum zd_status scan_documents(
-        struct corpus *corpus, struct cache_writer *writer)
+/* Read tokens [at, end), for their check and, unless `writer` is NULL, for
+ * where documents begin, which end with end-of-text. */
+static enum zd_status scan_tokens(
+        struct corpus *corpus, uint64_t at, uint64_t end,
+        struct cache_writer *writer)
 {
     uint32_t *ids = zd_array(CHECK_TOKENS, sizeof *ids);
     enum zd_status status = ZD_OK;
     bool begins = true;
-    for (uint64_t at = 0; at < corpus->count && status == ZD_OK;) {
-        size_t part = corpus->count - at < CHECK_TOKENS
-                              ? (size_t)(corpus->count - at)
-                              : CHECK_TOKENS;
+    while (at < end && status == ZD_OK) {
+        size_t part =
+                end - at < CHECK_TOKENS ? (size_t)(end - at) : CHECK_TOKENS;
         status = raw_read(&corpus->raw, at, part, corpus->vocab_size, ids);
-        for (size_t i = 0; i < part && status == ZD_OK; i++) {
+        for (size_t i = 0; writer && i < part && status == ZD_OK; i++) {
             if (begins || raw_begins_file(&corpus->raw, at + i))
                 status = cache_writer_document(writer, at + i);
             begins = (int64_t)ids[i] == corpus->eos;
@@ -284,84 +151,185 @@ static enum zd_status scan_documents(
     return status;
 }
 
-static enum zd_status build_index(
-        struct corpus *corpus, const char *folder, const char *key)
-{
+/* --- the cache ---------------------------------------------------------- */
+
+/* A cache file and how it is made. */
+struct making {
+    struct corpus *corpus;
+    const struct recipe *recipe; /* of text; NULL: an index of tokens */
+    int threads;
+    bool is_look; /* the first records are enough, as corpus->is_part says */
+    struct cache_limits limits;
+    char folder[PATH_MAX], key[HASH_HEX];
+
     struct cache_writer *writer;
+    int64_t records, words; /* so far */
+};
+
+static enum zd_status take_words(void *ctx, const uint32_t *words, size_t count)
+{
+    struct making *making = ctx;
+    ZD_TRY(cache_writer_words(making->writer, words, count));
+    making->words += (int64_t)count;
+    for (size_t i = 0; i < count; i++)
+        making->records += (words[i] & WORD_FIRST) != 0;
+    bool is_enough = making->records >= CHECKED_RECORDS ||
+                     making->words >= CHECKED_TOKENS;
+    making->corpus->is_part = making->is_look && is_enough;
+    return making->corpus->is_part ? ZD_ERR_STOPPED : ZD_OK;
+}
+
+static enum zd_status write_text(struct making *making)
+{
+    char key_now[HASH_HEX];
+    enum zd_status status = tokenize_files(
+            &making->corpus->list, making->recipe, making->threads, take_words,
+            making);
+    if (!making->corpus->is_part)
+        ZD_TRY(status);
+    ZD_TRY(text_key(&making->corpus->list, making->recipe, key_now));
+    /* the words of other content must never get this name */
+    if (strcmp(making->key, key_now) != 0)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0441", "%s changed while it was read",
+                making->recipe->entry->path);
+    return ZD_OK;
+}
+
+static enum zd_status write_index(struct making *making)
+{
+    struct corpus *corpus = making->corpus;
+    struct raw_documents documents = {cache_writer_document, making->writer};
     struct raw again;
-    ZD_TRY(cache_writer_create(folder, key, &writer));
-    enum zd_status status;
-    if (has_index(corpus)) {
-        struct raw_documents documents = {cache_writer_document, writer};
-        status = raw_open(&again, &corpus->list, &documents);
-        if (status == ZD_OK)
-            raw_close(&again);
-    } else {
-        status = scan_documents(corpus, writer);
-    }
+    if (!has_index(corpus))
+        return scan_tokens(corpus, 0, corpus->count, making->writer);
+    ZD_TRY(raw_open(&again, &corpus->list, &documents));
+    raw_close(&again);
+    return ZD_OK;
+}
+
+/* Make the file and open it. */
+static enum zd_status make(struct making *making)
+{
+    bool found;
+    ZD_TRY(cache_writer_create(making->folder, making->key, &making->writer));
+    enum zd_status status =
+            making->recipe ? write_text(making) : write_index(making);
     if (status != ZD_OK) {
-        cache_writer_abandon(writer);
+        cache_writer_abandon(making->writer);
         return status;
     }
-    return cache_writer_finish(writer, corpus->count);
+    ZD_TRY(cache_writer_finish(making->writer, making->limits.tokens));
+    ZD_TRY(token_cache_open(
+            making->folder, making->key, CACHE_TRUSTED, &making->limits,
+            &making->corpus->cache, &found));
+    if (found)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_IO, "E0446",
+            "the data cache that was just made in %s is gone", making->folder);
+    zd_fail_help("where the file system gives files to another user: "
+                 "data.cache_shared = true");
+    return ZD_ERR_IO;
+}
+
+/* In a folder of its own, which is gone when the file is open. */
+static enum zd_status make_unseen(struct making *making)
+{
+    const char *parent = getenv("TMPDIR");
+    snprintf(
+            making->folder, sizeof making->folder, "%s/zerod-validate-XXXXXX",
+            parent && parent[0] == '/' ? parent : "/tmp");
+    if (!mkdtemp(making->folder))
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0446", "cannot create %s: %s", making->folder,
+                strerror(errno));
+    making->is_look = true;
+    enum zd_status status = make(making);
+    if (making->corpus->cache.path)
+        unlink(making->corpus->cache.path);
+    rmdir(making->folder);
+    return status;
+}
+
+/* The one that is there. */
+static enum zd_status find_cache(
+        struct making *making, const struct data_options *options,
+        enum corpus_depth depth, bool *found_out)
+{
+    making->limits.is_shared = options->cache_shared;
+    ZD_TRY(token_cache_folder(options->cache_dir, making->folder));
+    return token_cache_open(
+            making->folder, making->key,
+            depth == CORPUS_OPEN ? CACHE_TRUSTED : CACHE_TIMES, &making->limits,
+            &making->corpus->cache, found_out);
+}
+
+/* --- text, and tokens --------------------------------------------------- */
+
+static enum zd_status open_text(
+        struct corpus *corpus, const struct dataset_request *request,
+        const struct data_entry *entry, enum corpus_depth depth)
+{
+    const struct data_options *options = request->options;
+    struct recipe recipe;
+    struct making making = {
+            .corpus = corpus,
+            .recipe = &recipe,
+            .threads = thread_count(options->preprocessing_threads),
+            .limits = {.ids = (uint64_t)corpus->vocab_size}};
+    const struct token_cache *cache = &corpus->cache;
+    bool found;
+    ZD_TRY(resolve_recipe(request, entry, &corpus->list, &recipe));
+    if (sources_have_chat(&corpus->list))
+        corpus->chat_template = chat_template_name(recipe.chat_template);
+    ZD_TRY(text_key(&corpus->list, &recipe, making.key));
+    ZD_TRY(find_cache(&making, options, depth, &found));
+    if (!found)
+        ZD_TRY(depth == CORPUS_LOOK ? make_unseen(&making) : make(&making));
+    if (!found && depth != CORPUS_LOOK)
+        zd_log_info(
+                "tokenized %s: %llu tokens in %llu documents", entry->path,
+                (unsigned long long)cache->word_count,
+                (unsigned long long)cache->doc_count);
+    corpus->count = cache->word_count;
+    memcpy(corpus->digest, cache->digest, sizeof corpus->digest);
+    return ZD_OK;
 }
 
 /* Every id of the files that are not too large for it, or the first of each. */
 static enum zd_status check_ids(struct corpus *corpus, enum corpus_depth depth)
 {
-    uint32_t *ids = zd_array(CHECK_TOKENS, sizeof *ids);
-    enum zd_status status = ZD_OK;
-    for (size_t r = 0; r < corpus->raw.run_count && status == ZD_OK; r++) {
-        const struct raw_run *run = &corpus->raw.runs[r];
-        uint64_t end =
-                r + 1 < corpus->raw.run_count ? run[1].begin : corpus->count;
+    const struct raw *raw = &corpus->raw;
+    for (size_t r = 0; r < raw->run_count; r++) {
+        const struct raw_run *run = &raw->runs[r];
+        uint64_t end = r + 1 < raw->run_count ? run[1].begin : corpus->count;
         if (depth == CORPUS_LOOK && end - run->begin > CHECKED_TOKENS) {
             end = run->begin + CHECKED_TOKENS;
             corpus->is_part = true;
         }
-        if (depth != CORPUS_LOOK &&
-            corpus->raw.files[run->file].bytes > check_max_bytes)
-            continue;
-        for (uint64_t at = run->begin; at < end && status == ZD_OK;) {
-            size_t part =
-                    end - at < CHECK_TOKENS ? (size_t)(end - at) : CHECK_TOKENS;
-            status = raw_read(&corpus->raw, at, part, corpus->vocab_size, ids);
-            at += part;
-        }
+        if (depth == CORPUS_LOOK ||
+            raw->files[run->file].bytes <= check_max_bytes)
+            ZD_TRY(scan_tokens(corpus, run->begin, end, NULL));
     }
-    free(ids);
-    return status;
+    return ZD_OK;
 }
 
 static enum zd_status open_tokens(
         struct corpus *corpus, const struct dataset_request *request,
         enum corpus_depth depth)
 {
-    char folder[PATH_MAX], key[HASH_HEX];
+    struct making making = {.corpus = corpus};
     bool found;
     ZD_TRY(raw_open(&corpus->raw, &corpus->list, NULL));
-    corpus->count = corpus->raw.count;
-    const struct cache_limits limits = {
-            .tokens = corpus->count,
-            .is_shared = request->options->cache_shared};
+    making.limits.tokens = corpus->count = corpus->raw.count;
     if (depth != CORPUS_OPEN)
         ZD_TRY(check_ids(corpus, depth));
     if (has_index(corpus) || !request->options->packing) {
-        ZD_TRY(token_cache_folder(request->options->cache_dir, folder));
-        ZD_TRY(index_key(corpus, key));
-        ZD_TRY(token_cache_open(
-                folder, key, depth == CORPUS_OPEN ? CACHE_TRUSTED : CACHE_TIMES,
-                &limits, &corpus->cache, &found));
-        if (!found && depth == CORPUS_LOOK && corpus->is_part)
-            return raw_digest(corpus); /* where documents begin is not known */
-        if (!found) {
-            ZD_TRY(build_index(corpus, folder, key));
-            ZD_TRY(token_cache_open(
-                    folder, key, CACHE_TRUSTED, &limits, &corpus->cache,
-                    &found));
-        }
-        if (!found)
-            return fail_gone(folder);
+        ZD_TRY(index_key(corpus, making.key));
+        ZD_TRY(find_cache(&making, request->options, depth, &found));
+        /* where the documents of a part begin is not known */
+        if (!found && !(depth == CORPUS_LOOK && corpus->is_part))
+            ZD_TRY(make(&making));
     }
     return raw_digest(corpus);
 }

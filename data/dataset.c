@@ -290,24 +290,18 @@ enum zd_status dataset_compare_template(
     return chat_template_compare(ours, request->tokenizer);
 }
 
-/* What is known of a part alone; more may follow it. */
-static void set_read_part(
-        struct dataset_part *part, const struct data_options *options)
-{
-    part->count =
-            count_samples(&part->corpus, options->packing, options->cutoff_len);
-    part->taken = part->count = part->count > 0 ? part->count : 0;
-}
-
 static enum zd_status open_part(
         struct dataset *dataset, struct dataset_part *part,
         const struct data_entry *entry, const struct dataset_request *request,
         enum corpus_depth depth)
 {
-    if (part->corpus.is_part)
-        set_read_part(part, request->options);
-    else
+    if (!part->corpus.is_part) {
         ZD_TRY(set_part(part, entry, request));
+    } else { /* what is known of it; more may follow */
+        int64_t count =
+                count_samples(&part->corpus, dataset->packing, dataset->T);
+        part->taken = part->count = count > 0 ? count : 0;
+    }
     if (depth == CORPUS_OPEN || part->count == 0)
         return ZD_OK;
     if (!request->may_be_masked)
@@ -350,34 +344,34 @@ static enum zd_status open_dataset(
     return ZD_OK;
 }
 
-static enum zd_status compare_if_asked(
-        const struct dataset *dataset, const struct dataset_request *request)
+/* Everything that is wrong with the data, found before it is opened to train.
+ */
+static enum zd_status look(
+        const struct dataset_request *request, enum corpus_depth depth,
+        bool *is_part_out)
 {
-    return request->compares_template
-                   ? dataset_compare_template(dataset, request)
-                   : ZD_OK;
+    struct dataset *dataset;
+    ZD_TRY(open_dataset(request, depth, &dataset));
+    *is_part_out = false;
+    for (int i = 0; i < dataset->part_count; i++)
+        *is_part_out |= dataset->parts[i].corpus.is_part;
+    enum zd_status status = request->compares_template
+                                    ? dataset_compare_template(dataset, request)
+                                    : ZD_OK;
+    dataset_close(dataset);
+    return status;
 }
 
 enum zd_status dataset_prepare(const struct dataset_request *request)
 {
-    struct dataset *dataset;
-    ZD_TRY(open_dataset(request, CORPUS_CHECK, &dataset));
-    enum zd_status status = compare_if_asked(dataset, request);
-    dataset_close(dataset);
-    return status;
+    bool is_part;
+    return look(request, CORPUS_CHECK, &is_part);
 }
 
 enum zd_status dataset_check(
         const struct dataset_request *request, bool *is_part_out)
 {
-    struct dataset *dataset;
-    ZD_TRY(open_dataset(request, CORPUS_LOOK, &dataset));
-    *is_part_out = false;
-    for (int i = 0; i < dataset->part_count; i++)
-        *is_part_out |= dataset->parts[i].corpus.is_part;
-    enum zd_status status = compare_if_asked(dataset, request);
-    dataset_close(dataset);
-    return status;
+    return look(request, CORPUS_LOOK, is_part_out);
 }
 
 enum zd_status dataset_open(

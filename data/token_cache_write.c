@@ -16,19 +16,12 @@
 
 enum { BUFFER_BYTES = 256 << 10, CHUNK = 1 << 20 };
 
-/* A file that is appended to through a buffer. */
-struct appender {
-    int fd;
-    size_t used;
-    char buffer[BUFFER_BYTES];
-};
-
 struct cache_writer {
     char folder[PATH_MAX], path[PATH_MAX], temporary[PATH_MAX];
     char key[40];
     struct hasher *hasher;
-    struct appender words; /* the file that is renamed in the end */
-    struct appender docs;  /* without a name; copied behind the words */
+    FILE *words; /* the file that is renamed in the end */
+    FILE *docs;  /* without a name; copied after the words */
     uint64_t word_count, doc_count, trained_count;
 };
 
@@ -52,7 +45,7 @@ static void remove_leftovers(const char *folder)
 
 /* A new file, locked for as long as it is open. */
 static enum zd_status create_temporary(
-        const char *path, char temporary[PATH_MAX], int *fd_out)
+        const char *path, char temporary[PATH_MAX], FILE **file_out)
 {
     for (;;) {
         struct stat info;
@@ -68,31 +61,26 @@ static enum zd_status create_temporary(
         /* another process may have taken it for a leftover until now */
         if (flock(fd, LOCK_EX) != 0 ||
             (fstat(fd, &info) == 0 && info.st_nlink > 0)) {
-            *fd_out = fd;
+            *file_out = zd_must(fdopen(fd, "w+"));
+            setvbuf(*file_out, NULL, _IOFBF, BUFFER_BYTES);
             return ZD_OK;
         }
         close(fd);
     }
 }
 
-static enum zd_status flush(struct appender *appender, const char *path)
+static enum zd_status fail_write(const struct cache_writer *writer)
 {
-    size_t bytes = appender->used;
-    appender->used = 0;
-    return fs_write(appender->fd, path, appender->buffer, bytes);
+    return ZD_FAIL(
+            ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->temporary,
+            strerror(errno));
 }
 
 static enum zd_status append(
-        struct appender *appender, const char *path, const void *data,
+        const struct cache_writer *writer, FILE *file, const void *data,
         size_t bytes)
 {
-    if (appender->used + bytes > BUFFER_BYTES)
-        ZD_TRY(flush(appender, path));
-    if (bytes > BUFFER_BYTES)
-        return fs_write(appender->fd, path, data, bytes);
-    memcpy(appender->buffer + appender->used, data, bytes);
-    appender->used += bytes;
-    return ZD_OK;
+    return fwrite(data, 1, bytes, file) == bytes ? ZD_OK : fail_write(writer);
 }
 
 enum zd_status cache_writer_create(
@@ -101,21 +89,19 @@ enum zd_status cache_writer_create(
     char docs[PATH_MAX];
     const struct cache_header blank = {.magic = {0}};
     struct cache_writer *writer = zd_array(1, sizeof *writer);
-    writer->words.fd = writer->docs.fd = -1;
     snprintf(writer->folder, sizeof writer->folder, "%s", folder);
     snprintf(writer->key, sizeof writer->key, "%s", key);
     cache_path(writer->path, folder, key);
     remove_leftovers(folder);
     writer->hasher = zd_must(hasher_create());
-    enum zd_status status = create_temporary(
-            writer->path, writer->temporary, &writer->words.fd);
+    enum zd_status status =
+            create_temporary(writer->path, writer->temporary, &writer->words);
     if (status == ZD_OK)
-        status = create_temporary(writer->path, docs, &writer->docs.fd);
+        status = create_temporary(writer->path, docs, &writer->docs);
     if (status == ZD_OK) {
         unlink(docs);
         /* room for the header, which is written when all is known */
-        status =
-                append(&writer->words, writer->temporary, &blank, sizeof blank);
+        status = append(writer, writer->words, &blank, sizeof blank);
     }
     if (status != ZD_OK) {
         cache_writer_abandon(writer);
@@ -129,7 +115,7 @@ enum zd_status cache_writer_document(void *context, uint64_t position)
 {
     struct cache_writer *writer = context;
     writer->doc_count++;
-    return append(&writer->docs, writer->temporary, &position, sizeof position);
+    return append(writer, writer->docs, &position, sizeof position);
 }
 
 enum zd_status cache_writer_words(
@@ -143,28 +129,25 @@ enum zd_status cache_writer_words(
     }
     writer->word_count += count;
     hasher_update(writer->hasher, words, count * sizeof *words);
-    return append(
-            &writer->words, writer->temporary, words, count * sizeof *words);
+    return append(writer, writer->words, words, count * sizeof *words);
 }
 
-/* Documents behind the words. */
+/* Documents after the words. */
 static enum zd_status copy_docs(struct cache_writer *writer, uint64_t tokens)
 {
-    const char *path = writer->temporary;
-    uint64_t bytes = (writer->doc_count + 1) * sizeof(uint64_t);
     char *chunk = zd_must(malloc(CHUNK));
-    enum zd_status status = append(&writer->docs, path, &tokens, sizeof tokens);
-    if (status == ZD_OK)
-        status = flush(&writer->docs, path);
-    for (uint64_t at = 0; at < bytes && status == ZD_OK;) {
-        size_t part = bytes - at < CHUNK ? (size_t)(bytes - at) : CHUNK;
-        status = fs_pread(writer->docs.fd, path, chunk, part, at);
-        if (status != ZD_OK)
-            break;
-        hasher_update(writer->hasher, chunk, part);
-        status = append(&writer->words, path, chunk, part);
-        at += part;
+    size_t bytes = 0;
+    enum zd_status status =
+            append(writer, writer->docs, &tokens, sizeof tokens);
+    if (status == ZD_OK && fflush(writer->docs) != 0)
+        status = fail_write(writer);
+    rewind(writer->docs);
+    while (status == ZD_OK && (bytes = fread(chunk, 1, CHUNK, writer->docs))) {
+        hasher_update(writer->hasher, chunk, bytes);
+        status = append(writer, writer->words, chunk, bytes);
     }
+    if (status == ZD_OK && ferror(writer->docs))
+        status = fail_write(writer);
     free(chunk);
     return status;
 }
@@ -182,12 +165,10 @@ static enum zd_status write_header(struct cache_writer *writer, time_t now)
     memcpy(header.key, writer->key, sizeof header.key);
     hasher_finish(writer->hasher, header.digest);
     cache_header_seal(&header);
-    if (lseek(writer->words.fd, 0, SEEK_SET) != 0)
-        return ZD_FAIL(
-                ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->temporary,
-                strerror(errno));
-    return fs_write(
-            writer->words.fd, writer->temporary, &header, sizeof header);
+    if (fseeko(writer->words, 0, SEEK_SET) != 0)
+        return fail_write(writer);
+    ZD_TRY(append(writer, writer->words, &header, sizeof header));
+    return fflush(writer->words) == 0 ? ZD_OK : fail_write(writer);
 }
 
 /* The file's time is made that of its header: a later change shows. */
@@ -198,8 +179,8 @@ static enum zd_status commit(struct cache_writer *writer)
     now.tv_nsec = 0; /* which every file system can keep */
     ZD_TRY(write_header(writer, now.tv_sec));
     const struct timespec times[] = {now, now};
-    if (futimens(writer->words.fd, times) != 0 ||
-        fsync(writer->words.fd) != 0 ||
+    if (futimens(fileno(writer->words), times) != 0 ||
+        fsync(fileno(writer->words)) != 0 ||
         rename(writer->temporary, writer->path) != 0) {
         ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
                 strerror(errno));
@@ -218,13 +199,10 @@ enum zd_status cache_writer_finish(struct cache_writer *writer, uint64_t tokens)
         tokens = writer->word_count;
     if (writer->word_count % 2) {
         hasher_update(writer->hasher, &padding, sizeof padding);
-        status = append(
-                &writer->words, writer->temporary, &padding, sizeof padding);
+        status = append(writer, writer->words, &padding, sizeof padding);
     }
     if (status == ZD_OK)
         status = copy_docs(writer, tokens);
-    if (status == ZD_OK)
-        status = flush(&writer->words, writer->temporary);
     if (status == ZD_OK)
         status = commit(writer);
     cache_writer_abandon(writer);
@@ -235,12 +213,12 @@ void cache_writer_abandon(struct cache_writer *writer)
 {
     if (!writer)
         return;
-    if (writer->temporary[0] && writer->words.fd >= 0)
+    if (writer->temporary[0] && writer->words)
         unlink(writer->temporary);
-    if (writer->words.fd >= 0)
-        close(writer->words.fd);
-    if (writer->docs.fd >= 0)
-        close(writer->docs.fd);
+    if (writer->words)
+        fclose(writer->words);
+    if (writer->docs)
+        fclose(writer->docs);
     hasher_destroy(writer->hasher);
     free(writer);
 }

@@ -20,17 +20,6 @@ void tokenize_worker_fini(struct tokenize_worker *worker)
     document_fini(&worker->document);
 }
 
-static int64_t count_lines(const char *text, size_t bytes)
-{
-    int64_t lines = 0;
-    const char *end = text + bytes;
-    while ((text = memchr(text, '\n', (size_t)(end - text))) != NULL) {
-        text++;
-        lines++;
-    }
-    return lines;
-}
-
 /* Refuse what is not UTF-8 before anything looks at it. */
 static enum zd_status check_utf8(
         const struct unit *unit, const char *text, size_t bytes)
@@ -39,7 +28,7 @@ static enum zd_status check_utf8(
     if (valid == bytes)
         return ZD_OK;
     size_t before = (size_t)(text - unit->text) + valid;
-    int64_t line = unit->first_line + count_lines(unit->text, before);
+    int64_t line = unit->first_line + count_newlines(unit->text, before);
     unsigned long long offset = unit->offset + before;
     enum zd_status status =
             ZD_FAIL(ZD_ERR_DATA, "E0435",

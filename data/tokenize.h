@@ -47,6 +47,8 @@ void unit_reader_fini(struct unit_reader *reader);
 enum zd_status unit_read(
         struct unit_reader *reader, struct unit *unit, bool *more_out);
 
+int64_t count_newlines(const char *text, size_t bytes);
+
 /* What one thread needs. */
 struct tokenize_worker {
     const struct recipe *recipe;

@@ -121,7 +121,7 @@ static enum zd_status read_text(
     }
 }
 
-static int64_t count_newlines(const char *text, size_t bytes)
+int64_t count_newlines(const char *text, size_t bytes)
 {
     int64_t count = 0;
     const char *end = text + bytes;
