@@ -1,7 +1,6 @@
 /* lora_base.c - which weights of a base lie in codes. */
 #include "model/adapters/lora.h"
 #include "model/adapters/peft.h"
-#include "model/files/vocab_resize.h"
 #include "model/files/weights_hf.h"
 #include "model/quantized/quantized.h"
 #include "model/weights.h"
@@ -85,7 +84,7 @@ static enum zd_status read_stored(
         make_all(config->stored_format, config->stored_nested, table);
         return ZD_OK;
     }
-    ZD_TRY(weights_open_resized(dir, config, table, NULL, &source));
+    ZD_TRY(weights_open_hf(dir, config, table, NULL, &source));
     enum zd_status status = take_stored(&source, table);
     weights_close(&source);
     return status;

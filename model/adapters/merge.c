@@ -1,7 +1,7 @@
 #include "model/adapters/merge.h"
 #include "base/log.h"
 #include "base/must.h"
-#include "model/files/vocab_resize.h"
+#include "model/files/weights_hf.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -306,7 +306,7 @@ enum zd_status weights_open_adapted(
         struct weight_source *source_out)
 {
     struct weight_source base;
-    ZD_TRY(weights_open_resized(dir, config, table, storage_out, &base));
+    ZD_TRY(weights_open_hf(dir, config, table, storage_out, &base));
     *source_out = base;
     if (choice_count == 0)
         return ZD_OK;

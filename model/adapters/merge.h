@@ -56,7 +56,7 @@ struct adapter_choice {
     double weight;
 };
 
-/* A source of the model in `dir` with adapters added: weights_open_resized,
+/* A source of the model in `dir` with adapters added: weights_open_hf,
  * peft_open of each and weights_open_merged. For one thread; `config` and
  * `table` are borrowed, all else is the source's own. No adapter: the model
  * itself. */

@@ -1,7 +1,9 @@
 #include "model/adapters/peft.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "model/files/hf_names.h"
+#include "model/quantized/stored.h"
 
 #include <limits.h>
 #include <math.h>
@@ -10,7 +12,7 @@
 
 #define PREFIX "base_model.model."
 
-enum { CHUNK = 4096, SHAPE_BYTES = 100 };
+enum { CHUNK = 4096 };
 
 struct opening {
     const struct model_config *config;
@@ -56,23 +58,11 @@ static bool cut_end(char *name, const char *end)
     return true;
 }
 
-/* "[16, 64]" */
-static void shape_text(int dims, const int64_t *shape, char out[SHAPE_BYTES])
-{
-    size_t used = 0;
-    for (int i = 0; i < dims && used < SHAPE_BYTES; i++)
-        used += (size_t)snprintf(
-                out + used, SHAPE_BYTES - used, "%s%lld", i ? ", " : "[",
-                (long long)shape[i]);
-    if (used < SHAPE_BYTES)
-        snprintf(out + used, SHAPE_BYTES - used, dims ? "]" : "[]");
-}
-
 static enum zd_status check_shape(
         const struct opening *o, const struct st_tensor *tensor, int dims,
         int64_t rows, int64_t columns)
 {
-    char is[SHAPE_BYTES], asked[SHAPE_BYTES];
+    char is[SHAPE_TEXT], asked[SHAPE_TEXT];
     const int64_t shape[] = {rows, columns};
     if (tensor->dims == dims && tensor->shape[0] == rows &&
         (dims == 1 || tensor->shape[1] == columns))
@@ -287,9 +277,7 @@ enum zd_status peft_open(
     if (status == ZD_ERR_NO_INPUT)
         zd_fail_help("an adapter in a pickle file (adapter_model.bin) is never "
                      "read; save it as safetensors");
-    adapter.parts = calloc((size_t)table->count, sizeof *adapter.parts);
-    if (status == ZD_OK && !adapter.parts)
-        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+    adapter.parts = zd_array((size_t)table->count, sizeof *adapter.parts);
     /* sorted by name: the embedding comes later than a tied head */
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; status == ZD_OK && i < adapter.file->tensor_count;
@@ -324,13 +312,6 @@ enum zd_status peft_read(
         size_t begin, size_t count, float *out)
 {
     ZD_TRY(st_read_float(adapter->file, tensor, begin, count, out));
-    for (size_t i = 0; i < count; i++)
-        if (!isfinite(out[i])) {
-            ZD_FAIL(ZD_ERR_DATA, "E0312", "tensor `%s` is %s at element %zu",
-                    tensor->name, isnan(out[i]) ? "not a number" : "infinite",
-                    begin + i);
-            zd_fail_where("%s", adapter->file->path);
-            return ZD_ERR_DATA;
-        }
-    return ZD_OK;
+    return stored_check_finite(
+            (struct stored){adapter->file, tensor}, begin, count, out);
 }

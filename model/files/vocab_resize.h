@@ -14,11 +14,5 @@ void model_config_resize_vocab(struct model_config *config, int rows);
  * that is more. */
 enum zd_status model_config_resize_vocab_for(
         const char *adapter_dir, struct model_config *config);
-/* weights_open_hf, where `config` may have more rows than `dir`: the embedding
- * and the head are then read whole at the first row that is beyond. */
-enum zd_status weights_open_resized(
-        const char *dir, const struct model_config *config,
-        const struct param_table *table, enum dtype *storage_out,
-        struct weight_source *source_out);
 
 #endif

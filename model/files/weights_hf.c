@@ -1,30 +1,36 @@
 #include "model/files/weights_hf.h"
+#include "base/file/fs.h"
+#include "base/must.h"
 #include "model/files/hf_names.h"
 #include "model/quantized/quantized.h"
-#include "model/weights.h"
 
-#include "base/file/fs.h"
-#include "base/file/safetensors.h"
-#include "base/must.h"
-
-#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { INDEX_BYTES_MAX = 256 << 20, PATH_BYTES = 4096 };
+enum {
+    INDEX_BYTES_MAX = 256 << 20,
+    CONFIG_BYTES_MAX = 16 << 20,
+    PATH_BYTES = 4096,
+    LINES = 64 /* rows of a mean that are read at a time */
+};
 
 struct hf_tensor {
     struct stored stored;
     struct stored *beside;    /* (BESIDES) when there is one; owned */
-    struct quantized *weight; /* when it is stored in codes; owned */
+    struct quantized *weight; /* when it is quantized; owned */
+    float *mean; /* of its rows, once a row beyond them was read; owned */
 };
 
 struct hf_source {
     const struct model_config *config;
     const struct param_table *table;
+    int64_t rows;           /* of the vocabulary in the files */
     struct st_file **files; /* owned */
     int file_count;
     struct hf_tensor *tensors; /* (table->count); owned */
+    pthread_mutex_t lock;      /* of the means */
 };
 
 static void hf_close(void *ctx)
@@ -32,43 +38,111 @@ static void hf_close(void *ctx)
     struct hf_source *source = ctx;
     for (int i = 0; i < source->file_count; i++)
         st_close(source->files[i]);
-    for (int id = 0; source->tensors && id < source->table->count; id++) {
+    for (int id = 0; id < source->table->count; id++) {
         quantized_fini(source->tensors[id].weight);
         free(source->tensors[id].weight);
         free(source->tensors[id].beside);
+        free(source->tensors[id].mean);
     }
+    pthread_mutex_destroy(&source->lock);
     free(source->files);
     free(source->tensors);
     free(source);
 }
 
-static enum zd_status read_values(
+/* Rows in the files: there may be fewer of the vocabulary than the model has.
+ */
+static int64_t rows_of(
+        const struct hf_source *source, const struct param *param)
+{
+    bool is_vocabulary = param->role == ROLE_TOKENS || param->role == ROLE_HEAD;
+    return is_vocabulary ? source->rows : param->shape[0];
+}
+
+/* --- reading -------------------------------------------------------------- */
+
+static enum zd_status read_stored(
         const struct hf_source *source, int id, size_t begin, size_t count,
         float *out)
 {
     const struct hf_tensor *t = &source->tensors[id];
     if (!t->weight)
-        return st_read_float(
-                t->stored.file, t->stored.tensor, begin, count, out);
-    return source->table->params[id].conv1d /* codes are of (out, in) */
-                   ? quantized_read_transposed(t->weight, begin, count, out)
-                   : quantized_read(t->weight, begin, count, out);
+        ZD_TRY(st_read_float(
+                t->stored.file, t->stored.tensor, begin, count, out));
+    else if (source->table->params[id].conv1d) /* codes are of (out, in) */
+        ZD_TRY(quantized_read_transposed(t->weight, begin, count, out));
+    else
+        ZD_TRY(quantized_read(t->weight, begin, count, out));
+    return stored_check_finite(t->stored, begin, count, out);
+}
+
+/* Sums are taken in double, a row after the other. */
+static enum zd_status find_mean(
+        const struct hf_source *source, int id, double *sum, float *lines,
+        float *mean)
+{
+    size_t rows = (size_t)source->rows;
+    size_t columns = (size_t)source->table->params[id].shape[1];
+    memset(sum, 0, columns * sizeof *sum);
+    for (size_t row = 0; row < rows; row += LINES) {
+        size_t count = rows - row < LINES ? rows - row : LINES;
+        ZD_TRY(read_stored(source, id, row * columns, count * columns, lines));
+        for (size_t i = 0; i < count * columns; i++)
+            sum[i % columns] += lines[i];
+    }
+    for (size_t i = 0; i < columns; i++)
+        mean[i] = (float)(sum[i] / (double)rows);
+    return ZD_OK;
+}
+
+static enum zd_status make_mean(struct hf_source *source, int id)
+{
+    size_t columns = (size_t)source->table->params[id].shape[1];
+    double *sum = malloc(columns * sizeof *sum);
+    float *lines = malloc(LINES * columns * sizeof *lines);
+    float *mean = malloc(columns * sizeof *mean);
+    enum zd_status status =
+            sum && lines && mean
+                    ? find_mean(source, id, sum, lines, mean)
+                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
+                              "no memory for rows of the vocabulary");
+    free(sum);
+    free(lines);
+    if (status == ZD_OK)
+        source->tensors[id].mean = mean;
+    else
+        free(mean);
+    return status;
+}
+
+static enum zd_status mean_of(
+        struct hf_source *source, int id, const float **out)
+{
+    pthread_mutex_lock(&source->lock);
+    enum zd_status status =
+            source->tensors[id].mean ? ZD_OK : make_mean(source, id);
+    *out = source->tensors[id].mean;
+    pthread_mutex_unlock(&source->lock);
+    return status;
 }
 
 static enum zd_status hf_read(
         void *ctx, int id, size_t begin, size_t count, float *out)
 {
-    const struct hf_source *source = ctx;
-    const struct hf_tensor *t = &source->tensors[id];
-    ZD_TRY(read_values(source, id, begin, count, out));
-    for (size_t i = 0; i < count; i++)
-        if (!isfinite(out[i])) {
-            ZD_FAIL(ZD_ERR_DATA, "E0312", "tensor `%s` is %s at element %zu",
-                    t->stored.tensor->name,
-                    isnan(out[i]) ? "not a number" : "infinite", begin + i);
-            zd_fail_where("%s", t->stored.file->path);
-            return ZD_ERR_DATA;
-        }
+    struct hf_source *source = ctx;
+    const struct param *param = &source->table->params[id];
+    size_t columns = (size_t)param->shape[1];
+    size_t there = (size_t)rows_of(source, param) * columns;
+    size_t end = begin + count;
+    size_t stored = begin >= there ? 0 : (end < there ? end : there) - begin;
+    const float *mean;
+    if (stored)
+        ZD_TRY(read_stored(source, id, begin, stored, out));
+    if (stored == count)
+        return ZD_OK;
+    ZD_TRY(mean_of(source, id, &mean));
+    for (size_t i = stored; i < count; i++)
+        out[i] = mean[(begin + i) % columns];
     return ZD_OK;
 }
 
@@ -78,142 +152,98 @@ static const struct quantized *hf_stored(void *ctx, int id)
     return source->tensors[id].weight;
 }
 
-static void shape_text(
-        char *out, size_t out_bytes, int dims, const int64_t *shape)
-{
-    size_t used = (size_t)snprintf(out, out_bytes, "[");
-    for (int d = 0; d < dims && used < out_bytes; d++)
-        used += (size_t)snprintf(
-                out + used, out_bytes - used, "%s%lld", d ? ", " : "",
-                (long long)shape[d]);
-    if (used < out_bytes)
-        snprintf(out + used, out_bytes - used, "]");
-}
+/* --- placing -------------------------------------------------------------- */
 
 static enum zd_status check_shape(
-        const struct st_file *file, const struct st_tensor *tensor, int dims,
-        const int64_t *shape)
+        struct stored stored, int dims, const int64_t *shape)
 {
+    const struct st_tensor *tensor = stored.tensor;
     bool equal = tensor->dims == dims;
     for (int d = 0; equal && d < dims; d++)
         equal = tensor->shape[d] == shape[d];
     if (equal)
         return ZD_OK;
-    char have[160], want[160];
-    shape_text(have, sizeof have, tensor->dims, tensor->shape);
-    shape_text(want, sizeof want, dims, shape);
-    ZD_FAIL(ZD_ERR_DATA, "E0310",
+    char have[SHAPE_TEXT], want[SHAPE_TEXT];
+    shape_text(tensor->dims, tensor->shape, have);
+    shape_text(dims, shape, want);
+    return stored_fail(
+            stored, "E0310",
             "tensor `%s` has the shape %s; config.json asks for %s",
             tensor->name, have, want);
-    zd_fail_where("%s", file->path);
-    return ZD_ERR_DATA;
-}
-
-static bool is_float(const struct st_tensor *tensor)
-{
-    return strcmp(tensor->dtype, "F32") == 0 ||
-           strcmp(tensor->dtype, "BF16") == 0 ||
-           strcmp(tensor->dtype, "F16") == 0;
 }
 
 /* A tensor that belongs to the model although the table has none for it. */
 static enum zd_status check_extra(
-        const struct hf_source *source, const struct st_file *file,
-        const struct st_tensor *tensor)
+        const struct hf_source *source, struct stored stored)
 {
     const struct model_config *c = source->config;
-    if (hf_name_is_buffer(tensor->name))
+    const char *name = stored.tensor->name;
+    if (hf_name_is_buffer(name))
         return ZD_OK;
-    if (c->tied && strcmp(tensor->name, "lm_head.weight") == 0) {
-        int64_t shape[2] = {c->vocab_size, c->hidden_size};
-        return check_shape(file, tensor, 2, shape);
+    if (c->tied && strcmp(name, "lm_head.weight") == 0) {
+        int64_t shape[2] = {source->rows, c->hidden_size};
+        return check_shape(stored, 2, shape);
     }
-    ZD_FAIL(ZD_ERR_DATA, "E0311", "tensor `%s` is no part of a %s model",
-            tensor->name, c->family->name);
-    zd_fail_where("%s", file->path);
-    return ZD_ERR_DATA;
+    return stored_fail(
+            stored, "E0311", "tensor `%s` is no part of a %s model", name,
+            c->family->name);
 }
 
-/* What lies beside a weight that is stored in codes. */
-static enum zd_status place_beside(
-        struct hf_source *source, struct stored stored, bool *is_placed)
+static enum zd_status take_place(struct stored *place, struct stored stored)
 {
-    char weight[2 * PARAM_NAME_MAX];
-    enum quant_beside what;
-    *is_placed = false;
-    if (!quantized_split_name(
-                stored.tensor->name, weight, sizeof weight, &what))
-        return ZD_OK;
-    int id = param_table_find(
-            source->table, hf_name_canonical(source->config, weight));
-    if (id < 0 || source->table->params[id].dims != 2)
-        return ZD_OK;
-    struct hf_tensor *slot = &source->tensors[id];
-    if (!slot->beside)
-        slot->beside = calloc(BESIDES, sizeof *slot->beside);
-    if (!slot->beside)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model");
-    if (slot->beside[what].tensor) {
-        ZD_FAIL(ZD_ERR_DATA, "E0309", "tensor `%s` is there twice, also in %s",
-                stored.tensor->name, slot->beside[what].file->path);
-        zd_fail_where("%s", stored.file->path);
-        return ZD_ERR_DATA;
-    }
-    slot->beside[what] = stored;
-    *is_placed = true;
+    if (place->tensor)
+        return stored_fail(
+                stored, "E0309", "tensor `%s` is there twice, also in %s",
+                stored.tensor->name, place->file->path);
+    *place = stored;
     return ZD_OK;
 }
 
 static enum zd_status place_tensor(
-        struct hf_source *source, const struct st_file *file,
-        const struct st_tensor *tensor)
+        struct hf_source *source, struct stored stored)
 {
-    bool is_placed;
-    struct stored stored = {file, tensor};
-    int id = param_table_find(
-            source->table, hf_name_canonical(source->config, tensor->name));
-    if (id < 0) {
-        ZD_TRY(place_beside(source, stored, &is_placed));
-        return is_placed ? ZD_OK : check_extra(source, file, tensor);
-    }
+    char weight[2 * PARAM_NAME_MAX];
+    enum quant_beside what;
+    const struct param_table *table = source->table;
+    const char *name = hf_name_canonical(source->config, stored.tensor->name);
+    int id = param_table_find(table, name);
+    if (id >= 0)
+        return take_place(&source->tensors[id].stored, stored);
+    if (!quantized_split_name(
+                stored.tensor->name, weight, sizeof weight, &what))
+        return check_extra(source, stored);
+    id = param_table_find(table, hf_name_canonical(source->config, weight));
+    if (id < 0 || table->params[id].dims != 2)
+        return check_extra(source, stored);
     struct hf_tensor *slot = &source->tensors[id];
-    if (slot->stored.tensor) {
-        ZD_FAIL(ZD_ERR_DATA, "E0309", "tensor `%s` is there twice, also in %s",
-                tensor->name, slot->stored.file->path);
-        zd_fail_where("%s", file->path);
-        return ZD_ERR_DATA;
-    }
-    slot->stored = stored;
-    return ZD_OK;
+    if (!slot->beside)
+        slot->beside = zd_array(BESIDES, sizeof *slot->beside);
+    return take_place(&slot->beside[what], stored);
 }
 
 static enum zd_status open_quantized(
         const struct hf_source *source, struct hf_tensor *slot,
         const struct param *param)
 {
-    if (!source->config->is_quantized) {
-        ZD_FAIL(ZD_ERR_DATA, "E0330",
+    int64_t rows = param_out(param), columns = param_in(param);
+    const char *name = slot->stored.tensor->name;
+    if (!source->config->is_quantized)
+        return stored_fail(
+                slot->stored, "E0330",
                 "tensor `%s` is stored in codes; config.json has no "
                 "`quantization_config`",
-                slot->stored.tensor->name);
-        zd_fail_where("%s", slot->stored.file->path);
-        return ZD_ERR_DATA;
-    }
-    int64_t rows = param_out(param), columns = param_in(param);
-    slot->weight = calloc(1, sizeof *slot->weight);
-    if (!slot->weight)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model");
+                name);
+    slot->weight = zd_array(1, sizeof *slot->weight);
     ZD_TRY(quantized_open(slot->stored, slot->beside, slot->weight));
     if (slot->weight->rows == rows && slot->weight->columns == columns)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0310",
+    return stored_fail(
+            slot->stored, "E0310",
             "tensor `%s` holds a matrix of [%lld, %lld]; config.json asks for "
             "[%lld, %lld]",
-            slot->stored.tensor->name, (long long)slot->weight->rows,
+            name, (long long)slot->weight->rows,
             (long long)slot->weight->columns, (long long)rows,
             (long long)columns);
-    zd_fail_where("%s", slot->stored.file->path);
-    return ZD_ERR_DATA;
 }
 
 /* All of a tensor is known: is it what the table asks for? */
@@ -221,17 +251,17 @@ static enum zd_status check_tensor(
         const struct hf_source *source, struct hf_tensor *slot,
         const struct param *param)
 {
-    const struct st_tensor *tensor = slot->stored.tensor;
+    const char *type = slot->stored.tensor->dtype;
+    int64_t shape[2] = {rows_of(source, param), param->shape[1]};
     if (slot->beside)
         return open_quantized(source, slot, param);
-    if (!is_float(tensor)) {
-        ZD_FAIL(ZD_ERR_DATA, "E0310",
+    if (strcmp(type, "F32") != 0 && strcmp(type, "BF16") != 0 &&
+        strcmp(type, "F16") != 0)
+        return stored_fail(
+                slot->stored, "E0310",
                 "tensor `%s` has the type %s; F32, BF16 and F16 can be read",
-                tensor->name, tensor->dtype);
-        zd_fail_where("%s", slot->stored.file->path);
-        return ZD_ERR_DATA;
-    }
-    return check_shape(slot->stored.file, tensor, param->dims, param->shape);
+                slot->stored.tensor->name, type);
+    return check_shape(slot->stored, param->dims, shape);
 }
 
 static enum zd_status place_all(struct hf_source *source, const char *dir)
@@ -239,7 +269,8 @@ static enum zd_status place_all(struct hf_source *source, const char *dir)
     for (int i = 0; i < source->file_count; i++) {
         const struct st_file *file = source->files[i];
         for (int t = 0; t < file->tensor_count; t++)
-            ZD_TRY(place_tensor(source, file, &file->tensors[t]));
+            ZD_TRY(place_tensor(
+                    source, (struct stored){file, &file->tensors[t]}));
     }
     for (int id = 0; id < source->table->count; id++) {
         const struct param *param = &source->table->params[id];
@@ -256,6 +287,8 @@ static enum zd_status place_all(struct hf_source *source, const char *dir)
     return ZD_OK;
 }
 
+/* --- files ---------------------------------------------------------------- */
+
 static enum zd_status add_file(struct hf_source *source, const char *path)
 {
     for (int i = 0; i < source->file_count; i++)
@@ -264,6 +297,20 @@ static enum zd_status add_file(struct hf_source *source, const char *path)
     ZD_TRY(st_open(path, &source->files[source->file_count]));
     source->file_count++;
     return ZD_OK;
+}
+
+static enum zd_status bad_index(const char *index, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+static enum zd_status bad_index(const char *index, const char *format, ...)
+{
+    char what[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    ZD_FAIL(ZD_ERR_DATA, "E0308", "%s", what);
+    zd_fail_where("%s", index);
+    return ZD_ERR_DATA;
 }
 
 /* Only plain names: what an index says must stay inside its folder. */
@@ -275,22 +322,17 @@ static enum zd_status add_shard(
     const char *name = json_string_value(value);
     if (!name || !*name || strchr(name, '/') || strcmp(name, "..") == 0 ||
         strlen(name) > 255) {
-        ZD_FAIL(ZD_ERR_DATA, "E0308",
+        return bad_index(
+                index,
                 "the file of tensor `%.100s` is `%.100s`, which is no file "
                 "name inside the folder",
                 tensor, name ? name : "?");
-        zd_fail_where("%s", index);
-        return ZD_ERR_DATA;
     }
     fs_join(path, sizeof path, dir, name);
-    if (!fs_exists(path)) {
-        ZD_FAIL(ZD_ERR_DATA, "E0308",
-                "the file `%s` of tensor `%.100s` is "
-                "missing",
-                name, tensor);
-        zd_fail_where("%s", index);
-        return ZD_ERR_DATA;
-    }
+    if (!fs_exists(path))
+        return bad_index(
+                index, "the file `%s` of tensor `%.100s` is missing", name,
+                tensor);
     return add_file(source, path);
 }
 
@@ -302,23 +344,14 @@ static enum zd_status open_shards(
     ZD_TRY(json_parse_file(index, INDEX_BYTES_MAX, &json));
     json_t *map = json_object_get(json, "weight_map");
     enum zd_status status = ZD_OK;
-    if (!json_is_object(map) || json_object_size(map) == 0) {
-        status = ZD_FAIL(ZD_ERR_DATA, "E0308", "there is no `weight_map`");
-        zd_fail_where("%s", index);
-        goto out;
-    }
-    source->files = calloc(json_object_size(map), sizeof *source->files);
-    if (!source->files) {
-        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an index");
-        goto out;
-    }
+    if (!json_is_object(map) || json_object_size(map) == 0)
+        status = bad_index(index, "there is no `weight_map`");
+    source->files = zd_array(json_object_size(map), sizeof *source->files);
     json_object_foreach(map, tensor, value)
     {
-        status = add_shard(source, dir, index, tensor, value);
-        if (status != ZD_OK)
-            break;
+        if (status == ZD_OK)
+            status = add_shard(source, dir, index, tensor, value);
     }
-out:
     json_decref(json);
     return status;
 }
@@ -329,9 +362,7 @@ static enum zd_status open_files(struct hf_source *source, const char *dir)
     fs_join(path, sizeof path, dir, "model.safetensors");
     fs_join(index, sizeof index, dir, "model.safetensors.index.json");
     if (fs_exists(path)) {
-        source->files = calloc(1, sizeof *source->files);
-        if (!source->files)
-            return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model");
+        source->files = zd_array(1, sizeof *source->files);
         return add_file(source, path);
     }
     if (fs_exists(index))
@@ -368,20 +399,39 @@ static enum dtype storage_dtype(const struct hf_source *source)
     return most;
 }
 
+/* Rows of the vocabulary in the folder's files, at most the model's. */
+static enum zd_status read_rows(
+        const char *dir, const struct model_config *config, int64_t *rows_out)
+{
+    char path[PATH_BYTES];
+    json_t *json;
+    *rows_out = config->vocab_size;
+    fs_join(path, sizeof path, dir, "config.json");
+    if (!fs_exists(path))
+        return ZD_OK;
+    ZD_TRY(json_parse_file(path, CONFIG_BYTES_MAX, &json));
+    json_int_t rows = json_integer_value(json_object_get(json, "vocab_size"));
+    json_decref(json);
+    if (rows > 0 && rows < config->vocab_size)
+        *rows_out = rows;
+    return ZD_OK;
+}
+
 enum zd_status weights_open_hf(
         const char *dir, const struct model_config *config,
         const struct param_table *table, enum dtype *storage_out,
         struct weight_source *source_out)
 {
-    struct hf_source *source = calloc(1, sizeof *source);
-    if (!source)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model");
-    source->config = config;
-    source->table = table;
-    source->tensors = calloc((size_t)table->count, sizeof *source->tensors);
-    enum zd_status status = source->tensors ? open_files(source, dir)
-                                            : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                                                      "no memory for a model");
+    int64_t rows;
+    ZD_TRY(read_rows(dir, config, &rows));
+    struct hf_source *source = zd_array(1, sizeof *source);
+    *source = (struct hf_source){
+            .config = config,
+            .table = table,
+            .rows = rows,
+            .tensors = zd_array((size_t)table->count, sizeof *source->tensors)};
+    pthread_mutex_init(&source->lock, NULL);
+    enum zd_status status = open_files(source, dir);
     if (status == ZD_OK)
         status = place_all(source, dir);
     if (status != ZD_OK) {

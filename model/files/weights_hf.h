@@ -12,8 +12,10 @@
  * that is NaN or infinite is found when it is read: ZD_ERR_DATA naming tensor
  * and index. `config` and `table` are borrowed and must outlive the source.
  * Factors of adapters in the table are not looked for, and not read.
- * storage_out (may be NULL): the type most elements are stored in; of a model
- * in codes (quantized.h), which reads as what it decodes to, what they were. */
+ * The files may have fewer rows of the vocabulary than `config`: those beyond
+ * are the mean of those that are there. storage_out (may be NULL): the type
+ * most elements are stored in; of a model in codes (quantized.h), which reads
+ * as what it decodes to, what they were. */
 enum zd_status weights_open_hf(
         const char *dir, const struct model_config *config,
         const struct param_table *table, enum dtype *storage_out,

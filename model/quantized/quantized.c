@@ -8,20 +8,16 @@ enum { CHUNK = 16384 }; /* elements decoded at a time; whole blocks */
 
 /* --- names ---------------------------------------------------------------- */
 
-static const struct {
-    const char *end, *in_place;
-} besides[BESIDES] = {
-        [BESIDE_ABSMAX] = {".weight.absmax", ".weight"},
-        [BESIDE_QUANT_MAP] = {".weight.quant_map", ".weight"},
-        [BESIDE_NESTED_ABSMAX] = {".weight.nested_absmax", ".weight"},
-        [BESIDE_NESTED_QUANT_MAP] = {".weight.nested_quant_map", ".weight"},
-        [BESIDE_STATE_NF4] =
-                {".weight.quant_state.bitsandbytes__nf4", ".weight"},
-        [BESIDE_STATE_FP4] =
-                {".weight.quant_state.bitsandbytes__fp4", ".weight"},
-        [BESIDE_SCB] = {".SCB", ".weight"},
-        [BESIDE_WEIGHT_FORMAT] = {".weight_format", ".weight"},
-        [BESIDE_SCALE_INV] = {".weight_scale_inv", ".weight"},
+static const char *const besides[BESIDES] = {
+        [BESIDE_ABSMAX] = ".weight.absmax",
+        [BESIDE_QUANT_MAP] = ".weight.quant_map",
+        [BESIDE_NESTED_ABSMAX] = ".weight.nested_absmax",
+        [BESIDE_NESTED_QUANT_MAP] = ".weight.nested_quant_map",
+        [BESIDE_STATE_NF4] = ".weight.quant_state.bitsandbytes__nf4",
+        [BESIDE_STATE_FP4] = ".weight.quant_state.bitsandbytes__fp4",
+        [BESIDE_SCB] = ".SCB",
+        [BESIDE_WEIGHT_FORMAT] = ".weight_format",
+        [BESIDE_SCALE_INV] = ".weight_scale_inv",
 };
 
 bool quantized_split_name(
@@ -30,13 +26,11 @@ bool quantized_split_name(
 {
     size_t length = strlen(name);
     for (int i = 0; i < BESIDES; i++) {
-        size_t end = strlen(besides[i].end);
-        if (length <= end || strcmp(name + length - end, besides[i].end) != 0 ||
+        size_t end = strlen(besides[i]);
+        if (length <= end || strcmp(name + length - end, besides[i]) != 0 ||
             length >= bytes)
             continue;
-        snprintf(
-                weight, bytes, "%.*s%s", (int)(length - end), name,
-                besides[i].in_place);
+        snprintf(weight, bytes, "%.*s.weight", (int)(length - end), name);
         *beside_out = (enum quant_beside)i;
         return true;
     }
@@ -47,9 +41,8 @@ bool quantized_split_name(
 
 static enum zd_status refuse(struct stored stored, const char *why)
 {
-    ZD_FAIL(ZD_ERR_DATA, "E0330", "tensor `%s` %s", stored.tensor->name, why);
-    zd_fail_where("%s", stored.file->path);
-    return ZD_ERR_DATA;
+    return stored_fail(
+            stored, "E0330", "tensor `%s` %s", stored.tensor->name, why);
 }
 
 /* One of the tensors beside a weight: there, of a type and so many elements. */
@@ -57,22 +50,19 @@ static enum zd_status need(
         struct stored codes, struct stored beside, enum quant_beside what,
         const char *dtype, uint64_t count)
 {
-    if (!beside.tensor) {
-        ZD_FAIL(ZD_ERR_DATA, "E0330", "tensor `%s` is stored without its `%s`",
-                codes.tensor->name, besides[what].end);
-        zd_fail_where("%s", codes.file->path);
-        return ZD_ERR_DATA;
-    }
+    if (!beside.tensor)
+        return stored_fail(
+                codes, "E0330", "tensor `%s` is stored without its `%s`",
+                codes.tensor->name, besides[what]);
     if (strcmp(beside.tensor->dtype, dtype) == 0 &&
         beside.tensor->count == count)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0330",
+    return stored_fail(
+            beside, "E0330",
             "tensor `%s` has %llu elements of %s; %llu of %s belong to its "
             "weight",
             beside.tensor->name, (unsigned long long)beside.tensor->count,
             beside.tensor->dtype, (unsigned long long)count, dtype);
-    zd_fail_where("%s", beside.file->path);
-    return ZD_ERR_DATA;
 }
 
 static enum zd_status take_bytes(struct stored stored, void *out)

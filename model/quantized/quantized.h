@@ -15,12 +15,7 @@
 #include "base/file/safetensors.h"
 #include "kernels/quant/dequantise.h"
 #include "model/quantized/quant_state.h"
-
-/* A tensor, and the file that holds it; NULLs: there is none. */
-struct stored {
-    const struct st_file *file;
-    const struct st_tensor *tensor;
-};
+#include "model/quantized/stored.h"
 
 /* What may lie beside a weight. */
 enum quant_beside {

@@ -2,7 +2,7 @@
 
 #include "base/must.h"
 #include "model/adapters/lora.h"
-#include "model/files/vocab_resize.h"
+#include "model/files/weights_hf.h"
 #include "model/quantized/base_digest.h"
 #include "train/checkpoint/pieces.h"
 
@@ -114,7 +114,7 @@ static enum zd_status open_known(
     const json_t *seed = json_object_get(checkpoint_base(checkpoint), "seed");
     const char *path = base_path(checkpoint);
     if (request->base)
-        return weights_open_resized(request->base, config, table, NULL, out);
+        return weights_open_hf(request->base, config, table, NULL, out);
     if (request->open_base)
         return request->open_base(request->ctx, config, table, out);
     if (json_is_integer(seed))
@@ -125,7 +125,7 @@ static enum zd_status open_known(
                 ZD_ERR_DATA, "E0328",
                 "%s was trained on a model that came from no folder",
                 request->path);
-    return weights_open_resized(path, config, table, NULL, out);
+    return weights_open_hf(path, config, table, NULL, out);
 }
 
 enum zd_status base_open(

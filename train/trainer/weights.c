@@ -1,6 +1,6 @@
 /* weights.c - what a run begins with. */
 #include "model/adapters/lora.h"
-#include "model/files/vocab_resize.h"
+#include "model/files/weights_hf.h"
 #include "train/trainer/trainer.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ enum zd_status trainer_open_base(
     const char *path = train_stored_base(job);
     if (!path)
         return weights_open_random(job->job.seed, table, source);
-    return weights_open_resized(path, config, table, NULL, source);
+    return weights_open_hf(path, config, table, NULL, source);
 }
 
 static const char *last_part(const char *path)

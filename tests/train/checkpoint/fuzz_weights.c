@@ -5,6 +5,7 @@
 #include "model/adapters/peft.h"
 #include "model/files/config.h"
 #include "model/files/vocab_resize.h"
+#include "model/files/weights_hf.h"
 #include "model/quantized/codes.h"
 #include "tests/train/checkpoint/fuzz_files.h"
 
@@ -119,7 +120,7 @@ static enum zd_status train_on(
     if (status == ZD_OK)
         status = lora_quantize(config, &options, dir, table);
     if (status == ZD_OK)
-        status = weights_open_resized(dir, config, table, NULL, &source);
+        status = weights_open_hf(dir, config, table, NULL, &source);
     if (status == ZD_OK)
         status = weights_open_lora(config, table, &source, 1, path, &source);
     if (status == ZD_OK) {

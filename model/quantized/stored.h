@@ -1,0 +1,26 @@
+/* stored.h - a tensor and the file that holds it, and what may be wrong with
+ * it.
+ */
+#ifndef ZD_MODEL_STORED_H
+#define ZD_MODEL_STORED_H
+
+#include "base/file/safetensors.h"
+
+struct stored {
+    const struct st_file *file; /* NULLs: there is none */
+    const struct st_tensor *tensor;
+};
+
+/* ZD_ERR_DATA, with the file. */
+enum zd_status stored_fail(
+        struct stored stored, const char *code, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+/* Elements [begin, begin + count) that were read: E0312 unless all are finite.
+ */
+enum zd_status stored_check_finite(
+        struct stored stored, size_t begin, size_t count, const float *values);
+/* "[16, 64]" */
+enum { SHAPE_TEXT = 160 };
+void shape_text(int dims, const int64_t *shape, char out[SHAPE_TEXT]);
+
+#endif
