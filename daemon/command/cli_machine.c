@@ -26,11 +26,11 @@ enum zd_status cli_machine(
         return ZD_OK;
     }
     if (why[0])
-        zd_log_warning("the calibration is not taken: %s; %s", why, make_it);
+        zd_log_warning("the calibration is not used: %s; %s", why, make_it);
     if (!name)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_NO_INPUT, "E0609",
-            "--machine here: nobody has measured this machine");
+            "--machine here: this machine has not been measured");
     zd_fail_help("%s", make_it);
     return ZD_ERR_NO_INPUT;
 }

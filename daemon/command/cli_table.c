@@ -46,10 +46,10 @@ static const struct cli_option options[] = {
 {"lora", 0, NULL, CLI_FLAG, ARG(lora), NULL, "Train adapters on the frozen model"},
 {"qlora", 0, NULL, CLI_FLAG, ARG(qlora), NULL, "Train adapters on the frozen model in 4 bits"},
 {"from-deepspeed", 0, "FILE", CLI_TEXT, ARG(from_deepspeed), NULL, "A DeepSpeed configuration (JSON); with --model and --data"},
-{"from-hf", 0, "FILE", CLI_TEXT, ARG(from_hf), NULL, "Hugging Face's training arguments (JSON); --model and --data go before its own"},
-{"from-axolotl", 0, "FILE", CLI_TEXT, ARG(from_axolotl), NULL, "An axolotl file (YAML); --model and --data go before its own"},
-{"from-llamafactory", 0, "FILE", CLI_TEXT, ARG(from_llamafactory), NULL, "A LLaMA-Factory file (YAML); --model and --data go before its own"},
-{"from-torchtune", 0, "FILE", CLI_TEXT, ARG(from_torchtune), NULL, "A torchtune configuration (YAML); --model and --data go before its own"},
+{"from-hf", 0, "FILE", CLI_TEXT, ARG(from_hf), NULL, "Hugging Face's training arguments (JSON); --model and --data override it"},
+{"from-axolotl", 0, "FILE", CLI_TEXT, ARG(from_axolotl), NULL, "An axolotl file (YAML); --model and --data override it"},
+{"from-llamafactory", 0, "FILE", CLI_TEXT, ARG(from_llamafactory), NULL, "A LLaMA-Factory file (YAML); --model and --data override it"},
+{"from-torchtune", 0, "FILE", CLI_TEXT, ARG(from_torchtune), NULL, "A torchtune configuration (YAML); --model and --data override it"},
 {"list", 0, NULL, CLI_FLAG, ARG(list), NULL, "List the recipes"},
 {"base", 0, "DIR", CLI_TEXT, ARG(base), NULL, "The Hugging Face directory that training began from"},
 {"adapter", 0, "DIR[=WEIGHT]", CLI_LIST, ARG(adapters), NULL, "A PEFT adapter and its weight (1); may be repeated"},
@@ -73,8 +73,8 @@ static const struct cli_command commands[] = {
     "Of each [[data.train]] and [[data.eval]] the first 10,000 records are read as a run reads them, or as many as have 4 million tokens."},
 {"init", "[RECIPE]", 0, 1, "model data world full lora qlora device-memory host-memory machine from-deepspeed from-hf from-axolotl from-llamafactory from-torchtune list out", "",
     "A job file: for a model and data, from another trainer's file, or a recipe", command_init, "commands",
-    "For a model and data it is the fastest by prediction of what fits this machine, with why beside each line: all of the model, else adapters. "
-    "Every key of another trainer's file is taken, or named in a comment where training is the same without it; one that stands in the way ends it with 78."},
+    "For a model and data: the job predicted to be the fastest of those that fit this machine, with a reason after each line. The whole model trains if it fits, else adapters. "
+    "Every key of another trainer's file becomes a value, or a comment if training is the same without it; one that would change training is an error (78)."},
 {"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine price format set", "",
     "Memory and traffic of a job on N ranks; what would fit", command_plan, "commands",
     "Without --world the plan is for one rank. Of the model its config.json is all that is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
@@ -86,10 +86,10 @@ static const struct cli_command commands[] = {
 {"doctor", "", 0, 0, "job set format", "",
     "Check hardware and libraries; list what zerod cannot use", command_doctor, "commands",
     "Driver, libraries with their paths, GPUs and what links them, limits, the speed of the disk (128 MiB are written and read) and of PCIe, MPI. Under mpirun the ranks are compared. "
-    "With --job: whether it would start. What declines is a warning, with what it costs and the fix; 69 only where the job would not run."},
+    "With --job, whether it would start. What zerod cannot use is a warning with its cost and a fix; the exit code is 69 only if the job would not run."},
 {"export", "CHECKPOINT", 1, 1, "out dtype quantize double-quant merge base", "out",
     "Write a checkpoint as a Hugging Face directory", command_export, "commands",
-    "Of adapters: what peft reads, or with --merge the model with them in it. What the checkpoint does not hold, because it did not train, is read from --base, or from where the run had it."},
+    "Of adapters: what peft reads, or with --merge the merged model. Tensors that did not train are not in the checkpoint; they are read from --base, or from where the run had them."},
 {"merge", "", 0, 0, "base adapter out dtype", "base adapter out",
     "Add adapters to a model, as a Hugging Face directory", command_merge, "commands",
     "DoRA and modules_to_save cannot be weighted or combined with another adapter of the same module. Memory: the largest tensor, as fp32."},

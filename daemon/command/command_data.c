@@ -74,7 +74,7 @@ static enum zd_status parse_id(
     size_t length = strlen(text);
     if (errno || !isdigit((unsigned char)text[0]) || end != text + length ||
         value > INT32_MAX) {
-        ZD_FAIL(ZD_ERR_DATA, "E0423", "`%.40s` is no token id", text);
+        ZD_FAIL(ZD_ERR_DATA, "E0423", "`%.40s` is not a token id", text);
         zd_fail_where("%s:%zu", path, line);
         return ZD_ERR_DATA;
     }

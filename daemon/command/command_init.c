@@ -230,7 +230,7 @@ static enum zd_status check_args(const struct cli_args *args)
     if (files + has_name + args->list > 1)
         what = "makes one job: of one file, or one recipe";
     else if ((has_name || args->list) && (is_named || kinds))
-        what = "gives a recipe as it is: no --model, --data and kinds";
+        what = "prints a recipe unchanged: no --model, --data, --full, --lora, --qlora";
     else if (!files && !has_name && !args->list && !(args->model && args->data))
         what = "needs --model and --data, a file with --from-.., or the name "
                "of a recipe";

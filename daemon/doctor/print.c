@@ -140,5 +140,5 @@ void doctor_print(const struct doctor *doctor, FILE *to)
     for (size_t i = 0; i < json_array_size(findings); i++)
         print_finding(json_array_get(findings, i), to);
     if (json_array_size(findings) == 0)
-        fprintf(to, "\nnothing declines\n");
+        fprintf(to, "\nzerod can use everything it found\n");
 }

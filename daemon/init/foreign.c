@@ -267,7 +267,7 @@ static void set_again(
                 draft, name, "%s: %s and %s set %s to different values",
                 foreign->path, name, other, key);
     } else if (!draft_tells(draft, name)) {
-        draft_note(draft, name, "said by another key too");
+        draft_note(draft, name, "another key says the same");
     }
 }
 
@@ -298,7 +298,7 @@ static void set_keys(
     size_t i;
     json_t *key;
     if (json_array_size(value) != json_array_size(keys)) {
-        foreign_refuse(foreign, name, value, "it is a list of two numbers");
+        foreign_refuse(foreign, name, value, "must be a list of two numbers");
         return;
     }
     json_array_foreach((json_t *)keys, i, key) foreign_set(
@@ -324,7 +324,7 @@ static void set_key(
     const char *key = text_of(row, "key"), *text = json_string_value(value);
     if (text && strstr(text, "${"))
         foreign_refuse(
-                foreign, name, value, "write it out: ${..} is not resolved");
+                foreign, name, value, "${..} is not resolved: write the value");
     else if (json_object_get(row, "keys"))
         set_keys(foreign, name, json_object_get(row, "keys"), value);
     else if (text && json_object_get(row, "split"))

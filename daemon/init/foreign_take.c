@@ -45,7 +45,7 @@ static void take_special_token(
         zd_error_clear();
         draft_note(
                 foreign->draft, name,
-                "right where it is the tokenizer's own, which zerod takes");
+                "correct if it is the tokenizer's own, which zerod uses");
         return;
     }
     const json_t *own = json_object_get(config, strchr(name, '.') + 1);
@@ -55,7 +55,7 @@ static void take_special_token(
         draft_note(foreign->draft, name, "the tokenizer's own, as here");
     else
         foreign_refuse(
-                foreign, name, value, "the model's tokenizer has another");
+                foreign, name, value, "the model's tokenizer has a different one");
     json_decref(config);
 }
 
@@ -122,7 +122,7 @@ static void take_split(
     if (share >= 1 && !is_percent)
         foreign_refuse(
                 foreign, name, value,
-                "a number of samples; here it is a share (data.val_split)");
+                "a number of samples; data.val_split is a share");
     else if (share > 0)
         foreign_set(
                 foreign, name, "data.val_split",
@@ -150,7 +150,7 @@ static void take_axolotl_datasets(
     size_t i;
     char prefix[100];
     if (!json_is_array(value))
-        foreign_refuse(foreign, name, value, "it is a list");
+        foreign_refuse(foreign, name, value, "must be a list");
     else if (is_train && json_array_size(sources)) {
         draft_note(draft, name, "overridden by --data");
         return;
@@ -175,9 +175,9 @@ static void take_axolotl_datasets(
         else if (!has_type)
             foreign_refuse(
                     foreign, prefix, set,
-                    "it has no type, which says the prompt");
+                    "no type, which selects the prompt");
         if (!json_object_get(source, "path"))
-            foreign_refuse(foreign, prefix, set, "it has no path");
+            foreign_refuse(foreign, prefix, set, "no path");
     }
 }
 
@@ -246,11 +246,11 @@ static void take_offload_params(
     if (tier && !strcmp(tier, "none")) {
         draft_note(foreign->draft, name, "on the device, as here");
     } else if (!tier || (strcmp(tier, "cpu") != 0 && strcmp(tier, "nvme"))) {
-        foreign_refuse(foreign, name, value, "it is none, cpu or nvme");
+        foreign_refuse(foreign, name, value, "must be none, cpu or nvme");
     } else if (!foreign_holds(foreign, "zero_optimization.stage=3")) {
         draft_note(
                 foreign->draft, name,
-                "DeepSpeed offloads parameters at stage 3 alone");
+                "DeepSpeed offloads parameters only at stage 3");
     } else {
         foreign_set(foreign, name, "offload.params", json_string(tier));
         bool is_given = at && strcmp(at, "none") && strcmp(at, "auto");
@@ -300,7 +300,7 @@ static void take_deepspeed(
     } else if (!file || !find_file(foreign, file, path)) {
         foreign_refuse(
                 foreign, name, value,
-                "this DeepSpeed configuration is not there to be read");
+                "the DeepSpeed configuration cannot be found");
         return;
     } else if (foreign_read("deepspeed", path, draft, &root) != ZD_OK) {
         problem_take_record(&draft->problems, (struct toml_place){0});

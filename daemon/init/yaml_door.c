@@ -83,12 +83,12 @@ static enum zd_status read_pairs(
                 yaml_document_get_node(&reader->document, pair->key);
         json_t *value;
         if (!key || key->type != YAML_SCALAR_NODE)
-            return fail(reader->name, &node->start_mark, "a key is no word");
+            return fail(reader->name, &node->start_mark, "a key is not a plain value");
         const char *name = (const char *)key->data.scalar.value;
         if (strlen(name) != key->data.scalar.length)
             return fail(reader->name, &key->start_mark, "a key with a NUL");
         if (json_object_get(object, name))
-            return fail(reader->name, &key->start_mark, "a key stands twice");
+            return fail(reader->name, &key->start_mark, "the key is given twice");
         ZD_TRY(read_node(reader, pair->value, depth + 1, &value));
         json_object_set_new(object, name, value);
     }

@@ -26,7 +26,7 @@ static void check_gpus(struct job *job)
     problem_add(
             &job->problems, ZD_ERR_CONFIG, OUT_OF_RANGE,
             job_place(job, "device", "gpus"), NULL,
-            "gpus = \"%.80s\": it is \"auto\", or numbers with commas", gpus);
+            "gpus = \"%.80s\": must be \"auto\", or numbers with commas", gpus);
     problem_help(&job->problems, "gpus = \"0,1\"");
 }
 
@@ -73,7 +73,7 @@ static void check_listen(struct job *job)
     problem_add(
             &job->problems, ZD_ERR_CONFIG, OUT_OF_RANGE,
             job_place(job, "control", "metrics_listen"), NULL,
-            "\"%.80s\" is no address: HOST:PORT, port 1 to 65535", address);
+            "\"%.80s\" is not an address: HOST:PORT, port 1 to 65535", address);
     problem_help(&job->problems, "metrics_listen = \"127.0.0.1:9479\"");
 }
 

@@ -51,7 +51,7 @@ static void settle_params(struct job *job)
                     job, "optim", key,
                     job_string(job, "not used by %s", optimizer->name),
                     job_string(
-                            job, "`%s` means nothing to optim.name = \"%s\"",
+                            job, "`%s` has no effect with optim.name = \"%s\"",
                             key, optimizer->name),
                     "remove this line", job_is_sound(job, "optim", "name"));
     }

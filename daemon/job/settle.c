@@ -126,7 +126,7 @@ static void settle_idle(struct job *job)
                 "not used without offload.optimizer",
                 job_string(
                         job,
-                        "`%s` means nothing while offload.optimizer is "
+                        "`%s` has no effect while offload.optimizer is "
                         "\"none\"",
                         offload[i]),
                 "offload.optimizer = \"cpu\", or remove this line",

@@ -186,7 +186,7 @@ READ(read_version)
         return VALUE_FINE;
     problem_add(
             &job->problems, ZD_ERR_CONFIG, "E0218", node->place,
-            "this zerod reads schema = 1", "schema %lld is not known",
+            "this zerod reads schema = 1", "schema %lld is not supported",
             (long long)version);
     return VALUE_TOLD;
 }
@@ -532,7 +532,7 @@ static void tell(
         snprintf(
                 what, sizeof what,
                 fault == VALUE_WORD
-                        ? "\"%.80s\" is no value for `%s` in [%s]"
+                        ? "\"%.80s\" is not a value of `%s` in [%s]"
                         : "\"%s\" for `%s` in [%s] is not available in this "
                           "version",
                 node->string, key->name, key->section);

@@ -213,11 +213,11 @@ ok '  and then a plan is by that' eval 'call 0 plan --job job.toml --world 1 && 
 ok '  --machine names another' eval 'call 0 plan --job job.toml --world 1 --machine cpu && has "on cpu, by its table$" out &&
     has "^         unknown processor: within a factor of 3; .zerod bench calibrate. measures it$" out && has "^predicted 0[.]0*[0-9] s a step, [0-9.]+k? tokens/s" out'
 ok '  a file that is broken is told, and the table taken' eval 'echo "{" >xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 &&
-    has "calibration is not taken: it is broken" err && has "on (cpu|amx), by its table$" out'
+    has "calibration is not used: it is broken" err && has "on (cpu|amx), by its table$" out'
 ok '  and made anew' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 && has "made anew: it is broken" err && has "^kept in " out &&
     call 0 plan --job job.toml --world 1 && has "on here, as measured$" out'
 ok '  as is one of another machine' eval 'sed -i "0,/\"host\": /s/\"host\": [^,]*/\"host\": \"elsewhere\"/" xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 &&
-    has "calibration is not taken: it is of another machine" err && call 66 plan --job job.toml --world 1 --machine here &&
+    has "calibration is not used: it is of another machine" err && call 66 plan --job job.toml --world 1 --machine here &&
     call 0 bench calibrate --seconds 0.01 --threads 1 --format json && has "made anew: it is of another machine" err && has "\"rates\"" out &&
     call 0 plan --job job.toml --world 1 --machine here && has "on here, as measured$" out && [ ! -s err ]'
 ok '  it takes two minutes where nobody says how long' eval 'call 0 bench calibrate --help && has "^ +--seconds N +Measure for about N seconds .120.$" out'
