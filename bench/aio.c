@@ -44,7 +44,6 @@ struct bench {
     struct offload_request request;
     struct offload_place place;
     struct chunk *chunks;
-    int *order;
     int chunk_count;
     struct arena_plan plan;
     struct arena arena;
@@ -81,10 +80,7 @@ static void bench_init(
     bench->place.file_name = "zerod-bench.offload";
     bench->chunk_count = chunks_cut(&bench->request, NULL);
     bench->chunks = calloc((size_t)bench->chunk_count, sizeof *bench->chunks);
-    bench->order = calloc((size_t)bench->chunk_count, sizeof(int));
     chunks_cut(&bench->request, bench->chunks);
-    for (int i = 0; i < bench->chunk_count; i++)
-        bench->order[i] = i;
     require(store_file_measure(
             &bench->request, bench->chunks, bench->chunk_count,
             &bench->ring_bytes, &bench->file_bytes));
@@ -113,7 +109,6 @@ static void bench_fini(struct bench *bench)
     arena_release(&bench->arena);
     arena_plan_fini(&bench->plan);
     free(bench->chunks);
-    free(bench->order);
 }
 
 static void *work(void *arg)
@@ -133,7 +128,6 @@ static void go_through(struct bench *bench, int kind)
 {
     pthread_t threads[WORKERS];
     struct store_list list = {
-            .chunks = bench->order,
             .count = bench->chunk_count,
             .reads = kind_reads[kind],
             .writes = kind_writes[kind]};

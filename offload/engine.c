@@ -22,7 +22,6 @@ static void take_tables(struct offload *offload)
     size_t segments = (size_t)request->segment_count;
     size_t jobs = (size_t)job_capacity(request);
     offload->chunks = zd_array(chunks, sizeof *offload->chunks);
-    offload->chunk_order = zd_array(chunks, sizeof *offload->chunk_order);
     offload->is_updated = zd_array(chunks, sizeof *offload->is_updated);
     offload->extent_chunks = zd_array(extents, sizeof *offload->extent_chunks);
     offload->places = zd_array(extents, sizeof *offload->places);
@@ -48,7 +47,6 @@ static void fill_tables(struct offload *offload)
     }
     for (int c = offload->chunk_count - 1; c >= 0; c--) {
         const struct chunk *chunk = &offload->chunks[c];
-        offload->chunk_order[c] = c;
         offload->extent_chunks[chunk->extent] = c;
         offload->segments[chunk->segment].first_chunk = c;
         offload->segments[chunk->segment].chunk_count++;
@@ -68,7 +66,7 @@ static enum zd_status create_store(struct offload *offload)
     if (offload->is_in_file)
         return store_file_create(&offload->store_request, &offload->store);
     offload->store = store_memory_create(&offload->store_request);
-    return chunk_list_begin(offload, 0, offload->chunk_count, 0, 0);
+    return ZD_OK;
 }
 
 /* The old values' image, its parts one behind the other, gradients last. */
@@ -214,7 +212,6 @@ void offload_destroy(struct offload *offload)
     free(offload->places);
     free(offload->extent_chunks);
     free(offload->is_updated);
-    free(offload->chunk_order);
     free(offload->chunks);
     free(offload);
 }

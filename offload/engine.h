@@ -80,7 +80,6 @@ struct offload {
 
     struct chunk *chunks;
     int chunk_count;
-    int *chunk_order;   /* 0 1 2 .. for lists of the store */
     int *extent_chunks; /* (extent_count + 1) first chunk of each extent */
     struct segment *segments;
     size_t *segment_offsets;
@@ -106,7 +105,6 @@ struct offload {
     struct job *jobs; /* ring */
     int job_capacity;
     uint64_t job_begin, job_end; /* numbers of those that have not ended */
-    int list_first;              /* chunk at position 0 of the store's list */
     bool *is_updated;            /* by chunk */
     int awaited;                 /* the chunk that goes up next */
 

@@ -168,12 +168,10 @@ void offload_params_to(struct offload *offload, int segment, void *device);
 enum zd_status offload_params_wait(struct offload *offload, int segment);
 /* Until a segment's update is made, wherever its parameters go. */
 enum zd_status offload_update_wait(struct offload *offload, int segment);
-/* params on the host: queue the copy of a segment's `count` parameters from
- * `begin` on to the device. `done` is recorded after it; the report tells what
- * waits for it are for. */
+/* params on the host: queue the copy of a segment's parameters to the device.
+ * `done` is recorded after it; the report tells what waits for it are for. */
 enum zd_status offload_params_up(
-        struct offload *offload, int segment, size_t begin, size_t count,
-        void *to, struct timeline *done);
+        struct offload *offload, int segment, void *to, struct timeline *done);
 /* What goes up from now on follows the token, whose record is queued. */
 enum zd_status offload_up_after(struct offload *offload, struct token token);
 /* In turn with offload_params_up: other memory of the host, which is pinned. */

@@ -54,24 +54,16 @@ static const char *params_of(struct offload *offload, int segment)
            offload->segment_offsets[segment] * dtype_bytes(request->dtype);
 }
 
-/* A part of a segment's parameters on its way to the device. */
-struct passage {
-    int segment;
-    size_t begin, count;
-    char *to;
-};
-
 static enum zd_status send_from_memory(
-        struct offload *offload, const struct passage *passage)
+        struct offload *offload, int index, char *to)
 {
-    struct feed *up = &offload->up;
-    size_t wide = dtype_bytes(offload->request.dtype);
-    struct segment *segment = &offload->segments[passage->segment];
-    ZD_TRY(feed_hold(up, await_made, segment, (int64_t)segment->made.number));
+    struct segment *segment = &offload->segments[index];
+    ZD_TRY(feed_hold(
+            &offload->up, await_made, segment, (int64_t)segment->made.number));
     return feed_copy(
-            up, passage->to,
-            params_of(offload, passage->segment) + passage->begin * wide,
-            passage->count * wide);
+            &offload->up, to, params_of(offload, index),
+            offload->request.segment_counts[index] *
+                    dtype_bytes(offload->request.dtype));
 }
 
 /* --- when they live in the file ------------------------------------------- */
@@ -104,52 +96,31 @@ static void note_sent_up(void *ctx, int64_t number)
     stage_note_emptied(ctx, (uint64_t)number);
 }
 
-/* Elements of the segment where a chunk begins. */
-static size_t chunk_begin(const struct offload *offload, int index)
-{
-    const struct chunk *chunk = &offload->chunks[index];
-    return offload->request.extents[chunk->extent].offset + chunk->begin;
-}
-
+/* `to`: of its segment. */
 static enum zd_status queue_fetched(
-        struct offload *offload, const struct passage *passage, int index,
+        struct offload *offload, const struct chunk *chunk, char *to,
         uint64_t number)
 {
     struct stage *stage = &offload->param_stage;
-    struct feed *up = &offload->up;
     size_t wide = dtype_bytes(offload->request.dtype);
-    size_t begin = chunk_begin(offload, index), from = begin;
-    size_t end = begin + offload->chunks[index].count;
-    size_t passage_end = passage->begin + passage->count;
-    from = from > passage->begin ? from : passage->begin;
-    end = end < passage_end ? end : passage_end;
-    ZD_TRY(feed_hold(up, await_fetched, offload, (int64_t)number));
+    size_t at = offload->request.extents[chunk->extent].offset + chunk->begin;
+    ZD_TRY(feed_hold(&offload->up, await_fetched, offload, (int64_t)number));
     ZD_TRY(feed_copy(
-            up, passage->to + (from - passage->begin) * wide,
-            (char *)stage_buffer(stage, number) + (from - begin) * wide,
-            (end - from) * wide));
-    return feed_call(up, note_sent_up, stage, (int64_t)number);
+            &offload->up, to + at * wide, stage_buffer(stage, number),
+            chunk->count * wide));
+    return feed_call(&offload->up, note_sent_up, stage, (int64_t)number);
 }
 
 /* Padding between extents is not in the file and stays as it is. */
 static enum zd_status send_from_file(
-        struct offload *offload, const struct passage *passage)
+        struct offload *offload, int index, char *to)
 {
-    const struct segment *segment = &offload->segments[passage->segment];
-    int first = segment->first_chunk;
-    int end = first + segment->chunk_count;
-    while (first < end &&
-           chunk_begin(offload, first) + offload->chunks[first].count <=
-                   passage->begin)
-        first++;
-    while (first < end &&
-           chunk_begin(offload, end - 1) >= passage->begin + passage->count)
-        end--;
+    const struct segment *segment = &offload->segments[index];
     struct job job = {
             .fn = fetch_chunk,
-            .first = first,
-            .count = end - first,
-            .ready = end - first,
+            .first = segment->first_chunk,
+            .count = segment->chunk_count,
+            .ready = segment->chunk_count,
             .alone = true,
             .is_for = WAIT_UP,
             .reads = CHUNK_SLOT,
@@ -160,7 +131,8 @@ static enum zd_status send_from_file(
     job_add(offload, &job);
     for (int i = 0; i < job.count; i++)
         ZD_TRY(queue_fetched(
-                offload, passage, first + i, job.stage_first + (uint64_t)i));
+                offload, &offload->chunks[job.first + i], to,
+                job.stage_first + (uint64_t)i));
     return ZD_OK;
 }
 
@@ -175,27 +147,25 @@ static enum zd_status record_up(struct offload *offload, struct timeline *done)
 }
 
 enum zd_status offload_params_up(
-        struct offload *offload, int segment, size_t begin, size_t count,
-        void *to, struct timeline *done)
+        struct offload *offload, int segment, void *to, struct timeline *done)
 {
     const struct offload_request *request = &offload->request;
     struct lease *params = segment_params(offload, segment);
     struct token left;
-    struct passage passage = {segment, begin, count, to};
     assert(request->params_on_host);
-    assert(begin + count <= request->segment_counts[segment]);
     ZD_TRY(offload_failure(offload));
     /* what was made is waited for by the stream, or by the file's jobs */
     lease_acquire(params, LEASE_READ, "parameters up");
     /* inline streams make the copy now, and wait for what it needs */
     struct wait wait = wait_begin(&offload->waits, WAIT_UP);
     enum zd_status status = offload_params_in_file(request)
-                                    ? send_from_file(offload, &passage)
-                                    : send_from_memory(offload, &passage);
+                                    ? send_from_file(offload, segment, to)
+                                    : send_from_memory(offload, segment, to);
     wait_end(&offload->waits, &wait, WAIT_UP);
     ZD_TRY(status);
     pthread_mutex_lock(&offload->lock);
-    offload->report.up_bytes += count * dtype_bytes(request->dtype);
+    offload->report.up_bytes +=
+            request->segment_counts[segment] * dtype_bytes(request->dtype);
     pthread_mutex_unlock(&offload->lock);
     ZD_TRY(feed_record(&offload->up, &offload->segments[segment].up, &left));
     lease_release(params, left);

@@ -34,9 +34,8 @@ enum chunk_parts {
     CHUNK_SLOT = 8
 };
 
-struct store_list { /* a sequence of chunks that the workers are about to use */
-    const int *chunks;
-    int count;
+struct store_list { /* consecutive chunks that the workers are about to use */
+    int first, count;
     unsigned reads, writes; /* chunk_parts */
 };
 
@@ -45,15 +44,13 @@ struct store_ops {
     /* Chunks of `list` will be acquired in about this order, each once: read
      * ahead. Before the next list every one of them has been released. What an
      * earlier list wrote is read as it was written; what this one writes and
-     * does not read is written whole. list->chunks stays until then. (In
-     * memory one list of all chunks is begun once, and its positions come again
-     * and again.) */
+     * does not read is written whole. NULL: all chunks are always in memory. */
     enum zd_status (*begin)(struct store *store, const struct store_list *list);
-    /* From any worker; blocks until position `at` of the list is in memory. */
+    /* From any worker; blocks until the chunk, of the list, is in memory. */
     enum zd_status (*acquire)(
-            struct store *store, int at, struct chunk_memory *memory_out);
+            struct store *store, int chunk, struct chunk_memory *memory_out);
     /* What the list writes is written behind. */
-    enum zd_status (*release)(struct store *store, int at);
+    enum zd_status (*release)(struct store *store, int chunk);
     /* Until all that was written can be read again. */
     enum zd_status (*finish)(struct store *store);
     /* Adds what was done since the last call to the disk_ fields; NULL where

@@ -14,8 +14,8 @@
  * when its write is over, so a record in the file is never a mixture of two.
  *
  * Buffers are reserved in the order of the list. A worker that comes early for
- * a later position is served first; when every buffer is ready for others, the
- * one for the last of them is taken back (it is read again in its turn).
+ * a later chunk is served first; when every buffer is ready for others, the one
+ * for the last of them is taken back (it is read again in its turn).
  *
  * Threads: `lock` guards all that changes; bytes of a buffer belong to the disk
  * while it reads or writes, then to the worker that acquired it. After the
@@ -120,23 +120,18 @@ static void write_parts(
 
 /* --- who has which buffer ------------------------------------------------- */
 
-static int chunk_at(const struct store_file *file, int at)
+/* The buffer reserved for a chunk, or NULL. */
+static struct buffer *reserved_for(struct store_file *file, int chunk)
 {
-    return file->list.chunks[at];
-}
-
-/* The buffer reserved for a position, or NULL. */
-static struct buffer *reserved_for(struct store_file *file, int at)
-{
-    int index = file->buffer_of[chunk_at(file, at)];
-    if (index == NO_BUFFER || file->buffers[index].position != at)
+    int index = file->buffer_of[chunk];
+    if (index == NO_BUFFER || !file->buffers[index].is_reserved)
         return NULL;
     return &file->buffers[index];
 }
 
 static bool is_spare(const struct buffer *buffer)
 {
-    return buffer->position == SPARE && !buffer->reading && !buffer->writing;
+    return !buffer->is_reserved && !buffer->reading && !buffer->writing;
 }
 
 /* The spare buffer that has lain longest, or NULL. */
@@ -160,20 +155,19 @@ static void give_to(struct store_file *file, struct buffer *buffer, int chunk)
     file->buffer_of[chunk] = (int)(buffer - file->buffers);
 }
 
-/* Reserve a buffer for a position and read what it lacks; false: none is to be
- * had now. */
-static bool reserve(struct store_file *file, int at)
+/* Reserve a buffer for a chunk and read what it lacks; false: none is to be had
+ * now. */
+static bool reserve(struct store_file *file, int chunk)
 {
-    int chunk = chunk_at(file, at);
     int index = file->buffer_of[chunk];
     struct buffer *buffer =
             index == NO_BUFFER ? oldest_spare(file) : &file->buffers[index];
     if (!buffer)
         return false;
-    assert(buffer->position == SPARE && "a chunk is in a list once");
+    assert(!buffer->is_reserved && "a chunk is in a list once");
     if (buffer->chunk != chunk)
         give_to(file, buffer, chunk);
-    buffer->position = at;
+    buffer->is_reserved = true;
     file->reserved_in[chunk] = file->list_number;
     unsigned missing = file->reads & ~buffer->valid;
     if (missing)
@@ -181,18 +175,13 @@ static bool reserve(struct store_file *file, int at)
     return true;
 }
 
-static bool was_reserved(const struct store_file *file, int at)
-{
-    return file->reserved_in[chunk_at(file, at)] == file->list_number;
-}
-
 static void reserve_ahead(struct store_file *file)
 {
-    while (file->ahead < file->list.count && !file->has_failed) {
-        if (!was_reserved(file, file->ahead) && !reserve(file, file->ahead))
+    int end = file->list.first + file->list.count;
+    for (; file->ahead < end && !file->has_failed; file->ahead++)
+        if (file->reserved_in[file->ahead] != file->list_number &&
+            !reserve(file, file->ahead))
             return;
-        file->ahead++;
-    }
 }
 
 static bool is_ready(const struct store_file *file, const struct buffer *buffer)
@@ -200,8 +189,8 @@ static bool is_ready(const struct store_file *file, const struct buffer *buffer)
     return !buffer->reading && !(buffer->writing && file->writes);
 }
 
-/* Every buffer may be ready for positions that only the caller could acquire:
- * take back the last of them. */
+/* Every buffer may be ready for chunks that only the caller could acquire: take
+ * back that of the last of them. */
 static void take_back(struct store_file *file)
 {
     struct buffer *last = NULL;
@@ -209,16 +198,16 @@ static void take_back(struct store_file *file)
         struct buffer *buffer = &file->buffers[i];
         if (buffer->reading || buffer->writing)
             return; /* it will soon be changed */
-        if (buffer->position != SPARE && !buffer->is_held && !buffer->waiting &&
-            (!last || buffer->position > last->position))
+        if (buffer->is_reserved && !buffer->is_held && !buffer->waiting &&
+            (!last || buffer->chunk > last->chunk))
             last = buffer;
     }
     if (!last)
         return;
-    if (last->position < file->ahead)
-        file->ahead = last->position;
+    if (last->chunk < file->ahead)
+        file->ahead = last->chunk;
     file->reserved_in[last->chunk] = 0;
-    last->position = SPARE;
+    last->is_reserved = false;
     last->used = ++file->clock;
 }
 
@@ -235,16 +224,16 @@ static enum zd_status file_begin(
     struct store_file *file = of(store);
     enum zd_status status = ZD_OK;
     pthread_mutex_lock(&file->lock);
-    while (file->reads_under_way > 0) /* of positions that nobody acquired */
+    while (file->reads_under_way > 0) /* of chunks that no one acquired */
         pthread_cond_wait(&file->changed, &file->lock);
     for (int i = 0; i < file->buffer_count; i++) {
         assert(!file->buffers[i].is_held || file->has_failed);
-        file->buffers[i].position = SPARE;
+        file->buffers[i].is_reserved = false;
     }
     file->list = *list;
     file->reads = list->reads & file->in_file;
     file->writes = list->writes & file->in_file;
-    file->ahead = file->reads | file->writes ? 0 : list->count;
+    file->ahead = list->first + (file->reads | file->writes ? 0 : list->count);
     file->list_number++;
     if (file->has_failed)
         status = fail(file);
@@ -254,19 +243,19 @@ static enum zd_status file_begin(
     return status;
 }
 
-/* Waits until a buffer is ready for the position; NULL: the disk failed. */
-static struct buffer *wait_ready(struct store_file *file, int at)
+/* Waits until a buffer is ready for the chunk; NULL: the disk failed. */
+static struct buffer *wait_ready(struct store_file *file, int chunk)
 {
     for (;;) {
         if (file->has_failed)
             return NULL;
-        struct buffer *buffer = reserved_for(file, at);
+        struct buffer *buffer = reserved_for(file, chunk);
         if (!buffer) {
-            if (!reserve(file, at)) {
+            if (!reserve(file, chunk)) {
                 take_back(file);
-                reserve(file, at);
+                reserve(file, chunk);
             }
-            buffer = reserved_for(file, at);
+            buffer = reserved_for(file, chunk);
         }
         if (buffer && is_ready(file, buffer))
             return buffer;
@@ -281,16 +270,16 @@ static struct buffer *wait_ready(struct store_file *file, int at)
 }
 
 static enum zd_status file_acquire(
-        struct store *store, int at, struct chunk_memory *memory_out)
+        struct store *store, int index, struct chunk_memory *memory_out)
 {
     struct store_file *file = of(store);
-    const struct chunk *chunk = &file->request.chunks[chunk_at(file, at)];
+    const struct chunk *chunk = &file->request.chunks[index];
     struct chunk_memory memory = {0};
     enum zd_status status = ZD_OK;
     chunk_slots(&file->request, chunk, &memory);
     if (file->reads | file->writes) {
         pthread_mutex_lock(&file->lock);
-        struct buffer *buffer = wait_ready(file, at);
+        struct buffer *buffer = wait_ready(file, index);
         if (buffer) {
             buffer->is_held = true;
             record_memory(file->request.request, chunk, buffer->data, &memory);
@@ -304,17 +293,17 @@ static enum zd_status file_acquire(
     return status;
 }
 
-static enum zd_status file_release(struct store *store, int at)
+static enum zd_status file_release(struct store *store, int chunk)
 {
     struct store_file *file = of(store);
     enum zd_status status = ZD_OK;
     if (!(file->reads | file->writes))
         return ZD_OK;
     pthread_mutex_lock(&file->lock);
-    struct buffer *buffer = reserved_for(file, at);
+    struct buffer *buffer = reserved_for(file, chunk);
     assert(buffer && buffer->is_held);
     buffer->is_held = false;
-    buffer->position = SPARE;
+    buffer->is_reserved = false;
     buffer->used = ++file->clock;
     if (file->has_failed) {
         status = fail(file);

@@ -9,14 +9,14 @@
 #include <pthread.h>
 
 /* four parts fall into two groups of neighbours at most */
-enum { NO_CHUNK = -1, NO_BUFFER = -1, SPARE = -1, MOVES = 2 };
+enum { NO_CHUNK = -1, NO_BUFFER = -1, MOVES = 2 };
 
 struct buffer {
     char *data;
-    int chunk;      /* whose bytes it has, or NO_CHUNK */
-    unsigned valid; /* parts that are as they were written last */
-    int position;   /* in the list that it is reserved for, or SPARE */
-    int waiting;    /* workers that wait for this reservation */
+    int chunk;        /* whose bytes it has, or NO_CHUNK */
+    unsigned valid;   /* parts that are as they were written last */
+    bool is_reserved; /* for a worker of the list; else spare */
+    int waiting;      /* workers that wait for this reservation */
     bool is_held;
     int reading, writing; /* ops under way */
     uint64_t used;        /* when it became spare */
@@ -36,7 +36,7 @@ struct store_file {
     pthread_cond_t changed;
     struct store_list list;
     unsigned reads, writes; /* of the list, as far as the file has them */
-    int ahead;              /* positions before it have been reserved */
+    int ahead;              /* chunks of the list before it were reserved */
     uint64_t list_number;
     uint64_t *reserved_in; /* by chunk: number of the list that it was last
                               reserved for */

@@ -32,7 +32,6 @@ static void place_buffers(struct store_file *file, size_t record_bytes)
         struct buffer *buffer = &file->buffers[i];
         buffer->data = ring + (size_t)i * record_bytes;
         buffer->chunk = NO_CHUNK;
-        buffer->position = SPARE;
         buffer->store = file;
         for (int move = 0; move < MOVES; move++) {
             struct aio_op *read = &buffer->read[move];

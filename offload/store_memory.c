@@ -13,24 +13,17 @@ struct store_memory {
     const int *chunks;           /* of the list begun */
 };
 
-static enum zd_status memory_begin(
-        struct store *store, const struct store_list *list)
-{
-    ((struct store_memory *)store)->chunks = list->chunks;
-    return ZD_OK;
-}
-
 static enum zd_status memory_acquire(
-        struct store *store, int at, struct chunk_memory *memory_out)
+        struct store *store, int index, struct chunk_memory *memory_out)
 {
     struct store_memory *memory = (struct store_memory *)store;
-    const struct chunk *chunk = &memory->request.chunks[memory->chunks[at]];
+    const struct chunk *chunk = &memory->request.chunks[index];
     image_chunk(&memory->image, chunk, memory_out);
     chunk_slots(&memory->request, chunk, memory_out);
     return ZD_OK;
 }
 
-static enum zd_status memory_release(struct store *store, int at)
+static enum zd_status memory_release(struct store *store, int chunk)
 {
     return ZD_OK;
 }
@@ -48,7 +41,6 @@ static void memory_destroy(struct store *store)
 }
 
 static const struct store_ops memory_ops = {
-        .begin = memory_begin,
         .acquire = memory_acquire,
         .release = memory_release,
         .finish = memory_finish,

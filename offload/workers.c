@@ -97,33 +97,25 @@ bool jobs_have_ended(struct offload *offload)
 enum zd_status chunk_acquire(
         struct offload *offload, int chunk, struct chunk_memory *memory_out)
 {
-    int at = chunk - offload->list_first;
+    struct store *store = offload->store;
     if (!offload->is_in_file)
-        return offload->store->ops->acquire(offload->store, at, memory_out);
+        return store->ops->acquire(store, chunk, memory_out);
     waits_work(&offload->waits, 0, 1);
-    enum zd_status status =
-            offload->store->ops->acquire(offload->store, at, memory_out);
+    enum zd_status status = store->ops->acquire(store, chunk, memory_out);
     waits_work(&offload->waits, 0, -1);
     return status;
 }
 
 enum zd_status chunk_release(struct offload *offload, int chunk)
 {
-    return offload->store->ops->release(
-            offload->store, chunk - offload->list_first);
+    return offload->store->ops->release(offload->store, chunk);
 }
 
 enum zd_status chunk_list_begin(
         struct offload *offload, int first, int count, unsigned reads,
         unsigned writes)
 {
-    struct store_list list = {
-            .chunks = offload->chunk_order + first,
-            .count = count,
-            .reads = reads,
-            .writes = writes,
-    };
-    offload->list_first = first;
+    struct store_list list = {first, count, reads, writes};
     return offload->store->ops->begin(offload->store, &list);
 }
 

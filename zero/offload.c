@@ -173,8 +173,7 @@ enum zd_status host_segment_wait(struct zero *zero, int s)
     /* persistent: it lives on the device although the engine keeps it too. The
      * copy waits for the update; so does this, for the report's sake. */
     ZD_TRY(offload_params_up(
-            offload->engine, offload->segments[s], 0,
-            zero->memory[s].state_count, zero->memory[s].shard,
+            offload->engine, offload->segments[s], zero->memory[s].shard,
             &offload->persistent));
     ZD_TRY(offload_update_wait(offload->engine, offload->segments[s]));
     return token_wait(NULL, timeline_last(&offload->persistent));
@@ -234,8 +233,7 @@ enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
         out += zero_segment_bytes(segment, segment->count);
         if (segment->trainable) {
             ZD_TRY(offload_params_up(
-                    offload->engine, offload->segments[s], 0,
-                    segment->shard_count, mine, arrived));
+                    offload->engine, offload->segments[s], mine, arrived));
             continue;
         }
         ZD_TRY(offload_copy_up(

@@ -174,17 +174,12 @@ static const char *compare_states(struct engine_case *c)
 
 static enum zd_status fetch_params(struct engine_case *c)
 {
-    size_t wide = dtype_bytes(c->setting.dtype);
     for (int s = 0; s < SEGMENTS; s++) {
         if (!params_are_sent(c)) {
             ZD_TRY(offload_params_wait(c->offload, s));
             continue;
         }
-        size_t half = segment_counts[s] / 512 * 256;
-        ZD_TRY(offload_params_up(c->offload, s, 0, half, c->params[s], NULL));
-        ZD_TRY(offload_params_up(
-                c->offload, s, half, segment_counts[s] - half,
-                c->params[s] + half * wide, &c->done));
+        ZD_TRY(offload_params_up(c->offload, s, c->params[s], &c->done));
     }
     return event_wait(c->done.event); /* the last of one stream */
 }

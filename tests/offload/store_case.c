@@ -206,13 +206,13 @@ static void use_chunk(struct team *team, int id, const struct chunk_memory *m)
     }
 }
 
-static enum zd_status use_position(struct team *team, int at)
+static enum zd_status use(struct team *team, int chunk)
 {
     struct store *store = team->test->store;
     struct chunk_memory memory;
-    ZD_TRY(store->ops->acquire(store, at, &memory));
-    use_chunk(team, team->list->chunks[at], &memory);
-    return store->ops->release(store, at);
+    ZD_TRY(store->ops->acquire(store, chunk, &memory));
+    use_chunk(team, chunk, &memory);
+    return store->ops->release(store, chunk);
 }
 
 static void *work(void *arg)
@@ -222,7 +222,8 @@ static void *work(void *arg)
         int i = atomic_fetch_add(&team->next, 1);
         if (i >= team->list->count || atomic_load(&team->failed))
             return NULL;
-        if (use_position(team, team->order ? team->order[i] : i) == ZD_OK)
+        if (use(team, team->list->first + (team->order ? team->order[i] : i)) ==
+            ZD_OK)
             continue;
         pthread_mutex_lock(&team->lock);
         if (!atomic_exchange(&team->failed, true))
@@ -279,20 +280,19 @@ static void shuffle(int *numbers, int count, unsigned *seed)
 int case_random_lists(
         struct store_case *test, int lists, int workers, unsigned seed)
 {
-    int chunks[CASE_CHUNKS_MAX], order[CASE_CHUNKS_MAX], wrong = 0;
+    int order[CASE_CHUNKS_MAX], wrong = 0;
     for (int i = 0; i < lists; i++) {
         unsigned kind = random_below(&seed, 4);
         int count = (int)random_below(&seed, (unsigned)test->chunk_count + 1);
         if (kind == 0)
             count = test->chunk_count;
         for (int c = 0; c < test->chunk_count; c++)
-            chunks[c] = order[c] = c;
+            order[c] = c;
         if (kind > 1)
-            shuffle(chunks, test->chunk_count, &seed);
-        if (kind > 2)
             shuffle(order, count, &seed);
         struct store_list list = {
-                .chunks = chunks,
+                .first = (int)random_below(
+                        &seed, (unsigned)(test->chunk_count - count + 1)),
                 .count = count,
                 .reads = random_below(&seed, 16),
                 .writes = random_below(&seed, 16)};

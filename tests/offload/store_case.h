@@ -42,8 +42,9 @@ void case_init(struct store_case *test, const struct store_setup *setup);
 void case_fini(struct store_case *test);
 
 /* `workers` go through the list: they read what it reads and compare, write
- * what it writes. `order`: positions as they are acquired. Returns the number
- * of arrays that differ from the model, or -1 when a call failed (*error_out).
+ * what it writes. `order`: its chunks, from 0, as they are acquired. Returns
+ * the number of arrays that differ from the model, or -1 when a call failed
+ * (*error_out).
  */
 int case_go_through(
         struct store_case *test, const struct store_list *list,

@@ -142,10 +142,8 @@ static void owns_nothing(
                 ZD_OK);
         for (int s = 0; s < 2; s++)
             cr_assert_eq(
-                    params_on_host
-                            ? offload_params_up(
-                                      offload, s, 0, counts[s], device, NULL)
-                            : offload_params_wait(offload, s),
+                    params_on_host ? offload_params_up(offload, s, device, NULL)
+                                   : offload_params_wait(offload, s),
                     ZD_OK);
     }
     cr_assert_eq(offload_masters_written(offload), ZD_OK);
@@ -259,8 +257,7 @@ static void two_steps(
         }
         cr_assert_eq(offload_update(offload, &step, NULL), ZD_OK);
         if (k == 0 && on_host)
-            cr_assert_eq(
-                    offload_params_up(offload, 0, 0, LATE, got, NULL), ZD_OK);
+            cr_assert_eq(offload_params_up(offload, 0, got, NULL), ZD_OK);
         step.t++;
     }
     cr_assert_eq(offload_finish(offload), ZD_OK);

@@ -29,10 +29,10 @@ static struct store_ops failing_ops;
 static int calls_left;
 
 static enum zd_status fail_acquire(
-        struct store *store, int at, struct chunk_memory *memory_out)
+        struct store *store, int chunk, struct chunk_memory *memory_out)
 {
     if (__atomic_fetch_sub(&calls_left, 1, __ATOMIC_RELAXED) > 0)
-        return real_ops->acquire(store, at, memory_out);
+        return real_ops->acquire(store, chunk, memory_out);
     return ZD_FAIL(ZD_ERR_IO, "E0851", "the disk is gone");
 }
 
@@ -43,13 +43,13 @@ static bool is_held;
 static int held_from;
 
 static enum zd_status hold_acquire(
-        struct store *store, int at, struct chunk_memory *memory_out)
+        struct store *store, int chunk, struct chunk_memory *memory_out)
 {
     pthread_mutex_lock(&hold_lock);
-    while (is_held && at >= held_from)
+    while (is_held && chunk >= held_from)
         pthread_cond_wait(&hold_changed, &hold_lock);
     pthread_mutex_unlock(&hold_lock);
-    return real_ops->acquire(store, at, memory_out);
+    return real_ops->acquire(store, chunk, memory_out);
 }
 
 static void hold(bool is)
@@ -142,7 +142,7 @@ static enum zd_status run_step(struct engine_test *f)
     ZD_TRY(offload_update(f->offload, &step, NULL));
     for (int s = 0; s < 2; s++)
         if (f->request.params_on_host)
-            ZD_TRY(offload_params_up(f->offload, s, 0, COUNT, f->device, NULL));
+            ZD_TRY(offload_params_up(f->offload, s, f->device, NULL));
         else
             ZD_TRY(offload_params_wait(f->offload, s));
     return offload_finish(f->offload);
@@ -295,9 +295,7 @@ static struct offload_report wait_for_params(
     }
     cr_assert_eq(pthread_create(&thread, NULL, let_go_later, &attempt), 0);
     if (f->request.params_on_host) {
-        cr_assert_eq(
-                offload_params_up(f->offload, 1, 0, COUNT, f->device, &done),
-                ZD_OK);
+        cr_assert_eq(offload_params_up(f->offload, 1, f->device, &done), ZD_OK);
         cr_assert_eq(token_wait(NULL, timeline_last(&done)), ZD_OK);
     } else {
         cr_assert_eq(offload_params_wait(f->offload, 1), ZD_OK);
@@ -365,9 +363,7 @@ Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
     bool is_right = false;
     for (int attempt = 0; attempt < ATTEMPTS && !is_right; attempt++) {
         cr_assert_eq(stream_call(f->up, sleep_a_while, NULL, attempt), ZD_OK);
-        cr_assert_eq(
-                offload_params_up(f->offload, 0, 0, COUNT, f->device, &done),
-                ZD_OK);
+        cr_assert_eq(offload_params_up(f->offload, 0, f->device, &done), ZD_OK);
         cr_assert_eq(token_wait(NULL, timeline_last(&done)), ZD_OK);
         struct offload_report report = offload_report_take(f->offload);
         double waits[] = {

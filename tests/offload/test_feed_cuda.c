@@ -43,7 +43,7 @@ Test(feed_cuda, copies_are_not_held_by_functions_that_are_called_behind_them)
         feed_copy(&feed, pinned + 1, gpu + 1, 1);
         feed_record(&feed, &timeline, &token);
         cr_assert_eq(feed_await(&feed, token), ZD_OK);
-        cr_expect(comes_to_pass(token.event), "the second copy waits");
+        cr_expect(comes_to_pass(token.of->event), "the second copy waits");
         gate_open(&gate);
         cr_expect_eq(feed_finish(&feed), ZD_OK);
         cr_expect_eq(memcmp(pinned, "ab", 2), 0);

@@ -95,12 +95,9 @@ static struct offload_report moved(struct store_case *test)
 }
 
 static struct store_list all_chunks(
-        const struct store_case *test, int *chunks, unsigned reads,
-        unsigned writes)
+        const struct store_case *test, unsigned reads, unsigned writes)
 {
-    for (int i = 0; i < test->chunk_count; i++)
-        chunks[i] = i;
-    return (struct store_list){chunks, test->chunk_count, reads, writes};
+    return (struct store_list){0, test->chunk_count, reads, writes};
 }
 
 /* A buffer whose write took long may keep its chunk through a whole list. Of
@@ -108,11 +105,9 @@ static struct store_list all_chunks(
  * begins with the first half, so it finds none of its chunks in the ring. */
 static void take_every_buffer(struct store_case *test)
 {
-    int chunks[CASE_CHUNKS_MAX], half = test->chunk_count / 2;
+    int half = test->chunk_count / 2;
     cr_assert(record_ring_count(&test->request, test->chunk_count) <= half);
-    for (int i = 0; i < half; i++)
-        chunks[i] = test->chunk_count - half + i;
-    struct store_list list = {chunks, half, CHUNK_STATES, 0};
+    struct store_list list = {test->chunk_count - half, half, CHUNK_STATES, 0};
     cr_expect(case_go_through(test, &list, NULL, 1, NULL) == 0);
     moved(test);
 }
@@ -121,21 +116,20 @@ Test(store_file, only_the_parts_of_a_list_are_moved)
 {
     struct store_case test;
     struct store_setup setup = plain;
-    int chunks[CASE_CHUNKS_MAX];
     size_t slots = 0;
     setup.params = true;
     case_init(&test, &setup);
     for (int i = 0; i < test.chunk_count; i++)
         slots += (test.chunks[i].count * 2 + 4095) / 4096 * 4096;
 
-    struct store_list list = all_chunks(&test, chunks, 0, CHUNK_SLOT);
+    struct store_list list = all_chunks(&test, 0, CHUNK_SLOT);
     cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
     struct offload_report report = moved(&test);
     cr_expect(report.disk_read_bytes == 0);
     cr_expect(report.disk_written_bytes == slots);
 
     take_every_buffer(&test);
-    list = all_chunks(&test, chunks, CHUNK_STATES, CHUNK_STATES);
+    list = all_chunks(&test, CHUNK_STATES, CHUNK_STATES);
     cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
     report = moved(&test);
     cr_expect(report.disk_read_bytes == test.file_bytes - slots);
@@ -143,8 +137,7 @@ Test(store_file, only_the_parts_of_a_list_are_moved)
 
     take_every_buffer(&test);
     list = all_chunks(
-            &test, chunks, CHUNK_STATES | CHUNK_SLOT,
-            CHUNK_STATES | CHUNK_SLOT);
+            &test, CHUNK_STATES | CHUNK_SLOT, CHUNK_STATES | CHUNK_SLOT);
     cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
     report = moved(&test);
     cr_expect(report.disk_read_bytes == test.file_bytes);
@@ -154,7 +147,7 @@ Test(store_file, only_the_parts_of_a_list_are_moved)
     for (int i = 0; i < test.chunk_count; i++)
         masters += (test.chunks[i].count * 4 + 4095) / 4096 * 4096;
     take_every_buffer(&test);
-    list = all_chunks(&test, chunks, CHUNK_MASTER | CHUNK_SLOT, CHUNK_M);
+    list = all_chunks(&test, CHUNK_MASTER | CHUNK_SLOT, CHUNK_M);
     cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
     report = moved(&test);
     cr_expect(report.disk_read_bytes == masters + slots);
@@ -167,9 +160,8 @@ Test(store_file, only_the_parts_of_a_list_are_moved)
 Test(store_file, slots_in_memory_cost_no_transfer)
 {
     struct store_case test;
-    int chunks[CASE_CHUNKS_MAX];
     case_init(&test, &plain);
-    struct store_list list = all_chunks(&test, chunks, CHUNK_SLOT, CHUNK_SLOT);
+    struct store_list list = all_chunks(&test, CHUNK_SLOT, CHUNK_SLOT);
     for (int i = 0; i < 3; i++)
         cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
     struct offload_report report = moved(&test);
@@ -182,10 +174,9 @@ Test(store_file, chunks_that_stay_in_their_buffers_are_not_read)
 {
     struct store_case test;
     struct store_setup setup = plain;
-    int chunks[CASE_CHUNKS_MAX];
     setup.threads = 16;
     case_init(&test, &setup);
-    struct store_list list = all_chunks(&test, chunks, 0, CHUNK_STATES);
+    struct store_list list = all_chunks(&test, 0, CHUNK_STATES);
     cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
     list.reads = CHUNK_STATES;
     cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
@@ -199,12 +190,11 @@ Test(store_file, all_is_in_the_file_after_the_finish)
 {
     struct store_case test;
     struct store_setup setup = plain;
-    int chunks[CASE_CHUNKS_MAX];
     setup.backend = AIO_THREADS;
     setup.block_bytes = 4096; /* slow */
     setup.threads = 16;
     case_init(&test, &setup);
-    struct store_list list = all_chunks(&test, chunks, 0, CHUNK_STATES);
+    struct store_list list = all_chunks(&test, 0, CHUNK_STATES);
     int fd = open_file(test.place.file_name);
     size_t at = test.file_bytes - AIO_ALIGN;
     unsigned char begin[16], last[16] = {0};
@@ -218,16 +208,15 @@ Test(store_file, all_is_in_the_file_after_the_finish)
 }
 
 /* Their reads are still under way when the next list wants other parts. */
-Test(store_file, positions_that_nobody_acquires_do_no_harm)
+Test(store_file, chunks_that_no_one_acquires_do_no_harm)
 {
     struct store_case test;
     struct store_setup setup = plain;
-    int chunks[CASE_CHUNKS_MAX];
     setup.params = true;
     case_init(&test, &setup);
     for (int i = 0; i < 40; i++) {
         unsigned part = i % 2 ? CHUNK_STATES : CHUNK_SLOT;
-        struct store_list list = all_chunks(&test, chunks, part, part);
+        struct store_list list = all_chunks(&test, part, part);
         cr_expect(test.store->ops->begin(test.store, &list) == ZD_OK);
         list.reads = list.writes = CHUNK_STATES | CHUNK_SLOT;
         cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
@@ -242,11 +231,9 @@ static void fail_reads(enum aio_backend backend)
     struct store_case test;
     struct zd_error error = {0};
     struct store_setup setup = plain;
-    int chunks[CASE_CHUNKS_MAX];
     setup.backend = backend;
     case_init(&test, &setup);
-    struct store_list list =
-            all_chunks(&test, chunks, CHUNK_STATES, CHUNK_STATES);
+    struct store_list list = all_chunks(&test, CHUNK_STATES, CHUNK_STATES);
     cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
     cr_expect(test.store->ops->finish(test.store) == ZD_OK);
     int fd = open_file(test.place.file_name);
@@ -277,11 +264,10 @@ static void fail_writes(enum aio_backend backend)
     struct store_case test;
     struct store_setup setup = plain;
     struct rlimit limit = {8192, RLIM_INFINITY};
-    int chunks[CASE_CHUNKS_MAX];
     setup.backend = backend;
     case_init(&test, &setup);
-    struct store_list list = all_chunks(&test, chunks, 0, CHUNK_STATES);
-    list.chunks += 3;
+    struct store_list list = all_chunks(&test, 0, CHUNK_STATES);
+    list.first = 3;
     list.count = 1;
     signal(SIGXFSZ, SIG_IGN);
     cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
