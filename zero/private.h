@@ -299,9 +299,13 @@ enum zd_status base_load(
 
 void ranges_create(struct zero *zero);
 void ranges_destroy(struct zero *zero);
-/* zero_range_read of what lies on the device, for a copy that nobody reads
- * soon.
- */
+/* What `count` elements of a lane of a range take. */
+size_t range_value_bytes(
+        const struct zero_range *range, int lane, size_t count);
+size_t range_scale_count(
+        const struct zero_range *range, int lane, size_t count);
+/* zero_range_read of what lies on the device, for a copy that is not read
+ * soon. */
 enum zd_status range_read_away(
         const struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, void *values, float *scales);

@@ -162,16 +162,14 @@ static struct lane_memory memory_of(
     return states_lane(zero, extent, lane, skip + begin, count);
 }
 
-static size_t value_bytes(
-        const struct zero_range *range, int lane, size_t count)
+size_t range_value_bytes(const struct zero_range *range, int lane, size_t count)
 {
     return lane == ZERO_WEIGHTS
                    ? count * dtype_bytes(range->weight_type)
                    : optim_lane_bytes(range->layout.lane[lane], count);
 }
 
-static size_t scale_count(
-        const struct zero_range *range, int lane, size_t count)
+size_t range_scale_count(const struct zero_range *range, int lane, size_t count)
 {
     return lane == ZERO_WEIGHTS
                    ? 0
@@ -190,13 +188,14 @@ static enum zd_status move_range(
         if (values)
             ZD_TRY(
                     move(way, here.on_host, here.values,
-                         (char *)values + value_bytes(range, lane, done),
-                         value_bytes(range, lane, here.count)));
+                         (char *)values + range_value_bytes(range, lane, done),
+                         range_value_bytes(range, lane, here.count)));
         if (scales && here.scales)
-            ZD_TRY(move(
-                    way, here.on_host, here.scales,
-                    scales + scale_count(range, lane, done),
-                    scale_count(range, lane, here.count) * sizeof *scales));
+            ZD_TRY(
+                    move(way, here.on_host, here.scales,
+                         scales + range_scale_count(range, lane, done),
+                         range_scale_count(range, lane, here.count) *
+                                 sizeof *scales));
         done += here.count;
     }
     return ZD_OK;

@@ -167,20 +167,10 @@ struct zero_snapshot {
     int helpers;                   /* threads that copy beside OpenMP's */
 };
 
-static size_t value_bytes(
-        const struct zero_range *range, int lane, size_t count)
-{
-    if (lane == ZERO_WEIGHTS)
-        return count * dtype_bytes(range->weight_type);
-    return optim_lane_bytes(range->layout.lane[lane], count);
-}
-
 static size_t scale_bytes(
         const struct zero_range *range, int lane, size_t count)
 {
-    if (lane == ZERO_WEIGHTS)
-        return 0;
-    return optim_scale_count(range->layout.lane[lane], count) * sizeof(float);
+    return range_scale_count(range, lane, count) * sizeof(float);
 }
 
 static bool has_blocks(const struct zero_range *range)
@@ -206,8 +196,8 @@ static void place_range(struct zero_snapshot *snapshot, int i)
         bool is_there =
                 !on_write && (lane == ZERO_WEIGHTS || snapshot->moments);
         size_t count = is_there ? range->count : 0;
-        places->values[lane] =
-                place(snapshot, count ? value_bytes(range, lane, count) : 0);
+        places->values[lane] = place(
+                snapshot, count ? range_value_bytes(range, lane, count) : 0);
         places->scales[lane] =
                 place(snapshot, count ? scale_bytes(range, lane, count) : 0);
     }
@@ -316,7 +306,7 @@ static enum zd_status copy_part(
     char *scales = at(snapshot, places->scales[part->lane]);
     return range_read_away(
             snapshot->zero, range, part->lane, part->begin, part->count,
-            values + value_bytes(range, part->lane, part->begin),
+            values + range_value_bytes(range, part->lane, part->begin),
             scales ? (void *)(scales + scale_bytes(range, part->lane, part->begin))
                    : NULL);
 }
@@ -431,8 +421,8 @@ static enum zd_status read_copy(
     const char *from = at(snapshot, snapshot->places[i].values[lane]);
     const char *scale = at(snapshot, snapshot->places[i].scales[lane]);
     if (values && from)
-        memcpy(values, from + value_bytes(range, lane, begin),
-               value_bytes(range, lane, count));
+        memcpy(values, from + range_value_bytes(range, lane, begin),
+               range_value_bytes(range, lane, count));
     if (scales && scale)
         memcpy(scales, scale + scale_bytes(range, lane, begin),
                scale_bytes(range, lane, count));

@@ -46,7 +46,7 @@ static bool parse_array(const char *text, struct held *held)
     if (sscanf(text, " %15s %11s %16s", kind, type, digest) != 3 ||
         strlen(digest) != HELD_DIGEST || held->array_count == ARRAY_KINDS)
         return false;
-    enum array_kind of = array_kind_of(kind, strlen(kind));
+    enum array_kind of = array_kind_of(kind);
     if (of == ARRAY_KINDS)
         return false;
     held_add(held, of, type, digest);

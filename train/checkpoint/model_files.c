@@ -29,7 +29,6 @@ static void name_file(struct model_files *files, const char *name)
 {
     struct model_file *file = &files->list[files->count++];
     snprintf(file->name, sizeof file->name, "%s", name);
-    hash_bytes(file->data, file->bytes, file->digest);
 }
 
 static enum zd_status keep(

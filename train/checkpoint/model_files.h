@@ -5,14 +5,15 @@
 #ifndef ZD_TRAIN_CHECKPOINT_MODEL_FILES_H
 #define ZD_TRAIN_CHECKPOINT_MODEL_FILES_H
 
-#include "base/file/hash.h"
 #include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
 
 struct model_file {
     char name[64];
     char *data; /* owned */
     size_t bytes;
-    char digest[HASH_HEX];
 };
 
 struct model_files {

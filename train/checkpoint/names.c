@@ -1,5 +1,8 @@
 #include "train/checkpoint/names.h"
 
+#include <stdio.h>
+#include <string.h>
+
 _Static_assert(
         ARRAY_M + OPTIM_V == ARRAY_V &&
                 ARRAY_M_SCALE + OPTIM_V == ARRAY_V_SCALE,
@@ -17,14 +20,21 @@ const char *array_kind_name(enum array_kind kind)
     return names[kind];
 }
 
-enum array_kind array_kind_of(const char *name, size_t bytes)
+enum array_kind array_kind_of(const char *name)
 {
     int kind = 0;
     while (kind < ARRAY_KINDS &&
-           (strlen(array_kind_name((enum array_kind)kind)) != bytes ||
-            memcmp(array_kind_name((enum array_kind)kind), name, bytes) != 0))
+           strcmp(array_kind_name((enum array_kind)kind), name) != 0)
         kind++;
     return (enum array_kind)kind;
+}
+
+void array_name(
+        char out[ARRAY_NAME], enum array_kind kind, const char *tensor,
+        size_t begin)
+{
+    snprintf(
+            out, ARRAY_NAME, "%s/%s@%zu", array_kind_name(kind), tensor, begin);
 }
 
 static const struct {

@@ -6,6 +6,7 @@
 #ifndef ZD_TRAIN_CHECKPOINT_NAMES_H
 #define ZD_TRAIN_CHECKPOINT_NAMES_H
 
+#include "model/params.h"
 #include "optim/optim.h"
 
 enum array_kind {
@@ -19,8 +20,13 @@ enum array_kind {
 };
 
 const char *array_kind_name(enum array_kind kind);
-/* The kind whose name has these bytes; ARRAY_KINDS: none. */
-enum array_kind array_kind_of(const char *name, size_t bytes);
+/* The kind of that name; ARRAY_KINDS: none. */
+enum array_kind array_kind_of(const char *name);
+/* "m_scale/model.layers.0.mlp.up_proj.weight@65536" */
+enum { ARRAY_NAME = PARAM_NAME_MAX + 48 };
+void array_name(
+        char out[ARRAY_NAME], enum array_kind kind, const char *tensor,
+        size_t begin);
 
 /* In manifest.json and in what people read: "8bit". */
 const char *format_name(enum optim_format format);

@@ -56,14 +56,12 @@ static int compare_pieces(const void *a, const void *b)
 static enum zd_status wake_piece(
         const struct checkpoint *checkpoint, struct piece *piece)
 {
-    char name[PARAM_NAME_MAX + 48];
+    char name[ARRAY_NAME];
     struct shard *shard = &checkpoint->shards->list[piece->shard];
     ZD_TRY(shards_wake(checkpoint->shards, shard));
     if (piece->tensor)
         return ZD_OK;
-    snprintf(
-            name, sizeof name, "%s/%s@%zu", array_kind_name(piece->kind),
-            piece->name, piece->begin);
+    array_name(name, piece->kind, piece->name, piece->begin);
     const struct st_tensor *tensor = st_find(shard->file, name);
     if (!tensor || strcmp(tensor->dtype, piece->type) != 0 ||
         (piece->count != COUNT_UNKNOWN && tensor->count != piece->count))
@@ -79,17 +77,15 @@ static enum zd_status wake_piece(
 
 struct list { /* of pieces, as it grows */
     struct piece *pieces;
-    int count, capacity;
+    size_t count, capacity;
 };
 
 static void add_piece(
         struct list *list, const struct piece *piece, const char *name)
 {
-    if (list->count == list->capacity) {
-        list->capacity = list->capacity ? 2 * list->capacity : 256;
-        list->pieces = zd_must(realloc(
-                list->pieces, (size_t)list->capacity * sizeof *list->pieces));
-    }
+    list->pieces =
+            zd_grow(list->pieces, &list->capacity, list->count + 1,
+                    sizeof *list->pieces);
     list->pieces[list->count] = *piece;
     list->pieces[list->count++].name = zd_must(strdup(name));
 }
@@ -165,10 +161,9 @@ static enum zd_status list_shards(struct checkpoint *checkpoint)
         status = list_pieces(checkpoint, entry, index, &list);
     }
     if (status == ZD_OK && list.count > 1)
-        qsort(list.pieces, (size_t)list.count, sizeof *list.pieces,
-              compare_pieces);
+        qsort(list.pieces, list.count, sizeof *list.pieces, compare_pieces);
     checkpoint->pieces = list.pieces;
-    checkpoint->piece_count = list.count;
+    checkpoint->piece_count = (int)list.count;
     return status;
 }
 

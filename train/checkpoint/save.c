@@ -15,31 +15,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Small files that make the folder complete without its model's home. */
-static enum zd_status write_kept(
-        const struct model_file *kept, const char *dir, json_t *manifest)
+/* A small file, which the manifest lists. */
+static enum zd_status write_small(
+        const char *dir, const char *name, const char *data, size_t bytes,
+        json_t *manifest)
 {
     char path[PATH_MAX];
-    struct manifest_file file = {.bytes = kept->bytes};
-    snprintf(file.name, sizeof file.name, "%s", kept->name);
-    strcpy(file.digest, kept->digest);
-    fs_join(path, sizeof path, dir, file.name);
-    ZD_TRY(fs_write_file(path, kept->data, kept->bytes));
-    manifest_add_file(manifest, &file);
-    return ZD_OK;
-}
-
-static enum zd_status write_trainer_state(
-        const char *text, const char *dir, json_t *manifest)
-{
-    char path[PATH_MAX];
-    struct manifest_file file = {.name = TRAINER_STATE_FILE};
-    if (!text)
-        return ZD_OK;
-    file.bytes = strlen(text);
-    hash_bytes(text, file.bytes, file.digest);
-    fs_join(path, sizeof path, dir, file.name);
-    ZD_TRY(fs_write_file(path, text, file.bytes));
+    struct manifest_file file = {.bytes = bytes};
+    snprintf(file.name, sizeof file.name, "%s", name);
+    hash_bytes(data, bytes, file.digest);
+    fs_join(path, sizeof path, dir, name);
+    ZD_TRY(fs_write_file(path, data, bytes));
     manifest_add_file(manifest, &file);
     return ZD_OK;
 }
@@ -84,29 +70,31 @@ static enum zd_status add_shard(
 
 static enum zd_status write_manifest(struct saving *saving)
 {
-    enum zd_status status = ZD_OK;
     char path[PATH_MAX];
     const struct checkpoint_writer *writer = &saving->writer;
+    const struct model_files *files = writer->model_files;
     const char *dir = saving->tmp, *reports = saving->shards;
     json_t *manifest = saving->manifest;
 
-    for (int r = 0; status == ZD_OK && r < comm_size(writer->comm); r++)
-        status = add_shard(
+    for (int r = 0; r < comm_size(writer->comm); r++)
+        ZD_TRY(add_shard(
                 manifest,
-                (const void *)(reports + (size_t)r * saving->shard_bytes));
-    for (int i = 0; status == ZD_OK && i < writer->model_files->count; i++)
-        status = write_kept(&writer->model_files->list[i], dir, manifest);
-    if (status == ZD_OK &&
-        !model_files_have(writer->model_files, "config.json"))
-        status = write_config(writer, dir, manifest);
-    if (status == ZD_OK)
-        status = write_trainer_state(saving->trainer_state, dir, manifest);
-    if (status == ZD_OK)
-        manifest_seal(manifest);
+                (const void *)(reports + (size_t)r * saving->shard_bytes)));
+    for (int i = 0; i < files->count;
+         i++) /* complete without the model's home */
+        ZD_TRY(write_small(
+                dir, files->list[i].name, files->list[i].data,
+                files->list[i].bytes, manifest));
+    if (!model_files_have(files, "config.json"))
+        ZD_TRY(write_config(writer, dir, manifest));
+    if (saving->trainer_state)
+        ZD_TRY(write_small(
+                dir, TRAINER_STATE_FILE, saving->trainer_state,
+                strlen(saving->trainer_state), manifest));
+    manifest_seal(manifest);
     fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
-    if (status == ZD_OK)
-        status = json_write_file(path, manifest);
-    return status == ZD_OK ? fs_sync_dir(dir) : status;
+    ZD_TRY(json_write_file(path, manifest));
+    return fs_sync_dir(dir);
 }
 
 /* What is in the place of the new one goes when it is damaged, or when the run

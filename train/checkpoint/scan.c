@@ -54,7 +54,7 @@ static int64_t step_of_name(const char *name)
 
 struct steps {
     int64_t *list;
-    int count, capacity;
+    size_t count, capacity;
 };
 
 static enum zd_status take_step(void *ctx, const char *name)
@@ -63,11 +63,9 @@ static enum zd_status take_step(void *ctx, const char *name)
     int64_t step = step_of_name(name);
     if (step < 0)
         return ZD_OK;
-    if (steps->count == steps->capacity) {
-        steps->capacity = steps->capacity ? 2 * steps->capacity : 16;
-        steps->list = zd_must(realloc(
-                steps->list, (size_t)steps->capacity * sizeof *steps->list));
-    }
+    steps->list =
+            zd_grow(steps->list, &steps->capacity, steps->count + 1,
+                    sizeof *steps->list);
     steps->list[steps->count++] = step;
     return ZD_OK;
 }
@@ -88,9 +86,9 @@ enum zd_status checkpoint_list(
         return status;
     }
     if (steps.count > 1)
-        qsort(steps.list, (size_t)steps.count, sizeof *steps.list, descending);
+        qsort(steps.list, steps.count, sizeof *steps.list, descending);
     *steps_out = steps.list;
-    *count_out = steps.count;
+    *count_out = (int)steps.count;
     return ZD_OK;
 }
 

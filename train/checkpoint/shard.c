@@ -15,7 +15,7 @@ enum part { PART_VALUES, PART_SCALES, PART_BLOCKS };
 
 /* One array of one range of this rank. */
 struct piece {
-    char name[PARAM_NAME_MAX + 40];
+    char name[ARRAY_NAME];
     const char *type; /* as safetensors names it */
     size_t count;     /* values */
     struct zero_range range;
@@ -33,9 +33,9 @@ static void add_piece(
     struct piece *out = &pieces[(*count)++];
     *out = *piece;
     out->kind = kind;
-    snprintf(
-            out->name, sizeof out->name, "%s/%s@%zu", array_kind_name(kind),
-            writer->plan->table.params[range->id].name, range->begin);
+    array_name(
+            out->name, kind, writer->plan->table.params[range->id].name,
+            range->begin);
 }
 
 static void add_lane(

@@ -39,10 +39,8 @@ static bool check_array(
         const struct held_array *array, struct damage *damage)
 {
     enum { CHUNK = 1 << 20 };
-    char name[PARAM_NAME_MAX + 48], hex[HASH_HEX];
-    snprintf(
-            name, sizeof name, "%s/%s@%zu", array_kind_name(array->kind),
-            held->name, held->begin);
+    char name[ARRAY_NAME], hex[HASH_HEX];
+    array_name(name, array->kind, held->name, held->begin);
     const struct st_tensor *tensor = st_find(file, name);
     if (!tensor || strcmp(tensor->dtype, array->type) != 0)
         return false;
