@@ -59,6 +59,8 @@ Test(calibration, what_is_kept_is_found_to_the_bit_and_the_nearest_is_taken)
     char path[PATH_MAX], why[400];
     struct plan_calibration one = made(1, 2, 1.1e9), two = made(2, 1, 0.7e9),
                             again = made(1, 2, 1.2e9), found;
+    cr_expect_not(calibration_find(DEVICE_CPU, 1, 1, &found, why));
+    cr_expect_str_empty(why); /* no file is nothing to tell */
     keep(&one, path);
     keep(&two, path);
     keep(&again, path); /* takes the first's place */
@@ -147,14 +149,6 @@ Test(calibration, numbers_that_no_machine_has_are_broken)
         cr_expect_not(calibration_find(DEVICE_CPU, 1, 12, &found, why));
         cr_expect(strstr(why, "broken"), "%zu: %s", i, why);
     }
-}
-
-Test(calibration, no_file_is_nothing_to_tell)
-{
-    struct plan_calibration found;
-    char why[400];
-    cr_expect_not(calibration_find(DEVICE_CPU, 1, 1, &found, why));
-    cr_expect_str_empty(why);
 }
 
 Test(calibration, a_short_one_measures_everything)
