@@ -89,54 +89,46 @@ struct device *command_open_gpu(const struct device_options *options)
     return device;
 }
 
-static void tell_json(
-        const struct train_job *job, const struct job_plan *plan,
-        const struct plan_advice *advice, const struct plan_machine *machine)
-{
-    json_t *json = job_plan_json(plan, NULL);
-    json_object_set_new(
-            json, "predicted", plan_advice_json(advice, plan, machine));
-    json_object_set_new(json, "phases", plan_peaks_json(job, plan));
-    output_json(json);
-    json_decref(json);
-}
-
-static enum zd_status tell_one(
-        const struct cli_args *args, const struct job *job,
-        const struct job_plan *plan)
+static void tell(
+        const struct cli_args *args, const struct train_job *job,
+        const struct job_plan *plan, const struct plan_advice *advice,
+        const struct plan_machine *machine)
 {
     struct output output;
-    struct plan_advice advice;
-    struct plan_calibration here;
-    const struct plan_machine *machine;
-    ZD_TRY(cli_machine(args, job, &here, &machine));
-    ZD_TRY(plan_advise(
-            job_options(job), plan, machine, (int)args->per_node, args->price,
-            &advice));
     if (cli_wants_json(args)) {
-        tell_json(job_options(job), plan, &advice, machine);
-        return ZD_OK;
+        json_t *json = job_plan_json(plan, NULL);
+        json_object_set_new(
+                json, "predicted", plan_advice_json(advice, plan, machine));
+        json_object_set_new(json, "phases", plan_peaks_json(job, plan));
+        output_json(json);
+        json_decref(json);
+        return;
     }
     FILE *stream = output_begin(&output);
     job_plan_print(plan, stream);
-    plan_peaks_print(job_options(job), plan, stream);
-    plan_advice_print(&advice, plan, machine, stream);
+    plan_peaks_print(job, plan, stream);
+    plan_advice_print(advice, plan, machine, stream);
     output_end(&output);
-    return ZD_OK;
 }
 
 static enum zd_status plan_one(
         const struct cli_args *args, const struct job *job)
 {
+    const struct train_job *options = job_options(job);
+    int per_node = (int)args->per_node;
     struct job_plan plan;
-    enum zd_status status = job_plan_build(
-            job_options(job), (int)args->world, (int)args->per_node, NULL,
-            &plan);
-    if (status == ZD_OK) {
-        warn_of_machine(&plan);
-        status = tell_one(args, job, &plan);
-        job_plan_fini(&plan);
-    }
+    struct plan_advice advice;
+    struct plan_calibration here;
+    const struct plan_machine *machine;
+    ZD_TRY(job_plan_build(options, (int)args->world, per_node, NULL, &plan));
+    warn_of_machine(&plan);
+    enum zd_status status = cli_machine(args, job, &here, &machine);
+    if (status == ZD_OK)
+        status = plan_advise(
+                options, &plan, machine, per_node, args->price, &advice);
+    if (status == ZD_OK)
+        tell(args, options, &plan, &advice, machine);
+    job_plan_fini(&plan);
     return status;
 }
 

@@ -17,21 +17,16 @@
 
 static enum zd_status read_allow(const char *list, unsigned *out)
 {
-    static const struct {
-        const char *word;
-        unsigned bit;
-    } words[] = {
-            {"optim", PLAN_ALLOW_OPTIM},
-            {"dtype", PLAN_ALLOW_DTYPE},
-            {"lora", PLAN_ALLOW_LORA},
-            {"quantize", PLAN_ALLOW_QUANTIZE}};
-    enum { WORDS = sizeof words / sizeof words[0] };
+    static const char *const words[] = {"optim", "dtype", "lora", "quantize"};
+    enum {
+        WORDS = sizeof words / sizeof words[0]
+    }; /* in PLAN_ALLOW_*'s order */
     *out = 0;
     for (const char *at = list; at && *at;) {
         size_t bytes = strcspn(at, ",");
         int i = 0;
-        while (i < WORDS && (strlen(words[i].word) != bytes ||
-                             strncmp(words[i].word, at, bytes) != 0))
+        while (i < WORDS &&
+               (strlen(words[i]) != bytes || strncmp(words[i], at, bytes) != 0))
             i++;
         if (i == WORDS)
             return ZD_FAIL(
@@ -39,7 +34,7 @@ static enum zd_status read_allow(const char *list, unsigned *out)
                     "--allow takes optim, dtype, lora and quantize, separated "
                     "by commas, not `%.*s`",
                     (int)bytes, at);
-        *out |= words[i].bit;
+        *out |= 1u << i;
         at += bytes + (at[bytes] == ',');
     }
     return ZD_OK;
@@ -111,13 +106,13 @@ static void print_json(
         const struct plan_search *search, const struct plan_found *found,
         int count)
 {
+    const struct plan_machine *machine = search->machine;
     json_t *fits = json_array();
     for (int i = 0; i < count; i++)
         json_array_append_new(fits, found_json(&found[i]));
     json_t *json = json_pack(
             "{s:i, s:s, s:b, s:o}", "world", search->world, "machine",
-            search->machine->name, "calibrated", search->machine->is_measured,
-            "fits", fits);
+            machine->name, "calibrated", machine->is_measured, "fits", fits);
     output_json(json);
     json_decref(json);
 }
