@@ -34,16 +34,15 @@ bool source_is_tokens(const struct data_entry *entry, const char *path)
                                       : format_is_tokens(entry->format);
 }
 
-static bool has_json_name(const char *path)
+static bool ends_with_any(const char *path, const char *const *ends)
 {
-    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson") ||
-           ends_with(path, ".json");
+    while (*ends && !ends_with(path, *ends))
+        ends++;
+    return *ends != NULL;
 }
 
-static bool has_text_name(const char *path)
-{
-    return ends_with(path, ".txt") || ends_with(path, ".text");
-}
+static const char *const json_names[] = {".jsonl", ".ndjson", ".json", NULL};
+static const char *const text_names[] = {".txt", ".text", NULL};
 
 /* The first line, behind a byte-order mark. */
 static enum zd_status read_first_line(
@@ -161,9 +160,9 @@ static enum zd_status detect(
 {
     if (source_is_tokens(entry, file->path))
         return detect_tokens(file);
-    if (has_json_name(file->path))
+    if (ends_with_any(file->path, json_names))
         return detect_record(entry, file);
-    if (!has_text_name(file->path))
+    if (!ends_with_any(file->path, text_names))
         return fail_name(file->path);
     file->format = DATA_TEXT;
     return ZD_OK;
@@ -192,7 +191,8 @@ static enum zd_status settle_format(
     if (file->format == DATA_AUTO)
         ZD_TRY(detect(entry, file));
     file->has_lines = !format_is_tokens(file->format) &&
-                      (file->format != DATA_TEXT || has_json_name(file->path));
+                      (file->format != DATA_TEXT ||
+                       ends_with_any(file->path, json_names));
     return ZD_OK;
 }
 

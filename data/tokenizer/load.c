@@ -2,15 +2,11 @@
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include "base/log.h"
+#include "base/must.h"
 #include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static bool is_absent(const json_t *value)
-{
-    return !value || json_is_null(value);
-}
 
 static enum zd_status broken(const char *what)
 {
@@ -201,12 +197,19 @@ static enum zd_status load_merges(
 
 /* ---- model ---- */
 
-static enum zd_status refuse_setting(const char *key, const json_t *value)
+/* `taken`: the value that a key may have, if it has one. */
+static enum zd_status check_setting(
+        const json_t *model, const char *key, const char *taken)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    const json_t *value = json_object_get(model, key);
+    if (json_is_absent(value))
+        return ZD_OK;
+    char *text = zd_must(json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT));
     enum zd_status status =
-            ZD_FAIL(ZD_ERR_DATA, "E0403", "model.%s = %.200s is not supported",
-                    key, text ? text : "?");
+            strcmp(taken, text) == 0
+                    ? ZD_OK
+                    : ZD_FAIL(ZD_ERR_DATA, "E0403",
+                              "model.%s = %.200s is not supported", key, text);
     free(text);
     return status;
 }
@@ -221,10 +224,8 @@ static bool has_all_bytes(const struct merges *merges)
 
 static enum zd_status check_settings(const json_t *model)
 {
-    static const char *const empty[] = {
-            "continuing_subword_prefix", "end_of_word_suffix"};
     const json_t *type = json_object_get(model, "type");
-    const json_t *value = json_object_get(model, "dropout");
+    const json_t *ignore = json_object_get(model, "ignore_merges");
     if (type && !json_is_string(type))
         return broken("model.type is no string");
     if (type && strcmp(json_string_value(type), "BPE") != 0)
@@ -232,19 +233,11 @@ static enum zd_status check_settings(const json_t *model)
                 ZD_ERR_DATA, "E0403",
                 "model.type \"%.100s\" is not supported, only \"BPE\"",
                 json_string_value(type));
-    if (!is_absent(value))
-        return refuse_setting("dropout", value);
-    for (size_t k = 0; k < sizeof empty / sizeof empty[0]; k++) {
-        value = json_object_get(model, empty[k]);
-        if (!is_absent(value) &&
-            !(json_is_string(value) && json_string_length(value) == 0))
-            return refuse_setting(empty[k], value);
-    }
-    value = json_object_get(model, "byte_fallback");
-    if (!is_absent(value) && !json_is_false(value))
-        return refuse_setting("byte_fallback", value);
-    value = json_object_get(model, "ignore_merges");
-    if (!is_absent(value) && !json_is_boolean(value))
+    ZD_TRY(check_setting(model, "dropout", ""));
+    ZD_TRY(check_setting(model, "continuing_subword_prefix", "\"\""));
+    ZD_TRY(check_setting(model, "end_of_word_suffix", "\"\""));
+    ZD_TRY(check_setting(model, "byte_fallback", "false"));
+    if (!json_is_absent(ignore) && !json_is_boolean(ignore))
         return broken("model.ignore_merges is neither true nor false");
     return ZD_OK;
 }
@@ -263,10 +256,9 @@ enum zd_status tokenizer_load_model(
     tokenizer->ignore_merges =
             json_is_true(json_object_get(model, "ignore_merges"));
     /* the unknown token stands for bytes that the vocabulary lacks */
-    const json_t *unknown = json_object_get(model, "unk_token");
-    if (!is_absent(unknown) && !has_all_bytes(&tokenizer->merges))
-        return refuse_setting("unk_token", unknown);
-    return ZD_OK;
+    return has_all_bytes(&tokenizer->merges)
+                   ? ZD_OK
+                   : check_setting(model, "unk_token", "");
 }
 
 /* ---- added tokens ---- */
@@ -396,7 +388,7 @@ enum zd_status tokenizer_load_added(
     size_t i;
     int most = -1;
     tokenizer->model_tokens = tokenizer->vocab.count;
-    if (!is_absent(added) && !json_is_array(added))
+    if (!json_is_absent(added) && !json_is_array(added))
         return broken("added_tokens is no array");
     ZD_TRY(check_repeated(added));
     json_array_foreach(added, i, item)

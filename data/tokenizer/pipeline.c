@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_absent(const json_t *value)
-{
-    return !value || json_is_null(value);
-}
-
 static const char *type_of(const json_t *part)
 {
     const char *type = json_string_value(json_object_get(part, "type"));
@@ -33,7 +28,7 @@ static enum zd_status refuse(const char *key, const char *what)
 static enum zd_status load_normalizer(
         struct tokenizer *tokenizer, const json_t *part)
 {
-    if (is_absent(part))
+    if (json_is_absent(part))
         return ZD_OK;
     if (!is_type(part, "NFC"))
         return refuse("normalizer", type_of(part));
@@ -109,7 +104,7 @@ static enum zd_status load_pre_tokenizer(
 {
     const char *pattern = NULL;
     bool use_regex = false;
-    if (is_absent(part))
+    if (json_is_absent(part))
         return refuse("pre_tokenizer", "null");
     if (is_type(part, "ByteLevel")) {
         ZD_TRY(byte_level_flags(
@@ -226,7 +221,7 @@ static enum zd_status load_post_processor(
     size_t i;
     json_t *inner;
     bool is_loaded, has_one = false;
-    if (is_absent(part))
+    if (json_is_absent(part))
         return ZD_OK;
     if (!is_type(part, "Sequence"))
         return load_processor(tokenizer, part, &is_loaded);
@@ -248,9 +243,9 @@ static enum zd_status check_others(const json_t *root)
     const json_t *decoder = json_object_get(root, "decoder");
     if (!is_type(decoder, "ByteLevel"))
         return refuse(
-                "decoder", is_absent(decoder) ? "null" : type_of(decoder));
+                "decoder", json_is_absent(decoder) ? "null" : type_of(decoder));
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
-        if (is_absent(json_object_get(root, keys[k])))
+        if (json_is_absent(json_object_get(root, keys[k])))
             continue;
         enum zd_status status = refuse(keys[k], "(not null)");
         zd_fail_help("set %s to null in the file", keys[k]);

@@ -27,20 +27,15 @@ enum {
     ANY = LETTER | NUMBER | SPACE,
 };
 
-struct view {
-    const uint8_t *classes;
-    const unsigned char *text;
-    size_t bytes;
-};
-
 /* Class of the character at `at` (< bytes); 0 is everything else. */
-static inline int class_at(const struct view *v, size_t at, unsigned *step)
+static inline int class_at(
+        const struct split_scan *v, size_t at, unsigned *step)
 {
     return v->classes[utf8_read(v->text + at, step)] & ANY;
 }
 
 /* End of the run of characters of exactly this class that begins at `at`. */
-static inline size_t run_end(const struct view *v, size_t at, int class)
+static inline size_t run_end(const struct split_scan *v, size_t at, int class)
 {
     unsigned step;
     while (at < v->bytes && class_at(v, at, &step) == class)
@@ -49,7 +44,7 @@ static inline size_t run_end(const struct view *v, size_t at, int class)
 }
 
 /* Bytes of 's 't 're 've 'm 'll 'd at `at`, 0 when there is none. */
-static size_t contraction(const struct view *v, size_t at)
+static size_t contraction(const struct split_scan *v, size_t at)
 {
     const unsigned char *p = v->text + at;
     size_t left = v->bytes - at;
@@ -65,12 +60,12 @@ static size_t contraction(const struct view *v, size_t at)
 }
 
 /* The same in any case. U+017F, the long s, is an s in lower case. */
-static size_t contraction_any_case(const struct view *v, size_t at)
+static size_t contraction_any_case(const struct split_scan *v, size_t at)
 {
     const unsigned char *p = v->text + at;
     size_t left = v->bytes - at;
     unsigned char lower[3] = {'\'', 0, 0};
-    struct view folded = {v->classes, lower, left < 3 ? left : 3};
+    struct split_scan folded = {.text = lower, .bytes = left < 3 ? left : 3};
     if (left >= 3 && p[1] == 0xc5 && p[2] == 0xbf)
         return 3;
     for (size_t i = 1; i < folded.bytes; i++)
@@ -80,13 +75,13 @@ static size_t contraction_any_case(const struct view *v, size_t at)
 
 /* \s+(?!\S)|\s+ over a run of spaces that ends at `end`: the last space stays
  * with the word behind it, unless it is the only one or nothing follows. */
-static size_t spaces_end(const struct view *v, size_t at, size_t end)
+static size_t spaces_end(const struct split_scan *v, size_t at, size_t end)
 {
     size_t last = utf8_before(v->text, end);
     return end == v->bytes || last == at ? end : last;
 }
 
-static size_t gpt2_end(const struct view *v, size_t at)
+static size_t gpt2_end(const struct split_scan *v, size_t at)
 {
     unsigned step;
     size_t word = at + (v->text[at] == ' ');
@@ -104,7 +99,7 @@ static size_t gpt2_end(const struct view *v, size_t at)
 }
 
 /* \s*[\r\n]+|\s+(?!\S)|\s+ */
-static size_t spaces_or_lines_end(const struct view *v, size_t at)
+static size_t spaces_or_lines_end(const struct split_scan *v, size_t at)
 {
     size_t end = at, line_end = 0;
     unsigned step;
@@ -116,7 +111,7 @@ static size_t spaces_or_lines_end(const struct view *v, size_t at)
     return line_end > 0 ? line_end : spaces_end(v, at, end);
 }
 
-static size_t numbers_end(const struct view *v, size_t at, int most)
+static size_t numbers_end(const struct split_scan *v, size_t at, int most)
 {
     unsigned step;
     for (int i = 0; i < most; i++) {
@@ -127,7 +122,7 @@ static size_t numbers_end(const struct view *v, size_t at, int most)
     return at;
 }
 
-static size_t llama3_end(const struct view *v, size_t at, int most_digits)
+static size_t llama3_end(const struct split_scan *v, size_t at, int most_digits)
 {
     unsigned step, next_step;
     unsigned char first = v->text[at];
@@ -156,23 +151,20 @@ static size_t llama3_end(const struct view *v, size_t at, int most_digits)
 }
 
 /* split_scan_next for a known pattern, by hand. */
-static size_t split_known(
-        enum split_kind kind, const uint8_t *classes, const unsigned char *text,
-        size_t bytes, size_t at)
+static size_t split_known(const struct split_scan *scan)
 {
-    struct view view = {classes, text, bytes};
-    switch (kind) {
+    switch (scan->splitter->kind) {
     case SPLIT_GPT2:
-        return gpt2_end(&view, at);
+        return gpt2_end(scan, scan->at);
     case SPLIT_LLAMA3:
-        return llama3_end(&view, at, 3);
+        return llama3_end(scan, scan->at, 3);
     case SPLIT_QWEN2:
-        return llama3_end(&view, at, 1);
+        return llama3_end(scan, scan->at, 1);
     case SPLIT_WHOLE:
     case SPLIT_PATTERN:
         break;
     }
-    return bytes;
+    return scan->bytes;
 }
 
 /* The next match of the pattern at or behind scan->at; the end of the text when
@@ -203,9 +195,7 @@ enum zd_status split_scan_next(struct split_scan *scan, size_t *end_out)
 {
     size_t end;
     if (scan->splitter->kind != SPLIT_PATTERN) {
-        end = split_known(
-                scan->splitter->kind, scan->classes, scan->text, scan->bytes,
-                scan->at);
+        end = split_known(scan);
     } else {
         if (scan->at >= scan->match_end)
             ZD_TRY(find_match(scan));

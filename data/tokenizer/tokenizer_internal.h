@@ -237,6 +237,11 @@ struct tokenizer {
     bool nfc, add_prefix_space, ignore_merges;
 };
 
+static inline bool json_is_absent(const json_t *value)
+{
+    return !value || json_is_null(value);
+}
+
 /* The parts of a tokenizer.json, in the order they are to be loaded. */
 /* normalizer, pre_tokenizer, decoder */
 enum zd_status tokenizer_load_pipeline(
