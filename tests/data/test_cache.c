@@ -126,25 +126,6 @@ Test(data_cache, damage_anywhere_is_found_and_mended)
     data_case_fini(&test);
 }
 
-Test(data_cache, an_index_is_checked_as_well)
-{
-    struct data_case test;
-    char path[PATH_MAX];
-    static const uint16_t tokens[] = {'a', 256, 'b', 'c', 256, 'd'};
-    data_case_init(&test, NULL);
-    data_case_file(&test, "a.bin", tokens, sizeof tokens);
-    test.entry.format = DATA_NANOGPT;
-    test.options.packing = false;
-    expect_words(&test, "|[a]$|[b]c$|[d]");
-    cache_file(&test, path);
-    FILE *file = fopen(path, "r+b");
-    fseek(file, 256 + 8, SEEK_SET);
-    fputc(1, file);
-    fclose(file);
-    expect_words(&test, "|[a]$|[b]c$|[d]");
-    data_case_fini(&test);
-}
-
 /* A file of the cache in memory, to be changed and sealed as a writer would. */
 struct forged {
     char path[PATH_MAX];
@@ -221,48 +202,60 @@ static void other_count(struct forged *forged)
     forged->header->trained_count += 1000;
 }
 
+static void check_ways(
+        struct data_case *test, const char *words,
+        void (*const *ways)(struct forged *), size_t count)
+{
+    expect_words(test, words);
+    for (size_t i = 0; i < count; i++) {
+        struct forged forged;
+        forge(test, &forged);
+        ways[i](&forged);
+        plant(&forged);
+        ino_t planted = inode(forged.path);
+        expect_words(test, words);
+        cr_expect_neq(inode(forged.path), planted, "way %zu", i);
+    }
+    data_case_fini(test);
+}
+
+static void init_index(struct data_case *test)
+{
+    static const uint16_t tokens[] = {'a', 256, 'b', 'c', 256, 'd'};
+    data_case_init(test, NULL);
+    data_case_file(test, "a.bin", tokens, sizeof tokens);
+    test->entry.format = DATA_NANOGPT;
+    test->options.packing = false;
+}
+
 Test(data_cache, what_no_writer_of_ours_wrote_is_made_again)
 {
     static void (*const ways[])(struct forged *) = {
             id_beyond,    id_far_beyond,      both_marks, document_beyond,
             out_of_order, document_elsewhere, end_beyond, other_count};
+    static void (*const of_index[])(struct forged *) = {
+            document_beyond, out_of_order, end_beyond};
     struct data_case test;
     data_case_init(&test, NULL);
     data_case_text(
             &test, "a.jsonl", "{\"text\":\"hello\"}\n{\"text\":\"world\"}");
-    expect_words(&test, "|[h]ello$|[w]orld$");
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        struct forged forged;
-        forge(&test, &forged);
-        ways[i](&forged);
-        plant(&forged);
-        ino_t planted = inode(forged.path);
-        expect_words(&test, "|[h]ello$|[w]orld$");
-        cr_expect_neq(inode(forged.path), planted, "way %zu", i);
-    }
-    data_case_fini(&test);
+    check_ways(&test, "|[h]ello$|[w]orld$", ways, COUNT(ways));
+    init_index(&test);
+    check_ways(&test, "|[a]$|[b]c$|[d]", of_index, COUNT(of_index));
 }
 
-Test(data_cache, an_index_that_is_planted_is_made_again)
+Test(data_cache, an_index_is_checked_as_well)
 {
-    static void (*const ways[])(struct forged *) = {
-            document_beyond, out_of_order, end_beyond};
     struct data_case test;
-    static const uint16_t tokens[] = {'a', 256, 'b', 'c', 256, 'd'};
-    data_case_init(&test, NULL);
-    data_case_file(&test, "a.bin", tokens, sizeof tokens);
-    test.entry.format = DATA_NANOGPT;
-    test.options.packing = false;
+    char path[PATH_MAX];
+    init_index(&test);
     expect_words(&test, "|[a]$|[b]c$|[d]");
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        struct forged forged;
-        forge(&test, &forged);
-        ways[i](&forged);
-        plant(&forged);
-        ino_t planted = inode(forged.path);
-        expect_words(&test, "|[a]$|[b]c$|[d]");
-        cr_expect_neq(inode(forged.path), planted, "way %zu", i);
-    }
+    cache_file(&test, path);
+    FILE *file = fopen(path, "r+b");
+    fseek(file, 256 + 8, SEEK_SET);
+    fputc(1, file);
+    fclose(file);
+    expect_words(&test, "|[a]$|[b]c$|[d]");
     data_case_fini(&test);
 }
 

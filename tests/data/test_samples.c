@@ -33,40 +33,94 @@ static void expect_row(
     cr_expect_str_eq(text, expected, "%s: %s, not %s", name, text, expected);
 }
 
-static void expect_sample(
-        struct dataset *dataset, int64_t n, const char *tokens,
-        const char *targets, const char *starts, int token_count)
+/* `want`: tokens, targets, doc_start and count of tokens. */
+static void expect_sample(struct dataset *dataset, int64_t n, const char *want)
 {
     struct sample sample = take(dataset, n);
+    char tokens[T_MAX + 1], targets[T_MAX + 1], starts[T_MAX + 1];
     char text[T_MAX + 1] = "";
-    int T = dataset->T;
+    int T = dataset->T, count;
+    cr_assert_eq(
+            sscanf(want, "%64s %64s %64s %d", tokens, targets, starts, &count),
+            4);
     expect_row(sample.tokens, T, 0, tokens, "tokens");
     expect_row(sample.targets, T, -1, targets, "targets");
     for (int t = 0; t < T; t++)
         text[t] = (char)('0' + sample.doc_start[t]);
     cr_expect_str_eq(text, starts, "doc_start: %s, not %s", text, starts);
-    cr_expect_eq(sample.token_count, token_count);
+    cr_expect_eq(sample.token_count, count);
 }
 
-Test(data_samples, packed_samples_share_one_token)
+#define TEXT(text) "{\"text\":\"" text "\"}\n"
+#define PROMPT(prompt, completion)                                             \
+    "{\"prompt\":\"" prompt "\",\"completion\":\"" completion "\"}\n"
+
+Test(data_samples, are_cut_from_the_stream_or_a_document_each)
 {
-    struct data_case test;
-    data_case_init(&test, NULL);
-    /* stream: abc$defghi$j$ , 13 tokens; T = 4: samples at 0, 4, 8 */
-    data_case_text(
-            &test, "a.jsonl",
-            "{\"text\":\"abc\"}\n{\"text\":\"defghi\"}\n{\"text\":\"j\"}\n");
-    test.options.cutoff_len = 4;
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
-    cr_expect_eq(dataset_samples(dataset), 3);
-    cr_expect_eq(dataset_tokens(dataset), 13);
-    expect_sample(dataset, 0, "abc$", "bc$.", "0000", 4);
-    expect_sample(dataset, 1, "defg", "efgh", "0000", 4);
-    expect_sample(dataset, 2, "hi$j", "i$.$", "0003", 4);
-    expect_sample(dataset, 3, "abc$", "bc$.", "0000", 4); /* next epoch */
-    dataset_close(dataset);
-    data_case_fini(&test);
+    static const uint16_t tokens[] = {'a', 'b', 256, 'c', 'd',
+                                      'e', 256, 'f', 'g', 'h'};
+    static const char unequal[] =
+            TEXT("ab") TEXT("abcd") TEXT("abcde") TEXT("abc") TEXT("");
+    static const struct {
+        const char *name, *lines; /* NULL: tokens in a file */
+        int T;
+        bool packing;
+        int samples; /* of an epoch */
+        const char *want[5];
+    } rows[] = {
+            /* abc$defghi$j$: at 0, 4, 8, and the next epoch's first */
+            {"packed samples share one token",
+             TEXT("abc") TEXT("defghi") TEXT("j"),
+             4,
+             true,
+             3,
+             {"abc$ bc$. 0000 4", "defg efgh 0000 4", "hi$j i$.$ 0003 4",
+              "abc$ bc$. 0000 4"}},
+            {"unpacked ones are a document",
+             unequal,
+             4,
+             false,
+             5,
+             {"ab$. b$.. 0003 3", "abcd bcd$ 0000 4", "abcd bcde 0000 4",
+              "abc$ bc$. 0000 4", "$... .... 0123 1"}},
+            {"masked words are masked targets",
+             PROMPT("ab", "cd") PROMPT("e", "fgh"),
+             8,
+             true,
+             1,
+             {"abcd$efg .cd$.fgh 00000555 8"}},
+            {"packed tokens",
+             NULL,
+             3,
+             true,
+             3,
+             {"ab$ b$. 000 3", "cde de$ 000 3", "$fg .gh 011 3"}},
+            {"unpacked tokens",
+             NULL,
+             3,
+             false,
+             3,
+             {"ab$ b$. 000 3", "cde de$ 000 3", "fgh gh. 000 3"}},
+    };
+    for (size_t r = 0; r < COUNT(rows); r++) {
+        struct data_case test;
+        data_case_init(&test, NULL);
+        if (rows[r].lines)
+            data_case_text(&test, "a.jsonl", rows[r].lines);
+        else
+            data_case_file(&test, "a.bin", tokens, sizeof tokens);
+        test.entry.format = rows[r].lines ? DATA_AUTO : DATA_NANOGPT;
+        test.options.cutoff_len = rows[r].T;
+        test.options.packing = rows[r].packing;
+        struct dataset *dataset = data_case_open(&test);
+        cr_assert_not_null(
+                dataset, "%s: %s", rows[r].name, zd_error_get()->what);
+        cr_expect_eq(dataset_samples(dataset), rows[r].samples);
+        for (int n = 0; n < 5 && rows[r].want[n]; n++)
+            expect_sample(dataset, n, rows[r].want[n]);
+        dataset_close(dataset);
+        data_case_fini(&test);
+    }
 }
 
 Test(data_samples, the_tail_of_the_stream_is_dropped)
@@ -75,7 +129,7 @@ Test(data_samples, the_tail_of_the_stream_is_dropped)
         int length; /* of the text; one more with end of text */
         int samples;
     } rows[] = {{3, 0}, {4, 1}, {7, 1}, {8, 2}, {11, 2}, {12, 3}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         struct data_case test;
         data_case_init(&test, NULL);
         data_case_file(&test, "a.txt", "abcdefghijkl", (size_t)rows[i].length);
@@ -92,70 +146,6 @@ Test(data_samples, the_tail_of_the_stream_is_dropped)
         dataset_close(dataset);
         data_case_fini(&test);
     }
-}
-
-Test(data_samples, unpacked_samples_are_a_document_each)
-{
-    struct data_case test;
-    data_case_init(&test, NULL);
-    data_case_text(
-            &test, "a.jsonl",
-            "{\"text\":\"ab\"}\n{\"text\":\"abcd\"}\n{\"text\":\"abcde\"}\n"
-            "{\"text\":\"abc\"}\n{\"text\":\"\"}\n");
-    test.options.cutoff_len = 4;
-    test.options.packing = false;
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
-    cr_expect_eq(dataset_samples(dataset), 5);
-    expect_sample(dataset, 0, "ab$.", "b$..", "0003", 3);
-    expect_sample(dataset, 1, "abcd", "bcd$", "0000", 4);
-    expect_sample(dataset, 2, "abcd", "bcde", "0000", 4);
-    expect_sample(dataset, 3, "abc$", "bc$.", "0000", 4);
-    expect_sample(dataset, 4, "$...", "....", "0123", 1);
-    dataset_close(dataset);
-    data_case_fini(&test);
-}
-
-Test(data_samples, masked_words_are_masked_targets)
-{
-    struct data_case test;
-    data_case_init(&test, NULL);
-    data_case_text(
-            &test, "a.jsonl",
-            "{\"prompt\":\"ab\",\"completion\":\"cd\"}\n"
-            "{\"prompt\":\"e\",\"completion\":\"fgh\"}\n");
-    test.options.cutoff_len = 8;
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset);
-    expect_sample(dataset, 0, "abcd$efg", ".cd$.fgh", "00000555", 8);
-    dataset_close(dataset);
-    data_case_fini(&test);
-}
-
-Test(data_samples, packed_pretokenized_data_reads_the_same)
-{
-    struct data_case test;
-    uint16_t tokens[] = {'a', 'b', 256, 'c', 'd', 'e', 256, 'f', 'g', 'h'};
-    data_case_init(&test, NULL);
-    data_case_file(&test, "a.bin", tokens, sizeof tokens);
-    test.entry.format = DATA_NANOGPT;
-    test.options.cutoff_len = 3;
-    struct dataset *dataset = data_case_open(&test);
-    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
-    cr_expect_eq(dataset_samples(dataset), 3);
-    expect_sample(dataset, 0, "ab$", "b$.", "000", 3);
-    expect_sample(dataset, 1, "cde", "de$", "000", 3);
-    expect_sample(dataset, 2, "$fg", ".gh", "011", 3);
-    dataset_close(dataset);
-    test.options.packing = false;
-    dataset = data_case_open(&test);
-    cr_assert_not_null(dataset);
-    cr_expect_eq(dataset_samples(dataset), 3);
-    expect_sample(dataset, 0, "ab$", "b$.", "000", 3);
-    expect_sample(dataset, 1, "cde", "de$", "000", 3);
-    expect_sample(dataset, 2, "fgh", "gh.", "000", 3);
-    dataset_close(dataset);
-    data_case_fini(&test);
 }
 
 /* Two entries of 10 and 4 one-token samples: A..J and a..d. */
@@ -220,7 +210,7 @@ Test(data_samples, an_epoch_takes_each_entry_by_its_weight)
             {0.16, 0.4, {"ABab", "CDcd"}}, /* 1.6 each */
             {0.05, 0.1249, {NULL}},        /* 0.5 rounds to 1, 0.4996 to 0 */
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         struct mixture mixture;
         mixture_init(&mixture, rows[i].first, rows[i].second);
         struct dataset *dataset = data_case_open(&mixture.test);
@@ -302,7 +292,7 @@ Test(data_samples, val_split_cuts_every_entry_in_two)
         double from, to;
         const char *expected;
     } rows[] = {{0, 0.75, "ABCDEFGHabc"}, {0.75, 1, "IJd"}, {0.9, 1, NULL}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         struct mixture mixture;
         char text[T_MAX + 1];
         mixture_init(&mixture, 1, 1);
@@ -323,29 +313,30 @@ Test(data_samples, val_split_cuts_every_entry_in_two)
     }
 }
 
+static void digest_of(struct mixture *mixture, char digest[HASH_HEX])
+{
+    struct dataset *dataset = data_case_open(&mixture->test);
+    strcpy(digest, dataset_digest(dataset));
+    dataset_close(dataset);
+}
+
 Test(data_samples, the_digest_tells_data_apart)
 {
     struct mixture mixture;
-    char digest[HASH_HEX];
+    char digest[HASH_HEX], other[HASH_HEX];
     mixture_init(&mixture, 1, 1);
-    struct dataset *dataset = data_case_open(&mixture.test);
-    strcpy(digest, dataset_digest(dataset));
-    dataset_close(dataset);
-    dataset = data_case_open(&mixture.test);
-    cr_expect_str_eq(digest, dataset_digest(dataset));
-    dataset_close(dataset);
+    digest_of(&mixture, digest);
+    digest_of(&mixture, other);
+    cr_expect_str_eq(digest, other);
     mixture.test.options.cutoff_len = 2; /* compared by its own name */
-    dataset = data_case_open(&mixture.test);
-    cr_expect_str_eq(digest, dataset_digest(dataset));
-    dataset_close(dataset);
+    digest_of(&mixture, other);
+    cr_expect_str_eq(digest, other);
     mixture.entries[0].weight = 2;
-    dataset = data_case_open(&mixture.test);
-    cr_expect_str_neq(digest, dataset_digest(dataset));
-    dataset_close(dataset);
+    digest_of(&mixture, other);
+    cr_expect_str_neq(digest, other);
     mixture.entries[0].weight = 1;
     scratch_file(&mixture.test.scratch, "1.jsonl", "{\"text\":\"abcd\"}", 15);
-    dataset = data_case_open(&mixture.test);
-    cr_expect_str_neq(digest, dataset_digest(dataset));
-    dataset_close(dataset);
+    digest_of(&mixture, other);
+    cr_expect_str_neq(digest, other);
     data_case_fini(&mixture.test);
 }
