@@ -31,7 +31,6 @@ struct message {
     unsigned char token[HOSTS_TOKEN_BYTES];
     uint32_t kind, first, count; /* first: first rank of the host that tells */
     uint32_t lane;
-    uint64_t number; /* that is asked for */
     uint64_t asked;
     struct verdict verdict;
     struct seat_told told[HOSTS_SEATS_MAX];
@@ -127,11 +126,9 @@ static void tell(
     struct message message;
     begin_message(hosts, TELL, &message);
     message.lane = asked->lane;
-    message.number = asked->number;
     message.asked = asked->asked;
     message.count = (uint32_t)hosts->calls->tell(
-            hosts->calls->ctx, (enum seat_lane)asked->lane, asked->number,
-            message.told);
+            hosts->calls->ctx, (enum seat_lane)asked->lane, message.told);
     sendto(hosts->socket, &message,
            HEAD_BYTES + message.count * sizeof(struct seat_told), 0,
            (const struct sockaddr *)to, sizeof *to);
@@ -213,7 +210,6 @@ static void send_questions(const struct hosts *hosts, int n)
     struct message message;
     begin_message(hosts, ASK, &message);
     message.lane = (uint32_t)hosts->question->lane;
-    message.number = hosts->question->number;
     message.asked = hosts->asked;
     for (int r = 0; r < hosts->size; r++)
         if (is_first_of_other(hosts, r) && !hosts->question->heard[r])

@@ -37,9 +37,7 @@ struct hosts_about {                        /* of a rank, as all get it */
 struct hosts_calls {
     void *ctx;
     /* Of this host's ranks, in their order; returns how many. */
-    int (*tell)(
-            void *ctx, enum seat_lane lane, uint64_t number,
-            struct seat_told *told);
+    int (*tell)(void *ctx, enum seat_lane lane, struct seat_told *told);
     void (*over)(void *ctx, const struct verdict *verdict);
     void (*alive)(void *ctx); /* often, while hosts are asked */
 };
@@ -63,7 +61,6 @@ int hosts_socket(const struct hosts *hosts);
 
 struct hosts_question {
     enum seat_lane lane;
-    uint64_t number; /* of the collective that is waited for */
     /* of ranks whose hosts answer, by rank: */
     struct seat_told *told; /* (size) */
     bool *heard;            /* (size) */

@@ -41,43 +41,36 @@ bool watch_is_runnable(int pid)
 
 /* On a busy machine a process may get no CPU for longer than the limit. One
  * that would run if it could does not hang: it stands well for now. */
-static struct seat_told tell_seat(
-        const struct seat *seat, enum seat_lane lane, uint64_t number)
+static struct seat_told tell_seat(const struct seat *seat, enum seat_lane lane)
 {
     enum { STARVED_MS = 1000 };
-    struct seat_told told = seat_tell(seat, lane, number);
+    struct seat_told told = seat_tell(seat, lane);
     if (told.beat_ms > STARVED_MS && watch_is_runnable(seat->pid))
         told.beat_ms = told.silent_ms = 0;
     return told;
 }
 
-int watch_tell_seats(
-        void *ctx, enum seat_lane lane, uint64_t number, struct seat_told *told)
+int watch_tell_seats(void *ctx, enum seat_lane lane, struct seat_told *told)
 {
     struct watch *watch = ctx;
     int count = watch->host_count < HOSTS_SEATS_MAX ? watch->host_count
                                                     : HOSTS_SEATS_MAX;
     for (int i = 0; i < count; i++)
-        told[i] = tell_seat(&watch_board(watch)->seats[i], lane, number);
+        told[i] = tell_seat(&watch_board(watch)->seats[i], lane);
     return count;
 }
 
-void watch_look_around(
-        struct watch *watch, enum seat_lane lane, uint64_t number, bool asks)
+void watch_look_around(struct watch *watch, enum seat_lane lane)
 {
     struct hosts_question question = {
-            .lane = lane,
-            .number = number,
-            .told = watch->told,
-            .heard = watch->heard};
+            .lane = lane, .told = watch->told, .heard = watch->heard};
     int seat = 0;
     memset(watch->heard, 0, (size_t)watch->size * sizeof *watch->heard);
-    if (asks && hosts_are_open(watch->hosts))
-        hosts_ask(watch->hosts, &question);
+    hosts_ask(watch->hosts, &question);
     for (int r = 0; r < watch->size; r++) {
         if (watch->first[r] == watch->first[watch->rank]) {
             watch->told[r] =
-                    tell_seat(&watch_board(watch)->seats[seat++], lane, number);
+                    tell_seat(&watch_board(watch)->seats[seat++], lane);
             watch->heard[r] = true;
         }
         watch->ever_heard[r] = watch->ever_heard[r] || watch->heard[r];
@@ -126,20 +119,6 @@ static bool find_wait(struct watch *watch, int n, struct wait *wait)
     return stalls;
 }
 
-/* Does a lower rank of this host wait too long as well? It asks then, and one
- * is enough. */
-static bool another_asks(const struct watch *watch, int n, uint64_t limit)
-{
-    for (int i = 0; i < watch->first_seat + n; i++) {
-        struct seat_told told =
-                seat_tell(&watch_board(watch)->seats[i], LANE_MESSAGES, 0);
-        if (told.state == SEAT_WAITS && told.beat_ms < 1000 &&
-            1000ull * told.silent_ms > limit)
-            return true;
-    }
-    return false;
-}
-
 static bool is_together(const struct watch *watch)
 {
     struct seat_look look = seat_look(watch_own(watch, 0));
@@ -156,7 +135,6 @@ static bool judge(
     struct verdict_ask ask = {
             .rank = watch->rank + n,
             .work = wait->work,
-            .lane = wait->lane,
             .number = wait->number,
             .word = seat_what(seat, wait->lane, wait->number),
             .step = atomic_load(&seat->step),
@@ -168,8 +146,8 @@ static bool judge(
             .ever_heard = watch->ever_heard};
     if (!is_together(watch)) {
         *verdict = (struct verdict){
-                .rank = watch->rank + n,
-                .why = WHY_JOIN,
+                .rank = ask.rank,
+                .kind = END_JOIN,
                 .exit_code = 75,
                 .writer = -1,
                 .word = ask.word,
@@ -177,41 +155,35 @@ static bool judge(
                 .seconds = seconds};
         return true;
     }
-    watch_look_around(watch, wait->lane, wait->number, true);
+    watch_look_around(watch, wait->lane);
     return verdict_find(&ask, verdict);
 }
 
-static uint64_t waited_in(const struct watch *watch, const struct wait *wait)
+/* A wait of a rank of this process that is longer than that, and a hang. */
+static bool find_hang(
+        struct watch *watch, double limit, struct verdict *verdict)
 {
-    uint64_t since = wait->since > watch->floor ? wait->since : watch->floor;
-    return watch->last > since ? watch->last - since : 0;
-}
-
-static bool check_wait(struct watch *watch, int n, struct verdict *verdict)
-{
-    struct own *own = &watch->own[n];
-    struct wait wait;
-    uint64_t limit = atomic_load(&watch->limit);
-    if (!find_wait(watch, n, &wait) || limit == 0)
-        return false;
-    uint64_t waited = waited_in(watch, &wait);
-    if (waited <= limit || watch->last < own->next_look)
-        return false;
-    bool asks = watch->hosts && hosts_are_open(watch->hosts);
-    own->next_look = watch->last + (asks ? ASK_AGAIN : LOOK_AGAIN);
-    if (another_asks(watch, n, limit))
-        return false;
-    return judge(
-            watch, n, &wait, 1e-6 * (double)waited, 1e-6 * (double)limit,
-            verdict);
+    for (int n = 0; n < watch->count; n++) {
+        struct wait wait;
+        if (!find_wait(watch, n, &wait))
+            continue;
+        uint64_t since = wait.since > watch->floor ? wait.since : watch->floor;
+        double waited = 1e-6 * ((double)watch->last - (double)since);
+        if (waited > limit && judge(watch, n, &wait, waited, limit, verdict))
+            return true;
+    }
+    return false;
 }
 
 bool watch_check_waits(struct watch *watch, struct verdict *verdict)
 {
-    for (int n = 0; n < watch->count; n++)
-        if (check_wait(watch, n, verdict))
-            return true;
-    return false;
+    uint64_t limit = atomic_load(&watch->limit);
+    if (limit == 0 || watch->last < watch->next_look)
+        return false;
+    bool is_hang = find_hang(watch, 1e-6 * (double)limit, verdict);
+    bool asks = watch->hosts && hosts_are_open(watch->hosts);
+    watch->next_look = watch->last + (asks ? ASK_AGAIN : LOOK_AGAIN);
+    return is_hang;
 }
 
 /* --- waits that become long ----------------------------------------------- */
@@ -221,38 +193,23 @@ static bool is_waited_for(
         struct watch *watch, double limit, struct verdict *verdict)
 {
     const struct seat *seat = watch_own(watch, 0);
-    struct seat_told own = seat_tell(seat, LANE_MESSAGES, 0);
+    struct seat_told own = seat_tell(seat, LANE_MESSAGES);
     double limit_ms = 1000 * limit;
     if (own.state != SEAT_RUNS || own.silent_ms <= limit_ms)
         return false;
-    watch_look_around(watch, LANE_MESSAGES, 1, true);
+    watch_look_around(watch, LANE_MESSAGES);
     for (int r = watch->count; r < watch->size; r++) {
         const struct seat_told *told = &watch->told[r];
         if (!watch->heard[r] || told->state != SEAT_WAITS || !told->waits ||
             told->silent_ms <= limit_ms)
             continue;
         *verdict = (struct verdict){
-                .why = WHY_RUNS,
-                .step = own.step,
+                .step = atomic_load(&seat->step),
                 .word = told->waits,
                 .seconds = 1e-3 * told->silent_ms};
         return true;
     }
     return false;
-}
-
-static bool find_long_wait(
-        struct watch *watch, double limit, struct verdict *verdict)
-{
-    for (int n = 0; n < watch->count; n++) {
-        struct wait wait;
-        if (!find_wait(watch, n, &wait))
-            continue;
-        double waited = 1e-6 * (double)waited_in(watch, &wait);
-        if (waited > limit && judge(watch, n, &wait, waited, limit, verdict))
-            return true;
-    }
-    return is_waited_for(watch, limit, verdict);
 }
 
 void watch_look_at_stall(struct watch *watch)
@@ -264,7 +221,8 @@ void watch_look_at_stall(struct watch *watch)
         !is_together(watch) || watch->last < watch->next_stall_look)
         return;
     watch->next_stall_look = watch->last + ASK_AGAIN / 2;
-    bool stalls = find_long_wait(watch, limit, &verdict);
+    bool stalls = find_hang(watch, limit, &verdict) ||
+                  is_waited_for(watch, limit, &verdict);
     if (stalls != watch->is_stalled)
         watch_tell_stalled(watch, stalls ? &verdict : NULL);
     watch->is_stalled = stalls;
@@ -311,7 +269,7 @@ bool watch_check_files(struct watch *watch, struct verdict *verdict)
         }
         *verdict = (struct verdict){
                 .rank = watch->rank,
-                .why = WHY_FILES,
+                .kind = END_FILES,
                 .exit_code = 74,
                 .writer = watch->rank,
                 .step = atomic_load(&watch_own(watch, 0)->step),
@@ -330,7 +288,7 @@ bool watch_check_launcher(struct watch *watch, struct verdict *verdict)
         return false;
     *verdict = (struct verdict){
             .rank = watch->rank,
-            .why = WHY_LAUNCHER,
+            .kind = END_LAUNCHER,
             .exit_code = 75,
             .writer = -1,
             .step = atomic_load(&watch_own(watch, 0)->step)};

@@ -43,7 +43,6 @@ struct board {                              /* shared by the ranks of a host */
 struct own {
     uint64_t stall_done, stall_since; /* operations that run by themselves */
     bool stalls;
-    uint64_t next_look; /* not before */
 };
 
 struct watch {
@@ -77,8 +76,8 @@ struct watch {
     struct watch_listener listener;
     struct watch_ending ending;
     bool is_stalled; /* the listener was told */
-    uint64_t next_stall_look;
-    struct zd_error failure; /* of WHY_FAILED */
+    uint64_t next_look, next_stall_look;
+    struct zd_error failure; /* of END_FAILED */
     uint64_t last, floor;    /* when it looked last; clocks begin there */
     uint64_t telling_since;
     bool is_over;
@@ -125,12 +124,9 @@ void watch_tell_stalled(struct watch *watch, const struct verdict *verdict);
 /* --- look.c --------------------------------------------------------------- */
 
 /* What is known of all ranks: told, heard. */
-void watch_look_around(
-        struct watch *watch, enum seat_lane lane, uint64_t number, bool asks);
+void watch_look_around(struct watch *watch, enum seat_lane lane);
 /* For hosts_calls. */
-int watch_tell_seats(
-        void *ctx, enum seat_lane lane, uint64_t number,
-        struct seat_told *told);
+int watch_tell_seats(void *ctx, enum seat_lane lane, struct seat_told *told);
 /* Does a thread of the process run, or wait for a CPU? */
 bool watch_is_runnable(int pid);
 /* Is a wait, or are files, too long? */

@@ -123,8 +123,7 @@ static uint32_t ms_since(uint64_t now, uint64_t then)
     return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
-struct seat_told seat_tell(
-        const struct seat *seat, enum seat_lane lane, uint64_t number)
+struct seat_told seat_tell(const struct seat *seat, enum seat_lane lane)
 {
     struct seat_look look = seat_look(seat);
     uint64_t sign = atomic_load(&seat->sign), now = seat_clock();
@@ -137,9 +136,7 @@ struct seat_told seat_tell(
     return (struct seat_told){
             .begun = atomic_load(&seat->lanes[lane].begun),
             .done = atomic_load(&seat->lanes[lane].done),
-            .what = seat_what(seat, lane, number),
             .waits = waits ? seat_what(seat, look.lane, look.number) : 0,
-            .step = atomic_load(&seat->step),
             .silent_ms = ms_since(now, sign > look.since ? sign : look.since),
             .beat_ms = ms_since(now, atomic_load(&seat->beat)),
             .poll_ms = ms_since(now, polled),
@@ -153,8 +150,6 @@ void seat_told_check(struct seat_told *told)
         told->state = SEAT_RUNS;
     if (told->work >= WORKS)
         told->work = WORK_NONE;
-    if (!seat_word_is_known(told->what))
-        told->what = 0;
     if (!seat_word_is_known(told->waits))
         told->waits = 0;
 }
@@ -214,32 +209,17 @@ static uint64_t bytes_of(uint64_t word)
     return word & (((uint64_t)1 << TYPE_BIT) - 1);
 }
 
-void seat_word_text(uint64_t word, char *out, size_t out_bytes)
-{
-    enum seat_kind kind = (enum seat_kind)(word >> KIND_BIT);
-    enum dtype type = (enum dtype)(word >> TYPE_BIT & 0xff);
-    if (has_type(kind))
-        snprintf(
-                out, out_bytes, "%s %s %llu bytes", kind_name(kind),
-                dtype_name(type), (unsigned long long)bytes_of(word));
-    else
-        snprintf(out, out_bytes, "%s", kind_name(kind));
-}
-
 void seat_operation_text(
         uint64_t word, uint64_t number, char *out, size_t out_bytes)
 {
     enum seat_kind kind = (enum seat_kind)(word >> KIND_BIT);
     enum dtype type = (enum dtype)(word >> TYPE_BIT & 0xff);
+    char count[24] = "", data[64] = "";
+    if (number > 0 && kind != SEAT_JOIN && kind != SEAT_PART)
+        snprintf(count, sizeof count, " #%llu", (unsigned long long)number);
     if (has_type(kind))
         snprintf(
-                out, out_bytes, "%s #%llu (%s, %llu bytes)", kind_name(kind),
-                (unsigned long long)number, dtype_name(type),
+                data, sizeof data, " (%s, %llu bytes)", dtype_name(type),
                 (unsigned long long)bytes_of(word));
-    else if (kind == SEAT_JOIN || kind == SEAT_PART)
-        snprintf(out, out_bytes, "%s", kind_name(kind));
-    else
-        snprintf(
-                out, out_bytes, "%s #%llu", kind_name(kind),
-                (unsigned long long)number);
+    snprintf(out, out_bytes, "%s%s%s", kind_name(kind), count, data);
 }

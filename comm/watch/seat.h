@@ -109,18 +109,14 @@ struct seat_look seat_look(const struct seat *seat);
 /* What is known of a rank; of other hosts it came in a datagram. */
 struct seat_told {
     uint64_t begun, done; /* in the lane that was asked for */
-    uint64_t what;        /* it has under the number; 0: not entered, or long
-                             ago */
     uint64_t waits;       /* the word of what it waits for; 0: it does not */
-    int64_t step;
-    uint32_t silent_ms; /* since its last sign */
-    uint32_t beat_ms;   /* since its process ran */
-    uint32_t poll_ms;   /* since it looked whether its wait is over */
+    uint32_t silent_ms;   /* since its last sign */
+    uint32_t beat_ms;     /* since its process ran */
+    uint32_t poll_ms;     /* since it looked whether its wait is over */
     uint8_t state, work;
     uint8_t unused[2];
 };
-struct seat_told seat_tell(
-        const struct seat *seat, enum seat_lane lane, uint64_t number);
+struct seat_told seat_tell(const struct seat *seat, enum seat_lane lane);
 /* What a datagram may not say is made to say nothing. */
 void seat_told_check(struct seat_told *told);
 
@@ -129,9 +125,7 @@ void seat_told_check(struct seat_told *told);
 uint64_t seat_word(enum seat_kind kind, enum dtype type, uint64_t bytes);
 /* Whether seat_word makes such words: those of datagrams may be any. */
 bool seat_word_is_known(uint64_t word);
-/* "all_gather fp32 120000 bytes", of one that is known. */
-void seat_word_text(uint64_t word, char *out, size_t out_bytes);
-/* "all_gather #11 (fp32, 120000 bytes)" */
+/* "all_gather #11 (fp32, 120000 bytes)"; without the number where that is 0. */
 void seat_operation_text(
         uint64_t word, uint64_t number, char *out, size_t out_bytes);
 /* What a rank has under this number; 0: not entered, or too long ago. */

@@ -1,15 +1,21 @@
 #include "comm/watch/verdict.h"
 
 #include <math.h>
-#include <stdio.h>
 
 /* Work that says by itself that it goes on may take so many limits between two
  * words. */
 static const double WORK_TIMES = 10;
 
+/* How a rank that is waited for stands. The worst explains the others: stopped
+ * and gone before those that run, these before those that wait. */
 enum standing {
-    STANDS_WELL, /* no hang as long as one of those is waited for */
-    STANDS_STILL
+    STANDS_WELL,    /* no hang as long as one of those is waited for */
+    STANDS_WAITING, /* for others, or its link is down */
+    STANDS_RUNNING,
+    STANDS_WORKING, /* and does not go on */
+    STANDS_GONE,
+    STANDS_SILENT, /* its host does not answer */
+    STANDS_STOPPED
 };
 
 static bool is_late(const struct verdict_ask *ask, int rank)
@@ -31,54 +37,37 @@ static bool looks(const struct verdict_ask *ask, int rank)
     return ask->told[rank].poll_ms <= 500 * ask->limit;
 }
 
-/* Of a rank that is waited for. */
-static enum standing stands(
-        const struct verdict_ask *ask, int rank, enum verdict_why *why_out)
+static enum standing stands(const struct verdict_ask *ask, int rank)
 {
     const struct seat_told *told = &ask->told[rank];
     double limit_ms = 1000 * ask->limit;
-    *why_out = WHY_SILENT;
     /* Where hosts cannot ask each other, all are taken to be in the work that
      * this rank is in: such work is of all ranks. */
     if (!ask->heard[rank])
-        return ask->ever_heard[rank] || ask->work == WORK_NONE ? STANDS_STILL
+        return ask->ever_heard[rank] || ask->work == WORK_NONE ? STANDS_SILENT
                                                                : STANDS_WELL;
-    *why_out = WHY_STOPPED;
     if (told->beat_ms > limit_ms)
-        return STANDS_STILL;
-    *why_out = WHY_LEFT;
+        return STANDS_STOPPED;
     if (told->state == SEAT_LEFT)
-        return STANDS_STILL;
-    *why_out = WHY_WORKS;
+        return STANDS_GONE;
     if (told->state == SEAT_WORKS)
         return seat_work_says((enum comm_work)told->work) &&
                                told->silent_ms > WORK_TIMES * limit_ms
-                       ? STANDS_STILL
+                       ? STANDS_WORKING
                        : STANDS_WELL;
-    *why_out = told->state == SEAT_WAITS && looks(ask, rank) ? WHY_WAITS
-                                                             : WHY_RUNS;
-    return told->silent_ms > limit_ms ? STANDS_STILL : STANDS_WELL;
+    if (told->silent_ms <= limit_ms)
+        return STANDS_WELL;
+    return told->state == SEAT_WAITS && looks(ask, rank) ? STANDS_WAITING
+                                                         : STANDS_RUNNING;
 }
 
-/* The one that explains the others: stopped and gone before those that run,
- * these before those that wait; of several alike the one that is furthest
- * behind. */
-static bool is_worse(
-        const struct verdict_ask *ask, int a, enum verdict_why why_a, int b,
-        enum verdict_why why_b)
+/* Of two that stand alike the one that is furthest behind. */
+static bool is_behind(const struct verdict_ask *ask, int a, int b)
 {
-    static const int weights[WHYS] = {
-            [WHY_STOPPED] = 6, [WHY_SILENT] = 5, [WHY_LEFT] = 4,
-            [WHY_WORKS] = 3,   [WHY_RUNS] = 2,   [WHY_WAITS] = 1};
-    if (weights[why_a] != weights[why_b])
-        return weights[why_a] > weights[why_b];
-    if (why_a == WHY_SILENT)
-        return false;
-    if (ask->told[a].begun != ask->told[b].begun)
-        return ask->told[a].begun < ask->told[b].begun;
-    if (ask->told[a].done != ask->told[b].done)
-        return ask->told[a].done < ask->told[b].done;
-    return false;
+    const struct seat_told *first = &ask->told[a], *second = &ask->told[b];
+    return ask->heard[a] &&
+           (first->begun < second->begun ||
+            (first->begun == second->begun && first->done < second->done));
 }
 
 /* Who can write the event: rank 0 where its process runs, else the next. */
@@ -108,101 +97,43 @@ bool verdict_find(const struct verdict_ask *ask, struct verdict *verdict)
 {
     bool any_late = false;
     int worst = keeps_itself(ask) ? ask->rank : -1;
-    enum verdict_why why_worst = WHY_RUNS, why;
+    enum standing how_worst = STANDS_RUNNING;
     for (int r = 0; r < ask->size; r++)
         any_late = any_late || (r != ask->rank && is_late(ask, r));
     for (int r = 0; r < ask->size; r++) {
         if (r == ask->rank || (any_late && !is_late(ask, r)) ||
             has_parted(ask, r))
             continue;
-        if (stands(ask, r, &why) == STANDS_WELL)
+        enum standing how = stands(ask, r);
+        if (how == STANDS_WELL)
             return false;
-        if (worst < 0 || is_worse(ask, r, why, worst, why_worst)) {
+        if (worst < 0 || how > how_worst ||
+            (how == how_worst && is_behind(ask, r, worst))) {
             worst = r;
-            why_worst = why;
+            how_worst = how;
         }
     }
     if (worst < 0)
         return false;
     *verdict = (struct verdict){
             .rank = worst,
-            .why = why_worst,
+            .kind = END_HANG,
             .exit_code = 75,
             .writer = find_writer(ask),
             .step = ask->step,
             .word = ask->word,
             .number = ask->number,
-            .last = ask->heard[worst] ? ask->told[worst].begun : 0,
             .seconds = ask->seconds,
-            .silent_ms = ask->heard[worst] ? ask->told[worst].silent_ms : 0,
-            .lane = ask->lane,
-            .work = ask->heard[worst] ? ask->told[worst].work : WORK_NONE};
+            .has_entered = !is_late(ask, worst)};
     return true;
 }
 
 bool verdict_is_known(const struct verdict *verdict, int size)
 {
-    return verdict->rank >= 0 && verdict->rank < size && verdict->why >= 0 &&
-           verdict->why < WHYS && verdict->work < WORKS &&
-           verdict->lane < SEAT_LANES && verdict->writer >= -1 &&
+    return verdict->rank >= 0 && verdict->rank < size && verdict->kind >= 0 &&
+           verdict->kind < ENDS && verdict->writer >= -1 &&
            verdict->writer < size &&
            (verdict->word == 0 || seat_word_is_known(verdict->word)) &&
            (verdict->exit_code == 75 || verdict->exit_code == 74) &&
            isfinite(verdict->seconds);
-}
-
-/* --- words ---------------------------------------------------------------- */
-
-void verdict_text(
-        const struct verdict *verdict, const char *host, char *out,
-        size_t out_bytes)
-{
-    char operation[96];
-    seat_operation_text(
-            verdict->word, verdict->number, operation, sizeof operation);
-    if (verdict->last < verdict->number || verdict->why == WHY_SILENT)
-        snprintf(
-                out, out_bytes,
-                "rank %d on %s hangs at step %lld: others wait for it in %s "
-                "for %.1f s (comm.timeout)",
-                verdict->rank, host, (long long)verdict->step, operation,
-                verdict->seconds);
-    else
-        snprintf(
-                out, out_bytes,
-                "rank %d on %s hangs at step %lld: %s, which every rank has "
-                "entered, is not done after %.1f s (comm.timeout)",
-                verdict->rank, host, (long long)verdict->step, operation,
-                verdict->seconds);
-}
-
-void verdict_details(
-        const struct verdict *verdict, const char *host, char *out,
-        size_t out_bytes)
-{
-    static const char *const whys[WHYS] = {
-            [WHY_STOPPED] = "its process does not run",
-            [WHY_SILENT] = "its host does not answer",
-            [WHY_RUNS] = "it computes",
-            [WHY_LEFT] = "it has left",
-            [WHY_WAITS] = "it waits too",
-            [WHY_WORKS] = "its work does not go on",
-            [WHY_JOIN] = "",
-            [WHY_FILES] = "",
-            [WHY_LAUNCHER] = "",
-            [WHY_FAILED] = ""};
-    size_t used = (size_t)snprintf(
-            out, out_bytes, "  rank %d (%s): %s", verdict->rank, host,
-            whys[verdict->why]);
-    if (verdict->why == WHY_SILENT || used >= out_bytes)
-        return;
-    used += (size_t)snprintf(
-            out + used, out_bytes - used, ", silent since %.1f s",
-            verdict->silent_ms / 1000.0);
-    if (used < out_bytes && verdict->last < verdict->number)
-        snprintf(
-                out + used, out_bytes - used,
-                "; it has not entered #%llu; its last is #%llu",
-                (unsigned long long)verdict->number,
-                (unsigned long long)verdict->last);
 }

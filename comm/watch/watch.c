@@ -70,12 +70,8 @@ static void conclude(
     if (!atomic_compare_exchange_strong(&board->phase, &phase, BOARD_TELLING))
         return;
     board->verdict = verdict;
-    if (is_new && verdict.why != WHY_FAILED && watch->hosts &&
-        hosts_are_open(watch->hosts))
+    if (is_new && verdict.kind != END_FAILED && watch->hosts)
         hosts_tell_over(watch->hosts, &verdict);
-    if (!is_new)
-        watch_look_around(
-                watch, (enum seat_lane)verdict.lane, verdict.number, false);
     watch_tell(watch, &verdict);
     atomic_store(&board->phase, BOARD_TOLD);
     end(watch, &verdict);
@@ -135,7 +131,7 @@ static void greet(struct watch *watch)
     if (all)
         return;
     watch->greetings++;
-    watch_look_around(watch, LANE_MESSAGES, 1, true);
+    watch_look_around(watch, LANE_MESSAGES);
     watch->greeted = watch->last;
 }
 
@@ -356,23 +352,17 @@ void watch_on_end(struct watch *watch, const struct watch_ending *ending)
 
 void watch_fail(struct watch *watch)
 {
-    const struct seat *seat = watch_own(watch, 0);
-    uint64_t number = atomic_load(&seat->lanes[LANE_OPERATIONS].done) + 1;
     struct verdict verdict = {
             .rank = watch->rank,
-            .why = WHY_FAILED,
+            .kind = END_FAILED,
             .exit_code = 75,
-            .writer = -1,
-            .lane = LANE_OPERATIONS,
-            .number = number,
-            .word = seat_what(seat, LANE_OPERATIONS, number)};
+            .writer = -1};
     pthread_mutex_lock(&watch->lock);
     watch->failure = *zd_error_get();
     if (atomic_load(&watch_board(watch)->phase) != BOARD_OPEN) {
         zd_log(ZD_LOG_ERROR, "rank %d (%s) too: %s", watch->rank,
                watch_host(watch, watch->rank), watch->failure.what);
     } else if (!atomic_load(&watch->gave_up)) {
-        watch_look_around(watch, LANE_OPERATIONS, number, verdict.word != 0);
         conclude(watch, &verdict, true);
     }
     pthread_mutex_unlock(&watch->lock);

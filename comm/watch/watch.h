@@ -109,8 +109,8 @@ struct watch_ending {
 void watch_on_end(struct watch *watch, const struct watch_ending *ending);
 
 /* This rank has failed, as others of its host may have, and its thread's error
- * record says how: the first one tells it, as the cause of all, and what
- * operations were under way; all end as after a hang. Returns only where ranks
+ * record says how: the first one tells it, as the cause of all; all end as
+ * after a hang. Returns only where ranks
  * are threads, where another one tells, or after watch_give_up. Any thread but
  * the watch's. */
 void watch_fail(struct watch *watch);

@@ -74,47 +74,32 @@ other() {
     launch -np 2 "$program" work : -np 1 -x "$1" "$program" work
 }
 
-echo 1..18
+echo 1..16
 run "" work late 1
-check "a rank that does not come is named" 75 'E0504' 'rank 1 on .* hangs at step 0: others wait for it in all_gather #11 (fp32, 120000 bytes)' \
-    'it has not entered #11; its last is #10' '#10 all_gather fp32 120000 bytes: done'
+check "a rank that does not come is named" 75 'E0504' 'rank 1 on .* hangs at step 0: others wait for it in all_gather #11 (fp32, 120000 bytes)'
 # the whole second host: ranks that wait there would be as likely to tell, and the job ends with the first
 nodes work late 2-3
-check "a rank that does not come is named on other hosts" 75 'E0504' '--> rank [01] ' \
-    'rank 3 (.*/1) has not entered #11; its last is #10'
+check "a rank that does not come is named on other hosts" 75 'E0504' '--> rank [01] ' 'rank [23] on .*/1 hangs'
 launch -x ZEROD_TEST_RANKS_PER_NODE=1 -np 2 "$program" work stopped 1
-check "a host that does not answer is named" 75 'E0504' '/1, of rank 1, does not say how far it is'
+check "a host that does not answer is named" 75 'E0504' 'rank 1 on .*/1 hangs'
 run "" work short 1
-check "another count on one rank is an error" 75 'E1233' 'its last collectives' \
+check "another count on one rank is an error" 75 'E1233' \
     'rank 0 is in AllGather #11 of 10000' 'rank 1 in AllGather #11 of 5000'
 run "" work other 2
 check "another collective on one rank is an error" 75 'E1233' 'rank 0 is in AllGather #11' 'rank 2 in ReduceScatter #11'
 run unequal work short 1
-# by whichever rank is first
-check "where ranks hang in different counts these are told" 75 'E0504' \
-    'has all_gather fp32 \(60000 bytes as #11, this one all_gather fp32 120000\|120000 bytes as #11, this one all_gather fp32 60000\) bytes'
-NCCL_STANDIN_FAIL=unequal nodes work other 2-3
-check "on other hosts too" 75 'E0504' \
-    'rank \(2 (.*/1) has reduce_scatter fp32 160000 bytes as #11, this one all_gather\|0 (.*/0) has all_gather fp32 160000 bytes as #11, this one reduce_scatter\)'
+check "ranks that hang in different counts are a hang" 75 'E0504' 'hangs at step 0: all_gather #11'
 run hang:5@2 work
-check "an operation that hangs is named" 75 'E0504' 'all_gather #5 ' 'every rank has entered #5'
+check "an operation that hangs is named" 75 'E0504' 'all_gather #5 .*, which every rank has entered, is not done'
 number=$((number + 1))
 if [ "$(grep -c '^error' "$out/said")" -eq 1 ]; then echo "ok $number - by one rank"; else
     sed 's/^/# /' "$out/said"
     echo "not ok $number - by one rank"
 fi
 run stick:5@2 ahead
-check "a rank whose GPU stands still is named where all have entered" 75 'E0504' 'every rank has entered #' \
-    'rank 2 (.*) has finished least: up to #4, others up to #5'
-number=$((number + 1))
-if grep 'has finished least' "$out/said" | grep -qv 'rank 2 '; then
-    sed 's/^/# /' "$out/said"
-    echo "not ok $number - and no other"
-else
-    echo "ok $number - and no other"
-fi
+check "a rank whose GPU stands still is named where all have entered" 75 'E0504' 'rank 2 on .*, which every rank has entered'
 run async:7@0 work
-check "an asynchronous error ends the job" 75 'E1233' 'injected failure' 'its last collectives'
+check "an asynchronous error ends the job" 75 'E1233' 'injected failure'
 run hang:5@2,abort work
 check "an abort that hangs does not hold the end" 75 'E0504' 'ncclCommAbort hangs'
 run init@1 work

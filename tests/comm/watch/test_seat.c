@@ -11,9 +11,10 @@ Test(seat, words_say_what_was_put_into_them)
         word = seat_word(SEAT_REDUCE_SCATTER, (enum dtype)type, 0);
         cr_expect(seat_word_is_known(word));
     }
-    seat_word_text(
-            seat_word(SEAT_REDUCE_SCATTER, DTYPE_BF16, 77), text, sizeof text);
-    cr_expect_str_eq(text, "reduce_scatter bf16 77 bytes");
+    seat_operation_text(
+            seat_word(SEAT_REDUCE_SCATTER, DTYPE_BF16, 77), 0, text,
+            sizeof text);
+    cr_expect_str_eq(text, "reduce_scatter (bf16, 77 bytes)");
     seat_operation_text(
             seat_word(SEAT_ALL_GATHER, DTYPE_FP32, 8), 5, text, sizeof text);
     cr_expect_str_eq(text, "all_gather #5 (fp32, 8 bytes)");
@@ -38,10 +39,8 @@ Test(seat, words_of_no_kind_or_type_are_not_known)
 
 Test(seat, what_a_datagram_may_not_say_says_nothing)
 {
-    struct seat_told told = {
-            .what = ~0ull, .waits = ~0ull, .state = 200, .work = 200};
+    struct seat_told told = {.waits = ~0ull, .state = 200, .work = 200};
     seat_told_check(&told);
-    cr_expect_eq(told.what, 0);
     cr_expect_eq(told.waits, 0);
     cr_expect_lt(told.state, SEAT_STATES);
     cr_expect_lt(told.work, WORKS);
@@ -54,14 +53,13 @@ Test(seat, a_rank_is_seen_in_what_it_is)
     cr_expect_eq(seat_look(&seat).state, SEAT_RUNS);
     seat_begin(&seat, LANE_MESSAGES, 3, word);
     seat_wait_begin(&seat, LANE_MESSAGES, 3);
-    struct seat_told told = seat_tell(&seat, LANE_MESSAGES, 3);
+    struct seat_told told = seat_tell(&seat, LANE_MESSAGES);
     cr_expect_eq(told.state, SEAT_WAITS);
     cr_expect_eq(told.begun, 3);
     cr_expect_eq(told.done, 0);
     cr_expect_eq(told.waits, word);
-    cr_expect_eq(told.what, word);
     seat_wait_end(&seat);
-    told = seat_tell(&seat, LANE_MESSAGES, 3);
+    told = seat_tell(&seat, LANE_MESSAGES);
     cr_expect_eq(told.state, SEAT_RUNS);
     cr_expect_eq(told.done, 3);
     cr_expect_eq(told.waits, 0);
@@ -94,13 +92,13 @@ Test(seat, a_wait_that_is_looked_after_is_told_from_one_that_is_not)
     seat_begin(&seat, LANE_MESSAGES, 3, seat_word(SEAT_BARRIER, DTYPE_FP32, 0));
     seat_wait_begin(&seat, LANE_MESSAGES, 3);
     atomic_store(&seat.doing, atomic_load(&seat.doing) - 20 * 1000 * 1000);
-    cr_expect_eq(seat_tell(&seat, LANE_MESSAGES, 3).poll_ms, 0);
+    cr_expect_eq(seat_tell(&seat, LANE_MESSAGES).poll_ms, 0);
     seat_polls(&seat, now - 30 * 1000 * 1000); /* in an earlier wait */
-    cr_expect_geq(seat_tell(&seat, LANE_MESSAGES, 3).poll_ms, 20000);
-    cr_expect_lt(seat_tell(&seat, LANE_MESSAGES, 3).poll_ms, 30000);
+    cr_expect_geq(seat_tell(&seat, LANE_MESSAGES).poll_ms, 20000);
+    cr_expect_lt(seat_tell(&seat, LANE_MESSAGES).poll_ms, 30000);
     seat_polls(&seat, now - 9 * 1000 * 1000);
-    cr_expect_geq(seat_tell(&seat, LANE_MESSAGES, 3).poll_ms, 9000);
-    cr_expect_lt(seat_tell(&seat, LANE_MESSAGES, 3).poll_ms, 20000);
+    cr_expect_geq(seat_tell(&seat, LANE_MESSAGES).poll_ms, 9000);
+    cr_expect_lt(seat_tell(&seat, LANE_MESSAGES).poll_ms, 20000);
     seat_wait_end(&seat);
-    cr_expect_eq(seat_tell(&seat, LANE_MESSAGES, 3).poll_ms, 0);
+    cr_expect_eq(seat_tell(&seat, LANE_MESSAGES).poll_ms, 0);
 }

@@ -18,7 +18,6 @@ static void setup(void)
         told[r] = (struct seat_told){
                 .begun = NUMBER,
                 .done = NUMBER - 1,
-                .what = word,
                 .waits = word,
                 .silent_ms = 12000,
                 .state = SEAT_WAITS};
@@ -26,7 +25,6 @@ static void setup(void)
     }
     ask = (struct verdict_ask){
             .rank = 0,
-            .lane = LANE_MESSAGES,
             .number = NUMBER,
             .word = word,
             .step = 3,
@@ -49,18 +47,17 @@ static void compute(int rank, uint32_t silent_ms)
     told[rank].silent_ms = silent_ms;
 }
 
-static void expect(int rank, enum verdict_why why)
+static void expect(int rank)
 {
     cr_assert(verdict_find(&ask, &verdict));
     cr_expect_eq(verdict.rank, rank, "rank %d", verdict.rank);
-    cr_expect_eq(verdict.why, (int)why, "why %d", verdict.why);
     cr_expect(verdict_is_known(&verdict, RANKS));
 }
 
 Test(verdict, a_rank_that_computes_without_end_is_named)
 {
     compute(2, 12000);
-    expect(2, WHY_RUNS);
+    expect(2);
     cr_expect_eq(verdict.step, 3);
     cr_expect_eq(verdict.exit_code, 75);
 }
@@ -79,14 +76,14 @@ Test(verdict, a_stopped_process_explains_the_others)
     compute(1, 12000);
     compute(2, 12000);
     told[2].beat_ms = 11000;
-    expect(2, WHY_STOPPED);
+    expect(2);
 }
 
 Test(verdict, a_host_that_does_not_answer_any_more_is_named)
 {
     compute(1, 12000);
     heard[3] = false;
-    expect(3, WHY_SILENT);
+    expect(3);
 }
 
 Test(verdict, a_host_that_never_answered_is_taken_to_do_the_same_work)
@@ -95,7 +92,7 @@ Test(verdict, a_host_that_never_answered_is_taken_to_do_the_same_work)
     ask.work = WORK_SAVE;
     cr_expect_not(verdict_find(&ask, &verdict));
     ask.work = WORK_NONE;
-    expect(3, WHY_SILENT);
+    expect(3);
 }
 
 Test(verdict, work_that_goes_on_is_waited_for)
@@ -107,7 +104,7 @@ Test(verdict, work_that_goes_on_is_waited_for)
     told[1].begun--; /* and waits for rank 2 elsewhere */
     cr_expect_not(verdict_find(&ask, &verdict));
     told[2].beat_ms = 11000;
-    expect(2, WHY_STOPPED);
+    expect(2);
 }
 
 Test(verdict, work_that_says_that_it_goes_on_must_say_so)
@@ -118,13 +115,13 @@ Test(verdict, work_that_says_that_it_goes_on_must_say_so)
     cr_expect_not(verdict_find(&ask, &verdict));
     compute(2, 101000);
     told[2].state = SEAT_WORKS;
-    expect(2, WHY_WORKS);
+    expect(2);
 }
 
 Test(verdict, where_all_wait_the_link_is_down)
 {
     told[1].done--;
-    expect(1, WHY_WAITS);
+    expect(1);
     told[3].silent_ms = 9000; /* it came late */
     cr_expect_not(verdict_find(&ask, &verdict));
 }
@@ -133,7 +130,7 @@ Test(verdict, a_rank_that_entered_and_does_not_wait_is_named)
 {
     told[3].state = SEAT_RUNS;
     told[3].waits = 0;
-    expect(3, WHY_RUNS);
+    expect(3);
 }
 
 /* As one that loops in a signal's handler, or in a call of MPI. */
@@ -141,27 +138,27 @@ Test(verdict, a_rank_that_does_not_look_whether_its_wait_is_over_is_named)
 {
     for (int r = 1; r < 4; r++)
         told[r].begun = told[r].done = NUMBER - 1;
-    expect(1, WHY_WAITS);
+    expect(1);
     told[3].poll_ms = 11000;
-    expect(3, WHY_RUNS);
+    expect(3);
 }
 
 Test(verdict, one_that_does_not_look_blames_itself)
 {
-    expect(1, WHY_WAITS);
+    expect(1);
     told[0].poll_ms = 11000;
-    expect(0, WHY_RUNS);
+    expect(0);
     told[2].beat_ms = 11000;
-    expect(2, WHY_STOPPED);
+    expect(2);
 }
 
 Test(verdict, in_the_ranks_end_those_that_have_left_are_not_waited_for)
 {
     ask.word = seat_word(SEAT_PART, DTYPE_FP32, 0);
     told[1].state = told[3].state = SEAT_LEFT;
-    expect(2, WHY_WAITS);
+    expect(2);
     told[2].state = SEAT_LEFT;
-    expect(0, WHY_RUNS);
+    expect(0);
 }
 
 Test(verdict, nobody_is_to_blame_but_others)
@@ -174,10 +171,10 @@ Test(verdict, rank_0_writes_or_the_next_whose_process_runs)
 {
     ask.rank = 1;
     compute(3, 12000);
-    expect(3, WHY_RUNS);
+    expect(3);
     cr_expect_eq(verdict.writer, 0);
     told[0].beat_ms = 3000;
-    expect(3, WHY_RUNS);
+    expect(3);
     cr_expect_eq(verdict.writer, 1);
 }
 
