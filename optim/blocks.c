@@ -1,55 +1,13 @@
 /* blocks.c - Adam-mini's second moments: sums of squares over the blocks of a
- * tensor, the same bits however the tensor is cut.
- *
- * With N the norm of the whole gradient, x = g^2 / N^2 is at most 1 (and a
- * rounding error). It is cut into two integers, each rounded to nearest:
- *
- *     x = high * 2^-50 + low * 2^-92 + what is below 2^-93
- *
- * (an element below 3e-14 of the norm counts as 0: after clipping it lies far
- * below epsilon). Adding integers has no order. A low word is carried to less
- * than 2^42 before it is added, so 2^20 additions of spans to one block fit;
- * the high words of a whole tensor come to about 2^50. */
+ * tensor (pair.h), the same bits however the tensor is cut. */
 #include "optim/convert.h"
 #include "optim/elements.h"
+#include "optim/pair.h"
 
 #include <assert.h>
 
-enum { LOW_BITS = 42 };
 /* Elements of one block that are added up before a carry: |low| <= 2^41. */
 enum { CARRY_AFTER = 1 << 20 };
-
-struct pair {
-    int64_t high, low;
-};
-
-/* The integer nearest to |x| <= 2^51: adding 1.5 * 2^52 leaves it in the last
- * bits of a double. */
-INLINED int64_t nearest(double x)
-{
-    const double shift = 0x1.8p52;
-    double shifted = x + shift;
-    int64_t bits, zero;
-    memcpy(&bits, &shifted, sizeof bits);
-    memcpy(&zero, &shift, sizeof zero);
-    return bits - zero;
-}
-
-INLINED void pair_add(int64_t *high, int64_t *low, float grad, double inverse)
-{
-    double x = (double)grad * (double)grad * inverse;
-    double scaled = x * 0x1p50;
-    double whole = (scaled + 0x1.8p52) - 0x1.8p52;
-    *high += nearest(scaled);
-    *low += nearest((scaled - whole) * 0x1p42);
-}
-
-static void pair_carry(struct pair *sum)
-{
-    int64_t carry = sum->low >> LOW_BITS; /* rounds down */
-    sum->high += carry;
-    sum->low -= carry * ((int64_t)1 << LOW_BITS);
-}
 
 static void share(int64_t *words, struct pair sum)
 {
@@ -151,31 +109,7 @@ INLINED void add_run(const struct run *run)
     }
 }
 
-static void add_baseline(const struct run *run)
-{
-    add_run(run);
-}
-
-FOR_AVX2 static void add_avx2(const struct run *run)
-{
-    add_run(run);
-}
-
-FOR_AVX512 static void add_avx512(const struct run *run)
-{
-    add_run(run);
-}
-
-static void add_by(enum isa isa, const struct run *run)
-{
-    typedef void add_fn(const struct run *);
-    static add_fn *const fns[ISA_COUNT] = {
-            [ISA_BASELINE] = add_baseline,
-            [ISA_AVX2] = add_avx2,
-            [ISA_AVX512] = add_avx512,
-            [ISA_AVX512VBMI] = add_avx512};
-    fns[isa](run);
-}
+ISA_VERSIONS(add_run, (const struct run *run), (run))
 
 void optim_add_block_sums_isa(
         enum isa isa, int64_t *sums, const struct tensor_blocks *blocks,
@@ -192,7 +126,7 @@ void optim_add_block_sums_isa(
             .end_column = SIZE_MAX,
             .inverse = 1 / (norm * norm)};
     if (norm != 0 && count > 0)
-        add_by(isa, &run);
+        add_run_by[isa](&run);
 }
 
 void optim_add_block_sums(
@@ -205,7 +139,7 @@ void optim_add_block_sums(
 
 /* By column a thread takes a strip, else a piece of the run: so that few
  * additions to a block are shared. */
-void optim_add_block_sums_threads(
+enum zd_status optim_add_block_sums_threads(
         int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
         enum dtype type, size_t begin, size_t count, double norm)
 {
@@ -215,7 +149,7 @@ void optim_add_block_sums_threads(
     size_t turns = strips ? (columns + STRIP - 1) / STRIP
                           : (count + PIECE - 1) / PIECE;
     if (norm == 0 || count == 0)
-        return;
+        return ZD_OK;
 #pragma omp parallel for schedule(static) if (count > PIECE)
     for (size_t turn = 0; turn < turns; turn++) {
         size_t from = strips ? 0 : turn * PIECE;
@@ -230,11 +164,12 @@ void optim_add_block_sums_threads(
                 .begin_column = turn * STRIP,
                 .end_column = turn * STRIP + STRIP,
                 .inverse = 1 / (norm * norm)};
-        add_by(isa_best(), &run);
+        add_run_by[isa_best()](&run);
     }
+    return ZD_OK;
 }
 
-void optim_update_blocks(
+enum zd_status optim_update_blocks(
         float *block_v, const int64_t *sums, const struct tensor_blocks *blocks,
         const struct optim_step *step, double norm)
 {
@@ -246,13 +181,14 @@ void optim_update_blocks(
     for (int64_t line = 0, end; line < lines; line = end) {
         int64_t block = tensor_blocks_of_line(blocks, line);
         end = tensor_blocks_end(blocks, line);
-        __int128 units =
-                ((__int128)sums[2 * block] << LOW_BITS) + sums[2 * block + 1];
+        __int128 units = ((__int128)sums[2 * block] << PAIR_LOW_BITS) +
+                         sums[2 * block + 1];
         double share_of_norm = (double)units * 0x1p-92;
         double mean = share_of_norm / (line_count * (double)(end - line));
         float square = (float)(mean * scale * scale);
         block_v[block] = beta2 * block_v[block] + gain2 * square;
     }
+    return ZD_OK;
 }
 
 /* From a column on: elements of a row up to the end of its block, or of a

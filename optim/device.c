@@ -11,44 +11,6 @@
 
 enum { TURN = 65536 }; /* elements that keep a thread busy */
 
-static enum zd_status update(
-        const struct optim_span *span, const struct optim_step *step)
-{
-    optim_update_threads(span, step);
-    return ZD_OK;
-}
-
-static enum zd_status add_squares(
-        struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
-{
-    optim_add_squares_threads(sum, grad, type, count);
-    return ZD_OK;
-}
-
-static enum zd_status add_block_sums(
-        int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
-        enum dtype type, size_t begin, size_t count, double norm)
-{
-    optim_add_block_sums_threads(sums, blocks, grad, type, begin, count, norm);
-    return ZD_OK;
-}
-
-static enum zd_status update_blocks(
-        float *block_v, const int64_t *sums, const struct tensor_blocks *blocks,
-        const struct optim_step *step, double norm)
-{
-    optim_update_blocks(block_v, sums, blocks, step, norm);
-    return ZD_OK;
-}
-
-static enum zd_status lane_clear(
-        enum optim_lane lane, enum optim_format format, void *values,
-        float *scales, size_t count)
-{
-    optim_lane_clear(lane, format, values, scales, count);
-    return ZD_OK;
-}
-
 /* --- conversions ---------------------------------------------------------- */
 
 static enum zd_status convert(
@@ -93,11 +55,11 @@ static enum zd_status narrow(float *values, enum dtype type, size_t count)
 }
 
 static const struct optim_device cpu_table = {
-        .update = update,
-        .add_squares = add_squares,
-        .add_block_sums = add_block_sums,
-        .update_blocks = update_blocks,
-        .lane_clear = lane_clear,
+        .update = optim_update_threads,
+        .add_squares = optim_add_squares_threads,
+        .add_block_sums = optim_add_block_sums_threads,
+        .update_blocks = optim_update_blocks,
+        .lane_clear = optim_lane_clear,
         .convert = convert,
         .round = round_values,
         .narrow = narrow};

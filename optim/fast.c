@@ -186,35 +186,14 @@ INLINED void update(
 
 /* --- instruction sets ----------------------------------------------------- */
 
-static void update_baseline(
-        const struct optim_span *span, const struct optim_step *step)
-{
-    update(span, step);
-}
-
-FOR_AVX2 static void update_avx2(
-        const struct optim_span *span, const struct optim_step *step)
-{
-    update(span, step);
-}
-
-FOR_AVX512 static void update_avx512(
-        const struct optim_span *span, const struct optim_step *step)
-{
-    update(span, step);
-}
+ISA_VERSIONS(
+        update, (const struct optim_span *span, const struct optim_step *step),
+        (span, step))
 
 void optim_update_generic(
         enum isa isa, const struct optim_span *span,
         const struct optim_step *step)
 {
-    typedef void update_fn(
-            const struct optim_span *, const struct optim_step *);
-    static update_fn *const fns[ISA_COUNT] = {
-            [ISA_BASELINE] = update_baseline,
-            [ISA_AVX2] = update_avx2,
-            [ISA_AVX512] = update_avx512,
-            [ISA_AVX512VBMI] = update_avx512};
     assert(span->begin % OPTIM_QBLOCK == 0);
-    fns[isa](span, step);
+    update_by[isa](span, step);
 }

@@ -13,8 +13,6 @@ bool isa_runs(enum isa isa)
         return isa_runs(ISA_AVX2) && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") &&
                __builtin_cpu_supports("avx512dq");
-    case ISA_AVX512VBMI:
-        return isa_runs(ISA_AVX512) && __builtin_cpu_supports("avx512vbmi");
 #endif
     default:
         return false;
@@ -32,7 +30,6 @@ enum isa isa_best(void)
 
 const char *isa_name(enum isa isa)
 {
-    static const char *const names[] = {
-            "baseline", "AVX2", "AVX-512", "AVX-512 VBMI"};
+    static const char *const names[] = {"baseline", "AVX2", "AVX-512"};
     return names[isa];
 }

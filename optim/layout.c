@@ -23,14 +23,14 @@ size_t optim_scale_count(enum optim_format format, size_t count)
     return format == OPTIM_8BIT ? (count + OPTIM_QBLOCK - 1) / OPTIM_QBLOCK : 0;
 }
 
-void optim_lane_clear(
+enum zd_status optim_lane_clear(
         enum optim_lane lane, enum optim_format format, void *values,
         float *scales, size_t count)
 {
     size_t scale_count = optim_scale_count(format, count);
     if (format != OPTIM_8BIT) {
         memset(values, 0, optim_lane_bytes(format, count));
-        return;
+        return ZD_OK;
     }
     uint8_t code;
     float nothing = 0, scale;
@@ -38,6 +38,7 @@ void optim_lane_clear(
     memset(values, code, count);
     for (size_t i = 0; i < scale_count; i++)
         scales[i] = scale;
+    return ZD_OK;
 }
 
 void optim_lane_read(

@@ -99,8 +99,9 @@ struct optim_layout optim_layout_of(
 size_t optim_lane_bytes(enum optim_format format, size_t count);
 /* fp32 scales of a lane that begins at a qblock; 0 unless it has 8 bits. */
 size_t optim_scale_count(enum optim_format format, size_t count);
-/* A lane at the start of training: nothing, as its format writes it. */
-void optim_lane_clear(
+/* A lane at the start of training: nothing, as its format writes it. Returns
+ * ZD_OK, as all functions here do that optim/device.h has for a GPU too. */
+enum zd_status optim_lane_clear(
         enum optim_lane lane, enum optim_format format, void *values,
         float *scales, size_t count);
 /* A lane as fp32 and back, e.g. when a checkpoint has another format. */
@@ -155,7 +156,7 @@ void optim_update_plain(
 /* The fast path, in the calling thread alone. */
 void optim_update(const struct optim_span *span, const struct optim_step *step);
 /* The fast path on all OpenMP threads. */
-void optim_update_threads(
+enum zd_status optim_update_threads(
         const struct optim_span *span, const struct optim_step *step);
 
 /* --- sums over gradients -------------------------------------------------- */
@@ -166,7 +167,7 @@ void optim_update_threads(
  * 256 of its tensor. The second runs on all OpenMP threads. */
 void optim_add_squares(
         struct exact_sum *sum, const void *grad, enum dtype type, size_t count);
-void optim_add_squares_threads(
+enum zd_status optim_add_squares_threads(
         struct exact_sum *sum, const void *grad, enum dtype type, size_t count);
 
 /* Adam-mini's block sums, the same bits for every cut: with N the norm of the
@@ -179,12 +180,12 @@ void optim_add_squares_threads(
 void optim_add_block_sums(
         int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
         enum dtype type, size_t begin, size_t count, double norm);
-void optim_add_block_sums_threads(
+enum zd_status optim_add_block_sums_threads(
         int64_t *sums, const struct tensor_blocks *blocks, const void *grad,
         enum dtype type, size_t begin, size_t count, double norm);
 /* v of every block from the sums over all ranks; `norm` as above, before
  * step->grad_scale is applied. */
-void optim_update_blocks(
+enum zd_status optim_update_blocks(
         float *block_v, const int64_t *sums, const struct tensor_blocks *blocks,
         const struct optim_step *step, double norm);
 

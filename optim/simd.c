@@ -5,33 +5,63 @@
 #include "optim/codec_tables.h"
 
 #if defined(__AVX512F__)
-#include "optim/simd_avx512.h"
+#include "optim/simd_codec_avx512.h"
 #else
-#include "optim/simd_avx2.h"
+#include "optim/simd_codec_avx2.h"
 #endif
 
 #include <math.h>
 
-enum { GROUP = 4 * LANES };
-
 /* --- the codec ------------------------------------------------------------ */
+
+INLINED void decode_group(
+        enum optim_lane lane, const struct decoder *decoder,
+        const uint8_t *codes, vf out[4])
+{
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++)
+        out[k] = decode(lane, decoder, codes, k);
+}
+
+/* Ranks of m are -128 .. 127, so that packing, which saturates, turns -1.0
+ * (128) into the entry next to it. */
+INLINED void encode_group(
+        enum optim_lane lane, const struct encoder *e, const vf in[4],
+        uint8_t *codes)
+{
+    vi rank[4], low, high, all;
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++)
+        rank[k] = encode_ranks(lane, e, in[k]);
+    if (lane == OPTIM_M) {
+        low = OP(packs_epi32)(rank[0], rank[1]);
+        high = OP(packs_epi32)(rank[2], rank[3]);
+        all = OP(packs_epi16)(low, high);
+        all = OP_BITS(xor)(all, OP(set1_epi8)(0x7f)); /* 127 - rank */
+    } else {
+        const vi minus_one = OP(set1_epi16)(-1);
+        low = OP(add_epi16)(OP(packus_epi32)(rank[0], rank[1]), minus_one);
+        high = OP(add_epi16)(OP(packus_epi32)(rank[2], rank[3]), minus_one);
+        all = OP(packus_epi16)(low, high);
+    }
+    OP_BITS(storeu)((void *)codes, in_order(all));
+}
 
 static bool is_tame(float scale)
 {
     return scale >= CODEC_TAME_MIN && scale <= CODEC_TAME_MAX;
 }
 
-static float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 INLINED void load_group(const float *at, vf x[4])
 {
     for (int k = 0; k < 4; k++)
         x[k] = vf_load(at + k * LANES);
+}
+
+INLINED void store_group(float *at, const vf x[4])
+{
+    for (int k = 0; k < 4; k++)
+        vf_store(at + k * LANES, x[k]);
 }
 
 static void encode_under(
@@ -47,24 +77,24 @@ static void encode_under(
         vf x[4];
         load_group(values + i, x);
         if (lane == OPTIM_M)
-            encode_m(&e, x, codes + i);
+            encode_group(OPTIM_M, &e, x, codes + i);
         else
-            encode_v(&e, x, codes + i);
+            encode_group(OPTIM_V, &e, x, codes + i);
     }
 }
 
-static void encode(
+static void encode_qblock(
         enum optim_lane lane, const float *values, uint8_t *codes, float *scale)
 {
-    vmax max = vmax_none();
+    vi max = vi_set(0);
     for (size_t i = 0; i < OPTIM_QBLOCK; i += LANES)
         max = lane == OPTIM_M ? vmax_signed(max, vf_load(values + i))
                               : vmax_unsigned(max, vf_load(values + i));
-    *scale = float_of(vmax_bits(max));
+    *scale = vmax_float(max);
     encode_under(lane, values, codes, scale);
 }
 
-static void decode(
+static void decode_qblock(
         enum optim_lane lane, const uint8_t *codes, float scale, float *values)
 {
     if (!is_tame(scale) && scale != 0) {
@@ -75,11 +105,10 @@ static void decode(
     for (size_t i = 0; i < OPTIM_QBLOCK; i += GROUP) {
         vf x[4];
         if (lane == OPTIM_M)
-            decode_m(&d, codes + i, x);
+            decode_group(OPTIM_M, &d, codes + i, x);
         else
-            decode_v(&d, codes + i, x);
-        for (int k = 0; k < 4; k++)
-            vf_store(values + i + k * LANES, x[k]);
+            decode_group(OPTIM_V, &d, codes + i, x);
+        store_group(values + i, x);
     }
 }
 
@@ -107,14 +136,11 @@ INLINED struct factors factors_of(const struct optim_factors *f)
 /* adamw_element of optimizers.inc. */
 INLINED vf element(const struct factors *f, vf weight, vf *m, vf *v, vf grad)
 {
-    vf g = vf_mul(grad, f->grad_scale);
-    vf m1 = vf_fma(f->gain1, g, vf_mul(f->beta1, *m));
-    vf v1 = vf_fma(vf_mul(f->gain2, g), g, vf_mul(f->beta2, *v));
-    vf denominator = vf_fma(vf_sqrt(v1), f->root_scale, f->epsilon);
-    *m = m1;
-    *v = v1;
-    return vf_fma(
-            f->minus_rate, vf_div(m1, denominator), vf_mul(weight, f->keep));
+    vf g = grad * f->grad_scale;
+    *m = vf_fma(f->gain1, g, f->beta1 * *m);
+    *v = vf_fma(f->gain2 * g, g, f->beta2 * *v);
+    vf denominator = vf_fma(OP(sqrt_ps)(*v), f->root_scale, f->epsilon);
+    return vf_fma(f->minus_rate, *m / denominator, weight * f->keep);
 }
 
 INLINED void load_grads(const void *grad, enum dtype type, size_t at, vf g[4])
@@ -150,19 +176,14 @@ INLINED void store_params(const struct outlet *out, size_t at, const vf p[4])
     uint16_t *param16 = (uint16_t *)out->param + at;
     if (!out->param)
         return;
-    if (out->type == DTYPE_BF16 && out->streams) {
-        vf_to_bf16(param16, p[0], p[1], true);
-        vf_to_bf16(param16 + 2 * LANES, p[2], p[3], true);
-    } else if (out->type == DTYPE_BF16) {
-        vf_to_bf16(param16, p[0], p[1], false);
-        vf_to_bf16(param16 + 2 * LANES, p[2], p[3], false);
-    } else if (out->type == DTYPE_FP16) {
-        vf_to_fp16(param16, p[0], p[1], false);
-        vf_to_fp16(param16 + 2 * LANES, p[2], p[3], false);
-    } else {
+    if (out->type == DTYPE_BF16)
+        for (int k = 0; k < 4; k += 2)
+            vf_to_bf16(param16 + k * LANES, p[k], p[k + 1], out->streams);
+    else if (out->type == DTYPE_FP16)
         for (int k = 0; k < 4; k++)
-            vf_store((float *)out->param + at + k * LANES, p[k]);
-    }
+            vf_to_fp16(param16 + k * LANES, p[k]);
+    else
+        store_group((float *)out->param + at, p);
 }
 
 /* A NaN is not narrowed well by vectors; `seen` has met one in this qblock. */
@@ -206,10 +227,8 @@ static void adamw_fp32(
             load_group(ms + i, m);
             load_group(vs + i, v);
             step_group(&f, span, &out, i, m, v, &seen);
-            for (int k = 0; k < 4; k++) {
-                vf_store(ms + i + k * LANES, m[k]);
-                vf_store(vs + i + k * LANES, v[k]);
-            }
+            store_group(ms + i, m);
+            store_group(vs + i, v);
         }
         repair_params(&out, span->master, at, seen);
     }
@@ -250,12 +269,12 @@ static void adamw_8bit(
             decode_wild(mc, vc, *m_scale, *v_scale, &s);
 
         vf seen = vf_set(0);
-        vmax m_max = vmax_none(), v_max = vmax_none();
+        vi m_max = vi_set(0), v_max = vi_set(0);
         for (size_t i = 0; i < OPTIM_QBLOCK; i += GROUP) {
             vf m[4], v[4];
             if (tame) {
-                decode_m(&dm, mc + i, m);
-                decode_v(&dv, vc + i, v);
+                decode_group(OPTIM_M, &dm, mc + i, m);
+                decode_group(OPTIM_V, &dv, vc + i, v);
             } else {
                 load_group(s.m + i, m);
                 load_group(s.v + i, v);
@@ -264,23 +283,23 @@ static void adamw_8bit(
             for (int k = 0; k < 4; k++) {
                 m_max = vmax_signed(m_max, m[k]);
                 v_max = vmax_unsigned(v_max, v[k]);
-                vf_store(s.m + i + k * LANES, m[k]);
-                vf_store(s.v + i + k * LANES, v[k]);
             }
+            store_group(s.m + i, m);
+            store_group(s.v + i, v);
         }
         repair_params(&out, span->master, at, seen);
 
-        *m_scale = float_of(vmax_bits(m_max));
-        *v_scale = float_of(vmax_bits(v_max));
+        *m_scale = vmax_float(m_max);
+        *v_scale = vmax_float(v_max);
         if (is_tame(*m_scale) && is_tame(*v_scale)) {
             encoder_scale(&em, OPTIM_M, *m_scale);
             encoder_scale(&ev, OPTIM_V, *v_scale);
             for (size_t i = 0; i < OPTIM_QBLOCK; i += GROUP) {
                 vf x[4];
                 load_group(s.m + i, x);
-                encode_m(&em, x, mc + i);
+                encode_group(OPTIM_M, &em, x, mc + i);
                 load_group(s.v + i, x);
-                encode_v(&ev, x, vc + i);
+                encode_group(OPTIM_V, &ev, x, vc + i);
             }
         } else {
             encode_under(OPTIM_M, s.m, mc, m_scale);
@@ -290,8 +309,8 @@ static void adamw_8bit(
 }
 
 const struct simd_code SIMD_CODE = {
-        .encode = encode,
-        .decode = decode,
+        .encode = encode_qblock,
+        .decode = decode_qblock,
         .adamw_8bit = adamw_8bit,
         .adamw_fp32 = adamw_fp32,
 };

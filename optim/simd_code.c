@@ -1,14 +1,12 @@
 #include "optim/simd.h"
 
 #if defined(__x86_64__)
-extern const struct simd_code simd_avx2, simd_avx512, simd_avx512vbmi;
+extern const struct simd_code simd_avx2, simd_avx512;
 
 const struct simd_code *simd_code_of(enum isa isa)
 {
     static const struct simd_code *const all[ISA_COUNT] = {
-            [ISA_AVX2] = &simd_avx2,
-            [ISA_AVX512] = &simd_avx512,
-            [ISA_AVX512VBMI] = &simd_avx512vbmi};
+            [ISA_AVX2] = &simd_avx2, [ISA_AVX512] = &simd_avx512};
     return all[isa];
 }
 #else

@@ -43,35 +43,17 @@ INLINED void add_all(
         add_piece(sum, (const char *)grad + whole * bytes, type, count - whole);
 }
 
-static void add_baseline(
-        struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
-{
-    add_all(sum, grad, type, count);
-}
-
-FOR_AVX2 static void add_avx2(
-        struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
-{
-    add_all(sum, grad, type, count);
-}
-
-FOR_AVX512 static void add_avx512(
-        struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
-{
-    add_all(sum, grad, type, count);
-}
+ISA_VERSIONS(
+        add_all,
+        (struct exact_sum * sum, const void *grad, enum dtype type,
+         size_t count),
+        (sum, grad, type, count))
 
 void optim_add_squares_isa(
         enum isa isa, struct exact_sum *sum, const void *grad, enum dtype type,
         size_t count)
 {
-    typedef void add_fn(struct exact_sum *, const void *, enum dtype, size_t);
-    static add_fn *const fns[ISA_COUNT] = {
-            [ISA_BASELINE] = add_baseline,
-            [ISA_AVX2] = add_avx2,
-            [ISA_AVX512] = add_avx512,
-            [ISA_AVX512VBMI] = add_avx512};
-    fns[isa](sum, grad, type, count);
+    add_all_by[isa](sum, grad, type, count);
 }
 
 void optim_add_squares(
@@ -80,7 +62,7 @@ void optim_add_squares(
     optim_add_squares_isa(isa_best(), sum, grad, type, count);
 }
 
-void optim_add_squares_threads(
+enum zd_status optim_add_squares_threads(
         struct exact_sum *sum, const void *grad, enum dtype type, size_t count)
 {
     enum { TURN = 64 * OPTIM_QBLOCK }; /* keeps a thread busy */
@@ -99,4 +81,5 @@ void optim_add_squares_threads(
 #pragma omp critical(optim_squares)
         exact_sum_merge(sum, &mine);
     }
+    return ZD_OK;
 }

@@ -7,6 +7,7 @@
 
 extern "C" {
 #include "optim/device_cuda.h"
+#include "optim/pair.h"
 }
 
 enum { THREADS = 256, WARPS = THREADS / WARP, MOST_BLOCKS = 2048 };
@@ -125,39 +126,10 @@ extern "C" enum zd_status optim_add_squares_cuda(
 
 /* --- Adam-mini's block sums ----------------------------------------------- */
 
-/* Of optim/blocks.c, where the two words are explained. */
-enum { LOW_BITS = 42 };
-
-struct pair {
-    int64_t high, low;
-};
-
-/* The integer nearest to |x| <= 2^51. */
-__device__ static inline int64_t nearest(double x)
-{
-    double shift = 0x1.8p52, shifted = x + shift;
-    int64_t bits, zero;
-    memcpy(&bits, &shifted, sizeof bits);
-    memcpy(&zero, &shift, sizeof zero);
-    return bits - zero;
-}
-
-__device__ static inline void pair_add(
-        struct pair *sum, float grad, double inverse)
-{
-    double x = (double)grad * (double)grad * inverse;
-    double scaled = x * 0x1p50;
-    double whole = (scaled + 0x1.8p52) - 0x1.8p52;
-    sum->high += nearest(scaled);
-    sum->low += nearest((scaled - whole) * 0x1p42);
-}
-
 /* Carried to less than 2^42 before it is shared. */
 __device__ static inline void share(int64_t *words, struct pair sum)
 {
-    int64_t carry = sum.low >> LOW_BITS; /* rounds down */
-    sum.high += carry;
-    sum.low -= carry * ((int64_t)1 << LOW_BITS);
+    pair_carry(&sum);
     if (sum.high)
         atomicAdd(
                 (unsigned long long *)&words[0], (unsigned long long)sum.high);
@@ -173,20 +145,10 @@ template <typename T> struct run {
     double inverse;    /* 1 / N^2 */
 };
 
-__device__ static inline int64_t block_of_line(
-        const struct tensor_blocks *blocks, int64_t line)
-{
-    int s = blocks->section_count - 1;
-    while (s > 0 && line < blocks->sections[s].begin)
-        s--;
-    return blocks->sections[s].first +
-           (line - blocks->sections[s].begin) / blocks->sections[s].group;
-}
-
 __device__ static inline int64_t block_of_row(
         const struct tensor_blocks *blocks, size_t element)
 {
-    return block_of_line(blocks, (int64_t)element / blocks->columns);
+    return tensor_blocks_of_line(blocks, (int64_t)element / blocks->columns);
 }
 
 /* What a warp has added up for a block; all lanes have the same block. */
@@ -229,7 +191,8 @@ static __global__ void rows_kernel(const struct run<T> run)
         for (size_t e = at + (size_t)lane_of_warp(); e < last; e += WARP) {
             float grad = to_float(run.grad[e - run.begin]);
             struct pair one = {0, 0};
-            pair_add(is_one ? &held.sum : &one, grad, run.inverse);
+            struct pair *sum = is_one ? &held.sum : &one;
+            pair_add(&sum->high, &sum->low, grad, run.inverse);
             if (!is_one)
                 share(run.sums + 2 * block_of_row(&run.blocks, e), one);
         }
@@ -254,9 +217,12 @@ static __global__ void columns_kernel(const struct run<T> run)
         if (e >= run.end)
             break;
         if (e >= run.begin)
-            pair_add(&sum, to_float(run.grad[e - run.begin]), run.inverse);
+            pair_add(
+                    &sum.high, &sum.low, to_float(run.grad[e - run.begin]),
+                    run.inverse);
     }
-    share(run.sums + 2 * block_of_line(&run.blocks, (int64_t)column), sum);
+    share(run.sums + 2 * tensor_blocks_of_line(&run.blocks, (int64_t)column),
+          sum);
 }
 
 template <typename T>
@@ -314,7 +280,6 @@ struct blocks_update {
     double scale, line_count;
 };
 
-/* Lines of a block: all sections but the last of each have `group`. */
 __device__ static inline int64_t lines_of_block(
         const struct tensor_blocks *blocks, int64_t block)
 {
@@ -323,10 +288,7 @@ __device__ static inline int64_t lines_of_block(
         s--;
     const struct tensor_section *section = &blocks->sections[s];
     int64_t begin = section->begin + (block - section->first) * section->group;
-    int64_t last = blocks->by_column ? blocks->columns : blocks->rows;
-    if (s + 1 < blocks->section_count)
-        last = blocks->sections[s + 1].begin;
-    return begin + section->group < last ? section->group : last - begin;
+    return tensor_blocks_end(blocks, begin) - begin;
 }
 
 static __global__ void update_blocks_kernel(const struct blocks_update update)
@@ -334,12 +296,10 @@ static __global__ void update_blocks_kernel(const struct blocks_update update)
     int64_t block = thread_of_grid();
     if (block >= update.blocks.count)
         return;
-    int64_t low = update.sums[2 * block + 1];
-    int64_t carry = low >> LOW_BITS; /* rounds down */
-    int64_t high = update.sums[2 * block] + carry;
-    low -= carry * ((int64_t)1 << LOW_BITS);
+    struct pair sum = {update.sums[2 * block], update.sums[2 * block + 1]};
+    pair_carry(&sum);
     /* high is below 2^53: the sum is rounded once, as an integer's is */
-    double units = fma((double)high, 0x1p42, (double)low);
+    double units = fma((double)sum.high, 0x1p42, (double)sum.low);
     double lines = (double)lines_of_block(&update.blocks, block);
     double mean = units * 0x1p-92 / (update.line_count * lines);
     float square = (float)(mean * update.scale * update.scale);

@@ -104,8 +104,9 @@ void optim_update_threads_isa(
         update_turns(isa, span, step, 0, span->count);
 }
 
-void optim_update_threads(
+enum zd_status optim_update_threads(
         const struct optim_span *span, const struct optim_step *step)
 {
     optim_update_threads_isa(isa_best(), span, step);
+    return ZD_OK;
 }

@@ -164,17 +164,6 @@ __device__ inline void store_state(
 
 /* --- Adam-mini ------------------------------------------------------------ */
 
-/* tensor_blocks_of_line, on a GPU. */
-__device__ inline int64_t block_of_line(
-        const struct tensor_blocks *blocks, int64_t line)
-{
-    int s = blocks->section_count - 1;
-    while (s > 0 && line < blocks->sections[s].begin)
-        s--;
-    return blocks->sections[s].first +
-           (line - blocks->sections[s].begin) / blocks->sections[s].group;
-}
-
 /* The v of a lane's elements. */
 __device__ inline void expand_blocks(
         const struct update_args *args, const struct place *place,
@@ -193,7 +182,7 @@ __device__ inline void expand_blocks(
         }
         int64_t line = blocks->by_column ? column : row;
         if (e < place->count && line != known) {
-            value = args->span.block_v[block_of_line(blocks, line)];
+            value = args->span.block_v[tensor_blocks_of_line(blocks, line)];
             known = line;
         }
         if (e < place->count)

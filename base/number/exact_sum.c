@@ -14,20 +14,6 @@ void exact_sum_clear(struct exact_sum *sum)
     memset(sum, 0, sizeof *sum);
 }
 
-void exact_sum_carry(struct exact_sum *sum)
-{
-    int64_t carry = 0;
-    /* Every digit but the last ends in 0 .. 2^32-1; the last keeps the sign, so
-     * that equal sums have equal digits. */
-    for (int i = 0; i < EXACT_SUM_DIGITS - 1; i++) {
-        int64_t value = sum->digit[i] + carry;
-        carry = value >> BITS; /* rounds down, also below zero */
-        sum->digit[i] = value & 0xffffffff;
-    }
-    sum->digit[EXACT_SUM_DIGITS - 1] += carry;
-    sum->pending = 0;
-}
-
 void exact_sum_add(struct exact_sum *sum, double value)
 {
     uint64_t bits;

@@ -12,6 +12,8 @@
 #ifndef ZD_BASE_NUMBER_EXACT_SUM_H
 #define ZD_BASE_NUMBER_EXACT_SUM_H
 
+#include "base/number/host_device.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,8 +29,20 @@ struct exact_sum {
 void exact_sum_clear(struct exact_sum *sum);
 void exact_sum_add(struct exact_sum *sum, double value);
 void exact_sum_merge(struct exact_sum *sum, const struct exact_sum *other);
-/* Normalise the digits; afterwards `pending` is 0. Call before sending. */
-void exact_sum_carry(struct exact_sum *sum);
+/* Normalize the digits; afterwards `pending` is 0. Call before sending. */
+ZD_HOST_DEVICE static inline void exact_sum_carry(struct exact_sum *sum)
+{
+    int64_t carry = 0;
+    /* Every digit but the last ends in 0 .. 2^32-1; the last keeps the sign, so
+     * that equal sums have equal digits. */
+    for (int i = 0; i < EXACT_SUM_DIGITS - 1; i++) {
+        int64_t value = sum->digit[i] + carry;
+        carry = value >> 32; /* rounds down, also below zero */
+        sum->digit[i] = value & 0xffffffff;
+    }
+    sum->digit[EXACT_SUM_DIGITS - 1] += carry;
+    sum->pending = 0;
+}
 /* The sum rounded to the nearest double; NaN when a term was not finite. */
 double exact_sum_value(const struct exact_sum *sum);
 

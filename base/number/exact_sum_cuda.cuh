@@ -12,7 +12,7 @@
  *         exact_sum_pending(sum, terms of the whole grid);
  *
  * The sum is then what exact_sum_add makes of the same terms, in digits too, as
- * long as no carry was due: 2^30 terms (exact_sum_carry_device, between
+ * long as no carry was due: 2^30 terms (exact_sum_carry, by one thread, between
  * kernels). A window bears 2^30 terms as well. */
 #ifndef ZD_BASE_NUMBER_EXACT_SUM_CUDA_CUH
 #define ZD_BASE_NUMBER_EXACT_SUM_CUDA_CUH
@@ -124,19 +124,6 @@ __device__ inline void exact_window_flush(
 __device__ inline void exact_sum_pending(struct exact_sum *sum, int64_t terms)
 {
     exact_digit_add(&sum->pending, terms);
-}
-
-/* exact_sum_carry, by one thread while nobody adds. */
-__device__ inline void exact_sum_carry_device(struct exact_sum *sum)
-{
-    int64_t carry = 0;
-    for (int i = 0; i < EXACT_SUM_DIGITS - 1; i++) {
-        int64_t value = sum->digit[i] + carry;
-        carry = value >> 32;
-        sum->digit[i] = value & 0xffffffff;
-    }
-    sum->digit[EXACT_SUM_DIGITS - 1] += carry;
-    sum->pending = 0;
 }
 
 #endif

@@ -3,15 +3,11 @@
 #ifndef ZD_BASE_NUMBER_PHILOX_H
 #define ZD_BASE_NUMBER_PHILOX_H
 
+#include "base/number/host_device.h"
+
 #include <stdint.h>
 
-#ifdef __CUDACC__
-#define PHILOX_HOST_DEVICE __host__ __device__
-#else
-#define PHILOX_HOST_DEVICE
-#endif
-
-PHILOX_HOST_DEVICE static inline void philox(
+ZD_HOST_DEVICE static inline void philox(
         uint64_t seed, uint64_t stream, uint64_t index, uint32_t *out)
 {
     /* Salmon et al. 2011, section 3.4: multipliers, and Weyl constants for the

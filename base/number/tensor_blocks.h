@@ -12,6 +12,8 @@
 #ifndef ZD_BASE_NUMBER_TENSOR_BLOCKS_H
 #define ZD_BASE_NUMBER_TENSOR_BLOCKS_H
 
+#include "base/number/host_device.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,13 +34,14 @@ struct tensor_blocks {
     int64_t count; /* of blocks */
 };
 
-static inline int64_t tensor_blocks_lines(const struct tensor_blocks *blocks)
+ZD_HOST_DEVICE static inline int64_t tensor_blocks_lines(
+        const struct tensor_blocks *blocks)
 {
     return blocks->by_column ? blocks->columns : blocks->rows;
 }
 
 /* The section that a line lies in. */
-static inline int tensor_blocks_section(
+ZD_HOST_DEVICE static inline int tensor_blocks_section(
         const struct tensor_blocks *blocks, int64_t line)
 {
     int s = blocks->section_count - 1;
@@ -47,7 +50,7 @@ static inline int tensor_blocks_section(
     return s;
 }
 
-static inline int64_t tensor_blocks_of_line(
+ZD_HOST_DEVICE static inline int64_t tensor_blocks_of_line(
         const struct tensor_blocks *blocks, int64_t line)
 {
     const struct tensor_section *section =
@@ -55,7 +58,7 @@ static inline int64_t tensor_blocks_of_line(
     return section->first + (line - section->begin) / section->group;
 }
 
-static inline int64_t tensor_blocks_of_element(
+ZD_HOST_DEVICE static inline int64_t tensor_blocks_of_element(
         const struct tensor_blocks *blocks, size_t element)
 {
     int64_t e = (int64_t)element;
@@ -65,7 +68,7 @@ static inline int64_t tensor_blocks_of_element(
 }
 
 /* The line after the last one of the block of `line`. */
-static inline int64_t tensor_blocks_end(
+ZD_HOST_DEVICE static inline int64_t tensor_blocks_end(
         const struct tensor_blocks *blocks, int64_t line)
 {
     int s = tensor_blocks_section(blocks, line);
@@ -77,14 +80,15 @@ static inline int64_t tensor_blocks_end(
 }
 
 /* Elements of one line. */
-static inline int64_t tensor_blocks_line_count(
+ZD_HOST_DEVICE static inline int64_t tensor_blocks_line_count(
         const struct tensor_blocks *blocks)
 {
     return blocks->by_column ? blocks->rows : blocks->columns;
 }
 
 /* One block per element: nothing is shared. */
-static inline bool tensor_blocks_are_single(const struct tensor_blocks *blocks)
+ZD_HOST_DEVICE static inline bool tensor_blocks_are_single(
+        const struct tensor_blocks *blocks)
 {
     return blocks->count == blocks->rows * blocks->columns;
 }

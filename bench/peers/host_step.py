@@ -28,7 +28,7 @@ import time
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ours", default="build/bench/host_step")
-    parser.add_argument("--isa", help="of ours: AVX2, AVX-512, 'AVX-512 VBMI'")
+    parser.add_argument("--isa", help="of ours: AVX2, AVX-512")
     parser.add_argument("--millions", type=int, default=256)
     parser.add_argument("--slow-millions", type=int, default=4)
     parser.add_argument("--threads", type=int, default=2)

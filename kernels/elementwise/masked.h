@@ -29,7 +29,7 @@ struct dropout {
 enum { DROPOUT_WORDS = 4 }; /* elements that share a call of philox */
 
 /* Words of elements 4 `group` .. 4 `group` + 3 of row n. */
-PHILOX_HOST_DEVICE static inline void dropout_words(
+ZD_HOST_DEVICE static inline void dropout_words(
         const struct dropout *dropout, int n, int C, int group,
         uint32_t words[DROPOUT_WORDS])
 {

@@ -323,8 +323,3 @@ Test(codec, avx512_has_the_bits_of_the_definition)
 {
     check_isa(ISA_AVX512);
 }
-
-Test(codec, avx512vbmi_has_the_bits_of_the_definition)
-{
-    check_isa(ISA_AVX512VBMI);
-}

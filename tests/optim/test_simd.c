@@ -160,11 +160,6 @@ Test(simd, avx512_has_the_bits_of_the_definition)
     check_isa(ISA_AVX512);
 }
 
-Test(simd, avx512vbmi_has_the_bits_of_the_definition)
-{
-    check_isa(ISA_AVX512VBMI);
-}
-
 /* NaN may differ in bits that mean nothing; what is one must be one. */
 static void check_damage(enum isa isa, const struct kind *kind, uint32_t bits)
 {
