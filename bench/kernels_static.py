@@ -28,13 +28,12 @@ import sys
 
 # Kernels that may keep something in local memory: why, and on which architectures (none: on all).
 ALLOWED = [
-    (r"^tiles_.*fp16>", "a pack of four fp16 lies there for a moment, outside of the loops", "75"),
     (r"^norm_backward_kernel<float, 4, [68], (true|false)>$", "ptxas stays at 128 registers, for two blocks of a multiprocessor"),
     (r"^norm_backward_kernel<(float, 4, 2, true|fp16, (8, 1|1, 8), false)>$", "2 words: ptxas stays at 64, for four blocks", "80 86 89 120"),
     (r"^update_kernel<0, 1, 2, true>$", "2 words, in no loop, at 128 registers", "80 86 89"),
     (r"^rows_kernel<", "Adam-mini's block sums: what lives across the calls that divide 64-bit integers, once in 256 elements"),
-    (r"^mma_dkv_kernel<mma_shape<\w+, (64|96|128), \d, \d+, \d, \d>, true, true>$", "16 words at most, of 255 registers that are full", "80 86 89"),
-    (r"^mma_forward_kernel<mma_shape<\w+, 128, 2, 64, 4, 8>>$", "6 words at most, alike", "80 86 89 100"),
+    (r"^mma_dkv_kernel<mma_shape<\w+, (64|96|128), \d, \d+, \d>, true, true>$", "16 words at most, of 255 registers that are full", "80 86 89"),
+    (r"^mma_forward_kernel<mma_shape<\w+, 128, 2, 64, 4>>$", "6 words at most, alike", "80 86 89 100"),
 ]
 
 REGISTERS, GRAIN = 65536, 256  # of a multiprocessor; a warp's registers come in grains
@@ -44,11 +43,11 @@ WARPS = {"75": 32, "80": 64, "86": 48, "89": 48, "90": 64, "100": 64, "120": 48}
 # A product of M x 16 rows of the warp's own with N others over D columns is M N D / 128 instructions, and reads each 16 x 16
 # once.
 PRODUCTS = [
-    (r"^mma_forward_kernel<mma_shape<\w+, (\d+), (\d+), (\d+), \d, \d>>$", 2, 1),
-    (r"^mma_dq_kernel<mma_shape<\w+, (\d+), (\d+), (\d+), \d, \d>>$", 3, 2),
-    (r"^mma_dkv_kernel<mma_shape<\w+, (\d+), (\d+), (\d+), \d, \d>, true, true>$", 4, 2),
-    (r"^mma_dkv_kernel<mma_shape<\w+, (\d+), (\d+), (\d+), \d, \d>, true, false>$", 3, 2),
-    (r"^mma_dkv_kernel<mma_shape<\w+, (\d+), (\d+), (\d+), \d, \d>, false, true>$", 2, 1),
+    (r"^mma_forward_kernel<mma_shape<\w+, (\d+), (\d+), (\d+), \d>>$", 2, 1),
+    (r"^mma_dq_kernel<mma_shape<\w+, (\d+), (\d+), (\d+), \d>>$", 3, 2),
+    (r"^mma_dkv_kernel<mma_shape<\w+, (\d+), (\d+), (\d+), \d>, true, true>$", 4, 2),
+    (r"^mma_dkv_kernel<mma_shape<\w+, (\d+), (\d+), (\d+), \d>, true, false>$", 3, 2),
+    (r"^mma_dkv_kernel<mma_shape<\w+, (\d+), (\d+), (\d+), \d>, false, true>$", 2, 1),
 ]
 
 

@@ -47,48 +47,39 @@ static attention_pass<E> pass_of(
 }
 
 /* fp32 has no tensor cores that keep its bits. */
-template <typename E> struct has_mma {
-    static const bool value = true;
-};
-template <> struct has_mma<float> {
-    static const bool value = false;
-};
-
-static bool has_tensor_cores(void)
+static bool tiles_can(const attention_pass<float> &p)
 {
-    return device_facts().major >= 8;
-}
-
-/* Tiles of 16 bits are compiled for sm_75 alone. */
-template <typename E> static bool tiles_can(const attention_pass<E> &p)
-{
-    return p.D <= 128 && rows_are_packs(p, 4) &&
-           !(has_mma<E>::value && has_tensor_cores());
+    return p.D <= 128 && rows_are_packs(p, 4);
 }
 
 template <typename E> static bool mma_can(const attention_pass<E> &p)
 {
-    bool is_packs = p.D <= 128 ? rows_are_packs(p, 4)
-                               : p.D <= 256 && rows_are_packs(p, 8);
-    return is_packs && p.scale > 0.0f && has_tensor_cores();
+    return p.D <= 256 && rows_are_packs(p, 8) && p.scale > 0.0f &&
+           device_facts().major >= 8;
+}
+
+static enum zd_status forward_by(
+        cudaStream_t on, const attention_pass<float> &p)
+{
+    return tiles_can(p) ? tiles_forward(on, p) : rows_forward(on, p);
 }
 
 template <typename E>
 static enum zd_status forward_by(cudaStream_t on, const attention_pass<E> &p)
 {
-    if constexpr (has_mma<E>::value)
-        if (mma_can(p))
-            return mma_forward(on, p);
-    return tiles_can(p) ? tiles_forward(on, p) : rows_forward(on, p);
+    return mma_can(p) ? mma_forward(on, p) : rows_forward(on, p);
+}
+
+static enum zd_status backward_by(
+        cudaStream_t on, const attention_pass<float> &p)
+{
+    return tiles_can(p) ? tiles_backward(on, p) : rows_backward(on, p);
 }
 
 template <typename E>
 static enum zd_status backward_by(cudaStream_t on, const attention_pass<E> &p)
 {
-    if constexpr (has_mma<E>::value)
-        if (mma_can(p))
-            return mma_backward(on, p);
-    return tiles_can(p) ? tiles_backward(on, p) : rows_backward(on, p);
+    return mma_can(p) ? mma_backward(on, p) : rows_backward(on, p);
 }
 
 template <typename E>

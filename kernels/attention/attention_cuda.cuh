@@ -2,10 +2,8 @@
  *
  * Three families, chosen in attention_cuda.cu by what a shape allows:
  *   rows   any shape: a block for each row, its warps share out the other side
- *   tiles  fp32 multiply-adds on tiles in shared memory (D <= 128, D % 4 == 0):
- *          fp32, and on sm_75 16 bits
- *   mma    tensor cores, bf16 and fp16 (sm_80 and later; D <= 256, D % 8 == 0,
- *          and D <= 128, D % 4 == 0)
+ *   tiles  fp32: multiply-adds on tiles in shared memory (D <= 128, D % 4 == 0)
+ *   mma    bf16 and fp16: tensor cores (sm_80 and later; D <= 256, D % 8 == 0)
  *
  * All are exact about what a token sees, skip what no row of theirs sees, and
  * add in an order that shapes and documents alone decide: dq has a pass of its
@@ -99,10 +97,10 @@ template <typename E>
 enum zd_status rows_forward(cudaStream_t stream, const attention_pass<E> &p);
 template <typename E>
 enum zd_status rows_backward(cudaStream_t stream, const attention_pass<E> &p);
-template <typename E>
-enum zd_status tiles_forward(cudaStream_t stream, const attention_pass<E> &p);
-template <typename E>
-enum zd_status tiles_backward(cudaStream_t stream, const attention_pass<E> &p);
+enum zd_status tiles_forward(
+        cudaStream_t stream, const attention_pass<float> &p);
+enum zd_status tiles_backward(
+        cudaStream_t stream, const attention_pass<float> &p);
 template <typename E>
 enum zd_status mma_forward(cudaStream_t stream, const attention_pass<E> &p);
 template <typename E>

@@ -122,41 +122,11 @@ static enum zd_status mma_dkv_of(
     return mma_dkv_with<S, true, true>(stream, p);
 }
 
-/* Heads that 4 divides and 8 does not, up to 128. Few models have them: two
- * shapes do. */
-template <typename E>
-static enum zd_status mma_forward_by_4(
-        cudaStream_t stream, const attention_pass<E> &p)
-{
-    if (p.D <= 64)
-        return mma_forward_with<mma_shape<E, 64, 2, 64, 4, 4>>(stream, p);
-    return mma_forward_with<mma_shape<E, 128, 1, 64, 4, 4>>(stream, p);
-}
-
-template <typename S>
-static enum zd_status mma_backward_with(
-        cudaStream_t stream, const attention_pass<typename S::E> &p)
-{
-    ZD_TRY((mma_dq_with<S>(stream, p)));
-    return mma_dkv_with<S, true, true>(stream, p);
-}
-
-template <typename E>
-static enum zd_status mma_backward_by_4(
-        cudaStream_t stream, const attention_pass<E> &p)
-{
-    if (p.D <= 64)
-        return mma_backward_with<mma_shape<E, 64, 1, 64, 4, 4>>(stream, p);
-    return mma_backward_with<mma_shape<E, 128, 1, 32, 4, 4>>(stream, p);
-}
-
 /* Head sizes up to 256; D is rounded up to the next that has a kernel. No block
  * takes more than the 99 KiB of shared memory that consumers' GPUs give it. */
 template <typename E>
 enum zd_status mma_forward(cudaStream_t stream, const attention_pass<E> &p)
 {
-    if (!rows_are_packs(p, 8))
-        return mma_forward_by_4(stream, p);
     if (p.D <= 64)
         return mma_forward_with<mma_shape<E, 64, 2, 64>>(stream, p);
     if (p.D <= 96)
@@ -185,8 +155,6 @@ template <typename E>
 enum zd_status mma_backward(cudaStream_t stream, const attention_pass<E> &p)
 {
     ZD_TRY(row_deltas(stream, p));
-    if (!rows_are_packs(p, 8))
-        return mma_backward_by_4(stream, p);
     if (p.D <= 64) {
         ZD_TRY((mma_dq_of<mma_shape<E, 64, 2, 64>, mma_shape<E, 64, 1, 64, 8>>(
                 stream, p)));

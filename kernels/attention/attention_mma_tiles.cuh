@@ -25,13 +25,11 @@
 #include "kernels/attention/attention_cuda.cuh"
 #include "kernels/cuda/mma.cuh"
 
-/* PACK: elements that rows are read and written by, 8 or 4; it divides the head
- * size and all strides. */
-template <typename E_, int DP_, int M_, int N_, int WARPS_ = 4, int PACK_ = 8>
+/* The head size and all strides are multiples of 8. */
+template <typename E_, int DP_, int M_, int N_, int WARPS_ = 4>
 struct mma_shape {
     typedef E_ E;
     static constexpr int DP = DP_; /* head size, rounded up with zeros */
-    static constexpr int PACK = PACK_;
     static constexpr int M = M_, N = N_, WARPS = WARPS_, THREADS = 32 * WARPS;
     static constexpr int WARP_ROWS = 16 * M, OWN = WARPS * WARP_ROWS;
     static constexpr int ROW = DP + 8;
@@ -40,20 +38,6 @@ struct mma_shape {
 };
 
 /* --- tiles ---------------------------------------------------------------- */
-
-/* Elements d .. d + 7 of a row into a tile, zeros from D on and where there is
- * no row. */
-template <typename S, typename E>
-__device__ __forceinline__ void chunk_fetch(
-        E *to, const E *from, bool is_row, int d, int D)
-{
-    if constexpr (S::PACK == 8) {
-        copy_async_16(to, from, is_row && d < D);
-    } else {
-        copy_async_8(to, from, is_row && d < D);
-        copy_async_8(to + 4, from + 4, is_row && d + 4 < D);
-    }
-}
 
 /* Rows first .. of `from`, ROWS of them, zeros beyond `count` rows and D. A
  * thread copies a chunk of every STEP-th row and goes from row to row: offsets
@@ -71,7 +55,8 @@ __device__ __forceinline__ void tile_fetch(
 #pragma unroll
     for (int i = 0; i < ROWS; i += STEP, row += STEP * stride)
         if (ROWS % STEP == 0 || r + i < ROWS)
-            chunk_fetch<S>(tile + i * S::ROW, row, first + r + i < count, d, D);
+            copy_async_16(
+                    tile + i * S::ROW, row, first + r + i < count && d < D);
 }
 
 /* score = (this warp's rows of `own`) (rows of `other`)' */
@@ -147,7 +132,7 @@ __device__ __forceinline__ void rows_store(
         const float (&sum)[S::M][S::D_COLUMNS][4],
         const float (&factor)[S::M][2])
 {
-    constexpr int PACK = S::PACK, CHUNKS = S::DP / PACK;
+    constexpr int PACK = 8, CHUNKS = S::DP / PACK;
     int lane = threadIdx.x & 31, row0 = (int)threadIdx.x / 32 * S::WARP_ROWS;
     tile += row0 * S::ROW;
     __syncwarp(ALL_LANES);

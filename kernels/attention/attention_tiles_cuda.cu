@@ -1,6 +1,5 @@
-/* attention_tiles_cuda.cu - attention by fp32 multiply-adds on tiles in shared
- * memory: fp32, and on sm_75, whose tensor cores attention_mma.cuh does not
- * speak to, 16 bits too. Code for later GPUs has no tiles of 16 bits.
+/* attention_tiles_cuda.cu - attention in fp32 by multiply-adds on tiles in
+ * shared memory.
  *
  * A block has 16 x 16 threads and R = 16 I rows of its own side. Against each
  * tile of R rows of the other side it makes an R x R tile of scores, of which
@@ -14,17 +13,6 @@
 #include "kernels/attention/attention_cuda.cuh"
 
 static constexpr int SIDE = 16, THREADS = SIDE * SIDE;
-
-/* A kernel's body: where nobody calls it, it fails aloud. */
-#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
-#define TILES_BODY(E, ...)                                                     \
-    if constexpr (sizeof(E) == sizeof(float))                                  \
-        __VA_ARGS__;                                                           \
-    else                                                                       \
-        __trap()
-#else
-#define TILES_BODY(E, ...) __VA_ARGS__
-#endif
 
 /* Shapes of a kernel: DP floats in a row (D rounded up to 64), R rows. */
 template <int DP_, int I_> struct tile_shape {
@@ -45,9 +33,10 @@ __device__ __forceinline__ int ty_of_thread(void)
 }
 
 /* Rows first .. of `from` into a tile, zeros beyond `count` rows and D. */
-template <typename S, typename E>
+template <typename S>
 __device__ void tile_load(
-        float *tile, const E *from, int64_t stride, int first, int count, int D)
+        float *tile, const float *from, int64_t stride, int first, int count,
+        int D)
 {
     for (int i = threadIdx.x; i < S::R * (S::DP / 4); i += THREADS) {
         int r = i / (S::DP / 4), d = i % (S::DP / 4) * 4;
@@ -127,9 +116,9 @@ __device__ __forceinline__ void tile_multiply_add(
 }
 
 /* Rows of this thread, each times its factor, to rows first .. of `to`. */
-template <typename S, typename E>
+template <typename S>
 __device__ void sums_store(
-        E *to, int64_t stride, int first, int count, int D,
+        float *to, int64_t stride, int first, int count, int D,
         const float (&sum)[S::I][S::C][4], const float (&factor)[S::I])
 {
 #pragma unroll
@@ -197,14 +186,14 @@ __device__ __forceinline__ void softmax_step(
 }
 
 /* Query tiles from the last, which see the most keys, to the first. */
-template <typename S, typename E>
-__device__ __forceinline__ void forward_by_tiles(const attention_pass<E> &p)
+template <typename S>
+__device__ __forceinline__ void forward_by_tiles(const attention_pass<float> &p)
 {
     ZD_SHARED(float, shared);
     float *own = shared, *other = own + S::TILE, *weights = other + S::TILE;
     int q0 = (int)(gridDim.x - 1 - blockIdx.x) * S::R;
     int h = blockIdx.y, b = blockIdx.z, kv = h / (p.H / p.KV);
-    const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
+    const float *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
     const int32_t *starts = p.doc_start + (int64_t)b * p.T;
     float top[S::I], sum[S::I], acc[S::I][S::C][4] = {};
     int first[S::I];
@@ -248,9 +237,10 @@ struct query_facts {
     int first;        /* the first key it sees; T: it is no row */
 };
 
-template <typename S, typename E>
+template <typename S>
 __device__ void facts_load(
-        query_facts *facts, const attention_pass<E> &p, int b, int h, int q0)
+        query_facts *facts, const attention_pass<float> &p, int b, int h,
+        int q0)
 {
     for (int r = threadIdx.x; r < S::R; r += THREADS) {
         int row = q0 + r;
@@ -270,8 +260,8 @@ __device__ __forceinline__ float weight_again(
     return sees ? exp2f(scale * score - facts.lse) : 0.0f;
 }
 
-template <typename S, typename E>
-__device__ __forceinline__ void dq_by_tiles(const attention_pass<E> &p)
+template <typename S>
+__device__ __forceinline__ void dq_by_tiles(const attention_pass<float> &p)
 {
     ZD_SHARED(float, shared);
     float *q_tile = shared, *g_tile = q_tile + S::TILE;
@@ -280,7 +270,7 @@ __device__ __forceinline__ void dq_by_tiles(const attention_pass<E> &p)
     query_facts *facts = (query_facts *)(weights + S::P_TILE);
     int q0 = (int)(gridDim.x - 1 - blockIdx.x) * S::R;
     int h = blockIdx.y, b = blockIdx.z, kv = h / (p.H / p.KV);
-    const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
+    const float *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
     float acc[S::I][S::C][4] = {};
     facts_load<S>(facts, p, b, h, q0);
     tile_load<S>(q_tile, q_rows(p, b, h), p.q_stride, q0, p.T, p.D);
@@ -315,7 +305,7 @@ __device__ __forceinline__ void dq_by_tiles(const attention_pass<E> &p)
 #pragma unroll
     for (int i = 0; i < S::I; i++)
         factor[i] = p.scale;
-    E *dq = p.dq + (int64_t)b * p.T * p.q_stride + h * p.D;
+    float *dq = p.dq + (int64_t)b * p.T * p.q_stride + h * p.D;
     sums_store<S>(dq, p.q_stride, q0, p.T, p.D, acc, factor);
 }
 
@@ -353,8 +343,8 @@ __device__ void keys_step(
 
 /* A tile of keys of a key/value head, from all heads of its group. The first
  * tiles are seen by the most queries and come first. */
-template <typename S, typename E>
-__device__ __forceinline__ void dkv_by_tiles(const attention_pass<E> &p)
+template <typename S>
+__device__ __forceinline__ void dkv_by_tiles(const attention_pass<float> &p)
 {
     ZD_SHARED(float, shared);
     float *k_tile = shared, *v_tile = k_tile + S::TILE;
@@ -368,7 +358,7 @@ __device__ __forceinline__ void dkv_by_tiles(const attention_pass<E> &p)
     tile_load<S>(k_tile, k_rows(p, b, kv), p.k_stride, k0, p.T, p.D);
     tile_load<S>(v_tile, v_rows(p, b, kv), p.v_stride, k0, p.T, p.D);
     for (int h = kv * group; h < (kv + 1) * group; h++) {
-        const E *q = q_rows(p, b, h), *dout = p.dout + out_at(p, b, h);
+        const float *q = q_rows(p, b, h), *dout = p.dout + out_at(p, b, h);
         for (int q0 = k0; q0 < p.T && starts[q0] < end; q0 += S::R) {
             tile_load<S>(q_tile, q, p.q_stride, q0, p.T, p.D);
             tile_load<S>(g_tile, dout, (int64_t)p.H * p.D, q0, p.T, p.D);
@@ -383,84 +373,72 @@ __device__ __forceinline__ void dkv_by_tiles(const attention_pass<E> &p)
 #pragma unroll
     for (int i = 0; i < S::I; i++)
         factor_k[i] = p.scale, factor_v[i] = 1.0f;
-    E *dk = p.dk + (int64_t)b * p.T * p.k_stride + kv * p.D;
-    E *dv = p.dv + (int64_t)b * p.T * p.v_stride + kv * p.D;
+    float *dk = p.dk + (int64_t)b * p.T * p.k_stride + kv * p.D;
+    float *dv = p.dv + (int64_t)b * p.T * p.v_stride + kv * p.D;
     sums_store<S>(dk, p.k_stride, k0, p.T, p.D, sum_k, factor_k);
     sums_store<S>(dv, p.v_stride, k0, p.T, p.D, sum_v, factor_v);
 }
 
-template <typename S, typename E>
+template <typename S>
 __global__ void __launch_bounds__(THREADS, 2)
-        tiles_forward_kernel(const attention_pass<E> p)
+        tiles_forward_kernel(const attention_pass<float> p)
 {
-    TILES_BODY(E, forward_by_tiles<S>(p));
+    forward_by_tiles<S>(p);
 }
 
-template <typename S, typename E>
+template <typename S>
 __global__ void __launch_bounds__(THREADS, 2)
-        tiles_dq_kernel(const attention_pass<E> p)
+        tiles_dq_kernel(const attention_pass<float> p)
 {
-    TILES_BODY(E, dq_by_tiles<S>(p));
+    dq_by_tiles<S>(p);
 }
 
-template <typename S, typename E>
+template <typename S>
 __global__ void __launch_bounds__(THREADS, 2)
-        tiles_dkv_kernel(const attention_pass<E> p)
+        tiles_dkv_kernel(const attention_pass<float> p)
 {
-    TILES_BODY(E, dkv_by_tiles<S>(p));
+    dkv_by_tiles<S>(p);
 }
 
-#undef TILES_BODY
-
-template <typename S, typename E>
+template <typename S>
 static enum zd_status forward_with(
-        cudaStream_t stream, const attention_pass<E> &p)
+        cudaStream_t stream, const attention_pass<float> &p)
 {
     size_t bytes = (2 * S::TILE + S::P_TILE) * sizeof(float);
     dim3 grid((p.T + S::R - 1) / S::R, p.H, p.B);
     ZD_TRY(attention_allow_shared(
-            (const void *)tiles_forward_kernel<S, E>, bytes));
-    ZD_LAUNCH((tiles_forward_kernel<S, E>), grid, THREADS, bytes, stream, p);
+            (const void *)tiles_forward_kernel<S>, bytes));
+    ZD_LAUNCH((tiles_forward_kernel<S>), grid, THREADS, bytes, stream, p);
     return ZD_OK;
 }
 
-template <typename S, typename E>
+template <typename S>
 static enum zd_status backward_with(
-        cudaStream_t stream, const attention_pass<E> &p)
+        cudaStream_t stream, const attention_pass<float> &p)
 {
     size_t bytes = (4 * S::TILE + S::P_TILE) * sizeof(float) +
                    S::R * sizeof(query_facts);
     dim3 queries((p.T + S::R - 1) / S::R, p.H, p.B), keys(queries.x, p.KV, p.B);
     ZD_TRY(row_deltas(stream, p));
-    ZD_TRY(attention_allow_shared((const void *)tiles_dq_kernel<S, E>, bytes));
-    ZD_LAUNCH((tiles_dq_kernel<S, E>), queries, THREADS, bytes, stream, p);
-    ZD_TRY(attention_allow_shared((const void *)tiles_dkv_kernel<S, E>, bytes));
-    ZD_LAUNCH((tiles_dkv_kernel<S, E>), keys, THREADS, bytes, stream, p);
+    ZD_TRY(attention_allow_shared((const void *)tiles_dq_kernel<S>, bytes));
+    ZD_LAUNCH((tiles_dq_kernel<S>), queries, THREADS, bytes, stream, p);
+    ZD_TRY(attention_allow_shared((const void *)tiles_dkv_kernel<S>, bytes));
+    ZD_LAUNCH((tiles_dkv_kernel<S>), keys, THREADS, bytes, stream, p);
     return ZD_OK;
 }
 
-template <typename E>
-enum zd_status tiles_forward(cudaStream_t stream, const attention_pass<E> &p)
+enum zd_status tiles_forward(
+        cudaStream_t stream, const attention_pass<float> &p)
 {
     if (p.D <= 64)
         return forward_with<tile_shape<64, 4>>(stream, p);
     return forward_with<tile_shape<128, 2>>(stream, p);
 }
 
-template <typename E>
-enum zd_status tiles_backward(cudaStream_t stream, const attention_pass<E> &p)
+enum zd_status tiles_backward(
+        cudaStream_t stream, const attention_pass<float> &p)
 {
     if (p.D <= 64)
         return backward_with<tile_shape<64, 2>>(stream, p);
     return backward_with<tile_shape<128, 1>>(stream, p);
 }
-
-#define TILES(E)                                                               \
-    template enum zd_status tiles_forward<E>(                                  \
-            cudaStream_t, const attention_pass<E> &);                          \
-    template enum zd_status tiles_backward<E>(                                 \
-            cudaStream_t, const attention_pass<E> &);
-TILES(float)
-TILES(bf16)
-TILES(fp16)
-#undef TILES

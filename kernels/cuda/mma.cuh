@@ -90,16 +90,6 @@ __device__ __forceinline__ void copy_async_16(
             : "memory");
 }
 
-/* The same for 8 bytes. */
-__device__ __forceinline__ void copy_async_8(
-        void *to, const void *from, bool is_there)
-{
-    MMA_ASM("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(
-                    shared_address(to)),
-            "l"(from), "r"(is_there ? 8 : 0)
-            : "memory");
-}
-
 /* The same for 4 bytes. */
 __device__ __forceinline__ void copy_async_4(
         void *to, const void *from, bool is_there)

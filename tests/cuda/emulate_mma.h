@@ -149,11 +149,6 @@ inline void copy_async_16(void *to, const void *from, bool is_there)
     zd_emulate_copy(to, from, 16, is_there);
 }
 
-inline void copy_async_8(void *to, const void *from, bool is_there)
-{
-    zd_emulate_copy(to, from, 8, is_there);
-}
-
 inline void copy_async_4(void *to, const void *from, bool is_there)
 {
     zd_emulate_copy(to, from, 4, is_there);
