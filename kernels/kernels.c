@@ -2,9 +2,8 @@
 
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/backend.h"
-#include "kernels/matmul/narrow.h"
+#include "kernels/matmul/product.h"
 #include "kernels/matmul/products.h"
-#include "kernels/matmul/rows.h"
 #include "kernels/matmul/scratch.h"
 #include "kernels/plain.h"
 
@@ -115,16 +114,11 @@ static bool is_ours(
         enum dtype out_type, const void *bias, int M, int N, int K,
         bool trans_a, bool trans_b, bool accumulate)
 {
-    struct narrow_product narrow = {
-            .out_type = out_type,
-            .M = M,
-            .N = N,
-            .K = K,
-            .trans_a = trans_a,
-            .trans_b = trans_b,
-            .accumulate = accumulate};
+    struct cpu_product product = {NULL,    out_type, NULL,      NULL,
+                                  bias,    M,        N,         K,
+                                  trans_a, trans_b,  accumulate};
     return rows_are_few(M, trans_a) || (!bias && machine_isa() != ISA_BASE &&
-                                        narrow_kind(&narrow) != NARROW_NONE);
+                                        narrow_kind(&product) != NARROW_NONE);
 }
 
 static enum zd_status matmul_library_fp32(

@@ -35,71 +35,18 @@ static enum zd_status add_any(
 
 /* --- reduce_rows ---------------------------------------------------------- */
 
-/* A block sums a piece of the rows of a tile of columns: a warp reads 32 packs
- * of a row, the warps take every eighth row. */
-enum {
-    REDUCE_BLOCK = 256,
-    REDUCE_WARPS = REDUCE_BLOCK / WARP,
-    REDUCE_MIN_ROWS = 32, /* of a piece: four to a warp */
-};
-
-template <typename T, int W>
-static __global__ void reduce_rows_kernel(
-        float *partials, const T *x, int N, int C, int pieces)
-{
-    __shared__ float sums[REDUCE_WARPS][WARP * W];
-    int lane = lane_of_warp(), warp = warp_of_block();
-    int tile = (int)blockIdx.x / pieces, piece = (int)blockIdx.x % pieces;
-    int64_t rows = (N + pieces - 1) / pieces;
-    int64_t first = piece * rows;
-    int64_t end = first + rows < N ? first + rows : N;
-    int column = (tile * WARP + lane) * W;
-    float sum[W] = {0};
-    if (column < C)
-        for (int64_t n = first + warp; n < end; n += REDUCE_WARPS) {
-            float v[W];
-            load_floats<W>(v, x + n * C + column);
-#pragma unroll
-            for (int j = 0; j < W; j++)
-                sum[j] += v[j];
-        }
-#pragma unroll
-    for (int j = 0; j < W; j++)
-        sums[warp][lane * W + j] = sum[j];
-    __syncthreads();
-    for (int c = (int)threadIdx.x; c < WARP * W; c += REDUCE_BLOCK) {
-        int at = tile * WARP * W + c;
-        float total = 0.0f;
-        for (int w = 0; w < REDUCE_WARPS; w++)
-            total += sums[w][c];
-        if (at < C)
-            partials[(int64_t)piece * C + at] = total;
+template <typename T, int W> struct dense_rows {
+    const T *x;
+    int C;
+    __device__ inline void load(float (&v)[W], int64_t n, int column) const
+    {
+        load_floats<W>(v, x + n * C + column);
     }
-}
-
-/* Pieces for tiles of so many columns. */
-static int reduce_pieces(int N, int C, int columns)
-{
-    int64_t most = ceil_div(N, REDUCE_MIN_ROWS);
-    int64_t pieces = REDUCE_TILES / ceil_div(C, columns);
-    pieces = pieces < most ? pieces : most;
-    return (int)(pieces < 1 ? 1 : pieces);
-}
-
-template <typename T, int W>
-static enum zd_status reduce_rows_packs(
-        cudaStream_t on, float *out, const T *x, int N, int C, bool accumulate)
-{
-    int pieces = reduce_pieces(N, C, WARP * W);
-    unsigned tiles = (unsigned)ceil_div(C, WARP * W);
-    float *partials =
-            (float *)cuda_workspace((size_t)pieces * C * sizeof(float));
-    assert(partials);
-    ZD_LAUNCH(
-            (reduce_rows_kernel<T, W>), tiles * (unsigned)pieces, REDUCE_BLOCK,
-            0, on, partials, x, N, C, pieces);
-    return sum_pieces(on, out, NULL, partials, pieces, C, C, accumulate);
-}
+    __device__ inline float factor(int column) const
+    {
+        return 1.0f;
+    }
+};
 
 template <typename T>
 static enum zd_status reduce_rows_any(
@@ -111,8 +58,10 @@ static enum zd_status reduce_rows_any(
     if (C <= 0)
         return ZD_OK;
     if (C % W == 0 && is_aligned(x))
-        return reduce_rows_packs<T, W>(on, out, (const T *)x, N, C, accumulate);
-    return reduce_rows_packs<T, 1>(on, out, (const T *)x, N, C, accumulate);
+        return column_sums<W>(
+                on, out, dense_rows<T, W>{(const T *)x, C}, N, C, accumulate);
+    return column_sums<1>(
+            on, out, dense_rows<T, 1>{(const T *)x, C}, N, C, accumulate);
 }
 
 #define DEFINE(type, T)                                                        \

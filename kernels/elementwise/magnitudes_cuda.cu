@@ -6,7 +6,7 @@ extern "C" {
 #include "kernels/elementwise/magnitudes.h"
 }
 
-enum { BLOCK = 256, BLOCK_WARPS = BLOCK / WARP, MIN_ROWS = 32 };
+enum { BLOCK = 256, BLOCK_WARPS = BLOCK / WARP };
 
 /* --- gains ---------------------------------------------------------------- */
 
@@ -139,33 +139,21 @@ static enum zd_status scale_columns_any(
     return ZD_OK;
 }
 
-/* A block sums a piece of the rows of 32 columns; its warps take every eighth
- * row. */
-template <typename T>
-static __global__ void column_dots_kernel(
-        float *partials, const float *factor, const T *a, int64_t a_stride,
-        const T *b, int64_t b_stride, int N, int C, int pieces)
-{
-    __shared__ float sums[BLOCK_WARPS][WARP];
-    int lane = lane_of_warp(), warp = warp_of_block();
-    int tile = (int)blockIdx.x / pieces, piece = (int)blockIdx.x % pieces;
-    int64_t rows = (N + pieces - 1) / pieces;
-    int64_t first = piece * rows;
-    int64_t end = first + rows < N ? first + rows : N;
-    int column = tile * WARP + lane;
-    float sum = 0.0f;
-    if (column < C)
-        for (int64_t n = first + warp; n < end; n += BLOCK_WARPS)
-            sum += to_float(a[n * a_stride + column]) *
-                   to_float(b[n * b_stride + column]);
-    sums[warp][lane] = sum;
-    __syncthreads();
-    if (warp > 0 || column >= C)
-        return;
-    for (int w = 1; w < BLOCK_WARPS; w++)
-        sum += sums[w][lane];
-    partials[(int64_t)piece * C + column] = factor[column] * sum;
-}
+/* Products of two rows, element by element. */
+template <typename T> struct row_products {
+    const float *factors;
+    const T *a, *b;
+    int64_t a_stride, b_stride;
+    __device__ inline void load(float (&v)[1], int64_t n, int column) const
+    {
+        v[0] = to_float(a[n * a_stride + column]) *
+               to_float(b[n * b_stride + column]);
+    }
+    __device__ inline float factor(int column) const
+    {
+        return factors[column];
+    }
+};
 
 template <typename T>
 static enum zd_status column_dots_any(
@@ -173,21 +161,12 @@ static enum zd_status column_dots_any(
         int64_t a_stride, const void *b, int64_t b_stride, int N, int C,
         bool accumulate)
 {
-    cudaStream_t on = device_cuda_stream(stream);
-    int64_t tiles = ceil_div(C, WARP), most = ceil_div(N, MIN_ROWS);
-    int64_t pieces = REDUCE_TILES / tiles;
-    pieces = pieces < most ? pieces : most;
-    pieces = pieces < 1 ? 1 : pieces;
+    row_products<T> rows = {
+            factor, (const T *)a, (const T *)b, a_stride, b_stride};
     if (C <= 0)
         return ZD_OK;
-    float *partials =
-            (float *)cuda_workspace((size_t)pieces * C * sizeof(float));
-    assert(partials);
-    ZD_LAUNCH(
-            (column_dots_kernel<T>), (unsigned)(tiles * pieces), BLOCK, 0, on,
-            partials, factor, (const T *)a, a_stride, (const T *)b, b_stride, N,
-            C, (int)pieces);
-    return sum_pieces(on, out, NULL, partials, (int)pieces, C, C, accumulate);
+    return column_sums<1>(
+            device_cuda_stream(stream), out, rows, N, C, accumulate);
 }
 
 #define DEFINE(type, T)                                                        \

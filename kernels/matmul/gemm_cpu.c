@@ -21,8 +21,7 @@
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/gemm_tile.h"
 #include "kernels/matmul/matmul.h"
-#include "kernels/matmul/narrow_cpu.h"
-#include "kernels/matmul/rows_cpu.h"
+#include "kernels/matmul/product_cpu.h"
 #include "kernels/matmul/scratch.h"
 
 #include <limits.h>
@@ -37,17 +36,12 @@ enum { KC = 384, MC = 96, NC = 1024, TILE_M = 768 };
 enum { APART_THREADS = 4, APART_COLUMNS = 256 };
 
 struct gemm {
-    const elem *a, *b, *bias;
-    const struct gemm_rows
-            *rows; /* who makes the rows of b; NULL: b has them */
-    void *out;
-    enum dtype out_type;
-    int M, N, K;
-    bool trans_a, trans_b, accumulate;
-    int thread, threads; /* of those that share panels and tile */
-    float *panels;       /* KC x NC of b, in panels of NR columns */
-    float *block;        /* MC x KC of a, in panels of MR rows: the thread's */
-    float *tile;         /* TILE_M x NC sums when out is not fp32 */
+    struct cpu_product of;
+    const struct gemm_rows *rows; /* make the rows of b; NULL: b has them */
+    int thread, threads;          /* of those that share panels and tile */
+    float *panels;                /* KC x NC of b, in panels of NR columns */
+    float *block; /* MC x KC of a, in panels of MR rows: the thread's */
+    float *tile;  /* TILE_M x NC sums when out is not fp32 */
 };
 
 /* One innermost step: which part of the product it adds. */
@@ -91,14 +85,16 @@ static void pack_a(
     for (int i = 0; i < rows; i += MR) {
         int r = rows - i < MR ? rows - i : MR;
         float *panel = block + (size_t)i * depth;
-        if (g->trans_a)
+        if (g->of.trans_a)
             pack_rows(
-                    panel, MR, g->a + (size_t)k * g->M + row + i, g->M, r,
-                    depth);
+                    panel, MR,
+                    (const elem *)g->of.a + (size_t)k * g->of.M + row + i,
+                    g->of.M, r, depth);
         else
             pack_transposed(
-                    panel, MR, g->a + (size_t)(row + i) * g->K + k, g->K, r,
-                    depth);
+                    panel, MR,
+                    (const elem *)g->of.a + (size_t)(row + i) * g->of.K + k,
+                    g->of.K, r, depth);
     }
 }
 
@@ -107,11 +103,14 @@ static void pack_b_panel(
         int depth)
 {
     int c = columns < NR ? columns : NR;
-    if (g->trans_b)
+    if (g->of.trans_b)
         pack_transposed(
-                panel, NR, g->b + (size_t)column * g->K + k, g->K, c, depth);
+                panel, NR, (const elem *)g->of.b + (size_t)column * g->of.K + k,
+                g->of.K, c, depth);
     else
-        pack_rows(panel, NR, g->b + (size_t)k * g->N + column, g->N, c, depth);
+        pack_rows(
+                panel, NR, (const elem *)g->of.b + (size_t)k * g->of.N + column,
+                g->of.N, c, depth);
 }
 
 /* --- rows of b that are made: a strip at a time, packed from the caches - */
@@ -155,7 +154,7 @@ static void pack_b(
         const struct gemm *g, int column, int columns, int k, int depth,
         int begin, int end)
 {
-    if (g->rows && g->trans_b)
+    if (g->rows && g->of.trans_b)
         pack_made_rows(g, column, columns, k, depth, begin, end);
     else if (g->rows)
         pack_made_columns(g, column, columns, k, depth, begin, end);
@@ -216,7 +215,8 @@ static void part_round(
 {
     last = last < p->columns ? last : p->columns;
     for (int i = 0; i < p->rows; i++) {
-        elem *out = (elem *)g->out + (size_t)(p->row + i) * g->N + p->column;
+        elem *out =
+                (elem *)g->of.out + (size_t)(p->row + i) * g->of.N + p->column;
         for (int c = first; c < last; c += VL)
             store_some(
                     out + c,
@@ -287,14 +287,14 @@ static void depth_run(
                 .k = k,
                 .depth = depth,
                 .bias = k == 0 ? bias : NULL,
-                .add = k > 0 || g->accumulate};
-        p.stride = g->out_type == DTYPE_FP32 ? g->N : NC;
-        p.sums = g->out_type == DTYPE_FP32
-                         ? (float *)g->out + (size_t)p.row * g->N + column
+                .add = k > 0 || g->of.accumulate};
+        p.stride = g->of.out_type == DTYPE_FP32 ? g->of.N : NC;
+        p.sums = g->of.out_type == DTYPE_FP32
+                         ? (float *)g->of.out + (size_t)p.row * g->of.N + column
                          : g->tile + (size_t)at * NC;
         pack_a(g, g->block, p.row, p.rows, k, depth);
         part_run(&p, g->block, g->panels, first, last);
-        if (g->out_type != DTYPE_FP32 && k + depth == g->K)
+        if (g->of.out_type != DTYPE_FP32 && k + depth == g->of.K)
             part_round(g, &p, first, last);
     }
     wait_for_others(g);
@@ -311,26 +311,27 @@ static int piece_of(int count, int most, int of)
 /* Columns [first, last) of out. */
 static void columns_run(const struct gemm *g, int first, int last)
 {
-    int depth = piece_of(g->K, KC, 8), wide = piece_of(last - first, NC, NR);
-    int tall = g->out_type == DTYPE_FP32 ? g->M : piece_of(g->M, TILE_M, MR);
+    int depth = piece_of(g->of.K, KC, 8), wide = piece_of(last - first, NC, NR);
+    int tall = g->of.out_type == DTYPE_FP32 ? g->of.M
+                                            : piece_of(g->of.M, TILE_M, MR);
     float bias[NC + NR] = {0};
-    for (int row = 0; row < g->M; row += tall)
+    for (int row = 0; row < g->of.M; row += tall)
         for (int column = first; column < last; column += wide) {
             int columns = last - column < wide ? last - column : wide;
-            for (int i = 0; g->bias && i < columns; i++)
-                bias[i] = elem_to_float(g->bias[column + i]);
-            for (int k = 0; k < g->K; k += depth)
+            for (int i = 0; g->of.bias && i < columns; i++)
+                bias[i] = elem_to_float(((const elem *)g->of.bias)[column + i]);
+            for (int k = 0; k < g->of.K; k += depth)
                 depth_run(
-                        g, row, g->M - row < tall ? g->M - row : tall, column,
-                        columns, g->bias ? bias : NULL, k,
-                        g->K - k < depth ? g->K - k : depth);
+                        g, row, g->of.M - row < tall ? g->of.M - row : tall,
+                        column, columns, g->of.bias ? bias : NULL, k,
+                        g->of.K - k < depth ? g->of.K - k : depth);
         }
 }
 
 /* Whether each of `threads` makes columns of its own, with its own panels. */
 static bool works_apart(const struct gemm *g, int threads)
 {
-    return threads <= APART_THREADS && g->N >= threads * APART_COLUMNS;
+    return threads <= APART_THREADS && g->of.N >= threads * APART_COLUMNS;
 }
 
 /* Share `share` of `threads`, each of columns of its own. */
@@ -338,7 +339,7 @@ static void share_run(
         const struct gemm *g, float *memory, int threads, int share)
 {
     struct gemm own = *g;
-    int panels = (g->N + NR - 1) / NR;
+    int panels = (g->of.N + NR - 1) / NR;
     int first = share_begin(panels, threads, share) * NR;
     int last = share_begin(panels, threads, share + 1) * NR;
     own.threads = 1, own.thread = 0;
@@ -346,7 +347,7 @@ static void share_run(
     own.panels = memory + (size_t)threads * block_floats() +
                  (size_t)share * (panel_floats() + tile_floats());
     own.tile = own.panels + panel_floats();
-    columns_run(&own, first, last < g->N ? last : g->N);
+    columns_run(&own, first, last < g->of.N ? last : g->of.N);
 }
 
 /* By each thread of the enclosing region, all columns together. */
@@ -358,14 +359,15 @@ static void team_run(const struct gemm *g, float *memory, int threads)
     own.block = memory + (size_t)own.thread * block_floats();
     own.panels = memory + (size_t)threads * block_floats();
     own.tile = own.panels + panel_floats();
-    columns_run(&own, 0, g->N);
+    columns_run(&own, 0, g->of.N);
 }
 
 /* Scratch is for `threads`; OpenMP may start fewer (OMP_THREAD_LIMIT,
  * OMP_DYNAMIC). The layout of scratch follows `threads`, never the team. */
 static enum zd_status product_run(const struct gemm *g)
 {
-    int threads = threads_for((size_t)g->M * (size_t)g->N * (size_t)g->K / 16);
+    int threads = threads_for(
+            (size_t)g->of.M * (size_t)g->of.N * (size_t)g->of.K / 16);
     struct scratch *scratch = NULL;
     ZD_TRY(scratch_acquire(FAST(gemm_scratch_bytes)(threads), &scratch));
     float *memory = scratch_floats(scratch);
@@ -389,46 +391,15 @@ enum zd_status FAST(matmul)(
     assert(out_type == DTYPE_FP32 || out_type == ELEM_DTYPE);
     assert(!accumulate || out_type == DTYPE_FP32);
     assert(K > 0);
+    struct gemm g = {
+            .of = {out, out_type, a, b, bias, M, N, K, trans_a, trans_b,
+                   accumulate}};
     if (rows_are_few(M, trans_a)) {
-        struct rows_product few = {
-                .out = out,
-                .out_type = out_type,
-                .a = a,
-                .b = b,
-                .bias = bias,
-                .M = M,
-                .N = N,
-                .K = K,
-                .trans_b = trans_b,
-                .accumulate = accumulate};
-        FAST(rows_run)(&few);
+        FAST(rows_run)(&g.of);
         return ZD_OK;
     }
-    struct narrow_product narrow = {
-            .out = out,
-            .out_type = out_type,
-            .a = a,
-            .b = b,
-            .M = M,
-            .N = N,
-            .K = K,
-            .trans_a = trans_a,
-            .trans_b = trans_b,
-            .accumulate = accumulate};
-    if (!bias && FAST(narrow_run)(&narrow))
+    if (!bias && FAST(narrow_run)(&g.of))
         return ZD_OK;
-    struct gemm g = {
-            .a = a,
-            .b = b,
-            .bias = bias,
-            .out = out,
-            .out_type = out_type,
-            .M = M,
-            .N = N,
-            .K = K,
-            .trans_a = trans_a,
-            .trans_b = trans_b,
-            .accumulate = accumulate};
     return product_run(&g);
 }
 
@@ -438,16 +409,9 @@ enum zd_status FAST(gemm_made)(
         bool trans_b, bool accumulate)
 {
     struct gemm g = {
-            .a = a,
-            .rows = rows,
-            .bias = bias,
-            .out = out,
-            .out_type = out_type,
-            .M = M,
-            .N = N,
-            .K = K,
-            .trans_b = trans_b,
-            .accumulate = accumulate};
+            .of = {out, out_type, a, NULL, bias, M, N, K, false, trans_b,
+                   accumulate},
+            .rows = rows};
     assert(out_type == DTYPE_FP32 || (out_type == ELEM_DTYPE && !accumulate));
     return product_run(&g);
 }

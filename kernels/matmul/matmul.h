@@ -11,8 +11,8 @@
  * Back ends: oneDNN (bf16 with AMX/AVX-512 where the CPU has it), OpenBLAS; on
  * a CPU without bf16 instructions, and for fp16 on every CPU, operands are
  * widened in panels and multiplied in fp32. Products of at most 2 rows are our
- * own on every CPU (rows.h), those with a side of at most 32 where it has AVX2
- * (narrow.h).
+ * own on every CPU, those with a side of at most 32 where it has AVX2
+ * (product.h).
  * Memory:  may use bounded panel scratch kept per process (stated by
  *          matmul_scratch_bytes, taken at the first kernels_cpu call). */
 #ifndef ZD_KERNELS_MATMUL_MATMUL_H

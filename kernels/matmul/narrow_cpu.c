@@ -10,9 +10,9 @@
  *           over tokens waits in the cache, and turns as it is stored
  *
  * What an element sums, and in which order, depends on the shapes alone. */
-#include "kernels/matmul/narrow_cpu.h"
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/gemm_tile.h"
+#include "kernels/matmul/product_cpu.h"
 
 static_assert(PAIR == 1, "words are floats here");
 
@@ -56,8 +56,7 @@ ALWAYS_INLINE vf load_within(const elem *p, int j, int count)
 
 /* b(k .. k + depth, LANES from `lane`), one row a step; lanes past r are 0. */
 ALWAYS_INLINE void pack_lanes(
-        float *panel, const struct narrow_product *p, int lane, int k,
-        int depth)
+        float *panel, const struct cpu_product *p, int lane, int k, int depth)
 {
     const elem *b = p->b;
     int lanes = p->N - lane < LANES ? p->N - lane : LANES;
@@ -107,7 +106,7 @@ ALWAYS_INLINE void add_tall(
 /* TALL rows of a as floats: in place, or through `rows`. */
 ALWAYS_INLINE const float *tall_rows(
         float rows[TALL * DEPTH], int64_t *stride_out,
-        const struct narrow_product *p, int m, int count, int k, int depth)
+        const struct cpu_product *p, int m, int count, int k, int depth)
 {
     const elem *a = (const elem *)p->a + (size_t)m * (size_t)p->K + k;
 #if KERNEL_TYPE == KERNEL_FP32
@@ -123,7 +122,7 @@ ALWAYS_INLINE const float *tall_rows(
     return rows;
 }
 
-static void sums_block(const struct narrow_product *p, int first, int count)
+static void sums_block(const struct cpu_product *p, int first, int count)
 {
     float sums[(BLOCK + 2 * TALL) * MOST_LANES], panel[DEPTH * LANES];
     float rows[TALL * DEPTH];
@@ -159,7 +158,7 @@ static void sums_block(const struct narrow_product *p, int first, int count)
 
 /* b(r, columns from `first`), rows SPREAD_COLUMNS apart; 0 past the edge. */
 ALWAYS_INLINE void pack_columns(
-        float *panel, const struct narrow_product *p, int first, int columns)
+        float *panel, const struct cpu_product *p, int first, int columns)
 {
     const elem *b = p->b;
     if (p->trans_b) {
@@ -178,8 +177,8 @@ ALWAYS_INLINE void pack_columns(
 
 /* rows x STRIP of out, of which `columns` are there. */
 ALWAYS_INLINE void spread_tile(
-        const struct narrow_product *p, int m, int rows, int column,
-        int columns, const float *a, const float *panel)
+        const struct cpu_product *p, int m, int rows, int column, int columns,
+        const float *a, const float *panel)
 {
     size_t at = (size_t)m * (size_t)p->N + (size_t)column;
     float *wide = (float *)p->out + at;
@@ -223,8 +222,8 @@ ALWAYS_INLINE void spread_tile(
 
 /* Whole tiles know their shape. */
 ALWAYS_INLINE void spread_tile_of(
-        const struct narrow_product *p, int m, int rows, int column,
-        int columns, const float *a, const float *panel)
+        const struct cpu_product *p, int m, int rows, int column, int columns,
+        const float *a, const float *panel)
 {
     if (rows == ROWS && columns == STRIP)
         spread_tile(p, m, ROWS, column, STRIP, a, panel);
@@ -232,7 +231,7 @@ ALWAYS_INLINE void spread_tile_of(
         spread_tile(p, m, rows, column, columns, a, panel);
 }
 
-static void spread_block(const struct narrow_product *p, int first, int count)
+static void spread_block(const struct cpu_product *p, int first, int count)
 {
     float panel[NARROW_MOST * SPREAD_COLUMNS], a[ROWS * NARROW_MOST];
     for (int column = 0; column < p->N; column += SPREAD_COLUMNS) {
@@ -339,7 +338,7 @@ static void grads_columns(const struct grads *g, int column, int columns)
     grads_store(g, sums, column, columns);
 }
 
-static void grads_run(const struct narrow_product *p, int threads)
+static void grads_run(const struct cpu_product *p, int threads)
 {
     bool is_turned = p->N <= NARROW_MOST;
     struct grads g = {
@@ -361,8 +360,8 @@ static void grads_run(const struct narrow_product *p, int threads)
 /* -------------------------------------------------------------------------- */
 
 static void rows_run(
-        const struct narrow_product *p, int threads,
-        void (*run)(const struct narrow_product *, int, int))
+        const struct cpu_product *p, int threads,
+        void (*run)(const struct cpu_product *, int, int))
 {
     int share = (p->M + threads - 1) / threads;
     int blocks = (share + BLOCK - 1) / BLOCK;
@@ -372,7 +371,7 @@ static void rows_run(
         run(p, m, p->M - m < block ? p->M - m : block);
 }
 
-bool FAST(narrow_run)(const struct narrow_product *p)
+bool FAST(narrow_run)(const struct cpu_product *p)
 {
     enum narrow kind = narrow_kind(p);
     int threads = threads_for((size_t)p->M * (size_t)p->N * (size_t)p->K / 16);

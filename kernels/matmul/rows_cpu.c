@@ -4,8 +4,8 @@
  * in the order in which it is stored, by two rows at a time, those behind the
  * first two out of the caches; memory's bandwidth is the bound.
  * What one element sums, and in which order, depends on K alone. */
-#include "kernels/matmul/rows_cpu.h"
 #include "kernels/cpu/fast.h"
+#include "kernels/matmul/product_cpu.h"
 #include "kernels/matmul/rows_sums.h"
 
 /* Of a (N, K) matrix one row is read at a time: rows side by side are read at
@@ -19,7 +19,7 @@ typedef float strip_sums[MATMUL_ROWS_MAX][STRIP];
 /* sums[m][i] = a(m, :) . b(column, :), which is column i of a strip, of `rows`
  * rows from m. */
 ALWAYS_INLINE void dot_run(
-        const struct rows_product *p, int m, int rows, int column, int i,
+        const struct cpu_product *p, int m, int rows, int column, int i,
         strip_sums sums)
 {
     const elem *a = (const elem *)p->a + (size_t)m * (size_t)p->K;
@@ -34,7 +34,7 @@ ALWAYS_INLINE void dot_run(
 /* sums[m][c] += a(m, k) b(k, column + c), k < depth, c < columns, of `rows`
  * rows from m. */
 ALWAYS_INLINE void add_rows(
-        const struct rows_product *p, int m, int rows, int depth, int k,
+        const struct cpu_product *p, int m, int rows, int depth, int k,
         int column, int columns, strip_sums sums)
 {
     const elem *a = (const elem *)p->a + (size_t)m * (size_t)p->K + k;
@@ -70,7 +70,7 @@ ALWAYS_INLINE void add_rows(
 static_assert(ROWS_TOGETHER == 2, "one is left at most");
 
 static void strip_run(
-        const struct rows_product *p, int column, int columns, strip_sums sums)
+        const struct cpu_product *p, int column, int columns, strip_sums sums)
 {
     int k = 0;
     if (p->trans_b) {
@@ -86,7 +86,7 @@ static void strip_run(
         FOR_ROWS(p, m, add_rows(p, m, ROWS, 1, k, column, columns, sums))
 }
 
-static void share_of(const struct rows_product *p, int first, int last)
+static void share_of(const struct cpu_product *p, int first, int last)
 {
     strip_sums sums;
     int strip = p->M > ROWS_TOGETHER ? NARROW_STRIP : STRIP;
@@ -103,7 +103,7 @@ static void share_of(const struct rows_product *p, int first, int last)
     }
 }
 
-void FAST(rows_run)(const struct rows_product *p)
+void FAST(rows_run)(const struct cpu_product *p)
 {
     enum { CUT = 64 }; /* columns: whole cache lines of any type */
     int cuts = (p->N + CUT - 1) / CUT;

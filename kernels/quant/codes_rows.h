@@ -11,7 +11,7 @@
 #ifndef ZD_KERNELS_QUANT_CODES_ROWS_H
 #define ZD_KERNELS_QUANT_CODES_ROWS_H
 
-#include "kernels/matmul/rows.h"
+#include "kernels/matmul/product.h"
 #include "kernels/quant/dequantise.h"
 
 typedef enum zd_status codes_rows_fn(

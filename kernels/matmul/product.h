@@ -1,10 +1,30 @@
-/* narrow.h - products with one short side, as adapters have them. */
-#ifndef ZD_KERNELS_MATMUL_NARROW_H
-#define ZD_KERNELS_MATMUL_NARROW_H
+/* product.h - a matrix product on a CPU as one argument, and which products
+ * have a way of their own: those of a few rows, which do not pack the matrix
+ * (rows_cpu.c), and those with one short side, as adapters have them
+ * (narrow_cpu.c). */
+#ifndef ZD_KERNELS_MATMUL_PRODUCT_H
+#define ZD_KERNELS_MATMUL_PRODUCT_H
 
 #include "base/number/dtype.h"
 
 #include <stdbool.h>
+
+struct cpu_product { /* as matmul_fn */
+    void *out;
+    enum dtype out_type;
+    const void *a, *b, *bias;
+    int M, N, K;
+    bool trans_a, trans_b, accumulate;
+};
+
+/* From more rows on packing wins (bench/gemm). ROWS_TOGETHER are multiplied as
+ * the matrix is read; all others while it is in the caches. */
+enum { MATMUL_ROWS_MAX = 8, ROWS_TOGETHER = 2 };
+
+static inline bool rows_are_few(int M, bool trans_a)
+{
+    return M <= MATMUL_ROWS_MAX && (!trans_a || M == 1);
+}
 
 enum {
     NARROW_MOST = 32,  /* beyond it packing pays (bench/gemm) */
@@ -18,17 +38,8 @@ enum narrow {
     NARROW_GRADS   /* out(r, N) or out(M, r) [+]= a^T b over K rows */
 };
 
-/* As matmul_fn, without a bias. */
-struct narrow_product {
-    void *out;
-    enum dtype out_type;
-    const void *a, *b;
-    int M, N, K;
-    bool trans_a, trans_b, accumulate;
-};
-
 /* Which of them a product is; its shape alone decides. */
-static inline enum narrow narrow_kind(const struct narrow_product *p)
+static inline enum narrow narrow_kind(const struct cpu_product *p)
 {
     bool tall = p->M >= NARROW_LEAST, wide = p->N >= NARROW_LEAST;
     bool deep = p->K >= NARROW_LEAST;
