@@ -46,7 +46,7 @@ static void tell_model(const struct train_banner *banner)
         tell_adapters(plan);
     if (plan->config.stored_rows)
         zd_log_info(
-                "  vocabulary %d rows and %d new ones, the mean of those",
+                "  vocabulary %d rows and %d new ones (their mean)",
                 plan->config.stored_rows,
                 plan->config.vocab_size - plan->config.stored_rows);
 }
@@ -129,8 +129,8 @@ static void tell_text(const struct train_banner *banner)
                 banner->eos, chat);
     else
         zd_log_info(
-                "  text     %s, no end-of-text token: documents follow "
-                "each other without one%s",
+                "  text     %s, no end-of-text token: nothing "
+                "separates documents%s",
                 banner->tokenizer, chat);
     if (banner->plan->config.has_dropout)
         zd_log_info("  note     the dropout in config.json is not applied");
@@ -187,8 +187,7 @@ static void tell_offload(const struct train_banner *banner)
             facts->is_direct ? "" : ", through the page cache");
 }
 
-/* Residuals of segments that are computed again; two of them stay on the
- * device. */
+/* Residuals of recomputed segments; two of them stay on the device. */
 static void tell_activations(const struct train_banner *banner)
 {
     const struct arena_plan *arena = &banner->plan->arena;
@@ -196,9 +195,8 @@ static void tell_activations(const struct train_banner *banner)
         return;
     const struct arena_span *host = arena_plan_find(arena, "model.residuals");
     if (!host) {
-        zd_log_info("  note     offload.activations moves nothing: with at "
-                    "most two segments to compute again their inputs stay on "
-                    "the device");
+        zd_log_info("  note     offload.activations moves nothing: the inputs "
+                    "of up to two recomputed segments stay on the device");
         return;
     }
     zd_log_info(
@@ -206,7 +204,7 @@ static void tell_activations(const struct train_banner *banner)
             report_bytes(host->bytes).text);
 }
 
-/* What "auto" became, where it had a choice. */
+/* What "auto" chose. */
 static void tell_auto(const struct train_banner *banner)
 {
     const struct train_job *job = banner->job;
@@ -225,8 +223,7 @@ static void tell_auto(const struct train_banner *banner)
         zd_log_info("  auto     %s", line);
 }
 
-/* What `set` asked for before the run was resumed is not what the job file
- * says. */
+/* `set` before the run was resumed overrides the job file. */
 static void tell_kept(const struct train_banner *banner)
 {
     char line[320] = "";
@@ -238,7 +235,7 @@ static void tell_kept(const struct train_banner *banner)
                     train_settings[id].key, banner->kept[id]);
     if (text.used)
         zd_log_info(
-                "  set      %s: while the run went on, and still in force",
+                "  set      %s: set in an earlier start, still in force",
                 line);
 }
 

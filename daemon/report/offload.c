@@ -3,7 +3,7 @@
 #include "base/text_buffer.h"
 #include "daemon/report/words.h"
 
-/* "12.3 ms", "45 us": short copies are not none. */
+/* "12.3 ms", "45 us". */
 static void add_time(struct text_buffer *line, double seconds)
 {
     if (seconds >= 0.5e-4 || seconds < 0.5e-6)
@@ -92,13 +92,13 @@ const char *report_offload_advice(
             engine->wait_disk_seconds, engine->wait_up_seconds,
             report->activations.wait_seconds};
     static const char *const advice[] = {
-            "most of it for gradients on their way down",
-            "most of it for the update on the host: more offload.threads, "
+            "mostly for gradients to reach the host",
+            "mostly for the update on the host: more offload.threads, "
             "8-bit states or more tokens a step would hide it",
-            "most of it for the disk: a faster one, or offload.optimizer = "
+            "mostly for the disk: a faster one, or offload.optimizer = "
             "\"cpu\" if the host has room",
-            "most of it for parameters on their way up",
-            "most of it for activations: a larger "
+            "mostly for parameters to reach the device",
+            "mostly for activations: a larger "
             "train.gradient_checkpointing segment moves fewer"};
     size_t longest = 0;
     double n = steps > 0 ? (double)steps : 1;

@@ -21,7 +21,7 @@ enum { BAR_BYTES = 512, BAR_COLUMNS_MAX = 120 };
 struct report {
     const struct train_job *job;
     bool has_bar, has_lines;
-    bool is_drawn; /* the bar stands on the screen now */
+    bool is_drawn; /* the bar is on the screen */
     char bar[BAR_BYTES];
     int drawn_columns;
     double drawn_at;     /* seconds */
@@ -195,7 +195,7 @@ static void on_step(void *ctx, const struct train_step_report *step)
 
 /* --- the end --- */
 
-/* Updates made as gradients arrived and taken back: each costs one more. */
+/* Updates made as gradients arrived, then undone: each costs one more. */
 static void tell_undone(const struct train_end *end)
 {
     int64_t undone = end->offload.undone_steps, steps = end->offload_steps;
@@ -224,13 +224,13 @@ static void tell_offload(
         zd_log_info("              %s", advice);
 }
 
-/* What to type next, whatever characters the path has. */
-static void tell_next(const char *before, const char *path, const char *behind)
+/* The next command, with the path quoted. */
+static void tell_next(const char *before, const char *path, const char *after)
 {
     char line[2 * PATH_MAX] = "";
     struct text_buffer text = {.out = line, .bytes = sizeof line};
     text_buffer_add_word(&text, path);
-    zd_log_info("  next        %s %s %s", before, line, behind);
+    zd_log_info("  next        %s %s %s", before, line, after);
 }
 
 static void tell_adapter(const char *base, const char *adapter)
@@ -238,9 +238,9 @@ static void tell_adapter(const char *base, const char *adapter)
     char line[2 * PATH_MAX] = "";
     struct text_buffer text = {.out = line, .bytes = sizeof line};
     text_buffer_add_word(&text, adapter);
-    char behind[2 * PATH_MAX + 64];
-    snprintf(behind, sizeof behind, "--adapter %s --prompt \"...\"", line);
-    tell_next("zerod generate --model", base, behind);
+    char after[2 * PATH_MAX + 64];
+    snprintf(after, sizeof after, "--adapter %s --prompt \"...\"", line);
+    tell_next("zerod generate --model", base, after);
 }
 
 static bool is_stop_after(const char *stopped_by)

@@ -46,8 +46,8 @@ static void put_number(FILE *out, double value)
     }
 }
 
-/* A bound as OpenMetrics wants it, "1.0" and not "1": the same series then
- * whichever format is asked for. */
+/* A bound as OpenMetrics wants it, "1.0" and not "1", so that both formats name
+ * the same series. */
 static void format_bound(double bound, char *text, size_t room)
 {
     snprintf(text, room, "%.6g", bound);

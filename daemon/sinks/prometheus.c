@@ -1,7 +1,7 @@
 /* prometheus.c - a run's numbers as metrics; docs/metrics.md lists them.
  *
- * Every sample has the label zerod_job: several jobs of a machine meet in
- * node_exporter's folder, and the name `job` is Prometheus' own. */
+ * Every sample has the label zerod_job: node_exporter's folder has
+ * files of several jobs, and the name `job` is Prometheus' own. */
 #include "daemon/sinks/prometheus.h"
 
 #include "base/log.h"
@@ -52,8 +52,8 @@ static void put_job(struct exposition *to, const struct run_state *state)
 
 /* --- ranks --- */
 
-/* Ranks are asked between steps: while the run evaluates, saves or is paused,
- * an old heartbeat says nothing. */
+/* Ranks report between steps: while the run evaluates, saves or is paused, an
+ * old heartbeat means nothing. */
 static bool is_up(
         const struct run_state *state, const struct train_rank_report *rank)
 {

@@ -11,11 +11,11 @@
  *                  TimeoutStartSec and TimeoutStopSec need not foresee how long
  *                  a model loads or a checkpoint takes
  *
- * Alive, for the watchdog, is: a step was made since the last message; or the
- * run is paused; or it evaluates, samples, saves or stops, and has not for
- * longer than ten times WatchdogSec. That this thread answers is no sign of
- * life: a hang of the trainer must be caught. So WatchdogSec has to be longer
- * than a step; one that is shorter than two steps is warned of.
+ * The run is alive, for the watchdog, if it made a step since the last message,
+ * is paused, or evaluates, samples, saves or stops, for no longer than ten
+ * times WatchdogSec. That this thread answers does not count: a hang of the
+ * trainer must be caught. So WatchdogSec must be longer than a step; below two
+ * steps there is a warning.
  *
  * Under mpirun the main process of a unit is mpirun, which says nothing: the
  * unit needs NotifyAccess=all, and WATCHDOG_PID is not ours to compare with. */
@@ -35,15 +35,15 @@
 #include <unistd.h>
 
 enum {
-    EXTEND_SECONDS = 30,       /* by each message; ticks come every 2 s */
-    EXTEND_SECONDS_MAX = 3600, /* of one state: what takes longer hangs */
+    EXTEND_SECONDS = 30,       /* by each message; there is one every 2 s */
+    EXTEND_SECONDS_MAX = 3600, /* in one state: after that it counts as hung */
     HOLD_WATCHDOGS = 10,       /* times WatchdogSec outside of steps */
-    WATCHDOG_SECONDS_MIN = 5   /* twice the time between ticks, and some */
+    WATCHDOG_SECONDS_MIN = 5   /* more than twice the time between ticks */
 };
 
 struct systemd {
     int socket;
-    double watchdog_seconds; /* WatchdogSec; 0: none asked for */
+    double watchdog_seconds; /* WatchdogSec; 0: none */
     double told_at;          /* clock_seconds of the last WATCHDOG=1 */
     int64_t told_step;       /* the last step by then */
     bool is_ready, is_stopping, was_told, was_warned;
@@ -68,7 +68,7 @@ static bool address_of(
     return true;
 }
 
-/* Never waits: systemd that does not read loses a message. */
+/* Never waits: if systemd does not read, the message is lost. */
 static void tell(struct systemd *systemd, const char *text)
 {
     ssize_t n = send(
@@ -176,8 +176,8 @@ static void warn_of_slow_steps(
         return;
     systemd->was_warned = true;
     zd_log_warning(
-            "a step takes %.1f s and WatchdogSec is %.0f s: systemd will take "
-            "this job for one that hangs; at least %.0f s is needed",
+            "a step takes %.1f s and WatchdogSec is %.0f s: systemd will kill "
+            "this job as hung; set WatchdogSec to at least %.0f s",
             seconds, systemd->watchdog_seconds, ceil(4 * seconds));
 }
 
@@ -205,8 +205,8 @@ static void take(void *ctx, enum sink_news news, const struct run_state *state)
     tell_watchdog(ctx, state);
 }
 
-/* A run that had no step to make was ready all the same: without READY=1 the
- * unit would have failed. */
+/* A run without a step to make is ready too: without READY=1 the unit would
+ * have failed. */
 static void close_systemd(void *ctx, const struct run_state *state)
 {
     struct systemd *systemd = ctx;
@@ -227,8 +227,7 @@ static double watchdog_seconds(void)
         return 0;
     if (usec < 1e6 * WATCHDOG_SECONDS_MIN)
         zd_log_warning(
-                "WatchdogSec=%g is shorter than %d s, the least that a job is "
-                "sure to answer in",
+                "WatchdogSec=%g is below %d s: a job may not answer in time",
                 usec / 1e6, WATCHDOG_SECONDS_MIN);
     return usec / 1e6;
 }

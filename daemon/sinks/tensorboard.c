@@ -31,14 +31,14 @@ struct tensorboard {
     const struct train_job *job;
     struct file_writer *writer;  /* NULL: nothing was written yet */
     bool was_told;               /* that it cannot be opened */
-    struct record_bytes records; /* that wait for a flush */
+    struct record_bytes records; /* not flushed yet */
     int waiting;
     double flushed_at; /* clock_seconds */
 };
 
 /* --- the file --- */
 
-/* A name that sorts behind those of earlier processes. */
+/* A name that sorts after those of earlier processes. */
 static void choose_path(
         const struct run_state *state, const char *dir, char *path)
 {
@@ -97,7 +97,7 @@ static void flush_if_due(struct tensorboard *tb)
         flush(tb);
 }
 
-/* Takes what `summary` holds. */
+/* Frees `summary`. */
 static void add_event(
         struct tensorboard *tb, const struct run_state *state, double time,
         int64_t step, struct record_bytes *summary)
@@ -158,8 +158,8 @@ static void on_eval(struct tensorboard *tb, const struct run_state *state)
     add_event(tb, state, clock_wall_seconds(), state->eval_step, &summary);
 }
 
-/* "samples/" and the begin of the prompt: a prompt that is asked again and
- * again is one series. Whole characters of UTF-8, on one line. */
+/* "samples/" and the beginning of the prompt: the samples of one prompt are one
+ * series. Whole characters of UTF-8, on one line. */
 static void sample_tag(const char *prompt, char *tag)
 {
     size_t used = (size_t)snprintf(tag, TAG_MAX, "samples/");
@@ -176,8 +176,8 @@ static void sample_tag(const char *prompt, char *tag)
     tag[used] = '\0';
 }
 
-/* A block of code in Markdown, so that the text is shown as it is: four spaces
- * before each line. malloc'd; NULL: out of memory. */
+/* A block of code in Markdown (four spaces before each line), so that the text
+ * is shown as it is. malloc'd; NULL: out of memory. */
 static char *code_block(const struct kept_sample *sample)
 {
     char *text;

@@ -49,7 +49,7 @@ struct message_ranks {
     int unused;
 };
 
-struct message_event { /* MESSAGE_EVENT, MESSAGE_STEP_EVENT; behind it the text,
+struct message_event { /* MESSAGE_EVENT, MESSAGE_STEP_EVENT; after it the text,
                        with its NUL */
     int64_t id, step;
     double time;
@@ -69,7 +69,7 @@ struct message_end { /* MESSAGE_END */
     char stopped_by[16]; /* as in train_end; "": nothing did */
 };
 
-/* Gives back what a message owns that nobody takes in. */
+/* Frees what a message owns that was not taken in. */
 void message_free(const struct message_head *head, const void *payload);
 
 #endif

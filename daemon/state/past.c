@@ -30,7 +30,7 @@ static bool is_set(const struct kept_event *event)
     return is;
 }
 
-/* Was it made again by the process that went on after `step`? */
+/* Was it undone by the process that went on after `step`? */
 static bool is_undone(
         const struct kept_event *event, int64_t after, int64_t step)
 {
@@ -41,7 +41,7 @@ static bool is_undone(
     return event->step > step || (is_kind(event, "command") && is_set(event));
 }
 
-/* What `resumed` says of those before it. */
+/* Drop the events that `resumed` undid. */
 static void undo(struct past *past, const struct kept_event *resumed)
 {
     int count = 0;
@@ -59,7 +59,7 @@ static void undo(struct past *past, const struct kept_event *resumed)
     json_decref(object);
 }
 
-/* The oldest go. */
+/* Drop the oldest. */
 static void keep_last(struct past *past)
 {
     int over = past->count - EVENTS_KEPT;
@@ -72,7 +72,8 @@ static void keep_last(struct past *past)
     past->count = EVENTS_KEPT;
 }
 
-/* Room for one more; the oldest go by thousands, so that it costs nothing. */
+/* Room for one more; the oldest are dropped by thousands, which costs little.
+ */
 static void make_room(struct past *past)
 {
     if (past->count == 2 * EVENTS_KEPT)

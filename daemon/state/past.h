@@ -1,11 +1,11 @@
-/* past.h - the events of a run over all its processes: those that stand.
+/* past.h - the events of a run over all its processes: those that hold.
  *
  * events.jsonl is never cut. Where a process went on from a checkpoint,
- * `resumed` says what came before it in vain: the samples, evaluations,
- * checkpoints and commands of steps that were made again. They are left out
- * here, as their rows are cut from metrics.jsonl. What happened to a process
- * (warnings, states, `resumed`) stays; after a fresh start in the same folder
- * nothing of what was before does. */
+ * `resumed` says what it undid: the samples, evaluations, checkpoints and
+ * commands of steps that were repeated. They are left out here, as their rows
+ * are cut from metrics.jsonl. What happened to a process (warnings, states,
+ * `resumed`) stays; after a fresh start in the same folder nothing of what was
+ * before does. */
 #ifndef ZD_DAEMON_STATE_PAST_H
 #define ZD_DAEMON_STATE_PAST_H
 

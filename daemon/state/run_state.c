@@ -21,7 +21,7 @@ static void set_bounds(struct run_histogram *histogram, double first)
         histogram->bound[i] = ldexp(first, i);
 }
 
-/* Once: a status asks no file system. */
+/* Once, so that a status does not touch the file system. */
 static void find_output_dir(struct run_state *state)
 {
     const char *dir = state->job->job.output_dir;
@@ -87,7 +87,7 @@ static void observe(struct run_histogram *histogram, double seconds)
 
 /* --- what happens --- */
 
-/* The rows of earlier processes come in front of everything. */
+/* The rows of earlier processes come first. */
 static void take_rows(struct run_state *state, struct resumed_rows *rows)
 {
     if (!rows)
@@ -278,7 +278,7 @@ static const struct kept_event *take_event(
     return run_state_keep_event(state, event);
 }
 
-/* The trainer knows nothing of it: to it the run is running. */
+/* The trainer does not know: to it the run is running. */
 static void take_stall(
         struct run_state *state, const struct message_stall *stall)
 {
@@ -310,7 +310,7 @@ static void take_ranks(
 
 /* --- commands --- */
 
-/* The next step's report has them all; until then, as they were asked for. */
+/* As requested, until the next step's report has them all. */
 static void apply_settings(
         struct run_state *state, const struct train_command *command,
         int64_t step)

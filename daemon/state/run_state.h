@@ -32,7 +32,7 @@ struct run_histogram { /* of seconds; Prometheus buckets */
 struct run_state {
     const struct train_job *job; /* outlives it */
     const char *socket_path;     /* or NULL */
-    char output_dir[4096];       /* as a program in another folder finds it */
+    char output_dir[4096];       /* absolute */
     double started;              /* seconds since 1970 */
     double updated;              /* the last step */
     double ended;                /* 0: not yet */
@@ -84,13 +84,12 @@ extern const struct metric_table run_metrics;
 struct run_state *run_state_create(
         const struct train_job *job, const char *socket_path);
 void run_state_destroy(struct run_state *state);
-/* Take a message in; what it owns is taken over, but for the result
- * of MESSAGE_DONE, which stays the message's. Returns the event that it became,
- * or NULL; borrowed until the next call. */
+/* Take a message in, with what it owns, but for the result of MESSAGE_DONE.
+ * Returns the event that it became, or NULL; borrowed until the next call. */
 const struct kept_event *run_state_take(
         struct run_state *state, const struct message_head *head,
         const void *payload);
-/* The end, however it came. */
+/* The end of the run. */
 void run_state_end(struct run_state *state, enum train_run_state how);
 /* Index of the oldest event kept whose id is above `id`; event_count: none. */
 int run_state_events_after(const struct run_state *state, int64_t id);
@@ -117,7 +116,7 @@ json_t *run_state_history(
 json_t *run_state_settings(const struct run_state *state);
 /* Everything that the page draws, for report.html: {"status", "ranks",
  * "memory", "history", "samples", "config", "log": [lines], "events": [those of
- * output_dir/events.jsonl that stand: past.h]}. */
+ * output_dir/events.jsonl that hold: past.h]}. */
 json_t *run_state_report(const struct run_state *state, json_t *config);
 
 #endif

@@ -19,9 +19,9 @@ void run_state_keep_warning(
 void run_state_keep_sample(
         struct run_state *state, const struct message_event *event,
         const json_t *members);
-/* The events and samples of earlier processes of the run, when only events lie
- * in the ring: these come behind them, and a `resumed` among them says which
- * stand. Takes ownership; may be NULL. */
+/* The events and samples of earlier processes of the run, while the ring
+ * has events alone: these come after them, and a `resumed` among them says
+ * which of them hold. Takes ownership; may be NULL. */
 void run_state_take_past(struct run_state *state, struct past *past);
 
 #endif

@@ -114,7 +114,6 @@ static void on_stalled(void *ctx, const struct watch_hang *hang)
                 hang->operation);
     }
     queue_push(tee->queue, MESSAGE_STALL, &message, sizeof message);
-    TELL_NEXT(tee, stalled, hang);
 }
 
 static void on_ranks(
@@ -130,7 +129,6 @@ static void on_ranks(
                 {ranks + first, (size_t)some * sizeof *ranks}};
         queue_push_parts(tee->queue, MESSAGE_RANKS, parts, 2);
     }
-    TELL_NEXT(tee, ranks, ranks, count);
 }
 
 static void on_event(void *ctx, const struct train_event *event)
@@ -143,7 +141,6 @@ static void on_event(void *ctx, const struct train_event *event)
             {&message, sizeof message}, {event->text, strlen(event->text) + 1}};
     queue_push_parts(
             tee->queue, is_step ? MESSAGE_STEP_EVENT : MESSAGE_EVENT, parts, 2);
-    TELL_NEXT(tee, event, event);
 }
 
 struct train_observer tee_observer(struct tee *tee)

@@ -1,5 +1,5 @@
 /* tee.h - an observer that puts what it hears into a queue, and then tells the
- * next. */
+ * next one of the banner, of steps and of the end. */
 #ifndef ZD_DAEMON_STATE_TEE_H
 #define ZD_DAEMON_STATE_TEE_H
 

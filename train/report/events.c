@@ -14,10 +14,9 @@
 struct events {
     const struct train_observer *observer;
     pthread_mutex_t mutex; /* guards what follows, and the order of events */
-    char *path;
-    size_t kept;              /* bytes of it that stay */
-    struct file_writer *file; /* NULL before events_begin .. */
-    json_t *held;             /* .. when lines wait here */
+    struct file_writer *file;
+    size_t kept; /* bytes of it that stay */
+    bool has_begun;
     int64_t last_id, last_step;
 };
 
@@ -41,8 +40,7 @@ enum zd_status events_open(
     struct events *events = zd_array(1, sizeof *events);
     events->observer = observer;
     pthread_mutex_init(&events->mutex, NULL);
-    events->path = zd_must(strdup(path));
-    events->held = json_array();
+    events->file = file_writer_create(path, FILE_ROWS, "events");
     enum zd_status status =
             file_rows(path, take_id, &events->last_id, &events->kept);
     if (status != ZD_OK) {
@@ -54,24 +52,13 @@ enum zd_status events_open(
     return ZD_OK;
 }
 
-/* One that finds no room is lost, and no failure of whoever tells it. */
+/* A line that finds no room is lost; the caller does not fail. */
 static void write_line(struct file_writer *file, const char *text, size_t bytes)
 {
     struct zd_error before = *zd_error_get();
     if (file_writer_add(file, text, bytes) != ZD_OK)
         zd_error_clear();
-    zd_error_set(&before); /* it may tell of a failure */
-}
-
-/* The mutex is held. */
-static void write_held(struct events *events)
-{
-    size_t i;
-    json_t *line;
-    json_array_foreach(events->held, i, line) write_line(
-            events->file, json_string_value(line), json_string_length(line));
-    json_decref(events->held);
-    events->held = NULL;
+    zd_error_set(&before); /* the line may tell of it */
 }
 
 enum zd_status events_begin(struct events *events)
@@ -79,10 +66,8 @@ enum zd_status events_begin(struct events *events)
     if (!events)
         return ZD_OK;
     pthread_mutex_lock(&events->mutex);
-    enum zd_status status = file_writer_open(
-            events->path, FILE_ROWS, events->kept, "events", &events->file);
-    if (status == ZD_OK)
-        write_held(events);
+    enum zd_status status = file_writer_begin(events->file, events->kept);
+    events->has_begun = status == ZD_OK;
     pthread_mutex_unlock(&events->mutex);
     return status;
 }
@@ -93,8 +78,6 @@ void events_close(struct events *events)
         return;
     zd_log_set_hook(NULL, NULL);
     file_writer_close(events->file);
-    json_decref(events->held);
-    free(events->path);
     pthread_mutex_destroy(&events->mutex);
     free(events);
 }
@@ -124,9 +107,7 @@ static void tell(
     char *text = line_of(event, members);
     event->text = text;
     event->members = members;
-    if (events->held && strcmp(event->kind, "step") != 0)
-        json_array_append_new(events->held, json_string(text));
-    else if (events->file && strcmp(event->kind, "step") != 0)
+    if (strcmp(event->kind, "step") != 0)
         write_line(events->file, text, strlen(text));
     if (events->observer->event)
         events->observer->event(events->observer->ctx, event);
@@ -148,8 +129,8 @@ void events_tell(
 void events_append(
         const char *path, const char *kind, int64_t step, json_t *members)
 {
-    struct train_observer nobody = {0};
-    struct events events = {.observer = &nobody};
+    struct train_observer none = {0};
+    struct events events = {.observer = &none};
     struct train_event event = {.kind = kind, .step = step};
     bool is_there;
     if (fs_look(path, &is_there) == ZD_OK && is_there &&
@@ -179,13 +160,13 @@ int64_t events_last_id(struct events *events)
     return id;
 }
 
-/* A disk may take its time: nobody who tells something waits for it. */
+/* A disk may take its time: no one who tells something waits for it. */
 enum zd_status events_sync(struct events *events)
 {
     if (!events)
         return ZD_OK;
     pthread_mutex_lock(&events->mutex);
-    struct file_writer *file = events->file;
+    bool has_begun = events->has_begun;
     pthread_mutex_unlock(&events->mutex);
-    return file ? file_writer_sync(file) : ZD_OK;
+    return has_begun ? file_writer_sync(events->file) : ZD_OK;
 }

@@ -2,8 +2,8 @@
  * ids that rise by one (docs/control.md has the kinds). Rank 0.
  *
  * Steps have ids too, but are no lines: metrics.jsonl has them. The file is
- * never cut: a run that goes on from a checkpoint writes `resumed`, which says
- * what came before it in vain. Internal to train. */
+ * never cut: a resumed run writes `resumed`, which says what it undid. Internal
+ * to train. */
 #ifndef ZD_TRAIN_REPORT_EVENTS_H
 #define ZD_TRAIN_REPORT_EVENTS_H
 
@@ -11,7 +11,7 @@
 
 struct events;
 
-/* Go on behind the last whole line of `path`, whose `id` is the last one.
+/* Go on after the last whole line of `path`, whose `id` is the last one.
  * Warnings of the log are events from here on until events_close. The file is
  * not touched, and lines wait in memory, until events_begin: a start that is
  * refused leaves no trace. */
@@ -24,11 +24,11 @@ void events_close(struct events *events);
  * nothing is survived as in metrics.jsonl. `events` may be NULL. */
 void events_tell(
         struct events *events, const char *kind, int64_t step, json_t *members);
-/* By another rank, while the one that has the events open does not run: behind
+/* By another rank, while the rank that has the events open does not run: after
  * the whole lines of the file, if it is there. Takes ownership of `members`. */
 void events_append(
         const char *path, const char *kind, int64_t step, json_t *members);
-/* Does somebody hear of steps? They are not in the file. */
+/* Does the observer hear of steps? They are not in the file. */
 bool events_want_steps(const struct events *events);
 /* The last id given; 0: none yet. */
 int64_t events_last_id(struct events *events);

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Texts go from `pending` to the writer's hand and out, or back. */
+/* Texts go from `pending` to the writer (hand_bytes), and out or back. */
 struct file_writer {
     int fd; /* -1: FILE_WHOLE */
     char *path;
@@ -32,12 +32,12 @@ struct file_writer {
     size_t pending_bytes, hand_bytes;
     uint64_t added, written; /* bytes, ever */
     uint64_t asked, tried;   /* tries to write: wanted and made, ever */
-    bool is_behind;          /* said so */
+    bool has_warned;         /* since the last write that went well */
     bool is_closing;
     struct zd_error error; /* of the last try; ZD_OK: all was written */
 };
 
-/* O_NONBLOCK: to open a FIFO would wait for whoever reads it. O_NOFOLLOW: in a
+/* O_NONBLOCK: opening a FIFO would wait for its reader. O_NOFOLLOW: in a
  * folder of a group a link would lead to a file of another's choice. */
 static enum zd_status open_file(struct file_writer *file)
 {
@@ -120,7 +120,7 @@ static enum zd_status replace(const char *path, const char *text, size_t bytes)
     return fail_write(path, error);
 }
 
-/* Before those that came meanwhile. */
+/* Put them before what was added since. */
 static void give_back(struct file_writer *file, char *rows, size_t bytes)
 {
     char *all = zd_must(realloc(rows, bytes + file->pending_bytes));
@@ -132,7 +132,7 @@ static void give_back(struct file_writer *file, char *rows, size_t bytes)
 }
 
 /* One try; the mutex is held, but not while it writes. False: the disk did not
- * take them, and nobody was told yet. */
+ * take them, and there was no warning yet. */
 static bool try_rows(struct file_writer *file)
 {
     char *rows = file->pending;
@@ -146,11 +146,11 @@ static bool try_rows(struct file_writer *file)
     enum zd_status status = is_whole ? replace(file->path, rows, bytes)
                                      : write_rows(file, rows, bytes);
     pthread_mutex_lock(&file->mutex);
-    bool is_told = status == ZD_OK || file->is_behind;
+    bool is_told = status == ZD_OK || file->has_warned;
     file->hand_bytes = 0;
     file->tried = asked;
     file->error = *zd_error_get();
-    file->is_behind = status != ZD_OK;
+    file->has_warned = status != ZD_OK;
     zd_error_clear();
     if (status != ZD_OK && !is_whole) {
         give_back(file, rows, bytes);
@@ -188,34 +188,46 @@ static void *run_writer(void *ctx)
 
 /* --- life ----------------------------------------------------------------- */
 
-enum zd_status file_writer_open(
-        const char *path, enum file_mode mode, size_t kept, const char *what,
-        struct file_writer **out)
+struct file_writer *file_writer_create(
+        const char *path, enum file_mode mode, const char *what)
 {
     struct file_writer *file = zd_array(1, sizeof *file);
     file->path = zd_must(strdup(path));
     file->mode = mode;
     file->what = what;
     file->fd = -1;
-    file->end = (off_t)kept;
     pthread_mutex_init(&file->mutex, NULL);
     pthread_cond_init(&file->work, NULL);
     pthread_cond_init(&file->done, NULL);
-    enum zd_status status = mode == FILE_WHOLE ? ZD_OK : open_file(file);
-    if (status == ZD_OK &&
-        thread_start(&file->writer, "zerod-rows", run_writer, file) != 0)
-        status = ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "no thread to write %s", file->path);
-    if (status != ZD_OK) {
-        file_writer_close(file);
-        return status;
-    }
-    file->has_writer = true;
-    *out = file;
-    return ZD_OK;
+    return file;
 }
 
-/* The last try is the writer's end. */
+enum zd_status file_writer_begin(struct file_writer *file, size_t kept)
+{
+    file->end = (off_t)kept;
+    if (file->mode != FILE_WHOLE)
+        ZD_TRY(open_file(file));
+    file->has_writer =
+            thread_start(&file->writer, "zerod-rows", run_writer, file) == 0;
+    return file->has_writer ? ZD_OK
+                            : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
+                                      "no thread to write %s", file->path);
+}
+
+enum zd_status file_writer_open(
+        const char *path, enum file_mode mode, size_t kept, const char *what,
+        struct file_writer **out)
+{
+    struct file_writer *file = file_writer_create(path, mode, what);
+    enum zd_status status = file_writer_begin(file, kept);
+    if (status == ZD_OK)
+        *out = file;
+    else
+        file_writer_close(file);
+    return status;
+}
+
+/* The writer tries once more and ends. */
 static void end_writer(struct file_writer *file)
 {
     pthread_mutex_lock(&file->mutex);
@@ -285,7 +297,7 @@ enum zd_status file_writer_add(
     return status;
 }
 
-/* Until what was added is written, or a try from here on has failed. */
+/* Wait until what was added is written, or a later try has failed. */
 static enum zd_status await_rows(struct file_writer *file)
 {
     enum zd_status status = ZD_OK;

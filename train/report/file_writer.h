@@ -36,8 +36,14 @@ enum file_mode {
 
 struct file_writer;
 
-/* FILE_ROWS keeps the first `kept` bytes of `path` (whole rows). `what` its
- * rows are is for messages and stays ("events"); else NULL. */
+/* `what` the rows of FILE_ROWS are is for messages and stays ("events"); else
+ * NULL. Until file_writer_begin texts wait in memory and the file is not
+ * touched. */
+struct file_writer *file_writer_create(
+        const char *path, enum file_mode mode, const char *what);
+/* FILE_ROWS keeps the first `kept` bytes of the file (whole rows). */
+enum zd_status file_writer_begin(struct file_writer *writer, size_t kept);
+/* Both at once. */
 enum zd_status file_writer_open(
         const char *path, enum file_mode mode, size_t kept, const char *what,
         struct file_writer **out);

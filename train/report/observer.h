@@ -1,5 +1,4 @@
-/* observer.h - what is told of a run: banner, steps, its end, and who listens.
- */
+/* observer.h - what a run reports, and the callbacks that hear it. */
 #ifndef ZD_TRAIN_REPORT_OBSERVER_H
 #define ZD_TRAIN_REPORT_OBSERVER_H
 
@@ -11,14 +10,14 @@
 
 struct job_plan;
 
-/* What offload moved, and how long the trainer waited for it. */
+/* Bytes that offload moved, and how long the trainer waited for it. */
 struct train_offload_report {
     bool active;
     struct offload_report engine; /* optimizer, parameters */
     struct model_offload_report activations;
     bool has_disk;        /* the optimizer is on NVMe */
     bool has_activations; /* some moved */
-    int64_t undone_steps; /* whose updates were taken back */
+    int64_t undone_steps; /* whose updates were undone */
 };
 /* total += of */
 void train_offload_add(
@@ -45,7 +44,7 @@ struct train_step_report { /* metric_table.c says who shows what */
     int64_t global_batch;
 };
 
-struct train_banner { /* what was understood, known before step 1 */
+struct train_banner { /* known before step 1 */
     const struct train_job *job;
     const struct job_plan *plan;
     const struct arena *arena;

@@ -1,5 +1,5 @@
-/* startup.h - where the time from the process's start to its first step went;
- * a line of the log tells it. Internal to train. */
+/* startup.h - how long each phase from the process's start to its first step
+ * took, for a line of the log. Internal to train. */
 #ifndef ZD_TRAIN_REPORT_STARTUP_H
 #define ZD_TRAIN_REPORT_STARTUP_H
 
@@ -7,7 +7,7 @@ enum { STARTUP_PHASES = 12 };
 
 struct startup {
     double last; /* clock of the last mark */
-    int count;   /* of phases; 0: not begun, or told */
+    int count;   /* of phases; 0: not begun, or logged */
     struct startup_phase {
         const char *name;
         double seconds;
@@ -16,7 +16,7 @@ struct startup {
 
 /* Its first phase is "launch": from the process's start until now. */
 void startup_begin(struct startup *startup);
-/* What was done since the last mark was this; `name` is static. */
+/* The time since the last mark was spent on `name`, which is static. */
 void startup_mark(struct startup *startup, const char *name);
 /* All phases, on the log (level info). */
 void startup_tell(const struct startup *startup);

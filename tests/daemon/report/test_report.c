@@ -85,7 +85,7 @@ Test(report, an_offloaded_run_says_what_it_waited_for)
             "step 300.0, disk 350.0, up 0.0)");
     cr_expect(strstr(report_offload_advice(&report, 2, 1.5), "disk"));
     report.engine.wait_up_seconds = 0.8;
-    cr_expect(strstr(report_offload_advice(&report, 2, 1.5), "way up"));
+    cr_expect(strstr(report_offload_advice(&report, 2, 1.5), "reach the device"));
     cr_expect(report_offload_line(&report, 2, line, 20));
     cr_expect(strlen(line) < 20);
 }

@@ -25,7 +25,7 @@ struct event { /* as it was read */
     int value_count;
 };
 
-/* The record at data[*at]; *at goes behind it. False at the end. Lengths and
+/* The record at data[*at]; *at moves past it. False at the end. Lengths and
  * checksums that are wrong end the test. */
 bool event_read(
         const char *data, size_t bytes, size_t *at, struct event *event_out);

@@ -109,7 +109,7 @@ static void check_histogram(struct reader *r)
         if (ends_with(s->name, "_bucket")) {
             const char *le = metric_label(s, "le");
             CHECK(r, le, "a bucket without le");
-            CHECK(r, strpbrk(le, ".eI"), "le=\"%s\" is no canonical number",
+            CHECK(r, strpbrk(le, ".eI"), "le=\"%s\" is not a canonical number",
                   le);
             double next = strcmp(le, "+Inf") == 0 ? INFINITY : strtod(le, NULL);
             CHECK(r, next > bound && s->value >= below, "buckets that fall");

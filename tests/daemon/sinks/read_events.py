@@ -1,7 +1,7 @@
 """read_events.py DIR: what TensorBoard's own reader finds in a folder of event files, as sorted lines.
 
 "scalar TAG STEP VALUE" and "text TAG STEP"; all points, none sampled away. The reader drops undone scalars alone, so
-a text that was made again is there twice: said once."""
+a text that was repeated is printed once."""
 
 import sys
 

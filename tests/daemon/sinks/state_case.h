@@ -31,7 +31,7 @@ void state_case_sample(
 void state_case_wait(struct state_case *c, const char *name);
 int state_case_log_count(struct state_case *c, const char *word);
 
-/* A whole file with a NUL behind it; NULL when it is not there. */
+/* A whole file, NUL-terminated; NULL when it is not there. */
 char *state_case_read(
         struct state_case *c, const char *name, size_t *bytes_out);
 

@@ -50,7 +50,7 @@ static size_t word_length(const char *at)
     return n;
 }
 
-/* {label="..", label=~".."} behind a name. */
+/* {label="..", label=~".."} after a name. */
 static void check_selector(
         const char *at, const struct metric_sample *sample, const char *query)
 {

@@ -240,28 +240,3 @@ Test(prometheus, a_rank_is_up_while_it_is_heard_or_need_not_answer)
     c.state.state = RUN_DONE;
     cr_expect_eq(up(0), 0);
 }
-
-Test(prometheus, the_text_file_is_the_job_s_and_tells_its_end)
-{
-    struct sink sink = {0};
-    size_t bytes;
-    cr_assert_eq(textfile_open(&c.job, &sink), ZD_OK);
-    cr_expect_null(sink.close);
-    c.job.report.prometheus_textfile = c.scratch.dir;
-    cr_assert_eq(textfile_open(&c.job, &sink), ZD_OK);
-    c.state.has_banner = false;
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    cr_expect_null(state_case_read(&c, "zerod_tiny.prom", NULL));
-    c.state.has_banner = true;
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    c.state.state = RUN_STOPPED;
-    sink.close(sink.ctx, &c.state);
-    char *text = state_case_read(&c, "zerod_tiny.prom", &bytes);
-    struct metrics metrics = metrics_parse(text, bytes, false);
-    cr_expect_eq(
-            metrics_find(&metrics, "zerod_job_state", "state=stopped")->value,
-            1);
-    cr_expect_eq(metrics_find(&metrics, "zerod_rank_up", "rank=0")->value, 0);
-    metrics_free(&metrics);
-    free(text);
-}

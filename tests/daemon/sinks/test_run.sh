@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a run leaves behind and whom it tells, however it ends.
+# The files a run leaves and the messages it sends, however it ends.
 #   test_run.sh ZEROD NOTIFY_EAR SOURCE     prints TAP
 zerod=$(readlink -f "$1") ear=$(readlink -f "$2") source=$3
 count=0
@@ -73,7 +73,7 @@ code=$?
 [[ $code -eq 0 ]] || sed 's/^/# /' "$dir/told"
 tell $code "systemd is told READY, then STOPPING, once each"
 
-# Steps 1 to 5, then, as after a kill behind checkpoint 2, from there on: steps 3 to 5 are made again.
+# Steps 1 to 5, then, as after a kill, from checkpoint 2 on: steps 3 to 5 are repeated.
 again() {
     run again --set train.max_steps=6 --set checkpoint.save_steps=2 --set data.val_split=0.2 --set eval.eval_steps=1 \
         --set sample.steps=1 --set 'sample.prompts=["The "]' --set sample.max_new_tokens=4 "$@"

@@ -105,7 +105,7 @@ Test(systemd, a_unit_is_ready_after_the_first_step_and_not_before)
     sink.take(sink.ctx, SINK_STEP, &c.state);
     sink.take(sink.ctx, SINK_TICK, &c.state);
     text = heard();
-    cr_expect_not(has(text, "READY=1"), "said twice");
+    cr_expect_not(has(text, "READY=1"), "told twice");
     cr_expect_not(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
     sink.close(sink.ctx, &c.state);
 }
@@ -209,7 +209,7 @@ Test(systemd, a_checkpoint_on_the_way_out_gets_time_but_not_without_end)
     c.state.state = RUN_CHECKPOINTING;
     sink.take(sink.ctx, SINK_TICK, &c.state);
     text = heard();
-    cr_expect_not(has(text, "STOPPING=1"), "said twice");
+    cr_expect_not(has(text, "STOPPING=1"), "told twice");
     cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
     c.state.state_since = run_state_now() - 3601;
     sink.take(sink.ctx, SINK_TICK, &c.state);
@@ -240,7 +240,7 @@ Test(systemd, steps_too_slow_for_the_watchdog_are_warned_of_once)
     c.state.step.step_seconds = 4.5;
     sink.take(sink.ctx, SINK_STEP, &c.state);
     sink.take(sink.ctx, SINK_STEP, &c.state);
-    cr_expect_eq(state_case_log_count(&c, "at least 18 s is needed"), 1);
+    cr_expect_eq(state_case_log_count(&c, "set WatchdogSec to at least 18 s"), 1);
     sink.close(sink.ctx, &c.state);
 }
 

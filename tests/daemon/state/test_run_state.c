@@ -182,7 +182,7 @@ Test(run_state, a_resumed_run_begins_with_its_rows)
     cr_expect_eq(state->series[series("train/loss")].count, 41);
 }
 
-/* The banner comes behind the first events of its process. */
+/* The banner comes after the first events of its process. */
 Test(run_state, a_resumed_run_begins_with_its_events_and_samples)
 {
     static const char *const before[] = {
@@ -319,7 +319,7 @@ Test(run_state, a_run_is_stalled_until_a_rank_moves_or_it_is_something_else)
     json_decref(status);
 }
 
-/* While it trains and while it waits alike. */
+/* Stall and write time are summed separately. */
 Test(run_state, what_checkpoints_take_adds_up)
 {
     static const char two[] =
