@@ -30,6 +30,7 @@ struct bench {
     struct arena arena; /* all of them */
     int rows;       /* of all but matmuls */
     int M, N, kind; /* of a matmul; N wide and deep; RATE_FORWARD .. */
+    int pass;       /* of a layer */
     size_t turns;   /* runs so far */
     int sweeps;
     struct attention_shape attention;

@@ -236,21 +236,11 @@ static bench_fn *const layer[RATE_PASSES][20] = {
          backward, attend_backward, rotate, backward, backward, backward,
          norm_backward, add_two}};
 
-static enum zd_status run(struct bench *b, bench_fn *const *operations)
+static enum zd_status run_layer(struct bench *b)
 {
-    for (; *operations; operations++)
-        ZD_TRY((*operations)(b));
+    for (bench_fn *const *run = layer[b->pass]; *run; run++)
+        ZD_TRY((*run)(b));
     return ZD_OK;
-}
-
-static enum zd_status layer_forward(struct bench *b)
-{
-    return run(b, layer[RATE_FORWARD]);
-}
-
-static enum zd_status layer_backward(struct bench *b)
-{
-    return run(b, layer[RATE_BACKWARD]);
 }
 
 /* Of a small layer and a larger one; rows and sides that products were measured
@@ -266,15 +256,14 @@ void bench_shape_layer(struct bench *b, int size)
 enum zd_status calibrate_layers(
         struct bench *b, double seconds[RATE_PASSES][BENCH_LAYERS])
 {
-    static bench_fn *const runs[RATE_PASSES] = {layer_forward, layer_backward};
     enum zd_status status = ZD_OK;
-    for (int pass = 0; pass < RATE_PASSES; pass++)
+    for (b->pass = 0; b->pass < RATE_PASSES; b->pass++)
         for (int size = 0; size < BENCH_LAYERS && status == ZD_OK; size++) {
-            double took;
+            double took, *least = &seconds[b->pass][size];
             bench_shape_layer(b, size);
-            status = bench_time(b, runs[pass], &took);
-            if (status == ZD_OK && took < seconds[pass][size])
-                seconds[pass][size] = took;
+            status = bench_time(b, run_layer, &took);
+            if (status == ZD_OK)
+                *least = fmin(*least, took);
         }
     b->rows = BENCH_ROWS;
     return status;

@@ -7,21 +7,21 @@ void plan_limit_name(
 {
     bool is_device = memory == ARENA_DEVICE;
     bool is_host = memory == ARENA_HOST || memory == ARENA_PINNED;
-    if (is_device && !limits->limits_device && limits->on_gpu)
-        snprintf(out, PLAN_NAME_MAX, "what is free on the GPU");
-    else if (is_device && limits->limits_device)
-        snprintf(out, PLAN_NAME_MAX, "device.memory_limit");
-    else if (is_host && limits->limits_host)
-        snprintf(out, PLAN_NAME_MAX, "device.host_memory_limit");
-    else if (limits->is_free)
-        snprintf(out, PLAN_NAME_MAX, "what is free now of a rank's machine");
-    else if (limits->local_size > 1)
+    const char *name =
+            is_device && limits->limits_device ? "device.memory_limit"
+            : is_device && limits->on_gpu      ? "what is free on the GPU"
+            : is_host && limits->limits_host   ? "device.host_memory_limit"
+            : limits->is_free ? "what is free now of a rank's machine"
+                              : NULL;
+    if (name || limits->local_size < 2)
+        snprintf(
+                out, PLAN_NAME_MAX, "%s",
+                name ? name : "this machine's memory");
+    else
         snprintf(
                 out, PLAN_NAME_MAX,
                 "this machine's memory for each of %d local ranks",
                 limits->local_size);
-    else
-        snprintf(out, PLAN_NAME_MAX, "this machine's memory");
 }
 
 int plan_local_size(const struct train_job *job, int world, int local_size)

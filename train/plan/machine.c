@@ -57,11 +57,6 @@ const int plan_rate_lengths[RATE_LENGTHS] = {64, 256, 1024};
 
 enum { MACHINES = sizeof machines / sizeof machines[0] };
 
-const struct plan_machine *plan_machine_at(int index)
-{
-    return index >= 0 && index < MACHINES ? &machines[index] : NULL;
-}
-
 const struct plan_machine *plan_machine_find(const char *name)
 {
     for (int i = 0; i < MACHINES; i++)

@@ -64,7 +64,4 @@ extern const char plan_guess_words[];
 /* What a backend is taken for where nothing else is said: on a CPU the row of
  * this processor, or the guess. */
 const struct plan_machine *plan_machine_default(enum device_backend backend);
-/* In the order of the table; NULL after the last. */
-const struct plan_machine *plan_machine_at(int index);
-
 #endif

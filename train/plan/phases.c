@@ -2,8 +2,24 @@
 
 #include "train/plan/fit.h"
 
-static const char *const names[PLAN_PHASES] = {"load",   "train", "evaluate",
-                                               "sample", "save",  "export"};
+enum phase {
+    PHASE_LOAD,
+    PHASE_TRAIN,
+    PHASE_EVALUATE,
+    PHASE_SAMPLE,
+    PHASE_SAVE,
+    PHASE_EXPORT,
+    PHASES
+};
+struct peak {
+    bool happens; /* in a run of the job, or when it is asked for */
+    uint64_t device, pinned, host; /* bytes of a rank; the device's with what
+                                      libraries hold of it */
+    uint64_t disk;                 /* of all ranks: the files of one time */
+};
+
+static const char *const names[PHASES] = {"load",   "train", "evaluate",
+                                          "sample", "save",  "export"};
 
 /* --- files ---------------------------------------------------------------- */
 
@@ -84,31 +100,29 @@ static uint64_t load_buffers(const struct job_plan *plan)
 
 /* --- phases --------------------------------------------------------------- */
 
-void plan_peaks(
+static void peaks_of(
         const struct train_job *job, const struct job_plan *plan,
-        struct plan_peak out[PLAN_PHASES])
+        struct peak out[PHASES])
 {
     const struct arena_plan *arena = &plan->arena;
     bool has_data = job->data.eval_count > 0 || job->data.val_split > 0;
     bool asks = job->control.socket != CONTROL_NONE;
-    for (int phase = 0; phase < PLAN_PHASES; phase++)
-        out[phase] = (struct plan_peak){
+    for (int phase = 0; phase < PHASES; phase++)
+        out[phase] = (struct peak){
                 .happens = true,
                 .device = plan_device_bytes(plan),
                 .pinned = arena->bytes[ARENA_PINNED],
                 .host = arena->bytes[ARENA_HOST]};
-    out[PLAN_PHASE_EVALUATE].happens = has_data && plan->shape.eval_B > 0;
-    out[PLAN_PHASE_SAMPLE].happens = plan->shape.decode_capacity > 0;
-    out[PLAN_PHASE_SAVE].happens =
-            asks || job->checkpoint.save_strategy != SAVE_NO;
-    out[PLAN_PHASE_EXPORT].happens = job->checkpoint.export != EXPORT_NONE;
-    out[PLAN_PHASE_LOAD].host += load_buffers(plan);
-    out[PLAN_PHASE_SAVE].host += CHUNK * sizeof(float) + PAGES;
-    out[PLAN_PHASE_EXPORT].host += 2 * PIECE * sizeof(float) + PAGES;
-    out[PLAN_PHASE_TRAIN].disk =
-            arena->bytes[ARENA_DISK] * (uint64_t)plan->world;
-    out[PLAN_PHASE_SAVE].disk = checkpoint_bytes(job, plan);
-    out[PLAN_PHASE_EXPORT].disk = export_bytes(job, plan);
+    out[PHASE_EVALUATE].happens = has_data && plan->shape.eval_B > 0;
+    out[PHASE_SAMPLE].happens = plan->shape.decode_capacity > 0;
+    out[PHASE_SAVE].happens = asks || job->checkpoint.save_strategy != SAVE_NO;
+    out[PHASE_EXPORT].happens = job->checkpoint.export != EXPORT_NONE;
+    out[PHASE_LOAD].host += load_buffers(plan);
+    out[PHASE_SAVE].host += CHUNK * sizeof(float) + PAGES;
+    out[PHASE_EXPORT].host += 2 * PIECE * sizeof(float) + PAGES;
+    out[PHASE_TRAIN].disk = arena->bytes[ARENA_DISK] * (uint64_t)plan->world;
+    out[PHASE_SAVE].disk = checkpoint_bytes(job, plan);
+    out[PHASE_EXPORT].disk = export_bytes(job, plan);
 }
 
 /* --- as JSON and as text -------------------------------------------------- */
@@ -117,13 +131,13 @@ static const struct {
     const char *name;
     size_t offset;
 } columns[] = {
-        {"device", offsetof(struct plan_peak, device)},
-        {"pinned", offsetof(struct plan_peak, pinned)},
-        {"host", offsetof(struct plan_peak, host)},
-        {"disk", offsetof(struct plan_peak, disk)}};
+        {"device", offsetof(struct peak, device)},
+        {"pinned", offsetof(struct peak, pinned)},
+        {"host", offsetof(struct peak, host)},
+        {"disk", offsetof(struct peak, disk)}};
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
-static uint64_t bytes_of(const struct plan_peak *peak, int column)
+static uint64_t bytes_of(const struct peak *peak, int column)
 {
     return *(const uint64_t *)((const char *)peak + columns[column].offset);
 }
@@ -131,10 +145,10 @@ static uint64_t bytes_of(const struct plan_peak *peak, int column)
 json_t *plan_peaks_json(
         const struct train_job *job, const struct job_plan *plan)
 {
-    struct plan_peak peaks[PLAN_PHASES];
+    struct peak peaks[PHASES];
     json_t *json = json_object();
-    plan_peaks(job, plan, peaks);
-    for (int phase = 0; phase < PLAN_PHASES; phase++) {
+    peaks_of(job, plan, peaks);
+    for (int phase = 0; phase < PHASES; phase++) {
         json_t *peak = json_object();
         for (int c = 0; c < COLUMNS; c++)
             json_object_set_new(
@@ -155,8 +169,8 @@ json_t *plan_peaks_json(
 void plan_peaks_print(
         const struct train_job *job, const struct job_plan *plan, FILE *stream)
 {
-    struct plan_peak peaks[PLAN_PHASES];
-    plan_peaks(job, plan, peaks);
+    struct peak peaks[PHASES];
+    peaks_of(job, plan, peaks);
     fprintf(stream,
             "peaks of a rank (MiB; %d more of the host for program and "
             "libraries), files of all ranks:\n  %-10s",
@@ -164,7 +178,7 @@ void plan_peaks_print(
     for (int c = 0; c < COLUMNS; c++)
         fprintf(stream, " %12s", columns[c].name);
     fputc('\n', stream);
-    for (int phase = 0; phase < PLAN_PHASES; phase++) {
+    for (int phase = 0; phase < PHASES; phase++) {
         if (!peaks[phase].happens)
             continue;
         fprintf(stream, "  %-10s", names[phase]);

@@ -9,29 +9,10 @@
 
 #include "train/plan/plan.h"
 
-enum plan_phase {
-    PLAN_PHASE_LOAD,
-    PLAN_PHASE_TRAIN,
-    PLAN_PHASE_EVALUATE,
-    PLAN_PHASE_SAMPLE,
-    PLAN_PHASE_SAVE,
-    PLAN_PHASE_EXPORT,
-    PLAN_PHASES
-};
-struct plan_peak {
-    bool happens; /* in a run of the job, or when it is asked for */
-    uint64_t device, pinned, host; /* bytes of a rank; the device's with what
-                                      libraries hold of it */
-    uint64_t disk;                 /* of all ranks: the files of one time */
-};
-
 /* Allowed for the program, its libraries and stacks on top of that. Jobs on the
  * CPU device were seen to take 3 to 38 MiB of it. */
 enum { PLAN_LIBRARIES_BYTES = 64 << 20 };
 
-void plan_peaks(
-        const struct train_job *job, const struct job_plan *plan,
-        struct plan_peak out[PLAN_PHASES]);
 /* {"load": {"device", "pinned", "host", "disk"}, .. "libraries": {"device",
  * "host"}} of those that happen. New reference. */
 json_t *plan_peaks_json(
