@@ -73,15 +73,6 @@ static const struct cli_option *find_option(
     return NULL;
 }
 
-static const struct cli_command *find_command(
-        const struct cli_program *program, const char *name)
-{
-    for (int i = 0; i < program->command_count; i++)
-        if (strcmp(program->commands[i].name, name) == 0)
-            return &program->commands[i];
-    return NULL;
-}
-
 /* The words that may follow `typed` ("", or the first word of "ckpt ls");
  * `only`: is it one of them? Else all are offered. */
 static bool next_words(
@@ -133,7 +124,7 @@ static void offer_word(
         complete_value_fn *values)
 {
     struct completion completion = {"", word};
-    const struct cli_command *command = find_command(program, typed);
+    const struct cli_command *command = cli_find_command(program, typed);
     char before[80];
     if (!wants && strncmp(word, "--", 2) == 0 && strchr(word, '=')) {
         wants = find_option(program, word);
@@ -171,11 +162,11 @@ bool complete_main(
         else if (word[0] == '-')
             wants = strchr(word, '=') ? NULL : find_option(program, word);
         else if (
-                !find_command(program, typed) &&
+                !cli_find_command(program, typed) &&
                 next_words(program, typed, word, NULL)) {
             size_t used = strlen(typed);
             snprintf(typed + used, sizeof typed - used, "%s", word);
-            if (!find_command(program, typed))
+            if (!cli_find_command(program, typed))
                 strncat(typed, " ", sizeof typed - strlen(typed) - 1);
         }
         if (wants && !wants->value)

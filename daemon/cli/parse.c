@@ -14,24 +14,25 @@
 
 /* --- finding --- */
 
-static const struct cli_command *find_command(
+const struct cli_command *cli_find_command(
+        const struct cli_program *program, const char *name)
+{
+    for (int i = 0; i < program->command_count; i++)
+        if (strcmp(program->commands[i].name, name) == 0)
+            return &program->commands[i];
+    return NULL;
+}
+
+/* "ckpt ls", or "run". */
+static const struct cli_command *find_words(
         const struct cli_program *program, const char *first,
         const char *second, int *words_out)
 {
     char name[64];
-    for (int words = 2; words >= 1; words--) {
-        if (words == 2 && !second)
-            continue;
-        snprintf(
-                name, sizeof name, "%s%s%s", first, words == 2 ? " " : "",
-                words == 2 ? second : "");
-        for (int i = 0; i < program->command_count; i++)
-            if (strcmp(program->commands[i].name, name) == 0) {
-                *words_out = words;
-                return &program->commands[i];
-            }
-    }
-    return NULL;
+    snprintf(name, sizeof name, "%s %s", first, second ? second : "");
+    const struct cli_command *found = cli_find_command(program, name);
+    *words_out = found ? 2 : 1;
+    return found ? found : cli_find_command(program, first);
 }
 
 static enum zd_status tell_unknown_command(
@@ -417,7 +418,7 @@ enum zd_status cli_parse(
     parse.command = program->unnamed;
     if (!program->unnamed || argv[0][0] != '-') {
         const char *second = argc > 1 ? argv[1] : NULL;
-        parse.command = find_command(program, argv[0], second, &words);
+        parse.command = find_words(program, argv[0], second, &words);
         if (!parse.command)
             return tell_unknown_command(program, argv[0], second);
     }

@@ -100,6 +100,9 @@ struct cli_program {
             const struct cli_command *command, const struct cli_args *args);
 };
 
+/* By its whole name; NULL: none. */
+const struct cli_command *cli_find_command(
+        const struct cli_program *program, const char *name);
 /* Does the command take the option? Common ones and --help: always. A command
  * of NULL: the words before any command. */
 bool cli_takes(

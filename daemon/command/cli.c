@@ -87,40 +87,31 @@ struct job *cli_open_job(const struct cli_args *args)
         overrides[count++] =
                 (struct job_override){keys[i], values[i], "--set", false};
     }
-    if (args->resume)
-        overrides[count++] = (struct job_override){
-                "run.resume", args->resume, "--resume", true};
-    if (args->replay)
-        overrides[count++] = (struct job_override){
-                "run.replay", args->replay, "--replay", true};
-    if (args->max_steps >= 0) {
-        snprintf(steps, sizeof steps, "%lld", (long long)args->max_steps);
-        overrides[count++] = (struct job_override){
-                "train.max_steps", steps, "--max-steps", false};
-    }
-    if (args->stop_after >= 0) {
-        snprintf(stop, sizeof stop, "%lld", (long long)args->stop_after);
-        overrides[count++] = (struct job_override){
-                "run.stop_after", stop, "--stop-after", false};
-    }
-    if (args->device_memory)
-        overrides[count++] = (struct job_override){
-                "device.memory_limit", args->device_memory, "--device-memory",
-                true};
-    if (args->host_memory)
-        overrides[count++] = (struct job_override){
-                "device.host_memory_limit", args->host_memory, "--host-memory",
-                true};
-    if (args->quiet || args->verbose)
-        overrides[count++] = (struct job_override){
-                "log.level", args->quiet ? "warning" : "debug",
-                args->quiet ? "-q" : "-v", true};
-    if (args->log_format)
-        overrides[count++] = (struct job_override){
-                "log.format", args->log_format, "--log-format", true};
-    if (args->no_progress)
-        overrides[count++] = (struct job_override){
-                "log.progress", "none", "--no-progress", true};
+    snprintf(steps, sizeof steps, "%lld", (long long)args->max_steps);
+    snprintf(stop, sizeof stop, "%lld", (long long)args->stop_after);
+    const struct job_override options[] = {
+            {"run.resume", args->resume, "--resume", true},
+            {"run.replay", args->replay, "--replay", true},
+            {"train.max_steps", args->max_steps >= 0 ? steps : NULL,
+             "--max-steps", false},
+            {"run.stop_after", args->stop_after >= 0 ? stop : NULL,
+             "--stop-after", false},
+            {"device.memory_limit", args->device_memory, "--device-memory",
+             true},
+            {"device.host_memory_limit", args->host_memory, "--host-memory",
+             true},
+            {"log.level",
+             args->quiet     ? "warning"
+             : args->verbose ? "debug"
+                             : NULL,
+             args->quiet ? "-q" : "-v", true},
+            {"log.format", args->log_format, "--log-format", true},
+            {"log.progress", args->no_progress ? "none" : NULL, "--no-progress",
+             true}};
+    enum { OPTIONS = sizeof options / sizeof options[0] };
+    for (int i = 0; i < OPTIONS; i++)
+        if (options[i].value)
+            overrides[count++] = options[i];
     struct job_request request = {
             .path = args->job ? args->job : args->line.operands[0],
             .overrides = overrides,

@@ -1,6 +1,7 @@
 #include "daemon/job/job_internal.h"
 
 #include "base/must.h"
+#include "base/text_buffer.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -148,6 +149,19 @@ void job_free(struct job *job)
     free(job->derived);
     free(job->unused);
     free(job);
+}
+
+bool job_idle_keys(const struct job *job, char *out, size_t bytes)
+{
+    struct text_buffer text = {.out = out, .bytes = bytes};
+    bool on_cpu =
+            device_resolve(job_options(job)->device.backend) == DEVICE_CPU;
+    for (int i = 0; on_cpu && i < schema_count; i++)
+        if (job->given[i] && schema_table[i].flags & SCHEMA_GPU)
+            text_buffer_add(
+                    &text, "%s%s.%s", text.used ? ", " : "",
+                    schema_table[i].section, schema_table[i].name);
+    return text.used > 0;
 }
 
 const struct problems *job_problems(const struct job *job)

@@ -29,7 +29,8 @@ enum schema_type {                /* TOML accepted: field written (offset2) */
                    SCHEMA_LIMIT,    /* a size or "90%": uint64_t (double) */
                    SCHEMA_DURATION, /* "1h30m": double seconds */
                    SCHEMA_MOMENT,   /* RFC 3339, "1h30m" or "": double seconds
-                                       since 1970   (double seconds from the start)
+                                       since 1970   (double seconds from the
+                                       start)
                                      */
                    SCHEMA_STRINGS,  /* array of strings: const char *const *
                                        (int) */
@@ -61,6 +62,8 @@ enum schema_flags {
     SCHEMA_NULLABLE = 32, /* a string whose "" means not given (NULL) */
     SCHEMA_SLASH = 64,    /* a path has a slash */
     SCHEMA_NOT_ZERO = 128,
+    SCHEMA_GPU = 512,  /* on the CPU, whose sums have one order and whose
+                          collectives are MPI's, it does nothing */
     SCHEMA_ZERO = 256, /* a number whose 0 is no "auto": that is -1 */
 };
 
