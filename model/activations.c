@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "model/activation_parts.h"
 
 #include <stdlib.h>
@@ -67,21 +68,15 @@ int activations_first_layer(
     return config->layers + 1;
 }
 
-static enum zd_status alloc_layers(struct activations *a)
+static void alloc_layers(struct activations *a)
 {
-    size_t inputs = (size_t)(a->segments ? a->segments : 1);
-    size_t slots = (size_t)(a->segment ? a->segment : 1);
-    a->inputs = calloc(inputs, sizeof *a->inputs);
-    a->slots = calloc(slots, sizeof *a->slots);
-    if (a->inputs && a->slots)
-        return ZD_OK;
-    activations_fini(a);
-    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for the layers' arrays");
+    a->inputs = zd_array((size_t)a->segments, sizeof *a->inputs);
+    a->slots = zd_array((size_t)a->segment, sizeof *a->slots);
 }
 
-enum zd_status activations_train(
+struct activations activations_train(
         const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base, struct activations *out)
+        const struct model_shape *shape, char *base)
 {
     struct dims d = dims_of(config, table, shape, shape->B, shape->T);
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
@@ -95,7 +90,7 @@ enum zd_status activations_train(
     a.recompute = segment > 0;
     a.segment = a.recompute && segment < kept ? segment : kept;
     a.segments = kept ? (kept + a.segment - 1) / a.segment : 0;
-    ZD_TRY(alloc_layers(&a));
+    alloc_layers(&a);
 
     push_inputs(&s, &d, shape->offload_activations, &a);
     a.last = push_rows(&s, d.N, d.C);
@@ -120,16 +115,15 @@ enum zd_status activations_train(
     if (kept)
         push_grads(&s, &d, &a.grads);
     a.bytes = s.peak;
-    *out = a;
-    return ZD_OK;
+    return a;
 }
 
-static enum zd_status lay_lean(
+static void lay_lean(
         const struct model_config *config, const struct dims *d, bool decode,
         int chunk, struct stack *s, struct activations *a)
 {
     a->first = config->layers + 1;
-    ZD_TRY(alloc_layers(a));
+    alloc_layers(a);
     push_adapters(s, d, chunk, false, &a->adapters);
     push_lean(s, d, decode, &a->lean, &a->lean_scratch);
     a->layer_gains = decode ? d->gains : 0;
@@ -137,26 +131,23 @@ static enum zd_status lay_lean(
     a->gathered = a->lean.norm1;
     push_head(s, d, chunk, false, &a->head);
     a->bytes = s->peak;
-    return ZD_OK;
 }
 
-enum zd_status activations_eval(
+struct activations activations_eval(
         const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base, struct activations *out)
+        const struct model_shape *shape, char *base)
 {
     struct dims d = dims_of(config, table, shape, shape->eval_B, shape->T);
     struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
     d.attention_scratch = dims_attention_scratch(&d);
     struct activations a = {.scratch_bytes = d.attention_scratch};
-    ZD_TRY(lay_lean(
-            config, &d, false, head_chunk(&d, shape->head_chunk), &s, &a));
-    *out = a;
-    return ZD_OK;
+    lay_lean(config, &d, false, head_chunk(&d, shape->head_chunk), &s, &a);
+    return a;
 }
 
-enum zd_status activations_decode(
+struct activations activations_decode(
         const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base, struct activations *out)
+        const struct model_shape *shape, char *base)
 {
     struct dims d = dims_of(config, table, shape, 1, shape->decode_batch);
     d.logits_dtype = DTYPE_FP32; /* the host reads them */
@@ -168,9 +159,8 @@ enum zd_status activations_decode(
     a.cache_layer_bytes = texts * a.cache_text_bytes;
     a.k_cache = push_rows(&s, (size_t)config->layers * rows, d.kv);
     a.v_cache = push_rows(&s, (size_t)config->layers * rows, d.kv);
-    ZD_TRY(lay_lean(config, &d, true, (int)texts, &s, &a));
-    *out = a;
-    return ZD_OK;
+    lay_lean(config, &d, true, (int)texts, &s, &a);
+    return a;
 }
 
 void activations_fini(struct activations *acts)

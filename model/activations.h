@@ -146,15 +146,15 @@ int activations_first_layer(
         const struct model_config *config, const struct param_table *table);
 
 /* Lay out a pass. With base NULL only sizes are known (planning). */
-enum zd_status activations_train(
+struct activations activations_train(
         const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base, struct activations *out);
-enum zd_status activations_eval(
+        const struct model_shape *shape, char *base);
+struct activations activations_eval(
         const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base, struct activations *out);
-enum zd_status activations_decode(
+        const struct model_shape *shape, char *base);
+struct activations activations_decode(
         const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base, struct activations *out);
+        const struct model_shape *shape, char *base);
 void activations_fini(struct activations *acts);
 
 #endif

@@ -68,7 +68,7 @@ enum zd_status config_wrong(
     const json_t *value = json_object_get(r->json, key);
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     config_fail(
-            r, "E0302", "`%s` must be %s, not %.80s", key, expected,
+            r, r->wrong, "`%s` must be %s, not %.80s", key, expected,
             text ? text : "absent");
     free(text);
     return r->on_error;

@@ -21,13 +21,14 @@ struct config_reader {
     const json_t *json;
     const char *name;
     enum zd_status on_error;
+    const char *wrong; /* code of config_wrong */
 };
 
 /* Record a mistake, with its place; returns reader->on_error. */
 enum zd_status config_fail(
         const struct config_reader *reader, const char *code,
         const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* E0302: the value of `key` is not what is expected. */
+/* The value of `key` is not what is expected. */
 enum zd_status config_wrong(
         const struct config_reader *reader, const char *key,
         const char *expected);

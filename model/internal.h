@@ -101,7 +101,7 @@ static inline int role_id(const struct model *model, int unit, enum role role)
 /* plan.c */
 int model_positions(const struct model_shape *shape); /* rows of the angles */
 size_t model_most_tokens(const struct model_shape *shape); /* of any pass */
-enum zd_status model_lay_out(struct model *model, char *base);
+void model_lay_out(struct model *model, char *base);
 
 /* batch.c */
 static inline size_t batch_planes(const struct model_config *config)

@@ -1,4 +1,5 @@
 #include "base/device/device_memory.h"
+#include "base/must.h"
 #include "model/internal.h"
 #include "model/rope.h"
 
@@ -21,34 +22,30 @@ static void find_tensors(struct model *model)
                           : role_id(model, c->layers + 1, ROLE_HEAD);
 }
 
-static enum zd_status list_events(
-        const struct model *model, enum model_pass pass,
-        struct event_list *list)
+static struct event_list list_events(
+        const struct model *model, enum model_pass pass)
 {
     int count = model_unit_events(
             model->config, model->table, model->shape.checkpointing, pass, NULL,
             0);
-    list->events = calloc((size_t)count, sizeof *list->events);
-    if (!list->events)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a pass");
-    list->count = model_unit_events(
+    struct event_list list = {
+            zd_array((size_t)count, sizeof *list.events), count};
+    model_unit_events(
             model->config, model->table, model->shape.checkpointing, pass,
-            list->events, count);
-    return ZD_OK;
+            list.events, count);
+    return list;
 }
 
-static enum zd_status alloc_tables(struct model *model)
+static void alloc_tables(struct model *model)
 {
     size_t count = (size_t)model->table->count;
-    size_t places = model->table->codes ? 2 * count : count;
-    model->params = calloc(places, sizeof *model->params);
-    model->grads = calloc(count, sizeof *model->grads);
-    model->unit_trains = calloc(
+    model->params = zd_array(
+            model->table->codes ? 2 * count : count, sizeof *model->params);
+    model->grads = zd_array(count, sizeof *model->grads);
+    model->unit_trains = zd_array(
             (size_t)model->table->unit_count, sizeof *model->unit_trains);
-    if (!model->params || !model->grads || !model->unit_trains)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model");
-    ZD_TRY(list_events(model, MODEL_TRAIN, &model->train_events));
-    return list_events(model, MODEL_EVAL, &model->eval_events);
+    model->train_events = list_events(model, MODEL_TRAIN);
+    model->eval_events = list_events(model, MODEL_EVAL);
 }
 
 static enum zd_status fill_angles(struct model *model, float *angles)
@@ -95,18 +92,16 @@ enum zd_status model_create(
         const struct model_shape *shape, const struct kernels *kernels,
         const struct arena *arena, struct model **model_out)
 {
-    struct model *model = calloc(1, sizeof *model);
-    if (!model)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model");
+    enum zd_status status = ZD_OK;
+    struct model *model = zd_array(1, sizeof *model);
     model->config = config;
     model->table = table;
     model->shape = *shape;
     model->strides = activations_strides(config, shape->joined);
     model->kernels = kernels;
-    enum zd_status status = alloc_tables(model);
-    if (status == ZD_OK)
-        status = model_lay_out(model, arena_span(arena, "model.activations"));
-    if (status == ZD_OK && model->train.offloaded)
+    alloc_tables(model);
+    model_lay_out(model, arena_span(arena, "model.activations"));
+    if (model->train.offloaded)
         status = residuals_init(
                 &model->residuals, arena_span(arena, "model.residuals"));
     if (status == ZD_OK)

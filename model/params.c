@@ -1,4 +1,5 @@
 #include "model/params.h"
+#include "base/must.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -199,13 +200,9 @@ enum zd_status param_table_build(
     const struct model_family *family = config->family;
     size_t max = (size_t)config->layers * count_rows(family->layer) +
                  count_rows(family->embeddings) + count_rows(family->last) + 1;
-    table.params = calloc(max, sizeof *table.params);
+    table.params = zd_array(max, sizeof *table.params);
     table.unit_first =
-            calloc((size_t)table.unit_count + 1, sizeof *table.unit_first);
-    if (!table.params || !table.unit_first) {
-        param_table_fini(&table);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a tensor table");
-    }
+            zd_array((size_t)table.unit_count + 1, sizeof *table.unit_first);
     add_all(&builder);
     for (int i = 0; i < freeze_count; i++) {
         enum zd_status status = freeze_matching(config, &table, freeze[i]);

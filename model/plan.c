@@ -1,18 +1,17 @@
 #include "model/internal.h"
 
 /* Every pass that this shape asks for, laid out from the same bottom. */
-static enum zd_status lay_passes(
+static void lay_passes(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, char *base,
         struct activations passes[3])
 {
     if (shape->train)
-        ZD_TRY(activations_train(config, table, shape, base, &passes[0]));
+        passes[0] = activations_train(config, table, shape, base);
     if (shape->eval_B)
-        ZD_TRY(activations_eval(config, table, shape, base, &passes[1]));
+        passes[1] = activations_eval(config, table, shape, base);
     if (shape->decode_capacity)
-        ZD_TRY(activations_decode(config, table, shape, base, &passes[2]));
-    return ZD_OK;
+        passes[2] = activations_decode(config, table, shape, base);
 }
 
 static enum zd_status check_positions(
@@ -139,13 +138,12 @@ enum zd_status model_plan(
                             : 0;
     ZD_TRY(check_positions(config, positions));
     ZD_TRY(check_offload(config, shape));
-    enum zd_status status = lay_passes(config, table, shape, NULL, passes);
+    lay_passes(config, table, shape, NULL, passes);
     residuals = (size_t)passes[0].offloaded * passes[0].input_bytes;
     for (int i = 0; i < 3; i++) {
         bytes = passes[i].bytes > bytes ? passes[i].bytes : bytes;
         activations_fini(&passes[i]);
     }
-    ZD_TRY(status);
     ZD_TRY(arena_plan_add(
             plan, "model.activations", ARENA_DEVICE, SPAN_ACTIVATIONS, bytes));
     if (residuals)
@@ -166,15 +164,13 @@ enum zd_status model_plan(
             angles * sizeof(float));
 }
 
-enum zd_status model_lay_out(struct model *model, char *base)
+void model_lay_out(struct model *model, char *base)
 {
     struct activations passes[3] = {0};
-    enum zd_status status = lay_passes(
-            model->config, model->table, &model->shape, base, passes);
+    lay_passes(model->config, model->table, &model->shape, base, passes);
     model->train = passes[0];
     model->eval = passes[1];
     model->decode = passes[2];
-    return status;
 }
 
 /* The first tensor in the order of the forward pass that trains, or that an

@@ -1,4 +1,5 @@
 #include "model/replicated_params.h"
+#include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +32,8 @@ static enum zd_status read_param(
         return no_memory(count * element);
     if (replica->dtype == DTYPE_FP32)
         return source->read(source->ctx, id, 0, count, (float *)to);
-    float *piece = malloc(PIECE * sizeof *piece);
-    enum zd_status status = piece ? ZD_OK : no_memory(PIECE * sizeof *piece);
+    float *piece = zd_array(PIECE, sizeof *piece);
+    enum zd_status status = ZD_OK;
     for (size_t begin = 0; status == ZD_OK && begin < count; begin += PIECE) {
         size_t n = count - begin < PIECE ? count - begin : PIECE;
         status = source->read(source->ctx, id, begin, n, piece);
@@ -49,12 +50,10 @@ static enum zd_status fill(
         bool with_grads)
 {
     size_t count = (size_t)replica->table->count;
-    replica->params = calloc(count, sizeof *replica->params);
-    replica->grads = calloc(count, sizeof *replica->grads);
-    replica->unit_written = calloc(
+    replica->params = zd_array(count, sizeof *replica->params);
+    replica->grads = zd_array(count, sizeof *replica->grads);
+    replica->unit_written = zd_array(
             (size_t)replica->table->unit_count, sizeof *replica->unit_written);
-    if (!replica->params || !replica->grads || !replica->unit_written)
-        return no_memory(count * sizeof *replica->params);
     for (int id = 0; id < replica->table->count; id++) {
         const struct param *param = &replica->table->params[id];
         ZD_TRY(read_param(replica, id, source));
@@ -72,9 +71,7 @@ enum zd_status replicated_create(
         const struct weight_source *source, bool with_grads,
         struct replicated_params **replica_out)
 {
-    struct replicated_params *replica = calloc(1, sizeof *replica);
-    if (!replica)
-        return no_memory(sizeof *replica);
+    struct replicated_params *replica = zd_array(1, sizeof *replica);
     replica->table = table;
     replica->dtype = dtype;
     enum zd_status status = fill(replica, source, with_grads);
@@ -91,10 +88,8 @@ void replicated_destroy(struct replicated_params *replica)
     if (!replica)
         return;
     for (int id = 0; id < replica->table->count; id++) {
-        if (replica->params)
-            free(replica->params[id]);
-        if (replica->grads)
-            free(replica->grads[id]);
+        free(replica->params[id]);
+        free(replica->grads[id]);
     }
     free(replica->params);
     free(replica->grads);

@@ -25,6 +25,11 @@ enum zd_status weights_open_random(
         uint64_t seed, const struct param_table *table,
         struct weight_source *source_out);
 
+/* The same by all threads of the caller, of a source that several may read. */
+enum zd_status weights_read_parallel(
+        const struct weight_source *source, int id, size_t begin, size_t count,
+        float *out);
+
 void weights_close(struct weight_source *source);
 
 #endif

@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include "base/must.h"
 #include "base/number/rng.h"
 
 #include <stdlib.h>
@@ -51,11 +52,31 @@ enum zd_status weights_open_random(
         uint64_t seed, const struct param_table *table,
         struct weight_source *source_out)
 {
-    struct random_source *source = malloc(sizeof *source);
-    if (!source)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model");
+    struct random_source *source = zd_array(1, sizeof *source);
     *source = (struct random_source){seed, table};
     *source_out = (struct weight_source){random_read, free, source};
+    return ZD_OK;
+}
+
+static enum zd_status read_piece(
+        const struct weight_source *source, int id, size_t begin, size_t at,
+        size_t count, float *out)
+{
+    size_t n = count - at < PIECE ? count - at : PIECE;
+    return source->read(source->ctx, id, begin + at, n, out + at);
+}
+
+enum zd_status weights_read_parallel(
+        const struct weight_source *source, int id, size_t begin, size_t count,
+        float *out)
+{
+    int failed = 0;
+#pragma omp parallel for schedule(dynamic) reduction(+ : failed)
+    for (size_t at = 0; at < count; at += PIECE)
+        failed += read_piece(source, id, begin, at, count, out) != ZD_OK;
+    /* an error's record is its thread's: once more, for this one's */
+    for (size_t at = 0; failed && at < count; at += PIECE)
+        ZD_TRY(read_piece(source, id, begin, at, count, out));
     return ZD_OK;
 }
 

@@ -304,18 +304,14 @@ static void add_factors(
             factor_of(weight, id, PARAM_LORA_MAGNITUDE, b.shape[0], 1);
 }
 
-static enum zd_status alloc(
-        const struct param_table *table, struct param_table *out)
+static struct param_table empty_like(const struct param_table *table)
 {
     size_t most = 4 * (size_t)table->count;
-    out->params = calloc(most, sizeof *out->params);
-    out->adapters = calloc(most, sizeof *out->adapters);
-    out->unit_first =
-            calloc((size_t)table->unit_count + 1, sizeof *out->unit_first);
-    out->unit_count = table->unit_count;
-    if (out->params && out->adapters && out->unit_first)
-        return ZD_OK;
-    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a tensor table");
+    return (struct param_table){
+            .params = zd_array(most, sizeof(struct param)),
+            .adapters = zd_array(most, sizeof(struct adapter)),
+            .unit_first = zd_array((size_t)table->unit_count + 1, sizeof(int)),
+            .unit_count = table->unit_count};
 }
 
 static enum zd_status refuse_none(const struct lora_reader *reader)
@@ -383,12 +379,10 @@ enum zd_status lora_extend(
         const struct lora_options *options, struct param_table *table)
 {
     struct lora_reader reader = {config, adapter, table};
-    struct param_table out = {0};
     ZD_TRY(check_arrangement(&reader, options));
+    struct param_table out = empty_like(table);
     enum zd_status status =
             lora_check_names(&reader, options && !options->path);
-    if (status == ZD_OK)
-        status = alloc(table, &out);
     if (status == ZD_OK)
         status = extend(&reader, options, &out);
     if (status == ZD_OK)

@@ -1,4 +1,5 @@
 /* lora_base.c - which weights of a base lie in codes. */
+#include "base/must.h"
 #include "model/adapters/lora.h"
 #include "model/adapters/peft.h"
 #include "model/files/weights_hf.h"
@@ -149,9 +150,7 @@ enum zd_status lora_quantize(
         const struct model_config *config, const struct lora_options *options,
         const char *dir, struct param_table *table)
 {
-    table->codes = calloc((size_t)table->count, sizeof *table->codes);
-    if (!table->codes)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a tensor table");
+    table->codes = zd_array((size_t)table->count, sizeof *table->codes);
     ZD_TRY(fill(config, options, dir, table));
     if (!first_of(table)) {
         free(table->codes);
@@ -165,9 +164,7 @@ enum zd_status lora_quantize_as(
         struct param_table *table)
 {
     enum quant_format made;
-    table->codes = calloc((size_t)table->count, sizeof *table->codes);
-    if (!table->codes)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a tensor table");
+    table->codes = zd_array((size_t)table->count, sizeof *table->codes);
     if (source->stored)
         ZD_TRY(take_stored(source, table));
     if (!first_of(table) && quant_format_of_name(format, &made))

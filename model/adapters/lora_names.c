@@ -1,42 +1,12 @@
 #include "model/adapters/lora_names.h"
 
 #include "base/must.h"
+#include "base/suggest.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { NAMES_TOLD = 3, NAMES_MAX = 16 };
-
-/* The module, or one that ends in "." + name. */
-static bool is_named(const char *module, const char *name)
-{
-    size_t bytes = strlen(module), end = strlen(name);
-    return strcmp(module, name) == 0 ||
-           (bytes > end && strcmp(module + bytes - end, name) == 0 &&
-            module[bytes - end - 1] == '.');
-}
-
-/* Letters that must change to make one name of the other. */
-static int distance(const char *a, const char *b)
-{
-    int row[64], width = (int)strlen(b);
-    if (width > 62)
-        return INT_MAX;
-    for (int j = 0; j <= width; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int before = row[0];
-        row[0] = i;
-        for (int j = 1; j <= width; j++) {
-            int change = before + (a[i - 1] != b[j - 1]);
-            before = row[j];
-            int least = row[j] < row[j - 1] ? row[j] : row[j - 1];
-            row[j] = change < least + 1 ? change : least + 1;
-        }
-    }
-    return row[width];
-}
 
 /* The last parts of linear modules' names. */
 static int list_names(
@@ -62,7 +32,7 @@ static void tell_nearest(const struct lora_reader *reader, const char *name)
     char names[NAMES_MAX][MODULE_BYTES], list[400] = "";
     const char *told[NAMES_MAX];
     int count = list_names(reader, names);
-    if (is_named("all-linear", name)) {
+    if (peft_module_is("all-linear", name)) {
         zd_fail_help("target_modules = \"all-linear\", in no list, means all");
         return;
     }
@@ -71,7 +41,7 @@ static void tell_nearest(const struct lora_reader *reader, const char *name)
     for (int i = 0; i < NAMES_TOLD && i < count; i++) {
         int best = i;
         for (int j = i + 1; j < count; j++)
-            if (distance(name, told[j]) < distance(name, told[best]))
+            if (edit_distance(name, told[j]) < edit_distance(name, told[best]))
                 best = j;
         const char *nearest = told[best];
         told[best] = told[i];
@@ -111,7 +81,7 @@ static enum zd_status check_name(
     for (int id = 0; id < table->count; id++) {
         char module[MODULE_BYTES];
         peft_module_name(reader->config, table, id, module);
-        if (!is_named(module, name))
+        if (!peft_module_is(module, name))
             continue;
         if (table->params[id].is_embedding)
             return lora_refuse_embedding(name);
@@ -191,7 +161,7 @@ static enum zd_status check_excluded(const struct lora_reader *reader)
         for (int id = 0; id < reader->table->count && !found; id++) {
             char module[MODULE_BYTES];
             peft_module_name(reader->config, reader->table, id, module);
-            found = is_named(module, name);
+            found = peft_module_is(module, name);
         }
         if (found)
             continue;

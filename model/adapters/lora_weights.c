@@ -1,5 +1,6 @@
 /* weights_lora.c - what an adapted model begins with: its base from
  * wherever that comes from, its adapters new, or as PEFT stored them. */
+#include "base/must.h"
 #include "model/adapters/lora.h"
 #include "model/adapters/peft.h"
 #include "model/quantized/row_norms.h"
@@ -49,10 +50,9 @@ static enum zd_status read_magnitude(
         const struct lora_source *source, const struct st_tensor *tensor,
         int weight, size_t begin, size_t count, float *out)
 {
-    float *norms = malloc(count * sizeof *norms);
+    float *norms = zd_array(count, sizeof *norms);
     enum zd_status status =
-            norms ? peft_read(&source->adapter, tensor, begin, count, out)
-                  : ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+            peft_read(&source->adapter, tensor, begin, count, out);
     if (status == ZD_OK)
         status = weights_row_norms(
                 &source->base, source->table, weight,
@@ -94,9 +94,7 @@ static enum zd_status open_stored(
 {
     const struct param_table *table = source->table;
     ZD_TRY(param_table_build(config, NULL, 0, &source->plain));
-    source->ids = calloc((size_t)table->count, sizeof *source->ids);
-    if (!source->ids)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+    source->ids = zd_array((size_t)table->count, sizeof *source->ids);
     for (int id = 0; id < table->count; id++)
         if (table->params[id].part == PARAM_BASE)
             source->ids[id] =
@@ -109,11 +107,7 @@ enum zd_status weights_open_lora(
         struct weight_source *base, uint64_t seed, const char *path,
         struct weight_source *source_out)
 {
-    struct lora_source *source = calloc(1, sizeof *source);
-    if (!source) {
-        weights_close(base);
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
-    }
+    struct lora_source *source = zd_array(1, sizeof *source);
     source->config = config;
     source->table = table;
     source->base = *base;

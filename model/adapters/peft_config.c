@@ -3,54 +3,14 @@
 #include "base/file/fs.h"
 #include "base/must.h"
 #include "model/adapters/pattern.h"
+#include "model/config_keys.h"
 
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { CONFIG_BYTES_MAX = 16 << 20 };
-
-struct reader {
-    const json_t *json;
-    const char *name;
-    enum zd_status on_error;
-};
-
-static enum zd_status refuse(
-        const struct reader *r, const char *code, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
-static enum zd_status refuse(
-        const struct reader *r, const char *code, const char *format, ...)
-{
-    char what[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    ZD_FAIL(r->on_error, code, "%s", what);
-    zd_fail_where("%s", r->name);
-    return r->on_error;
-}
-
-static enum zd_status refuse_value(
-        const struct reader *r, const char *key, const char *expected)
-{
-    char *text = json_dumps(
-            json_object_get(r->json, key), JSON_ENCODE_ANY | JSON_COMPACT);
-    refuse(r, "E0320", "`%s` must be %s, not %.80s", key, expected,
-           text ? text : "absent");
-    free(text);
-    return r->on_error;
-}
-
-/* The value under `key`; NULL when it is absent or null. */
-static const json_t *get(const json_t *json, const char *key)
-{
-    const json_t *value = json_object_get(json, key);
-    return json_is_null(value) ? NULL : value;
-}
 
 /* --- keys that we have, and those that we have not ------------------------ */
 
@@ -112,36 +72,15 @@ static bool is_name(const json_t *value)
     return json_is_string(value) && json_string_length(value) > 0;
 }
 
-static bool are_names(const json_t *value)
-{
-    if (!json_is_array(value))
-        return false;
-    for (size_t i = 0; i < json_array_size(value); i++)
-        if (!is_name(json_array_get(value, i)))
-            return false;
-    return true;
-}
-
 static bool is_layer(const json_t *value)
 {
     return json_is_integer(value) && json_integer_value(value) >= 0 &&
            json_integer_value(value) <= INT_MAX;
 }
 
-static bool are_layers(const json_t *value)
-{
-    if (!json_is_array(value))
-        return is_layer(value);
-    for (size_t i = 0; i < json_array_size(value); i++)
-        if (!is_layer(json_array_get(value, i)))
-            return false;
-    return true;
-}
-
 static bool is_rank(const json_t *value)
 {
-    return json_is_integer(value) && json_integer_value(value) >= 1 &&
-           json_integer_value(value) <= INT_MAX;
+    return is_layer(value) && json_integer_value(value) >= 1;
 }
 
 static bool is_positive(const json_t *value)
@@ -150,22 +89,26 @@ static bool is_positive(const json_t *value)
     return json_is_number(value) && isfinite(number) && number > 0;
 }
 
-static bool are_numbers(const json_t *table, bool whole)
+static bool all_are(const json_t *list, bool (*is)(const json_t *))
+{
+    bool all = json_is_array(list);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        all = all && is(json_array_get(list, i));
+    return all;
+}
+
+static bool all_values_are(const json_t *table, bool (*is)(const json_t *))
 {
     const char *pattern;
     json_t *value;
-    if (!json_is_object(table))
-        return false;
-    json_object_foreach((json_t *)table, pattern, value)
-    {
-        if (whole ? !is_rank(value) : !is_positive(value))
-            return false;
-    }
-    return true;
+    bool all = json_is_object(table);
+    json_object_foreach((json_t *)table, pattern, value) all = all && is(value);
+    return all;
 }
 
 static enum zd_status check_default(
-        const struct reader *r, const struct key *key, const json_t *value)
+        const struct config_reader *r, const struct key *key,
+        const json_t *value)
 {
     json_t *absent =
             key->absent
@@ -176,49 +119,40 @@ static enum zd_status check_default(
     if (equal)
         return ZD_OK;
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    refuse(r, "E0321", "`%s` = %.80s is not supported; %s is", key->name,
-           text ? text : "?", key->absent ? key->absent : "null");
+    config_fail(
+            r, "E0321", "`%s` = %.80s is not supported; %s is", key->name,
+            text ? text : "?", key->absent ? key->absent : "null");
     free(text);
     return r->on_error;
 }
 
 static enum zd_status check_form(
-        const struct reader *r, const struct key *key, const json_t *value)
+        const struct config_reader *r, const struct key *key,
+        const json_t *value)
 {
-    const char *expected = NULL;
-    switch (key->form) {
-    case FORM_ANY:
-        break;
-    case FORM_BOOL:
-        expected = json_is_boolean(value) ? NULL : "true or false";
-        break;
-    case FORM_NAMES:
-        expected = are_names(value) ? NULL : "a list of names";
-        break;
-    case FORM_PATTERN:
-        expected = is_name(value) || are_names(value)
-                           ? NULL
-                           : "a list of names, or a pattern";
-        break;
-    case FORM_LAYERS:
-        expected = are_layers(value) ? NULL : "a list of layers";
-        break;
-    case FORM_RANKS:
-        expected = are_numbers(value, true)
-                           ? NULL
-                           : "a table of whole numbers from 1 on";
-        break;
-    case FORM_NUMBERS:
-        expected =
-                are_numbers(value, false) ? NULL : "a table of numbers above 0";
-        break;
-    case FORM_DEFAULT:
+    static const char *const expected[] = {
+            [FORM_BOOL] = "true or false",
+            [FORM_NAMES] = "a list of names",
+            [FORM_PATTERN] = "a list of names, or a pattern",
+            [FORM_LAYERS] = "a list of layers",
+            [FORM_NUMBERS] = "a table of numbers above 0",
+            [FORM_RANKS] = "a table of whole numbers from 1 on"};
+    bool names = all_are(value, is_name);
+    const bool fits[] = {
+            [FORM_ANY] = true,
+            [FORM_BOOL] = json_is_boolean(value),
+            [FORM_NAMES] = names,
+            [FORM_PATTERN] = names || is_name(value),
+            [FORM_LAYERS] = is_layer(value) || all_are(value, is_layer),
+            [FORM_NUMBERS] = all_values_are(value, is_positive),
+            [FORM_RANKS] = all_values_are(value, is_rank)};
+    if (key->form == FORM_DEFAULT)
         return check_default(r, key, value);
-    }
-    return expected ? refuse_value(r, key->name, expected) : ZD_OK;
+    return fits[key->form] ? ZD_OK
+                           : config_wrong(r, key->name, expected[key->form]);
 }
 
-static enum zd_status check_keys(const struct reader *r)
+static enum zd_status check_keys(const struct config_reader *r)
 {
     const char *name;
     json_t *value;
@@ -243,17 +177,17 @@ static enum zd_status check_keys(const struct reader *r)
 
 /* Patterns are compiled once here, so that matching cannot fail later. */
 static enum zd_status check_pattern(
-        const struct reader *r, const char *key, const char *pattern)
+        const struct config_reader *r, const char *key, const char *pattern)
 {
     char problem[160];
     if (pattern_is_sound(pattern, problem))
         return ZD_OK;
-    return refuse(
+    return config_fail(
             r, "E0320", "`%s`: `%.100s` is no pattern: %s", key, pattern,
             problem);
 }
 
-static enum zd_status check_patterns(const struct reader *r)
+static enum zd_status check_patterns(const struct config_reader *r)
 {
     static const char *const texts[] = {
             "target_modules", "exclude_modules", "layers_pattern"};
@@ -262,15 +196,16 @@ static enum zd_status check_patterns(const struct reader *r)
     const char *pattern;
     json_t *value;
     for (int i = 0; i < 3; i++) {
-        const json_t *text = get(r->json, texts[i]);
+        const json_t *text = config_get(r, texts[i]);
         if (json_is_string(text))
             ZD_TRY(check_pattern(r, texts[i], json_string_value(text)));
     }
     for (int i = 0; i < 2; i++)
-        json_object_foreach(json_object_get(r->json, tables[i]), pattern, value)
+        json_object_foreach(
+                json_object_get(r->json, tables[i]), pattern, value)
                 ZD_TRY(check_pattern(r, tables[i], pattern));
     for (int i = 0; i < 2; i++) {
-        const json_t *list = get(r->json, lists[i]);
+        const json_t *list = config_get(r, lists[i]);
         for (size_t n = 0; n < json_array_size(list); n++)
             ZD_TRY(check_pattern(
                     r, lists[i], json_string_value(json_array_get(list, n))));
@@ -280,19 +215,19 @@ static enum zd_status check_patterns(const struct reader *r)
 
 /* --- the values ----------------------------------------------------------- */
 
-static enum zd_status check_kind(const struct reader *r)
+static enum zd_status check_kind(const struct config_reader *r)
 {
-    const json_t *type = get(r->json, "peft_type");
-    const json_t *task = get(r->json, "task_type");
-    const json_t *init = get(r->json, "init_lora_weights");
+    const json_t *type = config_get(r, "peft_type");
+    const json_t *task = config_get(r, "task_type");
+    const json_t *init = config_get(r, "init_lora_weights");
     const char *word = json_string_value(type);
     if (type && (!word || strcmp(word, "LORA") != 0))
-        return refuse(
+        return config_fail(
                 r, "E0321", "`peft_type` is %.40s; LORA is supported",
                 word ? word : "no word");
     word = json_string_value(task);
     if (task && (!word || strcmp(word, "CAUSAL_LM") != 0))
-        return refuse(
+        return config_fail(
                 r, "E0321", "`task_type` is %.40s; CAUSAL_LM is supported",
                 word ? word : "no word");
     word = json_string_value(init);
@@ -301,45 +236,47 @@ static enum zd_status check_kind(const struct reader *r)
          (strcmp(word, "gaussian") == 0 || strcmp(word, "default") == 0 ||
           strcmp(word, "orthogonal") == 0)))
         return ZD_OK;
-    refuse(r, "E0321",
-           "`init_lora_weights` = %.40s is not supported: the adapter belongs "
-           "to a base that was changed with it",
-           word ? word : "of this form");
+    config_fail(
+            r, "E0321",
+            "`init_lora_weights` = %.40s is not supported: the adapter belongs "
+            "to a base that was changed with it",
+            word ? word : "of this form");
     zd_fail_help("save it with path_initial_model_for_weight_conversion, which "
                  "makes it a LoRA of the base as it was");
     return r->on_error;
 }
 
 static enum zd_status read_positive(
-        const struct reader *r, const char *key, double absent, double *out)
+        const struct config_reader *r, const char *key, double absent,
+        double *out)
 {
-    const json_t *value = get(r->json, key);
+    const json_t *value = config_get(r, key);
     if (value && !is_positive(value))
-        return refuse_value(r, key, "a number above 0");
+        return config_wrong(r, key, "a number above 0");
     *out = value ? json_number_value(value) : absent;
     return ZD_OK;
 }
 
 static enum zd_status read_values(
-        const struct reader *r, struct peft_config *config)
+        const struct config_reader *r, struct peft_config *config)
 {
-    const json_t *rank = get(r->json, "r");
-    const json_t *dropout = get(r->json, "lora_dropout");
-    const json_t *base = get(r->json, "base_model_name_or_path");
+    const json_t *rank = config_get(r, "r");
+    const json_t *dropout = config_get(r, "lora_dropout");
+    const json_t *base = config_get(r, "base_model_name_or_path");
     if (rank && !is_rank(rank))
-        return refuse_value(r, "r", "a whole number from 1 on");
+        return config_wrong(r, "r", "a whole number from 1 on");
     config->r = rank ? (int)json_integer_value(rank) : 8;
     ZD_TRY(read_positive(r, "lora_alpha", 8, &config->lora_alpha));
     config->lora_dropout = dropout ? json_number_value(dropout) : 0;
     if ((dropout && !json_is_number(dropout)) ||
         !(config->lora_dropout >= 0 && config->lora_dropout < 1))
-        return refuse_value(r, "lora_dropout", "a number from 0 to below 1");
+        return config_wrong(r, "lora_dropout", "a number from 0 to below 1");
     if (base && !json_is_string(base))
-        return refuse_value(r, "base_model_name_or_path", "a name");
-    if (!get(r->json, "target_modules"))
-        return refuse(r, "E0320", "`target_modules` is missing");
-    config->use_rslora = json_is_true(get(r->json, "use_rslora"));
-    config->use_dora = json_is_true(get(r->json, "use_dora"));
+        return config_wrong(r, "base_model_name_or_path", "a name");
+    if (!config_get(r, "target_modules"))
+        return config_fail(r, "E0320", "`target_modules` is missing");
+    config->use_rslora = json_is_true(config_get(r, "use_rslora"));
+    config->use_dora = json_is_true(config_get(r, "use_dora"));
     if (base)
         config->base_model = zd_must(strdup(json_string_value(base)));
     config->json = zd_must(json_deep_copy(r->json));
@@ -350,10 +287,10 @@ enum zd_status peft_config_parse(
         const json_t *json, const char *name, enum zd_status on_error,
         struct peft_config *config_out)
 {
-    struct reader reader = {json, name, on_error};
+    struct config_reader reader = {json, name, on_error, "E0320"};
     struct peft_config config = {0};
     if (!json_is_object(json))
-        return refuse(&reader, "E0320", "the adapter's keys are no table");
+        return config_fail(&reader, "E0320", "the adapter's keys are no table");
     ZD_TRY(check_kind(&reader));
     ZD_TRY(check_keys(&reader));
     ZD_TRY(check_patterns(&reader));

@@ -51,6 +51,9 @@ double peft_config_alpha(const struct peft_config *config, const char *module);
 /* What B A is multiplied by: alpha / r or alpha / sqrt(r). */
 double peft_config_scale(const struct peft_config *config, const char *module);
 
+/* Is it the module `name`, or one that ends in ".NAME"? */
+bool peft_module_is(const char *module, const char *name);
+
 /* The module of tensor `id` as transformers names it, without ".weight" or
  * ".bias"; GPT-2's with "transformer.". */
 void peft_module_name(

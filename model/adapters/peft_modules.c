@@ -14,20 +14,18 @@ static const json_t *value_of(const struct peft_config *config, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-/* `name` itself, or the last parts of it. */
-static bool is_or_ends(const char *module, const char *name)
+bool peft_module_is(const char *module, const char *name)
 {
     size_t bytes = strlen(module), end = strlen(name);
-    if (strcmp(module, name) == 0)
-        return true;
-    return bytes > end + 1 && module[bytes - end - 1] == '.' &&
-           strcmp(module + bytes - end, name) == 0;
+    return strcmp(module, name) == 0 ||
+           (bytes > end && module[bytes - end - 1] == '.' &&
+            strcmp(module + bytes - end, name) == 0);
 }
 
 static bool names_have(const json_t *names, const char *module)
 {
     for (size_t i = 0; i < json_array_size(names); i++)
-        if (is_or_ends(module, json_string_value(json_array_get(names, i))))
+        if (peft_module_is(module, json_string_value(json_array_get(names, i))))
             return true;
     return false;
 }

@@ -119,7 +119,7 @@ enum zd_status model_config_parse(
         const json_t *json, const char *name, enum zd_status on_error,
         struct model_config *config_out)
 {
-    struct config_reader r = {json, name, on_error};
+    struct config_reader r = {json, name, on_error, "E0302"};
     struct model_config c = {0};
     if (!json_is_object(json))
         return config_fail(
@@ -222,7 +222,7 @@ enum zd_status model_config_read_stored(
     char path[4096];
     json_t *json;
     ZD_TRY(read_json(dir, path, &json));
-    struct config_reader reader = {json, path, ZD_ERR_DATA};
+    struct config_reader reader = {json, path, ZD_ERR_DATA, "E0302"};
     json_t *quantization =
             json_incref(json_object_get(json, "quantization_config"));
     bool is_quantized = quantization && !json_is_null(quantization);

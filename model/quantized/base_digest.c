@@ -83,32 +83,19 @@ struct reading {
     uint64_t sum;
 };
 
-static enum zd_status read_piece(
-        struct reading *r, int id, size_t begin, size_t at, size_t count)
-{
-    size_t left = count - at, n = left < PIECE ? left : PIECE;
-    ZD_TRY(r->source->read(r->source->ctx, id, begin + at, n, r->values + at));
-    uint64_t sum = base_digest_values(
-            r->table->params[id].name, begin + at, r->values + at, n);
-    __atomic_fetch_add(&r->sum, sum, __ATOMIC_RELAXED);
-    return ZD_OK;
-}
-
 static enum zd_status read_values(struct reading *r, int id)
 {
-    size_t all = r->table->params[id].count;
-    for (size_t begin = 0; begin < all; begin += LIMIT) {
-        size_t count = all - begin < LIMIT ? all - begin : LIMIT;
-        uint64_t before = r->sum;
-        int failed = 0;
-#pragma omp parallel for schedule(dynamic) reduction(+ : failed)
+    const struct param *p = &r->table->params[id];
+    for (size_t begin = 0; begin < p->count; begin += LIMIT) {
+        size_t left = p->count - begin, count = left < LIMIT ? left : LIMIT;
+        uint64_t sum = 0;
+        ZD_TRY(weights_read_parallel(r->source, id, begin, count, r->values));
+#pragma omp parallel for reduction(+ : sum)
         for (size_t at = 0; at < count; at += PIECE)
-            failed += read_piece(r, id, begin, at, count) != ZD_OK;
-        /* an error's record is its thread's: once more, for this one's */
-        if (failed)
-            r->sum = before;
-        for (size_t at = 0; failed && at < count; at += PIECE)
-            ZD_TRY(read_piece(r, id, begin, at, count));
+            sum += base_digest_values(
+                    p->name, begin + at, r->values + at,
+                    count - at < PIECE ? count - at : PIECE);
+        r->sum += sum;
         progress_completed();
     }
     return ZD_OK;

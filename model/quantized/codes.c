@@ -1,5 +1,6 @@
 #include "model/quantized/codes.h"
 
+#include "base/must.h"
 #include "base/progress.h"
 #include "model/quantized/quantized.h"
 
@@ -51,10 +52,8 @@ enum zd_status codes_maker_create(
         const struct param_table *table, const struct weight_source *source,
         struct codes_maker **maker_out)
 {
-    struct codes_maker *maker = calloc(1, sizeof *maker);
+    struct codes_maker *maker = zd_array(1, sizeof *maker);
     size_t most = 0;
-    if (!maker)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory to quantize");
     *maker = (struct codes_maker){table, source, NULL, NULL};
     for (int id = 0; id < table->count; id++)
         if (param_in_codes(table, id)) {
@@ -111,29 +110,21 @@ static enum zd_status read_column(const struct band *band, size_t column)
     return ZD_OK;
 }
 
-static enum zd_status read_piece(const struct band *band, size_t at)
-{
-    const struct weight_source *source = band->maker->source;
-    size_t left = band->count - at, count = left < PIECE ? left : PIECE;
-    return source->read(
-            source->ctx, band->id, band->begin + at, count,
-            band->maker->values + at);
-}
-
 static enum zd_status read_values(const struct band *band)
 {
-    bool transposed = band->maker->table->params[band->id].conv1d;
-    size_t step = transposed ? 1 : PIECE;
-    size_t end = transposed ? (size_t)band->m->columns : band->count;
-    enum zd_status (*read)(const struct band *, size_t) =
-            transposed ? read_column : read_piece;
+    const struct codes_maker *maker = band->maker;
+    size_t columns = (size_t)band->m->columns;
     int failed = 0;
+    if (!maker->table->params[band->id].conv1d)
+        return weights_read_parallel(
+                maker->source, band->id, band->begin, band->count,
+                maker->values);
 #pragma omp parallel for schedule(dynamic) reduction(+ : failed)
-    for (size_t at = 0; at < end; at += step)
-        failed += read(band, at) != ZD_OK;
+    for (size_t column = 0; column < columns; column++)
+        failed += read_column(band, column) != ZD_OK;
     /* an error's record is its thread's: once more, for this one's */
-    for (size_t at = 0; failed && at < end; at += step)
-        ZD_TRY(read(band, at));
+    for (size_t column = 0; failed && column < columns; column++)
+        ZD_TRY(read_column(band, column));
     return ZD_OK;
 }
 

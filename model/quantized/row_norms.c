@@ -1,4 +1,5 @@
 #include "model/quantized/row_norms.h"
+#include "base/must.h"
 
 #include "model/quantized/codes.h"
 
@@ -48,22 +49,17 @@ static enum zd_status add_values(
         const struct weight_source *source, const struct param *param, int id,
         size_t begin, size_t count, double *squares)
 {
-    bool conv1d = param->conv1d;
     size_t columns = (size_t)param->shape[1];
-    struct reading r = {source,
-                        id,
-                        begin,
-                        count,
-                        malloc((conv1d ? count : columns) * sizeof(float)),
-                        squares};
-    enum zd_status status = ZD_OK;
-    if (!r.line)
-        status =
-                ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for norms of `%s`",
-                        param->name);
-    if (status == ZD_OK)
-        status = conv1d ? add_columns(&r, (size_t)param->shape[0], columns)
-                        : add_rows(&r, columns);
+    struct reading r = {
+            source,
+            id,
+            begin,
+            count,
+            zd_array(param->conv1d ? count : columns, sizeof(float)),
+            squares};
+    enum zd_status status =
+            param->conv1d ? add_columns(&r, (size_t)param->shape[0], columns)
+                          : add_rows(&r, columns);
     free(r.line);
     return status;
 }
@@ -94,9 +90,7 @@ static enum zd_status make_codes(
 {
     struct codes_maker *maker;
     struct param_table one = *table; /* of which this alone is in codes */
-    one.codes = calloc((size_t)table->count, sizeof *one.codes);
-    if (!one.codes)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory to quantize");
+    one.codes = zd_array((size_t)table->count, sizeof *one.codes);
     one.codes[id] = *held->matrix;
     enum zd_status status = codes_maker_create(&one, source, &maker);
     if (status == ZD_OK) {
@@ -163,11 +157,7 @@ enum zd_status weights_row_norms(
         int id, const struct quant_matrix *held, size_t begin, size_t count,
         float *out)
 {
-    double *squares = calloc(count, sizeof *squares);
-    if (!squares)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "no memory for norms of `%s`",
-                table->params[id].name);
+    double *squares = zd_array(count, sizeof *squares);
     enum zd_status status =
             held && !is_stored(source, id)
                     ? add_held(source, table, id, held, begin, count, squares)
