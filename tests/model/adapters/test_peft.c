@@ -1,16 +1,13 @@
 #include "model/adapters/peft.h"
-#include "model/files/config.h"
 
 #include "base/file/safetensors.h"
-#include "tests/model/tiny.h"
+#include "tests/model/opened.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
 
 #include <math.h>
 #include <unistd.h>
-
-enum { PATH_BYTES = 4000 };
 
 static const char llama[] =
         "{\"model_type\":\"llama\",\"vocab_size\":5,\"hidden_size\":4,"
@@ -172,43 +169,35 @@ Test(model_peft, the_first_pattern_that_matches_gives_rank_and_alpha)
 
 /* --- PEFT's own files ----------------------------------------------------- */
 
-struct opened {
-    struct model_config config;
-    struct param_table table;
+struct fixture {
+    struct opened base;
     struct peft_adapter adapter;
 };
 
-static void open_fixture(struct opened *o, const char *name)
+static void open_fixture(struct fixture *o, const char *name)
 {
     char dir[PATH_BYTES];
-    const char *fixtures = getenv("ZEROD_FIXTURES");
-    memset(o, 0, sizeof *o);
-    snprintf(
-            dir, sizeof dir, "%s/%.*s/model", fixtures, (int)strcspn(name, "-"),
-            name);
-    tiny_must(model_config_read(dir, &o->config));
-    tiny_must(param_table_build(&o->config, NULL, 0, &o->table));
-    snprintf(dir, sizeof dir, "%s/adapters/%s", fixtures, name);
-    tiny_must(peft_open(dir, &o->config, &o->table, &o->adapter));
+    opened_base(&o->base, name);
+    snprintf(dir, sizeof dir, "%s/adapters/%s", getenv("ZEROD_FIXTURES"), name);
+    tiny_must(peft_open(dir, &o->base.config, &o->base.table, &o->adapter));
 }
 
-static void close_fixture(struct opened *o)
+static void close_fixture(struct fixture *o)
 {
     peft_close(&o->adapter);
-    param_table_fini(&o->table);
-    model_config_fini(&o->config);
+    opened_fini(&o->base);
 }
 
-static const struct peft_part *part(const struct opened *o, const char *name)
+static const struct peft_part *part(const struct fixture *o, const char *name)
 {
-    int id = param_table_find(&o->table, name);
+    int id = param_table_find(&o->base.table, name);
     cr_assert(id >= 0, "%s", name);
     return &o->adapter.parts[id];
 }
 
 Test(model_peft, ranks_and_scales_of_pefts_files)
 {
-    struct opened o;
+    struct fixture o;
     open_fixture(&o, "llama-patterns");
     const struct peft_part *q =
             part(&o, "model.layers.0.self_attn.q_proj.weight");
@@ -275,20 +264,20 @@ Test(model_peft, what_is_written_reads_as_the_same_adapter)
     struct scratch scratch;
     scratch_init(&scratch);
     for (int i = 0; i < 4; i++) {
-        struct opened o;
+        struct fixture o;
         struct peft_adapter again;
         char note[PEFT_NOTE_BYTES];
         open_fixture(&o, names[i]);
         struct peft_source source = {read_from, &o.adapter};
         const char *dir = scratch_path(&scratch, "peft");
         tiny_must(peft_write(
-                dir, &o.config, &o.table, &o.adapter.config, "base", DTYPE_FP32,
-                &source, note));
+                dir, &o.base.config, &o.base.table, &o.adapter.config, "base",
+                DTYPE_FP32, &source, note));
         cr_assert(note[0] != '\0');
-        tiny_must(peft_open(dir, &o.config, &o.table, &again));
+        tiny_must(peft_open(dir, &o.base.config, &o.base.table, &again));
         cr_assert(!again.config.use_rslora);
         cr_assert_str_eq(again.config.base_model, "base");
-        for (int id = 0; id < o.table.count; id++) {
+        for (int id = 0; id < o.base.table.count; id++) {
             const struct peft_part *p = &o.adapter.parts[id];
             const struct peft_part *q = &again.parts[id];
             cr_assert(p->r == q->r);
@@ -406,54 +395,29 @@ Test(model_peft, one_error_names_what_is_wrong)
 #define Q0 "layers.0.self_attn.q_proj.lora_B"
 #define P  "base_model.model."
     static const struct fault faults[] = {
-            {.what = "sound"},
-            {.what = "no B",
-             .named = "layers.0.self_attn.q_proj",
-             .from = Q0,
-             .to = ""},
-            {.what = "not named",
-             .named = "lora_A",
-             .keys = ",\"layers_to_transform\":[1]"},
-            {.what = "another rank",
-             .named = "[3, 4]",
-             .keys = ",\"rank_pattern\":{\"q_proj\":3}"},
-            {.what = "another base", .named = "[2, 4]", .rows = 3},
-            {.what = "DoRA without magnitudes",
-             .named = "DoRA",
-             .keys = ",\"use_dora\":true"},
-            {.what = "of a module that is none",
-             .named = "layers.9",
-             .from = Q0,
-             .to = P "model.layers.9.self_attn.q_proj.lora_B.weight"},
-            {.what = "a norm",
-             .named = "model.norm",
-             .from = Q0,
-             .to = P "model.norm.lora_B.weight"},
-            {.what = "without the prefix",
-             .named = "x.lora_B",
-             .from = Q0,
-             .to = "x.lora_B.weight"},
-            {.what = "an adapter's name in it",
-             .named = "other",
-             .from = Q0,
-             .to = P "model.layers.0.self_attn.q_proj.lora_B.other.weight"},
-            {.what = "an embedding's adapter",
-             .named = "modules_to_save",
-             .extra = P "model.embed_tokens.lora_embedding_A"},
-            {.what = "an embedding as a target",
-             .named = "modules_to_save",
-             .extra = P "model.embed_tokens.lora_A.weight"},
-            {.what = "saved, not named",
-             .named = "modules_to_save",
-             .extra = P "model.embed_tokens.weight"},
-            {.what = "named, not saved",
-             .named = "model.norm",
-             .keys = ",\"modules_to_save\":[\"model.norm\"]"},
-            {.what = "a tied head",
-             .named = "lm_head",
-             .keys = ",\"modules_to_save\":[\"lm_head\"]",
-             .extra = P "lm_head.weight"},
-            {.what = "a byte's type", .named = "F16", .dtype = "U8"},
+            {"sound"},
+            {"no B", "layers.0.self_attn.q_proj", NULL, Q0, ""},
+            {"not named", "lora_A", ",\"layers_to_transform\":[1]"},
+            {"another rank", "[3, 4]", ",\"rank_pattern\":{\"q_proj\":3}"},
+            {"another base", "[2, 4]", NULL, NULL, NULL, NULL, 3},
+            {"DoRA without magnitudes", "DoRA", ",\"use_dora\":true"},
+            {"of a module that is none", "layers.9", NULL, Q0,
+             P "model.layers.9.self_attn.q_proj.lora_B.weight"},
+            {"a norm", "model.norm", NULL, Q0, P "model.norm.lora_B.weight"},
+            {"without the prefix", "x.lora_B", NULL, Q0, "x.lora_B.weight"},
+            {"an adapter's name in it", "other", NULL, Q0,
+             P "model.layers.0.self_attn.q_proj.lora_B.other.weight"},
+            {"an embedding's adapter", "modules_to_save", NULL, NULL, NULL,
+             P "model.embed_tokens.lora_embedding_A"},
+            {"an embedding as a target", "modules_to_save", NULL, NULL, NULL,
+             P "model.embed_tokens.lora_A.weight"},
+            {"saved, not named", "modules_to_save", NULL, NULL, NULL,
+             P "model.embed_tokens.weight"},
+            {"named, not saved", "model.norm",
+             ",\"modules_to_save\":[\"model.norm\"]"},
+            {"a tied head", "lm_head", ",\"modules_to_save\":[\"lm_head\"]",
+             NULL, NULL, P "lm_head.weight"},
+            {"a byte's type", "F16", NULL, NULL, NULL, NULL, 0, "U8"},
     };
     struct tiny t = {0};
     tiny_config(llama, &t.config);

@@ -1,6 +1,6 @@
 #include "model/config.h"
-#include "model/files/config.h"
 #include "model/family.h"
+#include "model/files/config.h"
 
 #include "tests/support/scratch.h"
 

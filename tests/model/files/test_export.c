@@ -1,10 +1,7 @@
-#include "model/files/config.h"
 #include "model/files/export_hf.h"
-#include "model/files/weights_hf.h"
-#include "model/weights.h"
 
 #include "base/file/safetensors.h"
-#include "tests/model/tiny.h"
+#include "tests/model/opened.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
@@ -16,40 +13,27 @@ static const char *const fixtures[] = {"gpt2",    "llama", "llama_odd",
                                        "mistral", "qwen2", "qwen3"};
 enum { FIXTURES = 6 };
 
-struct opened {
-    char dir[4000];
-    struct model_config config;
-    struct param_table table;
-    struct weight_source source;
-    enum dtype storage;
+struct exporting {
+    struct opened model;
     struct scratch scratch;
     char out[PATH_MAX - 64];
 };
 
-static void setup(struct opened *o, const char *name)
+static void setup(struct exporting *o, const char *name)
 {
-    memset(o, 0, sizeof *o);
-    snprintf(
-            o->dir, sizeof o->dir, "%s/%s/model", getenv("ZEROD_FIXTURES"),
-            name);
-    tiny_must(model_config_read(o->dir, &o->config));
-    tiny_must(param_table_build(&o->config, NULL, 0, &o->table));
-    tiny_must(weights_open_hf(
-            o->dir, &o->config, &o->table, &o->storage, &o->source));
+    opened_base(&o->model, name);
     scratch_init(&o->scratch);
     snprintf(o->out, sizeof o->out, "%s/hf", o->scratch.dir);
 }
 
-static void teardown(struct opened *o)
+static void teardown(struct exporting *o)
 {
     scratch_fini(&o->scratch);
-    weights_close(&o->source);
-    param_table_fini(&o->table);
-    model_config_fini(&o->config);
+    opened_fini(&o->model);
 }
 
 static enum zd_status export(
-        struct opened *o, enum dtype dtype, uint64_t shard_bytes,
+        struct exporting *o, enum dtype dtype, uint64_t shard_bytes,
         const char *copy_from) {
     struct hf_export_options options =
             {
@@ -59,7 +43,8 @@ static enum zd_status export(
                     .file_prefix = true,
             };
     return weights_export_hf(
-            o->out, &o->config, &o->table, &o->source, &options);
+            o->out, &o->model.config, &o->model.table, &o->model.source,
+            &options);
 }
 
 /* Raw bytes of a tensor, from whichever file of the folder holds it; the caller
@@ -103,17 +88,17 @@ static bool same_file(const char *a, const char *b, const char *name)
 Test(model_export, what_was_read_comes_back_byte_for_byte)
 {
     for (int i = 0; i < FIXTURES; i++) {
-        struct opened o;
+        struct exporting o;
         setup(&o, fixtures[i]);
-        tiny_must(export(&o, o.storage, 1 << 30, o.dir));
-        for (int id = 0; id < o.table.count; id++) {
+        tiny_must(export(&o, o.model.storage, 1 << 30, o.model.dir));
+        for (int id = 0; id < o.model.table.count; id++) {
             char name[PARAM_NAME_MAX + 16];
             size_t bytes_in = 0, bytes_out = 0;
             snprintf(
                     name, sizeof name, "%s%s",
-                    o.config.family->file_prefix ? "transformer." : "",
-                    o.table.params[id].name);
-            char *in = tensor_bytes(o.dir, name, &bytes_in);
+                    o.model.config.family->file_prefix ? "transformer." : "",
+                    o.model.table.params[id].name);
+            char *in = tensor_bytes(o.model.dir, name, &bytes_in);
             char *out = tensor_bytes(o.out, name, &bytes_out);
             cr_assert(in && out && bytes_in == bytes_out, "%s", name);
             cr_expect(
@@ -122,8 +107,8 @@ Test(model_export, what_was_read_comes_back_byte_for_byte)
             free(in);
             free(out);
         }
-        cr_expect(same_file(o.dir, o.out, "tokenizer.json"));
-        cr_expect(same_file(o.dir, o.out, "generation_config.json"));
+        cr_expect(same_file(o.model.dir, o.out, "tokenizer.json"));
+        cr_expect(same_file(o.model.dir, o.out, "generation_config.json"));
         teardown(&o);
     }
 }
@@ -132,10 +117,10 @@ Test(model_export, the_configuration_is_kept_but_for_the_type)
 {
     char path[PATH_MAX];
     json_t *before, *after;
-    struct opened o;
+    struct exporting o;
     setup(&o, "qwen3");
-    tiny_must(export(&o, DTYPE_BF16, 1 << 30, o.dir));
-    fs_join(path, sizeof path, o.dir, "config.json");
+    tiny_must(export(&o, DTYPE_BF16, 1 << 30, o.model.dir));
+    fs_join(path, sizeof path, o.model.dir, "config.json");
     tiny_must(json_parse_file(path, 1 << 20, &before));
     fs_join(path, sizeof path, o.out, "config.json");
     tiny_must(json_parse_file(path, 1 << 20, &after));
@@ -153,7 +138,7 @@ Test(model_export, the_configuration_is_kept_but_for_the_type)
 
 Test(model_export, shards_and_their_index_hold_the_same_values)
 {
-    struct opened o;
+    struct exporting o;
     struct weight_source again;
     float a[64], b[64];
     setup(&o, "llama");
@@ -161,30 +146,31 @@ Test(model_export, shards_and_their_index_hold_the_same_values)
     char path[PATH_MAX];
     fs_join(path, sizeof path, o.out, "model.safetensors");
     cr_expect(!fs_exists(path), "either one file or an index");
-    tiny_must(weights_open_hf(o.out, &o.config, &o.table, NULL, &again));
-    for (int id = 0; id < o.table.count; id++) {
-        size_t count = o.table.params[id].count;
+    tiny_must(weights_open_hf(
+            o.out, &o.model.config, &o.model.table, NULL, &again));
+    for (int id = 0; id < o.model.table.count; id++) {
+        size_t count = o.model.table.params[id].count;
         size_t n = count < 64 ? count : 64;
-        tiny_must(o.source.read(o.source.ctx, id, count - n, n, a));
+        tiny_must(o.model.source.read(o.model.source.ctx, id, count - n, n, a));
         tiny_must(again.read(again.ctx, id, count - n, n, b));
         cr_expect(
                 memcmp(a, b, n * sizeof *a) == 0, "%s",
-                o.table.params[id].name);
+                o.model.table.params[id].name);
     }
     weights_close(&again);
     struct model_config config;
     tiny_must(model_config_read(o.out, &config));
-    cr_expect_eq(config.layers, o.config.layers);
+    cr_expect_eq(config.layers, o.model.config.layers);
     model_config_fini(&config);
     teardown(&o);
 }
 
 Test(model_export, an_export_of_ours_is_replaced)
 {
-    struct opened o;
+    struct exporting o;
     setup(&o, "qwen2");
-    tiny_must(export(&o, DTYPE_FP32, 20000, o.dir));
-    tiny_must(export(&o, DTYPE_FP32, 1 << 30, o.dir));
+    tiny_must(export(&o, DTYPE_FP32, 20000, o.model.dir));
+    tiny_must(export(&o, DTYPE_FP32, 1 << 30, o.model.dir));
     char path[PATH_MAX];
     fs_join(path, sizeof path, o.out, "model.safetensors.index.json");
     cr_expect(!fs_exists(path), "nothing of the old one is left");
@@ -197,13 +183,14 @@ Test(model_export, a_folder_of_someone_else_is_left_alone)
 {
     static const char *const names[] = {"notes.txt", "model.safetensors"};
     for (int i = 0; i < 2; i++) {
-        struct opened o;
+        struct exporting o;
         char path[PATH_MAX];
         setup(&o, "mistral");
         cr_assert(mkdir(o.out, 0777) == 0);
         fs_join(path, sizeof path, o.out, names[i]);
         tiny_must(fs_write_file(path, "precious", 8));
-        cr_expect_eq(export(&o, DTYPE_FP32, 1 << 30, o.dir), ZD_ERR_CREATE);
+        cr_expect_eq(
+                export(&o, DTYPE_FP32, 1 << 30, o.model.dir), ZD_ERR_CREATE);
         cr_expect(fs_exists(path));
         zd_error_clear();
         teardown(&o);
@@ -212,7 +199,7 @@ Test(model_export, a_folder_of_someone_else_is_left_alone)
 
 Test(model_export, what_an_interrupted_export_left_is_swept_away)
 {
-    struct opened o;
+    struct exporting o;
     char path[PATH_MAX];
     setup(&o, "llama");
     snprintf(path, sizeof path, "%s.tmp", o.out);
@@ -222,7 +209,7 @@ Test(model_export, what_an_interrupted_export_left_is_swept_away)
     /* written, and not yet renamed */
     snprintf(path, sizeof path, "%s.tmp/config.json.tmp", o.out);
     tiny_must(fs_write_file(path, "torn", 4));
-    cr_expect_eq(export(&o, DTYPE_BF16, 1 << 30, o.dir), ZD_OK);
+    cr_expect_eq(export(&o, DTYPE_BF16, 1 << 30, o.model.dir), ZD_OK);
     teardown(&o);
 }
 
@@ -248,27 +235,27 @@ Test(model_export, parts_make_the_files_of_one_process)
              "model.safetensors.index.json"}};
     for (int parts = 2; parts <= 7; parts += 5)
         for (int i = 0; i < 2; i++) {
-            struct opened one, many;
+            struct exporting one, many;
             setup(&one, "llama_odd");
             setup(&many, "llama_odd");
-            tiny_must(export(&one, DTYPE_BF16, limits[i], one.dir));
+            tiny_must(export(&one, DTYPE_BF16, limits[i], one.model.dir));
             struct weight_source counted = {
-                    .read = counting_read, .ctx = &many.source};
+                    .read = counting_read, .ctx = &many.model.source};
             struct hf_export_job job = {
                     .dir = many.out,
-                    .config = &many.config,
-                    .table = &many.table,
+                    .config = &many.model.config,
+                    .table = &many.model.table,
                     .options = {
                             .dtype = DTYPE_BF16,
                             .max_shard_bytes = limits[i],
-                            .copy_from = many.dir}};
+                            .copy_from = many.model.dir}};
             elements_read = 0;
             tiny_must(weights_export_begin(&job));
             for (int part = parts - 1; part >= 0; part--)
                 tiny_must(weights_export_part(&job, &counted, part, parts));
             cr_expect_not(fs_exists(many.out), "it was there before its end");
             tiny_must(weights_export_end(&job));
-            cr_expect_eq(elements_read, many.table.total);
+            cr_expect_eq(elements_read, many.model.table.total);
             for (int k = 0; k < 3 && names[i][k]; k++)
                 cr_expect(
                         same_file(one.out, many.out, names[i][k]), "%s of %d",

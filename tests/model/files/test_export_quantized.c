@@ -1,19 +1,14 @@
-#include "model/files/config.h"
-#include "model/files/export_hf.h"
 #include "model/files/export_quantized.h"
-#include "model/files/weights_hf.h"
 
-#include "tests/model/tiny.h"
+#include "tests/model/opened.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
 
-enum { PATH_BYTES = 4000 };
-
 struct exported {
-    struct model_config config, again;
-    struct param_table table;
-    struct weight_source base, source;
+    struct opened base;
+    struct model_config again;
+    struct weight_source source;
     struct scratch scratch;
 };
 
@@ -21,40 +16,28 @@ static void setup(
         struct exported *e, const char *name, enum dtype dtype,
         const struct quantize_options *quantize)
 {
-    char dir[PATH_BYTES];
     enum dtype storage;
-    memset(e, 0, sizeof *e);
+    opened_base(&e->base, name);
     scratch_init(&e->scratch);
-    snprintf(dir, sizeof dir, "%s/%s/model", getenv("ZEROD_FIXTURES"), name);
-    tiny_must(model_config_read(dir, &e->config));
-    tiny_must(param_table_build(&e->config, NULL, 0, &e->table));
-    tiny_must(weights_open_hf(dir, &e->config, &e->table, NULL, &e->base));
     struct hf_export_options options = {
-            .dtype = dtype, .copy_from = dir, .file_prefix = true};
+            .dtype = dtype, .copy_from = e->base.dir, .file_prefix = true};
     const char *out = scratch_path(&e->scratch, "out");
     tiny_must(weights_export_quantized(
-            out, &e->config, &e->table, &e->base, &options, quantize));
+            out, &e->base.config, &e->base.table, &e->base.source, &options,
+            quantize));
     tiny_must(model_config_read_stored(out, &e->again));
     cr_assert(e->again.is_quantized);
-    tiny_must(weights_open_hf(out, &e->again, &e->table, &storage, &e->source));
+    tiny_must(weights_open_hf(
+            out, &e->again, &e->base.table, &storage, &e->source));
     cr_assert(quantize->format == QUANT_INT8 || storage == dtype);
 }
 
 static void teardown(struct exported *e)
 {
     weights_close(&e->source);
-    weights_close(&e->base);
-    param_table_fini(&e->table);
-    model_config_fini(&e->config);
     model_config_fini(&e->again);
     scratch_fini(&e->scratch);
-}
-
-static float *read_all(const struct weight_source *source, int id, size_t count)
-{
-    float *values = malloc(count * sizeof *values);
-    tiny_must(source->read(source->ctx, id, 0, count, values));
-    return values;
+    opened_fini(&e->base);
 }
 
 static void turn(float *x, size_t rows, size_t columns)
@@ -109,14 +92,14 @@ static void compare(
     struct exported e;
     int coded = 0;
     setup(&e, name, dtype, quantize);
-    for (int id = 0; id < e.table.count; id++) {
-        const struct param *p = &e.table.params[id];
+    for (int id = 0; id < e.base.table.count; id++) {
+        const struct param *p = &e.base.table.params[id];
         size_t rows = (size_t)p->shape[0], columns = (size_t)p->shape[1];
         bool is_coded = p->dims == 2 && !p->is_embedding &&
                         strcmp(p->name, "lm_head.weight") != 0;
-        bool turned = is_coded && e.config.family->conv1d;
-        float *expected = read_all(&e.base, id, p->count);
-        float *got = read_all(&e.source, id, p->count);
+        bool turned = is_coded && e.base.config.family->conv1d;
+        float *expected = read_all(&e.base.source, id, p->count, SIZE_MAX);
+        float *got = read_all(&e.source, id, p->count, SIZE_MAX);
         if (turned)
             turn(expected, rows, columns);
         if (is_coded)

@@ -2,46 +2,22 @@
  * make_quantised.py): read, and refused where they are broken. */
 #include "model/quantized/quantized.h"
 
-#include "model/files/config.h"
-#include "model/files/weights_hf.h"
-#include "model/weights.h"
-#include "tests/model/tiny.h"
+#include "tests/model/opened.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
 
 #include <unistd.h>
 
-enum { PATH_BYTES = 4000 };
-
-struct stored_model {
-    struct model_config config;
-    struct param_table table;
-    struct weight_source source;
-    char dir[PATH_BYTES];
-};
-
-static void setup(struct stored_model *m, const char *name, enum dtype *storage)
+static void opened_stored(struct opened *m, const char *name)
 {
-    memset(m, 0, sizeof *m);
-    snprintf(
-            m->dir, sizeof m->dir, "%s/quant/%s", getenv("ZEROD_FIXTURES"),
-            name);
-    tiny_must(model_config_read_stored(m->dir, &m->config));
-    tiny_must(param_table_build(&m->config, NULL, 0, &m->table));
-    tiny_must(weights_open_hf(
-            m->dir, &m->config, &m->table, storage, &m->source));
-}
-
-static void teardown(struct stored_model *m)
-{
-    weights_close(&m->source);
-    param_table_fini(&m->table);
-    model_config_fini(&m->config);
+    char path[64];
+    snprintf(path, sizeof path, "quant/%s", name);
+    opened_init(m, path);
 }
 
 /* Every tensor of dequantised.safetensors, read in ranges of so many. */
-static void compare(struct stored_model *m, size_t range)
+static void compare(struct opened *m, size_t range)
 {
     char path[PATH_BYTES + 32];
     struct st_file *file;
@@ -54,12 +30,9 @@ static void compare(struct stored_model *m, size_t range)
                 t->name + (strncmp(t->name, "transformer.", 12) == 0 ? 12 : 0);
         int id = param_table_find(&m->table, name);
         cr_assert(id >= 0, "%s", name);
-        float *theirs = malloc(t->bytes), *ours = malloc(t->bytes);
+        float *theirs = malloc(t->bytes);
+        float *ours = read_all(&m->source, id, t->count, range);
         tiny_must(st_read_float(file, t, 0, t->count, theirs));
-        for (size_t at = 0; at < t->count; at += range)
-            tiny_must(m->source.read(
-                    m->source.ctx, id, at,
-                    t->count - at < range ? t->count - at : range, ours + at));
         cr_expect(
                 memcmp(ours, theirs, t->bytes) == 0,
                 "%s of %s in ranges of %zu", t->name, m->dir, range);
@@ -75,13 +48,12 @@ Test(model_quantized, weights_are_what_they_decode_to_to_the_bit)
             "nf4-nested", "gpt2-nf4", "fp4", "int8", "fp8"};
     static const size_t ranges[] = {1 << 20, 1000, 37};
     for (int i = 0; i < 5; i++) {
-        struct stored_model m;
-        enum dtype storage;
-        setup(&m, names[i], &storage);
-        cr_assert(storage == DTYPE_BF16, "%s", names[i]);
+        struct opened m;
+        opened_stored(&m, names[i]);
+        cr_assert(m.storage == DTYPE_BF16, "%s", names[i]);
         for (int r = 0; r < 3; r++)
             compare(&m, ranges[r]);
-        teardown(&m);
+        opened_fini(&m);
     }
 }
 
@@ -177,11 +149,11 @@ Test(model_quantized, one_error_names_what_does_not_belong)
             {"fp8", ".weight_scale_inv", NULL, 0, "F8_E4M3"},
     };
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        struct stored_model m;
+        struct opened m;
         struct scratch scratch;
         char from[PATH_BYTES + 32];
         struct weight_source source;
-        setup(&m, faults[i].model, NULL);
+        opened_stored(&m, faults[i].model);
         scratch_init(&scratch);
         snprintf(from, sizeof from, "%s/model.safetensors", m.dir);
         write_broken(
@@ -196,7 +168,7 @@ Test(model_quantized, one_error_names_what_does_not_belong)
         if (status == ZD_OK)
             weights_close(&source);
         scratch_fini(&scratch);
-        teardown(&m);
+        opened_fini(&m);
     }
 }
 
