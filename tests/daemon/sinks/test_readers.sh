@@ -24,6 +24,13 @@ code=$?
 [[ $code -eq 0 ]] || shown
 tell $code "the example is written"
 
+for what in dashboard alerts docs; do
+    python3 -I "$source/tests/daemon/sinks/names.py" "$dir/metrics.txt" "$what" "$source" >"$dir/out" 2>&1
+    code=$?
+    [[ $code -eq 0 ]] || shown
+    tell $code "$what: metrics and labels are those of the program"
+done
+
 for text in metrics.txt text/zerod_tiny.prom; do
     name="promtool has no complaint about $text"
     if ! command -v promtool >/dev/null; then skip "$name" "no promtool"; continue; fi
