@@ -74,7 +74,7 @@ static enum zd_status tell(
     char path[PATH_MAX], anew[400];
     ZD_TRY(calibration_keep(calibration, path, anew));
     if (anew[0])
-        zd_log_warning("the file is made anew: %s (%s)", anew, path);
+        zd_log_warning("the calibration file is replaced: %s (%s)", anew, path);
     if (!cli_wants_json(args)) {
         print_text(calibration, path);
         return ZD_OK;

@@ -3,7 +3,7 @@
 #   test_plan.sh ZEROD SOURCE       prints TAP
 fixtures=$2/tests/fixtures
 . "$2/tests/cli/lib.sh"
-export XDG_CACHE_HOME=$PWD/xdg # of nobody: no calibration is there
+export XDG_CACHE_HOME=$PWD/xdg # empty: without a calibration
 
 for i in 1 2 3 4 5 6 7 8; do echo "The miller's daughter kept the accounts of the mill better than her father had, line $i."; done >data.txt
 job() { # LAYERS: a model of so many; 64 wide, vocabulary 4096
@@ -46,9 +46,9 @@ spans = {span["name"]: span["bytes"] for arena in json.load(open(sys.argv[1]))["
 print(*(spans.get("zero." + name, 0) for name in ("base.codes", "base.scales", "adapters", "master")))' "$1"
 }
 codes=(--set lora.enabled=true --set lora.quantize_base=nf4 --set lora.double_quant=false)
-ok 'codes, scales and masters of adapters are spans of their own' eval 'call 0 plan --job job.toml --world 1 --format json "${codes[@]}" &&
+ok 'quantized weights, scales and masters of adapters are separate spans' eval 'call 0 plan --job job.toml --world 1 --format json "${codes[@]}" &&
     [ "$(spans out)" = "$((8 * 32768)) $((8 * 4096)) $((8 * 4 * 23552)) 0" ]'
-ok '  cut over ranks at stage 3' eval 'call 0 plan --job job.toml --world 2 --format json "${codes[@]}" --set zero.stage=3 &&
+ok '  sharded at stage 3' eval 'call 0 plan --job job.toml --world 2 --format json "${codes[@]}" --set zero.stage=3 &&
     [ "$(spans out)" = "$((4 * 32768)) $((4 * 4096)) $((4 * 4 * 23552)) 0" ]'
 ok '  and a run takes them' eval 'rm -rf run && call 0 --job job.toml --max-steps 1 "${codes[@]}" &&
     [ "$(spans run/plan.json)" = "$((8 * 32768)) $((8 * 4096)) $((8 * 4 * 23552)) 0" ] &&
@@ -90,9 +90,9 @@ done
 # Paged states need the limit that is left with all of them away.
 call 0 plan --job job.toml --world 1 --format json --set offload.optimizer=cpu --set train.gradient_checkpointing=full
 limit=$(($(planned device) + 500000))
-ok 'a paged optimizer that does not fit with all states away' call 69 plan --job job.toml --world 1 \
+ok 'a paged optimizer that does not fit even with all states on the host' call 69 plan --job job.toml --world 1 \
     --set device.memory_limit=$limit --set optim.name=paged_adamw_32bit --set train.gradient_checkpointing=full
-ok '  offload is named' has '^  = help: --set offload.optimizer=cpu   \(device' err
+ok '  offload is suggested' has '^  = help: --set offload.optimizer=cpu   \(device' err
 # With states in 8 bits, or with half of them away: names alone.
 name() { suggested | grep -c -x -e "--set optim.name=$1"; }
 job 48 >deep.toml
@@ -113,12 +113,12 @@ for kib in 4 16 64 256 1024; do
     paged_8bit=$((paged_8bit + $(grep -c optim.name=paged_adamw_8bit err)))
     plain_8bit=$((plain_8bit + $(grep -c optim.name=adamw_8bit err)))
 done
-ok 'a paged optimizer is told of paged states in 8 bits' eval '[ $refusals -ge 1 ] && [ $paged_8bit -ge 1 ] && [ $plain_8bit = 0 ]'
+ok 'for a paged optimizer paged 8-bit states are suggested' eval '[ $refusals -ge 1 ] && [ $paged_8bit -ge 1 ] && [ $plain_8bit = 0 ]'
 
 # --- what would fit ---
 fitted=(plan --job job.toml --world 2 --device-memory 6MiB --host-memory 64MiB)
 arguments() { sed -n 's/.*"arguments": "\(.*\)",*$/\1/p' "${1:-out}"; }
-ok 'a job that is refused has fits' eval 'call 69 "${fitted[@]}" && call 0 "${fitted[@]}" --fit --format json && [ $(arguments | wc -l) -ge 3 ]'
+ok '--fit finds changes for a refused job' eval 'call 69 "${fitted[@]}" && call 0 "${fitted[@]}" --fit --format json && [ $(arguments | wc -l) -ge 3 ]'
 arguments >lines
 ok '  each is accepted' eval 'while read -r line; do call 0 "${fitted[@]}" $line || exit 1; done <lines'
 ok '  the fastest first' eval 'call 0 "${fitted[@]}" --fit --format json && sed -n "s/.*\"step_seconds\": \([0-9.e-]*\),*/\1/p" out >times &&
@@ -138,7 +138,7 @@ ok '  of offloaded states too' same_bytes offload.optimizer=cpu
 ok '  in words' eval 'call 0 "${fitted[@]}" --fit && has "^ +[0-9.]+ s a step, .* binds; GiB: device 0.00[0-9], host" out && [ $(grep -c " s a step, " out) = 3 ] &&
     [ $(grep -c "^          against the first: [0-9]" out) = 2 ] && has "^[0-9]+ more are slower, or hardly differ" out && call 0 "${fitted[@]}" --fit --machine h100 && has "not compared with" out &&
     grep -A1 "masters and states leave the device" out | grep -q -- "--set offload.optimizer=cpu" && call 0 "${fitted[@]}" --fit --format json && has "\"words\": \".*activations are recomputed" out'
-ok '  nothing but what is allowed' eval '! grep -q "optim.state_dtype\|adamw_8bit\|train.dtype\|optim.master" lines &&
+ok '  only allowed changes' eval '! grep -q "optim.state_dtype\|adamw_8bit\|train.dtype\|optim.master" lines &&
     call 0 "${fitted[@]}" --fit --allow optim --format json && arguments | grep -q adamw_8bit && ! arguments | grep -q train.dtype'
 ok '  adapters where they are allowed' eval 'call 0 "${fitted[@]}" --fit --allow lora --format json && arguments >adapted && grep -q "lora.enabled=true" adapted &&
     ! grep -q lora lines && grep lora adapted | head -n 3 >lines2 && while read -r line; do call 0 "${fitted[@]}" $line || exit 1; done <lines2'
@@ -146,7 +146,7 @@ ok '  on a model in 4 bits, where that is allowed too' eval '! grep -q quantize 
     arguments | grep "quantize_base=nf4" | head -n 2 >lines2 && [ -s lines2 ] && while read -r line; do call 0 "${fitted[@]}" $line || exit 1; done <lines2'
 ok '  of adapters: the model alone' eval 'call 0 "${fitted[@]}" --set lora.enabled=true --fit --allow quantize --format json && arguments | grep -q "quantize_base=nf4" &&
     ! arguments | grep lora.enabled && call 0 "${fitted[@]}" --fit --allow quantize --format json && ! arguments | grep quantize_base'
-ok '  not twice' eval 'call 0 "${fitted[@]}" --set lora.enabled=true --fit --allow lora,optim --format json && ! arguments | grep lora.enabled'
+ok '  but not for a job that has them' eval 'call 0 "${fitted[@]}" --set lora.enabled=true --fit --allow lora,optim --format json && ! arguments | grep lora.enabled'
 ok '  the best as a file, which extends the job' eval 'call 0 "${fitted[@]}" --fit --write fit.toml --set data.prefetch=2 &&
     has "^extends = .job.toml.$" fit.toml && has "^prefetch = 2 +# given by --set$" fit.toml'
 grep -v '^#' fit.toml >fit.toml.keys
@@ -187,7 +187,7 @@ ok '  and nothing where there is less' call 69 plan --job job.toml --world 1 --d
 # --- one rank ---
 ok 'without --world the plan is for one rank, and says so' eval 'call 0 plan --job job.toml --world 1 && mv out one && [ ! -s err ] &&
     call 0 plan --job job.toml && diff one out && [ "$(cat err)" = "planned for one rank; --world N plans for N" ]'
-ok '  likewise what would fit, and the most of it' eval 'call 0 plan --job job.toml --fit --format json && has "\"world\": 1" out && has "one rank" err &&
+ok '  likewise with --fit and --max' eval 'call 0 plan --job job.toml --fit --format json && has "\"world\": 1" out && has "one rank" err &&
     call 0 plan --job job.toml --max batch && has "one rank" err && call 64 plan --job job.toml --per-node 2'
 
 # --- the time that is predicted ---
@@ -201,25 +201,25 @@ ok '  what helps most is taken from there' eval 'call 0 plan --job job.toml --wo
     after=$(sed -n "/\"change\"/,/}/s/.*\"step_seconds\": \([0-9.e-]*\),*$/\1/p" out) &&
     call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=full $line --format json &&
     awk -v told="$after" -v is="$(number step_seconds)" -v was="$before" "BEGIN { exit !(told == is && is < was) }"'
-ok '  steps that the data alone tells: for a number of tokens' eval 'call 0 plan --job job.toml --world 1 --set train.max_steps=-1 && has "1e9 tokens: " out'
+ok '  where the data decides the steps: the time of 1e9 tokens' eval 'call 0 plan --job job.toml --world 1 --set train.max_steps=-1 && has "1e9 tokens: " out'
 
-ok 'a machine that nobody measured has no times of its own' eval 'call 66 plan --job job.toml --world 1 --machine here && has E0609 err'
-ok 'zerod bench calibrate measures it' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 --json && has "\"ranks\": 1" out && has "\"products\"" out'
+ok '--machine here without a calibration: 66' eval 'call 66 plan --job job.toml --world 1 --machine here && has E0609 err'
+ok 'zerod bench calibrate measures this machine' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 --json && has "\"ranks\": 1" out && has "\"products\"" out'
 ok '  with the threads that OMP_NUM_THREADS gives a run too' eval 'export OMP_NUM_THREADS=3 && call 0 bench calibrate --seconds 0.01 --json && has "\"threads\": 3" out &&
     sed "/cpu_threads/d" job.toml >threads.toml && rm -rf run && call 0 --job threads.toml --max-steps 1 && has " x 3 threads" err && OMP_NUM_THREADS=1'
-ok '  and then a plan is by that' eval 'call 0 plan --job job.toml --world 1 && has "^predicted .* on here, as measured$" out &&
+ok '  plans then use the calibration' eval 'call 0 plan --job job.toml --world 1 && has "^predicted .* on here, as measured$" out &&
     call 0 plan --job job.toml --world 2 && has "^predicted .* on here, as measured, but for the wire$" out'
-ok '  --machine names another' eval 'call 0 plan --job job.toml --world 1 --machine cpu && has "on cpu, by its table$" out &&
+ok '  unless --machine names another' eval 'call 0 plan --job job.toml --world 1 --machine cpu && has "on cpu, by its table$" out &&
     has "^         unknown processor: within a factor of 3; .zerod bench calibrate. measures it$" out && has "^predicted 0[.]0*[0-9] s a step, [0-9.]+k? tokens/s" out'
-ok '  a file that is broken is told, and the table taken' eval 'echo "{" >xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 &&
+ok '  a broken calibration file is reported, and the table used' eval 'echo "{" >xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 &&
     has "calibration is not used: it is broken" err && has "on (cpu|amx), by its table$" out'
-ok '  and made anew' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 && has "made anew: it is broken" err && has "^kept in " out &&
+ok '  and replaced' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 && has "is replaced: it is broken" err && has "^kept in " out &&
     call 0 plan --job job.toml --world 1 && has "on here, as measured$" out'
-ok '  as is one of another machine' eval 'sed -i "0,/\"host\": /s/\"host\": [^,]*/\"host\": \"elsewhere\"/" xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 &&
+ok '  likewise one of another machine' eval 'sed -i "0,/\"host\": /s/\"host\": [^,]*/\"host\": \"elsewhere\"/" xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 &&
     has "calibration is not used: it is of another machine" err && call 66 plan --job job.toml --world 1 --machine here &&
-    call 0 bench calibrate --seconds 0.01 --threads 1 --format json && has "made anew: it is of another machine" err && has "\"rates\"" out &&
+    call 0 bench calibrate --seconds 0.01 --threads 1 --format json && has "is replaced: it is of another machine" err && has "\"rates\"" out &&
     call 0 plan --job job.toml --world 1 --machine here && has "on here, as measured$" out && [ ! -s err ]'
-ok '  it takes two minutes where nobody says how long' eval 'call 0 bench calibrate --help && has "^ +--seconds N +Measure for about N seconds .120.$" out'
+ok '  two minutes by default' eval 'call 0 bench calibrate --help && has "^ +--seconds N +Measure for about N seconds .120.$" out'
 for wrong in '--seconds 0' '--seconds -1' '--seconds nan' '--seconds soon' '--threads -1' '--format toml' 'here'; do
     # shellcheck disable=SC2086
     ok "  $wrong: 64" call 64 bench calibrate $wrong
@@ -236,7 +236,7 @@ one=(plan --job job.toml --world 1 --device-memory 30MiB --host-memory 64MiB)
 value() { sed -n 's/.*"value": \([0-9]*\).*/\1/p' out; }
 ok 'the largest batch' eval 'call 0 "${one[@]}" --max batch --format json && n=$(value) && [ $n -ge 1 ] && has "\"what\": \"batch\"" out &&
     call 0 "${one[@]}" --set train.per_device_train_batch_size=$n && call 69 "${one[@]}" --set train.per_device_train_batch_size=$((n + 1))'
-ok '  more with other choices, which are told' eval 'few=$n && call 0 "${one[@]}" --max batch --fit --format json && n=$(value) && [ $n -gt $few ] &&
+ok '  larger with --fit, which prints the changes' eval 'few=$n && call 0 "${one[@]}" --max batch --fit --format json && n=$(value) && [ $n -gt $few ] &&
     words=$(sed -n "s/.*\"arguments\": \"\(.*\)\",/\1/p" out) && [ -n "$words" ] && call 69 "${one[@]}" --set train.per_device_train_batch_size=$n &&
     call 0 "${one[@]}" --set train.per_device_train_batch_size=$n $words && call 0 "${one[@]}" --max batch --fit && has "^batch $n$" out && has "a step, .* binds" out && has "--set" out'
 ok 'the longest sequence' eval 'two=(plan --job job.toml --world 1 --device-memory 20MiB --host-memory 64MiB) && call 0 "${two[@]}" --max seq --format json &&
@@ -247,11 +247,11 @@ call 0 "${sharded[@]}" --world 4 --format json
 sharded+=(--device-memory $(planned device) --host-memory 64MiB)
 ok 'the fewest ranks' eval 'call 0 "${sharded[@]}" --min world --format json && n=$(value) && [ $n -gt 1 ] && [ $n -le 4 ] &&
     call 0 "${sharded[@]}" --world $n && call 69 "${sharded[@]}" --world $((n - 1))'
-ok '  fewer with other choices, in other micro-batches too' eval 'call 0 plan --job job.toml --world 2 --device-memory 6MiB --host-memory 64MiB --fit &&
+ok '  fewer with --fit, in other micro-batches too' eval 'call 0 plan --job job.toml --world 2 --device-memory 6MiB --host-memory 64MiB --fit &&
     call 0 plan --job job.toml --min world --device-memory 6MiB --host-memory 64MiB --fit --format json && n=$(value) && [ $n -le 2 ] &&
     call 69 plan --job job.toml --min world --device-memory 6MiB --host-memory 64MiB &&
     call 0 "${two[@]}" --max seq --fit --format json && [ $(value) = 64 ] && call 0 "${two[@]}" --fit --set data.cutoff_len=64'
-ok '  none are enough' eval 'call 69 plan --job job.toml --min world --device-memory 1KB --host-memory 64MiB && has E0607 err'
+ok '  no number of ranks is enough' eval 'call 69 plan --job job.toml --min world --device-memory 1KB --host-memory 64MiB && has E0607 err'
 ok '  numbers that cannot share a step are passed over' eval 'odd=(--set train.global_batch_size=3 --set train.per_device_train_batch_size=1) &&
     call 69 plan --job job.toml "${odd[@]}" --min world --device-memory 1KB --host-memory 8GiB && has "not even with 3 ranks .with 4: .*global_batch_size.*: device memory binds" err && has "the smallest machine that would do" err &&
     call 0 "${sharded[@]}" "${odd[@]}" --min world --format json && [ $(value) = 3 ]'
@@ -261,7 +261,7 @@ for asked in '--world 1 --max batch' '--world 1 --max seq' '--world 8 --max mode
         has 'not even with' err && read -r device host rest < <(machines) &&
         call 0 plan --job job.toml $asked --device-memory \$device --host-memory \$host"
 done
-ok '  of any number of ranks: with 1 % less of the device none is enough' eval 'call 69 plan --job job.toml --min world --device-memory 1KB --host-memory 8GiB &&
+ok '  the smallest of any number of ranks: with 1 % less of the device none is enough' eval 'call 69 plan --job job.toml --min world --device-memory 1KB --host-memory 8GiB &&
     less=$(machines | awk "{ print .99 * \$1; exit }") && call 69 plan --job job.toml --min world --device-memory ${less}MiB --host-memory 8GiB'
 
 # Paged states go to the host in part: with what the host has, the device that is named does, and one of 1 % less does not.
@@ -308,10 +308,10 @@ ok '  and one of the host' eval \
     'call 69 plan --job job.toml --world 1 --set device.host_memory_limit=1KB && has "bytes. of device.host_memory_limit$" err'
 ok "  and this machine's" eval \
     "call 69 plan --job job.toml --world 1 --set train.per_device_train_batch_size=16777216 && has \"of this machine's memory$\" err"
-ok 'limits stand beside what is planned' eval 'call 0 plan --job job.toml --world 1 --set device.memory_limit=128MiB \
+ok 'limits are printed with what is planned' eval 'call 0 plan --job job.toml --world 1 --set device.memory_limit=128MiB \
     --set device.host_memory_limit=64MiB --set offload.optimizer=cpu &&
     has "^  device .* of 128.000 .device.memory_limit.$" out && has "^  host .*, with pinned [0-9.]+ of 64.000 .device.host_memory_limit.$" out && [ ! -s err ]'
-ok 'limits of another machine: planned, with a word on this one' eval 'call 0 plan --job job.toml --world 1 --set device.memory_limit=0.1PB \
+ok 'limits of another machine: planned, with a warning about this one' eval 'call 0 plan --job job.toml --world 1 --set device.memory_limit=0.1PB \
     --set device.host_memory_limit=100TB --set train.per_device_train_batch_size=8388608 &&
     [ $(wc -l <err) = 3 ] && has "this machine has .* a run here would be refused" err'
 for asked in '' --fit '--max batch'; do
@@ -332,11 +332,11 @@ arena() { sed -n '/"name": "device"/,/}/s/.*"taken_bytes": \([0-9]*\).*/\1/p' ru
 over() { sed -n '/"limits"/,$p' run/plan.json | sed -n '/"device"/,/}/s/.*"over": \([0-9]*\).*/\1/p'; }
 ok 'a refused job runs when it is forced' eval 'rm -rf run && call 69 "${small[@]}" && call 0 "${small[@]}" --force && has "\"forced\": true" run/plan.json &&
     [ $(arena) -gt 1000000 ] && [ $(over) = $(($(arena) - 1000000)) ]'
-ok '  with the bits of the run that has room' eval 'grep -o "\"loss\": *[0-9.]*" run/metrics.jsonl >forced && rm -rf run && call 0 --job job.toml --set train.max_steps=1 &&
+ok '  bit-identical to the run that has room' eval 'grep -o "\"loss\": *[0-9.]*" run/metrics.jsonl >forced && rm -rf run && call 0 --job job.toml --set train.max_steps=1 &&
     grep -o "\"loss\": *[0-9.]*" run/metrics.jsonl | diff forced - && ! has forced run/plan.json && [ "$(over)" = 0 ]'
 ok '  more than the machine has: 69' eval 'rm -rf run && call 69 "${small[@]}" --force --set train.per_device_train_batch_size=16777216 && has E0608 err'
 ok '  more than the process may have: 69, by no signal' eval '(ulimit -v 700000; call 69 "${small[@]}" --force --set train.per_device_train_batch_size=4096) && has "error.E" err'
-# Memory that is locked: what root may lock nobody limits.
+# Locked memory; root has no limit.
 locking=(--job job.toml --set train.max_steps=1 --set offload.optimizer=cpu --set offload.pin_memory=true)
 bounded() { # KIB CODE ARGUMENT...
     local zerod=$zerod
@@ -368,7 +368,7 @@ ok '  and with less room' eval 'call 0 plan --job job.toml --world 1 --set train
     has "checkpointing (full|sqrt) .by auto., gradients of 2 micro-batches added up on the host .by auto.$" out'
 ok '  as JSON' eval 'call 0 plan --job job.toml --world 1 --format json --set train.gradient_checkpointing=every:2 --set optim.name=sgd &&
     has "\"gradient_checkpointing\": \"every:2\"" out && has "\"optimizer\": \"sgd\"" out && has "\"accumulate\": \"device\"" out'
-ok 'all on disk: a sentence of its own' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. \
+ok 'all on disk: bytes per parameter' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. \
     --set offload.params=nvme && has "^disk bytes per trained parameter [0-9.]+: file" out && ! has "^host bytes" out'
 ok 'slots in memory, the rest on disk' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. &&
     has "^disk bytes per trained parameter [0-9.]+: file" out && has "^host bytes per trained parameter [0-9.]+: slots [0-9.]+$" out'
@@ -377,7 +377,7 @@ ok 'slots in memory, the rest on disk' eval 'call 0 plan --job job.toml --world 
 nodes=(plan --job job.toml --world 8 --per-node 4)
 ok 'no GPU here: the plan is of the CPU, and says how to ask for another' eval 'call 0 "${nodes[@]}" &&
     has "^device   cpu: .+; for a machine with GPUs add --set device.backend=cuda$" out'
-ok '  the CPU that was asked for: not a word more' eval 'call 0 "${nodes[@]}" --set device.backend=cpu && has "^device   cpu$" out'
+ok '  nothing more where the CPU was asked for' eval 'call 0 "${nodes[@]}" --set device.backend=cpu && has "^device   cpu$" out'
 ok '  planned for GPUs: why they are not here' eval 'call 0 "${nodes[@]}" --set device.backend=cuda &&
     has "^device   cuda, of another machine: .+$" out && has "^driver and libraries" out'
 ok '  as JSON' eval 'call 0 "${nodes[@]}" --set device.backend=cuda --format json && grep -A1 "\"device\": {" out | has "\"backend\": \"cuda\"" - &&
@@ -396,7 +396,7 @@ ok '  more ranks of a node than GPUs that the job names' eval 'call 0 "${nodes[@
 # --- keys of GPUs ---
 ok 'a run on the CPU names the keys that do nothing there' eval 'rm -rf run && call 0 --job job.toml --set comm.max_ctas=4 --set model.attn=cudnn \
     --set train.max_steps=1 && has "without effect on the CPU: model.attn, comm.max_ctas$" err'
-ok '  and is silent where there is none' eval 'rm -rf run && call 0 --job job.toml --set train.max_steps=1 && ! has "without effect" err'
+ok '  and is silent where there are none' eval 'rm -rf run && call 0 --job job.toml --set train.max_steps=1 && ! has "without effect" err'
 ok 'without a GPU: what to do about it' eval 'call 69 --job job.toml --set device.backend=cuda && has "E1201" err &&
     has "^  = help: (build zerod with -Dcuda=enabled .docs/gpu.md.|install the NVIDIA driver, 580 or later|.nvidia-smi. lists)" err'
 

@@ -37,8 +37,8 @@ waits() {
     check "  it ends well" code_is 0
 }
 mkdir nvme
-waits on_disk "states are on a disk (offload.optimizer)" --set offload.optimizer=nvme --set offload.nvme_path="$PWD/nvme"
-waits no_room "checkpoint.snapshot_memory is less" --set checkpoint.snapshot_memory=1KiB
+waits on_disk "states are on disk (offload.optimizer)" --set offload.optimizer=nvme --set offload.nvme_path="$PWD/nvme"
+waits no_room "checkpoint.snapshot_memory is too small" --set checkpoint.snapshot_memory=1KiB
 
 # One rank alone cannot write: limited once MPI has started, whose own files are larger.
 code=0 name=single

@@ -32,13 +32,13 @@ enum zd_status plan_snapshot(const struct train_job *job, struct job_plan *plan)
     if (!save->async_save || save->save_strategy == SAVE_NO)
         return ZD_OK;
     if (job->offload.optimizer == OFFLOAD_NVME) {
-        plan->no_snapshot = "states are on a disk (offload.optimizer)";
+        plan->no_snapshot = "states are on disk (offload.optimizer)";
         return ZD_OK;
     }
     struct zero_snapshot_needs needs;
     ZD_TRY(zero_snapshot_measure(&plan->zero, !save->save_only_model, &needs));
     if (save->snapshot_bytes && needs.copied > save->snapshot_bytes) {
-        plan->no_snapshot = "checkpoint.snapshot_memory is less";
+        plan->no_snapshot = "checkpoint.snapshot_memory is too small";
         return ZD_OK;
     }
     uint64_t bytes = needs.copied + needs.on_write;
@@ -48,7 +48,7 @@ enum zd_status plan_snapshot(const struct train_job *job, struct job_plan *plan)
     if (bytes > room)
         bytes = room;
     if (bytes < needs.copied || bytes == 0) {
-        plan->no_snapshot = "so much memory is not free";
+        plan->no_snapshot = "not enough memory is free";
         return ZD_OK;
     }
     plan->snapshot_bytes = bytes;
