@@ -44,10 +44,7 @@ static char *trimmed(const char *text, size_t bytes)
     }
     while (bytes && isspace((unsigned char)text[bytes - 1]))
         bytes--;
-    char *copy = strndup(text, bytes);
-    if (!copy)
-        zd_out_of_memory(); /* a few bytes of the command line */
-    return copy;
+    return zd_must(strndup(text, bytes));
 }
 
 /* "key=value", also as a file has it: "key = value". */

@@ -50,9 +50,7 @@ static enum zd_status compare_jobs(struct comm *comm, const struct job *job)
     int64_t bytes = (int64_t)strlen(mine) + 1;
     enum zd_status status = comm_broadcast(comm, &bytes, sizeof bytes, 0);
     if (status == ZD_OK && comm_rank(comm) != 0)
-        first = calloc(1, (size_t)bytes);
-    if (!first)
-        zd_out_of_memory();
+        first = zd_must(calloc(1, (size_t)bytes));
     if (status == ZD_OK)
         status = comm_broadcast(comm, first, (size_t)bytes, 0);
     if (status == ZD_OK && strcmp(mine, first) != 0) {

@@ -2,6 +2,7 @@
 #include "daemon/init/draft.h"
 
 #include "base/must.h"
+#include "base/text_stream.h"
 #include "daemon/job/schema.h"
 #include "daemon/job/toml_write.h"
 
@@ -344,14 +345,11 @@ char *draft_write(const struct draft *draft)
 {
     char *text = NULL;
     size_t bytes;
-    FILE *stream = open_memstream(&text, &bytes);
-    if (!stream)
-        zd_out_of_memory();
+    FILE *stream = text_stream_open(&text, &bytes);
     put_head(draft, stream);
     fputs("schema = 1\n", stream);
     put_values(draft, stream);
-    if (fclose(stream) != 0)
-        zd_out_of_memory();
+    fclose(stream);
     return text;
 }
 

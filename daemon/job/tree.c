@@ -210,7 +210,7 @@ static bool enter(
     if (!real) /* reading it says why */
         real = zd_must(strdup(path));
     for (int i = 0; i < chain->count; i++)
-        if (real && strcmp(chain->paths[i], real) == 0) {
+        if (strcmp(chain->paths[i], real) == 0) {
             problem_add(
                     &job->problems, ZD_ERR_CONFIG, "E0212", from,
                     "this leads back to a file that is being read",
@@ -219,7 +219,7 @@ static bool enter(
             job->is_partial = true;
             return false;
         }
-    if (!real || chain->count == EXTENDS_MAX) {
+    if (chain->count == EXTENDS_MAX) {
         problem_add(
                 &job->problems, ZD_ERR_CONFIG, "E0212", from, NULL,
                 "more than %d files extend each other", EXTENDS_MAX);
@@ -281,9 +281,7 @@ static struct toml_node *wrap(
 {
     struct toml_node *tree = toml_new(TOML_TABLE, NULL, place);
     struct toml_node *table = tree;
-    char *copy = strdup(dotted), *rest = copy, *name;
-    if (!copy)
-        zd_out_of_memory();
+    char *copy = zd_must(strdup(dotted)), *rest = copy, *name;
     while ((name = strsep(&rest, ".")) && rest) {
         struct toml_node *inner = toml_new(TOML_TABLE, name, place);
         toml_put(table, inner);

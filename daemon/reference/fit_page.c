@@ -56,7 +56,8 @@ static void put_found(FILE *stream, const struct plan_found *found)
             [CHECKPOINTING_SQRT] = "sqrt",
             [CHECKPOINTING_FULL] = "full"};
     const unsigned char *option = found->candidate.option;
-    fprintf(stream, "%.1f + %.1f %s %d", gib(found->device), gib(found->host - found->snapshot),
+    fprintf(stream, "%.1f + %.1f %s %d", gib(found->device),
+            gib(found->host - found->snapshot),
             modes[found->choice.checkpointing.mode], found->choice.B);
     const char *const on_host[] = {
             option[CHOOSE_PLACE] == PLACE_CPU     ? "o"

@@ -41,28 +41,11 @@ static void put_cell(
     free(text);
 }
 
-static bool is_available(const struct schema_key *key)
-{
-    return !(key->flags & SCHEMA_UNAVAILABLE);
-}
-
-static bool section_is_available(const char *section)
-{
-    for (int i = 0; i < schema_count; i++)
-        if (strcmp(schema_table[i].section, section) == 0 &&
-            is_available(&schema_table[i]))
-            return true;
-    return false;
-}
-
 static void put_section(FILE *stream, const char *section)
 {
     const char *note = schema_section_note(section);
     fputs("\n### ", stream);
-    if (section[0])
-        key_put_section(stream, section);
-    else
-        fputs("Above all sections", stream);
+    key_put_section(stream, section);
     if (note) {
         fputs("\n\n", stream);
         put_text(stream, note);
@@ -75,9 +58,9 @@ static void put_keys(FILE *stream)
 {
     for (int i = 0; i < schema_count; i++) {
         const struct schema_key *key = &schema_table[i];
-        if (key_begins_section(key) && section_is_available(key->section))
+        if (key_begins_section(key))
             put_section(stream, key->section);
-        if (!is_available(key))
+        if (!key_is_available(key))
             continue;
         fprintf(stream, "| `%s` ", key->name);
         put_cell(stream, key_put_accepts, key);
@@ -94,7 +77,7 @@ static void put_missing(FILE *stream)
     fputs("\n| section | keys |\n|---|---|\n", stream);
     for (int i = 0; i < schema_count; i++) {
         const struct schema_key *key = &schema_table[i];
-        if (is_available(key))
+        if (key_is_available(key))
             continue;
         if (section && strcmp(section, key->section) == 0) {
             fprintf(stream, ", `%s`", key->name);

@@ -167,10 +167,26 @@ void key_put_help(FILE *stream, const struct schema_key *key)
 void key_put_section(FILE *stream, const char *section)
 {
     bool is_array = strncmp(section, "data.", 5) == 0;
-    fprintf(stream, is_array ? "[[%s]]" : "[%s]", section);
+    if (!section[0])
+        fputs("Above all sections", stream);
+    else
+        fprintf(stream, is_array ? "[[%s]]" : "[%s]", section);
+}
+
+bool key_is_available(const struct schema_key *key)
+{
+    return !(key->flags & SCHEMA_UNAVAILABLE);
 }
 
 bool key_begins_section(const struct schema_key *key)
 {
-    return key == schema_table || strcmp(key[-1].section, key->section) != 0;
+    bool is_first =
+            key == schema_table || strcmp(key[-1].section, key->section) != 0;
+    for (; is_first && key < schema_table + schema_count; key++) {
+        if (key_is_available(key))
+            return true;
+        is_first = key + 1 < schema_table + schema_count &&
+                   strcmp(key[1].section, key->section) == 0;
+    }
+    return false;
 }

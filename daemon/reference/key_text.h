@@ -15,9 +15,10 @@ void key_put_default(FILE *stream, const struct schema_key *key);
 /* The line of help, then other names of the key; no full stop at its end. */
 void key_put_help(FILE *stream, const struct schema_key *key);
 
-/* [train.fp16], but [[data.train]]. */
+/* [train.fp16], but [[data.train]]; of "" what it is. */
 void key_put_section(FILE *stream, const char *section);
-/* Is it the first key of its section in the table? */
+bool key_is_available(const struct schema_key *key);
+/* Is it the first key of a section that has one which is available? */
 bool key_begins_section(const struct schema_key *key);
 
 #endif

@@ -1,6 +1,5 @@
 #include "daemon/reference/man.h"
 
-#include "base/must.h"
 #include "base/text_stream.h"
 #include "daemon/reference/key_text.h"
 #include "daemon/reference/roff.h"
@@ -55,26 +54,23 @@ static void put_line(
     free(text);
 }
 
-static void put_section(FILE *stream, const struct schema_key *first)
+static void put_section(FILE *stream, const char *section)
 {
     char *title = NULL;
     size_t bytes = 0;
     FILE *line = text_stream_open(&title, &bytes);
-    if (first->section[0])
-        key_put_section(line, first->section);
-    else
-        fputs("Above all sections", line);
+    key_put_section(line, section);
     fclose(line);
     roff_subheading(stream, title);
     free(title);
-    const char *note = schema_section_note(first->section);
-    if (note) {
-        char *text;
-        if (asprintf(&text, "%s.", note) < 0)
-            zd_out_of_memory();
-        roff_text(stream, text);
-        free(text);
-    }
+    const char *note = schema_section_note(section);
+    if (!note)
+        return;
+    line = text_stream_open(&title, &bytes);
+    fprintf(line, "%s.", note);
+    fclose(line);
+    roff_text(stream, title);
+    free(title);
 }
 
 static void put_key(FILE *stream, const struct schema_key *key)
@@ -89,23 +85,12 @@ static void put_key(FILE *stream, const struct schema_key *key)
     put_line(stream, "Default: ", key_put_default, key, ".");
 }
 
-static bool has_available(const struct schema_key *first)
-{
-    for (int i = schema_index(first); i < schema_count; i++) {
-        if (strcmp(schema_table[i].section, first->section) != 0)
-            return false;
-        if (!(schema_table[i].flags & SCHEMA_UNAVAILABLE))
-            return true;
-    }
-    return false;
-}
-
 static void put_missing(FILE *stream)
 {
     const char *blank = "";
     for (int i = 0; i < schema_count; i++) {
         const struct schema_key *key = &schema_table[i];
-        if (!(key->flags & SCHEMA_UNAVAILABLE))
+        if (key_is_available(key))
             continue;
         fprintf(stream, "%s\\fB%s.%s\\fR", blank, key->section, key->name);
         blank = ",\n";
@@ -126,9 +111,9 @@ void man_put_job(FILE *stream)
     roff_heading(stream, "KEYS");
     for (int i = 0; i < schema_count; i++) {
         const struct schema_key *key = &schema_table[i];
-        if (key_begins_section(key) && has_available(key))
-            put_section(stream, key);
-        if (!(key->flags & SCHEMA_UNAVAILABLE))
+        if (key_begins_section(key))
+            put_section(stream, key->section);
+        if (key_is_available(key))
             put_key(stream, key);
     }
     roff_heading(stream, "NOT AVAILABLE YET");

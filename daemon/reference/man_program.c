@@ -40,9 +40,7 @@ static void put_paragraphs(FILE *stream, const char *text)
 {
     while (*text) {
         size_t length = strcspn(text, "\n");
-        char *line = strndup(text, length);
-        if (!line)
-            zd_out_of_memory();
+        char *line = zd_must(strndup(text, length));
         roff_text(stream, line);
         fputs(".PP\n", stream);
         free(line);
@@ -132,10 +130,8 @@ static void put_list(FILE *stream, const char *title, const char *lines)
     roff_heading(stream, title);
     while (*lines) {
         size_t name = strcspn(lines, "\t"), length = strcspn(lines, "\n");
-        char *what = strndup(lines + name + 1, length - name - 1);
-        char *label = strndup(lines, name);
-        if (!what || !label)
-            zd_out_of_memory();
+        char *what = zd_must(strndup(lines + name + 1, length - name - 1));
+        char *label = zd_must(strndup(lines, name));
         fputs(".TP\n\\fI", stream);
         roff_inline(stream, label);
         fputs("\\fR\n", stream);

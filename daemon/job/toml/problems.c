@@ -26,11 +26,8 @@ void problem_add(
 {
     if (problems->count == problems->capacity) {
         int capacity = problems->capacity ? 2 * problems->capacity : 16;
-        struct problem *items =
-                realloc(problems->items, (size_t)capacity * sizeof *items);
-        if (!items)
-            zd_out_of_memory();
-        problems->items = items;
+        problems->items = zd_must(realloc(
+                problems->items, (size_t)capacity * sizeof *problems->items));
         problems->capacity = capacity;
     }
     struct problem *problem = &problems->items[problems->count++];

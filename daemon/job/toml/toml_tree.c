@@ -8,9 +8,7 @@
 struct toml_node *toml_new(
         enum toml_kind kind, const char *key, struct toml_place place)
 {
-    struct toml_node *node = calloc(1, sizeof *node);
-    if (!node)
-        zd_out_of_memory();
+    struct toml_node *node = zd_must(calloc(1, sizeof *node));
     node->kind = kind;
     node->place = node->key_place = place;
     if (key)
@@ -20,9 +18,7 @@ struct toml_node *toml_new(
 
 void toml_rename(struct toml_node *item, const char *key)
 {
-    char *copy = strdup(key);
-    if (!copy)
-        zd_out_of_memory();
+    char *copy = zd_must(strdup(key));
     free(item->key);
     item->key = copy;
 }
@@ -50,11 +46,8 @@ void toml_put(struct toml_node *table, struct toml_node *item)
         return;
     }
     size_t bytes = (size_t)(table->count + 1) * sizeof *table->items;
-    struct toml_node **items = realloc(table->items, bytes);
-    if (!items)
-        zd_out_of_memory();
-    items[table->count++] = item;
-    table->items = items;
+    table->items = zd_must(realloc(table->items, bytes));
+    table->items[table->count++] = item;
 }
 
 struct toml_node *toml_take(struct toml_node *table, int i)
