@@ -79,7 +79,7 @@ bool aio_goes_on(struct aio *aio, struct aio_transfer *transfer, long result)
         transfer->bytes -= (size_t)result;
         return true;
     }
-    /* 0: a read behind the end; a write that moves nothing has no space */
+    /* 0: a read past the end; a write that moves nothing has no space */
     int error = result > 0               ? 0
                 : result < 0             ? (int)-result
                 : transfer->op->is_write ? ENOSPC

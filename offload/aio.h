@@ -10,7 +10,7 @@
  * An op is cut into transfers of at most block_bytes, in its order; at most
  * queue_depth of them are under way, of all ops together. Ops overtake each
  * other: two that touch the same bytes are the caller's to keep apart.
- *   single_submit    each transfer is submitted by a system call of its own;
+ *   single_submit    each transfer is submitted by its own system call;
  *                    else what is queued goes in one
  *   overlap_events   a transfer that ends makes room for the next one; else
  *                    queue_depth of them are submitted and all awaited first

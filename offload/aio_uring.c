@@ -176,7 +176,7 @@ static void reap(struct aio *aio)
     }
 }
 
-/* Nobody may wait for ever: all that is under way has failed. */
+/* No one may wait forever: all that is under way has failed. */
 static void fail_all(struct aio *aio, int error)
 {
     struct aio_uring *uring = aio->uring;
@@ -218,7 +218,7 @@ void *aio_uring_run(void *arg)
     int first, count, error;
     while (take_some(aio, &first, &count)) {
         error = uring->fails ? EIO : 0;
-        /* the entries taken lie behind those still free, last taken first */
+        /* the entries taken lie after those still free, last taken first */
         for (int i = count - 1; i >= 0 && !error; i--) {
             prepare(uring, &uring->entries[uring->free_entries[first + i]]);
             if (aio->options.single_submit)

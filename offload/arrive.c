@@ -197,7 +197,7 @@ struct token offload_grads_left(struct offload *offload, int segment)
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)
 {
     struct wait wait = wait_begin(&offload->waits, WAIT_HOST);
-    /* a GPU that has failed calls nobody: its error is told here */
+    /* a GPU that has failed calls no one: its error is told here */
     enum zd_status status = device_backend() == DEVICE_CUDA
                                     ? feed_finish(&offload->down)
                                     : ZD_OK;

@@ -69,7 +69,7 @@ static enum zd_status create_store(struct offload *offload)
     return ZD_OK;
 }
 
-/* The old values' image, its parts one behind the other, gradients last. */
+/* The old values' image, its parts one after the other, gradients last. */
 static void create_undo(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;

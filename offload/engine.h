@@ -39,7 +39,7 @@ struct job {
     unsigned reads, writes; /* chunk_parts: what it takes from the store; 0:
                                nothing, only slots */
     enum job_list list;
-    enum wait_for is_for; /* what waits for it are for, the disk apart */
+    enum wait_for is_for; /* what a wait for it counts as, but for the disk */
     bool is_over_all;     /* it goes through every chunk there is */
     bool updates;         /* its chunks' parameters are new afterwards */
     bool ends_update;     /* the host's part of the step ends with it */
@@ -85,7 +85,7 @@ struct offload {
     size_t *segment_offsets;
     struct store_request store_request;
     struct store *store;
-    struct snapshot *snapshot; /* NULL: nobody reads while updates go on */
+    struct snapshot *snapshot; /* NULL: no one reads while updates go on */
     struct image undo;         /* old masters and states */
     struct extent_place *places;
     char *undo_grads;
@@ -117,10 +117,10 @@ struct offload {
     bool is_speculative;
     double update_begin; /* seconds */
 
-    struct waits waits; /* has a lock of its own */
+    struct waits waits; /* has its own lock */
 
     struct offload_report report; /* under the lock */
-    struct spans *spans;          /* under the lock; NULL: nobody asks */
+    struct spans *spans;          /* under the lock; NULL: no one asks */
     struct stream_counters down_before, up_before;
 };
 
@@ -142,7 +142,7 @@ bool jobs_have_ended(struct offload *offload);
 enum zd_status chunk_acquire(
         struct offload *offload, int chunk, struct chunk_memory *memory_out);
 enum zd_status chunk_release(struct offload *offload, int chunk);
-/* For a thread of its own, while no job runs. */
+/* For the trainer, while no job runs. */
 enum zd_status chunk_list_begin(
         struct offload *offload, int first, int count, unsigned reads,
         unsigned writes);
@@ -185,7 +185,7 @@ enum zd_status segments_wait_up(
         struct timeline *timeline, uint64_t number, struct stream *stream);
 /* Its parameters' lease. */
 struct lease *segment_params(struct offload *offload, int segment);
-/* Under the lock: a job begins, or is done with a chunk of its own. */
+/* Under the lock: a job begins, or is done with one of its chunks. */
 void segments_note_begun(struct offload *offload, const struct job *job);
 void segments_note_chunk(
         struct offload *offload, const struct job *job, int chunk);

@@ -50,7 +50,7 @@ static enum zd_status issue(
     return ZD_OK;
 }
 
-/* After a failure nothing is issued, but nobody is left waiting for a place. */
+/* After a failure nothing is issued, but no one is left waiting for a place. */
 static void *work(void *ctx)
 {
     struct feed *feed = ctx;

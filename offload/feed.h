@@ -2,14 +2,14 @@
  *
  * On the CPU a stream's own thread calls functions of the host and may be held
  * by one. On a GPU a thread of the driver calls those of all streams: one that
- * waits for a worker there could wait for a function behind it. So where a
+ * waits for a worker there could wait for a function after it. So where a
  * stream waits for workers, a thread of the feed does, and queues on the stream
  * what comes after:
  *
  *     feed      hold: workers have filled it | copy | record | hold ..
  *     stream                                   copy   record
  *
- * There copies are also not held by the functions that are called behind them:
+ * There copies are also not held by the functions that are called after them:
  * those have a stream of their own, which waits for an event. And long copies
  * are queued as pieces, between which the copy engine takes what other streams
  * have.
@@ -85,7 +85,7 @@ enum zd_status feed_hold(
 /* In the thread of a feed that has one. */
 enum zd_status feed_work(
         struct feed *feed, feed_fn *fn, void *ctx, int64_t arg);
-/* `fn` only tells somebody that the stream has come here. */
+/* `fn` only tells someone that the stream has come here. */
 enum zd_status feed_call(
         struct feed *feed, stream_fn *fn, void *ctx, int64_t arg);
 enum zd_status feed_copy(
@@ -97,7 +97,7 @@ enum zd_status feed_record(
 /* Until the record, which was asked for through this feed, is on the stream. */
 enum zd_status feed_await(struct feed *feed, struct token token);
 /* Bytes that may leave in one copy: neighbours up to this are worth one, with
- * one call behind them. 0: each by itself. */
+ * one call after them. 0: each by itself. */
 size_t feed_piece(const struct feed *feed);
 /* Until all that was fed is done. */
 enum zd_status feed_finish(struct feed *feed);

@@ -1,5 +1,5 @@
 /* image.h - master weights and states as they lie in memory: one array for each
- * part, in it the extents one behind the other. The arena's spans are one
+ * part, in it the extents one after the other. The arena's spans are one
  * image, the copy that an update can be undone from is another. Private to
  * offload. */
 #ifndef ZD_OFFLOAD_IMAGE_H

@@ -111,7 +111,7 @@ enum zd_status offload_check(
         const size_t bytes[OFFLOAD_PARTS], int local_size);
 
 struct offload_place {
-    /* Queued on by the engine alone (up by a thread of its own when parameters
+    /* Queued on by the engine alone (up by its own thread when parameters
      * live on the device, else by the trainer); the caller's, and destroyed
      * after the engine. NULL: copies are made at once. */
     struct stream *down, *up;
@@ -200,7 +200,7 @@ enum zd_status offload_write(
  * that is full the update waits for the reader.
  *
  *   trainer   offload_snapshot_begin, offload_snapshot_want for what will be
- * read, offload_snapshot_open: behind offload_finish, before the next step
+ * read, offload_snapshot_open: after offload_finish, before the next step
  *   reader    offload_snapshot_read of all that is wanted, once;
  * offload_snapshot_end, also where it gives up: updates may be waiting for it
  */

@@ -23,7 +23,7 @@ struct snapshot {
     const struct offload_request *request;
     const struct chunk *chunks;
     int chunk_count;
-    bool has_all; /* every chunk has a room of its own */
+    bool has_all; /* every chunk has its own room */
     bool moments;
     _Atomic bool is_open;
 

@@ -129,7 +129,7 @@ enum zd_status offload_check_folder(const char *folder)
                                                          : ZD_ERR_CREATE,
                                          folder, strerror(errno));
     if (!fs_is_dir(folder))
-        return fail_folder(ZD_ERR_CREATE, folder, "it is no folder");
+        return fail_folder(ZD_ERR_CREATE, folder, "it is not a folder");
     if (access(folder, W_OK | X_OK) != 0)
         return fail_folder(ZD_ERR_DENIED, folder, strerror(errno));
     return ZD_OK;

@@ -8,9 +8,8 @@
  * workers only as long as the stream does. A wait is the difference of two
  * readings; what no clock has counted is the copy.
  *
- * Threads: any; it has a lock of its own, and nobody tells it anything while he
- * holds the engine's. So what it is told may come in another order than it
- * happened, by as long as a thread is interrupted there. */
+ * Threads: any. It has its own lock, which is never taken under the engine's;
+ * so events may arrive out of order, by as long as a thread is interrupted. */
 #ifndef ZD_OFFLOAD_WAITS_H
 #define ZD_OFFLOAD_WAITS_H
 

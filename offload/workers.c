@@ -1,5 +1,5 @@
-/* workers.c - threads that go through jobs; see engine.h. Everybody sleeps on a
- * condition: `work` for workers, `progress` for who waits for them. */
+/* workers.c - threads that go through jobs; see engine.h. Workers sleep on the
+ * condition `work`, those that wait for them on `progress`. */
 #include "offload/engine.h"
 
 #include "base/clock.h"

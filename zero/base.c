@@ -3,7 +3,7 @@
  *
  *   weight   | block | block | block | block |
  *   codes    |-- rank 0 --|-- rank 1 --|       cut at 256 bytes
- *   scales   |-- rank 0 --|-- rank 1 --|       likewise, an array of its own
+ *   scales   |-- rank 0 --|-- rank 1 --|       likewise, in its own array
  *
  * A block's scale is told by the rank in whose codes the block begins. All
  * ranks learn all scales of the weight at hand (nested ones are made of all of

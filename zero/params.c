@@ -26,7 +26,7 @@ static enum zd_status gather_segment(
             begun_out);
 }
 
-/* The segments of the unit lie one behind the other in its slot. `in_place`:
+/* The segments of the unit lie one after the other in its slot. `in_place`:
  * this rank's shard is there already. */
 static enum zd_status gather_unit(
         struct zero *zero, const struct zero_move *move, bool in_place)
@@ -52,7 +52,7 @@ static enum zd_status gather_unit(
 }
 
 /* Copies of the host go up once the model has left the slot; collectives begin
- * behind what the compute stream has queued. */
+ * after what the compute stream has queued. */
 static enum zd_status begin_gather(
         struct zero *zero, const struct zero_move *move)
 {
@@ -110,7 +110,7 @@ static enum zd_status lend_slot(struct zero *zero, const struct zero_move *move)
     if (move->gather && zero->plan->params_on_host && zero->world == 1)
         ZD_TRY(host_unit_made(zero, move->unit));
     ZD_TRY(lease_take(slot, LEASE_READ, "model", NULL));
-    lease_settle(slot); /* who uses it later is behind the compute stream */
+    lease_settle(slot); /* later users follow the compute stream */
     zero->unit_slots[move->unit] = move->slot;
     return ZD_OK;
 }
@@ -165,7 +165,8 @@ static enum zd_status next_move(
 
 /* --- the gather after the update ------------------------------------------ */
 
-/* Have all ranks made all of it (stage 0), or does nobody? */
+/* Is it gathered after each update? At stage 0 every rank has made all of it.
+ */
 static bool is_gathered(const struct zero *zero, int s)
 {
     const struct zero_plan *plan = zero->plan;
@@ -210,7 +211,7 @@ static enum zd_status gather_begin(struct zero *zero, int s)
                                                     : gather_wait(zero, s);
 }
 
-/* Begin those before segment `end`, as far as there is room. */
+/* Begin the gathers before segment `end`, as far as there is room. */
 static enum zd_status gather_ahead(struct zero *zero, int end)
 {
     for (; zero->next_gathered < end; zero->next_gathered++) {
@@ -275,7 +276,7 @@ uint64_t params_gather_owed(const struct zero *zero)
     return bytes;
 }
 
-/* Those that do not train are gathered once, when they were loaded. */
+/* Frozen segments are gathered once, after loading. */
 static enum zd_status gather_frozen(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;

@@ -79,7 +79,7 @@ static void place_tensor(
     *used = offset + table->params[id].count;
 }
 
-/* The tensors of one kind in one unit, one behind the other. */
+/* The tensors of one kind in one unit, one after the other. */
 static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
 {
     const struct param_table *table = plan->request.table;

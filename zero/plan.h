@@ -87,17 +87,16 @@ struct zero_slot {
     size_t count;         /* elements of the largest unit that takes it */
 };
 
-/* What the rank has that needs most of it. */
+/* Per-part maximum over ranks. */
 struct zero_needs {
     size_t offload[OFFLOAD_PARTS]; /* masters and states on the host */
     size_t states[OPTIM_ARRAYS];   /* those on the device, and .. */
-    size_t spilled, largest_chunk; /* .. of paged ones what is on the host, and
-                                      the largest chunk that could be */
+    size_t spilled, largest_chunk; /* bytes of paged states on the host, and of
+                                      the largest chunk that may be spilled */
 };
 
-/* What the latest plans of one table found out that asked for different states,
- * so that a plan that asks for the same need not walk the ranks. All 0: nothing
- * yet. plan_needs.c */
+/* Needs of the latest plans of one table, so that a plan with the same states
+ * does not walk the ranks again. All 0: empty. plan_needs.c */
 enum { ZERO_MEMO_KEEPS = 8 };
 struct zero_memo {
     /* private */
@@ -198,16 +197,16 @@ void zero_plan_fini(struct zero_plan *plan);
  * memory that the plan has. ZD_ERR_UNFIT where that would need other memory;
  * then nothing was changed. */
 enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation);
-/* Spans "zero.*" (params, grads, optimizer, buffers), the same for every rank.
+/* Spans "zero.*" (params, grads, optimizer, buffers), the same forevery rank.
  */
 enum zd_status zero_plan_spans(
         const struct zero_plan *plan, struct arena_plan *arena);
 
-/* Elements of a unit's gradient that are written in fp32 and rounded by a pass
- * of its own, for each micro-batch. */
+/* Elements of a unit's gradient that are written in fp32 and rounded by a
+ * separate pass, for each micro-batch. */
 size_t zero_rounded_count(const struct zero_plan *plan, int unit);
 
-/* Which projections (param_join) lie one behind the other in every layer, in
+/* Which projections (param_join) lie one after the other in every layer, in
  * parameters and gradients alike: their sizes are multiples of ZERO_ALIGN, and
  * all or none of them train. Of those in codes: which lie so once decoded,
  * where together they are no larger than the largest weight. The same at every

@@ -1,4 +1,4 @@
-/* plan_needs.c - what masters and states take of a rank, and a memory of it.
+/* plan_needs.c - bytes of masters and states of a rank, and a cache of them.
  *
  * A search plans thousands of jobs that differ in what states do not depend on:
  * batch, checkpointing, buckets, one of the stages 1 to 3. Their ranks are

@@ -32,7 +32,7 @@ const char *plan_master_name(const struct zero_plan *plan);
 /* Type of the weights that the optimizer updates. */
 enum dtype plan_master_type(const struct zero_plan *plan);
 
-/* The span of each array of states: a rank's extents one behind the other, each
+/* The span of each array of states: a rank's extents one after the other, each
  * from a multiple of 64 bytes. "zero.m". */
 const char *state_array_name(enum optim_array array);
 

@@ -1,11 +1,11 @@
-/* plan_ranks.c - the ranks that a plan must look at to know what any takes.
+/* plan_ranks.c - the ranks that a plan must measure to know the maximum.
  *
  *   tensors |  0      |       1              |   2     |
  *   ranks   |0   |1   |2   |3   |4   |5   |6   |7   |8   |
  *
  * Rank 4 has as much of the same tensor as rank 3, so it takes what that takes:
  * what is counted of an extent does not ask where in its tensor it begins.
- * Those that hold an end of a tensor are looked at, and the next behind each.
+ * Those that hold an end of a tensor are looked at, and the one after each.
  */
 #include "base/must.h"
 #include "zero/plan_parts.h"

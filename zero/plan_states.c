@@ -195,7 +195,7 @@ static bool is_alike(const struct zero_plan *plan, int segment)
 }
 
 /* All extents of a rank. Where nothing is spilled a layer takes what the layer
- * before it takes, for every array ends at a whole ARENA_ALIGN: it is not
+ * before it takes, forevery array ends at a whole ARENA_ALIGN: it is not
  * walked again. */
 static struct state_walk walk_rank(
         const struct zero_plan *plan, const bool *alike, int rank)
@@ -218,7 +218,7 @@ static struct state_walk walk_rank(
     return walk;
 }
 
-/* Of each part what the rank has that needs most of it. */
+/* Per-part maximum over ranks. */
 struct largest {
     const bool *alike;
     struct zero_needs *needs;

@@ -2,7 +2,7 @@
  *
  * Memory that is handed over has a lease (base/device/lease.h), which knows
  * whom to wait for. What is used by the compute stream and collectives alone,
- * one behind the other, needs none.
+ * one after the other, needs none.
  *
  *   ops.c         collectives under way, at most COMM_OPS_MAX of them
  *   params.c      params hooks: the stage-3 program; the update's gather

@@ -1,5 +1,5 @@
-/* replan.c - another number of micro-batches for a run that has its memory: it
- * must be the memory that a plan of that number would ask for. */
+/* replan.c - change the number of micro-batches of a running job, where a plan
+ * with that number asks for the memory that the job has. */
 #include "zero/plan_parts.h"
 
 #include <string.h>

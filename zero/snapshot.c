@@ -58,7 +58,7 @@ static size_t qblock_bytes(const struct zero_plan *plan, int id, bool moments)
     return bytes;
 }
 
-/* As if the shard had the segment's tensors that take most. */
+/* Upper bound: assume the most expensive tensors fall in this shard. */
 static size_t shard_bytes(const struct zero_plan *plan, int s, bool moments)
 {
     const struct zero_segment *segment = &plan->segments[s];
@@ -163,7 +163,7 @@ struct zero_snapshot {
     struct places *places;     /* by range; owned */
     struct copying *copies;    /* owned */
     int copy_count;
-    struct populating *populating; /* NULL: nobody makes its pages */
+    struct populating *populating; /* NULL: no one makes its pages */
     int helpers;                   /* threads that copy beside OpenMP's */
 };
 
@@ -314,7 +314,7 @@ static enum zd_status copy_part(
 /* What threads copy in turn. */
 struct sharing {
     const struct zero_snapshot *snapshot;
-    _Atomic int next; /* of its copies: nobody's yet */
+    _Atomic int next; /* of its copies: not taken yet */
     _Atomic bool failed;
 };
 

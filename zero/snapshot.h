@@ -32,7 +32,7 @@ struct zero_view {
 };
 struct zero_view zero_view_live(const struct zero *zero);
 
-/* Bytes that no rank needs more of; `moments`: for m and v too. Pure. */
+/* Upper bounds over ranks, in bytes; with `moments` m and v too. Pure. */
 struct zero_snapshot_needs {
     size_t copied;   /* at once: no snapshot without it */
     size_t on_write; /* for a copy of all that updates may come to first; less
@@ -53,7 +53,7 @@ void zero_snapshot_help(struct zero_snapshot *snapshot, int helpers);
 /* Pages for what is copied: now, or `beside` other work, by a thread of low
  * priority, until the next take or the end. At most once. */
 void zero_snapshot_warm(struct zero_snapshot *snapshot, bool beside);
-/* Between steps, behind zero_settle. Not collective. */
+/* Between steps, after zero_settle. Not collective. */
 enum zd_status zero_snapshot_take(struct zero_snapshot *snapshot);
 struct zero_view zero_snapshot_view(const struct zero_snapshot *snapshot);
 /* By the writer: nothing is read any more. */

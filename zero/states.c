@@ -161,8 +161,8 @@ static enum zd_status add_block_sums(
             zero->norm);
 }
 
-/* This rank's part of the sums. Where the states are cut so is what a rank
- * adds; else each has the whole gradient and adds up all of it. */
+/* This rank's part of the sums: of its shard where states are cut, else of the
+ * whole gradient. */
 static enum zd_status sum_blocks(struct zero *zero)
 {
     size_t bytes = 2 * zero->plan->block_count * sizeof *zero->block_sums;

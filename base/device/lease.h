@@ -3,7 +3,7 @@
  *
  * A buffer has one lease. Who uses the buffer acquires the lease, waits for the
  * tokens that it is told (in its own stream or thread), queues its work, and
- * releases the lease with a token of its own, which says when the work is done.
+ * releases the lease with its own token, which says when the work is done.
  * The lease keeps the tokens of the last writer and of the readers since then,
  * so that
  *
@@ -27,11 +27,11 @@
  *   FILL    new content: what was there has been dropped
  *   CHANGE  the content is read and written: added to, rounded, updated
  *   READ    any number of readers at a time
- *   drop    nobody uses the content again; its tokens stay until they are
+ *   drop    no one uses the content again; its tokens stay until they are
  *           waited for
  *   settle  they have been waited for, by the host or by the one stream in
  *           which all later users are queued: forget them
- *   yield   as FILL, by who has a lease of its own on the same memory
+ *   yield   as FILL, by the holder of another lease on the same memory
  *
  * A transition that the picture does not have is a mistake of ours: content
  * that is overwritten before it was dropped, read before it was filled,

@@ -24,7 +24,7 @@ damage 'a folder for a shard' 65 "c/$shard" "rm c/$shard; mkdir c/$shard"
 damage 'a device for a shard' 65 "c/$shard" "ln -sf /dev/zero c/$shard"
 damage 'a FIFO for a shard' 65 "c/$shard" "rm c/$shard; mkfifo c/$shard"
 damage 'a byte of config.json' 65 'E0805|c/config.json|digest' 'poke c/config.json 3 A'
-damage 'no manifest' 65 'E0801|c is no checkpoint|manifest.json' 'rm c/manifest.json'
+damage 'no manifest' 65 'E0801|c is not a checkpoint|manifest.json' 'rm c/manifest.json'
 damage 'a manifest cut' 65 'E0711|c/manifest.json:' 'truncate -s -20 c/manifest.json'
 damage 'a manifest of no byte' 65 'E0711|c/manifest.json:' ': >c/manifest.json'
 damage 'a manifest changed by hand' 65 'E0803|c/manifest.json|digest' 'edit c/manifest.json "s/\"step\": 2/\"step\": 3/"'

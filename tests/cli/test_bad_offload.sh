@@ -14,7 +14,7 @@ row 'NVMe without a folder' 78 'E0655|needs a folder|nvme_path = |job.toml' 'off
 row 'validate: NVMe without a folder' 78 'E0655|job.toml' 'offload "optimizer = \"nvme\""' validate --job job.toml
 row 'plan: NVMe without a folder' 78 'E0655|job.toml' 'offload "optimizer = \"nvme\""' plan --job job.toml --world 2
 row 'a folder that does not exist' 66 'E0656|no such folder|disk|mkdir' "$nvme; rm -r disk"
-row 'a folder that is a file' 73 'E0656|no folder|disk' "$nvme; rm -r disk; echo >disk"
+row 'a folder that is a file' 73 'E0656|not a folder|disk' "$nvme; rm -r disk; echo >disk"
 row 'a link that leads nowhere' 66 'E0656|no such folder|disk' "$nvme; rmdir disk; ln -s nowhere disk"
 # where nobody may write: not even root may below /proc, and nothing is free there
 if [ "$(id -u)" = 0 ]; then
@@ -44,7 +44,7 @@ row 'validate: an update from NVMe that could be undone' 78 'E0650|job.toml:21|c
 row 'validate: an update of Adam-mini that could be undone' 78 'E0650|job.toml:20|Adam-mini' \
     'offload "optimizer = \"cpu\"" "clipping = \"undo\""' validate --job job.toml --set optim.name=adam_mini
 row 'validate: a folder that does not exist' 66 'E0656|no such folder|job.toml:20' "$nvme; rm -r disk" validate --job job.toml
-row 'validate: a folder that is a file' 73 'E0656|no folder|job.toml:20' "$nvme; rm -r disk; echo >disk" validate --job job.toml
+row 'validate: a folder that is a file' 73 'E0656|not a folder|job.toml:20' "$nvme; rm -r disk; echo >disk" validate --job job.toml
 row 'threads for an update that is not on the host' 78 'E0213|threads|offload.optimizer|job.toml' 'offload "threads = 2"'
 row 'undo where nothing is offloaded' 78 'E0213|clipping|job.toml' 'offload "clipping = \"undo\"" "optimizer = \"none\""'
 row 'libaio' 78 'E0208|libaio|io_uring | threads|job.toml' 'printf "[aio]\nbackend = \"libaio\"\n" >>job.toml'

@@ -83,7 +83,7 @@ int main(void)
                     if (undo && tier >= NVME_DEVICE)
                         continue;
                     struct engine_setting setting = {
-                            /* Adam-mini has a pass of its own */
+                            /* Adam-mini has its own pass */
                             .variant = &engine_variants[undo ? 1 : 3],
                             .dtype = DTYPE_BF16,
                             .tier = (enum engine_tier)tier,

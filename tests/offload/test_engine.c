@@ -249,7 +249,7 @@ static void two_steps(
                 offload_grads_down(offload, 0, grads + k * LATE, now, 0, true),
                 ZD_OK);
         if (k > 0 && !on_host)
-            break; /* the next update would go up behind the first */
+            break; /* the next update would go up after the first */
         cr_assert_eq(offload_squares(offload, &sum), ZD_OK);
         if (k == 0) {
             stream_call(place.up, pass_gate, &gate, 0);
@@ -270,7 +270,7 @@ static void two_steps(
     free(grads);
 }
 
-/* Nobody waits for parameters of the first step; the second, wherever it writes
+/* No one waits for parameters of the first step; the second, wherever it writes
  * to, leaves what still goes up. */
 Test(offload_engine, a_step_leaves_what_still_goes_up, .timeout = 100)
 {

@@ -1,5 +1,5 @@
 /* The engine over a store that the test has in its hands: one that fails in the
- * middle of a step (the next call tells it, and nobody waits for ever), and one
+ * middle of a step (the next call tells it, and no one waits forever), and one
  * whose last chunk takes long. */
 #include "offload/engine.h"
 #include "tests/support/scratch.h"
@@ -350,7 +350,7 @@ Test(offload_engine_store, waits_belong_to_what_they_are_for)
     }
 }
 
-/* A stream up that is slow itself: nobody else is to blame. */
+/* A stream up that is slow itself: no one else is to blame. */
 Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
 {
     struct engine_test *f = malloc(sizeof *f);

@@ -21,7 +21,7 @@ static void note(void *ctx, int64_t arg)
     pthread_mutex_unlock(&log->lock);
 }
 
-/* Until somebody opens the gate. */
+/* Until someone opens the gate. */
 static void hold(void *ctx, int64_t arg)
 {
     struct log *log = ctx;

@@ -62,7 +62,7 @@ static void count_call(void *ctx, int64_t arg)
     atomic_fetch_add((atomic_int *)ctx, 1);
 }
 
-/* Everybody is told before feed_finish returns. */
+/* All are told before feed_finish returns. */
 Test(feed_cuda, an_end_is_also_that_of_what_is_called)
 {
     struct device *device = gpu_case_open();

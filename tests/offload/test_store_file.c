@@ -251,7 +251,7 @@ static void fail_reads(enum aio_backend backend)
     case_fini(&test);
 }
 
-Test(store_file, a_failed_read_is_told_by_the_next_call_and_nobody_waits)
+Test(store_file, a_failed_read_is_told_by_the_next_call_and_no_one_waits)
 {
     fail_reads(AIO_THREADS);
     if (has_ring())
@@ -327,7 +327,7 @@ Test(store_file, a_folder_that_cannot_be_used_is_told_before_the_first_step)
             &options, 1, 1, ZD_ERR_NO_INPUT, "E0656",
             "there is no such folder");
     options.nvme_path = scratch_file(&scratch, "file", "x", 1);
-    expect_refused(&options, 1, 1, ZD_ERR_CREATE, "E0656", "no folder");
+    expect_refused(&options, 1, 1, ZD_ERR_CREATE, "E0656", "not a folder");
     scratch_fini(&scratch);
 }
 

@@ -6,7 +6,7 @@
 
 enum { STEPS_MAX = 4 };
 
-/* What a run leaves: the state of all tensors one behind the other. Element e
+/* What a run leaves: the state of all tensors one after the other. Element e
  * of all lies at e in master; in `state` at bytes 4 e of its tensor's start and
  * as its format has it, scales and blocks from the tensor's start on. */
 struct outcome {

@@ -108,7 +108,7 @@ static void compare_paged(void)
         struct outcome before = world_run(&s);
         s.goes_back = true;
         s.resume = &before;
-        compare(&s, "paged states, loaded anew");
+        compare(&s, "paged states, loaded again");
         outcome_fini(&before);
     }
 }

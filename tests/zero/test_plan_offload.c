@@ -173,7 +173,8 @@ Test(zero_plan_offload, offload_that_does_not_go_together_is_refused)
     refuses(&r, "E0662");
 }
 
-/* Everything that offload_measure and offload_snapshot_bytes count of a rank. */
+/* Everything that offload_measure and offload_snapshot_bytes count of a rank.
+ */
 static void measure_rank(
         const struct zero_plan *plan, int rank, size_t bytes[OFFLOAD_PARTS + 1])
 {

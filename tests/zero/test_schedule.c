@@ -186,7 +186,7 @@ static bool try_combination(int number, uint64_t first, int seeds)
 }
 
 /* Number i of what is left of a combination at the given place among stages and
- * worlds, or the first legal one behind it; -1: there is none. */
+ * worlds, or the first legal one after it; -1: there is none. */
 static int legal_from(int i, int place)
 {
     for (int k = 0; k < STAGES * WORLDS; k++) {

@@ -1,4 +1,4 @@
-/* test_spread - after an update nobody waits for all parameters: who acquires a
+/* test_spread - after an update no one waits for all parameters: who acquires a
  * unit waits for those of that unit. */
 #include "world.h"
 

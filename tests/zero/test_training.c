@@ -25,7 +25,7 @@ struct shared {
     const struct kernels *kernels;
     struct model_shape shape;
     struct zero_plan plan;
-    float *weights; /* all tensors one behind the other, after the steps */
+    float *weights; /* all tensors one after the other, after the steps */
     double losses[STEPS], evaluated;
 };
 
@@ -328,7 +328,7 @@ static bool layouts_agree(
     return ok;
 }
 
-/* Rounded before the ranks are added up, or behind that. */
+/* Rounded before the ranks are added up, or after that. */
 static bool rounding_differs(void)
 {
     struct shared shared[2];

@@ -29,7 +29,7 @@ struct scenario {
     bool broken;         /* the last step is not finite */
     int broken_steps;    /* bit k: step k is not */
     int unclipped_steps; /* bit k: step k is not clipped, whatever its norm */
-    int saves;           /* bit k: a thread reads the state behind step k */
+    int saves;           /* bit k: a thread reads the state after step k */
     size_t save_eighths; /* room for what updates come to before it */
     bool evaluates;      /* between the steps */
     bool unreadable;     /* the second rank cannot read its weights */

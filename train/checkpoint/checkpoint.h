@@ -79,7 +79,7 @@ struct checkpoint_writer {
                          to go back (run.resume = PATH) */
     const char *own;  /* path of the last one that this run wrote or goes on
                          from, which it may write again; NULL: none */
-    /* of rank 0 (events.h); all 0 where nobody asks anything */
+    /* of rank 0 (events.h); all 0 where no one asks anything */
     const json_t *commands;    /* done so far: an array of events' members */
     int64_t last_event;        /* its id */
     const char *trainer_state; /* text of trainer_state.json; NULL: none */
@@ -120,7 +120,7 @@ enum zd_status checkpoint_list(
 enum checkpoint_check {
     CHECKPOINT_SIZES,
     CHECKPOINT_DIGESTS, /* every byte, on several threads */
-    CHECKPOINT_TRUSTED  /* nothing but the manifest: somebody looked already */
+    CHECKPOINT_TRUSTED  /* nothing but the manifest: someone looked already */
 };
 /* Shards that a process has open at a time, of those that hold what is wanted;
  * no others are touched. With what else it opens, 64. Several checkpoints (of
@@ -155,7 +155,7 @@ enum zd_status checkpoint_match_base(
         const struct checkpoint *checkpoint, const struct param_table *table,
         const uint64_t *digests);
 /* Check data and tokenizer (ZD_ERR_CONFIG naming what differs) and log a line
- * for every setting that changed and may. */
+ * forevery setting that changed and may. */
 enum zd_status checkpoint_match_run(
         const struct checkpoint *checkpoint, const struct train_job *job,
         int64_t global_batch, const struct run_identity *identity);

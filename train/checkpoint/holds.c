@@ -29,7 +29,7 @@ void held_text(const struct held *held, char out[HELD_TEXT])
                 held->arrays[i].type, held->arrays[i].digest);
 }
 
-/* A number of digits alone, which ends at `stop`; returns what is behind it. */
+/* A number of digits alone, which ends at `stop`; returns what follows it. */
 static const char *parse_count(const char *text, char stop, size_t *out)
 {
     char *end;
@@ -53,7 +53,7 @@ static bool parse_array(const char *text, struct held *held)
     return true;
 }
 
-/* The place behind three words and the spaces in front of them. */
+/* The place after three words and the spaces in front of them. */
 static const char *behind_array(const char *text)
 {
     for (int i = 0; i < 3; i++) {

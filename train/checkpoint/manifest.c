@@ -453,8 +453,8 @@ enum zd_status manifest_read(const char *dir, json_t **manifest_out)
     if (status == ZD_ERR_NO_INPUT) { /* the folder is there, its manifest not */
         zd_error_clear();
         return ZD_FAIL(
-                ZD_ERR_DATA, "E0801", "%s is no checkpoint: it has no %s", dir,
-                CHECKPOINT_MANIFEST);
+                ZD_ERR_DATA, "E0801", "%s is not a checkpoint: it has no %s",
+                dir, CHECKPOINT_MANIFEST);
     }
     ZD_TRY(status);
     status = check_form(path, manifest);

@@ -178,7 +178,7 @@ enum zd_status checkpoint_open(
         return ZD_FAIL(ZD_ERR_NO_INPUT, "E0801", "no checkpoint at %s", path);
     if (!fs_is_dir(path))
         return ZD_FAIL(
-                ZD_ERR_DATA, "E0801", "%s is no checkpoint: not a folder",
+                ZD_ERR_DATA, "E0801", "%s is not a checkpoint: not a folder",
                 path);
     checkpoint = zd_array(1, sizeof *checkpoint);
     checkpoint->path = zd_must(strdup(path));
@@ -284,9 +284,9 @@ static enum zd_status read_run(
 {
     size_t at = begin, end = begin + count, per = elements_per_value(kind);
     struct piece *piece = first_piece(checkpoint, kind, name);
-    const struct piece *behind = checkpoint->pieces + checkpoint->piece_count;
+    const struct piece *pieces_end = checkpoint->pieces + checkpoint->piece_count;
 
-    for (; piece && piece < behind && at < end; piece++) {
+    for (; piece && piece < pieces_end && at < end; piece++) {
         if (piece->kind != kind || strcmp(piece->name, name) != 0)
             break;
         if (piece->begin > at)

@@ -98,7 +98,7 @@ static enum zd_status write_manifest(struct saving *saving)
 }
 
 /* What is in the place of the new one goes when it is damaged, or when the run
- * was told to go back; else it is somebody's work. */
+ * was told to go back; else it is someone's work. */
 static enum zd_status check_replaced(
         const struct checkpoint_writer *writer, const char *final, bool tells)
 {
@@ -213,7 +213,7 @@ static void make_report(struct saving *saving)
 
 /* --- the parts ------------------------------------------------------------ */
 
-/* Shared with nobody: another thread writes it, while this one's go on. */
+/* Shared with no one: another thread writes it, while this one's go on. */
 static enum zd_status make_manifest(
         struct saving *saving, const struct train_state *state)
 {
@@ -275,7 +275,7 @@ enum zd_status saving_gather(struct saving *saving)
 enum zd_status saving_commit(struct saving *saving)
 {
     ZD_TRY(write_manifest(saving));
-    /* somebody's may have come while it was written */
+    /* another may have come while it was written */
     ZD_TRY(check_replaced(&saving->writer, saving->final, false));
     if (saving->writer.harden_rows)
         ZD_TRY(saving->writer.harden_rows(saving->writer.rows));

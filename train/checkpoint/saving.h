@@ -28,7 +28,7 @@ struct saving {
     size_t shard_bytes;
     json_t *manifest; /* rank 0: all but the files; owned, shared with none */
     char *trainer_state;            /* rank 0: a file's text; owned */
-    const atomic_bool *is_given_up; /* NULL: nobody does; then not renamed */
+    const atomic_bool *is_given_up; /* NULL: no one does; then not renamed */
 };
 
 /* On a failure nothing is left, and `saving` is empty. */

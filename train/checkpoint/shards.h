@@ -27,7 +27,7 @@ struct shards *shards_create(size_t most);
 /* The index of a file that the manifest says to have so many bytes. */
 int shards_add(struct shards *shards, const char *path, uint64_t bytes);
 /* `shard` of the list can be read from, and its header is known; the one that
- * nobody has wanted for longest is closed where too many are open.
+ * no one has wanted for longest is closed where too many are open.
  * ZD_ERR_DATA: it has another size. */
 enum zd_status shards_wake(struct shards *shards, struct shard *shard);
 void shards_close(struct shards *shards); /* NULL: none */

@@ -172,7 +172,7 @@ struct work {
     const json_t *files;
     int of;
     struct progress *progress;
-    _Atomic int next; /* the file that nobody has taken yet */
+    _Atomic int next; /* the file that no one has taken yet */
     pthread_mutex_t lock;
     /* under it */
     int failed; /* the first that is wrong */

@@ -1,5 +1,5 @@
 /* fuzz_files.c - files that come with a checkpoint or a download, or lie in a
- * shared cache, as somebody may have changed them. Digests are right again, and
+ * shared cache, as someone may have changed them. Digests are right again, and
  * most headers of tensors are sound.
  *
  *   fuzz_files manifest|cache|quantized|adapter SECONDS [SEED]

@@ -149,7 +149,7 @@ static void check_placed(
     placed += config->tied &&
               st_find(adapter.file, "base_model.model.lm_head.weight");
     fuzz_need(
-            placed == adapter.file->tensor_count, "tensors that nobody reads");
+            placed == adapter.file->tensor_count, "tensors that no one reads");
     peft_close(&adapter);
 }
 

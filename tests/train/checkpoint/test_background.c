@@ -1,5 +1,5 @@
 /* test_background.c - checkpoints that a thread writes while training goes on
- * are those of a save that everybody waits for, whatever is slow or fails
+ * are those of a save that everyone waits for, whatever is slow or fails
  * (wrapped_saves.h). */
 #include "tests/support/job_threads.h"
 
@@ -448,7 +448,7 @@ static void test_asked(void)
         same = same && same_output(waiting, asker.dir, name);
     }
     tap_ok(same && same_column(waiting, asker.dir, "loss", 10),
-           "with the bytes of one that everybody waits for, and no other bit");
+           "with the bytes of one that everyone waits for, and no other bit");
     commander_fini(&asker.commander);
 }
 

@@ -138,7 +138,7 @@ static void freezing_may_change(const char *cut)
            "what has trained must train on");
 }
 
-/* --- what begins to train has a t of its own ------------------------------ */
+/* --- what begins to train has its own t ------------------------------ */
 
 static bool was_frozen(const char *name)
 {

@@ -1,5 +1,5 @@
 /* test_many_shards.c - a checkpoint of a thousand ranks where a process may
- * open few files: listed, shown, verified, resumed and exported; and nobody
+ * open few files: listed, shown, verified, resumed and exported; and no one
  * opens a shard that has nothing for him. */
 #include "base/file/fs.h"
 #include "model/files/config.h"

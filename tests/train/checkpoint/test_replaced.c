@@ -49,7 +49,7 @@ int main(void)
     enum zd_status status = job_threads_run_observed(
             "tests/train/bytes.toml", sets, 2, dir, &observer);
     const struct zd_error *error = zd_error_get();
-    tap_ok(visitor.has_been, "somebody's checkpoint comes in between");
+    tap_ok(visitor.has_been, "another's checkpoint comes in between");
     tap_ok(status == ZD_ERR_IO && strcmp(error->code, "E0814") == 0,
            "the save is refused (status %d, %s)", status, error->code);
     tap_ok(strstr(error->what, "checkpoint-000004") != NULL, "and names it: %s",
