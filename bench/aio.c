@@ -47,7 +47,7 @@ struct bench {
     int chunk_count;
     struct arena_plan plan;
     struct arena arena;
-    struct store *store;
+    struct store_file *store;
     atomic_int next;
 };
 
@@ -105,7 +105,7 @@ static void bench_init(
 
 static void bench_fini(struct bench *bench)
 {
-    bench->store->ops->destroy(bench->store);
+    store_file_destroy(bench->store);
     arena_release(&bench->arena);
     arena_plan_fini(&bench->plan);
     free(bench->chunks);
@@ -119,8 +119,8 @@ static void *work(void *arg)
         int at = atomic_fetch_add(&bench->next, 1);
         if (at >= bench->chunk_count)
             return NULL;
-        require(bench->store->ops->acquire(bench->store, at, &memory));
-        require(bench->store->ops->release(bench->store, at));
+        require(store_file_acquire(bench->store, at, &memory));
+        require(store_file_release(bench->store, at));
     }
 }
 
@@ -132,13 +132,13 @@ static void go_through(struct bench *bench, int kind)
             .reads = kind_reads[kind],
             .writes = kind_writes[kind]};
     atomic_store(&bench->next, 0);
-    require(bench->store->ops->begin(bench->store, &list));
+    require(store_file_begin(bench->store, &list));
     for (int i = 0; i < WORKERS; i++)
         if (pthread_create(&threads[i], NULL, work, bench) != 0)
             abort();
     for (int i = 0; i < WORKERS; i++)
         pthread_join(threads[i], NULL);
-    require(bench->store->ops->finish(bench->store));
+    require(store_file_finish(bench->store));
 }
 
 /* --- the plain loop ------------------------------------------------------- */

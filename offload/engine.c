@@ -55,6 +55,7 @@ static void fill_tables(struct offload *offload)
 
 static enum zd_status create_store(struct offload *offload)
 {
+    size_t bytes[OFFLOAD_PARTS] = {0};
     offload->store_request = (struct store_request){
             .request = &offload->request,
             .chunks = offload->chunks,
@@ -63,9 +64,15 @@ static enum zd_status create_store(struct offload *offload)
             .arena = offload->arena,
             .place = &offload->place,
     };
-    if (offload->is_in_file)
-        return store_file_create(&offload->store_request, &offload->store);
-    offload->store = store_memory_create(&offload->store_request);
+    if (offload->request.options->optimizer == OFFLOAD_NVME)
+        return store_file_create(&offload->store_request, &offload->file);
+    image_measure(&offload->request, bytes, offload->places);
+    offload->states.request = &offload->request;
+    offload->states.places = offload->places;
+    for (int part = OFFLOAD_MASTER; part <= OFFLOAD_STATES_32BIT; part++)
+        if (bytes[part])
+            offload->states.part[part] =
+                    arena_span(offload->arena, part_spans[part].name);
     return ZD_OK;
 }
 
@@ -152,7 +159,6 @@ enum zd_status offload_create(
     offload->request = *request;
     offload->place = *place;
     offload->arena = arena;
-    offload->is_in_file = request->options->optimizer == OFFLOAD_NVME;
     waits_init(&offload->waits);
     pthread_mutex_init(&offload->lock, NULL);
     pthread_cond_init(&offload->work, NULL);
@@ -181,7 +187,7 @@ enum zd_status offload_finish(struct offload *offload)
     ZD_TRY(settle(offload));
     ZD_TRY(offload_failure(offload));
     segments_settle(offload);
-    return offload->store->ops->finish(offload->store);
+    return offload->file ? store_file_finish(offload->file) : ZD_OK;
 }
 
 void offload_destroy(struct offload *offload)
@@ -195,8 +201,7 @@ void offload_destroy(struct offload *offload)
     if (offload->worker_count)
         workers_stop(offload);
     pinned_unlock(offload);
-    if (offload->store)
-        offload->store->ops->destroy(offload->store);
+    store_file_destroy(offload->file);
     segments_destroy(offload);
     stage_fini(&offload->grad_stage);
     stage_fini(&offload->param_stage);

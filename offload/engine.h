@@ -76,7 +76,6 @@ struct offload {
     struct offload_request request;
     struct offload_place place;
     const struct arena *arena;
-    bool is_in_file;
 
     struct chunk *chunks;
     int chunk_count;
@@ -84,7 +83,8 @@ struct offload {
     struct segment *segments;
     size_t *segment_offsets;
     struct store_request store_request;
-    struct store *store;
+    struct image states;       /* masters and states in memory, or .. */
+    struct store_file *file;   /* .. in a file; else NULL */
     struct snapshot *snapshot; /* NULL: no one reads while updates go on */
     struct image undo;         /* old masters and states */
     struct extent_place *places;
@@ -138,7 +138,9 @@ uint64_t job_add(struct offload *offload, const struct job *job);
 void job_raise(struct offload *offload, uint64_t ticket, int chunks);
 void jobs_wait(struct offload *offload); /* until all have ended */
 bool jobs_have_ended(struct offload *offload);
-/* A chunk's memory, of the list that is begun; release it again. */
+
+/* --- acquire.c */
+/* A chunk's memory, in a file of the list that is begun; release it again. */
 enum zd_status chunk_acquire(
         struct offload *offload, int chunk, struct chunk_memory *memory_out);
 enum zd_status chunk_release(struct offload *offload, int chunk);

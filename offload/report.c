@@ -17,8 +17,8 @@ struct offload_facts offload_facts(const struct offload *offload)
             .is_bound = offload->place.first_cpu >= 0,
             .is_locked = offload->locked_parts > 0 ||
                          device_backend() == DEVICE_CUDA};
-    if (offload->store->ops->describe)
-        offload->store->ops->describe(offload->store, &facts);
+    if (offload->file)
+        store_file_describe(offload->file, &facts);
     return facts;
 }
 
@@ -34,8 +34,8 @@ struct offload_report offload_report_take(struct offload *offload)
     offload->report = (struct offload_report){0};
     pthread_mutex_unlock(&offload->lock);
     waits_take(&offload->waits, &report);
-    if (offload->store->ops->report)
-        offload->store->ops->report(offload->store, &report);
+    if (offload->file)
+        store_file_report(offload->file, &report);
     report.down_seconds = down.seconds - offload->down_before.seconds;
     report.up_seconds = up.seconds - offload->up_before.seconds;
     offload->down_before = down;

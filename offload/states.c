@@ -104,7 +104,7 @@ static enum zd_status copy_range(
     ZD_TRY(offload_finish(offload));
     if (!range->count)
         return ZD_OK;
-    if (offload->is_in_file)
+    if (offload->file)
         ZD_TRY(chunk_list_begin(
                 offload, first, end - first, part_of(range->lane),
                 range->writes ? part_of(range->lane) : 0));
@@ -150,7 +150,7 @@ enum zd_status offload_write(
 void offload_snapshot_create(
         struct offload *offload, void *memory, size_t bytes)
 {
-    assert(!offload->is_in_file && !offload->snapshot);
+    assert(!offload->file && !offload->snapshot);
     offload->snapshot = snapshot_create(
             &offload->request, offload->chunks, offload->chunk_count, memory,
             bytes);

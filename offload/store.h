@@ -39,31 +39,6 @@ struct store_list { /* consecutive chunks that the workers are about to use */
     unsigned reads, writes; /* chunk_parts */
 };
 
-struct store; /* each tier has its own */
-struct store_ops {
-    /* Chunks of `list` will be acquired in about this order, each once: read
-     * ahead. Before the next list every one of them has been released. What an
-     * earlier list wrote is read as it was written; what this one writes and
-     * does not read is written whole. NULL: all chunks are always in memory. */
-    enum zd_status (*begin)(struct store *store, const struct store_list *list);
-    /* From any worker; blocks until the chunk, of the list, is in memory. */
-    enum zd_status (*acquire)(
-            struct store *store, int chunk, struct chunk_memory *memory_out);
-    /* What the list writes is written behind. */
-    enum zd_status (*release)(struct store *store, int chunk);
-    /* Until all that was written can be read again. */
-    enum zd_status (*finish)(struct store *store);
-    /* Adds what was done since the last call to the disk_ fields; NULL where
-     * there is no disk. */
-    void (*report)(struct store *store, struct offload_report *report);
-    /* Fills what it knows; NULL where there is no disk. */
-    void (*describe)(const struct store *store, struct offload_facts *facts);
-    void (*destroy)(struct store *store);
-};
-struct store {
-    const struct store_ops *ops;
-};
-
 struct store_request {
     const struct offload_request *request;
     const struct chunk *chunks;
@@ -87,12 +62,29 @@ enum zd_status pinned_check(
 void chunk_slots(
         const struct store_request *request, const struct chunk *chunk,
         struct chunk_memory *memory);
-/* store_memory.c: pointers into the arena's spans. */
-struct store *store_memory_create(const struct store_request *request);
 /* store_file_create.c: states in a file, slots too when params are on NVMe;
  * else slots are the arena's. */
+struct store_file;
 enum zd_status store_file_create(
-        const struct store_request *request, struct store **store_out);
+        const struct store_request *request, struct store_file **file_out);
+void store_file_destroy(struct store_file *file); /* NULL is accepted */
+/* Chunks of `list` will be acquired in about this order, each once: read ahead.
+ * Before the next list every one of them has been released. What an earlier
+ * list wrote is read as it was written; what this one writes and does not read
+ * is written whole. */
+enum zd_status store_file_begin(
+        struct store_file *file, const struct store_list *list);
+/* From any worker; blocks until the chunk, of the list, is in memory. */
+enum zd_status store_file_acquire(
+        struct store_file *file, int chunk, struct chunk_memory *memory_out);
+/* What the list writes is written later. */
+enum zd_status store_file_release(struct store_file *file, int chunk);
+/* Until all that was written can be read again. */
+enum zd_status store_file_finish(struct store_file *file);
+/* Adds what was done since the last call to the disk_ fields. */
+void store_file_report(struct store_file *file, struct offload_report *report);
+void store_file_describe(
+        const struct store_file *file, struct offload_facts *facts);
 /* Bytes of the ring and the file, for offload_measure. The ring has two records
  * for each worker and two more (options->threads; auto: as if 4). */
 enum zd_status store_file_measure(

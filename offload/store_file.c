@@ -27,11 +27,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static struct store_file *of(struct store *store)
-{
-    return (struct store_file *)store;
-}
-
 /* --- moving records ------------------------------------------------------- */
 
 static void note_end(struct store_file *file, struct aio_op *op)
@@ -218,10 +213,9 @@ static enum zd_status fail(const struct store_file *file)
     return aio_op_status(&file->failed);
 }
 
-static enum zd_status file_begin(
-        struct store *store, const struct store_list *list)
+enum zd_status store_file_begin(
+        struct store_file *file, const struct store_list *list)
 {
-    struct store_file *file = of(store);
     enum zd_status status = ZD_OK;
     pthread_mutex_lock(&file->lock);
     while (file->reads_under_way > 0) /* of chunks that no one acquired */
@@ -269,10 +263,9 @@ static struct buffer *wait_ready(struct store_file *file, int chunk)
     }
 }
 
-static enum zd_status file_acquire(
-        struct store *store, int index, struct chunk_memory *memory_out)
+enum zd_status store_file_acquire(
+        struct store_file *file, int index, struct chunk_memory *memory_out)
 {
-    struct store_file *file = of(store);
     const struct chunk *chunk = &file->request.chunks[index];
     struct chunk_memory memory = {0};
     enum zd_status status = ZD_OK;
@@ -293,9 +286,8 @@ static enum zd_status file_acquire(
     return status;
 }
 
-static enum zd_status file_release(struct store *store, int chunk)
+enum zd_status store_file_release(struct store_file *file, int chunk)
 {
-    struct store_file *file = of(store);
     enum zd_status status = ZD_OK;
     if (!(file->reads | file->writes))
         return ZD_OK;
@@ -317,9 +309,8 @@ static enum zd_status file_release(struct store *store, int chunk)
     return status;
 }
 
-static enum zd_status file_finish(struct store *store)
+enum zd_status store_file_finish(struct store_file *file)
 {
-    struct store_file *file = of(store);
     pthread_mutex_lock(&file->lock);
     while (file->writes_under_way > 0)
         pthread_cond_wait(&file->changed, &file->lock);
@@ -328,9 +319,8 @@ static enum zd_status file_finish(struct store *store)
     return status;
 }
 
-static void file_report(struct store *store, struct offload_report *report)
+void store_file_report(struct store_file *file, struct offload_report *report)
 {
-    struct store_file *file = of(store);
     pthread_mutex_lock(&file->lock);
     report->disk_read_bytes += file->read_bytes;
     report->disk_written_bytes += file->written_bytes;
@@ -340,18 +330,18 @@ static void file_report(struct store *store, struct offload_report *report)
     pthread_mutex_unlock(&file->lock);
 }
 
-static void file_describe(
-        const struct store *store, struct offload_facts *facts)
+void store_file_describe(
+        const struct store_file *file, struct offload_facts *facts)
 {
-    const struct store_file *file = (const struct store_file *)store;
     facts->backend =
             aio_backend_of(file->aio) == AIO_IO_URING ? "io_uring" : "threads";
     facts->is_direct = file->file.is_direct;
 }
 
-static void file_destroy(struct store *store)
+void store_file_destroy(struct store_file *file)
 {
-    struct store_file *file = of(store);
+    if (!file)
+        return;
     pthread_mutex_lock(&file->lock);
     file->list.count = 0; /* nothing more is read ahead */
     while (file->writes_under_way + file->reads_under_way > 0)
@@ -366,13 +356,3 @@ static void file_destroy(struct store *store)
     free(file->buffer_of);
     free(file);
 }
-
-const struct store_ops store_file_ops = {
-        .begin = file_begin,
-        .acquire = file_acquire,
-        .release = file_release,
-        .finish = file_finish,
-        .report = file_report,
-        .describe = file_describe,
-        .destroy = file_destroy,
-};

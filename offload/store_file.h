@@ -25,7 +25,6 @@ struct buffer {
 };
 
 struct store_file {
-    struct store store; /* first */
     struct store_request request;
     uint64_t *offsets; /* of records, by chunk */
     unsigned in_file;  /* chunk_parts that the file has */
@@ -51,7 +50,6 @@ struct store_file {
     struct buffer buffers[];
 };
 
-extern const struct store_ops store_file_ops;
 /* When an op of a buffer (its ctx) has ended. */
 void store_file_end_read(struct aio_op *op);
 void store_file_end_write(struct aio_op *op);

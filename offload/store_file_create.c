@@ -94,7 +94,6 @@ static struct store_file *file_alloc(const struct store_request *request)
     file->offsets = zd_array(chunks, sizeof *file->offsets);
     file->reserved_in = zd_array(chunks, sizeof *file->reserved_in);
     file->buffer_of = zd_array(chunks, sizeof *file->buffer_of);
-    file->store.ops = &store_file_ops;
     file->request = *request;
     file->buffer_count = buffers;
     pthread_mutex_init(&file->lock, NULL);
@@ -103,7 +102,7 @@ static struct store_file *file_alloc(const struct store_request *request)
 }
 
 enum zd_status store_file_create(
-        const struct store_request *request, struct store **store_out)
+        const struct store_request *request, struct store_file **file_out)
 {
     const struct offload_options *options = request->request->options;
     size_t record_bytes = record_largest(
@@ -121,11 +120,11 @@ enum zd_status store_file_create(
                 &file->file, options->nvme_path, request->place->file_name,
                 file_bytes, true);
     if (status != ZD_OK) {
-        file->store.ops->destroy(&file->store);
+        store_file_destroy(file);
         return status;
     }
     if (file_bytes)
         tell(file, register_ring(file, record_bytes));
-    *store_out = &file->store;
+    *file_out = file;
     return ZD_OK;
 }

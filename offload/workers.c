@@ -55,7 +55,7 @@ uint64_t job_add(struct offload *offload, const struct job *job)
     *added = *job;
     added->ticket = number + 1;
     segments_note_begun(offload, added);
-    if (offload->is_in_file) {
+    if (offload->file) {
         added->alone = true; /* one list of the store at a time */
         if (job->reads || job->writes)
             added->list = LIST_WANTED;
@@ -92,31 +92,6 @@ bool jobs_have_ended(struct offload *offload)
     bool ended = offload->job_begin == offload->job_end;
     pthread_mutex_unlock(&offload->lock);
     return ended;
-}
-
-enum zd_status chunk_acquire(
-        struct offload *offload, int chunk, struct chunk_memory *memory_out)
-{
-    struct store *store = offload->store;
-    if (!offload->is_in_file)
-        return store->ops->acquire(store, chunk, memory_out);
-    waits_work(&offload->waits, 0, 1);
-    enum zd_status status = store->ops->acquire(store, chunk, memory_out);
-    waits_work(&offload->waits, 0, -1);
-    return status;
-}
-
-enum zd_status chunk_release(struct offload *offload, int chunk)
-{
-    return offload->store->ops->release(offload->store, chunk);
-}
-
-enum zd_status chunk_list_begin(
-        struct offload *offload, int first, int count, unsigned reads,
-        unsigned writes)
-{
-    struct store_list list = {first, count, reads, writes};
-    return offload->store->ops->begin(offload->store, &list);
 }
 
 /* --- a worker ------------------------------------------------------------- */

@@ -107,7 +107,7 @@ void case_init(struct store_case *test, const struct store_setup *setup)
 
 void case_fini(struct store_case *test)
 {
-    test->store->ops->destroy(test->store);
+    store_file_destroy(test->store);
     arena_release(&test->arena);
     arena_plan_fini(&test->plan);
     scratch_fini(&test->scratch);
@@ -208,11 +208,11 @@ static void use_chunk(struct team *team, int id, const struct chunk_memory *m)
 
 static enum zd_status use(struct team *team, int chunk)
 {
-    struct store *store = team->test->store;
+    struct store_file *store = team->test->store;
     struct chunk_memory memory;
-    ZD_TRY(store->ops->acquire(store, chunk, &memory));
+    ZD_TRY(store_file_acquire(store, chunk, &memory));
     use_chunk(team, chunk, &memory);
-    return store->ops->release(store, chunk);
+    return store_file_release(store, chunk);
 }
 
 static void *work(void *arg)
@@ -243,7 +243,7 @@ int case_go_through(
             .order = order,
             .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[CASE_WORKERS_MAX];
-    if (test->store->ops->begin(test->store, list) != ZD_OK) {
+    if (store_file_begin(test->store, list) != ZD_OK) {
         if (error_out)
             *error_out = *zd_error_get();
         zd_error_clear();
@@ -302,7 +302,7 @@ int case_random_lists(
         if (found)
             return found < 0 ? found : wrong + found;
         if (random_below(&seed, 5) == 0 &&
-            test->store->ops->finish(test->store) != ZD_OK)
+            store_file_finish(test->store) != ZD_OK)
             return -1;
     }
     return wrong;

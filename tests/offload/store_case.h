@@ -34,7 +34,7 @@ struct store_case {
     struct arena_plan plan;
     struct arena arena;
     struct store_request store_request;
-    struct store *store;
+    struct store_file *store;
     int times[4][CASE_CHUNKS_MAX]; /* written, by part */
 };
 

@@ -23,33 +23,47 @@ struct engine_test {
     uint16_t device[COUNT];
 };
 
-/* The store's acquire, which fails from the nth call on. */
-static const struct store_ops *real_ops;
-static struct store_ops failing_ops;
+/* chunk_acquire, which is linked to this: it fails from the nth call on, or
+ * chunks from `held_from` on are not given out while is_held. */
+static bool fails;
 static int calls_left;
-
-static enum zd_status fail_acquire(
-        struct store *store, int chunk, struct chunk_memory *memory_out)
-{
-    if (__atomic_fetch_sub(&calls_left, 1, __ATOMIC_RELAXED) > 0)
-        return real_ops->acquire(store, chunk, memory_out);
-    return ZD_FAIL(ZD_ERR_IO, "E0851", "the disk is gone");
-}
-
-/* Chunks from `held_from` on are not given out while is_held. */
 static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t hold_changed = PTHREAD_COND_INITIALIZER;
 static bool is_held;
 static int held_from;
 
-static enum zd_status hold_acquire(
-        struct store *store, int chunk, struct chunk_memory *memory_out)
+static void pass_hold(int chunk)
 {
     pthread_mutex_lock(&hold_lock);
     while (is_held && chunk >= held_from)
         pthread_cond_wait(&hold_changed, &hold_lock);
     pthread_mutex_unlock(&hold_lock);
-    return real_ops->acquire(store, chunk, memory_out);
+}
+
+enum zd_status __real_chunk_acquire(
+        struct offload *offload, int chunk, struct chunk_memory *memory_out);
+enum zd_status __wrap_chunk_acquire(
+        struct offload *offload, int chunk, struct chunk_memory *memory_out);
+enum zd_status __wrap_chunk_acquire(
+        struct offload *offload, int chunk, struct chunk_memory *memory_out)
+{
+    if (fails && __atomic_fetch_sub(&calls_left, 1, __ATOMIC_RELAXED) <= 0)
+        return ZD_FAIL(ZD_ERR_IO, "E0851", "the disk is gone");
+    if (!offload->file)
+        pass_hold(chunk);
+    return __real_chunk_acquire(offload, chunk, memory_out);
+}
+
+/* The disk's part of it. */
+enum zd_status __real_store_file_acquire(
+        struct store_file *file, int chunk, struct chunk_memory *memory_out);
+enum zd_status __wrap_store_file_acquire(
+        struct store_file *file, int chunk, struct chunk_memory *memory_out);
+enum zd_status __wrap_store_file_acquire(
+        struct store_file *file, int chunk, struct chunk_memory *memory_out)
+{
+    pass_hold(chunk);
+    return __real_store_file_acquire(file, chunk, memory_out);
 }
 
 static void hold(bool is)
@@ -104,10 +118,6 @@ static void make_tiers(
     place.up = f->up;
     cr_assert_eq(
             offload_create(&f->request, &f->arena, &place, &f->offload), ZD_OK);
-    real_ops = f->offload->store->ops;
-    failing_ops = *real_ops;
-    failing_ops.acquire = fail_acquire;
-    f->offload->store->ops = &failing_ops;
 }
 
 static void make(struct engine_test *f, bool in_file, enum stream_mode mode)
@@ -154,9 +164,9 @@ static void fails_anywhere(bool in_file, int calls)
     for (int n = 0; n <= calls; n += calls / 16)
         for (int mode = STREAM_INLINE; mode <= STREAM_THREAD; mode++) {
             struct engine_test *f = malloc(sizeof *f);
-            calls_left = 1 << 30;
             make(f, in_file, (enum stream_mode)mode);
             calls_left = n;
+            fails = true;
             enum zd_status status = run_step(f);
             if (n < calls) {
                 cr_assert_eq(status, ZD_ERR_IO, "after %d chunks", n);
@@ -167,6 +177,7 @@ static void fails_anywhere(bool in_file, int calls)
                 cr_assert_str_eq(zd_error_get()->what, "the disk is gone");
             }
             zd_error_clear();
+            fails = false;
             unmake(f);
             free(f);
         }
@@ -183,7 +194,6 @@ Test(offload_engine_store, leaves_a_whole_step_alone_when_there_is_none)
 {
     for (int in_file = 0; in_file < 2; in_file++) {
         struct engine_test *f = malloc(sizeof *f);
-        calls_left = 1 << 30;
         make(f, in_file, STREAM_THREAD);
         cr_assert_eq(run_step(f), ZD_OK);
         unmake(f);
@@ -197,7 +207,6 @@ Test(offload_engine_store, lets_go_of_segments_one_by_one)
     struct exact_sum sum;
     struct engine_test *f = malloc(sizeof *f);
     make(f, false, STREAM_THREAD);
-    failing_ops.acquire = hold_acquire;
     held_from = COUNT / 256; /* the second segment */
     struct optim_step step = {
             .options = &f->optim,
@@ -271,7 +280,6 @@ static struct offload_report wait_for_params(
     struct timeline done;
     pthread_t thread;
     make_tiers(f, optimizer, params, STREAM_THREAD);
-    failing_ops.acquire = hold_acquire;
     held_from = in_update ? COUNT / 256 : 0;
     exact_sum_clear(&sum);
     cr_assert_eq(timeline_create(&done), ZD_OK);
@@ -355,7 +363,6 @@ Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
 {
     struct engine_test *f = malloc(sizeof *f);
     struct timeline done;
-    calls_left = 1 << 30;
     make_tiers(f, OFFLOAD_NVME, OFFLOAD_NVME, STREAM_THREAD);
     cr_assert_eq(timeline_create(&done), ZD_OK);
     cr_assert_eq(run_step(f), ZD_OK);

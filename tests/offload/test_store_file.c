@@ -89,8 +89,8 @@ static int open_file(const char *name)
 static struct offload_report moved(struct store_case *test)
 {
     struct offload_report report = {0};
-    cr_expect(test->store->ops->finish(test->store) == ZD_OK);
-    test->store->ops->report(test->store, &report);
+    cr_expect(store_file_finish(test->store) == ZD_OK);
+    store_file_report(test->store, &report);
     return report;
 }
 
@@ -199,7 +199,7 @@ Test(store_file, all_is_in_the_file_after_the_finish)
     size_t at = test.file_bytes - AIO_ALIGN;
     unsigned char begin[16], last[16] = {0};
     cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
-    cr_expect(test.store->ops->finish(test.store) == ZD_OK);
+    cr_expect(store_file_finish(test.store) == ZD_OK);
     /* the last chunk is fp32 masters and m: its last page has some of m */
     cr_expect(pread(fd, begin, sizeof begin, (off_t)at) == sizeof begin);
     cr_expect(memcmp(begin, last, sizeof begin) != 0);
@@ -217,7 +217,7 @@ Test(store_file, chunks_that_no_one_acquires_do_no_harm)
     for (int i = 0; i < 40; i++) {
         unsigned part = i % 2 ? CHUNK_STATES : CHUNK_SLOT;
         struct store_list list = all_chunks(&test, part, part);
-        cr_expect(test.store->ops->begin(test.store, &list) == ZD_OK);
+        cr_expect(store_file_begin(test.store, &list) == ZD_OK);
         list.reads = list.writes = CHUNK_STATES | CHUNK_SLOT;
         cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
     }
@@ -235,7 +235,7 @@ static void fail_reads(enum aio_backend backend)
     case_init(&test, &setup);
     struct store_list list = all_chunks(&test, CHUNK_STATES, CHUNK_STATES);
     cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
-    cr_expect(test.store->ops->finish(test.store) == ZD_OK);
+    cr_expect(store_file_finish(test.store) == ZD_OK);
     int fd = open_file(test.place.file_name);
     cr_assert(ftruncate(fd, 8192) == 0);
     close(fd);
@@ -246,7 +246,7 @@ static void fail_reads(enum aio_backend backend)
     cr_expect(strstr(error.where, test.place.file_name));
     /* and so do all that follow, none of which hangs */
     cr_expect(case_go_through(&test, &list, NULL, 3, &error) == -1);
-    cr_expect(test.store->ops->finish(test.store) == ZD_ERR_IO);
+    cr_expect(store_file_finish(test.store) == ZD_ERR_IO);
     zd_error_clear();
     case_fini(&test);
 }
@@ -272,7 +272,7 @@ static void fail_writes(enum aio_backend backend)
     signal(SIGXFSZ, SIG_IGN);
     cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     int found = case_go_through(&test, &list, NULL, 1, NULL);
-    enum zd_status status = test.store->ops->finish(test.store);
+    enum zd_status status = store_file_finish(test.store);
     limit.rlim_cur = RLIM_INFINITY; /* Criterion writes too */
     setrlimit(RLIMIT_FSIZE, &limit);
     cr_expect(found == 0); /* it is written behind */
@@ -280,7 +280,7 @@ static void fail_writes(enum aio_backend backend)
     cr_expect_str_eq(zd_error_get()->code, "E0851");
     cr_expect(strstr(zd_error_get()->what, "write failed at byte"));
     zd_error_clear();
-    cr_expect(test.store->ops->begin(test.store, &list) == ZD_ERR_IO);
+    cr_expect(store_file_begin(test.store, &list) == ZD_ERR_IO);
     zd_error_clear();
     case_fini(&test);
 }

@@ -1,0 +1,32 @@
+/* acquire.c - a chunk's memory, wherever it is. Apart from those that call it:
+ * tests wrap these functions, to delay them or to let them fail. */
+#include "offload/engine.h"
+
+enum zd_status chunk_acquire(
+        struct offload *offload, int index, struct chunk_memory *memory_out)
+{
+    const struct chunk *chunk = &offload->chunks[index];
+    if (!offload->file) {
+        image_chunk(&offload->states, chunk, memory_out);
+        chunk_slots(&offload->store_request, chunk, memory_out);
+        return ZD_OK;
+    }
+    waits_work(&offload->waits, 0, 1);
+    enum zd_status status =
+            store_file_acquire(offload->file, index, memory_out);
+    waits_work(&offload->waits, 0, -1);
+    return status;
+}
+
+enum zd_status chunk_release(struct offload *offload, int index)
+{
+    return offload->file ? store_file_release(offload->file, index) : ZD_OK;
+}
+
+enum zd_status chunk_list_begin(
+        struct offload *offload, int first, int count, unsigned reads,
+        unsigned writes)
+{
+    struct store_list list = {first, count, reads, writes};
+    return store_file_begin(offload->file, &list);
+}
