@@ -28,43 +28,39 @@ static const struct {
         {0, 5, "conversations with a tool's turn"},
 };
 
-/* NUL-terminated, to be freed. */
-static char *our_text(
+/* A conversation as we render it (NUL-terminated) and as a template takes it;
+ * both to be freed. */
+static char *render_ours(
         enum chat_template ours, const struct tokenizer *tokenizer, int first,
-        int count)
+        int count, json_t **context_out)
 {
+    struct tokenizer_chat chat = tokenizer_chat(tokenizer);
     struct recipe recipe = {
             .tokenizer = tokenizer,
             .chat_template = ours,
             .train_on = TRAIN_ON_ALL};
     struct chat_message messages[sizeof turns / sizeof turns[0]];
     struct document document = {0};
+    json_t *list = json_array();
     for (int i = 0; i < count; i++) {
         const struct turn *turn = &turns[first + i];
         messages[i] = (struct chat_message){
                 turn->role, turn->content, strlen(turn->content), false};
+        json_array_append_new(
+                list, json_pack(
+                              "{s:s, s:s}", "role", turn->role, "content",
+                              turn->content));
     }
+    *context_out = json_pack(
+            "{s:o, s:s, s:s, s:n, s:b}", "messages", list, "bos_token",
+            chat.bos_token ? chat.bos_token : "", "eos_token",
+            chat.eos_token ? chat.eos_token : "", "tools",
+            "add_generation_prompt", 0);
     chat_render(&recipe, messages, (size_t)count, &document);
     char *text = zd_must(
             strndup(document.text ? document.text : "", document.bytes));
     document_fini(&document);
     return text;
-}
-
-static json_t *context_of(
-        const struct tokenizer_chat *chat, int first, int count)
-{
-    json_t *messages = json_array();
-    for (int i = 0; i < count; i++)
-        json_array_append_new(
-                messages, json_pack(
-                                  "{s:s, s:s}", "role", turns[first + i].role,
-                                  "content", turns[first + i].content));
-    return json_pack(
-            "{s:o, s:s, s:s, s:n, s:b}", "messages", messages, "bos_token",
-            chat->bos_token ? chat->bos_token : "", "eos_token",
-            chat->eos_token ? chat->eos_token : "", "tools",
-            "add_generation_prompt", 0);
 }
 
 static enum zd_status fail_over(
@@ -94,8 +90,9 @@ enum zd_status chat_template_compare(
     struct tokenizer_chat chat = tokenizer_chat(tokenizer);
     for (int i = 0; chat.source && i < 3; i++) {
         char *theirs = NULL, why[200];
-        char *text = our_text(ours, tokenizer, cases[i].first, cases[i].count);
-        json_t *context = context_of(&chat, cases[i].first, cases[i].count);
+        json_t *context;
+        char *text = render_ours(
+                ours, tokenizer, cases[i].first, cases[i].count, &context);
         enum jinja_result result =
                 jinja_render(chat.source, context, &theirs, why, sizeof why);
         bool is_other =

@@ -5,6 +5,13 @@
 #include "data/document.h"
 #include "data/raw.h"
 
+/* As format_read; `document` is empty. */
+typedef enum zd_status record_reader(
+        const struct recipe *recipe, const json_t *record,
+        struct document *document);
+typedef enum zd_status token_opener(
+        struct raw *raw, int file, const struct raw_documents *documents);
+
 struct format {
     const char *name;
     /* Records: JSON Lines, or whole text files (DATA_TEXT alone). */
@@ -12,14 +19,11 @@ struct format {
     bool is_chat;
     /* Is it this format? NULL: if it has the keys. */
     bool (*fits)(const json_t *record, const struct data_entry *entry);
-    enum zd_status (*read)(/* as format_read; `document` is empty */
-                           const struct recipe *recipe, const json_t *record,
-                           struct document *document);
+    record_reader *read;
     /* Tokens in .bin files. */
     bool has_index; /* a second file: megatron_index_path */
     bool (*is_file)(const char *path, int32_t magic);
-    enum zd_status (*open)(
-            struct raw *raw, int file, const struct raw_documents *documents);
+    token_opener *open;
 };
 
 const struct format *format_of(enum data_format format);
@@ -47,35 +51,14 @@ enum zd_status format_read(
 
 /* --- what the rows name: record.c, conversation.c, megatron.c, llmc.c --- */
 
-enum zd_status record_text(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document);
-enum zd_status record_alpaca(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document);
-enum zd_status record_alpaca_instruct(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document);
-enum zd_status record_completion(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document);
+record_reader record_text, record_alpaca, record_alpaca_instruct,
+        record_completion, record_chat, record_sharegpt;
 bool record_is_chat(const json_t *record, const struct data_entry *entry);
 bool record_is_sharegpt(const json_t *record, const struct data_entry *entry);
-enum zd_status record_chat(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document);
-enum zd_status record_sharegpt(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document);
+token_opener megatron_open, llmc_open, nanogpt_open;
+bool megatron_is_file(const char *path, int32_t magic);
+bool llmc_is_file(const char *path, int32_t magic);
 /* x.idx of x.bin, or of x. */
 void megatron_index_path(const char *bin, char path[PATH_MAX]);
-bool megatron_is_file(const char *path, int32_t magic);
-enum zd_status megatron_open(
-        struct raw *raw, int file, const struct raw_documents *documents);
-bool llmc_is_file(const char *path, int32_t magic);
-enum zd_status llmc_open(
-        struct raw *raw, int file, const struct raw_documents *documents);
-enum zd_status nanogpt_open(
-        struct raw *raw, int file, const struct raw_documents *documents);
 
 #endif

@@ -27,8 +27,7 @@ bool jinja_charge(struct jinja *j, size_t steps, size_t bytes)
     if (j->result != JINJA_DONE)
         return false;
     if (steps > left->steps) {
-        jinja_stop(
-                j, JINJA_OVER, "takes more than %d steps", JINJA_STEPS_MAX);
+        jinja_stop(j, JINJA_OVER, "takes more than %d steps", JINJA_STEPS_MAX);
         return false;
     }
     if (bytes > left->bytes) {

@@ -9,8 +9,8 @@
  * does not cover is refused with JINJA_OVER before it is done. Values cannot
  * form a cycle (internal.h), so every walk over them ends or is over budget.
  *
- * A step takes about 0.2 us, the whole budget less than a second. A conversation
- * of 1,000 messages takes a tenth of it. */
+ * A step takes about 0.2 us, the whole budget less than a second. A
+ * conversation of 1,000 messages takes a tenth of it. */
 #ifndef ZD_DATA_JINJA_BUDGET_H
 #define ZD_DATA_JINJA_BUDGET_H
 

@@ -158,8 +158,7 @@ const json_t *jinja_method(
     if (text && strcmp(name, "rstrip") == 0)
         return stripped(j, value, false, true, set);
     if (text && first && strcmp(name, "startswith") == 0)
-        return jinja_truth(
-                length <= bytes && memcmp(text, first, length) == 0);
+        return jinja_truth(length <= bytes && memcmp(text, first, length) == 0);
     if (text && first && strcmp(name, "endswith") == 0)
         return jinja_truth(
                 length <= bytes &&

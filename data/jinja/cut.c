@@ -35,8 +35,8 @@ static void add_item(
         j->items = zd_must(
                 realloc(j->items, (size_t)j->capacity * sizeof *j->items));
     }
-    j->items[j->count++] = (struct jinja_item){
-            .kind = kind, .text = text, .bytes = bytes};
+    j->items[j->count++] =
+            (struct jinja_item){.kind = kind, .text = text, .bytes = bytes};
 }
 
 /* The end of a tag, after strings in it; NULL: it has none. */

@@ -272,8 +272,7 @@ static const json_t *primary(struct jinja_cursor *c)
     if (jinja_take(c, "("))
         return function_call(c, name);
     /* "strftime_now is defined" */
-    return strcmp(name, "strftime_now") == 0 ? json_true()
-                                             : variable(c, name);
+    return strcmp(name, "strftime_now") == 0 ? json_true() : variable(c, name);
 }
 
 /* After "[" and, if there is one, its first value. */
@@ -334,27 +333,6 @@ static const json_t *unary(struct jinja_cursor *c)
                    : NULL;
 }
 
-static const json_t *product(struct jinja_cursor *c)
-{
-    const json_t *value = unary(c);
-    while (c->j->result == JINJA_DONE) {
-        bool is_rest = jinja_take(c, "%");
-        if (!is_rest && !jinja_take(c, "*"))
-            break;
-        const json_t *other = unary(c);
-        json_int_t b = json_integer_value(other);
-        json_int_t a = json_integer_value(value);
-        bool are_numbers = json_is_integer(value) && json_is_integer(other);
-        if (!c->j->skip && (!are_numbers || (is_rest && b <= 0)))
-            jinja_stop(c->j, JINJA_UNKNOWN, "a product of other things");
-        else if (are_numbers && is_rest && b > 0)
-            value = number_of(c, (a % b + b) % b);
-        else if (are_numbers && !is_rest)
-            value = number_of(c, whole(c, '*', a, b));
-    }
-    return value;
-}
-
 static void add_items(struct jinja *j, json_t *list, const json_t *items)
 {
     size_t i;
@@ -367,6 +345,47 @@ static void add_items(struct jinja *j, json_t *list, const json_t *items)
     }
 }
 
+/* value SIGN other; skipped, it is nothing. */
+static const json_t *combined(
+        struct jinja_cursor *c, char sign, const json_t *value,
+        const json_t *other)
+{
+    json_int_t a = json_integer_value(value), b = json_integer_value(other);
+    if (!calls(c->j))
+        return value;
+    if (sign == '~' ||
+        (sign == '+' && json_is_string(value) && json_is_string(other)))
+        return jinja_joined(c->j, value, other);
+    if (sign == '+' && json_is_array(value) && json_is_array(other)) {
+        json_t *list = jinja_list(c->j);
+        add_items(c->j, list, value);
+        add_items(c->j, list, other);
+        return list;
+    }
+    bool are_numbers = json_is_integer(value) && json_is_integer(other);
+    if (are_numbers && sign == '%' && b > 0)
+        return number_of(c, (a % b + b) % b);
+    if (are_numbers && sign != '%')
+        return number_of(c, whole(c, sign, a, b));
+    jinja_stop(
+            c->j, JINJA_UNKNOWN,
+            sign == '+' || sign == '-' ? "a sum of other things than two texts"
+                                       : "a product of other things");
+    return value;
+}
+
+static const json_t *product(struct jinja_cursor *c)
+{
+    const json_t *value = unary(c);
+    while (c->j->result == JINJA_DONE) {
+        char sign = jinja_take(c, "%") ? '%' : jinja_take(c, "*") ? '*' : 0;
+        if (!sign)
+            break;
+        value = combined(c, sign, value, unary(c));
+    }
+    return value;
+}
+
 static const json_t *sum(struct jinja_cursor *c)
 {
     const json_t *value = product(c);
@@ -377,25 +396,7 @@ static const json_t *sum(struct jinja_cursor *c)
                                          : 0;
         if (!sign)
             break;
-        const json_t *other = product(c);
-        bool are_numbers = json_is_integer(value) && json_is_integer(other);
-        json_int_t a = json_integer_value(value), b = json_integer_value(other);
-        if (!calls(c->j))
-            continue;
-        if (sign != '~' && are_numbers)
-            value = number_of(c, whole(c, sign, a, b));
-        else if (sign == '+' && json_is_array(value) && json_is_array(other)) {
-            json_t *list = jinja_list(c->j);
-            add_items(c->j, list, value);
-            add_items(c->j, list, other);
-            value = list;
-        } else if (
-                sign == '~' || (json_is_string(value) && json_is_string(other)))
-            value = jinja_joined(c->j, value, other);
-        else
-            jinja_stop(
-                    c->j, JINJA_UNKNOWN,
-                    "a sum of other things than two texts");
+        value = combined(c, sign, value, product(c));
     }
     return value;
 }

@@ -6,7 +6,8 @@
  *
  * Values are immutable once the expression that makes them has ended. Only a
  * namespace changes later, and it is no value: it is reached by the name that
- * {% set %} gave it and cannot be put into anything. So values form no cycle. */
+ * {% set %} gave it and cannot be put into anything. So values form no cycle.
+ */
 #ifndef ZD_DATA_JINJA_INTERNAL_H
 #define ZD_DATA_JINJA_INTERNAL_H
 
@@ -23,8 +24,8 @@ enum jinja_tag { OTHER, IF, ELIF, ELSE, ENDIF, FOR, ENDFOR, SET, NOTHING };
 struct jinja_item {
     enum jinja_item_kind kind;
     enum jinja_tag tag; /* what a STATEMENT begins with */
-    int next;         /* of if, elif, else, for: the tag that ends the part */
-    const char *text; /* of a statement and an expression: without its tags */
+    int next;           /* of if, elif, else, for: the tag that ends the part */
+    const char *text;   /* of a statement and an expression: without its tags */
     size_t bytes;
 };
 

@@ -7,14 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUE_BYTES = 64, MAPPING_BYTES = 256, SLOT_BYTES = 16, PAIR_BYTES = 64 };
+enum {
+    VALUE_BYTES = 64,
+    MAPPING_BYTES = 256,
+    SLOT_BYTES = 16,
+    PAIR_BYTES = 64
+};
 
 json_t *jinja_keep(struct jinja *j, json_t *value)
 {
     if (j->pool_count == j->pool_capacity) {
         j->pool_capacity = j->pool_capacity ? 2 * j->pool_capacity : 64;
-        j->pool = zd_must(
-                realloc(j->pool, j->pool_capacity * sizeof *j->pool));
+        j->pool = zd_must(realloc(j->pool, j->pool_capacity * sizeof *j->pool));
     }
     jinja_charge(j, 0, VALUE_BYTES);
     return j->pool[j->pool_count++] = zd_must(value);
@@ -167,7 +171,8 @@ const json_t *jinja_json(struct jinja *j, const json_t *value)
     if (j->result != JINJA_DONE)
         return NULL;
     char *text = json_dumps(value, JSON_ENCODE_ANY);
-    const json_t *out = jinja_text(j, text ? text : "", text ? strlen(text) : 0);
+    const json_t *out =
+            jinja_text(j, text ? text : "", text ? strlen(text) : 0);
     free(text);
     return out;
 }
@@ -221,8 +226,7 @@ void jinja_bind(
 {
     struct jinja_scope *scope = &j->scopes[j->scope_count - 1];
     json_object_del(is_namespace ? scope->values : scope->namespaces, name);
-    jinja_put(
-            j, is_namespace ? scope->namespaces : scope->values, name, value);
+    jinja_put(j, is_namespace ? scope->namespaces : scope->values, name, value);
 }
 
 bool jinja_push(struct jinja *j)

@@ -45,20 +45,21 @@ static struct tokenizer *create(void)
 }
 
 /* A token as tokenizer_config.json has it: its text, or an object of it. */
-static const char *token_text(const json_t *config, const char *key)
+static const json_t *token_of(const json_t *config, const char *key)
 {
     const json_t *token = json_object_get(config, key);
-    return json_string_value(
-            json_is_object(token) ? json_object_get(token, "content") : token);
+    return json_is_object(token) ? json_object_get(token, "content") : token;
 }
 
-static char *copy_text(const char *text)
+/* NULL: not a string. */
+static char *copy_text(const json_t *text)
 {
-    return text ? zd_must(strdup(text)) : NULL;
+    return json_is_string(text) ? zd_must(strdup(json_string_value(text)))
+                                : NULL;
 }
 
 /* One template, or the one of several that is called "default". */
-static const char *template_text(const json_t *config)
+static const json_t *template_of(const json_t *config)
 {
     const json_t *template = json_object_get(config, "chat_template");
     const json_t *item;
@@ -67,9 +68,9 @@ static const char *template_text(const json_t *config)
     {
         const char *name = json_string_value(json_object_get(item, "name"));
         if (name && strcmp(name, "default") == 0)
-            return json_string_value(json_object_get(item, "template"));
+            return json_object_get(item, "template");
     }
-    return json_string_value(template);
+    return template;
 }
 
 /* Only to compare with ours: a file that cannot be read is none. */
@@ -80,10 +81,10 @@ static void load_chat(
     size_t bytes;
     const char *slash = strrchr(path, '/');
     struct zd_error before = *zd_error_get();
-    tokenizer->bos_token = copy_text(token_text(config, "bos_token"));
-    tokenizer->eos_token = copy_text(token_text(config, "eos_token"));
-    tokenizer->chat_template = copy_text(template_text(config));
-    tokenizer->chat_path = copy_text(path);
+    tokenizer->bos_token = copy_text(token_of(config, "bos_token"));
+    tokenizer->eos_token = copy_text(token_of(config, "eos_token"));
+    tokenizer->chat_template = copy_text(template_of(config));
+    tokenizer->chat_path = zd_must(strdup(path));
     snprintf(
             file, sizeof file, "%.*s%s", slash ? (int)(slash - path) + 1 : 0,
             path, "chat_template.jinja");
@@ -96,7 +97,7 @@ static void load_chat(
     free(tokenizer->chat_template);
     free(tokenizer->chat_path);
     tokenizer->chat_template = text;
-    tokenizer->chat_path = copy_text(file);
+    tokenizer->chat_path = zd_must(strdup(file));
 }
 
 /* eos_token of tokenizer_config.json, if there is such a file. */
@@ -111,23 +112,18 @@ static enum zd_status load_config(struct tokenizer *tokenizer, const char *path)
         status =
                 ZD_FAIL(ZD_ERR_DATA, "E0402",
                         "broken tokenizer_config.json: it is no JSON object");
-    const json_t *eos = json_object_get(config, "eos_token");
-    if (json_is_object(eos))
-        eos = json_object_get(eos, "content");
-    if (json_is_string(eos)) {
-        tokenizer->eos = vocab_find(
-                &tokenizer->vocab, json_string_value(eos),
-                json_string_length(eos));
-        if (tokenizer->eos < 0)
-            status =
-                    ZD_FAIL(ZD_ERR_DATA, "E0408",
-                            "eos_token `%.200s` is no token of tokenizer.json",
-                            json_string_value(eos));
-    } else if (eos && !json_is_null(eos)) {
+    const json_t *eos = token_of(config, "eos_token");
+    const char *text = json_string_value(eos);
+    if (text)
+        tokenizer->eos = vocab_find(&tokenizer->vocab, text, strlen(text));
+    if (text && tokenizer->eos < 0)
+        status = ZD_FAIL(
+                ZD_ERR_DATA, "E0408",
+                "eos_token `%.200s` is no token of tokenizer.json", text);
+    else if (!text && !json_is_absent(eos))
         status = ZD_FAIL(
                 ZD_ERR_DATA, "E0408",
                 "eos_token is neither a string nor an object with content");
-    }
     if (status != ZD_OK)
         zd_fail_where("%s", path);
     else
