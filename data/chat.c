@@ -127,7 +127,7 @@ static void render_message(
         struct document *document)
 {
     const struct chat_layout *layout = &layouts[recipe->chat_template];
-    /* what stands around the content, but for its end */
+    /* what surrounds the content, except its end mark */
     bool all = recipe->train_on == TRAIN_ON_ALL && !message->is_masked;
     bool train = all || (!message->is_masked &&
                          strcmp(message->role, "assistant") == 0);

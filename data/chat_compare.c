@@ -73,7 +73,7 @@ static enum zd_status fail_over(
     return ZD_ERR_DATA;
 }
 
-/* BOS is put in front by whoever has it to put. */
+/* Compare without BOS, which either side may have added. */
 static bool is_same(const char *theirs, const char *ours, const char *bos)
 {
     size_t length = bos ? strlen(bos) : 0;

@@ -188,7 +188,7 @@ static enum zd_status write_text(struct making *making)
     if (!making->corpus->is_part)
         ZD_TRY(status);
     ZD_TRY(text_key(&making->corpus->list, making->recipe, key_now));
-    /* the words of other content must never get this name */
+    /* a changed file must not get this key */
     if (strcmp(making->key, key_now) != 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0441", "%s changed while it was read",
@@ -232,7 +232,7 @@ static enum zd_status make(struct making *making)
     return ZD_ERR_IO;
 }
 
-/* In a folder of its own, which is gone when the file is open. */
+/* In a temporary folder, which is removed once the file is open. */
 static enum zd_status make_unseen(struct making *making)
 {
     const char *parent = getenv("TMPDIR");
@@ -296,7 +296,8 @@ static enum zd_status open_text(
     return ZD_OK;
 }
 
-/* Every id of the files that are not too large for it, or the first of each. */
+/* Check every id of files up to check_max_bytes, or the first ones of each
+ * file. */
 static enum zd_status check_ids(struct corpus *corpus, enum corpus_depth depth)
 {
     const struct raw *raw = &corpus->raw;
@@ -373,7 +374,7 @@ void corpus_close(struct corpus *corpus)
     sources_free(&corpus->list);
 }
 
-/* Index of the first document that begins at `position` or behind it. */
+/* Index of the first document that begins at or after `position`. */
 static uint64_t find_document(
         const struct token_cache *cache, uint64_t position)
 {
@@ -431,11 +432,11 @@ enum zd_status corpus_words(
         ZD_TRY(raw_read(&corpus->raw, at, count, corpus->vocab_size, words));
         return mark_raw(corpus, at, count, words);
     }
-    /* whoever owns the file may have written to it since it was opened */
+    /* the file's owner may have written to it since it was opened */
     if (at > corpus->count || count > corpus->count - at)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0442",
-                "the data cache names tokens behind its %llu",
+                "the data cache names tokens beyond its %llu",
                 (unsigned long long)corpus->count);
     memcpy(words, corpus->cache.words + at, count * sizeof *words);
     for (size_t i = 0; i < count; i++)

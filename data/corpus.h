@@ -14,7 +14,7 @@ struct corpus {
     struct file_list list;
     struct token_cache cache; /* words and documents, or documents only */
     struct raw raw;           /* when list.is_tokens */
-    int eos; /* documents of raw tokens end behind it; -1: unknown */
+    int eos;                  /* ends documents of raw tokens; -1: unknown */
     int vocab_size;
     const char *chat_template; /* NULL: no conversations */
     bool is_part;              /* CORPUS_LOOK has not read all of it */

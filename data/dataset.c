@@ -151,7 +151,7 @@ static struct words_count count_words(const struct dataset *dataset, int count)
     return sum;
 }
 
-/* A run without one target would train nothing and end as if it had. */
+/* Without a target a run would train nothing and end with 0. */
 static enum zd_status check_trained(
         struct dataset *dataset, struct dataset_part *part,
         const struct data_entry *entry)
@@ -220,8 +220,8 @@ static enum zd_status count_part(
     return ZD_OK;
 }
 
-/* An answer without its question is the worse loss: only packed prompts and
- * answers are read for it. */
+/* Packed prompts and answers are read for the warning, since an answer without
+ * its question is the worse loss. */
 static enum zd_status tell_cut(
         struct dataset *dataset, struct dataset_part *part,
         const struct data_entry *entry)
@@ -386,7 +386,7 @@ enum zd_status dataset_open(
 static void *check_caches(void *ctx)
 {
     struct dataset *dataset = ctx;
-    /* it takes what nobody else wants */
+    /* lowest priority: it takes idle time only */
     setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
     for (int i = 0; i < dataset->part_count; i++) {
         bool is_sound;
@@ -423,7 +423,7 @@ static enum zd_status check_damaged(const struct dataset *dataset)
     if (!path)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0450", "%s is damaged: its digest is another", path);
-    zd_fail_help("start again: it will be made anew");
+    zd_fail_help("start again: it will be rebuilt");
     return ZD_ERR_DATA;
 }
 
@@ -470,9 +470,9 @@ static struct dataset_part *find_sample(
                 (uint64_t)place, (uint64_t)dataset->samples);
     while (place >= part->base + part->taken)
         part++;
-    /* An entry is gone through round and round, epoch after epoch; when an
-     * epoch takes no whole rounds, each round has an order of its own, so that
-     * the epochs do not cut the file at the same places. */
+    /* Epochs go round the entry; when an epoch is not a whole number of
+     * rounds, each round has its own order, so that epochs do not cut the
+     * file at the same places. */
     int64_t turn = epoch * part->taken + place - part->base;
     int64_t sample = turn % part->count;
     if (dataset->shuffle && part->taken % part->count != 0)

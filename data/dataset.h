@@ -92,9 +92,8 @@ enum zd_status dataset_check(
  * sample. The request may go afterwards. */
 enum zd_status dataset_open(
         const struct dataset_request *request, struct dataset **out);
-/* Read the cache whole by a thread of its own, which takes only what nobody
- * else wants. A damaged file: dataset_sample fails from then on (E0450), and
- * the next start makes it anew. */
+/* Read the cache whole by a thread at the lowest priority. A damaged file:
+ * dataset_sample fails from then on (E0450), and the next start rebuilds it. */
 void dataset_check_begin(struct dataset *dataset);
 void dataset_check_wait(struct dataset *dataset); /* until it is done */
 void dataset_close(struct dataset *dataset);
@@ -115,9 +114,8 @@ const char *dataset_digest(const struct dataset *dataset);
 
 /* "chatml", or NULL where nothing is a conversation. */
 const char *dataset_chat_template(const struct dataset *dataset);
-/* Where the model has a chat template of its own that would make other text of
- * a conversation, a warning says so. ZD_ERR_DATA: it takes too much to be
- * rendered. */
+/* Warn where the model's own chat template renders a conversation differently.
+ * ZD_ERR_DATA: it takes too much to be rendered. */
 enum zd_status dataset_compare_template(
         const struct dataset *dataset, const struct dataset_request *request);
 
@@ -145,9 +143,9 @@ enum zd_status dataset_sample(
         struct dataset *dataset, int64_t n, int32_t *tokens, int32_t *targets,
         int32_t *doc_start, int *token_count_out);
 
-/* Rows of B samples, which lie T apart, as near to each other as the longest of
- * them, of `longest` tokens, needs. Returns how far apart they lie then: one of
- * at most 16 distances for a T, since libraries and GPUs prepare for a shape.
+/* Shorten the rows of B samples from T to what the longest one, of `longest`
+ * tokens, needs. Returns the new length: one of at most 16 for a T, since
+ * libraries and GPUs prepare for a shape.
  */
 int batch_close_up(
         int32_t *tokens, int32_t *targets, int32_t *doc_start, int B, int T,

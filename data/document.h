@@ -54,7 +54,7 @@ struct chat_message {
     const char *role;
     const char *content;
     size_t content_bytes;
-    bool is_masked; /* the loss counts nothing of it, whatever train_on says */
+    bool is_masked; /* not trained, whatever train_on says */
 };
 
 /* The template that a job gets: CHAT_AUTO takes the one whose markers the

@@ -39,7 +39,7 @@ void format_keys(const struct data_entry *entry, char *out, size_t bytes);
 enum data_format format_recognize_tokens(const char *path, int32_t magic);
 /* ZD_ERR_DATA, without a place, for a record that cannot be read as `format`
  * and nothing else: it fits another format too, where none was named, or has a
- * key that would change what is trained and is not heeded. */
+ * key that is ignored but would change what is trained. */
 enum zd_status format_check(
         const json_t *record, const struct data_entry *entry,
         enum data_format format);

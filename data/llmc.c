@@ -38,7 +38,7 @@ enum zd_status llmc_open(
     if (!is_gpt2 && !is_llama3)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0444",
-                "%s is no llm.c file of tokens: magic %d, version %d",
+                "%s is not an llm.c file of tokens: magic %d, version %d",
                 file->path, header[0], header[1]);
     file->width = is_gpt2 ? 2 : 4;
     file->data_offset = HEADER_BYTES;
@@ -63,7 +63,7 @@ enum zd_status nanogpt_open(
     if (file->bytes % 2)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0445",
-                "%s has %llu bytes, which is no whole number of 16-bit tokens",
+                "%s has %llu bytes, not a whole number of 16-bit tokens",
                 file->path, (unsigned long long)file->bytes);
     raw_add_run(raw, index, 0, file->bytes / 2);
     return ZD_OK;

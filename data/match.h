@@ -13,7 +13,7 @@ struct match_list {
 /* `pattern` is the name of a file that exists, whatever characters it has, or a
  * pattern: * ? [abc] {a,b} and, by itself between slashes, ** for folders at
  * any depth, none included. Links to folders are not followed by it, and names
- * that begin with a dot have to be spelled. No match is no error.
+ * that begin with a dot must be spelled out. No match is not an error.
  * ZD_ERR_CONFIG for a ** that is only part of a name or of a brace. */
 enum zd_status match_files(const char *pattern, struct match_list *list_out);
 void match_free(struct match_list *list);

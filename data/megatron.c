@@ -61,7 +61,7 @@ struct megatron {
 static enum zd_status fail_index(const struct megatron *index, const char *why)
 {
     return ZD_FAIL(
-            ZD_ERR_DATA, "E0443", "%s is no sound Megatron index: %s",
+            ZD_ERR_DATA, "E0443", "%s is not a valid Megatron index: %s",
             index->path, why);
 }
 

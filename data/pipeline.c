@@ -156,7 +156,7 @@ static void read_ahead(struct pipeline *pipeline, struct unit_reader *reader)
         struct slot *slot =
                 &pipeline->slots[pipeline->filled % pipeline->slot_count];
         if (unit_read(reader, &slot->unit, &pipeline->more) != ZD_OK) {
-            /* told in its turn: a unit before this one may have failed too */
+            /* reported in order: a unit before this one may have failed too */
             slot->error = *zd_error_get();
             zd_error_clear();
             slot->unit.bytes = 0;

@@ -31,7 +31,7 @@ static bool place_of(
 {
     char folder[PATH_MAX];
     if (token_cache_folder(options->cache_dir, folder) != ZD_OK) {
-        zd_error_clear(); /* whoever fills it will say so */
+        zd_error_clear(); /* the rank that fills it reports it */
         return false;
     }
     fs_join(path, PATH_MAX, folder, name);

@@ -5,7 +5,7 @@
  *   nanoGPT    uint16 from the first byte
  *
  * The tokens of all files form one stream. It is made of runs: stretches that
- * lie in one file one behind the other; one a file but for odd Megatron
+ * are adjacent in one file; one run a file, except for odd Megatron
  * indices.
  *
  * Source:  Megatron-LM indexed_dataset.py, llm.c dataloader.h, nanoGPT. */

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 enum {
-    FIRST_RECORD_MAX = 256 << 20, /* bytes of the line a format is told by */
+    FIRST_RECORD_MAX =
+            256 << 20, /* longest first line by which a format is recognized */
     WHOLE_MAX = 64 << 20, /* up to here identity is all of the content */
     PART_COUNT = 64,      /* above, that many parts */
     PART_BYTES = 64 << 10,
@@ -44,7 +45,7 @@ static bool ends_with_any(const char *path, const char *const *ends)
 static const char *const json_names[] = {".jsonl", ".ndjson", ".json", NULL};
 static const char *const text_names[] = {".txt", ".text", NULL};
 
-/* The first line, behind a byte-order mark. */
+/* The first line, after a byte-order mark. */
 static enum zd_status read_first_line(
         const char *path, uint64_t file_bytes, char **line_out,
         size_t *bytes_out)
@@ -90,7 +91,7 @@ static enum zd_status detect_record(
     size_t bytes;
     json_t *record = NULL;
     ZD_TRY(read_first_line(file->path, file->bytes, &line, &bytes));
-    /* what is wrong with the line is said, with its place, when it is read */
+    /* an error in the line is reported, with its place, when it is read */
     struct zd_error before = *zd_error_get();
     if (json_parse_record(line, bytes, file->path, ZD_ERR_DATA, &record) !=
         ZD_OK)
@@ -144,7 +145,7 @@ static enum zd_status detect_tokens(struct data_file *file)
     return ZD_ERR_CONFIG;
 }
 
-/* A name that says nothing: a table in CSV would be trained on as text. */
+/* A name with no known ending: a CSV table would be trained on as text. */
 static enum zd_status fail_name(const char *path)
 {
     ZD_FAIL(ZD_ERR_CONFIG, "E0431",

@@ -79,10 +79,11 @@ struct check {
     const struct cache_header *header;
     const struct cache_limits *limits;
     struct hasher *all;
-    struct hasher *firsts, *docs; /* where documents begin, said twice */
+    struct hasher *firsts,
+            *docs; /* where documents begin, by the words and by the list */
     uint64_t trained;
     bool is_sound;
-    const atomic_bool *stop; /* NULL: nobody may */
+    const atomic_bool *stop; /* NULL: never */
 };
 
 static void check_words(
@@ -171,7 +172,7 @@ static enum zd_status check_content(
     return status;
 }
 
-/* Documents begin one behind the other, and the stream ends where it does. */
+/* Documents begin in ascending order, and the list ends with the stream. */
 static bool has_order(
         const struct token_cache *cache, const struct cache_limits *limits)
 {

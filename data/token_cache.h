@@ -9,11 +9,11 @@
  * so a file is never out of date. An index of pre-tokenized data is such a file
  * with documents and no words. Files are written under a temporary name,
  * synced, and renamed, so processes may build the same one at once; what an
- * interrupted one left behind is removed by the next. Numbers are
+ * interrupted one left is removed by the next. Numbers are
  * little-endian.
  *
- * The folder may be shared, and a file of it another user's: whoever can write
- * it decides what is trained on, so it is used only where the job says so. */
+ * The folder may be shared, and a file of it another user's: its owner decides
+ * what is trained on, so it is used only where the job says so. */
 #ifndef ZD_DATA_TOKEN_CACHE_H
 #define ZD_DATA_TOKEN_CACHE_H
 
@@ -56,10 +56,10 @@ enum cache_check {
 };
 
 /* Map the file of `key`. *found_out is false when there is none, or one that is
- * damaged or holds what no writer of ours wrote, which is told in a warning.
+ * damaged or was not written by this program; then a warning says so.
  * A file that neither this user nor root owns is none either, with a warning,
  * unless limits->is_shared; then it is read whole whatever is asked, because
- * the digest is no secret. */
+ * anyone can compute the digest. */
 enum zd_status token_cache_open(
         const char *folder, const char *key, enum cache_check check,
         const struct cache_limits *limits, struct token_cache *cache_out,

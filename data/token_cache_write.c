@@ -25,7 +25,7 @@ struct cache_writer {
     uint64_t word_count, doc_count, trained_count;
 };
 
-/* A temporary file whose writer is gone is no longer locked. */
+/* A temporary file is locked while its writer lives. */
 static void remove_leftovers(const char *folder)
 {
     char pattern[PATH_MAX];
@@ -100,7 +100,7 @@ enum zd_status cache_writer_create(
         status = create_temporary(writer->path, docs, &writer->docs);
     if (status == ZD_OK) {
         unlink(docs);
-        /* room for the header, which is written when all is known */
+        /* reserve the header, which is written last */
         status = append(writer, writer->words, &blank, sizeof blank);
     }
     if (status != ZD_OK) {

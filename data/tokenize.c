@@ -59,7 +59,7 @@ static enum zd_status append_text(
     return ZD_OK;
 }
 
-/* The first word of a document, which is no target of its own. */
+/* The first word of a document is never a target. */
 static void mark_first(struct token_vector *words, size_t begin)
 {
     if (words->count == begin)
@@ -81,7 +81,7 @@ static void append_trained(int32_t id, struct token_vector *words)
     token_vector_push(words, (int32_t)((uint32_t)id | WORD_TRAIN));
 }
 
-/* What the post-processor puts behind a text, then the end of text unless that
+/* What the post-processor puts after a text, then the end of text unless that
  * was the last of it. */
 static void append_end_of_text(
         const struct tokenize_worker *worker, struct token_vector *words)

@@ -25,7 +25,7 @@ struct unit {
     uint64_t offset;    /* of text in the file */
     int64_t first_line; /* from 1 */
     bool begins, ends;  /* the document, which is the file; not of lines */
-    char *text;         /* owned by whoever holds the unit */
+    char *text;         /* owned by the unit's holder */
     size_t bytes, capacity;
 };
 

@@ -26,7 +26,7 @@ void unit_reader_fini(struct unit_reader *reader)
     reader->fd = -1;
 }
 
-/* Where the last line that is not blank ends: blank ones behind it are fine. */
+/* Where the last line that is not blank ends: trailing blank lines are fine. */
 static enum zd_status find_end(struct unit_reader *reader, const char *path)
 {
     char tail[TAIL_BYTES];
@@ -72,7 +72,7 @@ static enum zd_status open_next(struct unit_reader *reader)
     return ZD_OK;
 }
 
-/* How much of `text`, behind which the file goes on, makes a unit; 0: none. */
+/* How much of `text`, after which the file goes on, makes a unit; 0: none. */
 static size_t cut(
         const struct unit_reader *reader, const struct data_file *file,
         const char *text, size_t bytes)

@@ -473,13 +473,13 @@ const json_t *jinja_evaluate(struct jinja_cursor *c)
     const char *begin = c->at;
     j->skip++;
     jinja_operand(c, true);
-    const char *behind = c->at;
+    const char *after = c->at;
     bool is_choice = jinja_word(c, "if");
     j->skip--;
     if (j->result == JINJA_DONE && is_choice) {
         bool holds = jinja_is_true(jinja_operand(c, true));
         const char *rest = c->at;
-        struct jinja_cursor chosen = {j, begin, behind};
+        struct jinja_cursor chosen = {j, begin, after};
         if (holds && !j->skip)
             value = jinja_operand(&chosen, true);
         c->at = rest;

@@ -5,7 +5,8 @@
  * one budget (budget.h).
  *
  * Values are immutable once the expression that makes them has ended. Only a
- * namespace changes later, and it is no value: it is reached by the name that
+ * namespace changes later, and it is not a value: it is reached by the name
+ * that
  * {% set %} gave it and cannot be put into anything. So values form no cycle.
  */
 #ifndef ZD_DATA_JINJA_INTERNAL_H

@@ -1,8 +1,8 @@
 /* added.c - find added tokens in a text.
  *
  * A scan is leftmost-longest without overlap. A match that fails single_word is
- * dropped, and the scan goes on behind it. Stripped spaces belong to the token,
- * but the scan goes on behind the content: the next match may begin within the
+ * dropped, and the scan goes on after it. Stripped spaces belong to the token,
+ * but the scan goes on after the content: the next match may begin within the
  * spaces that rstrip took, and then hands them out a second time. This is what
  * the reference does. */
 #include "data/tokenizer/tokenizer_internal.h"

@@ -2,10 +2,10 @@
  * until no pair has one.
  *
  * Short words: symbols and the ranks of their pairs lie in two arrays; the
- * lowest rank is searched anew for every merge. Long words: symbols are a
+ * lowest rank is searched again for every merge. Long words: symbols are a
  * linked list and the pairs wait in a heap ordered by (rank, position), so that
  * a word of n bytes takes n log n. An entry of the heap is stale when its rank
- * is no more the one of the pair at its position; the text of a pair only ever
+ * is no longer that of the pair at its position; the text of a pair only ever
  * grows and a rank belongs to one pair, so a stale entry cannot become valid
  * again. */
 #include "data/tokenizer/tokenizer_internal.h"
@@ -62,12 +62,12 @@ static void encode_short(
         int at = lowest(ranks, count - 1, &rank);
         if (rank == MERGE_NONE)
             break;
-        int behind = count - at - 2; /* symbols behind the pair */
+        int after = count - at - 2; /* symbols after the pair */
         ids[at] = merges->result[rank];
-        memmove(ids + at + 1, ids + at + 2, (size_t)behind * sizeof *ids);
-        if (behind > 0) {
+        memmove(ids + at + 1, ids + at + 2, (size_t)after * sizeof *ids);
+        if (after > 0) {
             memmove(ranks + at + 1, ranks + at + 2,
-                    (size_t)(behind - 1) * sizeof *ranks);
+                    (size_t)(after - 1) * sizeof *ranks);
             ranks[at] = merges_rank(merges, ids[at], ids[at + 1]);
         }
         if (at > 0)

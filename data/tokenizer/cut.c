@@ -1,9 +1,9 @@
 /* cut.c - where a long text may be cut without changing its ids.
  *
- * A place behind a letter or a number and before a space or a newline is a
+ * A place after a letter or a number and before a space or a newline is a
  * border of pre-tokens for each of the known patterns, whatever surrounds it:
  * no alternative runs from a letter or a number into white space, and none
- * looks back. NFC composes nothing across it, as white space is no mark. An
+ * looks back. NFC composes nothing across it, as white space is not a mark. An
  * added token could only change that if it holds white space itself, or takes
  * what follows it (rstrip). */
 #include "data/tokenizer/tokenizer_internal.h"

@@ -21,7 +21,7 @@ static enum zd_status token_id(
     if (!json_is_integer(value) || json_integer_value(value) < 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0404",
-                "the id of token `%.200s` is no whole "
+                "the id of token `%.200s` is not a whole "
                 "number from 0",
                 token);
     if (json_integer_value(value) >= TOKENIZER_IDS_MAX)
@@ -65,7 +65,7 @@ static enum zd_status load_vocab(
     json_t *value;
     int capacity = 0;
     if (!json_is_object(vocab))
-        return broken("model.vocab is no object");
+        return broken("model.vocab is not an object");
     if (json_object_size(vocab) == 0)
         return broken("model.vocab is empty");
     ZD_TRY(ids_needed(vocab, added, &capacity));
@@ -182,7 +182,7 @@ static enum zd_status load_merges(
 {
     struct byte_buffer joined = {0};
     if (!json_is_array(merges))
-        return broken("model.merges is no array");
+        return broken("model.merges is not an array");
     if (json_array_size(merges) >= TOKENIZER_MERGES_MAX)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0405", "%zu merges: only %d are supported",
@@ -227,7 +227,7 @@ static enum zd_status check_settings(const json_t *model)
     const json_t *type = json_object_get(model, "type");
     const json_t *ignore = json_object_get(model, "ignore_merges");
     if (type && !json_is_string(type))
-        return broken("model.type is no string");
+        return broken("model.type is not a string");
     if (type && strcmp(json_string_value(type), "BPE") != 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0403",
@@ -389,7 +389,7 @@ enum zd_status tokenizer_load_added(
     int most = -1;
     tokenizer->model_tokens = tokenizer->vocab.count;
     if (!json_is_absent(added) && !json_is_array(added))
-        return broken("added_tokens is no array");
+        return broken("added_tokens is not an array");
     ZD_TRY(check_repeated(added));
     json_array_foreach(added, i, item)
             ZD_TRY(load_added(tokenizer, item, &most));

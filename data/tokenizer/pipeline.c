@@ -1,6 +1,6 @@
 /* pipeline.c - normalizer, pre_tokenizer, post_processor and decoder
  * of a tokenizer.json. What is not supported is refused by name: a text cut in
- * another way would train a model on ids that nobody else makes. */
+ * another way would train a model on ids that no other program makes. */
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>
@@ -95,7 +95,7 @@ static enum zd_status sequence_pattern(
     if (use_regex || add_prefix_space)
         return refuse(
                 "pre_tokenizer",
-                "ByteLevel behind a Split with use_regex or add_prefix_space");
+                "ByteLevel after a Split with use_regex or add_prefix_space");
     return ZD_OK;
 }
 
@@ -130,7 +130,7 @@ static enum zd_status add_around(
         !tokenizer->vocab.tokens[value].present)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0407",
-                "post_processor: an id of `%.200s` is no token", name);
+                "post_processor: an id of `%.200s` is not a token", name);
     token_vector_push(around, (int32_t)value);
     return ZD_OK;
 }
@@ -179,7 +179,8 @@ static enum zd_status load_template(
     return ZD_OK;
 }
 
-/* BertProcessing and RobertaProcessing: "cls" in front, "sep" behind, each
+/* BertProcessing and RobertaProcessing: "cls" before, "sep" after the text,
+ * each
  * ["[CLS]", id]. */
 static enum zd_status load_bert(struct tokenizer *tokenizer, const json_t *part)
 {
@@ -190,7 +191,7 @@ static enum zd_status load_bert(struct tokenizer *tokenizer, const json_t *part)
         if (json_array_size(pair) != 2 || !name)
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0407",
-                    "post_processor: %s is no pair of a token and its id",
+                    "post_processor: %s is not a pair of a token and its id",
                     keys[k]);
         ZD_TRY(add_around(
                 tokenizer, json_array_get(pair, 1), name,

@@ -74,7 +74,7 @@ static size_t contraction_any_case(const struct split_scan *v, size_t at)
 }
 
 /* \s+(?!\S)|\s+ over a run of spaces that ends at `end`: the last space stays
- * with the word behind it, unless it is the only one or nothing follows. */
+ * with the word after it, unless it is the only one or nothing follows. */
 static size_t spaces_end(const struct split_scan *v, size_t at, size_t end)
 {
     size_t last = utf8_before(v->text, end);
@@ -167,7 +167,7 @@ static size_t split_known(const struct split_scan *scan)
     return scan->bytes;
 }
 
-/* The next match of the pattern at or behind scan->at; the end of the text when
+/* The next match of the pattern at or after scan->at; the end of the text when
  * there is none. */
 static enum zd_status find_match(struct split_scan *scan)
 {

@@ -109,9 +109,9 @@ static enum zd_status load_config(struct tokenizer *tokenizer, const char *path)
         return ZD_OK;
     ZD_TRY(json_parse_file(path, TOKENIZER_FILE_MAX, &config));
     if (!json_is_object(config))
-        status =
-                ZD_FAIL(ZD_ERR_DATA, "E0402",
-                        "broken tokenizer_config.json: it is no JSON object");
+        status = ZD_FAIL(
+                ZD_ERR_DATA, "E0402",
+                "broken tokenizer_config.json: it is not a JSON object");
     const json_t *eos = token_of(config, "eos_token");
     const char *text = json_string_value(eos);
     if (text)
@@ -119,7 +119,7 @@ static enum zd_status load_config(struct tokenizer *tokenizer, const char *path)
     if (text && tokenizer->eos < 0)
         status = ZD_FAIL(
                 ZD_ERR_DATA, "E0408",
-                "eos_token `%.200s` is no token of tokenizer.json", text);
+                "eos_token `%.200s` is not a token of tokenizer.json", text);
     else if (!text && !json_is_absent(eos))
         status = ZD_FAIL(
                 ZD_ERR_DATA, "E0408",
@@ -138,7 +138,7 @@ static enum zd_status load_parts(
     if (!json_is_object(root))
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0402",
-                "broken tokenizer.json: it is no JSON object");
+                "broken tokenizer.json: it is not a JSON object");
     ZD_TRY(tokenizer_load_pipeline(tokenizer, root));
     ZD_TRY(tokenizer_load_model(tokenizer, root));
     ZD_TRY(tokenizer_load_added(tokenizer, root));
@@ -275,7 +275,8 @@ enum zd_status tokenizer_token_bytes(
     if (id < 0 || id >= vocab->ids || !vocab->tokens[id].present)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0409",
-                "%d is no token id; the vocabulary has %d tokens, the last is "
+                "%d is not a token id; the vocabulary has %d tokens, the last "
+                "is "
                 "%d",
                 id, vocab->count, vocab->ids - 1);
     *bytes_out = (const char *)vocab->text.data + vocab->tokens[id].decoded;

@@ -25,7 +25,7 @@ void tokenizer_close(struct tokenizer *tokenizer);
 int tokenizer_vocab_size(const struct tokenizer *tokenizer);
 /* End of text: tokenizer_config.json's eos_token; -1 when it names none. */
 int tokenizer_eos(const struct tokenizer *tokenizer);
-/* The ids that the post-processor puts in front of a text (BOS), and behind it;
+/* The ids that the post-processor puts before a text (BOS), and after it;
  * count 0..n. */
 const int32_t *tokenizer_prefix(
         const struct tokenizer *tokenizer, int *count_out);
@@ -66,8 +66,8 @@ enum zd_status encoder_encode(
         struct encoder *encoder, const char *text, size_t bytes, unsigned flags,
         struct token_vector *ids, size_t *bad_offset_out);
 /* A place in `text`, as late as possible, where it may be cut: the ids of the
- * two parts, one behind the other, are those of the whole, whatever comes
- * behind `bytes`. 0 when no such place is known. The text need not be valid
+ * two parts, concatenated, are those of the whole, whatever follows
+ * `bytes`. 0 when no such place is known. The text need not be valid
  * UTF-8. */
 size_t tokenizer_cut(
         const struct tokenizer *tokenizer, const char *text, size_t bytes);

@@ -230,7 +230,7 @@ struct tokenizer {
     uint8_t *classes;
     struct byte_table table;
     struct vocab vocab;
-    int model_tokens; /* of `vocab`, those that are no added ones */
+    int model_tokens; /* tokens of `vocab` without the added ones */
     struct merges merges;
     struct added_set added_raw, added_normalized;
     struct splitter splitter;

@@ -108,7 +108,7 @@ row 'tokenizer.json cut' 65 "E0711|$t:" 'truncate -s -100 $t'
 row 'tokenizer.json of no byte' 65 "E0711|$t:" ': >$t'
 row 'tokenizer.json is a list' 65 "E0402|$t" 'echo "[]" >$t'
 row 'a NUL in an added token' 65 "E0711|$t:|strings with NUL" 'nul $t "<|end_of_text|>"'
-row 'tokenizer_config.json is a list' 65 "E0402|model/tokenizer_config.json|no JSON object" 'echo "[1]" >model/tokenizer_config.json'
+row 'tokenizer_config.json is a list' 65 "E0402|model/tokenizer_config.json|not a JSON object" 'echo "[1]" >model/tokenizer_config.json'
 row 'a NUL in tokenizer_config.json' 65 "E0711|model/tokenizer_config.json:|strings with NUL" \
     'nul model/tokenizer_config.json "<|end_of_text|>"'
 row 'tokenizer.json without a model' 65 "E0402|$t" 'edit $t "s/\"model\": {/\"modul\": {/"'

@@ -63,7 +63,7 @@ int32_t sampler_pick(
         sift_down(logits, order, V, i);
 
     /* Take from the heap until the nucleus has its mass; the popped ids lie
-     * behind the heap, likeliest last. */
+     * after the heap, likeliest last. */
     double mass = 0;
     int count = V;
     while (count > 0) {

@@ -34,7 +34,7 @@ enum zd_status text_open(
 struct dataset_request text_request(
         const struct train_job *job, const struct text *text, int vocab_size,
         bool eval);
-/* A model directory's; without one bytes, which is told. */
+/* A model directory's; without one bytes, and a line says so. */
 enum zd_status text_open_dir(
         const char *dir, const struct model_config *config, struct text *text);
 void text_close(struct text *text);
