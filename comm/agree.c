@@ -1,5 +1,6 @@
 /* comm_agree asks the system for no memory: what failed may be that there is
  * none. */
+#include "base/must.h"
 #include "comm/backend.h"
 
 #include <stdio.h>
@@ -124,15 +125,8 @@ enum zd_status comm_agree(struct comm *comm, enum zd_status mine)
 enum zd_status comm_gather_new(
         struct comm *comm, const void *mine, size_t bytes, void **all_out)
 {
-    void *all = malloc((size_t)comm_size(comm) * bytes);
-    enum zd_status status = ZD_OK;
-    if (!all)
-        status = ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
-                comm_size(comm));
-    status = comm_agree(comm, status);
-    if (status == ZD_OK)
-        status = comm_gather_all(comm, mine, bytes, all);
+    void *all = zd_must(malloc((size_t)comm_size(comm) * bytes));
+    enum zd_status status = comm_gather_all(comm, mine, bytes, all);
     if (status != ZD_OK) {
         free(all);
         return status;

@@ -101,7 +101,7 @@ enum {
 size_t comm_scratch_values(int size);
 
 /* Fill in what all back ends share (the rest is clear memory). */
-enum zd_status comm_base_init(
+void comm_base_init(
         struct comm *comm, const struct comm_functions *functions, int rank,
         int size, const struct comm_options *options);
 void comm_base_fini(struct comm *comm);

@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "comm/backend.h"
 
 #include "base/copy.h"
@@ -169,7 +170,7 @@ size_t comm_scratch_values(int size)
 
 /* --- life ----------------------------------------------------------------- */
 
-enum zd_status comm_base_init(
+void comm_base_init(
         struct comm *comm, const struct comm_functions *functions, int rank,
         int size, const struct comm_options *options)
 {
@@ -183,12 +184,7 @@ enum zd_status comm_base_init(
     comm->node_size = size;
     for (int i = 0; i < COMM_OPS_MAX; i++)
         comm->ops[i].slot = i;
-    comm->reduce_scratch = malloc(comm_scratch_values(size) * 8);
-    if (!comm->reduce_scratch)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
-                size);
-    return ZD_OK;
+    comm->reduce_scratch = zd_must(malloc(comm_scratch_values(size) * 8));
 }
 
 void comm_base_fini(struct comm *comm)

@@ -8,14 +8,14 @@ static struct comm *control_of(struct comm *comm)
     return ((struct comm_device *)comm)->control;
 }
 
-enum zd_status comm_device_init(
+void comm_device_init(
         struct comm_device *device, struct comm *control,
         const struct comm_functions *functions)
 {
     struct comm *comm = &device->base;
     device->control = control;
-    ZD_TRY(comm_base_init(
-            comm, functions, control->rank, control->size, &control->options));
+    comm_base_init(
+            comm, functions, control->rank, control->size, &control->options);
     comm->local_rank = control->local_rank;
     comm->local_size = control->local_size;
     comm->node_size = control->node_size;
@@ -26,7 +26,6 @@ enum zd_status comm_device_init(
     comm->watch = control->watch;
     comm->seat = control->seat;
     memcpy(comm->host, control->host, sizeof comm->host);
-    return ZD_OK;
 }
 
 enum zd_status comm_device_barrier(struct comm *comm)

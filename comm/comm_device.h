@@ -13,7 +13,7 @@ struct comm_device {
 };
 
 /* Fill in what is the same as in `control`. */
-enum zd_status comm_device_init(
+void comm_device_init(
         struct comm_device *device, struct comm *control,
         const struct comm_functions *functions);
 

@@ -8,6 +8,7 @@
  * for a later operation when its wait has returned, which every rank's "taken"
  * went before; so a published entry is never overwritten while someone may read
  * it. */
+#include "base/must.h"
 #include "comm/backend.h"
 
 #include <pthread.h>
@@ -260,22 +261,16 @@ static enum zd_status create_watch(
     facts.ctx = group;
     gethostname(host, sizeof host - 1);
     ZD_TRY(watch_create(&facts, group->size, &group->watch));
-    ZD_TRY(watch_prepare(group->watch, 0, group->size));
+    watch_prepare(group->watch, 0, group->size);
     return watch_join(group->watch, &(struct watch_world){.host = host});
 }
 
 static enum zd_status group_create(
         int size, const struct comm_options *options, struct group **group_out)
 {
-    struct group *group = calloc(1, sizeof *group);
-    if (group)
-        group->entries = calloc((size_t)size * SLOTS, sizeof *group->entries);
-    if (!group || !group->entries) {
-        free(group);
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
-                size);
-    }
+    struct group *group = zd_must(calloc(1, sizeof *group));
+    group->entries =
+            zd_must(calloc((size_t)size * SLOTS, sizeof *group->entries));
     pthread_mutex_init(&group->mutex, NULL);
     pthread_cond_init(&group->changed, NULL);
     group->size = size;
@@ -292,25 +287,12 @@ static enum zd_status member_create(
         struct group *group, int rank, const struct comm_options *options,
         struct comm **comm_out)
 {
-    struct local *local = calloc(1, sizeof *local);
-    if (local)
-        local->parts = calloc((size_t)group->size, sizeof *local->parts);
-    if (!local || !local->parts) {
-        free(local);
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
-                group->size);
-    }
-    enum zd_status status = comm_base_init(
-            &local->base, &local_functions, rank, group->size, options);
-    if (status != ZD_OK) {
-        free(local->parts);
-        free(local);
-        return status;
-    }
+    struct local *local = zd_must(calloc(1, sizeof *local));
+    local->parts = zd_must(calloc((size_t)group->size, sizeof *local->parts));
+    comm_base_init(&local->base, &local_functions, rank, group->size, options);
     local->base.local_rank = rank;
     local->base.local_size = group->size;
-    status = comm_levels_settle(&local->base, true, group->size);
+    enum zd_status status = comm_levels_settle(&local->base, true, group->size);
     if (status != ZD_OK) {
         comm_base_fini(&local->base);
         free(local->parts);

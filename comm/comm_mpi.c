@@ -1,4 +1,5 @@
 #include "comm/comm_mpi.h"
+#include "base/must.h"
 #include "comm/leftovers.h"
 
 #include <assert.h>
@@ -339,42 +340,14 @@ static enum zd_status settle_levels(struct mpi *mpi)
 }
 
 /* What this rank needs for itself. */
-static enum zd_status take_memory(
+static void take_memory(
         struct mpi *mpi, int rank, int size, const struct comm_options *options)
 {
-    ZD_TRY(comm_base_init(&mpi->base, &mpi_functions, rank, size, options));
-    ZD_TRY(watch_prepare(mpi->base.watch, rank, size));
-    mpi->requests = calloc(2 * (size_t)size, sizeof *mpi->requests);
-    if (!mpi->requests)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
-                size);
+    comm_base_init(&mpi->base, &mpi_functions, rank, size, options);
+    watch_prepare(mpi->base.watch, rank, size);
+    mpi->requests = zd_must(calloc(2 * (size_t)size, sizeof *mpi->requests));
     for (int s = 0; s < 2; s++)
-        ZD_TRY(stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s));
-    return ZD_OK;
-}
-
-/* comm_agree without a comm: the lowest rank that failed tells its record, here
- * since the others may be gone before it gets further, and all return its
- * status. */
-static enum zd_status agree_early(
-        struct mpi *mpi, int rank, enum zd_status mine)
-{
-    struct {
-        int fails, rank;
-    } first = {mine != ZD_OK, rank};
-    int status = (int)mine;
-    ZD_MPI(MPI_Allreduce, MPI_IN_PLACE, &first, 1, MPI_2INT, MPI_MAXLOC,
-           mpi->world);
-    if (!first.fails)
-        return ZD_OK;
-    ZD_MPI(MPI_Bcast, &status, 1, MPI_INT, first.rank, mpi->world);
-    if (rank == first.rank) {
-        zd_fail_where("rank %d", rank);
-        zd_error_print(stderr, zd_error_get());
-    }
-    zd_error_clear();
-    return (enum zd_status)status;
+        stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s);
 }
 
 static enum zd_status gather_places(
@@ -413,8 +386,7 @@ static enum zd_status connect(
     ZD_MPI(MPI_Comm_set_errhandler, mpi->world, MPI_ERRORS_RETURN);
     ZD_MPI(MPI_Comm_rank, mpi->world, &rank);
     ZD_MPI(MPI_Comm_size, mpi->world, &size);
-    enum zd_status status = take_memory(mpi, rank, size, options);
-    ZD_TRY(agree_early(mpi, rank, status));
+    take_memory(mpi, rank, size, options);
     ZD_TRY(look_around(mpi));
     ZD_TRY(join_watch(mpi));
     return comm_agree(&mpi->base, settle_levels(mpi));
@@ -424,9 +396,7 @@ enum zd_status comm_mpi_create(
         int *argc, char ***argv, const struct comm_options *options,
         struct comm **comm_out)
 {
-    struct mpi *mpi = calloc(1, sizeof *mpi);
-    if (!mpi)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct mpi *mpi = zd_must(calloc(1, sizeof *mpi));
     mpi->world = MPI_COMM_NULL;
     enum zd_status status = start_mpi(mpi, argc, argv, options);
     if (status == ZD_OK)

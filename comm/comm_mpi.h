@@ -57,7 +57,7 @@ struct mpi {
     MPI_Request *requests;        /* (2 * (size - 1)) of an exchange */
 };
 
-enum zd_status stream_init(
+void stream_init(
         struct mpi_stream *stream, struct mpi *mpi, enum comm_op_kind kind);
 /* Cancels what is under way. */
 void stream_fini(struct mpi_stream *stream);

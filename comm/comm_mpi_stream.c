@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "comm/comm_mpi.h"
 
 #include <assert.h>
@@ -10,7 +11,7 @@ static const size_t GATHER_CHUNK = (size_t)256 << 20;
 /* Sends under way to one peer. 64 chunks of staging are 16 MiB ahead. */
 enum { SEND_DEPTH = 64 };
 
-enum zd_status stream_init(
+void stream_init(
         struct mpi_stream *stream, struct mpi *mpi, enum comm_op_kind kind)
 {
     size_t peers = (size_t)mpi->base.size - 1;
@@ -29,21 +30,11 @@ enum zd_status stream_init(
     for (int d = 0; d < 2; d++) {
         struct mpi_window *window = &stream->windows[d];
         size_t count = (size_t)window->depth * peers;
-        window->requests = malloc(count * sizeof(MPI_Request) + 1);
-        if (!window->requests)
-            goto err_memory;
+        window->requests = zd_must(malloc(count * sizeof(MPI_Request) + 1));
         for (size_t i = 0; i < count; i++)
             window->requests[i] = MPI_REQUEST_NULL;
     }
-    stream->parts = calloc(peers + 1, sizeof *stream->parts);
-    if (!stream->parts)
-        goto err_memory;
-    return ZD_OK;
-
-err_memory:
-    return ZD_FAIL(
-            ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
-            mpi->base.size);
+    stream->parts = zd_must(calloc(peers + 1, sizeof *stream->parts));
 }
 
 static void window_cancel(struct mpi_window *window, int peers)

@@ -11,6 +11,7 @@
  * are between the first and the last. The host moves them on: in begin and
  * comm_progress as far as nothing has to be waited for, in comm_wait until the
  * operation's last copy up is queued. */
+#include "base/must.h"
 #include "comm/comm_device.h"
 
 #include <assert.h>
@@ -326,13 +327,10 @@ static enum zd_status create_parts(struct staged *staged, enum stream_mode mode)
 enum zd_status comm_staged_create(
         struct comm *control, enum stream_mode mode, struct comm **comm_out)
 {
-    struct staged *staged = calloc(1, sizeof *staged);
-    if (!staged)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct staged *staged = zd_must(calloc(1, sizeof *staged));
+    comm_device_init(&staged->device, control, &staged_functions);
     enum zd_status status =
-            comm_device_init(&staged->device, control, &staged_functions);
-    if (status == ZD_OK && control->size > 1)
-        status = create_parts(staged, mode);
+            control->size > 1 ? create_parts(staged, mode) : ZD_OK;
     if (status != ZD_OK) {
         staged_destroy(&staged->device.base);
         return status;

@@ -1,4 +1,5 @@
 #include "comm/topology.h"
+#include "base/must.h"
 
 #include "base/device/device.h"
 #include "comm/backend.h"
@@ -34,16 +35,10 @@ enum zd_status topology_make(struct comm *comm)
     size_t size = (size_t)comm->size;
     struct topology_rank mine = describe(comm);
     struct topology *topology =
-            malloc(sizeof *topology + size * sizeof *topology->ranks);
-    enum zd_status status = ZD_OK;
+            zd_must(malloc(sizeof *topology + size * sizeof *topology->ranks));
     assert(!comm->is_device);
-    if (!topology)
-        status =
-                ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                        "out of memory for a group of %d ranks", comm->size);
-    status = comm_agree(comm, status);
-    if (status == ZD_OK)
-        status = comm_gather_all(comm, &mine, sizeof mine, topology->ranks);
+    enum zd_status status =
+            comm_gather_all(comm, &mine, sizeof mine, topology->ranks);
     if (status != ZD_OK) {
         free(topology);
         return status;

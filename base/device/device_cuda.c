@@ -1,5 +1,6 @@
 /* device_cuda.c - a rank's GPU: its context and what can go wrong with it. */
 #include "base/device/device_cuda.h"
+#include "base/must.h"
 
 #include "base/device/device_probe_cuda.h"
 #include "base/device/gpu_cuda.h"
@@ -71,9 +72,7 @@ enum zd_status device_open_gpu(
     const char *why;
     int count = device_gpus(&why);
     struct device *before = device_current();
-    struct gpu *gpu = calloc(1, sizeof *gpu);
-    if (!gpu)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a device");
+    struct gpu *gpu = zd_must(calloc(1, sizeof *gpu));
     gpu->head.table = &device_table_cuda;
     enum zd_status status = open_gpu(gpu, count > 0 ? local_rank % count : 0);
     if (status == ZD_OK) {

@@ -1,5 +1,6 @@
 /* stream_cpu.c - streams of the CPU: a worker thread, or the caller itself. */
 #include "base/device/device_table.h"
+#include "base/must.h"
 #include "base/spans.h"
 #include "base/threads.h"
 
@@ -154,9 +155,7 @@ static void destroy(struct stream *base)
 static enum zd_status create(
         const char *name, enum stream_mode mode, struct stream **stream_out)
 {
-    struct cpu_stream *stream = calloc(1, sizeof *stream);
-    if (!stream)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a stream");
+    struct cpu_stream *stream = zd_must(calloc(1, sizeof *stream));
     stream->head.table = &stream_table_cpu;
     stream->mode = mode;
     pthread_mutex_init(&stream->lock, NULL);
@@ -175,9 +174,7 @@ static enum zd_status create(
 
 static enum zd_status create_event(struct event **event_out)
 {
-    struct cpu_event *event = calloc(1, sizeof *event);
-    if (!event)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an event");
+    struct cpu_event *event = zd_must(calloc(1, sizeof *event));
     event->head.table = &stream_table_cpu;
     pthread_mutex_init(&event->lock, NULL);
     pthread_cond_init(&event->changed, NULL);

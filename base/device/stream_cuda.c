@@ -6,6 +6,7 @@
  * of the host lie in a ring too, since CUDA keeps one pointer of each. Both are
  * as long as what may be queued. */
 #include "base/device/gpu_cuda.h"
+#include "base/must.h"
 #include "base/spans.h"
 
 #include <stdatomic.h>
@@ -108,9 +109,7 @@ static enum zd_status open_stream(struct cuda_stream *stream, const char *name)
 static enum zd_status create(
         const char *name, enum stream_mode mode, struct stream **stream_out)
 {
-    struct cuda_stream *stream = calloc(1, sizeof *stream);
-    if (!stream)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a stream");
+    struct cuda_stream *stream = zd_must(calloc(1, sizeof *stream));
     stream->head.table = &stream_table_cuda;
     stream->gpu = gpu_current();
     stream->is_compute = strcmp(name, "compute") == 0;
@@ -126,9 +125,7 @@ static enum zd_status create(
 
 static enum zd_status create_event(struct event **event_out)
 {
-    struct cuda_event *event = calloc(1, sizeof *event);
-    if (!event)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an event");
+    struct cuda_event *event = zd_must(calloc(1, sizeof *event));
     event->head.table = &stream_table_cuda;
     event->gpu = gpu_current();
     enum zd_status status = device_cuda_check(

@@ -1,4 +1,5 @@
 #include "base/file/safetensors.h"
+#include "base/must.h"
 
 #include "base/file/fs.h"
 #include "base/file/safetensors_dtype.h"
@@ -54,10 +55,7 @@ static enum zd_status read_header(
         return fail_file(file, "E0721", "its header is above 100000000 bytes");
     if (bytes + LENGTH_BYTES > file->file_bytes)
         return fail_file(file, "E0721", "its header goes beyond its end");
-    char *text = malloc((size_t)bytes + 1);
-    if (!text)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", file->path);
+    char *text = zd_must(malloc((size_t)bytes + 1));
     enum zd_status status =
             fs_pread(file->fd, file->path, text, (size_t)bytes, LENGTH_BYTES);
     if (status != ZD_OK) {
@@ -110,10 +108,7 @@ static enum zd_status parse_tensor(
     if (strlen(name) > NAME_MAX_BYTES)
         return fail_tensor(
                 file, name, "E0723", "has a name longer than 1024 bytes");
-    tensor->name = strdup(name);
-    if (!tensor->name)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", file->path);
+    tensor->name = zd_must(strdup(name));
     const json_t *dtype = json_object_get(json, "dtype");
     /* the length too: a string may hold a NUL */
     if (!json_is_string(dtype) ||
@@ -158,12 +153,8 @@ static enum zd_status parse_header(
         return fail_file(file, "E0722", "its header does not begin with {");
     ZD_TRY(json_parse_upto(
             text, bytes, VALUES_MAX, file->path, ZD_ERR_DATA, &root));
-    file->tensors = calloc(json_object_size(root) + 1, sizeof *file->tensors);
-    if (!file->tensors) {
-        json_decref(root);
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", file->path);
-    }
+    file->tensors =
+            zd_must(calloc(json_object_size(root) + 1, sizeof *file->tensors));
     enum zd_status status = ZD_OK;
     json_object_foreach(root, key, value)
     {
@@ -241,12 +232,8 @@ enum zd_status st_open(const char *path, struct st_file **file_out)
 {
     char *text = NULL;
     size_t bytes = 0;
-    struct st_file *file = calloc(1, sizeof *file);
-    if (!file || !(file->path = strdup(path))) {
-        free(file);
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
-    }
+    struct st_file *file = zd_must(calloc(1, sizeof *file));
+    file->path = zd_must(strdup(path));
     file->fd = -1;
     enum zd_status status = fs_open_read(path, &file->fd, &file->file_bytes);
     if (status == ZD_OK)

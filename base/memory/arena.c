@@ -1,4 +1,5 @@
 #include "base/memory/arena.h"
+#include "base/must.h"
 
 #include "base/device/device_memory.h"
 #include "base/device/host_pages.h"
@@ -53,12 +54,8 @@ enum zd_status arena_plan_add(
         return ZD_FAIL(ZD_ERR_BUG, "E0901", "span %s planned twice", name);
     if (plan->span_count == plan->span_capacity) {
         int capacity = plan->span_capacity ? 2 * plan->span_capacity : 32;
-        struct arena_span *spans =
-                realloc(plan->spans, (size_t)capacity * sizeof *spans);
-        if (!spans)
-            return ZD_FAIL(
-                    ZD_ERR_MEMORY, "E0602", "out of memory planning %s", name);
-        plan->spans = spans;
+        plan->spans = zd_must(
+                realloc(plan->spans, (size_t)capacity * sizeof *plan->spans));
         plan->span_capacity = capacity;
     }
     if (__builtin_add_overflow(plan->bytes[memory], align - 1, &offset))

@@ -1,6 +1,7 @@
 /* Joining. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "comm/nccl/nccl.h"
 #include "comm/nccl/private.h"
 
@@ -120,16 +121,13 @@ enum zd_status comm_nccl_create(
         struct comm *control, const struct comm_options *options,
         struct comm **comm_out)
 {
-    struct nccl *nccl = calloc(1, sizeof *nccl);
-    if (!nccl)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct nccl *nccl = zd_must(calloc(1, sizeof *nccl));
     nccl->stop = -1;
     pthread_mutex_init(&nccl->calls, NULL);
     nccl->gpu = device_current();
     enum zd_status status = nccl_open(&nccl->functions);
-    if (status == ZD_OK)
-        status = comm_device_init(&nccl->device, control, &nccl_backend);
     if (status == ZD_OK) {
+        comm_device_init(&nccl->device, control, &nccl_backend);
         nccl->device.base.options = *options;
         enum comm_work before = comm_work(control, WORK_START);
         status = join(nccl);

@@ -1,5 +1,6 @@
 /* Memory that the ranks of a host share: a file in memory of the host's first
  * rank, opened by the others through /proc. */
+#include "base/must.h"
 #include "comm/watch/private.h"
 
 #include <fcntl.h>
@@ -16,7 +17,7 @@ static size_t board_bytes(int seats)
 
 struct board *board_create(int seats)
 {
-    return calloc(1, board_bytes(seats));
+    return zd_must(calloc(1, board_bytes(seats)));
 }
 
 void seat_take(struct seat *seat)
@@ -182,29 +183,20 @@ static enum zd_status find_others(
     return status;
 }
 
-/* All that joining needs, so that it cannot fail on one rank alone. */
-enum zd_status watch_prepare(struct watch *watch, int rank, int size)
+void watch_prepare(struct watch *watch, int rank, int size)
 {
     size_t count = (size_t)size;
     pthread_mutex_lock(&watch->lock);
     watch->rank = rank;
     watch->size = size;
-    watch->first = calloc(count, sizeof *watch->first);
-    watch->places = calloc(count, sizeof *watch->places);
-    watch->flags = calloc(count, sizeof *watch->flags);
-    watch->told = calloc(count, sizeof *watch->told);
-    watch->heard = calloc(count, sizeof *watch->heard);
-    watch->ever_heard = calloc(count, sizeof *watch->ever_heard);
+    watch->first = zd_must(calloc(count, sizeof *watch->first));
+    watch->places = zd_must(calloc(count, sizeof *watch->places));
+    watch->flags = zd_must(calloc(count, sizeof *watch->flags));
+    watch->told = zd_must(calloc(count, sizeof *watch->told));
+    watch->heard = zd_must(calloc(count, sizeof *watch->heard));
+    watch->ever_heard = zd_must(calloc(count, sizeof *watch->ever_heard));
     watch->hosts = hosts_create(size);
-    bool has_all = watch->first && watch->places && watch->flags &&
-                   watch->told && watch->heard && watch->ever_heard &&
-                   watch->hosts;
     pthread_mutex_unlock(&watch->lock);
-    if (!has_all)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory for a group of %d ranks",
-                size);
-    return ZD_OK;
 }
 
 /* All ranks are threads of this process. */

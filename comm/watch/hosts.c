@@ -1,4 +1,5 @@
 #include "comm/watch/hosts.h"
+#include "base/must.h"
 
 #include "base/clock.h"
 
@@ -253,16 +254,11 @@ void hosts_tell_over(struct hosts *hosts, const struct verdict *verdict)
 
 struct hosts *hosts_create(int size)
 {
-    struct hosts *hosts = calloc(1, sizeof *hosts);
-    if (!hosts)
-        return NULL;
+    struct hosts *hosts = zd_must(calloc(1, sizeof *hosts));
     hosts->size = size;
     hosts->socket = -1;
-    hosts->all = calloc((size_t)size, sizeof *hosts->all);
-    if (hosts->all)
-        return hosts;
-    free(hosts);
-    return NULL;
+    hosts->all = zd_must(calloc((size_t)size, sizeof *hosts->all));
+    return hosts;
 }
 
 void hosts_open(

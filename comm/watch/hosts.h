@@ -42,7 +42,7 @@ struct hosts_calls {
     void (*alive)(void *ctx); /* often, while hosts are asked */
 };
 
-struct hosts *hosts_create(int size); /* NULL: no memory */
+struct hosts *hosts_create(int size);
 /* first: (size) lowest rank of each rank's host; borrowed, as are calls. */
 void hosts_open(
         struct hosts *hosts, int rank, const int *first,

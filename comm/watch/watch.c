@@ -1,3 +1,4 @@
+#include "base/must.h"
 #include "comm/watch/private.h"
 
 #include "base/log.h"
@@ -216,9 +217,7 @@ static enum zd_status start(struct watch *watch)
 enum zd_status watch_create(
         const struct watch_facts *facts, int seats, struct watch **watch_out)
 {
-    struct watch *watch = calloc(1, sizeof *watch);
-    if (!watch)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct watch *watch = zd_must(calloc(1, sizeof *watch));
     pthread_mutex_init(&watch->lock, NULL);
     watch->facts = *facts;
     watch->stop = -1;
@@ -235,15 +234,11 @@ enum zd_status watch_create(
             .over = over,
             .alive = alive};
     watch->private = board_create(seats);
-    watch->own = calloc((size_t)seats, sizeof *watch->own);
-    enum zd_status status = ZD_OK;
-    if (!watch->private || !watch->own)
-        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    for (int n = 0; n < seats && status == ZD_OK; n++)
+    watch->own = zd_must(calloc((size_t)seats, sizeof *watch->own));
+    for (int n = 0; n < seats; n++)
         seat_take(watch_own(watch, n));
     set_limit(watch);
-    if (status == ZD_OK)
-        status = start(watch);
+    enum zd_status status = start(watch);
     if (status != ZD_OK) {
         watch_destroy(watch);
         return status;

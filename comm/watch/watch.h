@@ -56,8 +56,8 @@ void watch_parts(struct watch *watch);
 void watch_ends(struct watch *watch);
 
 /* Takes what joining needs: ranks `rank` and on of `size` are in this process.
- * ZD_ERR_MEMORY. */
-enum zd_status watch_prepare(struct watch *watch, int rank, int size);
+ */
+void watch_prepare(struct watch *watch, int rank, int size);
 
 /* Who is where. */
 struct watch_world {

@@ -1,6 +1,7 @@
 /* matmul_run_cuda.c - the plans of a GPU, each made at the first product of its
  * shape, and the products by them. */
 #include "kernels/matmul/matmul_plan_cuda.h"
+#include "base/must.h"
 
 #include "base/device/device_cuda.h"
 #include "base/log.h"
@@ -54,9 +55,7 @@ static enum zd_status table_open(struct plan_table *table)
     char gpu[128];
     struct device_facts facts = device_facts();
     ZD_TRY(cublaslt_open(&table->api));
-    table->plans = calloc(PLAN_SLOTS, sizeof *table->plans);
-    if (!table->plans)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for products");
+    table->plans = zd_must(calloc(PLAN_SLOTS, sizeof *table->plans));
     enum zd_status status = cublaslt_check(
             table->api, table->api->create(&table->handle), "cublasLtCreate");
     if (status != ZD_OK) {
