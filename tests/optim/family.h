@@ -202,22 +202,82 @@ static inline void tensor_keep_param(
                count * bytes);
 }
 
-/* The v of the blocks for the step, from the gradient as it lies. */
-static inline void tensor_update_blocks(
-        struct tensor *t, const struct optim_step *step)
+static inline double tensor_norm(const struct tensor *t)
+{
+    struct exact_sum squares;
+    exact_sum_clear(&squares);
+    optim_add_squares(&squares, t->grad, t->shape.grad_type, t->count);
+    return sqrt(exact_sum_value(&squares));
+}
+
+/* The v of the blocks for the step; `norm` of the whole gradient. */
+static inline void tensor_update_blocks_by(
+        struct tensor *t, const struct optim_step *step, double norm)
 {
     if (t->layout.lane[OPTIM_V] != OPTIM_BLOCKS)
         return;
     const struct tensor_blocks *blocks = &t->shape.blocks;
     int64_t *sums = calloc((size_t)blocks->count * 2, sizeof *sums);
-    struct exact_sum squares;
-    exact_sum_clear(&squares);
-    optim_add_squares(&squares, t->grad, t->shape.grad_type, t->count);
-    double norm = sqrt(exact_sum_value(&squares));
     optim_add_block_sums(
             sums, blocks, t->grad, t->shape.grad_type, 0, t->count, norm);
     optim_update_blocks(t->block_v, sums, blocks, step, norm);
     free(sums);
+}
+
+static inline void tensor_update_blocks(
+        struct tensor *t, const struct optim_step *step)
+{
+    tensor_update_blocks_by(t, step, tensor_norm(t));
+}
+
+/* A gradient of its own: the caller frees it. */
+static inline void *grad_draw(enum dtype type, size_t count)
+{
+    struct shape shape = {
+            .variant = &variants[PLAIN_SGD],
+            .grad_type = type,
+            .blocks = row_blocks((int64_t)count, 1, 1)};
+    struct tensor t = tensor_make(&shape);
+    tensor_draw_grad(&t, 1);
+    void *grad = t.grad;
+    t.grad = NULL;
+    tensor_drop(&t);
+    return grad;
+}
+
+/* Shape `kind` of all pairs of types, with the parameter apart, in place and
+ * absent; false where it cannot be or is another one again. */
+enum { SHAPE_KINDS = 2 * 3 * 3 * 3 };
+static inline bool shape_of_kind(
+        int kind, const struct variant *variant,
+        const struct tensor_blocks *blocks, struct shape *shape)
+{
+    bool is_absent = kind / 18 == 0;
+    *shape = (struct shape){
+            .variant = variant,
+            .master_type = kind % 2 ? DTYPE_BF16 : DTYPE_FP32,
+            .grad_type = (enum dtype)(kind / 2 % 3),
+            .param_type = (enum dtype)(kind / 6 % 3),
+            .has_param = kind / 18 == 1,
+            .in_place = kind / 18 == 2,
+            .blocks = *blocks};
+    if (shape->in_place)
+        return dtype_bytes(shape->param_type) <= dtype_bytes(shape->grad_type);
+    return !(is_absent && shape->param_type > DTYPE_FP32);
+}
+
+/* "adamw, master fp32, gradient bf16, parameter bf16 in place" */
+static inline const char *shape_text(const struct shape *shape)
+{
+    static char text[160];
+    snprintf(
+            text, sizeof text, "%s, master %s, gradient %s, parameter %s%s",
+            shape->variant->label, dtype_name(shape->master_type),
+            dtype_name(shape->grad_type), dtype_name(shape->param_type),
+            shape->in_place    ? " in place"
+            : shape->has_param ? ""
+                               : " absent");
+    return text;
 }
 
 static inline bool tensor_equal(const struct tensor *a, const struct tensor *b)

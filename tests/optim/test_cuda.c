@@ -115,14 +115,6 @@ static void read_back(struct tensor *host, const struct tensor *d)
             (size_t)host->shape.blocks.count * sizeof(float)));
 }
 
-static double norm_of(const struct tensor *t)
-{
-    struct exact_sum squares;
-    exact_sum_clear(&squares);
-    optim_add_squares(&squares, t->grad, t->shape.grad_type, t->count);
-    return sqrt(exact_sum_value(&squares));
-}
-
 /* Spans begin at qblocks 0, 3, 3 + 8 ..: some are partial at the end. */
 static size_t span_end(size_t begin, size_t count)
 {
@@ -137,7 +129,7 @@ static void update_twin(
     const struct optim_device *table = optim_device();
     const struct tensor_blocks *blocks = &d->shape.blocks;
     if (d->layout.lane[OPTIM_V] == OPTIM_BLOCKS) {
-        double norm = norm_of(host);
+        double norm = tensor_norm(host);
         MUST(device_clear(sums, (size_t)blocks->count * 2 * sizeof *sums));
         MUST(table->add_block_sums(
                 sums, blocks, d->grad, d->shape.grad_type, 0, d->count, norm));
@@ -185,47 +177,22 @@ static void expect_equal(const struct shape *shape, size_t skew)
         read_back(&seen, &twin);
         keep_params(&seen);
         cr_assert(
-                tensor_equal(&plain, &seen),
-                "%s, master %s, gradient %s, parameter %s%s, skew %zu: step %d",
-                shape->variant->label, dtype_name(shape->master_type),
-                dtype_name(shape->grad_type), dtype_name(shape->param_type),
-                shape->in_place    ? " in place"
-                : shape->has_param ? ""
-                                   : " absent",
-                skew, t);
+                tensor_equal(&plain, &seen), "%s, skew %zu: step %d",
+                shape_text(shape), skew, t);
     }
     heap_drop(&heap);
     tensor_drop(&plain);
     tensor_drop(&seen);
 }
 
-/* Every pair of types, with the parameter apart, in place and absent. */
-static void expect_equal_for_types(
-        const struct variant *variant, const struct tensor_blocks *blocks)
-{
-    for (int kind = 0; kind < 2 * 3 * 3 * 3; kind++) {
-        struct shape shape = {
-                .variant = variant,
-                .master_type = kind % 2 ? DTYPE_BF16 : DTYPE_FP32,
-                .grad_type = (enum dtype)(kind / 2 % 3),
-                .param_type = (enum dtype)(kind / 6 % 3),
-                .has_param = kind / 18 == 1,
-                .in_place = kind / 18 == 2,
-                .blocks = *blocks};
-        bool is_needless = kind / 18 == 0 && kind / 6 % 3 > 0;
-        if (is_needless ||
-            (shape.in_place &&
-             dtype_bytes(shape.param_type) > dtype_bytes(shape.grad_type)))
-            continue;
-        expect_equal(&shape, 0);
-    }
-}
-
 Test(cuda, updates_have_the_bits_of_the_definition)
 {
     struct tensor_blocks blocks = fused_blocks(23, 211);
+    struct shape shape;
     for (int k = 0; k < VARIANTS; k++)
-        expect_equal_for_types(&variants[k], &blocks);
+        for (int kind = 0; kind < SHAPE_KINDS; kind++)
+            if (shape_of_kind(kind, &variants[k], &blocks, &shape))
+                expect_equal(&shape, 0);
 }
 
 Test(cuda, updates_of_unaligned_and_small_tensors_too)
@@ -280,23 +247,9 @@ Test(cuda, codes_of_every_scale_are_those_of_the_codec)
 
 /* --- sums ----------------------------------------------------------------- */
 
-static void *draw(enum dtype type, size_t count)
-{
-    struct shape shape = {
-            .variant = &variants[PLAIN_SGD],
-            .grad_type = type,
-            .blocks = row_blocks((int64_t)count, 1, 1)};
-    struct tensor t = tensor_make(&shape);
-    tensor_draw_grad(&t, 1);
-    void *grad = t.grad;
-    t.grad = NULL;
-    tensor_drop(&t);
-    return grad;
-}
-
 static void expect_squares(enum dtype type, size_t count, size_t skew)
 {
-    void *grad = draw(type, count);
+    void *grad = grad_draw(type, count);
     struct heap heap = heap_make(4 * count + 4096);
     void *there = heap_copy(&heap, grad, count * dtype_bytes(type), skew);
     struct exact_sum expected, seen;
@@ -355,7 +308,7 @@ static void expect_block_sums(
 {
     size_t count = (size_t)(blocks->rows * blocks->columns);
     size_t words = (size_t)blocks->count * 2, bytes = words * sizeof(int64_t);
-    void *grad = draw(type, count);
+    void *grad = grad_draw(type, count);
     struct heap heap = heap_make(8 * count + 2 * bytes + 4096);
     char *there = heap_copy(&heap, grad, count * dtype_bytes(type), 0);
     int64_t *expected = calloc(words, sizeof *expected);

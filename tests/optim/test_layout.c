@@ -41,29 +41,34 @@ static void expect_layout(
 
 Test(layout, each_optimizer_has_its_lanes)
 {
-    struct optim_options o = options_of(OPTIM_ADAMW, OPTIM_STATE_FP32);
-    expect_layout(&o, 5000, false, &matrix, OPTIM_FP32, OPTIM_FP32);
-    o.state_type = OPTIM_STATE_BF16;
-    expect_layout(&o, 5000, false, &matrix, OPTIM_BF16, OPTIM_BF16);
-    o.state_type = OPTIM_STATE_8BIT;
-    expect_layout(&o, 5000, false, &matrix, OPTIM_8BIT, OPTIM_8BIT);
-
-    o = options_of(OPTIM_ADAM_MINI, OPTIM_STATE_FP32);
-    expect_layout(&o, 5000, false, &matrix, OPTIM_FP32, OPTIM_BLOCKS);
-    expect_layout(&o, 5000, false, &bias, OPTIM_FP32, OPTIM_FP32);
-    o.state_type = OPTIM_STATE_8BIT;
-    expect_layout(&o, 5000, false, &matrix, OPTIM_8BIT, OPTIM_BLOCKS);
-    expect_layout(&o, 5000, false, &bias, OPTIM_8BIT, OPTIM_FP32);
-
-    o = options_of(OPTIM_LION, OPTIM_STATE_FP32);
-    expect_layout(&o, 5000, false, NULL, OPTIM_FP32, OPTIM_NONE);
-    o.state_type = OPTIM_STATE_8BIT;
-    expect_layout(&o, 5000, false, NULL, OPTIM_8BIT, OPTIM_NONE);
-
-    o = options_of(OPTIM_SGD, OPTIM_STATE_FP32);
-    expect_layout(&o, 5000, false, NULL, OPTIM_NONE, OPTIM_NONE);
-    o.momentum = 0.9;
-    expect_layout(&o, 5000, false, NULL, OPTIM_FP32, OPTIM_NONE);
+    static const struct {
+        enum optim_name name;
+        enum optim_state_type type;
+        double momentum;
+        const struct tensor_blocks *blocks;
+        enum optim_format m, v;
+    } rows[] = {
+            {OPTIM_ADAMW, OPTIM_STATE_FP32, 0, NULL, OPTIM_FP32, OPTIM_FP32},
+            {OPTIM_ADAMW, OPTIM_STATE_BF16, 0, NULL, OPTIM_BF16, OPTIM_BF16},
+            {OPTIM_ADAMW, OPTIM_STATE_8BIT, 0, NULL, OPTIM_8BIT, OPTIM_8BIT},
+            {OPTIM_ADAM_MINI, OPTIM_STATE_FP32, 0, &matrix, OPTIM_FP32,
+             OPTIM_BLOCKS},
+            {OPTIM_ADAM_MINI, OPTIM_STATE_FP32, 0, &bias, OPTIM_FP32,
+             OPTIM_FP32},
+            {OPTIM_ADAM_MINI, OPTIM_STATE_8BIT, 0, &matrix, OPTIM_8BIT,
+             OPTIM_BLOCKS},
+            {OPTIM_ADAM_MINI, OPTIM_STATE_8BIT, 0, &bias, OPTIM_8BIT,
+             OPTIM_FP32},
+            {OPTIM_LION, OPTIM_STATE_FP32, 0, NULL, OPTIM_FP32, OPTIM_NONE},
+            {OPTIM_LION, OPTIM_STATE_8BIT, 0, NULL, OPTIM_8BIT, OPTIM_NONE},
+            {OPTIM_SGD, OPTIM_STATE_FP32, 0, NULL, OPTIM_NONE, OPTIM_NONE},
+            {OPTIM_SGD, OPTIM_STATE_FP32, 0.9, NULL, OPTIM_FP32, OPTIM_NONE},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct optim_options o = options_of(rows[i].name, rows[i].type);
+        o.momentum = rows[i].momentum;
+        expect_layout(&o, 5000, false, rows[i].blocks, rows[i].m, rows[i].v);
+    }
 }
 
 Test(layout, small_tensors_and_embeddings_keep_fp32)

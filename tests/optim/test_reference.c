@@ -35,51 +35,31 @@ static float grad_at(int tensor, int step, size_t i)
 
 struct reference {
     const char *name;
-    struct variant variant;
-    double learning_rate, beta2;
+    enum optim_name optimizer;
+    enum optim_state_type states;
+    double momentum, learning_rate, beta2;
     /* How far a weight may be off, and how many codes in a thousand may be
-     * neighbours of the expected: our entries are within 1e-6 of the map's, and
+     * neighbors of the expected: our entries are within 1e-6 of the map's, and
      * a difference in the last places moves a value over the middle between two
-     * entries now and then. */
+     * entries now and then (which moves an AdamW weight by part of a step). */
     double tolerance;
     int codes_off;
 };
 
+#define FP32 OPTIM_STATE_FP32
+#define I8   OPTIM_STATE_8BIT
 static const struct reference references[] = {
-        {"adamw", {"", OPTIM_ADAMW, OPTIM_STATE_FP32, 0}, 1e-3, 0.95, 2e-7, 0},
-        {"adamw_8bit", /* such a neighbour moves its weight by part of a step */
-         {"", OPTIM_ADAMW, OPTIM_STATE_8BIT, 0},
-         1e-3,
-         0.95,
-         1e-5,
-         1},
-        {"adam_mini",
-         {"", OPTIM_ADAM_MINI, OPTIM_STATE_FP32, 0},
-         1e-3,
-         0.95,
-         2e-7,
-         0},
-        {"adam_mini_8bit",
-         {"", OPTIM_ADAM_MINI, OPTIM_STATE_8BIT, 0},
-         1e-3,
-         0.95,
-         2e-7,
-         1},
-        {"lion", {"", OPTIM_LION, OPTIM_STATE_FP32, 0}, 1e-4, 0.99, 2e-7, 0},
-        {"lion_8bit",
-         {"", OPTIM_LION, OPTIM_STATE_8BIT, 0},
-         1e-4,
-         0.99,
-         2e-7,
-         1},
-        {"sgd", {"", OPTIM_SGD, OPTIM_STATE_FP32, 0}, 1e-2, 0.95, 2e-7, 0},
-        {"sgd_momentum",
-         {"", OPTIM_SGD, OPTIM_STATE_FP32, 0.9},
-         1e-2,
-         0.95,
-         2e-7,
-         0},
+        {"adamw", OPTIM_ADAMW, FP32, 0, 1e-3, 0.95, 2e-7, 0},
+        {"adamw_8bit", OPTIM_ADAMW, I8, 0, 1e-3, 0.95, 1e-5, 1},
+        {"adam_mini", OPTIM_ADAM_MINI, FP32, 0, 1e-3, 0.95, 2e-7, 0},
+        {"adam_mini_8bit", OPTIM_ADAM_MINI, I8, 0, 1e-3, 0.95, 2e-7, 1},
+        {"lion", OPTIM_LION, FP32, 0, 1e-4, 0.99, 2e-7, 0},
+        {"lion_8bit", OPTIM_LION, I8, 0, 1e-4, 0.99, 2e-7, 1},
+        {"sgd", OPTIM_SGD, FP32, 0, 1e-2, 0.95, 2e-7, 0},
+        {"sgd_momentum", OPTIM_SGD, FP32, 0.9, 1e-2, 0.95, 2e-7, 0},
 };
+#undef FP32
+#undef I8
 enum { REFERENCES = sizeof references / sizeof references[0] };
 
 static const char *const tensor_names[TENSORS] = {
@@ -106,8 +86,9 @@ struct model {
 static struct model model_make(const struct reference *r)
 {
     struct model model;
+    struct variant variant = {r->name, r->optimizer, r->states, r->momentum};
     for (int k = 0; k < TENSORS; k++) {
-        struct shape shape = {.variant = &r->variant, .blocks = blocks_of(k)};
+        struct shape shape = {.variant = &variant, .blocks = blocks_of(k)};
         struct tensor *t = &model.tensors[k];
         *t = tensor_make(&shape);
         t->options.adam_beta2 = r->beta2;
@@ -128,18 +109,6 @@ static double model_norm(const struct model *model)
     return sqrt(exact_sum_value(&sum));
 }
 
-static void update_blocks(
-        struct tensor *t, const struct optim_step *step, double norm)
-{
-    const struct tensor_blocks *blocks = &t->shape.blocks;
-    if (t->layout.lane[OPTIM_V] != OPTIM_BLOCKS)
-        return;
-    int64_t *sums = calloc((size_t)blocks->count * 2, sizeof *sums);
-    optim_add_block_sums(sums, blocks, t->grad, DTYPE_FP32, 0, t->count, norm);
-    optim_update_blocks(t->block_v, sums, blocks, step, norm);
-    free(sums);
-}
-
 static void model_step(struct model *model, const struct reference *r, int at)
 {
     for (int k = 0; k < TENSORS; k++)
@@ -151,7 +120,7 @@ static void model_step(struct model *model, const struct reference *r, int at)
         struct optim_step step = tensor_step(t, at);
         step.learning_rate = r->learning_rate;
         step.grad_scale = 1;
-        update_blocks(t, &step, norm);
+        tensor_update_blocks_by(t, &step, norm);
         struct optim_span span = tensor_span(t, 0, t->count);
         span.decays = k < 2;
         optim_update(&span, &step);

@@ -11,21 +11,6 @@ static bool runs(int isa)
     return false;
 }
 
-/* Gradients over many decades in every type. */
-static void *draw(enum dtype type, size_t count)
-{
-    struct shape shape = {
-            .variant = &variants[PLAIN_SGD],
-            .grad_type = type,
-            .blocks = row_blocks((int64_t)count, 1, 1)};
-    struct tensor t = tensor_make(&shape);
-    tensor_draw_grad(&t, 1);
-    void *grad = t.grad;
-    t.grad = NULL;
-    tensor_drop(&t);
-    return grad;
-}
-
 /* --- squares -------------------------------------------------------------- */
 
 /* As the header defines it. */
@@ -54,7 +39,7 @@ Test(sums, squares_have_the_bits_of_their_definition)
     static const size_t counts[] = {0, 1, 9, 255, 256, 1000, 50001};
     for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
         for (int k = 0; k < 7; k++) {
-            void *grad = draw((enum dtype)type, counts[k]);
+            void *grad = grad_draw((enum dtype)type, counts[k]);
             double expected = squares_of(grad, (enum dtype)type, counts[k]);
             for (int isa = 0; isa <= ISA_COUNT; isa++) {
                 struct exact_sum sum;
@@ -186,7 +171,7 @@ Test(sums, blocks_are_the_same_for_every_cut_and_instruction_set)
         for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
             const struct tensor_blocks *blocks = shapes(k);
             size_t count = (size_t)(blocks->rows * blocks->columns);
-            void *grad = draw((enum dtype)type, count);
+            void *grad = grad_draw((enum dtype)type, count);
             expect_same_sums(blocks, grad, (enum dtype)type);
             free(grad);
         }
@@ -221,7 +206,7 @@ Test(sums, v_of_a_block_follows_the_mean_of_squares)
     for (int k = 0; k < 4; k++) {
         const struct tensor_blocks *blocks = shapes(k);
         size_t count = (size_t)(blocks->rows * blocks->columns);
-        float *grad = draw(DTYPE_FP32, count);
+        float *grad = grad_draw(DTYPE_FP32, count);
         double norm = norm_of(grad, DTYPE_FP32, count);
         int64_t *sums = calloc((size_t)blocks->count * 2, sizeof *sums);
         float *v = calloc((size_t)blocks->count, sizeof *v);

@@ -71,14 +71,8 @@ static void expect_equal(
         for (int how = first; how <= last; how++) {
             update(&others[how - first], &step, how);
             cr_assert(
-                    tensor_equal(&a, &others[how - first]),
-                    "%s, master %s, gradient %s, parameter %s%s, %d: step %d",
-                    shape->variant->label, dtype_name(shape->master_type),
-                    dtype_name(shape->grad_type), dtype_name(shape->param_type),
-                    shape->in_place    ? " in place"
-                    : shape->has_param ? ""
-                                       : " absent",
-                    how, t);
+                    tensor_equal(&a, &others[how - first]), "%s, %d: step %d",
+                    shape_text(shape), how, t);
         }
     }
     tensor_drop(&a);
@@ -86,25 +80,14 @@ static void expect_equal(
         tensor_drop(&others[how - first]);
 }
 
-/* Every pair of types, with the parameter apart, in place and absent. */
 static void expect_equal_for_types(
         const struct variant *variant, const struct tensor_blocks *blocks,
         update_fn *update, int first, int last)
 {
-    for (int kind = 0; kind < 2 * 3 * 3 * 3; kind++) {
-        struct shape shape = {
-                .variant = variant,
-                .master_type = kind % 2 ? DTYPE_BF16 : DTYPE_FP32,
-                .grad_type = (enum dtype)(kind / 2 % 3),
-                .param_type = (enum dtype)(kind / 6 % 3),
-                .has_param = kind / 18 == 1,
-                .in_place = kind / 18 == 2,
-                .blocks = *blocks};
-        if (shape.in_place &&
-            dtype_bytes(shape.param_type) > dtype_bytes(shape.grad_type))
-            continue;
-        expect_equal(&shape, update, first, last);
-    }
+    struct shape shape;
+    for (int kind = 0; kind < SHAPE_KINDS; kind++)
+        if (shape_of_kind(kind, variant, blocks, &shape))
+            expect_equal(&shape, update, first, last);
 }
 
 Test(update, fast_paths_have_the_bits_of_the_definition, .timeout = 120)

@@ -223,16 +223,6 @@ Test(watch, a_wait_for_data_ends_when_files_would)
 
 /* --- not ended ------------------------------------------------------------ */
 
-static void expect_all_well(
-        const struct comm_options *options,
-        enum zd_status (*work)(struct comm *comm))
-{
-    enum zd_status status[RANKS];
-    run(options, work, status);
-    for (int r = 0; r < RANKS; r++)
-        cr_expect_eq(status[r], ZD_OK, "rank %d", r);
-}
-
 static enum zd_status come_late(struct comm *comm)
 {
     ZD_TRY(comm_barrier(comm));
@@ -241,25 +231,12 @@ static enum zd_status come_late(struct comm *comm)
     return comm_barrier(comm);
 }
 
-Test(watch, without_a_limit_nothing_is_ended)
-{
-    struct comm_options options = limit_of(0);
-    options.files_timeout = 60; /* the watch is there */
-    expect_all_well(&options, come_late);
-}
-
 static enum zd_status save_for_long(struct comm *comm)
 {
     enum comm_work before = comm_work(comm, WORK_SAVE);
     enum zd_status status = come_late(comm);
     comm_work(comm, before);
     return status == ZD_OK ? comm_barrier(comm) : status;
-}
-
-Test(watch, work_that_may_be_long_is_waited_for)
-{
-    struct comm_options options = limit_of(0.2);
-    expect_all_well(&options, save_for_long);
 }
 
 /* For ten limits. */
@@ -271,13 +248,6 @@ static enum zd_status get_data_late(struct comm *comm)
         nap(2);
     comm_data_end(comm, data);
     return comm_barrier(comm);
-}
-
-Test(watch, a_rank_that_waits_for_its_data_is_waited_for)
-{
-    struct comm_options options = limit_of(0.2);
-    options.files_timeout = 60;
-    expect_all_well(&options, get_data_late);
 }
 
 static atomic_int stalls, moves;
@@ -315,10 +285,26 @@ static enum zd_status stall(struct comm *comm)
     return early ? ZD_ERR_BUG : ZD_OK;
 }
 
+struct patience {
+    const char *what;
+    double timeout, files_timeout;
+    enum zd_status (*work)(struct comm *comm);
+};
+
+static void expect_all_well(const struct patience *p)
+{
+    enum zd_status status[RANKS];
+    struct comm_options options = limit_of(p->timeout);
+    options.files_timeout = p->files_timeout;
+    atomic_store(&is_over, false);
+    run(&options, p->work, status);
+    for (int r = 0; r < RANKS; r++)
+        cr_expect_eq(status[r], ZD_OK, "%s: rank %d", p->what, r);
+}
+
 Test(watch, before_a_hang_it_is_said_who_stalls_and_when_it_moves)
 {
-    struct comm_options options = limit_of(5);
-    expect_all_well(&options, stall);
+    expect_all_well(&(struct patience){"a stall", 5, 0, stall});
     cr_expect_eq(stalls, 1);
     cr_expect_eq(moves, 1);
     cr_expect_eq(heard.rank, 1);
@@ -334,12 +320,6 @@ static enum zd_status predict(struct comm *comm)
     return atomic_load(&comm->watch->limit) == 600000000 ? ZD_OK : ZD_ERR_BUG;
 }
 
-Test(watch, first_steps_have_the_time_of_ten_predicted_ones)
-{
-    struct comm_options options = limit_of(COMM_TIMEOUT_AUTO);
-    expect_all_well(&options, predict);
-}
-
 static enum zd_status evaluate_aloud(struct comm *comm)
 {
     comm_work(comm, WORK_EVALUATE);
@@ -348,12 +328,6 @@ static enum zd_status evaluate_aloud(struct comm *comm)
         nap(0.1);
     }
     return comm_barrier(comm);
-}
-
-Test(watch, work_that_says_that_it_goes_on_is_waited_for)
-{
-    struct comm_options options = limit_of(0.2);
-    expect_all_well(&options, evaluate_aloud);
 }
 
 /* Delays of every length up to a fifth of the limit, in all orders of marks and
@@ -377,10 +351,31 @@ static enum zd_status wander(struct comm *comm)
     return ZD_OK;
 }
 
-Test(watch, ranks_with_delays_of_any_kind_are_left_alone)
+static enum zd_status write_slowly(struct comm *comm)
 {
-    struct comm_options options = limit_of(0.5);
-    expect_all_well(&options, wander);
+    struct comm_files *files = comm_files_begin(comm, "save");
+    for (int i = 0; i < 20; i++) {
+        nap(0.1);
+        progress_completed();
+    }
+    comm_files_end(files);
+    nap(1);
+    return comm_barrier(comm);
+}
+
+Test(watch, who_goes_on_is_waited_for, .timeout = 180)
+{
+    static const struct patience all[] = {
+            {"no limit", 0, 60, come_late}, /* the watch is there */
+            {"a save", 0.2, 0, save_for_long},
+            {"data", 0.2, 60, get_data_late},
+            {"an evaluation that says so", 0.2, 0, evaluate_aloud},
+            {"delays of any kind", 0.5, 0, wander},
+            {"files that are written slowly", 0, 0.5, write_slowly},
+            {"ten predicted steps", COMM_TIMEOUT_AUTO, 0, predict},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        expect_all_well(&all[i]);
 }
 
 /* --- a process that is not scheduled -------------------------------------- */
@@ -518,24 +513,6 @@ Test(watch, files_of_which_nothing_is_done_are_given_up)
     run(&options, listen_and_write_nothing, status);
     cr_expect_eq(heard_times, 1);
     cr_expect_str_eq(heard_operation, "save");
-}
-
-static enum zd_status write_slowly(struct comm *comm)
-{
-    struct comm_files *files = comm_files_begin(comm, "save");
-    for (int i = 0; i < 20; i++) {
-        nap(0.1);
-        progress_completed();
-    }
-    comm_files_end(files);
-    nap(1);
-    return comm_barrier(comm);
-}
-
-Test(watch, files_that_are_written_slowly_are_waited_for)
-{
-    struct comm_options options = {.backend = COMM_LOCAL, .files_timeout = 0.5};
-    expect_all_well(&options, write_slowly);
 }
 
 /* A process that loops: no beat tells that it runs where it gets no CPU. */
