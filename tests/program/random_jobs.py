@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 FAMILIES = ['gpt2', 'llama', 'mistral', 'qwen2', 'qwen3']
-with open('optim/optimizers.inc') as table:
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../optim/optimizers.inc')) as table:
     OPTIMIZERS = ['adamw'] + re.findall(r'^OPTIM_WORD\("(\w+)"', table.read(), re.M)
 
 
