@@ -270,7 +270,7 @@ enum zd_status peft_write(
 {
     char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
     struct writing w = {temporary, config, table, adapter, source};
-    ZD_TRY(export_dir_names(dir, to, temporary));
+    ZD_TRY(export_dir_names(dir, true, to, temporary));
     ZD_TRY(write_all(&w, dtype, base_model));
     note_readers(&w, note);
     return export_dir_replace(temporary, to);

@@ -198,12 +198,21 @@ enum zd_status export_dir_places(
 }
 
 enum zd_status export_dir_names(
-        const char *dir, char to[EXPORT_PATH_BYTES],
+        const char *dir, bool is_adapter, char to[EXPORT_PATH_BYTES],
         char temporary[EXPORT_PATH_BYTES])
 {
+    static const char *const files[] = {"adapter_config.json", "config.json"};
+    static const char *const kinds[] = {"an adapter", "a model"};
+    char other[EXPORT_PATH_BYTES + 32];
     ZD_TRY(export_dir_places(dir, to, temporary));
     ZD_TRY(export_dir_check(to, true));
-    return export_dir_check(temporary, false);
+    fs_join(other, sizeof other, to, files[is_adapter]);
+    if (!fs_exists(other))
+        return export_dir_check(temporary, false);
+    ZD_FAIL(ZD_ERR_CREATE, "E0314", "`%s` holds %s, which %s would replace", to,
+            kinds[is_adapter], kinds[!is_adapter]);
+    zd_fail_help("name another folder, or remove this one");
+    return ZD_ERR_CREATE;
 }
 
 enum zd_status export_dir_begin(const char *temporary)

@@ -24,13 +24,14 @@ enum zd_status export_check_link(const char *dir, const char *name);
  * interrupted export left may be torn). */
 enum zd_status export_dir_check(const char *dir, bool finished);
 /* Where an export to `dir` goes (no slash at its end), and where it is written
- * first. export_dir_names checks both as above. */
+ * first. export_dir_names checks both as above; an adapter replaces no model,
+ * and a model no adapter. */
 enum { EXPORT_PATH_BYTES = 4096 };
 enum zd_status export_dir_places(
         const char *dir, char to[EXPORT_PATH_BYTES],
         char temporary[EXPORT_PATH_BYTES]);
 enum zd_status export_dir_names(
-        const char *dir, char to[EXPORT_PATH_BYTES],
+        const char *dir, bool is_adapter, char to[EXPORT_PATH_BYTES],
         char temporary[EXPORT_PATH_BYTES]);
 /* An empty folder `temporary`, whatever was there. */
 enum zd_status export_dir_begin(const char *temporary);

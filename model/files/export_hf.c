@@ -150,27 +150,11 @@ static enum zd_status copy_files(const struct hf_export *e)
 
 /* --- all of it ------------------------------------------------------------ */
 
-/* A model does not replace an adapter. */
-static enum zd_status check_kind(
-        const char *dir, char to[EXPORT_PATH_BYTES],
-        char temporary[EXPORT_PATH_BYTES])
-{
-    char adapter[EXPORT_PATH_BYTES + 32];
-    ZD_TRY(export_dir_names(dir, to, temporary));
-    fs_join(adapter, sizeof adapter, to, "adapter_config.json");
-    if (!fs_exists(adapter))
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_CREATE, "E0314",
-            "`%s` holds an adapter, which the model would replace", to);
-    zd_fail_help("name another folder, or remove this one");
-    return ZD_ERR_CREATE;
-}
-
 enum zd_status weights_export_check(const char *dir)
 {
     char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
     bool is_there;
-    ZD_TRY(check_kind(dir, to, temporary));
+    ZD_TRY(export_dir_names(dir, false, to, temporary));
     ZD_TRY(fs_look(to, &is_there));
     if (is_there && access(to, W_OK | X_OK) != 0)
         return ZD_FAIL(
@@ -196,7 +180,7 @@ static enum zd_status export_init(
 
 static enum zd_status begin(struct hf_export *e)
 {
-    ZD_TRY(check_kind(e->job->dir, e->to, e->dir));
+    ZD_TRY(export_dir_names(e->job->dir, false, e->to, e->dir));
     ZD_TRY(export_dir_begin(e->dir));
     ZD_TRY(list_tensors(e));
     return tensor_files_create(&e->files);

@@ -140,6 +140,7 @@ for format in nf4 int8; do
         has "^r = 4 .*# lora.path" out && has "^lora_alpha = .*# lora.path" out && has "^init_lora_weights = .*# default" out'
     ok '  no model replaces an adapter' eval 'call 73 merge --base stored-$format --adapter on-$format/peft -o by-$format/peft && has "E0314.*holds an adapter" err &&
         [ -s by-$format/peft/adapter_model.safetensors ]'
+    ok '  and no adapter a model' eval 'call 73 export "$(ls -d on-$format/checkpoint-* | tail -n 1)" -o merged-$format && has "E0314.*holds a model" err'
     ok '  export --merge does too' eval \
         'call 0 export "$(ls -d on-$format/checkpoint-* | tail -n 1)" --merge -o exported-$format && has "stored-$format is stored quantized.*loses less" err'
     ok '  a run that writes the merged model too' eval \
