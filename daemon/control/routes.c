@@ -1,4 +1,5 @@
 /* routes.c - the table of paths, and what all of them share. */
+#include "base/must.h"
 #include "base/suggest.h"
 #include "daemon/control/routes_body.h"
 
@@ -11,11 +12,11 @@ const struct route routes_table[] = {
 {"GET", "/v1/status", "", "State and progress", .json = run_state_status},
 {"GET", "/v1/ranks", "", "Each rank", .json = run_state_ranks},
 {"GET", "/v1/memory", "", "Planned and taken", .json = run_state_memory},
-{"GET", "/v1/metrics/history", "name since max", "Series", route_history},
+{"GET", "/v1/metrics/history", "name since max", "Series", route_history, .is_long = true},
 {"GET", "/v1/events", "since follow", "Server-sent events", route_events},
 {"GET", "/v1/logs", "rank since tail follow", "Lines of a rank's log", route_logs},
-{"GET", "/v1/config", "", "Every key of the job, and its origin", route_config},
-{"GET", "/v1/config/schema", "", "JSON Schema of job.toml", route_schema},
+{"GET", "/v1/config", "", "Every key of the job, and its origin", route_config, .is_long = true},
+{"GET", "/v1/config/schema", "", "JSON Schema of job.toml", route_schema, .is_long = true},
 {"GET", "/v1/samples", "max", "Texts, newest first", route_samples},
 {"GET", "/v1/plan", "", "plan.json", route_plan},
 {"POST", "/v1/checkpoint", "", "Save now", .command = &command_forms[COMMAND_CHECKPOINT]},
@@ -149,14 +150,19 @@ void routes_handle(
                 "%s takes no body", route->path);
         return;
     }
+    struct cached_reply *cached = &routes->cached[route - routes_table];
     if (routes->options.refresh)
         routes->options.refresh(routes->options.ctx);
+    if (route->is_long && cache_reply(cached, request->target, reply))
+        return;
     if (route->command)
         command_answer(routes, request, route->command, reply);
     else if (route->json)
         reply_json(reply, 200, route->json(routes->options.state));
     else
         route->answer(routes, request, reply);
+    if (route->is_long)
+        cache_keep(cached, request->target, reply);
 }
 
 /* --- life --- */
@@ -164,12 +170,12 @@ void routes_handle(
 enum zd_status routes_create(
         const struct routes_options *options, struct routes **routes_out)
 {
-    struct routes *routes = calloc(1, sizeof *routes);
-    if (!routes)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct routes *routes = zd_must(calloc(1, sizeof *routes));
     routes->options = *options;
     routes->table = routes_table;
     routes->count = routes_count;
+    routes->cached =
+            zd_must(calloc((size_t)routes_count, sizeof *routes->cached));
     *routes_out = routes;
     return ZD_OK;
 }
@@ -193,5 +199,6 @@ void routes_destroy(struct routes *routes)
         return;
     routes_end(routes);
     cache_clear(routes);
+    free(routes->cached);
     free(routes);
 }

@@ -18,6 +18,7 @@ struct route {
     route_answer *answer;
     json_t *(*json)(const struct run_state *state); /* instead: all it says */
     const struct command_form *command; /* instead, of a POST: routes_body.h */
+    bool is_long; /* takes a millisecond or more to write */
 };
 extern const struct route routes_table[];
 extern const int routes_count;

@@ -34,18 +34,16 @@ struct follower {
     double sent_at; /* clock */
 };
 
-/* Answers that take a millisecond or more to write. */
-enum cached_path { CACHED_SCHEMA, CACHED_CONFIG, CACHED_HISTORY, CACHED_PATHS };
+/* The last answer of a route that takes a millisecond or more to write. */
 struct cached_reply {
-    char key[128]; /* of the parameters */
-    char *text;    /* owned; NULL: none */
+    char *target, *text; /* owned; NULL: none */
     size_t bytes;
     double made_at; /* clock */
 };
-#define CACHE_SECONDS 0.25 /* the schema never ages */
+#define CACHE_SECONDS 0.25
 
 struct routes {
-    struct cached_reply cached[CACHED_PATHS];
+    struct cached_reply *cached; /* (count) */
     struct routes_options options;
     const struct route *table;
     int count;       /* of the table */
@@ -73,14 +71,14 @@ json_t *error_json(const char *code, const char *message, const char *hint);
 
 /* --- replies that are kept for the next who asks the same --- */
 
-/* Fill `reply` from the last one of this path and key, if it is fresh. */
+/* Fill `reply` from the last one of this route and target, if it is fresh. */
 bool cache_reply(
-        struct routes *routes, enum cached_path path, const char *key,
+        const struct cached_reply *cached, const char *target,
         struct http_reply *reply);
 void cache_keep(
-        struct routes *routes, enum cached_path path, const char *key,
+        struct cached_reply *cached, const char *target,
         const struct http_reply *reply);
-/* Something was changed that who changed it wants to see. */
+/* A command was done: who gave it wants to see what it changed. */
 void cache_clear(struct routes *routes);
 
 /* --- parameters of the query; a problem is the reply, and false --- */

@@ -54,7 +54,6 @@ void route_history(
         struct routes *routes, const struct http_request *request,
         struct http_reply *reply)
 {
-    char key[64];
     unsigned names = 0;
     int64_t since = -1, max = 1000; /* step 0 has an evaluation */
     if (!param_integer(request, reply, "since", 0, INT64_MAX, &since) ||
@@ -66,15 +65,9 @@ void route_history(
             return;
     if (!param_text(request, "name"))
         names = ~0u;
-    snprintf(
-            key, sizeof key, "%x %lld %lld", names, (long long)since,
-            (long long)max);
-    if (cache_reply(routes, CACHED_HISTORY, key, reply))
-        return;
     reply_json(
             reply, 200,
             run_state_history(routes->options.state, names, since, (int)max));
-    cache_keep(routes, CACHED_HISTORY, key, reply);
 }
 
 /* A value that `set` has changed has another origin than the job file. It is
@@ -102,8 +95,6 @@ void route_config(
         struct http_reply *reply)
 {
     const struct run_state *state = routes->options.state;
-    if (cache_reply(routes, CACHED_CONFIG, "", reply))
-        return;
     json_t *config = json_deep_copy(routes->options.config);
     json_t *values = json_object_get(config, "values");
     for (int i = 0; i < SETTINGS; i++)
@@ -116,17 +107,13 @@ void route_config(
                 values, "train.global_batch_size", true,
                 (double)state->global_batch, state->set_step[SET_ACCUMULATION]);
     reply_json(reply, 200, config);
-    cache_keep(routes, CACHED_CONFIG, "", reply);
 }
 
 void route_schema(
         struct routes *routes, const struct http_request *request,
         struct http_reply *reply)
 {
-    if (cache_reply(routes, CACHED_SCHEMA, "", reply))
-        return;
     reply_json(reply, 200, json_incref(routes->options.schema));
-    cache_keep(routes, CACHED_SCHEMA, "", reply);
 }
 
 void route_samples(

@@ -51,6 +51,8 @@ void http_run(struct http_server *server)
 {
     MHD_UNSIGNED_LONG_LONG ms;
     turn(server);
+    if (server->spare_fd < 0) /* as soon as one is free */
+        server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (MHD_get_timeout(server->mhd, &ms) == MHD_YES)
         uv_timer_start(&server->mhd_timer, on_mhd_timer, ms, 0);
     else
@@ -114,8 +116,6 @@ static void on_sweep(uv_timer_t *timer)
     struct http_server *server = timer->data;
     http_sweep(server);
     http_run(server);
-    if (server->spare_fd < 0)
-        server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     for (int i = 0; i < 2; i++)
         if (server->listeners[i].fd >= 0)
             uv_poll_start(&server->listeners[i].poll, UV_READABLE, on_client);
@@ -192,7 +192,7 @@ static enum zd_status start(
     int fd = MHD_get_daemon_info(server->mhd, MHD_DAEMON_INFO_EPOLL_FD)
                      ->epoll_fd;
     ZD_TRY(watch(server, &server->mhd_poll, fd, on_mhd_ready));
-    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    http_run(server);
     return options->socket_path
                    ? http_listener_start(
                              server, server->socket.fd, false, NULL, NULL)

@@ -92,6 +92,7 @@ void ask_as(
     snprintf(text, sizeof text, "%s", target);
     t.request = (struct http_request){
             .method = method,
+            .target = target,
             .path = strsep(&rest, "?"),
             .body = body,
             .body_bytes = strlen(body),
