@@ -21,8 +21,16 @@ static void setup(void)
     unsetenv("WATCHDOG_USEC");
 }
 
+static void end(void)
+{
+    if (sink.close)
+        sink.close(sink.ctx, &c.state);
+    sink = (struct sink){0};
+}
+
 static void teardown(void)
 {
+    end();
     if (ear >= 0)
         close(ear);
     state_case_fini(&c);
@@ -51,7 +59,6 @@ static void open_sink(const char *watchdog_usec)
     listen_at(scratch_path(&c.scratch, "notify"));
     if (watchdog_usec)
         setenv("WATCHDOG_USEC", watchdog_usec, 1);
-    sink = (struct sink){0};
     cr_assert_eq(systemd_open(&c.job, &sink), ZD_OK);
     cr_assert(sink.close);
 }
@@ -79,6 +86,18 @@ static bool has(const char *text, const char *line)
     return false;
 }
 
+static const char *tick(enum train_run_state state)
+{
+    c.state.state = state;
+    sink.take(sink.ctx, SINK_TICK, &c.state);
+    return heard();
+}
+
+static void step(void)
+{
+    sink.take(sink.ctx, SINK_STEP, &c.state);
+}
+
 static void pass(double seconds)
 {
     double end = clock_seconds() + seconds;
@@ -90,42 +109,32 @@ Test(systemd, a_unit_is_ready_after_the_first_step_and_not_before)
 {
     open_sink(NULL);
     c.state.has_banner = false;
-    c.state.state = RUN_STARTING;
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    const char *text = heard();
+    const char *text = tick(RUN_STARTING);
     cr_expect_not(has(text, "READY=1"));
     cr_expect(has(text, "STATUS=starting"), "%s", text);
     cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
     c.state.has_banner = true;
-    c.state.state = RUN_RUNNING;
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    cr_expect_not(has(heard(), "READY=1"));
-    sink.take(sink.ctx, SINK_STEP, &c.state);
+    cr_expect_not(has(tick(RUN_RUNNING), "READY=1"));
+    step();
     cr_expect(has(heard(), "READY=1"));
-    sink.take(sink.ctx, SINK_STEP, &c.state);
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    text = heard();
+    step();
+    text = tick(c.state.state);
     cr_expect_not(has(text, "READY=1"), "told twice");
     cr_expect_not(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
-    sink.close(sink.ctx, &c.state);
 }
 
 Test(systemd, the_status_is_a_line_that_is_told_when_it_changes)
 {
     open_sink(NULL);
-    sink.take(sink.ctx, SINK_STEP, &c.state);
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    const char *text = heard();
+    step();
+    const char *text = tick(c.state.state);
     cr_expect(
             has(text, "STATUS=step 120/400 loss 2.312 eta 1m02s"), "%s", text);
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    cr_expect_str_empty(heard());
-    c.state.state = RUN_PAUSED;
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    text = heard();
+    cr_expect_str_empty(tick(c.state.state));
+    text = tick(RUN_PAUSED);
     cr_expect(has(text, "STATUS=paused, step 120/400 loss 2.312"), "%s", text);
     c.state.state = RUN_DONE;
-    sink.close(sink.ctx, &c.state);
+    end();
     text = heard();
     cr_expect(has(text, "STOPPING=1"));
     cr_expect(has(text, "STATUS=done, step 120/400 loss 2.312"), "%s", text);
@@ -143,36 +152,32 @@ static bool is_fed(void)
 Test(systemd, the_watchdog_is_fed_by_steps_and_not_by_a_run_that_hangs)
 {
     open_sink("50000");
-    sink.take(sink.ctx, SINK_STEP, &c.state);
+    step();
     cr_expect(has(heard(), "WATCHDOG=1"));
     cr_expect_not(is_fed(), "no step was made");
     state_case_step(&c, 2);
     cr_expect(is_fed());
     cr_expect_not(is_fed());
     state_case_step(&c, 2);
-    sink.take(sink.ctx, SINK_STEP, &c.state);
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    cr_expect(has(heard(), "WATCHDOG=1"), "a step itself feeds");
-    sink.close(sink.ctx, &c.state);
+    step();
+    cr_expect(has(tick(c.state.state), "WATCHDOG=1"), "a step itself feeds");
 }
 
 /* An hour's watchdog: half of it does not pass between two lines of a test. */
 Test(systemd, the_watchdog_is_not_fed_before_half_its_time)
 {
     open_sink("3600000000");
-    sink.take(sink.ctx, SINK_STEP, &c.state);
+    step();
     cr_expect(has(heard(), "WATCHDOG=1"));
     state_case_step(&c, 2);
-    sink.take(sink.ctx, SINK_STEP, &c.state);
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    cr_expect_not(has(heard(), "WATCHDOG=1"), "so soon");
-    sink.close(sink.ctx, &c.state);
+    step();
+    cr_expect_not(has(tick(c.state.state), "WATCHDOG=1"), "so soon");
 }
 
 Test(systemd, a_paused_run_is_alive_and_an_evaluation_for_some_time)
 {
     open_sink("50000");
-    sink.take(sink.ctx, SINK_STEP, &c.state);
+    step();
     c.state.state = RUN_PAUSED;
     c.state.state_since = run_state_now() - 86400;
     cr_expect(is_fed());
@@ -185,7 +190,6 @@ Test(systemd, a_paused_run_is_alive_and_an_evaluation_for_some_time)
     c.state.state = RUN_RUNNING;
     c.state.state_since = run_state_now();
     cr_expect_not(is_fed());
-    sink.close(sink.ctx, &c.state);
 }
 
 Test(systemd, nothing_feeds_the_watchdog_before_the_unit_is_ready)
@@ -194,39 +198,32 @@ Test(systemd, nothing_feeds_the_watchdog_before_the_unit_is_ready)
     c.state.state = RUN_EVALUATING;
     cr_expect_not(is_fed());
     c.state.state = RUN_RUNNING;
-    sink.close(sink.ctx, &c.state);
 }
 
 Test(systemd, a_checkpoint_on_the_way_out_gets_time_but_not_without_end)
 {
     open_sink(NULL);
-    sink.take(sink.ctx, SINK_STEP, &c.state);
-    c.state.state = RUN_STOPPING;
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    const char *text = heard();
+    step();
+    const char *text = tick(RUN_STOPPING);
     cr_expect(has(text, "STOPPING=1"));
     cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
-    c.state.state = RUN_CHECKPOINTING;
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    text = heard();
+    text = tick(RUN_CHECKPOINTING);
     cr_expect_not(has(text, "STOPPING=1"), "told twice");
     cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
     c.state.state_since = run_state_now() - 3601;
-    sink.take(sink.ctx, SINK_TICK, &c.state);
-    cr_expect_not(has(heard(), "EXTEND_TIMEOUT_USEC=30000000"));
+    cr_expect_not(has(tick(c.state.state), "EXTEND_TIMEOUT_USEC=30000000"));
     c.state.state = RUN_STOPPED;
-    sink.close(sink.ctx, &c.state);
 }
 
 Test(systemd, a_run_with_no_step_left_was_ready_and_one_that_failed_was_not)
 {
     open_sink(NULL);
     c.state.state = RUN_DONE;
-    sink.close(sink.ctx, &c.state);
+    end();
     cr_expect(has(heard(), "READY=1"));
     cr_assert_eq(systemd_open(&c.job, &sink), ZD_OK);
     c.state.state = RUN_FAILED;
-    sink.close(sink.ctx, &c.state);
+    end();
     const char *text = heard();
     cr_expect_not(has(text, "READY=1"));
     cr_expect(has(text, "STOPPING=1"));
@@ -235,13 +232,13 @@ Test(systemd, a_run_with_no_step_left_was_ready_and_one_that_failed_was_not)
 Test(systemd, steps_too_slow_for_the_watchdog_are_warned_of_once)
 {
     open_sink("8000000");
-    sink.take(sink.ctx, SINK_STEP, &c.state);
+    step();
     cr_expect_eq(state_case_log_count(&c, "WatchdogSec"), 0);
     c.state.step.step_seconds = 4.5;
-    sink.take(sink.ctx, SINK_STEP, &c.state);
-    sink.take(sink.ctx, SINK_STEP, &c.state);
-    cr_expect_eq(state_case_log_count(&c, "set WatchdogSec to at least 18 s"), 1);
-    sink.close(sink.ctx, &c.state);
+    step();
+    step();
+    cr_expect_eq(
+            state_case_log_count(&c, "set WatchdogSec to at least 18 s"), 1);
 }
 
 Test(systemd, an_abstract_socket_is_found)
@@ -251,9 +248,8 @@ Test(systemd, an_abstract_socket_is_found)
     listen_at(name);
     cr_assert_eq(systemd_open(&c.job, &sink), ZD_OK);
     cr_assert(sink.close);
-    sink.take(sink.ctx, SINK_STEP, &c.state);
+    step();
     cr_expect(has(heard(), "READY=1"));
-    sink.close(sink.ctx, &c.state);
 }
 
 Test(systemd, without_a_socket_nothing_is_told_and_a_dead_one_is_one_warning)
@@ -269,9 +265,9 @@ Test(systemd, without_a_socket_nothing_is_told_and_a_dead_one_is_one_warning)
     ear = -1;
     for (int i = 0; i < 5; i++) {
         state_case_step(&c, 2);
-        sink.take(sink.ctx, SINK_STEP, &c.state);
+        step();
         sink.take(sink.ctx, SINK_TICK, &c.state);
     }
-    sink.close(sink.ctx, &c.state);
+    end();
     cr_expect_eq(state_case_log_count(&c, "cannot tell systemd"), 1);
 }
