@@ -141,17 +141,6 @@ static void on_banner(void *ctx, const struct train_banner *banner)
 
 /* --- steps --- */
 
-static bool is_shown(
-        const struct report *report, const struct train_step_report *step)
-{
-    const struct log_options *log = &report->job->log;
-    double every = step->settings[SET_LOGGING_STEPS];
-    if (step->step == step->max_steps ||
-        (log->logging_first_step && step->step == 1))
-        return true;
-    return every >= 1 && step->step % (int64_t)every == 0;
-}
-
 static void tell_breakdown(const struct train_step_report *step)
 {
     zd_log_info(
@@ -177,7 +166,7 @@ static void on_step(void *ctx, const struct train_step_report *step)
                     ? step->step_seconds
                     : 0.9 * report->mean_seconds + 0.1 * step->step_seconds;
     double eta = report->mean_seconds * (double)(step->max_steps - step->step);
-    if (report->has_lines && is_shown(report, step)) {
+    if (report->has_lines && train_step_is_logged(step, &report->job->log)) {
         zd_log_info(
                 "step %lld/%lld  loss %.4f  grad_norm %.3g  lr %.3e  %s "
                 "tok/s  eta %s%s%s",

@@ -112,22 +112,6 @@ static void add_event(
 
 /* --- what is written --- */
 
-static bool is_logged(
-        const struct tensorboard *tb, const struct run_state *state)
-{
-    const struct train_step_report *step = &state->step;
-    const struct log_options *log = &tb->job->log;
-    double every = state->settings[SET_LOGGING_STEPS] >= 1
-                           ? state->settings[SET_LOGGING_STEPS]
-                           : log->logging_steps;
-    if (every < 1)
-        every = ceil(every * (double)step->max_steps);
-    if (step->step == step->max_steps ||
-        (log->logging_first_step && step->step == 1))
-        return true;
-    return every >= 1 && step->step % (int64_t)every == 0;
-}
-
 static void add_series(
         struct record_bytes *summary, const struct metric_table *table,
         const void *from)
@@ -143,7 +127,7 @@ static void add_series(
 static void on_step(struct tensorboard *tb, const struct run_state *state)
 {
     struct record_bytes summary = {0};
-    if (!is_logged(tb, state))
+    if (!train_step_is_logged(&state->step, &tb->job->log))
         return;
     add_series(&summary, &step_metrics, &state->step);
     if (state->rank_count > 0)

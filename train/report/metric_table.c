@@ -115,6 +115,16 @@ void train_offload_add(
     total->undone_steps += of->undone_steps;
 }
 
+bool train_step_is_logged(
+        const struct train_step_report *step, const struct log_options *log)
+{
+    double every = step->settings[SET_LOGGING_STEPS];
+    if (step->step == step->max_steps ||
+        (log->logging_first_step && step->step == 1))
+        return true;
+    return every >= 1 && step->step % (int64_t)every == 0;
+}
+
 /* --- a rank --------------------------------------------------------------- */
 
 /* Memory that a rank does not have is not known. */

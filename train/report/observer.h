@@ -44,6 +44,10 @@ struct train_step_report { /* metric_table.c says who shows what */
     int64_t global_batch;
 };
 
+/* By log.logging_steps and log.logging_first_step; the last step always is. */
+bool train_step_is_logged(
+        const struct train_step_report *step, const struct log_options *log);
+
 struct train_banner { /* known before step 1 */
     const struct train_job *job;
     const struct job_plan *plan;

@@ -68,6 +68,7 @@ static void fill_steps(struct run_state *state)
             .reduce_seconds = 0.005,
             .update_seconds = 0.006,
             .gather_seconds = 0.003,
+            .settings = {[SET_LOGGING_STEPS] = 1},
     };
     state->settings[SET_LEARNING_RATE] = 0.00029;
     state->mean_step_seconds = 0.22;
@@ -139,7 +140,6 @@ void state_case_init(struct state_case *c)
     c->job.job.run_name = "";
     c->job.job.output_dir = c->scratch.dir;
     c->job.optimizer = "adamw";
-    c->job.log.logging_steps = 1;
     for (int r = 0; r < STATE_CASE_RANKS; r++)
         fill_rank(&c->ranks[r], r);
     fill_state(c);

@@ -187,14 +187,13 @@ Test(tensorboard, samples_are_texts_of_their_prompt)
 Test(tensorboard, steps_come_as_often_as_the_log_says)
 {
     int64_t want[] = {1, 10, 14, 16, 18, 20, 399, 400};
-    c.job.log.logging_steps = 10;
     c.job.log.logging_first_step = true;
     for (int step = 1; step <= 20; step++) {
         c.state.step.step = step;
-        c.state.settings[SET_LOGGING_STEPS] = step > 12 ? 2 : 0;
+        c.state.step.settings[SET_LOGGING_STEPS] = step > 12 ? 2 : 10;
         sink.take(sink.ctx, SINK_STEP, &c.state);
     }
-    c.state.settings[SET_LOGGING_STEPS] = 7;
+    c.state.step.settings[SET_LOGGING_STEPS] = 7;
     for (int step = 395; step <= 400; step++) {
         c.state.step.step = step;
         sink.take(sink.ctx, SINK_STEP, &c.state);
