@@ -1,6 +1,5 @@
 /* blocks.c - Adam-mini's second moments: sums of squares over the blocks of a
  * tensor (pair.h), the same bits however the tensor is cut. */
-#include "optim/convert.h"
 #include "optim/elements.h"
 #include "optim/pair.h"
 
@@ -38,7 +37,8 @@ INLINED void read_grads(
         float *restrict out)
 {
     size_t at = (element - run->begin) * dtype_bytes(run->type);
-    convert_widen(run->type, (const char *)run->grad + at, count, out);
+    dtype_convert(
+            out, DTYPE_FP32, (const char *)run->grad + at, run->type, count);
 }
 
 /* A block of rows is a run of elements. */

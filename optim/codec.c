@@ -1,7 +1,6 @@
 #include "optim/codec.h"
 
 #include "optim/codec_tables.h"
-#include "optim/convert.h"
 #include "optim/simd.h"
 
 #include <math.h>
@@ -41,7 +40,9 @@ static float scale_of(enum optim_lane lane, const float *values, size_t count)
     uint32_t mask = lane == OPTIM_M ? 0x7fffffffu : 0xffffffffu;
     uint32_t largest = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits = convert_bits(values[i]) & mask;
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        bits &= mask;
         largest = bits > largest ? bits : largest;
     }
     float scale;

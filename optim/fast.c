@@ -2,7 +2,6 @@
  * and format. fp32 arrays are updated where they lie; others pass through
  * buffers of a qblock, which stay in the first-level cache. */
 #include "optim/codec.h"
-#include "optim/convert.h"
 #include "optim/elements.h"
 
 #include <assert.h>
@@ -102,7 +101,7 @@ INLINED float *read_lane(
     case OPTIM_FP32:
         return after(values, 0);
     case OPTIM_BF16:
-        convert_widen(DTYPE_BF16, values, count, buffer);
+        dtype_convert(buffer, DTYPE_FP32, values, DTYPE_BF16, count);
         break;
     case OPTIM_8BIT:
         codec_decode(
@@ -130,7 +129,7 @@ INLINED void write_lane(
     else if (format == OPTIM_BF16 && lane == OPTIM_V)
         narrow_by_chance(span, step, ~span->tensor, at, count, values, out);
     else if (format == OPTIM_BF16)
-        convert_narrow(DTYPE_BF16, values, count, out);
+        dtype_convert(out, DTYPE_BF16, values, DTYPE_FP32, count);
 }
 
 INLINED void write_weight(
@@ -142,9 +141,9 @@ INLINED void write_weight(
                 span, step, span->tensor, at, count, weight,
                 (uint16_t *)span->master + at);
     if (span->param)
-        convert_narrow(
-                span->param_type, weight, count,
-                after(span->param, at * dtype_bytes(span->param_type)));
+        dtype_convert(
+                after(span->param, at * dtype_bytes(span->param_type)),
+                span->param_type, weight, DTYPE_FP32, count);
 }
 
 INLINED void update_qblock(
@@ -154,15 +153,15 @@ INLINED void update_qblock(
 {
     struct buffers b;
     float *weight = (float *)span->master + at, *m, *v;
-    convert_widen(
-            span->grad_type,
-            after(span->grad, at * dtype_bytes(span->grad_type)), count,
-            b.grad);
+    dtype_convert(
+            b.grad, DTYPE_FP32,
+            after(span->grad, at * dtype_bytes(span->grad_type)),
+            span->grad_type, count);
     if (span->master_type != DTYPE_FP32) {
         weight = b.weight;
-        convert_widen(
-                span->master_type, (const uint16_t *)span->master + at, count,
-                b.weight);
+        dtype_convert(
+                b.weight, DTYPE_FP32, (const uint16_t *)span->master + at,
+                span->master_type, count);
     }
     m = read_lane(span, OPTIM_M, at, count, b.lanes[OPTIM_M]);
     v = read_lane(span, OPTIM_V, at, count, b.lanes[OPTIM_V]);

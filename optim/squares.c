@@ -1,4 +1,3 @@
-#include "optim/convert.h"
 #include "optim/elements.h"
 
 enum { LANES = 8 };
@@ -27,7 +26,7 @@ INLINED void add_piece(
     float wide[OPTIM_QBLOCK];
     const float *x = grad;
     if (type != DTYPE_FP32) {
-        convert_widen(type, grad, count, wide);
+        dtype_convert(wide, DTYPE_FP32, grad, type, count);
         x = wide;
     }
     exact_sum_add(sum, piece_sum(x, count));

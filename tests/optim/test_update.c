@@ -1,6 +1,5 @@
 /* Every optimizer with every format: the fast paths have the bits of the
  * definition, however a tensor is cut. */
-#include "optim/convert.h"
 #include "tests/optim/family.h"
 
 #include <criterion/criterion.h>
@@ -148,25 +147,6 @@ Test(update, few_elements_and_none)
             optim_update_threads(&span, &step);
             tensor_drop(&t);
         }
-}
-
-/* --- conversions ---------------------------------------------------------- */
-
-Test(update, conversions_without_branches_have_the_same_bits)
-{
-    for (uint32_t half = 0; half < 0x10000; half++) {
-        float fast = convert_from_fp16((uint16_t)half);
-        float plain = fp16_to_float((uint16_t)half);
-        cr_assert(memcmp(&fast, &plain, sizeof fast) == 0, "%x", half);
-        /* around every place where a rounding can turn */
-        static const uint32_t ends[] = {0,      1,      0xfff,  0x1000, 0x1001,
-                                        0x1fff, 0x7fff, 0x8000, 0x8001, 0xffff};
-        for (int k = 0; k < 10; k++) {
-            float x = convert_float(half << 16 | ends[k]);
-            cr_assert_eq(convert_to_fp16(x), float_to_fp16(x), "%a", (double)x);
-            cr_assert_eq(convert_to_bf16(x), float_to_bf16(x), "%a", (double)x);
-        }
-    }
 }
 
 /* --- what is not finite --------------------------------------------------- */
