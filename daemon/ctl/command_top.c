@@ -14,17 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    LOG_LINES = 60,
-    HISTORY_POINTS = 400,
-    MESSAGE_SECONDS = 5,
-    PATIENCE_SECONDS = 2
-};
+enum { LOG_LINES = 60, MESSAGE_SECONDS = 5, PATIENCE_SECONDS = 2 };
+
+enum { STATUS, RANKS, HISTORY, ANSWERS };
+static const char *const questions[ANSWERS] = {
+        [STATUS] = "/v1/status",
+        [RANKS] = "/v1/ranks",
+        [HISTORY] = "/v1/metrics/history?name=train/loss,eval/loss&max=400"};
 
 struct top {
     struct cli_args *args;
     struct target target;
-    json_t *status, *ranks, *history;
+    json_t *answers[ANSWERS];
     char *log;
     char message[256];
     double message_until; /* clock_seconds */
@@ -55,36 +56,21 @@ static char *read_log(const struct target *target)
     return text;
 }
 
-static void replace(json_t **old, json_t *new)
-{
-    json_decref(*old);
-    *old = new;
-}
-
 /* Only the status must be there. */
 static enum zd_status ask(struct top *top)
 {
-    char what[96];
-    json_t *answer;
-    if (!top->target.job.socket) { /* files: read them again */
-        struct target newer;
-        ZD_TRY(target_of_dir(top->target.dir, &newer));
-        target_fini(&top->target);
-        top->target = newer;
-        top->target.patience = PATIENCE_SECONDS;
+    ZD_TRY(target_renew(&top->target));
+    for (int i = 0; i < ANSWERS; i++) {
+        json_t *answer;
+        enum zd_status status = target_get(&top->target, questions[i], &answer);
+        if (status != ZD_OK && i == STATUS)
+            return status;
+        zd_error_clear();
+        if (status == ZD_OK) {
+            json_decref(top->answers[i]);
+            top->answers[i] = answer;
+        }
     }
-    ZD_TRY(target_get(&top->target, "/v1/status", &answer));
-    replace(&top->status, answer);
-    if (target_get(&top->target, "/v1/ranks", &answer) == ZD_OK)
-        replace(&top->ranks, answer);
-    zd_error_clear();
-    snprintf(
-            what, sizeof what,
-            "/v1/metrics/history?name=train/loss,eval/loss&max=%d",
-            HISTORY_POINTS);
-    if (target_get(&top->target, what, &answer) == ZD_OK)
-        replace(&top->history, answer);
-    zd_error_clear();
     char *log = read_log(&top->target);
     if (log) {
         free(top->log);
@@ -95,15 +81,14 @@ static enum zd_status ask(struct top *top)
 
 static void top_fini(struct top *top)
 {
-    json_decref(top->status);
-    json_decref(top->ranks);
-    json_decref(top->history);
+    for (int i = 0; i < ANSWERS; i++)
+        json_decref(top->answers[i]);
     free(top->log);
     target_fini(&top->target);
 }
 
-/* False: the job is gone. One that does not answer, or
- * whose files cannot be read now, is asked again. */
+/* False: the job is gone. One that does not answer, or whose files cannot be
+ * read now, is asked again. */
 static bool ask_again(struct top *top)
 {
     if (ask(top) == ZD_OK)
@@ -126,9 +111,9 @@ static void draw(const struct top *top, bool has_keys, FILE *out)
     struct look look = look_of_stdout();
     bool has_message = clock_seconds() < top->message_until;
     struct top_data data = {
-            .status = top->status,
-            .ranks = top->ranks,
-            .history = top->history,
+            .status = top->answers[STATUS],
+            .ranks = top->answers[RANKS],
+            .history = top->answers[HISTORY],
             .log = top->log ? top->log : "",
             .message = has_message ? top->message : "",
             .has_keys = has_keys};
@@ -247,7 +232,7 @@ enum zd_status command_top(struct cli_args *args, int *argc, char ***argv)
     if (top.has_ended) { /* while we looked */
         look = look_of_stdout();
         fputs("the job has ended; the last that it said:\n", stderr);
-        show_status_line(&look, top.status, stderr);
+        show_status_line(&look, top.answers[STATUS], stderr);
     }
     top_fini(&top);
     return ZD_OK;

@@ -115,39 +115,29 @@ static void draw_line(struct canvas *canvas, int x0, int y0, int x1, int y1)
     }
 }
 
+/* A line through the points, or a mark in the cell of each. */
 static void draw_curve(
         struct canvas *canvas, const struct range *range,
-        const struct curve *curve)
+        const struct curve *curve, bool is_line)
 {
-    int x, y, last_x = 0, last_y = 0;
+    int last_x = 0, last_y = 0;
     bool has_last = false;
     for (int i = 0; i < curve->count; i++) {
-        if (!is_drawn(range, curve->y[i]))
-            continue;
-        place(canvas, range, curve->x[i], curve->y[i], &x, &y);
-        if (has_last)
-            draw_line(canvas, last_x, last_y, x, y);
-        else
-            set_dot(canvas, x, y);
-        last_x = x;
-        last_y = y;
-        has_last = true;
-    }
-}
-
-static void draw_marks(
-        struct canvas *canvas, const struct range *range,
-        const struct curve *curve)
-{
-    int x, y;
-    for (int i = 0; i < curve->count; i++) {
+        int x, y;
         if (!is_drawn(range, curve->y[i]))
             continue;
         place(canvas, range, curve->x[i], curve->y[i], &x, &y);
         int column = x / canvas->dots_x, row = y / canvas->dots_y;
-        if (column >= 0 && column < canvas->columns && row >= 0 &&
-            row < canvas->rows)
+        bool is_inside = column >= 0 && column < canvas->columns && row >= 0 &&
+                         row < canvas->rows;
+        if (is_line)
+            draw_line(
+                    canvas, has_last ? last_x : x, has_last ? last_y : y, x, y);
+        else if (is_inside)
             canvas->mark[row][column] = 1;
+        last_x = x;
+        last_y = y;
+        has_last = true;
     }
 }
 
@@ -314,8 +304,8 @@ static void print_canvas(
     for (int r = 0; r < canvas->rows; r++)
         width = (int)strlen(labels[r]) > width ? (int)strlen(labels[r]) : width;
     canvas->columns = bounded(plot->columns - width - 2, 4, CANVAS_COLUMNS);
-    draw_curve(canvas, range, &plot->line);
-    draw_marks(canvas, range, &plot->dots);
+    draw_curve(canvas, range, &plot->line, true);
+    draw_curve(canvas, range, &plot->dots, false);
     for (int r = 0; r < canvas->rows; r++) {
         fprintf(out, "%*s %s", width, labels[r],
                 !look->has_utf8 ? (labels[r][0] ? "+" : "|")

@@ -184,6 +184,18 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out)
     return status;
 }
 
+enum zd_status target_renew(struct target *target)
+{
+    struct target newer;
+    if (target->job.socket)
+        return ZD_OK;
+    ZD_TRY(target_of_dir(target->dir, &newer));
+    newer.patience = target->patience;
+    target_fini(target);
+    *target = newer;
+    return ZD_OK;
+}
+
 enum zd_status target_get(
         const struct target *target, const char *what, json_t **json_out)
 {

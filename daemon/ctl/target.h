@@ -26,6 +26,9 @@ void target_of_named_socket(const char *socket, struct target *target_out);
  * that file. */
 enum zd_status target_of_dir(const char *dir, struct target *target_out);
 
+/* Before it is asked again: files are read anew. */
+enum zd_status target_renew(struct target *target);
+
 /* The answer to GET `what` ("/v1/status", "/v1/metrics/history?name=.."), an
  * object. From files: status, ranks, memory, metrics/history, samples, plan;
  * E1097 for others. */

@@ -88,18 +88,6 @@ static enum zd_status show_once(
     return ZD_OK;
 }
 
-/* Files are read again; a socket is asked again. */
-static enum zd_status renew(struct target *target)
-{
-    struct target newer;
-    if (target->job.socket)
-        return ZD_OK;
-    ZD_TRY(target_of_dir(target->dir, &newer));
-    target_fini(target);
-    *target = newer;
-    return ZD_OK;
-}
-
 static enum zd_status fail_dead(const struct target *target)
 {
     const struct look plain = {.has_utf8 = true};
@@ -144,7 +132,7 @@ static enum zd_status show_rounds(
         poll(NULL, 0, (int)(ctl_interval(args) * 1000)); /* or a signal */
         if (client_interrupted())
             return status;
-        status = renew(target);
+        status = target_renew(target);
     }
     return status;
 }

@@ -2,7 +2,7 @@
  * screen. ZD_WRITE_GOLDEN=1 writes them anew; look at them before they are
  * committed. Run from the repository's root. */
 #include "base/file/fs.h"
-#include "daemon/ctl/look.h"
+#include "daemon/ctl/fill.h"
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/show.h"
 #include "daemon/ctl/top.h"
@@ -65,6 +65,16 @@ static void check_golden(const struct look *look, const char *name, char *text)
 
 typedef void show_fn(const struct look *look, const json_t *answer, FILE *out);
 
+static char *shown(const struct look *look, const json_t *answer, show_fn *show)
+{
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    show(look, answer, out);
+    fclose(out);
+    return text;
+}
+
 static void check_show(const char *name, show_fn *show)
 {
     static const struct {
@@ -74,12 +84,7 @@ static void check_show(const char *name, show_fn *show)
     json_t *answer = recorded(name);
     for (size_t i = 0; i < sizeof looks / sizeof looks[0]; i++) {
         struct look look = look_at(looks[i].columns, looks[i].has_utf8);
-        char *text;
-        size_t bytes;
-        FILE *out = open_memstream(&text, &bytes);
-        show(&look, answer, out);
-        fclose(out);
-        check_golden(&look, name, text);
+        check_golden(&look, name, shown(&look, answer, show));
     }
     json_decref(answer);
 }
@@ -113,12 +118,7 @@ Test(ctl_show, jobs_are_one_line_each)
     json_t *jobs = json_pack("[o, {s:s}]", status, "name", "mute");
     for (int columns = 40; columns <= 120; columns += 40) {
         struct look look = look_at(columns, true);
-        char *text;
-        size_t bytes;
-        FILE *out = open_memstream(&text, &bytes);
-        show_jobs(&look, jobs, out);
-        fclose(out);
-        check_golden(&look, "ls", text);
+        check_golden(&look, "ls", shown(&look, jobs, show_jobs));
     }
     json_decref(jobs);
 }
@@ -131,20 +131,22 @@ Test(ctl_show, an_empty_status_shows_dashes)
     for (size_t i = 0; i < 2; i++) {
         struct look look = look_at(40, true);
         json_t *status = json_loads(texts[i], 0, NULL);
-        char *text;
-        size_t bytes;
-        FILE *out = open_memstream(&text, &bytes);
-        show_status(&look, status, out);
-        show_status_line(&look, status, out);
-        show_ranks(&look, status, out);
-        show_memory(&look, status, out);
-        show_samples(&look, status, out);
-        show_event(&look, status, out);
-        fclose(out);
-        cr_assert(strstr(text, "loss"));
-        free(text);
+        static show_fn *const shows[] = {show_status,  show_status_line,
+                                         show_ranks,   show_memory,
+                                         show_samples, show_event};
+        for (size_t s = 0; s < sizeof shows / sizeof shows[0]; s++) {
+            char *text = shown(&look, status, shows[s]);
+            cr_assert(s > 1 || strstr(text, "loss"), "%s", text);
+            free(text);
+        }
         json_decref(status);
     }
+}
+
+static void show_top(const struct look *look, const json_t *status, FILE *out)
+{
+    struct top_data data = {.status = status, .log = "", .message = ""};
+    top_frame(look, &data, out);
 }
 
 Test(ctl_show, numbers_out_of_all_bounds_fit_too)
@@ -166,20 +168,12 @@ Test(ctl_show, numbers_out_of_all_bounds_fit_too)
     struct look look = look_at(40, true);
     json_t *status = recorded("status");
     for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
-        char *text;
-        size_t bytes;
         for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
             json_object_set_new(status, keys[k], json_real(values[v]));
-        FILE *out = open_memstream(&text, &bytes);
-        struct top_data data = {.status = status, .log = "", .message = ""};
-        top_frame(&look, &data, out);
-        fclose(out);
+        char *text = shown(&look, status, show_top);
         check_safe(&look, text);
         free(text);
-        out = open_memstream(&text, &bytes);
-        show_status(&look, status, out);
-        fclose(out);
-        free(text);
+        free(shown(&look, status, show_status));
     }
     json_decref(status);
 }
@@ -319,14 +313,15 @@ Test(ctl_show, plot_bears_one_point_a_flat_line_and_wild_values)
 Test(ctl_show, curves_bear_values_at_the_ends_of_their_range)
 {
     static const char *const texts[] = {
-            "[1e308, -1e308, 0, 1.7e308]", "[1.7e308, 1.7e308, 1.7e308, 1.7e308]",
+            "[1e308, -1e308, 0, 1.7e308]",
+            "[1.7e308, 1.7e308, 1.7e308, 1.7e308]",
             "[-1e308, 1e308, -1.7e308, 1]", "[1, 5e-324, -5e-324, 0]",
             "[9223372036854775807, -9223372036854775807, null, \"a\"]"};
     for (size_t i = 0; i < 25; i++) {
         struct look look = look_at(50, i % 2);
         json_t *series = json_pack(
-                "{s:o, s:o}", "step", json_loads(texts[i / 5], 0, NULL), "value",
-                json_loads(texts[i % 5], 0, NULL));
+                "{s:o, s:o}", "step", json_loads(texts[i / 5], 0, NULL),
+                "value", json_loads(texts[i % 5], 0, NULL));
         struct plot plot = {.line = curve_of(series), .columns = 50, .rows = 8};
         char *text = NULL;
         size_t bytes;
@@ -342,6 +337,31 @@ Test(ctl_show, curves_bear_values_at_the_ends_of_their_range)
         curve_fini(&plot.line);
         json_decref(series);
     }
+}
+
+/* --- templates --- */
+
+Test(ctl_show, templates_are_filled_with_members)
+{
+    static const char *const rows[][2] = {
+            {"{a.b|w} of {x|w}", "3 of -"},
+            {"{a.b|w}[ and {x|w}][, {s|s}]", "3, one\\x1b[0m"},
+            {"{a.b+c|b}, {x+c|b}", "1.0 KiB, 1021 B"},
+            {"{a.b|w} step{a.b|p}, {one|w} box{one|P}", "3 steps, 1 box"},
+            {"[{yes|?}yes][{no|?}no]", "yes"},
+            {"{list|s}[ {none|s}]", "x, y"},
+            {"{list|j} {zero|z}", "[\"x\", \"y\"] -"}};
+    struct look look = look_at(80, true);
+    json_t *json = json_pack(
+            "{s:{s:i}, s:i, s:s, s:i, s:b, s:b, s:[s, s], s:[], s:i, s:n}", "a",
+            "b", 3, "c", 1021, "s", "one\033[0m", "one", 1, "yes", 1, "no", 0,
+            "list", "x", "y", "none", "zero", 0, "x");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *text = fill(&look, json, rows[i][0]);
+        cr_assert_str_eq(text, rows[i][1]);
+        free(text);
+    }
+    json_decref(json);
 }
 
 /* --- text --- */
