@@ -228,7 +228,7 @@ static enum zd_status try_export(const struct trainer *trainer)
         job->checkpoint.export == EXPORT_NONE)
         return ZD_OK;
     fs_join(dir, sizeof dir, job->job.output_dir, export_folder(job));
-    return weights_export_check(dir);
+    return weights_export_check(dir, job->checkpoint.export == EXPORT_PEFT);
 }
 
 static void fill_writer(struct trainer *trainer)

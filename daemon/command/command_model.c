@@ -132,7 +132,7 @@ static enum zd_status merge(
     ZD_TRY(check_out(args, "--base", args->base));
     for (int i = 0; i < adapters->count; i++)
         ZD_TRY(check_out(args, "--adapter", adapters->choices[i].dir));
-    ZD_TRY(weights_export_check(args->out));
+    ZD_TRY(weights_export_check(args->out, false));
     ZD_TRY(weights_open_adapted(
             args->base, config, table, adapters->choices, adapters->count,
             &storage, &source));

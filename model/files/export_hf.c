@@ -150,11 +150,11 @@ static enum zd_status copy_files(const struct hf_export *e)
 
 /* --- all of it ------------------------------------------------------------ */
 
-enum zd_status weights_export_check(const char *dir)
+enum zd_status weights_export_check(const char *dir, bool is_adapter)
 {
     char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
     bool is_there;
-    ZD_TRY(export_dir_names(dir, false, to, temporary));
+    ZD_TRY(export_dir_names(dir, is_adapter, to, temporary));
     ZD_TRY(fs_look(to, &is_there));
     if (is_there && access(to, W_OK | X_OK) != 0)
         return ZD_FAIL(

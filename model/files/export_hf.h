@@ -42,8 +42,8 @@ enum zd_status weights_export_part(
         const struct hf_export_job *job, const struct weight_source *source,
         int part, int parts);
 enum zd_status weights_export_end(const struct hf_export_job *job);
-/* Could a model be written to `dir` now? Its folder is made and removed again.
- * ZD_ERR_CREATE as above. */
-enum zd_status weights_export_check(const char *dir);
+/* Could a model, or an adapter, be written to `dir` now? Its folder is made and
+ * removed again. ZD_ERR_CREATE as above. */
+enum zd_status weights_export_check(const char *dir, bool is_adapter);
 
 #endif
