@@ -99,23 +99,23 @@ static void push_mlp(
     a->act = shared ? shared->act : push_rows(s, d->N, d->F);
 }
 
-/* --- keep or compute again ------------------------------------------------ */
+/* --- keep or recompute ---------------------------------------------------- */
 
-/* Of gradient_checkpointing = "selective": which arrays of a slot are kept.
- * What products and attention made is; the rest is made again from it, to the
- * same bits. `by`: what makes it.
+/* gradient_checkpointing = "selective": which arrays of a slot are kept.
+ * Outputs of matmuls and attention are; the rest is recomputed from them, to
+ * the same bits.
  *
- *   array            by                        selective
+ *   array            made by                   selective
  *   x, x2            sums with the norms       kept: norms are made from them
- *   q_raw, k_raw, v  products                  kept
+ *   q_raw, k_raw, v  matmuls                   kept
  *   q, k             rotation, in place        kept: it is the same array
- *                    norms and rotation        again (Qwen3)
+ *                    norms and rotation        recomputed (Qwen3)
  *   att, lse         attention                 kept
- *   gate, up         products                  kept
- *   norm1, norm2     norms                     again
- *   act              swiglu                    again
- *                    a product's epilogue      kept (GPT-2: its bits are those
- *                                              of the product, not of gelu)
+ *   gate, up         matmuls                   kept
+ *   norm1, norm2     norms                     recomputed
+ *   act              swiglu                    recomputed
+ *                    a matmul's epilogue       kept (GPT-2: its bits are those
+ *                                              of the matmul, not of gelu)
  *   means, rstd, low                           kept: small
  */
 unsigned parts_recomputed(
@@ -131,8 +131,8 @@ unsigned parts_recomputed(
     return parts;
 }
 
-/* Of one layer at a time: norm1 is read by the products of attention alone, and
- * norm2 by those behind it. */
+/* Of one layer at a time: only attention's matmuls read norm1, and only those
+ * after them norm2. */
 struct layer_acts push_shared(struct stack *s, const struct dims *d)
 {
     struct layer_acts shared = {.recompute = d->recompute};

@@ -8,11 +8,11 @@
  *         kept for the whole step; with offload_activations two inputs take
  *         turns
  *     slots
- *         of all layers, or, where layers are computed again, of one segment;
+ *         of all layers, or, where layers are recomputed, of one segment;
  *         a layer below the first that trains lies where they do
  *     on top of them, in turn
  *         forward   attention's scratch
- *         head      one chunk of tokens; where layers are computed again it
+ *         head      one chunk of tokens; where layers are recomputed it
  *                   begins where the slots do: no segment is alive then
  *         backward  gradients inside one layer
  *
@@ -50,7 +50,7 @@ struct layer_acts {
     void *gate, *up; /* (N, F), then their gradients; up NULL without a gate */
     void *act;       /* (N, F) */
     void *mlp_out;   /* (N, C); NULL: straight into the output */
-    void *low;       /* (N, r of all adapters), one behind the other */
+    void *low;       /* (N, r of all adapters), one after the other */
     float *gains;    /* DoRA: gains, then inverses of each adapter's rows */
     unsigned recompute; /* enum layer_part: all layers share one, and
                            backward makes it again */

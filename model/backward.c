@@ -12,7 +12,7 @@ static enum zd_status backward_one(
     return unit_release(model, hooks, layer);
 }
 
-/* Compute a segment's layers again, then go back through them; each stays
+/* Recompute a segment's layers, then go back through them; each stays
  * acquired from the one to the other. */
 static enum zd_status backward_segment(
         struct model *model, const struct pass *pass, int from, int to,

@@ -1,7 +1,7 @@
 /* batch.c - the tokens of a pass, where kernels read them.
  *
  * The CPU reads the caller's arrays. For a GPU what a pass reads is packed into
- * one of two pinned slots and goes up in one copy of the compute stream, behind
+ * one of two pinned slots and goes up in one copy of the compute stream, after
  * the kernels of the pass before: the host fills the other slot meanwhile and
  * waits for nothing, unless it is two passes ahead.
  *

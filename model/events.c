@@ -27,7 +27,7 @@ static void emit_forward(struct emitter *e, const struct model_config *config)
     emit(e, config->layers + 1, false);
 }
 
-/* Layers of a segment that is computed again stay acquired until their own
+/* Layers of a segment that is recomputed stay acquired until their own
  * backward is done: one gather serves both. */
 static void emit_segment(struct emitter *e, int from, int to)
 {

@@ -297,7 +297,7 @@ void residuals_fini(struct residuals *residuals);
  * when a segment begins here, and the layer's output has a place. */
 enum zd_status residuals_leave(
         struct model *model, const struct pass *pass, int layer);
-/* Before a segment is computed again: its input is here, that of the segment
+/* Before a segment is recomputed: its input is here, that of the segment
  * before it on its way. */
 enum zd_status residuals_return(
         struct model *model, const struct pass *pass, int segment);

@@ -4,8 +4,8 @@
 
 #include <assert.h>
 
-/* Adapters of a unit keep their arrays one behind the other, in the order of
- * the table. */
+/* Elements before those of weight `id`: the adapters of a unit keep their
+ * arrays in the order of the table. */
 static size_t before_in_unit(
         const struct param_table *table, int id, size_t *gains_before)
 {
@@ -20,7 +20,7 @@ static size_t before_in_unit(
     return low;
 }
 
-/* Of weight `id`, whose output begins in column `first`. */
+/* The adapter of weight `id`, whose output begins in column `first`. */
 static void add_adapter(
         struct linear *linear, int id, int first, void *low, float *gains)
 {
@@ -54,12 +54,12 @@ static void add_adapter(
     linear->is_dora = true;
 }
 
-/* Weight `id` behind what the view has. */
+/* Append weight `id` to the view. */
 static void add_weight(
         const struct model *model, int id, struct weight_view *view)
 {
     const struct param_table *table = model->table;
-    if (!param_in_codes(table, id)) {
+    if (!param_is_quantized(table, id)) {
         view->values = view->values ? view->values : model->params[id];
         return;
     }
@@ -76,16 +76,16 @@ static enum dtype grad_type(const struct model *model, int id)
                                                : DTYPE_FP32;
 }
 
-/* Tensor `id` begins where the one before it ends, and so do their gradients;
- * in codes, it will once decoded. */
+/* Does tensor `id` begin where the one before it ends, and its gradient too?
+ * Quantized ones do once they are decoded. */
 static bool goes_on(const struct model *model, int id)
 {
     size_t count = model->table->params[id - 1].count;
     const char *before = model->params[id - 1];
     const char *grad = model->grads[id - 1];
     size_t wide = dtype_bytes(grad_type(model, id - 1));
-    if (param_in_codes(model->table, id))
-        return param_in_codes(model->table, id - 1);
+    if (param_is_quantized(model->table, id))
+        return param_is_quantized(model->table, id - 1);
     return model->params[id] ==
                    before + count * dtype_bytes(model->kernels->dtype) &&
            model->grads[id] == (grad ? grad + count * wide : NULL);
@@ -110,7 +110,8 @@ struct linear layer_linear(
             .in = (int)param_in(&params[id]),
             .N = run->pass->N,
             .accumulate = run->accumulate,
-            .conv1d = params[id].conv1d && !param_in_codes(model->table, id),
+            .conv1d =
+                    params[id].conv1d && !param_is_quantized(model->table, id),
     };
     for (int i = id; i < end; i++) {
         assert(i == id || goes_on(model, i));

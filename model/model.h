@@ -9,8 +9,8 @@
  *                   in the same chunks
  *   model_backward  layers from last to first, then the embedding
  *
- * Activation checkpointing keeps the input of every N-th layer and computes the
- * layers of such a segment again before their backward. All modes give the same
+ * Activation checkpointing keeps the input of every N-th layer and recomputes
+ * the layers of such a segment before their backward. All modes give the same
  * bits, for the same kernels run on the same numbers. */
 #ifndef ZD_MODEL_MODEL_H
 #define ZD_MODEL_MODEL_H
@@ -20,11 +20,11 @@
 #include "kernels/kernels.h"
 #include "model/params.h"
 
-/* [train] gradient_checkpointing: NONE keeps all; SELECTIVE what products and
- * attention made, and makes norms, activations and rotations again (Korthikanti
- * et al. 2022, arXiv:2205.05198); EVERY keeps the input of every `every`-th
- * layer; FULL is EVERY 1; SQRT is EVERY round(sqrt(L)). AUTO is resolved by
- * train before it gets here. */
+/* [train] gradient_checkpointing: NONE keeps all; SELECTIVE the outputs of
+ * matmuls and attention, and recomputes norms, activations and rotations
+ * (Korthikanti et al. 2022, arXiv:2205.05198); EVERY keeps the input of every
+ * `every`-th layer; FULL is EVERY 1; SQRT is EVERY round(sqrt(L)). AUTO is
+ * resolved by train before it gets here. */
 enum checkpointing_mode {
     CHECKPOINTING_NONE,
     CHECKPOINTING_SELECTIVE,
@@ -38,7 +38,7 @@ struct checkpointing {
     int every; /* with CHECKPOINTING_EVERY */
 };
 
-/* Layers in a segment: 0 = no layer is computed again as a whole. */
+/* Layers in a segment: 0 = no layer is recomputed as a whole. */
 int checkpointing_segment(struct checkpointing checkpointing, int layers);
 
 /* Filled by zero (or by a test, or by the plain replica below). Calls for a
@@ -173,7 +173,7 @@ enum zd_status model_loss_take(struct model *model, struct exact_sum *sum_out);
 struct decode_run {
     int text, past, count;
 };
-/* Generation: the new tokens of all runs, one behind the other, through the
+/* Generation: the new tokens of all runs, one after the other, through the
  * model with the cache; each run is of another text. Writes the logits of each
  * run's last token, (run_count, V) fp32 on the host. */
 enum zd_status model_decode(

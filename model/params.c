@@ -242,7 +242,7 @@ size_t param_scale_count(const struct param_table *table, int id)
 int param_codes_packed(const struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)
-        if (param_in_codes(table, id))
+        if (param_is_quantized(table, id))
             return quant_is_4bit(&table->codes[id]) ? 2 : 1;
     return 0;
 }
@@ -250,7 +250,7 @@ int param_codes_packed(const struct param_table *table)
 const char *param_codes_name(const struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)
-        if (param_in_codes(table, id))
+        if (param_is_quantized(table, id))
             return quant_format_name(table->codes[id].format);
     return NULL;
 }
@@ -259,7 +259,7 @@ size_t param_most_in_codes(const struct param_table *table)
 {
     size_t most = 0;
     for (int id = 0; id < table->count; id++)
-        if (param_in_codes(table, id) && table->params[id].count > most)
+        if (param_is_quantized(table, id) && table->params[id].count > most)
             most = table->params[id].count;
     return most;
 }

@@ -16,7 +16,7 @@
 enum { PARAM_NAME_MAX = 96 };
 
 /* Projections of one input, whose tensors follow each other in the table: one
- * product makes them all where they also follow each other in memory. Bits. */
+ * matmul makes them all where they also follow each other in memory. Bits. */
 enum param_join { JOIN_QKV = 1, JOIN_GATE_UP = 2 };
 
 enum param_init {
@@ -119,12 +119,12 @@ static inline bool param_has_base(const struct param_table *table)
     return table->trainable < table->total;
 }
 
-static inline bool param_in_codes(const struct param_table *table, int id)
+static inline bool param_is_quantized(const struct param_table *table, int id)
 {
     return table->codes && table->codes[id].rows > 0;
 }
 /* Where the scales of weight `id` are among the places that the model is given
- * (model_hooks): behind those of all tensors. */
+ * (model_hooks): after those of all tensors. */
 static inline int param_scales(const struct param_table *table, int id)
 {
     return table->count + id;

@@ -4,7 +4,7 @@
  *     forward    input s is in buffer s % 2; it goes to the host while its
  *                segment is computed, before segment s + 1 writes input s + 2
  *     backward   input s - 1 comes back into the other buffer while segment s
- *                is computed again and gone back through
+ *                is recomputed and gone back through
  *
  * The last two inputs never leave: backward begins with them. */
 #include "model/internal.h"

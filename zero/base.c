@@ -155,7 +155,7 @@ static void rooms_take(const struct param_table *table, struct rooms *rooms)
 {
     size_t words = 0, bytes = 0;
     for (int id = 0; id < table->count; id++) {
-        if (!param_in_codes(table, id))
+        if (!param_is_quantized(table, id))
             continue;
         size_t own = word_count(table, id);
         size_t decoding = param_scale_bytes(table, id);
@@ -199,7 +199,7 @@ enum zd_status base_load(
     enum zd_status status = codes_maker_create(table, source, &maker);
     status = comm_agree(zero->comm, status);
     for (int id = 0; id < table->count && status == ZD_OK; id++) {
-        if (!param_in_codes(table, id))
+        if (!param_is_quantized(table, id))
             continue;
         uint64_t unwanted = 0;
         struct loading l = {zero, id, digests ? &digests[id] : &unwanted};

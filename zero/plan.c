@@ -27,7 +27,7 @@ static enum kind kind_of(const struct zero_plan *plan, int id)
     int first = id;
     while (params[first].joins)
         first--;
-    if (param_in_codes(plan->request.table, id))
+    if (param_is_quantized(plan->request.table, id))
         return CODES;
     if (!params[id].trainable)
         return FROZEN;
@@ -184,7 +184,7 @@ unsigned zero_joined(const struct zero_plan *plan)
         const struct zero_place *place = &plan->places[id];
         const struct zero_place *before = place - 1;
         joined |= table->params[id].joins;
-        if (param_in_codes(table, id)) {
+        if (param_is_quantized(table, id)) {
             if (param_joined_count(table, id) > most)
                 apart |= table->params[id].joins;
             continue;

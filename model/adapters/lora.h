@@ -1,5 +1,5 @@
 /* lora.h - the tensors of a model with adapters: the base, frozen but for
- * modules_to_save, and behind the tensors of each unit the factors A and B of
+ * modules_to_save, and after the tensors of each unit the factors A and B of
  * its adapters, named as PEFT names them:
  *
  *   model.layers.0.self_attn.q_proj.weight           (out, in)

@@ -61,16 +61,14 @@ static enum zd_status take_stored(
         if (!stored || !may_be_in_codes(table, id))
             continue;
         first = first ? first : stored;
-        if (stored->format != first->format) {
-            ZD_FAIL(ZD_ERR_DATA, "E0330",
+        if (stored->format != first->format)
+            return stored_fail(
+                    stored->codes, "E0330",
                     "tensor `%s` is stored in %s and `%s` in %s; a base that "
                     "adapters train on has one format",
                     first->codes.tensor->name, quant_format_name(first->format),
                     stored->codes.tensor->name,
                     quant_format_name(stored->format));
-            zd_fail_where("%s", stored->codes.file->path);
-            return ZD_ERR_DATA;
-        }
         table->codes[id] = quantized_matrix(stored);
     }
     return ZD_OK;
@@ -95,7 +93,7 @@ static enum zd_status read_stored(
 static const struct quant_matrix *first_of(const struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)
-        if (param_in_codes(table, id))
+        if (param_is_quantized(table, id))
             return &table->codes[id];
     return NULL;
 }

@@ -37,12 +37,14 @@ static const struct st_tensor *stored(const struct lora_source *source, int id)
     if (!source->adapter.parts)
         return NULL;
     int at = source->ids[param->part == PARAM_BASE ? id : param->adapts];
-    const struct peft_part *part = &source->adapter.parts[at];
-    return param->part == PARAM_LORA_A   ? part->a
-           : param->part == PARAM_LORA_B ? part->b
-           : param->part == PARAM_BASE
-                   ? (part->saved ? part->saved : part->under)
-                   : part->magnitude;
+    static const enum peft_kind kinds[] = {
+            [PARAM_BASE] = PEFT_SAVED,
+            [PARAM_LORA_A] = PEFT_A,
+            [PARAM_LORA_B] = PEFT_B,
+            [PARAM_LORA_MAGNITUDE] = PEFT_MAGNITUDE};
+    const struct st_tensor *const *tensors = source->adapter.parts[at].tensors;
+    const struct st_tensor *tensor = tensors[kinds[param->part]];
+    return !tensor && param->part == PARAM_BASE ? tensors[PEFT_UNDER] : tensor;
 }
 
 /* Ours are what PEFT's are above the norms of the base, as it is held. */
@@ -56,7 +58,7 @@ static enum zd_status read_magnitude(
     if (status == ZD_OK)
         status = weights_row_norms(
                 &source->base, source->table, weight,
-                param_in_codes(source->table, weight)
+                param_is_quantized(source->table, weight)
                         ? &source->table->codes[weight]
                         : NULL,
                 begin, count, norms);

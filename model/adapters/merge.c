@@ -39,13 +39,11 @@ static struct merge_what stored_what(const void *ctx, int id)
     const struct peft_adapter *adapter = ctx;
     const struct peft_part *part = &adapter->parts[id];
     return (struct merge_what){
-            .r = part->a ? part->r : 0,
-            .in = part->in,
-            .out = part->out,
+            .r = part->tensors[PEFT_A] ? part->r : 0,
             .scale = part->scale,
-            .has_magnitude = part->magnitude,
-            .is_saved = part->saved,
-            .has_under = part->under};
+            .has_magnitude = part->tensors[PEFT_MAGNITUDE],
+            .is_saved = part->tensors[PEFT_SAVED],
+            .has_under = part->tensors[PEFT_UNDER]};
 }
 
 static enum zd_status stored_read(
@@ -53,12 +51,9 @@ static enum zd_status stored_read(
         size_t count, float *out)
 {
     const struct peft_adapter *adapter = ctx;
-    const struct peft_part *part = &adapter->parts[id];
-    const struct st_tensor *tensors[] = {
-            [PEFT_A] = part->a,
-            [PEFT_B] = part->b,
-            [PEFT_MAGNITUDE] = part->magnitude,
-            [PEFT_SAVED] = part->saved ? part->saved : part->under};
+    const struct st_tensor *const *tensors = adapter->parts[id].tensors;
+    if (kind == PEFT_SAVED && !tensors[PEFT_SAVED])
+        kind = PEFT_UNDER;
     return peft_read(adapter, tensors[kind], begin, count, out);
 }
 
@@ -124,10 +119,9 @@ static enum zd_status read_all(
 
 /* sum_k B[o, k] A[k, :] */
 static void product_row(
-        const struct merge_what *what, const float *a, const float *b_row,
-        float *row)
+        const struct merge_what *what, size_t in, const float *a,
+        const float *b_row, float *row)
 {
-    size_t in = (size_t)what->in;
     memset(row, 0, in * sizeof *row);
     for (size_t k = 0; k < (size_t)what->r; k++)
         for (size_t i = 0; i < in; i++)
@@ -139,15 +133,16 @@ static void product_row(
  * over r, multiplied and added once: within one rounding of PEFT's
  * merge_and_unload. Norms are summed in double. `row` is scratch, (in). */
 static void merge_into(
-        float *weight, bool conv1d, double scale, const struct merge_what *what,
-        const float *a, const float *b, const float *magnitude, float *row)
+        float *weight, const struct param *p, double scale,
+        const struct merge_what *what, const float *a, const float *b,
+        const float *magnitude, float *row)
 {
-    size_t in = (size_t)what->in, out = (size_t)what->out;
-    size_t stride = conv1d ? out : 1;
+    size_t in = (size_t)param_in(p), out = (size_t)param_out(p);
+    size_t stride = p->conv1d ? out : 1;
     for (size_t o = 0; o < out; o++) {
-        float *w = weight + (conv1d ? o : o * in);
+        float *w = weight + (p->conv1d ? o : o * in);
         double squares = 0;
-        product_row(what, a, b + o * (size_t)what->r, row);
+        product_row(what, in, a, b + o * (size_t)what->r, row);
         for (size_t i = 0; i < in; i++) {
             float *x = &w[i * stride];
             *x += (float)scale * row[i];
@@ -165,7 +160,9 @@ static enum zd_status add_adapter(
         struct merged *m, int id, const struct merge_part *part)
 {
     struct merge_what what = of(part, id);
-    size_t in = (size_t)what.in, out = (size_t)what.out, r = (size_t)what.r;
+    const struct param *p = &m->table->params[id];
+    size_t in = (size_t)param_in(p), out = (size_t)param_out(p);
+    size_t r = (size_t)what.r;
     float *a = malloc((r * in + out * r + out + in) * sizeof *a);
     if (!a)
         return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
@@ -177,8 +174,8 @@ static enum zd_status add_adapter(
         status = read_all(part, id, PEFT_MAGNITUDE, out, magnitude);
     if (status == ZD_OK)
         merge_into(
-                m->values, m->table->params[id].conv1d,
-                part->weight * what.scale, &what, a, b, magnitude, row);
+                m->values, p, part->weight * what.scale, &what, a, b, magnitude,
+                row);
     free(a);
     return status;
 }

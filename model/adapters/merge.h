@@ -17,7 +17,6 @@
 /* What an adapter holds for one tensor. */
 struct merge_what {
     int r; /* 0: no factors */
-    int in, out;
     double scale;
     bool has_magnitude;
     bool is_saved;  /* whole, in place of the base's */

@@ -14,6 +14,12 @@
 
 enum { CHUNK = 4096 };
 
+static const char no_module[] =
+        "tensor `%.200s` belongs to no module of the base";
+static const char embedding_adapted[] =
+        "`%s`: an adapter of an embedding is not supported; modules_to_save "
+        "trains it whole";
+
 struct opening {
     const struct model_config *config;
     const struct param_table *table;
@@ -91,6 +97,36 @@ static enum zd_status take_place(
     return ZD_OK;
 }
 
+const char *const peft_ends[PEFT_KINDS] = {
+        [PEFT_A] = ".lora_A.weight",
+        [PEFT_B] = ".lora_B.weight",
+        [PEFT_MAGNITUDE] = ".lora_magnitude_vector",
+        [PEFT_UNDER] = ".base_layer.weight"};
+
+int peft_shape(
+        const struct param *param, enum peft_kind kind, int r, int64_t shape[2])
+{
+    int64_t in = param_in(param), out = param_out(param);
+    bool is_whole = kind == PEFT_SAVED || kind == PEFT_UNDER;
+    shape[0] = is_whole ? param->shape[0] : kind == PEFT_A ? r : out;
+    shape[1] = is_whole         ? param->shape[1]
+               : kind == PEFT_A ? in
+               : kind == PEFT_B ? r
+                                : 1;
+    return is_whole ? param->dims : kind == PEFT_MAGNITUDE ? 1 : 2;
+}
+
+static enum zd_status place(
+        struct opening *o, const struct st_tensor *tensor, int id,
+        enum peft_kind kind)
+{
+    int64_t shape[2];
+    struct peft_part *part = &o->adapter->parts[id];
+    int dims = peft_shape(&o->table->params[id], kind, part->r, shape);
+    ZD_TRY(take_place(o, &part->tensors[kind], tensor));
+    return check_shape(o, tensor, dims, shape[0], shape[1]);
+}
+
 static enum zd_status place_lora(
         struct opening *o, const struct st_tensor *tensor, const char *module,
         enum peft_kind kind)
@@ -98,15 +134,9 @@ static enum zd_status place_lora(
     struct peft_adapter *a = o->adapter;
     int id = find_weight(o, module);
     if (id >= 0 && o->table->params[id].is_embedding)
-        return refuse(
-                o, "E0321",
-                "`%s`: an adapter of an embedding is not supported; "
-                "modules_to_save trains it whole",
-                tensor->name);
+        return refuse(o, "E0321", embedding_adapted, tensor->name);
     if (id < 0 || !param_is_linear(&o->table->params[id]))
-        return refuse(
-                o, "E0322", "tensor `%s` belongs to no module of the base",
-                tensor->name);
+        return refuse(o, "E0322", no_module, tensor->name);
     if (!peft_config_targets(&a->config, module))
         return refuse(
                 o, "E0322",
@@ -117,37 +147,9 @@ static enum zd_status place_lora(
                 o, "E0322",
                 "`%s` is of DoRA, which adapter_config.json does not ask for",
                 tensor->name);
-    struct peft_part *part = &a->parts[id];
-    const struct param *p = &o->table->params[id];
-    part->in = (int)param_in(p);
-    part->out = (int)param_out(p);
-    part->r = peft_config_rank(&a->config, module);
-    part->scale = peft_config_scale(&a->config, module);
-    if (kind == PEFT_A) {
-        ZD_TRY(take_place(o, &part->a, tensor));
-        return check_shape(o, tensor, 2, part->r, part->in);
-    }
-    if (kind == PEFT_B) {
-        ZD_TRY(take_place(o, &part->b, tensor));
-        return check_shape(o, tensor, 2, part->out, part->r);
-    }
-    ZD_TRY(take_place(o, &part->magnitude, tensor));
-    return check_shape(o, tensor, 1, part->out, 1);
-}
-
-/* The weight under an adapter, which PEFT writes beside an adapted head. */
-static enum zd_status place_base(
-        struct opening *o, const struct st_tensor *tensor, const char *module)
-{
-    int id = find_weight(o, module);
-    if (id < 0 || !peft_config_targets(&o->adapter->config, module))
-        return refuse(
-                o, "E0322",
-                "adapter_config.json does not name the module of `%s`",
-                tensor->name);
-    const struct param *p = &o->table->params[id];
-    ZD_TRY(take_place(o, &o->adapter->parts[id].under, tensor));
-    return check_shape(o, tensor, p->dims, p->shape[0], p->shape[1]);
+    a->parts[id].r = peft_config_rank(&a->config, module);
+    a->parts[id].scale = peft_config_scale(&a->config, module);
+    return place(o, tensor, id, kind);
 }
 
 /* An untied copy of a tied head would be a second matrix. */
@@ -156,7 +158,7 @@ static enum zd_status check_tied_head(
 {
     float x[CHUNK], y[CHUNK];
     const struct peft_adapter *a = o->adapter;
-    const struct st_tensor *embedding = a->parts[0].saved;
+    const struct st_tensor *embedding = a->parts[0].tensors[PEFT_SAVED];
     bool equal = embedding && embedding->count == head->count;
     for (size_t at = 0; equal && at < head->count; at += CHUNK) {
         size_t n = head->count - at < CHUNK ? head->count - at : CHUNK;
@@ -184,18 +186,14 @@ static enum zd_status place_saved(
         return check_tied_head(o, tensor);
     int id = param_table_find(o->table, hf_name_canonical(o->config, name));
     if (id < 0)
-        return refuse(
-                o, "E0322", "tensor `%s` belongs to no module of the base",
-                tensor->name);
+        return refuse(o, "E0322", no_module, tensor->name);
     peft_module_name(o->config, o->table, id, module);
     if (!peft_config_saves(&a->config, module))
         return refuse(
                 o, "E0322",
                 "`%s` is saved whole, but not named by modules_to_save",
                 tensor->name);
-    const struct param *p = &o->table->params[id];
-    ZD_TRY(take_place(o, &a->parts[id].saved, tensor));
-    return check_shape(o, tensor, p->dims, p->shape[0], p->shape[1]);
+    return place(o, tensor, id, PEFT_SAVED);
 }
 
 static enum zd_status place_tensor(
@@ -205,29 +203,18 @@ static enum zd_status place_tensor(
     size_t prefix = strlen(PREFIX);
     if (strncmp(tensor->name, PREFIX, prefix) != 0 ||
         strlen(tensor->name) - prefix >= sizeof name)
-        return refuse(
-                o, "E0322", "tensor `%.200s` belongs to no module of the base",
-                tensor->name);
+        return refuse(o, "E0322", no_module, tensor->name);
     if (strcmp(tensor->dtype, "F32") != 0 &&
         strcmp(tensor->dtype, "BF16") != 0 && strcmp(tensor->dtype, "F16") != 0)
         return refuse(
                 o, "E0323", "tensor `%s` is none of F32, BF16 and F16",
                 tensor->name);
     strcpy(name, tensor->name + prefix);
-    if (cut_end(name, ".lora_A.weight"))
-        return place_lora(o, tensor, name, PEFT_A);
-    if (cut_end(name, ".lora_B.weight"))
-        return place_lora(o, tensor, name, PEFT_B);
-    if (cut_end(name, ".lora_magnitude_vector"))
-        return place_lora(o, tensor, name, PEFT_MAGNITUDE);
-    if (cut_end(name, ".base_layer.weight"))
-        return place_base(o, tensor, name);
+    for (int kind = 0; kind < PEFT_KINDS; kind++)
+        if (peft_ends[kind] && cut_end(name, peft_ends[kind]))
+            return place_lora(o, tensor, name, (enum peft_kind)kind);
     if (strstr(name, ".lora_embedding_"))
-        return refuse(
-                o, "E0321",
-                "`%s`: an adapter of an embedding is not supported; "
-                "modules_to_save trains it whole",
-                tensor->name);
+        return refuse(o, "E0321", embedding_adapted, tensor->name);
     return place_saved(o, tensor, name);
 }
 
@@ -240,24 +227,24 @@ static enum zd_status check_complete(const struct opening *o)
     char module[MODULE_BYTES];
     bool any = false;
     for (int id = 0; id < o->table->count; id++) {
-        const struct peft_part *part = &o->adapter->parts[id];
+        const struct st_tensor *const *has = o->adapter->parts[id].tensors;
         peft_module_name(o->config, o->table, id, module);
         bool target = param_is_linear(&o->table->params[id]) &&
                       peft_config_targets(c, module);
-        if (target && !(part->a && part->b))
+        if (target && !(has[PEFT_A] && has[PEFT_B]))
             return refuse(
                     o, "E0322", "the adapter of `%s` is missing or not whole",
                     module);
-        if (target && c->use_dora && !part->magnitude)
+        if (target && c->use_dora && !has[PEFT_MAGNITUDE])
             return refuse(
                     o, "E0322", "the magnitudes (DoRA) of `%s` are missing",
                     module);
-        if (!target && peft_config_saves(c, module) && !part->saved)
+        if (!target && peft_config_saves(c, module) && !has[PEFT_SAVED])
             return refuse(
                     o, "E0322",
                     "modules_to_save names `%s`, which is not in the file",
                     module);
-        any = any || part->a || part->saved;
+        any = any || has[PEFT_A] || has[PEFT_SAVED];
     }
     return any ? ZD_OK
                : refuse(o, "E0322", "%s adapts no module of the base",

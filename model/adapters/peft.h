@@ -16,17 +16,27 @@
 #include "model/adapters/peft_config.h"
 
 /* What an adapter holds for one tensor of the base. */
+enum peft_kind {
+    PEFT_A,         /* (r, in) */
+    PEFT_B,         /* (out, r) */
+    PEFT_MAGNITUDE, /* (out); DoRA only */
+    PEFT_SAVED,     /* in place of the base's tensor */
+    PEFT_UNDER,     /* beneath A, as PEFT writes it of an adapted head: what the
+                       adapter was trained on. Not trained */
+    PEFT_KINDS
+};
 struct peft_part {
     int r; /* 0: no adapter for this tensor */
     double scale;
-    int in, out;                       /* of the module, not of the storage */
-    const struct st_tensor *a, *b;     /* (r, in), (out, r) */
-    const struct st_tensor *magnitude; /* (out); DoRA only */
-    const struct st_tensor *saved;     /* in place of the base's tensor */
-    const struct st_tensor *under;     /* beneath `a`, as PEFT writes it of an
-                                          adapted head: what the adapter was
-                                          trained on. Not trained */
+    const struct st_tensor *tensors[PEFT_KINDS]; /* NULL: none */
 };
+
+/* The shape of a kind's tensor for `param`; returns its dimensions. */
+int peft_shape(
+        const struct param *param, enum peft_kind kind, int r,
+        int64_t shape[2]);
+/* What ends its name, after the module's; of PEFT_SAVED nothing of its own. */
+extern const char *const peft_ends[PEFT_KINDS];
 
 struct peft_adapter {
     struct peft_config config;
@@ -49,7 +59,6 @@ enum zd_status peft_read(
 /* --- writing --- */
 
 /* Who makes the values of what is written. */
-enum peft_kind { PEFT_A, PEFT_B, PEFT_MAGNITUDE, PEFT_SAVED };
 
 struct peft_source {
     /* Elements [begin, begin + count) of the adapter's tensor `kind` for the

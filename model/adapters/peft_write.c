@@ -29,42 +29,33 @@ static bool is_target(const struct writing *w, int id)
 
 static void add_tensor(
         const struct writing *w, struct tensor_files *files, int id,
-        enum peft_kind kind, enum dtype dtype, int dims, int64_t rows,
-        int64_t columns)
+        enum peft_kind kind, enum dtype dtype)
 {
-    static const char *const ends[] = {
-            ".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"};
     char module[MODULE_BYTES];
-    const char *end = strrchr(w->table->params[id].name, '.');
-    struct file_tensor *tensor = tensor_files_add(
-            files, id, kind, dtype_safetensors_name(dtype), dims, rows,
-            columns);
+    int64_t shape[2];
+    const struct param *p = &w->table->params[id];
     peft_module_name(w->config, w->table, id, module);
+    int dims = peft_shape(p, kind, peft_config_rank(w->adapter, module), shape);
+    struct file_tensor *tensor = tensor_files_add(
+            files, id, kind, dtype_safetensors_name(dtype), dims, shape[0],
+            shape[1]);
     snprintf(
             tensor->name, sizeof tensor->name, "base_model.model.%s%s", module,
-            kind == PEFT_SAVED ? end : ends[kind]);
+            kind == PEFT_SAVED ? strrchr(p->name, '.') : peft_ends[kind]);
 }
 
 static void list_tensors(
         const struct writing *w, enum dtype dtype, struct tensor_files *files)
 {
     char module[MODULE_BYTES];
+    enum peft_kind last = w->adapter->use_dora ? PEFT_MAGNITUDE : PEFT_B;
     for (int id = 0; id < w->table->count; id++) {
-        const struct param *p = &w->table->params[id];
         peft_module_name(w->config, w->table, id, module);
-        if (is_target(w, id)) {
-            int r = peft_config_rank(w->adapter, module);
-            add_tensor(w, files, id, PEFT_A, dtype, 2, r, param_in(p));
-            add_tensor(w, files, id, PEFT_B, dtype, 2, param_out(p), r);
-            if (w->adapter->use_dora)
-                add_tensor(
-                        w, files, id, PEFT_MAGNITUDE, dtype, 1, param_out(p),
-                        1);
-        } else if (peft_config_saves(w->adapter, module)) {
-            add_tensor(
-                    w, files, id, PEFT_SAVED, dtype, p->dims, p->shape[0],
-                    p->shape[1]);
-        }
+        if (is_target(w, id))
+            for (int kind = PEFT_A; kind <= (int)last; kind++)
+                add_tensor(w, files, id, (enum peft_kind)kind, dtype);
+        else if (peft_config_saves(w->adapter, module))
+            add_tensor(w, files, id, PEFT_SAVED, dtype);
     }
 }
 

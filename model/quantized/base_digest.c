@@ -160,8 +160,8 @@ enum zd_status base_digest_read(
     for (int id = 0; id < table->count && status == ZD_OK; id++) {
         if (table->params[id].trainable)
             continue;
-        status = param_in_codes(table, id) ? read_codes(&r, id)
-                                           : read_values(&r, id);
+        status = param_is_quantized(table, id) ? read_codes(&r, id)
+                                               : read_values(&r, id);
     }
     codes_maker_destroy(r.maker);
     free(r.values);

@@ -56,7 +56,7 @@ enum zd_status codes_maker_create(
     size_t most = 0;
     *maker = (struct codes_maker){table, source, NULL, NULL};
     for (int id = 0; id < table->count; id++)
-        if (param_in_codes(table, id)) {
+        if (param_is_quantized(table, id)) {
             size_t count = band_most(maker, id);
             most = count > most ? count : most;
         }

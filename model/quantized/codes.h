@@ -16,7 +16,8 @@
 
 struct codes_maker;
 
-/* For weights of `table` (param_in_codes), one after the other. All borrowed.
+/* For weights of `table` (param_is_quantized), one after the other. All
+ * borrowed.
  */
 enum zd_status codes_maker_create(
         const struct param_table *table, const struct weight_source *source,

@@ -47,9 +47,10 @@ static enum zd_status refuse(struct stored stored, const char *why)
 
 /* One of the tensors beside a weight: there, of a type and so many elements. */
 static enum zd_status need(
-        struct stored codes, struct stored beside, enum quant_beside what,
-        const char *dtype, uint64_t count)
+        struct stored codes, const struct stored all[BESIDES],
+        enum quant_beside what, const char *dtype, uint64_t count)
 {
+    struct stored beside = all[what];
     if (!beside.tensor)
         return stored_fail(
                 codes, "E0330", "tensor `%s` is stored without its `%s`",
@@ -71,7 +72,7 @@ static enum zd_status take_bytes(struct stored stored, void *out)
             stored.file, stored.tensor, 0, (size_t)stored.tensor->bytes, out);
 }
 
-static enum zd_status take(struct stored stored, void **out)
+static enum zd_status take(struct stored stored, float **out)
 {
     *out = malloc((size_t)stored.tensor->bytes + 1);
     if (!*out)
@@ -116,22 +117,13 @@ static enum zd_status open_state(
 static enum zd_status open_nested(
         const struct stored beside[BESIDES], size_t blocks, struct quantized *w)
 {
-    void *scales, *map;
     size_t scale_count = quant_parts(blocks, w->state.nested_block);
-    ZD_TRY(need(w->codes, beside[BESIDE_ABSMAX], BESIDE_ABSMAX, "U8", blocks));
-    ZD_TRY(
-            need(w->codes, beside[BESIDE_NESTED_ABSMAX], BESIDE_NESTED_ABSMAX,
-                 "F32", scale_count));
-    ZD_TRY(
-            need(w->codes, beside[BESIDE_NESTED_QUANT_MAP],
-                 BESIDE_NESTED_QUANT_MAP, "F32", 256));
+    ZD_TRY(need(w->codes, beside, BESIDE_ABSMAX, "U8", blocks));
+    ZD_TRY(need(w->codes, beside, BESIDE_NESTED_ABSMAX, "F32", scale_count));
+    ZD_TRY(need(w->codes, beside, BESIDE_NESTED_QUANT_MAP, "F32", 256));
     w->absmax = beside[BESIDE_ABSMAX];
-    enum zd_status status = take(beside[BESIDE_NESTED_ABSMAX], &scales);
-    w->scales = scales;
-    ZD_TRY(status);
-    status = take(beside[BESIDE_NESTED_QUANT_MAP], &map);
-    w->map = map;
-    ZD_TRY(status);
+    ZD_TRY(take(beside[BESIDE_NESTED_ABSMAX], &w->scales));
+    ZD_TRY(take(beside[BESIDE_NESTED_QUANT_MAP], &w->map));
     ZD_TRY(check_finite(
             beside[BESIDE_NESTED_ABSMAX], w->scales, scale_count, 1,
             w->state.nested_offset));
@@ -154,8 +146,7 @@ static enum zd_status open_4bit(
     size_t blocks = quant_parts(count, w->state.block);
     if (w->codes.tensor->bytes != quant_parts(count, 2))
         return refuse(w->codes, "has not the bytes that its quant_state says");
-    ZD_TRY(need(
-            w->codes, beside[BESIDE_QUANT_MAP], BESIDE_QUANT_MAP, "F32", 16));
+    ZD_TRY(need(w->codes, beside, BESIDE_QUANT_MAP, "F32", 16));
     ZD_TRY(take_bytes(beside[BESIDE_QUANT_MAP], w->values));
     ZD_TRY(check_finite(beside[BESIDE_QUANT_MAP], w->values, 16, 1, 0));
     if (w->state.is_nested)
@@ -165,7 +156,7 @@ static enum zd_status open_4bit(
         return refuse(
                 w->codes, "is nested, which its quant_state does not say");
     w->absmax = beside[BESIDE_ABSMAX];
-    return need(w->codes, w->absmax, BESIDE_ABSMAX, "F32", blocks);
+    return need(w->codes, beside, BESIDE_ABSMAX, "F32", blocks);
 }
 
 /* A matrix of codes of one byte. */
@@ -185,22 +176,17 @@ static enum zd_status open_matrix(
 static enum zd_status open_int8(
         const struct stored beside[BESIDES], struct quantized *w)
 {
-    void *scales;
     uint8_t format;
     struct stored layout = beside[BESIDE_WEIGHT_FORMAT];
     ZD_TRY(open_matrix(QUANT_INT8, "I8", w));
-    ZD_TRY(
-            need(w->codes, beside[BESIDE_SCB], BESIDE_SCB, "F32",
-                 (uint64_t)w->rows));
+    ZD_TRY(need(w->codes, beside, BESIDE_SCB, "F32", (uint64_t)w->rows));
     if (layout.tensor) {
-        ZD_TRY(need(w->codes, layout, BESIDE_WEIGHT_FORMAT, "U8", 1));
+        ZD_TRY(need(w->codes, beside, BESIDE_WEIGHT_FORMAT, "U8", 1));
         ZD_TRY(take_bytes(layout, &format));
         if (format != 0)
             return refuse(layout, "says another layout than rows");
     }
-    enum zd_status status = take(beside[BESIDE_SCB], &scales);
-    w->scales = scales;
-    ZD_TRY(status);
+    ZD_TRY(take(beside[BESIDE_SCB], &w->scales));
     return check_finite(beside[BESIDE_SCB], w->scales, (size_t)w->rows, 128, 0);
 }
 

@@ -8,15 +8,29 @@
 
 enum { B = 2, T = 16 };
 
+static size_t planned_of(
+        const char *text, const char *freeze, const struct model_shape *shape)
+{
+    struct model_config config;
+    struct param_table table;
+    struct arena_plan plan;
+    tiny_config(text, &config);
+    tiny_must(param_table_build(&config, &freeze, freeze != NULL, &table));
+    arena_plan_init(&plan);
+    tiny_must(model_plan(&config, &table, shape, &plan));
+    size_t bytes = arena_plan_kind_bytes(&plan, ARENA_DEVICE, SPAN_ACTIVATIONS);
+    arena_plan_fini(&plan);
+    param_table_fini(&table);
+    model_config_fini(&config);
+    return bytes;
+}
+
 /* Planned bytes of activations of a model with that many layers. */
 static size_t planned(
         const char *family, int layers, struct checkpointing checkpointing,
         const char *freeze)
 {
     char text[400];
-    struct model_config config;
-    struct param_table table;
-    struct arena_plan plan;
     struct model_shape shape = {
             .B = B,
             .T = T,
@@ -35,42 +49,32 @@ static size_t planned(
             gpt2 ? ""
                  : ",\"num_key_value_heads\":2,\"head_dim\":16,"
                    "\"intermediate_size\":96");
-    tiny_config(text, &config);
-    tiny_must(param_table_build(&config, &freeze, freeze != NULL, &table));
-    arena_plan_init(&plan);
-    tiny_must(model_plan(&config, &table, &shape, &plan));
-    size_t bytes = arena_plan_kind_bytes(&plan, ARENA_DEVICE, SPAN_ACTIVATIONS);
-    arena_plan_fini(&plan);
-    param_table_fini(&table);
-    model_config_fini(&config);
-    return bytes;
+    return planned_of(text, freeze, &shape);
 }
 
 static const char *const families[] = {"gpt2", "llama", "qwen2", "qwen3"};
 static const size_t residual = B * T * 64 * sizeof(float);
 
-Test(model_activations, keeping_all_grows_with_the_layers)
+/* Growth from 4 to 16 layers, and from 16 to 64: in proportion to the layers,
+ * an input each, or as the root. */
+Test(model_activations, memory_grows_as_the_mode_says)
 {
-    struct checkpointing none = {CHECKPOINTING_NONE, 0};
-    for (int f = 0; f < 4; f++) {
-        size_t b4 = planned(families[f], 4, none, NULL);
-        size_t b16 = planned(families[f], 16, none, NULL);
-        size_t b64 = planned(families[f], 64, none, NULL);
-        cr_expect_eq(b64 - b16, 4 * (b16 - b4));
-        cr_expect_gt((b16 - b4) / 12, 5 * residual);
-    }
-}
-
-Test(model_activations, full_recomputation_keeps_one_input_a_layer)
-{
-    struct checkpointing full = {CHECKPOINTING_FULL, 0};
-    for (int f = 0; f < 4; f++) {
-        size_t b4 = planned(families[f], 4, full, NULL);
-        size_t b16 = planned(families[f], 16, full, NULL);
-        size_t b64 = planned(families[f], 64, full, NULL);
-        cr_expect_eq(b16 - b4, 12 * residual);
-        cr_expect_eq(b64 - b16, 48 * residual);
-    }
+    static const struct checkpointing modes[] = {
+            {CHECKPOINTING_NONE, 0},
+            {CHECKPOINTING_FULL, 0},
+            {CHECKPOINTING_SQRT, 0}};
+    static const size_t factors[] = {4, 4, 2};
+    for (int f = 0; f < 4; f++)
+        for (int m = 0; m < 3; m++) {
+            size_t b4 = planned(families[f], 4, modes[m], NULL);
+            size_t b16 = planned(families[f], 16, modes[m], NULL);
+            size_t b64 = planned(families[f], 64, modes[m], NULL);
+            cr_expect_eq(b64 - b16, factors[m] * (b16 - b4));
+            if (modes[m].mode == CHECKPOINTING_NONE)
+                cr_expect_gt((b16 - b4) / 12, 5 * residual);
+            if (modes[m].mode == CHECKPOINTING_FULL)
+                cr_expect_eq(b16 - b4, 12 * residual);
+        }
 }
 
 /* Of a layer: Llama 2C and F less, GPT-2 2C, Qwen3 q and k too. */
@@ -86,7 +90,7 @@ Test(model_activations, selective_keeps_what_products_and_attention_made)
         size_t less = 2 * residual;
         if (f > 0) /* act is 96 wide */
             less += residual * 96 / 64;
-        if (f == 3) /* q and k behind their norms: 64 and 32 */
+        if (f == 3) /* q and k after their norms: 64 and 32 */
             less += residual * 96 / 64;
         cr_expect_eq(all - kept, 12 * less, "%s: %zu", families[f], all - kept);
     }
@@ -110,17 +114,6 @@ Test(model_activations, segments_keep_an_input_each_and_the_layers_of_one)
     }
 }
 
-Test(model_activations, sqrt_grows_as_the_root)
-{
-    struct checkpointing root = {CHECKPOINTING_SQRT, 0};
-    for (int f = 0; f < 4; f++) {
-        size_t b4 = planned(families[f], 4, root, NULL);
-        size_t b16 = planned(families[f], 16, root, NULL);
-        size_t b64 = planned(families[f], 64, root, NULL);
-        cr_expect_eq(b64 - b16, 2 * (b16 - b4));
-    }
-}
-
 Test(model_activations, layers_below_every_trained_tensor_keep_nothing)
 {
     struct checkpointing none = {CHECKPOINTING_NONE, 0};
@@ -134,9 +127,6 @@ Test(model_activations, layers_below_every_trained_tensor_keep_nothing)
 static size_t planned_with_vocabulary(int V, int tokens, int head_chunk)
 {
     char text[200];
-    struct model_config config;
-    struct param_table table;
-    struct arena_plan plan;
     struct model_shape shape = {
             .B = 1,
             .T = tokens,
@@ -150,15 +140,7 @@ static size_t planned_with_vocabulary(int V, int tokens, int head_chunk)
             "{\"model_type\":\"gpt2\",\"vocab_size\":%d,\"n_embd\":16,"
             "\"n_layer\":1,\"n_head\":1,\"n_positions\":9999}",
             V);
-    tiny_config(text, &config);
-    tiny_must(param_table_build(&config, NULL, 0, &table));
-    arena_plan_init(&plan);
-    tiny_must(model_plan(&config, &table, &shape, &plan));
-    size_t bytes = arena_plan_kind_bytes(&plan, ARENA_DEVICE, SPAN_ACTIVATIONS);
-    arena_plan_fini(&plan);
-    param_table_fini(&table);
-    model_config_fini(&config);
-    return bytes;
+    return planned_of(text, NULL, &shape);
 }
 
 Test(model_activations, logits_exist_for_a_chunk_of_tokens_only)

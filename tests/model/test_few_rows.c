@@ -79,7 +79,7 @@ static void make_codes(struct coded *m, const struct weight_source *source)
     m->scales = calloc((size_t)table->count, sizeof *m->scales);
     tiny_must(codes_maker_create(table, source, &maker));
     for (int id = 0; id < table->count; id++) {
-        if (!param_in_codes(table, id))
+        if (!param_is_quantized(table, id))
             continue;
         const struct quant_matrix *matrix = &table->codes[id];
         size_t total = quant_matrix_count(matrix);
@@ -102,7 +102,7 @@ static enum zd_status acquire(void *ctx, int unit, const void **params)
     ZD_TRY(m->of_replica.params_acquire(m->of_replica.ctx, unit, params));
     for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
          id++)
-        if (param_in_codes(table, id)) {
+        if (param_is_quantized(table, id)) {
             params[id] = m->codes[id];
             params[param_scales(table, id)] = m->scales[id];
         }

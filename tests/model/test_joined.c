@@ -56,8 +56,8 @@ static enum zd_status count_add(
     return real->add(stream, out, a, b, count);
 }
 
-/* `rows` rows of `columns` elements, `stride` apart, one behind the other; or
- * with `back` the other way round. */
+/* `rows` rows of `columns` elements, `stride` apart, packed; or with `back`
+ * unpacked. */
 static void pack(
         void *dense, void *apart, int rows, int columns, int stride,
         size_t element, bool back)

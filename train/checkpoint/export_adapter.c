@@ -158,8 +158,6 @@ static struct merge_what what_of(const void *ctx, int id)
         return what;
     what.r = adapter->r;
     what.scale = adapter->scale;
-    what.in = (int)params[adapter->a].shape[1];
-    what.out = (int)params[adapter->b].shape[0];
     what.has_magnitude = adapter->magnitude >= 0;
     return what;
 }

@@ -201,7 +201,7 @@ static json_t *optimizer_json(const struct zero_plan *plan, json_t *steps)
 json_t *manifest_codes(const struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)
-        if (param_in_codes(table, id))
+        if (param_is_quantized(table, id))
             return json_pack(
                     "{s:s, s:b}", "format", param_codes_name(table), "nested",
                     table->codes[id].nested_block > 0);

@@ -319,7 +319,7 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
         bool is_weight = param->dims == 2 && !is_adapters(table, unit, id);
         if (is_weight)
             add_weight(costs, param, tokens, pieces, &cost);
-        for (int pass = 0; param_in_codes(table, id) && pass < RATE_PASSES;
+        for (int pass = 0; param_is_quantized(table, id) && pass < RATE_PASSES;
              pass++)
             cost.pass[pass] += decode_seconds(costs, id);
         if (is_weight) /* the last one's stays */

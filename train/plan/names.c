@@ -63,7 +63,7 @@ const char *job_plan_base_format(const struct job_plan *plan)
             [QUANT_FP4] = "fp4, scales in 8 bits"};
     const struct param_table *table = &plan->table;
     for (int id = 0; id < table->count; id++)
-        if (param_in_codes(table, id))
+        if (param_is_quantized(table, id))
             return table->codes[id].nested_block
                            ? nested[table->codes[id].format]
                            : param_codes_name(table);

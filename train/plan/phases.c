@@ -92,7 +92,7 @@ static uint64_t load_buffers(const struct job_plan *plan)
 {
     uint64_t scales = 0;
     for (int id = 0; id < plan->table.count; id++)
-        if (param_in_codes(&plan->table, id) &&
+        if (param_is_quantized(&plan->table, id) &&
             param_scale_bytes(&plan->table, id) > scales)
             scales = param_scale_bytes(&plan->table, id);
     return 3 * CHUNK * sizeof(float) + 2 * scales;

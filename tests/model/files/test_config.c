@@ -161,7 +161,7 @@ static const struct accepted accepted[] = {
         {"neutral values of unsupported keys",
          "{\"model_type\":\"llama\",\"quantization_config\":null,"
          "\"num_experts\":0,\"pruned_heads\":{},\"partial_rotary_factor\":1}"},
-        {"keys nobody reads",
+        {"keys that no one reads",
          "{\"model_type\":\"llama\",\"_name_or_path\":\"x\"}"},
 };
 

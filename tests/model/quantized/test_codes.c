@@ -195,7 +195,7 @@ Test(model_codes, of_any_cut_they_are_those_of_the_whole)
             int found = 0;
             setup(&m, names[n], (enum lora_base)base);
             for (int id = 0; id < m.table.count; id++)
-                if (param_in_codes(&m.table, id)) {
+                if (param_is_quantized(&m.table, id)) {
                     compare_made(&m, id, 0);
                     found++;
                 }
@@ -212,7 +212,7 @@ Test(model_codes, of_more_rows_than_a_tile_has)
             struct adapted m;
             setup_wide(&m, turned, (enum lora_base)base);
             for (int id = 0; id < m.table.count; id++)
-                if (param_in_codes(&m.table, id))
+                if (param_is_quantized(&m.table, id))
                     compare_made(&m, id, 20 << 10);
             teardown(&m);
         }
@@ -273,7 +273,7 @@ Test(model_codes, lengths_of_rows_are_of_what_the_codes_decode_to)
             struct adapted m;
             setup_wide(&m, turned, (enum lora_base)base);
             for (int id = 0; id < m.table.count; id++)
-                if (param_in_codes(&m.table, id))
+                if (param_is_quantized(&m.table, id))
                     compare_lengths(&m, id);
             teardown(&m);
         }
@@ -313,7 +313,7 @@ Test(model_codes, of_a_model_stored_so_they_are_as_stored)
         int found = 0;
         setup(&m, names[n], LORA_BASE_NONE);
         for (int id = 0; id < m.table.count; id++)
-            if (param_in_codes(&m.table, id)) {
+            if (param_is_quantized(&m.table, id)) {
                 compare_stored(&m, id);
                 found++;
             }
@@ -330,7 +330,7 @@ Test(model_codes, what_trains_and_what_is_no_layers_has_none)
         const struct param *p = &m.table.params[id];
         bool is_layers = p->unit > 0 && p->unit <= m.config.layers;
         cr_assert(
-                param_in_codes(&m.table, id) ==
+                param_is_quantized(&m.table, id) ==
                         (is_layers && p->dims == 2 && !p->trainable),
                 "%s", p->name);
     }
@@ -344,7 +344,7 @@ Test(codes, whoever_waits_for_them_sees_that_they_are_made)
     struct progress work = {0};
     setup_wide(&m, false, LORA_BASE_NF4);
     int id = 0;
-    while (!param_in_codes(&m.table, id))
+    while (!param_is_quantized(&m.table, id))
         id++;
     const struct quant_matrix *matrix = &m.table.codes[id];
     size_t total = quant_matrix_count(matrix);

@@ -94,7 +94,7 @@ static enum zd_status read_trained(
     enum zd_status status = ZD_OK;
     fuzz_need(codes_maker_create(table, source, &maker) == ZD_OK, "codes");
     for (int id = 0; status == ZD_OK && id < table->count; id++)
-        if (param_in_codes(table, id))
+        if (param_is_quantized(table, id))
             status = read_codes(maker, config, source, table, id);
     codes_maker_destroy(maker);
     return status == ZD_OK ? read_source(source, table) : status;
@@ -142,9 +142,8 @@ static void check_placed(
     fuzz_need(peft_open(path, config, table, &adapter) == ZD_OK, "an adapter");
     for (int id = 0; id < table->count; id++) {
         const struct peft_part *part = &adapter.parts[id];
-        placed += (part->a != NULL) + (part->b != NULL) +
-                  (part->magnitude != NULL) + (part->saved != NULL) +
-                  (part->under != NULL);
+        for (int kind = 0; kind < PEFT_KINDS; kind++)
+            placed += part->tensors[kind] != NULL;
     }
     placed += config->tied &&
               st_find(adapter.file, "base_model.model.lm_head.weight");
