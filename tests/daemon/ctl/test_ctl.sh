@@ -78,7 +78,7 @@ check "another name is 66" 66 status -j other
 says "and names what runs" "running: quickstart"
 touch run/zerod/no-socket.sock
 mkfifo run/zerod/fifo.sock
-check "what is no socket is no job" 0 status
+check "a file that is not a socket is not a job" 0 status
 XDG_RUNTIME_DIR=/nowhere check "another folder has no job" 66 status
 
 # --- each command that looks ---
@@ -130,7 +130,7 @@ check "set of an unknown key is 64" 64 set optim.name=lion
 check "set without a value is 64" 64 set learning_rate
 check "profile of 0 steps is 64" 64 profile 0
 check "wait and no-wait exclude each other" 64 eval --wait --no-wait
-"$ctl" logs 2>/dev/null | head -1 >stdout; tell $? "a reader that leaves early is no error" ""
+"$ctl" logs 2>/dev/null | head -1 >stdout; tell $? "a reader that leaves early is not an error" ""
 
 # --- broken jobs ---
 unplay
@@ -165,8 +165,8 @@ play run/zerod/busy.sock busy
 check "a conflict is 69" 69 eval
 says "with the job's words, and no escape code" "already paused"
 check "a pause that is too late is 69" 69 pause
-check "what is so already is no conflict" 0 resume
-says "and that is said" "already running, after step 120"
+check "resume of a run that is not paused is not a conflict" 0 resume
+says "and it says so" "already running, after step 120"
 unplay
 play run/zerod/failing.sock failing
 check "a command that failed is 69" 69 checkpoint
@@ -191,7 +191,7 @@ exec 8>&-
 unplay
 wait "$pid_one"
 mv kept run/zerod/stale.sock
-check "a stale socket is no job" 66 status
+check "a stale socket is not a job" 66 status
 check "a stale socket by name is 66" 66 status -j stale
 
 # --- files ---

@@ -79,7 +79,7 @@ static bool read_more(struct session *session)
     return true;
 }
 
-/* Wait until `text` comes behind what was there; returns where. */
+/* Wait until `text` comes after what was there; returns where. */
 static const char *expect(struct session *session, const char *text)
 {
     size_t from = session->bytes;

@@ -11,15 +11,15 @@ enum { INPUT_MAX = 160 << 10 };
 enum { /* of the first byte */
        HOW_FRAMED = 1,
        HOW_PIECES = 2,  /* some bytes at a time */
-       HOW_HALF = 4,    /* half is closed behind the input */
-       HOW_READER = 8,  /* somebody who may only read */
+       HOW_HALF = 4,    /* half is closed after the input */
+       HOW_READER = 8,  /* a user who may only read */
        HOW_LEAVES = 16, /* closes without reading */
        HOW_BUSY = 32    /* no room for a command */
 };
 
 /* The same inputs follow the same number, which is not 0. */
 void fuzz_begin(uint64_t seed);
-/* A request as it is, first byte included; NULL behind the last. */
+/* A request as it is, first byte included; NULL after the last. */
 const char *fuzz_seed(int i);
 /* A mutated one into `input`, of INPUT_MAX bytes. Returns its bytes. */
 size_t fuzz_make_input(uint8_t *input);

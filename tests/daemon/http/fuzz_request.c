@@ -1,4 +1,4 @@
-/* fuzz_request.c - bytes as they may come from anybody, through the transport
+/* fuzz_request.c - bytes that anyone may send, through the transport
  * and all routes.
  *
  *   fuzz_request SECONDS [SEED]     mutations of fuzz_inputs.c
@@ -183,7 +183,7 @@ static void check_reply(const char *reply, size_t bytes)
         return; /* it was not waited for */
     json_t *json = json_loadb(body, body_bytes, JSON_DECODE_ANY, NULL);
     if (!json && body_bytes)
-        fail("a body that is no JSON", reply);
+        fail("a body that is not JSON", reply);
     json_decref(json);
 }
 

@@ -215,7 +215,7 @@ Test(http, bodies_are_limited)
     cr_expect(strstr(reply, "E_TOO_LARGE"));
     free(fits);
     free(over);
-    /* So large that nobody waits for it. */
+    /* So large that the server does not wait for it. */
     CLOSES("POST /echo" HEAD "Content-Length: 1048577\r\n\r\nabc", "413");
     CLOSES("POST /echo" HEAD "Content-Length: 18446744073709551615\r\n\r\nabc",
            "413");

@@ -129,7 +129,7 @@ Test(http_limits, a_request_makes_young)
     }
 }
 
-Test(http_limits, streams_stay_while_somebody_is_idle)
+Test(http_limits, streams_stay_while_others_are_idle)
 {
     int streams[10], idle[10];
     case_start(&c, -1);

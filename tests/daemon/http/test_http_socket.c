@@ -194,14 +194,14 @@ Test(http_socket, a_live_one_is_refused_and_its_pid_told)
     cr_expect(strstr(zd_error_get()->what, pid), "%s", zd_error_get()->what);
     cr_expect_eq(zd_exit_code(ZD_ERR_CREATE), 73);
     cr_expect_eq(access(path, F_OK), 0, "the live one's socket has gone");
-    unlink(lock); /* somebody tidied up: the socket itself still answers */
+    unlink(lock); /* removed by hand: the socket itself still answers */
     cr_expect_eq(open_at(path, true, &second), ZD_ERR_CREATE);
     cr_expect_str_eq(zd_error_get()->code, "E1040");
     cr_expect(strstr(zd_error_get()->what, pid), "%s", zd_error_get()->what);
     http_socket_close(&socket);
 }
 
-Test(http_socket, one_that_is_no_more_ours_is_not_removed)
+Test(http_socket, one_that_another_server_replaced_is_not_removed)
 {
     struct http_socket socket, second;
     cr_assert_eq(open_at(path, true, &socket), ZD_OK);

@@ -116,7 +116,7 @@ Test(http_streams, who_reads_is_not_dropped)
     wait_count("gone", 1);
 }
 
-Test(http_streams, requests_behind_a_stream_wait)
+Test(http_streams, requests_after_a_stream_wait)
 {
     int fd = open_at(GET("/later") GET("/echo?n=2"), NULL);
     wait_count("streams", 1);

@@ -97,7 +97,7 @@ Test(page, it_is_at_most_60_kib)
     cr_assert_leq(page_html_bytes, 60 * 1024);
 }
 
-/* Nothing is asked of anybody but the job, and nothing is put in as HTML. */
+/* The page asks no one but the job, and inserts nothing as HTML. */
 Test(page, it_names_no_other_host_and_no_way_to_insert_html)
 {
     static const char *const words[] = {

@@ -76,7 +76,7 @@ PATH=$work/bin:$PATH "$ctl" -j fixture-llama_odd web --open >address3 2>web3.err
 third=$!
 pids+=("$third")
 until_ok test -e argv
-ok "--open: the token is no word of the browser's" bash -c '! grep -E "token|[0-9a-f]{32}" argv'
+ok "--open: the token is not an argument of the browser" bash -c '! grep -E "token|[0-9a-f]{32}" argv'
 ok "but in a file for this user alone" is "$(cat mode)" 600
 led=$(sed -n 's/.*url=\([^"]*\)".*/\1/p' leads)
 ok "which leads to the address" is "$led" "$(cat address3)"
