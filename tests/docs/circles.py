@@ -168,6 +168,38 @@ def complaints(found, kept, made):
             yield "circles.txt has what is no circle, or a smaller one: " + " ".join(sorted(files))
 
 
+def paths(text):
+    """{name: files} of lines "* **NAME**: `FILE`, ~`FILE`, ..." and the lines that go on with them; with "~" a file is entered by
+    a hook or a thread. A bare name lies in the folder of the file before it."""
+    found = {}
+    for match in re.finditer(r"^\* \*\*(\w+)\*\*[^:\n]*: (.*(?:\n  .*)*)", text, re.M):
+        folder, files = "", []
+        for hook, name in re.findall(r"(~?)`([\w./]+\.\w+)`", match[2]):
+            folder = os.path.dirname(name) or folder
+            files.append((os.path.join(folder, os.path.basename(name)), bool(hook)))
+        found[match[1]] = files
+    return found
+
+
+def strays(files, arrows, returns):
+    """A file that no earlier one calls, and a call back to an earlier one that `returns` does not list."""
+    names = [name for name, _ in files]
+    for at, (name, hook) in enumerate(files):
+        if not os.path.exists(name):
+            yield "%s is not there" % name
+        if at and not hook and not any((before, name) in arrows for before in names[:at]):
+            yield "%s: no file before it calls it" % name
+        for before in names[:at]:
+            if (name, before) in arrows and (name, before) not in returns:
+                yield "%s goes back to %s: %s" % (name, before, " ".join(arrows[name, before][:4]))
+
+
+def returns(path):
+    """Lines "FILE -> FILE - why": calls back that stay."""
+    with open(path, encoding="utf-8") as lines:
+        return {(m[1], m[2]) for m in (re.match(r"(\S+) -> (\S+) - .{20,}", line) for line in lines) if m}
+
+
 class Tap:
     def __init__(self):
         self.count, self.failed = 0, False
@@ -207,6 +239,9 @@ def planted(tap, cc):
         found = circles(arrows)
         tap.ok(found == [{"low/over/b.c", "low/over/d.c"}], "a circle of files would be found", [str(found)])
         tap.ok(list(complaints(found, [], made)) == ["a circle: low/over/b.c low/over/d.c"], "and that nobody listed it")
+        path = [("low/over/b.c", False), ("low/over/c.c", False), ("low/over/d.c", False)]
+        said = list(strays(path, arrows, set()))
+        tap.ok(len(said) == 5 and said[-1].startswith("low/over/d.c goes back"), "a stray of a path would be found", said)
         stale = [({"tests/docs/circles.py", "tests/docs/structure.sh"}, "a reason of some length")]
         said = list(complaints([], stale, stale[0][0]))
         tap.ok(len(said) == 1 and "no circle" in said[0], "a line for what is no circle would be found", said)
@@ -227,6 +262,15 @@ def main():
     tap.ok(not of_rooms, "no circle of rooms that call each other", [" ".join(sorted(circle)) for circle in of_rooms])
     odd = list(complaints(circles(arrows), list(listed("tests/docs/circles.txt")), made))
     tap.ok(not odd, "circles of files are those of circles.txt, each with its reason", odd)
+    kept = returns("tests/docs/circles.txt")
+    with open("docs/architecture.md", encoding="utf-8") as text:
+        of_name = paths(text.read())
+    tap.ok(set(of_name) == {"start", "gradient", "save", "request"}, "architecture.md lists four paths", sorted(of_name))
+    for name, files in sorted(of_name.items()):
+        odd = list(strays(files, arrows, kept))
+        tap.ok(not odd, "the path of a %s: each file is called by one before it, none goes back" % name, odd)
+    gone = ["%s -> %s" % pair for pair in sorted(kept - set(arrows))]
+    tap.ok(not gone, "each return of circles.txt is called", gone)
     planted(tap, cc)
     print("1..%d" % tap.count)
     sys.exit(tap.failed)
