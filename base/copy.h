@@ -1,4 +1,4 @@
-/* copy.h - memcpy of what nobody reads soon. */
+/* copy.h - memcpy of what no one reads soon. */
 #ifndef ZD_BASE_COPY_H
 #define ZD_BASE_COPY_H
 

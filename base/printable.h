@@ -1,6 +1,6 @@
 /* printable.h - text of others (names, messages, what a model says) on a
  * terminal, where control codes would move the cursor, change its title or
- * colour, or turn the direction of what is read.
+ * color, or turn the direction of what is read.
  *
  * A character is not printable when it is a control code (C0, DEL, C1), a mark
  * that turns the direction of text or ends a line, or no UTF-8. */

@@ -1,6 +1,6 @@
 /* progress.h - that reads and writes go on, for whoever waits for them.
  *
- *   a thread                              somebody who waits
+ *   a thread                              someone who waits
  *   progress_use(&work)
  *   write -> progress_completed()  ---->  work.completed has risen: it goes on
  *   fsync -> progress_completed()         it has not for a minute: given up

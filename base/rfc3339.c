@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* `count` digits within [low, high]; *at moves behind them. */
+/* `count` digits within [low, high]; *at moves past them. */
 static bool digits(const char **at, int count, int low, int high, int *out)
 {
     int value = 0;

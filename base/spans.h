@@ -45,7 +45,7 @@ static inline void spans_add(
         spans_put(spans, lane, name, number, begin, end);
 }
 
-/* 0 where nobody asks, so that no clock is read. */
+/* 0 where no one asks, so that no clock is read. */
 static inline double spans_clock(const struct spans *spans)
 {
     return spans ? clock_seconds() : 0;

@@ -2,7 +2,7 @@
 #ifndef ZD_BASE_SUGGEST_H
 #define ZD_BASE_SUGGEST_H
 
-/* Insertions, deletions, substitutions and swaps of neighbours (case ignored)
+/* Insertions, deletions, substitutions and swaps of neighbors (case ignored)
  * that lead from a to b; words above 63 letters count as far away. */
 int edit_distance(const char *a, const char *b);
 

@@ -1,6 +1,6 @@
 /* text_stream.h - a stream into text that grows, to be written with stdio.
  *
- * As open_memstream, which loses what it has no memory for and tells nobody:
+ * As open_memstream, which loses what it has no memory for and tells no one:
  * here the text is whole, or the process ends (base/must.h). */
 #ifndef ZD_BASE_TEXT_STREAM_H
 #define ZD_BASE_TEXT_STREAM_H
@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* Once the stream is flushed or closed, *text_out is what was written, with a
- * zero behind it, and *bytes_out its length without that; the caller frees it
+ * zero after it, and *bytes_out its length without that; the caller frees it
  * after closing. Not NULL. */
 FILE *text_stream_open(char **text_out, size_t *bytes_out);
 

@@ -73,7 +73,7 @@ struct comm_options { /* [comm] */
                              key is checkpoint.timeout */
     int max_ctas;         /* multiprocessors that NCCL may take; 0: its choice;
                              COMM_CTAS_AUTO */
-    bool round_robin;     /* start each rank's sends at its right neighbour, so
+    bool round_robin;     /* start each rank's sends at its right neighbor, so
                              that no rank is everybody's first (zero's option) */
 };
 
@@ -279,11 +279,11 @@ enum zd_status comm_local_create(
 /* The library's name and version, "nccl 2.28.9"; static. ZD_ERR_UNFIT: none can
  * be opened, with what was tried. */
 enum zd_status comm_nccl_library(const char **name_out);
-/* What this MPI calls itself, one line; before and after it is initialised. */
+/* What this MPI calls itself, one line; before and after it is initialized. */
 void comm_mpi_library(char *out, size_t bytes);
 /* Has a launcher started this process, as one of several or alone? */
 bool comm_is_launched(void);
-/* MPI_COMM_WORLD; initialises MPI when nobody has (and then finalises it in
+/* MPI_COMM_WORLD; initializes MPI when no one has (and then finalizes it in
  * comm_destroy). Without mpirun it is a world of 1. A rank that has no memory
  * for it prints its error, and ZD_ERR_MEMORY is returned on all. */
 enum zd_status comm_mpi_create(

@@ -37,7 +37,7 @@ static long now_ns(void)
 /* Called after each poll that found nothing. First polls are free; then the
  * core is offered to others; then we sleep for an eighth of what was waited so
  * far, so that a late wake-up costs little of the wait and a long wait costs
- * nobody anything. */
+ * no one anything. */
 static void idle_step(struct idle *idle, const struct mpi *mpi)
 {
     const long nap_min = 20 * 1000, nap_max = 1000 * 1000;
@@ -178,7 +178,7 @@ static void mpi_abort(struct comm *comm, int exit_code)
     MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
-/* The ranks part together, which is a wait like others. Behind it they end one
+/* The ranks part together, which is a wait like others. After it they end one
  * by one. */
 static void mpi_destroy(struct comm *comm)
 {
@@ -289,14 +289,14 @@ static enum zd_status start_mpi(
         struct mpi *mpi, int *argc, char ***argv,
         const struct comm_options *options)
 {
-    int is_initialised = 0, provided = MPI_THREAD_SINGLE;
-    ZD_MPI(MPI_Initialized, &is_initialised);
-    if (!is_initialised) {
+    int is_initialized = 0, provided = MPI_THREAD_SINGLE;
+    ZD_MPI(MPI_Initialized, &is_initialized);
+    if (!is_initialized) {
         choose_single_copy();
         sweep();
     }
     ZD_TRY(start_watch(mpi, options));
-    if (is_initialised) {
+    if (is_initialized) {
         ZD_MPI(MPI_Query_thread, &provided);
     } else {
         ZD_MPI(MPI_Init_thread, argc, argv, MPI_THREAD_FUNNELED, &provided);

@@ -81,7 +81,7 @@ static struct round *round_of(struct staged *staged, uint64_t number)
 
 /* --- down ----------------------------------------------------------------- */
 
-/* The piece of every rank, one behind the other. */
+/* The piece of every rank, one after the other. */
 static enum zd_status copy_full(
         struct staged *staged, const struct round *round, char *host, bool down)
 {
@@ -188,7 +188,7 @@ static enum zd_status finish_on_host(struct staged *staged)
     return ZD_OK;
 }
 
-/* Would finishing the oldest round wait for nobody? A transport that cannot
+/* Would finishing the oldest round wait for no one? A transport that cannot
  * tell is asked only when the caller waits. */
 static enum zd_status has_arrived(struct staged *staged, bool *arrived_out)
 {

@@ -1,5 +1,5 @@
 /* leftovers.h - what ranks that were killed together with their mpirun left in
- * shared memory: Open MPI's segments, which nobody else removes and which fill
+ * shared memory: Open MPI's segments, which no one else removes and which fill
  * /dev/shm in the end. Only those of this user and host that no process has
  * open go. */
 #ifndef ZD_COMM_LEFTOVERS_H

@@ -37,7 +37,7 @@ struct topology {
 enum zd_status topology_make(struct comm *comm);
 
 bool topology_same_host(const struct topology *topology, int a, int b);
-/* Whether both compute on one GPU; a rank without one shares it with nobody,
+/* Whether both compute on one GPU; a rank without one shares it with no one,
  * not even itself. */
 bool topology_same_gpu(const struct topology *topology, int a, int b);
 /* Ranks that compute on this rank's GPU, itself too; 0: it has none. */

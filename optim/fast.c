@@ -1,4 +1,4 @@
-/* fast.c - the update of plain.c in loops that vectorise, for every optimizer
+/* fast.c - the update of plain.c in loops that vectorize, for every optimizer
  * and format. fp32 arrays are updated where they lie; others pass through
  * buffers of a qblock, which stay in the first-level cache. */
 #include "optim/codec.h"

@@ -16,7 +16,7 @@ enum { THREADS = 256, WARPS = THREADS / WARP, MOST_BLOCKS = 2048 };
 
 /* Eight threads are the eight lanes of a piece (optim_add_squares), and a warp
  * has four pieces. A lane's elements lie eight apart, so the warp reads its
- * pieces in packs of 16 bytes, which neighbours have next to each other, and
+ * pieces in packs of 16 bytes, which neighbors have next to each other, and
  * the lanes take their elements out of shared memory. */
 enum { PIECE_LANES = 8, PIECES = WARP / PIECE_LANES };
 

@@ -21,7 +21,7 @@ static const struct version versions[] = {
          {"total_inactive_file ", "total_active_file "}},
 };
 
-/* The number behind `name` at the beginning of a line; 0: there is none, or it
+/* The number after `name` at the beginning of a line; 0: there is none, or it
  * is "max". */
 static uint64_t read_number(
         const char *folder, const char *file, const char *name)

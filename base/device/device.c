@@ -21,7 +21,7 @@ uint64_t device_system_memory(void)
     return limit < bytes ? limit : bytes;
 }
 
-/* The number behind "NAME" at the beginning of a line, in bytes; 0: none. */
+/* The number after "NAME" at the beginning of a line, in bytes; 0: none. */
 static uint64_t read_field(const char *path, const char *name, uint64_t unit)
 {
     char line[256];

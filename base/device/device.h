@@ -41,7 +41,7 @@ struct device_options device_options_default(void);
 
 /* Bytes of memory this process may use: the machine's, or its cgroup's. */
 uint64_t device_system_memory(void);
-/* Bytes of it that nobody uses, or that can be had at once (MemAvailable). */
+/* Bytes of it that no one uses, or that can be had at once (MemAvailable). */
 uint64_t device_available_memory(void);
 /* CPUs in the affinity mask of this process. */
 int device_affinity_cpus(void);

@@ -38,7 +38,7 @@ static uint64_t process_bytes(const struct device_table *table)
     return table->process_bytes ? table->process_bytes() : 0;
 }
 
-/* More than a context is: somebody else's memory is in it. */
+/* More than a context is: someone else's memory is in it. */
 #define CONTEXT_MAX ((uint64_t)1 << 30)
 
 enum zd_status device_share(struct device *device, int sharers)

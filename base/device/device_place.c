@@ -12,7 +12,7 @@ static bool is_auto(const char *gpus)
 }
 
 /* The next number of the list; -1: what is there is none. *list then begins
- * behind the comma, or is NULL at the end. */
+ * after the comma, or is NULL at the end. */
 static int next_gpu(const char **list)
 {
     char *end;

@@ -1,6 +1,6 @@
 /* device_table.h - what a kind of device does behind base/device/device.h,
  * base/device/device_memory.h and base/device/stream.h. For the files of base
- * that implement one; nobody else asks which device it is on. */
+ * that implement one; no one else asks which device it is on. */
 #ifndef ZD_BASE_DEVICE_DEVICE_TABLE_H
 #define ZD_BASE_DEVICE_DEVICE_TABLE_H
 
@@ -74,7 +74,7 @@ struct device {
 const struct device_table *device_table(void);
 
 /* How many there are; 0: there is no GPU or no driver; -1: a driver is there
- * and does not start, so that nobody knows. *why_out says why there is none. */
+ * and does not start, so that no one knows. *why_out says why there is none. */
 int device_gpus(const char **why_out);
 /* What to do where there is none; static. */
 const char *device_gpus_help(void);

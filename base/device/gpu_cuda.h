@@ -17,7 +17,7 @@ enum {
 struct gpu_staging {
     pthread_mutex_t lock;
     char *slots;  /* STAGING_SLOTS of STAGING_BYTES; NULL: none yet */
-    bool is_lent; /* slots are somebody else's */
+    bool is_lent; /* slots are someone else's */
     cudaEvent_t sent[STAGING_SLOTS];
     int next;
 };

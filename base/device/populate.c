@@ -82,7 +82,7 @@ struct populating {
     _Atomic bool is_to_end;
 };
 
-/* A huge page at a time, so that nobody waits for long. */
+/* A huge page at a time, so that no one waits for long. */
 enum { STEP = 2 << 20, LOW_PRIORITY = 10 };
 
 static void populate_step(char *memory, size_t bytes)

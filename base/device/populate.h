@@ -18,7 +18,7 @@ void populate(void *memory, size_t bytes);
  * for it: the pages come when they are touched. */
 struct populating;
 struct populating *populate_begin(void *memory, size_t bytes);
-/* It is to stop, wherever it is; nobody waits, for on a busy machine it may
+/* It is to stop, wherever it is; no one waits, for on a busy machine it may
  * take its time. */
 void populate_stop(struct populating *populating);
 /* Waits until it has. NULL is nothing, to both. */

@@ -52,7 +52,7 @@ struct cpu_stream {
     bool stopping;
     int first, count;
     struct stream_counters counters;
-    struct spans *spans; /* NULL: nobody asks */
+    struct spans *spans; /* NULL: no one asks */
     int lane;
     struct operation ring[STREAM_OPERATIONS];
 };

@@ -1,8 +1,8 @@
 /* stream_cuda.c - streams and events of a GPU.
  *
  * Copies, and waits that are counted, are timed by pairs of events that lie in
- * a ring until they are done; they are counted when somebody comes by, so that
- * nobody waits for them. A wait that finds the ring full is not counted. Calls
+ * a ring until they are done; they are counted when someone comes by, so that
+ * no one waits for them. A wait that finds the ring full is not counted. Calls
  * of the host lie in a ring too, since CUDA keeps one pointer of each. Both are
  * as long as what may be queued. */
 #include "base/device/gpu_cuda.h"
@@ -19,7 +19,7 @@ struct timed {
     cudaEvent_t begin, end;
     bool is_wait;
     size_t bytes;
-    struct spans *spans; /* NULL: nobody asks */
+    struct spans *spans; /* NULL: no one asks */
     int lane;
 };
 

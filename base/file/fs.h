@@ -16,7 +16,7 @@ enum zd_status fs_open_read(const char *path, int *fd_out, uint64_t *size_out);
 /* A regular file to read by lines; NULL, and no error, when it cannot be: of
  * files that help where they are there. */
 FILE *fs_open_lines(const char *path);
-/* Whole file into heap memory with a NUL behind it; ZD_ERR_DATA above `max`.
+/* Whole file into heap memory with a NUL after it; ZD_ERR_DATA above `max`.
  * The caller frees *data_out. */
 enum zd_status fs_read_file(
         const char *path, uint64_t max, char **data_out, size_t *bytes_out);

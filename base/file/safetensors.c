@@ -189,7 +189,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Checks 6 to 8: tensors lie one behind the other without overlap or hole, each
+/* Checks 6 to 8: tensors lie one after the other without overlap or hole, each
  * is as long as its shape says, and the last ends with the file. */
 static enum zd_status check_layout(struct st_file *file, uint64_t data_begin)
 {

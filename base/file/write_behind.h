@@ -1,6 +1,6 @@
 /* write_behind.h - what a large file was given goes to the disk while more is
  * written, so that the fsync at the end is a short one (base/progress.h), and
- * then leaves the page cache: nobody reads it soon, and memory that is taken
+ * then leaves the page cache: no one reads it soon, and memory that is taken
  * anew for every page costs more than the write.
  *
  *   written   a batch that grows, to WRITE_BEHIND_BYTES; then it is handed to

@@ -19,10 +19,10 @@ static const uint64_t FILE_LEAST = 2 * WRITE_DIRECT_BYTES;
 
 /* A piece goes round: the state says who may touch the rest of it and who
  * changes the state; all change it under the lock.
- *   FREE     nobody     the maker, in write_direct_room
+ *   FREE     no one     the maker, in write_direct_room
  *   TAKEN    the maker  the maker, in write_direct_put; one at a time; to FREE
  *                       where no block is the piece's alone
- *   FULL     nobody     a thread that takes care of it
+ *   FULL     no one     a thread that takes care of it
  *   WRITING  that one   that one, to FREE
  * At the end none is FULL or WRITING; one may be TAKEN, given up. */
 enum state { FREE, TAKEN, FULL, WRITING };
@@ -36,7 +36,7 @@ struct piece {
 };
 
 /* What is not of whole blocks: the maker's, who writes it while no thread does.
- * The file system lets nobody into the cache beside a write past it. */
+ * The file system lets no one into the cache beside a write past it. */
 struct aside {
     char *data;
     size_t bytes;
@@ -76,7 +76,7 @@ static struct piece *find(struct write_direct *direct, enum state state)
     return NULL;
 }
 
-/* Under the lock, which is left while it writes. Behind a failure nothing is
+/* Under the lock, which is left while it writes. After a failure nothing is
  * written any more. */
 static void take_care(struct write_direct *direct, struct piece *piece)
 {

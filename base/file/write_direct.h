@@ -1,6 +1,6 @@
 /* write_direct.h - large pieces of a file go to the disk past the page cache,
  * by threads beside the one that makes them. It does not wait for the disk, and
- * nobody copies into pages of the cache and writes those back, which beside a
+ * no one copies into pages of the cache and writes those back, which beside a
  * training that wants every core costs more than all else of a save.
  *
  *   the maker                                the threads
@@ -14,9 +14,9 @@
  * A piece lies in memory as in the blocks of the file. Whole blocks are written
  * by a descriptor with O_DIRECT. What it has of a block at either end, which it
  * may share with others, and what is small, is kept and goes through the cache
- * by the file's own, when none is under way: a file system lets nobody into the
+ * by the file's own, when none is under way: a file system lets no one into the
  * cache of a file beside such a write, and the maker would wait for the disk at
- * every edge. An fsync is needed behind it all the same. One maker. Internal to
+ * every edge. An fsync is needed after it all the same. One maker. Internal to
  * base/file. */
 #ifndef ZD_BASE_FILE_WRITE_DIRECT_H
 #define ZD_BASE_FILE_WRITE_DIRECT_H

@@ -7,7 +7,7 @@
  *
  * A plan is a list of named spans; each has a memory (which allocation it lies
  * in), a kind (for the table people read) and a size. Spans of one memory lie
- * one behind the other in the order they were added, each at its alignment, and
+ * one after the other in the order they were added, each at its alignment, and
  * the memory's total includes that padding. A plan touches no memory, so that
  * `zerod plan` can price any world without allocating anything.
  *

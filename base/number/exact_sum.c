@@ -52,11 +52,11 @@ void exact_sum_merge(struct exact_sum *sum, const struct exact_sum *other)
     for (int i = 0; i < EXACT_SUM_DIGITS; i++)
         sum->digit[i] += other->digit[i];
     sum->nonfinite += other->nonfinite;
-    /* a normalised digit is as large as one addition */
+    /* a normalized digit is as large as one addition */
     sum->pending += other->pending + 1;
 }
 
-/* The magnitude of a normalised, non-negative sum, rounded once. */
+/* The magnitude of a normalized, non-negative sum, rounded once. */
 static double magnitude(const struct exact_sum *sum)
 {
     int top = EXACT_SUM_DIGITS - 1;

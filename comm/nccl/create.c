@@ -60,7 +60,7 @@ static enum zd_status split(struct nccl *nccl, int which, int color, int key)
     return nccl_settle(nccl, nccl->comms[which], join_seconds(nccl));
 }
 
-/* Nodes, and rails across them; the ranks of a node are neighbours. Neither is
+/* Nodes, and rails across them; the ranks of a node are neighbors. Neither is
  * ever of one rank: NCCL may take half a gigabyte for such a group
  * (NVIDIA/nccl, issue 2363). */
 static enum zd_status join_levels(struct nccl *nccl)

@@ -16,7 +16,7 @@ static char why[512];
 static void open_library(void)
 {
     static const char *const names[] = {"libnccl.so.2", "libnccl.so", NULL};
-    /* its monitor would listen on a port, for anybody of this host */
+    /* its monitor would listen on a port, for anyone of this host */
     setenv("NCCL_RAS_ENABLE", "0", 0);
     void *library = library_open(names, why, sizeof why);
     if (!library)

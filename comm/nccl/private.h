@@ -46,7 +46,7 @@ struct nccl {
     int nodes;
     pthread_mutex_t calls; /* of the library, on the communicators; see
                               nccl_calls_begin */
-    atomic_bool aborts; /* somebody has begun to abort them; then, in turn: */
+    atomic_bool aborts; /* someone has begun to abort them; then, in turn: */
     atomic_bool is_ended, is_aborted; /* no call begins any more; it is done */
     struct stream *stream;
     struct event *ready[COMM_OPS_MAX]; /* by slot */
@@ -108,7 +108,7 @@ enum zd_status nccl_flush(struct nccl *nccl);
 size_t nccl_ordered_need(const struct nccl *nccl, const struct comm_op *op);
 size_t nccl_ordered_rounds(const struct nccl *nccl, const struct comm_op *op);
 /* Of pending operation `i` and the round: what belongs into a group of the
- * communicator, and the sums behind it. */
+ * communicator, and the sums after it. */
 enum zd_status nccl_ordered_put_world(struct nccl *nccl, int i);
 enum zd_status nccl_ordered_sum_world(struct nccl *nccl, int i);
 enum zd_status nccl_ordered_put_node(struct nccl *nccl, int i);

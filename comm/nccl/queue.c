@@ -160,7 +160,7 @@ static enum zd_status queue_group(
             nccl, nccl->comms[which], nccl->device.base.options.timeout);
 }
 
-/* Sums of our own, behind the exchange that they need. */
+/* Sums of our own, after the exchange that they need. */
 static enum zd_status add_ordered(
         struct nccl *nccl, enum zd_status (*add)(struct nccl *nccl, int i))
 {

@@ -271,7 +271,7 @@ void hosts_open(
     memset(mine, 0, sizeof *mine);
     find_addresses(mine->addresses);
     hosts->opened = open_socket(&mine->port);
-    /* without a secret or a socket nobody can be asked */
+    /* without a secret or a socket no one can be asked */
     if (getrandom(mine->token, HOSTS_TOKEN_BYTES, 0) != HOSTS_TOKEN_BYTES ||
         hosts->opened < 0)
         mine->addresses[0] = 0;

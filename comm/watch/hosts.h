@@ -50,13 +50,13 @@ void hosts_open(
 /* (size) to be filled with what each rank's hosts_open gave. */
 struct hosts_about *hosts_all(struct hosts *hosts);
 void hosts_join(struct hosts *hosts, bool has_all);
-/* Is there somebody to be asked? */
+/* Is there someone to be asked? */
 bool hosts_are_open(const struct hosts *hosts);
 void hosts_destroy(struct hosts *hosts);
 
 /* Looks at what has come, for so long. */
 void hosts_look(struct hosts *hosts, int ms);
-/* To be polled for what comes. -1: nobody can be asked. */
+/* To be polled for what comes. -1: no one can be asked. */
 int hosts_socket(const struct hosts *hosts);
 
 struct hosts_question {

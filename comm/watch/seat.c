@@ -94,7 +94,7 @@ void seat_leave(struct seat *seat)
     atomic_store(&seat->doing, pack(SEAT_LEFT, WORK_NONE, 0));
 }
 
-/* --- anybody's ------------------------------------------------------------ */
+/* --- anyone's ------------------------------------------------------------ */
 
 /* The number belongs to the state that was there before and after it was read:
  * `since` makes each state another word. */

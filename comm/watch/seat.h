@@ -95,7 +95,7 @@ enum comm_work seat_work(struct seat *seat, enum comm_work work);
 void seat_goes_on(struct seat *seat);
 void seat_leave(struct seat *seat);
 
-/* --- anybody's ------------------------------------------------------------ */
+/* --- anyone's ------------------------------------------------------------ */
 
 struct seat_look { /* at one moment */
     enum seat_state state;

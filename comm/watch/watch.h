@@ -47,7 +47,7 @@ enum zd_status watch_create(
         const struct watch_facts *facts, int seats, struct watch **watch_out);
 void watch_destroy(struct watch *watch);
 
-/* The process ends, and other ranks may be gone before it: nobody is left then
+/* The process ends, and other ranks may be gone before it: no one is left then
  * who finds that it stands still, and its launcher would wait for ever. So the
  * kernel is asked, unless waits may be long. From watch_parts on a process that
  * is stopped is continued after a limit; to one that runs that is nothing. One
@@ -68,7 +68,7 @@ struct watch_world {
     void *ctx;
 };
 /* Collective among processes; with all ranks in this process `gather` is NULL.
- * From here on the seats are shared, and nobody waits any more. */
+ * From here on the seats are shared, and no one waits any more. */
 enum zd_status watch_join(struct watch *watch, const struct watch_world *world);
 /* Of the nth rank of this process; after watch_join. Borrowed. */
 struct seat *watch_seat(struct watch *watch, int n);
@@ -77,7 +77,7 @@ struct seat *watch_seat(struct watch *watch, int n);
 void watch_step(struct watch *watch, double seconds);
 /* What a step will take, for the limit of the first ones. */
 void watch_predict(struct watch *watch, double seconds);
-/* Operations of this process' rank end by themselves, and nobody waits for
+/* Operations of this process' rank end by themselves, and no one waits for
  * them in between: one that is begun and not done counts as a wait. */
 void watch_operations_run(struct watch *watch);
 /* This process says itself why it ends: its watch finds nothing any more. */
@@ -93,7 +93,7 @@ struct watch_hang { /* what was found */
 };
 /* Beside what is printed, on the watch's thread: */
 struct watch_listener {
-    void *ctx; /* NULL: nobody */
+    void *ctx; /* NULL: no one */
     /* On one rank of all, rank 0 where it runs: in at most two seconds. */
     void (*hang)(void *ctx, const struct watch_hang *hang);
     /* In the process of rank 0, at once: it will be a hang when the limit has

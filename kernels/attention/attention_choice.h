@@ -20,7 +20,7 @@ struct attention_facts {
     enum attention_choice choice; /* model.attn */
     enum dtype dtype;
     bool has_cudnn; /* this program speaks it, and it opens if it was asked */
-    int cudnn;      /* 91900: 9.19; 0: nobody could ask it */
+    int cudnn;      /* 91900: 9.19; 0: no one could ask it */
     int major;      /* of the GPU's compute capability; 0: no GPU to ask */
 };
 
@@ -33,7 +33,7 @@ struct attention_answer {
     bool is_packed; /* cuDNN is told where documents begin */
 };
 
-/* shape->documents 0: nobody counted, which is our own kernels'. */
+/* shape->documents 0: no one counted, which is our own kernels'. */
 struct attention_answer attention_choose(
         const struct attention_shape *shape,
         const struct attention_facts *facts);

@@ -125,7 +125,7 @@ __device__ __forceinline__ void rows_add(
 
 /* This warp's rows of `to` from its sums, times a factor for each row (two rows
  * of a thread to an m). They pass through the warp's own rows of `tile`, which
- * nobody else reads any more, and leave in packs. */
+ * no one else reads any more, and leave in packs. */
 template <typename S, typename E>
 __device__ __forceinline__ void rows_store(
         E *to, int64_t stride, int first, int count, int D, E *tile,

@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(32 * WARPS)
     row_store(p.dv + token * p.v_stride + kv * p.D, sum_v, 1.0f, p.D, rows);
 }
 
-/* `lanes` neighbours (a power of two) for each row of each head, W elements of
+/* `lanes` neighbors (a power of two) for each row of each head, W elements of
  * it at a time. */
 template <typename E, int W>
 __global__ void __launch_bounds__(32 * WARPS)

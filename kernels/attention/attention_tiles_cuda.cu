@@ -5,7 +5,7 @@
  * tile of R rows of the other side it makes an R x R tile of scores, of which
  * thread (ty, tx) has rows ty + 16 i and columns tx + 16 j, and sums rows of D
  * values, of which it has columns 64 c + 4 tx .. + 3. Rows in shared memory are
- * D + 4 floats apart, so that 8 neighbours read 16 bytes each without a
+ * D + 4 floats apart, so that 8 neighbors read 16 bytes each without a
  * conflict.
  *
  * I is the most whose tiles fit into the 64 KB of shared memory of sm_75, the

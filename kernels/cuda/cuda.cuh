@@ -138,7 +138,7 @@ __device__ inline void add_arrays(T *out, const T *a, const T *b, int64_t count)
 
 /* --- reductions ----------------------------------------------------------- */
 
-/* Over groups of `lanes` neighbours (a power of two up to 32); every lane of
+/* Over groups of `lanes` neighbors (a power of two up to 32); every lane of
  * the warp calls it and gets its group's result. */
 template <typename T> __device__ inline T lanes_sum(T v, int lanes)
 {

@@ -3,8 +3,8 @@
  * Backward: `order` lists the tokens by id, so that equal ids form runs. The
  * list is cut into pieces of 32 tokens; a block adds up each run within its
  * piece, in token order. A run that lies within the piece is added to its row
- * of the table there and then: nobody else has it. What belongs to a run that
- * goes on in a neighbouring piece is left in the workspace,
+ * of the table there and then: no one else has it. What belongs to a run that
+ * goes on in a neighboring piece is left in the workspace,
  *
  *   piece      |  p          |  p + 1      |  p + 2      |
  *   ids         3 3 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 7 7 7 7
@@ -99,7 +99,7 @@ static __global__ void embedding_backward_kernel(
         float *dtable, float *sums, struct embedding_list list, const T *dout,
         int C)
 {
-    /* of the piece and of its neighbours, which are at 0 and behind it */
+    /* of the piece and of its neighbors, which are at 0 and behind it */
     __shared__ int32_t tokens[EMBEDDING_PIECE], ids[EMBEDDING_PIECE + 2];
     int piece = (int)blockIdx.x, first = piece * EMBEDDING_PIECE;
     int count = piece_end(list, piece) - first;

@@ -15,13 +15,13 @@ struct shape {
     struct matmul_strides strides;
 };
 
-/* Slices of a and b, along K first, so that a thread reads four neighbours. */
+/* Slices of a and b, along K first, so that a thread reads four neighbors. */
 struct slices {
     float a[DEPTH][TILE + 4];
     float b[DEPTH][TILE + 4];
 };
 
-/* Neighbouring threads read neighbours in memory, whichever way it lies. */
+/* Neighbouring threads read neighbors in memory, whichever way it lies. */
 template <typename T>
 __device__ void load_slice(
         float (*slice)[TILE + 4], const T *from, int first, int count, int k0,

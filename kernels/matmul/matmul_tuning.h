@@ -44,7 +44,7 @@ const struct tuned *tuning_find(
         uint32_t workspace_kib);
 
 /* Takes the lock, if it can be had within `timeout_ms`, and reads what others
- * have added. Between the two calls nobody else adds. */
+ * have added. Between the two calls no one else adds. */
 void tuning_lock(struct tuning *tuning, int timeout_ms);
 void tuning_unlock(struct tuning *tuning);
 /* Adds it, here and in the file; replaces one for the same product. */

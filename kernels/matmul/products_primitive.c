@@ -256,7 +256,7 @@ static enum zd_status product_run(const struct key *key, const void *arrays[4])
 /* Weight gradients of many rows, as a head's are, in strips: for columns of a
  * oneDNN then takes a product that copies less (1.2 to 1.35 times as fast on
  * Zen 4 for GPT-2's 50,257 rows of an odd stride, 1.02 to 1.07 for others).
- * Without AMX, where nobody has measured it. */
+ * Without AMX, where no one has measured it. */
 static int strip_rows(const struct key *key)
 {
     enum { STRIP = 1024, EDGE = 16 };

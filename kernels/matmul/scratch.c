@@ -9,7 +9,7 @@ struct scratch {
     size_t bytes;
 };
 
-/* The blocks nobody is using. A mutable global because the operations have no
+/* The blocks no one is using. A mutable global because the operations have no
  * object of their own to keep it in. */
 static struct scratch *free_blocks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-/* norm.h - layer normalisation and root-mean-square normalisation over the last
+/* norm.h - layer normalization and root-mean-square normalization over the last
  * axis (C channels of each of N rows).
  *
  *   layernorm: mean = sum_c x / C, rstd = 1/sqrt(sum_c (x-mean)^2 / C + eps)

@@ -1,6 +1,6 @@
 /* norm_rows.cuh - how the rows of a norm lie on the threads of a block.
  *
- * A row belongs to a team of `lanes` neighbouring threads (a power of two) and
+ * A row belongs to a team of `lanes` neighboring threads (a power of two) and
  * stays in their registers: thread i of the team has the packs i, i + lanes,
  * ... of W elements, PACKS of them at most. A block of 256 threads has 256 /
  * lanes teams, each with a row of its own. Rows of q and k norms (64 elements)

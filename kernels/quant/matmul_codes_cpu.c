@@ -9,7 +9,7 @@
 matmul_codes_fn FAST(matmul_codes);
 codes_rows_fn FAST(codes_rows);
 
-/* Matrices one behind the other. */
+/* Matrices one after the other. */
 struct codes_source {
     struct codes_reader parts[CODES_PARTS];
     int first[CODES_PARTS + 1]; /* row of each, and behind the last */

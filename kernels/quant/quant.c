@@ -77,7 +77,7 @@ uint8_t quant_e4m3_code(float x)
     return sign | (uint8_t)code;
 }
 
-/* --- quantising ----------------------------------------------------------- */
+/* --- quantizing ----------------------------------------------------------- */
 
 static float largest_magnitude(const float *x, size_t count)
 {

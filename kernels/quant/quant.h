@@ -57,7 +57,7 @@ float quant_e4m3_value(uint8_t code);
 /* The nearest code, ties to even; beyond 448: 448. */
 uint8_t quant_e4m3_code(float x);
 
-/* --- quantising --- */
+/* --- quantizing --- */
 
 /* `count` elements in whole blocks but the last: codes (count + 1) / 2, absmax
  * one a block. Whoever cuts a tensor cuts it at an even number of blocks. */

@@ -109,7 +109,7 @@ int open(const char *path, int flags, ...)
 }
 
 /* Else the fsync of a large file on a slow disk is one call of minutes, in
- * which nobody can tell that it goes on. */
+ * which no one can tell that it goes on. */
 static void write_large(size_t each, int batches)
 {
     enum { BYTES = 96 << 20, STAY = 2 * WRITE_BEHIND_BYTES };

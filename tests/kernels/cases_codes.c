@@ -120,7 +120,7 @@ double codes_rows_case(struct runner a, struct runner b)
     return most;
 }
 
-/* Parts of a matrix, one behind the other. */
+/* Parts of a matrix, one after the other. */
 static void matmul_codes_parts(
         double *most, struct runner a, struct runner b,
         const struct quant_matrix *m, int part_count, int M, int flags)

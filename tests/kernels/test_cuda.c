@@ -104,7 +104,7 @@ Test(kernels_cuda, fp16_agrees_at_the_shapes_of_a_gpu)
     agree(cuda_cases, cuda_case_count, DTYPE_FP16, 0);
 }
 
-/* Arrays that begin at no multiple of 16 bytes: one element at a time. */
+/* Arrays that begin not at a multiple of 16 bytes: one element at a time. */
 Test(kernels_cuda, fp32_agrees_at_any_alignment)
 {
     agree(op_cases, op_case_count, DTYPE_FP32, 1);

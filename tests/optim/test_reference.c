@@ -179,7 +179,7 @@ static const float *compare_weights(
     return expected;
 }
 
-/* Codes that are neighbours, and none that is farther. */
+/* Codes that are neighbors, and none that is farther. */
 static void compare_codes(
         const struct tensor *t, int lane, const struct reference *r,
         const char *tensor, const float *scales, const uint8_t *codes)

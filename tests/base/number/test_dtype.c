@@ -51,7 +51,7 @@ Test(dtype, every_fp16_has_the_value_of_its_definition)
     }
 }
 
-/* Between each pair of neighbours: just below the middle, the middle, just
+/* Between each pair of neighbors: just below the middle, the middle, just
  * above. */
 static void check_rounding(
         float (*widen)(uint16_t), uint16_t (*narrow)(float), uint16_t largest)

@@ -128,7 +128,7 @@ Test(exact_sum, parts_merge_to_equal_digits)
             exact_sum_clear(&part);
             for (int i = p; i < COUNT; i += parts)
                 exact_sum_add(&part, terms[i]);
-            if (p % 2) /* with and without normalising first */
+            if (p % 2) /* with and without normalizing first */
                 exact_sum_carry(&part);
             exact_sum_merge(&total, &part);
         }

@@ -153,7 +153,7 @@ Test(hosts, what_is_whole_is_taken)
     cr_expect_gt(ends, 0);
 }
 
-/* --- of somebody who does not know the secret ----------------------------- */
+/* --- of someone who does not know the secret ----------------------------- */
 
 /* Each bit of the secret is another one. */
 static void change_secret(int to, const struct datagram *datagram)

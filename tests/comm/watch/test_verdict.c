@@ -161,7 +161,7 @@ Test(verdict, in_the_ranks_end_those_that_have_left_are_not_waited_for)
     expect(0);
 }
 
-Test(verdict, nobody_is_to_blame_but_others)
+Test(verdict, a_rank_alone_is_not_to_blame)
 {
     ask.size = 1;
     cr_expect_not(verdict_find(&ask, &verdict));

@@ -70,7 +70,7 @@ TestSuite(watch, .timeout = 60);
 
 /* --- ended ---------------------------------------------------------------- */
 
-/* Rank 1 computes for as long as nobody's wait has ended. */
+/* Rank 1 computes for as long as no one's wait has ended. */
 static enum zd_status loop(struct comm *comm)
 {
     ZD_TRY(comm_barrier(comm));

@@ -13,7 +13,7 @@
 
 #define MUST(call) cr_assert_eq((call), ZD_OK, "%s", zd_error_get()->what)
 
-/* A GPU, a workspace, and a cache of nobody else's; skips where there is no
+/* A GPU, a workspace, and a cache of no one else's; skips where there is no
  * GPU. */
 void gpu_begin(void);
 void gpu_end(void);
