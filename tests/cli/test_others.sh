@@ -145,7 +145,7 @@ if [ $is_root = 0 ]; then
     printf '{"pid": 4711, "state": "running", "job": "x", "socket": "%s", "host": "h"}' "$work/mixed/zerod/squat.sock" \
         >shared_out/status.json
     ok "the socket that a status.json names is another user's: the files answer, and it is told" \
-        refused 69 "another user's" "$work/mixed/zerod" --dir shared_out sample 'a secret'
+        refused 69 'another user' "$work/mixed/zerod" --dir shared_out sample 'a secret'
     # what a typed name names may be asked; commands go there from root alone
     rm -rf runtime/zerod
     listens "$work/runtime/zerod" "$other" >log
