@@ -166,10 +166,10 @@ static void codes(struct bench *b, char *x, char *y, char *z)
         enum quant_format format;
         size_t nested_block;
     } rows[] = {
-            {"dequantise nf4", QUANT_NF4, 0},
+            {"dequantize nf4", QUANT_NF4, 0},
             {"  with nested scales", QUANT_NF4, QUANT_NESTED_BLOCK},
-            {"dequantise int8", QUANT_INT8, 0},
-            {"dequantise fp8", QUANT_FP8, 0}};
+            {"dequantize int8", QUANT_INT8, 0},
+            {"dequantize fp8", QUANT_FP8, 0}};
     for (int i = 0; i < 4; i++) {
         struct quant_matrix m = {
                 .format = rows[i].format,
@@ -180,7 +180,7 @@ static void codes(struct bench *b, char *x, char *y, char *z)
         OP(rows[i].name,
            b->unit + quant_code_bytes(&m, quant_matrix_count(&m)) +
                    quant_scale_bytes(&m),
-           b->ops->dequantise(NULL, y, x, z, &m));
+           b->ops->dequantize(NULL, y, x, z, &m));
     }
 }
 

@@ -7,7 +7,7 @@
  * machine that does other work. --ids prints the ids instead, one per line, and
  * --lines those of each line of the file as a text of its own, with an empty
  * line behind each: for tests/reference/tokenizer_compare.py. --ordinary does
- * not recognise added tokens. */
+ * not recognize added tokens. */
 #include "data/tokenizer/tokenizer.h"
 #include "base/file/fs.h"
 

@@ -8,7 +8,7 @@
  *   completion: prompt | completion | end of text
  *
  * Markers of a template are recognized as added tokens; what people wrote in a
- * message never is. Neighbours of the same sort become one piece, so that they
+ * message never is. Neighbors of the same sort become one piece, so that they
  * are encoded as one text and have the ids that the whole text would have. A
  * piece that the loss counts is encoded by itself: the mask falls between
  * tokens, and the ids are those a model is given when it has to answer. */

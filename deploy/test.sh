@@ -3,7 +3,7 @@
 #   deploy/test.sh           everything that a change must pass: under twenty-five minutes on two cores
 #   deploy/test.sh --long    the suite `long` too, whole jobs under the address sanitizer, CUDA's stand-ins under the thread sanitizer
 # With CI set, the packages of the group `ci` are installed too.
-# Three builds: as it is used; with the address and undefined-behaviour sanitizers, for the unit tests; and with
+# Three builds: as it is used; with the address and undefined-behavior sanitizers, for the unit tests; and with
 # the thread sanitizer, for the suite tsan: plain programs whose ranks are threads, kernels on one thread (Criterion's
 # workers and OpenMP's barriers give it false alarms). Tests of several ranks are in the suites ranks (threads) and mpi.
 # These three are without CUDA. Where its toolkit is, CUDA is built twice: by nvcc, which must compile and link (--long: for
@@ -141,7 +141,7 @@ yield_to_tests 19
 run_suite build "tests" "${select_long[@]}"
 
 if built build-asan; then
-    run_suite build-asan "unit tests and requests under address and undefined-behaviour sanitizers" "${asan_suites[@]}" "${select_long[@]}"
+    run_suite build-asan "unit tests and requests under address and undefined-behavior sanitizers" "${asan_suites[@]}" "${select_long[@]}"
 else
     bad=1
 fi

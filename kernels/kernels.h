@@ -33,7 +33,7 @@
 #include "kernels/norm/head_norm_rope.h"
 #include "kernels/norm/norm.h"
 #include "kernels/quant/codes_rows.h"
-#include "kernels/quant/dequantise.h"
+#include "kernels/quant/dequantize.h"
 #include "kernels/quant/matmul_codes.h"
 #include "kernels/rope/rope.h"
 
@@ -68,7 +68,7 @@ struct kernels {
     scale_columns_fn *scale_columns;
     column_dots_fn *column_dots;
     add_losses_fn *add_losses;
-    dequantise_fn *dequantise;
+    dequantize_fn *dequantize;
     codes_rows_fn *codes_rows;
 
     /* Several of the above in one pass over memory, and matmul of rows that

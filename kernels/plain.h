@@ -31,7 +31,7 @@
     OP(row_gains)                                                              \
     OP(scale_columns)                                                          \
     OP(column_dots)                                                            \
-    OP(dequantise)                                                             \
+    OP(dequantize)                                                             \
     OP(codes_rows)
 
 extern const struct kernels kernels_plain_fp32;

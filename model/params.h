@@ -9,7 +9,7 @@
 #define ZD_MODEL_PARAMS_H
 
 #include "base/number/tensor_blocks.h"
-#include "kernels/quant/dequantise.h"
+#include "kernels/quant/dequantize.h"
 #include "model/config.h"
 #include "model/family.h"
 

@@ -74,7 +74,7 @@ static void set_parts(const struct offload *offload, struct job *job)
         job->reads = job->writes = CHUNK_STATES;
 }
 
-/* A copy down, of one chunk or of neighbours. */
+/* A copy down, of one chunk or of neighbors. */
 struct way {
     const char *from;
     char *to; /* NULL: a buffer, when its turn has come */

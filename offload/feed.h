@@ -96,7 +96,7 @@ enum zd_status feed_record(
         struct feed *feed, struct timeline *timeline, struct token *token_out);
 /* Until the record, which was asked for through this feed, is on the stream. */
 enum zd_status feed_await(struct feed *feed, struct token token);
-/* Bytes that may leave in one copy: neighbours up to this are worth one, with
+/* Bytes that may leave in one copy: neighbors up to this are worth one, with
  * one call after them. 0: each by itself. */
 size_t feed_piece(const struct feed *feed);
 /* Until all that was fed is done. */

@@ -65,7 +65,7 @@ void store_file_end_write(struct aio_op *op)
 }
 
 /* Submit ops for `parts` of the buffer's record, one for each group of
- * neighbours; returns their number. Their end waits for the lock. */
+ * neighbors; returns their number. Their end waits for the lock. */
 static int move(
         struct store_file *file, struct buffer *buffer, struct aio_op *ops,
         unsigned parts)

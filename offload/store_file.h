@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-/* four parts fall into two groups of neighbours at most */
+/* four parts fall into two groups of neighbors at most */
 enum { NO_CHUNK = -1, NO_BUFFER = -1, MOVES = 2 };
 
 struct buffer {

@@ -4,7 +4,7 @@
  *
  * Its parts (chunk_parts, in the order of their bits) begin at multiples of
  * AIO_ALIGN, in the file and in a buffer, and one follows the other: each can
- * be moved alone, neighbours in one go. Arrays have room for whole qblocks.
+ * be moved alone, neighbors in one go. Arrays have room for whole qblocks.
  * Records lie in the order of the chunks. The slot is there when params are on
  * NVMe. Private to offload. */
 #ifndef ZD_OFFLOAD_STORE_RECORD_H

@@ -18,7 +18,7 @@ static int await_updated(struct offload *offload, int index, int end)
 }
 
 /* Chunks of one segment, whose parameters are where chunk_slots says; only jobs
- * write there. On a GPU neighbours leave in one copy. */
+ * write there. On a GPU neighbors leave in one copy. */
 static enum zd_status send_chunks(struct offload *offload, int index, int count)
 {
     const struct offload_request *request = &offload->request;

@@ -29,7 +29,7 @@ struct zero_options {
                                     0 = auto: none but those of prefetch */
     int64_t sub_group_size;      /* elements of one optimizer tile, in whole
                                     pieces of 256; 0 = all */
-    bool round_robin_gradients;  /* each rank sends first to its right neighbour
+    bool round_robin_gradients;  /* each rank sends first to its right neighbor
                                     instead of all to rank 0 */
 };
 

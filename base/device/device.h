@@ -6,7 +6,7 @@
  * kernel has finished when it returns; on a GPU the one stream on which a
  * rank's kernels follow each other.
  *
- * Limits: `memory_limit` and `host_memory_limit` are honoured on the CPU as
+ * Limits: `memory_limit` and `host_memory_limit` are honored on the CPU as
  * well, so that "fits in 12 GiB" can be tested on a machine without a GPU. */
 #ifndef ZD_BASE_DEVICE_DEVICE_H
 #define ZD_BASE_DEVICE_DEVICE_H

@@ -54,7 +54,7 @@ def optimizer_of(name, model):
     return kinds[name](parameters, **RATE)
 
 
-def quantise(model, device):
+def quantize(model, device):
     """The layers' linear modules become bitsandbytes' in nf4, one at a time."""
     import bitsandbytes as bnb
     for parent in list(model.base_model.modules()):
@@ -72,7 +72,7 @@ def quantise(model, device):
 def with_adapter(args, model, device):
     from peft import LoraConfig, get_peft_model
     if args.adapter == "qlora":
-        quantise(model, device)
+        quantize(model, device)
     config = LoraConfig(task_type="CAUSAL_LM", r=16, lora_alpha=32, target_modules="all-linear", use_dora=args.adapter == "dora",
                         fan_in_fan_out=model.config.model_type == "gpt2")
     model = get_peft_model(model, config)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What adapters and a quantised base cost in quality: a base is pretrained, then fine-tuned whole, by LoRA and by QLoRA.
+"""What adapters and a quantized base cost in quality: a base is pretrained, then fine-tuned whole, by LoRA and by QLoRA.
 
     python3 bench/quality/adapters.py ZEROD TEXT [--out out/quality-adapters] [--seeds 3] [--threads 1] [--jobs 1] [--scale 1]
 
@@ -7,7 +7,7 @@ Run from the repository's root, with out/kjv.txt as deploy/quickstart.sh makes i
 parameters over bytes; it learns out/kjv.txt, and lines such as "17+5=22". Then it is fine-tuned
 
     text    on TEXT, but for its last tenth, whose loss is what counts. Before the first step the adapters change nothing:
-            the loss then, against that of the base as it is, is the gap that quantising opens
+            the loss then, against that of the base as it is, is the gap that quantizing opens
     sums    on "3859=" -> "3 11 16 25", the sums of digits as they are added up. 200 numbers that it never saw are asked
             for at the end, greedily, of the model as it is trained; what counts is the share of right last numbers
 
@@ -25,7 +25,7 @@ import subprocess
 import sys
 
 VARIANTS = ["full", "lora", "nf4", "int8", "fp8"]
-COLOURS = dict(zip(VARIANTS, ["#57606a", "#1f6feb", "#d1242f", "#bf8700", "#1a7f37"]))
+COLORS = dict(zip(VARIANTS, ["#57606a", "#1f6feb", "#d1242f", "#bf8700", "#1a7f37"]))
 ASKED = 200
 STEPS = {"base": 300, "text": 60, "sums": 240}
 TOKENS = 128   # of a sample
@@ -237,8 +237,8 @@ class Panel:
 
 
 def dot(x, y, variant, is_full):
-    fill = COLOURS[variant] if is_full else "white"
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{fill}" stroke="{COLOURS[variant]}" stroke-width="1.5"/>'
+    fill = COLORS[variant] if is_full else "white"
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{fill}" stroke="{COLORS[variant]}" stroke-width="1.5"/>'
 
 
 def draw(found):

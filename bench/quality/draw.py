@@ -10,7 +10,7 @@ import sys
 
 DRAWN = ["adamw", "adamw_8bit", "paged_adamw_32bit", "paged_adamw_8bit"]
 NAMES = DRAWN + ["adam_mini", "adam_mini_8bit", "lion", "lion_8bit"]
-COLOURS = ["#1f6feb", "#d1242f", "#8bbcff", "#f5a3a8"]
+COLORS = ["#1f6feb", "#d1242f", "#8bbcff", "#f5a3a8"]
 TWINS = {"paged_adamw_32bit": "adamw", "paged_adamw_8bit": "adamw_8bit"}
 WARMUP = 0.1
 WIDTH, HEIGHT, LEFT, TOP, GAP = 960, 620, 70, 40, 60
@@ -77,9 +77,9 @@ def draw(runs):
                 continue
             points = [upper.at(i, v) for i, v in enumerate(smooth(runs[name, seed][0])) if v <= upper.high]
             width = 0.8 if name.startswith("paged") else 1.8
-            parts.append(f'<path d="{path(points[::2])}" stroke="{COLOURS[k]}" stroke-width="{width}" fill="none"/>')
+            parts.append(f'<path d="{path(points[::2])}" stroke="{COLORS[k]}" stroke-width="{width}" fill="none"/>')
         x = LEFT + 12 + 210 * k
-        parts.append(f'<path d="M{x + 180},{TOP + 8} h24" stroke="{COLOURS[k]}" stroke-width="3"/>')
+        parts.append(f'<path d="M{x + 180},{TOP + 8} h24" stroke="{COLORS[k]}" stroke-width="3"/>')
         parts.append(f'<text x="{x + 176}" y="{TOP + 12}" class="tick" text-anchor="end">{name}</text>')
     for seed in seeds:
         if ("adamw", seed) in runs and ("adamw_8bit", seed) in runs:

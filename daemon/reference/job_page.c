@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Text of a page: what it names below docs/ is its neighbour, and a bar inside
+/* Text of a page: what it names below docs/ is its neighbor, and a bar inside
  * a table would end the cell. */
 static void put_text(FILE *stream, const char *text)
 {

@@ -21,7 +21,7 @@ struct slices {
     float b[DEPTH][TILE + 4];
 };
 
-/* Neighbouring threads read neighbors in memory, whichever way it lies. */
+/* Neighboring threads read neighbors in memory, whichever way it lies. */
 template <typename T>
 __device__ void load_slice(
         float (*slice)[TILE + 4], const T *from, int first, int count, int k0,

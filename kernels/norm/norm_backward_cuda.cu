@@ -20,7 +20,7 @@ extern "C" {
 
 struct norm_backward {
     void *dx;
-    float *partials; /* (blocks, sums): dweight, then dbias if CENTRED */
+    float *partials; /* (blocks, sums): dweight, then dbias if CENTERED */
     const void *dout, *dresidual, *x, *weight;
     const float *mean, *rstd; /* mean: layernorm only */
     int N, C, lanes;
@@ -82,7 +82,7 @@ static __device__ inline pack<T, W> turned_back(
 /* What a block does that is the block'th of `blocks` for p. TURNS: by `angles`
  * in the forward pass. A row of dx may take the place of one of dout: all of a
  * team have read it before their sum is there. */
-template <typename T, int W, int PACKS, bool CENTRED, bool TURNS>
+template <typename T, int W, int PACKS, bool CENTERED, bool TURNS>
 static __device__ inline void norm_backward_rows(
         const struct norm_backward &p, const struct rope_angles &angles,
         unsigned block, unsigned blocks, float (*shared)[NORM_WARPS])
@@ -103,7 +103,7 @@ static __device__ inline void norm_backward_rows(
         int64_t at = norm_row(n, p.C, p.heads, p.x_stride);
         int64_t out_at = norm_row(n, p.C, p.heads, p.out_stride);
         bool is_row = n < p.N;
-        float mean = CENTRED && is_row ? p.mean[n] : 0.0f;
+        float mean = CENTERED && is_row ? p.mean[n] : 0.0f;
         float rstd = is_row ? p.rstd[n] : 0.0f;
         pack<T, W> x[PACKS], dout[PACKS];
         float sum_g = 0.0f, sum_gx = 0.0f;
@@ -135,14 +135,14 @@ static __device__ inline void norm_backward_rows(
                 sum_g += g;
                 sum_gx += g * xhat;
                 dweight[k][j] += d * xhat;
-                if (CENTRED)
+                if (CENTERED)
                     dbias[k][j] += d;
             }
         }
         team_sum(&sum_gx, &sum_g, p.lanes, shared);
         if (TURNS) /* dx may take the place of what other lanes have read */
             __syncwarp(ALL_LANES);
-        float mean_g = CENTRED ? sum_g / (float)p.C : 0.0f;
+        float mean_g = CENTERED ? sum_g / (float)p.C : 0.0f;
         float mean_gx = sum_gx / (float)p.C;
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
@@ -167,20 +167,20 @@ static __device__ inline void norm_backward_rows(
 
     if (p.is_frozen)
         return;
-    int sums = CENTRED ? 2 * p.C : p.C;
+    int sums = CENTERED ? 2 * p.C : p.C;
     float *partials = p.partials + (int64_t)block * sums;
     join_sums<W, PACKS>(partials, dweight, joined, p.C, p.lanes);
-    if (CENTRED)
+    if (CENTERED)
         join_sums<W, PACKS>(partials + p.C, dbias, joined, p.C, p.lanes);
 }
 
-template <typename T, int W, int PACKS, bool CENTRED>
+template <typename T, int W, int PACKS, bool CENTERED>
 static __global__ void __launch_bounds__(NORM_BLOCK)
         norm_backward_kernel(struct norm_backward p)
 {
     __shared__ float shared[2][NORM_WARPS];
     const struct rope_angles none = {NULL, NULL, NULL};
-    norm_backward_rows<T, W, PACKS, CENTRED, false>(
+    norm_backward_rows<T, W, PACKS, CENTERED, false>(
             p, none, blockIdx.x, gridDim.x, shared);
 }
 
@@ -205,7 +205,7 @@ static __global__ void __launch_bounds__(NORM_BLOCK)
 /* --- rows too long for registers --------------------------------------------
  */
 
-template <typename T, bool CENTRED>
+template <typename T, bool CENTERED>
 static __global__ void norm_backward_long_kernel(struct norm_backward p)
 {
     __shared__ float shared[MAX_WARPS];
@@ -214,14 +214,14 @@ static __global__ void norm_backward_long_kernel(struct norm_backward p)
     const T *x = (const T *)p.x + at;
     const T *dout = (const T *)p.dout + norm_row(n, p.C, p.heads, p.out_stride);
     const T *weight = (const T *)p.weight;
-    float mean = CENTRED ? p.mean[n] : 0.0f, rstd = p.rstd[n];
+    float mean = CENTERED ? p.mean[n] : 0.0f, rstd = p.rstd[n];
     float sum_g = 0.0f, sum_gx = 0.0f;
     for (int c = (int)threadIdx.x; c < p.C; c += NORM_BLOCK) {
         float g = to_float(dout[c]) * to_float(weight[c]);
         sum_g += g;
         sum_gx += g * (to_float(x[c]) - mean) * rstd;
     }
-    float mean_g = CENTRED ? block_sum(sum_g, shared) / (float)p.C : 0.0f;
+    float mean_g = CENTERED ? block_sum(sum_g, shared) / (float)p.C : 0.0f;
     float mean_gx = block_sum(sum_gx, shared) / (float)p.C;
     for (int c = (int)threadIdx.x; c < p.C; c += NORM_BLOCK) {
         float g = to_float(dout[c]) * to_float(weight[c]);
@@ -234,7 +234,7 @@ static __global__ void norm_backward_long_kernel(struct norm_backward p)
 }
 
 /* 32 columns to a block, whose warps take every eighth row of a piece. */
-template <typename T, bool CENTRED>
+template <typename T, bool CENTERED>
 static __global__ void weight_sums_kernel(struct norm_backward p, int pieces)
 {
     __shared__ float shared[2][NORM_WARPS][WARP];
@@ -249,7 +249,7 @@ static __global__ void weight_sums_kernel(struct norm_backward p, int pieces)
             int64_t out_at = norm_row(n, p.C, p.heads, p.out_stride) + c;
             float d = to_float(((const T *)p.dout)[out_at]);
             float x = to_float(((const T *)p.x)[at]);
-            dweight += d * (CENTRED ? x - p.mean[n] : x) * p.rstd[n];
+            dweight += d * (CENTERED ? x - p.mean[n] : x) * p.rstd[n];
             dbias += d;
         }
     shared[0][warp][lane] = dweight;
@@ -261,55 +261,55 @@ static __global__ void weight_sums_kernel(struct norm_backward p, int pieces)
         dweight += shared[0][w][lane];
         dbias += shared[1][w][lane];
     }
-    float *partials = p.partials + (int64_t)piece * p.C * (CENTRED ? 2 : 1);
+    float *partials = p.partials + (int64_t)piece * p.C * (CENTERED ? 2 : 1);
     partials[c] = dweight;
-    if (CENTRED)
+    if (CENTERED)
         partials[p.C + c] = dbias;
 }
 
 /* --- launches ----------------------------------------------------------------
  */
 
-template <typename T, int W, int PACKS, bool CENTRED>
+template <typename T, int W, int PACKS, bool CENTERED>
 static enum zd_status launch(cudaStream_t on, struct norm_backward p, int grid)
 {
     size_t shared =
             p.is_frozen || p.lanes == NORM_BLOCK ? 0 : p.C * sizeof(float);
     ZD_LAUNCH(
-            (norm_backward_kernel<T, W, PACKS, CENTRED>), (unsigned)grid,
+            (norm_backward_kernel<T, W, PACKS, CENTERED>), (unsigned)grid,
             NORM_BLOCK, shared, on, p);
     return ZD_OK;
 }
 
-template <typename T, bool CENTRED>
+template <typename T, bool CENTERED>
 static enum zd_status launch_rows(
         cudaStream_t on, struct norm_backward p, bool wide, int grid)
 {
     const int W = full_width<T>::value, PACKS = NORM_COLUMNS / W;
     if (!wide)
-        return launch<T, 1, NORM_SINGLES, CENTRED>(on, p, grid);
+        return launch<T, 1, NORM_SINGLES, CENTERED>(on, p, grid);
     int packs = norm_packs(p.C, W, p.lanes);
     if (packs <= PACKS / 4)
-        return launch<T, W, PACKS / 4, CENTRED>(on, p, grid);
+        return launch<T, W, PACKS / 4, CENTERED>(on, p, grid);
     if (packs <= PACKS / 2)
-        return launch<T, W, PACKS / 2, CENTRED>(on, p, grid);
+        return launch<T, W, PACKS / 2, CENTERED>(on, p, grid);
     if (packs <= PACKS / 4 * 3)
-        return launch<T, W, PACKS / 4 * 3, CENTRED>(on, p, grid);
-    return launch<T, W, PACKS, CENTRED>(on, p, grid);
+        return launch<T, W, PACKS / 4 * 3, CENTERED>(on, p, grid);
+    return launch<T, W, PACKS, CENTERED>(on, p, grid);
 }
 
 /* dweight first: dx may take the place of dout. */
-template <typename T, bool CENTRED>
+template <typename T, bool CENTERED>
 static enum zd_status launch_long(
         cudaStream_t on, struct norm_backward p, int pieces)
 {
     if (!p.is_frozen)
         ZD_LAUNCH(
-                (weight_sums_kernel<T, CENTRED>),
+                (weight_sums_kernel<T, CENTERED>),
                 dim3((unsigned)ceil_div(p.C, WARP), (unsigned)pieces),
                 NORM_BLOCK, 0, on, p, pieces);
     ZD_LAUNCH(
-            (norm_backward_long_kernel<T, CENTRED>), (unsigned)p.N, NORM_BLOCK,
+            (norm_backward_long_kernel<T, CENTERED>), (unsigned)p.N, NORM_BLOCK,
             0, on, p);
     return ZD_OK;
 }
@@ -320,14 +320,14 @@ static bool is_wide(const struct norm_backward &p, int W)
            are_aligned(p.dx, p.dout, p.dresidual, p.x, p.weight);
 }
 
-template <typename T, bool CENTRED>
+template <typename T, bool CENTERED>
 static enum zd_status norm_backward_any(
         struct stream *stream, struct norm_backward p, float *dweight,
         float *dbias, bool accumulate)
 {
     const int W = full_width<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
-    int sums = CENTRED ? 2 * p.C : p.C, pieces = 0;
+    int sums = CENTERED ? 2 * p.C : p.C, pieces = 0;
     p.is_frozen = !dweight && !dbias;
     p.partials = (float *)cuda_workspace(norm_cuda_workspace_bytes(p.C));
     assert(p.partials);
@@ -335,10 +335,10 @@ static enum zd_status norm_backward_any(
     p.lanes = norm_lanes(p.C, wide ? W : 1);
     if (p.N > 0 && p.lanes == 0) {
         pieces = NORM_LONG_PIECES;
-        ZD_TRY((launch_long<T, CENTRED>(on, p, pieces)));
+        ZD_TRY((launch_long<T, CENTERED>(on, p, pieces)));
     } else if (p.N > 0) {
         pieces = (int)grid_for(p.N, NORM_BLOCK / p.lanes, NORM_GRID);
-        ZD_TRY((launch_rows<T, CENTRED>(on, p, wide, pieces)));
+        ZD_TRY((launch_rows<T, CENTERED>(on, p, wide, pieces)));
     }
     if (p.is_frozen)
         return ZD_OK;

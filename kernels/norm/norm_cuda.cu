@@ -27,7 +27,7 @@ struct norm_forward {
 
 /* A pack of a row, normed. */
 template <typename T, int W>
-static __device__ inline void centre_pack(
+static __device__ inline void center_pack(
         float (&x)[W], const T *weight, const T *bias, float mean, float rstd)
 {
     float w[W], shift[W];
@@ -67,7 +67,7 @@ static __device__ inline void turn_normed(
 }
 
 /* What a block does that is the block'th of those for p. TURNS: by `angles`. */
-template <typename T, int W, int PACKS, bool CENTRED, bool TURNS>
+template <typename T, int W, int PACKS, bool CENTERED, bool TURNS>
 static __device__ inline void norm_forward_rows(
         const struct norm_forward &p, const struct rope_angles &angles,
         unsigned block, float (*shared)[NORM_WARPS])
@@ -101,13 +101,13 @@ static __device__ inline void norm_forward_rows(
 #pragma unroll
         for (int j = 0; j < W; j++) {
             total += x[k][j];
-            if (!CENTRED)
+            if (!CENTERED)
                 squares += x[k][j] * x[k][j];
         }
     }
     team_sum(&total, &squares, p.lanes, shared);
     float mean = 0.0f;
-    if (CENTRED) {
+    if (CENTERED) {
         mean = total / (float)p.C;
 #pragma unroll
         for (int k = 0; k < PACKS; k++)
@@ -127,8 +127,8 @@ static __device__ inline void norm_forward_rows(
         int c = (k * p.lanes + lane) * W;
         if (c >= p.C)
             break;
-        if (CENTRED)
-            centre_pack(
+        if (CENTERED)
+            center_pack(
                     x[k], (const T *)p.weight + c, (const T *)p.bias + c, mean,
                     rstd);
         else
@@ -138,18 +138,18 @@ static __device__ inline void norm_forward_rows(
         store_floats<W>(out + c, x[k]);
     }
     if (lane == 0) {
-        if (CENTRED)
+        if (CENTERED)
             p.mean[n] = mean;
         p.rstd[n] = rstd;
     }
 }
 
-template <typename T, int W, int PACKS, bool CENTRED>
+template <typename T, int W, int PACKS, bool CENTERED>
 static __global__ void norm_forward_kernel(struct norm_forward p)
 {
     __shared__ float shared[2][NORM_WARPS];
     const struct rope_angles none = {NULL, NULL, NULL};
-    norm_forward_rows<T, W, PACKS, CENTRED, false>(p, none, blockIdx.x, shared);
+    norm_forward_rows<T, W, PACKS, CENTERED, false>(p, none, blockIdx.x, shared);
 }
 
 /* q, k: the first q_blocks blocks are q's. */
@@ -171,7 +171,7 @@ static __global__ void head_norm_rope_forward_kernel(struct turned_forward p)
 /* --- rows too long for registers: a block to a row, several passes ----------
  */
 
-template <typename T, bool CENTRED>
+template <typename T, bool CENTERED>
 static __global__ void norm_forward_long_kernel(struct norm_forward p)
 {
     __shared__ float shared[MAX_WARPS];
@@ -191,7 +191,7 @@ static __global__ void norm_forward_long_kernel(struct norm_forward p)
     }
     /* a thread reads again what it has written itself */
     const T *row = b ? sum : a;
-    if (CENTRED)
+    if (CENTERED)
         mean = block_sum(total, shared) / (float)p.C;
     for (int c = (int)threadIdx.x; c < p.C; c += NORM_BLOCK) {
         float d = to_float(row[c]) - mean;
@@ -204,11 +204,11 @@ static __global__ void norm_forward_long_kernel(struct norm_forward p)
         float x = (to_float(row[c]) - mean) * rstd;
         float w = to_float(((const T *)p.weight)[c]);
         out[c] = from_float<T>(
-                CENTRED ? x * w + to_float(((const T *)p.bias)[c])
+                CENTERED ? x * w + to_float(((const T *)p.bias)[c])
                         : rounded_to<T>(x) * w);
     }
     if (threadIdx.x == 0) {
-        if (CENTRED)
+        if (CENTERED)
             p.mean[n] = mean;
         p.rstd[n] = rstd;
     }
@@ -217,12 +217,12 @@ static __global__ void norm_forward_long_kernel(struct norm_forward p)
 /* --- launches ----------------------------------------------------------------
  */
 
-template <typename T, int W, int PACKS, bool CENTRED>
+template <typename T, int W, int PACKS, bool CENTERED>
 static enum zd_status launch(cudaStream_t on, struct norm_forward p)
 {
     int rows = NORM_BLOCK / p.lanes;
     ZD_LAUNCH(
-            (norm_forward_kernel<T, W, PACKS, CENTRED>),
+            (norm_forward_kernel<T, W, PACKS, CENTERED>),
             (unsigned)ceil_div(p.N, rows), NORM_BLOCK, 0, on, p);
     return ZD_OK;
 }
@@ -233,7 +233,7 @@ static bool is_wide(const struct norm_forward &p, int W)
            are_aligned(p.sum, p.out, p.a, p.b, p.weight, p.bias);
 }
 
-template <typename T, bool CENTRED>
+template <typename T, bool CENTERED>
 static enum zd_status norm_forward_any(
         struct stream *stream, struct norm_forward p)
 {
@@ -245,20 +245,20 @@ static enum zd_status norm_forward_any(
     p.lanes = norm_lanes(p.C, wide ? W : 1);
     if (p.lanes == 0) {
         ZD_LAUNCH(
-                (norm_forward_long_kernel<T, CENTRED>), (unsigned)p.N,
+                (norm_forward_long_kernel<T, CENTERED>), (unsigned)p.N,
                 NORM_BLOCK, 0, on, p);
         return ZD_OK;
     }
     if (!wide)
-        return launch<T, 1, NORM_SINGLES, CENTRED>(on, p);
+        return launch<T, 1, NORM_SINGLES, CENTERED>(on, p);
     int packs = norm_packs(p.C, W, p.lanes);
     if (packs <= PACKS / 4)
-        return launch<T, W, PACKS / 4, CENTRED>(on, p);
+        return launch<T, W, PACKS / 4, CENTERED>(on, p);
     if (packs <= PACKS / 2)
-        return launch<T, W, PACKS / 2, CENTRED>(on, p);
+        return launch<T, W, PACKS / 2, CENTERED>(on, p);
     if (packs <= PACKS / 4 * 3)
-        return launch<T, W, PACKS / 4 * 3, CENTRED>(on, p);
-    return launch<T, W, PACKS, CENTRED>(on, p);
+        return launch<T, W, PACKS / 4 * 3, CENTERED>(on, p);
+    return launch<T, W, PACKS, CENTERED>(on, p);
 }
 
 template <typename T, int W, int PACKS>

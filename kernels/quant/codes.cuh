@@ -10,7 +10,7 @@
 #include "kernels/quant/quant_values.h"
 
 extern "C" {
-#include "kernels/quant/dequantise.h"
+#include "kernels/quant/dequantize.h"
 }
 
 /* Threads of a block: as many as fill its tables. */

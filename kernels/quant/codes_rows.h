@@ -4,15 +4,15 @@
  *
  *   out(M, N) = a(M, K) W(N, K)^T [+ bias(N) per row]      M <= ROWS_TOGETHER
  *
- * W is dequantise's (dequantise.h), rounded to the compute type. Rows of out
+ * W is dequantize's (dequantize.h), rounded to the compute type. Rows of out
  * lie `stride` elements apart: W may be one of several that are joined. Bits:
- * on a CPU those of dequantise and matmul. On a GPU sums have an order of their
+ * on a CPU those of dequantize and matmul. On a GPU sums have an order of their
  * own, which K alone decides. */
 #ifndef ZD_KERNELS_QUANT_CODES_ROWS_H
 #define ZD_KERNELS_QUANT_CODES_ROWS_H
 
 #include "kernels/matmul/product.h"
-#include "kernels/quant/dequantise.h"
+#include "kernels/quant/dequantize.h"
 
 typedef enum zd_status codes_rows_fn(
         struct stream *stream, void *out, /* (M, N), rows `stride` apart */

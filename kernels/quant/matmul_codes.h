@@ -5,14 +5,14 @@
  *
  * W has the rows of the parts, one part behind the other: N of K columns, of
  * which op is the transpose (trans_b), or K of N columns. Each element is that
- * of dequantise, rounded to the compute type. Bits: those of dequantise and
+ * of dequantize, rounded to the compute type. Bits: those of dequantize and
  * matmul, but for a few rows that are not transposed. Where a library makes the
  * products, which packs itself, there is none, and W is decoded whole. */
 #ifndef ZD_KERNELS_QUANT_MATMUL_CODES_H
 #define ZD_KERNELS_QUANT_MATMUL_CODES_H
 
 #include "base/number/dtype.h"
-#include "kernels/quant/dequantise.h"
+#include "kernels/quant/dequantize.h"
 
 /* A matrix in codes: (rows, columns), the linear's (out, in). Borrowed. */
 struct codes_view {

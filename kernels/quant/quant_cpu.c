@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/fast.h"
 
-dequantise_fn FAST(dequantise);
+dequantize_fn FAST(dequantize);
 
 /* A block's products as elements. */
 static void fill_table(elem table[16], const float values[16], float absmax)
@@ -423,7 +423,7 @@ void FAST(codes_read)(
     }
 }
 
-enum zd_status FAST(dequantise)(
+enum zd_status FAST(dequantize)(
         struct stream *stream, void *out, const void *codes, const void *scales,
         const struct quant_matrix *matrix)
 {

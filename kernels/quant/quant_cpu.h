@@ -4,7 +4,7 @@
 #define ZD_KERNELS_QUANT_QUANT_CPU_H
 
 #include "kernels/cpu/simd.h"
-#include "kernels/quant/dequantise.h"
+#include "kernels/quant/dequantize.h"
 
 extern const struct quant_ops FAST(quant_ops);
 

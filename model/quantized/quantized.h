@@ -13,7 +13,7 @@
 #define ZD_MODEL_QUANTIZED_H
 
 #include "base/file/safetensors.h"
-#include "kernels/quant/dequantise.h"
+#include "kernels/quant/dequantize.h"
 #include "model/quantized/quant_state.h"
 #include "model/quantized/stored.h"
 
@@ -63,7 +63,7 @@ enum zd_status quantized_read_transposed(
         const struct quantized *weight, size_t begin, size_t count, float *out);
 
 /* Its geometry, and what of it a GPU or the CPU decodes: the codes of elements
- * [begin, begin + count), from a whole byte on, and all scales as dequantise.h
+ * [begin, begin + count), from a whole byte on, and all scales as dequantize.h
  * has them. E0330: decoded by other values than the format's own, or to what
  * is no number. */
 struct quant_matrix quantized_matrix(const struct quantized *weight);

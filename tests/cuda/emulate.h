@@ -237,7 +237,7 @@ inline T zd_emulate_shfl_up(
             from >= (lane & ~(width - 1)));
 }
 
-/* What a group of `lanes` neighbours has after shuffles over half of it, a
+/* What a group of `lanes` neighbors has after shuffles over half of it, a
  * quarter, ... one: pairs are combined in the same order, and the lanes meet
  * once. */
 template <typename T, typename F>

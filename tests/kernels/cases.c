@@ -418,7 +418,7 @@ const struct op_case op_cases[] = {
         {"gains of rows", row_gains_case, {2e-6, 2e-6, 2e-6}},
         {"columns with gains", scale_columns_case, {2e-6, 9e-3, 1.3e-3}},
         {"dots of columns", column_dots_case, {4e-6, 4e-6, 4e-6}},
-        {"dequantise", dequantise_case, {0, 0, 0}},
+        {"dequantize", dequantize_case, {0, 0, 0}},
         {"rows by codes", codes_rows_case, {1e-5, 0x1p-7, 0x1p-10}},
         {"matmul by codes", matmul_codes_case, {5e-5, 0x1p-7, 0x1p-10}},
         {"embedding", embedding_case, {4e-6, 5e-3, 7e-4}},

@@ -37,7 +37,7 @@ double row_gains_case(struct runner a, struct runner b);
 double scale_columns_case(struct runner a, struct runner b);
 double column_dots_case(struct runner a, struct runner b);
 /* cases_codes.c */
-double dequantise_case(struct runner a, struct runner b);
+double dequantize_case(struct runner a, struct runner b);
 double codes_rows_case(struct runner a, struct runner b);
 double matmul_codes_case(
         struct runner a, struct runner b); /* 0: one has none */

@@ -38,7 +38,7 @@ static struct pair random_scales(const struct quant_matrix *m, uint64_t seed)
     return pair;
 }
 
-static void dequantise_matrix(
+static void dequantize_matrix(
         double *most, struct runner a, struct runner b,
         const struct quant_matrix *m)
 {
@@ -46,14 +46,14 @@ static void dequantise_matrix(
     struct pair codes = random_codes(m, (uint64_t)m->columns);
     struct pair scales = random_scales(m, (uint64_t)m->rows);
     struct pair out = pair_of(a.ops->dtype, quant_matrix_count(m), 1.0f, 2);
-    RUN(*most, dequantise(NULL, out.of[r], codes.of[r], scales.of[r], m));
+    RUN(*most, dequantize(NULL, out.of[r], codes.of[r], scales.of[r], m));
     pair_compare(most, out);
     pair_free(codes), pair_free(scales);
 }
 
 /* Blocks that a row does not end with, a short last one, odd counts, tiles cut
  * at both ends; large enough for several threads. */
-double dequantise_case(struct runner a, struct runner b)
+double dequantize_case(struct runner a, struct runner b)
 {
     double most = 0.0;
     static const int shapes[][2] = {
@@ -65,15 +65,15 @@ double dequantise_case(struct runner a, struct runner b)
             m.format = i % 2 ? QUANT_NF4 : QUANT_FP4;
             m.block = blocks[i / 2];
             m.nested_block = 0;
-            dequantise_matrix(&most, a, b, &m);
+            dequantize_matrix(&most, a, b, &m);
             m.nested_block = QUANT_NESTED_BLOCK;
-            dequantise_matrix(&most, a, b, &m);
+            dequantize_matrix(&most, a, b, &m);
         }
         m.nested_block = 0;
         m.format = QUANT_INT8;
-        dequantise_matrix(&most, a, b, &m);
+        dequantize_matrix(&most, a, b, &m);
         m.format = QUANT_FP8;
-        dequantise_matrix(&most, a, b, &m);
+        dequantize_matrix(&most, a, b, &m);
     }
     return most;
 }

@@ -33,7 +33,7 @@ static enum zd_status count_decoded(
         const struct quant_matrix *matrix)
 {
     called.decoded++;
-    return real->dequantise(stream, out, codes, scales, matrix);
+    return real->dequantize(stream, out, codes, scales, matrix);
 }
 
 static enum zd_status count_strips(
@@ -134,7 +134,7 @@ static void setup(
     tiny_must(kernels_plain(DTYPE_FP32, &real));
     m->kernels = *real;
     m->kernels.codes_rows = count_rows;
-    m->kernels.dequantise = count_decoded;
+    m->kernels.dequantize = count_decoded;
     m->kernels.matmul_codes = count_strips;
     options.r = 2;
     options.quantize_base = base;

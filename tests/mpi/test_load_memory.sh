@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A base that is quantised as it is loaded is never held whole: what each rank had at most, from its start to its end, is
+# A base that is quantized as it is loaded is never held whole: what each rank had at most, from its start to its end, is
 # within 60 MB of its plan. The stored model is larger than that.
 source "$(dirname "$0")/lib.sh" "$1" "$2"
 cat >job.toml <<'END'

@@ -142,7 +142,7 @@ Test(store_file, only_the_parts_of_a_list_are_moved)
     report = moved(&test);
     cr_expect(report.disk_read_bytes == test.file_bytes);
     cr_expect(report.disk_written_bytes == test.file_bytes);
-    /* master and slot, which are no neighbours */
+    /* master and slot, which are no neighbors */
     size_t masters = 0;
     for (int i = 0; i < test.chunk_count; i++)
         masters += (test.chunks[i].count * 4 + 4095) / 4096 * 4096;

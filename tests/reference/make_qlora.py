@@ -1,4 +1,4 @@
-"""tests/fixtures/MODEL/{lora,dora}/quantised.json for each model of make_adapters.py: 20 steps of its adapter by PEFT + PyTorch over a base
+"""tests/fixtures/MODEL/{lora,dora}/quantized.json for each model of make_adapters.py: 20 steps of its adapter by PEFT + PyTorch over a base
 whose layers' linear weights are what bitsandbytes' Python definition (nf4, fp4: blocks of 64, nested; int8) or tiles of fp8 make of
 them: losses and gradient norms by format.
 
@@ -15,7 +15,7 @@ from transformers.pytorch_utils import Conv1D
 
 import make_adapters as ma
 import make_models as mm
-import make_quantised as mq
+import make_quantized as mq
 
 
 def nested_4bit(kind):
@@ -77,7 +77,7 @@ def make(name, adapters):
     for kind, back in FORMATS.items():
         ma.base_of = over(back)
         out[kind], _ = ma.train(name, spec, samples, model_dir, folder)
-    with open(os.path.join(folder, "quantised.json"), "w") as f:
+    with open(os.path.join(folder, "quantized.json"), "w") as f:
         json.dump(out, f)
         f.write("\n")
     print(name, adapters, {kind: (rows[0]["loss"], rows[-1]["loss"]) for kind, rows in out.items()})

@@ -1,6 +1,6 @@
 /* child.h - a number from a child process of its own.
  *
- * A child of a process that has initialised CUDA cannot use it
+ * A child of a process that has initialized CUDA cannot use it
  * (cudaErrorInitializationError), so whoever forks asks for no GPU before: the
  * child does, and says CHILD_NO_GPU where there is none. */
 #ifndef ZD_TESTS_SUPPORT_CHILD_H

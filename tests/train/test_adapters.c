@@ -188,13 +188,13 @@ static void check_bf16(const struct expected *expected, int world, int stage)
     fs_remove_tree(dir);
 }
 
-static void check_quantised(const struct expected *expected)
+static void check_quantized(const struct expected *expected)
 {
     static const char *const formats[] = {"nf4", "fp4", "int8", "fp8"};
     char path[PATH_MAX];
     json_t *all = NULL;
     snprintf(
-            path, sizeof path, "tests/fixtures/%s/%s/quantised.json",
+            path, sizeof path, "tests/fixtures/%s/%s/quantized.json",
             expected->fixture, expected->kind);
     bool is_read = json_parse_file(path, 1 << 22, &all) == ZD_OK;
     for (int i = 0; i < 4; i++) {
@@ -251,7 +251,7 @@ int main(int argc, char **argv)
     }
     check_merged(&expected);
     check_bf16(&expected, 2, 3);
-    check_quantised(&expected);
+    check_quantized(&expected);
     remove(first);
     json_decref(expected.json);
     return tap_done();

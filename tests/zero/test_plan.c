@@ -201,7 +201,7 @@ Test(zero_plan, generation_holds_parameters_only)
 /* --- gradients ------------------------------------------------------------ */
 
 /* Units whose work buffers are in use at a time must lie apart: both complete
- * in the same bucket, or in neighbouring ones when reduction overlaps. */
+ * in the same bucket, or in neighboring ones when reduction overlaps. */
 static void check_work(const struct zero_plan *plan)
 {
     int under_way = plan->request.options.overlap_comm ? 1 : 0;

@@ -72,8 +72,8 @@ Test(zero_plan_offload, parameters_on_the_host_leave_slots_on_the_device)
 }
 
 /* Shards of a bucket stay where they are until the bucket after the next one is
- * reduced; two neighbours never share memory. */
-Test(zero_plan_offload, passing_shards_of_neighbours_lie_apart)
+ * reduced; two neighbors never share memory. */
+Test(zero_plan_offload, passing_shards_of_neighbors_lie_apart)
 {
     struct fake_shape deep = {.layers = 9, .scale = 1, .tied = true};
     fake_destroy(&fake);

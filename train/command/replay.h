@@ -2,7 +2,7 @@
  * that another run comes to the same weights. Internal to train; rank 0.
  *
  * Given are set, checkpoint, eval and sample that were done; pause, resume,
- * stop and profile change no bit. `resumed` events are honoured: what a crash
+ * stop and profile change no bit. `resumed` events are honored: what a crash
  * undid is left out (docs/control.md, Events). */
 #ifndef ZD_TRAIN_COMMAND_REPLAY_H
 #define ZD_TRAIN_COMMAND_REPLAY_H

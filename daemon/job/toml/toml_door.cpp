@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 /* The library asserts what hostile text can make false ("[|a]"): an exception
- * here, and never an assumption of the optimiser, which it becomes with NDEBUG.
+ * here, and never an assumption of the optimizer, which it becomes with NDEBUG.
  */
 #undef NDEBUG
 #define TOML_ASSERT(expr)                                                      \

@@ -170,7 +170,7 @@ ncclResult_t ncclCommInitRankConfig(
     if (unique.magic != MAGIC || size > RANKS_MAX || rank >= size)
         return refuse("no unique id, or too many ranks for the stand-in");
     if (config && config->magic != 0xcafebeef)
-        return refuse("a configuration that was not initialised");
+        return refuse("a configuration that was not initialized");
     struct ncclComm *comm = new_comm(rank, size, rank, config);
     if (!board_map(comm, unique.pid, unique.fd))
         return ncclSystemError;

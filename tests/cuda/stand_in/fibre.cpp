@@ -26,7 +26,7 @@ const size_t STACK_BYTES = 256 << 10;
 const size_t STACK_BYTES = 128 << 10;
 #endif
 const size_t GUARD_BYTES = 4096;
-const size_t COLOURS = 16, COLOUR_BYTES = 256;
+const size_t COLORS = 16, COLOR_BYTES = 256;
 
 /* Who changed to whom last, in this thread. */
 thread_local struct fibre *last_from, *last_to;
@@ -62,7 +62,7 @@ zd_fibre_jump:
 static void prepare(struct fibre *fibre, void (*entry)(void))
 {
     char *top = fibre->stack + fibre->stack_bytes -
-                (size_t)fibre->colour % COLOURS * COLOUR_BYTES;
+                (size_t)fibre->color % COLORS * COLOR_BYTES;
 #ifdef FIBRE_UCONTEXT
     getcontext(&fibre->context);
     fibre->context.uc_stack.ss_sp = fibre->stack;
@@ -86,7 +86,7 @@ void fibre_adopt(struct fibre *fibre)
 #endif
 }
 
-void fibre_init(struct fibre *fibre, void (*entry)(void), int colour)
+void fibre_init(struct fibre *fibre, void (*entry)(void), int color)
 {
     memset(static_cast<void *>(fibre), 0, sizeof *fibre);
     void *memory =
@@ -100,7 +100,7 @@ void fibre_init(struct fibre *fibre, void (*entry)(void), int colour)
     fibre->stack_bytes = STACK_BYTES;
     fibre->bottom = fibre->stack;
     fibre->bottom_bytes = STACK_BYTES;
-    fibre->colour = colour;
+    fibre->color = color;
 #ifdef FIBRE_TSAN
     fibre->tsan = __tsan_create_fiber(0);
 #endif

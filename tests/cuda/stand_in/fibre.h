@@ -27,14 +27,14 @@ struct fibre {
     void *tsan;
     const void *bottom; /* of the stack, for ASan */
     size_t bottom_bytes;
-    int colour;
+    int color;
 };
 
 /* The calling thread itself, so that others can change back to it. */
 void fibre_adopt(struct fibre *fibre);
-/* A fibre that will run entry(), which never returns. `colour` spreads the
+/* A fibre that will run entry(), which never returns. `color` spreads the
  * stacks over the cache's sets. */
-void fibre_init(struct fibre *fibre, void (*entry)(void), int colour);
+void fibre_init(struct fibre *fibre, void (*entry)(void), int color);
 /* As just made: what it was doing is forgotten. */
 void fibre_reset(struct fibre *fibre, void (*entry)(void));
 void fibre_switch(struct fibre *from, struct fibre *to);

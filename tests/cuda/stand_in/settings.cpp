@@ -98,7 +98,7 @@ void set_failures(struct state &s, const char *failures)
     }
 }
 
-void summarise(void)
+void summarize(void)
 {
     struct counters &c = state().counters;
     fprintf(stderr,
@@ -166,7 +166,7 @@ struct settings read_settings(void)
     read_capability(s);
     s.slow = read_slow();
     if (bytes_of("ZD_STANDIN_SUMMARY", 0))
-        atexit(summarise);
+        atexit(summarize);
     const char *order = getenv("ZD_STANDIN_ORDER");
     if (order && !strcmp(order, "reverse"))
         s.reversed = true;

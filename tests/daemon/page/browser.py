@@ -124,7 +124,7 @@ class Tap:
         return 1 if self.bad else 0
 
 
-# Pixels of the loss chart that are of a line's colour, not grid or text: those with much
+# Pixels of the loss chart that are of a line's color, not grid or text: those with much
 # more of one of red, green and blue than of another.
 DRAWN = """(() => { const from = document.querySelector('#%s canvas'), k = new OffscreenCanvas(from.width, from.height), c = k.getContext('2d');
   c.drawImage(from, 0, 0);

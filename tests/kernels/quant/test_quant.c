@@ -1,5 +1,5 @@
 /* Against what bitsandbytes' Python definition gives (tests/reference/
- * make_quantised.py), to the bit; then the fast paths against the plain. */
+ * make_quantized.py), to the bit; then the fast paths against the plain. */
 #include "kernels/quant/quant.h"
 
 #include "base/file/safetensors.h"
@@ -282,7 +282,7 @@ static void compare_rows(const char *isa, enum dtype type, int rows)
                 .rows = N,
                 .columns = K,
                 .block = 64};
-        must(backend->ops.dequantise(NULL, wide, codes, scales, &m));
+        must(backend->ops.dequantize(NULL, wide, codes, scales, &m));
         must(backend->ops.matmul(
                 NULL, want, type, a, wide, NULL, rows, N, K, false, true,
                 false));

@@ -2,7 +2,7 @@
  * against bitsandbytes' Python definition, said once more here as it stands
  * there (backends/default/ops.py of 0.50: quantize_4bit, quantize_blockwise,
  * int8_vectorwise_quant): whole arrays, step by step, with the borders
- * computed. tests/reference/check_quantised.py holds the program against
+ * computed. tests/reference/check_quantized.py holds the program against
  * bitsandbytes itself.
  *
  *     test_quant_many [WEIGHTS] */

@@ -293,7 +293,7 @@ static void compare_stored(const struct adapted *m, int id)
     cr_assert(codes_are_stored(m->maker, id));
     make(m, id, 1024, codes, scales);
     tiny_must(kernels_plain(DTYPE_FP32, &plain));
-    tiny_must(plain->dequantise(NULL, back, codes, scales, matrix));
+    tiny_must(plain->dequantize(NULL, back, codes, scales, matrix));
     cr_assert(
             memcmp(x, back, count * sizeof *x) == 0, "%s",
             m->table.params[id].name);

@@ -1,5 +1,5 @@
 /* Models as bitsandbytes and DeepSeek store them (tests/reference/
- * make_quantised.py): read, and refused where they are broken. */
+ * make_quantized.py): read, and refused where they are broken. */
 #include "model/quantized/quantized.h"
 
 #include "tests/model/opened.h"
@@ -16,12 +16,12 @@ static void opened_stored(struct opened *m, const char *name)
     opened_init(m, path);
 }
 
-/* Every tensor of dequantised.safetensors, read in ranges of so many. */
+/* Every tensor of dequantized.safetensors, read in ranges of so many. */
 static void compare(struct opened *m, size_t range)
 {
     char path[PATH_BYTES + 32];
     struct st_file *file;
-    snprintf(path, sizeof path, "%s/dequantised.safetensors", m->dir);
+    snprintf(path, sizeof path, "%s/dequantized.safetensors", m->dir);
     tiny_must(st_open(path, &file));
     cr_assert(file->tensor_count > 0);
     for (int i = 0; i < file->tensor_count; i++) {

@@ -1,10 +1,10 @@
-/* dequantise_cuda.cu - matrices in codes, decoded into memory that a product
+/* dequantize_cuda.cu - matrices in codes, decoded into memory that a product
  * reads next. A thread takes the elements of one 16-byte store; what bounds it
  * is memory, so tables lie in shared memory and scales come from the caches. */
 #include "kernels/quant/codes.cuh"
 
 template <typename T, int W>
-static __global__ void dequantise_4bit_kernel(
+static __global__ void dequantize_4bit_kernel(
         T *out, struct blocks_of_4bit m, int64_t count)
 {
     __shared__ struct tables_of_4bit tables;
@@ -32,7 +32,7 @@ static __global__ void dequantise_4bit_kernel(
 
 /* W elements lie in one row, and in one tile. */
 template <typename T, int W>
-static __global__ void dequantise_8bit_kernel(
+static __global__ void dequantize_8bit_kernel(
         T *out, struct rows_of_8bit m, int64_t count)
 {
     for (int64_t i = thread_of_grid() * W; i < count;
@@ -54,7 +54,7 @@ static __global__ void dequantise_8bit_kernel(
 /* --- launchers ------------------------------------------------------------ */
 
 template <typename T>
-static enum zd_status dequantise_4bit(
+static enum zd_status dequantize_4bit(
         cudaStream_t on, void *out, const void *codes, const void *scales,
         const struct quant_matrix *matrix)
 {
@@ -62,14 +62,14 @@ static enum zd_status dequantise_4bit(
     struct blocks_of_4bit m = blocks_of(codes, scales, matrix);
     bool is_packed = are_aligned(out, codes);
     ZD_LAUNCH_PACKED(
-            dequantise_4bit_kernel, T, is_packed,
+            dequantize_4bit_kernel, T, is_packed,
             grid_of_packs<T>(count, is_packed, CODES_BLOCK, GRID_MOST),
             CODES_BLOCK, on, (T *)out, m, count);
     return ZD_OK;
 }
 
 template <typename T>
-static enum zd_status dequantise_8bit(
+static enum zd_status dequantize_8bit(
         cudaStream_t on, void *out, const void *codes, const void *scales,
         const struct quant_matrix *matrix)
 {
@@ -78,21 +78,21 @@ static enum zd_status dequantise_8bit(
     bool is_packed = are_aligned(out, codes) &&
                      matrix->columns % full_width<T>::value == 0;
     ZD_LAUNCH_PACKED(
-            dequantise_8bit_kernel, T, is_packed,
+            dequantize_8bit_kernel, T, is_packed,
             grid_of_packs<T>(count, is_packed, CODES_BLOCK, GRID_MOST),
             CODES_BLOCK, on, (T *)out, m, count);
     return ZD_OK;
 }
 
 #define DEFINE(type, T)                                                        \
-    extern "C" enum zd_status dequantise_cuda_##type(                          \
+    extern "C" enum zd_status dequantize_cuda_##type(                          \
             struct stream *stream, void *out, const void *codes,               \
             const void *scales, const struct quant_matrix *matrix)             \
     {                                                                          \
         cudaStream_t on = device_cuda_stream(stream);                          \
         return quant_is_4bit(matrix)                                           \
-                       ? dequantise_4bit<T>(on, out, codes, scales, matrix)    \
-                       : dequantise_8bit<T>(on, out, codes, scales, matrix);   \
+                       ? dequantize_4bit<T>(on, out, codes, scales, matrix)    \
+                       : dequantize_8bit<T>(on, out, codes, scales, matrix);   \
     }
 DEFINE(fp32, float)
 DEFINE(bf16, bf16)

@@ -1,7 +1,7 @@
-/* dequantise.c - how fast codes become elements, against a copy of as many
+/* dequantize.c - how fast codes become elements, against a copy of as many
  * bytes.
  *
- *   dequantise [THREADS]
+ *   dequantize [THREADS]
  *
  * A matrix of 4096 x 11008, larger than any cache. A copy reads and writes; so
  * does decoding: its bytes are those of codes, scales and elements. Each row is
@@ -109,7 +109,7 @@ static void products(
                     NULL, out, ROWS, a, m->codes, m->scales, &matrix, NULL,
                     rows);
             double middle = clock_seconds();
-            k->dequantise(NULL, m->out, m->codes, m->scales, &matrix);
+            k->dequantize(NULL, m->out, m->codes, m->scales, &matrix);
             k->matmul(
                     NULL, out, type, a, m->out, NULL, rows, ROWS, COLUMNS,
                     false, true, false);

@@ -1,4 +1,4 @@
-/* dequantise.h - a matrix in codes (quant.h), decoded whole for a product.
+/* dequantize.h - a matrix in codes (quant.h), decoded whole for a product.
  *
  *   out = value of each code, times the scale of its block, row or tile,
  * rounded once to the compute type
@@ -13,8 +13,8 @@
  * Shapes:  out and codes (rows, columns), the linear's (out, in). 4-bit codes
  *          and out begin at whole bytes, scales at a multiple of 4.
  * Bits:    those of quant.h's definitions on every device. */
-#ifndef ZD_KERNELS_QUANT_DEQUANTISE_H
-#define ZD_KERNELS_QUANT_DEQUANTISE_H
+#ifndef ZD_KERNELS_QUANT_DEQUANTIZE_H
+#define ZD_KERNELS_QUANT_DEQUANTIZE_H
 
 #include "base/device/device.h"
 #include "kernels/cuda/cuda_names.h"
@@ -52,10 +52,10 @@ float quant_value(
         const void *codes, const void *scales, const struct quant_matrix *m,
         size_t i);
 
-typedef enum zd_status dequantise_fn(
+typedef enum zd_status dequantize_fn(
         struct stream *stream, void *out, const void *codes, const void *scales,
         const struct quant_matrix *matrix);
 
-CUDA_DECLARE(dequantise);
+CUDA_DECLARE(dequantize);
 
 #endif

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The program against bitsandbytes itself, in both directions.
 
-    python tests/reference/check_quantised.py read ZEROD      models that bitsandbytes stores, read by `zerod merge`
-    python tests/reference/check_quantised.py write ZEROD     what `zerod export --quantize` writes, read by transformers
+    python tests/reference/check_quantized.py read ZEROD      models that bitsandbytes stores, read by `zerod merge`
+    python tests/reference/check_quantized.py write ZEROD     what `zerod export --quantize` writes, read by transformers
 
 read: a small llama in 4 bits, in every legal block and storage type, nested or not; what zerod decodes is what the parts of
 bitsandbytes' own state decode to, to the bit. write: nf4, nf4 --double-quant and int8 of a llama and a GPT-2 that one step
@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 
 import bitsandbytes as bnb
 import bitsandbytes.functional as F
-import make_quantised as made
+import make_quantized as made
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")

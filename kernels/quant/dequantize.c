@@ -1,4 +1,4 @@
-#include "kernels/quant/dequantise.h"
+#include "kernels/quant/dequantize.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What bitsandbytes' Python definition makes of weights, and small models that it stored.
 
-    python tests/reference/make_quantised.py codes      writes tests/fixtures/quant/codes.safetensors
-    python tests/reference/make_quantised.py models     writes tests/fixtures/quant/NAME/
+    python tests/reference/make_quantized.py codes      writes tests/fixtures/quant/codes.safetensors
+    python tests/reference/make_quantized.py models     writes tests/fixtures/quant/NAME/
 
 Needs torch, transformers and bitsandbytes; the build and the tests do not.
 
@@ -11,7 +11,7 @@ block of odd length); for each TYPE of nf4 and fp4 and each BLOCK `TYPE.BLOCK.co
 "default" gives; `nested.*` of the absmax of nf4.64; `int8.*` of x as rows of 67; `e4m3.*`: what torch's float8_e4m3fn gives.
 
 NAME/: a small random model as transformers stores it with bitsandbytes (fp4: in blocks of 128, its bytes as bf16; fp8: as
-DeepSeek's, in tiles of 128), and dequantised.safetensors: what its weights in codes decode to, fp32, named as in the model."""
+DeepSeek's, in tiles of 128), and dequantized.safetensors: what its weights in codes decode to, fp32, named as in the model."""
 
 import json
 import os
@@ -146,7 +146,7 @@ def decode4(codes, state):
 
 
 def finish(folder, tensors):
-    save_file({k: v.float().contiguous() for k, v in tensors.items()}, os.path.join(folder, "dequantised.safetensors"))
+    save_file({k: v.float().contiguous() for k, v in tensors.items()}, os.path.join(folder, "dequantized.safetensors"))
     for name in ("generation_config.json", "README.md"):
         path = os.path.join(folder, name)
         if os.path.exists(path):
@@ -193,10 +193,10 @@ def by_hand(name, family, store):
     return folder, out
 
 
-def set_config(folder, quantisation):
+def set_config(folder, quantization):
     path = os.path.join(folder, "config.json")
     config = json.load(open(path))
-    config["quantization_config"] = quantisation
+    config["quantization_config"] = quantization
     json.dump(config, open(path, "w"), indent=2)
 
 
