@@ -143,14 +143,16 @@ static bool try_rows(struct file_writer *file)
     file->hand_bytes = bytes;
     pthread_mutex_unlock(&file->mutex);
     bool is_whole = file->mode == FILE_WHOLE;
-    enum zd_status status = is_whole ? replace(file->path, rows, bytes)
-                                     : write_rows(file, rows, bytes);
+    enum zd_status status = !is_whole ? write_rows(file, rows, bytes)
+                            : rows    ? replace(file->path, rows, bytes)
+                                      : ZD_OK; /* a sync: nothing waits */
     pthread_mutex_lock(&file->mutex);
     bool is_told = status == ZD_OK || file->has_warned;
     file->hand_bytes = 0;
     file->tried = asked;
     file->error = *zd_error_get();
-    file->has_warned = status != ZD_OK;
+    if (rows || !is_whole)
+        file->has_warned = status != ZD_OK;
     zd_error_clear();
     if (status != ZD_OK && !is_whole) {
         give_back(file, rows, bytes);

@@ -91,6 +91,16 @@ Test(file_writer, the_newest_text_replaces_the_file_and_a_reader_keeps_the_old)
     cr_expect_not(fs_exists(scratch_path(&scratch, "file.tmp")));
 }
 
+Test(file_writer, a_sync_without_a_new_text_leaves_the_file)
+{
+    struct file_writer *writer = create("file", FILE_WHOLE);
+    try(writer, "text");
+    file_writer_sync(writer);
+    file_writer_sync(writer);
+    file_writer_close(writer);
+    expect_file("file", "text");
+}
+
 Test(file_writer, a_link_in_place_of_the_temporary_file_is_not_followed)
 {
     struct file_writer *writer = create("file", FILE_WHOLE);
