@@ -239,20 +239,27 @@ static void save_free(struct save *save)
     free(save);
 }
 
+/* Of one that is given up, also by the watch. */
+static void end_thread(struct save *save)
+{
+    struct comm *comm = save->saving.writer.comm;
+    if (!save->has_thread)
+        return;
+    struct comm_files *files = comm_files_begin(comm, "save");
+    atomic_store(&save->is_given_up, true);
+    wait_for(save);
+    pthread_join(save->thread, NULL);
+    save->has_thread = false;
+    comm_files_end(files);
+}
+
 /* NULL is nothing. */
 static void save_end(struct save *save)
 {
     if (!save)
         return;
     struct zd_error cause = *zd_error_get();
-    struct comm *comm = save->saving.writer.comm;
-    bool waits = save->has_thread && save->saving.step >= 0;
-    struct comm_files *files = waits ? comm_files_begin(comm, "save") : NULL;
-    atomic_store(&save->is_given_up, true);
-    wait_for(save);
-    if (save->has_thread)
-        pthread_join(save->thread, NULL);
-    comm_files_end(files);
+    end_thread(save);
     zd_error_set(&cause);
     if (save->saving.step >= 0)
         saving_end(&save->saving, ZD_OK);
@@ -297,8 +304,7 @@ static enum zd_status save_begin(
     status = comm_agree(trainer->comm, take(save));
     if (status != ZD_OK) {
         struct zd_error cause = *zd_error_get();
-        atomic_store(&save->is_given_up, true);
-        join(save);
+        end_thread(save);
         zd_error_set(&cause);
         saving_end(saving, status);
         save_free(save);
