@@ -79,7 +79,7 @@ struct offload {
 
     struct chunk *chunks;
     int chunk_count;
-    int *extent_chunks; /* (extent_count + 1) first chunk of each extent */
+    int *extent_chunks; /* (extent_count) first chunk of each extent */
     struct segment *segments;
     size_t *segment_offsets;
     struct store_request store_request;

@@ -197,7 +197,7 @@ void zero_plan_fini(struct zero_plan *plan);
  * memory that the plan has. ZD_ERR_UNFIT where that would need other memory;
  * then nothing was changed. */
 enum zd_status zero_plan_reaccumulate(struct zero_plan *plan, int accumulation);
-/* Spans "zero.*" (params, grads, optimizer, buffers), the same forevery rank.
+/* Spans "zero.*" (params, grads, optimizer, buffers), the same for every rank.
  */
 enum zd_status zero_plan_spans(
         const struct zero_plan *plan, struct arena_plan *arena);

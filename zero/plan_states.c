@@ -2,9 +2,9 @@
  *
  *   zero.m             | extent 0 | extent 1 | .. extents whose m is fp32
  *   zero.states.8bit   | extent 2: m | extent 2: v | extent 3: m | ..
- *   zero.states.scales | extent 2: m | extent 2: v | .. one fp32 per 256
- * elements zero.blocks        | every block of tensor 0 | of tensor 1 | ..
- * (Adam-mini) zero.sums          | the squares of the gradients
+ *   zero.states.scales | extent 2: m | .. one fp32 per 256 elements
+ *   zero.blocks        | every block of tensor 0 | of tensor 1 | .. (Adam-mini)
+ *   zero.sums          | the squares of the gradients
  *
  * Paged states that do not fit are spilled: from the first extent on, chunks go
  * to zero.paged on the host until request.spill_bytes are there. Arrays have
@@ -195,7 +195,7 @@ static bool is_alike(const struct zero_plan *plan, int segment)
 }
 
 /* All extents of a rank. Where nothing is spilled a layer takes what the layer
- * before it takes, forevery array ends at a whole ARENA_ALIGN: it is not
+ * before it takes, for every array ends at a whole ARENA_ALIGN: it is not
  * walked again. */
 static struct state_walk walk_rank(
         const struct zero_plan *plan, const bool *alike, int rank)

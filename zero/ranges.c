@@ -147,7 +147,7 @@ static char *weights_at(
            (range->offset - first + begin) * dtype_bytes(range->weight_type);
 }
 
-/* The same forevery lane. */
+/* The same for every lane. */
 static struct lane_memory memory_of(
         const struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count)

@@ -155,7 +155,7 @@ enum zd_status checkpoint_match_base(
         const struct checkpoint *checkpoint, const struct param_table *table,
         const uint64_t *digests);
 /* Check data and tokenizer (ZD_ERR_CONFIG naming what differs) and log a line
- * forevery setting that changed and may. */
+ * for every setting that changed and may. */
 enum zd_status checkpoint_match_run(
         const struct checkpoint *checkpoint, const struct train_job *job,
         int64_t global_batch, const struct run_identity *identity);
