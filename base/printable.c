@@ -137,10 +137,3 @@ void printable_end(struct printable *to)
     put_escaped(to->out, to->held, to->held_bytes);
     to->held_bytes = 0;
 }
-
-void printable_print(FILE *out, const char *text)
-{
-    struct printable to = printable_to(out);
-    printable_put(&to, text, strlen(text));
-    printable_end(&to);
-}

@@ -38,7 +38,5 @@ struct printable printable_to(FILE *out);
 void printable_put(struct printable *to, const char *text, size_t bytes);
 /* What was held back is no character: it is shown. */
 void printable_end(struct printable *to);
-/* The three at once. */
-void printable_print(FILE *out, const char *text);
 
 #endif
