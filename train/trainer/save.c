@@ -558,7 +558,7 @@ static enum zd_status tolerate_failure(
     /* a transport that is gone cannot be tolerated */
     if (status == ZD_OK || status == ZD_ERR_PEER)
         return status;
-    if (must || ++trainer->saves.failed == FAILED_SAVES_MAX) {
+    if (must || ++trainer->saves.failed >= FAILED_SAVES_MAX) {
         struct zd_error error = *zd_error_get();
         if (error.status != ZD_OK) {
             error.status = ZD_ERR_IO;
