@@ -12,6 +12,7 @@
 struct comm_files {
     struct watch *watch;
     struct progress progress;
+    struct progress *before; /* where the thread's reads and writes counted */
     atomic_bool is_taken;
     _Atomic(const char *) what; /* NULL: not under way yet, or no more */
     atomic_bool is_held;        /* while the thread that trains waits */

@@ -376,7 +376,7 @@ static struct comm_files *files_begin(
         files->watch = watch;
         atomic_store(&files->is_held, is_held);
         atomic_store(&files->what, what);
-        progress_use(&files->progress);
+        files->before = progress_use(&files->progress);
         return files;
     }
     return NULL;
@@ -410,7 +410,7 @@ void comm_files_end(struct comm_files *files)
 {
     if (!files)
         return;
-    progress_use(NULL);
+    progress_use(files->before);
     if (files->give_up)
         comm_files_give_up(files, NULL, NULL);
     atomic_store(&files->what, NULL);

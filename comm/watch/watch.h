@@ -116,9 +116,9 @@ void watch_on_end(struct watch *watch, const struct watch_ending *ending);
 void watch_fail(struct watch *watch);
 
 /* Files that are read or written; any thread, which ends what it began. What it
- * reads and writes counts, and that of others which progress_use the same
- * (base/progress.h). At most WATCH_FILES_MAX at a
- * time: further ones are NULL, and not looked at. */
+ * reads and writes meanwhile counts, and that of others which progress_use the
+ * same (base/progress.h); afterwards it counts where it did before. At most
+ * WATCH_FILES_MAX at a time: further ones are NULL, and not looked at. */
 struct comm_files;
 struct comm_files *watch_files_begin(struct watch *watch, const char *what);
 /* The rank's thread waits for data: as files, until it has them. */

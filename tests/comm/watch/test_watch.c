@@ -354,6 +354,7 @@ static enum zd_status wander(struct comm *comm)
 static enum zd_status write_slowly(struct comm *comm)
 {
     struct comm_files *files = comm_files_begin(comm, "save");
+    comm_files_end(comm_files_begin(comm, "the save before"));
     for (int i = 0; i < 20; i++) {
         nap(0.1);
         progress_completed();
