@@ -13,6 +13,17 @@ enum { POINTS_MAX = 10000, PLOT_POINTS = 2000, TABLE_ROWS = 20 };
 
 /* --- names --- */
 
+/* A name of the job that may be a column: its title is printed, and its cell is
+ * a template. NULL: it may not. */
+static const char *plain_name(const json_t *name)
+{
+    const char *text = json_string_value(name);
+    bool is_plain = text && strspn(text, "abcdefghijklmnopqrstuvwxyz"
+                                         "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                         "0123456789/_-") == strlen(text);
+    return is_plain ? text : NULL;
+}
+
 /* "loss" is train/loss, "learning_rate" train/learning_rate: the first series
  * whose name ends so. NULL: there is none. */
 static const char *find_name(const json_t *names, const char *typed)
@@ -21,13 +32,13 @@ static const char *find_name(const json_t *names, const char *typed)
     size_t i, length = strlen(typed);
     json_array_foreach(names, i, name)
     {
-        const char *text = json_string_value(name);
+        const char *text = plain_name(name);
         if (text && strcmp(text, typed) == 0)
             return text;
     }
     json_array_foreach(names, i, name)
     {
-        const char *text = json_string_value(name);
+        const char *text = plain_name(name);
         size_t bytes = text ? strlen(text) : 0;
         if (bytes > length && text[bytes - length - 1] == '/' &&
             strcmp(text + bytes - length, typed) == 0)
@@ -183,7 +194,7 @@ static json_t *rows_of(const json_t *answer, const json_t *names)
 {
     json_t *rows = json_array(), *series = json_object_get(answer, "series");
     json_t *name;
-    size_t count, i, at[CLI_OPERANDS_MAX] = {0};
+    size_t count, i, *at = zd_array(json_array_size(names) + 1, sizeof *at);
     double *steps = steps_of(series, names, &count);
     for (size_t s = 0; s < count; s++) {
         bool is_whole = fabs(steps[s]) < 0x1p53;
@@ -206,6 +217,7 @@ static json_t *rows_of(const json_t *answer, const json_t *names)
         json_array_append_new(rows, row);
     }
     free(steps);
+    free(at);
     return rows;
 }
 

@@ -177,6 +177,18 @@ check "a slow command is waited for" 0 eval
 says "and it says for what" "Ctrl-C leaves the command"
 unplay
 
+# --- names that are none of a series ---
+cp -r "$answers" names
+answers=$dir/names
+awk 'BEGIN { for (i = 0; i < 300; i++) { n = n s "\"s" i "\""; v = v s "\"s" i "\": {\"step\": [1], \"value\": [2]}"; s = ", " }
+    print "{\"names\": [" n ", \"|x][/loss\"], \"series\": {" v "}}" }' >names/history.json
+play run/zerod/names.sock plain
+check "300 series" 0 metrics --csv
+[ "$(tail -1 stdout | tr ',' '\n' | wc -l)" = 302 ]; tell $? "have a column each" "$(tail -1 stdout | head -c 80)"
+check "a name that is no series' is not taken" 64 metrics loss
+unplay
+answers=$root/tests/daemon/ctl/answers
+
 # --- several, one of them stale ---
 play run/zerod/one.sock plain
 pid_one=$pid
