@@ -183,12 +183,14 @@ void draft_refuse(
 
 /* The next `key` with a colon, in quotes or at the beginning of a line of YAML.
  */
-static const char *find_key(const char *at, const char *key, size_t bytes)
+static const char *find_key(
+        const char *text, const char *at, const char *key, size_t bytes)
 {
     for (; (at = strstr(at, key)); at++) {
         const char *end = at + bytes;
-        bool is_quoted = at[-1] == '"' && *end == '"';
-        if (!is_quoted && !strchr("\n -{,", at[-1]))
+        char before = at == text ? '\n' : at[-1];
+        bool is_quoted = before == '"' && *end == '"';
+        if (!is_quoted && !strchr("\n -{,", before))
             continue;
         end += is_quoted;
         if (end[strspn(end, " \t\r\n")] == ':')
@@ -207,9 +209,9 @@ static const char *find_name(const struct toml_source *source, const char *name)
         size_t bytes = strcspn(name, ".["), length;
         snprintf(part, sizeof part, "%.*s", (int)bytes, name);
         length = strlen(part);
-        at = find_key(at, part, length);
+        at = find_key(source->text, at, part, length);
         for (; skip && at; skip--)
-            at = find_key(at + 1, part, length);
+            at = find_key(source->text, at + 1, part, length);
         name += bytes;
         if (*name == '[')
             skip = (int)strtol(name + 1, (char **)&name, 10);
