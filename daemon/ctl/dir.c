@@ -2,16 +2,17 @@
 
 #include "base/file/fs.h"
 #include "base/file/json.h"
+#include "base/must.h"
 #include "daemon/ctl/client.h"
 #include "daemon/state/past.h"
 #include "daemon/state/series.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 enum { FILE_MAX = 1 << 30, FOLLOW_MS = 500 };
@@ -74,6 +75,18 @@ static enum zd_status get_memory(
 
 /* --- files of lines, by the readers that a resumed run has --- */
 
+/* The run trusts its own files; those of another user's folder may be one line
+ * that fills the memory. */
+static enum zd_status check_size(const char *path)
+{
+    struct stat about;
+    if (stat(path, &about) != 0 || about.st_size <= FILE_MAX)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0704", "%s has %lld bytes, more than the %d allowed",
+            path, (long long)about.st_size, FILE_MAX);
+}
+
 /* The value of `name` in the query of `what`; false: not there. */
 static bool param(
         const char *what, const char *name, char *out, size_t out_bytes)
@@ -108,6 +121,7 @@ static enum zd_status get_history(
 {
     char path[PATH_MAX], names[1024] = "", since[32] = "-1", max[32] = "1000";
     fs_join(path, sizeof path, dir, "metrics.jsonl");
+    ZD_TRY(check_size(path));
     struct resumed_rows *rows = resumed_rows_read(path, INT64_MAX);
     if (!rows)
         return fail_missing(dir, "metrics");
@@ -136,8 +150,9 @@ static enum zd_status get_samples(
         json_t **json_out)
 {
     char path[PATH_MAX], max[16] = "20";
-    json_t *samples = json_array();
     fs_join(path, sizeof path, dir, "events.jsonl");
+    ZD_TRY(check_size(path));
+    json_t *samples = json_array();
     param(what, "max", max, sizeof max);
     struct past *past = past_read(path);
     for (int i = past ? past->count : 0; i-- > 0;)
@@ -155,6 +170,10 @@ json_t *dir_hang(const char *dir)
     char path[PATH_MAX];
     json_t *hang = NULL;
     fs_join(path, sizeof path, dir, "events.jsonl");
+    if (check_size(path) != ZD_OK) {
+        zd_error_clear();
+        return NULL;
+    }
     struct past *past = past_read(path);
     const struct kept_event *last =
             past && past->count ? &past->events[past->count - 1] : NULL;
@@ -239,14 +258,11 @@ enum zd_status dir_stream(const char *dir, const struct target_stream *stream)
 {
     char path[PATH_MAX], name[64], *line = NULL;
     size_t capacity = 0;
+    int fd;
     snprintf(name, sizeof name, "logs/rank-%05d.log", stream->rank);
     fs_join(path, sizeof path, dir, stream->is_events ? "events.jsonl" : name);
-    FILE *file = fopen(path, "re");
-    if (!file) {
-        ZD_FAIL(ZD_ERR_NO_INPUT, "E1097", "cannot read %s: %s", path,
-                strerror(errno));
-        return ZD_ERR_NO_INPUT;
-    }
+    ZD_TRY(fs_open_read(path, &fd, NULL));
+    FILE *file = zd_must(fdopen(fd, "r"));
     long at = tail_offset(file, stream->tail);
     bool goes_on = fseek(file, at, SEEK_SET) == 0;
     while (goes_on && !client_interrupted()) {

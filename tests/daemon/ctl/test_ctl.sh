@@ -224,7 +224,17 @@ cp out/metrics.jsonl metrics.was
 { printf '\n{"step": 4, "loss": 9, "x": ['; yes '{},' | head -n 1000000 | tr -d '\n'; echo '{}]}'; } >>out/metrics.jsonl
 check "--dir: a row of a million values" 0 metrics loss --csv --dir out
 ! grep -q '^4,' stdout; tell $? "--dir: it is not taken, for its memory" "$(tail -1 stdout)"
+truncate -s 2G out/metrics.jsonl
+check "--dir: metrics of 2 GiB" 65 metrics --dir out
 mv metrics.was out/metrics.jsonl
+mkfifo out/logs/rank-00001.log
+check "--dir: a log that is a FIFO" 65 logs --rank 1 --dir out
+check "--dir: a log that is not there" 66 logs --rank 2 --dir out
+cp out/events.jsonl events.was
+truncate -s 2G out/events.jsonl
+check "--dir: events of 2 GiB" 0 status --dir out
+check "--dir: samples in 2 GiB" 65 samples --dir out
+mv events.was out/events.jsonl
 check "--dir: logs" 0 logs -n 2 --dir out
 [ "$(wc -l <stdout)" = 2 ]; tell $? "--dir: the last two lines" ""
 check "--dir: commands need the socket" 69 pause --dir out
