@@ -168,6 +168,7 @@ uint64_t seat_what(
 static const char *kind_name(enum seat_kind kind)
 {
     static const char *const names[SEAT_KINDS] = {
+            "a collective", /* of a word that is not told */
             [SEAT_ALL_GATHER] = "all_gather",
             [SEAT_REDUCE_SCATTER] = "reduce_scatter",
             [SEAT_BARRIER] = "barrier",

@@ -21,6 +21,8 @@ Test(seat, words_say_what_was_put_into_them)
     seat_operation_text(
             seat_word(SEAT_BARRIER, DTYPE_FP32, 0), 6, text, sizeof text);
     cr_expect_str_eq(text, "barrier #6");
+    seat_operation_text(0, 0, text, sizeof text);
+    cr_expect_str_eq(text, "a collective");
 }
 
 /* A datagram may hold any: none may be taken for the number of a name. */
