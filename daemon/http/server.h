@@ -216,7 +216,7 @@ bool http_host_is_ours(const struct http_server *server, const char *header);
 /* --- socket.c --- */
 enum zd_status http_socket_open(
         const struct http_options *options, struct http_socket *socket_out);
-/* Remove what is still ours. Does not close `fd`. */
+/* Closes what is open, removes what is still ours. */
 void http_socket_close(struct http_socket *socket);
 
 #endif
