@@ -58,7 +58,6 @@
 #define blockIdx  zd_emulate_block
 #define blockDim  zd_emulate_block_dim
 #define gridDim   zd_emulate_grid_dim
-static const int warpSize = 32;
 
 #define ZD_SHARED(type, name)                                                  \
     type *const name = reinterpret_cast<type *>(zd_emulate_shared)
@@ -135,11 +134,9 @@ cudaError_t zd_emulate_launch(
 
 /* --- barriers and lanes --------------------------------------------------- */
 
-#define __syncthreads()       zd_emulate_barrier(__FILE__, __LINE__)
-#define __syncwarp(...)       zd_emulate_syncwarp(__FILE__, __LINE__, ##__VA_ARGS__)
-#define __threadfence()       __atomic_thread_fence(__ATOMIC_SEQ_CST)
-#define __threadfence_block() __atomic_thread_fence(__ATOMIC_SEQ_CST)
-#define __trap()              zd_emulate_fail(__FILE__, __LINE__, "__trap")
+#define __syncthreads() zd_emulate_barrier(__FILE__, __LINE__)
+#define __syncwarp(...) zd_emulate_syncwarp(__FILE__, __LINE__, ##__VA_ARGS__)
+#define __trap()        zd_emulate_fail(__FILE__, __LINE__, "__trap")
 
 inline void zd_emulate_syncwarp(
         const char *file, int line, unsigned mask = 0xffffffffu)
@@ -215,28 +212,6 @@ inline T zd_emulate_shfl_xor(
             from < (lane & ~(width - 1)) + width);
 }
 
-template <typename T>
-inline T zd_emulate_shfl_down(
-        const char *file, int line, unsigned mask, T value, unsigned delta,
-        int width = 32)
-{
-    int lane = zd_emulate_lane(), from = lane + (int)delta;
-    return zd_emulate_shuffle(
-            "__shfl_down_sync", file, line, mask, value, from & 31,
-            from < (lane & ~(width - 1)) + width);
-}
-
-template <typename T>
-inline T zd_emulate_shfl_up(
-        const char *file, int line, unsigned mask, T value, unsigned delta,
-        int width = 32)
-{
-    int lane = zd_emulate_lane(), from = lane - (int)delta;
-    return zd_emulate_shuffle(
-            "__shfl_up_sync", file, line, mask, value, from & 31,
-            from >= (lane & ~(width - 1)));
-}
-
 /* What a group of `lanes` neighbors has after shuffles over half of it, a
  * quarter, ... one: pairs are combined in the same order, and the lanes meet
  * once. */
@@ -268,30 +243,9 @@ inline float zd_emulate_max(float value, int lanes)
             "a maximum of lanes");
 }
 
-inline unsigned zd_emulate_vote(
-        const char *op, const char *file, int line, unsigned mask, int vote)
-{
-    auto votes = zd_emulate_exchange(mask, (int)(vote != 0), op, file, line);
-    unsigned ballot = 0;
-    for (int i = 0; i < 32; i++)
-        if (mask >> i & 1)
-            ballot |= (unsigned)votes[i] << i;
-    return ballot;
-}
-
 #define __shfl_sync(...) zd_emulate_shfl(__FILE__, __LINE__, __VA_ARGS__)
 #define __shfl_xor_sync(...)                                                   \
     zd_emulate_shfl_xor(__FILE__, __LINE__, __VA_ARGS__)
-#define __shfl_down_sync(...)                                                  \
-    zd_emulate_shfl_down(__FILE__, __LINE__, __VA_ARGS__)
-#define __shfl_up_sync(...) zd_emulate_shfl_up(__FILE__, __LINE__, __VA_ARGS__)
-#define __ballot_sync(mask, vote)                                              \
-    zd_emulate_vote("__ballot_sync", __FILE__, __LINE__, mask, vote)
-#define __any_sync(mask, vote)                                                 \
-    (int)(zd_emulate_vote("__any_sync", __FILE__, __LINE__, mask, vote) != 0)
-#define __all_sync(mask, vote)                                                 \
-    (int)(zd_emulate_vote("__all_sync", __FILE__, __LINE__, mask, vote) ==     \
-          (unsigned)(mask))
 
 #include "tests/cuda/emulate_math.h"
 

@@ -105,7 +105,7 @@ Test(cuda_emulate, missing_lanes_are_reported)
 
 __global__ void misaligned(float *out)
 {
-    float4 x = __ldg(reinterpret_cast<const float4 *>(out + 1));
+    float4 x = __ldcs(reinterpret_cast<const float4 *>(out + 1));
     out[0] = x.x;
 }
 

@@ -223,13 +223,14 @@ Test(cuda_runtime, devices_have_their_own_memory_and_events)
 Test(cuda_runtime, failures_come_when_asked)
 {
     void *p, *q;
+    char host[64];
     cudaStream_t s;
     zd_standin_fail("malloc:2,stream:1,pin:1");
     cr_expect_eq(cudaMalloc(&p, 64), cudaSuccess);
     cr_expect_eq(cudaMalloc(&q, 64), cudaErrorMemoryAllocation);
     cr_expect_eq(cudaMalloc(&q, 64), cudaSuccess);
     cr_expect_eq(cudaStreamCreate(&s), cudaErrorMemoryAllocation);
-    cr_expect_eq(cudaHostAlloc(&p, 64, 0), cudaErrorMemoryAllocation);
+    cr_expect_eq(cudaHostRegister(host, 64, 0), cudaErrorMemoryAllocation);
     zd_standin_fail(NULL);
     cr_expect_eq(cudaStreamCreate(&s), cudaSuccess);
 }

@@ -42,7 +42,7 @@ struct algorithm algorithm_of(int id, const struct call &c)
                : id == 4 ? CUBLASLT_REDUCTION_SCHEME_INPLACE
                          : CUBLASLT_REDUCTION_SCHEME_NONE;
     if (id == 3)
-        a.workspace = 4 * c.d.rows * c.d.columns * (uint64_t)c.d.batch;
+        a.workspace = 4 * c.d.rows * c.d.columns;
     a.implementation = CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F;
     if (c.a.type == CUDA_R_16BF)
         a.implementation |= CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16BF;
@@ -154,8 +154,6 @@ cublasStatus_t cublasLtMatmulAlgoCapGetAttribute(
         return CUBLAS_STATUS_INVALID_VALUE;
     if (attribute == CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS)
         return read_place(place_of(&a.implementation), value, bytes, written);
-    if (attribute == CUBLASLT_ALGO_CAP_MIN_ALIGNMENT_A_BYTES)
-        return read_place(place_of(&a.alignment), value, bytes, written);
     return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 

@@ -166,7 +166,7 @@ cublasStatus_t cublasLtMatmul(
         memcpy(&algorithm, algo, sizeof algorithm);
     else
         algorithm = algorithm_of(1, call);
-    call.alpha = alpha, call.beta = beta;
+    call.alpha = *(const float *)alpha, call.beta = *(const float *)beta;
     call.a_data = a_data, call.b_data = b_data, call.c_data = c_data;
     call.d_data = d_data, call.workspace = workspace;
     call.workspace_bytes = algorithm.workspace;
@@ -183,7 +183,6 @@ cublasStatus_t cublasLtMatmul(
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (fails_now())
         return CUBLAS_STATUS_EXECUTION_FAILED;
-    read_scalars(&call);
     call.is_slow = has_aux(call.desc.epilogue) || is_bgrad(call.desc.epilogue)
                            ? asked.slow_epilogue
                            : asked.slow_plain;

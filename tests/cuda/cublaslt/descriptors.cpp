@@ -15,12 +15,6 @@ struct place desc_place(
         struct desc *d, cublasLtMatmulDescAttributes_t attribute)
 {
     switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
-        return place_of(&d->compute);
-    case CUBLASLT_MATMUL_DESC_SCALE_TYPE:
-        return place_of(&d->scale);
-    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
-        return place_of(&d->pointer_mode);
     case CUBLASLT_MATMUL_DESC_TRANSA:
         return place_of(&d->trans_a);
     case CUBLASLT_MATMUL_DESC_TRANSB:
@@ -29,43 +23,12 @@ struct place desc_place(
         return place_of(&d->epilogue);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
         return place_of(&d->bias);
-    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
-        return place_of(&d->bias_stride);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
-        return place_of(&d->bias_type);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
         return place_of(&d->aux);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
         return place_of(&d->aux_ld);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
-        return place_of(&d->aux_stride);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
-        return place_of(&d->aux_type);
     case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
         return place_of(&d->sm_target);
-    default:
-        return {NULL, 0};
-    }
-}
-
-struct place layout_place(
-        struct layout *l, cublasLtMatrixLayoutAttribute_t attribute)
-{
-    switch (attribute) {
-    case CUBLASLT_MATRIX_LAYOUT_TYPE:
-        return place_of(&l->type);
-    case CUBLASLT_MATRIX_LAYOUT_ORDER:
-        return place_of(&l->order);
-    case CUBLASLT_MATRIX_LAYOUT_ROWS:
-        return place_of(&l->rows);
-    case CUBLASLT_MATRIX_LAYOUT_COLS:
-        return place_of(&l->columns);
-    case CUBLASLT_MATRIX_LAYOUT_LD:
-        return place_of(&l->ld);
-    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
-        return place_of(&l->batch);
-    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
-        return place_of(&l->stride);
     default:
         return {NULL, 0};
     }
@@ -75,8 +38,6 @@ struct place preference_place(
         struct preference *p, cublasLtMatmulPreferenceAttributes_t a)
 {
     switch (a) {
-    case CUBLASLT_MATMUL_PREF_SEARCH_MODE:
-        return place_of(&p->search);
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
         return place_of(&p->workspace);
     case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
@@ -89,8 +50,6 @@ struct place preference_place(
         return place_of(&p->alignment[2]);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
         return place_of(&p->alignment[3]);
-    case CUBLASLT_MATMUL_PREF_IMPL_MASK:
-        return place_of(&p->implementations);
     default:
         return {NULL, 0};
     }
@@ -152,7 +111,6 @@ cublasStatus_t cublasLtMatmulDescCreate(
         return CUBLAS_STATUS_ALLOC_FAILED;
     d->magic = DESC, d->compute = compute, d->scale = scale;
     d->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    d->bias_type = d->aux_type = -1;
     *out = (cublasLtMatmulDesc_t)d;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -184,7 +142,7 @@ cublasStatus_t cublasLtMatrixLayoutCreate(
     if (!out || !l)
         return CUBLAS_STATUS_ALLOC_FAILED;
     l->magic = LAYOUT, l->type = type, l->rows = rows, l->columns = columns;
-    l->ld = ld, l->batch = 1, l->order = CUBLASLT_ORDER_COL;
+    l->ld = ld;
     *out = (cublasLtMatrixLayout_t)l;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -198,24 +156,12 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(
-        cublasLtMatrixLayout_t layout,
-        cublasLtMatrixLayoutAttribute_t attribute, const void *value,
-        size_t bytes)
-{
-    if (!layout || ((struct layout *)layout)->magic != LAYOUT)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    return write_place(
-            layout_place((struct layout *)layout, attribute), value, bytes);
-}
-
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
     struct preference *p = new (std::nothrow) struct preference();
     if (!out || !p)
         return CUBLAS_STATUS_ALLOC_FAILED;
     p->magic = PREFERENCE, p->schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
-    p->implementations = ~(uint64_t)0;
     for (uint32_t &alignment : p->alignment)
         alignment = 256;
     *out = (cublasLtMatmulPreference_t)p;

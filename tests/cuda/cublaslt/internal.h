@@ -13,31 +13,25 @@ namespace cublaslt
 /* With the defaults and sizes of cublasLt.h's attributes. */
 struct desc {
     uint32_t magic;
-    int32_t compute, scale, pointer_mode, trans_a, trans_b;
+    int32_t compute, scale, trans_a, trans_b;
     uint32_t epilogue;
     const void *bias;
-    int64_t bias_stride;
-    int32_t bias_type;
     void *aux;
-    int64_t aux_ld, aux_stride;
-    int32_t aux_type;
+    int64_t aux_ld;
     int32_t sm_target;
 };
 
 struct layout {
     uint32_t magic;
     uint32_t type;
-    int32_t order;
     uint64_t rows, columns;
     int64_t ld;
-    int32_t batch;
-    int64_t stride;
 };
 
 struct preference {
     uint32_t magic;
-    uint32_t search, schemes;
-    uint64_t workspace, implementations;
+    uint32_t schemes;
+    uint64_t workspace;
     uint32_t alignment[4];
 };
 
@@ -45,9 +39,7 @@ struct preference {
 struct call {
     struct desc desc;
     struct layout a, b, c, d;
-    const void *alpha, *beta;
-    float alpha_value,
-            beta_value; /* of pointer mode HOST, when it was queued */
+    float alpha, beta;
     const void *a_data, *b_data, *c_data;
     void *d_data, *workspace;
     size_t workspace_bytes;
@@ -87,7 +79,6 @@ inline bool has_aux(uint32_t epilogue)
 inline bool has_bias(uint32_t epilogue)
 {
     return epilogue == CUBLASLT_EPILOGUE_BIAS || is_bgrad(epilogue) ||
-           epilogue == CUBLASLT_EPILOGUE_GELU_BIAS ||
            epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
@@ -139,7 +130,6 @@ cublasStatus_t check_algorithm(const struct algorithm &a, const struct call &c);
 
 /* --- the product (product.cpp) ------------------------------------------- */
 
-void read_scalars(struct call *call);
 /* On the stream's thread. Arrays that the device cannot reach make it fail for
  * good, as a GPU would. */
 void product(const struct call &call);

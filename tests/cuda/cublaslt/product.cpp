@@ -61,15 +61,14 @@ void store(void *data, uint32_t type, int64_t at, float value)
 
 int64_t element(const struct layout &l, int64_t row, int64_t column)
 {
-    return l.order == CUBLASLT_ORDER_COL ? column * l.ld + row
-                                         : row * l.ld + column;
+    return column * l.ld + row;
 }
 
-/* Elements from the first to the last of all matrices of a batch. */
+/* Bytes from the first element to the last. */
 size_t extent(const struct layout &l)
 {
     int64_t last = element(l, (int64_t)l.rows - 1, (int64_t)l.columns - 1);
-    return (size_t)((l.batch - 1) * l.stride + last + 1) * type_bytes(l.type);
+    return (size_t)(last + 1) * type_bytes(l.type);
 }
 
 struct sizes {
@@ -145,11 +144,10 @@ float gelu_slope(float x)
     return (float)(0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * SLOPE * (1.0 + 3.0 * CUBE * x * x));
 }
 
-/* One matrix of the batch, its arrays at addresses of the host. */
+/* The arrays of a call at addresses of the host. */
 struct matrices {
     const void *a, *b, *c;
     void *d, *bias, *aux;
-    float alpha, beta;
 };
 
 float after(
@@ -159,7 +157,6 @@ float after(
     uint32_t epilogue = c.desc.epilogue, type = c.d.type;
     int64_t at = j * c.desc.aux_ld + i;
     if (epilogue == CUBLASLT_EPILOGUE_BIAS ||
-        epilogue == CUBLASLT_EPILOGUE_GELU_BIAS ||
         epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
         value += load(x.bias, type, i);
     if (epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
@@ -186,7 +183,7 @@ void bias_gradient(
     }
 }
 
-void one_matrix(const struct call &c, const struct matrices &x)
+void multiply(const struct call &c, const struct matrices &x)
 {
     struct sizes s = sizes_of(c);
     bool as_tf32 =
@@ -205,9 +202,9 @@ void one_matrix(const struct call &c, const struct matrices &x)
                     count);
             for (int row = 0; row < count; row++) {
                 int64_t i = first + row;
-                float value = x.alpha * sums[row];
-                if (x.beta != 0.0f)
-                    value += x.beta * load(x.c, c.c.type, element(c.c, i, j));
+                float value = c.alpha * sums[row];
+                if (c.beta != 0.0f)
+                    value += c.beta * load(x.c, c.c.type, element(c.c, i, j));
                 /* two that the program must not choose */
                 if (c.algorithm == 4)
                     value += 1.0f;
@@ -250,47 +247,15 @@ bool can_reach_all(const struct call &c)
                    "aux", c.desc.aux,
                    (size_t)((s.n - 1) * c.desc.aux_ld + s.m) * width);
 }
-
-/* The matrix `index` of a batch. */
-const char *part(const void *data, const struct layout &l, int index)
-{
-    return (const char *)zd_standin_host(data) +
-           (int64_t)index * l.stride * (int64_t)type_bytes(l.type);
-}
-
-float scalar(const struct call &c, const void *pointer, float value)
-{
-    if (c.desc.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE)
-        return *(const float *)zd_standin_host(pointer);
-    return value;
-}
 } // namespace
-
-void read_scalars(struct call *call)
-{
-    if (call->desc.pointer_mode != CUBLASLT_POINTER_MODE_HOST)
-        return;
-    call->alpha_value = *(const float *)call->alpha;
-    call->beta_value = *(const float *)call->beta;
-}
 
 void product(const struct call &c)
 {
     if (!can_reach_all(c))
         return;
-    for (int i = 0; i < c.d.batch; i++) {
-        size_t width = type_bytes(c.d.type);
-        struct matrices x = {};
-        x.a = part(c.a_data, c.a, i), x.b = part(c.b_data, c.b, i);
-        x.c = part(c.c_data, c.c, i), x.d = (void *)part(c.d_data, c.d, i);
-        x.bias = (char *)zd_standin_host(c.desc.bias) +
-                 i * c.desc.bias_stride * (int64_t)width;
-        x.aux = (char *)zd_standin_host(c.desc.aux) +
-                i * c.desc.aux_stride * (int64_t)width;
-        x.alpha = scalar(c, c.alpha, c.alpha_value);
-        x.beta = scalar(c, c.beta, c.beta_value);
-        one_matrix(c, x);
-    }
+    multiply(
+            c, {zd_standin_host(c.a_data), zd_standin_host(c.b_data),
+                zd_standin_host(c.c_data), zd_standin_host(c.d_data),
+                zd_standin_host(c.desc.bias), zd_standin_host(c.desc.aux)});
 }
-
 } // namespace cublaslt

@@ -18,7 +18,7 @@
 enum { RANKS_MAX = 64, MESSAGE_BYTES = 512 };
 static const size_t BUFFER_BYTES = 2 << 20, HALF_BYTES = BUFFER_BYTES / 2;
 
-enum op_kind { ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, BROADCAST, POINTS };
+enum op_kind { ALL_GATHER, REDUCE_SCATTER, POINTS };
 
 struct transfer { /* a send or a receive of a group */
     bool is_send;
@@ -33,8 +33,6 @@ struct operation {
     void *to;
     size_t count;
     ncclDataType_t type;
-    ncclRedOp_t reduction;
-    int root;
     std::vector<struct transfer> transfers;
     struct ncclComm *comm;
     uint64_t number; /* of the communicator's operations, from 1 */
@@ -44,7 +42,7 @@ struct operation {
 
 struct description { /* of the operation that a rank has entered */
     uint64_t number;
-    int32_t kind, type, reduction, root;
+    int32_t kind, type;
     uint64_t count;
     uint64_t most; /* bytes of its largest send; may differ, as the next may */
     uint64_t sends[RANKS_MAX]; /* bytes for each rank */

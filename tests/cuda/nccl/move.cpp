@@ -13,25 +13,16 @@ extern "C" {
 #include <unistd.h>
 
 static const char *const kind_names[] = {
-        "AllGather", "ReduceScatter", "AllReduce", "Broadcast", "Send/Recv"};
+        "AllGather", "ReduceScatter", "Send/Recv"};
 
 size_t type_bytes(ncclDataType_t type)
 {
     switch (type) {
-    case ncclInt8:
-    case ncclUint8:
-        return 1;
     case ncclFloat16:
     case ncclBfloat16:
         return 2;
-    case ncclInt32:
-    case ncclUint32:
     case ncclFloat32:
         return 4;
-    case ncclInt64:
-    case ncclUint64:
-    case ncclFloat64:
-        return 8;
     default:
         return 0;
     }
@@ -66,11 +57,10 @@ static void describe(
         char *out, size_t bytes, const struct description *description)
 {
     snprintf(
-            out, bytes, "%s #%llu of %llu elements of type %d, reduction %d",
+            out, bytes, "%s #%llu of %llu elements of type %d",
             kind_names[description->kind],
             (unsigned long long)description->number,
-            (unsigned long long)description->count, description->type,
-            description->reduction);
+            (unsigned long long)description->count, description->type);
 }
 
 static size_t largest_send(const struct operation *op)
@@ -86,8 +76,8 @@ static void enter(struct operation *op, int half)
     struct ncclComm *comm = op->comm;
     struct description *description =
             &comm->board->places[comm->rank].descriptions[half];
-    *description = {op->number, op->kind,  op->type,         op->reduction,
-                    op->root,   op->count, largest_send(op), {}};
+    *description = {op->number, op->kind,         op->type,
+                    op->count,  largest_send(op), {}};
     for (const struct transfer &t : op->transfers)
         if (t.is_send)
             description->sends[t.peer] = t.bytes;
@@ -225,7 +215,7 @@ static void give(struct operation *op, int half, size_t at)
     if (op->kind == REDUCE_SCATTER)
         for (size_t r = 0; r < (size_t)comm->size; r++)
             memcpy(own + r * room, from + r * bytes + at, piece);
-    else if (op->kind != BROADCAST || comm->rank == op->root)
+    else
         memcpy(own, from + at, piece);
 }
 
@@ -246,10 +236,6 @@ static void take(struct operation *op, int half, size_t at)
     unsigned char *to = (unsigned char *)op->to + at;
     if (op->kind == REDUCE_SCATTER)
         sum(op, half, to, own * room, piece / width, comm->rank);
-    else if (op->kind == ALL_REDUCE)
-        sum(op, half, to, 0, piece / width, 0);
-    else if (op->kind == BROADCAST)
-        memcpy(to, buffer_of(comm, op->root, half), piece);
     else
         for (size_t r = 0; r < (size_t)comm->size; r++)
             memcpy(to + r * bytes, buffer_of(comm, (int)r, half), piece);

@@ -271,17 +271,6 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
     return refuse("was not registered");
 }
 
-ncclResult_t ncclMemAlloc(void **out, size_t bytes)
-{
-    return cudaMalloc(out, bytes) == cudaSuccess ? ncclSuccess
-                                                 : ncclUnhandledCudaError;
-}
-
-ncclResult_t ncclMemFree(void *data)
-{
-    return cudaFree(data) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
-}
-
 const char *ncclGetErrorString(ncclResult_t result)
 {
     switch (result) {

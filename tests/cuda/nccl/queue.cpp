@@ -150,28 +150,20 @@ static struct operation *operation(
 
 static ncclResult_t collective(
         enum op_kind kind, const void *from, void *to, size_t count,
-        ncclDataType_t type, ncclRedOp_t reduction, int root, ncclComm_t comm,
+        ncclDataType_t type, ncclRedOp_t reduction, ncclComm_t comm,
         cudaStream_t stream)
 {
     size_t bytes = count * type_bytes(type), all = bytes * (size_t)comm->size;
-    bool sums = kind == REDUCE_SCATTER || kind == ALL_REDUCE;
-    bool adds =
-            type == ncclFloat32 || type == ncclFloat16 || type == ncclBfloat16;
-    if (type_bytes(type) == 0 || (sums && (!adds || reduction != ncclSum)))
+    bool gathers = kind == ALL_GATHER;
+    if (type_bytes(type) == 0 || reduction != ncclSum)
         return refuse("no such type or reduction here");
-    bool reads = kind != BROADCAST || comm->rank == root;
     struct operation *op = operation(
-            kind, from,
-            !reads                   ? 0
-            : kind == REDUCE_SCATTER ? all
-                                     : bytes,
-            to, kind == ALL_GATHER ? all : bytes, comm, stream);
+            kind, from, gathers ? bytes : all, to, gathers ? all : bytes, comm,
+            stream);
     if (!op)
         return ncclInvalidArgument;
     op->count = count;
     op->type = type;
-    op->reduction = reduction;
-    op->root = root;
     return add(op);
 }
 
@@ -211,8 +203,7 @@ ncclResult_t ncclAllGather(
         const void *from, void *to, size_t count, ncclDataType_t type,
         ncclComm_t comm, cudaStream_t stream)
 {
-    return collective(
-            ALL_GATHER, from, to, count, type, ncclSum, 0, comm, stream);
+    return collective(ALL_GATHER, from, to, count, type, ncclSum, comm, stream);
 }
 
 ncclResult_t ncclReduceScatter(
@@ -220,23 +211,7 @@ ncclResult_t ncclReduceScatter(
         ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t stream)
 {
     return collective(
-            REDUCE_SCATTER, from, to, count, type, reduction, 0, comm, stream);
-}
-
-ncclResult_t ncclAllReduce(
-        const void *from, void *to, size_t count, ncclDataType_t type,
-        ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t stream)
-{
-    return collective(
-            ALL_REDUCE, from, to, count, type, reduction, 0, comm, stream);
-}
-
-ncclResult_t ncclBroadcast(
-        const void *from, void *to, size_t count, ncclDataType_t type, int root,
-        ncclComm_t comm, cudaStream_t stream)
-{
-    return collective(
-            BROADCAST, from, to, count, type, ncclSum, root, comm, stream);
+            REDUCE_SCATTER, from, to, count, type, reduction, comm, stream);
 }
 
 ncclResult_t ncclSend(

@@ -45,46 +45,23 @@ cudaError_t check_copy(
     return cudaErrorInvalidMemcpyDirection;
 }
 
-/* rows of `bytes` each; pitches are the distances of rows. */
-struct rectangle {
-    size_t rows, bytes, to_pitch, from_pitch;
-};
-
-void copy_rows(void *to, const void *from, const struct rectangle &r)
+void copy_bytes(void *to, const void *from, size_t bytes)
 {
-    char *t = static_cast<char *>(host_of(to));
-    const char *f = static_cast<const char *>(host_of(from));
-    if (r.rows == 1 || (r.bytes == r.to_pitch && r.bytes == r.from_pitch)) {
-        memmove(t, f, r.rows * r.bytes);
-        return;
-    }
-    for (size_t i = 0; i < r.rows; i++)
-        memmove(t + i * r.to_pitch, f + i * r.from_pitch, r.bytes);
-}
-
-size_t extent(size_t rows, size_t bytes, size_t pitch)
-{
-    return rows ? (rows - 1) * pitch + bytes : 0;
+    memmove(host_of(to), host_of(from), bytes);
 }
 
 cudaError_t copy(
-        void *to, const void *from, const struct rectangle &r,
-        enum cudaMemcpyKind kind, cudaStream_t handle, bool is_async)
+        void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+        cudaStream_t handle, bool is_async)
 {
     struct stream *stream;
     cudaError_t error = begin_on(handle, &stream);
     if (error)
         return error;
-    size_t from_bytes = extent(r.rows, r.bytes, r.from_pitch);
     struct end to_end, from_end;
-    size_t to_bytes = extent(r.rows, r.bytes, r.to_pitch);
-    if (!r.bytes || !r.rows)
+    if (!bytes)
         return cudaSuccess;
-    error = check_copy(
-            to, from, to_bytes < from_bytes ? from_bytes : to_bytes, kind,
-            &to_end, &from_end);
-    if (r.to_pitch != r.from_pitch && error)
-        error = check_copy(to, from, r.bytes, kind, &to_end, &from_end);
+    error = check_copy(to, from, bytes, kind, &to_end, &from_end);
     if (error)
         return error;
     counters().copies++;
@@ -93,14 +70,14 @@ cudaError_t copy(
     counters().pageable_copies += pageable;
     if (is_async && from_end.kind == PAGEABLE && !between_hosts) {
         /* staged: the caller's memory is read before the call returns */
-        void *staged = malloc(from_bytes);
+        void *staged = malloc(bytes);
         if (!staged)
             return cudaErrorMemoryAllocation;
-        memcpy(staged, from, from_bytes);
+        memcpy(staged, from, bytes);
         enqueue(stream, "copy", [=] {
             delay_at_random();
             if (!sticky(stream_device(stream)))
-                copy_rows(to, staged, r);
+                copy_bytes(to, staged, bytes);
             free(staged);
         });
         return cudaSuccess;
@@ -108,7 +85,7 @@ cudaError_t copy(
     enqueue(stream, "copy", [=] {
         delay_at_random();
         if (!sticky(stream_device(stream)))
-            copy_rows(to, from, r);
+            copy_bytes(to, from, bytes);
     });
     bool on_device = to_end.kind == DEVICE && from_end.kind == DEVICE;
     if ((is_async && (pageable || between_hosts)) ||
@@ -149,26 +126,14 @@ using namespace standin;
 cudaError_t cudaMemcpy(
         void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    return keep(copy(to, from, {1, bytes, bytes, bytes}, kind, nullptr, false));
+    return keep(copy(to, from, bytes, kind, nullptr, false));
 }
 
 cudaError_t cudaMemcpyAsync(
         void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
         cudaStream_t stream)
 {
-    return keep(copy(to, from, {1, bytes, bytes, bytes}, kind, stream, true));
-}
-
-cudaError_t cudaMemcpy2DAsync(
-        void *to, size_t to_pitch, const void *from, size_t from_pitch,
-        size_t width, size_t height, enum cudaMemcpyKind kind,
-        cudaStream_t stream)
-{
-    if (width > to_pitch || width > from_pitch)
-        return keep(cudaErrorInvalidPitchValue);
-    return keep(
-            copy(to, from, {height, width, to_pitch, from_pitch}, kind, stream,
-                 true));
+    return keep(copy(to, from, bytes, kind, stream, true));
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes)

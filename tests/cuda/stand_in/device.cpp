@@ -105,11 +105,6 @@ cudaError_t cudaInitDevice(int index, unsigned flags, unsigned device_flags)
     return keep(begin());
 }
 
-cudaError_t cudaSetDeviceFlags(unsigned flags)
-{
-    return keep(start_error());
-}
-
 /* The same in every process: those that share a GPU can tell. */
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int index)
 {
@@ -123,95 +118,23 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int index)
     memcpy(out->uuid.bytes, "zerod stand-in", 14);
     out->uuid.bytes[15] = (char)settings().visible[index];
     out->totalGlobalMem = settings().memory_bytes;
-    out->sharedMemPerBlock = 48 << 10;
-    out->sharedMemPerBlockOptin = settings().shared_bytes - (1 << 10);
-    out->sharedMemPerMultiprocessor = settings().shared_bytes;
-    out->reservedSharedMemPerBlock = 1 << 10;
-    out->regsPerBlock = out->regsPerMultiprocessor = 65536;
-    out->warpSize = 32;
-    out->maxThreadsPerBlock = 1024;
-    out->maxThreadsDim[0] = out->maxThreadsDim[1] = 1024;
-    out->maxThreadsDim[2] = 64;
-    out->maxGridSize[0] = 0x7fffffff;
-    out->maxGridSize[1] = out->maxGridSize[2] = 65535;
     out->major = settings().major;
     out->minor = settings().minor;
     out->multiProcessorCount = 8;
-    out->maxThreadsPerMultiProcessor = 2048;
-    out->maxBlocksPerMultiProcessor = 32;
-    out->l2CacheSize = 50 << 20;
-    out->memoryBusWidth = 5120;
-    out->asyncEngineCount = 3;
-    out->unifiedAddressing = 1;
-    out->concurrentKernels = 1;
-    out->streamPrioritiesSupported = 1;
-    out->hostRegisterSupported = 1;
-    out->canMapHostMemory = 1;
-    out->canUseHostPointerForRegisteredMem = 1;
-    out->pciBusID = settings().visible[index] + 1;
     return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(
         int *value_out, enum cudaDeviceAttr attribute, int index)
 {
-    struct cudaDeviceProp p;
-    cudaError_t error = cudaGetDeviceProperties(&p, index);
+    cudaError_t error = start_error();
     if (error)
-        return error;
+        return keep(error);
+    if (index < 0 || index >= settings().gpus)
+        return keep(cudaErrorInvalidDevice);
     switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock:
-        *value_out = p.maxThreadsPerBlock;
-        return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-        *value_out = (int)p.sharedMemPerBlock;
-        return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        *value_out = (int)p.sharedMemPerBlockOptin;
-        return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        *value_out = (int)p.sharedMemPerMultiprocessor;
-        return cudaSuccess;
-    case cudaDevAttrMultiProcessorCount:
-        *value_out = p.multiProcessorCount;
-        return cudaSuccess;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-        *value_out = p.maxThreadsPerMultiProcessor;
-        return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMajor:
-        *value_out = p.major;
-        return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor:
-        *value_out = p.minor;
-        return cudaSuccess;
-    case cudaDevAttrL2CacheSize:
-        *value_out = p.l2CacheSize;
-        return cudaSuccess;
-    case cudaDevAttrWarpSize:
-        *value_out = p.warpSize;
-        return cudaSuccess;
-    case cudaDevAttrComputeMode:
-    case cudaDevAttrPciDomainId:
-    case cudaDevAttrPciDeviceId:
-    case cudaDevAttrIntegrated:
-    case cudaDevAttrPageableMemoryAccess:
-    case cudaDevAttrMemoryPoolsSupported:
-        *value_out = 0;
-        return cudaSuccess;
-    case cudaDevAttrHostNumaId:
-        *value_out = -1;
-        return cudaSuccess;
-    case cudaDevAttrPciBusId:
-        *value_out = p.pciBusID;
-        return cudaSuccess;
-    case cudaDevAttrAsyncEngineCount:
-        *value_out = p.asyncEngineCount;
-        return cudaSuccess;
-    case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrHostRegisterSupported:
-    case cudaDevAttrCanUseHostPointerForRegisteredMem:
-    case cudaDevAttrStreamPrioritiesSupported:
-        *value_out = 1;
+        *value_out = (int)settings().shared_bytes;
         return cudaSuccess;
     default:
         report("attribute %d of a device is not known here", (int)attribute);
@@ -244,11 +167,6 @@ cudaError_t cudaDeviceCanAccessPeer(int *can_out, int device, int peer)
     return keep(start_error());
 }
 
-cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value)
-{
-    return keep(begin());
-}
-
 cudaError_t cudaDeviceSynchronize(void)
 {
     cudaError_t error = begin();
@@ -257,16 +175,6 @@ cudaError_t cudaDeviceSynchronize(void)
     counters().host_waits++;
     finish_device(current);
     return keep(sticky(current));
-}
-
-cudaError_t cudaDeviceReset(void)
-{
-    cudaError_t error = start_error();
-    if (error)
-        return keep(error);
-    finish_device(current);
-    set_sticky(current, cudaSuccess);
-    return cudaSuccess;
 }
 
 cudaError_t cudaDriverGetVersion(int *version_out)
@@ -289,18 +197,12 @@ cudaError_t cudaGetLastError(void)
     return sticky(current) ? sticky(current) : error;
 }
 
-cudaError_t cudaPeekAtLastError(void)
-{
-    return sticky(current) ? sticky(current) : last;
-}
-
 #define ERRORS(X)                                                              \
     X(cudaSuccess, "no error")                                                 \
     X(cudaErrorInvalidValue, "invalid argument")                               \
     X(cudaErrorMemoryAllocation, "out of memory")                              \
     X(cudaErrorInitializationError, "initialization error")                    \
     X(cudaErrorInvalidConfiguration, "invalid configuration argument")         \
-    X(cudaErrorInvalidPitchValue, "invalid pitch argument")                    \
     X(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy")    \
     X(cudaErrorInsufficientDriver,                                             \
       "CUDA driver version is insufficient for CUDA runtime version")          \

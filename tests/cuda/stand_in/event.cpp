@@ -181,12 +181,6 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return keep(record_event(event, stream));
 }
 
-cudaError_t cudaEventRecordWithFlags(
-        cudaEvent_t event, cudaStream_t stream, unsigned flags)
-{
-    return keep(record_event(event, stream));
-}
-
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     return keep(query_event(event, true));

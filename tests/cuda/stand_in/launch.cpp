@@ -251,20 +251,7 @@ cudaError_t cudaFuncGetAttributes(
         return keep(cudaErrorNoKernelImageForDevice);
     *out = {};
     out->maxThreadsPerBlock = 1024;
-    out->numRegs = 32;
-    out->ptxVersion = out->binaryVersion = 90;
     out->maxDynamicSharedSizeBytes = (int)shared_limit(kernel);
     out->sharedSizeBytes = static_shared_of(kernel)->bytes;
-    return cudaSuccess;
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        int *blocks_out, const void *kernel, int threads, size_t shared_bytes)
-{
-    int by_threads = 2048 / (threads > 0 ? threads : 1);
-    int by_memory =
-            shared_bytes ? (int)((228 << 10) / (shared_bytes + 1024)) : 32;
-    int blocks = by_threads < by_memory ? by_threads : by_memory;
-    *blocks_out = blocks < 32 ? blocks : 32;
     return cudaSuccess;
 }

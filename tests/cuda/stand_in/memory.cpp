@@ -22,7 +22,7 @@ struct block {
     size_t bytes;
     enum kind kind;
     int device;
-    bool registered; /* PINNED: the caller's memory; DEVICE: virtual.cpp's */
+    bool is_virtual; /* DEVICE: virtual.cpp's */
     void *map;
     size_t map_bytes;
 };
@@ -209,7 +209,7 @@ static cudaError_t device_free(void *address)
         std::lock_guard<std::mutex> lock(m.mutex);
         auto it = m.blocks.find((uintptr_t)address);
         if (it == m.blocks.end() || it->second.kind != DEVICE ||
-            it->second.registered)
+            it->second.is_virtual)
             return cudaErrorInvalidValue;
         block = it->second;
         m.blocks.erase(it);
@@ -219,24 +219,23 @@ static cudaError_t device_free(void *address)
     return cudaSuccess;
 }
 
-static cudaError_t add_pinned(void *host, size_t bytes, bool registered)
+static cudaError_t add_pinned(void *host, size_t bytes)
 {
     struct memory &m = memory();
     std::lock_guard<std::mutex> lock(m.mutex);
     if (overlaps((uintptr_t)host, bytes))
         return cudaErrorHostMemoryAlreadyRegistered;
-    m.blocks[(uintptr_t)host] = {bytes, PINNED, -1, registered, nullptr, 0};
+    m.blocks[(uintptr_t)host] = {bytes, PINNED, -1, false, nullptr, 0};
     counters().pinned_bytes += bytes;
     return cudaSuccess;
 }
 
-static bool drop_pinned(void *host, bool registered)
+static bool drop_pinned(void *host)
 {
     struct memory &m = memory();
     std::lock_guard<std::mutex> lock(m.mutex);
     auto it = m.blocks.find((uintptr_t)host);
-    if (it == m.blocks.end() || it->second.kind != PINNED ||
-        it->second.registered != registered)
+    if (it == m.blocks.end() || it->second.kind != PINNED)
         return false;
     counters().pinned_bytes -= it->second.bytes;
     m.blocks.erase(it);
@@ -322,38 +321,6 @@ cudaError_t cudaFree(void *address)
     return keep(device_free(address));
 }
 
-cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
-{
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
-    *out = nullptr;
-    size_t rounded = (bytes + PAGE - 1) / PAGE * PAGE;
-    if (fails_now(FAIL_PIN) || posix_memalign(out, PAGE, rounded))
-        return keep(cudaErrorMemoryAllocation);
-    return keep(add_pinned(*out, bytes, false));
-}
-
-cudaError_t cudaMallocHost(void **out, size_t bytes)
-{
-    return cudaHostAlloc(out, bytes, cudaHostAllocDefault);
-}
-
-cudaError_t cudaFreeHost(void *host)
-{
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
-    if (!host)
-        return cudaSuccess;
-    for (int i = 0; i < settings().gpus; i++)
-        finish_device(i);
-    if (!drop_pinned(host, false))
-        return keep(cudaErrorInvalidValue);
-    free(host);
-    return cudaSuccess;
-}
-
 cudaError_t cudaHostRegister(void *host, size_t bytes, unsigned flags)
 {
     cudaError_t error = begin();
@@ -364,7 +331,7 @@ cudaError_t cudaHostRegister(void *host, size_t bytes, unsigned flags)
     if (fails_now(FAIL_PIN))
         return keep(cudaErrorMemoryAllocation);
     wait_at_random();
-    return keep(add_pinned(host, bytes, true));
+    return keep(add_pinned(host, bytes));
 }
 
 cudaError_t cudaHostUnregister(void *host)
@@ -374,15 +341,8 @@ cudaError_t cudaHostUnregister(void *host)
         return keep(error);
     for (int i = 0; i < settings().gpus; i++)
         finish_device(i);
-    return drop_pinned(host, true) ? cudaSuccess
-                                   : keep(cudaErrorHostMemoryNotRegistered);
-}
-
-cudaError_t cudaHostGetDevicePointer(void **out, void *host, unsigned flags)
-{
-    *out = host;
-    return zd_standin_is_reachable(host, 1) ? cudaSuccess
-                                            : keep(cudaErrorInvalidValue);
+    return drop_pinned(host) ? cudaSuccess
+                             : keep(cudaErrorHostMemoryNotRegistered);
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total_out)

@@ -98,18 +98,6 @@ void set_failures(struct state &s, const char *failures)
     }
 }
 
-void summarize(void)
-{
-    struct counters &c = state().counters;
-    fprintf(stderr,
-            "stand-in for CUDA: %llu launches, %llu copies (%llu of memory "
-            "that is not page-locked), %llu waits of the host, %llu calls of "
-            "it\n",
-            (unsigned long long)c.launches, (unsigned long long)c.copies,
-            (unsigned long long)c.pageable_copies,
-            (unsigned long long)c.host_waits, (unsigned long long)c.host_calls);
-}
-
 /* Numbers up to the first that is none, or is not there; one that comes twice
  * hides all. */
 void read_visible(struct settings &s)
@@ -165,8 +153,6 @@ struct settings read_settings(void)
     s.abort = bytes_of("ZD_STANDIN_ABORT", 0);
     read_capability(s);
     s.slow = read_slow();
-    if (bytes_of("ZD_STANDIN_SUMMARY", 0))
-        atexit(summarize);
     const char *order = getenv("ZD_STANDIN_ORDER");
     if (order && !strcmp(order, "reverse"))
         s.reversed = true;

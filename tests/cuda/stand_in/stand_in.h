@@ -27,7 +27,6 @@
  *     ZD_STANDIN_LEAVE_OUT       norm_rows.cuh:34: this __syncthreads orders
  *                                nothing in the eyes of races/races.cpp
  *     ZD_STANDIN_ABORT=0         1: a report ends the process (SIGABRT)
- *     ZD_STANDIN_SUMMARY=0       1: says at the end what was counted
  *     ZD_STANDIN_FAIL=...        failures, see zd_standin_fail() */
 #ifndef ZD_TESTS_CUDA_STAND_IN_H
 #define ZD_TESTS_CUDA_STAND_IN_H
@@ -68,7 +67,7 @@ void zd_standin_set_sticky(cudaError_t error, const char *format, ...)
 
 /* Adds failures, a list with commas; NULL: none from now on, counts restart.
  *     malloc:N    the N-th cudaMalloc from here is refused (1 = the next)
- *     pin:N       the N-th cudaHostRegister or cudaHostAlloc
+ *     pin:N       the N-th cudaHostRegister
  *     stream:N    the N-th cudaStreamCreate*
  *     launch:N    the N-th launch is refused (not sticky)
  *     sticky:N    the N-th launch fails while it runs: an error for ever

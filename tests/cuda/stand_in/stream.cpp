@@ -41,7 +41,7 @@ void futex_wake(std::atomic<uint32_t> *word)
 
 struct stream {
     std::atomic<uint32_t> alive;
-    int device, priority;
+    int device;
     bool is_blocking, is_default;
     struct stream *next; /* of all */
     pthread_t thread;
@@ -127,11 +127,10 @@ void chain(struct stream *later, struct stream *earlier)
     });
 }
 
-struct stream *make(int device, bool is_blocking, int priority)
+struct stream *make(int device, bool is_blocking)
 {
     struct stream *s = new struct stream();
     s->device = device;
-    s->priority = priority;
     s->is_blocking = is_blocking;
     s->head = s->tail = new struct operation();
     s->alive = ALIVE;
@@ -155,7 +154,7 @@ struct stream *default_stream(int device)
         if (a.defaults[(size_t)device])
             return a.defaults[(size_t)device];
     }
-    struct stream *s = make(device, true, 0);
+    struct stream *s = make(device, true);
     std::lock_guard<std::mutex> lock(a.mutex);
     s->is_default = true;
     return a.defaults[(size_t)device] = s;
@@ -288,8 +287,7 @@ using namespace standin;
 
 /* --- streams ------------------------------------------------------------- */
 
-static cudaError_t create_stream(
-        cudaStream_t *out, unsigned flags, int priority)
+static cudaError_t create_stream(cudaStream_t *out, unsigned flags)
 {
     cudaError_t error = begin();
     if (error)
@@ -298,25 +296,24 @@ static cudaError_t create_stream(
         return keep(cudaErrorInvalidValue);
     if (fails_now(FAIL_STREAM))
         return keep(cudaErrorMemoryAllocation);
-    *out = (cudaStream_t)make(
-            device(), !(flags & cudaStreamNonBlocking), priority);
+    *out = (cudaStream_t)make(device(), !(flags & cudaStreamNonBlocking));
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t *out)
 {
-    return create_stream(out, cudaStreamDefault, 0);
+    return create_stream(out, cudaStreamDefault);
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
-    return create_stream(out, flags, 0);
+    return create_stream(out, flags);
 }
 
 cudaError_t cudaStreamCreateWithPriority(
         cudaStream_t *out, unsigned flags, int priority)
 {
-    return create_stream(out, flags, priority);
+    return create_stream(out, flags);
 }
 
 /* Graphs are not captured here. */
@@ -335,24 +332,6 @@ cudaError_t cudaStreamGetCaptureInfo(
         const cudaGraphEdgeData **, size_t *)
 {
     return cudaStreamIsCapturing(stream, status_out);
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority_out)
-{
-    struct stream *s = stream_of(stream);
-    if (!s)
-        return keep(cudaErrorInvalidResourceHandle);
-    *priority_out = s->priority;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned *flags_out)
-{
-    struct stream *s = stream_of(stream);
-    if (!s)
-        return keep(cudaErrorInvalidResourceHandle);
-    *flags_out = s->is_blocking ? cudaStreamDefault : cudaStreamNonBlocking;
-    return cudaSuccess;
 }
 
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device_out)
