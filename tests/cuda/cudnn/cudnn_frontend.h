@@ -76,6 +76,24 @@ inline cudnnStatus_t set_stream(cudnnHandle_t handle, cudaStream_t stream)
 
 namespace graph
 {
+/* A setter that keeps its value, one that does not, and a getter. */
+#define SETS(self, name, type, field)                                          \
+    self &name(const type &value)                                              \
+    {                                                                          \
+        field = value;                                                         \
+        return *this;                                                          \
+    }
+#define TAKES(self, name, type)                                                \
+    self &name(type)                                                           \
+    {                                                                          \
+        return *this;                                                          \
+    }
+#define GIVES(name, type, field)                                               \
+    type name() const                                                          \
+    {                                                                          \
+        return field;                                                          \
+    }
+
 struct Tensor_attributes;
 typedef std::shared_ptr<Tensor_attributes> tensor_ptr;
 
@@ -85,55 +103,17 @@ struct Tensor_attributes {
     bool is_output = false;
     tensor_ptr ragged;
 
-    Tensor_attributes &set_name(const char *name)
-    {
-        return *this;
-    }
-    Tensor_attributes &set_uid(int64_t value)
-    {
-        uid = value;
-        return *this;
-    }
-    Tensor_attributes &set_dim(const std::vector<int64_t> &value)
-    {
-        dim = value;
-        return *this;
-    }
-    Tensor_attributes &set_stride(const std::vector<int64_t> &value)
-    {
-        stride = value;
-        return *this;
-    }
-    Tensor_attributes &set_output(bool value)
-    {
-        is_output = value;
-        return *this;
-    }
-    Tensor_attributes &set_data_type(DataType_t type)
-    {
-        return *this;
-    }
-    Tensor_attributes &set_ragged_offset(const tensor_ptr &value)
-    {
-        ragged = value;
-        return *this;
-    }
-    tensor_ptr get_ragged_offset()
-    {
-        return ragged;
-    }
-    int64_t get_uid() const
-    {
-        return uid;
-    }
-    std::vector<int64_t> get_dim() const
-    {
-        return dim;
-    }
-    std::vector<int64_t> get_stride() const
-    {
-        return stride;
-    }
+    SETS(Tensor_attributes, set_uid, int64_t, uid)
+    SETS(Tensor_attributes, set_dim, std::vector<int64_t>, dim)
+    SETS(Tensor_attributes, set_stride, std::vector<int64_t>, stride)
+    SETS(Tensor_attributes, set_output, bool, is_output)
+    SETS(Tensor_attributes, set_ragged_offset, tensor_ptr, ragged)
+    TAKES(Tensor_attributes, set_name, const char *)
+    TAKES(Tensor_attributes, set_data_type, DataType_t)
+    GIVES(get_uid, int64_t, uid)
+    GIVES(get_dim, std::vector<int64_t>, dim)
+    GIVES(get_stride, std::vector<int64_t>, stride)
+    GIVES(get_ragged_offset, tensor_ptr, ragged)
 };
 
 struct SDPA_backward_attributes {
@@ -142,53 +122,17 @@ struct SDPA_backward_attributes {
     int64_t most_q = 0, most_kv = 0;
     float scale = 1;
 
-    SDPA_backward_attributes &set_name(const char *name)
-    {
-        return *this;
-    }
-    SDPA_backward_attributes &set_causal_mask(bool value)
-    {
-        return *this;
-    }
-    SDPA_backward_attributes &set_attn_scale(float value)
-    {
-        scale = value;
-        return *this;
-    }
-    SDPA_backward_attributes &set_generate_stats(bool value)
-    {
-        return *this;
-    }
-    SDPA_backward_attributes &set_deterministic_algorithm(bool value)
-    {
-        is_deterministic = value;
-        return *this;
-    }
-    SDPA_backward_attributes &set_padding_mask(bool value)
-    {
-        pads = value;
-        return *this;
-    }
-    SDPA_backward_attributes &set_seq_len_q(const tensor_ptr &value)
-    {
-        lengths_q = value;
-        return *this;
-    }
-    SDPA_backward_attributes &set_seq_len_kv(const tensor_ptr &value)
-    {
-        lengths_kv = value;
-        return *this;
-    }
-    SDPA_backward_attributes &set_max_total_seq_len_q(int64_t value)
-    {
-        most_q = value;
-        return *this;
-    }
-    SDPA_backward_attributes &set_max_total_seq_len_kv(int64_t value)
-    {
-        most_kv = value;
-        return *this;
-    }
+    SETS(SDPA_backward_attributes, set_attn_scale, float, scale)
+    SETS(SDPA_backward_attributes, set_deterministic_algorithm, bool,
+         is_deterministic)
+    SETS(SDPA_backward_attributes, set_padding_mask, bool, pads)
+    SETS(SDPA_backward_attributes, set_seq_len_q, tensor_ptr, lengths_q)
+    SETS(SDPA_backward_attributes, set_seq_len_kv, tensor_ptr, lengths_kv)
+    SETS(SDPA_backward_attributes, set_max_total_seq_len_q, int64_t, most_q)
+    SETS(SDPA_backward_attributes, set_max_total_seq_len_kv, int64_t, most_kv)
+    TAKES(SDPA_backward_attributes, set_name, const char *)
+    TAKES(SDPA_backward_attributes, set_causal_mask, bool)
+    TAKES(SDPA_backward_attributes, set_generate_stats, bool)
 };
 typedef SDPA_backward_attributes SDPA_attributes;
 
@@ -219,14 +163,8 @@ class Graph
         described.is_bf16 = type == DataType_t::BFLOAT16;
         return *this;
     }
-    Graph &set_intermediate_data_type(DataType_t type)
-    {
-        return *this;
-    }
-    Graph &set_compute_data_type(DataType_t type)
-    {
-        return *this;
-    }
+    TAKES(Graph, set_intermediate_data_type, DataType_t)
+    TAKES(Graph, set_compute_data_type, DataType_t)
     tensor_ptr tensor(const Tensor_attributes &as)
     {
         return std::make_shared<Tensor_attributes>(as);
@@ -329,6 +267,9 @@ class Graph
         return {};
     }
 };
+#undef SETS
+#undef TAKES
+#undef GIVES
 } // namespace graph
 } // namespace cudnn_frontend
 
