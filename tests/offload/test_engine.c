@@ -1,4 +1,5 @@
 #include "tests/offload/engine_case.h"
+#include "tests/support/gate.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
@@ -168,29 +169,10 @@ Test(offload_engine, serves_a_rank_that_owns_nothing, .timeout = 100)
 
 enum { LATE = 4096 };
 
-struct gate {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool open;
-};
-
-static void pass_gate(void *ctx, int64_t arg)
-{
-    struct gate *gate = ctx;
-    pthread_mutex_lock(&gate->lock);
-    while (!gate->open)
-        pthread_cond_wait(&gate->changed, &gate->lock);
-    pthread_mutex_unlock(&gate->lock);
-}
-
 static void *open_late(void *ctx)
 {
-    struct gate *gate = ctx;
     usleep(30000); /* time for who does not wait to go wrong */
-    pthread_mutex_lock(&gate->lock);
-    gate->open = true;
-    pthread_cond_broadcast(&gate->changed);
-    pthread_mutex_unlock(&gate->lock);
+    gate_open(ctx);
     return NULL;
 }
 
@@ -217,8 +199,7 @@ static void two_steps(
     struct offload_place place = {.worker_threads = 2, .first_cpu = -1};
     struct optim_step step = {
             .options = &optim, .t = 1, .grad_scale = 1, .learning_rate = 0.5f};
-    struct gate gate = {
-            PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+    struct gate gate = GATE;
     struct token now = {0};
     float *grads = calloc(2 * LATE, sizeof *grads);
     struct offload *offload;
@@ -252,7 +233,7 @@ static void two_steps(
             break; /* the next update would go up after the first */
         cr_assert_eq(offload_squares(offload, &sum), ZD_OK);
         if (k == 0) {
-            stream_call(place.up, pass_gate, &gate, 0);
+            stream_call(place.up, gate_pass, &gate, 0);
             pthread_create(&opener, NULL, open_late, &gate);
         }
         cr_assert_eq(offload_update(offload, &step, NULL), ZD_OK);

@@ -4,9 +4,9 @@
 #define ZD_TESTS_BASE_DEVICE_GPU_CASE_H
 
 #include "base/device/device_memory.h"
+#include "tests/support/gate.h"
 
 #include <criterion/criterion.h>
-#include <pthread.h>
 
 static inline struct device *gpu_case_open(void)
 {
@@ -18,35 +18,6 @@ static inline struct device *gpu_case_open(void)
             zd_error_get()->what);
     device_use(device);
     return device;
-}
-
-/* What a stream stops at until the test lets it go on. */
-struct gate {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool open;
-};
-#define GATE                                                                   \
-    {                                                                          \
-        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false             \
-    }
-
-static inline void gate_pass(void *ctx, int64_t arg)
-{
-    struct gate *gate = (struct gate *)ctx;
-    (void)arg;
-    pthread_mutex_lock(&gate->lock);
-    while (!gate->open)
-        pthread_cond_wait(&gate->changed, &gate->lock);
-    pthread_mutex_unlock(&gate->lock);
-}
-
-static inline void gate_open(struct gate *gate)
-{
-    pthread_mutex_lock(&gate->lock);
-    gate->open = true;
-    pthread_cond_broadcast(&gate->changed);
-    pthread_mutex_unlock(&gate->lock);
 }
 
 #endif

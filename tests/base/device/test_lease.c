@@ -1,4 +1,5 @@
 #include "base/device/lease.h"
+#include "tests/support/gate.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -205,35 +206,11 @@ Test(lease, a_mistake_tells_the_last_transitions)
 
 /* --- records -------------------------------------------------------------- */
 
-struct gate {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool open;
-};
-
-static void pass_gate(void *ctx, int64_t arg)
-{
-    struct gate *gate = ctx;
-    pthread_mutex_lock(&gate->lock);
-    while (!gate->open)
-        pthread_cond_wait(&gate->changed, &gate->lock);
-    pthread_mutex_unlock(&gate->lock);
-}
-
-static void open_gate(struct gate *gate)
-{
-    pthread_mutex_lock(&gate->lock);
-    gate->open = true;
-    pthread_cond_broadcast(&gate->changed);
-    pthread_mutex_unlock(&gate->lock);
-}
-
 /* A wait is for the record that it names: not for a later one, which has been
  * queued meanwhile, and also for one that is queued later. */
 Test(lease, a_wait_is_for_its_record, .timeout = 60)
 {
-    struct gate gate = {
-            PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+    struct gate gate = GATE;
     struct stream *down, *up;
     struct timeline first, second;
     struct token token;
@@ -245,7 +222,7 @@ Test(lease, a_wait_is_for_its_record, .timeout = 60)
 
     cr_assert_eq(timeline_record(down, &first, &token), ZD_OK);
     cr_expect_eq(token.number, 1);
-    stream_call(down, pass_gate, &gate, 0);
+    stream_call(down, gate_pass, &gate, 0);
     stream_record(down, first.event); /* held */
     cr_expect_eq(event_records(first.event), 2);
     cr_assert_eq(stream_wait_record(up, token.of->event, 1), ZD_OK);
@@ -257,7 +234,7 @@ Test(lease, a_wait_is_for_its_record, .timeout = 60)
     cr_assert_eq(token_wait(up, later), ZD_OK);
     stream_copy(up, &to, &from, sizeof to);
     stream_record(down, second.event);
-    open_gate(&gate);
+    gate_open(&gate);
     cr_assert_eq(stream_finish(up), ZD_OK);
     cr_expect_eq(to, 1);
     stream_destroy(down);

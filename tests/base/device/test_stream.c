@@ -1,38 +1,10 @@
 #include "base/device/stream.h"
+#include "tests/support/gate.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
-
-/* What a stream must wait for until the test lets it go on. */
-struct gate {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool open;
-};
-#define GATE                                                                   \
-    {                                                                          \
-        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false             \
-    }
-
-static void pass_gate(void *ctx, int64_t arg)
-{
-    struct gate *gate = ctx;
-    (void)arg;
-    pthread_mutex_lock(&gate->lock);
-    while (!gate->open)
-        pthread_cond_wait(&gate->changed, &gate->lock);
-    pthread_mutex_unlock(&gate->lock);
-}
-
-static void open_gate(struct gate *gate)
-{
-    pthread_mutex_lock(&gate->lock);
-    gate->open = true;
-    pthread_cond_broadcast(&gate->changed);
-    pthread_mutex_unlock(&gate->lock);
-}
 
 /* Calls in the order in which they ran. */
 struct diary {
@@ -66,14 +38,14 @@ Test(stream, works_in_order)
     struct gate gate = GATE;
     struct diary diary = {0};
     char a[8] = "first", b[8] = "", c[8] = "";
-    stream_call(stream, pass_gate, &gate, 0);
+    stream_call(stream, gate_pass, &gate, 0);
     stream_copy(stream, b, a, sizeof a);
     stream_copy(stream, c, b, sizeof b);
     for (int i = 0; i < 100; i++)
         stream_call(stream, write_line, &diary, i);
     cr_expect_eq(diary.count, 0);
     cr_expect_str_eq(b, "");
-    open_gate(&gate);
+    gate_open(&gate);
     stream_finish(stream);
     cr_expect_str_eq(c, "first");
     cr_assert_eq(diary.count, 100);
@@ -89,7 +61,7 @@ Test(stream, waits_for_events_of_another)
     struct event *event = event_of(), *end = event_of();
     struct gate gate = GATE;
     struct diary diary = {0};
-    stream_call(down, pass_gate, &gate, 0);
+    stream_call(down, gate_pass, &gate, 0);
     stream_call(down, write_line, &diary, 1);
     stream_record(down, event);
     stream_wait(up, event);
@@ -98,7 +70,7 @@ Test(stream, waits_for_events_of_another)
     cr_expect_not(event_is_done(event));
     cr_expect_not(event_is_done(end));
     cr_expect_eq(diary.count, 0);
-    open_gate(&gate);
+    gate_open(&gate);
     event_wait(end);
     cr_expect(event_is_done(event));
     cr_assert_eq(diary.count, 2);
@@ -120,12 +92,12 @@ Test(stream, wait_means_the_last_record_before_it)
     stream_wait(up, event);
     stream_record(up, end);
     /* recorded again before the first wait may have begun */
-    stream_call(down, pass_gate, &gate, 0);
+    stream_call(down, gate_pass, &gate, 0);
     stream_record(down, event);
     event_wait(end);
     cr_expect(event_is_done(end));
     cr_expect_not(event_is_done(event));
-    open_gate(&gate);
+    gate_open(&gate);
     event_wait(event);
     cr_expect(event_is_done(event));
     stream_destroy(up);
@@ -141,13 +113,13 @@ Test(stream, records_on_two_streams_are_done_in_order)
     struct event *event = event_of();
     struct gate gate = GATE;
     struct diary diary = {0};
-    stream_call(slow, pass_gate, &gate, 0);
+    stream_call(slow, gate_pass, &gate, 0);
     stream_call(slow, write_line, &diary, 1);
     stream_record(slow, event);
     stream_record(quick, event);
     usleep(20000); /* time for a wrong one to be done */
     cr_expect_not(event_is_done(event));
-    open_gate(&gate);
+    gate_open(&gate);
     event_wait(event);
     cr_expect_eq(diary.count, 1);
     stream_destroy(slow);
@@ -176,9 +148,9 @@ Test(stream, queueing_waits_when_full)
     static struct diary diary;
     struct filler filler = {stream, &diary, 2000};
     pthread_t thread;
-    stream_call(stream, pass_gate, &gate, 0);
+    stream_call(stream, gate_pass, &gate, 0);
     pthread_create(&thread, NULL, fill, &filler);
-    open_gate(&gate);
+    gate_open(&gate);
     pthread_join(thread, NULL);
     stream_finish(stream);
     cr_assert_eq(diary.count, 2000);
@@ -207,7 +179,7 @@ Test(stream, inline_works_at_once)
 
 static void *open_later(void *ctx)
 {
-    open_gate(ctx);
+    gate_open(ctx);
     return NULL;
 }
 
@@ -220,7 +192,7 @@ Test(stream, inline_waits_for_a_thread)
         struct gate gate = GATE;
         struct diary diary = {0};
         pthread_t opener;
-        stream_call(thread_stream, pass_gate, &gate, 0);
+        stream_call(thread_stream, gate_pass, &gate, 0);
         stream_call(thread_stream, write_line, &diary, 1);
         stream_record(thread_stream, event);
         pthread_create(&opener, NULL, open_later, &gate);
