@@ -1,6 +1,7 @@
 /* The whole engine for the thread sanitizer: streams that are threads, workers,
  * the feeds, both strategies, parameters on both sides. Prints TAP. */
 #include "tests/offload/engine_case.h"
+#include "tests/offload/small_engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,40 +31,18 @@ static enum zd_status add_up(struct offload *offload, const float *grads)
 
 static bool micros_are_added_in_order(void)
 {
-    static const size_t counts[] = {COUNT};
-    struct offload_options options = offload_options_default();
-    struct optim_options optim = optim_options_default();
-    struct offload_extent extent = {
-            .count = COUNT, .layout = {{OPTIM_FP32, OPTIM_FP32}}};
-    struct offload_request request = {
-            .options = &options,
-            .optim = &optim,
-            .segment_counts = counts,
-            .segment_count = 1,
-            .extents = &extent,
-            .extent_count = 1,
-            .accumulates = true,
-    };
-    struct offload_place place = {.worker_threads = 4, .first_cpu = -1};
-    size_t bytes[OFFLOAD_PARTS];
-    struct arena_plan plan;
-    struct arena arena;
-    struct offload *offload = NULL;
+    struct small_engine e;
     struct exact_sum sum;
     float *grads = make_constants();
-    options.optimizer = OFFLOAD_CPU;
-    arena_plan_init(&plan);
+    small_engine_init(&e, 1, COUNT, 0);
+    e.request.accumulates = true;
+    e.place.worker_threads = 4;
     exact_sum_clear(&sum);
-    bool ok = offload_measure(&request, bytes) == ZD_OK &&
-              offload_plan_spans(bytes, &plan) == ZD_OK &&
-              arena_take(&arena, &plan) == ZD_OK &&
-              offload_create(&request, &arena, &place, &offload) == ZD_OK &&
-              add_up(offload, grads) == ZD_OK &&
-              offload_squares(offload, &sum) == ZD_OK &&
+    bool ok = small_engine_make(&e) == ZD_OK &&
+              add_up(e.offload, grads) == ZD_OK &&
+              offload_squares(e.offload, &sum) == ZD_OK &&
               exact_sum_value(&sum) == 0;
-    offload_destroy(offload);
-    arena_release(&arena);
-    arena_plan_fini(&plan);
+    small_engine_end(&e);
     free(grads);
     return ok;
 }

@@ -1,4 +1,5 @@
 #include "tests/offload/engine_case.h"
+#include "tests/offload/small_engine.h"
 #include "tests/support/gate.h"
 #include "tests/support/scratch.h"
 
@@ -98,61 +99,45 @@ static void owns_nothing(
         enum offload_tier tier, bool params_on_host,
         enum offload_clipping clipping)
 {
-    static const size_t counts[] = {256, 512};
-    struct offload_options options = offload_options_default();
-    struct optim_options optim = optim_options_default();
-    struct offload_request request = {
-            .options = &options,
-            .optim = &optim,
-            .segment_counts = counts,
-            .segment_count = 2,
-            .params_on_host = params_on_host,
-    };
-    struct offload_place place = {.worker_threads = 2, .first_cpu = -1};
-    struct optim_step step = {.options = &optim, .t = 1, .grad_scale = 1};
-    struct offload *offload;
-    struct arena_plan plan;
-    struct arena arena;
+    struct small_engine e;
+    small_engine_init(&e, 2, 256, 512);
+    struct optim_step step = {.options = &e.optim, .t = 1, .grad_scale = 1};
     struct exact_sum sum;
-    size_t bytes[OFFLOAD_PARTS];
     struct scratch scratch;
     float device[512] = {0};
     scratch_init(&scratch);
-    place.file_name = "rank0";
-    options.nvme_path = scratch.dir;
-    options.optimizer = tier;
-    options.params = params_on_host ? tier : OFFLOAD_NONE;
-    options.clipping = clipping;
-    arena_plan_init(&plan);
+    e.request.extent_count = 0;
+    e.request.params_on_host = params_on_host;
+    e.place.file_name = "rank0";
+    e.options.nvme_path = scratch.dir;
+    e.options.optimizer = tier;
+    e.options.params = params_on_host ? tier : OFFLOAD_NONE;
+    e.options.clipping = clipping;
     exact_sum_clear(&sum);
-    cr_assert_eq(offload_measure(&request, bytes), ZD_OK);
-    cr_assert_eq(offload_plan_spans(bytes, &plan), ZD_OK);
-    cr_assert_eq(arena_take(&arena, &plan), ZD_OK);
-    cr_assert_eq(offload_create(&request, &arena, &place, &offload), ZD_OK);
+    cr_assert_eq(small_engine_make(&e), ZD_OK);
     for (int turn = 0; turn < 2; turn++) {
-        offload_step_begin(offload, &step);
+        offload_step_begin(e.offload, &step);
         for (int s = 0; s < 2; s++)
             cr_assert_eq(
                     offload_grads_down(
-                            offload, s, device, (struct token){0}, 0, true),
+                            e.offload, s, device, (struct token){0}, 0, true),
                     ZD_OK);
-        cr_assert_eq(offload_squares(offload, &sum), ZD_OK);
+        cr_assert_eq(offload_squares(e.offload, &sum), ZD_OK);
         cr_assert_eq(
-                turn ? offload_skip(offload)
-                     : offload_update(offload, &step, NULL),
+                turn ? offload_skip(e.offload)
+                     : offload_update(e.offload, &step, NULL),
                 ZD_OK);
         for (int s = 0; s < 2; s++)
             cr_assert_eq(
-                    params_on_host ? offload_params_up(offload, s, device, NULL)
-                                   : offload_params_wait(offload, s),
+                    params_on_host
+                            ? offload_params_up(e.offload, s, device, NULL)
+                            : offload_params_wait(e.offload, s),
                     ZD_OK);
     }
-    cr_assert_eq(offload_masters_written(offload), ZD_OK);
-    cr_assert_eq(offload_finish(offload), ZD_OK);
+    cr_assert_eq(offload_masters_written(e.offload), ZD_OK);
+    cr_assert_eq(offload_finish(e.offload), ZD_OK);
     cr_assert_eq(exact_sum_value(&sum), 0);
-    offload_destroy(offload);
-    arena_release(&arena);
-    arena_plan_fini(&plan);
+    small_engine_end(&e);
     scratch_fini(&scratch);
 }
 
@@ -182,72 +167,51 @@ static void two_steps(
         bool on_host, bool accumulates, enum offload_clipping clipping,
         bool goes_on, float got[LATE])
 {
-    static const size_t counts[] = {LATE};
-    struct offload_options options = offload_options_default();
-    struct optim_options optim = optim_options_default();
-    struct offload_extent extent = {
-            .count = LATE, .layout = {{OPTIM_FP32, OPTIM_FP32}}};
-    struct offload_request request = {
-            .options = &options,
-            .optim = &optim,
-            .segment_counts = counts,
-            .segment_count = 1,
-            .extents = &extent,
-            .extent_count = 1,
-            .accumulates = accumulates,
-            .params_on_host = on_host};
-    struct offload_place place = {.worker_threads = 2, .first_cpu = -1};
+    struct small_engine e;
+    small_engine_init(&e, 1, LATE, 0);
     struct optim_step step = {
-            .options = &optim, .t = 1, .grad_scale = 1, .learning_rate = 0.5f};
+            .options = &e.optim,
+            .t = 1,
+            .grad_scale = 1,
+            .learning_rate = 0.5f};
     struct gate gate = GATE;
     struct token now = {0};
     float *grads = calloc(2 * LATE, sizeof *grads);
-    struct offload *offload;
-    struct arena_plan plan;
-    struct arena arena;
     struct exact_sum sum;
     pthread_t opener;
-    size_t bytes[OFFLOAD_PARTS];
     for (int i = 0; i < 2 * LATE; i++)
         grads[i] = i < LATE ? 1 + (float)(i % 7) : -3;
-    options.optimizer = OFFLOAD_CPU;
-    options.params = on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
-    options.clipping = clipping;
-    options.chunk_bytes = 4096;
-    arena_plan_init(&plan);
+    e.request.accumulates = accumulates;
+    e.request.params_on_host = on_host;
+    e.options.params = on_host ? OFFLOAD_CPU : OFFLOAD_NONE;
+    e.options.clipping = clipping;
+    e.options.chunk_bytes = 4096;
     exact_sum_clear(&sum);
-    cr_assert_eq(stream_create("down", STREAM_THREAD, &place.down), ZD_OK);
-    cr_assert_eq(stream_create("up", STREAM_THREAD, &place.up), ZD_OK);
-    cr_assert_eq(offload_measure(&request, bytes), ZD_OK);
-    cr_assert_eq(offload_plan_spans(bytes, &plan), ZD_OK);
-    cr_assert_eq(arena_take(&arena, &plan), ZD_OK);
-    cr_assert_eq(offload_create(&request, &arena, &place, &offload), ZD_OK);
+    cr_assert_eq(small_engine_streams(&e, STREAM_THREAD), ZD_OK);
+    cr_assert_eq(small_engine_make(&e), ZD_OK);
     if (!on_host)
-        offload_params_to(offload, 0, got);
+        offload_params_to(e.offload, 0, got);
     for (int k = 0; k < 1 + goes_on; k++) {
-        offload_step_begin(offload, &step);
+        offload_step_begin(e.offload, &step);
         cr_assert_eq(
-                offload_grads_down(offload, 0, grads + k * LATE, now, 0, true),
+                offload_grads_down(
+                        e.offload, 0, grads + k * LATE, now, 0, true),
                 ZD_OK);
         if (k > 0 && !on_host)
             break; /* the next update would go up after the first */
-        cr_assert_eq(offload_squares(offload, &sum), ZD_OK);
+        cr_assert_eq(offload_squares(e.offload, &sum), ZD_OK);
         if (k == 0) {
-            stream_call(place.up, gate_pass, &gate, 0);
+            stream_call(e.place.up, gate_pass, &gate, 0);
             pthread_create(&opener, NULL, open_late, &gate);
         }
-        cr_assert_eq(offload_update(offload, &step, NULL), ZD_OK);
+        cr_assert_eq(offload_update(e.offload, &step, NULL), ZD_OK);
         if (k == 0 && on_host)
-            cr_assert_eq(offload_params_up(offload, 0, got, NULL), ZD_OK);
+            cr_assert_eq(offload_params_up(e.offload, 0, got, NULL), ZD_OK);
         step.t++;
     }
-    cr_assert_eq(offload_finish(offload), ZD_OK);
+    cr_assert_eq(offload_finish(e.offload), ZD_OK);
     pthread_join(opener, NULL);
-    offload_destroy(offload);
-    stream_destroy(place.down);
-    stream_destroy(place.up);
-    arena_release(&arena);
-    arena_plan_fini(&plan);
+    small_engine_end(&e);
     free(grads);
 }
 

@@ -2,6 +2,7 @@
  * middle of a step (the next call tells it, and no one waits forever), and one
  * whose last chunk takes long. */
 #include "offload/engine.h"
+#include "tests/offload/small_engine.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
@@ -10,16 +11,8 @@
 enum { COUNT = 16384 };
 
 struct engine_test {
+    struct small_engine e;
     struct scratch scratch;
-    struct offload_options options;
-    struct optim_options optim;
-    size_t counts[2];
-    struct offload_extent extents[2];
-    struct offload_request request;
-    struct arena_plan plan;
-    struct arena arena;
-    struct stream *down, *up;
-    struct offload *offload;
     uint16_t device[COUNT];
 };
 
@@ -79,45 +72,22 @@ static void make_tiers(
         struct engine_test *f, enum offload_tier optimizer,
         enum offload_tier params, enum stream_mode mode)
 {
-    size_t bytes[OFFLOAD_PARTS];
-    struct offload_place place = {
-            .worker_threads = 3, .first_cpu = -1, .file_name = "rank0"};
     memset(f, 0, sizeof *f);
     scratch_init(&f->scratch);
-    f->options = offload_options_default();
-    f->options.optimizer = optimizer;
-    f->options.params = params;
-    f->options.nvme_path = f->scratch.dir;
-    f->options.chunk_bytes = 1024;
-    f->optim = optim_options_default();
-    for (int s = 0; s < 2; s++) {
-        f->counts[s] = COUNT;
-        f->extents[s] = (struct offload_extent){
-                .segment = s,
-                .count = COUNT,
-                .layout = {{OPTIM_8BIT, OPTIM_8BIT}},
-        };
-    }
-    f->request = (struct offload_request){
-            .options = &f->options,
-            .optim = &f->optim,
-            .dtype = DTYPE_BF16,
-            .segment_counts = f->counts,
-            .segment_count = 2,
-            .extents = f->extents,
-            .extent_count = 2,
-            .params_on_host = params != OFFLOAD_NONE,
-    };
-    arena_plan_init(&f->plan);
-    cr_assert_eq(offload_measure(&f->request, bytes), ZD_OK);
-    cr_assert_eq(offload_plan_spans(bytes, &f->plan), ZD_OK);
-    cr_assert_eq(arena_take(&f->arena, &f->plan), ZD_OK);
-    cr_assert_eq(stream_create("down", mode, &f->down), ZD_OK);
-    cr_assert_eq(stream_create("up", mode, &f->up), ZD_OK);
-    place.down = f->down;
-    place.up = f->up;
-    cr_assert_eq(
-            offload_create(&f->request, &f->arena, &place, &f->offload), ZD_OK);
+    small_engine_init(&f->e, 2, COUNT, COUNT);
+    f->e.options.optimizer = optimizer;
+    f->e.options.params = params;
+    f->e.options.nvme_path = f->scratch.dir;
+    f->e.options.chunk_bytes = 1024;
+    for (int s = 0; s < 2; s++)
+        f->e.extents[s].layout =
+                (struct optim_layout){{OPTIM_8BIT, OPTIM_8BIT}};
+    f->e.request.dtype = DTYPE_BF16;
+    f->e.request.params_on_host = params != OFFLOAD_NONE;
+    f->e.place.worker_threads = 3;
+    f->e.place.file_name = "rank0";
+    cr_assert_eq(small_engine_streams(&f->e, mode), ZD_OK);
+    cr_assert_eq(small_engine_make(&f->e), ZD_OK);
 }
 
 static void make(struct engine_test *f, bool in_file, enum stream_mode mode)
@@ -129,11 +99,7 @@ static void make(struct engine_test *f, bool in_file, enum stream_mode mode)
 
 static void unmake(struct engine_test *f)
 {
-    offload_destroy(f->offload);
-    stream_destroy(f->down);
-    stream_destroy(f->up);
-    arena_release(&f->arena);
-    arena_plan_fini(&f->plan);
+    small_engine_end(&f->e);
     scratch_fini(&f->scratch);
 }
 
@@ -141,21 +107,21 @@ static void unmake(struct engine_test *f)
 static enum zd_status run_step(struct engine_test *f)
 {
     struct exact_sum sum;
-    struct optim_step step = {.options = &f->optim, .t = 1, .grad_scale = 1};
+    struct optim_step step = {.options = &f->e.optim, .t = 1, .grad_scale = 1};
     exact_sum_clear(&sum);
     for (int s = 1; s >= 0; s--) {
         ZD_TRY(offload_grads_down(
-                f->offload, s, f->device, (struct token){0}, 0, true));
-        ZD_TRY(token_wait(NULL, offload_grads_left(f->offload, s)));
+                f->e.offload, s, f->device, (struct token){0}, 0, true));
+        ZD_TRY(token_wait(NULL, offload_grads_left(f->e.offload, s)));
     }
-    ZD_TRY(offload_squares(f->offload, &sum));
-    ZD_TRY(offload_update(f->offload, &step, NULL));
+    ZD_TRY(offload_squares(f->e.offload, &sum));
+    ZD_TRY(offload_update(f->e.offload, &step, NULL));
     for (int s = 0; s < 2; s++)
-        if (f->request.params_on_host)
-            ZD_TRY(offload_params_up(f->offload, s, f->device, NULL));
+        if (f->e.request.params_on_host)
+            ZD_TRY(offload_params_up(f->e.offload, s, f->device, NULL));
         else
-            ZD_TRY(offload_params_wait(f->offload, s));
-    return offload_finish(f->offload);
+            ZD_TRY(offload_params_wait(f->e.offload, s));
+    return offload_finish(f->e.offload);
 }
 
 /* `calls`: chunks that a whole step acquires. */
@@ -173,7 +139,7 @@ static void fails_anywhere(bool in_file, int calls)
                 cr_assert_str_eq(zd_error_get()->code, "E0851");
                 /* also at every later call */
                 zd_error_clear();
-                cr_assert_eq(offload_finish(f->offload), ZD_ERR_IO);
+                cr_assert_eq(offload_finish(f->e.offload), ZD_ERR_IO);
                 cr_assert_str_eq(zd_error_get()->what, "the disk is gone");
             }
             zd_error_clear();
@@ -209,7 +175,7 @@ Test(offload_engine_store, lets_go_of_segments_one_by_one)
     make(f, false, STREAM_THREAD);
     held_from = COUNT / 256; /* the second segment */
     struct optim_step step = {
-            .options = &f->optim,
+            .options = &f->e.optim,
             .t = 1,
             .grad_scale = 1,
             .learning_rate = 0.1};
@@ -218,20 +184,20 @@ Test(offload_engine_store, lets_go_of_segments_one_by_one)
     for (int i = 0; i < COUNT; i++)
         f->device[i] = float_to_bf16(1);
     for (int s = 0; s < 2; s++) {
-        offload_params_to(f->offload, s, device[s]);
+        offload_params_to(f->e.offload, s, device[s]);
         cr_assert_eq(
                 offload_grads_down(
-                        f->offload, s, f->device, (struct token){0}, 0, true),
+                        f->e.offload, s, f->device, (struct token){0}, 0, true),
                 ZD_OK);
     }
-    cr_assert_eq(offload_squares(f->offload, &sum), ZD_OK);
+    cr_assert_eq(offload_squares(f->e.offload, &sum), ZD_OK);
     hold(true);
-    cr_assert_eq(offload_update(f->offload, &step, NULL), ZD_OK);
-    cr_assert_eq(offload_params_wait(f->offload, 0), ZD_OK);
+    cr_assert_eq(offload_update(f->e.offload, &step, NULL), ZD_OK);
+    cr_assert_eq(offload_params_wait(f->e.offload, 0), ZD_OK);
     for (int i = 0; i < COUNT; i++)
         cr_assert_neq(device[0][i], 0);
     hold(false);
-    cr_assert_eq(offload_params_wait(f->offload, 1), ZD_OK);
+    cr_assert_eq(offload_params_wait(f->e.offload, 1), ZD_OK);
     for (int i = 0; i < COUNT; i++)
         cr_assert_neq(device[1][i], 0);
     unmake(f);
@@ -276,7 +242,7 @@ static struct offload_report wait_for_params(
 {
     struct exact_sum sum;
     struct engine_test *f = malloc(sizeof *f);
-    struct optim_step step = {.options = &f->optim, .t = 1, .grad_scale = 1};
+    struct optim_step step = {.options = &f->e.optim, .t = 1, .grad_scale = 1};
     struct timeline done;
     pthread_t thread;
     make_tiers(f, optimizer, params, STREAM_THREAD);
@@ -284,32 +250,33 @@ static struct offload_report wait_for_params(
     exact_sum_clear(&sum);
     cr_assert_eq(timeline_create(&done), ZD_OK);
     for (int s = 0; s < 2; s++) {
-        if (!f->request.params_on_host)
-            offload_params_to(f->offload, s, f->device);
+        if (!f->e.request.params_on_host)
+            offload_params_to(f->e.offload, s, f->device);
         cr_assert_eq(
                 offload_grads_down(
-                        f->offload, s, f->device, (struct token){0}, 0, true),
+                        f->e.offload, s, f->device, (struct token){0}, 0, true),
                 ZD_OK);
     }
-    cr_assert_eq(offload_squares(f->offload, &sum), ZD_OK);
-    offload_report_take(f->offload);
+    cr_assert_eq(offload_squares(f->e.offload, &sum), ZD_OK);
+    offload_report_take(f->e.offload);
     hold(in_update);
-    cr_assert_eq(offload_update(f->offload, &step, NULL), ZD_OK);
+    cr_assert_eq(offload_update(f->e.offload, &step, NULL), ZD_OK);
     if (!in_update) {
-        cr_assert_eq(offload_update_wait(f->offload, 1), ZD_OK);
-        jobs_wait(f->offload);
-        offload_report_take(f->offload);
+        cr_assert_eq(offload_update_wait(f->e.offload, 1), ZD_OK);
+        jobs_wait(f->e.offload);
+        offload_report_take(f->e.offload);
         hold(true);
     }
     cr_assert_eq(pthread_create(&thread, NULL, let_go_later, &attempt), 0);
-    if (f->request.params_on_host) {
-        cr_assert_eq(offload_params_up(f->offload, 1, f->device, &done), ZD_OK);
+    if (f->e.request.params_on_host) {
+        cr_assert_eq(
+                offload_params_up(f->e.offload, 1, f->device, &done), ZD_OK);
         cr_assert_eq(token_wait(NULL, timeline_last(&done)), ZD_OK);
     } else {
-        cr_assert_eq(offload_params_wait(f->offload, 1), ZD_OK);
+        cr_assert_eq(offload_params_wait(f->e.offload, 1), ZD_OK);
     }
     pthread_join(thread, NULL);
-    struct offload_report report = offload_report_take(f->offload);
+    struct offload_report report = offload_report_take(f->e.offload);
     timeline_destroy(&done);
     unmake(f);
     free(f);
@@ -366,13 +333,16 @@ Test(offload_engine_store, waits_for_a_slow_copy_are_the_copys)
     make_tiers(f, OFFLOAD_NVME, OFFLOAD_NVME, STREAM_THREAD);
     cr_assert_eq(timeline_create(&done), ZD_OK);
     cr_assert_eq(run_step(f), ZD_OK);
-    offload_report_take(f->offload);
+    offload_report_take(f->e.offload);
     bool is_right = false;
     for (int attempt = 0; attempt < ATTEMPTS && !is_right; attempt++) {
-        cr_assert_eq(stream_call(f->up, sleep_a_while, NULL, attempt), ZD_OK);
-        cr_assert_eq(offload_params_up(f->offload, 0, f->device, &done), ZD_OK);
+        cr_assert_eq(
+                stream_call(f->e.place.up, sleep_a_while, NULL, attempt),
+                ZD_OK);
+        cr_assert_eq(
+                offload_params_up(f->e.offload, 0, f->device, &done), ZD_OK);
         cr_assert_eq(token_wait(NULL, timeline_last(&done)), ZD_OK);
-        struct offload_report report = offload_report_take(f->offload);
+        struct offload_report report = offload_report_take(f->e.offload);
         double waits[] = {
                 report.wait_host_seconds, report.wait_disk_seconds,
                 report.wait_up_seconds, report.wait_down_seconds};

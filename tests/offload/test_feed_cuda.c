@@ -1,9 +1,9 @@
 /* Copies of a GPU and who is told of them: with the stand-ins. */
 #include "base/clock.h"
 #include "offload/feed.h"
-#include "offload/offload.h"
 #include "tests/base/device/gpu_case.h"
 #include "tests/cuda/stand_in/stand_in.h"
+#include "tests/offload/small_engine.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -84,54 +84,18 @@ enum { COUNT = 6 << 20, CHUNKS = 48, PIECES = 2 };
 
 /* A segment of COUNT elements in fp32, and a small one. */
 struct engine {
-    struct offload_options options;
-    struct optim_options optim;
-    size_t counts[2];
-    struct offload_extent extents[2];
-    struct offload_request request;
-    struct arena_plan plan;
-    struct arena arena;
-    struct stream *down, *up;
-    struct offload *offload;
+    struct small_engine small;
     void *grads;
 };
 
 static void make_engine(struct engine *e, enum offload_clipping clipping)
 {
-    size_t bytes[OFFLOAD_PARTS];
-    *e = (struct engine){
-            .options = offload_options_default(),
-            .optim = optim_options_default(),
-            .counts = {COUNT, 256},
-    };
-    e->options.optimizer = OFFLOAD_CPU;
-    e->options.clipping = clipping;
-    e->options.chunk_bytes = sizeof(float) * COUNT / CHUNKS;
-    for (int i = 0; i < 2; i++)
-        e->extents[i] = (struct offload_extent){
-                .segment = i,
-                .count = e->counts[i],
-                .layout = optim_layout_of(&e->optim, e->counts[i], false, NULL),
-        };
-    e->request = (struct offload_request){
-            .options = &e->options,
-            .optim = &e->optim,
-            .segment_counts = e->counts,
-            .segment_count = 2,
-            .extents = e->extents,
-            .extent_count = 2,
-    };
-    cr_assert_eq(stream_create("down", STREAM_CUDA, &e->down), ZD_OK);
-    cr_assert_eq(stream_create("up", STREAM_CUDA, &e->up), ZD_OK);
-    struct offload_place place = {
-            .down = e->down, .up = e->up, .worker_threads = 2, .first_cpu = -1};
-    arena_plan_init(&e->plan);
-    cr_assert_eq(offload_measure(&e->request, bytes), ZD_OK);
-    cr_assert_eq(offload_plan_spans(bytes, &e->plan), ZD_OK);
-    cr_assert_eq(arena_take(&e->arena, &e->plan), ZD_OK);
+    small_engine_init(&e->small, 2, COUNT, 256);
+    e->small.options.clipping = clipping;
+    e->small.options.chunk_bytes = sizeof(float) * COUNT / CHUNKS;
+    cr_assert_eq(small_engine_streams(&e->small, STREAM_CUDA), ZD_OK);
     cr_assert_eq(
-            offload_create(&e->request, &e->arena, &place, &e->offload), ZD_OK,
-            "%s", zd_error_get()->what);
+            small_engine_make(&e->small), ZD_OK, "%s", zd_error_get()->what);
     cr_assert_eq(device_take(4 * COUNT, &e->grads), ZD_OK);
     cr_assert_eq(device_clear(e->grads, 4 * COUNT), ZD_OK);
     cr_assert_eq(device_finish(), ZD_OK);
@@ -139,12 +103,8 @@ static void make_engine(struct engine *e, enum offload_clipping clipping)
 
 static void end_engine(struct engine *e)
 {
-    offload_destroy(e->offload);
-    stream_destroy(e->down);
-    stream_destroy(e->up);
+    small_engine_end(&e->small);
     device_give(e->grads, 4 * COUNT);
-    arena_release(&e->arena);
-    arena_plan_fini(&e->plan);
 }
 
 /* Gradients of both segments, which are ready. */
@@ -153,7 +113,8 @@ static void send_grads(const struct engine *e)
     for (int s = 0; s < 2; s++)
         cr_assert_eq(
                 offload_grads_down(
-                        e->offload, s, e->grads, (struct token){0}, 0, true),
+                        e->small.offload, s, e->grads, (struct token){0}, 0,
+                        true),
                 ZD_OK);
 }
 
@@ -167,12 +128,12 @@ Test(feed_cuda, a_segment_comes_down_in_pieces_of_16_mib)
     exact_sum_clear(&sum);
     struct zd_standin_counters before = zd_standin_counters();
     send_grads(&e);
-    cr_assert_eq(offload_squares(e.offload, &sum), ZD_OK);
+    cr_assert_eq(offload_squares(e.small.offload, &sum), ZD_OK);
     struct zd_standin_counters after = zd_standin_counters();
     cr_expect_eq(after.copies - before.copies, PIECES + 1);
     cr_expect_eq(after.host_calls - before.host_calls, PIECES + 1);
-    cr_assert_eq(offload_skip(e.offload), ZD_OK);
-    cr_assert_eq(offload_finish(e.offload), ZD_OK);
+    cr_assert_eq(offload_skip(e.small.offload), ZD_OK);
+    cr_assert_eq(offload_finish(e.small.offload), ZD_OK);
     end_engine(&e);
     device_close(device);
 }
@@ -190,23 +151,26 @@ Test(feed_cuda, parameters_that_are_there_go_up_in_pieces_of_16_mib)
     size_t wrong = 0;
     make_engine(&e, OFFLOAD_CLIP_UNDO);
     struct optim_step step = {
-            .options = &e.optim, .learning_rate = 0.5, .t = 1, .grad_scale = 1};
+            .options = &e.small.optim,
+            .learning_rate = 0.5,
+            .t = 1,
+            .grad_scale = 1};
     for (int i = 0; i < COUNT; i++)
         ones[i] = 1;
     cr_assert_eq(device_write(e.grads, ones, sizeof(float) * COUNT), ZD_OK);
     for (int s = 0; s < 2; s++) {
         cr_assert_eq(device_take(sizeof(float) * COUNT, &params[s]), ZD_OK);
-        offload_params_to(e.offload, s, params[s]);
+        offload_params_to(e.small.offload, s, params[s]);
     }
     cr_assert_eq(device_finish(), ZD_OK);
     exact_sum_clear(&sum);
-    offload_step_begin(e.offload, &step);
+    offload_step_begin(e.small.offload, &step);
     send_grads(&e);
-    cr_assert_eq(offload_squares(e.offload, &sum), ZD_OK);
+    cr_assert_eq(offload_squares(e.small.offload, &sum), ZD_OK);
     struct zd_standin_counters before = zd_standin_counters();
-    cr_assert_eq(offload_update(e.offload, &step, NULL), ZD_OK);
+    cr_assert_eq(offload_update(e.small.offload, &step, NULL), ZD_OK);
     for (int s = 0; s < 2; s++)
-        cr_assert_eq(offload_params_wait(e.offload, s), ZD_OK);
+        cr_assert_eq(offload_params_wait(e.small.offload, s), ZD_OK);
     cr_assert_eq(device_finish(), ZD_OK);
     struct zd_standin_counters after = zd_standin_counters();
     cr_expect_eq(after.copies - before.copies, PIECES + 1);
@@ -214,7 +178,7 @@ Test(feed_cuda, parameters_that_are_there_go_up_in_pieces_of_16_mib)
     for (int i = 0; i < COUNT; i++) /* Adam's first step, from 0 */
         wrong += !(back[i] < -0.49f && back[i] > -0.51f);
     cr_expect_eq(wrong, 0);
-    cr_assert_eq(offload_finish(e.offload), ZD_OK);
+    cr_assert_eq(offload_finish(e.small.offload), ZD_OK);
     for (int s = 0; s < 2; s++)
         device_give(params[s], sizeof(float) * COUNT);
     free(ones);
