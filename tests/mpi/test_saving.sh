@@ -22,6 +22,13 @@ code=$?
 name=limited-three
 check "three in a row: 74" code_is 74
 check "after the third, as the step behind it ends" [ "$(rows limited-three)" -eq 6 ]
+name=timed
+(ulimit -f 400; run timed 0 "${steps[@]}" --set train.max_steps=100000 --set checkpoint.save_strategy=time --set checkpoint.save_every=0.5s; exit "$code")
+code=$?
+check "three in a row by time: 74" code_is 74
+check "each an interval after the last, not a step" awk '/checkpoint at step/ { sub(/.*at step /, ""); if (last && $1 < last + 2) bad = 1; last = $1 }
+    END { exit bad || !last }' timed.err
+name=limited
 run limited 0 "${steps[@]}"
 check "with room again it goes on and ends well" code_is 0
 check "one row a step" diff <(column limited step) <(seq 8)

@@ -12,7 +12,7 @@
 
 /* A save in the background holds up training as it begins, when all shards are
  * written, and when it is committed. */
-enum { FAILED_SAVES_MAX = 3, STALLS = 3 };
+enum { STALLS = 3 };
 enum { OWN = sizeof((struct saves *)0)->own / sizeof(int64_t) };
 
 /* The worker's changes of state are each one more (see save.h). */
@@ -530,45 +530,6 @@ static enum zd_status go_on(struct trainer *trainer)
     return status;
 }
 
-/* Collective. Whichever rank has the record, rank 0 says it: its warnings are
- * events, and in the status. */
-static enum zd_status tell_failed(struct trainer *trainer, int64_t step)
-{
-    struct zd_error error = *zd_error_get();
-    int64_t teller =
-            error.status != ZD_OK ? (int64_t)comm_rank(trainer->comm) : -1;
-    zd_error_clear();
-    ZD_TRY(comm_all_reduce_i64(trainer->comm, &teller, 1, COMM_MAX));
-    if (teller < 0)
-        return ZD_OK;
-    ZD_TRY(comm_broadcast(trainer->comm, &error, sizeof error, (int)teller));
-    if (trainer_is_first(trainer))
-        zd_log_warning(
-                "checkpoint at step %lld was not saved, training goes "
-                "on: %s",
-                (long long)step, error.what);
-    return ZD_OK;
-}
-
-/* A failed save of `step`, unless it `must` succeed or is the third in a row.
- */
-static enum zd_status tolerate_failure(
-        struct trainer *trainer, enum zd_status status, int64_t step, bool must)
-{
-    /* a transport that is gone cannot be tolerated */
-    if (status == ZD_OK || status == ZD_ERR_PEER)
-        return status;
-    if (must || ++trainer->saves.failed >= FAILED_SAVES_MAX) {
-        struct zd_error error = *zd_error_get();
-        if (error.status != ZD_OK) {
-            error.status = ZD_ERR_IO;
-            zd_error_set(&error);
-        }
-        return ZD_ERR_IO;
-    }
-    return tell_failed(trainer, step);
-}
-
 /* --- saves of a run ------------------------------------------------------- */
 
 bool save_is_writing(const struct trainer *trainer)
@@ -582,7 +543,7 @@ enum zd_status save_poll(struct trainer *trainer, bool is_writing)
     if (!trainer->saves.current || is_writing)
         return ZD_OK;
     int64_t step = trainer->saves.current->step;
-    return tolerate_failure(trainer, go_on(trainer), step, false);
+    return save_tolerate(trainer, go_on(trainer), step, false);
 }
 
 enum zd_status save_settle(struct trainer *trainer)
@@ -638,7 +599,7 @@ enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason)
         status = waits ? save_here(trainer) : begin(trainer, trainer->snapshot);
     }
     if (reasons[reason].tolerates)
-        return tolerate_failure(trainer, status, step, reasons[reason].must);
+        return save_tolerate(trainer, status, step, reasons[reason].must);
     ZD_TRY(status);
     if (is_asked && !waits) {
         asked->state = ASKED_WRITING;

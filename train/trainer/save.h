@@ -88,6 +88,12 @@ struct saves {
  * as it is was saved. A timed one that fails is reported and tolerated, unless
  * it is the third in a row; of the others every failure is returned. */
 enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason);
+/* Collective. A failed save of `step` is reported and tolerated, unless it
+ * `must` succeed or is the third in a row; one by time is tried again after its
+ * interval. */
+enum zd_status save_tolerate(
+        struct trainer *trainer, enum zd_status status, int64_t step,
+        bool must);
 /* Once a step: the next change of a save in the background, unless some rank
  * `is_writing` (save_is_writing). Failures as those of timed ones. */
 enum zd_status save_poll(struct trainer *trainer, bool is_writing);
