@@ -31,11 +31,11 @@ late() {
     done
 }
 calls=$3
-late work "write:/cache/:MS:1,pread:/model.safetensors:MS:1,mkdir:/.tmp-checkpoint:MS:1,fsync:/.tmp-checkpoint:MS:1,pread:/eval.bin:EACH:20,fsync:/hf.tmp:MS:1"
+late work "fsync:/cache/:MS:1,pread:/model.safetensors:MS:1,mkdir:/.tmp-checkpoint:MS:1,fsync:/.tmp-checkpoint:MS:1,pread:/eval.bin:EACH:20,fsync:/hf.tmp:MS:1"
 check "work that takes longer than comm.timeout is no hang" code_is 0
 check "  nor an error" no_error
 was_late() { [[ $(grep -c "^$1.*$2" hits) -eq $3 ]] || { cat hits; return 1; }; }
-check "  rank 0 tokenized for so long" was_late write /cache/ 1
+check "  rank 0 tokenized for so long" was_late fsync /cache/ 1
 check "  loaded" was_late pread /model.safetensors 1
 check "  began a save" was_late mkdir /.tmp-checkpoint 1
 check "  wrote it" was_late fsync /.tmp-checkpoint 1

@@ -32,7 +32,7 @@ cat >by_rank.sh <<END
 #!/bin/sh
 export ZEROD_TEST_HIT=$folder/hits
 case \$OMPI_COMM_WORLD_RANK in
-0) export ZEROD_TEST_DELAY=write:/fresh/:1000:1 ;;
+0) export ZEROD_TEST_DELAY=fsync:/fresh/:1000:1 ;;
 2) export ZEROD_TEST_REFUSE=write:/fresh/:13 ZEROD_TEST_RANK=2 ;;
 esac
 LD_PRELOAD=$calls exec "\$@"
@@ -42,7 +42,7 @@ two_hosts fresh -n 4 "$folder/by_rank.sh" "$zerod" --job text.toml --set job.out
     --set train.max_steps=2
 check "one host tokenizes for both" code_is 0
 check "  which it says" says "data.cache_dir is shared by hosts: host-a fills it, 1 waits"
-check "  late, and the other waits for it and writes nothing there" [ "$(grep -c '^write.*/fresh/' hits)" -eq 1 ]
+check "  late, and the other waits for it and writes nothing there" [ "$(grep -c '^fsync.*/fresh/' hits)" -eq 1 ]
 
 mkdir unshared
 two_hosts unshared -n 4 -u "$folder/unshared" "$zerod" --job job.toml --set job.output_dir=unshared
