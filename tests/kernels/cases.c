@@ -120,9 +120,7 @@ static void swiglu_rows(
     RUN(*most, swiglu_backward(
                        NULL, same.of[r], (char *)same.of[r] + up, d.of[r],
                        same.of[r], (char *)same.of[r] + up, N, F, stride));
-    pair_compare(most, out);
-    pair_compare(most, dx);
-    pair_compare(most, same);
+    PAIRS_COMPARE(most, out, dx, same);
     pair_free(x), pair_free(d);
 }
 
@@ -163,9 +161,7 @@ static void embedding_shape(
     RUN(*most,
         embedding_backward(
                 NULL, dtable.of[r], ids.of[r], order.of[r], dout.of[r], N, C));
-    pair_compare(most, set);
-    pair_compare(most, added);
-    pair_compare(most, dtable);
+    PAIRS_COMPARE(most, set, added, dtable);
     pair_free(ids), pair_free(order), pair_free(table), pair_free(dout);
     free(sorted), free(scratch);
 }
@@ -288,9 +284,7 @@ static void cross_entropy_shape(
                        NULL, alone.of[r], NULL, logits.of[r], targets.of[r],
                        dloss, n, V, stride));
     cross_entropy_in_place(most, a, floats, &targets, &d, dloss, n, V, stride);
-    pair_compare(most, losses);
-    pair_compare(most, alone);
-    pair_compare(most, d);
+    PAIRS_COMPARE(most, losses, alone, d);
     pair_free(logits), pair_free(targets);
     free(floats);
 }
@@ -391,11 +385,7 @@ static double fused_case(struct runner a, struct runner b)
                 most, fused_weight_grads(
                               ops, NULL, dw.of[r], db.of[r], y.of[r], x.of[r],
                               N, K, M, true, true));
-        pair_compare(&most, out);
-        pair_compare(&most, pre);
-        pair_compare(&most, dpre);
-        pair_compare(&most, dw);
-        pair_compare(&most, db);
+        PAIRS_COMPARE(&most, out, pre, dpre, dw, db);
         pair_free(x), pair_free(w), pair_free(bias), pair_free(p);
         pair_free(y);
     }

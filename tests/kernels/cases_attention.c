@@ -66,9 +66,7 @@ static void attention_run(
                        NULL, dq.of[r], dk.of[r], dv.of[r], dout.of[r], o.of[r],
                        l.of[r], q.of[r], k.of[r], v.of[r], starts.of[r],
                        scratch.of[r], &s));
-    pair_compare(most, out);
-    pair_compare(most, lse);
-    pair_compare(most, dq);
+    PAIRS_COMPARE(most, out, lse, dq);
     pair_free(starts), pair_free(q), pair_free(dout), pair_free(scratch);
     pair_free(o), pair_free(l);
     free(list);

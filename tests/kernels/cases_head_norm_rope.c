@@ -120,8 +120,7 @@ static void run(double *most, struct runner a, struct runner b, struct shape s)
         pair_compare(most, theirs);
     }
     RUN_FUSED(*most, backward(ops, &h, r, s.N % 2));
-    pair_compare(most, h.out);
-    pair_compare(most, h.dx);
+    PAIRS_COMPARE(most, h.out, h.dx);
     if (s.dense)
         pair_compare(most, h.dout);
     else

@@ -31,8 +31,7 @@ static void gains_shape(
                                    .in = in,
                                    .r = rank,
                                    .conv1d = turned}));
-        pair_compare(most, gain);
-        pair_compare(most, inverse);
+        PAIRS_COMPARE(most, gain, inverse);
     }
     pair_free(w), pair_free(factor), pair_free(change);
     pair_free(cross), pair_free(gram);

@@ -31,12 +31,7 @@ static void layernorm_shape(
     RUN(*most, layernorm_backward(
                        NULL, dx.of[r], NULL, NULL, dout.of[r], dx.of[r],
                        x.of[r], w.of[r], m.of[r], s.of[r], N, C, false));
-    pair_compare(most, out);
-    pair_compare(most, dx);
-    pair_compare(most, mean);
-    pair_compare(most, rstd);
-    pair_compare(most, dw);
-    pair_compare(most, db);
+    PAIRS_COMPARE(most, out, dx, mean, rstd, dw, db);
     pair_free(x), pair_free(w), pair_free(bias), pair_free(dout);
     pair_free(res), pair_free(m), pair_free(s);
 }
@@ -72,10 +67,7 @@ static void rmsnorm_shape(
         rmsnorm_backward(
                 NULL, dx.of[r], dw.of[r], dx.of[r], residual ? res.of[r] : NULL,
                 x.of[r], w.of[r], s.of[r], N, C, accumulate));
-    pair_compare(most, out);
-    pair_compare(most, dx);
-    pair_compare(most, rstd);
-    pair_compare(most, dw);
+    PAIRS_COMPARE(most, out, dx, rstd, dw);
     pair_free(x), pair_free(w), pair_free(res), pair_free(s);
 }
 
@@ -113,10 +105,7 @@ static void head_norm_shape(
                            NULL, dx.of[r], i && N % 2 ? NULL : dw.of[r],
                            dout.of[r], x.of[r], w.of[r], s.of[r], N, H, D,
                            out_stride, x_stride, i > 0));
-    pair_compare(most, out);
-    pair_compare(most, dx);
-    pair_compare(most, rstd);
-    pair_compare(most, dw);
+    PAIRS_COMPARE(most, out, dx, rstd, dw);
     pair_free(x), pair_free(w), pair_free(dout), pair_free(s);
 }
 
@@ -174,13 +163,7 @@ static void add_norm_shape(
             *most, fused_add_rmsnorm(
                            ops, NULL, y.of[r], root.of[r], second.of[r],
                            x.of[r], y.of[r], w.of[r], 1e-5f, N, C));
-    pair_compare(most, out);
-    pair_compare(most, sum);
-    pair_compare(most, root);
-    pair_compare(most, mean);
-    pair_compare(most, rstd);
-    pair_compare(most, second);
-    pair_compare(most, y);
+    PAIRS_COMPARE(most, out, sum, root, mean, rstd, second, y);
     pair_free(x), pair_free(w), pair_free(bias);
 }
 

@@ -44,6 +44,11 @@ void *pair_fetch(const struct pair *pair, int which);
 
 /* Raises *most to the greatest |a - b| / (1 + |b|). */
 void pair_compare(double *most, struct pair pair);
+/* Of several, in their order. */
+#define PAIRS_COMPARE(most, ...)                                               \
+    for (struct pair all_[] = {__VA_ARGS__}, *p_ = all_;                       \
+         p_ < all_ + sizeof all_ / sizeof *all_; p_++)                         \
+    pair_compare(most, *p_)
 void pair_free(struct pair pair);
 
 /* Raises *most to value; to infinity when it is no number. */
