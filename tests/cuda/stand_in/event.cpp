@@ -87,7 +87,6 @@ cudaError_t record_event(cudaEvent_t handle, cudaStream_t stream)
                e->device, stream_device(s));
         return cudaErrorInvalidResourceHandle;
     }
-    order(s);
     std::lock_guard<std::mutex> lock(e->mutex);
     char *key = &e->keys[++e->records % sizeof e->keys];
     e->stream = s;

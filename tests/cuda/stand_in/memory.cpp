@@ -355,24 +355,3 @@ cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total_out)
     *free_out = total > used ? total - used : 0;
     return cudaSuccess;
 }
-
-cudaError_t cudaPointerGetAttributes(
-        struct cudaPointerAttributes *out, const void *address)
-{
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
-    enum kind kind;
-    int owner;
-    const char *why;
-    if (!find(address, 1, &kind, &owner, &why) && kind != PAGEABLE)
-        return keep(cudaErrorInvalidValue);
-    *out = {};
-    out->type = kind == DEVICE   ? cudaMemoryTypeDevice
-                : kind == PINNED ? cudaMemoryTypeHost
-                                 : cudaMemoryTypeUnregistered;
-    out->device = kind == DEVICE ? owner : kind == PINNED ? 0 : -2;
-    out->devicePointer = kind == PAGEABLE ? nullptr : (void *)address;
-    out->hostPointer = kind == PINNED ? (void *)address : nullptr;
-    return cudaSuccess;
-}

@@ -42,7 +42,7 @@ void futex_wake(std::atomic<uint32_t> *word)
 struct stream {
     std::atomic<uint32_t> alive;
     int device;
-    bool is_blocking, is_default;
+    bool is_default;
     struct stream *next; /* of all */
     pthread_t thread;
 
@@ -115,23 +115,10 @@ uint64_t queued(struct stream *s)
     return s->queued;
 }
 
-/* `later` waits for what `earlier` has now. */
-void chain(struct stream *later, struct stream *earlier)
-{
-    uint64_t at = queued(earlier);
-    if (is_done(earlier, at))
-        return;
-    push(later, "order of the default stream", [=] {
-        wait_until(earlier, at);
-        tell_acquire(&earlier->key);
-    });
-}
-
-struct stream *make(int device, bool is_blocking)
+struct stream *make(int device)
 {
     struct stream *s = new struct stream();
     s->device = device;
-    s->is_blocking = is_blocking;
     s->head = s->tail = new struct operation();
     s->alive = ALIVE;
     struct all &a = all();
@@ -154,7 +141,7 @@ struct stream *default_stream(int device)
         if (a.defaults[(size_t)device])
             return a.defaults[(size_t)device];
     }
-    struct stream *s = make(device, true);
+    struct stream *s = make(device);
     std::lock_guard<std::mutex> lock(a.mutex);
     s->is_default = true;
     return a.defaults[(size_t)device] = s;
@@ -210,26 +197,6 @@ uint64_t push(struct stream *s, const char *what, std::function<void()> work)
     return at;
 }
 
-void order(struct stream *s)
-{
-    if (!s->is_blocking)
-        return;
-    if (s->is_default) {
-        for (struct stream *other : streams_of(s->device))
-            if (other != s && other->is_blocking)
-                chain(s, other);
-        return;
-    }
-    struct all &a = all();
-    struct stream *legacy = nullptr;
-    {
-        std::lock_guard<std::mutex> lock(a.mutex);
-        if ((size_t)s->device < a.defaults.size())
-            legacy = a.defaults[(size_t)s->device];
-    }
-    if (legacy)
-        chain(s, legacy);
-}
 int working_device(void)
 {
     return working ? working->device : -1;
@@ -265,7 +232,6 @@ int stream_device(const struct stream *stream)
 
 void enqueue(struct stream *s, const char *what, std::function<void()> work)
 {
-    order(s);
     push(s, what, std::move(work));
 }
 
@@ -292,17 +258,14 @@ static cudaError_t create_stream(cudaStream_t *out, unsigned flags)
     cudaError_t error = begin();
     if (error)
         return keep(error);
-    if (!out || (flags & ~cudaStreamNonBlocking))
+    if (!out || flags != cudaStreamNonBlocking) {
+        report("a stream that waits for the default stream");
         return keep(cudaErrorInvalidValue);
+    }
     if (fails_now(FAIL_STREAM))
         return keep(cudaErrorMemoryAllocation);
-    *out = (cudaStream_t)make(device(), !(flags & cudaStreamNonBlocking));
+    *out = (cudaStream_t)make(device());
     return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t *out)
-{
-    return create_stream(out, cudaStreamDefault);
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
@@ -364,7 +327,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     if (error)
         return keep(error);
     counters().host_waits++;
-    order(s);
     finish(s);
     return keep(sticky(s->device));
 }

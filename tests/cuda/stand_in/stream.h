@@ -36,8 +36,6 @@ inline void tell_acquire(void *key)
 uint64_t push(struct stream *s, const char *what, std::function<void()> work);
 bool is_done(struct stream *s, uint64_t at);
 void wait_until(struct stream *s, uint64_t at);
-/* The legacy default stream waits for the blocking ones, and they for it. */
-void order(struct stream *s);
 
 /* Streams and events live for ever once made (a few hundred bytes), so that the
  * use of one that was destroyed is noticed and not a crash. */
