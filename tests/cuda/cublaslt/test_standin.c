@@ -117,8 +117,9 @@ static void compare(
     free(result);
 }
 
-Test(cublaslt_standin, computes_from_its_descriptors, .init = begin,
-     .fini = end)
+TestSuite(cublaslt_standin, .init = begin, .fini = end);
+
+Test(cublaslt_standin, computes_from_its_descriptors)
 {
     enum { M = 7, N = 10, K = 6 };
     float alpha = 0.5f, beta = -2.0f;
@@ -134,7 +135,7 @@ Test(cublaslt_standin, computes_from_its_descriptors, .init = begin,
     matrix_free(&a), matrix_free(&b), matrix_free(&c), matrix_free(&d);
 }
 
-Test(cublaslt_standin, refuses_what_does_not_fit, .init = begin, .fini = end)
+Test(cublaslt_standin, refuses_what_does_not_fit)
 {
     float one = 1.0f, zero = 0.0f;
     struct matrix a = matrix(8, 8, 8), b = matrix(8, 8, 8);
@@ -176,8 +177,7 @@ Test(cublaslt_standin, refuses_what_does_not_fit, .init = begin, .fini = end)
     matrix_free(&a), matrix_free(&b), matrix_free(&wide);
 }
 
-Test(cublaslt_standin, an_array_of_the_host_breaks_the_device, .init = begin,
-     .fini = end)
+Test(cublaslt_standin, an_array_of_the_host_breaks_the_device)
 {
     float one = 1.0f, zero = 0.0f;
     float *host = calloc(64, sizeof *host);

@@ -115,7 +115,6 @@ void set_sticky(int device, cudaError_t error);
 /* What a call begins with: an error of the start, of the device, or of a host
  * function that calls the GPU. */
 cudaError_t begin(void);
-void use_device(int device); /* marks its context as made */
 uint64_t used_bytes(int device);
 
 /* --- memory (memory.cpp) ------------------------------------------------- */

@@ -35,28 +35,26 @@ static void check_all_products(enum dtype dtype)
                     flags & 16);
 }
 
+TestSuite(matmul_cuda, .init = gpu_begin, .fini = gpu_end);
+
 /* --- values -------------------------------------------------------------- */
 
-Test(matmul_cuda, fp32_products_are_the_plain_ones, .init = gpu_begin,
-     .fini = gpu_end)
+Test(matmul_cuda, fp32_products_are_the_plain_ones)
 {
     check_all_products(DTYPE_FP32);
 }
 
-Test(matmul_cuda, bf16_products_are_the_plain_ones, .init = gpu_begin,
-     .fini = gpu_end)
+Test(matmul_cuda, bf16_products_are_the_plain_ones)
 {
     check_all_products(DTYPE_BF16);
 }
 
-Test(matmul_cuda, fp16_products_are_the_plain_ones, .init = gpu_begin,
-     .fini = gpu_end)
+Test(matmul_cuda, fp16_products_are_the_plain_ones)
 {
     check_all_products(DTYPE_FP16);
 }
 
-Test(matmul_cuda, fused_products_are_their_parts, .init = gpu_begin,
-     .fini = gpu_end)
+Test(matmul_cuda, fused_products_are_their_parts)
 {
     for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
         check_fused((enum dtype)dtype);
@@ -73,7 +71,7 @@ static void check_all_strided(void)
                         flags & 4, gap);
 }
 
-Test(matmul_cuda, rows_may_lie_apart, .init = gpu_begin, .fini = gpu_end)
+Test(matmul_cuda, rows_may_lie_apart)
 {
     check_all_strided();
     products_set_timing(PRODUCTS_ALL);
@@ -91,7 +89,7 @@ Test(matmul_cuda, rows_may_lie_apart, .init = gpu_begin, .fini = gpu_end)
 
 /* What is over eights of a vocabulary is a product of its own: the logits, and
  * the gradient of what they were made of. */
-Test(matmul_cuda, an_odd_vocabulary_is_cut, .init = gpu_begin, .fini = gpu_end)
+Test(matmul_cuda, an_odd_vocabulary_is_cut)
 {
     for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
         for (int over = 1; over < 8; over += 3)
@@ -123,8 +121,7 @@ static bool fast_algorithm_is_tried(int V, int stride)
     return asked().of_algorithm[2] > 0;
 }
 
-Test(matmul_cuda, an_odd_vocabulary_has_the_fast_algorithms, .init = gpu_begin,
-     .fini = gpu_end)
+Test(matmul_cuda, an_odd_vocabulary_has_the_fast_algorithms)
 {
     if (!is_standin())
         cr_skip("not the stand-in");
@@ -135,8 +132,7 @@ Test(matmul_cuda, an_odd_vocabulary_has_the_fast_algorithms, .init = gpu_begin,
 }
 
 /* Epilogues are in use, or the test above would prove nothing. */
-Test(matmul_cuda, fused_products_are_one_call, .init = gpu_begin,
-     .fini = gpu_end)
+Test(matmul_cuda, fused_products_are_one_call)
 {
     if (!is_standin())
         cr_skip("not the stand-in");
@@ -148,8 +144,7 @@ Test(matmul_cuda, fused_products_are_one_call, .init = gpu_begin,
     cr_assert_eq(asked().with_epilogue, 3);
 }
 
-Test(matmul_cuda, a_place_at_an_odd_address_is_served, .init = gpu_begin,
-     .fini = gpu_end)
+Test(matmul_cuda, a_place_at_an_odd_address_is_served)
 {
     struct tables t = tables_of(DTYPE_BF16);
     enum { M = 24, N = 40, K = 32 };
@@ -185,8 +180,7 @@ static void check_some(void)
     check_weight_grads(DTYPE_BF16, 9, 24, 33, false, false);
 }
 
-Test(matmul_cuda, our_own_kernel_takes_what_the_heuristic_does_not_know,
-     .init = gpu_begin, .fini = gpu_end)
+Test(matmul_cuda, our_own_kernel_takes_what_the_heuristic_does_not_know)
 {
     if (!is_standin())
         cr_skip("not the stand-in");
@@ -196,8 +190,7 @@ Test(matmul_cuda, our_own_kernel_takes_what_the_heuristic_does_not_know,
     cr_assert_gt(product_counters().refused, 0);
 }
 
-Test(matmul_cuda, our_own_kernel_takes_what_is_refused_at_the_call,
-     .init = gpu_begin, .fini = gpu_end)
+Test(matmul_cuda, our_own_kernel_takes_what_is_refused_at_the_call)
 {
     if (!is_standin())
         cr_skip("not the stand-in");
@@ -206,8 +199,7 @@ Test(matmul_cuda, our_own_kernel_takes_what_is_refused_at_the_call,
     cr_assert_eq(asked().products, 0);
 }
 
-Test(matmul_cuda, missing_epilogues_are_composed, .init = gpu_begin,
-     .fini = gpu_end)
+Test(matmul_cuda, missing_epilogues_are_composed)
 {
     if (!is_standin())
         cr_skip("not the stand-in");
@@ -216,8 +208,7 @@ Test(matmul_cuda, missing_epilogues_are_composed, .init = gpu_begin,
     cr_assert_gt(asked().products, 0);
 }
 
-Test(matmul_cuda, a_product_that_fails_is_an_error, .init = gpu_begin,
-     .fini = gpu_end)
+Test(matmul_cuda, a_product_that_fails_is_an_error)
 {
     if (!is_standin())
         cr_skip("not the stand-in");
@@ -237,7 +228,7 @@ Test(matmul_cuda, a_product_that_fails_is_an_error, .init = gpu_begin,
     twin_free(&x), twin_free(&out);
 }
 
-Test(matmul_cuda, without_the_library_there_is_a_fix)
+Test(matmul_library, without_the_library_there_is_a_fix)
 {
     const struct kernels *table;
     setenv("ZEROD_CUBLASLT", "/nowhere/libcublasLt.so.13", 1);
@@ -247,7 +238,7 @@ Test(matmul_cuda, without_the_library_there_is_a_fix)
     cr_assert(strstr(zd_error_get()->help, "device.backend"));
 }
 
-Test(matmul_cuda, a_library_without_our_functions_is_named)
+Test(matmul_library, a_library_without_our_functions_is_named)
 {
     const struct kernels *table;
     setenv("ZEROD_CUBLASLT", "libm.so.6", 1);
@@ -256,7 +247,7 @@ Test(matmul_cuda, a_library_without_our_functions_is_named)
 }
 
 /* The one thing that NVIDIA's own library does without a GPU. */
-Test(matmul_cuda, the_library_takes_our_descriptors)
+Test(matmul_library, the_library_takes_our_descriptors)
 {
     struct plan_table table = {0};
     if (cublaslt_open(&table.api) != ZD_OK) {
@@ -285,8 +276,7 @@ Test(matmul_cuda, the_library_takes_our_descriptors)
 
 /* --- settings ------------------------------------------------------------ */
 
-Test(matmul_cuda, collectives_are_left_their_multiprocessors, .init = gpu_begin,
-     .fini = gpu_end)
+Test(matmul_cuda, collectives_are_left_their_multiprocessors)
 {
     if (!is_standin())
         cr_skip("not the stand-in");
@@ -320,7 +310,7 @@ static double fp32_error(bool tf32)
     return error;
 }
 
-Test(matmul_cuda, tf32_is_asked_for, .init = gpu_begin, .fini = gpu_end)
+Test(matmul_cuda, tf32_is_asked_for)
 {
     cr_assert_lt(fp32_error(false), 1e-5);
     double error = fp32_error(true);

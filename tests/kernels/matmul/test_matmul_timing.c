@@ -53,8 +53,9 @@ static const char *tuning_file(const char *end)
     return path;
 }
 
-Test(matmul_timing, a_second_start_times_nothing, .init = begin_timed,
-     .fini = gpu_end)
+TestSuite(matmul_timing, .init = begin_timed, .fini = gpu_end);
+
+Test(matmul_timing, a_second_start_times_nothing)
 {
     several_products();
     struct product_counters first = product_counters();
@@ -82,8 +83,7 @@ Test(matmul_timing, a_second_start_times_nothing, .init = begin_timed,
 
 /* A checkpoint has them: without the file, and where timing would have others
  * win, a run that goes on has the same. Also what was first met adding. */
-Test(matmul_timing, a_run_that_goes_on_has_its_algorithms, .init = begin_timed,
-     .fini = gpu_end)
+Test(matmul_timing, a_run_that_goes_on_has_its_algorithms)
 {
     check_matmul(DTYPE_FP32, 32, 64, 128, false, true, true, false, false);
     several_products();
@@ -111,8 +111,7 @@ Test(matmul_timing, a_run_that_goes_on_has_its_algorithms, .init = begin_timed,
 }
 
 /* A trial would write over the sum that is there. */
-Test(matmul_timing, what_is_first_met_adding_is_not_timed, .init = begin_timed,
-     .fini = gpu_end)
+Test(matmul_timing, what_is_first_met_adding_is_not_timed)
 {
     check_matmul(DTYPE_FP32, 96, 64, 128, false, true, true, false, false);
     cr_assert_eq(product_counters().plans, 1);
@@ -146,20 +145,17 @@ static uint64_t fused_from_now_on(const char *slow)
     return fused;
 }
 
-Test(matmul_timing, an_epilogue_that_is_slow_gives_way_to_its_parts,
-     .init = begin_timed, .fini = gpu_end)
+Test(matmul_timing, an_epilogue_that_is_slow_gives_way_to_its_parts)
 {
     cr_assert_eq(fused_from_now_on("slow_epilogue"), 1);
 }
 
-Test(matmul_timing, an_epilogue_that_is_fast_stays, .init = begin_timed,
-     .fini = gpu_end)
+Test(matmul_timing, an_epilogue_that_is_fast_stays)
 {
     cr_assert_eq(fused_from_now_on("slow_plain"), 4);
 }
 
-Test(matmul_timing, without_timing_the_first_algorithm_is_taken,
-     .init = begin_timed, .fini = gpu_end)
+Test(matmul_timing, without_timing_the_first_algorithm_is_taken)
 {
     products_set_timing(PRODUCTS_HEURISTIC);
     int count = several_products();
@@ -174,8 +170,7 @@ Test(matmul_timing, without_timing_the_first_algorithm_is_taken,
     cr_assert_gt(product_counters().timed, 0);
 }
 
-Test(matmul_timing, small_products_are_not_timed, .init = begin_timed,
-     .fini = gpu_end)
+Test(matmul_timing, small_products_are_not_timed)
 {
     products_set_timing(PRODUCTS_LARGE);
     int count = several_products();
@@ -192,8 +187,7 @@ static void damage(const char *path, long from_end, char byte)
     fclose(file);
 }
 
-Test(matmul_timing, a_damaged_file_is_replaced, .init = begin_timed,
-     .fini = gpu_end)
+Test(matmul_timing, a_damaged_file_is_replaced)
 {
     several_products();
     uint64_t timed = product_counters().timed;
@@ -207,8 +201,7 @@ Test(matmul_timing, a_damaged_file_is_replaced, .init = begin_timed,
     cr_assert_eq(product_counters().timed, 2 * timed);
 }
 
-Test(matmul_timing, a_place_that_cannot_be_written_is_no_error,
-     .init = begin_timed, .fini = gpu_end)
+Test(matmul_timing, a_place_that_cannot_be_written_is_no_error)
 {
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
     int count = several_products();

@@ -65,8 +65,9 @@ static void *write_some(void *ctx)
     return NULL;
 }
 
-Test(matmul_tuning, nothing_is_lost_between_writers, .init = cache_only,
-     .fini = cache_end)
+TestSuite(matmul_tuning, .init = cache_only, .fini = cache_end);
+
+Test(matmul_tuning, nothing_is_lost_between_writers)
 {
     struct writer writers[] = {{.first = 1}, {.first = 1000}, {.first = 2000}};
     for (int i = 0; i < 3; i++)
@@ -80,8 +81,7 @@ Test(matmul_tuning, nothing_is_lost_between_writers, .init = cache_only,
     tuning_destroy(tuning);
 }
 
-Test(matmul_tuning, another_gpu_or_library_is_not_believed, .init = cache_only,
-     .fini = cache_end)
+Test(matmul_tuning, another_gpu_or_library_is_not_believed)
 {
     struct tuned t = tuned_of(5);
     struct tuning *tuning = tuning_create("GPU 1", "library 13.1");
@@ -100,8 +100,7 @@ Test(matmul_tuning, another_gpu_or_library_is_not_believed, .init = cache_only,
     tuning_destroy(gpu2), tuning_destroy(library2), tuning_destroy(same);
 }
 
-Test(matmul_tuning, files_of_rubbish_are_ignored, .init = cache_only,
-     .fini = cache_end)
+Test(matmul_tuning, files_of_rubbish_are_ignored)
 {
     static const char *const texts[] = {
             "",
@@ -129,8 +128,7 @@ Test(matmul_tuning, files_of_rubbish_are_ignored, .init = cache_only,
     }
 }
 
-Test(matmul_tuning, a_lock_that_is_held_is_not_waited_for_for_ever,
-     .init = cache_only, .fini = cache_end)
+Test(matmul_tuning, a_lock_that_is_held_is_not_waited_for_for_ever)
 {
     struct tuning *first = tuning_create("GPU", "library");
     struct tuning *second = tuning_create("GPU", "library");
