@@ -217,7 +217,9 @@ Test(tensorboard, twenty_events_are_flushed_before_the_end)
     }
     char name[512];
     cr_expect_eq(find_file(name, sizeof name), 1);
-    cr_expect_str_eq(state_case_read(&c, name, NULL), "");
+    char *text = state_case_read(&c, name, NULL);
+    cr_expect_str_eq(text, "");
+    free(text);
     state_case_step(&c, 2);
     sink.take(sink.ctx, SINK_STEP, &c.state);
     state_case_wait(&c, name);
