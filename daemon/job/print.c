@@ -41,8 +41,9 @@ static void row_origin(
 {
     int index = schema_index(key);
     const struct toml_node *node = job->given[index];
-    bool is_batch = strstr(key->name, "batch_size") ||
-                    strcmp(key->name, "gradient_accumulation_steps") == 0;
+    bool is_batch = key->type != SCHEMA_BOOL &&
+                    (strstr(key->name, "batch_size") ||
+                     strcmp(key->name, "gradient_accumulation_steps") == 0);
     if (job->unused[index])
         snprintf(out, out_bytes, "%s", job->unused[index]);
     else if (node && node->place.line)
