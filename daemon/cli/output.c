@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +64,12 @@ int output_finish(int code)
     errno = 0;
     bool is_bad = fflush(stdout) != 0;
     int cause = refusal ? refusal : errno;
+    struct pollfd reader = {.fd = STDOUT_FILENO, .events = POLLOUT};
     if (!is_bad && !ferror(stdout))
         return code;
+    /* a flush before this one failed: stdio has forgotten why */
+    if (!cause && poll(&reader, 1, 0) == 1 && reader.revents & POLLERR)
+        cause = EPIPE;
     if (code != 0)
         return code; /* the first failure is the cause */
     if (cause != EPIPE)
