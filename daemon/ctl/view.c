@@ -127,7 +127,8 @@ static enum zd_status show_rounds(
         if (status == ZD_OK && target->is_dead &&
             strcmp(view->command, "status") == 0)
             status = fail_dead(target);
-        if (!args->watch || status != ZD_OK || ferror(stdout))
+        if (!args->watch || status != ZD_OK || ferror(stdout) ||
+            (!target->job.socket && target_file_has_ended(target)))
             return status;
         poll(NULL, 0, (int)(ctl_interval(args) * 1000)); /* or a signal */
         if (client_interrupted())

@@ -87,9 +87,12 @@ enum zd_status metrics_ask(
     ZD_TRY(target_get(target, what, &answer));
     json_t *names = names_of(args, answer);
     snprintf(
-            what, WHAT_MAX, "/v1/metrics/history?since=%lld&max=%d",
-            (long long)args->since_step,
+            what, WHAT_MAX, "/v1/metrics/history?max=%d",
             strcmp(args->line.command, "plot") == 0 ? PLOT_POINTS : POINTS_MAX);
+    if (args->since_step) /* without it step 0 is told too: an evaluation */
+        snprintf(
+                what + strlen(what), WHAT_MAX - strlen(what), "&since=%lld",
+                (long long)args->since_step);
     bool all = args->line.operand_count == 0 && json_array_size(names) > 1;
     json_array_foreach(names, i, name)
     {

@@ -210,7 +210,8 @@ check "a stale socket by name is 66" 66 status -j stale
 mkdir -p out/logs
 sed 's/"pid": 4711,/"pid": 4711, "ranks": [{"rank": 0, "host": "node1", "step": 120, "memory": {"device": {"planned": 10, "taken": 5}}}], "memory": [{"rank": 0, "memory": [{"where": "device", "planned": 10, "taken": 5}], "resident": 7}],/' \
     "$answers/status.json" >out/status.json
-for step in 1 2 3; do echo "{\"step\": $step, \"loss\": $step.5, \"phase_seconds\": {\"data\": 0.5}}"; done >out/metrics.jsonl
+echo '{"step": 0, "eval_loss": 9.5}' >out/metrics.jsonl
+for step in 1 2 3; do echo "{\"step\": $step, \"loss\": $step.5, \"phase_seconds\": {\"data\": 0.5}}"; done >>out/metrics.jsonl
 printf '{"step": 4, "lo' >>out/metrics.jsonl
 sed -n 's/^data: //p' "$answers/events.txt" >out/events.jsonl
 cp "$answers/log.txt" out/logs/rank-00000.log
@@ -220,6 +221,8 @@ for command in status ranks "ranks -o csv" memory metrics "metrics loss --csv" p
 done
 check "--dir: metrics" 0 metrics loss perf/data_wait --csv --dir out
 grep -qx '3,3.5,0.5' stdout; tell $? "--dir: rows of metrics.jsonl" "$(tail -1 stdout)"
+check "--dir: an evaluation of step 0" 0 metrics eval/loss --csv --dir out
+grep -qx '0,9.5' stdout; tell $? "--dir: it is a row" "$(tail -1 stdout)"
 cp out/metrics.jsonl metrics.was
 { printf '\n{"step": 4, "loss": 9, "x": ['; yes '{},' | head -n 1000000 | tr -d '\n'; echo '{}]}'; } >>out/metrics.jsonl
 check "--dir: a row of a million values" 0 metrics loss --csv --dir out
@@ -247,7 +250,7 @@ as_state() {
     sed "s/\"state\": *\"[a-z]*\"/\"state\": \"$1\"/; s/\"stopped_by\": null/\"stopped_by\": $2/; s/\"stalled\": null/\"stalled\": $3/" out/live.json >out/status.json
 }
 as_state stopped '"--stop-after"' null
-check "--dir: a run that was stopped" 0 status --dir out
+check "--dir: a run that was stopped, watched once" 0 status -w --dir out
 says "and by what" "stopped (--stop-after)"
 as_state stalled null '{"rank": 3, "host": "node2", "step": 121, "operation": "all_reduce #9", "since": 1795200030}'
 check "--dir: a run that is stalled" 0 status --dir out
