@@ -12,6 +12,7 @@ small_job "$fixtures"
 ok 'validate' call 0 validate job.toml
 ok 'validate says so on stdout alone' eval '[ "$(cat out)" = "job.toml: valid" ] && [ ! -s err ]'
 ok 'validate --print: what was set and what was not' call 0 validate job.toml --print --world 4 --set train.max_steps=9
+ok '  a switch with batch_size in its name is no batch size' has '^auto_find_batch_size = false +# default$' out
 ok '  the value of --set and its origin' has 'max_steps *= 9 .*--set' out
 ok '  a value of the file and its line' has 'cutoff_len *= 32 .*job.toml:7' out
 ok '  a default' has 'adam_beta1 *= 0.9 .*default' out
