@@ -118,10 +118,13 @@ while IFS='|' read -r from text pattern; do
     ok "$from: $text: not the same" eval 'printf "$text" >given && call 0 init "--from-$from" given --model M && not_same out | grep -qE -e "$pattern"'
 done <<'ROWS'
 axolotl|sample_packing: true\ndatasets: [{path: D.txt, type: completion}]\n|sample_packing: axolotl packs whole documents
+axolotl|datasets: [{path: D.txt, type: completion}]\n|datasets\[0\].type: axolotl cuts a long text
 axolotl|datasets: [{path: D.txt, type: completion}]\n|excess_length_strategy: axolotl drops
 axolotl|train_on_inputs: true\ndatasets: [{path: D.jsonl, type: chat_template}]\n|train_on_inputs: .*the markers too
 hf|{"train_file": "D", "packing": true, "output_dir": "o"}|packing: .* keeps documents whole
 ROWS
+ok 'llamafactory: a template is of conversations alone' eval 'printf "template: chatml\n" >given && call 0 init --from-llamafactory given --model M --data D &&
+    not_same out | grep -q "template: a template renders"'
 ok 'deepspeed: a warm-up by the logarithm is not the same' eval 'echo "{\"optimizer\": {\"type\": \"AdamW\"}, \"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_type\": \"log\"}}}" >given &&
     call 0 init --from-deepspeed given --model M --data D && not_same out | grep -q "warmup_type: .*logarithm"'
 ok 'every key of the pinned versions: absent, with its default, with another value' python3 "$2/tests/cli/foreign_keys.py" "$zerod" "$fixtures/init/keys.json" "$2/docs/job.md"
@@ -169,7 +172,7 @@ for line in '"dataset_train_split": "train[:1%]"' '"dataset_config": "main"'; do
     ok "a part of a data set: $line" eval 'printf "%s" "{\"model_name_or_path\": \"M\", \"dataset_name\": \"D\", $line}" >h.json; call 78 init --from-hf h.json && has "of that part with --data" err'
 done
 ok 'a model of fewer positions than the default length' eval 'echo "{}" >ds.json && call 0 init --from-deepspeed ds.json --model $model --data data.jsonl && has "^cutoff_len = [0-9]+  # the positions of the model" out'
-ok 'lists that were taken are not told again' eval "printf 'datasets:\n  - path: D.txt\n    type: completion\n' >a.yml && call 0 init --from-axolotl a.yml --model M && ! has '^# +datasets' out"
+ok 'lists that were taken are not told again' eval "printf 'datasets:\n  - path: D.txt\n    type: pretrain\n' >a.yml && call 0 init --from-axolotl a.yml --model M && ! has '^# +datasets' out"
 ok 'a file that names no model' eval 'echo "{}" >ds.json && call 64 init --from-deepspeed ds.json --data D.txt && has "give --model DIR" err'
 ok 'special tokens that are not the tokenizer'"'"'s' eval "printf 'special_tokens:\n  eos_token: \"<nope>\"\n' >a.yml && call 78 init --from-axolotl a.yml --model \$model --data D.txt &&
     has 'special_tokens.eos_token = <nope>' err"
