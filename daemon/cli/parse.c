@@ -39,15 +39,17 @@ static enum zd_status tell_unknown_command(
         const struct cli_program *program, const char *first,
         const char *second)
 {
-    char typed[64];
+    char typed[64], group[160] = ""; /* the commands of "ckpt" alone */
     struct suggestion nearest = {0};
-    bool is_group = false; /* "ckpt" alone */
     for (int i = 0; i < program->command_count; i++) {
-        size_t length = strlen(first);
+        size_t length = strlen(first), end = strlen(group);
         const char *name = program->commands[i].name;
-        is_group = is_group ||
-                   (strncmp(name, first, length) == 0 && name[length] == ' ');
+        if (strncmp(name, first, length) == 0 && name[length] == ' ')
+            snprintf(
+                    group + end, sizeof group - end, "%s`%s %s`",
+                    end ? ", " : "", program->name, name);
     }
+    bool is_group = group[0] != '\0';
     bool two = second && second[0] != '-' && is_group;
     snprintf(
             typed, sizeof typed, "%s%s%s", first, two ? " " : "",
@@ -66,6 +68,8 @@ static enum zd_status tell_unknown_command(
         ZD_FAIL(ZD_ERR_USAGE, USAGE, "no command `%s`", typed);
     if (is_file)
         zd_fail_help(program->file_hint, first);
+    else if (is_group && !two)
+        zd_fail_help("%s", group);
     else if (nearest.word)
         zd_fail_help("did you mean `%s`?", nearest.word);
     else

@@ -409,6 +409,7 @@ ok 'encode and decode an empty file' eval ': >nothing; call 0 data encode --toke
     call 0 data decode --tokenizer model nothing && [ ! -s out ]'
 
 # --- the command line itself ---
+ok 'half a command: the whole ones are listed' eval 'call 64 ckpt --help && has "help: .zerod ckpt ls., .zerod ckpt show., .zerod ckpt verify.$" err'
 while read -r words; do
     ok "64: zerod $words" eval "call 64 $words && [ ! -s out ] && [ \$(grep -c '^error\[E0101\]: ' err) = 1 ] && [ \$(grep -c ^error err) = 1 ]"
 done <<'ROWS'
