@@ -1,5 +1,5 @@
 /* Tokenizing with several threads. The calling thread reads units into slots
- * and takes finished ones out, both in order; workers tokenize what lies
+ * and takes finished ones out, both in order; workers tokenize those
  * between:
  *
  *   slots:   | DONE | BUSY | DONE | READY | EMPTY |

@@ -88,7 +88,7 @@ enum zd_status command_plan_fit(
 enum zd_status command_plan_most(
         const struct cli_args *args, const struct job *job);
 
-/* As a run joins: a process that nobody launched is alone, and needs no MPI,
+/* As a run joins: a process that no launcher started is alone and needs no MPI,
  * which would take half a second, write below /tmp and start a helper process.
  */
 enum zd_status cli_join(

@@ -1,6 +1,6 @@
 /* mhd.c - libmicrohttpd: from bytes to requests.
  *
- * It has no socket and no thread of its own: descriptors are handed to it, and
+ * It owns neither a socket nor a thread: descriptors are handed to it, and
  * it runs when its epoll descriptor or its timeout says so. It calls
  *
  *   on_connection   a connection begins and ends

@@ -1,4 +1,4 @@
-/* messages.h - what lies in a queue, kind by kind. Plain bytes; pointers only
+/* messages.h - the messages of a queue, by kind. Plain bytes; pointers only
  * where a message says that it owns what they point to. */
 #ifndef ZD_DAEMON_STATE_MESSAGES_H
 #define ZD_DAEMON_STATE_MESSAGES_H

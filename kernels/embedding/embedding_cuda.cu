@@ -99,7 +99,7 @@ static __global__ void embedding_backward_kernel(
         float *dtable, float *sums, struct embedding_list list, const T *dout,
         int C)
 {
-    /* of the piece and of its neighbors, which are at 0 and behind it */
+    /* of the piece and of its neighbors, which are at 0 and after it */
     __shared__ int32_t tokens[EMBEDDING_PIECE], ids[EMBEDDING_PIECE + 2];
     int piece = (int)blockIdx.x, first = piece * EMBEDDING_PIECE;
     int count = piece_end(list, piece) - first;
