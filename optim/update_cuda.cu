@@ -254,7 +254,7 @@ __device__ inline void update_qblock(
 enum { UPDATE_THREADS = 256, UPDATE_WARPS = UPDATE_THREADS / WARP };
 
 /* WHOLE: all qblocks are, and four elements of any array are one access. A
- * kernel of its own: in one with both ways the compiler lets them share stores
+ * separate kernel: in one with both ways the compiler lets them share stores
  * of single elements. */
 template <int RULE, int M, int V, bool WHOLE>
 static __global__ void __launch_bounds__(UPDATE_THREADS)

@@ -35,7 +35,7 @@ struct peft_part {
 int peft_shape(
         const struct param *param, enum peft_kind kind, int r,
         int64_t shape[2]);
-/* What ends its name, after the module's; of PEFT_SAVED nothing of its own. */
+/* The end of a tensor's name, after the module's; PEFT_SAVED has none. */
 extern const char *const peft_ends[PEFT_KINDS];
 
 struct peft_adapter {

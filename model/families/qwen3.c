@@ -1,4 +1,4 @@
-/* qwen3.c - Qwen 3: norms of the heads of q and k, a head_dim of its own. */
+/* qwen3.c - Qwen 3: norms of the heads of q and k, its own head_dim. */
 #include "model/families/rotary.h"
 
 static const struct config_key keys[] = {

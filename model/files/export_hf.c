@@ -135,7 +135,7 @@ static enum zd_status copy_file(
     return status;
 }
 
-/* The tokenizer may lie in a folder of its own. */
+/* The tokenizer may be in another folder than the model. */
 static enum zd_status copy_files(const struct hf_export *e)
 {
     const char *from = e->job->options.copy_from;

@@ -7,7 +7,7 @@
 
 struct hf_export_options {
     enum dtype dtype;         /* element type of the files */
-    uint64_t max_shard_bytes; /* 5 GB; a larger tensor gets a file of its own */
+    uint64_t max_shard_bytes; /* 5 GB; a larger tensor gets its own file */
     const char *copy_from;    /* folder whose config.json, generation_config,
                                  tokenizer files are copied; NULL: none, then
                                  config.json is written from config->json */

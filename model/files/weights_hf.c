@@ -185,7 +185,7 @@ static enum zd_status check_extra(
         return check_shape(stored, 2, shape);
     }
     return stored_fail(
-            stored, "E0311", "tensor `%s` is no part of a %s model", name,
+            stored, "E0311", "tensor `%s` does not belong to a %s model", name,
             c->family->name);
 }
 
