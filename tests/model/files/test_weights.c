@@ -139,7 +139,7 @@ static const struct fault faults[] = {
         {"integers", "I32", .retype = 3, .status = ZD_ERR_DATA},
         {"a tensor of another model", "model.layers.1.mlp.up_proj.weight",
          .extra = "model.layers.1.mlp.up_proj.weight", .status = ZD_ERR_DATA},
-        {"names of another family", "no part", .prefix = "transformer.",
+        {"names of another family", "does not belong", .prefix = "transformer.",
          .status = ZD_ERR_DATA},
         {"a cut file", "model.safetensors", .cut = 1, .status = ZD_ERR_DATA},
         {"half a file", "model.safetensors", .cut = 200, .status = ZD_ERR_DATA},
