@@ -1,8 +1,8 @@
 #!/bin/sh
 # What the shells offer behind TAB, asked of the shells themselves; one that is not installed is skipped.
-#   completions.sh ZEROD_DOCS ZEROD ZERODCTL        prints TAP; run from the repository's root
-docs=$1
-PATH=$(cd "$(dirname "$2")" && pwd):$(cd "$(dirname "$3")" && pwd):$PATH
+#   completions.sh PAGES TABLES ZEROD ZERODCTL        prints TAP; run from the repository's root
+pages=$1 tables=$2
+PATH=$(cd "$(dirname "$3")" && pwd):$(cd "$(dirname "$4")" && pwd):$PATH
 here=$(dirname "$0")
 . "$here/../support/tap.sh"
 scratch_folder
@@ -59,7 +59,7 @@ check() {
         skip "$program under $shell" "there is no $shell"
         return
     fi
-    "$docs" completions "$shell" "$program" >"$work/script" || { tell 1 "$program under $shell"; return; }
+    "$pages" "$tables" completions "$shell" "$program" >"$work/script" || { tell 1 "$program under $shell"; return; }
     "cases_$program" >"$work/cases"
     # The lines as arguments, in the folder where the files are.
     set -- "$@" "$here/complete.$shell" "$work/script" "$program"
@@ -84,7 +84,6 @@ check() {
 }
 
 here=$(cd "$here" && pwd)
-docs=$(cd "$(dirname "$docs")" && pwd)/$(basename "$docs")
 for program in zerod zerodctl; do
     check bash $program bash --norc
     check zsh $program zsh -f
@@ -95,7 +94,7 @@ done
 foreign() { # NAME
     for shell in bash zsh fish; do
         command -v "$shell" >/dev/null || { skip "$1 ($shell)" "there is no $shell"; continue; }
-        "$docs" completions "$shell" zerodctl >"$work/script"
+        "$pages" "$tables" completions "$shell" zerodctl >"$work/script"
         case $shell in
         bash) set -- "$1" bash --norc ;;
         zsh) set -- "$1" zsh -f ;;

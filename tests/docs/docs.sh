@@ -1,27 +1,22 @@
 #!/bin/sh
 # The pages name what the program has: every key of the job file, every error code, every metric, every recipe's
 # keys.
-#   docs.sh ZEROD ZEROD_DOCS        prints TAP; run from the repository's root
+#   docs.sh ZEROD PAGES TABLES      prints TAP; run from the repository's root
 zerod=$1
-docs=$2
 . tests/support/tap.sh
 scratch_folder
 log=$work/log
 
-"$docs" page docs/job.md >"$log" && diff -u docs/job.md "$log" | sed 's/^/# /' >"$work/diff"
-[ -s "$log" ] && ! [ -s "$work/diff" ]; code=$?
-[ $code -eq 0 ] || { cat "$work/diff"; echo "# ninja -C build job-page writes it"; }
-tell $code "docs/job.md has every key as the program has it"
-
-"$docs" fits docs/measured/fit.md >"$log" && diff -u docs/measured/fit.md "$log" | sed 's/^/# /' >"$work/diff"
-[ -s "$log" ] && ! [ -s "$work/diff" ]; code=$?
-[ $code -eq 0 ] || { cat "$work/diff"; echo "# ninja -C build fit-page writes it"; }
-tell $code "docs/measured/fit.md has what --fit finds"
-
-"$docs" metrics docs/metrics.md >"$log" && diff -u docs/metrics.md "$log" | sed 's/^/# /' >"$work/diff"
-[ -s "$log" ] && ! [ -s "$work/diff" ]; code=$?
-[ $code -eq 0 ] || { cat "$work/diff"; echo "# ninja -C build metrics-page writes it"; }
-tell $code "docs/metrics.md has every metric as the program has it"
+while read -r page target; do
+    "$2" "$3" page "docs/$page" >"$log" && diff -u "docs/$page" "$log" | sed 's/^/# /' >"$work/diff"
+    [ -s "$log" ] && ! [ -s "$work/diff" ]; code=$?
+    [ $code -eq 0 ] || { cat "$work/diff"; echo "# ninja -C build $target writes it"; }
+    tell $code "docs/$page has what the programs have"
+done <<'ROWS'
+job.md job-page
+measured/fit.md fit-page
+metrics.md metrics-page
+ROWS
 
 sources=$(find base kernels comm data model optim offload zero train daemon -name '*.c' -o -name '*.cpp' -o -name '*.cu')
 used=$(grep -ohE '"E[0-9]{4}"' $sources | tr -d '"' | sort -u)

@@ -1,12 +1,12 @@
 #!/bin/sh
 # The man pages: nothing for groff or mandoc to complain about, every option of --help in them.
-#   man.sh ZEROD_DOCS ZEROD...        prints TAP
-docs=$1
-shift
+#   man.sh PAGES TABLES ZEROD...        prints TAP
+pages=$1 tables=$2
+shift 2
 . "$(dirname "$0")/../support/tap.sh"
 scratch_folder
 for page in job.toml $(for program; do basename "$program"; done); do
-    "$docs" man "$page" >"$work/$page" || echo "zerod-docs man $page: $?" >"$work/said"
+    "$pages" "$tables" man "$page" >"$work/$page" || echo "pages.py man $page: $?" >"$work/said"
     for formatter in "groff -man -ww -Tutf8 -z" "mandoc -T lint -W warning"; do
         if ! command -v "${formatter%% *}" >/dev/null; then
             skip "$page for ${formatter%% *}" "it is not installed"
