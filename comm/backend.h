@@ -68,10 +68,11 @@ struct comm {
     const struct comm_functions *functions;
     int rank, size;
     int local_rank, local_size;
-    int node_size;      /* ranks whose sum is rounded before nodes are added */
-    bool nodes_fit;     /* could sums be taken in two levels, with .. */
-    int ranks_per_node; /* .. so many ranks in a node? */
-    bool is_device;     /* collectives work on memory of the thread's device */
+    struct mesh mesh; /* its nodes: whose sums are rounded before they are
+                         added */
+    int node_ranks; /* ranks of a node, were sums taken in two levels; 0: nodes
+                       differ */
+    bool is_device; /* collectives work on memory of the thread's device */
     char host[COMM_HOST_MAX];
     struct topology *topology; /* a device's comm has it borrowed */
     struct comm_options options;
@@ -115,10 +116,10 @@ enum { STAGING_SLOTS = 4 };
 size_t staging_chunk_bytes(int size);
 size_t comm_staging_bytes(int size);
 
-/* How sums are taken: comm->node_size from the options and from where the ranks
- * are. `fits`: every node has as many ranks, those of a node follow each other.
+/* How sums are taken: comm->mesh from the options and from where the ranks are.
+ * node_ranks: of every node, whose ranks follow each other; 0: they differ.
  * ZD_ERR_CONFIG when two levels are wanted and do not fit. */
-enum zd_status comm_levels_settle(struct comm *comm, bool fits, int per_node);
+enum zd_status comm_levels_settle(struct comm *comm, int node_ranks);
 
 /* to[i] = [to[i] +] parts[0][i] + parts[1][i] + .., in that order, in fp32,
  * rounded once. With node_size < part_count: each node_size parts are added and

@@ -52,9 +52,9 @@ enum comm_transport comm_transport(const struct comm *comm)
     return comm->functions->transport;
 }
 
-int comm_node_size(const struct comm *comm)
+struct mesh comm_mesh(const struct comm *comm)
 {
-    return comm->node_size;
+    return comm->mesh;
 }
 
 /* --- levels --------------------------------------------------------------- */
@@ -76,31 +76,28 @@ enum zd_status comm_node_size_expected(
     bool is_nccl = transport == COMM_TRANSPORT_NCCL;
     bool wanted = options->hierarchical == COMM_LEVELS_TWO ||
                   (options->hierarchical == COMM_LEVELS_AUTO && is_nccl);
-    bool fits = per_node > 0 && per_node < world && world % per_node == 0;
+    bool fits = mesh_has_nodes(world, per_node);
     *node_size_out = world;
-    if (options->hierarchical == COMM_LEVELS_TWO && per_node > 0 &&
-        world % per_node != 0)
+    if (options->hierarchical == COMM_LEVELS_TWO && per_node > 0 && !fits)
         return refuse_levels(world);
-    if (wanted && fits && (per_node > 1 || !is_nccl))
+    if (wanted && fits && per_node < world && (per_node > 1 || !is_nccl))
         *node_size_out = per_node;
     return ZD_OK;
 }
 
-enum zd_status comm_levels_settle(struct comm *comm, bool fits, int per_node)
+enum zd_status comm_levels_settle(struct comm *comm, int node_ranks)
 {
     const struct comm_options *options = &comm->options;
-    if (options->ranks_per_node > 0) {
-        per_node = options->ranks_per_node;
-        fits = comm->size % per_node == 0;
+    if (options->ranks_per_node > 0)
+        node_ranks = options->ranks_per_node;
+    if (!mesh_has_nodes(comm->size, node_ranks))
+        node_ranks = 0;
+    comm->node_ranks = node_ranks;
+    if (options->hierarchical == COMM_LEVELS_TWO) {
+        if (!node_ranks)
+            return refuse_levels(comm->size);
+        comm->mesh = mesh_of(comm->size, node_ranks);
     }
-    comm->node_size = comm->size;
-    comm->nodes_fit = fits;
-    comm->ranks_per_node = fits ? per_node : comm->size;
-    if (options->hierarchical != COMM_LEVELS_TWO)
-        return ZD_OK;
-    if (!fits)
-        return refuse_levels(comm->size);
-    comm->node_size = per_node;
     return ZD_OK;
 }
 
@@ -181,7 +178,7 @@ void comm_base_init(
     const char *nodes = getenv("ZEROD_TEST_RANKS_PER_NODE");
     if (nodes && comm->options.ranks_per_node == 0)
         comm->options.ranks_per_node = atoi(nodes);
-    comm->node_size = size;
+    comm->mesh = mesh_of(size, 0);
     for (int i = 0; i < COMM_OPS_MAX; i++)
         comm->ops[i].slot = i;
     comm->reduce_scratch = zd_must(malloc(comm_scratch_values(size) * 8));

@@ -31,6 +31,7 @@
 #include "base/number/dtype.h"
 #include "base/progress.h"
 #include "base/status.h"
+#include "comm/mesh.h"
 #include "comm/watch/watch.h"
 
 #include <stdint.h>
@@ -97,8 +98,8 @@ const char *comm_host(const struct comm *comm);
 /* Borrowed; NULL before topology_make. */
 const struct topology *comm_topology(const struct comm *comm);
 struct comm_counters comm_counters(const struct comm *comm);
-/* Ranks of a node when sums are taken in two levels, else comm_size. */
-int comm_node_size(const struct comm *comm);
+/* Nodes where sums are taken in two levels. */
+struct mesh comm_mesh(const struct comm *comm);
 
 /* How collectives on the device's memory travel: HOST: the ranks' memory is the
  * host's; STAGED: through pinned memory and the host's transport; NCCL. */
@@ -123,8 +124,8 @@ bool comm_reduces_fp32(
         const struct comm_options *options, enum comm_transport transport,
         int world);
 
-/* What comm_node_size will be then, where nodes have `per_node` ranks (0: all
- * are on one). ZD_ERR_CONFIG as comm_device_create has it. */
+/* What comm_mesh's nodes will be then, where nodes have `per_node` ranks (0:
+ * all are on one). ZD_ERR_CONFIG as comm_device_create has it. */
 enum zd_status comm_node_size_expected(
         const struct comm_options *options, enum comm_transport transport,
         int world, int per_node, int *node_size_out);
@@ -138,7 +139,7 @@ enum zd_status comm_node_size_expected(
 struct comm_needs {
     enum comm_transport transport;
     int world;
-    int node_size;           /* comm_node_size; 0: `world`, one level */
+    int node_size;           /* of comm_mesh; 0: `world`, one level */
     size_t shard_bytes;      /* largest shard of any operation */
     size_t reduce_bytes;     /* of a reduce_scatter */
     size_t accumulate_bytes; /* of one that accumulates; 0: none does */

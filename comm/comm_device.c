@@ -18,9 +18,8 @@ void comm_device_init(
             comm, functions, control->rank, control->size, &control->options);
     comm->local_rank = control->local_rank;
     comm->local_size = control->local_size;
-    comm->node_size = control->node_size;
-    comm->nodes_fit = control->nodes_fit;
-    comm->ranks_per_node = control->ranks_per_node;
+    comm->mesh = control->mesh;
+    comm->node_ranks = control->node_ranks;
     comm->is_device = true;
     comm->topology = control->topology;
     comm->watch = control->watch;

@@ -144,7 +144,7 @@ static enum zd_status local_wait(struct comm *comm, struct comm_op *op)
                     (const char *)local->parts[r] + (size_t)comm->rank * bytes;
         sum_parts(
                 op->to, op->type, op->accumulate, local->parts, comm->size,
-                comm->node_size, op->count);
+                comm->mesh.node, op->count);
     }
     return finish(local, op->slot, op->sequence);
 }
@@ -292,7 +292,7 @@ static enum zd_status member_create(
     comm_base_init(&local->base, &local_functions, rank, group->size, options);
     local->base.local_rank = rank;
     local->base.local_size = group->size;
-    enum zd_status status = comm_levels_settle(&local->base, true, group->size);
+    enum zd_status status = comm_levels_settle(&local->base, group->size);
     if (status != ZD_OK) {
         comm_base_fini(&local->base);
         free(local->parts);

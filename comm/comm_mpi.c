@@ -334,9 +334,11 @@ static enum zd_status settle_levels(struct mpi *mpi)
     int mine[2] = {comm->local_rank, comm->local_size};
     int k = mine[1], fits = 1;
     ZD_MPI(MPI_Bcast, &k, 1, MPI_INT, 0, mpi->world);
-    fits = mine[1] == k && mine[0] == comm->rank % k && comm->size % k == 0;
+    fits = mine[1] == k && mesh_has_nodes(comm->size, k) &&
+           mine[0] == mesh_group(mesh_of(comm->size, k), MESH_NODE, comm->rank)
+                              .place;
     ZD_MPI(MPI_Allreduce, MPI_IN_PLACE, &fits, 1, MPI_INT, MPI_MIN, mpi->world);
-    return comm_levels_settle(comm, fits, k);
+    return comm_levels_settle(comm, fits ? k : 0);
 }
 
 /* What this rank needs for itself. */

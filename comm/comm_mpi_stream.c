@@ -168,7 +168,7 @@ static void sum_round(struct mpi_stream *stream, const struct comm_op *op)
                 slot_of(stream, stream->windows[RECEIVE].done, i);
     sum_parts(
             (char *)op->to + piece.offset * width, op->type, op->accumulate,
-            stream->parts, comm->size, comm->node_size, piece.count);
+            stream->parts, comm->size, comm->mesh.node, piece.count);
 }
 
 /* --- windows -------------------------------------------------------------- */

@@ -19,7 +19,8 @@ void comm_watch_host(const struct comm *comm, char host[COMM_HOST_MAX])
     if (per_node > 0)
         snprintf(
                 host, COMM_HOST_MAX, "%.240s/%d", comm->host,
-                comm->rank / per_node);
+                mesh_group(mesh_of(comm->size, per_node), MESH_RAIL, comm->rank)
+                        .place);
     else
         snprintf(host, COMM_HOST_MAX, "%s", comm->host);
 }

@@ -52,7 +52,7 @@ static struct part part_of(
 {
     const struct zero_segment *segment = &zero->plan->segments[s];
     size_t shard = zero_segment_bytes(segment, segment->shard_count);
-    size_t from = (size_t)zero->rank * shard, to = from + shard;
+    size_t from = (size_t)zero->shards.place * shard, to = from + shard;
     size_t begin = first > from ? first : from;
     size_t end = first + bytes < to ? first + bytes : to;
     if (begin >= end)
@@ -120,7 +120,7 @@ static enum zd_status share_scales(
         struct zero *zero, float *scales, size_t words)
 {
     _Static_assert(2 * sizeof *scales == sizeof(int64_t), "two in a word");
-    if (zero->world == 1)
+    if (zero->shards.size == 1)
         return ZD_OK;
     return comm_all_reduce_i64(
             zero->comm, (int64_t *)(void *)scales, words, COMM_SUM);

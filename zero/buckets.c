@@ -144,7 +144,7 @@ static struct lifetime passing_lifetime(
             .unit = unit,
             .from = last_of_bucket(plan, bucket),
             .to = last,
-            .count = plan_grad_count(plan, unit) / (size_t)plan->request.world};
+            .count = plan_grad_count(plan, unit) / (size_t)plan->shards};
     if (over <= plan->grad_buckets[last])
         life.to = last_of_bucket(plan, over) - 1;
     return life;
@@ -207,7 +207,7 @@ void plan_buckets(struct zero_plan *plan)
     if (plan->grads_cut || plan->grads_pass || plan->grad_dtype != DTYPE_FP32)
         place_buffers(
                 plan, work_lifetime, plan->work_offsets, &plan->work_count);
-    if (plan->grads_pass && plan->request.world > 1)
+    if (plan->grads_pass && plan->shards > 1)
         place_buffers(
                 plan, passing_lifetime, plan->passing_offsets,
                 &plan->passing_count);

@@ -286,13 +286,14 @@ static enum zd_status complete_unit(struct zero *zero, int unit)
 static bool offloads_now(const struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
-    return plan->states_on_host && (plan->states_cut || zero->world == 1) &&
+    return plan->states_on_host &&
+           (plan->states_cut || zero->shards.size == 1) &&
            (plan->grads_pass || is_last_micro(zero));
 }
 
 static bool leaves_now(const struct zero *zero)
 {
-    if (zero->world == 1)
+    if (zero->shards.size == 1)
         return offloads_now(zero);
     return zero->plan->grads_cut || is_last_micro(zero);
 }
@@ -304,7 +305,8 @@ static enum zd_status take_parts(struct zero *zero, int unit)
     const struct zero_plan *plan = zero->plan;
     struct lease *part = &zero->grad_parts[unit];
     const char *who = "reduce_scatter";
-    size_t begin = plan->passing_offsets[unit], world = (size_t)zero->world;
+    size_t begin = plan->passing_offsets[unit],
+           world = (size_t)zero->shards.size;
     size_t end = begin + plan_grad_count(plan, unit) / world;
     if (!plan->grads_cut)
         return lease_take(part, LEASE_CHANGE, who, NULL);
@@ -379,7 +381,7 @@ static enum zd_status reduce_bucket(struct zero *zero, int first, int last)
 static enum zd_status flush_bucket(struct zero *zero, int i)
 {
     int first = first_of_bucket(zero->plan, i);
-    bool reduces = zero->world > 1;
+    bool reduces = zero->shards.size > 1;
     if (reduces)
         ZD_TRY(reduce_bucket(zero, first, i));
     if (!offloads_now(zero))
@@ -454,7 +456,7 @@ enum zd_status zero_reduce_finish(struct zero *zero)
         ZD_TRY(round_sums(zero));
         ZD_TRY(norm_begin(zero));
     }
-    if (!plan->states_cut && zero->world > 1)
+    if (!plan->states_cut && zero->shards.size > 1)
         ZD_TRY(gather_grads(zero));
     return plan->states_on_host
                    ? grads_send(zero, zero->micro, plan->grad_unit_count)

@@ -55,7 +55,7 @@ static enum zd_status send_unit(struct zero *zero, int unit, int micro)
     const struct zero_plan *plan = zero->plan;
     bool passes = plan->grads_pass;
     bool is_last = !passes || micro == plan->request.accumulation - 1;
-    bool is_work = passes && zero->world == 1;
+    bool is_work = passes && zero->shards.size == 1;
     struct lease *lease =
             is_work ? &zero->grad_work[unit] : &zero->grad_parts[unit];
     char *from = is_work ? (char *)(zero->work + plan->work_offsets[unit])

@@ -20,7 +20,7 @@ enum zd_status norm_begin(struct zero *zero)
         const struct zero_segment *segment = &plan->segments[s];
         if (!segment->trainable)
             continue;
-        size_t begin = (size_t)zero->rank * segment->shard_count;
+        size_t begin = (size_t)zero->shards.place * segment->shard_count;
         struct zero_extent extent = {.id = -1};
         while (zero_extent_next(
                 plan, s, begin, begin + segment->shard_count, &extent))
@@ -63,12 +63,12 @@ enum zd_status zero_grad_norm(
     pack(words, &squares);
     if (extra)
         pack(extra_words, extra);
-    if (zero->world > 1)
+    if (zero->shards.size > 1)
         ZD_TRY(comm_all_reduce_i64(
                 zero->comm, words, ZERO_NORM_WORDS, COMM_SUM));
-    unpack(&squares, words, zero->world);
+    unpack(&squares, words, zero->shards.size);
     if (extra)
-        unpack(extra, extra_words, zero->world);
+        unpack(extra, extra_words, zero->shards.size);
     zero->norm = sqrt(exact_sum_value(&squares));
     *norm_out = zero->norm;
     return ZD_OK;

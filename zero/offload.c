@@ -75,7 +75,8 @@ enum zd_status host_begin(struct zero *zero, const struct offload_place *place)
     if (!place)
         return ZD_FAIL(
                 ZD_ERR_BUG, "E0915", "planned with offload, made without");
-    offload->request = plan_request_of(zero->plan, zero->rank, zero->began);
+    offload->request =
+            plan_request_of(zero->plan, zero->shards.place, zero->began);
     ZD_TRY(take_tables(zero));
     number_segments(zero->plan, offload->segments);
     ZD_TRY(offload_create(
@@ -124,7 +125,7 @@ void zero_step_expect(struct zero *zero, const struct optim_step *unclipped)
 enum zd_status host_add_squares(struct zero *zero, struct exact_sum *sum)
 {
     ZD_TRY(offload_squares(zero->offload.engine, sum));
-    if (!zero->plan->states_cut && zero->rank > 0)
+    if (!zero->plan->states_cut && zero->shards.place > 0)
         exact_sum_clear(sum);
     return ZD_OK;
 }
@@ -227,7 +228,7 @@ enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
          s++) {
         const struct zero_segment *segment = &plan->segments[s];
         size_t bytes = zero_segment_bytes(segment, segment->shard_count);
-        char *mine = out + (size_t)zero->rank * bytes;
+        char *mine = out + (size_t)zero->shards.place * bytes;
         if (segment->persistent)
             continue;
         out += zero_segment_bytes(segment, segment->count);

@@ -37,15 +37,16 @@ static enum zd_status gather_unit(
          s < plan->unit_segments[move->unit + 1]; s++) {
         const struct zero_segment *segment = &plan->segments[s];
         size_t shard_bytes = zero_segment_bytes(segment, segment->shard_count);
-        const char *shard = in_place ? out + (size_t)zero->rank * shard_bytes
-                                     : zero->memory[s].shard;
+        const char *shard =
+                in_place ? out + (size_t)zero->shards.place * shard_bytes
+                         : zero->memory[s].shard;
         if (segment->persistent)
             continue;
         ZD_TRY(host_segment_wait(zero, s));
         struct token gathered = {0};
         ZD_TRY(gather_segment(zero, s, shard, out, &gathered));
         lease_note(&zero->slot_leases[move->slot], gathered);
-        out += (size_t)zero->world * shard_bytes;
+        out += (size_t)zero->shards.size * shard_bytes;
     }
     lease_release(&zero->slot_leases[move->slot], (struct token){0});
     return ZD_OK;
@@ -73,7 +74,7 @@ static enum zd_status begin_gather(
  * program settles it, not the clock, so the order is that of all ranks. */
 static enum zd_status begin_collectives(struct zero *zero)
 {
-    if (!zero->plan->params_on_host || zero->world == 1)
+    if (!zero->plan->params_on_host || zero->shards.size == 1)
         return ZD_OK;
     for (; zero->next_collect < zero->next_gather; zero->next_collect++) {
         const struct zero_move *move = &zero->moves[zero->next_collect];
@@ -107,7 +108,7 @@ static enum zd_status begin_gathers(struct zero *zero, int i)
 static enum zd_status lend_slot(struct zero *zero, const struct zero_move *move)
 {
     struct lease *slot = &zero->slot_leases[move->slot];
-    if (move->gather && zero->plan->params_on_host && zero->world == 1)
+    if (move->gather && zero->plan->params_on_host && zero->shards.size == 1)
         ZD_TRY(host_unit_made(zero, move->unit));
     ZD_TRY(lease_take(slot, LEASE_READ, "model", NULL));
     lease_settle(slot); /* later users follow the compute stream */
@@ -170,7 +171,7 @@ static enum zd_status next_move(
 static bool is_gathered(const struct zero *zero, int s)
 {
     const struct zero_plan *plan = zero->plan;
-    return zero->memory[s].full && zero->world > 1 && plan->states_cut &&
+    return zero->memory[s].full && zero->shards.size > 1 && plan->states_cut &&
            plan->segments[s].trainable && plan->request.train;
 }
 
@@ -270,7 +271,7 @@ uint64_t params_gather_owed(const struct zero *zero)
     uint64_t bytes = 0;
     for (int s = zero->next_gathered; s < plan->segment_count; s++)
         if (is_gathered(zero, s))
-            bytes += (uint64_t)(zero->world - 1) *
+            bytes += (uint64_t)(zero->shards.size - 1) *
                      zero_segment_bytes(
                              &plan->segments[s], plan->segments[s].shard_count);
     return bytes;
@@ -284,7 +285,7 @@ static enum zd_status gather_frozen(struct zero *zero)
     for (int s = 0; s < plan->segment_count; s++) {
         const struct segment_memory *memory = &zero->memory[s];
         bool trains = plan->segments[s].trainable && plan->request.train;
-        if (!memory->full || zero->world == 1 || trains)
+        if (!memory->full || zero->shards.size == 1 || trains)
             continue;
         ZD_TRY(gather_segment(zero, s, memory->shard, memory->full, &begun));
     }

@@ -91,7 +91,7 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
                     : kind == SCALES ? ZERO_SCALES
                                      : ZERO_VALUES,
             .format = format_of(plan, kind)};
-    size_t world = (size_t)plan->request.world;
+    size_t shards = (size_t)plan->shards;
     /* whole kibibits of codes: they begin as aligned as values do */
     size_t align = ZERO_ALIGN *
                    (size_t)(segment.format.packed ? segment.format.packed : 1);
@@ -101,8 +101,8 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
             place_tensor(plan, kind, id, align, &segment.used);
     if (!segment.used)
         return;
-    segment.shard_count = round_up(segment.used, world * align) / world;
-    segment.count = world * segment.shard_count;
+    segment.shard_count = round_up(segment.used, shards * align) / shards;
+    segment.count = shards * segment.shard_count;
     plan->segments[plan->segment_count++] = segment;
 }
 
@@ -233,8 +233,8 @@ uint64_t zero_scalar_bytes(int world)
 /* What one collective over so much (padded, all ranks') sends. */
 static uint64_t sent(const struct zero_plan *plan, size_t bytes)
 {
-    uint64_t world = (uint64_t)plan->request.world;
-    return bytes / world * (world - 1);
+    uint64_t shards = (uint64_t)plan->shards;
+    return bytes / shards * (shards - 1);
 }
 
 /* Of parameters that train, all of them or the persistent ones. */
@@ -309,7 +309,7 @@ static enum zd_status build(struct zero_plan *plan, struct zero_memo *memo)
 {
     const struct zero_request *request = &plan->request;
     int stage = request->options.stage;
-    bool many = request->world > 1;
+    bool many = plan->shards > 1;
     ZD_TRY(plan_offload(plan));
     plan->params_cut = (stage >= 3 && many) || plan->params_on_host;
     plan->grads_cut = many && (stage >= 2 || (stage == 1 && plan->grads_pass));
@@ -331,7 +331,10 @@ static enum zd_status build(struct zero_plan *plan, struct zero_memo *memo)
 enum zd_status zero_plan_build(
         const struct zero_request *request, struct zero_plan *plan_out)
 {
-    struct zero_plan plan = {.request = *request};
+    struct mesh mesh = mesh_of(request->world, 0);
+    struct zero_plan plan = {
+            .request = *request,
+            .shards = mesh_group(mesh, MESH_SHARD, 0).size};
     if (request->options.stage < 0 || request->options.stage > 3)
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0604", "zero.stage is %d; it is 0, 1, 2 or 3",

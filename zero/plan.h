@@ -152,6 +152,7 @@ struct zero_plan {
                                   through no fp32 buffer */
     /* What the stage and the world come to. One rank owns everything, so there
      * nothing is cut whatever the stage. */
+    int shards;      /* ranks that a segment is cut over: mesh's SHARD */
     bool params_cut; /* stage 3: units are gathered when they are used */
     bool states_cut; /* stages 1-3: a rank holds master, m, v of its shard */
     bool grads_cut;  /* stages 2, 3, and 1 where gradients pass: a rank gets

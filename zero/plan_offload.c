@@ -28,7 +28,7 @@ static enum zd_status check_params(const struct zero_plan *plan)
                 options->params == OFFLOAD_NVME ? "nvme" : "cpu");
         return ZD_ERR_CONFIG;
     }
-    if (request->world > 1 && request->options.stage < 3) {
+    if (plan->shards > 1 && request->options.stage < 3) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0661",
                 "offload.params with several ranks needs zero.stage = 3: at "
                 "stage %d every rank keeps all parameters",
@@ -42,7 +42,7 @@ static enum zd_status check_params(const struct zero_plan *plan)
 static enum zd_status check_accumulate(const struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
-    if (!request->accumulate_on_host || request->world == 1 ||
+    if (!request->accumulate_on_host || plan->shards == 1 ||
         request->options.stage > 0)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CONFIG, "E0662",
@@ -56,7 +56,7 @@ static enum zd_status check_accumulate(const struct zero_plan *plan)
 enum zd_status plan_offload(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
-    bool many = request->world > 1;
+    bool many = plan->shards > 1;
     if (!request->train)
         return ZD_OK;
     ZD_TRY(check_params(plan));

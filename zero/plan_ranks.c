@@ -22,7 +22,7 @@ static void mark(bool *apart, size_t rank, int world)
 static void mark_tensors(const struct zero_plan *plan, bool *apart)
 {
     const struct param_table *table = plan->request.table;
-    int world = plan->request.world;
+    int world = plan->shards;
     for (int id = 0; id < table->count; id++) {
         const struct zero_place *place = &plan->places[id];
         size_t shard = plan->segments[place->segment].shard_count;
@@ -36,7 +36,7 @@ static void mark_tensors(const struct zero_plan *plan, bool *apart)
 
 bool *plan_ranks_apart(const struct zero_plan *plan, int *ranks_out)
 {
-    int ranks = plan->states_cut ? plan->request.world : 1;
+    int ranks = plan->states_cut ? plan->shards : 1;
     bool *apart = zd_array((size_t)ranks, sizeof *apart);
     if (plan->states_cut)
         mark_tensors(plan, apart);

@@ -252,7 +252,7 @@ enum zd_status plan_state_bytes(struct zero_plan *plan)
 static size_t master_count(const struct zero_plan *plan)
 {
     size_t count = plan->trainable_count;
-    return plan->states_cut ? count / (size_t)plan->request.world : count;
+    return plan->states_cut ? count / (size_t)plan->shards : count;
 }
 
 static enum zd_status add_states(
@@ -282,7 +282,7 @@ enum zd_status plan_state_spans(
 {
     enum arena_memory memory = plan->states_on_host ? ARENA_HOST : ARENA_DEVICE;
     bool visits = !plan->states_on_host && plan->states_cut &&
-                  plan->request.world > 1; /* the sums, between ranks */
+                  plan->shards > 1; /* the sums, between ranks */
     if (!plan->states_on_host) {
         ZD_TRY(add_states(plan, arena));
         ZD_TRY(plan_span(

@@ -106,7 +106,7 @@ struct zero {
     const struct zero_plan *plan;
     struct comm *comm;
     const struct arena *arena;
-    int rank, world;
+    struct mesh_group shards;      /* this rank among those that cut segments */
     struct segment_memory *memory; /* by segment */
     struct op_queue ops;
 

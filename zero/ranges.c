@@ -62,7 +62,8 @@ static int list_ranges(
     const struct zero_plan *plan = zero->plan;
     int count = 0;
     for (int s = 0; s < plan->segment_count; s++) {
-        size_t begin = (size_t)zero->rank * plan->segments[s].shard_count;
+        size_t begin =
+                (size_t)zero->shards.place * plan->segments[s].shard_count;
         size_t end = begin + plan->segments[s].shard_count;
         struct zero_extent extent = {.id = -1};
         if (which == ZERO_SAVES && !trains(zero, s))
@@ -70,7 +71,7 @@ static int list_ranges(
         if (plan->segments[s].part != ZERO_VALUES)
             continue; /* base.c */
         if (which == ZERO_HOLDS && trains(zero, s))
-            plan_state_part(plan, s, zero->rank, &begin, &end);
+            plan_state_part(plan, s, zero->shards.place, &begin, &end);
         while (zero_extent_next(plan, s, begin, end, &extent)) {
             if (ranges)
                 ranges[count] = range_of(zero, s, &extent);
@@ -140,8 +141,9 @@ static char *weights_at(
 {
     const struct zero_segment *segment = &zero->plan->segments[range->segment];
     const struct segment_memory *memory = &zero->memory[range->segment];
-    size_t first = range->trains ? memory->state_begin
-                                 : (size_t)zero->rank * segment->shard_count;
+    size_t first = range->trains
+                           ? memory->state_begin
+                           : (size_t)zero->shards.place * segment->shard_count;
     void *base = memory->master ? memory->master : memory->shard;
     return (char *)base +
            (range->offset - first + begin) * dtype_bytes(range->weight_type);
@@ -352,8 +354,9 @@ static uint64_t *digest_of(
         uint64_t *digests)
 {
     bool is_whole = range->trains && !zero->plan->states_cut;
-    return digests && (!is_whole || zero->rank == 0) ? &digests[range->id]
-                                                     : NULL;
+    return digests && (!is_whole || zero->shards.place == 0)
+                   ? &digests[range->id]
+                   : NULL;
 }
 
 static enum zd_status load_range(

@@ -25,7 +25,7 @@ void states_create(struct zero *zero)
     const struct zero_plan *plan = zero->plan;
     char *arrays[OPTIM_ARRAYS];
     int count = 0;
-    struct state_walk walk = state_walk_begin(plan, zero->rank);
+    struct state_walk walk = state_walk_begin(plan, zero->shards.place);
     while (plan->request.train && state_walk_next(&walk))
         count++;
     zero->extents = zd_array((size_t)count, sizeof *zero->extents);
@@ -36,7 +36,7 @@ void states_create(struct zero *zero)
     zero->block_v = zero_span(zero, "zero.blocks");
     zero->block_sums = zero_span(zero, "zero.blocks.sums");
     zero->block_words = zero_span(zero, "zero.blocks.words");
-    walk = state_walk_begin(plan, zero->rank);
+    walk = state_walk_begin(plan, zero->shards.place);
     while (zero->extent_count < count && state_walk_next(&walk))
         place_extent(
                 zero, arrays, &walk.at, &zero->extents[zero->extent_count++]);
@@ -198,7 +198,7 @@ static enum zd_status update_blocks(
     const struct zero_plan *plan = zero->plan;
     const struct param_table *table = plan->request.table;
     ZD_TRY(sum_blocks(zero));
-    if (plan->states_cut && zero->world > 1)
+    if (plan->states_cut && zero->shards.size > 1)
         ZD_TRY(reduce_blocks(zero));
     for (int id = 0; id < table->count; id++) {
         size_t first = plan->places[id].blocks;

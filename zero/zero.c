@@ -32,7 +32,7 @@ static void place_params(
     char *full = base + segment->full_offset;
     memory->full = full;
     memory->shard =
-            full + (size_t)zero->rank *
+            full + (size_t)zero->shards.place *
                            zero_segment_bytes(segment, segment->shard_count);
 }
 
@@ -46,7 +46,8 @@ static void place_masters(
     bool cut = plan->states_cut;
     size_t offset =
             cut ? segment->state_shard_offset : segment->state_full_offset;
-    memory->state_begin = cut ? (size_t)zero->rank * segment->shard_count : 0;
+    memory->state_begin =
+            cut ? (size_t)zero->shards.place * segment->shard_count : 0;
     memory->state_count = cut ? segment->shard_count : segment->count;
     if (plan->states_on_host)
         return;
@@ -73,7 +74,7 @@ static void place_grads(
     char *full = base + segment->state_full_offset * bytes;
     memory->grad_full = full;
     memory->grad_shard =
-            full + (size_t)zero->rank * segment->shard_count * bytes;
+            full + (size_t)zero->shards.place * segment->shard_count * bytes;
 }
 
 static void place_segments(struct zero *zero)
@@ -139,8 +140,7 @@ enum zd_status zero_create(
     zero->plan = plan;
     zero->comm = comm;
     zero->arena = arena;
-    zero->rank = comm_rank(comm);
-    zero->world = comm_size(comm);
+    zero->shards = mesh_group(comm_mesh(comm), MESH_SHARD, comm_rank(comm));
     ops_init(&zero->ops, comm);
     take_tables(zero);
     zero->work = zero_span(zero, "zero.grads.work");

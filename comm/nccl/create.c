@@ -66,18 +66,16 @@ static enum zd_status split(struct nccl *nccl, int which, int color, int key)
 static enum zd_status join_levels(struct nccl *nccl)
 {
     struct comm *comm = &nccl->device.base;
-    bool wanted =
-            comm->options.hierarchical == COMM_LEVELS_TWO ||
-            (comm->options.hierarchical == COMM_LEVELS_AUTO && comm->nodes_fit);
-    int k = comm->ranks_per_node;
-    nccl->nodes = 1;
-    comm->node_size = comm->size;
-    if (!wanted || !comm->nodes_fit || k == 1 || k == comm->size)
+    bool wanted = comm->options.hierarchical == COMM_LEVELS_TWO ||
+                  comm->options.hierarchical == COMM_LEVELS_AUTO;
+    bool has_nodes = wanted && comm->node_ranks > 1;
+    comm->mesh = mesh_of(comm->size, has_nodes ? comm->node_ranks : 0);
+    nccl->node = mesh_group(comm->mesh, MESH_NODE, comm->rank);
+    nccl->rail = mesh_group(comm->mesh, MESH_RAIL, comm->rank);
+    if (nccl->rail.size == 1)
         return ZD_OK;
-    comm->node_size = k;
-    nccl->nodes = comm->size / k;
-    ZD_TRY(split(nccl, NCCL_NODE, comm->rank / k, comm->rank));
-    return split(nccl, NCCL_RAIL, comm->rank % k, comm->rank);
+    ZD_TRY(split(nccl, NCCL_NODE, nccl->node.first, comm->rank));
+    return split(nccl, NCCL_RAIL, nccl->rail.first, comm->rank);
 }
 
 static enum zd_status create_events(struct nccl *nccl)
@@ -141,7 +139,7 @@ enum zd_status comm_nccl_create(
     if (control->rank == 0)
         zd_log_info(
                 "collectives by %s, %s", nccl->functions->version_text,
-                nccl->nodes > 1 ? "in two levels" : "in one level");
+                nccl->rail.size > 1 ? "in two levels" : "in one level");
     *comm_out = &nccl->device.base;
     return ZD_OK;
 }

@@ -31,8 +31,9 @@ static size_t exchange_bytes(const struct comm_needs *needs, int nodes)
 /* One operation of the largest size must fit; smaller ones then share it. */
 size_t nccl_device_bytes(const struct comm_needs *needs)
 {
-    bool has_nodes = needs->node_size > 0 && needs->node_size < needs->world;
-    int nodes = has_nodes ? needs->world / needs->node_size : 1;
+    struct mesh mesh = mesh_of(needs->world, needs->node_size);
+    int nodes = mesh_group(mesh, MESH_RAIL, 0).size;
+    bool has_nodes = nodes > 1;
     size_t levels =
             has_nodes ? (size_t)nodes *
                                 rounded_up(needs->shard_bytes, ARENA_ALIGN)

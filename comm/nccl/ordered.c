@@ -25,7 +25,7 @@ struct piece {
     size_t width, at, count; /* at, count: elements of a shard */
     size_t slot_bytes;
     char *slots;
-    int k, nodes, place, node; /* of this rank: place in its node */
+    struct mesh_group node, rail;
 };
 
 static size_t rounded_up(size_t bytes)
@@ -35,7 +35,7 @@ static size_t rounded_up(size_t bytes)
 
 static size_t slots_of(const struct nccl *nccl)
 {
-    return nccl_ordered_slots(nccl->device.base.size, nccl->nodes);
+    return nccl_ordered_slots(nccl->device.base.size, nccl->rail.size);
 }
 
 static size_t slot_bytes(const struct nccl *nccl, const struct comm_op *op)
@@ -63,7 +63,6 @@ size_t nccl_ordered_rounds(const struct nccl *nccl, const struct comm_op *op)
 /* False: this round has nothing of it. */
 static bool find_piece(struct nccl *nccl, int i, struct piece *piece)
 {
-    const struct comm *comm = &nccl->device.base;
     const struct comm_op *op = nccl->pending[i];
     struct piece p = {
             .op = op,
@@ -71,11 +70,9 @@ static bool find_piece(struct nccl *nccl, int i, struct piece *piece)
             .width = dtype_bytes(op->type),
             .slot_bytes = slot_bytes(nccl, op),
             .slots = nccl->scratch + nccl->pending_scratch[i],
-            .k = comm->size / nccl->nodes,
-            .nodes = nccl->nodes};
+            .node = nccl->node,
+            .rail = nccl->rail};
     size_t most = p.slot_bytes / p.width;
-    p.place = comm->rank % p.k;
-    p.node = comm->rank / p.k;
     p.at = nccl->round * most;
     if (op->kind != OP_REDUCE_SCATTER || p.at >= op->count)
         return false;
@@ -118,15 +115,16 @@ static enum zd_status exchange(
 
 enum zd_status nccl_ordered_put_world(struct nccl *nccl, int i)
 {
-    int size = nccl->device.base.size, own = nccl->device.base.rank;
+    const struct comm *comm = &nccl->device.base;
+    struct mesh_group all = mesh_group(comm->mesh, MESH_SHARD, comm->rank);
     struct piece p;
     if (!find_piece(nccl, i, &p))
         return ZD_OK;
-    for (int away = 1; away < size; away++) {
-        int to = (own + away) % size, from = (own + size - away) % size;
+    for (int away = 1; away < all.size; away++) {
+        int to = mesh_neighbor(all, away), from = mesh_neighbor(all, -away);
         ZD_TRY(exchange(
                 nccl, NCCL_WORLD, &p, part_for(&p, to), to,
-                slot(&p, among_others(from, own)), from));
+                slot(&p, among_others(from, all.place)), from));
     }
     return ZD_OK;
 }
@@ -154,7 +152,7 @@ enum zd_status nccl_ordered_sum_world(struct nccl *nccl, int i)
 
 static char *node_sum(const struct piece *p, int node)
 {
-    return slot(p, (p->k - 1) * p->nodes + node);
+    return slot(p, (p->node.size - 1) * p->rail.size + node);
 }
 
 enum zd_status nccl_ordered_put_node(struct nccl *nccl, int i)
@@ -162,12 +160,13 @@ enum zd_status nccl_ordered_put_node(struct nccl *nccl, int i)
     struct piece p;
     if (!find_piece(nccl, i, &p))
         return ZD_OK;
-    for (int away = 1; away < p.k; away++) {
-        int to = (p.place + away) % p.k, from = (p.place + p.k - away) % p.k;
-        int first = among_others(from, p.place) * p.nodes;
-        for (int d = 0; d < p.nodes; d++)
+    for (int away = 1; away < p.node.size; away++) {
+        int to = mesh_neighbor(p.node, away);
+        int from = mesh_neighbor(p.node, -away);
+        int first = among_others(from, p.node.place) * p.rail.size;
+        for (int d = 0; d < p.rail.size; d++)
             ZD_TRY(exchange(
-                    nccl, NCCL_NODE, &p, part_for(&p, d * p.k + to), to,
+                    nccl, NCCL_NODE, &p, part_for(&p, d * p.node.size + to), to,
                     slot(&p, first + d), from));
     }
     return ZD_OK;
@@ -178,15 +177,15 @@ enum zd_status nccl_ordered_sum_node(struct nccl *nccl, int i)
     struct piece p;
     if (!find_piece(nccl, i, &p))
         return ZD_OK;
-    for (int d = 0; d < p.nodes; d++) {
+    for (int d = 0; d < p.rail.size; d++) {
         struct sum_cuda sum = {
                 .to = node_sum(&p, d),
-                .own = part_for(&p, d * p.k + p.place),
+                .own = part_for(&p, d * p.node.size + p.node.place),
                 .others = slot(&p, d),
-                .stride = (size_t)p.nodes * p.slot_bytes / p.width,
+                .stride = (size_t)p.rail.size * p.slot_bytes / p.width,
                 .count = p.count,
-                .parts = p.k,
-                .place = p.place,
+                .parts = p.node.size,
+                .place = p.node.place,
                 .type = p.op->type};
         ZD_TRY(comm_sum_cuda(nccl->stream, &sum));
     }
@@ -198,12 +197,12 @@ enum zd_status nccl_ordered_put_rail(struct nccl *nccl, int i)
     struct piece p;
     if (!find_piece(nccl, i, &p))
         return ZD_OK;
-    for (int away = 1; away < p.nodes; away++) {
-        int to = (p.node + away) % p.nodes;
-        int from = (p.node + p.nodes - away) % p.nodes;
+    for (int away = 1; away < p.rail.size; away++) {
+        int to = mesh_neighbor(p.rail, away);
+        int from = mesh_neighbor(p.rail, -away);
         ZD_TRY(exchange(
                 nccl, NCCL_RAIL, &p, node_sum(&p, to), to,
-                slot(&p, among_others(from, p.node)), from));
+                slot(&p, among_others(from, p.rail.place)), from));
     }
     return ZD_OK;
 }
@@ -215,12 +214,12 @@ enum zd_status nccl_ordered_sum_rail(struct nccl *nccl, int i)
         return ZD_OK;
     struct sum_cuda sum = {
             .to = (char *)p.op->to + p.at * p.width,
-            .own = node_sum(&p, p.node),
+            .own = node_sum(&p, p.rail.place),
             .others = slot(&p, 0),
             .stride = p.slot_bytes / p.width,
             .count = p.count,
-            .parts = p.nodes,
-            .place = p.node,
+            .parts = p.rail.size,
+            .place = p.rail.place,
             .type = p.op->type,
             .accumulate = p.op->accumulate};
     return comm_sum_cuda(nccl->stream, &sum);

@@ -43,10 +43,10 @@ struct nccl {
     const struct nccl_functions *functions;
     struct device *gpu;
     ncclComm_t comms[NCCL_COMMS]; /* world, node, rail; NULL: one level */
-    int nodes;
+    struct mesh_group node, rail;
     pthread_mutex_t calls; /* of the library, on the communicators; see
                               nccl_calls_begin */
-    atomic_bool aborts; /* someone has begun to abort them; then, in turn: */
+    atomic_bool aborts;    /* someone has begun to abort them; then, in turn: */
     atomic_bool is_ended, is_aborted; /* no call begins any more; it is done */
     struct stream *stream;
     struct event *ready[COMM_OPS_MAX]; /* by slot */

@@ -22,7 +22,7 @@ static size_t aligned(size_t bytes)
 
 static bool in_levels(const struct nccl *nccl)
 {
-    return nccl->nodes > 1;
+    return nccl->rail.size > 1;
 }
 
 /* Is this one summed in rank order, by a kernel of ours? */
@@ -35,7 +35,7 @@ static bool is_ordered(const struct nccl *nccl, const struct comm_op *op)
 /* What lies between the levels, then a sum that is still to be added. */
 static size_t levels_bytes(const struct nccl *nccl, const struct comm_op *op)
 {
-    size_t bytes = (size_t)nccl->nodes * op->count * dtype_bytes(op->type);
+    size_t bytes = (size_t)nccl->rail.size * op->count * dtype_bytes(op->type);
     return in_levels(nccl) ? aligned(bytes) : 0;
 }
 
@@ -85,10 +85,10 @@ static enum zd_status put_node(struct nccl *nccl, int i, cudaStream_t stream)
     const struct comm_op *op = nccl->pending[i];
     ncclComm_t node = nccl->comms[NCCL_NODE];
     size_t bytes = op->count * dtype_bytes(op->type);
-    size_t per_node = bytes * (size_t)nccl->device.base.node_size;
+    size_t per_node = bytes * (size_t)nccl->node.size;
     if (is_ordered(nccl, op))
         return nccl_ordered_put_node(nccl, i);
-    for (size_t d = 0; d < (size_t)nccl->nodes; d++) {
+    for (size_t d = 0; d < (size_t)nccl->rail.size; d++) {
         char *part = levels_of(nccl, i) + d * bytes;
         if (op->kind == OP_ALL_GATHER)
             ZD_NCCL(f, node, AllGather, part, (char *)op->to + d * per_node,

@@ -55,7 +55,7 @@ static void *run_member(void *arg)
     struct comm_needs needs = {
             .transport = comm_transport(comm),
             .world = size,
-            .node_size = comm_node_size(comm),
+            .node_size = comm_mesh(comm).node,
             .shard_bytes = group->shard_bytes,
             .reduce_bytes = group->reduce_bytes ? group->reduce_bytes
                                                 : group->shard_bytes,

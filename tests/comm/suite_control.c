@@ -16,7 +16,7 @@
 bool case_who_is_where_is_known(struct comm *comm)
 {
     int size = comm_size(comm), rank = comm_rank(comm);
-    int node_size = comm_node_size(comm);
+    int node_size = comm_mesh(comm).node;
     bool holds = true;
     if (!comm_topology(comm)) {
         if (comm_transport(comm) != COMM_TRANSPORT_HOST)

@@ -79,7 +79,7 @@ void data_expect_sum(
         void *out, enum dtype type, const struct comm *comm, size_t first,
         size_t count, const float *added_to)
 {
-    int size = comm_size(comm), per_node = comm_node_size(comm);
+    int size = comm_size(comm), per_node = comm_mesh(comm).node;
     for (size_t i = 0; i < count; i++) {
         float sum = 0;
         for (int node = 0; node < size; node += per_node) {

@@ -46,7 +46,7 @@ static enum zd_status open_all(void)
     struct comm_needs needs = {
             .transport = comm_transport(comm),
             .world = comm_size(comm),
-            .node_size = comm_node_size(comm),
+            .node_size = comm_mesh(comm).node,
             .shard_bytes = largest,
             .reduce_bytes = largest,
             .is_ordered = options.reduce == COMM_REDUCE_ORDERED,
@@ -80,7 +80,7 @@ static int run_suite(void)
         if (comm_rank(comm) == 0)
             printf("%s %d - %d ranks, nodes of %d: %s\n",
                    holds ? "ok" : "not ok", c + 1, comm_size(comm),
-                   comm_node_size(comm), suite_cases[c].name);
+                   comm_mesh(comm).node, suite_cases[c].name);
         fflush(stdout);
     }
     close_all();

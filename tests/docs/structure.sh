@@ -90,6 +90,14 @@ awk '$1 == "folder" { print $2 }' "$work/table" | xargs grep -rl '^ *# *include 
 [ "$(cat "$work/odd")" = kernels/cuda/mma.cuh ]
 tell $? "only kernels/cuda/mma.cuh includes something of the tests"
 
+# Who shards and who sees which samples is asked of the mesh: only it divides the number of a rank (not local_rank, of a host).
+divide_ranks() { # ROOT
+    (cd "$1" && tables . | awk '$1 == "folder" { print $2 }' |
+        xargs -I{} find {} -name '*.[ch]' -o -name '*.cu' | xargs grep -lE '(^|[^_a-z])rank [/%] [a-z(]|comm_rank\([^)]*\) [/%]')
+}
+[ "$(divide_ranks .)" = comm/mesh.c ]
+tell $? "only comm/mesh.c divides the number of a rank"
+
 # A tree with an arrow up, a room that nobody knows, and a circle that its table lets in.
 plant() { # NAME, rows of rooms on standard input
     mkdir -p "$work/$1/low/under" "$work/$1/low/over" "$work/$1/high"
@@ -114,6 +122,9 @@ echo '#include "low/over/a.h"' >"$work/up/high/new/a.c"
 odd_includes "$work/up" | LC_ALL=C sort | sed 's/[: ].*//' >"$work/found"
 [ "$(cat "$work/found")" = "$(printf '%s\n' high/new/a.c low/over/b.c low/under/a.c)" ]
 tell $? "an arrow up, and a room without a row, would be found"
+echo 'int node = comm->rank / per_node, place = comm_rank(comm) % 4;' >"$work/up/high/a.c"
+[ "$(divide_ranks "$work/up")" = high/a.c ]
+tell $? "a rank's number that is divided elsewhere would be found"
 plant circle <<'END'
 | `low/under` | x | low/over |
 | `low/over` | x | low/under |

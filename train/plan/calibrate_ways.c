@@ -192,7 +192,7 @@ static enum zd_status measure_ranks(
     const struct comm_needs needs = {
             .transport = comm_transport(comm),
             .world = comm_size(comm),
-            .node_size = comm_node_size(comm),
+            .node_size = comm_mesh(comm).node,
             .shard_bytes = COUNT * sizeof(float),
             .reduce_bytes = COUNT * sizeof(float)};
     arena_plan_init(&plan);

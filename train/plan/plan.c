@@ -55,7 +55,7 @@ static enum zd_status plan_transport(
     if (!comm)
         return expect_transport(job, local_size, plan);
     plan->transport = comm_transport(comm);
-    plan->node_size = comm_node_size(comm);
+    plan->node_size = comm_mesh(comm).node;
     return ZD_OK;
 }
 

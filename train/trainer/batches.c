@@ -4,21 +4,27 @@
 
 #include <stdlib.h>
 
+static struct mesh_group samples_of(const struct trainer *trainer)
+{
+    return mesh_samples(comm_mesh(trainer->comm), comm_rank(trainer->comm));
+}
+
 static int64_t sample_of(void *ctx, int64_t batch, int b)
 {
     const struct trainer *trainer = ctx;
+    struct mesh_group samples = samples_of(trainer);
     int64_t A = trainer->plan.accumulation, B = trainer->plan.per_device;
-    int64_t N = trainer->plan.world;
     int64_t step = batch / A, micro = batch % A;
     return trainer->base_sample + step * trainer->plan.global_batch +
-           (micro * N + comm_rank(trainer->comm)) * B + b;
+           (micro * samples.size + samples.place) * B + b;
 }
 
 int64_t batches_first_sample(const struct trainer *trainer, int a)
 {
-    int64_t B = trainer->plan.per_device, N = trainer->plan.world;
+    struct mesh_group samples = samples_of(trainer);
     return trainer->state.samples_taken +
-           ((int64_t)a * N + comm_rank(trainer->comm)) * B;
+           ((int64_t)a * samples.size + samples.place) *
+                   trainer->plan.per_device;
 }
 
 enum zd_status batches_start(struct trainer *trainer)

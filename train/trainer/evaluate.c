@@ -55,12 +55,14 @@ static enum zd_status run_batches(
         enum zd_status *read)
 {
     int B = trainer->plan.shape.eval_B;
-    int64_t across = (int64_t)B * comm_size(trainer->comm);
+    struct mesh_group part =
+            mesh_samples(comm_mesh(trainer->comm), comm_rank(trainer->comm));
+    int64_t across = (int64_t)B * part.size;
     struct model_hooks hooks = zero_hooks(trainer->zero);
     struct model_batch batch;
 
     for (int64_t first = 0; first < samples; first += across) {
-        int64_t mine = first + (int64_t)B * comm_rank(trainer->comm);
+        int64_t mine = first + (int64_t)B * part.place;
         struct comm_data data = comm_data_begin(trainer->comm);
         enum zd_status filled =
                 fill_batch(trainer, mine, samples, &batch, targets);
