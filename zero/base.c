@@ -191,14 +191,12 @@ enum zd_status base_load(
         uint64_t *digests, enum zd_status so_far)
 {
     const struct param_table *table = zero->plan->request.table;
-    struct codes_maker *maker = NULL;
     struct rooms rooms = {0};
     if (!table->codes)
         return so_far;
     rooms_take(table, &rooms);
-    enum zd_status status = codes_maker_create(table, source, &maker);
-    status = comm_agree(zero->comm, status);
-    for (int id = 0; id < table->count && status == ZD_OK; id++) {
+    struct codes_maker *maker = codes_maker_create(table, source);
+    for (int id = 0; id < table->count; id++) {
         if (!param_is_quantized(table, id))
             continue;
         uint64_t unwanted = 0;
@@ -209,5 +207,5 @@ enum zd_status base_load(
     codes_maker_destroy(maker);
     free(rooms.scales);
     free(rooms.decoding);
-    return status == ZD_OK ? so_far : status;
+    return so_far;
 }

@@ -84,10 +84,6 @@ enum zd_status lora_quantize(
 enum zd_status lora_quantize_as(
         const struct weight_source *source, const char *format, bool nested,
         struct param_table *table);
-/* How a weight lies in codes that are made of it; nested: of 4 bits, scales in
- * 8 bits too. */
-struct quant_matrix lora_matrix(
-        const struct param *param, enum quant_format format, bool nested);
 
 /* Of an adapted model (lora.h): the base's tensors from `base`, which is taken
  * over also on failure; adapters random, or those of the PEFT adapter at

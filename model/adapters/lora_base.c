@@ -3,6 +3,7 @@
 #include "model/adapters/lora.h"
 #include "model/adapters/peft.h"
 #include "model/files/weights_hf.h"
+#include "model/quantized/codes.h"
 #include "model/quantized/quantized.h"
 #include "model/weights.h"
 
@@ -27,26 +28,12 @@ static bool may_be_in_codes(const struct param_table *table, int id)
            param->unit > 0 && param->unit < table->unit_count - 1;
 }
 
-struct quant_matrix lora_matrix(
-        const struct param *param, enum quant_format format, bool nested)
-{
-    struct quant_matrix m = {
-            .format = format,
-            .rows = param_out(param),
-            .columns = param_in(param)};
-    if (!quant_is_4bit(&m))
-        return m;
-    m.block = QUANT_BLOCK;
-    m.nested_block = nested ? QUANT_NESTED_BLOCK : 0;
-    return m;
-}
-
 static void make_all(
         enum quant_format format, bool nested, struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)
         if (may_be_in_codes(table, id))
-            table->codes[id] = lora_matrix(&table->params[id], format, nested);
+            table->codes[id] = codes_matrix(&table->params[id], format, nested);
 }
 
 /* --- stored in codes ------------------------------------------------------ */

@@ -1,4 +1,4 @@
-/* export_quantized.h - a model in codes, as transformers loads it with
+/* export_quantized.h - a quantized model, as transformers loads it with
  * bitsandbytes. */
 #ifndef ZD_MODEL_EXPORT_QUANTIZED_H
 #define ZD_MODEL_EXPORT_QUANTIZED_H
@@ -12,14 +12,13 @@ struct quantize_options {
     bool double_quant;        /* nf4: absmax in 8 bits too */
 };
 
-/* As weights_export_hf, in one file: the layers' linear weights in codes
- * (quantized.h), in blocks of 64 or by rows, from the values that `source`
- * gives; all others in options->dtype, which is the quant_state's too. GPT-2's
- * Conv1D is transposed to (out, in), as bitsandbytes has it.
+/* As weights_export_hf, in one file: the layers' linear weights are quantized
+ * (quantized.h) in blocks of 64 or by rows, from the values that `source`
+ * gives; all others are in options->dtype, which is the quant_state's too.
+ * GPT-2's Conv1D is transposed to (out, in), as bitsandbytes has it.
  *
- * Memory: the largest tensor as fp32, twice for GPT-2, and its codes. A tensor
- * is read for each kind of number that is written of it: twice, nested three
- * times. */
+ * Memory: the largest weight, quantized. With double_quant each is quantized
+ * twice: its offset is part of the text whose length is listed first. */
 enum zd_status weights_export_quantized(
         const char *dir, const struct model_config *config,
         const struct param_table *table, const struct weight_source *source,

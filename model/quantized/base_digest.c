@@ -1,6 +1,7 @@
 #include "model/quantized/base_digest.h"
 
 #include "base/file/hash.h"
+#include "base/must.h"
 #include "base/number/rng.h"
 #include "base/progress.h"
 #include "model/quantized/codes.h"
@@ -121,17 +122,13 @@ static enum zd_status read_codes(struct reading *r, int id)
 {
     const char *name = r->table->params[id].name;
     size_t decoding = param_scale_bytes(r->table, id);
-    float *scales = calloc(param_scale_count(r->table, id) + 1, sizeof *scales);
-    char *bytes = malloc(decoding + 1);
+    float *scales = zd_array(param_scale_count(r->table, id), sizeof *scales);
+    char *bytes = zd_array(decoding, 1);
     struct packed codes = {base_digest_codes(name, 0), r->table, id};
     struct base_digest digest = base_digest_scales(name, 0);
-    enum zd_status status = ZD_OK;
-    if (!scales || !bytes)
-        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for scales");
-    if (status == ZD_OK)
-        status = codes_make(
-                r->maker, id, 0, r->table->params[id].count, add_packed, &codes,
-                scales);
+    enum zd_status status = codes_make(
+            r->maker, id, 0, r->table->params[id].count, add_packed, &codes,
+            scales);
     if (status == ZD_OK)
         status = codes_finish(r->maker, id, scales, bytes);
     if (status == ZD_OK) {
@@ -151,12 +148,9 @@ enum zd_status base_digest_read(
     struct reading r = {
             .table = table,
             .source = source,
-            .values = malloc(LIMIT * sizeof *r.values)};
-    enum zd_status status =
-            r.values ? ZD_OK
-                     : ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a base");
-    if (status == ZD_OK && table->codes)
-        status = codes_maker_create(table, source, &r.maker);
+            .maker = table->codes ? codes_maker_create(table, source) : NULL,
+            .values = zd_array(LIMIT, sizeof *r.values)};
+    enum zd_status status = ZD_OK;
     for (int id = 0; id < table->count && status == ZD_OK; id++) {
         if (table->params[id].trainable)
             continue;

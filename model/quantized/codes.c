@@ -48,9 +48,8 @@ static size_t band_most(const struct codes_maker *maker, int id)
     return grain < LIMIT ? LIMIT / grain * grain : grain;
 }
 
-enum zd_status codes_maker_create(
-        const struct param_table *table, const struct weight_source *source,
-        struct codes_maker **maker_out)
+struct codes_maker *codes_maker_create(
+        const struct param_table *table, const struct weight_source *source)
 {
     struct codes_maker *maker = zd_array(1, sizeof *maker);
     size_t most = 0;
@@ -60,14 +59,9 @@ enum zd_status codes_maker_create(
             size_t count = band_most(maker, id);
             most = count > most ? count : most;
         }
-    maker->values = malloc(most * sizeof *maker->values + 1);
-    maker->codes = malloc(most + 1);
-    if (maker->values && maker->codes) {
-        *maker_out = maker;
-        return ZD_OK;
-    }
-    codes_maker_destroy(maker);
-    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory to quantize");
+    maker->values = zd_array(most, sizeof *maker->values);
+    maker->codes = zd_array(most, 1);
+    return maker;
 }
 
 void codes_maker_destroy(struct codes_maker *maker)
@@ -242,4 +236,61 @@ enum zd_status codes_finish(
         return quantized_read_scales(stored, out);
     quant_store_scales(out, scales, &maker->table->codes[id]);
     return ZD_OK;
+}
+
+/* --- whole weights -------------------------------------------------------- */
+
+struct quant_matrix codes_matrix(
+        const struct param *param, enum quant_format format, bool nested)
+{
+    struct quant_matrix m = {
+            .format = format,
+            .rows = param_out(param),
+            .columns = param_in(param)};
+    if (!quant_is_4bit(&m))
+        return m;
+    m.block = QUANT_BLOCK;
+    m.nested_block = nested ? QUANT_NESTED_BLOCK : 0;
+    return m;
+}
+
+static enum zd_status copy_codes(
+        void *ctx, size_t begin, size_t count, const uint8_t *codes)
+{
+    const struct codes_whole *whole = ctx;
+    memcpy(whole->codes + quant_code_bytes(&whole->matrix, begin), codes,
+           quant_code_bytes(&whole->matrix, count));
+    return ZD_OK;
+}
+
+enum zd_status codes_make_whole(
+        const struct weight_source *source, const struct param_table *table,
+        int id, const struct quant_matrix *matrix, struct codes_whole *out)
+{
+    struct param_table one = *table; /* in which this weight alone is quantized */
+    size_t count = quant_matrix_count(matrix);
+    float *scales = zd_array(quant_scale_count(matrix), sizeof *scales);
+    one.codes = zd_array((size_t)table->count, sizeof *one.codes);
+    one.codes[id] = *matrix;
+    *out = (struct codes_whole){
+            *matrix, zd_array(quant_code_bytes(matrix, count), 1),
+            zd_array(quant_scale_bytes(matrix), 1)};
+    struct codes_maker *maker = codes_maker_create(&one, source);
+    enum zd_status status =
+            codes_make(maker, id, 0, count, copy_codes, out, scales);
+    if (status == ZD_OK)
+        status = codes_finish(maker, id, scales, out->scales);
+    codes_maker_destroy(maker);
+    free(scales);
+    free(one.codes);
+    if (status != ZD_OK)
+        codes_whole_fini(out);
+    return status;
+}
+
+void codes_whole_fini(struct codes_whole *whole)
+{
+    free(whole->codes);
+    free(whole->scales);
+    *whole = (struct codes_whole){0};
 }

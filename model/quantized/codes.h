@@ -19,9 +19,8 @@ struct codes_maker;
 /* For weights of `table` (param_is_quantized), one after the other. All
  * borrowed.
  */
-enum zd_status codes_maker_create(
-        const struct param_table *table, const struct weight_source *source,
-        struct codes_maker **maker_out);
+struct codes_maker *codes_maker_create(
+        const struct param_table *table, const struct weight_source *source);
 void codes_maker_destroy(struct codes_maker *maker);
 
 /* Is weight `id` stored in codes? Then it needs no codes_finish of others. */
@@ -42,5 +41,21 @@ enum zd_status codes_make(
 enum zd_status codes_finish(
         const struct codes_maker *maker, int id, const float *scales,
         void *out);
+
+/* The geometry of a weight that is quantized here. nested: absmax of 4-bit
+ * blocks are quantized to 8 bits. */
+struct quant_matrix codes_matrix(
+        const struct param *param, enum quant_format format, bool nested);
+
+/* A whole weight, quantized as `matrix` says, or as it is stored. */
+struct codes_whole {
+    struct quant_matrix matrix;
+    uint8_t *codes; /* owned */
+    void *scales;   /* as dequantize.h has them; owned */
+};
+enum zd_status codes_make_whole(
+        const struct weight_source *source, const struct param_table *table,
+        int id, const struct quant_matrix *matrix, struct codes_whole *out);
+void codes_whole_fini(struct codes_whole *whole);
 
 #endif

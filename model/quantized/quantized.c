@@ -8,7 +8,7 @@ enum { CHUNK = 16384 }; /* elements decoded at a time; whole blocks */
 
 /* --- names ---------------------------------------------------------------- */
 
-static const char *const besides[BESIDES] = {
+const char *const quantized_ends[BESIDES] = {
         [BESIDE_ABSMAX] = ".weight.absmax",
         [BESIDE_QUANT_MAP] = ".weight.quant_map",
         [BESIDE_NESTED_ABSMAX] = ".weight.nested_absmax",
@@ -26,8 +26,8 @@ bool quantized_split_name(
 {
     size_t length = strlen(name);
     for (int i = 0; i < BESIDES; i++) {
-        size_t end = strlen(besides[i]);
-        if (length <= end || strcmp(name + length - end, besides[i]) != 0 ||
+        size_t end = strlen(quantized_ends[i]);
+        if (length <= end || strcmp(name + length - end, quantized_ends[i]) != 0 ||
             length >= bytes)
             continue;
         snprintf(weight, bytes, "%.*s.weight", (int)(length - end), name);
@@ -54,7 +54,7 @@ static enum zd_status need(
     if (!beside.tensor)
         return stored_fail(
                 codes, "E0330", "tensor `%s` is stored without its `%s`",
-                codes.tensor->name, besides[what]);
+                codes.tensor->name, quantized_ends[what]);
     if (strcmp(beside.tensor->dtype, dtype) == 0 &&
         beside.tensor->count == count)
         return ZD_OK;

@@ -31,6 +31,9 @@ enum quant_beside {
     BESIDES
 };
 
+/* The ends of their names, after the module's. */
+extern const char *const quantized_ends[BESIDES];
+
 /* Is `name` that of something beside a weight? Then its name without the end is
  * written to `weight` ("NAME.weight"), of `bytes`. */
 bool quantized_split_name(

@@ -53,46 +53,20 @@ struct coded {
     struct tiny tiny;
     struct kernels kernels;
     struct model_hooks of_replica;
-    void **codes, **scales; /* (table.count), NULL where there are none */
-    int count;              /* of weights in codes */
+    struct codes_whole *weights; /* (table.count) */
+    int count;                   /* of quantized weights */
 };
-
-struct sink {
-    const struct quant_matrix *matrix;
-    char *codes;
-};
-
-static enum zd_status take(
-        void *ctx, size_t begin, size_t count, const uint8_t *codes)
-{
-    struct sink *sink = ctx;
-    memcpy(sink->codes + quant_code_bytes(sink->matrix, begin), codes,
-           quant_code_bytes(sink->matrix, count));
-    return ZD_OK;
-}
 
 static void make_codes(struct coded *m, const struct weight_source *source)
 {
     const struct param_table *table = &m->tiny.table;
-    struct codes_maker *maker;
-    m->codes = calloc((size_t)table->count, sizeof *m->codes);
-    m->scales = calloc((size_t)table->count, sizeof *m->scales);
-    tiny_must(codes_maker_create(table, source, &maker));
-    for (int id = 0; id < table->count; id++) {
-        if (!param_is_quantized(table, id))
-            continue;
-        const struct quant_matrix *matrix = &table->codes[id];
-        size_t total = quant_matrix_count(matrix);
-        float *of_blocks = calloc(quant_scale_count(matrix), sizeof(float));
-        struct sink sink = {matrix, malloc(quant_code_bytes(matrix, total))};
-        m->codes[id] = sink.codes;
-        m->scales[id] = malloc(quant_scale_bytes(matrix));
-        tiny_must(codes_make(maker, id, 0, total, take, &sink, of_blocks));
-        tiny_must(codes_finish(maker, id, of_blocks, m->scales[id]));
-        free(of_blocks);
-        m->count++;
-    }
-    codes_maker_destroy(maker);
+    m->weights = calloc((size_t)table->count, sizeof *m->weights);
+    for (int id = 0; id < table->count; id++)
+        if (param_is_quantized(table, id)) {
+            tiny_must(codes_make_whole(
+                    source, table, id, &table->codes[id], &m->weights[id]));
+            m->count++;
+        }
 }
 
 static enum zd_status acquire(void *ctx, int unit, const void **params)
@@ -103,8 +77,8 @@ static enum zd_status acquire(void *ctx, int unit, const void **params)
     for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
          id++)
         if (param_is_quantized(table, id)) {
-            params[id] = m->codes[id];
-            params[param_scales(table, id)] = m->scales[id];
+            params[id] = m->weights[id].codes;
+            params[param_scales(table, id)] = m->weights[id].scales;
         }
     return ZD_OK;
 }
@@ -156,12 +130,9 @@ static void setup(
 
 static void teardown(struct coded *m)
 {
-    for (int id = 0; id < m->tiny.table.count; id++) {
-        free(m->codes[id]);
-        free(m->scales[id]);
-    }
-    free(m->codes);
-    free(m->scales);
+    for (int id = 0; id < m->tiny.table.count; id++)
+        codes_whole_fini(&m->weights[id]);
+    free(m->weights);
     tiny_fini(&m->tiny);
 }
 

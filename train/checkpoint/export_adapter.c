@@ -4,6 +4,7 @@
 #include "base/must.h"
 #include "model/adapters/lora.h"
 #include "model/adapters/merge.h"
+#include "model/quantized/codes.h"
 #include "model/quantized/row_norms.h"
 #include "train/checkpoint/base.h"
 #include "train/checkpoint/pieces.h"
@@ -49,7 +50,7 @@ static bool held_in_codes(
     if (!name || param->unit < 1 || param->unit > pieces->config->layers ||
         !quant_format_of_name(name, &format))
         return false;
-    *matrix_out = lora_matrix(
+    *matrix_out = codes_matrix(
             param, format, json_is_true(json_object_get(codes, "nested")));
     return true;
 }

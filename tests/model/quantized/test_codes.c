@@ -39,7 +39,7 @@ static void adapt(struct adapted *m, const char *dir, enum lora_base base)
     tiny_must(
             dir ? weights_open_hf(dir, &m->config, &m->table, NULL, &m->source)
                 : weights_open_random(3, &m->table, &m->source));
-    tiny_must(codes_maker_create(&m->table, &m->source, &m->maker));
+    m->maker = codes_maker_create(&m->table, &m->source);
 }
 
 /* Of a fixture. */
@@ -239,19 +239,16 @@ static void compare_lengths(const struct adapted *m, int id)
 {
     enum { FROM = 3 };
     const struct quant_matrix *matrix = &m->table.codes[id];
-    size_t count = quant_matrix_count(matrix), rows = (size_t)matrix->rows;
-    uint8_t *codes = malloc(quant_code_bytes(matrix, count));
-    void *scales = malloc(quant_scale_bytes(matrix));
-    float *held = malloc(rows * sizeof *held),
-          *plain = malloc(rows * sizeof *plain);
-    size_t apart = 0;
-    make(m, id, count, codes, scales);
+    size_t rows = (size_t)matrix->rows - FROM, apart = 0;
+    struct codes_whole whole;
+    float *held = malloc(2 * rows * sizeof *held), *plain = held + rows;
+    tiny_must(codes_make_whole(&m->source, &m->table, id, matrix, &whole));
     tiny_must(weights_row_norms(
-            &m->source, &m->table, id, matrix, FROM, rows - FROM, held));
+            &m->source, &m->table, id, matrix, FROM, rows, held));
     tiny_must(weights_row_norms(
-            &m->source, &m->table, id, NULL, FROM, rows - FROM, plain));
-    for (size_t r = 0; r < rows - FROM; r++) {
-        double want = length_of(matrix, codes, scales, FROM + r);
+            &m->source, &m->table, id, NULL, FROM, rows, plain));
+    for (size_t r = 0; r < rows; r++) {
+        double want = length_of(matrix, whole.codes, whole.scales, FROM + r);
         cr_assert(
                 held[r] == (float)want, "%s: row %zu of %s is %.9g, not %.9g",
                 m->table.params[id].name, r, quant_format_name(matrix->format),
@@ -260,10 +257,8 @@ static void compare_lengths(const struct adapted *m, int id)
         apart += plain[r] != held[r];
     }
     cr_assert(apart > rows / 2);
-    free(codes);
-    free(scales);
+    codes_whole_fini(&whole);
     free(held);
-    free(plain);
 }
 
 Test(model_codes, lengths_of_rows_are_of_what_the_codes_decode_to)
@@ -346,15 +341,12 @@ Test(codes, whoever_waits_for_them_sees_that_they_are_made)
     int id = 0;
     while (!param_is_quantized(&m.table, id))
         id++;
-    const struct quant_matrix *matrix = &m.table.codes[id];
-    size_t total = quant_matrix_count(matrix);
-    uint8_t *codes = malloc(quant_code_bytes(matrix, total));
-    char *decoding = malloc(param_scale_bytes(&m.table, id));
+    struct codes_whole whole;
     progress_use(&work);
-    make(&m, id, total, codes, decoding);
+    tiny_must(codes_make_whole(
+            &m.source, &m.table, id, &m.table.codes[id], &whole));
     progress_use(NULL);
     cr_expect_geq(work.completed, 1);
-    free(codes);
-    free(decoding);
+    codes_whole_fini(&whole);
     teardown(&m);
 }

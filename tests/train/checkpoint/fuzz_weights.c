@@ -39,64 +39,41 @@ static enum zd_status read_source(
     return status;
 }
 
-static enum zd_status keep_codes(
-        void *ctx, size_t begin, size_t count, const uint8_t *codes)
-{
-    const struct quant_matrix *m = ((void **)ctx)[1];
-    memcpy((uint8_t *)((void **)ctx)[0] + quant_code_bytes(m, begin), codes,
-           quant_code_bytes(m, count));
-    return ZD_OK;
-}
-
-/* Codes and scales as a training holds them decode to what is read. */
-static enum zd_status read_codes(
-        struct codes_maker *maker, const struct model_config *config,
+/* A weight quantized as a training holds it decodes to what is read. */
+static enum zd_status read_quantized(
         const struct weight_source *source, const struct param_table *table,
         int id)
 {
-    struct quant_matrix m = table->codes[id];
-    size_t count = quant_matrix_count(&m);
-    void *codes = malloc(quant_code_bytes(&m, count));
-    void *scales = malloc(quant_scale_bytes(&m));
-    float *of_blocks = calloc(quant_scale_count(&m), sizeof *of_blocks);
-    float *values = malloc(count * sizeof *values);
-    void *keep[] = {codes, &m};
-    enum zd_status status =
-            codes_make(maker, id, 0, count, keep_codes, keep, of_blocks);
-    if (status == ZD_OK)
-        status = codes_finish(maker, id, of_blocks, scales);
-    if (status == ZD_OK)
-        fuzz_need(
-                source->read(source->ctx, id, 0, count, values) == ZD_OK,
-                "codes that decode to what is refused elsewhere");
-    /* GPT-2's are stored as their transpose */
-    bool is_turned = table->params[id].conv1d;
-    size_t rows = (size_t)m.rows, columns = (size_t)m.columns;
-    for (size_t i = 0; status == ZD_OK && i < count; i++) {
-        float value = quant_value(codes, scales, &m, i);
-        size_t at = is_turned ? i % columns * rows + i / columns : i;
+    struct codes_whole w;
+    const struct quant_matrix *m = &table->codes[id];
+    size_t rows = (size_t)m->rows, columns = (size_t)m->columns;
+    ZD_TRY(codes_make_whole(source, table, id, m, &w));
+    float *values = malloc(rows * columns * sizeof *values);
+    fuzz_need(
+            source->read(source->ctx, id, 0, rows * columns, values) == ZD_OK,
+            "a quantized weight that decodes to what is refused elsewhere");
+    for (size_t i = 0; i < rows * columns; i++) {
+        float value = quant_value(w.codes, w.scales, m, i);
+        /* GPT-2's weights are stored as their transpose */
+        size_t at = table->params[id].conv1d ? i % columns * rows + i / columns
+                                             : i;
         fuzz_need(
                 memcmp(&value, &values[at], sizeof value) == 0,
-                "codes that decode to other numbers than are read");
+                "a quantized weight that decodes to other numbers than are "
+                "read");
     }
-    free(codes);
-    free(scales);
-    free(of_blocks);
+    codes_whole_fini(&w);
     free(values);
-    return status;
+    return ZD_OK;
 }
 
 static enum zd_status read_trained(
-        const struct model_config *config, const struct param_table *table,
-        const struct weight_source *source)
+        const struct param_table *table, const struct weight_source *source)
 {
-    struct codes_maker *maker;
     enum zd_status status = ZD_OK;
-    fuzz_need(codes_maker_create(table, source, &maker) == ZD_OK, "codes");
     for (int id = 0; status == ZD_OK && id < table->count; id++)
         if (param_is_quantized(table, id))
-            status = read_codes(maker, config, source, table, id);
-    codes_maker_destroy(maker);
+            status = read_quantized(source, table, id);
     return status == ZD_OK ? read_source(source, table) : status;
 }
 
@@ -124,7 +101,7 @@ static enum zd_status train_on(
     if (status == ZD_OK)
         status = weights_open_lora(config, table, &source, 1, path, &source);
     if (status == ZD_OK) {
-        status = read_trained(config, table, &source);
+        status = read_trained(table, &source);
         weights_close(&source);
     }
     peft_config_fini(&adapter);
