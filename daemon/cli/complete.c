@@ -31,7 +31,7 @@ static void offer_part(
         complete_files(completion, false);
     else if (strstr(folders, word))
         complete_files(completion, true);
-    else if (islower((unsigned char)part[0]))
+    else if (islower((unsigned char)part[0]) || isdigit((unsigned char)part[0]))
         complete_offer(completion, part, NULL);
     else if (part[0] && values)
         values(completion, part);
@@ -136,7 +136,9 @@ static void offer_word(
         if (!wants)
             return;
     }
-    if (wants)
+    if (wants && wants->choices)
+        offer_value(&completion, wants->choices, values);
+    else if (wants)
         offer_value(&completion, wants->value ? wants->value : "", values);
     else if (word[0] == '-')
         offer_options(

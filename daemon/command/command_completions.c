@@ -1,6 +1,7 @@
 #include "daemon/command/cli.h"
 
 #include "daemon/cli/complete.h"
+#include "daemon/init/embedded.h"
 #include "daemon/job/schema.h"
 
 #include <string.h>
@@ -38,12 +39,9 @@ static void offer_key_value(
         complete_files(completion, false);
 }
 
-void cli_complete_value(
-        const struct completion *completion, const char *placeholder)
+static void offer_settings(const struct completion *completion)
 {
     char name[2 * SCHEMA_NAME_MAX + 2], before[sizeof name + 80];
-    if (strcmp(placeholder, "SECTION.KEY=VALUE") != 0)
-        return;
     for (int i = 0; i < schema_count; i++) {
         const struct schema_key *key = &schema_table[i];
         size_t length = (size_t)snprintf(
@@ -58,4 +56,32 @@ void cli_complete_value(
         struct completion value = {before, completion->value + length};
         offer_key_value(&value, key);
     }
+}
+
+/* The next word of --allow, after the last comma. */
+static void offer_allowed(const struct completion *completion)
+{
+    static const char *const words[] = {"optim", "dtype", "lora", "quantize"};
+    const char *comma = strrchr(completion->value, ',');
+    int typed = comma ? (int)(comma + 1 - completion->value) : 0;
+    char before[160];
+    snprintf(
+            before, sizeof before, "%s%.*s", completion->before, typed,
+            completion->value);
+    struct completion next = {before, completion->value + typed};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        complete_offer(&next, words[i], NULL);
+}
+
+void cli_complete_value(
+        const struct completion *completion, const char *placeholder)
+{
+    struct embedded recipe;
+    if (strcmp(placeholder, "SECTION.KEY=VALUE") == 0)
+        offer_settings(completion);
+    else if (strcmp(placeholder, "LIST") == 0)
+        offer_allowed(completion);
+    else if (strcmp(placeholder, "RECIPE") == 0)
+        for (int i = 0; (recipe = embedded_at(embedded_recipes, i)).name; i++)
+            complete_offer(completion, recipe.name, NULL);
 }

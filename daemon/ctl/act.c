@@ -6,7 +6,6 @@
 #include "daemon/ctl/client.h"
 #include "train/job/control.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +52,15 @@ static enum zd_status fail_files(const struct target *target)
         zd_fail_help("zerod with the same job file goes on from its last "
                      "checkpoint");
         return ZD_ERR_NO_INPUT;
+    }
+    if (!json_is_string(json_object_get(target->file, "socket"))) {
+        ZD_FAIL(ZD_ERR_UNFIT, "E1092",
+                "the job has no socket (control.socket = \"none\"): it takes "
+                "no command");
+        zd_fail_help("a signal reaches it: `kill -USR1` of mpirun, or of the "
+                     "process, saves a checkpoint and ends it, unless "
+                     "run.on_sigusr1 says otherwise");
+        return ZD_ERR_UNFIT;
     }
     ZD_FAIL(ZD_ERR_UNFIT, "E1092",
             "the job's socket cannot be reached from here: it takes no "
@@ -134,6 +142,27 @@ static const struct train_setting *find_setting(const char *key)
     return NULL;
 }
 
+static bool is_within(const struct train_setting *setting, double value)
+{
+    bool is_whole = value == floor(value) && fabs(value) < 1e15;
+    return (setting->is_integer ? is_whole : isfinite(value)) &&
+           (setting->is_above_min ? value > setting->min
+                                  : value >= setting->min) &&
+           value <= setting->max;
+}
+
+static enum zd_status fail_value(
+        const struct train_setting *setting, const char *typed)
+{
+    ZD_FAIL(ZD_ERR_USAGE, "E1098",
+            "%s takes a %snumber %s %.15g and at most %.15g, not `%s`",
+            setting->name, setting->is_integer ? "whole " : "",
+            setting->is_above_min ? "above" : "of at least", setting->min,
+            setting->max, typed);
+    zd_fail_help("%s: %s", setting->name, setting->help);
+    return ZD_ERR_USAGE;
+}
+
 static enum zd_status parse_setting(const char *word, json_t *body)
 {
     char key[96], *end;
@@ -150,14 +179,9 @@ static enum zd_status parse_setting(const char *word, json_t *body)
     const struct train_setting *setting = find_setting(key);
     if (!setting)
         return fail_setting(key);
-    errno = 0;
     double value = strtod(equals + 1, &end);
-    bool is_whole = value == floor(value) && fabs(value) < 1e15;
-    if (end == equals + 1 || *end || !isfinite(value) ||
-        (setting->is_integer && !is_whole))
-        return ZD_FAIL(
-                ZD_ERR_USAGE, "E1098", "%s takes a %snumber, not `%s`",
-                setting->name, setting->is_integer ? "whole " : "", equals + 1);
+    if (end == equals + 1 || *end || !is_within(setting, value))
+        return fail_value(setting, equals + 1);
     if (json_object_get(body, setting->name))
         return ZD_FAIL(
                 ZD_ERR_USAGE, "E1098", "%s is given twice", setting->name);

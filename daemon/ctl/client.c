@@ -310,7 +310,11 @@ enum zd_status client_check(const struct client_answer *answer)
     if (hint) { /* the job's words: no escape codes */
         char *safe = text_escape(
                 &(struct look){.has_utf8 = true}, hint, strlen(hint), true);
-        zd_fail_help("%s", safe ? safe : "");
+        const char *command = safe ? strstr(safe, "GET /v1/") : NULL;
+        if (command == safe && safe) /* as it is typed here */
+            zd_fail_help("zerodctl %s", safe + strlen("GET /v1/"));
+        else
+            zd_fail_help("%s", safe ? safe : "");
         free(safe);
     }
     json_decref(root);

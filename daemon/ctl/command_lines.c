@@ -64,8 +64,9 @@ static enum zd_status since_of(const struct cli_args *args, double *since_out)
 
 struct printing {
     struct look look;
-    bool as_json, with_steps;
-    json_t *kept; /* events of --tail, oldest first; NULL: printed at once */
+    const struct cli_args *args;
+    json_t *kept; /* events, oldest first, at most the last `tail` of them;
+                     NULL: printed at once */
     size_t tail;
 };
 
@@ -79,14 +80,10 @@ static bool print_log_line(void *ctx, const char *line)
 
 static void print_event(const struct printing *printing, const json_t *event)
 {
-    if (printing->as_json) {
-        json_dumpf(
-                event, stdout,
-                JSON_COMPACT | JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII);
-        fputc('\n', stdout);
-    } else {
+    if (ctl_output(printing->args) == OUTPUT_JSON)
+        ctl_print_json_line(event);
+    else
         show_event(&printing->look, event, stdout);
-    }
 }
 
 static bool take_event(void *ctx, const char *line)
@@ -95,69 +92,67 @@ static bool take_event(void *ctx, const char *line)
     json_t *event = json_of_line(line, strlen(line));
     const char *kind = json_text_of(event, "event", "");
     if (json_is_object(event) &&
-        (printing->with_steps || strcmp(kind, "step") != 0)) {
-        if (printing->kept) {
-            json_array_append(printing->kept, event);
-            if (json_array_size(printing->kept) > printing->tail)
-                json_array_remove(printing->kept, 0);
-        } else {
+        (printing->args->with_steps || strcmp(kind, "step") != 0)) {
+        if (!printing->kept)
             print_event(printing, event);
-        }
+        json_array_append(printing->kept, event);
+        if (json_array_size(printing->kept) > printing->tail)
+            json_array_remove(printing->kept, 0);
     }
     json_decref(event);
     return !ferror(stdout);
 }
 
-static enum zd_status refuse_csv(const struct cli_args *args, const char *what)
+static enum zd_status stream_of(
+        struct printing *printing, struct target_stream *stream)
 {
-    if (ctl_output(args) != OUTPUT_CSV)
-        return ZD_OK;
-    return ZD_FAIL(ZD_ERR_USAGE, "E0101", "%s are no table: no -o csv", what);
-}
-
-enum zd_status command_logs(struct cli_args *args, int *argc, char ***argv)
-{
-    struct printing printing = {.look = look_of_stdout()};
+    const struct cli_args *args = printing->args;
     struct target target;
-    struct target_stream stream = {
-            .rank = (int)args->rank,
-            .tail = args->tail,
-            .follow = args->follow,
-            .line = print_log_line,
-            .ctx = &printing};
-    ZD_TRY(refuse_csv(args, "logs"));
-    ZD_TRY(since_of(args, &stream.since));
-    ZD_TRY(ctl_target(args, &printing.look, &target));
-    enum zd_status status = target_stream(&target, &stream);
+    stream->follow = args->follow;
+    stream->ctx = printing;
+    ZD_TRY(since_of(args, &stream->since));
+    ZD_TRY(ctl_target(args, &printing->look, &target));
+    enum zd_status status = target_stream(&target, stream);
     target_fini(&target);
     return status;
 }
 
+enum zd_status command_logs(struct cli_args *args, int *argc, char ***argv)
+{
+    struct printing printing = {.look = look_of_stdout(), .args = args};
+    struct target_stream stream = {
+            .rank = (int)args->rank,
+            .tail = args->tail,
+            .line = print_log_line};
+    return stream_of(&printing, &stream);
+}
+
 enum zd_status command_events(struct cli_args *args, int *argc, char ***argv)
 {
+    bool is_csv = ctl_output(args) == OUTPUT_CSV;
     struct printing printing = {
-            .look = look_of_stdout(),
-            .as_json = ctl_output(args) == OUTPUT_JSON,
-            .with_steps = args->with_steps};
-    struct target target;
+            .look = look_of_stdout(), .args = args, .tail = SIZE_MAX};
     struct target_stream stream = {
             .is_events = true,
+            .with_steps = args->with_steps,
             .tail = -1,
-            .line = take_event,
-            .ctx = &printing};
+            .line = take_event};
     size_t i;
     json_t *event;
-    ZD_TRY(refuse_csv(args, "events"));
-    ZD_TRY(since_of(args, &stream.since));
-    ZD_TRY(ctl_target(args, &printing.look, &target));
-    if (args->tail >= 0 && !args->follow) {
+    if (is_csv && args->follow)
+        return ZD_FAIL(
+                ZD_ERR_USAGE, "E0101",
+                "-o csv does not go with -f: its columns are known at the end");
+    if (is_csv || (args->tail >= 0 && !args->follow))
         printing.kept = json_array();
+    if (args->tail >= 0)
         printing.tail = (size_t)args->tail;
-    }
-    stream.follow = args->follow;
-    enum zd_status status = target_stream(&target, &stream);
-    json_array_foreach(printing.kept, i, event) print_event(&printing, event);
+    enum zd_status status = stream_of(&printing, &stream);
+    if (is_csv && status == ZD_OK)
+        ctl_print_csv(printing.kept);
+    else
+        json_array_foreach(printing.kept, i, event)
+                print_event(&printing, event);
     json_decref(printing.kept);
-    target_fini(&target);
     return status;
 }

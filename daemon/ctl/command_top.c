@@ -9,12 +9,12 @@
 
 #include "base/clock.h"
 
-#include <math.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOG_LINES = 60, MESSAGE_SECONDS = 5, PATIENCE_SECONDS = 2 };
+enum { LOG_LINES = 60, MESSAGE_SECONDS = 5, PATIENCE_SECONDS = 2, CTRL_D = 4 };
 
 enum { STATUS, RANKS, HISTORY, ANSWERS };
 static const char *const questions[ANSWERS] = {
@@ -127,7 +127,7 @@ static void draw_screen(const struct top *top)
     FILE *out = text_stream_open(&text, &bytes);
     draw(top, true, out);
     if (fclose(out) == 0)
-        screen_draw(text);
+        screen_draw(text, INT_MAX);
     free(text);
 }
 
@@ -153,28 +153,18 @@ static void give_command(struct top *top, const char *command)
 /* False: leave. */
 static bool take_key(struct top *top, int key)
 {
-    switch (key) {
-    case 'q':
-    case 'Q':
-    case 4: /* Ctrl-D */
-    case -1:
-        return false;
-    case 'p':
-        give_command(top, "pause");
-        break;
-    case 'r':
-        give_command(top, "resume");
-        break;
-    case 'c':
-        give_command(top, "checkpoint");
-        break;
-    case 'e':
-        give_command(top, "eval");
-        break;
-    default:
-        break;
-    }
-    return true;
+    static const struct {
+        int key;
+        const char *command;
+    } keys[] = {
+            {'p', "pause"},
+            {'r', "resume"},
+            {'c', "checkpoint"},
+            {'e', "eval"}};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (keys[i].key == key)
+            give_command(top, keys[i].command);
+    return key != 'q' && key != 'Q' && key != CTRL_D && key != -1;
 }
 
 /* Asks once a second; draws also when a key or a new size of the window came.
@@ -229,7 +219,7 @@ enum zd_status command_top(struct cli_args *args, int *argc, char ***argv)
     else
         run_pipe(&top);
     screen_restore();
-    if (top.has_ended) { /* while we looked */
+    if (top.has_ended) {
         look = look_of_stdout();
         fputs("the job has ended; the last that it said:\n", stderr);
         show_status_line(&look, top.answers[STATUS], stderr);

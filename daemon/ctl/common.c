@@ -110,6 +110,7 @@ static void tell_files(const struct look *look, const struct target *target)
 {
     char age[TEXT_SHORT];
     bool has_ended = target_file_has_ended(target);
+    const char *state = json_text_of(target->file, "state", "");
     fputs("from ", stderr);
     text_print(look, target->dir, false, stderr);
     fputs("/status.json, written ", stderr);
@@ -122,7 +123,8 @@ static void tell_files(const struct look *look, const struct target *target)
                 false, stderr);
     }
     fputs(json_object_get(target->file, "hang") ? "; a hang ended the run\n"
-          : target->is_dead                     ? "; the run died\n"
+          : strcmp(state, "died") == 0          ? "; the run died\n"
+          : strcmp(state, "failed") == 0        ? "; the run failed\n"
           : has_ended                           ? "; the run has ended\n"
           : target->age > 10 ? "; it is written every 2 s: the run is gone, or "
                                "its disk does not answer\n"
@@ -158,12 +160,18 @@ enum zd_status ctl_target(
 
 /* --- forms --- */
 
+/* In ASCII there are no escape codes of C1. */
+enum { JSON_FORM = JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII };
+
 void ctl_print_json(const json_t *json)
 {
-    /* escape codes of C1 are in no ASCII */
-    json_dumpf(
-            json, stdout,
-            JSON_INDENT(2) | JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII);
+    json_dumpf(json, stdout, JSON_FORM | JSON_INDENT(2));
+    fputc('\n', stdout);
+}
+
+void ctl_print_json_line(const json_t *json)
+{
+    json_dumpf(json, stdout, JSON_FORM | JSON_COMPACT);
     fputc('\n', stdout);
 }
 
@@ -233,10 +241,26 @@ static void print_csv_value(const json_t *value, FILE *out)
     }
 }
 
+/* A line: the titles, or (with a row) its values. */
+static void print_csv_line(json_t *titles, const json_t *row, FILE *out)
+{
+    const char *key, *comma = "";
+    json_t *value;
+    json_object_foreach(titles, key, value)
+    {
+        fputs(comma, out);
+        comma = ",";
+        if (row)
+            print_csv_value(json_object_get(row, key), out);
+        else
+            csv_field(key, out);
+    }
+    fputc('\n', out);
+}
+
 void ctl_print_csv(const json_t *rows)
 {
-    json_t *flat = json_array(), *titles = json_object(), *row, *value;
-    const char *key;
+    json_t *flat = json_array(), *titles = json_object(), *row;
     size_t i;
     struct output output;
     FILE *out = output_begin(&output);
@@ -247,25 +271,8 @@ void ctl_print_csv(const json_t *rows)
         json_object_update_missing(titles, one);
         json_array_append_new(flat, one);
     }
-    bool is_first = true;
-    json_object_foreach(titles, key, value)
-    {
-        fputs(is_first ? "" : ",", out);
-        csv_field(key, out);
-        is_first = false;
-    }
-    fputc('\n', out);
-    json_array_foreach(flat, i, row)
-    {
-        is_first = true;
-        json_object_foreach(titles, key, value)
-        {
-            fputs(is_first ? "" : ",", out);
-            print_csv_value(json_object_get(row, key), out);
-            is_first = false;
-        }
-        fputc('\n', out);
-    }
+    print_csv_line(titles, NULL, out);
+    json_array_foreach(flat, i, row) print_csv_line(titles, row, out);
     output_end(&output);
     json_decref(flat);
     json_decref(titles);

@@ -34,9 +34,10 @@ enum zd_status ctl_target(
         const struct cli_args *args, const struct look *look,
         struct target *target_out);
 
-/* Print an object as it came, or as lines of CSV: objects of `rows`, nested
- * members as a.b. */
+/* Print an object as it came, or rows as lines of CSV: objects of `rows`,
+ * nested members as a.b. */
 void ctl_print_json(const json_t *json);
+void ctl_print_json_line(const json_t *json); /* all on one line */
 void ctl_print_csv(const json_t *rows);
 
 /* The values after TAB that are not files or words: jobs, settings, keys. */

@@ -4,6 +4,7 @@
 #include "base/file/json.h"
 #include "base/must.h"
 #include "daemon/ctl/client.h"
+#include "daemon/ctl/fill.h"
 #include "daemon/state/past.h"
 #include "daemon/state/series.h"
 
@@ -15,7 +16,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { FILE_MAX = 1 << 30, FOLLOW_MS = 500 };
+enum { FILE_MAX = 1 << 30, STARTS_MAX = 1 << 20, FOLLOW_MS = 500 };
 
 static enum zd_status fail_missing(const char *dir, const char *what)
 {
@@ -183,6 +184,31 @@ json_t *dir_hang(const char *dir)
     return hang;
 }
 
+/* Each rank has a line; the one that knows the cause has a code. */
+json_t *dir_cause(const char *dir, double started)
+{
+    char path[PATH_MAX], *text, *rest;
+    size_t bytes;
+    json_t *cause = NULL;
+    fs_join(path, sizeof path, dir, ".zerod.starts");
+    if (fs_read_file(path, STARTS_MAX, &text, &bytes) != ZD_OK) {
+        zd_error_clear();
+        return NULL;
+    }
+    rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        json_t *one = json_of_line(line, strlen(line));
+        bool is_ours = strtod(json_text_of(one, "start", "0"), NULL) >= started;
+        if (one && is_ours && (!cause || json_object_get(one, "code"))) {
+            json_decref(cause);
+            cause = json_incref(one);
+        }
+        json_decref(one);
+    }
+    free(text);
+    return cause;
+}
+
 enum zd_status dir_get(
         const char *dir, const json_t *file, const char *what,
         json_t **json_out)
@@ -259,6 +285,12 @@ enum zd_status dir_stream(const char *dir, const struct target_stream *stream)
     char path[PATH_MAX], name[64], *line = NULL;
     size_t capacity = 0;
     int fd;
+    if (stream->with_steps) {
+        ZD_FAIL(ZD_ERR_NO_INPUT, "E1097",
+                "the steps in %s are not among its events", dir);
+        zd_fail_help("zerodctl --dir %s metrics --csv has them", dir);
+        return ZD_ERR_NO_INPUT;
+    }
     snprintf(name, sizeof name, "logs/rank-%05d.log", stream->rank);
     fs_join(path, sizeof path, dir, stream->is_events ? "events.jsonl" : name);
     ZD_TRY(fs_open_read(path, &fd, NULL));

@@ -150,6 +150,22 @@ int text_width(const char *text)
     return width;
 }
 
+size_t text_break(const char *text, int columns)
+{
+    size_t bytes = 0, blank = 0;
+    int used = 0, width;
+    while (text[bytes]) {
+        int next = next_character(text + bytes, &width);
+        used += width;
+        if (columns > 0 && used > columns && bytes)
+            return blank && text[bytes] != ' ' ? blank : bytes;
+        if (text[bytes] == ' ')
+            blank = bytes;
+        bytes += (size_t)next;
+    }
+    return bytes;
+}
+
 int text_fit(
         const struct look *look, const char *text, int columns, bool pads,
         FILE *out)

@@ -34,8 +34,6 @@ const char *look_style(const struct look *look, enum look_style style);
 /* The style of a job's state. */
 enum look_style look_of_state(const char *state);
 
-enum { TEXT_MAX = 512 }; /* of the short texts below */
-
 /* Control bytes, C1 codes, marks that turn the direction of text and bytes that
  * are no UTF-8 become \n, \t, \xHH or \u{HHHH}; without has_utf8 so does all
  * that is not ASCII. `keeps_lines`: \n and \t stay. Returns a malloc'd string
@@ -48,6 +46,9 @@ void text_print(
         const struct look *look, const char *text, bool keeps_lines, FILE *out);
 /* Columns that escaped text takes. */
 int text_width(const char *text);
+/* Bytes of escaped text that fit `columns` (0: all), up to a blank where one is
+ * among them. */
+size_t text_break(const char *text, int columns);
 /* Print at most `columns` of escaped text, ".." at the end of one that is cut,
  * and blanks up to `columns` when `pads`. Returns the columns printed. */
 int text_fit(

@@ -105,23 +105,17 @@ bool screen_take(void)
     return true;
 }
 
-/* Each line is cleared from the end of what is drawn, so that nothing
- * flickers. */
-void screen_draw(const char *text)
+void screen_draw(const char *text, int rows)
 {
     char *out = NULL;
     size_t bytes;
     FILE *stream = text_stream_open(&out, &bytes);
     fputs("\033[H", stream);
-    while (*text) {
+    while (*text && rows-- > 0) {
         size_t length = strcspn(text, "\n");
-        fwrite(text, 1, length, stream);
-        fputs("\033[K", stream);
-        text += length;
-        if (*text == '\n') {
-            fputs("\r\n", stream);
-            text++;
-        }
+        bool ends = text[length] == '\n';
+        fprintf(stream, "%.*s\033[K%s", (int)length, text, ends ? "\r\n" : "");
+        text += length + ends;
     }
     fputs("\033[J", stream);
     if (fclose(stream) == 0)

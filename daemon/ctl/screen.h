@@ -10,9 +10,10 @@
 bool screen_take(void);
 /* May be called twice, and from a handler of signals. */
 void screen_restore(void);
-/* Draw text over the last frame. */
-void screen_draw(const char *text);
-/* The key that is pressed within `seconds`; 0: none, or the window changed its
+/* Draw the first `rows` lines of text over the last frame. Lines are cleared
+ * from their ends, so that nothing flickers. */
+void screen_draw(const char *text, int rows);
+/* The key that is pressed within `seconds`; 0: none, or the window changed
  * size. -1: the terminal is gone. */
 int screen_key(double seconds);
 

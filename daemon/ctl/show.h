@@ -19,9 +19,11 @@ void show_sample(const struct look *look, const json_t *sample, FILE *out);
 void show_event(const struct look *look, const json_t *event, FILE *out);
 
 /* The status with what templates show of it beside: "words" (its state: "died
- * after step 7"), "percent", "share" (step / max_steps), "now". New
- * reference. */
+ * after step 7"), "percent", "share" (step / max_steps), "phases", "now"; of
+ * one that has ended no "eta_seconds". New reference. */
 json_t *status_for_show(const struct look *look, const json_t *status);
+/* The bar of progress, for what status_for_show gives. */
+void show_bar(const struct look *look, const json_t *shown, FILE *out);
 /* The style of a status's state. */
 enum look_style status_style(const struct look *look, const json_t *status);
 /* The ranks, each with "lag" (steps behind the foremost) and "held_share" (of

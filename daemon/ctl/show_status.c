@@ -17,6 +17,13 @@ struct row {
 
 /* --- what templates show beside the job's own members --- */
 
+static bool has_ended(const json_t *status)
+{
+    const char *state = json_text_of(status, "state", "?");
+    return strcmp(state, "done") == 0 || strcmp(state, "stopped") == 0 ||
+           strcmp(state, "failed") == 0 || strcmp(state, "died") == 0;
+}
+
 static void set_words(json_t *status, const char *state)
 {
     static const struct row words[] = {
@@ -31,6 +38,24 @@ static void set_words(json_t *status, const char *state)
             text = fill(&plain, status, words[i].value);
     json_object_set_new(status, "words", json_string(text ? text : state));
     free(text);
+}
+
+/* The share of each phase of the time: ["forward 52%", ..]. */
+static json_t *phases_of(const json_t *status)
+{
+    json_t *phases = json_object_get(status, "phase_seconds"), *value;
+    json_t *list = json_array();
+    const char *name;
+    double total = 0;
+    json_object_foreach(phases, name, value) total += json_number_value(value);
+    json_object_foreach(phases, name, value)
+    {
+        double percent = 100 * json_number_value(value) / total;
+        if (percent >= 0.5)
+            json_array_append_new(
+                    list, json_sprintf("%.40s %.0f%%", name, percent));
+    }
+    return list;
 }
 
 json_t *status_for_show(const struct look *look, const json_t *status)
@@ -51,8 +76,11 @@ json_t *status_for_show(const struct look *look, const json_t *status)
             json_number_or_null(isfinite(step) ? 100 * share : NAN));
     json_object_set_new(
             copy, "trained", json_number_or_null(has_base ? trained : NAN));
+    json_object_set_new(copy, "phases", phases_of(status));
     if (best == fill_number(copy, "eval_loss"))
         json_object_del(copy, "best_eval_loss");
+    if (has_ended(copy))
+        json_object_del(copy, "eta_seconds");
     return copy;
 }
 
@@ -61,138 +89,15 @@ enum look_style status_style(const struct look *look, const json_t *status)
     return look_of_state(json_text_of(status, "state", "?"));
 }
 
-/* --- the head: name, state, progress --- */
+/* --- lines --- */
 
-static bool has_ended(const char *state)
-{
-    return strcmp(state, "done") == 0 || strcmp(state, "stopped") == 0 ||
-           strcmp(state, "failed") == 0 || strcmp(state, "died") == 0;
-}
-
-static void print_head(const struct look *look, const json_t *status, FILE *out)
-{
-    char *name = fill(look, status, "{job|s}");
-    char *state = fill(look, status, "{words|s}");
-    char *right =
-            fill(look, status, "step {step|w} of {max_steps|w}, {percent|w} %");
-    char *eta = fill(look, status, "  eta {eta_seconds|d}");
-    bool is_over = has_ended(json_text_of(status, "state", "?"));
-    int columns = look->columns ? look->columns : 80;
-    columns = columns > 100 ? 100 : columns;
-    int room = columns - text_width(right) - text_width(state) - 4;
-    fputs(look_style(look, LOOK_BOLD), out);
-    int used = text_fit(look, name, room > 8 ? room : columns - 12, false, out);
-    fprintf(out, "%s  %s%s%s", look_style(look, LOOK_PLAIN),
-            look_style(look, status_style(look, status)), state,
-            look_style(look, LOOK_PLAIN));
-    if (room > 8)
-        fprintf(out, "%*s%s\n", room - used + 2, "", right);
-    else
-        fprintf(out, "\n%s\n", right);
-    look_bar(
-            look, fill_number(status, "share"),
-            columns - (is_over ? 0 : (int)strlen(eta)), out);
-    fprintf(out, "%s\n", is_over ? "" : eta);
-    free(name);
-    free(state);
-    free(right);
-    free(eta);
-}
-
-/* --- numbers, in one column or two --- */
-
-static void print_pair(
-        const struct look *look, const char *name, const char *value,
-        int columns, bool pads, FILE *out)
-{
-    int room = columns > 0 ? columns - 2 - NAME_COLUMNS : 96;
-    fprintf(out, "  %s%-*s%s", look_style(look, LOOK_DIM), NAME_COLUMNS, name,
-            look_style(look, LOOK_PLAIN));
-    text_fit(look, value, room > 4 ? room : 4, pads, out);
-}
-
-/* `columns` 0: the last of its line, as long as it is. */
-static void print_number(
-        const struct look *look, const json_t *status, const struct row *row,
-        int columns, bool is_last, FILE *out)
-{
-    char *value = fill(look, status, row->value);
-    if (value[0]) {
-        print_pair(look, row->name, value, columns, !is_last, out);
-        fputs(is_last ? "\n" : "", out);
-    }
-    free(value);
-}
-
-static void print_numbers(
-        const struct look *look, const json_t *status, FILE *out)
-{
-    static const struct row left[] = {
-            {"loss", "{loss|n}"},
-            {"eval loss", "{eval_loss|n}[ best {best_eval_loss|n}]"},
-            {"learning rate", "{learning_rate|n}"},
-            {"grad norm", "{grad_norm|n}"},
-            {"epoch", "{epoch|n}"},
-            {"skipped steps", "{skipped_steps|w}"},
-            {"loss scale", "[{loss_scale|c}]"}};
-    static const struct row right[] = {
-            {"speed", "{tokens_per_second|c}[{tokens_per_second|.} tok/s]"},
-            {"step time", "{step_seconds|d}"},
-            {"compute", "{model_flops_per_second|f}[, mfu {mfu|2}]"},
-            {"tokens", "{tokens|c}"},
-            {"samples", "{samples|c}"},
-            {"elapsed", "{elapsed_seconds|d}"}};
-    enum {
-        LEFT = sizeof left / sizeof left[0],
-        RIGHT = sizeof right / sizeof right[0]
-    };
-    int half = 2 + NAME_COLUMNS + VALUE_COLUMNS;
-    bool is_wide = look->columns == 0 || look->columns >= 2 * half;
-    for (int i = 0; i < LEFT; i++) {
-        bool has_right = is_wide && i < RIGHT;
-        print_number(
-                look, status, &left[i], is_wide ? half : look->columns,
-                !has_right, out);
-        if (has_right)
-            print_number(
-                    look, status, &right[i],
-                    look->columns ? look->columns - half : 0, true, out);
-    }
-    for (int i = 0; !is_wide && i < RIGHT; i++)
-        print_number(look, status, &right[i], look->columns, true, out);
-}
-
-/* --- facts: a name and a value of any length --- */
-
-/* Bytes of the escaped text that fit `columns`, at a blank where there is one;
- * all of it where the width is 0. */
-static size_t line_bytes(const char *text, int columns)
-{
-    size_t bytes = strlen(text), blank = 0;
-    char part[TEXT_MAX];
-    if (columns <= 0 || text_width(text) <= columns)
-        return bytes;
-    bytes = 0;
-    for (size_t at = 1; text[at - 1] && at < sizeof part; at++) {
-        bool is_whole = ((unsigned char)text[at] & 0xc0) != 0x80;
-        snprintf(part, sizeof part, "%.*s", (int)at, text);
-        if (is_whole && text_width(part) > columns)
-            break;
-        if (is_whole)
-            bytes = at;
-        if (text[at] == ' ')
-            blank = at;
-    }
-    return blank ? blank : bytes ? bytes : 1;
-}
-
-/* It goes on in the lines below. */
+/* A name and a value of any length, which goes on in the lines below. */
 static void print_line(
         const struct look *look, const char *name, const char *text, FILE *out)
 {
     int columns = look->columns > 0 ? look->columns - 2 - NAME_COLUMNS : 0;
     do {
-        size_t bytes = line_bytes(text, columns);
+        size_t bytes = text_break(text, columns);
         fprintf(out, "  %s%-*s%s%.*s\n", look_style(look, LOOK_DIM),
                 NAME_COLUMNS, name, look_style(look, LOOK_PLAIN), (int)bytes,
                 text);
@@ -219,26 +124,50 @@ static void print_rows(
     }
 }
 
-/* Where the time goes: the phases by their share. */
-static void print_phases(
+/* Numbers side by side where there is room: "loss 2.31   speed 18.2k tok/s". */
+static void print_pair(
+        const struct look *look, const json_t *status, const struct row *left,
+        const struct row *right, FILE *out)
+{
+    const char *dim = look_style(look, LOOK_DIM);
+    const char *plain = look_style(look, LOOK_PLAIN);
+    char *first = fill(look, status, left->value);
+    char *second = fill(look, status, right->value);
+    fprintf(out, "  %s%-*s%s%-*s  %s%-*s%s%s\n", dim, NAME_COLUMNS, left->name,
+            plain, VALUE_COLUMNS, first, dim, NAME_COLUMNS, right->name, plain,
+            second);
+    free(first);
+    free(second);
+}
+
+static void print_numbers(
         const struct look *look, const json_t *status, FILE *out)
 {
-    json_t *phases = json_object_get(status, "phase_seconds"), *value;
-    json_t *list = json_array();
-    const char *name;
-    char text[96];
-    double total = 0;
-    json_object_foreach(phases, name, value) total += json_number_value(value);
-    json_object_foreach(phases, name, value)
-    {
-        double share = total > 0 ? 100 * json_number_value(value) / total : 0;
-        snprintf(text, sizeof text, "%.40s %.0f %%", name, share);
-        if (share >= 0.5)
-            json_array_append_new(list, json_string(text));
-    }
-    json_t *row = json_pack("{s:o}", "time", list);
-    print_rows(look, row, &(struct row){"time", "[{time|s}]"}, 1, out);
-    json_decref(row);
+    static const struct row left[] = {
+            {"loss", "{loss|n}"},
+            {"eval loss", "{eval_loss|n}[ best {best_eval_loss|n}]"},
+            {"learning rate", "{learning_rate|n}"},
+            {"grad norm", "{grad_norm|n}"},
+            {"epoch", "{epoch|n}"},
+            {"skipped steps", "{skipped_steps|w}"}};
+    static const struct row right[] = {
+            {"speed", "{tokens_per_second|c}[{tokens_per_second|.} tok/s]"},
+            {"step time", "{step_seconds|d}"},
+            {"compute", "{model_flops_per_second|f}[, mfu {mfu|2}]"},
+            {"tokens", "{tokens|c}"},
+            {"samples", "{samples|c}"},
+            {"elapsed", "{elapsed_seconds|d}"}};
+    static const struct row scale = {"loss scale", "[{loss_scale|c}]"};
+    enum { ROWS = sizeof left / sizeof left[0] };
+    bool is_wide = look->columns == 0 ||
+                   look->columns >= 2 * (2 + NAME_COLUMNS + VALUE_COLUMNS);
+    for (int i = 0; is_wide && i < ROWS; i++)
+        print_pair(look, status, &left[i], &right[i], out);
+    if (!is_wide)
+        print_rows(look, status, left, ROWS, out);
+    print_rows(look, status, &scale, 1, out);
+    if (!is_wide)
+        print_rows(look, status, right, ROWS, out);
 }
 
 static void print_warnings(
@@ -252,6 +181,35 @@ static void print_warnings(
         print_line(look, i ? "" : "warnings", text, out);
         free(text);
     }
+}
+
+/* --- the page --- */
+
+void show_bar(const struct look *look, const json_t *shown, FILE *out)
+{
+    int columns = look->columns == 0    ? 80
+                  : look->columns > 100 ? 100
+                                        : look->columns;
+    look_bar(look, fill_number(shown, "share"), columns, out);
+    fputc('\n', out);
+}
+
+/* Name, state and progress, in the color of the state. */
+static void print_head(const struct look *look, const json_t *shown, FILE *out)
+{
+    char *text =
+            fill(look, shown,
+                 "{job|s}  {words|s}  step {step|w} of {max_steps|w}, "
+                 "{percent|w}%[  eta {eta_seconds|d}]");
+    fputs(look_style(look, status_style(look, shown)), out);
+    for (const char *at = text; *at; at += strspn(at, " ")) {
+        size_t bytes = text_break(at, look->columns);
+        fprintf(out, "%.*s\n", (int)bytes, at);
+        at += bytes;
+    }
+    fputs(look_style(look, LOOK_PLAIN), out);
+    free(text);
+    show_bar(look, shown, out);
 }
 
 void show_status(const struct look *look, const json_t *status, FILE *out)
@@ -280,8 +238,8 @@ void show_status(const struct look *look, const json_t *status, FILE *out)
              "{last_checkpoint_time|a} ago: {last_checkpoint|s}]"},
             {"checkpoint", "none yet"},
             {"output", "{output_dir|s}"},
-            {"host", "{host|s}, process {pid|w}, since {started|t}"}};
-    static const struct row notes[] = {
+            {"host", "{host|s}, process {pid|w}, since {started|t}"},
+            {"time", "[{phases|s}]"},
             {"hang", "[rank {hang.rank|w} on {hang.host|s} at step "
                      "{hang.step|w}: waited for in {hang.operation|s} for "
                      "{hang.seconds|d}]"},
@@ -296,8 +254,6 @@ void show_status(const struct look *look, const json_t *status, FILE *out)
     print_numbers(look, shown, out);
     fputc('\n', out);
     print_rows(look, shown, facts, sizeof facts / sizeof facts[0], out);
-    print_phases(look, shown, out);
-    print_rows(look, shown, notes, sizeof notes / sizeof notes[0], out);
     print_warnings(look, shown, out);
     json_decref(shown);
 }

@@ -55,7 +55,7 @@ static const struct cli_command commands[] = {
     "Lines of a rank's log", command_logs, LOOK_AT, NULL},
 {"events", "", 0, 0, "follow since tail steps output", "",
     "What happened: evaluations, checkpoints, samples, warnings, commands", command_events, LOOK_AT,
-    "With -o json one object a line, as the lines of events.jsonl."},
+    "With -o json one object a line, as the lines of events.jsonl. --steps needs the job's socket."},
 {"samples", "", 0, 0, "tail output", "",
     "Text samples of the model, newest last", command_look, LOOK_AT, NULL},
 {"metrics", "[NAME..]", 0, CLI_OPERANDS_MAX, "since-step tail csv output", "",

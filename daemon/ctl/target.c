@@ -126,30 +126,36 @@ static bool is_gone(const char *dir, const json_t *file, double age)
     return is_free;
 }
 
+static void set_state(struct target *target, const char *state)
+{
+    json_object_set_new(target->file, "state", json_string(state));
+}
+
 /* What a run wrote before it went is read again once it is gone. A hang ends
  * the run from outside: status.json keeps the state from before, and the last
  * event names the hang. */
 static enum zd_status look_for_death(
         struct target *target, const char *dir, const char *path)
 {
-    json_t *again, *hang;
-    if (target_file_has_ended(target))
-        return ZD_OK;
-    if ((hang = dir_hang(dir))) {
+    json_t *again, *hang = NULL;
+    if (!target_file_has_ended(target) && (hang = dir_hang(dir))) {
         json_object_set_new(target->file, "hang", hang);
-        json_object_set_new(target->file, "state", json_string("failed"));
-        target->is_dead = true;
-        return ZD_OK;
+        set_state(target, "failed");
+    } else if (
+            !target_file_has_ended(target) &&
+            is_gone(dir, target->file, target->age)) {
+        ZD_TRY(json_parse_file(path, STATUS_MAX, &again));
+        json_decref(target->file);
+        target->file = again;
+        if (!target_file_has_ended(target) && is_gone(dir, again, target->age))
+            set_state(target, "died");
     }
-    if (!is_gone(dir, target->file, target->age))
-        return ZD_OK;
-    ZD_TRY(json_parse_file(path, STATUS_MAX, &again));
-    json_decref(target->file);
-    target->file = again;
-    target->is_dead =
-            !target_file_has_ended(target) && is_gone(dir, again, target->age);
-    if (target->is_dead)
-        json_object_set_new(again, "state", json_string("died"));
+    if (target_file_has_failed(target) && !hang)
+        json_object_set_new(
+                target->file, "cause",
+                dir_cause(
+                        dir, json_number_value(json_object_get(
+                                     target->file, "started"))));
     return ZD_OK;
 }
 
@@ -206,14 +212,22 @@ enum zd_status target_get(
             target->patience > 0 ? target->patience : ANSWER_SECONDS, json_out);
 }
 
-bool target_file_has_ended(const struct target *target)
+/* Is the state in status.json one of `states`? */
+static bool has_state(const struct target *target, const char *states)
 {
     const char *state =
             json_string_value(json_object_get(target->file, "state"));
-    if (!state)
-        return false;
-    return strcmp(state, "done") == 0 || strcmp(state, "stopped") == 0 ||
-           strcmp(state, "failed") == 0 || strcmp(state, "died") == 0;
+    return state && state[0] && strstr(states, state);
+}
+
+bool target_file_has_ended(const struct target *target)
+{
+    return has_state(target, "done stopped failed died");
+}
+
+bool target_file_has_failed(const struct target *target)
+{
+    return has_state(target, "failed died");
 }
 
 enum zd_status target_ping(const struct target *target, double seconds)

@@ -8,11 +8,12 @@
 struct target {
     struct client_job job; /* no socket: files answer; what is owned is freed */
     char *dir;             /* output folder; NULL unless files answer */
-    json_t *file;          /* status.json; NULL likewise */
+    json_t *file;          /* status.json; NULL likewise. Of a run that went
+                              without writing so the state is "died", or "failed"
+                              with the event "hang"; of one that failed "cause" has
+                              what its next start would read of it */
     double age;            /* seconds since status.json was written */
-    bool is_dead;    /* its run ended without writing so: the state in `file` is
-                        then "died", or "failed" with the event "hang" */
-    double patience; /* seconds for an answer; 0: 10 */
+    double patience;       /* seconds for an answer; 0: 10 */
 };
 
 void target_fini(struct target *target);
@@ -41,16 +42,19 @@ enum zd_status target_ping(const struct target *target, double seconds);
  * looked at again for two seconds, for a run takes a moment to leave. Clears
  * the record when it has. */
 bool target_has_ended(const struct target *target);
-/* status.json, when files answer, is that of a run that has ended. */
+/* status.json, when files answer, is that of a run that has ended, or ended
+ * badly. */
 bool target_file_has_ended(const struct target *target);
+bool target_file_has_failed(const struct target *target);
 
 /* Lines of /v1/logs or data of /v1/events, without line ends: until the job or
  * the file ends, or for ever with `follow`. `line` returns false for enough. */
 struct target_stream {
-    bool is_events; /* else logs */
-    int rank;       /* of logs */
-    int64_t tail;   /* last lines; -1: all that are kept */
-    double since;   /* seconds since 1970; 0: from the first */
+    bool is_events;  /* else logs */
+    bool with_steps; /* of events */
+    int rank;        /* of logs */
+    int64_t tail;    /* last lines; -1: all that are kept */
+    double since;    /* seconds since 1970; 0: from the first */
     bool follow;
     bool (*line)(void *ctx, const char *line);
     void *ctx;

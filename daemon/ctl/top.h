@@ -11,7 +11,7 @@ struct top_data {
     const json_t *ranks;   /* /v1/ranks; NULL: not known */
     const json_t *history; /* /v1/metrics/history of train/loss, eval/loss */
     const char *log;       /* the last lines; "" for none */
-    const char *message;   /* what a key has led to; "" for none */
+    const char *message;   /* the result of a key; "" for none */
     bool has_keys;         /* a terminal: the last line names them */
 };
 

@@ -5,25 +5,12 @@
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/fill.h"
+#include "daemon/ctl/screen.h"
 
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* Print text over the last frame: each line cleared to its end, then all that
- * is below. Lines that the screen has no room for are left out. */
-static void draw_over(const struct look *look, const char *text)
-{
-    fputs("\033[H", stdout);
-    for (int row = 1; *text && row < look->rows; row++) {
-        size_t length = strcspn(text, "\n");
-        fwrite(text, 1, length, stdout);
-        fputs("\033[K\n", stdout);
-        text += length + (text[length] == '\n');
-    }
-    fputs("\033[J", stdout);
-}
 
 static void show_table(
         const struct cli_args *args, const struct view *view,
@@ -44,7 +31,7 @@ static void show_table(
     FILE *out = text_stream_open(&text, &bytes);
     view->show(&look, shown, out);
     if (fclose(out) == 0)
-        draw_over(&look, text);
+        screen_draw(text, look.rows - 1);
     free(text);
 }
 
@@ -57,19 +44,6 @@ static void show_csv(const struct view *view, json_t *shown)
     json_decref(rows);
 }
 
-/* One object a line while it is watched. */
-static void show_json(const struct cli_args *args, const json_t *answer)
-{
-    if (!args->watch) {
-        ctl_print_json(answer);
-        return;
-    }
-    json_dumpf(
-            answer, stdout,
-            JSON_COMPACT | JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII);
-    fputc('\n', stdout);
-}
-
 static enum zd_status show_once(
         const struct cli_args *args, const struct view *view, json_t *answer)
 {
@@ -77,8 +51,10 @@ static enum zd_status show_once(
             view->select ? view->select(args, answer) : json_incref(answer);
     if (!shown)
         return zd_error_get()->status;
-    if (ctl_output(args) == OUTPUT_JSON)
-        show_json(args, answer);
+    if (ctl_output(args) == OUTPUT_JSON && args->watch)
+        ctl_print_json_line(answer);
+    else if (ctl_output(args) == OUTPUT_JSON)
+        ctl_print_json(answer);
     else if (ctl_output(args) == OUTPUT_CSV)
         show_csv(view, shown);
     else
@@ -88,24 +64,42 @@ static enum zd_status show_once(
     return ZD_OK;
 }
 
+/* A run that ended badly, by what its files say. */
 static enum zd_status fail_dead(const struct target *target)
 {
+    static const char *const texts[] = {
+            "[a hang ended the run after step {step|w}: rank {hang.rank|w} on "
+            "{hang.host|s} was waited for in {hang.operation|s} for "
+            "{hang.seconds|d}]",
+            "[the run ended with {cause.how|s} after step {cause.step|w}: "
+            "{cause.code|s}: {cause.what|s}]",
+            "[the run ended with {cause.how|s} after step {cause.step|w}]",
+            "[{died|?}the run died after step {step|w}: process {pid|w} is "
+            "gone and did not report why]",
+            "the run failed after step {step|w}"};
     const struct look plain = {.has_utf8 = true};
-    bool hung = json_object_get(target->file, "hang") != NULL;
-    char *text = fill(
-            &plain, target->file,
-            hung ? "a hang ended the run after step {step|w}: rank "
-                   "{hang.rank|w} on {hang.host|s} was waited for in "
-                   "{hang.operation|s} for {hang.seconds|d}"
-                 : "the run died after step {step|w}: process {pid|w} is gone "
-                   "and did not report why");
+    json_t *file = json_copy(target->file);
+    char *text = NULL;
+    json_object_set_new(
+            file, "died",
+            json_boolean(strcmp(json_text_of(file, "state", ""), "died") == 0));
+    for (int i = 0; !text || !text[0]; i++) {
+        free(text);
+        text = fill(&plain, file, texts[i]);
+    }
+    bool is_final =
+            strcmp(json_text_of(json_object_get(file, "cause"), "how", ""),
+                   "exit 79") == 0;
+    json_decref(file);
     ZD_FAIL(ZD_ERR_UNFIT, "E1099", "%s", text);
     free(text);
     zd_fail_where("%s", target->dir);
     zd_fail_help(
-            "%s/logs has the last lines of each rank; zerod with the same job "
-            "file goes on from the last checkpoint",
-            target->dir);
+            "%s/logs has the last lines of each rank; %s", target->dir,
+            is_final ? "its numbers went wrong: starting it again as it is "
+                       "would end the same way"
+                     : "zerod with the same job file goes on from the last "
+                       "checkpoint");
     return ZD_ERR_UNFIT;
 }
 
@@ -124,7 +118,7 @@ static enum zd_status show_rounds(
         if (status == ZD_OK)
             status = show_once(args, view, answer);
         json_decref(answer);
-        if (status == ZD_OK && target->is_dead &&
+        if (status == ZD_OK && target_file_has_failed(target) &&
             strcmp(view->command, "status") == 0)
             status = fail_dead(target);
         if (!args->watch || status != ZD_OK || ferror(stdout) ||

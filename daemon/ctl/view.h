@@ -13,8 +13,9 @@ struct view {
     enum zd_status (*ask)(
             const struct cli_args *args, const struct target *target,
             char what[WHAT_MAX]);
-    /* What of the answer is shown, and a table of CSV if it is a list; NULL and
-     * a record: what was typed names nothing. Not given: the answer. */
+    /* Cuts the answer to what was typed, and returns what is shown of it (a
+     * table of CSV if it is a list). NULL and a record: what was typed names
+     * nothing. Not given: the answer. */
     json_t *(*select)(const struct cli_args *args, json_t *answer);
     const char *rows; /* the list of an object that is a table of CSV; NULL: the
                          object is one row */

@@ -192,13 +192,31 @@ static double *steps_of(
     return steps;
 }
 
-/* Rows {"step", NAME..} of those steps; null where a series has none. */
-static json_t *rows_of(const json_t *answer, const json_t *names)
+/* Points of a series from step `from` on. */
+static void cut_series(json_t *series, double from)
 {
-    json_t *rows = json_array(), *series = json_object_get(answer, "series");
-    json_t *name;
-    size_t count, i, *at = zd_array(json_array_size(names) + 1, sizeof *at);
-    double *steps = steps_of(series, names, &count);
+    json_t *steps = json_object_get(series, "step"), *step;
+    json_t *values = json_object_get(series, "value");
+    json_t *kept_steps = json_array(), *kept_values = json_array();
+    size_t i;
+    json_array_foreach(steps, i, step)
+    {
+        if (json_number_value(step) < from)
+            continue;
+        json_array_append(kept_steps, step);
+        json_array_append(kept_values, json_array_get(values, i));
+    }
+    json_object_set_new(series, "step", kept_steps);
+    json_object_set_new(series, "value", kept_values);
+}
+
+/* Rows {"step", NAME..} of those steps; null where a series has none. */
+static json_t *rows_of(
+        const json_t *series, const json_t *names, const double *steps,
+        size_t count)
+{
+    json_t *rows = json_array(), *name;
+    size_t i, *at = zd_array(json_array_size(names) + 1, sizeof *at);
     for (size_t s = 0; s < count; s++) {
         bool is_whole = fabs(steps[s]) < 0x1p53;
         json_t *row = json_pack(
@@ -219,25 +237,36 @@ static json_t *rows_of(const json_t *answer, const json_t *names)
         }
         json_array_append_new(rows, row);
     }
-    free(steps);
     free(at);
     return rows;
 }
 
+/* The last steps of the series that were typed: as rows, or (a table of all)
+ * the answer, of which one line a series is shown. */
 json_t *metrics_select(const struct cli_args *args, json_t *answer)
 {
+    json_t *names = names_of(args, answer), *name, *shown;
+    json_t *series = json_object_get(answer, "series");
     bool is_table = ctl_output(args) == OUTPUT_TABLE;
-    int64_t keep = args->tail >= 0 ? args->tail
-                   : is_table      ? TABLE_ROWS
-                                   : INT64_MAX;
-    if (is_table && args->line.operand_count == 0)
-        return json_incref(answer);
-    json_t *names = names_of(args, answer);
-    json_t *rows = names ? rows_of(answer, names) : NULL;
-    while ((int64_t)json_array_size(rows) > keep)
-        json_array_remove(rows, 0);
+    bool is_overview = is_table && args->line.operand_count == 0;
+    size_t i, count, from = 0;
+    if (!names)
+        return NULL;
+    double *steps = steps_of(series, names, &count);
+    size_t keep = args->tail >= 0            ? (size_t)args->tail
+                  : is_table && !is_overview ? TABLE_ROWS
+                                             : SIZE_MAX;
+    if (count > keep) {
+        from = count - keep;
+        json_array_foreach(names, i, name) cut_series(
+                json_object_get(series, json_string_value(name)),
+                keep ? steps[from] : INFINITY);
+    }
+    shown = is_overview ? json_incref(answer)
+                        : rows_of(series, names, steps + from, count - from);
+    free(steps);
     json_decref(names);
-    return rows;
+    return shown;
 }
 
 /* Each member of a row is a column. */

@@ -22,13 +22,30 @@ static bool is_wanted(const struct cli_args *args, const char *key)
     return args->line.operand_count == 0;
 }
 
-/* [{"key", "value", "origin"}] of the keys that were typed. */
+/* A word that was typed and means no key; NULL: each means some. */
+static const char *unknown_of(const struct cli_args *args, json_t *values)
+{
+    for (int i = 0; i < args->line.operand_count; i++) {
+        bool is_known = false;
+        const char *key;
+        json_t *entry;
+        json_object_foreach(values, key, entry) is_known |=
+                is_meant(args->line.operands[i], key);
+        if (!is_known)
+            return args->line.operands[i];
+    }
+    return NULL;
+}
+
+/* [{"key", "value", "origin"}] of the keys that were typed; the others leave
+ * the answer. */
 static json_t *config_select(const struct cli_args *args, json_t *answer)
 {
     json_t *values = json_object_get(answer, "values"), *entry;
     json_t *rows = json_array(), *names = json_array();
-    const char *key, *unknown = NULL;
-    json_object_foreach(values, key, entry)
+    const char *key, *unknown = unknown_of(args, values);
+    void *next;
+    json_object_foreach_safe(values, next, key, entry)
     {
         json_array_append_new(names, json_string(key));
         if (is_wanted(args, key))
@@ -37,13 +54,8 @@ static json_t *config_select(const struct cli_args *args, json_t *answer)
                                   "{s:s, s:O?, s:O?}", "key", key, "value",
                                   json_object_get(entry, "value"), "origin",
                                   json_object_get(entry, "origin")));
-    }
-    for (int i = 0; i < args->line.operand_count; i++) {
-        bool is_known = false;
-        json_object_foreach(values, key, entry) is_known =
-                is_known || is_meant(args->line.operands[i], key);
-        if (!is_known && !unknown)
-            unknown = args->line.operands[i];
+        else
+            json_object_del(values, key);
     }
     if (unknown) {
         json_decref(rows);

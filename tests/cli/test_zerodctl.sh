@@ -67,6 +67,7 @@ ok '  the device' says '^ +0 +device'
 ok 'logs' ctl 0 logs --rank 0 -n 5
 ok '  lines with a time' says '^20[0-9-]*T'
 ok 'a log that is not there: 64' ctl 64 logs --rank 7
+ok '  and who is there is a command away' grep -q 'zerodctl ranks lists them' err
 ok 'metrics' ctl 0 metrics
 ok '  each series' says '^train/loss'
 ok 'metrics --csv' ctl 0 metrics loss --csv

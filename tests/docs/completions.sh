@@ -33,6 +33,9 @@ zerod --set optim.lr_sch|optim.lr_scheduler_type=
 zerod --set optim.lr_scheduler_type=co|constant cosine
 zerod plan --set=zero.overlap_comm=|false true
 zerod completions |bash fish zsh
+zerod plan --machine h|h100 h200 here
+zerod plan --fit --allow optim,d|optim,dtype
+zerod init quick|quickstart
 END
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # zerodctl from outside, against the stub: which job, exit codes, what goes where. TAP.
-# usage: test_ctl.sh ZERODCTL CTL_STUB SOURCE_ROOT
+# usage: test_ctl.sh ZERODCTL STUB SOURCE_ROOT
 ctl=$(readlink -f "$1") stub=$(readlink -f "$2") root=$(readlink -f "$3")
 answers=$root/tests/daemon/ctl/answers
 dir=$(mktemp -d /tmp/zerod-ctl-XXXXXX) || exit 99
@@ -102,7 +102,13 @@ says "a long value leaves room for where it came from" ORIGIN
 check "config in a pipe" 0 config model.config
 says "a long value is whole there" '"tie_word_embeddings": true}'
 check "a time that is none is 64" 64 logs --since yesterday
-check "events are no table" 64 events -o csv
+"$ctl" events -o csv >stdout 2>stderr; tell $? "events as a table" "exit $?" # text as it is: it is data
+head -1 stdout | grep -q '^id,time,event,step'; tell $? "has a column for each member" "$(head -1 stdout)"
+check "that is followed has no columns yet" 64 events -f -o csv
+check "json of some steps" 0 metrics loss -n 3 -o json
+[ "$(tr -d ' \n' <stdout | grep -o '"step":[^]]*' | head -1)" = '"step":[118,119,120' ]; tell $? "has these alone" "$(cat stdout)"
+check "json of some keys" 0 config optim -o json
+! grep -q '"train\.' stdout; tell $? "has these alone" "$(cat stdout)"
 check "csv" 0 metrics loss eval/loss --csv
 head -1 stdout | grep -qx 'step,train/loss,eval/loss'; tell $? "csv has its titles" "$(head -1 stdout)"
 [ "$(wc -l <stdout)" = 121 ]; tell $? "csv has a row for each step" "$(wc -l <stdout) lines"
@@ -126,19 +132,34 @@ says "text of the model is escaped" '\x1b[31m'
 check "set" 0 set learning_rate=1e-4
 says "it tells what the schedule makes of it" "it warms up"
 says "a warning too" "warning: it rises"
-check "set of an unknown key is 64" 64 set optim.name=lion
-check "set without a value is 64" 64 set learning_rate
+check "set with and without a section" 0 set optim.learning_rate=1e-4 save_steps=5e1 train.gradient_accumulation_steps=2
+grep -qF '{"learning_rate":0.0001' run/zerod/quickstart.sock.body && grep -qF '"save_steps":50,"gradient_accumulation_steps":2' run/zerod/quickstart.sock.body
+tell $? "whole numbers stay whole" "$(cat run/zerod/quickstart.sock.body)"
+for wrong in learning_rate =3 learning_rate= learning_rate=nan learning_rate=1e-4x lerning_rate=1e-4 save_steps=1.5 \
+    train.learning_rate=1 optim.name=lion "lr=1 learning_rate=2" max_grad_norm=-1; do
+    check "set $wrong is 64" 64 set $wrong
+done
+says "with what is allowed" "a number of at least 0 and at most 1e+30, not \`-1\`"
+says "and what it means" "Clip gradients to this norm; 0 = off"
 check "profile of 0 steps is 64" 64 profile 0
 check "wait and no-wait exclude each other" 64 eval --wait --no-wait
 "$ctl" logs 2>/dev/null | head -1 >stdout; tell $? "a reader that leaves early is not an error" ""
 
 # --- broken jobs ---
 unplay
-for manner in garbage cut deaf no-json; do
+for manner in close dribble; do
     play run/zerod/$manner.sock $manner
-    check "$manner: 69" 69 status -j $manner
+    check "$manner: the same answer" 0 status -j $manner
     unplay
 done
+for manner in cut deaf no-json garbage version-2 no-number minus letters huge chunked endless ending; do
+    play run/zerod/$manner.sock $manner
+    check "$manner: 69" 69 status -j $manner
+    case $manner in cut) says "broken off" "broke off" ;; deaf) says "closed" "closed" ;; no-json) says "no JSON" "not a JSON object" ;;
+    ending) says "in its words" "the run is ending" ;; *) says "no HTTP" "not HTTP" ;; esac
+    unplay
+done
+check "a path that is too long is 69" 69 status -S "/$(printf '%0300d' 0)"
 play run/zerod/hang.sock hang
 check "ls lists a job that does not answer" 0 ls
 says "as such" "no answer"
@@ -240,8 +261,13 @@ check "--dir: samples in 2 GiB" 65 samples --dir out
 mv events.was out/events.jsonl
 check "--dir: logs" 0 logs -n 2 --dir out
 [ "$(wc -l <stdout)" = 2 ]; tell $? "--dir: the last two lines" ""
+check "--dir: steps are not in the files of events" 66 events --steps --dir out
 check "--dir: commands need the socket" 69 pause --dir out
 says "and the host is named" node1
+sed 's|"socket": "[^"]*"|"socket": null|' out/status.json >silent.json && cp out/status.json out/live.json && cp silent.json out/status.json
+check "--dir: a job without a socket takes no command" 69 pause --dir out
+says "wherever it is asked" 'control.socket = "none"'
+cp out/live.json out/status.json
 sed 's/"state": *"[a-z]*"/"state": "stopped"/' out/status.json >out/ended.json && cp out/status.json out/live.json && mv out/ended.json out/status.json
 check "--dir: a run that has ended takes none" 66 pause --dir out
 says "and that is said" "has ended"
@@ -265,8 +291,16 @@ says "in its state too" "failed (rank 3 hung)"
 check "--dir: it takes no command" 66 pause --dir out
 check "--dir: the events say so" 0 events --dir out
 says "by rank" "rank 3 on node2: waited for in all_reduce #9"
-mv out/live.json out/status.json
 sed -i '$d' out/events.jsonl
+as_state failed null null
+check "--dir: a run that failed" 69 status --dir out
+says "after its step" "the run failed after step 120"
+echo '{"start": "1795200000.5", "rank": 0, "step": 120, "how": "exit 79", "code": "E0620", "what": "the loss is not finite"}' >out/.zerod.starts
+check "--dir: a run that ended with 79" 69 status --dir out
+says "with the cause" "the run ended with exit 79 after step 120: E0620: the loss is not finite"
+says "and what that means" "would end the same way"
+rm out/.zerod.starts
+mv out/live.json out/status.json
 check "--dir: config is not in the files" 66 config --dir out
 check "--dir: no job's folder" 66 status --dir run
 play sock plain
@@ -289,7 +323,7 @@ unplay
 # --- help ---
 check "help" 0 --help
 for group in "inspect a job:" "control it:"; do says "help has $group" "$group"; done
-for verb in $("$ctl" --help | sed -n '/^look at/,/^options/s/^  \([a-z]*\) .*/\1/p'); do
+for verb in $("$ctl" --help | sed -n '/^inspect/,/^options/s/^  \([a-z]*\) .*/\1/p'); do
     check "help of $verb" 0 "$verb" --help
 done
 check "version" 0 --version
