@@ -1,5 +1,6 @@
 #include "daemon/command/cli.h"
 
+#include "base/file/fs.h"
 #include "base/must.h"
 #include "base/words.h"
 #include "daemon/cli/output.h"
@@ -120,6 +121,15 @@ struct job *cli_open_job(const struct cli_args *args)
         free(values[i]);
     }
     return job;
+}
+
+enum zd_status cli_check_new(const char *path, const char *option)
+{
+    if (!fs_exists(path))
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_CREATE, "E0223", "%.400s is there already", path);
+    zd_fail_help("remove it, or name another file with %s", option);
+    return ZD_ERR_CREATE;
 }
 
 void cli_print_errors(const struct cli_args *args, json_t *problems)

@@ -103,6 +103,11 @@ struct job *cli_open_job(const struct cli_args *args);
 enum zd_status cli_need_job(
         const struct cli_args *args, int world, enum job_paths paths,
         struct job **job_out);
+/* Reads the job's data as a run would, `all` of them or their beginning. */
+enum zd_status cli_check_data(
+        const struct train_job *job, bool all, bool *is_part_out);
+/* A file that `option` names is not written over: 73. */
+enum zd_status cli_check_new(const char *path, const char *option);
 /* --format json of a job that is refused: {"valid": false, "file", "errors",
  * "problems"} on stdout. Takes the reference to the array of problems_json. */
 void cli_print_errors(const struct cli_args *args, json_t *problems);

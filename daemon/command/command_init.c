@@ -48,7 +48,6 @@ static void list_recipes(void)
     output_end(&output);
 }
 
-/* A file that is there is somebody's work. */
 static enum zd_status write_out(const struct cli_args *args, const char *text)
 {
     struct output output;
@@ -57,11 +56,7 @@ static enum zd_status write_out(const struct cli_args *args, const char *text)
         output_end(&output);
         return ZD_OK;
     }
-    if (fs_exists(args->out)) {
-        ZD_FAIL(ZD_ERR_CREATE, "E0223", "%.400s is there already", args->out);
-        zd_fail_help("remove it, or name another file with -o");
-        return ZD_ERR_CREATE;
-    }
+    ZD_TRY(cli_check_new(args->out, "-o"));
     return fs_write_file(args->out, text, strlen(text));
 }
 
@@ -74,6 +69,59 @@ static enum zd_status write_recipe(const struct cli_args *args)
     ZD_FAIL(ZD_ERR_USAGE, "E0101", "there is no recipe `%.100s`", name);
     zd_fail_help("zerod init --list");
     return ZD_ERR_USAGE;
+}
+
+/* --- a draft -------------------------------------------------------------- */
+
+/* Why `zerod validate` would refuse the job, as this thread's error record.
+ * Nothing is told of a job whose files are elsewhere. */
+static enum zd_status check_ready(const char *text, int world)
+{
+    const struct draft_check check = {.world = world, .paths = JOB_PATHS_READ};
+    struct job *job;
+    bool is_part;
+    enum zd_status status = draft_load(text, &check, &job);
+    if (status == ZD_OK)
+        status = cli_check_data(job_options(job), false, &is_part);
+    for (int i = 0; job && i < job_problems(job)->count; i++) {
+        const struct problem *problem = &job_problems(job)->items[i];
+        if (strcmp(problem->code, "E0219") == 0) {
+            zd_error_clear();
+            status = ZD_OK;
+            break;
+        }
+        ZD_FAIL(problem->status, problem->code, "%s", problem->what);
+        zd_fail_help("%s", problem->help ? problem->help : "");
+    }
+    job_free(job);
+    return status;
+}
+
+/* The job file. Where it cannot run yet, a comment in it and a line on stderr
+ * say why, and how to go on. */
+static enum zd_status write_draft(
+        const struct cli_args *args, struct draft *draft)
+{
+    struct zd_log_options log = cli_log_options(args);
+    char *text = draft_write(draft);
+    log.level = ZD_LOG_WARNING; /* reading data tells how far it is */
+    zd_log_configure(&log);
+    if (check_ready(text, (int)args->world) != ZD_OK) {
+        const struct zd_error *error = zd_error_get();
+        const char *mark = error->help[0] ? ": " : "";
+        draft_say(
+                draft, "NOT READY, `zerod validate` refuses the job: %s%s%s",
+                error->what, mark, error->help);
+        zd_log_warning(
+                "`zerod validate` refuses the job: %s%s%s", error->what, mark,
+                error->help);
+        zd_error_clear();
+        free(text);
+        text = draft_write(draft);
+    }
+    enum zd_status status = write_out(args, text);
+    free(text);
+    return status;
 }
 
 /* --- another trainer's file ----------------------------------------------- */
@@ -147,7 +195,6 @@ static enum zd_status take_file(
     json_decref(root);
     check_named(origin, draft);
     keep_within_positions(draft);
-    begin_tell_tokenizer(draft);
     return ZD_OK;
 }
 
@@ -162,12 +209,12 @@ static enum zd_status convert(const struct cli_args *args)
         const struct draft_check check = {
                 .world = (int)args->world, .paths = JOB_PATHS_IGNORED};
         draft_find_problems(&draft, text, &check);
+        free(text);
         status = problems_status(&draft.problems);
         if (status == ZD_OK)
-            status = write_out(args, text);
+            status = write_draft(args, &draft);
         else
             problems_print(&draft.problems, stderr);
-        free(text);
     }
     draft_fini(&draft);
     return status;
@@ -202,11 +249,8 @@ static enum zd_status begin(const struct cli_args *args)
     struct device *gpu = command_open_gpu(&device);
     draft_init(&draft);
     enum zd_status status = begin_job(&request, &draft);
-    if (status == ZD_OK) {
-        char *text = draft_write(&draft);
-        status = write_out(args, text);
-        free(text);
-    }
+    if (status == ZD_OK)
+        status = write_draft(args, &draft);
     draft_fini(&draft);
     device_close(gpu);
     return status;

@@ -41,25 +41,35 @@ static enum zd_status open_text(
 
 /* --- validate --- */
 
-/* All of it as a run would read it, or its beginning. */
-static enum zd_status check_data(
-        const struct cli_args *args, const struct train_job *job,
-        const struct model_config *config, const struct text *text,
-        bool *is_part_out)
+static enum zd_status check_lists(
+        const struct train_job *job, const struct model_config *config,
+        const struct text *text, bool all, bool *is_part_out)
 {
     bool evaluates = job->eval.eval_strategy != EVAL_NO &&
                      (job->data.eval_count > 0 || job->data.val_split > 0);
-    *is_part_out = false;
     for (int eval = 0; eval <= evaluates; eval++) {
         bool is_part = false;
         struct dataset_request request =
                 text_request(job, text, config->vocab_size, eval);
         request.compares_template = !eval; /* once */
-        ZD_TRY(args->all ? dataset_prepare(&request)
-                         : dataset_check(&request, &is_part));
+        ZD_TRY(all ? dataset_prepare(&request)
+                   : dataset_check(&request, &is_part));
         *is_part_out |= is_part;
     }
     return ZD_OK;
+}
+
+enum zd_status cli_check_data(
+        const struct train_job *job, bool all, bool *is_part_out)
+{
+    struct model_config config;
+    struct text text;
+    *is_part_out = false;
+    ZD_TRY(open_text(job, &config, &text));
+    enum zd_status status = check_lists(job, &config, &text, all, is_part_out);
+    text_close(&text);
+    model_config_fini(&config);
+    return status;
 }
 
 static void print_valid(
@@ -94,19 +104,13 @@ static void print_valid(
 enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
 {
     struct job *job;
-    struct model_config config;
-    struct text text;
-    bool is_part = false;
+    bool is_part;
     ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_READ, &job));
     args->quiet = !args->all; /* what takes long tells how far it is */
     struct zd_log_options log = cli_log_options(args);
     zd_log_configure(&log);
-    enum zd_status status = open_text(job_options(job), &config, &text);
-    if (status == ZD_OK) {
-        status = check_data(args, job_options(job), &config, &text, &is_part);
-        text_close(&text);
-        model_config_fini(&config);
-    }
+    enum zd_status status =
+            cli_check_data(job_options(job), args->all, &is_part);
     if (status != ZD_OK)
         job_tell_source(job);
     if (status == ZD_OK)

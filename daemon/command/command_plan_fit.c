@@ -346,6 +346,8 @@ enum zd_status command_plan_fit(
                 ZD_ERR_USAGE, "E0101",
                 "--write %.200s is the job itself, which the new file extends",
                 args->write);
+    if (args->write)
+        ZD_TRY(cli_check_new(args->write, "--write"));
     ZD_TRY(read_search(args, job, &here, &search));
     ZD_TRY(plan_search_fits(&search, &found, &count));
     enum zd_status status = ZD_OK;

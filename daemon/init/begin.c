@@ -1,15 +1,11 @@
 /* begin.c - looks at the model, the data and the machine. */
 #include "daemon/init/begin.h"
 
-#include "base/file/fs.h"
-#include "base/log.h"
-#include "base/must.h"
 #include "base/units.h"
 #include "data/source.h"
 #include "model/files/config.h"
 #include "model/params.h"
 #include "train/plan/search.h"
-#include "train/text/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -242,36 +238,6 @@ static void write_found(
             search->machine->is_guess ? plan_guess_words : "");
 }
 
-void begin_tell_tokenizer(struct draft *draft)
-{
-    const char *model = draft_text(draft, "model.path");
-    struct data_options data = {
-            .train_count = (int)json_array_size(draft->train)};
-    struct data_entry *entries =
-            zd_must(calloc((size_t)data.train_count + 1, sizeof *entries));
-    for (int i = 0; i < data.train_count; i++) {
-        const json_t *path = json_object_get(
-                json_array_get(draft->train, (size_t)i), "path");
-        entries[i] = data_entry_default();
-        entries[i].path = json_string_value(json_object_get(path, "value"));
-    }
-    data.train = entries;
-    struct train_job job = {
-            .model =
-                    {.path = model,
-                     .tokenizer = draft_text(draft, "model.tokenizer")},
-            .data = data};
-    if (model && fs_is_dir(model) && text_check(&job) != ZD_OK) {
-        const struct zd_error *error = zd_error_get();
-        draft_say(
-                draft, "NOT READY: %s. `zerod validate` refuses the job: %s",
-                error->what, error->help);
-        zd_log_warning("%s: %s", error->what, error->help);
-        zd_error_clear();
-    }
-    free(entries);
-}
-
 /* A job of one kind; *fits_out false: the error record says why. */
 static enum zd_status try_kind(
         const struct begin_request *request, const struct facts *facts,
@@ -313,7 +279,6 @@ static enum zd_status try_kind(
     }
     if (status == ZD_OK) {
         write_found(request, &search, simplest(found, count), facts, draft);
-        begin_tell_tokenizer(draft);
         *fits_out = true;
     }
     free(found);

@@ -27,8 +27,4 @@ struct begin_request {
 enum zd_status begin_job(
         const struct begin_request *request, struct draft *draft);
 
-/* Where the model's folder has no tokenizer and the data are text, a comment
- * and a line on stderr say so, and how to go on. */
-void begin_tell_tokenizer(struct draft *draft);
-
 #endif

@@ -357,7 +357,7 @@ char *draft_write(const struct draft *draft)
 
 /* --- as a job ------------------------------------------------------------- */
 
-static enum zd_status load(
+enum zd_status draft_load(
         const char *text, const struct draft_check *check, struct job **job_out)
 {
     char path[64];
@@ -385,7 +385,7 @@ static enum zd_status load(
 enum zd_status draft_check(
         const char *text, const struct draft_check *check, struct job **job_out)
 {
-    enum zd_status status = load(text, check, job_out);
+    enum zd_status status = draft_load(text, check, job_out);
     if (status == ZD_OK || !*job_out)
         return status;
     fputs("the job of zerod init is invalid:\n", stderr);
@@ -414,7 +414,7 @@ void draft_find_problems(
     struct job *job;
     char why[160];
     bool had_others = draft->problems.count > 0;
-    if (load(text, check, &job) != ZD_OK && !job)
+    if (draft_load(text, check, &job) != ZD_OK && !job)
         problem_take_record(&draft->problems, (struct toml_place){0});
     for (int i = 0; job && i < job_problems(job)->count; i++) {
         const struct problem *from = &job_problems(job)->items[i];

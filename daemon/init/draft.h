@@ -65,7 +65,11 @@ struct draft_check {
     const struct job_override *overrides;
     int override_count;
 };
-/* Its problems are printed. `job_out`: the caller's then (job_free). */
+/* *job_out is the caller's (job_free); NULL: there was no memory for it. */
+enum zd_status draft_load(
+        const char *text, const struct draft_check *check,
+        struct job **job_out);
+/* Its problems are printed, and then *job_out is NULL. */
 enum zd_status draft_check(
         const char *text, const struct draft_check *check,
         struct job **job_out);

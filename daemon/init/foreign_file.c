@@ -22,17 +22,21 @@ static enum zd_status parse(
         json_t **out)
 {
     const char *text = source->text;
-    bool is_json = !is_yaml && text[strspn(text, " \t\r\n\xef\xbb\xbf")] == '{';
+    const char *begin = text + strspn(text, " \t\r\n\xef\xbb\xbf");
+    const char *why = "it has no keys";
     *out = NULL;
-    ZD_TRY(is_json ? json_parse(
-                             text, source->bytes, source->name, ZD_ERR_DATA,
-                             out)
-                   : yaml_parse(text, source->bytes, source->name, out));
+    if (!*begin)
+        why = "it is empty";
+    else if (is_yaml || *begin != '{')
+        ZD_TRY(yaml_parse(text, source->bytes, source->name, out));
+    else
+        ZD_TRY(json_parse(
+                text, source->bytes, source->name, ZD_ERR_DATA, out));
     if (json_is_object(*out))
         return ZD_OK;
     return ZD_FAIL(
-            ZD_ERR_DATA, "E0221", "%s is not %s: it has no keys", source->name,
-            format);
+            ZD_ERR_DATA, "E0221", "%s is not %s: %s", source->name, format,
+            why);
 }
 
 /* A file of another of these trainers. */

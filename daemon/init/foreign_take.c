@@ -321,6 +321,12 @@ static void finish_deepspeed(struct foreign *foreign)
         draft_replace(
                 draft, "log.logging_steps", json_real(0.1),
                 "steps_per_print, capped: ten times a run");
+    if (steps > 0)
+        draft_differ(
+                draft, "scheduler.params.total_num_steps",
+                "there the length of the schedule alone, and the script counts "
+                "epochs; here the run has so many steps, of as many epochs as "
+                "they are");
     if (!foreign_get(foreign, "optimizer.type"))
         draft_say(
                 draft, "%s names no optimizer: [optim] is zerod's.",

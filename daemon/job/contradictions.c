@@ -79,8 +79,7 @@ static void check_steps(struct job *job)
     bool is_wsd = o->optim.lr_scheduler_type == LR_WSD;
     const char *const needs =
             "train.max_steps optim.warmup_steps optim.wsd_decay_steps";
-    bool compares = o->checkpoint.save_strategy == SAVE_BEST &&
-                    o->checkpoint.metric_for_best_model == BEST_EVAL_LOSS;
+    bool compares = o->checkpoint.save_strategy == SAVE_BEST;
     bool has_eval = o->data.eval_count > 0 || o->data.val_split > 0;
     const struct rule rules[] = {
     {all > 0 && warmup > all, "optim", "warmup_steps",

@@ -41,7 +41,7 @@ enum zd_status job_finish(struct job *job, int world, enum job_paths paths)
     if (!job->is_partial) {
         job_settle(job);
         job_check(job);
-        if (!job->problems.count && paths != JOB_PATHS_IGNORED)
+        if (paths != JOB_PATHS_IGNORED)
             job_check_paths(job);
         if (!job->problems.count && paths == JOB_PATHS_READ)
             job_check_files(job);

@@ -154,36 +154,12 @@ static void tell_missing(
     help_missing(job, kind, path);
 }
 
-static void check_model_path(struct job *job)
+static void check_path(
+        struct job *job, const char *section, const char *name,
+        const char *what, const char *kind, const char *path)
 {
-    const struct model_options *model = &job->options.model;
-    struct model_config config;
-    struct toml_place place = job_place(job, "model", "path");
-    if (!model->path)
-        return;
-    if (!fs_exists(model->path))
-        tell_missing(job, place, "model", "model", model->path);
-    else if (job_read_config(&job->options, &config) != ZD_OK)
-        problem_take_record(&job->problems, place);
-    else
-        model_config_fini(&config);
-}
-
-static void check_adapter(struct job *job)
-{
-    const char *path = job->options.lora.path;
-    if (path && !fs_exists(path))
-        tell_missing(
-                job, job_place(job, "lora", "path"), "adapter", "lora", path);
-}
-
-static void check_tokenizer(struct job *job)
-{
-    const char *path = job->options.model.tokenizer;
-    if (path && !text_is_bytes(path) && !fs_exists(path))
-        tell_missing(
-                job, job_place(job, "model", "tokenizer"), "tokenizer", "model",
-                path);
+    if (path && job_is_sound(job, section, name) && !fs_exists(path))
+        tell_missing(job, job_place(job, section, name), what, kind, path);
 }
 
 static void check_entries(
@@ -193,6 +169,8 @@ static void check_entries(
     for (int i = 0; i < count; i++) {
         struct toml_place place = entry_place(job, name, i);
         struct match_list found;
+        if (!entries[i].path || !*entries[i].path)
+            continue; /* refused */
         if (match_files(entries[i].path, &found) != ZD_OK) {
             problem_take_record(&job->problems, place);
             continue;
@@ -203,23 +181,42 @@ static void check_entries(
     }
 }
 
-void job_check_paths(struct job *job)
+/* Can what is there be read? */
+static void check_read(struct job *job)
 {
     const struct train_job *options = &job->options;
-    check_model_path(job);
-    check_adapter(job);
-    check_tokenizer(job);
-    check_entries(job, "train", options->data.train, options->data.train_count);
-    check_entries(job, "eval", options->data.eval, options->data.eval_count);
+    struct model_config config;
+    if (options->model.path && fs_exists(options->model.path)) {
+        if (job_read_config(options, &config) != ZD_OK)
+            problem_take_record(
+                    &job->problems, job_place(job, "model", "path"));
+        else
+            model_config_fini(&config);
+    }
     if (options->offload.optimizer == OFFLOAD_NVME &&
         offload_check_folder(options->offload.nvme_path) != ZD_OK)
         problem_take_record(
                 &job->problems, job_place(job, "offload", "nvme_path"));
-    if (options->run.resume == RESUME_PATH &&
-        !fs_exists(options->run.resume_path))
-        tell_missing(
-                job, job_place(job, "run", "resume"), "checkpoint", "model",
-                options->run.resume_path);
+}
+
+void job_check_paths(struct job *job)
+{
+    const struct train_job *o = &job->options;
+    bool has_problems = job->problems.count > 0;
+    bool names_tokenizer =
+            o->model.tokenizer && !text_is_bytes(o->model.tokenizer);
+    check_path(job, "model", "path", "model", "model", o->model.path);
+    check_path(job, "lora", "path", "adapter", "lora", o->lora.path);
+    check_path(
+            job, "model", "tokenizer", "tokenizer", "model",
+            names_tokenizer ? o->model.tokenizer : NULL);
+    check_path(
+            job, "run", "resume", "checkpoint", "model",
+            o->run.resume == RESUME_PATH ? o->run.resume_path : NULL);
+    check_entries(job, "train", o->data.train, o->data.train_count);
+    check_entries(job, "eval", o->data.eval, o->data.eval_count);
+    if (!has_problems)
+        check_read(job);
 }
 
 /* --- what the files are --- */

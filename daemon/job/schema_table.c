@@ -84,7 +84,7 @@ static const struct schema_choice comm_sums[] = {{"fast", COMM_REDUCE_FAST}, {"o
 static const struct schema_choice comm_reduce_dtypes[] = {{"auto", COMM_REDUCE_DTYPE_AUTO}, {"fp32", COMM_REDUCE_DTYPE_FP32}, {"compute", COMM_REDUCE_DTYPE_COMPUTE}, {0}};
 static const struct schema_choice eval_strategies[] = {{"no", EVAL_NO}, {"steps", EVAL_STEPS}, {"epoch", EVAL_EPOCH}, {0}};
 static const struct schema_choice save_strategies[] = {{"no", SAVE_NO}, {"steps", SAVE_STEPS}, {"epoch", SAVE_EPOCH}, {"time", SAVE_TIME}, {"best", SAVE_BEST}, {0}};
-static const struct schema_choice best_metrics[] = {{"eval_loss", BEST_EVAL_LOSS}, {"loss", BEST_LOSS}, {0}};
+static const struct schema_choice best_metrics[] = {{"eval_loss", BEST_EVAL_LOSS}, {"loss", BEST_EVAL_LOSS, "="}, {0}};
 static const struct schema_choice exports[] = {{"none", EXPORT_NONE}, {"hf", EXPORT_HF}, {"peft", EXPORT_PEFT}, {0}};
 static const struct schema_choice nan_guards[] = {{"skip", GUARD_SKIP}, {"stop", GUARD_STOP}, {0}};
 static const struct schema_choice log_levels[] = {{"debug", ZD_LOG_DEBUG}, {"info", ZD_LOG_INFO}, {"warning", ZD_LOG_WARNING}, {"error", ZD_LOG_ERROR}, {0}};
@@ -272,7 +272,7 @@ const struct schema_key schema_table[] = {
 {"checkpoint", "snapshot_memory", SCHEMA_SIZE, JOB(checkpoint.snapshot_bytes), .flags = SCHEMA_AUTO | SCHEMA_ABOVE_MIN, .max = 1e18, .help = "Host memory of a rank for that copy, at most; auto: what is free. Where the copy does not fit, saves are synchronous; of offloaded states a part is enough"},
 {"checkpoint", "timeout", SCHEMA_DURATION, JOB(comm.files_timeout), .max = 1e9, .help = "A save or load of which no read, write or fsync ends for so long is given up, and so is a wait for data: the job ends with 74, but not for a save beside training; 0s = never"},
 {"checkpoint", "verify", SCHEMA_BOOL, JOB(checkpoint.verify), .help = "Check digests when loading"},
-{"checkpoint", "metric_for_best_model", SCHEMA_ENUM, JOB(checkpoint.metric_for_best_model), .choices = best_metrics, .help = "What save_strategy = \"best\" compares"},
+{"checkpoint", "metric_for_best_model", SCHEMA_ENUM, JOB(checkpoint.metric_for_best_model), .choices = best_metrics, .help = "What save_strategy = \"best\" compares: the loss of the evaluation"},
 {"checkpoint", "greater_is_better", SCHEMA_BOOL, JOB(checkpoint.greater_is_better), .help = "Larger values of the metric are better"},
 {"checkpoint", "load_best_model_at_end", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Go back to the best checkpoint at the end"},
 {"checkpoint", "export", SCHEMA_ENUM, JOB(checkpoint.export), .choices = exports, .help = "What the end writes: hf: the model in output_dir/hf; peft: the adapter in output_dir/peft", .fallback = "`\"hf\"`; with [lora] `\"peft\"`"},

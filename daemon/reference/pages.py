@@ -98,7 +98,7 @@ def accepts(key):
         return "a size"
     if key["type"] == "limit":
         return 'a size, or a share like `"90%"`'
-    if " | " in text:  # what is one word is typed, what is more describes
+    if " | " in text or key["words"] and " " not in text:  # what is one word is typed, what is more describes
         return ", ".join(word if " " in word else f"`{word}`" for word in text.split(" | "))
     return re.sub('"auto"$', "`auto`", text) if key["auto"] else text
 

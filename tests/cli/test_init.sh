@@ -96,6 +96,8 @@ deepspeed|78|{"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2}|E0211
 deepspeed|78|{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "nvme", "nvme_path": "/n"}}}|offload_param.device = nvme
 deepspeed|65|{"train_batch_size": }|given:1:22
 deepspeed|65|[1]|E0221
+deepspeed|65||E0221.*it is empty
+deepspeed|0|{"scheduler": {"params": {"total_num_steps": 50}}}|total_num_steps: there the length of the schedule alone
 axolotl|0|torchdistx_path:\nseed: 1\n|torchdistx_path
 axolotl|0|adapter: lora\nsaves_per_epoch: 2\n|^save_steps = 0.5 .*saves_per_epoch
 axolotl|0|lora_r: 8\n|^#   lora_r: adapter is not given
@@ -158,6 +160,15 @@ llamafactory $fixtures/init/ds-zero2-hf.json --from-deepspeed
 ROWS
 ok 'a model without a tokenizer' eval 'mkdir -p bare && cp $model/config.json $model/*.safetensors bare && rm -f j.toml && call 0 init --model bare --data data.jsonl -o j.toml && has "no tokenizer.json" err &&
     has "^# .*tokenizer = .bytes" j.toml && call 66 validate j.toml && call 0 validate j.toml --set model.tokenizer=bytes'
+for i in $(seq 100); do echo '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]}'; done >talk.jsonl
+echo 'Too little.' >short.txt
+while IFS='|' read -r family data want says; do
+    ok "a job that is not ready says why, and how to go on: $says" eval 'rm -f j.toml; call 0 init --model $fixtures/$family/model --data $data -o j.toml &&
+        has "refuses the job: .*$says" err && has "^# NOT READY.*$says" j.toml && call $want validate j.toml'
+done <<'ROWS'
+gpt2|talk.jsonl|78|set data.chat_template to
+qwen3|short.txt|65|give more text
+ROWS
 ok 'what is on is not called off' eval 'call 0 init --from-hf "$fixtures/init/hf-run-clm.json" && has "^#   do_train: zerod trains" out'
 ok 'a file that is not there' call 66 init --from-deepspeed nowhere.json --model M --data D.txt
 yaml_only() { printf "$1" >a.yml; call "$2" init --from-axolotl a.yml; }

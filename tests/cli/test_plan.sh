@@ -157,7 +157,7 @@ ok '  on one rank it runs' eval 'call 0 plan --job job.toml --world 1 --device-m
 ok '  elsewhere: by its whole path' eval 'mkdir -p away && call 0 "${fitted[@]}" --fit --write away/fit.toml && call 0 plan away/fit.toml --world 2'
 # Machines that are named where nothing fits, one a line: DEVICE HOST ARGUMENTS
 machines() { sed -n 's/.*smallest machine that would do has, for each rank, //p' err | sed 's/; or /\n/g' |
-    sed -E 's/^([0-9.]+) (.iB) of device memory and ([0-9.]+) (.iB) of host memory, with (the job as it is)?/\1\2 \3\4 /'; }
+    sed -E 's/^([0-9.]+) (.iB) of device memory and ([0-9.]+) (.iB) of host memory, with (no other change)?/\1\2 \3\4 /'; }
 does() { # DEVICE HOST SETTING...: the job is accepted there
     local device=$1 host=$2
     shift 2
@@ -295,6 +295,7 @@ done <<'ROWS'
 64|--world 2 --explain
 64|--world 2 --html plan.html
 64|--world 2 --fit --machine abacus
+73|--world 2 --fit --write data.txt
 78|--world 2 --device-memory much
 78|--world 2 --host-memory -1GB
 78|--world 2 --device-memory 0

@@ -68,7 +68,7 @@ static uint64_t files_bytes(const json_t *files)
 static void print_row(const json_t *row, FILE *out)
 {
     const json_t *ok = json_object_get(row, "ok");
-    fprintf(out, "%-10lld %-6lld %-6lld %14llu  %-4s %s\n", whole(row, "step"),
+    fprintf(out, "%-10lld %-6lld %-6lld %14llu  %-5s %s\n", whole(row, "step"),
             whole(row, "world"), whole(row, "stage"),
             (unsigned long long)files_bytes(json_object_get(row, "files")),
             json_is_null(ok)   ? "?"
@@ -127,8 +127,8 @@ enum zd_status checkpoint_ls(const char *path, bool json, FILE *out)
         zd_error_set(&trouble);
         return trouble.status;
     }
-    fprintf(out, "%-10s %-6s %-6s %14s  %-4s %s\n", "STEP", "WORLD", "STAGE",
-            "BYTES", "OK", "PATH");
+    fprintf(out, "%-10s %-6s %-6s %14s  %-5s %s\n", "STEP", "WORLD", "STAGE",
+            "BYTES", "SIZES", "PATH");
     json_array_foreach(rows, i, row) print_row(row, out);
     json_decref(rows);
     zd_error_set(&trouble);

@@ -95,7 +95,7 @@ struct sample_options { /* [sample] */
 };
 
 enum save_strategy { SAVE_NO, SAVE_STEPS, SAVE_EPOCH, SAVE_TIME, SAVE_BEST };
-enum best_metric { BEST_EVAL_LOSS, BEST_LOSS };
+enum best_metric { BEST_EVAL_LOSS };
 enum export_kind { EXPORT_NONE, EXPORT_HF, EXPORT_PEFT };
 struct checkpoint_options { /* [checkpoint] */
     enum save_strategy save_strategy;

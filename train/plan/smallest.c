@@ -161,7 +161,7 @@ static void add_machine(
             text, "%s%s of device memory and %s of host memory, with %s",
             text->used ? "; or " : "", units_bytes_up(found->device, device),
             units_bytes_up(found->host, host),
-            line.used ? words : "the job as it is");
+            line.used ? words : "no other change");
 }
 
 enum zd_status plan_fail_smallest(
