@@ -1,5 +1,7 @@
 #include "daemon/ctl/plot.h"
 
+#include "base/must.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,152 +46,108 @@ void curve_fini(struct curve *curve)
 
 /* --- the canvas --- */
 
-enum { CANVAS_COLUMNS = 512, CANVAS_ROWS = 128 };
-
-struct canvas { /* cells; dots of a cell are bits */
-    int columns, rows;
-    int dots_x, dots_y; /* in a cell: 2 x 4, or 1 x 1 */
-    unsigned char line[CANVAS_ROWS][CANVAS_COLUMNS];
-    unsigned char mark[CANVAS_ROWS][CANVAS_COLUMNS]; /* of plot->dots */
+enum {
+    CANVAS_COLUMNS = 512,
+    CANVAS_ROWS = 128,
+    DOTS_X = 2, /* of a cell */
+    DOTS_Y = 4,
+    LABEL_LEAST = 4
 };
 
-struct range {
-    double x0, x1, y0, y1;
+struct canvas {
+    double x0, x1, y0, y1; /* what is drawn; y as logarithms where is_log */
     bool is_log;
+    int columns, rows;
+    unsigned char dots[CANVAS_ROWS][CANVAS_COLUMNS]; /* bits of U+2800 */
+    bool marks[CANVAS_ROWS][CANVAS_COLUMNS];         /* of plot->dots */
 };
 
-/* Bits of U+2800 by (row, column) of a cell. */
-static const unsigned char braille[4][2] = {
-        {0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
-
-static void set_dot(struct canvas *canvas, int x, int y)
+/* Not finite where it is not drawn. */
+static double height_of(const struct canvas *canvas, double value)
 {
-    int column = x / canvas->dots_x, row = y / canvas->dots_y;
-    if (x < 0 || y < 0 || column >= canvas->columns || row >= canvas->rows)
-        return;
-    canvas->line[row][column] |=
-            canvas->dots_x == 1
-                    ? 1
-                    : braille[y % canvas->dots_y][x % canvas->dots_x];
+    return !canvas->is_log ? value : value > 0 ? log(value) : NAN;
 }
 
-static double height_of(const struct range *range, double value)
+static void widen(struct canvas *canvas, const struct curve *curve)
 {
-    return range->is_log ? log(value) : value;
+    for (int i = 0; i < curve->count; i++) {
+        double height = height_of(canvas, curve->y[i]);
+        if (!isfinite(height))
+            continue;
+        canvas->x0 = fmin(canvas->x0, curve->x[i]);
+        canvas->x1 = fmax(canvas->x1, curve->x[i]);
+        canvas->y0 = fmin(canvas->y0, height);
+        canvas->y1 = fmax(canvas->y1, height);
+    }
 }
 
-static bool is_drawn(const struct range *range, double value)
+/* The dot of a value between two ends; `flat`: its share where they are one. */
+static int dot_of(double value, double from, double to, double flat, int dots)
 {
-    return isfinite(value) && (!range->is_log || value > 0);
-}
-
-/* 0 to 1, whatever values at the ends of a double's range give. */
-static double clamped(double share)
-{
-    return share > 0 ? fmin(share, 1) : 0;
-}
-
-static void place(
-        const struct canvas *canvas, const struct range *range, double x,
-        double y, int *x_out, int *y_out)
-{
-    double width = canvas->columns * canvas->dots_x - 1,
-           height = canvas->rows * canvas->dots_y - 1;
-    double right = range->x1 > range->x0 ? range->x1 - range->x0 : 1;
-    double top = range->y1 > range->y0 ? range->y1 - range->y0 : 1;
-    double up = (height_of(range, y) - range->y0) / top;
-    double along = (x - range->x0) / right;
-    if (!(range->y1 > range->y0))
-        up = 0.5; /* a flat line: in the middle */
-    *x_out = (int)lround(clamped(along) * width);
-    *y_out = (int)lround((1 - clamped(up)) * height);
+    double share = to > from ? (value - from) / (to - from) : flat;
+    share = share > 0 ? fmin(share, 1) : 0; /* also at the ends of doubles */
+    return (int)lround(share * (dots - 1));
 }
 
 static void draw_line(struct canvas *canvas, int x0, int y0, int x1, int y1)
 {
+    static const unsigned char bits[DOTS_Y][DOTS_X] = {
+            {0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     int steps = abs(x1 - x0) > abs(y1 - y0) ? abs(x1 - x0) : abs(y1 - y0);
     for (int i = 0; i <= steps; i++) {
         double share = steps ? (double)i / steps : 0;
-        set_dot(canvas, x0 + (int)lround(share * (x1 - x0)),
-                y0 + (int)lround(share * (y1 - y0)));
+        int x = x0 + (int)lround(share * (x1 - x0));
+        int y = y0 + (int)lround(share * (y1 - y0));
+        canvas->dots[y / DOTS_Y][x / DOTS_X] |= bits[y % DOTS_Y][x % DOTS_X];
     }
 }
 
 /* A line through the points, or a mark in the cell of each. */
 static void draw_curve(
-        struct canvas *canvas, const struct range *range,
-        const struct curve *curve, bool is_line)
+        struct canvas *canvas, const struct curve *curve, bool is_line)
 {
-    int last_x = 0, last_y = 0;
-    bool has_last = false;
+    int last_x = -1, last_y = 0;
     for (int i = 0; i < curve->count; i++) {
-        int x, y;
-        if (!is_drawn(range, curve->y[i]))
+        double height = height_of(canvas, curve->y[i]);
+        if (!isfinite(height))
             continue;
-        place(canvas, range, curve->x[i], curve->y[i], &x, &y);
-        int column = x / canvas->dots_x, row = y / canvas->dots_y;
-        bool is_inside = column >= 0 && column < canvas->columns && row >= 0 &&
-                         row < canvas->rows;
-        if (is_line)
-            draw_line(
-                    canvas, has_last ? last_x : x, has_last ? last_y : y, x, y);
-        else if (is_inside)
-            canvas->mark[row][column] = 1;
+        int x =
+                dot_of(curve->x[i], canvas->x0, canvas->x1, 0,
+                       canvas->columns * DOTS_X);
+        int y = canvas->rows * DOTS_Y - 1 -
+                dot_of(height, canvas->y0, canvas->y1, 0.5,
+                       canvas->rows * DOTS_Y);
+        if (!is_line)
+            canvas->marks[y / DOTS_Y][x / DOTS_X] = true;
+        else if (last_x < 0)
+            draw_line(canvas, x, y, x, y);
+        else
+            draw_line(canvas, last_x, last_y, x, y);
         last_x = x;
         last_y = y;
-        has_last = true;
     }
 }
 
-static void widen(struct range *range, const struct curve *curve)
-{
-    for (int i = 0; i < curve->count; i++) {
-        if (!is_drawn(range, curve->y[i]))
-            continue;
-        double height = height_of(range, curve->y[i]);
-        range->x0 = fmin(range->x0, curve->x[i]);
-        range->x1 = fmax(range->x1, curve->x[i]);
-        range->y0 = fmin(range->y0, height);
-        range->y1 = fmax(range->y1, height);
-    }
-}
-
-static void print_cell(
-        const struct look *look, const struct canvas *canvas, int row,
-        int column, FILE *out)
-{
-    unsigned char dots = canvas->line[row][column];
-    if (canvas->mark[row][column]) {
-        fprintf(out, "%s%s%s", look_style(look, LOOK_WARN),
-                look->has_utf8 ? "●" : "o", look_style(look, LOOK_PLAIN));
-    } else if (!dots) {
-        fputc(' ', out);
-    } else if (canvas->dots_x == 1) {
-        fputc('*', out);
-    } else {
-        /* U+2800 + dots in UTF-8 */
-        fputc(0xe2, out);
-        fputc(0xa0 | dots >> 6, out);
-        fputc(0x80 | (dots & 0x3f), out);
-    }
-}
-
-static void print_cells(
+static void print_row(
         const struct look *look, const struct canvas *canvas, int row,
         FILE *out)
 {
-    int last = canvas->columns - 1;
-    while (last >= 0 && !canvas->line[row][last] && !canvas->mark[row][last])
+    const unsigned char *dots = canvas->dots[row];
+    const bool *marks = canvas->marks[row];
+    int last = canvas->columns;
+    while (last > 0 && !dots[last - 1] && !marks[last - 1])
         last--;
-    if (last < 0)
-        return;
-    fputs(look_style(look, LOOK_ACCENT), out);
-    for (int c = 0; c <= last; c++) {
-        print_cell(look, canvas, row, c, out);
-        if (canvas->mark[row][c])
-            fputs(look_style(look, LOOK_ACCENT), out);
+    for (int c = 0; c < last; c++) {
+        fputs(look_style(look, marks[c] ? LOOK_WARN : LOOK_ACCENT), out);
+        if (marks[c])
+            fputs(look->has_utf8 ? "●" : "o", out);
+        else if (!dots[c] || !look->has_utf8)
+            fputc(dots[c] ? '*' : ' ', out);
+        else /* U+2800 + dots in UTF-8 */
+            fprintf(out, "\xe2%c%c", 0xa0 | dots[c] >> 6,
+                    0x80 | (dots[c] & 0x3f));
     }
-    fputs(look_style(look, LOOK_PLAIN), out);
+    fputs(last ? look_style(look, LOOK_PLAIN) : "", out);
 }
 
 /* --- axes --- */
@@ -203,7 +161,7 @@ static double nice_step(double span, int count)
     return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
 }
 
-static void label_of(double value, double step, char *out)
+static void print_value(double value, double step, char *out)
 {
     int digits = step > 0 ? (int)ceil(-log10(step) - 1e-9) : 2;
     double size = fabs(value);
@@ -213,66 +171,55 @@ static void label_of(double value, double step, char *out)
         snprintf(out, TEXT_SHORT, "%.*f", digits < 0 ? 0 : digits, value);
 }
 
-static void step_label(double step, char *out)
+/* Round values where they fall; a flat line's in the middle; of logarithms the
+ * value of every third row. */
+static void label_row(const struct canvas *canvas, int row, char *out)
 {
-    snprintf(out, TEXT_SHORT, fabs(step) < 1e15 ? "%.0f" : "%.2e", step);
+    double span = canvas->y1 - canvas->y0;
+    int gaps = canvas->rows > 1 ? canvas->rows - 1 : 1;
+    double here = canvas->y1 - span * row / gaps;
+    double value = canvas->is_log ? exp(here) : here;
+    bool is_flat = !(span > 0);
+    out[0] = '\0';
+    if (is_flat || canvas->is_log) {
+        if (is_flat ? row == canvas->rows / 2 : row % 3 == 0)
+            print_value(value, fabs(value) / 100, out);
+        return;
+    }
+    double step = nice_step(span, canvas->rows / 2);
+    double round_value = round(here / step) * step + 0.0; /* no -0 */
+    if (round_value >= canvas->y0 &&
+        lround((canvas->y1 - round_value) / span * gaps) == row)
+        print_value(round_value, step, out);
 }
 
-enum { LABEL_LEAST = 4 };
-
-/* Labels of the rows that have one: (rows) texts, "" for none. */
-static void label_rows(
-        const struct range *range, int rows, char labels[][TEXT_SHORT])
+/* Returns the bytes. */
+static int step_label(double step, char *out)
 {
-    for (int r = 0; r < rows; r++)
-        labels[r][0] = '\0';
-    if (!(range->y1 > range->y0)) {
-        double value = range->is_log ? exp(range->y0) : range->y0;
-        label_of(value, fabs(value) / 100, labels[rows / 2]);
-        return;
-    }
-    double span = range->y1 - range->y0;
-    if (range->is_log) { /* the value of every third row */
-        for (int r = 0; r < rows; r += 3) {
-            double value =
-                    exp(range->y1 - span * r / (rows > 1 ? rows - 1 : 1));
-            label_of(value, value / 100, labels[r]);
-        }
-        return;
-    }
-    double step = nice_step(span, rows / 2), first = ceil(range->y0 / step);
-    for (int i = 0; i <= 2 * rows; i++) {
-        double at = (first + i) * step;
-        double row = (range->y1 - at) / span * (rows - 1);
-        if (row > -0.5 && row < rows - 0.5)
-            label_of(
-                    fabs(at) < step / 1e6 ? 0 : at, step,
-                    labels[(int)lround(row)]);
-    }
+    return snprintf(out, TEXT_SHORT, fabs(step) < 1e15 ? "%.0f" : "%.2e", step);
 }
 
 static void print_x_axis(
-        const struct look *look, const struct range *range, int columns,
-        int label_columns, FILE *out)
+        const struct look *look, const struct canvas *canvas, int label_columns,
+        FILE *out)
 {
     char first[TEXT_SHORT], last[TEXT_SHORT], middle[TEXT_SHORT];
+    int columns = canvas->columns;
+    int at = step_label(canvas->x0, first);
+    int used = at + step_label(canvas->x1, last);
+    int half = step_label((canvas->x0 + canvas->x1) / 2, middle);
     fprintf(out, "%*s %s", label_columns, "", look->has_utf8 ? "└" : "+");
     for (int i = 0; i < columns; i++)
         fputs(look->has_utf8 ? "─" : "-", out);
-    step_label(range->x0, first);
-    step_label(range->x1, last);
-    step_label((range->x0 + range->x1) / 2, middle);
-    int used = (int)(strlen(first) + strlen(last));
     fprintf(out, "\n%*s  %s", label_columns, "", first);
-    if (range->x1 > range->x0 && columns > used + (int)strlen(middle) + 12) {
-        int at = columns / 2 - (int)strlen(middle) / 2;
-        fprintf(out, "%*s%s", at - (int)strlen(first), "", middle);
-        fprintf(out, "%*s\n", columns - at - (int)strlen(middle), last);
-    } else if (range->x1 > range->x0 && columns > used) {
-        fprintf(out, "%*s\n", columns - (int)strlen(first), last);
-    } else {
-        fputc('\n', out);
+    bool is_wide = canvas->x1 > canvas->x0 && columns > used;
+    if (is_wide && columns > used + half + 12) {
+        fprintf(out, "%*s", columns / 2 + half - half / 2 - at, middle);
+        at = columns / 2 + half - half / 2;
     }
+    if (is_wide)
+        fprintf(out, "%*s", columns - at, last);
+    fputc('\n', out);
 }
 
 static int bounded(int value, int least, int most)
@@ -280,59 +227,58 @@ static int bounded(int value, int least, int most)
     return value < least ? least : value > most ? most : value;
 }
 
-/* The legend ends where the row ends; a row that comes so far has none. */
-static void print_legend(
-        const struct look *look, const struct canvas *canvas,
-        const char *legend, FILE *out)
+static void print_title(
+        const struct look *look, const struct plot *plot, FILE *out)
 {
-    int last = canvas->columns, width = text_width(legend);
-    while (last > 0 && !canvas->line[0][last - 1] && !canvas->mark[0][last - 1])
-        last--;
-    if (canvas->columns - last < width + 2)
-        return;
-    fprintf(out, "%*s%s%s%s", canvas->columns - last - width, "",
-            look_style(look, LOOK_DIM), legend, look_style(look, LOOK_PLAIN));
+    static const char dots[] = "  o eval/loss";
+    char *safe = text_escape(look, plot->title, strlen(plot->title), false);
+    fputs(look_style(look, LOOK_BOLD), out);
+    int used = text_fit(look, safe, plot->columns, false, out);
+    fputs(look_style(look, LOOK_PLAIN), out);
+    free(safe);
+    if (plot->dots.count && used + (int)strlen(dots) <= plot->columns)
+        fputs(look->has_utf8 ? "  ● eval/loss" : dots, out);
+    fputc('\n', out);
 }
 
 static void print_canvas(
         const struct look *look, const struct plot *plot, struct canvas *canvas,
-        const struct range *range, FILE *out)
+        FILE *out)
 {
     char labels[CANVAS_ROWS][TEXT_SHORT];
     int width = LABEL_LEAST;
-    label_rows(range, canvas->rows, labels);
-    for (int r = 0; r < canvas->rows; r++)
+    for (int r = 0; r < canvas->rows; r++) {
+        label_row(canvas, r, labels[r]);
         width = (int)strlen(labels[r]) > width ? (int)strlen(labels[r]) : width;
+    }
     canvas->columns = bounded(plot->columns - width - 2, 4, CANVAS_COLUMNS);
-    draw_curve(canvas, range, &plot->line, true);
-    draw_curve(canvas, range, &plot->dots, false);
+    draw_curve(canvas, &plot->line, true);
+    draw_curve(canvas, &plot->dots, false);
     for (int r = 0; r < canvas->rows; r++) {
         fprintf(out, "%*s %s", width, labels[r],
                 !look->has_utf8 ? (labels[r][0] ? "+" : "|")
                 : labels[r][0]  ? "┤"
                                 : "│");
-        print_cells(look, canvas, r, out);
-        if (r == 0 && plot->legend)
-            print_legend(look, canvas, plot->legend, out);
+        print_row(look, canvas, r, out);
         fputc('\n', out);
     }
-    print_x_axis(look, range, canvas->columns, width, out);
+    print_x_axis(look, canvas, width, out);
 }
 
 void plot_draw(const struct look *look, const struct plot *plot, FILE *out)
 {
-    struct range range = {
-            INFINITY, -INFINITY, INFINITY, -INFINITY, plot->is_log};
-    struct canvas *canvas = calloc(1, sizeof *canvas);
-    if (!canvas)
-        return;
-    canvas->rows = bounded(plot->rows - 2, 1, CANVAS_ROWS);
-    canvas->dots_x = look->has_utf8 ? 2 : 1;
-    canvas->dots_y = look->has_utf8 ? 4 : 1;
-    widen(&range, &plot->line);
-    widen(&range, &plot->dots);
-    if (isfinite(range.x0))
-        print_canvas(look, plot, canvas, &range, out);
+    struct canvas *canvas = zd_must(calloc(1, sizeof *canvas));
+    canvas->x0 = canvas->y0 = INFINITY;
+    canvas->x1 = canvas->y1 = -INFINITY;
+    canvas->is_log = plot->is_log;
+    canvas->rows =
+            bounded(plot->rows - 2 - (plot->title != NULL), 1, CANVAS_ROWS);
+    widen(canvas, &plot->line);
+    widen(canvas, &plot->dots);
+    if (plot->title)
+        print_title(look, plot, out);
+    if (isfinite(canvas->x0))
+        print_canvas(look, plot, canvas, out);
     else
         fputs("no values yet\n", out);
     free(canvas);
@@ -345,29 +291,17 @@ void plot_sparkline(
     static const char *const heights[] = {"▁", "▂", "▃", "▄",
                                           "▅", "▆", "▇", "█"};
     static const char marks[] = "_.-=+*#@";
-    double least = INFINITY, most = -INFINITY;
-    for (int i = 0; i < curve->count; i++)
-        if (isfinite(curve->y[i])) {
-            least = fmin(least, curve->y[i]);
-            most = fmax(most, curve->y[i]);
-        }
+    struct canvas range = {.y0 = INFINITY, .y1 = -INFINITY};
     int cells = curve->count < columns ? curve->count : columns;
+    widen(&range, curve);
     for (int c = 0; c < cells; c++) { /* the mean of each stretch */
         int from = (int)((long)c * curve->count / cells),
-            to = (int)((long)(c + 1) * curve->count / cells), count = 0;
+            to = (int)((long)(c + 1) * curve->count / cells);
         double sum = 0;
         for (int i = from; i < to; i++)
-            if (isfinite(curve->y[i])) {
-                sum += curve->y[i];
-                count++;
-            }
-        double share = count && most > least
-                               ? (sum / count - least) / (most - least)
-                               : 0;
-        int height = (int)(share * 7.999);
-        if (!count)
-            fputc(' ', out);
-        else if (look->has_utf8)
+            sum += curve->y[i];
+        int height = dot_of(sum / (to - from), range.y0, range.y1, 0, 8);
+        if (look->has_utf8)
             fputs(heights[height], out);
         else
             fputc(marks[height], out);

@@ -1,5 +1,5 @@
-/* plot.h - curves in a terminal: braille dots (2 x 4 in a cell), or one mark a
- * cell where the locale has no UTF-8. */
+/* plot.h - curves in a terminal: braille dots (2 x 4 in a cell), or an asterisk
+ * for a cell with dots where the locale has no UTF-8. */
 #ifndef ZD_CTL_PLOT_H
 #define ZD_CTL_PLOT_H
 
@@ -16,12 +16,11 @@ struct curve curve_of(const json_t *series);
 void curve_fini(struct curve *curve);
 
 struct plot {
-    struct curve line;  /* drawn through its points */
-    struct curve dots;  /* beside it, on the same axes; may have none */
-    int columns, rows;  /* axes included */
-    bool is_log;        /* y; values of 0 and less are left out */
-    const char *legend; /* in the corner above right, where it is empty; NULL:
-                           none */
+    const char *title; /* the first row, with what the dots are; NULL: none */
+    struct curve line; /* drawn through its points */
+    struct curve dots; /* beside it, on the same axes; may have none */
+    int columns, rows; /* title and axes included */
+    bool is_log;       /* y; values of 0 and less are left out */
 };
 
 /* Lines end without blanks. Nothing to draw: one line says so. */

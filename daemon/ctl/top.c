@@ -12,8 +12,8 @@
 enum {
     FRAME_COLUMNS = 80, /* where the screen sets no limit */
     FRAME_ROWS = 30,
-    PLOT_LEAST = 4,
-    PLOT_MOST = 16,
+    PLOT_LEAST = 5,
+    PLOT_MOST = 17,
     STAMP_BYTES = 20 /* of 2026-11-21T20:33:53Z */
 };
 
@@ -62,10 +62,8 @@ static void print_plot(
             .line = curve_of(json_object_get(series, "train/loss")),
             .dots = curve_of(json_object_get(series, "eval/loss")),
             .columns = look->columns,
+            .title = "train/loss",
             .rows = rows};
-    plot.legend = !plot.dots.count ? "loss"
-                  : look->has_utf8 ? "loss  ● eval"
-                                   : "* loss  o eval";
     plot_draw(look, &plot, out);
     curve_fini(&plot.line);
     curve_fini(&plot.dots);

@@ -323,19 +323,14 @@ void plot_show(const struct look *look, const json_t *shown, FILE *out)
     struct plot plot = {
             .line = curve_of(json_object_get(series, name)),
             .columns = look->columns ? look->columns : 80,
-            .rows = height       ? height
-                    : look->rows ? (look->rows < 25 ? look->rows - 3 : 22)
-                                 : 18,
+            .title = name,
+            .rows = height       ? height + 1
+                    : look->rows ? (look->rows < 25 ? look->rows - 2 : 23)
+                                 : 19,
             .is_log = json_is_true(json_object_get(shown, "log"))};
     if (is_loss)
         plot.dots = curve_of(json_object_get(series, "eval/loss"));
-    plot.rows = plot.rows < 5 ? 5 : plot.rows;
-    fputs(look_style(look, LOOK_BOLD), out);
-    text_print(look, name, false, out);
-    fputs(look_style(look, LOOK_PLAIN), out);
-    if (plot.dots.count)
-        fprintf(out, "  %s eval/loss", look->has_utf8 ? "●" : "o");
-    fputc('\n', out);
+    plot.rows = plot.rows < 6 ? 6 : plot.rows;
     plot_draw(look, &plot, out);
     curve_fini(&plot.line);
     curve_fini(&plot.dots);
