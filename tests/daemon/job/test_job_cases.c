@@ -80,7 +80,10 @@ static void expect_value(const json_t *values, char *want)
     char *origin = strstr(want, " @ "), key[80];
     if (origin)
         *origin = '\0';
-    snprintf(key, sizeof key, "%.*s", (int)strcspn(want, " "), want);
+    size_t length = strcspn(want, " ");
+    cr_assert_lt(length, sizeof key);
+    memcpy(key, want, length);
+    key[length] = '\0';
     char *value = strstr(want, " = ");
     const json_t *row = json_object_get(values, key);
     char *got = json_dumps(
