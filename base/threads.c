@@ -8,9 +8,13 @@ int thread_start(
         void *ctx)
 {
     char short_name[16]; /* what the system takes */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    /* A blocked fault ends the process before its handler can run. */
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     int refused = pthread_create(thread_out, NULL, body, ctx);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (refused)

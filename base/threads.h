@@ -1,5 +1,5 @@
-/* threads.h - threads of our own. Signals are for the program's main thread,
- * so every other one begins with all of them blocked. */
+/* threads.h - threads of our own. Signals are for the main thread, so every
+ * other one blocks all but faults (SIGSEGV and the like), which are its own. */
 #ifndef ZD_BASE_THREADS_H
 #define ZD_BASE_THREADS_H
 

@@ -239,7 +239,7 @@ static void end_siblings(int which)
 
 static void send_signal(int which)
 {
-    int *volatile nowhere = NULL;
+    volatile int *volatile nowhere = NULL;
     const char *whom = getenv("ZEROD_TEST_WHOM");
     if (whom && strcmp(whom, "parent") == 0) {
         kill(getppid(), which);
@@ -528,8 +528,8 @@ static long long now_ns(void)
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* The threads that write rows: one of metrics.jsonl, one of events.jsonl. */
-enum { ROWS_THREADS = 2 };
+/* One for each file of rows; no job of a test has more. */
+enum { ROWS_THREADS = 16 };
 
 /* The threads' ids; how many there are. */
 static int rows_threads(int ids[ROWS_THREADS])
