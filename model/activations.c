@@ -1,6 +1,10 @@
+/* activations.c - how the arrays of a pass are laid on their stack. Without a
+ * base every array is NULL, and what counts is how high the stack was. */
+#include "model/activations.h"
 #include "base/must.h"
-#include "model/activation_parts.h"
 
+#include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,54 +13,454 @@ enum {
     /* A chunk's logits: long enough to use the gradient of a large head well,
      * which is read and written once per chunk. */
     HEAD_CHUNK_BYTES = 256 << 20,
-    /* A GPU does as many products in the time of that traffic as make a chunk
-     * of some thousand tokens. */
+    /* In the time of that traffic a GPU computes the logits of some thousand
+     * tokens. */
     GPU_CHUNK_TOKENS = 8192,
     GPU_CHUNK_BYTES = 512 << 20
 };
 
-/* Equal pieces of at most the limit. */
-static int head_chunk(const struct dims *d, int asked)
+/* A pass being laid out: a stack of arrays, and the dimensions of the pass. */
+struct layout {
+    char *base;       /* NULL while planning */
+    size_t top, peak; /* of the stack, now and at its highest */
+    size_t element;   /* bytes of the compute type */
+    const struct model_config *config;
+    const struct model_family *family;
+    enum device_backend backend;
+    enum dtype dtype, logits_dtype;
+    size_t N, C, F, q, kv, H, KV;
+    int logits_stride;
+    unsigned joined;
+    size_t attention_scratch;
+    unsigned recompute; /* enum layer_part */
+    /* Adapters. Sum of r in a layer (the most of any) and in the head, the
+     * largest in or out of a layer, the largest in and r of all, dropout. */
+    size_t low, head_low, widest, most_in, most_r;
+    bool drops;
+    /* DoRA: floats of gains in a layer and in the head, of W A^T; the columns
+     * of the widest matmul in a layer. */
+    size_t gains, head_gains, cross, columns;
+};
+
+static size_t max_size(size_t a, size_t b)
 {
-    bool gpu = d->backend == DEVICE_CUDA;
-    size_t row = dtype_bytes(d->logits_dtype) * (size_t)d->logits_stride;
+    return a > b ? a : b;
+}
+
+/* --- dimensions ----------------------------------------------------------- */
+
+struct row_strides activations_strides(
+        const struct model_config *config, unsigned joined)
+{
+    int64_t q = (int64_t)config->heads * config->head_dim;
+    int64_t kv = (int64_t)config->kv_heads * config->head_dim;
+    int64_t F = config->intermediate_size, all = q + 2 * kv;
+    struct row_strides s = {q, kv, q, kv, kv, F};
+    if (config->family->fused_qkv || joined & JOIN_QKV)
+        s.q_raw = s.k_raw = s.q = s.k = s.v = all;
+    if (joined & JOIN_QKV && config->qk_norm)
+        s.q = s.k = q + kv;
+    if (joined & JOIN_GATE_UP)
+        s.gate = 2 * F;
+    return s;
+}
+
+struct attention_shape activations_attention(
+        const struct model_config *config, unsigned joined, int B, int T)
+{
+    struct row_strides strides = activations_strides(config, joined);
+    return (struct attention_shape){
+            .B = B,
+            .T = T,
+            .H = config->heads,
+            .KV = config->kv_heads,
+            .D = config->head_dim,
+            .q_stride = strides.q,
+            .k_stride = strides.k,
+            .v_stride = strides.v,
+            .scale = (float)(1.0 / sqrt((double)config->head_dim)),
+    };
+}
+
+/* Columns of the matmul that weight `id` is a part of. */
+static size_t product_columns(
+        const struct param_table *table, int id, unsigned joined)
+{
+    const struct param *params = table->params;
+    int first = id, end = id + 1;
+    size_t columns = 0;
+    while (params[first].joins & joined)
+        first--;
+    while (end < table->count && params[end].joins & joined)
+        end++;
+    if (end - first == 1)
+        return (size_t)params[table->adapters[id].b].shape[0];
+    for (int i = first; i < end; i++)
+        columns += (size_t)params[i].shape[0];
+    return columns;
+}
+
+/* What the adapters of a model need. */
+static void measure_adapters(
+        const struct param_table *table, const struct model_shape *shape,
+        struct layout *l)
+{
+    l->drops = shape->dropout > 0;
+    for (int unit = 0; table->adapters && unit < table->unit_count; unit++) {
+        size_t low = 0, gains = 0;
+        bool is_head = unit == table->unit_count - 1;
+        for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
+             id++) {
+            const struct adapter *adapter = &table->adapters[id];
+            if (!adapter->r)
+                continue;
+            size_t in = (size_t)table->params[adapter->a].shape[1];
+            size_t out = (size_t)table->params[adapter->b].shape[0];
+            low += (size_t)adapter->r;
+            l->most_in = max_size(l->most_in, in);
+            l->most_r = max_size(l->most_r, (size_t)adapter->r);
+            if (!is_head)
+                l->widest = max_size(l->widest, max_size(in, out));
+            if (adapter->magnitude < 0)
+                continue;
+            gains += 2 * out;
+            l->cross = max_size(l->cross, out * (size_t)adapter->r);
+            if (!is_head)
+                l->columns = max_size(
+                        l->columns, product_columns(table, id, shape->joined));
+        }
+        if (is_head) {
+            l->head_low = low;
+            l->head_gains = gains;
+        } else {
+            l->low = max_size(l->low, low);
+            l->gains = max_size(l->gains, gains);
+        }
+    }
+}
+
+static struct layout layout_of(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, int B, int T, char *base)
+{
+    enum device_backend backend = shape_backend(shape);
+    struct attention_shape attention =
+            activations_attention(config, shape->joined, B, T);
+    struct layout l = {
+            .base = base,
+            .element = dtype_bytes(shape->dtype),
+            .config = config,
+            .family = config->family,
+            .backend = backend,
+            .dtype = shape->dtype,
+            .logits_dtype = shape_logits_dtype(shape),
+            .logits_stride = logits_stride(backend, config->vocab_size),
+            .N = (size_t)B * (size_t)T,
+            .C = (size_t)config->hidden_size,
+            .F = (size_t)config->intermediate_size,
+            .q = (size_t)config->heads * (size_t)config->head_dim,
+            .kv = (size_t)config->kv_heads * (size_t)config->head_dim,
+            .H = (size_t)config->heads,
+            .KV = (size_t)config->kv_heads,
+            .joined = shape->joined,
+            .attention_scratch =
+                    attention_scratch_bytes(&attention, shape->dtype, backend),
+    };
+    measure_adapters(table, shape, &l);
+    return l;
+}
+
+/* --- arrays --------------------------------------------------------------- */
+
+static void *push_bytes(struct layout *l, size_t bytes)
+{
+    size_t offset = l->top;
+    l->top += (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    if (l->top > l->peak)
+        l->peak = l->top;
+    return l->base ? l->base + offset : NULL;
+}
+
+static void *push_rows(struct layout *l, size_t rows, size_t columns)
+{
+    return push_bytes(l, rows * columns * l->element);
+}
+
+static float *push_floats(struct layout *l, size_t count)
+{
+    return push_bytes(l, count * sizeof(float));
+}
+
+static void *at(void *array, size_t elements, const struct layout *l)
+{
+    return array ? (char *)array + elements * l->element : NULL;
+}
+
+/* Where q, k and v lie. */
+struct heads {
+    void *q_raw, *k_raw, *q, *k, *v;
+};
+
+/* `apart`: q and k before and after their norms have an array each. */
+static struct heads push_heads(struct layout *l, bool apart)
+{
+    struct heads h;
+    bool one = l->family->fused_qkv || l->joined & JOIN_QKV;
+    h.q = push_rows(l, l->N, one ? l->q + 2 * l->kv : l->q);
+    h.k = one ? at(h.q, l->q, l) : push_rows(l, l->N, l->kv);
+    h.v = one ? at(h.q, l->q + l->kv, l) : push_rows(l, l->N, l->kv);
+    h.q_raw = h.q;
+    h.k_raw = h.k;
+    if (apart && one) {
+        h.q = push_rows(l, l->N, l->q + l->kv);
+        h.k = at(h.q, l->q, l);
+    } else if (apart) {
+        h.q_raw = push_rows(l, l->N, l->q);
+        h.k_raw = push_rows(l, l->N, l->kv);
+    }
+    return h;
+}
+
+static void push_statistics(struct layout *l, struct layer_acts *a)
+{
+    a->rstd1 = push_floats(l, l->N);
+    a->rstd2 = push_floats(l, l->N);
+    a->mean1 = l->family->layer_norm ? push_floats(l, l->N) : NULL;
+    a->mean2 = l->family->layer_norm ? push_floats(l, l->N) : NULL;
+    a->lse = push_floats(l, l->N * l->H);
+    if (l->config->qk_norm) {
+        a->q_rstd = push_floats(l, l->N * l->H);
+        a->k_rstd = push_floats(l, l->N * l->KV);
+    }
+}
+
+/* What attention reads; q and k before their norms too, where they have any.
+ * `shared` (may be NULL): has q and k for all layers. */
+static void push_attention(
+        struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
+{
+    struct heads h = push_heads(l, l->config->qk_norm && !shared);
+    a->q_raw = h.q_raw;
+    a->k_raw = h.k_raw;
+    a->q = shared ? shared->q : h.q;
+    a->k = shared ? shared->k : h.k;
+    a->v = h.v;
+    a->att = push_rows(l, l->N, l->q);
+}
+
+/* `shared` (may be NULL): has act for all layers. */
+static void push_mlp(
+        struct layout *l, const struct layer_acts *shared, struct layer_acts *a)
+{
+    bool one = l->joined & JOIN_GATE_UP;
+    a->gate = push_rows(l, l->N, one ? 2 * l->F : l->F);
+    a->up = !l->family->gated_mlp ? NULL
+            : one                 ? at(a->gate, l->F, l)
+                                  : push_rows(l, l->N, l->F);
+    a->act = shared ? shared->act : push_rows(l, l->N, l->F);
+}
+
+/* --- keep or recompute ---------------------------------------------------- */
+
+/* gradient_checkpointing = "selective": which arrays of a slot are kept.
+ * Outputs of matmuls and attention are; the rest is recomputed from them, to
+ * the same bits.
+ *
+ *   array            made by                   selective
+ *   x, x2            sums with the norms       kept: norms are made from them
+ *   q_raw, k_raw, v  matmuls                   kept
+ *   q, k             rotation, in place        kept: it is the same array
+ *                    norms and rotation        recomputed (Qwen3)
+ *   att, lse         attention                 kept
+ *   gate, up         matmuls                   kept
+ *   norm1, norm2     norms                     recomputed
+ *   act              swiglu                    recomputed
+ *                    a matmul's epilogue       kept (GPT-2: its bits are those
+ *                                              of the matmul, not of gelu)
+ *   means, rstd, low                           kept: small
+ */
+static unsigned parts_recomputed(
+        const struct model_config *config, struct checkpointing checkpointing)
+{
+    unsigned parts = PART_NORM1 | PART_NORM2;
+    if (checkpointing.mode != CHECKPOINTING_SELECTIVE)
+        return 0;
+    if (config->family->recompute_act)
+        parts |= PART_ACT;
+    if (config->qk_norm)
+        parts |= PART_HEADS;
+    return parts;
+}
+
+/* Of one layer at a time: only attention's matmuls read norm1, and only those
+ * after them norm2. */
+static struct layer_acts push_shared(struct layout *l)
+{
+    struct layer_acts shared = {.recompute = l->recompute};
+    if (l->recompute & (PART_NORM1 | PART_NORM2))
+        shared.norm1 = shared.norm2 = push_rows(l, l->N, l->C);
+    if (l->recompute & PART_ACT)
+        shared.act = push_rows(l, l->N, l->F);
+    if (l->recompute & PART_HEADS) {
+        bool one = l->joined & JOIN_QKV;
+        shared.q = push_rows(l, l->N, one ? l->q + l->kv : l->q);
+        shared.k = one ? at(shared.q, l->q, l) : push_rows(l, l->N, l->kv);
+    }
+    return shared;
+}
+
+/* All that a layer's backward reads, but for what layers share; x only where
+ * it is not one of the inputs. */
+static void push_slot(
+        struct layout *l, bool own_x, const struct layer_acts *shared,
+        struct layer_acts *a)
+{
+    if (own_x)
+        a->x = push_rows(l, l->N, l->C);
+    a->recompute = l->recompute;
+    push_statistics(l, a);
+    a->norm1 = l->recompute & PART_NORM1 ? shared->norm1
+                                         : push_rows(l, l->N, l->C);
+    push_attention(l, l->recompute & PART_HEADS ? shared : NULL, a);
+    a->x2 = push_rows(l, l->N, l->C);
+    a->proj = a->x2;
+    a->norm2 = l->recompute & PART_NORM2 ? shared->norm2
+                                         : push_rows(l, l->N, l->C);
+    push_mlp(l, l->recompute & PART_ACT ? shared : NULL, a);
+    a->low = push_rows(l, l->N, l->low);
+    a->gains = push_floats(l, l->gains);
+}
+
+/* A layer that keeps nothing: attention is over when the MLP begins, and one
+ * array serves for everything (N, C) but x. */
+static void push_lean(
+        struct layout *l, bool decode, struct layer_acts *a, void **scratch)
+{
+    a->x = push_rows(l, l->N, l->C);
+    a->x2 = a->x;
+    push_statistics(l, a);
+    a->norm1 = push_rows(l, l->N, l->C);
+    a->norm2 = a->proj = a->mlp_out = a->norm1;
+    a->low = push_rows(l, l->N, l->low);
+    a->gains = push_floats(
+            l, decode ? (size_t)l->config->layers * l->gains : l->gains);
+    size_t mark = l->top;
+    push_attention(l, NULL, a);
+    if (!decode)
+        *scratch = push_bytes(l, l->attention_scratch);
+    l->top = mark;
+    push_mlp(l, NULL, a);
+    l->top = l->peak;
+}
+
+static void push_grads(struct layout *l, struct layer_grads *g)
+{
+    const struct model_family *family = l->family;
+    bool adds = (!family->fused_qkv && !(l->joined & JOIN_QKV)) ||
+                (family->gated_mlp && !(l->joined & JOIN_GATE_UP));
+    g->hidden = push_rows(l, l->N, max_size(l->C, l->q));
+    if (adds && l->dtype != DTYPE_FP32)
+        g->sum = push_rows(l, l->N, l->C);
+    size_t mark = l->top;
+    g->act = push_rows(l, l->N, l->F);
+    l->top = mark;
+    /* without gaps, a norm's gradient overwrites the one it is made from */
+    struct heads h = push_heads(l, l->config->qk_norm && l->joined & JOIN_QKV);
+    g->q_raw = h.q_raw;
+    g->k_raw = h.k_raw;
+    g->q = h.q;
+    g->k = h.k;
+    g->v = h.v;
+    g->scratch = push_bytes(l, l->attention_scratch);
+}
+
+/* Scratch of all adapters, `chunk` tokens at a time in the head; nothing
+ * without adapters. */
+static void push_adapters(
+        struct layout *l, int chunk, bool train, struct adapter_scratch *a)
+{
+    bool narrow = l->dtype != DTYPE_FP32, drops = train && l->drops;
+    size_t layers = narrow ? l->widest : drops ? l->most_in : 0;
+    bool head_dora = train && l->head_gains > 0;
+    size_t logits = l->logits_dtype != DTYPE_FP32 || head_dora
+                            ? (size_t)l->logits_stride
+                            : 0;
+    size_t head = narrow || drops ? max_size(l->C, logits) : 0;
+    size_t wide =
+            max_size(l->N * layers, l->head_low ? (size_t)chunk * head : 0);
+    if (!l->most_r)
+        return;
+    a->wide = push_rows(l, 1, wide);
+    a->dropped = push_rows(l, l->N, drops ? l->most_in : 0);
+    a->du = push_rows(l, l->N, train ? l->most_r : 0);
+    if (!l->cross)
+        return;
+    a->cross = push_floats(l, l->cross);
+    a->gram = push_floats(l, l->most_r * l->most_r);
+    size_t scaled = l->N * l->columns;
+    if (head_dora)
+        scaled = max_size(scaled, (size_t)chunk * (size_t)l->logits_stride);
+    a->scaled = push_rows(l, 1, train ? scaled : 0);
+}
+
+/* Offloaded inputs take turns in the buffers; the last ones stay. */
+static void push_inputs(struct layout *l, bool offload, struct activations *a)
+{
+    int buffers = a->segments;
+    if (offload && buffers > RESIDUAL_BUFFERS)
+        buffers = RESIDUAL_BUFFERS;
+    size_t begin = l->top;
+    for (int i = 0; i < buffers; i++)
+        a->inputs[i] = push_rows(l, l->N, l->C);
+    for (int i = buffers; i < a->segments; i++)
+        a->inputs[i] = a->inputs[i - buffers];
+    a->offloaded = a->segments - buffers;
+    a->input_bytes = buffers ? (l->top - begin) / (size_t)buffers : 0;
+}
+
+/* --- passes --------------------------------------------------------------- */
+
+/* Equal pieces of at most the limit. */
+static int head_chunk(const struct layout *l, int asked)
+{
+    bool gpu = l->backend == DEVICE_CUDA;
+    size_t row = dtype_bytes(l->logits_dtype) * (size_t)l->logits_stride;
     size_t bytes = gpu ? GPU_CHUNK_BYTES : HEAD_CHUNK_BYTES;
     size_t tokens = gpu ? GPU_CHUNK_TOKENS : HEAD_CHUNK_TOKENS;
     size_t limit = (size_t)asked;
     if (!asked)
         limit = bytes / row > tokens ? tokens : bytes / row;
     limit = max_size(limit, 1);
-    size_t pieces = (d->N + limit - 1) / limit;
-    return (int)((d->N + pieces - 1) / pieces);
+    size_t pieces = (l->N + limit - 1) / limit;
+    return (int)((l->N + pieces - 1) / pieces);
 }
 
 int model_head_chunk(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape)
 {
-    struct dims d = dims_of(config, table, shape, shape->B, shape->T);
-    return head_chunk(&d, shape->head_chunk);
+    struct layout l = layout_of(config, table, shape, shape->B, shape->T, NULL);
+    return head_chunk(&l, shape->head_chunk);
 }
 
 static void push_head(
-        struct stack *s, const struct dims *d, int chunk, bool train,
-        struct head_acts *h)
+        struct layout *l, int chunk, bool train, struct head_acts *h)
 {
-    size_t n = (size_t)chunk, row = (size_t)d->logits_stride;
+    size_t n = (size_t)chunk, row = (size_t)l->logits_stride;
     h->chunk = chunk;
-    h->stride = d->logits_stride;
-    h->logits_dtype = d->logits_dtype;
-    h->norm = push_rows(s, n, d->C);
-    h->mean = d->family->layer_norm ? push_floats(s, n) : NULL;
-    h->rstd = push_floats(s, n);
-    h->losses = push_floats(s, n);
-    h->logits = push_bytes(s, n * row * dtype_bytes(d->logits_dtype));
-    h->low = push_rows(s, n, d->head_low);
-    h->gains = push_floats(s, d->head_gains);
+    h->stride = l->logits_stride;
+    h->logits_dtype = l->logits_dtype;
+    h->norm = push_rows(l, n, l->C);
+    h->mean = l->family->layer_norm ? push_floats(l, n) : NULL;
+    h->rstd = push_floats(l, n);
+    h->losses = push_floats(l, n);
+    h->logits = push_bytes(l, n * row * dtype_bytes(l->logits_dtype));
+    h->low = push_rows(l, n, l->head_low);
+    h->gains = push_floats(l, l->head_gains);
     if (!train)
         return;
-    h->dlogits = d->dtype == d->logits_dtype ? h->logits : push_rows(s, n, row);
-    h->dnorm = push_rows(s, n, d->C);
+    h->dlogits = l->dtype == l->logits_dtype ? h->logits : push_rows(l, n, row);
+    h->dnorm = push_rows(l, n, l->C);
 }
 
 int activations_first_layer(
@@ -74,17 +478,15 @@ static void alloc_layers(struct activations *a)
     a->slots = zd_array((size_t)a->segment, sizeof *a->slots);
 }
 
-struct activations activations_train(
+static struct activations lay_train(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, char *base)
 {
-    struct dims d = dims_of(config, table, shape, shape->B, shape->T);
-    struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
-    d.attention_scratch = dims_attention_scratch(&d);
-    d.recompute = parts_recomputed(config, shape->checkpointing);
+    struct layout l = layout_of(config, table, shape, shape->B, shape->T, base);
+    l.recompute = parts_recomputed(config, shape->checkpointing);
     struct activations a = {
             .first = activations_first_layer(config, table),
-            .scratch_bytes = d.attention_scratch};
+            .scratch_bytes = l.attention_scratch};
     int kept = config->layers + 1 - a.first;
     int segment = checkpointing_segment(shape->checkpointing, config->layers);
     a.recompute = segment > 0;
@@ -92,81 +494,91 @@ struct activations activations_train(
     a.segments = kept ? (kept + a.segment - 1) / a.segment : 0;
     alloc_layers(&a);
 
-    push_inputs(&s, &d, shape->offload_activations, &a);
-    a.last = push_rows(&s, d.N, d.C);
-    a.dx = a.gathered = push_rows(&s, d.N, d.C);
-    int chunk = head_chunk(&d, shape->head_chunk);
-    push_adapters(&s, &d, chunk, true, &a.adapters);
-    size_t below = s.top;
+    push_inputs(&l, shape->offload_activations, &a);
+    a.last = push_rows(&l, l.N, l.C);
+    a.dx = a.gathered = push_rows(&l, l.N, l.C);
+    int chunk = head_chunk(&l, shape->head_chunk);
+    push_adapters(&l, chunk, true, &a.adapters);
+    size_t below = l.top;
     if (a.first > 1) {
-        push_lean(&s, &d, false, &a.lean, &a.lean_scratch);
-        s.top = below;
+        push_lean(&l, false, &a.lean, &a.lean_scratch);
+        l.top = below;
     }
-    struct layer_acts shared = push_shared(&s, &d);
+    struct layer_acts shared = push_shared(&l);
     for (int i = 0; i < a.segment; i++)
-        push_slot(&s, &d, i > 0, &shared, &a.slots[i]);
-    size_t above = s.top;
+        push_slot(&l, i > 0, &shared, &a.slots[i]);
+    size_t above = l.top;
     if (kept)
-        a.scratch = push_attention_scratch(&s, &d);
+        a.scratch = push_bytes(&l, l.attention_scratch);
     a.head_covers = a.recompute || !kept;
-    s.top = a.recompute ? below : above;
-    push_head(&s, &d, chunk, true, &a.head);
-    s.top = above;
+    l.top = a.recompute ? below : above;
+    push_head(&l, chunk, true, &a.head);
+    l.top = above;
     if (kept)
-        push_grads(&s, &d, &a.grads);
-    a.bytes = s.peak;
+        push_grads(&l, &a.grads);
+    a.bytes = l.peak;
     return a;
 }
 
+/* A pass without a backward. */
 static void lay_lean(
-        const struct model_config *config, const struct dims *d, bool decode,
-        int chunk, struct stack *s, struct activations *a)
+        struct layout *l, bool decode, int chunk, struct activations *a)
 {
-    a->first = config->layers + 1;
+    a->first = l->config->layers + 1;
     alloc_layers(a);
-    push_adapters(s, d, chunk, false, &a->adapters);
-    push_lean(s, d, decode, &a->lean, &a->lean_scratch);
-    a->layer_gains = decode ? d->gains : 0;
+    push_adapters(l, chunk, false, &a->adapters);
+    push_lean(l, decode, &a->lean, &a->lean_scratch);
+    a->layer_gains = decode ? l->gains : 0;
     a->last = a->lean.x;
     a->gathered = a->lean.norm1;
-    push_head(s, d, chunk, false, &a->head);
-    a->bytes = s->peak;
+    push_head(l, chunk, false, &a->head);
+    a->bytes = l->peak;
 }
 
-struct activations activations_eval(
+static struct activations lay_eval(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, char *base)
 {
-    struct dims d = dims_of(config, table, shape, shape->eval_B, shape->T);
-    struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
-    d.attention_scratch = dims_attention_scratch(&d);
-    struct activations a = {.scratch_bytes = d.attention_scratch};
-    lay_lean(config, &d, false, head_chunk(&d, shape->head_chunk), &s, &a);
+    struct layout l =
+            layout_of(config, table, shape, shape->eval_B, shape->T, base);
+    struct activations a = {.scratch_bytes = l.attention_scratch};
+    lay_lean(&l, false, head_chunk(&l, shape->head_chunk), &a);
     return a;
 }
 
-struct activations activations_decode(
+static struct activations lay_decode(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, char *base)
 {
-    struct dims d = dims_of(config, table, shape, 1, shape->decode_batch);
-    d.logits_dtype = DTYPE_FP32; /* the host reads them */
-    struct stack s = {.base = base, .element = dtype_bytes(shape->dtype)};
+    struct layout l =
+            layout_of(config, table, shape, 1, shape->decode_batch, base);
+    l.logits_dtype = DTYPE_FP32; /* the host reads them */
     struct activations a = {0};
     size_t texts = (size_t)decode_texts(shape);
     size_t rows = texts * (size_t)shape->decode_capacity;
-    a.cache_text_bytes = (size_t)shape->decode_capacity * d.kv * s.element;
+    a.cache_text_bytes = (size_t)shape->decode_capacity * l.kv * l.element;
     a.cache_layer_bytes = texts * a.cache_text_bytes;
-    a.k_cache = push_rows(&s, (size_t)config->layers * rows, d.kv);
-    a.v_cache = push_rows(&s, (size_t)config->layers * rows, d.kv);
-    lay_lean(config, &d, true, (int)texts, &s, &a);
+    a.k_cache = push_rows(&l, (size_t)config->layers * rows, l.kv);
+    a.v_cache = push_rows(&l, (size_t)config->layers * rows, l.kv);
+    lay_lean(&l, true, (int)texts, &a);
     return a;
+}
+
+void activations_lay_out(
+        const struct model_config *config, const struct param_table *table,
+        const struct model_shape *shape, char *base,
+        struct activations passes[MODEL_PASSES])
+{
+    if (shape->train)
+        passes[PASS_TRAIN] = lay_train(config, table, shape, base);
+    if (shape->eval_B)
+        passes[PASS_EVAL] = lay_eval(config, table, shape, base);
+    if (shape->decode_capacity)
+        passes[PASS_DECODE] = lay_decode(config, table, shape, base);
 }
 
 void activations_fini(struct activations *acts)
 {
-    if (!acts)
-        return;
     free(acts->inputs);
     free(acts->slots);
     memset(acts, 0, sizeof *acts);

@@ -20,9 +20,9 @@
  * ("lean": evaluation, decoding, layers below every trained tensor) the arrays
  * of a slot share bytes where their lifetimes allow, and x is updated in place.
  *
- * With SELECTIVE some arrays of a slot are one for all layers (the table in
- * activation_parts.c): they lie below the slots, and what they held is made
- * again when a layer's backward begins to read them.
+ * With SELECTIVE all layers share some arrays of a slot (the table in
+ * activations.c): these lie below the slots, and a layer's backward recomputes
+ * them before it reads them.
  *
  * N tokens, C hidden, F intermediate, q = H*D, kv = KV*D channels. */
 #ifndef ZD_MODEL_ACTIVATIONS_H
@@ -52,12 +52,11 @@ struct layer_acts {
     void *mlp_out;   /* (N, C); NULL: straight into the output */
     void *low;       /* (N, r of all adapters), one after the other */
     float *gains;    /* DoRA: gains, then inverses of each adapter's rows */
-    unsigned recompute; /* enum layer_part: all layers share one, and
-                           backward makes it again */
+    unsigned recompute; /* enum layer_part: shared by all layers, recomputed
+                           by backward */
 };
 
-/* What a layer's backward reads and its forward can make again without a
- * product. */
+/* What a layer's backward reads and can be recomputed without a matmul. */
 enum layer_part {
     PART_NORM1 = 1,
     PART_NORM2 = 2,
@@ -74,7 +73,7 @@ struct layer_grads {     /* inside one layer's backward */
     void *scratch;       /* of attention */
 };
 
-/* Elements between the rows of consecutive tokens. What one product makes lies
+/* Elements between the rows of consecutive tokens. What one matmul makes lies
  * in one array: gpt2's q | k | v, with JOIN_QKV q_raw | k_raw | v, and q | k
  * where they have norms; with JOIN_GATE_UP gate | up. */
 struct row_strides {
@@ -103,10 +102,10 @@ struct activations {
     int segment; /* layers of a segment */
     int segments;
     bool recompute;
-    bool head_covers;   /* the head's arrays lie where the last layer's do */
-    void **inputs;      /* (segments); owned */
-    int offloaded;      /* inputs 0 .. offloaded - 1 visit the host */
-    size_t input_bytes; /* of one there */
+    bool head_covers;         /* the head's arrays overlap the last layer's */
+    void **inputs;            /* (segments); owned */
+    int offloaded;            /* inputs 0 .. offloaded - 1 visit the host */
+    size_t input_bytes;       /* of one there */
     struct layer_acts *slots; /* (segment); owned */
     struct layer_acts lean;
     void *lean_scratch, *scratch; /* of attention, forward */
@@ -145,16 +144,18 @@ static inline enum dtype shape_logits_dtype(const struct model_shape *shape)
 int activations_first_layer(
         const struct model_config *config, const struct param_table *table);
 
-/* Lay out a pass. With base NULL only sizes are known (planning). */
-struct activations activations_train(
+/* The passes of a model; arrays of one are not used during another. */
+enum { PASS_TRAIN, PASS_EVAL, PASS_DECODE, MODEL_PASSES };
+/* Lay out the passes that the shape asks for, each from `base` on. With base
+ * NULL only sizes are known (planning). */
+void activations_lay_out(
         const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base);
-struct activations activations_eval(
-        const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base);
-struct activations activations_decode(
-        const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base);
+        const struct model_shape *shape, char *base,
+        struct activations passes[MODEL_PASSES]);
 void activations_fini(struct activations *acts);
+
+/* Of B x T tokens; the caller adds documents and scratch. */
+struct attention_shape activations_attention(
+        const struct model_config *config, unsigned joined, int B, int T);
 
 #endif

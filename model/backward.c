@@ -30,7 +30,7 @@ static enum zd_status backward_segment(
 enum zd_status model_backward(
         struct model *model, const struct model_hooks *hooks)
 {
-    const struct activations *acts = &model->train;
+    const struct activations *acts = &model->passes[PASS_TRAIN];
     const struct pass *pass = &model->pass;
     int layers = model->config->layers;
     if (!acts->recompute)

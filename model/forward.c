@@ -105,7 +105,7 @@ enum zd_status model_forward(
         const struct model_hooks *hooks)
 {
     struct pass *pass = &model->pass;
-    *pass = pass_of(batch, &model->train);
+    *pass = pass_of(batch, &model->passes[PASS_TRAIN]);
     pass->drops = model->shape.dropout > 0;
     assert(batch->B <= model->shape.B && batch->T <= model->shape.T);
     ZD_TRY(batch_place(model, pass, true));
@@ -118,12 +118,43 @@ enum zd_status model_evaluate(
         struct model *model, const struct model_batch *batch,
         const struct model_hooks *hooks)
 {
-    struct pass pass = pass_of(batch, &model->eval);
+    struct pass pass = pass_of(batch, &model->passes[PASS_EVAL]);
     assert(batch->B <= model->shape.eval_B && batch->T <= model->shape.T);
     ZD_TRY(batch_place(model, &pass, false));
     hooks_begin(model, &model->eval_events);
     ZD_TRY(forward_layers(model, &pass, hooks));
     ZD_TRY(head_loss(model, &pass, false, 0.0f, hooks));
+    hooks_end(model);
+    return ZD_OK;
+}
+
+enum zd_status model_decode(
+        struct model *model, const int32_t *tokens,
+        const struct decode_run *runs, int run_count,
+        const struct model_hooks *hooks, float *logits)
+{
+    int count = 0;
+    for (int r = 0; r < run_count; r++) {
+        assert(runs[r].count > 0 && runs[r].past >= 0);
+        assert(runs[r].past + runs[r].count <= model->shape.decode_capacity);
+        assert(runs[r].text >= 0 && runs[r].text < decode_texts(&model->shape));
+        count += runs[r].count;
+    }
+    assert(count > 0 && count <= model->shape.decode_batch);
+    struct pass pass = {
+            .B = 1,
+            .T = count,
+            .N = count,
+            .tokens = tokens,
+            .decode = true,
+            .runs = runs,
+            .run_count = run_count,
+            .acts = &model->passes[PASS_DECODE],
+    };
+    ZD_TRY(batch_place(model, &pass, false));
+    hooks_begin(model, &model->eval_events);
+    ZD_TRY(forward_layers(model, &pass, hooks));
+    ZD_TRY(head_logits(model, &pass, hooks, logits));
     hooks_end(model);
     return ZD_OK;
 }

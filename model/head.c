@@ -49,8 +49,8 @@ static enum zd_status head_grads_acquire(
     }
     norm = head_norm(model, 0, false);
     grads->dhead = model->grads[model->head];
-    grads->dx_needed =
-            norm.dweight || norm.dbias || model->train.first <= c->layers;
+    grads->dx_needed = norm.dweight || norm.dbias ||
+                       model->passes[PASS_TRAIN].first <= c->layers;
     return ZD_OK;
 }
 

@@ -67,7 +67,7 @@ struct model {
     const struct kernels *kernels;
     struct model_shape shape;
     struct row_strides strides;
-    struct activations train, eval, decode;
+    struct activations passes[MODEL_PASSES];
     float *cosine, *sine;   /* (positions, D/2); NULL: not rotary */
     void *decoded;          /* a weight in codes, for a product */
     int32_t *planes;        /* (4, N) of the pass, on the CPU: positions, and
@@ -101,7 +101,6 @@ static inline int role_id(const struct model *model, int unit, enum role role)
 /* plan.c */
 int model_positions(const struct model_shape *shape); /* rows of the angles */
 size_t model_most_tokens(const struct model_shape *shape); /* of any pass */
-void model_lay_out(struct model *model, char *base);
 
 /* batch.c */
 static inline size_t batch_planes(const struct model_config *config)

@@ -1,27 +1,15 @@
 #include "base/device/device_memory.h"
 #include "model/internal.h"
 
-#include <math.h>
-
 static struct attention_shape attention_shape(
         const struct model *model, const struct pass *pass)
 {
-    const struct model_config *c = model->config;
-    struct row_strides strides = model->strides;
-    return (struct attention_shape){
-            .B = pass->B,
-            .T = pass->T,
-            .H = c->heads,
-            .KV = c->kv_heads,
-            .D = c->head_dim,
-            .q_stride = strides.q,
-            .k_stride = strides.k,
-            .v_stride = strides.v,
-            .scale = (float)(1.0 / sqrt((double)c->head_dim)),
-            .documents = pass->documents,
-            .first_tokens = pass->first_tokens,
-            .scratch_bytes = pass->acts->scratch_bytes,
-    };
+    struct attention_shape shape = activations_attention(
+            model->config, model->shape.joined, pass->B, pass->T);
+    shape.documents = pass->documents;
+    shape.first_tokens = pass->first_tokens;
+    shape.scratch_bytes = pass->acts->scratch_bytes;
+    return shape;
 }
 
 /* Append a run's rows, from row `first` of the pass, to its text's part of the

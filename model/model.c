@@ -100,8 +100,10 @@ enum zd_status model_create(
     model->strides = activations_strides(config, shape->joined);
     model->kernels = kernels;
     alloc_tables(model);
-    model_lay_out(model, arena_span(arena, "model.activations"));
-    if (model->train.offloaded)
+    activations_lay_out(
+            config, table, shape, arena_span(arena, "model.activations"),
+            model->passes);
+    if (model->passes[PASS_TRAIN].offloaded)
         status = residuals_init(
                 &model->residuals, arena_span(arena, "model.residuals"));
     if (status == ZD_OK)
@@ -121,9 +123,8 @@ void model_destroy(struct model *model)
         return;
     residuals_fini(&model->residuals);
     batch_upload_fini(&model->upload);
-    activations_fini(&model->train);
-    activations_fini(&model->eval);
-    activations_fini(&model->decode);
+    for (int i = 0; i < MODEL_PASSES; i++)
+        activations_fini(&model->passes[i]);
     free(model->train_events.events);
     free(model->eval_events.events);
     free(model->unit_trains);

@@ -1,19 +1,5 @@
 #include "model/internal.h"
 
-/* Every pass that this shape asks for, laid out from the same bottom. */
-static void lay_passes(
-        const struct model_config *config, const struct param_table *table,
-        const struct model_shape *shape, char *base,
-        struct activations passes[3])
-{
-    if (shape->train)
-        passes[0] = activations_train(config, table, shape, base);
-    if (shape->eval_B)
-        passes[1] = activations_eval(config, table, shape, base);
-    if (shape->decode_capacity)
-        passes[2] = activations_decode(config, table, shape, base);
-}
-
 static enum zd_status check_positions(
         const struct model_config *config, int positions)
 {
@@ -130,7 +116,7 @@ enum zd_status model_plan(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct arena_plan *plan)
 {
-    struct activations passes[3] = {0};
+    struct activations passes[MODEL_PASSES] = {0};
     size_t bytes = 0, residuals = 0;
     int positions = model_positions(shape);
     size_t angles = config->family->rotary
@@ -138,9 +124,10 @@ enum zd_status model_plan(
                             : 0;
     ZD_TRY(check_positions(config, positions));
     ZD_TRY(check_offload(config, shape));
-    lay_passes(config, table, shape, NULL, passes);
-    residuals = (size_t)passes[0].offloaded * passes[0].input_bytes;
-    for (int i = 0; i < 3; i++) {
+    activations_lay_out(config, table, shape, NULL, passes);
+    residuals = (size_t)passes[PASS_TRAIN].offloaded *
+                passes[PASS_TRAIN].input_bytes;
+    for (int i = 0; i < MODEL_PASSES; i++) {
         bytes = passes[i].bytes > bytes ? passes[i].bytes : bytes;
         activations_fini(&passes[i]);
     }
@@ -162,15 +149,6 @@ enum zd_status model_plan(
     return arena_plan_add(
             plan, "model.rope", ARENA_DEVICE, SPAN_BUFFERS,
             angles * sizeof(float));
-}
-
-void model_lay_out(struct model *model, char *base)
-{
-    struct activations passes[3] = {0};
-    lay_passes(model->config, model->table, &model->shape, base, passes);
-    model->train = passes[0];
-    model->eval = passes[1];
-    model->decode = passes[2];
 }
 
 /* The first tensor in the order of the forward pass that trains, or that an
