@@ -9,9 +9,9 @@
 
 struct replicated_params;
 
-/* Reads every tensor from `source` and keeps it in `dtype`; with gradients,
- * fp32 ones for the trainable tensors. `table` is borrowed and must outlive it.
- */
+/* Read every tensor from `source`, to `dtype`; with gradients, fp32 ones for
+ * the trainable tensors. Tensors follow each other in memory without gaps.
+ * `table` is borrowed and must outlive it. */
 enum zd_status replicated_create(
         const struct param_table *table, enum dtype dtype,
         const struct weight_source *source, bool with_grads,

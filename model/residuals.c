@@ -29,18 +29,6 @@ void residuals_fini(struct residuals *r)
     }
 }
 
-static size_t bytes_of(const struct model *model, const struct pass *pass)
-{
-    return (size_t)pass->N * (size_t)model->config->hidden_size *
-           dtype_bytes(model->kernels->dtype);
-}
-
-static char *host_of(
-        const struct model *model, const struct pass *pass, int segment)
-{
-    return model->residuals.host + (size_t)segment * pass->acts->input_bytes;
-}
-
 /* Until the buffer of a segment's input may be used by what follows. */
 static enum zd_status await_buffer(struct model *model, int segment)
 {
@@ -51,44 +39,25 @@ static enum zd_status await_buffer(struct model *model, int segment)
     return ZD_OK;
 }
 
-/* The copies of `stream` that follow come after the kernels before them. */
-static enum zd_status follow_kernels(
-        struct residuals *r, struct stream *stream, int buffer)
+/* Copy a segment's input to the host or back, after the kernels queued so far.
+ * Its way down is over before it comes back: forward waited for it before it
+ * wrote another input into the buffer. */
+static enum zd_status move(
+        struct model *model, const struct pass *pass, int segment, bool down)
 {
+    struct residuals *r = &model->residuals;
+    struct stream *stream = down ? r->streams.down : r->streams.up;
+    int buffer = segment % RESIDUAL_BUFFERS;
+    size_t bytes = (size_t)pass->N * (size_t)model->config->hidden_size *
+                   dtype_bytes(model->kernels->dtype);
+    char *host = r->host + (size_t)segment * pass->acts->input_bytes;
+    char *device = pass->acts->inputs[segment];
     ZD_TRY(stream_record(NULL, r->computed[buffer]));
-    return stream_wait(stream, r->computed[buffer]);
-}
-
-static enum zd_status send(
-        struct model *model, const struct pass *pass, int segment)
-{
-    struct residuals *r = &model->residuals;
-    struct stream *down = r->streams.down;
-    int buffer = segment % RESIDUAL_BUFFERS;
-    size_t bytes = bytes_of(model, pass);
-    ZD_TRY(follow_kernels(r, down, buffer));
+    ZD_TRY(stream_wait(stream, r->computed[buffer]));
     ZD_TRY(stream_copy(
-            down, host_of(model, pass, segment), pass->acts->inputs[segment],
-            bytes));
-    r->report.down_bytes += bytes;
-    return stream_record(down, r->moved[buffer]);
-}
-
-/* The copy down is over: forward waited for it before it wrote another input
- * into the buffer. */
-static enum zd_status fetch(
-        struct model *model, const struct pass *pass, int segment)
-{
-    struct residuals *r = &model->residuals;
-    struct stream *up = r->streams.up;
-    int buffer = segment % RESIDUAL_BUFFERS;
-    size_t bytes = bytes_of(model, pass);
-    ZD_TRY(follow_kernels(r, up, buffer));
-    ZD_TRY(stream_copy(
-            up, pass->acts->inputs[segment], host_of(model, pass, segment),
-            bytes));
-    r->report.up_bytes += bytes;
-    return stream_record(up, r->moved[buffer]);
+            stream, down ? host : device, down ? device : host, bytes));
+    *(down ? &r->report.down_bytes : &r->report.up_bytes) += bytes;
+    return stream_record(stream, r->moved[buffer]);
 }
 
 enum zd_status residuals_leave(
@@ -99,7 +68,7 @@ enum zd_status residuals_leave(
         return ZD_OK;
     int i = layer - acts->first, segment = i / acts->segment;
     if (i % acts->segment == 0 && segment < acts->offloaded)
-        ZD_TRY(send(model, pass, segment));
+        ZD_TRY(move(model, pass, segment, true));
     bool ends = (i + 1) % acts->segment == 0;
     if (ends && segment + 1 < acts->segments)
         return await_buffer(model, segment + 1);
@@ -111,7 +80,7 @@ enum zd_status residuals_return(
 {
     const struct activations *acts = pass->acts;
     if (segment > 0 && segment - 1 < acts->offloaded)
-        ZD_TRY(fetch(model, pass, segment - 1));
+        ZD_TRY(move(model, pass, segment - 1, false));
     return segment < acts->offloaded ? await_buffer(model, segment) : ZD_OK;
 }
 

@@ -1,6 +1,5 @@
 /* Projections that one product makes: what separate products make, but for the
- * order of sums; with fewer operations. On the CPU's tables, in memory where
- * tensors follow each other as they do in ZeRO's units. */
+ * order of sums; with fewer operations. On the CPU's tables. */
 #include "model/files/config.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
@@ -102,91 +101,24 @@ static struct kernels counting_table(enum dtype dtype)
     return table;
 }
 
-/* --- memory without gaps -------------------------------------------------- */
-
-struct dense {
-    const struct param_table *table;
-    size_t element;
-    char *params;
-    float *grads;
-    bool written[LAYERS + 2];
-};
-
-/* Elements before tensor `id`. */
-static size_t place(const struct dense *d, int id)
+/* Biases, norms and adapters' second factors away from the 0 and 1 that they
+ * begin with. */
+static void add_noise(struct tiny *t)
 {
-    size_t offset = 0;
-    for (int i = 0; i < id; i++)
-        offset += d->table->params[i].count;
-    return offset;
-}
-
-static enum zd_status params_acquire(void *ctx, int unit, const void **params)
-{
-    const struct dense *d = ctx;
-    for (int id = d->table->unit_first[unit];
-         id < d->table->unit_first[unit + 1]; id++)
-        params[id] = d->params + place(d, id) * d->element;
-    return ZD_OK;
-}
-
-static enum zd_status params_release(void *ctx, int unit)
-{
-    return ZD_OK;
-}
-
-static enum zd_status grads_acquire(
-        void *ctx, int unit, void **grads, bool *accumulate_out)
-{
-    const struct dense *d = ctx;
-    for (int id = d->table->unit_first[unit];
-         id < d->table->unit_first[unit + 1]; id++)
-        grads[id] =
-                d->table->params[id].trainable ? d->grads + place(d, id) : NULL;
-    *accumulate_out = d->written[unit];
-    return ZD_OK;
-}
-
-static enum zd_status grads_release(void *ctx, int unit)
-{
-    struct dense *d = ctx;
-    d->written[unit] = true;
-    return ZD_OK;
-}
-
-/* The replica's weights; biases, norms and adapters' second factors away from
- * the 0 and 1 that they begin with. */
-static void dense_init(struct dense *d, struct tiny *t)
-{
-    *d = (struct dense){
-            .table = &t->table, .element = dtype_bytes(t->shape.dtype)};
-    d->params = malloc(t->table.total * d->element);
-    d->grads = calloc(t->table.total, sizeof *d->grads);
     for (int id = 0; id < t->table.count; id++) {
         const struct param *p = &t->table.params[id];
-        float *w = malloc(p->count * sizeof *w);
-        dtype_convert(
-                w, DTYPE_FP32, replicated_param(t->replica, id), t->shape.dtype,
-                p->count);
-        bool is_noisy = p->dims == 1 || p->part == PARAM_LORA_B;
-        for (size_t i = 0; is_noisy && i < p->count; i++) {
-            float noise;
+        void *param = replicated_param(t->replica, id);
+        if (p->dims != 1 && p->part != PARAM_LORA_B)
+            continue;
+        float *w = malloc(p->count * sizeof *w), noise;
+        dtype_convert(w, DTYPE_FP32, param, t->shape.dtype, p->count);
+        for (size_t i = 0; i < p->count; i++) {
             rng_normal(5, (uint64_t)id, i, 1, &noise);
             w[i] += 0.2f * noise;
         }
-        dtype_convert(
-                d->params + place(d, id) * d->element, t->shape.dtype, w,
-                DTYPE_FP32, p->count);
+        dtype_convert(param, t->shape.dtype, w, DTYPE_FP32, p->count);
         free(w);
     }
-    t->hooks = (struct model_hooks){
-            d, params_acquire, params_release, grads_acquire, grads_release};
-}
-
-static void dense_fini(struct dense *d)
-{
-    free(d->params);
-    free(d->grads);
 }
 
 /* --- two micro-batches, joined or not ------------------------------------- */
@@ -194,7 +126,6 @@ static void dense_fini(struct dense *d)
 struct run {
     struct kernels kernels;
     struct tiny tiny;
-    struct dense dense;
     struct tokens tokens;
     double loss, evaluated;
 };
@@ -242,7 +173,7 @@ static void run_init(
         adapted_init(&r->tiny, config, adapters, &shape, &r->kernels);
     else
         tiny_init(&r->tiny, config, freeze, &shape, &r->kernels);
-    dense_init(&r->dense, &r->tiny);
+    add_noise(&r->tiny);
     tokens_fill(&r->tokens, 3, B, T, r->tiny.config.vocab_size);
 }
 
@@ -254,12 +185,6 @@ static void run_steps(struct run *r, int micros)
         r->loss = tiny_step(&r->tiny, &r->tokens.batch, 1.0f);
 }
 
-static void run_fini(struct run *r)
-{
-    tiny_fini(&r->tiny);
-    dense_fini(&r->dense);
-}
-
 /* By norm, of each tensor. */
 static void expect_near(const struct run *a, const struct run *b, double limit)
 {
@@ -267,10 +192,10 @@ static void expect_near(const struct run *a, const struct run *b, double limit)
     cr_expect(fabs(a->loss / b->loss - 1.0) < limit);
     cr_expect(fabs(a->evaluated / b->evaluated - 1.0) < limit);
     for (int id = 0; id < table->count; id++) {
-        const float *x = a->dense.grads + place(&a->dense, id);
-        const float *y = b->dense.grads + place(&b->dense, id);
+        const float *x = replicated_grad(a->tiny.replica, id);
+        const float *y = replicated_grad(b->tiny.replica, id);
         double apart = 0.0, norm = 0.0;
-        for (size_t i = 0; i < table->params[id].count; i++) {
+        for (size_t i = 0; x && i < table->params[id].count; i++) {
             apart += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
             norm += (double)y[i] * y[i];
         }
@@ -291,8 +216,8 @@ static void compare(
     run_init(&one, config, freeze, adapters, dtype, mode, joined);
     run_steps(&one, 2);
     expect_near(&one, &apart, limit);
-    run_fini(&one);
-    run_fini(&apart);
+    tiny_fini(&one.tiny);
+    tiny_fini(&apart.tiny);
 }
 
 Test(model_joined, gradients_are_those_of_separate_products)
@@ -365,8 +290,8 @@ Test(model_joined, samples_read_the_same_rows)
         decode(&one, b);
         for (int v = 0; v < one.tiny.config.vocab_size; v++)
             cr_expect(fabsf(a[v] - b[v]) < 1e-5f);
-        run_fini(&one);
-        run_fini(&apart);
+        tiny_fini(&one.tiny);
+        tiny_fini(&apart.tiny);
     }
 }
 
@@ -389,8 +314,8 @@ Test(model_joined, a_layer_has_fewer_operations)
         cr_expect_eq(products - called.products, LAYERS * 3 * 3);
         cr_expect_eq(ropes - called.ropes, LAYERS * 2);
         cr_expect_eq(adds - called.adds, LAYERS * 3);
-        run_fini(&one);
-        run_fini(&apart);
+        tiny_fini(&one.tiny);
+        tiny_fini(&apart.tiny);
     }
 }
 
