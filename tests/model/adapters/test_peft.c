@@ -1,6 +1,7 @@
 #include "model/adapters/peft.h"
 
 #include "base/file/safetensors.h"
+#include "tests/model/cases.h"
 #include "tests/model/opened.h"
 #include "tests/support/scratch.h"
 
@@ -29,48 +30,16 @@ static enum zd_status parse(
 
 Test(model_peft, a_key_that_is_not_implemented_is_refused_by_name)
 {
-    static const struct {
-        const char *keys, *named;
-    } cases[] = {
-            {"\"bias\":\"all\"", "`bias`"},
-            {"\"lora_bias\":true", "`lora_bias`"},
-            {"\"use_qalora\":true", "`use_qalora`"},
-            {"\"qalora_group_size\":32", "`qalora_group_size`"},
-            {"\"loftq_config\":{\"loftq_bits\":4}", "`loftq_config`"},
-            {"\"megatron_core\":\"other\"", "`megatron_core`"},
-            {"\"trainable_token_indices\":[1]", "`trainable_token_indices`"},
-            {"\"layer_replication\":[[0,1]]", "`layer_replication`"},
-            {"\"kasa_config\":{}", "`kasa_config`"},
-            {"\"from_next_year\":1", "`from_next_year`"},
-            {"\"peft_type\":\"IA3\"", "`peft_type`"},
-            {"\"task_type\":\"SEQ_CLS\"", "`task_type`"},
-            {"\"init_lora_weights\":\"pissa_niter_4\"", "`init_lora_weights`"},
-            {"\"r\":0", "`r`"},
-            {"\"r\":1.5", "`r`"},
-            {"\"lora_alpha\":-1", "`lora_alpha`"},
-            {"\"lora_dropout\":1", "`lora_dropout`"},
-            {"\"use_dora\":1", "`use_dora`"},
-            {"\"rank_pattern\":{\"q\":0}", "`rank_pattern`"},
-            {"\"rank_pattern\":{\"q(\":1}", "`rank_pattern`"},
-            {"\"alpha_pattern\":[1]", "`alpha_pattern`"},
-            {"\"modules_to_save\":\"x\"", "`modules_to_save`"},
-            {"\"layers_to_transform\":[-1]", "`layers_to_transform`"},
-            {"\"exclude_modules\":\"(\"", "`exclude_modules`"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char text[256];
+    struct cases row = cases_open("adapter_refused.txt");
+    while (cases_next(&row)) {
         struct peft_config config;
-        snprintf(
-                text, sizeof text, "{\"target_modules\":[\"q_proj\"],%s}",
-                cases[i].keys);
+        const char *json = row.fields[1];
+        cr_expect(parse(json, ZD_ERR_DATA, &config) == ZD_ERR_DATA, "%s", json);
         cr_expect(
-                parse(text, ZD_ERR_DATA, &config) == ZD_ERR_DATA, "%s",
-                cases[i].keys);
-        cr_expect(
-                strstr(zd_error_get()->what, cases[i].named) != NULL, "%s: %s",
-                cases[i].keys, zd_error_get()->what);
+                strstr(zd_error_get()->what, row.fields[0]), "%s: %s", json,
+                zd_error_get()->what);
         zd_error_clear();
-        cr_expect(parse(text, ZD_ERR_CONFIG, &config) == ZD_ERR_CONFIG);
+        cr_expect(parse(json, ZD_ERR_CONFIG, &config) == ZD_ERR_CONFIG);
         zd_error_clear();
     }
 }
@@ -90,58 +59,14 @@ Test(model_peft, what_peft_writes_unasked_is_taken)
 
 Test(model_peft, modules_are_named_by_pefts_rules)
 {
-    static const struct {
-        const char *keys, *module;
-        bool is_target;
-    } cases[] = {
-            {"\"target_modules\":[\"q_proj\"]", "a.b.q_proj", true},
-            {"\"target_modules\":[\"q_proj\"]", "a.b.xq_proj", false},
-            {"\"target_modules\":[\"b.q_proj\"]", "a.b.q_proj", true},
-            {"\"target_modules\":[\".q_proj\"]", "a.b.q_proj", false},
-            {"\"target_modules\":[\"q_proj\"]", "q_proj", true},
-            {"\"target_modules\":\"q_proj\"", "a.q_proj", false},
-            {"\"target_modules\":\".*[qk]_proj\"", "a.k_proj", true},
-            {"\"target_modules\":\".*q\"", "a.q_proj", false},
-            {"\"target_modules\":\"a|a.b\"", "a.b", true},
-            {"\"target_modules\":\"all-linear\"", "a.b", true},
-            {"\"target_modules\":\"all-linear\"", "lm_head", false},
-            {"\"target_modules\":[\"q\"],\"exclude_modules\":[\"a.q\"]",
-             "x.a.q", false},
-            {"\"target_modules\":[\"q\"],\"exclude_modules\":[\"a.q\"]",
-             "x.b.q", true},
-            {"\"target_modules\":[\"q\"],\"exclude_modules\":\"x.*\"", "x.b.q",
-             false},
-            {"\"target_modules\":[\"q\"],\"modules_to_save\":[\"b\"]", "x.b.q",
-             false},
-            {"\"target_modules\":[\"q\"],\"modules_to_save\":[\"b\"]", "x.ab.q",
-             true},
-            {"\"target_modules\":[\"q\"],\"layers_to_transform\":[1,3]",
-             "m.layers.3.q", true},
-            {"\"target_modules\":[\"q\"],\"layers_to_transform\":[1,3]",
-             "m.layers.2.q", false},
-            {"\"target_modules\":[\"q\"],\"layers_to_transform\":1",
-             "m.layers.1.x.2.q", true},
-            {"\"target_modules\":[\"q\"],\"layers_to_transform\":[1]",
-             "layers.1.q", false},
-            {"\"target_modules\":[\"m.layers.2.q\"],"
-             "\"layers_to_transform\":[1]",
-             "m.layers.2.q", true},
-            {"\"target_modules\":[\"q\"],\"layers_to_transform\":[2],"
-             "\"layers_pattern\":\"x\"",
-             "m.layers.1.x.2.q", true},
-            {"\"target_modules\":[\"q\"],\"layers_to_transform\":[1],"
-             "\"layers_pattern\":[\"h\",\"layers\"]",
-             "m.layers.1.q", true},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char text[256];
+    struct cases row = cases_open("adapter_targets.txt");
+    while (cases_next(&row)) {
         struct peft_config config;
-        snprintf(text, sizeof text, "{%s}", cases[i].keys);
-        tiny_must(parse(text, ZD_ERR_DATA, &config));
+        tiny_must(parse(row.fields[2], ZD_ERR_DATA, &config));
         cr_expect(
-                peft_config_targets(&config, cases[i].module) ==
-                        cases[i].is_target,
-                "%s of %s", cases[i].module, cases[i].keys);
+                peft_config_targets(&config, row.fields[1]) ==
+                        (strcmp(row.fields[0], "yes") == 0),
+                "%s of %s", row.fields[1], row.fields[2]);
         peft_config_fini(&config);
     }
 }

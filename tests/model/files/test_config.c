@@ -2,6 +2,7 @@
 #include "model/family.h"
 #include "model/files/config.h"
 
+#include "tests/model/cases.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
@@ -138,147 +139,30 @@ Test(model_config, a_default_token_beyond_the_vocabulary_is_none)
     model_config_fini(&c);
 }
 
-struct accepted {
-    const char *name, *json;
-};
-
-static const struct accepted accepted[] = {
-        {"a window as long as the positions",
-         "{\"model_type\":\"mistral\",\"sliding_window\":4096,"
-         "\"max_position_embeddings\":4096}"},
-        {"no window", "{\"model_type\":\"mistral\",\"sliding_window\":null}"},
-        {"a window that is switched off",
-         "{\"model_type\":\"qwen2\",\"sliding_window\":4096,"
-         "\"use_sliding_window\":false}"},
-        {"full attention by name",
-         "{\"model_type\":\"qwen3\",\"num_hidden_layers\":2,\"layer_types\":"
-         "[\"full_attention\",\"full_attention\"]}"},
-        {"the tanh gelu under its other name",
-         "{\"model_type\":\"gpt2\","
-         "\"activation_function\":\"gelu_pytorch_tanh\"}"},
-        {"an old spelling of rope_type",
-         "{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"default\"}}"},
-        {"neutral values of unsupported keys",
-         "{\"model_type\":\"llama\",\"quantization_config\":null,"
-         "\"num_experts\":0,\"pruned_heads\":{},\"partial_rotary_factor\":1}"},
-        {"keys that no one reads",
-         "{\"model_type\":\"llama\",\"_name_or_path\":\"x\"}"},
-};
-
 Test(model_config, accepts_what_changes_nothing)
 {
-    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
+    struct cases row = cases_open("config_accepted.txt");
+    while (cases_next(&row)) {
         struct model_config c = {0};
         cr_expect(
-                parse(accepted[i].json, ZD_ERR_DATA, &c) == ZD_OK, "%s: %s",
-                accepted[i].name, zd_error_get()->what);
+                parse(row.fields[1], ZD_ERR_DATA, &c) == ZD_OK, "%s: %s",
+                row.fields[0], zd_error_get()->what);
         zd_error_clear();
         model_config_fini(&c);
     }
 }
 
-struct refused {
-    const char *json;
-    const char *named; /* must be in the message */
-};
-
-static const struct refused refused[] = {
-        {"[]", "table"},
-        {"{}", "model_type"},
-        {"{\"model_type\":\"bert\"}", "bert"},
-        {"{\"model_type\":\"llama\","
-         "\"architectures\":[\"LlamaForSequenceClassification\"]}",
-         "architectures"},
-        {"{\"model_type\":\"llama\",\"hidden_size\":\"big\"}", "hidden_size"},
-        {"{\"model_type\":\"llama\",\"hidden_size\":0}", "hidden_size"},
-        {"{\"model_type\":\"llama\",\"hidden_size\":1e3}", "hidden_size"},
-        {"{\"model_type\":\"llama\",\"vocab_size\":99999999999}", "vocab_size"},
-        {"{\"model_type\":\"llama\",\"rms_norm_eps\":-1}", "rms_norm_eps"},
-        {"{\"model_type\":\"llama\",\"tie_word_embeddings\":1}",
-         "tie_word_embeddings"},
-        {"{\"model_type\":\"llama\",\"eos_token_id\":\"</s>\"}",
-         "eos_token_id"},
-        {"{\"model_type\":\"llama\",\"num_attention_heads\":6,"
-         "\"num_key_value_heads\":4}",
-         "num_key_value_heads"},
-        {"{\"model_type\":\"llama\",\"hidden_size\":100,"
-         "\"num_attention_heads\":3}",
-         "hidden_size"},
-        {"{\"model_type\":\"llama\",\"head_dim\":7}", "even"},
-        {"{\"model_type\":\"llama\",\"head_dim\":1024}", "head_dim"},
-        {"{\"model_type\":\"gpt2\",\"n_embd\":100,\"n_head\":12}", "n_head"},
-        {"{\"model_type\":\"gpt2\",\"n_embd\":4096,\"n_head\":2}", "2048"},
-        {"{\"model_type\":\"llama\",\"torch_dtype\":\"int8\"}", "torch_dtype"},
-        {"{\"model_type\":\"llama\",\"quantization_config\":{\"bits\":4}}",
-         "quantization_config"},
-        {"{\"model_type\":\"llama\",\"num_experts\":8}", "num_experts"},
-        {"{\"model_type\":\"llama\",\"num_local_experts\":8}",
-         "num_local_experts"},
-        {"{\"model_type\":\"llama\",\"hidden_act\":\"gelu\"}", "hidden_act"},
-        {"{\"model_type\":\"gpt2\",\"activation_function\":\"relu\"}",
-         "activation_function"},
-        {"{\"model_type\":\"gpt2\","
-         "\"scale_attn_by_inverse_layer_idx\":true}",
-         "scale_attn_by_inverse_layer_idx"},
-        {"{\"model_type\":\"gpt2\",\"scale_attn_weights\":false}",
-         "scale_attn_weights"},
-        {"{\"model_type\":\"gpt2\",\"reorder_and_upcast_attn\":true}",
-         "reorder_and_upcast_attn"},
-        {"{\"model_type\":\"gpt2\",\"add_cross_attention\":true}",
-         "add_cross_attention"},
-        {"{\"model_type\":\"mistral\",\"sliding_window\":4096}",
-         "sliding_window"},
-        {"{\"model_type\":\"mistral\"}", "sliding_window"},
-        {"{\"model_type\":\"qwen2\",\"use_sliding_window\":true,"
-         "\"sliding_window\":512}",
-         "sliding_window"},
-        {"{\"model_type\":\"qwen3\",\"layer_types\":[\"full_attention\","
-         "\"sliding_attention\"]}",
-         "layer_types"},
-        {"{\"model_type\":\"llama\",\"sliding_window\":1024}",
-         "sliding_window"},
-        {"{\"model_type\":\"llama\",\"rope_scaling\":{"
-         "\"rope_type\":\"yarn\",\"factor\":4.0}}",
-         "yarn"},
-        {"{\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"dynamic\","
-         "\"factor\":2.0}}",
-         "dynamic"},
-        {"{\"model_type\":\"llama\",\"rope_parameters\":{"
-         "\"rope_type\":\"longrope\"}}",
-         "longrope"},
-        {"{\"model_type\":\"llama\",\"rope_scaling\":{"
-         "\"rope_type\":\"llama3\",\"factor\":4.0}}",
-         "low_freq_factor"},
-        {"{\"model_type\":\"llama\",\"rope_parameters\":{"
-         "\"full_attention\":{\"rope_theta\":1e4}}}",
-         "full_attention"},
-        {"{\"model_type\":\"llama\",\"partial_rotary_factor\":0.5}",
-         "partial_rotary_factor"},
-        {"{\"model_type\":\"llama\",\"rope_parameters\":{"
-         "\"partial_rotary_factor\":0.25}}",
-         "partial_rotary_factor"},
-        {"{\"model_type\":\"llama\",\"rope_theta\":0}", "rope_theta"},
-        {"{\"model_type\":\"mistral\",\"sliding_window\":null,"
-         "\"attention_bias\":true}",
-         "attention_bias"},
-        {"{\"model_type\":\"qwen2\",\"mlp_bias\":true}", "mlp_bias"},
-        {"{\"model_type\":\"llama\",\"final_logit_softcapping\":30.0}",
-         "final_logit_softcapping"},
-};
-
 Test(model_config, refuses_what_it_cannot_do_and_names_it)
 {
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    struct cases row = cases_open("config_refused.txt");
+    while (cases_next(&row)) {
         struct model_config c = {0};
+        const char *json = row.fields[1];
+        cr_expect(parse(json, ZD_ERR_DATA, &c) == ZD_ERR_DATA, "%s", json);
         cr_expect(
-                parse(refused[i].json, ZD_ERR_DATA, &c) == ZD_ERR_DATA, "%s",
-                refused[i].json);
-        cr_expect(
-                strstr(zd_error_get()->what, refused[i].named), "%s: %s",
-                refused[i].json, zd_error_get()->what);
-        cr_expect(
-                strcmp(zd_error_get()->where, "models/x/config.json") == 0,
-                "%s", refused[i].json);
+                strstr(zd_error_get()->what, row.fields[0]), "%s: %s", json,
+                zd_error_get()->what);
+        cr_expect_str_eq(zd_error_get()->where, "models/x/config.json");
         zd_error_clear();
         model_config_fini(&c);
     }

@@ -3,6 +3,7 @@
 #include "model/weights.h"
 
 #include "base/file/safetensors.h"
+#include "tests/model/cases.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
 #include "tests/support/scratch.h"
@@ -216,51 +217,25 @@ static void write_index(struct fixture *f, const char *map)
             &f->scratch, "model.safetensors.index.json", text, strlen(text));
 }
 
-static const struct {
-    const char *map;
-    const char *named; /* "": it is fine */
-} indices[] = {
-        {"{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\"}", ""},
-        {"{\"a\":\"one.safetensors\"}", "missing"},
-        {"{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\","
-         "\"c\":\"../../etc/passwd\"}",
-         "../../etc/passwd"},
-        {"{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\","
-         "\"c\":\"/etc/passwd\"}",
-         "/etc/passwd"},
-        {"{\"a\":\"..\"}", "no file name"},
-        {"{\"a\":\"sub/../one.safetensors\",\"b\":\"two.safetensors\"}",
-         "no file name"},
-        {"{\"a\":\"./one.safetensors\",\"b\":\"two.safetensors\"}",
-         "no file name"},
-        {"{\"a\":\"one.safetensors\",\"b\":\"three.safetensors\"}",
-         "three.safetensors"},
-        {"{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\","
-         "\"c\":\"again.safetensors\"}",
-         "twice"},
-        {"{\"a\":7}", "no file name"},
-        {"{}", "weight_map"},
-        {"[]", "weight_map"},
-};
-
 Test(model_weights, an_index_leads_to_its_shards_and_nowhere_else)
 {
-    for (size_t i = 0; i < sizeof indices / sizeof *indices; i++) {
+    struct cases row = cases_open("index.txt");
+    while (cases_next(&row)) {
         bool opened;
         struct fixture f;
+        const char *named = row.fields[0], *map = row.fields[1];
         setup(&f, tied);
         /* Names that lead astray lead to a file that is there. */
         tiny_must(fs_make_dirs(scratch_path(&f.scratch, "sub")));
         write_file(&f, "one.safetensors", &healthy, 0, 4);
         write_file(&f, "two.safetensors", &healthy, 4, f.table.count);
         write_file(&f, "again.safetensors", &healthy, 5, 6);
-        write_index(&f, indices[i].map);
+        write_index(&f, map);
         cr_expect_eq(
-                read_all(&f, &opened), *indices[i].named ? ZD_ERR_DATA : ZD_OK,
-                "%s", indices[i].map);
+                read_all(&f, &opened), *named ? ZD_ERR_DATA : ZD_OK, "%s", map);
         cr_expect(
-                strstr(zd_error_get()->what, indices[i].named), "%s: %s",
-                indices[i].map, zd_error_get()->what);
+                strstr(zd_error_get()->what, named), "%s: %s", map,
+                zd_error_get()->what);
         zd_error_clear();
         teardown(&f);
     }

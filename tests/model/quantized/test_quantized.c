@@ -2,6 +2,7 @@
  * make_quantized.py): read, and refused where they are broken. */
 #include "model/quantized/quantized.h"
 
+#include "tests/model/cases.h"
 #include "tests/model/opened.h"
 #include "tests/support/scratch.h"
 
@@ -193,40 +194,13 @@ Test(model_quantized, a_quant_state_is_read_and_written_as_python_has_it)
 
 Test(model_quantized, a_broken_quant_state_is_refused)
 {
-#define REST ", \"dtype\": \"float16\", \"shape\": [2, 3]"
-    static const char *const texts[] = {
-            "",
-            "[]",
-            "{",
-            "{\"quant_type\": \"nf5\", \"blocksize\": 64" REST "}",
-            "{\"quant_type\": \"nf4\", \"blocksize\": 63" REST "}",
-            "{\"quant_type\": \"nf4\", \"blocksize\": 16" REST "}",
-            "{\"quant_type\": \"nf4\", \"blocksize\": 8192" REST "}",
-            "{\"quant_type\": \"nf4\", \"blocksize\": \"64\"" REST "}",
-            "{\"quant_type\": \"nf4\"" REST "}",
-            "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"x\": 1" REST "}",
-            "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": \"int8\","
-            " \"shape\": [2, 3]}",
-            "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": "
-            "\"float16\", \"shape\": [2, 0]}",
-            "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": "
-            "\"float16\", \"shape\": [2, 3, 4]}",
-            "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": "
-            "\"float16\", \"shape\": [99999999999, 99999999999]}",
-            "{\"quant_type\": \"nf4\", \"blocksize\": 64" REST
-            ", \"nested_blocksize\": 256}",
-            "{\"quant_type\": \"nf4\", \"blocksize\": 64" REST
-            ", \"nested_blocksize\": 256, \"nested_dtype\": \"float32\"}",
-            "{\"quant_type\": \"nf4\", \"blocksize\": 64" REST
-            ", \"nested_blocksize\": 256, \"nested_dtype\": \"float32\","
-            " \"nested_offset\": 1e300}",
-    };
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        struct quant_state s;
-        cr_expect(
-                quant_state_parse(texts[i], strlen(texts[i]), "here", &s) ==
-                        ZD_ERR_DATA,
-                "%s", texts[i]);
+    struct quant_state s;
+    struct cases row = cases_open("quant_state_refused.txt");
+    while (cases_next(&row)) {
+        const char *text = row.fields[0];
+        enum zd_status status =
+                quant_state_parse(text, strlen(text), "here", &s);
+        cr_expect(status == ZD_ERR_DATA, "%s", text);
         cr_expect(strstr(zd_error_get()->what, "here"));
         zd_error_clear();
     }

@@ -1,0 +1,55 @@
+/* cases.h - rows of a file in tests/model/cases: fields with " | " between
+ * them; lines that begin with # are comments. */
+#ifndef ZD_TESTS_MODEL_CASES_H
+#define ZD_TESTS_MODEL_CASES_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cases {
+    FILE *file;
+    int count; /* of rows so far */
+    char line[1024];
+    const char *fields[3]; /* NULL after the last */
+};
+
+static inline struct cases cases_open(const char *name)
+{
+    char path[4096];
+    snprintf(
+            path, sizeof path, "%s/../model/cases/%s", getenv("ZEROD_FIXTURES"),
+            name);
+    struct cases c = {.file = fopen(path, "r")};
+    if (!c.file)
+        abort();
+    return c;
+}
+
+/* The next row; false: there is none, and the file is closed. */
+static inline bool cases_next(struct cases *c)
+{
+    int count = 0;
+    do {
+        if (!fgets(c->line, sizeof c->line, c->file)) {
+            fclose(c->file);
+            if (!c->count)
+                abort();
+            return false;
+        }
+    } while (c->line[0] == '#');
+    c->count++;
+    c->line[strcspn(c->line, "\n")] = '\0';
+    for (char *at = c->line, *end; at; at = end) {
+        c->fields[count++] = at;
+        end = count < 3 ? strstr(at, " | ") : NULL;
+        if (end)
+            *end = '\0', end += strlen(" | ");
+    }
+    for (; count < 3; count++)
+        c->fields[count] = NULL;
+    return true;
+}
+
+#endif
