@@ -20,7 +20,7 @@
  * process. */
 int http_connect(const char *path, uid_t owner, bool acts, uid_t *stranger_out);
 
-/* A request of HTTP/1.0: its answer has no chunks. */
+/* A request, the only one of its connection. */
 struct http_question {
     const char *method, *target;
     const char *body; /* JSON; NULL without one */

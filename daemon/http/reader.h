@@ -1,10 +1,9 @@
-/* reader.h - one HTTP/1.x answer without chunks, from whatever pieces it
- * arrives in.
+/* reader.h - one HTTP/1.x answer, from whatever pieces it arrives in.
  *
- *   head -> body of Content-Length, or until the connection ends
+ *   head -> body of Content-Length, in chunks, or until the connection ends
  *
  * Nothing is allocated; the body goes to `sink` as it comes. Source: RFC 9112,
- * sections 4 to 6. */
+ * sections 4 to 7. */
 #ifndef ZD_DAEMON_HTTP_READER_H
 #define ZD_DAEMON_HTTP_READER_H
 
@@ -18,8 +17,10 @@ enum http_reader_state {
     HTTP_HEAD,
     HTTP_BODY_LENGTH,
     HTTP_BODY_CLOSE,
+    HTTP_CHUNK_SIZE,
+    HTTP_CHUNK,
     HTTP_DONE,
-    HTTP_BROKEN, /* not HTTP, chunks, or a head that is too long */
+    HTTP_BROKEN, /* not HTTP, or a head that is too long */
 };
 
 struct http_reader {
@@ -32,7 +33,8 @@ struct http_reader {
     /* private */
     char head[HTTP_HEAD_MAX];
     size_t head_bytes;
-    uint64_t left; /* of the body */
+    uint64_t left; /* of the body, or of a chunk */
+    bool has_size; /* a digit of the chunk's size */
 };
 
 /* Take what arrived; false: no more is wanted (DONE, BROKEN, or the sink said

@@ -155,7 +155,7 @@ def only_paths_of_the_job_are_asked_for(job, relay):
 def a_request_and_its_answer_go_through(job, relay):
     browser = relay.inside("/v1/set", "POST", b'{"learning_rate": 1e-4}', Accept="text/plain", Last_Event_ID="17", X_Own="1", Cookie="a=b")
     peer, request = job.asked.get(timeout=60)
-    for line in ("POST /v1/set HTTP/1.0\r\n", "\r\nContent-Length: 23\r\n", "\r\nAccept: text/plain\r\n", "\r\nLast-Event-ID: 17\r\n", "1e-4}"):
+    for line in ("POST /v1/set HTTP/1.1\r\n", "\r\nContent-Length: 23\r\n", "\r\nAccept: text/plain\r\n", "\r\nLast-Event-ID: 17\r\n", "1e-4}"):
         assert line in request, request
     assert "Cookie" not in request and "X-Own" not in request, "other headers stay here"
     peer.sendall(b"HTTP/1.1 409 Conflict\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{\"error\": 1}")
@@ -168,7 +168,7 @@ def a_request_and_its_answer_go_through(job, relay):
 def a_stream_passes_event_by_event(job, relay):
     browser = relay.inside("/v1/events?since=3", Connection="close")
     peer, request = job.asked.get(timeout=60)
-    assert request.startswith("GET /v1/events?since=3 HTTP/1.0")
+    assert request.startswith("GET /v1/events?since=3 HTTP/1.1")
     send(peer, "data: one\n", "Content-Type: text/event-stream")
     answer = browser.getresponse()
     assert answer.getheader("Content-Type") == "text/event-stream" and answer.readline() == b"data: one\n"
