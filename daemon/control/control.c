@@ -5,7 +5,6 @@
 #include "daemon/control/routes.h"
 #include "daemon/http/http.h"
 #include "daemon/job/schema.h"
-#include "daemon/page/page.h"
 #include "daemon/sinks/sink.h"
 #include "daemon/state/messages.h"
 #include "daemon/state/tee.h"
@@ -234,20 +233,16 @@ static enum zd_status find_socket_path(struct control *control)
                    : status;
 }
 
-static enum zd_status create_routes(struct control *control)
+static struct routes *create_routes(struct control *control)
 {
-    struct routes_options options = {
+    return routes_create(&(struct routes_options){
             .state = control->state,
             .config = control->config,
             .schema = control->schema,
             .readonly = control->job->control.readonly,
-            .page = page_html,
-            .page_bytes = page_html_bytes,
-            .metrics = prometheus_text,
             .refresh = take_some,
             .post = post_command,
-            .ctx = control};
-    return routes_create(&options, &control->routes);
+            .ctx = control});
 }
 
 static enum zd_status listen_to(struct control *control)
@@ -341,7 +336,7 @@ static enum zd_status build(struct control *control)
     control->state = run_state_create(
             control->job,
             control->socket_path[0] ? control->socket_path : NULL);
-    ZD_TRY(create_routes(control));
+    control->routes = create_routes(control);
     ZD_TRY(listen_to(control));
     control->sinks = sinks_open(control->job, control->config);
     return control_thread_start(run_loop, control, &control->thread);

@@ -1,8 +1,11 @@
 /* routes.c - the table of paths, and what all of them share. */
+#include "daemon/control/routes_internal.h"
+
+#include "base/clock.h"
 #include "base/must.h"
 #include "base/suggest.h"
-#include "daemon/control/routes_body.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +40,61 @@ const int routes_count = sizeof routes_table / sizeof routes_table[0];
 
 /* --- parameters --- */
 
+const char *param_text(const struct http_request *request, const char *name)
+{
+    for (int i = 0; i < request->param_count; i++)
+        if (strcmp(request->param_names[i], name) == 0)
+            return request->param_values[i];
+    return NULL;
+}
+
+bool param_integer(
+        const struct http_request *request, struct http_reply *reply,
+        const char *name, int64_t min, int64_t max, int64_t *value)
+{
+    const char *text = param_text(request, name);
+    char *end;
+    if (!text)
+        return true;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    bool is_number = text[0] && !*end && strspn(text, "-0123456789") > 0 &&
+                     text[0] != ' ' && errno == 0;
+    if (is_number && number >= min && number <= max) {
+        *value = number;
+        return true;
+    }
+    char hint[100];
+    int64_t example = min > 100 ? min : max < 100 ? max : 100;
+    snprintf(hint, sizeof hint, "%s=%lld", name, (long long)example);
+    http_error(
+            reply, 400, "E_BAD_REQUEST", hint,
+            "parameter %s=%.40s: an integer from %lld to %lld is expected",
+            name, text, (long long)min, (long long)max);
+    return false;
+}
+
+bool param_flag(
+        const struct http_request *request, struct http_reply *reply,
+        const char *name, bool *value)
+{
+    static const char *const words[] = {"0", "1", "false", "true"};
+    const char *text = param_text(request, name);
+    if (!text)
+        return true;
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *value = i % 2;
+            return true;
+        }
+    char hint[100];
+    snprintf(hint, sizeof hint, "%s=1", name);
+    http_error(
+            reply, 400, "E_BAD_REQUEST", hint,
+            "parameter %s=%.40s: 0 or 1 is expected", name, text);
+    return false;
+}
+
 static bool has_word(const char *list, const char *word)
 {
     size_t length = strlen(word);
@@ -58,7 +116,7 @@ static bool check_params(
         bool is_twice = param_text(request, name) != request->param_values[i] &&
                         strcmp(name, "name") != 0;
         if (!has_word(route->params, name)) {
-            reply_error(
+            http_error(
                     reply, 400, "E_BAD_REQUEST",
                     route->params[0] ? route->params : route->path,
                     route->params[0] ? "%s has no parameter %.60s; it has those"
@@ -68,13 +126,73 @@ static bool check_params(
             return false;
         }
         if (is_twice) {
-            reply_error(
+            http_error(
                     reply, 400, "E_BAD_REQUEST", "give it only once",
                     "parameter %.60s is given twice", name);
             return false;
         }
     }
     return true;
+}
+
+/* --- long answers, kept for the next who asks the same --- */
+
+static void forget(struct cached_reply *cached)
+{
+    free(cached->target);
+    free(cached->text);
+    *cached = (struct cached_reply){0};
+}
+
+void cache_clear(struct routes *routes)
+{
+    for (int i = 0; i < routes_count; i++)
+        forget(&routes->cached[i]);
+}
+
+/* A reply owns its body. */
+static void reply_cached(
+        const struct cached_reply *cached, struct http_reply *reply)
+{
+    *reply = (struct http_reply){
+            .status = 200,
+            .content_type = HTTP_JSON,
+            .body = zd_must(malloc(cached->bytes)),
+            .body_bytes = cached->bytes};
+    memcpy(reply->body, cached->text, cached->bytes);
+}
+
+static bool is_cached(const struct cached_reply *cached, const char *target)
+{
+    return cached->text && clock_seconds() - cached->made_at < CACHE_SECONDS &&
+           strcmp(cached->target, target) == 0;
+}
+
+/* Takes the body from `reply`. */
+static void keep(
+        struct cached_reply *cached, const char *target,
+        const struct http_reply *reply)
+{
+    forget(cached);
+    *cached = (struct cached_reply){
+            .target = zd_must(strdup(target)),
+            .text = reply->body,
+            .bytes = reply->body_bytes,
+            .made_at = clock_seconds()};
+}
+
+static void answer_long(
+        struct routes *routes, const struct route *route,
+        const struct http_request *request, struct http_reply *reply)
+{
+    struct cached_reply *cached = &routes->cached[route - routes_table];
+    if (!is_cached(cached, request->target)) {
+        route->answer(routes, request, reply);
+        if (reply->status != 200)
+            return;
+        keep(cached, request->target, reply);
+    }
+    reply_cached(cached, reply);
 }
 
 /* --- which route --- */
@@ -100,7 +218,7 @@ static void reply_unknown(struct http_reply *reply, const char *path)
         snprintf(
                 hint, sizeof hint, "did you mean %s %s?",
                 find_route(nearest.word, NULL)->method, nearest.word);
-    reply_error(reply, 404, "E_NOT_FOUND", hint, "no such path: %.200s", path);
+    http_error(reply, 404, "E_NOT_FOUND", hint, "no such path: %.200s", path);
 }
 
 static bool may_act(
@@ -108,12 +226,12 @@ static bool may_act(
         struct http_reply *reply)
 {
     if (!request->may_act)
-        reply_error(
+        http_error(
                 reply, 403, "E_FORBIDDEN", "only its owner and root may",
                 "user %lld may read, but not give commands",
                 (long long)request->uid);
     else if (routes->options.readonly)
-        reply_error(
+        http_error(
                 reply, 403, "E_FORBIDDEN",
                 "readonly = false in [control] of the job file",
                 "this job takes no commands: control.readonly is true");
@@ -133,7 +251,7 @@ void routes_handle(
     }
     if (!route) {
         route = find_route(request->path, NULL);
-        reply_error(
+        http_error(
                 reply, 405, "E_METHOD", "GET /v1 lists what can be asked",
                 "%s is asked with %s, not %.16s", route->path, route->method,
                 request->method);
@@ -144,40 +262,33 @@ void routes_handle(
         !check_params(route, request, reply))
         return;
     if (!route->command && request->body_bytes) {
-        reply_error(
+        http_error(
                 reply, 400, "E_BAD_REQUEST",
                 "leave out the body; parameters go in the query",
                 "%s takes no body", route->path);
         return;
     }
-    struct cached_reply *cached = &routes->cached[route - routes_table];
     if (routes->options.refresh)
         routes->options.refresh(routes->options.ctx);
-    if (route->is_long && cache_reply(cached, request->target, reply))
-        return;
-    if (route->command)
+    if (route->is_long)
+        answer_long(routes, route, request, reply);
+    else if (route->command)
         command_answer(routes, request, route->command, reply);
     else if (route->json)
-        reply_json(reply, 200, route->json(routes->options.state));
+        http_reply_json(reply, 200, route->json(routes->options.state));
     else
         route->answer(routes, request, reply);
-    if (route->is_long)
-        cache_keep(cached, request->target, reply);
 }
 
 /* --- life --- */
 
-enum zd_status routes_create(
-        const struct routes_options *options, struct routes **routes_out)
+struct routes *routes_create(const struct routes_options *options)
 {
     struct routes *routes = zd_must(calloc(1, sizeof *routes));
     routes->options = *options;
-    routes->table = routes_table;
-    routes->count = routes_count;
     routes->cached =
             zd_must(calloc((size_t)routes_count, sizeof *routes->cached));
-    *routes_out = routes;
-    return ZD_OK;
+    return routes;
 }
 
 void routes_tick(struct routes *routes)

@@ -17,8 +17,9 @@ struct route {
     const char *help;   /* one line */
     route_answer *answer;
     json_t *(*json)(const struct run_state *state); /* instead: all it says */
-    const struct command_form *command; /* instead, of a POST: routes_body.h */
-    bool is_long; /* takes a millisecond or more to write */
+    const struct command_form
+            *command; /* instead, of a POST: routes_internal.h */
+    bool is_long;     /* takes a millisecond or more to write */
 };
 extern const struct route routes_table[];
 extern const int routes_count;
@@ -28,12 +29,6 @@ struct routes_options {
     json_t *config; /* borrowed: of GET /v1/config */
     json_t *schema; /* borrowed: of GET /v1/config/schema */
     bool readonly;
-    const char *page; /* static; NULL: none */
-    size_t page_bytes;
-    /* Text for Prometheus, malloc'd; NULL: there is none. */
-    char *(*metrics)(
-            const struct run_state *state, bool open_metrics,
-            size_t *bytes_out);
     /* Take in what the run told, so that an answer is as new as can be; may be
      * NULL. */
     void (*refresh)(void *ctx);
@@ -41,8 +36,7 @@ struct routes_options {
     bool (*post)(void *ctx, const struct train_command *command);
     void *ctx;
 };
-enum zd_status routes_create(
-        const struct routes_options *options, struct routes **routes_out);
+struct routes *routes_create(const struct routes_options *options);
 void routes_destroy(struct routes *routes);
 
 /* An http_handler; ctx is the struct routes. Also what the fuzzer feeds. */

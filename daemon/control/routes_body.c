@@ -1,6 +1,6 @@
 /* routes_body.c - a JSON body into what a command takes. */
-#include "daemon/control/routes_body.h"
 #include "base/suggest.h"
+#include "daemon/control/routes_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static bool wrong(
 {
     char hint[100];
     snprintf(hint, sizeof hint, "{\"%.60s\": %s}", name, example);
-    reply_error(
+    http_error(
             reply, 400, "E_BAD_REQUEST", hint, "`%.60s`: %s is expected", name,
             expected);
     return false;
@@ -163,7 +163,7 @@ static bool unknown_key(
     }
     if (nearest.word)
         snprintf(hint, sizeof hint, "did you mean `%s`?", nearest.word);
-    reply_error(reply, 400, "E_BAD_REQUEST", hint, "unknown key `%.60s`", key);
+    http_error(reply, 400, "E_BAD_REQUEST", hint, "unknown key `%.60s`", key);
     return false;
 }
 
@@ -201,7 +201,7 @@ static bool take_keys(
     for (int i = 0; i < SETTINGS; i++)
         has_setting = has_setting || wish->command.given[i];
     if (form->kind == COMMAND_SET && !has_setting)
-        reply_error(
+        http_error(
                 reply, 400, "E_BAD_REQUEST", "{\"learning_rate\": 1e-4}",
                 "there is no setting in the body");
     return form->kind != COMMAND_SET || has_setting;
@@ -225,11 +225,11 @@ bool body_read(
                     {.kind = form->kind, .save = true, .steps = PROFILE_STEPS},
             .timeout = form->kind == COMMAND_STOP ? STOP_SECONDS : 0};
     if (body && !is_object)
-        reply_error(
+        http_error(
                 reply, 400, "E_BAD_REQUEST", BODY_HINT,
                 "the body is not a JSON object");
     else if (!body)
-        reply_error(
+        http_error(
                 reply, 400, "E_BAD_REQUEST", BODY_HINT,
                 "the body cannot be read: %.200s (line %d, column %d)",
                 error.text, error.line, error.column);

@@ -2,7 +2,7 @@
  * done or failed. */
 #include "base/clock.h"
 #include "base/must.h"
-#include "daemon/control/routes_body.h"
+#include "daemon/control/routes_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,20 +27,16 @@ static void on_gone(void *owner)
 /* Takes the reference; the waiter's client has its answer then. */
 static void answer(struct waiter *waiter, int status, json_t *json)
 {
-    size_t bytes;
+    struct http_reply reply;
     struct http_stream *stream = waiter->stream;
-    char *text = stream ? routes_dump(json, &bytes) : NULL;
-    if (!stream) {
-        json_decref(json);
-        return;
-    }
-    http_set_status(stream, status, HTTP_JSON);
-    if (!text || http_send(stream, text, bytes)) {
-        waiter->stream = NULL;
-        http_finish(stream);
+    http_reply_json(&reply, status, json);
+    if (stream) {
+        http_set_status(stream, reply.status, HTTP_JSON);
+        if (http_send(stream, reply.body, reply.body_bytes))
+            http_finish(stream);
     }
     waiter->stream = NULL;
-    free(text);
+    free(reply.body);
 }
 
 static void forget(struct waiter *waiter)
@@ -66,7 +62,7 @@ static json_t *accepted_json(const struct waiter *waiter)
 static bool conflict(
         struct http_reply *reply, const char *hint, const char *message)
 {
-    reply_error(reply, 409, "E_CONFLICT", hint, "%s", message);
+    http_error(reply, 409, "E_CONFLICT", hint, "%s", message);
     return false;
 }
 
@@ -127,7 +123,7 @@ static bool check_room(
     if (!command->given[SET_ACCUMULATION] || !state->has_banner ||
         wanted <= state->facts.accumulation_max)
         return true;
-    reply_error(
+    http_error(
             reply, 409, "E_CONFLICT",
             "stop the run, set it in the job file, and start it again: it goes "
             "on from its checkpoint",
@@ -148,7 +144,7 @@ static bool check_now(
                 reply, "GET /v1/status says how far it is",
                 "the run is already stopping");
     if (routes->is_over || state->state >= RUN_STOPPING) {
-        reply_error(
+        http_error(
                 reply, 503, "E_ENDING",
                 "start the same command again to continue",
                 "the run is %s; %s was not done",
@@ -156,7 +152,7 @@ static bool check_now(
         return false;
     }
     if (state->pending[command->kind]) {
-        reply_error(
+        http_error(
                 reply, 409, "E_CONFLICT",
                 "zerodctl status (GET /v1/status: `pending`) tells "
                 "what waits",
@@ -185,7 +181,7 @@ void command_answer(
     command->pid = request->pid;
     if (!routes->options.post(routes->options.ctx, command)) {
         free(waiter);
-        reply_error(
+        http_error(
                 reply, 409, "E_CONFLICT", "try again after the next step",
                 "too many commands are waiting");
         return;
@@ -201,7 +197,7 @@ void command_answer(
     if (wish.wait)
         waiter->stream = http_defer(reply, on_gone, waiter);
     if (!waiter->stream)
-        reply_json(reply, 202, accepted_json(waiter));
+        http_reply_json(reply, 202, accepted_json(waiter));
 }
 
 static void answer_failed(struct waiter *waiter, const struct zd_error *error)
@@ -220,7 +216,7 @@ static void answer_failed(struct waiter *waiter, const struct zd_error *error)
         status = 400; /* a prompt that is too long */
         code = "E_BAD_REQUEST";
     }
-    answer(waiter, status, error_json(code, error->what, error->help));
+    answer(waiter, status, http_error_json(code, error->what, error->help));
 }
 
 /* The result as docs/control.md has it. */
@@ -274,7 +270,7 @@ void commands_end(struct routes *routes)
 {
     while (routes->waiters) {
         answer(routes->waiters, 503,
-               error_json(
+               http_error_json(
                        "E_ENDING",
                        "the run has ended; the command was not done", NULL));
         forget(routes->waiters);

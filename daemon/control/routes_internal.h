@@ -43,41 +43,17 @@ struct cached_reply {
 #define CACHE_SECONDS 0.25
 
 struct routes {
-    struct cached_reply *cached; /* (count) */
+    struct cached_reply *cached; /* (routes_count) */
     struct routes_options options;
-    const struct route *table;
-    int count;       /* of the table */
     int64_t last_id; /* of a command */
     struct waiter *waiters;
     struct follower *followers;
     bool is_over;
 };
 
-/* --- replies --- */
-
 #define HTTP_JSON "application/json"
 #define HTTP_TEXT "text/plain; charset=utf-8"
 
-/* Takes the reference. */
-void reply_json(struct http_reply *reply, int status, json_t *json);
-/* malloc'd, one object and a newline; takes the reference. */
-char *routes_dump(json_t *json, size_t *bytes_out);
-/* {"error": {"code", "message", "hint"}}; `hint` may be NULL. */
-void reply_error(
-        struct http_reply *reply, int status, const char *code,
-        const char *hint, const char *format, ...)
-        __attribute__((format(printf, 5, 6)));
-json_t *error_json(const char *code, const char *message, const char *hint);
-
-/* --- replies that are kept for the next who asks the same --- */
-
-/* Fill `reply` from the last one of this route and target, if it is fresh. */
-bool cache_reply(
-        const struct cached_reply *cached, const char *target,
-        struct http_reply *reply);
-void cache_keep(
-        struct cached_reply *cached, const char *target,
-        const struct http_reply *reply);
 /* A command was done: who gave it wants to see what it changed. */
 void cache_clear(struct routes *routes);
 
@@ -91,6 +67,40 @@ bool param_integer(
 bool param_flag(
         const struct http_request *request, struct http_reply *reply,
         const char *name, bool *value);
+
+/* --- commands: what they take, as a table --- */
+
+struct wish { /* a body, read */
+    struct train_command command;
+    bool wait;
+    double timeout; /* seconds; 0: as long as it takes */
+};
+
+enum field_type { FIELD_BOOL, FIELD_INTEGER, FIELD_REAL, FIELD_TEXT };
+
+struct field {
+    const char *name;
+    enum field_type type;
+    size_t offset;   /* in struct wish: bool, int, double, char[max + 1] */
+    double min, max; /* of a text: its bytes */
+};
+
+enum { FIELDS_MAX = 2 };
+
+/* Every command takes "wait" too, and `set` the trainer's settings. */
+struct command_form {
+    enum train_command_kind kind;
+    struct field fields[FIELDS_MAX]; /* without a name: no more */
+};
+extern const struct command_form command_forms[COMMAND_KINDS];
+
+bool body_read(
+        const struct http_request *request, const struct command_form *form,
+        struct wish *wish_out, struct http_reply *reply);
+/* The answer of a command: 202, or later what became of it. */
+void command_answer(
+        struct routes *routes, const struct http_request *request,
+        const struct command_form *form, struct http_reply *reply);
 
 /* --- the other files --- */
 

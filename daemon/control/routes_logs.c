@@ -62,7 +62,7 @@ static bool read_since(
         *since = value;
         return true;
     }
-    reply_error(
+    http_error(
             reply, 400, "E_BAD_REQUEST", "since=5m, or since=1795200000",
             "parameter since=%.40s: seconds since 1970, or how long ago", text);
     return false;
@@ -81,7 +81,7 @@ static bool read_request(
         return false;
     if (!state->has_banner || out->rank < state->facts.world)
         return true;
-    reply_error(
+    http_error(
             reply, 404, "E_NOT_FOUND", "GET /v1/ranks lists them",
             "there is no rank %lld: the ranks are 0 to %d",
             (long long)out->rank, state->facts.world - 1);
@@ -102,7 +102,7 @@ static int open_log(struct routes *routes, int rank, struct http_reply *reply)
     int error = fd >= 0 ? EINVAL : errno;
     if (fd >= 0)
         close(fd);
-    reply_error(
+    http_error(
             reply, 404, "E_NOT_FOUND",
             job->log.rank_logs == RANK_LOGS_FILES
                     ? "try again when it has written a line"
@@ -216,7 +216,7 @@ void route_logs(
     char *text = read_end(fd, &end, &bytes);
     if (!text) {
         close(fd);
-        reply_error(reply, 500, "E_FAILED", NULL, "the log cannot be read");
+        http_error(reply, 500, "E_FAILED", NULL, "the log cannot be read");
         return;
     }
     size_t first = first_line(text, bytes, &want);

@@ -1,5 +1,7 @@
 /* routes_read.c - GET: what the run's state, the job and its plan say. */
 #include "daemon/control/routes_internal.h"
+#include "daemon/page/page.h"
+#include "daemon/sinks/sink.h"
 #include "zd_config.h"
 
 #include <string.h>
@@ -11,12 +13,12 @@ void route_hello(
 {
     const struct run_state *state = routes->options.state;
     json_t *capabilities = json_array();
-    for (int i = 0; i < routes->count; i++) {
-        const char *last = strrchr(routes->table[i].path, '/') + 1;
+    for (int i = 0; i < routes_count; i++) {
+        const char *last = strrchr(routes_table[i].path, '/') + 1;
         if (*last && strcmp(last, "v1") != 0)
             json_array_append_new(capabilities, json_string(last));
     }
-    reply_json(
+    http_reply_json(
             reply, 200,
             json_pack(
                     "{s:s, s:s, s:i, s:s, s:s, s:i, s:f, s:o}", "name", "zerod",
@@ -39,7 +41,7 @@ static bool add_names(
                 snprintf(
                         hint + strlen(hint), sizeof hint - strlen(hint), "%s%s",
                         i ? " " : "", run_series_name(i));
-            reply_error(
+            http_error(
                     reply, 404, "E_NOT_FOUND", hint, "no such series: %.*s",
                     (int)(length > 60 ? 60 : length), at);
             return false;
@@ -65,7 +67,7 @@ void route_history(
             return;
     if (!param_text(request, "name"))
         names = ~0u;
-    reply_json(
+    http_reply_json(
             reply, 200,
             run_state_history(routes->options.state, names, since, (int)max));
 }
@@ -106,14 +108,14 @@ void route_config(
         show_setting(
                 values, "train.global_batch_size", true,
                 (double)state->global_batch, state->set_step[SET_ACCUMULATION]);
-    reply_json(reply, 200, config);
+    http_reply_json(reply, 200, config);
 }
 
 void route_schema(
         struct routes *routes, const struct http_request *request,
         struct http_reply *reply)
 {
-    reply_json(reply, 200, json_incref(routes->options.schema));
+    http_reply_json(reply, 200, json_incref(routes->options.schema));
 }
 
 void route_samples(
@@ -122,7 +124,7 @@ void route_samples(
 {
     int64_t max = 20;
     if (param_integer(request, reply, "max", 1, SAMPLES_KEPT, &max))
-        reply_json(
+        http_reply_json(
                 reply, 200, run_state_samples(routes->options.state, (int)max));
 }
 
@@ -132,9 +134,9 @@ void route_plan(
 {
     json_t *plan = routes->options.state->plan;
     if (plan)
-        reply_json(reply, 200, json_incref(plan));
+        http_reply_json(reply, 200, json_incref(plan));
     else
-        reply_error(
+        http_error(
                 reply, 404, "E_NOT_FOUND", "try again when it runs",
                 "the job has no plan yet: it is starting");
 }
@@ -143,7 +145,7 @@ void route_health(
         struct routes *routes, const struct http_request *request,
         struct http_reply *reply)
 {
-    reply_json(reply, 200, json_pack("{s:b}", "ok", 1));
+    http_reply_json(reply, 200, json_pack("{s:b}", "ok", 1));
 }
 
 void route_ready(
@@ -152,9 +154,9 @@ void route_ready(
 {
     const struct run_state *state = routes->options.state;
     if (state->has_banner && state->step.step > state->facts.first_step)
-        reply_json(reply, 200, json_pack("{s:b}", "ready", 1));
+        http_reply_json(reply, 200, json_pack("{s:b}", "ready", 1));
     else
-        reply_error(
+        http_error(
                 reply, 503, "E_NOT_READY", NULL,
                 "no step is done yet: the job is %s",
                 train_run_state_name(state->state));
@@ -166,16 +168,9 @@ void route_metrics(
 {
     bool open = request->accept &&
                 strstr(request->accept, "application/openmetrics-text");
-    if (routes->options.metrics)
-        reply->body = routes->options.metrics(
-                routes->options.state, open, &reply->body_bytes);
-    if (!reply->body) {
-        reply_error(
-                reply, 404, "E_NOT_FOUND", "GET /v1 lists what can be asked",
-                "this job has no metrics");
-        return;
-    }
     reply->status = 200;
+    reply->body =
+            prometheus_text(routes->options.state, open, &reply->body_bytes);
     reply->content_type =
             open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                  : "text/plain; version=0.0.4; charset=utf-8";
@@ -185,14 +180,8 @@ void route_page(
         struct routes *routes, const struct http_request *request,
         struct http_reply *reply)
 {
-    if (!routes->options.page) {
-        reply_error(
-                reply, 404, "E_NOT_FOUND", "GET /v1 lists what can be asked",
-                "this job has no page");
-        return;
-    }
     reply->status = 200;
     reply->content_type = "text/html; charset=utf-8";
-    reply->static_body = routes->options.page;
-    reply->body_bytes = routes->options.page_bytes;
+    reply->static_body = page_html;
+    reply->body_bytes = page_html_bytes;
 }

@@ -1,6 +1,8 @@
-/* conn.c - a connection from accept to its end: its states, the limits that end
- * one for another, its deadlines. */
+/* conn.c - a connection from accept to its end: who is on the other side, its
+ * states, the limits that end one for another, its deadlines. */
 #include "daemon/http/server.h"
+
+#include "base/must.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -13,31 +15,25 @@ void http_conn_enter(struct http_conn *conn, enum http_state state)
     conn->since_ms = http_now_ms();
 }
 
-static void link_conn(struct http_conn *conn)
+static bool is_same_user(const struct http_peer *a, const struct http_peer *b)
 {
-    struct http_server *server = conn->server;
-    conn->prev = server->last;
-    if (server->last)
-        server->last->next = conn;
-    else
-        server->first = conn;
-    server->last = conn;
-    server->count++;
+    return a->is_tcp == b->is_tcp && a->uid == b->uid;
 }
 
-static void unlink_conn(struct http_conn *conn)
+static bool is_same_process(
+        const struct http_peer *a, const struct http_peer *b)
 {
-    struct http_server *server = conn->server;
-    if (conn->prev)
-        conn->prev->next = conn->next;
-    else
-        server->first = conn->next;
-    if (conn->next)
-        conn->next->prev = conn->prev;
-    else
-        server->last = conn->prev;
-    if (!conn->is_dropped)
-        server->count--;
+    return is_same_user(a, b) && a->pid == b->pid;
+}
+
+/* After a connection of `peer` came or went. */
+static void count_siblings(
+        struct http_server *server, const struct http_peer *peer, int change)
+{
+    server->count += change;
+    for (struct http_conn *conn = server->newest; conn; conn = conn->next)
+        if (is_same_process(peer, &conn->peer))
+            conn->siblings += change;
 }
 
 void http_conn_forget_request(struct http_conn *conn)
@@ -47,14 +43,18 @@ void http_conn_forget_request(struct http_conn *conn)
     free(conn->body);
     conn->stream = NULL;
     conn->target = conn->body = NULL;
-    conn->raw = NULL;
     conn->body_bytes = conn->body_expected = 0;
     conn->phase = PHASE_NONE;
 }
 
 void http_conn_destroy(struct http_conn *conn)
 {
-    unlink_conn(conn);
+    struct http_conn **at = &conn->server->newest;
+    while (*at != conn)
+        at = &(*at)->next;
+    *at = conn->next;
+    if (!conn->is_dropped)
+        count_siblings(conn->server, &conn->peer, -1);
     http_conn_forget_request(conn);
     free(conn);
 }
@@ -76,60 +76,57 @@ void http_conn_resume(struct http_conn *conn)
 void http_conn_drop(struct http_conn *conn)
 {
     if (!conn->is_dropped)
-        conn->server->count--;
+        count_siblings(conn->server, &conn->peer, -1);
     conn->is_dropped = true;
     shutdown(conn->fd, SHUT_RDWR);
     http_conn_resume(conn);
 }
 
-/* --- who has to go -------------------------------------------------------- */
+/* --- who is dropped ------------------------------------------------------- */
 
-/* The order of going. Within a rank the longest goes first. */
-enum { RANK_IDLE, RANK_STREAM, RANK_COMMAND, RANK_STAYS };
+/* The first to be dropped has the lowest rank, of those the longest. */
+enum { RANK_IDLE, RANK_STREAM, RANK_COMMAND };
 
 static int rank_of(const struct http_conn *conn)
 {
-    if (conn->is_dropped)
-        return RANK_STAYS;
     if (conn->state != CONN_DEFERRED)
         return RANK_IDLE;
     return conn->stream && conn->stream->is_head_sent ? RANK_STREAM
                                                       : RANK_COMMAND;
 }
 
-static bool is_same_user(const struct http_peer *a, const struct http_peer *b)
-{
-    return a->is_tcp == b->is_tcp && a->uid == b->uid;
-}
-
 static int count_user(
         const struct http_server *server, const struct http_peer *peer)
 {
     int count = 0;
-    for (const struct http_conn *conn = server->first; conn; conn = conn->next)
+    for (struct http_conn *conn = server->newest; conn; conn = conn->next)
         count += !conn->is_dropped && is_same_user(peer, &conn->peer);
     return count;
 }
 
-/* `peer` NULL: of all users. The connection that was just accepted is not in
- * line where another one must go at once. */
+/* A process with many connections does not cost another process of its user its
+ * only one. */
+static bool goes_before(const struct http_conn *a, const struct http_conn *b)
+{
+    if (a->siblings != b->siblings)
+        return a->siblings > b->siblings;
+    if (rank_of(a) != rank_of(b))
+        return rank_of(a) < rank_of(b);
+    return a->since_ms <= b->since_ms; /* `a` came before `b` */
+}
+
+/* Of `peer`'s user, or with NULL of all. The connection that was just accepted
+ * may stay where another one must go at once. */
 static struct http_conn *first_in_line(
         const struct http_server *server, const struct http_peer *peer,
         bool but_the_new)
 {
     struct http_conn *first = NULL;
-    int best = RANK_STAYS;
-    for (struct http_conn *conn = server->first; conn; conn = conn->next) {
-        int rank = rank_of(conn);
-        if ((peer && !is_same_user(peer, &conn->peer)) ||
-            (but_the_new && !conn->mhd))
-            continue;
-        if (rank < best ||
-            (first && rank == best && conn->since_ms < first->since_ms)) {
-            best = rank;
+    for (struct http_conn *conn = server->newest; conn; conn = conn->next)
+        if (!conn->is_dropped && (!peer || is_same_user(peer, &conn->peer)) &&
+            !(but_the_new && !conn->mhd) &&
+            (!first || goes_before(conn, first)))
             first = conn;
-        }
-    }
     return first;
 }
 
@@ -184,7 +181,7 @@ static bool has_left(const struct http_conn *conn)
 void http_sweep(struct http_server *server)
 {
     uint64_t now = http_now_ms();
-    for (struct http_conn *conn = server->first; conn; conn = conn->next) {
+    for (struct http_conn *conn = server->newest; conn; conn = conn->next) {
         if (conn->is_dropped)
             continue;
         if (is_overdue(conn, now) || has_left(conn))
@@ -194,22 +191,63 @@ void http_sweep(struct http_server *server)
     }
 }
 
+/* --- the beginning -------------------------------------------------------- */
+
 void http_conn_create(
-        const struct http_listener *listener, int fd,
-        const struct http_peer *peer)
+        struct http_server *server, int fd, const struct http_peer *peer)
 {
-    struct http_conn *conn = calloc(1, sizeof *conn);
-    if (!conn) {
-        close(fd);
-        return;
-    }
+    struct http_conn *conn = zd_array(1, sizeof *conn), *other = server->newest;
+    while (other && !is_same_process(peer, &other->peer))
+        other = other->next;
     *conn = (struct http_conn){
-            .server = listener->server,
-            .listener = listener,
+            .server = server,
+            .next = server->newest,
             .fd = fd,
-            .peer = *peer};
+            .peer = *peer,
+            .siblings = other ? other->siblings : 0};
+    server->newest = conn;
+    count_siblings(server, peer, 1);
     http_conn_enter(conn, CONN_FRESH);
-    link_conn(conn);
-    trim(listener->server, peer);
+    trim(server, peer);
     http_mhd_add(conn);
+}
+
+/* Groups beside the first one; as they were when the client connected. */
+static bool is_in_groups(int fd, gid_t gid)
+{
+    socklen_t bytes = 0;
+    bool is_in = false;
+    getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &bytes); /* how many */
+    gid_t *groups = zd_must(malloc(bytes + sizeof *groups));
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) == 0)
+        for (size_t i = 0; i < bytes / sizeof *groups; i++)
+            is_in |= groups[i] == gid;
+    free(groups);
+    return is_in;
+}
+
+static bool read_peer(
+        const struct http_server *server, int fd, struct http_peer *peer_out)
+{
+    struct ucred cred;
+    socklen_t bytes = sizeof cred;
+    gid_t gid = (gid_t)server->options.status_gid;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes))
+        return false;
+    bool may_act = cred.uid == server->owner || cred.uid == 0;
+    *peer_out = (struct http_peer){
+            .uid = cred.uid, .pid = cred.pid, .may_act = may_act};
+    return may_act || (server->options.status_gid >= 0 &&
+                       (cred.gid == gid || is_in_groups(fd, gid)));
+}
+
+bool http_conn_accept(struct http_server *server, int fd, bool is_tcp)
+{
+    struct http_peer peer = {.uid = (uid_t)-1, .is_tcp = true};
+    if (!is_tcp && !read_peer(server, fd, &peer)) {
+        close(fd);
+        return false;
+    }
+    http_conn_create(server, fd, &peer);
+    return true;
 }

@@ -7,12 +7,12 @@
  * loopback port of the page.
  *
  * Threads: everything here runs in the loop's thread.
- * Limits (docs/control.md): 64 connections, 16 of one user; the one that has
- * been idle or incomplete longest goes first; headers 8 KiB, body 64 KiB, first
- * full request within 5 s, idle 60 s, 1 MiB of unread output. */
+ * Limits (docs/control.md): 64 connections, 16 of one user; headers 8 KiB, body
+ * 64 KiB, first full request within 5 s, idle 60 s, 1 MiB of unread output. */
 #ifndef ZD_DAEMON_HTTP_HTTP_H
 #define ZD_DAEMON_HTTP_HTTP_H
 
+#include "base/file/json.h"
 #include "base/status.h"
 
 #include <sys/types.h>
@@ -61,7 +61,7 @@ typedef void http_handler(
  * http_send. `gone` is called once if the client leaves before http_finish; the
  * stream must not be used after it, nor after http_finish. A whole answer that
  * is sent within one turn of the loop gets a length, and the connection is
- * kept. NULL: out of memory. */
+ * kept. */
 struct http_stream *http_defer(
         struct http_reply *reply, void (*gone)(void *owner), void *owner);
 /* Status of a deferred reply whose head was not sent yet; `type` is copied. */
@@ -77,11 +77,15 @@ void http_finish(struct http_stream *stream);
 /* As http_finish for an answer that is incomplete: the client sees that. */
 void http_break_off(struct http_stream *stream);
 
-/* An error as docs/control.md has it. `hint` NULL: null. The texts are ours:
- * nothing in them needs escaping. */
-void http_reply_error(
+/* An error as docs/control.md has it. `hint` NULL: null. */
+void http_error(
         struct http_reply *reply, int status, const char *code,
-        const char *message, const char *hint);
+        const char *hint, const char *format, ...)
+        __attribute__((format(printf, 5, 6)));
+json_t *http_error_json(
+        const char *code, const char *message, const char *hint);
+/* Replies with `json`, whose reference it takes, as one line. */
+void http_reply_json(struct http_reply *reply, int status, json_t *json);
 
 struct http_options {
     const char *socket_path; /* checked and made as docs/control.md says; NULL:

@@ -11,6 +11,8 @@
  */
 #include "daemon/http/server.h"
 
+#include "base/must.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +21,6 @@
 
 #define BAD_REQUEST "E_BAD_REQUEST"
 #define TOO_LARGE   "E_TOO_LARGE"
-#define SMALL       "a command is one small JSON object"
 
 static struct http_conn *conn_of(struct MHD_Connection *mhd)
 {
@@ -39,7 +40,7 @@ static void refuse_garbage(struct http_conn *conn)
             "\"message\": \"this is not HTTP/1.1\", \"hint\": null}}\n";
     char text[512];
     char byte;
-    if (conn->is_dropped || conn->raw || conn->is_last ||
+    if (conn->is_dropped || conn->target || conn->is_last ||
         (conn->state != CONN_FRESH && conn->state != CONN_IDLE))
         return;
     if (conn->state == CONN_IDLE &&
@@ -97,9 +98,7 @@ static void *on_target(
 {
     struct http_conn *conn = conn_of(mhd);
     http_conn_forget_request(conn);
-    conn->raw = target;
-    conn->raw_bytes = target ? strlen(target) : 0;
-    conn->target = target ? strdup(target) : NULL;
+    conn->target = target ? zd_must(strdup(target)) : NULL;
     return NULL;
 }
 
@@ -149,6 +148,13 @@ static size_t header_bytes(struct http_conn *conn)
     return info ? info->header_size : 0;
 }
 
+static enum MHD_Result refuse_body(struct http_conn *conn)
+{
+    return http_refuse(
+            conn, 413, TOO_LARGE, "a command is one small JSON object",
+            "the body is larger than 64 KiB");
+}
+
 /* The headers are there, a body is not. */
 static enum MHD_Result begin_request(
         struct http_conn *conn, const char *method, const char *version)
@@ -157,32 +163,29 @@ static enum MHD_Result begin_request(
     conn->is_last = headers.wants_close || strcmp(version, "HTTP/1.1");
     if (header_bytes(conn) > HTTP_HEADER_MAX)
         return http_refuse(
-                conn, 431, TOO_LARGE, "the headers are larger than 8 KiB",
-                "parameters belong in the body");
-    /* Between the two is one separator. Further away: a zero byte. */
-    if (!conn->target || version != conn->raw + conn->raw_bytes + 1)
+                conn, 431, TOO_LARGE, "parameters belong in the body",
+                "the headers are larger than 8 KiB");
+    if (!conn->target || conn->target[0] != '/')
         return http_refuse(
-                conn, 400, BAD_REQUEST, "the first line is malformed",
-                "GET /v1/status HTTP/1.1");
+                conn, 400, BAD_REQUEST, "GET /v1/status HTTP/1.1",
+                "the path does not begin with /");
     if (strcmp(method, "GET") && strcmp(method, "POST"))
         return http_refuse(
-                conn, 405, "E_METHOD", "the method must be GET or POST",
-                "GET /v1 lists what can be asked");
+                conn, 405, "E_METHOD", "GET /v1 lists what can be asked",
+                "the method must be GET or POST");
     if (headers.has_encoding || headers.lengths > 1)
         return http_refuse(
-                conn, 400, BAD_REQUEST, "a body needs one Content-Length",
-                "Transfer-Encoding is not supported");
+                conn, 400, BAD_REQUEST, "Transfer-Encoding is not supported",
+                "a body needs one Content-Length");
     conn->body_expected = (size_t)headers.length;
     conn->phase = PHASE_BODY;
     if (headers.length > HTTP_BODY_SWALLOWED)
-        return http_refuse(
-                conn, 413, TOO_LARGE, "the body is larger than 64 KiB", SMALL);
+        return refuse_body(conn);
     if (headers.length > HTTP_BODY_MAX)
         conn->phase = PHASE_TOO_LARGE;
     else if (headers.length)
-        conn->body = malloc((size_t)headers.length + 1);
-    return headers.length && conn->phase == PHASE_BODY && !conn->body ? MHD_NO
-                                                                      : MHD_YES;
+        conn->body = zd_array((size_t)headers.length + 1, 1);
+    return MHD_YES;
 }
 
 static void take_body(struct http_conn *conn, const char *data, size_t *bytes)
@@ -196,12 +199,26 @@ static void take_body(struct http_conn *conn, const char *data, size_t *bytes)
     *bytes = 0;
 }
 
-static enum MHD_Result answer(struct http_conn *conn, const char *method)
+static enum MHD_Result take_param(
+        void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
 {
+    struct http_request *request = ctx;
+    if (request->param_count == HTTP_PARAMS_MAX)
+        return MHD_NO;
+    request->param_names[request->param_count] = name;
+    request->param_values[request->param_count++] = value ? value : "";
+    return MHD_YES;
+}
+
+static enum MHD_Result answer(
+        struct http_conn *conn, const char *method, const char *path)
+{
+    struct http_server *server = conn->server;
     struct headers headers = read_headers(conn);
     struct http_request request = {
             .method = method,
             .target = conn->target,
+            .path = path,
             .body = conn->body ? conn->body : "",
             .body_bytes = conn->body_bytes,
             .accept = headers.accept,
@@ -212,20 +229,17 @@ static enum MHD_Result answer(struct http_conn *conn, const char *method)
             .pid = conn->peer.pid,
             .may_act = conn->peer.may_act};
     struct http_reply reply = {0};
-    char *parts = strdup(conn->target);
-    const char *wrong =
-            parts ? http_target_parse(parts, &request) : "out of memory";
-    if (wrong) {
-        free(parts);
+    int params = MHD_get_connection_values(
+            conn->mhd, MHD_GET_ARGUMENT_KIND, take_param, &request);
+    if (params > HTTP_PARAMS_MAX)
         return http_refuse(
-                conn, 400, BAD_REQUEST, wrong,
-                "GET /v1/status, and %XX for other characters");
-    }
+                conn, 400, BAD_REQUEST, "larger values belong in the body",
+                "the query has more than 16 parameters");
     http_conn_enter(conn, CONN_BUSY);
-    conn->listener->handler(conn->listener->ctx, &request, &reply);
-    free(parts);
+    if (!conn->peer.is_tcp || http_tcp_admits(server, &request, &reply))
+        server->options.handler(server->options.ctx, &request, &reply);
     if (reply.is_owner)
-        conn->peer.uid = conn->server->owner;
+        conn->peer.uid = server->owner;
     if (!reply.stream)
         return http_reply_send(conn, &reply, false);
     http_stream_attach(reply.stream, conn);
@@ -250,13 +264,8 @@ static enum MHD_Result on_request(
             take_body(conn, data, bytes);
             return MHD_YES;
         }
-        if (conn->phase == PHASE_TOO_LARGE)
-            return http_refuse(
-                    conn, 413, TOO_LARGE, "the body is larger than 64 KiB",
-                    SMALL);
-        if (conn->body)
-            conn->body[conn->body_bytes] = '\0';
-        return answer(conn, method);
+        return conn->phase == PHASE_TOO_LARGE ? refuse_body(conn)
+                                              : answer(conn, method, url);
     case PHASE_LATER:
         return http_reply_later(conn);
     case PHASE_ANSWERED:

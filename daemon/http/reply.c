@@ -2,6 +2,9 @@
  * streams, which are a queue of at most 1 MiB. */
 #include "daemon/http/server.h"
 
+#include "base/must.h"
+
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,12 +67,49 @@ enum MHD_Result http_reply_send(
             reply->content_type ? reply->content_type : "application/json");
 }
 
+void http_reply_json(struct http_reply *reply, int status, json_t *json)
+{
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(json);
+    if (!text) {
+        http_error(reply, 500, "E_FAILED", NULL, "the answer is not UTF-8");
+        return;
+    }
+    *reply = (struct http_reply){
+            .status = status,
+            .content_type = "application/json",
+            .body = text,
+            .body_bytes = strlen(text) + 1};
+    text[reply->body_bytes - 1] = '\n'; /* where the NUL was */
+}
+
+json_t *http_error_json(const char *code, const char *message, const char *hint)
+{
+    json_t *what = json_string(message);
+    return json_pack(
+            "{s:{s:s, s:o, s:s?}}", "error", "code", code, "message",
+            what ? what : json_string("(not UTF-8)"), "hint",
+            hint && hint[0] ? hint : NULL);
+}
+
+void http_error(
+        struct http_reply *reply, int status, const char *code,
+        const char *hint, const char *format, ...)
+{
+    char message[1200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    http_reply_json(reply, status, http_error_json(code, message, hint));
+}
+
 enum MHD_Result http_refuse(
-        struct http_conn *conn, int status, const char *code,
-        const char *message, const char *hint)
+        struct http_conn *conn, int status, const char *code, const char *hint,
+        const char *message)
 {
     struct http_reply reply;
-    http_reply_error(&reply, status, code, message, hint);
+    http_error(&reply, status, code, hint, "%s", message);
     if (status == 405)
         reply.allow = "GET, POST";
     return http_reply_send(conn, &reply, status != 404);
@@ -80,9 +120,7 @@ enum MHD_Result http_refuse(
 struct http_stream *http_defer(
         struct http_reply *reply, void (*gone)(void *owner), void *owner)
 {
-    struct http_stream *stream = calloc(1, sizeof *stream);
-    if (!stream)
-        return NULL;
+    struct http_stream *stream = zd_array(1, sizeof *stream);
     stream->gone = gone;
     stream->owner = owner;
     http_set_status(
@@ -98,23 +136,16 @@ void http_set_status(struct http_stream *stream, int status, const char *type)
     snprintf(stream->type, sizeof stream->type, "%s", type);
 }
 
-static bool make_room(struct http_stream *stream, size_t bytes)
+static void make_room(struct http_stream *stream, size_t bytes)
 {
-    size_t waiting = http_queued(stream), capacity = stream->capacity;
-    if (stream->end + bytes <= capacity)
-        return true;
+    size_t waiting = http_queued(stream);
+    if (stream->end + bytes <= stream->capacity)
+        return;
     if (waiting)
         memmove(stream->data, stream->data + stream->begin, waiting);
     stream->begin = 0;
     stream->end = waiting;
-    while (capacity < waiting + bytes)
-        capacity = capacity ? 2 * capacity : 4096;
-    char *grown = realloc(stream->data, capacity);
-    if (!grown)
-        return false;
-    stream->data = grown;
-    stream->capacity = capacity;
-    return true;
+    stream->data = zd_grow(stream->data, &stream->capacity, waiting + bytes, 1);
 }
 
 /* Once, and never after http_finish. */
@@ -130,14 +161,14 @@ bool http_send(struct http_stream *stream, const char *data, size_t bytes)
 {
     if (stream->is_dropped)
         return false;
-    if (bytes > HTTP_QUEUE_MAX - http_queued(stream) ||
-        !make_room(stream, bytes)) {
+    if (bytes > HTTP_QUEUE_MAX - http_queued(stream)) {
         struct http_conn *conn = stream->conn;
         tell_gone(stream);
         if (conn)
             http_conn_drop(conn);
         return false;
     }
+    make_room(stream, bytes);
     if (bytes)
         memcpy(stream->data + stream->end, data, bytes);
     stream->end += bytes;
@@ -233,9 +264,7 @@ static enum MHD_Result send_whole(struct http_conn *conn)
             .static_body = ""};
     size_t bytes = http_queued(stream);
     if (bytes) {
-        reply.body = malloc(bytes);
-        if (!reply.body)
-            return MHD_NO;
+        reply.body = zd_must(malloc(bytes));
         reply.body_bytes = http_stream_take(stream, reply.body, bytes);
     }
     return http_reply_send(conn, &reply, false);
@@ -295,7 +324,7 @@ static void write_last(struct http_conn *conn)
 
 void http_resume_due(struct http_server *server)
 {
-    for (struct http_conn *conn = server->first; conn; conn = conn->next) {
+    for (struct http_conn *conn = server->newest; conn; conn = conn->next) {
         if (!conn->wants_resume)
             continue;
         if (!conn->is_dropped && has_half_closed(conn))

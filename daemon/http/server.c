@@ -1,6 +1,8 @@
 /* server.c - listeners, accept, timers, the end. */
 #include "daemon/http/server.h"
 
+#include "base/must.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +15,7 @@ uint64_t http_now_ms(void)
     return uv_hrtime() / 1000000;
 }
 
-enum zd_status http_uv_fail(int error, const char *what)
+static enum zd_status uv_fail(int error, const char *what)
 {
     return ZD_FAIL(
             ZD_ERR_CREATE, "E1044", "control socket: %s: %s", what,
@@ -95,20 +97,16 @@ static int accept_one(struct http_listener *listener, bool is_first)
 
 static void on_client(uv_poll_t *poll, int status, int events)
 {
+    struct http_server *server = poll->data;
     struct http_listener *listener =
-            (struct http_listener
-                     *)((char *)poll - offsetof(struct http_listener, poll));
+            &server->listeners[poll == &server->listeners[1].poll];
     for (int i = 0; i < HTTP_ACCEPT_BATCH; i++) {
-        struct http_peer peer = {.uid = (uid_t)-1, .is_tcp = true};
         int fd = accept_one(listener, i == 0);
         if (fd < 0)
             break;
-        if (listener->is_tcp || http_peer_read(listener->server, fd, &peer))
-            http_conn_create(listener, fd, &peer);
-        else
-            close(fd);
+        http_conn_accept(server, fd, listener->is_tcp);
     }
-    http_run(listener->server);
+    http_run(server);
 }
 
 static void on_sweep(uv_timer_t *timer)
@@ -143,27 +141,22 @@ static enum zd_status watch(
 {
     int error = uv_poll_init(server->loop, poll, fd);
     if (error)
-        return http_uv_fail(error, "watch");
+        return uv_fail(error, "watch");
     poll->data = server;
     server->open_handles++;
     error = uv_poll_start(poll, UV_READABLE, callback);
-    return error ? http_uv_fail(error, "watch") : ZD_OK;
+    return error ? uv_fail(error, "watch") : ZD_OK;
 }
 
 enum zd_status http_listener_start(
-        struct http_server *server, int fd, bool is_tcp, http_handler *handler,
-        void *ctx)
+        struct http_server *server, int fd, bool is_tcp)
 {
     struct http_listener *listener = &server->listeners[is_tcp];
     *listener = (struct http_listener){
-            .server = server,
-            .fd = -1,
-            .is_tcp = is_tcp,
-            .handler = handler ? handler : server->options.handler,
-            .ctx = handler ? ctx : server->options.ctx};
+            .server = server, .fd = -1, .is_tcp = is_tcp};
     enum zd_status status =
             listen(fd, HTTP_BACKLOG)
-                    ? http_uv_fail(-errno, "listen")
+                    ? uv_fail(-errno, "listen")
                     : watch(server, &listener->poll, fd, on_client);
     if (status == ZD_OK)
         listener->fd = fd;
@@ -194,8 +187,7 @@ static enum zd_status start(
     ZD_TRY(watch(server, &server->mhd_poll, fd, on_mhd_ready));
     http_run(server);
     return options->socket_path
-                   ? http_listener_start(
-                             server, server->socket.fd, false, NULL, NULL)
+                   ? http_listener_start(server, server->socket.fd, false)
                    : ZD_OK;
 }
 
@@ -203,9 +195,7 @@ enum zd_status http_create(
         uv_loop_t *loop, const struct http_options *options,
         struct http_server **server_out)
 {
-    struct http_server *server = calloc(1, sizeof *server);
-    if (!server)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E1044", "no memory for the socket");
+    struct http_server *server = zd_array(1, sizeof *server);
     server->loop = loop;
     server->options = *options;
     server->owner = geteuid();
@@ -223,7 +213,7 @@ enum zd_status http_create(
 
 static bool is_sending(const struct http_server *server)
 {
-    for (const struct http_conn *conn = server->first; conn; conn = conn->next)
+    for (const struct http_conn *conn = server->newest; conn; conn = conn->next)
         if (conn->state == CONN_BUSY && !conn->is_dropped)
             return true;
     return false;
@@ -249,7 +239,7 @@ static void drain(struct http_server *server, double seconds)
 static void stop_mhd(struct http_server *server, double seconds)
 {
     drain(server, seconds);
-    for (struct http_conn *conn = server->first; conn; conn = conn->next)
+    for (struct http_conn *conn = server->newest; conn; conn = conn->next)
         http_conn_drop(conn);
     turn(server);
     MHD_stop_daemon(server->mhd);

@@ -1,14 +1,10 @@
-/* server.h - what the files of the server share: the server, its connections,
- * and who calls whom.
+/* server.h - what the files of the server share.
  *
  *   server.c   listeners, accept, timers, the end
- *   peers.c    who is on the other side
- *   conn.c     a connection from accept to its end; who has to go, and when
- *   mhd.c      libmicrohttpd: connections, from bytes to requests
- *   reply.c    from replies and streams to bytes
- *   request.c  the target of a request; what is refused unasked
- *   socket.c   the socket's path, folder, lock and end
- *   tcp.c      HOST:PORT
+ *   conn.c     a connection from accept to its end; which one is dropped, and
+ * when mhd.c      libmicrohttpd: connections, from bytes to requests reply.c
+ * from replies and streams to bytes socket.c   the socket's path, folder, lock
+ * and end tcp.c      HOST:PORT
  *
  * libuv polls the listeners and libmicrohttpd's one descriptor; libmicrohttpd
  * owns the connections. A sweep, four times a second, keeps the deadlines and
@@ -21,9 +17,9 @@
  *                      http_defer        v  | full request      |
  *                                    DEFERRED  <----------------+
  *
- * FRESH and IDLE may hold half a request. Those two and BUSY may be dropped for
- * another connection, the longest in its state first; DEFERRED only when there
- * is no other. */
+ * FRESH and IDLE may hold half a request. When one more is too many, a
+ * connection of the process with the most connections is dropped; of those,
+ * DEFERRED ones last, and otherwise the one longest in its state. */
 #ifndef ZD_DAEMON_HTTP_SERVER_H
 #define ZD_DAEMON_HTTP_SERVER_H
 
@@ -43,7 +39,7 @@ enum {
     HTTP_CONNECTIONS_HARD = 256,
     HTTP_PER_USER_HARD = 64,
     HTTP_GRACE_MS = 20,
-    HTTP_ACCEPT_BATCH = 16, /* then those accepted get their turn */
+    HTTP_ACCEPT_BATCH = 16, /* then those accepted are served */
     HTTP_BACKLOG = 1024,
     HTTP_FIRST_REQUEST_MS = 5000,
     HTTP_IDLE_MS = 60000,
@@ -77,17 +73,15 @@ struct http_listener {
     struct http_server *server;
     int fd; /* -1: none */
     bool is_tcp;
-    http_handler *handler;
-    void *ctx;
 };
 
 struct http_conn {
     struct http_server *server;
-    const struct http_listener *listener;
-    struct http_conn *prev, *next; /* the server's list, oldest first */
-    struct MHD_Connection *mhd;
-    int fd; /* libmicrohttpd closes it */
+    struct http_conn *next;     /* came before this one */
+    struct MHD_Connection *mhd; /* NULL: was just accepted */
+    int fd;                     /* libmicrohttpd closes it */
     struct http_peer peer;
+    int siblings; /* connections of its process, with it */
     enum http_state state;
     uint64_t since_ms; /* in this state; half a request does not change it */
     bool is_dropped;   /* shut down, on its way out */
@@ -95,9 +89,7 @@ struct http_conn {
     bool is_last; /* the request after which the connection ends */
     /* the request */
     enum http_phase phase;
-    char *target;    /* as it came */
-    const char *raw; /* where libmicrohttpd holds it; compared, not read */
-    size_t raw_bytes;
+    char *target; /* as it came; NULL: no first line yet */
     char *body;
     size_t body_bytes, body_expected;
     struct http_stream *stream;
@@ -131,7 +123,7 @@ struct http_server {
     int first_request_ms, idle_ms; /* HTTP_.._MS; tests have less patience */
     struct http_socket socket;
     struct http_listener listeners[2]; /* unix, TCP */
-    char *tcp_path;     /* the one that http_listen_tcp answers */
+    char *tcp_path;     /* the one path of http_listen_tcp; NULL: all */
     char names[2][256]; /* of this host, for TCP; "": none */
     struct MHD_Daemon *mhd;
     uv_poll_t mhd_poll;
@@ -139,7 +131,7 @@ struct http_server {
     uv_timer_t sweep_timer;
     bool must_run_again; /* libmicrohttpd has something to put away */
     int open_handles;    /* of libuv; the server is freed with the last */
-    struct http_conn *first, *last;
+    struct http_conn *newest;
     int count;                /* without those dropped */
     struct http_conn *adding; /* during MHD_add_connection */
     int spare_fd;             /* lets one more in when descriptors run out */
@@ -150,23 +142,17 @@ uint64_t http_now_ms(void);
 /* Let libmicrohttpd do what is due. Never from inside a handler. */
 void http_run(struct http_server *server);
 void http_run_soon(struct http_server *server); /* in the loop's next turn */
-/* `handler` NULL: the server's. A TCP `fd` is taken over, also on failure. */
+/* A TCP `fd` is taken over, also on failure. */
 enum zd_status http_listener_start(
-        struct http_server *server, int fd, bool is_tcp, http_handler *handler,
-        void *ctx);
-/* libuv's error as ours. */
-enum zd_status http_uv_fail(int error, const char *what);
-
-/* --- peers.c --- */
-/* False: neither owner nor root nor a reader; nothing was read. */
-bool http_peer_read(
-        const struct http_server *server, int fd, struct http_peer *peer_out);
+        struct http_server *server, int fd, bool is_tcp);
 
 /* --- conn.c --- */
+/* Takes over `fd`. False: the peer is neither the owner nor root nor a reader,
+ * and `fd` is closed unread. */
+bool http_conn_accept(struct http_server *server, int fd, bool is_tcp);
 /* Takes over `fd`. */
 void http_conn_create(
-        const struct http_listener *listener, int fd,
-        const struct http_peer *peer);
+        struct http_server *server, int fd, const struct http_peer *peer);
 void http_conn_destroy(struct http_conn *conn); /* does not close `fd` */
 void http_conn_enter(struct http_conn *conn, enum http_state state);
 void http_conn_forget_request(struct http_conn *conn);
@@ -189,10 +175,10 @@ void http_mhd_add(struct http_conn *conn); /* it may be gone after it */
 /* Send a whole reply (its body is taken over). */
 enum MHD_Result http_reply_send(
         struct http_conn *conn, struct http_reply *reply, bool must_close);
-/* An error of the server's own; the texts as in http_reply_error. */
+/* An error of the server's own. */
 enum MHD_Result http_refuse(
-        struct http_conn *conn, int status, const char *code,
-        const char *message, const char *hint);
+        struct http_conn *conn, int status, const char *code, const char *hint,
+        const char *message);
 /* Begin to send the connection's stream, or go on waiting for its first
  * bytes. */
 enum MHD_Result http_reply_later(struct http_conn *conn);
@@ -205,13 +191,11 @@ void http_stream_release(struct http_stream *stream);
 /* As much as is there and fits. */
 size_t http_stream_take(struct http_stream *stream, char *out, size_t max);
 
-/* --- request.c --- */
-/* Cut `target` ("/v1/events?since=3", overwritten) into path and parameters of
- * `request`. NULL, or what is wrong with it. */
-const char *http_target_parse(char *target, struct http_request *request);
-/* A Host header with an address, a name without a dot, or this host's own name:
- * no name that someone else's DNS can point here (rebinding). */
-bool http_host_is_ours(const struct http_server *server, const char *header);
+/* --- tcp.c --- */
+/* Whether a request on TCP goes to the handler; if not, `reply` says why. */
+bool http_tcp_admits(
+        const struct http_server *server, const struct http_request *request,
+        struct http_reply *reply);
 
 /* --- socket.c --- */
 enum zd_status http_socket_open(

@@ -9,62 +9,69 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-static enum zd_status fail_address(const char *address, const char *why)
+/* --- requests ------------------------------------------------------------- */
+
+/* A Host header with an address, a name without a dot, or this host's own name:
+ * no name that someone else's DNS can point here (rebinding). */
+static bool is_our_host(const struct http_server *server, const char *header)
 {
-    ZD_FAIL(ZD_ERR_CONFIG, "E1045", "control.metrics_listen = \"%.80s\": %s",
-            address, why);
-    zd_fail_help("like metrics_listen = \"127.0.0.1:9479\"");
-    return ZD_ERR_CONFIG;
+    char name[256];
+    unsigned char address[sizeof(struct in6_addr)];
+    size_t bytes = strcspn(header, ":");
+    if (header[0] == '[' || !bytes || bytes >= sizeof name)
+        return header[0] == '['; /* an address of IPv6 */
+    snprintf(name, sizeof name, "%.*s", (int)bytes, header);
+    return !strchr(name, '.') || inet_pton(AF_INET, name, address) == 1 ||
+           !strcasecmp(name, server->names[0]) ||
+           !strcasecmp(name, server->names[1]);
 }
 
-static bool is_loopback(const struct sockaddr *address)
+bool http_tcp_admits(
+        const struct http_server *server, const struct http_request *request,
+        struct http_reply *reply)
 {
-    if (address->sa_family == AF_INET)
-        return (ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >>
-                24) == 127;
-    return IN6_IS_ADDR_LOOPBACK(
-            &((const struct sockaddr_in6 *)address)->sin6_addr);
-}
-
-/* "HOST:PORT" -> host without brackets, port. */
-static bool split(const char *address, char host[256], char port[8])
-{
-    const char *colon = strrchr(address, ':');
-    size_t bytes = colon ? (size_t)(colon - address) : 0;
-    if (!bytes || bytes > 255 || !colon[1] || strlen(colon + 1) > 5)
-        return false;
-    bool has_brackets = address[0] == '[' && address[bytes - 1] == ']';
-    if (has_brackets) {
-        address++;
-        bytes -= 2;
-    }
-    memcpy(host, address, bytes);
-    host[bytes] = '\0';
-    strcpy(port, colon + 1);
-    return has_brackets || !strchr(host, ':');
-}
-
-/* The one path, for requests that name this host. */
-static void answer_path(
-        void *ctx, const struct http_request *request, struct http_reply *reply)
-{
-    const struct http_server *server = ctx;
-    if (request->host && !http_host_is_ours(server, request->host))
-        http_reply_error(
-                reply, 403, "E_FORBIDDEN", "the Host header names another host",
-                "use the address, or the name that hostname prints");
+    const char *hint = "GET /metrics";
+    if (!server->tcp_path)
+        return true;
+    if (request->host && !is_our_host(server, request->host))
+        http_error(
+                reply, 403, "E_FORBIDDEN",
+                "use the address, or the name that hostname prints",
+                "the Host header names another host");
     else if (strcmp(request->path, server->tcp_path))
-        http_reply_error(
-                reply, 404, "E_NOT_FOUND", "no such path", "GET /metrics");
+        http_error(reply, 404, "E_NOT_FOUND", hint, "no such path");
     else if (strcmp(request->method, "GET"))
-        http_reply_error(
-                reply, 405, "E_METHOD", "the method must be GET",
-                "GET /metrics");
+        http_error(reply, 405, "E_METHOD", hint, "the method must be GET");
     else
-        server->options.handler(server->options.ctx, request, reply);
+        return true;
+    return false;
+}
+
+/* --- listeners ------------------------------------------------------------ */
+
+/* "ADDRESS:PORT", "[ADDRESS]:PORT" or "localhost:PORT". */
+static bool parse_address(const char *text, struct sockaddr_storage *out)
+{
+    char host[64], *end;
+    const char *colon = strrchr(text, ':');
+    size_t bytes = colon ? (size_t)(colon - text) : 0;
+    if (!bytes || bytes >= sizeof host || !strchr("0123456789", colon[1]))
+        return false;
+    long port = strtol(colon + 1, &end, 10);
+    if (end == colon + 1 || *end || port > 65535)
+        return false;
+    snprintf(host, sizeof host, "%.*s", (int)bytes, text);
+    if (host[0] == '[' && host[bytes - 1] == ']') {
+        host[bytes - 1] = '\0';
+        return !uv_ip6_addr(host + 1, (int)port, (struct sockaddr_in6 *)out);
+    }
+    return !uv_ip4_addr(
+            strcmp(host, "localhost") ? host : "127.0.0.1", (int)port,
+            (struct sockaddr_in *)out);
 }
 
 /* A bound socket; -1 and errno. */
@@ -84,20 +91,6 @@ static int bound_socket(const struct sockaddr *address, socklen_t bytes)
     return -1;
 }
 
-static enum zd_status listen_at(
-        struct http_server *server, const char *text,
-        const struct addrinfo *address)
-{
-    int fd = bound_socket(address->ai_addr, address->ai_addrlen);
-    if (fd >= 0)
-        return http_listener_start(server, fd, true, answer_path, server);
-    ZD_FAIL(ZD_ERR_CREATE, "E1046",
-            "cannot listen at control.metrics_listen = \"%.80s\": %s", text,
-            strerror(errno));
-    zd_fail_help("choose another port, or \"\" for none");
-    return ZD_ERR_CREATE;
-}
-
 enum zd_status http_listen_loopback(
         struct http_server *server, int port, int *port_out)
 {
@@ -115,7 +108,7 @@ enum zd_status http_listen_loopback(
     }
     getsockname(fd, (struct sockaddr *)&address, &bytes);
     *port_out = ntohs(address.sin_port);
-    return http_listener_start(server, fd, true, NULL, NULL);
+    return http_listener_start(server, fd, true);
 }
 
 /* As hostname prints it, and with its domain. */
@@ -135,28 +128,28 @@ static void find_names(struct http_server *server)
 enum zd_status http_listen_tcp(
         struct http_server *server, const char *address, const char *path)
 {
-    char host[256], port[8];
-    struct addrinfo *found = NULL;
-    struct addrinfo hints = {
-            .ai_socktype = SOCK_STREAM,
-            .ai_flags = AI_NUMERICSERV | AI_NUMERICHOST};
-    if (!split(address, host, port))
-        return fail_address(address, "it is not HOST:PORT");
-    bool is_literal = !getaddrinfo(host, port, &hints, &found);
-    hints.ai_flags = AI_NUMERICSERV;
-    if (!is_literal && getaddrinfo(host, port, &hints, &found))
-        return fail_address(address, "no such host");
-    enum zd_status status;
-    if (!is_literal && !is_loopback(found->ai_addr))
-        status = fail_address(
-                address, "a host that is not this machine's loopback must be "
-                         "written as an address");
-    else {
-        free(server->tcp_path);
-        server->tcp_path = zd_must(strdup(path));
-        find_names(server);
-        status = listen_at(server, address, found);
+    struct sockaddr_storage parsed = {0};
+    if (!parse_address(address, &parsed)) {
+        ZD_FAIL(ZD_ERR_CONFIG, "E1045",
+                "control.metrics_listen = \"%.80s\" is not ADDRESS:PORT",
+                address);
+        zd_fail_help("like metrics_listen = \"127.0.0.1:9479\"; no name of a "
+                     "host but localhost");
+        return ZD_ERR_CONFIG;
     }
-    freeaddrinfo(found);
-    return status;
+    int fd = bound_socket(
+            (struct sockaddr *)&parsed, parsed.ss_family == AF_INET
+                                                ? sizeof(struct sockaddr_in)
+                                                : sizeof(struct sockaddr_in6));
+    if (fd < 0) {
+        ZD_FAIL(ZD_ERR_CREATE, "E1046",
+                "cannot listen at control.metrics_listen = \"%.80s\": %s",
+                address, strerror(errno));
+        zd_fail_help("choose another port, or \"\" for none");
+        return ZD_ERR_CREATE;
+    }
+    free(server->tcp_path);
+    server->tcp_path = zd_must(strdup(path));
+    find_names(server);
+    return http_listener_start(server, fd, true);
 }

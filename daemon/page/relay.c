@@ -51,9 +51,9 @@ static bool pass_on(void *ctx, const char *data, size_t bytes)
 
 static void reply_gone(struct http_reply *reply)
 {
-    http_reply_error(
-            reply, 503, "E_ENDING", "the job no longer answers",
-            "zerodctl ls lists the running jobs");
+    http_error(
+            reply, 503, "E_ENDING", "zerodctl ls lists the running jobs",
+            "the job no longer answers");
 }
 
 /* Nothing more comes from the job. */

@@ -89,9 +89,9 @@ static void refuse(
                 .content_type = "text/html; charset=utf-8",
                 .static_body = used};
     else
-        http_reply_error(
+        http_error(
                 reply, refusals[verdict].status, refusals[verdict].code,
-                refusals[verdict].message, refusals[verdict].hint);
+                refusals[verdict].hint, "%s", refusals[verdict].message);
 }
 
 /* Once: the token does not work again. */

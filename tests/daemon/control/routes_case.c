@@ -17,14 +17,6 @@ static bool on_post(void *ctx, const struct train_command *command)
     return true;
 }
 
-static char *metrics(
-        const struct run_state *state, bool open_metrics, size_t *bytes_out)
-{
-    const char *text = open_metrics ? "# EOF\n" : "plain 1\n";
-    *bytes_out = strlen(text);
-    return strdup(text);
-}
-
 void open_routes(bool readonly)
 {
     struct routes_options options = {
@@ -32,12 +24,9 @@ void open_routes(bool readonly)
             .config = t.config,
             .schema = t.schema,
             .readonly = readonly,
-            .page = "<html>",
-            .page_bytes = 6,
-            .metrics = metrics,
             .post = on_post};
     routes_destroy(t.routes);
-    cr_assert_eq(routes_create(&options, &t.routes), ZD_OK);
+    t.routes = routes_create(&options);
 }
 
 const struct kept_event *take(

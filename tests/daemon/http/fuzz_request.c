@@ -58,13 +58,6 @@ static bool on_post(void *ctx, const struct train_command *command)
     return true;
 }
 
-static char *on_metrics(
-        const struct run_state *state, bool open_metrics, size_t *bytes_out)
-{
-    *bytes_out = 6;
-    return strdup("# EOF\n");
-}
-
 static void need(bool is_good)
 {
     if (is_good)
@@ -102,11 +95,8 @@ static void setup(void)
             .state = f.state,
             .config = f.config,
             .schema = f.schema,
-            .page = "<html>",
-            .page_bytes = 6,
-            .metrics = on_metrics,
             .post = on_post};
-    need(routes_create(&options, &f.routes) == ZD_OK);
+    f.routes = routes_create(&options);
     open_server();
 }
 
@@ -205,7 +195,7 @@ static void converse(const uint8_t *data, size_t bytes, int how)
     size_t have = 0, step = how & HOW_PIECES ? 1 + bytes / 7 : bytes;
     struct http_peer peer = {.may_act = !(how & HOW_READER)};
     need(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
-    http_conn_create(&f.server->listeners[0], ends[0], &peer);
+    http_conn_create(f.server, ends[0], &peer);
     for (size_t at = 0; at < bytes; at += step) {
         size_t part = bytes - at < step ? bytes - at : step;
         for (int tries = 0; part && tries < 64; tries++) {
@@ -233,9 +223,9 @@ static void converse(const uint8_t *data, size_t bytes, int how)
     if (!(how & HOW_LEAVES))
         check_reply(reply, have);
     close(ends[1]);
-    for (int i = 0; i < 100 && f.server->first; i++)
+    for (int i = 0; i < 100 && f.server->newest; i++)
         turn();
-    if (f.server->first)
+    if (f.server->newest)
         fail("a connection is left behind", reply);
 }
 
