@@ -62,17 +62,17 @@ static void take_done(struct control *control, const struct message_done *done)
 /* False: nothing was there. */
 static bool take_one(struct control *control)
 {
-    struct message_head head;
-    const void *payload = queue_peek(control->events, &head);
+    enum message_kind kind;
+    const void *payload = queue_peek(control->events, &kind);
     if (!payload)
         return false;
     const struct kept_event *event =
-            run_state_take(control->state, &head, payload);
+            run_state_take(control->state, kind, payload);
     if (event)
         routes_event(control->routes, event);
-    if (head.kind == MESSAGE_DONE)
+    if (kind == MESSAGE_DONE)
         take_done(control, payload);
-    sinks_take(control->sinks, sink_news_of(head.kind, event), control->state);
+    sinks_take(control->sinks, sink_news_of(kind, event), control->state);
     queue_drop(control->events);
     return true;
 }
@@ -154,8 +154,8 @@ static bool next_command(void *ctx, int64_t step, struct train_command *out)
 {
     struct control *control = ctx;
     (void)step;
-    struct message_head head;
-    const void *command = queue_peek(control->commands, &head);
+    enum message_kind kind;
+    const void *command = queue_peek(control->commands, &kind);
     if (!command)
         return false;
     memcpy(out, command, sizeof *out);
@@ -168,7 +168,6 @@ static void command_done(
         const struct zd_error *error, const json_t *result)
 {
     struct control *control = ctx;
-    struct message_head head = {MESSAGE_DONE, sizeof(struct message_done)};
     struct message_done message = {
             .command = *command,
             .step = step,
@@ -177,7 +176,7 @@ static void command_done(
     if (error)
         message.error = *error;
     if (!queue_push(control->events, MESSAGE_DONE, &message, sizeof message))
-        message_free(&head, &message);
+        message_free(MESSAGE_DONE, &message);
 }
 
 /* --- from the loop to the trainer --- */
@@ -313,10 +312,10 @@ static enum zd_status start_handles(struct control *control)
 
 static void release(struct control *control)
 {
-    struct message_head head;
+    enum message_kind kind;
     const void *payload;
-    while (control->events && (payload = queue_peek(control->events, &head))) {
-        message_free(&head, payload); /* the thread did not start */
+    while (control->events && (payload = queue_peek(control->events, &kind))) {
+        message_free(kind, payload); /* the thread did not start */
         queue_drop(control->events);
     }
     routes_destroy(control->routes);

@@ -1,13 +1,15 @@
 /* routes.c - the table of paths, and what all of them share. */
 #include "daemon/control/routes_internal.h"
 
-#include "base/clock.h"
 #include "base/must.h"
 #include "base/suggest.h"
+#include "zd_config.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+static route_answer route_hello;
 
 /* clang-format off */
 const struct route routes_table[] = {
@@ -37,63 +39,32 @@ const struct route routes_table[] = {
 };
 /* clang-format on */
 const int routes_count = sizeof routes_table / sizeof routes_table[0];
+_Static_assert(
+        sizeof routes_table / sizeof routes_table[0] <= ROUTES_MAX,
+        "each has its place in the cache");
+
+static void route_hello(
+        struct routes *routes, const struct http_request *request,
+        struct http_reply *reply)
+{
+    const struct run_state *state = routes->options.state;
+    json_t *capabilities = json_array();
+    for (int i = 0; i < routes_count; i++) {
+        const char *last = strrchr(routes_table[i].path, '/') + 1;
+        if (*last && strcmp(last, "v1") != 0)
+            json_array_append_new(capabilities, json_string(last));
+    }
+    http_reply_json(
+            reply, 200,
+            json_pack(
+                    "{s:s, s:s, s:i, s:s, s:s, s:i, s:f, s:o}", "name", "zerod",
+                    "version", ZD_VERSION, "api", 1, "job",
+                    state->job->job.name, "output_dir", state->output_dir,
+                    "pid", (int)getpid(), "started", state->started,
+                    "capabilities", capabilities));
+}
 
 /* --- parameters --- */
-
-const char *param_text(const struct http_request *request, const char *name)
-{
-    for (int i = 0; i < request->param_count; i++)
-        if (strcmp(request->param_names[i], name) == 0)
-            return request->param_values[i];
-    return NULL;
-}
-
-bool param_integer(
-        const struct http_request *request, struct http_reply *reply,
-        const char *name, int64_t min, int64_t max, int64_t *value)
-{
-    const char *text = param_text(request, name);
-    char *end;
-    if (!text)
-        return true;
-    errno = 0;
-    long long number = strtoll(text, &end, 10);
-    bool is_number = text[0] && !*end && strspn(text, "-0123456789") > 0 &&
-                     text[0] != ' ' && errno == 0;
-    if (is_number && number >= min && number <= max) {
-        *value = number;
-        return true;
-    }
-    char hint[100];
-    int64_t example = min > 100 ? min : max < 100 ? max : 100;
-    snprintf(hint, sizeof hint, "%s=%lld", name, (long long)example);
-    http_error(
-            reply, 400, "E_BAD_REQUEST", hint,
-            "parameter %s=%.40s: an integer from %lld to %lld is expected",
-            name, text, (long long)min, (long long)max);
-    return false;
-}
-
-bool param_flag(
-        const struct http_request *request, struct http_reply *reply,
-        const char *name, bool *value)
-{
-    static const char *const words[] = {"0", "1", "false", "true"};
-    const char *text = param_text(request, name);
-    if (!text)
-        return true;
-    for (int i = 0; i < 4; i++)
-        if (strcmp(text, words[i]) == 0) {
-            *value = i % 2;
-            return true;
-        }
-    char hint[100];
-    snprintf(hint, sizeof hint, "%s=1", name);
-    http_error(
-            reply, 400, "E_BAD_REQUEST", hint,
-            "parameter %s=%.40s: 0 or 1 is expected", name, text);
-    return false;
-}
 
 static bool has_word(const char *list, const char *word)
 {
@@ -135,67 +106,21 @@ static bool check_params(
     return true;
 }
 
-/* --- long answers, kept for the next who asks the same --- */
-
-static void forget(struct cached_reply *cached)
-{
-    free(cached->target);
-    free(cached->text);
-    *cached = (struct cached_reply){0};
-}
-
-void cache_clear(struct routes *routes)
-{
-    for (int i = 0; i < routes_count; i++)
-        forget(&routes->cached[i]);
-}
-
-/* A reply owns its body. */
-static void reply_cached(
-        const struct cached_reply *cached, struct http_reply *reply)
-{
-    *reply = (struct http_reply){
-            .status = 200,
-            .content_type = HTTP_JSON,
-            .body = zd_must(malloc(cached->bytes)),
-            .body_bytes = cached->bytes};
-    memcpy(reply->body, cached->text, cached->bytes);
-}
-
-static bool is_cached(const struct cached_reply *cached, const char *target)
-{
-    return cached->text && clock_seconds() - cached->made_at < CACHE_SECONDS &&
-           strcmp(cached->target, target) == 0;
-}
-
-/* Takes the body from `reply`. */
-static void keep(
-        struct cached_reply *cached, const char *target,
-        const struct http_reply *reply)
-{
-    forget(cached);
-    *cached = (struct cached_reply){
-            .target = zd_must(strdup(target)),
-            .text = reply->body,
-            .bytes = reply->body_bytes,
-            .made_at = clock_seconds()};
-}
+/* --- which route --- */
 
 static void answer_long(
         struct routes *routes, const struct route *route,
         const struct http_request *request, struct http_reply *reply)
 {
     struct cached_reply *cached = &routes->cached[route - routes_table];
-    if (!is_cached(cached, request->target)) {
+    if (!cache_is_fresh(cached, request->target)) {
         route->answer(routes, request, reply);
         if (reply->status != 200)
             return;
-        keep(cached, request->target, reply);
+        cache_keep(cached, request->target, reply);
     }
-    reply_cached(cached, reply);
+    cache_reply(cached, reply);
 }
-
-/* --- which route --- */
 
 static const struct route *find_route(const char *path, const char *method)
 {
@@ -284,10 +209,8 @@ void routes_handle(
 
 struct routes *routes_create(const struct routes_options *options)
 {
-    struct routes *routes = zd_must(calloc(1, sizeof *routes));
+    struct routes *routes = zd_array(1, sizeof *routes);
     routes->options = *options;
-    routes->cached =
-            zd_must(calloc((size_t)routes_count, sizeof *routes->cached));
     return routes;
 }
 
@@ -310,6 +233,5 @@ void routes_destroy(struct routes *routes)
         return;
     routes_end(routes);
     cache_clear(routes);
-    free(routes->cached);
     free(routes);
 }

@@ -113,23 +113,21 @@ static bool send_event(
 
 static bool feed(struct follower *follower)
 {
-    const struct run_state *state = follower->routes->options.state;
-    int i = run_state_events_after(state, follower->at);
-    for (; i < state->event_count; i++) {
+    const struct past *past = &follower->routes->options.state->events;
+    int i = past_after(past, follower->at);
+    for (; i < past->count; i++) {
         if (http_queued(follower->stream) >= STREAM_PART)
             break;
-        if (!send_event(follower, run_state_event(state, i)))
+        if (!send_event(follower, &past->events[i]))
             return false;
     }
-    follower->has_all = i == state->event_count;
+    follower->has_all = i == past->count;
     return true;
 }
 
-static int64_t newest_id(const struct run_state *state)
+static int64_t newest_id(const struct past *past)
 {
-    if (!state->event_count)
-        return 0;
-    return run_state_event(state, state->event_count - 1)->id;
+    return past->count ? past->events[past->count - 1].id : 0;
 }
 
 /* What a browser sends when it comes back wins over the address it came by. */
@@ -167,7 +165,7 @@ void route_events(
     reply->content_type = "text/event-stream";
     struct follower *follower = follower_create(routes, reply, feed, -1);
     follower->at = after >= 0 ? after
-                   : follows  ? newest_id(routes->options.state)
+                   : follows  ? newest_id(&routes->options.state->events)
                               : 0;
     follower->follows = follows && !routes->is_over;
     if (http_send(follower->stream, hello, sizeof hello - 1))
@@ -176,12 +174,11 @@ void route_events(
 
 void routes_event(struct routes *routes, const struct kept_event *event)
 {
-    const struct run_state *state = routes->options.state;
+    const struct past *past = &routes->options.state->events;
     struct follower *next;
     for (struct follower *f = routes->followers; f; f = next) {
         next = f->next;
-        bool lacks_this_alone =
-                run_state_events_after(state, f->at) >= state->event_count - 1;
+        bool lacks_this_alone = past_after(past, f->at) >= past->count - 1;
         if (f->feed == feed && lacks_this_alone)
             send_event(f, event);
     }

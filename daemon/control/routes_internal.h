@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* A replay is given in parts: the next one when this much was read. */
-enum { STREAM_PART = 256 << 10, HEARTBEAT_SECONDS = 15 };
+enum { STREAM_PART = 256 << 10, HEARTBEAT_SECONDS = 15, ROUTES_MAX = 32 };
 
 struct waiter { /* a command that was accepted and not done */
     struct waiter *next;
@@ -43,7 +43,7 @@ struct cached_reply {
 #define CACHE_SECONDS 0.25
 
 struct routes {
-    struct cached_reply *cached; /* (routes_count) */
+    struct cached_reply cached[ROUTES_MAX]; /* of routes_table */
     struct routes_options options;
     int64_t last_id; /* of a command */
     struct waiter *waiters;
@@ -54,6 +54,15 @@ struct routes {
 #define HTTP_JSON "application/json"
 #define HTTP_TEXT "text/plain; charset=utf-8"
 
+/* --- long answers, kept for the next who asks the same --- */
+
+bool cache_is_fresh(const struct cached_reply *cached, const char *target);
+/* Fill `reply` with a copy: it owns its body. */
+void cache_reply(const struct cached_reply *cached, struct http_reply *reply);
+/* Takes the body from `reply`. */
+void cache_keep(
+        struct cached_reply *cached, const char *target,
+        const struct http_reply *reply);
 /* A command was done: who gave it wants to see what it changed. */
 void cache_clear(struct routes *routes);
 
@@ -104,9 +113,9 @@ void command_answer(
 
 /* --- the other files --- */
 
-route_answer route_hello, route_history, route_config, route_schema,
-        route_samples, route_plan, route_health, route_ready, route_metrics,
-        route_page, route_events, route_logs;
+route_answer route_history, route_config, route_schema, route_samples,
+        route_plan, route_health, route_ready, route_metrics, route_page,
+        route_events, route_logs;
 /* A stream for the reply; `fd` is taken over. */
 struct follower *follower_create(
         struct routes *routes, struct http_reply *reply,

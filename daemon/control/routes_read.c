@@ -2,31 +2,8 @@
 #include "daemon/control/routes_internal.h"
 #include "daemon/page/page.h"
 #include "daemon/sinks/sink.h"
-#include "zd_config.h"
 
 #include <string.h>
-#include <unistd.h>
-
-void route_hello(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
-{
-    const struct run_state *state = routes->options.state;
-    json_t *capabilities = json_array();
-    for (int i = 0; i < routes_count; i++) {
-        const char *last = strrchr(routes_table[i].path, '/') + 1;
-        if (*last && strcmp(last, "v1") != 0)
-            json_array_append_new(capabilities, json_string(last));
-    }
-    http_reply_json(
-            reply, 200,
-            json_pack(
-                    "{s:s, s:s, s:i, s:s, s:s, s:i, s:f, s:o}", "name", "zerod",
-                    "version", ZD_VERSION, "api", 1, "job",
-                    state->job->job.name, "output_dir", state->output_dir,
-                    "pid", (int)getpid(), "started", state->started,
-                    "capabilities", capabilities));
-}
 
 /* Names separated by commas, into bits. */
 static bool add_names(

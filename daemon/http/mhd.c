@@ -13,6 +13,7 @@
 
 #include "base/must.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,6 +200,47 @@ static void take_body(struct http_conn *conn, const char *data, size_t *bytes)
     *bytes = 0;
 }
 
+/* --- requests on TCP ------------------------------------------------------ */
+
+/* A Host header with an address, a name without a dot, or this host's own name:
+ * no name that someone else's DNS can point here (rebinding). */
+static bool is_our_host(const struct http_server *server, const char *header)
+{
+    char name[256];
+    unsigned char address[sizeof(struct in6_addr)];
+    size_t bytes = strcspn(header, ":");
+    if (header[0] == '[' || !bytes || bytes >= sizeof name)
+        return header[0] == '['; /* an address of IPv6 */
+    snprintf(name, sizeof name, "%.*s", (int)bytes, header);
+    return !strchr(name, '.') || inet_pton(AF_INET, name, address) == 1 ||
+           !strcasecmp(name, server->names[0]) ||
+           !strcasecmp(name, server->names[1]);
+}
+
+/* Whether a request on TCP goes to the handler; if not, `reply` says why. */
+static bool admits(
+        const struct http_server *server, const struct http_request *request,
+        struct http_reply *reply)
+{
+    const char *hint = "GET /metrics";
+    if (!server->tcp_path)
+        return true;
+    if (request->host && !is_our_host(server, request->host))
+        http_error(
+                reply, 403, "E_FORBIDDEN",
+                "use the address, or the name that hostname prints",
+                "the Host header names another host");
+    else if (strcmp(request->path, server->tcp_path))
+        http_error(reply, 404, "E_NOT_FOUND", hint, "no such path");
+    else if (strcmp(request->method, "GET"))
+        http_error(reply, 405, "E_METHOD", hint, "the method must be GET");
+    else
+        return true;
+    return false;
+}
+
+/* --- whole requests ------------------------------------------------------- */
+
 static enum MHD_Result take_param(
         void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
 {
@@ -236,7 +278,7 @@ static enum MHD_Result answer(
                 conn, 400, BAD_REQUEST, "larger values belong in the body",
                 "the query has more than 16 parameters");
     http_conn_enter(conn, CONN_BUSY);
-    if (!conn->peer.is_tcp || http_tcp_admits(server, &request, &reply))
+    if (!conn->peer.is_tcp || admits(server, &request, &reply))
         server->options.handler(server->options.ctx, &request, &reply);
     if (reply.is_owner)
         conn->peer.uid = server->owner;

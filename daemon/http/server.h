@@ -191,12 +191,6 @@ void http_stream_release(struct http_stream *stream);
 /* As much as is there and fits. */
 size_t http_stream_take(struct http_stream *stream, char *out, size_t max);
 
-/* --- tcp.c --- */
-/* Whether a request on TCP goes to the handler; if not, `reply` says why. */
-bool http_tcp_admits(
-        const struct http_server *server, const struct http_request *request,
-        struct http_reply *reply);
-
 /* --- socket.c --- */
 enum zd_status http_socket_open(
         const struct http_options *options, struct http_socket *socket_out);

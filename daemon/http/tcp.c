@@ -9,49 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* --- requests ------------------------------------------------------------- */
-
-/* A Host header with an address, a name without a dot, or this host's own name:
- * no name that someone else's DNS can point here (rebinding). */
-static bool is_our_host(const struct http_server *server, const char *header)
-{
-    char name[256];
-    unsigned char address[sizeof(struct in6_addr)];
-    size_t bytes = strcspn(header, ":");
-    if (header[0] == '[' || !bytes || bytes >= sizeof name)
-        return header[0] == '['; /* an address of IPv6 */
-    snprintf(name, sizeof name, "%.*s", (int)bytes, header);
-    return !strchr(name, '.') || inet_pton(AF_INET, name, address) == 1 ||
-           !strcasecmp(name, server->names[0]) ||
-           !strcasecmp(name, server->names[1]);
-}
-
-bool http_tcp_admits(
-        const struct http_server *server, const struct http_request *request,
-        struct http_reply *reply)
-{
-    const char *hint = "GET /metrics";
-    if (!server->tcp_path)
-        return true;
-    if (request->host && !is_our_host(server, request->host))
-        http_error(
-                reply, 403, "E_FORBIDDEN",
-                "use the address, or the name that hostname prints",
-                "the Host header names another host");
-    else if (strcmp(request->path, server->tcp_path))
-        http_error(reply, 404, "E_NOT_FOUND", hint, "no such path");
-    else if (strcmp(request->method, "GET"))
-        http_error(reply, 405, "E_METHOD", hint, "the method must be GET");
-    else
-        return true;
-    return false;
-}
-
-/* --- listeners ------------------------------------------------------------ */
 
 /* "ADDRESS:PORT", "[ADDRESS]:PORT" or "localhost:PORT". */
 static bool parse_address(const char *text, struct sockaddr_storage *out)

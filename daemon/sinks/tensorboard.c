@@ -162,12 +162,12 @@ static void sample_tag(const char *prompt, char *tag)
 
 /* A block of code in Markdown (four spaces before each line), so that the text
  * is shown as it is. malloc'd; NULL: out of memory. */
-static char *code_block(const struct kept_sample *sample)
+static char *code_block(const char *prompt, const char *answer)
 {
     char *text;
     size_t bytes;
     FILE *out = text_stream_open(&text, &bytes);
-    const char *parts[] = {sample->prompt, sample->text};
+    const char *parts[] = {prompt, answer};
     fputs("    ", out);
     for (int i = 0; i < 2; i++)
         for (const char *c = parts[i]; *c; c++) {
@@ -182,18 +182,19 @@ static void on_sample(struct tensorboard *tb, const struct run_state *state)
 {
     struct record_bytes summary = {0};
     char tag[TAG_MAX];
-    if (state->sample_count == 0)
+    const json_t *sample = json_array_get(state->samples, 0);
+    const char *prompt = json_string_value(json_object_get(sample, "prompt"));
+    if (!sample)
         return;
-    const struct kept_sample *sample =
-            &state->samples
-                     [(state->sample_first + state->sample_count - 1) %
-                      SAMPLES_KEPT];
-    char *text = code_block(sample);
+    char *text = code_block(
+            prompt, json_string_value(json_object_get(sample, "text")));
     if (!text)
         return;
-    sample_tag(sample->prompt, tag);
+    sample_tag(prompt, tag);
     record_add_text(&summary, tag, text);
-    add_event(tb, state, sample->time, sample->step, &summary);
+    add_event(
+            tb, state, json_number_value(json_object_get(sample, "time")),
+            json_integer_value(json_object_get(sample, "step")), &summary);
     free(text);
 }
 

@@ -70,6 +70,6 @@ struct message_end { /* MESSAGE_END */
 };
 
 /* Frees what a message owns that was not taken in. */
-void message_free(const struct message_head *head, const void *payload);
+void message_free(enum message_kind kind, const void *payload);
 
 #endif

@@ -72,17 +72,18 @@ static void keep_last(struct past *past)
     past->count = EVENTS_KEPT;
 }
 
-/* Room for one more; the oldest are dropped by thousands, which costs little.
- */
-static void make_room(struct past *past)
+/* The oldest are dropped by thousands, which costs little. */
+const struct kept_event *past_append(
+        struct past *past, const struct kept_event *event)
 {
     if (past->count == 2 * EVENTS_KEPT)
         keep_last(past);
-    if (past->count < past->room)
-        return;
-    past->room = past->room ? 2 * past->room : 64;
-    past->events = zd_must(
-            realloc(past->events, (size_t)past->room * sizeof *past->events));
+    past->events =
+            zd_grow(past->events, &past->room, (size_t)past->count + 1,
+                    sizeof *past->events);
+    past->events[past->count] = *event;
+    past->events[past->count].text = zd_must(strdup(event->text));
+    return &past->events[past->count++];
 }
 
 void past_add(struct past *past, const struct kept_event *event)
@@ -91,9 +92,20 @@ void past_add(struct past *past, const struct kept_event *event)
         return;
     if (is_kind(event, "resumed"))
         undo(past, event);
-    make_room(past);
-    past->events[past->count] = *event;
-    past->events[past->count++].text = zd_must(strdup(event->text));
+    past_append(past, event);
+}
+
+int past_after(const struct past *past, int64_t id)
+{
+    int low = 0, high = past->count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (past->events[middle].id > id)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
 }
 
 static void add_line(struct past *past, char *line)
@@ -128,11 +140,16 @@ struct past *past_read(const char *path)
     return past;
 }
 
+void past_fini(struct past *past)
+{
+    for (int i = 0; i < past->count; i++)
+        free(past->events[i].text);
+    free(past->events);
+}
+
 void past_free(struct past *past)
 {
-    for (int i = 0; past && i < past->count; i++)
-        free(past->events[i].text);
     if (past)
-        free(past->events);
+        past_fini(past);
     free(past);
 }

@@ -9,6 +9,7 @@
 #ifndef ZD_DAEMON_STATE_PAST_H
 #define ZD_DAEMON_STATE_PAST_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum { EVENTS_KEPT = 4096 };
@@ -20,15 +21,25 @@ struct kept_event {
 };
 
 struct past {
-    struct kept_event *events; /* (room), ids rise */
-    int count, room;
+    struct kept_event *events; /* (room), ids rise; at least the last
+                                  EVENTS_KEPT, at most twice as many */
+    int count;
+    size_t room;
 };
 
 /* The last EVENTS_KEPT of `path` (events.jsonl); a line that is none is left
  * out, and a file that is not there has none. */
 struct past *past_read(const char *path);
 void past_free(struct past *past); /* may be NULL */
-/* The next event, when its id is above the last one's. Copies its text. */
+void past_fini(struct past *past);
+/* The next event of the file, when its id is above the last one's; what it
+ * undid is dropped. Copies its text. */
 void past_add(struct past *past, const struct kept_event *event);
+/* The next event of this process. Returns the copy, borrowed until the next
+ * call. */
+const struct kept_event *past_append(
+        struct past *past, const struct kept_event *event);
+/* Index of the oldest event whose id is above `id`; count: none. */
+int past_after(const struct past *past, int64_t id);
 
 #endif

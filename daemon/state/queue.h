@@ -1,12 +1,11 @@
-/* queue.h - messages from one thread to another, a ring in memory that is taken
- * once. Two are between the trainer and the control thread:
+/* queue.h - messages from one thread to another, without a lock. Two are
+ * between the trainer and the control thread:
  *
  *   what happened   trainer (and whoever logs) -> control thread
  *   commands        control thread -> trainer
  *
  * Neither waits for the other: a queue that is full drops step messages first
- * (they are counted), and keeps room for all others. The control thread holds
- * no lock that a step needs. */
+ * (they are counted), and keeps room for all others. */
 #ifndef ZD_DAEMON_STATE_QUEUE_H
 #define ZD_DAEMON_STATE_QUEUE_H
 
@@ -25,36 +24,25 @@ enum message_kind {
     MESSAGE_COMMAND /* to the trainer */
 };
 
-struct message_head { /* of a message; its payload follows in memory */
-    enum message_kind kind;
-    uint32_t bytes; /* of the payload */
-};
-
-enum { QUEUE_ALIGN = 16 }; /* of payloads */
-
 struct message_queue;
 
 /* `wake` (or NULL): called by producers after a message that is not a step's,
- * from their thread. `bytes`: rounded up to a power of two. */
+ * from their thread. `bytes`: of all messages that wait. */
 struct message_queue *queue_create(
         size_t bytes, void (*wake)(void *ctx), void *ctx);
 void queue_destroy(struct message_queue *queue);
-/* Several producers (a lock among themselves only). False: it was dropped. */
+/* Any thread. False: there was no room. */
 bool queue_push(
         struct message_queue *queue, enum message_kind kind,
         const void *payload, size_t bytes);
-/* The same from parts that follow one another. */
-struct message_part {
-    const void *data;
-    size_t bytes;
-};
-enum { QUEUE_PARTS_MAX = 4 };
-bool queue_push_parts(
+/* The same with bytes that follow `payload`. */
+bool queue_push_with(
         struct message_queue *queue, enum message_kind kind,
-        const struct message_part *parts, int count);
-/* One consumer. The next message where it lies, aligned and in one piece; NULL:
- * none. It stays until queue_drop. */
-const void *queue_peek(struct message_queue *queue, struct message_head *head);
+        const void *payload, size_t bytes, const void *more, size_t more_bytes);
+/* One consumer. The payload of the next message; NULL: none. It stays until
+ * queue_drop. */
+const void *queue_peek(
+        struct message_queue *queue, enum message_kind *kind_out);
 void queue_drop(struct message_queue *queue);
 /* Messages that found no room. */
 uint64_t queue_dropped(const struct message_queue *queue);

@@ -4,7 +4,6 @@
 
 #include "base/must.h"
 #include "daemon/state/messages.h"
-#include "daemon/state/run_state_rings.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +37,8 @@ struct run_state *run_state_create(
         const struct train_job *job, const char *socket_path)
 {
     struct run_state *state = zd_array(1, sizeof *state);
-    run_state_rings_init(state);
+    state->samples = json_array();
+    state->warnings = json_array();
     state->job = job;
     state->socket_path = socket_path;
     find_output_dir(state);
@@ -59,7 +59,9 @@ void run_state_destroy(struct run_state *state)
 {
     if (!state)
         return;
-    run_state_rings_fini(state);
+    past_fini(&state->events);
+    json_decref(state->samples);
+    json_decref(state->warnings);
     for (int i = 0; i < SERIES_MAX; i++)
         history_fini(&state->series[i]);
     json_decref(state->plan);
@@ -85,6 +87,58 @@ static void observe(struct run_histogram *histogram, double seconds)
     histogram->sum += seconds;
 }
 
+/* --- events that are kept --- */
+
+/* `members`: of the event's text. */
+static void keep_warning(struct run_state *state, const json_t *members)
+{
+    json_array_append_new(
+            state->warnings,
+            json_pack(
+                    "{s:O?, s:O?, s:O?}", "time",
+                    json_object_get(members, "time"), "step",
+                    json_object_get(members, "step"), "message",
+                    json_object_get(members, "message")));
+    if (json_array_size(state->warnings) > WARNINGS_KEPT)
+        json_array_remove(state->warnings, 0);
+}
+
+static void keep_sample(struct run_state *state, const json_t *members)
+{
+    json_t *prompt = json_object_get(members, "prompt");
+    json_t *text = json_object_get(members, "text");
+    if (!json_is_string(prompt) || !json_is_string(text))
+        return;
+    json_array_insert_new(
+            state->samples, 0,
+            json_pack(
+                    "{s:O?, s:O?, s:O, s:O}", "step",
+                    json_object_get(members, "step"), "time",
+                    json_object_get(members, "time"), "prompt", prompt, "text",
+                    text));
+    json_array_remove(state->samples, SAMPLES_KEPT);
+}
+
+/* Events of earlier processes come before what this one has told so far; a
+ * `resumed` among that says which of them hold. */
+static void take_past(struct run_state *state, struct past *past)
+{
+    if (!past)
+        return;
+    for (int i = 0; i < state->events.count; i++)
+        past_add(past, &state->events.events[i]);
+    past_fini(&state->events);
+    state->events = *past;
+    free(past);
+    json_array_clear(state->samples);
+    for (int i = 0; i < state->events.count; i++)
+        if (strcmp(state->events.events[i].kind, "sample") == 0) {
+            json_t *members = json_loads(state->events.events[i].text, 0, NULL);
+            keep_sample(state, members);
+            json_decref(members);
+        }
+}
+
 /* --- what happens --- */
 
 /* The rows of earlier processes come first. */
@@ -92,12 +146,10 @@ static void take_rows(struct run_state *state, struct resumed_rows *rows)
 {
     if (!rows)
         return;
-    for (int i = 0; i < SERIES_MAX; i++) {
+    for (int i = 0; i < SERIES_MAX; i++)
         history_fini(&state->series[i]);
-        state->series[i] = rows->series[i];
-        rows->series[i] = (struct history){0};
-    }
-    resumed_rows_free(rows);
+    memcpy(state->series, rows->series, sizeof state->series);
+    free(rows);
 }
 
 static void take_banner(
@@ -132,7 +184,7 @@ static void take_banner(
         state->last_checkpoint_time = banner->checkpoint_time;
     }
     take_rows(state, banner->rows);
-    run_state_take_past(state, banner->past);
+    take_past(state, banner->past);
     if (state->state == RUN_STARTING)
         state->state_since = run_state_now();
     if (state->state == RUN_STARTING)
@@ -257,25 +309,23 @@ static void take_state(
 static const struct kept_event *take_event(
         struct run_state *state, const struct message_event *event)
 {
-    static const struct {
-        const char *kind;
-        void (*take)(
-                struct run_state *state, const struct message_event *event,
-                const json_t *members);
-    } takers[] = {
-            {"eval", take_eval},
-            {"checkpoint", take_checkpoint},
-            {"state", take_state},
-            {"sample", run_state_keep_sample},
-            {"warning", run_state_keep_warning}};
-    const char *text = (const char *)(event + 1);
-    for (size_t i = 0; i < sizeof takers / sizeof takers[0]; i++)
-        if (strcmp(takers[i].kind, event->kind) == 0) {
-            json_t *members = json_loads(text, 0, NULL);
-            takers[i].take(state, event, members);
-            json_decref(members);
-        }
-    return run_state_keep_event(state, event);
+    const char *text = (const char *)(event + 1), *kind = event->kind;
+    struct kept_event kept = {
+            .id = event->id, .step = event->step, .text = (char *)(event + 1)};
+    json_t *members = strcmp(kind, "step") ? json_loads(text, 0, NULL) : NULL;
+    memcpy(kept.kind, kind, sizeof kept.kind);
+    if (strcmp(kind, "eval") == 0)
+        take_eval(state, event, members);
+    else if (strcmp(kind, "checkpoint") == 0)
+        take_checkpoint(state, event, members);
+    else if (strcmp(kind, "state") == 0)
+        take_state(state, event, members);
+    else if (strcmp(kind, "sample") == 0)
+        keep_sample(state, members);
+    else if (strcmp(kind, "warning") == 0)
+        keep_warning(state, members);
+    json_decref(members);
+    return past_append(&state->events, &kept);
 }
 
 /* The trainer does not know: to it the run is running. */
@@ -346,10 +396,9 @@ static void take_done(struct run_state *state, const struct message_done *done)
 }
 
 const struct kept_event *run_state_take(
-        struct run_state *state, const struct message_head *head,
-        const void *payload)
+        struct run_state *state, enum message_kind kind, const void *payload)
 {
-    switch (head->kind) {
+    switch (kind) {
     case MESSAGE_BANNER:
         take_banner(state, payload);
         break;
@@ -389,14 +438,14 @@ void run_state_end(struct run_state *state, enum train_run_state how)
     state->ended = state->state_since = run_state_now();
 }
 
-void message_free(const struct message_head *head, const void *payload)
+void message_free(enum message_kind kind, const void *payload)
 {
-    if (head->kind == MESSAGE_BANNER) {
+    if (kind == MESSAGE_BANNER) {
         const struct message_banner *banner = payload;
         json_decref(banner->plan);
         resumed_rows_free(banner->rows);
         past_free(banner->past);
-    } else if (head->kind == MESSAGE_DONE) {
+    } else if (kind == MESSAGE_DONE) {
         const struct message_done *done = payload;
         json_decref(done->result);
     }

@@ -2,7 +2,8 @@
  * read by routes and sinks, all in the control thread; no lock.
  *
  * Memory is bounded however long the run: series are thinned (each stretch
- * keeps its smallest and largest value), events and samples are rings. */
+ * keeps its smallest and largest value), old events, samples and warnings are
+ * dropped. */
 #ifndef ZD_DAEMON_STATE_RUN_STATE_H
 #define ZD_DAEMON_STATE_RUN_STATE_H
 
@@ -10,18 +11,6 @@
 #include "daemon/state/queue.h"
 
 enum { SAMPLES_KEPT = 100, WARNINGS_KEPT = 20, STEP_BUCKETS = 16 };
-
-struct kept_sample {
-    int64_t step;
-    double time;
-    char *prompt, *text; /* owned */
-};
-
-struct kept_warning {
-    double time;
-    int64_t step;
-    char *message; /* owned */
-};
 
 struct run_histogram { /* of seconds; Prometheus buckets */
     double bound[STEP_BUCKETS];
@@ -68,12 +57,9 @@ struct run_state {
     struct train_rank_report *ranks; /* (rank_count) */
     int rank_count;
     struct history series[SERIES_MAX];
-    struct kept_event *events; /* ring (EVENTS_KEPT); ids rise by one */
-    int event_first, event_count;
-    struct kept_sample *samples; /* ring (SAMPLES_KEPT) */
-    int sample_first, sample_count;
-    struct kept_warning warnings[WARNINGS_KEPT];
-    int warning_first, warning_count;
+    struct past events; /* steps too */
+    json_t *samples;    /* {"step", "time", "prompt", "text"}, newest first */
+    json_t *warnings;   /* {"time", "step", "message"}, oldest first */
     uint64_t queue_dropped;
     int pending[COMMAND_KINDS]; /* commands that wait, counted by routes */
 };
@@ -87,13 +73,9 @@ void run_state_destroy(struct run_state *state);
 /* Take a message in, with what it owns, but for the result of MESSAGE_DONE.
  * Returns the event that it became, or NULL; borrowed until the next call. */
 const struct kept_event *run_state_take(
-        struct run_state *state, const struct message_head *head,
-        const void *payload);
+        struct run_state *state, enum message_kind kind, const void *payload);
 /* The end of the run. */
 void run_state_end(struct run_state *state, enum train_run_state how);
-/* Index of the oldest event kept whose id is above `id`; event_count: none. */
-int run_state_events_after(const struct run_state *state, int64_t id);
-const struct kept_event *run_state_event(const struct run_state *state, int i);
 /* Now, in seconds since 1970. */
 double run_state_now(void);
 /* Of the whole run so far; before its first step, NaN. */

@@ -109,21 +109,6 @@ static json_t *pending_json(const struct run_state *state)
     return array;
 }
 
-static json_t *warnings_json(const struct run_state *state)
-{
-    json_t *array = json_array();
-    for (int i = 0; i < state->warning_count; i++) {
-        const struct kept_warning *warning =
-                &state->warnings[(state->warning_first + i) % WARNINGS_KEPT];
-        json_array_append_new(
-                array, json_pack(
-                               "{s:f, s:I, s:o}", "time", warning->time, "step",
-                               (json_int_t)warning->step, "message",
-                               text_json(warning->message)));
-    }
-    return array;
-}
-
 static json_t *stalled_json(const struct run_state *state)
 {
     const struct message_stall *stall = &state->stall;
@@ -151,7 +136,7 @@ json_t *run_state_status(const struct run_state *state)
     set_settings(object, state);
     set(object, "paused", json_boolean(state->is_paused));
     set(object, "pending", pending_json(state));
-    set(object, "warnings", warnings_json(state));
+    set(object, "warnings", json_copy(state->warnings));
     return object;
 }
 
@@ -232,17 +217,8 @@ json_t *run_state_file(const struct run_state *state)
 json_t *run_state_samples(const struct run_state *state, int max)
 {
     json_t *array = json_array();
-    for (int i = 0; i < state->sample_count && i < max; i++) {
-        int newest = state->sample_first + state->sample_count - 1 - i;
-        const struct kept_sample *sample =
-                &state->samples[newest % SAMPLES_KEPT];
-        json_array_append_new(
-                array, json_pack(
-                               "{s:I, s:f, s:o, s:o}", "step",
-                               (json_int_t)sample->step, "time", sample->time,
-                               "prompt", text_json(sample->prompt), "text",
-                               text_json(sample->text)));
-    }
+    for (size_t i = 0; i < (size_t)max; i++)
+        json_array_append(array, json_array_get(state->samples, i));
     return json_pack("{s:o}", "samples", array);
 }
 
@@ -290,8 +266,8 @@ static json_t *log_json(const struct run_state *state)
     return lines;
 }
 
-/* The ring has steps too, and forgets the rest for them; the file has all but
- * steps. What a full disk did not take is in the ring alone. */
+/* The state has steps too, and forgets the rest for them; the file has all but
+ * steps. What a full disk did not take is in the state alone. */
 static json_t *events_json(const struct run_state *state)
 {
     char path[PATH_MAX];
@@ -300,11 +276,9 @@ static json_t *events_json(const struct run_state *state)
             path, sizeof path, "%.4000s/events.jsonl",
             state->job->job.output_dir);
     struct past *past = past_read(path);
-    for (int i = 0; i < state->event_count; i++) {
-        const struct kept_event *event = run_state_event(state, i);
-        if (strcmp(event->kind, "step") != 0)
-            past_add(past, event);
-    }
+    for (int i = 0; i < state->events.count; i++)
+        if (strcmp(state->events.events[i].kind, "step") != 0)
+            past_add(past, &state->events.events[i]);
     for (int i = 0; i < past->count; i++) {
         json_t *object = json_loads(past->events[i].text, 0, NULL);
         if (object)

@@ -42,7 +42,6 @@ static void on_banner(void *ctx, const struct train_banner *banner)
 {
     struct tee *tee = ctx;
     const struct job_plan *plan = banner->plan;
-    struct message_head head = {MESSAGE_BANNER, sizeof(struct message_banner)};
     struct message_banner message = {
             .plan = job_plan_json(plan, banner->arena),
             .facts.world = banner->world,
@@ -71,7 +70,7 @@ static void on_banner(void *ctx, const struct train_banner *banner)
     gethostname(message.facts.host, sizeof message.facts.host - 1);
     describe_resumed(banner, &message);
     if (!queue_push(tee->queue, MESSAGE_BANNER, &message, sizeof message))
-        message_free(&head, &message);
+        message_free(MESSAGE_BANNER, &message);
     struct train_banner whole = *banner;
     whole.socket_path = tee->socket_path;
     TELL_NEXT(tee, banner, &whole);
@@ -124,10 +123,9 @@ static void on_ranks(
         int some = count - first < MESSAGE_RANKS_MAX ? count - first
                                                      : MESSAGE_RANKS_MAX;
         struct message_ranks message = {first, some, count, 0};
-        struct message_part parts[] = {
-                {&message, sizeof message},
-                {ranks + first, (size_t)some * sizeof *ranks}};
-        queue_push_parts(tee->queue, MESSAGE_RANKS, parts, 2);
+        queue_push_with(
+                tee->queue, MESSAGE_RANKS, &message, sizeof message,
+                ranks + first, (size_t)some * sizeof *ranks);
     }
 }
 
@@ -137,10 +135,9 @@ static void on_event(void *ctx, const struct train_event *event)
     struct message_event message = {event->id, event->step, event->time, ""};
     bool is_step = strcmp(event->kind, "step") == 0;
     snprintf(message.kind, sizeof message.kind, "%s", event->kind);
-    struct message_part parts[] = {
-            {&message, sizeof message}, {event->text, strlen(event->text) + 1}};
-    queue_push_parts(
-            tee->queue, is_step ? MESSAGE_STEP_EVENT : MESSAGE_EVENT, parts, 2);
+    queue_push_with(
+            tee->queue, is_step ? MESSAGE_STEP_EVENT : MESSAGE_EVENT, &message,
+            sizeof message, event->text, strlen(event->text) + 1);
 }
 
 struct train_observer tee_observer(struct tee *tee)

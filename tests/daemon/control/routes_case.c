@@ -32,8 +32,7 @@ void open_routes(bool readonly)
 const struct kept_event *take(
         enum message_kind kind, const void *payload, size_t bytes)
 {
-    struct message_head head = {kind, (uint32_t)bytes};
-    return run_state_take(t.state, &head, payload);
+    return run_state_take(t.state, kind, payload);
 }
 
 void routes_setup(void)

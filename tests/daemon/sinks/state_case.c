@@ -123,7 +123,8 @@ static void fill_state(struct state_case *c)
     strcpy(state->last_checkpoint, "out/tiny/checkpoint-000100");
     state->ranks = c->ranks;
     state->rank_count = STATE_CASE_RANKS;
-    state->samples = c->samples;
+    state->samples = json_array();
+    state->warnings = json_array();
     state->queue_dropped = 5;
 }
 
@@ -147,10 +148,8 @@ void state_case_init(struct state_case *c)
 
 void state_case_fini(struct state_case *c)
 {
-    for (int i = 0; i < c->state.sample_count; i++) {
-        free(c->samples[i].prompt);
-        free(c->samples[i].text);
-    }
+    json_decref(c->state.samples);
+    json_decref(c->state.warnings);
     for (int i = 0; i < SERIES_MAX; i++)
         history_fini(&c->state.series[i]);
     zd_log_open(NULL);
@@ -171,11 +170,43 @@ void state_case_step(struct state_case *c, double loss)
 void state_case_sample(
         struct state_case *c, const char *prompt, const char *text)
 {
-    c->samples[c->state.sample_count++] = (struct kept_sample){
-            .step = c->state.step.step,
-            .time = c->state.updated,
-            .prompt = strdup(prompt),
-            .text = strdup(text)};
+    json_array_insert_new(
+            c->state.samples, 0,
+            json_pack(
+                    "{s:I, s:f, s:s, s:s}", "step",
+                    (json_int_t)c->state.step.step, "time", c->state.updated,
+                    "prompt", prompt, "text", text));
+}
+
+static bool has_labels(const char *line, size_t bytes, const char *labels)
+{
+    char copy[256], word[300], *rest = copy, *pair;
+    snprintf(copy, sizeof copy, "%s", labels);
+    while ((pair = strsep(&rest, ",")) && *pair) {
+        char *value = strchr(pair, '=');
+        *value = '\0';
+        snprintf(word, sizeof word, "%s=\"%s\"", pair, value + 1);
+        if (!memmem(line, bytes, word, strlen(word)))
+            return false;
+    }
+    return true;
+}
+
+double state_case_metric(const char *text, const char *name, const char *labels)
+{
+    double value = NAN;
+    size_t length = strlen(name), bytes;
+    int count = 0;
+    for (const char *line = text; *line; line += bytes + 1) {
+        bytes = strcspn(line, "\n");
+        if (strncmp(line, name, length) != 0 || !strchr("{ ", line[length]) ||
+            !has_labels(line, bytes, labels))
+            continue;
+        const char *number = memrchr(line, ' ', bytes);
+        value = strtod(number, NULL);
+        count++;
+    }
+    return count == 1 ? value : NAN;
 }
 
 char *state_case_read(struct state_case *c, const char *name, size_t *bytes_out)

@@ -13,7 +13,6 @@ struct state_case {
     struct train_job job;
     struct run_state state;
     struct train_rank_report ranks[STATE_CASE_RANKS];
-    struct kept_sample samples[SAMPLES_KEPT];
 };
 
 /* A job "tiny" of two ranks at step 120 of 400, with everything known: every
@@ -30,6 +29,11 @@ void state_case_sample(
 /* Until the file has text. */
 void state_case_wait(struct state_case *c, const char *name);
 int state_case_log_count(struct state_case *c, const char *word);
+
+/* The value of the only line of `text` (Prometheus') with this name and all of
+ * the labels, as in "rank=1,where=device"; NaN: none, or several. */
+double state_case_metric(
+        const char *text, const char *name, const char *labels);
 
 /* A whole file, NUL-terminated; NULL when it is not there. */
 char *state_case_read(

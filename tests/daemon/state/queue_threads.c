@@ -9,8 +9,8 @@
 
 enum { PRODUCERS = 3, MESSAGES = 20000 };
 
-struct message {
-    int producer, number;
+struct told {
+    int producer, number, bytes;
     char text[120]; /* all of it `number` */
 };
 
@@ -25,22 +25,23 @@ static void on_wake(void *ctx)
 
 static void *produce(void *arg)
 {
-    struct message message = {.producer = *(int *)arg};
+    struct told message = {.producer = *(int *)arg};
     for (int i = 0; i < MESSAGES; i++) {
-        size_t length = 8 + (size_t)i % sizeof message.text;
+        size_t length = 1 + (size_t)i % sizeof message.text;
         message.number = i;
         memset(message.text, i & 0x7f, sizeof message.text);
+        message.bytes = (int)length;
         while (!queue_push(
-                queue, MESSAGE_EVENT, &message, length < 16 ? 16 : length))
+                queue, MESSAGE_EVENT, &message,
+                offsetof(struct told, text) + length))
             sched_yield();
     }
     return NULL;
 }
 
-static bool is_whole(const struct message *message, uint32_t bytes)
+static bool is_whole(const struct told *message)
 {
-    size_t text = bytes - offsetof(struct message, text);
-    for (size_t i = 0; i < text; i++)
+    for (int i = 0; i < message->bytes; i++)
         if (message->text[i] != (message->number & 0x7f))
             return false;
     return true;
@@ -50,20 +51,20 @@ static bool is_whole(const struct message *message, uint32_t bytes)
 static bool consume(void)
 {
     int next[PRODUCERS] = {0};
-    struct message_head head;
+    enum message_kind kind;
     bool good = true;
     for (int left = PRODUCERS * MESSAGES; left > 0;) {
-        const struct message *message = queue_peek(queue, &head);
+        const struct told *message = queue_peek(queue, &kind);
         if (!message) {
             sched_yield();
             continue;
         }
         good = good && message->number == next[message->producer]++ &&
-               is_whole(message, head.bytes);
+               is_whole(message);
         queue_drop(queue);
         left--;
     }
-    return good && !queue_peek(queue, &head);
+    return good && !queue_peek(queue, &kind);
 }
 
 int main(void)

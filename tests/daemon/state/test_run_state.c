@@ -26,8 +26,7 @@ static void teardown(void)
 static const struct kept_event *take(
         enum message_kind kind, const void *payload, size_t bytes)
 {
-    struct message_head head = {kind, (uint32_t)bytes};
-    return run_state_take(state, &head, payload);
+    return run_state_take(state, kind, payload);
 }
 
 static void take_banner(int64_t first_step)
@@ -71,8 +70,8 @@ static void tell(
     char bytes[512], text[300];
     struct message_event event = {.id = ++last_id, .step = step, .time = time};
     snprintf(
-            text, sizeof text, "{\"id\": %lld, \"step\": %lld%s}",
-            (long long)event.id, (long long)step, members);
+            text, sizeof text, "{\"id\": %lld, \"step\": %lld, \"time\": %g%s}",
+            (long long)event.id, (long long)step, time, members);
     snprintf(event.kind, sizeof event.kind, "%s", kind);
     memcpy(bytes, &event, sizeof event);
     strcpy(bytes + sizeof event, text);
@@ -208,10 +207,10 @@ Test(run_state, a_resumed_run_begins_with_its_events_and_samples)
     tell("resumed", 40, 7, ", \"from\": \"out\", \"after\": 1");
     take(MESSAGE_BANNER, &banner, sizeof banner);
     tell("eval", 40, 7, "");
-    cr_assert_eq(state->event_count, 3);
-    cr_expect_eq(run_state_event(state, 0)->id, 1);
-    cr_expect_eq(run_state_event(state, 1)->id, 3);
-    cr_expect_eq(run_state_event(state, 2)->id, 4);
+    cr_assert_eq(state->events.count, 3);
+    cr_expect_eq(state->events.events[0].id, 1);
+    cr_expect_eq(state->events.events[1].id, 3);
+    cr_expect_eq(state->events.events[2].id, 4);
     json_t *json = run_state_samples(state, 100);
     json_t *samples = json_object_get(json, "samples");
     cr_assert_eq(json_array_size(samples), 1, "the other is made again");
@@ -220,26 +219,26 @@ Test(run_state, a_resumed_run_begins_with_its_events_and_samples)
     json_decref(json);
 }
 
-Test(run_state, events_and_warnings_are_rings)
+Test(run_state, old_events_and_warnings_are_dropped)
 {
     char text[64];
-    for (int i = 1; i <= EVENTS_KEPT + 100; i++) {
+    for (int i = 1; i <= 2 * EVENTS_KEPT + 100; i++) {
         snprintf(text, sizeof text, ", \"message\": \"m%d\"", i);
         tell(i % 10 ? "eval" : "warning", 0, 7, text);
     }
-    cr_expect_eq(state->event_count, EVENTS_KEPT);
-    cr_expect_eq(run_state_event(state, 0)->id, 101);
-    cr_expect_eq(run_state_events_after(state, 0), 0);
-    cr_expect_eq(run_state_events_after(state, 101), 1);
-    cr_expect_eq(run_state_events_after(state, EVENTS_KEPT + 100), EVENTS_KEPT);
-    cr_expect_eq(state->warning_count, WARNINGS_KEPT);
+    const struct past *past = &state->events;
+    cr_expect_eq(past->count, EVENTS_KEPT + 100);
+    cr_expect_eq(past->events[0].id, EVENTS_KEPT + 1);
+    cr_expect_eq(past_after(past, 0), 0);
+    cr_expect_eq(past_after(past, EVENTS_KEPT + 1), 1);
+    cr_expect_eq(past_after(past, 2 * EVENTS_KEPT + 100), past->count);
     json_t *status = run_state_status(state);
     json_t *warnings = json_object_get(status, "warnings");
     cr_expect_eq(json_array_size(warnings), WARNINGS_KEPT);
     cr_expect_str_eq(
             json_string_value(json_object_get(
                     json_array_get(warnings, WARNINGS_KEPT - 1), "message")),
-            "m4190");
+            "m8290");
     json_decref(status);
 }
 

@@ -1,0 +1,110 @@
+/* routes_request.c - parameters of a request, and long answers that are kept
+ * for the next one. */
+#include "daemon/control/routes_internal.h"
+
+#include "base/clock.h"
+#include "base/must.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- parameters --- */
+
+const char *param_text(const struct http_request *request, const char *name)
+{
+    for (int i = 0; i < request->param_count; i++)
+        if (strcmp(request->param_names[i], name) == 0)
+            return request->param_values[i];
+    return NULL;
+}
+
+bool param_integer(
+        const struct http_request *request, struct http_reply *reply,
+        const char *name, int64_t min, int64_t max, int64_t *value)
+{
+    const char *text = param_text(request, name);
+    char *end;
+    if (!text)
+        return true;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    bool is_number = text[0] && !*end && strspn(text, "-0123456789") > 0 &&
+                     text[0] != ' ' && errno == 0;
+    if (is_number && number >= min && number <= max) {
+        *value = number;
+        return true;
+    }
+    char hint[100];
+    int64_t example = min > 100 ? min : max < 100 ? max : 100;
+    snprintf(hint, sizeof hint, "%s=%lld", name, (long long)example);
+    http_error(
+            reply, 400, "E_BAD_REQUEST", hint,
+            "parameter %s=%.40s: an integer from %lld to %lld is expected",
+            name, text, (long long)min, (long long)max);
+    return false;
+}
+
+bool param_flag(
+        const struct http_request *request, struct http_reply *reply,
+        const char *name, bool *value)
+{
+    static const char *const words[] = {"0", "1", "false", "true"};
+    const char *text = param_text(request, name);
+    if (!text)
+        return true;
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *value = i % 2;
+            return true;
+        }
+    char hint[100];
+    snprintf(hint, sizeof hint, "%s=1", name);
+    http_error(
+            reply, 400, "E_BAD_REQUEST", hint,
+            "parameter %s=%.40s: 0 or 1 is expected", name, text);
+    return false;
+}
+
+/* --- long answers, kept for the next who asks the same --- */
+
+static void forget(struct cached_reply *cached)
+{
+    free(cached->target);
+    free(cached->text);
+    *cached = (struct cached_reply){0};
+}
+
+void cache_clear(struct routes *routes)
+{
+    for (int i = 0; i < ROUTES_MAX; i++)
+        forget(&routes->cached[i]);
+}
+
+void cache_reply(const struct cached_reply *cached, struct http_reply *reply)
+{
+    *reply = (struct http_reply){
+            .status = 200,
+            .content_type = HTTP_JSON,
+            .body = zd_must(malloc(cached->bytes)),
+            .body_bytes = cached->bytes};
+    memcpy(reply->body, cached->text, cached->bytes);
+}
+
+bool cache_is_fresh(const struct cached_reply *cached, const char *target)
+{
+    return cached->text && clock_seconds() - cached->made_at < CACHE_SECONDS &&
+           strcmp(cached->target, target) == 0;
+}
+
+void cache_keep(
+        struct cached_reply *cached, const char *target,
+        const struct http_reply *reply)
+{
+    forget(cached);
+    *cached = (struct cached_reply){
+            .target = zd_must(strdup(target)),
+            .text = reply->body,
+            .bytes = reply->body_bytes,
+            .made_at = clock_seconds()};
+}
