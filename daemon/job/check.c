@@ -21,32 +21,28 @@
 static void check_gpus(struct job *job)
 {
     const char *gpus = job->options.device.gpus;
-    if (!job_is_sound(job, "device", "gpus") || device_gpus_are_valid(gpus))
-        return;
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, OUT_OF_RANGE,
-            job_place(job, "device", "gpus"), NULL,
-            "gpus = \"%.80s\": must be \"auto\", or numbers with commas", gpus);
-    problem_help(&job->problems, "gpus = \"0,1\"");
+    if (!device_gpus_are_valid(gpus))
+        job_refuse(
+                job, OUT_OF_RANGE, "device.gpus", "gpus = \"0,1\"",
+                "gpus = \"%.80s\": must be \"auto\", or numbers with commas",
+                gpus);
 }
 
 static void check_socket(struct job *job)
 {
     const char *path = job->options.control.socket_path;
     size_t most = sizeof((struct sockaddr_un *)0)->sun_path - 1;
-    if (!path || strlen(path) <= most)
-        return;
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, OUT_OF_RANGE,
-            job_place(job, "control", "socket"), NULL,
-            "the path of control.socket is %zu bytes long; a socket's may "
-            "have %zu",
-            strlen(path), most);
-    problem_help(
-            &job->problems,
-            "a path relative to the folder the job is started in may be "
-            "shorter: socket = \"./%.40s.sock\"",
-            job->options.job.name);
+    if (path && strlen(path) > most)
+        job_refuse(
+                job, OUT_OF_RANGE, "control.socket",
+                job_string(
+                        job,
+                        "a path relative to the folder the job is started in "
+                        "may be shorter: socket = \"./%.40s.sock\"",
+                        job->options.job.name),
+                "the path of control.socket is %zu bytes long; a socket's may "
+                "have %zu",
+                strlen(path), most);
 }
 
 /* "127.0.0.1:9479", "node1:9479", "[::1]:9479" */
@@ -68,13 +64,12 @@ static bool is_address(const char *text)
 static void check_listen(struct job *job)
 {
     const char *address = job->options.control.metrics_listen;
-    if (!address || is_address(address))
-        return;
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, OUT_OF_RANGE,
-            job_place(job, "control", "metrics_listen"), NULL,
-            "\"%.80s\" is not an address: HOST:PORT, port 1 to 65535", address);
-    problem_help(&job->problems, "metrics_listen = \"127.0.0.1:9479\"");
+    if (address && !is_address(address))
+        job_refuse(
+                job, OUT_OF_RANGE, "control.metrics_listen",
+                "metrics_listen = \"127.0.0.1:9479\"",
+                "\"%.80s\" is not an address: HOST:PORT, port 1 to 65535",
+                address);
 }
 
 /* Only root may give a file to a group that it is not in. */
@@ -101,16 +96,14 @@ static void check_group(struct job *job)
     errno = 0;
     bool exists = getgrgid((gid_t)gid) != NULL;
     bool is_unknown = errno != 0 && errno != ENOENT;
-    if ((exists || is_unknown) && is_our_group((gid_t)gid))
-        return;
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, OUT_OF_RANGE,
-            job_place(job, "control", "status_gid"), NULL,
-            exists ? "control.status_gid = %d is a group that you are not in"
-                   : "control.status_gid = %d: there is no such group",
-            gid);
-    problem_help(
-            &job->problems, "`id -G` tells your groups, `getent group` all");
+    if (!(exists || is_unknown) || !is_our_group((gid_t)gid))
+        job_refuse(
+                job, OUT_OF_RANGE, "control.status_gid",
+                "`id -G` tells your groups, `getent group` all",
+                exists ? "control.status_gid = %d is a group that you are not "
+                         "in"
+                       : "control.status_gid = %d: there is no such group",
+                gid);
 }
 
 /* --- the model --- */
@@ -132,7 +125,7 @@ static struct toml_place config_place(const struct job *job, const char *what)
 {
     const struct toml_node *model = toml_find(job->root, "model");
     const struct toml_node *table = model ? toml_find(model, "config") : NULL;
-    struct toml_place place = job_place(job, "model", "config");
+    struct toml_place place = job_place(job, "model.config");
     size_t longest = 0;
     for (int i = 0; table && i < table->count; i++) {
         const struct toml_node *item = table->items[i];
@@ -149,15 +142,14 @@ static void check_config(struct job *job, const struct model_config *config)
     const struct train_options *train = &job->options.train;
     int cutoff_len = job->options.data.cutoff_len;
     struct param_table table;
-    if (job_is_sound(job, "data", "cutoff_len") &&
+    if (!job_key(job, "data.cutoff_len")->refused &&
         cutoff_len > config->max_positions)
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0215",
-                job_place(job, "data", "cutoff_len"), NULL,
+        job_refuse(
+                job, "E0215", "data.cutoff_len", NULL,
                 "data.cutoff_len = %d is beyond the model's %d positions",
                 cutoff_len, config->max_positions);
     if (param_table_build(config, train->freeze, train->freeze_count, &table)) {
-        problem_take_record(&job->problems, job_place(job, "train", "freeze"));
+        job_take_record(job, "train.freeze");
         return;
     }
     job_check_adapters(job, config, &table);
@@ -190,14 +182,18 @@ static void check_model(struct job *job)
 
 void job_check(struct job *job)
 {
+    static const struct {
+        const char *key;
+        void (*check)(struct job *job);
+    } checks[] = {
+            {"device.gpus", check_gpus},
+            {"control.socket", check_socket},
+            {"control.metrics_listen", check_listen},
+            {"control.status_gid", check_group}};
     job_check_contradictions(job);
     job_check_optim(job);
-    check_gpus(job);
-    if (job_is_sound(job, "control", "socket"))
-        check_socket(job);
-    if (job_is_sound(job, "control", "metrics_listen"))
-        check_listen(job);
-    if (job_is_sound(job, "control", "status_gid"))
-        check_group(job);
+    for (int i = 0; i < 4; i++)
+        if (!job_key(job, checks[i].key)->refused)
+            checks[i].check(job);
     check_model(job);
 }

@@ -9,7 +9,7 @@
 
 struct rule {
     bool is_broken;
-    const char *section, *name; /* the key that is told */
+    const char *key; /* that is told */
     const char *what, *help;
     const char *code;  /* NULL: E0213 */
     const char *needs; /* "section.key ..": not told unless these, too, could be
@@ -18,14 +18,12 @@ struct rule {
 
 static bool are_sound(const struct job *job, const char *keys)
 {
-    char section[2 * SCHEMA_NAME_MAX];
+    char key[2 * SCHEMA_NAME_MAX];
     for (size_t bytes; keys && *keys;
          keys += bytes + strspn(keys + bytes, " ")) {
         bytes = strcspn(keys, " ");
-        snprintf(section, sizeof section, "%.*s", (int)bytes, keys);
-        char *dot = strrchr(section, '.');
-        *dot = '\0';
-        if (!job_is_sound(job, section, dot + 1))
+        snprintf(key, sizeof key, "%.*s", (int)bytes, keys);
+        if (job_key(job, key)->refused)
             return false;
     }
     return true;
@@ -33,18 +31,12 @@ static bool are_sound(const struct job *job, const char *keys)
 
 static void check(struct job *job, const struct rule *rules, size_t count)
 {
-    for (const struct rule *rule = rules; rule < rules + count; rule++) {
-        if (!rule->is_broken || !job_is_sound(job, rule->section, rule->name) ||
-            !are_sound(job, rule->needs))
-            continue;
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG,
-                rule->code ? rule->code : "E0213",
-                job_place(job, rule->section, rule->name), NULL, "%s",
-                rule->what);
-        if (rule->help)
-            problem_help(&job->problems, "%s", rule->help);
-    }
+    for (const struct rule *rule = rules; rule < rules + count; rule++)
+        if (rule->is_broken && are_sound(job, rule->key) &&
+            are_sound(job, rule->needs))
+            job_refuse(
+                    job, rule->code ? rule->code : "E0213", rule->key,
+                    rule->help, "%s", rule->what);
 }
 
 /* clang-format off */
@@ -54,17 +46,17 @@ static void check_model_and_data(struct job *job)
 {
     const struct train_job *o = &job->options;
     bool has_path = o->model.path != NULL;
-    bool has_config = job_is_given(job, "model", "config");
+    bool has_config = job_key(job, "model.config")->given;
     const struct rule rules[] = {
-    {!has_path && !has_config, "model", "path",
+    {!has_path && !has_config, "model.path",
      "no model: neither model.path nor [model.config] is given", "path = \"a Hugging Face directory\" in [model], or its config.json's keys in [model.config]", "E0210"},
-    {has_path && has_config, "model", "config",
+    {has_path && has_config, "model.config",
      "model.path and [model.config] are both given", "remove one: a path brings its own config.json"},
-    {has_config && !has_path && job_is_given(job, "model", "init") && o->model.init == MODEL_PRETRAINED, "model", "init",
+    {has_config && !has_path && job_key(job, "model.init")->given && o->model.init == MODEL_PRETRAINED, "model.init",
      "model.init = \"pretrained\" needs model.path; [model.config] has no weights"},
-    {o->data.train_count == 0, "data", "train",
+    {o->data.train_count == 0, "data.train",
      "no data: [[data.train]] is not given", "[[data.train]]\npath = \"data/*.txt\"", "E0210"},
-    {o->data.eval_count > 0 && o->data.val_split > 0, "data", "val_split",
+    {o->data.eval_count > 0 && o->data.val_split > 0, "data.val_split",
      "data.val_split and [[data.eval]] are both given"},
     };
     CHECK(job, rules);
@@ -82,13 +74,13 @@ static void check_steps(struct job *job)
     bool compares = o->checkpoint.save_strategy == SAVE_BEST;
     bool has_eval = o->data.eval_count > 0 || o->data.val_split > 0;
     const struct rule rules[] = {
-    {all > 0 && warmup > all, "optim", "warmup_steps",
+    {all > 0 && warmup > all, "optim.warmup_steps",
      job_string(job, "the warm-up of %lld steps is longer than train.max_steps = %lld", (long long)warmup, (long long)all), NULL, "E0214", needs},
-    {all > 0 && warmup <= all && is_wsd && warmup + decay > all, "optim", "wsd_decay_steps",
+    {all > 0 && warmup <= all && is_wsd && warmup + decay > all, "optim.wsd_decay_steps",
      job_string(job, "warm-up and decay take %lld + %lld steps, train.max_steps is %lld", (long long)warmup, (long long)decay, (long long)all), NULL, "E0214", needs},
-    {compares && !has_eval, "checkpoint", "save_strategy",
+    {compares && !has_eval, "checkpoint.save_strategy",
      "save_strategy = \"best\" compares eval_loss, and there is no [[data.eval]] and no data.val_split", NULL, NULL, "data.eval"},
-    {compares && has_eval && o->eval.eval_strategy == EVAL_NO, "checkpoint", "save_strategy",
+    {compares && has_eval && o->eval.eval_strategy == EVAL_NO, "checkpoint.save_strategy",
      "save_strategy = \"best\" compares eval_loss, and eval.eval_strategy is \"no\""},
     };
     CHECK(job, rules);
@@ -100,9 +92,9 @@ static void check_types(struct job *job)
     const struct fp16_options *fp16 = &o->train.fp16;
     const char *dtype = dtype_name(o->train.dtype);
     const struct rule rules[] = {
-    {o->train.dtype == DTYPE_FP16 && fp16->loss_scale <= 0 && ldexp(1, fp16->initial_scale_power) < fp16->min_loss_scale, "train.fp16", "min_loss_scale",
+    {o->train.dtype == DTYPE_FP16 && fp16->loss_scale <= 0 && ldexp(1, fp16->initial_scale_power) < fp16->min_loss_scale, "train.fp16.min_loss_scale",
      job_string(job, "the first loss scale, 2^%d, is below train.fp16.min_loss_scale = %g", fp16->initial_scale_power, fp16->min_loss_scale), NULL, NULL, "train.dtype train.fp16.initial_scale_power"},
-    {o->optim.master == OPTIM_MASTER_NONE && o->train.dtype != DTYPE_BF16, "optim", "master",
+    {o->optim.master == OPTIM_MASTER_NONE && o->train.dtype != DTYPE_BF16, "optim.master",
      job_string(job, "master = \"none\" needs train.dtype = \"bf16\", not \"%s\"", dtype), o->train.dtype == DTYPE_FP32 ? "in fp32 the parameters are the masters already" : "fp16 has too small a range to train without them", NULL, "optim.name train.dtype"},
     };
     CHECK(job, rules);
@@ -118,17 +110,17 @@ static void check_lora(struct job *job)
     bool in_4bit = lora->quantize_base == LORA_BASE_NF4 ||
                    lora->quantize_base == LORA_BASE_FP4;
     const struct rule rules[] = {
-    {!is_on && lora->path, "lora", "path",
+    {!is_on && lora->path, "lora.path",
      "lora.path with enabled = false"},
-    {!is_on && o->checkpoint.export == EXPORT_PEFT, "checkpoint", "export",
+    {!is_on && o->checkpoint.export == EXPORT_PEFT, "checkpoint.export",
      "export = \"peft\" writes an adapter, and lora.enabled is false"},
-    {!is_on && in_codes, "lora", "quantize_base",
-     job_string(job, "quantize_base without adapters: quantized weights do not train, and lora.enabled is %s", job_is_given(job, "lora", "enabled") ? "false" : "not given"), "enabled = true in [lora]"},
-    {is_on && lora->gives_double_quant && lora->double_quant && lora->gives_quantize_base && !in_4bit, "lora", "double_quant",
+    {!is_on && in_codes, "lora.quantize_base",
+     job_string(job, "quantize_base without adapters: quantized weights do not train, and lora.enabled is %s", job_key(job, "lora.enabled")->given ? "false" : "not given"), "enabled = true in [lora]"},
+    {is_on && lora->gives_double_quant && lora->double_quant && lora->gives_quantize_base && !in_4bit, "lora.double_quant",
      "double_quant is for the scales of nf4 and fp4, which quantize_base is not"},
-    {is_on && o->train.freeze_count, "train", "freeze",
+    {is_on && o->train.freeze_count, "train.freeze",
      "train.freeze and [lora]: with adapters the whole model is frozen but for lora.modules_to_save"},
-    {is_on && o->optim.master == OPTIM_MASTER_NONE, "optim", "master",
+    {is_on && o->optim.master == OPTIM_MASTER_NONE, "optim.master",
      "master = \"none\" and [lora]: adapters have fp32 masters"},
     };
     CHECK(job, rules);
@@ -144,21 +136,21 @@ static void check_offload(struct job *job)
     bool has_ranks = job->world > 1 && off->optimizer != OFFLOAD_NONE;
     enum checkpointing_mode mode = o->train.gradient_checkpointing.mode;
     const struct rule rules[] = {
-    {off->params == OFFLOAD_CPU && off->optimizer == OFFLOAD_NONE, "offload", "params",
+    {off->params == OFFLOAD_CPU && off->optimizer == OFFLOAD_NONE, "offload.params",
      "offload.params needs the optimizer on the host too: parameters come from its master weights", "optimizer = \"cpu\" in [offload]", "E0660", "offload.optimizer"},
-    {off->params == OFFLOAD_NVME && off->optimizer != OFFLOAD_NVME, "offload", "params",
+    {off->params == OFFLOAD_NVME && off->optimizer != OFFLOAD_NVME, "offload.params",
      "offload.params = \"nvme\" keeps parameters in the file of the optimizer states, which are not on NVMe", "set offload.optimizer = \"nvme\" or offload.params = \"cpu\"", "E0651", "offload.optimizer"},
-    {off->optimizer == OFFLOAD_NVME && !(off->nvme_path && *off->nvme_path), "offload", "optimizer",
+    {off->optimizer == OFFLOAD_NVME && !(off->nvme_path && *off->nvme_path), "offload.optimizer",
      "offload.optimizer = \"nvme\" needs a folder for its file", "nvme_path = \"/path/on/a/fast/disk\" in [offload]", "E0655", "offload.nvme_path"},
-    {undoes && off->optimizer == OFFLOAD_NVME, "offload", "clipping",
+    {undoes && off->optimizer == OFFLOAD_NVME, "offload.clipping",
      "offload.clipping = \"undo\" has no old states to go back to when they are streamed from NVMe", "clipping = \"wait\" in [offload]", "E0650", "offload.optimizer optim.name"},
-    {undoes && off->optimizer == OFFLOAD_CPU && has_sums, "offload", "clipping",
+    {undoes && off->optimizer == OFFLOAD_CPU && has_sums, "offload.clipping",
      "offload.clipping = \"undo\" cannot update before the norm is known with Adam-mini, which divides by block sums", "clipping = \"wait\" in [offload]", "E0650", "offload.optimizer optim.name"},
-    {has_ranks && off->params != OFFLOAD_NONE && o->zero.stage < 3, "offload", "params",
+    {has_ranks && off->params != OFFLOAD_NONE && o->zero.stage < 3, "offload.params",
      job_string(job, "offload.params with several ranks needs zero.stage = 3: at stage %d every rank keeps all parameters", o->zero.stage), "zero.stage = 3", "E0661", "offload.optimizer zero.stage"},
-    {has_ranks && off->accumulate == OFFLOAD_ACCUMULATE_HOST && o->zero.stage == 0 && job->accumulation > 1, "offload", "accumulate",
+    {has_ranks && off->accumulate == OFFLOAD_ACCUMULATE_HOST && o->zero.stage == 0 && job->accumulation > 1, "offload.accumulate",
      "offload.accumulate = \"host\" with several ranks needs zero.stage = 1 or more: at stage 0 every rank keeps all gradients on the device", "zero.stage = 1, or offload.accumulate = \"device\"", "E0662", "offload.optimizer zero.stage"},
-    {off->activations != OFFLOAD_NONE && (mode == CHECKPOINTING_NONE || mode == CHECKPOINTING_SELECTIVE), "offload", "activations",
+    {off->activations != OFFLOAD_NONE && (mode == CHECKPOINTING_NONE || mode == CHECKPOINTING_SELECTIVE), "offload.activations",
      "offload.activations = \"cpu\" keeps the inputs of recomputed layers on the host, and train.gradient_checkpointing = \"none\" or \"selective\" recomputes none", "train.gradient_checkpointing = \"full\"", NULL, "train.gradient_checkpointing"},
     };
     CHECK(job, rules);

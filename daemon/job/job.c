@@ -54,66 +54,66 @@ struct toml_source *job_source(struct job *job, const char *name)
 
 /* --- where things stand --- */
 
-static const struct toml_node *find_given(
-        const struct job *job, const char *section, const char *name)
+struct job_key *job_key(const struct job *job, const char *name)
 {
-    return job->given[schema_index(schema_find(section, name))];
+    const char *dot = strrchr(name, '.');
+    char section[SCHEMA_NAME_MAX];
+    snprintf(section, sizeof section, "%.*s", (int)(dot - name), name);
+    return &job->keys[schema_index(schema_find(section, dot + 1))];
 }
 
-bool job_is_given(const struct job *job, const char *section, const char *name)
+struct toml_place job_place(const struct job *job, const char *name)
 {
-    return find_given(job, section, name) != NULL;
-}
-
-bool job_is_sound(const struct job *job, const char *section, const char *name)
-{
-    return !job->refused[schema_index(schema_find(section, name))];
-}
-
-struct toml_place job_place(
-        const struct job *job, const char *section, const char *name)
-{
-    const struct toml_node *node = find_given(job, section, name);
+    const struct toml_node *node = job_key(job, name)->given;
+    char section[SCHEMA_NAME_MAX];
     if (node)
         return node->key_place;
+    snprintf(
+            section, sizeof section, "%.*s", (int)(strrchr(name, '.') - name),
+            name);
     const struct toml_node *table =
             job->root ? toml_find(job->root, section) : NULL;
-    if (table)
-        return table->place;
-    struct toml_place file = {.source = job->sources[0]};
-    return file;
+    return table ? table->place
+                 : (struct toml_place){.source = job->sources[0]};
 }
 
-void job_derive(
-        struct job *job, const char *section, const char *name,
-        const char *from)
+void job_refuse(
+        struct job *job, const char *code, const char *name, const char *help,
+        const char *format, ...)
 {
-    job->derived[schema_index(schema_find(section, name))] = from;
+    char what[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    problem_add(
+            &job->problems, ZD_ERR_CONFIG, code, job_place(job, name), NULL,
+            "%s", what);
+    if (help)
+        problem_help(&job->problems, "%s", help);
+}
+
+void job_take_record(struct job *job, const char *name)
+{
+    problem_take_record(&job->problems, job_place(job, name));
 }
 
 void job_idle(
-        struct job *job, const char *section, const char *name,
-        const char *unused, const char *what, const char *help, bool is_told)
+        struct job *job, const char *name, const char *unused, bool is_told,
+        const char *help, const char *what)
 {
-    job->unused[schema_index(schema_find(section, name))] = unused;
-    if (!is_told || !job_is_given(job, section, name))
-        return;
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, "E0213",
-            job_place(job, section, name), NULL, "%s", what);
-    problem_help(&job->problems, "%s", help);
+    struct job_key *key = job_key(job, name);
+    key->unused = unused;
+    if (is_told && key->given)
+        job_refuse(job, "E0213", name, help, "%s", what);
 }
 
 /* --- life --- */
 
 struct job *job_create(const char *path)
 {
-    size_t count = (size_t)schema_count;
     struct job *job = zd_must(calloc(1, sizeof *job));
-    job->given = zd_must(calloc(count, sizeof *job->given));
-    job->derived = zd_must(calloc(count, sizeof *job->derived));
-    job->unused = zd_must(calloc(count, sizeof *job->unused));
-    job->refused = zd_must(calloc(count, sizeof *job->refused));
+    job->keys = zd_must(calloc((size_t)schema_count, sizeof *job->keys));
     job->options = train_job_default();
     job->notes = json_array();
     job->path = job_string(job, "%s", path);
@@ -144,10 +144,7 @@ void job_free(struct job *job)
     json_decref(job->options.lora.alpha_pattern);
     free(job->sources);
     free(job->pool);
-    free(job->given);
-    free(job->refused);
-    free(job->derived);
-    free(job->unused);
+    free(job->keys);
     free(job);
 }
 
@@ -157,7 +154,7 @@ bool job_idle_keys(const struct job *job, char *out, size_t bytes)
     bool on_cpu =
             device_resolve(job_options(job)->device.backend) == DEVICE_CPU;
     for (int i = 0; on_cpu && i < schema_count; i++)
-        if (job->given[i] && schema_table[i].flags & SCHEMA_GPU)
+        if (job->keys[i].given && schema_table[i].flags & SCHEMA_GPU)
             text_buffer_add(
                     &text, "%s%s.%s", text.used ? ", " : "",
                     schema_table[i].section, schema_table[i].name);

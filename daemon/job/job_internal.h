@@ -8,6 +8,16 @@
 #include "daemon/job/schema.h"
 #include "daemon/job/toml/toml_tree.h"
 
+struct job_key { /* of the schema, in this job */
+    const struct toml_node *given; /* NULL: not given */
+    bool refused;                  /* given, but no good: its field is not to be
+                                      compared with others */
+    const char *derived; /* where a value that was not given follows from; NULL:
+                            the default */
+    const char *unused;  /* why the value means nothing in this job, which is
+                            printed as a comment; NULL: it does */
+};
+
 struct job {
     struct train_job options;
     struct problems problems;
@@ -16,13 +26,8 @@ struct job {
     int source_count;
     void **pool; /* owned: strings and arrays of options */
     int pool_count;
-    const struct toml_node **given; /* (schema_count) NULL: not given */
-    bool *refused;                  /* (schema_count) given, but no good */
-    const char **derived;           /* (schema_count) where a value that was not
-                                       given follows from; NULL: the default */
-    json_t *adapter;     /* adapter_config.json of lora.path; NULL: none */
-    const char **unused; /* (schema_count) why the value means nothing
-                            in this job; NULL: it does */
+    struct job_key *keys; /* (schema_count) */
+    json_t *adapter;      /* adapter_config.json of lora.path; NULL: none */
     json_t *notes; /* [line] */
     const char *path;
     char digest[HASH_HEX];
@@ -43,21 +48,22 @@ const char *job_string(struct job *job, const char *format, ...)
 void job_note(struct job *job, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 struct toml_source *job_source(struct job *job, const char *name);
-/* Where key `section.name` was given; where its section or the file begins when
- * it was not. */
-struct toml_place job_place(
-        const struct job *job, const char *section, const char *name);
-bool job_is_given(const struct job *job, const char *section, const char *name);
-/* Not refused: its field may be compared with others. */
-bool job_is_sound(const struct job *job, const char *section, const char *name);
-void job_derive(
-        struct job *job, const char *section, const char *name,
-        const char *from);
-/* The value means nothing here: it is printed as a comment, and a problem where
- * it is given and `is_told`. */
+/* By its whole name, "section.name", which the schema has. */
+struct job_key *job_key(const struct job *job, const char *name);
+/* Where the key was given; where its section or the file begins when it was
+ * not. */
+struct toml_place job_place(const struct job *job, const char *name);
+/* A problem (ZD_ERR_CONFIG) at a key; `help` may be NULL. */
+void job_refuse(
+        struct job *job, const char *code, const char *name, const char *help,
+        const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* This thread's error record, as a problem at a key. */
+void job_take_record(struct job *job, const char *name);
+/* The value means nothing here: a problem (`what`, `help`) where it is given
+ * and `is_told`. */
 void job_idle(
-        struct job *job, const char *section, const char *name,
-        const char *unused, const char *what, const char *help, bool is_told);
+        struct job *job, const char *name, const char *unused, bool is_told,
+        const char *help, const char *what);
 
 /* 1. tree.c: read the files, resolve aliases, merge, apply overrides. */
 void job_read_tree(struct job *job, const struct job_request *request);

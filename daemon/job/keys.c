@@ -119,12 +119,12 @@ static void read_key(
     /* kept even when its value is refused: it was given, so it is not missing
      */
     if (base == &job->options)
-        job->given[schema_index(key)] = item;
+        job->keys[schema_index(key)].given = item;
     bool is_read = key->type == SCHEMA_ENTRIES
                            ? read_entries(job, key, item, base)
                            : value_read(job, key, item, base);
     if (base == &job->options)
-        job->refused[schema_index(key)] = !is_read;
+        job->keys[schema_index(key)].refused = !is_read;
 }
 
 static void tell_no_table(struct job *job, const struct toml_node *item)

@@ -35,7 +35,9 @@ static struct toml_place entry_place(
     const struct toml_node *path = entry ? toml_find(entry, "path") : NULL;
     return path    ? path->place
            : entry ? entry->place
-                   : job_place(job, "data", name);
+                   : job_place(
+                             job, strcmp(name, "eval") == 0 ? "data.eval"
+                                                            : "data.train");
 }
 
 static bool speaks_of(const struct zd_error *error, const char *pattern)
@@ -155,11 +157,11 @@ static void tell_missing(
 }
 
 static void check_path(
-        struct job *job, const char *section, const char *name,
-        const char *what, const char *kind, const char *path)
+        struct job *job, const char *key, const char *what, const char *kind,
+        const char *path)
 {
-    if (path && job_is_sound(job, section, name) && !fs_exists(path))
-        tell_missing(job, job_place(job, section, name), what, kind, path);
+    if (path && !job_key(job, key)->refused && !fs_exists(path))
+        tell_missing(job, job_place(job, key), what, kind, path);
 }
 
 static void check_entries(
@@ -188,15 +190,13 @@ static void check_read(struct job *job)
     struct model_config config;
     if (options->model.path && fs_exists(options->model.path)) {
         if (job_read_config(options, &config) != ZD_OK)
-            problem_take_record(
-                    &job->problems, job_place(job, "model", "path"));
+            job_take_record(job, "model.path");
         else
             model_config_fini(&config);
     }
     if (options->offload.optimizer == OFFLOAD_NVME &&
         offload_check_folder(options->offload.nvme_path) != ZD_OK)
-        problem_take_record(
-                &job->problems, job_place(job, "offload", "nvme_path"));
+        job_take_record(job, "offload.nvme_path");
 }
 
 void job_check_paths(struct job *job)
@@ -205,13 +205,13 @@ void job_check_paths(struct job *job)
     bool has_problems = job->problems.count > 0;
     bool names_tokenizer =
             o->model.tokenizer && !text_is_bytes(o->model.tokenizer);
-    check_path(job, "model", "path", "model", "model", o->model.path);
-    check_path(job, "lora", "path", "adapter", "lora", o->lora.path);
+    check_path(job, "model.path", "model", "model", o->model.path);
+    check_path(job, "lora.path", "adapter", "lora", o->lora.path);
     check_path(
-            job, "model", "tokenizer", "tokenizer", "model",
+            job, "model.tokenizer", "tokenizer", "model",
             names_tokenizer ? o->model.tokenizer : NULL);
     check_path(
-            job, "run", "resume", "checkpoint", "model",
+            job, "run.resume", "checkpoint", "model",
             o->run.resume == RESUME_PATH ? o->run.resume_path : NULL);
     check_entries(job, "train", o->data.train, o->data.train_count);
     check_entries(job, "eval", o->data.eval, o->data.eval_count);
@@ -252,21 +252,18 @@ static void check_template(struct job *job)
                               ZD_ERR_CONFIG, &config)
                     : job_read_config(options, &config);
     if (status != ZD_OK) {
-        problem_take_record(&job->problems, job_place(job, "model", "path"));
+        job_take_record(job, "model.path");
         return;
     }
     if (job_plan_vocabulary(options, &config) != ZD_OK) {
-        problem_take_record(
-                &job->problems, job_place(job, "lora", "modules_to_save"));
+        job_take_record(job, "lora.modules_to_save");
     } else if (text_open(options, &config, &text) != ZD_OK) {
-        problem_take_record(
-                &job->problems, job_place(job, "model", "tokenizer"));
+        job_take_record(job, "model.tokenizer");
     } else {
         if (text.tokenizer && chat_template_resolve(
                                       options->data.chat_template,
                                       text.tokenizer, &found) != ZD_OK)
-            problem_take_record(
-                    &job->problems, job_place(job, "data", "chat_template"));
+            job_take_record(job, "data.chat_template");
         text_close(&text);
     }
     model_config_fini(&config);
@@ -282,8 +279,7 @@ void job_check_files(struct job *job)
     check_files(
             job, "eval", data->eval, data->eval_count, &has_text, &has_chat);
     if (has_text && text_check(options) != ZD_OK)
-        problem_take_record(
-                &job->problems, job_place(job, "model", "tokenizer"));
+        job_take_record(job, "model.tokenizer");
     else if (has_chat && data->chat_template == CHAT_AUTO)
         check_template(job);
 }

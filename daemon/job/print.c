@@ -39,13 +39,13 @@ static void row_origin(
         const struct job *job, const struct schema_key *key, char *out,
         size_t out_bytes)
 {
-    int index = schema_index(key);
-    const struct toml_node *node = job->given[index];
+    const struct job_key *is = &job->keys[schema_index(key)];
+    const struct toml_node *node = is->given;
     bool is_batch = key->type != SCHEMA_BOOL &&
                     (strstr(key->name, "batch_size") ||
                      strcmp(key->name, "gradient_accumulation_steps") == 0);
-    if (job->unused[index])
-        snprintf(out, out_bytes, "%s", job->unused[index]);
+    if (is->unused)
+        snprintf(out, out_bytes, "%s", is->unused);
     else if (node && node->place.line)
         snprintf(
                 out, out_bytes, "%s:%d", node->key_place.source->name,
@@ -54,8 +54,8 @@ static void row_origin(
         snprintf(out, out_bytes, "%s", node->place.source->name);
     else if (adapter_value(job, key))
         snprintf(out, out_bytes, "lora.path");
-    else if (job->derived[index])
-        snprintf(out, out_bytes, "%s", job->derived[index]);
+    else if (is->derived)
+        snprintf(out, out_bytes, "%s", is->derived);
     else if (
             is_batch && strcmp(key->section, "train") == 0 && job->world &&
             (job->options.train.global_batch_size ||
@@ -118,7 +118,7 @@ static void print_row(
         fprintf(stream, "# %-32s not available in this version\n", key->name);
         return;
     }
-    const char *unused = job->unused[schema_index(key)];
+    const char *unused = job->keys[schema_index(key)].unused;
     if (unused) {
         fprintf(stream, "# %-32s %s\n", key->name, unused);
         return;

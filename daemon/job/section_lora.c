@@ -38,13 +38,17 @@ bool job_lora_is_shared(const char *key)
     return false;
 }
 
+static const struct job_key *own_key(const struct job *job, const char *key)
+{
+    return &job->keys[schema_index(schema_find("lora", key))];
+}
+
 static void list_given(struct job *job)
 {
     struct lora_options *lora = &job->options.lora;
     lora->given = json_object();
     for (int i = 0; i < SHARED; i++)
-        if (job_is_given(job, "lora", shared[i]) &&
-            job_is_sound(job, "lora", shared[i]))
+        if (own_key(job, shared[i])->given && !own_key(job, shared[i])->refused)
             json_object_set_new(
                     lora->given, shared[i],
                     value_json(schema_find("lora", shared[i]), &job->options));
@@ -55,19 +59,19 @@ static void list_given(struct job *job)
  * quantize_base, of which contradictions.c says more. */
 static void leave_out(struct job *job)
 {
-    bool may_tell = !job_is_given(job, "lora", "enabled") &&
+    bool may_tell = !job_key(job, "lora.enabled")->given &&
                     job->options.lora.quantize_base == LORA_BASE_NONE;
     for (int i = 0; i < SHARED + OWN; i++) {
         const char *key = i < SHARED ? shared[i] : own[i - SHARED];
         bool is_told = may_tell && strcmp(key, "quantize_base") != 0;
-        may_tell = may_tell && !(is_told && job_is_given(job, "lora", key));
+        may_tell = may_tell && !(is_told && own_key(job, key)->given);
         job_idle(
-                job, "lora", key, "only with enabled = true",
+                job, job_string(job, "lora.%s", key),
+                "only with enabled = true", is_told, "enabled = true in [lora]",
                 job_string(
                         job,
                         "lora.%s without adapters: lora.enabled is not given",
-                        key),
-                "enabled = true in [lora]", is_told);
+                        key));
     }
 }
 
@@ -88,7 +92,7 @@ static void read_adapter(struct job *job)
 const json_t *job_adapter_value(const struct job *job, const char *key)
 {
     const json_t *value = json_object_get(job->adapter, key);
-    bool holds = !job_is_given(job, "lora", key) && job_lora_is_shared(key) &&
+    bool holds = job_lora_is_shared(key) && !own_key(job, key)->given &&
                  strcmp(key, "init_lora_weights") != 0;
     return holds && !json_is_null(value) ? value : NULL;
 }
@@ -98,38 +102,39 @@ void job_settle_lora(struct job *job)
     struct lora_options *lora = &job->options.lora;
     struct checkpoint_options *checkpoint = &job->options.checkpoint;
     list_given(job);
-    lora->gives_quantize_base = job_is_given(job, "lora", "quantize_base");
-    lora->gives_double_quant = job_is_given(job, "lora", "double_quant");
-    if (lora->path && !job_is_given(job, "lora", "enabled")) {
+    lora->gives_quantize_base =
+            job_key(job, "lora.quantize_base")->given != NULL;
+    lora->gives_double_quant = job_key(job, "lora.double_quant")->given != NULL;
+    if (lora->path && !job_key(job, "lora.enabled")->given) {
         lora->enabled = true;
-        job_derive(job, "lora", "enabled", "from lora.path");
+        job_key(job, "lora.enabled")->derived = "from lora.path";
     }
     if (!lora->enabled) {
         leave_out(job);
         return;
     }
     read_adapter(job);
-    if (!job_is_given(job, "checkpoint", "export")) {
+    if (!job_key(job, "checkpoint.export")->given) {
         checkpoint->export = EXPORT_PEFT;
-        job_derive(job, "checkpoint", "export", "from [lora]");
+        job_key(job, "checkpoint.export")->derived = "from [lora]";
     }
 }
 
-/* The key of [lora] that an error speaks of: "lora.r = 8 is ..", "`r` must .."
- */
-static struct toml_place place_of(const struct job *job, const char *what)
+/* This thread's error record at the key of [lora] that it speaks of: "lora.r =
+ * 8 is ..", "`r` must ..". */
+static void take_record(struct job *job)
 {
     bool has_path = job->options.lora.path != NULL;
+    const char *what = zd_error_get()->what;
     const char *key = strncmp(what, "lora.", 5) == 0 ? what + 5
                       : what[0] == '`' && !has_path  ? what + 1
                                                      : "";
-    char name[SCHEMA_NAME_MAX];
-    snprintf(
-            name, sizeof name, "%.*s",
-            (int)strspn(key, "abcdefghijklmnopqrstuvwxyz_"), key);
-    if (schema_find("lora", name))
-        return job_place(job, "lora", name);
-    return job_place(job, "lora", has_path ? "path" : "enabled");
+    const char *name = job_string(
+            job, "lora.%.*s", (int)strspn(key, "abcdefghijklmnopqrstuvwxyz_"),
+            key);
+    if (!schema_find("lora", name + 5))
+        name = has_path ? "lora.path" : "lora.enabled";
+    job_take_record(job, name);
 }
 
 enum zd_status job_read_config(
@@ -171,9 +176,8 @@ static void check_scales(struct job *job, const struct model_config *config)
     const struct lora_options *lora = &job->options.lora;
     if (lora->gives_double_quant && lora->double_quant &&
         lora->quantize_base == LORA_BASE_NONE && !config->is_quantized)
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0213",
-                job_place(job, "lora", "double_quant"), NULL,
+        job_refuse(
+                job, "E0213", "lora.double_quant", NULL,
                 "double_quant without quantize_base: no weight is quantized");
 }
 
@@ -186,7 +190,7 @@ void job_check_adapters(
     if (!lora->enabled || (lora->path && !fs_exists(lora->path)))
         return; /* the latter is told with the paths */
     for (int i = 0; i < SHARED; i++)
-        if (!job_is_sound(job, "lora", shared[i]))
+        if (own_key(job, shared[i])->refused)
             return;
     enum zd_status status = lora_config(lora, &adapter);
     if (status == ZD_OK) {
@@ -201,6 +205,5 @@ void job_check_adapters(
     if (status == ZD_OK)
         check_scales(job, config);
     else
-        problem_take_record(
-                &job->problems, place_of(job, zd_error_get()->what));
+        take_record(job);
 }

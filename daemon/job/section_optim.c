@@ -7,16 +7,16 @@
 #include <string.h>
 #include <strings.h>
 
-static const struct toml_node *given(const struct job *job, const char *name)
+static struct job_key *own_key(const struct job *job, const char *name)
 {
-    return job->given[schema_index(schema_find("optim", name))];
+    return &job->keys[schema_index(schema_find("optim", name))];
 }
 
 /* The value that a key was given, -1 when it was not. Both keys that name the
  * states write one field, so the field does not tell. */
 static int given_choice(const struct job *job, const char *name)
 {
-    const struct toml_node *node = given(job, name);
+    const struct toml_node *node = own_key(job, name)->given;
     const struct schema_choice *c = schema_find("optim", name)->choices;
     if (!node || node->kind != TOML_STRING)
         return -1;
@@ -41,42 +41,35 @@ static void settle_params(struct job *job)
     const struct optimizer *optimizer = optimizer_of(optim->name);
     for (int i = 0; i < OPTIM_PARAMS; i++) {
         const char *key = optim_param_key((enum optim_param)i);
-        if (optimizer->values[i] != 0 && !given(job, key)) {
+        if (optimizer->values[i] != 0 && !own_key(job, key)->given) {
             *optim_param_value(optim, (enum optim_param)i) =
                     optimizer->values[i];
-            job_derive(job, "optim", key, "from optim.name");
+            own_key(job, key)->derived = "from optim.name";
         }
         if (!optimizer->reads[i])
             job_idle(
-                    job, "optim", key,
+                    job, job_string(job, "optim.%s", key),
                     job_string(job, "not used by %s", optimizer->name),
+                    !own_key(job, "name")->refused, "remove this line",
                     job_string(
                             job, "`%s` has no effect with optim.name = \"%s\"",
-                            key, optimizer->name),
-                    "remove this line", job_is_sound(job, "optim", "name"));
+                            key, optimizer->name));
     }
 }
 
 void job_settle_optim(struct job *job)
 {
     struct optim_options *optim = &job->options.optim;
-    const struct toml_node *name = given(job, "name");
+    const struct toml_node *name = own_key(job, "name")->given;
     if (name && name->kind == TOML_STRING)
         job->options.optimizer = name->string;
     int state = given_choice(job, "state_dtype");
     job->options.names_states = state >= 0;
     optim->state_type =
             state >= 0 ? (enum optim_state_type)state : named_state(job);
-    if (state < 0 && given(job, "name"))
-        job_derive(job, "optim", "state_dtype", "from optim.name");
+    if (state < 0 && name)
+        job_key(job, "optim.state_dtype")->derived = "from optim.name";
     settle_params(job);
-}
-
-static void tell(struct job *job, const char *key, const char *what)
-{
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, "E0213",
-            job_place(job, "optim", key), NULL, "%s", what);
 }
 
 void job_check_optim(struct job *job)
@@ -86,21 +79,24 @@ void job_check_optim(struct job *job)
     int state = given_choice(job, "state_dtype");
     enum optim_state_type named = named_state(job);
     if (state < 0 || state == (int)named ||
-        !job_is_sound(job, "optim", "name") ||
-        !job_is_sound(job, "optim", "state_dtype"))
+        job_key(job, "optim.name")->refused ||
+        job_key(job, "optim.state_dtype")->refused)
         return;
-    if (named == OPTIM_STATE_8BIT) {
-        tell(job, "state_dtype",
-             "optim.name says 8-bit states, and state_dtype says otherwise");
-        problem_help(&job->problems, "remove one of the two");
-    } else if (state == OPTIM_STATE_8BIT) {
-        tell(job, "state_dtype", "8-bit states come with the optimizer's name");
-        if (optimizer->has_8bit)
-            problem_help(
-                    &job->problems, "name = \"%s%s_8bit\"",
-                    optim->paged ? "paged_" : "", optimizer->name);
-    } else if (!optimizer->has_bf16 || optim->paged) {
-        tell(job, "state_dtype",
-             "bf16 states are for optim.name = \"adamw\" alone");
-    }
+    const char *key = "optim.state_dtype", *with = NULL;
+    if (optimizer->has_8bit)
+        with = job_string(
+                job, "name = \"%s%s_8bit\"", optim->paged ? "paged_" : "",
+                optimizer->name);
+    if (named == OPTIM_STATE_8BIT)
+        job_refuse(
+                job, "E0213", key, "remove one of the two",
+                "optim.name says 8-bit states, and state_dtype says otherwise");
+    else if (state == OPTIM_STATE_8BIT)
+        job_refuse(
+                job, "E0213", key, with,
+                "8-bit states come with the optimizer's name");
+    else if (!optimizer->has_bf16 || optim->paged)
+        job_refuse(
+                job, "E0213", key, NULL,
+                "bf16 states are for optim.name = \"adamw\" alone");
 }

@@ -28,30 +28,29 @@ static void settle_names(struct job *job, const char *path)
     struct job_options *options = &job->options.job;
     if (!options->name || !options->name[0]) {
         options->name = name_of_file(job, path);
-        job_derive(job, "job", "name", "from the file's name");
+        job_key(job, "job.name")->derived = "from the file's name";
     }
     if (!options->output_dir || !options->output_dir[0]) {
         options->output_dir = job_string(job, "out/%s", options->name);
-        job_derive(job, "job", "output_dir", "from job.name");
+        job_key(job, "job.output_dir")->derived = "from job.name";
     }
     if (!options->run_name)
         options->run_name = "";
-    if (!job_is_given(job, "job", "data_seed")) {
+    if (!job_key(job, "job.data_seed")->given) {
         options->data_seed = options->seed;
-        job_derive(job, "job", "data_seed", "from job.seed");
+        job_key(job, "job.data_seed")->derived = "from job.seed";
     }
 }
 
 static void tell_batch(struct job *job)
 {
-    static const char *const names[] = {
-            "global_batch_size", "gradient_accumulation_steps",
-            "per_device_train_batch_size"};
-    struct toml_place place = {0};
-    for (int i = 0; i < 3 && !place.source; i++)
-        if (job_is_given(job, "train", names[i]))
-            place = job_place(job, "train", names[i]);
-    problem_take_record(&job->problems, place);
+    static const char *const keys[] = {
+            "train.global_batch_size", "train.gradient_accumulation_steps",
+            "train.per_device_train_batch_size"};
+    int i = 0;
+    while (i < 2 && !job_key(job, keys[i])->given)
+        i++;
+    job_take_record(job, keys[i]);
 }
 
 /* Without a number of ranks: what can be no batch at any. */
@@ -65,26 +64,22 @@ static void settle_any_world(struct job *job)
     job->accumulation = (int)(A || (G && B) ? A : 1);
     job->per_device = (int)(B || G ? B : 4);
     job->global_batch = G;
-    if (G % unit) {
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0211",
-                job_place(job, "train", "global_batch_size"), NULL,
+    if (G % unit)
+        job_refuse(
+                job, "E0211", "train.global_batch_size",
+                job_string(
+                        job, "the nearest that does: global_batch_size = %lld",
+                        (long long)(G < unit ? unit : G / unit * unit)),
                 "batch sizes do not agree: no number of ranks makes %lld of "
                 "%lld per rank",
                 (long long)G, (long long)unit);
-        problem_help(
-                &job->problems,
-                "the nearest that does: "
-                "global_batch_size = %lld",
-                (long long)(G < unit ? unit : G / unit * unit));
-    }
 }
 
 static void settle_batch(struct job *job)
 {
-    if (!job_is_sound(job, "train", "global_batch_size") ||
-        !job_is_sound(job, "train", "gradient_accumulation_steps") ||
-        !job_is_sound(job, "train", "per_device_train_batch_size"))
+    if (job_key(job, "train.global_batch_size")->refused ||
+        job_key(job, "train.gradient_accumulation_steps")->refused ||
+        job_key(job, "train.per_device_train_batch_size")->refused)
         return;
     if (!job->world) {
         settle_any_world(job);
@@ -109,37 +104,38 @@ static void settle_idle(struct job *job)
     static const char *const offload[] = {
             "threads", "clipping", "accumulate", "pin_memory"};
     const struct train_job *o = &job->options;
-    const char *dtype = dtype_name(o->train.dtype);
-    for (int i = 0; i < 5 && o->train.dtype != DTYPE_FP16; i++)
+    const char *dtype = dtype_name(o->train.dtype), *key;
+    for (int i = 0; i < 5 && o->train.dtype != DTYPE_FP16; i++) {
+        key = job_string(job, "train.fp16.%s", fp16[i]);
         job_idle(
-                job, "train.fp16", fp16[i], "only with dtype = \"fp16\"",
+                job, key, "only with dtype = \"fp16\"",
+                !job_key(job, "train.dtype")->refused,
+                "dtype = \"fp16\" in [train], or remove [train.fp16]",
                 job_string(
                         job,
-                        "train.fp16.%s is for train.dtype = \"fp16\", which is "
-                        "\"%s\"",
-                        fp16[i], dtype),
-                "dtype = \"fp16\" in [train], or remove [train.fp16]",
-                job_is_sound(job, "train", "dtype"));
+                        "%s is for train.dtype = \"fp16\", which is \"%s\"",
+                        key, dtype));
+    }
     for (int i = 0; i < 4 && o->offload.optimizer == OFFLOAD_NONE; i++)
         job_idle(
-                job, "offload", offload[i],
+                job, job_string(job, "offload.%s", offload[i]),
                 "not used without offload.optimizer",
+                !job_key(job, "offload.optimizer")->refused,
+                "offload.optimizer = \"cpu\", or remove this line",
                 job_string(
                         job,
                         "`%s` has no effect while offload.optimizer is "
                         "\"none\"",
-                        offload[i]),
-                "offload.optimizer = \"cpu\", or remove this line",
-                job_is_sound(job, "offload", "optimizer"));
+                        offload[i]));
 }
 
 void job_settle(struct job *job)
 {
     struct model_options *model = &job->options.model;
     settle_names(job, job->path);
-    if (model->config && !job_is_given(job, "model", "init")) {
+    if (model->config && !job_key(job, "model.init")->given) {
         model->init = MODEL_RANDOM;
-        job_derive(job, "model", "init", "from [model.config]");
+        job_key(job, "model.init")->derived = "from [model.config]";
     }
     job->options.comm.round_robin = job->options.zero.round_robin_gradients;
     job_settle_lora(job);
