@@ -113,6 +113,9 @@ void job_settle_lora(struct job *job)
         leave_out(job);
         return;
     }
+    if (!lora->gives_double_quant && lora->quantize_base != LORA_BASE_NF4 &&
+        lora->quantize_base != LORA_BASE_FP4)
+        job_key(job, "lora.double_quant")->unused = "only with nf4 and fp4";
     read_adapter(job);
     if (!job_key(job, "checkpoint.export")->given) {
         checkpoint->export = EXPORT_PEFT;

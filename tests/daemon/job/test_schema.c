@@ -40,53 +40,6 @@ Test(schema, no_two_available_keys_share_a_field)
         }
 }
 
-Test(schema, aliases_find_their_key)
-{
-    static const char *const cases[][3] = {
-            {"optim", "lr", "learning_rate"},
-            {"optim", "grad_clip", "max_grad_norm"},
-            {"optim", "optimizer", "name"},
-            {"train", "epochs", "num_train_epochs"},
-            {"train", "batch_size", "per_device_train_batch_size"},
-            {"train", "max_iters", "max_steps"},
-            {"data", "block_size", "cutoff_len"},
-            {"data", "max_seq_length", "cutoff_len"},
-            {"zero", "stage3_prefetch_bucket_size", "prefetch_bucket_size"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct schema_key *key =
-                schema_find_alias(cases[i][0], cases[i][1]);
-        cr_assert(key, "%s", cases[i][1]);
-        cr_expect_str_eq(key->name, cases[i][2]);
-    }
-    cr_expect_null(schema_find_alias("train", "lr"));
-    cr_expect_null(schema_find_alias("optim", "learning"));
-}
-
-Test(schema, the_nearest_name_is_suggested)
-{
-    static const struct {
-        const char *section, *typed, *found;
-    } cases[] = {
-            {"optim", "learning_rat", "learning_rate"},
-            {"optim", "lerning_rate", "learning_rate"},
-            {"data", "cutoff_length", "cutoff_len"},
-            {"zero", "stge", "stage"},
-            {"train", "max_step", "max_steps"},
-            {"train", "waemup_steps", "warmup_steps"},
-    };
-    char found[SCHEMA_NAME_MAX];
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        cr_assert(
-                schema_suggest(cases[i].section, cases[i].typed, found), "%s",
-                cases[i].typed);
-        cr_expect_str_eq(found, cases[i].found);
-    }
-    cr_expect_null(schema_suggest("train", "qqqqqqqqq", found));
-    cr_expect_str_eq(schema_suggest_section("trian"), "train");
-    cr_expect_null(schema_suggest_section("qqqqqqq"));
-}
-
 Test(schema, edits_are_counted)
 {
     cr_expect_eq(edit_distance("abc", "abc"), 0);
