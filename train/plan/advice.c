@@ -2,7 +2,7 @@
 #include "train/plan/advice.h"
 
 #include "base/units.h"
-#include "train/plan/search_parts.h"
+#include "train/plan/search.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,29 +19,27 @@ static enum zd_status find_change(
         struct plan_advice *out)
 {
     struct train_job settled = *job; /* what "auto" has chosen is chosen */
-    struct plan_searching state;
     const struct plan_search search = {
             .job = &settled,
             .world = plan->world,
             .local_size = local_size,
             .machine = machine};
     const struct plan_query query = {
+            .search = &search,
             .space = plan_space_fit(job, 0),
             .keeps_batch = true,
             .score = PLAN_BY_TIME,
-            .changes_most = 1};
+            .changes_most = 1,
+            .limits = &plan->limits};
+    struct plan_found *found;
+    int count;
     settled.train.gradient_checkpointing = plan->shape.checkpointing;
-    ZD_TRY(plan_search_begin(&search, NULL, &state));
-    state.limits = plan->limits;
-    enum zd_status status = plan_search_run(&state, &query);
-    if (status == ZD_OK && state.count) {
-        qsort(state.found, (size_t)state.count, sizeof *state.found,
-              plan_found_order);
-        if (state.found[0].predicted.step_seconds <=
-            worth_telling * out->predicted.step_seconds)
-            out->change = state.found[0];
-    }
-    plan_search_end(&state);
+    enum zd_status status = plan_search_run(&query, &found, &count);
+    if (status == ZD_OK && count &&
+        found[0].predicted.step_seconds <=
+                worth_telling * out->predicted.step_seconds)
+        out->change = found[0];
+    free(found);
     return status;
 }
 

@@ -298,80 +298,62 @@ bool candidate_holds(
 
 /* --- as a job file says it ------------------------------------------------ */
 
-struct writer {
-    struct plan_setting *out;
-    int count;
+enum { KEYS = 17 };
+struct key_value {
+    const char *key, *value, *why;
+};
+struct key_texts {
+    char mode[PLAN_NAME_MAX], optimizer[PLAN_NAME_MAX];
+    char stage[16], B[16], A[16];
 };
 
-static void add(
-        struct writer *writer, const char *key, const char *value,
-        const char *why)
+static const char *reason_of(
+        const struct plan_candidate *candidate, enum plan_dimension dimension)
 {
-    char *end;
-    assert(writer->count < PLAN_SETTINGS_MAX);
-    struct plan_setting *setting = &writer->out[writer->count++];
-    *setting = (struct plan_setting){.key = key, .why = why};
-    strtol(value, &end, 10);
-    setting->is_text = *end && strcmp(value, "true") != 0;
-    snprintf(setting->value, sizeof setting->value, "%s", value);
+    int option = candidate->option[dimension];
+    return option ? row_of(dimension, option)->why : NULL;
 }
 
-/* Where the two differ. */
-static void set(
-        struct writer *writer, const char *key, const char *now,
-        const char *then, const char *why)
-{
-    if (strcmp(now, then) != 0)
-        add(writer, key, then, why);
-}
-
-static void add_number(
-        struct writer *writer, const char *key, int value, const char *why)
-{
-    char text[16];
-    snprintf(text, sizeof text, "%d", value);
-    add(writer, key, text, why);
-}
-
-static void set_optimizer(
-        struct writer *writer, const struct train_job *now,
-        const struct train_job *then)
+/* Each key that a candidate may set, as `job` has it, and why it differs from
+ * that of `given`. `choice` NULL: the micro-batches are those of the job. */
+/* clang-format off */
+static void keys_of(
+        const struct train_job *job, const struct train_job *given, const struct plan_candidate *candidate,
+        const struct job_choice *choice, struct key_texts *texts, struct key_value out[KEYS])
 {
     static const char *const types[] = {"fp32", "bf16", "8bit"};
-    bool pages = now->optim.paged != then->optim.paged;
-    bool is_named =
-            then->optim.state_type != OPTIM_STATE_8BIT || now->names_states;
-    char before[PLAN_NAME_MAX], after[PLAN_NAME_MAX];
-    plan_optimizer_name(&now->optim, before);
-    plan_optimizer_name(&then->optim, after);
-    set(writer, "optim.name", before, after,
-        pages ? "states go to the host as far as the device lacks room"
-              : "states take less");
-    if (is_named)
-        set(writer, "optim.state_dtype", types[now->optim.state_type],
-            types[then->optim.state_type], "states take less");
-    if (now->optim.master != then->optim.master)
-        add(writer, "optim.master", "none",
-            "no fp32 copy of the weights; they are rounded stochastically");
+    const struct offload_options *offload = &job->offload;
+    const struct zero_options *zero = &job->zero;
+    bool is_8bit = job->optim.state_type == OPTIM_STATE_8BIT && !job->names_states; /* as the name says */
+    bool needs_folder = offload->optimizer == OFFLOAD_NVME && !names_folder(job);
+    plan_checkpointing_name(job->train.gradient_checkpointing, texts->mode);
+    plan_optimizer_name(&job->optim, texts->optimizer);
+    snprintf(texts->stage, sizeof texts->stage, "%d", zero->stage);
+    snprintf(texts->B, sizeof texts->B, "%d", choice ? choice->B : 0);
+    snprintf(texts->A, sizeof texts->A, "%d", choice ? choice->A : 0);
+    const struct key_value keys[KEYS] = {
+            {"lora.enabled", job->lora.enabled ? "true" : "false", "adapters are trained, the model stays as it is"},
+            {"lora.quantize_base", job->lora.quantize_base == LORA_BASE_NF4 ? "nf4" : "", "the layers' weights are held in 4 bits"},
+            {"zero.stage", texts->stage, zero->stage > given->zero.stage ? "more is cut over ranks" : "less goes over wires"},
+            {"train.gradient_checkpointing", texts->mode, reason_of(candidate, CHOOSE_MODE)},
+            {"train.per_device_train_batch_size", texts->B, "the largest micro-batch that fits"},
+            {"train.gradient_accumulation_steps", texts->A, "keeps the global batch size"},
+            {"zero.reduce_bucket_size", zero->reduce_bucket_size ? "" : "auto", "gradients wait in less memory"},
+            {"zero.prefetch_bucket_size", zero->prefetch_bucket_size ? "" : "auto", "one unit ahead, not more"},
+            {"zero.max_reuse_distance", zero->max_reuse_distance ? "" : "auto", "no slots to keep units in"},
+            {"optim.name", texts->optimizer,
+             job->optim.paged != given->optim.paged ? "states go to the host as far as the device lacks room" : "states take less"},
+            {"optim.state_dtype", types[is_8bit ? given->optim.state_type : job->optim.state_type], "states take less"},
+            {"optim.master", job->optim.master == OPTIM_MASTER_NONE ? "none" : "fp32",
+             "no fp32 copy of the weights; they are rounded stochastically"},
+            {"train.dtype", dtype_name(job->train.dtype), "half of the bytes"},
+            {"offload.optimizer", plan_tier_name(offload->optimizer), reason_of(candidate, CHOOSE_PLACE)},
+            {"offload.nvme_path", needs_folder ? "FOLDER" : "", "where they are kept"},
+            {"offload.params", plan_tier_name(offload->params), reason_of(candidate, CHOOSE_PARAMS)},
+            {"offload.activations", plan_tier_name(offload->activations), reason_of(candidate, CHOOSE_ACTIVATIONS)}};
+    memcpy(out, keys, sizeof keys);
 }
-
-/* Those that the job gives. */
-static void set_buckets(struct writer *writer, const struct zero_options *zero)
-{
-    const struct {
-        const char *key, *why;
-        bool is_given;
-    } buckets[] = {
-            {"zero.reduce_bucket_size", "gradients wait in less memory",
-             zero->reduce_bucket_size},
-            {"zero.prefetch_bucket_size", "one unit ahead, not more",
-             zero->prefetch_bucket_size},
-            {"zero.max_reuse_distance", "no slots to keep units in",
-             zero->max_reuse_distance}};
-    for (int i = 0; i < 3; i++)
-        if (buckets[i].is_given)
-            add(writer, buckets[i].key, "auto", buckets[i].why);
-}
+/* clang-format on */
 
 int candidate_settings(
         const struct train_job *job, const struct plan_candidate *candidate,
@@ -379,50 +361,27 @@ int candidate_settings(
         struct plan_setting out[PLAN_SETTINGS_MAX])
 {
     const struct train_job changed = candidate_job(job, candidate);
-    const struct offload_options *now = &job->offload, *then = &changed.offload;
-    const unsigned char *option = candidate->option;
-    const char *why[CHOICES] = {NULL};
-    char mode[PLAN_NAME_MAX];
-    struct writer writer = {.out = out};
-    for (int d = 0; d < CHOICES; d++)
-        if (option[d])
-            why[d] = row_of(d, option[d])->why;
-    plan_checkpointing_name(changed.train.gradient_checkpointing, mode);
-    if (changed.lora.enabled != job->lora.enabled)
-        add(&writer, "lora.enabled", "true",
-            "adapters are trained, the model stays as it is");
-    if (option[CHOOSE_ADAPTERS] == ADAPTERS_QLORA)
-        add(&writer, "lora.quantize_base", "nf4",
-            "the layers' weights are held in 4 bits");
-    if (option[CHOOSE_STAGE])
-        add_number(
-                &writer, "zero.stage", changed.zero.stage,
-                changed.zero.stage > job->zero.stage ? "more is cut over ranks"
-                                                     : "less goes over wires");
-    if (option[CHOOSE_MODE])
-        add(&writer, "train.gradient_checkpointing", mode, why[CHOOSE_MODE]);
-    if (option[CHOOSE_BATCH]) {
-        add_number(
-                &writer, "train.per_device_train_batch_size", choice->B,
-                "the largest micro-batch that fits");
-        add_number(
-                &writer, "train.gradient_accumulation_steps", choice->A,
-                "keeps the global batch size");
+    struct key_texts texts[2];
+    struct key_value now[KEYS], then[KEYS];
+    int count = 0;
+    keys_of(job, job, candidate, NULL, &texts[0], now);
+    keys_of(&changed, job, candidate,
+            candidate->option[CHOOSE_BATCH] ? choice : NULL, &texts[1], then);
+    for (int k = 0; k < KEYS; k++) {
+        const char *value = then[k].value;
+        char *end;
+        if (!strcmp(now[k].value, value))
+            continue;
+        strtol(value, &end, 10);
+        assert(count < PLAN_SETTINGS_MAX);
+        struct plan_setting *setting = &out[count++];
+        *setting = (struct plan_setting){
+                .key = then[k].key,
+                .why = then[k].why,
+                .is_text = *end && strcmp(value, "true") != 0};
+        snprintf(setting->value, sizeof setting->value, "%s", value);
     }
-    if (option[CHOOSE_BUCKETS])
-        set_buckets(&writer, &job->zero);
-    set_optimizer(&writer, job, &changed);
-    if (option[CHOOSE_DTYPE])
-        add(&writer, "train.dtype", "bf16", "half of the bytes");
-    set(&writer, "offload.optimizer", plan_tier_name(now->optimizer),
-        plan_tier_name(then->optimizer), why[CHOOSE_PLACE]);
-    if (then->optimizer == OFFLOAD_NVME && !names_folder(job))
-        add(&writer, "offload.nvme_path", "FOLDER", "where they are kept");
-    set(&writer, "offload.params", plan_tier_name(now->params),
-        plan_tier_name(then->params), why[CHOOSE_PARAMS]);
-    set(&writer, "offload.activations", plan_tier_name(now->activations),
-        plan_tier_name(then->activations), why[CHOOSE_ACTIVATIONS]);
-    return writer.count;
+    return count;
 }
 
 void settings_print(

@@ -1,8 +1,8 @@
 /* refusal.c - a job that does not fit: what is short, and which changes of the
- * job file would make it fit. */
+ * job file, or which machine, would make it fit. */
 #include "base/must.h"
 #include "base/units.h"
-#include "train/plan/search_parts.h"
+#include "train/plan/search.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -76,26 +76,27 @@ static void suggest(
     enum { LINES = 4 };
     struct train_job settled = *job; /* what "auto" has chosen is chosen */
     const struct plan_search search = {.job = &settled, .world = plan->world};
-    struct plan_query query = {
+    const struct plan_query query = {
+            .search = &search,
             .space = plan_space_refusal(job),
             .keeps_batch = true,
             .score = PLAN_BY_COST,
-            .most = LINES};
-    struct plan_searching state;
+            .most = LINES,
+            .plan = plan};
+    struct plan_found *found;
+    int count;
     settled.train.gradient_checkpointing = plan->shape.checkpointing;
-    if (plan_search_begin(&search, plan, &state) == ZD_OK &&
-        plan_search_run(&state, &query) != ZD_OK)
+    if (plan_search_run(&query, &found, &count) != ZD_OK)
         zd_error_clear();
     text_buffer_add(
             text, "\n%s",
-            state.count
-                    ? "any one of these, on the command line or in the file:"
-                    : "no such change fits: more ranks, a shorter "
-                      "data.cutoff_len or a smaller model are left");
-    for (int i = 0; i < state.count; i++)
-        if (!add_found(job->offload.nvme_path, &state.found[i], text))
+            count ? "any one of these, on the command line or in the file:"
+                  : "no such change fits: more ranks, a shorter "
+                    "data.cutoff_len or a smaller model are left");
+    for (int i = 0; i < count; i++)
+        if (!add_found(job->offload.nvme_path, &found[i], text))
             break;
-    plan_search_end(&state);
+    free(found);
 }
 
 enum zd_status plan_refuse(
@@ -130,5 +131,44 @@ enum zd_status plan_refuse(
             units_bytes(memories[shortage].limit, limit),
             memories[shortage].limit, source);
     zd_fail_help("%s", help);
+    return ZD_ERR_UNFIT;
+}
+
+/* --- the smallest machine ------------------------------------------------- */
+
+static void add_machine(
+        const struct plan_search *search, const struct plan_found *found,
+        struct text_buffer *text)
+{
+    char words[600] = "", device[UNITS_TEXT], host[UNITS_TEXT];
+    struct text_buffer line = {.out = words, .bytes = sizeof words};
+    if (found->world != search->world)
+        text_buffer_add(&line, "--world %d", found->world);
+    settings_print(found->settings, found->setting_count, &line);
+    text_buffer_add(
+            text, "%s%s of device memory and %s of host memory, with %s",
+            text->used ? "; or " : "", units_bytes_up(found->device, device),
+            units_bytes_up(found->host, host),
+            line.used ? words : "no other change");
+}
+
+enum zd_status plan_fail_smallest(
+        const struct plan_search *search, const struct plan_smallest *smallest,
+        const char *what)
+{
+    char words[900] = "";
+    struct text_buffer text = {.out = words, .bytes = sizeof words};
+    const struct plan_found *any = &smallest->any;
+    if (smallest->device.choice.B)
+        add_machine(search, &smallest->device, &text);
+    if (smallest->host.choice.B)
+        add_machine(search, &smallest->host, &text);
+    else if (any->choice.B && (!text.used || any->host > smallest->limits.host))
+        add_machine(search, any, &text);
+    ZD_FAIL(ZD_ERR_UNFIT, "E0607", "%s", what);
+    if (text.used)
+        zd_fail_help(
+                "the smallest machine that would do has, for each rank, %s",
+                words);
     return ZD_ERR_UNFIT;
 }

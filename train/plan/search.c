@@ -5,78 +5,69 @@
  * halves; a step of one micro-batch keeps its gradients in another type and is
  * tried first by itself. tests/train/plan/test_search.c compares this with a
  * search of everything. */
-#include "train/plan/search_parts.h"
+#include "train/plan/search.h"
 
 #include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+enum { SIZES_MAX = 64 };
+struct search {
+    const struct plan_search *asked;
+    const struct plan_query *query;
+    const struct plan_machine *machine;
+    struct job_plan *plan; /* the last that was tried */
+    struct plan_limits limits;
+    struct plan_found *found; /* owned */
+    int count;
+    int given, samples; /* of a rank: in a micro-batch, and in a step */
+    int adapters; /* option that the plan was begun with; -1: no such model */
+    enum zd_status failed; /* planning the job as it is */
+};
+
+/* What is tried. */
+struct attempt {
+    struct train_job job;
+    struct plan_candidate candidate;
+    struct job_choice choice;
+};
+
 /* The plan of another model: with adapters, or without again. False: they have
  * nothing to go on. */
 static bool begin_model(
-        struct plan_searching *state, const struct train_job *job, int adapters)
+        struct search *search, const struct train_job *job, int adapters)
 {
-    const struct plan_search *search = state->search;
-    if (adapters == state->adapters)
+    const struct plan_search *asked = search->asked;
+    if (adapters == search->adapters)
         return true;
-    job_plan_fini(state->plan);
-    state->adapters = adapters;
-    if (plan_begin(job, search->world, search->local_size, NULL, state->plan) !=
+    job_plan_fini(search->plan);
+    search->adapters = adapters;
+    if (plan_begin(job, asked->world, asked->local_size, NULL, search->plan) !=
         ZD_OK) {
         zd_error_clear();
-        state->adapters = -1;
+        search->adapters = -1;
         return false;
     }
-    state->plan->limits = state->limits;
     return true;
-}
-
-enum zd_status plan_search_begin(
-        const struct plan_search *search, struct job_plan *plan,
-        struct plan_searching *out)
-{
-    *out = (struct plan_searching){.search = search};
-    out->plan = plan ? plan : &out->own;
-    if (!plan) {
-        ZD_TRY(plan_begin(
-                search->job, search->world, search->local_size, NULL,
-                out->plan));
-        out->plan->limits = plan_limits_of(search->job, out->plan);
-    }
-    out->limits = out->plan->limits;
-    out->given = out->plan->per_device;
-    out->samples = out->given * out->plan->accumulation;
-    out->machine = search->machine ? search->machine
-                                   : plan_machine_default(out->plan->backend);
-    return ZD_OK;
-}
-
-void plan_search_end(struct plan_searching *state)
-{
-    if (state->plan == &state->own)
-        job_plan_fini(&state->own);
-    free(state->found);
 }
 
 /* --- micro-batches -------------------------------------------------------- */
 
 /* Ascending; those that divide a step. */
 static int list_sizes(
-        const struct plan_searching *state, const struct plan_query *query,
-        const struct plan_candidate *candidate, int out[PLAN_SIZES_MAX])
+        const struct search *search, bool is_other, int out[SIZES_MAX])
 {
     enum { ACCUMULATION_MAX = 4096 }; /* no one waits for more */
-    bool is_other = candidate->option[CHOOSE_BATCH];
-    int samples = state->samples, many = 0;
-    if (query->keeps_batch && !is_other) {
-        out[0] = state->given;
+    int samples = search->samples, many = 0;
+    if (search->query->keeps_batch && !is_other) {
+        out[0] = search->given;
         return 1;
     }
     for (int A = samples; A > 0; A--)
-        if (samples % A == 0 && many < PLAN_SIZES_MAX &&
+        if (samples % A == 0 && many < SIZES_MAX &&
             !(is_other &&
-              (samples / A == state->given || A > ACCUMULATION_MAX)))
+              (samples / A == search->given || A > ACCUMULATION_MAX)))
             out[many++] = samples / A;
     return many;
 }
@@ -84,37 +75,36 @@ static int list_sizes(
 /* False also where there is no such plan: a window of slots that is too small,
  * an offload that the stage does not have. Of the job itself that is an error.
  */
-static bool fits_with(
-        struct plan_searching *state, const struct train_job *job,
-        struct job_choice *choice, int B)
+static bool fits_with(struct search *search, struct attempt *attempt, int B)
 {
-    uint64_t disk = state->search->disk;
+    uint64_t disk = search->asked->disk;
     bool fits = false;
-    choice->B = B;
-    choice->A = state->samples / B;
-    choice->accumulate_on_host = false;
-    enum zd_status status =
-            plan_try_choice(job, choice, &state->limits, state->plan, &fits);
-    if (status != ZD_OK && state->is_job)
-        state->failed = status;
+    attempt->choice.B = B;
+    attempt->choice.A = search->samples / B;
+    enum zd_status status = plan_try_choice(
+            &attempt->job, &attempt->choice, &search->limits, search->plan,
+            &fits);
+    if (status != ZD_OK && search->query->is_job)
+        search->failed = status;
     else if (status != ZD_OK)
         zd_error_clear();
     return status == ZD_OK && fits &&
-           (!disk || state->plan->arena.bytes[ARENA_DISK] <= disk);
+           (!disk || search->plan->arena.bytes[ARENA_DISK] <= disk);
 }
 
-/* The largest size that fits; 0: none. The plan is of it then. */
-static int largest_size(
-        struct plan_searching *state, const struct train_job *job,
-        struct job_choice *choice, const int *sizes, int many)
+/* The plan is of the largest size that fits. False: none does. */
+static bool fits_largest(struct search *search, struct attempt *attempt)
 {
+    int sizes[SIZES_MAX];
+    int many =
+            list_sizes(search, attempt->candidate.option[CHOOSE_BATCH], sizes);
     int low = 0, high = many - 2, fitting = 0, last = 0;
-    if (many && fits_with(state, job, choice, sizes[many - 1]))
-        return sizes[many - 1];
+    if (many && fits_with(search, attempt, sizes[many - 1]))
+        return true;
     while (low <= high) {
         int middle = low + (high - low) / 2;
         last = sizes[middle];
-        if (fits_with(state, job, choice, last)) {
+        if (fits_with(search, attempt, last)) {
             fitting = last;
             low = middle + 1;
         } else {
@@ -122,49 +112,48 @@ static int largest_size(
         }
     }
     if (fitting && fitting != last)
-        fits_with(state, job, choice, fitting);
+        fits_with(search, attempt, fitting);
     return fitting;
 }
 
 /* --- a candidate ---------------------------------------------------------- */
 
-struct plan_found plan_found_of(
-        const struct plan_searching *state,
-        const struct plan_candidate *candidate, const struct job_choice *choice)
+static struct plan_found found_of(
+        const struct search *search, const struct attempt *attempt)
 {
-    const struct job_plan *plan = state->plan;
+    const struct job_plan *plan = search->plan;
     struct plan_found found = {
-            .candidate = *candidate,
-            .choice = *choice,
+            .candidate = attempt->candidate,
+            .choice = attempt->choice,
             .world = plan->world,
             .device = plan_device_bytes(plan),
             .host = plan_host_bytes(plan),
             .pinned = plan->arena.bytes[ARENA_PINNED],
             .disk = plan->arena.bytes[ARENA_DISK],
             .snapshot = plan->snapshot_bytes};
-    found.candidate.option[CHOOSE_BATCH] = choice->B != state->given;
+    found.candidate.option[CHOOSE_BATCH] = found.choice.B != search->given;
     found.cost = candidate_cost(&found.candidate);
     found.setting_count = candidate_settings(
-            state->search->job, &found.candidate, choice, found.settings);
+            search->asked->job, &found.candidate, &found.choice,
+            found.settings);
     return found;
 }
 
-static enum zd_status keep(
-        struct plan_searching *state, const struct plan_query *query,
-        const struct train_job *job, const struct plan_candidate *candidate,
-        const struct job_choice *choice)
+static enum zd_status keep(struct search *search, const struct attempt *attempt)
 {
-    struct job_plan *plan = state->plan;
-    plan->limits = state->limits;
-    if (query->score == PLAN_BY_TIME)
-        ZD_TRY(plan_snapshot(job, plan));
-    struct plan_found found = plan_found_of(state, candidate, choice);
+    struct job_plan *plan = search->plan;
+    bool by_time = search->query->score == PLAN_BY_TIME;
+    plan->limits = search->limits;
+    if (by_time)
+        ZD_TRY(plan_snapshot(&attempt->job, plan));
+    struct plan_found found = found_of(search, attempt);
     plan->snapshot_bytes = 0;
-    if (query->score == PLAN_BY_TIME)
-        found.predicted = plan_predict(plan, state->machine);
-    state->found = zd_must(realloc(
-            state->found, (size_t)(state->count + 1) * sizeof *state->found));
-    state->found[state->count++] = found;
+    if (by_time)
+        found.predicted = plan_predict(plan, search->machine);
+    search->found = zd_must(
+            realloc(search->found,
+                    (size_t)(search->count + 1) * sizeof *search->found));
+    search->found[search->count++] = found;
     return ZD_OK;
 }
 
@@ -172,11 +161,11 @@ static enum zd_status keep(
  * parameters, gradients and masters. Most candidates of a large model need not
  * be planned for it. */
 static double least_device(
-        const struct plan_searching *state, const struct train_job *job)
+        const struct search *search, const struct train_job *job)
 {
-    const struct param_table *table = &state->plan->table;
+    const struct param_table *table = &search->plan->table;
     double width = (double)dtype_bytes(job->train.dtype);
-    double trained = (double)table->trainable, world = state->search->world;
+    double trained = (double)table->trainable, world = search->asked->world;
     int stage = job->zero.stage;
     bool has_master = job->optim.master == OPTIM_MASTER_FP32 &&
                       job->train.dtype != DTYPE_FP32;
@@ -193,40 +182,154 @@ static double least_device(
     return bytes;
 }
 
-static enum zd_status try_candidate(
-        struct plan_searching *state, const struct plan_query *query,
-        const struct plan_candidate *candidate)
+/* --- the smallest machine ------------------------------------------------- *
+ *
+ * A candidate takes the least of the device with the smallest micro-batch, or
+ * with the whole step as one, which keeps gradients in another type; with all
+ * that may wait on the host there (a limit of nothing asks for that), and the
+ * least of the host without it. A machine has two memories: what it would need
+ * of each is told with the other as it is; if no host memory would do, the
+ * least of the device. */
+
+/* The CPU device without limits of its own: one memory for both. */
+static bool is_one_memory(const struct plan_limits *limits)
 {
-    const struct train_job job = candidate_job(state->search->job, candidate);
-    struct job_choice choice = {
-            .checkpointing = job.train.gradient_checkpointing,
-            .moves_most = PLAN_MOVES_MOST};
-    int sizes[PLAN_SIZES_MAX];
-    if (!begin_model(state, &job, candidate->option[CHOOSE_ADAPTERS]))
-        return ZD_OK;
-    if (query->try) {
-        query->try(state, query, &job, candidate, &choice);
-        return ZD_OK;
+    return !limits->on_gpu && !limits->limits_device && !limits->limits_host;
+}
+
+static uint64_t total_of(const struct plan_found *found)
+{
+    return found->device + found->host;
+}
+
+static void note(
+        struct plan_found *least, const struct plan_found *found,
+        uint64_t bytes, uint64_t than)
+{
+    if (!least->choice.B || bytes < than ||
+        (bytes == than && total_of(found) < total_of(least)))
+        *least = *found;
+}
+
+static void note_all(struct search *search, const struct plan_found *found)
+{
+    struct plan_smallest *out = search->query->smallest;
+    const struct plan_limits *limits = &search->limits;
+    bool has_room = total_of(found) <= limits->total;
+    if (is_one_memory(limits)) {
+        note(&out->any, found, total_of(found), total_of(&out->any));
+        return;
     }
-    int many = list_sizes(state, query, candidate, sizes);
-    state->is_job = query->is_job;
-    if (least_device(state, &job) > (double)state->limits.device ||
-        !largest_size(state, &job, &choice, sizes, many))
-        return state->failed;
-    /* nothing is paged: it is the candidate without */
-    if (candidate->option[CHOOSE_PLACE] == PLACE_PAGED &&
-        !job_plan_paged(state->plan).host)
-        return ZD_OK;
-    return keep(state, query, &job, candidate, &choice);
+    note(&out->any, found, found->device, out->any.device);
+    if (has_room && found->host <= limits->host)
+        note(&out->device, found, found->device, out->device.device);
+    if (has_room && found->device <= limits->device)
+        note(&out->host, found, found->host, out->host.host);
+}
+
+/* With so much of the device and any amount of the host; false: there is no
+ * such plan, or its disk is too large. */
+static bool try_room(
+        struct search *search, struct attempt *attempt, uint64_t device,
+        struct plan_found *out)
+{
+    uint64_t disk = search->asked->disk;
+    const struct plan_limits limits = {
+            .device = device,
+            .host = UINT64_MAX,
+            .total = UINT64_MAX,
+            .on_gpu = search->limits.on_gpu,
+            .local_size = search->limits.local_size};
+    bool fits;
+    if (plan_try_choice(
+                &attempt->job, &attempt->choice, &limits, search->plan,
+                &fits) != ZD_OK) {
+        zd_error_clear();
+        return false;
+    }
+    *out = found_of(search, attempt);
+    if (disk && out->disk > disk)
+        return false;
+    note_all(search, out);
+    return true;
+}
+
+/* With micro-batches of B: all that may wait on the host here, and there. Where
+ * that can be a part of it (paged states), as much as the host has room for,
+ * and as little as the device's room asks for. */
+static void try_size(struct search *search, struct attempt *attempt, int B)
+{
+    enum { TRIES = 8 }; /* pieces are whole, so the first may miss by some */
+    const struct plan_limits *limits = &search->limits;
+    struct plan_found here, there, part;
+    attempt->choice.B = B;
+    attempt->choice.A = search->samples / B;
+    bool ok = try_room(search, attempt, UINT64_MAX, &here);
+    ok &= try_room(search, attempt, 0, &there);
+    if (!ok || here.device <= there.device || here.host >= there.host)
+        return;
+    /* no part of it can take less than these: try what may win alone */
+    const struct plan_smallest *found = search->query->smallest;
+    bool may_win =
+            !found->device.choice.B ||
+            there.device + there.host < found->device.device + limits->host;
+    part = there;
+    uint64_t device = there.device;
+    for (int i = 0; i < TRIES && may_win && here.host <= limits->host &&
+                    part.host > limits->host;
+         i++) {
+        device += (part.host - limits->host) * (i ? 2 : 1);
+        if (!try_room(search, attempt, device, &part))
+            break;
+    }
+    may_win = !found->host.choice.B ||
+              here.device + here.host < found->host.host + limits->device;
+    if (may_win && there.device <= limits->device &&
+        here.device > limits->device)
+        try_room(search, attempt, limits->device, &part);
+}
+
+static void try_smallest(struct search *search, struct attempt *attempt)
+{
+    bool keeps = search->query->keeps_batch;
+    try_size(search, attempt, keeps ? search->given : 1);
+    if (!keeps && search->samples > 1)
+        try_size(search, attempt, search->samples);
 }
 
 /* --- the loop ------------------------------------------------------------- */
 
-static bool is_tried(
-        const struct plan_searching *state, const struct plan_query *query,
-        const struct plan_candidate *candidate, int cost)
+static enum zd_status try_candidate(
+        struct search *search, const struct plan_candidate *candidate)
 {
-    const struct train_job *job = state->search->job;
+    struct attempt attempt = {
+            .job = candidate_job(search->asked->job, candidate),
+            .candidate = *candidate,
+            .choice.moves_most = PLAN_MOVES_MOST};
+    attempt.choice.checkpointing = attempt.job.train.gradient_checkpointing;
+    if (!begin_model(search, &attempt.job, candidate->option[CHOOSE_ADAPTERS]))
+        return ZD_OK;
+    if (search->query->smallest) {
+        try_smallest(search, &attempt);
+        return ZD_OK;
+    }
+    if (least_device(search, &attempt.job) > (double)search->limits.device ||
+        !fits_largest(search, &attempt))
+        return search->failed;
+    /* nothing is paged: it is the candidate without */
+    if (candidate->option[CHOOSE_PLACE] == PLACE_PAGED &&
+        !job_plan_paged(search->plan).host)
+        return ZD_OK;
+    return keep(search, &attempt);
+}
+
+static bool is_tried(
+        const struct search *search, const struct plan_candidate *candidate,
+        int cost)
+{
+    const struct plan_query *query = search->query;
+    const struct train_job *job = search->asked->job;
+    bool by_cost = query->score == PLAN_BY_COST;
     int changes = 0;
     for (int d = 0; d < CHOICES; d++)
         changes += candidate->option[d] != 0;
@@ -236,34 +339,33 @@ static bool is_tried(
     if (job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO &&
         !candidate->option[CHOOSE_MODE])
         return false;
-    if (query->score == PLAN_BY_COST && candidate_cost(candidate) != cost)
+    if (by_cost && candidate_cost(candidate) != cost)
         return false;
-    for (int i = 0; query->score == PLAN_BY_COST && i < state->count; i++)
-        if (candidate_holds(candidate, &state->found[i].candidate))
+    for (int i = 0; by_cost && i < search->count; i++)
+        if (candidate_holds(candidate, &search->found[i].candidate))
             return false;
-    return candidate_is_sound(job, state->search->world, candidate);
+    return candidate_is_sound(job, search->asked->world, candidate);
 }
 
-enum zd_status plan_search_run(
-        struct plan_searching *state, const struct plan_query *query)
+static enum zd_status run(struct search *search)
 {
     enum { COST_MAX = 5 };
+    const struct plan_query *query = search->query;
     int costs = query->score == PLAN_BY_COST ? COST_MAX : 1;
     for (int cost = 1; cost <= costs; cost++) {
         struct plan_candidate candidate = {{0}};
         do {
-            if (is_tried(state, query, &candidate, cost))
-                ZD_TRY(try_candidate(state, query, &candidate));
-            if (query->most && state->count == query->most)
+            if (is_tried(search, &candidate, cost))
+                ZD_TRY(try_candidate(search, &candidate));
+            if (query->most && search->count == query->most)
                 return ZD_OK;
         } while (candidate_next(&query->space, &candidate));
     }
     return ZD_OK;
 }
 
-/* --- queries -------------------------------------------------------------- */
-
-int plan_found_order(const void *a, const void *b)
+/* For qsort. */
+static int by_time(const void *a, const void *b)
 {
     const struct plan_found *x = a, *y = b;
     double tx = x->predicted.step_seconds, ty = y->predicted.step_seconds;
@@ -274,9 +376,45 @@ int plan_found_order(const void *a, const void *b)
     return memcmp(&x->candidate, &y->candidate, sizeof x->candidate);
 }
 
+enum zd_status plan_search_run(
+        const struct plan_query *query, struct plan_found **found_out,
+        int *count_out)
+{
+    const struct plan_search *asked = query->search;
+    struct job_plan own = {0};
+    struct search search = {
+            .asked = asked,
+            .query = query,
+            .plan = query->plan ? query->plan : &own};
+    *found_out = NULL;
+    *count_out = 0;
+    if (!query->plan) {
+        ZD_TRY(plan_begin(
+                asked->job, asked->world, asked->local_size, NULL, &own));
+        own.limits = plan_limits_of(asked->job, &own);
+    }
+    search.limits = query->limits ? *query->limits : search.plan->limits;
+    search.given = search.plan->per_device;
+    search.samples = search.given * search.plan->accumulation;
+    search.machine = asked->machine
+                             ? asked->machine
+                             : plan_machine_default(search.plan->backend);
+    if (query->smallest)
+        query->smallest->limits = search.limits;
+    enum zd_status status = run(&search);
+    if (query->score == PLAN_BY_TIME && search.count)
+        qsort(search.found, (size_t)search.count, sizeof *search.found,
+              by_time);
+    *found_out = search.found;
+    *count_out = search.count;
+    job_plan_fini(&own);
+    return status;
+}
+
 struct plan_query plan_query_fit(const struct plan_search *search)
 {
     struct plan_query query = {
+            .search = search,
             .space = plan_space_fit(search->job, search->allow)};
     query.space.options[CHOOSE_BATCH] = 0;
     return query;
@@ -285,6 +423,7 @@ struct plan_query plan_query_fit(const struct plan_search *search)
 struct plan_query plan_query_job(const struct plan_search *search)
 {
     return (struct plan_query){
+            .search = search,
             .space = plan_space_job(search->job),
             .keeps_batch = true,
             .is_job = true};

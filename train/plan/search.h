@@ -4,14 +4,12 @@
  *
  *   asked by          may vary            micro-batches      keeps
  *   --fit, init       what is allowed     largest that fits  all, by time
- *   --max, --min      the job alone, or   its own, or the    the first that fits,
- *                     what is allowed     largest            for each amount
- *   advice            one option          its own, or the    the fastest
- *                                         largest other
- *   refusal           what is offered     its own, or the    the cheapest four,
- *                                         largest other      none within another
- *   smallest machine  what is allowed     one sample, or     the least device,
- *                                         the whole step     host, and both
+ *   --max, --min      the job alone, or   its own, or the    the first that
+ * fits, what is allowed     largest            for each amount advice one
+ * option          its own, or the    the fastest largest other refusal what is
+ * offered     its own, or the    the cheapest four, largest other      none
+ * within another smallest machine  what is allowed     one sample, or     the
+ * least device, the whole step     host, and both
  *
  * Every step has the same samples and learning rate. Of each candidate the
  * largest micro-batch that fits is taken: by the prediction none is faster. */
@@ -22,10 +20,10 @@
 #include "train/plan/predict.h"
 
 struct plan_search {
-    const struct train_job *job; /* with limits of [device] */
-    int world, local_size;       /* as for job_plan_build */
-    unsigned allow;              /* PLAN_ALLOW_* */
-    uint64_t disk;               /* bytes of a rank; 0: no limit */
+    const struct train_job *job;        /* with limits of [device] */
+    int world, local_size;              /* as for job_plan_build */
+    unsigned allow;                     /* PLAN_ALLOW_* */
+    uint64_t disk;                      /* bytes of a rank; 0: no limit */
     const struct plan_machine *machine; /* NULL: the backend's default */
 };
 
@@ -41,13 +39,6 @@ struct plan_found {
     struct plan_setting settings[PLAN_SETTINGS_MAX];
 };
 
-/* All that fit, the fastest first and of equals the one with the fewest
- * changes; the caller frees *found_out. ZD_ERR_UNFIT if nothing does, naming
- * the smallest machine that would do. */
-enum zd_status plan_search_fits(
-        const struct plan_search *search, struct plan_found **found_out,
-        int *count_out);
-
 /* The smallest machine that would do: of candidates within the host's limit the
  * least device memory, of those within the device's the least host memory, and
  * of all the least device memory (of the CPU device without limits of its own:
@@ -56,6 +47,42 @@ struct plan_smallest {
     struct plan_found device, host, any;
     struct plan_limits limits; /* that they were sought for */
 };
+
+enum plan_score {
+    PLAN_UNSCORED,
+    PLAN_BY_TIME, /* predicted, the fastest first and of equals the one with the
+                     fewest changes; snapshots are planned too */
+    PLAN_BY_COST, /* the cheapest first, without the job as it is; none that
+                     holds another's changes */
+};
+struct plan_query {
+    const struct plan_search *search;
+    struct plan_space space;
+    bool keeps_batch; /* its own micro-batches, unless BATCH_OTHER */
+    bool is_job;      /* no candidate: where it cannot be planned, an error */
+    enum plan_score score;
+    int changes_most;      /* options of a candidate; 0: any number */
+    int most;              /* ends with so many; 0: all */
+    struct job_plan *plan; /* begun, with limits; it is overwritten. NULL: one
+                              is begun, with the limits of the job */
+    const struct plan_limits *limits; /* NULL: those of the plan */
+    struct plan_smallest *smallest;   /* adds to it, whatever the limits, and
+                                         keeps nothing; it begins as all 0 */
+};
+/* All that is allowed, unscored; and the job as it is. */
+struct plan_query plan_query_fit(const struct plan_search *search);
+struct plan_query plan_query_job(const struct plan_search *search);
+/* The loop. The caller frees *found_out, which is set even after an error. */
+enum zd_status plan_search_run(
+        const struct plan_query *query, struct plan_found **found_out,
+        int *count_out);
+
+/* queries.c: all that fit, by time; the caller frees *found_out. ZD_ERR_UNFIT
+ * if nothing does, naming the smallest machine that would do. */
+enum zd_status plan_search_fits(
+        const struct plan_search *search, struct plan_found **found_out,
+        int *count_out);
+
 enum zd_status plan_search_smallest(
         const struct plan_search *search, struct plan_smallest *out);
 
@@ -78,5 +105,10 @@ struct plan_most_found {
 enum zd_status plan_search_most(
         const struct plan_search *search, enum plan_most what, bool fits,
         struct plan_most_found *out);
+
+/* refusal.c: ZD_ERR_UNFIT: `what` was to fit and does not, and what would. */
+enum zd_status plan_fail_smallest(
+        const struct plan_search *search, const struct plan_smallest *smallest,
+        const char *what);
 
 #endif

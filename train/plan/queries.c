@@ -1,16 +1,55 @@
-/* most.c - the most of one thing that fits (--max), and the fewest ranks
- * (--min): a query for each amount that is tried. */
+/* queries.c - what fits, by time (--fit); the most of one thing that fits
+ * (--max), and the fewest ranks (--min): a query for each amount that is tried.
+ */
 #include "train/plan/models.h"
-#include "train/plan/search_parts.h"
+#include "train/plan/search.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* The search with so much of it. */
-struct amount {
-    struct plan_search search;
-    struct train_job job;
-    struct plan_query query;
-};
+/* --- what fits ------------------------------------------------------------ */
+
+enum zd_status plan_search_smallest(
+        const struct plan_search *search, struct plan_smallest *out)
+{
+    struct plan_query query = plan_query_fit(search);
+    struct plan_found *none;
+    int count;
+    *out = (struct plan_smallest){0};
+    query.smallest = out;
+    return plan_search_run(&query, &none, &count);
+}
+
+static enum zd_status fail_fits(const struct plan_search *search)
+{
+    struct plan_smallest smallest;
+    char what[300], device[UNITS_TEXT], host[UNITS_TEXT];
+    const struct plan_limits *limits = &smallest.limits;
+    ZD_TRY(plan_search_smallest(search, &smallest));
+    snprintf(
+            what, sizeof what,
+            "no change that is allowed makes the job fit %s of device memory "
+            "and %s of host memory for each of %d rank%s",
+            limits->device == UINT64_MAX
+                    ? "any amount"
+                    : units_bytes_up(limits->device, device),
+            limits->host == UINT64_MAX ? "any amount"
+                                       : units_bytes_up(limits->host, host),
+            search->world, search->world == 1 ? "" : "s");
+    return plan_fail_smallest(search, &smallest, what);
+}
+
+enum zd_status plan_search_fits(
+        const struct plan_search *search, struct plan_found **found_out,
+        int *count_out)
+{
+    struct plan_query query = plan_query_fit(search);
+    query.score = PLAN_BY_TIME;
+    ZD_TRY(plan_search_run(&query, found_out, count_out));
+    return *count_out ? ZD_OK : fail_fits(search);
+}
+
+/* --- with so much --------------------------------------------------------- */
 
 struct asked {
     const struct plan_search *search;
@@ -28,75 +67,57 @@ static int node_of(const struct asked *asked)
     return asked->search->local_size > 0 ? asked->search->local_size : 8;
 }
 
-static void amount_init(
-        const struct asked *asked, int value, struct amount *out)
+/* *count_out: how many candidates fit with so much; *best (NULL: the first
+ * will do) is the fastest of them. With `smallest` none is sought, but what is
+ * least. */
+static enum zd_status query(
+        const struct asked *asked, int value, struct plan_found *best,
+        struct plan_smallest *smallest, int *count_out)
 {
-    struct train_job *job = &out->job;
+    struct train_job job = *asked->search->job;
+    struct plan_search search = *asked->search;
+    struct plan_found *found;
+    json_t *config = NULL;
     int node = node_of(asked);
-    out->search = *asked->search;
-    *job = *asked->search->job;
-    out->search.job = job;
+    search.job = &job;
     switch (asked->what) {
     case PLAN_MOST_BATCH:
-        job->train.per_device_train_batch_size = value;
-        job->train.gradient_accumulation_steps = asked->accumulation;
-        job->train.global_batch_size = 0;
+        job.train.per_device_train_batch_size = value;
+        job.train.gradient_accumulation_steps = asked->accumulation;
+        job.train.global_batch_size = 0;
         break;
     case PLAN_MOST_SEQ:
-        job->data.cutoff_len = value;
+        job.data.cutoff_len = value;
         break;
     case PLAN_MOST_MODEL:
-        job->model.path = NULL;
-        job->model.config = plan_model_config(plan_model_at(value));
+        job.model.path = NULL;
+        job.model.config = config = plan_model_config(plan_model_at(value));
         break;
     case PLAN_MOST_WORLD:
-        out->search.world = value;
-        out->search.local_size = value < node ? value : node;
+        search.world = value;
+        search.local_size = value < node ? value : node;
     }
-    out->query = asked->fits ? plan_query_fit(&out->search)
-                             : plan_query_job(&out->search);
-    out->query.keeps_batch |= asked->what == PLAN_MOST_BATCH;
-}
-
-static void amount_fini(const struct asked *asked, struct amount *amount)
-{
-    if (asked->what == PLAN_MOST_MODEL)
-        json_decref(amount->job.model.config);
-}
-
-/* How many candidates were found; *best (NULL: the first will do) is the
- * fastest of them. */
-static enum zd_status query(
-        const struct asked *asked, int value, int *count_out,
-        struct plan_found *best)
-{
-    struct amount amount;
-    struct plan_searching state;
-    amount_init(asked, value, &amount);
-    amount.query.score = best ? PLAN_BY_TIME : PLAN_UNSCORED;
-    amount.query.most = best ? 0 : 1;
-    enum zd_status status = plan_search_begin(&amount.search, NULL, &state);
-    if (status == ZD_OK) {
-        status = plan_search_run(&state, &amount.query);
-        *count_out = state.count;
-        for (int i = 0; best && i < state.count; i++)
-            if (i == 0 || plan_found_order(&state.found[i], best) < 0)
-                *best = state.found[i];
-        plan_search_end(&state);
-    }
-    amount_fini(asked, &amount);
+    struct plan_query query =
+            asked->fits ? plan_query_fit(&search) : plan_query_job(&search);
+    query.keeps_batch |= asked->what == PLAN_MOST_BATCH;
+    query.smallest = smallest;
+    query.score = best ? PLAN_BY_TIME : PLAN_UNSCORED;
+    query.most = best || smallest ? 0 : 1;
+    enum zd_status status = plan_search_run(&query, &found, count_out);
+    if (best && *count_out)
+        *best = found[0];
+    free(found);
+    json_decref(config);
     return status;
 }
 
 static enum zd_status fits(const struct asked *asked, int value, bool *out)
 {
     int count = 0;
-    ZD_TRY(query(asked, value, &count, NULL));
+    ZD_TRY(query(asked, value, NULL, NULL, &count));
     *out = count > 0;
     return ZD_OK;
 }
-
-/* --- of how much ---------------------------------------------------------- */
 
 /* Doubled until it is too much, then by halves; 0: one is. */
 static enum zd_status count_up(const struct asked *asked, int most, int *out)
@@ -171,39 +192,20 @@ static int find_world(struct asked *asked)
 
 /* --- not even the least --------------------------------------------------- */
 
-/* Adds what is least with so much. */
-static enum zd_status add_smallest(
-        const struct asked *asked, int value, struct plan_smallest *out)
-{
-    struct amount amount;
-    amount_init(asked, value, &amount);
-    enum zd_status status = plan_smallest_of(&amount.search, amount.query, out);
-    amount_fini(asked, &amount);
-    return status;
-}
-
 /* Memory of a rank is not always least on the most ranks: what some transports
- * need grows with them. */
-static enum zd_status smallest_world(
-        const struct asked *asked, struct plan_smallest *out)
-{
-    for (int world = 1; world <= asked->most; world = next_world(asked, world))
-        if (add_smallest(asked, world, out) != ZD_OK)
-            zd_error_clear();
-    return ZD_OK;
-}
-
+ * need grows with them. So the smallest machine is that of all numbers. */
 static enum zd_status fail(
         const struct asked *asked, int value, const char *least)
 {
     struct plan_smallest smallest = {0};
-    char what[400];
-    if (asked->what == PLAN_MOST_WORLD)
-        ZD_TRY(smallest_world(asked, &smallest));
-    else if (add_smallest(asked, value, &smallest) != ZD_OK)
-        zd_error_clear();
     const struct plan_limits *limits = &smallest.limits;
+    bool is_world = asked->what == PLAN_MOST_WORLD;
     const char *binds = ""; /* both may: the device is told first */
+    char what[400];
+    int none;
+    for (int at = is_world ? 1 : value; at <= value; at = next_world(asked, at))
+        if (query(asked, at, NULL, &smallest, &none) != ZD_OK)
+            zd_error_clear();
     if (smallest.any.choice.B)
         binds = smallest.any.device > limits->device ? ": device memory binds"
                 : limits->total != UINT64_MAX        ? ": memory binds"
@@ -235,47 +237,41 @@ static enum zd_status fail_world(const struct asked *asked)
 
 static enum zd_status read_job(struct asked *asked)
 {
-    struct plan_searching state;
-    if (asked->what != PLAN_MOST_BATCH && asked->what != PLAN_MOST_SEQ)
-        return ZD_OK;
-    ZD_TRY(plan_search_begin(asked->search, NULL, &state));
-    asked->accumulation = state.plan->accumulation;
-    asked->positions = state.plan->config.max_positions;
-    plan_search_end(&state);
+    const struct plan_search *search = asked->search;
+    struct job_plan plan;
+    ZD_TRY(plan_begin(
+            search->job, search->world, search->local_size, NULL, &plan));
+    asked->accumulation = plan.accumulation;
+    asked->positions = plan.config.max_positions;
+    job_plan_fini(&plan);
     return ZD_OK;
 }
 
-/* A value as amount_init takes it. */
-static enum zd_status find(
-        struct asked *asked, int *value_out, struct plan_most_found *out)
+/* *value_out: as query() takes it. */
+static enum zd_status find(struct asked *asked, int *value_out)
 {
     enum { BATCH_MOST = 1 << 20 };
-    const struct plan_model *model;
     switch (asked->what) {
     case PLAN_MOST_BATCH:
+        ZD_TRY(read_job(asked));
         ZD_TRY(count_up(asked, BATCH_MOST / asked->accumulation, value_out));
-        if (!*value_out)
-            return fail(asked, 1, "train.per_device_train_batch_size = 1");
-        break;
+        return *value_out ? ZD_OK
+                          : fail(asked, 1,
+                                 "train.per_device_train_batch_size = 1");
     case PLAN_MOST_SEQ:
+        ZD_TRY(read_job(asked));
         ZD_TRY(count_up(asked, asked->positions, value_out));
-        if (!*value_out)
-            return fail(asked, 1, "data.cutoff_len = 1");
-        break;
+        return *value_out ? ZD_OK : fail(asked, 1, "data.cutoff_len = 1");
     case PLAN_MOST_MODEL:
         *value_out = find_model(asked);
-        model = plan_model_at(*value_out);
-        if (!model)
-            return fail(
-                    asked, *value_out - 1, "the smallest of the known models");
-        *out = (struct plan_most_found){model->parameters, model->name};
-        return ZD_OK;
+        return plan_model_at(*value_out)
+                       ? ZD_OK
+                       : fail(asked, *value_out - 1,
+                              "the smallest of the known models");
     case PLAN_MOST_WORLD:
         *value_out = find_world(asked);
-        if (*value_out > WORLD_MOST)
-            return fail_world(asked);
+        return *value_out <= WORLD_MOST ? ZD_OK : fail_world(asked);
     }
-    *out = (struct plan_most_found){.value = *value_out};
     return ZD_OK;
 }
 
@@ -285,7 +281,11 @@ enum zd_status plan_search_most(
 {
     struct asked asked = {.search = search, .what = what, .fits = fits};
     int value = 0, count;
-    ZD_TRY(read_job(&asked));
-    ZD_TRY(find(&asked, &value, out));
-    return fits ? query(&asked, value, &count, &out->best) : ZD_OK;
+    ZD_TRY(find(&asked, &value));
+    *out = (struct plan_most_found){.value = value};
+    if (what == PLAN_MOST_MODEL) {
+        out->value = plan_model_at(value)->parameters;
+        out->name = plan_model_at(value)->name;
+    }
+    return fits ? query(&asked, value, &out->best, NULL, &count) : ZD_OK;
 }
