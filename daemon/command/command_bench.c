@@ -33,10 +33,10 @@ static void print_rates(
                 giga(rates->attention[RATE_BACKWARD][i]),
                 i + 1 < RATE_LENGTHS ? ";" : "\n");
     fprintf(stream,
-            "%s 1e9 elements/s: norm %.2f, activation %.2f, loss %.2f, AdamW "
-            "%.2f, in 8 bits %.2f\n",
-            name, giga(rates->norm[0]), giga(rates->activation[0]),
-            giga(rates->loss), giga(rates->update), giga(rates->update_8bit));
+            "%s 1e9 elements/s: AdamW %.2f, in 8 bits %.2f; a layer takes %.2f "
+            "times its parts, backward %.2f\n",
+            name, giga(rates->update), giga(rates->update_8bit),
+            rates->whole[RATE_FORWARD], rates->whole[RATE_BACKWARD]);
 }
 
 static void print_text(

@@ -48,7 +48,7 @@ static size_t scratch_bytes(struct bench *b)
     size_t most = 0;
     for (int i = 0; i < RATE_LENGTHS + BENCH_LAYERS; i++) {
         if (i < RATE_LENGTHS)
-            bench_shape_attention(b, plan_rate_lengths[i]);
+            bench_shape_attention(b, BENCH_ROWS, plan_rate_lengths[i]);
         else
             bench_shape_layer(b, i - RATE_LENGTHS);
         for (int t = DTYPE_FP32; t <= DTYPE_BF16; t++) {
@@ -57,7 +57,6 @@ static size_t scratch_bytes(struct bench *b)
             most = bytes > most ? bytes : most;
         }
     }
-    b->rows = BENCH_ROWS;
     return most;
 }
 
@@ -111,37 +110,36 @@ static enum zd_status measure_type(
         struct bench *b, enum dtype type, struct plan_rates *rates,
         double layers[RATE_PASSES][BENCH_LAYERS])
 {
-    static enum zd_status (*const parts[])(
-            struct bench *, struct plan_rates *) = {
-            calibrate_products, calibrate_elements, calibrate_adapters,
-            calibrate_attention, calibrate_update};
     b->type = type;
     ZD_TRY(kernels_device(type, &b->kernels));
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    for (int i = 0; i < BENCH_PARTS; i++) {
         ZD_TRY(fill(b));
-        ZD_TRY(parts[i](b, rates));
+        ZD_TRY(bench_parts[i](b, rates));
     }
     ZD_TRY(fill(b));
     return calibrate_layers(b, layers);
 }
 
 static enum zd_status measure_device(
-        struct bench *b, struct plan_calibration *out)
+        struct bench *b, int sweeps, struct plan_calibration *out)
 {
+    static const double widths[RATE_TYPES] = {2, 4};
     double layers[RATE_TYPES][RATE_PASSES][BENCH_LAYERS];
     for (int type = 0; type < RATE_TYPES; type++)
         for (int pass = 0; pass < RATE_PASSES; pass++)
             for (int size = 0; size < BENCH_LAYERS; size++)
                 layers[type][pass][size] = INFINITY;
     ZD_TRY(take(b));
-    for (int sweep = 0; sweep < b->sweeps; sweep++) {
+    for (int sweep = 0; sweep < sweeps; sweep++) {
         ZD_TRY(measure_type(b, DTYPE_FP32, &out->rates[1], layers[1]));
         ZD_TRY(bench_rate(
                 b, bench_add_large, 3.0 * BENCH_BLOCK, &out->machine.memory));
         ZD_TRY(measure_type(b, DTYPE_BF16, &out->rates[0], layers[0]));
     }
     for (int type = 0; type < RATE_TYPES; type++)
-        calibrate_whole(layers[type], &out->rates[type]);
+        calibrate_whole(
+                layers[type], widths[type], out->machine.memory,
+                &out->rates[type]);
     const double(*fp32)[RATE_WIDTHS] = out->rates[1].products[RATE_FORWARD];
     const double(*bf16)[RATE_WIDTHS] = out->rates[0].products[RATE_FORWARD];
     out->machine.products_32 = fp32[RATE_TOKENS - 1][RATE_WIDTHS - 1];
@@ -180,11 +178,10 @@ enum zd_status calibration_measure(
 {
     enum {
         THINGS = 2 * (RATE_PRODUCTS * RATE_TOKENS * RATE_WIDTHS +
-                      2 * RATE_LENGTHS + 17)
+                      2 * RATE_LENGTHS + 8)
     };
-    struct bench bench = {
-            .rows = BENCH_ROWS, .sweeps = seconds < SWEEPS ? 1 : SWEEPS};
-    bench.share = 0.8 * seconds / THINGS / bench.sweeps;
+    int sweeps = seconds < SWEEPS ? 1 : SWEEPS;
+    struct bench bench = {.share = 0.8 * seconds / THINGS / sweeps};
     struct device_facts facts = device_facts();
     *out = (struct plan_calibration){
             .ranks = comm_local_size(comm),
@@ -194,7 +191,7 @@ enum zd_status calibration_measure(
     out->machine.memory = 0;
     out->machine.launch = 0; /* rates are of whole calls */
     kernels_set_threads(threads);
-    enum zd_status status = measure_device(&bench, out);
+    enum zd_status status = measure_device(&bench, sweeps, out);
     status = comm_agree(comm, status);
     if (status == ZD_OK && comm_size(comm) > 1)
         status = calibrate_jitter(

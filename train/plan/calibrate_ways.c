@@ -220,6 +220,48 @@ static enum zd_status measure_ranks(
     return status;
 }
 
+/* --- the slowest of the ranks --------------------------------------------- */
+
+/* About what a layer takes. */
+static enum zd_status work(struct bench *b, int times)
+{
+    b->M = plan_rate_tokens[1];
+    b->N = plan_rate_widths[2];
+    b->kind = RATE_FORWARD;
+    for (int i = 0; i < times; i++)
+        ZD_TRY(bench_matmul(b));
+    return device_finish();
+}
+
+enum zd_status calibrate_jitter(
+        struct bench *b, struct comm *comm, double seconds, double *jitter_out)
+{
+    enum { PIECE_MS = 20, TURNS_MIN = 8, TURNS_MAX = 4000 };
+    double one, own = 0, all = 0, world = comm_size(comm);
+    ZD_TRY(work(b, 1));
+    double began = clock_seconds();
+    ZD_TRY(work(b, 4));
+    one = (clock_seconds() - began) / 4;
+    int64_t counts[2] = {1, TURNS_MIN};
+    if (one > 0)
+        counts[0] = (int64_t)fmax(1, 1e-3 * PIECE_MS / one);
+    if (one > 0)
+        counts[1] = (int64_t)fmin(
+                TURNS_MAX,
+                fmax(TURNS_MIN, seconds / (one * (double)counts[0])));
+    ZD_TRY(comm_broadcast(comm, counts, sizeof counts, 0));
+    for (int64_t turn = 0; turn < counts[1]; turn++) {
+        ZD_TRY(comm_barrier(comm));
+        began = clock_seconds();
+        ZD_TRY(work(b, (int)counts[0]));
+        own += clock_seconds() - began;
+        ZD_TRY(comm_barrier(comm));
+        all += clock_seconds() - began;
+    }
+    *jitter_out = fmax(0, all / own - 1) / log2(world);
+    return ZD_OK;
+}
+
 enum zd_status calibrate_ways(
         struct comm *comm, double seconds, struct plan_machine *machine)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FORMAT = 4, FILE_BYTES_MAX = 1 << 20 };
+enum { FORMAT = 5, FILE_BYTES_MAX = 1 << 20 };
 
 /* --- which machine -------------------------------------------------------- */
 
@@ -66,13 +66,9 @@ struct field {
 #field, offsetof(struct plan_machine, field), 1, divides               \
     }
 static const struct field rate_fields[] = {
-        RATE(products, true),    RATE(attention, false),
-        RATE(adapter, false),    RATE(whole, false),
-        RATE(begin, false),      RATE(norm, false),
-        RATE(activation, false), RATE(add, false),
-        RATE(rope, false),       RATE(loss, false),
-        RATE(update, false),     RATE(update_8bit, false),
-        RATE(round, false),      RATE(squares, false)};
+        RATE(products, true), RATE(attention, false), RATE(whole, false),
+        RATE(begin, false),   RATE(update, false),    RATE(update_8bit, false),
+        RATE(round, false),   RATE(squares, false)};
 static const struct field machine_fields[] = {
         MACHINE(products_16, false), MACHINE(products_32, false),
         MACHINE(half_tokens, false), MACHINE(memory, true),

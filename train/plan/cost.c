@@ -1,7 +1,6 @@
 #include "train/plan/cost.h"
 
 #include <math.h>
-#include <stddef.h>
 
 struct costs costs_of(
         const struct job_plan *plan, const struct plan_machine *machine)
@@ -21,37 +20,11 @@ static double at_rate(double much, double rate)
     return rate > 0 ? much / rate : 0;
 }
 
-/* --- elements that pass through memory ------------------------------------ */
-
-enum work { NORM, ACTIVATION, ADD, ROPE, HEAD_NORM, LOSS, WORK_KINDS };
-
-/* The rate that is measured, and else how often an element of the compute type
- * is read or written. */
-static const struct {
-    size_t rate;
-    double moves;
-} works[WORK_KINDS][RATE_PASSES] = {
-#define WORK(field, moves)                                                     \
-    {                                                                          \
-        offsetof(struct plan_rates, field), moves                              \
-    }
-        [NORM] = {WORK(norm[0], 5), WORK(norm[1], 10)},
-        [ACTIVATION] = {WORK(activation[0], 6), WORK(activation[1], 12)},
-        [ADD] = {WORK(add, 5), WORK(add, 10)},
-        [ROPE] = {WORK(rope, 0), WORK(rope, 0)},
-        [HEAD_NORM] = {WORK(norm[0], 0), WORK(norm[1], 0)},
-        [LOSS] = {WORK(loss, 3), WORK(loss, 0)},
-#undef WORK
-};
-
-static double work_seconds(
-        const struct costs *costs, enum work work, int pass, double elements)
+/* Elements of the compute type that are read or written so often. */
+static double move_seconds(
+        const struct costs *costs, double moves, double elements)
 {
-    const char *rates = (const char *)costs->rates;
-    if (!rates)
-        return works[work][pass].moves * elements * costs->width /
-               costs->machine->memory;
-    return at_rate(elements, *(const double *)(rates + works[work][pass].rate));
+    return moves * elements * costs->width / costs->machine->memory;
 }
 
 /* --- matmuls -------------------------------------------------------------- */
@@ -131,34 +104,6 @@ static void add_weight(
                     product_seconds(costs, param, kind, tokens / pieces);
 }
 
-/* Two matmuls of an adapter, thin on one side. */
-static void add_adapter(
-        const struct costs *costs, int id, double tokens,
-        struct unit_cost *cost)
-{
-    const struct param_table *table = &costs->plan->table;
-    const struct param *a = &table->params[table->adapters[id].a],
-                       *b = &table->params[table->adapters[id].b];
-    double flops = 2 * ((double)a->count + (double)b->count) * tokens;
-    if (!costs->rates || !(costs->rates->adapter[RATE_FORWARD] > 0)) {
-        add_weight(costs, a, tokens, 1, cost);
-        add_weight(costs, b, tokens, 1, cost);
-        return;
-    }
-    for (int pass = 0; pass < RATE_PASSES; pass++)
-        cost->pass[pass] +=
-                at_rate((1 + pass) * flops, costs->rates->adapter[pass]);
-}
-
-static bool is_adapters(const struct param_table *table, int unit, int id)
-{
-    for (int i = table->unit_first[unit]; i < table->unit_first[unit + 1]; i++)
-        if (param_has_adapter(table, i) &&
-            (table->adapters[i].a == id || table->adapters[i].b == id))
-            return true;
-    return false;
-}
-
 /* A quantized weight is decoded for each matmul: read, and written as elements,
  * whole or in strips. */
 static double decode_seconds(const struct costs *costs, int id)
@@ -183,8 +128,8 @@ static double attention_rate(const struct costs *costs, int pass, double tokens)
     return between(rates[low], rates[low + 1], share);
 }
 
-/* Attention, norms, rotations, activations, sums; and what operations that
- * follow each other take beyond each by itself. */
+/* Attention, norms, activations, sums; and what operations that follow each
+ * other take beyond that. */
 static void add_layer(
         const struct costs *costs, double tokens, struct unit_cost *cost)
 {
@@ -193,26 +138,22 @@ static void add_layer(
     double C = config->hidden_size, I = config->intermediate_size;
     double flops = 2.0 * costs->plan->shape.T * config->heads *
                    config->head_dim * tokens;
-    double rotated = config->family->rotary
-                             ? (double)(config->heads + config->kv_heads) *
-                                       config->head_dim
-                             : 0;
-    const double elements[] = {
-            [NORM] = 2 * C, [ACTIVATION] = I, [ADD] = 2 * C, [ROPE] = rotated};
     for (int pass = 0; pass < RATE_PASSES; pass++) {
-        double seconds = 0;
-        cost->pass[pass] += at_rate(
-                (1 + pass) * flops, attention_rate(costs, pass, tokens));
-        for (int work = NORM; work <= ROPE; work++)
-            seconds += work_seconds(
-                    costs, (enum work)work, pass, elements[work] * tokens);
+        double times = 1 + pass;
+        cost->pass[pass] +=
+                at_rate(times * flops, attention_rate(costs, pass, tokens));
+        double seconds =
+                move_seconds(costs, times * NORM_MOVES, 2 * C * tokens) +
+                move_seconds(costs, times * ACTIVATION_MOVES, I * tokens) +
+                move_seconds(costs, times * ADD_MOVES, 2 * C * tokens);
         cost->pass[pass] += seconds;
         if (pass == RATE_FORWARD)
             cost->recompute = seconds;
     }
-    if (rates)
-        cost->output += at_rate(C * tokens, rates->add);
-    if (!rates || !(rates->whole[RATE_FORWARD] > 0))
+    if (!rates)
+        return;
+    cost->output += move_seconds(costs, ADD_MOVES, C * tokens);
+    if (!(rates->whole[RATE_FORWARD] > 0))
         return;
     cost->output *= rates->whole[RATE_FORWARD];
     for (int pass = 0; pass < RATE_PASSES; pass++)
@@ -231,13 +172,12 @@ static double head_pieces(const struct costs *costs)
     return ceil((double)plan->shape.B * plan->shape.T / chunk);
 }
 
-/* The final norm, all logits, and the loss of each. */
+/* All logits, and the loss of each. */
 static void add_head(
         const struct costs *costs, double tokens, double pieces,
         struct unit_cost *cost)
 {
     const struct model_config *config = &costs->plan->config;
-    double normed = tokens * config->hidden_size;
     if (config->tied) {
         const struct param tied = {
                 .shape = {config->vocab_size, config->hidden_size},
@@ -247,9 +187,7 @@ static void add_head(
         add_weight(costs, &tied, tokens, pieces, cost);
     }
     cost->pass[RATE_FORWARD] +=
-            work_seconds(costs, LOSS, 0, tokens * config->vocab_size) +
-            work_seconds(costs, HEAD_NORM, 0, normed) +
-            work_seconds(costs, HEAD_NORM, 1, normed);
+            move_seconds(costs, LOSS_MOVES, tokens * config->vocab_size);
     cost->pass[RATE_FORWARD] += cost->pass[RATE_BACKWARD];
     cost->pass[RATE_BACKWARD] = 0;
 }
@@ -316,7 +254,7 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
          id < table->unit_first[unit + 1] && unit > 0; id++) {
         const struct param *param = &table->params[id];
         double before = cost.pass[RATE_FORWARD];
-        bool is_weight = param->dims == 2 && !is_adapters(table, unit, id);
+        bool is_weight = param->dims == 2 && param->part == PARAM_BASE;
         if (is_weight)
             add_weight(costs, param, tokens, pieces, &cost);
         for (int pass = 0; param_is_quantized(table, id) && pass < RATE_PASSES;
@@ -324,8 +262,11 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
             cost.pass[pass] += decode_seconds(costs, id);
         if (is_weight) /* the last one's stays */
             cost.output = cost.pass[RATE_FORWARD] - before;
-        if (param_has_adapter(table, id))
-            add_adapter(costs, id, tokens, &cost);
+        if (param_has_adapter(table, id)) {
+            const struct adapter *adapter = &table->adapters[id];
+            add_weight(costs, &table->params[adapter->a], tokens, 1, &cost);
+            add_weight(costs, &table->params[adapter->b], tokens, 1, &cost);
+        }
     }
     if (is_layer)
         add_layer(costs, tokens, &cost);

@@ -7,6 +7,10 @@
 #include "train/plan/machine.h"
 #include "train/plan/plan.h"
 
+/* How often an element is read and written forward, and as often again
+ * backward; the loss makes its gradient too. */
+enum { NORM_MOVES = 5, ACTIVATION_MOVES = 6, ADD_MOVES = 5, LOSS_MOVES = 3 };
+
 struct costs {
     const struct job_plan *plan;
     const struct plan_machine *machine;

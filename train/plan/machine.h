@@ -20,11 +20,9 @@ struct plan_rates {
     /* FLOP/s; attention counts what causal attention needs */
     double products[RATE_PRODUCTS][RATE_TOKENS][RATE_WIDTHS];
     double attention[RATE_PASSES][RATE_LENGTHS];
-    double adapter[RATE_PASSES]; /* of LoRA: matmuls thin on one side */
     /* a layer is so many times its parts, and so many seconds more */
     double whole[RATE_PASSES], begin[RATE_PASSES];
     /* elements/s */
-    double norm[RATE_PASSES], activation[RATE_PASSES], add, rope, loss;
     double update;      /* AdamW, states in 32 bits, */
     double update_8bit; /* .. and in 8 */
     double round;       /* gradients to the compute type */

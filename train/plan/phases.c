@@ -11,15 +11,19 @@ enum phase {
     PHASE_EXPORT,
     PHASES
 };
+static const char *const phase_names[PHASES] = {"load",   "train", "evaluate",
+                                                "sample", "save",  "export"};
+
+/* Bytes of a rank, the device's with what libraries hold of it; and of all
+ * ranks the files of one time. */
+enum { DEVICE, PINNED, HOST, DISK, COLUMNS };
+static const char *const columns[COLUMNS] = {
+        "device", "pinned", "host", "disk"};
+
 struct peak {
     bool happens; /* in a run of the job, or when it is asked for */
-    uint64_t device, pinned, host; /* bytes of a rank; the device's with what
-                                      libraries hold of it */
-    uint64_t disk;                 /* of all ranks: the files of one time */
+    uint64_t bytes[COLUMNS];
 };
-
-static const char *const names[PHASES] = {"load",   "train", "evaluate",
-                                          "sample", "save",  "export"};
 
 /* --- files ---------------------------------------------------------------- */
 
@@ -40,26 +44,20 @@ static uint64_t lane_bytes(const struct zero_plan *zero, int id)
     return bytes;
 }
 
-static uint64_t weight_bytes(const struct zero_plan *zero, int id)
-{
-    const struct zero_request *request = &zero->request;
-    bool is_wide = request->optim.master == OPTIM_MASTER_FP32;
-    return request->table->params[id].count *
-           (is_wide ? sizeof(float) : dtype_bytes(request->dtype));
-}
-
 /* The shards of a checkpoint, of all ranks, without their headers. */
 static uint64_t checkpoint_bytes(
         const struct train_job *job, const struct job_plan *plan)
 {
-    const struct zero_plan *zero = &plan->zero;
-    uint64_t bytes = 0;
+    const struct zero_request *request = &plan->zero.request;
+    uint64_t bytes = 0, width = request->optim.master == OPTIM_MASTER_FP32
+                                        ? sizeof(float)
+                                        : dtype_bytes(request->dtype);
     for (int id = 0; id < plan->table.count; id++) {
         if (!plan->table.params[id].trainable)
             continue;
-        bytes += weight_bytes(zero, id);
+        bytes += plan->table.params[id].count * width;
         if (!job->checkpoint.save_only_model)
-            bytes += lane_bytes(zero, id);
+            bytes += lane_bytes(&plan->zero, id);
     }
     return bytes;
 }
@@ -109,38 +107,23 @@ static void peaks_of(
     bool asks = job->control.socket != CONTROL_NONE;
     for (int phase = 0; phase < PHASES; phase++)
         out[phase] = (struct peak){
-                .happens = true,
-                .device = plan_device_bytes(plan),
-                .pinned = arena->bytes[ARENA_PINNED],
-                .host = arena->bytes[ARENA_HOST]};
+                true,
+                {plan_device_bytes(plan), arena->bytes[ARENA_PINNED],
+                 arena->bytes[ARENA_HOST], 0}};
     out[PHASE_EVALUATE].happens = has_data && plan->shape.eval_B > 0;
     out[PHASE_SAMPLE].happens = plan->shape.decode_capacity > 0;
     out[PHASE_SAVE].happens = asks || job->checkpoint.save_strategy != SAVE_NO;
     out[PHASE_EXPORT].happens = job->checkpoint.export != EXPORT_NONE;
-    out[PHASE_LOAD].host += load_buffers(plan);
-    out[PHASE_SAVE].host += CHUNK * sizeof(float) + PAGES;
-    out[PHASE_EXPORT].host += 2 * PIECE * sizeof(float) + PAGES;
-    out[PHASE_TRAIN].disk = arena->bytes[ARENA_DISK] * (uint64_t)plan->world;
-    out[PHASE_SAVE].disk = checkpoint_bytes(job, plan);
-    out[PHASE_EXPORT].disk = export_bytes(job, plan);
+    out[PHASE_LOAD].bytes[HOST] += load_buffers(plan);
+    out[PHASE_SAVE].bytes[HOST] += CHUNK * sizeof(float) + PAGES;
+    out[PHASE_EXPORT].bytes[HOST] += 2 * PIECE * sizeof(float) + PAGES;
+    out[PHASE_TRAIN].bytes[DISK] =
+            arena->bytes[ARENA_DISK] * (uint64_t)plan->world;
+    out[PHASE_SAVE].bytes[DISK] = checkpoint_bytes(job, plan);
+    out[PHASE_EXPORT].bytes[DISK] = export_bytes(job, plan);
 }
 
 /* --- as JSON and as text -------------------------------------------------- */
-
-static const struct {
-    const char *name;
-    size_t offset;
-} columns[] = {
-        {"device", offsetof(struct peak, device)},
-        {"pinned", offsetof(struct peak, pinned)},
-        {"host", offsetof(struct peak, host)},
-        {"disk", offsetof(struct peak, disk)}};
-enum { COLUMNS = sizeof columns / sizeof columns[0] };
-
-static uint64_t bytes_of(const struct peak *peak, int column)
-{
-    return *(const uint64_t *)((const char *)peak + columns[column].offset);
-}
 
 json_t *plan_peaks_json(
         const struct train_job *job, const struct job_plan *plan)
@@ -152,10 +135,10 @@ json_t *plan_peaks_json(
         json_t *peak = json_object();
         for (int c = 0; c < COLUMNS; c++)
             json_object_set_new(
-                    peak, columns[c].name,
-                    json_integer((json_int_t)bytes_of(&peaks[phase], c)));
+                    peak, columns[c],
+                    json_integer((json_int_t)peaks[phase].bytes[c]));
         if (peaks[phase].happens)
-            json_object_set(json, names[phase], peak);
+            json_object_set(json, phase_names[phase], peak);
         json_decref(peak);
     }
     json_object_set_new(
@@ -176,14 +159,14 @@ void plan_peaks_print(
             "libraries), files of all ranks:\n  %-10s",
             PLAN_LIBRARIES_BYTES >> 20, "");
     for (int c = 0; c < COLUMNS; c++)
-        fprintf(stream, " %12s", columns[c].name);
+        fprintf(stream, " %12s", columns[c]);
     fputc('\n', stream);
     for (int phase = 0; phase < PHASES; phase++) {
         if (!peaks[phase].happens)
             continue;
-        fprintf(stream, "  %-10s", names[phase]);
+        fprintf(stream, "  %-10s", phase_names[phase]);
         for (int c = 0; c < COLUMNS; c++)
-            fprintf(stream, " %12.3f", units_mib(bytes_of(&peaks[phase], c)));
+            fprintf(stream, " %12.3f", units_mib(peaks[phase].bytes[c]));
         fputc('\n', stream);
     }
 }

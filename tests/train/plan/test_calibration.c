@@ -3,8 +3,6 @@
 #include "train/plan/calibration.h"
 
 #include "base/file/fs.h"
-#include "train/plan/calibrate.h"
-
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +99,7 @@ Test(calibration, a_file_that_is_not_of_here_is_named_and_made_anew)
     } cases[] = {
             {"\"cpus\": ", "\"cpus\": 9", "of another machine"},
             {"\"program\": \"", "\"program\": \"9", "of zerod 9"},
-            {"\"format\": 4", "\"format\": 7", "of zerod"},
+            {"\"format\": 5", "\"format\": 7", "of zerod"},
             {"\"threads\": ", "\"threads\": -", "broken"},
             {"\"tables\"", "\"fables\"", "broken"},
             {"{", "[", "broken"},
@@ -174,47 +172,4 @@ Test(calibration, a_short_one_measures_everything)
     cr_expect_gt(measured.machine.disk, 0);
     cr_expect_gt(measured.machine.memory, 0);
     cr_expect_not(measured.machine.wire_is_measured);
-}
-
-static add_fn *real_add;
-static size_t added, adds;
-
-static enum zd_status count_add(
-        struct stream *stream, void *out, const void *a, const void *b,
-        size_t count)
-{
-    added += count;
-    adds++;
-    return real_add(stream, out, a, b, count);
-}
-
-/* A layer of 32 rows and one of 128: each sum is of its rows, as
- * calibrate_whole counts it. */
-Test(calibration, the_sums_of_a_measured_layer_are_of_its_rows)
-{
-    const struct kernels *cpu;
-    cr_assert_eq(kernels_cpu(DTYPE_FP32, &cpu), ZD_OK);
-    struct kernels counting = *cpu;
-    double seconds[RATE_PASSES][BENCH_LAYERS] = {{0}};
-    real_add = counting.add;
-    counting.add = count_add;
-    kernels_set_threads(1);
-    struct bench bench = {.kernels = &counting, .type = DTYPE_FP32};
-    bench_shape_layer(&bench, BENCH_LAYERS - 1);
-    bench.scratch = calloc(
-            1,
-            attention_scratch_bytes(&bench.attention, DTYPE_FP32, DEVICE_CPU));
-    bench.zeros = calloc(BENCH_TOKENS_MAX, sizeof *bench.zeros);
-    bench.x = calloc(7, BENCH_BLOCK);
-    bench.y = bench.x + BENCH_BLOCK;
-    bench.z = bench.y + BENCH_BLOCK;
-    bench.w = bench.z + BENCH_BLOCK;
-    bench.dw = bench.w + 2 * (size_t)BENCH_BLOCK;
-    cr_assert_eq(calibrate_layers(&bench, seconds), ZD_OK);
-    /* both sizes, as often as each other, forward and backward */
-    cr_expect_eq(added, adds / 2 * (32 + 128) * BENCH_COLUMNS);
-    cr_expect_eq(adds, 2 * 2 * 2 * BENCH_LAYERS);
-    free(bench.x);
-    free(bench.zeros);
-    free(bench.scratch);
 }
