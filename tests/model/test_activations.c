@@ -11,17 +11,11 @@ enum { B = 2, T = 16 };
 static size_t planned_of(
         const char *text, const char *freeze, const struct model_shape *shape)
 {
-    struct model_config config;
-    struct param_table table;
-    struct arena_plan plan;
-    tiny_config(text, &config);
-    tiny_must(param_table_build(&config, &freeze, freeze != NULL, &table));
-    arena_plan_init(&plan);
-    tiny_must(model_plan(&config, &table, shape, &plan));
-    size_t bytes = arena_plan_kind_bytes(&plan, ARENA_DEVICE, SPAN_ACTIVATIONS);
-    arena_plan_fini(&plan);
-    param_table_fini(&table);
-    model_config_fini(&config);
+    struct tiny t;
+    tiny_plan(&t, text, freeze, shape);
+    size_t bytes =
+            arena_plan_kind_bytes(&t.plan, ARENA_DEVICE, SPAN_ACTIVATIONS);
+    tiny_fini(&t);
     return bytes;
 }
 

@@ -25,9 +25,7 @@ static double loss_of(const float *logits, int V, int target)
 
 Test(model_decode, agrees_with_the_whole_forward_pass)
 {
-    const struct kernels *kernels;
     float logits[64];
-    tiny_must(kernels_plain(DTYPE_FP32, &kernels));
     for (int f = 0; f < 3; f++)
         for (int piece = 1; piece <= 5; piece += 4) {
             struct tokens tokens;
@@ -40,7 +38,7 @@ Test(model_decode, agrees_with_the_whole_forward_pass)
                     .decode_batch = 5,
             };
             double sum = 0.0;
-            tiny_init(&t, families[f], NULL, &shape, kernels);
+            tiny_init(&t, families[f], NULL, &shape, tiny_plain(DTYPE_FP32));
             tokens_fill(&tokens, 9, 1, T, t.config.vocab_size);
             for (int i = 0; i < T; i++) {
                 tokens.doc_start[i] = 0;
@@ -84,9 +82,7 @@ static void logits_of(
 Test(model_decode, texts_side_by_side_are_as_each_alone)
 {
     static const int lengths[TEXTS] = {3, 7, 5};
-    const struct kernels *kernels;
     float alone[64], both[TEXTS][64];
-    tiny_must(kernels_plain(DTYPE_FP32, &kernels));
     for (int f = 0; f < 3; f++) {
         struct tokens tokens;
         struct tiny t;
@@ -99,7 +95,7 @@ Test(model_decode, texts_side_by_side_are_as_each_alone)
                 .decode_batch = 8,
                 .decode_texts = TEXTS,
         };
-        tiny_init(&t, families[f], NULL, &shape, kernels);
+        tiny_init(&t, families[f], NULL, &shape, tiny_plain(DTYPE_FP32));
         int V = t.config.vocab_size;
         cr_assert(V <= 64);
         tokens_fill(&tokens, 9, TEXTS, ROOM, V);
@@ -152,7 +148,6 @@ static int read_ids(const json_t *array, int32_t *ids, int max)
 
 static void check_fixture(const char *name)
 {
-    const struct kernels *kernels;
     char dir[4096], path[4096];
     int32_t ids[256], expected[NEW];
     json_t *json;
@@ -174,12 +169,11 @@ static void check_fixture(const char *name)
     cr_assert(count > 0 && length > 0 && length <= NEW);
     json_decref(json);
 
-    tiny_must(kernels_plain(DTYPE_FP32, &kernels));
     tiny_must(model_config_read(dir, &t.config));
     if (t.config.max_positions < shape.decode_capacity)
         shape.decode_capacity = t.config.max_positions;
     model_config_fini(&t.config);
-    tiny_open(&t, dir, &shape, kernels);
+    tiny_open(&t, dir, &shape, tiny_plain(DTYPE_FP32));
     float *logits = malloc((size_t)t.config.vocab_size * sizeof *logits);
     for (int i = 0; i < length; i++) {
         int best = 0;
@@ -204,16 +198,12 @@ Test(model_decode, greedy_text_is_that_of_transformers)
 
 Test(model_decode, more_positions_than_gpt2_has_learned_are_refused)
 {
-    struct model_config config;
-    struct param_table table;
-    struct arena_plan plan;
+    struct tiny t;
     struct model_shape shape = {
             .dtype = DTYPE_FP32, .decode_capacity = 41, .decode_batch = 1};
-    tiny_config(SHAPE_GPT2, &config);
-    tiny_must(param_table_build(&config, NULL, 0, &table));
-    arena_plan_init(&plan);
-    cr_expect(model_plan(&config, &table, &shape, &plan) == ZD_ERR_CONFIG);
-    arena_plan_fini(&plan);
-    param_table_fini(&table);
-    model_config_fini(&config);
+    tiny_table(&t, SHAPE_GPT2, NULL);
+    arena_plan_init(&t.plan);
+    cr_expect(
+            model_plan(&t.config, &t.table, &shape, &t.plan) == ZD_ERR_CONFIG);
+    tiny_fini(&t);
 }

@@ -131,7 +131,6 @@ static enum zd_status record_done(void *ctx, int unit)
 
 static void recorded(const char *config, const char *freeze, char *text)
 {
-    const struct kernels *kernels;
     struct recorder r = {0};
     struct tokens tokens;
     struct tiny t;
@@ -142,8 +141,7 @@ static void recorded(const char *config, const char *freeze, char *text)
             .dtype = DTYPE_FP32,
             .train = true,
     };
-    tiny_must(kernels_plain(DTYPE_FP32, &kernels));
-    tiny_init(&t, config, freeze, &shape, kernels);
+    tiny_init(&t, config, freeze, &shape, tiny_plain(DTYPE_FP32));
     tokens_fill(&tokens, 1, B, T, t.config.vocab_size);
     r.inner = t.hooks;
     t.hooks = (struct model_hooks){

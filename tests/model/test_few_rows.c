@@ -105,7 +105,7 @@ static void setup(
     struct weight_source source;
     struct tiny *t = &m->tiny;
     memset(m, 0, sizeof *m);
-    tiny_must(kernels_plain(DTYPE_FP32, &real));
+    real = tiny_plain(DTYPE_FP32);
     m->kernels = *real;
     m->kernels.codes_rows = count_rows;
     m->kernels.dequantize = count_decoded;
@@ -113,18 +113,17 @@ static void setup(
     options.r = 2;
     options.quantize_base = base;
     options.target_modules = json_string(target);
-    tiny_config(shape, &t->config);
-    tiny_must(param_table_build(&t->config, NULL, 0, &t->table));
+    tiny_table(t, shape, NULL);
     tiny_adapt(t, &options);
     tiny_must(lora_quantize(&t->config, &options, NULL, &t->table));
+    tiny_build_random(t, &of, &m->kernels);
     tiny_must(weights_open_random(7, &t->table, &source));
-    tiny_build(t, &of, &m->kernels, &source);
     make_codes(m, &source);
+    weights_close(&source);
     m->of_replica = t->hooks;
     t->hooks.ctx = m;
     t->hooks.params_acquire = acquire;
     t->hooks.params_release = release;
-    weights_close(&source);
     json_decref(options.target_modules);
 }
 

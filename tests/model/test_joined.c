@@ -92,7 +92,7 @@ static enum zd_status matmul_apart(
 
 static struct kernels counting_table(enum dtype dtype)
 {
-    tiny_must(kernels_plain(dtype, &real));
+    real = tiny_plain(dtype);
     struct kernels table = *real;
     table.matmul = count_matmul;
     table.rope = count_rope;
@@ -130,22 +130,17 @@ struct run {
     double loss, evaluated;
 };
 
-/* adapters: what they are on; NULL: there are none. */
+/* With adapters on some modules. */
 static void adapted_init(
         struct tiny *t, const char *config, const char *adapters,
         const struct model_shape *shape, const struct kernels *kernels)
 {
     struct lora_options options = lora_options_default();
-    struct weight_source source;
-    memset(t, 0, sizeof *t);
     options.r = 3;
     options.target_modules = json_string(adapters);
-    tiny_config(config, &t->config);
-    tiny_must(param_table_build(&t->config, NULL, 0, &t->table));
+    tiny_table(t, config, NULL);
     tiny_adapt(t, &options);
-    tiny_must(weights_open_random(7, &t->table, &source));
-    tiny_build(t, shape, kernels, &source);
-    weights_close(&source);
+    tiny_build_random(t, shape, kernels);
     json_decref(options.target_modules);
 }
 
@@ -321,9 +316,7 @@ Test(model_joined, a_layer_has_fewer_operations)
 
 static size_t planned(const char *text, unsigned joined)
 {
-    struct model_config config;
-    struct param_table table;
-    struct arena_plan plan;
+    struct tiny t;
     struct model_shape shape = {
             .B = 1,
             .T = 1024,
@@ -332,14 +325,9 @@ static size_t planned(const char *text, unsigned joined)
             .joined = joined,
             .train = true,
     };
-    tiny_config(text, &config);
-    tiny_must(param_table_build(&config, NULL, 0, &table));
-    arena_plan_init(&plan);
-    tiny_must(model_plan(&config, &table, &shape, &plan));
-    size_t bytes = arena_plan_find(&plan, "model.activations")->bytes;
-    arena_plan_fini(&plan);
-    param_table_fini(&table);
-    model_config_fini(&config);
+    tiny_plan(&t, text, NULL, &shape);
+    size_t bytes = arena_plan_find(&t.plan, "model.activations")->bytes;
+    tiny_fini(&t);
     return bytes;
 }
 

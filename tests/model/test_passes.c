@@ -9,13 +9,6 @@ enum { B = 3, T = 13 };
 
 static const char *const families[] = {SHAPE_GPT2, SHAPE_LLAMA, SHAPE_QWEN3};
 
-static const struct kernels *plain(enum dtype dtype)
-{
-    const struct kernels *kernels;
-    tiny_must(kernels_plain(dtype, &kernels));
-    return kernels;
-}
-
 static struct model_shape shape_of(struct checkpointing checkpointing)
 {
     return (struct model_shape){
@@ -38,14 +31,26 @@ static void poison(struct tiny *t)
                 replicated_grad(t->replica, id)[i] = NAN;
 }
 
-static bool same_grads(struct tiny *a, struct tiny *b)
+/* A model and a batch for it. */
+struct small {
+    struct tiny tiny;
+    struct tokens tokens;
+};
+
+static void init(
+        struct small *s, const char *config, const char *freeze,
+        enum checkpointing_mode mode, enum dtype dtype)
 {
-    for (int id = 0; id < a->table.count; id++)
-        if (memcmp(replicated_grad(a->replica, id),
-                   replicated_grad(b->replica, id),
-                   a->table.params[id].count * sizeof(float)) != 0)
-            return false;
-    return true;
+    struct model_shape shape = shape_of((struct checkpointing){mode, 2});
+    shape.dtype = dtype;
+    tiny_init(&s->tiny, config, freeze, &shape, tiny_plain(dtype));
+    tokens_fill(&s->tokens, 1, B, T, s->tiny.config.vocab_size);
+    poison(&s->tiny);
+}
+
+static double step(struct small *s)
+{
+    return tiny_step(&s->tiny, &s->tokens.batch, 1.0f);
 }
 
 Test(model_passes, every_checkpointing_mode_gives_the_bits_of_none)
@@ -56,25 +61,23 @@ Test(model_passes, every_checkpointing_mode_gives_the_bits_of_none)
             {CHECKPOINTING_EVERY, 9},     {CHECKPOINTING_SQRT, 0},
             {CHECKPOINTING_SELECTIVE, 0},
     };
-    struct tokens tokens;
     for (int f = 0; f < 3; f++) {
-        struct tiny none, t;
-        struct model_shape shape =
-                shape_of((struct checkpointing){CHECKPOINTING_NONE, 0});
-        tiny_init(&none, families[f], NULL, &shape, plain(DTYPE_FP32));
-        tokens_fill(&tokens, 1, B, T, none.config.vocab_size);
-        poison(&none);
-        double loss = tiny_step(&none, &tokens.batch, 0.1f);
+        struct small none;
+        init(&none, families[f], NULL, CHECKPOINTING_NONE, DTYPE_FP32);
+        double loss = step(&none);
         cr_expect(isfinite(loss) && loss > 0);
         for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
-            shape = shape_of(modes[m]);
-            tiny_init(&t, families[f], NULL, &shape, plain(DTYPE_FP32));
+            struct tiny t;
+            struct model_shape shape = shape_of(modes[m]);
+            tiny_init(&t, families[f], NULL, &shape, tiny_plain(DTYPE_FP32));
             poison(&t);
-            cr_expect(tiny_step(&t, &tokens.batch, 0.1f) == loss);
-            cr_expect(same_grads(&none, &t), "family %d, mode %zu", f, m);
+            cr_expect(tiny_step(&t, &none.tokens.batch, 1.0f) == loss);
+            cr_expect(
+                    tiny_same_grads(&none.tiny, &t), "family %d, mode %zu", f,
+                    m);
             tiny_fini(&t);
         }
-        tiny_fini(&none);
+        tiny_fini(&none.tiny);
     }
 }
 
@@ -85,7 +88,7 @@ static enum zd_status count_rows(
         const int32_t *targets, float dloss, int n, int V, int stride)
 {
     rows_of_losses += n;
-    return plain(DTYPE_FP32)
+    return tiny_plain(DTYPE_FP32)
             ->cross_entropy(
                     stream, losses, dlogits, logits, targets, dloss, n, V,
                     stride);
@@ -111,7 +114,7 @@ Test(model_passes, padding_and_what_has_no_target_change_nothing)
     for (int f = 0; f < 6; f++) {
         struct tiny wide, near;
         struct tokens tokens, narrow;
-        struct kernels counting = *plain(DTYPE_FP32);
+        struct kernels counting = *tiny_plain(DTYPE_FP32);
         struct model_shape shape =
                 shape_of((struct checkpointing){modes[f / 3], 0});
         counting.cross_entropy = count_rows;
@@ -139,42 +142,38 @@ Test(model_passes, padding_and_what_has_no_target_change_nothing)
 
 Test(model_passes, micro_batches_add_their_gradients)
 {
-    struct tokens first, second;
     for (int f = 0; f < 3; f++) {
-        struct tiny a, b;
-        struct model_shape shape =
-                shape_of((struct checkpointing){CHECKPOINTING_FULL, 0});
-        tiny_init(&a, families[f], NULL, &shape, plain(DTYPE_FP32));
-        tiny_init(&b, families[f], NULL, &shape, plain(DTYPE_FP32));
-        tokens_fill(&first, 1, B, T, a.config.vocab_size);
-        tokens_fill(&second, 2, B, T, a.config.vocab_size);
-        poison(&a);
-        tiny_step(&a, &first.batch, 1.0f);
-        tiny_step(&a, &second.batch, 1.0f);
-        tiny_step(&b, &first.batch, 1.0f);
-        for (int id = 0; id < a.table.count; id++) {
-            float *sum = replicated_grad(a.replica, id);
-            float *one = replicated_grad(b.replica, id);
-            for (size_t i = 0; i < a.table.params[id].count; i++)
+        struct small a, b;
+        struct tokens second;
+        init(&a, families[f], NULL, CHECKPOINTING_FULL, DTYPE_FP32);
+        init(&b, families[f], NULL, CHECKPOINTING_FULL, DTYPE_FP32);
+        tokens_fill(&second, 2, B, T, a.tiny.config.vocab_size);
+        step(&a);
+        tiny_step(&a.tiny, &second.batch, 1.0f);
+        step(&b);
+        for (int id = 0; id < a.tiny.table.count; id++) {
+            float *sum = replicated_grad(a.tiny.replica, id);
+            float *one = replicated_grad(b.tiny.replica, id);
+            for (size_t i = 0; i < a.tiny.table.params[id].count; i++)
                 sum[i] -= one[i];
         }
-        replicated_step_begin(b.replica);
-        poison(&b);
-        tiny_step(&b, &second.batch, 1.0f);
-        for (int id = 0; id < a.table.count; id++) {
+        replicated_step_begin(b.tiny.replica);
+        poison(&b.tiny);
+        tiny_step(&b.tiny, &second.batch, 1.0f);
+        for (int id = 0; id < a.tiny.table.count; id++) {
+            const float *x = replicated_grad(a.tiny.replica, id);
+            const float *y = replicated_grad(b.tiny.replica, id);
             double error = 0.0, size = 1e-3;
-            for (size_t i = 0; i < a.table.params[id].count; i++) {
-                double d = (double)replicated_grad(a.replica, id)[i] -
-                           replicated_grad(b.replica, id)[i];
-                error = fmax(error, fabs(d));
-                size = fmax(size, fabs(replicated_grad(b.replica, id)[i]));
+            for (size_t i = 0; i < a.tiny.table.params[id].count; i++) {
+                error = fmax(error, fabs((double)x[i] - y[i]));
+                size = fmax(size, fabs(y[i]));
             }
             cr_expect(
                     error < 1e-4 * size, "%s: %g of %g",
-                    a.table.params[id].name, error, size);
+                    a.tiny.table.params[id].name, error, size);
         }
-        tiny_fini(&b);
-        tiny_fini(&a);
+        tiny_fini(&b.tiny);
+        tiny_fini(&a.tiny);
     }
 }
 
@@ -185,31 +184,22 @@ Test(model_passes, frozen_tensors_cost_nothing_and_change_nothing)
             {"embed", "model.layers.2.*", "self_attn"},
             {"embed", "model.layers.2.*", "self_attn"},
     };
-    struct tokens tokens;
-    struct model_shape shape =
-            shape_of((struct checkpointing){CHECKPOINTING_EVERY, 2});
     for (int f = 0; f < 3; f++)
         for (int p = 0; p < 3; p++) {
-            struct tiny all, t;
-            tiny_init(&all, families[f], NULL, &shape, plain(DTYPE_FP32));
-            tiny_init(
-                    &t, families[f], patterns[f][p], &shape, plain(DTYPE_FP32));
-            tokens_fill(&tokens, 1, B, T, t.config.vocab_size);
-            poison(&t);
-            cr_expect(
-                    tiny_step(&t, &tokens.batch, 1.0f) ==
-                    tiny_step(&all, &tokens.batch, 1.0f));
-            for (int id = 0; id < t.table.count; id++) {
-                const struct param *param = &t.table.params[id];
-                float *grad = replicated_grad(t.replica, id);
-                cr_expect((grad != NULL) == param->trainable);
+            struct small all, s;
+            init(&all, families[f], NULL, CHECKPOINTING_EVERY, DTYPE_FP32);
+            init(&s, families[f], patterns[f][p], CHECKPOINTING_EVERY,
+                 DTYPE_FP32);
+            cr_expect(step(&s) == step(&all));
+            for (int id = 0; id < s.tiny.table.count; id++)
                 cr_expect(
-                        !grad || memcmp(grad, replicated_grad(all.replica, id),
-                                        param->count * sizeof *grad) == 0,
-                        "%s with %s frozen", param->name, patterns[f][p]);
-            }
-            tiny_fini(&t);
-            tiny_fini(&all);
+                        (replicated_grad(s.tiny.replica, id) != NULL) ==
+                        s.tiny.table.params[id].trainable);
+            cr_expect(
+                    tiny_same_grads(&s.tiny, &all.tiny), "%s frozen",
+                    patterns[f][p]);
+            tiny_fini(&s.tiny);
+            tiny_fini(&all.tiny);
         }
 }
 
@@ -233,21 +223,16 @@ static void compare_rounded(struct tiny *wide, struct tiny *t)
 
 Test(model_passes, gradients_of_products_are_rounded_once)
 {
-    struct tokens tokens;
     for (int f = 1; f < 3; f++) { /* with biases, and without */
-        struct tiny wide, t;
-        struct model_shape shape =
-                shape_of((struct checkpointing){CHECKPOINTING_NONE, 0});
-        shape.dtype = DTYPE_BF16;
-        tiny_init(&wide, families[f], NULL, &shape, plain(DTYPE_BF16));
-        tiny_init(&t, families[f], NULL, &shape, plain(DTYPE_BF16));
-        tokens_fill(&tokens, 1, B, T, t.config.vocab_size);
-        t.hooks.product_grads = DTYPE_BF16;
-        tiny_step(&wide, &tokens.batch, 1.0f);
-        tiny_step(&t, &tokens.batch, 1.0f);
-        compare_rounded(&wide, &t);
-        tiny_fini(&wide);
-        tiny_fini(&t);
+        struct small wide, s;
+        init(&wide, families[f], NULL, CHECKPOINTING_NONE, DTYPE_BF16);
+        init(&s, families[f], NULL, CHECKPOINTING_NONE, DTYPE_BF16);
+        s.tiny.hooks.product_grads = DTYPE_BF16;
+        step(&wide);
+        step(&s);
+        compare_rounded(&wide.tiny, &s.tiny);
+        tiny_fini(&wide.tiny);
+        tiny_fini(&s.tiny);
     }
 }
 
@@ -273,14 +258,11 @@ Test(model_passes, the_backward_ends_above_what_is_frozen)
     const char *freeze[] = {"model.embed_tokens.*", "model.layers.[0-3].*"};
     struct tokens tokens;
     struct tiny t = {0};
-    struct weight_source source;
     struct model_shape shape =
             shape_of((struct checkpointing){CHECKPOINTING_NONE, 0});
     tiny_config(SHAPE_QWEN3, &t.config);
     tiny_must(param_table_build(&t.config, freeze, 2, &t.table));
-    tiny_must(weights_open_random(7, &t.table, &source));
-    tiny_build(&t, &shape, plain(DTYPE_FP32), &source);
-    weights_close(&source);
+    tiny_build_random(&t, &shape, tiny_plain(DTYPE_FP32));
     tokens_fill(&tokens, 1, B, T, t.config.vocab_size);
     counted_inner = t.hooks;
     t.hooks.params_acquire = counted_params;
@@ -299,14 +281,12 @@ Test(model_passes, documents_do_not_see_each_other)
     enum { CUT = 6 };
     for (int f = 0; f < 3; f++) {
         struct tokens packed, one;
-        struct tiny t;
-        struct model_shape shape =
-                shape_of((struct checkpointing){CHECKPOINTING_NONE, 0});
-        tiny_init(&t, families[f], NULL, &shape, plain(DTYPE_FP32));
-        tokens_fill(&packed, 4, 1, T, t.config.vocab_size);
+        struct small s;
+        init(&s, families[f], NULL, CHECKPOINTING_NONE, DTYPE_FP32);
+        tokens_fill(&packed, 4, 1, T, s.tiny.config.vocab_size);
         for (int i = 0; i < T; i++)
             packed.doc_start[i] = i < CUT ? 0 : CUT;
-        double whole = tiny_step(&t, &packed.batch, 1.0f), parts = 0.0;
+        double whole = tiny_step(&s.tiny, &packed.batch, 1.0f), parts = 0.0;
         for (int part = 0; part < 2; part++) {
             int from = part ? CUT : 0, count = part ? T - CUT : CUT;
             one = packed;
@@ -315,103 +295,81 @@ Test(model_passes, documents_do_not_see_each_other)
             memset(one.doc_start, 0, sizeof one.doc_start);
             one.batch = (struct model_batch){
                     one.tokens, one.targets, one.doc_start, 1, count};
-            parts += tiny_step(&t, &one.batch, 1.0f);
+            parts += tiny_step(&s.tiny, &one.batch, 1.0f);
         }
         cr_expect(
                 fabs(whole / parts - 1.0) < 1e-6, "%.9g, not %.9g", whole,
                 parts);
-        tiny_fini(&t);
+        tiny_fini(&s.tiny);
     }
 }
 
 Test(model_passes, masked_targets_count_for_nothing)
 {
-    struct tokens tokens;
-    struct tiny t;
-    struct model_shape shape =
-            shape_of((struct checkpointing){CHECKPOINTING_NONE, 0});
-    tiny_init(&t, SHAPE_LLAMA, NULL, &shape, plain(DTYPE_FP32));
-    tokens_fill(&tokens, 1, B, T, t.config.vocab_size);
+    struct small s;
+    init(&s, SHAPE_LLAMA, NULL, CHECKPOINTING_NONE, DTYPE_FP32);
     for (int i = 0; i < B * T; i++)
-        tokens.targets[i] = -1;
-    poison(&t);
-    cr_expect(tiny_step(&t, &tokens.batch, 1.0f) == 0.0);
-    for (int id = 0; id < t.table.count; id++)
-        for (size_t i = 0; i < t.table.params[id].count; i++)
+        s.tokens.targets[i] = -1;
+    cr_expect(step(&s) == 0.0);
+    for (int id = 0; id < s.tiny.table.count; id++)
+        for (size_t i = 0; i < s.tiny.table.params[id].count; i++)
             cr_assert(
-                    replicated_grad(t.replica, id)[i] == 0.0f, "%s",
-                    t.table.params[id].name);
-    tiny_fini(&t);
+                    replicated_grad(s.tiny.replica, id)[i] == 0.0f, "%s",
+                    s.tiny.table.params[id].name);
+    tiny_fini(&s.tiny);
 }
 
 Test(model_passes, evaluation_gives_the_loss_of_the_forward_pass)
 {
-    struct tokens tokens;
     for (int f = 0; f < 3; f++) {
-        struct tiny t;
-        struct model_shape shape =
-                shape_of((struct checkpointing){CHECKPOINTING_SQRT, 0});
-        tiny_init(&t, families[f], NULL, &shape, plain(DTYPE_FP32));
-        tokens_fill(&tokens, 1, B, T, t.config.vocab_size);
-        double loss = tiny_evaluate(&t, &tokens.batch);
-        cr_expect(loss == tiny_step(&t, &tokens.batch, 1.0f));
-        tiny_fini(&t);
+        struct small s;
+        init(&s, families[f], NULL, CHECKPOINTING_SQRT, DTYPE_FP32);
+        double loss = tiny_evaluate(&s.tiny, &s.tokens.batch);
+        cr_expect(loss == step(&s));
+        tiny_fini(&s.tiny);
     }
 }
 
 Test(model_passes, the_size_of_the_heads_chunks_does_not_matter)
 {
-    struct tokens tokens;
-    struct tiny a, b;
+    struct small a;
+    struct tiny b;
     struct model_shape shape =
             shape_of((struct checkpointing){CHECKPOINTING_NONE, 0});
-    tiny_init(&a, SHAPE_QWEN3, NULL, &shape, plain(DTYPE_FP32));
     shape.head_chunk = 1;
-    tiny_init(&b, SHAPE_QWEN3, NULL, &shape, plain(DTYPE_FP32));
-    tokens_fill(&tokens, 1, B, T, a.config.vocab_size);
-    cr_expect(
-            tiny_step(&a, &tokens.batch, 1.0f) ==
-            tiny_step(&b, &tokens.batch, 1.0f));
-    int head = param_table_find(&a.table, "lm_head.weight");
-    for (size_t i = 0; i < a.table.params[head].count; i++)
-        cr_assert(
-                fabsf(replicated_grad(a.replica, head)[i] -
-                      replicated_grad(b.replica, head)[i]) < 1e-4f);
+    init(&a, SHAPE_QWEN3, NULL, CHECKPOINTING_NONE, DTYPE_FP32);
+    tiny_init(&b, SHAPE_QWEN3, NULL, &shape, tiny_plain(DTYPE_FP32));
+    cr_expect(step(&a) == tiny_step(&b, &a.tokens.batch, 1.0f));
+    cr_expect(worst_difference(&a.tiny, &b) < 1e-4);
     tiny_fini(&b);
-    tiny_fini(&a);
+    tiny_fini(&a.tiny);
 }
 
 /* `dloss` is the scale that keeps fp16 gradients from vanishing. */
 static void stays_near_fp32(
         enum dtype dtype, float dloss, double loss_bound, double cosine_bound)
 {
-    struct tokens tokens;
     for (int f = 0; f < 3; f++) {
-        struct tiny exact, t;
-        struct model_shape shape =
-                shape_of((struct checkpointing){CHECKPOINTING_NONE, 0});
-        tiny_init(&exact, families[f], NULL, &shape, plain(DTYPE_FP32));
-        shape.dtype = dtype;
-        tiny_init(&t, families[f], NULL, &shape, plain(dtype));
-        tokens_fill(&tokens, 1, B, T, t.config.vocab_size);
-        poison(&t);
-        double loss = tiny_step(&exact, &tokens.batch, 1.0f);
-        double narrow = tiny_step(&t, &tokens.batch, dloss);
+        struct small exact, s;
+        init(&exact, families[f], NULL, CHECKPOINTING_NONE, DTYPE_FP32);
+        init(&s, families[f], NULL, CHECKPOINTING_NONE, dtype);
+        double loss = step(&exact);
+        double narrow = tiny_step(&s.tiny, &s.tokens.batch, dloss);
         cr_expect(
                 fabs(narrow / loss - 1.0) < loss_bound, "loss off by %g",
                 narrow / loss - 1.0);
         double dot = 0.0, a = 0.0, b = 0.0;
-        for (int id = 0; id < t.table.count; id++)
-            for (size_t i = 0; i < t.table.params[id].count; i++) {
-                double x = replicated_grad(exact.replica, id)[i];
-                double y = replicated_grad(t.replica, id)[i];
+        for (int id = 0; id < s.tiny.table.count; id++)
+            for (size_t i = 0; i < s.tiny.table.params[id].count; i++) {
+                double x = replicated_grad(exact.tiny.replica, id)[i];
+                double y = replicated_grad(s.tiny.replica, id)[i];
                 dot += x * y, a += x * x, b += y * y;
             }
         cr_expect(
                 dot / sqrt(a * b) > cosine_bound, "cosine %g",
                 dot / sqrt(a * b));
-        tiny_fini(&t);
-        tiny_fini(&exact);
+        tiny_fini(&s.tiny);
+        tiny_fini(&exact.tiny);
     }
 }
 

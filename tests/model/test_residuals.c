@@ -71,17 +71,6 @@ static double train(struct tiny *t, const struct model_streams *streams)
     return sum;
 }
 
-static bool same_grads(struct tiny *a, struct tiny *b)
-{
-    for (int id = 0; id < a->table.count; id++)
-        if (replicated_grad(a->replica, id) &&
-            memcmp(replicated_grad(a->replica, id),
-                   replicated_grad(b->replica, id),
-                   a->table.params[id].count * sizeof(float)) != 0)
-            return false;
-    return true;
-}
-
 /* Of all micro-batches: segments but the last two, one way. */
 static uint64_t predicted(const struct tiny *t, int segments)
 {
@@ -99,10 +88,9 @@ struct run {
 
 static bool same_bits(const struct run *run, const struct streams_case *mode)
 {
-    const struct kernels *kernels;
+    const struct kernels *kernels = tiny_plain(run->dtype);
     struct tiny here, there;
     struct model_streams streams = {NULL, NULL}, none = {NULL, NULL};
-    tiny_must(kernels_plain(run->dtype, &kernels));
     if (mode->given) {
         tiny_must(stream_create("down", mode->mode, &streams.down));
         tiny_must(stream_create("up", mode->mode, &streams.up));
@@ -116,7 +104,7 @@ static bool same_bits(const struct run *run, const struct streams_case *mode)
     struct model_offload_report report = model_offload_report_take(there.model);
     struct model_offload_report again = model_offload_report_take(there.model);
     uint64_t bytes = predicted(&there, run->segments);
-    bool same = isfinite(a) && a == b && same_grads(&here, &there);
+    bool same = isfinite(a) && a == b && tiny_same_grads(&here, &there);
     bool counted = report.down_bytes == bytes && report.up_bytes == bytes &&
                    again.down_bytes == 0 && again.up_bytes == 0 &&
                    again.wait_seconds == 0;
@@ -179,9 +167,7 @@ struct bytes {
 static struct bytes planned(int layers, int every, bool offload)
 {
     char text[160];
-    struct model_config config;
-    struct param_table table;
-    struct arena_plan plan;
+    struct tiny t;
     struct model_shape shape = shape_of(
             (struct checkpointing){CHECKPOINTING_EVERY, every}, DTYPE_BF16,
             offload);
@@ -190,14 +176,10 @@ static struct bytes planned(int layers, int every, bool offload)
             "{\"model_type\":\"gpt2\",\"vocab_size\":16,\"n_embd\":64,"
             "\"n_layer\":%d,\"n_head\":4,\"n_positions\":40}",
             layers);
-    tiny_config(text, &config);
-    tiny_must(param_table_build(&config, NULL, 0, &table));
-    arena_plan_init(&plan);
-    tiny_must(model_plan(&config, &table, &shape, &plan));
-    struct bytes bytes = {plan.bytes[ARENA_DEVICE], plan.bytes[ARENA_PINNED]};
-    arena_plan_fini(&plan);
-    param_table_fini(&table);
-    model_config_fini(&config);
+    tiny_plan(&t, text, NULL, &shape);
+    struct bytes bytes = {
+            t.plan.bytes[ARENA_DEVICE], t.plan.bytes[ARENA_PINNED]};
+    tiny_fini(&t);
     return bytes;
 }
 
@@ -222,16 +204,13 @@ static void nothing_recomputed_is_refused(void)
     struct tiny t;
     struct model_shape shape = shape_of(
             (struct checkpointing){CHECKPOINTING_NONE, 0}, DTYPE_FP32, true);
-    tiny_config(SHAPE_GPT2, &t.config);
-    tiny_must(param_table_build(&t.config, NULL, 0, &t.table));
+    tiny_table(&t, SHAPE_GPT2, NULL);
     arena_plan_init(&t.plan);
     enum zd_status status = model_plan(&t.config, &t.table, &shape, &t.plan);
     ok(status == ZD_ERR_CONFIG && !strcmp(zd_error_get()->code, "E0213") &&
                strstr(zd_error_get()->help, "\"full\""),
        "a mode that recomputes nothing is refused with the fix", "");
-    arena_plan_fini(&t.plan);
-    param_table_fini(&t.table);
-    model_config_fini(&t.config);
+    tiny_fini(&t);
 }
 
 int main(void)

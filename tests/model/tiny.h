@@ -63,19 +63,50 @@ static inline void tiny_build(
             &t->config, &t->table, shape, kernels, &t->arena, &t->model));
 }
 
-/* Random weights of the configuration; `freeze` may be NULL. */
-static inline void tiny_init(
-        struct tiny *t, const char *config, const char *freeze,
-        const struct model_shape *shape, const struct kernels *kernels)
+static inline const struct kernels *tiny_plain(enum dtype dtype)
 {
-    struct weight_source source;
+    const struct kernels *kernels;
+    tiny_must(kernels_plain(dtype, &kernels));
+    return kernels;
+}
+
+/* The configuration and its table alone; `freeze` may be NULL. */
+static inline void tiny_table(
+        struct tiny *t, const char *config, const char *freeze)
+{
     memset(t, 0, sizeof *t);
     tiny_config(config, &t->config);
     tiny_must(
             param_table_build(&t->config, &freeze, freeze != NULL, &t->table));
+}
+
+/* .. and the plan. */
+static inline void tiny_plan(
+        struct tiny *t, const char *config, const char *freeze,
+        const struct model_shape *shape)
+{
+    tiny_table(t, config, freeze);
+    arena_plan_init(&t->plan);
+    tiny_must(model_plan(&t->config, &t->table, shape, &t->plan));
+}
+
+/* A model of random weights on the table. */
+static inline void tiny_build_random(
+        struct tiny *t, const struct model_shape *shape,
+        const struct kernels *kernels)
+{
+    struct weight_source source;
     tiny_must(weights_open_random(7, &t->table, &source));
     tiny_build(t, shape, kernels, &source);
     weights_close(&source);
+}
+
+static inline void tiny_init(
+        struct tiny *t, const char *config, const char *freeze,
+        const struct model_shape *shape, const struct kernels *kernels)
+{
+    tiny_table(t, config, freeze);
+    tiny_build_random(t, shape, kernels);
 }
 
 static inline void tiny_open(
@@ -99,6 +130,18 @@ static inline void tiny_fini(struct tiny *t)
     arena_plan_fini(&t->plan);
     param_table_fini(&t->table);
     model_config_fini(&t->config);
+}
+
+/* Are the gradients, of tensors that both train, the same to the bit? */
+static inline bool tiny_same_grads(struct tiny *a, struct tiny *b)
+{
+    for (int id = 0; id < a->table.count; id++) {
+        const float *x = replicated_grad(a->replica, id);
+        const float *y = replicated_grad(b->replica, id);
+        if (x && y && memcmp(x, y, a->table.params[id].count * sizeof *x) != 0)
+            return false;
+    }
+    return true;
 }
 
 /* The losses since the last call, added up. */

@@ -77,7 +77,6 @@ static void setup(
 {
     struct tiny *t = &m->tiny;
     struct lora_options options = lora_options_default();
-    struct weight_source source;
     struct model_shape shape = {
             .B = B,
             .T = T,
@@ -89,7 +88,7 @@ static void setup(
             .train = true,
     };
     memset(m, 0, sizeof *m);
-    tiny_must(kernels_plain(DTYPE_FP32, &real));
+    real = tiny_plain(DTYPE_FP32);
     m->kernels = *real;
     m->kernels.matmul = count_matmul;
     m->kernels.scale_rows = note_key;
@@ -98,12 +97,9 @@ static void setup(
     options.layers_to_transform = json_array();
     for (int layer = first; layer < LAYERS; layer++)
         json_array_append_new(options.layers_to_transform, json_integer(layer));
-    tiny_config(config, &t->config);
-    tiny_must(param_table_build(&t->config, NULL, 0, &t->table));
+    tiny_table(t, config, NULL);
     tiny_adapt(t, &options);
-    tiny_must(weights_open_random(7, &t->table, &source));
-    tiny_build(t, &shape, &m->kernels, &source);
-    weights_close(&source);
+    tiny_build_random(t, &shape, &m->kernels);
     fill_second_factors(t);
     json_decref(options.target_modules);
     json_decref(options.layers_to_transform);

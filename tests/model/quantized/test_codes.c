@@ -279,7 +279,6 @@ Test(model_codes, lengths_of_rows_are_of_what_the_codes_decode_to)
 /* What the table decodes them to is what the source reads. */
 static void compare_stored(const struct adapted *m, int id)
 {
-    const struct kernels *plain;
     const struct quant_matrix *matrix = &m->table.codes[id];
     size_t count = quant_matrix_count(matrix);
     uint8_t *codes = malloc(quant_code_bytes(matrix, count));
@@ -287,8 +286,8 @@ static void compare_stored(const struct adapted *m, int id)
     float *x = values_of(m, id), *back = malloc(count * sizeof *back);
     cr_assert(codes_are_stored(m->maker, id));
     make(m, id, 1024, codes, scales);
-    tiny_must(kernels_plain(DTYPE_FP32, &plain));
-    tiny_must(plain->dequantize(NULL, back, codes, scales, matrix));
+    tiny_must(tiny_plain(DTYPE_FP32)
+                      ->dequantize(NULL, back, codes, scales, matrix));
     cr_assert(
             memcmp(x, back, count * sizeof *x) == 0, "%s",
             m->table.params[id].name);
