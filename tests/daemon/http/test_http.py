@@ -1,0 +1,567 @@
+#!/usr/bin/env python3
+"""The HTTP server byte by byte: requests, streams, limits, and its socket in the file system. TAP.
+
+    test_http.py HTTP_SERVER
+"""
+import os, resource, shutil, signal, socket, stat, subprocess, sys, tempfile, time
+
+program = sys.argv[1]
+HEAD = " HTTP/1.1\r\nHost: zerod\r\n"
+STRANGER, GROUP, GRACE = 65534, 54321, 0.02
+is_root = os.geteuid() == 0
+
+
+class Skip(Exception):
+    pass
+
+
+class Client:
+    def __init__(self, path, request=None, until=None):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(path)
+        self.socket.settimeout(30)
+        if request is not None:
+            self.send(request)
+        self.text = self.read(until) if until else ""
+
+    def send(self, request):
+        self.socket.sendall(request if isinstance(request, bytes) else request.encode())
+
+    def read(self, until=None):
+        """What comes, up to `until`, or to the end."""
+        data = b""
+        while until is None or until.encode() not in data:
+            try:
+                more = self.socket.recv(1 << 16)
+            except ConnectionError:
+                more = b""
+            if not more:
+                break
+            data += more
+        return data.decode()
+
+    def is_closed(self, seconds=30.0):
+        self.socket.settimeout(seconds)
+        try:
+            while self.socket.recv(1 << 16):
+                pass
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            pass
+        return True
+
+
+class Server:
+    def __init__(self, *options, path=None, **how):
+        self.folder = tempfile.mkdtemp(prefix="zerod-http-", dir="/tmp")
+        self.path = path or self.folder + "/zerod/job.sock"
+        self.process = subprocess.Popen([program, self.path, *options], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, **how)
+        said = self.process.stdout.readline()
+        self.port = int(said.split()[1]) if said else 0
+
+    def connect(self, request=None, until=None):
+        return Client(self.path, request, until)
+
+    def ask(self, request):
+        client = self.connect(request)
+        client.socket.shutdown(socket.SHUT_WR)
+        return client.read()
+
+    def get(self, target):
+        return self.ask("GET " + target + HEAD + "\r\n")
+
+    def post(self, target):
+        return self.ask("POST " + target + HEAD + "\r\n")
+
+    def answers(self, wait=0.0):
+        client = self.connect()
+        time.sleep(wait)
+        try:
+            client.send(get("/echo?fresh"))
+            return "[fresh]" in client.read("act=1\n")
+        except ConnectionError:
+            return False
+
+    def count(self, name):
+        return int(self.get("/count").split(name + "=")[1].split()[0])
+
+    def wait(self, name, count):
+        until(lambda: self.count(name) >= count)
+
+    def descriptors(self):
+        return len(os.listdir("/proc/%d/fd" % self.process.pid))
+
+    def end(self):
+        """Its last words; no handle of the loop is left."""
+        said = self.process.communicate(timeout=60)[0]
+        shutil.rmtree(self.folder, ignore_errors=True)
+        assert self.process.returncode == 0, self.process.returncode
+        return said
+
+
+def until(is_true, seconds=30):
+    end = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < end, "in vain"
+        time.sleep(0.002)
+
+
+def get(target):
+    return "GET " + target + HEAD + "\r\n"
+
+
+def last(target):
+    return "GET " + target + HEAD + "Connection: close\r\n\r\n"
+
+
+def expect(server, request, wanted):
+    reply = server.ask(request)
+    assert wanted in reply, (request[:60], reply[:400], wanted)
+
+
+def refuses(server, request, wanted):
+    """And closes the connection though the client would go on."""
+    client = server.connect()
+    try:
+        client.send(request)
+    except ConnectionError:
+        pass
+    reply = client.read()
+    assert wanted in reply, (request[:60], reply[:400], wanted)
+    return reply
+
+
+# --- requests ---
+
+
+def a_request_is_answered(server):
+    expect(server, get("/echo?a=1&b=x%20y+z"), "path=/echo body=0: [a]=[1] [b]=[x y z]")
+    expect(server, get("/echo"), "HTTP/1.1 200 OK\r\n")
+    expect(server, get("/echo"), "Content-Type: application/json\r\n")
+    expect(server, "POST /echo" + HEAD + "Content-Length: 5\r\n\r\nhello", "method=POST path=/echo body=5:hello")
+    expect(server, "GET /echo" + HEAD + "Accept: a/b\r\nLast-Event-ID: 7\r\n\r\n", "accept=a/b last=7 act=1")
+    expect(server, "GET /echo HTTP/1.0\r\n\r\n", "path=/echo")
+
+
+def a_connection_is_kept(server):
+    client = server.connect()
+    for request, wanted in ((get("/echo"), "body=0:"), ("POST /echo" + HEAD + "Content-Length: 3\r\n\r\nabc", "body=3:abc"), (get("/echo"), "body=0:")):
+        client.send(request)
+        assert wanted in client.read("act=1\n")
+    reply = server.ask(get("/echo?n=1") + "POST /echo?n=2" + HEAD + "Content-Length: 2\r\n\r\nab" + last("/echo?n=3"))
+    assert 0 < reply.find("[n]=[1]") < reply.find("[n]=[2]") < reply.find("[n]=[3]"), reply
+
+
+def a_slow_writer_is_understood(server):
+    client = server.connect()
+    for at, byte in enumerate("POST /echo?slow=1" + HEAD + "Content-Length: 5\r\n\r\nhello"):
+        client.send(byte)
+        assert at > 40 or server.count("gone") == 0  # the server looks between the bytes
+    assert "body=5:hello [slow]=[1]" in client.read("act=1\n")
+
+
+def other_methods_are_refused(server):
+    for method in ("HEAD", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE", "BREW", "get"):
+        assert "Allow: GET, POST\r\n" in refuses(server, method + " /echo" + HEAD + "\r\n", "HTTP/1.1 405 ")
+
+
+def garbage_is_refused(server):
+    for request in ("hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "GET /echo HTTP/1.1\r\n\r\n",
+                    "GET /echo HTTP/1.1\r\nHost z\r\n\r\n", "GET echo" + HEAD + "\r\n", "GET *" + HEAD + "\r\n"):
+        refuses(server, request, " 400 ")
+    refuses(server, "GET /echo HTTP/9.9\r\nHost: z\r\n\r\n", "HTTP/1.1 505")
+    refuses(server, "GET /echo?a" + 16 * "&a=1" + HEAD + "\r\n", "more than 16 parameters")
+    refuses(server, get("/echo") + "hello\r\n\r\n", "act=1\nHTTP/1.1 400 ")
+    assert "400" not in server.ask(last("/echo")) + server.get("/echo"), "who only leaves is told nothing"
+    reply = refuses(server, "GET *" + HEAD + "\r\n", '{"error":{"code":"E_BAD_REQUEST","message":"')
+    assert '"hint":"' in reply and "Content-Type: application/json\r\n" in reply, reply
+
+
+def bodies_need_one_length_and_have_a_limit(server):
+    for head, status in (("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0", 400), ("Transfer-Encoding: gzip", 400),
+                         ("Transfer-Encoding: chunked\r\nContent-Length: 5", 400), ("Content-Length: 5\r\nContent-Length: 5", 400),
+                         ("Content-Length: five", 400), ("Content-Length: -5", 400), ("Content-Length: 5x", 400),
+                         ("Content-Length: 99999999999999999999", 413), ("Content-Length: 18446744073709551615", 413),
+                         ("Content-Length: 1048577", 413)):
+        refuses(server, "POST /echo" + HEAD + head + "\r\n\r\nhello", " %d " % status)
+    body = 4096 * "0123456789abcdef"
+    expect(server, "POST /echo" + HEAD + "Content-Length: 65536\r\n\r\n" + body, "body=65536:0123456789")
+    expect(server, "POST /echo" + HEAD + "Content-Length: 65537\r\n\r\n" + body + "x", "E_TOO_LARGE")
+
+
+def headers_have_a_limit(server):
+    expect(server, "GET /echo" + HEAD + "X: " + 8000 * "x" + "\r\n\r\n", "path=/echo")
+    for request, wanted in (("GET /echo" + HEAD + "X: " + 8200 * "x" + "\r\n\r\n", "E_TOO_LARGE"), ("GET /echo" + HEAD + 1400 * "A: 1\r\n" + "\r\n", " 431 "),
+                            ("GET /echo" + HEAD + "X: " + 90000 * "x" + "\r\n\r\n", " 431 "), (get("/" + 8200 * "x"), " 431 "),
+                            (get("/" + 90000 * "x"), " 414 ")):
+        refuses(server, request, wanted)
+
+
+def a_large_answer_arrives_whole(server):
+    assert len(server.ask(last("/big?bytes=3145728")).partition("\r\n\r\n")[2]) == 3 << 20
+
+
+# --- TCP ---
+
+
+def ask_tcp(server, request):
+    client = socket.create_connection(("127.0.0.1", server.port), 30)
+    client.sendall(request.encode())
+    return b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
+
+
+def tcp_answers_one_path_and_requests_that_name_this_host(server, options=("tcp=localhost:0",)):
+    for request, wanted in ((last("/metrics"), "path=/metrics body=0: accept=- last=- act=0"), (last("/v1/status"), " 404 "), (last("/metrics/"), " 404 "),
+                            (last("/"), " 404 "), ("POST /metrics" + HEAD + "Connection: close\r\n\r\n", " 405 ")):
+        assert wanted in ask_tcp(server, request), request
+    for hosts, is_ours in (("127.0.0.1:9479", True), ("[::1]:9479", True), ("node1:9479", True), ("evil.example:9479", False),
+                           ("127.0.0.1.evil.example", False), ("", False), ("node1\r\nHost: evil.example", False)):
+        request = "GET /metrics HTTP/1.1\r\nHost: " + hosts + "\r\nConnection: close\r\n\r\n"
+        assert ("path=/metrics" in ask_tcp(server, request)) == is_ours, hosts
+
+
+def addresses_of_tcp_are_checked(server):
+    for address in ("", ":", "9479", ":9479", "localhost:", "localhost:123456", "::1:9479", "elsewhere:9479", "192.0.2.1:9479"):
+        code = "E1046" if address.startswith("192.") else "E1045"
+        refused(server.folder + "/zerod/tcp.sock", code, "tcp=" + address, exit_code=73 if code == "E1046" else 78)
+
+
+# --- streams ---
+
+
+def a_stream_comes_as_it_is_sent(server):
+    stream = server.connect(get("/stream"), "hello\n")
+    assert "Content-Type: text/plain\r\n" in stream.text
+    server.post("/tell")
+    assert "more\n" in stream.read("more\n")
+    server.post("/finish")
+    assert stream.read("0\r\n\r\n").endswith("0\r\n\r\n"), "the end of the chunks"
+    old = server.connect("GET /stream HTTP/1.0\r\n\r\n", "\r\n\r\nhello\n")
+    server.post("/finish")
+    assert old.is_closed() and server.count("gone") == 0
+
+
+def an_answer_that_comes_late_has_a_length_and_others_wait_for_it(server):
+    client = server.connect(get("/later") + get("/echo?n=2"))
+    server.wait("streams", 1)
+    server.post("/finish")
+    reply = client.read("[n]=[2]")
+    assert "Content-Length: 14\r\n" in reply and 0 < reply.find("true}") < reply.find("[n]=[2]"), reply
+    client.send(get("/echo?again"))
+    assert "[again]" in client.read("[again]"), "the connection was not kept"
+
+
+def a_client_that_leaves_is_told_of_once(server):
+    stream, later = server.connect(get("/stream"), "hello\n"), server.connect(get("/later"))
+    server.wait("streams", 2)
+    stream.socket.close()
+    server.wait("gone", 1)
+    later.socket.close()
+    server.wait("gone", 2)
+    server.post("/tell")
+    server.post("/finish")
+    assert server.count("gone") == 2
+
+
+def a_client_that_does_not_read_is_dropped_at_1_MiB(server):
+    reader, deaf = server.connect(get("/fill")), server.connect(get("/pour"))
+    count = 0
+    while count < 8 << 20:  # eight times what may wait
+        more = len(reader.socket.recv(1 << 16))
+        assert more, "the reader was dropped"
+        count += more
+    server.wait("failed", 1)
+    assert server.count("gone") == 1 and deaf.is_closed()
+    reader.socket.close()
+    server.wait("gone", 2)
+
+
+def the_end_closes_everything(server):
+    clients = [server.connect(get("/stream"), "hello\n") if i % 2 else server.connect(get("/later")) for i in range(8)]
+    server.wait("streams", 8)
+    assert server.end() == "gone=8\n" and all(client.is_closed() for client in clients)
+
+
+def the_end_waits_for_what_was_answered(server, options=("drain=10",)):
+    client = server.connect(get("/big?bytes=2097152"), "\r\n\r\n")
+    server.process.stdin.close()
+    assert len(client.text.partition("\r\n\r\n")[2] + client.read()) == 2 << 20
+
+
+# --- how many, how long ---
+
+
+def many(server, count, *request):
+    """Connections, each a moment older than the next."""
+    clients = []
+    for _ in range(count):
+        clients.append(server.connect(*request))
+        time.sleep(0.002)
+    return clients
+
+
+def the_longest_idle_is_dropped_first(server):
+    clients = many(server, 20)
+    assert all(client.is_closed() for client in clients[:4]) and not any(client.is_closed(0.005) for client in clients[4:])
+    assert server.answers()
+
+
+def a_request_makes_young_and_half_of_one_does_not(server):
+    for request, until_text, dropped in ((get("/echo?kept"), "[kept]", 1), ("GET /echo HTTP/1.1\r\nHo", None, 0)):
+        clients = many(server, 16)
+        time.sleep(2 * GRACE)
+        clients[0].send(request)
+        if until_text:
+            clients[0].read(until_text)
+        clients += many(server, 1)
+        assert clients[dropped].is_closed() and not any(client.is_closed(0.005) for client in clients if client is not clients[dropped])
+        for client in clients:
+            client.socket.close()
+
+
+def streams_stay_while_others_are_idle(server):
+    streams, idle = many(server, 10, get("/stream"), "hello\n"), many(server, 10)
+    assert all(client.is_closed() for client in idle[:4])
+    assert server.answers() and server.count("gone") == 0 and streams
+
+
+def the_oldest_stream_is_dropped_when_all_are_streams(server):
+    later = server.connect(get("/later"))
+    server.wait("streams", 1)
+    streams = many(server, 23, get("/stream"), "hello\n")
+    server.wait("gone", 7)
+    assert all(client.is_closed() for client in streams[:7])
+    assert not later.is_closed(0.005) and not streams[-1].is_closed(0.005) and server.answers()
+
+
+def flood(server, rounds=1 << 30):
+    """Another process: connections that say nothing, as fast as they can be made."""
+    pid = os.fork()
+    if pid:
+        return pid
+    held = [None] * 300
+    try:
+        for i in range(rounds):
+            held[i % 300] = socket.socket(socket.AF_UNIX)  # the one before it is closed
+            held[i % 300].connect(server.path)
+    finally:
+        os._exit(0)
+
+
+def a_process_with_one_connection_keeps_it_in_a_flood(server):
+    pid = flood(server)
+    answered = sum(server.answers(0 if i % 10 else 5 * GRACE) for i in range(100))
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert answered >= 99, answered
+
+
+def no_descriptor_is_left_behind(server):
+    assert server.answers()
+    before = server.descriptors()
+    os.waitpid(flood(server, 10000), 0)
+    assert server.answers()
+    until(lambda: server.descriptors() <= before)
+
+
+def the_first_request_must_come_soon(server, options=("first=300",)):
+    silent, half, slow = server.connect(), server.connect("POST /echo HTTP/1.1\r\nHost: z\r\nContent-Length: 9\r\n\r\na"), server.connect("G")
+    try:
+        while True:  # a byte, and a byte ..
+            slow.send("x")
+            time.sleep(0.001)
+    except ConnectionError:
+        assert silent.is_closed() and half.is_closed()
+
+
+def idle_connections_end_but_no_streams(server, options=("idle=300",)):
+    idle, stream, later = server.connect(get("/echo")), server.connect(get("/stream"), "hello\n"), server.connect(get("/later"))
+    assert idle.is_closed() and not stream.is_closed(0.6) and not later.is_closed(0.005)
+
+
+def the_owner_gets_in_without_a_descriptor(server):
+    """Also while connections that say nothing hold all there are."""
+    assert server.answers()
+    time.sleep(0.3)
+    before, limits = server.descriptors(), resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    for held in (0, 12):
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (before, limits[1]))
+        clients = [server.connect() for _ in range(held)]
+        assert all(server.answers() for _ in range(10)), held
+        for client in clients:
+            client.socket.close()
+        until(lambda: server.descriptors() <= before)
+
+
+# --- who ---
+
+
+def as_user(server, uid, gid, *groups, request=get("/echo")):
+    """What another user is answered."""
+    script = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(sys.argv[2].encode()); s.shutdown(1); print(s.recv(9999))"
+    return subprocess.run(["/usr/bin/env", "python3", "-I", "-c", script, server.path, request], user=uid, group=gid, extra_groups=groups, capture_output=True,
+                          text=True).stdout
+
+
+def open_doors(of):
+    """The file system would stop others: this is to see the server do it."""
+    if not is_root:
+        raise Skip("another user can be played by root alone")
+    for each in (of.folder, of.folder + "/zerod", of.path):
+        os.chmod(each, 0o777)
+
+
+def another_user_is_refused(server):
+    open_doors(server)
+    assert "echo" not in as_user(server, STRANGER, STRANGER) and server.answers()
+
+
+def a_group_may_read(server, options=("gid=%d" % GROUP,) if is_root else ()):
+    info, parent = os.stat(server.path), os.stat(os.path.dirname(server.path))
+    if is_root:
+        assert (info.st_mode & 0o777, info.st_gid, parent.st_mode & 0o777) == (0o660, GROUP, 0o750)
+    open_doors(server)
+    assert "act=0" in as_user(server, STRANGER, GROUP) and "act=0" in as_user(server, STRANGER, STRANGER, GROUP)
+    assert "echo" not in as_user(server, STRANGER, STRANGER) and "act=1" in server.get("/echo")
+
+
+def users_share_64_connections(server, options=("gid=%d" % GROUP,) if is_root else ()):
+    open_doors(server)
+    script = "import socket, sys, time; held = [socket.socket(socket.AF_UNIX) for _ in range(20)]; [s.connect(sys.argv[1]) for s in held]; time.sleep(0.5)"
+    users = [subprocess.Popen(["/usr/bin/env", "python3", "-I", "-c", script, server.path], user=20000 + i, group=GROUP, extra_groups=[]) for i in range(8)]
+    answered = 0
+    while any(user.poll() is None for user in users):
+        assert server.answers()
+        answered += 1
+    assert answered and not any(user.returncode for user in users) and server.answers()
+
+
+# --- the socket in the file system ---
+
+
+def run(*args, **env):
+    return subprocess.run([program, *args], capture_output=True, text=True, input="", env={**os.environ, **env}, timeout=60)
+
+
+def refused(path, code, *options, exit_code=73):
+    got = run(path, *options)
+    assert got.returncode == exit_code and code in got.stderr, (path, code, got)
+    return got.stderr
+
+
+def the_name_follows_the_job(server):
+    here, there = server.folder, "/tmp/zerod-%d" % os.geteuid()
+    for folder, wanted in ((here, here + "/zerod"), ("", there), ("/nowhere/at/all", there)):
+        assert run("name=job", XDG_RUNTIME_DIR=folder).stdout == wanted + "/job.sock\n"
+    for name in ("../job", ""):
+        assert run("name=" + name).returncode == 73
+    longest = (107 - len(here + "/zerod/.sock")) * "n"
+    path = run("name=" + longest, XDG_RUNTIME_DIR=here).stdout.strip()
+    assert len(path) == 107 and run(path).returncode == 0
+    too_long = run("name=" + longest + "n", XDG_RUNTIME_DIR=here)
+    assert too_long.returncode == 73 and "E1041" in too_long.stderr and "control.socket" in too_long.stderr
+
+
+def it_is_made_for_its_owner_and_removed(server):
+    folder = server.folder + "/zerod"
+    assert stat.S_IMODE(os.stat(server.path).st_mode) == 0o600 and stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+    server.process.stdin.close()
+    server.process.wait(60)
+    assert os.listdir(folder) == []
+    os.chmod(folder, 0o777)
+    again = Server(path=server.path, umask=0)
+    assert stat.S_IMODE(os.stat(server.path).st_mode) == 0o600 and not os.stat(folder).st_mode & 0o027
+    again.end()
+
+
+def what_is_not_ours_is_refused_and_not_removed(server):
+    folder = server.folder + "/other"
+    path = folder + "/job.sock"
+    for kind, at, code in (("link", folder, "E1042"), ("user", folder, "E1042"), ("link", path, "E1043"), ("file", path, "E1043"),
+                           ("folder", path, "E1043"), ("link", path + ".lock", "E1044")):
+        shutil.rmtree(folder, ignore_errors=True)
+        if at != folder:
+            os.mkdir(folder, 0o700)
+        if kind == "link":
+            os.symlink("/tmp/elsewhere", at)
+        elif kind == "file":
+            open(at, "w").close()
+        else:
+            os.mkdir(at)
+        if kind == "user":
+            if not is_root:
+                continue  # another user can be played by root alone
+            os.chown(at, STRANGER, STRANGER)
+        before = os.lstat(at).st_ino
+        said = refused(path, code)
+        assert server.folder in said and "control.socket" in said, said
+        assert os.lstat(at).st_ino == before and not os.path.exists("/tmp/elsewhere")
+        if kind == "link" and at == folder:
+            os.unlink(at)
+
+
+def a_live_one_is_refused_and_a_dead_one_replaced(server):
+    pid = "pid %d " % server.process.pid
+    said = refused(server.path, "E1040")
+    assert pid in said and os.path.exists(server.path), said
+    os.unlink(server.path + ".lock")  # by hand: the socket itself still answers
+    assert pid in refused(server.path, "E1040")
+    other = Server()
+    other.process.kill()
+    other.process.wait()
+    assert os.path.exists(other.path) and os.path.exists(other.path + ".lock")
+    assert run(other.path).returncode == 0 and os.listdir(other.folder + "/zerod") == []
+
+
+def one_that_another_server_replaced_is_not_removed(server):
+    for each in (server.path, server.path + ".lock"):
+        os.unlink(each)
+    second = Server(path=server.path)
+    server.process.stdin.close()
+    server.process.wait(60)
+    assert sorted(os.listdir(server.folder + "/zerod")) == ["job.sock", "job.sock.lock"] and second.answers()
+    second.end()
+
+
+def a_path_of_its_own_needs_its_folder(server):
+    own = Server("own=1", path=server.folder + "/my.sock")
+    assert stat.S_IMODE(os.stat(own.path).st_mode) == 0o600 and own.answers()
+    own.end()
+    refused(server.folder + "/no/my.sock", "E1044", "own=1")
+
+
+def of_many_starts_one_wins(server):
+    for i in range(8):  # over fresh files, then over dead ones
+        path = server.folder + "/zerod/many.sock"
+        starts = [subprocess.Popen([program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(8)]
+        winners = [each for each in starts if each.stdout.readline()]
+        assert len(winners) == 1, len(winners)
+        winners[0].kill()
+        assert sorted(each.wait(60) for each in starts) == [-9] + 7 * [73]
+        for each in starts:
+            each.communicate()
+
+
+tests = [value for value in list(globals().values()) if getattr(value, "__code__", None) and value.__code__.co_varnames[:1] == ("server",)
+         and value.__code__.co_argcount - len(value.__defaults__ or ()) == 1 and (value.__code__.co_argcount == 1 or "options" in value.__code__.co_varnames)]
+failures = 0
+for number, test in enumerate(tests, 1):
+    server = Server(*(test.__defaults__ or [()])[0])
+    word, why = "ok", ""
+    try:
+        test(server)
+        server.process.stdin.close()
+        assert server.process.wait(60) == 0, server.process.returncode
+    except Skip as skip:
+        why = " # SKIP %s" % skip
+    except (AssertionError, OSError, subprocess.TimeoutExpired, ValueError) as error:
+        failures += 1
+        word, why = "not ok", "\n# %r" % error
+    server.process.kill()
+    server.process.wait()
+    shutil.rmtree(server.folder, ignore_errors=True)
+    print("%s %d - %s%s" % (word, number, test.__name__, why), flush=True)
+print("1..%d" % len(tests))
+sys.exit(failures > 0)
