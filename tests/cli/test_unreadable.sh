@@ -125,8 +125,8 @@ timeout 100 "$zerod" ckpt ls out >"$dir/stdout" 2>"$dir/stderr"
 code=$?
 allow
 check 'ls: 74 where one cannot be read' [ $code = 74 ]
-check 'ls: ? for it' grep -qE '^2 .* \?    out/checkpoint-000002$' "$dir/stdout"
-check 'ls: BAD for the damaged one' grep -qE '^1 .* BAD  out/checkpoint-000001$' "$dir/stdout"
+check 'ls: ? for it' grep -qE '^2 .* \? +out/checkpoint-000002$' "$dir/stdout"
+check 'ls: BAD for the damaged one' grep -qE '^1 .* BAD +out/checkpoint-000001$' "$dir/stdout"
 
 # Retention: one that cannot be read may be the best, or one of the last that are sound.
 fresh
