@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What the build says before it is silent for minutes, with a meson and a ninja that only play, and how the programs that it makes
 # are protected. Prints TAP.
-#   test_build.sh ZEROD SOURCE CASES ZERODCTL
-source=$(realpath "$2") programs=("$(realpath "$1")" "$(realpath "$4")")
+#   test_build.sh ZEROD SOURCE ZERODCTL
+source=$(realpath "$2") programs=("$(realpath "$1")" "$(realpath "$3")")
 . "$source/tests/support/tap.sh"
 scratch_folder
 cd "$work" || exit 99

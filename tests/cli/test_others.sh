@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Others on the same machine: what another user puts in our way is neither run, nor believed, nor written to. Who the other
 # is, is a second uid where the test runs as root; those rows are skipped elsewhere.
-# usage: test_others.sh ZEROD SOURCE CASES ZERODCTL
-source_root=$(realpath "$2") ctl=$(realpath "$4")
+# usage: test_others.sh ZEROD SOURCE ZERODCTL
+source_root=$(realpath "$2") ctl=$(realpath "$3")
 . "$2/tests/cli/lib.sh"
 chmod 0711 "$work"
 other=65534

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A job that ends the same way whenever it is started: the fourth start is refused with 79, where another start would meet the
-# same, and not where it may well go better. usage: test_poison.sh ZEROD SOURCE CASES CALLS
-calls=$(realpath "$4")
+# same, and not where it may well go better. usage: test_poison.sh ZEROD SOURCE CALLS
+calls=$(realpath "$3")
 source=$(realpath "$2")
 . "$(dirname "$0")/lib.sh"
 . "$source/tests/support/small_job.sh"

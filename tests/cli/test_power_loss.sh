@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What a loss of power leaves of a run: the calls of a whole one, with retention and an export, judged by
-# tests/support/power_loss.py. usage: test_power_loss.sh ZEROD SOURCE CASES CALLS RANKS
-calls=$(realpath "$4")
-source=$(realpath "$2") ranks=$5
+# tests/support/power_loss.py. usage: test_power_loss.sh ZEROD SOURCE CALLS RANKS
+calls=$(realpath "$3")
+source=$(realpath "$2") ranks=$4
 . "$(dirname "$0")/lib.sh"
 . "$source/tests/support/small_job.sh"
 small_job "$source/tests/fixtures"

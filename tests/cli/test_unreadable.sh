@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checkpoints that cannot be opened or read, which says nothing of what is in them: the run ends with 74, and every byte of
-# `out` stays. And what no run replaces or removes untold. usage: test_unreadable.sh ZEROD SOURCE CASES CALLS LOCAL_RUN
-calls=$(realpath "$4") local_run=$(realpath "$5")
+# `out` stays. And what no run replaces or removes untold. usage: test_unreadable.sh ZEROD SOURCE CALLS LOCAL_RUN
+calls=$(realpath "$3") local_run=$(realpath "$4")
 . "$(dirname "$0")/bad_input.sh"
 if ! "$zerod" --job job.toml --set checkpoint.save_steps=1 --set checkpoint.export=none >"$dir/log" 2>&1; then
     cat "$dir/log"

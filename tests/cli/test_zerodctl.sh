@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # zerodctl against a real job of one rank: each command once, and what is left when it was stopped.
-# usage: test_zerodctl.sh ZEROD SOURCE CASES ZERODCTL
-source_root=$(realpath "$2") ctl=$(realpath "$4")
+# usage: test_zerodctl.sh ZEROD SOURCE ZERODCTL
+source_root=$(realpath "$2") ctl=$(realpath "$3")
 . "$2/tests/cli/lib.sh"
 export TZ=UTC
 job=
