@@ -60,7 +60,7 @@ static enum zd_status check_limit(const char *option, const char *value)
 {
     double bytes;
     if (!value || !words_size(value, &bytes) || bytes < 0 || bytes >= 1)
-        return ZD_OK; /* what is no size, the job's reader refuses */
+        return ZD_OK; /* the job's reader refuses what is not a size */
     return ZD_FAIL(
             ZD_ERR_CONFIG, "E0206",
             "%s %.60s: it is a size of at least a byte, such as 24GiB; without "
@@ -132,7 +132,9 @@ enum zd_status cli_check_new(const char *path, const char *option)
     return ZD_ERR_CREATE;
 }
 
-void cli_print_errors(const struct cli_args *args, json_t *problems)
+/* --format json of a job that is refused: {"valid": false, "file", "errors",
+ * "problems"} on stdout. Takes the reference to the array of problems_json. */
+static void print_errors(const struct cli_args *args, json_t *problems)
 {
     json_t *result = json_pack(
             "{s:b, s:s, s:i, s:o}", "valid", 0, "file",
@@ -147,7 +149,7 @@ void cli_print_record(const struct cli_args *args)
     struct zd_error error = *zd_error_get();
     struct problems problems = {0};
     problem_take_record(&problems, (struct toml_place){0});
-    cli_print_errors(args, problems_json(&problems));
+    print_errors(args, problems_json(&problems));
     problems_fini(&problems);
     zd_error_set(&error);
 }
@@ -161,7 +163,7 @@ enum zd_status cli_need_job(
     if (status != ZD_OK) {
         problems_print(job_problems(*job_out), stderr);
         if (cli_wants_json(args))
-            cli_print_errors(args, problems_json(job_problems(*job_out)));
+            print_errors(args, problems_json(job_problems(*job_out)));
         job_free(*job_out);
         *job_out = NULL;
     }

@@ -29,7 +29,6 @@ struct cli_args { /* what was typed; strings borrowed from argv */
             ids, chat;
     bool fit, force;
     bool list, full, lora, qlora;
-    bool temperature_given;
 };
 
 extern const struct cli_program zerod_program;
@@ -42,8 +41,8 @@ int cli_main(int argc, char **argv);
 typedef enum zd_status cli_command_fn(
         struct cli_args *args, int *argc, char ***argv);
 cli_command_fn command_run;
-/* A command line that is none, `status` and its record: with many ranks one of
- * them tells, and all end with the same status. */
+/* A command line was refused with `status` and its record: of many ranks one
+ * reports it, and all end with the same status. */
 enum zd_status command_run_refused(
         enum zd_status status, int *argc, char ***argv);
 cli_command_fn command_validate;
@@ -67,20 +66,20 @@ struct completion;
 void cli_complete_value(
         const struct completion *completion, const char *placeholder);
 
-/* --device-memory and --host-memory: 0, which means "what there is" in a job,
- * is no size of a machine. */
+/* --device-memory and --host-memory must not be 0, which in a job means all
+ * there is. */
 enum zd_status cli_check_limits(const struct cli_args *args);
-/* What a job is planned for: --machine; else what was measured here, kept in
- * `here`; else what its backend is taken for. A calibration that cannot be
- * taken is told as a warning. */
+/* The machine to plan for: --machine, else this one as measured (kept in
+ * `here`), else the table of the job's backend. Warns about a calibration that
+ * cannot be used. */
 struct plan_machine;
 struct plan_calibration;
 enum zd_status cli_machine(
         const struct cli_args *args, const struct job *job,
         struct plan_calibration *here, const struct plan_machine **machine_out);
-/* The GPU that rank 0 would take, opened: a plan then knows what its driver
- * takes of it and what is free. NULL: there is none for the job, or it cannot
- * be opened now, and is planned for like one that is elsewhere. */
+/* Opens the GPU that rank 0 would take, so that a plan knows what its driver
+ * uses and what is free. NULL: the job uses none, or it cannot be opened now;
+ * then the plan is as for another machine. */
 struct device *command_open_gpu(const struct device_options *options);
 /* `zerod plan` with --fit, --max, --min; a job is loaded, its GPU is open. */
 enum zd_status command_plan_fit(
@@ -88,7 +87,7 @@ enum zd_status command_plan_fit(
 enum zd_status command_plan_most(
         const struct cli_args *args, const struct job *job);
 
-/* As a run joins: a process that no launcher started is alone and needs no MPI,
+/* Joins the ranks as a run does. A process without a launcher does without MPI,
  * which would take half a second, write below /tmp and start a helper process.
  */
 enum zd_status cli_join(
@@ -97,21 +96,19 @@ enum zd_status cli_join(
 /* The files of the job named by --job or the operand, with all options that
  * override a key (job_open). */
 struct job *cli_open_job(const struct cli_args *args);
-/* The same, checked (job_finish), the problems printed (with --format json on stdout too); then
- * *job_out is NULL. Returns a status whose record, if any, was printed: pass it
- * up. */
+/* The same, checked (job_finish), the problems printed (with --format json on
+ * stdout too); then *job_out is NULL. Returns a status whose record, if any,
+ * was printed: pass it up. */
 enum zd_status cli_need_job(
         const struct cli_args *args, int world, enum job_paths paths,
         struct job **job_out);
-/* Reads the job's data as a run would, `all` of them or their beginning. */
+/* Reads the job's data as a run would, all or the beginning. */
 enum zd_status cli_check_data(
         const struct train_job *job, bool all, bool *is_part_out);
-/* A file that `option` names is not written over: 73. */
+/* Refuses (73) to overwrite the file that `option` names. */
 enum zd_status cli_check_new(const char *path, const char *option);
-/* --format json of a job that is refused: {"valid": false, "file", "errors",
- * "problems"} on stdout. Takes the reference to the array of problems_json. */
-void cli_print_errors(const struct cli_args *args, json_t *problems);
-/* The same of this thread's error record, which stays to be told on stderr. */
+/* --format json: this thread's error record as one of the problems; it is kept
+ * for stderr. */
 void cli_print_record(const struct cli_args *args);
 bool cli_wants_json(const struct cli_args *args);
 /* How lines are logged before a job says so. */

@@ -82,8 +82,7 @@ static enum zd_status parse_id(
     return ZD_OK;
 }
 
-/* Every id is looked up before a byte is written: a bad one leaves no half
- * text. */
+/* Look up every id before writing: a bad one must not leave half a text. */
 static enum zd_status read_ids(
         const struct tokenizer *tokenizer, const char *path, char *text,
         size_t bytes, struct token_vector *ids)
@@ -96,7 +95,7 @@ static enum zd_status read_ids(
         size_t count;
         int32_t id;
         line++;
-        at[length] = '\0'; /* the file has a NUL behind it */
+        at[length] = '\0'; /* the text is NUL-terminated */
         for (size_t i = length; i && strchr(" \t\r", at[i - 1]); i--)
             at[i - 1] = '\0';
         if (at[0]) {

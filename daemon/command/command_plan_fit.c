@@ -1,10 +1,10 @@
 /* command_plan_fit.c - zerod plan --fit, --max and --min. */
 #include "base/file/fs.h"
-#include "base/must.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
+#include "daemon/init/begin.h"
 #include "train/plan/advice.h"
 #include "train/plan/calibration.h"
 #include "train/plan/search.h"
@@ -117,7 +117,7 @@ static void print_json(
     json_decref(json);
 }
 
-/* What it gives up for what, against the first. */
+/* Compared with the first: slower, more or less memory. */
 static void print_against(
         const struct plan_found *found, const struct plan_found *first,
         FILE *stream)
@@ -148,8 +148,8 @@ static void print_against(
         fprintf(stream, "          against the first: %s\n", words);
 }
 
-/* One that is listed, and is faster, takes no more of any memory, but for a
- * twentieth. The job as it is has a line in any case. */
+/* Skip one if a listed one, which is faster, takes no more of any memory, within
+ * 5 %. The job as it is always has a line. */
 static bool is_new(
         const struct plan_found *found, const struct plan_found *const *listed,
         int count)
@@ -222,62 +222,31 @@ static void print_found_all(
 
 /* --- --write -------------------------------------------------------------- */
 
-/* A value as a file has it. What --set gives is TOML if it parses, else a
- * string. */
-static bool is_bare(const char *value)
+/* What --set gave, but for the limits of this machine. A table is one value:
+ * what --set changed in it is not told apart. */
+static void add_sets(
+        struct draft *draft, const struct cli_args *args, const struct job *job)
 {
-    char *end;
-    if (strchr("[{\"'", value[0]) && value[0])
-        return true;
-    strtod(value, &end);
-    return (*value && !*end) || !strcmp(value, "true") ||
-           !strcmp(value, "false");
-}
-
-/* Into {section: {key: line}}; the later of two that set the same key holds. */
-static void add_line(
-        json_t *sections, const char *name, const char *value, bool bare,
-        const char *why)
-{
-    const char *dot = strrchr(name, '.'), *quote = bare ? "" : "\"";
-    char section[64], line[800];
-    if (!dot)
-        return;
-    snprintf(section, sizeof section, "%.*s", (int)(dot - name), name);
-    snprintf(line, sizeof line, "%s%.511s%s  # %s", quote, value, quote, why);
-    if (!json_object_get(sections, section))
-        json_object_set_new(sections, section, json_object());
-    json_object_set_new(
-            json_object_get(sections, section), dot + 1, json_string(line));
-}
-
-static void add_sets(json_t *sections, const struct cli_args *args)
-{
-    for (int i = 0; i < args->sets.count; i++) {
-        const char *set = args->sets.items[i], *equals = strchr(set, '=');
-        const char *value = equals + 1 + strspn(equals + 1, " \t");
-        char key[160];
-        snprintf(key, sizeof key, "%.*s", (int)strcspn(set, " \t="), set);
-        if (strcmp(key, "device.memory_limit") != 0 &&
-            strcmp(key, "device.host_memory_limit") != 0)
-            add_line(sections, key, value, is_bare(value), "given by --set");
-    }
-}
-
-static void write_sections(const json_t *sections, FILE *stream)
-{
-    const char *section, *key;
-    json_t *keys, *line;
-    json_object_foreach((json_t *)sections, section, keys)
+    json_t *all = job_json(job), *row;
+    const char *key;
+    json_object_foreach(json_object_get(all, "values"), key, row)
     {
-        fprintf(stream, "\n[%s]\n", section);
-        json_object_foreach(keys, key, line)
-                fprintf(stream, "%s = %s\n", key, json_string_value(line));
+        size_t bytes = strlen(key);
+        const char *origin = json_string_value(json_object_get(row, "origin"));
+        bool is_set = strncmp(origin, "--set ", 6) == 0;
+        for (int i = 0; i < args->sets.count; i++)
+            is_set |= strncmp(args->sets.items[i], key, bytes) == 0 &&
+                      args->sets.items[i][bytes] == '.';
+        if (is_set && !strstr(key, "memory_limit"))
+            draft_set(
+                    draft, key, json_incref(json_object_get(row, "value")),
+                    "given by --set");
     }
+    json_decref(all);
 }
 
-/* The job file as the new one names it: by its name where both lie in one
- * folder, else by its whole path. NULL: it is not there any more. */
+/* The job file as the new one names it: by its name if both are in one folder,
+ * else by its whole path. NULL: it no longer exists. */
 static char *base_of(const char *job, const char *file)
 {
     const char *job_slash = strrchr(job, '/'), *slash = strrchr(file, '/');
@@ -295,39 +264,34 @@ static const char *job_path(const struct cli_args *args)
 }
 
 static enum zd_status write_job(
-        const struct cli_args *args, const struct plan_search *search,
-        const struct plan_found *best)
+        const struct cli_args *args, const struct job *job,
+        const struct plan_search *search, const struct plan_found *best)
 {
-    char *base = base_of(job_path(args), args->write), *out = NULL;
-    size_t bytes = 0;
-    FILE *stream = zd_must(open_memstream(&out, &bytes));
-    json_t *sections = json_object();
-    enum zd_status status = ZD_OK;
-    fprintf(stream,
-            "# The fastest by prediction of what fits %d rank%s: %.3f s a "
-            "step on %s (%s).\n# A rank takes %" PRIu64
-            " bytes of the device, %" PRIu64 " of the host and\n# %" PRIu64
-            " of the disk.\n",
+    char *base = base_of(job_path(args), args->write);
+    struct draft draft;
+    if (!base)
+        return ZD_FAIL(ZD_ERR_IO, "E0222", "cannot read %s", job_path(args));
+    draft_init(&draft);
+    draft_say(
+            &draft,
+            "The fastest by prediction of what fits %d rank%s: %.3f s a step "
+            "on %s (%s).",
             search->world, search->world == 1 ? "" : "s",
             best->predicted.step_seconds, search->machine->name,
             search->machine->is_measured ? "measured"
-                                         : "from data sheets, not measured",
+                                         : "from data sheets, not measured");
+    draft_say(
+            &draft,
+            "A rank takes %" PRIu64 " bytes of the device, %" PRIu64
+            " of the host and %" PRIu64 " of the disk.",
             best->device, best->host, best->disk);
-    fprintf(stream, "extends = \"%s\"\n", base ? base : "");
-    add_sets(sections, args);
-    for (int i = 0; i < best->setting_count; i++)
-        add_line(
-                sections, best->settings[i].key, best->settings[i].value,
-                !best->settings[i].is_text, best->settings[i].why);
-    write_sections(sections, stream);
-    if (fclose(stream) != 0)
-        zd_out_of_memory();
-    if (base)
-        status = fs_write_file(args->write, out, bytes);
-    else
-        status = ZD_FAIL(ZD_ERR_IO, "E0222", "cannot read %s", job_path(args));
-    json_decref(sections);
-    free(out);
+    draft_set(&draft, ".extends", json_string(base), NULL);
+    add_sets(&draft, args, job);
+    draft_set_found(&draft, best);
+    char *text = draft_write(&draft);
+    enum zd_status status = fs_write_file(args->write, text, strlen(text));
+    draft_fini(&draft);
+    free(text);
     free(base);
     return status;
 }
@@ -352,7 +316,7 @@ enum zd_status command_plan_fit(
     ZD_TRY(plan_search_fits(&search, &found, &count));
     enum zd_status status = ZD_OK;
     if (args->write)
-        status = write_job(args, &search, &found[0]);
+        status = write_job(args, job, &search, &found[0]);
     if (status == ZD_OK && cli_wants_json(args))
         print_json(&search, found, count);
     else if (status == ZD_OK)

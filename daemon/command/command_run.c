@@ -3,7 +3,7 @@
  *   read the job -> join the ranks -> check it on each, agree -> train -> one
  *   ending
  *
- * However many ranks fail, one tells why, and all end with the same code. */
+ * However many ranks fail, one reports why, and all end with the same code. */
 #include "base/log.h"
 #include "base/must.h"
 #include "daemon/command/cli.h"
@@ -66,7 +66,7 @@ static enum zd_status compare_jobs(struct comm *comm, const struct job *job)
     return comm_agree(comm, status);
 }
 
-/* The problems of a job file are printed by the lowest rank that has them. */
+/* The lowest rank with problems in its job file prints them. */
 static enum zd_status agree_on_job(
         struct comm *comm, const struct job *job, enum zd_status mine)
 {
@@ -162,7 +162,8 @@ static void end_within(unsigned seconds, enum zd_status status)
     alarm(seconds);
 }
 
-/* This rank has said why: what fails while it gives back its memory is no news.
+/* This rank has reported its error: later ones, while it frees its memory, are
+ * not reported.
  * goes_first: with a failed GPU, alone or as the one that tells for all. */
 static bool has_told, goes_first;
 
@@ -251,7 +252,7 @@ enum zd_status command_run(struct cli_args *args, int *argc, char ***argv)
     log.rank = comm_rank(comm);
     zd_log_configure(&log);
 
-    /* ranks may have command lines of their own, and one may be refused */
+    /* ranks may have different command lines, and one may be refused */
     status = comm_agree(comm, ZD_OK);
     if (status == ZD_OK) {
         status = job_finish(job, comm_size(comm), JOB_PATHS_EXIST);

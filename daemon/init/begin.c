@@ -77,8 +77,8 @@ static enum zd_status look_at_data(const char *path, struct facts *facts)
     return status;
 }
 
-/* Long enough for nearly every document, where each is one; short enough that
- * the data make some steps. */
+/* Long enough for nearly every document, if each is a sample; short enough for
+ * the data to fill several steps. */
 static void choose_shape(const struct begin_request *request, struct facts *out)
 {
     enum { LEAST = 32, MOST = 4096, PLAIN = 2048, STEPS = 8, BATCH = 32 };
@@ -191,13 +191,21 @@ static void write_rest(
 
 static json_t *setting_value(const struct plan_setting *setting)
 {
-    char *end;
-    long long number = strtoll(setting->value, &end, 10);
-    return setting->is_text || *end ? json_string(setting->value)
-                                    : json_integer(number);
+    json_t *value = setting->is_text
+                            ? NULL
+                            : json_loads(setting->value, JSON_DECODE_ANY, NULL);
+    return value ? value : json_string(setting->value);
 }
 
-/* Of those that are as fast, but for a twentieth, the one that says least. */
+void draft_set_found(struct draft *draft, const struct plan_found *found)
+{
+    for (int i = 0; i < found->setting_count; i++)
+        draft_replace(
+                draft, found->settings[i].key,
+                setting_value(&found->settings[i]), found->settings[i].why);
+}
+
+/* Of those within 5 % of the fastest, the one with the fewest settings. */
 static const struct plan_found *simplest(
         const struct plan_found *found, int count)
 {
@@ -216,10 +224,7 @@ static void write_found(
         struct draft *draft)
 {
     char device[UNITS_TEXT], host[UNITS_TEXT], number[UNITS_TEXT];
-    for (int i = 0; i < found->setting_count; i++)
-        draft_replace(
-                draft, found->settings[i].key,
-                setting_value(&found->settings[i]), found->settings[i].why);
+    draft_set_found(draft, found);
     draft_say(
             draft, "%s, %s parameters, on %s, for %d rank%s: by zerod init.",
             request->model, units_number((double)facts->parameters, 4, number),
@@ -238,7 +243,7 @@ static void write_found(
             search->machine->is_guess ? plan_guess_words : "");
 }
 
-/* A job of one kind; *fits_out false: the error record says why. */
+/* Try a job of one kind; *fits_out false: the error record says why. */
 static enum zd_status try_kind(
         const struct begin_request *request, const struct facts *facts,
         enum begin_kind kind, struct draft *draft, bool *fits_out)
@@ -286,7 +291,7 @@ static enum zd_status try_kind(
     return status == ZD_ERR_UNFIT ? ZD_OK : status;
 }
 
-/* A model that is stored in codes trains as it is stored. */
+/* A model that is stored quantized trains as it is stored. */
 static bool is_tried(
         const struct begin_request *request, const struct facts *facts,
         enum begin_kind kind)
@@ -302,7 +307,7 @@ static enum zd_status check_stored(
     if (!facts->config.is_quantized || request->kind != BEGIN_FULL)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0304",
-            "%.300s is stored in codes (%s): only adapters train on it",
+            "%.300s is stored quantized (%s): only adapters train on it",
             request->model, model_config_stored_name(&facts->config));
     zd_fail_help("leave --full out");
     return ZD_ERR_DATA;

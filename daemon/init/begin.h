@@ -1,9 +1,8 @@
 /* begin.h - a job for a model, its data and this machine, that fits.
  *
- * Of the data the first file is looked at: its form, and how long its
- * documents are. What the job trains is all of the model where that fits, else
- * adapters; how is the fastest by prediction of what fits
- * (train/plan/search.h).
+ * Reads the first data file: its format, and the length of its documents. The
+ * job trains the whole model if that fits, else adapters, with the settings
+ * predicted to be the fastest of those that fit (train/plan/search.h).
  */
 #ifndef ZD_DAEMON_INIT_BEGIN_H
 #define ZD_DAEMON_INIT_BEGIN_H
@@ -26,5 +25,9 @@ struct begin_request {
  * that would do. */
 enum zd_status begin_job(
         const struct begin_request *request, struct draft *draft);
+
+/* The settings of a candidate, each with its reason. */
+struct plan_found;
+void draft_set_found(struct draft *draft, const struct plan_found *found);
 
 #endif

@@ -12,6 +12,70 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* --- where their files have a key ----------------------------------------- */
+
+/* The next `key` with a colon, in quotes or at the beginning of a line of YAML.
+ */
+static const char *find_key(
+        const char *text, const char *at, const char *key, size_t bytes)
+{
+    for (; (at = strstr(at, key)); at++) {
+        const char *end = at + bytes;
+        char before = at == text ? '\n' : at[-1];
+        bool is_quoted = before == '"' && *end == '"';
+        if (!is_quoted && !strchr("\n -{,", before))
+            continue;
+        end += is_quoted;
+        if (end[strspn(end, " \t\r\n")] == ':')
+            return at;
+    }
+    return NULL;
+}
+
+/* Each part is looked for after the one before it; of a list's n-th item the
+ * n-th key of that name. */
+static const char *find_name(const struct toml_source *source, const char *name)
+{
+    const char *at = source->text;
+    char part[100];
+    for (int skip = 0; at && *name;) {
+        size_t bytes = strcspn(name, ".["), length;
+        snprintf(part, sizeof part, "%.*s", (int)bytes, name);
+        length = strlen(part);
+        at = find_key(source->text, at, part, length);
+        for (; skip && at; skip--)
+            at = find_key(source->text, at + 1, part, length);
+        name += bytes;
+        if (*name == '[')
+            skip = (int)strtol(name + 1, (char **)&name, 10);
+        name += strspn(name, "].");
+    }
+    return at;
+}
+
+/* "a.b" or "list[1].b"; source NULL: nowhere. */
+static struct toml_place place_of(const struct draft *draft, const char *theirs)
+{
+    struct toml_place place = {0};
+    const char *found = NULL, *dot = strrchr(theirs, '.');
+    for (int i = 0; i < draft->source_count && !found && *theirs; i++) {
+        place.source = &draft->sources[i];
+        found = find_name(place.source, theirs);
+    }
+    if (!found)
+        return (struct toml_place){0};
+    place.line = place.column = 1;
+    for (const char *at = place.source->text + 1; at < found; at++) {
+        place.column = *at == '\n' ? 0 : place.column + 1;
+        place.line += *at == '\n';
+    }
+    place.column += found > place.source->text;
+    place.width = (int)strlen(dot ? dot + 1 : theirs);
+    return place;
+}
+
+/* --- what is in it -------------------------------------------------------- */
+
 void draft_init(struct draft *draft)
 {
     *draft = (struct draft){
@@ -172,77 +236,16 @@ void draft_refuse(
     json_t *text = formatted(format, arguments);
     va_end(arguments);
     if (theirs)
-        place = draft_place(draft, theirs);
+        place = place_of(draft, theirs);
     problem_add(
             &draft->problems, ZD_ERR_CONFIG, "E0220", place, NULL, "%s",
             json_string_value(text));
     json_decref(text);
 }
 
-/* --- where their files have a key ----------------------------------------- */
-
-/* The next `key` with a colon, in quotes or at the beginning of a line of YAML.
- */
-static const char *find_key(
-        const char *text, const char *at, const char *key, size_t bytes)
-{
-    for (; (at = strstr(at, key)); at++) {
-        const char *end = at + bytes;
-        char before = at == text ? '\n' : at[-1];
-        bool is_quoted = before == '"' && *end == '"';
-        if (!is_quoted && !strchr("\n -{,", before))
-            continue;
-        end += is_quoted;
-        if (end[strspn(end, " \t\r\n")] == ':')
-            return at;
-    }
-    return NULL;
-}
-
-/* Each part is looked for after the one before it; of a list's n-th item the
- * n-th key of that name. */
-static const char *find_name(const struct toml_source *source, const char *name)
-{
-    const char *at = source->text;
-    char part[100];
-    for (int skip = 0; at && *name;) {
-        size_t bytes = strcspn(name, ".["), length;
-        snprintf(part, sizeof part, "%.*s", (int)bytes, name);
-        length = strlen(part);
-        at = find_key(source->text, at, part, length);
-        for (; skip && at; skip--)
-            at = find_key(source->text, at + 1, part, length);
-        name += bytes;
-        if (*name == '[')
-            skip = (int)strtol(name + 1, (char **)&name, 10);
-        name += strspn(name, "].");
-    }
-    return at;
-}
-
-struct toml_place draft_place(const struct draft *draft, const char *theirs)
-{
-    struct toml_place place = {0};
-    const char *found = NULL, *dot = strrchr(theirs, '.');
-    for (int i = 0; i < draft->source_count && !found && *theirs; i++) {
-        place.source = &draft->sources[i];
-        found = find_name(place.source, theirs);
-    }
-    if (!found)
-        return (struct toml_place){0};
-    place.line = place.column = 1;
-    for (const char *at = place.source->text + 1; at < found; at++) {
-        place.column = *at == '\n' ? 0 : place.column + 1;
-        place.line += *at == '\n';
-    }
-    place.column += found > place.source->text;
-    place.width = (int)strlen(dot ? dot + 1 : theirs);
-    return place;
-}
-
 /* --- as text -------------------------------------------------------------- */
 
-/* Words that a file or a person gave end no comment. */
+/* Text of a file or a user must not end the comment. */
 static void put_comment(FILE *stream, const char *text)
 {
     for (; *text; text++)
@@ -317,7 +320,7 @@ static void put_entries(
     }
 }
 
-/* Keys in the order of the reference. Entries of data stand behind [data]. */
+/* Keys in the order of the reference; [[data.*]] follow [data]. */
 static void put_values(const struct draft *draft, FILE *stream)
 {
     const char *section = "";
@@ -395,7 +398,7 @@ enum zd_status draft_check(
     return status;
 }
 
-/* The reason behind a line of the job: a key of theirs, mostly. */
+/* The reason at the end of a line of the job: mostly a key of theirs. */
 static void copy_why(const char *text, int line, char *out, size_t bytes)
 {
     out[0] = '\0';
@@ -419,7 +422,7 @@ void draft_find_problems(
     for (int i = 0; job && i < job_problems(job)->count; i++) {
         const struct problem *from = &job_problems(job)->items[i];
         copy_why(text, from->place.line, why, sizeof why);
-        struct toml_place place = draft_place(draft, why);
+        struct toml_place place = place_of(draft, why);
         if (!place.source && had_others)
             continue;
         problem_add(

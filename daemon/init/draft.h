@@ -1,5 +1,5 @@
-/* draft.h - a job file before it is written: values with why they are there,
- * what of another trainer's file has no key here, and what stands in the way.
+/* draft.h - a job file before it is written: values and their reasons, what has
+ * no key here of another trainer's file, and errors.
  *
  * Text and values are jansson's, whose memory is had (json_must_have_memory).
  */
@@ -17,9 +17,9 @@ struct draft {
     json_t *head;      /* lines of the comment on top */
     json_t *notes;     /* {"their.key": "why it needs none"} */
     json_t *differs;   /* {"their.key": "what is not the same here"} */
-    json_t *defaults;  /* [their key]: "auto" and null, which say nothing */
+    json_t *defaults;  /* [their key]: those that are "auto" or null */
     json_t *automatic; /* {"our.key"}: "auto" in their file */
-    struct problems problems;                  /* what no job can be made of */
+    struct problems problems;                  /* why there can be no job */
     struct toml_source sources[DRAFT_SOURCES]; /* the files; texts are owned */
     int source_count;
 };
@@ -43,7 +43,7 @@ void draft_set_entry(
         json_t *entry, const char *key, json_t *value, const char *why);
 /* Whether a comment, a value's reason or a problem names a key of theirs. */
 bool draft_tells(const struct draft *draft, const char *theirs);
-/* The first of [[data.train]], which is made. Borrowed. */
+/* The first of [[data.train]], made if there is none. Borrowed. */
 json_t *draft_source(struct draft *draft);
 void draft_say(struct draft *draft, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
@@ -53,8 +53,6 @@ void draft_differ(struct draft *draft, const char *theirs, const char *how);
 void draft_refuse(
         struct draft *draft, const char *theirs, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
-/* Where their files have a key, "a.b" or "list[1].b"; source NULL: nowhere. */
-struct toml_place draft_place(const struct draft *draft, const char *theirs);
 
 /* The job file. The caller frees it. */
 char *draft_write(const struct draft *draft);
@@ -73,8 +71,8 @@ enum zd_status draft_load(
 enum zd_status draft_check(
         const char *text, const struct draft_check *check,
         struct job **job_out);
-/* Its problems join the draft's, at the keys of their files that they come
- * from; one that comes from none is left out where there are others. */
+/* Add its problems to the draft's, each at the key of their file that it comes
+ * from; one that comes from none is left out if there are others. */
 void draft_find_problems(
         struct draft *draft, const char *text, const struct draft_check *check);
 

@@ -98,7 +98,8 @@ static json_t *as_key_wants(const char *key, const json_t *value)
     return json_deep_copy(value);
 }
 
-bool foreign_is_open(const json_t *value)
+/* Not given, null or "auto". */
+static bool is_open(const json_t *value)
 {
     return !value || json_is_null(value) ||
            (json_is_string(value) && !strcmp(json_string_value(value), "auto"));
@@ -405,7 +406,7 @@ static void take_row(
     json_t *item, *list = NULL;
     foreign->row = row;
     json_object_set(foreign->taken, name, (json_t *)value);
-    if (foreign_is_open(value) && !find_word(words, value)) {
+    if (is_open(value) && !find_word(words, value)) {
         leave_open(foreign, name, value);
         return;
     }
@@ -467,7 +468,7 @@ static void take_object(
             take_row(foreign, row, name, value);
         } else if (
                 json_is_null(value) ||
-                (inside && (foreign_is_open(value) || is_empty))) {
+                (inside && (is_open(value) || is_empty))) {
             json_array_append_new(foreign->draft->defaults, json_string(name));
         } else {
             foreign_refuse(

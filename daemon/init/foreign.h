@@ -54,10 +54,8 @@ struct foreign {
     void (*finish)(struct foreign *foreign);    /* before the defaults */
 };
 
-/* foreign_table.c: the tables. `option` names one; the caller frees it. */
+/* foreign_file.c: the tables. `option` names one; the caller frees it. */
 json_t *foreign_table(const char *option);
-/* The format that has one of the keys of `root` as a mark; NULL: none. */
-const char *foreign_guess(const json_t *root);
 
 /* Everything in `root`, an object of the file at `path`, into the draft.
  * is_part: it stands in another format's file, which says the rest. */
@@ -75,8 +73,6 @@ enum zd_status foreign_read(
 void foreign_walk(struct foreign *foreign);
 /* By its name with dots; NULL: it is not there. */
 const json_t *foreign_get(const struct foreign *foreign, const char *name);
-/* Not given, null or "auto". */
-bool foreign_is_open(const json_t *value);
 /* A condition of a table. */
 bool foreign_holds(const struct foreign *foreign, const char *condition);
 /* Takes the reference to `value`. */

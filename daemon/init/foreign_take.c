@@ -1,5 +1,5 @@
-/* foreign_take.c - takes a file. What no row of a table can say is here: it
- * looks at other keys, at the model or at the data. */
+/* foreign_take.c - converts a file. Conversions that a table cannot express are
+ * here: they depend on other keys, the model or the data. */
 #include "base/file/fs.h"
 #include "daemon/init/foreign.h"
 #include "data/source.h"
@@ -31,7 +31,7 @@ void foreign_take(
 
 /* --- models --------------------------------------------------------------- */
 
-/* The tokenizer has its own, which zerod takes. */
+/* zerod uses the tokenizer's own special tokens. */
 static void take_special_token(
         struct foreign *foreign, const char *name, const json_t *value)
 {
@@ -59,7 +59,7 @@ static void take_special_token(
     json_decref(config);
 }
 
-/* Where none are named PEFT has a list for each kind of model. */
+/* PEFT's default targets depend on the model's family. */
 static json_t *peft_default(const struct foreign *foreign)
 {
     const char *path = draft_text(foreign->draft, "model.path");
@@ -183,7 +183,7 @@ static void take_axolotl_datasets(
 
 /* --- steps ---------------------------------------------------------------- */
 
-/* So many an epoch, as a share of all steps. */
+/* Per epoch to a share of all steps. */
 static void take_per_epoch(
         struct foreign *foreign, const char *name, const json_t *value)
 {
@@ -205,7 +205,7 @@ static void take_per_epoch(
                 json_string(strategy));
 }
 
-/* Steps of warm-up count before their share; 0 of both is none. */
+/* warmup_steps overrides warmup_ratio; 0 for both is no warm-up. */
 static void take_warmup(
         struct foreign *foreign, const char *name, const json_t *value)
 {
@@ -222,7 +222,7 @@ static void take_warmup(
         foreign_set(foreign, name, "optim.warmup_steps", json_deep_copy(value));
 }
 
-/* A floor that is a rate, as a share of the largest. */
+/* A smallest rate as a share of the largest. */
 static void take_min_lr(
         struct foreign *foreign, const char *name, const json_t *value)
 {
@@ -268,7 +268,7 @@ static void take_offload_params(
     }
 }
 
-/* Where a file is, seen from here or from the file that names it. */
+/* Find a file relative to this folder, or to the file that names it. */
 static bool find_file(
         const struct foreign *foreign, const char *path, char out[PATH_MAX])
 {

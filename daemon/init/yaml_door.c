@@ -54,7 +54,7 @@ static json_t *plain_value(const char *text)
     double real = strtod(text, &end);
     if (*end)
         return json_string(text);
-    /* too small is lost like too large, which json_real refuses */
+    /* underflow is refused like overflow, which json_real refuses */
     return real == 0 && errno == ERANGE ? NULL : json_real(real);
 }
 
@@ -131,7 +131,7 @@ static enum zd_status read_node(
     return status;
 }
 
-/* Nothing but the end follows the first document. */
+/* There must be one document. */
 static enum zd_status expect_end(
         yaml_parser_t *parser, const char *name, json_t **out)
 {

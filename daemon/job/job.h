@@ -2,7 +2,7 @@
  *
  *   file [+ extends] -> tree -> --set -> values -> defaults -> contradictions
  *
- * Everything that is wrong is collected (problems.h) and told at once. Every
+ * All errors are collected (problems.h) and reported together. Every
  * value remembers where it came from. No MPI, no weights are touched; the
  * model's config.json is read when the job names a model, of data the first
  * records where that is asked for. */
@@ -19,9 +19,8 @@ struct job_override {   /* borrowed until job_load returns */
     bool is_text;       /* never TOML */
 };
 
-/* How far what the job names is looked at: it has to be there (a run reads it
- * itself); it is what it has to be, too (zerod validate); data and checkpoints
- * need not exist (zerod plan). */
+/* How the paths of a job are checked: they exist (a run reads them itself);
+ * they can also be read (zerod validate); not at all (zerod plan). */
 enum job_paths { JOB_PATHS_EXIST, JOB_PATHS_READ, JOB_PATHS_IGNORED };
 
 struct job_request {
@@ -29,8 +28,8 @@ struct job_request {
     const char *name; /* of the file in errors; NULL: its path */
     const struct job_override *overrides;
     int override_count;
-    bool force; /* run.force, which no file has */
-    int world; /* ranks; 0: not known, then the batch is settled later */
+    bool force; /* run.force, which is no key of the file */
+    int world;  /* ranks; 0: not known, then the batch is settled later */
     enum job_paths paths;
 };
 
@@ -42,10 +41,10 @@ struct job *job_open(const struct job_request *request);
 struct comm_options job_comm_options(struct job *job);
 enum zd_status job_finish(struct job *job, int world, enum job_paths paths);
 
-/* Both. Always sets *job_out, which holds the problems when it fails. ZD_ERR_CONFIG
- * for anything in the file or an override; ZD_ERR_NO_INPUT for a file, base,
- * model or data path that does not exist; ZD_ERR_DATA for a broken config.json.
- * No error record is made: job_problems are what to print. */
+/* Both. Always sets *job_out, which holds the problems when it fails.
+ * ZD_ERR_CONFIG for anything in the file or an override; ZD_ERR_NO_INPUT for a
+ * file, base, model or data path that does not exist; ZD_ERR_DATA for a broken
+ * config.json. No error record is made: job_problems are what to print. */
 enum zd_status job_load(
         const struct job_request *request, struct job **job_out);
 void job_free(struct job *job);
@@ -54,12 +53,12 @@ const struct problems *job_problems(const struct job *job);
 /* Strings and arrays in it live as long as the job. */
 const struct train_job *job_options(const struct job *job);
 
-/* To this thread's error record, if it speaks of a file of [[data.train]] or
- * [[data.eval]]: where the job names it. */
+/* If this thread's error record is about a file of [[data.train]] or
+ * [[data.eval]], add the line of the job that names it. */
 void job_tell_source(const struct job *job);
 
-/* Keys that the job gives and that do nothing because the CPU computes, as
- * "model.attn, comm.max_ctas"; false: there is none. */
+/* Keys of the job that have no effect on the CPU, as "model.attn,
+ * comm.max_ctas"; false: there are none. */
 bool job_idle_keys(const struct job *job, char *out, size_t bytes);
 
 /* Every key, its value and where it came from: as TOML text that can be read

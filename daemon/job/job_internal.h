@@ -8,14 +8,14 @@
 #include "daemon/job/schema.h"
 #include "daemon/job/toml/toml_tree.h"
 
-struct job_key { /* of the schema, in this job */
+struct job_key {                   /* of the schema, in this job */
     const struct toml_node *given; /* NULL: not given */
     bool refused;                  /* given, but no good: its field is not to be
                                       compared with others */
     const char *derived; /* where a value that was not given follows from; NULL:
                             the default */
-    const char *unused;  /* why the value means nothing in this job, which is
-                            printed as a comment; NULL: it does */
+    const char *unused;  /* why the value has no effect in this job: it is
+                            printed as a comment; NULL: it has one */
 };
 
 struct job {
@@ -28,10 +28,10 @@ struct job {
     int pool_count;
     struct job_key *keys; /* (schema_count) */
     json_t *adapter;      /* adapter_config.json of lora.path; NULL: none */
-    json_t *notes; /* [line] */
+    json_t *notes;        /* [line] */
     const char *path;
     char digest[HASH_HEX];
-    bool is_partial; /* a file could not be read: what is missing is not told */
+    bool is_partial; /* a file could not be read: report no missing keys */
     int world;
     int per_device, accumulation; /* settled; 0: not known */
     int64_t global_batch;
@@ -43,12 +43,12 @@ struct job *job_create(const char *path);
 void *job_alloc(struct job *job, size_t bytes);
 const char *job_string(struct job *job, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
-/* A line for the screen, told when the job is read: before the ranks have joined
- * none knows whose it is. */
+/* A line for the screen, told when the job is read: before the ranks have
+ * joined none knows whose it is. */
 void job_note(struct job *job, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 struct toml_source *job_source(struct job *job, const char *name);
-/* By its whole name, "section.name", which the schema has. */
+/* `name`: "section.name" of a key of the schema. */
 struct job_key *job_key(const struct job *job, const char *name);
 /* Where the key was given; where its section or the file begins when it was
  * not. */
@@ -59,8 +59,8 @@ void job_refuse(
         const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* This thread's error record, as a problem at a key. */
 void job_take_record(struct job *job, const char *name);
-/* The value means nothing here: a problem (`what`, `help`) where it is given
- * and `is_told`. */
+/* The value has no effect here: a problem (`what`, `help`) if it is given and
+ * `is_told`. */
 void job_idle(
         struct job *job, const char *name, const char *unused, bool is_told,
         const char *help, const char *what);
@@ -69,17 +69,17 @@ void job_idle(
 void job_read_tree(struct job *job, const struct job_request *request);
 /* 2. keys.c: unknown keys, types, ranges; fill options. */
 void job_read_values(struct job *job);
-/* .. of a section alone; what is wrong there is not told. */
+/* .. of one section, reporting no errors. */
 void job_read_quietly(struct job *job, const char *section);
 /* 3. settle.c: defaults that follow from others, the batch. */
 void job_settle(struct job *job);
 void job_settle_optim(struct job *job);
 /* section_lora.c */
 void job_settle_lora(struct job *job);
-/* Is it a key of [lora] that an adapter's own configuration has too? */
+/* Does an adapter's own configuration have this key of [lora] too? */
 bool job_lora_is_shared(const char *key);
-/* What the adapter of lora.path says of a key that the job does not give;
- * NULL: nothing. */
+/* The value that the adapter of lora.path has for a key that is not in the job;
+ * NULL: none. */
 const json_t *job_adapter_value(const struct job *job, const char *key);
 /* config.json of model.path; of a model stored quantized only with adapters. */
 enum zd_status job_read_config(
@@ -88,14 +88,14 @@ enum zd_status job_read_config(
 void job_check_adapters(
         struct job *job, const struct model_config *config,
         struct param_table *table);
-/* 4. check.c, contradictions.c: what contradicts something else; then, when
- * nothing does, what does not exist. */
+/* 4. check.c, contradictions.c: contradictions; paths.c: paths that do not
+ * exist. */
 void job_check(struct job *job);
 void job_check_contradictions(struct job *job);
 void job_check_optim(struct job *job);
 void job_check_paths(struct job *job);
-/* 5. What the files are: their first records and, of conversations, whether the
- * tokenizer has a template. */
+/* 5. The first records of the files and, for conversations, whether the
+ * tokenizer has a chat template. */
 void job_check_files(struct job *job);
 
 /* value.c: one value between TOML, the options, and JSON. `base` is the struct
@@ -106,9 +106,5 @@ bool value_read(
         const struct toml_node *node, void *base);
 /* New reference. NULL for keys that have no field. */
 json_t *value_json(const struct schema_key *key, const void *base);
-/* Is `node` one of the values that switch an unavailable key off? */
-bool value_is_off(const struct schema_key *key, const struct toml_node *node);
-/* [model.config] as JSON; problems for what JSON cannot hold. */
-json_t *value_node_json(struct job *job, const struct toml_node *node);
 
 #endif

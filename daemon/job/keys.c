@@ -2,7 +2,9 @@
 #include "daemon/job/foreign_keys.h"
 #include "daemon/job/job_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* "[optim]" for people; keys above all sections have none. */
 static const char *in_section(struct job *job, const char *section)
@@ -39,6 +41,47 @@ static void tell_unknown(
             &job->problems, ZD_ERR_CONFIG, "E0203", item->key_place, label,
             "unknown key `%.80s` in %s", item->key, here);
 }
+
+/* --- keys of which only "off" is accepted --- */
+
+static bool is_literal(const struct toml_node *node, const char *word)
+{
+    double number;
+    char *end;
+    switch (node->kind) {
+    case TOML_STRING:
+        return strcasecmp(node->string, word) == 0;
+    case TOML_BOOL:
+        return strcmp(word, node->boolean ? "true" : "false") == 0;
+    case TOML_INTEGER:
+    case TOML_REAL:
+        number = strtod(word, &end);
+        return end != word && !*end &&
+               number == (node->kind == TOML_REAL ? node->real
+                                                  : (double)node->integer);
+    case TOML_ARRAY:
+        return node->count == 0 && strcmp(word, "[]") == 0;
+    default:
+        return false;
+    }
+}
+
+static bool is_off(const struct schema_key *key, const struct toml_node *node)
+{
+    const char *list = key->off;
+    while (list) {
+        char word[32];
+        const char *bar = strchr(list, '|');
+        int length = bar ? (int)(bar - list) : (int)strlen(list);
+        snprintf(word, sizeof word, "%.*s", length, list);
+        if (is_literal(node, word))
+            return true;
+        list = bar ? bar + 1 : NULL;
+    }
+    return false;
+}
+
+/* --- keys and sections --- */
 
 static void read_key(
         struct job *job, const struct schema_key *key,
@@ -106,7 +149,7 @@ static void read_key(
         const struct toml_node *item, void *base)
 {
     if (key->flags & SCHEMA_UNAVAILABLE) {
-        if (value_is_off(key, item))
+        if (is_off(key, item))
             return;
         problem_add(
                 &job->problems, ZD_ERR_CONFIG, "E0208", item->key_place,

@@ -64,7 +64,7 @@ enum schema_flags {
     SCHEMA_NOT_ZERO = 128,
     SCHEMA_GPU = 512,  /* on the CPU, whose sums have one order and whose
                           collectives are MPI's, it does nothing */
-    SCHEMA_ZERO = 256, /* a number whose 0 is no "auto": that is -1 */
+    SCHEMA_ZERO = 256, /* a number where 0 is a value; "auto" is -1 */
 };
 
 /* Values of the choices of SCHEMA_OPTIMIZER: an enum optim_name and these. */

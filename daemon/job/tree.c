@@ -267,7 +267,7 @@ static struct toml_node *parse_value(struct job *job, const char *value)
     return item;
 }
 
-/* The whole override is the place of everything in it: it has no lines. */
+/* An override has no lines: its name is the place of everything in it. */
 static void set_places(struct toml_node *node, struct toml_place place)
 {
     node->place = node->key_place = place;
@@ -275,7 +275,7 @@ static void set_places(struct toml_node *node, struct toml_place place)
         set_places(node->items[i], place);
 }
 
-/* `item` behind the tables that its dotted key names. */
+/* `item` inside the tables that its dotted key names. */
 static struct toml_node *wrap(
         const char *dotted, struct toml_node *item, struct toml_place place)
 {
@@ -338,8 +338,8 @@ static void add_override(
     toml_merge(tree, wrap(set->key, item, place));
 }
 
-/* All --set are one file as far as names go: one setting under two of them is
- * refused. Options of their own go over them. */
+/* All --set together are read like one file: one setting under two names is
+ * refused. Other options override them. */
 static void apply_overrides(struct job *job, const struct job_request *request)
 {
     for (int pass = 0; pass < 2; pass++) {

@@ -287,6 +287,58 @@ WRITE(write_moment)
 
 /* --- arrays and tables --- */
 
+static json_t *table_json(struct job *job, const struct toml_node *node);
+
+static json_t *node_json(struct job *job, const struct toml_node *node)
+{
+    json_t *json = NULL;
+    switch (node->kind) {
+    case TOML_STRING:
+        return json_string(node->string);
+    case TOML_INTEGER:
+        return json_integer(node->integer);
+    case TOML_REAL:
+        json = json_real(node->real); /* NULL for nan and inf */
+        break;
+    case TOML_BOOL:
+        return json_boolean(node->boolean);
+    case TOML_ARRAY:
+        json = json_array();
+        for (int i = 0; i < node->count; i++)
+            if (json_array_append_new(
+                        json, node_json(job, node->items[i]))) {
+                json_decref(json);
+                return NULL;
+            }
+        return json;
+    case TOML_TABLE:
+        return table_json(job, node);
+    case TOML_DATETIME:
+        break;
+    }
+    if (!json)
+        problem_add(
+                &job->problems, ZD_ERR_CONFIG, "E0205", node->place, NULL,
+                "this table cannot hold %s",
+                node->kind == TOML_REAL ? "inf or nan"
+                                        : toml_kind_name(node->kind));
+    return json;
+}
+
+static json_t *table_json(struct job *job, const struct toml_node *node)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < node->count; i++) {
+        const struct toml_node *item = node->items[i];
+        if (json_object_set_new(
+                    object, item->key, node_json(job, item))) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
 READ(read_strings)
 {
     if (node->kind != TOML_ARRAY)
@@ -327,7 +379,7 @@ READ(read_some)
                             : kind == TOML_STRING && !node->string[0];
     if (is_none && !(key->flags & SCHEMA_NULLABLE))
         return VALUE_RANGE;
-    *(json_t **)field = is_none ? NULL : value_node_json(job, node);
+    *(json_t **)field = is_none ? NULL : node_json(job, node);
     return is_none || *(json_t **)field ? VALUE_FINE : VALUE_TOLD;
 }
 
@@ -344,7 +396,7 @@ READ(read_table)
 {
     if (node->kind != TOML_TABLE)
         return VALUE_TYPE;
-    *(json_t **)field = value_node_json(job, node);
+    *(json_t **)field = node_json(job, node);
     return *(json_t **)field ? VALUE_FINE : VALUE_TOLD;
 }
 

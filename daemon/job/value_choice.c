@@ -1,5 +1,5 @@
-/* value_choice.c - values that are words: one of a list, or one of a list with
- * something else beside it. */
+/* value_choice.c - values that are words: one of a list, or one of a list or
+ * something else. */
 #include "daemon/job/value.h"
 
 #include <ctype.h>
@@ -108,9 +108,8 @@ json_t *value_write_optimizer(
     return choice_json(key, value);
 }
 
-/* What the last choice, which has no name, stands for: a path. With
- * SCHEMA_SLASH a word without a slash is more likely a word that we do not
- * know. */
+/* The value of the last choice, which has no name: a path. With SCHEMA_SLASH a
+ * word without a slash is taken for an unknown word. */
 static int path_value(const struct schema_key *key)
 {
     const struct schema_choice *c = key->choices;

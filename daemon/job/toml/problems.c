@@ -210,8 +210,8 @@ static void print_problem(FILE *stream, const struct problem *problem)
         print_help(stream, problem->help);
 }
 
-/* null for NULL. The command line may hold what is no UTF-8: then every byte
- * above ASCII becomes '?'. */
+/* null for NULL. The command line may not be UTF-8: then every byte above ASCII
+ * becomes '?'. */
 static json_t *text_json(const char *text)
 {
     if (!text)

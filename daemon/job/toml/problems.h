@@ -1,4 +1,4 @@
-/* problems.h - everything that is wrong with a job file, told at once:
+/* problems.h - all errors of a job file, reported together:
  *
  *     error[E0203]: unknown key `learning_rat` in [optim]
  *       --> job.toml:31:1
@@ -20,7 +20,7 @@ struct problem {
     struct toml_place place;
     char *where; /* owned; the place inside the file that the key at `place`
                     names, or NULL */
-    char *what, *label, *help; /* owned; label stands behind the caret */
+    char *what, *label, *help; /* owned; label follows the caret */
 };
 
 struct problems {
@@ -28,7 +28,7 @@ struct problems {
     int count, capacity;
 };
 
-/* Add one; `label` (a hint behind the caret) may be NULL. */
+/* Add one; `label` (a hint after the caret) may be NULL. */
 void problem_add(
         struct problems *problems, enum zd_status status, const char *code,
         struct toml_place place, const char *label, const char *format, ...)
@@ -36,8 +36,8 @@ void problem_add(
 /* Text for the "= help:" lines of the problem added last. */
 void problem_help(struct problems *problems, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
-/* Move this thread's error record here, to be told at `place`; what is wrong
- * inside another file that the key there names, in that file. */
+/* Move this thread's error record here, at `place`. An error inside a file that
+ * the key at `place` names keeps its position in that file. */
 void problem_take_record(struct problems *problems, struct toml_place place);
 
 /* In the order of the files and their lines. */
@@ -47,8 +47,8 @@ void problems_sort(struct problems *problems);
  * null. New reference. */
 json_t *problems_json(const struct problems *problems);
 void problems_print(const struct problems *problems, FILE *stream);
-/* What the process ends with: ZD_ERR_CONFIG when there is one of that kind,
- * else the first one's; ZD_OK when there is none. */
+/* The exit status: ZD_ERR_CONFIG if any problem has it, else the first one's;
+ * ZD_OK without problems. */
 enum zd_status problems_status(const struct problems *problems);
 void problems_fini(struct problems *problems);
 

@@ -1,6 +1,5 @@
 /* toml_door.h - the door to toml++: text in, a plain C tree out that remembers
- * where every key and value stands. The only file of this folder that speaks
- * C++ is behind it.
+ * where every key and value stands. Only its own source is C++.
  *
  * Hostile text is an error with a position, never a crash: nesting of brackets
  * and the parts of a dotted key are bounded where the library reads them,
@@ -31,7 +30,7 @@ enum toml_kind {
 
 struct toml_source { /* a file, or a --set value, that nodes came from */
     char *name;      /* "job.toml", "--set train.max_steps=5" */
-    char *text;      /* whole file, NUL behind it; NULL: no lines to show */
+    char *text;      /* whole file, NUL-terminated; NULL: no lines to show */
     size_t bytes;
 };
 
@@ -45,7 +44,7 @@ struct toml_node {
     char *key;                   /* NULL in an array and for the root */
     struct toml_place key_place; /* equals place where there is no key */
     struct toml_place place;     /* of the value */
-    char *string;                /* TOML_STRING; holds no NUL. TOML_DATETIME of
+    char *string;                /* TOML_STRING, without NUL. TOML_DATETIME of
                                     a day and a time: as RFC 3339 has it */
     int64_t integer;
     double real;

@@ -80,7 +80,7 @@ Test(toml_door, what_is_no_toml_is_told_with_its_place)
     }
 }
 
-/* `count` times `unit` behind `head`. */
+/* `head`, then `count` times `unit`. */
 static char *repeat(const char *head, const char *unit, size_t count)
 {
     size_t length = strlen(unit), used = strlen(head);
