@@ -18,8 +18,5 @@ struct act {
 enum zd_status act_post(
         const struct target *target, const struct act *act,
         json_t **answer_out);
-/* KEY=VALUE operands into the body of /v1/set: {"learning_rate": 1e-4, ..}.
- * Sections may stand before a key. ZD_ERR_USAGE with a record. */
-enum zd_status act_parse_settings(const struct cli_args *args, json_t *body);
 
 #endif

@@ -166,12 +166,12 @@ static enum zd_status open_socket(struct exchange *exchange)
     return ZD_OK;
 }
 
+/* A request is smaller than what a socket takes at once. */
 static enum zd_status send_request(struct exchange *exchange)
 {
     const struct client_request *request = exchange->request;
     char event[24];
-    size_t bytes, sent = 0;
-    enum zd_status status = ZD_OK;
+    size_t bytes;
     snprintf(event, sizeof event, "%lld", (long long)request->last_event);
     char *text = http_question_text(
             &(struct http_question){
@@ -181,22 +181,13 @@ static enum zd_status send_request(struct exchange *exchange)
                     .body_bytes = request->body ? strlen(request->body) : 0,
                     .last_event_id = request->last_event > 0 ? event : NULL},
             &bytes);
-    zd_must(text);
-    while (status == ZD_OK && sent < bytes) {
-        bool ready;
-        ssize_t n = send(exchange->fd, text + sent, bytes - sent, MSG_NOSIGNAL);
-        if (n > 0)
-            sent += (size_t)n;
-        else if (errno != EAGAIN && errno != EINTR)
-            break; /* it may have answered before it closed */
-        else {
-            status = wait_for(exchange, POLLOUT, &ready);
-            if (!ready)
-                break;
-        }
-    }
+    ssize_t sent = send(exchange->fd, zd_must(text), bytes, MSG_NOSIGNAL);
     free(text);
-    return status;
+    if (sent < 0 && errno != EPIPE) /* it may have answered and closed */
+        return fail_silent(exchange, strerror(errno));
+    if (sent >= 0 && (size_t)sent < bytes)
+        return fail_silent(exchange, "the request is too long");
+    return ZD_OK;
 }
 
 /* Body bytes: to the caller when it is the answer that it hopes for. */

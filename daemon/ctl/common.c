@@ -1,4 +1,5 @@
 /* common.c - what the commands share: which job, json and csv. */
+#include "base/text_buffer.h"
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
@@ -24,18 +25,13 @@ double ctl_interval(const struct cli_args *args)
 
 /* --- which job --- */
 
-/* "a, b and c" of the jobs that run. */
+/* "a, b" of the jobs that run. */
 static void list_names(const struct jobs *jobs, char *out, size_t out_bytes)
 {
-    size_t used = 0;
+    struct text_buffer text = {out, out_bytes, 0};
     out[0] = '\0';
-    for (int i = 0; i < jobs->count && used < out_bytes; i++)
-        used += (size_t)snprintf(
-                out + used, out_bytes - used, "%s%s",
-                i == 0                ? ""
-                : i + 1 < jobs->count ? ", "
-                                      : " and ",
-                jobs->items[i].name);
+    for (int i = 0; i < jobs->count; i++)
+        text_buffer_add(&text, "%s%s", i ? ", " : "", jobs->items[i].name);
 }
 
 static enum zd_status fail_none(void)
@@ -52,16 +48,36 @@ static enum zd_status fail_none(void)
     return ZD_ERR_NO_INPUT;
 }
 
-static enum zd_status the_only_job(struct target *target_out)
+static enum zd_status fail_name(const char *name)
+{
+    char names[512];
+    struct jobs jobs;
+    jobs_find(false, NULL, &jobs);
+    list_names(&jobs, names, sizeof names);
+    jobs_fini(&jobs);
+    ZD_FAIL(ZD_ERR_NO_INPUT, "E1090", "no job `%s` is running", name);
+    if (names[0])
+        zd_fail_help("running: %s", names);
+    return ZD_ERR_NO_INPUT;
+}
+
+/* The job of this name; NULL: the only one. */
+static enum zd_status running_job(const char *name, struct target *target_out)
 {
     struct jobs jobs;
     char names[512];
     enum zd_status status = ZD_OK;
-    jobs_find(false, &jobs);
-    if (jobs.count == 1) {
+    if (name && (!name[0] || strchr(name, '/'))) {
+        ZD_FAIL(ZD_ERR_USAGE, "E0101", "-j takes the name of a job, not `%s`",
+                name);
+        zd_fail_help("-S takes a socket, --dir an output folder");
+        return ZD_ERR_USAGE;
+    }
+    jobs_find(false, name, &jobs);
+    if (jobs.count == 1 || (name && jobs.count > 0)) {
         target_of_socket(jobs.items[0].socket, target_out);
     } else if (jobs.count == 0) {
-        status = fail_none();
+        status = name ? fail_name(name) : fail_none();
     } else {
         list_names(&jobs, names, sizeof names);
         status =
@@ -71,39 +87,6 @@ static enum zd_status the_only_job(struct target *target_out)
     }
     jobs_fini(&jobs);
     return status;
-}
-
-static enum zd_status named_job(const char *name, struct target *target_out)
-{
-    char folders[JOBS_FOLDERS][JOBS_PATH_MAX], names[512];
-    char path[2 * JOBS_PATH_MAX + 16];
-    struct jobs jobs;
-    int count = jobs_folders(folders);
-    if (!name[0] || strchr(name, '/') || strlen(name) > 200) {
-        ZD_FAIL(ZD_ERR_USAGE, "E0101", "-j takes the name of a job, not `%s`",
-                name);
-        zd_fail_help("-S takes a socket, --dir an output folder");
-        return ZD_ERR_USAGE;
-    }
-    for (int i = 0; i < count; i++) {
-        snprintf(path, sizeof path, "%s/%s.sock", folders[i], name);
-        if (access(path, F_OK) == 0) {
-            target_of_socket(path, target_out);
-            return ZD_OK;
-        }
-    }
-    jobs_find(false, &jobs);
-    for (int i = 0; i < jobs.count && !target_out->job.socket; i++)
-        if (strcmp(jobs.items[i].name, name) == 0)
-            target_of_socket(jobs.items[i].socket, target_out);
-    list_names(&jobs, names, sizeof names);
-    jobs_fini(&jobs);
-    if (target_out->job.socket)
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_NO_INPUT, "E1090", "no job `%s` is running", name);
-    if (names[0])
-        zd_fail_help("running: %s", names);
-    return ZD_ERR_NO_INPUT;
 }
 
 static void tell_files(const struct look *look, const struct target *target)
@@ -148,10 +131,8 @@ enum zd_status ctl_target(
         target_of_named_socket(args->socket, target_out);
         return ZD_OK;
     }
-    if (args->job)
-        return named_job(args->job, target_out);
     if (!args->dir)
-        return the_only_job(target_out);
+        return running_job(args->job, target_out);
     ZD_TRY(target_of_dir(args->dir, target_out));
     if (!target_out->job.socket)
         tell_files(look, target_out);

@@ -1,3 +1,5 @@
+/* view.c - the commands that look: rows of a table, each shown once, or again
+ * and again until the job or the user ends. */
 #include "daemon/ctl/view.h"
 
 #include "base/suggest.h"
@@ -6,11 +8,28 @@
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/fill.h"
 #include "daemon/ctl/screen.h"
+#include "daemon/ctl/show.h"
 
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* What is asked, and how the answer is shown. */
+struct view {
+    const char *command, *what; /* GET `what`, .. */
+    /* .. or what it says. A record where what was typed names nothing. */
+    enum zd_status (*ask)(const struct cli_args *args, char what[WHAT_MAX]);
+    /* Cuts the answer to what was typed, and returns what is shown of it (a
+     * table of CSV if it is a list). NULL and a record: what was typed names
+     * nothing. Not given: the answer. */
+    json_t *(*select)(const struct cli_args *args, json_t *answer);
+    const char *rows; /* the list of an object that is a table of CSV; NULL: the
+                         object is one row */
+    void (*show)(const struct look *look, const json_t *shown, FILE *out);
+    /* What a pipe gets of one round; may be NULL. */
+    void (*line)(const struct look *look, const json_t *shown, FILE *out);
+};
 
 static void show_table(
         const struct cli_args *args, const struct view *view,
@@ -103,6 +122,9 @@ static enum zd_status fail_dead(const struct target *target)
     return ZD_ERR_UNFIT;
 }
 
+/* Once, or with --watch every --interval seconds. On a terminal each replaces
+ * the last; CSV and JSON follow each other. A job that ends ends it with ZD_OK;
+ * after the status of a run that failed comes E1099 (69). */
 static enum zd_status show_rounds(
         const struct cli_args *args, const struct view *view,
         struct target *target, const char *what)
@@ -132,24 +154,6 @@ static enum zd_status show_rounds(
     return status;
 }
 
-enum zd_status view_run(const struct cli_args *args, const struct view *view)
-{
-    struct look look = look_of_stdout();
-    struct target target;
-    char what[WHAT_MAX] = "";
-    enum zd_status status = ctl_target(args, &look, &target);
-    if (status == ZD_OK && view->ask)
-        status = view->ask(args, &target, what);
-    if (args->watch && output_is_terminal(STDOUT_FILENO) &&
-        ctl_output(args) == OUTPUT_TABLE)
-        fputs("\033[2J", stdout);
-    if (status == ZD_OK)
-        status =
-                show_rounds(args, view, &target, view->ask ? what : view->what);
-    target_fini(&target);
-    return status;
-}
-
 void *view_unknown(
         const char *kind, const json_t *names, const char *typed,
         char separator)
@@ -172,4 +176,117 @@ void *view_unknown(
     else
         zd_fail_help("without a name, all are listed");
     return NULL;
+}
+
+/* --- config --- */
+
+static bool is_meant(const char *word, const char *key)
+{
+    size_t length = strlen(word);
+    const char *dot = strchr(key, '.');
+    return strcmp(key, word) == 0 || (dot && strcmp(dot + 1, word) == 0) ||
+           (strncmp(key, word, length) == 0 && key[length] == '.');
+}
+
+static bool is_wanted(const struct cli_args *args, const char *key)
+{
+    for (int i = 0; i < args->line.operand_count; i++)
+        if (is_meant(args->line.operands[i], key))
+            return true;
+    return args->line.operand_count == 0;
+}
+
+/* A word that was typed and means no key; NULL: each means some. */
+static const char *unknown_of(const struct cli_args *args, json_t *values)
+{
+    for (int i = 0; i < args->line.operand_count; i++) {
+        bool is_known = false;
+        const char *key;
+        json_t *entry;
+        json_object_foreach(values, key, entry) is_known |=
+                is_meant(args->line.operands[i], key);
+        if (!is_known)
+            return args->line.operands[i];
+    }
+    return NULL;
+}
+
+/* [{"key", "value", "origin"}] of the keys that were typed; the others leave
+ * the answer. */
+static json_t *config_select(const struct cli_args *args, json_t *answer)
+{
+    json_t *values = json_object_get(answer, "values"), *entry;
+    json_t *rows = json_array(), *names = json_array();
+    const char *key, *unknown = unknown_of(args, values);
+    void *next;
+    json_object_foreach_safe(values, next, key, entry)
+    {
+        json_array_append_new(names, json_string(key));
+        if (is_wanted(args, key))
+            json_array_append_new(
+                    rows, json_pack(
+                                  "{s:s, s:O?, s:O?}", "key", key, "value",
+                                  json_object_get(entry, "value"), "origin",
+                                  json_object_get(entry, "origin")));
+        else
+            json_object_del(values, key);
+    }
+    if (unknown) {
+        json_decref(rows);
+        rows = view_unknown("key", names, unknown, '.');
+    }
+    json_decref(names);
+    return rows;
+}
+
+static void config_show(const struct look *look, const json_t *rows, FILE *out)
+{
+    static const struct grid_column columns[] = {
+            {"KEY", "{key|s}", 99},
+            {"VALUE", "{value|j}", 90, .least = 24},
+            {"ORIGIN", "{origin|s}", 50, .least = 16}};
+    grid_show(look, columns, 3, rows, out);
+}
+
+/* --- all of them --- */
+
+static enum zd_status samples_ask(
+        const struct cli_args *args, char what[WHAT_MAX])
+{
+    int64_t max = args->tail < 0 ? 20 : args->tail > 100 ? 100 : args->tail;
+    snprintf(what, WHAT_MAX, "/v1/samples?max=%lld", (long long)max);
+    return ZD_OK;
+}
+
+enum zd_status command_look(struct cli_args *args, int *argc, char ***argv)
+{
+    static const struct view views[] = {
+            {"status", "/v1/status", .show = show_status,
+             .line = show_status_line},
+            {"ranks", "/v1/ranks", .rows = "ranks", .show = show_ranks},
+            {"memory", "/v1/memory", .rows = "ranks", .show = show_memory},
+            {"samples", .ask = samples_ask, .rows = "samples",
+             .show = show_samples},
+            {"config", "/v1/config", .select = config_select,
+             .show = config_show},
+            {"metrics", .ask = metrics_ask, .select = metrics_select,
+             .show = metrics_show},
+            {"plot", .ask = metrics_ask, .select = plot_select,
+             .show = plot_show}};
+    const struct view *view = views;
+    struct look look = look_of_stdout();
+    struct target target;
+    char what[WHAT_MAX];
+    while (strcmp(view->command, args->line.command) != 0)
+        view++;
+    snprintf(what, sizeof what, "%s", view->what ? view->what : "");
+    if (view->ask)
+        ZD_TRY(view->ask(args, what));
+    ZD_TRY(ctl_target(args, &look, &target));
+    if (args->watch && output_is_terminal(STDOUT_FILENO) &&
+        ctl_output(args) == OUTPUT_TABLE)
+        fputs("\033[2J", stdout);
+    enum zd_status status = show_rounds(args, view, &target, what);
+    target_fini(&target);
+    return status;
 }

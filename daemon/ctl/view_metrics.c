@@ -1,9 +1,11 @@
 /* view_metrics.c - metrics and plot: values over the steps. */
 #include "base/must.h"
+#include "base/text_buffer.h"
 #include "base/text_stream.h"
 #include "daemon/ctl/grid.h"
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/view.h"
+#include "daemon/state/series.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,99 +15,83 @@ enum { POINTS_MAX = 10000, PLOT_POINTS = 2000, TABLE_ROWS = 20 };
 
 /* --- names --- */
 
-/* A name of the job that may be a column: its title is printed, and its cell is
- * a template. NULL: it may not. */
-static const char *plain_name(const json_t *name)
+static bool is_plot(const struct cli_args *args)
 {
-    const char *text = json_string_value(name);
-    bool is_plain = text && strspn(text, "abcdefghijklmnopqrstuvwxyz"
-                                         "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                         "0123456789/_-") == strlen(text);
-    return is_plain ? text : NULL;
+    return strcmp(args->line.command, "plot") == 0;
 }
 
 /* "loss" is train/loss, "learning_rate" train/learning_rate: the first series
  * whose name ends so. NULL: there is none. */
-static const char *find_name(const json_t *names, const char *typed)
+static const char *find_name(const char *typed)
 {
-    json_t *name;
-    size_t i, length = strlen(typed);
-    json_array_foreach(names, i, name)
-    {
-        const char *text = plain_name(name);
-        if (text && strcmp(text, typed) == 0)
-            return text;
-    }
-    json_array_foreach(names, i, name)
-    {
-        const char *text = plain_name(name);
-        size_t bytes = text ? strlen(text) : 0;
-        if (bytes > length && text[bytes - length - 1] == '/' &&
-            strcmp(text + bytes - length, typed) == 0)
-            return text;
-    }
+    size_t length = strlen(typed);
+    for (int whole = 1; whole >= 0; whole--)
+        for (int i = 0; run_series_name(i); i++) {
+            const char *name = run_series_name(i);
+            size_t before = strlen(name) - length;
+            if (strlen(name) >= length && strcmp(name + before, typed) == 0 &&
+                (whole ? before == 0 : before && name[before - 1] == '/'))
+                return name;
+        }
     return NULL;
 }
 
-/* The series that were typed, by their whole names; all without any (of plot:
- * train/loss). NULL and a record: there is no such. */
-static json_t *names_of(const struct cli_args *args, const json_t *answer)
+static json_t *fail_name(const char *typed)
 {
-    json_t *known = json_object_get(answer, "names"), *names = json_array();
-    bool is_plot = strcmp(args->line.command, "plot") == 0;
-    int count = args->line.operand_count;
-    if (count == 0 && !is_plot)
-        json_array_extend(names, known);
-    for (int i = 0; i < (is_plot ? 1 : count); i++) {
-        const char *typed = i < count ? args->line.operands[i] : "train/loss";
-        const char *name = find_name(known, typed);
-        if (!name) {
-            json_decref(names);
-            return view_unknown("series", known, typed, '/');
-        }
-        json_array_append_new(names, json_string(name));
-    }
-    return names;
+    json_t *known = json_array();
+    for (int i = 0; run_series_name(i); i++)
+        json_array_append_new(known, json_string(run_series_name(i)));
+    view_unknown("series", known, typed, '/');
+    json_decref(known);
+    return NULL;
 }
 
 /* The loss has the evaluations beside it. */
-static bool has_dots(const struct cli_args *args, const char *name)
+static bool plots_loss(const json_t *names)
 {
-    return strcmp(args->line.command, "plot") == 0 &&
-           strcmp(name, "train/loss") == 0;
+    const char *name = json_string_value(json_array_get(names, 0));
+    return name && strcmp(name, "train/loss") == 0;
 }
 
-enum zd_status metrics_ask(
-        const struct cli_args *args, const struct target *target,
-        char what[WHAT_MAX])
+/* The series that were typed, by their whole names; without any those of
+ * `series` (of plot: train/loss). NULL and a record: there is no such. */
+static json_t *names_of(const struct cli_args *args, json_t *series)
 {
-    json_t *answer, *name;
-    size_t i;
-    snprintf(
-            what, WHAT_MAX, "/v1/metrics/history?since=%lld&max=1",
-            (long long)(INT64_C(1) << 53)); /* the names alone */
-    ZD_TRY(target_get(target, what, &answer));
-    json_t *names = names_of(args, answer);
-    snprintf(
-            what, WHAT_MAX, "/v1/metrics/history?max=%d",
-            strcmp(args->line.command, "plot") == 0 ? PLOT_POINTS : POINTS_MAX);
-    if (args->since_step) /* without it step 0 is told too: an evaluation */
-        snprintf(
-                what + strlen(what), WHAT_MAX - strlen(what), "&since=%lld",
-                (long long)args->since_step);
-    bool all = args->line.operand_count == 0 && json_array_size(names) > 1;
-    json_array_foreach(names, i, name)
-    {
-        const char *text = json_string_value(name);
-        if (!all)
-            snprintf(
-                    what + strlen(what), WHAT_MAX - strlen(what), "%s%s%s",
-                    i ? "," : "&name=", text,
-                    has_dots(args, text) ? ",eval/loss" : "");
+    json_t *names = json_array(), *values;
+    const char *name;
+    int count = args->line.operand_count;
+    for (int i = 0; i < (is_plot(args) ? 1 : count); i++) {
+        const char *typed = i < count ? args->line.operands[i] : "train/loss";
+        if (!(name = find_name(typed))) {
+            json_decref(names);
+            return fail_name(typed);
+        }
+        json_array_append_new(names, json_string(name));
     }
-    json_decref(answer);
+    if (json_array_size(names) == 0)
+        json_object_foreach(series, name, values)
+                json_array_append_new(names, json_string(name));
+    return names;
+}
+
+enum zd_status metrics_ask(const struct cli_args *args, char what[WHAT_MAX])
+{
+    struct text_buffer text = {what, WHAT_MAX, 0};
+    json_t *names = names_of(args, NULL), *name;
+    size_t i;
+    if (!names)
+        return zd_error_get()->status;
+    text_buffer_add(
+            &text, "/v1/metrics/history?max=%d",
+            is_plot(args) ? PLOT_POINTS : POINTS_MAX);
+    if (args->since_step) /* without it step 0 is told too: an evaluation */
+        text_buffer_add(&text, "&since=%lld", (long long)args->since_step);
+    json_array_foreach(names, i, name) text_buffer_add(
+            &text, "%s%s", i ? "," : "&name=", json_string_value(name));
+    if (is_plot(args) && plots_loss(names))
+        text_buffer_add(&text, ",eval/loss");
     json_decref(names);
-    return names ? ZD_OK : zd_error_get()->status;
+    return ZD_OK;
 }
 
 /* --- metrics --- */
@@ -245,8 +231,8 @@ static json_t *rows_of(
  * the answer, of which one line a series is shown. */
 json_t *metrics_select(const struct cli_args *args, json_t *answer)
 {
-    json_t *names = names_of(args, answer), *name, *shown;
     json_t *series = json_object_get(answer, "series");
+    json_t *names = names_of(args, series), *name, *shown;
     bool is_table = ctl_output(args) == OUTPUT_TABLE;
     bool is_overview = is_table && args->line.operand_count == 0;
     size_t i, count, from = 0;
@@ -302,14 +288,11 @@ void metrics_show(const struct look *look, const json_t *shown, FILE *out)
 
 json_t *plot_select(const struct cli_args *args, json_t *answer)
 {
-    json_t *names = names_of(args, answer);
-    json_t *shown =
-            names ? json_pack(
-                            "{s:O, s:O?, s:I, s:b}", "name",
-                            json_array_get(names, 0), "series",
-                            json_object_get(answer, "series"), "height",
-                            (json_int_t)args->height, "log", args->log_scale)
-                  : NULL;
+    json_t *series = json_object_get(answer, "series");
+    json_t *names = names_of(args, series);
+    json_t *shown = json_pack(
+            "{s:O, s:O?, s:I, s:b}", "name", json_array_get(names, 0), "series",
+            series, "height", (json_int_t)args->height, "log", args->log_scale);
     json_decref(names);
     return shown;
 }
@@ -319,7 +302,6 @@ void plot_show(const struct look *look, const json_t *shown, FILE *out)
     const char *name = json_text_of(shown, "name", "");
     json_t *series = json_object_get(shown, "series");
     int height = (int)json_integer_value(json_object_get(shown, "height"));
-    bool is_loss = strcmp(name, "train/loss") == 0;
     struct plot plot = {
             .line = curve_of(json_object_get(series, name)),
             .columns = look->columns ? look->columns : 80,
@@ -328,7 +310,7 @@ void plot_show(const struct look *look, const json_t *shown, FILE *out)
                     : look->rows ? (look->rows < 25 ? look->rows - 2 : 23)
                                  : 19,
             .is_log = json_is_true(json_object_get(shown, "log"))};
-    if (is_loss)
+    if (strcmp(name, "train/loss") == 0)
         plot.dots = curve_of(json_object_get(series, "eval/loss"));
     plot.rows = plot.rows < 6 ? 6 : plot.rows;
     plot_draw(look, &plot, out);
