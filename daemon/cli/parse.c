@@ -1,10 +1,11 @@
 #include "daemon/cli/parse.h"
 
 #include "base/suggest.h"
+#include "base/text_buffer.h"
 #include "base/words.h"
 
 #include <assert.h>
-#include <errno.h>
+#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -35,22 +36,31 @@ static const struct cli_command *find_words(
     return found ? found : cli_find_command(program, first);
 }
 
+/* "`zerod ckpt ls`, .."; "": no command begins with that word. */
+static void list_group(
+        const struct cli_program *program, const char *word,
+        struct text_buffer *out)
+{
+    size_t length = strlen(word);
+    for (int i = 0; i < program->command_count; i++) {
+        const char *name = program->commands[i].name;
+        if (strncmp(name, word, length) == 0 && name[length] == ' ')
+            text_buffer_add(
+                    out, "%s`%s %s`", out->used ? ", " : "", program->name,
+                    name);
+    }
+}
+
 static enum zd_status tell_unknown_command(
         const struct cli_program *program, const char *first,
         const char *second)
 {
     char typed[64], group[160] = ""; /* the commands of "ckpt" alone */
+    struct text_buffer words = {group, sizeof group, 0};
     struct suggestion nearest = {0};
-    for (int i = 0; i < program->command_count; i++) {
-        size_t length = strlen(first), end = strlen(group);
-        const char *name = program->commands[i].name;
-        if (strncmp(name, first, length) == 0 && name[length] == ' ')
-            snprintf(
-                    group + end, sizeof group - end, "%s`%s %s`",
-                    end ? ", " : "", program->name, name);
-    }
-    bool is_group = group[0] != '\0';
-    bool two = second && second[0] != '-' && is_group;
+    list_group(program, first, &words);
+    bool two = second && second[0] != '-' && words.used;
+    bool needs_word = words.used && !two;
     snprintf(
             typed, sizeof typed, "%s%s%s", first, two ? " " : "",
             two ? second : "");
@@ -61,14 +71,11 @@ static enum zd_status tell_unknown_command(
     for (const struct cli_other_word *o = program->others; o && o->word; o++)
         suggest_offer(&nearest, typed, edit_distance(typed, o->word), o->here);
     const char *ending = strrchr(first, '.');
-    bool is_file = program->file_hint && ending && !strcmp(ending, ".toml");
-    if (is_group && !two)
-        ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s` needs another word", first);
-    else
-        ZD_FAIL(ZD_ERR_USAGE, USAGE, "no command `%s`", typed);
-    if (is_file)
+    ZD_FAIL(ZD_ERR_USAGE, USAGE,
+            needs_word ? "`%s` needs another word" : "no command `%s`", typed);
+    if (program->file_hint && ending && !strcmp(ending, ".toml"))
         zd_fail_help(program->file_hint, first);
-    else if (is_group && !two)
+    else if (needs_word)
         zd_fail_help("%s", group);
     else if (nearest.word)
         zd_fail_help("did you mean `%s`?", nearest.word);
@@ -136,37 +143,33 @@ static void *field(struct cli_args *args, const struct cli_option *option)
     return (char *)args + option->offset;
 }
 
-static enum zd_status set_count(
+static enum zd_status set_number(
         const struct cli_option *option, const char *text,
         struct cli_args *args)
 {
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    bool from_one = option->kind == CLI_COUNT;
-    if (errno || end == text || *end || value < from_one || value > INT_MAX)
-        return fail_value(
-                option, text, from_one ? "a number from 1" : "a number from 0");
-    *(int64_t *)field(args, option) = value;
-    return ZD_OK;
-}
-
-static enum zd_status set_real(
-        const struct cli_option *option, const char *text,
-        struct cli_args *args)
-{
+    static const struct {
+        bool is_whole, is_above; /* is `least` itself too little? */
+        double least, most;
+        const char *accepts;
+    } ranges[] = {
+            [CLI_COUNT] = {true, false, 1, INT_MAX, "a number from 1"},
+            [CLI_NUMBER] = {true, false, 0, INT_MAX, "a number from 0"},
+            [CLI_REAL] = {false, false, 0, DBL_MAX, "a number of at least 0"},
+            [CLI_SOME] = {false, true, 0, DBL_MAX, "a number above 0"},
+            [CLI_SHARE] = {false, true, 0, 1, "a number above 0 and up to 1"}};
+    bool is_whole = ranges[option->kind].is_whole;
+    double least = ranges[option->kind].least;
     char *end;
     double value = strtod(text, &end);
-    bool is_share = option->kind == CLI_SHARE;
-    bool is_some = option->kind == CLI_SOME || is_share;
-    if (end == text || *end || !isfinite(value) || value < 0 ||
-        (is_some && value <= 0) || (is_share && value > 1))
-        return fail_value(
-                option, text,
-                is_share  ? "a number above 0 and up to 1"
-                : is_some ? "a number above 0"
-                          : "a number of at least 0");
-    *(double *)field(args, option) = value;
+    if (end == text || *end ||
+        (is_whole && strspn(text, "0123456789") < strlen(text)) ||
+        !(value >= least && value <= ranges[option->kind].most) ||
+        (ranges[option->kind].is_above && value == least))
+        return fail_value(option, text, ranges[option->kind].accepts);
+    if (is_whole)
+        *(int64_t *)field(args, option) = (int64_t)value;
+    else
+        *(double *)field(args, option) = value;
     return ZD_OK;
 }
 
@@ -244,11 +247,10 @@ static enum zd_status set_value(
         return set_choice(option, text, args);
     case CLI_COUNT:
     case CLI_NUMBER:
-        return set_count(option, text, args);
     case CLI_REAL:
     case CLI_SOME:
     case CLI_SHARE:
-        return set_real(option, text, args);
+        return set_number(option, text, args);
     case CLI_DURATION:
         return set_duration(option, text, args);
     case CLI_LIST:

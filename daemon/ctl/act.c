@@ -311,15 +311,9 @@ static const struct act_row {
          "{result.path|s}\nopen it at ui.perfetto.dev, or in "
          "chrome://tracing\n"},
         {"stop", "the step to end and the checkpoint to be written", stop_body,
-         "stopped after step {step|w}[, checkpoint {result.path|s}]\n"}};
-
-static const struct act_row *find_row(const char *command)
-{
-    size_t i = 0;
-    while (strcmp(acts[i].command, command) != 0)
-        i++;
-    return &acts[i];
-}
+         "stopped after step {step|w}[, checkpoint {result.path|s}]\n[output "
+         "in "
+         "{output_dir|s}\n]"}};
 
 static void show_answer(
         const struct cli_args *args, const struct look *look,
@@ -372,20 +366,6 @@ static bool is_so_already(
 
 /* --- stop: until the process is gone --- */
 
-/* Where the files of a job are that is about to stop; NULL: not known. */
-static char *output_dir_of(const struct target *target)
-{
-    json_t *status;
-    char *dir = NULL;
-    if (target_get(target, "/v1/status", &status) == ZD_OK) {
-        const char *path = json_text_of(status, "output_dir", NULL);
-        dir = path ? strdup(path) : NULL;
-    }
-    zd_error_clear();
-    json_decref(status);
-    return dir;
-}
-
 static enum zd_status wait_until_gone(
         const struct target *target, double seconds)
 {
@@ -411,43 +391,39 @@ static enum zd_status wait_until_gone(
     return ZD_OK;
 }
 
-static enum zd_status stop(
-        const struct target *target, const struct cli_args *args,
-        const struct look *look, struct act *act)
-{
-    json_t *answer;
-    double seconds = stop_seconds(args), began = clock_seconds();
-    char *dir = output_dir_of(target);
-    act->limit = seconds + 5;
-    act->waits_for = args->now ? "the step to end" : act->waits_for;
-    enum zd_status status = act_post(target, act, &answer);
-    if (status == ZD_OK && act->waits)
-        status = wait_until_gone(
-                target, fmax(seconds - (clock_seconds() - began), 5));
-    if (status == ZD_OK)
-        show_answer(args, look, find_row("stop"), answer);
-    if (status == ZD_OK && dir && ctl_output(args) == OUTPUT_TABLE) {
-        fputs("output in ", stdout);
-        text_print(look, dir, false, stdout);
-        putchar('\n');
-    }
-    free(dir);
-    json_decref(answer);
-    return status;
-}
-
 /* --- any of them --- */
+
+/* Where the files are of a job that is about to stop; NULL: it does not say. */
+static json_t *output_dir_of(const struct target *target)
+{
+    json_t *status;
+    if (target_get(target, "/v1/status", &status) != ZD_OK)
+        zd_error_clear();
+    json_t *dir = json_incref(json_object_get(status, "output_dir"));
+    json_decref(status);
+    return dir;
+}
 
 static enum zd_status post_and_show(
         const struct target *target, const struct cli_args *args,
-        const struct look *look, const struct act *act)
+        const struct look *look, const struct act_row *row,
+        const struct act *act)
 {
-    json_t *answer;
+    double began = clock_seconds();
+    bool stops = strcmp(row->command, "stop") == 0;
+    json_t *answer, *dir = stops ? output_dir_of(target) : NULL;
     enum zd_status status = act_post(target, act, &answer);
+    if (status == ZD_OK && stops && act->waits)
+        status = wait_until_gone(
+                target,
+                fmax(stop_seconds(args) - (clock_seconds() - began), 5));
+    if (status == ZD_OK && ctl_output(args) == OUTPUT_TABLE)
+        json_object_set(answer, "output_dir", dir);
     if (status == ZD_OK)
-        show_answer(args, look, find_row(act->command), answer);
-    else if (is_so_already(target, args, act->command))
+        show_answer(args, look, row, answer);
+    else if (is_so_already(target, args, row->command))
         status = ZD_OK;
+    json_decref(dir);
     json_decref(answer);
     return status;
 }
@@ -455,14 +431,17 @@ static enum zd_status post_and_show(
 enum zd_status command_act(struct cli_args *args, int *argc, char ***argv)
 {
     struct look look = look_of_stdout();
-    const struct act_row *row = find_row(args->line.command);
+    const struct act_row *row = acts;
     struct target target = {0};
+    while (strcmp(row->command, args->line.command) != 0)
+        row++;
+    bool stops = strcmp(row->command, "stop") == 0;
     struct act act = {
             .command = row->command,
-            .waits_for = row->waits_for,
+            .waits_for = args->now ? "the step to end" : row->waits_for,
             .body = json_object(),
             .waits = !args->no_wait,
-            .limit = fmax(args->timeout, 0)};
+            .limit = stops ? stop_seconds(args) + 5 : fmax(args->timeout, 0)};
     enum zd_status status = ZD_OK;
     if (args->wait && args->no_wait)
         status =
@@ -472,13 +451,10 @@ enum zd_status command_act(struct cli_args *args, int *argc, char ***argv)
         status = row->body(args, act.body);
     if (status == ZD_OK)
         status = ctl_target(args, &look, &target);
-    if (status != ZD_OK) {
+    if (status == ZD_OK)
+        status = post_and_show(&target, args, &look, row, &act);
+    else
         json_decref(act.body);
-        return status;
-    }
-    status = strcmp(row->command, "stop") == 0
-                     ? stop(&target, args, &look, &act)
-                     : post_and_show(&target, args, &look, &act);
     target_fini(&target);
     return status;
 }

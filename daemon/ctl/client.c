@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/must.h"
 #include "base/text_stream.h"
-#include "daemon/ctl/look.h"
+#include "daemon/cli/look.h"
 #include "daemon/http/connect.h"
 #include "daemon/http/reader.h"
 

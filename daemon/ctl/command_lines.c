@@ -15,7 +15,7 @@ enum zd_status command_ls(struct cli_args *args, int *argc, char ***argv)
     struct look look = look_of_stdout();
     struct jobs jobs;
     json_t *list = json_array();
-    jobs_find(args->all, NULL, &jobs);
+    jobs_find(args->all, &jobs);
     for (int i = 0; i < jobs.count; i++) {
         json_t *item = json_pack(
                 "{s:s, s:s}", "name", jobs.items[i].name, "socket",

@@ -1,4 +1,5 @@
 /* common.c - what the commands share: which job, json and csv. */
+#include "base/suggest.h"
 #include "base/text_buffer.h"
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
@@ -48,42 +49,56 @@ static enum zd_status fail_none(void)
     return ZD_ERR_NO_INPUT;
 }
 
-static enum zd_status fail_name(const char *name)
+/* Whoever owns it: the client refuses a stranger's. */
+static bool take_socket_of(const char *name, struct target *target_out)
 {
-    char names[512];
-    struct jobs jobs;
-    jobs_find(false, NULL, &jobs);
-    list_names(&jobs, names, sizeof names);
-    jobs_fini(&jobs);
-    ZD_FAIL(ZD_ERR_NO_INPUT, "E1090", "no job `%s` is running", name);
-    if (names[0])
-        zd_fail_help("running: %s", names);
-    return ZD_ERR_NO_INPUT;
+    char folders[JOBS_FOLDERS][JOBS_PATH_MAX];
+    char path[2 * JOBS_PATH_MAX + 16];
+    int count = jobs_folders(folders);
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof path, "%s/%s.sock", folders[i], name);
+        if (access(path, F_OK) != 0)
+            continue;
+        target_of_socket(path, target_out);
+        return true;
+    }
+    return false;
 }
 
 /* The job of this name; NULL: the only one. */
 static enum zd_status running_job(const char *name, struct target *target_out)
 {
     struct jobs jobs;
+    const struct job_found *found = NULL;
     char names[512];
     enum zd_status status = ZD_OK;
-    if (name && (!name[0] || strchr(name, '/'))) {
+    if (name && (!name[0] || strchr(name, '/') || strlen(name) > 200)) {
         ZD_FAIL(ZD_ERR_USAGE, "E0101", "-j takes the name of a job, not `%s`",
                 name);
         zd_fail_help("-S takes a socket, --dir an output folder");
         return ZD_ERR_USAGE;
     }
-    jobs_find(false, name, &jobs);
-    if (jobs.count == 1 || (name && jobs.count > 0)) {
-        target_of_socket(jobs.items[0].socket, target_out);
-    } else if (jobs.count == 0) {
-        status = name ? fail_name(name) : fail_none();
-    } else {
-        list_names(&jobs, names, sizeof names);
+    if (name && take_socket_of(name, target_out))
+        return ZD_OK;
+    jobs_find(false, &jobs);
+    list_names(&jobs, names, sizeof names);
+    for (int i = 0; i < jobs.count && !found; i++)
+        if (!name || strcmp(jobs.items[i].name, name) == 0)
+            found = &jobs.items[i];
+    if (found && (name || jobs.count == 1)) {
+        target_of_socket(found->socket, target_out);
+    } else if (found) {
         status =
                 ZD_FAIL(ZD_ERR_USAGE, "E1091", "%d jobs are running: %s",
                         jobs.count, names);
-        zd_fail_help("choose one with -j, like: -j %s", jobs.items[0].name);
+        zd_fail_help("choose one with -j, like: -j %s", found->name);
+    } else if (name) {
+        status = ZD_FAIL(
+                ZD_ERR_NO_INPUT, "E1090", "no job `%s` is running", name);
+        if (names[0])
+            zd_fail_help("running: %s", names);
+    } else {
+        status = fail_none();
     }
     jobs_fini(&jobs);
     return status;
@@ -257,4 +272,28 @@ void ctl_print_csv(const json_t *rows)
     output_end(&output);
     json_decref(flat);
     json_decref(titles);
+}
+
+void *ctl_unknown(
+        const char *kind, const json_t *names, const char *typed,
+        char separator)
+{
+    struct suggestion nearest = {0};
+    json_t *name;
+    size_t i;
+    json_array_foreach(names, i, name)
+    {
+        const char *text = json_string_value(name);
+        const char *end = text ? strchr(text, separator) : NULL;
+        if (text)
+            suggest_offer(&nearest, typed, edit_distance(typed, text), text);
+        if (end)
+            suggest_offer(&nearest, typed, edit_distance(typed, end + 1), text);
+    }
+    ZD_FAIL(ZD_ERR_USAGE, "E1095", "there is no %s `%s`", kind, typed);
+    if (nearest.word)
+        zd_fail_help("did you mean `%s`?", nearest.word);
+    else
+        zd_fail_help("without a name, all are listed");
+    return NULL;
 }

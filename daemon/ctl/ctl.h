@@ -6,8 +6,8 @@
 #define ZD_CTL_CTL_H
 
 #include "daemon/cli/complete.h"
-#include "daemon/ctl/fill.h"
-#include "daemon/ctl/look.h"
+#include "daemon/cli/fill.h"
+#include "daemon/cli/look.h"
 #include "daemon/ctl/target.h"
 
 struct cli_args { /* strings borrowed from argv */
@@ -39,6 +39,11 @@ enum zd_status ctl_target(
 void ctl_print_json(const json_t *json);
 void ctl_print_json_line(const json_t *json); /* all on one line */
 void ctl_print_csv(const json_t *rows);
+
+/* Say that none of `names` is `typed`, or ends so after `separator`; NULL. */
+void *ctl_unknown(
+        const char *kind, const json_t *names, const char *typed,
+        char separator);
 
 /* The values after TAB that are not files or words: jobs, settings, keys. */
 void ctl_complete_value(

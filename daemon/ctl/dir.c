@@ -3,8 +3,8 @@
 #include "base/file/fs.h"
 #include "base/file/json.h"
 #include "base/must.h"
+#include "daemon/cli/fill.h"
 #include "daemon/ctl/client.h"
-#include "daemon/ctl/fill.h"
 #include "daemon/state/past.h"
 #include "daemon/state/series.h"
 

@@ -1,7 +1,7 @@
 #include "daemon/ctl/grid.h"
 
 #include "base/must.h"
-#include "daemon/ctl/fill.h"
+#include "daemon/cli/fill.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #define ZD_CTL_GRID_H
 
 #include "base/file/json.h"
-#include "daemon/ctl/look.h"
+#include "daemon/cli/look.h"
 
 enum { GRID_COLUMNS_MAX = 20 };
 

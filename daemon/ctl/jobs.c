@@ -1,8 +1,8 @@
 #include "daemon/ctl/jobs.h"
 
 #include "base/must.h"
+#include "daemon/cli/fill.h"
 #include "daemon/ctl/client.h"
-#include "daemon/ctl/fill.h"
 
 #include <dirent.h>
 #include <glob.h>
@@ -42,18 +42,13 @@ static void probe(void *ctx, const char *name, const char *socket, uid_t owner)
     struct jobs *jobs = ctx;
     const struct client_job job = {(char *)socket, owner};
     json_t *json;
-    if (jobs->wanted && name && strcmp(name, jobs->wanted) != 0)
-        return;
     enum zd_status status =
             client_get(&job, "/v1/status", PROBE_SECONDS, &json);
     bool is_stale = status != ZD_OK && client_job_is_gone();
     zd_error_clear();
-    if (!name)
-        name = json_text_of(json, "job", "control.sock");
-    if (!is_stale && (!jobs->wanted || strcmp(name, jobs->wanted) == 0))
-        add(jobs, name, socket, json);
-    else
-        json_decref(json);
+    if (!is_stale)
+        add(jobs, name ? name : json_text_of(json, "job", "control.sock"),
+            socket, json);
 }
 
 static bool is_socket(const char *path)
@@ -123,9 +118,9 @@ void jobs_sockets(bool all_users, jobs_socket_fn *take, void *ctx)
     globfree(&others);
 }
 
-void jobs_find(bool all_users, const char *name, struct jobs *jobs_out)
+void jobs_find(bool all_users, struct jobs *jobs_out)
 {
-    *jobs_out = (struct jobs){.wanted = name};
+    *jobs_out = (struct jobs){0};
     jobs_sockets(all_users, probe, jobs_out);
     probe_here(jobs_out);
     if (jobs_out->count)

@@ -23,7 +23,6 @@ struct job_found {
 struct jobs {
     struct job_found *items; /* sorted by name */
     int count;
-    const char *wanted; /* private: the name that is looked for */
 };
 
 /* Each socket in those folders, with its job's name. `owner`: of its folder,
@@ -31,9 +30,8 @@ struct jobs {
 typedef void jobs_socket_fn(
         void *ctx, const char *name, const char *path, uid_t owner);
 void jobs_sockets(bool all_users, jobs_socket_fn *take, void *ctx);
-/* `all_users`: also the folders of others (what root sees). `name`: only jobs
- * of this name; NULL: all. */
-void jobs_find(bool all_users, const char *name, struct jobs *jobs_out);
+/* `all_users`: also the folders of others (what root sees). */
+void jobs_find(bool all_users, struct jobs *jobs_out);
 void jobs_fini(struct jobs *jobs);
 /* The folders of this user that may hold sockets, whether they are there or
  * not; returns how many. */

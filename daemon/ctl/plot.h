@@ -4,7 +4,7 @@
 #define ZD_CTL_PLOT_H
 
 #include "base/file/json.h"
-#include "daemon/ctl/look.h"
+#include "daemon/cli/look.h"
 
 struct curve {     /* points that are not finite are left out */
     double *x, *y; /* (count) x rises */

@@ -11,6 +11,9 @@ void show_status_line(const struct look *look, const json_t *status, FILE *out);
 /* `jobs`: list of statuses, with "name" and "socket" beside. */
 void show_jobs(const struct look *look, const json_t *jobs, FILE *out);
 void show_ranks(const struct look *look, const json_t *answer, FILE *out);
+/* In at most `lines`, 2 or more: the last one then sums up all of them. */
+void show_first_ranks(
+        const struct look *look, const json_t *answer, int lines, FILE *out);
 void show_memory(const struct look *look, const json_t *answer, FILE *out);
 void show_samples(const struct look *look, const json_t *answer, FILE *out);
 /* Prompt and text of one. */
@@ -22,14 +25,13 @@ void show_event(const struct look *look, const json_t *event, FILE *out);
  * after step 7"), "percent", "share" (step / max_steps), "phases", "now"; of
  * one that has ended no "eta_seconds". New reference. */
 json_t *status_for_show(const struct look *look, const json_t *status);
+/* A line from a template, cut at the width of the screen. */
+void show_line(
+        const struct look *look, enum look_style style, const char *template,
+        const json_t *object, FILE *out);
 /* The bar of progress, for what status_for_show gives. */
 void show_bar(const struct look *look, const json_t *shown, FILE *out);
 /* The style of a status's state. */
 enum look_style status_style(const struct look *look, const json_t *status);
-/* The ranks, each with "lag" (steps behind the foremost) and "held_share" (of
- * its GPU, or of its plan) beside. New reference. */
-json_t *ranks_for_show(const json_t *answer);
-enum look_style rank_lag_style(const struct look *look, const json_t *rank);
-enum look_style rank_seen_style(const struct look *look, const json_t *rank);
 
 #endif

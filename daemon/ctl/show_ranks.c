@@ -1,7 +1,8 @@
 /* show_ranks.c - the tables of ls, ranks and memory: rows of columns. */
-#include "daemon/ctl/fill.h"
+#include "daemon/cli/fill.h"
 #include "daemon/ctl/show.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -49,38 +50,37 @@ void show_jobs(const struct look *look, const json_t *jobs, FILE *out)
 #define PLANNED                                                                \
     "memory.device.planned+memory.host.planned+memory.pinned.planned"
 
-enum look_style rank_lag_style(const struct look *look, const json_t *rank)
+static enum look_style lag_style(const struct look *look, const json_t *rank)
 {
     return fill_number(rank, "lag") > 0 ? LOOK_WARN : LOOK_PLAIN;
 }
 
-enum look_style rank_seen_style(const struct look *look, const json_t *rank)
+static enum look_style seen_style(const struct look *look, const json_t *rank)
 {
     double seen = look->now - fill_number(rank, "heartbeat");
     return seen > LOST_SECONDS ? LOOK_BAD : LOOK_PLAIN;
 }
 
-json_t *ranks_for_show(const json_t *answer)
+/* Where all ranks are: {"least", "most"} steps and the "slowest" rank. */
+static json_t *summary_of(const json_t *ranks)
 {
-    json_t *ranks = json_object_get(answer, "ranks"), *rank;
-    json_t *rows = json_array();
-    double last_step = 0;
+    json_t *rank, *slowest = NULL;
+    double least = INFINITY, most = 0, longest = 0;
     size_t i;
-    json_array_foreach(ranks, i, rank) last_step =
-            fmax(last_step, fill_number(rank, "step"));
     json_array_foreach(ranks, i, rank)
     {
-        json_t *row = json_is_object(rank) ? json_copy(rank) : json_object();
-        bool on_gpu = json_is_object(json_object_get(rank, "gpu"));
-        double held = fill_number(rank, on_gpu ? "gpu.held" : TAKEN);
-        double of = fill_number(rank, on_gpu ? "gpu.total" : PLANNED);
-        set_number(row, "lag", last_step - fill_number(rank, "step"));
-        set_number(row, "held", held);
-        set_number(row, "held_of", of);
-        set_number(row, "held_share", of > 0 ? held / of : 0);
-        json_array_append_new(rows, row);
+        double step = fill_number(rank, "step"),
+               seconds = fill_number(rank, "step_seconds");
+        least = fmin(least, step);
+        most = fmax(most, step);
+        if (seconds > longest) {
+            longest = seconds;
+            slowest = json_object_get(rank, "rank");
+        }
     }
-    return rows;
+    return json_pack(
+            "{s:o, s:o, s:O?}", "least", json_number_or_null(least), "most",
+            json_number_or_null(most), "slowest", slowest);
 }
 
 static bool has_gpu(const json_t *ranks)
@@ -95,14 +95,15 @@ static bool has_gpu(const json_t *ranks)
     return false;
 }
 
-void show_ranks(const struct look *look, const json_t *answer, FILE *out)
+void show_first_ranks(
+        const struct look *look, const json_t *answer, int lines, FILE *out)
 {
     static const struct grid_column columns[] = {
             {"RANK", "{rank|w}", 99, true},
             {"HOST", "{host|s}", 60},
             {"DEVICE", "{device|s}", 40},
             {"STEP", "{step|w}", 95, true},
-            {"LAG", "{lag|w}", 92, true, .style = rank_lag_style},
+            {"LAG", "{lag|w}", 92, true, .style = lag_style},
             {"STEP TIME", "{step_seconds|d}", 70, true},
             {"MEMORY", "{" TAKEN "|b}", 90, true},
             {"PLANNED", "{" PLANNED "|b}", 65, true},
@@ -114,7 +115,7 @@ void show_ranks(const struct look *look, const json_t *answer, FILE *out)
             {"OFFLOADED",
              "{down_bytes+up_bytes+disk_read_bytes+disk_written_bytes|b}", 35,
              true},
-            {"SEEN", "{heartbeat|a}", 85, true, .style = rank_seen_style},
+            {"SEEN", "{heartbeat|a}", 85, true, .style = seen_style},
             {"THREADS", "{threads|c}", 30, true},
             {"CPUS", "{cpus|s}", 20},
             {"PID", "{pid|w}", 25, true},
@@ -123,11 +124,37 @@ void show_ranks(const struct look *look, const json_t *answer, FILE *out)
             {"GPU PLAN", "{gpu.planned|b}", 88, true},
             {"GPU USED", "{gpu.used|b}", 41, true}};
     enum { OF_GPUS = 4 }; /* the last ones */
-    json_t *rows = ranks_for_show(answer);
+    json_t *ranks = json_object_get(answer, "ranks"), *rank;
+    json_t *rows = json_array(), *summary = summary_of(ranks);
+    size_t count = json_array_size(ranks), i;
+    size_t room = count + 1 > (size_t)lines ? (size_t)lines - 2 : count;
+    json_array_foreach(ranks, i, rank)
+    {
+        json_t *row = json_is_object(rank) ? json_copy(rank) : json_object();
+        set_number(
+                row, "lag",
+                fill_number(summary, "most") - fill_number(rank, "step"));
+        if (i < room)
+            json_array_append(rows, row);
+        json_decref(row);
+    }
     grid_show(
             look, columns, COUNT(columns) - (has_gpu(rows) ? 0 : OF_GPUS), rows,
             out);
+    set_number(summary, "more", (double)(count - room));
+    if (room < count)
+        show_line(
+                look, LOOK_DIM,
+                "{more|w} more; steps {least|w} to {most|w}, slowest rank "
+                "{slowest|w}",
+                summary, out);
+    json_decref(summary);
     json_decref(rows);
+}
+
+void show_ranks(const struct look *look, const json_t *answer, FILE *out)
+{
+    show_first_ranks(look, answer, INT_MAX, out);
 }
 
 /* --- memory --- */

@@ -91,6 +91,17 @@ enum look_style status_style(const struct look *look, const json_t *status)
 
 /* --- lines --- */
 
+void show_line(
+        const struct look *look, enum look_style style, const char *template,
+        const json_t *object, FILE *out)
+{
+    char *text = fill(look, object, template);
+    fputs(look_style(look, style), out);
+    text_fit(look, text, look->columns, false, out);
+    fprintf(out, "%s\n", look_style(look, LOOK_PLAIN));
+    free(text);
+}
+
 /* A name and a value of any length, which goes on in the lines below. */
 static void print_line(
         const struct look *look, const char *name, const char *text, FILE *out)

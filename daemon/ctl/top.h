@@ -4,7 +4,7 @@
 #define ZD_CTL_TOP_H
 
 #include "base/file/json.h"
-#include "daemon/ctl/look.h"
+#include "daemon/cli/look.h"
 
 struct top_data {
     const json_t *status;  /* /v1/status */

@@ -2,11 +2,10 @@
  * and again until the job or the user ends. */
 #include "daemon/ctl/view.h"
 
-#include "base/suggest.h"
 #include "base/text_stream.h"
+#include "daemon/cli/fill.h"
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
-#include "daemon/ctl/fill.h"
 #include "daemon/ctl/screen.h"
 #include "daemon/ctl/show.h"
 
@@ -154,30 +153,6 @@ static enum zd_status show_rounds(
     return status;
 }
 
-void *view_unknown(
-        const char *kind, const json_t *names, const char *typed,
-        char separator)
-{
-    struct suggestion nearest = {0};
-    json_t *name;
-    size_t i;
-    json_array_foreach(names, i, name)
-    {
-        const char *text = json_string_value(name);
-        const char *end = text ? strchr(text, separator) : NULL;
-        if (text)
-            suggest_offer(&nearest, typed, edit_distance(typed, text), text);
-        if (end)
-            suggest_offer(&nearest, typed, edit_distance(typed, end + 1), text);
-    }
-    ZD_FAIL(ZD_ERR_USAGE, "E1095", "there is no %s `%s`", kind, typed);
-    if (nearest.word)
-        zd_fail_help("did you mean `%s`?", nearest.word);
-    else
-        zd_fail_help("without a name, all are listed");
-    return NULL;
-}
-
 /* --- config --- */
 
 static bool is_meant(const char *word, const char *key)
@@ -233,7 +208,7 @@ static json_t *config_select(const struct cli_args *args, json_t *answer)
     }
     if (unknown) {
         json_decref(rows);
-        rows = view_unknown("key", names, unknown, '.');
+        rows = ctl_unknown("key", names, unknown, '.');
     }
     json_decref(names);
     return rows;

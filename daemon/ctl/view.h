@@ -13,9 +13,4 @@ void metrics_show(const struct look *look, const json_t *shown, FILE *out);
 json_t *plot_select(const struct cli_args *args, json_t *answer);
 void plot_show(const struct look *look, const json_t *shown, FILE *out);
 
-/* Say that none of `names` is `typed`, or ends so after `separator`; NULL. */
-void *view_unknown(
-        const char *kind, const json_t *names, const char *typed,
-        char separator);
-
 #endif

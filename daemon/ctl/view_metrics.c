@@ -41,7 +41,7 @@ static json_t *fail_name(const char *typed)
     json_t *known = json_array();
     for (int i = 0; run_series_name(i); i++)
         json_array_append_new(known, json_string(run_series_name(i)));
-    view_unknown("series", known, typed, '/');
+    ctl_unknown("series", known, typed, '/');
     json_decref(known);
     return NULL;
 }

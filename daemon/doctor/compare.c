@@ -3,26 +3,18 @@
 #include "daemon/doctor/doctor.h"
 
 #include "base/must.h"
+#include "daemon/cli/fill.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* As text, so that all kinds compare alike; owned. "-": it has none. */
-static char *value_of(const json_t *object, const char *name)
-{
-    json_t *value = json_object_get(object, name);
-    if (!value || json_is_null(value))
-        return zd_must(strdup("-"));
-    if (json_is_string(value))
-        return zd_must(strdup(json_string_value(value)));
-    return zd_must(json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT));
-}
-
+/* `template` (of fill.h) gives the value of each as text. */
 static void compare_one(
-        json_t *differences, int rank, const char *what, const json_t *first,
-        const json_t *other, const char *name)
+        json_t *differences, int rank, const char *what, const char *template,
+        const json_t *first, const json_t *other)
 {
-    char *a = value_of(first, name), *b = value_of(other, name);
+    const struct look plain = {.has_utf8 = true};
+    char *a = fill(&plain, first, template), *b = fill(&plain, other, template);
     if (strcmp(a, b) != 0)
         json_array_append_new(
                 differences, json_pack(
@@ -32,60 +24,54 @@ static void compare_one(
     free(b);
 }
 
-static void compare_libraries(
-        json_t *differences, int rank, const json_t *mine, const json_t *theirs)
-{
-    const json_t *first = json_object_get(mine, "libraries");
-    const json_t *other = json_object_get(theirs, "libraries");
-    for (size_t i = 0; i < json_array_size(first); i++) {
-        const json_t *library = json_array_get(first, i);
-        compare_one(
-                differences, rank,
-                json_string_value(json_object_get(library, "name")), library,
-                json_array_get(other, i), "version");
-    }
-}
-
 static void compare_reports(
         json_t *differences, int rank, const json_t *mine, const json_t *theirs)
 {
     static const struct {
-        const char *what, *object, *name;
+        const char *what, *template;
     } alike[] = {
-            {"kernel", "host", "kernel"},
-            {"CPUs", "host", "cpus"},
-            {"CPUs that it may use", "host", "cpus_allowed"},
-            {"driver", NULL, "driver_cuda"},
-            {"MPI", NULL, "mpi"},
-            {"GPU", "gpu", "name"},
-            {"lockable memory", "limits", "memlock_bytes"},
-            {"io_uring", "limits", "io_uring"},
-    };
-    for (size_t i = 0; i < sizeof alike / sizeof alike[0]; i++) {
-        const char *object = alike[i].object;
+            {"kernel", "{host.kernel|s}"},
+            {"CPUs", "{host.cpus|w}"},
+            {"CPUs that it may use", "{host.cpus_allowed|w}"},
+            {"driver", "{driver_cuda|w}"},
+            {"MPI", "{mpi|s}"},
+            {"GPU", "{gpu.name|s}"},
+            {"lockable memory", "{limits.memlock_bytes|w}"},
+            {"io_uring", "{limits.io_uring|j}"}};
+    const json_t *others = json_object_get(theirs, "libraries");
+    json_t *library;
+    size_t i;
+    for (i = 0; i < sizeof alike / sizeof alike[0]; i++)
         compare_one(
-                differences, rank, alike[i].what,
-                object ? json_object_get(mine, object) : mine,
-                object ? json_object_get(theirs, object) : theirs,
-                alike[i].name);
+                differences, rank, alike[i].what, alike[i].template, mine,
+                theirs);
+    json_array_foreach(json_object_get(mine, "libraries"), i, library)
+            compare_one(
+                    differences, rank, json_text_of(library, "name", ""),
+                    "{version|s}", library, json_array_get(others, i));
+}
+
+/* Has one of `findings` this text? */
+static bool is_known(const json_t *findings, const char *what)
+{
+    json_t *finding;
+    size_t i;
+    json_array_foreach(findings, i, finding)
+    {
+        if (strcmp(json_text_of(finding, "what", ""), what) == 0)
+            return true;
     }
-    compare_libraries(differences, rank, mine, theirs);
+    return false;
 }
 
 /* What another rank found and rank 0 did not, with its rank. */
 static void take_findings(json_t *report, int rank, const json_t *theirs)
 {
-    json_t *mine = json_object_get(report, "findings");
-    const json_t *others = json_object_get(theirs, "findings");
-    for (size_t i = 0; i < json_array_size(others); i++) {
-        json_t *finding = json_array_get(others, i);
-        const char *what = json_string_value(json_object_get(finding, "what"));
-        bool known = false;
-        for (size_t j = 0; j < json_array_size(mine); j++)
-            known |= strcmp(what, json_string_value(json_object_get(
-                                          json_array_get(mine, j), "what"))) ==
-                     0;
-        if (known)
+    json_t *mine = json_object_get(report, "findings"), *finding;
+    size_t i;
+    json_array_foreach(json_object_get(theirs, "findings"), i, finding)
+    {
+        if (is_known(mine, json_text_of(finding, "what", "")))
             continue;
         json_object_set_new(finding, "rank", json_integer(rank));
         json_array_append(mine, finding);
@@ -113,22 +99,12 @@ static enum zd_status gather(
     return status;
 }
 
-static void tell_stops(struct doctor *doctor)
-{
-    const json_t *findings = json_object_get(doctor->report, "findings");
-    bool stops = false;
-    for (size_t i = 0; i < json_array_size(findings); i++)
-        stops |= strcmp(json_string_value(json_object_get(
-                                json_array_get(findings, i), "level")),
-                        "stop") == 0;
-    doctor_put(doctor, "stops", json_boolean(stops));
-}
-
 enum zd_status doctor_compare(struct doctor *doctor, struct comm *comm)
 {
     char *all;
-    size_t bytes;
-    json_t *differences = json_array();
+    size_t bytes, i;
+    json_t *differences = json_array(), *finding;
+    bool stops = false;
     ZD_TRY(gather(comm, doctor->report, &all, &bytes));
     for (int rank = 0; rank < comm_size(comm); rank++) {
         json_t *theirs;
@@ -144,6 +120,8 @@ enum zd_status doctor_compare(struct doctor *doctor, struct comm *comm)
     }
     free(all);
     doctor_put(doctor, "differences", differences);
-    tell_stops(doctor);
+    json_array_foreach(json_object_get(doctor->report, "findings"), i, finding)
+            stops |= strcmp(json_text_of(finding, "level", ""), "stop") == 0;
+    doctor_put(doctor, "stops", json_boolean(stops));
     return ZD_OK;
 }

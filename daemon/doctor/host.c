@@ -8,7 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -87,26 +87,12 @@ struct trial {
     struct aio_file file;
     struct aio_op ops[BLOCKS];
     char *memory;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    int done; /* ops, under `lock` */
+    sem_t done; /* counts ops */
 };
 
 static void count_done(struct aio_op *op)
 {
-    struct trial *trial = op->ctx;
-    pthread_mutex_lock(&trial->lock);
-    trial->done++;
-    pthread_cond_signal(&trial->changed);
-    pthread_mutex_unlock(&trial->lock);
-}
-
-static void await_all(struct trial *trial)
-{
-    pthread_mutex_lock(&trial->lock);
-    while (trial->done < BLOCKS)
-        pthread_cond_wait(&trial->changed, &trial->lock);
-    pthread_mutex_unlock(&trial->lock);
+    sem_post(op->ctx);
 }
 
 /* MB/s; 0: it failed. */
@@ -117,7 +103,6 @@ static double move_all(
     bool failed = false;
     if (aio_create(options, &trial->aio) != ZD_OK)
         return 0;
-    trial->done = 0;
     for (int i = 0; i < BLOCKS; i++) {
         trial->ops[i] = (struct aio_op){
                 .file = &trial->file,
@@ -126,10 +111,12 @@ static double move_all(
                 .bytes = BLOCK,
                 .offset = (uint64_t)i * BLOCK,
                 .done = count_done,
-                .ctx = trial};
+                .ctx = &trial->done};
         aio_submit(trial->aio, &trial->ops[i]);
     }
-    await_all(trial);
+    for (int i = 0; i < BLOCKS; i++)
+        while (sem_wait(&trial->done) != 0 && errno == EINTR)
+            ;
     aio_destroy(trial->aio);
     for (int i = 0; i < BLOCKS; i++)
         failed |= aio_op_status(&trial->ops[i]) != ZD_OK;
@@ -149,13 +136,12 @@ static const char *disk_of(const struct doctor *doctor)
 
 static void measure_disk(struct doctor *doctor, json_t *bandwidth)
 {
-    struct trial trial = {
-            .lock = PTHREAD_MUTEX_INITIALIZER,
-            .changed = PTHREAD_COND_INITIALIZER};
+    struct trial trial = {0};
     struct aio_options options = doctor->job->offload.aio;
     const char *folder = disk_of(doctor);
     if (options.backend == AIO_IO_URING)
         options.backend = AIO_AUTO;
+    sem_init(&trial.done, 0, 0);
     trial.memory = aligned_alloc(AIO_ALIGN, TRIAL_BYTES);
     if (trial.memory)
         memset(trial.memory, 1, TRIAL_BYTES);

@@ -2,7 +2,7 @@
  * screen. ZD_WRITE_GOLDEN=1 writes them anew; look at them before they are
  * committed. Run from the repository's root. */
 #include "base/file/fs.h"
-#include "daemon/ctl/fill.h"
+#include "daemon/cli/fill.h"
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/show.h"
 #include "daemon/ctl/top.h"

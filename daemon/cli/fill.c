@@ -1,4 +1,4 @@
-#include "daemon/ctl/fill.h"
+#include "daemon/cli/fill.h"
 
 #include "base/must.h"
 #include "base/text_stream.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_BYTES = 96, BAR_COLUMNS = 14 };
+enum { PATH_BYTES = 96 };
 
 /* --- members --- */
 
@@ -94,11 +94,6 @@ static void print_number(
     case 'P':
         fputs(value == 1 ? "" : kind == 'p' ? "s" : "es", out);
         break;
-    case 'B':
-        look_bar(
-                &(struct look){.has_utf8 = look->has_utf8}, value, BAR_COLUMNS,
-                out);
-        break;
     case '.':
         break;
     default:
@@ -121,7 +116,7 @@ static bool print_text(const struct look *look, const json_t *value, FILE *out)
     }
     if (json_is_string(value))
         text_print(look, json_string_value(value), false, out);
-    return json_is_string(value) || json_array_size(value) > 0;
+    return json_string_length(value) > 0 || json_array_size(value) > 0;
 }
 
 static bool print_json(const struct look *look, const json_t *value, FILE *out)
@@ -132,7 +127,7 @@ static bool print_json(const struct look *look, const json_t *value, FILE *out)
     return text != NULL;
 }
 
-/* False: the member is missing. */
+/* False: it is missing. */
 static bool print_member(
         const struct look *look, const json_t *object, const char *path,
         size_t bytes, char kind, FILE *out)
@@ -140,12 +135,16 @@ static bool print_member(
     double value;
     if (kind == '?')
         return json_is_true(find(object, path, bytes));
+    if (kind == '!')
+        return !find(object, path, bytes) ||
+               json_is_false(find(object, path, bytes));
     if (kind == 'j')
         return print_json(look, find(object, path, bytes), out);
     if (kind == 's')
         return print_text(look, find(object, path, bytes), out);
     value = number_of(object, path, bytes);
-    bool is_there = isfinite(value) || kind == 'p' || kind == 'P';
+    bool is_there = (isfinite(value) && (kind != '+' || value != 0)) ||
+                    kind == 'p' || kind == 'P';
     if (is_there)
         print_number(look, kind, value, out);
     return is_there;
@@ -169,7 +168,7 @@ static bool fill_part(
             if (!print_member(
                         look, object, at + 1, (size_t)(bar - at - 1), bar[1],
                         out)) {
-                fputs(strchr("?.", bar[1]) ? "" : "-", out);
+                fputs(strchr("?.!", bar[1]) ? "" : "-", out);
                 is_whole = false;
             }
             at = bar + 3;

@@ -2,8 +2,8 @@
  *
  * Everything that comes from a job (names, messages, prompts) passes
  * text_escape before it is printed. Widths are in columns of the screen. */
-#ifndef ZD_CTL_LOOK_H
-#define ZD_CTL_LOOK_H
+#ifndef ZD_DAEMON_CLI_LOOK_H
+#define ZD_DAEMON_CLI_LOOK_H
 
 #include <stdbool.h>
 #include <stddef.h>

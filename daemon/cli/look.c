@@ -1,4 +1,4 @@
-#include "daemon/ctl/look.h"
+#include "daemon/cli/look.h"
 
 #include "base/printable.h"
 
