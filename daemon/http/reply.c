@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
 
 /* --- replies -------------------------------------------------------------- */
 
@@ -291,44 +289,11 @@ enum MHD_Result http_reply_later(struct http_conn *conn)
             stream->status, stream->type);
 }
 
-/* libmicrohttpd gives a connection up when it is resumed before its head was
- * sent and the client has closed its half: it reads first. Nothing can follow
- * on such a connection, so the answer is written here, as far as the system
- * takes it, and the connection ends. */
-static bool has_half_closed(const struct http_conn *conn)
-{
-    char byte;
-    return conn->phase == PHASE_LATER && conn->stream->is_finished &&
-           recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-}
-
-static void write_last(struct http_conn *conn)
-{
-    struct http_stream *stream = conn->stream;
-    char head[256];
-    size_t body = http_queued(stream);
-    int bytes = snprintf(
-            head, sizeof head,
-            "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: %s\r\n"
-            "Content-Length: %zu\r\n\r\n",
-            stream->status, MHD_get_reason_phrase_for((unsigned)stream->status),
-            stream->type, body);
-    struct iovec parts[2] = {
-            {head, (size_t)bytes},
-            {body ? stream->data + stream->begin : NULL, body}};
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
-    if (bytes < (int)sizeof head)
-        sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    http_conn_drop(conn);
-}
-
 void http_resume_due(struct http_server *server)
 {
     for (struct http_conn *conn = server->newest; conn; conn = conn->next) {
         if (!conn->wants_resume)
             continue;
-        if (!conn->is_dropped && has_half_closed(conn))
-            write_last(conn);
         conn->wants_resume = conn->is_suspended = false;
         MHD_resume_connection(conn->mhd);
     }
