@@ -146,8 +146,10 @@ void route_metrics(
     bool open = request->accept &&
                 strstr(request->accept, "application/openmetrics-text");
     reply->status = 200;
-    reply->body =
-            prometheus_text(routes->options.state, open, &reply->body_bytes);
+    reply->body = prometheus_write(
+            routes->options.state,
+            open ? PROMETHEUS_OPEN_METRICS : PROMETHEUS_TEXT,
+            &reply->body_bytes);
     reply->content_type =
             open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                  : "text/plain; version=0.0.4; charset=utf-8";

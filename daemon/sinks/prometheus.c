@@ -1,20 +1,254 @@
-/* prometheus.c - a run's numbers as metrics; docs/metrics.md lists them.
+/* prometheus.c - a run's numbers as Prometheus reads them: text 0.0.4, or
+ * OpenMetrics 1.0; docs/metrics.md lists them.
  *
- * Every sample has the label zerod_job: node_exporter's folder has
- * files of several jobs, and the name `job` is Prometheus' own. */
-#include "daemon/sinks/prometheus.h"
-
-#include "base/log.h"
+ *     # HELP zerod_train_steps_total Steps made.        0.0.4 names a counter
+ *     # TYPE zerod_train_steps_total counter            with _total,
+ *     zerod_train_steps_total{zerod_job="tiny"} 120     OpenMetrics its family
+ *                                                       without
+ *
+ * A family is opened, then its samples follow: so all of them are contiguous,
+ * as both formats ask. Every sample has the label zerod_job: node_exporter's
+ * folder has files of several jobs, and the name `job` is Prometheus' own.
+ *
+ * Source: prometheus.io/docs/instrumenting/exposition_formats and the
+ *         OpenMetrics specification 1.0.0. */
 #include "base/text_stream.h"
-#include "daemon/sinks/exposition.h"
 #include "daemon/sinks/sink.h"
+#include "train/report/startup.h"
 #include "zd_config.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
 /* A rank of a running job that was not heard for so long is down. */
 enum { HEARTBEAT_SECONDS = 60, HEARTBEAT_STEPS = 10 };
+
+struct exposition {
+    FILE *out;
+    bool open_metrics;
+    const char *job;  /* label zerod_job of every sample; NULL: without */
+    const char *name; /* of the family that is open .. */
+    enum metric_family kind;
+};
+
+static const char *suffix(enum metric_family kind)
+{
+    return kind == FAMILY_COUNTER ? "_total"
+           : kind == FAMILY_INFO  ? "_info"
+                                  : "";
+}
+
+/* --- texts and numbers --- */
+
+/* `quotes`: inside quotes, or help of OpenMetrics. */
+static void put_escaped(FILE *out, const char *text, bool quotes)
+{
+    for (; *text; text++) {
+        if (*text == '\\')
+            fputs("\\\\", out);
+        else if (*text == '\n')
+            fputs("\\n", out);
+        else if (*text == '"' && quotes)
+            fputs("\\\"", out);
+        else
+            fputc(*text, out);
+    }
+}
+
+/* The shortest text that reads back as the same number. */
+static void put_number(FILE *out, double value)
+{
+    char text[40];
+    if (isnan(value)) {
+        fputs("NaN", out);
+    } else if (isinf(value)) {
+        fputs(value > 0 ? "+Inf" : "-Inf", out);
+    } else {
+        for (int digits = 15; digits <= 17; digits++) {
+            snprintf(text, sizeof text, "%.*g", digits, value);
+            if (strtod(text, NULL) == value)
+                break;
+        }
+        fputs(text, out);
+    }
+}
+
+/* A bound as OpenMetrics wants it, "1.0" and not "1", so that both formats name
+ * the same series. */
+static void format_bound(double bound, char *text, size_t room)
+{
+    snprintf(text, room, "%.6g", bound);
+    if (!strpbrk(text, ".e"))
+        strcat(text, ".0");
+}
+
+/* --- families --- */
+
+/* The end of the name, where it is a unit. */
+static const char *unit_of(const char *name)
+{
+    static const char *const units[] = {"seconds", "bytes", "ratio"};
+    const char *end = strrchr(name, '_') + 1;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(end, units[i]) == 0)
+            return units[i];
+    return NULL;
+}
+
+/* `name`: without _total and _info; its unit (seconds, bytes, ratio) ends it.
+ */
+static void family_open(
+        struct exposition *to, const char *name, enum metric_family kind,
+        const char *help)
+{
+    static const char *const types[] = {
+            "gauge", "counter", "info", "histogram"};
+    bool open = to->open_metrics;
+    const char *end = open ? "" : suffix(kind), *unit = unit_of(name);
+    const char *type = !open && kind == FAMILY_INFO ? "gauge" : types[kind];
+    to->name = name;
+    to->kind = kind;
+    fprintf(to->out, "# HELP %s%s ", name, end);
+    put_escaped(to->out, help, open);
+    fprintf(to->out, "\n# TYPE %s%s %s\n", name, end, type);
+    if (open && unit)
+        fprintf(to->out, "# UNIT %s %s\n", name, unit);
+}
+
+static void put_label(
+        struct exposition *to, const char *name, const char *value, char *mark)
+{
+    fprintf(to->out, "%c%s=\"", *mark, name);
+    put_escaped(to->out, value, true);
+    fputc('"', to->out);
+    *mark = ',';
+}
+
+static void put_sample(
+        struct exposition *to, const char *end, double value,
+        const char *const *labels)
+{
+    char mark = '{';
+    fprintf(to->out, "%s%s", to->name, end);
+    if (to->job)
+        put_label(to, "zerod_job", to->job, &mark);
+    for (; labels && *labels; labels += 2)
+        put_label(to, labels[0], labels[1], &mark);
+    fputs(mark == ',' ? "} " : " ", to->out);
+    put_number(to->out, value);
+    fputc('\n', to->out);
+}
+
+/* `labels`: names and values in turn, then NULL. Values are escaped. */
+static void family_sample(
+        struct exposition *to, double value, const char *const *labels)
+{
+    put_sample(to, suffix(to->kind), value, labels);
+}
+
+static void put_histogram(
+        struct exposition *to, const struct run_histogram *histogram)
+{
+    uint64_t below = 0;
+    char bound[32];
+    for (int i = 0; i <= STEP_BUCKETS; i++) {
+        strcpy(bound, "+Inf");
+        if (i < STEP_BUCKETS)
+            format_bound(histogram->bound[i], bound, sizeof bound);
+        below += histogram->count[i];
+        put_sample(
+                to, "_bucket", (double)below,
+                (const char *[]){"le", bound, NULL});
+    }
+    put_sample(to, "_sum", histogram->sum, NULL);
+    put_sample(to, "_count", (double)below, NULL);
+}
+
+/* --- tables --- */
+
+/* A number of `metric`, with the labels that it has. */
+static void put_number_of(
+        struct exposition *to, const struct metric *metric, const void *from,
+        int i, const char *rank)
+{
+    const char *labels[9] = {NULL};
+    int n = 0, inner = metric->inner ? metric->inner->count : 1;
+    if (rank) {
+        labels[n++] = "rank";
+        labels[n++] = rank;
+    }
+    if (metric->label) {
+        labels[n++] = metric->label;
+        labels[n++] = metric->label_value
+                              ? metric->label_value
+                              : (const char *)from + metric->label_offset;
+    }
+    if (metric->index) {
+        labels[n++] = metric->index->label;
+        labels[n++] = metric->index->name(i / inner);
+    }
+    if (metric->inner) {
+        labels[n++] = metric->inner->label;
+        labels[n++] = metric->inner->name(i % inner);
+    }
+    family_sample(to, metric_number(metric, from, i), labels);
+}
+
+/* `count` rows of one family. It is opened by its first sample: what is not
+ * known (an evaluation that was not made) is left out, not 0. */
+static void put_family(
+        struct exposition *to, const struct metric *rows, size_t count,
+        const void *from, const char *rank, bool *is_open)
+{
+    for (const struct metric *metric = rows; metric < rows + count; metric++)
+        for (int i = 0; i < metric_count(metric); i++) {
+            if (metric->type != METRIC_HISTOGRAM &&
+                !(metric->flags & METRIC_NAN) &&
+                isnan(metric_number(metric, from, i)))
+                continue;
+            if (!*is_open)
+                family_open(to, rows->family, rows->kind, rows->help);
+            *is_open = true;
+            if (metric->type == METRIC_HISTOGRAM)
+                put_histogram(
+                        to,
+                        (const void *)((const char *)from + metric->offset));
+            else
+                put_number_of(to, metric, from, i, rank);
+        }
+}
+
+/* Every family of a table, with a sample for each of `count` structs of `bytes`
+ * (ranks, which are labelled by their numbers; or one). */
+static void put_table(
+        struct exposition *to, const struct metric_table *table,
+        const void *from, size_t bytes, int count)
+{
+    const struct metric *rows = table->rows, *end = rows + table->count, *next;
+    char rank[16];
+    for (; rows < end; rows = next) {
+        bool is_open = false;
+        for (next = rows + 1; rows->family && next < end && next->family &&
+                              strcmp(next->family, rows->family) == 0;)
+            next++;
+        for (int i = 0; rows->family && i < count; i++) {
+            const void *one = (const char *)from + (size_t)i * bytes;
+            bool is_rank = table == &rank_metrics;
+            if (is_rank)
+                snprintf(
+                        rank, sizeof rank, "%d",
+                        ((const struct train_rank_report *)one)->rank);
+            put_family(
+                    to, rows, (size_t)(next - rows), one, is_rank ? rank : NULL,
+                    &is_open);
+        }
+    }
+}
 
 /* --- the job --- */
 
@@ -102,6 +336,68 @@ static void put_gpus(struct exposition *to, const struct run_state *state)
     }
 }
 
+/* --- the process, under the names that every Prometheus client has --- */
+
+static double seconds_of(clockid_t clock)
+{
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static double cpu_seconds(const void *from, int i)
+{
+    return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+/* Resident bytes: the second number of statm, in pages. */
+static double resident_bytes(const void *from, int i)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    long long pages = 0;
+    int found = file ? fscanf(file, "%*s %lld", &pages) : 0;
+    if (file)
+        fclose(file);
+    return found == 1 ? (double)pages * (double)sysconf(_SC_PAGESIZE) : NAN;
+}
+
+/* Since 1970. */
+static double start_seconds(const void *from, int i)
+{
+    double seconds = process_seconds();
+    return seconds > 0 ? seconds_of(CLOCK_REALTIME) - seconds : NAN;
+}
+
+/* The folder's own descriptor is not counted. */
+static double open_descriptors(const void *from, int i)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    struct dirent *entry;
+    int count = -1;
+    if (!dir)
+        return NAN;
+    while ((entry = readdir(dir)))
+        count += entry->d_name[0] != '.';
+    closedir(dir);
+    return count;
+}
+
+/* Without the label zerod_job. */
+static void put_process(struct exposition *to)
+{
+    /* clang-format off */
+    static const struct metric rows[] = {
+    {.family = "process_cpu_seconds", .value = cpu_seconds, .kind = FAMILY_COUNTER, .help = "User and system time of the process."},
+    {.family = "process_resident_memory_bytes", .value = resident_bytes, .help = "Resident memory of the process."},
+    {.family = "process_start_time_seconds", .value = start_seconds, .help = "When the process started, since 1970."},
+    {.family = "process_open_fds", .value = open_descriptors, .help = "File descriptors that are open."},
+    };
+    /* clang-format on */
+    const struct metric_table table = {rows, sizeof rows / sizeof rows[0]};
+    to->job = NULL;
+    put_table(to, &table, rows, 0, 1);
+}
+
 /* --- the whole --- */
 
 char *prometheus_write(
@@ -115,24 +411,16 @@ char *prometheus_write(
             .job = state->job->job.name};
     bool has_step = state->step_histogram.sum > 0;
     put_job(&to, state);
-    exposition_table(&to, &run_metrics, state, sizeof *state, 1);
-    exposition_table(
-            &to, &step_metrics, &state->step, sizeof state->step, has_step);
+    put_table(&to, &run_metrics, state, sizeof *state, 1);
+    put_table(&to, &step_metrics, &state->step, sizeof state->step, has_step);
     put_life(&to, state);
     put_gpus(&to, state);
-    exposition_table(
+    put_table(
             &to, &rank_metrics, state->ranks, sizeof *state->ranks,
             state->rank_count);
     if (form != PROMETHEUS_TEXTFILE)
-        exposition_process(&to);
-    exposition_end(&to);
+        put_process(&to);
+    if (to.open_metrics)
+        fputs("# EOF\n", to.out);
     return fclose(to.out) == 0 ? text : NULL;
-}
-
-char *prometheus_text(
-        const struct run_state *state, bool open_metrics, size_t *bytes_out)
-{
-    return prometheus_write(
-            state, open_metrics ? PROMETHEUS_OPEN_METRICS : PROMETHEUS_TEXT,
-            bytes_out);
 }

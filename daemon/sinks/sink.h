@@ -53,8 +53,15 @@ enum zd_status systemd_open(const struct train_job *job, struct sink *sink_out);
 enum zd_status report_html_open(
         const struct train_job *job, json_t *config, struct sink *sink_out);
 
-/* Prometheus text 0.0.4, or OpenMetrics 1.0: also GET /metrics. malloc'd. */
-char *prometheus_text(
-        const struct run_state *state, bool open_metrics, size_t *bytes_out);
+enum prometheus_form {
+    PROMETHEUS_TEXT,         /* 0.0.4: GET /metrics .. */
+    PROMETHEUS_OPEN_METRICS, /* .. or this, where it is asked for */
+    /* as PROMETHEUS_TEXT, without process_*: node_exporter has its own */
+    PROMETHEUS_TEXTFILE
+};
+/* malloc'd. */
+char *prometheus_write(
+        const struct run_state *state, enum prometheus_form form,
+        size_t *bytes_out);
 
 #endif

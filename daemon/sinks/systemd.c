@@ -52,22 +52,6 @@ struct systemd {
 
 /* --- the socket --- */
 
-static bool address_of(
-        const char *path, struct sockaddr_un *address, socklen_t *bytes_out)
-{
-    size_t length = strlen(path);
-    if ((path[0] != '/' && path[0] != '@') || length < 2 ||
-        length >= sizeof address->sun_path)
-        return false;
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    memcpy(address->sun_path, path, length);
-    if (path[0] == '@')
-        address->sun_path[0] = '\0';
-    *bytes_out =
-            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + (path[0] == '/'));
-    return true;
-}
-
 /* Never waits: if systemd does not read, the message is lost. */
 static void tell(struct systemd *systemd, const char *text)
 {
@@ -232,20 +216,24 @@ static double watchdog_seconds(void)
     return usec / 1e6;
 }
 
+/* -1: none. */
 static int connect_socket(const char *path)
 {
-    struct sockaddr_un address;
-    socklen_t bytes;
-    if (!address_of(path, &address, &bytes)) {
-        zd_log_warning("NOTIFY_SOCKET=%s names no socket", path);
-        return -1;
-    }
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, bytes) == 0)
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = strlen(path);
+    bool is_name = (path[0] == '/' || path[0] == '@') && length > 1 &&
+                   length < sizeof address.sun_path;
+    int fd = is_name ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
+    memcpy(address.sun_path, path, is_name ? length : 0);
+    if (path[0] == '@')
+        address.sun_path[0] = '\0';
+    length += offsetof(struct sockaddr_un, sun_path);
+    if (fd >= 0 &&
+        connect(fd, (struct sockaddr *)&address, (socklen_t)length) == 0)
         return fd;
     zd_log_warning(
             "cannot tell systemd of the run (NOTIFY_SOCKET=%s): %s", path,
-            strerror(errno));
+            is_name ? strerror(errno) : "this names no socket");
     if (fd >= 0)
         close(fd);
     return -1;

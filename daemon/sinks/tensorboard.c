@@ -25,15 +25,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FLUSH_EVENTS = 20, FLUSH_SECONDS = 30, TAG_MAX = 64 };
+enum { TAG_MAX = 64 };
 
 struct tensorboard {
     const struct train_job *job;
-    struct file_writer *writer;  /* NULL: nothing was written yet */
-    bool was_told;               /* that it cannot be opened */
-    struct record_bytes records; /* not flushed yet */
-    int waiting;
-    double flushed_at; /* clock_seconds */
+    struct file_writer *writer; /* NULL: nothing was written yet */
+    bool was_told;              /* that it cannot be opened */
 };
 
 /* --- the file --- */
@@ -54,10 +51,19 @@ static void choose_path(
     } while (fs_exists(path) && number < 100);
 }
 
-/* Before the first record. */
+/* Frees `records`. */
+static void write_records(struct tensorboard *tb, struct record_bytes *records)
+{
+    if (file_writer_add(tb->writer, records->data, records->used) != ZD_OK)
+        zd_error_clear();
+    record_bytes_fini(records);
+}
+
+/* Before the first event. */
 static bool begin(struct tensorboard *tb, const struct run_state *state)
 {
     char dir[PATH_MAX], path[PATH_MAX];
+    struct record_bytes records = {0};
     if (tb->writer)
         return true;
     fs_join(dir, sizeof dir, tb->job->job.output_dir, "tensorboard");
@@ -70,31 +76,12 @@ static bool begin(struct tensorboard *tb, const struct run_state *state)
         zd_error_clear();
         return false;
     }
-    tb->flushed_at = clock_seconds();
-    record_add_version(&tb->records, clock_wall_seconds());
+    record_add_version(&records, clock_wall_seconds());
     if (state->facts.first_step > 0)
         record_add_restart(
-                &tb->records, clock_wall_seconds(),
-                state->facts.first_step + 1);
+                &records, clock_wall_seconds(), state->facts.first_step + 1);
+    write_records(tb, &records);
     return true;
-}
-
-static void flush(struct tensorboard *tb)
-{
-    if (tb->records.used &&
-        file_writer_add(tb->writer, tb->records.data, tb->records.used) !=
-                ZD_OK)
-        zd_error_clear();
-    record_bytes_fini(&tb->records);
-    tb->waiting = 0;
-    tb->flushed_at = clock_seconds();
-}
-
-static void flush_if_due(struct tensorboard *tb)
-{
-    if (tb->waiting >= FLUSH_EVENTS ||
-        (tb->waiting && clock_seconds() - tb->flushed_at >= FLUSH_SECONDS))
-        flush(tb);
 }
 
 /* Frees `summary`. */
@@ -102,10 +89,10 @@ static void add_event(
         struct tensorboard *tb, const struct run_state *state, double time,
         int64_t step, struct record_bytes *summary)
 {
+    struct record_bytes records = {0};
     if (begin(tb, state)) {
-        record_add_event(&tb->records, time, step, summary);
-        tb->waiting++;
-        flush_if_due(tb);
+        record_add_event(&records, time, step, summary);
+        write_records(tb, &records);
     }
     record_bytes_fini(summary);
 }
@@ -206,14 +193,11 @@ static void take(void *ctx, enum sink_news news, const struct run_state *state)
         on_eval(ctx, state);
     else if (news == SINK_SAMPLE)
         on_sample(ctx, state);
-    else
-        flush_if_due(ctx);
 }
 
 static void close_tensorboard(void *ctx, const struct run_state *state)
 {
     struct tensorboard *tb = ctx;
-    flush(tb);
     file_writer_close(tb->writer);
     free(tb);
 }

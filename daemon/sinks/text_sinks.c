@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "daemon/page/inline.h"
-#include "daemon/sinks/prometheus.h"
 #include "daemon/sinks/sink.h"
 #include "train/report/file_writer.h"
 

@@ -63,11 +63,12 @@ static void run(int64_t first, int64_t last, int64_t undone)
     sinks_close(sinks, &c.state);
 }
 
-static void write_metrics(const char *dir, const char *name, bool open_metrics)
+static void write_metrics(
+        const char *dir, const char *name, enum prometheus_form form)
 {
     char path[PATH_MAX];
     size_t bytes;
-    char *text = prometheus_text(&c.state, open_metrics, &bytes);
+    char *text = prometheus_write(&c.state, form, &bytes);
     fs_join(path, sizeof path, dir, name);
     if (fs_write_file(path, text, bytes) != ZD_OK)
         abort();
@@ -100,8 +101,8 @@ int main(int argc, char **argv)
     c.state.max_steps = c.state.step.max_steps = LAST_STEP;
     scalars = open_list(argv[1], "scalars");
     texts = open_list(argv[1], "texts");
-    write_metrics(argv[1], "metrics.txt", false);
-    write_metrics(argv[1], "metrics.openmetrics", true);
+    write_metrics(argv[1], "metrics.txt", PROMETHEUS_TEXT);
+    write_metrics(argv[1], "metrics.openmetrics", PROMETHEUS_OPEN_METRICS);
     run(0, FIRST_STEPS, RESUMED_FROM + 1);
     run(RESUMED_FROM, LAST_STEP, LAST_STEP + 1);
     fclose(scalars);

@@ -1,4 +1,3 @@
-#include "daemon/sinks/prometheus.h"
 #include "daemon/sinks/sink.h"
 #include "tests/daemon/sinks/state_case.h"
 
@@ -157,7 +156,9 @@ Test(prometheus, what_is_not_known_is_left_out)
     size_t bytes;
     struct run_state *state = run_state_create(&c.job, NULL);
     for (int open = 0; open < 2; open++) {
-        char *text = prometheus_text(state, open, &bytes);
+        char *text = prometheus_write(
+                state, open ? PROMETHEUS_OPEN_METRICS : PROMETHEUS_TEXT,
+                &bytes);
         for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
             cr_expect_null(strstr(text, unknown[i]), "%s", unknown[i]);
         cr_expect_eq(

@@ -208,29 +208,6 @@ Test(tensorboard, steps_come_as_often_as_the_log_says)
     expect_end(&reader);
 }
 
-Test(tensorboard, twenty_events_are_flushed_before_the_end)
-{
-    for (int i = 0; i < 19; i++) {
-        state_case_step(&c, 2);
-        sink.take(sink.ctx, SINK_STEP, &c.state);
-        sink.take(sink.ctx, SINK_TICK, &c.state);
-    }
-    char name[512];
-    cr_expect_eq(find_file(name, sizeof name), 1);
-    char *text = state_case_read(&c, name, NULL);
-    cr_expect_str_eq(text, "");
-    free(text);
-    state_case_step(&c, 2);
-    sink.take(sink.ctx, SINK_STEP, &c.state);
-    state_case_wait(&c, name);
-    struct reader reader = open_file();
-    read_next(&reader);
-    for (int step = 121; step <= 140; step++)
-        cr_expect_eq(read_next(&reader).step, step);
-    expect_end(&reader);
-    sink.close(sink.ctx, &c.state);
-}
-
 Test(tensorboard, a_loss_that_is_not_finite_is_told_as_it_is)
 {
     state_case_step(&c, NAN);
