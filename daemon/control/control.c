@@ -1,6 +1,7 @@
 #include "daemon/control/control.h"
 
 #include "base/log.h"
+#include "base/must.h"
 #include "daemon/control/control_thread.h"
 #include "daemon/control/routes.h"
 #include "daemon/http/http.h"
@@ -329,13 +330,13 @@ static void release(struct control *control)
 
 static enum zd_status build(struct control *control)
 {
-    ZD_TRY(find_socket_path(control));
     control->events = queue_create(EVENTS_BYTES, wake_loop, control);
     control->commands = queue_create(COMMANDS_BYTES, NULL, NULL);
-    control->state = run_state_create(
-            control->job,
-            control->socket_path[0] ? control->socket_path : NULL);
+    control->state = run_state_create(control->job, NULL);
     control->routes = create_routes(control);
+    ZD_TRY(find_socket_path(control));
+    if (control->socket_path[0])
+        control->state->socket_path = control->socket_path;
     ZD_TRY(listen_to(control));
     control->sinks = sinks_open(control->job, control->config);
     return control_thread_start(run_loop, control, &control->thread);
@@ -344,31 +345,21 @@ static enum zd_status build(struct control *control)
 enum zd_status control_create(
         const struct job *job, struct control **control_out)
 {
-    struct control *control = calloc(1, sizeof *control);
-    if (!control)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct control *control = zd_array(1, sizeof *control);
     control->job = job_options(job);
     control->config = job_json(job);
     control->schema = schema_json();
     enum zd_status status = start_handles(control);
-    if (status != ZD_OK) {
-        release(control);
-        return status;
-    }
-    status = build(control);
     if (status == ZD_OK) {
-        *control_out = control;
-        return ZD_OK;
-    }
-    if (control->routes && control->state) /* what is there, undone at once */
+        status = build(control);
+        if (status == ZD_OK) {
+            *control_out = control;
+            return ZD_OK;
+        }
         end_now(control, RUN_FAILED);
-    else {
-        uv_close((uv_handle_t *)&control->wake, NULL);
-        uv_close((uv_handle_t *)&control->glance, NULL);
-        uv_close((uv_handle_t *)&control->sinks_due, NULL);
+        uv_run(&control->loop, UV_RUN_DEFAULT);
+        uv_loop_close(&control->loop);
     }
-    uv_run(&control->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&control->loop);
     release(control);
     return status;
 }

@@ -14,7 +14,6 @@ typedef void route_answer(
 struct route {
     const char *method, *path;
     const char *params; /* of the query, separated by spaces; "" for none */
-    const char *help;   /* one line */
     route_answer *answer;
     json_t *(*json)(const struct run_state *state); /* instead: all it says */
     const struct command_form

@@ -11,8 +11,6 @@ enum { TIMEOUT_MAX = 7 * 86400, STOP_SECONDS = 300, PROFILE_STEPS = 3 };
 #define BODY_HINT    "one JSON object, each key once: {\"wait\": true}"
 #define TEXT_EXAMPLE "\"In the beginning\""
 
-static const struct field wait_field = {"wait", FIELD_BOOL, AT(wait)};
-
 const struct command_form command_forms[COMMAND_KINDS] = {
         [COMMAND_CHECKPOINT] = {COMMAND_CHECKPOINT},
         [COMMAND_EVAL] = {COMMAND_EVAL},
@@ -68,28 +66,26 @@ static bool take_text(
     return wrong(reply, field->name, expected, TEXT_EXAMPLE);
 }
 
-/* The same range as a setting's: its lower end may be left out. */
 static bool take_number(
-        const struct train_setting *range, const json_t *value, double *out,
+        const struct field *field, const json_t *value, double *out,
         struct http_reply *reply)
 {
     char expected[120], example[32];
-    double number = json_number_value(value), low = range->min;
-    bool is_above = range->is_above_min ? number > low : number >= low;
-    if (json_is_number(value) &&
-        (!range->is_integer || json_is_integer(value)) && is_above &&
-        number <= range->max) {
-        *out = number;
+    bool is_integer = field->type == FIELD_INTEGER;
+    double number = json_number_value(value), low = field->min;
+    bool is_above = field->is_above_min ? number > low : number >= low;
+    *out = number;
+    if (json_is_number(value) && (!is_integer || json_is_integer(value)) &&
+        is_above && number <= field->max)
         return true;
-    }
     snprintf(
             example, sizeof example, "%.15g",
-            fmin(fmax(range->is_integer ? 10 : 1e-4, low), range->max));
+            fmin(fmax(is_integer ? 10 : 1e-4, low), field->max));
     snprintf(
             expected, sizeof expected, "%s %s %.15g, at most %.15g",
-            range->is_integer ? "an integer" : "a number",
-            range->is_above_min ? "above" : "of at least", low, range->max);
-    return wrong(reply, range->name, expected, example);
+            is_integer ? "an integer" : "a number",
+            field->is_above_min ? "above" : "of at least", low, field->max);
+    return wrong(reply, field->name, expected, example);
 }
 
 static bool take(
@@ -98,11 +94,6 @@ static bool take(
 {
     char *out = (char *)wish + field->offset;
     double number;
-    struct train_setting range = {
-            .name = field->name,
-            .min = field->min,
-            .max = field->max,
-            .is_integer = field->type == FIELD_INTEGER};
     switch (field->type) {
     case FIELD_BOOL:
         if (!json_is_boolean(value))
@@ -113,9 +104,11 @@ static bool take(
         return take_text(field, value, out, reply);
     case FIELD_INTEGER:
     case FIELD_REAL:
-        if (!take_number(&range, value, &number, reply))
+        if (!take_number(field, value, &number, reply))
             return false;
-        if (range.is_integer)
+        if (field->given)
+            *((char *)wish + field->given) = true;
+        if (field->type == FIELD_INTEGER && !field->given)
             *(int *)out = (int)number;
         else
             *(double *)out = number;
@@ -126,36 +119,38 @@ static bool take(
 
 /* --- keys --- */
 
-/* The i-th key of a form: its fields, settings, "wait"; NULL: no more.
- * *field_out NULL: a setting, *setting_out. */
-static const char *key_of(
-        const struct command_form *form, int i, const struct field **field_out,
-        int *setting_out)
+enum { KEYS_MAX = FIELDS_MAX + SETTINGS + 1 };
+
+/* A form's fields, the settings of `set`, "wait". */
+static int list_keys(
+        const struct command_form *form, struct field out[KEYS_MAX])
 {
     int count = 0;
-    while (count < FIELDS_MAX && form->fields[count].name)
-        count++;
-    int settings = form->kind == COMMAND_SET ? SETTINGS : 0;
-    *setting_out = i - count;
-    *field_out = i < count               ? &form->fields[i]
-                 : i - count < settings  ? NULL
-                 : i - count == settings ? &wait_field
-                                         : NULL;
-    if (*field_out)
-        return (*field_out)->name;
-    return i - count < settings ? train_settings[i - count].name : NULL;
+    for (int i = 0; i < FIELDS_MAX && form->fields[i].name; i++)
+        out[count++] = form->fields[i];
+    for (int i = 0; form->kind == COMMAND_SET && i < SETTINGS; i++) {
+        const struct train_setting *setting = &train_settings[i];
+        out[count++] = (struct field){
+                .name = setting->name,
+                .type = setting->is_integer ? FIELD_INTEGER : FIELD_REAL,
+                .offset = AT(command.value[i]),
+                .given = AT(command.given[i]),
+                .min = setting->min,
+                .max = setting->max,
+                .is_above_min = setting->is_above_min};
+    }
+    out[count++] = (struct field){"wait", FIELD_BOOL, AT(wait)};
+    return count;
 }
 
 static bool unknown_key(
-        const struct command_form *form, const char *key,
+        const struct field *keys, int count, const char *key,
         struct http_reply *reply)
 {
     char hint[400] = "";
     struct suggestion nearest = {0};
-    const struct field *field;
-    const char *name;
-    int setting;
-    for (int i = 0; (name = key_of(form, i, &field, &setting)); i++) {
+    for (int i = 0; i < count; i++) {
+        const char *name = keys[i].name;
         suggest_offer(&nearest, key, edit_distance(key, name), name);
         snprintf(
                 hint + strlen(hint), sizeof hint - strlen(hint), "%s%s",
@@ -167,44 +162,31 @@ static bool unknown_key(
     return false;
 }
 
-static bool take_key(
-        const struct command_form *form, const char *key, const json_t *value,
-        struct wish *wish, struct http_reply *reply)
-{
-    const struct field *field;
-    const char *name;
-    int setting, i = 0;
-    while ((name = key_of(form, i, &field, &setting)) && strcmp(name, key))
-        i++;
-    if (!name)
-        return unknown_key(form, key, reply);
-    if (field)
-        return take(field, value, wish, reply);
-    wish->command.given[setting] = true;
-    return take_number(
-            &train_settings[setting], value, &wish->command.value[setting],
-            reply);
-}
-
 static bool take_keys(
         const struct command_form *form, json_t *body, struct wish *wish,
         struct http_reply *reply)
 {
-    const char *key;
+    struct field keys[KEYS_MAX];
+    const char *name;
     json_t *value;
-    bool has_setting = false;
-    json_object_foreach(body, key, value)
+    int count = list_keys(form, keys);
+    bool has_setting = form->kind != COMMAND_SET;
+    json_object_foreach(body, name, value)
     {
-        if (!take_key(form, key, value, wish, reply))
+        int i = 0;
+        while (i < count && strcmp(keys[i].name, name) != 0)
+            i++;
+        if (i == count)
+            return unknown_key(keys, count, name, reply);
+        if (!take(&keys[i], value, wish, reply))
             return false;
+        has_setting |= keys[i].given > 0;
     }
-    for (int i = 0; i < SETTINGS; i++)
-        has_setting = has_setting || wish->command.given[i];
-    if (form->kind == COMMAND_SET && !has_setting)
+    if (!has_setting)
         http_error(
                 reply, 400, "E_BAD_REQUEST", "{\"learning_rate\": 1e-4}",
                 "there is no setting in the body");
-    return form->kind != COMMAND_SET || has_setting;
+    return has_setting;
 }
 
 /* --- the body --- */

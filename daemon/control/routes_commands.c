@@ -59,36 +59,33 @@ static json_t *accepted_json(const struct waiter *waiter)
 
 /* --- may it be asked for now? --- */
 
-static bool conflict(
-        struct http_reply *reply, const char *hint, const char *message)
-{
-    http_error(reply, 409, "E_CONFLICT", hint, "%s", message);
-    return false;
-}
+/* False, and why. */
+#define conflict(reply, hint, ...)                                             \
+    (http_error(reply, 409, "E_CONFLICT", hint, __VA_ARGS__), false)
 
 static bool check_pause(
-        const struct run_state *state, const struct train_command *command,
+        const struct run_state *state, enum train_command_kind kind,
         struct http_reply *reply)
 {
     bool holds = state->is_paused && !state->pending[COMMAND_RESUME];
-    if (command->kind == COMMAND_PAUSE && holds)
+    bool runs = !state->is_paused && !state->pending[COMMAND_PAUSE];
+    if (kind == COMMAND_PAUSE && holds)
         return conflict(
                 reply, "zerodctl resume (POST /v1/resume) continues it",
                 "the run is already paused");
-    if (command->kind == COMMAND_RESUME && !state->is_paused &&
-        !state->pending[COMMAND_PAUSE])
-        return conflict(
-                reply, "zerodctl pause (POST /v1/pause) pauses it",
-                "the run is not paused");
-    return true;
+    return kind != COMMAND_RESUME || !runs ||
+           conflict(
+                   reply, "zerodctl pause (POST /v1/pause) pauses it",
+                   "the run is not paused");
 }
 
-/* What this job has no data, prompts or strategy for. */
+/* What this job has no data, prompts, strategy or memory for. */
 static bool check_able(
         const struct run_state *state, const struct train_command *command,
         struct http_reply *reply)
 {
     const struct train_job *job = state->job;
+    double micros = command->value[SET_ACCUMULATION];
     bool knows = state->has_banner;
     if (command->kind == COMMAND_EVAL && knows && !state->facts.has_eval_data)
         return conflict(
@@ -111,26 +108,16 @@ static bool check_able(
                 reply, "eval.eval_strategy = \"steps\" in the job file",
                 "eval.eval_strategy is not \"steps\": eval_steps would change "
                 "nothing");
+    if (command->given[SET_ACCUMULATION] && knows &&
+        micros > state->facts.accumulation_max)
+        return conflict(
+                reply,
+                "stop the run, set it in the job file, and start it again: it "
+                "goes on from its checkpoint",
+                "the planned memory holds at most %d micro-batches of a step, "
+                "not %.0f",
+                state->facts.accumulation_max, micros);
     return true;
-}
-
-/* More than the memory that was planned keeps is known before the boundary. */
-static bool check_room(
-        const struct run_state *state, const struct train_command *command,
-        struct http_reply *reply)
-{
-    double wanted = command->value[SET_ACCUMULATION];
-    if (!command->given[SET_ACCUMULATION] || !state->has_banner ||
-        wanted <= state->facts.accumulation_max)
-        return true;
-    http_error(
-            reply, 409, "E_CONFLICT",
-            "stop the run, set it in the job file, and start it again: it goes "
-            "on from its checkpoint",
-            "the planned memory holds at most %d micro-batches of a step, not "
-            "%.0f",
-            state->facts.accumulation_max, wanted);
-    return false;
 }
 
 static bool check_now(
@@ -151,17 +138,13 @@ static bool check_now(
                 train_run_state_name(state->state), name);
         return false;
     }
-    if (state->pending[command->kind]) {
-        http_error(
-                reply, 409, "E_CONFLICT",
-                "zerodctl status (GET /v1/status: `pending`) tells "
-                "what waits",
+    if (state->pending[command->kind])
+        return conflict(
+                reply,
+                "zerodctl status (GET /v1/status: `pending`) tells what waits",
                 "another %s is still waiting for its step boundary", name);
-        return false;
-    }
-    return check_pause(state, command, reply) &&
-           check_able(state, command, reply) &&
-           check_room(state, command, reply);
+    return check_pause(state, command->kind, reply) &&
+           check_able(state, command, reply);
 }
 
 /* --- to the trainer --- */

@@ -92,6 +92,8 @@ struct field {
     enum field_type type;
     size_t offset;   /* in struct wish: bool, int, double, char[max + 1] */
     double min, max; /* of a text: its bytes */
+    bool is_above_min;
+    size_t given; /* of a setting, which is a double: the bool that says so */
 };
 
 enum { FIELDS_MAX = 2 };

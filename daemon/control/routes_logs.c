@@ -127,39 +127,6 @@ static double time_of(const char *line)
     return (double)timegm(&tm);
 }
 
-/* The whole lines of the end of the file; *end_out: where they end in it.
- * malloc'd, NUL behind; NULL: it cannot be read. */
-static char *read_end(int fd, int64_t *end_out, size_t *bytes_out)
-{
-    struct stat info;
-    if (fstat(fd, &info) != 0)
-        return NULL;
-    int64_t from = info.st_size > LOOK_BACK ? info.st_size - LOOK_BACK : 0;
-    size_t room = (size_t)(info.st_size - from), bytes = 0;
-    char *text = malloc(room + 1);
-    while (text && bytes < room) {
-        ssize_t n =
-                pread(fd, text + bytes, room - bytes, from + (int64_t)bytes);
-        if (n <= 0)
-            break;
-        bytes += (size_t)n;
-    }
-    if (!text)
-        return NULL;
-    while (bytes > 0 && text[bytes - 1] != '\n')
-        bytes--; /* a line that is being written */
-    *end_out = from + (int64_t)bytes;
-    if (from > 0) { /* it begins in the middle of one */
-        char *first = memchr(text, '\n', bytes);
-        size_t cut = first ? (size_t)(first + 1 - text) : bytes;
-        bytes -= cut;
-        memmove(text, text + cut, bytes);
-    }
-    text[bytes] = '\0';
-    *bytes_out = bytes;
-    return text;
-}
-
 /* Where the last `tail` lines begin, of those after `since`. */
 static size_t first_line(
         const char *text, size_t bytes, const struct log_request *request)
@@ -213,7 +180,7 @@ void route_logs(
     int fd = open_log(routes, (int)want.rank, reply);
     if (fd < 0)
         return;
-    char *text = read_end(fd, &end, &bytes);
+    char *text = run_log_end(fd, LOOK_BACK, &end, &bytes);
     if (!text) {
         close(fd);
         http_error(reply, 500, "E_FAILED", NULL, "the log cannot be read");
