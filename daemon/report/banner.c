@@ -6,7 +6,6 @@
 #include "model/files/config.h"
 #include "optim/optimizers.h"
 #include "train/plan/fit.h"
-#include "train/plan/print.h"
 
 #include <stdlib.h>
 #include <strings.h>

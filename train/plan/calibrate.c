@@ -23,7 +23,7 @@ static enum zd_status fill(struct bench *b)
 {
     enum { PIECE = 1 << 16 };
     size_t width = dtype_bytes(b->type),
-           pieces = (size_t)BENCH_BLOCK / width / PIECE;
+           pieces = BENCH_BLOCKS * (size_t)BENCH_BLOCK / width / PIECE;
     float *floats = zd_must(malloc(PIECE * sizeof *floats));
     char *narrow = zd_must(malloc(PIECE * sizeof *floats));
     enum zd_status status = ZD_OK;
@@ -33,11 +33,8 @@ static enum zd_status fill(struct bench *b)
         floats[i] = (float)(int32_t)state * 0x1p-31f;
     }
     dtype_convert(narrow, b->type, floats, DTYPE_FP32, PIECE);
-    char *const arrays[] = {b->x, b->y, b->z, b->w, b->dw};
-    for (int a = 0; a < 5; a++)
-        for (size_t p = 0; p < pieces && status == ZD_OK; p++)
-            status = device_write(
-                    arrays[a] + p * PIECE * width, narrow, PIECE * width);
+    for (size_t p = 0; p < pieces && status == ZD_OK; p++)
+        status = device_write(b->x + p * PIECE * width, narrow, PIECE * width);
     free(floats);
     free(narrow);
     return status;
@@ -75,11 +72,7 @@ static enum zd_status take(struct bench *b)
         const char *name;
         size_t bytes;
     } spans[] = {
-            {(void **)&b->x, "x", BENCH_BLOCK},
-            {(void **)&b->y, "y", BENCH_BLOCK},
-            {(void **)&b->z, "z", BENCH_BLOCK},
-            {(void **)&b->w, "w", 2 * (size_t)BENCH_BLOCK},
-            {(void **)&b->dw, "dw", 2 * (size_t)BENCH_BLOCK},
+            {(void **)&b->x, "arrays", BENCH_BLOCKS * (size_t)BENCH_BLOCK},
             {(void **)&b->zeros, "zeros", BENCH_TOKENS_MAX * sizeof *b->zeros},
             {&b->scratch, "scratch", scratch_bytes(b)},
             {&b->workspace, "workspace", workspace}};
@@ -96,9 +89,14 @@ static enum zd_status take(struct bench *b)
     for (int i = 0; i < SPANS && status == ZD_OK; i++)
         *spans[i].out = arena_span(&b->arena, spans[i].name);
     arena_plan_fini(&plan);
-    if (status == ZD_OK && workspace)
+    ZD_TRY(status);
+    b->y = b->x + BENCH_BLOCK;
+    b->z = b->y + BENCH_BLOCK;
+    b->w = b->z + BENCH_BLOCK;
+    b->dw = b->w + 2 * (size_t)BENCH_BLOCK;
+    if (workspace)
         kernels_set_workspace(b->workspace, workspace);
-    return status;
+    return ZD_OK;
 }
 
 /* --- all of it ------------------------------------------------------------ */

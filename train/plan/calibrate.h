@@ -15,7 +15,8 @@ enum {
                   4,     /* bytes of an array; 32 MiB */
     BENCH_ROWS = 512,    /* of attention */
     BENCH_COLUMNS = 512, /* of what a layer does beside matmuls */
-    BENCH_LAYERS = 2     /* that are measured as a whole */
+    BENCH_LAYERS = 2,    /* that are measured as a whole */
+    BENCH_BLOCKS = 7     /* of all arrays */
 };
 
 /* What operations work on, and what is asked of the next. */
@@ -23,7 +24,8 @@ struct bench {
     const struct kernels *kernels;
     enum dtype type;
     double share;             /* seconds for each thing */
-    char *x, *y, *z, *w, *dw; /* of the device; w and dw: two blocks each */
+    char *x, *y, *z, *w, *dw; /* of the device, in a row; w and dw: two blocks
+                                 each */
     int32_t *zeros;
     void *scratch, *workspace;
     struct arena arena; /* all of them */

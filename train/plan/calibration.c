@@ -4,6 +4,7 @@
 #include "data/token_cache.h"
 #include "zd_config.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -55,65 +56,65 @@ struct field {
     int count;
     bool divides; /* 0 is not allowed */
 };
-#define RATE(field, divides)                                                   \
+#define FIELD(type, field, divides)                                            \
     {                                                                          \
-#field, offsetof(struct plan_rates, field),                            \
-                sizeof((struct plan_rates *)0)->field / sizeof(double),        \
-                divides                                                        \
-    }
-#define MACHINE(field, divides)                                                \
-    {                                                                          \
-#field, offsetof(struct plan_machine, field), 1, divides               \
+#field, offsetof(struct type, field),                                  \
+                sizeof((struct type *)0)->field / sizeof(double), divides      \
     }
 static const struct field rate_fields[] = {
-        RATE(products, true), RATE(attention, false), RATE(whole, false),
-        RATE(begin, false),   RATE(update, false),    RATE(update_8bit, false),
-        RATE(round, false),   RATE(squares, false)};
+        FIELD(plan_rates, products, true),
+        FIELD(plan_rates, attention, false),
+        FIELD(plan_rates, whole, false),
+        FIELD(plan_rates, begin, false),
+        FIELD(plan_rates, update, false),
+        FIELD(plan_rates, update_8bit, false),
+        FIELD(plan_rates, round, false),
+        FIELD(plan_rates, squares, false),
+        {0}};
 static const struct field machine_fields[] = {
-        MACHINE(products_16, false), MACHINE(products_32, false),
-        MACHINE(half_tokens, false), MACHINE(memory, true),
-        MACHINE(host, true),         MACHINE(link, true),
-        MACHINE(inside, true),       MACHINE(between, true),
-        MACHINE(latency, false),     MACHINE(jitter, false),
-        MACHINE(disk, true)};
-#undef RATE
-#undef MACHINE
-/* No rate and no time of a machine is more. */
-static const double VALUE_MAX = 1e18;
-enum {
-    RATE_FIELDS = sizeof rate_fields / sizeof rate_fields[0],
-    MACHINE_FIELDS = sizeof machine_fields / sizeof machine_fields[0]
-};
+        FIELD(plan_machine, products_16, false),
+        FIELD(plan_machine, products_32, false),
+        FIELD(plan_machine, half_tokens, false),
+        FIELD(plan_machine, memory, true),
+        FIELD(plan_machine, host, true),
+        FIELD(plan_machine, link, true),
+        FIELD(plan_machine, inside, true),
+        FIELD(plan_machine, between, true),
+        FIELD(plan_machine, latency, false),
+        FIELD(plan_machine, jitter, false),
+        FIELD(plan_machine, disk, true),
+        {0}};
+#undef FIELD
 
-static json_t *numbers_json(
-        const void *base, const struct field *fields, int count)
+static json_t *numbers_json(const void *base, const struct field *field)
 {
     json_t *json = json_object();
-    for (int i = 0; i < count; i++) {
+    for (; field->name; field++) {
         const double *values =
-                (const double *)((const char *)base + fields[i].offset);
+                (const double *)((const char *)base + field->offset);
         json_t *array = json_array();
-        for (int k = 0; k < fields[i].count; k++)
+        for (int k = 0; k < field->count; k++)
             json_array_append_new(array, json_number_or_null(values[k]));
-        json_object_set_new(json, fields[i].name, array);
+        json_object_set_new(json, field->name, array);
     }
     return json;
 }
 
 /* False: one is missing, or out of range. */
 static bool read_numbers(
-        const json_t *json, const struct field *fields, int count, void *base)
+        const json_t *json, const struct field *field, void *base)
 {
-    for (int i = 0; i < count; i++) {
-        const json_t *array = json_object_get(json, fields[i].name);
-        double *values = (double *)((char *)base + fields[i].offset);
-        if ((int)json_array_size(array) != fields[i].count)
+    const double most = 1e18; /* no rate and no time of a machine is more */
+    for (; field->name; field++) {
+        const json_t *array = json_object_get(json, field->name);
+        double *values = (double *)((char *)base + field->offset);
+        if ((int)json_array_size(array) != field->count)
             return false;
-        for (int k = 0; k < fields[i].count; k++) {
+        for (int k = 0; k < field->count; k++) {
             const json_t *value = json_array_get(array, (size_t)k);
             values[k] = json_number_value(value);
             if (!json_is_number(value) || !(values[k] >= 0) ||
-                values[k] > VALUE_MAX || (fields[i].divides && !values[k]))
+                values[k] > most || (field->divides && !values[k]))
                 return false;
         }
     }
@@ -122,19 +123,15 @@ static bool read_numbers(
 
 json_t *calibration_json(const struct plan_calibration *calibration)
 {
-    json_t *types = json_array();
-    for (int t = 0; t < RATE_TYPES; t++)
-        json_array_append_new(
-                types,
-                numbers_json(&calibration->rates[t], rate_fields, RATE_FIELDS));
     return json_pack(
-            "{s:s, s:i, s:i, s:b, s:s, s:o, s:o}", "backend",
+            "{s:s, s:i, s:i, s:b, s:s, s:o, s:[oo]}", "backend",
             calibration->backend == DEVICE_CUDA ? "cuda" : "cpu", "ranks",
             calibration->ranks, "threads", calibration->threads,
             "wire_measured", calibration->machine.wire_is_measured, "what",
             calibration->what, "machine",
-            numbers_json(&calibration->machine, machine_fields, MACHINE_FIELDS),
-            "rates", types);
+            numbers_json(&calibration->machine, machine_fields), "rates",
+            numbers_json(&calibration->rates[0], rate_fields),
+            numbers_json(&calibration->rates[1], rate_fields));
 }
 
 static bool read_table(json_t *json, struct plan_calibration *out)
@@ -154,56 +151,57 @@ static bool read_table(json_t *json, struct plan_calibration *out)
     out->machine.wire_is_measured = is_wire;
     snprintf(out->what, sizeof out->what, "%s", what);
     for (int t = 0; t < RATE_TYPES; t++)
-        if (!read_numbers(types[t], rate_fields, RATE_FIELDS, &out->rates[t]))
+        if (!read_numbers(types[t], rate_fields, &out->rates[t]))
             return false;
-    return read_numbers(machine, machine_fields, MACHINE_FIELDS, &out->machine);
+    return read_numbers(machine, machine_fields, &out->machine);
 }
 
 /* --- the file ------------------------------------------------------------- */
 
-/* The tables of a file that is this machine's and this version's; NULL: `why`
- * says what it is, and is empty where there is none. New reference. */
-static json_t *read_tables(const char *path, char why[400])
+/* Why a file is not this machine's and this version's; NULL: it is. */
+static const char *mismatch_of(const json_t *file)
 {
-    json_t *file = NULL, *here = machine_json(), *tables = NULL;
-    struct plan_calibration table;
-    why[0] = '\0';
-    if (fs_exists(path) &&
-        json_parse_file(path, FILE_BYTES_MAX, &file) != ZD_OK) {
-        snprintf(why, 400, "it is broken (%.300s)", zd_error_get()->what);
-        zd_error_clear();
-    }
+    json_t *here = machine_json();
     const char *program = json_string_value(json_object_get(file, "program"));
-    if (file && (!program || strcmp(program, ZD_VERSION) != 0))
-        snprintf(
-                why, 400, "it is of zerod %s, and this is " ZD_VERSION,
-                program ? program : "unknown");
-    else if (
-            file &&
-            json_integer_value(json_object_get(file, "format")) != FORMAT)
-        snprintf(why, 400, "it is of another build of zerod");
-    else if (file && !json_equal(json_object_get(file, "machine"), here))
-        snprintf(why, 400, "it is of another machine");
-    else if (file && !json_is_array(json_object_get(file, "tables")))
-        snprintf(why, 400, "it is broken (no tables)");
-    else if (file)
-        tables = json_incref(json_object_get(file, "tables"));
-    for (size_t i = 0; i < json_array_size(tables); i++)
-        if (!read_table(json_array_get(tables, i), &table)) {
-            snprintf(why, 400, "it is broken (table %zu)", i + 1);
-            json_decref(tables);
-            tables = NULL;
-        }
+    int64_t format = json_integer_value(json_object_get(file, "format"));
+    const char *why =
+            !program || strcmp(program, ZD_VERSION) != 0
+                    ? "it is of another version of zerod than " ZD_VERSION
+            : format != FORMAT ? "it is of another build of zerod"
+            : !json_equal(json_object_get(file, "machine"), here)
+                    ? "it is of another machine"
+            : !json_is_array(json_object_get(file, "tables"))
+                    ? "it is broken (no tables)"
+                    : NULL;
     json_decref(here);
-    json_decref(file);
-    return tables;
+    return why;
 }
 
-static bool is_same(
-        const struct plan_calibration *a, const struct plan_calibration *b)
+/* The tables of this machine's file. NULL: there is none, or `why` says what is
+ * wrong with it. Each has been read once. New reference. */
+static json_t *read_tables(const char *path, char why[400])
 {
-    return a->ranks == b->ranks && a->threads == b->threads &&
-           a->backend == b->backend;
+    json_t *file = NULL, *tables = NULL;
+    struct plan_calibration table;
+    const char *wrong = NULL;
+    why[0] = '\0';
+    if (!fs_exists(path))
+        return NULL;
+    if (json_parse_file(path, FILE_BYTES_MAX, &file) != ZD_OK) {
+        snprintf(why, 400, "it is broken (%.300s)", zd_error_get()->what);
+        zd_error_clear();
+        return NULL;
+    }
+    wrong = mismatch_of(file);
+    if (!wrong)
+        tables = json_object_get(file, "tables");
+    for (size_t i = 0; i < json_array_size(tables) && !wrong; i++)
+        if (!read_table(json_array_get(tables, i), &table))
+            wrong = "it is broken (a table)";
+    snprintf(why, 400, "%s", wrong ? wrong : "");
+    tables = wrong ? NULL : json_incref(tables);
+    json_decref(file);
+    return tables;
 }
 
 enum zd_status calibration_keep(
@@ -215,7 +213,10 @@ enum zd_status calibration_keep(
     json_t *tables = read_tables(path, anew_out), *kept = json_array();
     for (size_t i = 0; i < json_array_size(tables); i++) {
         json_t *table = json_array_get(tables, i);
-        if (read_table(table, &other) && !is_same(&other, calibration))
+        if (read_table(table, &other) &&
+            (other.ranks != calibration->ranks ||
+             other.threads != calibration->threads ||
+             other.backend != calibration->backend))
             json_array_append(kept, table);
     }
     json_array_append_new(kept, calibration_json(calibration));
@@ -228,18 +229,13 @@ enum zd_status calibration_keep(
     return status;
 }
 
-static int distance(int a, int b)
-{
-    return a > b ? a - b : b - a;
-}
-
 /* A wire that was measured, then threads, then ranks. */
-static int mismatch(
+static int distance(
         const struct plan_calibration *table, int ranks, int threads)
 {
     int lacks_wire = ranks > 1 && !table->machine.wire_is_measured;
-    return 1000000 * lacks_wire + 1000 * distance(table->threads, threads) +
-           distance(table->ranks, ranks);
+    return 1000000 * lacks_wire + 1000 * abs(table->threads - threads) +
+           abs(table->ranks - ranks);
 }
 
 bool calibration_find(
@@ -248,7 +244,7 @@ bool calibration_find(
 {
     char path[PATH_MAX];
     struct plan_calibration table;
-    bool found = false;
+    int least = INT_MAX;
     why[0] = '\0';
     if (path_of(path) != ZD_OK) {
         zd_error_clear();
@@ -256,20 +252,18 @@ bool calibration_find(
     }
     json_t *tables = read_tables(path, why);
     for (size_t i = 0; i < json_array_size(tables); i++) {
-        if (!read_table(json_array_get(tables, i), &table) ||
-            table.backend != backend ||
-            (found &&
-             mismatch(&table, ranks, threads) >= mismatch(out, ranks, threads)))
+        read_table(json_array_get(tables, i), &table);
+        if (table.backend != backend ||
+            distance(&table, ranks, threads) >= least)
             continue;
+        least = distance(&table, ranks, threads);
         *out = table;
-        found = true;
     }
     json_decref(tables);
-    if (why[0]) {
-        size_t used = strlen(why);
+    size_t used = strlen(why);
+    if (used)
         snprintf(why + used, 400 - used, ": %.200s", path);
-    }
-    return found;
+    return least < INT_MAX;
 }
 
 bool calibration_find_job(

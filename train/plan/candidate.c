@@ -1,8 +1,6 @@
 /* candidate.c - what may differ, and how a job file says it. */
 #include "train/plan/candidate.h"
 
-#include "train/plan/print.h"
-
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,12 +6,6 @@
 #include "base/units.h"
 #include "train/plan/plan.h"
 
-/* context.c: what the thread's GPU, or one like an H200 where it has none,
- * has taken besides the arena, with collectives as the plan has them. */
-struct plan_context plan_context(
-        const struct train_job *job, const struct job_plan *plan);
-uint64_t plan_context_sum(const struct plan_context *context);
-
 /* plan.c: all of job_plan_build before anything is fitted: model, world,
  * transport, batch. job_plan_fini even when nothing is tried. */
 enum zd_status plan_begin(
@@ -32,10 +26,19 @@ enum { PLAN_MOVES_MOST = 4 }; /* the second is like all that follow but one */
 enum zd_status job_plan_try(
         const struct train_job *job, const struct job_choice *choice,
         struct job_plan *plan);
+/* names.c: as the job file has them ("paged_adamw_8bit"), or as a sentence
+ * needs them. */
 enum { PLAN_NAME_MAX = 64 };
-/* As optim.name has it: "paged_adamw_8bit". */
 void plan_optimizer_name(
         const struct optim_options *optim, char out[PLAN_NAME_MAX]);
+void plan_checkpointing_name(
+        struct checkpointing checkpointing, char out[PLAN_NAME_MAX]);
+const char *plan_states_name(const struct optim_options *optim);
+const char *plan_tier_name(enum offload_tier tier);
+/* "no master weights", also where parameters are fp32 themselves. */
+const char *plan_masters_name(enum dtype dtype, enum optim_master master);
+const char *plan_transport_name(enum comm_transport transport);
+const char *plan_backend_name(const struct job_plan *plan);
 /* What this machine lets a rank take, and what the job's limits do. */
 struct plan_limits plan_limits_here(const struct job_plan *plan);
 struct plan_limits plan_limits_of(
@@ -88,18 +91,6 @@ enum zd_status plan_touch(
  * gives. Else as plan_refuse. */
 enum zd_status plan_check_machine(
         const struct train_job *job, struct job_plan *plan);
-/* request.c: what a running job may be asked for is added to plan->shape,
- * and what it costs to the plan. */
-enum zd_status plan_on_request(
-        const struct train_job *job, struct job_plan *plan);
-static inline size_t plan_eval_batch_bytes(const struct model_shape *shape)
-{
-    return 3 * sizeof(int32_t) * (size_t)shape->eval_B * (size_t)shape->T;
-}
-static inline size_t plan_logits_bytes(int V)
-{
-    return (sizeof(float) + sizeof(int32_t)) * (size_t)V;
-}
 /* snapshot.c: room for the copy that is saved in the background, where it fits
  * into what is left. */
 enum zd_status plan_snapshot(

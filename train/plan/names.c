@@ -1,5 +1,5 @@
 /* names.c - the names of what a plan chose. */
-#include "train/plan/print.h"
+#include "train/plan/fit.h"
 
 void plan_optimizer_name(
         const struct optim_options *optim, char out[PLAN_NAME_MAX])

@@ -1,9 +1,9 @@
 /* print.c - the plan as `zerod plan` prints it, and as plan.json and the
  * control API have it. */
-#include "train/plan/print.h"
 #include "base/text_buffer.h"
 #include "base/units.h"
 #include "model/files/config.h"
+#include "train/plan/fit.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -86,6 +86,86 @@ struct job_paged job_plan_paged(const struct job_plan *plan)
     return paged;
 }
 
+/* --- what offload moves --------------------------------------------------- */
+
+/* Of a step of rank 0, as offload_report counts them; unknown without an
+ * offloaded optimizer, and with frozen parameters that visit the device. */
+struct moves {
+    bool is_known, knows_disk;
+    uint64_t down, up, disk; /* bytes; as many are read as are written */
+};
+
+/* Trained elements whose states rank 0 has. */
+static uint64_t elements_held(const struct zero_plan *zero)
+{
+    uint64_t count = 0;
+    for (int s = 0; s < zero->segment_count; s++) {
+        const struct zero_segment *segment = &zero->segments[s];
+        struct zero_extent extent = {.id = -1};
+        size_t end = zero->states_cut ? segment->shard_count : segment->count;
+        while (segment->trainable && zero_extent_next(zero, s, 0, end, &extent))
+            count += extent.count;
+    }
+    return count;
+}
+
+/* Elements of a unit that visit the device, or those that stay there. */
+static uint64_t unit_elements(
+        const struct zero_plan *zero, int unit, bool persistent)
+{
+    uint64_t count = 0;
+    for (int s = zero->unit_segments[unit]; s < zero->unit_segments[unit + 1];
+         s++)
+        if (zero->segments[s].persistent == persistent)
+            count += zero->segments[s].shard_count;
+    return count;
+}
+
+/* Parameters on the host: those that persist go up once a step, the others for
+ * every gather of its program. */
+static uint64_t elements_fetched(const struct zero_plan *zero, int unit_count)
+{
+    uint64_t count = 0;
+    for (int unit = 0; unit < unit_count; unit++)
+        count += unit_elements(zero, unit, true);
+    for (int m = 0; m < zero->train_move_count; m++)
+        if (zero->train_moves[m].acquire && zero->train_moves[m].gather)
+            count += unit_elements(zero, zero->train_moves[m].unit, false);
+    return count;
+}
+
+/* Masters and states are read and written once in a step; parameters on disk
+ * are read whenever they are used. */
+static void add_disk(const struct job_plan *plan, struct moves *moves)
+{
+    const struct offload_options *offload = &plan->zero.request.offload;
+    moves->knows_disk = offload->optimizer == OFFLOAD_NVME &&
+                        offload->params != OFFLOAD_NVME && plan->world == 1;
+    if (moves->knows_disk)
+        moves->disk = plan->arena.bytes[ARENA_DISK];
+}
+
+static struct moves moves_of(const struct job_plan *plan)
+{
+    const struct zero_plan *zero = &plan->zero;
+    const struct zero_request *request = &zero->request;
+    uint64_t held = elements_held(zero), wide = dtype_bytes(request->dtype);
+    uint64_t sums = (uint64_t)plan->accumulation * sizeof(float);
+    bool has_frozen = plan->table.trainable < plan->table.total;
+    if (request->offload.optimizer == OFFLOAD_NONE ||
+        (zero->params_on_host && has_frozen))
+        return (struct moves){0};
+    uint64_t used = zero->params_on_host
+                            ? elements_fetched(zero, plan->table.unit_count)
+                            : held;
+    struct moves moves = {
+            .is_known = true,
+            .down = held * (request->accumulate_on_host ? sums : wide),
+            .up = used * wide};
+    add_disk(plan, &moves);
+    return moves;
+}
+
 /* --- figures, as text and as JSON ----------------------------------------- */
 
 enum { GROUPS = 6, ROWS_MAX = 5 };
@@ -106,7 +186,7 @@ static void figures_of(const struct job_plan *plan, struct figures out[GROUPS])
 {
     const struct plan_context *context = &plan->context;
     const struct job_paged paged = job_plan_paged(plan);
-    const struct plan_moves moves = plan_moves_of(plan);
+    const struct moves moves = moves_of(plan);
     const struct comm_counters *wire = &plan->zero.wire;
     const uint64_t device = plan->request_device_bytes, host = plan->request_host_bytes;
     bool has_context = plan->context_bytes > 0;

@@ -132,23 +132,20 @@ enum zd_status text_open(
         const struct train_job *job, const struct model_config *config,
         struct text *text)
 {
-    const char *path = NULL;
+    const char *named = job->model.tokenizer, *path = NULL;
+    bool is_named = named && named[0];
     memset(text, 0, sizeof *text);
     ZD_TRY(text_check(job));
-    if (job->model.tokenizer && text_is_bytes(job->model.tokenizer)) {
-        ZD_TRY(open_bytes(text));
-    } else if (job->model.tokenizer && job->model.tokenizer[0]) {
-        path = job->model.tokenizer;
-        ZD_TRY(tokenizer_open(path, &text->tokenizer));
-        if (fs_is_dir(path))
-            text->dir = path;
-    } else if (job->model.path && has_tokenizer(job->model.path)) {
+    if (is_named && !text_is_bytes(named))
+        path = named;
+    else if (!is_named && job->model.path && has_tokenizer(job->model.path))
         path = job->model.path;
+    if (path)
         ZD_TRY(tokenizer_open(path, &text->tokenizer));
-        text->dir = path;
-    } else if (!all_tokenized(&job->data)) {
+    else if (is_named || !all_tokenized(&job->data))
         ZD_TRY(open_bytes(text));
-    }
+    if (path && fs_is_dir(path))
+        text->dir = path;
     return finish(text, config, path);
 }
 

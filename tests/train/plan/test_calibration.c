@@ -98,8 +98,8 @@ Test(calibration, a_file_that_is_not_of_here_is_named_and_made_anew)
         const char *from, *to, *why;
     } cases[] = {
             {"\"cpus\": ", "\"cpus\": 9", "of another machine"},
-            {"\"program\": \"", "\"program\": \"9", "of zerod 9"},
-            {"\"format\": 5", "\"format\": 7", "of zerod"},
+            {"\"program\": \"", "\"program\": \"9", "of another version of zerod"},
+            {"\"format\": 5", "\"format\": 7", "of another build"},
             {"\"threads\": ", "\"threads\": -", "broken"},
             {"\"tables\"", "\"fables\"", "broken"},
             {"{", "[", "broken"},
