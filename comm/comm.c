@@ -443,7 +443,7 @@ enum zd_status comm_all_reduce_i64(
     return reduce_scalars(comm, values + parts, count - parts, reduction);
 }
 
-/* The first is that of joining (watch/board.c). */
+/* The first is that of joining (watch/watch.c). */
 enum { FIRST_MESSAGE = 2 };
 
 /* --- control messages ----------------------------------------------------- */

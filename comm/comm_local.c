@@ -261,8 +261,9 @@ static enum zd_status create_watch(
     facts.ctx = group;
     gethostname(host, sizeof host - 1);
     ZD_TRY(watch_create(&facts, group->size, &group->watch));
-    watch_prepare(group->watch, 0, group->size);
-    return watch_join(group->watch, &(struct watch_world){.host = host});
+    return watch_join(
+            group->watch,
+            &(struct watch_world){.size = group->size, .host = host});
 }
 
 static enum zd_status group_create(

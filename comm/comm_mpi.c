@@ -346,7 +346,6 @@ static void take_memory(
         struct mpi *mpi, int rank, int size, const struct comm_options *options)
 {
     comm_base_init(&mpi->base, &mpi_functions, rank, size, options);
-    watch_prepare(mpi->base.watch, rank, size);
     mpi->requests = zd_must(calloc(2 * (size_t)size, sizeof *mpi->requests));
     for (int s = 0; s < 2; s++)
         stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s);
@@ -370,9 +369,12 @@ static enum zd_status join_watch(struct mpi *mpi)
     char host[WATCH_HOST_MAX];
     comm_watch_host(comm, host);
     ZD_TRY(watch_join(
-            comm->watch,
-            &(struct watch_world){
-                    .host = host, .gather = gather_places, .ctx = comm}));
+            comm->watch, &(struct watch_world){
+                                 .rank = comm->rank,
+                                 .size = comm->size,
+                                 .host = host,
+                                 .gather = gather_places,
+                                 .ctx = comm}));
     comm->seat = watch_seat(comm->watch, 0);
     /* also one whose waits so far were too short to look more than once */
     seat_polls(comm->seat, seat_clock());

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Other hosts are asked no more often. */
+/* Others are asked no more often. */
 static const uint64_t ASK_AGAIN = 1000 * 1000, LOOK_AGAIN = 100 * 1000;
 
 /* A thread's state, "S", "R", "T"; 0: it is gone. */
@@ -41,36 +41,24 @@ bool watch_is_runnable(int pid)
 
 /* On a busy machine a process may get no CPU for longer than the limit. One
  * that would run if it could does not hang: it stands well for now. */
-static struct seat_told tell_seat(const struct seat *seat, enum seat_lane lane)
+static bool is_starved(const struct watch *watch, int rank)
 {
-    enum { STARVED_MS = 1000 };
-    struct seat_told told = seat_tell(seat, lane);
-    if (told.beat_ms > STARVED_MS && watch_is_runnable(seat->pid))
-        told.beat_ms = told.silent_ms = 0;
-    return told;
-}
-
-int watch_tell_seats(void *ctx, enum seat_lane lane, struct seat_told *told)
-{
-    struct watch *watch = ctx;
-    int count = watch->host_count < HOSTS_SEATS_MAX ? watch->host_count
-                                                    : HOSTS_SEATS_MAX;
-    for (int i = 0; i < count; i++)
-        told[i] = tell_seat(&watch_board(watch)->seats[i], lane);
-    return count;
+    return watch->peers && peers_same_host(watch->peers, rank, watch->rank) &&
+           watch_is_runnable(peers_all(watch->peers)[rank].pid);
 }
 
 void watch_look_around(struct watch *watch, enum seat_lane lane)
 {
-    struct hosts_question question = {
-            .lane = lane, .told = watch->told, .heard = watch->heard};
-    int seat = 0;
     memset(watch->heard, 0, (size_t)watch->size * sizeof *watch->heard);
-    hosts_ask(watch->hosts, &question);
+    if (watch->peers)
+        peers_ask(watch->peers, lane, watch->told, watch->heard);
     for (int r = 0; r < watch->size; r++) {
-        if (watch->first[r] == watch->first[watch->rank]) {
-            watch->told[r] =
-                    tell_seat(&watch_board(watch)->seats[seat++], lane);
+        int n = r - watch->rank;
+        if (n >= 0 && n < watch->count) {
+            watch->told[r] = seat_tell(watch_own(watch, n), lane);
+            watch->heard[r] = true;
+        } else if (!watch->heard[r] && is_starved(watch, r)) {
+            watch->told[r] = (struct seat_told){.state = SEAT_RUNS};
             watch->heard[r] = true;
         }
         watch->ever_heard[r] = watch->ever_heard[r] || watch->heard[r];
@@ -181,8 +169,7 @@ bool watch_check_waits(struct watch *watch, struct verdict *verdict)
     if (limit == 0 || watch->last < watch->next_look)
         return false;
     bool is_hang = find_hang(watch, 1e-6 * (double)limit, verdict);
-    bool asks = watch->hosts && hosts_are_open(watch->hosts);
-    watch->next_look = watch->last + (asks ? ASK_AGAIN : LOOK_AGAIN);
+    watch->next_look = watch->last + (watch->peers ? ASK_AGAIN : LOOK_AGAIN);
     return is_hang;
 }
 
@@ -286,11 +273,15 @@ bool watch_check_launcher(struct watch *watch, struct verdict *verdict)
 {
     if (!watch->facts.is_launched || (int)getppid() == watch->launcher)
         return false;
+    int first = watch->peers ? 0 : watch->rank; /* of this host */
+    while (first < watch->rank &&
+           !peers_same_host(watch->peers, first, watch->rank))
+        first++;
     *verdict = (struct verdict){
             .rank = watch->rank,
             .kind = END_LAUNCHER,
             .exit_code = 75,
-            .writer = -1,
+            .writer = first,
             .step = atomic_load(&watch_own(watch, 0)->step)};
     return true;
 }

@@ -2,8 +2,8 @@
 #ifndef ZD_COMM_WATCH_PRIVATE_H
 #define ZD_COMM_WATCH_PRIVATE_H
 
-#include "comm/watch/hosts.h"
 #include "comm/watch/pace.h"
+#include "comm/watch/peers.h"
 #include "comm/watch/watch.h"
 
 #include <assert.h>
@@ -21,23 +21,6 @@ struct comm_files {
     /* the watch's: */
     bool was_there;
     uint64_t completed, since;
-};
-
-struct place { /* of a rank, as all get it */
-    char host[WATCH_HOST_MAX];
-    unsigned char token[HOSTS_TOKEN_BYTES]; /* of its board */
-    int32_t pid, file;
-};
-
-enum board_phase { BOARD_OPEN, BOARD_TELLING, BOARD_TOLD };
-
-struct board {                              /* shared by the ranks of a host */
-    unsigned char token[HOSTS_TOKEN_BYTES]; /* it is this one */
-    _Atomic uint32_t phase;
-    struct verdict verdict; /* of who made it TELLING; others read it when TOLD
-                             */
-    atomic_bool is_written; /* its writer is here, and has written the event */
-    struct seat seats[];
 };
 
 /* What the watch remembers of a rank of its own. */
@@ -59,18 +42,13 @@ struct watch {
     pthread_t trainer; /* that created it */
 
     pthread_mutex_t lock; /* of all below: the thread holds it while it looks */
-    struct board *private, *shared;
-    size_t shared_bytes;
-    int rank, size, count; /* first rank here, of all, ranks here */
-    int first_seat;        /* of `rank`, in the board */
-    int host_count;        /* ranks with seats in the board */
-    int *first;            /* (size) lowest rank of each one's host */
-    struct place *places;  /* (size) */
-    int8_t *flags;         /* (size) */
-    struct hosts *hosts;
-    int greetings; /* times that other hosts were asked for the first time */
+    int rank, size, count;         /* first rank here, of all, ranks here */
+    struct seat *seats;            /* (count) */
+    char (*hosts)[WATCH_HOST_MAX]; /* (size); NULL: not joined yet */
+    struct peers *peers;           /* NULL: all ranks are here, or not joined */
+    struct peers_calls calls;
+    int greetings; /* times that others were asked for the first time */
     uint64_t greeted;
-    struct hosts_calls calls;
     struct seat_told *told; /* (size) */
     bool *heard, *ever_heard;
     struct own *own; /* (count) */
@@ -80,38 +58,25 @@ struct watch {
     uint64_t next_look, next_stall_look;
     struct zd_error failure; /* of END_FAILED */
     uint64_t last, floor;    /* when it looked last; clocks begin there */
-    uint64_t telling_since;
-    bool is_over;
+    uint64_t over_since;
+    bool is_over;    /* this process ends, with .. */
+    bool is_written; /* the verdict's writer has written the event */
     int exit_code;
 };
 
-static inline struct board *watch_board(const struct watch *watch)
-{
-    return watch->shared ? watch->shared : watch->private;
-}
-
 static inline struct seat *watch_own(const struct watch *watch, int n)
 {
-    assert(watch->shared || watch->first_seat == 0);
-    return &watch_board(watch)->seats[watch->first_seat + n];
+    return &watch->seats[n];
 }
 
 static inline const char *watch_host(const struct watch *watch, int rank)
 {
-    const char *host = watch->places ? watch->places[rank].host : "";
-    return *host ? host : "this host"; /* until it is told */
+    return watch->hosts ? watch->hosts[rank] : "this host";
 }
 
 /* The watch's thread lives and looks around: called while something takes time.
  */
 void watch_alive(struct watch *watch);
-
-/* --- board.c -------------------------------------------------------------- */
-
-struct board *board_create(int seats);
-void board_leave(struct watch *watch);
-/* Seats of ranks of this process. */
-void seat_take(struct seat *seat);
 
 /* --- tell.c --------------------------------------------------------------- */
 
@@ -126,8 +91,6 @@ void watch_tell_stalled(struct watch *watch, const struct verdict *verdict);
 
 /* What is known of all ranks: told, heard. */
 void watch_look_around(struct watch *watch, enum seat_lane lane);
-/* For hosts_calls. */
-int watch_tell_seats(void *ctx, enum seat_lane lane, struct seat_told *told);
 /* Does a thread of the process run, or wait for a CPU? */
 bool watch_is_runnable(int pid);
 /* Is a wait, or are files, too long? */

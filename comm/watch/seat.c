@@ -138,7 +138,6 @@ struct seat_told seat_tell(const struct seat *seat, enum seat_lane lane)
             .done = atomic_load(&seat->lanes[lane].done),
             .waits = waits ? seat_what(seat, look.lane, look.number) : 0,
             .silent_ms = ms_since(now, sign > look.since ? sign : look.since),
-            .beat_ms = ms_since(now, atomic_load(&seat->beat)),
             .poll_ms = ms_since(now, polled),
             .state = (uint8_t)look.state,
             .work = (uint8_t)look.work};

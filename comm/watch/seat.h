@@ -1,5 +1,5 @@
-/* seat.h - what a rank is in, since when, in memory that the ranks of a host
- * share; and what is told of it to other hosts.
+/* seat.h - what a rank is in, and since when; and what is told of it to other
+ * processes.
  *
  *              wait_begin                 work(W)
  *      RUNS  ------------->  WAITS   RUNS ------------> WORKS
@@ -7,15 +7,15 @@
  *              wait_end                   work(NONE)     v  |
  *                                                       WAITS     LEFT at last
  *
- * Owner of a seat is the thread that trains: it alone changes the state. The
- * watch of its process writes `beat`, by which others see that the process
- * runs; operations of NCCL are noted as done by its thread. All else only read.
+ * Owner of a seat is the thread that trains: it alone changes the state.
+ * Operations of NCCL are noted as done by its thread. The watch of its process
+ * only reads.
  * A wait is for the collective of a number in one of two lanes: operations
  * (reduce_scatter, all_gather) and messages (barrier, broadcast, gather,
  * all_reduce). Within a lane all ranks have the same collectives in the same
  * order, so a rank whose lane has not begun a number is late for it.
  *
- * Times are microseconds of the monotonic clock, which a host's ranks share. */
+ * Times are microseconds of the monotonic clock. */
 #ifndef ZD_COMM_WATCH_SEAT_H
 #define ZD_COMM_WATCH_SEAT_H
 
@@ -71,10 +71,6 @@ struct seat {
         _Atomic uint64_t begun, done;       /* numbers */
         _Atomic uint64_t what[SEAT_RECORD]; /* of the last ones, by number */
     } lanes[SEAT_LANES];
-    /* of its process' watch: */
-    _Atomic uint64_t beat;
-    /* of the process, written once: */
-    int32_t pid;
 };
 
 uint64_t seat_clock(void);
@@ -106,15 +102,14 @@ struct seat_look { /* at one moment */
 };
 struct seat_look seat_look(const struct seat *seat);
 
-/* What is known of a rank; of other hosts it came in a datagram. */
+/* What is known of a rank; of other processes it came in a datagram. */
 struct seat_told {
     uint64_t begun, done; /* in the lane that was asked for */
     uint64_t waits;       /* the word of what it waits for; 0: it does not */
     uint32_t silent_ms;   /* since its last sign */
-    uint32_t beat_ms;     /* since its process ran */
     uint32_t poll_ms;     /* since it looked whether its wait is over */
     uint8_t state, work;
-    uint8_t unused[2];
+    uint8_t unused[6];
 };
 struct seat_told seat_tell(const struct seat *seat, enum seat_lane lane);
 /* What a datagram may not say is made to say nothing. */

@@ -14,8 +14,7 @@ enum standing {
     STANDS_RUNNING,
     STANDS_WORKING, /* and does not go on */
     STANDS_GONE,
-    STANDS_SILENT, /* its host does not answer */
-    STANDS_STOPPED
+    STANDS_SILENT /* its process is stopped or gone, or its host or link is */
 };
 
 static bool is_late(const struct verdict_ask *ask, int rank)
@@ -23,11 +22,13 @@ static bool is_late(const struct verdict_ask *ask, int rank)
     return !ask->heard[rank] || ask->told[rank].begun < ask->number;
 }
 
-/* In the ranks' end: one that has left has come through. */
+/* In the ranks' end: one that has left, as its process may have, has come
+ * through. */
 static bool has_parted(const struct verdict_ask *ask, int rank)
 {
     return ask->word == seat_word(SEAT_PART, DTYPE_FP32, 0) &&
-           ask->heard[rank] && ask->told[rank].state == SEAT_LEFT;
+           (ask->heard[rank] ? ask->told[rank].state == SEAT_LEFT
+                             : ask->ever_heard[rank]);
 }
 
 /* One that polls does so every millisecond; half of the limit, for it may have
@@ -41,13 +42,11 @@ static enum standing stands(const struct verdict_ask *ask, int rank)
 {
     const struct seat_told *told = &ask->told[rank];
     double limit_ms = 1000 * ask->limit;
-    /* Where hosts cannot ask each other, all are taken to be in the work that
+    /* Where ranks cannot ask each other, all are taken to be in the work that
      * this rank is in: such work is of all ranks. */
     if (!ask->heard[rank])
         return ask->ever_heard[rank] || ask->work == WORK_NONE ? STANDS_SILENT
                                                                : STANDS_WELL;
-    if (told->beat_ms > limit_ms)
-        return STANDS_STOPPED;
     if (told->state == SEAT_LEFT)
         return STANDS_GONE;
     if (told->state == SEAT_WORKS)
@@ -74,9 +73,7 @@ static bool is_behind(const struct verdict_ask *ask, int a, int b)
 static int find_writer(const struct verdict_ask *ask)
 {
     for (int r = 0; r < ask->size; r++)
-        if (r == ask->rank ||
-            (ask->heard[r] && ask->told[r].beat_ms <= 1000 * ask->limit &&
-             ask->told[r].beat_ms <= 2000))
+        if (r == ask->rank || ask->heard[r])
             return r;
     return -1;
 }
@@ -99,7 +96,8 @@ bool verdict_find(const struct verdict_ask *ask, struct verdict *verdict)
     int worst = keeps_itself(ask) ? ask->rank : -1;
     enum standing how_worst = STANDS_RUNNING;
     for (int r = 0; r < ask->size; r++)
-        any_late = any_late || (r != ask->rank && is_late(ask, r));
+        any_late = any_late || (r != ask->rank && is_late(ask, r) &&
+                                !has_parted(ask, r));
     for (int r = 0; r < ask->size; r++) {
         if (r == ask->rank || (any_late && !is_late(ask, r)) ||
             has_parted(ask, r))

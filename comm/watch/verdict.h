@@ -17,7 +17,7 @@ enum verdict_kind {
     ENDS
 };
 
-/* Sent as it is between hosts: fixed sizes, no padding. */
+/* Sent as it is between processes: fixed sizes, no padding. */
 struct verdict {
     int32_t rank; /* that hangs */
     int32_t kind;

@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -16,11 +18,11 @@
 enum { LOOK_MS = 50 };
 /* Who looks later than this after its last look was not scheduled. */
 static const uint64_t LOST = 1000 * 1000;
-/* For the one that tells the end, who may be killed meanwhile. */
-static const uint64_t TELLING = 3000 * 1000;
+/* For the one that writes the event, who may be killed meanwhile. */
+static const uint64_t WRITING = 3000 * 1000;
 /* Ranks that are threads have this long to leave by themselves. */
 static const uint64_t LEAVING = 10 * 1000 * 1000;
-/* Other hosts are asked for the first time, until all have answered. */
+/* Others are asked for the first time, until all have answered. */
 enum { GREETINGS = 6 };
 static const uint64_t GREET_AGAIN = 5000 * 1000;
 
@@ -31,68 +33,59 @@ static bool is_own_rank(const struct watch *watch, int rank)
     return rank >= watch->rank && rank < watch->rank + watch->count;
 }
 
-/* mpirun kills the other ranks when one has left: the one that writes the event
- * is waited for. */
-static void wait_for_writer(struct watch *watch, int writer)
+/* One rank of each host says it: on that of the writer the writer, elsewhere
+ * the lowest that does not hang. */
+static bool tells(const struct watch *watch, const struct verdict *verdict)
 {
-    uint64_t from = seat_clock();
-    if (writer < 0 || !watch->first ||
-        watch->first[writer] != watch->first[watch->rank])
-        return;
-    while (!atomic_load(&watch_board(watch)->is_written) &&
-           seat_clock() - from < TELLING)
-        poll(NULL, 0, 5);
+    int writer = verdict->writer;
+    if (!watch->peers || writer < 0 || is_own_rank(watch, writer))
+        return true;
+    if (peers_same_host(watch->peers, writer, watch->rank))
+        return false;
+    for (int r = 0; r < watch->rank; r++)
+        if (r != verdict->rank && peers_same_host(watch->peers, r, watch->rank))
+            return false;
+    return watch->rank != verdict->rank;
 }
 
-static void end(struct watch *watch, const struct verdict *verdict)
+/* mpirun kills the other ranks when one has left: the one that writes the event
+ * is waited for. */
+static void wait_for_writer(struct watch *watch, const struct verdict *verdict)
 {
+    uint64_t from = seat_clock();
+    if (!watch->peers || verdict->writer < 0 ||
+        !peers_same_host(watch->peers, verdict->writer, watch->rank))
+        return;
+    while (!watch->is_written && seat_clock() - from < WRITING)
+        peers_look(watch->peers, 5);
+    if (!watch->is_written && verdict->kind != END_FAILED)
+        watch_tell(watch, verdict); /* it is gone, and has told no one */
+}
+
+/* The end, found here (`is_new`) or heard of: the first one holds. */
+static void conclude(
+        struct watch *watch, const struct verdict *verdict, bool is_new)
+{
+    if (watch->is_over)
+        return;
     watch->is_over = true;
     watch->exit_code = verdict->exit_code;
-    watch->telling_since = watch->last;
-    if (is_own_rank(watch, verdict->writer)) {
-        watch_tell_listener(watch, verdict);
-        atomic_store(&watch_board(watch)->is_written, true);
+    watch->over_since = watch->last;
+    if (tells(watch, verdict))
+        watch_tell(watch, verdict);
+    if (is_new && watch->peers) /* each host has its own failure */
+        peers_tell_over(watch->peers, verdict, verdict->kind == END_FAILED);
+    if (!is_own_rank(watch, verdict->writer)) {
+        wait_for_writer(watch, verdict);
     } else {
-        wait_for_writer(watch, verdict->writer);
+        if (verdict->kind != END_LAUNCHER && verdict->kind != END_FAILED)
+            watch_tell_listener(watch, verdict);
+        if (watch->peers)
+            peers_tell_written(watch->peers);
     }
     if (watch->ending.end)
         watch->ending.end(watch->ending.ctx);
     watch->facts.end(watch->facts.ctx, verdict->exit_code);
-}
-
-/* By whoever finds it first on this host; `is_new`: and not heard from another.
- */
-static void conclude(
-        struct watch *watch, const struct verdict *found, bool is_new)
-{
-    struct board *board = watch_board(watch);
-    struct verdict verdict = *found;
-    uint32_t phase = BOARD_OPEN;
-    if (!atomic_compare_exchange_strong(&board->phase, &phase, BOARD_TELLING))
-        return;
-    board->verdict = verdict;
-    if (is_new && verdict.kind != END_FAILED && watch->hosts)
-        hosts_tell_over(watch->hosts, &verdict);
-    watch_tell(watch, &verdict);
-    atomic_store(&board->phase, BOARD_TOLD);
-    end(watch, &verdict);
-}
-
-/* Another rank's watch has found the end. */
-static void follow(struct watch *watch)
-{
-    struct board *board = watch_board(watch);
-    uint32_t phase = atomic_load(&board->phase);
-    if (phase == BOARD_OPEN)
-        return;
-    if (!watch->telling_since)
-        watch->telling_since = watch->last;
-    if (phase == BOARD_TOLD) {
-        struct verdict verdict = board->verdict;
-        end(watch, &verdict);
-    } else if (watch->last - watch->telling_since > TELLING) {
-        end(watch, &(struct verdict){.writer = -1, .exit_code = 75});
-    }
 }
 
 /* --- the thread ----------------------------------------------------------- */
@@ -103,8 +96,11 @@ void watch_alive(struct watch *watch)
     if (now - watch->last > LOST)
         watch->floor = now;
     watch->last = now;
-    for (int n = 0; n < watch->count; n++)
-        atomic_store(&watch_own(watch, n)->beat, now);
+}
+
+static struct seat_told tell(void *ctx, enum seat_lane lane)
+{
+    return seat_tell(watch_own(ctx, 0), lane);
 }
 
 static void alive(void *ctx)
@@ -115,16 +111,20 @@ static void alive(void *ctx)
 static void over(void *ctx, const struct verdict *verdict)
 {
     struct watch *watch = ctx;
-    if (!watch->is_over && !atomic_load(&watch->gave_up))
+    if (!atomic_load(&watch->gave_up))
         conclude(watch, verdict, false);
 }
 
-/* Which hosts can be asked is known before it matters. */
+static void written(void *ctx)
+{
+    ((struct watch *)ctx)->is_written = true;
+}
+
+/* Which ranks can be asked is known before it matters. */
 static void greet(struct watch *watch)
 {
     bool all = true;
-    if (!watch->hosts || !hosts_are_open(watch->hosts) ||
-        watch->greetings == GREETINGS ||
+    if (!watch->peers || watch->greetings == GREETINGS ||
         (watch->greetings && watch->last - watch->greeted < GREET_AGAIN))
         return;
     for (int r = 0; r < watch->size; r++)
@@ -140,13 +140,11 @@ static void look(struct watch *watch)
 {
     struct verdict verdict;
     watch_alive(watch);
-    if (watch->hosts && hosts_are_open(watch->hosts))
-        hosts_look(watch->hosts, 0);
+    if (watch->peers)
+        peers_look(watch->peers, 0);
     if (watch->is_over || atomic_load(&watch->gave_up))
         return;
-    follow(watch);
-    if (!watch->is_over)
-        greet(watch);
+    greet(watch);
     if (!watch->is_over && (watch_check_launcher(watch, &verdict) ||
                             watch_check_files(watch, &verdict) ||
                             watch_check_waits(watch, &verdict)))
@@ -158,7 +156,7 @@ static void look(struct watch *watch)
 /* Ranks that do not leave are left behind. */
 static void look_after_end(struct watch *watch)
 {
-    if (watch->is_over && watch->last - watch->telling_since > LEAVING)
+    if (watch->is_over && watch->last - watch->over_since > LEAVING)
         _exit(watch->exit_code);
 }
 
@@ -167,7 +165,7 @@ static bool rest(struct watch *watch)
 {
     struct pollfd fds[2] = {
             {.fd = watch->stop, .events = POLLIN},
-            {.fd = watch->hosts ? hosts_socket(watch->hosts) : -1,
+            {.fd = watch->peers ? peers_socket(watch->peers) : -1,
              .events = POLLIN}};
     pthread_mutex_unlock(&watch->lock);
     int ready = poll(fds, 2, LOOK_MS);
@@ -214,6 +212,12 @@ static enum zd_status start(struct watch *watch)
     return ZD_OK;
 }
 
+static void wait_to_join(struct seat *seat)
+{
+    seat_begin(seat, LANE_MESSAGES, 1, seat_word(SEAT_JOIN, DTYPE_FP32, 0));
+    seat_wait_begin(seat, LANE_MESSAGES, 1);
+}
+
 enum zd_status watch_create(
         const struct watch_facts *facts, int seats, struct watch **watch_out)
 {
@@ -221,22 +225,23 @@ enum zd_status watch_create(
     pthread_mutex_init(&watch->lock, NULL);
     watch->facts = *facts;
     watch->stop = -1;
-    watch->size = watch->count = watch->host_count = seats;
+    watch->size = watch->count = seats;
     watch->launcher = (int)getppid();
     /* one that stands still when its launcher goes runs on, and sees it */
     if (facts->is_launched)
         prctl(PR_SET_PDEATHSIG, SIGCONT);
     watch->trainer = pthread_self();
     watch->last = watch->floor = seat_clock();
-    watch->calls = (struct hosts_calls){
+    watch->calls = (struct peers_calls){
             .ctx = watch,
-            .tell = watch_tell_seats,
+            .tell = tell,
             .over = over,
+            .written = written,
             .alive = alive};
-    watch->private = board_create(seats);
+    watch->seats = zd_must(calloc((size_t)seats, sizeof *watch->seats));
     watch->own = zd_must(calloc((size_t)seats, sizeof *watch->own));
     for (int n = 0; n < seats; n++)
-        seat_take(watch_own(watch, n));
+        wait_to_join(watch_own(watch, n));
     set_limit(watch);
     enum zd_status status = start(watch);
     if (status != ZD_OK) {
@@ -256,18 +261,66 @@ void watch_destroy(struct watch *watch)
         pthread_join(watch->thread, NULL);
     if (watch->stop >= 0)
         close(watch->stop);
-    board_leave(watch);
-    hosts_destroy(watch->hosts);
+    peers_destroy(watch->peers);
     pthread_mutex_destroy(&watch->lock);
-    free(watch->private);
+    free(watch->seats);
     free(watch->own);
-    free(watch->first);
-    free(watch->places);
-    free(watch->flags);
+    free(watch->hosts);
     free(watch->told);
     free(watch->heard);
     free(watch->ever_heard);
     free(watch);
+}
+
+/* --- joining -------------------------------------------------------------- */
+
+static enum zd_status find_peers(
+        struct watch *watch, const struct watch_world *world, const char *hosts)
+{
+    struct peer_about mine;
+    struct peers *peers =
+            peers_open(world->rank, world->size, hosts, &watch->calls, &mine);
+    enum zd_status status =
+            world->gather(world->ctx, &mine, sizeof mine, peers_all(peers));
+    if (status != ZD_OK || peers_socket(peers) < 0) {
+        peers_destroy(peers);
+        return status;
+    }
+    pthread_mutex_lock(&watch->lock);
+    watch->peers = peers;
+    pthread_mutex_unlock(&watch->lock);
+    return ZD_OK;
+}
+
+enum zd_status watch_join(struct watch *watch, const struct watch_world *world)
+{
+    size_t count = (size_t)world->size;
+    char mine[WATCH_HOST_MAX] = "";
+    char(*hosts)[WATCH_HOST_MAX] = zd_must(calloc(count, sizeof *hosts));
+    enum zd_status status = ZD_OK;
+    snprintf(mine, sizeof mine, "%s", world->host);
+    pthread_mutex_lock(&watch->lock);
+    watch->rank = world->rank;
+    watch->size = world->size;
+    watch->told = zd_must(calloc(count, sizeof *watch->told));
+    watch->heard = zd_must(calloc(count, sizeof *watch->heard));
+    watch->ever_heard = zd_must(calloc(count, sizeof *watch->ever_heard));
+    pthread_mutex_unlock(&watch->lock);
+    if (world->gather)
+        status = world->gather(world->ctx, mine, sizeof mine, hosts);
+    for (int r = 0; r < world->size; r++)
+        if (world->gather)
+            hosts[r][WATCH_HOST_MAX - 1] = '\0';
+        else
+            memcpy(hosts[r], mine, sizeof mine);
+    pthread_mutex_lock(&watch->lock);
+    watch->hosts = hosts;
+    pthread_mutex_unlock(&watch->lock);
+    if (world->gather && status == ZD_OK)
+        status = find_peers(watch, world, hosts[0]);
+    for (int n = 0; status == ZD_OK && n < watch->count; n++)
+        seat_wait_end(watch_own(watch, n));
+    return status;
 }
 
 /* In so many limits from now, and again after as many. Signals of timers reach
@@ -351,10 +404,12 @@ void watch_fail(struct watch *watch)
             .rank = watch->rank,
             .kind = END_FAILED,
             .exit_code = 75,
-            .writer = -1};
+            .writer = watch->rank};
     pthread_mutex_lock(&watch->lock);
     watch->failure = *zd_error_get();
-    if (atomic_load(&watch_board(watch)->phase) != BOARD_OPEN) {
+    if (watch->peers) /* the cause may have been told just now */
+        peers_look(watch->peers, 0);
+    if (watch->is_over) {
         zd_log(ZD_LOG_ERROR, "rank %d (%s) too: %s", watch->rank,
                watch_host(watch, watch->rank), watch->failure.what);
     } else if (!atomic_load(&watch->gave_up)) {

@@ -3,17 +3,15 @@
  *
  *   rank's thread        seat (seat.h)      zerod-watch, every 50 ms
  *   begins, waits, --->  what, since   <--- is my wait too long? who is late,
- *   works, goes on                          here and on other hosts?
+ *   works, goes on                          here and in other processes?
  *                                           (verdict.h); do files go on?
- *                        beat          <--- this process runs
  *
- * The seats of a host's ranks lie in memory that they share: a file in memory
- * of its first rank, opened by the others through /proc. Where that is not
- * allowed each rank is a host of its own here. At their head is the end of the
- * job, which any watch may find, or hear from another host:
+ * Processes ask each other by datagrams (peers.h). Which rank says the end:
  *
- *      OPEN ---> TELLING ---> TOLD     by the one that finds it first, which
- *           CAS        store           prints it; the others see TOLD and end
+ *      finds it, or hears of it ---> is_over ---> tells, if it is its host's
+ *                                             ---> writes the event (WRITTEN to
+ *                                                  all), or waits for that
+ *                                             ---> ends
  *
  * The watch calls no MPI and no NCCL. It measures from when it was last
  * scheduled: if it lost more than a second, all clocks begin anew.
@@ -55,12 +53,9 @@ void watch_destroy(struct watch *watch);
 void watch_parts(struct watch *watch);
 void watch_ends(struct watch *watch);
 
-/* Takes what joining needs: ranks `rank` and on of `size` are in this process.
- */
-void watch_prepare(struct watch *watch, int rank, int size);
-
 /* Who is where. */
 struct watch_world {
+    int rank, size;   /* ranks `rank` and on of `size` are in this process */
     const char *host; /* of this process' ranks */
     /* all: (size, bytes) */
     enum zd_status (*gather)(
@@ -68,7 +63,7 @@ struct watch_world {
     void *ctx;
 };
 /* Collective among processes; with all ranks in this process `gather` is NULL.
- * From here on the seats are shared, and no one waits any more. */
+ * No one waits any more. */
 enum zd_status watch_join(struct watch *watch, const struct watch_world *world);
 /* Of the nth rank of this process; after watch_join. Borrowed. */
 struct seat *watch_seat(struct watch *watch, int n);

@@ -78,10 +78,10 @@ gone() {
     done
 }
 # Datagrams of somebody who does not know the secret, to every port of the ranks: nothing, noise, and the end of the job as
-# comm/watch/hosts.c has it but for the secret.
+# comm/watch/peers.c has it but for the secret.
 cat >strangers.py <<'END'
 import os, socket, struct, sys
-end = struct.pack("16sIIIIQQiiiiqQQQdIIII", b"\0" * 16, 3, 0, 0, 0, 0, 0, 0, 0, 75, -1, 1, 0, 0, 0, 9.0, 0, 0, 0, 0)
+end = struct.pack("16sIIIIQiiiiqQQdIIQQQIIBB6x", b"\0" * 16, 3, 0, 0, 0, 0, 0, 0, 75, -1, 1, 0, 0, 9.0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 ports = {int(line.split()[3].rsplit(":", 1)[1]) for line in sys.stdin if line.split()}
 for time in range(200):

@@ -1,7 +1,7 @@
-/* Datagrams between hosts: which are taken, and that no others change anything.
- * Two hosts of one rank each, and a wire between them that does what it likes.
- */
-#include "comm/watch/hosts.h"
+/* Datagrams between processes: which are taken, and that no others change
+ * anything. Two ranks, and a wire between them that does what it likes. */
+#include "comm/watch/peers.h"
+#include "comm/watch/watch.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -19,11 +19,11 @@ struct datagram {
     size_t count;
 };
 
-static struct hosts *host[RANKS];
-static struct hosts_about about[RANKS];
-static struct hosts_calls calls[RANKS];
+static struct peers *host[RANKS];
+static struct peer_about about[RANKS];
+static struct peers_calls calls[RANKS];
 static int wire; /* what one sends to the other comes here */
-static const int first[RANKS] = {0, 1};
+static const char names[RANKS][WATCH_HOST_MAX] = {"a", "b"};
 static int questions, ends; /* that were taken */
 static void (*carry)(int to, const struct datagram *datagram);
 static struct datagram last[RANKS]; /* that went to a host */
@@ -33,14 +33,17 @@ static bool heard[RANKS];
 static const struct verdict END = {
         .rank = 1, .exit_code = 75, .writer = -1, .seconds = 12};
 
-static int tell_one(void *ctx, enum seat_lane lane, struct seat_told *out)
+static struct seat_told tell_one(void *ctx, enum seat_lane lane)
 {
     (void)ctx;
     cr_assert_lt(lane, SEAT_LANES);
-    *out = (struct seat_told){
-            .begun = NUMBER, .done = 6, .state = SEAT_WORKS};
     questions++;
-    return 1;
+    return (struct seat_told){.begun = NUMBER, .done = 6, .state = SEAT_WORKS};
+}
+
+static void take_written(void *ctx)
+{
+    (void)ctx;
 }
 
 static void take_end(void *ctx, const struct verdict *verdict)
@@ -69,7 +72,7 @@ static void deliver(int to, const struct datagram *datagram)
             sendto(wire, datagram->bytes, datagram->count, 0,
                    (struct sockaddr *)&address, sizeof address),
             (ssize_t)datagram->count);
-    hosts_look(host[to], 0);
+    peers_look(host[to], 0);
 }
 
 /* What has come to the wire. */
@@ -91,7 +94,7 @@ static void carry_all(void *ctx)
 }
 
 /* The two of a job, with a wire in between. */
-static void open_hosts(void)
+static void open_peers(void)
 {
     struct sockaddr_in any = loopback(0);
     socklen_t bytes = sizeof any;
@@ -99,50 +102,49 @@ static void open_hosts(void)
     cr_assert_eq(bind(wire, (struct sockaddr *)&any, sizeof any), 0);
     cr_assert_eq(getsockname(wire, (struct sockaddr *)&any, &bytes), 0);
     for (int r = 0; r < RANKS; r++) {
-        calls[r] = (struct hosts_calls){
-                .tell = tell_one, .over = take_end, .alive = carry_all};
-        host[r] = hosts_create(RANKS);
-        hosts_open(host[r], r, first, &calls[r], &about[r]);
+        calls[r] = (struct peers_calls){
+                .tell = tell_one,
+                .over = take_end,
+                .written = take_written,
+                .alive = carry_all};
+        host[r] = peers_open(r, RANKS, names[0], &calls[r], &about[r]);
     }
     for (int r = 0; r < RANKS; r++) {
-        struct hosts_about *all = hosts_all(host[r]);
+        struct peer_about *all = peers_all(host[r]);
         memcpy(all, about, sizeof about);
         all[1 - r].port = any.sin_port;
         memset(all[1 - r].addresses, 0, sizeof all[1 - r].addresses);
         all[1 - r].addresses[0] = htonl(INADDR_LOOPBACK);
-        hosts_join(host[r], true);
-        cr_assert(hosts_are_open(host[r]));
+        cr_assert_geq(peers_socket(host[r]), 0);
     }
 }
 
-static void destroy_hosts(void)
+static void destroy_peers(void)
 {
     for (int r = 0; r < RANKS; r++)
-        hosts_destroy(host[r]);
+        peers_destroy(host[r]);
     close(wire);
 }
 
-/* Rank 0's host asks the other's: does it hear? */
+/* Rank 0 asks the other: does it hear? */
 static bool ask(void (*on_the_way)(int to, const struct datagram *datagram))
 {
-    struct hosts_question question = {
-            .lane = LANE_MESSAGES, .told = told, .heard = heard};
     memset(heard, 0, sizeof heard);
     carry = on_the_way;
-    hosts_ask(host[0], &question);
+    peers_ask(host[0], LANE_MESSAGES, told, heard);
     return heard[1];
 }
 
 static void end(void (*on_the_way)(int to, const struct datagram *datagram))
 {
     carry = on_the_way;
-    hosts_tell_over(host[0], &END);
+    peers_tell_over(host[0], &END, false);
     carry_all(NULL);
 }
 
-TestSuite(hosts, .timeout = 60, .init = open_hosts, .fini = destroy_hosts);
+TestSuite(peers, .timeout = 60, .init = open_peers, .fini = destroy_peers);
 
-Test(hosts, what_is_whole_is_taken)
+Test(peers, what_is_whole_is_taken)
 {
     cr_expect(ask(deliver));
     cr_expect_eq(questions, 1);
@@ -153,58 +155,34 @@ Test(hosts, what_is_whole_is_taken)
     cr_expect_gt(ends, 0);
 }
 
-/* --- of someone who does not know the secret ----------------------------- */
+/* --- of another secret, torn, old, wild ----------------------------------- */
 
 /* Each bit of the secret is another one. */
 static void change_secret(int to, const struct datagram *datagram)
 {
     static struct datagram other;
-    for (int bit = 0; bit < 8 * HOSTS_TOKEN_BYTES; bit++) {
+    for (int bit = 0; bit < 8 * PEERS_TOKEN_BYTES; bit++) {
         other = *datagram;
         other.bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
         deliver(to, &other);
     }
 }
 
-/* Of the answers alone. */
-static void change_answers_secret(int to, const struct datagram *datagram)
-{
-    (to == 0 ? change_secret : deliver)(to, datagram);
-}
-
-Test(hosts, a_question_with_another_secret_gets_no_answer)
-{
-    cr_expect_not(ask(change_secret));
-    cr_expect_eq(questions, 0);
-}
-
-Test(hosts, an_answer_with_another_secret_is_none)
-{
-    cr_expect_not(ask(change_answers_secret));
-    cr_expect_gt(questions, 0);
-}
-
-Test(hosts, an_end_with_another_secret_is_none)
-{
-    end(change_secret);
-    cr_expect_eq(ends, 0);
-}
-
-/* What the hosts of another job send, at the ports of this one. */
-Test(hosts, another_job_is_not_listened_to)
+/* What the ranks of another job send, at the ports of this one. */
+Test(peers, another_job_is_not_listened_to)
 {
     static struct datagram asks, answers, tells_end;
-    struct hosts_about theirs[RANKS];
-    struct hosts *our[RANKS] = {host[0], host[1]};
+    struct peer_about theirs[RANKS];
+    struct peers *our[RANKS] = {host[0], host[1]};
     int our_wire = wire;
     memcpy(theirs, about, sizeof about);
-    open_hosts();
+    open_peers();
     cr_assert(ask(deliver));
     asks = last[1];
     answers = last[0];
     end(deliver);
     tells_end = last[1];
-    destroy_hosts();
+    destroy_peers();
     memcpy(about, theirs, sizeof about);
     memcpy(host, our, sizeof our);
     wire = our_wire;
@@ -218,8 +196,6 @@ Test(hosts, another_job_is_not_listened_to)
     cr_expect_eq(ends, 0);
 }
 
-/* --- torn, old, wild ------------------------------------------------------ */
-
 static void tear(int to, const struct datagram *datagram)
 {
     static struct datagram part;
@@ -228,23 +204,27 @@ static void tear(int to, const struct datagram *datagram)
         deliver(to, &part);
 }
 
-static void tear_answers(int to, const struct datagram *datagram)
+static void (*change)(int to, const struct datagram *datagram);
+
+static void change_answers(int to, const struct datagram *datagram)
 {
-    (to == 0 ? tear : deliver)(to, datagram);
+    (to == 0 ? change : deliver)(to, datagram);
 }
 
-Test(hosts, a_part_of_a_question_or_an_end_is_none)
+Test(peers, what_has_another_secret_or_is_a_part_changes_nothing)
 {
-    cr_expect_not(ask(tear));
-    cr_expect_eq(questions, 0);
-    end(tear);
-    cr_expect_eq(ends, 0);
-}
-
-Test(hosts, a_part_of_an_answer_is_none)
-{
-    cr_expect_not(ask(tear_answers));
-    cr_expect_gt(questions, 0);
+    static void (*const all[])(int, const struct datagram *) = {
+            change_secret, tear};
+    for (int i = 0; i < 2; i++) {
+        change = all[i];
+        questions = ends = 0;
+        cr_expect_not(ask(change), "a question, %d", i);
+        cr_expect_eq(questions, 0);
+        end(change);
+        cr_expect_eq(ends, 0);
+        cr_expect_not(ask(change_answers), "an answer, %d", i);
+        cr_expect_gt(questions, 0);
+    }
 }
 
 static struct datagram old;
@@ -256,8 +236,8 @@ static void answer_with_old(int to, const struct datagram *datagram)
         deliver(0, &old);
 }
 
-/* It would make a host that is gone one that answers. */
-Test(hosts, an_answer_to_an_earlier_question_is_none)
+/* It would make a rank that is gone one that answers. */
+Test(peers, an_answer_to_an_earlier_question_is_none)
 {
     cr_assert(ask(deliver));
     old = last[0];
@@ -282,8 +262,8 @@ static void make_wild(int to, const struct datagram *datagram)
     for (int i = 0; i < TIMES; i++) {
         wild = whole;
         for (int n = rand_r(&seed) % 8; n >= 0; n--) {
-            size_t rest = wild.count - HOSTS_TOKEN_BYTES;
-            size_t at = HOSTS_TOKEN_BYTES + (size_t)rand_r(&seed) % rest;
+            size_t rest = wild.count - PEERS_TOKEN_BYTES;
+            size_t at = PEERS_TOKEN_BYTES + (size_t)rand_r(&seed) % rest;
             wild.bytes[at] = (unsigned char)rand_r(&seed);
         }
         if (rand_r(&seed) % 4 == 0)
@@ -311,7 +291,7 @@ static void make_answer_wild_once(int to, const struct datagram *datagram)
     (to == 0 ? make_wild_once : deliver)(to, datagram);
 }
 
-Test(hosts, a_wild_one_says_nothing_that_may_not_be_said)
+Test(peers, a_wild_one_says_nothing_that_may_not_be_said)
 {
     ask(make_wild_once);
     ask(make_answer_wild_once);

@@ -1,0 +1,63 @@
+/* peers.h - how far the ranks of other processes are, asked when a wait is
+ * long, and the end of the job, told to them; for this folder only.
+ *
+ *   rank 1   ---- ASK ------>   the watch of every other rank,
+ *            <--- TELL ------   which looks at its seat
+ *            ---- OVER ----->   all: the job ends, and why
+ *            <--- WRITTEN ---   the one that writes the event has done so
+ *
+ * MPI cannot be used for it: its thread is the trainer's, which may be what
+ * hangs. Datagrams carry a secret of the job, which MPI has distributed; those
+ * without it get no answer. Ports are the loopback's where all ranks are on one
+ * host. Datagrams are IPv4, and go to all addresses of a rank.
+ *
+ * Threads: one at a time. */
+#ifndef ZD_COMM_WATCH_PEERS_H
+#define ZD_COMM_WATCH_PEERS_H
+
+#include "comm/watch/verdict.h"
+
+enum { PEERS_ADDRESSES = 4, PEERS_TOKEN_BYTES = 16 };
+
+struct peers;
+
+struct peer_about {                         /* of a rank, as all get it */
+    unsigned char token[PEERS_TOKEN_BYTES]; /* rank 0's holds */
+    uint32_t addresses[PEERS_ADDRESSES];    /* network byte order; 0: none */
+    uint16_t port, unused;
+    int32_t pid;
+};
+
+/* What comes while there is a look at the socket. */
+struct peers_calls {
+    void *ctx;
+    struct seat_told (*tell)(void *ctx, enum seat_lane lane);
+    void (*over)(void *ctx, const struct verdict *verdict);
+    void (*written)(void *ctx);
+    void (*alive)(void *ctx); /* often, while peers are asked */
+};
+
+/* hosts: (size, WATCH_HOST_MAX) of each rank; borrowed, as are calls. */
+struct peers *peers_open(
+        int rank, int size, const char *hosts, const struct peers_calls *calls,
+        struct peer_about *mine);
+/* (size) to be filled with what each rank's peers_open gave. */
+struct peer_about *peers_all(struct peers *peers);
+void peers_destroy(struct peers *peers);
+
+bool peers_same_host(const struct peers *peers, int a, int b);
+/* Looks at what has come, for so long. */
+void peers_look(struct peers *peers, int ms);
+/* To be polled for what comes. -1: no one can be asked. */
+int peers_socket(const struct peers *peers);
+/* Asks all others; takes a second at most. Of those that answer, by rank:
+ * told: (size), heard: (size). */
+void peers_ask(
+        struct peers *peers, enum seat_lane lane, struct seat_told *told,
+        bool *heard);
+/* The job is over; all others are told, or those of this host. */
+void peers_tell_over(
+        struct peers *peers, const struct verdict *verdict, bool host_only);
+void peers_tell_written(struct peers *peers);
+
+#endif
