@@ -44,6 +44,7 @@ struct comm_functions {
     enum zd_status (*begin)(struct comm *comm, struct comm_op *op);
     enum zd_status (*wait)(struct comm *comm, struct comm_op *op);
     enum zd_status (*progress)(struct comm *comm);
+    /* NULL where there is a control: */
     enum zd_status (*barrier)(struct comm *comm);
     enum zd_status (*broadcast)(
             struct comm *comm, void *data, size_t bytes, int root);
@@ -53,7 +54,7 @@ struct comm_functions {
      * NULL: cannot be told. */
     enum zd_status (*test)(
             struct comm *comm, const struct comm_op *op, bool *done_out);
-    void (*abort)(struct comm *comm, int exit_code);
+    void (*abort)(struct comm *comm, int exit_code); /* before control's */
     void (*give_up)(struct comm *comm); /* NULL: there is nothing to end */
     /* Seconds beside those of the seat; NULL: none. */
     double (*waited)(const struct comm *comm);
@@ -66,13 +67,15 @@ struct comm_functions {
 /* The first member of every back end's own struct. */
 struct comm {
     const struct comm_functions *functions;
+    struct comm *control; /* collectives work on memory of the thread's device,
+                             all else goes through this, borrowed; else NULL */
     int rank, size;
     int local_rank, local_size;
     struct mesh mesh; /* its nodes: whose sums are rounded before they are
                          added */
     int node_ranks; /* ranks of a node, were sums taken in two levels; 0: nodes
                        differ */
-    bool is_device; /* collectives work on memory of the thread's device */
+
     char host[COMM_HOST_MAX];
     struct topology *topology; /* a device's comm has it borrowed */
     struct comm_options options;
@@ -86,9 +89,8 @@ struct comm {
     uint64_t next_sequence;
 };
 
-/* Around a message of this kind, which may wait: for the watch. */
-void comm_message_begin(struct comm *comm, enum seat_kind kind, size_t bytes);
-void comm_message_end(struct comm *comm);
+/* The ranks part, which is a wait like others: for the watch. */
+void comm_message_part(struct comm *comm);
 
 /* Scalars of one all_reduce travel this many at a time. An array, which is
  * longer than COMM_REDUCE_SCALARS, is cut into a part for each rank; its parts

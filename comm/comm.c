@@ -186,7 +186,7 @@ void comm_base_init(
 
 void comm_base_fini(struct comm *comm)
 {
-    if (!comm->is_device)
+    if (!comm->control)
         free(comm->topology);
     free(comm->reduce_scratch);
 }
@@ -195,7 +195,10 @@ void comm_abort(struct comm *comm, int exit_code)
 {
     fflush(stdout);
     fflush(stderr);
-    comm->functions->abort(comm, exit_code);
+    if (comm->functions->abort)
+        comm->functions->abort(comm, exit_code);
+    if (comm->control)
+        comm->control->functions->abort(comm->control, exit_code);
 }
 
 void comm_give_up(struct comm *comm)
@@ -234,7 +237,7 @@ static void note_begun(struct comm *comm, const struct comm_op *op)
             op->kind == OP_ALL_GATHER ? SEAT_ALL_GATHER : SEAT_REDUCE_SCATTER;
     size_t bytes = op->count * dtype_bytes(op->type) * (size_t)comm->size;
     if (comm->seat && comm->functions->transport != COMM_TRANSPORT_STAGED &&
-        (!comm->is_device || op->count))
+        (!comm->control || op->count))
         seat_begin(
                 comm->seat, LANE_OPERATIONS, op->sequence + 1,
                 seat_word(kind, op->type, bytes));
@@ -269,7 +272,7 @@ enum zd_status comm_all_gather_begin(
     size_t bytes = count * dtype_bytes(type);
     char *own = (char *)full + (size_t)comm->rank * bytes;
     if (own != shard && bytes) {
-        if (!comm->is_device)
+        if (!comm->control)
             copy_past_cache(own, shard, bytes);
         else if (comm->size == 1) /* with more, the back end does it */
             ZD_TRY(device_move(own, shard, bytes));
@@ -288,7 +291,7 @@ static enum zd_status take_own(
         struct comm *comm, const void *full, void *shard, size_t count,
         enum dtype type, bool accumulate)
 {
-    if (!comm->is_device)
+    if (!comm->control)
         sum_parts(shard, type, accumulate, &full, 1, 1, count);
     else if (accumulate)
         return comm_device_add(NULL, shard, full, count);
@@ -318,7 +321,7 @@ enum zd_status comm_wait(struct comm *comm, struct comm_op *op)
 {
     assert(op->in_use);
     enum zd_status status = ZD_OK;
-    bool is_wait = comm->seat && !comm->is_device;
+    bool is_wait = comm->seat && !comm->control;
     if (comm->size > 1) {
         if (is_wait)
             seat_wait_begin(comm->seat, LANE_OPERATIONS, op->sequence + 1);
@@ -333,6 +336,49 @@ enum zd_status comm_wait(struct comm *comm, struct comm_op *op)
 enum zd_status comm_progress(struct comm *comm)
 {
     return comm->size > 1 ? comm->functions->progress(comm) : ZD_OK;
+}
+
+/* --- messages ------------------------------------------------------------- */
+
+/* The first is that of joining (watch/watch.c). */
+enum { FIRST_MESSAGE = 2 };
+
+/* Whose transport a message takes. A message may wait: it is noted for the
+ * watch. */
+static struct comm *message_begin(
+        struct comm *comm, enum seat_kind kind, size_t bytes)
+{
+    struct comm *by = comm->control ? comm->control : comm;
+    if (!by->seat)
+        return by;
+    uint64_t number = by->messages++ + FIRST_MESSAGE;
+    seat_begin(
+            by->seat, LANE_MESSAGES, number,
+            seat_word(kind, DTYPE_FP32, bytes));
+    seat_wait_begin(by->seat, LANE_MESSAGES, number);
+    return by;
+}
+
+static void message_end(struct comm *by)
+{
+    if (by->seat)
+        seat_wait_end(by->seat);
+}
+
+static enum zd_status message_exchange(
+        struct comm *comm, const struct exchange *exchange)
+{
+    bool is_step = exchange->traffic == TRAFFIC_STEP;
+    struct comm *by = message_begin(
+            comm, is_step ? SEAT_ALL_REDUCE : SEAT_GATHER, exchange->bytes);
+    enum zd_status status = by->functions->exchange(by, exchange);
+    message_end(by);
+    return status;
+}
+
+void comm_message_part(struct comm *comm)
+{
+    message_begin(comm, SEAT_PART, 0);
 }
 
 /* --- sums of integers ----------------------------------------------------- */
@@ -374,10 +420,7 @@ static enum zd_status exchange_i64(
             .to_stride = to_stride * sizeof *to,
             .bytes = count * sizeof *to,
             .traffic = TRAFFIC_STEP};
-    comm_message_begin(comm, SEAT_ALL_REDUCE, exchange.bytes);
-    enum zd_status status = comm->functions->exchange(comm, &exchange);
-    comm_message_end(comm);
-    ZD_TRY(status);
+    ZD_TRY(message_exchange(comm, &exchange));
     comm->counters.all_reduce += (uint64_t)(comm->size - 1) * exchange.bytes;
     return ZD_OK;
 }
@@ -443,35 +486,15 @@ enum zd_status comm_all_reduce_i64(
     return reduce_scalars(comm, values + parts, count - parts, reduction);
 }
 
-/* The first is that of joining (watch/watch.c). */
-enum { FIRST_MESSAGE = 2 };
-
 /* --- control messages ----------------------------------------------------- */
-
-void comm_message_begin(struct comm *comm, enum seat_kind kind, size_t bytes)
-{
-    if (!comm->seat || comm->is_device)
-        return;
-    uint64_t number = comm->messages++ + FIRST_MESSAGE;
-    seat_begin(
-            comm->seat, LANE_MESSAGES, number,
-            seat_word(kind, DTYPE_FP32, bytes));
-    seat_wait_begin(comm->seat, LANE_MESSAGES, number);
-}
-
-void comm_message_end(struct comm *comm)
-{
-    if (comm->seat && !comm->is_device)
-        seat_wait_end(comm->seat);
-}
 
 enum zd_status comm_barrier(struct comm *comm)
 {
     if (comm->size == 1)
         return ZD_OK;
-    comm_message_begin(comm, SEAT_BARRIER, 0);
-    enum zd_status status = comm->functions->barrier(comm);
-    comm_message_end(comm);
+    struct comm *by = message_begin(comm, SEAT_BARRIER, 0);
+    enum zd_status status = by->functions->barrier(by);
+    message_end(by);
     return status;
 }
 
@@ -480,9 +503,9 @@ enum zd_status comm_broadcast(
 {
     if (comm->size == 1 || bytes == 0)
         return ZD_OK;
-    comm_message_begin(comm, SEAT_BROADCAST, bytes);
-    enum zd_status status = comm->functions->broadcast(comm, data, bytes, root);
-    comm_message_end(comm);
+    struct comm *by = message_begin(comm, SEAT_BROADCAST, bytes);
+    enum zd_status status = by->functions->broadcast(by, data, bytes, root);
+    message_end(by);
     return status;
 }
 
@@ -495,14 +518,11 @@ enum zd_status comm_gather_all(
         memmove(all, mine, bytes);
         return ZD_OK;
     }
-    comm_message_begin(comm, SEAT_GATHER, bytes);
-    enum zd_status status = comm->functions->exchange(
+    return message_exchange(
             comm, &(struct exchange){
                           .from = mine,
                           .to = all,
                           .to_stride = bytes,
                           .bytes = bytes,
                           .traffic = TRAFFIC_CONTROL});
-    comm_message_end(comm);
-    return status;
 }

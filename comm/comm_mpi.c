@@ -187,7 +187,7 @@ static void mpi_destroy(struct comm *comm)
     struct seat *seat = comm->seat;
     bool finalises = mpi->finalises;
     if (comm->size > 1)
-        comm_message_begin(comm, SEAT_PART, 0);
+        comm_message_part(comm);
     for (int s = 0; s < 2; s++)
         stream_fini(&mpi->streams[s]);
     if (mpi->world != MPI_COMM_NULL)

@@ -25,7 +25,7 @@ struct round {
 };
 
 struct staged {
-    struct comm_device device;
+    struct comm base;
     struct stream *down, *up;
     char *pinned;
     size_t piece_bytes;
@@ -63,7 +63,7 @@ size_t staged_pinned_bytes(int size, size_t shard_bytes)
 
 static char *slot_full(const struct staged *staged, uint64_t round)
 {
-    size_t size = (size_t)staged->device.base.size;
+    size_t size = (size_t)staged->base.size;
     return staged->pinned +
            round % STAGED_SLOTS * (size + 1) * staged->piece_bytes;
 }
@@ -71,7 +71,7 @@ static char *slot_full(const struct staged *staged, uint64_t round)
 static char *slot_shard(const struct staged *staged, uint64_t round)
 {
     return slot_full(staged, round) +
-           (size_t)staged->device.base.size * staged->piece_bytes;
+           (size_t)staged->base.size * staged->piece_bytes;
 }
 
 static struct round *round_of(struct staged *staged, uint64_t number)
@@ -86,7 +86,7 @@ static enum zd_status copy_full(
         struct staged *staged, const struct round *round, char *host, bool down)
 {
     const struct comm_op *op = round->op;
-    struct comm *comm = &staged->device.base;
+    struct comm *comm = &staged->base;
     size_t width = dtype_bytes(op->type), bytes = round->count * width;
     for (int r = 0; r < comm->size; r++) {
         size_t place = ((size_t)r * op->count + round->first) * width;
@@ -154,7 +154,7 @@ static enum zd_status begin_on_host(struct staged *staged)
     uint64_t number = staged->hosted;
     struct round *round = round_of(staged, number);
     const struct comm_op *op = round->op;
-    struct comm *control = staged->device.control;
+    struct comm *control = staged->base.control;
     char *full = slot_full(staged, number), *shard = slot_shard(staged, number);
     if (op->kind == OP_ALL_GATHER)
         ZD_TRY(comm_all_gather_begin(
@@ -173,7 +173,7 @@ static enum zd_status finish_on_host(struct staged *staged)
     struct round *round = round_of(staged, number);
     struct comm_op *op = round->op;
     size_t width = dtype_bytes(op->type);
-    ZD_TRY(comm_wait(staged->device.control, round->host_op));
+    ZD_TRY(comm_wait(staged->base.control, round->host_op));
     if (op->kind == OP_ALL_GATHER)
         ZD_TRY(copy_full(staged, round, slot_full(staged, number), false));
     else
@@ -192,7 +192,7 @@ static enum zd_status finish_on_host(struct staged *staged)
  * tell is asked only when the caller waits. */
 static enum zd_status has_arrived(struct staged *staged, bool *arrived_out)
 {
-    struct comm *control = staged->device.control;
+    struct comm *control = staged->base.control;
     *arrived_out = false;
     if (staged->finished == staged->hosted || !control->functions->test)
         return ZD_OK;
@@ -270,7 +270,7 @@ static void staged_set_memory(struct comm *comm, const struct arena *arena)
     if (!arena) /* memory of the host stays where it is */
         return;
     const struct arena_span *span = arena_plan_find(arena->plan, "comm.pinned");
-    comm_set_memory(staged->device.control, arena);
+    comm_set_memory(staged->base.control, arena);
     if (!span)
         return;
     staged->pinned = arena_span(arena, "comm.pinned");
@@ -300,12 +300,8 @@ static const struct comm_functions staged_functions = {
         .begin = staged_begin,
         .wait = staged_wait,
         .progress = staged_progress,
-        .barrier = comm_device_barrier,
-        .broadcast = comm_device_broadcast,
-        .exchange = comm_device_exchange,
         .set_memory = staged_set_memory,
         .transport = COMM_TRANSPORT_STAGED,
-        .abort = comm_device_abort,
         .destroy = staged_destroy,
 };
 
@@ -328,13 +324,13 @@ enum zd_status comm_staged_create(
         struct comm *control, enum stream_mode mode, struct comm **comm_out)
 {
     struct staged *staged = zd_must(calloc(1, sizeof *staged));
-    comm_device_init(&staged->device, control, &staged_functions);
+    comm_device_init(&staged->base, control, &staged_functions);
     enum zd_status status =
             control->size > 1 ? create_parts(staged, mode) : ZD_OK;
     if (status != ZD_OK) {
-        staged_destroy(&staged->device.base);
+        staged_destroy(&staged->base);
         return status;
     }
-    *comm_out = &staged->device.base;
+    *comm_out = &staged->base;
     return ZD_OK;
 }

@@ -36,7 +36,7 @@ enum zd_status topology_make(struct comm *comm)
     struct topology_rank mine = describe(comm);
     struct topology *topology =
             zd_must(malloc(sizeof *topology + size * sizeof *topology->ranks));
-    assert(!comm->is_device);
+    assert(!comm->control);
     enum zd_status status =
             comm_gather_all(comm, &mine, sizeof mine, topology->ranks);
     if (status != ZD_OK) {

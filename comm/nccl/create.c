@@ -14,7 +14,7 @@ static const double JOIN_SECONDS = 600;
 
 static double join_seconds(const struct nccl *nccl)
 {
-    double timeout = nccl->device.base.options.timeout;
+    double timeout = nccl->base.options.timeout;
     return timeout > 0 ? timeout : JOIN_SECONDS;
 }
 
@@ -23,8 +23,8 @@ static ncclConfig_t configuration(const struct nccl *nccl)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     config.splitShare = 1;
-    int most = comm_max_ctas(
-            &nccl->device.base.options, device_facts().multiprocessors);
+    int most =
+            comm_max_ctas(&nccl->base.options, device_facts().multiprocessors);
     if (most > 0)
         config.maxCTAs = most;
     return config;
@@ -33,7 +33,7 @@ static ncclConfig_t configuration(const struct nccl *nccl)
 /* Rank 0 makes the name of the group, all join under it. */
 static enum zd_status join_world(struct nccl *nccl)
 {
-    struct comm *control = nccl->device.control;
+    struct comm *control = nccl->base.control;
     ncclConfig_t config = configuration(nccl);
     ncclUniqueId id;
     memset(&id, 0, sizeof id);
@@ -65,7 +65,7 @@ static enum zd_status split(struct nccl *nccl, int which, int color, int key)
  * (NVIDIA/nccl, issue 2363). */
 static enum zd_status join_levels(struct nccl *nccl)
 {
-    struct comm *comm = &nccl->device.base;
+    struct comm *comm = &nccl->base;
     bool wanted = comm->options.hierarchical == COMM_LEVELS_TWO ||
                   comm->options.hierarchical == COMM_LEVELS_AUTO;
     bool has_nodes = wanted && comm->node_ranks > 1;
@@ -92,15 +92,14 @@ static enum zd_status create_events(struct nccl *nccl)
  * long as join_seconds. The ends of its connections may tell them earlier. */
 static void stay_out(struct nccl *nccl)
 {
-    zd_log(ZD_LOG_ERROR, "rank %d (%s) does not join NCCL: %s",
-           nccl->device.base.rank, nccl->device.base.host,
-           zd_error_get()->what);
+    zd_log(ZD_LOG_ERROR, "rank %d (%s) does not join NCCL: %s", nccl->base.rank,
+           nccl->base.host, zd_error_get()->what);
     nccl_give_up(nccl);
 }
 
 static enum zd_status join(struct nccl *nccl)
 {
-    struct comm *control = nccl->device.control;
+    struct comm *control = nccl->base.control;
     enum zd_status status = create_events(nccl);
     ZD_TRY(comm_agree(control, status));
     ZD_TRY(comm_agree(control, nccl_versions_agree(nccl)));
@@ -125,21 +124,21 @@ enum zd_status comm_nccl_create(
     nccl->gpu = device_current();
     enum zd_status status = nccl_open(&nccl->functions);
     if (status == ZD_OK) {
-        comm_device_init(&nccl->device, control, &nccl_backend);
-        nccl->device.base.options = *options;
+        comm_device_init(&nccl->base, control, &nccl_backend);
+        nccl->base.options = *options;
         enum comm_work before = comm_work(control, WORK_START);
         status = join(nccl);
         comm_work(control, before);
     }
     if (status != ZD_OK) {
         nccl_give_up(nccl);
-        nccl_destroy(&nccl->device.base);
+        nccl_destroy(&nccl->base);
         return status;
     }
     if (control->rank == 0)
         zd_log_info(
                 "collectives by %s, %s", nccl->functions->version_text,
                 nccl->rail.size > 1 ? "in two levels" : "in one level");
-    *comm_out = &nccl->device.base;
+    *comm_out = &nccl->base;
     return ZD_OK;
 }

@@ -19,7 +19,7 @@ static void deregister(struct nccl *nccl)
  * not an error. */
 static void register_memory(struct nccl *nccl, void *base, size_t bytes)
 {
-    struct comm *comm = &nccl->device.base;
+    struct comm *comm = &nccl->base;
     bool may_call = nccl_calls_begin(nccl);
     int64_t is_registered = bytes > 0 && may_call;
     ncclResult_t result = ncclSuccess;
@@ -32,8 +32,8 @@ static void register_memory(struct nccl *nccl, void *base, size_t bytes)
     }
     if (may_call)
         nccl_calls_end(nccl);
-    if (comm_all_reduce_i64(
-                nccl->device.control, &is_registered, 1, COMM_MIN) != ZD_OK)
+    if (comm_all_reduce_i64(nccl->base.control, &is_registered, 1, COMM_MIN) !=
+        ZD_OK)
         return; /* the next collective says so */
     if (is_registered)
         return;

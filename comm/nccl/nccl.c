@@ -64,7 +64,6 @@ static void nccl_abort(struct comm *comm, int exit_code)
     struct nccl *nccl = nccl_of(comm);
     nccl_await_end(nccl);
     nccl_abort_all(nccl);
-    comm_device_abort(comm, exit_code);
 }
 
 static void give_up(struct comm *comm)
@@ -76,9 +75,6 @@ const struct comm_functions nccl_backend = {
         .begin = nccl_begin,
         .wait = nccl_wait,
         .progress = nccl_progress,
-        .barrier = comm_device_barrier,
-        .broadcast = comm_device_broadcast,
-        .exchange = comm_device_exchange,
         .set_memory = nccl_set_memory,
         .transport = COMM_TRANSPORT_NCCL,
         .abort = nccl_abort,

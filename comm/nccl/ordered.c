@@ -35,7 +35,7 @@ static size_t rounded_up(size_t bytes)
 
 static size_t slots_of(const struct nccl *nccl)
 {
-    return nccl_ordered_slots(nccl->device.base.size, nccl->rail.size);
+    return nccl_ordered_slots(nccl->base.size, nccl->rail.size);
 }
 
 static size_t slot_bytes(const struct nccl *nccl, const struct comm_op *op)
@@ -115,7 +115,7 @@ static enum zd_status exchange(
 
 enum zd_status nccl_ordered_put_world(struct nccl *nccl, int i)
 {
-    const struct comm *comm = &nccl->device.base;
+    const struct comm *comm = &nccl->base;
     struct mesh_group all = mesh_group(comm->mesh, MESH_SHARD, comm->rank);
     struct piece p;
     if (!find_piece(nccl, i, &p))
@@ -131,7 +131,7 @@ enum zd_status nccl_ordered_put_world(struct nccl *nccl, int i)
 
 enum zd_status nccl_ordered_sum_world(struct nccl *nccl, int i)
 {
-    int own = nccl->device.base.rank;
+    int own = nccl->base.rank;
     struct piece p;
     if (!find_piece(nccl, i, &p))
         return ZD_OK;
@@ -141,7 +141,7 @@ enum zd_status nccl_ordered_sum_world(struct nccl *nccl, int i)
             .others = slot(&p, 0),
             .stride = p.slot_bytes / p.width,
             .count = p.count,
-            .parts = nccl->device.base.size,
+            .parts = nccl->base.size,
             .place = own,
             .type = p.op->type,
             .accumulate = p.op->accumulate};

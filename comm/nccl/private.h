@@ -39,7 +39,7 @@
 enum { DONE_EVENTS = 64, NCCL_COMMS = 3 };
 
 struct nccl {
-    struct comm_device device;
+    struct comm base;
     const struct nccl_functions *functions;
     struct device *gpu;
     ncclComm_t comms[NCCL_COMMS]; /* world, node, rail; NULL: one level */

@@ -29,7 +29,7 @@ static bool in_levels(const struct nccl *nccl)
 static bool is_ordered(const struct nccl *nccl, const struct comm_op *op)
 {
     return op->kind == OP_REDUCE_SCATTER &&
-           nccl->device.base.options.reduce == COMM_REDUCE_ORDERED;
+           nccl->base.options.reduce == COMM_REDUCE_ORDERED;
 }
 
 /* What lies between the levels, then a sum that is still to be added. */
@@ -156,8 +156,7 @@ static enum zd_status queue_group(
     if (status != ZD_OK || count == 0)
         return status;
     /* one that does not block has queued them when it says so */
-    return nccl_settle(
-            nccl, nccl->comms[which], nccl->device.base.options.timeout);
+    return nccl_settle(nccl, nccl->comms[which], nccl->base.options.timeout);
 }
 
 /* Sums of our own, after the exchange that they need. */

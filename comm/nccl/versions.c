@@ -48,7 +48,7 @@ static enum zd_status compare(
 
 enum zd_status nccl_versions_agree(struct nccl *nccl)
 {
-    struct comm *control = nccl->device.control;
+    struct comm *control = nccl->base.control;
     int mine = nccl->functions->version;
     void *all;
     ZD_TRY(comm_gather_new(control, &mine, sizeof mine, &all));

@@ -91,7 +91,7 @@ void nccl_fail(struct nccl *nccl)
         return;
     nap_while_needed(nccl, CAUSE_SECONDS);
     if (!atomic_load(&nccl->gave_up))
-        watch_fail(nccl->device.base.watch);
+        watch_fail(nccl->base.watch);
 }
 
 /* The watch of the ranks has found a hang, or was told of a failure, and ends
@@ -101,8 +101,7 @@ static void end_with_job(void *ctx)
     struct nccl *nccl = ctx;
     atomic_store(&nccl->has_failed, true);
     if (!nccl_abort_all(nccl))
-        zd_log(ZD_LOG_ERROR, "rank %d: ncclCommAbort hangs",
-               nccl->device.base.rank);
+        zd_log(ZD_LOG_ERROR, "rank %d: ncclCommAbort hangs", nccl->base.rank);
 }
 
 void nccl_give_up(struct nccl *nccl)
@@ -139,7 +138,7 @@ static enum zd_status check_errors(struct nccl *nccl)
  * events was done before they were used again. */
 static void note_done(struct nccl *nccl)
 {
-    struct seat *seat = nccl->device.base.seat;
+    struct seat *seat = nccl->base.seat;
     uint64_t queued = atomic_load(&nccl->queued), done = nccl->done_count;
     if (queued > done + DONE_EVENTS)
         done = queued - DONE_EVENTS;
@@ -177,9 +176,9 @@ enum zd_status nccl_watch_start(struct nccl *nccl)
                 ZD_ERR_MEMORY, "E0602",
                 "the system refused a thread to watch over collectives");
     nccl->is_watched = true;
-    watch_operations_run(nccl->device.base.watch);
+    watch_operations_run(nccl->base.watch);
     watch_on_end(
-            nccl->device.base.watch,
+            nccl->base.watch,
             &(struct watch_ending){.ctx = nccl, .end = end_with_job});
     return ZD_OK;
 }
@@ -194,6 +193,6 @@ void nccl_watch_stop(struct nccl *nccl)
     nccl->stop = -1;
     if (!nccl->is_watched)
         return;
-    watch_on_end(nccl->device.base.watch, &(struct watch_ending){0});
+    watch_on_end(nccl->base.watch, &(struct watch_ending){0});
     nccl->is_watched = false;
 }
