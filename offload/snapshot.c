@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/copy.h"
 #include "base/must.h"
+#include "offload/store_record.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -36,44 +37,13 @@ struct snapshot {
     double waiting_since, waited;
 };
 
-/* --- how large ------------------------------------------------------------ */
-
-static const struct optim_layout *layout_of(
-        const struct offload_request *request, const struct chunk *chunk)
-{
-    return &request->extents[chunk->extent].layout;
-}
-
-static size_t master_bytes(
-        const struct offload_request *request, const struct chunk *chunk)
-{
-    size_t bytes =
-            chunk->count * dtype_bytes(offload_master_type(request->optim));
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-static struct optim_record record_of(
-        const struct offload_request *request, const struct chunk *chunk)
-{
-    return optim_record_of(
-            layout_of(request, chunk), optim_whole_qblocks(chunk->count),
-            ALIGN);
-}
-
-static size_t copy_bytes(
-        const struct offload_request *request, const struct chunk *chunk)
-{
-    return master_bytes(request, chunk) +
-           record_of(request, chunk).lane[OPTIM_LANES];
-}
-
 size_t snapshot_bytes(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count)
 {
     size_t bytes = 0;
     for (int c = 0; c < chunk_count; c++)
-        bytes += copy_bytes(request, &chunks[c]);
+        bytes += record_bytes(request, &chunks[c], ALIGN);
     return bytes;
 }
 
@@ -82,14 +52,13 @@ size_t snapshot_bytes(
 /* A room for each chunk, or as many as there are for the largest. */
 static void place_rooms(struct snapshot *snapshot, char *memory, size_t bytes)
 {
-    size_t largest = 1;
-    for (int c = 0; c < snapshot->chunk_count; c++) {
-        size_t own = copy_bytes(snapshot->request, &snapshot->chunks[c]);
-        largest = own > largest ? own : largest;
-        if (snapshot->has_all) {
-            snapshot->saved[c].room = memory;
-            memory += own;
-        }
+    const struct offload_request *request = snapshot->request;
+    const struct chunk *chunks = snapshot->chunks;
+    size_t largest =
+            record_largest(request, chunks, snapshot->chunk_count, ALIGN);
+    for (int c = 0; snapshot->has_all && c < snapshot->chunk_count; c++) {
+        snapshot->saved[c].room = memory;
+        memory += record_bytes(request, &chunks[c], ALIGN);
     }
     if (snapshot->has_all)
         return;
@@ -164,7 +133,8 @@ void snapshot_begin(struct snapshot *snapshot, bool moments)
 static size_t arrays_of(
         const struct snapshot *snapshot, const struct chunk *chunk)
 {
-    const struct optim_layout *layout = layout_of(snapshot->request, chunk);
+    const struct optim_layout *layout =
+            &snapshot->request->extents[chunk->extent].layout;
     size_t arrays = 1;
     for (int lane = 0; snapshot->moments && lane < OPTIM_LANES; lane++)
         arrays += (optim_lane_bytes(layout->lane[lane], chunk->count) > 0) +
@@ -263,16 +233,12 @@ static void copy_chunk(
         const struct snapshot *snapshot, const struct chunk *chunk, char *room,
         const struct chunk_memory *live, struct chunk_memory *copy)
 {
-    const struct optim_layout *layout = layout_of(snapshot->request, chunk);
-    struct optim_record record = record_of(snapshot->request, chunk);
-    size_t bytes = master_bytes(snapshot->request, chunk);
-    *copy = (struct chunk_memory){
-            .master = room,
-            .lanes = optim_lanes_in_record(layout, &record, room + bytes)};
+    const struct offload_request *request = snapshot->request;
+    const struct optim_layout *layout = &request->extents[chunk->extent].layout;
+    record_memory(request, chunk, ALIGN, room, copy);
     copy_past_cache(
             copy->master, live->master,
-            chunk->count *
-                    dtype_bytes(offload_master_type(snapshot->request->optim)));
+            chunk->count * dtype_bytes(offload_master_type(request->optim)));
     for (int lane = 0; snapshot->moments && lane < OPTIM_LANES; lane++) {
         enum optim_format format = layout->lane[lane];
         size_t values = optim_lane_bytes(format, chunk->count);

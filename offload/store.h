@@ -62,7 +62,7 @@ enum zd_status pinned_check(
 void chunk_slots(
         const struct store_request *request, const struct chunk *chunk,
         struct chunk_memory *memory);
-/* store_file_create.c: states in a file, slots too when params are on NVMe;
+/* store_file.c: states in a file, slots too when params are on NVMe;
  * else slots are the arena's. */
 struct store_file;
 enum zd_status store_file_create(

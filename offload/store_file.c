@@ -20,12 +20,60 @@
  * Threads: `lock` guards all that changes; bytes of a buffer belong to the disk
  * while it reads or writes, then to the worker that acquired it. After the
  * first error of the disk every call returns it. */
-#include "offload/store_file.h"
+#include "offload/store_record.h"
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/must.h"
+#include "offload/aio.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+/* four parts fall into two groups of neighbors at most */
+enum { NO_CHUNK = -1, NO_BUFFER = -1, MOVES = 2 };
+
+struct buffer {
+    char *data;
+    int chunk;        /* whose bytes it has, or NO_CHUNK */
+    unsigned valid;   /* parts that are as they were written last */
+    bool is_reserved; /* for a worker of the list; else spare */
+    int waiting;      /* workers that wait for this reservation */
+    bool is_held;
+    int reading, writing; /* ops under way */
+    uint64_t used;        /* when it became spare */
+    struct aio_op read[MOVES], write[MOVES];
+    struct store_file *store;
+};
+
+struct store_file {
+    struct store_request request;
+    uint64_t *offsets; /* of records, by chunk */
+    unsigned in_file;  /* chunk_parts that the file has */
+    struct aio *aio;
+    struct aio_file file;
+
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed;
+    struct store_list list;
+    unsigned reads, writes; /* of the list, as far as the file has them */
+    int ahead;              /* chunks of the list before it were reserved */
+    uint64_t list_number;
+    uint64_t *reserved_in; /* by chunk: number of the list that it was last
+                              reserved for */
+    int *buffer_of;        /* by chunk, or NO_BUFFER */
+    int writes_under_way, reads_under_way;
+    uint64_t clock;       /* for buffer.used */
+    struct aio_op failed; /* the first op that failed */
+    bool has_failed;
+    uint64_t read_bytes, written_bytes; /* since the last report */
+    double wait_seconds;
+    int buffer_count;
+    struct buffer buffers[];
+};
 
 /* --- moving records ------------------------------------------------------- */
 
@@ -39,7 +87,7 @@ static void note_end(struct store_file *file, struct aio_op *op)
 
 static void reserve_ahead(struct store_file *file);
 
-void store_file_end_read(struct aio_op *op)
+static void end_read(struct aio_op *op)
 {
     struct buffer *buffer = op->ctx;
     struct store_file *file = buffer->store;
@@ -51,7 +99,7 @@ void store_file_end_read(struct aio_op *op)
     pthread_mutex_unlock(&file->lock);
 }
 
-void store_file_end_write(struct aio_op *op)
+static void end_write(struct aio_op *op)
 {
     struct buffer *buffer = op->ctx;
     struct store_file *file = buffer->store;
@@ -71,7 +119,7 @@ static int move(
         unsigned parts)
 {
     const struct chunk *chunk = &file->request.chunks[buffer->chunk];
-    struct record record = record_of(file->request.request, chunk);
+    struct record record = record_of(file->request.request, chunk, AIO_ALIGN);
     int count = 0;
     for (int first = 0, end; first < RECORD_PARTS; first = end) {
         end = first + 1;
@@ -275,7 +323,9 @@ enum zd_status store_file_acquire(
         struct buffer *buffer = wait_ready(file, index);
         if (buffer) {
             buffer->is_held = true;
-            record_memory(file->request.request, chunk, buffer->data, &memory);
+            record_memory(
+                    file->request.request, chunk, AIO_ALIGN, buffer->data,
+                    &memory);
         } else {
             status = fail(file);
         }
@@ -338,6 +388,8 @@ void store_file_describe(
     facts->is_direct = file->file.is_direct;
 }
 
+/* --- life ----------------------------------------------------------------- */
+
 void store_file_destroy(struct store_file *file)
 {
     if (!file)
@@ -355,4 +407,120 @@ void store_file_destroy(struct store_file *file)
     free(file->reserved_in);
     free(file->buffer_of);
     free(file);
+}
+
+/* Returns the bytes of the whole file. */
+static uint64_t place_records(struct store_file *file)
+{
+    const struct store_request *request = &file->request;
+    uint64_t at = 0;
+    for (int i = 0; i < request->chunk_count; i++) {
+        file->offsets[i] = at;
+        file->buffer_of[i] = NO_BUFFER;
+        at += record_bytes(request->request, &request->chunks[i], AIO_ALIGN);
+    }
+    return at;
+}
+
+static void place_buffers(struct store_file *file, size_t record_bytes)
+{
+    char *ring = arena_span(file->request.arena, "offload.ring");
+    ring += -(uintptr_t)ring % AIO_ALIGN;
+    for (int i = 0; i < file->buffer_count; i++) {
+        struct buffer *buffer = &file->buffers[i];
+        buffer->data = ring + (size_t)i * record_bytes;
+        buffer->chunk = NO_CHUNK;
+        buffer->store = file;
+        for (int move = 0; move < MOVES; move++) {
+            struct aio_op *read = &buffer->read[move];
+            struct aio_op *write = &buffer->write[move];
+            *read = (struct aio_op){
+                    .file = &file->file, .done = end_read, .ctx = buffer};
+            *write = *read;
+            write->is_write = true;
+            write->done = end_write;
+        }
+    }
+}
+
+/* Registered buffers spare the kernel a look-up for each transfer. */
+static bool register_ring(struct store_file *file, size_t record_bytes)
+{
+    size_t count = (size_t)file->buffer_count;
+    struct iovec *buffers = malloc(count * sizeof *buffers);
+    if (!buffers)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        buffers[i] = (struct iovec){
+                .iov_base = file->buffers[i].data, .iov_len = record_bytes};
+    bool holds = aio_register(file->aio, buffers, (int)count);
+    for (size_t i = 0; i < count && holds; i++)
+        for (int move = 0; move < MOVES; move++)
+            file->buffers[i].read[move].buffer =
+                    file->buffers[i].write[move].buffer = (int)i + 1;
+    free(buffers);
+    return holds;
+}
+
+static void tell(const struct store_file *file, bool is_registered)
+{
+    bool has_ring = aio_backend_of(file->aio) == AIO_IO_URING;
+    int refused = aio_refused(file->aio);
+    if (refused)
+        zd_log_info(
+                "offload file: threads, since io_uring is not to be had "
+                "here (%s)",
+                strerror(refused));
+    if (!file->file.is_direct)
+        zd_log_info(
+                "offload file: through the page cache, since the file "
+                "system of %s has no O_DIRECT",
+                file->file.path);
+    if (has_ring && !is_registered)
+        zd_log_debug("offload file: the limit of locked memory (ulimit -l) "
+                     "is too low to register its buffers");
+}
+
+static struct store_file *file_alloc(const struct store_request *request)
+{
+    int buffers = record_ring_count(request->request, request->chunk_count);
+    size_t chunks = (size_t)request->chunk_count;
+    struct store_file *file =
+            zd_array(1, sizeof *file + (size_t)buffers * sizeof *file->buffers);
+    file->offsets = zd_array(chunks, sizeof *file->offsets);
+    file->reserved_in = zd_array(chunks, sizeof *file->reserved_in);
+    file->buffer_of = zd_array(chunks, sizeof *file->buffer_of);
+    file->request = *request;
+    file->buffer_count = buffers;
+    pthread_mutex_init(&file->lock, NULL);
+    pthread_cond_init(&file->changed, NULL);
+    return file;
+}
+
+enum zd_status store_file_create(
+        const struct store_request *request, struct store_file **file_out)
+{
+    const struct offload_options *options = request->request->options;
+    size_t record_bytes = record_largest(
+            request->request, request->chunks, request->chunk_count, AIO_ALIGN);
+    struct store_file *file = file_alloc(request);
+    file->in_file = CHUNK_STATES;
+    if (offload_params_in_file(request->request))
+        file->in_file |= CHUNK_SLOT;
+    uint64_t file_bytes = place_records(file);
+    if (file->buffer_count)
+        place_buffers(file, record_bytes);
+    enum zd_status status = aio_create(&options->aio, &file->aio);
+    if (status == ZD_OK && file_bytes)
+        status = aio_file_create(
+                &file->file, options->nvme_path, request->place->file_name,
+                file_bytes, true);
+    if (status != ZD_OK) {
+        store_file_destroy(file);
+        return status;
+    }
+    if (file_bytes)
+        tell(file, register_ring(file, record_bytes));
+    *file_out = file;
+    return ZD_OK;
 }

@@ -17,35 +17,37 @@ static size_t round_up(size_t bytes, size_t unit)
 }
 
 struct record record_of(
-        const struct offload_request *request, const struct chunk *chunk)
+        const struct offload_request *request, const struct chunk *chunk,
+        size_t align)
 {
     size_t count = optim_whole_qblocks(chunk->count);
     struct record record = {
             .lanes = optim_record_of(
-                    &request->extents[chunk->extent].layout, count, AIO_ALIGN)};
+                    &request->extents[chunk->extent].layout, count, align)};
     size_t *part = record.part;
     part[1] = round_up(
-            count * dtype_bytes(offload_master_type(request->optim)),
-            AIO_ALIGN);
+            chunk->count * dtype_bytes(offload_master_type(request->optim)),
+            align);
     part[2] = part[1] + record.lanes.lane[OPTIM_V];
     part[3] = part[1] + record.lanes.lane[OPTIM_LANES];
     part[4] = part[3];
     if (offload_params_in_file(request))
-        part[4] += round_up(count * dtype_bytes(request->dtype), AIO_ALIGN);
+        part[4] += round_up(count * dtype_bytes(request->dtype), align);
     return record;
 }
 
 size_t record_bytes(
-        const struct offload_request *request, const struct chunk *chunk)
+        const struct offload_request *request, const struct chunk *chunk,
+        size_t align)
 {
-    return record_of(request, chunk).part[RECORD_PARTS];
+    return record_of(request, chunk, align).part[RECORD_PARTS];
 }
 
 void record_memory(
         const struct offload_request *request, const struct chunk *chunk,
-        char *data, struct chunk_memory *memory)
+        size_t align, char *data, struct chunk_memory *memory)
 {
-    struct record record = record_of(request, chunk);
+    struct record record = record_of(request, chunk, align);
     memory->master = data;
     memory->lanes = optim_lanes_in_record(
             &request->extents[chunk->extent].layout, &record.lanes,
@@ -58,11 +60,11 @@ void record_memory(
 
 size_t record_largest(
         const struct offload_request *request, const struct chunk *chunks,
-        int chunk_count)
+        int chunk_count, size_t align)
 {
     size_t largest = 0;
     for (int i = 0; i < chunk_count; i++) {
-        size_t bytes = record_bytes(request, &chunks[i]);
+        size_t bytes = record_bytes(request, &chunks[i], align);
         largest = bytes > largest ? bytes : largest;
     }
     return largest;
@@ -80,10 +82,10 @@ enum zd_status store_file_measure(
         int chunk_count, size_t *ring_bytes_out, size_t *file_bytes_out)
 {
     size_t file_bytes = 0, ring_bytes;
-    size_t largest = record_largest(request, chunks, chunk_count);
+    size_t largest = record_largest(request, chunks, chunk_count, AIO_ALIGN);
     size_t count = (size_t)record_ring_count(request, chunk_count);
     for (int i = 0; i < chunk_count; i++)
-        file_bytes += record_bytes(request, &chunks[i]);
+        file_bytes += record_bytes(request, &chunks[i], AIO_ALIGN);
     /* the span begins at a multiple of ARENA_ALIGN */
     if (__builtin_mul_overflow(largest, count, &ring_bytes) ||
         ring_bytes > SIZE_MAX / 4)

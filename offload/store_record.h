@@ -1,12 +1,13 @@
-/* store_record.h - a chunk as the file has it.
+/* store_record.h - a chunk as one piece of memory: as the file has it, and as a
+ * snapshot copies it.
  *
  *   | master |..| m | its scales |..| v | its scales |..| slot |..|
  *
  * Its parts (chunk_parts, in the order of their bits) begin at multiples of
- * AIO_ALIGN, in the file and in a buffer, and one follows the other: each can
- * be moved alone, neighbors in one go. Arrays have room for whole qblocks.
- * Records lie in the order of the chunks. The slot is there when params are on
- * NVMe. Private to offload. */
+ * `align` (of the file and its buffers AIO_ALIGN), and one follows the other:
+ * each can be moved alone, neighbors in one go. Lanes have room for whole
+ * qblocks. The file has them in the order of the chunks. The slot is there when
+ * params are on NVMe. Private to offload. */
 #ifndef ZD_OFFLOAD_STORE_RECORD_H
 #define ZD_OFFLOAD_STORE_RECORD_H
 
@@ -20,17 +21,19 @@ struct record {                    /* bytes from its start */
 };
 
 struct record record_of(
-        const struct offload_request *request, const struct chunk *chunk);
+        const struct offload_request *request, const struct chunk *chunk,
+        size_t align);
 size_t record_bytes(
-        const struct offload_request *request, const struct chunk *chunk);
+        const struct offload_request *request, const struct chunk *chunk,
+        size_t align);
 /* Sets the pointers of what a record at `data` has. */
 void record_memory(
         const struct offload_request *request, const struct chunk *chunk,
-        char *data, struct chunk_memory *memory);
+        size_t align, char *data, struct chunk_memory *memory);
 /* Bytes of the largest. */
 size_t record_largest(
         const struct offload_request *request, const struct chunk *chunks,
-        int chunk_count);
+        int chunk_count, size_t align);
 /* Buffers in the ring. */
 int record_ring_count(const struct offload_request *request, int chunk_count);
 
