@@ -7,15 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct scenario scenario(int stage, int world, enum dtype dtype)
-{
-    struct scenario s = scenario_default(stage, world, dtype);
-    s.streams = STREAM_THREAD;
-    s.workers = 1;
-    s.offload.chunk_bytes = 2048; /* a tensor is several chunks */
-    return s;
-}
-
 /* Runs `s` as it is and without offload. */
 static bool offload_changes_nothing(const struct scenario *s)
 {
@@ -34,119 +25,75 @@ static bool offload_changes_nothing(const struct scenario *s)
     return ok;
 }
 
-/* --- stages, worlds, types, ways to send ---------------------------------- */
+/* At all stages and in both types, or in bf16 alone. */
+struct row {
+    const char *name;
+    int worlds[3];
+    int variants;                           /* of each stage and type */
+    enum { NEVER, IN_TURN, ALWAYS } params; /* on the host, where they may be */
+    int micros;
+    bool adds_on_host, reduce_fp32;
+};
 
-static void vary(struct scenario *s, int variant)
+static const struct row rows[] = {
+        {"optimizer on the host", {1, 2, 4}, 3, NEVER, 1},
+        {"parameters on the host", {1, 2, 4}, 2, ALWAYS, 1},
+        {"micro-batches added up on the device", {1, 2, 3}, 1, IN_TURN, 3},
+        /* which adds what stages 2 and 3 add on the device */
+        {"micro-batches added up on the host", {2, 3}, 1, IN_TURN, 3, true},
+        {"gradients reduced in fp32", {1, 2, 3}, 1, IN_TURN, 1, false, true},
+};
+
+static struct scenario scenario(
+        const struct row *row, int stage, int world, enum dtype dtype,
+        int variant)
 {
-    scenario_vary(s, variant);
-    s->streams = variant % 3 ? STREAM_THREAD : STREAM_INLINE;
-    s->workers = variant & 2 ? 3 : 1;
-    s->clip = variant % 4 ? 1 : 1e9;
-    s->offload.clipping =
+    struct scenario s = scenario_default(stage, world, dtype);
+    bool may = world == 1 || stage == 3;
+    scenario_vary(&s, variant);
+    s.streams = variant % 3 ? STREAM_THREAD : STREAM_INLINE;
+    s.workers = variant & 2 ? 3 : 1;
+    s.clip = variant % 4 ? 1 : 1e9;
+    s.steps = row->micros > 1 ? 2 : 3;
+    s.accumulation = row->micros;
+    s.accumulate_on_host = row->adds_on_host;
+    s.reduce_fp32 = row->reduce_fp32;
+    s.offload.chunk_bytes = 2048; /* a tensor is several chunks */
+    s.offload.clipping =
             variant % 7 < 3 ? OFFLOAD_CLIP_UNDO : OFFLOAD_CLIP_WAIT;
+    s.offload.optimizer = OFFLOAD_CPU;
+    if (may &&
+        (row->params == ALWAYS || (row->params == IN_TURN && variant % 3 == 2)))
+        s.offload.params = OFFLOAD_CPU;
+    return s;
 }
 
-static void test_optimizer_on_host(void)
+static void try(const struct row *row, int world)
 {
-    static const int worlds[] = {1, 2, 4};
-    int variant = 0;
-    for (int w = 0; w < 3; w++)
-        for (int half = 0; half <= 1; half++) {
-            char name[128];
-            bool ok = true;
-            for (int stage = 0; stage <= 3; stage++)
-                for (int k = 0; k < 3; k++) {
-                    struct scenario s = scenario(
-                            stage, worlds[w], half ? DTYPE_BF16 : DTYPE_FP32);
-                    vary(&s, variant++);
-                    s.offload.optimizer = OFFLOAD_CPU;
-                    ok &= offload_changes_nothing(&s);
-                }
-            snprintf(
-                    name, sizeof name, "optimizer on the host: %d ranks, %s",
-                    worlds[w], half ? "bf16" : "fp32");
-            report(ok, name, "see above");
-        }
-}
-
-static void test_params_on_host(void)
-{
-    static const int worlds[] = {1, 2, 4};
-    int variant = 0;
-    for (int w = 0; w < 3; w++)
-        for (int half = 0; half <= 1; half++) {
-            char name[128];
-            bool ok = true;
-            for (int k = 0; k < 5; k++) {
-                int stage = worlds[w] > 1 ? 3 : k % 4;
+    char name[128];
+    int variant = world;
+    bool ok = true;
+    for (int half = row->reduce_fp32; half <= 1; half++)
+        for (int stage = 0; stage <= 3; stage++) {
+            bool may = world == 1 || stage == 3;
+            if ((row->params == ALWAYS && !may) ||
+                (row->adds_on_host && stage < 2))
+                continue;
+            for (int k = 0; k < row->variants; k++) {
                 struct scenario s = scenario(
-                        stage, worlds[w], half ? DTYPE_BF16 : DTYPE_FP32);
-                vary(&s, variant++);
-                s.offload.optimizer = s.offload.params = OFFLOAD_CPU;
+                        row, stage, world, half ? DTYPE_BF16 : DTYPE_FP32,
+                        variant++);
                 ok &= offload_changes_nothing(&s);
             }
-            snprintf(
-                    name, sizeof name, "parameters on the host: %d ranks, %s",
-                    worlds[w], half ? "bf16" : "fp32");
-            report(ok, name, "see above");
         }
-}
-
-/* Several micro-batches, added up on the device (at every stage) or on the
- * host, which adds what stages 2 and 3 add on the device. */
-static void test_accumulation(void)
-{
-    int variant = 0;
-    for (int on_host = 0; on_host <= 1; on_host++) {
-        bool ok = true;
-        for (int world = 1; world <= 3; world++)
-            for (int stage = 0; stage <= 3; stage++)
-                for (int half = 0; half <= 1; half++) {
-                    struct scenario s = scenario(
-                            stage, world, half ? DTYPE_BF16 : DTYPE_FP32);
-                    bool equal = !on_host || (world > 1 && stage >= 2);
-                    if (!equal)
-                        continue;
-                    vary(&s, variant++);
-                    s.accumulation = 3;
-                    s.steps = 2;
-                    s.accumulate_on_host = on_host;
-                    s.offload.optimizer = OFFLOAD_CPU;
-                    if (variant % 3 == 0 && (world == 1 || stage == 3))
-                        s.offload.params = OFFLOAD_CPU;
-                    ok &= offload_changes_nothing(&s);
-                }
-        report(ok,
-               on_host ? "micro-batches added up on the host"
-                       : "micro-batches added up on the device",
-               "see above");
-    }
-}
-
-/* One micro-batch whose gradients are reduced in fp32, kept on the device and
- * passed on. */
-static void test_reduced_in_fp32(void)
-{
-    int variant = 0;
-    bool ok = true;
-    for (int world = 1; world <= 3; world++)
-        for (int stage = 0; stage <= 3; stage++) {
-            struct scenario s = scenario(stage, world, DTYPE_BF16);
-            vary(&s, variant++);
-            s.reduce_fp32 = true;
-            s.offload.optimizer = OFFLOAD_CPU;
-            if (variant % 3 == 0 && (world == 1 || stage == 3))
-                s.offload.params = OFFLOAD_CPU;
-            ok &= offload_changes_nothing(&s);
-        }
-    report(ok, "gradients are reduced in fp32 and rounded once", "see above");
+    snprintf(name, sizeof name, "%s: %d ranks", row->name, world);
+    report(ok, name, "see above");
 }
 
 int main(void)
 {
-    test_optimizer_on_host();
-    test_params_on_host();
-    test_accumulation();
-    test_reduced_in_fp32();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int w = 0; w < 3 && rows[i].worlds[w]; w++)
+            try(&rows[i], rows[i].worlds[w]);
     return report_done();
 }

@@ -19,13 +19,15 @@ static bool near_state(
     return true;
 }
 
-static bool stages_agree(int world, enum dtype dtype, int variant)
+static bool stages_agree(
+        int world, enum dtype dtype, int variant, bool reduce_fp32)
 {
     struct outcome first = {0};
     bool ok = true;
     for (int stage = 0; stage <= 3; stage++) {
         struct scenario s = scenario_default(stage, world, dtype);
         scenario_vary(&s, variant);
+        s.reduce_fp32 = reduce_fp32;
         struct outcome outcome = world_run(&s);
         ok &= outcome_sound(&outcome);
         if (stage == 0) {
@@ -51,7 +53,9 @@ static void test_stages(void)
             char name[128];
             bool ok = true;
             for (int k = 0; k < 5; k++)
-                ok &= stages_agree(worlds[w], type, variant++);
+                ok &= stages_agree(
+                        worlds[w], type, variant++,
+                        type != DTYPE_FP32 && k == 4);
             snprintf(
                     name, sizeof name, "stages agree to the bit: %d ranks, %s",
                     worlds[w], dtype_name(type));
