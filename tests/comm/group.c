@@ -38,6 +38,12 @@ static enum zd_status create(
     return comm_staged_create(control, group->mode, comm_out);
 }
 
+static void run_suite(struct member *member, struct comm *comm)
+{
+    for (int c = 0; c < suite_case_count; c++)
+        member->holds[c] = suite_cases[c].run(comm);
+}
+
 static void *run_member(void *arg)
 {
     struct member *member = arg;
@@ -47,6 +53,11 @@ static void *run_member(void *arg)
     struct comm *comm;
     struct arena_plan plan;
     struct arena arena;
+    if (group->on_host) {
+        run_suite(member, member->control);
+        comm_destroy(member->control);
+        return NULL;
+    }
     if (group->on_gpu) {
         must(device_open(DEVICE_CUDA, rank, size, &device));
         device_use(device);
@@ -65,8 +76,7 @@ static void *run_member(void *arg)
     must(comm_plan_needs(&plan, &needs));
     must(arena_take(&arena, &plan));
     comm_set_memory(comm, &arena);
-    for (int c = 0; c < suite_case_count; c++)
-        member->holds[c] = suite_cases[c].run(comm);
+    run_suite(member, comm);
     comm_destroy(comm);
     arena_release(&arena);
     arena_plan_fini(&plan);

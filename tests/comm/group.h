@@ -1,5 +1,5 @@
-/* group.h - ranks as threads of one process, each with a comm for its device's
- * memory over comm_local, for programs that print TAP. */
+/* group.h - ranks as threads of one process, over comm_local or each with a
+ * comm for its device's memory over that, for programs that print TAP. */
 #ifndef ZD_TESTS_COMM_GROUP_H
 #define ZD_TESTS_COMM_GROUP_H
 
@@ -12,6 +12,7 @@ struct group_case {
     int size, ranks_per_node; /* ranks_per_node 0: one level */
     enum stream_mode mode;    /* of staged collectives on the CPU */
     size_t shard_bytes;       /* planned: small, so that rounds are many */
+    bool on_host;             /* comm_local itself */
     bool on_gpu;
     enum comm_backend backend; /* on_gpu */
     enum comm_sums reduce;

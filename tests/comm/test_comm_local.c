@@ -1,5 +1,6 @@
 /* The suite over threads of one process, groups of 1 to 8; TAP. Also under a
  * thread sanitizer. */
+#include "tests/comm/group.h"
 #include "tests/comm/suite.h"
 
 #include <pthread.h>
@@ -7,75 +8,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SIZE_MAX_TESTED = 8, CASES_MAX = 32 };
+enum { RANKS = 4 };
 
-struct member {
-    struct comm *comm;
-    bool holds[CASES_MAX];
-};
-
-static void *run_member(void *arg)
+/* The last rank ends the job while the others wait in different places. NULL:
+ * all is as it shall be. */
+static void *leave_or_wait(void *ctx)
 {
-    struct member *member = arg;
-    for (int c = 0; c < suite_case_count; c++)
-        member->holds[c] = suite_cases[c].run(member->comm);
-    comm_destroy(member->comm);
-    return NULL;
-}
-
-static int tests_run, tests_failed;
-
-static void report(bool holds, int size, const char *name)
-{
-    tests_run++;
-    tests_failed += !holds;
-    printf("%s %d - %d ranks: %s\n", holds ? "ok" : "not ok", tests_run, size,
-           name);
-}
-
-static void run_threads(
-        int size, void *(*function)(void *), struct member *members)
-{
-    pthread_t threads[SIZE_MAX_TESTED];
-    for (int r = 0; r < size; r++)
-        if (pthread_create(&threads[r], NULL, function, &members[r]) != 0)
-            abort();
-    for (int r = 0; r < size; r++)
-        pthread_join(threads[r], NULL);
-}
-
-static void create_group(int size, struct member *members)
-{
-    struct comm *comms[SIZE_MAX_TESTED];
-    struct comm_options options = {.backend = COMM_LOCAL};
-    if (comm_local_create(size, &options, comms) != ZD_OK)
-        abort();
-    for (int r = 0; r < size; r++)
-        members[r] = (struct member){.comm = comms[r]};
-}
-
-static void run_suite(int size)
-{
-    struct member members[SIZE_MAX_TESTED];
-    create_group(size, members);
-    run_threads(size, run_member, members);
-    for (int c = 0; c < suite_case_count; c++) {
-        bool holds = true;
-        for (int r = 0; r < size; r++)
-            holds &= members[r].holds[c];
-        report(holds, size, suite_cases[c].name);
-    }
-}
-
-/* The last rank ends the job while the others wait in different places. */
-static void *leave_or_wait(void *arg)
-{
-    struct member *member = arg;
-    struct comm *comm = member->comm;
-    float full[4] = {0};
+    struct comm *comm = ctx;
+    float full[RANKS] = {0};
     struct comm_op *op;
     enum zd_status status = ZD_OK;
-    if (comm_rank(comm) == 3) {
+    if (comm_rank(comm) == RANKS - 1) {
         usleep(1000);
         comm_abort(comm, 75);
         status = ZD_ERR_PEER;
@@ -86,20 +29,27 @@ static void *leave_or_wait(void *arg)
         if (status == ZD_OK)
             status = comm_wait(comm, op);
     }
-    member->holds[0] = status == ZD_ERR_PEER;
     comm_destroy(comm);
-    return NULL;
+    return status == ZD_ERR_PEER ? NULL : ctx;
 }
 
-static void run_abort(void)
+static bool abort_reaches_all(void)
 {
-    struct member members[SIZE_MAX_TESTED];
+    struct comm *comms[RANKS];
+    pthread_t threads[RANKS];
+    struct comm_options options = {.backend = COMM_LOCAL};
     bool holds = true;
-    create_group(4, members);
-    run_threads(4, leave_or_wait, members);
-    for (int r = 0; r < 4; r++)
-        holds &= members[r].holds[0];
-    report(holds, 4, "an abort reaches the ranks that wait");
+    if (comm_local_create(RANKS, &options, comms) != ZD_OK)
+        abort();
+    for (int r = 0; r < RANKS; r++)
+        if (pthread_create(&threads[r], NULL, leave_or_wait, comms[r]) != 0)
+            abort();
+    for (int r = 0; r < RANKS; r++) {
+        void *failed;
+        pthread_join(threads[r], &failed);
+        holds &= !failed;
+    }
+    return holds;
 }
 
 /* Every size; under the thread sanitizer, for which all take two minutes, one
@@ -107,7 +57,7 @@ static void run_abort(void)
 static bool is_tested(int size)
 {
 #ifdef __SANITIZE_THREAD__
-    return size <= 3 || size == 5 || size == SIZE_MAX_TESTED;
+    return size <= 3 || size == 5 || size == GROUP_MAX;
 #else
     return true;
 #endif
@@ -115,10 +65,15 @@ static bool is_tested(int size)
 
 int main(void)
 {
-    for (int size = 1; size <= SIZE_MAX_TESTED; size++)
+    int number = 0, failed = 0;
+    for (int size = 1; size <= GROUP_MAX; size++)
         if (is_tested(size))
-            run_suite(size);
-    run_abort();
-    printf("1..%d\n", tests_run);
-    return tests_failed != 0;
+            failed += group_run(
+                    &(struct group_case){
+                            .name = "threads", .size = size, .on_host = true},
+                    &number);
+    bool holds = abort_reaches_all();
+    printf("%s %d - an abort reaches the ranks that wait\n1..%d\n",
+           holds ? "ok" : "not ok", number + 1, number + 1);
+    return failed > 0 || !holds;
 }
