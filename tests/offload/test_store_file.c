@@ -112,48 +112,42 @@ static void take_every_buffer(struct store_case *test)
     moved(test);
 }
 
+static size_t pages(const struct store_case *test, size_t wide)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < test->chunk_count; i++)
+        bytes += (test->chunks[i].count * wide + 4095) / 4096 * 4096;
+    return bytes;
+}
+
 Test(store_file, only_the_parts_of_a_list_are_moved)
 {
     struct store_case test;
     struct store_setup setup = plain;
-    size_t slots = 0;
     setup.params = true;
     case_init(&test, &setup);
-    for (int i = 0; i < test.chunk_count; i++)
-        slots += (test.chunks[i].count * 2 + 4095) / 4096 * 4096;
-
-    struct store_list list = all_chunks(&test, 0, CHUNK_SLOT);
-    cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
-    struct offload_report report = moved(&test);
-    cr_expect(report.disk_read_bytes == 0);
-    cr_expect(report.disk_written_bytes == slots);
-
-    take_every_buffer(&test);
-    list = all_chunks(&test, CHUNK_STATES, CHUNK_STATES);
-    cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
-    report = moved(&test);
-    cr_expect(report.disk_read_bytes == test.file_bytes - slots);
-    cr_expect(report.disk_written_bytes == test.file_bytes - slots);
-
-    take_every_buffer(&test);
-    list = all_chunks(
-            &test, CHUNK_STATES | CHUNK_SLOT, CHUNK_STATES | CHUNK_SLOT);
-    cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
-    report = moved(&test);
-    cr_expect(report.disk_read_bytes == test.file_bytes);
-    cr_expect(report.disk_written_bytes == test.file_bytes);
-    /* master and slot, which are no neighbors */
-    size_t masters = 0;
-    for (int i = 0; i < test.chunk_count; i++)
-        masters += (test.chunks[i].count * 4 + 4095) / 4096 * 4096;
-    take_every_buffer(&test);
-    list = all_chunks(&test, CHUNK_MASTER | CHUNK_SLOT, CHUNK_M);
-    cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
-    report = moved(&test);
-    cr_expect(report.disk_read_bytes == masters + slots);
-    cr_expect(
-            report.disk_written_bytes > 0 &&
-            report.disk_written_bytes < test.file_bytes - slots - masters);
+    const size_t slots = pages(&test, 2), masters = pages(&test, 4);
+    const size_t all = test.file_bytes, states = all - slots;
+    const struct {
+        unsigned reads, writes;
+        size_t read, written;
+    } lists[] = {
+            {0, CHUNK_SLOT, 0, slots},
+            {CHUNK_STATES, CHUNK_STATES, states, states},
+            {CHUNK_STATES | CHUNK_SLOT, CHUNK_STATES | CHUNK_SLOT, all, all},
+            /* which are no neighbors */
+            {CHUNK_MASTER | CHUNK_SLOT, CHUNK_MASTER, masters + slots, masters},
+    };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        struct store_list list =
+                all_chunks(&test, lists[i].reads, lists[i].writes);
+        if (i > 0)
+            take_every_buffer(&test);
+        cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
+        struct offload_report report = moved(&test);
+        cr_expect(report.disk_read_bytes == lists[i].read, "list %zu", i);
+        cr_expect(report.disk_written_bytes == lists[i].written, "list %zu", i);
+    }
     case_fini(&test);
 }
 
@@ -251,13 +245,6 @@ static void fail_reads(enum aio_backend backend)
     case_fini(&test);
 }
 
-Test(store_file, a_failed_read_is_told_by_the_next_call_and_no_one_waits)
-{
-    fail_reads(AIO_THREADS);
-    if (has_ring())
-        fail_reads(AIO_IO_URING);
-}
-
 /* A limit that comes down later is a device that is full. */
 static void fail_writes(enum aio_backend backend)
 {
@@ -285,11 +272,14 @@ static void fail_writes(enum aio_backend backend)
     case_fini(&test);
 }
 
-Test(store_file, a_write_behind_that_failed_is_told_at_the_finish)
+Test(store_file, a_disk_that_fails_is_told_and_no_one_waits)
 {
-    fail_writes(AIO_THREADS);
-    if (has_ring())
-        fail_writes(AIO_IO_URING);
+    for (int backend = AIO_IO_URING; backend <= AIO_THREADS; backend++) {
+        if (backend == AIO_IO_URING && !has_ring())
+            continue;
+        fail_reads((enum aio_backend)backend);
+        fail_writes((enum aio_backend)backend);
+    }
 }
 
 /* --- the check before step 1 ---------------------------------------------- */
