@@ -111,8 +111,13 @@ static void products(
             double middle = clock_seconds();
             k->dequantize(NULL, m->out, m->codes, m->scales, &matrix);
             k->matmul(
-                    NULL, out, type, a, m->out, NULL, rows, ROWS, COLUMNS,
-                    false, true, false);
+                    NULL, &(struct matmul){
+                                  .M = rows,
+                                  .N = ROWS,
+                                  .K = COLUMNS,
+                                  .a = {a, type},
+                                  .b = {m->out, type, true},
+                                  .out = {out, type}});
             double end = clock_seconds();
             coded = middle - begin < coded ? middle - begin : coded;
             decoded = end - middle < decoded ? end - middle : decoded;

@@ -8,7 +8,7 @@
  * is read, in GB/s, beside the sum of its elements by as many threads. */
 #include "bench/timing.h"
 #include "kernels/kernels.h"
-#include "kernels/matmul/products.h"
+#include "kernels/matmul/library.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,19 +71,29 @@ struct arrays {
     void *a16, *b16;
 };
 
+static struct matmul matmul_of(const struct product *p)
+{
+    return (struct matmul){
+            .M = p->M,
+            .N = p->N,
+            .K = p->K,
+            .a.transposed = p->trans_a,
+            .b.transposed = p->trans_b,
+            .accumulate = p->accumulate};
+}
+
 static double table_time(
         const struct kernels *k, const struct arrays *x,
         const struct product *p, int repeats)
 {
     bool narrow = k->dtype == DTYPE_BF16;
-    enum dtype out = narrow && !p->accumulate ? DTYPE_BF16 : DTYPE_FP32;
+    struct matmul m = matmul_of(p);
+    m.a.data = narrow ? x->a16 : x->a, m.a.type = k->dtype;
+    m.b.data = narrow ? x->b16 : x->b, m.b.type = k->dtype;
+    m.out.data = x->out;
+    m.out.type = narrow && !p->accumulate ? DTYPE_BF16 : DTYPE_FP32;
     double best;
-    TIME_BEST(
-            best, repeats,
-            k->matmul(
-                    NULL, x->out, out, narrow ? x->a16 : x->a,
-                    narrow ? x->b16 : x->b, NULL, p->M, p->N, p->K, p->trans_a,
-                    p->trans_b, p->accumulate));
+    TIME_BEST(best, repeats, k->matmul(NULL, &m));
     return best;
 }
 
@@ -91,12 +101,10 @@ static double library_time(
         const struct arrays *x, const struct product *p, int repeats,
         int threads)
 {
+    struct matmul m = matmul_of(p);
+    m.a.data = x->a, m.b.data = x->b, m.out.data = x->out;
     double best;
-    TIME_BEST(
-            best, repeats,
-            products_sgemm(
-                    x->out, x->a, x->b, NULL, p->M, p->N, p->K, p->trans_a,
-                    p->trans_b, p->accumulate, threads));
+    TIME_BEST(best, repeats, library_sgemm(&m, threads));
     return best;
 }
 
@@ -201,7 +209,7 @@ int main(int argc, char **argv)
         return 69;
     fill(&x);
     printf("%s\n%s\nlibrary: %s, %d threads\n", fp32->name, bf16->name,
-           products_library(), threads);
+           matmul_library(), threads);
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         printf("AVX2 peak: %.1f GF/s a core\n", core_peak());

@@ -10,7 +10,6 @@
  * sums of columns (dbias) are part of the product they belong to. The head goes
  * by 2048 tokens at a time. */
 #include "base/device/device_cuda.h"
-#include "kernels/fused.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul/matmul_cuda.h"
 
@@ -123,82 +122,53 @@ struct job {
     void *bias;      /* fp32 room for the greatest */
 };
 
-static enum zd_status run_head(const struct job *j)
+static struct matmul matmul_of(const struct job *j)
 {
-    int row = logits_stride(DEVICE_CUDA, j->out);
-    struct matmul_strides forward = {.out = row, .a = j->in, .b = j->in};
-    struct matmul_strides backward = {.out = j->in, .a = row, .b = j->in};
-    switch (j->pass) {
-    case FORWARD:
-        return fused_matmul_strided(
-                j->k, NULL, j->y, j->k->dtype, j->x, j->w, &forward, j->tokens,
-                j->out, j->in, false, true, false);
-    case DX:
-        return fused_matmul_strided(
-                j->k, NULL, j->x, j->k->dtype, j->y, j->w, &backward, j->tokens,
-                j->in, j->out, false, false, false);
-    default:
-        return fused_matmul_strided(
-                j->k, NULL, j->w, DTYPE_FP32, j->y, j->x, &backward, j->out,
-                j->in, j->tokens, true, false, false);
-    }
+    bool linear = !j->model->is_gpt2 || j->is_head; /* weights (out, in) */
+    int row = j->is_head ? logits_stride(DEVICE_CUDA, j->out) : j->out;
+    enum dtype type = j->k->dtype;
+    struct matmul_operand y = {j->y, type, false, row};
+    struct matmul_operand x = {j->x, type};
+    if (j->pass == FORWARD)
+        return (struct matmul){
+                .M = j->tokens,
+                .N = j->out,
+                .K = j->in,
+                .a = x,
+                .b = {j->w, type, linear},
+                .out = {j->y, type, row},
+                .bias = j->has_bias ? j->bias : NULL,
+                .epilogue = j->gelu ? MATMUL_GELU : MATMUL_PLAIN,
+                .aux = j->aux};
+    if (j->pass == DX)
+        return (struct matmul){
+                .M = j->tokens,
+                .N = j->in,
+                .K = j->out,
+                .a = y,
+                .b = {j->w, type, !linear},
+                .out = {j->x, type},
+                .epilogue = j->gelu ? MATMUL_DGELU : MATMUL_PLAIN,
+                .aux = j->aux};
+    struct matmul m = {
+            .M = linear ? j->out : j->in,
+            .N = linear ? j->in : j->out,
+            .K = j->tokens,
+            .a = linear ? y : x,
+            .b = linear ? x : y,
+            .out = {j->w, DTYPE_FP32},
+            .epilogue = !j->has_bias ? MATMUL_PLAIN
+                        : linear     ? MATMUL_SUM_A
+                                     : MATMUL_SUM_B,
+            .aux = j->bias};
+    m.a.transposed = true;
+    return m;
 }
 
 static enum zd_status run(const struct job *j)
 {
-    bool linear = !j->model->is_gpt2; /* weights (out, in) */
-    const void *bias = j->has_bias ? j->bias : NULL;
-    if (j->is_head)
-        return run_head(j);
-    switch (j->pass) {
-    case FORWARD:
-        if (j->gelu)
-            return fused_matmul_gelu(
-                    j->k, NULL, j->y, j->aux, j->x, j->w, bias, j->tokens,
-                    j->out, j->in, linear);
-        return j->k->matmul(
-                NULL, j->y, j->k->dtype, j->x, j->w, bias, j->tokens, j->out,
-                j->in, false, linear, false);
-    case DX:
-        if (j->gelu)
-            return fused_matmul_dgelu(
-                    j->k, NULL, j->x, j->y, j->w, j->aux, j->tokens, j->in,
-                    j->out, !linear);
-        return j->k->matmul(
-                NULL, j->x, j->k->dtype, j->y, j->w, NULL, j->tokens, j->in,
-                j->out, false, !linear, false);
-    default:
-        return fused_weight_grads(
-                j->k, NULL, j->w, j->has_bias ? j->bias : NULL,
-                linear ? j->y : j->x, linear ? j->x : j->y,
-                linear ? j->out : j->in, linear ? j->in : j->out, j->tokens,
-                linear, false);
-    }
-}
-
-/* The plan's key: what matmul_cuda.c makes of the same call. */
-static struct product product_of(const struct job *j)
-{
-    bool linear = !j->model->is_gpt2 || j->is_head;
-    int row = j->is_head ? logits_stride(DEVICE_CUDA, j->out) : j->out;
-    struct product p = {.dtype = DTYPE_BF16, .alignment = 16};
-    p.out_type = DTYPE_BF16;
-    if (j->pass == FORWARD) {
-        p.m = j->out, p.n = j->tokens, p.k = j->in, p.trans_a = linear;
-        p.epilogue = j->gelu       ? PRODUCT_GELU_AUX_BIAS
-                     : j->has_bias ? PRODUCT_BIAS
-                                   : PRODUCT_PLAIN;
-    } else if (j->pass == DX) {
-        p.m = j->in, p.n = j->tokens, p.k = j->out, p.trans_a = !linear;
-        p.epilogue = j->gelu ? PRODUCT_DGELU : PRODUCT_PLAIN;
-    } else {
-        p.m = linear ? j->in : j->out, p.n = linear ? j->out : j->in;
-        p.k = j->tokens, p.trans_b = true, p.out_type = DTYPE_FP32;
-        p.epilogue = j->has_bias ? PRODUCT_BGRADA : PRODUCT_PLAIN;
-    }
-    if (row > j->out)
-        *(j->pass == FORWARD ? &p.ldd : &p.ldb) = row;
-    return p;
+    struct matmul m = matmul_of(j);
+    return j->k->matmul(NULL, &m);
 }
 
 static int by_value(const void *a, const void *b)
@@ -315,10 +285,10 @@ static void give(struct memory *memory)
 static enum zd_status one(const struct job *j, const char *name, double *ms_out)
 {
     char algorithm[64];
-    struct product product = product_of(j);
+    struct matmul m = matmul_of(j);
     double operations = 2.0 * j->tokens * j->in * j->out;
     ZD_TRY(measure(j, ms_out));
-    product_measured(&product, algorithm, sizeof algorithm);
+    matmul_algorithm(&m, algorithm, sizeof algorithm);
     printf("%-10s %-8s %-8s %7d %7d %7d %9.1f us %7.1f TFLOP/s  %s\n",
            j->model->name, name, pass_names[j->pass], j->tokens, j->in, j->out,
            *ms_out * 1e3, operations / *ms_out * 1e-9, algorithm);
@@ -404,7 +374,7 @@ static enum zd_status bench(const char *only)
         give(&memory);
         ZD_TRY(status);
     }
-    products_close();
+    matmul_cuda_close();
     device_close(device);
     return ZD_OK;
 }

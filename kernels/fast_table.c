@@ -1,13 +1,14 @@
 /* fast_table.c - the fast paths of one instruction set and type, by name. */
 #include "kernels/attention/attention_cpu.h"
 #include "kernels/backend.h"
-#include "kernels/matmul/gemm_cpu.h"
+#include "kernels/matmul/matmul_cpu.h"
 #include "kernels/plain.h"
 #include "kernels/quant/matmul_codes.h"
 #include "kernels/quant/quant_cpu.h"
 
 #define OP(op) op##_fn FAST(op);
 KERNELS_EACH(OP)
+OP(matmul)
 OP(matmul_codes)
 #undef OP
 
@@ -15,6 +16,7 @@ const struct cpu_backend FAST(backend) = {
         .ops = {.dtype = ELEM_DTYPE,
                 .logits_dtype = DTYPE_FP32,
                 .add_losses = add_losses_cpu,
+                .matmul = FAST(matmul),
                 .matmul_codes = FAST(matmul_codes),
 #define OP(op) .op = FAST(op),
                 KERNELS_EACH(OP)

@@ -6,25 +6,6 @@
 
 #include "kernels/kernels.h"
 
-/* Rows that lie apart are for tables that have matmul_strided: a GPU's. */
-enum zd_status fused_matmul_strided(
-        const struct kernels *kernels, struct stream *stream, void *out,
-        enum dtype out_type, const void *a, const void *b,
-        const struct matmul_strides *strides, int M, int N, int K, bool trans_a,
-        bool trans_b, bool accumulate);
-enum zd_status fused_matmul_gelu(
-        const struct kernels *kernels, struct stream *stream, void *out,
-        void *pre, const void *a, const void *b, const void *bias, int M, int N,
-        int K, bool trans_b);
-enum zd_status fused_matmul_dgelu(
-        const struct kernels *kernels, struct stream *stream, void *dpre,
-        const void *dout, const void *b, const void *pre, int M, int N, int K,
-        bool trans_b);
-/* dweight and dbias may each be NULL: frozen. */
-enum zd_status fused_weight_grads(
-        const struct kernels *kernels, struct stream *stream, float *dweight,
-        float *dbias, const void *a, const void *b, int rows, int columns,
-        int tokens, bool dy_first, bool accumulate);
 enum zd_status fused_add_layernorm(
         const struct kernels *kernels, struct stream *stream, void *sum,
         void *out, float *mean, float *rstd, const void *a, const void *b,

@@ -2,8 +2,8 @@
 
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/backend.h"
-#include "kernels/matmul/product.h"
-#include "kernels/matmul/products.h"
+#include "kernels/matmul/library.h"
+#include "kernels/matmul/matmul_shape.h"
 #include "kernels/matmul/scratch.h"
 #include "kernels/plain.h"
 
@@ -110,31 +110,31 @@ static bool has_library_sgemm(enum isa isa)
 /* Few rows are bound by memory, and a library packs the matrix for them; so it
  * does where the third side is short, but with better instructions than our
  * baseline's. */
-static bool is_ours(
-        enum dtype out_type, const void *bias, int M, int N, int K,
-        bool trans_a, bool trans_b, bool accumulate)
+static bool is_ours(const struct matmul *m)
 {
-    struct cpu_product product = {NULL,    out_type, NULL,      NULL,
-                                  bias,    M,        N,         K,
-                                  trans_a, trans_b,  accumulate};
-    return rows_are_few(M, trans_a) || (!bias && machine_isa() != ISA_BASE &&
-                                        narrow_kind(&product) != NARROW_NONE);
+    return rows_are_few(m) ||
+           (machine_isa() != ISA_BASE && narrow_kind(m) != NARROW_NONE);
 }
 
-static enum zd_status matmul_library_fp32(
-        struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const void *b, const void *bias, int M, int N, int K, bool trans_a,
-        bool trans_b, bool accumulate)
+/* By the library, or by our own code where it wins, or where the library has
+ * nothing for this type and shape (ZD_ERR_UNFIT). */
+static enum zd_status library_matmul(
+        struct stream *stream, const struct matmul *m)
 {
-    assert(out_type == DTYPE_FP32);
-    if (is_ours(out_type, bias, M, N, K, trans_a, trans_b, accumulate))
-        return backend_at(machine_isa(), DTYPE_FP32)
-                ->ops.matmul(
-                        stream, out, out_type, a, b, bias, M, N, K, trans_a,
-                        trans_b, accumulate);
-    return products_sgemm(
-            out, a, b, bias, M, N, K, trans_a, trans_b, accumulate,
-            kernels_threads());
+    enum dtype type = m->a.type;
+    const struct kernels *own = &backend_at(machine_isa(), type)->ops;
+    enum zd_status status = ZD_ERR_UNFIT;
+    assert(m->b.type == type && !matmul_has_gaps(m));
+    if (m->epilogue != MATMUL_PLAIN)
+        return matmul_by_parts(
+                &(struct matmul_parts){
+                        library_matmul, own->gelu_forward, own->gelu_backward,
+                        own->reduce_rows},
+                stream, m);
+    if (!is_ours(m))
+        status = type == DTYPE_FP32 ? library_sgemm(m, kernels_threads())
+                                    : library_primitive(m, kernels_threads());
+    return status == ZD_ERR_UNFIT ? own->matmul(stream, m) : status;
 }
 
 /* bf16 is worth a library where the CPU multiplies it: AVX512_BF16 twice as
@@ -145,24 +145,11 @@ static bool has_bf16_instructions(void)
     return ZD_HAVE_ONEDNN && machine_isa() == ISA_AVX512_BF16;
 }
 
-/* Our own product takes over for a shape that oneDNN has no primitive for. */
-static enum zd_status matmul_library_bf16(
-        struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const void *b, const void *bias, int M, int N, int K, bool trans_a,
-        bool trans_b, bool accumulate)
+static bool uses_library(enum dtype dtype)
 {
-    enum zd_status status =
-            is_ours(out_type, bias, M, N, K, trans_a, trans_b, accumulate)
-                    ? ZD_ERR_UNFIT
-                    : products_primitive(
-                              out, out_type, a, b, bias, DTYPE_BF16, M, N, K,
-                              trans_a, trans_b, accumulate, kernels_threads());
-    if (status != ZD_ERR_UNFIT)
-        return status;
-    return backend_at(machine_isa(), DTYPE_BF16)
-            ->ops.matmul(
-                    stream, out, out_type, a, b, bias, M, N, K, trans_a,
-                    trans_b, accumulate);
+    return dtype == DTYPE_FP32   ? has_library_sgemm(machine_isa())
+           : dtype == DTYPE_BF16 ? has_bf16_instructions()
+                                 : false;
 }
 
 size_t attention_scratch_bytes(
@@ -198,7 +185,7 @@ char *kernels_products_text(void)
 {
 #if ZD_HAVE_CUDA
     if (device_backend() == DEVICE_CUDA)
-        return products_text();
+        return matmul_algorithms();
 #endif
     return NULL;
 }
@@ -207,7 +194,7 @@ const char *kernels_products_take(const char *text)
 {
 #if ZD_HAVE_CUDA
     if (device_backend() == DEVICE_CUDA)
-        return products_take(text);
+        return matmul_take_algorithms(text);
 #endif
     return NULL;
 }
@@ -228,7 +215,7 @@ void kernels_allow_tf32(bool allowed)
 {
 #if ZD_HAVE_CUDA
     if (device_backend() == DEVICE_CUDA)
-        products_set_tf32(allowed);
+        matmul_set_tf32(allowed);
 #endif
 }
 
@@ -237,7 +224,7 @@ void kernels_leave_multiprocessors(int count)
 #if ZD_HAVE_CUDA
     int all = device_facts().multiprocessors;
     if (device_backend() == DEVICE_CUDA)
-        products_set_sm_target(count > 0 && count < all ? all - count : 0);
+        matmul_set_sm_target(count > 0 && count < all ? all - count : 0);
 #endif
 }
 
@@ -272,13 +259,9 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
 
     struct kernels table = backend_at(isa, dtype)->ops;
     const char *products = "own matrix products";
-    if (dtype == DTYPE_FP32 && has_library_sgemm(isa)) {
-        table.matmul = matmul_library_fp32;
-        products = products_library();
-    }
-    if (dtype == DTYPE_BF16 && has_bf16_instructions()) {
-        table.matmul = matmul_library_bf16;
-        products = products_library();
+    if (uses_library(dtype)) {
+        table.matmul = library_matmul;
+        products = matmul_library();
     }
     if (!kernels_multiply_codes(dtype))
         table.matmul_codes = NULL;
@@ -297,9 +280,7 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
 
 bool kernels_multiply_codes(enum dtype dtype)
 {
-    return dtype == DTYPE_FP32   ? !has_library_sgemm(machine_isa())
-           : dtype == DTYPE_BF16 ? !has_bf16_instructions()
-                                 : true;
+    return !uses_library(dtype);
 }
 
 enum zd_status kernels_plain(enum dtype dtype, const struct kernels **table_out)

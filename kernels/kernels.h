@@ -71,14 +71,10 @@ struct kernels {
     dequantize_fn *dequantize;
     codes_rows_fn *codes_rows;
 
-    /* Several of the above in one pass over memory, and matmul of rows that
-     * lie apart. NULL: there is none, and fused.h composes it from the parts,
-     * or asks for rows without gaps; call sites use fused.h. */
-    matmul_strided_fn *matmul_strided;
-    matmul_codes_fn *matmul_codes; /* kernels_multiply_codes */
-    matmul_gelu_fn *matmul_gelu;
-    matmul_dgelu_fn *matmul_dgelu;
-    matmul_weight_grads_fn *matmul_weight_grads;
+    matmul_codes_fn *matmul_codes; /* NULL: see kernels_multiply_codes */
+
+    /* Several of the above in one pass over memory. NULL: there is none, and
+     * fused.h composes it from the parts; call sites use fused.h. */
     add_layernorm_forward_fn *add_layernorm_forward;
     add_rmsnorm_forward_fn *add_rmsnorm_forward;
     head_norm_rope_forward_fn *head_norm_rope_forward;
@@ -106,8 +102,8 @@ enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out);
  * of a second: on any thread, while another opens the GPU. A failure is told by
  * kernels_cuda. Nothing where there is no CUDA. */
 void kernels_open_libraries(void);
-/* products_text and products_take (kernels/matmul/matmul_cuda.h) of the thread's
- * device; on the CPU NULL. */
+/* matmul_algorithms and matmul_take_algorithms (kernels/matmul/matmul_cuda.h)
+ * of the thread's device; on the CPU NULL. */
 char *kernels_products_text(void);
 const char *kernels_products_take(const char *text);
 /* "cuBLASLt 13.1.0", static; ZD_ERR_UNFIT: it cannot be opened. */

@@ -11,10 +11,7 @@
     {                                                                          \
         .dtype = DTYPE_##TYPE, .logits_dtype = DTYPE_##TYPE,                   \
         KERNELS_EACH(OP_##TYPE).add_losses = add_losses_cuda,                  \
-        .matmul_strided = CUDA_NAME(matmul_strided, type),                     \
-        .matmul_gelu = CUDA_NAME(matmul_gelu, type),                           \
-        .matmul_dgelu = CUDA_NAME(matmul_dgelu, type),                         \
-        .matmul_weight_grads = CUDA_NAME(matmul_weight_grads, type),           \
+        .matmul = matmul_cuda,                                                 \
         .add_layernorm_forward = CUDA_NAME(add_layernorm_forward, type),       \
         .add_rmsnorm_forward = CUDA_NAME(add_rmsnorm_forward, type),           \
         .head_norm_rope_forward = CUDA_NAME(head_norm_rope_forward, type),     \

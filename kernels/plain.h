@@ -4,10 +4,9 @@
 
 #include "kernels/kernels.h"
 
-/* Every operation of struct kernels that has a type, to fill a table by name.
+/* Every operation that is a function per type, to fill a table by name.
  */
 #define KERNELS_EACH(OP)                                                       \
-    OP(matmul)                                                                 \
     OP(layernorm_forward)                                                      \
     OP(layernorm_backward)                                                     \
     OP(rmsnorm_forward)                                                        \

@@ -17,6 +17,7 @@ const struct kernels kernels_plain_bf16 = {
         .name = "plain bf16",
         .logits_dtype = DTYPE_FP32,
         .add_losses = add_losses_cpu,
+        .matmul = matmul_plain_bf16,
         .matmul_codes = matmul_codes_plain_bf16,
 #define OP(op) .op = op##_plain_bf16,
         KERNELS_EACH(OP)

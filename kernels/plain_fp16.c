@@ -17,6 +17,7 @@ const struct kernels kernels_plain_fp16 = {
         .name = "plain fp16",
         .logits_dtype = DTYPE_FP32,
         .add_losses = add_losses_cpu,
+        .matmul = matmul_plain_fp16,
         .matmul_codes = matmul_codes_plain_fp16,
 #define OP(op) .op = op##_plain_fp16,
         KERNELS_EACH(OP)

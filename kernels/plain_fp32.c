@@ -16,6 +16,7 @@ const struct kernels kernels_plain_fp32 = {
         .name = "plain fp32",
         .logits_dtype = DTYPE_FP32,
         .add_losses = add_losses_cpu,
+        .matmul = matmul_plain_fp32,
         .matmul_codes = matmul_codes_plain_fp32,
 #define OP(op) .op = op##_plain_fp32,
         KERNELS_EACH(OP)

@@ -12,7 +12,7 @@ size_t kernels_workspace_bytes(const struct kernels_request *request)
 {
     if (request->backend == DEVICE_CPU)
         return 0;
-    size_t bytes = matmul_cuda_workspace_bytes(request->dtype);
+    size_t bytes = MATMUL_WORKSPACE_BYTES;
     bytes = greater(bytes, norm_cuda_workspace_bytes(request->C));
     bytes = greater(bytes, reduce_rows_cuda_workspace_bytes(request->columns));
     return greater(

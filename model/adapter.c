@@ -56,16 +56,20 @@ static enum zd_status add_product(
         const struct dropout *dropout)
 {
     const struct kernels *k = l->model->kernels;
-    struct matmul_strides strides = {
-            .out = stride, .a = r, .b = trans ? r : columns};
-    if (to_dtype == DTYPE_FP32 && !dropout->threshold)
-        return fused_matmul_strided(
-                k, NULL, to, DTYPE_FP32, low, factor, &strides, l->N, columns,
-                r, false, trans, true);
     void *wide = l->pass->acts->adapters.wide;
-    ZD_TRY(k->matmul(
-            NULL, wide, k->dtype, low, factor, NULL, l->N, columns, r, false,
-            trans, false));
+    struct matmul m = {
+            .M = l->N,
+            .N = columns,
+            .K = r,
+            .a = {low, k->dtype},
+            .b = {factor, k->dtype, trans},
+            .out = {wide, k->dtype}};
+    if (to_dtype == DTYPE_FP32 && !dropout->threshold) {
+        m.out = (struct matmul_result){to, DTYPE_FP32, stride};
+        m.accumulate = true;
+        return k->matmul(NULL, &m);
+    }
+    ZD_TRY(k->matmul(NULL, &m));
     return k->scale_rows(
             NULL, to, stride, wide, l->N, columns, 1, dropout, true);
 }
@@ -100,12 +104,18 @@ static enum zd_status find_gains(
         return ZD_OK;
     assert(!l->conv1d || view->out == l->out);
     const char *weight = (const char *)whole + before * dtype_bytes(k->dtype);
-    ZD_TRY(k->matmul(
-            NULL, scratch->cross, DTYPE_FP32, weight, view->a, NULL, view->out,
-            view->r, l->in, l->conv1d, true, false));
-    ZD_TRY(k->matmul(
-            NULL, scratch->gram, DTYPE_FP32, view->a, view->a, NULL, view->r,
-            view->r, l->in, false, true, false));
+    struct matmul m = {
+            .M = view->out,
+            .N = view->r,
+            .K = l->in,
+            .a = {weight, k->dtype, l->conv1d},
+            .b = {view->a, k->dtype, true},
+            .out = {scratch->cross, DTYPE_FP32}};
+    ZD_TRY(k->matmul(NULL, &m));
+    m.M = view->r;
+    m.a = (struct matmul_operand){view->a, k->dtype};
+    m.out.data = scratch->gram;
+    ZD_TRY(k->matmul(NULL, &m));
     return k->row_gains(
             NULL, view->gain, view->inverse,
             &(struct adapted_rows){
@@ -149,8 +159,13 @@ enum zd_status adapter_keep(
     ZD_TRY(find_gains(l, view, weight));
     ZD_TRY(kept_input(l, view, x, &kept));
     ZD_TRY(k->matmul(
-            NULL, view->u, k->dtype, kept, view->a, NULL, l->N, view->r, l->in,
-            false, true, false));
+            NULL, &(struct matmul){
+                          .M = l->N,
+                          .N = view->r,
+                          .K = l->in,
+                          .a = {kept, k->dtype},
+                          .b = {view->a, k->dtype, true},
+                          .out = {view->u, k->dtype}}));
     return scale_in_place(l, view, view->u);
 }
 
@@ -180,18 +195,34 @@ enum zd_status adapter_backward(
     const void *mine = columns_at(dy, view->first, k->dtype), *kept;
     void *du = l->pass->acts->adapters.du;
     struct dropout dropout = dropout_of(l, view);
-    struct matmul_strides grads = {.out = view->r, .a = l->out, .b = view->r};
-    ZD_TRY(fused_matmul_strided(
-            k, NULL, view->db, DTYPE_FP32, mine, view->u, &grads, view->out,
-            view->r, l->N, true, false, l->accumulate));
-    ZD_TRY(fused_matmul_strided(
-            k, NULL, du, k->dtype, mine, view->b, &grads, l->N, view->r,
-            view->out, false, false, false));
+    ZD_TRY(k->matmul(
+            NULL, &(struct matmul){
+                          .M = view->out,
+                          .N = view->r,
+                          .K = l->N,
+                          .a = {mine, k->dtype, true, l->out},
+                          .b = {view->u, k->dtype},
+                          .out = {view->db, DTYPE_FP32},
+                          .accumulate = l->accumulate}));
+    ZD_TRY(k->matmul(
+            NULL, &(struct matmul){
+                          .M = l->N,
+                          .N = view->r,
+                          .K = view->out,
+                          .a = {mine, k->dtype, false, l->out},
+                          .b = {view->b, k->dtype},
+                          .out = {du, k->dtype}}));
     ZD_TRY(scale_in_place(l, view, du));
     ZD_TRY(kept_input(l, view, x, &kept));
     ZD_TRY(k->matmul(
-            NULL, view->da, DTYPE_FP32, du, kept, NULL, view->r, l->in, l->N,
-            true, false, l->accumulate));
+            NULL, &(struct matmul){
+                          .M = view->r,
+                          .N = l->in,
+                          .K = l->N,
+                          .a = {du, k->dtype, true},
+                          .b = {kept, k->dtype},
+                          .out = {view->da, DTYPE_FP32},
+                          .accumulate = l->accumulate}));
     if (!dx)
         return ZD_OK;
     return add_product(

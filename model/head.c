@@ -75,11 +75,15 @@ static enum zd_status chunk_logits(
         due = (struct residual_sum){
                 (const char *)due.a + offset, (const char *)due.b + offset};
     ZD_TRY(norm_forward_sum(&norm, h->norm, h->mean, h->rstd, x, &due));
-    struct matmul_strides strides = {.out = h->stride, .a = C, .b = C};
     struct linear head = head_linear(model, pass, begin, n, false);
-    ZD_TRY(fused_matmul_strided(
-            k, NULL, h->logits, h->logits_dtype, h->norm, head.weight.values,
-            &strides, n, V, C, false, true, false));
+    ZD_TRY(k->matmul(
+            NULL, &(struct matmul){
+                          .M = n,
+                          .N = V,
+                          .K = C,
+                          .a = {h->norm, k->dtype},
+                          .b = {head.weight.values, k->dtype, true},
+                          .out = {h->logits, h->logits_dtype, h->stride}}));
     return linear_adapters_forward(&head, h->logits, h->norm);
 }
 
@@ -93,18 +97,28 @@ static enum zd_status chunk_backward(
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
     char *dx = pass->rows ? pass->acts->last : pass->acts->dx;
-    struct matmul_strides strides = {.out = C, .a = h->stride, .b = C};
     struct linear head = head_linear(model, pass, begin, n, grads->norm_add);
     const void *dz;
     if (grads->dhead)
-        ZD_TRY(fused_matmul_strided(
-                k, NULL, grads->dhead, DTYPE_FP32, h->dlogits, h->norm,
-                &strides, V, C, n, true, false, grads->head_add));
+        ZD_TRY(k->matmul(
+                NULL, &(struct matmul){
+                              .M = V,
+                              .N = C,
+                              .K = n,
+                              .a = {h->dlogits, k->dtype, true, h->stride},
+                              .b = {h->norm, k->dtype},
+                              .out = {grads->dhead, DTYPE_FP32},
+                              .accumulate = grads->head_add}));
     ZD_TRY(linear_adapters_enter(&head, h->dlogits, h->norm, &dz));
     if (grads->dx_needed)
-        ZD_TRY(fused_matmul_strided(
-                k, NULL, h->dnorm, k->dtype, dz, head.weight.values, &strides,
-                n, C, V, false, false, false));
+        ZD_TRY(k->matmul(
+                NULL, &(struct matmul){
+                              .M = n,
+                              .N = C,
+                              .K = V,
+                              .a = {dz, k->dtype, false, h->stride},
+                              .b = {head.weight.values, k->dtype},
+                              .out = {h->dnorm, k->dtype}}));
     ZD_TRY(linear_adapters_backward(
             &head, grads->dx_needed ? h->dnorm : NULL, dz, h->norm));
     if (grads->dx_needed)

@@ -199,19 +199,21 @@ enum zd_status linear_adapters_enter(
 {
     const struct kernels *k = linear->model->kernels;
     void *z = linear->pass->acts->adapters.scaled;
-    struct matmul_strides strides = {
-            .out = linear->out,
-            .a = linear->in,
-            .b = linear->conv1d ? linear->out : linear->in};
     const void *weight;
     int covered = 0;
     *dz_out = dy;
     if (!linear->is_dora)
         return ZD_OK;
     ZD_TRY(linear_weight(linear, &weight));
-    ZD_TRY(fused_matmul_strided(
-            k, NULL, z, k->dtype, x, weight, &strides, linear->N,
-            linear->columns, linear->in, false, !linear->conv1d, false));
+    ZD_TRY(k->matmul(
+            NULL, &(struct matmul){
+                          .M = linear->N,
+                          .N = linear->columns,
+                          .K = linear->in,
+                          .a = {x, k->dtype},
+                          .b = {weight, k->dtype, !linear->conv1d,
+                                linear->conv1d ? linear->out : linear->in},
+                          .out = {z, k->dtype, linear->out}}));
     for (int i = 0; i < linear->adapter_count; i++) {
         const struct adapter_view *view = &linear->adapters[i];
         ZD_TRY(adapter_magnitude_backward(linear, view, z, dy));
@@ -259,15 +261,20 @@ static enum zd_status multiply(
         int N, int K, bool trans_b, bool add)
 {
     const struct kernels *k = linear->model->kernels;
-    const void *weight;
+    struct matmul m = {
+            .M = linear->N,
+            .N = N,
+            .K = K,
+            .a = {a, k->dtype},
+            .b = {.type = k->dtype, .transposed = trans_b},
+            .out = {out, k->dtype},
+            .bias = bias,
+            .accumulate = add};
     if (linear_in_strips(linear))
         return k->matmul_codes(
-                NULL, out, k->dtype, a, linear->weight.parts,
-                linear->weight.part_count, bias, linear->N, N, K, trans_b, add);
-    ZD_TRY(linear_weight(linear, &weight));
-    return k->matmul(
-            NULL, out, k->dtype, a, weight, bias, linear->N, N, K, false,
-            trans_b, add);
+                NULL, &m, linear->weight.parts, linear->weight.part_count);
+    ZD_TRY(linear_weight(linear, &m.b.data));
+    return k->matmul(NULL, &m);
 }
 
 /* dx = dy W, with `add` dx += dy W. */
@@ -322,17 +329,26 @@ enum zd_status linear_backward_params(
 {
     const struct kernels *k = linear->model->kernels;
     bool first = !linear->conv1d;
-    if (linear->dweight && linear->grad_type != DTYPE_FP32) {
-        assert(first && !linear->dbias && !linear->accumulate);
-        return k->matmul(
-                NULL, linear->dweight, linear->grad_type, dy, x, NULL,
-                linear->out, linear->in, linear->N, true, false, false);
-    }
-    return fused_weight_grads(
-            k, NULL, linear->dweight, linear->dbias, first ? dy : x,
-            first ? x : dy, first ? linear->out : linear->in,
-            first ? linear->in : linear->out, linear->N, first,
-            linear->accumulate);
+    assert(!linear->dweight || linear->grad_type == DTYPE_FP32 ||
+           (first && !linear->dbias && !linear->accumulate));
+    if (!linear->dweight)
+        return linear->dbias ? k->reduce_rows(
+                                       NULL, linear->dbias, dy, linear->N,
+                                       linear->out, linear->accumulate)
+                             : ZD_OK;
+    return k->matmul(
+            NULL, &(struct matmul){
+                          .M = first ? linear->out : linear->in,
+                          .N = first ? linear->in : linear->out,
+                          .K = linear->N,
+                          .a = {first ? dy : x, k->dtype, true},
+                          .b = {first ? x : dy, k->dtype},
+                          .out = {linear->dweight, linear->grad_type},
+                          .epilogue = !linear->dbias ? MATMUL_PLAIN
+                                      : first        ? MATMUL_SUM_A
+                                                     : MATMUL_SUM_B,
+                          .aux = linear->dbias,
+                          .accumulate = linear->accumulate});
 }
 
 /* dx (NULL: not computed) = dy W, or += where the compute type can be added to

@@ -1,4 +1,4 @@
-/* gemm_cpu.c - our own matrix product, packed and blocked for the caches.
+/* gemm_cpu.c - our own matmul, packed and blocked for the caches.
  *
  *   for each piece of at most TILE_M rows (of an fp32 out: all of them)
  *     for each piece of at most NC columns: a tile of out, last-level cache
@@ -17,16 +17,17 @@
  * A few threads each make columns of their own, in which none waits for another
  * before the end: 1.03 times as fast again on two of them for GPT-2's step,
  * where each packs a whole. */
-#include "kernels/matmul/gemm_cpu.h"
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/gemm_tile.h"
-#include "kernels/matmul/matmul.h"
-#include "kernels/matmul/product_cpu.h"
+#include "kernels/matmul/matmul_cpu.h"
 #include "kernels/matmul/scratch.h"
 
 #include <limits.h>
 
 matmul_fn FAST(matmul);
+gelu_forward_fn FAST(gelu_forward);
+gelu_backward_fn FAST(gelu_backward);
+reduce_rows_fn FAST(reduce_rows);
 
 /* Best of 256, 384 and 512 for KC, and 1024 for NC, on Zen 3 (32 KiB L1, 512
  * KiB L2): GPT-2's products at M = 1024 then reach 0.9 of two cores' peak. */
@@ -36,7 +37,7 @@ enum { KC = 384, MC = 96, NC = 1024, TILE_M = 768 };
 enum { APART_THREADS = 4, APART_COLUMNS = 256 };
 
 struct gemm {
-    struct cpu_product of;
+    struct matmul of;
     const struct gemm_rows *rows; /* make the rows of b; NULL: b has them */
     int thread, threads;          /* of those that share panels and tile */
     float *panels;                /* KC x NC of b, in panels of NR columns */
@@ -85,15 +86,16 @@ static void pack_a(
     for (int i = 0; i < rows; i += MR) {
         int r = rows - i < MR ? rows - i : MR;
         float *panel = block + (size_t)i * depth;
-        if (g->of.trans_a)
+        if (g->of.a.transposed)
             pack_rows(
                     panel, MR,
-                    (const elem *)g->of.a + (size_t)k * g->of.M + row + i,
+                    (const elem *)g->of.a.data + (size_t)k * g->of.M + row + i,
                     g->of.M, r, depth);
         else
             pack_transposed(
                     panel, MR,
-                    (const elem *)g->of.a + (size_t)(row + i) * g->of.K + k,
+                    (const elem *)g->of.a.data + (size_t)(row + i) * g->of.K +
+                            k,
                     g->of.K, r, depth);
     }
 }
@@ -103,13 +105,15 @@ static void pack_b_panel(
         int depth)
 {
     int c = columns < NR ? columns : NR;
-    if (g->of.trans_b)
+    if (g->of.b.transposed)
         pack_transposed(
-                panel, NR, (const elem *)g->of.b + (size_t)column * g->of.K + k,
+                panel, NR,
+                (const elem *)g->of.b.data + (size_t)column * g->of.K + k,
                 g->of.K, c, depth);
     else
         pack_rows(
-                panel, NR, (const elem *)g->of.b + (size_t)k * g->of.N + column,
+                panel, NR,
+                (const elem *)g->of.b.data + (size_t)k * g->of.N + column,
                 g->of.N, c, depth);
 }
 
@@ -154,7 +158,7 @@ static void pack_b(
         const struct gemm *g, int column, int columns, int k, int depth,
         int begin, int end)
 {
-    if (g->rows && g->of.trans_b)
+    if (g->rows && g->of.b.transposed)
         pack_made_rows(g, column, columns, k, depth, begin, end);
     else if (g->rows)
         pack_made_columns(g, column, columns, k, depth, begin, end);
@@ -215,8 +219,8 @@ static void part_round(
 {
     last = last < p->columns ? last : p->columns;
     for (int i = 0; i < p->rows; i++) {
-        elem *out =
-                (elem *)g->of.out + (size_t)(p->row + i) * g->of.N + p->column;
+        elem *out = (elem *)g->of.out.data + (size_t)(p->row + i) * g->of.N +
+                    p->column;
         for (int c = first; c < last; c += VL)
             store_some(
                     out + c,
@@ -288,13 +292,14 @@ static void depth_run(
                 .depth = depth,
                 .bias = k == 0 ? bias : NULL,
                 .add = k > 0 || g->of.accumulate};
-        p.stride = g->of.out_type == DTYPE_FP32 ? g->of.N : NC;
-        p.sums = g->of.out_type == DTYPE_FP32
-                         ? (float *)g->of.out + (size_t)p.row * g->of.N + column
+        p.stride = g->of.out.type == DTYPE_FP32 ? g->of.N : NC;
+        p.sums = g->of.out.type == DTYPE_FP32
+                         ? (float *)g->of.out.data + (size_t)p.row * g->of.N +
+                                   column
                          : g->tile + (size_t)at * NC;
         pack_a(g, g->block, p.row, p.rows, k, depth);
         part_run(&p, g->block, g->panels, first, last);
-        if (g->of.out_type != DTYPE_FP32 && k + depth == g->of.K)
+        if (g->of.out.type != DTYPE_FP32 && k + depth == g->of.K)
             part_round(g, &p, first, last);
     }
     wait_for_others(g);
@@ -312,7 +317,7 @@ static int piece_of(int count, int most, int of)
 static void columns_run(const struct gemm *g, int first, int last)
 {
     int depth = piece_of(g->of.K, KC, 8), wide = piece_of(last - first, NC, NR);
-    int tall = g->of.out_type == DTYPE_FP32 ? g->of.M
+    int tall = g->of.out.type == DTYPE_FP32 ? g->of.M
                                             : piece_of(g->of.M, TILE_M, MR);
     float bias[NC + NR] = {0};
     for (int row = 0; row < g->of.M; row += tall)
@@ -364,7 +369,7 @@ static void team_run(const struct gemm *g, float *memory, int threads)
 
 /* Scratch is for `threads`; OpenMP may start fewer (OMP_THREAD_LIMIT,
  * OMP_DYNAMIC). The layout of scratch follows `threads`, never the team. */
-static enum zd_status product_run(const struct gemm *g)
+static enum zd_status gemm_run(const struct gemm *g)
 {
     int threads = threads_for(
             (size_t)g->of.M * (size_t)g->of.N * (size_t)g->of.K / 16);
@@ -383,35 +388,30 @@ static enum zd_status product_run(const struct gemm *g)
     return ZD_OK;
 }
 
-enum zd_status FAST(matmul)(
-        struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const void *b, const void *bias, int M, int N, int K, bool trans_a,
-        bool trans_b, bool accumulate)
+enum zd_status FAST(matmul)(struct stream *stream, const struct matmul *m)
 {
-    assert(out_type == DTYPE_FP32 || out_type == ELEM_DTYPE);
-    assert(!accumulate || out_type == DTYPE_FP32);
-    assert(K > 0);
-    struct gemm g = {
-            .of = {out, out_type, a, b, bias, M, N, K, trans_a, trans_b,
-                   accumulate}};
-    if (rows_are_few(M, trans_a)) {
-        FAST(rows_run)(&g.of);
+    static const struct matmul_parts parts = {
+            FAST(matmul), FAST(gelu_forward), FAST(gelu_backward),
+            FAST(reduce_rows)};
+    assert(m->a.type == ELEM_DTYPE && m->b.type == ELEM_DTYPE);
+    assert(m->out.type == DTYPE_FP32 || m->out.type == ELEM_DTYPE);
+    assert(!m->accumulate || m->out.type == DTYPE_FP32);
+    assert(m->K > 0 && !matmul_has_gaps(m));
+    if (m->epilogue != MATMUL_PLAIN)
+        return matmul_by_parts(&parts, stream, m);
+    if (rows_are_few(m)) {
+        FAST(rows_run)(m);
         return ZD_OK;
     }
-    if (!bias && FAST(narrow_run)(&g.of))
+    if (FAST(narrow_run)(m))
         return ZD_OK;
-    return product_run(&g);
+    return gemm_run(&(struct gemm){.of = *m});
 }
 
 enum zd_status FAST(gemm_made)(
-        void *out, enum dtype out_type, const void *a,
-        const struct gemm_rows *rows, const void *bias, int M, int N, int K,
-        bool trans_b, bool accumulate)
+        const struct matmul *m, const struct gemm_rows *rows)
 {
-    struct gemm g = {
-            .of = {out, out_type, a, NULL, bias, M, N, K, false, trans_b,
-                   accumulate},
-            .rows = rows};
-    assert(out_type == DTYPE_FP32 || (out_type == ELEM_DTYPE && !accumulate));
-    return product_run(&g);
+    assert(m->out.type == DTYPE_FP32 ||
+           (m->out.type == ELEM_DTYPE && !m->accumulate));
+    return gemm_run(&(struct gemm){.of = *m, .rows = rows});
 }

@@ -1,85 +1,107 @@
-/* matmul.h - matrix products of the compute type, summed in fp32.
+/* matmul.h - matrix multiplication, summed in fp32.
  *
- *   out(M,N) = [accumulate: out +] op(a)(M,K) * op(b)(K,N) [+ bias(N) per row]
+ *   out(M,N) = [accumulate: out +] a(M,K) b(K,N) [+ bias(N) per row]
  *
- *   op(a) is a stored as (M,K), or with trans_a as (K,M); op(b) is b stored as
- *   (K,N), or with trans_b as (N,K). A Linear weight [out,in] is trans_b =
- * true; GPT-2's Conv1D weight [in,out] is trans_b = false.
- *
- * Types:   a, b, bias: compute type; out: out_type (compute type, or fp32).
- *          accumulate asks for out_type = fp32. bias may be NULL.
- * Back ends: oneDNN (bf16 with AMX/AVX-512 where the CPU has it), OpenBLAS; on
- * a CPU without bf16 instructions, and for fp16 on every CPU, operands are
- * widened in panels and multiplied in fp32. Products of at most 2 rows are our
- * own on every CPU, those with a side of at most 32 where it has AVX2
- * (product.h).
- * Memory:  may use bounded panel scratch kept per process (stated by
- *          matmul_scratch_bytes, taken at the first kernels_cpu call). */
+ * Operands: a is stored as (M,K), or transposed as (K,M); b as (K,N), or
+ *           transposed as (N,K). A Linear weight [out,in] is a transposed b;
+ *           GPT-2's Conv1D weight [in,out] is not transposed.
+ * Types:    a and b have the same type, the table's; bias too. out has that
+ *           type or fp32; accumulate needs fp32.
+ * Strides:  tables of a GPU, and the plain ones, take rows with gaps, which are
+ *           neither read nor written; the other CPU tables take none. No bias,
+ *           and no epilogue, for an out with gaps.
+ * Backends: oneDNN (bf16 with AMX or AVX-512 where the CPU has it), OpenBLAS;
+ *           on a CPU without bf16 instructions, and for fp16 on every CPU,
+ *           operands are widened in panels and multiplied in fp32. Our own code
+ *           takes few rows (on every CPU) and a short side (with AVX2): see
+ *           matmul_shape.h. On a GPU cuBLASLt, and our own kernel for what it
+ *           refuses.
+ * Memory:   may use bounded panel scratch kept per process (stated by
+ *           matmul_scratch_bytes, taken at the first kernels_cpu call). */
 #ifndef ZD_KERNELS_MATMUL_MATMUL_H
 #define ZD_KERNELS_MATMUL_MATMUL_H
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
-#include "kernels/cuda/cuda_names.h"
+#include "kernels/elementwise/activation.h"
+#include "kernels/elementwise/elementwise.h"
 
-typedef enum zd_status matmul_fn(
-        struct stream *stream, void *out,   /* (M, N) of out_type */
-        enum dtype out_type, const void *a, /* (M, K) or (K, M) */
-        const void *b,                      /* (K, N) or (N, K) */
-        const void *bias,                   /* (N) or NULL */
-        int M, int N, int K, bool trans_a, bool trans_b, bool accumulate);
-
-/* Elements from one row to the next, as the matrix is stored. */
-struct matmul_strides {
-    int out, a, b;
+struct matmul_operand {
+    const void *data;
+    enum dtype type;
+    bool transposed; /* as it is stored */
+    int stride;      /* elements between stored rows; 0: no gaps */
 };
 
-/* matmul of matrices whose rows lie apart: what is between them is neither read
- * nor written. No bias. */
-typedef enum zd_status matmul_strided_fn(
-        struct stream *stream, void *out,   /* (M, N) of out_type */
-        enum dtype out_type, const void *a, /* (M, K) or (K, M) */
-        const void *b,                      /* (K, N) or (N, K) */
-        const struct matmul_strides *strides, int M, int N, int K, bool trans_a,
-        bool trans_b, bool accumulate);
+struct matmul_result {
+    void *data; /* (M, N) */
+    enum dtype type;
+    int stride;
+};
 
-/* --- with what comes before or after it ------------------------------------
- * Sums of a column (dbias) are taken in fp32 over what is stored, rounded or
- * not: a tolerance, not bits, holds between fused and composed. */
+/* What follows in the same pass where a backend can. Sums are taken in fp32
+ * over what is stored, rounded or not: a tolerance, not bits, holds between
+ * backends. */
+enum matmul_epilogue {
+    MATMUL_PLAIN,
+    MATMUL_GELU, /* aux(M,N) = the result, kept for backward; out = gelu(aux) */
+    MATMUL_DGELU, /* out = the result * gelu'(aux) */
+    MATMUL_SUM_A, /* aux(M) [+]= sums over K of a, which is transposed: the
+                     gradient of a bias; fp32 */
+    MATMUL_SUM_B, /* aux(N) [+]= sums over K of b, which is not transposed */
+};
 
-/* pre = a op(b) + bias, out = gelu(pre): the first product of an MLP. */
-typedef enum zd_status matmul_gelu_fn(
-        struct stream *stream, void *out, /* (M, N) */
-        void *pre,                        /* (M, N) kept for backward */
-        const void *a,                    /* (M, K) */
-        const void *b,                    /* (K, N), or (N, K) with trans_b */
-        const void *bias,                 /* (N) or NULL */
-        int M, int N, int K, bool trans_b);
+struct matmul {
+    int M, N, K;
+    struct matmul_operand a, b;
+    struct matmul_result out;
+    const void *bias; /* (N) or NULL */
+    enum matmul_epilogue epilogue;
+    void *aux;
+    bool accumulate;
+};
 
-/* dpre = (dout op(b)) * gelu'(pre). */
-typedef enum zd_status matmul_dgelu_fn(
-        struct stream *stream, void *dpre, /* (M, N) */
-        const void *dout,                  /* (M, K) */
-        const void *b,                     /* (K, N), or (N, K) with trans_b */
-        const void *pre,                   /* (M, N) */
-        int M, int N, int K, bool trans_b);
+typedef enum zd_status matmul_fn(
+        struct stream *stream, const struct matmul *matmul);
 
-/* dweight(rows, columns) [+]= a^T b and dbias(out) [+]= the sums of dy's
- * columns, where dy (tokens, out) is b, or with dy_first a. */
-typedef enum zd_status matmul_weight_grads_fn(
-        struct stream *stream, float *dweight, /* (rows, columns) */
-        float *dbias,                          /* (out) or NULL */
-        const void *a,                         /* (tokens, rows) */
-        const void *b,                         /* (tokens, columns) */
-        int rows, int columns, int tokens, bool dy_first, bool accumulate);
+/* Elements between stored rows, gaps or not. */
+static inline int matmul_stride_a(const struct matmul *m)
+{
+    return m->a.stride ? m->a.stride : m->a.transposed ? m->M : m->K;
+}
+
+static inline int matmul_stride_b(const struct matmul *m)
+{
+    return m->b.stride ? m->b.stride : m->b.transposed ? m->K : m->N;
+}
+
+static inline int matmul_stride_out(const struct matmul *m)
+{
+    return m->out.stride ? m->out.stride : m->N;
+}
+
+static inline bool matmul_has_gaps(const struct matmul *m)
+{
+    return matmul_stride_a(m) != (m->a.transposed ? m->M : m->K) ||
+           matmul_stride_b(m) != (m->b.transposed ? m->K : m->N) ||
+           matmul_stride_out(m) != m->N;
+}
+
+/* A matmul whose epilogue follows in operations of its own. */
+struct matmul_parts {
+    matmul_fn *matmul; /* of MATMUL_PLAIN */
+    gelu_forward_fn *gelu_forward;
+    gelu_backward_fn *gelu_backward;
+    reduce_rows_fn *reduce_rows;
+};
+enum zd_status matmul_by_parts(
+        const struct matmul_parts *parts, struct stream *stream,
+        const struct matmul *matmul);
 
 /* Bytes of panel scratch a process holds for this compute type. */
 size_t matmul_scratch_bytes(enum dtype dtype);
 
-CUDA_DECLARE(matmul);
-CUDA_DECLARE(matmul_strided);
-CUDA_DECLARE(matmul_gelu);
-CUDA_DECLARE(matmul_dgelu);
-CUDA_DECLARE(matmul_weight_grads);
+/* Every type: the operands say which. */
+matmul_fn matmul_cuda;
 
 #endif

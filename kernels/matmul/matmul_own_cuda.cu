@@ -1,4 +1,4 @@
-/* matmul_own_cuda.cu - our own product: any shape, alignment and transposition,
+/* matmul_own_cuda.cu - our own matmul: any shape, alignment and transposition,
  * for what cuBLASLt refuses. Right and steady before fast.
  *
  * A block makes a tile of 64 x 64 elements; each of its 256 threads 4 x 4 of
@@ -12,7 +12,7 @@ enum { TILE = 64, DEPTH = 16, THREADS = 256, EACH = 4 };
 struct shape {
     int M, N, K;
     bool trans_a, trans_b, accumulate;
-    struct matmul_strides strides;
+    int stride_out, stride_a, stride_b;
 };
 
 /* Slices of a and b, along K first, so that a thread reads four neighbors. */
@@ -60,10 +60,10 @@ __global__ void __launch_bounds__(THREADS)
     float sums[EACH][EACH] = {{0}};
     for (int k0 = 0; k0 < shape.K; k0 += DEPTH) {
         load_slice(
-                s.a, a, row0, shape.M, k0, shape.K, shape.strides.a,
+                s.a, a, row0, shape.M, k0, shape.K, shape.stride_a,
                 !shape.trans_a);
         load_slice(
-                s.b, b, column0, shape.N, k0, shape.K, shape.strides.b,
+                s.b, b, column0, shape.N, k0, shape.K, shape.stride_b,
                 shape.trans_b);
         __syncthreads();
         multiply_slices(sums, &s, row, column);
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(THREADS)
             int r = row0 + row + i, c = column0 + column + j;
             if (r >= shape.M || c >= shape.N)
                 continue;
-            int64_t at = (int64_t)r * shape.strides.out + c;
+            int64_t at = (int64_t)r * shape.stride_out + c;
             float value = sums[i][j];
             if (bias)
                 value += to_float(bias[c]);
@@ -84,46 +84,46 @@ __global__ void __launch_bounds__(THREADS)
         }
 }
 
+/* Calls `run<T, Out>(...)` for the operands' and the result's type. */
+#define BY_TYPE(m, run, ...)                                                   \
+    ((m)->a.type == DTYPE_BF16   ? (m)->out.type == DTYPE_FP32                 \
+                                           ? run<bf16, float>(__VA_ARGS__)     \
+                                           : run<bf16, bf16>(__VA_ARGS__)      \
+       : (m)->a.type == DTYPE_FP16 ? (m)->out.type == DTYPE_FP32               \
+                                             ? run<fp16, float>(__VA_ARGS__)   \
+                                             : run<fp16, fp16>(__VA_ARGS__)    \
+                                   : run<float, float>(__VA_ARGS__))
+
 template <typename T, typename Out>
-static enum zd_status queue_product(
-        cudaStream_t stream, void *out, const void *a, const void *b,
-        const void *bias, struct shape shape)
+static enum zd_status queue_product(cudaStream_t stream, const struct matmul *m)
 {
+    struct shape shape = {
+            m->M,
+            m->N,
+            m->K,
+            m->a.transposed,
+            m->b.transposed,
+            m->accumulate,
+            matmul_stride_out(m),
+            matmul_stride_a(m),
+            matmul_stride_b(m)};
     /* rows of blocks: at most 65535, which is 4 million rows */
     dim3 grid(
             (unsigned)ceil_div(shape.N, TILE),
             (unsigned)ceil_div(shape.M, TILE));
     assert(grid.y <= 65535);
     ZD_LAUNCH(
-            (product<T, Out>), grid, THREADS, 0, stream, (Out *)out,
-            (const T *)a, (const T *)b, (const T *)bias, shape);
+            (product<T, Out>), grid, THREADS, 0, stream, (Out *)m->out.data,
+            (const T *)m->a.data, (const T *)m->b.data, (const T *)m->bias,
+            shape);
     return ZD_OK;
 }
 
-template <typename T>
-static enum zd_status product_to(
-        cudaStream_t stream, void *out, enum dtype out_type, const void *a,
-        const void *b, const void *bias, struct shape shape)
-{
-    if (out_type == DTYPE_FP32)
-        return queue_product<T, float>(stream, out, a, b, bias, shape);
-    return queue_product<T, T>(stream, out, a, b, bias, shape);
-}
-
 extern "C" enum zd_status matmul_own_cuda(
-        struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const void *b, const void *bias, const struct matmul_strides *strides,
-        enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
-        bool accumulate)
+        struct stream *stream, const struct matmul *m)
 {
-    cudaStream_t queue = device_cuda_stream(stream);
-    struct shape shape = {M, N, K, trans_a, trans_b, accumulate, *strides};
-    assert(out_type == DTYPE_FP32 || out_type == dtype);
-    if (dtype == DTYPE_BF16)
-        return product_to<bf16>(queue, out, out_type, a, b, bias, shape);
-    if (dtype == DTYPE_FP16)
-        return product_to<fp16>(queue, out, out_type, a, b, bias, shape);
-    return product_to<float>(queue, out, out_type, a, b, bias, shape);
+    assert(m->out.type == DTYPE_FP32 || m->out.type == m->a.type);
+    return BY_TYPE(m, queue_product, device_cuda_stream(stream), m);
 }
 
 template <typename T, typename Out>
@@ -133,34 +133,20 @@ __global__ void add_bias(Out *out, const T *bias, int64_t count, int N)
         out[i] = from_float<Out>(to_float(out[i]) + to_float(bias[i % N]));
 }
 
-template <typename T>
-static enum zd_status queue_bias(
-        cudaStream_t stream, void *out, enum dtype out_type, const void *bias,
-        int64_t count, int N)
+template <typename T, typename Out>
+static enum zd_status queue_bias(cudaStream_t stream, const struct matmul *m)
 {
-    unsigned grid = grid_for(count, THREADS, GRID_MOST);
-    if (out_type == DTYPE_FP32)
-        ZD_LAUNCH(
-                (add_bias<T, float>), grid, THREADS, 0, stream, (float *)out,
-                (const T *)bias, count, N);
-    else
-        ZD_LAUNCH(
-                (add_bias<T, T>), grid, THREADS, 0, stream, (T *)out,
-                (const T *)bias, count, N);
+    int64_t count = (int64_t)m->M * m->N;
+    ZD_LAUNCH(
+            (add_bias<T, Out>), grid_for(count, THREADS, GRID_MOST), THREADS, 0,
+            stream, (Out *)m->out.data, (const T *)m->bias, count, m->N);
     return ZD_OK;
 }
 
 extern "C" enum zd_status matmul_add_bias_cuda(
-        struct stream *stream, void *out, enum dtype out_type, const void *bias,
-        enum dtype dtype, int M, int N)
+        struct stream *stream, const struct matmul *m)
 {
-    cudaStream_t queue = device_cuda_stream(stream);
-    int64_t count = (int64_t)M * N;
-    if (dtype == DTYPE_BF16)
-        return queue_bias<bf16>(queue, out, out_type, bias, count, N);
-    if (dtype == DTYPE_FP16)
-        return queue_bias<fp16>(queue, out, out_type, bias, count, N);
-    return queue_bias<float>(queue, out, out_type, bias, count, N);
+    return BY_TYPE(m, queue_bias, device_cuda_stream(stream), m);
 }
 
 __global__ void add_sums(float *sums, const float *more, int count)

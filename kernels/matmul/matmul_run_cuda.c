@@ -1,13 +1,15 @@
-/* matmul_run_cuda.c - the plans of a GPU, each made at the first product of its
- * shape, and the products by them. */
-#include "kernels/matmul/matmul_plan_cuda.h"
+/* matmul_run_cuda.c - the plans of a GPU, each made at the first matmul of its
+ * key, and how its algorithm is chosen: what this run or the file knows, else
+ * the fastest of those that the library offers. */
 #include "base/must.h"
+#include "kernels/matmul/matmul_plan_cuda.h"
 
 #include "base/device/device_cuda.h"
 #include "base/log.h"
 #include "kernels/cuda/cuda_workspace.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +19,110 @@ enum { DEVICES = 16 };
 static struct plan_table tables[DEVICES] = {
         [0 ... DEVICES - 1] = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP}};
 
+/* --- settings ------------------------------------------------------------- */
+
+static _Atomic int sm_target;
+static _Atomic int tf32_allowed;
+static _Atomic int timing_mode = MATMUL_TIME_LARGE;
+
+void matmul_set_sm_target(int multiprocessors)
+{
+    sm_target = multiprocessors > 0 ? multiprocessors : 0;
+}
+
+void matmul_set_tf32(bool allowed)
+{
+    tf32_allowed = allowed;
+}
+
+void matmul_set_timing(enum matmul_timing timing)
+{
+    timing_mode = timing;
+}
+
+static enum matmul_timing timing_now(void)
+{
+    const char *set = getenv("ZEROD_MATMUL_TIMING");
+    if (!set || !*set)
+        return (enum matmul_timing)timing_mode;
+    if (strcmp(set, "off") == 0)
+        return MATMUL_HEURISTIC;
+    return strcmp(set, "all") == 0 ? MATMUL_TIME_ALL : MATMUL_TIME_LARGE;
+}
+
+static bool is_timed(const struct matmul_key *p)
+{
+    enum matmul_timing mode = timing_now();
+    double operations = 2.0 * p->m * p->n * p->k;
+    return mode == MATMUL_TIME_ALL ||
+           (mode == MATMUL_TIME_LARGE && operations >= 0x1p30);
+}
+
+/* --- keys ----------------------------------------------------------------- */
+
+static enum key_epilogue key_epilogue(const struct matmul *m)
+{
+    switch (m->epilogue) {
+    case MATMUL_GELU:
+        return m->bias ? KEY_GELU_AUX_BIAS : KEY_GELU_AUX;
+    case MATMUL_DGELU:
+        return KEY_DGELU;
+    case MATMUL_SUM_A: /* our a is the library's B */
+        return KEY_BGRADB;
+    case MATMUL_SUM_B:
+        return KEY_BGRADA;
+    default:
+        return m->bias ? KEY_BIAS : KEY_PLAIN;
+    }
+}
+
+/* Largest power of two up to 16 that divides every address. */
+static int32_t alignment_of(const struct matmul *m)
+{
+    const void *const pointers[] = {
+            m->a.data, m->b.data, m->out.data, plan_bias(m), m->aux};
+    uintptr_t bits = 16;
+    for (size_t i = 0; i < sizeof pointers / sizeof *pointers; i++)
+        bits |= (uintptr_t)pointers[i];
+    return (int32_t)(bits & -bits);
+}
+
+/* Rows without gaps are always 0, so that equal matmuls share a key. */
+static int32_t gap_or_none(int stride, int width)
+{
+    assert(stride >= width);
+    return stride == width ? 0 : stride;
+}
+
+static struct matmul_key key_of(const struct matmul *m)
+{
+    return (struct matmul_key){
+            .m = m->N,
+            .n = m->M,
+            .k = m->K,
+            .sm_target = sm_target,
+            .lda = gap_or_none(
+                    matmul_stride_b(m), m->b.transposed ? m->K : m->N),
+            .ldb = gap_or_none(
+                    matmul_stride_a(m), m->a.transposed ? m->M : m->K),
+            .ldd = gap_or_none(matmul_stride_out(m), m->N),
+            .dtype = m->a.type,
+            .out_type = m->out.type,
+            .trans_a = m->b.transposed,
+            .trans_b = m->a.transposed,
+            .epilogue = (int32_t)key_epilogue(m),
+            .alignment = alignment_of(m),
+            .tf32 = m->a.type == DTYPE_FP32 && tf32_allowed,
+    };
+}
+
 /* --- the table ----------------------------------------------------------- */
 
-static uint32_t hash_of(const struct product *product)
+static uint32_t hash_of(const struct matmul_key *key)
 {
-    enum { WORDS = sizeof *product / sizeof(uint64_t) };
+    enum { WORDS = sizeof *key / sizeof(uint64_t) };
     uint64_t words[WORDS], hash = 0;
-    memcpy(words, product, sizeof words);
+    memcpy(words, key, sizeof words);
     for (int i = 0; i < WORDS; i++) {
         hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 29;
@@ -33,12 +132,11 @@ static uint32_t hash_of(const struct product *product)
 
 /* Its slot, or the empty one where it belongs. */
 static struct plan *slot_of(
-        const struct plan_table *table, const struct product *product)
+        const struct plan_table *table, const struct matmul_key *key)
 {
-    for (uint32_t i = hash_of(product);; i++) {
+    for (uint32_t i = hash_of(key);; i++) {
         struct plan *plan = &table->plans[i % PLAN_SLOTS];
-        if (!plan->is_made ||
-            memcmp(&plan->product, product, sizeof *product) == 0)
+        if (!plan->is_made || memcmp(&plan->key, key, sizeof *key) == 0)
             return plan;
     }
 }
@@ -85,9 +183,9 @@ static struct plan_table *table_of_device(void)
 static size_t library_workspace(void)
 {
     size_t bytes = cuda_workspace_size(), most = LIBRARY_WORKSPACE_BYTES;
-    if (bytes <= 2 * PRODUCT_BORROW_BYTES)
+    if (bytes <= 2 * MATMUL_BORROW_BYTES)
         return 0;
-    bytes -= PRODUCT_BORROW_BYTES;
+    bytes -= MATMUL_BORROW_BYTES;
     return bytes < most ? bytes : most;
 }
 
@@ -103,31 +201,222 @@ static enum zd_status ready(struct plan_table *table)
     return ZD_OK;
 }
 
-/* For who goes on with this run: also a first proposal, where another was not
+/* --- what is remembered --------------------------------------------------- */
+
+static uint32_t workspace_kib(const struct plan_table *table)
+{
+    return (uint32_t)(table->workspace_bytes / 1024);
+}
+
+/* The algorithm that `from` knows, if the library still takes it. */
+static bool take_tuned(
+        struct plan_table *table, struct plan *plan, const struct tuning *from)
+{
+    const struct tuned *tuned =
+            from ? tuning_find(from, &plan->key, workspace_kib(table)) : NULL;
+    if (!tuned)
+        return false;
+    memcpy(&plan->algorithm, tuned->algorithm, sizeof plan->algorithm);
+    if (!plan_accepts(table, plan, &plan->algorithm))
+        return false;
+    plan->microseconds = (double)tuned->microseconds;
+    plan->parts = tuned->parts;
+    table->counters.read++;
+    return true;
+}
+
+/* In the file, whose lock is held, or in what the run has. */
+static void remember(
+        const struct plan_table *table, const struct plan *plan,
+        struct tuning *in)
+{
+    struct tuned tuned = {
+            .key = plan->key,
+            .parts = plan->parts,
+            .workspace_kib = workspace_kib(table),
+            .microseconds = (float)plan->microseconds,
+    };
+    memcpy(tuned.algorithm, &plan->algorithm, sizeof tuned.algorithm);
+    tuning_add(in, &tuned);
+}
+
+/* For a run that resumes this one: also a first proposal, where no other was
  * tried. */
 static void note_plan(const struct plan_table *table, const struct plan *plan)
 {
-    if (table->run && !plan->is_refused && plan_is_timed(&plan->product))
-        plan_remember(table, plan, table->run);
+    if (table->run && !plan->is_refused && is_timed(&plan->key))
+        remember(table, plan, table->run);
+}
+
+/* --- timing --------------------------------------------------------------- */
+
+/* A matmul as it is timed: by one algorithm, or by parts. */
+struct trial {
+    const struct plan_table *table;
+    const struct plan *plan;
+    const struct matmul *matmul;
+    struct stream *stream;
+    const cublasLtMatmulAlgo_t *algorithm; /* NULL: by parts */
+    const struct matmul_parts *parts;
+    cudaEvent_t start, stop;
+};
+
+static enum zd_status trial_begin(struct trial *trial)
+{
+    ZD_CUDA(cudaEventCreate(&trial->start));
+    cudaError_t error = cudaEventCreate(&trial->stop);
+    if (error != cudaSuccess)
+        cudaEventDestroy(trial->start);
+    return device_cuda_check(error, "cudaEventCreate");
+}
+
+static void trial_end(struct trial *trial)
+{
+    cudaEventDestroy(trial->start);
+    cudaEventDestroy(trial->stop);
+}
+
+/* Microseconds of one run; < 0 where the library refuses the algorithm after
+ * all. */
+static enum zd_status run_once(const struct trial *trial, double *took_out)
+{
+    float milliseconds;
+    cudaStream_t queue = device_cuda_stream(trial->stream);
+    *took_out = -1.0;
+    ZD_CUDA(cudaEventRecord(trial->start, queue));
+    if (!trial->algorithm)
+        ZD_TRY(matmul_by_parts(trial->parts, trial->stream, trial->matmul));
+    else if (
+            plan_launch(
+                    trial->table, trial->plan, trial->algorithm, trial->matmul,
+                    queue) != CUBLAS_STATUS_SUCCESS)
+        return ZD_OK;
+    ZD_CUDA(cudaEventRecord(trial->stop, queue));
+    ZD_CUDA(cudaEventSynchronize(trial->stop));
+    ZD_CUDA(cudaEventElapsedTime(&milliseconds, trial->start, trial->stop));
+    *took_out = 1e3 * (double)milliseconds;
+    return ZD_OK;
+}
+
+/* The shortest of a few runs after one that loads the kernel; a candidate that
+ * is far slower than `best` (< 0: there is none) is dropped early. */
+static enum zd_status measure(
+        const struct trial *trial, double best, double *shortest_out)
+{
+    enum { RUNS = 5 };
+    double took;
+    *shortest_out = -1.0;
+    ZD_TRY(run_once(trial, &took));
+    for (int run = 0; run < RUNS && took >= 0.0; run++) {
+        ZD_TRY(run_once(trial, &took));
+        if (took >= 0.0 && (*shortest_out < 0.0 || took < *shortest_out))
+            *shortest_out = took;
+        if (best >= 0.0 && *shortest_out > 1.5 * best)
+            break;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status measure_all(
+        struct trial *trial, struct plan *plan,
+        const struct plan_candidates *candidates)
+{
+    double best = -1.0;
+    for (int i = 0; i < candidates->count; i++) {
+        double took;
+        trial->algorithm = &candidates->algorithms[i];
+        ZD_TRY(measure(trial, best, &took));
+        if (took < 0.0 || (best >= 0.0 && took >= best))
+            continue;
+        best = took;
+        plan->algorithm = candidates->algorithms[i];
+    }
+    plan->microseconds = best > 0.0 ? best : 0.0;
+    return ZD_OK;
+}
+
+/* Runs every candidate on `m`, whose out is written over. */
+static enum zd_status measure_and_keep(
+        struct plan_table *table, struct plan *plan,
+        const struct plan_candidates *candidates, const struct matmul *m,
+        struct stream *stream)
+{
+    struct trial trial = {
+            .table = table, .plan = plan, .matmul = m, .stream = stream};
+    ZD_TRY(trial_begin(&trial));
+    enum zd_status status = measure_all(&trial, plan, candidates);
+    trial_end(&trial);
+    if (status != ZD_OK || plan->microseconds <= 0.0)
+        return status;
+    table->counters.timed++;
+    zd_log_debug(
+            "matmul: %d x %d x %d, epilogue %d: %.1f us, the best of %d",
+            plan->key.n, plan->key.m, plan->key.k, plan->key.epilogue,
+            plan->microseconds, candidates->count);
+    remember(table, plan, table->tuning);
+    return ZD_OK;
+}
+
+static enum zd_status settle(
+        struct plan_table *table, struct plan *plan,
+        const struct plan_candidates *candidates, const struct matmul *m,
+        struct stream *stream)
+{
+    enum zd_status status = ZD_OK;
+    /* Before the lock: what is queued may wait for a collective, and so for a
+     * rank that waits for the lock. */
+    ZD_CUDA(cudaStreamSynchronize(device_cuda_stream(stream)));
+    tuning_lock(table->tuning, PLAN_LOCK_TIMEOUT_MS);
+    if (!take_tuned(table, plan, table->tuning))
+        status = measure_and_keep(table, plan, candidates, m, stream);
+    tuning_unlock(table->tuning);
+    return status;
+}
+
+/* --- plans ---------------------------------------------------------------- */
+
+/* Sets the algorithm of a plan that is described: the one that the run or the
+ * file knows, the fastest, or the library's first; or is_refused. */
+static enum zd_status choose(
+        struct plan_table *table, struct plan *plan, const struct matmul *m,
+        struct stream *stream)
+{
+    struct plan_candidates candidates;
+    bool timed = table->tuning && is_timed(&plan->key);
+    if (timed && (take_tuned(table, plan, table->run) ||
+                  take_tuned(table, plan, table->tuning)))
+        return ZD_OK;
+    ZD_TRY(plan_candidates(table, plan, &candidates));
+    plan->is_refused = candidates.count == 0;
+    if (plan->is_refused) {
+        table->counters.refused++;
+        return ZD_OK;
+    }
+    plan->algorithm = candidates.algorithms[0];
+    /* A trial writes over D. Where that holds a sum the first proposal stays:
+     * gradients are written before they are added to, so that only the last,
+     * shorter chunk of a head meets its shape here. */
+    if (!timed || candidates.count == 1 || m->accumulate)
+        return ZD_OK;
+    return settle(table, plan, &candidates, m, stream);
 }
 
 static enum zd_status plan_for(
-        struct plan_table *table, const struct product *product,
-        const struct product_operands *operands, cudaStream_t stream,
-        struct plan **plan_out)
+        struct plan_table *table, const struct matmul_key *key,
+        const struct matmul *m, struct stream *stream, struct plan **plan_out)
 {
-    struct plan *plan = slot_of(table, product);
+    struct plan *plan = slot_of(table, key);
     *plan_out = plan;
     if (plan->is_made)
         return ZD_OK;
     if (table->count >= PLAN_SLOTS / 2) {
         forget_plans(table);
-        plan = *plan_out = slot_of(table, product);
+        plan = *plan_out = slot_of(table, key);
     }
-    plan->product = *product;
+    plan->key = *key;
     enum zd_status status = plan_describe(table, plan);
     if (status == ZD_OK)
-        status = plan_choose(table, plan, operands, stream);
+        status = choose(table, plan, m, stream);
     if (status != ZD_OK) {
         plan_clear(table, plan);
         return status;
@@ -139,131 +428,108 @@ static enum zd_status plan_for(
     return ZD_OK;
 }
 
-/* --- products ------------------------------------------------------------- */
+/* --- matmuls -------------------------------------------------------------- */
 
-/* Where parts are measured: a bias alone costs nothing. */
-static bool has_parts(const struct product *p)
-{
-    return p->epilogue != PRODUCT_PLAIN && p->epilogue != PRODUCT_BIAS;
-}
-
+/* A bias alone costs nothing: only other epilogues are measured against their
+ * parts. */
 static bool is_undecided(const struct plan *plan)
 {
     return plan->microseconds > 0.0 && plan->parts == TUNED_UNDECIDED &&
-           has_parts(&plan->product);
-}
-
-static void refuse(
-        struct plan_table *table, struct plan *plan, cublasStatus_t status)
-{
-    zd_log_warning(
-            "products: %s refuses %d x %d x %d, epilogue %d, which it had "
-            "offered (%s): done without it",
-            table->api->name, plan->product.n, plan->product.m, plan->product.k,
-            plan->product.epilogue, table->api->status_name(status));
-    plan->is_refused = true;
-    table->counters.refused++;
+           plan->key.epilogue != KEY_PLAIN && plan->key.epilogue != KEY_BIAS;
 }
 
 static enum zd_status run_locked(
-        struct plan_table *table, const struct product *product,
-        const struct product_operands *operands, cudaStream_t stream,
-        enum product_outcome *outcome_out)
+        struct plan_table *table, const struct matmul *m, struct stream *stream,
+        enum matmul_outcome *outcome_out)
 {
+    struct matmul_key key = key_of(m);
     struct plan *plan;
-    *outcome_out = PRODUCT_REFUSED;
+    *outcome_out = MATMUL_REFUSED;
     ZD_TRY(ready(table));
-    ZD_TRY(plan_for(table, product, operands, stream, &plan));
+    ZD_TRY(plan_for(table, &key, m, stream, &plan));
     if (plan->is_refused || plan->parts == TUNED_APART)
         return ZD_OK;
-    cublasStatus_t status =
-            plan_launch(table, plan, &plan->algorithm, operands, stream);
+    cublasStatus_t status = plan_launch(
+            table, plan, &plan->algorithm, m, device_cuda_stream(stream));
     if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
         status == CUBLAS_STATUS_INVALID_VALUE) {
-        refuse(table, plan, status);
+        zd_log_warning(
+                "matmul: %s refuses %d x %d x %d, epilogue %d, which it had "
+                "offered (%s): done without it",
+                table->api->name, key.n, key.m, key.k, key.epilogue,
+                table->api->status_name(status));
+        plan->is_refused = true;
+        table->counters.refused++;
         return ZD_OK;
     }
-    *outcome_out = is_undecided(plan) ? PRODUCT_UNDECIDED : PRODUCT_QUEUED;
+    *outcome_out = is_undecided(plan) ? MATMUL_UNDECIDED : MATMUL_QUEUED;
     return cublaslt_check(table->api, status, "cublasLtMatmul");
 }
 
-enum zd_status product_run(
-        struct stream *stream, const struct product *product,
-        const struct product_operands *operands,
-        enum product_outcome *outcome_out)
+enum zd_status matmul_run(
+        struct stream *stream, const struct matmul *m,
+        enum matmul_outcome *outcome_out)
 {
     struct plan_table *table = table_of_device();
-    cudaStream_t queue = device_cuda_stream(stream);
     pthread_mutex_lock(&table->lock);
-    enum zd_status status =
-            run_locked(table, product, operands, queue, outcome_out);
+    enum zd_status status = run_locked(table, m, stream, outcome_out);
     pthread_mutex_unlock(&table->lock);
     return status;
 }
 
-struct fused {
-    const struct plan_table *table;
-    const struct plan *plan;
-    const struct product_operands *operands;
-    cudaStream_t stream;
-};
-
-static enum zd_status run_fused(const void *ctx)
-{
-    const struct fused *f = ctx;
-    return cublaslt_check(
-            f->table->api,
-            plan_launch(
-                    f->table, f->plan, &f->plan->algorithm, f->operands,
-                    f->stream),
-            "cublasLtMatmul");
-}
-
 static enum zd_status decide_locked(
-        struct plan_table *table, struct plan *plan,
-        const struct product_operands *operands, cudaStream_t stream,
-        product_fn *apart, const void *ctx)
+        struct plan_table *table, struct plan *plan, struct trial *trial)
 {
-    struct fused fused = {table, plan, operands, stream};
-    double together, in_parts;
-    const struct tuned *tuned = tuning_find(
-            table->tuning, &plan->product, plan_workspace_kib(table));
+    double fused = -1.0, apart = -1.0;
+    const struct tuned *tuned =
+            tuning_find(table->tuning, &plan->key, workspace_kib(table));
     if (tuned && tuned->parts != TUNED_UNDECIDED) {
         plan->parts = tuned->parts; /* by another process, meanwhile */
         note_plan(table, plan);
         return ZD_OK;
     }
-    ZD_TRY(plan_time(run_fused, &fused, stream, &together));
-    ZD_TRY(plan_time(apart, ctx, stream, &in_parts));
-    plan->parts = together <= in_parts ? TUNED_FUSED : TUNED_APART;
-    plan_remember(table, plan, table->tuning);
+    ZD_TRY(trial_begin(trial));
+    trial->algorithm = &plan->algorithm;
+    enum zd_status status = measure(trial, -1.0, &fused);
+    trial->algorithm = NULL;
+    if (status == ZD_OK)
+        status = measure(trial, -1.0, &apart);
+    trial_end(trial);
+    ZD_TRY(status);
+    plan->parts = fused >= 0.0 && fused <= apart ? TUNED_FUSED : TUNED_APART;
+    remember(table, plan, table->tuning);
     note_plan(table, plan);
     return ZD_OK;
 }
 
-enum zd_status product_decide(
-        struct stream *stream, const struct product *product,
-        const struct product_operands *operands, product_fn *apart,
-        const void *ctx)
+enum zd_status matmul_decide(
+        struct stream *stream, const struct matmul *m,
+        const struct matmul_parts *parts)
 {
     struct plan_table *table = table_of_device();
-    cudaStream_t queue = device_cuda_stream(stream);
+    struct matmul_key key = key_of(m);
     /* makes the plans of the parts, and waits before the lock: see settle */
-    ZD_TRY(apart(ctx));
-    ZD_CUDA(cudaStreamSynchronize(queue));
+    ZD_TRY(matmul_by_parts(parts, stream, m));
+    ZD_CUDA(cudaStreamSynchronize(device_cuda_stream(stream)));
     enum zd_status status = ZD_OK;
     pthread_mutex_lock(&table->lock);
-    struct plan *plan = slot_of(table, product);
+    struct plan *plan = slot_of(table, &key);
     if (plan->is_made && is_undecided(plan)) {
+        struct trial trial = {
+                .table = table,
+                .plan = plan,
+                .matmul = m,
+                .stream = stream,
+                .parts = parts};
         tuning_lock(table->tuning, PLAN_LOCK_TIMEOUT_MS);
-        status = decide_locked(table, plan, operands, queue, apart, ctx);
+        status = decide_locked(table, plan, &trial);
         tuning_unlock(table->tuning);
     }
     pthread_mutex_unlock(&table->lock);
     return status;
 }
 
-enum zd_status products_open(const char **name_out)
+enum zd_status matmul_cuda_open(const char **name_out)
 {
     struct plan_table *table = table_of_device();
     enum zd_status status = ZD_OK;
@@ -275,7 +541,7 @@ enum zd_status products_open(const char **name_out)
     return status;
 }
 
-void products_close(void)
+void matmul_cuda_close(void)
 {
     struct plan_table *table = table_of_device();
     pthread_mutex_lock(&table->lock);
@@ -293,7 +559,7 @@ void products_close(void)
     pthread_mutex_unlock(&table->lock);
 }
 
-char *products_text(void)
+char *matmul_algorithms(void)
 {
     struct plan_table *table = table_of_device();
     pthread_mutex_lock(&table->lock);
@@ -302,7 +568,7 @@ char *products_text(void)
     return text;
 }
 
-const char *products_take(const char *text)
+const char *matmul_take_algorithms(const char *text)
 {
     struct plan_table *table = table_of_device();
     const char *why = "there is no cuBLASLt";
@@ -315,11 +581,11 @@ const char *products_take(const char *text)
     return why;
 }
 
-struct product_counters product_counters(void)
+struct matmul_counters matmul_counters(void)
 {
     struct plan_table *table = table_of_device();
     pthread_mutex_lock(&table->lock);
-    struct product_counters counters = table->counters;
+    struct matmul_counters counters = table->counters;
     pthread_mutex_unlock(&table->lock);
     return counters;
 }
@@ -348,20 +614,16 @@ static void algorithm_text(
             split);
 }
 
-double product_measured(
-        const struct product *product, char *algorithm, size_t bytes)
+void matmul_algorithm(const struct matmul *m, char *out, size_t bytes)
 {
     struct plan_table *table = table_of_device();
-    double microseconds = 0.0;
-    *algorithm = 0;
+    struct matmul_key key = key_of(m);
+    *out = 0;
     pthread_mutex_lock(&table->lock);
     if (table->is_open) {
-        const struct plan *plan = slot_of(table, product);
-        if (plan->is_made && !plan->is_refused) {
-            microseconds = plan->microseconds;
-            algorithm_text(table, plan, algorithm, bytes);
-        }
+        const struct plan *plan = slot_of(table, &key);
+        if (plan->is_made && !plan->is_refused)
+            algorithm_text(table, plan, out, bytes);
     }
     pthread_mutex_unlock(&table->lock);
-    return microseconds;
 }

@@ -70,55 +70,41 @@ static void set_path(struct tuning *tuning)
 
 /* --- reading ------------------------------------------------------------- */
 
+enum { KEY_WORDS = sizeof(struct matmul_key) / sizeof(int32_t) };
+
+/* The key, then parts, workspace, time and algorithm. */
 static bool parse_line(const char *line, struct tuned *out)
 {
-    int m, n, k, sm, dtype, out_type, ta, tb, epilogue, alignment, tf32, used;
-    int lda, ldb, ldd, parts;
+    int parts, used;
+    int32_t words[KEY_WORDS];
     struct tuned t = {0};
-    if (sscanf(line,
-               "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %" SCNu32 " %f%n",
-               &m, &n, &k, &sm, &lda, &ldb, &ldd, &dtype, &out_type, &ta, &tb,
-               &epilogue, &alignment, &tf32, &parts, &t.workspace_kib,
-               &t.microseconds, &used) != 17 ||
+    for (int i = 0; i < KEY_WORDS; i++, line += used)
+        if (sscanf(line, " %" SCNd32 "%n", &words[i], &used) != 1)
+            return false;
+    memcpy(&t.key, words, sizeof t.key);
+    if (sscanf(line, " %d %" SCNu32 " %f%n", &parts, &t.workspace_kib,
+               &t.microseconds, &used) != 3 ||
         parts < TUNED_UNDECIDED || parts > TUNED_APART)
         return false;
     t.parts = (enum tuned_parts)parts;
-    t.product = (struct product){
-            .m = m,
-            .n = n,
-            .k = k,
-            .sm_target = sm,
-            .lda = lda,
-            .ldb = ldb,
-            .ldd = ldd,
-            .dtype = (uint8_t)dtype,
-            .out_type = (uint8_t)out_type,
-            .trans_a = (uint8_t)ta,
-            .trans_b = (uint8_t)tb,
-            .epilogue = (uint8_t)epilogue,
-            .alignment = (uint8_t)alignment,
-            .tf32 = (uint8_t)tf32,
-    };
-    for (int i = 0; i < 8; i++) {
-        int more;
-        if (sscanf(line + used, " %" SCNx64 "%n", &t.algorithm[i], &more) != 1)
+    line += used;
+    for (int i = 0; i < 8; i++, line += used)
+        if (sscanf(line, " %" SCNx64 "%n", &t.algorithm[i], &used) != 1)
             return false;
-        used += more;
-    }
-    if (line[used] != '\n')
+    if (*line != '\n')
         return false;
     *out = t;
     return true;
 }
 
 static struct tuned *find(
-        const struct tuning *tuning, const struct product *product,
+        const struct tuning *tuning, const struct matmul_key *key,
         uint32_t workspace_kib)
 {
     for (size_t i = 0; i < tuning->count; i++) {
         struct tuned *t = &tuning->tuned[i];
         if (t->workspace_kib == workspace_kib &&
-            memcmp(&t->product, product, sizeof *product) == 0)
+            memcmp(&t->key, key, sizeof *key) == 0)
             return t;
     }
     return NULL;
@@ -126,7 +112,7 @@ static struct tuned *find(
 
 static void keep(struct tuning *tuning, const struct tuned *tuned)
 {
-    struct tuned *old = find(tuning, &tuned->product, tuned->workspace_kib);
+    struct tuned *old = find(tuning, &tuned->key, tuned->workspace_kib);
     if (!old && tuning->count < MOST_TUNED)
         old = &tuning->tuned[tuning->count++];
     if (old)
@@ -196,7 +182,7 @@ static void read_file(struct tuning *tuning)
     }
     if (why)
         zd_log_warning(
-                "products: %s is ignored: %s; algorithms are timed again",
+                "matmul: %s is ignored: %s; algorithms are timed again",
                 tuning->path, why);
     free(text);
 }
@@ -205,13 +191,16 @@ static void read_file(struct tuning *tuning)
 
 static size_t print_line(char *out, const struct tuned *t)
 {
-    const struct product *p = &t->product;
-    int used = snprintf(
-            out, LINE_BYTES,
-            "%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %" PRIu32 " %.2f",
-            p->m, p->n, p->k, p->sm_target, p->lda, p->ldb, p->ldd, p->dtype,
-            p->out_type, p->trans_a, p->trans_b, p->epilogue, p->alignment,
-            p->tf32, (int)t->parts, t->workspace_kib, (double)t->microseconds);
+    int used = 0;
+    int32_t words[KEY_WORDS];
+    memcpy(words, &t->key, sizeof words);
+    for (int i = 0; i < KEY_WORDS; i++)
+        used += snprintf(
+                out + used, LINE_BYTES - (size_t)used, "%" PRId32 " ",
+                words[i]);
+    used += snprintf(
+            out + used, LINE_BYTES - (size_t)used, "%d %" PRIu32 " %.2f",
+            (int)t->parts, t->workspace_kib, (double)t->microseconds);
     for (int i = 0; i < 8; i++)
         used += snprintf(
                 out + used, LINE_BYTES - (size_t)used, " %" PRIx64,
@@ -304,8 +293,7 @@ void tuning_add(struct tuning *tuning, const struct tuned *tuned)
         return;
     if (write_file(tuning) != ZD_OK) {
         zd_log_warning(
-                "products: what was timed is not kept: %s",
-                zd_error_get()->what);
+                "matmul: what was timed is not kept: %s", zd_error_get()->what);
         zd_error_clear();
         *tuning->path = 0;
     } else if (stat(tuning->path, &tuning->seen) != 0) {
@@ -351,10 +339,10 @@ void tuning_destroy(struct tuning *tuning)
 }
 
 const struct tuned *tuning_find(
-        const struct tuning *tuning, const struct product *product,
+        const struct tuning *tuning, const struct matmul_key *key,
         uint32_t workspace_kib)
 {
-    return find(tuning, product, workspace_kib);
+    return find(tuning, key, workspace_kib);
 }
 
 const char *tuning_path(const struct tuning *tuning)

@@ -5,7 +5,7 @@
  * it)
  *
  * Text: a line with the digest of what follows, the GPU, the library, then one
- * line for each product. An algorithm is the library's own 64 bytes, good for
+ * line for each key. An algorithm is the library's own 64 bytes, good for
  * the same version of it. A file that is damaged, of another format, GPU or
  * library is ignored, with a notice, and replaced at the next addition.
  *
@@ -19,11 +19,11 @@
 
 #include "kernels/matmul/matmul_cuda.h"
 
-/* Whether an epilogue is faster than its parts; PLAIN products have none. */
+/* Whether an epilogue is faster than its parts; plain matmuls have none. */
 enum tuned_parts { TUNED_UNDECIDED, TUNED_FUSED, TUNED_APART };
 
 struct tuned {
-    struct product product;
+    struct matmul_key key;
     enum tuned_parts parts;
     uint64_t algorithm[8];
     uint32_t workspace_kib; /* that was offered to the library */
@@ -40,14 +40,14 @@ struct tuning *tuning_create_empty(const char *gpu, const char *library);
 void tuning_destroy(struct tuning *tuning);
 
 const struct tuned *tuning_find(
-        const struct tuning *tuning, const struct product *product,
+        const struct tuning *tuning, const struct matmul_key *key,
         uint32_t workspace_kib);
 
 /* Takes the lock, if it can be had within `timeout_ms`, and reads what others
  * have added. Between the two calls no one else adds. */
 void tuning_lock(struct tuning *tuning, int timeout_ms);
 void tuning_unlock(struct tuning *tuning);
-/* Adds it, here and in the file; replaces one for the same product. */
+/* Adds it, here and in the file; replaces one of the same key. */
 void tuning_add(struct tuning *tuning, const struct tuned *tuned);
 
 /* All of it as the file has it; the caller's, to free. NULL: out of memory. */

@@ -1,4 +1,4 @@
-/* narrow_cpu.c - products with one side of a few elements, r, as an adapter's
+/* narrow_cpu.c - matmuls with one side of a few elements, r, as an adapter's
  * are: the large matrix is read once, where it lies, and never packed. What is
  * packed is the small one, a piece at a time, into a thread's first-level
  * cache.
@@ -12,7 +12,7 @@
  * What an element sums, and in which order, depends on the shapes alone. */
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/gemm_tile.h"
-#include "kernels/matmul/product_cpu.h"
+#include "kernels/matmul/matmul_cpu.h"
 
 static_assert(PAIR == 1, "words are floats here");
 
@@ -56,11 +56,11 @@ ALWAYS_INLINE vf load_within(const elem *p, int j, int count)
 
 /* b(k .. k + depth, LANES from `lane`), one row a step; lanes past r are 0. */
 ALWAYS_INLINE void pack_lanes(
-        float *panel, const struct cpu_product *p, int lane, int k, int depth)
+        float *panel, const struct matmul *p, int lane, int k, int depth)
 {
-    const elem *b = p->b;
+    const elem *b = p->b.data;
     int lanes = p->N - lane < LANES ? p->N - lane : LANES;
-    if (p->trans_b) {
+    if (p->b.transposed) {
         pack_transposed(
                 panel, LANES, b + (size_t)lane * (size_t)p->K + k, p->K, lanes,
                 depth);
@@ -105,10 +105,10 @@ ALWAYS_INLINE void add_tall(
 
 /* TALL rows of a as floats: in place, or through `rows`. */
 ALWAYS_INLINE const float *tall_rows(
-        float rows[TALL * DEPTH], int64_t *stride_out,
-        const struct cpu_product *p, int m, int count, int k, int depth)
+        float rows[TALL * DEPTH], int64_t *stride_out, const struct matmul *p,
+        int m, int count, int k, int depth)
 {
-    const elem *a = (const elem *)p->a + (size_t)m * (size_t)p->K + k;
+    const elem *a = (const elem *)p->a.data + (size_t)m * (size_t)p->K + k;
 #if KERNEL_TYPE == KERNEL_FP32
     *stride_out = p->K;
     if (count == TALL)
@@ -122,7 +122,7 @@ ALWAYS_INLINE const float *tall_rows(
     return rows;
 }
 
-static void sums_block(const struct cpu_product *p, int first, int count)
+static void sums_block(const struct matmul *p, int first, int count)
 {
     float sums[(BLOCK + 2 * TALL) * MOST_LANES], panel[DEPTH * LANES];
     float rows[TALL * DEPTH];
@@ -146,10 +146,11 @@ static void sums_block(const struct cpu_product *p, int first, int count)
         size_t at = (size_t)(first + m) * (size_t)p->N;
         for (int lane = 0; lane < p->N; lane += VL) {
             vf sum = vf_load(sums + m * lanes + lane);
-            if (p->out_type == DTYPE_FP32)
-                vf_store_some((float *)p->out + at + lane, sum, p->N - lane);
+            if (p->out.type == DTYPE_FP32)
+                vf_store_some(
+                        (float *)p->out.data + at + lane, sum, p->N - lane);
             else
-                store_some((elem *)p->out + at + lane, sum, p->N - lane);
+                store_some((elem *)p->out.data + at + lane, sum, p->N - lane);
         }
     }
 }
@@ -158,10 +159,10 @@ static void sums_block(const struct cpu_product *p, int first, int count)
 
 /* b(r, columns from `first`), rows SPREAD_COLUMNS apart; 0 past the edge. */
 ALWAYS_INLINE void pack_columns(
-        float *panel, const struct cpu_product *p, int first, int columns)
+        float *panel, const struct matmul *p, int first, int columns)
 {
-    const elem *b = p->b;
-    if (p->trans_b) {
+    const elem *b = p->b.data;
+    if (p->b.transposed) {
         pack_transposed(
                 panel, SPREAD_COLUMNS, b + (size_t)first * (size_t)p->K, p->K,
                 columns, p->K);
@@ -177,18 +178,18 @@ ALWAYS_INLINE void pack_columns(
 
 /* rows x STRIP of out, of which `columns` are there. */
 ALWAYS_INLINE void spread_tile(
-        const struct cpu_product *p, int m, int rows, int column, int columns,
+        const struct matmul *p, int m, int rows, int column, int columns,
         const float *a, const float *panel)
 {
     size_t at = (size_t)m * (size_t)p->N + (size_t)column;
-    float *wide = (float *)p->out + at;
-    elem *out = (elem *)p->out + at;
+    float *wide = (float *)p->out.data + at;
+    elem *out = (elem *)p->out.data + at;
     vf acc[ROWS][WIDE];
 #pragma GCC unroll 8
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < WIDE; j++)
             acc[i][j] = vf_all(0);
-    for (int i = 0; p->out_type == DTYPE_FP32 && i < rows; i++)
+    for (int i = 0; p->out.type == DTYPE_FP32 && i < rows; i++)
         for (int j = 0; j < WIDE; j++)
             __builtin_prefetch(wide + (int64_t)i * p->N + j * VL, 1);
     for (int k = 0; k < p->K; k++) {
@@ -209,7 +210,7 @@ ALWAYS_INLINE void spread_tile(
             int count = columns - j * VL;
             if (count <= 0)
                 break;
-            if (p->out_type != DTYPE_FP32)
+            if (p->out.type != DTYPE_FP32)
                 store_some(out + j * VL, acc[i][j], count);
             else if (p->accumulate)
                 vf_store_some(
@@ -222,7 +223,7 @@ ALWAYS_INLINE void spread_tile(
 
 /* Whole tiles know their shape. */
 ALWAYS_INLINE void spread_tile_of(
-        const struct cpu_product *p, int m, int rows, int column, int columns,
+        const struct matmul *p, int m, int rows, int column, int columns,
         const float *a, const float *panel)
 {
     if (rows == ROWS && columns == STRIP)
@@ -231,7 +232,7 @@ ALWAYS_INLINE void spread_tile_of(
         spread_tile(p, m, rows, column, columns, a, panel);
 }
 
-static void spread_block(const struct cpu_product *p, int first, int count)
+static void spread_block(const struct matmul *p, int first, int count)
 {
     float panel[NARROW_MOST * SPREAD_COLUMNS], a[ROWS * NARROW_MOST];
     for (int column = 0; column < p->N; column += SPREAD_COLUMNS) {
@@ -243,7 +244,7 @@ static void spread_block(const struct cpu_product *p, int first, int count)
             memset(a, 0, sizeof a);
             for (int i = 0; i < rows; i++)
                 widen(a + i * NARROW_MOST,
-                      (const elem *)p->a +
+                      (const elem *)p->a.data +
                               (size_t)(first + m + i) * (size_t)p->K,
                       p->K);
             for (int c = 0; c < columns; c += STRIP)
@@ -261,8 +262,8 @@ static void spread_block(const struct cpu_product *p, int first, int count)
 struct grads {
     const elem *narrow, *wide;
     int r, width, tokens;
-    float *out; /* (r, width), or turned (width, r) */
-    bool is_turned, accumulate;
+    float *out; /* (r, width), or transposed (width, r) */
+    bool is_transposed, accumulate;
 };
 
 /* sums[i][:] += narrow(:, i) . wide(:, STRIP columns), for ROWS of r. */
@@ -311,7 +312,8 @@ static void grads_store(
     for (size_t i = 0; i < r; i++)
         for (size_t c = 0; c < (size_t)columns; c++) {
             size_t at = (size_t)column + c;
-            float *o = g->out + (g->is_turned ? at * r + i : i * width + at);
+            float *o =
+                    g->out + (g->is_transposed ? at * r + i : i * width + at);
             float sum = sums[i * GRADS_COLUMNS + c];
             *o = g->accumulate ? *o + sum : sum;
         }
@@ -338,17 +340,17 @@ static void grads_columns(const struct grads *g, int column, int columns)
     grads_store(g, sums, column, columns);
 }
 
-static void grads_run(const struct cpu_product *p, int threads)
+static void grads_run(const struct matmul *p, int threads)
 {
-    bool is_turned = p->N <= NARROW_MOST;
+    bool is_transposed = p->N <= NARROW_MOST;
     struct grads g = {
-            .narrow = is_turned ? p->b : p->a,
-            .wide = is_turned ? p->a : p->b,
-            .r = is_turned ? p->N : p->M,
-            .width = is_turned ? p->M : p->N,
+            .narrow = is_transposed ? p->b.data : p->a.data,
+            .wide = is_transposed ? p->a.data : p->b.data,
+            .r = is_transposed ? p->N : p->M,
+            .width = is_transposed ? p->M : p->N,
             .tokens = p->K,
-            .out = p->out,
-            .is_turned = is_turned,
+            .out = p->out.data,
+            .is_transposed = is_transposed,
             .accumulate = p->accumulate};
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int c = 0; c < g.width; c += GRADS_COLUMNS)
@@ -360,8 +362,8 @@ static void grads_run(const struct cpu_product *p, int threads)
 /* -------------------------------------------------------------------------- */
 
 static void rows_run(
-        const struct cpu_product *p, int threads,
-        void (*run)(const struct cpu_product *, int, int))
+        const struct matmul *p, int threads,
+        void (*run)(const struct matmul *, int, int))
 {
     int share = (p->M + threads - 1) / threads;
     int blocks = (share + BLOCK - 1) / BLOCK;
@@ -371,7 +373,7 @@ static void rows_run(
         run(p, m, p->M - m < block ? p->M - m : block);
 }
 
-bool FAST(narrow_run)(const struct cpu_product *p)
+bool FAST(narrow_run)(const struct matmul *p)
 {
     enum narrow kind = narrow_kind(p);
     int threads = threads_for((size_t)p->M * (size_t)p->N * (size_t)p->K / 16);

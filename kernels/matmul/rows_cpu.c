@@ -1,11 +1,11 @@
-/* rows_cpu.c - products of a few rows with a matrix, as a decode step has them.
+/* rows_cpu.c - matmuls of a few rows with a matrix, as a decode step has them.
  *
  * Little of the matrix is used twice, so nothing is packed: it is read once,
  * in the order in which it is stored, by two rows at a time, those behind the
  * first two out of the caches; memory's bandwidth is the bound.
  * What one element sums, and in which order, depends on K alone. */
 #include "kernels/cpu/fast.h"
-#include "kernels/matmul/product_cpu.h"
+#include "kernels/matmul/matmul_cpu.h"
 #include "kernels/matmul/rows_sums.h"
 
 /* Of a (N, K) matrix one row is read at a time: rows side by side are read at
@@ -19,11 +19,11 @@ typedef float strip_sums[MATMUL_ROWS_MAX][STRIP];
 /* sums[m][i] = a(m, :) . b(column, :), which is column i of a strip, of `rows`
  * rows from m. */
 ALWAYS_INLINE void dot_run(
-        const struct cpu_product *p, int m, int rows, int column, int i,
+        const struct matmul *p, int m, int rows, int column, int i,
         strip_sums sums)
 {
-    const elem *a = (const elem *)p->a + (size_t)m * (size_t)p->K;
-    const elem *b = (const elem *)p->b + (size_t)column * (size_t)p->K;
+    const elem *a = (const elem *)p->a.data + (size_t)m * (size_t)p->K;
+    const elem *b = (const elem *)p->b.data + (size_t)column * (size_t)p->K;
     struct rows_sums of;
     memset(&of, 0, sizeof of);
     rows_add(&of, a, p->K, rows, b, p->K);
@@ -34,11 +34,11 @@ ALWAYS_INLINE void dot_run(
 /* sums[m][c] += a(m, k) b(k, column + c), k < depth, c < columns, of `rows`
  * rows from m. */
 ALWAYS_INLINE void add_rows(
-        const struct cpu_product *p, int m, int rows, int depth, int k,
-        int column, int columns, strip_sums sums)
+        const struct matmul *p, int m, int rows, int depth, int k, int column,
+        int columns, strip_sums sums)
 {
-    const elem *a = (const elem *)p->a + (size_t)m * (size_t)p->K + k;
-    const elem *b = (const elem *)p->b + (size_t)k * (size_t)p->N + column;
+    const elem *a = (const elem *)p->a.data + (size_t)m * (size_t)p->K + k;
+    const elem *b = (const elem *)p->b.data + (size_t)k * (size_t)p->N + column;
     float factor[ROWS_TOGETHER][DEPTH];
     for (int r = 0; r < rows; r++)
         for (int i = 0; i < depth; i++)
@@ -70,10 +70,10 @@ ALWAYS_INLINE void add_rows(
 static_assert(ROWS_TOGETHER == 2, "one is left at most");
 
 static void strip_run(
-        const struct cpu_product *p, int column, int columns, strip_sums sums)
+        const struct matmul *p, int column, int columns, strip_sums sums)
 {
     int k = 0;
-    if (p->trans_b) {
+    if (p->b.transposed) {
         for (int i = 0; i < columns; i++)
             FOR_ROWS(p, m, dot_run(p, m, ROWS, column + i, i, sums))
         return;
@@ -86,7 +86,7 @@ static void strip_run(
         FOR_ROWS(p, m, add_rows(p, m, ROWS, 1, k, column, columns, sums))
 }
 
-static void share_of(const struct cpu_product *p, int first, int last)
+static void share_of(const struct matmul *p, int first, int last)
 {
     strip_sums sums;
     int strip = p->M > ROWS_TOGETHER ? NARROW_STRIP : STRIP;
@@ -96,14 +96,14 @@ static void share_of(const struct cpu_product *p, int first, int last)
         for (int m = 0; m < p->M; m++) {
             size_t at = (size_t)m * (size_t)p->N + (size_t)c;
             rows_put(
-                    (char *)p->out + at * dtype_bytes(p->out_type), p->out_type,
-                    p->bias ? (const elem *)p->bias + c : NULL, p->accumulate,
-                    sums[m], columns);
+                    (char *)p->out.data + at * dtype_bytes(p->out.type),
+                    p->out.type, p->bias ? (const elem *)p->bias + c : NULL,
+                    p->accumulate, sums[m], columns);
         }
     }
 }
 
-void FAST(rows_run)(const struct cpu_product *p)
+void FAST(rows_run)(const struct matmul *p)
 {
     enum { CUT = 64 }; /* columns: whole cache lines of any type */
     int cuts = (p->N + CUT - 1) / CUT;

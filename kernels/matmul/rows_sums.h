@@ -1,11 +1,11 @@
-/* rows_sums.h - the sums of products of a few rows (product.h), one row of the
- * matrix at a time: what one element sums, and in which order, depends on K
+/* rows_sums.h - the sums of matmuls of a few rows (matmul_shape.h), one row of
+ * the matrix at a time: what one element sums, and in which order, depends on K
  * alone, wherever the row's elements come from. */
 #ifndef ZD_KERNELS_MATMUL_ROWS_SUMS_H
 #define ZD_KERNELS_MATMUL_ROWS_SUMS_H
 
 #include "kernels/cpu/simd.h"
-#include "kernels/matmul/product.h"
+#include "kernels/matmul/matmul_shape.h"
 
 /* Sums side by side hide the latency of an addition. */
 enum { ROWS_SUMS = 4, ROWS_STEP = ROWS_SUMS * VL };

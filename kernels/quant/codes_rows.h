@@ -11,7 +11,7 @@
 #ifndef ZD_KERNELS_QUANT_CODES_ROWS_H
 #define ZD_KERNELS_QUANT_CODES_ROWS_H
 
-#include "kernels/matmul/product.h"
+#include "kernels/matmul/matmul_shape.h"
 #include "kernels/quant/dequantize.h"
 
 typedef enum zd_status codes_rows_fn(

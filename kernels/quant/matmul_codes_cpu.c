@@ -1,7 +1,7 @@
-/* matmul_codes_cpu.c - our own matrix product, which asks for the rows of a
- * matrix in codes as it packs them. */
+/* matmul_codes_cpu.c - our own matmul, which asks for the rows of a
+ * quantized matrix as it packs them. */
 #include "kernels/cpu/fast.h"
-#include "kernels/matmul/gemm_cpu.h"
+#include "kernels/matmul/matmul_cpu.h"
 #include "kernels/quant/codes_rows.h"
 #include "kernels/quant/matmul_codes.h"
 #include "kernels/quant/quant_cpu.h"
@@ -12,7 +12,7 @@ codes_rows_fn FAST(codes_rows);
 /* Matrices one after the other. */
 struct codes_source {
     struct codes_reader parts[CODES_PARTS];
-    int first[CODES_PARTS + 1]; /* row of each, and behind the last */
+    int first[CODES_PARTS + 1]; /* row of each, and after the last */
 };
 
 static void make_row(const void *ctx, elem *out, int row, int begin, int count)
@@ -28,43 +28,41 @@ static void make_row(const void *ctx, elem *out, int row, int begin, int count)
      (size_t)count);
 }
 
-/* As many rows of a as a decode step has, by those who read the matrix in codes
- * once for two of them. */
-static enum zd_status few_by_codes(
-        struct stream *stream, elem *out, const elem *a,
-        const struct codes_view *parts, int part_count, const elem *bias, int M,
-        int N, int K)
+/* As many rows of a as a decode step has: codes_rows reads the matrix once for
+ * two of them. */
+static enum zd_status few_rows(
+        struct stream *stream, const struct matmul *m,
+        const struct codes_view *parts, int part_count)
 {
-    for (int m = 0; m < M; m += ROWS_TOGETHER) {
+    const elem *a = m->a.data, *bias = m->bias;
+    elem *out = m->out.data;
+    for (int row = 0; row < m->M; row += ROWS_TOGETHER) {
         int64_t first = 0;
         for (int i = 0; i < part_count; first += parts[i++].matrix->rows)
             ZD_TRY(FAST(codes_rows)(
-                    stream, out + (int64_t)m * N + first, N, a + (int64_t)m * K,
-                    parts[i].codes, parts[i].scales, parts[i].matrix,
-                    bias ? bias + first : NULL,
-                    M - m < ROWS_TOGETHER ? M - m : ROWS_TOGETHER));
+                    stream, out + (int64_t)row * m->N + first, m->N,
+                    a + (int64_t)row * m->K, parts[i].codes, parts[i].scales,
+                    parts[i].matrix, bias ? bias + first : NULL,
+                    m->M - row < ROWS_TOGETHER ? m->M - row : ROWS_TOGETHER));
     }
     return ZD_OK;
 }
 
 enum zd_status FAST(matmul_codes)(
-        struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const struct codes_view *parts, int part_count, const void *bias, int M,
-        int N, int K, bool trans_b, bool accumulate)
+        struct stream *stream, const struct matmul *m,
+        const struct codes_view *parts, int part_count)
 {
     struct codes_source source;
     assert(part_count > 0 && part_count <= CODES_PARTS);
-    if (rows_are_few(M, false) && trans_b && out_type == ELEM_DTYPE &&
-        !accumulate)
-        return few_by_codes(stream, out, a, parts, part_count, bias, M, N, K);
+    if (rows_are_few(m) && m->b.transposed && m->out.type == ELEM_DTYPE &&
+        !m->accumulate)
+        return few_rows(stream, m, parts, part_count);
     source.first[0] = 0;
     for (int i = 0; i < part_count; i++) {
         FAST(codes_reader_init)
         (&source.parts[i], parts[i].codes, parts[i].scales, parts[i].matrix);
         source.first[i + 1] = source.first[i] + (int)parts[i].matrix->rows;
     }
-    assert(source.first[part_count] == (trans_b ? N : K));
-    return FAST(gemm_made)(
-            out, out_type, a, &(struct gemm_rows){make_row, &source}, bias, M,
-            N, K, trans_b, accumulate);
+    assert(source.first[part_count] == (m->b.transposed ? m->N : m->K));
+    return FAST(gemm_made)(m, &(struct gemm_rows){make_row, &source});
 }

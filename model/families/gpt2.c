@@ -131,9 +131,17 @@ static enum zd_status fc_gelu(
     if (!fc->adapter_count && !linear_has_few_rows(fc) &&
         !linear_in_strips(fc)) {
         ZD_TRY(linear_weight(fc, &weight));
-        return fused_matmul_gelu(
-                k, NULL, acts->act, acts->gate, acts->norm2, weight, fc->bias,
-                fc->N, fc->out, fc->in, !fc->conv1d);
+        return k->matmul(
+                NULL, &(struct matmul){
+                              .M = fc->N,
+                              .N = fc->out,
+                              .K = fc->in,
+                              .a = {acts->norm2, k->dtype},
+                              .b = {weight, k->dtype, !fc->conv1d},
+                              .out = {acts->act, k->dtype},
+                              .bias = fc->bias,
+                              .epilogue = MATMUL_GELU,
+                              .aux = acts->gate});
     }
     ZD_TRY(linear_forward(fc, acts->gate, acts->norm2));
     return k->gelu_forward(
@@ -154,9 +162,16 @@ static enum zd_status proj_dgelu(
     }
     ZD_TRY(linear_backward_params(proj, dy, acts->act));
     ZD_TRY(linear_weight(proj, &weight));
-    return fused_matmul_dgelu(
-            k, NULL, dgate, dy, weight, acts->gate, proj->N, proj->in,
-            proj->out, proj->conv1d);
+    return k->matmul(
+            NULL, &(struct matmul){
+                          .M = proj->N,
+                          .N = proj->in,
+                          .K = proj->out,
+                          .a = {dy, k->dtype},
+                          .b = {weight, k->dtype, proj->conv1d},
+                          .out = {dgate, k->dtype},
+                          .epilogue = MATMUL_DGELU,
+                          .aux = acts->gate});
 }
 
 static enum zd_status mlp_forward(const struct layer_run *run, void *out)

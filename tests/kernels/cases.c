@@ -19,9 +19,15 @@ static void matmul_shape(
     struct pair y = pair_of(type, (size_t)K * N, 1.0f, 2);
     struct pair bias = pair_of(type, (size_t)N, 1.0f, 3);
     struct pair out = pair_of(out_type, (size_t)M * N, 1.0f, 4);
-    RUN(*most, matmul(NULL, out.of[r], out_type, x.of[r], y.of[r],
-                      with_bias ? bias.of[r] : NULL, M, N, K, trans_a, trans_b,
-                      accumulate));
+    RUN(*most, matmul(NULL, &(struct matmul){
+                                    .M = M,
+                                    .N = N,
+                                    .K = K,
+                                    .a = {x.of[r], type, trans_a},
+                                    .b = {y.of[r], type, trans_b},
+                                    .out = {out.of[r], out_type},
+                                    .bias = with_bias ? bias.of[r] : NULL,
+                                    .accumulate = accumulate}));
     pair_compare(most, out);
     pair_free(x), pair_free(y), pair_free(bias);
 }
@@ -368,23 +374,39 @@ static double fused_case(struct runner a, struct runner b)
         struct pair dpre = pair_of(type, m * n, 1.0f, 6);
         struct pair dw = pair_of(DTYPE_FP32, k * n, 1.0f, 7);
         struct pair db = pair_of(DTYPE_FP32, n, 1.0f, 8);
-        RUN_FUSED(
-                most, fused_matmul_gelu(
-                              ops, NULL, out.of[r], pre.of[r], x.of[r], w.of[r],
-                              bias.of[r], M, N, K, i & 1));
+        RUN(most, matmul(NULL, &(struct matmul){
+                                       .M = M,
+                                       .N = N,
+                                       .K = K,
+                                       .a = {x.of[r], type},
+                                       .b = {w.of[r], type, i & 1},
+                                       .out = {out.of[r], type},
+                                       .bias = bias.of[r],
+                                       .epilogue = MATMUL_GELU,
+                                       .aux = pre.of[r]}));
         struct pair p = pair_of_first(&pre), y = pair_of_first(&out);
-        RUN_FUSED(
-                most, fused_matmul_dgelu(
-                              ops, NULL, dpre.of[r], x.of[r], w.of[r], p.of[r],
-                              M, N, K, i & 1));
-        RUN_FUSED(
-                most, fused_weight_grads(
-                              ops, NULL, dw.of[r], db.of[r], x.of[r], y.of[r],
-                              K, N, M, false, i & 1));
-        RUN_FUSED(
-                most, fused_weight_grads(
-                              ops, NULL, dw.of[r], db.of[r], y.of[r], x.of[r],
-                              N, K, M, true, true));
+        RUN(most, matmul(NULL, &(struct matmul){
+                                       .M = M,
+                                       .N = N,
+                                       .K = K,
+                                       .a = {x.of[r], type},
+                                       .b = {w.of[r], type, i & 1},
+                                       .out = {dpre.of[r], type},
+                                       .epilogue = MATMUL_DGELU,
+                                       .aux = p.of[r]}));
+        for (int y_first = 0; y_first < 2; y_first++)
+            RUN(most,
+                matmul(NULL, &(struct matmul){
+                                     .M = y_first ? N : K,
+                                     .N = y_first ? K : N,
+                                     .K = M,
+                                     .a = {(y_first ? y : x).of[r], type, true},
+                                     .b = {(y_first ? x : y).of[r], type},
+                                     .out = {dw.of[r], DTYPE_FP32},
+                                     .epilogue = y_first ? MATMUL_SUM_A
+                                                         : MATMUL_SUM_B,
+                                     .aux = db.of[r],
+                                     .accumulate = y_first || i & 1}));
         PAIRS_COMPARE(&most, out, pre, dpre, dw, db);
         pair_free(x), pair_free(w), pair_free(bias), pair_free(p);
         pair_free(y);
@@ -409,8 +431,8 @@ const struct op_case op_cases[] = {
         {"columns with gains", scale_columns_case, {2e-6, 9e-3, 1.3e-3}},
         {"dots of columns", column_dots_case, {4e-6, 4e-6, 4e-6}},
         {"dequantize", dequantize_case, {0, 0, 0}},
-        {"rows by codes", codes_rows_case, {1e-5, 0x1p-7, 0x1p-10}},
-        {"matmul by codes", matmul_codes_case, {5e-5, 0x1p-7, 0x1p-10}},
+        {"rows, quantized", codes_rows_case, {1e-5, 0x1p-7, 0x1p-10}},
+        {"matmul, quantized", matmul_codes_case, {5e-5, 0x1p-7, 0x1p-10}},
         {"embedding", embedding_case, {4e-6, 5e-3, 7e-4}},
         {"cross_entropy", cross_entropy_case, {2e-6, 5e-3, 7e-4}},
         {"attention", attention_case, {1e-5, 9e-3, 1.3e-3}},
@@ -424,6 +446,6 @@ const struct op_case cuda_cases[] = {
         {"vocabulary", vocabulary_case, {4e-6, 5e-3, 7e-4}},
         {"runs of ids", runs_case, {4e-6, 5e-3, 7e-4}},
         {"columns", columns_case, {4e-6, 5e-3, 7e-4}},
-        {"fused products", fused_case, {4e-6, 9e-3, 1.3e-3}},
+        {"matmul epilogues", fused_case, {4e-6, 9e-3, 1.3e-3}},
 };
 const int cuda_case_count = sizeof cuda_cases / sizeof cuda_cases[0];

@@ -144,10 +144,18 @@ static void matmul_codes_parts(
             pair_of(type, (size_t)M * (size_t)K, 1.0f / sqrtf((float)K), 1);
     struct pair bias = pair_of(type, (size_t)N, 1.0f, 2);
     struct pair out = pair_of(out_type, (size_t)M * (size_t)N, 1.0f, 3);
-    RUN(*most,
-        matmul_codes(
-                NULL, out.of[r], out_type, x.of[r], views[r], part_count,
-                trans_b ? bias.of[r] : NULL, M, N, K, trans_b, accumulate));
+    RUN(*most, matmul_codes(
+                       NULL,
+                       &(struct matmul){
+                               .M = M,
+                               .N = N,
+                               .K = K,
+                               .a = {x.of[r], type},
+                               .b = {.type = type, .transposed = trans_b},
+                               .out = {out.of[r], out_type},
+                               .bias = trans_b ? bias.of[r] : NULL,
+                               .accumulate = accumulate},
+                       views[r], part_count));
     pair_compare(most, out);
     for (int i = 0; i < part_count; i++)
         pair_free(codes[i]), pair_free(scales[i]);

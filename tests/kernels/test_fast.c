@@ -3,7 +3,7 @@
 #include "cases.h"
 
 #include "kernels/backend.h"
-#include "kernels/matmul/products.h"
+#include "kernels/matmul/library.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -100,7 +100,7 @@ static int team_of(int threads)
 /* Our own product asks for `threads` and gets `team` of them: the other threads
  * of this region count towards OpenMP's limit. The address sanitizer sees what
  * is written past the scratch. */
-static void product_by(int threads, int team)
+static void matmul_by(int threads, int team)
 {
     enum { M = 40, N = 1111, K = 23 };
     static float a[M * K], b[K * N], expected[M * N], out[M * N];
@@ -113,21 +113,25 @@ static void product_by(int threads, int team)
         for (int d = 0; d < 3; d++) {
             const struct cpu_backend *backend =
                     kernels_backend(isas[i], dtypes[d]);
+            struct matmul m = {
+                    .M = M,
+                    .N = N,
+                    .K = K,
+                    .a = {a, dtypes[d]},
+                    .b = {b, dtypes[d]},
+                    .out = {expected, dtypes[d]}};
             if (!backend)
                 continue;
             memset(out, 0, sizeof out);
             kernels_set_threads(1);
-            backend->ops.matmul(
-                    NULL, expected, dtypes[d], a, b, NULL, M, N, K, false,
-                    false, false);
+            backend->ops.matmul(NULL, &m);
+            m.out.data = out;
 #pragma omp parallel num_threads(threads - team + 1)
 #pragma omp single
             {
                 cr_expect_eq(team_of(threads), team);
                 kernels_set_threads(threads);
-                backend->ops.matmul(
-                        NULL, out, dtypes[d], a, b, NULL, M, N, K, false, false,
-                        false);
+                backend->ops.matmul(NULL, &m);
             }
             cr_expect_arr_eq(
                     out, expected, M * N * dtype_bytes(dtypes[d]),
@@ -136,12 +140,12 @@ static void product_by(int threads, int team)
         }
 }
 
-Test(kernels_fast, a_product_by_fewer_threads_than_asked_for_is_whole)
+Test(kernels_fast, matmul_is_complete_with_fewer_threads_than_requested)
 {
 #pragma omp teams num_teams(1) thread_limit(8)
-    product_by(8, 2);
+    matmul_by(8, 2);
 #pragma omp teams num_teams(1) thread_limit(4)
-    product_by(4, 3);
+    matmul_by(4, 3);
 }
 
 Test(kernels_fast, the_chosen_table_agrees_too)
@@ -158,23 +162,14 @@ Test(kernels_fast, the_chosen_table_agrees_too)
     }
 }
 
-static enum zd_status library_matmul(
-        struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const void *b, const void *bias, int M, int N, int K, bool trans_a,
-        bool trans_b, bool accumulate)
+static enum zd_status sgemm(struct stream *stream, const struct matmul *m)
 {
-    return products_sgemm(
-            out, a, b, bias, M, N, K, trans_a, trans_b, accumulate, 8);
+    return library_sgemm(m, 8);
 }
 
-static enum zd_status primitive_matmul(
-        struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const void *b, const void *bias, int M, int N, int K, bool trans_a,
-        bool trans_b, bool accumulate)
+static enum zd_status primitive(struct stream *stream, const struct matmul *m)
 {
-    return products_primitive(
-            out, out_type, a, b, bias, DTYPE_FP32, M, N, K, trans_a, trans_b,
-            accumulate, 8);
+    return library_primitive(m, 8);
 }
 
 static void library_agrees(matmul_fn *matmul)
@@ -190,22 +185,27 @@ static void library_agrees(matmul_fn *matmul)
 
 /* Also on machines where our own product is chosen, and where OpenMP starts
  * fewer threads than the 8 that are asked for. */
-Test(kernels_fast, the_products_of_libraries_agree)
+Test(kernels_fast, library_matmuls_match_the_definition)
 {
     float one = 1.0f, out = 0.0f;
 #pragma omp teams num_teams(1) thread_limit(3)
-    library_agrees(library_matmul);
-    if (primitive_matmul(
-                NULL, &out, DTYPE_FP32, &one, &one, NULL, 1, 1, 1, false, false,
-                false) == ZD_ERR_UNFIT)
+    library_agrees(sgemm);
+    struct matmul m = {
+            .M = 1,
+            .N = 1,
+            .K = 1,
+            .a = {&one, DTYPE_FP32},
+            .b = {&one, DTYPE_FP32},
+            .out = {&out, DTYPE_FP32}};
+    if (primitive(NULL, &m) == ZD_ERR_UNFIT)
         cr_skip("no oneDNN");
 #pragma omp teams num_teams(1) thread_limit(3)
-    library_agrees(primitive_matmul);
+    library_agrees(primitive);
 }
 
-/* More rows than one strip has (products_primitive.c); small whole numbers, so
+/* More rows than one strip has (library_primitive.c); small whole numbers, so
  * that every order of sums gives the same bits. */
-Test(kernels_fast, a_tall_product_in_strips_is_the_product)
+Test(kernels_fast, tall_matmul_in_strips_is_exact)
 {
     enum { M = 5003, N = 19, K = 7 };
     static float a[K * M], b[K * N], out[M * N], expected[M * N];
@@ -219,9 +219,15 @@ Test(kernels_fast, a_tall_product_in_strips_is_the_product)
         for (int n = 0; n < N; n++)
             for (int k = 0; k < K; k++)
                 expected[m * N + n] += a[k * M + m] * b[k * N + n];
-    if (primitive_matmul(
-                NULL, out, DTYPE_FP32, a, b, NULL, M, N, K, true, false,
-                true) == ZD_ERR_UNFIT)
+    struct matmul m = {
+            .M = M,
+            .N = N,
+            .K = K,
+            .a = {a, DTYPE_FP32, true},
+            .b = {b, DTYPE_FP32},
+            .out = {out, DTYPE_FP32},
+            .accumulate = true};
+    if (primitive(NULL, &m) == ZD_ERR_UNFIT)
         cr_skip("no oneDNN");
     cr_expect_arr_eq(out, expected, sizeof out);
 }

@@ -313,9 +313,18 @@ Test(kernels_plain, matmul_orients_and_accumulates)
     static const float a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 0, 0, 1, 1, 1};
     static const float bias[] = {10, 20};
     float out[4];
-    k->matmul(NULL, out, DTYPE_FP32, a, b, bias, 2, 2, 3, false, false, false);
+    struct matmul m = {
+            .M = 2,
+            .N = 2,
+            .K = 3,
+            .a = {a, DTYPE_FP32},
+            .b = {b, DTYPE_FP32},
+            .out = {out, DTYPE_FP32},
+            .bias = bias};
+    k->matmul(NULL, &m);
     cr_expect_arr_eq(out, ((float[]){14, 25, 20, 31}), sizeof out);
-    k->matmul(NULL, out, DTYPE_FP32, a, b, bias, 2, 2, 3, true, true, true);
+    m.a.transposed = m.b.transposed = m.accumulate = true;
+    k->matmul(NULL, &m);
     cr_expect_arr_eq(out, ((float[]){25, 54, 32, 63}), sizeof out);
 }
 

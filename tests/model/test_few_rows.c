@@ -37,14 +37,11 @@ static enum zd_status count_decoded(
 }
 
 static enum zd_status count_strips(
-        struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const struct codes_view *parts, int part_count, const void *bias, int M,
-        int N, int K, bool trans_b, bool accumulate)
+        struct stream *stream, const struct matmul *m,
+        const struct codes_view *parts, int part_count)
 {
     called.decoded += part_count;
-    return real->matmul_codes(
-            stream, out, out_type, a, parts, part_count, bias, M, N, K, trans_b,
-            accumulate);
+    return real->matmul_codes(stream, m, parts, part_count);
 }
 
 /* --- a model whose layers lie in codes ------------------------------------ */

@@ -27,14 +27,10 @@ static struct {
 static const struct kernels *real;
 
 static enum zd_status count_matmul(
-        struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const void *b, const void *bias, int M, int N, int K, bool trans_a,
-        bool trans_b, bool accumulate)
+        struct stream *stream, const struct matmul *m)
 {
     called.products++;
-    return real->matmul(
-            stream, out, out_type, a, b, bias, M, N, K, trans_a, trans_b,
-            accumulate);
+    return real->matmul(stream, m);
 }
 
 static enum zd_status count_rope(
@@ -53,41 +49,6 @@ static enum zd_status count_add(
 {
     called.adds++;
     return real->add(stream, out, a, b, count);
-}
-
-/* `rows` rows of `columns` elements, `stride` apart, packed; or with `back`
- * unpacked. */
-static void pack(
-        void *dense, void *apart, int rows, int columns, int stride,
-        size_t element, bool back)
-{
-    for (int i = 0; i < rows; i++) {
-        char *x = (char *)dense + (size_t)(i * columns) * element;
-        char *y = (char *)apart + (size_t)(i * stride) * element;
-        memcpy(back ? y : x, back ? x : y, (size_t)columns * element);
-    }
-}
-
-/* What a GPU's table has and the CPU's have not: adapters of joined projections
- * work on some columns of an array. */
-static enum zd_status matmul_apart(
-        struct stream *stream, void *out, enum dtype out_type, const void *a,
-        const void *b, const struct matmul_strides *strides, int M, int N,
-        int K, bool trans_a, bool trans_b, bool accumulate)
-{
-    static float x[1 << 12], y[1 << 12], sum[1 << 12];
-    size_t element = dtype_bytes(real->dtype), wide = dtype_bytes(out_type);
-    cr_assert(M * K <= 1 << 12 && N * K <= 1 << 12 && M * N <= 1 << 12);
-    pack(x, (void *)(uintptr_t)a, trans_a ? K : M, trans_a ? M : K, strides->a,
-         element, false);
-    pack(y, (void *)(uintptr_t)b, trans_b ? N : K, trans_b ? K : N, strides->b,
-         element, false);
-    pack(sum, out, M, N, strides->out, wide, false);
-    enum zd_status status = real->matmul(
-            stream, sum, out_type, x, y, NULL, M, N, K, trans_a, trans_b,
-            accumulate);
-    pack(sum, out, M, N, strides->out, wide, true);
-    return status;
 }
 
 static struct kernels counting_table(enum dtype dtype)
@@ -162,8 +123,6 @@ static void run_init(
             .train = true,
     };
     r->kernels = counting_table(dtype);
-    if (adapters)
-        r->kernels.matmul_strided = matmul_apart;
     if (adapters)
         adapted_init(&r->tiny, config, adapters, &shape, &r->kernels);
     else

@@ -61,15 +61,21 @@ enum zd_status bench_matmul(struct bench *b)
     size_t width = dtype_bytes(b->type), N = (size_t)b->N;
     size_t rows = (size_t)b->M * N * width, weight = N * N * width;
     bool is_forward = b->kind == RATE_FORWARD;
-    if (b->kind == RATE_WEIGHTS)
-        return b->kernels->matmul(
-                NULL, cold_bytes(b, b->dw, 2, N * N * sizeof(float)),
-                DTYPE_FP32, b->y, cold_bytes(b, b->x, 1, rows), NULL, b->N,
-                b->N, b->M, true, false, false);
-    return b->kernels->matmul(
-            NULL, cold_bytes(b, is_forward ? b->y : b->z, 1, rows), b->type,
-            is_forward ? b->x : b->y, cold_bytes(b, b->w, 2, weight), NULL,
-            b->M, b->N, b->N, false, is_forward, false);
+    struct matmul m = {.M = b->M, .N = b->N, .K = b->N};
+    m.a = (struct matmul_operand){is_forward ? b->x : b->y, b->type};
+    if (b->kind == RATE_WEIGHTS) {
+        m.M = b->N, m.K = b->M;
+        m.a.transposed = true;
+        m.b = (struct matmul_operand){cold_bytes(b, b->x, 1, rows), b->type};
+        m.out = (struct matmul_result){
+                cold_bytes(b, b->dw, 2, N * N * sizeof(float)), DTYPE_FP32};
+    } else {
+        m.b = (struct matmul_operand){
+                cold_bytes(b, b->w, 2, weight), b->type, is_forward};
+        m.out = (struct matmul_result){
+                cold_bytes(b, is_forward ? b->y : b->z, 1, rows), b->type};
+    }
+    return b->kernels->matmul(NULL, &m);
 }
 
 static enum zd_status measure_shape(struct bench *b, int t, int w, double *rate)

@@ -1,10 +1,9 @@
 /* test_matmul_cuda.c - products on a GPU against the plain definition, and what
  * happens when the library refuses one. On a stand-in of the GPU these also
  * look at what the library was asked. */
-#include "product_cases.h"
+#include "matmul_cases.h"
 
 #include "kernels/cuda/cuda_workspace.h"
-#include "kernels/fused.h"
 #include "kernels/matmul/cublaslt.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/matmul/matmul_plan_cuda.h"
@@ -23,13 +22,13 @@ static void check_fused(enum dtype dtype)
     }
 }
 
-static void check_all_products(enum dtype dtype)
+static void check_all(enum dtype dtype)
 {
     static const int shapes[][3] = {
             {37, 48, 509}, {1, 130, 48}, {3, 509, 37}, {64, 64, 64}, {1, 1, 1}};
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (int flags = 0; flags < 32; flags++)
-            check_matmul(
+            check_plain(
                     dtype, shapes[s][0], shapes[s][1], shapes[s][2], flags & 1,
                     flags & 2, flags & 4, !(flags & 4) && flags & 8,
                     flags & 16);
@@ -39,22 +38,22 @@ TestSuite(matmul_cuda, .init = gpu_begin, .fini = gpu_end);
 
 /* --- values -------------------------------------------------------------- */
 
-Test(matmul_cuda, fp32_products_are_the_plain_ones)
+Test(matmul_cuda, fp32_matches_the_definition)
 {
-    check_all_products(DTYPE_FP32);
+    check_all(DTYPE_FP32);
 }
 
-Test(matmul_cuda, bf16_products_are_the_plain_ones)
+Test(matmul_cuda, bf16_matches_the_definition)
 {
-    check_all_products(DTYPE_BF16);
+    check_all(DTYPE_BF16);
 }
 
-Test(matmul_cuda, fp16_products_are_the_plain_ones)
+Test(matmul_cuda, fp16_matches_the_definition)
 {
-    check_all_products(DTYPE_FP16);
+    check_all(DTYPE_FP16);
 }
 
-Test(matmul_cuda, fused_products_are_their_parts)
+Test(matmul_cuda, epilogues_match_the_definition)
 {
     for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
         check_fused((enum dtype)dtype);
@@ -71,17 +70,17 @@ static void check_all_strided(void)
                         flags & 4, gap);
 }
 
-Test(matmul_cuda, rows_may_lie_apart)
+Test(matmul_cuda, rows_may_have_gaps)
 {
     check_all_strided();
-    products_set_timing(PRODUCTS_ALL);
-    products_close();
+    matmul_set_timing(MATMUL_TIME_ALL);
+    matmul_cuda_close();
     check_all_strided();
     if (!is_standin())
         return;
     let_fail("empty");
-    products_set_timing(PRODUCTS_HEURISTIC);
-    products_close();
+    matmul_set_timing(MATMUL_HEURISTIC);
+    matmul_cuda_close();
     uint64_t before = asked().products;
     check_all_strided();
     cr_assert_eq(asked().products, before);
@@ -89,7 +88,7 @@ Test(matmul_cuda, rows_may_lie_apart)
 
 /* What is over eights of a vocabulary is a product of its own: the logits, and
  * the gradient of what they were made of. */
-Test(matmul_cuda, an_odd_vocabulary_is_cut)
+Test(matmul_cuda, odd_vocabulary_is_split)
 {
     for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
         for (int over = 1; over < 8; over += 3)
@@ -108,15 +107,19 @@ static bool fast_algorithm_is_tried(int V, int stride)
 {
     enum { N = 8, C = 32 };
     struct tables t = tables_of(DTYPE_BF16);
-    struct matmul_strides strides = {.out = stride, .a = C, .b = C};
     struct twin x = twin(DTYPE_BF16, N * C, 1.0f, 1);
     struct twin w = twin(DTYPE_BF16, (size_t)V * C, 1.0f, 2);
     struct twin y = twin(DTYPE_BF16, (size_t)N * stride, 1.0f, 3);
     let_fail(NULL);
-    products_set_timing(PRODUCTS_ALL);
-    MUST(fused_matmul_strided(
-            t.gpu, NULL, y.device, DTYPE_BF16, x.device, w.device, &strides, N,
-            V, C, false, true, false));
+    matmul_set_timing(MATMUL_TIME_ALL);
+    MUST(t.gpu->matmul(
+            NULL, &(struct matmul){
+                          .M = N,
+                          .N = V,
+                          .K = C,
+                          .a = {x.device, DTYPE_BF16},
+                          .b = {w.device, DTYPE_BF16, true},
+                          .out = {y.device, DTYPE_BF16, stride}}));
     twin_free(&x), twin_free(&w), twin_free(&y);
     return asked().of_algorithm[2] > 0;
 }
@@ -132,7 +135,7 @@ Test(matmul_cuda, an_odd_vocabulary_has_the_fast_algorithms)
 }
 
 /* Epilogues are in use, or the test above would prove nothing. */
-Test(matmul_cuda, fused_products_are_one_call)
+Test(matmul_cuda, an_epilogue_is_one_call)
 {
     if (!is_standin())
         cr_skip("not the stand-in");
@@ -144,7 +147,7 @@ Test(matmul_cuda, fused_products_are_one_call)
     cr_assert_eq(asked().with_epilogue, 3);
 }
 
-Test(matmul_cuda, a_place_at_an_odd_address_is_served)
+Test(matmul_cuda, odd_addresses_work)
 {
     struct tables t = tables_of(DTYPE_BF16);
     enum { M = 24, N = 40, K = 32 };
@@ -153,12 +156,19 @@ Test(matmul_cuda, a_place_at_an_odd_address_is_served)
     struct twin out = twin(DTYPE_BF16, M * N + 1, 1.0f, 3);
     struct twin pre = twin(DTYPE_BF16, M * N + 1, 1.0f, 4);
 #define FROM_1(array) ((uint16_t *)(array) + 1)
-    MUST(fused_matmul_gelu(
-            t.plain, NULL, FROM_1(out.host), FROM_1(pre.host), FROM_1(a.host),
-            FROM_1(b.host), NULL, M, N, K, false));
-    MUST(fused_matmul_gelu(
-            t.gpu, NULL, FROM_1(out.device), FROM_1(pre.device),
-            FROM_1(a.device), FROM_1(b.device), NULL, M, N, K, false));
+#define GELU_ON(side)                                                          \
+    &(struct matmul){                                                          \
+            .M = M,                                                            \
+            .N = N,                                                            \
+            .K = K,                                                            \
+            .a = {FROM_1(a.side), DTYPE_BF16},                                 \
+            .b = {FROM_1(b.side), DTYPE_BF16},                                 \
+            .out = {FROM_1(out.side), DTYPE_BF16},                             \
+            .epilogue = MATMUL_GELU,                                           \
+            .aux = FROM_1(pre.side)}
+    MUST(t.plain->matmul(NULL, GELU_ON(host)));
+    MUST(t.gpu->matmul(NULL, GELU_ON(device)));
+#undef GELU_ON
 #undef FROM_1
     compare(&out, 3.2e-2, "gelu");
     compare(&pre, 1.6e-2, "before gelu");
@@ -171,7 +181,7 @@ static void check_some(void)
 {
     for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
         for (int flags = 0; flags < 32; flags += 3)
-            check_matmul(
+            check_plain(
                     (enum dtype)dtype, 70, 67, 37, flags & 1, flags & 2,
                     flags & 4, !(flags & 4) && flags & 8, flags & 16);
     check_gelu(DTYPE_BF16, 9, 24, 33, true, true);
@@ -180,17 +190,17 @@ static void check_some(void)
     check_weight_grads(DTYPE_BF16, 9, 24, 33, false, false);
 }
 
-Test(matmul_cuda, our_own_kernel_takes_what_the_heuristic_does_not_know)
+Test(matmul_cuda, own_kernel_runs_what_the_heuristic_refuses)
 {
     if (!is_standin())
         cr_skip("not the stand-in");
     let_fail("empty");
     check_some();
     cr_assert_eq(asked().products, 0);
-    cr_assert_gt(product_counters().refused, 0);
+    cr_assert_gt(matmul_counters().refused, 0);
 }
 
-Test(matmul_cuda, our_own_kernel_takes_what_is_refused_at_the_call)
+Test(matmul_cuda, own_kernel_runs_what_the_call_refuses)
 {
     if (!is_standin())
         cr_skip("not the stand-in");
@@ -208,7 +218,7 @@ Test(matmul_cuda, missing_epilogues_are_composed)
     cr_assert_gt(asked().products, 0);
 }
 
-Test(matmul_cuda, a_product_that_fails_is_an_error)
+Test(matmul_cuda, failed_matmul_is_an_error)
 {
     if (!is_standin())
         cr_skip("not the stand-in");
@@ -218,8 +228,14 @@ Test(matmul_cuda, a_product_that_fails_is_an_error)
     let_fail("fail:1");
     cr_assert_eq(
             t.gpu->matmul(
-                    NULL, out.device, DTYPE_FP32, x.device, x.device, NULL, 8,
-                    8, 8, false, false, false),
+                    NULL,
+                    &(struct matmul){
+                            .M = 8,
+                            .N = 8,
+                            .K = 8,
+                            .a = {x.device, DTYPE_FP32},
+                            .b = {x.device, DTYPE_FP32},
+                            .out = {out.device, DTYPE_FP32}}),
             ZD_ERR_DEVICE);
     cr_assert_str_eq(zd_error_get()->code, "E1222");
     cr_assert(strstr(zd_error_get()->what, "CUBLAS_STATUS_EXECUTION_FAILED"));
@@ -254,18 +270,18 @@ Test(matmul_library, the_library_takes_our_descriptors)
         zd_error_clear();
         cr_skip("no cuBLASLt");
     }
-    for (int epilogue = PRODUCT_PLAIN; epilogue <= PRODUCT_BGRADB; epilogue++)
+    for (int epilogue = 0; epilogue < KEY_EPILOGUES; epilogue++)
         for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
             struct plan plan = {0};
-            plan.product = (struct product){
+            plan.key = (struct matmul_key){
                     .m = 64,
                     .n = 32,
                     .k = 16,
                     .sm_target = 100 * (dtype == DTYPE_BF16),
-                    .dtype = (uint8_t)dtype,
-                    .out_type = (uint8_t)dtype,
+                    .dtype = dtype,
+                    .out_type = dtype,
                     .trans_a = epilogue & 1,
-                    .epilogue = (uint8_t)epilogue,
+                    .epilogue = epilogue,
                     .alignment = 16,
                     .tf32 = dtype == DTYPE_FP32,
             };
@@ -276,18 +292,18 @@ Test(matmul_library, the_library_takes_our_descriptors)
 
 /* --- settings ------------------------------------------------------------ */
 
-Test(matmul_cuda, collectives_are_left_their_multiprocessors)
+Test(matmul_cuda, collectives_keep_their_multiprocessors)
 {
     if (!is_standin())
         cr_skip("not the stand-in");
     let_fail(NULL);
-    products_set_sm_target(100);
-    check_matmul(DTYPE_BF16, 64, 64, 64, false, false, false, true, false);
+    matmul_set_sm_target(100);
+    check_plain(DTYPE_BF16, 64, 64, 64, false, false, false, true, false);
     cr_assert_eq(asked().sm_target, 100);
-    products_set_sm_target(0);
-    check_matmul(DTYPE_BF16, 64, 64, 64, false, false, false, true, false);
+    matmul_set_sm_target(0);
+    check_plain(DTYPE_BF16, 64, 64, 64, false, false, false, true, false);
     cr_assert_eq(asked().sm_target, 0);
-    cr_assert_eq(product_counters().plans, 2);
+    cr_assert_eq(matmul_counters().plans, 2);
 }
 
 /* The error of one fp32 product, with TF32 or not. */
@@ -298,13 +314,17 @@ static double fp32_error(bool tf32)
     struct twin a = twin(DTYPE_FP32, SIDE * SIDE, 1.0f, 1);
     struct twin b = twin(DTYPE_FP32, SIDE * SIDE, 1.0f, 2);
     struct twin out = twin(DTYPE_FP32, SIDE * SIDE, 1.0f, 3);
-    products_set_tf32(tf32);
-    MUST(t.plain->matmul(
-            NULL, out.host, DTYPE_FP32, a.host, b.host, NULL, SIDE, SIDE, SIDE,
-            false, false, false));
-    MUST(t.gpu->matmul(
-            NULL, out.device, DTYPE_FP32, a.device, b.device, NULL, SIDE, SIDE,
-            SIDE, false, false, false));
+    matmul_set_tf32(tf32);
+    struct matmul m = {
+            .M = SIDE,
+            .N = SIDE,
+            .K = SIDE,
+            .a = {a.host, DTYPE_FP32},
+            .b = {b.host, DTYPE_FP32},
+            .out = {out.host, DTYPE_FP32}};
+    MUST(t.plain->matmul(NULL, &m));
+    m.a.data = a.device, m.b.data = b.device, m.out.data = out.device;
+    MUST(t.gpu->matmul(NULL, &m));
     double error = twin_error(&out);
     twin_free(&a), twin_free(&b), twin_free(&out);
     return error;

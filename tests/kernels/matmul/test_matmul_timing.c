@@ -1,6 +1,6 @@
 /* test_matmul_timing.c - how the algorithms of products on a GPU are timed,
  * chosen and remembered, by what the stand-in for cuBLASLt was asked. */
-#include "product_cases.h"
+#include "matmul_cases.h"
 
 #include "base/file/fs.h"
 #include "kernels/matmul/matmul_cuda.h"
@@ -12,13 +12,13 @@
 
 /* Products of several kinds, twice each: as gradients are, written and then
  * added to. Returns how many. */
-static int several_products(void)
+static int several_matmuls(void)
 {
     for (int i = 0; i < 2; i++) {
         bool adds = i > 0;
-        check_matmul(DTYPE_FP32, 96, 64, 128, false, true, adds, false, false);
-        check_matmul(DTYPE_BF16, 96, 64, 128, false, true, false, true, true);
-        check_matmul(DTYPE_FP16, 96, 64, 128, true, false, adds, false, false);
+        check_plain(DTYPE_FP32, 96, 64, 128, false, true, adds, false, false);
+        check_plain(DTYPE_BF16, 96, 64, 128, false, true, false, true, true);
+        check_plain(DTYPE_FP16, 96, 64, 128, true, false, adds, false, false);
         check_weight_grads(DTYPE_BF16, 64, 32, 96, true, adds);
         check_gelu(DTYPE_BF16, 64, 32, 96, true, true);
     }
@@ -28,7 +28,7 @@ static int several_products(void)
 static void begin_timed(void)
 {
     gpu_begin();
-    products_set_timing(PRODUCTS_ALL);
+    matmul_set_timing(MATMUL_TIME_ALL);
     unsetenv("ZEROD_MATMUL_TIMING");
     if (!is_standin())
         cr_skip("not the stand-in");
@@ -57,8 +57,8 @@ TestSuite(matmul_timing, .init = begin_timed, .fini = gpu_end);
 
 Test(matmul_timing, a_second_start_times_nothing)
 {
-    several_products();
-    struct product_counters first = product_counters();
+    several_matmuls();
+    struct matmul_counters first = matmul_counters();
     struct cublaslt_standin_counters then = asked();
     /* with the plans of what GELU and the gradients were measured against */
     cr_assert_eq(first.plans, 7);
@@ -70,10 +70,10 @@ Test(matmul_timing, a_second_start_times_nothing)
     cr_assert_gt(then.of_algorithm[3], 0);
     cr_assert(*tuning_file(".txt"));
 
-    products_close(); /* as a new process */
+    matmul_cuda_close(); /* as a new process */
     let_fail(NULL);
-    int count = several_products();
-    struct product_counters second = product_counters();
+    int count = several_matmuls();
+    struct matmul_counters second = matmul_counters();
     cr_assert_geq(second.plans - first.plans, 5);
     cr_assert_eq(second.read, second.plans - first.plans);
     cr_assert_eq(second.timed, first.timed);
@@ -83,43 +83,44 @@ Test(matmul_timing, a_second_start_times_nothing)
 
 /* A checkpoint has them: without the file, and where timing would have others
  * win, a run that goes on has the same. Also what was first met adding. */
-Test(matmul_timing, a_run_that_goes_on_has_its_algorithms)
+Test(matmul_timing, resumed_run_keeps_its_algorithms)
 {
-    check_matmul(DTYPE_FP32, 32, 64, 128, false, true, true, false, false);
-    several_products();
+    check_plain(DTYPE_FP32, 32, 64, 128, false, true, true, false, false);
+    several_matmuls();
     let_fail(NULL);
-    several_products();
+    several_matmuls();
     struct cublaslt_standin_counters was = asked();
-    char *text = products_text();
+    char *text = matmul_algorithms();
     cr_assert(text);
-    products_close();
+    matmul_cuda_close();
     cr_assert_eq(unlink(tuning_file(".txt")), 0);
     let_fail("slow_epilogue,slow_plain");
-    cr_assert_null(products_take(text));
-    struct product_counters then = product_counters();
-    several_products();
-    check_matmul(DTYPE_FP32, 32, 64, 128, false, true, true, false, false);
-    cr_expect_eq(product_counters().timed, then.timed);
+    cr_assert_null(matmul_take_algorithms(text));
+    struct matmul_counters then = matmul_counters();
+    several_matmuls();
+    check_plain(DTYPE_FP32, 32, 64, 128, false, true, true, false, false);
+    cr_expect_eq(matmul_counters().timed, then.timed);
     cr_expect_eq(asked().heuristics, 0);
     for (int i = 0; i < 6; i++)
         cr_expect_eq(
                 asked().of_algorithm[i] - (i == 1), was.of_algorithm[i], "%d",
                 i);
     cr_expect_str_eq(
-            products_take("zerod products 1\n"), "it is of another format");
+            matmul_take_algorithms("zerod products 1\n"),
+            "it is of another format");
     free(text);
 }
 
 /* A trial would write over the sum that is there. */
-Test(matmul_timing, what_is_first_met_adding_is_not_timed)
+Test(matmul_timing, first_call_that_accumulates_is_not_timed)
 {
-    check_matmul(DTYPE_FP32, 96, 64, 128, false, true, true, false, false);
-    cr_assert_eq(product_counters().plans, 1);
-    cr_assert_eq(product_counters().timed, 0);
+    check_plain(DTYPE_FP32, 96, 64, 128, false, true, true, false, false);
+    cr_assert_eq(matmul_counters().plans, 1);
+    cr_assert_eq(matmul_counters().timed, 0);
     cr_assert_eq(asked().products, 1);
 }
 
-static void fused_products(void)
+static void fused_matmuls(void)
 {
     check_gelu(DTYPE_BF16, 64, 32, 96, true, true);
     check_dgelu(DTYPE_BF16, 64, 32, 96, true);
@@ -131,13 +132,14 @@ static void fused_products(void)
 static uint64_t fused_from_now_on(const char *slow)
 {
     let_fail(slow);
-    fused_products();
+    fused_matmuls();
     let_fail(NULL);
-    fused_products();
+    fused_matmuls();
     uint64_t fused = asked().with_epilogue;
-    products_close(); /* the file says the same, and nothing is timed again */
+    matmul_cuda_close(); /* the file says the same, and nothing is timed again
+                          */
     let_fail(NULL);
-    fused_products();
+    fused_matmuls();
     cr_assert_eq(asked().products, 4);
     cr_assert_eq(asked().heuristics, 0);
     /* the bias of the first product, when that is apart */
@@ -145,37 +147,37 @@ static uint64_t fused_from_now_on(const char *slow)
     return fused;
 }
 
-Test(matmul_timing, an_epilogue_that_is_slow_gives_way_to_its_parts)
+Test(matmul_timing, slow_epilogue_is_split)
 {
     cr_assert_eq(fused_from_now_on("slow_epilogue"), 1);
 }
 
-Test(matmul_timing, an_epilogue_that_is_fast_stays)
+Test(matmul_timing, fast_epilogue_is_kept)
 {
     cr_assert_eq(fused_from_now_on("slow_plain"), 4);
 }
 
 Test(matmul_timing, without_timing_the_first_algorithm_is_taken)
 {
-    products_set_timing(PRODUCTS_HEURISTIC);
-    int count = several_products();
-    cr_assert_eq(product_counters().timed, 0);
+    matmul_set_timing(MATMUL_HEURISTIC);
+    int count = several_matmuls();
+    cr_assert_eq(matmul_counters().timed, 0);
     cr_assert_eq(asked().products, count);
     cr_assert_eq(asked().of_algorithm[1], count);
     cr_assert_str_eq(tuning_file(".txt"), "");
-    products_close();
+    matmul_cuda_close();
     let_fail(NULL);
     setenv("ZEROD_MATMUL_TIMING", "all", 1); /* stands above the setting */
-    several_products();
-    cr_assert_gt(product_counters().timed, 0);
+    several_matmuls();
+    cr_assert_gt(matmul_counters().timed, 0);
 }
 
-Test(matmul_timing, small_products_are_not_timed)
+Test(matmul_timing, small_matmuls_are_not_timed)
 {
-    products_set_timing(PRODUCTS_LARGE);
-    int count = several_products();
+    matmul_set_timing(MATMUL_TIME_LARGE);
+    int count = several_matmuls();
     cr_assert_eq(asked().products, count);
-    cr_assert_eq(product_counters().timed, 0);
+    cr_assert_eq(matmul_counters().timed, 0);
 }
 
 static void damage(const char *path, long from_end, char byte)
@@ -189,22 +191,22 @@ static void damage(const char *path, long from_end, char byte)
 
 Test(matmul_timing, a_damaged_file_is_replaced)
 {
-    several_products();
-    uint64_t timed = product_counters().timed;
+    several_matmuls();
+    uint64_t timed = matmul_counters().timed;
     damage(tuning_file(".txt"), -20, 'x');
-    products_close();
-    several_products();
-    cr_assert_eq(product_counters().timed, 2 * timed);
-    cr_assert_eq(product_counters().read, 0, "%d", (int)timed);
-    products_close();
-    several_products();
-    cr_assert_eq(product_counters().timed, 2 * timed);
+    matmul_cuda_close();
+    several_matmuls();
+    cr_assert_eq(matmul_counters().timed, 2 * timed);
+    cr_assert_eq(matmul_counters().read, 0, "%d", (int)timed);
+    matmul_cuda_close();
+    several_matmuls();
+    cr_assert_eq(matmul_counters().timed, 2 * timed);
 }
 
-Test(matmul_timing, a_place_that_cannot_be_written_is_no_error)
+Test(matmul_timing, unwritable_cache_is_not_an_error)
 {
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
-    int count = several_products();
+    int count = several_matmuls();
     cr_assert_gt(asked().products, count);
     cr_assert_eq(zd_error_get()->status, ZD_OK);
 }

@@ -27,7 +27,7 @@ static void cache_end(void)
 static struct tuned tuned_of(int m)
 {
     struct tuned t = {
-            .product = {.m = m, .n = 7, .k = 9, .ldb = 64, .alignment = 16},
+            .key = {.m = m, .n = 7, .k = 9, .ldb = 64, .alignment = 16},
             .workspace_kib = 32768,
             .microseconds = (float)m,
     };
@@ -39,8 +39,7 @@ static struct tuned tuned_of(int m)
 static bool knows(const struct tuning *tuning, int m)
 {
     struct tuned t = tuned_of(m);
-    const struct tuned *found =
-            tuning_find(tuning, &t.product, t.workspace_kib);
+    const struct tuned *found = tuning_find(tuning, &t.key, t.workspace_kib);
     return found && memcmp(found->algorithm, t.algorithm, 64) == 0;
 }
 

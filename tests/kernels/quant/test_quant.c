@@ -284,8 +284,13 @@ static void compare_rows(const char *isa, enum dtype type, int rows)
                 .block = 64};
         must(backend->ops.dequantize(NULL, wide, codes, scales, &m));
         must(backend->ops.matmul(
-                NULL, want, type, a, wide, NULL, rows, N, K, false, true,
-                false));
+                NULL, &(struct matmul){
+                              .M = rows,
+                              .N = N,
+                              .K = K,
+                              .a = {a, type},
+                              .b = {wide, type, true},
+                              .out = {want, type}}));
         must(backend->ops.codes_rows(
                 NULL, got, N, a, codes, scales, &m, NULL, rows));
         cr_expect(

@@ -1,4 +1,4 @@
-/* products_primitive.c - oneDNN's matmul primitives, for types sgemm does not
+/* library_primitive.c - oneDNN's matmul primitives, for types sgemm does not
  * know: bf16 on a CPU with instructions for it (AVX512_BF16, AMX).
  *
  * oneDNN 2 and 3 differ in how descriptors are made; the five functions in
@@ -8,7 +8,7 @@
  * each run brings its own scratchpad: the library's belongs to the thread that
  * made the primitive. */
 #include "kernels/cpu/threads.h"
-#include "kernels/matmul/products.h"
+#include "kernels/matmul/library.h"
 #include "kernels/matmul/scratch.h"
 
 #include "zd_config.h"
@@ -231,7 +231,8 @@ static dnnl_status_t entry_run(const struct entry *e, const void *arrays[5])
     return status;
 }
 
-static enum zd_status product_run(const struct key *key, const void *arrays[4])
+static enum zd_status primitive_run(
+        const struct key *key, const void *arrays[4])
 {
     const struct entry *e = entry_find(key);
     if (!e || !e->primitive)
@@ -248,13 +249,13 @@ static enum zd_status product_run(const struct key *key, const void *arrays[4])
     if (refused != dnnl_success)
         return ZD_FAIL(
                 ZD_ERR_DEVICE, "E0612",
-                "oneDNN refused a product of %d x %d x %d: status %d", key->M,
+                "oneDNN refused a matmul of %d x %d x %d: status %d", key->M,
                 key->N, key->K, (int)refused);
     return ZD_OK;
 }
 
 /* Weight gradients of many rows, as a head's are, in strips: for columns of a
- * oneDNN then takes a product that copies less (1.2 to 1.35 times as fast on
+ * oneDNN then takes a matmul that copies less (1.2 to 1.35 times as fast on
  * Zen 4 for GPT-2's 50,257 rows of an odd stride, 1.02 to 1.07 for others).
  * Without AMX, where no one has measured it. */
 static int strip_rows(const struct key *key)
@@ -267,31 +268,30 @@ static int strip_rows(const struct key *key)
     return ((key->M + strips - 1) / strips + EDGE - 1) / EDGE * EDGE;
 }
 
-enum zd_status products_primitive(
-        void *out, enum dtype out_type, const void *a, const void *b,
-        const void *bias, enum dtype dtype, int M, int N, int K, bool trans_a,
-        bool trans_b, bool accumulate, int threads)
+enum zd_status library_primitive(const struct matmul *m, int threads)
 {
     struct key key;
     memset(&key, 0, sizeof key);
-    key.M = M, key.N = N, key.K = K, key.stride = trans_a ? M : K;
-    key.dtype = (int)dtype, key.out_type = (int)out_type;
+    key.M = m->M, key.N = m->N, key.K = m->K, key.stride = matmul_stride_a(m);
+    key.dtype = (int)m->a.type, key.out_type = (int)m->out.type;
     key.threads = kernels_library_threads(threads);
-    key.trans_a = trans_a, key.trans_b = trans_b;
-    key.accumulate = accumulate, key.has_bias = bias != NULL;
-    size_t row = (size_t)N * dtype_bytes(out_type);
+    key.trans_a = m->a.transposed, key.trans_b = m->b.transposed;
+    key.accumulate = m->accumulate, key.has_bias = m->bias != NULL;
+    size_t row = (size_t)m->N * dtype_bytes(m->out.type);
     int strip = strip_rows(&key);
-    for (int first = 0; first < M; first += strip) {
-        size_t skipped = (size_t)first * dtype_bytes(dtype); /* of a's rows */
-        key.M = M - first < strip ? M - first : strip;
-        enum zd_status status = product_run(
-                &key, (const void *[4]){
-                              (const char *)a + skipped, b,
-                              (char *)out + (size_t)first * row, bias});
+    for (int first = 0; first < m->M; first += strip) {
+        size_t skipped = (size_t)first * dtype_bytes(m->a.type);
+        key.M = m->M - first < strip ? m->M - first : strip;
+        enum zd_status status = primitive_run(
+                &key,
+                (const void *[4]){
+                        (const char *)m->a.data + skipped, m->b.data,
+                        (char *)m->out.data + (size_t)first * row, m->bias});
         if (status == ZD_ERR_UNFIT && first > 0) /* strips are added already */
             return ZD_FAIL(
                     ZD_ERR_DEVICE, "E0612",
-                    "oneDNN refused %d of the %d rows of a product", key.M, M);
+                    "oneDNN refused %d of the %d rows of a matmul", key.M,
+                    m->M);
         ZD_TRY(status);
     }
     return ZD_OK;
@@ -299,10 +299,7 @@ enum zd_status products_primitive(
 
 #else
 
-enum zd_status products_primitive(
-        void *out, enum dtype out_type, const void *a, const void *b,
-        const void *bias, enum dtype dtype, int M, int N, int K, bool trans_a,
-        bool trans_b, bool accumulate, int threads)
+enum zd_status library_primitive(const struct matmul *m, int threads)
 {
     return ZD_ERR_UNFIT;
 }

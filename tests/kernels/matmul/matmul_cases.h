@@ -1,8 +1,8 @@
-/* product_cases.h - products on a GPU against the plain definition: the GPU of
- * a test, arrays on both sides, one product of each kind; and the doors of the
+/* matmul_cases.h - matmuls on a GPU against the plain definition: the GPU of
+ * a test, arrays on both sides, one matmul of each kind; and the doors of the
  * stand-in for cuBLASLt. */
-#ifndef ZD_TESTS_KERNELS_MATMUL_PRODUCT_CASES_H
-#define ZD_TESTS_KERNELS_MATMUL_PRODUCT_CASES_H
+#ifndef ZD_TESTS_KERNELS_MATMUL_MATMUL_CASES_H
+#define ZD_TESTS_KERNELS_MATMUL_MATMUL_CASES_H
 
 #include "base/device/device.h"
 #include "kernels/kernels.h"
@@ -25,7 +25,7 @@ bool is_standin(void);
 struct cublaslt_standin_counters asked(void);
 void let_fail(const char *failures);
 
-/* --- one product on both ------------------------------------------------- */
+/* --- one matmul on both ------------------------------------------------- */
 
 /* The same array on the host and on the GPU. */
 struct twin {
@@ -47,17 +47,21 @@ struct tables {
 
 struct tables tables_of(enum dtype dtype);
 
-void check_matmul(
+/* Of a matmul without addresses (bias: not NULL if it has one) the GPU's result
+ * is the plain one, and gaps stay as they were. */
+void check_matmul(struct matmul matmul);
+void check_plain(
         enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
         bool accumulate, bool narrow, bool with_bias);
-/* The same where rows lie `gap` elements apart, with no numbers between them:
- * strides of out and of a, as the head's products have. */
+/* The same where rows of out and of a lie `gap` elements apart, as the head's
+ * do. */
 void check_strided(
         enum dtype dtype, int M, int N, int K, bool trans_a, bool trans_b,
         bool accumulate, int gap);
 void check_gelu(
         enum dtype dtype, int M, int N, int K, bool trans_b, bool with_bias);
 void check_dgelu(enum dtype dtype, int M, int N, int K, bool trans_b);
+/* a^T b over tokens, and the sums of dy, which is a or b. */
 void check_weight_grads(
         enum dtype dtype, int rows, int columns, int tokens, bool dy_first,
         bool accumulate);

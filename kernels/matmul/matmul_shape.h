@@ -1,0 +1,48 @@
+/* matmul_shape.h - which shapes our own CPU code takes whatever the library:
+ * a few rows, for which the matrix is not packed (rows_cpu.c), and one short
+ * side, as adapters have (narrow_cpu.c). */
+#ifndef ZD_KERNELS_MATMUL_MATMUL_SHAPE_H
+#define ZD_KERNELS_MATMUL_MATMUL_SHAPE_H
+
+#include "kernels/matmul/matmul.h"
+
+/* From more rows on packing wins (bench/gemm). ROWS_TOGETHER are multiplied as
+ * the matrix is read; all others while it is in the caches. */
+enum { MATMUL_ROWS_MAX = 8, ROWS_TOGETHER = 2 };
+
+static inline bool rows_are_few(const struct matmul *m)
+{
+    return m->M <= MATMUL_ROWS_MAX && (!m->a.transposed || m->M == 1);
+}
+
+enum {
+    NARROW_MOST = 32,  /* beyond it packing pays (bench/gemm) */
+    NARROW_LEAST = 256 /* the other two sides: a model's, not a test's */
+};
+
+enum narrow {
+    NARROW_NONE,
+    NARROW_SUMS,   /* out(M, r) = a(M, K) b(K, r) */
+    NARROW_SPREAD, /* out(M, N) [+]= a(M, r) b(r, N) */
+    NARROW_GRADS   /* out(r, N) or out(M, r) [+]= a^T b over K rows */
+};
+
+/* By shape alone. */
+static inline enum narrow narrow_kind(const struct matmul *m)
+{
+    bool tall = m->M >= NARROW_LEAST, wide = m->N >= NARROW_LEAST;
+    bool deep = m->K >= NARROW_LEAST;
+    if (m->bias)
+        return NARROW_NONE;
+    if (m->a.transposed)
+        return !m->b.transposed && m->out.type == DTYPE_FP32 && deep &&
+                               ((m->M <= NARROW_MOST && wide) ||
+                                (m->N <= NARROW_MOST && tall))
+                       ? NARROW_GRADS
+                       : NARROW_NONE;
+    if (tall && deep && m->N <= NARROW_MOST && !m->accumulate)
+        return NARROW_SUMS;
+    return tall && wide && m->K <= NARROW_MOST ? NARROW_SPREAD : NARROW_NONE;
+}
+
+#endif
