@@ -96,21 +96,13 @@ static enum zd_status refuse_key(
 
 /* Do both give each module the same? */
 static bool is_same_arrangement(
-        const struct lora_reader *reader, const struct peft_config *asked)
+        const struct peft_view *reader, const struct peft_config *asked)
 {
-    const struct peft_config *has = reader->adapter;
+    const struct peft_view other = {reader->config, asked, reader->table};
     for (int id = 0; id < reader->table->count; id++) {
-        char module[MODULE_BYTES];
-        if (!param_is_linear(&reader->table->params[id]))
-            continue;
-        peft_module_name(reader->config, reader->table, id, module);
-        bool is_target = peft_config_targets(has, module);
-        if (peft_config_targets(asked, module) != is_target)
-            return false;
-        if (is_target &&
-            (peft_config_rank(asked, module) != peft_config_rank(has, module) ||
-             (float)peft_config_scale(asked, module) !=
-                     (float)peft_config_scale(has, module)))
+        struct peft_factors a = peft_factors(reader, id);
+        struct peft_factors b = peft_factors(&other, id);
+        if (a.r != b.r || (float)a.scale != (float)b.scale)
             return false;
     }
     return true;
@@ -118,7 +110,7 @@ static bool is_same_arrangement(
 
 /* Keys of the job beside lora.path ask for nothing else than that has. */
 static enum zd_status check_arrangement(
-        const struct lora_reader *reader, const struct lora_options *options)
+        const struct peft_view *reader, const struct lora_options *options)
 {
     const char *key, *first;
     json_t *value;
@@ -203,33 +195,31 @@ enum zd_status lora_config(
 /* --- the adapter of a weight ---------------------------------------------- */
 
 static enum zd_status find_adapter(
-        const struct lora_reader *reader, int id, struct adapter *out)
+        const struct peft_view *reader, int id, struct adapter *out)
 {
-    char module[MODULE_BYTES];
     const struct param *param = &reader->table->params[id];
     int64_t rows = param->shape[0], columns = param->shape[1];
-    *out = (struct adapter){.a = -1, .b = -1, .magnitude = -1};
-    peft_module_name(reader->config, reader->table, id, module);
-    const json_t *targets =
-            json_object_get(reader->adapter->json, "target_modules");
-    bool is_pattern = json_is_string(targets) &&
-                      strcmp(json_string_value(targets), "all-linear") != 0;
-    if (param->is_embedding && is_pattern &&
-        peft_config_targets(reader->adapter, module))
-        return lora_refuse_embedding(module);
-    if (!param_is_linear(&reader->table->params[id]) ||
-        !peft_config_targets(reader->adapter, module))
-        return ZD_OK;
-    out->r = peft_config_rank(reader->adapter, module);
-    out->scale = (float)peft_config_scale(reader->adapter, module);
     int64_t most = rows < columns ? rows : columns;
+    struct module module = peft_view_module(reader, id);
+    struct peft_factors factors = peft_factors(reader, id);
+    const char *pattern = json_string_value(
+            json_object_get(reader->adapter->json, "target_modules"));
+    *out = (struct adapter){
+            .a = -1,
+            .b = -1,
+            .magnitude = -1,
+            .r = factors.r,
+            .scale = (float)factors.scale};
+    if (param->is_embedding && pattern && strcmp(pattern, "all-linear") != 0 &&
+        peft_config_targets(reader->adapter, module.name))
+        return lora_refuse_embedding(module.name);
     if (out->r <= most)
         return ZD_OK;
     bool is_own = out->r != reader->adapter->r;
     ZD_FAIL(ZD_ERR_CONFIG, "E0326",
             "lora.%s = %d is more than `%s` can have, a matrix of %lld x %lld",
-            is_own ? "rank_pattern: r" : "r", out->r, module, (long long)rows,
-            (long long)columns);
+            is_own ? "rank_pattern: r" : "r", out->r, module.name,
+            (long long)rows, (long long)columns);
     zd_fail_help("r = %lld at most", (long long)most);
     return ZD_ERR_CONFIG;
 }
@@ -280,7 +270,7 @@ static struct param factor_of(
 /* A is uniform in +-1/sqrt(in), or normal with 1/r; B and the change of
  * magnitudes are nothing. */
 static void add_factors(
-        const struct lora_reader *reader, const struct lora_options *options,
+        const struct peft_view *reader, const struct lora_options *options,
         int id, struct param_table *out)
 {
     struct adapter *adapter = &out->adapters[id];
@@ -314,7 +304,7 @@ static struct param_table empty_like(const struct param_table *table)
             .unit_count = table->unit_count};
 }
 
-static enum zd_status refuse_none(const struct lora_reader *reader)
+static enum zd_status refuse_none(const struct peft_view *reader)
 {
     const json_t *targets =
             json_object_get(reader->adapter->json, "target_modules");
@@ -330,7 +320,7 @@ static enum zd_status refuse_none(const struct lora_reader *reader)
 }
 
 static enum zd_status extend(
-        const struct lora_reader *reader, const struct lora_options *options,
+        const struct peft_view *reader, const struct lora_options *options,
         struct param_table *out)
 {
     const struct param_table *table = reader->table;
@@ -340,7 +330,7 @@ static enum zd_status extend(
         for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
              id++, out->count++) {
             out->params[out->count] = table->params[id];
-            out->params[out->count].trainable = lora_trains(reader, id);
+            out->params[out->count].trainable = peft_saves(reader, id);
             ZD_TRY(find_adapter(reader, id, &out->adapters[out->count]));
         }
         int end = out->count;
@@ -378,7 +368,7 @@ enum zd_status lora_extend(
         const struct model_config *config, const struct peft_config *adapter,
         const struct lora_options *options, struct param_table *table)
 {
-    struct lora_reader reader = {config, adapter, table};
+    struct peft_view reader = {config, adapter, table};
     ZD_TRY(check_arrangement(&reader, options));
     struct param_table out = empty_like(table);
     enum zd_status status =

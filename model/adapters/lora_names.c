@@ -8,48 +8,50 @@
 
 enum { NAMES_TOLD = 3, NAMES_MAX = 16 };
 
+/* The last part of a module's name. */
+static const char *last_part(const char *module)
+{
+    const char *dot = strrchr(module, '.');
+    return dot ? dot + 1 : module;
+}
+
 /* The last parts of linear modules' names. */
 static int list_names(
-        const struct lora_reader *reader, char names[NAMES_MAX][MODULE_BYTES])
+        const struct peft_view *reader, struct module names[NAMES_MAX])
 {
     int count = 0;
     for (int id = 0; id < reader->table->count && count < NAMES_MAX; id++) {
-        char module[MODULE_BYTES];
         bool is_new = param_is_linear(&reader->table->params[id]);
-        peft_module_name(reader->config, reader->table, id, module);
-        const char *dot = strrchr(module, '.');
-        const char *last = dot ? dot + 1 : module;
+        struct module module = peft_view_module(reader, id);
         for (int i = 0; i < count; i++)
-            is_new &= strcmp(names[i], last) != 0;
+            is_new &= strcmp(names[i].name, last_part(module.name)) != 0;
         if (is_new)
-            snprintf(names[count++], MODULE_BYTES, "%s", last);
+            strcpy(names[count++].name, last_part(module.name));
     }
     return count;
 }
 
-static void tell_nearest(const struct lora_reader *reader, const char *name)
+static void tell_nearest(const struct peft_view *reader, const char *name)
 {
-    char names[NAMES_MAX][MODULE_BYTES], list[400] = "";
-    const char *told[NAMES_MAX];
+    struct module names[NAMES_MAX];
+    char list[400] = "";
     int count = list_names(reader, names);
     if (peft_module_is("all-linear", name)) {
         zd_fail_help("target_modules = \"all-linear\", in no list, means all");
         return;
     }
-    for (int i = 0; i < count; i++)
-        told[i] = names[i];
-    for (int i = 0; i < NAMES_TOLD && i < count; i++) {
-        int best = i;
-        for (int j = i + 1; j < count; j++)
-            if (edit_distance(name, told[j]) < edit_distance(name, told[best]))
-                best = j;
-        const char *nearest = told[best];
-        told[best] = told[i];
-        told[i] = nearest;
+    for (int told = 0; told < NAMES_TOLD && told < count; told++) {
         size_t used = strlen(list);
+        char *best = NULL;
+        for (int i = 0; i < count; i++)
+            if (names[i].name[0] &&
+                (!best || edit_distance(name, names[i].name) <
+                                  edit_distance(name, best)))
+                best = names[i].name;
         snprintf(
-                list + used, sizeof list - used, "%s\"%s\"", i ? ", " : "",
-                nearest);
+                list + used, sizeof list - used, "%s\"%.80s\"", told ? ", " : "",
+                best);
+        best[0] = '\0';
     }
     zd_fail_help("the nearest: %s", list);
 }
@@ -64,7 +66,7 @@ enum zd_status lora_refuse_embedding(const char *name)
 }
 
 static enum zd_status refuse_name(
-        const struct lora_reader *reader, const char *name)
+        const struct peft_view *reader, const char *name)
 {
     ZD_FAIL(ZD_ERR_CONFIG, "E0326",
             "lora.target_modules: `%.80s` is no linear module of the model",
@@ -75,13 +77,11 @@ static enum zd_status refuse_name(
 
 /* Each name is that of a linear module. */
 static enum zd_status check_name(
-        const struct lora_reader *reader, const char *name)
+        const struct peft_view *reader, const char *name)
 {
     const struct param_table *table = reader->table;
     for (int id = 0; id < table->count; id++) {
-        char module[MODULE_BYTES];
-        peft_module_name(reader->config, table, id, module);
-        if (!peft_module_is(module, name))
+        if (!peft_module_is(peft_view_module(reader, id).name, name))
             continue;
         if (table->params[id].is_embedding)
             return lora_refuse_embedding(name);
@@ -96,35 +96,26 @@ static enum zd_status check_name(
     return refuse_name(reader, name);
 }
 
-bool lora_trains(const struct lora_reader *reader, int id)
-{
-    char module[MODULE_BYTES];
-    peft_module_name(reader->config, reader->table, id, module);
-    return peft_config_saves(reader->adapter, module);
-}
-
 /* Each of modules_to_save is one: the adapter with it alone saves something. */
 static enum zd_status check_saved(
-        const struct lora_reader *reader, const json_t *name)
+        const struct peft_view *reader, const json_t *name)
 {
     struct peft_config only = {
             .json = zd_must(json_pack("{s:[O]}", "modules_to_save", name))};
-    struct lora_reader alone = {reader->config, &only, reader->table};
-    char embedding[MODULE_BYTES];
+    struct peft_view alone = {reader->config, &only, reader->table};
     bool found = false;
     if (reader->config->tied && peft_config_saves(&only, "lm_head")) {
         json_decref(only.json);
-        peft_module_name(reader->config, reader->table, 0, embedding);
         ZD_FAIL(ZD_ERR_CONFIG, "E0326",
                 "lora.modules_to_save: `lm_head` is tied to the embedding of "
                 "this model, and is no module of its own");
-        const char *dot = strrchr(embedding, '.');
         zd_fail_help(
-                "\"%s\" trains it, for both sides", dot ? dot + 1 : embedding);
+                "\"%s\" trains it, for both sides",
+                last_part(peft_view_module(reader, 0).name));
         return ZD_ERR_CONFIG;
     }
     for (int id = 0; id < reader->table->count; id++)
-        found |= lora_trains(&alone, id);
+        found |= peft_saves(&alone, id);
     json_decref(only.json);
     if (found)
         return ZD_OK;
@@ -136,7 +127,7 @@ static enum zd_status check_saved(
 }
 
 static enum zd_status check_layer(
-        const struct lora_reader *reader, const json_t *layer)
+        const struct peft_view *reader, const json_t *layer)
 {
     json_int_t number = json_integer_value(layer);
     if (number >= 0 && number < reader->config->layers)
@@ -147,9 +138,9 @@ static enum zd_status check_layer(
             (long long)number, reader->config->layers - 1);
 }
 
-/* Nobody leaves out what is not there; adapters of others may, of models that
- * are part of a larger one. */
-static enum zd_status check_excluded(const struct lora_reader *reader)
+/* A job excludes modules that are there; adapters of others may exclude those
+ * of a larger model. */
+static enum zd_status check_excluded(const struct peft_view *reader)
 {
     size_t i;
     json_t *item;
@@ -158,11 +149,8 @@ static enum zd_status check_excluded(const struct lora_reader *reader)
     {
         const char *name = json_string_value(item);
         bool found = false;
-        for (int id = 0; id < reader->table->count && !found; id++) {
-            char module[MODULE_BYTES];
-            peft_module_name(reader->config, reader->table, id, module);
-            found = peft_module_is(module, name);
-        }
+        for (int id = 0; id < reader->table->count && !found; id++)
+            found = peft_module_is(peft_view_module(reader, id).name, name);
         if (found)
             continue;
         ZD_FAIL(ZD_ERR_CONFIG, "E0326",
@@ -174,7 +162,7 @@ static enum zd_status check_excluded(const struct lora_reader *reader)
     return ZD_OK;
 }
 
-enum zd_status lora_check_names(const struct lora_reader *reader, bool of_job)
+enum zd_status lora_check_names(const struct peft_view *reader, bool of_job)
 {
     size_t i;
     json_t *item;
@@ -202,20 +190,18 @@ enum zd_status lora_check_names(const struct lora_reader *reader, bool of_job)
 
 /* Does the pattern of the job match a module that has an adapter? */
 static enum zd_status check_pattern(
-        const struct lora_reader *reader, const struct param_table *adapted,
+        const struct peft_view *reader, const struct param_table *adapted,
         const char *key, const char *pattern)
 {
     struct peft_config only = {
             .json = zd_must(
                     json_pack("{s:{s:i}}", "rank_pattern", pattern, 1))};
     bool found = false;
-    for (int id = 0; id < adapted->count && !found; id++) {
-        char module[MODULE_BYTES];
-        if (!param_has_adapter(adapted, id))
-            continue;
-        peft_module_name(reader->config, adapted, id, module);
-        found = peft_config_rank(&only, module) == 1;
-    }
+    for (int id = 0; id < adapted->count && !found; id++)
+        found = param_has_adapter(adapted, id) &&
+                peft_config_rank(
+                        &only, peft_module(reader->config, adapted, id).name) ==
+                        1;
     json_decref(only.json);
     if (found)
         return ZD_OK;
@@ -227,7 +213,7 @@ static enum zd_status check_pattern(
 }
 
 enum zd_status lora_check_patterns(
-        const struct lora_reader *reader, const struct lora_options *options,
+        const struct peft_view *reader, const struct lora_options *options,
         const struct param_table *adapted)
 {
     static const char *const keys[] = {"rank_pattern", "alpha_pattern"};

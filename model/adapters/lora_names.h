@@ -5,23 +5,14 @@
 
 #include "model/adapters/lora.h"
 
-struct lora_reader {
-    const struct model_config *config;
-    const struct peft_config *adapter;
-    const struct param_table *table;
-};
-
 enum zd_status lora_refuse_embedding(const char *name);
-/* Is the tensor one of modules_to_save? A tied head is the embedding. */
-bool lora_trains(const struct lora_reader *reader, int id);
-
 /* Targets, modules to save and layers are there; of a job's own [lora] what is
  * excluded too. ZD_ERR_CONFIG, with the nearest names. */
-enum zd_status lora_check_names(const struct lora_reader *reader, bool of_job);
+enum zd_status lora_check_names(const struct peft_view *reader, bool of_job);
 /* Patterns of the job match a module of `adapted` that has an adapter. Those of
  * an adapter that PEFT wrote may be for other models. */
 enum zd_status lora_check_patterns(
-        const struct lora_reader *reader, const struct lora_options *options,
+        const struct peft_view *reader, const struct lora_options *options,
         const struct param_table *adapted);
 
 #endif

@@ -181,14 +181,13 @@ static enum zd_status place_saved(
         struct opening *o, const struct st_tensor *tensor, const char *name)
 {
     struct peft_adapter *a = o->adapter;
-    char module[MODULE_BYTES];
     if (o->config->tied && strcmp(name, "lm_head.weight") == 0)
         return check_tied_head(o, tensor);
     int id = param_table_find(o->table, hf_name_canonical(o->config, name));
     if (id < 0)
         return refuse(o, "E0322", no_module, tensor->name);
-    peft_module_name(o->config, o->table, id, module);
-    if (!peft_config_saves(&a->config, module))
+    if (!peft_config_saves(
+                &a->config, peft_module(o->config, o->table, id).name))
         return refuse(
                 o, "E0322",
                 "`%s` is saved whole, but not named by modules_to_save",
@@ -224,13 +223,13 @@ static enum zd_status place_tensor(
 static enum zd_status check_complete(const struct opening *o)
 {
     const struct peft_config *c = &o->adapter->config;
-    char module[MODULE_BYTES];
+    const struct peft_view view = {o->config, c, o->table};
     bool any = false;
     for (int id = 0; id < o->table->count; id++) {
         const struct st_tensor *const *has = o->adapter->parts[id].tensors;
-        peft_module_name(o->config, o->table, id, module);
-        bool target = param_is_linear(&o->table->params[id]) &&
-                      peft_config_targets(c, module);
+        struct module weight = peft_view_module(&view, id);
+        const char *module = weight.name;
+        bool target = peft_adapts(&view, id);
         if (target && !(has[PEFT_A] && has[PEFT_B]))
             return refuse(
                     o, "E0322", "the adapter of `%s` is missing or not whole",

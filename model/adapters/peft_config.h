@@ -56,8 +56,33 @@ bool peft_module_is(const char *module, const char *name);
 
 /* The module of tensor `id` as transformers names it, without ".weight" or
  * ".bias"; GPT-2's with "transformer.". */
-void peft_module_name(
+struct module {
+    char name[MODULE_BYTES];
+};
+struct module peft_module(
         const struct model_config *config, const struct param_table *table,
-        int id, char out[MODULE_BYTES]);
+        int id);
+
+/* An adapter's configuration and the model that it is for. */
+struct peft_view {
+    const struct model_config *config;
+    const struct peft_config *adapter;
+    const struct param_table *table;
+};
+static inline struct module peft_view_module(
+        const struct peft_view *view, int id)
+{
+    return peft_module(view->config, view->table, id);
+}
+/* Does tensor `id`, the weight of a linear module, get an adapter? */
+bool peft_adapts(const struct peft_view *view, int id);
+/* Its rank and what B A is multiplied by; r is 0 where it gets none. */
+struct peft_factors {
+    int r;
+    double scale;
+};
+struct peft_factors peft_factors(const struct peft_view *view, int id);
+/* Is it one of modules_to_save? A tied head is the embedding. */
+bool peft_saves(const struct peft_view *view, int id);
 
 #endif

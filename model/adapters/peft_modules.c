@@ -170,12 +170,35 @@ double peft_config_scale(const struct peft_config *config, const char *module)
            (config->use_rslora ? sqrt(r) : r);
 }
 
-void peft_module_name(
+struct module peft_module(
         const struct model_config *config, const struct param_table *table,
-        int id, char out[MODULE_BYTES])
+        int id)
 {
-    hf_name_in_files(config, &table->params[id], out);
-    char *dot = strrchr(out, '.');
+    struct module module;
+    hf_name_in_files(config, &table->params[id], module.name);
+    char *dot = strrchr(module.name, '.');
     if (dot)
         *dot = '\0';
+    return module;
+}
+
+bool peft_adapts(const struct peft_view *view, int id)
+{
+    return param_is_linear(&view->table->params[id]) &&
+           peft_config_targets(view->adapter, peft_view_module(view, id).name);
+}
+
+struct peft_factors peft_factors(const struct peft_view *view, int id)
+{
+    struct module module = peft_view_module(view, id);
+    if (!peft_adapts(view, id))
+        return (struct peft_factors){0};
+    return (struct peft_factors){
+            peft_config_rank(view->adapter, module.name),
+            peft_config_scale(view->adapter, module.name)};
+}
+
+bool peft_saves(const struct peft_view *view, int id)
+{
+    return peft_config_saves(view->adapter, peft_view_module(view, id).name);
 }

@@ -11,19 +11,9 @@
 
 struct writing {
     const char *dir; /* being written */
-    const struct model_config *config;
-    const struct param_table *table;
-    const struct peft_config *adapter;
+    struct peft_view view;
     const struct peft_source *source;
 };
-
-static bool is_target(const struct writing *w, int id)
-{
-    char module[MODULE_BYTES];
-    peft_module_name(w->config, w->table, id, module);
-    return param_is_linear(&w->table->params[id]) &&
-           peft_config_targets(w->adapter, module);
-}
 
 /* --- the tensors ---------------------------------------------------------- */
 
@@ -31,30 +21,28 @@ static void add_tensor(
         const struct writing *w, struct tensor_files *files, int id,
         enum peft_kind kind, enum dtype dtype)
 {
-    char module[MODULE_BYTES];
     int64_t shape[2];
-    const struct param *p = &w->table->params[id];
-    peft_module_name(w->config, w->table, id, module);
-    int dims = peft_shape(p, kind, peft_config_rank(w->adapter, module), shape);
+    const struct param *p = &w->view.table->params[id];
+    struct module module = peft_view_module(&w->view, id);
+    int dims = peft_shape(p, kind, peft_factors(&w->view, id).r, shape);
     struct file_tensor *tensor = tensor_files_add(
             files, id, kind, dtype_safetensors_name(dtype), dims, shape[0],
             shape[1]);
     snprintf(
-            tensor->name, sizeof tensor->name, "base_model.model.%s%s", module,
+            tensor->name, sizeof tensor->name, "base_model.model.%s%s",
+            module.name,
             kind == PEFT_SAVED ? strrchr(p->name, '.') : peft_ends[kind]);
 }
 
 static void list_tensors(
         const struct writing *w, enum dtype dtype, struct tensor_files *files)
 {
-    char module[MODULE_BYTES];
-    enum peft_kind last = w->adapter->use_dora ? PEFT_MAGNITUDE : PEFT_B;
-    for (int id = 0; id < w->table->count; id++) {
-        peft_module_name(w->config, w->table, id, module);
-        if (is_target(w, id))
+    enum peft_kind last = w->view.adapter->use_dora ? PEFT_MAGNITUDE : PEFT_B;
+    for (int id = 0; id < w->view.table->count; id++) {
+        if (peft_adapts(&w->view, id))
             for (int kind = PEFT_A; kind <= (int)last; kind++)
                 add_tensor(w, files, id, (enum peft_kind)kind, dtype);
-        else if (peft_config_saves(w->adapter, module))
+        else if (peft_saves(&w->view, id))
             add_tensor(w, files, id, PEFT_SAVED, dtype);
     }
 }
@@ -91,14 +79,11 @@ static enum zd_status write_weights(struct writing *w, enum dtype dtype)
  * names them. */
 static bool is_whole_kind(const struct writing *w, const char *last)
 {
-    char module[MODULE_BYTES];
-    for (int id = 0; id < w->table->count; id++) {
-        peft_module_name(w->config, w->table, id, module);
-        const char *dot = strrchr(module, '.');
-        if (param_is_linear(&w->table->params[id]) &&
-            strcmp(dot ? dot + 1 : module, last) == 0 && !is_target(w, id))
+    for (int id = 0; id < w->view.table->count; id++)
+        if (param_is_linear(&w->view.table->params[id]) &&
+            peft_module_is(peft_view_module(&w->view, id).name, last) &&
+            !peft_adapts(&w->view, id))
             return false;
-    }
     return true;
 }
 
@@ -112,15 +97,14 @@ static bool has_name(const json_t *list, const char *name)
 
 static json_t *target_names(const struct writing *w)
 {
-    char module[MODULE_BYTES];
     json_t *list = zd_must(json_array());
-    for (int id = 0; id < w->table->count; id++) {
-        if (!is_target(w, id))
+    for (int id = 0; id < w->view.table->count; id++) {
+        if (!peft_adapts(&w->view, id))
             continue;
-        peft_module_name(w->config, w->table, id, module);
-        const char *dot = strrchr(module, '.');
-        const char *last = dot ? dot + 1 : module;
-        const char *name = is_whole_kind(w, last) ? last : module;
+        struct module module = peft_view_module(&w->view, id);
+        const char *dot = strrchr(module.name, '.');
+        const char *last = dot ? dot + 1 : module.name;
+        const char *name = is_whole_kind(w, last) ? last : module.name;
         if (!has_name(list, name))
             json_array_append_new(list, zd_must(json_string(name)));
     }
@@ -143,28 +127,27 @@ static json_t *folded_alphas(const struct writing *w)
 {
     const char *pattern;
     json_t *value;
-    char module[MODULE_BYTES];
-    json_t *ranks = json_object_get(w->adapter->json, "rank_pattern");
-    json_t *alphas = json_object_get(w->adapter->json, "alpha_pattern");
-    if (!w->adapter->use_rslora)
+    json_t *ranks = json_object_get(w->view.adapter->json, "rank_pattern");
+    json_t *alphas = json_object_get(w->view.adapter->json, "alpha_pattern");
+    if (!w->view.adapter->use_rslora)
         return json_is_object(alphas) ? json_incref(alphas)
                                       : zd_must(json_object());
     json_t *folded = zd_must(json_object());
     if (json_object_size(alphas) == 0) {
         json_object_foreach(ranks, pattern, value) json_object_set_new(
                 folded, pattern,
-                number(w->adapter->lora_alpha *
+                number(w->view.adapter->lora_alpha *
                        sqrt((double)json_integer_value(value))));
         return folded;
     }
-    for (int id = 0; id < w->table->count; id++) {
-        if (!is_target(w, id))
-            continue;
-        peft_module_name(w->config, w->table, id, module);
-        json_object_set_new(
-                folded, module,
-                number(peft_config_alpha(w->adapter, module) *
-                       sqrt((double)peft_config_rank(w->adapter, module))));
+    for (int id = 0; id < w->view.table->count; id++) {
+        struct module module = peft_view_module(&w->view, id);
+        int r = peft_factors(&w->view, id).r;
+        if (r)
+            json_object_set_new(
+                    folded, module.name,
+                    number(peft_config_alpha(w->view.adapter, module.name) *
+                           sqrt((double)r)));
     }
     return folded;
 }
@@ -182,7 +165,7 @@ static enum zd_status write_config(
         const struct writing *w, const char *base_model)
 {
     char path[EXPORT_PATH_BYTES];
-    const struct peft_config *a = w->adapter;
+    const struct peft_config *a = w->view.adapter;
     double alpha = a->lora_alpha * (a->use_rslora ? sqrt(a->r) : 1);
     json_t *json = zd_must(json_object());
 #define PUT(key, value) json_object_set_new(json, key, value)
@@ -201,7 +184,7 @@ static enum zd_status write_config(
     PUT("use_rslora", json_false());
     PUT("use_dora", json_boolean(a->use_dora));
     PUT("bias", zd_must(json_string("none")));
-    PUT("fan_in_fan_out", json_boolean(w->config->family->conv1d));
+    PUT("fan_in_fan_out", json_boolean(w->view.config->family->conv1d));
     PUT("init_lora_weights", json_true());
 #undef PUT
     fs_join(path, sizeof path, w->dir, "adapter_config.json");
@@ -210,17 +193,9 @@ static enum zd_status write_config(
     return status;
 }
 
-/* peft puts a saved embedding before the base's, and ties no head to it. */
-static bool saves_tied(const struct writing *w)
-{
-    char module[MODULE_BYTES];
-    peft_module_name(w->config, w->table, 0, module);
-    return w->config->tied && peft_config_saves(w->adapter, module);
-}
-
 static void note_readers(const struct writing *w, char note[PEFT_NOTE_BYTES])
 {
-    const struct peft_config *a = w->adapter;
+    const struct peft_config *a = w->view.adapter;
     bool saves = json_array_size(json_object_get(a->json, "modules_to_save"));
     bool varies = json_object_size(json_object_get(a->json, "rank_pattern")) ||
                   json_object_size(json_object_get(a->json, "alpha_pattern"));
@@ -236,7 +211,8 @@ static void note_readers(const struct writing *w, char note[PEFT_NOTE_BYTES])
     size_t bytes = strlen(note);
     if (bytes)
         note[bytes - 1] = '\0';
-    if (saves_tied(w) && bytes)
+    /* peft puts a saved embedding before the base's, and ties no head to it */
+    if (w->view.config->tied && peft_saves(&w->view, 0) && bytes)
         snprintf(
                 note + bytes - 1, PEFT_NOTE_BYTES - bytes + 1,
                 "; the head is tied to the embedding that is saved, and peft "
@@ -260,7 +236,7 @@ enum zd_status peft_write(
         const struct peft_source *source, char note[PEFT_NOTE_BYTES])
 {
     char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
-    struct writing w = {temporary, config, table, adapter, source};
+    struct writing w = {temporary, {config, adapter, table}, source};
     ZD_TRY(export_dir_names(dir, true, to, temporary));
     ZD_TRY(write_all(&w, dtype, base_model));
     note_readers(&w, note);

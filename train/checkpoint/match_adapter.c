@@ -20,14 +20,13 @@ static enum zd_status match_module(
         const struct checkpoint *checkpoint, const struct peft_config *before,
         const struct job_plan *plan, int id)
 {
-    char module[PARAM_NAME_MAX + 16];
     const struct adapter *now = &plan->table.adapters[id];
-    if (!param_is_linear(&plan->table.params[id]))
-        return ZD_OK;
-    peft_module_name(&plan->config, &plan->table, id, module);
-    bool had = peft_config_targets(before, module);
-    int r = had ? peft_config_rank(before, module) : 0;
-    float scale = had ? (float)peft_config_scale(before, module) : 0;
+    const struct peft_view view = {&plan->config, before, &plan->table};
+    struct module weight = peft_view_module(&view, id);
+    const char *module = weight.name;
+    struct peft_factors had = peft_factors(&view, id);
+    int r = had.r;
+    float scale = (float)had.scale;
     if (r == now->r && (r == 0 || scale == now->scale))
         return ZD_OK;
     const char *path = checkpoint_path(checkpoint);
