@@ -43,11 +43,9 @@ _Static_assert(
         sizeof routes_table / sizeof routes_table[0] <= ROUTES_MAX,
         "each has its place in the cache");
 
-static void route_hello(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+static void route_hello(const struct ask *ask)
 {
-    const struct run_state *state = routes->options.state;
+    const struct run_state *state = ask->state;
     json_t *capabilities = json_array();
     for (int i = 0; i < routes_count; i++) {
         const char *last = strrchr(routes_table[i].path, '/') + 1;
@@ -55,7 +53,7 @@ static void route_hello(
             json_array_append_new(capabilities, json_string(last));
     }
     http_reply_json(
-            reply, 200,
+            ask->reply, 200,
             json_pack(
                     "{s:s, s:s, s:i, s:s, s:s, s:i, s:f, s:o}", "name", "zerod",
                     "version", ZD_VERSION, "api", 1, "job",
@@ -78,48 +76,39 @@ static bool has_word(const char *list, const char *word)
 }
 
 /* Unknown ones, and those that are there twice (but `name`). */
-static bool check_params(
-        const struct route *route, const struct http_request *request,
-        struct http_reply *reply)
+static bool check_params(const struct ask *ask, const struct route *route)
 {
-    for (int i = 0; i < request->param_count; i++) {
-        const char *name = request->param_names[i];
-        bool is_twice = param_text(request, name) != request->param_values[i] &&
-                        strcmp(name, "name") != 0;
-        if (!has_word(route->params, name)) {
-            http_error(
-                    reply, 400, "E_BAD_REQUEST",
+    for (int i = 0; i < ask->request->param_count; i++) {
+        const char *name = ask->request->param_names[i];
+        bool is_twice =
+                param_text(ask, name) != ask->request->param_values[i] &&
+                strcmp(name, "name") != 0;
+        if (!has_word(route->params, name))
+            return refuse(
+                    ask, 400, "E_BAD_REQUEST",
                     route->params[0] ? route->params : route->path,
                     route->params[0] ? "%s has no parameter %.60s; it has those"
                                        " of the hint"
                                      : "%s takes no parameters: %.60s",
                     route->path, name);
-            return false;
-        }
-        if (is_twice) {
-            http_error(
-                    reply, 400, "E_BAD_REQUEST", "give it only once",
+        if (is_twice)
+            return refuse(
+                    ask, 400, "E_BAD_REQUEST", "give it only once",
                     "parameter %.60s is given twice", name);
-            return false;
-        }
     }
     return true;
 }
 
-/* --- which route --- */
-
-static void answer_long(
-        struct routes *routes, const struct route *route,
-        const struct http_request *request, struct http_reply *reply)
+static void answer_long(const struct ask *ask, const struct route *route)
 {
-    struct cached_reply *cached = &routes->cached[route - routes_table];
-    if (!cache_is_fresh(cached, request->target)) {
-        route->answer(routes, request, reply);
-        if (reply->status != 200)
+    struct cached_reply *cached = &ask->routes->cached[route - routes_table];
+    if (!cache_is_fresh(cached, ask->request->target)) {
+        route->answer(ask);
+        if (ask->reply->status != 200)
             return;
-        cache_keep(cached, request->target, reply);
+        cache_keep(cached, ask->request->target, ask->reply);
     }
-    cache_reply(cached, reply);
+    cache_reply(cached, ask->reply);
 }
 
 static const struct route *find_route(const char *path, const char *method)
@@ -131,8 +120,9 @@ static const struct route *find_route(const char *path, const char *method)
     return NULL;
 }
 
-static void reply_unknown(struct http_reply *reply, const char *path)
+static bool unknown_path(const struct ask *ask)
 {
+    const char *path = ask->request->path;
     struct suggestion nearest = {0};
     char hint[160] = "GET /v1 lists what can be asked";
     for (int i = 0; i < routes_count; i++) {
@@ -143,66 +133,65 @@ static void reply_unknown(struct http_reply *reply, const char *path)
         snprintf(
                 hint, sizeof hint, "did you mean %s %s?",
                 find_route(nearest.word, NULL)->method, nearest.word);
-    http_error(reply, 404, "E_NOT_FOUND", hint, "no such path: %.200s", path);
+    return refuse(ask, 404, "E_NOT_FOUND", hint, "no such path: %.200s", path);
 }
 
-static bool may_act(
-        const struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+static bool other_method(const struct ask *ask, const struct route *known)
 {
-    if (!request->may_act)
-        http_error(
-                reply, 403, "E_FORBIDDEN", "only its owner and root may",
-                "user %lld may read, but not give commands",
-                (long long)request->uid);
-    else if (routes->options.readonly)
-        http_error(
-                reply, 403, "E_FORBIDDEN",
-                "readonly = false in [control] of the job file",
-                "this job takes no commands: control.readonly is true");
-    else
-        return true;
+    http_error(
+            ask->reply, 405, "E_METHOD", "GET /v1 lists what can be asked",
+            "%s is asked with %s, not %.16s", known->path, known->method,
+            ask->request->method);
+    ask->reply->allow = known->method;
     return false;
+}
+
+static bool may_act(const struct ask *ask)
+{
+    if (!ask->request->may_act)
+        return refuse(
+                ask, 403, "E_FORBIDDEN", "only its owner and root may",
+                "user %lld may read, but not give commands",
+                (long long)ask->request->uid);
+    return !ask->routes->options.readonly ||
+           refuse(ask, 403, "E_FORBIDDEN",
+                  "readonly = false in [control] of the job file",
+                  "this job takes no commands: control.readonly is true");
+}
+
+static bool check_route(const struct ask *ask, const struct route *route)
+{
+    const struct route *known = find_route(ask->request->path, NULL);
+    if (!known)
+        return unknown_path(ask);
+    if (!route)
+        return other_method(ask, known);
+    if ((route->command && !may_act(ask)) || !check_params(ask, route))
+        return false;
+    return route->command || !ask->request->body_bytes ||
+           refuse(ask, 400, "E_BAD_REQUEST",
+                  "leave out the body; parameters go in the query",
+                  "%s takes no body", route->path);
 }
 
 void routes_handle(
         void *ctx, const struct http_request *request, struct http_reply *reply)
 {
     struct routes *routes = ctx;
+    const struct ask ask = {routes, routes->options.state, request, reply};
     const struct route *route = find_route(request->path, request->method);
-    if (!find_route(request->path, NULL)) {
-        reply_unknown(reply, request->path);
+    if (!check_route(&ask, route))
         return;
-    }
-    if (!route) {
-        route = find_route(request->path, NULL);
-        http_error(
-                reply, 405, "E_METHOD", "GET /v1 lists what can be asked",
-                "%s is asked with %s, not %.16s", route->path, route->method,
-                request->method);
-        reply->allow = route->method;
-        return;
-    }
-    if ((route->command && !may_act(routes, request, reply)) ||
-        !check_params(route, request, reply))
-        return;
-    if (!route->command && request->body_bytes) {
-        http_error(
-                reply, 400, "E_BAD_REQUEST",
-                "leave out the body; parameters go in the query",
-                "%s takes no body", route->path);
-        return;
-    }
     if (routes->options.refresh)
         routes->options.refresh(routes->options.ctx);
     if (route->is_long)
-        answer_long(routes, route, request, reply);
+        answer_long(&ask, route);
     else if (route->command)
-        command_answer(routes, request, route->command, reply);
+        command_answer(&ask, route->command);
     else if (route->json)
-        http_reply_json(reply, 200, route->json(routes->options.state));
+        http_reply_json(reply, 200, route->json(ask.state));
     else
-        route->answer(routes, request, reply);
+        route->answer(&ask);
 }
 
 /* --- life --- */

@@ -7,9 +7,8 @@
 
 struct routes; /* run_state, waiting commands, streams */
 
-typedef void route_answer(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply);
+struct ask;
+typedef void route_answer(const struct ask *ask);
 
 struct route {
     const char *method, *path;

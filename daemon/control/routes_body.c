@@ -37,20 +37,19 @@ const struct command_form command_forms[COMMAND_KINDS] = {
 /* Say what is expected of `name`, and false. `example` is a value that would
  * do, as JSON. */
 static bool wrong(
-        struct http_reply *reply, const char *name, const char *expected,
+        const struct ask *ask, const char *name, const char *expected,
         const char *example)
 {
     char hint[100];
     snprintf(hint, sizeof hint, "{\"%.60s\": %s}", name, example);
-    http_error(
-            reply, 400, "E_BAD_REQUEST", hint, "`%.60s`: %s is expected", name,
+    return refuse(
+            ask, 400, "E_BAD_REQUEST", hint, "`%.60s`: %s is expected", name,
             expected);
-    return false;
 }
 
 static bool take_text(
         const struct field *field, const json_t *value, char *out,
-        struct http_reply *reply)
+        const struct ask *ask)
 {
     char expected[80];
     size_t length = json_string_length(value);
@@ -63,12 +62,12 @@ static bool take_text(
     snprintf(
             expected, sizeof expected, "a string of %.0f to %.0f bytes",
             field->min, field->max);
-    return wrong(reply, field->name, expected, TEXT_EXAMPLE);
+    return wrong(ask, field->name, expected, TEXT_EXAMPLE);
 }
 
 static bool take_number(
         const struct field *field, const json_t *value, double *out,
-        struct http_reply *reply)
+        const struct ask *ask)
 {
     char expected[120], example[32];
     bool is_integer = field->type == FIELD_INTEGER;
@@ -85,26 +84,26 @@ static bool take_number(
             expected, sizeof expected, "%s %s %.15g, at most %.15g",
             is_integer ? "an integer" : "a number",
             field->is_above_min ? "above" : "of at least", low, field->max);
-    return wrong(reply, field->name, expected, example);
+    return wrong(ask, field->name, expected, example);
 }
 
 static bool take(
         const struct field *field, const json_t *value, struct wish *wish,
-        struct http_reply *reply)
+        const struct ask *ask)
 {
     char *out = (char *)wish + field->offset;
     double number;
     switch (field->type) {
     case FIELD_BOOL:
         if (!json_is_boolean(value))
-            return wrong(reply, field->name, "true or false", "true");
+            return wrong(ask, field->name, "true or false", "true");
         *(bool *)out = json_is_true(value);
         return true;
     case FIELD_TEXT:
-        return take_text(field, value, out, reply);
+        return take_text(field, value, out, ask);
     case FIELD_INTEGER:
     case FIELD_REAL:
-        if (!take_number(field, value, &number, reply))
+        if (!take_number(field, value, &number, ask))
             return false;
         if (field->given)
             *((char *)wish + field->given) = true;
@@ -145,7 +144,7 @@ static int list_keys(
 
 static bool unknown_key(
         const struct field *keys, int count, const char *key,
-        struct http_reply *reply)
+        const struct ask *ask)
 {
     char hint[400] = "";
     struct suggestion nearest = {0};
@@ -158,13 +157,12 @@ static bool unknown_key(
     }
     if (nearest.word)
         snprintf(hint, sizeof hint, "did you mean `%s`?", nearest.word);
-    http_error(reply, 400, "E_BAD_REQUEST", hint, "unknown key `%.60s`", key);
-    return false;
+    return refuse(ask, 400, "E_BAD_REQUEST", hint, "unknown key `%.60s`", key);
 }
 
 static bool take_keys(
         const struct command_form *form, json_t *body, struct wish *wish,
-        struct http_reply *reply)
+        const struct ask *ask)
 {
     struct field keys[KEYS_MAX];
     const char *name;
@@ -177,14 +175,14 @@ static bool take_keys(
         while (i < count && strcmp(keys[i].name, name) != 0)
             i++;
         if (i == count)
-            return unknown_key(keys, count, name, reply);
-        if (!take(&keys[i], value, wish, reply))
+            return unknown_key(keys, count, name, ask);
+        if (!take(&keys[i], value, wish, ask))
             return false;
         has_setting |= keys[i].given > 0;
     }
     if (!has_setting)
         http_error(
-                reply, 400, "E_BAD_REQUEST", "{\"learning_rate\": 1e-4}",
+                ask->reply, 400, "E_BAD_REQUEST", "{\"learning_rate\": 1e-4}",
                 "there is no setting in the body");
     return has_setting;
 }
@@ -192,15 +190,17 @@ static bool take_keys(
 /* --- the body --- */
 
 bool body_read(
-        const struct http_request *request, const struct command_form *form,
-        struct wish *wish_out, struct http_reply *reply)
+        const struct ask *ask, const struct command_form *form,
+        struct wish *wish_out)
 {
     json_error_t error;
-    bool is_blank = strspn(request->body, " \t\r\n") == request->body_bytes;
-    json_t *body = is_blank ? json_object()
-                            : json_loadb(
-                                      request->body, request->body_bytes,
-                                      JSON_REJECT_DUPLICATES, &error);
+    bool is_blank =
+            strspn(ask->request->body, " \t\r\n") == ask->request->body_bytes;
+    json_t *body =
+            is_blank ? json_object()
+                     : json_loadb(
+                               ask->request->body, ask->request->body_bytes,
+                               JSON_REJECT_DUPLICATES, &error);
     bool is_object = json_is_object(body);
     *wish_out = (struct wish){
             .command =
@@ -208,14 +208,14 @@ bool body_read(
             .timeout = form->kind == COMMAND_STOP ? STOP_SECONDS : 0};
     if (body && !is_object)
         http_error(
-                reply, 400, "E_BAD_REQUEST", BODY_HINT,
+                ask->reply, 400, "E_BAD_REQUEST", BODY_HINT,
                 "the body is not a JSON object");
     else if (!body)
         http_error(
-                reply, 400, "E_BAD_REQUEST", BODY_HINT,
+                ask->reply, 400, "E_BAD_REQUEST", BODY_HINT,
                 "the body cannot be read: %.200s (line %d, column %d)",
                 error.text, error.line, error.column);
-    bool is_good = is_object && take_keys(form, body, wish_out, reply);
+    bool is_good = is_object && take_keys(form, body, wish_out, ask);
     json_decref(body);
     return is_good;
 }

@@ -59,59 +59,55 @@ static json_t *accepted_json(const struct waiter *waiter)
 
 /* --- may it be asked for now? --- */
 
-/* False, and why. */
-#define conflict(reply, hint, ...)                                             \
-    (http_error(reply, 409, "E_CONFLICT", hint, __VA_ARGS__), false)
+#define conflict(ask, ...) refuse(ask, 409, "E_CONFLICT", __VA_ARGS__)
 
-static bool check_pause(
-        const struct run_state *state, enum train_command_kind kind,
-        struct http_reply *reply)
+static bool check_pause(const struct ask *ask, enum train_command_kind kind)
 {
+    const struct run_state *state = ask->state;
     bool holds = state->is_paused && !state->pending[COMMAND_RESUME];
     bool runs = !state->is_paused && !state->pending[COMMAND_PAUSE];
     if (kind == COMMAND_PAUSE && holds)
         return conflict(
-                reply, "zerodctl resume (POST /v1/resume) continues it",
+                ask, "zerodctl resume (POST /v1/resume) continues it",
                 "the run is already paused");
     return kind != COMMAND_RESUME || !runs ||
            conflict(
-                   reply, "zerodctl pause (POST /v1/pause) pauses it",
+                   ask, "zerodctl pause (POST /v1/pause) pauses it",
                    "the run is not paused");
 }
 
 /* What this job has no data, prompts, strategy or memory for. */
 static bool check_able(
-        const struct run_state *state, const struct train_command *command,
-        struct http_reply *reply)
+        const struct ask *ask, const struct train_command *command)
 {
+    const struct run_state *state = ask->state;
     const struct train_job *job = state->job;
     double micros = command->value[SET_ACCUMULATION];
     bool knows = state->has_banner;
     if (command->kind == COMMAND_EVAL && knows && !state->facts.has_eval_data)
         return conflict(
-                reply, "[[data.eval]] or data.val_split in the job file",
+                ask, "[[data.eval]] or data.val_split in the job file",
                 "the job has no evaluation data");
     if (command->kind == COMMAND_SAMPLE && !command->prompt[0] &&
         job->sample.prompt_count == 0)
         return conflict(
-                reply,
-                "{\"prompt\": \"..\"}, or sample.prompts in the job file",
+                ask, "{\"prompt\": \"..\"}, or sample.prompts in the job file",
                 "the job has no prompts of its own");
     if (command->given[SET_SAVE_STEPS] &&
         job->checkpoint.save_strategy != SAVE_STEPS)
         return conflict(
-                reply, "checkpoint.save_strategy = \"steps\" in the job file",
+                ask, "checkpoint.save_strategy = \"steps\" in the job file",
                 "checkpoint.save_strategy is not \"steps\": save_steps would "
                 "change nothing");
     if (command->given[SET_EVAL_STEPS] && job->eval.eval_strategy != EVAL_STEPS)
         return conflict(
-                reply, "eval.eval_strategy = \"steps\" in the job file",
+                ask, "eval.eval_strategy = \"steps\" in the job file",
                 "eval.eval_strategy is not \"steps\": eval_steps would change "
                 "nothing");
     if (command->given[SET_ACCUMULATION] && knows &&
         micros > state->facts.accumulation_max)
         return conflict(
-                reply,
+                ask,
                 "stop the run, set it in the job file, and start it again: it "
                 "goes on from its checkpoint",
                 "the planned memory holds at most %d micro-batches of a step, "
@@ -121,66 +117,59 @@ static bool check_able(
 }
 
 static bool check_now(
-        struct routes *routes, const struct train_command *command,
-        struct http_reply *reply)
+        const struct ask *ask, const struct train_command *command)
 {
-    const struct run_state *state = routes->options.state;
+    const struct run_state *state = ask->state;
     const char *name = train_command_name(command->kind);
     if (command->kind == COMMAND_STOP && state->state == RUN_STOPPING)
         return conflict(
-                reply, "GET /v1/status says how far it is",
+                ask, "GET /v1/status says how far it is",
                 "the run is already stopping");
-    if (routes->is_over || state->state >= RUN_STOPPING) {
-        http_error(
-                reply, 503, "E_ENDING",
+    if (ask->routes->is_over || state->state >= RUN_STOPPING)
+        return refuse(
+                ask, 503, "E_ENDING",
                 "start the same command again to continue",
                 "the run is %s; %s was not done",
                 train_run_state_name(state->state), name);
-        return false;
-    }
     if (state->pending[command->kind])
         return conflict(
-                reply,
+                ask,
                 "zerodctl status (GET /v1/status: `pending`) tells what waits",
                 "another %s is still waiting for its step boundary", name);
-    return check_pause(state, command->kind, reply) &&
-           check_able(state, command, reply);
+    return check_pause(ask, command->kind) && check_able(ask, command);
 }
 
 /* --- to the trainer --- */
 
-void command_answer(
-        struct routes *routes, const struct http_request *request,
-        const struct command_form *form, struct http_reply *reply)
+void command_answer(const struct ask *ask, const struct command_form *form)
 {
     struct wish wish;
     struct train_command *command = &wish.command;
-    if (!body_read(request, form, &wish, reply) ||
-        !check_now(routes, command, reply))
+    if (!body_read(ask, form, &wish) || !check_now(ask, command))
         return;
-    struct waiter *waiter = zd_must(calloc(1, sizeof *waiter));
-    command->id = ++routes->last_id;
-    command->uid = request->uid;
-    command->pid = request->pid;
-    if (!routes->options.post(routes->options.ctx, command)) {
+    struct waiter *waiter = zd_array(1, sizeof *waiter);
+    command->id = ++ask->routes->last_id;
+    command->uid = ask->request->uid;
+    command->pid = ask->request->pid;
+    if (!ask->routes->options.post(ask->routes->options.ctx, command)) {
         free(waiter);
         http_error(
-                reply, 409, "E_CONFLICT", "try again after the next step",
+                ask->reply, 409, "E_CONFLICT", "try again after the next step",
                 "too many commands are waiting");
         return;
     }
     *waiter = (struct waiter){
-            .next = routes->waiters,
-            .routes = routes,
+            .next = ask->routes->waiters,
+            .routes = ask->routes,
             .id = command->id,
             .kind = command->kind,
             .until = wish.timeout > 0 ? clock_seconds() + wish.timeout : 0};
-    routes->waiters = waiter;
-    routes->options.state->pending[command->kind]++;
+    ask->routes->waiters = waiter;
+    ask->routes->options.state->pending[command->kind]++;
     if (wish.wait)
-        waiter->stream = http_defer(reply, on_gone, waiter);
+        waiter->stream = http_defer(ask->reply, on_gone, waiter);
     if (!waiter->stream)
-        http_reply_json(reply, 202, accepted_json(waiter));
+        http_reply_json(ask->reply, 202, accepted_json(waiter));
 }
 
 static void answer_failed(struct waiter *waiter, const struct zd_error *error)

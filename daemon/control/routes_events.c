@@ -34,18 +34,17 @@ static void on_gone(void *owner)
 }
 
 struct follower *follower_create(
-        struct routes *routes, struct http_reply *reply,
-        bool (*feed)(struct follower *follower), int fd)
+        const struct ask *ask, bool (*feed)(struct follower *follower), int fd)
 {
     struct follower *follower = zd_must(calloc(1, sizeof *follower));
     *follower = (struct follower){
-            .next = routes->followers,
-            .routes = routes,
-            .stream = zd_must(http_defer(reply, on_gone, follower)),
+            .next = ask->routes->followers,
+            .routes = ask->routes,
+            .stream = zd_must(http_defer(ask->reply, on_gone, follower)),
             .feed = feed,
             .fd = fd,
             .sent_at = clock_seconds()};
-    routes->followers = follower;
+    ask->routes->followers = follower;
     return follower;
 }
 
@@ -131,43 +130,35 @@ static int64_t newest_id(const struct past *past)
 }
 
 /* What a browser sends when it comes back wins over the address it came by. */
-static bool read_since(
-        const struct http_request *request, struct http_reply *reply,
-        int64_t *after)
+static bool read_since(const struct ask *ask, int64_t *after)
 {
-    const char *text = request->last_event_id;
+    const char *text = ask->request->last_event_id;
     char *end;
     if (!text || !text[0])
-        return param_integer(request, reply, "since", 0, INT64_MAX, after);
+        return param_integer(ask, "since", 0, INT64_MAX, after);
     long long id = strtoll(text, &end, 10);
-    if (*end || id < 0 || !strchr("0123456789", text[0])) {
-        http_error(
-                reply, 400, "E_BAD_REQUEST",
-                "the number of the last `id:` line",
+    if (*end || id < 0 || !strchr("0123456789", text[0]))
+        return refuse(
+                ask, 400, "E_BAD_REQUEST", "the number of the last `id:` line",
                 "Last-Event-ID: %.40s is not the id of an event", text);
-        return false;
-    }
     *after = id;
     return true;
 }
 
-void route_events(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+void route_events(const struct ask *ask)
 {
     static const char hello[] = "retry: 2000\n: events of a zerod job\n\n";
     int64_t after = -1;
     bool follows = true;
-    if (!param_flag(request, reply, "follow", &follows) ||
-        !read_since(request, reply, &after))
+    if (!param_flag(ask, "follow", &follows) || !read_since(ask, &after))
         return;
-    reply->status = 200;
-    reply->content_type = "text/event-stream";
-    struct follower *follower = follower_create(routes, reply, feed, -1);
+    ask->reply->status = 200;
+    ask->reply->content_type = "text/event-stream";
+    struct follower *follower = follower_create(ask, feed, -1);
     follower->at = after >= 0 ? after
-                   : follows  ? newest_id(&routes->options.state->events)
+                   : follows  ? newest_id(&ask->state->events)
                               : 0;
-    follower->follows = follows && !routes->is_over;
+    follower->follows = follows && !ask->routes->is_over;
     if (http_send(follower->stream, hello, sizeof hello - 1))
         follower_feed(follower);
 }

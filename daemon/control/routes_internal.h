@@ -51,6 +51,17 @@ struct routes {
     bool is_over;
 };
 
+struct ask { /* a request that is being answered */
+    struct routes *routes;
+    const struct run_state *state;
+    const struct http_request *request;
+    struct http_reply *reply;
+};
+
+/* The reply is an error; false. */
+#define refuse(ask, status, code, hint, ...)                                   \
+    (http_error((ask)->reply, status, code, hint, __VA_ARGS__), false)
+
 #define HTTP_JSON "application/json"
 #define HTTP_TEXT "text/plain; charset=utf-8"
 
@@ -69,13 +80,11 @@ void cache_clear(struct routes *routes);
 /* --- parameters of the query; a problem is the reply, and false --- */
 
 /* NULL: not given. */
-const char *param_text(const struct http_request *request, const char *name);
+const char *param_text(const struct ask *ask, const char *name);
 bool param_integer(
-        const struct http_request *request, struct http_reply *reply,
-        const char *name, int64_t min, int64_t max, int64_t *value);
-bool param_flag(
-        const struct http_request *request, struct http_reply *reply,
-        const char *name, bool *value);
+        const struct ask *ask, const char *name, int64_t min, int64_t max,
+        int64_t *value);
+bool param_flag(const struct ask *ask, const char *name, bool *value);
 
 /* --- commands: what they take, as a table --- */
 
@@ -106,12 +115,10 @@ struct command_form {
 extern const struct command_form command_forms[COMMAND_KINDS];
 
 bool body_read(
-        const struct http_request *request, const struct command_form *form,
-        struct wish *wish_out, struct http_reply *reply);
+        const struct ask *ask, const struct command_form *form,
+        struct wish *wish_out);
 /* The answer of a command: 202, or later what became of it. */
-void command_answer(
-        struct routes *routes, const struct http_request *request,
-        const struct command_form *form, struct http_reply *reply);
+void command_answer(const struct ask *ask, const struct command_form *form);
 
 /* --- the other files --- */
 
@@ -120,8 +127,7 @@ route_answer route_history, route_config, route_schema, route_samples,
         route_events, route_logs;
 /* A stream for the reply; `fd` is taken over. */
 struct follower *follower_create(
-        struct routes *routes, struct http_reply *reply,
-        bool (*feed)(struct follower *follower), int fd);
+        const struct ask *ask, bool (*feed)(struct follower *follower), int fd);
 void follower_feed(struct follower *follower); /* it may be gone after it */
 void followers_tick(struct routes *routes);
 void followers_end(struct routes *routes);

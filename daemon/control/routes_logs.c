@@ -45,11 +45,9 @@ static double duration(const char *text)
     return total;
 }
 
-static bool read_since(
-        const struct http_request *request, struct http_reply *reply,
-        double *since)
+static bool read_since(const struct ask *ask, double *since)
 {
-    const char *text = param_text(request, "since");
+    const char *text = param_text(ask, "since");
     char *end;
     if (!text)
         return true;
@@ -62,37 +60,33 @@ static bool read_since(
         *since = value;
         return true;
     }
-    http_error(
-            reply, 400, "E_BAD_REQUEST", "since=5m, or since=1795200000",
+    return refuse(
+            ask, 400, "E_BAD_REQUEST", "since=5m, or since=1795200000",
             "parameter since=%.40s: seconds since 1970, or how long ago", text);
-    return false;
 }
 
-static bool read_request(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply, struct log_request *out)
+static bool read_request(const struct ask *ask, struct log_request *out)
 {
-    const struct run_state *state = routes->options.state;
+    const struct run_state *state = ask->state;
     *out = (struct log_request){.tail = 1000, .since = -INFINITY};
-    if (!param_integer(request, reply, "rank", 0, 99999, &out->rank) ||
-        !param_integer(request, reply, "tail", 0, TAIL_MAX, &out->tail) ||
-        !param_flag(request, reply, "follow", &out->follow) ||
-        !read_since(request, reply, &out->since))
+    if (!param_integer(ask, "rank", 0, 99999, &out->rank) ||
+        !param_integer(ask, "tail", 0, TAIL_MAX, &out->tail) ||
+        !param_flag(ask, "follow", &out->follow) ||
+        !read_since(ask, &out->since))
         return false;
     if (!state->has_banner || out->rank < state->facts.world)
         return true;
-    http_error(
-            reply, 404, "E_NOT_FOUND", "GET /v1/ranks lists them",
+    return refuse(
+            ask, 404, "E_NOT_FOUND", "GET /v1/ranks lists them",
             "there is no rank %lld: the ranks are 0 to %d",
             (long long)out->rank, state->facts.world - 1);
-    return false;
 }
 
-static int open_log(struct routes *routes, int rank, struct http_reply *reply)
+static int open_log(const struct ask *ask, int rank)
 {
     char path[PATH_MAX];
     struct stat info;
-    const struct train_job *job = routes->options.state->job;
+    const struct train_job *job = ask->state->job;
     snprintf(
             path, sizeof path, "%.3900s/logs/rank-%05d.log",
             job->job.output_dir, rank);
@@ -103,7 +97,7 @@ static int open_log(struct routes *routes, int rank, struct http_reply *reply)
     if (fd >= 0)
         close(fd);
     http_error(
-            reply, 404, "E_NOT_FOUND",
+            ask->reply, 404, "E_NOT_FOUND",
             job->log.rank_logs == RANK_LOGS_FILES
                     ? "try again when it has written a line"
                     : "rank_logs = \"files\" in [log] of the job file",
@@ -168,32 +162,30 @@ static bool feed(struct follower *follower)
     return !bytes || http_send(follower->stream, part, bytes);
 }
 
-void route_logs(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+void route_logs(const struct ask *ask)
 {
     struct log_request want;
     int64_t end = 0;
     size_t bytes = 0;
-    if (!read_request(routes, request, reply, &want))
+    if (!read_request(ask, &want))
         return;
-    int fd = open_log(routes, (int)want.rank, reply);
+    int fd = open_log(ask, (int)want.rank);
     if (fd < 0)
         return;
     char *text = run_log_end(fd, LOOK_BACK, &end, &bytes);
     if (!text) {
         close(fd);
-        http_error(reply, 500, "E_FAILED", NULL, "the log cannot be read");
+        http_error(ask->reply, 500, "E_FAILED", NULL, "the log cannot be read");
         return;
     }
     size_t first = first_line(text, bytes, &want);
     bytes -= first;
-    if (want.follow && !routes->is_over) {
+    if (want.follow && !ask->routes->is_over) {
         /* what is queued for one client is bounded: the end of it */
         size_t cut = bytes > 2 * STREAM_PART ? bytes - 2 * STREAM_PART : 0;
-        reply->status = 200;
-        reply->content_type = HTTP_TEXT;
-        struct follower *follower = follower_create(routes, reply, feed, fd);
+        ask->reply->status = 200;
+        ask->reply->content_type = HTTP_TEXT;
+        struct follower *follower = follower_create(ask, feed, fd);
         follower->follows = true;
         follower->at = end;
         http_send(follower->stream, text + first + cut, bytes - cut);
@@ -202,8 +194,8 @@ void route_logs(
     }
     close(fd);
     memmove(text, text + first, bytes);
-    reply->status = 200;
-    reply->content_type = HTTP_TEXT;
-    reply->body = text;
-    reply->body_bytes = bytes;
+    ask->reply->status = 200;
+    ask->reply->content_type = HTTP_TEXT;
+    ask->reply->body = text;
+    ask->reply->body_bytes = bytes;
 }

@@ -6,8 +6,7 @@
 #include <string.h>
 
 /* Names separated by commas, into bits. */
-static bool add_names(
-        const char *list, unsigned *names, struct http_reply *reply)
+static bool add_names(const struct ask *ask, const char *list, unsigned *names)
 {
     char hint[SERIES_MAX * 32] = "";
     for (const char *at = list;; at += strcspn(at, ",") + 1) {
@@ -18,10 +17,9 @@ static bool add_names(
                 snprintf(
                         hint + strlen(hint), sizeof hint - strlen(hint), "%s%s",
                         i ? " " : "", run_series_name(i));
-            http_error(
-                    reply, 404, "E_NOT_FOUND", hint, "no such series: %.*s",
+            return refuse(
+                    ask, 404, "E_NOT_FOUND", hint, "no such series: %.*s",
                     (int)(length > 60 ? 60 : length), at);
-            return false;
         }
         *names |= 1u << series;
         if (!at[length])
@@ -29,24 +27,22 @@ static bool add_names(
     }
 }
 
-void route_history(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+void route_history(const struct ask *ask)
 {
     unsigned names = 0;
     int64_t since = -1, max = 1000; /* step 0 has an evaluation */
-    if (!param_integer(request, reply, "since", 0, INT64_MAX, &since) ||
-        !param_integer(request, reply, "max", 1, 10000, &max))
+    if (!param_integer(ask, "since", 0, INT64_MAX, &since) ||
+        !param_integer(ask, "max", 1, 10000, &max))
         return;
-    for (int i = 0; i < request->param_count; i++)
-        if (strcmp(request->param_names[i], "name") == 0 &&
-            !add_names(request->param_values[i], &names, reply))
+    for (int i = 0; i < ask->request->param_count; i++)
+        if (strcmp(ask->request->param_names[i], "name") == 0 &&
+            !add_names(ask, ask->request->param_values[i], &names))
             return;
-    if (!param_text(request, "name"))
+    if (!param_text(ask, "name"))
         names = ~0u;
     http_reply_json(
-            reply, 200,
-            run_state_history(routes->options.state, names, since, (int)max));
+            ask->reply, 200,
+            run_state_history(ask->state, names, since, (int)max));
 }
 
 /* A value that `set` has changed has another origin than the job file. It is
@@ -69,12 +65,10 @@ static void show_setting(
     json_object_set_new(row, "origin", json_string(origin));
 }
 
-void route_config(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+void route_config(const struct ask *ask)
 {
-    const struct run_state *state = routes->options.state;
-    json_t *config = json_deep_copy(routes->options.config);
+    const struct run_state *state = ask->state;
+    json_t *config = json_deep_copy(ask->routes->options.config);
     json_t *values = json_object_get(config, "values");
     for (int i = 0; i < SETTINGS; i++)
         if (state->is_set[i])
@@ -85,82 +79,67 @@ void route_config(
         show_setting(
                 values, "train.global_batch_size", true,
                 (double)state->global_batch, state->set_step[SET_ACCUMULATION]);
-    http_reply_json(reply, 200, config);
+    http_reply_json(ask->reply, 200, config);
 }
 
-void route_schema(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+void route_schema(const struct ask *ask)
 {
-    http_reply_json(reply, 200, json_incref(routes->options.schema));
+    http_reply_json(ask->reply, 200, json_incref(ask->routes->options.schema));
 }
 
-void route_samples(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+void route_samples(const struct ask *ask)
 {
     int64_t max = 20;
-    if (param_integer(request, reply, "max", 1, SAMPLES_KEPT, &max))
+    if (param_integer(ask, "max", 1, SAMPLES_KEPT, &max))
         http_reply_json(
-                reply, 200, run_state_samples(routes->options.state, (int)max));
+                ask->reply, 200, run_state_samples(ask->state, (int)max));
 }
 
-void route_plan(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+void route_plan(const struct ask *ask)
 {
-    json_t *plan = routes->options.state->plan;
+    json_t *plan = ask->state->plan;
     if (plan)
-        http_reply_json(reply, 200, json_incref(plan));
+        http_reply_json(ask->reply, 200, json_incref(plan));
     else
         http_error(
-                reply, 404, "E_NOT_FOUND", "try again when it runs",
+                ask->reply, 404, "E_NOT_FOUND", "try again when it runs",
                 "the job has no plan yet: it is starting");
 }
 
-void route_health(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+void route_health(const struct ask *ask)
 {
-    http_reply_json(reply, 200, json_pack("{s:b}", "ok", 1));
+    http_reply_json(ask->reply, 200, json_pack("{s:b}", "ok", 1));
 }
 
-void route_ready(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+void route_ready(const struct ask *ask)
 {
-    const struct run_state *state = routes->options.state;
+    const struct run_state *state = ask->state;
     if (state->has_banner && state->step.step > state->facts.first_step)
-        http_reply_json(reply, 200, json_pack("{s:b}", "ready", 1));
+        http_reply_json(ask->reply, 200, json_pack("{s:b}", "ready", 1));
     else
         http_error(
-                reply, 503, "E_NOT_READY", NULL,
+                ask->reply, 503, "E_NOT_READY", NULL,
                 "no step is done yet: the job is %s",
                 train_run_state_name(state->state));
 }
 
-void route_metrics(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+void route_metrics(const struct ask *ask)
 {
-    bool open = request->accept &&
-                strstr(request->accept, "application/openmetrics-text");
-    reply->status = 200;
-    reply->body = prometheus_write(
-            routes->options.state,
-            open ? PROMETHEUS_OPEN_METRICS : PROMETHEUS_TEXT,
-            &reply->body_bytes);
-    reply->content_type =
+    bool open = ask->request->accept &&
+                strstr(ask->request->accept, "application/openmetrics-text");
+    ask->reply->status = 200;
+    ask->reply->body = prometheus_write(
+            ask->state, open ? PROMETHEUS_OPEN_METRICS : PROMETHEUS_TEXT,
+            &ask->reply->body_bytes);
+    ask->reply->content_type =
             open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                  : "text/plain; version=0.0.4; charset=utf-8";
 }
 
-void route_page(
-        struct routes *routes, const struct http_request *request,
-        struct http_reply *reply)
+void route_page(const struct ask *ask)
 {
-    reply->status = 200;
-    reply->content_type = "text/html; charset=utf-8";
-    reply->static_body = page_html;
-    reply->body_bytes = page_html_bytes;
+    ask->reply->status = 200;
+    ask->reply->content_type = "text/html; charset=utf-8";
+    ask->reply->static_body = page_html;
+    ask->reply->body_bytes = page_html_bytes;
 }

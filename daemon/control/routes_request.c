@@ -11,19 +11,19 @@
 
 /* --- parameters --- */
 
-const char *param_text(const struct http_request *request, const char *name)
+const char *param_text(const struct ask *ask, const char *name)
 {
-    for (int i = 0; i < request->param_count; i++)
-        if (strcmp(request->param_names[i], name) == 0)
-            return request->param_values[i];
+    for (int i = 0; i < ask->request->param_count; i++)
+        if (strcmp(ask->request->param_names[i], name) == 0)
+            return ask->request->param_values[i];
     return NULL;
 }
 
 bool param_integer(
-        const struct http_request *request, struct http_reply *reply,
-        const char *name, int64_t min, int64_t max, int64_t *value)
+        const struct ask *ask, const char *name, int64_t min, int64_t max,
+        int64_t *value)
 {
-    const char *text = param_text(request, name);
+    const char *text = param_text(ask, name);
     char *end;
     if (!text)
         return true;
@@ -38,19 +38,16 @@ bool param_integer(
     char hint[100];
     int64_t example = min > 100 ? min : max < 100 ? max : 100;
     snprintf(hint, sizeof hint, "%s=%lld", name, (long long)example);
-    http_error(
-            reply, 400, "E_BAD_REQUEST", hint,
+    return refuse(
+            ask, 400, "E_BAD_REQUEST", hint,
             "parameter %s=%.40s: an integer from %lld to %lld is expected",
             name, text, (long long)min, (long long)max);
-    return false;
 }
 
-bool param_flag(
-        const struct http_request *request, struct http_reply *reply,
-        const char *name, bool *value)
+bool param_flag(const struct ask *ask, const char *name, bool *value)
 {
     static const char *const words[] = {"0", "1", "false", "true"};
-    const char *text = param_text(request, name);
+    const char *text = param_text(ask, name);
     if (!text)
         return true;
     for (int i = 0; i < 4; i++)
@@ -60,10 +57,9 @@ bool param_flag(
         }
     char hint[100];
     snprintf(hint, sizeof hint, "%s=1", name);
-    http_error(
-            reply, 400, "E_BAD_REQUEST", hint,
+    return refuse(
+            ask, 400, "E_BAD_REQUEST", hint,
             "parameter %s=%.40s: 0 or 1 is expected", name, text);
-    return false;
 }
 
 /* --- long answers, kept for the next who asks the same --- */
