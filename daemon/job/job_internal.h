@@ -6,7 +6,7 @@
 #include "base/file/hash.h"
 #include "daemon/job/job.h"
 #include "daemon/job/schema.h"
-#include "daemon/job/toml/toml_tree.h"
+#include "daemon/job/toml/toml_door.h"
 
 struct job_key {                   /* of the schema, in this job */
     const struct toml_node *given; /* NULL: not given */

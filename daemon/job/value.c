@@ -305,8 +305,7 @@ static json_t *node_json(struct job *job, const struct toml_node *node)
     case TOML_ARRAY:
         json = json_array();
         for (int i = 0; i < node->count; i++)
-            if (json_array_append_new(
-                        json, node_json(job, node->items[i]))) {
+            if (json_array_append_new(json, node_json(job, node->items[i]))) {
                 json_decref(json);
                 return NULL;
             }
@@ -330,8 +329,7 @@ static json_t *table_json(struct job *job, const struct toml_node *node)
     json_t *object = json_object();
     for (int i = 0; i < node->count; i++) {
         const struct toml_node *item = node->items[i];
-        if (json_object_set_new(
-                    object, item->key, node_json(job, item))) {
+        if (json_object_set_new(object, item->key, node_json(job, item))) {
             json_decref(object);
             return NULL;
         }
@@ -364,12 +362,13 @@ WRITE(write_strings)
     return array;
 }
 
-/* A string or an integer, or an array of such: kept as it is. */
-READ(read_some)
+/* A string or an integer, or an array of such, or a table: kept as it is. */
+READ(read_json)
 {
-    enum toml_kind kind =
-            key->type == SCHEMA_MODULES ? TOML_STRING : TOML_INTEGER;
-    bool is_array = node->kind == TOML_ARRAY;
+    enum toml_kind kind = key->type == SCHEMA_MODULES  ? TOML_STRING
+                          : key->type == SCHEMA_LAYERS ? TOML_INTEGER
+                                                       : TOML_TABLE;
+    bool is_array = node->kind == TOML_ARRAY && kind != TOML_TABLE;
     if (node->kind != kind && !is_array)
         return VALUE_TYPE;
     for (int i = 0; is_array && i < node->count; i++)
@@ -383,37 +382,14 @@ READ(read_some)
     return is_none || *(json_t **)field ? VALUE_FINE : VALUE_TOLD;
 }
 
-WRITE(write_some)
+WRITE(write_json)
 {
     json_t *json = *(json_t *const *)field;
     if (json)
         return json_incref(json);
-    return key->flags & SCHEMA_NULLABLE ? json_array()
-                                        : json_string("all-linear");
-}
-
-READ(read_table)
-{
-    if (node->kind != TOML_TABLE)
-        return VALUE_TYPE;
-    *(json_t **)field = node_json(job, node);
-    return *(json_t **)field ? VALUE_FINE : VALUE_TOLD;
-}
-
-WRITE(write_table)
-{
-    json_t *json = *(json_t *const *)field;
-    return json ? json_incref(json) : json_null();
-}
-
-READ(read_nothing)
-{
-    return VALUE_FINE;
-}
-
-WRITE(write_nothing)
-{
-    return NULL;
+    return key->type == SCHEMA_TABLE      ? json_null()
+           : key->flags & SCHEMA_NULLABLE ? json_array()
+                                          : json_string("all-linear");
 }
 
 WRITE(write_entries)
@@ -453,16 +429,16 @@ static const struct value_type types[] = {
 [SCHEMA_DURATION] = {"a time like \"90s\", \"5m\" or \"1h30m\"", {"^([0-9.]+[dhmsDHMS])+$"}, false, read_duration, write_duration},
 [SCHEMA_MOMENT] = {"a moment like \"2026-11-22T08:00:00Z\", or a time like \"23h50m\"", {"string"}, false, read_moment, write_moment},
 [SCHEMA_STRINGS] = {"an array of strings", {"[string"}, false, read_strings, write_strings},
-[SCHEMA_MODULES] = {"a pattern, or an array of names", {"string", "[string"}, false, read_some, write_some},
-[SCHEMA_LAYERS] = {"an integer, or an array of integers", {"integer", "[integer"}, false, read_some, write_some},
+[SCHEMA_MODULES] = {"a pattern, or an array of names", {"string", "[string"}, false, read_json, write_json},
+[SCHEMA_LAYERS] = {"an integer, or an array of integers", {"integer", "[integer"}, false, read_json, write_json},
 [SCHEMA_WORD_OR_PATH] = {NULL, {"string"}, false, value_read_word_or_path, value_write_word_or_path},
 [SCHEMA_CHECKPOINTING] = {"none | selective | full | every:N | sqrt | auto", {"^(none|selective|full|sqrt|auto|every:[0-9]+)$"}, false, value_read_checkpointing, value_write_checkpointing},
 [SCHEMA_DTYPE] = {NULL, {NULL}, false, value_read_dtype, value_write_dtype},
 [SCHEMA_OPTIMIZER] = {NULL, {NULL}, false, value_read_optimizer, value_write_optimizer},
-[SCHEMA_ENTRIES] = {"an array of tables", {NULL}, false, read_nothing, write_entries}, /* keys.c walks them */
-[SCHEMA_TABLE] = {"a table", {"object"}, false, read_table, write_table},
+[SCHEMA_ENTRIES] = {"an array of tables", {NULL}, false, NULL, write_entries}, /* keys.c walks them */
+[SCHEMA_TABLE] = {"a table", {"object"}, false, read_json, write_json},
 [SCHEMA_VERSION] = {"1", {"integer"}, false, read_version, write_version},
-[SCHEMA_EXTENDS] = {"the path of a job file", {"string"}, false, read_nothing, write_nothing}, /* tree.c followed it */
+[SCHEMA_EXTENDS] = {"the path of a job file", {"string"}, false, NULL, NULL}, /* tree.c followed it */
 };
 #undef SIZE
 /* clang-format on */
@@ -481,9 +457,10 @@ bool schema_is_number(const struct schema_key *key)
 
 json_t *value_json(const struct schema_key *key, const void *base)
 {
-    return types[key->type].write(
-            key, (const char *)base + key->offset,
-            (const char *)base + key->offset2);
+    value_writer *write = types[key->type].write;
+    return write ? write(key, (const char *)base + key->offset,
+                         (const char *)base + key->offset2)
+                 : NULL;
 }
 
 /* --- for people --- */
@@ -602,9 +579,11 @@ bool value_read(
         struct job *job, const struct schema_key *key,
         const struct toml_node *node, void *base)
 {
-    enum value_fault fault = types[key->type].read(
-            job, key, node, (char *)base + key->offset,
-            (char *)base + key->offset2);
+    value_reader *read = types[key->type].read;
+    enum value_fault fault =
+            read ? read(job, key, node, (char *)base + key->offset,
+                        (char *)base + key->offset2)
+                 : VALUE_FINE;
     if (fault != VALUE_FINE && fault != VALUE_TOLD)
         tell(job, key, fault == VALUE_TYPE ? wrong_part(key, node) : node,
              fault);

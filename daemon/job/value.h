@@ -29,8 +29,8 @@ struct value_type {
      */
     const char *schema[3];
     bool has_range;
-    value_reader *read;
-    value_writer *write;
+    value_reader *read;  /* NULL: others read it (tree.c, keys.c) */
+    value_writer *write; /* NULL: it has no value */
 };
 
 const struct value_type *value_type_of(const struct schema_key *key);

@@ -3,8 +3,8 @@
  *
  * Hostile text is an error with a position, never a crash: nesting of brackets
  * and the parts of a dotted key are bounded where the library reads them,
- * because it walks and destroys its tree by recursion. A leading byte-order mark is
- * skipped. */
+ * because it walks and destroys its tree by recursion. A leading byte-order
+ * mark is skipped. */
 #ifndef ZD_DAEMON_JOB_TOML_TOML_DOOR_H
 #define ZD_DAEMON_JOB_TOML_TOML_DOOR_H
 
@@ -66,6 +66,22 @@ enum zd_status toml_parse(
 void toml_free(struct toml_node *node);
 /* "string", "integer", ... with its article: "a string". */
 const char *toml_kind_name(enum toml_kind kind);
+
+/* --- toml_tree.c: look up, add, replace, merge --- */
+
+/* A new node; `key` is copied. Running out of memory here ends the process:
+ * what is built is smaller than the text it came from. */
+struct toml_node *toml_new(
+        enum toml_kind kind, const char *key, struct toml_place place);
+struct toml_node *toml_find(const struct toml_node *table, const char *key);
+/* Add `item` (ownership taken), in place of one of the same key. */
+void toml_put(struct toml_node *table, struct toml_node *item);
+/* Take item i out; the caller owns it. */
+struct toml_node *toml_take(struct toml_node *table, int i);
+void toml_rename(struct toml_node *item, const char *key);
+/* Put all of `over` (ownership taken) over `base`, key by key. Tables merge;
+ * everything else, arrays too, is replaced whole. */
+void toml_merge(struct toml_node *base, struct toml_node *over);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-#include "daemon/job/toml/toml_tree.h"
+#include "daemon/job/toml/toml_door.h"
 
 #include "base/must.h"
 
