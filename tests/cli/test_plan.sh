@@ -135,6 +135,8 @@ assert fit == dict(plan, host=plan["host"] + plan["pinned"]), (fit, plan)'
 ok '  in the bytes that a plan of it has' same_bytes ''
 ok '  of adapters too' same_bytes lora.enabled=true
 ok '  of offloaded states too' same_bytes offload.optimizer=cpu
+ok '  on a disk only if it has room' eval 'call 0 "${fitted[@]}" --set offload.nvme_path=folder --fit --disk 1GB --format json && arguments | grep -q nvme &&
+    call 0 "${fitted[@]}" --set offload.nvme_path=folder --fit --disk 4KB --format json && ! arguments | grep nvme'
 ok '  in words' eval 'call 0 "${fitted[@]}" --fit && has "^ +[0-9.]+ s a step, .* binds; GiB: device 0.00[0-9], host" out && [ $(grep -c " s a step, " out) = 3 ] &&
     [ $(grep -c "^          against the first: [0-9]" out) = 2 ] && has "^[0-9]+ more are slower, or hardly differ" out && call 0 "${fitted[@]}" --fit --machine h100 && has "not compared with" out &&
     grep -A1 "masters and states leave the device" out | grep -q -- "--set offload.optimizer=cpu" && call 0 "${fitted[@]}" --fit --format json && has "\"words\": \".*activations are recomputed" out'
@@ -196,6 +198,11 @@ ok 'a plan says how long a step takes' eval 'call 0 plan --job job.toml --world 
     has "^ +3 steps: [0-9.]+ s$" out && has " binds: twice as fast, a step would take " out'
 ok '  and what it costs' eval 'call 0 plan --job job.toml --world 2 --price 2.5 --machine h100 && has " s, costs [0-9.]+ .2.50 per device-hour.$" out &&
     call 0 plan --job job.toml --world 2 --machine cpu --set train.max_steps=1000000000 && has "^ +1000000000 steps: [0-9]+ days$" out'
+ok '  its days, money and tokens follow from the step' eval 'call 0 plan --job job.toml --world 8 --price 2.5 --machine h100 --format json && python3 -I -c "import json, math
+told = json.load(open(\"out\"))[\"predicted\"]
+step = told[\"step_seconds\"]
+assert math.isclose(told[\"days\"], 3 * step / 86400) and math.isclose(told[\"money\"], 3 * step / 3600 * 8 * 2.5), told
+assert told[\"step_seconds_if_twice_as_fast\"] < step, told"'
 ok '  what helps most is taken from there' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=full --format json &&
     before=$(number step_seconds) && line=$(arguments) && [ -n "$line" ] &&
     after=$(sed -n "/\"change\"/,/}/s/.*\"step_seconds\": \([0-9.e-]*\),*$/\1/p" out) &&

@@ -140,31 +140,29 @@ json_t *plan_advice_json(
         const struct plan_advice *advice, const struct job_plan *plan,
         const struct plan_machine *machine)
 {
+    const struct plan_found *change = &advice->change;
     json_t *json = plan_prediction_json(&advice->predicted);
-    double tokens = advice->predicted.tokens_per_second;
-    json_object_set_new(json, "machine", json_string(machine->name));
-    json_object_set_new(json, "calibrated", json_boolean(machine->is_measured));
-    if (advice->seconds > 0)
-        json_object_set_new(json, "days", json_real(advice->seconds / 86400));
-    if (advice->price > 0 && advice->seconds > 0)
-        json_object_set_new(
-                json, "money", json_real(money(advice, plan, advice->seconds)));
-    if (advice->price > 0)
-        json_object_set_new(
-                json, "money_per_1e9_tokens",
-                json_real(money(advice, plan, 1e9 / tokens)));
-    json_object_set_new(
-            json, "step_seconds_if_twice_as_fast",
-            json_real(advice->eased_seconds));
-    if (advice->change.setting_count) {
-        char words[800] = "";
-        words_of(advice, words, sizeof words);
-        json_object_set_new(
-                json, "change",
-                json_pack(
-                        "{s:s, s:f}", "arguments", words, "step_seconds",
-                        advice->change.predicted.step_seconds));
-    }
+    double tokens = advice->predicted.tokens_per_second,
+           seconds = advice->seconds;
+    bool has_price = advice->price > 0;
+    char words[800] = "";
+    words_of(advice, words, sizeof words);
+    json_t *more = json_pack(
+            "{s:s, s:b, s:o*, s:o*, s:o*, s:f, s:o*}", "machine", machine->name,
+            "calibrated", machine->is_measured, "days",
+            seconds > 0 ? json_real(seconds / 86400) : NULL, "money",
+            has_price && seconds > 0 ? json_real(money(advice, plan, seconds))
+                                     : NULL,
+            "money_per_1e9_tokens",
+            has_price ? json_real(money(advice, plan, 1e9 / tokens)) : NULL,
+            "step_seconds_if_twice_as_fast", advice->eased_seconds, "change",
+            change->setting_count
+                    ? json_pack(
+                              "{s:s, s:f}", "arguments", words, "step_seconds",
+                              change->predicted.step_seconds)
+                    : NULL);
+    json_object_update(json, more);
+    json_decref(more);
     return json;
 }
 

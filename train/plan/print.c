@@ -494,26 +494,23 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
     for (int i = 0; i < GROUPS; i++)
         if (figures[i].in_json)
             figures_json(&figures[i], json);
-    if (plan->backend == DEVICE_CUDA)
-        json_object_set_new(
-                json, "collectives",
-                json_pack(
-                        "{s:s, s:i}", "over",
-                        plan_transport_name(plan->transport), "ranks_per_node",
-                        plan->node_size));
-    if (plan->context_bytes) {
-        json_object_set_new(
-                json, "context_bytes",
-                json_integer((json_int_t)plan->context_bytes));
+    bool on_gpu = plan->backend == DEVICE_CUDA, holds = plan->context_bytes;
+    json_t *more = json_pack(
+            "{s:o*, s:o*, s:o*, s:O*, s:O*}", "collectives",
+            on_gpu ? json_pack(
+                             "{s:s, s:i}", "over",
+                             plan_transport_name(plan->transport),
+                             "ranks_per_node", plan->node_size)
+                   : NULL,
+            "context_bytes",
+            holds ? json_integer((json_int_t)plan->context_bytes) : NULL,
+            "forced", plan->is_forced ? json_true() : NULL, "measured",
+            plan->measured, "predicted", plan->predicted);
+    json_object_update(json, more);
+    json_decref(more);
+    if (holds)
         json_object_set_new(
                 json_object_get(json, "context"), "measured",
                 json_boolean(plan->context.is_measured));
-    }
-    if (plan->is_forced)
-        json_object_set_new(json, "forced", json_true());
-    if (plan->measured)
-        json_object_set(json, "measured", plan->measured);
-    if (plan->predicted)
-        json_object_set(json, "predicted", plan->predicted);
     return json;
 }

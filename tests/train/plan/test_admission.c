@@ -1,4 +1,5 @@
-/* Memory of a forced job is taken only as long as there is some. */
+/* test_admission.c - what is free when a run begins; a forced job takes memory
+ * only while there is some. */
 #include "base/memory/arena.h"
 #include "comm/comm.h"
 #include "train/plan/fit.h"
@@ -35,7 +36,8 @@ static enum zd_status touch(size_t bytes, uint64_t free, int local_size)
     return status;
 }
 
-Test(admission, of_a_forced_job_asks_before_every_piece_and_ends_before_memory)
+Test(admission,
+     a_forced_job_checks_before_each_piece_and_stops_before_memory_ends)
 {
     static const struct {
         size_t pieces;
@@ -71,7 +73,7 @@ static void *ask(void *ctx)
 }
 
 /* The second is one of sixteen on its host. */
-Test(admission, the_rank_that_has_least_decides_for_all)
+Test(admission, the_rank_with_the_least_memory_decides_for_all)
 {
     struct comm *comms[2];
     struct asking ranks[2] = {{.local_size = 1}, {.local_size = 16}};

@@ -1,6 +1,7 @@
 /* test_predict.c - what overlaps in a predicted step, and what a change of the
  * machine or the job does to its time. */
-#include "train/plan/advice.h"
+#include "train/plan/fit.h"
+#include "train/plan/predict.h"
 
 #include "plan_job.h"
 
@@ -67,7 +68,7 @@ static struct plan_machine with_wire(const struct asked *asked, double share)
     return machine;
 }
 
-Test(predict, the_gathers_of_stages_1_and_2_go_on_beside_the_next_forward)
+Test(predict, gathers_of_stages_1_and_2_overlap_the_next_forward)
 {
     for (int stage = 1; stage <= 2; stage++) {
         struct asked asked = {.world = 8, .stage = stage};
@@ -87,7 +88,7 @@ Test(predict, the_gathers_of_stages_1_and_2_go_on_beside_the_next_forward)
 }
 
 /* The first gather, and the last reductions, have nothing beside them. */
-Test(predict, the_gathers_and_reductions_of_stage_3_go_on_beside_both_passes)
+Test(predict, gathers_and_reductions_of_stage_3_overlap_both_passes)
 {
     struct asked asked = {.world = 8, .stage = 3};
     struct plan_machine machine = with_wire(&asked, 0.6);
@@ -102,7 +103,7 @@ Test(predict, the_gathers_and_reductions_of_stage_3_go_on_beside_both_passes)
     cr_expect_gt(waited.step_seconds, compute + 0.9 * wire);
 }
 
-Test(predict, all_wait_for_the_slowest_of_many_ranks)
+Test(predict, the_slowest_of_many_ranks_sets_the_pace)
 {
     struct plan_machine even = *plan_machine_find("h100"), uneven = even;
     even.jitter = 0;
@@ -125,7 +126,7 @@ Test(predict, a_wire_that_is_too_slow_to_hide_binds)
     cr_expect_geq(predicted.step_seconds, predicted.busy[PLAN_WIRE]);
 }
 
-Test(predict, a_base_in_codes_is_decoded_for_each_product_and_gathers_less)
+Test(predict, a_quantized_base_is_decoded_for_each_matmul_and_gathers_less)
 {
     struct asked asked = {.world = 8, .stage = 3, .adapts = true};
     struct plan_machine machine = *plan_machine_find("h100");
@@ -140,7 +141,7 @@ Test(predict, a_base_in_codes_is_decoded_for_each_product_and_gathers_less)
     cr_expect_lt(codes.busy[PLAN_WIRE], plain.busy[PLAN_WIRE]);
 }
 
-Test(predict, the_parts_of_a_step_are_the_step)
+Test(predict, the_parts_add_up_to_the_step)
 {
     for (int world = 1; world <= 4; world *= 2)
         for (int stage = 0; stage <= 3; stage++)
@@ -164,7 +165,7 @@ Test(predict, the_parts_of_a_step_are_the_step)
 /* Updates on the host that take as long as compute, which hide beside the next
  * forward pass and with undo beside backward. An input of a layer, which is
  * there, does not wait for parameters that the host updates meanwhile. */
-Test(predict, updates_on_the_host_hide_beside_forward_and_with_undo_backward)
+Test(predict, updates_on_the_host_overlap_forward_and_with_undo_backward)
 {
     for (int inputs = 0; inputs < 2; inputs++) {
         struct asked asked = {
@@ -190,8 +191,8 @@ Test(predict, updates_on_the_host_hide_beside_forward_and_with_undo_backward)
     }
 }
 
-/* Masters and states of 12 bytes and a gradient, written behind a read. */
-Test(predict, old_values_that_are_kept_cost_their_bytes_where_all_compute)
+/* Masters and states of 12 bytes and a gradient, written after a read. */
+Test(predict, undo_costs_the_bytes_of_old_values_on_the_cpu)
 {
     struct asked asked = {.world = 1, .optimizer = OFFLOAD_CPU};
     const struct plan_machine *machine = plan_machine_find("cpu");
@@ -288,7 +289,7 @@ Test(predict, the_passes_of_a_step_are_their_matmuls)
     }
 }
 
-Test(predict, cores_that_compute_hide_nothing)
+Test(predict, nothing_overlaps_on_the_cpu)
 {
     struct asked asked = {.world = 2, .stage = 2};
     struct plan_prediction predicted =
@@ -310,30 +311,4 @@ Test(predict, each_micro_batch_beyond_the_third_takes_as_long)
                     seconds[i] - seconds[i - 1], seconds[1] - seconds[0],
                     1e-9 * seconds[0]);
     }
-}
-
-Test(predict, what_is_told_of_a_job_with_a_price)
-{
-    struct asked asked = {.world = 8, .stage = 3, .accumulation = 4};
-    struct train_job job = job_of(&asked);
-    struct job_plan plan;
-    struct plan_advice advice;
-    const struct plan_machine *machine = plan_machine_find("h100");
-    cr_assert_eq(job_plan_build(&job, 8, 0, NULL, &plan), ZD_OK);
-    cr_assert_eq(plan_advise(&job, &plan, machine, 0, 2.5, &advice), ZD_OK);
-    json_t *json = plan_advice_json(&advice, &plan, machine);
-    double step = advice.predicted.step_seconds;
-    cr_expect_float_eq(
-            json_real_value(json_object_get(json, "money")),
-            1000 * step * 8 * 2.5 / 3600, 1e-9);
-    cr_expect_float_eq(
-            json_real_value(json_object_get(json, "days")), 1000 * step / 86400,
-            1e-9);
-    cr_expect_lt(advice.eased_seconds, step);
-    /* small micro-batches of a small model: fewer of them is what helps */
-    cr_expect_gt(advice.change.predicted.step_seconds, 0);
-    cr_expect_lt(advice.change.predicted.step_seconds, 0.98 * step);
-    json_decref(json);
-    job_plan_fini(&plan);
-    json_decref(job.model.config);
 }

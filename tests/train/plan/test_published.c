@@ -141,7 +141,7 @@ static void expect_documented(const char *line)
     cr_expect(strstr(text, line), "docs/measured/plan.md lacks: %s", line);
 }
 
-Test(published, one_row_of_a_table_tells_the_others_within_3_points)
+Test(published, one_fitted_row_predicts_the_others_within_3_points)
 {
     char line[200];
     for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
@@ -205,7 +205,7 @@ static double in_turn(const struct table *table, struct plan_machine machine)
            predicted.busy[PLAN_HOST] + predicted.busy[PLAN_UP];
 }
 
-Test(published, the_offload_of_DeepSpeed_is_its_bytes_one_after_the_other)
+Test(published, offload_of_DeepSpeed_is_its_bytes_in_turn)
 {
     char line[200];
     const struct table *offload = &deepspeed[1];
@@ -285,7 +285,7 @@ static double planned_gigabytes(const struct memory_row *row)
     return bytes / 1e9 * (row->of > 0 ? row->of / elements : 1);
 }
 
-Test(published, parameters_gradients_and_states_are_those_of_papers)
+Test(published, parameters_gradients_and_states_match_papers)
 {
     for (size_t i = 0; i < sizeof memory_rows / sizeof memory_rows[0]; i++) {
         const struct memory_row *row = &memory_rows[i];

@@ -1,5 +1,5 @@
-/* test_search.c - the fits that a search finds against a search of everything,
- * and what it says of models. */
+/* test_search.c - what a search finds against a search of everything, and the
+ * known models. */
 #include "model/files/config.h"
 #include "train/plan/models.h"
 #include "train/plan/search.h"
@@ -144,32 +144,7 @@ Test(search, no_candidate_that_fits_is_faster_than_the_first)
             }
 }
 
-Test(search, a_disk_that_is_too_small_is_not_used)
-{
-    const struct small space = {
-            .world = 1,
-            .samples = 4,
-            .layers = 8,
-            .nvme = OFFLOAD_NVME,
-            .percent = 40,
-            .optimizer = OPTIM_ADAMW,
-            .dtype = DTYPE_BF16};
-    struct train_job job = job_of(&space);
-    struct plan_search search = {.job = &job, .world = 1};
-    for (int is_small = 0; is_small < 2; is_small++) {
-        struct plan_found *found;
-        int count, on_disk = 0;
-        search.disk = is_small ? 4096 : 0;
-        cr_assert_eq(plan_search_fits(&search, &found, &count), ZD_OK);
-        for (int i = 0; i < count; i++)
-            on_disk += found[i].disk > 4096;
-        cr_expect_eq(on_disk > 0, !is_small);
-        free(found);
-    }
-    json_decref(job.model.config);
-}
-
-Test(search, the_known_models_have_the_parameters_that_are_told)
+Test(search, known_models_have_the_listed_parameters)
 {
     const struct plan_model *model;
     int64_t before = INT64_MAX;
@@ -194,7 +169,7 @@ Test(search, the_known_models_have_the_parameters_that_are_told)
 
 /* The second micro-batch stands for those between: with few of them that is
  * compared with laying out all. */
-Test(search, many_micro_batches_take_what_few_say)
+Test(search, few_micro_batches_stand_for_many)
 {
     struct train_job job = plan_job(64, 192, 4, 64);
     struct job_plan plan;
