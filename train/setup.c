@@ -10,7 +10,6 @@
 #include "model/files/weights_hf.h"
 #include "train/command/replay.h"
 #include "train/plan/fit.h"
-#include "train/plan/phases.h"
 #include "train/run.h"
 #include "train/trainer/batches.h"
 #include "train/trainer/live.h"

@@ -5,7 +5,6 @@
 #include "daemon/command/cli.h"
 #include "train/plan/advice.h"
 #include "train/plan/calibration.h"
-#include "train/plan/phases.h"
 #include "train/train.h"
 
 #include <inttypes.h>

@@ -86,42 +86,30 @@ static enum zd_status move_halves(struct bench *b)
     return was_read != ZD_OK ? was_read : was_written;
 }
 
-static enum zd_status measure_file(
-        struct disk *disk, double seconds, double *rate_out)
-{
-    const struct aio_options options = offload_options_default().aio;
-    struct bench bench = {.share = seconds, .ctx = disk};
-    *rate_out = 0;
-    if (posix_memalign(&disk->data, AIO_ALIGN, ON_DISK) != 0)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory calibrating");
-    memset(disk->data, 1, ON_DISK);
-    sem_init(&disk->moved, 0, 0);
-    enum zd_status status = aio_create(&options, &disk->aio);
-    if (status == ZD_OK) {
-        status = bench_rate(&bench, move_halves, ON_DISK, rate_out);
-        aio_destroy(disk->aio);
-    }
-    sem_destroy(&disk->moved);
-    free(disk->data);
-    return status;
-}
-
 static enum zd_status measure_disk(
         struct comm *comm, double seconds, double *rate_out)
 {
+    const struct aio_options options = offload_options_default().aio;
     char folder[PATH_MAX], name[64];
-    struct disk *disk = zd_must(calloc(1, sizeof *disk));
+    struct disk disk = {0};
+    struct bench bench = {.share = seconds, .ctx = &disk};
+    *rate_out = 0;
     snprintf(
             name, sizeof name, "calibrate-%d-%d", comm_rank(comm),
             (int)getpid());
-    enum zd_status status = token_cache_folder("auto", folder);
-    if (status == ZD_OK)
-        status = aio_file_create(&disk->file, folder, name, ON_DISK, true);
+    ZD_TRY(token_cache_folder("auto", folder));
+    ZD_TRY(aio_file_create(&disk.file, folder, name, ON_DISK, true));
+    disk.data = zd_must(aligned_alloc(AIO_ALIGN, ON_DISK));
+    memset(disk.data, 1, ON_DISK);
+    sem_init(&disk.moved, 0, 0);
+    enum zd_status status = aio_create(&options, &disk.aio);
     if (status == ZD_OK) {
-        status = measure_file(disk, seconds, rate_out);
-        aio_file_close(&disk->file);
+        status = bench_rate(&bench, move_halves, ON_DISK, rate_out);
+        aio_destroy(disk.aio);
     }
-    free(disk);
+    sem_destroy(&disk.moved);
+    free(disk.data);
+    aio_file_close(&disk.file);
     return status;
 }
 

@@ -47,7 +47,7 @@ struct job_plan {
     struct arena_plan arena;
     struct model_shape shape;
     int world;
-    int local_size; /* ranks that share a host's memory */
+    int local_size;                /* ranks that share a host's memory */
     enum comm_transport transport; /* of collectives, and .. */
     int node_size;                 /* .. ranks of a node in two levels */
     enum device_backend backend;   /* resolved */
@@ -65,8 +65,8 @@ struct job_plan {
     struct plan_limits limits; /* that it was fitted to */
     bool knows_free;           /* of a run: `free` on all its ranks */
     struct plan_free free;
-    bool is_forced; /* it does not fit, and is run all the same */
-    bool chose_checkpointing;  /* gradient_checkpointing = "auto" */
+    bool is_forced;           /* it does not fit, and is run all the same */
+    bool chose_checkpointing; /* gradient_checkpointing = "auto" */
     json_t *measured;  /* of each rank's GPU once the run has taken its memory:
                           [{"rank", and what train_gpu_json says}]; NULL: the
                           CPU, or nothing was taken; owned */
@@ -82,17 +82,18 @@ struct job_plan {
  * `local_size`: how many ranks share this machine's memory when no limit is
  * given; 0: as plan_local_size has it. `comm` says how collectives
  * travel, and all its ranks call, which
- * asks them what is free now; NULL: as they would between ranks of machines like this one,
- * local_size on each. Sets the thread count of the kernels, whose scratch is
- * part of the plan, for `world` ranks on this machine (or local_size when that
- * is not 1). Resolves gradient_checkpointing = "auto" and auto_find_batch_size.
+ * asks them what is free now; NULL: as they would between ranks of machines
+ * like this one, local_size on each. Sets the thread count of the kernels,
+ * whose scratch is part of the plan, for `world` ranks on this machine (or
+ * local_size when that is not 1). Resolves gradient_checkpointing = "auto" and
+ * auto_find_batch_size.
  */
 enum zd_status job_plan_build(
         const struct train_job *job, int world, int local_size,
         struct comm *comm, struct job_plan *plan_out);
 void job_plan_fini(struct job_plan *plan);
-/* Ranks of a host: `local_size`, or, where it is 0, all of them, on GPUs as many
- * as this machine has. */
+/* Ranks of a host: `local_size`, or, where it is 0, all of them, on GPUs as
+ * many as this machine has. */
 int plan_local_size(const struct train_job *job, int world, int local_size);
 /* Where lora.modules_to_save names the embedding, `config` gets a row for each
  * token of the job's tokenizer that it has none for; part of job_plan_build. */
@@ -111,6 +112,17 @@ void job_plan_print(const struct job_plan *plan, FILE *stream);
  * those that a rank of the plan takes, on the CPU device and besides. */
 uint64_t job_machine_memory(int local_size);
 uint64_t job_plan_memory(const struct job_plan *plan);
+
+/* phases.c: what a rank has at most in each phase of a run. A step, an
+ * evaluation, a sample and the copy of a background save use the plan's memory,
+ * which is taken once, before the first phase. Buffers for reading and writing
+ * files, and the files, come on top. {"load": {"device", "pinned", "host",
+ * "disk"}, .. "libraries": {"device", "host"}} of the phases that happen. New
+ * reference. */
+json_t *plan_peaks_json(
+        const struct train_job *job, const struct job_plan *plan);
+void plan_peaks_print(
+        const struct train_job *job, const struct job_plan *plan, FILE *stream);
 
 /* Paged states (m and v) of a rank; both 0 when all of them are on the device.
  */
