@@ -2,7 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/log.h"
-#include "train/checkpoint/verify.h"
+#include "train/checkpoint/manifest.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -40,8 +40,8 @@ static enum zd_status look_at(const char *path, char *digest)
     ZD_TRY(checkpoint_open(path, CHECKPOINT_SIZES, &checkpoint));
     snprintf(
             digest, HASH_HEX, "%s",
-            json_string_value(json_object_get(
-                    checkpoint_manifest(checkpoint), "manifest_xxh3_128")));
+            json_string_at(
+                    checkpoint_manifest(checkpoint), "manifest_xxh3_128"));
     checkpoint_close(checkpoint);
     return ZD_OK;
 }
@@ -90,7 +90,8 @@ static enum zd_status judge(
     *found_out = true;
     if (!path[0] || (!search->is_given && !job->checkpoint.verify))
         return ZD_OK;
-    enum zd_status status = verify_ranks(comm, path, threads_of(comm, job));
+    enum zd_status status =
+            checkpoint_verify_ranks(comm, path, threads_of(comm, job));
     if (status == ZD_ERR_DATA && !search->is_given) {
         *found_out = false;
         if (comm_rank(comm) == 0)

@@ -34,7 +34,7 @@ static void name_steps(
  * nothing, others might be chosen. */
 static void take_products(const json_t *manifest)
 {
-    const char *text = json_string_value(json_object_get(manifest, "products"));
+    const char *text = json_string_at(manifest, "products");
     const char *why = text ? kernels_products_take(text) : NULL;
     if (why)
         zd_log_info(
@@ -91,8 +91,7 @@ static enum zd_status restore(
     trainer->commands =
             json_is_array(commands) ? json_deep_copy(commands) : NULL;
     trainer->writer.commands = trainer->commands;
-    trainer->resumed_event =
-            json_integer_value(json_object_get(manifest, "last_event"));
+    trainer->resumed_event = json_integer_at(manifest, "last_event");
     return live_resume(trainer, manifest);
 }
 

@@ -18,6 +18,17 @@
 #include <jansson.h>
 #include <stdint.h>
 
+/* A member of an object; NULL or 0 where the object is NULL, has no such member
+ * or one of another type. */
+static inline const char *json_string_at(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+static inline json_int_t json_integer_at(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
 /* How many values and keys a text may hold, unless its reader says otherwise
  * (json_parse_upto). */
 enum { JSON_VALUES_MAX = 1000000 };

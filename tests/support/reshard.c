@@ -3,7 +3,7 @@
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
 #include "optim/optim.h"
-#include "train/checkpoint/holds.h"
+#include "train/checkpoint/arrays.h"
 #include "train/checkpoint/manifest.h"
 
 #include <limits.h>

@@ -18,8 +18,7 @@ const json_t *checkpoint_base(const struct checkpoint *checkpoint)
 
 const char *base_path(const struct checkpoint *checkpoint)
 {
-    return json_string_value(
-            json_object_get(checkpoint_base(checkpoint), "path"));
+    return json_string_at(checkpoint_base(checkpoint), "path");
 }
 
 /* --- is it the one? ------------------------------------------------------- */
@@ -30,8 +29,7 @@ static enum zd_status match_digest(
         const char *help)
 {
     char digest[BASE_DIGEST_TEXT];
-    const char *was = json_string_value(
-            json_object_get(checkpoint_base(checkpoint), "digest"));
+    const char *was = json_string_at(checkpoint_base(checkpoint), "digest");
     base_digest_text(now, digest);
     if (was && strcmp(was, digest) == 0)
         return ZD_OK;
@@ -78,7 +76,7 @@ static enum zd_status table_of_run(
         const struct weight_source *source, struct param_table *table)
 {
     const json_t *codes = json_object_get(checkpoint_base(checkpoint), "codes");
-    const char *format = json_string_value(json_object_get(codes, "format"));
+    const char *format = json_string_at(codes, "format");
     for (int id = 0; id < table->count; id++)
         table->params[id].trainable =
                 pieces_trained(checkpoint, table->params[id].name);

@@ -133,6 +133,12 @@ struct checkpoint; /* an open one; one thread at a time reads from it */
  * not be read. */
 enum zd_status checkpoint_open(
         const char *path, enum checkpoint_check check, struct checkpoint **out);
+/* Collective: every byte, the files shared out over all ranks and `threads` of
+ * each (0: one for each CPU). The same status on all; the record is rank 0's.
+ * Damage goes before what could not be read: then it is known that the
+ * checkpoint is not sound. */
+enum zd_status checkpoint_verify_ranks(
+        struct comm *comm, const char *dir, int threads);
 /* One that cannot be read may be the newest sound one: what reading it gave is
  * an error of the run then (E0813), and not a reason to pass over it. */
 enum zd_status checkpoint_unreadable(const char *path, enum zd_status status);

@@ -11,34 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static long long whole(const json_t *object, const char *key)
-{
-    return json_integer_value(json_object_get(object, key));
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    return json_string_value(json_object_get(object, key));
-}
-
-/* What is told of one checkpoint, whether or not it is sound; "ok" is null for
- * one that cannot be read. New reference. */
+/* What is known of one checkpoint, sound or not; "ok" is null for one that
+ * cannot be read. New reference. */
 static json_t *summary(const char *path)
 {
+    static const char *const keys[] = {
+            "step",     "world",     "stage",      "files",   "tensors",
+            "progress", "optimizer", "parameters", "adapter", "base"};
     json_t *manifest, *row = json_object();
-    enum zd_status status = manifest_read(path, &manifest);
+    enum zd_status status = manifest_open(path, CHECKPOINT_SIZES, &manifest);
     json_object_set_new(row, "path", json_string(path));
-    if (status == ZD_OK) {
-        status = manifest_check_files(path, manifest, false);
-        static const char *const keys[] = {
-                "step",     "world",     "stage",      "files",   "tensors",
-                "progress", "optimizer", "parameters", "adapter", "base"};
-        for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-            if (json_object_get(manifest, keys[i]))
-                json_object_set(
-                        row, keys[i], json_object_get(manifest, keys[i]));
-        json_decref(manifest);
-    }
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        json_object_set(row, keys[i], json_object_get(manifest, keys[i]));
+    json_decref(manifest);
     bool is_known = status == ZD_OK || status == ZD_ERR_DATA;
     json_object_set_new(
             row, "ok", is_known ? json_boolean(status == ZD_OK) : json_null());
@@ -47,6 +32,7 @@ static json_t *summary(const char *path)
     return row;
 }
 
+/* Takes the reference. */
 static void print_json(json_t *json, FILE *out)
 {
     char *text =
@@ -56,25 +42,21 @@ static void print_json(json_t *json, FILE *out)
     free(text);
 }
 
-static uint64_t files_bytes(const json_t *files)
+static void print_row(const json_t *row, FILE *out)
 {
     size_t i;
     json_t *file;
-    uint64_t bytes = 0;
-    json_array_foreach(files, i, file) bytes += (uint64_t)whole(file, "bytes");
-    return bytes;
-}
-
-static void print_row(const json_t *row, FILE *out)
-{
+    json_int_t bytes = 0;
     const json_t *ok = json_object_get(row, "ok");
-    fprintf(out, "%-10lld %-6lld %-6lld %14llu  %-5s %s\n", whole(row, "step"),
-            whole(row, "world"), whole(row, "stage"),
-            (unsigned long long)files_bytes(json_object_get(row, "files")),
+    json_array_foreach(json_object_get(row, "files"), i, file) bytes +=
+            json_integer_at(file, "bytes");
+    fprintf(out, "%-10lld %-6lld %-6lld %14lld  %-5s %s\n",
+            json_integer_at(row, "step"), json_integer_at(row, "world"),
+            json_integer_at(row, "stage"), bytes,
             json_is_null(ok)   ? "?"
             : json_is_true(ok) ? "ok"
                                : "BAD",
-            text_of(row, "path"));
+            json_string_at(row, "path"));
 }
 
 static enum zd_status check_folder(const char *path)
@@ -88,49 +70,50 @@ static enum zd_status check_folder(const char *path)
     return ZD_OK;
 }
 
-/* The first that cannot be read is told when all others are. */
-static void add_summary(
-        json_t *rows, const char *path, struct zd_error *trouble)
+/* The checkpoint at `path`, or those below it. *trouble: the first that cannot
+ * be read. New reference. */
+static enum zd_status summaries(
+        const char *path, struct zd_error *trouble, json_t **rows_out)
 {
-    json_t *row = summary(path);
-    if (json_is_null(json_object_get(row, "ok")) && trouble->status == ZD_OK)
-        *trouble = *zd_error_get();
-    zd_error_clear();
-    json_array_append_new(rows, row);
+    char manifest[PATH_MAX], name[64], full[PATH_MAX];
+    int64_t *steps = NULL;
+    int count = 1;
+    fs_join(manifest, sizeof manifest, path, CHECKPOINT_MANIFEST);
+    if (!fs_exists(manifest))
+        ZD_TRY(checkpoint_list(path, &steps, &count));
+    *rows_out = json_array();
+    for (int k = 0; k < count; k++) {
+        if (steps) {
+            checkpoint_name(name, sizeof name, steps[k]);
+            fs_join(full, sizeof full, path, name);
+        }
+        json_t *row = summary(steps ? full : path);
+        if (json_is_null(json_object_get(row, "ok")) &&
+            trouble->status == ZD_OK)
+            *trouble = *zd_error_get();
+        zd_error_clear();
+        json_array_append_new(*rows_out, row);
+    }
+    free(steps);
+    return ZD_OK;
 }
 
 enum zd_status checkpoint_ls(const char *path, bool json, FILE *out)
 {
     struct zd_error trouble = {.status = ZD_OK};
-    char manifest[PATH_MAX], name[64], full[PATH_MAX];
-    int64_t *steps = NULL;
-    int count = 0;
     json_t *rows, *row;
     size_t i;
 
     ZD_TRY(check_folder(path));
-    fs_join(manifest, sizeof manifest, path, CHECKPOINT_MANIFEST);
-    bool is_one = fs_exists(manifest);
-    if (!is_one)
-        ZD_TRY(checkpoint_list(path, &steps, &count));
-    rows = json_array();
-    if (is_one)
-        add_summary(rows, path, &trouble);
-    for (int k = 0; k < count; k++) {
-        checkpoint_name(name, sizeof name, steps[k]);
-        fs_join(full, sizeof full, path, name);
-        add_summary(rows, full, &trouble);
-    }
-    free(steps);
+    ZD_TRY(summaries(path, &trouble, &rows));
     if (json) {
         print_json(rows, out);
-        zd_error_set(&trouble);
-        return trouble.status;
+    } else {
+        fprintf(out, "%-10s %-6s %-6s %14s  %-5s %s\n", "STEP", "WORLD",
+                "STAGE", "BYTES", "SIZES", "PATH");
+        json_array_foreach(rows, i, row) print_row(row, out);
+        json_decref(rows);
     }
-    fprintf(out, "%-10s %-6s %-6s %14s  %-5s %s\n", "STEP", "WORLD", "STAGE",
-            "BYTES", "SIZES", "PATH");
-    json_array_foreach(rows, i, row) print_row(row, out);
-    json_decref(rows);
     zd_error_set(&trouble);
     return trouble.status;
 }
@@ -154,8 +137,8 @@ static void print_lane(const json_t *optimizer, const char *lane, FILE *out)
 
 static void print_optimizer(const json_t *optimizer, FILE *out)
 {
-    fprintf(out, "optim    %s, masters %s", text_of(optimizer, "name"),
-            text_of(optimizer, "master"));
+    fprintf(out, "optim    %s, masters %s", json_string_at(optimizer, "name"),
+            json_string_at(optimizer, "master"));
     print_lane(optimizer, "m", out);
     print_lane(optimizer, "v", out);
     fprintf(out, " (tensors)\n");
@@ -164,8 +147,8 @@ static void print_optimizer(const json_t *optimizer, FILE *out)
 /* "t        3 of 40 in 5 tensors": once for each t that is not the run's. */
 static void print_steps(const json_t *row, FILE *out)
 {
-    const json_t *all =
-            json_object_get(json_object_get(row, "progress"), "applied_steps");
+    json_int_t all =
+            json_integer_at(json_object_get(row, "progress"), "applied_steps");
     json_t *steps = json_object_get(json_object_get(row, "optimizer"), "t");
     json_t *counts = json_object(), *count, *of;
     const char *text;
@@ -173,13 +156,12 @@ static void print_steps(const json_t *row, FILE *out)
     {
         char own[24];
         snprintf(own, sizeof own, "%lld", (long long)json_integer_value(of));
-        json_int_t so_far = json_integer_value(json_object_get(counts, own));
-        json_object_set_new(counts, own, json_integer(so_far + 1));
+        json_object_set_new(
+                counts, own, json_integer(json_integer_at(counts, own) + 1));
     }
     json_object_foreach(counts, text, count)
-            fprintf(out, "t        %s of %lld in %lld tensors\n", text,
-                    (long long)json_integer_value(all),
-                    (long long)json_integer_value(count));
+            fprintf(out, "t        %s of %lld in %lld tensors\n", text, all,
+                    json_integer_value(count));
     json_decref(counts);
 }
 
@@ -192,7 +174,7 @@ static void print_adapter(const json_t *adapter, FILE *out)
             json_object_get(config, "target_modules"), JSON_ENCODE_ANY);
     fprintf(out, "adapter  %s, r %lld on %s\n",
             json_is_true(json_object_get(config, "use_dora")) ? "DoRA" : "LoRA",
-            whole(config, "r"), targets ? targets : "?");
+            json_integer_at(config, "r"), targets ? targets : "?");
     free(targets);
 }
 
@@ -201,12 +183,13 @@ static void print_parameters(const json_t *row, FILE *out)
     const json_t *counts = json_object_get(row, "parameters");
     const json_t *adapter = json_object_get(row, "adapter");
     const json_t *base = json_object_get(row, "base");
-    const char *path = text_of(base, "path");
-    const char *format = text_of(base, "format");
+    const char *path = json_string_at(base, "path");
+    const char *format = json_string_at(base, "format");
     bool is_random = !path || json_object_get(base, "seed");
     if (counts)
         fprintf(out, "params   %lld, %lld of them trained\n",
-                whole(counts, "all"), whole(counts, "trainable"));
+                json_integer_at(counts, "all"),
+                json_integer_at(counts, "trainable"));
     print_adapter(adapter, out);
     if (base)
         fprintf(out, "base     %s, held in %s\n",
@@ -221,7 +204,8 @@ static void print_loss_scale(const json_t *progress, FILE *out)
         return;
     fprintf(out, "scale    loss x %.10g, good steps %lld, hysteresis %lld\n",
             json_number_value(json_object_get(scale, "scale")),
-            whole(scale, "good_steps"), whole(scale, "hysteresis"));
+            json_integer_at(scale, "good_steps"),
+            json_integer_at(scale, "hysteresis"));
 }
 
 /* Where a checkpoint is wanted, and `path` is the folder of several. */
@@ -248,11 +232,12 @@ static enum zd_status help_to_choose(const char *path, enum zd_status status)
 enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
 {
     size_t i;
-    json_t *file, *manifest, *row;
+    json_t *file, *manifest;
     ZD_TRY(check_folder(path));
-    ZD_TRY(help_to_choose(path, manifest_read(path, &manifest)));
+    ZD_TRY(help_to_choose(
+            path, manifest_open(path, CHECKPOINT_TRUSTED, &manifest)));
     json_decref(manifest);
-    row = summary(path);
+    json_t *row = summary(path);
     if (json_is_null(json_object_get(row, "ok"))) {
         json_decref(row);
         return zd_error_get()->status;
@@ -263,13 +248,14 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
         return ZD_OK;
     }
     const json_t *progress = json_object_get(row, "progress");
-    fprintf(out, "step     %lld of %lld\n", whole(row, "step"),
-            whole(progress, "max_steps"));
-    long long world = whole(row, "world");
-    fprintf(out, "world    %lld rank%s, ZeRO stage %lld\n", (long long)world,
-            world == 1 ? "" : "s", whole(row, "stage"));
+    json_int_t world = json_integer_at(row, "world");
+    fprintf(out, "step     %lld of %lld\n", json_integer_at(row, "step"),
+            json_integer_at(progress, "max_steps"));
+    fprintf(out, "world    %lld rank%s, ZeRO stage %lld\n", world,
+            world == 1 ? "" : "s", json_integer_at(row, "stage"));
     fprintf(out, "samples  %lld taken, %lld tokens\n",
-            whole(progress, "samples_taken"), whole(progress, "tokens_seen"));
+            json_integer_at(progress, "samples_taken"),
+            json_integer_at(progress, "tokens_seen"));
     print_parameters(row, out);
     print_optimizer(json_object_get(row, "optimizer"), out);
     print_steps(row, out);
@@ -278,11 +264,10 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
             json_object_size(json_object_get(row, "tensors")));
     json_array_foreach(json_object_get(row, "files"), i, file)
     {
-        const json_t *parts = json_object_get(file, MANIFEST_PARTS_DIGEST);
+        const char *parts = json_string_at(file, MANIFEST_PARTS_DIGEST);
         fprintf(out, "file     %-40s %14lld bytes  xxh3 %s%s\n",
-                text_of(file, "name"), whole(file, "bytes"),
-                json_string_value(
-                        parts ? parts : json_object_get(file, MANIFEST_DIGEST)),
+                json_string_at(file, "name"), json_integer_at(file, "bytes"),
+                parts ? parts : json_string_at(file, MANIFEST_DIGEST),
                 parts ? " of its parts" : "");
     }
     fprintf(out, "sizes    %s\n",

@@ -54,8 +54,7 @@ static enum zd_status export_open(
         return ZD_OK;
     ZD_TRY(open_source(e, request));
     const json_t *manifest = checkpoint_manifest(e->checkpoint);
-    const char *type =
-            json_string_value(json_object_get(manifest, "export_dtype"));
+    const char *type = json_string_at(manifest, "export_dtype");
     bool prefix = json_is_true(json_object_get(manifest, "gpt2_prefix"));
     e->job = (struct hf_export_job){
             .dir = request->out_dir,

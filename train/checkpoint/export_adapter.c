@@ -45,7 +45,7 @@ static bool held_in_codes(
     const struct param *param = &pieces->table->params[id];
     const json_t *codes =
             json_object_get(checkpoint_base(pieces->checkpoint), "codes");
-    const char *name = json_string_value(json_object_get(codes, "format"));
+    const char *name = json_string_at(codes, "format");
     enum quant_format format;
     if (!name || param->unit < 1 || param->unit > pieces->config->layers ||
         !quant_format_of_name(name, &format))

@@ -4,9 +4,9 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "base/text_buffer.h"
+#include "train/checkpoint/arrays.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
-#include "train/checkpoint/names.h"
 #include "train/checkpoint/pieces.h"
 
 #include <stdlib.h>
@@ -209,7 +209,7 @@ const char *checkpoint_optimizer(const struct checkpoint *checkpoint)
 {
     const json_t *optimizer =
             json_object_get(checkpoint_manifest(checkpoint), "optimizer");
-    const char *name = json_string_value(json_object_get(optimizer, "name"));
+    const char *name = json_string_at(optimizer, "name");
     return name ? name : "";
 }
 

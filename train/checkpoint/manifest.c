@@ -4,7 +4,7 @@
 #include "base/must.h"
 #include "kernels/kernels.h"
 #include "model/quantized/base_digest.h"
-#include "train/checkpoint/names.h"
+#include "train/checkpoint/arrays.h"
 #include "zd_config.h"
 
 #include <limits.h>
@@ -49,19 +49,6 @@ static const char *state_type_name(const struct optim_options *optim)
     return format_name(formats[optim->state_type]);
 }
 
-struct setting {
-    const char *key;
-    double value;
-};
-
-static void add_numbers(
-        json_t *settings, const struct setting *numbers, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        json_object_set_new(
-                settings, numbers[i].key, plain_number(numbers[i].value));
-}
-
 /* Of adapters what may change; the rest is what they mean (match_adapter.c). */
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
 {
@@ -69,50 +56,50 @@ json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
             "linear", "cosine", "constant", "wsd"};
     const struct optim_options *optim = &job->optim;
     const struct fp16_options *fp16 = &job->train.fp16;
-    json_t *settings = json_object();
-    const struct setting numbers[] = {
-            {"optim.learning_rate", optim->learning_rate},
-            {"optim.min_lr_ratio", optim->min_lr_ratio},
-            {"optim.warmup_steps", optim->warmup_steps},
-            {"optim.weight_decay", optim->weight_decay},
-            {"optim.adam_beta1", optim->adam_beta1},
-            {"optim.adam_beta2", optim->adam_beta2},
-            {"optim.adam_epsilon", optim->adam_epsilon},
-            {"optim.momentum", optim->momentum},
-            {"optim.max_grad_norm", optim->max_grad_norm},
-            {"train.global_batch_size", (double)global_batch},
-            {"train.max_steps", (double)job->train.max_steps},
-            {"checkpoint.save_steps", job->checkpoint.save_steps},
-            {"checkpoint.save_total_limit", job->checkpoint.save_total_limit},
-            {"log.logging_steps", job->log.logging_steps},
-            {"eval.eval_steps", job->eval.eval_steps},
+    const bool is_fp16 = job->train.dtype == DTYPE_FP16;
+    const bool has_lora = job->lora.enabled;
+    const struct {
+        const char *key;
+        double value;
+        bool applies;
+    } numbers[] = {
+            {"optim.learning_rate", optim->learning_rate, true},
+            {"optim.min_lr_ratio", optim->min_lr_ratio, true},
+            {"optim.warmup_steps", optim->warmup_steps, true},
+            {"optim.weight_decay", optim->weight_decay, true},
+            {"optim.adam_beta1", optim->adam_beta1, true},
+            {"optim.adam_beta2", optim->adam_beta2, true},
+            {"optim.adam_epsilon", optim->adam_epsilon, true},
+            {"optim.momentum", optim->momentum, true},
+            {"optim.max_grad_norm", optim->max_grad_norm, true},
+            {"train.global_batch_size", (double)global_batch, true},
+            {"train.max_steps", (double)job->train.max_steps, true},
+            {"checkpoint.save_steps", job->checkpoint.save_steps, true},
+            {"checkpoint.save_total_limit", job->checkpoint.save_total_limit,
+             true},
+            {"log.logging_steps", job->log.logging_steps, true},
+            {"eval.eval_steps", job->eval.eval_steps, true},
+            {"train.fp16.loss_scale", fp16->loss_scale, is_fp16},
+            {"train.fp16.initial_scale_power", fp16->initial_scale_power,
+             is_fp16},
+            {"train.fp16.loss_scale_window", fp16->loss_scale_window, is_fp16},
+            {"train.fp16.hysteresis", fp16->hysteresis, is_fp16},
+            {"train.fp16.min_loss_scale", fp16->min_loss_scale, is_fp16},
+            {"lora.lora_dropout", job->lora.lora_dropout, has_lora},
+            {"lora.loraplus_lr_ratio", job->lora.loraplus_lr_ratio, has_lora},
     };
-    const struct setting of_fp16[] = {
-            {"train.fp16.loss_scale", fp16->loss_scale},
-            {"train.fp16.initial_scale_power", fp16->initial_scale_power},
-            {"train.fp16.loss_scale_window", fp16->loss_scale_window},
-            {"train.fp16.hysteresis", fp16->hysteresis},
-            {"train.fp16.min_loss_scale", fp16->min_loss_scale},
-    };
-    const struct setting of_lora[] = {
-            {"lora.lora_dropout", job->lora.lora_dropout},
-            {"lora.loraplus_lr_ratio", job->lora.loraplus_lr_ratio},
-    };
-    add_numbers(settings, numbers, sizeof numbers / sizeof *numbers);
-    json_object_update_new(
-            settings,
-            json_pack(
-                    "{s:s, s:s, s:s, s:b, s:s, s:s}", "optim.lr_scheduler_type",
-                    schedules[optim->lr_scheduler_type], "optim.name",
-                    train_optimizer_name(optim->name), "optim.state_dtype",
-                    state_type_name(optim), "optim.stable_embedding",
-                    optim->stable_embedding, "optim.master", master_name(optim),
-                    "train.dtype", dtype_name(job->train.dtype)));
-    if (job->train.dtype == DTYPE_FP16)
-        add_numbers(settings, of_fp16, sizeof of_fp16 / sizeof *of_fp16);
-    json_object_set_new(settings, "train.freeze", freeze_json(&job->train));
-    if (job->lora.enabled)
-        add_numbers(settings, of_lora, sizeof of_lora / sizeof *of_lora);
+    json_t *settings = json_pack(
+            "{s:s, s:s, s:s, s:b, s:s, s:s, s:o}", "optim.lr_scheduler_type",
+            schedules[optim->lr_scheduler_type], "optim.name",
+            train_optimizer_name(optim->name), "optim.state_dtype",
+            state_type_name(optim), "optim.stable_embedding",
+            optim->stable_embedding, "optim.master", master_name(optim),
+            "train.dtype", dtype_name(job->train.dtype), "train.freeze",
+            freeze_json(&job->train));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].applies)
+            json_object_set_new(
+                    settings, numbers[i].key, plain_number(numbers[i].value));
     return settings;
 }
 
@@ -137,16 +124,21 @@ static json_t *loss_scale_json(const struct loss_scale *state)
             state->hysteresis);
 }
 
+json_t *manifest_shape(const struct param *param)
+{
+    json_t *shape = json_array();
+    for (int d = 0; d < param->dims; d++)
+        json_array_append_new(shape, json_integer(param->shape[d]));
+    return shape;
+}
+
 static json_t *tensors_json(const struct param_table *table)
 {
     json_t *tensors = json_object();
-    for (int id = 0; id < table->count; id++) {
-        const struct param *param = &table->params[id];
-        json_t *shape = json_array();
-        for (int d = 0; d < param->dims; d++)
-            json_array_append_new(shape, json_integer(param->shape[d]));
-        json_object_set_new(tensors, param->name, shape);
-    }
+    for (int id = 0; id < table->count; id++)
+        json_object_set_new(
+                tensors, table->params[id].name,
+                manifest_shape(&table->params[id]));
     return tensors;
 }
 
@@ -245,32 +237,24 @@ static json_t *products_json(void)
     return products;
 }
 
-/* The members of "progress". */
+/* The members of "progress": counts of 0 or more, steps, of which -1 is none,
+ * and losses. */
+enum counter_type { COUNT, STEP, LOSS };
 static const struct counter {
     const char *key;
     size_t offset; /* in struct train_state */
-    bool is_loss;  /* else a whole number */
-    bool is_count; /* of 0 or more */
+    enum counter_type type;
 } progress_counters[] = {
-#define COUNT(name)                                                            \
+#define FIELD(name, type)                                                      \
     {                                                                          \
-#name, offsetof(struct train_state, name), false, true                 \
+#name, offsetof(struct train_state, name), type                        \
     }
-#define STEP(name)                                                             \
-    {                                                                          \
-#name, offsetof(struct train_state, name), false, false                \
-    }
-#define LOSS(name)                                                             \
-    {                                                                          \
-#name, offsetof(struct train_state, name), true, false                 \
-    }
-        COUNT(samples_taken), COUNT(tokens_seen),      COUNT(applied_steps),
-        COUNT(skipped_steps), COUNT(skipped_in_a_row), COUNT(max_steps),
-        LOSS(eval_loss),      STEP(eval_step),         LOSS(best_eval_loss),
-        STEP(best_step),
-#undef COUNT
-#undef STEP
-#undef LOSS
+        FIELD(samples_taken, COUNT),    FIELD(tokens_seen, COUNT),
+        FIELD(applied_steps, COUNT),    FIELD(skipped_steps, COUNT),
+        FIELD(skipped_in_a_row, COUNT), FIELD(max_steps, COUNT),
+        FIELD(eval_loss, LOSS),         FIELD(eval_step, STEP),
+        FIELD(best_eval_loss, LOSS),    FIELD(best_step, STEP),
+#undef FIELD
 };
 enum { COUNTERS = sizeof progress_counters / sizeof progress_counters[0] };
 
@@ -283,7 +267,7 @@ static json_t *progress_json(const struct train_state *state)
         const void *at = (const char *)state + counter->offset;
         json_object_set_new(
                 progress, counter->key,
-                counter->is_loss
+                counter->type == LOSS
                         ? json_number_or_null(*(const double *)at)
                         : json_integer((json_int_t) * (const int64_t *)at));
     }
@@ -388,7 +372,7 @@ static enum zd_status check_counts(const char *path, const json_t *manifest)
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         ZD_TRY(check_count(path, manifest, counts[i].key, counts[i].most));
     for (int i = 0; i < COUNTERS; i++)
-        if (progress_counters[i].is_count)
+        if (progress_counters[i].type == COUNT)
             ZD_TRY(check_count(
                     path, progress, progress_counters[i].key, INT64_MAX / 4));
     if (!manifest_live_is_sound(manifest))
@@ -404,10 +388,8 @@ static enum zd_status check_form(const char *path, const json_t *manifest)
     json_t *file;
     char hex[HASH_HEX];
     const json_t *files = json_object_get(manifest, "files");
-    const char *seal =
-            json_string_value(json_object_get(manifest, "manifest_xxh3_128"));
-
-    json_int_t format = json_integer_value(json_object_get(manifest, "format"));
+    const char *seal = json_string_at(manifest, "manifest_xxh3_128");
+    json_int_t format = json_integer_at(manifest, "format");
     if (format < CHECKPOINT_FORMAT_OLDEST || format > CHECKPOINT_FORMAT) {
         ZD_FAIL(ZD_ERR_DATA, "E0802",
                 "%s has format %lld; zerod " ZD_VERSION
@@ -428,7 +410,7 @@ static enum zd_status check_form(const char *path, const json_t *manifest)
                 path, hex, seal ? seal : "none");
     json_array_foreach(files, i, file)
     {
-        const char *name = json_string_value(json_object_get(file, "name"));
+        const char *name = json_string_at(file, "name");
         if (!name || !name_is_safe(name))
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0802", "%s names a file that may not be: %s",
@@ -466,11 +448,6 @@ enum zd_status manifest_read(const char *dir, json_t **manifest_out)
     return ZD_OK;
 }
 
-static int64_t integer_at(const json_t *object, const char *key)
-{
-    return json_integer_value(json_object_get(object, key));
-}
-
 static double number_at(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -484,24 +461,24 @@ static struct loss_scale loss_scale_of(const json_t *progress)
         return (struct loss_scale){0};
     return (struct loss_scale){
             .scale = number_at(saved, "scale"),
-            .good_steps = integer_at(saved, "good_steps"),
-            .hysteresis = (int)integer_at(saved, "hysteresis")};
+            .good_steps = json_integer_at(saved, "good_steps"),
+            .hysteresis = (int)json_integer_at(saved, "hysteresis")};
 }
 
 struct train_state manifest_state(const json_t *manifest)
 {
     const json_t *progress = json_object_get(manifest, "progress");
     struct train_state state = {
-            .step = integer_at(manifest, "step"),
+            .step = json_integer_at(manifest, "step"),
             .loss_scale = loss_scale_of(progress),
             .live = manifest_read_live(manifest)};
     for (int i = 0; i < COUNTERS; i++) {
         const struct counter *counter = &progress_counters[i];
         void *at = (char *)&state + counter->offset;
-        if (counter->is_loss)
+        if (counter->type == LOSS)
             *(double *)at = number_at(progress, counter->key);
         else
-            *(int64_t *)at = integer_at(progress, counter->key);
+            *(int64_t *)at = json_integer_at(progress, counter->key);
     }
     return state;
 }

@@ -17,7 +17,7 @@ struct manifest_file {
     uint64_t bytes;
     char digest[HASH_HEX];
     bool by_parts; /* the digest is */
-    json_t *holds; /* of a shard: its text (holds.h) for each range; else NULL
+    json_t *holds; /* of a shard: an entry for each range (arrays.h); else NULL
                     */
 };
 
@@ -32,9 +32,13 @@ void manifest_seal(json_t *manifest);
 /* Read DIR/manifest.json: form, format number, seal, and that file names stay
  * in the folder. ZD_ERR_DATA naming what is wrong. New reference. */
 enum zd_status manifest_read(const char *dir, json_t **manifest_out);
-/* verify.c: files exist with their sizes and, when `full`, their digests. */
-enum zd_status manifest_check_files(
-        const char *dir, const json_t *manifest, bool full);
+/* verify.c: read it, and check its files. *manifest_out is set also where only
+ * the files are wrong, else NULL. */
+enum zd_status manifest_open(
+        const char *dir, enum checkpoint_check check, json_t **manifest_out);
+/* A file has as many bytes as the manifest says. */
+enum zd_status manifest_check_bytes(
+        const char *path, uint64_t bytes, uint64_t expected);
 
 struct train_state manifest_state(const json_t *manifest);
 
@@ -51,6 +55,8 @@ struct train_live manifest_read_live(const json_t *manifest);
 bool manifest_batch_changed(
         const json_t *manifest, const struct train_options *train);
 
+/* [out, in]. New reference. */
+json_t *manifest_shape(const struct param *param);
 /* The codes that the base lies in, {"format", "nested"}; NULL: in none. New
  * reference. */
 json_t *manifest_codes(const struct param_table *table);

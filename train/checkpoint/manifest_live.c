@@ -2,11 +2,43 @@
  * (train_live). Nothing is written of a run in which nothing was set. */
 #include "train/checkpoint/manifest.h"
 
-static bool is_empty(const struct train_live *live)
+#include <stddef.h>
+
+/* The members of "live". max_grad_norm is null unless it was set. */
+static const struct field {
+    const char *key;
+    size_t offset; /* in struct train_live */
+    bool is_count; /* an int64_t, else a double */
+} fields[] = {
+#define RATE(name)                                                             \
+    {                                                                          \
+#name, offsetof(struct train_live, name), false                        \
+    }
+#define COUNT(name)                                                            \
+    {                                                                          \
+#name, offsetof(struct train_live, name), true                         \
+    }
+        RATE(rate_set),      RATE(rate_base),     RATE(max_grad_norm),
+        COUNT(accumulation), COUNT(global_batch), COUNT(logging_steps),
+        COUNT(save_steps),   COUNT(eval_steps),
+#undef RATE
+#undef COUNT
+};
+enum { FIELDS = sizeof fields / sizeof fields[0] };
+
+static bool is_norm(const struct field *field)
 {
-    return !(live->rate_set > 0) && !live->has_max_grad_norm &&
-           !live->accumulation && !live->logging_steps && !live->save_steps &&
-           !live->eval_steps;
+    return field->offset == offsetof(struct train_live, max_grad_norm);
+}
+
+static json_t *field_json(
+        const struct train_live *live, const struct field *field)
+{
+    const void *at = (const char *)live + field->offset;
+    if (is_norm(field) && !live->has_max_grad_norm)
+        return json_null();
+    return field->is_count ? json_integer(*(const int64_t *)at)
+                           : json_real(*(const double *)at);
 }
 
 /* As the job file has it, 0 where it says nothing. */
@@ -22,42 +54,34 @@ static json_t *batch_json(const struct train_options *train)
 json_t *manifest_live(
         const struct train_live *live, const struct train_options *train)
 {
-    if (is_empty(live))
-        return NULL;
-    return json_pack(
-            "{s:f, s:f, s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "rate_set",
-            live->rate_set, "rate_base", live->rate_base, "max_grad_norm",
-            live->has_max_grad_norm ? json_real(live->max_grad_norm)
-                                    : json_null(),
-            "accumulation", (json_int_t)live->accumulation, "global_batch",
-            (json_int_t)live->global_batch, "logging_steps",
-            (json_int_t)live->logging_steps, "save_steps",
-            (json_int_t)live->save_steps, "eval_steps",
-            (json_int_t)live->eval_steps, "batch_of_job", batch_json(train));
+    bool is_empty = !live->has_max_grad_norm;
+    json_t *json = json_object();
+    for (int i = 0; i < FIELDS; i++) {
+        json_t *value = field_json(live, &fields[i]);
+        is_empty = is_empty && !(json_number_value(value) > 0);
+        json_object_set_new(json, fields[i].key, value);
+    }
+    json_object_set_new(json, "batch_of_job", batch_json(train));
+    if (!is_empty)
+        return json;
+    json_decref(json);
+    return NULL;
 }
 
 struct train_live manifest_read_live(const json_t *manifest)
 {
     const json_t *live = json_object_get(manifest, "live");
-    const json_t *norm = json_object_get(live, "max_grad_norm");
-    struct train_live read = {
-            .rate_set = json_number_value(json_object_get(live, "rate_set")),
-            .rate_base = json_number_value(json_object_get(live, "rate_base")),
-            .has_max_grad_norm = json_is_number(norm),
-            .max_grad_norm = json_number_value(norm)};
-    struct {
-        const char *key;
-        int64_t *value;
-    } counts[] = {
-            {"accumulation", &read.accumulation},
-            {"global_batch", &read.global_batch},
-            {"logging_steps", &read.logging_steps},
-            {"save_steps", &read.save_steps},
-            {"eval_steps", &read.eval_steps},
-    };
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        *counts[i].value =
-                json_integer_value(json_object_get(live, counts[i].key));
+    struct train_live read = {0};
+    for (int i = 0; i < FIELDS; i++) {
+        const json_t *value = json_object_get(live, fields[i].key);
+        void *at = (char *)&read + fields[i].offset;
+        if (is_norm(&fields[i]))
+            read.has_max_grad_norm = json_is_number(value);
+        if (fields[i].is_count)
+            *(int64_t *)at = json_integer_value(value);
+        else
+            *(double *)at = json_number_value(value);
+    }
     return read;
 }
 
@@ -72,20 +96,13 @@ bool manifest_count_is_sound(
 
 bool manifest_live_is_sound(const json_t *manifest)
 {
-    static const char *const rates[] = {
-            "rate_set", "rate_base", "max_grad_norm"};
-    static const char *const counts[] = {
-            "accumulation", "global_batch", "logging_steps", "save_steps",
-            "eval_steps"};
     const json_t *live = json_object_get(manifest, "live");
     struct train_live read = manifest_read_live(manifest);
-    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
-        const json_t *rate = json_object_get(live, rates[i]);
-        if (json_is_number(rate) && json_number_value(rate) < 0)
-            return false;
-    }
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        if (!manifest_count_is_sound(live, counts[i], INT32_MAX))
+    for (int i = 0; i < FIELDS; i++)
+        if (fields[i].is_count
+                    ? !manifest_count_is_sound(live, fields[i].key, INT32_MAX)
+                    : json_number_value(json_object_get(live, fields[i].key)) <
+                              0)
             return false;
     return read.global_batch >= read.accumulation;
 }

@@ -2,21 +2,12 @@
  * data must be the same; settings may change, and each change is said. */
 #include "base/log.h"
 #include "base/must.h"
+#include "train/checkpoint/arrays.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
-#include "train/checkpoint/names.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* [out, in], as JSON. */
-static json_t *shape_json(const struct param *param)
-{
-    json_t *shape = json_array();
-    for (int d = 0; d < param->dims; d++)
-        json_array_append_new(shape, json_integer(param->shape[d]));
-    return shape;
-}
 
 static enum zd_status fail_model(const struct checkpoint *checkpoint)
 {
@@ -30,7 +21,7 @@ static enum zd_status match_shape(
         const struct checkpoint *checkpoint, const struct param *param,
         const json_t *was)
 {
-    json_t *is = shape_json(param);
+    json_t *is = manifest_shape(param);
     bool same = was && json_equal(was, is);
     if (!was) {
         ZD_FAIL(ZD_ERR_DATA, "E0810",
@@ -115,10 +106,8 @@ static void say_change(const char *key, const json_t *before, const json_t *now)
 /* optim.name as a job file has it: 8-bit states are a part of it. */
 static json_t *optimizer_of(const json_t *settings)
 {
-    const char *name =
-            json_string_value(json_object_get(settings, "optim.name"));
-    const char *states =
-            json_string_value(json_object_get(settings, "optim.state_dtype"));
+    const char *name = json_string_at(settings, "optim.name");
+    const char *states = json_string_at(settings, "optim.state_dtype");
     bool is_8bit = states && strcmp(states, format_name(OPTIM_8BIT)) == 0;
     return json_sprintf("%s%s", name ? name : "adamw", is_8bit ? "_8bit" : "");
 }

@@ -65,7 +65,7 @@ static enum zd_status match_config(
 /* "nf4", and whether its scales are in codes too; "none". */
 static const char *format_of(const json_t *codes, bool *nested_out)
 {
-    const char *format = json_string_value(json_object_get(codes, "format"));
+    const char *format = json_string_at(codes, "format");
     *nested_out = json_is_true(json_object_get(codes, "nested"));
     return format ? format : "none";
 }

@@ -3,16 +3,25 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
-#include "train/checkpoint/holds.h"
+#include "train/checkpoint/arrays.h"
 #include "train/checkpoint/manifest.h"
-#include "train/checkpoint/names.h"
 #include "train/checkpoint/pieces.h"
-#include "train/checkpoint/shards.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* --- files ---------------------------------------------------------------- */
+
+/* A file with arrays. Its header is read when it is first wanted. */
+struct shard {
+    char *path;           /* owned */
+    uint64_t bytes;       /* as the manifest says */
+    struct st_file *file; /* NULL: not read yet */
+    uint64_t used;        /* when it was last wanted */
+};
 
 /* One array of one shard: elements [begin, begin+count) of a tensor. */
 struct piece {
@@ -27,10 +36,63 @@ struct piece {
 struct checkpoint {
     char *path;
     json_t *manifest;
-    struct shards *shards;
+    struct shard *shards;
+    int shard_count;
     struct piece *pieces; /* sorted by kind, name, begin */
-    int piece_count;
+    size_t piece_count, piece_capacity;
 };
+
+/* Of all checkpoints of the process: shards that are open, and how often one
+ * was wanted. */
+static _Atomic int open_files;
+static _Atomic uint64_t wanted;
+
+static bool is_open(const struct shard *shard)
+{
+    return shard->file && shard->file->fd >= 0;
+}
+
+static void rest(struct shard *shard)
+{
+    if (!is_open(shard))
+        return;
+    st_rest(shard->file);
+    atomic_fetch_sub(&open_files, 1);
+}
+
+static void rest_oldest(const struct checkpoint *checkpoint)
+{
+    struct shard *oldest = NULL;
+    for (int i = 0; i < checkpoint->shard_count; i++) {
+        struct shard *shard = &checkpoint->shards[i];
+        if (is_open(shard) && (!oldest || shard->used < oldest->used))
+            oldest = shard;
+    }
+    if (oldest)
+        rest(oldest);
+}
+
+/* The shard can be read from, and its header is known; where too many are open
+ * the one that was wanted longest ago is closed. */
+static enum zd_status wake_shard(
+        const struct checkpoint *checkpoint, struct shard *shard)
+{
+    shard->used = atomic_fetch_add(&wanted, 1);
+    if (is_open(shard))
+        return ZD_OK;
+    if (atomic_fetch_add(&open_files, 1) >= CHECKPOINT_OPEN_FILES)
+        rest_oldest(checkpoint);
+    enum zd_status status = shard->file ? st_wake(shard->file)
+                                        : st_open(shard->path, &shard->file);
+    if (status != ZD_OK) {
+        atomic_fetch_sub(&open_files, 1);
+        return status;
+    }
+    return manifest_check_bytes(
+            shard->path, shard->file->file_bytes, shard->bytes);
+}
+
+/* --- arrays --------------------------------------------------------------- */
 
 /* Elements of the tensor that one value of this kind stands for. */
 static size_t elements_per_value(enum array_kind kind)
@@ -41,15 +103,18 @@ static size_t elements_per_value(enum array_kind kind)
 /* Of Adam-mini's blocks the manifest does not say how many there are. */
 static const size_t COUNT_UNKNOWN = SIZE_MAX;
 
+static int compare_to(
+        const struct piece *piece, enum array_kind kind, const char *name)
+{
+    int order = (int)piece->kind - (int)kind;
+    return order ? order : strcmp(piece->name, name);
+}
+
 static int compare_pieces(const void *a, const void *b)
 {
     const struct piece *x = a, *y = b;
-    int order = (int)x->kind - (int)y->kind;
-    if (!order)
-        order = strcmp(x->name, y->name);
-    if (!order)
-        order = (x->begin > y->begin) - (x->begin < y->begin);
-    return order;
+    int order = compare_to(x, y->kind, y->name);
+    return order ? order : (x->begin > y->begin) - (x->begin < y->begin);
 }
 
 /* The piece's tensor is known and can be read. */
@@ -57,8 +122,8 @@ static enum zd_status wake_piece(
         const struct checkpoint *checkpoint, struct piece *piece)
 {
     char name[ARRAY_NAME];
-    struct shard *shard = &checkpoint->shards->list[piece->shard];
-    ZD_TRY(shards_wake(checkpoint->shards, shard));
+    struct shard *shard = &checkpoint->shards[piece->shard];
+    ZD_TRY(wake_shard(checkpoint, shard));
     if (piece->tensor)
         return ZD_OK;
     array_name(name, piece->kind, piece->name, piece->begin);
@@ -73,30 +138,6 @@ static enum zd_status wake_piece(
     return ZD_OK;
 }
 
-/* --- which shard has what ------------------------------------------------- */
-
-struct list { /* of pieces, as it grows */
-    struct piece *pieces;
-    size_t count, capacity;
-};
-
-static void add_piece(
-        struct list *list, const struct piece *piece, const char *name)
-{
-    list->pieces =
-            zd_grow(list->pieces, &list->capacity, list->count + 1,
-                    sizeof *list->pieces);
-    list->pieces[list->count] = *piece;
-    list->pieces[list->count++].name = zd_must(strdup(name));
-}
-
-/* How many values stand for so many elements. */
-static size_t values_of(enum array_kind kind, size_t count)
-{
-    size_t per = elements_per_value(kind);
-    return kind == ARRAY_V_BLOCKS ? COUNT_UNKNOWN : (count + per - 1) / per;
-}
-
 static enum zd_status fail_held(const struct shard *shard, const char *text)
 {
     return ZD_FAIL(
@@ -104,67 +145,59 @@ static enum zd_status fail_held(const struct shard *shard, const char *text)
             shard->path, text ? text : "(no text)");
 }
 
-static enum zd_status take_held(
-        const struct shard *shard, int index, const char *text,
-        struct list *list)
+/* The arrays of an entry of the manifest (arrays.h). */
+static enum zd_status add_pieces(
+        struct checkpoint *checkpoint, int shard, const char *text)
 {
     struct held held;
     if (!held_parse(text, &held))
-        return fail_held(shard, text);
+        return fail_held(&checkpoint->shards[shard], text);
     for (int i = 0; i < held.array_count; i++) {
-        const struct held_array *array = &held.arrays[i];
-        struct piece piece = {
-                .kind = array->kind,
+        enum array_kind kind = held.arrays[i].kind;
+        size_t per = elements_per_value(kind);
+        if (held.begin % per != 0)
+            return fail_held(&checkpoint->shards[shard], text);
+        checkpoint->pieces = zd_grow(
+                checkpoint->pieces, &checkpoint->piece_capacity,
+                checkpoint->piece_count + 1, sizeof *checkpoint->pieces);
+        struct piece *piece = &checkpoint->pieces[checkpoint->piece_count++];
+        *piece = (struct piece){
+                .kind = kind,
+                .name = zd_must(strdup(held.name)),
                 .begin = held.begin,
-                .count = values_of(array->kind, held.count),
-                .shard = index};
-        if (piece.begin % elements_per_value(piece.kind) != 0)
-            return fail_held(shard, text);
-        snprintf(piece.type, sizeof piece.type, "%s", array->type);
-        add_piece(list, &piece, held.name);
+                .count = kind == ARRAY_V_BLOCKS ? COUNT_UNKNOWN
+                                                : (held.count + per - 1) / per,
+                .shard = shard};
+        strcpy(piece->type, held.arrays[i].type);
     }
-    return ZD_OK;
-}
-
-static enum zd_status list_pieces(
-        struct checkpoint *checkpoint, const json_t *entry, int index,
-        struct list *list)
-{
-    size_t i;
-    json_t *text;
-    struct shards *shards = checkpoint->shards;
-    const json_t *holds = json_object_get(entry, "holds");
-    json_array_foreach(holds, i, text) ZD_TRY(take_held(
-            &shards->list[index], index, json_string_value(text), list));
     return ZD_OK;
 }
 
 static enum zd_status list_shards(struct checkpoint *checkpoint)
 {
-    size_t i;
-    json_t *entry;
-    struct list list = {.count = 0};
-    enum zd_status status = ZD_OK;
+    size_t i, k;
+    json_t *entry, *text;
     const json_t *files = json_object_get(checkpoint->manifest, "files");
-    struct shards *shards;
-
-    checkpoint->shards = shards = shards_create(json_array_size(files));
+    checkpoint->shards =
+            zd_array(json_array_size(files), sizeof *checkpoint->shards);
     json_array_foreach(files, i, entry)
     {
         char path[PATH_MAX];
-        const char *name = json_string_value(json_object_get(entry, "name"));
-        if (strncmp(name, "shard-", 6) != 0 || status != ZD_OK)
+        const char *name = json_string_at(entry, "name");
+        if (strncmp(name, "shard-", 6) != 0)
             continue;
         fs_join(path, sizeof path, checkpoint->path, name);
-        json_int_t bytes = json_integer_value(json_object_get(entry, "bytes"));
-        int index = shards_add(shards, path, (uint64_t)bytes);
-        status = list_pieces(checkpoint, entry, index, &list);
+        int shard = checkpoint->shard_count++;
+        checkpoint->shards[shard] = (struct shard){
+                .path = zd_must(strdup(path)),
+                .bytes = (uint64_t)json_integer_at(entry, "bytes")};
+        json_array_foreach(json_object_get(entry, "holds"), k, text)
+                ZD_TRY(add_pieces(checkpoint, shard, json_string_value(text)));
     }
-    if (status == ZD_OK && list.count > 1)
-        qsort(list.pieces, list.count, sizeof *list.pieces, compare_pieces);
-    checkpoint->pieces = list.pieces;
-    checkpoint->piece_count = (int)list.count;
-    return status;
+    if (checkpoint->piece_count > 1)
+        qsort(checkpoint->pieces, checkpoint->piece_count,
+              sizeof *checkpoint->pieces, compare_pieces);
+    return ZD_OK;
 }
 
 enum zd_status checkpoint_open(
@@ -182,10 +215,7 @@ enum zd_status checkpoint_open(
                 path);
     checkpoint = zd_array(1, sizeof *checkpoint);
     checkpoint->path = zd_must(strdup(path));
-    status = manifest_read(path, &checkpoint->manifest);
-    if (status == ZD_OK && check != CHECKPOINT_TRUSTED)
-        status = manifest_check_files(
-                path, checkpoint->manifest, check == CHECKPOINT_DIGESTS);
+    status = manifest_open(path, check, &checkpoint->manifest);
     if (status == ZD_OK)
         status = list_shards(checkpoint);
     if (status != ZD_OK) {
@@ -200,9 +230,14 @@ void checkpoint_close(struct checkpoint *checkpoint)
 {
     if (!checkpoint)
         return;
-    for (int i = 0; i < checkpoint->piece_count; i++)
+    for (size_t i = 0; i < checkpoint->piece_count; i++)
         free(checkpoint->pieces[i].name);
-    shards_close(checkpoint->shards);
+    for (int i = 0; i < checkpoint->shard_count; i++) {
+        rest(&checkpoint->shards[i]);
+        st_close(checkpoint->shards[i].file);
+        free(checkpoint->shards[i].path);
+    }
+    free(checkpoint->shards);
     free(checkpoint->pieces);
     json_decref(checkpoint->manifest);
     free(checkpoint->path);
@@ -229,23 +264,17 @@ static struct piece *first_piece(
         const struct checkpoint *checkpoint, enum array_kind kind,
         const char *name)
 {
-    int low = 0, high = checkpoint->piece_count;
+    size_t low = 0, high = checkpoint->piece_count;
     while (low < high) {
-        int middle = (low + high) / 2;
-        const struct piece *piece = &checkpoint->pieces[middle];
-        int order = (int)piece->kind - (int)kind;
-        if (!order)
-            order = strcmp(piece->name, name);
-        if (order < 0)
+        size_t middle = (low + high) / 2;
+        if (compare_to(&checkpoint->pieces[middle], kind, name) < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == checkpoint->piece_count)
-        return NULL;
-    struct piece *piece = &checkpoint->pieces[low];
-    bool found = piece->kind == kind && strcmp(piece->name, name) == 0;
-    return found ? piece : NULL;
+    bool found = low < checkpoint->piece_count &&
+                 compare_to(&checkpoint->pieces[low], kind, name) == 0;
+    return found ? &checkpoint->pieces[low] : NULL;
 }
 
 static enum zd_status fail_type(
@@ -265,7 +294,7 @@ static enum zd_status read_piece(
 {
     size_t per = elements_per_value(piece->kind);
     const struct st_tensor *tensor = piece->tensor;
-    const struct st_file *file = checkpoint->shards->list[piece->shard].file;
+    const struct st_file *file = checkpoint->shards[piece->shard].file;
     size_t first = skip / per, count = (take + per - 1) / per;
     if (!type)
         return st_read_float(file, tensor, first, count, (float *)out);
@@ -284,12 +313,11 @@ static enum zd_status read_run(
 {
     size_t at = begin, end = begin + count, per = elements_per_value(kind);
     struct piece *piece = first_piece(checkpoint, kind, name);
-    const struct piece *pieces_end = checkpoint->pieces + checkpoint->piece_count;
+    const struct piece *pieces_end =
+            checkpoint->pieces + checkpoint->piece_count;
 
     for (; piece && piece < pieces_end && at < end; piece++) {
-        if (piece->kind != kind || strcmp(piece->name, name) != 0)
-            break;
-        if (piece->begin > at)
+        if (compare_to(piece, kind, name) != 0 || piece->begin > at)
             break; /* a gap */
         size_t skip = at - piece->begin;
         if (piece->count != COUNT_UNKNOWN && piece->count * per <= skip)
@@ -332,7 +360,8 @@ enum optim_format pieces_format(
         const struct checkpoint *checkpoint, enum optim_lane lane,
         const char *name)
 {
-    const struct piece *piece = first_piece(checkpoint, ARRAY_M + lane, name);
+    const struct piece *piece =
+            first_piece(checkpoint, array_of_lane(lane), name);
     if (!piece)
         return lane == OPTIM_V && first_piece(checkpoint, ARRAY_V_BLOCKS, name)
                        ? OPTIM_BLOCKS
@@ -349,12 +378,12 @@ enum zd_status pieces_read_lane(
 {
     enum optim_format format = pieces_format(checkpoint, lane, name);
     ZD_TRY(read_run(
-            checkpoint, ARRAY_M + lane, name, begin, count, format_type(format),
-            optim_lane_bytes(format, 1), values));
+            checkpoint, array_of_lane(lane), name, begin, count,
+            format_type(format), optim_lane_bytes(format, 1), values));
     if (format != OPTIM_8BIT)
         return ZD_OK;
     return read_run(
-            checkpoint, ARRAY_M_SCALE + lane, name, begin, count,
+            checkpoint, array_scale_of_lane(lane), name, begin, count,
             format_type(OPTIM_FP32), sizeof *scales, scales);
 }
 

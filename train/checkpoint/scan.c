@@ -144,13 +144,12 @@ static enum zd_status verify(
         double *eval_loss)
 {
     char name[64], path[PATH_MAX];
-    json_t *manifest = NULL;
+    json_t *manifest;
     checkpoint_name(name, sizeof name, step);
     fs_join(path, sizeof path, output_dir, name);
     *eval_loss = NAN;
-    enum zd_status status = manifest_read(path, &manifest);
-    if (status == ZD_OK)
-        status = manifest_check_files(path, manifest, full);
+    enum zd_status status = manifest_open(
+            path, full ? CHECKPOINT_DIGESTS : CHECKPOINT_SIZES, &manifest);
     *is_sound_out = status == ZD_OK;
     if (status == ZD_ERR_DATA) {
         zd_error_clear();

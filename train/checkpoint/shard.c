@@ -3,7 +3,7 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
-#include "train/checkpoint/holds.h"
+#include "train/checkpoint/arrays.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -11,82 +11,37 @@
 
 /* --- which ---------------------------------------------------------------- */
 
-enum part { PART_VALUES, PART_SCALES, PART_BLOCKS };
-
 /* One array of one range of this rank. */
 struct piece {
     char name[ARRAY_NAME];
-    const char *type; /* as safetensors names it */
-    size_t count;     /* values */
+    enum array_kind kind;
+    struct array_shape shape;
     struct zero_range range;
     int number; /* of the range, in ZERO_SAVES */
-    int lane;
-    enum part part;
-    enum array_kind kind;
 };
 
-static void add_piece(
-        const struct checkpoint_writer *writer, struct piece *pieces,
-        int *count, enum array_kind kind, const struct piece *piece)
-{
-    const struct zero_range *range = &piece->range;
-    struct piece *out = &pieces[(*count)++];
-    *out = *piece;
-    out->kind = kind;
-    array_name(
-            out->name, kind, writer->plan->table.params[range->id].name,
-            range->begin);
-}
-
-static void add_lane(
-        const struct checkpoint_writer *writer, struct piece *pieces,
-        int *count, const struct piece *weights, enum optim_lane lane)
-{
-    const struct zero_range *range = &weights->range;
-    const struct param *param = &writer->plan->table.params[range->id];
-    enum optim_format format = range->layout.lane[lane];
-    struct piece piece = {
-            .type = format_type(format),
-            .count = range->count,
-            .range = *range,
-            .number = weights->number,
-            .lane = lane};
-    if (format == OPTIM_BLOCKS && range->begin == 0) { /* once */
-        piece.part = PART_BLOCKS;
-        piece.type = format_type(OPTIM_FP32);
-        piece.count = (size_t)param->blocks.count;
-        add_piece(writer, pieces, count, ARRAY_V_BLOCKS, &piece);
-    }
-    if (format == OPTIM_NONE || format == OPTIM_BLOCKS)
-        return;
-    add_piece(writer, pieces, count, ARRAY_M + lane, &piece);
-    if (format != OPTIM_8BIT)
-        return;
-    piece.part = PART_SCALES;
-    piece.type = format_type(OPTIM_FP32);
-    piece.count = optim_scale_count(format, range->count);
-    add_piece(writer, pieces, count, ARRAY_M_SCALE + lane, &piece);
-}
-
-enum { PIECES_PER_RANGE = 5 };
-
-/* The arrays this rank saves; returns how many. */
+/* The arrays this rank saves, those of a range together; returns how many. */
 static int list_pieces(
         const struct checkpoint_writer *writer, struct piece *pieces)
 {
     int count = 0;
-    bool moments = !writer->job->checkpoint.save_only_model;
+    int kinds = writer->job->checkpoint.save_only_model ? 1 : ARRAY_KINDS;
     for (int i = 0; i < zero_range_count(writer->zero, ZERO_SAVES); i++) {
         struct zero_range range = zero_range_at(writer->zero, ZERO_SAVES, i);
-        struct piece weights = {
-                .type = dtype_safetensors_name(range.weight_type),
-                .count = range.count,
-                .range = range,
-                .number = i,
-                .lane = ZERO_WEIGHTS};
-        add_piece(writer, pieces, &count, ARRAY_MASTER, &weights);
-        for (int lane = 0; moments && lane < OPTIM_LANES; lane++)
-            add_lane(writer, pieces, &count, &weights, (enum optim_lane)lane);
+        const struct param *param = &writer->plan->table.params[range.id];
+        size_t blocks = range.begin == 0 ? (size_t)param->blocks.count : 0;
+        for (int kind = ARRAY_MASTER; kind < kinds; kind++) {
+            struct piece *piece = &pieces[count];
+            *piece = (struct piece){
+                    .kind = (enum array_kind)kind,
+                    .range = range,
+                    .number = i,
+                    .shape = array_shape(
+                            (enum array_kind)kind, range.weight_type,
+                            &range.layout, range.count, blocks)};
+            array_name(piece->name, piece->kind, param->name, range.begin);
+            count += piece->shape.values > 0;
+        }
     }
     return count;
 }
@@ -108,7 +63,7 @@ struct output {
 static enum zd_status write_blocks(const struct output *out, int i)
 {
     const struct zero_view *view = out->view;
-    size_t bytes = out->pieces[i].count * sizeof(float);
+    size_t bytes = out->pieces[i].shape.bytes;
     float *v = zd_must(malloc(bytes));
     enum zd_status status = view->blocks(view->ctx, out->pieces[i].number, v);
     if (status == ZD_OK)
@@ -124,20 +79,17 @@ static enum zd_status write_part(
     const struct zero_view *view = out->view;
     const struct piece *piece = &out->pieces[i];
     const struct zero_range *range = &piece->range;
-    bool scales = piece->part == PART_SCALES;
+    bool scales = piece->kind == ARRAY_M_SCALE || piece->kind == ARRAY_V_SCALE;
     void *room;
-    size_t bytes;
-    if (piece->part == PART_BLOCKS)
+    if (piece->kind == ARRAY_V_BLOCKS)
         return done ? ZD_OK : write_blocks(out, i);
-    if (piece->lane == ZERO_WEIGHTS)
-        bytes = count * dtype_bytes(range->weight_type);
-    else if (scales)
-        bytes = optim_scale_count(OPTIM_8BIT, count) * sizeof(float);
-    else
-        bytes = optim_lane_bytes(range->layout.lane[piece->lane], count);
+    size_t bytes =
+            array_shape(
+                    piece->kind, range->weight_type, &range->layout, count, 0)
+                    .bytes;
     ZD_TRY(st_writer_room(out->file, i, bytes, &room));
     ZD_TRY(view->read(
-            view->ctx, piece->number, piece->lane, done, count,
+            view->ctx, piece->number, array_lane(piece->kind), done, count,
             scales ? NULL : room, scales ? room : NULL));
     return st_writer_add(out->file, i, room, bytes);
 }
@@ -179,9 +131,9 @@ static enum zd_status create_file(
     for (int i = 0; i < count; i++)
         entries[i] = (struct st_entry){
                 .name = pieces[i].name,
-                .dtype = pieces[i].type,
+                .dtype = pieces[i].shape.type,
                 .dims = 1,
-                .shape = {(int64_t)pieces[i].count}};
+                .shape = {(int64_t)pieces[i].shape.values}};
     enum zd_status status = st_writer_create(path, entries, count, NULL, out);
     free(entries);
     return status;
@@ -200,11 +152,10 @@ static json_t *holds_json(
         snprintf(
                 held.name, sizeof held.name, "%s",
                 writer->plan->table.params[range.id].name);
-        for (; i < count && pieces[i].range.id == range.id &&
-               pieces[i].range.begin == range.begin;
-             i++)
+        for (int number = pieces[i].number;
+             i < count && pieces[i].number == number; i++)
             held_add(
-                    &held, pieces[i].kind, pieces[i].type,
+                    &held, pieces[i].kind, pieces[i].shape.type,
                     st_writer_digest(out, i));
         held_text(&held, text);
         json_array_append_new(holds, json_string(text));
@@ -241,8 +192,8 @@ enum zd_status checkpoint_write_shard(
 {
     enum zd_status status;
     char path[PATH_MAX];
-    size_t most = PIECES_PER_RANGE *
-                  (size_t)zero_range_count(writer->zero, ZERO_SAVES);
+    size_t most =
+            ARRAY_KINDS * (size_t)zero_range_count(writer->zero, ZERO_SAVES);
     struct piece *pieces = zd_array(most, sizeof *pieces);
 
     memset(file, 0, sizeof *file);
@@ -263,21 +214,16 @@ static uint64_t tensor_bytes(const struct checkpoint_writer *writer, int id)
 {
     const struct zero_plan *plan = &writer->plan->zero;
     const struct param *param = &plan->request.table->params[id];
-    enum dtype compute = plan->request.dtype;
-    bool none = plan->request.optim.master == OPTIM_MASTER_NONE;
-    if (!param->trainable)
-        return 0;
-    uint64_t bytes = (none ? dtype_bytes(compute) : 4) * param->count;
+    bool has_masters = plan->request.optim.master != OPTIM_MASTER_NONE;
     struct optim_layout layout = zero_layout_of(plan, id);
-    for (int lane = 0; lane < OPTIM_LANES; lane++) {
-        enum optim_format format = layout.lane[lane];
-        if (writer->job->checkpoint.save_only_model)
-            continue;
-        bytes += optim_lane_bytes(format, param->count) +
-                 4 * optim_scale_count(format, param->count);
-        if (format == OPTIM_BLOCKS)
-            bytes += 4 * (uint64_t)param->blocks.count;
-    }
+    int kinds = writer->job->checkpoint.save_only_model ? 1 : ARRAY_KINDS;
+    uint64_t bytes = 0;
+    for (int kind = ARRAY_MASTER; param->trainable && kind < kinds; kind++)
+        bytes += array_shape(
+                         (enum array_kind)kind,
+                         has_masters ? DTYPE_FP32 : plan->request.dtype,
+                         &layout, param->count, (size_t)param->blocks.count)
+                         .bytes;
     return bytes;
 }
 

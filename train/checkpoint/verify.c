@@ -1,11 +1,14 @@
-#include "train/checkpoint/verify.h"
+/* verify.c - the files of a checkpoint against its manifest: lengths, digests
+ * of every byte, and what of a shard is damaged. */
 
 #include "base/device/device.h"
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "base/progress.h"
 #include "base/text_buffer.h"
 #include "base/threads.h"
-#include "train/checkpoint/holds.h"
+#include "train/checkpoint/arrays.h"
+#include "train/checkpoint/manifest.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -44,9 +47,9 @@ static bool check_array(
     const struct st_tensor *tensor = st_find(file, name);
     if (!tensor || strcmp(tensor->dtype, array->type) != 0)
         return false;
-    struct hasher *hasher = hasher_create();
-    char *chunk = malloc(CHUNK);
-    bool ok = hasher && chunk;
+    struct hasher *hasher = zd_must(hasher_create());
+    char *chunk = zd_must(malloc(CHUNK));
+    bool ok = true;
     for (uint64_t at = 0; ok && at < tensor->bytes; at += CHUNK) {
         uint64_t left = tensor->bytes - at;
         size_t part = left < CHUNK ? (size_t)left : CHUNK;
@@ -54,8 +57,7 @@ static bool check_array(
         if (ok)
             hasher_update(hasher, chunk, part);
     }
-    if (ok)
-        hasher_finish(hasher, hex);
+    hasher_finish(hasher, hex);
     if (ok && strncmp(hex, array->digest, HELD_DIGEST) != 0)
         add_damaged(damage, held, array);
     free(chunk);
@@ -74,7 +76,6 @@ static void find_damage(
     const json_t *holds = json_object_get(entry, "holds");
     damage->buffer = (struct text_buffer){
             .out = damage->text, .bytes = sizeof damage->text};
-    text_buffer_add(&damage->buffer, "%s", "");
     if (!holds)
         return;
     bool header = st_open(path, &file) != ZD_OK;
@@ -91,25 +92,30 @@ static void find_damage(
     if (damage->arrays > NAMED_MAX)
         text_buffer_add(
                 &damage->buffer, " and %d more", damage->arrays - NAMED_MAX);
-    if (header || damage->arrays == 0) {
-        damage->buffer.used = 0;
-        text_buffer_add(&damage->buffer, "its header");
-    }
+    if (header || damage->arrays == 0)
+        strcpy(damage->text, "its header");
 }
 
 /* --- one file ------------------------------------------------------------- */
 
-static enum zd_status file_length(const char *path, uint64_t *bytes_out)
+enum zd_status manifest_check_bytes(
+        const char *path, uint64_t bytes, uint64_t expected)
 {
-    int fd;
-    ZD_TRY(fs_open_read(path, &fd, bytes_out));
-    close(fd);
-    return ZD_OK;
+    if (bytes == expected)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0804", "%s has %llu bytes, the manifest says %llu",
+            path, (unsigned long long)bytes, (unsigned long long)expected);
 }
 
-static const char *digest_of(const json_t *entry, const char *key)
+static enum zd_status check_length(const char *path, const json_t *entry)
 {
-    return json_string_value(json_object_get(entry, key));
+    int fd;
+    uint64_t bytes;
+    ZD_TRY(fs_open_read(path, &fd, &bytes));
+    close(fd);
+    return manifest_check_bytes(
+            path, bytes, (uint64_t)json_integer_at(entry, "bytes"));
 }
 
 /* One whose header cannot be read keeps its "none". */
@@ -122,41 +128,32 @@ static enum zd_status digest_parts(const char *path, char hex[HASH_HEX])
     return ZD_OK;
 }
 
-static enum zd_status check_file(
-        const char *path, const json_t *entry, bool full)
+static enum zd_status check_digest(const char *path, const json_t *entry)
 {
     char hex[HASH_HEX] = "none";
-    const char *parts = digest_of(entry, MANIFEST_PARTS_DIGEST);
-    const char *digest = parts ? parts : digest_of(entry, MANIFEST_DIGEST);
-    uint64_t bytes, expected = (uint64_t)json_integer_value(
-                            json_object_get(entry, "bytes"));
-
-    ZD_TRY(file_length(path, &bytes));
-    if (bytes == expected && full)
-        ZD_TRY(parts ? digest_parts(path, hex) : hash_file(path, hex, &bytes));
-    if (bytes != expected)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0804",
-                "%s has %llu bytes, the manifest says %llu", path,
-                (unsigned long long)bytes, (unsigned long long)expected);
-    if (full && (!digest || strcmp(digest, hex) != 0)) {
-        struct damage damage = {.arrays = 0};
-        find_damage(path, entry, &damage);
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0805",
-                "%s is damaged%s%s: its digest is %s, the manifest says %s",
-                path, damage.text[0] ? " in " : "", damage.text, hex,
-                digest ? digest : "none");
-    }
-    return ZD_OK;
+    uint64_t bytes;
+    struct damage damage = {.arrays = 0};
+    const char *parts = json_string_at(entry, MANIFEST_PARTS_DIGEST);
+    const char *digest = parts ? parts : json_string_at(entry, MANIFEST_DIGEST);
+    ZD_TRY(parts ? digest_parts(path, hex) : hash_file(path, hex, &bytes));
+    if (digest && strcmp(digest, hex) == 0)
+        return ZD_OK;
+    find_damage(path, entry, &damage);
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0805",
+            "%s is damaged%s%s: its digest is %s, the manifest says %s", path,
+            damage.text[0] ? " in " : "", damage.text, hex,
+            digest ? digest : "none");
 }
 
-enum zd_status verify_file(const char *dir, const json_t *entry, bool full)
+static enum zd_status verify_file(
+        const char *dir, const json_t *entry, bool full)
 {
     char path[PATH_MAX];
-    fs_join(path, sizeof path, dir,
-            json_string_value(json_object_get(entry, "name")));
-    enum zd_status status = check_file(path, entry, full);
+    fs_join(path, sizeof path, dir, json_string_at(entry, "name"));
+    enum zd_status status = check_length(path, entry);
+    if (status == ZD_OK && full)
+        status = check_digest(path, entry);
     if (status == ZD_ERR_NO_INPUT) { /* inside a checkpoint: damage */
         struct zd_error error = *zd_error_get();
         error.status = status = ZD_ERR_DATA;
@@ -167,15 +164,17 @@ enum zd_status verify_file(const char *dir, const json_t *entry, bool full)
 
 /* --- by threads ----------------------------------------------------------- */
 
+enum { THREADS_MAX = 16 };
+
 struct work {
     const char *dir;
     const json_t *files;
-    int of;
+    int of; /* each `of`-th file is this rank's */
     struct progress *progress;
-    _Atomic int next; /* the file that no one has taken yet */
+    _Atomic int next; /* the file that no thread has taken yet */
     pthread_mutex_t lock;
     /* under it */
-    int failed; /* the first that is wrong */
+    int failed; /* the first file of the manifest that is wrong */
     struct zd_error error;
 };
 
@@ -188,9 +187,8 @@ static void *work_on(void *ctx)
         int i = atomic_fetch_add(&work->next, work->of);
         if (i >= count || i < 0)
             break;
-        if (verify_file(
-                    work->dir, json_array_get(work->files, (size_t)i), true) ==
-            ZD_OK)
+        const json_t *entry = json_array_get(work->files, (size_t)i);
+        if (verify_file(work->dir, entry, true) == ZD_OK)
             continue;
         pthread_mutex_lock(&work->lock);
         if (i < work->failed) {
@@ -205,32 +203,32 @@ static void *work_on(void *ctx)
     return NULL;
 }
 
-enum zd_status verify_files(
-        const char *dir, const json_t *manifest,
-        const struct verify_share *share)
+/* Every byte of each `of`-th file from `first` on; threads 0: one for each CPU.
+ * A thread has one file open at a time. */
+static enum zd_status verify_files(
+        const char *dir, const json_t *manifest, int first, int of, int threads)
 {
-    pthread_t threads[VERIFY_THREADS_MAX];
+    pthread_t helpers[THREADS_MAX];
     struct progress *progress = progress_use(NULL);
     struct work work = {
             .dir = dir,
             .files = json_object_get(manifest, "files"),
-            .of = share->of,
+            .of = of,
             .progress = progress,
-            .next = share->first,
+            .next = first,
             .failed = INT_MAX};
-    int files = (int)json_array_size(work.files) / share->of, started = 0;
-    int wanted = share->threads ? share->threads : device_affinity_cpus();
+    int files = (int)json_array_size(work.files) / of, started = 0;
 
     progress_use(progress);
-    if (wanted > VERIFY_THREADS_MAX)
-        wanted = VERIFY_THREADS_MAX;
+    threads = threads ? threads : device_affinity_cpus();
+    threads = threads < THREADS_MAX ? threads : THREADS_MAX;
     pthread_mutex_init(&work.lock, NULL);
-    while (started + 1 < wanted && started < files &&
-           thread_start(&threads[started], "zerod-verify", work_on, &work) == 0)
+    while (started + 1 < threads && started < files &&
+           thread_start(&helpers[started], "zerod-verify", work_on, &work) == 0)
         started++;
     work_on(&work);
     for (int i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+        pthread_join(helpers[i], NULL);
     pthread_mutex_destroy(&work.lock);
     if (work.failed == INT_MAX)
         return ZD_OK;
@@ -238,40 +236,40 @@ enum zd_status verify_files(
     return work.error.status;
 }
 
-enum zd_status manifest_check_files(
-        const char *dir, const json_t *manifest, bool full)
+enum zd_status manifest_open(
+        const char *dir, enum checkpoint_check check, json_t **manifest_out)
 {
     size_t i;
     json_t *entry;
-    struct verify_share all = {.of = 1};
-    if (full)
-        return verify_files(dir, manifest, &all);
-    json_array_foreach(json_object_get(manifest, "files"), i, entry)
-            ZD_TRY(verify_file(dir, entry, false));
+    *manifest_out = NULL;
+    ZD_TRY(manifest_read(dir, manifest_out));
+    if (check == CHECKPOINT_DIGESTS)
+        return verify_files(dir, *manifest_out, 0, 1, 0);
+    if (check == CHECKPOINT_SIZES)
+        json_array_foreach(json_object_get(*manifest_out, "files"), i, entry)
+                ZD_TRY(verify_file(dir, entry, false));
     return ZD_OK;
 }
 
 /* --- by ranks ------------------------------------------------------------- */
 
-enum zd_status verify_ranks(struct comm *comm, const char *dir, int threads)
+enum zd_status checkpoint_verify_ranks(
+        struct comm *comm, const char *dir, int threads)
 {
     void *gathered;
-    json_t *manifest = NULL;
-    struct verify_share share = {
-            .first = comm_rank(comm),
-            .of = comm_size(comm),
-            .threads = threads};
-    enum zd_status status = manifest_read(dir, &manifest);
-    if (status == ZD_OK)
-        status = verify_files(dir, manifest, &share);
-    json_decref(manifest);
+    json_t *manifest;
+    int size = comm_size(comm);
     struct zd_error own = {.status = ZD_OK}, worst = {.status = ZD_OK};
+    enum zd_status status = manifest_open(dir, CHECKPOINT_TRUSTED, &manifest);
+    if (status == ZD_OK)
+        status = verify_files(dir, manifest, comm_rank(comm), size, threads);
+    json_decref(manifest);
     if (status != ZD_OK)
         own = *zd_error_get();
     zd_error_clear();
     ZD_TRY(comm_gather_new(comm, &own, sizeof own, &gathered));
     const struct zd_error *all = gathered;
-    for (int r = 0; r < comm_size(comm); r++)
+    for (int r = 0; r < size; r++)
         if (worst.status == ZD_OK ||
             (worst.status != ZD_ERR_DATA && all[r].status == ZD_ERR_DATA))
             worst = all[r];

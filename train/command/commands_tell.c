@@ -64,7 +64,7 @@ enum { LISTED_MAX = 1000 }; /* of those that change no bit */
 
 static bool is_set(const json_t *entry)
 {
-    const char *name = json_string_value(json_object_get(entry, "command"));
+    const char *name = json_string_at(entry, "command");
     return name && strcmp(name, "set") == 0;
 }
 
@@ -126,8 +126,8 @@ void command_unlist_entry(struct trainer *trainer, const json_t *entry)
 static void say_done(
         const struct train_command *command, int64_t step, const json_t *result)
 {
-    const char *note = json_string_value(json_object_get(result, "note"));
-    const char *warning = json_string_value(json_object_get(result, "warning"));
+    const char *note = json_string_at(result, "note");
+    const char *warning = json_string_at(result, "warning");
     switch (command->kind) {
     case COMMAND_PAUSE:
         zd_log_info("paused after step %lld", (long long)step);

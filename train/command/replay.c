@@ -55,12 +55,11 @@ static enum zd_status read_sample(
         const struct place *place, const json_t *object,
         struct train_command *command)
 {
-    const char *prompt = json_string_value(json_object_get(object, "prompt"));
+    const char *prompt = json_string_at(object, "prompt");
     if (!prompt || strlen(prompt) >= TRAIN_PROMPT_MAX)
         return fail_line(place, "a sample without a prompt that can be");
     strcpy(command->prompt, prompt);
-    command->max_new_tokens =
-            (int)json_integer_value(json_object_get(object, "max_new_tokens"));
+    command->max_new_tokens = (int)json_integer_at(object, "max_new_tokens");
     return ZD_OK;
 }
 
@@ -86,9 +85,9 @@ static enum zd_status read_command(
         int64_t event)
 {
     struct entry entry = {.event = event};
-    const char *name = json_string_value(json_object_get(object, "command"));
+    const char *name = json_string_at(object, "command");
     int kind = name ? train_command_find(name) : -1;
-    entry.step = json_integer_value(json_object_get(object, "step"));
+    entry.step = json_integer_at(object, "step");
     if (kind < 0)
         return fail_line(place, "a command that is none");
     if (json_object_get(object, "error"))
@@ -119,8 +118,8 @@ static enum zd_status read_resumed(
     size_t i;
     json_t *command;
     int kept = 0;
-    int64_t after = json_integer_value(json_object_get(object, "after"));
-    int64_t step = json_integer_value(json_object_get(object, "step"));
+    int64_t after = json_integer_at(object, "after");
+    int64_t step = json_integer_at(object, "step");
     const json_t *list = json_object_get(object, "commands");
     if (!json_is_integer(json_object_get(object, "after")))
         return fail_line(place, "`resumed` does not say after which event");
@@ -142,7 +141,7 @@ static enum zd_status read_line(
 {
     enum zd_status status = ZD_OK;
     json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
-    const char *kind = json_string_value(json_object_get(object, "event"));
+    const char *kind = json_string_at(object, "event");
     const json_t *id = json_object_get(object, "id");
     if (!kind || !json_is_integer(id) ||
         !json_is_integer(json_object_get(object, "step")))

@@ -131,21 +131,20 @@ struct past {
 
 static bool same_text(const json_t *a, const json_t *b, const char *key)
 {
-    const char *x = json_string_value(json_object_get(a, key));
-    const char *y = json_string_value(json_object_get(b, key));
+    const char *x = json_string_at(a, key);
+    const char *y = json_string_at(b, key);
     return x && y && strcmp(x, y) == 0;
 }
 
 static bool same_step(const json_t *a, const json_t *b)
 {
-    return json_integer_value(json_object_get(a, "step")) ==
-           json_integer_value(json_object_get(b, "step"));
+    return json_integer_at(a, "step") == json_integer_at(b, "step");
 }
 
 static bool is_ours(const struct past *past, const json_t *line)
 {
-    const char *from = json_string_value(json_object_get(line, "from"));
-    const char *job = json_string_value(json_object_get(line, "job"));
+    const char *from = json_string_at(line, "from");
+    const char *job = json_string_at(line, "job");
     return from && job && strcmp(from, past->from) == 0 &&
            strcmp(job, past->job) == 0;
 }
@@ -203,16 +202,16 @@ static enum zd_status refuse(
         const struct crash_guard *guard, const struct past *past,
         const char *name)
 {
-    const char *how = json_string_value(json_object_get(past->last, "how"));
-    const char *what = json_string_value(json_object_get(past->last, "what"));
+    const char *how = json_string_at(past->last, "how");
+    const char *what = json_string_at(past->last, "what");
     if (!what)
         what = words_of(how);
     ZD_FAIL(ZD_ERR_NUMERICS, "E0815",
             "the last %d starts from %s ended the same way after step %lld: "
             "%s%s%.400s%s",
             past->same, name[0] ? name : "the beginning",
-            (long long)json_integer_value(json_object_get(past->last, "step")),
-            how, what[0] ? " (" : "", what, what[0] ? ")" : "");
+            (long long)json_integer_at(past->last, "step"), how,
+            what[0] ? " (" : "", what, what[0] ? ")" : "");
     if (name[0])
         zd_fail_help(
                 "another start would end like them: mend the cause; "
@@ -244,7 +243,7 @@ static enum zd_status look_back(
     if (past.same >= SAME_MAX)
         status = refuse(guard, &past, name);
     else if (past.last)
-        guard->reached = json_integer_value(json_object_get(past.last, "step"));
+        guard->reached = json_integer_at(past.last, "step");
     else
         unlink(guard->path);
     json_decref(past.last);

@@ -84,8 +84,8 @@ void trainer_tell_sample(struct trainer *trainer, json_t *sample)
     int64_t step = trainer->state.step;
     if (!trainer_is_first(trainer))
         return;
-    const char *prompt = json_string_value(json_object_get(sample, "prompt"));
-    const char *text = json_string_value(json_object_get(sample, "text"));
+    const char *prompt = json_string_at(sample, "prompt");
+    const char *text = json_string_at(sample, "text");
     if (prompt && text) {
         copy_line(before, sizeof before, prompt);
         copy_line(after, sizeof after, text);

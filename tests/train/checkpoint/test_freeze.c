@@ -6,8 +6,8 @@
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 #include "tests/support/saved_state.h"
+#include "train/checkpoint/arrays.h"
 #include "train/checkpoint/cli.h"
-#include "train/checkpoint/holds.h"
 #include "train/checkpoint/manifest.h"
 
 #include <limits.h>

@@ -1,0 +1,166 @@
+#include "train/checkpoint/arrays.h"
+
+#include "base/text_buffer.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int lane;
+    bool is_scale;
+} kinds[ARRAY_KINDS] = {
+        [ARRAY_MASTER] = {"master", ZERO_WEIGHTS, false},
+        [ARRAY_M] = {"m", OPTIM_M, false},
+        [ARRAY_M_SCALE] = {"m_scale", OPTIM_M, true},
+        [ARRAY_V] = {"v", OPTIM_V, false},
+        [ARRAY_V_SCALE] = {"v_scale", OPTIM_V, true},
+        [ARRAY_V_BLOCKS] = {"v_blocks", OPTIM_V, false}};
+
+int array_lane(enum array_kind kind)
+{
+    return kinds[kind].lane;
+}
+
+const char *array_kind_name(enum array_kind kind)
+{
+    return kinds[kind].name;
+}
+
+/* ARRAY_KINDS: none has that name. */
+static enum array_kind kind_of(const char *name)
+{
+    int kind = 0;
+    while (kind < ARRAY_KINDS && strcmp(kinds[kind].name, name) != 0)
+        kind++;
+    return (enum array_kind)kind;
+}
+
+void array_name(
+        char out[ARRAY_NAME], enum array_kind kind, const char *tensor,
+        size_t begin)
+{
+    snprintf(out, ARRAY_NAME, "%s/%s@%zu", kinds[kind].name, tensor, begin);
+}
+
+struct array_shape array_shape(
+        enum array_kind kind, enum dtype weight_type,
+        const struct optim_layout *layout, size_t count, size_t blocks)
+{
+    struct array_shape shape = {.type = format_type(OPTIM_FP32)};
+    int lane = kinds[kind].lane;
+    if (lane == ZERO_WEIGHTS)
+        return (struct array_shape){
+                dtype_safetensors_name(weight_type), count,
+                count * dtype_bytes(weight_type)};
+    enum optim_format format = layout->lane[lane];
+    if (kind == ARRAY_V_BLOCKS) {
+        shape.values = format == OPTIM_BLOCKS ? blocks : 0;
+    } else if (kinds[kind].is_scale) {
+        shape.values = optim_scale_count(format, count);
+    } else if (format_type(format)[0]) {
+        shape.type = format_type(format);
+        shape.values = count;
+        shape.bytes = optim_lane_bytes(format, count);
+        return shape;
+    }
+    shape.bytes = shape.values * sizeof(float);
+    return shape;
+}
+
+/* --- formats of lanes ----------------------------------------------------- */
+
+static const struct {
+    const char *name, *type;
+} formats[] = {
+        [OPTIM_NONE] = {"none", ""},     [OPTIM_FP32] = {"fp32", "F32"},
+        [OPTIM_BF16] = {"bf16", "BF16"}, [OPTIM_8BIT] = {"8bit", "U8"},
+        [OPTIM_BLOCKS] = {"blocks", ""},
+};
+
+const char *format_name(enum optim_format format)
+{
+    return formats[format].name;
+}
+
+const char *format_type(enum optim_format format)
+{
+    return formats[format].type;
+}
+
+enum optim_format format_of_type(const char *type)
+{
+    for (int format = OPTIM_FP32; format <= OPTIM_8BIT; format++)
+        if (strcmp(formats[format].type, type) == 0)
+            return (enum optim_format)format;
+    return OPTIM_NONE;
+}
+
+/* --- in the manifest ------------------------------------------------------ */
+
+void held_add(
+        struct held *held, enum array_kind kind, const char *type,
+        const char *digest)
+{
+    assert(held->array_count < ARRAY_KINDS);
+    struct held_array *array = &held->arrays[held->array_count++];
+    array->kind = kind;
+    snprintf(array->type, sizeof array->type, "%s", type);
+    snprintf(array->digest, sizeof array->digest, "%.*s", HELD_DIGEST, digest);
+}
+
+void held_text(const struct held *held, char out[HELD_TEXT])
+{
+    struct text_buffer text = {.out = out, .bytes = HELD_TEXT};
+    text_buffer_add(&text, "%s@%zu+%zu", held->name, held->begin, held->count);
+    for (int i = 0; i < held->array_count; i++)
+        text_buffer_add(
+                &text, " %s %s %s", kinds[held->arrays[i].kind].name,
+                held->arrays[i].type, held->arrays[i].digest);
+}
+
+/* Digits alone, up to `stop`; returns what follows it. */
+static const char *parse_count(const char *text, char stop, size_t *out)
+{
+    char *end;
+    if (!text || text[0] < '0' || text[0] > '9')
+        return NULL;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return errno || *end != stop ? NULL : end + 1;
+}
+
+/* Three words; returns what follows them. */
+static const char *parse_array(const char *text, struct held *held)
+{
+    char kind[16], type[12], digest[HELD_DIGEST + 1];
+    int used = 0;
+    if (sscanf(text, " %15s %11s %16s%n", kind, type, digest, &used) != 3 ||
+        strlen(digest) != HELD_DIGEST || strcspn(text + used, " ") > 0 ||
+        held->array_count == ARRAY_KINDS || kind_of(kind) == ARRAY_KINDS)
+        return NULL;
+    held_add(held, kind_of(kind), type, digest);
+    return text + used;
+}
+
+bool held_parse(const char *text, struct held *out)
+{
+    *out = (struct held){.array_count = 0};
+    const char *space = text ? strchr(text, ' ') : NULL;
+    const char *at = space ? memrchr(text, '@', (size_t)(space - text)) : NULL;
+    if (!at || at == text || (size_t)(at - text) >= sizeof out->name)
+        return false;
+    memcpy(out->name, text, (size_t)(at - text));
+    const char *rest = parse_count(
+            parse_count(at + 1, '+', &out->begin), ' ', &out->count);
+    if (!rest || out->count == 0)
+        return false;
+    for (; rest && *rest; rest += strspn(rest, " "))
+        if (!(rest = parse_array(rest, out)))
+            return false;
+    return out->begin <= INT64_MAX && out->count <= INT64_MAX - out->begin &&
+           out->array_count > 0;
+}

@@ -1,0 +1,86 @@
+/* arrays.h - the arrays of a shard: their names, types and lengths, and how the
+ * manifest lists them, so that a reader opens only the shards it needs, and a
+ * damaged array can be named. Internal to the checkpoint.
+ *
+ * In a shard:
+ *     m_scale/model.layers.0.mlp.up_proj.weight@65536
+ *     kind    tensor                            its first element
+ *
+ * In the manifest, an entry for each range of a tensor:
+ *     model.norm.weight@0+64 master F32 0f3a.. m F32 77c1.. v F32 9e02..
+ *     tensor, first element and count; then kind, type and the first characters
+ *     of the xxh3-128 of each array */
+#ifndef ZD_TRAIN_CHECKPOINT_ARRAYS_H
+#define ZD_TRAIN_CHECKPOINT_ARRAYS_H
+
+#include "zero/zero.h"
+
+enum array_kind {
+    ARRAY_MASTER, /* weights */
+    ARRAY_M,
+    ARRAY_M_SCALE, /* of an 8-bit lane */
+    ARRAY_V,
+    ARRAY_V_SCALE,
+    ARRAY_V_BLOCKS, /* Adam-mini's v */
+    ARRAY_KINDS
+};
+static inline enum array_kind array_of_lane(enum optim_lane lane)
+{
+    return lane == OPTIM_M ? ARRAY_M : ARRAY_V;
+}
+static inline enum array_kind array_scale_of_lane(enum optim_lane lane)
+{
+    return lane == OPTIM_M ? ARRAY_M_SCALE : ARRAY_V_SCALE;
+}
+/* The lane that it is of; ZERO_WEIGHTS: none. */
+int array_lane(enum array_kind kind);
+const char *array_kind_name(enum array_kind kind);
+enum { ARRAY_NAME = PARAM_NAME_MAX + 48 };
+void array_name(
+        char out[ARRAY_NAME], enum array_kind kind, const char *tensor,
+        size_t begin);
+
+/* What an array of `count` elements of a tensor has. */
+struct array_shape {
+    const char *type; /* as safetensors names it */
+    size_t values;    /* 0: there is no such array */
+    size_t bytes;
+};
+/* `blocks`: Adam-mini's of the whole tensor, which are saved once: 0 for a
+ * range that is not its first. */
+struct array_shape array_shape(
+        enum array_kind kind, enum dtype weight_type,
+        const struct optim_layout *layout, size_t count, size_t blocks);
+
+/* In manifest.json and in what people read: "8bit". */
+const char *format_name(enum optim_format format);
+/* Values of a lane as safetensors names their type; "": it has none. */
+const char *format_type(enum optim_format format);
+/* The format whose type it is; OPTIM_NONE: none. */
+enum optim_format format_of_type(const char *type);
+
+enum { HELD_DIGEST = 16, HELD_TEXT = PARAM_NAME_MAX + 400 };
+
+struct held_array {
+    enum array_kind kind;
+    char type[12];
+    char digest[HELD_DIGEST + 1];
+};
+
+/* Elements [begin, begin+count) of a tensor. */
+struct held {
+    char name[PARAM_NAME_MAX];
+    size_t begin, count;
+    int array_count;
+    struct held_array arrays[ARRAY_KINDS];
+};
+
+/* `digest` may be longer than is kept. */
+void held_add(
+        struct held *held, enum array_kind kind, const char *type,
+        const char *digest);
+void held_text(const struct held *held, char out[HELD_TEXT]);
+/* False: `text`, which may be NULL, is no such entry. */
+bool held_parse(const char *text, struct held *out);
+
+#endif
