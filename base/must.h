@@ -3,7 +3,10 @@
  * know, returns ZD_ERR_MEMORY instead.
  *
  * Where the system refuses it, the process says so once (E0602) and ends with
- * the code of ZD_ERR_MEMORY; under mpirun the other ranks are ended with it. */
+ * the code of ZD_ERR_MEMORY. MPI is not called: it takes memory itself, and locks
+ * that this thread may hold. mpirun ends the other ranks when one has left with
+ * a code; where a launcher leaves them running, their watch finds that this one
+ * is gone and ends them with 75 (comm/watch/watch.h). */
 #ifndef ZD_BASE_MUST_H
 #define ZD_BASE_MUST_H
 

@@ -262,13 +262,16 @@ void watch_destroy(struct watch *watch)
     if (watch->stop >= 0)
         close(watch->stop);
     peers_destroy(watch->peers);
-    pthread_mutex_destroy(&watch->lock);
     free(watch->seats);
     free(watch->own);
     free(watch->hosts);
     free(watch->told);
     free(watch->heard);
     free(watch->ever_heard);
+    for (int i = 0; i < WATCH_FILES_MAX; i++)
+        if (atomic_load(&watch->files[i].is_taken))
+            return; /* of a thread that was left behind (comm_files_end) */
+    pthread_mutex_destroy(&watch->lock);
     free(watch);
 }
 

@@ -15,29 +15,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* What is not the saving's own may be gone where the save was given up while a
+ * file held it up. */
+static enum zd_status check_wanted(const struct saving *saving)
+{
+    return saving->is_given_up && atomic_load(saving->is_given_up)
+                   ? ZD_FAIL(ZD_ERR_PEER, "E0807", "the save was given up")
+                   : ZD_OK;
+}
+
 /* A small file, which the manifest lists. */
 static enum zd_status write_small(
-        const char *dir, const char *name, const char *data, size_t bytes,
-        json_t *manifest)
+        struct saving *saving, const char *name, const char *data, size_t bytes)
 {
     char path[PATH_MAX];
     struct manifest_file file = {.bytes = bytes};
     snprintf(file.name, sizeof file.name, "%s", name);
     hash_bytes(data, bytes, file.digest);
-    fs_join(path, sizeof path, dir, name);
+    fs_join(path, sizeof path, saving->tmp, name);
     ZD_TRY(fs_write_file(path, data, bytes));
-    manifest_add_file(manifest, &file);
-    return ZD_OK;
+    manifest_add_file(saving->manifest, &file);
+    return check_wanted(saving);
 }
 
 /* Of a model that is described in the job file. */
-static enum zd_status write_config(
-        const struct checkpoint_writer *writer, const char *dir,
-        json_t *manifest)
+static enum zd_status write_config(struct saving *saving)
 {
     char path[PATH_MAX];
     struct manifest_file file = {.name = "config.json"};
-    fs_join(path, sizeof path, dir, file.name);
+    const struct checkpoint_writer *writer = &saving->writer;
+    fs_join(path, sizeof path, saving->tmp, file.name);
     json_t *config = json_copy(writer->plan->config.json);
     if (writer->eos >= 0 &&
         !json_is_integer(json_object_get(config, "eos_token_id")))
@@ -46,8 +53,8 @@ static enum zd_status write_config(
     json_decref(config);
     ZD_TRY(status);
     ZD_TRY(hash_file(path, file.digest, &file.bytes));
-    manifest_add_file(manifest, &file);
-    return ZD_OK;
+    manifest_add_file(saving->manifest, &file);
+    return check_wanted(saving);
 }
 
 /* What a rank tells of its shard; `holds` as text. */
@@ -73,28 +80,28 @@ static enum zd_status write_manifest(struct saving *saving)
     char path[PATH_MAX];
     const struct checkpoint_writer *writer = &saving->writer;
     const struct model_files *files = writer->model_files;
-    const char *dir = saving->tmp, *reports = saving->shards;
-    json_t *manifest = saving->manifest;
+    const char *reports = saving->shards;
 
     for (int r = 0; r < comm_size(writer->comm); r++)
         ZD_TRY(add_shard(
-                manifest,
+                saving->manifest,
                 (const void *)(reports + (size_t)r * saving->shard_bytes)));
-    for (int i = 0; i < files->count;
-         i++) /* complete without the model's home */
+    /* complete without the model's home */
+    for (int i = 0; i < files->count; i++)
         ZD_TRY(write_small(
-                dir, files->list[i].name, files->list[i].data,
-                files->list[i].bytes, manifest));
+                saving, files->list[i].name, files->list[i].data,
+                files->list[i].bytes));
     if (!model_files_have(files, "config.json"))
-        ZD_TRY(write_config(writer, dir, manifest));
+        ZD_TRY(write_config(saving));
     if (saving->trainer_state)
         ZD_TRY(write_small(
-                dir, TRAINER_STATE_FILE, saving->trainer_state,
-                strlen(saving->trainer_state), manifest));
-    manifest_seal(manifest);
-    fs_join(path, sizeof path, dir, CHECKPOINT_MANIFEST);
-    ZD_TRY(json_write_file(path, manifest));
-    return fs_sync_dir(dir);
+                saving, TRAINER_STATE_FILE, saving->trainer_state,
+                strlen(saving->trainer_state)));
+    manifest_seal(saving->manifest);
+    fs_join(path, sizeof path, saving->tmp, CHECKPOINT_MANIFEST);
+    ZD_TRY(json_write_file(path, saving->manifest));
+    ZD_TRY(fs_sync_dir(saving->tmp));
+    return check_wanted(saving);
 }
 
 /* What is in the place of the new one goes when it is damaged, or when the run
@@ -110,7 +117,7 @@ static enum zd_status check_replaced(
     enum zd_status status = checkpoint_open(final, CHECKPOINT_DIGESTS, &there);
     if (status == ZD_OK) {
         checkpoint_close(there);
-        if (writer->own && strcmp(writer->own, final) == 0)
+        if (writer->own)
             return ZD_OK;
         if (writer->may_replace) {
             if (tells)
@@ -156,32 +163,27 @@ static enum zd_status begin_dir(
     return ZD_OK;
 }
 
-/* OUTPUT_DIR/.replaced-checkpoint-000020: where one makes way to another. */
-static void name_away(char *out, size_t out_bytes, const char *final)
-{
-    const char *name = strrchr(final, '/') + 1;
-    snprintf(
-            out, out_bytes, "%.*s" CHECKPOINT_AWAY "%s", (int)(name - final),
-            final, name);
-}
-
 /* The commit. A folder of that name (one that does not verify, or of another
  * branch of the run) changes places with the new one, so that no moment is
  * without; where the file system cannot, it makes way first, and the next sweep
  * puts it back if that was all. */
-static enum zd_status commit(
-        const char *output_dir, const char *tmp, const char *final)
+static enum zd_status commit(const char *tmp, const char *final)
 {
-    char away[PATH_MAX];
+    char dir[PATH_MAX], away[PATH_MAX];
     bool is_there;
+    const char *name = strrchr(final, '/') + 1;
+    int length = (int)(name - final);
+    snprintf(dir, sizeof dir, "%.*s", length, final);
+    snprintf(
+            away, sizeof away, "%.*s" CHECKPOINT_AWAY "%s", length, final,
+            name);
     /* first the names that a visible checkpoint counts on: metrics.jsonl */
-    ZD_TRY(fs_sync_dir(output_dir));
+    ZD_TRY(fs_sync_dir(dir));
     if (renameat2(AT_FDCWD, tmp, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
-        ZD_TRY(fs_sync_dir(output_dir));
+        ZD_TRY(fs_sync_dir(dir));
         return fs_remove_tree(tmp);
     }
     ZD_TRY(fs_look(final, &is_there));
-    name_away(away, sizeof away, final);
     if (is_there && rename(final, away) != 0)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0807", "cannot move %s away: %s", final,
@@ -193,7 +195,7 @@ static enum zd_status commit(
             zd_log_warning("%s is now %s", final, away);
         return ZD_ERR_IO;
     }
-    ZD_TRY(fs_sync_dir(output_dir));
+    ZD_TRY(fs_sync_dir(dir));
     return is_there ? fs_remove_tree(away) : ZD_OK;
 }
 
@@ -240,6 +242,8 @@ enum zd_status saving_begin(
     snprintf(hidden, sizeof hidden, ".tmp-%s", name);
     fs_join(saving->tmp, sizeof saving->tmp, output_dir, hidden);
     fs_join(saving->final, sizeof saving->final, output_dir, name);
+    if (writer->own && strcmp(writer->own, saving->final) != 0)
+        saving->writer.own = NULL; /* of another name: of no matter here */
     if (comm_rank(writer->comm) == 0)
         status = make_manifest(saving, state);
     status = comm_agree(writer->comm, status);
@@ -277,12 +281,11 @@ enum zd_status saving_commit(struct saving *saving)
     ZD_TRY(write_manifest(saving));
     /* another may have come while it was written */
     ZD_TRY(check_replaced(&saving->writer, saving->final, false));
+    ZD_TRY(check_wanted(saving));
     if (saving->writer.harden_rows)
         ZD_TRY(saving->writer.harden_rows(saving->writer.rows));
-    if (saving->is_given_up && atomic_load(saving->is_given_up))
-        return ZD_FAIL(ZD_ERR_PEER, "E0807", "the save was given up");
-    return commit(
-            saving->writer.job->job.output_dir, saving->tmp, saving->final);
+    ZD_TRY(check_wanted(saving));
+    return commit(saving->tmp, saving->final);
 }
 
 void saving_end(struct saving *saving, enum zd_status status)

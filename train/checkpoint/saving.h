@@ -7,7 +7,9 @@
  *   saving_end       any time: what is left of a failed one goes
  *
  * Each but the last is called by one thread at a time, which another may see
- * the end of before the next begins. Internal to the checkpoint. */
+ * the end of before the next begins. A thread that a file has held up, and
+ * finds is_given_up set, reads nothing more of what the writer points to: the
+ * run may have ended. Internal to the checkpoint. */
 #ifndef ZD_TRAIN_CHECKPOINT_SAVING_H
 #define ZD_TRAIN_CHECKPOINT_SAVING_H
 

@@ -6,6 +6,7 @@
 #include "train/trainer/trainer.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,18 +240,31 @@ static void save_free(struct save *save)
     free(save);
 }
 
-/* Of one that is given up, also by the watch. */
-static void end_thread(struct save *save)
+/* Of one that is given up, also by the watch. False: the disk holds the thread
+ * up. It is left behind, with `save`, which must not be freed; what else it
+ * reads from here on is its own (checkpoint/saving.h). */
+static bool end_thread(struct save *save)
 {
-    struct comm *comm = save->saving.writer.comm;
+    struct timespec until;
+    double seconds = is_abandoned(save) ? 0 : save->job->comm.files_timeout;
+    bool has_limit = is_abandoned(save) || seconds > 0;
     if (!save->has_thread)
-        return;
-    struct comm_files *files = comm_files_begin(comm, "save");
+        return true;
     atomic_store(&save->is_given_up, true);
     wait_for(save);
-    pthread_join(save->thread, NULL);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)ceil(seconds);
     save->has_thread = false;
-    comm_files_end(files);
+    if (state_of(save) == GONE || !has_limit)
+        return pthread_join(save->thread, NULL) == 0;
+    if (pthread_timedjoin_np(save->thread, NULL, &until) == 0)
+        return true;
+    pthread_detach(save->thread);
+    zd_log_warning(
+            "the disk still holds up a file of the save of step %lld on %s; "
+            "the end of the run does not wait for it",
+            (long long)save->step, comm_host(save->saving.writer.comm));
+    return false;
 }
 
 /* NULL is nothing. */
@@ -259,8 +273,10 @@ static void save_end(struct save *save)
     if (!save)
         return;
     struct zd_error cause = *zd_error_get();
-    end_thread(save);
+    bool is_free = end_thread(save);
     zd_error_set(&cause);
+    if (!is_free)
+        return;
     if (save->saving.step >= 0)
         saving_end(&save->saving, ZD_OK);
     save_free(save);
@@ -304,8 +320,10 @@ static enum zd_status save_begin(
     status = comm_agree(trainer->comm, take(save));
     if (status != ZD_OK) {
         struct zd_error cause = *zd_error_get();
-        end_thread(save);
+        bool is_free = end_thread(save);
         zd_error_set(&cause);
+        if (!is_free)
+            return status;
         saving_end(saving, status);
         save_free(save);
         return status;
@@ -530,6 +548,49 @@ static enum zd_status go_on(struct trainer *trainer)
     return status;
 }
 
+/* --- failures ------------------------------------------------------------- */
+
+enum { FAILED_SAVES_MAX = 3 };
+
+/* Collective. Whichever rank has the record, rank 0 says it: its warnings are
+ * events, and in the status. */
+static enum zd_status tell_failed(
+        struct trainer *trainer, int64_t step, const char *what_now)
+{
+    struct zd_error error = *zd_error_get();
+    int64_t teller =
+            error.status != ZD_OK ? (int64_t)comm_rank(trainer->comm) : -1;
+    zd_error_clear();
+    ZD_TRY(comm_all_reduce_i64(trainer->comm, &teller, 1, COMM_MAX));
+    if (teller < 0)
+        return ZD_OK;
+    ZD_TRY(comm_broadcast(trainer->comm, &error, sizeof error, (int)teller));
+    if (trainer_is_first(trainer))
+        zd_log_warning(
+                "checkpoint at step %lld was not saved, %s: %s",
+                (long long)step, what_now, error.what);
+    return ZD_OK;
+}
+
+/* Collective. A failure is told and tolerated, unless the save must succeed or
+ * is the third in a row. A transport that is gone cannot be tolerated. */
+static enum zd_status tolerate(
+        struct trainer *trainer, enum zd_status status, int64_t step, bool must)
+{
+    if (status == ZD_OK || status == ZD_ERR_PEER)
+        return status;
+    /* by time: the next try is an interval later, not in the next step */
+    trainer->last_save_time = clock_seconds();
+    if (!must && ++trainer->saves.failed < FAILED_SAVES_MAX)
+        return tell_failed(trainer, step, "training goes on");
+    struct zd_error error = *zd_error_get();
+    if (error.status != ZD_OK) {
+        error.status = ZD_ERR_IO;
+        zd_error_set(&error);
+    }
+    return ZD_ERR_IO;
+}
+
 /* --- saves of a run ------------------------------------------------------- */
 
 bool save_is_writing(const struct trainer *trainer)
@@ -543,7 +604,7 @@ enum zd_status save_poll(struct trainer *trainer, bool is_writing)
     if (!trainer->saves.current || is_writing)
         return ZD_OK;
     int64_t step = trainer->saves.current->step;
-    return save_tolerate(trainer, go_on(trainer), step, false);
+    return tolerate(trainer, go_on(trainer), step, false);
 }
 
 enum zd_status save_settle(struct trainer *trainer)
@@ -573,35 +634,42 @@ static enum zd_status save_here(struct trainer *trainer)
     return status;
 }
 
+static enum zd_status make(
+        struct trainer *trainer, enum save_reason reason, bool waits)
+{
+    struct saves *saves = &trainer->saves;
+    bool is_under_way = saves->current && !saves->is_outdated &&
+                        saves->current->step == trainer->state.step;
+    if (reason == SAVE_ASKED && !waits && is_under_way)
+        return ZD_OK;
+    ZD_TRY(save_settle(trainer)); /* one at a time */
+    if (trainer->last_saved_step == trainer->state.step)
+        return ZD_OK;
+    return waits ? save_here(trainer) : begin(trainer, trainer->snapshot);
+}
+
 enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason)
 {
-    static const struct {
-        bool waits, must, tolerates;
-    } reasons[] = {
-            [SAVE_TIMED] = {.tolerates = true},
-            [SAVE_ASKED] = {0},
-            [SAVE_STOPPING] = {.waits = true},
-            [SAVE_FAILING] = {.waits = true, .tolerates = true},
-            [SAVE_LAST] = {.waits = true, .tolerates = true, .must = true}};
-    struct saves *saves = &trainer->saves;
-    struct asked_save *asked = &saves->asked;
+    struct asked_save *asked = &trainer->saves.asked;
     int64_t step = trainer->state.step;
-    bool is_asked = reason == SAVE_ASKED;
-    bool waits = reasons[reason].waits || !trainer->snapshot;
-    bool is_under_way = saves->current && !saves->is_outdated &&
-                        saves->current->step == step;
-    enum zd_status status = ZD_OK;
-    assert(!is_asked || asked->state == ASKED_NOT);
-    if (!is_asked || waits || !is_under_way) {
-        ZD_TRY(save_settle(trainer)); /* one at a time */
-        if (trainer->last_saved_step == step)
-            return ZD_OK;
-        status = waits ? save_here(trainer) : begin(trainer, trainer->snapshot);
+    bool may_go_on = reason == SAVE_TIMED || reason == SAVE_ASKED;
+    bool waits = !may_go_on || !trainer->snapshot;
+    assert(reason != SAVE_ASKED || asked->state == ASKED_NOT);
+    enum zd_status status = make(trainer, reason, waits);
+    switch (reason) {
+    case SAVE_TIMED:
+    case SAVE_LAST:
+        return tolerate(trainer, status, step, reason == SAVE_LAST);
+    case SAVE_FAILING: /* the failure that ends the run is not hidden by this */
+        return status == ZD_OK || status == ZD_ERR_PEER
+                       ? status
+                       : tell_failed(trainer, step, "the run ends");
+    case SAVE_ASKED:
+    case SAVE_STOPPING:
+        break;
     }
-    if (reasons[reason].tolerates)
-        return save_tolerate(trainer, status, step, reasons[reason].must);
     ZD_TRY(status);
-    if (is_asked && !waits) {
+    if (reason == SAVE_ASKED && trainer->saves.current) {
         asked->state = ASKED_WRITING;
         asked->step = step;
     }

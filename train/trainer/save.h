@@ -34,7 +34,8 @@
  * the snapshot and under which the trainer begins to wait: a save that is read
  * from, or that is waited for, is not abandoned, and ends the job. A thread
  * whose disk lets go finds, at its next read or before its rename, that it was
- * given up, and ends; until then no other save begins.
+ * given up, and ends; until then no other save begins. Where the run ends first,
+ * thread and save are left behind.
  *
  * The ranks learn from the exchange of a step that all threads have come to an
  * end, and then make the trainer's changes together (save_poll): no rank waits
@@ -85,15 +86,11 @@ struct saves {
 /* Collective, between steps. At once: in the background, where there is a
  * snapshot and the reason allows it; an asked one is then told by
  * trainer.saves.asked, which must be ASKED_NOT. Nothing is done when the state
- * as it is was saved. A timed one that fails is reported and tolerated, unless
- * it is the third in a row; of the others every failure is returned. */
+ * as it is was saved. A timed one that fails is told and tolerated, unless it
+ * is the third in a row; one before a failure ends the run (SAVE_FAILING) is
+ * told, so that the failure itself stays the run's; of the others every failure
+ * is returned. */
 enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason);
-/* Collective. A failed save of `step` is reported and tolerated, unless it
- * `must` succeed or is the third in a row; one by time is tried again after its
- * interval. */
-enum zd_status save_tolerate(
-        struct trainer *trainer, enum zd_status status, int64_t step,
-        bool must);
 /* Once a step: the next change of a save in the background, unless some rank
  * `is_writing` (save_is_writing). Failures as those of timed ones. */
 enum zd_status save_poll(struct trainer *trainer, bool is_writing);
@@ -105,8 +102,9 @@ enum zd_status save_settle(struct trainer *trainer);
  * now. */
 void save_outdated(struct trainer *trainer);
 /* Not collective; the end of the run. One that is under way is given up: its
- * thread ends soon, an abandoned one when the disk lets it, which the job waits
- * for no longer than for any files; the next start sweeps what it leaves. */
+ * thread ends soon, at the latest after checkpoint.timeout. An abandoned one is
+ * not waited for. A thread that the disk still holds up then is left behind,
+ * with its save, and a line says so; the next start sweeps its files. */
 void saves_end(struct trainer *trainer);
 
 #endif

@@ -314,6 +314,16 @@ static void test_failures(void)
                    strstr(zd_error_get()->what, "the disk is full"),
            "the third in a row ends the run: %d, %s", status,
            zd_error_get()->what);
+    /* two fail, and a third before bad data ends the run */
+    dir = job_threads_dir();
+    atomic_store(&save_asks.fails_waited, 1);
+    atomic_store(&save_asks.bad_batch, 2 * 5); /* of step 5 */
+    status = run(
+            dir, 2, "train.max_steps=60 train.gradient_accumulation_steps=1");
+    tap_ok(status == ZD_ERR_DATA &&
+                   strstr(zd_error_get()->what, "a bad token"),
+           "a failed save does not hide the error that ends the run: %d, %s",
+           status, zd_error_get()->what);
     atomic_store(&save_asks.failing, 0);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/number/rng.h"
 #include "base/threads.h"
+#include "data/dataset.h"
 #include "train/checkpoint/saving.h"
 #include "train/report/file_writer.h"
 
@@ -111,18 +112,20 @@ enum zd_status __wrap_saving_write(
 enum zd_status __wrap_saving_write(
         struct saving *saving, const struct zero_view *view)
 {
+    bool is_failing = comm_rank(saving->writer.comm) == 1;
     if (view->ctx == saving->writer.zero) /* all wait for it */
-        return __real_saving_write(saving, view);
+        return is_failing && atomic_fetch_sub(&save_asks.fails_waited, 1) > 0
+                       ? ZD_FAIL(ZD_ERR_IO, "E0706", "the disk is full")
+                       : __real_saving_write(saving, view);
     atomic_fetch_add(&save_seen.writes, 1);
     be_late();
     if (atomic_exchange(&save_asks.wants_step, 0))
         wait_for_steps((int)saving->step);
     if (atomic_exchange(&save_asks.wants_waiting, 0))
         wait_for_waiting();
-    if (comm_rank(saving->writer.comm) == 1)
+    if (is_failing)
         stand_still();
-    if (comm_rank(saving->writer.comm) == 1 &&
-        atomic_fetch_sub(&save_asks.failing, 1) > 0)
+    if (is_failing && atomic_fetch_sub(&save_asks.failing, 1) > 0)
         return ZD_FAIL(ZD_ERR_IO, "E0706", "the disk is full");
     struct looking looking = {
             .view = view, .range = view->backwards ? INT_MAX : -1};
@@ -132,6 +135,18 @@ enum zd_status __wrap_saving_write(
             .blocks = look_at_blocks,
             .backwards = view->backwards};
     return __real_saving_write(saving, &looked);
+}
+
+enum zd_status __real_loader_next(
+        struct loader *loader, struct loader_batch *batch);
+enum zd_status __wrap_loader_next(
+        struct loader *loader, struct loader_batch *batch);
+enum zd_status __wrap_loader_next(
+        struct loader *loader, struct loader_batch *batch)
+{
+    if (atomic_fetch_sub(&save_asks.bad_batch, 1) == 1)
+        return ZD_FAIL(ZD_ERR_DATA, "E0457", "a bad token");
+    return __real_loader_next(loader, batch);
 }
 
 static _Thread_local bool is_committing;

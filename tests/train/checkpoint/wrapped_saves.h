@@ -12,6 +12,8 @@
 
 extern struct save_asks {
     _Atomic int failing;    /* so many writes of rank 1 */
+    _Atomic int fails_waited;  /* so many that all ranks wait for, on rank 1 */
+    _Atomic int bad_batch;     /* the n-th that rank 1 asks for is bad data */
     _Atomic int wants_step; /* a writer waits until training has made steps */
     _Atomic int wants_waiting; /* .. until an update has waited for it so long
                                   as SAVE_LEAST_WAIT */
