@@ -240,31 +240,43 @@ static void save_free(struct save *save)
     free(save);
 }
 
-/* Of one that is given up, also by the watch. False: the disk holds the thread
- * up. It is left behind, with `save`, which must not be freed; what else it
+/* Of one that is given up, also by the watch. */
+static void end_thread(struct save *save)
+{
+    if (!save->has_thread)
+        return;
+    struct comm_files *files =
+            comm_files_begin(save->saving.writer.comm, "save");
+    atomic_store(&save->is_given_up, true);
+    wait_for(save);
+    pthread_join(save->thread, NULL);
+    save->has_thread = false;
+    comm_files_end(files);
+}
+
+/* At the end of the run: the thread has ended, or does within
+ * checkpoint.timeout (if it was abandoned: now). True: the disk holds it up,
+ * and it is left behind with `save`, which must not be freed; what else it
  * reads from here on is its own (checkpoint/saving.h). */
-static bool end_thread(struct save *save)
+static bool leaves_thread(struct save *save)
 {
     struct timespec until;
     double seconds = is_abandoned(save) ? 0 : save->job->comm.files_timeout;
-    bool has_limit = is_abandoned(save) || seconds > 0;
-    if (!save->has_thread)
-        return true;
+    if (!save->has_thread || (seconds <= 0 && state_of(save) != ABANDONED))
+        return false;
     atomic_store(&save->is_given_up, true);
     wait_for(save);
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += (time_t)ceil(seconds);
     save->has_thread = false;
-    if (state_of(save) == GONE || !has_limit)
-        return pthread_join(save->thread, NULL) == 0;
     if (pthread_timedjoin_np(save->thread, NULL, &until) == 0)
-        return true;
+        return false;
     pthread_detach(save->thread);
     zd_log_warning(
             "the disk still holds up a file of the save of step %lld on %s; "
             "the end of the run does not wait for it",
             (long long)save->step, comm_host(save->saving.writer.comm));
-    return false;
+    return true;
 }
 
 /* NULL is nothing. */
@@ -273,10 +285,8 @@ static void save_end(struct save *save)
     if (!save)
         return;
     struct zd_error cause = *zd_error_get();
-    bool is_free = end_thread(save);
+    end_thread(save);
     zd_error_set(&cause);
-    if (!is_free)
-        return;
     if (save->saving.step >= 0)
         saving_end(&save->saving, ZD_OK);
     save_free(save);
@@ -320,10 +330,8 @@ static enum zd_status save_begin(
     status = comm_agree(trainer->comm, take(save));
     if (status != ZD_OK) {
         struct zd_error cause = *zd_error_get();
-        bool is_free = end_thread(save);
+        end_thread(save);
         zd_error_set(&cause);
-        if (!is_free)
-            return status;
         saving_end(saving, status);
         save_free(save);
         return status;
@@ -678,7 +686,10 @@ enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason)
 
 void saves_end(struct trainer *trainer)
 {
-    save_end(trainer->saves.current);
-    save_end(trainer->saves.abandoned);
-    trainer->saves.current = trainer->saves.abandoned = NULL;
+    struct saves *saves = &trainer->saves;
+    struct save *all[] = {saves->current, saves->abandoned};
+    for (int i = 0; i < 2; i++)
+        if (all[i] && !leaves_thread(all[i]))
+            save_end(all[i]);
+    saves->current = saves->abandoned = NULL;
 }
