@@ -6,7 +6,6 @@
 #include "train/command/signals.h"
 #include "train/run.h"
 #include "train/train.h"
-#include "train/trainer/between.h"
 
 #include <math.h>
 #include <string.h>
@@ -185,7 +184,7 @@ static enum zd_status after_step(
     return check_guard(trainer, report);
 }
 
-/* Else a run that was resumed behind run.stop_after ends without a word why. */
+/* Else a run that was resumed after run.stop_after ends without a word why. */
 static void tell_nothing_to_do(const struct trainer *trainer)
 {
     if (trainer_is_first(trainer))

@@ -3,13 +3,131 @@
 #include "base/log.h"
 #include "kernels/kernels.h"
 #include "train/checkpoint/manifest.h"
-#include "train/choose.h"
 #include "train/run.h"
-#include "train/trainer/live.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* --- which ---------------------------------------------------------------- */
+
+/* What rank 0 looks through, newest first. */
+struct search {
+    const struct train_job *job;
+    int64_t *steps;
+    int count, next;
+    bool is_given; /* one that the job names; none is passed over */
+};
+
+static enum zd_status begin_search(struct search *search)
+{
+    const struct train_job *job = search->job;
+    if (search->is_given)
+        return strlen(job->run.resume_path) < PATH_MAX
+                       ? ZD_OK
+                       : ZD_FAIL(ZD_ERR_NO_INPUT, "E0801",
+                                 "run.resume is too long");
+    return checkpoint_list(job->job.output_dir, &search->steps, &search->count);
+}
+
+static void pass_over(const char *path)
+{
+    zd_log_warning("passing over %s: %s", path, zd_error_get()->what);
+    zd_error_clear();
+}
+
+/* Manifest and sizes. */
+static enum zd_status look_at(const char *path, char *digest)
+{
+    struct checkpoint *checkpoint;
+    ZD_TRY(checkpoint_open(path, CHECKPOINT_SIZES, &checkpoint));
+    snprintf(
+            digest, HASH_HEX, "%s",
+            json_string_at(
+                    checkpoint_manifest(checkpoint), "manifest_xxh3_128"));
+    checkpoint_close(checkpoint);
+    return ZD_OK;
+}
+
+/* The next one whose manifest and sizes are right; `path` is empty when there
+ * is none. */
+static enum zd_status next_candidate(
+        struct search *search, char *path, char *digest)
+{
+    if (search->is_given) {
+        strcpy(path, search->job->run.resume_path);
+        return checkpoint_unreadable(path, look_at(path, digest));
+    }
+    while (search->next < search->count) {
+        checkpoint_place(
+                path, search->job->job.output_dir,
+                search->steps[search->next++]);
+        enum zd_status status = look_at(path, digest);
+        if (status != ZD_ERR_DATA && status != ZD_ERR_NO_INPUT)
+            return checkpoint_unreadable(path, status);
+        pass_over(path);
+    }
+    path[0] = digest[0] = '\0';
+    if (search->job->run.resume == RESUME_MUST)
+        return ZD_FAIL(
+                ZD_ERR_NO_INPUT, "E0801",
+                "run.resume is \"must\" and %s holds no checkpoint that "
+                "verifies",
+                search->job->job.output_dir);
+    return ZD_OK;
+}
+
+/* Collective: is the candidate sound? *found_out: the search is over. */
+static enum zd_status judge(
+        struct comm *comm, const struct search *search, const char *path,
+        bool *found_out)
+{
+    const struct train_job *job = search->job;
+    *found_out = true;
+    if (!path[0] || (!search->is_given && !job->checkpoint.verify))
+        return ZD_OK;
+    enum zd_status status =
+            checkpoint_verify_ranks(comm, path, rank_device_threads(job, comm));
+    if (status == ZD_ERR_DATA && !search->is_given) {
+        *found_out = false;
+        if (comm_rank(comm) == 0)
+            pass_over(path);
+        return ZD_OK;
+    }
+    if (status != ZD_OK && comm_rank(comm) == 0)
+        status = checkpoint_unreadable(path, status);
+    return comm_agree(comm, status);
+}
+
+enum zd_status choose_checkpoint(
+        struct comm *comm, const struct train_job *job, char *path,
+        char digest[HASH_HEX])
+{
+    bool first = comm_rank(comm) == 0, found = false;
+    struct search search = {
+            .job = job, .is_given = job->run.resume == RESUME_PATH};
+    enum zd_status status = ZD_OK;
+
+    path[0] = digest[0] = '\0';
+    if (job->run.resume == RESUME_NEVER)
+        return ZD_OK; /* tell_replaced says what that costs */
+    if (first)
+        status = begin_search(&search);
+    status = comm_agree(comm, status);
+    while (status == ZD_OK && !found) {
+        if (first)
+            status = next_candidate(&search, path, digest);
+        status = comm_agree(comm, status);
+        if (status == ZD_OK)
+            status = comm_broadcast(comm, path, PATH_MAX, 0);
+        if (status == ZD_OK)
+            status = judge(comm, &search, path, &found);
+    }
+    free(search.steps);
+    return status;
+}
+
+/* --- loading it ----------------------------------------------------------- */
 
 /* It was told to, by a path or by "never". */
 static bool goes_back(const struct train_job *job)
@@ -137,7 +255,7 @@ static enum zd_status load(struct trainer *trainer)
 }
 
 /* A run that goes back to a checkpoint that was named, or to the beginning:
- * those behind it are of another branch, and so are the rows of
+ * later ones are of another branch, and so are the rows of
  * metrics.jsonl. */
 static enum zd_status tell_replaced(const struct trainer *trainer)
 {
@@ -154,7 +272,7 @@ static enum zd_status tell_replaced(const struct trainer *trainer)
         name_steps(steps, later, names, sizeof names);
         zd_log_warning(
                 "this run %s step %lld: it replaces, in %s, %s where it saves "
-                "at their steps, and the rows of metrics.jsonl behind that "
+                "at their steps, and the rows of metrics.jsonl after that "
                 "step now. What it does not replace is where --resume auto "
                 "goes on: move it away if this branch is to be the run",
                 step ? "goes back to" : "begins anew at", (long long)step,
@@ -194,9 +312,8 @@ enum zd_status trainer_resume(struct trainer *trainer)
         ZD_TRY(load(trainer));
         trainer_state_resume(trainer);
         strcpy(trainer->last_checkpoint, path);
-        char name[64], own[PATH_MAX];
-        checkpoint_name(name, sizeof name, state->step);
-        fs_join(own, sizeof own, trainer->job->job.output_dir, name);
+        char own[PATH_MAX];
+        checkpoint_place(own, trainer->job->job.output_dir, state->step);
         is_own = strcmp(own, path) == 0;
         if (is_own)
             trainer->last_saved_step = state->step;

@@ -27,4 +27,11 @@ enum zd_status trainer_step(
         struct trainer *trainer, struct step_turn *turn,
         struct train_step_report *report);
 
+/* Collective: rank 0 looks for one, all ranks read it where the job wants it
+ * verified. `path`: (PATH_MAX), the same on all ranks, empty for a fresh start;
+ * `digest`: of its manifest, on rank 0. */
+enum zd_status choose_checkpoint(
+        struct comm *comm, const struct train_job *job, char *path,
+        char digest[HASH_HEX]);
+
 #endif

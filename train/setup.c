@@ -11,8 +11,6 @@
 #include "train/command/replay.h"
 #include "train/plan/fit.h"
 #include "train/run.h"
-#include "train/trainer/batches.h"
-#include "train/trainer/live.h"
 #include "train/trainer/rank_device.h"
 #include "zero/snapshot.h"
 
@@ -83,13 +81,11 @@ static enum zd_status create_streams(struct trainer *trainer)
 static struct offload_place place_of(struct trainer *trainer)
 {
     const struct train_job *job = trainer->job;
-    int cpus = device_affinity_cpus(), online = device_online_cpus();
-    int local_size = comm_local_size(trainer->comm);
-    int threads =
-            job->offload.threads
-                    ? job->offload.threads
-                    : device_threads(&job->device, cpus, online, local_size);
-    bool share = cpus == online;
+    int cpus = device_affinity_cpus();
+    int threads = job->offload.threads
+                          ? job->offload.threads
+                          : rank_device_threads(job, trainer->comm);
+    bool share = cpus == device_online_cpus();
     int first = share ? comm_local_rank(trainer->comm) * threads : 0;
     snprintf(
             trainer->offload_file, sizeof trainer->offload_file,
@@ -167,7 +163,7 @@ static int idle_cpus(const struct trainer *trainer)
     int mask = device_affinity_cpus(), online = device_online_cpus();
     int ranks = comm_local_size(trainer->comm);
     int idle = device_rank_cpus(mask, online, ranks) -
-               device_threads(&trainer->job->device, mask, online, ranks);
+               rank_device_threads(trainer->job, trainer->comm);
     return idle > 0 ? idle : 0;
 }
 
@@ -275,7 +271,7 @@ static enum zd_status open_events(struct trainer *trainer)
     return comm_agree(trainer->comm, status);
 }
 
-/* log.rank_logs = "files": each rank keeps a log of its own. */
+/* log.rank_logs = "files": each rank keeps its own log. */
 static enum zd_status open_log(struct trainer *trainer)
 {
     char dir[PATH_MAX], path[PATH_MAX], name[32];
@@ -308,9 +304,7 @@ static void show_banner(struct trainer *trainer)
                                  ? tokenizer_describe(trainer->text.tokenizer)
                                  : "none: the data is tokenized",
             .chat_template = dataset_chat_template(trainer->train_data),
-            .threads = device_threads(
-                    &job->device, device_affinity_cpus(), device_online_cpus(),
-                    comm_local_size(trainer->comm)),
+            .threads = rank_device_threads(job, trainer->comm),
             .accumulation_max = trainer->batch_room - 1, /* one read ahead */
             .world = comm_size(trainer->comm),
             .local_size = comm_local_size(trainer->comm),
@@ -333,7 +327,8 @@ static void show_banner(struct trainer *trainer)
                     trainer->resumed_from[0] ? trainer->resumed_from : NULL,
     };
     live_settings(trainer, banner.settings);
-    live_asked(trainer, banner.is_kept, banner.kept);
+    memcpy(banner.is_kept, trainer->state.live.given, sizeof banner.is_kept);
+    memcpy(banner.kept, trainer->state.live.value, sizeof banner.kept);
     if (trainer_is_first(trainer) && trainer->observer->banner)
         trainer->observer->banner(trainer->observer->ctx, &banner);
 }

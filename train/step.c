@@ -4,8 +4,6 @@
 #include "train/command/commands.h"
 #include "train/command/signals.h"
 #include "train/run.h"
-#include "train/trainer/batches.h"
-#include "train/trainer/live.h"
 
 #include <math.h>
 
@@ -209,7 +207,7 @@ static void settle_scale(
 }
 
 /* A save goes on where all ranks have just met and nothing of theirs is under
- * way: elsewhere its small messages wait behind the parameters' gather, and for
+ * way: elsewhere its small messages wait for the parameters' gather, and for
  * the threads that update. */
 static enum zd_status poll_save(
         struct trainer *trainer, const int64_t words[WORDS])

@@ -1,4 +1,4 @@
-#include "train/checkpoint/base.h"
+#include "train/checkpoint/export.h"
 
 #include "base/must.h"
 #include "model/adapters/lora.h"

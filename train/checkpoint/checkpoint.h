@@ -98,6 +98,8 @@ enum zd_status checkpoint_save(
 
 /* Names: "checkpoint-000020". */
 void checkpoint_name(char *out, size_t out_bytes, int64_t step);
+/* Below output_dir. `out`: (PATH_MAX). */
+void checkpoint_place(char *out, const char *output_dir, int64_t step);
 /* Remove what interrupted saves left in `output_dir`; put back what had made
  * way to a checkpoint that did not come. */
 enum zd_status checkpoint_sweep(const char *output_dir);

@@ -75,7 +75,7 @@ static enum zd_status check_folder(const char *path)
 static enum zd_status summaries(
         const char *path, struct zd_error *trouble, json_t **rows_out)
 {
-    char manifest[PATH_MAX], name[64], full[PATH_MAX];
+    char manifest[PATH_MAX], full[PATH_MAX];
     int64_t *steps = NULL;
     int count = 1;
     fs_join(manifest, sizeof manifest, path, CHECKPOINT_MANIFEST);
@@ -83,10 +83,8 @@ static enum zd_status summaries(
         ZD_TRY(checkpoint_list(path, &steps, &count));
     *rows_out = json_array();
     for (int k = 0; k < count; k++) {
-        if (steps) {
-            checkpoint_name(name, sizeof name, steps[k]);
-            fs_join(full, sizeof full, path, name);
-        }
+        if (steps)
+            checkpoint_place(full, path, steps[k]);
         json_t *row = summary(steps ? full : path);
         if (json_is_null(json_object_get(row, "ok")) &&
             trouble->status == ZD_OK)

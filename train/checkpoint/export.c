@@ -2,7 +2,6 @@
 
 #include "model/files/config.h"
 #include "model/files/export_hf.h"
-#include "train/checkpoint/base.h"
 
 #include <assert.h>
 #include <string.h>
@@ -101,32 +100,31 @@ static enum zd_status write_adapter(
             request->dtype ? *request->dtype : DTYPE_FP32);
 }
 
+/* By all ranks, each a part. */
+static enum zd_status write_model(struct comm *comm, const struct export *e)
+{
+    int rank = comm ? comm_rank(comm) : 0, size = comm ? comm_size(comm) : 1;
+    ZD_TRY(settle(comm, rank == 0 ? weights_export_begin(&e->job) : ZD_OK));
+    ZD_TRY(settle(comm, weights_export_part(&e->job, &e->source, rank, size)));
+    return settle(comm, rank == 0 ? weights_export_end(&e->job) : ZD_OK);
+}
+
 enum zd_status export_checkpoint(
         struct comm *comm, const struct export_request *request)
 {
     struct export e = {.checkpoint = NULL};
-    int rank = comm ? comm_rank(comm) : 0, size = comm ? comm_size(comm) : 1;
     enum zd_status status = settle(comm, export_open(&e, request));
     if (status == ZD_OK && !e.source.read) {
+        int rank = comm ? comm_rank(comm) : 0;
         status = settle(comm, write_adapter(&e, request, rank));
-        export_close(&e);
-        return status;
-    }
-    if (status == ZD_OK && request->quantize) {
+    } else if (status == ZD_OK && request->quantize) {
         assert(!comm);
         status = weights_export_quantized(
                 request->out_dir, &e.config, &e.table, &e.source,
                 &e.job.options, request->quantize);
-        export_close(&e);
-        return status;
+    } else if (status == ZD_OK) {
+        status = write_model(comm, &e);
     }
-    if (status == ZD_OK)
-        status = settle(comm, rank == 0 ? weights_export_begin(&e.job) : ZD_OK);
-    if (status == ZD_OK)
-        status = settle(
-                comm, weights_export_part(&e.job, &e.source, rank, size));
-    if (status == ZD_OK)
-        status = settle(comm, rank == 0 ? weights_export_end(&e.job) : ZD_OK);
     export_close(&e);
     return status;
 }

@@ -6,7 +6,7 @@
 #include "model/adapters/merge.h"
 #include "model/quantized/codes.h"
 #include "model/quantized/row_norms.h"
-#include "train/checkpoint/base.h"
+#include "train/checkpoint/export.h"
 #include "train/checkpoint/pieces.h"
 
 #include <stdlib.h>

@@ -2,44 +2,21 @@
  * (train_live). Nothing is written of a run in which nothing was set. */
 #include "train/checkpoint/manifest.h"
 
-#include <stddef.h>
-
-/* The members of "live". max_grad_norm is null unless it was set. */
+/* The members of "live" that were set: 0 where not, but for max_grad_norm,
+ * which is null. */
 static const struct field {
     const char *key;
-    size_t offset; /* in struct train_live */
-    bool is_count; /* an int64_t, else a double */
+    enum train_setting_id id;
+    bool is_count;
 } fields[] = {
-#define RATE(name)                                                             \
-    {                                                                          \
-#name, offsetof(struct train_live, name), false                        \
-    }
-#define COUNT(name)                                                            \
-    {                                                                          \
-#name, offsetof(struct train_live, name), true                         \
-    }
-        RATE(rate_set),      RATE(rate_base),     RATE(max_grad_norm),
-        COUNT(accumulation), COUNT(global_batch), COUNT(logging_steps),
-        COUNT(save_steps),   COUNT(eval_steps),
-#undef RATE
-#undef COUNT
+        {"rate_set", SET_LEARNING_RATE, false},
+        {"max_grad_norm", SET_MAX_GRAD_NORM, false},
+        {"accumulation", SET_ACCUMULATION, true},
+        {"logging_steps", SET_LOGGING_STEPS, true},
+        {"save_steps", SET_SAVE_STEPS, true},
+        {"eval_steps", SET_EVAL_STEPS, true},
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
-
-static bool is_norm(const struct field *field)
-{
-    return field->offset == offsetof(struct train_live, max_grad_norm);
-}
-
-static json_t *field_json(
-        const struct train_live *live, const struct field *field)
-{
-    const void *at = (const char *)live + field->offset;
-    if (is_norm(field) && !live->has_max_grad_norm)
-        return json_null();
-    return field->is_count ? json_integer(*(const int64_t *)at)
-                           : json_real(*(const double *)at);
-}
 
 /* As the job file has it, 0 where it says nothing. */
 static json_t *batch_json(const struct train_options *train)
@@ -54,14 +31,21 @@ static json_t *batch_json(const struct train_options *train)
 json_t *manifest_live(
         const struct train_live *live, const struct train_options *train)
 {
-    bool is_empty = !live->has_max_grad_norm;
-    json_t *json = json_object();
+    bool is_empty = true;
+    json_t *json = json_pack(
+            "{s:f, s:I, s:o}", "rate_base", live->rate_base, "global_batch",
+            (json_int_t)live->global_batch, "batch_of_job", batch_json(train));
     for (int i = 0; i < FIELDS; i++) {
-        json_t *value = field_json(live, &fields[i]);
-        is_empty = is_empty && !(json_number_value(value) > 0);
-        json_object_set_new(json, fields[i].key, value);
+        bool is_given = live->given[fields[i].id];
+        double value = is_given ? live->value[fields[i].id] : 0;
+        bool is_null = !is_given && fields[i].id == SET_MAX_GRAD_NORM;
+        is_empty = is_empty && !is_given;
+        json_object_set_new(
+                json, fields[i].key,
+                fields[i].is_count ? json_integer((json_int_t)value)
+                : is_null          ? json_null()
+                                   : json_real(value));
     }
-    json_object_set_new(json, "batch_of_job", batch_json(train));
     if (!is_empty)
         return json;
     json_decref(json);
@@ -71,16 +55,16 @@ json_t *manifest_live(
 struct train_live manifest_read_live(const json_t *manifest)
 {
     const json_t *live = json_object_get(manifest, "live");
-    struct train_live read = {0};
+    struct train_live read = {
+            .rate_base = json_number_value(json_object_get(live, "rate_base")),
+            .global_batch = json_integer_at(live, "global_batch")};
     for (int i = 0; i < FIELDS; i++) {
         const json_t *value = json_object_get(live, fields[i].key);
-        void *at = (char *)&read + fields[i].offset;
-        if (is_norm(&fields[i]))
-            read.has_max_grad_norm = json_is_number(value);
-        if (fields[i].is_count)
-            *(int64_t *)at = json_integer_value(value);
-        else
-            *(double *)at = json_number_value(value);
+        enum train_setting_id id = fields[i].id;
+        read.value[id] = fields[i].is_count ? (double)json_integer_value(value)
+                                            : json_number_value(value);
+        read.given[id] = id == SET_MAX_GRAD_NORM ? json_is_number(value)
+                                                 : read.value[id] > 0;
     }
     return read;
 }
@@ -99,12 +83,13 @@ bool manifest_live_is_sound(const json_t *manifest)
     const json_t *live = json_object_get(manifest, "live");
     struct train_live read = manifest_read_live(manifest);
     for (int i = 0; i < FIELDS; i++)
-        if (fields[i].is_count
-                    ? !manifest_count_is_sound(live, fields[i].key, INT32_MAX)
-                    : json_number_value(json_object_get(live, fields[i].key)) <
-                              0)
+        if (read.value[fields[i].id] < 0 ||
+            (fields[i].is_count &&
+             !manifest_count_is_sound(live, fields[i].key, INT32_MAX)))
             return false;
-    return read.global_batch >= read.accumulation;
+    return read.rate_base >= 0 &&
+           manifest_count_is_sound(live, "global_batch", INT32_MAX) &&
+           (double)read.global_batch >= read.value[SET_ACCUMULATION];
 }
 
 bool manifest_batch_changed(

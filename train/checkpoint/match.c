@@ -1,12 +1,10 @@
 /* match.c - is this checkpoint one of this run? The model and the
  * data must be the same; settings may change, and each change is said. */
 #include "base/log.h"
-#include "base/must.h"
 #include "train/checkpoint/arrays.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static enum zd_status fail_model(const struct checkpoint *checkpoint)
@@ -17,26 +15,33 @@ static enum zd_status fail_model(const struct checkpoint *checkpoint)
     return ZD_ERR_DATA;
 }
 
+enum { VALUE_TEXT = 400 };
+/* As JSON, cut to the room. */
+static const char *text_of(const json_t *value, char out[VALUE_TEXT])
+{
+    const size_t room = VALUE_TEXT - 1;
+    size_t bytes = json_dumpb(
+            value, out, room, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+    out[bytes < room ? bytes : room] = '\0';
+    return value ? out : "unknown";
+}
+
 static enum zd_status match_shape(
         const struct checkpoint *checkpoint, const struct param *param,
         const json_t *was)
 {
+    char there[VALUE_TEXT], here[VALUE_TEXT];
     json_t *is = manifest_shape(param);
     bool same = was && json_equal(was, is);
-    if (!was) {
+    if (!was)
         ZD_FAIL(ZD_ERR_DATA, "E0810",
                 "the checkpoint is of another model: it has no %s",
                 param->name);
-    } else if (!same) {
-        char *there = zd_must(json_dumps(was, JSON_ENCODE_ANY));
-        char *here = zd_must(json_dumps(is, 0));
+    else if (!same)
         ZD_FAIL(ZD_ERR_DATA, "E0810",
                 "the checkpoint is of another model: %s is %s there and %s in "
                 "this job",
-                param->name, there, here);
-        free(there);
-        free(here);
-    }
+                param->name, text_of(was, there), text_of(is, here));
     json_decref(is);
     return same ? ZD_OK : fail_model(checkpoint);
 }
@@ -71,6 +76,7 @@ static enum zd_status match_data(
                  {"shuffle", "data.shuffle"},
                  {"data_seed", "job.data_seed"},
                  {"digest", "the content of [[data.train]]"}};
+    char a[VALUE_TEXT], b[VALUE_TEXT];
     enum zd_status status = ZD_OK;
     json_t *is = manifest_data(job, identity);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && status == ZD_OK;
@@ -79,15 +85,11 @@ static enum zd_status match_data(
         const json_t *now = json_object_get(is, parts[i].key);
         if (json_equal(before, now))
             continue;
-        char *a = before ? json_dumps(before, JSON_ENCODE_ANY) : NULL;
-        char *b = zd_must(json_dumps(now, JSON_ENCODE_ANY));
         status = ZD_FAIL(
                 ZD_ERR_CONFIG, "E0811",
                 "the checkpoint was made with other data: %s was %s, is %s",
-                parts[i].what, a ? a : "unknown", b);
+                parts[i].what, text_of(before, a), text_of(now, b));
         zd_fail_help("restore the setting, or use a new job.output_dir");
-        free(a);
-        free(b);
     }
     json_decref(is);
     return status;
@@ -95,12 +97,10 @@ static enum zd_status match_data(
 
 static void say_change(const char *key, const json_t *before, const json_t *now)
 {
-    char *a = json_dumps(before, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-    char *b = json_dumps(now, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+    char a[VALUE_TEXT], b[VALUE_TEXT];
     zd_log_info(
-            "resuming with %s = %s (was %s)", key, b ? b : "?", a ? a : "?");
-    free(a);
-    free(b);
+            "resuming with %s = %s (was %s)", key, text_of(now, b),
+            text_of(before, a));
 }
 
 /* optim.name as a job file has it: 8-bit states are a part of it. */

@@ -5,7 +5,6 @@
 #include "base/must.h"
 #include "train/checkpoint/model_files.h"
 #include "train/checkpoint/saving.h"
-#include "train/checkpoint/shard.h"
 
 #include <errno.h>
 #include <fcntl.h>

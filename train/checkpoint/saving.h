@@ -44,4 +44,12 @@ enum zd_status saving_commit(struct saving *saving);
 /* `status`: of the whole, the same on all ranks. */
 void saving_end(struct saving *saving, enum zd_status status);
 
+/* shard.c: write this rank's arrays, as the view shows them, into `dir`; fills
+ * `file` with name, size, digest and what it holds (the caller's reference). */
+enum zd_status checkpoint_write_shard(
+        const struct checkpoint_writer *writer, const struct zero_view *view,
+        const char *dir, struct manifest_file *file);
+/* Bytes of all ranks' shards, for the free-space check. */
+uint64_t checkpoint_shard_bytes(const struct checkpoint_writer *writer);
+
 #endif

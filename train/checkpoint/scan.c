@@ -16,6 +16,13 @@ void checkpoint_name(char *out, size_t out_bytes, int64_t step)
     snprintf(out, out_bytes, "checkpoint-%06lld", (long long)step);
 }
 
+void checkpoint_place(char *out, const char *output_dir, int64_t step)
+{
+    char name[64];
+    checkpoint_name(name, sizeof name, step);
+    fs_join(out, PATH_MAX, output_dir, name);
+}
+
 enum zd_status checkpoint_unreadable(const char *path, enum zd_status status)
 {
     struct zd_error cause = *zd_error_get();
@@ -143,10 +150,9 @@ static enum zd_status verify(
         const char *output_dir, int64_t step, bool full, bool *is_sound_out,
         double *eval_loss)
 {
-    char name[64], path[PATH_MAX];
+    char path[PATH_MAX];
     json_t *manifest;
-    checkpoint_name(name, sizeof name, step);
-    fs_join(path, sizeof path, output_dir, name);
+    checkpoint_place(path, output_dir, step);
     *eval_loss = NAN;
     enum zd_status status = manifest_open(
             path, full ? CHECKPOINT_DIGESTS : CHECKPOINT_SIZES, &manifest);

@@ -1,5 +1,5 @@
 /* shard.c - the arrays that a rank saves, and their file. */
-#include "train/checkpoint/shard.h"
+#include "train/checkpoint/saving.h"
 
 #include "base/file/fs.h"
 #include "base/must.h"

@@ -1,7 +1,6 @@
 /* checkpoint.c - the command that saves: accepted at one boundary, and told
  * when the checkpoint is there. */
 #include "train/command/commands.h"
-#include "train/trainer/between.h"
 
 /* The one before is told first. */
 static enum zd_status make_way(struct trainer *trainer)

@@ -1,8 +1,6 @@
 #include "train/command/commands.h"
 
 #include "base/log.h"
-#include "train/trainer/between.h"
-#include "train/trainer/live.h"
 #include "train/trainer/rank_report.h"
 
 #include <string.h>
@@ -40,8 +38,7 @@ static enum zd_status do_eval(
     if (!trainer->plan.shape.eval_B) {
         ZD_FAIL(ZD_ERR_USAGE, "E1010", "this run has no evaluation data");
         zd_fail_help("[[data.eval]] or data.val_split in the job file");
-        command_fail(outcome);
-        return ZD_OK;
+        return command_fail(outcome);
     }
     ZD_TRY(command_settle(trainer, trainer_open_eval(trainer), outcome));
     if (outcome->status != ZD_OK)
@@ -79,10 +76,8 @@ static enum zd_status do_sample(
         zd_fail_help("sample.steps and sample.prompts in the job file plan for "
                      "them");
     }
-    if (zd_error_get()->status != ZD_OK) {
-        command_fail(outcome);
-        return ZD_OK;
-    }
+    if (zd_error_get()->status != ZD_OK)
+        return command_fail(outcome);
     ZD_TRY(command_settle(
             trainer,
             comm_agree(trainer->comm, trainer_sample_check(trainer, &request)),
@@ -115,8 +110,7 @@ static enum zd_status do_pause(
     if (trainer->is_paused) {
         ZD_FAIL(ZD_ERR_USAGE, "E1002", "the run is paused already");
         zd_fail_help("resume makes it go on");
-        command_fail(outcome);
-        return ZD_OK;
+        return command_fail(outcome);
     }
     /* nothing of the last step is under way while the run holds */
     ZD_TRY(between_begin(trainer));
@@ -130,8 +124,7 @@ static enum zd_status do_resume(
 {
     if (!trainer->is_paused) {
         ZD_FAIL(ZD_ERR_USAGE, "E1003", "the run is not paused");
-        command_fail(outcome);
-        return ZD_OK;
+        return command_fail(outcome);
     }
     trainer->is_paused = false;
     return between_end(trainer);
@@ -162,8 +155,7 @@ static enum zd_status act(
         break;
     }
     ZD_FAIL(ZD_ERR_USAGE, "E1004", "this run does not know the command");
-    command_fail(outcome);
-    return ZD_OK;
+    return command_fail(outcome);
 }
 
 enum zd_status trainer_command(struct trainer *trainer)

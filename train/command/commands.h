@@ -72,7 +72,7 @@ enum zd_status command_settle(
         struct trainer *trainer, enum zd_status status,
         struct command_outcome *outcome);
 /* A failure that all ranks know alike (they judged the same facts): call it
- * after ZD_FAIL on every rank. */
-void command_fail(struct command_outcome *outcome);
+ * after ZD_FAIL on every rank. ZD_OK: the run goes on. */
+enum zd_status command_fail(struct command_outcome *outcome);
 
 #endif

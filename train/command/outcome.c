@@ -1,11 +1,12 @@
 /* outcome.c - what a command comes to, the same on all ranks. */
 #include "train/command/commands.h"
 
-void command_fail(struct command_outcome *outcome)
+enum zd_status command_fail(struct command_outcome *outcome)
 {
     outcome->error = *zd_error_get();
     outcome->status = outcome->error.status;
     zd_error_clear();
+    return ZD_OK;
 }
 
 enum zd_status command_settle(

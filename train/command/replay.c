@@ -1,6 +1,7 @@
 #include "train/command/replay.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,8 @@ struct replay {
     const struct train_control *also; /* or NULL */
     struct train_control control;
     struct entry *entries;
-    int count, capacity, given;
+    int count, given;
+    size_t capacity;
 };
 
 /* --- reading -------------------------------------------------------------- */
@@ -63,22 +65,6 @@ static enum zd_status read_sample(
     return ZD_OK;
 }
 
-static enum zd_status add_entry(
-        struct replay *replay, const struct entry *entry)
-{
-    if (replay->count == replay->capacity) {
-        int capacity = 2 * replay->capacity + 16;
-        struct entry *more =
-                realloc(replay->entries, (size_t)capacity * sizeof *more);
-        if (!more)
-            return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-        replay->entries = more;
-        replay->capacity = capacity;
-    }
-    replay->entries[replay->count++] = *entry;
-    return ZD_OK;
-}
-
 /* A command: an event, or one of a list that `resumed` has. */
 static enum zd_status read_command(
         struct replay *replay, const struct place *place, const json_t *object,
@@ -107,7 +93,11 @@ static enum zd_status read_command(
     default:
         return ZD_OK;
     }
-    return add_entry(replay, &entry);
+    replay->entries =
+            zd_grow(replay->entries, &replay->capacity,
+                    (size_t)replay->count + 1, sizeof *replay->entries);
+    replay->entries[replay->count++] = entry;
+    return ZD_OK;
 }
 
 /* What came before it and was undone goes. */
@@ -193,7 +183,7 @@ static bool next(void *ctx, int64_t step, struct train_command *out)
             break;
         replay->given++;
         if (entry->step < step)
-            continue; /* this run began behind it */
+            continue; /* this run began after it */
         *out = entry->command;
         out->id = -1;
         return true;
@@ -213,9 +203,7 @@ static void done(
 enum zd_status replay_open(
         const char *path, const struct train_control *also, struct replay **out)
 {
-    struct replay *replay = calloc(1, sizeof *replay);
-    if (!replay)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct replay *replay = zd_array(1, sizeof *replay);
     replay->also = also;
     replay->control =
             (struct train_control){.ctx = replay, .next = next, .done = done};

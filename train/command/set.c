@@ -2,8 +2,6 @@
 #include "train/command/commands.h"
 
 #include "base/units.h"
-#include "train/trainer/batches.h"
-#include "train/trainer/live.h"
 
 #include <math.h>
 
@@ -69,30 +67,7 @@ static enum zd_status change_accumulation(
         command_fail(outcome); /* all ranks have the same plan */
     else
         ZD_TRY(status);
-    if (status == ZD_OK) {
-        trainer->state.live.accumulation = accumulation;
-        trainer->state.live.global_batch = trainer->plan.global_batch;
-    }
     return comm_agree(trainer->comm, batches_start(trainer));
-}
-
-static void apply(struct trainer *trainer, const struct train_command *command)
-{
-    struct train_live *live = &trainer->state.live;
-    const double *value = command->value;
-    if (command->given[SET_LEARNING_RATE])
-        live_set_rate(trainer, value[SET_LEARNING_RATE]);
-    if (command->given[SET_MAX_GRAD_NORM]) {
-        live->has_max_grad_norm = true;
-        live->max_grad_norm = value[SET_MAX_GRAD_NORM];
-    }
-    if (command->given[SET_LOGGING_STEPS])
-        live->logging_steps = (int64_t)value[SET_LOGGING_STEPS];
-    if (command->given[SET_SAVE_STEPS])
-        live->save_steps = (int64_t)value[SET_SAVE_STEPS];
-    if (command->given[SET_EVAL_STEPS])
-        live->eval_steps = (int64_t)value[SET_EVAL_STEPS];
-    save_outdated(trainer);
 }
 
 static json_t *settings_json(const struct trainer *trainer)
@@ -141,17 +116,15 @@ enum zd_status settings_set(
         struct trainer *trainer, const struct train_command *command,
         struct command_outcome *outcome)
 {
-    if (check_set(trainer, command) != ZD_OK) {
-        command_fail(outcome);
-        return ZD_OK;
-    }
+    if (check_set(trainer, command) != ZD_OK)
+        return command_fail(outcome);
     if (command->given[SET_ACCUMULATION])
         ZD_TRY(change_accumulation(
                 trainer, (int)command->value[SET_ACCUMULATION], outcome));
     if (outcome->status != ZD_OK)
         return ZD_OK;
     double rate = rate_to_set(trainer);
-    apply(trainer, command);
+    live_set(trainer, command);
     outcome->result = settings_json(trainer);
     if (command->given[SET_LEARNING_RATE])
         tell_rate(

@@ -169,13 +169,12 @@ struct train_rank_report {
 /* What `set` has changed so far: part of the state that checkpoints hold.
  * Zeroed memory is a run in which nothing was set. */
 struct train_live {
-    double rate_set, rate_base; /* the rate at which the schedule said
-                                   rate_base is rate_set; 0: never set */
-    bool has_max_grad_norm;
-    double max_grad_norm;
-    int64_t accumulation; /* 0: the job's, and likewise the others */
-    int64_t global_batch; /* that it made, at the world of that time */
-    int64_t logging_steps, save_steps, eval_steps;
+    bool given[SETTINGS]; /* else the job's holds */
+    double value[SETTINGS];
+    double rate_base;     /* at which the schedule said this, the rate is
+                             value[SET_LEARNING_RATE] */
+    int64_t global_batch; /* that value[SET_ACCUMULATION] made, at the world of
+                             that time */
 };
 
 #endif

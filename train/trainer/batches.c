@@ -1,5 +1,6 @@
-#include "train/trainer/batches.h"
+#include "train/trainer/trainer.h"
 
+#include "base/must.h"
 #include "train/plan/fit.h"
 
 #include <stdlib.h>
@@ -36,9 +37,7 @@ enum zd_status batches_start(struct trainer *trainer)
     struct loader_order order = {.sample_of = sample_of, .ctx = trainer};
     trainer->base_sample = trainer->state.samples_taken;
     trainer->has_batches = false;
-    trainer->batches = calloc((size_t)A, sizeof *trainer->batches);
-    if (!trainer->batches)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    trainer->batches = zd_array((size_t)A, sizeof *trainer->batches);
     return loader_create(
             trainer->train_data, order, 0, steps * A, plan->per_device,
             plan->shape.T, room - ahead, ahead,

@@ -1,6 +1,4 @@
-#include "train/trainer/between.h"
-
-#include "train/trainer/live.h"
+#include "train/trainer/trainer.h"
 
 #include <math.h>
 

@@ -3,6 +3,7 @@
 #include "base/file/fs.h"
 #include "base/file/json.h"
 #include "base/log.h"
+#include "base/must.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,8 +31,7 @@ struct crash_guard {
     bool is_running;
 };
 
-/* --- faults ----------------------------------------------------------------
- */
+/* --- faults --------------------------------------------------------------- */
 
 #define FAULTS 5
 static const int faults[FAULTS] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
@@ -38,48 +39,33 @@ static struct sigaction before[FAULTS];
 /* All that the handler touches; ranks may be threads of one process, of which
  * the first is told of. */
 static atomic_int fault_file = -1;
-static atomic_llong fault_step;
-static char fault_prefix[PREFIX_MAX]; /* written before fault_file is */
+static char fault_lines[2][PREFIX_MAX + 64]; /* up to the signal's number .. */
+static char *_Atomic fault_line;             /* .. that of this step */
 static pthread_mutex_t faults_lock = PTHREAD_MUTEX_INITIALIZER; /* not there */
 static bool are_watched;
 
-static size_t put_text(char *out, size_t at, const char *text)
+static void set_fault_line(const struct crash_guard *guard)
 {
-    while (*text)
-        out[at++] = *text++;
-    return at;
-}
-
-static size_t put_number(char *out, size_t at, long long number)
-{
-    char digits[24];
-    int count = 0;
-    if (number < 0)
-        out[at++] = '-';
-    do {
-        digits[count++] = (char)('0' + llabs(number % 10));
-        number /= 10;
-    } while (number);
-    while (count)
-        out[at++] = digits[--count];
-    return at;
+    char *line = fault_lines[atomic_load(&fault_line) == fault_lines[0]];
+    snprintf(
+            line, sizeof fault_lines[0], "%s\"step\": %lld, \"how\": \"signal ",
+            guard->prefix, (long long)guard->step);
+    atomic_store(&fault_line, line);
 }
 
 /* The line, and then whoever handled it before. */
 static void on_fault(int number, siginfo_t *info, void *context)
 {
-    char line[PREFIX_MAX + 128];
-    int file = atomic_exchange(&fault_file, -1);
-    if (file >= 0) {
-        size_t bytes = put_text(line, 0, fault_prefix);
-        bytes = put_text(line, bytes, "\"step\": ");
-        bytes = put_number(line, bytes, atomic_load(&fault_step));
-        bytes = put_text(line, bytes, ", \"how\": \"signal ");
-        bytes = put_number(line, bytes, number);
-        bytes = put_text(line, bytes, "\"}\n");
-        if (write(file, line, bytes) < 0)
-            bytes = 0; /* there is nobody left to tell */
-    }
+    char end[] = {
+            (char)('0' + number / 10), (char)('0' + number % 10), '"', '}',
+            '\n'};
+    char *line = atomic_load(&fault_line);
+    int file = atomic_exchange(&fault_file, -1), skip = number < 10;
+    struct iovec parts[] = {
+            {line, line ? strlen(line) : 0},
+            {end + skip, sizeof end - (size_t)skip}};
+    if (file >= 0 && writev(file, parts, 2) < 0)
+        file = -1; /* there is no one left to tell */
     for (int i = 0; i < FAULTS; i++)
         if (faults[i] == number)
             sigaction(number, &before[i], NULL);
@@ -98,8 +84,7 @@ static void watch_faults(const struct crash_guard *guard)
     pthread_mutex_lock(&faults_lock);
     if (!are_watched) {
         are_watched = true;
-        strcpy(fault_prefix, guard->prefix);
-        atomic_store(&fault_step, guard->step);
+        set_fault_line(guard);
         sigemptyset(&action.sa_mask);
         for (int i = 0; i < FAULTS; i++)
             sigaction(faults[i], &action, &before[i]);
@@ -120,8 +105,7 @@ static void watch_no_more(const struct crash_guard *guard)
     pthread_mutex_unlock(&faults_lock);
 }
 
-/* --- what earlier starts left ----------------------------------------------
- */
+/* --- what earlier starts left --------------------------------------------- */
 
 struct past {
     const char *from, *job; /* of this start */
@@ -129,42 +113,31 @@ struct past {
     int same;               /* starts in a row that ended like it */
 };
 
-static bool same_text(const json_t *a, const json_t *b, const char *key)
+static bool is_text(const json_t *line, const char *key, const char *text)
 {
-    const char *x = json_string_at(a, key);
-    const char *y = json_string_at(b, key);
-    return x && y && strcmp(x, y) == 0;
-}
-
-static bool same_step(const json_t *a, const json_t *b)
-{
-    return json_integer_at(a, "step") == json_integer_at(b, "step");
-}
-
-static bool is_ours(const struct past *past, const json_t *line)
-{
-    const char *from = json_string_at(line, "from");
-    const char *job = json_string_at(line, "job");
-    return from && job && strcmp(from, past->from) == 0 &&
-           strcmp(job, past->job) == 0;
+    const char *own = json_string_at(line, key);
+    return own && text && strcmp(own, text) == 0;
 }
 
 /* Several ranks may tell of one start: the first line is its ending, whoever
  * knows the cause. */
 static void take_line(struct past *past, json_t *line)
 {
-    if (!is_ours(past, line)) {
+    const json_t *last = past->last;
+    if (!is_text(line, "from", past->from) ||
+        !is_text(line, "job", past->job)) {
         json_decref(past->last);
         past->last = NULL;
         past->same = 0;
         return;
     }
-    if (past->last && same_text(past->last, line, "start")) {
+    if (is_text(last, "start", json_string_at(line, "start"))) {
         json_object_update_missing(past->last, line);
         return;
     }
-    bool is_same = past->last && same_text(past->last, line, "how") &&
-                   same_step(past->last, line);
+    bool is_same =
+            is_text(last, "how", json_string_at(line, "how")) &&
+            json_integer_at(last, "step") == json_integer_at(line, "step");
     past->same = is_same ? past->same + 1 : 1;
     json_decref(past->last);
     past->last = json_incref(line);
@@ -212,17 +185,12 @@ static enum zd_status refuse(
             past->same, name[0] ? name : "the beginning",
             (long long)json_integer_at(past->last, "step"), how,
             what[0] ? " (" : "", what, what[0] ? ")" : "");
-    if (name[0])
-        zd_fail_help(
-                "another start would end like them: mend the cause; "
-                "--resume %s tries once more",
-                name);
-    else
-        zd_fail_help(
-                "another start would end like them: mend the cause; "
-                "--resume never tries once more, and so does a start without "
-                "%s",
-                guard->path);
+    zd_fail_help(
+            "another start would end like them: mend the cause; --resume %s "
+            "tries once more%s%s",
+            name[0] ? name : "never",
+            name[0] ? "" : ", and so does a start without ",
+            name[0] ? "" : guard->path);
     return ZD_ERR_NUMERICS;
 }
 
@@ -250,8 +218,7 @@ static enum zd_status look_back(
     return status;
 }
 
-/* --- this start ------------------------------------------------------------
- */
+/* --- this start ----------------------------------------------------------- */
 
 static void open_file(struct crash_guard *guard)
 {
@@ -279,20 +246,15 @@ enum zd_status crash_guard_begin(
     *guard_out = NULL;
     if (job->run.resume == RESUME_PATH || job->run.resume == RESUME_NEVER)
         return ZD_OK;
-    struct crash_guard *guard = calloc(1, sizeof *guard);
-    if (!guard)
-        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
+    struct crash_guard *guard = zd_array(1, sizeof *guard);
+    *guard = (struct crash_guard){.comm = comm, .file = -1, .reached = -1};
+    fs_join(guard->path, sizeof guard->path, job->job.output_dir, STARTS_FILE);
     clock_gettime(CLOCK_REALTIME, &now);
     first.seconds = now.tv_sec;
     first.nanoseconds = now.tv_nsec;
     snprintf(first.from, sizeof first.from, "%s", from);
-    if (guard) {
-        *guard = (struct crash_guard){.comm = comm, .file = -1, .reached = -1};
-        fs_join(guard->path, sizeof guard->path, job->job.output_dir,
-                STARTS_FILE);
-        if (comm_rank(comm) == 0)
-            status = look_back(guard, from, digest, name);
-    }
+    if (comm_rank(comm) == 0)
+        status = look_back(guard, from, digest, name);
     status = comm_agree(comm, status);
     if (status == ZD_OK)
         status = comm_broadcast(comm, &first, sizeof first, 0);
@@ -324,7 +286,7 @@ void crash_guard_step(struct crash_guard *guard, int64_t step)
         return;
     guard->step = step;
     if (atomic_load(&fault_file) == guard->file)
-        atomic_store(&fault_step, step);
+        set_fault_line(guard);
     if (guard->reached < 0 || step <= guard->reached)
         return;
     guard->reached = -1;

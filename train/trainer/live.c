@@ -1,9 +1,7 @@
-#include "train/trainer/live.h"
+#include "train/trainer/trainer.h"
 
 #include "base/log.h"
 #include "train/checkpoint/manifest.h"
-#include "train/trainer/batches.h"
-#include "train/trainer/between.h"
 
 #include <math.h>
 
@@ -20,14 +18,14 @@ double live_scheduled_rate(const struct trainer *trainer)
 static double rate_after(const struct trainer *trainer, int64_t steps)
 {
     const struct train_live *live = &trainer->state.live;
+    double set = live->value[SET_LEARNING_RATE];
     double rate = optim_learning_rate(
             &trainer->job->optim, steps, trainer->state.max_steps);
-    if (!(live->rate_set > 0))
+    if (!live->given[SET_LEARNING_RATE])
         return rate;
     /* the rate that was asked for, exactly, wherever the schedule stands as it
      * stood then */
-    return rate == live->rate_base ? live->rate_set
-                                   : rate * (live->rate_set / live->rate_base);
+    return rate == live->rate_base ? set : rate * (set / live->rate_base);
 }
 
 double live_learning_rate(const struct trainer *trainer)
@@ -47,13 +45,21 @@ double live_peak_rate(const struct trainer *trainer)
                                             : NAN;
 }
 
-void live_set_rate(struct trainer *trainer, double rate)
+void live_set(struct trainer *trainer, const struct train_command *command)
 {
     struct train_live *live = &trainer->state.live;
-    live->rate_base = isnan(live_peak_rate(trainer))
-                              ? live_scheduled_rate(trainer)
-                              : trainer->job->optim.learning_rate;
-    live->rate_set = rate;
+    if (command->given[SET_LEARNING_RATE])
+        live->rate_base = isnan(live_peak_rate(trainer))
+                                  ? live_scheduled_rate(trainer)
+                                  : trainer->job->optim.learning_rate;
+    for (int id = 0; id < SETTINGS; id++)
+        if (command->given[id]) {
+            live->given[id] = true;
+            live->value[id] = command->value[id];
+        }
+    if (command->given[SET_ACCUMULATION])
+        live->global_batch = trainer->plan.global_batch;
+    save_outdated(trainer);
 }
 
 bool live_rate_note(const struct trainer *trainer, char *text, size_t bytes)
@@ -82,35 +88,31 @@ bool live_rate_note(const struct trainer *trainer, char *text, size_t bytes)
 double live_max_grad_norm(const struct trainer *trainer)
 {
     const struct train_live *live = &trainer->state.live;
-    return live->has_max_grad_norm ? live->max_grad_norm
-                                   : trainer->job->optim.max_grad_norm;
+    return live->given[SET_MAX_GRAD_NORM] ? live->value[SET_MAX_GRAD_NORM]
+                                          : trainer->job->optim.max_grad_norm;
 }
 
-/* A count of steps that may be given as a fraction of all; 0: never. */
-static int64_t steps_interval(double steps, int64_t max_steps)
+/* As it was set, else the job's, which may be a fraction of all steps. */
+static int64_t interval(
+        const struct trainer *trainer, enum train_setting_id id, double steps)
 {
+    const struct train_live *live = &trainer->state.live;
+    if (live->given[id])
+        return (int64_t)live->value[id];
     if (steps > 0 && steps < 1)
-        steps = ceil(steps * (double)max_steps);
+        steps = ceil(steps * (double)trainer->state.max_steps);
     return steps >= 1 ? (int64_t)steps : 0;
-}
-
-static int64_t interval(const struct trainer *trainer, int64_t set, double job)
-{
-    return set > 0 ? set : steps_interval(job, trainer->state.max_steps);
 }
 
 int64_t live_save_steps(const struct trainer *trainer)
 {
     return interval(
-            trainer, trainer->state.live.save_steps,
-            trainer->job->checkpoint.save_steps);
+            trainer, SET_SAVE_STEPS, trainer->job->checkpoint.save_steps);
 }
 
 int64_t live_eval_steps(const struct trainer *trainer)
 {
-    return interval(
-            trainer, trainer->state.live.eval_steps,
-            trainer->job->eval.eval_steps);
+    return interval(trainer, SET_EVAL_STEPS, trainer->job->eval.eval_steps);
 }
 
 bool live_saves_by_steps(const struct trainer *trainer)
@@ -126,33 +128,17 @@ bool live_evaluates_by_steps(const struct trainer *trainer)
 
 void live_settings(const struct trainer *trainer, double *values)
 {
-    const struct train_live *live = &trainer->state.live;
     values[SET_LEARNING_RATE] = live_learning_rate(trainer);
     values[SET_MAX_GRAD_NORM] = live_max_grad_norm(trainer);
     values[SET_ACCUMULATION] = trainer->plan.accumulation;
     values[SET_LOGGING_STEPS] = (double)interval(
-            trainer, live->logging_steps, trainer->job->log.logging_steps);
+            trainer, SET_LOGGING_STEPS, trainer->job->log.logging_steps);
     values[SET_SAVE_STEPS] = live_saves_by_steps(trainer)
                                      ? (double)live_save_steps(trainer)
                                      : NAN;
     values[SET_EVAL_STEPS] = live_evaluates_by_steps(trainer)
                                      ? (double)live_eval_steps(trainer)
                                      : NAN;
-}
-
-void live_asked(const struct trainer *trainer, bool *is_set, double *values)
-{
-    const struct train_live *live = &trainer->state.live;
-    values[SET_LEARNING_RATE] = live->rate_set;
-    values[SET_MAX_GRAD_NORM] = live->max_grad_norm;
-    values[SET_ACCUMULATION] = trainer->plan.accumulation;
-    values[SET_LOGGING_STEPS] = (double)live->logging_steps;
-    values[SET_SAVE_STEPS] = (double)live->save_steps;
-    values[SET_EVAL_STEPS] = (double)live->eval_steps;
-    for (int id = 0; id < SETTINGS; id++)
-        is_set[id] = values[id] > 0;
-    is_set[SET_MAX_GRAD_NORM] = live->has_max_grad_norm;
-    is_set[SET_ACCUMULATION] = live->accumulation > 0;
 }
 
 /* --- resume --------------------------------------------------------------- */
@@ -173,17 +159,12 @@ static bool is_changed(const json_t *before, const json_t *now, const char *key)
 static void forget_changed(
         struct train_live *live, const json_t *before, const json_t *now)
 {
-    if (live->rate_set > 0 && is_changed(before, now, "optim.learning_rate"))
-        live->rate_set = live->rate_base = 0;
-    if (live->has_max_grad_norm &&
-        is_changed(before, now, "optim.max_grad_norm"))
-        live->has_max_grad_norm = false;
-    if (live->logging_steps && is_changed(before, now, "log.logging_steps"))
-        live->logging_steps = 0;
-    if (live->save_steps && is_changed(before, now, "checkpoint.save_steps"))
-        live->save_steps = 0;
-    if (live->eval_steps && is_changed(before, now, "eval.eval_steps"))
-        live->eval_steps = 0;
+    for (int id = 0; id < SETTINGS; id++)
+        if (live->given[id] && id != SET_ACCUMULATION &&
+            is_changed(before, now, train_settings[id].key)) {
+            live->given[id] = false;
+            live->value[id] = 0;
+        }
 }
 
 /* A job that gives the global batch keeps it whatever the world; one that gives
@@ -192,7 +173,7 @@ static enum zd_status resume_accumulation(struct trainer *trainer)
 {
     struct train_live *live = &trainer->state.live;
     int64_t across = (int64_t)trainer->plan.per_device * trainer->plan.world;
-    int64_t A = live->accumulation;
+    int64_t A = (int64_t)live->value[SET_ACCUMULATION];
     if (trainer->job->train.global_batch_size > 0) {
         A = live->global_batch / across;
         if (A * across != live->global_batch) {
@@ -207,7 +188,7 @@ static enum zd_status resume_accumulation(struct trainer *trainer)
         }
     }
     ZD_TRY(batches_accumulate(trainer, (int)A));
-    live->accumulation = A;
+    live->value[SET_ACCUMULATION] = (double)A;
     live->global_batch = trainer->plan.global_batch;
     return ZD_OK;
 }
@@ -218,12 +199,13 @@ enum zd_status live_resume(struct trainer *trainer, const json_t *manifest)
     json_t *now = manifest_settings(trainer->job, trainer->writer.global_batch);
     forget_changed(live, json_object_get(manifest, "settings"), now);
     json_decref(now);
-    if (!live->accumulation)
+    if (!live->given[SET_ACCUMULATION])
         return ZD_OK;
     if (manifest_batch_changed(manifest, &trainer->job->train)) {
         zd_log_info("the batch of the job file holds again: it was changed "
                     "after `set` had set it");
-        live->accumulation = live->global_batch = 0;
+        live->given[SET_ACCUMULATION] = false;
+        live->value[SET_ACCUMULATION] = 0;
         return ZD_OK;
     }
     return resume_accumulation(trainer);

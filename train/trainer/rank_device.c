@@ -146,6 +146,13 @@ void rank_device_close(struct trainer *trainer)
     trainer->device = NULL;
 }
 
+int rank_device_threads(const struct train_job *job, struct comm *comm)
+{
+    return device_threads(
+            &job->device, device_affinity_cpus(), device_online_cpus(),
+            comm_local_size(comm));
+}
+
 /* NVML is asked only where something else is on the GPU. */
 static uint64_t held_bytes(
         const struct trainer *trainer, const struct train_gpu_report *gpu)

@@ -14,6 +14,9 @@ struct trainer;
 enum zd_status rank_device_open(struct trainer *trainer);
 void rank_device_close(struct trainer *trainer);
 
+/* Threads that a rank of the job computes with. */
+int rank_device_threads(const struct train_job *job, struct comm *comm);
+
 /* What the driver says of this rank's GPU now; all 0: the CPU, or it does not
  * say. Waits for nothing. */
 void rank_device_measure(

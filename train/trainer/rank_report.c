@@ -123,9 +123,7 @@ static void fill(
     report->rank = comm_rank(trainer->comm);
     report->local_rank = comm_local_rank(trainer->comm);
     report->pid = (int)getpid();
-    report->threads = device_threads(
-            &trainer->job->device, device_affinity_cpus(), device_online_cpus(),
-            comm_local_size(trainer->comm));
+    report->threads = rank_device_threads(trainer->job, trainer->comm);
     snprintf(report->host, sizeof report->host, "%s", comm_host(trainer->comm));
     struct device_facts device = device_facts();
     snprintf(

@@ -104,7 +104,7 @@ enum zd_status trainer_sample_check(
                 request->max_new_tokens > capacity - (int)ids.count) {
             status =
                     ZD_FAIL(ZD_ERR_DATA, "E1015",
-                            "%d new tokens behind %zu of the prompt: there is "
+                            "%d new tokens after %zu of the prompt: there is "
                             "room for %d in all",
                             request->max_new_tokens, ids.count, capacity);
             zd_fail_help(

@@ -1,6 +1,7 @@
 #include "train/trainer/stragglers.h"
 
 #include "base/log.h"
+#include "base/must.h"
 #include "comm/topology.h"
 #include "train/trainer/trainer.h"
 
@@ -62,16 +63,11 @@ static enum zd_status gather(struct trainer *trainer)
 {
     struct stragglers *stragglers = &trainer->stragglers;
     size_t size = (size_t)comm_size(trainer->comm);
-    double *all = calloc(2 * size, sizeof *all);
-    enum zd_status status = ZD_OK;
+    double *all = zd_array(2 * size, sizeof *all);
     if (!stragglers->is_named)
-        stragglers->is_named = calloc(size, sizeof *stragglers->is_named);
-    if (!all || !stragglers->is_named)
-        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    status = comm_agree(trainer->comm, status);
-    if (status == ZD_OK)
-        status = comm_gather_all(
-                trainer->comm, &stragglers->busy, sizeof stragglers->busy, all);
+        stragglers->is_named = zd_array(size, sizeof *stragglers->is_named);
+    enum zd_status status = comm_gather_all(
+            trainer->comm, &stragglers->busy, sizeof stragglers->busy, all);
     if (status == ZD_OK)
         judge(trainer, all);
     free(all);

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
+#include <string.h>
 #include <sys/stat.h>
 
 /* What may be long is no hang. A start says so part by part (train/setup.c). */
@@ -123,4 +124,43 @@ void trainer_tell_saved(
                     saved->seconds, "stall_seconds", saved->stall_seconds,
                     "write_seconds", saved->write_seconds, "bytes",
                     (json_int_t)folder_bytes(saved->path)));
+}
+
+/* --- hangs ---------------------------------------------------------------- */
+
+static void tell_hang(void *ctx, const struct watch_hang *hang)
+{
+    const struct hang_told *told = ctx;
+    json_t *members = json_pack(
+            "{s:i, s:s, s:s, s:f}", "rank", hang->rank, "host", hang->host,
+            "operation", hang->operation, "seconds", hang->seconds);
+    if (told->events) {
+        events_tell(told->events, "hang", hang->step, members);
+        events_sync(told->events);
+    } else {
+        events_append(told->path, "hang", hang->step, members);
+    }
+}
+
+static void tell_stalled(void *ctx, const struct watch_hang *hang)
+{
+    const struct hang_told *told = ctx;
+    const struct train_observer *observer = told->observer;
+    if (observer->stalled)
+        observer->stalled(observer->ctx, hang);
+}
+
+void hang_listen(struct trainer *trainer, const char *path)
+{
+    struct watch_listener listener = {
+            .ctx = &trainer->hang, .hang = tell_hang, .stalled = tell_stalled};
+    trainer->hang.observer = trainer->observer;
+    strcpy(trainer->hang.path, path);
+    trainer->hang.events = trainer->events;
+    comm_listen(trainer->comm, &listener);
+}
+
+void hang_forget(struct trainer *trainer)
+{
+    comm_listen(trainer->control, &(struct watch_listener){0});
 }

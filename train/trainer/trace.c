@@ -1,6 +1,7 @@
 #include "train/trainer/trace.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "train/report/trace_file.h"
 #include "train/trainer/trainer.h"
 
@@ -115,7 +116,7 @@ static size_t capacity_of(const struct trainer *trainer, int steps)
     return all < SPANS_MOST ? all : SPANS_MOST;
 }
 
-/* Everybody who adds spans; NULL: nobody adds any more. */
+/* All that add spans; NULL: nothing adds any more. */
 static void attach(struct trainer *trainer, struct spans *spans)
 {
     stream_set_spans(trainer->streams_down, spans, LANE_DOWN);
@@ -126,25 +127,15 @@ static void attach(struct trainer *trainer, struct spans *spans)
 static enum zd_status create(
         const struct trainer *trainer, int steps, struct trace **out)
 {
-    struct trace *trace = calloc(1, sizeof *trace);
-    if (!trace)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory for a profile");
-    trace->unit_count = trainer->plan.table.unit_count;
-    trace->first_step = trainer->state.step + 1;
-    trace->steps = steps;
-    trace->unit_begin =
-            calloc((size_t)trace->unit_count, sizeof *trace->unit_begin);
-    enum zd_status status =
-            trace->unit_begin
-                    ? spans_create(capacity_of(trainer, steps), &trace->spans)
-                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                              "out of memory for a profile");
-    if (status != ZD_OK) {
-        trace_destroy(trace);
-        return status;
-    }
+    int units = trainer->plan.table.unit_count;
+    struct trace *trace = zd_array(1, sizeof *trace);
+    *trace = (struct trace){
+            .unit_count = units,
+            .first_step = trainer->state.step + 1,
+            .steps = steps,
+            .unit_begin = zd_array((size_t)units, sizeof *trace->unit_begin)};
     *out = trace;
-    return ZD_OK;
+    return spans_create(capacity_of(trainer, steps), &trace->spans);
 }
 
 void trace_destroy(struct trace *trace)
@@ -255,9 +246,7 @@ enum zd_status trace_end(struct trainer *trainer, char *path_out)
             name, sizeof name, "profile-%06lld.json",
             (long long)trace->first_step);
     fs_join(path_out, PATH_MAX, trainer->job->job.output_dir, name);
-    struct span *piece = malloc(PIECE * sizeof *piece);
-    if (status == ZD_OK && !piece)
-        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory for a profile");
+    struct span *piece = zd_array(PIECE, sizeof *piece);
     status = comm_agree(trainer->comm, status);
     if (status == ZD_OK)
         status = write_all(trainer, path_out, piece);

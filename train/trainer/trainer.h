@@ -12,7 +12,6 @@
 #include "train/report/startup.h"
 #include "train/text/text.h"
 #include "train/trainer/crash_guard.h"
-#include "train/trainer/hang.h"
 #include "train/trainer/output_dir.h"
 #include "train/trainer/predicted.h"
 #include "train/trainer/rank_device.h"
@@ -25,6 +24,13 @@
 #include <limits.h>
 
 struct replay;
+
+/* Used by the watch's thread: how it tells a hang (tell.c). */
+struct hang_told {
+    struct events *events; /* rank 0's; NULL elsewhere */
+    const struct train_observer *observer;
+    char path[PATH_MAX]; /* of events.jsonl */
+};
 
 struct trainer {
     const struct train_job *job;
@@ -54,13 +60,13 @@ struct trainer {
     char offload_file[64];          /* of this rank, in offload.nvme_path */
     struct model_files model_files; /* rank 0 */
     struct checkpoint_writer writer;
-    uint64_t *base_digests;  /* (tensors) as zero_load read them; NULL: nobody
-                                asks */
+    uint64_t *base_digests; /* (tensors) as zero_load read them; NULL: nobody
+                               asks */
     struct file_writer *metrics; /* rank 0 */
-    struct events *events;   /* rank 0 */
-    struct hang_told hang;   /* hang.h */
-    bool had_events;         /* rank 0: of a run before */
-    json_t *commands;        /* rank 0: done so far (events.h) */
+    struct events *events;       /* rank 0 */
+    struct hang_told hang;
+    bool had_events;  /* rank 0: of a run before */
+    json_t *commands; /* rank 0: done so far (events.h) */
     struct train_state state;
     int64_t base_step;   /* where this process began */
     int64_t base_sample; /* where the loader began */
@@ -91,7 +97,7 @@ struct trainer {
     struct train_command command; /* rank 0: taken, not done yet */
     bool has_command;
     bool is_paused, is_stopped; /* the same on all ranks */
-    int between_depth;          /* between.h */
+    int between_depth;          /* between.c */
     struct rank_meter meter;
     struct predicted predicted; /* rank 0 */
     struct stragglers stragglers;
@@ -115,6 +121,11 @@ enum zd_status trainer_tell_step(
 enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss);
 /* As written_json has it; borrowed. */
 void trainer_tell_sample(struct trainer *trainer, json_t *sample);
+/* A hang is an event, and what may become one a state of the run (comm/watch/
+ * watch.h finds both): rank 0 tells it; where its process does not run another
+ * rank appends it to `path`. From hang_listen to hang_forget, on all ranks. */
+void hang_listen(struct trainer *trainer, const char *path);
+void hang_forget(struct trainer *trainer);
 /* A commit. */
 void trainer_tell_saved(
         struct trainer *trainer, const struct train_saved *saved);
@@ -154,5 +165,62 @@ enum zd_status trainer_open_base(
  * tensors where they are wanted: trainer->base_digests, and in the writer that
  * of what does not train. */
 enum zd_status trainer_load_weights(struct trainer *trainer, bool digests);
+
+/* batches.c: which samples a rank reads for a step, and another number of
+ * micro-batches between two steps */
+/* Number of row 0 of micro-batch `a` of the step at hand, in the run. */
+int64_t batches_first_sample(const struct trainer *trainer, int a);
+/* Read from the first sample that no step has taken. Sets base_sample. */
+enum zd_status batches_start(struct trainer *trainer);
+void batches_stop(struct trainer *trainer);
+
+/* From the next step on a step has `accumulation` micro-batches, and the global
+ * batch is another; no sample is lost or taken twice. ZD_ERR_UNFIT, and nothing
+ * changed, where the memory that was planned has no room for it. Every rank
+ * comes to the same answer. Only while the
+ * loader is stopped.
+ */
+enum zd_status batches_accumulate(struct trainer *trainer, int accumulation);
+
+/* between.c: what happens between steps: evaluation, samples, checkpoints, when
+ * they are due */
+/* Around everything that is no part of a step: the last one's update is ended,
+ * and what that did counts with the next step. They nest: in a run that is
+ * paused all is between the two. */
+enum zd_status between_begin(struct trainer *trainer);
+enum zd_status between_end(struct trainer *trainer);
+
+/* What is due after the step just made. */
+enum zd_status trainer_between(struct trainer *trainer);
+
+/* live.c: the settings as `set` has made them: what steps go by. Part of the
+ * state (train_live), so a checkpoint has them. */
+/* Of the next step. */
+double live_learning_rate(const struct trainer *trainer);
+/* The rate at the end of the warm-up, while the next step is before it; then
+ * NaN. */
+double live_peak_rate(const struct trainer *trainer);
+/* All that a `set` gives. A rate is the peak during the warm-up, afterwards the
+ * next step's; the rest of the schedule is scaled with it. */
+void live_set(struct trainer *trainer, const struct train_command *command);
+/* How the rate changes after the next step, a sentence; false: it stays. */
+bool live_rate_note(const struct trainer *trainer, char *text, size_t bytes);
+double live_max_grad_norm(const struct trainer *trainer);
+/* In whole steps; 0: never. */
+int64_t live_save_steps(const struct trainer *trainer);
+int64_t live_eval_steps(const struct trainer *trainer);
+/* values: (SETTINGS), as they hold for the next step; NaN: does not apply. */
+void live_settings(const struct trainer *trainer, double *values);
+
+/* Has the job these, as intervals of steps? */
+bool live_saves_by_steps(const struct trainer *trainer);
+bool live_evaluates_by_steps(const struct trainer *trainer);
+/* What the schedule says of the next step, whatever was set. */
+double live_scheduled_rate(const struct trainer *trainer);
+
+/* What a resumed run keeps of what was set, after its state was loaded: a key
+ * that the job file has changed since then holds again (`manifest`: of the
+ * checkpoint), and the number of micro-batches takes effect. */
+enum zd_status live_resume(struct trainer *trainer, const json_t *manifest);
 
 #endif

@@ -3,11 +3,11 @@
 #include "base/file/fs.h"
 #include "base/file/json.h"
 #include "base/log.h"
-#include "base/text_stream.h"
-#include "train/trainer/between.h"
-#include "train/trainer/live.h"
+#include "base/must.h"
+#include "train/trainer/trainer.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,21 +22,37 @@ static double epoch_now(const struct trainer *trainer)
            (double)dataset_samples(trainer->train_data);
 }
 
-/* --- the history -----------------------------------------------------------
- */
+/* --- the history ---------------------------------------------------------- */
 
-static void add_row(struct state_history *history, const struct state_row *row)
+/* The members of an entry beside its step. */
+static const struct {
+    const char *key;
+    size_t offset; /* in struct state_row */
+} columns[] = {
+        {"epoch", offsetof(struct state_row, epoch)},
+        {"loss", offsetof(struct state_row, loss)},
+        {"grad_norm", offsetof(struct state_row, grad_norm)},
+        {"learning_rate", offsetof(struct state_row, learning_rate)},
+        {"eval_loss", offsetof(struct state_row, eval_loss)}};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
+static double *value_of(struct state_row *row, int column)
 {
-    if (history->count == history->capacity) {
-        size_t capacity = history->capacity ? 2 * history->capacity : 256;
-        struct state_row *rows =
-                realloc(history->rows, capacity * sizeof *rows);
-        if (!rows)
-            return;
-        history->rows = rows;
-        history->capacity = capacity;
-    }
-    history->rows[history->count++] = *row;
+    return (double *)(void *)((char *)row + columns[column].offset);
+}
+
+static struct state_row *add_row(struct trainer *trainer)
+{
+    struct state_history *history = &trainer->history;
+    history->rows =
+            zd_grow(history->rows, &history->capacity, history->count + 1,
+                    sizeof *history->rows);
+    struct state_row *row = &history->rows[history->count++];
+    for (int i = 0; i < COLUMNS; i++)
+        *value_of(row, i) = NAN;
+    row->step = trainer->state.step;
+    row->epoch = epoch_now(trainer);
+    return row;
 }
 
 void trainer_state_step(
@@ -53,31 +69,19 @@ void trainer_state_step(
     }
     if (!is_first && !(every >= 1 && report->step % (int64_t)every == 0))
         return;
-    struct state_row row = {
-            .step = report->step,
-            .epoch = epoch_now(trainer),
-            .loss = history->loss_count
-                            ? history->loss_sum / (double)history->loss_count
-                            : NAN,
-            .grad_norm = report->grad_norm,
-            .learning_rate = report->learning_rate,
-            .eval_loss = NAN};
+    struct state_row *row = add_row(trainer);
+    row->grad_norm = report->grad_norm;
+    row->learning_rate = report->learning_rate;
+    if (history->loss_count)
+        row->loss = history->loss_sum / (double)history->loss_count;
     history->loss_sum = 0;
     history->loss_count = 0;
-    add_row(history, &row);
 }
 
 void trainer_state_eval(struct trainer *trainer, double eval_loss)
 {
-    struct state_row row = {
-            .step = trainer->state.step,
-            .epoch = epoch_now(trainer),
-            .loss = NAN,
-            .grad_norm = NAN,
-            .learning_rate = NAN,
-            .eval_loss = eval_loss};
     if (is_wanted(trainer))
-        add_row(&trainer->history, &row);
+        add_row(trainer)->eval_loss = eval_loss;
 }
 
 void trainer_state_fini(struct trainer *trainer)
@@ -86,8 +90,7 @@ void trainer_state_fini(struct trainer *trainer)
     trainer->history = (struct state_history){0};
 }
 
-/* --- reading ---------------------------------------------------------------
- */
+/* --- reading -------------------------------------------------------------- */
 
 static double number_of(const json_t *object, const char *key)
 {
@@ -104,14 +107,10 @@ static void take_history(struct trainer *trainer, const json_t *list)
         double step = number_of(entry, "step");
         if (!(step >= 0 && step <= (double)trainer->state.step))
             continue;
-        struct state_row row = {
-                .step = (int64_t)step,
-                .epoch = number_of(entry, "epoch"),
-                .loss = number_of(entry, "loss"),
-                .grad_norm = number_of(entry, "grad_norm"),
-                .learning_rate = number_of(entry, "learning_rate"),
-                .eval_loss = number_of(entry, "eval_loss")};
-        add_row(&trainer->history, &row);
+        struct state_row *row = add_row(trainer);
+        row->step = (int64_t)step;
+        for (int k = 0; k < COLUMNS; k++)
+            *value_of(row, k) = number_of(entry, columns[k].key);
     }
 }
 
@@ -142,95 +141,45 @@ void trainer_state_resume(struct trainer *trainer)
     json_decref(json);
 }
 
-/* --- writing ---------------------------------------------------------------
- */
+/* --- writing -------------------------------------------------------------- */
 
-struct line {
-    FILE *stream;
-    const char *indent;
-    bool has_members;
-};
-
-static void member(struct line *line, const char *key)
+static void add_real(json_t *object, const char *key, double value)
 {
-    fprintf(line->stream, "%s%s\"%s\": ", line->has_members ? ",\n" : "\n",
-            line->indent, key);
-    line->has_members = true;
+    if (isfinite(value))
+        json_object_set_new(object, key, json_real(value));
 }
 
-static void real(struct line *line, const char *key, double value)
+static json_t *history_json(const struct state_history *history)
 {
-    if (!isfinite(value))
-        return;
-    member(line, key);
-    fprintf(line->stream, "%.17g", value);
-}
-
-static void integer(struct line *line, const char *key, int64_t value)
-{
-    member(line, key);
-    fprintf(line->stream, "%lld", (long long)value);
-}
-
-/* As JSON has it: null, true, "..". */
-static void word(struct line *line, const char *key, const char *value)
-{
-    member(line, key);
-    fputs(value, line->stream);
-}
-
-static void write_row(FILE *stream, const struct state_row *row)
-{
-    struct line line = {stream, "      ", false};
-    fputs("    {", stream);
-    real(&line, "epoch", row->epoch);
-    real(&line, "eval_loss", row->eval_loss);
-    real(&line, "grad_norm", row->grad_norm);
-    real(&line, "learning_rate", row->learning_rate);
-    real(&line, "loss", row->loss);
-    integer(&line, "step", row->step);
-    fputs("\n    }", stream);
-}
-
-static void write_history(
-        struct line *line, const struct state_history *history)
-{
-    member(line, "log_history");
-    fputc('[', line->stream);
+    json_t *list = json_array();
     for (size_t i = 0; i < history->count; i++) {
-        fputs(i ? ",\n" : "\n", line->stream);
-        write_row(line->stream, &history->rows[i]);
+        json_t *entry = json_pack("{s:I}", "step", history->rows[i].step);
+        for (int k = 0; k < COLUMNS; k++)
+            add_real(entry, columns[k].key, *value_of(&history->rows[i], k));
+        json_array_append_new(list, entry);
     }
-    fputs(history->count ? "\n  ]" : "]", line->stream);
+    return list;
 }
 
 /* The best one, where there is a checkpoint of its step. */
-static void write_best(struct line *line, const struct trainer *trainer)
+static void add_best(json_t *json, const struct trainer *trainer)
 {
     const struct train_state *state = &trainer->state;
-    char name[64], quoted[80], path[PATH_MAX];
+    char name[64], path[PATH_MAX];
     bool has_best = !isnan(state->best_eval_loss) && state->best_step >= 0;
     checkpoint_name(name, sizeof name, state->best_step);
-    fs_join(path, sizeof path, trainer->job->job.output_dir, name);
-    snprintf(quoted, sizeof quoted, "\"%s\"", name);
-    if (has_best) {
-        integer(line, "best_global_step", state->best_step);
-        real(line, "best_metric", state->best_eval_loss);
-    } else {
-        word(line, "best_global_step", "null");
-        word(line, "best_metric", "null");
-    }
+    checkpoint_place(path, trainer->job->job.output_dir, state->best_step);
     bool is_there =
             has_best && (state->best_step == state->step || fs_is_dir(path));
-    word(line, "best_model_checkpoint", is_there ? quoted : "null");
-}
-
-static double flops(const struct trainer *trainer)
-{
-    return (double)trainer->state.tokens_seen * model_flops_per_token(
-                                                        &trainer->plan.config,
-                                                        &trainer->plan.table,
-                                                        trainer->plan.shape.T);
+    json_object_update_new(
+            json,
+            json_pack(
+                    "{s:o, s:o, s:o}", "best_global_step",
+                    has_best ? json_integer(state->best_step) : json_null(),
+                    "best_metric",
+                    json_number_or_null(has_best ? state->best_eval_loss : NAN),
+                    "best_model_checkpoint",
+                    is_there ? json_string(name) : json_null()));
 }
 
 /* Steps of the whole run, in passes over the data; whole, as there. */
@@ -242,47 +191,48 @@ static int64_t epochs(const struct trainer *trainer)
             samples / (double)dataset_samples(trainer->train_data));
 }
 
-static void write_state(FILE *stream, const struct trainer *trainer)
+static json_t *state_json(const struct trainer *trainer)
 {
-    struct line line = {stream, "  ", false};
     const struct train_state *state = &trainer->state;
+    const struct job_plan *plan = &trainer->plan;
     double settings[SETTINGS];
     live_settings(trainer, settings);
     double logging = settings[SET_LOGGING_STEPS];
-    fputc('{', stream);
-    write_best(&line, trainer);
-    real(&line, "epoch", epoch_now(trainer));
-    integer(&line, "eval_steps", live_eval_steps(trainer));
-    integer(&line, "global_step", state->step);
-    word(&line, "is_hyper_param_search", "false");
-    word(&line, "is_local_process_zero", "true");
-    word(&line, "is_world_process_zero", "true");
-    write_history(&line, &trainer->history);
-    integer(&line, "logging_steps", logging >= 1 ? (int64_t)logging : 0);
-    integer(&line, "max_steps", state->max_steps);
-    integer(&line, "num_input_tokens_seen", state->tokens_seen);
-    integer(&line, "num_train_epochs", epochs(trainer));
-    integer(&line, "save_steps", live_save_steps(trainer));
-    word(&line, "stateful_callbacks", "{}");
-    real(&line, "total_flos", flops(trainer));
-    integer(&line, "train_batch_size", trainer->plan.per_device);
-    word(&line, "trial_name", "null");
-    word(&line, "trial_params", "null");
-    fputs("\n}\n", stream);
+    json_t *json = json_pack(
+            "{s:I, s:I, s:b, s:b, s:b, s:o, s:I, s:I, s:I, s:I, s:I, s:{}, "
+            "s:i, s:n, s:n}",
+            "eval_steps", (json_int_t)live_eval_steps(trainer), "global_step",
+            (json_int_t)state->step, "is_hyper_param_search", false,
+            "is_local_process_zero", true, "is_world_process_zero", true,
+            "log_history", history_json(&trainer->history), "logging_steps",
+            logging >= 1 ? (json_int_t)logging : 0, "max_steps",
+            (json_int_t)state->max_steps, "num_input_tokens_seen",
+            (json_int_t)state->tokens_seen, "num_train_epochs",
+            (json_int_t)epochs(trainer), "save_steps",
+            (json_int_t)live_save_steps(trainer), "stateful_callbacks",
+            "train_batch_size", plan->per_device, "trial_name", "trial_params");
+    add_best(json, trainer);
+    add_real(json, "epoch", epoch_now(trainer));
+    add_real(
+            json, "total_flos",
+            (double)state->tokens_seen *
+                    model_flops_per_token(
+                            &plan->config, &plan->table, plan->shape.T));
+    return json;
 }
 
 char *trainer_state_text(const struct trainer *trainer)
 {
-    char *text = NULL;
-    size_t bytes;
-    FILE *stream = is_wanted(trainer) ? text_stream_open(&text, &bytes) : NULL;
-    if (!stream)
+    if (!is_wanted(trainer))
         return NULL;
-    write_state(stream, trainer);
-    if (fclose(stream) == 0)
-        return text;
-    free(text);
-    return NULL;
+    json_t *json = state_json(trainer);
+    char *text = zd_must(json_dumps(
+            json, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)));
+    json_decref(json);
+    size_t length = strlen(text);
+    text = zd_must(realloc(text, length + 2));
+    strcpy(text + length, "\n");
+    return text;
 }
 
 void trainer_state_write(const struct trainer *trainer)

@@ -15,7 +15,7 @@
 
 struct trainer;
 
-/* What was logged so far. A memory that runs out costs rows, not the run. */
+/* What was logged so far. */
 struct state_row {
     int64_t step;
     double epoch, loss, grad_norm, learning_rate, eval_loss; /* NaN: none */
@@ -33,7 +33,7 @@ void trainer_state_eval(struct trainer *trainer, double eval_loss);
 /* After the state of a checkpoint was loaded: its history goes on, up to its
  * step. A checkpoint without one begins it anew. */
 void trainer_state_resume(struct trainer *trainer);
-/* The file's text, owned by the caller; NULL: not wanted, or no memory. */
+/* The file's text, owned by the caller; NULL: not wanted. */
 char *trainer_state_text(const struct trainer *trainer);
 /* Into output_dir; a disk that does not take it is told and survived. */
 void trainer_state_write(const struct trainer *trainer);

@@ -1,4 +1,5 @@
 /* weights.c - what a run begins with. */
+#include "base/must.h"
 #include "model/adapters/lora.h"
 #include "model/files/weights_hf.h"
 #include "train/trainer/trainer.h"
@@ -22,7 +23,7 @@ static const char *last_part(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Shapes agree; whether it is the same model nobody can say. */
+/* Shapes agree; whether it is the same model is not known. */
 static void tell_base(const struct trainer *trainer)
 {
     const char *here = trainer->job->model.path;
@@ -52,14 +53,10 @@ enum zd_status trainer_load_weights(struct trainer *trainer, bool digests)
 {
     struct weight_source source;
     const struct param_table *table = &trainer->plan.table;
-    uint64_t *each = NULL;
+    uint64_t *each =
+            digests ? zd_array((size_t)table->count, sizeof *each) : NULL;
     enum zd_status status = open_source(trainer->job, &trainer->plan, &source);
     tell_base(trainer);
-    if (status == ZD_OK && digests) {
-        each = calloc((size_t)table->count, sizeof *each);
-        if (!each)
-            status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    }
     free(trainer->base_digests);
     trainer->base_digests = each;
     ZD_TRY(comm_agree(trainer->comm, status));

@@ -155,9 +155,9 @@ static void try_manifest(const char *text, size_t bytes)
         if (status == ZD_OK) {
             struct train_state state = checkpoint_state(checkpoint);
             fuzz_need(state.step >= 0 && state.samples_taken >= 0, "a count");
+            double accumulation = state.live.value[SET_ACCUMULATION];
             fuzz_need(
-                    (int)state.live.accumulation == state.live.accumulation &&
-                            state.live.accumulation >= 0,
+                    accumulation >= 0 && accumulation <= INT32_MAX,
                     "an accumulation");
             read_pieces(checkpoint);
             checkpoint_close(checkpoint);

@@ -4,7 +4,7 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/choose.h"
+#include "train/run.h"
 
 #include <limits.h>
 #include <stdlib.h>

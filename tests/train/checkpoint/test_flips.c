@@ -6,7 +6,7 @@
 #include "tests/support/job_threads.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/manifest.h"
-#include "train/choose.h"
+#include "train/run.h"
 
 #include <fcntl.h>
 #include <limits.h>
