@@ -120,6 +120,41 @@ enum zd_status job_threads_run_observed(
     return status;
 }
 
+__attribute__((format(printf, 5, 0))) static bool runs(
+        const char *path, const char *dir, int world,
+        const struct train_observer *observer, const char *format, va_list args)
+{
+    char text[4 * PATH_MAX], *rest = text, *word;
+    const char *sets[SETS_MAX] = {NULL};
+    int count = 0;
+    vsnprintf(text, sizeof text, format, args);
+    while ((word = strsep(&rest, " ")))
+        if (word[0])
+            sets[count++] = word;
+    return job_threads_run_observed(path, sets, world, dir, observer) == ZD_OK;
+}
+
+bool job_runs(
+        const char *path, const char *dir, int world, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    bool ran = runs(path, dir, world, NULL, format, args);
+    va_end(args);
+    return ran;
+}
+
+bool job_runs_observed(
+        const char *path, const char *dir, int world,
+        const struct train_observer *observer, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    bool ran = runs(path, dir, world, observer, format, args);
+    va_end(args);
+    return ran;
+}
+
 /* "a.b.c" inside a row. */
 static const json_t *find(const json_t *row, const char *key)
 {
@@ -163,6 +198,58 @@ bool same_column(const char *a, const char *b, const char *key, int rows)
     free(x);
     free(y);
     return same;
+}
+
+bool same_training(const char *a, const char *b, int rows)
+{
+    return same_column(a, b, "loss", rows) &&
+           same_column(a, b, "grad_norm", rows);
+}
+
+double column_difference(const char *a, const char *b, const char *key)
+{
+    double *x, *y, worst = 0;
+    int count = job_threads_column(a, key, &x);
+    if (job_threads_column(b, key, &y) != count || !count)
+        worst = INFINITY;
+    for (int i = 0; i < count && worst < INFINITY; i++) {
+        if (isnan(x[i]) && isnan(y[i]))
+            continue;
+        double d = fabs(x[i] - y[i]) / fabs(x[i]);
+        worst = !(d <= worst) ? (isnan(d) ? INFINITY : d) : worst;
+    }
+    free(x);
+    free(y);
+    return worst;
+}
+
+static double value_of(const char *dir, const char *key, bool is_last)
+{
+    double *values;
+    int count = job_threads_column(dir, key, &values);
+    double value = count ? values[is_last ? count - 1 : 0] : NAN;
+    free(values);
+    return value;
+}
+
+double first_of_column(const char *dir, const char *key)
+{
+    return value_of(dir, key, false);
+}
+
+double last_of_column(const char *dir, const char *key)
+{
+    return value_of(dir, key, true);
+}
+
+json_t *job_manifest(const char *dir, int step)
+{
+    char path[PATH_MAX];
+    json_t *manifest = NULL;
+    snprintf(
+            path, sizeof path, "%s/out/checkpoint-%06d/manifest.json", dir,
+            step);
+    return json_parse_file(path, 1 << 24, &manifest) == ZD_OK ? manifest : NULL;
 }
 
 bool same_output(const char *a, const char *b, const char *name)

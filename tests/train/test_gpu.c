@@ -8,74 +8,36 @@
  * The stand-in's device addresses are no addresses of the host: that a job runs
  * at all shows that the host touches no device memory. */
 #include "base/file/fs.h"
-#include "base/file/json.h"
 #include "tests/cuda/cublaslt/cublaslt_standin.h"
 #include "tests/support/job_threads.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SETS = 24 };
-
 /* Gradients are infinite at the first scale, and again when it has grown. */
 #define OVERFLOWS                                                              \
-    "train.dtype=fp16", "train.fp16.initial_scale_power=22",                   \
-            "train.fp16.loss_scale_window=3"
+    "train.dtype=fp16 train.fp16.initial_scale_power=22 "                      \
+    "train.fp16.loss_scale_window=3"
+#define TWO_STEPS                                                              \
+    "train.max_steps=2 train.global_batch_size=4 optim.warmup_steps=0 "
 
-/* A run of a fixture, or of a job file; `base` and `sets` after those that all
- * have. */
-static bool runs_with(
-        const char *fixture, const char *backend, const char *const *base,
-        const char *const *sets, int world, const char *dir)
-{
-    char path[128], device[64];
-    const char *all[SETS] = {device, "control.socket=none"};
-    int count = 2;
-    if (strchr(fixture, '/'))
-        snprintf(path, sizeof path, "%s", fixture);
-    else
-        snprintf(path, sizeof path, "tests/fixtures/%s/job.toml", fixture);
-    snprintf(device, sizeof device, "device.backend=%s", backend);
-    for (; base && *base && count < SETS - 1; base++)
-        all[count++] = *base;
-    for (; sets && *sets && count < SETS - 1; sets++)
-        all[count++] = *sets;
-    enum zd_status status = job_threads_run(path, all, world, dir);
-    if (status != ZD_OK && status != ZD_ERR_STOPPED)
-        zd_error_print(stderr, zd_error_get());
-    return status == ZD_OK || status == ZD_ERR_STOPPED;
-}
-
-static const char *const two_steps[] = {
-        "train.max_steps=2", "train.global_batch_size=4",
-        "optim.warmup_steps=0", NULL};
-
+/* A run of a fixture, or of a job file. */
 static bool runs(
-        const char *fixture, const char *backend, const char *const *sets,
-        int world, const char *dir)
+        const char *fixture, const char *backend, const char *sets,
+        const char *more, int world, const char *dir)
 {
-    return runs_with(fixture, backend, two_steps, sets, world, dir);
-}
-
-/* The largest relative difference of a column of two runs. */
-static double difference(const char *a, const char *b, const char *key)
-{
-    double *x, *y, worst = 0;
-    int count = job_threads_column(a, key, &x);
-    if (job_threads_column(b, key, &y) != count || !count)
-        worst = INFINITY;
-    for (int i = 0; i < count && worst < INFINITY; i++) {
-        if (isnan(x[i]) && isnan(y[i])) /* a norm that overflowed in both */
-            continue;
-        double d = fabs(x[i] - y[i]) / fabs(x[i]);
-        worst = !(d <= worst) ? (isnan(d) ? INFINITY : d) : worst;
-    }
-    free(x);
-    free(y);
-    return worst;
+    char path[128];
+    snprintf(
+            path, sizeof path,
+            strchr(fixture, '/') ? "%s" : "tests/fixtures/%s/job.toml",
+            fixture);
+    bool ran = job_runs(
+            path, dir, world, "device.backend=%s control.socket=none %s %s",
+            backend, sets, more);
+    if (!ran)
+        zd_error_print(stderr, zd_error_get());
+    return ran;
 }
 
 /* Steps whose gradients were not finite: their rows say so. */
@@ -87,89 +49,72 @@ static int skipped_steps(const char *dir)
     return count;
 }
 
-/* A run on the GPU against the same on the CPU. */
-struct comparison {
-    const char *fixture, *what;
-    const char *const *base, *const *sets;
-    int world, rows;
-    double loss, norm; /* largest relative differences allowed */
-    bool overflows;    /* steps are skipped, the same ones in both */
-};
-
-static void compare(struct comparison c)
+/* A run on the GPU against the same on the CPU: `rows` losses and norms, within
+ * the largest relative differences allowed. */
+static void compare(
+        const char *fixture, const char *sets, const char *more, int world,
+        int rows, double loss, double norm)
 {
     const char *cpu = job_threads_dir(), *gpu = job_threads_dir();
-    bool ran = runs_with(c.fixture, "cpu", c.base, c.sets, c.world, cpu) &&
-               runs_with(c.fixture, "cuda", c.base, c.sets, c.world, gpu);
-    double of_loss = ran ? difference(cpu, gpu, "loss") : INFINITY;
-    double of_norm = ran ? difference(cpu, gpu, "grad_norm") : INFINITY;
+    bool ran = runs(fixture, "cpu", sets, more, world, cpu) &&
+               runs(fixture, "cuda", sets, more, world, gpu);
+    double of_loss = column_difference(cpu, gpu, "loss");
+    double of_norm = column_difference(cpu, gpu, "grad_norm");
     double *losses = NULL;
     int skipped = skipped_steps(gpu);
-    int rows = ran ? job_threads_column(gpu, "loss", &losses) : 0;
-    bool as_asked = !c.overflows ||
+    bool overflows = strstr(more, "fp16") != NULL;
+    bool as_asked = !overflows ||
                     (skipped > 0 && same_column(cpu, gpu, "loss_scale", 0) &&
                      skipped == skipped_steps(cpu));
-    tap_ok(of_loss <= c.loss && of_norm <= c.norm && rows == c.rows && as_asked,
-           "%s, %s: %d losses within %.2g and norms within %.2g of the CPU's, "
-           "%d steps skipped",
-           c.fixture, c.what, rows, of_loss, of_norm, skipped);
+    int count = job_threads_column(gpu, "loss", &losses);
+    tap_ok(ran && of_loss <= loss && of_norm <= norm && count == rows &&
+                   as_asked,
+           "%s, world %d, %s: %d losses within %.2g and norms within %.2g of "
+           "the CPU's, %d steps skipped",
+           fixture, world, more, count, of_loss, of_norm, skipped);
     free(losses);
     fs_remove_tree(cpu);
     fs_remove_tree(gpu);
 }
 
 /* The fixtures' own tolerances: 1e-5 of a loss in fp32, 1 % in 16 bits. */
-static void compare_type(const char *fixture, int type, const char *const *base)
+static void compare_type(const char *fixture, int type, const char *sets)
 {
-    static const char *const types[][4] = {
-            {"train.dtype=fp32"}, {"train.dtype=bf16"}, {OVERFLOWS}};
-    static const char *const names[] = {"fp32", "bf16", "fp16"};
-    compare((struct comparison){
-            .fixture = fixture,
-            .what = names[type],
-            .base = base,
-            .sets = types[type],
-            .world = 1,
-            .rows = 20,
-            .loss = type ? 1e-2 : 1e-5,
-            .norm = type ? 1e-1 : 1e-4,
-            .overflows = type == 2});
+    static const char *const types[] = {
+            "train.dtype=fp32", "train.dtype=bf16", OVERFLOWS};
+    compare(fixture, sets, types[type], 1, 20, type ? 1e-2 : 1e-5,
+            type ? 1e-1 : 1e-4);
+}
+
+static void compare_two_steps(const char *fixture, const char *sets, int world)
+{
+    bool is_wide = !strstr(sets, "bf16");
+    compare(fixture, TWO_STEPS, sets, world, 2, is_wide ? 1e-5 : 1e-2,
+            is_wide ? 1e-4 : 1e-1);
 }
 
 static const char *const fixtures[] = {"gpt2",    "llama", "llama_odd",
                                        "mistral", "qwen2", "qwen3"};
 enum { FIXTURES = sizeof fixtures / sizeof fixtures[0] };
+#define DORA                                                                   \
+    "lora.enabled=true lora.use_dora=true lora.r=4 optim.learning_rate=0.02 "
 
 /* Twenty steps of every fixture in fp32 and in a type of 16 bits: small steps,
  * and once everything recomputed. */
 static void test_parity(void)
 {
-    static const char *const small[] = {"train.global_batch_size=1", NULL};
-    static const char *const full[] = {
-            "train.gradient_checkpointing=full", NULL};
     for (int f = 0; f < FIXTURES; f++) {
-        compare_type(fixtures[f], 0, small);
-        compare_type(fixtures[f], 1 + f % 2, small);
+        compare_type(fixtures[f], 0, "train.global_batch_size=1");
+        compare_type(fixtures[f], 1 + f % 2, "train.global_batch_size=1");
     }
-    compare((struct comparison){
-            "llama", "fp32, recomputed", two_steps, full, 1, 2, 1e-5, 1e-4,
-            false});
+    compare_two_steps("llama", "train.gradient_checkpointing=full", 1);
     /* q and v without k: joined, one part has no adapter; the head */
-    static const char *const dora[] = {
-            "lora.enabled=true",
-            "lora.use_dora=true",
-            "lora.r=4",
-            "lora.target_modules=[\"q_proj\",\"v_proj\",\"up_proj\","
-            "\"lm_head\"]",
-            "optim.learning_rate=0.02",
-            NULL};
-    compare((struct comparison){
-            "llama_odd", "DoRA", two_steps, dora, 1, 2, 1e-5, 1e-4, false});
-    static const char *const gpt2[] = {
-            "lora.enabled=true", "lora.use_dora=true", "lora.r=4",
-            "optim.learning_rate=0.02", NULL};
-    compare((struct comparison){
-            "gpt2", "DoRA", two_steps, gpt2, 1, 2, 1e-5, 1e-4, false});
+    compare_two_steps(
+            "llama_odd",
+            DORA "lora.target_modules=[\"q_proj\",\"v_proj\",\"up_proj\","
+                 "\"lm_head\"]",
+            1);
+    compare_two_steps("gpt2", DORA, 1);
 }
 
 /* Their own jobs, in every type. */
@@ -177,93 +122,70 @@ static void test_parity_all(void)
 {
     for (int f = 0; f < FIXTURES; f++)
         for (int type = 0; type < 3; type++)
-            compare_type(fixtures[f], type, NULL);
+            compare_type(fixtures[f], type, "");
 }
 
 /* A run, and others of the same that keep something elsewhere. */
 struct offload_group {
-    const char *fixture;
-    const char *base[8];
-    const char *cases[8][6];
+    const char *fixture, *base, *cases[8];
     int world; /* 0: one rank */
 };
 
 /* Tensors above and below 4096 elements, no key of AdamW alone. */
 #define JOB         "tests/train/states.toml"
-#define STATES      "offload.optimizer=cpu"
-#define DISK        "offload.optimizer=nvme", "offload.chunk_bytes=4096"
-#define PARAMS      "offload.params=cpu"
-#define UNDO        "offload.clipping=undo"
-#define ACTIVATIONS "offload.activations=cpu"
-#define RECOMPUTED  "train.gradient_checkpointing=full"
-#define SELECTIVE   "train.gradient_checkpointing=selective"
+#define STATES      "offload.optimizer=cpu "
+#define DISK        "offload.optimizer=nvme offload.chunk_bytes=4096 "
+#define PARAMS      "offload.params=cpu "
+#define UNDO        "offload.clipping=undo "
+#define ACTIVATIONS "offload.activations=cpu "
+#define RECOMPUTED  "train.gradient_checkpointing=full "
+#define SELECTIVE   "train.gradient_checkpointing=selective "
 
 static const struct offload_group offload_groups[] = {
         {"llama",
-         {NULL},
-         {{STATES},
-          {STATES, UNDO},
-          {STATES, PARAMS},
-          {DISK},
-          {DISK, "offload.params=nvme"},
-          {RECOMPUTED, ACTIVATIONS},
-          {"optim.name=paged_adamw"}}},
+         "",
+         {STATES, STATES UNDO, STATES PARAMS, DISK, DISK "offload.params=nvme",
+          RECOMPUTED ACTIVATIONS, "optim.name=paged_adamw"}},
         {"gpt2",
-         {"train.dtype=bf16", "optim.name=adamw_8bit", RECOMPUTED},
-         {{STATES, PARAMS, ACTIVATIONS},
-          {STATES, UNDO},
-          {DISK},
-          {"optim.name=paged_adamw_8bit"}}},
+         "train.dtype=bf16 optim.name=adamw_8bit " RECOMPUTED,
+         {STATES PARAMS ACTIVATIONS, STATES UNDO, DISK,
+          "optim.name=paged_adamw_8bit"}},
         {"qwen3",
-         {OVERFLOWS, "optim.name=adam_mini", "train.max_steps=4", RECOMPUTED},
-         {{STATES}, {STATES, PARAMS, ACTIVATIONS}, {DISK}}},
-        {JOB, {"optim.name=lion"}, {{STATES, UNDO, PARAMS}, {DISK}}},
+         OVERFLOWS " optim.name=adam_mini train.max_steps=4 " RECOMPUTED,
+         {STATES, STATES PARAMS ACTIVATIONS, DISK}},
+        {JOB, "optim.name=lion", {STATES UNDO PARAMS, DISK}},
         {JOB,
-         {OVERFLOWS, "optim.name=lion_8bit", "train.max_steps=4"},
-         {{STATES, UNDO}, {DISK}}},
+         OVERFLOWS " optim.name=lion_8bit train.max_steps=4",
+         {STATES UNDO, DISK}},
         {"llama",
-         {"train.dtype=bf16", "train.max_steps=2"},
-         {{SELECTIVE}, {SELECTIVE, STATES}}},
-        {"gpt2", {"train.dtype=bf16", "train.max_steps=2"}, {{SELECTIVE}}},
-        {"qwen3", {"train.max_steps=2"}, {{SELECTIVE}}},
+         "train.dtype=bf16 train.max_steps=2",
+         {SELECTIVE, SELECTIVE STATES}},
+        {"gpt2", "train.dtype=bf16 train.max_steps=2", {SELECTIVE}},
+        {"qwen3", "train.max_steps=2", {SELECTIVE}},
 };
-
-/* NULL-terminated: all of `more` behind those of `list`. */
-static void append(const char **list, const char *const *more)
-{
-    while (*list)
-        list++;
-    while (more && *more)
-        *list++ = *more++;
-    *list = NULL;
-}
 
 static void test_offload_group(const struct offload_group *group)
 {
-    char path[256];
+    char sets[512], more[512];
     const char *plain = job_threads_dir();
-    snprintf(path, sizeof path, "offload.nvme_path=%s", plain);
     int world = group->world ? group->world : 1;
-    bool ran = runs(group->fixture, "cuda", group->base, world, plain);
-    bool overflows = group->base[0] && strstr(group->base[0], "fp16");
+    snprintf(sets, sizeof sets, TWO_STEPS "%s", group->base);
+    bool ran = runs(group->fixture, "cuda", sets, "", world, plain);
+    bool overflows = strstr(group->base, "fp16") != NULL;
     tap_ok(ran && (skipped_steps(plain) > 0) == overflows,
-           "%s, %s: nothing offloaded runs", group->fixture,
-           group->base[0] ? group->base[0] : "as it is");
-    for (int i = 0; group->cases[i][0]; i++) {
-        const char *sets[SETS] = {NULL}, *dir = job_threads_dir();
-        const char *const where[] = {path, NULL};
-        append(sets, group->base);
-        append(sets, group->cases[i]);
-        if (strstr(group->cases[i][0], "nvme"))
-            append(sets, where);
-        ran = runs(group->fixture, "cuda", sets, world, dir);
+           "%s, %s: nothing offloaded runs", group->fixture, group->base);
+    for (int i = 0; group->cases[i]; i++) {
+        const char *dir = job_threads_dir();
+        bool is_on_disk = strstr(group->cases[i], "nvme") != NULL;
+        snprintf(
+                more, sizeof more, "%s %s%s", group->cases[i],
+                is_on_disk ? "offload.nvme_path=" : "",
+                is_on_disk ? plain : "");
+        ran = runs(group->fixture, "cuda", sets, more, world, dir);
         tap_ok(ran && same_column(plain, dir, "loss", 0) &&
-                       difference(plain, dir, "grad_norm") == 0 &&
+                       column_difference(plain, dir, "grad_norm") == 0 &&
                        same_model(plain, dir),
-               "%s, %s %s %s: the same bits", group->fixture,
-               group->cases[i][0], group->cases[i][1] ? group->cases[i][1] : "",
-               group->cases[i][1] && group->cases[i][2] ? group->cases[i][2]
-                                                        : "");
+               "%s, %s: the same bits", group->fixture, group->cases[i]);
         fs_remove_tree(dir);
     }
     fs_remove_tree(plain);
@@ -284,17 +206,16 @@ static void test_races(void)
 {
     static const struct offload_group groups[] = {
             {"llama",
-             {"data.cutoff_len=8", RECOMPUTED, "train.global_batch_size=3",
-              "train.per_device_train_batch_size=1"},
-             {{STATES, PARAMS, ACTIVATIONS},
-              {STATES, UNDO},
-              {DISK, "offload.params=nvme", ACTIVATIONS},
-              {"optim.name=paged_adamw"}},
+             "data.cutoff_len=8 train.global_batch_size=3 "
+             "train.per_device_train_batch_size=1 " RECOMPUTED,
+             {STATES PARAMS ACTIVATIONS, STATES UNDO,
+              DISK "offload.params=nvme " ACTIVATIONS,
+              "optim.name=paged_adamw"},
              1},
             {"llama",
-             {"data.cutoff_len=8", RECOMPUTED, "zero.stage=3",
-              "train.global_batch_size=2"},
-             {{STATES, PARAMS, ACTIVATIONS}},
+             "data.cutoff_len=8 zero.stage=3 "
+             "train.global_batch_size=2 " RECOMPUTED,
+             {STATES PARAMS ACTIVATIONS},
              2},
     };
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
@@ -305,12 +226,9 @@ static void test_races(void)
 static void test_worlds(void)
 {
     for (int stage = 0; stage <= 3; stage++) {
-        char set[32], what[32];
-        const char *sets[] = {set, NULL};
+        char set[32];
         snprintf(set, sizeof set, "zero.stage=%d", stage);
-        snprintf(what, sizeof what, "2 ranks, stage %d", stage);
-        compare((struct comparison){
-                "llama", what, two_steps, sets, 2, 2, 1e-5, 1e-4, false});
+        compare_two_steps("llama", set, 2);
     }
 }
 
@@ -318,57 +236,32 @@ static void test_worlds(void)
  * and codes that come from the host. */
 static void test_adapters(void)
 {
-    static const struct {
-        const char *fixture, *base, *dtype;
-        int world;
-        const char *more[5];
-    } cases[] = {
-            {"llama", "none", "fp32", 1, {NULL}},
-            {"llama", "nf4", "fp32", 1, {NULL}},
-            {"qwen2", "nf4", "bf16", 1, {"train.gradient_checkpointing=full"}},
-            {"llama_odd", "int8", "fp32", 2, {"zero.stage=3"}},
-            {"gpt2", "fp8", "fp32", 1, {NULL}},
-            {"qwen3",
-             "fp4",
-             "fp32",
-             2,
-             {"zero.stage=3", "offload.optimizer=cpu", "offload.params=cpu"}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char format[40], type[24], what[80];
-        const char *sets[SETS] = {
-                "lora.enabled=true", "lora.r=3", "lora.lora_dropout=0.1",
-                format, type};
-        snprintf(format, sizeof format, "lora.quantize_base=%s", cases[i].base);
-        snprintf(type, sizeof type, "train.dtype=%s", cases[i].dtype);
-        for (int k = 0; k < 5 && cases[i].more[k]; k++)
-            sets[5 + k] = cases[i].more[k];
-        snprintf(
-                what, sizeof what, "adapters, base %s, %s, world %d",
-                cases[i].base, cases[i].dtype, cases[i].world);
-        bool is_wide = strcmp(cases[i].dtype, "fp32") == 0;
-        compare((struct comparison){
-                cases[i].fixture, what, two_steps, sets, cases[i].world, 2,
-                is_wide ? 1e-5 : 1e-2, is_wide ? 1e-4 : 1e-1, false});
-    }
+#define LORA "lora.enabled=true lora.r=3 lora.lora_dropout=0.1 "
+#define BASE(base, type)                                                       \
+    LORA "lora.quantize_base=" base " train.dtype=" type " "
+    compare_two_steps("llama", BASE("none", "fp32"), 1);
+    compare_two_steps("llama", BASE("nf4", "fp32"), 1);
+    compare_two_steps("qwen2", BASE("nf4", "bf16") RECOMPUTED, 1);
+    compare_two_steps("llama_odd", BASE("int8", "fp32") "zero.stage=3", 2);
+    compare_two_steps("gpt2", BASE("fp8", "fp32"), 1);
+    compare_two_steps(
+            "qwen3", BASE("fp4", "fp32") STATES PARAMS "zero.stage=3", 2);
 }
 
 /* Saved by so many ranks, read by so many others. */
 static void test_resume_worlds(void)
 {
-    static const char *const twelve[] = {
-            "train.max_steps=4", "train.global_batch_size=12",
-            "optim.warmup_steps=0", "zero.stage=3", NULL};
-    static const char *const stops[][2] = {
-            {"run.stop_after=1"}, {"run.stop_after=2"}, {NULL}};
+    static const char *const stops[] = {
+            "run.stop_after=1", "run.stop_after=2", ""};
+    static const char twelve[] = "train.max_steps=4 train.global_batch_size=12 "
+                                 "optim.warmup_steps=0 zero.stage=3";
     static const int worlds[] = {1, 4, 3};
     const char *alone = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = runs_with("llama", "cpu", twelve, NULL, 1, alone);
+    bool ran = runs("llama", "cpu", twelve, "", 1, alone);
     for (int i = 0; i < 3; i++)
-        ran = ran &&
-              runs_with("llama", "cuda", twelve, stops[i], worlds[i], dir);
-    double loss = ran ? difference(alone, dir, "loss") : INFINITY;
-    tap_ok(loss <= 1e-5, "1, then 4, then 3 ranks: loss %.2g", loss);
+        ran = ran && runs("llama", "cuda", twelve, stops[i], worlds[i], dir);
+    double loss = column_difference(alone, dir, "loss");
+    tap_ok(ran && loss <= 1e-5, "1, then 4, then 3 ranks: loss %.2g", loss);
     fs_remove_tree(alone);
     fs_remove_tree(dir);
 }
@@ -376,15 +269,8 @@ static void test_resume_worlds(void)
 /* The algorithms that timing chose, for who goes on (test_matmul_timing.c). */
 static bool has_products(const char *dir, int step)
 {
-    char path[PATH_MAX];
-    json_t *manifest;
-    snprintf(
-            path, sizeof path, "%s/out/checkpoint-%06d/manifest.json", dir,
-            step);
-    if (json_parse_file(path, 1 << 24, &manifest) != ZD_OK)
-        return false;
-    const char *text =
-            json_string_value(json_object_get(manifest, "products"));
+    json_t *manifest = job_manifest(dir, step);
+    const char *text = json_string_at(manifest, "products");
     bool has = text && strncmp(text, "zerod products ", 15) == 0 &&
                strstr(text, "\ncuBLASLt ");
     json_decref(manifest);
@@ -394,17 +280,17 @@ static bool has_products(const char *dir, int step)
 /* A checkpoint belongs to no device. */
 static void test_resume(void)
 {
-    static const char *const stop[] = {"run.stop_after=1", NULL};
     const char *whole = job_threads_dir();
-    tap_ok(runs("llama", "cpu", NULL, 1, whole), "the CPU alone");
+    tap_ok(runs("llama", "cpu", TWO_STEPS, "", 1, whole), "the CPU alone");
     for (int first = 0; first < 2; first++) {
         const char *dir = job_threads_dir();
-        bool ran = runs("llama", first ? "cuda" : "cpu", stop, 1, dir) &&
-                   runs("llama", first ? "cpu" : "cuda", NULL, 1, dir);
-        double loss = ran ? difference(whole, dir, "loss") : INFINITY;
+        bool ran = runs("llama", first ? "cuda" : "cpu", TWO_STEPS,
+                        "run.stop_after=1", 1, dir) &&
+                   runs("llama", first ? "cpu" : "cuda", TWO_STEPS, "", 1, dir);
+        double loss = column_difference(whole, dir, "loss");
         tap_ok(has_products(dir, 1) == (first == 1),
                "products are in a GPU's checkpoint alone");
-        tap_ok(loss <= 1e-5, "from the %s to the other: loss %.2g",
+        tap_ok(ran && loss <= 1e-5, "from the %s to the other: loss %.2g",
                first ? "GPU" : "CPU", loss);
         fs_remove_tree(dir);
     }
@@ -422,20 +308,17 @@ static struct cublaslt_standin_counters counted(void)
     return counters ? counters() : (struct cublaslt_standin_counters){0};
 }
 
-/* One micro-batch. NULL: one setting less. */
-static bool runs_once(const char *fixture, const char *set, const char *more)
+/* One micro-batch. */
+static bool runs_once(const char *fixture, const char *set)
 {
-    const char *sets[] = {
-            "train.max_steps=1",
-            "train.global_batch_size=2",
-            "train.per_device_train_batch_size=2",
-            "train.gradient_checkpointing=none",
-            "eval.eval_strategy=no",
-            set,
-            more,
-            NULL};
     const char *dir = job_threads_dir();
-    bool ran = runs(fixture, "cuda", sets, 1, dir);
+    bool ran =
+            runs(fixture, "cuda",
+                 "optim.warmup_steps=0 train.max_steps=1 "
+                 "train.global_batch_size=2 "
+                 "train.per_device_train_batch_size=2 "
+                 "train.gradient_checkpointing=none eval.eval_strategy=no",
+                 set, 1, dir);
     fs_remove_tree(dir);
     return ran;
 }
@@ -445,7 +328,7 @@ static void expect_products(
         const char *fixture, const char *set, int of_layer, const char *what)
 {
     uint64_t before = counted().products;
-    bool ran = runs_once(fixture, set, NULL);
+    bool ran = runs_once(fixture, set);
     int count = (int)(counted().products - before);
     tap_ok(ran && count == 3 + 2 * of_layer, "%s: %s, %d products in all",
            fixture, what, count);
@@ -455,16 +338,16 @@ static void expect_products(
 static void test_tf32(void)
 {
     static const struct {
-        const char *set, *more, *what;
+        const char *set, *what;
         bool is_tf32;
     } jobs[] = {
-            {"train.tf32=true", NULL, "fp32 with train.tf32", true},
-            {NULL, NULL, "fp32 without", false},
-            {"train.tf32=true", "train.dtype=bf16", "bf16 with it", false},
+            {"train.tf32=true", "fp32 with train.tf32", true},
+            {"", "fp32 without", false},
+            {"train.tf32=true train.dtype=bf16", "bf16 with it", false},
     };
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
         struct cublaslt_standin_counters before = counted();
-        bool ran = runs_once("llama", jobs[i].set, jobs[i].more);
+        bool ran = runs_once("llama", jobs[i].set);
         struct cublaslt_standin_counters after = counted();
         int all = (int)(after.products - before.products);
         int in_tf32 = (int)(after.in_tf32 - before.in_tf32);
@@ -479,12 +362,12 @@ static void test_products(void)
 {
     static const char *const joined[] = {"llama", "mistral", "qwen3"};
     for (int f = 0; f < 3; f++)
-        expect_products(joined[f], NULL, 12, "q, k, v and gate, up as one");
+        expect_products(joined[f], "", 12, "q, k, v and gate, up as one");
     expect_products(
             "llama", "train.freeze=[\"k_proj\"]", 17,
             "without k's gradient q, k and v are three");
-    expect_products("qwen2", NULL, 18, "its biases are too short for qkv");
-    expect_products("llama_odd", NULL, 21, "no tensor ends where one begins");
+    expect_products("qwen2", "", 18, "its biases are too short for qkv");
+    expect_products("llama_odd", "", 21, "no tensor ends where one begins");
 }
 
 int main(int argc, char **argv)

@@ -1,143 +1,123 @@
-/* test_lora.c - one training of adapters, whatever the layout: stages,
- * checkpointing, offload, paging and resuming give the same bits, with dropout;
- * bytes on the wire and in memory are the plan's. */
-#include "base/file/fs.h"
+/* test_lora.c - one training of adapters, on a base as it is or quantized,
+ * whatever the layout: stages, worlds, checkpointing, offload and resuming give
+ * the same bits, with dropout; bytes on the wire and in memory are the plan's.
+ *
+ *   test_lora lora | qlora
+ *   test_lora tsan    two layouts, for a thread sanitizer */
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 #include "tests/support/saved_state.h"
 
-#include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define JOB "tests/fixtures/llama_odd/job.toml"
-enum { SETS = 24, MORE = 8 };
-
-static bool run(const char *dir, int world, const char *const *more)
-{
-    const char *sets[SETS] = {
-            "lora.enabled=true",
-            "lora.r=3",
-            "lora.lora_dropout=0.25",
-            "lora.use_rslora=true",
-            "lora.modules_to_save=[\"model.norm\"]",
-            "train.max_steps=6",
-            "train.global_batch_size=12",
-            "checkpoint.save_steps=6",
-            "optim.learning_rate=0.01",
-            "optim.warmup_steps=0",
-    };
-    int count = 10;
-    for (; *more; more++)
-        sets[count++] = *more;
-    return job_threads_run(JOB, sets, world, dir) == ZD_OK;
-}
+enum { STEPS = 4 };
+#define DROPOUT                                                                \
+    "lora.lora_dropout=0.25 lora.use_rslora=true "                             \
+    "lora.modules_to_save=[\"model.norm\"] "
+#define run_of(job, dir, world, ...)                                           \
+    job_runs(                                                                  \
+            job, dir, world,                                                   \
+            "lora.enabled=true lora.r=3 train.max_steps=4 "                    \
+            "train.global_batch_size=12 checkpoint.save_steps=4 "              \
+            "optim.learning_rate=0.01 optim.warmup_steps=0 "                   \
+            "data.val_split=0.3 eval.eval_steps=2 " __VA_ARGS__)
+#define run(dir, world, ...)                                                   \
+    run_of("tests/fixtures/llama_odd/job.toml", dir, world, __VA_ARGS__)
 
 static bool same_run(const char *a, const char *b)
 {
-    return same_column(a, b, "loss", 6) && same_column(a, b, "grad_norm", 6) &&
+    return same_training(a, b, STEPS) && same_column(a, b, "eval_loss", 3) &&
            same_output(a, b, "peft/adapter_model.safetensors");
 }
 
-/* Every case has the bits of the first. */
-static void layouts_agree(int world, const char *dtype, bool dora)
+static bool failed_with(const char *code)
 {
-    static const struct {
-        const char *name, *sets[MORE];
-    } cases[] = {
-            {"stage 0", {"zero.stage=0"}},
-            {"stage 1", {"zero.stage=1"}},
-            {"stage 2", {"zero.stage=2"}},
-            {"stage 3", {"zero.stage=3"}},
-            {"checkpointing selective",
-             {"zero.stage=2", "train.gradient_checkpointing=selective"}},
-            {"checkpointing full",
-             {"zero.stage=3", "train.gradient_checkpointing=full"}},
-            {"checkpointing every:2",
-             {"zero.stage=1", "train.gradient_checkpointing=every:2"}},
-            {"the optimizer on the host",
-             {"zero.stage=2", "offload.optimizer=cpu"}},
-            {"everything on the host",
-             {"zero.stage=3", "offload.optimizer=cpu", "offload.params=cpu",
-              "offload.activations=cpu", "train.gradient_checkpointing=full"}},
-    };
+    return strcmp(zd_error_get()->code, code) == 0;
+}
+
+/* --- layouts -------------------------------------------------------------- */
+
+#define FULL "train.gradient_checkpointing=full"
+#define HOST "zero.stage=3 offload.optimizer=cpu offload.params=cpu "
+
+static const char *const many[] = {
+        "zero.stage=0",
+        "zero.stage=1",
+        "zero.stage=2",
+        "zero.stage=3",
+        "zero.stage=2 train.gradient_checkpointing=selective",
+        "zero.stage=3 " FULL,
+        "zero.stage=1 train.gradient_checkpointing=every:2",
+        "zero.stage=2 offload.optimizer=cpu",
+        HOST "device.streams=inline",
+        HOST "offload.activations=cpu " FULL " device.streams=threads",
+        "zero.stage=3 offload.optimizer=nvme offload.params=nvme",
+        NULL};
+static const char *const few[] = {"zero.stage=0", "zero.stage=3", NULL};
+static const char *const some[] = {
+        "zero.stage=0", "zero.stage=2", "zero.stage=3 " FULL,
+        "zero.stage=3 offload.optimizer=nvme offload.params=nvme", NULL};
+
+/* Every layout has the bits of the first. */
+static void layouts_agree(
+        const char *fixture, int world, const char *sets,
+        const char *const *layouts)
+{
     const char *first = NULL;
-    char type[32];
-    snprintf(type, sizeof type, "train.dtype=%s", dtype);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char job[96];
+    snprintf(job, sizeof job, "tests/fixtures/%s/job.toml", fixture);
+    for (; *layouts; layouts++) {
         const char *dir = job_threads_dir();
-        const char *sets[SETS] = {
-                type, dora ? "lora.use_dora=true" : "lora.use_dora=false"};
-        for (int k = 0; k < MORE && cases[i].sets[k]; k++)
-            sets[k + 2] = cases[i].sets[k];
-        bool ran = run(dir, world, sets);
-        if (!first)
-            first = dir;
-        tap_ok(ran && same_run(first, dir), "%s%s world %d: %s", dtype,
-               dora ? " DoRA" : "", world, cases[i].name);
+        bool is_on_disk = strstr(*layouts, "nvme") != NULL;
+        bool ran = run_of(
+                job, dir, world, "%s %s %s%s", sets, *layouts,
+                is_on_disk ? "offload.nvme_path=" : "", is_on_disk ? dir : "");
+        first = first ? first : dir;
+        tap_ok(ran && same_run(first, dir), "%s world %d, %s: %s", fixture,
+               world, sets, *layouts);
     }
 }
 
-static double last_loss(const char *dir)
+/* Counted is planned, taken is planned. */
+static void plan_is_true(const char *sets)
 {
-    double *values, last = NAN;
-    int count = job_threads_column(dir, "loss", &values);
-    if (count)
-        last = values[count - 1];
-    free(values);
-    return last;
+    for (int stage = 0; stage <= 3; stage++)
+        for (int world = 1; world <= 3; world += 2) {
+            const char *dir = job_threads_dir();
+            bool ran =
+                    run(dir, world, "zero.stage=%d train.dtype=bf16 %s", stage,
+                        sets);
+            json_t *plan = ran ? plan_check_open(dir) : NULL;
+            tap_ok(plan && plan_check_sent(plan, dir, STEPS) &&
+                           plan_check_taken(plan),
+                   "%s world %d stage %d: sent and taken as planned", sets,
+                   world, stage);
+            json_decref(plan);
+        }
 }
 
-/* What is dropped depends on the sample: another world drops the same. (On what
- * else it depends: tests/model/test_adapted.c.) */
-static void dropout_is_of_samples(void)
-{
-    const char *one = job_threads_dir(), *four = job_threads_dir();
-    const char *other = job_threads_dir(), *without = job_threads_dir();
-    const char *none[] = {NULL},
-               *split[] = {"train.per_device_train_batch_size=1", NULL};
-    const char *seed[] = {"job.seed=2", "job.data_seed=1", NULL};
-    const char *off[] = {"lora.lora_dropout=0", NULL};
-    bool ran = run(one, 1, none) && run(four, 4, split) &&
-               run(other, 1, seed) && run(without, 1, off);
-    double a = last_loss(one), b = last_loss(four);
-    tap_ok(ran && fabs(a - b) <= 1e-5 * a,
-           "4 ranks and 3 micro-batches drop what one does: %.7f, %.7f", a, b);
-    tap_ok(ran && fabs(a - last_loss(other)) > 1e-4 * a,
-           "another seed, which A is drawn by too, is another training");
-    tap_ok(ran && fabs(a - last_loss(without)) > 1e-4 * a,
-           "without dropout it is another training");
-}
+/* --- resuming ------------------------------------------------------------- */
 
-static void resumes(void)
+/* `other`: another base, which it does not go on with. */
+static void resumes(const char *sets, const char *other, const char *code)
 {
     const char *whole = job_threads_dir(), *cut = job_threads_dir();
     const char *moved = job_threads_dir();
-    char from[PATH_MAX + 32];
-    const char *all[] = {"zero.stage=2", "optim.name=adamw_8bit", NULL};
-    const char *half[] = {
-            "zero.stage=2", "optim.name=adamw_8bit", "run.stop_after=3", NULL};
-    const char *there[] = {
-            "zero.stage=3",
-            "optim.name=adamw_8bit",
-            "run.stop_after=3",
-            "offload.optimizer=cpu",
-            from,
-            NULL};
-    snprintf(from, sizeof from, "run.resume=%s/out/checkpoint-000003", cut);
-    bool ran = run(whole, 2, all) && run(cut, 2, half);
-    tap_ok(ran && run(moved, 4, there) && same_saved_state(cut, 2, moved, 4, 3),
+    bool ran = run(whole, 2, "zero.stage=2 %s", sets) &&
+               run(cut, 2, "zero.stage=2 run.stop_after=2 %s", sets);
+    tap_ok(ran &&
+                   run(moved, 4,
+                       HOST "run.stop_after=2 %s "
+                            "run.resume=%s/out/checkpoint-000002",
+                       sets, cut) &&
+                   same_saved_state(cut, 2, moved, 4, 2),
            "saved at 2 ranks, loaded at 4: the same bits");
-    tap_ok(ran && run(cut, 2, all) && same_run(whole, cut),
-           "cut after step 3, the rest has the same bits");
-    const char *base[] = {
-            "zero.stage=2", "optim.name=adamw_8bit", "train.max_steps=8",
-            "model.init=random", NULL};
-    bool refused = !run(cut, 2, base);
-    tap_ok(refused && zd_error_get()->status == ZD_ERR_DATA &&
-                   strcmp(zd_error_get()->code, "E0327") == 0,
-           "an adapter does not go on with another base");
+    tap_ok(ran && run(cut, 2, "zero.stage=2 %s", sets) && same_run(whole, cut),
+           "cut after step 2, the rest has the same bits");
+    bool refused = ran && !run(cut, 2, "zero.stage=2 train.max_steps=6 %s %s",
+                               sets, other);
+    tap_ok(refused && failed_with(code), "it does not go on with %s", other);
 }
 
 /* What the trained A and B mean stays as it was; how they are trained may
@@ -149,67 +129,157 @@ static void resumes_as_what_it_is(void)
     } rows[] = {
             {"lora.enabled=false", "without [lora]"},
             {"lora.r=4", "rank 3"},
-            {"lora.rank_pattern={\".*q_proj\" = 2}", "rank 2"},
+            {"lora.rank_pattern={\".*q_proj\"=2}", "rank 2"},
             {"lora.lora_alpha=5", "lora_alpha"},
             {"lora.use_rslora=false", "use_rslora"},
-            {"lora.alpha_pattern={\".*q_proj\" = 1}", "alpha_pattern"},
+            {"lora.alpha_pattern={\".*q_proj\"=1}", "alpha_pattern"},
             {"lora.use_dora=true", "use_dora"},
             {"lora.target_modules=[\"q_proj\"]", "asks for none"},
             {"lora.quantize_base=int8", "\"int8\""},
     };
     const char *dir = job_threads_dir(), *whole = job_threads_dir();
-    const char *half[] = {"run.stop_after=3", NULL};
-    const char *other[] = {
-            "lora.lora_dropout=0.5", "lora.loraplus_lr_ratio=2", NULL};
-    const char *off[] = {"lora.enabled=false", "run.stop_after=3", NULL};
-    const char *none[] = {NULL};
-    bool ran = run(dir, 1, half);
+    bool ran = run(dir, 1, DROPOUT "run.stop_after=3");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *sets[] = {rows[i].set, NULL};
-        bool refused = ran && !run(dir, 1, sets);
+        bool refused = ran && !run(dir, 1, DROPOUT "%s", rows[i].set);
         const struct zd_error *error = zd_error_get();
         tap_ok(refused && error->status == ZD_ERR_CONFIG &&
-                       strcmp(error->code, "E0817") == 0 &&
+                       failed_with("E0817") &&
                        strstr(error->what, rows[i].says),
                "a checkpoint does not go on with %s: %s", rows[i].set,
                refused ? error->what : "it did");
     }
-    tap_ok(ran && run(dir, 1, other), "with another dropout it does");
-    tap_ok(run(whole, 1, off) && !run(whole, 1, none) &&
-                   strcmp(zd_error_get()->code, "E0817") == 0,
+    tap_ok(ran && run(dir, 1,
+                      DROPOUT "lora.lora_dropout=0.5 "
+                              "lora.loraplus_lr_ratio=2"),
+           "with another dropout it does");
+    tap_ok(run(whole, 1, DROPOUT "lora.enabled=false run.stop_after=3") &&
+                   !run(whole, 1, DROPOUT) && failed_with("E0817"),
            "nor does one of the model itself with adapters");
 }
 
-/* Counted is planned, taken is planned; a checkpoint holds no base. */
-static void plan_is_true(bool dora)
+/* --- what is trained ------------------------------------------------------ */
+
+/* What is dropped depends on the sample: another world drops the same. (On what
+ * else it depends: tests/model/test_adapted.c.) */
+static void dropout_is_of_samples(void)
 {
-    for (int stage = 0; stage <= 3; stage++)
-        for (int world = 1; world <= 3; world += 2) {
-            char set[32];
-            const char *dir = job_threads_dir();
-            const char *sets[] = {
-                    set, "train.dtype=bf16",
-                    dora ? "lora.use_dora=true" : "lora.use_dora=false", NULL};
-            snprintf(set, sizeof set, "zero.stage=%d", stage);
-            bool ran = run(dir, world, sets);
-            json_t *plan = ran ? plan_check_open(dir) : NULL;
-            tap_ok(plan && plan_check_sent(plan, dir, 6) &&
-                           plan_check_taken(plan),
-                   "%sworld %d stage %d: sent and taken as planned",
-                   dora ? "DoRA " : "", world, stage);
-            json_decref(plan);
-        }
+    const char *one = job_threads_dir(), *four = job_threads_dir();
+    const char *other = job_threads_dir(), *without = job_threads_dir();
+    bool ran = run(one, 1, DROPOUT) &&
+               run(four, 4, DROPOUT "train.per_device_train_batch_size=1") &&
+               run(other, 1, DROPOUT "job.seed=2 job.data_seed=1") &&
+               run(without, 1, DROPOUT "lora.lora_dropout=0");
+    double a = last_of_column(one, "loss"), b = last_of_column(four, "loss");
+    tap_ok(ran && fabs(a - b) <= 1e-5 * a,
+           "4 ranks and 3 micro-batches drop what one does: %.7f, %.7f", a, b);
+    tap_ok(ran && fabs(a - last_of_column(other, "loss")) > 1e-4 * a,
+           "another seed, which A is drawn by too, is another training");
+    tap_ok(ran && fabs(a - last_of_column(without, "loss")) > 1e-4 * a,
+           "without dropout it is another training");
 }
 
-int main(void)
+/* What is written has the lengths of the rows that were trained on, and so has
+ * what goes on from it. */
+static void written_dora_goes_on(const char *job, const char *base)
 {
-    layouts_agree(2, "fp32", false);
-    layouts_agree(3, "bf16", false);
-    layouts_agree(2, "bf16", true);
+    const char *wrote = job_threads_dir(), *read = job_threads_dir();
+    bool ran =
+            run_of(job, wrote, 2, "lora.quantize_base=%s lora.use_dora=true",
+                   base) &&
+            run_of(job, read, 1, "lora.quantize_base=%s lora.path=%s/out/peft",
+                   base, wrote);
+    double was = last_of_column(wrote, "eval_loss");
+    double is = first_of_column(read, "eval_loss");
+    tap_ok(ran && fabs(is - was) <= 1e-6 * was,
+           "%s %s: DoRA goes on from what was written: %.8f, %.8f", job, base,
+           was, is);
+}
+
+/* The base's digest is that of its codes and scales, however they are cut. */
+static void worlds_agree(const char *base)
+{
+    json_t *first = NULL;
+    double loss = NAN;
+    for (int world = 1; world <= 4; world++) {
+        const char *dir = job_threads_dir();
+        bool ran =
+                run(dir, world,
+                    "lora.quantize_base=%s zero.stage=3 "
+                    "train.per_device_train_batch_size=1",
+                    base);
+        json_t *manifest = job_manifest(dir, 4);
+        json_t *digest =
+                json_object_get(json_object_get(manifest, "base"), "digest");
+        first = first ? first : json_incref(digest);
+        double last = last_of_column(dir, "loss");
+        loss = world == 1 ? last : loss;
+        tap_ok(ran && digest && json_equal(digest, first) &&
+                       fabs(last - loss) <= 1e-5 * loss,
+               "%s world %d: the codes of one rank: %.7f", base, world, last);
+        json_decref(manifest);
+    }
+    json_decref(first);
+}
+
+#define CODES(base, type) "lora.quantize_base=" base " train.dtype=" type
+#define DORA              " lora.use_dora=true"
+
+static void lora(void)
+{
+    layouts_agree("llama_odd", 2, DROPOUT "train.dtype=fp32", many);
+    layouts_agree("llama_odd", 3, DROPOUT "train.dtype=bf16", many);
+    layouts_agree("llama_odd", 2, DROPOUT "train.dtype=bf16" DORA, many);
     dropout_is_of_samples();
-    resumes();
+    resumes(DROPOUT "optim.name=adamw_8bit", "model.init=random", "E0327");
     resumes_as_what_it_is();
-    plan_is_true(false);
-    plan_is_true(true);
+    plan_is_true(DROPOUT);
+    plan_is_true(DROPOUT DORA);
+}
+
+static void qlora(void)
+{
+    static const char *const formats[] = {"nf4", "fp4", "int8", "fp8"};
+    layouts_agree("llama_odd", 2, CODES("nf4", "fp32"), many);
+    layouts_agree("gpt2", 3, CODES("fp4", "bf16"), many);
+    layouts_agree("llama_odd", 3, CODES("int8", "bf16"), few);
+    layouts_agree("qwen3", 3, CODES("fp8", "bf16"), few);
+    layouts_agree("gpt2", 2, CODES("fp8", "fp32"), few);
+    layouts_agree("gpt2", 2, CODES("int8", "fp32"), few);
+    layouts_agree("llama_odd", 2, CODES("nf4", "bf16") DORA, some);
+    layouts_agree("gpt2", 3, CODES("fp8", "fp32") DORA, some);
+    for (int i = 0; i < 4; i++) {
+        worlds_agree(formats[i]);
+        written_dora_goes_on(
+                i % 2 ? "tests/fixtures/gpt2/job.toml"
+                      : "tests/fixtures/llama_odd/job.toml",
+                formats[i]);
+    }
+    resumes("lora.quantize_base=nf4", "lora.quantize_base=int8", "E0817");
+    plan_is_true("lora.quantize_base=nf4");
+    plan_is_true("lora.quantize_base=fp8");
+}
+
+/* A quantized base under streams and host workers that are threads. */
+static void tsan(void)
+{
+    static const char *const both[] = {
+            "zero.stage=2 checkpoint.save_steps=2",
+            HOST "offload.activations=cpu " FULL
+                 " device.streams=threads offload.threads=2",
+            NULL};
+    layouts_agree("llama_odd", 2, CODES("nf4", "bf16") DORA, both);
+}
+
+int main(int argc, char **argv)
+{
+    const char *part = argc > 1 ? argv[1] : "";
+    if (strcmp(part, "lora") == 0)
+        lora();
+    else if (strcmp(part, "qlora") == 0)
+        qlora();
+    else if (strcmp(part, "tsan") == 0)
+        tsan();
+    else
+        return 64;
     return tap_done();
 }

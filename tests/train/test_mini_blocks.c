@@ -68,14 +68,12 @@ static void blocks_are_the_papers(
         const char *path, const struct sizes *sizes, int tensors)
 {
     for (int world = 1; world <= 4; world++) {
-        char set[32];
         const char *dir = job_threads_dir();
-        const char *sets[] = {
-                "optim.name=adam_mini", "run.stop_after=1", set,
-                world % 2 ? "offload.optimizer=none" : "offload.optimizer=cpu",
-                NULL};
-        snprintf(set, sizeof set, "zero.stage=%d", world % 4);
-        bool ok = job_threads_run(path, sets, world, dir) == ZD_OK;
+        bool ok = job_runs(
+                path, dir, world,
+                "optim.name=adam_mini run.stop_after=1 zero.stage=%d "
+                "offload.optimizer=%s",
+                world % 4, world % 2 ? "none" : "cpu");
         struct saved_state state = saved_state_of(dir, world, 1);
         double worst = 0;
         int found = 0;

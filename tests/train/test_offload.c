@@ -1,54 +1,106 @@
-/* test_offload.c - a whole job with and without offload: the same losses,
- * norms, checkpoints and model, to the bit; bytes on the wire and in memory as
- * planned.
+/* test_offload.c - a whole job of five steps with and without offload: the same
+ * losses, norms, checkpoints and model, to the bit; bytes on the wire and in
+ * memory as planned.
  *
  *   test_offload runs     layouts, threads, streams, optimizers, micro-batches
+ *   test_offload nvme     states and parameters in a file
+ *   test_offload report   what a step's row says of waits and bytes
  *   test_offload resume   saved with offload, resumed without, or reversed
  *   test_offload tsan     a few jobs, for a thread sanitizer */
 #include "base/file/fs.h"
-#include "offload_case.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 
-#include <math.h>
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { STEPS = 5 };
+
+#define LLAMA  "tests/fixtures/llama_odd/job.toml"
+#define GPT2   "tests/fixtures/gpt2/job.toml"
 #define RECIPE "tests/train/recipe.toml"
 #define PLAIN  "tests/train/bytes.toml" /* says nothing of the optimizer */
+/* Residual streams go to the host where there are layers between the first and
+ * the last. */
+#define DEEP "tests/fixtures/deep.toml"
+
+/* Evaluation and a checkpoint lie between the steps: both read parameters and
+ * states while updates may still be under way. */
+#define run(job, dir, world, ...)                                              \
+    job_runs(                                                                  \
+            job, dir, world,                                                   \
+            "train.max_steps=5 data.val_split=0.2 eval.eval_strategy=steps "   \
+            "eval.eval_steps=2 eval.max_batches=1 "                            \
+            "checkpoint.save_strategy=steps checkpoint.save_steps=3 "          \
+            "train.dtype=" __VA_ARGS__)
+
+#define HOST "offload.optimizer=cpu "
+#define BOTH HOST "offload.params=cpu "
+
+/* The same losses, norms, checkpoint and model, to the bit. */
+static bool same_run(const char *a, const char *b, int world)
+{
+    char name[96];
+    bool same = same_training(a, b, 0) && same_column(a, b, "eval_loss", 0) &&
+                same_model(a, b);
+    for (int r = 1; r <= world; r++) {
+        snprintf(
+                name, sizeof name,
+                "checkpoint-000003/shard-%05d-of-%05d.safetensors", r, world);
+        same = same && same_output(a, b, name);
+    }
+    return same;
+}
+
+/* Bytes on the wire and in memory. */
+static bool as_planned(const char *dir)
+{
+    json_t *plan = plan_check_open(dir);
+    bool ok =
+            plan && plan_check_sent(plan, dir, STEPS) && plan_check_taken(plan);
+    json_decref(plan);
+    return ok;
+}
+
+/* Is `layout` with `offload` the same run as without? */
+static void compare(
+        const char *job, int world, const char *dtype, const char *layout,
+        const char *offload)
+{
+    const char *a = job_threads_dir(), *b = job_threads_dir();
+    bool ran = run(job, a, world, "%s %s", dtype, layout);
+    bool ran_too = run(job, b, world, "%s %s %s", dtype, layout, offload);
+    tap_ok(ran && ran_too && same_run(a, b, world),
+           "world %d, %s %s, %s: the same bits", world, dtype, layout, offload);
+    tap_ok(ran_too && as_planned(b), "  wire and memory as planned");
+    fs_remove_tree(a);
+    fs_remove_tree(b);
+}
 
 /* --- layouts -------------------------------------------------------------- */
 
 /* One run on the device; then every stage offloaded must equal it. */
 static void layouts_agree(const char *job, const char *dtype, int world)
 {
-    static const char *const variants[][5] = {
-            {"device.streams=threads", "offload.threads=3"},
-            {"device.streams=inline", "offload.threads=1"},
-            {"offload.clipping=undo", "offload.threads=3"},
-            {"offload.chunk_bytes=2048", "zero.reduce_bucket_size=3000"},
-            {"zero.overlap_comm=false", "device.streams=inline"},
-    };
-    struct sets common;
-    bool ran, ran_too;
-    static const char *const device[] = {"zero.stage=1", NULL};
-    set_common(&common, dtype);
-    const char *base = run(job, &common, device, world, &ran);
-    tap_ok(ran, "%s, world %d: not offloaded", dtype, world);
+    static const char *const variants[] = {
+            "device.streams=threads offload.threads=3",
+            "device.streams=inline offload.threads=1",
+            "offload.clipping=undo offload.threads=3",
+            "offload.chunk_bytes=2048 zero.reduce_bucket_size=3000",
+            "zero.overlap_comm=false device.streams=inline"};
+    const char *base = job_threads_dir();
+    tap_ok(run(job, base, world, "%s zero.stage=1", dtype),
+           "%s, world %d: not offloaded", dtype, world);
     for (int i = 0; i < 5; i++) {
-        struct sets sets = {0};
-        char stage[32];
-        int at = i < 4 ? i : 3;
-        snprintf(stage, sizeof stage, "zero.stage=%d", at);
-        set(&sets, stage);
-        set(&sets, "offload.optimizer=cpu");
-        if (i == 4)
-            set(&sets, "offload.params=cpu");
-        set_all(&sets, variants[(i + world) % 5]);
-        const char *dir = run(job, &common, sets.list, world, &ran_too);
-        tap_ok(ran_too && same_run(base, dir, world) && as_planned(dir),
+        const char *dir = job_threads_dir();
+        int stage = i < 4 ? i : 3;
+        bool ran =
+                run(job, dir, world, "%s zero.stage=%d %s %s", dtype, stage,
+                    i == 4 ? BOTH : HOST, variants[(i + world) % 5]);
+        tap_ok(ran && same_run(base, dir, world) && as_planned(dir),
                "%s, world %d, stage %d%s: offloaded, the same bits", dtype,
-               world, at, i == 4 ? " with parameters" : "");
+               world, stage, i == 4 ? " with parameters" : "");
         fs_remove_tree(dir);
     }
     fs_remove_tree(base);
@@ -57,23 +109,15 @@ static void layouts_agree(const char *job, const char *dtype, int world)
 static void optimizers_agree(void)
 {
     static const char *const names[] = {
-            "adamw_8bit", "adam_mini", "adam_mini_8bit", "lion",
-            "lion_8bit",  "sgd",       "adamw"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char name[32], stage[32], what[64];
-        const char *layout[] = {name, stage, NULL, NULL};
-        static const char *const offload[] = {
-                "offload.optimizer=cpu", "offload.chunk_bytes=4096", NULL};
-        struct sets common;
-        snprintf(name, sizeof name, "optim.name=%s", names[i]);
-        snprintf(stage, sizeof stage, "zero.stage=%d", (int)i % 4);
-        if (i == 6) /* bf16 states, no masters */
-            layout[2] = "optim.master=none";
-        set_common(&common, "bf16");
+            "adamw_8bit", "adam_mini", "adam_mini_8bit",         "lion",
+            "lion_8bit",  "sgd",       "adamw optim.master=none"};
+    for (int i = 0; i < 7; i++) {
+        char layout[96];
         snprintf(
-                what, sizeof what, "%s%s", names[i],
-                i == 6 ? " without masters" : "");
-        compare(PLAIN, &common, layout, offload, 1 + (int)i % 2, what);
+                layout, sizeof layout, "optim.name=%s zero.stage=%d", names[i],
+                i % 4);
+        compare(PLAIN, 1 + i % 2, "bf16", layout,
+                HOST "offload.chunk_bytes=4096");
     }
 }
 
@@ -83,71 +127,55 @@ static void micro_batches_agree(void)
 {
     for (int on_host = 0; on_host <= 1; on_host++)
         for (int stage = on_host ? 2 : 0; stage <= 3; stage++) {
-            char text[32], what[64];
-            const char *layout[] = {
-                    text, "train.per_device_train_batch_size=4", NULL};
-            const char *offload[] = {
-                    "offload.optimizer=cpu",
-                    on_host ? "offload.accumulate=host"
-                            : "offload.accumulate=device",
-                    stage == 3 ? "offload.params=cpu" : NULL, NULL};
-            struct sets common;
-            snprintf(text, sizeof text, "zero.stage=%d", stage);
+            char layout[96], offload[96];
             snprintf(
-                    what, sizeof what, "stage %d, 3 micro-batches on the %s",
-                    stage, on_host ? "host" : "device");
-            set_common(&common, stage % 2 ? "bf16" : "fp32");
-            compare(LLAMA, &common, layout, offload, 2, what);
+                    layout, sizeof layout,
+                    "zero.stage=%d train.per_device_train_batch_size=4", stage);
+            snprintf(
+                    offload, sizeof offload, "%s offload.accumulate=%s",
+                    stage == 3 ? BOTH : HOST, on_host ? "host" : "device");
+            compare(LLAMA, 2, stage % 2 ? "bf16" : "fp32", layout, offload);
         }
+}
+
+static int rows_of(const char *dir, const char *key)
+{
+    double *values;
+    int count = job_threads_column(dir, key, &values);
+    free(values);
+    return count;
 }
 
 /* The recipe of docs/offload.md as it is, with a model that fits any device:
  * its sixteen micro-batches are added up there. */
 static void recipe_agrees(void)
 {
-    static const char *const device[] = {"offload.optimizer=none", NULL};
-    struct sets common;
-    bool ran, ran_too;
-    double *down = NULL, *none = NULL;
-    set_common(&common, "fp16");
-    const char *a = run(RECIPE, &common, device, 1, &ran);
-    const char *b = run(RECIPE, &common, NULL, 1, &ran_too);
-    tap_ok(ran && ran_too && same_run(a, b, 1) && as_planned(b) &&
-                   job_threads_column(b, "offload.down_bytes", &down) ==
-                           STEPS &&
-                   job_threads_column(a, "offload.down_bytes", &none) == 0,
+    const char *a = job_threads_dir(), *b = job_threads_dir();
+    bool ran = run(RECIPE, a, 1, "fp16 offload.optimizer=none") &&
+               run(RECIPE, b, 1, "fp16");
+    tap_ok(ran && same_run(a, b, 1) && as_planned(b) &&
+                   rows_of(b, "offload.down_bytes") == STEPS &&
+                   rows_of(a, "offload.down_bytes") == 0,
            "the recipe for GPT-2 XL with a small GPT-2: the same bits");
-    free(down);
-    free(none);
-    fs_remove_tree(a);
-    fs_remove_tree(b);
 }
 
 /* On one rank, and at stage 1, the host adds rounded sums of its own: near. */
 static void host_sums_are_near(void)
 {
-    static const char *const layout[] = {
-            "train.per_device_train_batch_size=4", "zero.stage=1", NULL};
-    static const char *const offload[] = {
-            "train.per_device_train_batch_size=4", "zero.stage=1",
-            "offload.optimizer=cpu", "offload.accumulate=host", NULL};
     for (int world = 1; world <= 2; world++) {
-        struct sets common;
-        bool ran, ran_too;
-        double *x, *y, worst = 0;
-        set_common(&common, "fp32");
-        const char *a = run(LLAMA, &common, layout, world, &ran);
-        const char *b = run(LLAMA, &common, offload, world, &ran_too);
-        int m = job_threads_column(a, "loss", &x);
-        int n = job_threads_column(b, "loss", &y);
-        for (int i = 0; i < m && i < n; i++)
-            worst = fmax(worst, fabs(x[i] - y[i]) / fabs(x[i]));
-        tap_ok(ran && ran_too && m == STEPS && n == STEPS && worst <= 1e-5 &&
+        const char *a = job_threads_dir(), *b = job_threads_dir();
+        bool ran = true;
+        for (int host = 0; host < 2; host++)
+            ran &=
+                    run(LLAMA, host ? b : a, world,
+                        "fp32 train.per_device_train_batch_size=4 "
+                        "zero.stage=1 %s",
+                        host ? HOST "offload.accumulate=host" : "");
+        double worst = column_difference(a, b, "loss");
+        tap_ok(ran && rows_of(b, "loss") == STEPS && worst <= 1e-5 &&
                        as_planned(b),
                "world %d: summed on the host as on the device (%.2g)", world,
                worst);
-        free(x);
-        free(y);
     }
 }
 
@@ -155,83 +183,179 @@ static void host_sums_are_near(void)
  */
 static void overflow_is_skipped(void)
 {
-    static const char *const offloads[][5] = {
-            {"offload.optimizer=cpu", "zero.stage=2"},
-            {"offload.optimizer=cpu", "offload.params=cpu", "zero.stage=3"},
-            {"offload.optimizer=cpu", "offload.clipping=undo", "zero.stage=1"},
-    };
-    static const char *const layout[] = {
-            "train.fp16.initial_scale_power=22", "train.fp16.hysteresis=1",
-            "zero.stage=2", NULL};
-    static const char *const scale[] = {
-            "train.fp16.initial_scale_power=22", "train.fp16.hysteresis=1",
-            NULL};
-    struct sets common;
-    bool ran, ran_too;
-    double *skipped;
-    set_common(&common, "fp16");
-    const char *base = run(LLAMA, &common, layout, 2, &ran);
-    int skips = job_threads_column(base, "skipped", &skipped);
-    tap_ok(ran && skips > 0, "fp16: %d steps are skipped", skips);
-    free(skipped);
-    set_all(&common, scale);
-    for (size_t i = 0; i < sizeof offloads / sizeof offloads[0]; i++) {
-        const char *dir = run(LLAMA, &common, offloads[i], 2, &ran_too);
-        tap_ok(ran_too && same_run(base, dir, 2),
-               "fp16, offload %zu: the same steps skipped, the same bits",
-               i + 1);
+    static const char *const offloads[] = {
+            "zero.stage=2", HOST "zero.stage=2", BOTH "zero.stage=3",
+            HOST "offload.clipping=undo zero.stage=1"};
+    const char *base = NULL;
+    for (int i = 0; i < 4; i++) {
+        const char *dir = job_threads_dir();
+        bool ran =
+                run(LLAMA, dir, 2,
+                    "fp16 train.fp16.initial_scale_power=22 "
+                    "train.fp16.hysteresis=1 %s",
+                    offloads[i]);
+        base = base ? base : dir;
+        tap_ok(ran && rows_of(dir, "skipped") > 0 && same_run(base, dir, 2),
+               "fp16, %s: the same steps skipped, the same bits", offloads[i]);
     }
 }
 
-/* "auto" adds micro-batches up on the device if that fits, else on the host. */
-static bool accumulates_on_host(
-        const char *limit, bool *ran_out, double *device)
+/* "auto" adds micro-batches up on the device if that fits, else on the host.
+ * *device_out: bytes planned there. */
+static bool accumulates_on_host(double limit, double *device_out)
 {
-    static const char *const base[] = {
-            "train.per_device_train_batch_size=4",
-            "offload.optimizer=cpu",
-            "zero.stage=1",
-            "train.max_steps=1",
-            "optim.warmup_steps=0",
-            "checkpoint.save_strategy=no",
-            "checkpoint.export=none",
-            "device.host_memory_limit=1GiB",
-            NULL};
-    struct sets sets = {0};
     const char *dir = job_threads_dir();
     bool on_host = false;
-    size_t a, i;
+    size_t i;
     json_t *arena, *span;
-    set_all(&sets, base);
-    set(&sets, limit);
-    *ran_out = job_threads_run(LLAMA, sets.list, 1, dir) == ZD_OK;
+    bool ran = job_runs(
+            LLAMA, dir, 1,
+            "train.per_device_train_batch_size=4 " HOST
+            "zero.stage=1 train.max_steps=1 optim.warmup_steps=0 "
+            "checkpoint.save_strategy=no checkpoint.export=none "
+            "device.host_memory_limit=1GiB device.memory_limit=%.0f",
+            limit);
     json_t *plan = plan_check_open(dir);
     const json_t *rank = json_array_get(json_object_get(plan, "ranks"), 0);
-    json_array_foreach(json_object_get(rank, "arenas"), a, arena)
-    {
-        if (a == 0)
-            *device =
-                    json_number_value(json_object_get(arena, "planned_bytes"));
+    const json_t *arenas = json_object_get(rank, "arenas");
+    *device_out = ran ? (double)json_integer_at(
+                                json_array_get(arenas, 0), "planned_bytes")
+                      : 0;
+    for (size_t a = 0; (arena = json_array_get(arenas, a)); a++)
         json_array_foreach(json_object_get(arena, "spans"), i, span) on_host |=
-                !strcmp(json_string_value(json_object_get(span, "name")),
-                        "offload.accumulators");
-    }
+                strcmp(json_string_at(span, "name"), "offload.accumulators") ==
+                0;
     json_decref(plan);
     return on_host;
 }
 
 static void accumulates_where_it_fits(void)
 {
-    char limit[64];
-    bool ran, ran_too;
-    double most = 0, less = 0;
-    bool first = accumulates_on_host("device.memory_limit=1GiB", &ran, &most);
-    snprintf(limit, sizeof limit, "device.memory_limit=%.0f", most - 1);
-    bool second = accumulates_on_host(limit, &ran_too, &less);
-    tap_ok(ran && ran_too && !first && second && less < most,
+    double most, less;
+    bool first = accumulates_on_host(1 << 30, &most);
+    bool second = accumulates_on_host(most - 1, &less);
+    tap_ok(!first && second && less > 0 && less < most,
            "micro-batches are added up on the device (%.0f bytes), or on the "
            "host where that does not fit (%.0f)",
            most, less);
+}
+
+/* --- a file --------------------------------------------------------------- */
+
+static int entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    int count = 0;
+    while (dir && readdir(dir))
+        count++;
+    if (dir)
+        closedir(dir);
+    return count - 2; /* . and .. */
+}
+
+static void nvme_agrees(void)
+{
+    static const struct {
+        const char *job, *dtype;
+        int world;
+        const char *layout, *offload;
+    } cases[] = {
+            {LLAMA, "fp32", 1, "optim.name=adamw",
+             "offload.params=nvme aio.backend=threads offload.chunk_bytes=2048 "
+             "aio.block_size=4096"},
+            {LLAMA, "bf16", 2,
+             "zero.stage=1 train.per_device_train_batch_size=4",
+             "offload.accumulate=device offload.threads=3"},
+            {GPT2, "bf16", 2, "zero.stage=3 optim.name=adamw_8bit",
+             "offload.params=nvme offload.chunk_bytes=4096 "
+             "aio.single_submit=true"},
+            {GPT2, "fp16", 3,
+             "zero.stage=2 train.per_device_train_batch_size=2 "
+             "optim.name=adamw_8bit",
+             "offload.accumulate=host aio.overlap_events=false "
+             "device.streams=inline"},
+            {LLAMA, "bf16", 2,
+             "zero.stage=3 train.per_device_train_batch_size=4 "
+             "optim.name=adam_mini_8bit",
+             "offload.params=nvme offload.accumulate=host "
+             "offload.chunk_bytes=4096 device.streams=threads"},
+            {LLAMA, "fp32", 2, "zero.stage=3",
+             "offload.params=cpu offload.threads=2 aio.queue_depth=1"},
+    };
+    const char *disk = job_threads_dir();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char offload[256];
+        snprintf(
+                offload, sizeof offload,
+                "offload.optimizer=nvme offload.nvme_path=%s %s", disk,
+                cases[i].offload);
+        compare(cases[i].job, cases[i].world, cases[i].dtype, cases[i].layout,
+                offload);
+    }
+    tap_ok(entries(disk) == 0, "nothing is left on the disk");
+}
+
+/* --- rows ----------------------------------------------------------------- */
+
+static double *column(const char *dir, const char *key, bool *ok)
+{
+    double *values = NULL;
+    *ok = job_threads_column(dir, key, &values) == STEPS && *ok;
+    return values;
+}
+
+/* No wait is shorter than nothing or longer than the step. */
+static bool waits_add_up(const char *dir)
+{
+    static const char *const keys[] = {
+            "offload.wait_seconds.down", "offload.wait_seconds.host_step",
+            "offload.wait_seconds.up", "offload.wait_seconds.activations"};
+    bool ok = true;
+    double sum[STEPS] = {0}, *step = column(dir, "step_seconds", &ok);
+    for (int k = 0; k < 4; k++) {
+        double *wait = column(dir, keys[k], &ok);
+        for (int i = 0; i < STEPS && ok; i++) {
+            ok = wait[i] >= 0;
+            sum[i] += wait[i];
+        }
+        free(wait);
+    }
+    for (int i = 0; i < STEPS && ok; i++)
+        ok = sum[i] <= step[i];
+    free(step);
+    return ok;
+}
+
+static bool each_step_moves_the_same(const char *dir, const char *key)
+{
+    bool ok = true;
+    double *bytes = column(dir, key, &ok);
+    for (int i = 0; i < STEPS && ok; i++)
+        ok = bytes[i] > 0 && bytes[i] == bytes[0];
+    free(bytes);
+    return ok;
+}
+
+/* What evaluations and saves move between steps is in no row. */
+static void reports_are_of_steps(void)
+{
+    static const char *const tiers[] = {
+            HOST,
+            BOTH "offload.activations=cpu train.gradient_checkpointing=full",
+            "offload.optimizer=nvme offload.params=nvme "
+            "offload.nvme_path=/tmp"};
+    for (int world = 1; world <= 2; world++)
+        for (int i = 0; i < 3; i++) {
+            const char *dir = job_threads_dir();
+            bool ran = run(LLAMA, dir, world, "bf16 %s", tiers[i]);
+            tap_ok(ran && waits_add_up(dir),
+                   "world %d, %s: the waits of a step are a part of it", world,
+                   tiers[i]);
+            tap_ok(each_step_moves_the_same(dir, "offload.down_bytes") &&
+                           (i == 0 ||
+                            each_step_moves_the_same(dir, "offload.up_bytes")),
+                   "  each row has the bytes of one step");
+        }
 }
 
 /* --- resume --------------------------------------------------------------- */
@@ -239,34 +363,24 @@ static void accumulates_where_it_fits(void)
 /* Save at a ranks, resume at b: offloaded or not, the same. */
 static void resumes_agree(int a, int b, const char *dtype)
 {
-    static const char *const offload[] = {
-            "offload.optimizer=cpu", "zero.stage=3", NULL};
-    static const char *const params[] = {
-            "offload.optimizer=cpu", "offload.params=cpu", "zero.stage=3",
-            NULL};
-    static const char *const device[] = {"zero.stage=2", NULL};
+    static const char device[] = "zero.stage=2",
+                      offload[] = HOST "zero.stage=3";
     const char *dirs[2];
-    bool ran = true, half;
+    bool ran = true;
     for (int i = 0; i < 2; i++) {
-        struct sets first, second = {0};
-        char resume[PATH_MAX];
-        set_common(&first, dtype);
-        set(&first, "run.stop_after=3");
-        set_all(&first, i ? offload : device);
-        const char *saved = run(LLAMA, &first, NULL, a, &half);
-        ran = ran && half;
-        set_common(&first, dtype);
-        set_all(&second, first.list);
-        set_all(&second, i ? (a > b ? params : device) : offload);
-        snprintf(
-                resume, sizeof resume, "run.resume=%s/out/checkpoint-000003",
-                saved);
-        set(&second, resume);
-        dirs[i] = run(LLAMA, &second, NULL, b, &half);
-        ran = ran && half;
+        const char *saved = job_threads_dir();
+        dirs[i] = job_threads_dir();
+        ran = ran &&
+              run(LLAMA, saved, a, "%s run.stop_after=3 %s", dtype,
+                  i ? offload : device) &&
+              run(LLAMA, dirs[i], b,
+                  "%s %s run.resume=%s/out/checkpoint-000003", dtype,
+                  !i      ? offload
+                  : a > b ? BOTH "zero.stage=3"
+                          : device,
+                  saved);
     }
-    tap_ok(ran && same_column(dirs[0], dirs[1], "loss", 0) &&
-                   same_column(dirs[0], dirs[1], "grad_norm", 0) &&
+    tap_ok(ran && same_training(dirs[0], dirs[1], 0) &&
                    same_model(dirs[0], dirs[1]),
            "%s: saved at %d ranks, resumed at %d, offloaded before or after",
            dtype, a, b);
@@ -274,48 +388,29 @@ static void resumes_agree(int a, int b, const char *dtype)
 
 /* --- thread sanitizer ----------------------------------------------------- */
 
-/* Residual streams go to the host where there are layers between the first and
- * the last. */
-#define DEEP "tests/fixtures/deep.toml"
-
 static void jobs_race_nowhere(void)
 {
+#define DEEP_SETS                                                              \
+    "data.val_split=0.0 offload.activations=cpu offload.threads=2 "            \
+    "train.gradient_checkpointing=full zero.stage=3 "
     static const struct {
-        const char *job, *sets[8];
+        const char *job, *sets;
     } jobs[] = {
-            {LLAMA,
-             {"offload.optimizer=cpu", "zero.stage=2", "offload.threads=2"}},
-            {LLAMA,
-             {"offload.optimizer=cpu", "offload.params=cpu", "zero.stage=3",
-              "offload.threads=2"}},
-            {LLAMA,
-             {"offload.optimizer=cpu", "zero.stage=1", "offload.clipping=undo",
-              "optim.name=adamw_8bit"}},
-            {LLAMA,
-             {"offload.optimizer=cpu", "zero.stage=3",
-              "offload.accumulate=host",
-              "train.per_device_train_batch_size=4"}},
-            {DEEP,
-             {"offload.optimizer=nvme", "offload.params=nvme",
-              "offload.activations=cpu", "train.gradient_checkpointing=full",
-              "zero.stage=3", "offload.nvme_path=/tmp", "offload.threads=2"}},
-            {DEEP,
-             {"offload.optimizer=cpu", "offload.params=cpu",
-              "offload.activations=cpu", "train.gradient_checkpointing=full",
-              "zero.stage=3", "optim.name=adam_mini_8bit",
-              "offload.threads=2"}},
+            {LLAMA, "fp32 " HOST "zero.stage=2 offload.threads=2"},
+            {LLAMA, "bf16 " BOTH "zero.stage=3 offload.threads=2"},
+            {LLAMA, "fp32 " HOST "zero.stage=1 offload.clipping=undo "
+                    "optim.name=adamw_8bit"},
+            {LLAMA, "bf16 " HOST "zero.stage=3 offload.accumulate=host "
+                    "train.per_device_train_batch_size=4"},
+            {DEEP, "fp32 " DEEP_SETS "offload.optimizer=nvme "
+                   "offload.params=nvme offload.nvme_path=/tmp"},
+            {DEEP, "bf16 " DEEP_SETS BOTH "optim.name=adam_mini_8bit"},
     };
-    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
-        struct sets common;
-        bool ran;
-        set_common(&common, i % 2 ? "bf16" : "fp32");
-        if (strcmp(jobs[i].job, DEEP) == 0) /* has data of its own for that */
-            set(&common, "data.val_split=0.0");
-        set(&common, "device.streams=threads");
-        set(&common, "offload.chunk_bytes=4096");
-        run(jobs[i].job, &common, jobs[i].sets, 2, &ran);
-        tap_ok(ran, "job %zu with threads for streams and updates", i + 1);
-    }
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++)
+        tap_ok(run(jobs[i].job, job_threads_dir(), 2,
+                   "%s device.streams=threads offload.chunk_bytes=4096",
+                   jobs[i].sets),
+               "job %zu with threads for streams and updates", i + 1);
 }
 
 int main(int argc, char **argv)
@@ -333,6 +428,10 @@ int main(int argc, char **argv)
         host_sums_are_near();
         overflow_is_skipped();
         accumulates_where_it_fits();
+    } else if (strcmp(part, "nvme") == 0) {
+        nvme_agrees();
+    } else if (strcmp(part, "report") == 0) {
+        reports_are_of_steps();
     } else if (strcmp(part, "resume") == 0) {
         resumes_agree(2, 3, "bf16");
         resumes_agree(3, 1, "bf16");

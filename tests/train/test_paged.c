@@ -2,15 +2,12 @@
  * that let all, some and none of the states stay there: the bits of the run
  * that is not paged, memory as planned, and a limit that is too small refused.
  */
-#include "base/file/fs.h"
 #include "tests/support/job_threads.h"
+#include "tests/support/plan_check.h"
 
-#include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define JOB "tests/fixtures/deep.toml"
 enum { STEPS = 5 };
 
 struct memory {
@@ -23,40 +20,29 @@ static json_int_t span_of(const json_t *arena, const char *name)
     const json_t *spans = json_object_get(arena, "spans");
     for (size_t i = 0; i < json_array_size(spans); i++) {
         const json_t *span = json_array_get(spans, i);
-        if (!strcmp(json_string_value(json_object_get(span, "name")), name))
-            return json_integer_value(json_object_get(span, "bytes"));
+        if (!strcmp(json_string_at(span, "name"), name))
+            return json_integer_at(span, "bytes");
     }
     return 0;
 }
 
+/* Of the last rank. */
 static struct memory memory_of(const char *dir)
 {
-    char path[PATH_MAX];
-    json_t *plan, *rank, *arena;
-    size_t r, a;
-    struct memory memory = {.taken = true};
-    snprintf(path, sizeof path, "%s/out/plan.json", dir);
-    if (json_parse_file(path, 1 << 24, &plan) != ZD_OK)
-        return (struct memory){0};
-    json_array_foreach(json_object_get(plan, "ranks"), r, rank)
+    json_t *plan = plan_check_open(dir), *arena;
+    size_t a;
+    const json_t *ranks = json_object_get(plan, "ranks");
+    const json_t *rank = json_array_get(ranks, json_array_size(ranks) - 1);
+    struct memory memory = {.taken = plan && plan_check_taken(plan)};
+    json_array_foreach(json_object_get(rank, "arenas"), a, arena)
     {
-        memory.device = memory.states = memory.paged = memory.staging = 0;
-        json_array_foreach(json_object_get(rank, "arenas"), a, arena)
-        {
-            json_int_t planned =
-                    json_integer_value(json_object_get(arena, "planned_bytes"));
-            memory.taken &=
-                    planned ==
-                    json_integer_value(json_object_get(arena, "taken_bytes"));
-            if (a == ARENA_DEVICE)
-                memory.device = planned;
-            memory.states += span_of(arena, "zero.m") +
-                             span_of(arena, "zero.v") +
-                             span_of(arena, "zero.states.8bit") +
-                             span_of(arena, "zero.states.scales");
-            memory.paged += span_of(arena, "zero.paged");
-            memory.staging += span_of(arena, "zero.paged.staging");
-        }
+        if (a == ARENA_DEVICE)
+            memory.device = json_integer_at(arena, "planned_bytes");
+        memory.states += span_of(arena, "zero.m") + span_of(arena, "zero.v") +
+                         span_of(arena, "zero.states.8bit") +
+                         span_of(arena, "zero.states.scales");
+        memory.paged += span_of(arena, "zero.paged");
+        memory.staging += span_of(arena, "zero.paged.staging");
     }
     json_decref(plan);
     return memory;
@@ -64,8 +50,7 @@ static struct memory memory_of(const char *dir)
 
 static bool same_run(const char *a, const char *b)
 {
-    return same_column(a, b, "loss", STEPS) &&
-           same_column(a, b, "grad_norm", STEPS) && same_model(a, b);
+    return same_training(a, b, STEPS) && same_model(a, b);
 }
 
 /* Bytes of a step up and down, on rank 0; none: no row tells any. */
@@ -87,27 +72,16 @@ struct job {
     int world, stage;
 };
 
-static enum zd_status run(
-        const struct job *job, bool paged, json_int_t limit, const char *stop,
+static bool run(
+        const struct job *job, bool paged, json_int_t limit, const char *more,
         const char *dir)
 {
-    char name[64], stage[32], device[64];
-    const char *sets[] = {
-            name,
-            stage,
-            device,
-            "train.gradient_checkpointing=full",
-            paged ? "offload.chunk_bytes=2048" : stop,
-            paged ? stop : NULL,
-            NULL};
-    snprintf(
-            name, sizeof name, "optim.name=%s%s", paged ? "paged_" : "",
-            job->name);
-    snprintf(stage, sizeof stage, "zero.stage=%d", job->stage);
-    snprintf(
-            device, sizeof device, "device.memory_limit=%" PRId64,
-            (int64_t)limit);
-    return job_threads_run(JOB, sets, job->world, dir);
+    return job_runs(
+            "tests/fixtures/deep.toml", dir, job->world,
+            "optim.name=%s%s zero.stage=%d device.memory_limit=%lld "
+            "train.gradient_checkpointing=full %s %s",
+            paged ? "paged_" : "", job->name, job->stage, limit,
+            paged ? "offload.chunk_bytes=2048" : "", more);
 }
 
 static void limits_of(const struct job *job)
@@ -118,9 +92,9 @@ static void limits_of(const struct job *job)
     snprintf(
             what, sizeof what, "%s, %d ranks, stage %d", job->name, job->world,
             job->stage);
-    bool ran = run(job, false, huge, NULL, plain) == ZD_OK;
+    bool ran = run(job, false, huge, "", plain);
     struct memory whole = memory_of(plain);
-    bool fits = run(job, true, whole.device, NULL, all) == ZD_OK;
+    bool fits = run(job, true, whole.device, NULL, all);
     struct memory same = memory_of(all);
     tap_ok(ran && fits && same_run(plain, all) && same.device == whole.device &&
                    same.paged == 0 && same.staging == 0 && moves(all, 0),
@@ -129,7 +103,7 @@ static void limits_of(const struct job *job)
     /* half of the states: as few as fit */
     const char *some = job_threads_dir();
     json_int_t limit = whole.device - whole.states / 2;
-    ran = run(job, true, limit, NULL, some) == ZD_OK;
+    ran = run(job, true, limit, "", some);
     struct memory half = memory_of(some);
     json_int_t slack = limit - half.device;
     tap_ok(ran && same_run(plain, some) && half.taken && half.paged > 0 &&
@@ -141,17 +115,17 @@ static void limits_of(const struct job *job)
 
     const char *none = job_threads_dir();
     limit = whole.device - whole.states + half.staging + 64;
-    ran = run(job, true, limit, NULL, none) == ZD_OK;
+    ran = run(job, true, limit, "", none);
     struct memory out = memory_of(none);
     tap_ok(ran && same_run(plain, none) && out.taken && out.paged > 0 &&
                    out.states < whole.states / 20 + 64,
            "%s: all spilled", what);
 
     limit = whole.device - whole.states - 4096;
-    enum zd_status status = run(job, true, limit, NULL, job_threads_dir());
-    const char *help = zd_error_get()->help;
-    tap_ok(status == ZD_ERR_UNFIT &&
-                   strstr(help, "\n--set offload.optimizer=cpu   ("),
+    ran = run(job, true, limit, "", job_threads_dir());
+    const struct zd_error *error = zd_error_get();
+    tap_ok(!ran && error->status == ZD_ERR_UNFIT &&
+                   strstr(error->help, "\n--set offload.optimizer=cpu   ("),
            "%s: a limit that is too small names what fits", what);
     zd_error_clear();
 }
@@ -162,13 +136,13 @@ static void resumed(void)
     const struct job job = {"adamw_8bit", 2, 2};
     const json_int_t huge = (json_int_t)1 << 32;
     const char *plain = job_threads_dir(), *cut = job_threads_dir();
-    bool ran = run(&job, false, huge, NULL, plain) == ZD_OK;
+    bool ran = run(&job, false, huge, "", plain);
     struct memory whole = memory_of(plain);
     json_int_t limit = whole.device - whole.states / 2;
-    ran = ran && run(&job, true, limit, "run.stop_after=2", cut) == ZD_OK &&
+    ran = ran && run(&job, true, limit, "run.stop_after=2", cut) &&
           memory_of(cut).paged > 0 &&
-          run(&job, true, huge, "run.stop_after=3", cut) == ZD_OK &&
-          run(&job, true, limit, NULL, cut) == ZD_OK;
+          run(&job, true, huge, "run.stop_after=3", cut) &&
+          run(&job, true, limit, "", cut);
     tap_ok(ran && same_run(plain, cut), "a resumed run has the same bits");
 }
 

@@ -1,8 +1,13 @@
-/* test_parity.c - 20 AdamW steps of a fixture against PyTorch, at every stage
- * and at worlds 1 to 4: losses, gradient norms, final weights; losses in bf16,
- * and in fp16 against those of fp32.
+/* test_parity.c - 20 AdamW steps of a fixture, or of its adapter, against
+ * PyTorch and PEFT (tests/reference/make_models.py, make_adapters.py).
  *
- *   test_parity FIXTURE        the folder below tests/fixtures */
+ *   test_parity FIXTURE          the folder below tests/fixtures: every stage
+ * at worlds 1 to 4: losses, gradient norms, final weights; losses in bf16, and
+ * in fp16 against those of fp32 test_parity FIXTURE KIND     its folder KIND,
+ * lora, or dora at fewer worlds and stages: losses, norms, the adapter that is
+ * written, the merged model; the same bits at every stage; losses in bf16;
+ * losses over a quantized base against PEFT over what that decodes to
+ * (make_qlora.py) */
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
 #include "tests/support/job_threads.h"
@@ -14,33 +19,51 @@
 
 struct expected {
     json_t *json;
-    const json_t *steps, *bf16, *tolerance, *excepted;
+    const json_t *steps;
+    const char *fixture, *kind; /* kind NULL: the model itself */
+    char job[96], dir[128]; /* the fixture's job; folder of what is expected */
+    char sets[256];         /* of all its runs */
 };
+
+#define NO_FILES "checkpoint.export=none checkpoint.save_strategy=no"
+
+static bool run(
+        const struct expected *expected, const char *dir, int world, int stage,
+        const char *more, const char *still_more)
+{
+    return job_runs(
+            expected->job, dir, world, "zero.stage=%d %s %s %s", stage,
+            expected->sets, more, still_more);
+}
 
 static double tolerance(const struct expected *expected, const char *name)
 {
-    return json_real_value(json_object_get(expected->tolerance, name));
+    return json_real_value(json_object_get(
+            json_object_get(expected->json, "tolerance"), name));
+}
+
+/* `steps`: a list of rows, or a list for each column. */
+static double want_of(const json_t *steps, int i, const char *key)
+{
+    return json_number_value(
+            json_is_array(steps)
+                    ? json_object_get(json_array_get(steps, (size_t)i), key)
+                    : json_array_get(json_object_get(steps, key), (size_t)i));
 }
 
 /* The largest relative difference of a column; infinite when rows are missing.
  */
 static double worst_of(
-        const struct expected *expected, const char *dir, const char *key,
-        bool bf16)
+        const struct expected *expected, const json_t *steps, const char *dir,
+        const char *key)
 {
     double *values, worst = 0;
     int count = job_threads_column(dir, key, &values);
-    size_t steps = json_array_size(expected->steps);
-    if (count != (int)steps)
+    if (count != (int)json_array_size(expected->steps))
         worst = INFINITY;
     for (int i = 0; i < count && worst < INFINITY; i++) {
-        const json_t *want =
-                bf16 ? json_array_get(
-                               json_object_get(expected->bf16, key), (size_t)i)
-                     : json_object_get(
-                               json_array_get(expected->steps, (size_t)i), key);
-        double w = json_number_value(want);
-        double difference = fabs(values[i] - w) / fabs(w);
+        double want = want_of(steps, i, key);
+        double difference = fabs(values[i] - want) / fabs(want);
         if (!(difference <= worst))
             worst = isnan(difference) ? INFINITY : difference;
     }
@@ -52,155 +75,214 @@ static bool is_excepted(
         const struct expected *expected, const char *name, uint64_t element)
 {
     size_t i;
-    json_t *run;
-    json_array_foreach(json_object_get(expected->excepted, name), i, run)
+    json_t *part;
+    const json_t *excepted = json_object_get(expected->json, "excepted");
+    json_array_foreach(json_object_get(excepted, name), i, part)
     {
-        uint64_t begin = (uint64_t)json_integer_value(json_array_get(run, 0));
-        uint64_t end = (uint64_t)json_integer_value(json_array_get(run, 1));
+        uint64_t begin = (uint64_t)json_integer_value(json_array_get(part, 0));
+        uint64_t end = (uint64_t)json_integer_value(json_array_get(part, 1));
         if (element >= begin && element < end)
             return true;
     }
     return false;
 }
 
-static int compare_tensor(
-        const struct expected *expected, const struct st_file *want,
-        const struct st_file *got, int t)
+/* Within the tolerances times `loose`; 0: the same bits. */
+static bool tensor_agrees(
+        const struct expected *expected, const struct st_tensor *a,
+        const struct st_file *want, const struct st_file *got, double loose)
 {
-    const struct st_tensor *a = &want->tensors[t];
     const struct st_tensor *b = st_find(got, a->name);
     float *x = malloc(a->count * sizeof *x), *y = malloc(a->count * sizeof *y);
-    int wrong = 0;
-    double absolute = tolerance(expected, "weight_absolute");
-    double relative = tolerance(expected, "weight_relative");
-
-    if (!b || b->count != a->count ||
-        st_read_float(want, a, 0, a->count, x) != ZD_OK ||
-        st_read_float(got, b, 0, a->count, y) != ZD_OK) {
+    double absolute = loose * tolerance(expected, "weight_absolute");
+    double relative = loose * tolerance(expected, "weight_relative");
+    bool ok = b && b->count == a->count &&
+              st_read_float(want, a, 0, a->count, x) == ZD_OK &&
+              st_read_float(got, b, 0, a->count, y) == ZD_OK;
+    if (!ok)
         printf("# %s cannot be compared\n", a->name);
-        wrong = 1;
-    }
-    for (uint64_t i = 0; i < a->count && b && !wrong; i++)
+    for (uint64_t i = 0; i < a->count && ok; i++)
         if (!(fabs((double)x[i] - y[i]) <= absolute + relative * fabs(x[i])) &&
             !is_excepted(expected, a->name, i)) {
             printf("# %s[%llu] is %.9g, not %.9g\n", a->name,
                    (unsigned long long)i, y[i], x[i]);
-            wrong++;
+            ok = false;
         }
     free(x);
     free(y);
-    return wrong;
+    return ok;
 }
 
-static bool weights_agree(
-        const struct expected *expected, const char *fixture, const char *dir)
+/* Every tensor of `want_path` is in the other file, and where `whole` no
+ * more. */
+static bool files_agree(
+        const struct expected *expected, const char *want_path,
+        const char *got_path, double loose, bool whole)
 {
-    char want_path[PATH_MAX], got_path[PATH_MAX];
     struct st_file *want, *got;
-    int wrong = 0;
-    snprintf(
-            want_path, sizeof want_path, "tests/fixtures/%s/final.safetensors",
-            fixture);
-    snprintf(got_path, sizeof got_path, "%s/out/hf/model.safetensors", dir);
     if (st_open(want_path, &want) != ZD_OK || st_open(got_path, &got) != ZD_OK)
         return false;
-    for (int t = 0; t < want->tensor_count && wrong < 10; t++)
-        wrong += compare_tensor(expected, want, got, t);
-    bool same = want->tensor_count == got->tensor_count;
+    bool ok = !whole || want->tensor_count == got->tensor_count;
+    for (int t = 0; t < want->tensor_count; t++)
+        ok &= tensor_agrees(expected, &want->tensors[t], want, got, loose);
     st_close(want);
     st_close(got);
-    return wrong == 0 && same;
+    return ok;
 }
 
+/* --- checks --------------------------------------------------------------- */
+
+/* `first`: where the adapter of stage 0 is kept for the other stages; NULL. */
 static void check_fp32(
-        const struct expected *expected, const char *fixture, int world,
-        int stage)
+        const struct expected *expected, int world, int stage,
+        const char *first)
 {
-    char job[PATH_MAX], set[32];
+    char want[PATH_MAX], got[PATH_MAX];
     const char *dir = job_threads_dir();
-    const char *sets[] = {set, NULL};
-    snprintf(job, sizeof job, "tests/fixtures/%s/job.toml", fixture);
-    snprintf(set, sizeof set, "zero.stage=%d", stage);
-    if (job_threads_run(job, sets, world, dir) != ZD_OK) {
-        tap_ok(false, "%s fp32 world %d stage %d runs", fixture, world, stage);
-        return;
-    }
-    double loss = worst_of(expected, dir, "loss", false);
-    double norm = worst_of(expected, dir, "grad_norm", false);
-    double rate = worst_of(expected, dir, "learning_rate", false);
-    double tokens = worst_of(expected, dir, "tokens", false);
-    tap_ok(loss <= tolerance(expected, "loss") &&
-                   norm <= tolerance(expected, "grad_norm") && rate < 1e-12 &&
-                   tokens == 0,
+    bool ran = run(expected, dir, world, stage, "", "");
+    double loss = worst_of(expected, expected->steps, dir, "loss");
+    double norm = worst_of(expected, expected->steps, dir, "grad_norm");
+    double rate = worst_of(expected, expected->steps, dir, "learning_rate");
+    double tokens = worst_of(expected, expected->steps, dir, "tokens");
+    tap_ok(ran && loss <= tolerance(expected, "loss") &&
+                   norm <= tolerance(expected, "grad_norm") &&
+                   (expected->kind || (rate < 1e-12 && tokens == 0)),
            "%s fp32 world %d stage %d: loss %.2g, norm %.2g, rate %.2g, "
            "tokens %g",
-           fixture, world, stage, loss, norm, rate, tokens);
-    tap_ok(weights_agree(expected, fixture, dir),
-           "%s fp32 world %d stage %d: final weights", fixture, world, stage);
+           expected->fixture, world, stage, loss, norm, rate, tokens);
+    snprintf(want, sizeof want, "%s/final.safetensors", expected->dir);
+    snprintf(
+            got, sizeof got, "%s/out/%s", dir,
+            expected->kind ? "peft/adapter_model.safetensors"
+                           : "hf/model.safetensors");
+    tap_ok(files_agree(expected, want, got, 1, true), "  the final weights");
+    if (first && stage == 0)
+        rename(got, first);
+    else if (first)
+        tap_ok(files_agree(expected, first, got, 0, true),
+               "  with the bits of stage 0");
     fs_remove_tree(dir);
 }
 
-static void check_bf16(
-        const struct expected *expected, const char *fixture, int world,
-        int stage)
+/* Losses alone, in another type or over another base; `not_those`: farther
+ * than 3e-5 from what is expected without that. */
+static void check_losses(
+        const struct expected *expected, const char *sets, int world, int stage,
+        const json_t *steps, double limit, bool not_those)
 {
-    char job[PATH_MAX], set[32];
     const char *dir = job_threads_dir();
-    const char *sets[] = {
-            set, "train.dtype=bf16", "checkpoint.export=none",
-            "checkpoint.save_strategy=no", NULL};
-    snprintf(job, sizeof job, "tests/fixtures/%s/job.toml", fixture);
-    snprintf(set, sizeof set, "zero.stage=%d", stage);
-    bool ran = job_threads_run(job, sets, world, dir) == ZD_OK;
-    double loss = ran ? worst_of(expected, dir, "loss", true) : INFINITY;
-    tap_ok(loss <= tolerance(expected, "bf16_loss"),
-           "%s bf16 world %d stage %d: loss %.2g", fixture, world, stage, loss);
+    bool ran = run(expected, dir, world, stage, NO_FILES, sets);
+    double loss = worst_of(expected, steps, dir, "loss");
+    double other = worst_of(expected, expected->steps, dir, "loss");
+    tap_ok(ran && loss <= limit && (!not_those || other > 3e-5),
+           "%s %s world %d stage %d: loss %.2g, and %.2g from fp32's",
+           expected->fixture, sets, world, stage, loss, other);
     fs_remove_tree(dir);
+}
+
+/* The model with the adapter in it, of as little training as there is. */
+static void check_merged(const struct expected *expected)
+{
+    char want[PATH_MAX], got[PATH_MAX];
+    const char *dir = job_threads_dir();
+    bool ran = run(expected, dir, 1, 0, "checkpoint.export=hf", "");
+    snprintf(want, sizeof want, "%s/merged.safetensors", expected->dir);
+    snprintf(got, sizeof got, "%s/out/hf/model.safetensors", dir);
+    tap_ok(ran && files_agree(expected, want, got, 1, false),
+           "%s: the merged model", expected->fixture);
+    fs_remove_tree(dir);
+}
+
+static void check_quantized(const struct expected *expected)
+{
+    static const char *const formats[] = {"nf4", "fp4", "int8", "fp8"};
+    char path[PATH_MAX], sets[64];
+    json_t *all = NULL;
+    snprintf(path, sizeof path, "%s/quantized.json", expected->dir);
+    if (json_parse_file(path, 1 << 22, &all) != ZD_OK)
+        all = NULL;
+    for (int i = 0; i < 4; i++) {
+        snprintf(sets, sizeof sets, "lora.quantize_base=%s", formats[i]);
+        check_losses(
+                expected, sets, 2, 3, json_object_get(all, formats[i]), 1e-5,
+                true);
+    }
+    json_decref(all);
+}
+
+static void check_adapter(struct expected *expected)
+{
+    char first[PATH_MAX];
+    bool all = strcmp(expected->kind, "lora") == 0;
+    snprintf(
+            expected->sets, sizeof expected->sets,
+            "lora.path=%s lora.loraplus_lr_ratio=%g ", expected->dir,
+            json_number_value(
+                    json_object_get(expected->json, "loraplus_lr_ratio")));
+    snprintf(first, sizeof first, "%s.first", job_threads_dir());
+    check_fp32(expected, 1, 0, NULL);
+    for (int stage = 0; stage <= 3; stage += all ? 1 : 3)
+        check_fp32(expected, 2, stage, first);
+    if (all) {
+        check_fp32(expected, 3, 3, NULL);
+        check_fp32(expected, 4, 1, NULL);
+    }
+    check_merged(expected);
+    check_losses(
+            expected, "train.dtype=bf16", 2, 3, expected->steps, 0.01, false);
+    check_quantized(expected);
+    remove(first);
 }
 
 /* fp16 with its loss scale loses so little that fp32 is its reference: within
  * one rounding, 2^-11. */
-static void check_fp16(
-        const struct expected *expected, const char *fixture, int stage)
+static void check_fp16(const struct expected *expected)
 {
-    char job[PATH_MAX], set[32];
     const char *dir = job_threads_dir();
-    const char *sets[] = {
-            set, "train.dtype=fp16", "checkpoint.export=none",
-            "checkpoint.save_strategy=no", NULL};
-    snprintf(job, sizeof job, "tests/fixtures/%s/job.toml", fixture);
-    snprintf(set, sizeof set, "zero.stage=%d", stage);
-    bool ran = job_threads_run(job, sets, 2, dir) == ZD_OK;
-    double loss = ran ? worst_of(expected, dir, "loss", false) : INFINITY;
-    double norm = ran ? worst_of(expected, dir, "grad_norm", false) : INFINITY;
-    tap_ok(loss <= 0x1p-11 && norm <= 0.01,
-           "%s fp16 world 2 stage %d: loss %.2g, norm %.2g", fixture, stage,
+    bool ran = run(expected, dir, 2, 3, NO_FILES, "train.dtype=fp16");
+    double loss = worst_of(expected, expected->steps, dir, "loss");
+    double norm = worst_of(expected, expected->steps, dir, "grad_norm");
+    tap_ok(ran && loss <= 0x1p-11 && norm <= 0.01,
+           "%s fp16 world 2 stage 3: loss %.2g, norm %.2g", expected->fixture,
            loss, norm);
-    fs_remove_tree(dir);
+}
+
+static void check_model(const struct expected *expected)
+{
+    const json_t *bf16 = json_object_get(expected->json, "bf16");
+    for (int world = 1; world <= 4; world++)
+        for (int stage = 0; stage <= 3; stage++) {
+            check_fp32(expected, world, stage, NULL);
+            if (world <= 2 && (stage == 0 || stage == 3))
+                check_losses(
+                        expected, "train.dtype=bf16", world, stage, bf16,
+                        tolerance(expected, "bf16_loss"), false);
+        }
+    check_fp16(expected);
 }
 
 int main(int argc, char **argv)
 {
     char path[PATH_MAX];
-    struct expected expected;
-    if (argc != 2)
+    if (argc != 2 && argc != 3)
         return 64;
-    snprintf(path, sizeof path, "tests/fixtures/%s/expected.json", argv[1]);
+    struct expected expected = {.fixture = argv[1], .kind = argv[2]};
+    snprintf(
+            expected.job, sizeof expected.job, "tests/fixtures/%s/job.toml",
+            argv[1]);
+    snprintf(
+            expected.dir, sizeof expected.dir, "tests/fixtures/%s%s%s", argv[1],
+            argc > 2 ? "/" : "", argc > 2 ? argv[2] : "");
+    snprintf(path, sizeof path, "%s/expected.json", expected.dir);
     if (json_parse_file(path, 1 << 22, &expected.json) != ZD_OK) {
         zd_error_print(stderr, zd_error_get());
         return 1;
     }
     expected.steps = json_object_get(expected.json, "steps");
-    expected.bf16 = json_object_get(expected.json, "bf16");
-    expected.tolerance = json_object_get(expected.json, "tolerance");
-    expected.excepted = json_object_get(expected.json, "excepted");
-    for (int world = 1; world <= 4; world++)
-        for (int stage = 0; stage <= 3; stage++) {
-            check_fp32(&expected, argv[1], world, stage);
-            if (world <= 2 && (stage == 0 || stage == 3))
-                check_bf16(&expected, argv[1], world, stage);
-        }
-    check_fp16(&expected, argv[1], 3);
+    if (expected.kind)
+        check_adapter(&expected);
+    else
+        check_model(&expected);
     json_decref(expected.json);
     return tap_done();
 }

@@ -1,86 +1,36 @@
 /* test_states.c - whole trainings with every optimizer and format: stages agree
  * to the bit, worlds to 1e-5, and checkpoints carry every state between them.
  */
-#include "base/file/fs.h"
 #include "optim/optim.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/saved_state.h"
-#include "train/checkpoint/manifest.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char *job = "tests/train/states.toml";
-enum { STEPS = 6, CUT = 3, SETS = 16 };
+enum { STEPS = 6, CUT = 3 };
 enum { BYTES_MAX = 1 << 23 };
 
 struct variant {
-    const char *name;
-    const char *sets[4]; /* up to the first NULL */
+    const char *name, *sets;
 };
 
 static const struct variant variants[] = {
 #define VARIANT_true(word)
-#define VARIANT_false(word)                    {word, {"optim.name=" word}},
+#define VARIANT_false(word)                    {word, "optim.name=" word},
 #define OPTIM_WORD(word, ID, states, is_paged) VARIANT_##is_paged(word)
 #include "optim/optimizers.inc"
-        {"adamw in bf16", {"optim.name=adamw", "optim.state_dtype=bf16"}},
+        {"adamw in bf16", "optim.name=adamw optim.state_dtype=bf16"},
         {"adamw_8bit without masters",
-         {"optim.name=adamw_8bit", "optim.master=none", "train.dtype=bf16"}},
-        {"sgd with momentum", {"optim.name=sgd", "optim.momentum=0.9"}},
+         "optim.name=adamw_8bit optim.master=none train.dtype=bf16"},
+        {"sgd with momentum", "optim.name=sgd optim.momentum=0.9"},
 };
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 
-/* --- runs ----------------------------------------------------------------- */
-
-static bool run(
-        const char *dir, const struct variant *variant, int world,
-        const char *const *more)
-{
-    const char *sets[SETS] = {NULL};
-    int count = 0;
-    for (int i = 0; i < 4 && variant->sets[i]; i++)
-        sets[count++] = variant->sets[i];
-    for (; more && *more; more++)
-        sets[count++] = *more;
-    return job_threads_run(job, sets, world, dir) == ZD_OK;
-}
-
-struct curve {
-    double *loss;
-    int count;
-};
-
-static struct curve curve_of(const char *dir)
-{
-    struct curve curve;
-    curve.count = job_threads_column(dir, "loss", &curve.loss);
-    return curve;
-}
-
-static bool same_curve(const char *a, const char *b)
-{
-    struct curve x = curve_of(a), y = curve_of(b);
-    bool same = x.count == STEPS && y.count == STEPS &&
-                !memcmp(x.loss, y.loss, STEPS * sizeof *x.loss);
-    free(x.loss);
-    free(y.loss);
-    return same;
-}
-
-/* The largest relative difference of two runs' losses. */
-static double apart(const char *a, const char *b)
-{
-    struct curve x = curve_of(a), y = curve_of(b);
-    double most = x.count == STEPS && y.count == STEPS ? 0 : INFINITY;
-    for (int i = 0; i < x.count && i < y.count; i++)
-        most = fmax(most, fabs(x.loss[i] - y.loss[i]) / x.loss[i]);
-    free(x.loss);
-    free(y.loss);
-    return most;
-}
+#define run(dir, world, ...) job_runs(job, dir, world, __VA_ARGS__)
+#define NO_FILES             "checkpoint.save_strategy=no checkpoint.export=none "
 
 /* --- one training --------------------------------------------------------- */
 
@@ -89,14 +39,12 @@ static void stages_agree(const struct variant *v)
     const char *first = NULL;
     bool ok = true;
     for (int stage = 0; stage <= 3; stage++) {
-        char set[32];
         const char *dir = job_threads_dir();
-        const char *sets[] = {
-                set, "train.dtype=bf16", "checkpoint.save_strategy=no",
-                "checkpoint.export=none", NULL};
-        snprintf(set, sizeof set, "zero.stage=%d", stage);
-        ok = ok && run(dir, v, 3, sets) && (!first || same_curve(first, dir));
         first = first ? first : dir;
+        ok = ok &&
+             run(dir, 3, NO_FILES "%s train.dtype=bf16 zero.stage=%d", v->sets,
+                 stage) &&
+             same_column(first, dir, "loss", STEPS);
     }
     tap_ok(ok, "%s: stages agree to the bit", v->name);
 }
@@ -104,17 +52,15 @@ static void stages_agree(const struct variant *v)
 static void worlds_agree(const struct variant *v)
 {
     const char *one = job_threads_dir();
-    const char *sets[] = {
-            "checkpoint.save_strategy=no", "checkpoint.export=none", NULL};
-    bool ok = run(one, v, 1, sets);
+    bool ok = run(one, 1, NO_FILES "%s", v->sets);
     double most = 0;
     for (int world = 2; world <= 4 && ok; world++) {
         const char *dir = job_threads_dir();
-        ok = run(dir, v, world, sets);
-        most = fmax(most, apart(one, dir));
+        ok = run(dir, world, NO_FILES "%s", v->sets);
+        most = fmax(most, column_difference(one, dir, "loss"));
     }
     /* sums of gradients are rounded otherwise; in 16 bits that shows sooner */
-    double limit = v->sets[2] ? 1e-3 : 1e-5;
+    double limit = strstr(v->sets, "train.dtype=bf16") ? 1e-3 : 1e-5;
     tap_ok(ok && most <= limit, "%s: worlds agree to %.2g", v->name, most);
 }
 
@@ -123,28 +69,27 @@ static void worlds_agree(const struct variant *v)
 static const char device[] = "offload.optimizer=none";
 static const char host[] = "offload.optimizer=cpu";
 
+static const char *saved_at(
+        const struct variant *v, int world, int stage, const char *tier)
+{
+    const char *dir = job_threads_dir();
+    bool ran =
+            run(dir, world, "%s %s zero.stage=%d run.stop_after=3", v->sets,
+                tier, stage);
+    return ran ? dir : NULL;
+}
+
 /* Load what `from` saved at the cut into another folder, and save at once. */
 static const char *moved_to(
         const char *from, const struct variant *v, int world, int stage,
         const char *tier)
 {
-    char resume[PATH_MAX], set[32];
     const char *dir = job_threads_dir();
-    const char *sets[] = {set, resume, tier, "run.stop_after=3", NULL};
-    snprintf(set, sizeof set, "zero.stage=%d", stage);
-    snprintf(
-            resume, sizeof resume, "run.resume=%s/out/checkpoint-000003", from);
-    return run(dir, v, world, sets) ? dir : NULL;
-}
-
-static const char *saved_at(
-        const struct variant *v, int world, int stage, const char *tier)
-{
-    char set[32];
-    const char *dir = job_threads_dir();
-    const char *sets[] = {set, tier, "run.stop_after=3", NULL};
-    snprintf(set, sizeof set, "zero.stage=%d", stage);
-    return run(dir, v, world, sets) ? dir : NULL;
+    bool ran = from && run(dir, world,
+                           "%s %s zero.stage=%d run.stop_after=3 "
+                           "run.resume=%s/out/checkpoint-000003",
+                           v->sets, tier, stage, from);
+    return ran ? dir : NULL;
 }
 
 /* An optimizer saves the arrays it has and no other: sgd weights alone, and
@@ -181,7 +126,7 @@ static void states_move(const struct variant *v, int turn)
         const char *was = (a + turn) % 2 ? device : host;
         const char *is = a > 2 ? device : host;
         const char *from = saved_at(v, a, a - 1, was);
-        const char *to = from ? moved_to(from, v, b, (b + turn) % 4, is) : NULL;
+        const char *to = moved_to(from, v, b, (b + turn) % 4, is);
         if (a == 1)
             tap_ok(from && has_its_arrays(v, from, a),
                    "%s: its arrays and no other", v->name);
@@ -193,15 +138,14 @@ static void states_move(const struct variant *v, int turn)
 
 static void resumes(const struct variant *v, int world, int stage)
 {
-    char set[32];
-    const char *whole = job_threads_dir(),
-               *cut = saved_at(v, world, stage, device);
-    const char *sets[] = {set, NULL};
-    snprintf(set, sizeof set, "zero.stage=%d", (stage + 1) % 4);
-    tap_ok(run(whole, v, world, sets) && cut && run(cut, v, world, sets) &&
-                   same_curve(whole, cut),
+    const char *whole = job_threads_dir();
+    const char *cut = saved_at(v, world, stage, device);
+    int then = (stage + 1) % 4;
+    tap_ok(cut && run(whole, world, "%s zero.stage=%d", v->sets, then) &&
+                   run(cut, world, "%s zero.stage=%d", v->sets, then) &&
+                   same_column(whole, cut, "loss", STEPS),
            "%s: a resumed run has the unbroken one's bits at stages %d, %d",
-           v->name, stage, (stage + 1) % 4);
+           v->name, stage, then);
 }
 
 /* Tensors that pass in several parts. */
@@ -209,12 +153,12 @@ static void long_tensors_move(void)
 {
     static const struct variant v = {
             "long tensors",
-            {"optim.name=adamw_8bit", "optim.stable_embedding=false"}};
+            "optim.name=adamw_8bit optim.stable_embedding=false"};
     const char *small = job;
     job = "tests/train/long.toml";
     const char *from = saved_at(&v, 1, 0, device);
-    const char *through = from ? moved_to(from, &v, 3, 2, host) : NULL;
-    const char *to = through ? moved_to(through, &v, 2, 0, device) : NULL;
+    const char *through = moved_to(from, &v, 3, 2, host);
+    const char *to = moved_to(through, &v, 2, 0, device);
     tap_ok(to && same_saved_state(from, 1, through, 3, CUT) &&
                    same_saved_state(from, 1, to, 2, CUT),
            "tensors longer than the buffers: the same bits");
@@ -282,7 +226,7 @@ static void formats_change(const char *before, const char *after)
 {
     int changed = 0;
     const char *from = saved_at(find(before), 2, 2, device);
-    const char *to = from ? moved_to(from, find(after), 3, 1, host) : NULL;
+    const char *to = moved_to(from, find(after), 3, 1, host);
     bool ok = to && converted(from, to, &changed);
     tap_ok(ok && changed > 0, "%s -> %s: %d lanes are converted", before, after,
            changed);
@@ -290,12 +234,9 @@ static void formats_change(const char *before, const char *after)
 
 static int64_t applied_steps(const char *dir, int step)
 {
-    char path[PATH_MAX];
-    json_t *manifest;
-    snprintf(path, sizeof path, "%s/out/checkpoint-%06d", dir, step);
-    if (manifest_read(path, &manifest) != ZD_OK)
-        return -1;
-    int64_t applied = manifest_state(manifest).applied_steps;
+    json_t *manifest = job_manifest(dir, step);
+    int64_t applied = json_integer_at(
+            json_object_get(manifest, "progress"), "applied_steps");
     json_decref(manifest);
     return applied;
 }
@@ -304,7 +245,7 @@ static int64_t applied_steps(const char *dir, int step)
 static void families_change(void)
 {
     const char *from = saved_at(find("adamw"), 2, 3, host);
-    const char *to = from ? moved_to(from, find("lion"), 2, 3, host) : NULL;
+    const char *to = moved_to(from, find("lion"), 2, 3, host);
     bool ok = to != NULL;
     struct saved_state x = {0}, y = {0};
     if (ok) {

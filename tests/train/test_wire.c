@@ -45,25 +45,15 @@ static void check(
         const char *job, const char *optimizer, int world, int stage,
         int micros, double kept, double *padded)
 {
-    char sets[5][64];
     const char *dir = job_threads_dir();
-    const char *list[] = {
-            sets[0],
-            sets[1],
-            sets[2],
-            sets[3],
-            sets[4],
-            "train.max_steps=2",
-            "optim.warmup_steps=0",
-            "checkpoint.save_strategy=no",
-            "checkpoint.export=none",
-            NULL};
-    snprintf(sets[0], 64, "zero.stage=%d", stage);
-    snprintf(sets[1], 64, "train.global_batch_size=%d", world * micros);
-    snprintf(sets[2], 64, "train.gradient_accumulation_steps=%d", micros);
-    snprintf(sets[3], 64, "train.per_device_train_batch_size=1");
-    snprintf(sets[4], 64, "optim.name=%s", optimizer);
-    bool ran = job_threads_run(job, list, world, dir) == ZD_OK;
+    bool ran = job_runs(
+            job, dir, world,
+            "zero.stage=%d train.global_batch_size=%d "
+            "train.gradient_accumulation_steps=%d "
+            "train.per_device_train_batch_size=1 optim.name=%s "
+            "train.max_steps=2 optim.warmup_steps=0 "
+            "checkpoint.save_strategy=no checkpoint.export=none",
+            stage, world * micros, micros, optimizer);
     json_t *plan = ran ? plan_check_open(dir) : NULL;
     if (!plan) {
         tap_ok(false, "world %d stage %d micros %d runs", world, stage, micros);

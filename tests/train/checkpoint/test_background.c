@@ -58,19 +58,12 @@ static enum zd_status run(const char *dir, int world, const char *more)
 /* The manifests but for the ids of events, whose moments are their own. */
 static bool same_manifest(const char *a, const char *b, int step)
 {
-    json_t *manifests[2];
-    const char *dirs[] = {a, b};
+    json_t *manifests[] = {job_manifest(a, step), job_manifest(b, step)};
     for (int i = 0; i < 2; i++) {
-        char path[PATH_MAX];
-        snprintf(
-                path, sizeof path, "%s/out/checkpoint-%06d/manifest.json",
-                dirs[i], step);
-        if (json_parse_file(path, 1 << 24, &manifests[i]) != ZD_OK)
-            return false;
         json_object_del(manifests[i], "last_event");
         json_object_del(manifests[i], "manifest_xxh3_128");
     }
-    bool same = json_equal(manifests[0], manifests[1]);
+    bool same = manifests[0] && json_equal(manifests[0], manifests[1]);
     json_decref(manifests[0]);
     json_decref(manifests[1]);
     return same;
@@ -320,8 +313,7 @@ static void test_failures(void)
     atomic_store(&save_asks.bad_batch, 2 * 5); /* of step 5 */
     status = run(
             dir, 2, "train.max_steps=60 train.gradient_accumulation_steps=1");
-    tap_ok(status == ZD_ERR_DATA &&
-                   strstr(zd_error_get()->what, "a bad token"),
+    tap_ok(status == ZD_ERR_DATA && strstr(zd_error_get()->what, "a bad token"),
            "a failed save does not hide the error that ends the run: %d, %s",
            status, zd_error_get()->what);
     atomic_store(&save_asks.failing, 0);
@@ -411,13 +403,7 @@ static enum zd_status run_asker(struct asker *asker, const char *more)
 
 static int commands_of(const char *dir, int step)
 {
-    char path[PATH_MAX];
-    json_t *manifest = NULL;
-    snprintf(
-            path, sizeof path, "%s/out/checkpoint-%06d/manifest.json", dir,
-            step);
-    if (json_parse_file(path, 1 << 24, &manifest) != ZD_OK)
-        return -1;
+    json_t *manifest = job_manifest(dir, step);
     int count = (int)json_array_size(json_object_get(manifest, "commands"));
     json_decref(manifest);
     return count;

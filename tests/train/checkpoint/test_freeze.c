@@ -16,29 +16,19 @@
 #include <string.h>
 
 #define MODEL  "tests/fixtures/llama_odd/model"
-#define FREEZE "train.freeze=[\"embed_tokens\", \"layers.0.\"]"
-enum { SETS = 24 };
-
-static bool run(const char *dir, int world, const char *const *more)
-{
-    const char *sets[SETS] = {
-            "train.max_steps=4",       "train.global_batch_size=12",
-            "checkpoint.save_steps=2", "optim.learning_rate=0.01",
-            "optim.warmup_steps=0",    "model.path=" MODEL,
-            "train.dtype=bf16",        FREEZE,
-    };
-    int count = 8;
-    for (; *more; more++)
-        sets[count++] = *more;
-    return job_threads_run(
-                   "tests/fixtures/llama_odd/job.toml", sets, world, dir) ==
-           ZD_OK;
-}
+#define FREEZE "train.freeze=[\"embed_tokens\",\"layers.0.\"]"
+#define run(dir, world, ...)                                                   \
+    job_runs(                                                                  \
+            "tests/fixtures/llama_odd/job.toml", dir, world,                   \
+            "train.max_steps=4 train.global_batch_size=12 "                    \
+            "checkpoint.save_steps=2 optim.learning_rate=0.01 "                \
+            "optim.warmup_steps=0 model.path=" MODEL                           \
+            " train.dtype=bf16 " FREEZE " " __VA_ARGS__)
+#define RESUME "run.resume=%s/out/checkpoint-000002 "
 
 static bool same_run(const char *a, const char *b)
 {
-    return same_column(a, b, "loss", 4) && same_column(a, b, "grad_norm", 4) &&
-           same_output(a, b, "hf/model.safetensors");
+    return same_training(a, b, 4) && same_model(a, b);
 }
 
 static bool failed_with(const char *code)
@@ -60,7 +50,6 @@ static const char *checkpoint_of(const char *dir, int step, char out[PATH_MAX])
 /* Nothing of what is frozen, and all bytes that the plan told. */
 static void holds_what_trains(const char *dir, int world)
 {
-    char path[PATH_MAX];
     struct saved_state state = saved_state_of(dir, world, 4);
     size_t bytes = 0;
     bool ok = state.count > 0;
@@ -70,27 +59,21 @@ static void holds_what_trains(const char *dir, int world)
               !strstr(state.arrays[i].name, "layers.0.");
     }
     saved_state_free(&state);
-    snprintf(path, sizeof path, "%s/out/plan.json", dir);
-    json_t *plan;
-    ok = ok && json_parse_file(path, 1 << 24, &plan) == ZD_OK;
-    json_t *save = ok ? json_object_get(json_object_get(plan, "phases"), "save")
-                      : NULL;
-    json_int_t told = json_integer_value(json_object_get(save, "disk"));
+    json_t *plan = plan_check_open(dir);
+    json_int_t told = json_integer_at(
+            json_object_get(json_object_get(plan, "phases"), "save"), "disk");
+    json_decref(plan);
     tap_ok(ok && told == (json_int_t)bytes,
            "world %d: what trains is saved, %zu bytes, %lld are told", world,
-           bytes, (long long)told);
-    if (ok)
-        json_decref(plan);
+           bytes, told);
 }
 
 static void plans_are_true(void)
 {
     for (int stage = 0; stage <= 3; stage += 3)
         for (int world = 1; world <= 3; world += 2) {
-            char set[32];
-            const char *dir = job_threads_dir(), *sets[] = {set, NULL};
-            snprintf(set, sizeof set, "zero.stage=%d", stage);
-            bool ran = run(dir, world, sets);
+            const char *dir = job_threads_dir();
+            bool ran = run(dir, world, "zero.stage=%d", stage);
             json_t *plan = ran ? plan_check_open(dir) : NULL;
             tap_ok(plan && plan_check_sent(plan, dir, 4) &&
                            plan_check_taken(plan),
@@ -104,14 +87,13 @@ static void plans_are_true(void)
 static void resumes(const char *whole, const char *cut)
 {
     const char *moved = job_threads_dir();
-    char from[PATH_MAX + 32];
-    const char *all[] = {"zero.stage=2", NULL};
-    const char *there[] = {"zero.stage=3",          "run.stop_after=2",   from,
-                           "offload.optimizer=cpu", "offload.params=cpu", NULL};
-    snprintf(from, sizeof from, "run.resume=%s/out/checkpoint-000002", cut);
-    tap_ok(run(moved, 4, there) && same_saved_state(cut, 2, moved, 4, 2),
+    tap_ok(run(moved, 4,
+               RESUME "zero.stage=3 run.stop_after=2 offload.optimizer=cpu "
+                      "offload.params=cpu",
+               cut) &&
+                   same_saved_state(cut, 2, moved, 4, 2),
            "saved at 2 ranks, loaded at 4: the same bits");
-    tap_ok(run(cut, 2, all) && same_run(whole, cut),
+    tap_ok(run(cut, 2, "zero.stage=2") && same_run(whole, cut),
            "cut after step 2, the rest has the same bits");
 }
 
@@ -119,22 +101,18 @@ static void resumes(const char *whole, const char *cut)
 static void freezing_may_change(const char *cut)
 {
     const char *first = job_threads_dir(), *second = job_threads_dir();
-    char from[PATH_MAX + 32];
-    const char *less[] = {"train.freeze=[\"embed_tokens\"]", from, NULL};
-    const char *none[] = {"train.freeze=[]", from, NULL};
-    const char *more[] = {
-            "train.freeze=[\"embed_tokens\", \"layers.0.\", \"norm\"]", from,
-            NULL};
-    snprintf(from, sizeof from, "run.resume=%s/out/checkpoint-000002", cut);
-    tap_ok(run(first, 2, less) && run(second, 1, none), "more of it may train");
+    static const char name[] = "master/model.embed_tokens.weight";
+    tap_ok(run(first, 2, RESUME "train.freeze=[\"embed_tokens\"]", cut) &&
+                   run(second, 1, RESUME "train.freeze=[]", cut),
+           "more of it may train");
     struct saved_state state = saved_state_of(second, 1, 4);
-    tap_ok(saved_array_of(
-                   &state, "master/model.embed_tokens.weight",
-                   strlen("master/model.embed_tokens.weight"))
-                           ->used > 0,
+    tap_ok(saved_array_of(&state, name, strlen(name))->used > 0,
            "and is saved then");
     saved_state_free(&state);
-    tap_ok(!run(job_threads_dir(), 2, more) && failed_with("E0812"),
+    tap_ok(!run(job_threads_dir(), 2,
+                RESUME "train.freeze=[\"embed_tokens\",\"layers.0.\",\"norm\"]",
+                cut) &&
+                   failed_with("E0812"),
            "what has trained must train on");
 }
 
@@ -143,6 +121,16 @@ static void freezing_may_change(const char *cut)
 static bool was_frozen(const char *name)
 {
     return strstr(name, "embed_tokens") || strstr(name, "layers.0.");
+}
+
+static const float *values_of(
+        struct saved_state *state, const char *kind, const char *tensor)
+{
+    char name[160];
+    snprintf(name, sizeof name, "%s/%s", kind, tensor);
+    return (const float *)(const void *)saved_array_of(
+                   state, name, strlen(name))
+            ->bytes;
 }
 
 /* How far the masters of `after` at `step` are from what PyTorch's AdamW makes
@@ -158,23 +146,14 @@ static double off_torch(
     double most = y.count > 0 ? 0 : INFINITY;
     for (int i = 0; i < y.count; i++) {
         const char *name = y.arrays[i].name;
-        char m_name[160], v_name[160];
         if (strncmp(name, "master/", 7) != 0)
             continue;
-        snprintf(m_name, sizeof m_name, "m/%s", name + 7);
-        snprintf(v_name, sizeof v_name, "v/%s", name + 7);
         size_t count = y.arrays[i].used / sizeof(float);
         /* no array is added: pointers stay */
-        const float *now = (const float *)(const void *)y.arrays[i].bytes;
-        const float *was = (const float *)(const void *)saved_array_of(
-                                   &x, name, strlen(name))
-                                   ->bytes;
-        const float *m = (const float *)(const void *)saved_array_of(
-                                 &y, m_name, strlen(m_name))
-                                 ->bytes;
-        const float *v = (const float *)(const void *)saved_array_of(
-                                 &y, v_name, strlen(v_name))
-                                 ->bytes;
+        const float *now = values_of(&y, "master", name + 7);
+        const float *was = values_of(&x, "master", name + 7);
+        const float *m = values_of(&y, "m", name + 7);
+        const float *v = values_of(&y, "v", name + 7);
         int t = was_frozen(name) ? step - 2 : step;
         double c1 = 1 - pow(o.adam_beta1, t), c2 = 1 - pow(o.adam_beta2, t);
         for (size_t k = 0; k < count; k++) {
@@ -208,7 +187,6 @@ static void a_t_beyond_the_steps_is_refused(const char *dir)
 {
     char path[PATH_MAX], file[PATH_MAX + 32];
     json_t *manifest = NULL;
-    const char *more[] = {"train.freeze=[]", "train.max_steps=5", NULL};
     bool ok = manifest_read(checkpoint_of(dir, 4, path), &manifest) == ZD_OK;
     json_t *steps =
             json_object_get(json_object_get(manifest, "optimizer"), "t");
@@ -221,32 +199,26 @@ static void a_t_beyond_the_steps_is_refused(const char *dir)
     manifest_seal(manifest);
     ok = ok && json_write_file(file, manifest) == ZD_OK;
     json_decref(manifest);
-    tap_ok(ok && !run(dir, 3, more) && failed_with("E0802"),
+    tap_ok(ok && !run(dir, 3, "train.freeze=[] train.max_steps=5") &&
+                   failed_with("E0802"),
            "t = 5 after 4 steps is refused");
 }
 
 static void steps_are_the_tensors_own(const char *cut)
 {
     const char *begun = job_threads_dir(), *tiers[] = {"none", "cpu", "nvme"};
-    char from[PATH_MAX + 32], tier[40], folder[PATH_MAX + 32];
-    const char *sets[] = {
-            "train.freeze=[]",        from, "optim.lr_scheduler_type=constant",
-            "optim.weight_decay=0.0", tier, folder,
-            "run.stop_after=2",       NULL};
-    snprintf(from, sizeof from, "run.resume=%s/out/checkpoint-000002", cut);
-    snprintf(tier, sizeof tier, "offload.optimizer=none");
-    snprintf(folder, sizeof folder, "offload.nvme_path=%s", begun);
-    bool ran = run(begun, 2, sets);
+#define BEGUN                                                                  \
+    "train.freeze=[] optim.lr_scheduler_type=constant optim.weight_decay=0.0 "
+    bool ran = run(begun, 2, BEGUN RESUME "run.stop_after=2", cut);
     for (int i = 0; i < 3; i++) {
         const char *dir = job_threads_dir();
-        snprintf(tier, sizeof tier, "offload.optimizer=%s", tiers[i]);
-        snprintf(from, sizeof from, "run.resume=%s/out/checkpoint-000002", cut);
-        sets[6] = "run.stop_after=3";
-        ran = ran && run(dir, 2, sets);
+        char tier[PATH_MAX + 64];
+        snprintf(
+                tier, sizeof tier, "offload.optimizer=%s offload.nvme_path=%s",
+                tiers[i], begun);
+        ran = ran && run(dir, 2, BEGUN RESUME "run.stop_after=3 %s", cut, tier);
         double first = ran ? off_torch(begun, 2, dir, 2, 3) : INFINITY;
-        snprintf(from, sizeof from, "run.resume=auto");
-        sets[6] = NULL;
-        ran = ran && run(dir, i + 1, sets);
+        ran = ran && run(dir, i + 1, BEGUN "run.resume=auto %s", tier);
         double second = ran ? off_torch(dir, 2, dir, i + 1, 4) : INFINITY;
         tap_ok(first < 1e-6 && second < 1e-6,
                "states on %s: as PyTorch's AdamW to %.2g, resumed at %d "
@@ -260,9 +232,8 @@ static void steps_are_the_tensors_own(const char *cut)
 
 static void another_base_is_refused(const char *cut)
 {
-    const char *other[] = {
-            "model.init=random", "zero.stage=2", "train.max_steps=6", NULL};
-    tap_ok(!run(cut, 2, other) && failed_with("E0327"),
+    tap_ok(!run(cut, 2, "model.init=random zero.stage=2 train.max_steps=6") &&
+                   failed_with("E0327"),
            "it does not go on over another base");
 }
 
@@ -270,15 +241,14 @@ static void exports(const char *whole, const char *base)
 {
     char path[PATH_MAX], out[PATH_MAX];
     const char *random = job_threads_dir();
-    const char *sets[] = {"model.init=random", NULL};
     snprintf(out, sizeof out, "%s/out/again", whole);
     struct train_export export = {
             .path = checkpoint_of(whole, 4, path), .out_dir = out};
     bool exported = train_export(&export) == ZD_OK;
-    char again[PATH_MAX + 32], once[PATH_MAX + 32], *a = NULL, *b = NULL;
+    char again[PATH_MAX], once[PATH_MAX], *a = NULL, *b = NULL;
     size_t x, y;
-    snprintf(again, sizeof again, "%s/model.safetensors", out);
-    snprintf(once, sizeof once, "%s/out/hf/model.safetensors", whole);
+    fs_join(again, sizeof again, out, "model.safetensors");
+    fs_join(once, sizeof once, whole, "out/hf/model.safetensors");
     tap_ok(exported && fs_read_file(again, 1 << 28, &a, &x) == ZD_OK &&
                    fs_read_file(once, 1 << 28, &b, &y) == ZD_OK && x == y &&
                    memcmp(a, b, x) == 0,
@@ -289,7 +259,7 @@ static void exports(const char *whole, const char *base)
     snprintf(out, sizeof out, "%s/out/other", whole);
     tap_ok(train_export(&export) == ZD_ERR_DATA && failed_with("E0327"),
            "it is not exported with another base");
-    bool ran = run(random, 1, sets);
+    bool ran = run(random, 1, "model.init=random");
     export = (struct train_export){
             .path = checkpoint_of(random, 4, path), .out_dir = out};
     tap_ok(ran && train_export(&export) == ZD_OK,
@@ -301,10 +271,9 @@ int main(void)
     const char *whole = job_threads_dir(), *cut = job_threads_dir();
     const char *base = job_threads_dir();
     char other[PATH_MAX];
-    const char *all[] = {"zero.stage=2", NULL};
-    const char *half[] = {"zero.stage=2", "run.stop_after=2", NULL};
-    const char *trained[] = {"train.freeze=[]", NULL};
-    tap_ok(run(whole, 2, all) && run(cut, 2, half) && run(base, 2, trained),
+    tap_ok(run(whole, 2, "zero.stage=2") &&
+                   run(cut, 2, "zero.stage=2 run.stop_after=2") &&
+                   run(base, 2, "train.freeze=[]"),
            "the runs");
     snprintf(other, sizeof other, "%s/out/hf", base);
     exports(whole, other);

@@ -6,6 +6,7 @@
 #include "base/file/safetensors.h"
 #include "base/threads.h"
 #include "tests/support/job_threads.h"
+#include "tests/support/wrap.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -42,15 +43,8 @@ static void forget(void)
 
 /* --- whose thread it is --------------------------------------------------- */
 
-enum zd_status __real_train_run(
-        const struct train_job *job, struct comm *comm,
-        const struct train_observer *observer);
-enum zd_status __wrap_train_run(
-        const struct train_job *job, struct comm *comm,
-        const struct train_observer *observer);
-enum zd_status __wrap_train_run(
-        const struct train_job *job, struct comm *comm,
-        const struct train_observer *observer)
+WRAP(enum zd_status, train_run, const struct train_job *job, struct comm *comm,
+     const struct train_observer *observer)
 {
     rank = comm_rank(comm);
     return __real_train_run(job, comm, observer);
@@ -70,12 +64,8 @@ static void *run_body(void *ctx)
     return body.body(body.ctx);
 }
 
-int __real_thread_start(
-        pthread_t *out, const char *name, void *(*body)(void *), void *ctx);
-int __wrap_thread_start(
-        pthread_t *out, const char *name, void *(*body)(void *), void *ctx);
-int __wrap_thread_start(
-        pthread_t *out, const char *name, void *(*body)(void *), void *ctx)
+WRAP(int, thread_start, pthread_t *out, const char *name, void *(*body)(void *),
+     void *ctx)
 {
     struct body *mine = malloc(sizeof *mine);
     *mine = (struct body){.rank = rank, .body = body, .ctx = ctx};
@@ -112,9 +102,7 @@ static void meet_another(void)
     }
 }
 
-enum zd_status __real_st_digest(const char *path, char hex[HASH_HEX]);
-enum zd_status __wrap_st_digest(const char *path, char hex[HASH_HEX]);
-enum zd_status __wrap_st_digest(const char *path, char hex[HASH_HEX])
+WRAP(enum zd_status, st_digest, const char *path, char hex[HASH_HEX])
 {
     note_verified(path);
     is_verifying = true;
@@ -127,12 +115,8 @@ enum zd_status __wrap_st_digest(const char *path, char hex[HASH_HEX])
     return status;
 }
 
-enum zd_status __real_fs_pread(
-        int fd, const char *path, void *data, size_t bytes, uint64_t offset);
-enum zd_status __wrap_fs_pread(
-        int fd, const char *path, void *data, size_t bytes, uint64_t offset);
-enum zd_status __wrap_fs_pread(
-        int fd, const char *path, void *data, size_t bytes, uint64_t offset)
+WRAP(enum zd_status, fs_pread, int fd, const char *path, void *data,
+     size_t bytes, uint64_t offset)
 {
     bool is_second = strstr(path, "/checkpoint-000002/");
     if (rank >= 0 && !is_verifying && strstr(path, "/shard-"))
@@ -140,15 +124,8 @@ enum zd_status __wrap_fs_pread(
     return __real_fs_pread(fd, path, data, bytes, offset);
 }
 
-enum zd_status __real_fs_pwrite(
-        int fd, const char *path, const void *data, size_t bytes,
-        uint64_t offset);
-enum zd_status __wrap_fs_pwrite(
-        int fd, const char *path, const void *data, size_t bytes,
-        uint64_t offset);
-enum zd_status __wrap_fs_pwrite(
-        int fd, const char *path, const void *data, size_t bytes,
-        uint64_t offset)
+WRAP(enum zd_status, fs_pwrite, int fd, const char *path, const void *data,
+     size_t bytes, uint64_t offset)
 {
     if (rank >= 0 && strstr(path, "/model.safetensors"))
         atomic_fetch_add(&exported[rank], bytes);
@@ -157,22 +134,16 @@ enum zd_status __wrap_fs_pwrite(
 
 /* --- tests ---------------------------------------------------------------- */
 
-static enum zd_status run(
-        const char *dir, int world, const char *steps, const char *threads,
-        const char *exported_as)
+static bool run(const char *dir, int world, const char *sets)
 {
-    const char *const sets[] = {
-            steps,
-            threads,
-            exported_as,
-            "zero.stage=2",
-            "checkpoint.save_steps=2",
-            "report.html=false",
-            NULL};
     forget();
     zd_error_clear();
-    return job_threads_run("tests/train/bytes.toml", sets, world, dir);
+    return job_runs(
+            "tests/train/bytes.toml", dir, world,
+            "zero.stage=2 checkpoint.save_steps=2 report.html=false %s", sets);
 }
+
+#define TWO_STEPS "train.max_steps=2 checkpoint.export=none"
 
 /* Bytes of the shards of the checkpoint of step 2. */
 static size_t shard_bytes(const char *dir)
@@ -221,16 +192,12 @@ static bool are_even(_Atomic size_t *bytes, int world, size_t all)
 int main(void)
 {
     const char *dir = job_threads_dir();
-    enum zd_status status =
-            run(dir, RANKS, "train.max_steps=2", "device.cpu_threads=1",
-                "checkpoint.export=none");
+    bool ran = run(dir, RANKS, TWO_STEPS);
     size_t all = shard_bytes(dir);
-    tap_ok(status == ZD_OK && all > 0, "%d ranks save %zu bytes", RANKS, all);
+    tap_ok(ran && all > 0, "%d ranks save %zu bytes", RANKS, all);
 
-    status =
-            run(dir, 2, "train.max_steps=3", "device.cpu_threads=1",
-                "checkpoint.export=hf");
-    tap_ok(status == ZD_OK && are_shared_out(2),
+    ran = run(dir, 2, "train.max_steps=3 checkpoint.export=hf");
+    tap_ok(ran && are_shared_out(2),
            "two ranks go on: each shard is verified once, half of them by "
            "either (%d)",
            verified_count);
@@ -246,15 +213,12 @@ int main(void)
            (size_t)taken[1]);
 
     dir = job_threads_dir();
-    status =
-            run(dir, RANKS, "train.max_steps=2", "device.cpu_threads=1",
-                "checkpoint.export=none");
+    ran = run(dir, RANKS, TWO_STEPS);
     atomic_store(&want_two, true);
-    if (status == ZD_OK)
-        status =
-                run(dir, 1, "train.max_steps=3", "device.cpu_threads=2",
-                    "checkpoint.export=none");
-    tap_ok(status == ZD_OK && are_shared_out(1) && atomic_load(&were_two),
+    ran = ran && run(dir, 1,
+                     "train.max_steps=3 checkpoint.export=none "
+                     "device.cpu_threads=2");
+    tap_ok(ran && are_shared_out(1) && atomic_load(&were_two),
            "one rank verifies them all, by two threads at once");
     return tap_done();
 }

@@ -4,6 +4,7 @@
 #include "base/number/rng.h"
 #include "base/threads.h"
 #include "data/dataset.h"
+#include "tests/support/wrap.h"
 #include "train/checkpoint/saving.h"
 #include "train/report/file_writer.h"
 
@@ -47,18 +48,14 @@ static void stand_still(void)
 
 static struct zero_snapshot *_Atomic taken;
 
-enum zd_status __real_zero_snapshot_take(struct zero_snapshot *snapshot);
-enum zd_status __wrap_zero_snapshot_take(struct zero_snapshot *snapshot);
-enum zd_status __wrap_zero_snapshot_take(struct zero_snapshot *snapshot)
+WRAP(enum zd_status, zero_snapshot_take, struct zero_snapshot *snapshot)
 {
     atomic_store(&taken, snapshot);
     atomic_fetch_add(&save_seen.takes, 1);
     return __real_zero_snapshot_take(snapshot);
 }
 
-double __real_zero_snapshot_waited(const struct zero_snapshot *snapshot);
-double __wrap_zero_snapshot_waited(const struct zero_snapshot *snapshot);
-double __wrap_zero_snapshot_waited(const struct zero_snapshot *snapshot)
+WRAP(double, zero_snapshot_waited, const struct zero_snapshot *snapshot)
 {
     double waited = __real_zero_snapshot_waited(snapshot);
     return waited + (atomic_load(&save_asks.tells_more) ? SAVE_MORE_WAIT : 0);
@@ -105,12 +102,8 @@ static enum zd_status look_at_blocks(const void *ctx, int range, float *values)
     return looking->view->blocks(looking->view->ctx, range, values);
 }
 
-enum zd_status __real_saving_write(
-        struct saving *saving, const struct zero_view *view);
-enum zd_status __wrap_saving_write(
-        struct saving *saving, const struct zero_view *view);
-enum zd_status __wrap_saving_write(
-        struct saving *saving, const struct zero_view *view)
+WRAP(enum zd_status, saving_write, struct saving *saving,
+     const struct zero_view *view)
 {
     bool is_failing = comm_rank(saving->writer.comm) == 1;
     if (view->ctx == saving->writer.zero) /* all wait for it */
@@ -137,12 +130,8 @@ enum zd_status __wrap_saving_write(
     return __real_saving_write(saving, &looked);
 }
 
-enum zd_status __real_loader_next(
-        struct loader *loader, struct loader_batch *batch);
-enum zd_status __wrap_loader_next(
-        struct loader *loader, struct loader_batch *batch);
-enum zd_status __wrap_loader_next(
-        struct loader *loader, struct loader_batch *batch)
+WRAP(enum zd_status, loader_next, struct loader *loader,
+     struct loader_batch *batch)
 {
     if (atomic_fetch_sub(&save_asks.bad_batch, 1) == 1)
         return ZD_FAIL(ZD_ERR_DATA, "E0457", "a bad token");
@@ -151,9 +140,7 @@ enum zd_status __wrap_loader_next(
 
 static _Thread_local bool is_committing;
 
-enum zd_status __real_saving_commit(struct saving *saving);
-enum zd_status __wrap_saving_commit(struct saving *saving);
-enum zd_status __wrap_saving_commit(struct saving *saving)
+WRAP(enum zd_status, saving_commit, struct saving *saving)
 {
     atomic_fetch_add(&save_seen.commits, 1);
     be_late();
@@ -164,21 +151,15 @@ enum zd_status __wrap_saving_commit(struct saving *saving)
 }
 
 /* What a save asks of the files of rows and of events. */
-enum zd_status __real_file_writer_sync(struct file_writer *file);
-enum zd_status __wrap_file_writer_sync(struct file_writer *file);
-enum zd_status __wrap_file_writer_sync(struct file_writer *file)
+WRAP(enum zd_status, file_writer_sync, struct file_writer *file)
 {
     atomic_fetch_add(
             is_committing ? &save_seen.hardened : &save_seen.hardened_early, 1);
     return __real_file_writer_sync(file);
 }
 
-int __real_thread_start(
-        pthread_t *out, const char *name, void *(*body)(void *), void *ctx);
-int __wrap_thread_start(
-        pthread_t *out, const char *name, void *(*body)(void *), void *ctx);
-int __wrap_thread_start(
-        pthread_t *out, const char *name, void *(*body)(void *), void *ctx)
+WRAP(int, thread_start, pthread_t *out, const char *name, void *(*body)(void *),
+     void *ctx)
 {
     if (strcmp(name, "zerod-save") == 0 &&
         atomic_fetch_sub(&save_asks.refused, 1) == 1)

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SETS = 16 };
-
 struct curve curve_of(const char *dir)
 {
     struct curve curve;
@@ -48,17 +46,12 @@ bool verifies(const char *dir, int step)
 }
 
 bool run(
-        const char *dir, int world, const char *const *more,
+        const char *dir, int world, const char *sets,
         struct commander *commander)
 {
-    const char *sets[SETS + 4] = {
-            "train.max_steps=12", "checkpoint.save_strategy=no"};
-    int count = 2;
-    for (; more && *more; more++)
-        sets[count++] = *more;
-    enum zd_status status = job_threads_run_observed(
-            JOB, sets, world, dir, commander ? &commander->observer : NULL);
-    return status == ZD_OK;
+    return job_runs_observed(
+            JOB, dir, world, commander ? &commander->observer : NULL,
+            "train.max_steps=12 checkpoint.save_strategy=no %s", sets);
 }
 
 void add_set(

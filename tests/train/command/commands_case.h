@@ -23,7 +23,7 @@ bool verifies(const char *dir, int step);
 /* Run with more settings (may be NULL); a folder that exists is resumed.
  * `commander` may be NULL: nothing is asked. */
 bool run(
-        const char *dir, int world, const char *const *more,
+        const char *dir, int world, const char *sets,
         struct commander *commander);
 
 /* Ask at `step` for another value of a setting. */

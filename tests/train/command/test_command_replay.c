@@ -20,7 +20,7 @@ static void a_run_is_replayed(int world)
 {
     struct commander commander;
     const char *dir = job_threads_dir(), *again = job_threads_dir();
-    const char *sets[] = {"data.val_split=0.25", "zero.stage=3", NULL};
+    const char *sets = "data.val_split=0.25 zero.stage=3";
     commander_init(&commander);
     commander_add(&commander, 2, COMMAND_CHECKPOINT);
     add_set(&commander, 4, SET_LEARNING_RATE, 0.001 / 7);
@@ -33,7 +33,8 @@ static void a_run_is_replayed(int world)
     add_set(&commander, 8, SET_MAX_GRAD_NORM, 0.02);
     ran = ran && run(dir, world, sets, &commander);
     commander_fini(&commander);
-    const char *replay[] = {sets[0], sets[1], events_of(dir), NULL};
+    char replay[PATH_MAX + 64];
+    snprintf(replay, sizeof replay, "%s %s", sets, events_of(dir));
     ran = ran && run(again, world, replay, NULL);
     tap_ok(ran && same_curve(dir, again) && same_model(dir, again),
            "world %d: a replay comes to the same weights", world);
@@ -52,16 +53,15 @@ static void what_was_undone_is_not_replayed(void)
     add_set(&commander, 3, SET_MAX_GRAD_NORM, 0.02);
     add_set(&commander, 6, SET_LEARNING_RATE, 0.001);
     commander_add(&commander, 8, COMMAND_STOP);
-    bool ran = run(dir, 2, NULL, &commander) && run(dir, 2, NULL, NULL);
+    bool ran = run(dir, 2, "", &commander) && run(dir, 2, "", NULL);
     commander_fini(&commander);
     commander_init(&commander);
     add_set(&commander, 3, SET_LEARNING_RATE, 0.003);
-    ran = ran && run(plain, 2, NULL, &commander);
+    ran = ran && run(plain, 2, "", &commander);
     commander_fini(&commander);
     tap_ok(ran && same_curve(plain, dir) && same_model(plain, dir),
            "what came after the checkpoint is undone");
-    const char *replay[] = {events_of(dir), NULL};
-    ran = ran && run(again, 2, replay, NULL);
+    ran = ran && run(again, 2, events_of(dir), NULL);
     tap_ok(ran && same_curve(dir, again) && same_model(dir, again),
            "and is not replayed");
 }
@@ -70,7 +70,6 @@ static void bad_replays_are_told(void)
 {
     char path[PATH_MAX], set[PATH_MAX + 16];
     const char *dir = job_threads_dir();
-    const char *sets[] = {set, NULL};
     static const struct {
         const char *text, *code;
     } cases[] = {
@@ -90,7 +89,7 @@ static void bad_replays_are_told(void)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (cases[i].text)
             fs_write_file(path, cases[i].text, strlen(cases[i].text));
-        bool ran = run(dir, 2, sets, NULL);
+        bool ran = run(dir, 2, set, NULL);
         tap_ok(!ran && strcmp(zd_error_get()->code, cases[i].code) == 0,
                "refused: %s %s", zd_error_get()->what,
                strncmp(zd_error_get()->where, dir, strlen(dir)) == 0

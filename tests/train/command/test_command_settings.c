@@ -11,10 +11,10 @@ static void a_rate_is_set_exactly(void)
 {
     struct commander commander;
     const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = run(plain, 2, NULL, NULL);
+    bool ran = run(plain, 2, "", NULL);
     commander_init(&commander);
     add_set(&commander, 4, SET_LEARNING_RATE, 1e-3 / 3);
-    ran = ran && run(dir, 2, NULL, &commander);
+    ran = ran && run(dir, 2, "", &commander);
     struct curve before = curve_of(plain), after = curve_of(dir);
     bool same = ran && after.count == STEPS;
     for (int i = 0; same && i < STEPS; i++) {
@@ -52,8 +52,8 @@ static void a_peak_is_set_in_the_warmup(void)
     struct commander commander;
     char rises[256], tenfold[160];
     const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    const char *warm[] = {"optim.warmup_steps=6", NULL};
-    const char *part[] = {"optim.warmup_steps=6", "run.stop_after=4", NULL};
+    const char *warm = "optim.warmup_steps=6";
+    const char *part = "optim.warmup_steps=6 run.stop_after=4";
     bool ran = run(plain, 1, warm, NULL);
     struct curve before = curve_of(plain);
     ran = ran && before.count == STEPS;
@@ -98,10 +98,10 @@ static void the_answer_tells_what_the_schedule_makes_of_it(void)
     struct commander commander;
     char falls[256];
     const char *dir = job_threads_dir();
-    const char *constant[] = {"optim.lr_scheduler_type=constant", NULL};
+    const char *constant = "optim.lr_scheduler_type=constant";
     commander_init(&commander);
     add_set(&commander, 9, SET_LEARNING_RATE, 3e-4);
-    bool ran = run(dir, 1, NULL, &commander);
+    bool ran = run(dir, 1, "", &commander);
     struct curve curve = curve_of(dir);
     ran = ran && curve.count == STEPS;
     snprintf(
@@ -129,16 +129,18 @@ static void accumulation_changes(int world, const char *stage)
 {
     struct commander commander;
     const char *resumed = job_threads_dir(), *dir = job_threads_dir();
-    const char *first[] = {stage, "run.stop_after=5", NULL};
-    const char *rest[] = {
-            stage, "train.global_batch_size=72",
-            "train.gradient_accumulation_steps=3", NULL};
-    const char *plain[] = {stage, NULL};
+    char first[64], rest[160];
+    snprintf(first, sizeof first, "%s run.stop_after=5", stage);
+    snprintf(
+            rest, sizeof rest,
+            "%s train.global_batch_size=72 "
+            "train.gradient_accumulation_steps=3",
+            stage);
     bool ran =
             run(resumed, world, first, NULL) && run(resumed, world, rest, NULL);
     commander_init(&commander);
     add_set(&commander, 5, SET_ACCUMULATION, 3);
-    ran = ran && run(dir, world, plain, &commander);
+    ran = ran && run(dir, world, stage, &commander);
     tap_ok(ran && commander_all_done(&commander) && same_curve(resumed, dir) &&
                    same_model(resumed, dir),
            "world %d, %s: three micro-batches from step 6 on", world, stage);
@@ -158,11 +160,11 @@ static void settings_are_kept(int world)
         add_set(&commander, 6, SET_ACCUMULATION, 2);
         if (i == 1)
             commander_add(&commander, 6, COMMAND_STOP)->save = true;
-        ran = ran && run(i ? dir : whole, world, NULL, &commander) &&
+        ran = ran && run(i ? dir : whole, world, "", &commander) &&
               commander_all_done(&commander);
         commander_fini(&commander);
     }
-    ran = ran && run(dir, world, NULL, NULL);
+    ran = ran && run(dir, world, "", NULL);
     tap_ok(ran && same_curve(whole, dir) && same_model(whole, dir),
            "world %d: what was set is kept over stop and start", world);
 }
@@ -179,10 +181,10 @@ static void settings_move(int from, int to)
         add_set(&commander, 3, SET_ACCUMULATION, 2);
         if (i == 1)
             commander_add(&commander, 7, COMMAND_STOP)->save = true;
-        ran = ran && run(i ? dir : whole, from, NULL, &commander);
+        ran = ran && run(i ? dir : whole, from, "", &commander);
         commander_fini(&commander);
     }
-    ran = ran && run(dir, to, NULL, NULL);
+    ran = ran && run(dir, to, "", NULL);
     struct curve a = curve_of(whole), b = curve_of(dir);
     double worst = ran && a.count == STEPS && b.count == STEPS ? 0 : INFINITY;
     for (int i = 0; i < STEPS && worst < 1; i++) {
@@ -200,14 +202,13 @@ static void an_edited_key_holds(void)
 {
     struct commander commander;
     const char *dir = job_threads_dir();
-    const char *edited[] = {
-            "optim.learning_rate=0.003", "optim.lr_scheduler_type=constant",
-            NULL};
+    const char *edited =
+            "optim.learning_rate=0.003 optim.lr_scheduler_type=constant";
     commander_init(&commander);
     add_set(&commander, 3, SET_LEARNING_RATE, 0.004);
     add_set(&commander, 3, SET_MAX_GRAD_NORM, 0.05);
     commander_add(&commander, 7, COMMAND_STOP)->save = true;
-    bool ran = run(dir, 1, NULL, &commander);
+    bool ran = run(dir, 1, "", &commander);
     commander_fini(&commander);
     commander_init(&commander);
     add_set(&commander, 9, SET_LOGGING_STEPS, 7);
@@ -231,7 +232,7 @@ static void wrong_settings_are_told(void)
     const char *plain = job_threads_dir(), *dir = job_threads_dir();
     static const char *const codes[] = {"E1005", "E1005", "E1006",
                                         "E1006", "E1008", "E1008"};
-    const char *sets[] = {"train.dtype=bf16", NULL};
+    const char *sets = "train.dtype=bf16";
     bool ran = run(plain, 2, sets, NULL);
     commander_init(&commander);
     add_set(&commander, 2, SET_LEARNING_RATE, 0);

@@ -14,7 +14,7 @@ static void pauses_change_nothing(int world)
 {
     struct commander commander;
     const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    const char *sets[] = {"zero.stage=3", NULL};
+    const char *sets = "zero.stage=3";
     bool ran = run(plain, world, sets, NULL);
     commander_init(&commander);
     commander_add(&commander, 0, COMMAND_CHECKPOINT);
@@ -41,17 +41,17 @@ static void stop_leaves_a_checkpoint(int world)
 {
     struct commander commander;
     const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = run(plain, world, NULL, NULL);
+    bool ran = run(plain, world, "", NULL);
     commander_init(&commander);
     commander_add(&commander, 5, COMMAND_STOP)->save = true;
-    ran = ran && run(dir, world, NULL, &commander);
+    ran = ran && run(dir, world, "", &commander);
     tap_ok(ran && commander_all_done(&commander) && verifies(dir, 5) &&
                    strcmp(commander.end.stopped_by, "request") == 0 &&
                    commander.end.step == 5 &&
                    commander.states[commander.state_count - 1] == RUN_STOPPED,
            "world %d: a stop ends well, with a checkpoint", world);
     commander_fini(&commander);
-    ran = run(dir, world, NULL, NULL);
+    ran = run(dir, world, "", NULL);
     tap_ok(ran && same_curve(plain, dir) && same_model(plain, dir),
            "world %d: the next start goes on from it, bit for bit", world);
 }
@@ -80,7 +80,7 @@ static void a_signal_ends_a_pause(int world, int signal)
     struct meddler meddler = {.signal = signal};
     struct commander *commander = &meddler.commander;
     const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = run(plain, world, NULL, NULL);
+    bool ran = run(plain, world, "", NULL);
     commander_init(commander);
     commander_add(commander, 5, COMMAND_PAUSE);
     struct train_control control = {
@@ -88,13 +88,13 @@ static void a_signal_ends_a_pause(int world, int signal)
             .next = next_then_signal,
             .done = commander->control.done};
     commander->observer.control = &control;
-    run(dir, world, NULL, commander);
+    run(dir, world, "", commander);
     tap_ok(ran && zd_error_get()->status == ZD_OK && verifies(dir, 5) &&
                    commander->end.step == 5 &&
                    strcmp(commander->end.stopped_by, "signal") == 0,
            "world %d: a signal ends a run that is paused, with a checkpoint",
            world);
-    ran = run(dir, world, NULL, NULL);
+    ran = run(dir, world, "", NULL);
     tap_ok(ran && same_curve(plain, dir) && same_model(plain, dir),
            "world %d: which goes on from there", world);
     commander_fini(commander);
@@ -130,7 +130,7 @@ static void a_full_disk_is_told(int world)
     struct meddler meddler = {0};
     struct commander *commander = &meddler.commander;
     const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = run(plain, world, NULL, NULL);
+    bool ran = run(plain, world, "", NULL);
     commander_init(commander);
     for (int i = 0; i < 4; i++) /* three in a row would end a run by itself */
         commander_add(commander, 5, COMMAND_CHECKPOINT);
@@ -140,7 +140,7 @@ static void a_full_disk_is_told(int world)
             .next = next_on_full_disk,
             .done = done_on_full_disk};
     commander->observer.control = &control;
-    ran = ran && run(dir, world, NULL, commander);
+    ran = ran && run(dir, world, "", commander);
     for (int i = 0; i < commander->count; i++)
         ran = ran && commander->entries[i].done_count == 1 &&
               commander->entries[i].error.status == ZD_ERR_IO;
@@ -160,7 +160,7 @@ static void contradictions_are_told(void)
     commander_add(&commander, 2, COMMAND_PAUSE);
     commander_add(&commander, 2, COMMAND_PAUSE);
     commander_add(&commander, 2, COMMAND_RESUME);
-    bool ran = run(dir, 2, NULL, &commander);
+    bool ran = run(dir, 2, "", &commander);
     tap_ok(ran && strcmp(commander.entries[0].error.code, "E1003") == 0,
            "resume while running is told as wrong");
     tap_ok(ran && strcmp(commander.entries[2].error.code, "E1002") == 0,
@@ -174,17 +174,11 @@ static void evaluates_and_samples(int world)
 {
     struct commander commander;
     const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    const char *own[] = {
-            "data.val_split=0.25",
-            "eval.eval_strategy=steps",
-            "eval.eval_steps=4",
-            "eval.eval_on_start=false",
-            "control.socket=none",
-            "zero.stage=3",
-            NULL};
-    const char *sets[] = {
-            "data.val_split=0.25", "eval.eval_strategy=no",
-            "sample.max_new_tokens=8", "zero.stage=3", NULL};
+    const char *own =
+            "data.val_split=0.25 eval.eval_strategy=steps eval.eval_steps=4 "
+            "eval.eval_on_start=false control.socket=none zero.stage=3";
+    const char *sets = "data.val_split=0.25 eval.eval_strategy=no "
+                       "sample.max_new_tokens=8 zero.stage=3";
     bool ran = run(plain, world, own, NULL);
     commander_init(&commander);
     commander_add(&commander, 4, COMMAND_EVAL);
@@ -219,13 +213,13 @@ static void what_cannot_be_done_is_told(void)
 {
     struct commander commander;
     const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = run(plain, 2, NULL, NULL);
+    bool ran = run(plain, 2, "", NULL);
     commander_init(&commander);
     commander_add(&commander, 2, COMMAND_EVAL);
     commander_add(&commander, 2, COMMAND_SAMPLE);
     memset(commander_add(&commander, 2, COMMAND_SAMPLE)->prompt, 'x',
            TRAIN_PROMPT_MAX - 1);
-    ran = ran && run(dir, 2, NULL, &commander);
+    ran = ran && run(dir, 2, "", &commander);
     tap_ok(ran && strcmp(commander.entries[0].error.code, "E1010") == 0 &&
                    commander.entries[0].error.help[0],
            "no evaluation data: told, with what to do");

@@ -10,17 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define JOB "tests/fixtures/deep.toml"
-
-static enum zd_status run(const char *dir, const char *const *more)
-{
-    const char *sets[16] = {
-            "checkpoint.export=none", "checkpoint.save_steps=2",
-            "eval.eval_steps=2", "checkpoint.save_total_limit=0"};
-    for (int i = 0; more && more[i]; i++)
-        sets[i + 4] = more[i];
-    return job_threads_run(JOB, sets, 2, dir);
-}
+#define run(dir, ...)                                                          \
+    job_runs(                                                                  \
+            "tests/fixtures/deep.toml", dir, 2,                                \
+            "checkpoint.export=none checkpoint.save_steps=2 "                  \
+            "eval.eval_steps=2 checkpoint.save_total_limit=0 " __VA_ARGS__)
 
 static json_t *state_of(const char *dir, const char *folder)
 {
@@ -100,8 +94,7 @@ static bool has_row(
 
 static void told(const char *dir)
 {
-    const char *sets[] = {"log.logging_steps=1", NULL};
-    bool ran = run(dir, sets) == ZD_OK;
+    bool ran = run(dir, "log.logging_steps=1");
     json_t *end = ran ? state_of(dir, "") : NULL;
     json_t *middle = ran ? state_of(dir, "checkpoint-000002") : NULL;
     tap_ok(end && has_all_keys(end) && has_all_keys(middle),
@@ -143,10 +136,9 @@ static void means_are_logged(void)
 {
     double *loss;
     const char *dir = job_threads_dir();
-    const char *sets[] = {
-            "log.logging_steps=2", "eval.eval_strategy=no",
-            "eval.eval_on_start=false", NULL};
-    bool ran = run(dir, sets) == ZD_OK;
+    bool ran =
+            run(dir, "log.logging_steps=2 eval.eval_strategy=no "
+                     "eval.eval_on_start=false");
     json_t *end = ran ? state_of(dir, "") : NULL;
     const json_t *second = json_array_get(history_of(end), 2);
     int rows = job_threads_column(dir, "loss", &loss);
@@ -162,9 +154,8 @@ static void means_are_logged(void)
 static void goes_on(const char *whole)
 {
     const char *dir = job_threads_dir();
-    const char *first[] = {"log.logging_steps=1", "run.stop_after=3", NULL};
-    const char *then[] = {"log.logging_steps=1", NULL};
-    bool ran = run(dir, first) == ZD_OK && run(dir, then) == ZD_OK;
+    bool ran = run(dir, "log.logging_steps=1 run.stop_after=3") &&
+               run(dir, "log.logging_steps=1");
     json_t *a = state_of(whole, ""), *b = ran ? state_of(dir, "") : NULL;
     tap_ok(a && b && json_equal(history_of(a), history_of(b)),
            "a resumed run has the same history");
@@ -175,8 +166,7 @@ static void goes_on(const char *whole)
 static void can_be_left_out(void)
 {
     const char *dir = job_threads_dir();
-    const char *sets[] = {"report.trainer_state=false", NULL};
-    bool ran = run(dir, sets) == ZD_OK;
+    bool ran = run(dir, "report.trainer_state=false");
     json_t *end = state_of(dir, ""), *one = state_of(dir, "checkpoint-000002");
     tap_ok(ran && !end && !one, "report.trainer_state = false: there is none");
     json_decref(end);
@@ -188,12 +178,14 @@ static void is_verified(const char *dir)
     char path[PATH_MAX], file[PATH_MAX];
     struct checkpoint *checkpoint = NULL;
     snprintf(path, sizeof path, "%s/out/checkpoint-000002", dir);
-    bool sound = checkpoint_open(path, CHECKPOINT_DIGESTS, &checkpoint) == ZD_OK;
+    bool sound =
+            checkpoint_open(path, CHECKPOINT_DIGESTS, &checkpoint) == ZD_OK;
     checkpoint_close(checkpoint);
     fs_join(file, sizeof file, path, "trainer_state.json");
     bool changed = fs_write_file(file, "{}\n", 3) == ZD_OK;
     tap_ok(sound && changed &&
-                   checkpoint_open(path, CHECKPOINT_DIGESTS, &checkpoint) == ZD_ERR_DATA,
+                   checkpoint_open(path, CHECKPOINT_DIGESTS, &checkpoint) ==
+                           ZD_ERR_DATA,
            "the manifest of a checkpoint has it");
     zd_error_clear();
 }
