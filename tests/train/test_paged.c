@@ -94,7 +94,7 @@ static void limits_of(const struct job *job)
             job->stage);
     bool ran = run(job, false, huge, "", plain);
     struct memory whole = memory_of(plain);
-    bool fits = run(job, true, whole.device, NULL, all);
+    bool fits = run(job, true, whole.device, "", all);
     struct memory same = memory_of(all);
     tap_ok(ran && fits && same_run(plain, all) && same.device == whole.device &&
                    same.paged == 0 && same.staging == 0 && moves(all, 0),
