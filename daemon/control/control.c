@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum {
-    EVENTS_BYTES = 1 << 20,
+    EVENTS_BYTES = 16 << 20,  /* thousands of ranks, and what waits with them */
     COMMANDS_BYTES = 1 << 18, /* some 60 */
     TAKE_MAX = 1024,          /* messages in one turn of the loop */
     GLANCE_MS = 100,          /* steps do not wake the thread */

@@ -42,11 +42,8 @@ struct message_stall { /* MESSAGE_STALL */
     char host[64], operation[96];
 };
 
-/* MESSAGE_RANKS: reports of ranks first, first + 1, .. follow */
-enum { MESSAGE_RANKS_MAX = 64 }; /* in one message */
-struct message_ranks {
-    int first, count, total;
-    int unused;
+struct message_ranks { /* MESSAGE_RANKS; the reports of all ranks follow */
+    int64_t count;
 };
 
 struct message_event { /* MESSAGE_EVENT, MESSAGE_STEP_EVENT; after it the text,

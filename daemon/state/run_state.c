@@ -343,16 +343,10 @@ static void take_stall(
 static void take_ranks(
         struct run_state *state, const struct message_ranks *ranks)
 {
-    const struct train_rank_report *reports = (const void *)(ranks + 1);
-    if (state->rank_count != ranks->total) {
-        free(state->ranks);
-        state->ranks = zd_array((size_t)ranks->total, sizeof *state->ranks);
-        state->rank_count = ranks->total;
-    }
-    memcpy(state->ranks + ranks->first, reports,
-           (size_t)ranks->count * sizeof *reports);
-    if (ranks->first + ranks->count < ranks->total)
-        return;
+    size_t bytes = (size_t)ranks->count * sizeof *state->ranks;
+    state->ranks = zd_must(realloc(state->ranks, bytes));
+    memcpy(state->ranks, ranks + 1, bytes);
+    state->rank_count = (int)ranks->count;
     series_add(
             state->series, state->ranks[0].step, &rank_metrics, state->ranks,
             sizeof *state->ranks, state->rank_count);

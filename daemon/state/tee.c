@@ -119,14 +119,10 @@ static void on_ranks(
         void *ctx, const struct train_rank_report *ranks, int count)
 {
     struct tee *tee = ctx;
-    for (int first = 0; first < count; first += MESSAGE_RANKS_MAX) {
-        int some = count - first < MESSAGE_RANKS_MAX ? count - first
-                                                     : MESSAGE_RANKS_MAX;
-        struct message_ranks message = {first, some, count, 0};
-        queue_push_with(
-                tee->queue, MESSAGE_RANKS, &message, sizeof message,
-                ranks + first, (size_t)some * sizeof *ranks);
-    }
+    struct message_ranks message = {count};
+    queue_push_with(
+            tee->queue, MESSAGE_RANKS, &message, sizeof message, ranks,
+            (size_t)count * sizeof *ranks);
 }
 
 static void on_event(void *ctx, const struct train_event *event)
