@@ -57,9 +57,7 @@ static enum zd_status fill_angles(struct model *model, float *angles)
         return ZD_OK;
     model->cosine = angles;
     model->sine = angles + count;
-    float *host = malloc(bytes);
-    if (!host)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model");
+    float *host = zd_array(bytes, 1);
     rope_fill(model->config, (int)positions, host, host + count);
     enum zd_status status = device_write(angles, host, bytes);
     free(host);

@@ -163,9 +163,7 @@ static enum zd_status add_adapter(
     const struct param *p = &m->table->params[id];
     size_t in = (size_t)param_in(p), out = (size_t)param_out(p);
     size_t r = (size_t)what.r;
-    float *a = malloc((r * in + out * r + out + in) * sizeof *a);
-    if (!a)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for an adapter");
+    float *a = zd_array(r * in + out * r + out + in, sizeof *a);
     float *b = a + r * in, *magnitude = b + out * r, *row = magnitude + out;
     enum zd_status status = read_all(part, id, PEFT_A, r * in, a);
     if (status == ZD_OK)
@@ -216,10 +214,7 @@ static enum zd_status merge_tensor(struct merged *m, int id)
     const struct param *p = &m->table->params[id];
     m->id = -1;
     free(m->values);
-    m->values = malloc(p->count * sizeof *m->values);
-    if (!m->values)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "no memory to merge `%s`", p->name);
+    m->values = zd_array(p->count, sizeof *m->values);
     ZD_TRY(read_under(m, id, 0, p->count, m->values));
     for (int i = 0; i < m->part_count; i++)
         if (of(&m->parts[i], id).r) {

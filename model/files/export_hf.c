@@ -165,27 +165,6 @@ enum zd_status weights_export_check(const char *dir, bool is_adapter)
     return fs_remove_tree(temporary);
 }
 
-static enum zd_status export_init(
-        struct hf_export *e, const struct hf_export_job *job,
-        const struct weight_source *source)
-{
-    *e = (struct hf_export){
-            .job = job,
-            .source = source,
-            .files = {.stem = "model", .read = read_tensor, .ctx = e}};
-    ZD_TRY(export_dir_places(job->dir, e->to, e->dir));
-    e->files.dir = e->dir;
-    return ZD_OK;
-}
-
-static enum zd_status begin(struct hf_export *e)
-{
-    ZD_TRY(export_dir_names(e->job->dir, false, e->to, e->dir));
-    ZD_TRY(export_dir_begin(e->dir));
-    ZD_TRY(list_tensors(e));
-    return tensor_files_create(&e->files);
-}
-
 /* With the tensors listed. */
 static enum zd_status end(struct hf_export *e)
 {
@@ -197,54 +176,52 @@ static enum zd_status end(struct hf_export *e)
     return export_dir_replace(e->dir, e->to);
 }
 
-enum zd_status weights_export_begin(const struct hf_export_job *job)
+enum { STEP_BEGIN = 1, STEP_WRITE = 2, STEP_END = 4 };
+
+static enum zd_status export_steps(
+        const struct hf_export_job *job, const struct weight_source *source,
+        struct quantizing *quantizing, unsigned steps, int part, int parts)
 {
-    struct hf_export e;
-    ZD_TRY(export_init(&e, job, NULL));
-    enum zd_status status = begin(&e);
+    struct hf_export e = {
+            .job = job,
+            .source = source,
+            .quantizing = quantizing,
+            .files = {.stem = "model", .read = read_tensor, .ctx = &e}};
+    e.files.dir = e.dir;
+    ZD_TRY(export_dir_places(job->dir, e.to, e.dir));
+    if (steps & STEP_BEGIN) {
+        ZD_TRY(export_dir_names(job->dir, false, e.to, e.dir));
+        ZD_TRY(export_dir_begin(e.dir));
+    }
+    enum zd_status status = list_tensors(&e);
+    if (status == ZD_OK && steps & STEP_BEGIN)
+        status = tensor_files_create(&e.files);
+    if (status == ZD_OK && steps & STEP_WRITE)
+        status = tensor_files_write(&e.files, part, parts);
+    if (status == ZD_OK && steps & STEP_END)
+        status = end(&e);
     tensor_files_fini(&e.files);
     return status;
+}
+
+enum zd_status weights_export_begin(const struct hf_export_job *job)
+{
+    return export_steps(job, NULL, NULL, STEP_BEGIN, 0, 1);
 }
 
 enum zd_status weights_export_part(
         const struct hf_export_job *job, const struct weight_source *source,
         int part, int parts)
 {
-    struct hf_export e;
-    ZD_TRY(export_init(&e, job, source));
-    enum zd_status status = list_tensors(&e);
-    if (status == ZD_OK)
-        status = tensor_files_write(&e.files, part, parts);
-    tensor_files_fini(&e.files);
-    return status;
+    return export_steps(job, source, NULL, STEP_WRITE, part, parts);
 }
 
 enum zd_status weights_export_end(const struct hf_export_job *job)
 {
-    struct hf_export e;
-    ZD_TRY(export_init(&e, job, NULL));
-    enum zd_status status = list_tensors(&e);
-    if (status == ZD_OK)
-        status = end(&e);
-    tensor_files_fini(&e.files);
-    return status;
+    return export_steps(job, NULL, NULL, STEP_END, 0, 1);
 }
 
-static enum zd_status export_all(
-        const struct hf_export_job *job, const struct weight_source *source,
-        struct quantizing *quantizing)
-{
-    struct hf_export e;
-    ZD_TRY(export_init(&e, job, source));
-    e.quantizing = quantizing;
-    enum zd_status status = begin(&e);
-    if (status == ZD_OK)
-        status = tensor_files_write(&e.files, 0, 1);
-    if (status == ZD_OK)
-        status = end(&e);
-    tensor_files_fini(&e.files);
-    return status;
-}
+enum { ALL_STEPS = STEP_BEGIN | STEP_WRITE | STEP_END };
 
 enum zd_status weights_export_hf(
         const char *dir, const struct model_config *config,
@@ -253,7 +230,7 @@ enum zd_status weights_export_hf(
 {
     struct hf_export_job job = {
             .dir = dir, .config = config, .table = table, .options = *options};
-    return export_all(&job, source, NULL);
+    return export_steps(&job, source, NULL, ALL_STEPS, 0, 1);
 }
 
 enum zd_status weights_export_quantized(
@@ -268,7 +245,8 @@ enum zd_status weights_export_quantized(
             quantizing_create(table, source, options->dtype, quantize);
     job.options.max_shard_bytes = UINT64_MAX; /* one file */
     job.options.quantization = quantizing_config(quantizing);
-    enum zd_status status = export_all(&job, source, quantizing);
+    enum zd_status status =
+            export_steps(&job, source, quantizing, ALL_STEPS, 0, 1);
     json_decref(job.options.quantization);
     quantizing_destroy(quantizing);
     return status;

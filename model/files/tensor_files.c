@@ -243,12 +243,9 @@ enum zd_status tensor_files_write(
             part + 1 == parts ? total : each * (uint64_t)(part + 1)};
     struct writing w = {
             .files = files,
-            .values = malloc(PIECE * sizeof *w.values),
-            .packed = malloc(PIECE * sizeof(float))};
-    enum zd_status status = w.values && w.packed
-                                    ? ZD_OK
-                                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                                              "no memory for an export");
+            .values = zd_array(PIECE, sizeof *w.values),
+            .packed = zd_array(PIECE, sizeof(float))};
+    enum zd_status status = ZD_OK;
     for (int i = 0; status == ZD_OK && i < files->files; i++) {
         status = write_part(&w, i, at, mine);
         at += file_bytes(files, i);

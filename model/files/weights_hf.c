@@ -98,14 +98,10 @@ static enum zd_status find_mean(
 static enum zd_status make_mean(struct hf_source *source, int id)
 {
     size_t columns = (size_t)source->table->params[id].shape[1];
-    double *sum = malloc(columns * sizeof *sum);
-    float *lines = malloc(LINES * columns * sizeof *lines);
-    float *mean = malloc(columns * sizeof *mean);
-    enum zd_status status =
-            sum && lines && mean
-                    ? find_mean(source, id, sum, lines, mean)
-                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                              "no memory for rows of the vocabulary");
+    double *sum = zd_array(columns, sizeof *sum);
+    float *lines = zd_array(LINES * columns, sizeof *lines);
+    float *mean = zd_array(columns, sizeof *mean);
+    enum zd_status status = find_mean(source, id, sum, lines, mean);
     free(sum);
     free(lines);
     if (status == ZD_OK)

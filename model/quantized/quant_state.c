@@ -20,107 +20,67 @@ static enum zd_status refuse(const char *name, const char *format, ...)
     return ZD_ERR_DATA;
 }
 
-static const char *const keys[] = {
-        "quant_type",       "blocksize",    "dtype",        "shape",
-        "nested_blocksize", "nested_dtype", "nested_offset"};
-enum { KEYS = sizeof keys / sizeof keys[0] };
-
 static const char *const dtypes[] = {"float32", "bfloat16", "float16"};
 
-static enum zd_status check_keys(const json_t *json, const char *name)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)json, key, value)
-    {
-        bool known = false;
-        for (int i = 0; i < KEYS; i++)
-            known = known || strcmp(keys[i], key) == 0;
-        if (!known)
-            return refuse(name, "the key `%.60s` is not known", key);
-    }
-    return ZD_OK;
-}
-
-static enum zd_status read_block(
-        const json_t *json, const char *name, const char *key, size_t *out)
-{
-    const json_t *value = json_object_get(json, key);
-    if (!json_is_integer(value) ||
-        !quant_block_is_legal(json_integer_value(value)))
-        return refuse(
-                name, "`%s` must be a power of two from %d to %d", key,
-                QUANT_BLOCK_MIN, QUANT_BLOCK_MAX);
-    *out = (size_t)json_integer_value(value);
-    return ZD_OK;
-}
-
-static enum zd_status read_word(
-        const json_t *json, const char *name, const char *key,
+static enum zd_status find_word(
+        const char *name, const char *key, const char *word,
         const char *const *words, int count, int *out)
 {
-    const char *word = json_string_value(json_object_get(json, key));
-    for (int i = 0; word && i < count; i++)
-        if (strcmp(words[i], word) == 0) {
-            *out = i;
+    for (*out = 0; *out < count; ++*out)
+        if (strcmp(words[*out], word) == 0)
             return ZD_OK;
-        }
     return refuse(
-            name, "`%s` is `%.40s`, which is none that can be read", key,
-            word ? word : "no word");
+            name, "`%s` is `%.40s`, which is none that can be read", key, word);
 }
 
-static enum zd_status read_shape(
-        const json_t *json, const char *name, struct quant_state *state)
+static enum zd_status check_block(
+        const char *name, const char *key, json_int_t block)
 {
-    enum { EXTENT_MAX = 1 << 30 };
-    int64_t extents[2];
-    const json_t *shape = json_object_get(json, "shape");
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *extent = json_array_get(shape, i);
-        extents[i] = json_is_integer(extent) ? json_integer_value(extent) : 0;
-        if (json_array_size(shape) != 2 || extents[i] < 1 ||
-            extents[i] > EXTENT_MAX)
-            return refuse(name, "`shape` must be two whole numbers");
-    }
-    state->rows = extents[0];
-    state->columns = extents[1];
-    return ZD_OK;
-}
-
-static enum zd_status read_nested(
-        const json_t *json, const char *name, struct quant_state *state)
-{
-    static const char *const fp32[] = {"float32"};
-    int type;
-    const json_t *offset = json_object_get(json, "nested_offset");
-    state->is_nested = json_object_get(json, "nested_blocksize") || offset ||
-                       json_object_get(json, "nested_dtype");
-    if (!state->is_nested)
-        return ZD_OK;
-    ZD_TRY(read_block(json, name, "nested_blocksize", &state->nested_block));
-    ZD_TRY(read_word(json, name, "nested_dtype", fp32, 1, &type));
-    state->nested_offset = (float)json_number_value(offset);
-    if (!json_is_number(offset) || !isfinite(state->nested_offset))
-        return refuse(name, "`nested_offset` must be a number");
-    return ZD_OK;
+    return quant_block_is_legal(block)
+                   ? ZD_OK
+                   : refuse(name, "`%s` must be a power of two from %d to %d",
+                            key, QUANT_BLOCK_MIN, QUANT_BLOCK_MAX);
 }
 
 static enum zd_status read_state(
-        const json_t *json, const char *name, struct quant_state *state)
+        json_t *json, const char *name, struct quant_state *state)
 {
+    enum { EXTENT_MAX = 1 << 30 };
     static const char *const types[] = {"nf4", "fp4"};
-    int type = 0, dtype = 0;
-    if (!json_is_object(json))
-        return refuse(name, "it is no table");
-    ZD_TRY(check_keys(json, name));
-    ZD_TRY(read_word(json, name, "quant_type", types, 2, &type));
-    ZD_TRY(read_word(json, name, "dtype", dtypes, 3, &dtype));
-    ZD_TRY(read_block(json, name, "blocksize", &state->block));
-    ZD_TRY(read_shape(json, name, state));
-    state->format = type == 0 ? QUANT_NF4 : QUANT_FP4;
-    state->dtype = (enum dtype)dtype; /* in the order of enum dtype */
-    return read_nested(json, name, state);
+    const char *type, *dtype, *nested_dtype = NULL;
+    int format, was;
+    json_int_t block, rows, columns, nested_block = INT64_MIN;
+    double offset = NAN;
+    json_error_t error;
+    if (json_unpack_ex(
+                json, &error, JSON_STRICT,
+                "{s:s, s:I, s:s, s:[I, I], s?I, s?s, s?F}", "quant_type", &type,
+                "blocksize", &block, "dtype", &dtype, "shape", &rows, &columns,
+                "nested_blocksize", &nested_block, "nested_dtype",
+                &nested_dtype, "nested_offset", &offset) != 0)
+        return refuse(name, "%.150s", error.text);
+    ZD_TRY(find_word(name, "quant_type", type, types, 2, &format));
+    ZD_TRY(find_word(name, "dtype", dtype, dtypes, 3, &was));
+    ZD_TRY(check_block(name, "blocksize", block));
+    if (rows < 1 || columns < 1 || rows > EXTENT_MAX || columns > EXTENT_MAX)
+        return refuse(name, "`shape` is not that of a matrix");
+    *state = (struct quant_state){
+            .format = format == 0 ? QUANT_NF4 : QUANT_FP4,
+            .dtype = (enum dtype)was, /* in the order of enum dtype */
+            .rows = rows,
+            .columns = columns,
+            .block = (size_t)block};
+    if (nested_block == INT64_MIN && !nested_dtype && isnan(offset))
+        return ZD_OK;
+    ZD_TRY(check_block(name, "nested_blocksize", nested_block));
+    if (!nested_dtype || strcmp(nested_dtype, "float32") != 0)
+        return refuse(name, "`nested_dtype` must be `float32`");
+    if (!isfinite((float)offset))
+        return refuse(name, "`nested_offset` must be a number");
+    state->is_nested = true;
+    state->nested_block = (size_t)nested_block;
+    state->nested_offset = (float)offset;
+    return ZD_OK;
 }
 
 enum zd_status quant_state_parse(

@@ -1,5 +1,7 @@
 #include "model/quantized/quantized.h"
 
+#include "base/must.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +29,8 @@ bool quantized_split_name(
     size_t length = strlen(name);
     for (int i = 0; i < BESIDES; i++) {
         size_t end = strlen(quantized_ends[i]);
-        if (length <= end || strcmp(name + length - end, quantized_ends[i]) != 0 ||
+        if (length <= end ||
+            strcmp(name + length - end, quantized_ends[i]) != 0 ||
             length >= bytes)
             continue;
         snprintf(weight, bytes, "%.*s.weight", (int)(length - end), name);
@@ -74,11 +77,7 @@ static enum zd_status take_bytes(struct stored stored, void *out)
 
 static enum zd_status take(struct stored stored, float **out)
 {
-    *out = malloc((size_t)stored.tensor->bytes + 1);
-    if (!*out)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "no memory for `%s`",
-                stored.tensor->name);
+    *out = zd_array((size_t)stored.tensor->bytes, 1);
     return take_bytes(stored, *out);
 }
 
@@ -200,11 +199,7 @@ static enum zd_status open_fp8(
     if (scale.tensor->dims != 2 || scale.tensor->shape[0] != (int64_t)rows ||
         scale.tensor->shape[1] != (int64_t)columns)
         return refuse(scale, "is not of one scale for each 128 x 128 weights");
-    w->scales = malloc(rows * columns * sizeof *w->scales + 1);
-    if (!w->scales)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "no memory for `%s`",
-                scale.tensor->name);
+    w->scales = zd_array(rows * columns, sizeof *w->scales);
     ZD_TRY(st_read_float(
             scale.file, scale.tensor, 0, rows * columns, w->scales));
     return check_finite(scale, w->scales, rows * columns, 448, 0);

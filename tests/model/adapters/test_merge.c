@@ -85,41 +85,39 @@ Test(model_merge, weights_are_those_that_peft_merges)
     compare_with_peft("llama_odd-head");
 }
 
+/* Tensor `id` with adapters of these weights added; the caller frees it. */
+static float *merged_tensor(
+        const struct merging *m, int id, const double *weights, int count)
+{
+    struct merge_part parts[2];
+    struct weight_source merged;
+    for (int i = 0; i < count; i++)
+        parts[i] = merge_part_of_peft(&m->adapter, weights[i], "x");
+    tiny_must(weights_open_merged(
+            &m->base.source, &m->base.table, parts, count, &merged));
+    float *values = read_all(&merged, id, m->base.table.params[id].count, 1001);
+    weights_close(&merged);
+    return values;
+}
+
 Test(model_merge, weights_of_adapters_add_up)
 {
     struct merging m;
-    struct weight_source merged;
     setup(&m, "llama_odd-head");
-    struct merge_part parts[] = {
-            merge_part_of_peft(&m.adapter, 1.5, "x"),
-            merge_part_of_peft(&m.adapter, -1.5, "y")};
     int o = param_table_find(
             &m.base.table, "model.layers.0.self_attn.o_proj.weight");
-    tiny_must(weights_open_merged(
-            &m.base.source, &m.base.table, parts, 2, &merged));
     size_t count = m.base.table.params[o].count;
-    float *ours = read_all(&merged, o, count, 1001);
     float *base = read_all(&m.base.source, o, count, 1001);
-    double distance = largest_distance(ours, base, count);
-    cr_assert(distance < 1e-7);
-    weights_close(&merged);
-    parts[1].weight = -0.5;
-    struct merge_part one = merge_part_of_peft(&m.adapter, 1, "x");
-    float *x, *y;
-    tiny_must(weights_open_merged(
-            &m.base.source, &m.base.table, parts, 2, &merged));
-    x = read_all(&merged, o, count, 1001);
-    weights_close(&merged);
-    tiny_must(weights_open_merged(
-            &m.base.source, &m.base.table, &one, 1, &merged));
-    y = read_all(&merged, o, count, 1001);
-    weights_close(&merged);
-    cr_assert(largest_distance(x, y, count) < 1e-7);
-    cr_assert(largest_distance(x, base, count) > 1e-4);
-    free(ours);
+    float *none = merged_tensor(&m, o, (const double[]){1.5, -1.5}, 2);
+    float *sum = merged_tensor(&m, o, (const double[]){1.5, -0.5}, 2);
+    float *one = merged_tensor(&m, o, (const double[]){1}, 1);
+    cr_assert(largest_distance(none, base, count) < 1e-7);
+    cr_assert(largest_distance(sum, one, count) < 1e-7);
+    cr_assert(largest_distance(sum, base, count) > 1e-4);
     free(base);
-    free(x);
-    free(y);
+    free(none);
+    free(sum);
+    free(one);
     teardown(&m);
 }
 
