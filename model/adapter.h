@@ -6,16 +6,16 @@
  *   dB += dy^T u      du = scale dy B      dA += du^T keep(x)
  *   dx += keep(du A)
  *
- * DoRA gives each row of W + scale B A a norm of its own
+ * DoRA gives each row of W + scale B A its own norm
  * (kernels/elementwise/magnitudes.h): with z = x W^T + u B^T, which backward
- * computes again, and bias b
+ * recomputes, and bias b
  *
  *   y = b + gain (y - b)     dm += sum of rows of dy z / |W + scale B A|
  *   dy = gain dy             in all of the above and in dy W
  *
  * keep is the dropout of the adapter's input, 1 / (1 - p) with the scale; the
- * base's own product does not have it. Where the compute type can be added to
- * (fp32) products are added to y and dx directly, else through scratch.
+ * base's own matmul does not have it. In fp32 results are added to y and dx
+ * directly, in narrower types through scratch.
  *
  * Source: Hu et al. 2021, arXiv:2106.09685, section 4.1; Liu et al. 2024,
  *         arXiv:2402.09353. */
@@ -42,9 +42,9 @@ struct adapter_view {
 
 /* Arrays that adapters share, one after the other (activations.h). */
 struct adapter_scratch {
-    void *wide;    /* (N, most in or out); NULL: nothing goes through it */
-    void *dropped; /* (N, most in); NULL: no dropout */
-    void *du;      /* (N, most r) */
+    void *wide;          /* (N, most in or out); NULL: not needed */
+    void *dropped;       /* (N, most in); NULL: no dropout */
+    void *du;            /* (N, most r) */
     float *cross, *gram; /* (most out r), (most r, r): DoRA */
     void *scaled;        /* (N, most columns): DoRA's z, then dy */
 };

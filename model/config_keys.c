@@ -128,8 +128,8 @@ static enum zd_status read_bool(
     return ZD_OK;
 }
 
-/* The default of transformers' class is no id in a vocabulary that is too small
- * for it. */
+/* The default of transformers' class is not used where the vocabulary is too
+ * small for it. */
 static enum zd_status read_token(
         const struct config_reader *r, const struct config_key *key,
         int vocab_size, int *out)
@@ -223,8 +223,8 @@ enum zd_status config_refuse(
     if (strcmp(key, "quantization_config") == 0) {
         config_fail(
                 reader, "E0304",
-                "the model is stored in codes (`quantization_config`), and "
-                "those do not train");
+                "the model is quantized (`quantization_config`), and quantized "
+                "weights cannot be trained");
         zd_fail_help("[lora] with enabled = true trains adapters on it");
         return reader->on_error;
     }

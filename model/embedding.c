@@ -20,7 +20,7 @@ enum zd_status embedding_forward(
     return unit_release(model, hooks, 0);
 }
 
-/* A gradient that nothing is in begins at 0. */
+/* A gradient that is not added to begins at 0. */
 enum zd_status embedding_scatter(
         const struct model *model, enum role role, const int32_t *rows,
         const int32_t *order, const struct pass *pass, bool add)

@@ -145,7 +145,7 @@ struct model_family {
     bool layer_norm; /* else RMSNorm, without means */
     bool rotary;     /* else positions are learned, up to max_positions */
     bool fused_qkv;  /* one tensor makes q | k | v */
-    bool gated_mlp;  /* gate and up; else one product before the activation */
+    bool gated_mlp; /* gate and up; else one projection before the activation */
 
     /* Add up the rows of the embedding tables: (N, C); gradients of the tables
      * from that of the sum, acts->dx. tokens_add: the head has written its part
@@ -160,8 +160,8 @@ struct model_family {
     /* norm2 to out; NULL: only what backward reads. */
     enum zd_status (*mlp_forward)(const struct layer_run *run, void *out);
     layer_part_fn *mlp_backward;
-    /* act from gate and up, q and k from q_raw and k_raw, for backward, to the
-     * same bits. NULL: kept. */
+    /* Recompute for backward, to the same bits: act from gate and up, q and k
+     * from q_raw and k_raw. NULL: kept. */
     layer_part_fn *recompute_act, *recompute_heads;
 };
 

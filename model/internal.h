@@ -34,8 +34,8 @@ struct pass {
     struct activations *acts;
 };
 
-/* Inputs of segments that lie on the host (residuals.c). Of each buffer on the
- * device: the kernels that used it last, and the copy from or into it. */
+/* Inputs of segments that are in host memory (residuals.c). Of each buffer on
+ * the device: the kernels that used it last, and the copy from or into it. */
 struct residuals {
     char *host; /* (acts->offloaded) inputs */
     struct model_streams streams;
@@ -69,7 +69,7 @@ struct model {
     struct row_strides strides;
     struct activations passes[MODEL_PASSES];
     float *cosine, *sine;   /* (positions, D/2); NULL: not rotary */
-    void *decoded;          /* a weight in codes, for a product */
+    void *decoded;          /* a dequantized weight, for a matmul */
     int32_t *planes;        /* (4, N) of the pass, on the CPU: positions, and
                                what head_rows_fill writes */
     struct exact_sum *loss; /* on the device; since model_loss_take */
@@ -111,12 +111,12 @@ size_t batch_plane_tokens(size_t tokens); /* elements of a plane */
 enum zd_status batch_upload_init(
         struct batch_upload *upload, const struct arena *arena);
 void batch_upload_fini(struct batch_upload *upload);
-/* Fills pass->positions and documents, and on a GPU the orders; the arrays lie
+/* Fills pass->positions and documents, and on a GPU the orders; the arrays are
  * on the device then. */
 enum zd_status batch_place(
         struct model *model, struct pass *pass, bool has_backward);
 
-/* hooks.c: every call of a hook goes through these, which hold the order to
+/* hooks.c: the only callers of the hooks; they assert the order of
  * model_unit_events. */
 void hooks_begin(struct model *model, const struct event_list *program);
 void hooks_end(const struct model *model);
@@ -181,8 +181,8 @@ struct linear head_linear(
  */
 enum zd_status linear_weight(
         const struct linear *linear, const void **values_out);
-/* A quantized weight that a decode step multiplies by as it lies, and one that
- * matmuls decode as they pack it: neither is asked for whole. */
+/* A quantized weight that a decode step multiplies by without dequantizing it,
+ * and one that matmuls dequantize as they pack it: neither is needed whole. */
 bool linear_has_few_rows(const struct linear *linear);
 bool linear_in_strips(const struct linear *linear);
 /* y NULL: only what backward reads. */
@@ -289,15 +289,16 @@ enum zd_status head_rows_gather(struct model *model, const struct pass *pass);
 enum zd_status head_rows_scatter(
         const struct model *model, const struct pass *pass);
 
-/* residuals.c. With nothing offloaded all of it is nothing. */
+/* residuals.c. No-ops when nothing is offloaded. */
 enum zd_status residuals_init(struct residuals *residuals, char *host);
 void residuals_fini(struct residuals *residuals);
-/* When the input of `layer`, which has a backward, is there: it begins to leave
- * when a segment begins here, and the layer's output has a place. */
+/* When the input of `layer`, which has a backward, is complete: start its copy
+ * to the host if a segment begins here, and make room for the layer's output.
+ */
 enum zd_status residuals_leave(
         struct model *model, const struct pass *pass, int layer);
-/* Before a segment is recomputed: its input is here, that of the segment
- * before it on its way. */
+/* Before a segment is recomputed: wait for its input, and start the copy of
+ * that of the segment before it. */
 enum zd_status residuals_return(
         struct model *model, const struct pass *pass, int segment);
 

@@ -285,7 +285,7 @@ static enum zd_status input_grads(
             linear, dx, dy, NULL, linear->in, linear->out, linear->conv1d, add);
 }
 
-/* A decode step's product: nothing of a quantized weight is written out. */
+/* The matmul of a decode step: no quantized weight is dequantized to memory. */
 static enum zd_status rows_forward(
         const struct linear *linear, void *y, const void *x)
 {

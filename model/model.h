@@ -45,8 +45,8 @@ int checkpointing_segment(struct checkpointing checkpointing, int layers);
  * unit come in pairs; what acquire gave is valid until release. */
 struct model_hooks {
     void *ctx;
-    /* Set params[id] for every tensor of `unit` (compute type); of one in
-     * codes to its codes, and params[param_scales] to what decodes them. */
+    /* Set params[id] for every tensor of `unit` (compute type); for a quantized
+     * one to its codes, and params[param_scales] to its scales. */
     enum zd_status (*params_acquire)(void *ctx, int unit, const void **params);
     enum zd_status (*params_release)(void *ctx, int unit);
     /* Not called for a unit without a trainable tensor. Unit 0 of a tied model
@@ -94,15 +94,15 @@ struct model_shape {
     int decode_texts;    /* texts that the cache has room for; 0: one */
     bool train;          /* false: forward only (generate) */
     unsigned joined;     /* param_join: these projections follow each other in
-                            memory, and one product makes them; the same in every
-                            layer. Another order of sums than separate products,
+                            memory, and one matmul makes them; the same in every
+                            layer. Sums are in another order than of separate ones,
                             so the CPU, whose bits are the definition, has none. */
     token_loss_fn *token_loss; /* NULL: the kernels' cross_entropy */
     double dropout;            /* of adapters' inputs, in training */
     uint64_t seed;             /* of dropout */
-    bool offload_activations;  /* inputs of recomputed segments lie on the host
-                                  (pinned) and visit the device; needs a mode
-                                  that recomputes */
+    bool offload_activations;  /* inputs of recomputed segments are kept in
+                                  (pinned) host memory; needs a mode that
+                                  recomputes */
 };
 
 /* What offload_activations copies with; owned by the caller. NULL: inline. */
@@ -110,7 +110,7 @@ struct model_streams {
     struct stream *down, *up;
 };
 
-/* Ask for the activations of this shape: spans "model.*". Pure. Activations lie
+/* Ask for the activations of this shape: spans "model.*". Pure. Activations are
  * on a stack within their span; lifetimes that do not overlap share bytes. For
  * a GPU also "kernels.workspace", which model_create hands over. */
 enum zd_status model_plan(
@@ -182,7 +182,7 @@ enum zd_status model_decode(
         const struct model_hooks *hooks, float *logits);
 
 /* FLOPs of forward and backward of one token at sequence length T, without
- * recomputation: of a weight of products 2 forward, 2 of its input's gradient
+ * recomputation: of a weight of a matmul 2 forward, 2 of its input's gradient
  * where anything before it trains, 2 of its own where it trains; of a layer's
  * attention 4 T H D / 2, and with a backward twice that more. */
 double model_flops_per_token(

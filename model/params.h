@@ -45,8 +45,8 @@ struct param {
     bool decays;                 /* weight decay applies: matrices only */
     bool is_embedding;           /* tokens or positions; not an untied head */
     bool conv1d;                 /* stored (in, out), not (out, in) */
-    bool is_product;             /* of a layer: its gradient is a product of
-                                    matrices, with no sums for a bias beside it */
+    bool is_product;             /* of a layer: its gradient is a matmul,
+                                    without sums for a bias */
     unsigned joins;              /* param_join in which it goes on from the
                                     tensor before it; 0: from none */
     struct tensor_blocks blocks; /* what shares a second moment in Adam-mini */
@@ -80,9 +80,9 @@ struct param_table {
     struct adapter *adapters;   /* (count) by id of the weight; owned. NULL: a
                                    model without. With them all else is frozen,
                                    but modules that are saved */
-    struct quant_matrix *codes; /* (count) of frozen weights that lie in codes,
-                                   as (out, in); those of one model have one
-                                   format. owned. NULL: there are none */
+    struct quant_matrix *codes; /* (count) how frozen weights are quantized,
+                                   as (out, in); one format in a model. owned.
+                                   NULL: none is */
 };
 
 /* `freeze`: shell patterns (fnmatch) or substrings of tensor names; a pattern
@@ -134,10 +134,10 @@ static inline int param_scales(const struct param_table *table, int id)
 size_t param_code_bytes(const struct param_table *table, int id, size_t count);
 size_t param_scale_bytes(const struct param_table *table, int id);
 size_t param_scale_count(const struct param_table *table, int id);
-/* Codes in a byte; 0: nothing lies in codes. */
+/* Quantized values in a byte; 0: no weight is quantized. */
 int param_codes_packed(const struct param_table *table);
 const char *param_codes_name(const struct param_table *table); /* "nf4" */
-/* Elements of the largest weight in codes; of all that `id` is joined with. */
+/* Elements of the largest quantized weight; of all that `id` is joined with. */
 size_t param_most_in_codes(const struct param_table *table);
 size_t param_joined_count(const struct param_table *table, int id);
 void param_table_fini(struct param_table *table);

@@ -20,9 +20,9 @@ static enum zd_status check_offload(
         checkpointing_segment(shape->checkpointing, config->layers) > 0)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CONFIG, "E0213",
-            "offload.activations = \"cpu\" keeps on the host what layers are "
-            "computed again from, and with train.gradient_checkpointing = "
-            "\"none\" or \"selective\" no layer is");
+            "offload.activations = \"cpu\" keeps inputs of recomputed layers "
+            "on the host, and with train.gradient_checkpointing = \"none\" or "
+            "\"selective\" no layer is recomputed");
     zd_fail_help("train.gradient_checkpointing = \"full\"");
     return ZD_ERR_CONFIG;
 }
@@ -47,7 +47,7 @@ size_t model_most_tokens(const struct model_shape *shape)
     return max_size(max_size(train, eval), decode);
 }
 
-/* The tokens of a pass on the device, and what they go there by. */
+/* The tokens of a pass on the device, and the staging buffers. */
 static enum zd_status plan_batch(
         const struct model_config *config, const struct model_shape *shape,
         struct arena_plan *plan)
@@ -98,8 +98,8 @@ static enum zd_status plan_workspace(
             kernels_workspace_bytes(&request));
 }
 
-/* Is a weight in codes written out for its products? Not where they decode it
- * in strips; DoRA scales the rows of what is written. */
+/* Is a quantized weight dequantized whole for its matmuls? Not where they
+ * dequantize it in strips; but DoRA scales the rows of the whole. */
 static bool decodes_whole(
         const struct param_table *table, const struct model_shape *shape)
 {

@@ -15,7 +15,8 @@ struct weight_source {
             void *ctx, int id, size_t begin, size_t count, float *out);
     void (*close)(void *ctx); /* may be NULL */
     void *ctx;
-    /* The codes that a tensor is stored in; NULL, or NULL returned: none. */
+    /* The tensor as it is stored quantized; NULL, or NULL returned: it is not.
+     */
     const struct quantized *(*stored)(void *ctx, int id);
 };
 

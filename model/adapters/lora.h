@@ -7,8 +7,8 @@
  *   model.layers.0.self_attn.q_proj.lora_B.weight    (out, r)
  *   model.layers.0.self_attn.q_proj.lora_magnitude   (out) DoRA
  *
- * PEFT's lora_magnitude_vector is |W| + ours, by rows: so it begins at nothing
- * and keeps what is learned in narrow types too.
+ * PEFT's lora_magnitude_vector is |W| + ours, by rows: so it begins at 0
+ * and narrow types keep what is learned.
  *
  * Which modules, with which rank and scale: peft_config.h.
  * Source: Hu et al. 2021, arXiv:2106.09685; LoRA+: Hayou et al. 2024,
@@ -20,7 +20,7 @@
 #include "model/weights.h"
 
 enum lora_init { LORA_INIT_DEFAULT, LORA_INIT_GAUSSIAN };
-/* quantize_base: how the frozen layers' linear weights lie in memory. */
+/* quantize_base: how the frozen layers' linear weights are held in memory. */
 enum lora_base {
     LORA_BASE_NONE,
     LORA_BASE_NF4,
@@ -70,9 +70,9 @@ void lora_part_name(
         const struct param *weight, enum param_part part,
         char out[PARAM_NAME_MAX]);
 
-/* Which weights of the adapted model's table lie in codes, and how: the frozen
- * linear weights of the layers, in the options' format; of a model stored in
- * codes, in the folder `dir`, those that are stored so, as they are stored.
+/* Which weights of the adapted model's table are quantized, and how: the frozen
+ * linear weights of the layers, in the options' format; of a quantized
+ * model in the folder `dir`, those that are stored quantized, as they are.
  * `dir` NULL: its weights come from elsewhere. Without its weights (a plan)
  * config.json says how. ZD_ERR_CONFIG: the job asks for another format than it
  * is stored in. */
@@ -80,7 +80,7 @@ enum zd_status lora_quantize(
         const struct model_config *config, const struct lora_options *options,
         const char *dir, struct param_table *table);
 /* The same of a model whose weights `source` has: as they are stored there, or
- * in codes of that format that are made of them. */
+ * quantized to that format. */
 enum zd_status lora_quantize_as(
         const struct weight_source *source, const char *format, bool nested,
         struct param_table *table);

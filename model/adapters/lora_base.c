@@ -1,4 +1,4 @@
-/* lora_base.c - which weights of a base lie in codes. */
+/* lora_base.c - which weights of a base are quantized, and how. */
 #include "base/must.h"
 #include "model/adapters/lora.h"
 #include "model/adapters/peft.h"
@@ -21,7 +21,7 @@ static const char *base_name(enum lora_base base)
 }
 
 /* Linear weights of layers that are frozen and no factor of an adapter. */
-static bool may_be_in_codes(const struct param_table *table, int id)
+static bool may_be_quantized(const struct param_table *table, int id)
 {
     const struct param *param = &table->params[id];
     return param->part == PARAM_BASE && !param->trainable && param->dims == 2 &&
@@ -32,20 +32,20 @@ static void make_all(
         enum quant_format format, bool nested, struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)
-        if (may_be_in_codes(table, id))
+        if (may_be_quantized(table, id))
             table->codes[id] = codes_matrix(&table->params[id], format, nested);
 }
 
-/* --- stored in codes ------------------------------------------------------ */
+/* --- stored quantized ----------------------------------------------------- */
 
-/* All that a part of a training holds is of one format. */
+/* A base that is trained on has one format. */
 static enum zd_status take_stored(
         const struct weight_source *source, struct param_table *table)
 {
     const struct quantized *first = NULL;
     for (int id = 0; id < table->count; id++) {
         const struct quantized *stored = source->stored(source->ctx, id);
-        if (!stored || !may_be_in_codes(table, id))
+        if (!stored || !may_be_quantized(table, id))
             continue;
         first = first ? first : stored;
         if (stored->format != first->format)
@@ -76,7 +76,7 @@ static enum zd_status read_stored(
     return status;
 }
 
-/* The first weight that is in codes; NULL: none is. */
+/* The first quantized weight; NULL: there is none. */
 static const struct quant_matrix *first_of(const struct param_table *table)
 {
     for (int id = 0; id < table->count; id++)

@@ -49,8 +49,8 @@ static void tell_nearest(const struct peft_view *reader, const char *name)
                                   edit_distance(name, best)))
                 best = names[i].name;
         snprintf(
-                list + used, sizeof list - used, "%s\"%.80s\"", told ? ", " : "",
-                best);
+                list + used, sizeof list - used, "%s\"%.80s\"",
+                told ? ", " : "", best);
         best[0] = '\0';
     }
     zd_fail_help("the nearest: %s", list);
@@ -69,7 +69,7 @@ static enum zd_status refuse_name(
         const struct peft_view *reader, const char *name)
 {
     ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.target_modules: `%.80s` is no linear module of the model",
+            "lora.target_modules: `%.80s` is not a linear module of the model",
             name);
     tell_nearest(reader, name);
     return ZD_ERR_CONFIG;
@@ -108,7 +108,7 @@ static enum zd_status check_saved(
         json_decref(only.json);
         ZD_FAIL(ZD_ERR_CONFIG, "E0326",
                 "lora.modules_to_save: `lm_head` is tied to the embedding of "
-                "this model, and is no module of its own");
+                "this model, and is not a module itself");
         zd_fail_help(
                 "\"%s\" trains it, for both sides",
                 last_part(peft_view_module(reader, 0).name));
@@ -120,7 +120,7 @@ static enum zd_status check_saved(
     if (found)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.modules_to_save: `%s` is no module of the model",
+            "lora.modules_to_save: `%s` is not a module of the model",
             json_string_value(name));
     zd_fail_help("names look like \"lm_head\" or \"embed_tokens\"");
     return ZD_ERR_CONFIG;
@@ -134,7 +134,7 @@ static enum zd_status check_layer(
         return ZD_OK;
     return ZD_FAIL(
             ZD_ERR_CONFIG, "E0326",
-            "lora.layers_to_transform: %lld is no layer; they are 0 to %d",
+            "lora.layers_to_transform: %lld is not a layer; layers are 0 to %d",
             (long long)number, reader->config->layers - 1);
 }
 
@@ -154,7 +154,7 @@ static enum zd_status check_excluded(const struct peft_view *reader)
         if (found)
             continue;
         ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-                "lora.exclude_modules: `%.80s` is no module of the model",
+                "lora.exclude_modules: `%.80s` is not a module of the model",
                 name);
         tell_nearest(reader, name);
         return ZD_ERR_CONFIG;
@@ -183,8 +183,8 @@ enum zd_status lora_check_names(const struct peft_view *reader, bool of_job)
         (json_is_integer(layers) || json_array_size(layers)))
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0326",
-                "lora.layers_to_transform goes with a list of names; a pattern "
-                "says itself which layers it means");
+                "lora.layers_to_transform needs a list of names; a pattern "
+                "itself names the layers");
     return ZD_OK;
 }
 

@@ -46,7 +46,7 @@ enum zd_status weights_open_merged(
         const struct merge_part *parts, int part_count,
         struct weight_source *source_out);
 
-/* A line for whoever merges for good: `base`, a folder, is stored in codes. */
+/* Warn that `base`, the folder of a model that is merged, is quantized. */
 void merge_tell_codes(const char *base);
 
 /* An adapter by its folder. */

@@ -219,7 +219,7 @@ static enum zd_status place_tensor(
 
 /* --- all of them ---------------------------------------------------------- */
 
-/* What adapter_config.json names and the file has not. */
+/* Is everything that adapter_config.json names in the file? */
 static enum zd_status check_complete(const struct opening *o)
 {
     const struct peft_config *c = &o->adapter->config;
@@ -232,7 +232,7 @@ static enum zd_status check_complete(const struct opening *o)
         bool target = peft_adapts(&view, id);
         if (target && !(has[PEFT_A] && has[PEFT_B]))
             return refuse(
-                    o, "E0322", "the adapter of `%s` is missing or not whole",
+                    o, "E0322", "the adapter of `%s` is missing or incomplete",
                     module);
         if (target && c->use_dora && !has[PEFT_MAGNITUDE])
             return refuse(

@@ -143,7 +143,7 @@ static enum zd_status read_json(const char *dir, char path[4096], json_t **json)
     if (!fs_is_dir(dir)) {
         enum zd_status status = fs_exists(dir) ? ZD_ERR_DATA : ZD_ERR_NO_INPUT;
         ZD_FAIL(status, "E0303",
-                status == ZD_ERR_DATA ? "the model `%s` is no folder"
+                status == ZD_ERR_DATA ? "the model `%s` is not a folder"
                                       : "the model folder `%s` does not exist",
                 dir);
         zd_fail_help("the folder of a Hugging Face model; for `zerod plan` its "

@@ -1,4 +1,4 @@
-/* export_dir.h - the folder of an export: what may lie in it, when it may be
+/* export_dir.h - the folder of an export: what it may contain, when it may be
  * replaced, and how. */
 #ifndef ZD_MODEL_EXPORT_DIR_H
 #define ZD_MODEL_EXPORT_DIR_H
@@ -23,9 +23,9 @@ enum zd_status export_check_link(const char *dir, const char *name);
  * nothing else. `finished`: its weights must carry our mark (what an
  * interrupted export left may be torn). */
 enum zd_status export_dir_check(const char *dir, bool finished);
-/* Where an export to `dir` goes (no slash at its end), and where it is written
- * first. export_dir_names checks both as above; an adapter replaces no model,
- * and a model no adapter. */
+/* The final path of an export to `dir` (no slash at its end), and where it is
+ * written first. export_dir_names checks both as above; an adapter replaces no
+ * model, and a model no adapter. */
 enum { EXPORT_PATH_BYTES = 4096 };
 enum zd_status export_dir_places(
         const char *dir, char to[EXPORT_PATH_BYTES],

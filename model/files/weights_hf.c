@@ -69,7 +69,7 @@ static enum zd_status read_stored(
     if (!t->weight)
         ZD_TRY(st_read_float(
                 t->stored.file, t->stored.tensor, begin, count, out));
-    else if (source->table->params[id].conv1d) /* codes are of (out, in) */
+    else if (source->table->params[id].conv1d) /* quantized as (out, in) */
         ZD_TRY(quantized_read_transposed(t->weight, begin, count, out));
     else
         ZD_TRY(quantized_read(t->weight, begin, count, out));
@@ -226,7 +226,7 @@ static enum zd_status open_quantized(
     if (!source->config->is_quantized)
         return stored_fail(
                 slot->stored, "E0330",
-                "tensor `%s` is stored in codes; config.json has no "
+                "tensor `%s` is quantized; config.json has no "
                 "`quantization_config`",
                 name);
     slot->weight = zd_array(1, sizeof *slot->weight);
@@ -372,7 +372,7 @@ static enum zd_status open_files(struct hf_source *source, const char *dir)
     return ZD_ERR_DATA;
 }
 
-/* Of a model in codes: what its weights were. */
+/* Of a quantized model: what its weights were. */
 static enum dtype storage_dtype(const struct hf_source *source)
 {
     size_t counts[3] = {0};

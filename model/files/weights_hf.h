@@ -14,8 +14,8 @@
  * Factors of adapters in the table are not looked for, and not read.
  * The files may have fewer rows of the vocabulary than `config`: those beyond
  * are the mean of those that are there. storage_out (may be NULL): the type
- * most elements are stored in; of a model in codes (quantized.h), which reads
- * as what it decodes to, what they were. */
+ * most elements are stored in; of a quantized model (quantized.h), which is
+ * read dequantized, the type before it was quantized. */
 enum zd_status weights_open_hf(
         const char *dir, const struct model_config *config,
         const struct param_table *table, enum dtype *storage_out,

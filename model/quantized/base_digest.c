@@ -79,7 +79,7 @@ void base_digest_text(uint64_t digest, char out[BASE_DIGEST_TEXT])
 struct reading {
     const struct param_table *table;
     const struct weight_source *source;
-    struct codes_maker *maker; /* NULL: none is in codes */
+    struct codes_maker *maker; /* NULL: none is quantized */
     float *values;             /* (LIMIT) */
     uint64_t sum;
 };

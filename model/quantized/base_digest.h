@@ -1,8 +1,8 @@
-/* base_digest.h - what the tensors of a base are known by again: of those that
- * a checkpoint does not hold it has the sum of these digests.
+/* base_digest.h - digests by which the tensors of a base are recognized: a
+ * checkpoint has the sum for those that it does not hold.
  *
  * A tensor's digest is the sum of digests of 256 of its values, or bytes of its
- * codes and scales, each with its place: the same for every cut, in any
+ * codes and scales, each with its position: the same for every cut, in any
  * order. */
 #ifndef ZD_MODEL_BASE_DIGEST_H
 #define ZD_MODEL_BASE_DIGEST_H

@@ -1,14 +1,14 @@
-/* codes.h - the codes of a base's weights, part by part: as a file stores them,
- * or made of its values (kernels/quant).
+/* codes.h - the quantized values of a base's weights, part by part: as a file
+ * stores them, or quantized here (kernels/quant).
  *
- * A weight is cut anywhere; made are whole blocks, rows or bands of tiles, so
- * whoever asks for a part reads what its ends cut through too:
+ * A part may begin and end anywhere. Whole blocks, rows or bands of tiles are
+ * quantized, so a part is extended to those that its ends cut:
  *
- *   | band | band | band | ..      a range's codes, and the scales of what
- *       |-- range --|              begins in it
+ *   | band | band | band | ..      the codes of a range, and the scales of
+ *       |-- range --|              what begins in it
  *
- * Values are those that `source` reads, not rounded. GPT-2's weights, (in,
- * out), have codes of their transpose. */
+ * Values are those that `source` reads, not rounded. GPT-2's weights are (in,
+ * out); their transpose is quantized. */
 #ifndef ZD_MODEL_CODES_H
 #define ZD_MODEL_CODES_H
 
@@ -23,14 +23,15 @@ struct codes_maker *codes_maker_create(
         const struct param_table *table, const struct weight_source *source);
 void codes_maker_destroy(struct codes_maker *maker);
 
-/* Is weight `id` stored in codes? Then it needs no codes_finish of others. */
+/* Is weight `id` stored quantized? Then its scales are complete on every rank.
+ */
 bool codes_are_stored(const struct codes_maker *maker, int id);
 
 /* Codes of elements [begin, end) of weight `id`, piece by piece in order:
  * write(ctx, first element, count, codes). begin and end at whole bytes, or
  * the weight's end. Sets scales[i] (quant_scale_count of them) of every block,
  * row or tile that begins in the range; leaves the others alone. Of a weight
- * that is stored in codes it sets none. By all threads of the caller. */
+ * that is stored quantized it sets none. By all threads of the caller. */
 typedef enum zd_status codes_write_fn(
         void *ctx, size_t begin, size_t count, const uint8_t *codes);
 enum zd_status codes_make(

@@ -1,5 +1,5 @@
-/* quant_state.h - the small print of a weight that bitsandbytes stored in 4
- * bits: JSON in a tensor of bytes. */
+/* quant_state.h - how bitsandbytes quantized a weight to 4 bits: JSON in a
+ * tensor of bytes. */
 #ifndef ZD_MODEL_QUANT_STATE_H
 #define ZD_MODEL_QUANT_STATE_H
 
@@ -18,8 +18,8 @@ struct quant_state {
     float nested_offset;
 };
 
-/* E0331, ZD_ERR_DATA: text that is no such JSON, an unknown key, a block that
- * is no power of two from 32 to 4096, a shape that is none. `name` says
+/* E0331, ZD_ERR_DATA: text that is not such JSON, an unknown key, a block that
+ * is not a power of two from 32 to 4096, an illegal shape. `name` says
  * where. */
 enum zd_status quant_state_parse(
         const char *text, size_t bytes, const char *name,

@@ -100,7 +100,7 @@ static enum zd_status open_state(
     char text[QUANT_STATE_BYTES_MAX];
     if (strcmp(stored.tensor->dtype, "U8") != 0 ||
         stored.tensor->bytes > sizeof text)
-        return refuse(stored, "is no text of a quant_state");
+        return refuse(stored, "is not the text of a quant_state");
     ZD_TRY(take_bytes(stored, text));
     enum zd_status status = quant_state_parse(
             text, (size_t)stored.tensor->bytes, stored.tensor->name, &w->state);
@@ -110,7 +110,7 @@ static enum zd_status open_state(
     }
     return w->state.format == format
                    ? ZD_OK
-                   : refuse(stored, "says another type than its name does");
+                   : refuse(stored, "has another type than its name says");
 }
 
 static enum zd_status open_nested(
@@ -144,7 +144,8 @@ static enum zd_status open_4bit(
     size_t count = (size_t)w->rows * (size_t)w->columns;
     size_t blocks = quant_parts(count, w->state.block);
     if (w->codes.tensor->bytes != quant_parts(count, 2))
-        return refuse(w->codes, "has not the bytes that its quant_state says");
+        return refuse(
+                w->codes, "does not have the size that its quant_state says");
     ZD_TRY(need(w->codes, beside, BESIDE_QUANT_MAP, "F32", 16));
     ZD_TRY(take_bytes(beside[BESIDE_QUANT_MAP], w->values));
     ZD_TRY(check_finite(beside[BESIDE_QUANT_MAP], w->values, 16, 1, 0));
@@ -164,7 +165,7 @@ static enum zd_status open_matrix(
 {
     const struct st_tensor *t = w->codes.tensor;
     if (strcmp(t->dtype, dtype) != 0 || t->dims != 2)
-        return refuse(w->codes, "is no matrix of the type of its scales");
+        return refuse(w->codes, "is not a matrix of the type of its scales");
     w->format = format;
     w->dtype = DTYPE_BF16;
     w->rows = t->shape[0];
@@ -383,7 +384,7 @@ enum zd_status quantized_read_codes(
             is_4bit ? begin / 2 : begin, bytes, codes));
     for (size_t i = 0; weight->format == QUANT_FP8 && i < bytes; i++)
         if ((codes[i] & 0x7f) == 0x7f)
-            return refuse(weight->codes, "holds what is no number");
+            return refuse(weight->codes, "has a value that is NaN");
     return ZD_OK;
 }
 
@@ -396,8 +397,8 @@ static enum zd_status check_maps(const struct quantized *w)
     if (memcmp(values, w->values, sizeof values) != 0 ||
         (w->state.is_nested && memcmp(map, w->map, sizeof map) != 0))
         return refuse(
-                w->codes, "is decoded by values of its own, which training "
-                          "does not take");
+                w->codes, "has its own quant_map, which training does not "
+                          "support");
     return ZD_OK;
 }
 

@@ -1,4 +1,4 @@
-/* quantized.h - a weight that a file stores in codes and scales.
+/* quantized.h - a weight that a file stores quantized.
  *
  *   W             U8 (or its bytes viewed as another type): 4-bit codes
  *   W.absmax, W.quant_map, W.nested_absmax, W.nested_quant_map,
@@ -6,7 +6,7 @@
  * 4-bit W I8, MODULE.SCB, MODULE.weight_format                   bitsandbytes,
  * 8-bit W F8_E4M3, W_scale_inv                                   DeepSeek's fp8
  *
- * W is NAME.weight of module NAME. Which it is follows from what lies beside
+ * W is NAME.weight of module NAME. Which it is follows from the tensors beside
  * it. All of it may be spread over files.
  * Errors: E0330, E0331 (65), naming tensor and file. */
 #ifndef ZD_MODEL_QUANTIZED_H
@@ -17,7 +17,7 @@
 #include "model/quantized/quant_state.h"
 #include "model/quantized/stored.h"
 
-/* What may lie beside a weight. */
+/* The tensors that may be beside a weight. */
 enum quant_beside {
     BESIDE_ABSMAX,
     BESIDE_QUANT_MAP,
@@ -51,7 +51,7 @@ struct quantized {
     float *scales;    /* nested absmax; SCB; of tiles, by rows; owned */
 };
 
-/* Understand the weight `codes` with what lies beside it. */
+/* Open the weight `codes` with the tensors beside it. */
 enum zd_status quantized_open(
         struct stored codes, const struct stored beside[BESIDES],
         struct quantized *weight_out);
@@ -67,8 +67,8 @@ enum zd_status quantized_read_transposed(
 
 /* Its geometry, and what of it a GPU or the CPU decodes: the codes of elements
  * [begin, begin + count), from a whole byte on, and all scales as dequantize.h
- * has them. E0330: decoded by other values than the format's own, or to what
- * is no number. */
+ * has them. E0330: decoded by other values than the format's own, or to a NaN.
+ */
 struct quant_matrix quantized_matrix(const struct quantized *weight);
 enum zd_status quantized_read_codes(
         const struct quantized *weight, size_t begin, size_t count,

@@ -57,7 +57,7 @@ row 'what others call r' 78 'E0203|`rank`|did you mean `r`' 'lora "rank = 8"'
 row 'what others call quantize_base' 78 'E0203|`load_in_4bit`|`quantize_base = "nf4"` in [lora]' : validate --job job.toml --set model.load_in_4bit=true
 row 'scales of int8 in 8 bits' 78 'E0213|double_quant|nf4' 'lora "quantize_base = \"int8\"" "double_quant = true"'
 row 'a base stored in other codes' 78 'E0329|quantize_base = "nf4"|int8|remove the key' 'stored int8 "quantize_base = \"nf4\""'
-row 'a base stored in codes, and not wanted so' 78 'E0329|"none"|fp8' 'stored fp8 "quantize_base = \"none\""'
+row 'a quantized base that the job does not want quantized' 78 'E0329|"none"|fp8' 'stored fp8 "quantize_base = \"none\""'
 row 'scales stored in other codes' 78 'E0329|double_quant = false|8 bits' 'stored nf4-nested "double_quant = false"'
 row 'a base in codes without adapters' 65 'E0304|quantization_config|do not train|[lora]' 'stored int8' validate --job job.toml --set lora.enabled=false
 row 'a broken quant_state' 65 'E0331|quant_state|model.safetensors' 'stored nf4-nested; broken "\"blocksize\": 64" "\"blocksize\": 60"'

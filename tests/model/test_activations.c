@@ -72,7 +72,7 @@ Test(model_activations, memory_grows_as_the_mode_says)
 }
 
 /* Of a layer: Llama 2C and F less, GPT-2 2C, Qwen3 q and k too. */
-Test(model_activations, selective_keeps_what_products_and_attention_made)
+Test(model_activations, selective_keeps_outputs_of_matmuls_and_attention)
 {
     struct checkpointing none = {CHECKPOINTING_NONE, 0};
     struct checkpointing selective = {CHECKPOINTING_SELECTIVE, 0};

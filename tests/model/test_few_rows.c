@@ -1,6 +1,6 @@
-/* What a weight in codes is multiplied by, and how: a decode step of one or two
- * tokens reads the codes as they lie, everything else has them decoded first,
- * whole or by its products, as the machine's do. Both make the same logits. */
+/* How a quantized weight is multiplied by: a decode step of one or two tokens
+ * reads the quantized values, everything else dequantizes first, whole or in
+ * strips, as this machine does. Both make the same logits. */
 #include "model/quantized/codes.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
@@ -44,7 +44,8 @@ static enum zd_status count_strips(
     return real->matmul_codes(stream, m, parts, part_count);
 }
 
-/* --- a model whose layers lie in codes ------------------------------------ */
+/* --- a model whose layers are quantized ------------------------------------
+ */
 
 struct coded {
     struct tiny tiny;
@@ -133,7 +134,7 @@ static void teardown(struct coded *m)
 }
 
 /* The last logits of T tokens, so many at a time; each weight is multiplied
- * once a call, in the one way or in the other. */
+ * once a call, one way or the other. */
 static void decode(
         struct coded *m, const struct tokens *tokens, int piece, float *logits)
 {
@@ -146,7 +147,7 @@ static void decode(
                 &m->tiny.hooks, logits));
         cr_expect_eq(
                 called.rows, few ? m->count : 0,
-                "%d of %d weights as they lie, %d tokens at a time",
+                "%d of %d weights not dequantized, %d tokens at a time",
                 called.rows, m->count, piece);
         cr_expect_eq(
                 called.decoded, few ? 0 : m->count,
@@ -176,7 +177,7 @@ static void compare(
     teardown(&m);
 }
 
-Test(few_rows, of_a_decode_step_are_multiplied_by_codes_as_they_lie)
+Test(few_rows, decode_steps_multiply_without_dequantizing)
 {
     for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
         compare(SHAPE_LLAMA, "all-linear", 7, (enum lora_base)base);
@@ -189,7 +190,7 @@ Test(few_rows, of_a_decode_step_are_multiplied_by_codes_as_they_lie)
 
 /* A pass has its weights decoded whatever its rows: its bits do not depend on
  * how many samples there are. */
-Test(few_rows, of_a_pass_are_multiplied_by_what_is_decoded)
+Test(few_rows, passes_dequantize_first)
 {
     struct coded m;
     struct tokens tokens;

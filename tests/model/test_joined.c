@@ -1,5 +1,5 @@
-/* Projections that one product makes: what separate products make, but for the
- * order of sums; with fewer operations. On the CPU's tables. */
+/* Projections made by one matmul: the same as by separate ones but for the
+ * order of sums, with fewer operations. On the CPU's tables. */
 #include "model/files/config.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
@@ -174,7 +174,7 @@ static void compare(
     tiny_fini(&apart.tiny);
 }
 
-Test(model_joined, gradients_are_those_of_separate_products)
+Test(model_joined, gradients_equal_those_of_separate_matmuls)
 {
     static const enum checkpointing_mode modes[] = {
             CHECKPOINTING_NONE, CHECKPOINTING_EVERY, CHECKPOINTING_FULL};
@@ -184,8 +184,8 @@ Test(model_joined, gradients_are_those_of_separate_products)
                     joined, 2e-5);
 }
 
-/* Separate products round twice more on the way to dx. */
-Test(model_joined, gradients_in_bf16_are_as_near_as_their_roundings)
+/* Separate matmuls round twice more on the way to dx. */
+Test(model_joined, bf16_gradients_differ_by_rounding_only)
 {
     for (int s = 0; s < SHAPES; s++)
         compare(shapes[s], NULL, NULL, DTYPE_BF16, CHECKPOINTING_NONE, BOTH,
@@ -193,7 +193,7 @@ Test(model_joined, gradients_in_bf16_are_as_near_as_their_roundings)
 }
 
 /* Of q, k, v, gate and up all have an adapter, or some. */
-Test(model_joined, adapters_are_those_of_separate_products)
+Test(model_joined, adapters_equal_those_of_separate_matmuls)
 {
     static const char *const adapters[] = {
             "all-linear", ".*(q|v)_proj", ".*(k|up)_proj", ".*o_proj"};
@@ -204,7 +204,7 @@ Test(model_joined, adapters_are_those_of_separate_products)
                     2e-5);
 }
 
-Test(model_joined, adapters_in_bf16_are_as_near_as_their_roundings)
+Test(model_joined, bf16_adapters_differ_by_rounding_only)
 {
     for (int s = 0; s < SHAPES; s++)
         compare(shapes[s], NULL, "all-linear", DTYPE_BF16, CHECKPOINTING_NONE,
@@ -229,7 +229,7 @@ static void decode(struct run *r, float *logits)
                 &r->tiny.hooks, logits));
 }
 
-Test(model_joined, samples_read_the_same_rows)
+Test(model_joined, decoding_gives_the_same_logits)
 {
     for (int s = 0; s < SHAPES; s++) {
         struct run one, apart;
@@ -250,7 +250,8 @@ Test(model_joined, samples_read_the_same_rows)
 }
 
 /* Of a layer: q, k, v, gate and up are two products and not five, forward and
- * for each of the two gradients; q and k turn together; nothing is added up. */
+ * for each of the two gradients; q and k are rotated together; nothing is added
+ * up. */
 Test(model_joined, a_layer_has_fewer_operations)
 {
     for (int s = 0; s < SHAPES; s++) {

@@ -107,7 +107,7 @@ static double worst_difference(struct tiny *a, struct tiny *b)
 
 /* Rows of 13 tokens, of which 5 are padding and 4 have targets, are those of 8
  * tokens; 12 targets in all are 16 rows of the head. */
-Test(model_passes, padding_and_what_has_no_target_change_nothing)
+Test(model_passes, padding_and_masked_targets_change_nothing)
 {
     static const enum checkpointing_mode modes[] = {
             CHECKPOINTING_NONE, CHECKPOINTING_FULL};
@@ -221,7 +221,7 @@ static void compare_rounded(struct tiny *wide, struct tiny *t)
     cr_expect_eq(rounded, t->config.mlp_bias ? 0 : 7 * 5);
 }
 
-Test(model_passes, gradients_of_products_are_rounded_once)
+Test(model_passes, gradients_of_matmuls_are_rounded_once)
 {
     for (int f = 1; f < 3; f++) { /* with biases, and without */
         struct small wide, s;
@@ -253,7 +253,7 @@ static enum zd_status counted_grads(
     return counted_inner.grads_acquire(ctx, unit, grads, accumulate_out);
 }
 
-Test(model_passes, the_backward_ends_above_what_is_frozen)
+Test(model_passes, backward_stops_above_frozen_layers)
 {
     const char *freeze[] = {"model.embed_tokens.*", "model.layers.[0-3].*"};
     struct tokens tokens;
@@ -330,7 +330,7 @@ Test(model_passes, evaluation_gives_the_loss_of_the_forward_pass)
     }
 }
 
-Test(model_passes, the_size_of_the_heads_chunks_does_not_matter)
+Test(model_passes, head_chunk_size_does_not_matter)
 {
     struct small a;
     struct tiny b;
@@ -378,7 +378,7 @@ Test(model_passes, bf16_stays_near_fp32)
     stays_near_fp32(DTYPE_BF16, 1.0f, 1e-2, 0.995);
 }
 
-Test(model_passes, fp16_stays_nearer_to_fp32)
+Test(model_passes, fp16_stays_closer_to_fp32)
 {
     stays_near_fp32(DTYPE_FP16, 64.0f, 1e-3, 0.9999);
 }

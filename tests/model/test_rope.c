@@ -43,21 +43,3 @@ Test(model_rope, scaled_frequencies_are_those_of_llama_3)
     }
     model_config_fini(&config);
 }
-
-Test(model_rope, tables_hold_the_angles_of_every_position)
-{
-    enum { POSITIONS = 9, HALF = 3 };
-    float cosine[POSITIONS * HALF], sine[POSITIONS * HALF];
-    struct model_config config;
-    tiny_config(
-            "{\"model_type\":\"llama\",\"head_dim\":6,\"rope_theta\":100.0}",
-            &config);
-    rope_fill(&config, POSITIONS, cosine, sine);
-    for (int p = 0; p < POSITIONS; p++)
-        for (int i = 0; i < HALF; i++) {
-            double angle = p * pow(100.0, -i / 3.0);
-            cr_expect(fabs(cosine[p * HALF + i] - cos(angle)) < 1e-6);
-            cr_expect(fabs(sine[p * HALF + i] - sin(angle)) < 1e-6);
-        }
-    model_config_fini(&config);
-}

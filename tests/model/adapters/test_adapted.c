@@ -1,5 +1,5 @@
-/* What runs for adapters, and what they drop: nothing goes back below the first
- * of them; what dropout keeps depends on the seed, the step, the sample and the
+/* What runs for adapters, and what they drop: backward stops at the first of
+ * them; what dropout keeps depends on the seed, the step, the sample and the
  * module. On the CPU's plain tables. */
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
@@ -144,7 +144,7 @@ static int products_from(const char *config, const char *target, int first)
 
 /* What a layer's adapters cost: of each two products forward and four back; and
  * the gradients of what the layer's weights read. */
-Test(adapted, nothing_goes_back_below_the_first_adapter)
+Test(adapted, backward_stops_at_the_first_adapter)
 {
     static const struct {
         const char *config, *target;
@@ -180,7 +180,7 @@ static void expect_keys(
 }
 
 /* Adapters and data stay; only what is named differs. */
-Test(adapted, dropout_is_of_the_seed_the_step_and_the_sample)
+Test(adapted, dropout_depends_on_seed_step_and_sample)
 {
     struct adapted m, other;
     struct tokens tokens;
@@ -211,7 +211,7 @@ Test(adapted, dropout_is_of_the_seed_the_step_and_the_sample)
 }
 
 /* Of modules and layers no two drop the same; forward and backward do. */
-Test(adapted, dropout_is_of_the_module)
+Test(adapted, dropout_depends_on_the_module)
 {
     struct adapted m;
     struct tokens tokens;
@@ -232,7 +232,7 @@ Test(adapted, dropout_is_of_the_module)
 }
 
 /* A sample of a batch drops what it drops alone, and with less padding. */
-Test(adapted, dropout_of_a_sample_is_that_of_any_batch)
+Test(adapted, dropout_of_a_sample_does_not_depend_on_the_batch)
 {
     struct adapted m;
     struct tokens tokens, narrow;

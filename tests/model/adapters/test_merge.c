@@ -121,7 +121,7 @@ Test(model_merge, weights_of_adapters_add_up)
     teardown(&m);
 }
 
-Test(model_merge, what_is_no_sum_is_refused_by_name)
+Test(model_merge, adapters_that_cannot_be_added_are_refused_by_name)
 {
     struct merging m;
     setup(&m, "gpt2-dora");

@@ -44,7 +44,7 @@ Test(model_peft, a_key_that_is_not_implemented_is_refused_by_name)
     }
 }
 
-Test(model_peft, what_peft_writes_unasked_is_taken)
+Test(model_peft, defaults_that_peft_writes_are_accepted)
 {
     struct peft_config config;
     tiny_must(parse(
@@ -232,7 +232,7 @@ static enum zd_status read_ones(
     return ZD_OK;
 }
 
-Test(model_peft, rslora_is_folded_into_alpha_so_that_all_can_read_it)
+Test(model_peft, rslora_is_folded_into_alpha_for_other_readers)
 {
     struct tiny t = {0};
     struct scratch scratch;

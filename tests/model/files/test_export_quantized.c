@@ -40,7 +40,7 @@ static void teardown(struct exported *e)
     opened_fini(&e->base);
 }
 
-static void turn(float *x, size_t rows, size_t columns)
+static void transpose(float *x, size_t rows, size_t columns)
 {
     float *y = malloc(rows * columns * sizeof *y);
     memcpy(y, x, rows * columns * sizeof *y);
@@ -50,7 +50,7 @@ static void turn(float *x, size_t rows, size_t columns)
     free(y);
 }
 
-/* x, rows of (out, in), as it comes back from codes. */
+/* x, rows of (out, in), quantized and dequantized. */
 static void quantize_and_back(
         float *x, size_t rows, size_t columns,
         const struct quantize_options *quantize)
@@ -97,19 +97,19 @@ static void compare(
         size_t rows = (size_t)p->shape[0], columns = (size_t)p->shape[1];
         bool is_coded = p->dims == 2 && !p->is_embedding &&
                         strcmp(p->name, "lm_head.weight") != 0;
-        bool turned = is_coded && e.base.config.family->conv1d;
+        bool is_transposed = is_coded && e.base.config.family->conv1d;
         float *expected = read_all(&e.base.source, id, p->count, SIZE_MAX);
         float *got = read_all(&e.source, id, p->count, SIZE_MAX);
-        if (turned)
-            turn(expected, rows, columns);
+        if (is_transposed)
+            transpose(expected, rows, columns);
         if (is_coded)
             quantize_and_back(
-                    expected, turned ? columns : rows, turned ? rows : columns,
-                    quantize);
+                    expected, is_transposed ? columns : rows,
+                    is_transposed ? rows : columns, quantize);
         else
             dtype_round(expected, dtype, p->count);
-        if (turned)
-            turn(expected, columns, rows);
+        if (is_transposed)
+            transpose(expected, columns, rows);
         cr_expect(
                 memcmp(expected, got, p->count * sizeof *got) == 0, "%s of %s",
                 p->name, name);
@@ -121,7 +121,7 @@ static void compare(
     teardown(&e);
 }
 
-Test(model_export_quantized, what_is_written_reads_as_it_decodes)
+Test(model_export_quantized, an_export_reads_as_the_quantized_weights)
 {
     static const struct quantize_options nf4 = {QUANT_NF4, false},
                                          nested = {QUANT_NF4, true},

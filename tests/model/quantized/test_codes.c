@@ -1,6 +1,5 @@
-/* Codes and scales of a base's weights: of any cut those of the whole, made as
- * kernels/quant makes them, or as a file stores them; lengths of rows in codes.
- */
+/* Quantized weights of a base: any part equals that of the whole, as
+ * kernels/quant quantizes or as a file stores it; norms of rows. */
 #include "model/quantized/codes.h"
 
 #include "base/progress.h"
@@ -52,14 +51,15 @@ static void setup(struct adapted *m, const char *name, enum lora_base base)
 }
 
 /* Random, of one layer that is wider and longer than tiles are. */
-static void setup_wide(struct adapted *m, bool turned, enum lora_base base)
+static void setup_wide(struct adapted *m, bool transposed, enum lora_base base)
 {
     tiny_config(
-            turned ? "{\"model_type\":\"gpt2\",\"vocab_size\":9,\"n_embd\":150,"
-                     "\"n_layer\":1,\"n_head\":3,\"n_positions\":8}"
-                   : "{\"model_type\":\"llama\",\"vocab_size\":9,"
-                     "\"hidden_size\":150,\"intermediate_size\":330,"
-                     "\"num_hidden_layers\":1,\"num_attention_heads\":3}",
+            transposed ? "{\"model_type\":\"gpt2\",\"vocab_size\":9,\"n_embd\":"
+                         "150,"
+                         "\"n_layer\":1,\"n_head\":3,\"n_positions\":8}"
+                       : "{\"model_type\":\"llama\",\"vocab_size\":9,"
+                         "\"hidden_size\":150,\"intermediate_size\":330,"
+                         "\"num_hidden_layers\":1,\"num_attention_heads\":3}",
             &m->config);
     adapt(m, NULL, base);
 }
@@ -186,7 +186,7 @@ static void compare_made(const struct adapted *m, int id, size_t least)
     free(x);
 }
 
-Test(model_codes, of_any_cut_they_are_those_of_the_whole)
+Test(model_codes, any_part_equals_that_of_the_whole)
 {
     static const char *const names[] = {"gpt2/model", "llama_odd/model"};
     for (int n = 0; n < 2; n++)
@@ -205,12 +205,12 @@ Test(model_codes, of_any_cut_they_are_those_of_the_whole)
 }
 
 /* A band that is made at once has many rows of tiles. */
-Test(model_codes, of_more_rows_than_a_tile_has)
+Test(model_codes, a_weight_may_have_more_rows_than_a_tile)
 {
-    for (int turned = 0; turned < 2; turned++)
+    for (int transposed = 0; transposed < 2; transposed++)
         for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
             struct adapted m;
-            setup_wide(&m, turned, (enum lora_base)base);
+            setup_wide(&m, transposed, (enum lora_base)base);
             for (int id = 0; id < m.table.count; id++)
                 if (param_is_quantized(&m.table, id))
                     compare_made(&m, id, 20 << 10);
@@ -261,12 +261,12 @@ static void compare_lengths(const struct adapted *m, int id)
     free(held);
 }
 
-Test(model_codes, lengths_of_rows_are_of_what_the_codes_decode_to)
+Test(model_codes, row_norms_are_of_the_dequantized_weight)
 {
-    for (int turned = 0; turned < 2; turned++)
+    for (int transposed = 0; transposed < 2; transposed++)
         for (int base = LORA_BASE_NF4; base <= LORA_BASE_FP8; base++) {
             struct adapted m;
-            setup_wide(&m, turned, (enum lora_base)base);
+            setup_wide(&m, transposed, (enum lora_base)base);
             for (int id = 0; id < m.table.count; id++)
                 if (param_is_quantized(&m.table, id))
                     compare_lengths(&m, id);
@@ -274,7 +274,8 @@ Test(model_codes, lengths_of_rows_are_of_what_the_codes_decode_to)
         }
 }
 
-/* --- stored in codes ------------------------------------------------------ */
+/* --- stored quantized ------------------------------------------------------
+ */
 
 /* What the table decodes them to is what the source reads. */
 static void compare_stored(const struct adapted *m, int id)
@@ -297,7 +298,7 @@ static void compare_stored(const struct adapted *m, int id)
     free(back);
 }
 
-Test(model_codes, of_a_model_stored_so_they_are_as_stored)
+Test(model_codes, a_quantized_model_is_loaded_as_stored)
 {
     static const char *const names[] = {
             "quant/nf4-nested", "quant/gpt2-nf4", "quant/fp4", "quant/int8",
@@ -316,7 +317,7 @@ Test(model_codes, of_a_model_stored_so_they_are_as_stored)
     }
 }
 
-Test(model_codes, what_trains_and_what_is_no_layers_has_none)
+Test(model_codes, only_frozen_weights_of_layers_are_quantized)
 {
     struct adapted m;
     setup(&m, "llama_odd/model", LORA_BASE_NF4);
@@ -332,7 +333,7 @@ Test(model_codes, what_trains_and_what_is_no_layers_has_none)
 }
 
 /* Random weights are read from nowhere. */
-Test(codes, whoever_waits_for_them_sees_that_they_are_made)
+Test(model_codes, quantizing_reports_progress)
 {
     struct adapted m;
     struct progress work = {0};

@@ -43,7 +43,7 @@ static void compare(struct opened *m, size_t range)
     st_close(file);
 }
 
-Test(model_quantized, weights_are_what_they_decode_to_to_the_bit)
+Test(model_quantized, weights_are_dequantized_to_the_bit)
 {
     static const char *const names[] = {
             "nf4-nested", "gpt2-nf4", "fp4", "int8", "fp8"};
@@ -58,7 +58,7 @@ Test(model_quantized, weights_are_what_they_decode_to_to_the_bit)
     }
 }
 
-Test(model_quantized, who_does_not_ask_for_codes_is_not_given_any)
+Test(model_quantized, a_reader_of_plain_models_refuses_a_quantized_one)
 {
     struct model_config config;
     char dir[PATH_BYTES];
@@ -123,7 +123,7 @@ static void write_broken(
     st_close(file);
 }
 
-Test(model_quantized, one_error_names_what_does_not_belong)
+Test(model_quantized, one_error_names_the_broken_tensor)
 {
     /* down_proj is (24, 150): 3600 elements, 57 blocks of 64, 29 of 128 */
     static const struct fault faults[] = {
@@ -139,7 +139,7 @@ Test(model_quantized, one_error_names_what_does_not_belong)
              "quant_state"},
             {"nf4-nested", ".weight.quant_state.bitsandbytes__nf4", "U8", 9,
              "quant_state"},
-            {"nf4-nested", ".weight", "U8", 1799, "bytes"},
+            {"nf4-nested", ".weight", "U8", 1799, "the size"},
             {"nf4-nested", ".weight", NULL, 0, "missing"},
             {"fp4", ".weight.absmax", "F32", 30, "30 elements"},
             {"int8", ".SCB", NULL, 0, "says of which"},
@@ -175,7 +175,7 @@ Test(model_quantized, one_error_names_what_does_not_belong)
 
 /* --- the quant_state ------------------------------------------------------ */
 
-Test(model_quantized, a_quant_state_is_read_and_written_as_python_has_it)
+Test(model_quantized, a_quant_state_is_read_and_written_as_by_python)
 {
     static const char text[] =
             "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": "
