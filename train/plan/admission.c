@@ -44,7 +44,7 @@ static enum zd_status touch(
     enum { STEP = 16 << 20 };
     for (size_t at = 0; at < bytes; at += STEP) {
         size_t part = bytes - at < STEP ? bytes - at : STEP;
-        /* all ranks of the machine may take one at once */
+        /* all ranks of the machine may take a piece at once */
         if (free_bytes() < (uint64_t)STEP * 2 * (uint64_t)local_size)
             return ZD_FAIL(
                     ZD_ERR_MEMORY, "E0608",

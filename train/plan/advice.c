@@ -10,7 +10,7 @@
 
 /* --- the one change ------------------------------------------------------- */
 
-/* A change that gains less is within what a prediction cannot tell apart. */
+/* A prediction cannot tell a smaller gain from its own error. */
 static const double worth_telling = 0.98;
 
 static enum zd_status find_change(
@@ -45,8 +45,7 @@ static enum zd_status find_change(
 
 /* --- were it twice as fast ------------------------------------------------ */
 
-/* Times `factor`, all but what makes a layer longer than its parts; `begin` is
- * in seconds. */
+/* Scales all rates but `whole`, a ratio; `begin` is in seconds. */
 static void speed_up_rates(struct plan_rates *rates, double factor)
 {
     struct plan_rates before = *rates;
@@ -102,7 +101,7 @@ enum zd_status plan_advise(
     return find_change(job, plan, machine, local_size, out);
 }
 
-/* --- as it is told -------------------------------------------------------- */
+/* --- output -------------------------------------------------------- */
 
 json_t *plan_prediction_json(const struct plan_prediction *predicted)
 {
@@ -128,7 +127,7 @@ static void words_of(const struct plan_advice *advice, char *out, int bytes)
             advice->change.settings, advice->change.setting_count, &text);
 }
 
-/* Of so many seconds on all devices. */
+/* The cost of so many seconds on all devices. */
 static double money(
         const struct plan_advice *advice, const struct job_plan *plan,
         double seconds)

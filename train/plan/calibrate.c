@@ -145,7 +145,7 @@ static enum zd_status measure_device(
     return ZD_OK;
 }
 
-/* All ranks measured at once: what a run of theirs would have. */
+/* The mean of all ranks, which measured at once, as a run would use them. */
 static enum zd_status take_means(
         struct comm *comm, struct plan_calibration *calibration)
 {

@@ -44,7 +44,7 @@ enum zd_status bench_rate(
     return ZD_OK;
 }
 
-/* `bytes` of an array of so many blocks, which few runs before have touched. */
+/* `bytes` of an array of so many blocks that recent runs have not touched. */
 static char *cold_bytes(
         const struct bench *b, char *array, int blocks, size_t bytes)
 {

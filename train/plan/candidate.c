@@ -1,4 +1,4 @@
-/* candidate.c - what may differ, and how a job file says it. */
+/* candidate.c - the settings that may differ, and their keys in a job file. */
 #include "train/plan/candidate.h"
 
 #include <assert.h>
@@ -79,7 +79,7 @@ static void choose(struct train_job *job, const struct option *row)
                 job->zero.max_reuse_distance = 0;
 }
 
-/* The job has it already. */
+/* The job already has this option. */
 static bool is_now(const struct train_job *job, const struct option *row)
 {
     struct train_job same = *job;

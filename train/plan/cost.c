@@ -14,7 +14,7 @@ struct costs costs_of(
             .width = (double)dtype_bytes(type)};
 }
 
-/* Seconds of so much at a rate; what was not measured costs nothing. */
+/* Seconds at a rate; a rate that was not measured costs nothing. */
 static double at_rate(double much, double rate)
 {
     return rate > 0 ? much / rate : 0;
@@ -29,8 +29,8 @@ static double move_seconds(
 
 /* --- matmuls -------------------------------------------------------------- */
 
-/* Where `value` lies between the points of a table, on a scale of logarithms;
- * the ends hold beyond them. */
+/* The position of `value` between the points of a table, on a logarithmic
+ * scale; clamped at both ends. */
 static double position(const int *points, int count, double value, int *low)
 {
     *low = 0;
@@ -48,7 +48,7 @@ static double between(double a, double b, double share)
     return a + (b - a) * share;
 }
 
-/* Rates of few rows grow as the rows do: a line on a scale of logarithms. */
+/* Rates of few rows grow as the rows do: linear on a logarithmic scale. */
 static double between_rates(double a, double b, double share)
 {
     return a > 0 && b > 0 ? a * pow(b / a, share) : between(a, b, share);
@@ -76,8 +76,8 @@ static double product_rate(
             between_rates(table[t + 1][w], table[t + 1][w + 1], right), down);
 }
 
-/* Of a weight with so many rows: no faster than the weight is read, or its
- * gradient written. */
+/* A matmul takes at least the time to read its weight, or to write the
+ * gradient. */
 static double product_seconds(
         const struct costs *costs, const struct param *param, int kind,
         double tokens)

@@ -34,7 +34,7 @@ struct unit_state {
     double spread; /* .. and gathered, at stages 1 and 2; 0: not yet */
 };
 
-/* Time that a resource stood still, waiting for what it does next. */
+/* Time in which a resource was idle. */
 struct gap {
     double begin, end;
 };
@@ -57,7 +57,7 @@ struct schedule {
     double parts[PLAN_PARTS];
     double now;        /* the thread that trains has come so far */
     double begin;      /* of the step */
-    double slowest;    /* rank: its time to compute, of the mean */
+    double slowest;    /* compute time of the slowest rank over the mean */
     double grads_done; /* the last gradient is where it is updated */
 };
 
@@ -101,8 +101,7 @@ static void compute(struct schedule *s, double ready, double seconds)
     s->now = use(s, PLAN_COMPUTE, fmax(ready, s->now), seconds * s->slowest);
 }
 
-/* A collective over so many bytes. The cores' are made by the thread that
- * trains. */
+/* A collective over so many bytes. On the CPU the training thread runs it. */
 static double collect(struct schedule *s, double ready, double bytes)
 {
     double seconds = cost_wire(&s->costs, bytes);
@@ -119,7 +118,7 @@ static int head_of(const struct schedule *s)
 
 /* --- parameters come ------------------------------------------------------ */
 
-/* Parameters of a unit come to where compute finds them. */
+/* Brings the parameters of a unit to the device. */
 static double fetch(struct schedule *s, int unit, double begin)
 {
     const struct zero_plan *zero = &s->plan->zero;
@@ -174,7 +173,7 @@ static bool gathers_updated(const struct schedule *s)
     return s->plan->zero.states_cut && s->plan->world > 1;
 }
 
-/* What the last update made of a unit is there. */
+/* When the updated parameters of a unit are there. */
 static double wait_updated(struct schedule *s, int unit)
 {
     int units = s->plan->table.unit_count;
@@ -298,7 +297,7 @@ static void lay_micro(struct schedule *s, int micro, bool is_last)
 
 /* --- several micro-batches ------------------------------------------------ */
 
-/* What one micro-batch added, `times` again. */
+/* Adds again, `times`, what one micro-batch added. */
 static void repeat(
         struct schedule *s, const struct schedule *before, double times)
 {
@@ -317,7 +316,7 @@ static void repeat(
     s->grads_done += seconds;
 }
 
-/* The second stands for all between the first and the last. */
+/* The second micro-batch stands for all between the first and the last. */
 static void lay_micros(struct schedule *s)
 {
     for (int micro = 0; micro < s->micros; micro++) {

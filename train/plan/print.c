@@ -459,7 +459,7 @@ json_t *job_plan_parameters(const struct job_plan *plan)
     return json;
 }
 
-/* What the plan was held against, and by how much it is over. */
+/* The limits of the plan, and by how much it exceeds them. */
 static json_t *limits_json(const struct job_plan *plan)
 {
     static const char *const names[] = {"device", "host", "total"};

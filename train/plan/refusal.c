@@ -47,8 +47,8 @@ static void largest_spans(
     free(order);
 }
 
-/* One line, to be appended to a command that takes the job. False when there is
- * no room left for it. */
+/* A line that can be appended to a command with the job. False: the text is
+ * full. */
 static bool add_found(
         const char *folder, const struct plan_found *found,
         struct text_buffer *text)

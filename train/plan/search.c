@@ -26,7 +26,7 @@ struct search {
     enum zd_status failed; /* planning the job as it is */
 };
 
-/* What is tried. */
+/* A candidate with its job and its choice. */
 struct attempt {
     struct train_job job;
     struct plan_candidate candidate;
@@ -34,7 +34,7 @@ struct attempt {
 };
 
 /* The plan of another model: with adapters, or without again. False: they have
- * nothing to go on. */
+ * no model to go on. */
 static bool begin_model(
         struct search *search, const struct train_job *job, int adapters)
 {

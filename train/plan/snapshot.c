@@ -1,6 +1,6 @@
 /* snapshot.c - the copy that checkpoints are written from while training goes
- * on. It is the last to be planned: it takes what nothing else needs, and a job
- * that has no room for it saves while it waits. */
+ * on. It is planned last, from memory that nothing else needs; a job without
+ * room for it waits while it saves. */
 #include "zero/snapshot.h"
 #include "train/plan/fit.h"
 
