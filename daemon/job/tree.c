@@ -206,29 +206,25 @@ static bool enter(
         struct job *job, const char *path, struct toml_place from,
         struct chain *chain)
 {
+    const char *what = NULL;
     char *real = realpath(path, NULL);
     if (!real) /* reading it says why */
         real = zd_must(strdup(path));
+    if (chain->count == EXTENDS_MAX)
+        what = job_string(
+                job, "more than %d files extend each other", EXTENDS_MAX);
     for (int i = 0; i < chain->count; i++)
-        if (strcmp(chain->paths[i], real) == 0) {
-            problem_add(
-                    &job->problems, ZD_ERR_CONFIG, "E0212", from,
-                    "this leads back to a file that is being read",
-                    "`extends` goes in a circle through %s", path);
-            free(real);
-            job->is_partial = true;
-            return false;
-        }
-    if (chain->count == EXTENDS_MAX) {
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0212", from, NULL,
-                "more than %d files extend each other", EXTENDS_MAX);
-        free(real);
-        job->is_partial = true;
-        return false;
+        if (strcmp(chain->paths[i], real) == 0)
+            what = job_string(
+                    job, "`extends` goes in a circle through %s", path);
+    if (!what) {
+        chain->paths[chain->count++] = real;
+        return true;
     }
-    chain->paths[chain->count++] = real;
-    return true;
+    problem_add(&job->problems, ZD_ERR_CONFIG, "E0212", from, NULL, "%s", what);
+    free(real);
+    job->is_partial = true;
+    return false;
 }
 
 static struct toml_node *read_file(

@@ -135,8 +135,9 @@ static const char *find_line(
     return at;
 }
 
-/* The source line with a caret below; a long line is cut around the place. */
-static void print_excerpt(FILE *stream, const struct problem *problem)
+/* The source line with a caret below, and the label; a long line is cut around
+ * the place. false: there is no such line. */
+static bool print_excerpt(FILE *stream, const struct problem *problem)
 {
     const struct toml_place *place = &problem->place;
     size_t bytes;
@@ -144,11 +145,8 @@ static void print_excerpt(FILE *stream, const struct problem *problem)
     char number[16];
     int first = 0; /* code points left out in front */
 
-    if (!line) {
-        if (problem->label)
-            fprintf(stream, "  = %s\n", problem->label);
-        return;
-    }
+    if (!line)
+        return false;
     int margin = snprintf(number, sizeof number, "%d", place->line);
     if (place->column > EXCERPT_MAX * 3 / 4)
         first = place->column - EXCERPT_MAX / 2;
@@ -167,6 +165,7 @@ static void print_excerpt(FILE *stream, const struct problem *problem)
         put_escaped(stream, problem->label, strlen(problem->label));
     }
     fputc('\n', stream);
+    return true;
 }
 
 static void print_help(FILE *stream, const char *help)
@@ -199,9 +198,7 @@ static void print_problem(FILE *stream, const struct problem *problem)
             fprintf(stream, ":%d:%d", place->line, place->column);
         fputc('\n', stream);
     }
-    if (has_lines)
-        print_excerpt(stream, problem);
-    else if (problem->label) {
+    if ((!has_lines || !print_excerpt(stream, problem)) && problem->label) {
         fputs("  = ", stream);
         put_escaped(stream, problem->label, strlen(problem->label));
         fputc('\n', stream);
