@@ -111,44 +111,8 @@ static enum zd_status exchange(
     return ZD_OK;
 }
 
-/* --- one level ------------------------------------------------------------ */
-
-enum zd_status nccl_ordered_put_world(struct nccl *nccl, int i)
-{
-    const struct comm *comm = &nccl->base;
-    struct mesh_group all = mesh_group(comm->mesh, MESH_SHARD, comm->rank);
-    struct piece p;
-    if (!find_piece(nccl, i, &p))
-        return ZD_OK;
-    for (int away = 1; away < all.size; away++) {
-        int to = mesh_neighbor(all, away), from = mesh_neighbor(all, -away);
-        ZD_TRY(exchange(
-                nccl, NCCL_WORLD, &p, part_for(&p, to), to,
-                slot(&p, among_others(from, all.place)), from));
-    }
-    return ZD_OK;
-}
-
-enum zd_status nccl_ordered_sum_world(struct nccl *nccl, int i)
-{
-    int own = nccl->base.rank;
-    struct piece p;
-    if (!find_piece(nccl, i, &p))
-        return ZD_OK;
-    struct sum_cuda sum = {
-            .to = (char *)p.op->to + p.at * p.width,
-            .own = part_for(&p, own),
-            .others = slot(&p, 0),
-            .stride = p.slot_bytes / p.width,
-            .count = p.count,
-            .parts = nccl->base.size,
-            .place = own,
-            .type = p.op->type,
-            .accumulate = p.op->accumulate};
-    return comm_sum_cuda(nccl->stream, &sum);
-}
-
-/* --- two levels ----------------------------------------------------------- */
+/* --- within nodes, along rails ---------------------------------------------
+ */
 
 static char *node_sum(const struct piece *p, int node)
 {
@@ -166,27 +130,32 @@ enum zd_status nccl_ordered_put_node(struct nccl *nccl, int i)
         int first = among_others(from, p.node.place) * p.rail.size;
         for (int d = 0; d < p.rail.size; d++)
             ZD_TRY(exchange(
-                    nccl, NCCL_NODE, &p, part_for(&p, d * p.node.size + to), to,
-                    slot(&p, first + d), from));
+                    nccl, nccl_node_comm(nccl), &p,
+                    part_for(&p, d * p.node.size + to), to, slot(&p, first + d),
+                    from));
     }
     return ZD_OK;
 }
 
+/* The nodes' sums; in one level, that of all. */
 enum zd_status nccl_ordered_sum_node(struct nccl *nccl, int i)
 {
     struct piece p;
     if (!find_piece(nccl, i, &p))
         return ZD_OK;
+    bool is_last = p.rail.size == 1;
     for (int d = 0; d < p.rail.size; d++) {
         struct sum_cuda sum = {
-                .to = node_sum(&p, d),
+                .to = is_last ? (char *)p.op->to + p.at * p.width
+                              : node_sum(&p, d),
                 .own = part_for(&p, d * p.node.size + p.node.place),
                 .others = slot(&p, d),
                 .stride = (size_t)p.rail.size * p.slot_bytes / p.width,
                 .count = p.count,
                 .parts = p.node.size,
                 .place = p.node.place,
-                .type = p.op->type};
+                .type = p.op->type,
+                .accumulate = is_last && p.op->accumulate};
         ZD_TRY(comm_sum_cuda(nccl->stream, &sum));
     }
     return ZD_OK;

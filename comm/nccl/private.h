@@ -72,6 +72,12 @@ struct nccl {
 
 enum { NCCL_WORLD, NCCL_NODE, NCCL_RAIL };
 
+/* Of the ranks of a node; in one level of all. */
+static inline int nccl_node_comm(const struct nccl *nccl)
+{
+    return nccl->rail.size > 1 ? NCCL_NODE : NCCL_WORLD;
+}
+
 /* --- state.c -------------------------------------------------------------- */
 
 ncclDataType_t nccl_type_of(enum dtype type);
@@ -109,8 +115,6 @@ size_t nccl_ordered_need(const struct nccl *nccl, const struct comm_op *op);
 size_t nccl_ordered_rounds(const struct nccl *nccl, const struct comm_op *op);
 /* Of pending operation `i` and the round: what belongs into a group of the
  * communicator, and the sums after it. */
-enum zd_status nccl_ordered_put_world(struct nccl *nccl, int i);
-enum zd_status nccl_ordered_sum_world(struct nccl *nccl, int i);
 enum zd_status nccl_ordered_put_node(struct nccl *nccl, int i);
 enum zd_status nccl_ordered_sum_node(struct nccl *nccl, int i);
 enum zd_status nccl_ordered_put_rail(struct nccl *nccl, int i);

@@ -62,28 +62,13 @@ static void *sum_of(struct nccl *nccl, int i)
 
 /* --- one operation in a group --------------------------------------------- */
 
-static enum zd_status put_flat(struct nccl *nccl, int i, cudaStream_t stream)
-{
-    const struct nccl_functions *f = nccl->functions;
-    const struct comm_op *op = nccl->pending[i];
-    ncclComm_t world = nccl->comms[NCCL_WORLD];
-    if (op->kind == OP_ALL_GATHER)
-        ZD_NCCL(f, world, AllGather, op->from, op->to, op->count,
-                nccl_type_of(op->type), world, stream);
-    else if (is_ordered(nccl, op))
-        return nccl_ordered_put_world(nccl, i);
-    else
-        ZD_NCCL(f, world, ReduceScatter, op->from, sum_of(nccl, i), op->count,
-                nccl_type_of(op->type), ncclSum, world, stream);
-    return ZD_OK;
-}
-
-/* Within the node, once for each node's ranks. */
+/* Within the node, once for each node's ranks. In one level all are one node:
+ * there is nothing in between. */
 static enum zd_status put_node(struct nccl *nccl, int i, cudaStream_t stream)
 {
     const struct nccl_functions *f = nccl->functions;
     const struct comm_op *op = nccl->pending[i];
-    ncclComm_t node = nccl->comms[NCCL_NODE];
+    ncclComm_t node = nccl->comms[nccl_node_comm(nccl)];
     size_t bytes = op->count * dtype_bytes(op->type);
     size_t per_node = bytes * (size_t)nccl->node.size;
     if (is_ordered(nccl, op))
@@ -91,11 +76,13 @@ static enum zd_status put_node(struct nccl *nccl, int i, cudaStream_t stream)
     for (size_t d = 0; d < (size_t)nccl->rail.size; d++) {
         char *part = levels_of(nccl, i) + d * bytes;
         if (op->kind == OP_ALL_GATHER)
-            ZD_NCCL(f, node, AllGather, part, (char *)op->to + d * per_node,
-                    op->count, nccl_type_of(op->type), node, stream);
+            ZD_NCCL(f, node, AllGather, in_levels(nccl) ? part : op->from,
+                    (char *)op->to + d * per_node, op->count,
+                    nccl_type_of(op->type), node, stream);
         else
             ZD_NCCL(f, node, ReduceScatter,
-                    (const char *)op->from + d * per_node, part, op->count,
+                    (const char *)op->from + d * per_node,
+                    in_levels(nccl) ? part : sum_of(nccl, i), op->count,
                     nccl_type_of(op->type), ncclSum, node, stream);
     }
     return ZD_OK;
@@ -183,14 +170,13 @@ static enum zd_status add_sums(struct nccl *nccl)
 
 static enum zd_status queue_round(struct nccl *nccl)
 {
-    bool gathers = nccl->round == 0;
-    if (!in_levels(nccl)) {
-        ZD_TRY(queue_group(nccl, NCCL_WORLD, put_flat, gathers, true));
-        return add_ordered(nccl, nccl_ordered_sum_world);
-    }
-    ZD_TRY(queue_group(nccl, NCCL_RAIL, put_rail, gathers, false));
-    ZD_TRY(queue_group(nccl, NCCL_NODE, put_node, gathers, true));
+    bool gathers = nccl->round == 0, has_rails = in_levels(nccl);
+    if (has_rails)
+        ZD_TRY(queue_group(nccl, NCCL_RAIL, put_rail, gathers, false));
+    ZD_TRY(queue_group(nccl, nccl_node_comm(nccl), put_node, gathers, true));
     ZD_TRY(add_ordered(nccl, nccl_ordered_sum_node));
+    if (!has_rails)
+        return ZD_OK;
     ZD_TRY(queue_group(nccl, NCCL_RAIL, put_rail, false, true));
     return add_ordered(nccl, nccl_ordered_sum_rail);
 }
