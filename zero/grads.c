@@ -67,13 +67,9 @@ static char *place_of_grad(const struct zero *zero, int id)
     return work + place->offset * bytes;
 }
 
-/* A unit whose products round: calls `visit` with the place of each tensor that
- * trains, and with that of its fp32 sums, NULL where it has none. */
-typedef enum zd_status grad_fn(
-        const struct zero *zero, int id, char *place, float *sums,
-        void **grads);
-static enum zd_status each_grad(
-        const struct zero *zero, int unit, grad_fn *visit, void **grads)
+/* A unit whose products round: where each tensor that trains is written, in
+ * `grads`; without it, the fp32 sums of the others are rounded into place. */
+static enum zd_status each_grad(const struct zero *zero, int unit, void **grads)
 {
     const struct zero_plan *plan = zero->plan;
     const struct param_table *table = plan->request.table;
@@ -84,32 +80,16 @@ static enum zd_status each_grad(
         bool is_direct = plan_grad_is_direct(plan, id);
         if (!table->params[id].trainable)
             continue;
-        ZD_TRY(
-                visit(zero, id, place_of_grad(zero, id),
-                      is_direct ? NULL : sums, grads));
+        char *place = place_of_grad(zero, id);
+        if (grads)
+            grads[id] = is_direct ? (void *)place : sums;
+        else if (!is_direct)
+            ZD_TRY(optim_device()->convert(
+                    place, plan->grad_dtype, sums, DTYPE_FP32,
+                    table->params[id].count));
         sums += is_direct ? 0 : plan_sum_count(plan, id);
     }
     return ZD_OK;
-}
-
-static enum zd_status point_grad(
-        const struct zero *zero, int id, char *place, float *sums, void **grads)
-{
-    (void)zero;
-    grads[id] = sums ? (void *)sums : place;
-    return ZD_OK;
-}
-
-static enum zd_status round_grad(
-        const struct zero *zero, int id, char *place, float *sums, void **grads)
-{
-    const struct zero_plan *plan = zero->plan;
-    (void)grads;
-    if (!sums)
-        return ZD_OK;
-    return optim_device()->convert(
-            place, plan->grad_dtype, sums, DTYPE_FP32,
-            plan->request.table->params[id].count);
 }
 
 static void point_unit(const struct zero *zero, int unit, void **grads)
@@ -129,7 +109,7 @@ static void point_unit(const struct zero *zero, int unit, void **grads)
         }
     }
     if (is_direct)
-        each_grad(zero, unit, point_grad, grads);
+        each_grad(zero, unit, grads);
 }
 
 /* --- whose turn it is ----------------------------------------------------- */
@@ -248,7 +228,7 @@ static enum zd_status round_kept(struct zero *zero, int unit)
 static enum zd_status keep_unit(struct zero *zero, int unit)
 {
     if (writes_kept(zero, unit)) {
-        ZD_TRY(each_grad(zero, unit, round_grad, NULL));
+        ZD_TRY(each_grad(zero, unit, NULL));
     } else {
         ZD_TRY(lease_take(
                 &zero->grad_parts[unit], first_use(zero), "rounding", NULL));
@@ -274,7 +254,7 @@ static enum zd_status complete_unit(struct zero *zero, int unit)
     if (plan->grad_dtype == DTYPE_FP32)
         return ZD_OK;
     if (plan_unit_is_direct(plan, unit))
-        return each_grad(zero, unit, round_grad, NULL);
+        return each_grad(zero, unit, NULL);
     return optim_device()->narrow(
             zero->work + plan->work_offsets[unit], plan->grad_dtype,
             plan_grad_count(plan, unit));
