@@ -2,6 +2,7 @@
 
 #include "base/device/device_memory.h"
 #include "tests/comm/suite.h"
+#include "tests/support/tap.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -86,7 +87,7 @@ static void *run_member(void *arg)
     return NULL;
 }
 
-int group_run(const struct group_case *group, int *number)
+void group_run(const struct group_case *group)
 {
     struct comm *comms[GROUP_MAX];
     struct member members[GROUP_MAX];
@@ -96,7 +97,6 @@ int group_run(const struct group_case *group, int *number)
             .hierarchical =
                     group->ranks_per_node ? COMM_LEVELS_TWO : COMM_LEVELS_ONE,
             .ranks_per_node = group->ranks_per_node};
-    int failed = 0;
     must(comm_local_create(group->size, &options, comms));
     for (int r = 0; r < group->size; r++) {
         members[r] = (struct member){.group = group, .control = comms[r]};
@@ -109,12 +109,8 @@ int group_run(const struct group_case *group, int *number)
         bool holds = true;
         for (int r = 0; r < group->size; r++)
             holds &= members[r].holds[c];
-        printf("%s %d - %s, %d ranks, nodes of %d: %s\n",
-               holds ? "ok" : "not ok", ++*number, group->name, group->size,
+        tap_ok(holds, "%s, %d ranks, nodes of %d: %s", group->name, group->size,
                group->ranks_per_node ? group->ranks_per_node : group->size,
                suite_cases[c].name);
-        failed += !holds;
     }
-    fflush(stdout);
-    return failed;
 }

@@ -1,10 +1,9 @@
 /* The suite over threads of one process, groups of 1 to 8; TAP. Also under a
  * thread sanitizer. */
 #include "tests/comm/group.h"
-#include "tests/comm/suite.h"
+#include "tests/support/tap.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -65,15 +64,10 @@ static bool is_tested(int size)
 
 int main(void)
 {
-    int number = 0, failed = 0;
     for (int size = 1; size <= GROUP_MAX; size++)
         if (is_tested(size))
-            failed += group_run(
-                    &(struct group_case){
-                            .name = "threads", .size = size, .on_host = true},
-                    &number);
-    bool holds = abort_reaches_all();
-    printf("%s %d - an abort reaches the ranks that wait\n1..%d\n",
-           holds ? "ok" : "not ok", number + 1, number + 1);
-    return failed > 0 || !holds;
+            group_run(&(struct group_case){
+                    .name = "threads", .size = size, .on_host = true});
+    tap_ok(abort_reaches_all(), "an abort reaches the ranks that wait");
+    return tap_done();
 }

@@ -2,8 +2,8 @@
  * the feeds, both strategies, parameters on both sides. Prints TAP. */
 #include "tests/offload/engine_case.h"
 #include "tests/offload/small_engine.h"
+#include "tests/support/tap.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 /* One chunk, to which several workers could add micro-batches at once: in fp32
@@ -50,11 +50,8 @@ static bool micros_are_added_in_order(void)
 int main(void)
 {
     static const uint64_t chunk_bytes[] = {1024, 12000, 0};
-    int test = 0, failures = 0;
-    printf("1..%d\n", 1 + 2 * 3 * 2 * 3 + 3 * 3 * 3);
-    failures += !micros_are_added_in_order();
-    printf("%s %d - micro-batches are added in their order\n",
-           failures ? "not ok" : "ok", ++test);
+    tap_ok(micros_are_added_in_order(),
+           "micro-batches are added in their order");
     for (int tier = HOST_DEVICE; tier < ENGINE_TIERS; tier++)
         for (int m = 0; m < 3; m++)
             for (int undo = 0; undo < 2; undo++)
@@ -76,9 +73,8 @@ int main(void)
                     char text[256];
                     const char *wrong = engine_case_run(&setting);
                     engine_setting_print(&setting, text, sizeof text);
-                    printf("%s %d - %s%s%s\n", wrong ? "not ok" : "ok", ++test,
-                           text, wrong ? ": " : "", wrong ? wrong : "");
-                    failures += wrong != NULL;
+                    tap_ok(!wrong, "%s%s%s", text, wrong ? ": " : "",
+                           wrong ? wrong : "");
                 }
-    return failures ? 1 : 0;
+    return tap_done();
 }

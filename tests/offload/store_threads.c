@@ -3,6 +3,7 @@
  * into memory for io_uring, so the backend is `threads`, whose transfers it
  * sees.) */
 #include "tests/offload/store_case.h"
+#include "tests/support/tap.h"
 
 static bool go(bool params, int ring_threads, int workers, unsigned seed)
 {
@@ -22,13 +23,8 @@ static bool go(bool params, int ring_threads, int workers, unsigned seed)
 
 int main(void)
 {
-    bool results[] = {go(false, 1, 1, 1), go(true, 1, 4, 2), go(true, 3, 4, 3)};
-    int count = sizeof results / sizeof *results, failed = 0;
-    printf("1..%d\n", count);
-    for (int i = 0; i < count; i++) {
-        printf("%s %d - lists of chunks, %d\n", results[i] ? "ok" : "not ok",
-               i + 1, i);
-        failed += !results[i];
-    }
-    return failed > 0;
+    tap_ok(go(false, 1, 1, 1), "lists of chunks, one worker");
+    tap_ok(go(true, 1, 4, 2), "slots in the file, four workers");
+    tap_ok(go(true, 3, 4, 3), "a longer ring");
+    return tap_done();
 }

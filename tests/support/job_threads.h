@@ -4,6 +4,7 @@
 #ifndef ZD_TESTS_JOB_THREADS_H
 #define ZD_TESTS_JOB_THREADS_H
 
+#include "tests/support/tap.h"
 #include "train/train.h"
 
 /* Run `path` (relative to the source root, which is the working directory) on
@@ -53,12 +54,5 @@ bool same_model(const char *a, const char *b);
 
 /* A fresh folder below /tmp; removed at exit. */
 const char *job_threads_dir(void);
-
-/* TAP. */
-void tap_ok(bool passed, const char *format, ...)
-        __attribute__((format(printf, 2, 3)));
-/* Something is tried again, "what: why"; deploy/test.sh counts these lines. */
-void tap_again(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int tap_done(void); /* prints the plan; exit code */
 
 #endif

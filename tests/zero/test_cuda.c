@@ -21,18 +21,15 @@ static struct scenario scenario(int stage, int world, enum dtype dtype)
 
 static void compare(const struct scenario *s, const char *what)
 {
-    char name[160];
     struct scenario gpu = *s;
     gpu.backend = DEVICE_CUDA;
     struct outcome want = world_run(s), got = world_run(&gpu);
     /* a step that is skipped does not send all that is planned */
     bool is_sound = s->broken ? want.status == ZD_OK && got.status == ZD_OK
                               : outcome_sound(&want) && outcome_sound(&got);
-    snprintf(
-            name, sizeof name, "%s: stage %d, %d ranks, %s", what,
-            s->options.stage, s->world, dtype_name(s->dtype));
-    report(is_sound && outcome_same_run(&want, &got), name,
-           is_sound ? "other bits than the CPU" : "see above");
+    tap_ok(is_sound && outcome_same_run(&want, &got),
+           "%s: stage %d, %d ranks, %s", what, s->options.stage, s->world,
+           dtype_name(s->dtype));
     outcome_fini(&want);
     outcome_fini(&got);
 }
@@ -156,5 +153,5 @@ int main(void)
     compare_paged();
     compare_offload(folder);
     rmdir(folder);
-    return report_done();
+    return tap_done();
 }

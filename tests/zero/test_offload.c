@@ -70,7 +70,6 @@ static struct scenario scenario(
 
 static void try(const struct row *row, int world)
 {
-    char name[128];
     int variant = world;
     bool ok = true;
     for (int half = row->reduce_fp32; half <= 1; half++)
@@ -86,8 +85,7 @@ static void try(const struct row *row, int world)
                 ok &= offload_changes_nothing(&s);
             }
         }
-    snprintf(name, sizeof name, "%s: %d ranks", row->name, world);
-    report(ok, name, "see above");
+    tap_ok(ok, "%s: %d ranks", row->name, world);
 }
 
 int main(void)
@@ -95,5 +93,5 @@ int main(void)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int w = 0; w < 3 && rows[i].worlds[w]; w++)
             try(&rows[i], rows[i].worlds[w]);
-    return report_done();
+    return tap_done();
 }

@@ -92,7 +92,6 @@ static void test_worlds(void)
     int variant = 0;
     for (int w = 0; w < 3; w++)
         for (int half = 0; half <= 1; half++) {
-            char name[128];
             bool ok = true;
             for (int stage = 0; stage <= 3; stage++)
                 for (int part = 0; part < PARTS; part++) {
@@ -103,10 +102,8 @@ static void test_worlds(void)
                     vary(&s, variant++);
                     ok &= spill_changes_nothing(&s, part);
                 }
-            snprintf(
-                    name, sizeof name, "states spilled: %d ranks, %s",
-                    worlds[w], half ? "bf16" : "fp32");
-            report(ok, name, "see above");
+            tap_ok(ok, "states spilled: %d ranks, %s", worlds[w],
+                   half ? "bf16" : "fp32");
         }
 }
 
@@ -147,7 +144,7 @@ static void test_optimizers(void)
             s.optim.momentum = cases[i].options.momentum;
             ok &= spill_changes_nothing(&s, part);
         }
-        report(ok, cases[i].name, "see above");
+        tap_ok(ok, "%s", cases[i].name);
     }
 }
 
@@ -158,8 +155,8 @@ static void test_stateless(void)
     s.optim.name = OPTIM_SGD;
     s.spill_bytes = SIZE_MAX;
     struct outcome outcome = world_run(&s);
-    report(outcome_sound(&outcome) && outcome.paged == 0,
-           "sgd without momentum", "something was spilled");
+    tap_ok(outcome_sound(&outcome) && outcome.paged == 0,
+           "sgd without momentum");
     outcome_fini(&outcome);
 }
 
@@ -190,8 +187,8 @@ static void test_bytes(void)
         }
         outcome_fini(&none);
     }
-    report(shrinks, "more spilled is less on the device", "it is not");
-    report(whole, "what is spilled lies on the host once", "bytes are lost");
+    tap_ok(shrinks, "more spilled is less on the device");
+    tap_ok(whole, "what is spilled lies on the host once");
 }
 
 /* --- what may happen ------------------------------------------------------ */
@@ -231,9 +228,8 @@ static void test_moves(void)
         outcome_fini(&loaded);
         outcome_fini(&resumed);
     }
-    report(equal, "states move between worlds, spilled or not", "they changed");
-    report(unbroken, "a resumed run equals an unbroken one",
-           "it went another way");
+    tap_ok(equal, "states move between worlds, spilled or not");
+    tap_ok(unbroken, "a resumed run equals an unbroken one");
 }
 
 int main(void)
@@ -243,5 +239,5 @@ int main(void)
     test_stateless();
     test_bytes();
     test_moves();
-    return report_done();
+    return tap_done();
 }

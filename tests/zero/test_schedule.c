@@ -201,7 +201,6 @@ static int legal_from(int i, int place)
 /* By what is on the host and what clipping does. */
 static void try_host(enum host host, bool undo, bool is_long)
 {
-    char name[64];
     bool ok = true;
     int tried = 0;
     for (int i = 0; i < KIND_COUNT; i++) {
@@ -223,10 +222,7 @@ static void try_host(enum host host, bool undo, bool is_long)
         }
         tried++;
     }
-    snprintf(
-            name, sizeof name, "%s, %s", host_names[host],
-            undo ? "undo" : "wait");
-    report(ok, name, "see above");
+    tap_ok(ok, "%s, %s", host_names[host], undo ? "undo" : "wait");
 }
 
 int main(int argc, char **argv)
@@ -235,14 +231,14 @@ int main(int argc, char **argv)
     on_gpu = argc > 1 && strcmp(argv[1], "cuda") == 0;
     if (argc > 2) {
         int number = atoi(argv[1]);
-        report(try_combination(number, strtoull(argv[2], NULL, 10), 1), argv[1],
-               "see above");
-        return report_done();
+        tap_ok(try_combination(number, strtoull(argv[2], NULL, 10), 1), "%s",
+               argv[1]);
+        return tap_done();
     }
     for (int host = 0; host < HOSTS; host++)
         for (int undo = 0; undo < CLIPPINGS; undo++)
             if ((!undo || host == HOST_STATES || host == HOST_PARAMS) &&
                 (host != HOST_NOTHING || !on_gpu))
                 try_host((enum host)host, undo, is_long);
-    return report_done();
+    return tap_done();
 }

@@ -83,7 +83,6 @@ static bool has_states(const struct variant *v, const struct outcome *outcome)
 
 static void test_worlds(const struct variant *v)
 {
-    char name[160];
     for (enum dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         struct scenario one = scenario(v, 0, 1, type);
         if (v->no_master && type != DTYPE_BF16)
@@ -99,10 +98,8 @@ static void test_worlds(const struct variant *v)
             s.options.sub_group_size = 1000;
             ok &= gives(&s, &alone);
         }
-        snprintf(
-                name, sizeof name, "%s, %s: the same bits at worlds 1 to 8",
-                v->name, dtype_name(type));
-        report(ok, name, "a world or a stage differs");
+        tap_ok(ok, "%s, %s: the same bits at worlds 1 to 8", v->name,
+               dtype_name(type));
         outcome_fini(&alone);
     }
 }
@@ -123,7 +120,6 @@ static void put_on_host(struct scenario *s, int turn)
 
 static void test_host(const struct variant *v)
 {
-    char name[160];
     bool ok = true;
     int turn = (int)(v - variants);
     struct scenario one = scenario(v, 0, 1, DTYPE_BF16);
@@ -137,16 +133,12 @@ static void test_host(const struct variant *v)
             ok &= gives(&s, &alone);
         }
     outcome_fini(&alone);
-    snprintf(
-            name, sizeof name,
-            "%s: on the host, the same bits at worlds 1 to 8", v->name);
-    report(ok, name, "a world differs");
+    tap_ok(ok, "%s: on the host, the same bits at worlds 1 to 8", v->name);
 }
 
 /* Gradients of all ranks: with one micro-batch the stages reduce alike. */
 static void test_stages(const struct variant *v)
 {
-    char name[160];
     bool ok = true;
     for (int world = 2; world <= 4; world += 2) {
         struct scenario s = scenario(v, 0, world, DTYPE_BF16);
@@ -159,15 +151,13 @@ static void test_stages(const struct variant *v)
         }
         outcome_fini(&first);
     }
-    snprintf(name, sizeof name, "%s: stages agree to the bit", v->name);
-    report(ok, name, "a stage differs");
+    tap_ok(ok, "%s: stages agree to the bit", v->name);
 }
 
 /* Saved at a ranks after a step, loaded at b: the second step is the unbroken
  * run's. */
 static void test_moves(const struct variant *v)
 {
-    char name[160];
     bool ok = true;
     struct scenario whole = scenario(v, 0, 1, DTYPE_BF16);
     struct outcome all = world_run(&whole);
@@ -193,16 +183,12 @@ static void test_moves(const struct variant *v)
         outcome_fini(&saved);
     }
     outcome_fini(&all);
-    snprintf(
-            name, sizeof name, "%s: states move between worlds to the bit",
-            v->name);
-    report(ok, name, "a bit was lost");
+    tap_ok(ok, "%s: states move between worlds to the bit", v->name);
 }
 
 /* Tensors long enough for several turns of a thread. */
 static void test_threads(const struct variant *v)
 {
-    char name[160];
     bool ok = true;
     struct scenario s = scenario(v, 1, 2, DTYPE_BF16);
     s.shape = (struct fake_shape){.layers = 1, .scale = 120};
@@ -212,10 +198,7 @@ static void test_threads(const struct variant *v)
     for (s.threads = 2; s.threads <= 4; s.threads++)
         ok &= gives(&s, &first);
     outcome_fini(&first);
-    snprintf(
-            name, sizeof name, "%s: the same bits with 1 to 4 threads",
-            v->name);
-    report(ok, name, "a number of threads differs");
+    tap_ok(ok, "%s: the same bits with 1 to 4 threads", v->name);
 }
 
 int main(int argc, char **argv)
@@ -233,5 +216,5 @@ int main(int argc, char **argv)
             test_moves(v);
         }
     }
-    return report_done();
+    return tap_done();
 }

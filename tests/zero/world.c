@@ -404,22 +404,3 @@ struct outcome world_run(const struct scenario *s)
     fake_destroy(&fake);
     return out;
 }
-
-/* --- TAP ------------------------------------------------------------------ */
-
-static int failures, tests;
-
-void report(bool ok, const char *name, const char *why)
-{
-    printf("%sok %d - %s\n", ok ? "" : "not ", ++tests, name);
-    if (!ok)
-        printf("# %s\n", why);
-    failures += !ok;
-    fflush(stdout);
-}
-
-int report_done(void)
-{
-    printf("1..%d\n", tests);
-    return failures > 0;
-}

@@ -5,6 +5,7 @@
 
 #include "fake.h"
 #include "outcome.h"
+#include "tests/support/tap.h"
 
 struct scenario {
     struct fake_shape shape;
@@ -48,9 +49,5 @@ struct scenario scenario_default(int stage, int world, enum dtype dtype);
 void scenario_vary(struct scenario *s, int variant);
 
 struct outcome world_run(const struct scenario *scenario);
-
-/* TAP: one line per test; `why` when it failed. */
-void report(bool ok, const char *name, const char *why);
-int report_done(void); /* exit code */
 
 #endif
