@@ -1,31 +1,24 @@
-#include "fake.h"
+#include "plan_case.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct fake fake;
-
-static struct zero_request request(int layers, bool tied, int accumulation)
+/* At stage 3, on four ranks. */
+static struct zero_request program(int layers, bool tied, int accumulation)
 {
-    struct fake_shape shape = {.layers = layers, .tied = tied, .scale = 1};
-    fake_create(&fake, &shape);
-    return (struct zero_request){
-            .config = &fake.config,
-            .table = &fake.table,
-            .world = 4,
-            .options = zero_options_default(),
-            .dtype = DTYPE_FP32,
-            .accumulation = accumulation,
-            .train = true};
+    static bool is_there;
+    if (is_there)
+        plan_teardown();
+    is_there = true;
+    shape = (struct fake_shape){.layers = layers, .tied = tied, .scale = 1};
+    plan_setup();
+    struct zero_request r = request(3, 4, accumulation);
+    r.dtype = DTYPE_FP32;
+    return r;
 }
 
-static struct zero_plan build(const struct zero_request *r)
-{
-    struct zero_plan plan;
-    cr_assert_eq(zero_plan_build(r, &plan), ZD_OK, "%s", zd_error_get()->what);
-    return plan;
-}
+TestSuite(zero_program, .fini = plan_teardown);
 
 static size_t unit_count(const struct zero_plan *plan, int unit)
 {
@@ -97,7 +90,7 @@ Test(zero_program, every_unit_is_in_its_slot_when_it_is_used)
     static const int64_t sizes[] = {0, 1, 3000, 6000, 1 << 30};
     for (int variant = 0; variant < 2 * 2 * 4; variant++) {
         struct zero_request r =
-                request(1 + variant % 4 * 3, variant & 4, variant & 8 ? 3 : 1);
+                program(1 + variant % 4 * 3, variant & 4, variant & 8 ? 3 : 1);
         for (int k = 0; k < 5 * 5 * 2; k++) {
             r.options.prefetch_bucket_size = sizes[k % 5];
             r.options.max_reuse_distance = sizes[k / 5 % 5];
@@ -108,26 +101,49 @@ Test(zero_program, every_unit_is_in_its_slot_when_it_is_used)
             check_plan(&plan);
             zero_plan_fini(&plan);
         }
-        fake_destroy(&fake);
     }
 }
 
-Test(zero_program, two_layers_are_gathered_at_a_time)
+Test(zero_program, units_are_kept_as_the_options_say)
 {
-    struct zero_request r = request(9, false, 1);
-    struct zero_plan plan = build(&r);
-    cr_expect_eq(plan.layer_slots, 2);
-    cr_expect_eq(plan.outer_slots, 1);
-    /* forward: all; backward: all but the two that are still there */
-    cr_expect_eq(gathers(plan.train_moves, plan.train_move_count), 2 + 9 + 7);
-    cr_expect_eq(gathers(plan.eval_moves, plan.eval_move_count), 2 + 9);
-    zero_plan_fini(&plan);
-    fake_destroy(&fake);
+    static const struct {
+        const char *what;
+        int layers, micros, every; /* checkpointing */
+        int64_t reuse, persistent;
+        int layer_slots, outer_slots, gathers;
+    } cases[] = {
+            /* forward: all; backward: all but the two that are still there */
+            {"two layers at a time", 9, 1, 0, 0, 0, 2, 1, 2 + 9 + 7},
+            {"a long reuse distance", 6, 4, 0, 1 << 30, 0, 6, 2, 8},
+            {"segments that are recomputed", 9, 1, 3, 0, 0, 4, 1, 2 + 9 + 9},
+            {"persistent tensors only", 3, 1, 0, 0, 1 << 30, 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct zero_request r =
+                program(cases[i].layers, false, cases[i].micros);
+        r.options.max_reuse_distance = cases[i].reuse;
+        r.options.param_persistence_threshold = cases[i].persistent;
+        if (cases[i].every)
+            r.checkpointing = (struct checkpointing){
+                    .mode = CHECKPOINTING_EVERY, .every = cases[i].every};
+        struct zero_plan plan = build(&r);
+        cr_expect_eq(
+                plan.layer_slots, cases[i].layer_slots, "%s", cases[i].what);
+        cr_expect_eq(plan.outer_slots, cases[i].outer_slots);
+        cr_expect_eq(
+                gathers(plan.train_moves, plan.train_move_count),
+                cases[i].gathers, "%s: %d", cases[i].what,
+                gathers(plan.train_moves, plan.train_move_count));
+        cr_expect_gt(plan.wire.all_gather, 0);
+        if (i == 0)
+            cr_expect_eq(gathers(plan.eval_moves, plan.eval_move_count), 2 + 9);
+        zero_plan_fini(&plan);
+    }
 }
 
 Test(zero_program, the_next_layer_is_gathered_while_one_computes)
 {
-    struct zero_request r = request(6, false, 1);
+    struct zero_request r = program(6, false, 1);
     struct zero_plan plan = build(&r);
     int ahead = 0;
     for (int i = 0; i < plan.train_move_count; i++) {
@@ -145,12 +161,11 @@ Test(zero_program, the_next_layer_is_gathered_while_one_computes)
             cr_expect_eq(plan.train_moves[i].start, i);
     cr_expect_eq(plan.layer_slots, 1);
     zero_plan_fini(&plan);
-    fake_destroy(&fake);
 }
 
 Test(zero_program, a_tied_head_finds_the_embedding_where_it_was)
 {
-    struct zero_request r = request(5, true, 3);
+    struct zero_request r = program(5, true, 3);
     struct zero_plan plan = build(&r);
     int embeddings = 0;
     for (int i = 0; i < plan.train_move_count; i++)
@@ -161,30 +176,6 @@ Test(zero_program, a_tied_head_finds_the_embedding_where_it_was)
     cr_expect_eq(plan.slots[1].count, unit_count(&plan, 6));
     cr_expect_eq(embeddings, 1);
     zero_plan_fini(&plan);
-    fake_destroy(&fake);
-}
-
-Test(zero_program, a_long_reuse_distance_keeps_every_unit)
-{
-    struct zero_request r = request(6, false, 4);
-    r.options.max_reuse_distance = 1 << 30;
-    struct zero_plan plan = build(&r);
-    cr_expect_eq(plan.layer_slots, 6);
-    cr_expect_eq(plan.outer_slots, 2);
-    cr_expect_eq(gathers(plan.train_moves, plan.train_move_count), 8);
-    zero_plan_fini(&plan);
-    fake_destroy(&fake);
-}
-
-Test(zero_program, segments_held_for_recomputation_have_a_slot_each)
-{
-    struct zero_request r = request(9, false, 1);
-    r.checkpointing =
-            (struct checkpointing){.mode = CHECKPOINTING_EVERY, .every = 3};
-    struct zero_plan plan = build(&r);
-    cr_expect_eq(plan.layer_slots, 4);
-    zero_plan_fini(&plan);
-    fake_destroy(&fake);
 }
 
 static size_t live(const struct zero_plan *plan)
@@ -197,7 +188,7 @@ static size_t live(const struct zero_plan *plan)
 
 Test(zero_program, live_parameters_are_bounded_or_the_bound_is_refused)
 {
-    struct zero_request r = request(6, false, 2);
+    struct zero_request r = program(6, false, 2);
     struct zero_plan plan = build(&r);
     size_t outer = plan.slots[0].count, layer = plan.slots[1].count;
     zero_plan_fini(&plan);
@@ -222,17 +213,4 @@ Test(zero_program, live_parameters_are_bounded_or_the_bound_is_refused)
     r.options.max_live_parameters--;
     cr_expect_eq(zero_plan_build(&r, &plan), ZD_ERR_CONFIG);
     cr_expect_not_null(strstr(zd_error_get()->help, smallest));
-    fake_destroy(&fake);
-}
-
-Test(zero_program, a_model_of_persistent_tensors_gathers_nothing)
-{
-    struct zero_request r = request(3, true, 1);
-    r.options.param_persistence_threshold = 1 << 30;
-    struct zero_plan plan = build(&r);
-    cr_expect_eq(gathers(plan.train_moves, plan.train_move_count), 0);
-    cr_expect_eq(plan.outer_slots + plan.layer_slots, 0);
-    cr_expect_gt(plan.wire.all_gather, 0);
-    zero_plan_fini(&plan);
-    fake_destroy(&fake);
 }
