@@ -3,6 +3,7 @@
 #include "model/activations.h"
 #include "base/must.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -461,6 +462,25 @@ static void push_head(
         return;
     h->dlogits = l->dtype == l->logits_dtype ? h->logits : push_rows(l, n, row);
     h->dnorm = push_rows(l, n, l->C);
+}
+
+int checkpointing_segment(struct checkpointing checkpointing, int layers)
+{
+    switch (checkpointing.mode) {
+    case CHECKPOINTING_NONE:
+    case CHECKPOINTING_SELECTIVE:
+        return 0;
+    case CHECKPOINTING_FULL:
+        return 1;
+    case CHECKPOINTING_EVERY:
+        return checkpointing.every;
+    case CHECKPOINTING_SQRT:
+        return (int)lround(sqrt((double)layers));
+    case CHECKPOINTING_AUTO:
+        break;
+    }
+    assert(!"auto is settled before it gets here");
+    return 0;
 }
 
 int activations_first_layer(
