@@ -33,7 +33,7 @@ struct control {
     struct message_queue *events;   /* from the trainer: what happened */
     struct message_queue *commands; /* to the trainer */
     struct tee tee;
-    struct train_control ears;
+    struct train_control callbacks;
     pthread_t thread;
     uv_async_t wake;
     _Atomic int ending;    /* 0, or 1 + the enum train_run_state of the end */
@@ -50,7 +50,7 @@ struct control {
     bool has_ended;
 };
 
-/* --- what the run tells --- */
+/* --- messages of the run --- */
 
 static void take_done(struct control *control, const struct message_done *done)
 {
@@ -142,14 +142,14 @@ static void *run_loop(void *arg)
     return NULL;
 }
 
-/* Producers of events call it, in their threads. */
+/* Called by the threads that produce events. */
 static void wake_loop(void *ctx)
 {
     struct control *control = ctx;
     uv_async_send(&control->wake);
 }
 
-/* --- the trainer's ears, in its thread --- */
+/* --- called by the trainer, in its thread --- */
 
 static bool next_command(void *ctx, int64_t step, struct train_command *out)
 {
@@ -374,10 +374,10 @@ struct train_observer control_observer(
             .next = next,
             .socket_path =
                     control->socket_path[0] ? control->socket_path : NULL};
-    control->ears = (struct train_control){
+    control->callbacks = (struct train_control){
             .ctx = control, .next = next_command, .done = command_done};
     struct train_observer observer = tee_observer(&control->tee);
-    observer.control = &control->ears;
+    observer.control = &control->callbacks;
     return observer;
 }
 

@@ -75,7 +75,7 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-/* Unknown ones, and those that are there twice (but `name`). */
+/* Refuses unknown and repeated ones; `name` may be repeated. */
 static bool check_params(const struct ask *ask, const struct route *route)
 {
     for (int i = 0; i < ask->request->param_count; i++) {
@@ -87,9 +87,10 @@ static bool check_params(const struct ask *ask, const struct route *route)
             return refuse(
                     ask, 400, "E_BAD_REQUEST",
                     route->params[0] ? route->params : route->path,
-                    route->params[0] ? "%s has no parameter %.60s; it has those"
-                                       " of the hint"
-                                     : "%s takes no parameters: %.60s",
+                    route->params[0]
+                            ? "%s has no parameter %.60s; the hint lists "
+                              "its parameters"
+                            : "%s takes no parameters: %.60s",
                     route->path, name);
         if (is_twice)
             return refuse(

@@ -1,4 +1,4 @@
-/* routes.h - who is answered what: docs/control.md as one table. */
+/* routes.h - the paths of docs/control.md, as one table. */
 #ifndef ZD_DAEMON_CONTROL_ROUTES_H
 #define ZD_DAEMON_CONTROL_ROUTES_H
 
@@ -27,8 +27,7 @@ struct routes_options {
     json_t *config; /* borrowed: of GET /v1/config */
     json_t *schema; /* borrowed: of GET /v1/config/schema */
     bool readonly;
-    /* Take in what the run told, so that an answer is as new as can be; may be
-     * NULL. */
+    /* Take in pending messages of the run before an answer; may be NULL. */
     void (*refresh)(void *ctx);
     /* Give a command to the trainer; false: too many wait. */
     bool (*post)(void *ctx, const struct train_command *command);
@@ -41,14 +40,14 @@ void routes_destroy(struct routes *routes);
 void routes_handle(
         void *ctx, const struct http_request *request,
         struct http_reply *reply);
-/* The control thread tells: to streams of events, and to who waits. */
+/* From the control thread, for streams of events and waiting clients. */
 void routes_event(struct routes *routes, const struct kept_event *event);
 /* `error` NULL: it was done. */
 void routes_done(
         struct routes *routes, const struct train_command *command,
         int64_t step, const struct zd_error *error, const json_t *result);
-/* Several times a second: what is left to replay, lines of logs that are
- * followed, comments on streams, answers whose time is over. */
+/* Several times a second: the rest of replays, new lines of followed logs,
+ * comments on streams, commands whose timeout has passed. */
 void routes_tick(struct routes *routes);
 /* The run has ended: commands that wait get 503, streams end. */
 void routes_end(struct routes *routes);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- those who wait --- */
+/* --- waiting clients --- */
 
 static struct waiter *find_waiter(struct routes *routes, int64_t id)
 {
@@ -229,7 +229,7 @@ void routes_done(
     forget(waiter);
 }
 
-/* One whose time is over hears that it was accepted. */
+/* After its timeout a client learns that its command was accepted. */
 void commands_tick(struct routes *routes)
 {
     double now = clock_seconds();

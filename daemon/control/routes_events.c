@@ -1,9 +1,8 @@
-/* routes_events.c - streams of events and logs: who follows, what is still to
- * be given, and the end. GET /v1/events: what was kept after an id, then what
- * comes.
+/* routes_events.c - streams of events and logs, and their end. GET /v1/events:
+ * the kept events after an id, then new ones.
  *
- * A stream that is behind is given the kept events in parts, as it reads; one
- * that has caught up gets each event at once. */
+ * A stream that lags gets the kept events in parts, as it reads; one that has
+ * caught up gets each event at once. */
 #include "daemon/control/routes_internal.h"
 
 #include "base/clock.h"
@@ -14,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- who follows --- */
+/* --- followers --- */
 
 static void forget(struct follower *follower)
 {
@@ -75,7 +74,7 @@ void followers_tick(struct routes *routes)
     }
 }
 
-/* They get what they lack, as far as it may be queued. */
+/* Sends the rest first, as far as it may be queued. */
 void followers_end(struct routes *routes)
 {
     while (routes->followers) {

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* A replay is given in parts: the next one when this much was read. */
+/* A replay is sent in parts of about this size. */
 enum { STREAM_PART = 256 << 10, HEARTBEAT_SECONDS = 15, ROUTES_MAX = 32 };
 
 struct waiter { /* a command that was accepted and not done */
@@ -14,7 +14,7 @@ struct waiter { /* a command that was accepted and not done */
     struct routes *routes;
     int64_t id;
     enum train_command_kind kind;
-    struct http_stream *stream; /* NULL: no one waits for the answer */
+    struct http_stream *stream; /* NULL: no client waits */
     double until;               /* clock; 0: as long as it takes */
 };
 
@@ -65,7 +65,7 @@ struct ask { /* a request that is being answered */
 #define HTTP_JSON "application/json"
 #define HTTP_TEXT "text/plain; charset=utf-8"
 
-/* --- long answers, kept for the next who asks the same --- */
+/* --- long answers, cached --- */
 
 bool cache_is_fresh(const struct cached_reply *cached, const char *target);
 /* Fill `reply` with a copy: it owns its body. */
@@ -74,7 +74,7 @@ void cache_reply(const struct cached_reply *cached, struct http_reply *reply);
 void cache_keep(
         struct cached_reply *cached, const char *target,
         const struct http_reply *reply);
-/* A command was done: who gave it wants to see what it changed. */
+/* After a command: its client wants to see what it changed. */
 void cache_clear(struct routes *routes);
 
 /* --- parameters of the query; a problem is the reply, and false --- */

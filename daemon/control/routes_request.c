@@ -62,7 +62,7 @@ bool param_flag(const struct ask *ask, const char *name, bool *value)
             "parameter %s=%.40s: 0 or 1 is expected", name, text);
 }
 
-/* --- long answers, kept for the next who asks the same --- */
+/* --- long answers, cached --- */
 
 static void forget(struct cached_reply *cached)
 {

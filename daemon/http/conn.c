@@ -84,7 +84,7 @@ void http_conn_drop(struct http_conn *conn)
 
 /* --- who is dropped ------------------------------------------------------- */
 
-/* The first to be dropped has the lowest rank, of those the longest. */
+/* The lowest rank is dropped first. */
 enum { RANK_IDLE, RANK_STREAM, RANK_COMMAND };
 
 static int rank_of(const struct http_conn *conn)
@@ -104,8 +104,8 @@ static int count_user(
     return count;
 }
 
-/* A process with many connections does not cost another process of its user its
- * only one. */
+/* Dropped from the process with the most connections, so that it cannot cost
+ * another process of the same user its only one. */
 static bool goes_before(const struct http_conn *a, const struct http_conn *b)
 {
     if (a->siblings != b->siblings)
@@ -115,8 +115,8 @@ static bool goes_before(const struct http_conn *a, const struct http_conn *b)
     return a->since_ms <= b->since_ms; /* `a` came before `b` */
 }
 
-/* Of `peer`'s user, or with NULL of all. The connection that was just accepted
- * may stay where another one must go at once. */
+/* `peer` NULL: of all users. `but_the_new`: spare the connection that was just
+ * accepted. */
 static struct http_conn *first_in_line(
         const struct http_server *server, const struct http_peer *peer,
         bool but_the_new)
@@ -170,7 +170,7 @@ static bool is_overdue(const struct http_conn *conn, uint64_t now)
 }
 
 /* libmicrohttpd does not look at a connection that is suspended. On a unix
- * socket, who has sent all may close his half and wait. */
+ * socket, a client that has sent its request may close its half and wait. */
 static bool has_left(const struct http_conn *conn)
 {
     struct pollfd poll_fd = {
@@ -212,7 +212,7 @@ void http_conn_create(
     http_mhd_add(conn);
 }
 
-/* Groups beside the first one; as they were when the client connected. */
+/* The peer's supplementary groups, as they were when it connected. */
 static bool is_in_groups(int fd, gid_t gid)
 {
     socklen_t bytes = 0;

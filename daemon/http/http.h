@@ -1,5 +1,5 @@
-/* http.h - an HTTP/1.1 server in a libuv loop: who may speak, how much, how
- * long. What is answered is the handler's business.
+/* http.h - an HTTP/1.1 server in a libuv loop: access and limits. A handler
+ * answers the requests.
  *
  *   accept -> SO_PEERCRED -> limits -> libmicrohttpd -> http_handler -> reply
  *

@@ -32,8 +32,8 @@ static struct http_conn *conn_of(struct MHD_Connection *mhd)
 
 /* --- connections ---------------------------------------------------------- */
 
-/* libmicrohttpd closes without a word where the first line is not HTTP. A
- * client that only left, after an answer, is told nothing. */
+/* libmicrohttpd closes silently if the first line is not HTTP. A client that
+ * left after an answer gets nothing. */
 static void refuse_garbage(struct http_conn *conn)
 {
     static const char body[] =

@@ -73,8 +73,8 @@ static bool free_a_descriptor(struct http_server *server)
     return true;
 }
 
-/* -1: no one waits, or the next sweep tries again. Without a descriptor only
- * the first of a batch is let in: then its request gets its turn. */
+/* -1: none waits, or the next sweep tries again. Without a free descriptor only
+ * the first of a batch is accepted, so that its request is answered. */
 static int accept_one(struct http_listener *listener, bool is_first)
 {
     for (;;) {

@@ -1,4 +1,4 @@
-/* systemd.c - what a unit of Type=notify is told, by datagrams to the socket
+/* systemd.c - messages of a unit of Type=notify, as datagrams to the socket
  * that NOTIFY_SOCKET names (sd_notify(3); "@" begins an abstract name).
  *
  *   READY=1        after the first step: the model is loaded, all memory is
@@ -65,7 +65,7 @@ static void tell(struct systemd *systemd, const char *text)
     }
 }
 
-/* --- what is told --- */
+/* --- messages --- */
 
 static double seconds_in_state(const struct run_state *state)
 {

@@ -1,7 +1,7 @@
-/* text_sinks.c - files whose text is made anew from the run's state.
+/* text_sinks.c - files that are rewritten from the run's state.
  *
  *   status.json   output_dir: what GET /v1/status, /v1/ranks and /v1/memory
- *                 answer, for those who see the folder and not the socket (a
+ *                 answer, where the folder can be seen and the socket not (a
  *                 login node)
  *   zerod_JOB.prom  the folder of node_exporter's textfile collector
  *                 (report.prometheus_textfile), which reads *.prom alone. It

@@ -16,7 +16,7 @@ struct run_facts { /* that do not change */
 };
 
 struct message_banner {        /* MESSAGE_BANNER */
-    json_t *plan;              /* owned by who takes the message; may be NULL */
+    json_t *plan;              /* owned by the receiver; may be NULL */
     struct resumed_rows *rows; /* likewise; NULL: a fresh start */
     struct past *past;         /* likewise */
     struct run_facts facts;
@@ -58,7 +58,7 @@ struct message_done { /* MESSAGE_DONE */
     int64_t step;
     bool failed;
     struct zd_error error;
-    json_t *result; /* owned by who takes the message; may be NULL */
+    json_t *result; /* owned by the receiver; may be NULL */
 };
 
 struct message_end { /* MESSAGE_END */

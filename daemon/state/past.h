@@ -1,4 +1,4 @@
-/* past.h - the events of a run over all its processes: those that hold.
+/* past.h - the events of a run over all its processes, without undone ones.
  *
  * events.jsonl is never cut. Where a process went on from a checkpoint,
  * `resumed` says what it undid: the samples, evaluations, checkpoints and

@@ -1,5 +1,5 @@
-/* tee.h - an observer that puts what it hears into a queue, and then tells the
- * next one of the banner, of steps and of the end. */
+/* tee.h - an observer that queues each call as a message, then calls the next
+ * observer for the banner, steps and the end. */
 #ifndef ZD_DAEMON_STATE_TEE_H
 #define ZD_DAEMON_STATE_TEE_H
 

@@ -160,7 +160,7 @@ int64_t events_last_id(struct events *events)
     return id;
 }
 
-/* A disk may take its time: no one who tells something waits for it. */
+/* The disk may be slow: events_tell does not wait for it. */
 enum zd_status events_sync(struct events *events)
 {
     if (!events)

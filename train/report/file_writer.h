@@ -1,5 +1,5 @@
-/* file_writer.h - a file that nothing waits for: a thread of its own
- * ("zerod-rows") writes it.
+/* file_writer.h - a file written by its own thread ("zerod-rows"), so that no
+ * other thread waits for the disk.
  *
  *   any thread                        the writer
  *   file_writer_add -> | text |   ->  takes all that wait, writes them, and
