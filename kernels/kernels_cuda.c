@@ -6,29 +6,18 @@
 #include <pthread.h>
 #include <stdio.h>
 
-/* Logits and their gradients share memory, hence one type. */
-#define TABLE(type, TYPE)                                                      \
-    {                                                                          \
-        .dtype = DTYPE_##TYPE, .logits_dtype = DTYPE_##TYPE,                   \
-        KERNELS_EACH(OP_##TYPE).add_losses = add_losses_cuda,                  \
-        .matmul = matmul_cuda,                                                 \
-        .add_layernorm_forward = CUDA_NAME(add_layernorm_forward, type),       \
-        .add_rmsnorm_forward = CUDA_NAME(add_rmsnorm_forward, type),           \
-        .head_norm_rope_forward = CUDA_NAME(head_norm_rope_forward, type),     \
-        .head_norm_rope_backward = CUDA_NAME(head_norm_rope_backward, type),   \
-    }
-#define OP_FP32(op) .op = CUDA_NAME(op, fp32),
-#define OP_BF16(op) .op = CUDA_NAME(op, bf16),
-#define OP_FP16(op) .op = CUDA_NAME(op, fp16),
-static const struct kernels own_tables[] = {
-        [DTYPE_FP32] = TABLE(fp32, FP32),
-        [DTYPE_BF16] = TABLE(bf16, BF16),
-        [DTYPE_FP16] = TABLE(fp16, FP16),
-};
-#undef OP_FP32
-#undef OP_BF16
-#undef OP_FP16
-#undef TABLE
+static struct kernels own_table(enum dtype dtype)
+{
+    return (struct kernels){
+            .dtype = dtype,
+            .logits_dtype = dtype, /* logits and dlogits share memory */
+            .matmul = matmul_cuda,
+            .add_losses = add_losses_cuda,
+#define OP(op) .op = op##_cuda[dtype],
+            KERNELS_EACH(OP) KERNELS_FUSED(OP)
+#undef OP
+    };
+}
 
 enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out)
 {
@@ -38,7 +27,7 @@ enum zd_status kernels_cuda(enum dtype dtype, const struct kernels **table_out)
     static struct kernels tables[DTYPE_FP16 + 1];
     static char names[DTYPE_FP16 + 1][96];
     const char *products, *attention;
-    struct kernels table = own_tables[dtype];
+    struct kernels table = own_table(dtype);
     struct attention_pair pair = {
             table.attention_forward, table.attention_backward};
     ZD_TRY(matmul_cuda_open(&products));

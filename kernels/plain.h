@@ -33,6 +33,13 @@
     OP(dequantize)                                                             \
     OP(codes_rows)
 
+/* Those that only a GPU has in one pass. */
+#define KERNELS_FUSED(OP)                                                      \
+    OP(add_layernorm_forward)                                                  \
+    OP(add_rmsnorm_forward)                                                    \
+    OP(head_norm_rope_forward)                                                 \
+    OP(head_norm_rope_backward)
+
 extern const struct kernels kernels_plain_fp32;
 extern const struct kernels kernels_plain_bf16;
 extern const struct kernels kernels_plain_fp16;

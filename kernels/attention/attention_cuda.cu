@@ -83,9 +83,9 @@ static enum zd_status backward_by(cudaStream_t on, const attention_pass<E> &p)
 }
 
 template <typename E>
-static enum zd_status forward(
+static enum zd_status attention_forward_any(
         struct stream *stream, void *out, float *lse, const void *q,
-        const void *k, const void *v, const int32_t *doc_start,
+        const void *k, const void *v, const int32_t *doc_start, void *scratch,
         const struct attention_shape *shape)
 {
     attention_pass<E> p = pass_of<E>(q, k, v, doc_start, shape);
@@ -94,7 +94,7 @@ static enum zd_status forward(
 }
 
 template <typename E>
-static enum zd_status backward(
+static enum zd_status attention_backward_any(
         struct stream *stream, void *dq, void *dk, void *dv, const void *dout,
         const void *out, const float *lse, const void *q, const void *k,
         const void *v, const int32_t *doc_start, void *scratch,
@@ -110,7 +110,7 @@ static enum zd_status backward(
 
 /* The new tokens are the rows of one sample, the cache its keys. */
 template <typename E>
-static enum zd_status decode(
+static enum zd_status attention_decode_any(
         struct stream *stream, void *out, const void *q, const void *k_cache,
         const void *v_cache, int n, int past, int H, int KV, int D,
         int64_t q_stride, float scale)
@@ -123,35 +123,6 @@ static enum zd_status decode(
     return rows_forward(device_cuda_stream(stream), p);
 }
 
-#define ATTENTION(E, type)                                                     \
-    extern "C" enum zd_status attention_forward_cuda_##type(                   \
-            struct stream *stream, void *out, float *lse, const void *q,       \
-            const void *k, const void *v, const int32_t *doc_start,            \
-            void *scratch, const struct attention_shape *shape)                \
-    {                                                                          \
-        return forward<E>(stream, out, lse, q, k, v, doc_start, shape);        \
-    }                                                                          \
-    extern "C" enum zd_status attention_backward_cuda_##type(                  \
-            struct stream *stream, void *dq, void *dk, void *dv,               \
-            const void *dout, const void *out, const float *lse,               \
-            const void *q, const void *k, const void *v,                       \
-            const int32_t *doc_start, void *scratch,                           \
-            const struct attention_shape *shape)                               \
-    {                                                                          \
-        return backward<E>(                                                    \
-                stream, dq, dk, dv, dout, out, lse, q, k, v, doc_start,        \
-                scratch, shape);                                               \
-    }                                                                          \
-    extern "C" enum zd_status attention_decode_cuda_##type(                    \
-            struct stream *stream, void *out, const void *q,                   \
-            const void *k_cache, const void *v_cache, int n, int past, int H,  \
-            int KV, int D, int64_t q_stride, float scale)                      \
-    {                                                                          \
-        return decode<E>(                                                      \
-                stream, out, q, k_cache, v_cache, n, past, H, KV, D, q_stride, \
-                scale);                                                        \
-    }
-ATTENTION(float, fp32)
-ATTENTION(bf16, bf16)
-ATTENTION(fp16, fp16)
-#undef ATTENTION
+CUDA_DEFINE(attention_forward);
+CUDA_DEFINE(attention_backward);
+CUDA_DEFINE(attention_decode);

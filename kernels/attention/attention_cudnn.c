@@ -85,7 +85,8 @@ static enum zd_status run_own(
             a->k, a->v, doc_start, pass->scratch, shape);
 }
 
-/* --- a graph's first results ----------------------------------------------- */
+/* --- a graph's first results -----------------------------------------------
+ */
 
 /* How far they may be from our own, in units of the type's rounding. Of the
  * gradients more: where the keys of a document have much in common, theirs is
@@ -168,7 +169,8 @@ static enum zd_status own_sample(
     return run_own(pass, &one, pass->doc_start + token, &shape);
 }
 
-/* Rows with gaps: cuDNN's results are in the room, so ours go to their place. */
+/* Rows with gaps: cuDNN's results are in the room, so ours go to their place.
+ */
 static enum zd_status own_in_place(
         const struct pass *pass, const struct cudnn_attention *got,
         struct comparison *out)
@@ -179,11 +181,23 @@ static enum zd_status own_in_place(
     int64_t tokens = (int64_t)s->B * s->T;
     *out = (struct comparison){
             3,
-            {{got->dtype, {a->dq, s->q_stride}, {got->dq, q}, s->H, s->D,
+            {{got->dtype,
+              {a->dq, s->q_stride},
+              {got->dq, q},
+              s->H,
+              s->D,
               tokens},
-             {got->dtype, {a->dk, s->k_stride}, {got->dk, kv}, s->KV, s->D,
+             {got->dtype,
+              {a->dk, s->k_stride},
+              {got->dk, kv},
+              s->KV,
+              s->D,
               tokens},
-             {got->dtype, {a->dv, s->v_stride}, {got->dv, kv}, s->KV, s->D,
+             {got->dtype,
+              {a->dv, s->v_stride},
+              {got->dv, kv},
+              s->KV,
+              s->D,
               tokens}}};
     return run_own(pass, a, pass->doc_start, s);
 }
@@ -218,8 +232,8 @@ static enum zd_status judge(
 /* A graph's first use: the same by our own kernels. What neither says anything
  * of (all zeros, not finite) is compared again at the next. */
 static enum zd_status check(
-        const struct pass *pass, const struct cudnn_attention *got, char *tables,
-        bool in_place, enum verdict *verdict)
+        const struct pass *pass, const struct cudnn_attention *got,
+        char *tables, bool in_place, enum verdict *verdict)
 {
     struct comparison c;
     float *worst = (float *)(void *)tables;
@@ -237,7 +251,8 @@ static enum zd_status check(
     return ZD_OK;
 }
 
-/* --- packed documents ------------------------------------------------------ */
+/* --- packed documents ------------------------------------------------------
+ */
 
 /* Tables before the graph, and its results after it put where ours lie. Nothing
  * is read that the graph does not have when it declines. */
@@ -253,8 +268,7 @@ static enum zd_status run_packed(
     void *results[] = {a->dq, a->dk, a->dv};
     a->documents = tables_at((int32_t *)base, &room);
     *why = NULL;
-    if (a->workspace_bytes <
-        room.graph + attention_check_bytes(s, direction)) {
+    if (a->workspace_bytes < room.graph + attention_check_bytes(s, direction)) {
         tell_refusal("it wants more memory than in proportion to the tokens");
         return ZD_OK;
     }
@@ -317,8 +331,7 @@ static enum zd_status run(const struct pass *pass)
     bool done;
     ZD_TRY(run_cudnn(pass, &done));
     return done ? ZD_OK
-                : run_own(
-                          pass, &pass->asked, pass->doc_start,
+                : run_own(pass, &pass->asked, pass->doc_start,
                           pass->asked.shape);
 }
 
@@ -381,8 +394,8 @@ static enum zd_status backward(
             void *scratch, const struct attention_shape *shape)                \
     {                                                                          \
         return forward(                                                        \
-                DTYPE_##TYPE, CUDA_NAME(attention_forward, type), stream, out, \
-                lse, q, k, v, doc_start, scratch, shape);                      \
+                DTYPE_##TYPE, attention_forward_cuda[DTYPE_##TYPE], stream,    \
+                out, lse, q, k, v, doc_start, scratch, shape);                 \
     }                                                                          \
     static enum zd_status attention_backward_cudnn_##type(                     \
             struct stream *stream, void *dq, void *dk, void *dv,               \
@@ -392,8 +405,9 @@ static enum zd_status backward(
             const struct attention_shape *shape)                               \
     {                                                                          \
         return backward(                                                       \
-                DTYPE_##TYPE, CUDA_NAME(attention_backward, type), stream, dq, \
-                dk, dv, dout, out, lse, q, k, v, doc_start, scratch, shape);   \
+                DTYPE_##TYPE, attention_backward_cuda[DTYPE_##TYPE], stream,   \
+                dq, dk, dv, dout, out, lse, q, k, v, doc_start, scratch,       \
+                shape);                                                        \
     }
 CUDNN(bf16, BF16)
 CUDNN(fp16, FP16)

@@ -51,6 +51,11 @@ extern "C" {
     type *name = (type *)zd_shared_bytes
 #endif
 
+/* An operation's functions by type (cuda_names.h): op_any<T>. */
+#define CUDA_DEFINE(op)                                                        \
+    op##_fn *const op##_cuda[] = {                                             \
+            op##_any<float>, op##_any<bf16>, op##_any<fp16>}
+
 enum { WARP = 32, MAX_WARPS = 32 };
 static const unsigned ALL_LANES = 0xffffffffu;
 

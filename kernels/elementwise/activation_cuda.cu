@@ -196,32 +196,7 @@ static enum zd_status swiglu_backward_any(
     return ZD_OK;
 }
 
-#define DEFINE(type, T)                                                        \
-    extern "C" enum zd_status gelu_forward_cuda_##type(                        \
-            struct stream *stream, void *out, const void *x, size_t count)     \
-    {                                                                          \
-        return gelu_forward_any<T>(stream, out, x, count);                     \
-    }                                                                          \
-    extern "C" enum zd_status gelu_backward_cuda_##type(                       \
-            struct stream *stream, void *dx, const void *dout, const void *x,  \
-            size_t count)                                                      \
-    {                                                                          \
-        return gelu_backward_any<T>(stream, dx, dout, x, count);               \
-    }                                                                          \
-    extern "C" enum zd_status swiglu_forward_cuda_##type(                      \
-            struct stream *stream, void *out, const void *gate,                \
-            const void *up, int N, int F, int64_t stride)                      \
-    {                                                                          \
-        return swiglu_forward_any<T>(stream, out, gate, up, N, F, stride);     \
-    }                                                                          \
-    extern "C" enum zd_status swiglu_backward_cuda_##type(                     \
-            struct stream *stream, void *dgate, void *dup, const void *dout,   \
-            const void *gate, const void *up, int N, int F, int64_t stride)    \
-    {                                                                          \
-        return swiglu_backward_any<T>(                                         \
-                stream, dgate, dup, dout, gate, up, N, F, stride);             \
-    }
-DEFINE(fp32, float)
-DEFINE(bf16, bf16)
-DEFINE(fp16, fp16)
-#undef DEFINE
+CUDA_DEFINE(gelu_forward);
+CUDA_DEFINE(gelu_backward);
+CUDA_DEFINE(swiglu_forward);
+CUDA_DEFINE(swiglu_backward);

@@ -64,20 +64,5 @@ static enum zd_status reduce_rows_any(
             on, out, dense_rows<T, 1>{(const T *)x, C}, N, C, accumulate);
 }
 
-#define DEFINE(type, T)                                                        \
-    extern "C" enum zd_status add_cuda_##type(                                 \
-            struct stream *stream, void *out, const void *a, const void *b,    \
-            size_t count)                                                      \
-    {                                                                          \
-        return add_any<T>(stream, out, a, b, count);                           \
-    }                                                                          \
-    extern "C" enum zd_status reduce_rows_cuda_##type(                         \
-            struct stream *stream, float *out, const void *x, int N, int C,    \
-            bool accumulate)                                                   \
-    {                                                                          \
-        return reduce_rows_any<T>(stream, out, x, N, C, accumulate);           \
-    }
-DEFINE(fp32, float)
-DEFINE(bf16, bf16)
-DEFINE(fp16, fp16)
-#undef DEFINE
+CUDA_DEFINE(add);
+CUDA_DEFINE(reduce_rows);

@@ -169,32 +169,6 @@ static enum zd_status column_dots_any(
             device_cuda_stream(stream), out, rows, N, C, accumulate);
 }
 
-#define DEFINE(type, T)                                                        \
-    extern "C" enum zd_status row_gains_cuda_##type(                           \
-            struct stream *stream, float *gain, float *inverse,                \
-            const struct adapted_rows *rows)                                   \
-    {                                                                          \
-        return row_gains_any<T>(stream, gain, inverse, rows);                  \
-    }                                                                          \
-    extern "C" enum zd_status scale_columns_cuda_##type(                       \
-            struct stream *stream, void *out, int64_t out_stride,              \
-            const void *x, int64_t x_stride, enum dtype type_of_x,             \
-            const float *gain, const void *bias, int N, int C)                 \
-    {                                                                          \
-        return scale_columns_any<T>(                                           \
-                stream, out, out_stride, x, x_stride, type_of_x, gain, bias,   \
-                N, C);                                                         \
-    }                                                                          \
-    extern "C" enum zd_status column_dots_cuda_##type(                         \
-            struct stream *stream, float *out, const float *factor,            \
-            const void *a, int64_t a_stride, const void *b, int64_t b_stride,  \
-            int N, int C, bool accumulate)                                     \
-    {                                                                          \
-        return column_dots_any<T>(                                             \
-                stream, out, factor, a, a_stride, b, b_stride, N, C,           \
-                accumulate);                                                   \
-    }
-DEFINE(fp32, float)
-DEFINE(bf16, bf16)
-DEFINE(fp16, fp16)
-#undef DEFINE
+CUDA_DEFINE(row_gains);
+CUDA_DEFINE(scale_columns);
+CUDA_DEFINE(column_dots);

@@ -50,16 +50,4 @@ static enum zd_status scale_rows_any(
     return ZD_OK;
 }
 
-#define DEFINE(type, T)                                                        \
-    extern "C" enum zd_status scale_rows_cuda_##type(                          \
-            struct stream *stream, void *out, int64_t out_stride,              \
-            const void *x, int N, int C, float scale,                          \
-            const struct dropout *dropout, bool add)                           \
-    {                                                                          \
-        return scale_rows_any<T>(                                              \
-                stream, out, out_stride, x, N, C, scale, dropout, add);        \
-    }
-DEFINE(fp32, float)
-DEFINE(bf16, bf16)
-DEFINE(fp16, fp16)
-#undef DEFINE
+CUDA_DEFINE(scale_rows);

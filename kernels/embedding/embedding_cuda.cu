@@ -226,21 +226,5 @@ static enum zd_status embedding_backward_any(
     return backward_packs<T, 1>(on, dtable, list, (const T *)dout, C);
 }
 
-#define DEFINE(type, T)                                                        \
-    extern "C" enum zd_status embedding_forward_cuda_##type(                   \
-            struct stream *stream, void *out, const int32_t *ids,              \
-            const void *table, int N, int C, bool add)                         \
-    {                                                                          \
-        return embedding_forward_any<T>(stream, out, ids, table, N, C, add);   \
-    }                                                                          \
-    extern "C" enum zd_status embedding_backward_cuda_##type(                  \
-            struct stream *stream, float *dtable, const int32_t *ids,          \
-            const int32_t *order, const void *dout, int N, int C)              \
-    {                                                                          \
-        return embedding_backward_any<T>(                                      \
-                stream, dtable, ids, order, dout, N, C);                       \
-    }
-DEFINE(fp32, float)
-DEFINE(bf16, bf16)
-DEFINE(fp16, fp16)
-#undef DEFINE
+CUDA_DEFINE(embedding_forward);
+CUDA_DEFINE(embedding_backward);

@@ -169,17 +169,4 @@ static enum zd_status cross_entropy_any(
     return ZD_OK;
 }
 
-#define DEFINE(type, T)                                                        \
-    extern "C" enum zd_status cross_entropy_cuda_##type(                       \
-            struct stream *stream, float *losses, void *dlogits,               \
-            const void *logits, const int32_t *targets, float dloss, int n,    \
-            int V, int stride)                                                 \
-    {                                                                          \
-        return cross_entropy_any<T>(                                           \
-                stream, losses, dlogits, logits, targets, dloss, n, V,         \
-                stride);                                                       \
-    }
-DEFINE(fp32, float)
-DEFINE(bf16, bf16)
-DEFINE(fp16, fp16)
-#undef DEFINE
+CUDA_DEFINE(cross_entropy);

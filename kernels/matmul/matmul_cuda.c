@@ -13,21 +13,18 @@
 
 #include <assert.h>
 
-static const struct matmul_parts parts_of[] = {
-        [DTYPE_FP32] =
-                {matmul_cuda, gelu_forward_cuda_fp32, gelu_backward_cuda_fp32,
-                 reduce_rows_cuda_fp32},
-        [DTYPE_BF16] =
-                {matmul_cuda, gelu_forward_cuda_bf16, gelu_backward_cuda_bf16,
-                 reduce_rows_cuda_bf16},
-        [DTYPE_FP16] =
-                {matmul_cuda, gelu_forward_cuda_fp16, gelu_backward_cuda_fp16,
-                 reduce_rows_cuda_fp16},
-};
+static struct matmul_parts parts_of(const struct matmul *m)
+{
+    enum dtype type = m->a.type;
+    return (struct matmul_parts){
+            matmul_cuda, gelu_forward_cuda[type], gelu_backward_cuda[type],
+            reduce_rows_cuda[type]};
+}
 
 static enum zd_status by_parts(struct stream *stream, const struct matmul *m)
 {
-    return matmul_by_parts(&parts_of[m->a.type], stream, m);
+    struct matmul_parts parts = parts_of(m);
+    return matmul_by_parts(&parts, stream, m);
 }
 
 /* --- without an epilogue -------------------------------------------------- */
@@ -154,7 +151,7 @@ enum zd_status matmul_cuda(struct stream *stream, const struct matmul *m)
     ZD_TRY(matmul_run(stream, m, &outcome));
     if (outcome == MATMUL_REFUSED)
         return by_parts(stream, m);
-    if (outcome == MATMUL_UNDECIDED)
-        return matmul_decide(stream, m, &parts_of[m->a.type]);
-    return ZD_OK;
+    struct matmul_parts parts = parts_of(m);
+    return outcome == MATMUL_UNDECIDED ? matmul_decide(stream, m, &parts)
+                                       : ZD_OK;
 }

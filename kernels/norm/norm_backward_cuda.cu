@@ -321,7 +321,7 @@ static bool is_wide(const struct norm_backward &p, int W)
 }
 
 template <typename T, bool CENTERED>
-static enum zd_status norm_backward_any(
+static enum zd_status norm_backward_by(
         struct stream *stream, struct norm_backward p, float *dweight,
         float *dbias, bool accumulate)
 {
@@ -388,12 +388,12 @@ static struct norm_backward backward_of(
  * two sums of each column; each has the blocks that it has alone. */
 template <typename T>
 static enum zd_status head_norm_rope_backward_any(
-        head_norm_backward_fn *norm, rope_fn *rope, struct stream *stream,
-        const struct head_norm_backward_args *q,
+        struct stream *stream, const struct head_norm_backward_args *q,
         const struct head_norm_backward_args *k,
         const struct rope_angles *angles, int N, int D, bool accumulate)
 {
     const int W = full_width<T>::value;
+    const enum dtype type = dtype_of<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     const struct head_norm_backward_args *args[] = {q, k};
     struct turned_backward p = {
@@ -402,8 +402,8 @@ static enum zd_status head_norm_rope_backward_any(
     if (N <= 0 || D / 2 % W != 0 || lanes == 0 || !is_wide(p.of[0], W) ||
         !is_wide(p.of[1], W) || !are_aligned(angles->cosine, angles->sine))
         return head_norm_rope_backward_parts(
-                norm, rope, dtype_of<T>::value, stream, q, k, angles, N, D,
-                accumulate);
+                head_norm_backward_cuda[type], rope_cuda[type], type, stream, q,
+                k, angles, N, D, accumulate);
     float *partials = (float *)cuda_workspace(norm_cuda_workspace_bytes(D));
     assert(partials);
     for (int i = 0; i < 2; i++) {
@@ -420,52 +420,43 @@ static enum zd_status head_norm_rope_backward_any(
     return ZD_OK;
 }
 
-#define DEFINE(type, T)                                                        \
-    extern "C" enum zd_status layernorm_backward_cuda_##type(                  \
-            struct stream *stream, void *dx, float *dweight, float *dbias,     \
-            const void *dout, const void *dresidual, const void *x,            \
-            const void *weight, const float *mean, const float *rstd, int N,   \
-            int C, bool accumulate)                                            \
-    {                                                                          \
-        struct norm_backward p = {dx,     NULL,  dout, dresidual, x,           \
-                                  weight, mean,  rstd, N,         C,           \
-                                  0,      false, 0,    0,         0};          \
-        return norm_backward_any<T, true>(                                     \
-                stream, p, dweight, dbias, accumulate);                        \
-    }                                                                          \
-    extern "C" enum zd_status rmsnorm_backward_cuda_##type(                    \
-            struct stream *stream, void *dx, float *dweight, const void *dout, \
-            const void *dresidual, const void *x, const void *weight,          \
-            const float *rstd, int N, int C, bool accumulate)                  \
-    {                                                                          \
-        struct norm_backward p = {dx,     NULL,  dout, dresidual, x,           \
-                                  weight, NULL,  rstd, N,         C,           \
-                                  0,      false, 0,    0,         0};          \
-        return norm_backward_any<T, false>(                                    \
-                stream, p, dweight, NULL, accumulate);                         \
-    }                                                                          \
-    extern "C" enum zd_status head_norm_backward_cuda_##type(                  \
-            struct stream *stream, void *dx, float *dweight, const void *dout, \
-            const void *x, const void *weight, const float *rstd, int N,       \
-            int H, int D, int64_t out_stride, int64_t x_stride,                \
-            bool accumulate)                                                   \
-    {                                                                          \
-        struct norm_backward p = {dx,     NULL,  dout, NULL,       x,          \
-                                  weight, NULL,  rstd, N * H,      D,          \
-                                  0,      false, H,    out_stride, x_stride};  \
-        return norm_backward_any<T, false>(                                    \
-                stream, p, dweight, NULL, accumulate);                         \
-    }                                                                          \
-    extern "C" enum zd_status head_norm_rope_backward_cuda_##type(             \
-            struct stream *stream, const struct head_norm_backward_args *q,    \
-            const struct head_norm_backward_args *k,                           \
-            const struct rope_angles *angles, int N, int D, bool accumulate)   \
-    {                                                                          \
-        return head_norm_rope_backward_any<T>(                                 \
-                head_norm_backward_cuda_##type, rope_cuda_##type, stream, q,   \
-                k, angles, N, D, accumulate);                                  \
-    }
-DEFINE(fp32, float)
-DEFINE(bf16, bf16)
-DEFINE(fp16, fp16)
-#undef DEFINE
+template <typename T>
+static enum zd_status layernorm_backward_any(
+        struct stream *stream, void *dx, float *dweight, float *dbias,
+        const void *dout, const void *dresidual, const void *x,
+        const void *weight, const float *mean, const float *rstd, int N, int C,
+        bool accumulate)
+{
+    struct norm_backward p = {dx,   NULL, dout, dresidual, x, weight,
+                              mean, rstd, N,    C,         0, false};
+    return norm_backward_by<T, true>(stream, p, dweight, dbias, accumulate);
+}
+
+template <typename T>
+static enum zd_status rmsnorm_backward_any(
+        struct stream *stream, void *dx, float *dweight, const void *dout,
+        const void *dresidual, const void *x, const void *weight,
+        const float *rstd, int N, int C, bool accumulate)
+{
+    struct norm_backward p = {dx,   NULL, dout, dresidual, x, weight,
+                              NULL, rstd, N,    C,         0, false};
+    return norm_backward_by<T, false>(stream, p, dweight, NULL, accumulate);
+}
+
+template <typename T>
+static enum zd_status head_norm_backward_any(
+        struct stream *stream, void *dx, float *dweight, const void *dout,
+        const void *x, const void *weight, const float *rstd, int N, int H,
+        int D, int64_t out_stride, int64_t x_stride, bool accumulate)
+{
+    struct head_norm_backward_args h = {dx, dweight,    (void *)dout,
+                                        x,  weight,     rstd,
+                                        H,  out_stride, x_stride};
+    return norm_backward_by<T, false>(
+            stream, backward_of(&h, N, D), dweight, NULL, accumulate);
+}
+
+CUDA_DEFINE(layernorm_backward);
+CUDA_DEFINE(rmsnorm_backward);
+CUDA_DEFINE(head_norm_backward);
+CUDA_DEFINE(head_norm_rope_backward);

@@ -149,7 +149,8 @@ static __global__ void norm_forward_kernel(struct norm_forward p)
 {
     __shared__ float shared[2][NORM_WARPS];
     const struct rope_angles none = {NULL, NULL, NULL};
-    norm_forward_rows<T, W, PACKS, CENTERED, false>(p, none, blockIdx.x, shared);
+    norm_forward_rows<T, W, PACKS, CENTERED, false>(
+            p, none, blockIdx.x, shared);
 }
 
 /* q, k: the first q_blocks blocks are q's. */
@@ -205,7 +206,7 @@ static __global__ void norm_forward_long_kernel(struct norm_forward p)
         float w = to_float(((const T *)p.weight)[c]);
         out[c] = from_float<T>(
                 CENTERED ? x * w + to_float(((const T *)p.bias)[c])
-                        : rounded_to<T>(x) * w);
+                         : rounded_to<T>(x) * w);
     }
     if (threadIdx.x == 0) {
         if (CENTERED)
@@ -234,7 +235,7 @@ static bool is_wide(const struct norm_forward &p, int W)
 }
 
 template <typename T, bool CENTERED>
-static enum zd_status norm_forward_any(
+static enum zd_status norm_forward_by(
         struct stream *stream, struct norm_forward p)
 {
     const int W = full_width<T>::value, PACKS = NORM_COLUMNS / W;
@@ -283,15 +284,15 @@ static struct norm_forward forward_of(
 }
 
 /* Rows that lie in whole packs, as do the halves of their heads: one kernel
- * with the sums of norm_forward_any. Others in parts. */
+ * with the sums of norm_forward_by. Others in parts. */
 template <typename T>
 static enum zd_status head_norm_rope_forward_any(
-        head_norm_forward_fn *norm, rope_fn *rope, struct stream *stream,
-        const struct head_norm_forward_args *q,
+        struct stream *stream, const struct head_norm_forward_args *q,
         const struct head_norm_forward_args *k,
         const struct rope_angles *angles, float eps, int N, int D)
 {
     const int W = full_width<T>::value, PACKS = NORM_COLUMNS / W;
+    const enum dtype type = dtype_of<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     struct turned_forward p = {
             {forward_of(q, eps, N, D), forward_of(k, eps, N, D)}, *angles, 0};
@@ -301,8 +302,8 @@ static enum zd_status head_norm_rope_forward_any(
     if (D / 2 % W != 0 || lanes == 0 || !is_wide(p.of[0], W) ||
         !is_wide(p.of[1], W) || !are_aligned(angles->cosine, angles->sine))
         return head_norm_rope_forward_parts(
-                norm, rope, dtype_of<T>::value, stream, q, k, angles, eps, N,
-                D);
+                head_norm_forward_cuda[type], rope_cuda[type], type, stream, q,
+                k, angles, eps, N, D);
     p.of[0].lanes = p.of[1].lanes = lanes;
     int packs = norm_packs(D, W, lanes);
     if (packs <= PACKS / 4)
@@ -314,62 +315,60 @@ static enum zd_status head_norm_rope_forward_any(
     return launch_turned<T, W, PACKS>(on, p);
 }
 
-#define DEFINE(type, T)                                                        \
-    extern "C" enum zd_status layernorm_forward_cuda_##type(                   \
-            struct stream *stream, void *out, float *mean, float *rstd,        \
-            const void *x, const void *weight, const void *bias, float eps,    \
-            int N, int C)                                                      \
-    {                                                                          \
-        struct norm_forward p = {NULL, out, mean, rstd, x, NULL, weight, bias, \
-                                 eps,  N,   C,    0,    0, 0,    0};           \
-        return norm_forward_any<T, true>(stream, p);                           \
-    }                                                                          \
-    extern "C" enum zd_status add_layernorm_forward_cuda_##type(               \
-            struct stream *stream, void *sum, void *out, float *mean,          \
-            float *rstd, const void *a, const void *b, const void *weight,     \
-            const void *bias, float eps, int N, int C)                         \
-    {                                                                          \
-        struct norm_forward p = {sum, out, mean, rstd, a, b, weight, bias,     \
-                                 eps, N,   C,    0,    0, 0, 0};               \
-        return norm_forward_any<T, true>(stream, p);                           \
-    }                                                                          \
-    extern "C" enum zd_status rmsnorm_forward_cuda_##type(                     \
-            struct stream *stream, void *out, float *rstd, const void *x,      \
-            const void *weight, float eps, int N, int C)                       \
-    {                                                                          \
-        struct norm_forward p = {NULL, out, NULL, rstd, x, NULL, weight, NULL, \
-                                 eps,  N,   C,    0,    0, 0,    0};           \
-        return norm_forward_any<T, false>(stream, p);                          \
-    }                                                                          \
-    extern "C" enum zd_status head_norm_forward_cuda_##type(                   \
-            struct stream *stream, void *out, float *rstd, const void *x,      \
-            const void *weight, float eps, int N, int H, int D,                \
-            int64_t out_stride, int64_t x_stride)                              \
-    {                                                                          \
-        struct norm_forward p = {NULL, out,    NULL, rstd,       x,            \
-                                 NULL, weight, NULL, eps,        N * H,        \
-                                 D,    0,      H,    out_stride, x_stride};    \
-        return norm_forward_any<T, false>(stream, p);                          \
-    }                                                                          \
-    extern "C" enum zd_status add_rmsnorm_forward_cuda_##type(                 \
-            struct stream *stream, void *sum, void *out, float *rstd,          \
-            const void *a, const void *b, const void *weight, float eps,       \
-            int N, int C)                                                      \
-    {                                                                          \
-        struct norm_forward p = {sum, out, NULL, rstd, a, b, weight, NULL,     \
-                                 eps, N,   C,    0,    0, 0, 0};               \
-        return norm_forward_any<T, false>(stream, p);                          \
-    }                                                                          \
-    extern "C" enum zd_status head_norm_rope_forward_cuda_##type(              \
-            struct stream *stream, const struct head_norm_forward_args *q,     \
-            const struct head_norm_forward_args *k,                            \
-            const struct rope_angles *angles, float eps, int N, int D)         \
-    {                                                                          \
-        return head_norm_rope_forward_any<T>(                                  \
-                head_norm_forward_cuda_##type, rope_cuda_##type, stream, q, k, \
-                angles, eps, N, D);                                            \
-    }
-DEFINE(fp32, float)
-DEFINE(bf16, bf16)
-DEFINE(fp16, fp16)
-#undef DEFINE
+template <typename T>
+static enum zd_status add_layernorm_forward_any(
+        struct stream *stream, void *sum, void *out, float *mean, float *rstd,
+        const void *a, const void *b, const void *weight, const void *bias,
+        float eps, int N, int C)
+{
+    struct norm_forward p = {sum, out, mean, rstd, a, b, weight, bias,
+                             eps, N,   C,    0,    0, 0, 0};
+    return norm_forward_by<T, true>(stream, p);
+}
+
+template <typename T>
+static enum zd_status layernorm_forward_any(
+        struct stream *stream, void *out, float *mean, float *rstd,
+        const void *x, const void *weight, const void *bias, float eps, int N,
+        int C)
+{
+    return add_layernorm_forward_any<T>(
+            stream, NULL, out, mean, rstd, x, NULL, weight, bias, eps, N, C);
+}
+
+template <typename T>
+static enum zd_status add_rmsnorm_forward_any(
+        struct stream *stream, void *sum, void *out, float *rstd, const void *a,
+        const void *b, const void *weight, float eps, int N, int C)
+{
+    struct norm_forward p = {sum, out, NULL, rstd, a, b, weight, NULL,
+                             eps, N,   C,    0,    0, 0, 0};
+    return norm_forward_by<T, false>(stream, p);
+}
+
+template <typename T>
+static enum zd_status rmsnorm_forward_any(
+        struct stream *stream, void *out, float *rstd, const void *x,
+        const void *weight, float eps, int N, int C)
+{
+    return add_rmsnorm_forward_any<T>(
+            stream, NULL, out, rstd, x, NULL, weight, eps, N, C);
+}
+
+template <typename T>
+static enum zd_status head_norm_forward_any(
+        struct stream *stream, void *out, float *rstd, const void *x,
+        const void *weight, float eps, int N, int H, int D, int64_t out_stride,
+        int64_t x_stride)
+{
+    struct head_norm_forward_args h = {out, rstd,       x,       weight,
+                                       H,   out_stride, x_stride};
+    return norm_forward_by<T, false>(stream, forward_of(&h, eps, N, D));
+}
+
+CUDA_DEFINE(layernorm_forward);
+CUDA_DEFINE(add_layernorm_forward);
+CUDA_DEFINE(rmsnorm_forward);
+CUDA_DEFINE(add_rmsnorm_forward);
+CUDA_DEFINE(head_norm_forward);
+CUDA_DEFINE(head_norm_rope_forward);

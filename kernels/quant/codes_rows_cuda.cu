@@ -144,7 +144,7 @@ static enum zd_status launch_of(
 }
 
 template <typename T>
-static enum zd_status codes_rows(
+static enum zd_status codes_rows_any(
         struct stream *stream, void *out, int64_t stride, const void *a,
         const void *codes, const void *scales,
         const struct quant_matrix *matrix, const void *bias, int M)
@@ -162,16 +162,4 @@ static enum zd_status codes_rows(
     return launch_of<T, 1>(on, p, codes, scales, matrix, M);
 }
 
-#define DEFINE(type, T)                                                        \
-    extern "C" enum zd_status codes_rows_cuda_##type(                          \
-            struct stream *stream, void *out, int64_t stride, const void *a,   \
-            const void *codes, const void *scales,                             \
-            const struct quant_matrix *matrix, const void *bias, int M)        \
-    {                                                                          \
-        return codes_rows<T>(                                                  \
-                stream, out, stride, a, codes, scales, matrix, bias, M);       \
-    }
-DEFINE(fp32, float)
-DEFINE(bf16, bf16)
-DEFINE(fp16, fp16)
-#undef DEFINE
+CUDA_DEFINE(codes_rows);

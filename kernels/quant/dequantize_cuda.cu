@@ -84,17 +84,15 @@ static enum zd_status dequantize_8bit(
     return ZD_OK;
 }
 
-#define DEFINE(type, T)                                                        \
-    extern "C" enum zd_status dequantize_cuda_##type(                          \
-            struct stream *stream, void *out, const void *codes,               \
-            const void *scales, const struct quant_matrix *matrix)             \
-    {                                                                          \
-        cudaStream_t on = device_cuda_stream(stream);                          \
-        return quant_is_4bit(matrix)                                           \
-                       ? dequantize_4bit<T>(on, out, codes, scales, matrix)    \
-                       : dequantize_8bit<T>(on, out, codes, scales, matrix);   \
-    }
-DEFINE(fp32, float)
-DEFINE(bf16, bf16)
-DEFINE(fp16, fp16)
-#undef DEFINE
+template <typename T>
+static enum zd_status dequantize_any(
+        struct stream *stream, void *out, const void *codes, const void *scales,
+        const struct quant_matrix *matrix)
+{
+    cudaStream_t on = device_cuda_stream(stream);
+    return quant_is_4bit(matrix)
+                   ? dequantize_4bit<T>(on, out, codes, scales, matrix)
+                   : dequantize_8bit<T>(on, out, codes, scales, matrix);
+}
+
+CUDA_DEFINE(dequantize);

@@ -70,17 +70,4 @@ static enum zd_status rope_any(
             on, (T *)x, cosine, sine, positions, N, H, D, row_stride, backward);
 }
 
-#define DEFINE(type, T)                                                        \
-    extern "C" enum zd_status rope_cuda_##type(                                \
-            struct stream *stream, void *x, const float *cosine,               \
-            const float *sine, const int32_t *positions, int N, int H, int D,  \
-            int64_t row_stride, bool backward)                                 \
-    {                                                                          \
-        return rope_any<T>(                                                    \
-                stream, x, cosine, sine, positions, N, H, D, row_stride,       \
-                backward);                                                     \
-    }
-DEFINE(fp32, float)
-DEFINE(bf16, bf16)
-DEFINE(fp16, fp16)
-#undef DEFINE
+CUDA_DEFINE(rope);

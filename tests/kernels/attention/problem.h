@@ -11,7 +11,7 @@ struct ops {
     attention_decode_fn *decode;
 };
 /* By type. */
-extern const struct ops own_attention[];
+struct ops own_attention(enum dtype dtype);
 
 struct problem {
     enum dtype dtype;

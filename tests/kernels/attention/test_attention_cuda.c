@@ -13,7 +13,8 @@
 
 static void check(struct problem p)
 {
-    check_by(&own_attention[p.dtype], p);
+    struct ops own = own_attention(p.dtype);
+    check_by(&own, p);
 }
 
 static struct device *device;
@@ -98,8 +99,9 @@ static uint64_t digest(struct problem p)
     struct arrays a = arrays_of(p);
     struct both all[] = {a.out, a.lse, a.grads};
     uint64_t sum = 0;
-    run_forward(&a, &own_attention[p.dtype]);
-    run_backward(&a, &own_attention[p.dtype]);
+    struct ops own = own_attention(p.dtype);
+    run_forward(&a, &own);
+    run_backward(&a, &own);
     for (int i = 0; i < 3; i++) {
         unsigned char *got = malloc(all[i].bytes);
         cr_assert_eq(device_read(got, all[i].device, all[i].bytes), ZD_OK);
@@ -233,7 +235,7 @@ Test(attention_cuda, decoding_follows_the_definition)
                 NULL, out.host, q.host, k.host, v.host, n, past, H, KV, D,
                 stride, 0.2f);
         cr_assert_eq(
-                own_attention[dtype].decode(
+                own_attention(dtype).decode(
                         NULL, out.device, q.device, k.device, v.device, n, past,
                         H, KV, D, stride, 0.2f),
                 ZD_OK);
@@ -249,7 +251,7 @@ static bool choose(enum dtype dtype, struct ops *ops_out)
 {
     const char *name;
     struct attention_pair pair = {
-            own_attention[dtype].forward, own_attention[dtype].backward};
+            own_attention(dtype).forward, own_attention(dtype).backward};
     cr_assert_eq(attention_cuda_choose(dtype, &pair, &name), ZD_OK);
     *ops_out = (struct ops){pair.forward, pair.backward};
     return strstr(name, "cuDNN") != NULL;
@@ -300,7 +302,7 @@ Test(attention_cuda, cudnn_that_cannot_be_had_is_an_error_only_when_asked_for)
     zd_error_clear();
     kernels_set_attention(ATTENTION_AUTO);
     cr_expect_not(choose(DTYPE_FP32, &ops));
-    cr_expect(ops.forward == own_attention[DTYPE_FP32].forward);
+    cr_expect(ops.forward == own_attention(DTYPE_FP32).forward);
 }
 
 /* No library where it is looked for first, and no GPU that the real one would
@@ -311,6 +313,6 @@ Test(attention_cuda, without_a_library_auto_is_our_own)
     kernels_set_attention(ATTENTION_AUTO);
     if (choose(DTYPE_BF16, &ops))
         cr_skip("there is a cuDNN that works");
-    cr_expect(ops.forward == own_attention[DTYPE_BF16].forward);
-    cr_expect(ops.backward == own_attention[DTYPE_BF16].backward);
+    cr_expect(ops.forward == own_attention(DTYPE_BF16).forward);
+    cr_expect(ops.backward == own_attention(DTYPE_BF16).backward);
 }

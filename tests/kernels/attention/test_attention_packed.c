@@ -47,7 +47,7 @@ static struct ops chosen(enum dtype dtype)
 {
     const char *name;
     struct attention_pair pair = {
-            own_attention[dtype].forward, own_attention[dtype].backward};
+            own_attention(dtype).forward, own_attention(dtype).backward};
     cr_assert_eq(attention_cuda_choose(dtype, &pair, &name), ZD_OK);
     return (struct ops){.forward = pair.forward, .backward = pair.backward};
 }
