@@ -5,36 +5,33 @@
 #include "kernels/fused.h"
 #include "run.h"
 
-static void matmul_shape(
-        double *most, struct runner a, struct runner b, int M, int N, int K,
-        int flags)
+static void matmul_shape(int M, int N, int K, int flags)
 {
-    enum dtype type = a.ops->dtype;
+    enum dtype type = pair_type();
     bool trans_a = flags & 1, trans_b = flags & 2, accumulate = flags & 4;
     bool narrow = !accumulate && flags & 8, with_bias = flags & 16;
     enum dtype out_type = narrow ? type : DTYPE_FP32;
     float scale = 1.0f / sqrtf((float)K); /* results near 1 */
-    pair_runners(a, b);
+    pairs_begin();
     struct pair x = pair_of(type, (size_t)M * K, scale, 1);
     struct pair y = pair_of(type, (size_t)K * N, 1.0f, 2);
     struct pair bias = pair_of(type, (size_t)N, 1.0f, 3);
     struct pair out = pair_of(out_type, (size_t)M * N, 1.0f, 4);
-    RUN(*most, matmul(NULL, &(struct matmul){
-                                    .M = M,
-                                    .N = N,
-                                    .K = K,
-                                    .a = {x.of[r], type, trans_a},
-                                    .b = {y.of[r], type, trans_b},
-                                    .out = {out.of[r], out_type},
-                                    .bias = with_bias ? bias.of[r] : NULL,
-                                    .accumulate = accumulate}));
-    pair_compare(most, out);
-    pair_free(x), pair_free(y), pair_free(bias);
+    RUN(
+            matmul(NULL, &(struct matmul){
+                                 .M = M,
+                                 .N = N,
+                                 .K = K,
+                                 .a = {x.of[r], type, trans_a},
+                                 .b = {y.of[r], type, trans_b},
+                                 .out = {out.of[r], out_type},
+                                 .bias = with_bias ? bias.of[r] : NULL,
+                                 .accumulate = accumulate}));
+    pair_compare(out);
 }
 
-static double matmul_case(struct runner a, struct runner b)
+static void matmul_case(void)
 {
-    double most = 0.0;
     static const int shapes[][3] = {
             {37, 48, 509},  {1, 130, 48},  {3, 509, 37},  {100, 33, 400},
             {13, 1100, 20}, {800, 5, 16},  {1, 1, 1},     {24, 48, 385},
@@ -43,46 +40,38 @@ static double matmul_case(struct runner a, struct runner b)
             {7, 37, 130},   {40, 1111, 23}};
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (int flags = 0; flags < 32; flags++)
-            matmul_shape(
-                    &most, a, b, shapes[s][0], shapes[s][1], shapes[s][2],
-                    flags);
-    return most;
+            matmul_shape(shapes[s][0], shapes[s][1], shapes[s][2], flags);
 }
 
-static void rope_shape(
-        double *most, struct runner a, struct runner b, int H, int D, int pad,
-        bool backward)
+static void rope_shape(int H, int D, int pad, bool backward)
 {
     enum { N = 111 };
     int stride = H * D + pad;
     int32_t list[N];
     for (int n = 0; n < N; n++)
         list[n] = (n * 7) % N;
-    pair_runners(a, b);
+    pairs_begin();
     struct pair cosine = pair_of(DTYPE_FP32, (size_t)(N * D / 2), 1.0f, 1);
     struct pair sine = pair_of(DTYPE_FP32, (size_t)(N * D / 2), 1.0f, 2);
     struct pair positions = pair_of_ints(list, N);
-    struct pair x = pair_of(a.ops->dtype, (size_t)(N * stride), 1.0f, 3);
-    RUN(*most, rope(NULL, x.of[r], cosine.of[r], sine.of[r], positions.of[r], N,
-                    H, D, stride, backward));
-    pair_compare(most, x);
-    pair_free(cosine), pair_free(sine), pair_free(positions);
+    struct pair x = pair_of(pair_type(), (size_t)(N * stride), 1.0f, 3);
+    RUN(
+            rope(NULL, x.of[r], cosine.of[r], sine.of[r], positions.of[r], N, H,
+                 D, stride, backward));
+    pair_compare(x);
 }
 
-static double rope_case(struct runner a, struct runner b)
+static void rope_case(void)
 {
-    double most = 0.0;
     static const int widths[] = {16, 40, 64, 128};
     for (int i = 0; i < 8; i++)
-        rope_shape(&most, a, b, 5, widths[i / 2], 24, i & 1);
-    return most;
+        rope_shape(5, widths[i / 2], 24, i & 1);
 }
 
-static void activation_shape(
-        double *most, struct runner a, struct runner b, size_t count)
+static void activation_shape(size_t count)
 {
-    enum dtype type = a.ops->dtype;
-    pair_runners(a, b);
+    enum dtype type = pair_type();
+    pairs_begin();
     struct pair x = pair_of(type, count, 12.0f, 1); /* into both tails */
     struct pair g = pair_of(type, count, 1.0f, 2);
     struct pair u = pair_of(type, count, 3.0f, 3);
@@ -90,69 +79,61 @@ static void activation_shape(
     int F = (int)count;
     for (int k = 0; k < 7; k++)
         out[k] = pair_of(type, count, 2.0f, 10 + (uint64_t)k);
-    RUN(*most, gelu_forward(NULL, out[0].of[r], x.of[r], count));
-    RUN(*most, gelu_backward(NULL, out[1].of[r], g.of[r], x.of[r], count));
-    RUN(*most, gelu_backward(NULL, out[2].of[r], out[2].of[r], x.of[r], count));
-    RUN(*most, swiglu_forward(NULL, out[3].of[r], x.of[r], u.of[r], 1, F, F));
-    RUN(*most, swiglu_backward(
-                       NULL, out[4].of[r], out[5].of[r], g.of[r], out[4].of[r],
-                       out[5].of[r], 1, F, F));
-    RUN(*most, add(NULL, out[6].of[r], out[6].of[r], x.of[r], count));
+    RUN(gelu_forward(NULL, out[0].of[r], x.of[r], count));
+    RUN(gelu_backward(NULL, out[1].of[r], g.of[r], x.of[r], count));
+    RUN(gelu_backward(NULL, out[2].of[r], out[2].of[r], x.of[r], count));
+    RUN(swiglu_forward(NULL, out[3].of[r], x.of[r], u.of[r], 1, F, F));
+    RUN(swiglu_backward(
+            NULL, out[4].of[r], out[5].of[r], g.of[r], out[4].of[r],
+            out[5].of[r], 1, F, F));
+    RUN(add(NULL, out[6].of[r], out[6].of[r], x.of[r], count));
     for (int k = 0; k < 7; k++)
-        pair_compare(most, out[k]);
-    pair_free(x), pair_free(g), pair_free(u);
+        pair_compare(out[k]);
 }
 
 /* gate and up are the halves of one array. */
-static void swiglu_rows(
-        double *most, struct runner a, struct runner b, int N, int F, int pad)
+static void swiglu_rows(int N, int F, int pad)
 {
-    enum dtype type = a.ops->dtype;
+    enum dtype type = pair_type();
     int64_t stride = 2 * F + pad;
     size_t fused = (size_t)N * (size_t)stride, count = (size_t)N * (size_t)F;
     size_t up = (size_t)F * dtype_bytes(type);
-    pair_runners(a, b);
+    pairs_begin();
     struct pair x = pair_of(type, fused, 6.0f, 1);
     struct pair d = pair_of(type, count, 1.0f, 2);
     struct pair out = pair_of(type, count, 1.0f, 3);
     struct pair dx = pair_of(type, fused, 1.0f, 4);
     struct pair same = pair_of(type, fused, 6.0f, 1);
-    RUN(*most,
-        swiglu_forward(
-                NULL, out.of[r], x.of[r], (char *)x.of[r] + up, N, F, stride));
-    RUN(*most, swiglu_backward(
-                       NULL, dx.of[r], (char *)dx.of[r] + up, d.of[r], x.of[r],
-                       (char *)x.of[r] + up, N, F, stride));
-    RUN(*most, swiglu_backward(
-                       NULL, same.of[r], (char *)same.of[r] + up, d.of[r],
-                       same.of[r], (char *)same.of[r] + up, N, F, stride));
-    PAIRS_COMPARE(most, out, dx, same);
-    pair_free(x), pair_free(d);
+    RUN(swiglu_forward(
+            NULL, out.of[r], x.of[r], (char *)x.of[r] + up, N, F, stride));
+    RUN(swiglu_backward(
+            NULL, dx.of[r], (char *)dx.of[r] + up, d.of[r], x.of[r],
+            (char *)x.of[r] + up, N, F, stride));
+    RUN(swiglu_backward(
+            NULL, same.of[r], (char *)same.of[r] + up, d.of[r], same.of[r],
+            (char *)same.of[r] + up, N, F, stride));
+    PAIRS_COMPARE(out, dx, same);
 }
 
-static double activation_case(struct runner a, struct runner b)
+static void activation_case(void)
 {
-    double most = 0.0;
-    activation_shape(&most, a, b, 1);
-    activation_shape(&most, a, b, 37);
-    activation_shape(&most, a, b, 40001);
-    swiglu_rows(&most, a, b, 7, 48, 0);
-    swiglu_rows(&most, a, b, 5, 1360, 16);
-    swiglu_rows(&most, a, b, 3, 37, 5);
-    return most;
+    activation_shape(1);
+    activation_shape(37);
+    activation_shape(40001);
+    swiglu_rows(7, 48, 0);
+    swiglu_rows(5, 1360, 16);
+    swiglu_rows(3, 37, 5);
 }
 
 /* ids are below `rows`. */
-static void embedding_shape(
-        double *most, struct runner a, struct runner b, const int32_t *list,
-        int N, int C, int rows)
+static void embedding_shape(const int32_t *list, int N, int C, int rows)
 {
-    enum dtype type = a.ops->dtype;
+    enum dtype type = pair_type();
     size_t count = (size_t)N * (size_t)C, entries = (size_t)rows * (size_t)C;
     int32_t *sorted = malloc(((size_t)N + 1) * sizeof *sorted);
     int32_t *scratch = malloc(((size_t)rows + 1) * sizeof *scratch);
     embedding_order(sorted, list, N, rows, scratch);
-    pair_runners(a, b);
+    pairs_begin();
     struct pair ids = pair_of_ints(list, (size_t)N);
     struct pair order = pair_of_ints(sorted, (size_t)N);
     struct pair table = pair_of(type, entries, 1.0f, 1);
@@ -160,23 +141,20 @@ static void embedding_shape(
     struct pair added = pair_of(type, count, 1.0f, 3);
     struct pair dtable = pair_of(DTYPE_FP32, entries, 1.0f, 4);
     struct pair dout = pair_of(type, count, 0.1f, 6);
-    RUN(*most, embedding_forward(
-                       NULL, set.of[r], ids.of[r], table.of[r], N, C, false));
-    RUN(*most, embedding_forward(
-                       NULL, added.of[r], ids.of[r], table.of[r], N, C, true));
-    RUN(*most,
-        embedding_backward(
-                NULL, dtable.of[r], ids.of[r], order.of[r], dout.of[r], N, C));
-    PAIRS_COMPARE(most, set, added, dtable);
-    pair_free(ids), pair_free(order), pair_free(table), pair_free(dout);
+    RUN(embedding_forward(
+            NULL, set.of[r], ids.of[r], table.of[r], N, C, false));
+    RUN(embedding_forward(
+            NULL, added.of[r], ids.of[r], table.of[r], N, C, true));
+    RUN(embedding_backward(
+            NULL, dtable.of[r], ids.of[r], order.of[r], dout.of[r], N, C));
+    PAIRS_COMPARE(set, added, dtable);
     free(sorted), free(scratch);
 }
 
 /* Rows apart or not, added or not, with dropout or without. */
-static void scale_rows_shape(
-        double *most, struct runner a, struct runner b, int N, int C, int flags)
+static void scale_rows_shape(int N, int C, int flags)
 {
-    enum dtype type = a.ops->dtype;
+    enum dtype type = pair_type();
     int64_t stride = flags & 1 ? C + 5 : C;
     struct dropout dropout = {
             .threshold = flags & 2 ? 0x40000000u : 0,
@@ -184,89 +162,77 @@ static void scale_rows_shape(
             .first_sample = (int64_t)1 << 33,
             .first_row = 3,
             .T = 5};
-    pair_runners(a, b);
+    pairs_begin();
     struct pair x = pair_of(type, (size_t)N * (size_t)C, 1.0f, 1);
     struct pair out = pair_of(type, (size_t)N * (size_t)stride, 1.0f, 2);
-    RUN(*most, scale_rows(
-                       NULL, out.of[r], stride, x.of[r], N, C, 1.5f, &dropout,
-                       flags & 4));
-    pair_compare(most, out);
-    pair_free(x);
+    RUN(scale_rows(
+            NULL, out.of[r], stride, x.of[r], N, C, 1.5f, &dropout, flags & 4));
+    pair_compare(out);
 }
 
-static double scale_rows_case(struct runner a, struct runner b)
+static void scale_rows_case(void)
 {
-    double most = 0.0;
     static const int shapes[][2] = {{1, 1}, {7, 16}, {13, 67}, {37, 1030}};
     for (int s = 0; s < 4; s++)
         for (int flags = 0; flags < 8; flags++)
-            scale_rows_shape(&most, a, b, shapes[s][0], shapes[s][1], flags);
-    return most;
+            scale_rows_shape(shapes[s][0], shapes[s][1], flags);
 }
 
-static void reduce_shape(
-        double *most, struct runner a, struct runner b, int N, int C,
-        bool accumulate)
+static void reduce_shape(int N, int C, bool accumulate)
 {
-    pair_runners(a, b);
-    struct pair x = pair_of(a.ops->dtype, (size_t)N * (size_t)C, 0.1f, 6);
+    pairs_begin();
+    struct pair x = pair_of(pair_type(), (size_t)N * (size_t)C, 0.1f, 6);
     struct pair sums = pair_of(DTYPE_FP32, (size_t)C, 1.0f, 5);
-    RUN(*most, reduce_rows(NULL, sums.of[r], x.of[r], N, C, accumulate));
-    pair_compare(most, sums);
-    pair_free(x);
+    RUN(reduce_rows(NULL, sums.of[r], x.of[r], N, C, accumulate));
+    pair_compare(sums);
 }
 
-static double embedding_case(struct runner a, struct runner b)
+static void embedding_case(void)
 {
-    double most = 0.0;
     for (int i = 0; i < 4; i++) {
         int N = i & 1 ? 37 : 700, C = i & 2 ? 48 : 509, rows = 13;
         int32_t ids[700];
         for (int n = 0; n < N; n++) /* ids repeat */
             ids[n] = (n * n) % rows;
-        embedding_shape(&most, a, b, ids, N, C, rows);
-        reduce_shape(&most, a, b, N, C, i & 1);
+        embedding_shape(ids, N, C, rows);
+        reduce_shape(N, C, i & 1);
     }
-    return most;
 }
 
 /* The gradient in the place of the logits, where the types agree. */
 static void cross_entropy_in_place(
-        double *most, struct runner runner, const float *logits,
-        const struct pair *targets, const struct pair *expected, float dloss,
-        int n, int V, int stride)
+        const float *logits, const struct pair *targets,
+        const struct pair *expected, float dloss, int n, int V, int stride)
 {
-    enum dtype type = runner.ops->dtype;
+    const struct kernels *ops = pair_enter(0);
+    enum dtype type = ops->dtype;
     size_t count = (size_t)n * (size_t)stride;
-    if (type != runner.ops->logits_dtype)
+    if (type != ops->logits_dtype)
         return;
     struct pair same = pair_of_logits(logits, count);
     struct pair untouched = pair_of_logits(logits, count);
     struct pair losses = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 2);
-    runner_enter(runner);
-    if (runner.ops->cross_entropy(
+    pair_enter(0); /* making pairs entered the other */
+    if (ops->cross_entropy(
                 NULL, losses.of[0], same.of[0], same.of[0], targets->of[0],
                 dloss, n, V, stride) != ZD_OK)
-        *most = INFINITY;
+        pair_differs(INFINITY);
     char *in_place = pair_fetch(&same, 0), *apart = pair_fetch(expected, 0);
     char *was = pair_fetch(&untouched, 0);
     for (int i = 0; i < n; i++) {
         size_t at = (size_t)i * (size_t)stride * dtype_bytes(type);
         size_t end = at + (size_t)V * dtype_bytes(type);
-        raise_to(most, worst(in_place + at, apart + at, type, (size_t)V));
+        pair_differs(worst(in_place + at, apart + at, type, (size_t)V));
         if (memcmp(in_place + end, was + end,
                    (size_t)(stride - V) * dtype_bytes(type)) != 0)
-            *most = INFINITY;
+            pair_differs(INFINITY);
     }
     free(in_place), free(apart), free(was);
-    pair_free(same), pair_free(losses), pair_free(untouched);
 }
 
 /* What lies between rows is no number: a result that depends on it shows. Of
  * `d` it is the same on both sides and stays so. */
-static void cross_entropy_shape(
-        double *most, struct runner a, struct runner b, int n, int V,
-        int stride, float dloss)
+static void cross_entropy_shape(int n, int V, int stride, float dloss)
 {
     size_t count = (size_t)n * (size_t)stride;
     float *floats = random_floats(count, 9.0f, 1);
@@ -277,31 +243,28 @@ static void cross_entropy_shape(
     for (int t = 0; t < n; t++)
         list[t] = t % 5 == 2 ? -1 : t * 13 % V;
     list[0] = V - 1;
-    pair_runners(a, b);
+    pairs_begin();
     struct pair logits = pair_of_logits(floats, count);
     struct pair targets = pair_of_ints(list, (size_t)n);
     struct pair losses = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 2);
     struct pair alone = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 3);
-    struct pair d = pair_of(a.ops->dtype, count, 1.0f, 4);
-    RUN(*most, cross_entropy(
-                       NULL, losses.of[r], d.of[r], logits.of[r], targets.of[r],
-                       dloss, n, V, stride));
-    RUN(*most, cross_entropy(
-                       NULL, alone.of[r], NULL, logits.of[r], targets.of[r],
-                       dloss, n, V, stride));
-    cross_entropy_in_place(most, a, floats, &targets, &d, dloss, n, V, stride);
-    PAIRS_COMPARE(most, losses, alone, d);
-    pair_free(logits), pair_free(targets);
+    struct pair d = pair_of(pair_type(), count, 1.0f, 4);
+    RUN(cross_entropy(
+            NULL, losses.of[r], d.of[r], logits.of[r], targets.of[r], dloss, n,
+            V, stride));
+    RUN(cross_entropy(
+            NULL, alone.of[r], NULL, logits.of[r], targets.of[r], dloss, n, V,
+            stride));
+    cross_entropy_in_place(floats, &targets, &d, dloss, n, V, stride);
+    PAIRS_COMPARE(losses, alone, d);
     free(floats);
 }
 
-static double cross_entropy_case(struct runner a, struct runner b)
+static void cross_entropy_case(void)
 {
-    double most = 0.0;
-    cross_entropy_shape(&most, a, b, 37, 2003, 2003, 0.5f);
-    cross_entropy_shape(&most, a, b, 37, 2003, 2048, 0.5f);
-    cross_entropy_shape(&most, a, b, 37, 509, 511, 0.5f);
-    return most;
+    cross_entropy_shape(37, 2003, 2003, 0.5f);
+    cross_entropy_shape(37, 2003, 2048, 0.5f);
+    cross_entropy_shape(37, 509, 511, 0.5f);
 }
 
 /* --- what is special on a GPU ----------------------------------------------
@@ -309,22 +272,19 @@ static double cross_entropy_case(struct runner a, struct runner b)
 
 /* Rows that begin at any alignment, shorter than a pack too; large gradients,
  * so that the tolerance is one of their size. */
-static double vocabulary_case(struct runner a, struct runner b)
+static void vocabulary_case(void)
 {
-    double most = 0.0;
-    cross_entropy_shape(&most, a, b, 2, 50257, 50257, 64.0f);
-    cross_entropy_shape(&most, a, b, 2, 50257, 50304, 64.0f);
+    cross_entropy_shape(2, 50257, 50257, 64.0f);
+    cross_entropy_shape(2, 50257, 50304, 64.0f);
     for (int V = 1; V < 20; V += 3)
-        cross_entropy_shape(&most, a, b, 9, V, V, 64.0f);
-    cross_entropy_shape(&most, a, b, 3, 1024, 1024, 64.0f);
-    return most;
+        cross_entropy_shape(9, V, V, 64.0f);
+    cross_entropy_shape(3, 1024, 1024, 64.0f);
 }
 
 /* Runs of equal ids: short, over the end of a piece, over several pieces, all
  * one; and rows of several tiles. */
-static double runs_case(struct runner a, struct runner b)
+static void runs_case(void)
 {
-    double most = 0.0;
     enum { N = 600 };
     int32_t ids[N];
     for (int kind = 0; kind < 4; kind++) {
@@ -333,35 +293,31 @@ static double runs_case(struct runner a, struct runner b)
                      : kind == 1 ? (n % 7 ? 11 : n % 5)
                      : kind == 2 ? n * n % 31
                                  : 5;
-        embedding_shape(&most, a, b, ids, N, 72, 301);
-        embedding_shape(&most, a, b, ids, 33 + kind, 1600, 301);
-        embedding_shape(&most, a, b, ids, 64, 37, 301);
+        embedding_shape(ids, N, 72, 301);
+        embedding_shape(ids, 33 + kind, 1600, 301);
+        embedding_shape(ids, 64, 37, 301);
     }
-    embedding_shape(&most, a, b, ids, 0, 8, 6);
-    return most;
+    embedding_shape(ids, 0, 8, 6);
 }
 
-static double columns_case(struct runner a, struct runner b)
+static void columns_case(void)
 {
-    double most = 0.0;
     static const int shapes[][2] = {{2000, 8}, {700, 2304}, {1, 1600},
                                     {65, 771}, {33, 1},     {0, 40}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        reduce_shape(&most, a, b, shapes[i][0], shapes[i][1], i & 1);
-    rope_shape(&most, a, b, 32, 128, 2 * 8 * 128, false);
-    rope_shape(&most, a, b, 3, 6, 1, true);
-    activation_shape(&most, a, b, 0);
-    activation_shape(&most, a, b, 2056);
-    return most;
+        reduce_shape(shapes[i][0], shapes[i][1], i & 1);
+    rope_shape(32, 128, 2 * 8 * 128, false);
+    rope_shape(3, 6, 1, true);
+    activation_shape(0);
+    activation_shape(2056);
 }
 
 /* What the table has in one pass, against the parts of the other. */
-static double fused_case(struct runner a, struct runner b)
+static void fused_case(void)
 {
-    double most = 0.0;
-    enum dtype type = a.ops->dtype;
+    enum dtype type = pair_type();
     static const int shapes[][3] = {{24, 48, 72}, {17, 136, 40}, {5, 33, 9}};
-    pair_runners(a, b);
+    pairs_begin();
     for (int i = 0; i < 3; i++) {
         int M = shapes[i][0], N = shapes[i][1], K = shapes[i][2];
         size_t m = (size_t)M, n = (size_t)N, k = (size_t)K;
@@ -374,44 +330,51 @@ static double fused_case(struct runner a, struct runner b)
         struct pair dpre = pair_of(type, m * n, 1.0f, 6);
         struct pair dw = pair_of(DTYPE_FP32, k * n, 1.0f, 7);
         struct pair db = pair_of(DTYPE_FP32, n, 1.0f, 8);
-        RUN(most, matmul(NULL, &(struct matmul){
-                                       .M = M,
-                                       .N = N,
-                                       .K = K,
-                                       .a = {x.of[r], type},
-                                       .b = {w.of[r], type, i & 1},
-                                       .out = {out.of[r], type},
-                                       .bias = bias.of[r],
-                                       .epilogue = MATMUL_GELU,
-                                       .aux = pre.of[r]}));
-        struct pair p = pair_of_first(&pre), y = pair_of_first(&out);
-        RUN(most, matmul(NULL, &(struct matmul){
-                                       .M = M,
-                                       .N = N,
-                                       .K = K,
-                                       .a = {x.of[r], type},
-                                       .b = {w.of[r], type, i & 1},
-                                       .out = {dpre.of[r], type},
-                                       .epilogue = MATMUL_DGELU,
-                                       .aux = p.of[r]}));
-        for (int y_first = 0; y_first < 2; y_first++)
-            RUN(most,
+        RUN(
                 matmul(NULL, &(struct matmul){
-                                     .M = y_first ? N : K,
-                                     .N = y_first ? K : N,
-                                     .K = M,
-                                     .a = {(y_first ? y : x).of[r], type, true},
-                                     .b = {(y_first ? x : y).of[r], type},
-                                     .out = {dw.of[r], DTYPE_FP32},
-                                     .epilogue = y_first ? MATMUL_SUM_A
-                                                         : MATMUL_SUM_B,
-                                     .aux = db.of[r],
-                                     .accumulate = y_first || i & 1}));
-        PAIRS_COMPARE(&most, out, pre, dpre, dw, db);
-        pair_free(x), pair_free(w), pair_free(bias), pair_free(p);
-        pair_free(y);
+                                     .M = M,
+                                     .N = N,
+                                     .K = K,
+                                     .a = {x.of[r], type},
+                                     .b = {w.of[r], type, i & 1},
+                                     .out = {out.of[r], type},
+                                     .bias = bias.of[r],
+                                     .epilogue = MATMUL_GELU,
+                                     .aux = pre.of[r]}));
+        struct pair p = pair_of_first(&pre), y = pair_of_first(&out);
+        RUN(
+                matmul(NULL, &(struct matmul){
+                                     .M = M,
+                                     .N = N,
+                                     .K = K,
+                                     .a = {x.of[r], type},
+                                     .b = {w.of[r], type, i & 1},
+                                     .out = {dpre.of[r], type},
+                                     .epilogue = MATMUL_DGELU,
+                                     .aux = p.of[r]}));
+        for (int y_first = 0; y_first < 2; y_first++)
+            RUN(matmul(
+                    NULL,
+                    &(struct matmul){
+                            .M = y_first ? N : K,
+                            .N = y_first ? K : N,
+                            .K = M,
+                            .a = {(y_first ? y : x).of[r], type, true},
+                            .b = {(y_first ? x : y).of[r], type},
+                            .out = {dw.of[r], DTYPE_FP32},
+                            .epilogue = y_first ? MATMUL_SUM_A : MATMUL_SUM_B,
+                            .aux = db.of[r],
+                            .accumulate = y_first || i & 1}));
+        PAIRS_COMPARE(out, pre, dpre, dw, db);
     }
-    return most;
+}
+
+double case_run(case_fn *run, struct runner a, struct runner b)
+{
+    pair_runners(a, b);
+    run();
+    pairs_begin();
+    return pair_difference();
 }
 
 /* bf16 results differ by one unit in the last place where the sums before it

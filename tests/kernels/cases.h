@@ -1,5 +1,5 @@
 /* cases.h - every operation run twice on the same random arrays, at odd shapes:
- * by runner `a` and by runner `b`. Each returns the worst difference found.
+ * by either of two runners. case_run returns the worst difference found.
  *
  * test_fast.c compares a fast table with the plain one; test_threads.c one fast
  * table with itself at another number of threads; test_cuda.c a GPU's with the
@@ -9,7 +9,9 @@
 
 #include "pair.h"
 
-typedef double case_fn(struct runner a, struct runner b);
+typedef void case_fn(void);
+
+double case_run(case_fn *run, struct runner a, struct runner b);
 
 struct op_case {
     const char *name;
@@ -24,25 +26,10 @@ extern const int op_case_count;
 extern const struct op_case cuda_cases[];
 extern const int cuda_case_count;
 
-/* cases_norm.c, for these lists */
-double layernorm_case(struct runner a, struct runner b);
-double rmsnorm_case(struct runner a, struct runner b);
-double head_norm_case(struct runner a, struct runner b);
-double norm_shapes_case(struct runner a, struct runner b);
-double add_norm_case(struct runner a, struct runner b);
-/* cases_head_norm_rope.c */
-double head_norm_rope_case(struct runner a, struct runner b);
-/* cases_magnitudes.c */
-double row_gains_case(struct runner a, struct runner b);
-double scale_columns_case(struct runner a, struct runner b);
-double column_dots_case(struct runner a, struct runner b);
-/* cases_codes.c */
-double dequantize_case(struct runner a, struct runner b);
-double codes_rows_case(struct runner a, struct runner b);
-double matmul_codes_case(
-        struct runner a, struct runner b); /* 0: one has none */
-/* cases_attention.c */
-double attention_case(struct runner a, struct runner b);
-double decode_case(struct runner a, struct runner b);
+/* For these lists, in cases_*.c. matmul_codes_case: 0 if a runner has none. */
+case_fn layernorm_case, rmsnorm_case, head_norm_case, norm_shapes_case,
+        add_norm_case, head_norm_rope_case, row_gains_case, scale_columns_case,
+        column_dots_case, dequantize_case, codes_rows_case, matmul_codes_case,
+        attention_case, decode_case;
 
 #endif

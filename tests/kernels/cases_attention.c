@@ -3,29 +3,26 @@
 
 #include <stdlib.h>
 
-static size_t scratch_for(
-        const struct attention_shape *shape, struct runner runner)
+static size_t scratch_for(const struct attention_shape *shape, int which)
 {
-    runner_enter(runner);
+    const struct kernels *ops = pair_enter(which);
     return attention_scratch_bytes(
-            shape, runner.ops->dtype, runner.device ? DEVICE_CUDA : DEVICE_CPU);
+            shape, ops->dtype,
+            pair_runner(which)->device ? DEVICE_CUDA : DEVICE_CPU);
 }
 
-static size_t most_scratch(
-        const struct attention_shape *shape, struct runner a, struct runner b)
+static size_t most_scratch(const struct attention_shape *shape)
 {
-    size_t x = scratch_for(shape, a.threads > b.threads ? a : b);
-    size_t y = scratch_for(shape, a.threads > b.threads ? b : a);
+    int more = pair_runner(1)->threads >= pair_runner(0)->threads;
+    size_t x = scratch_for(shape, more), y = scratch_for(shape, !more);
     /* asked for the larger number of threads last: it has parts for each */
-    size_t z = scratch_for(shape, a.threads > b.threads ? a : b);
+    size_t z = scratch_for(shape, more);
     return x > y ? (x > z ? x : z) : (y > z ? y : z);
 }
 
-static void attention_run(
-        double *most, struct runner a, struct runner b, int T, int H, int KV,
-        int D, bool documents)
+static void attention_run(int T, int H, int KV, int D, bool documents)
 {
-    enum dtype type = a.ops->dtype;
+    enum dtype type = pair_type();
     int B = 2;
     struct attention_shape s = {
             .B = B,
@@ -44,51 +41,45 @@ static void attention_run(
         int t = (int)(i % (size_t)T), step = i < (size_t)T ? 13 : 150;
         list[i] = t / step * step;
     }
-    pair_runners(a, b);
+    pairs_begin();
     struct pair starts = pair_of_ints(list, rows);
     struct pair q = pair_of(type, fused, 2.0f, 1), k = q, v = q;
     struct pair dout = pair_of(type, outs, 1.0f, 2);
     struct pair out = pair_of(type, outs, 1.0f, 3);
     struct pair lse = pair_of(DTYPE_FP32, rows * (size_t)H, 1.0f, 4);
     struct pair dq = pair_of(type, fused, 1.0f, 5), dk = dq, dv = dq;
-    struct pair scratch = pair_of_zeros(most_scratch(&s, a, b));
+    struct pair scratch = pair_of_zeros(most_scratch(&s));
     for (int i = 0; i < 2; i++) {
         size_t k_at = (size_t)(H * D) * bytes;
         size_t v_at = k_at + (size_t)(KV * D) * bytes;
         k.of[i] = (char *)q.of[i] + k_at, v.of[i] = (char *)q.of[i] + v_at;
         dk.of[i] = (char *)dq.of[i] + k_at, dv.of[i] = (char *)dq.of[i] + v_at;
     }
-    RUN(*most, attention_forward(
-                       NULL, out.of[r], lse.of[r], q.of[r], k.of[r], v.of[r],
-                       starts.of[r], scratch.of[r], &s));
+    RUN(attention_forward(
+            NULL, out.of[r], lse.of[r], q.of[r], k.of[r], v.of[r], starts.of[r],
+            scratch.of[r], &s));
     struct pair o = pair_of_first(&out), l = pair_of_first(&lse);
-    RUN(*most, attention_backward(
-                       NULL, dq.of[r], dk.of[r], dv.of[r], dout.of[r], o.of[r],
-                       l.of[r], q.of[r], k.of[r], v.of[r], starts.of[r],
-                       scratch.of[r], &s));
-    PAIRS_COMPARE(most, out, lse, dq);
-    pair_free(starts), pair_free(q), pair_free(dout), pair_free(scratch);
-    pair_free(o), pair_free(l);
+    RUN(attention_backward(
+            NULL, dq.of[r], dk.of[r], dv.of[r], dout.of[r], o.of[r], l.of[r],
+            q.of[r], k.of[r], v.of[r], starts.of[r], scratch.of[r], &s));
+    PAIRS_COMPARE(out, lse, dq);
     free(list);
 }
 
-double attention_case(struct runner a, struct runner b)
+void attention_case(void)
 {
-    double most = 0.0;
     static const int widths[] = {16, 40, 64, 128};
     for (int i = 0; i < 8; i++)
-        attention_run(&most, a, b, 37, i & 1 ? 3 : 6, 3, widths[i / 2], i & 1);
-    attention_run(&most, a, b, 301, 3, 1, 16, false);
-    attention_run(&most, a, b, 301, 2, 2, 40, true);
-    attention_run(&most, a, b, 193, 1, 1, 20, false);
-    return most;
+        attention_run(37, i & 1 ? 3 : 6, 3, widths[i / 2], i & 1);
+    attention_run(301, 3, 1, 16, false);
+    attention_run(301, 2, 2, 40, true);
+    attention_run(193, 1, 1, 20, false);
 }
 
-double decode_case(struct runner a, struct runner b)
+void decode_case(void)
 {
-    double most = 0.0;
-    enum dtype type = a.ops->dtype;
-    pair_runners(a, b);
+    enum dtype type = pair_type();
+    pairs_begin();
     for (int i = 0; i < 6; i++) {
         int n = i & 1 ? 37 : 1, past = i * 40, H = 6, KV = 3;
         int D = i < 3 ? 40 : 64, stride = H * D + 8;
@@ -97,11 +88,9 @@ double decode_case(struct runner a, struct runner b)
         struct pair k = pair_of(type, cache, 2.0f, 2);
         struct pair v = pair_of(type, cache, 1.0f, 3);
         struct pair out = pair_of(type, (size_t)(n * H * D), 1.0f, 4);
-        RUN(most, attention_decode(
-                          NULL, out.of[r], q.of[r], k.of[r], v.of[r], n, past,
-                          H, KV, D, stride, 0.2f));
-        pair_compare(&most, out);
-        pair_free(q), pair_free(k), pair_free(v);
+        RUN(attention_decode(
+                NULL, out.of[r], q.of[r], k.of[r], v.of[r], n, past, H, KV, D,
+                stride, 0.2f));
+        pair_compare(out);
     }
-    return most;
 }

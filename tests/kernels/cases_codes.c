@@ -38,24 +38,20 @@ static struct pair random_scales(const struct quant_matrix *m, uint64_t seed)
     return pair;
 }
 
-static void dequantize_matrix(
-        double *most, struct runner a, struct runner b,
-        const struct quant_matrix *m)
+static void dequantize_matrix(const struct quant_matrix *m)
 {
-    pair_runners(a, b);
+    pairs_begin();
     struct pair codes = random_codes(m, (uint64_t)m->columns);
     struct pair scales = random_scales(m, (uint64_t)m->rows);
-    struct pair out = pair_of(a.ops->dtype, quant_matrix_count(m), 1.0f, 2);
-    RUN(*most, dequantize(NULL, out.of[r], codes.of[r], scales.of[r], m));
-    pair_compare(most, out);
-    pair_free(codes), pair_free(scales);
+    struct pair out = pair_of(pair_type(), quant_matrix_count(m), 1.0f, 2);
+    RUN(dequantize(NULL, out.of[r], codes.of[r], scales.of[r], m));
+    pair_compare(out);
 }
 
 /* Blocks that a row does not end with, a short last one, odd counts, tiles cut
  * at both ends; large enough for several threads. */
-double dequantize_case(struct runner a, struct runner b)
+void dequantize_case(void)
 {
-    double most = 0.0;
     static const int shapes[][2] = {
             {1, 1}, {5, 13}, {7, 160}, {130, 264}, {300, 131}};
     static const size_t blocks[] = {32, 64, 256, 4096};
@@ -65,43 +61,39 @@ double dequantize_case(struct runner a, struct runner b)
             m.format = i % 2 ? QUANT_NF4 : QUANT_FP4;
             m.block = blocks[i / 2];
             m.nested_block = 0;
-            dequantize_matrix(&most, a, b, &m);
+            dequantize_matrix(&m);
             m.nested_block = QUANT_NESTED_BLOCK;
-            dequantize_matrix(&most, a, b, &m);
+            dequantize_matrix(&m);
         }
         m.nested_block = 0;
         m.format = QUANT_INT8;
-        dequantize_matrix(&most, a, b, &m);
+        dequantize_matrix(&m);
         m.format = QUANT_FP8;
-        dequantize_matrix(&most, a, b, &m);
+        dequantize_matrix(&m);
     }
-    return most;
 }
 
 static void codes_rows_matrix(
-        double *most, struct runner a, struct runner b,
         const struct quant_matrix *m, int rows, bool biased)
 {
-    enum dtype type = a.ops->dtype;
+    enum dtype type = pair_type();
     int64_t stride = m->rows + 3 * (m->columns % 2);
     size_t K = (size_t)m->columns;
-    pair_runners(a, b);
+    pairs_begin();
     struct pair codes = random_codes(m, (uint64_t)m->columns);
     struct pair scales = random_scales(m, (uint64_t)m->rows);
     struct pair x = pair_of(type, (size_t)rows * K, 1.0f / sqrtf((float)K), 1);
     struct pair bias = pair_of(type, (size_t)m->rows, 1.0f, 2);
     struct pair out = pair_of(type, (size_t)(rows * stride), 1.0f, 3);
-    RUN(*most, codes_rows(
-                       NULL, out.of[r], stride, x.of[r], codes.of[r],
-                       scales.of[r], m, biased ? bias.of[r] : NULL, rows));
-    pair_compare(most, out);
-    pair_free(codes), pair_free(scales), pair_free(x), pair_free(bias);
+    RUN(codes_rows(
+            NULL, out.of[r], stride, x.of[r], codes.of[r], scales.of[r], m,
+            biased ? bias.of[r] : NULL, rows));
+    pair_compare(out);
 }
 
 /* Rows that begin within a block and within a byte, pieces of rows, tiles. */
-double codes_rows_case(struct runner a, struct runner b)
+void codes_rows_case(void)
 {
-    double most = 0.0;
     static const int shapes[][2] = {
             {1, 1}, {5, 13}, {70, 160}, {9, 131}, {3, 4370}};
     static const enum quant_format formats[] = {
@@ -115,24 +107,22 @@ double codes_rows_case(struct runner a, struct runner b)
                     .block = flags & 1 ? 64 : 256};
             if (quant_is_4bit(&m) && flags & 4)
                 m.nested_block = QUANT_NESTED_BLOCK;
-            codes_rows_matrix(&most, a, b, &m, 1 + (flags >> 1 & 1), flags & 1);
+            codes_rows_matrix(&m, 1 + (flags >> 1 & 1), flags & 1);
         }
-    return most;
 }
 
 /* Parts of a matrix, one after the other. */
 static void matmul_codes_parts(
-        double *most, struct runner a, struct runner b,
         const struct quant_matrix *m, int part_count, int M, int flags)
 {
-    enum dtype type = a.ops->dtype;
+    enum dtype type = pair_type();
     bool trans_b = flags & 1, accumulate = flags & 2;
     enum dtype out_type = accumulate || flags & 4 ? DTYPE_FP32 : type;
     int rows = part_count * (int)m->rows, columns = (int)m->columns;
     int N = trans_b ? rows : columns, K = trans_b ? columns : rows;
     struct codes_view views[2][CODES_PARTS];
     struct pair codes[CODES_PARTS], scales[CODES_PARTS];
-    pair_runners(a, b);
+    pairs_begin();
     for (int i = 0; i < part_count; i++) {
         codes[i] = random_codes(m, (uint64_t)(m->columns + i));
         scales[i] = random_scales(m, (uint64_t)(m->rows + i));
@@ -144,31 +134,28 @@ static void matmul_codes_parts(
             pair_of(type, (size_t)M * (size_t)K, 1.0f / sqrtf((float)K), 1);
     struct pair bias = pair_of(type, (size_t)N, 1.0f, 2);
     struct pair out = pair_of(out_type, (size_t)M * (size_t)N, 1.0f, 3);
-    RUN(*most, matmul_codes(
-                       NULL,
-                       &(struct matmul){
-                               .M = M,
-                               .N = N,
-                               .K = K,
-                               .a = {x.of[r], type},
-                               .b = {.type = type, .transposed = trans_b},
-                               .out = {out.of[r], out_type},
-                               .bias = trans_b ? bias.of[r] : NULL,
-                               .accumulate = accumulate},
-                       views[r], part_count));
-    pair_compare(most, out);
-    for (int i = 0; i < part_count; i++)
-        pair_free(codes[i]), pair_free(scales[i]);
-    pair_free(x), pair_free(bias);
+    RUN(matmul_codes(
+            NULL,
+            &(struct matmul){
+                    .M = M,
+                    .N = N,
+                    .K = K,
+                    .a = {x.of[r], type},
+                    .b = {.type = type, .transposed = trans_b},
+                    .out = {out.of[r], out_type},
+                    .bias = trans_b ? bias.of[r] : NULL,
+                    .accumulate = accumulate},
+            views[r], part_count));
+    pair_compare(out);
 }
 
 /* Rows that begin within a block and within a byte; parts that end within a
  * panel; more rows, columns and depth than are packed at a time. */
-double matmul_codes_case(struct runner a, struct runner b)
+void matmul_codes_case(void)
 {
-    double most = 0.0;
-    if (!a.ops->matmul_codes || !b.ops->matmul_codes)
-        return 0.0;
+    if (!pair_runner(0)->ops->matmul_codes ||
+        !pair_runner(1)->ops->matmul_codes)
+        return;
     static const int shapes[][3] = {
             {1, 5, 13},
             {7, 70, 160},
@@ -187,8 +174,6 @@ double matmul_codes_case(struct runner a, struct runner b)
             if (quant_is_4bit(&m) && flags & 1)
                 m.nested_block = QUANT_NESTED_BLOCK;
             matmul_codes_parts(
-                    &most, a, b, &m, 1 + flags % CODES_PARTS, shapes[i / 4][0],
-                    flags);
+                    &m, 1 + flags % CODES_PARTS, shapes[i / 4][0], flags);
         }
-    return most;
 }

@@ -3,10 +3,17 @@
 #include "arrays.h"
 #include "base/device/device_memory.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 static _Thread_local struct runner runners[2];
 static _Thread_local uint64_t digest;
+static _Thread_local double most;
+
+/* The pairs of the thread, to be freed. */
+enum { MOST_PAIRS = 64 };
+static _Thread_local struct pair made[MOST_PAIRS];
+static _Thread_local int made_count;
 
 /* 0: leave the number as it is, which threads may not change at once. */
 void runner_enter(struct runner runner)
@@ -18,8 +25,26 @@ void runner_enter(struct runner runner)
 
 void pair_runners(struct runner a, struct runner b)
 {
+    pairs_begin();
     runners[0] = a;
     runners[1] = b;
+    most = 0.0;
+}
+
+const struct runner *pair_runner(int which)
+{
+    return &runners[which];
+}
+
+enum dtype pair_type(void)
+{
+    return runners[0].ops->dtype;
+}
+
+const struct kernels *pair_enter(int which)
+{
+    runner_enter(runners[which]);
+    return runners[which].ops;
 }
 
 static void check(enum zd_status status)
@@ -70,6 +95,21 @@ static void release(struct pair *p, int i)
         free(block);
 }
 
+void pairs_begin(void)
+{
+    while (made_count > 0) {
+        struct pair *p = &made[--made_count];
+        release(p, 0);
+        release(p, 1);
+    }
+}
+
+static struct pair keep(struct pair p)
+{
+    assert(made_count < MOST_PAIRS);
+    return made[made_count++] = p;
+}
+
 static struct pair begin(enum dtype dtype, size_t count)
 {
     return (struct pair){
@@ -83,7 +123,7 @@ static struct pair pair_with(enum dtype dtype, size_t count, const void *values)
     struct pair p = begin(dtype, count);
     for (int i = 0; i < 2; i++)
         place(&p, i, values);
-    return p;
+    return keep(p);
 }
 
 struct pair pair_of(enum dtype dtype, size_t count, float scale, uint64_t seed)
@@ -123,7 +163,7 @@ struct pair pair_of_logits(const float *floats, size_t count)
     }
     free(values);
     free(narrow);
-    return p;
+    return keep(p);
 }
 
 void *pair_fetch(const struct pair *p, int i)
@@ -160,26 +200,24 @@ uint64_t pair_digest(void)
     return was;
 }
 
-void raise_to(double *most, double value)
+void pair_differs(double difference)
 {
-    if (!(value <= *most))
-        *most = isnan(value) ? INFINITY : value;
+    if (!(difference <= most))
+        most = isnan(difference) ? INFINITY : difference;
 }
 
-void pair_compare(double *most, struct pair p)
+double pair_difference(void)
+{
+    return most;
+}
+
+void pair_compare(struct pair p)
 {
     void *values[2];
     for (int i = 0; i < 2; i++)
         values[i] = pair_fetch(&p, i);
-    raise_to(most, worst(values[0], values[1], p.dtype[0], p.count));
+    pair_differs(worst(values[0], values[1], p.dtype[0], p.count));
     add_to_digest(values[0], p.count * dtype_bytes(p.dtype[0]));
     free(values[0]);
     free(values[1]);
-    pair_free(p);
-}
-
-void pair_free(struct pair p)
-{
-    release(&p, 0);
-    release(&p, 1);
 }

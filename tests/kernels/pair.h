@@ -1,8 +1,8 @@
 /* pair.h - the same array twice, once for each of two runners of an operation,
  * where each of them wants it: in memory of the host or of a GPU.
  *
- * Operations are given of[0] and of[1]. A pair that was a result is compared
- * and freed by pair_compare, one that was input freed by pair_free. */
+ * Operations are given of[0] and of[1]. Pairs live until the next pairs_begin
+ * of the thread. */
 #ifndef ZD_TESTS_KERNELS_PAIR_H
 #define ZD_TESTS_KERNELS_PAIR_H
 
@@ -26,8 +26,15 @@ struct pair {
     size_t count;
 };
 
-/* The runners of the pairs made from now on, in the calling thread. */
+/* The runners of the pairs made from now on, in the calling thread; no
+ * difference has been seen. */
 void pair_runners(struct runner a, struct runner b);
+/* Frees the pairs made so far. */
+void pairs_begin(void);
+const struct runner *pair_runner(int which);
+enum dtype pair_type(void); /* the first runner's */
+/* The thread runs as this runner does; returns its operations. */
+const struct kernels *pair_enter(int which);
 
 /* Random in [-scale, scale), the same in both. */
 struct pair pair_of(enum dtype dtype, size_t count, float scale, uint64_t seed);
@@ -42,17 +49,14 @@ struct pair pair_of_first(const struct pair *pair);
 /* The values in the host's memory, to be freed. */
 void *pair_fetch(const struct pair *pair, int which);
 
-/* Raises *most to the greatest |a - b| / (1 + |b|). */
-void pair_compare(double *most, struct pair pair);
-/* Of several, in their order. */
-#define PAIRS_COMPARE(most, ...)                                               \
+/* Notes the greatest |a - b| / (1 + |b|), and any other difference. */
+void pair_compare(struct pair pair);
+#define PAIRS_COMPARE(...)                                                     \
     for (struct pair all_[] = {__VA_ARGS__}, *p_ = all_;                       \
          p_ < all_ + sizeof all_ / sizeof *all_; p_++)                         \
-    pair_compare(most, *p_)
-void pair_free(struct pair pair);
-
-/* Raises *most to value; to infinity when it is no number. */
-void raise_to(double *most, double value);
+    pair_compare(*p_)
+void pair_differs(double difference); /* not a number: infinite */
+double pair_difference(void);         /* the greatest noted */
 
 /* Of the first runner's results compared since the last call, in this thread:
  * tells whether two runs gave the same bits. */

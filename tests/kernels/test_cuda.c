@@ -67,7 +67,7 @@ static void agree(
     for (int c = 0; c < count; c++) {
         if (shift && is_of_library(cases[c].name))
             continue;
-        double error = cases[c].run(cuda, plain);
+        double error = case_run(cases[c].run, cuda, plain);
         cr_expect(
                 error <= cases[c].tolerance[dtype], "%s, %s: differs by %g",
                 cases[c].name, dtype_name(dtype), error);
@@ -129,7 +129,7 @@ Test(kernels_cuda, heads_normed_and_turned_at_once_have_the_bits_of_the_parts)
         table.head_norm_rope_backward = NULL;
         parts.ops = &table;
         cr_expect_eq(
-                head_norm_rope_case(once, parts), 0.0, "%s",
+                case_run(head_norm_rope_case, once, parts), 0.0, "%s",
                 dtype_name((enum dtype)dtype));
     }
 }
@@ -146,10 +146,10 @@ static uint64_t digest(const void *dtype)
     pair_digest();
     for (int c = 0; c < op_case_count; c++)
         if (!is_of_library(op_cases[c].name))
-            same = same && op_cases[c].run(runner, runner) == 0.0;
+            same = same && case_run(op_cases[c].run, runner, runner) == 0.0;
     for (int c = 0; c < cuda_case_count; c++)
         if (!is_of_library(cuda_cases[c].name))
-            same = same && cuda_cases[c].run(runner, runner) == 0.0;
+            same = same && case_run(cuda_cases[c].run, runner, runner) == 0.0;
     return same ? pair_digest() : 0;
 }
 
@@ -181,7 +181,6 @@ static void add_losses_exactly(
     }
     cr_assert_eq(device_read(&got, sum.of[0], sizeof got), ZD_OK);
     cr_expect_arr_eq(&got, &want, sizeof got, "of %d losses", count);
-    pair_free(sum), pair_free(list);
 }
 
 Test(kernels_cuda, losses_are_added_exactly)
@@ -225,7 +224,7 @@ Test(kernels_cuda, fp16_overflows_to_infinity)
         cr_expect_eq(
                 got[i], want[i], "%g + %g = %04x", (double)a[i], (double)b[i],
                 got[i]);
-    free(got), pair_free(x), pair_free(y);
+    free(got);
 }
 
 /* A loss of nonsense is no number, so that training notices. */
@@ -249,6 +248,6 @@ Test(kernels_cuda, a_loss_of_nan_logits_is_nan)
                 ZD_OK);
         float *got = pair_fetch(&loss, 0);
         cr_expect(isnan(*got), "%g", (double)*got);
-        free(got), pair_free(x), pair_free(targets), pair_free(loss);
+        free(got);
     }
 }

@@ -22,7 +22,7 @@ static void agree_with_plain(enum dtype dtype)
             continue;
         fast.ops = &backend->ops;
         for (int c = 0; c < op_case_count; c++) {
-            double error = op_cases[c].run(fast, plain);
+            double error = case_run(op_cases[c].run, fast, plain);
             cr_expect(
                     error <= op_cases[c].tolerance[dtype],
                     "%s, %s, %s: differs by %g", op_cases[c].name, isas[i],
@@ -83,7 +83,7 @@ Test(kernels_fast, the_number_of_threads_changes_no_bit)
             struct runner one = {&backend->ops, 1}, three = {&backend->ops, 3};
             for (int c = 0; c < op_case_count; c++)
                 cr_expect_eq(
-                        op_cases[c].run(one, three), 0.0,
+                        case_run(op_cases[c].run, one, three), 0.0,
                         "%s, %s, %s: bits differ", op_cases[c].name, isas[i],
                         dtype_name(dtypes[d]));
         }
@@ -157,7 +157,7 @@ Test(kernels_fast, the_chosen_table_agrees_too)
         cr_assert_eq(kernels_cpu(dtypes[d], &chosen.ops), ZD_OK);
         cr_assert_eq(chosen.ops->dtype, dtypes[d]);
         cr_expect(strstr(chosen.ops->name, "2 threads") != NULL);
-        double error = op_cases[0].run(chosen, plain);
+        double error = case_run(op_cases[0].run, chosen, plain);
         cr_expect(error <= op_cases[0].tolerance[d], "differs by %g", error);
     }
 }
@@ -179,7 +179,7 @@ static void library_agrees(matmul_fn *matmul)
     struct kernels ops = *plain.ops;
     library.ops = &ops;
     ops.matmul = matmul;
-    double error = op_cases[0].run(library, plain);
+    double error = case_run(op_cases[0].run, library, plain);
     cr_expect(error <= op_cases[0].tolerance[0], "differs by %g", error);
 }
 

@@ -21,7 +21,7 @@ struct caller {
 static void *call(void *arg)
 {
     struct caller *c = arg;
-    c->error = op_cases[c->op].run(c->runner, c->runner);
+    c->error = case_run(op_cases[c->op].run, c->runner, c->runner);
     return NULL;
 }
 
