@@ -9,7 +9,7 @@ struct cpu_backend {
     struct kernels ops; /* name is not set */
     /* Floats of scratch that attention needs on the threads now set. */
     size_t (*attention_floats)(const struct attention_shape *shape);
-    /* Bytes that our own matrix product borrows on so many threads. */
+    /* Bytes that our own matmul borrows on so many threads. */
     size_t (*gemm_scratch_bytes)(int threads);
     const struct quant_ops *quant;
 };

@@ -14,8 +14,8 @@ enum zd_status fused_add_rmsnorm(
         const struct kernels *kernels, struct stream *stream, void *sum,
         void *out, float *rstd, const void *a, const void *b,
         const void *weight, float eps, int N, int C);
-/* The heads of q and k, turned in place (rope.h): at once where those of k lie
- * behind those of q in every row. backward: the other way round. */
+/* Rotates the heads of q and k in place (rope.h): in one call where those
+ * of k follow those of q in every row. backward: the inverse. */
 enum zd_status fused_rope(
         const struct kernels *kernels, struct stream *stream, void *q, void *k,
         int H, int KV, int64_t q_stride, int64_t k_stride,

@@ -110,7 +110,7 @@ const char *kernels_products_take(const char *text);
 enum zd_status kernels_products_library(const char **name_out);
 
 /* What operations on a device borrow while they run: partial sums, sort orders,
- * the products' workspace. One block for all, because they run one after the
+ * the workspace of matmuls. One block for all, because they run one after the
  * other on the compute stream; planned by model (span "kernels.workspace") and
  * handed over before the first operation. Nothing on the CPU. */
 struct kernels_request {
@@ -126,11 +126,11 @@ size_t kernels_workspace_bytes(const struct kernels_request *request);
  */
 void kernels_set_workspace(void *device, size_t bytes);
 
-/* Products of fp32 on a GPU may be made in TF32 (10 bits of fraction): off
+/* fp32 matmuls on a GPU may use TF32 (10 bits of fraction): off
  * until allowed. Nothing on the CPU. Before the first operation. */
 void kernels_allow_tf32(bool allowed);
 
-/* Multiprocessors of a GPU that products leave to others, NCCL's kernels; 0:
+/* Multiprocessors of a GPU that matmuls leave to others, NCCL's kernels; 0:
  * none. Nothing on the CPU. Before the first operation. */
 void kernels_leave_multiprocessors(int count);
 

@@ -1,5 +1,5 @@
 /* attention_block.h - a block of scores: the queries of one block against the
- * keys of another, which of them see each other, and the products over them.
+ * keys of another, which of them see each other, and the matmuls over them.
  *
  *   keys    k0 ........ k0+KEYS        a block of scores is QUERIES x KEYS and
  *   query   x x x x x x . . . .        lives in L2. Row t sees the keys from

@@ -26,8 +26,8 @@ struct attention_facts {
 
 struct attention_answer {
     enum attention_engine engine[ATTENTION_DIRECTIONS];
-    /* Of cuDNN, behind what our own kernels use: a bound of what its graphs
-     * ask for, which a run replaces by what they do ask for. */
+    /* For cuDNN, after what our own kernels use: a bound on what its graphs
+     * need, which a run replaces by what they do need. */
     size_t work_bytes[ATTENTION_DIRECTIONS];
     const char *why[ATTENTION_DIRECTIONS]; /* not cuDNN; static; "": it is */
     bool is_packed; /* cuDNN is told where documents begin */
@@ -70,9 +70,10 @@ struct packed_room {
 struct packed_room attention_packed_room(
         const struct attention_shape *shape, int direction);
 
-/* Bytes behind `graph` that hold our own results of one sample, which a graph's
+/* Bytes after `graph` that hold our own results of one sample, which a graph's
  * first ones are compared with when it is done. */
-size_t attention_check_bytes(const struct attention_shape *shape, int direction);
+size_t attention_check_bytes(
+        const struct attention_shape *shape, int direction);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* attention_cpu.c - attention as small matrix products on one thread each, by
+/* attention_cpu.c - attention as small matmuls on one thread each, by
  * blocks of queries and keys (attention_block.h).
  *
  * Forward keeps a running maximum and sum for each row (Milakov, Gimelshein

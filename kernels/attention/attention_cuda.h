@@ -18,8 +18,8 @@ enum zd_status attention_cuda_choose(
 /* What is known of the thread's current device, or of a GPU that is planned for
  * where there is none. */
 struct attention_facts attention_cuda_facts(enum dtype dtype);
-/* What our own kernels use and, behind it, cuDNN: as it says where there is a
- * device, else a bound. */
+/* What our own kernels use and, after it, what cuDNN uses: as it says where
+ * there is a device, else a bound. */
 size_t attention_cuda_scratch_bytes(
         const struct attention_shape *shape, enum dtype dtype);
 

@@ -8,7 +8,7 @@
 
 /* Replaces the functions of `pair`; bf16 and fp16. */
 void attention_cudnn_take(enum dtype dtype, struct attention_pair *pair);
-/* Behind what our own kernels use: what cuDNN's graphs of this shape ask for on
+/* After what our own kernels use: what cuDNN's graphs of this shape ask for on
  * the thread's current device, with one document a sample and with several.
  * Where a process has asked for many shapes: the bound of attention_choose. */
 size_t attention_cudnn_bytes(

@@ -2,7 +2,7 @@
  * in attention_mma_*.cu: which tiles a head size gets, and the launches.
  *
  * Tiles were chosen by what nvcc makes of them (bench/kernels_static.py) and by
- * the bytes of shared memory that a product reads (attention_mma_tiles.cuh). */
+ * the bytes of shared memory that a matmul reads (attention_mma_tiles.cuh). */
 #ifndef ZD_KERNELS_ATTENTION_ATTENTION_MMA_CUH
 #define ZD_KERNELS_ATTENTION_ATTENTION_MMA_CUH
 
@@ -141,7 +141,7 @@ enum zd_status mma_forward(cudaStream_t stream, const attention_pass<E> &p)
     return mma_forward_with<mma_shape<E, 256, 1, 64>>(stream, p);
 }
 
-/* dk and dv in two passes: one more product. */
+/* dk and dv in two passes: one more matmul. */
 template <typename S>
 static enum zd_status mma_wide_backward(
         cudaStream_t stream, const attention_pass<typename S::E> &p)

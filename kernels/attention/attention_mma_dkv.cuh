@@ -11,7 +11,7 @@
 
 #include "kernels/attention/attention_mma_tiles.cuh"
 
-/* What is known of a query; zeros where there is no row. It lies behind the
+/* What is known of a query; zeros where there is no row. It follows the
  * query's row in shared memory, in the 16 bytes that keep rows apart. */
 struct query_facts {
     float lse, delta;
@@ -170,7 +170,7 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
     copy_async_commit();
     int tiles = tiles_that_see<S>(
             p.doc_start + (int64_t)b * p.T, k0, end, p.T,
-            (int *)(k_tile + S::DP) /* behind the first row */);
+            (int *)(k_tile + S::DP) /* after the first row */);
 
     float dk[DK ? S::M : 1][DK ? S::D_COLUMNS : 1][4];
     float dv[DV ? S::M : 1][DV ? S::D_COLUMNS : 1][4];

@@ -3,7 +3,7 @@
  *   own q, dout;  other k, v:  dp = dout v', s = q k', dq += ds k
  *
  * Source: Dao 2023, FlashAttention-2, arXiv:2307.08691, algorithm 2. There dq
- * is summed by atomics in the pass over keys (five products in all); here it
+ * is summed by atomics in the pass over keys (five matmuls in all); here it
  * has a pass of its own, which makes two of them again, so that every sum has
  * an order. */
 #ifndef ZD_KERNELS_ATTENTION_ATTENTION_MMA_DQ_CUH

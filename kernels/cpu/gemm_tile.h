@@ -1,4 +1,4 @@
-/* gemm_tile.h - the inner product everything with matrices is made of: a tile
+/* gemm_tile.h - the kernel that every matmul is made of: a tile
  * of MR x NR sums that stays in registers while it runs over K.
  *
  * Source: van Zee, van de Geijn 2015, "BLIS", doi:10.1145/2764454, section 3.
@@ -30,7 +30,7 @@ ALWAYS_INLINE vf word_multiply(vf sum, vf a, vf b)
 #endif
 }
 
-/* Stays in registers, which memset of it does not (gcc 12: 5 % of a product).
+/* Stays in registers, which memset of it does not (gcc 12: 5 % of a matmul).
  */
 ALWAYS_INLINE void tile_clear(vf acc[MR][NV])
 {

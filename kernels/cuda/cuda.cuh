@@ -110,8 +110,8 @@ static const int64_t GRID_MOST = 0x7fffffff;
             ZD_LAUNCH((kernel<T, 1>), grid, block, 0, stream, __VA_ARGS__);    \
     } while (0)
 
-/* The grid of one that loops over `count` elements, and over those behind the
- * last whole pack. */
+/* The grid of one that loops over `count` elements, and over those after
+ * the last whole pack. */
 template <typename T>
 inline unsigned grid_of_packs(
         int64_t count, bool is_packed, int block, int64_t most)
@@ -120,8 +120,8 @@ inline unsigned grid_of_packs(
     return grid_for(packs, block, most);
 }
 
-/* What a kernel<T, W> does to add two arrays: packs, then the elements behind
- * the last whole one. `out` may be `a` or `b`. */
+/* What a kernel<T, W> does to add two arrays: packs, then the elements
+ * after the last whole one. `out` may be `a` or `b`. */
 template <int W, typename T>
 __device__ inline void add_arrays(T *out, const T *a, const T *b, int64_t count)
 {

@@ -1,5 +1,5 @@
-/* magnitudes.h - what DoRA needs beside products: a weight whose rows have a
- * norm of their own, y = bias + g (W + s B A) x with g = m / |W + s B A|.
+/* magnitudes.h - what DoRA needs beside matmuls: a weight whose rows have
+ * their own norm, y = bias + g (W + s B A) x with g = m / |W + s B A|.
  *
  *   row_gains      |W + s B A|^2 = W.W + 2 s B.(W A^T) + s^2 B (A A^T) B^T, by
  *                  rows, from W A^T and A A^T; inverse = 1 / |..|, gain = m

@@ -1,5 +1,5 @@
 /* masked.h - rows times a number, with dropout: what adapters need beside
- * products.
+ * matmuls.
  *
  *   out = [add: out +] scale * keep * x
  *

@@ -26,9 +26,9 @@ typedef enum zd_status cross_entropy_fn(
         float dloss,            /* weight of each token's loss in the total */
         int n, int V, int stride);
 
-/* Elements from a row of logits to the next. A GPU's products move 16 bytes at
- * a time, by a descriptor of the whole matrix, only where rows begin at
- * multiples of them: a vocabulary of 50257 needs room behind its rows. */
+/* Elements from a row of logits to the next. A GPU's matmuls move 16 bytes
+ * at a time, by a descriptor of the whole matrix, only where rows begin at
+ * multiples of 16 bytes: a vocabulary of 50257 needs room after its rows. */
 static inline int logits_stride(enum device_backend backend, int V)
 {
     enum { GPU_ROW = 64 };

@@ -15,7 +15,7 @@ typedef enum zd_status add_losses_fn(
         const float *losses,                          /* (n) */
         int n);
 
-/* A loss has no type of its own: one function for all. */
+/* Losses are fp32 whatever the compute type: one function for all. */
 add_losses_fn add_losses_cpu;
 add_losses_fn add_losses_cuda;
 

@@ -1,4 +1,4 @@
-/* cublaslt.h - the door to cuBLASLt, NVIDIA's library of matrix products.
+/* cublaslt.h - the door to cuBLASLt, NVIDIA's matmul library.
  *
  * It is opened at run time (ZEROD_CUBLASLT names the file; else by
  * base/library.h) and never linked: a machine without it, or without a GPU,

@@ -30,7 +30,7 @@ gelu_backward_fn FAST(gelu_backward);
 reduce_rows_fn FAST(reduce_rows);
 
 /* Best of 256, 384 and 512 for KC, and 1024 for NC, on Zen 3 (32 KiB L1, 512
- * KiB L2): GPT-2's products at M = 1024 then reach 0.9 of two cores' peak. */
+ * KiB L2): GPT-2's matmuls at M = 1024 then reach 0.9 of two cores' peak. */
 enum { KC = 384, MC = 96, NC = 1024, TILE_M = 768 };
 
 /* Threads that may work apart, and the columns that each has then at least. */
@@ -45,7 +45,7 @@ struct gemm {
     float *tile;  /* TILE_M x NC sums when out is not fp32 */
 };
 
-/* One innermost step: which part of the product it adds. */
+/* One innermost step: which part of the matmul it adds. */
 struct part {
     int row, rows;       /* of out: one a block */
     int column, columns; /* of out: the panels at hand */
@@ -333,13 +333,13 @@ static void columns_run(const struct gemm *g, int first, int last)
         }
 }
 
-/* Whether each of `threads` makes columns of its own, with its own panels. */
+/* Whether each of `threads` makes its own columns, with its own panels. */
 static bool works_apart(const struct gemm *g, int threads)
 {
     return threads <= APART_THREADS && g->of.N >= threads * APART_COLUMNS;
 }
 
-/* Share `share` of `threads`, each of columns of its own. */
+/* Share `share` of `threads`, each with its own columns. */
 static void share_run(
         const struct gemm *g, float *memory, int threads, int share)
 {

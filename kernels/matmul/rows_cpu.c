@@ -1,8 +1,8 @@
 /* rows_cpu.c - matmuls of a few rows with a matrix, as a decode step has them.
  *
  * Little of the matrix is used twice, so nothing is packed: it is read once,
- * in the order in which it is stored, by two rows at a time, those behind the
- * first two out of the caches; memory's bandwidth is the bound.
+ * in the order in which it is stored, by two rows at a time; rows after the
+ * first two find it in the caches; memory's bandwidth is the bound.
  * What one element sums, and in which order, depends on K alone. */
 #include "kernels/cpu/fast.h"
 #include "kernels/matmul/matmul_cpu.h"

@@ -1,6 +1,6 @@
-/* scratch.h - memory that a matrix product borrows while it runs.
+/* scratch.h - memory that a matmul borrows while it runs.
  *
- * A small pool: one block in a process whose only trainer calls products, one
+ * A small pool: one block in a process whose only trainer calls matmul, one
  * for each rank where ranks are threads. A block is taken from the system the
  * first time so many are needed at once and kept for good, so a step allocates
  * nothing. Safe to call from several threads. */

@@ -1,8 +1,8 @@
-/* head_norm_rope.h - q and k from their product to attention: each head is
- * normed for itself (head_norm_*, norm.h), rounded as it is stored, and turned
- * (rope.h). Bits as of the one and then the other.
+/* head_norm_rope.h - q and k from their projection to attention: each head
+ * is normed by itself (head_norm_*, norm.h), rounded as it is stored, and
+ * rotated (rope.h). Bits as of the two operations in turn.
  *
- * Backward: the gradients are turned back and rounded, then the norm's
+ * Backward: the gradients are rotated back and rounded, then the norm's
  * backward. What they were is lost, as after rope: dout is scratch.
  * A table may have none of it: call fused.h. */
 #ifndef ZD_KERNELS_NORM_HEAD_NORM_ROPE_H

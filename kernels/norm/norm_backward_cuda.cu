@@ -25,7 +25,7 @@ struct norm_backward {
     const float *mean, *rstd; /* mean: layernorm only */
     int N, C, lanes;
     bool is_frozen; /* no partials */
-    int heads;      /* of a token; 0: rows lie densely (norm_rows.cuh) */
+    int heads;      /* of a token; 0: rows are dense (norm_rows.cuh) */
     int64_t out_stride, x_stride; /* of dout; of x and dx */
 };
 
@@ -66,7 +66,7 @@ static __device__ inline void join_sums(
     }
 }
 
-/* dout of a head at channel c, turned back, as it would have been stored. */
+/* dout of a head at channel c, rotated back, as it would have been stored. */
 template <typename T, int W>
 static __device__ inline pack<T, W> turned_back(
         const T *dout, const struct rope_angles &angles, int64_t token, int c,

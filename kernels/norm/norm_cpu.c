@@ -202,7 +202,7 @@ enum zd_status FAST(rmsnorm_backward)(
     return ZD_OK;
 }
 
-/* Heads that lie densely are rows; else each token's are. */
+/* Dense heads are rows; else each token's are. */
 enum zd_status FAST(head_norm_forward)(
         struct stream *stream, void *out, float *rstd, const void *x,
         const void *weight, float eps, int N, int H, int D, int64_t out_stride,

@@ -3,8 +3,8 @@
  * A row is read once and kept in registers (norm_rows.cuh): the mean, the
  * variance about it and the result come of one pass over memory. With `b` the
  * row is a + b, rounded as it is stored, which saves the pass that would read
- * the sum again. Heads of q and k that are turned when they are normed are so
- * on their way out: each thread norms the other half of its pairs once more,
+ * the sum again. Heads of q and k are rotated on their way out: each thread
+ * norms the other half of its pairs once more,
  * which the first-level cache has. */
 #include "kernels/norm/norm_rows.cuh"
 #include "kernels/rope/rope.cuh"
@@ -21,7 +21,7 @@ struct norm_forward {
     const void *weight, *bias;
     float eps;
     int N, C, lanes;
-    int heads; /* of a token; 0: rows lie densely (norm_rows.cuh) */
+    int heads; /* of a token; 0: rows are dense (norm_rows.cuh) */
     int64_t out_stride, x_stride;
 };
 
@@ -50,7 +50,7 @@ static __device__ inline void scale_pack(
         x[j] = rounded_to<T>(x[j] * rstd) * w[j];
 }
 
-/* x, a pack normed, turned: both halves as they would have been stored. */
+/* x, a normed pack, rotated: both halves as they would have been stored. */
 template <typename T, int W>
 static __device__ inline void turn_normed(
         float (&x)[W], const struct norm_forward &p,

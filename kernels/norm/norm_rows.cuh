@@ -69,8 +69,8 @@ static __device__ inline int64_t norm_token(int64_t n, int heads)
 }
 
 /* Where row n of C elements begins. `heads`: rows are heads, so many to a
- * token, and those of consecutive tokens lie `stride` apart; 0: rows lie
- * densely. */
+ * token, and those of consecutive tokens lie `stride` apart; 0: rows are
+ * dense. */
 static __device__ inline int64_t norm_row(
         int64_t n, int C, int heads, int64_t stride)
 {

@@ -1,4 +1,4 @@
-/* codes.cuh - one element of a matrix in codes, by the threads of a GPU: what
+/* codes.cuh - one element of a quantized matrix, by the threads of a GPU: what
  * decoding a matrix and multiplying by one share. Compiled without contraction:
  * these are the CPU's bits. */
 #ifndef ZD_KERNELS_QUANT_CODES_CUH

@@ -1,13 +1,13 @@
-/* codes_rows.h - a product of one or two rows with a matrix in codes, which is
- * decoded as it is multiplied by: what a decode step has, where nothing of the
+/* codes_rows.h - a matmul of one or two rows with a quantized matrix, which
+ * is decoded as it is multiplied: what a decode step has, where nothing of the
  * matrix is used twice and writing it out would be most of the time.
  *
  *   out(M, N) = a(M, K) W(N, K)^T [+ bias(N) per row]      M <= ROWS_TOGETHER
  *
  * W is dequantize's (dequantize.h), rounded to the compute type. Rows of out
  * lie `stride` elements apart: W may be one of several that are joined. Bits:
- * on a CPU those of dequantize and matmul. On a GPU sums have an order of their
- * own, which K alone decides. */
+ * on a CPU those of dequantize and matmul. On a GPU sums have another
+ * order, which depends on K alone. */
 #ifndef ZD_KERNELS_QUANT_CODES_ROWS_H
 #define ZD_KERNELS_QUANT_CODES_ROWS_H
 

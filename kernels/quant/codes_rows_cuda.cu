@@ -1,4 +1,4 @@
-/* codes_rows_cuda.cu - one or two rows by a matrix in codes. A warp has a row
+/* codes_rows_cuda.cu - one or two rows by a quantized matrix. A warp has a row
  * of the matrix: its lanes take turns at packs of W elements, which are as many
  * codes and one 16-byte load of each row of a, and meet in one sum. Codes are
  * read once; a stays in the caches. */

@@ -1,4 +1,4 @@
-/* dequantize.h - a matrix in codes (quant.h), decoded whole for a product.
+/* dequantize.h - a quantized matrix (quant.h), decoded whole for a matmul.
  *
  *   out = value of each code, times the scale of its block, row or tile,
  * rounded once to the compute type
@@ -35,7 +35,7 @@ static inline bool quant_is_4bit(const struct quant_matrix *m)
 {
     return m->format <= QUANT_FP4;
 }
-/* Blocks, rows or tiles: what has a scale of its own. */
+/* Blocks, rows or tiles: what has its own scale. */
 size_t quant_scale_count(const struct quant_matrix *m);
 /* The block, row or tile of element i. */
 size_t quant_scale_of(const struct quant_matrix *m, size_t i);

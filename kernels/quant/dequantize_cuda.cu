@@ -1,6 +1,7 @@
-/* dequantize_cuda.cu - matrices in codes, decoded into memory that a product
- * reads next. A thread takes the elements of one 16-byte store; what bounds it
- * is memory, so tables lie in shared memory and scales come from the caches. */
+/* dequantize_cuda.cu - quantized matrices, decoded into memory that a
+ * matmul reads next. A thread takes the elements of one 16-byte store; what
+ * bounds it is memory, so tables lie in shared memory and scales come from the
+ * caches. */
 #include "kernels/quant/codes.cuh"
 
 template <typename T, int W>

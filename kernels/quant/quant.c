@@ -132,7 +132,7 @@ static void encode_block(
     const uint8_t *order = format == QUANT_NF4 ? NULL : fp4_order;
     for (size_t i = 0; i < count; i += 2) {
         uint8_t high = code4(bounds, order, scaled(scaling, x[i]));
-        /* behind an odd end there is a zero */
+        /* after an odd end there is a zero */
         float next = i + 1 < count ? scaled(scaling, x[i + 1]) : 0;
         codes[i / 2] = (uint8_t)(high << 4 | code4(bounds, order, next));
     }

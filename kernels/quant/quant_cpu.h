@@ -8,12 +8,12 @@
 
 extern const struct quant_ops FAST(quant_ops);
 
-/* A matrix in codes with its tables; all borrowed. */
+/* A quantized matrix with its tables; all borrowed. */
 struct codes_reader {
     const struct quant_matrix *m;
     const uint8_t *codes;
     const float *scales;
-    const float *nested; /* scales of absmax; NULL: they are not in codes */
+    const float *nested; /* scales of absmax; NULL: they are not quantized */
     const uint8_t *absmax_codes;
     float values[16], map[256];
 };

@@ -8,7 +8,7 @@ extern "C" {
 #include "kernels/rope/rope.h"
 }
 
-/* Both halves of a pair, turned. The multiplication that is fused with the
+/* Both halves of a pair, rotated. The multiplication that is fused with the
  * addition is named, so that every kernel gives the same bits. */
 static __device__ inline float turned_low(
         float low, float high, float cosine, float sine)
@@ -23,7 +23,7 @@ static __device__ inline float turned_high(
 }
 
 /* W elements of a head, from channel c on, and those that they are paired
- * with in its other half: x, turned. D/2 is a multiple of W. */
+ * with in its other half: x, rotated. D/2 is a multiple of W. */
 template <int W>
 static __device__ inline void turn_half(
         float (&x)[W], const float (&mate)[W], const struct rope_angles &angles,

@@ -28,7 +28,7 @@ struct rope_angles {            /* as above; D is even */
 };
 
 /* By `rope`, the heads of x and y, each H and KV of them: in one call where
- * those of y lie behind those of x in every row. */
+ * those of y follow those of x in every row. */
 enum zd_status rope_both(
         rope_fn *rope, enum dtype dtype, struct stream *stream, void *x,
         void *y, int H, int KV, int64_t x_stride, int64_t y_stride,

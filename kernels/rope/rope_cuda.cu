@@ -6,7 +6,7 @@ extern "C" {
 
 enum { ROPE_BLOCK = 128 };
 
-/* A thread turns W pairs of a head: packs from both of its halves. A block
+/* A thread rotates W pairs of a head: packs from both of its halves. A block
  * works on a tile of a token's heads, which share its angles. */
 template <typename T, int W>
 static __global__ void rope_kernel(
