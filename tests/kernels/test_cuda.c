@@ -118,7 +118,7 @@ Test(kernels_cuda, bf16_agrees_at_any_alignment)
 }
 
 /* What is done in one kernel, and the same of its parts: to the bit. */
-Test(kernels_cuda, heads_normed_and_turned_at_once_have_the_bits_of_the_parts)
+Test(kernels_cuda, fused_head_norm_rope_has_the_bits_of_its_parts)
 {
     for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++) {
         struct runner once = cuda_runner((enum dtype)dtype, 0), parts = once;

@@ -72,7 +72,7 @@ Test(kernels_fast, fp16_overflows_to_infinity)
     }
 }
 
-Test(kernels_fast, the_number_of_threads_changes_no_bit)
+Test(kernels_fast, thread_count_does_not_change_bits)
 {
     for (int d = 0; d < 3; d++)
         for (int i = 0; i < 4; i++) {

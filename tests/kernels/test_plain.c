@@ -114,7 +114,7 @@ static double rmsnorm_loss(const struct probe *p)
     return weighted(p);
 }
 
-Test(kernels_plain, norms_have_the_gradients_of_their_definitions)
+Test(kernels_plain, gradients_of_norms_match_finite_differences)
 {
     const struct kernels *k = &kernels_plain_fp32;
     enum { N = 5, C = 13 };
@@ -160,7 +160,7 @@ static double swiglu_loss(const struct probe *p)
     return weighted(p);
 }
 
-Test(kernels_plain, activations_have_the_gradients_of_their_definitions)
+Test(kernels_plain, gradients_of_activations_match_finite_differences)
 {
     const struct kernels *k = &kernels_plain_fp32;
     enum { COUNT = 101 };
@@ -189,7 +189,7 @@ static double cross_entropy_loss(const struct probe *p)
     return weighted(p);
 }
 
-Test(kernels_plain, cross_entropy_has_the_gradient_of_its_loss)
+Test(kernels_plain, gradient_of_cross_entropy_matches_finite_differences)
 {
     enum { N = 4, V = 29 };
     static const int32_t targets[N] = {3, -1, 0, 28};
@@ -218,7 +218,7 @@ static double attention_loss(const struct probe *p)
     return weighted(p);
 }
 
-Test(kernels_plain, attention_has_the_gradients_of_its_definition)
+Test(kernels_plain, gradients_of_attention_match_finite_differences)
 {
     enum { T = 9, H = 4, KV = 2, D = 6, QS = H * D + 3, KS = KV * D + 1 };
     static const int32_t starts[2 * T] = {0, 0, 0, 0, 4, 4, 4, 7, 7,
@@ -251,7 +251,7 @@ Test(kernels_plain, attention_has_the_gradients_of_its_definition)
 }
 
 /* Backward is the transpose of forward: <R x, y> = <x, R^T y>. */
-Test(kernels_plain, linear_operations_are_transposed_by_their_backward)
+Test(kernels_plain, backward_of_linear_operations_is_their_transpose)
 {
     const struct kernels *k = &kernels_plain_fp32;
     enum { N = 7, H = 3, D = 8, S = H * D, ROWS = 4 };
@@ -289,7 +289,7 @@ Test(kernels_plain, linear_operations_are_transposed_by_their_backward)
 }
 
 /* One row of decode is the last row of forward. */
-Test(kernels_plain, decode_continues_what_forward_would_say)
+Test(kernels_plain, decode_matches_forward)
 {
     const struct kernels *k = &kernels_plain_fp32;
     enum { T = 11, H = 4, KV = 2, D = 6 };
@@ -307,7 +307,7 @@ Test(kernels_plain, decode_continues_what_forward_would_say)
             worst(last, whole + (T - 2) * H * D, DTYPE_FP32, 2 * H * D) < 1e-6);
 }
 
-Test(kernels_plain, matmul_orients_and_accumulates)
+Test(kernels_plain, matmul_transposes_and_accumulates)
 {
     const struct kernels *k = &kernels_plain_fp32;
     static const float a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 0, 0, 1, 1, 1};
@@ -330,7 +330,7 @@ Test(kernels_plain, matmul_orients_and_accumulates)
 
 /* What is dropped of rows of ones: its share, and that each token and each
  * element is drawn for itself, by its number in the batch. */
-Test(kernels_plain, dropout_is_of_tokens_and_elements)
+Test(kernels_plain, dropout_depends_on_token_and_element)
 {
     enum { N = 64, C = 257, SHIFT = 3 };
     static float ones[N * C], out[N * C], later[N * C];

@@ -54,7 +54,7 @@ static enum zd_status choose(
 
 TestSuite(attention_choice, .init = begin);
 
-Test(attention_choice, cudnn_that_is_asked_for_and_not_there_is_an_error)
+Test(attention_choice, missing_requested_cudnn_is_an_error)
 {
     const char *name;
     cr_expect_eq(choose(DTYPE_BF16, ATTENTION_CUDNN, &name), ZD_ERR_UNFIT);
@@ -65,7 +65,7 @@ Test(attention_choice, cudnn_that_is_asked_for_and_not_there_is_an_error)
     cr_expect_str_empty(said);
 }
 
-Test(attention_choice, automatic_is_our_own_and_says_why_once)
+Test(attention_choice, auto_uses_own_kernels_and_says_why_once)
 {
     const char *name;
     cr_expect_eq(choose(DTYPE_BF16, ATTENTION_AUTO, &name), ZD_OK);
@@ -79,7 +79,7 @@ Test(attention_choice, automatic_is_our_own_and_says_why_once)
     cr_expect_eq(strlen(said), length, "%s", said);
 }
 
-Test(attention_choice, fp32_and_our_own_need_no_word)
+Test(attention_choice, own_kernels_for_fp32_are_silent)
 {
     const char *name;
     cr_expect_eq(choose(DTYPE_FP32, ATTENTION_AUTO, &name), ZD_OK);

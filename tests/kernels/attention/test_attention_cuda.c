@@ -39,7 +39,7 @@ TestSuite(attention_cuda, .init = open_gpu, .fini = close_gpu);
 static const enum dtype types[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 
 /* Heads that no pack fits, and heads beyond the tiles' 128. */
-Test(attention_cuda, rows_of_any_width_follow_the_definition)
+Test(attention_cuda, rows_of_any_width_match_the_definition)
 {
     for (int i = 0; i < 3; i++)
         check((struct problem){types[i], 2, 29, 4, 2, 37, true, i ? 0 : 8});
@@ -49,7 +49,7 @@ Test(attention_cuda, rows_of_any_width_follow_the_definition)
     check((struct problem){DTYPE_FP16, 1, 77, 2, 1, 100, true, 31});
 }
 
-Test(attention_cuda, tiles_follow_the_definition)
+Test(attention_cuda, tiles_match_the_definition)
 {
     check((struct problem){DTYPE_FP32, 2, 70, 2, 1, 20, true, 23});
     check((struct problem){DTYPE_FP32, 1, 131, 2, 2, 64, false, 0});
@@ -65,12 +65,12 @@ static void open_sm_75(void)
 
 TestSuite(attention_sm_75, .init = open_sm_75, .fini = close_gpu);
 
-Test(attention_sm_75, rows_of_16_bits_follow_the_definition)
+Test(attention_sm_75, rows_of_16_bits_match_the_definition)
 {
     check((struct problem){DTYPE_FP16, 2, 45, 4, 1, 128, true, 17});
 }
 
-Test(attention_cuda, tensor_cores_follow_the_definition)
+Test(attention_cuda, tensor_cores_match_the_definition)
 {
     static const int widths[] = {40, 64, 80, 96, 128};
     for (int i = 0; i < 5; i++) {
@@ -85,7 +85,7 @@ Test(attention_cuda, tensor_cores_follow_the_definition)
 }
 
 /* Heads whose dk and dv are passes of their own. */
-Test(attention_cuda, tensor_cores_follow_the_definition_for_wide_heads)
+Test(attention_cuda, tensor_cores_match_the_definition_for_wide_heads)
 {
     check((struct problem){DTYPE_BF16, 1, 90, 2, 1, 192, true, 0});
     check((struct problem){DTYPE_FP16, 1, 75, 2, 2, 136, false, 31});
@@ -121,7 +121,7 @@ static uint64_t digest_of(const void *problem)
 
 /* Blocks of a grid come in any order: on a GPU as they like, in the stand-in as
  * it is told. */
-Test(attention_order, blocks_in_any_order_give_the_same_bits)
+Test(attention_order, block_order_does_not_change_bits)
 {
     const struct problem problems[] = {
             {DTYPE_FP32, 1, 90, 2, 1, 64, true, 40},
@@ -212,7 +212,7 @@ Test(attention_order, eight_warps_give_the_bits_of_four)
     }
 }
 
-Test(attention_cuda, decoding_follows_the_definition)
+Test(attention_cuda, decoding_matches_the_definition)
 {
     for (int i = 0; i < 6; i++) {
         enum dtype dtype = types[i % 3];
@@ -258,7 +258,7 @@ static bool choose(enum dtype dtype, struct ops *ops_out)
 }
 
 /* Where the machine has it; several documents go to our own kernels. */
-Test(attention_cuda, cudnn_follows_the_definition)
+Test(attention_cuda, cudnn_matches_the_definition)
 {
     struct ops ops;
     for (int i = 1; i < 3; i++)
@@ -279,7 +279,7 @@ Test(attention_cuda, cudnn_follows_the_definition)
         }
 }
 
-Test(attention_choice, our_own_kernels_want_less_scratch_than_cudnn_may)
+Test(attention_choice, own_kernels_need_less_scratch_than_cudnn)
 {
     struct attention_shape s = {2, 100, 4, 2, 64, 256, 128, 128, 0.1f, 2};
     kernels_set_attention(ATTENTION_OWN);
@@ -291,7 +291,7 @@ Test(attention_choice, our_own_kernels_want_less_scratch_than_cudnn_may)
 }
 
 /* Asked for in words and not to be had: said, with the way out. */
-Test(attention_cuda, cudnn_that_cannot_be_had_is_an_error_only_when_asked_for)
+Test(attention_cuda, missing_cudnn_is_an_error_only_when_requested)
 {
     struct attention_pair pair = {0};
     struct ops ops;
@@ -307,7 +307,7 @@ Test(attention_cuda, cudnn_that_cannot_be_had_is_an_error_only_when_asked_for)
 
 /* No library where it is looked for first, and no GPU that the real one would
  * work on in the stand-in: our own kernels. */
-Test(attention_cuda, without_a_library_auto_is_our_own)
+Test(attention_cuda, auto_without_cudnn_uses_own_kernels)
 {
     struct ops ops;
     kernels_set_attention(ATTENTION_AUTO);

@@ -57,7 +57,7 @@ Test(attention_facts, machines_and_versions)
     expect(shape(2), facts(91000, 8), "fo", "faulty");
 }
 
-Test(attention_facts, what_is_asked_for)
+Test(attention_facts, requested_engine_is_used)
 {
     struct attention_facts f = facts(91900, 9);
     f.choice = ATTENTION_CUDNN;
@@ -135,7 +135,7 @@ static void expect_bound(struct attention_facts f, int T)
     cr_expect_eq(most, bound);
 }
 
-Test(attention_facts, the_bound_holds_for_every_count)
+Test(attention_facts, bound_holds_for_every_count)
 {
     struct attention_facts f = facts(92500, 9), older = facts(91900, 9);
     struct attention_shape s = shape(0);

@@ -64,7 +64,7 @@ static void check(struct problem p)
             p.document, said);
 }
 
-Test(attention_packed, samples_of_one_document_follow_the_definition)
+Test(attention_packed, samples_of_one_document_match_the_definition)
 {
     check((struct problem){DTYPE_BF16, 2, 33, 4, 2, 16, true, 0});
     check((struct problem){DTYPE_FP16, 1, 40, 2, 2, 24, false, 0});
@@ -72,7 +72,7 @@ Test(attention_packed, samples_of_one_document_follow_the_definition)
 
 /* Heads that share keys or do not, rows with gaps and without, one sample and
  * several, documents that a bucket holds exactly and does not. */
-Test(attention_packed, packed_documents_follow_the_definition)
+Test(attention_packed, packed_documents_match_the_definition)
 {
     check((struct problem){DTYPE_BF16, 1, 80, 2, 2, 16, false, 20});
     check((struct problem){DTYPE_BF16, 1, 80, 4, 2, 16, true, 23});
@@ -102,7 +102,7 @@ Test(attention_packed, cudnn_forward_feeds_our_own_backward)
 
 /* What a graph computes first is held against our own kernels. One that is
  * wrong is told, and done by our own from then on; the others go on. */
-Test(attention_packed, a_graph_that_is_wrong_is_our_own_from_then_on)
+Test(attention_packed, wrong_graph_is_replaced_by_own_kernels)
 {
     static const struct problem problems[] = {
             {DTYPE_BF16, 3, 70, 4, 2, 16, true, 23},
@@ -146,7 +146,7 @@ Test(attention_packed, only_the_first_use_is_compared)
 }
 
 /* Before 9.25 it is told of no document without tokens. */
-Test(attention_packed, lists_that_are_not_full_need_a_later_library)
+Test(attention_packed, partial_document_lists_need_a_newer_cudnn)
 {
     cudnn_standin.version = 92400;
     struct ops ops = chosen(DTYPE_BF16);
@@ -173,7 +173,7 @@ Test(attention_packed, counts_of_documents_share_graphs)
     }
 }
 
-Test(attention_packed, short_documents_are_our_own)
+Test(attention_packed, short_documents_use_own_kernels)
 {
     struct ops ops = chosen(DTYPE_BF16);
     struct problem p = {DTYPE_BF16, 1, 150, 2, 2, 16, false, 9};
@@ -207,7 +207,7 @@ Test(attention_packed, the_plan_counts_what_cudnn_reports)
 }
 
 /* More than O(T) is not planned for, and a pass that meets it says why. */
-Test(attention_packed, a_graph_that_wants_too_much_is_declined)
+Test(attention_packed, graph_that_needs_too_much_memory_is_declined)
 {
     struct ops ops = chosen(DTYPE_BF16);
     cudnn_standin.workspace = 1 << 30;

@@ -74,7 +74,7 @@ static void open_one(void)
     cr_assert(opens(why, sizeof why), "%s", why);
 }
 
-Test(cudnn_door, a_graph_is_built_once_for_a_shape)
+Test(cudnn_door, graph_is_built_once_per_shape)
 {
     bool done = false;
     const char *why;
@@ -116,7 +116,7 @@ static void expect_declined(const char *because)
     cr_expect_eq(cudnn_standin.executed, 0);
 }
 
-Test(cudnn_door, a_graph_that_it_does_not_support_is_declined)
+Test(cudnn_door, unsupported_graph_is_declined)
 {
     cudnn_standin.refuses_graph = "no such head";
     expect_declined("no such head");
@@ -128,13 +128,13 @@ Test(cudnn_door, headers_that_throw_decline)
     expect_declined("no such symbol");
 }
 
-Test(cudnn_door, more_work_space_than_there_is_declines)
+Test(cudnn_door, too_large_a_workspace_is_declined)
 {
     cudnn_standin.workspace = 101;
     expect_declined("101 bytes of work space, there are 100");
 }
 
-Test(cudnn_door, what_fails_when_it_runs_is_an_error)
+Test(cudnn_door, failure_of_a_running_graph_is_an_error)
 {
     bool done = true;
     const char *why;
@@ -149,7 +149,7 @@ Test(cudnn_door, what_fails_when_it_runs_is_an_error)
 
 /* cuDNN opens its compiler by the name alone: it finds what is open already,
  * and that is opened where our own search looks, which dlopen does not. */
-Test(cudnn_door, the_compiler_is_opened_where_libraries_are_looked_for)
+Test(cudnn_door, compiler_is_found_on_the_library_path)
 {
     char folder[] = "/tmp/zerod-XXXXXX", command[512], path[256] = "";
     cr_assert(mkdtemp(folder));
@@ -199,7 +199,7 @@ Test(cudnn_door, threads_take_turns_at_the_handle)
     cr_expect_eq(cudnn_standin.overlaps, 0);
 }
 
-Test(cudnn_door, an_old_library_is_refused)
+Test(cudnn_door, old_cudnn_is_refused)
 {
     char why[256] = "";
     cudnn_standin.version = 80900;

@@ -244,7 +244,7 @@ Test(matmul_cuda, failed_matmul_is_an_error)
     twin_free(&x), twin_free(&out);
 }
 
-Test(matmul_library, without_the_library_there_is_a_fix)
+Test(matmul_library, missing_library_has_a_fix)
 {
     const struct kernels *table;
     setenv("ZEROD_CUBLASLT", "/nowhere/libcublasLt.so.13", 1);
@@ -254,7 +254,7 @@ Test(matmul_library, without_the_library_there_is_a_fix)
     cr_assert(strstr(zd_error_get()->help, "device.backend"));
 }
 
-Test(matmul_library, a_library_without_our_functions_is_named)
+Test(matmul_library, library_without_our_functions_is_named)
 {
     const struct kernels *table;
     setenv("ZEROD_CUBLASLT", "libm.so.6", 1);

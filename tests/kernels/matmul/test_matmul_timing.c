@@ -189,7 +189,7 @@ static void damage(const char *path, long from_end, char byte)
     fclose(file);
 }
 
-Test(matmul_timing, a_damaged_file_is_replaced)
+Test(matmul_timing, damaged_file_is_replaced)
 {
     several_matmuls();
     uint64_t timed = matmul_counters().timed;

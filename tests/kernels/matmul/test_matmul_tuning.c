@@ -66,7 +66,7 @@ static void *write_some(void *ctx)
 
 TestSuite(matmul_tuning, .init = cache_only, .fini = cache_end);
 
-Test(matmul_tuning, nothing_is_lost_between_writers)
+Test(matmul_tuning, concurrent_writers_lose_nothing)
 {
     struct writer writers[] = {{.first = 1}, {.first = 1000}, {.first = 2000}};
     for (int i = 0; i < 3; i++)
@@ -80,7 +80,7 @@ Test(matmul_tuning, nothing_is_lost_between_writers)
     tuning_destroy(tuning);
 }
 
-Test(matmul_tuning, another_gpu_or_library_is_not_believed)
+Test(matmul_tuning, file_of_another_gpu_or_library_is_ignored)
 {
     struct tuned t = tuned_of(5);
     struct tuning *tuning = tuning_create("GPU 1", "library 13.1");
@@ -99,7 +99,7 @@ Test(matmul_tuning, another_gpu_or_library_is_not_believed)
     tuning_destroy(gpu2), tuning_destroy(library2), tuning_destroy(same);
 }
 
-Test(matmul_tuning, files_of_rubbish_are_ignored)
+Test(matmul_tuning, damaged_files_are_ignored)
 {
     static const char *const texts[] = {
             "",
@@ -127,7 +127,7 @@ Test(matmul_tuning, files_of_rubbish_are_ignored)
     }
 }
 
-Test(matmul_tuning, a_lock_that_is_held_is_not_waited_for_for_ever)
+Test(matmul_tuning, wait_for_a_lock_times_out)
 {
     struct tuning *first = tuning_create("GPU", "library");
     struct tuning *second = tuning_create("GPU", "library");

@@ -76,7 +76,7 @@ static void compare_encoded(enum quant_format format, size_t block)
     free(our_absmax);
 }
 
-Test(kernels_quant, codes_of_4_bits_are_bitsandbytes)
+Test(kernels_quant, codes_of_4_bits_match_bitsandbytes)
 {
     static const size_t blocks[] = {32, 64, 128, 4096};
     for (int i = 0; i < 4; i++) {
@@ -105,7 +105,7 @@ Test(kernels_quant, a_tensor_cut_at_blocks_has_the_same_codes)
     free(absmax);
 }
 
-Test(kernels_quant, nested_codes_are_bitsandbytes)
+Test(kernels_quant, nested_codes_match_bitsandbytes)
 {
     size_t count;
     float *absmax = get("nested.absmax", &count);
@@ -137,7 +137,7 @@ Test(kernels_quant, nested_codes_are_bitsandbytes)
     free(ours);
 }
 
-Test(kernels_quant, rows_of_int8_are_bitsandbytes)
+Test(kernels_quant, rows_of_int8_match_bitsandbytes)
 {
     enum { COLUMNS = 67 };
     size_t count;
@@ -160,7 +160,7 @@ Test(kernels_quant, rows_of_int8_are_bitsandbytes)
     free(codes);
 }
 
-Test(kernels_quant, e4m3_is_torchs)
+Test(kernels_quant, e4m3_matches_torch)
 {
     size_t count;
     float *x = get("e4m3.x", &count), *values = get("e4m3.values", NULL);
@@ -249,7 +249,7 @@ static void compare_fast(const char *isa, enum dtype type)
         }
 }
 
-Test(kernels_quant, fast_paths_have_the_bits_of_the_plain)
+Test(kernels_quant, fast_paths_match_the_definition_bitwise)
 {
     static const char *const names[] = {"base", "avx2", "avx512"};
     for (int i = 0; i < 3; i++)
@@ -300,7 +300,7 @@ static void compare_rows(const char *isa, enum dtype type, int rows)
     }
 }
 
-Test(kernels_quant, rows_by_codes_have_the_bits_of_rows_by_what_they_decode_to)
+Test(kernels_quant, quantized_rows_match_decoded_rows_bitwise)
 {
     static const char *const names[] = {"base", "avx2", "avx512"};
     for (int i = 0; i < 3; i++)
@@ -329,7 +329,7 @@ static void check_none(const char *isa, enum dtype type)
     }
 }
 
-Test(kernels_quant, a_number_that_is_none_stays_one_in_every_path)
+Test(kernels_quant, nan_stays_nan_in_every_path)
 {
     static const char *const names[] = {"base", "avx2", "avx512"};
     for (int i = 0; i < 3; i++)
