@@ -56,23 +56,6 @@ static void offer_value(
 
 /* --- commands and options --- */
 
-static const struct cli_option *find_option(
-        const struct cli_program *program, const char *word)
-{
-    for (int i = 0; i < program->option_count; i++) {
-        const struct cli_option *option = &program->options[i];
-        size_t length = strlen(option->name);
-        bool is_long = strncmp(word, "--", 2) == 0 &&
-                       strncmp(word + 2, option->name, length) == 0 &&
-                       (word[length + 2] == '\0' || word[length + 2] == '=');
-        bool is_short = option->letter && word[0] == '-' &&
-                        word[1] == option->letter && word[2] == '\0';
-        if (is_long || is_short)
-            return option;
-    }
-    return NULL;
-}
-
 /* The words that may follow `typed` ("", or the first word of "ckpt ls");
  * `only`: is it one of them? Else all are offered. */
 static bool next_words(
@@ -117,7 +100,15 @@ static void offer_options(
         complete_offer(completion, "--version", "Print the version");
 }
 
-/* The last word, after `command` and maybe an option that wants a value. */
+/* The command whose options come next. */
+static const struct cli_command *command_of(
+        const struct cli_program *program, const char *typed)
+{
+    const struct cli_command *command = cli_find_command(program, typed);
+    return command ? command : program->unnamed;
+}
+
+/* The last word, after `typed` and maybe an option that wants a value. */
 static void offer_word(
         const struct cli_program *program, const char *typed,
         const struct cli_option *wants, const char *word,
@@ -125,24 +116,22 @@ static void offer_word(
 {
     struct completion completion = {"", word};
     const struct cli_command *command = cli_find_command(program, typed);
+    const char *value;
     char before[80];
     if (!wants && strncmp(word, "--", 2) == 0 && strchr(word, '=')) {
-        wants = find_option(program, word);
-        completion.value = strchr(word, '=') + 1;
-        snprintf(
-                before, sizeof before, "%.*s", (int)(completion.value - word),
-                word);
-        completion.before = before;
+        wants = cli_find_option(
+                program, command_of(program, typed), word, &value);
         if (!wants)
             return;
+        snprintf(before, sizeof before, "%.*s", (int)(value - word), word);
+        completion = (struct completion){before, value};
     }
     if (wants && wants->choices)
         offer_value(&completion, wants->choices, values);
     else if (wants)
         offer_value(&completion, wants->value ? wants->value : "", values);
     else if (word[0] == '-')
-        offer_options(
-                program, command ? command : program->unnamed, &completion);
+        offer_options(program, command_of(program, typed), &completion);
     else if (command)
         offer_value(&completion, command->operands, values);
     else
@@ -158,12 +147,15 @@ bool complete_main(
     if (argc < 3 || strcmp(argv[1], "__complete") != 0)
         return false;
     for (int i = 2; i < argc - 1; i++) {
-        const char *word = argv[i];
+        const char *word = argv[i], *value;
         if (wants)
             wants = NULL;
-        else if (word[0] == '-')
-            wants = strchr(word, '=') ? NULL : find_option(program, word);
-        else if (
+        else if (word[0] == '-') {
+            wants = cli_find_option(
+                    program, command_of(program, typed), word, &value);
+            if (wants && (value || !wants->value))
+                wants = NULL;
+        } else if (
                 !cli_find_command(program, typed) &&
                 next_words(program, typed, word, NULL)) {
             size_t used = strlen(typed);
@@ -171,8 +163,6 @@ bool complete_main(
             if (!cli_find_command(program, typed))
                 strncat(typed, " ", sizeof typed - strlen(typed) - 1);
         }
-        if (wants && !wants->value)
-            wants = NULL;
     }
     offer_word(program, typed, wants, argv[argc - 1], values);
     return true;

@@ -104,6 +104,32 @@ bool cli_takes(
            (command && list_has(command->options, option->name));
 }
 
+const struct cli_option *cli_find_option(
+        const struct cli_program *program, const struct cli_command *command,
+        const char *text, const char **value_out)
+{
+    *value_out = NULL;
+    for (int i = 0; i < program->option_count; i++) {
+        const struct cli_option *option = &program->options[i];
+        if (!cli_takes(program, command, option))
+            continue;
+        if (option->letter && text[0] == '-' && text[1] == option->letter &&
+            (!text[2] || option->value)) {
+            *value_out = text[2] ? text + 2 : NULL;
+            return option;
+        }
+        size_t length = strlen(option->name);
+        if (strncmp(text, "--", 2) != 0 ||
+            strncmp(text + 2, option->name, length) != 0)
+            continue;
+        if (text[2 + length] == '=')
+            *value_out = text + 3 + length;
+        if (text[2 + length] == '=' || text[2 + length] == '\0')
+            return option;
+    }
+    return NULL;
+}
+
 static enum zd_status tell_unknown_option(
         const struct cli_program *program, const struct cli_command *command,
         const char *typed)
@@ -270,32 +296,6 @@ struct parse {
     uint64_t given; /* bits of program->options */
 };
 
-/* "--name", "--name=value", "-x" or "-xvalue"; *value_out stays NULL when the
- * value is not in the same word. */
-static const struct cli_option *match_option(
-        const struct parse *parse, const char *text, const char **value_out)
-{
-    for (int i = 0; i < parse->program->option_count; i++) {
-        const struct cli_option *option = &parse->program->options[i];
-        if (!cli_takes(parse->program, parse->command, option))
-            continue;
-        if (option->letter && text[0] == '-' && text[1] == option->letter &&
-            (!text[2] || option->value)) {
-            *value_out = text[2] ? text + 2 : NULL;
-            return option;
-        }
-        size_t length = strlen(option->name);
-        if (strncmp(text, "--", 2) != 0 ||
-            strncmp(text + 2, option->name, length) != 0)
-            continue;
-        if (text[2 + length] == '=')
-            *value_out = text + 3 + length;
-        if (text[2 + length] == '=' || text[2 + length] == '\0')
-            return option;
-    }
-    return NULL;
-}
-
 static enum zd_status add_operand(struct parse *parse, const char *text)
 {
     struct cli_line *line = (struct cli_line *)parse->args;
@@ -317,8 +317,9 @@ static enum zd_status add_operand(struct parse *parse, const char *text)
 static enum zd_status parse_option(
         struct parse *parse, int argc, char **argv, int *at)
 {
-    const char *text = argv[*at], *value = NULL;
-    const struct cli_option *option = match_option(parse, text, &value);
+    const char *text = argv[*at], *value;
+    const struct cli_option *option =
+            cli_find_option(parse->program, parse->command, text, &value);
     if (!option)
         return tell_unknown_option(parse->program, parse->command, text);
     if (!option->value && value)

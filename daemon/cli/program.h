@@ -103,6 +103,11 @@ struct cli_program {
 /* By its whole name; NULL: none. */
 const struct cli_command *cli_find_command(
         const struct cli_program *program, const char *name);
+/* The option of the command that "--name", "--name=value", "-x" or "-xvalue"
+ * is; NULL: none. *value_out: NULL when the value is not in the same word. */
+const struct cli_option *cli_find_option(
+        const struct cli_program *program, const struct cli_command *command,
+        const char *text, const char **value_out);
 /* Does the command take the option? Common ones and --help: always. A command
  * of NULL: the words before any command. */
 bool cli_takes(

@@ -345,7 +345,8 @@ static bool is_so_already(
     struct zd_error refusal = *zd_error_get();
     bool pauses = strcmp(command, "pause") == 0;
     json_t *status;
-    if (!client_is_conflict() || !(pauses || strcmp(command, "resume") == 0))
+    if (!client_failed_with("E1087") ||
+        !(pauses || strcmp(command, "resume") == 0))
         return false;
     zd_error_clear();
     bool is_known = target_get(target, "/v1/status", &status) == ZD_OK;

@@ -53,10 +53,9 @@ _Noreturn void client_end_by_signal(void)
 
 /* --- one exchange --- */
 
-bool client_job_is_gone(void)
+bool client_failed_with(const char *code)
 {
-    const struct zd_error *error = zd_error_get();
-    return strcmp(error->code, "E1090") == 0;
+    return strcmp(zd_error_get()->code, code) == 0;
 }
 
 struct exchange {
@@ -310,11 +309,6 @@ enum zd_status client_check(const struct client_answer *answer)
     }
     json_decref(root);
     return status;
-}
-
-bool client_is_conflict(void)
-{
-    return strcmp(zd_error_get()->code, "E1087") == 0;
 }
 
 enum zd_status client_object(

@@ -50,8 +50,6 @@ enum zd_status client_ask(
         const struct client_request *request, struct client_answer *answer);
 /* ZD_OK for 2xx; else the record of the job's own words. */
 enum zd_status client_check(const struct client_answer *answer);
-/* Is the record of this thread that of a 409? */
-bool client_is_conflict(void);
 /* The object of an answer; else the record of what is wrong with it. */
 enum zd_status client_object(
         const struct client_request *request,
@@ -63,9 +61,8 @@ enum zd_status client_get(
         const struct client_job *job, const char *what, double timeout,
         json_t **json_out);
 
-/* Does this thread's record say that the job is gone: no socket, or one that no
- * one listens on? */
-bool client_job_is_gone(void);
+/* Does this thread's record have the code? */
+bool client_failed_with(const char *code);
 
 /* INT and TERM are noted from here on and end waits. */
 void client_catch_signals(void);

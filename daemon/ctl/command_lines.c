@@ -4,9 +4,9 @@
 #include "daemon/cli/parse.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
-#include "daemon/ctl/dir.h"
 #include "daemon/ctl/jobs.h"
 #include "daemon/ctl/show.h"
+#include "daemon/ctl/target.h"
 
 #include <string.h>
 

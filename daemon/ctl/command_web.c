@@ -9,40 +9,19 @@
 #include <string.h>
 #include <unistd.h>
 
-struct shown { /* of the job, for the lines around the relay */
-    char name[256];
-    char report[PATH_MAX]; /* where its report.html will be */
-};
-
-static enum zd_status describe(
-        const struct target *target, struct shown *shown_out)
-{
-    json_t *status;
-    ZD_TRY(target_get(target, "/v1/status", &status));
-    const char *dir = json_text_of(status, "output_dir", "");
-    snprintf(
-            shown_out->name, sizeof shown_out->name, "%s",
-            json_text_of(status, "job", "the job"));
-    if (strlen(dir) + sizeof "/report.html" <= sizeof shown_out->report)
-        fs_join(shown_out->report, sizeof shown_out->report, dir,
-                "report.html");
-    json_decref(status);
-    return ZD_OK;
-}
-
 /* The address alone goes to stdout. */
 static void tell_address(
-        const struct look *look, const struct web *web,
-        const struct shown *shown)
+        const struct look *look, const struct web *web, const json_t *status)
 {
     const char *address = web_address(web);
     char host[256] = "HOST";
     printf("%s\n", address);
     fflush(stdout);
-    fputs("The page of ", stderr);
-    text_print(look, shown->name, false, stderr);
-    fputs(", for this user only: the address works once. Ctrl-C ends it.\n",
-          stderr);
+    fill_print(
+            look, status,
+            "The page of {job|s}, for this user only: the address works once. "
+            "Ctrl-C ends it.\n",
+            stderr);
     if (getenv("SSH_CONNECTION")) {
         int port = (int)strtol(strrchr(address, ':') + 1, NULL, 10);
         gethostname(host, sizeof host - 1);
@@ -51,22 +30,25 @@ static void tell_address(
     }
 }
 
-static void tell_end(const struct look *look, const struct shown *shown)
+static void tell_end(const struct look *look, const json_t *status)
 {
-    text_print(look, shown->name, false, stderr);
-    fputs(" has ended", stderr);
-    if (fs_exists(shown->report)) {
-        fputs("; its page: ", stderr);
-        text_print(look, shown->report, false, stderr);
-    }
-    fputc('\n', stderr);
+    char report[PATH_MAX];
+    snprintf(
+            report, sizeof report, "%s/report.html",
+            json_text_of(status, "output_dir", ""));
+    fill_print(
+            look, status,
+            fs_exists(report) ? "{job|s} has ended; its page: "
+                                "{output_dir|s}/report.html\n"
+                              : "{job|s} has ended\n",
+            stderr);
 }
 
 static enum zd_status serve(
         const struct cli_args *args, const struct look *look,
         const struct target *target)
 {
-    struct shown shown = {0};
+    json_t *shown;
     struct web *web;
     if (!target->job.socket) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1104",
@@ -78,19 +60,24 @@ static enum zd_status serve(
                 target->dir);
         return ZD_ERR_NO_INPUT;
     }
-    ZD_TRY(describe(target, &shown));
-    ZD_TRY(web_create(
+    ZD_TRY(target_get(target, "/v1/status", &shown));
+    enum zd_status status = web_create(
             &(struct web_options){
                     .socket = target->job.socket,
                     .owner = target->job.owner,
                     .port = (int)args->port},
-            &web));
-    tell_address(look, web, &shown);
+            &web);
+    if (status != ZD_OK) {
+        json_decref(shown);
+        return status;
+    }
+    tell_address(look, web, shown);
     if (args->open_browser)
         web_open_browser(web);
     if (!web_serve(web))
-        tell_end(look, &shown);
+        tell_end(look, shown);
     web_destroy(web);
+    json_decref(shown);
     return ZD_OK;
 }
 

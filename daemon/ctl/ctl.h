@@ -56,4 +56,13 @@ ctl_command_fn command_ls, command_logs, command_events, command_top,
 ctl_command_fn command_look; /* those that ask and show: views.c */
 ctl_command_fn command_act;  /* those that change what a job does */
 
+/* metrics and plot: what the commands that look (view.c) know of them. */
+enum { WHAT_MAX = 1024 };
+
+enum zd_status metrics_ask(const struct cli_args *args, char what[WHAT_MAX]);
+json_t *metrics_select(const struct cli_args *args, json_t *answer);
+void metrics_show(const struct look *look, const json_t *shown, FILE *out);
+json_t *plot_select(const struct cli_args *args, json_t *answer);
+void plot_show(const struct look *look, const json_t *shown, FILE *out);
+
 #endif

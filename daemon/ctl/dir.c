@@ -1,4 +1,4 @@
-#include "daemon/ctl/dir.h"
+#include "daemon/ctl/target.h"
 
 #include "base/file/fs.h"
 #include "base/file/json.h"

@@ -44,7 +44,7 @@ static void probe(void *ctx, const char *name, const char *socket, uid_t owner)
     json_t *json;
     enum zd_status status =
             client_get(&job, "/v1/status", PROBE_SECONDS, &json);
-    bool is_stale = status != ZD_OK && client_job_is_gone();
+    bool is_stale = status != ZD_OK && client_failed_with("E1090");
     zd_error_clear();
     if (!is_stale)
         add(jobs, name ? name : json_text_of(json, "job", "control.sock"),

@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "daemon/ctl/client.h"
-#include "daemon/ctl/dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -243,7 +242,7 @@ bool target_has_ended(const struct target *target)
 {
     const struct zd_error first = *zd_error_get();
     for (int tries = 0; target->job.socket && tries < ENDING_TRIES; tries++) {
-        bool is_gone = client_job_is_gone();
+        bool is_gone = client_failed_with("E1090");
         zd_error_clear();
         if (is_gone)
             return true;

@@ -1,9 +1,9 @@
 #include "daemon/ctl/top.h"
 
 #include "daemon/ctl/ctl.h"
-#include "daemon/ctl/dir.h"
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/show.h"
+#include "daemon/ctl/target.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* view.c - the commands that look: rows of a table, each shown once, or again
  * and again until the job or the user ends. */
-#include "daemon/ctl/view.h"
+#include "daemon/ctl/ctl.h"
 
 #include "base/text_stream.h"
 #include "daemon/cli/fill.h"

@@ -2,9 +2,9 @@
 #include "base/must.h"
 #include "base/text_buffer.h"
 #include "base/text_stream.h"
+#include "daemon/ctl/ctl.h"
 #include "daemon/ctl/grid.h"
 #include "daemon/ctl/plot.h"
-#include "daemon/ctl/view.h"
 #include "daemon/state/series.h"
 
 #include <math.h>
