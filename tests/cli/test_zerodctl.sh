@@ -38,6 +38,12 @@ ctl() {
     ! grep -q "$(printf '\033')" out.txt err
 }
 says() { has "$1" out.txt || { cat out.txt; return 1; }; }
+# shows CODE PATTERN ARGUMENT...: as ctl, and stdout has a line like that
+shows() {
+    local code=$1 pattern=$2
+    shift 2
+    ctl "$code" "$@" && says "$pattern"
+}
 step() { "$ctl" status -o json | sed -n 's/^  "step": \([0-9]*\).*/\1/p'; }
 # Wait until the job has made a step, or is gone.
 wait_for_step() {
@@ -52,58 +58,40 @@ ok 'no job: 66' ctl 66 status
 job=$!
 ok 'the job makes steps' wait_for_step 2 2>/dev/null
 
-ok 'ls' ctl 0 ls
-ok '  the job, and where it is' says '^tested +[a-z]+ +[0-9]+/1000000'
-ok 'status' ctl 0 status
-ok '  the model and the ranks' says '1 rank, ZeRO stage'
-ok 'status -o json' ctl 0 status -o json
-ok '  every key' says '"gradient_accumulation_steps"'
-ok 'top in a pipe: one frame' ctl 0 top
-ok '  its curve and its rank' says '^RANK +STEP'
-ok 'ranks' ctl 0 ranks
-ok '  this process' says " $job$"
-ok 'memory' ctl 0 memory
-ok '  the device' says '^ +0 +device'
-ok 'logs' ctl 0 logs --rank 0 -n 5
-ok '  lines with a time' says '^20[0-9-]*T'
+ok 'ls' shows 0 '^tested +[a-z]+ +[0-9]+/1000000' ls
+ok 'status' shows 0 '1 rank, ZeRO stage' status
+ok 'status -o json' shows 0 '"gradient_accumulation_steps"' status -o json
+ok 'top in a pipe: one frame' shows 0 '^RANK .* STEP' top
+ok 'ranks' shows 0 " $job$" ranks
+ok 'memory' shows 0 '^ +0 +device' memory
+ok 'logs' shows 0 '^20[0-9-]*T' logs --rank 0 -n 5
 ok 'a log that is not there: 64' ctl 64 logs --rank 7
 ok '  and who is there is a command away' grep -q 'zerodctl ranks lists them' err
-ok 'metrics' ctl 0 metrics
-ok '  each series' says '^train/loss'
-ok 'metrics --csv' ctl 0 metrics loss --csv
-ok '  a row a step' says '^1,[0-9.]+$'
-ok 'plot' ctl 0 plot --height 9
-ok '  with an axis' says '└─'
-ok 'config' ctl 0 config train.max_steps
-ok '  value and origin' says 'train.max_steps +1000000 +job.toml'
+ok 'metrics' shows 0 '^train/loss' metrics
+ok 'metrics --csv' shows 0 '^1,[0-9.]+$' metrics loss --csv
+ok 'plot' shows 0 '└─' plot --height 9
+ok 'config' shows 0 'train.max_steps +1000000 +job.toml' config train.max_steps
 
 ok 'checkpoint' ctl 0 checkpoint
 path=$(sed 's/.*: //' out.txt)
 ok '  it is there, and verifies' call 0 ckpt verify "$path"
-ok 'eval' ctl 0 eval
-ok '  its loss' says '^eval loss [0-9.]+ at step'
-ok 'sample' ctl 0 sample "Once upon a time" --max-new-tokens 4
-ok '  begins with the prompt' says '^Once upon a time'
-ok 'samples' ctl 0 samples
-ok '  has it' says '^Once upon a time'
-ok 'set' ctl 0 set optim.learning_rate=1e-3 save_steps=700000
-ok '  the settings as they are' says 'save_steps = 700000'
+ok 'eval' shows 0 '^eval loss [0-9.]+ at step' eval
+ok 'sample' shows 0 '^Once upon a time' sample "Once upon a time" --max-new-tokens 4
+ok 'samples' shows 0 '^Once upon a time' samples
+ok 'set' shows 0 'save_steps = 700000' set optim.learning_rate=1e-3 save_steps=700000
 ok 'a value out of range: 64' ctl 64 set learning_rate=-1
 ok 'pause' ctl 0 pause
 before=$(step)
 ok '  status says so' eval '"$ctl" status | head -1 | grep -q paused'
-ok 'pause again: it is so already' ctl 0 pause
-ok '  and says so' says "^already paused, after step $before; zerodctl resume continues the run"
+ok 'pause again: it is so already' shows 0 "^already paused, after step $before; zerodctl resume continues the run" pause
 ok 'checkpoint while paused' ctl 0 checkpoint
 ok '  and no step was made' [ "$(step)" = "$before" ]
 ok 'resume' ctl 0 resume
-ok 'resume again: it is so already' ctl 0 resume
-ok '  and says so' says '^already running, after step'
+ok 'resume again: it is so already' shows 0 '^already running, after step' resume
 ok '  steps go on' wait_for_step $((before + 2))
 ok 'profile' ctl 0 profile 2
 ok '  a trace' grep -q traceEvents "$(head -1 out.txt)"
-ok 'eval --no-wait' ctl 0 eval --no-wait
-ok '  is queued' says queued
+ok 'eval --no-wait' shows 0 queued eval --no-wait
 ok 'events' ctl 0 events
 ok '  commands and what came of them' eval 'says "command +checkpoint" && says "eval +eval_loss" && says "state +paused"'
 ok 'events -o json: one object a line' ctl 0 events -o json -n 3
@@ -119,8 +107,7 @@ until [ -s followed ] && [ -s watched ]; do
     for each in "$job" "$follower" "$watcher"; do kill -0 "$each" 2>/dev/null || break 2; done
     sleep 0.05
 done
-ok 'stop' ctl 0 stop
-ok '  tells the checkpoint' says 'stopped after step [0-9]+, checkpoint made/'
+ok 'stop' shows 0 'stopped after step [0-9]+, checkpoint made/' stop
 wait "$job"
 code=$?
 job=
@@ -134,8 +121,7 @@ wait "$watcher"
 code=$?
 ok '  status -w too' [ $code = 0 ]
 ok 'a job that ended: 66' ctl 66 status
-ok '--dir tells how it ended' ctl 0 status --dir made
-ok '  stopped' says '^tested +stopped'
+ok '--dir tells how it ended' shows 0 '^tested +stopped' status --dir made
 for command in ranks memory "metrics loss" plot logs events samples top; do
     ok "--dir: $command" ctl 0 $command --dir made
 done
@@ -156,11 +142,9 @@ ok "--dir: a stranger's folder that names this job does not reach it" ctl 69 sto
 ok '  and is told so' grep -q "status.json names the socket of another folder's job" err
 kill -KILL "$job"
 wait "$job" 2>/dev/null
-ok '--dir: a run that was killed is 69' ctl 69 status --dir made
-ok '  died, and where' says '^tested +died after step [0-9]+ '
+ok '--dir: a run that was killed is 69' shows 69 '^tested +died after step [0-9]+ ' status --dir made
 ok '  with its step and its process' grep -qE "E1099.*died after step [0-9]+: process $job is gone" err
-ok '  in JSON too' ctl 69 status --dir made -o json
-ok '  the state' says '"state": "died"'
+ok '  in JSON too' shows 69 '"state": "died"' status --dir made -o json
 job=
 # A run that ends gives its lock back before it writes how it ended; and the numbers of the dead are given again.
 cp made/status.json dead.json
