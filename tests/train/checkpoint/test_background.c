@@ -22,12 +22,6 @@ static void on_step(void *ctx, const struct train_step_report *report)
     usleep((useconds_t)atomic_load(&save_asks.step_us));
 }
 
-enum { SETS = 16 };
-static const char *const base[] = {
-        "train.max_steps=6", "checkpoint.save_steps=2",
-        "checkpoint.save_total_limit=0", "checkpoint.export=none",
-        "report.html=false"};
-
 /* The words of `more` are settings too; `commander` may be NULL. */
 static enum zd_status run_asked(
         const char *dir, int world, const char *more,
@@ -37,17 +31,16 @@ static enum zd_status run_asked(
     if (commander)
         observer = commander->observer;
     observer.step = on_step;
-    const char *sets[SETS] = {0};
-    char *words = strdup(more), *at = words, *word;
-    int count = 0;
-    for (size_t i = 0; i < sizeof base / sizeof base[0]; i++)
-        sets[count++] = base[i];
-    while ((word = strsep(&at, " ")))
-        sets[count++] = word;
     memset(&save_seen, 0, sizeof save_seen); /* no thread of a run is left */
     zd_error_clear();
-    return job_threads_run_observed(
-            "tests/train/bytes.toml", sets, world, dir, &observer);
+    bool ran = job_runs_observed(
+            "tests/train/bytes.toml", dir, world, &observer,
+            "train.max_steps=6 checkpoint.save_steps=2 "
+            "checkpoint.save_total_limit=0 checkpoint.export=none "
+            "report.html=false %s",
+            more);
+    enum zd_status status = zd_error_get()->status;
+    return ran ? ZD_OK : status != ZD_OK ? status : ZD_ERR_BUG;
 }
 
 static enum zd_status run(const char *dir, int world, const char *more)

@@ -52,15 +52,13 @@ int main(void)
           "echo pieces >%s/model/tokenizer.model; echo '{\"chat_template\": "
           "\"\"}' >%s/model/chat_template.json",
           dir);
-    char model[PATH_MAX];
-    snprintf(model, sizeof model, "model.path=%s/model", dir);
-    const char *sets[] = {
-            model, "train.max_steps=3", "checkpoint.save_steps=2",
-            "checkpoint.export=hf", NULL};
     struct train_observer observer = {.ctx = dir, .step = take_away};
-    enum zd_status status = job_threads_run_observed(
-            "tests/fixtures/llama/job.toml", sets, 2, dir, &observer);
-    tap_ok(status == ZD_OK, "the run ends well: %s", zd_error_get()->what);
+    bool ran = job_runs_observed(
+            "tests/fixtures/llama/job.toml", dir, 2, &observer,
+            "model.path=%s/model train.max_steps=3 checkpoint.save_steps=2 "
+            "checkpoint.export=hf",
+            dir);
+    tap_ok(ran, "the run ends well: %s", zd_error_get()->what);
     for (int i = 0; names[i]; i++) {
         char path[PATH_MAX];
         snprintf(path, sizeof path, "%s/gone/%s", dir, names[i]);

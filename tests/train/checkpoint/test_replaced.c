@@ -23,37 +23,27 @@ static void visit(void *ctx, const struct train_event *event)
     visitor->has_been = system(command) == 0;
 }
 
-static json_int_t step_of(const char *path)
-{
-    char name[PATH_MAX + 16];
-    json_t *manifest;
-    snprintf(name, sizeof name, "%s/manifest.json", path);
-    if (json_parse_file(name, 1 << 20, &manifest) != ZD_OK)
-        return -1;
-    json_int_t step = json_integer_value(json_object_get(manifest, "step"));
-    json_decref(manifest);
-    return step;
-}
-
 int main(void)
 {
     const char *dir = job_threads_dir();
-    const char *sets[] = {
-            "train.max_steps=4", "checkpoint.save_strategy=steps",
-            "checkpoint.save_steps=2", "checkpoint.export=none", NULL};
     struct visitor visitor = {0};
     snprintf(
             visitor.from, sizeof visitor.from, "%s/out/checkpoint-000002", dir);
     snprintf(visitor.to, sizeof visitor.to, "%s/out/checkpoint-000004", dir);
     struct train_observer observer = {.ctx = &visitor, .event = visit};
-    enum zd_status status = job_threads_run_observed(
-            "tests/train/bytes.toml", sets, 2, dir, &observer);
+    bool ran = job_runs_observed(
+            "tests/train/bytes.toml", dir, 2, &observer,
+            "train.max_steps=4 checkpoint.save_strategy=steps "
+            "checkpoint.save_steps=2 checkpoint.export=none");
     const struct zd_error *error = zd_error_get();
     tap_ok(visitor.has_been, "another's checkpoint comes in between");
-    tap_ok(status == ZD_ERR_IO && strcmp(error->code, "E0814") == 0,
-           "the save is refused (status %d, %s)", status, error->code);
+    tap_ok(!ran && error->status == ZD_ERR_IO &&
+                   strcmp(error->code, "E0814") == 0,
+           "the save is refused (status %d, %s)", error->status, error->code);
     tap_ok(strstr(error->what, "checkpoint-000004") != NULL, "and names it: %s",
            error->what);
-    tap_ok(step_of(visitor.to) == 2, "what was there is there");
+    json_t *manifest = job_manifest(dir, 4);
+    tap_ok(json_integer_at(manifest, "step") == 2, "what was there is there");
+    json_decref(manifest);
     return tap_done();
 }
