@@ -77,6 +77,13 @@ static enum zd_status next_candidate(
     return ZD_OK;
 }
 
+static int threads_of(struct comm *comm, const struct train_job *job)
+{
+    return device_threads(
+            &job->device, device_affinity_cpus(), device_online_cpus(),
+            comm_local_size(comm));
+}
+
 /* Collective: is the candidate sound? *found_out: the search is over. */
 static enum zd_status judge(
         struct comm *comm, const struct search *search, const char *path,
@@ -87,7 +94,7 @@ static enum zd_status judge(
     if (!path[0] || (!search->is_given && !job->checkpoint.verify))
         return ZD_OK;
     enum zd_status status =
-            checkpoint_verify_ranks(comm, path, rank_device_threads(job, comm));
+            checkpoint_verify_ranks(comm, path, threads_of(comm, job));
     if (status == ZD_ERR_DATA && !search->is_given) {
         *found_out = false;
         if (comm_rank(comm) == 0)

@@ -125,6 +125,7 @@ enum zd_status settings_set(
         return ZD_OK;
     double rate = rate_to_set(trainer);
     live_set(trainer, command);
+    save_outdated(trainer);
     outcome->result = settings_json(trainer);
     if (command->given[SET_LEARNING_RATE])
         tell_rate(

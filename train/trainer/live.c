@@ -59,7 +59,6 @@ void live_set(struct trainer *trainer, const struct train_command *command)
         }
     if (command->given[SET_ACCUMULATION])
         live->global_batch = trainer->plan.global_batch;
-    save_outdated(trainer);
 }
 
 bool live_rate_note(const struct trainer *trainer, char *text, size_t bytes)
