@@ -37,8 +37,4 @@ struct dataset *data_case_open(struct data_case *test); /* NULL: failed */
 /* Number of files in the cache folder. */
 int data_case_cached(const struct data_case *test);
 
-/* Run the cases of a file in tests/data/cases, of which there are at least so
- * many (data_rows.c). */
-void data_rows_run(const char *name, int least);
-
 #endif

@@ -1,13 +1,8 @@
-/* What each text format makes of a file: words, documents and loss mask. */
+/* Documents of files: post-processors, patterns of paths, several threads. */
 #include "tests/data/data_case.h"
 
 #include <criterion/criterion.h>
 #include <unistd.h>
-
-Test(data_documents, are_what_each_format_says)
-{
-    data_rows_run("documents.txt", 30);
-}
 
 /* The tokenizer of a case with `pieces` in its template: 456 is <s>, 457 </s>,
  * the end of text. */
@@ -80,22 +75,6 @@ Test(data_documents, what_the_post_processor_puts_behind_a_text_is_trained)
 #undef TEXT
 #undef BOS
 #undef EOS
-}
-
-Test(data_documents, a_glob_takes_its_files_in_the_order_of_their_names)
-{
-    struct data_case test;
-    char pattern[PATH_MAX];
-    data_case_init(&test, NULL);
-    data_case_text(&test, "c.txt", "cc");
-    data_case_text(&test, "b.jsonl", "{\"text\":\"bb\"}\n");
-    data_case_text(&test, "a.txt", "aa");
-    snprintf(pattern, sizeof pattern, "%s/*.{txt,jsonl}", test.scratch.dir);
-    test.entry.path = pattern;
-    char *words = data_case_words(&test);
-    cr_expect_str_eq(words, "|[a]a$|[b]b$|[c]c$");
-    free(words);
-    data_case_fini(&test);
 }
 
 static void match(struct data_case *test, const char *pattern, const char *want)
