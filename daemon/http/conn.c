@@ -36,6 +36,26 @@ static void count_siblings(
             conn->siblings += change;
 }
 
+/* A connection that came, or whose peer has become another. */
+static void count_in(struct http_conn *conn)
+{
+    const struct http_conn *other = conn->server->newest;
+    while (other &&
+           (other == conn || !is_same_process(&conn->peer, &other->peer)))
+        other = other->next;
+    conn->siblings = other ? other->siblings : 0;
+    if (!conn->is_dropped)
+        count_siblings(conn->server, &conn->peer, 1);
+}
+
+void http_conn_prove_owner(struct http_conn *conn)
+{
+    if (!conn->is_dropped)
+        count_siblings(conn->server, &conn->peer, -1);
+    conn->peer.uid = conn->server->owner;
+    count_in(conn);
+}
+
 void http_conn_forget_request(struct http_conn *conn)
 {
     http_stream_release(conn->stream);
@@ -196,17 +216,11 @@ void http_sweep(struct http_server *server)
 void http_conn_create(
         struct http_server *server, int fd, const struct http_peer *peer)
 {
-    struct http_conn *conn = zd_array(1, sizeof *conn), *other = server->newest;
-    while (other && !is_same_process(peer, &other->peer))
-        other = other->next;
+    struct http_conn *conn = zd_array(1, sizeof *conn);
     *conn = (struct http_conn){
-            .server = server,
-            .next = server->newest,
-            .fd = fd,
-            .peer = *peer,
-            .siblings = other ? other->siblings : 0};
+            .server = server, .next = server->newest, .fd = fd, .peer = *peer};
     server->newest = conn;
-    count_siblings(server, peer, 1);
+    count_in(conn);
     http_conn_enter(conn, CONN_FRESH);
     trim(server, peer);
     http_mhd_add(conn);

@@ -281,7 +281,7 @@ static enum MHD_Result answer(
     if (!conn->peer.is_tcp || admits(server, &request, &reply))
         server->options.handler(server->options.ctx, &request, &reply);
     if (reply.is_owner)
-        conn->peer.uid = server->owner;
+        http_conn_prove_owner(conn);
     if (!reply.stream)
         return http_reply_send(conn, &reply, false);
     http_stream_attach(reply.stream, conn);

@@ -1,10 +1,11 @@
 /* server.h - what the files of the server share.
  *
  *   server.c   listeners, accept, timers, the end
- *   conn.c     a connection from accept to its end; which one is dropped, and
- * when mhd.c      libmicrohttpd: connections, from bytes to requests reply.c
- * from replies and streams to bytes socket.c   the socket's path, folder, lock
- * and end tcp.c      HOST:PORT
+ *   conn.c     a connection from accept to its end; which one is dropped, when
+ *   mhd.c      libmicrohttpd: connections, from bytes to requests
+ *   reply.c    from replies and streams to bytes
+ *   socket.c   the socket's path, folder, lock and end
+ *   tcp.c      HOST:PORT
  *
  * libuv polls the listeners and libmicrohttpd's one descriptor; libmicrohttpd
  * owns the connections. A sweep, four times a second, keeps the deadlines and
@@ -155,6 +156,8 @@ void http_conn_create(
         struct http_server *server, int fd, const struct http_peer *peer);
 void http_conn_destroy(struct http_conn *conn); /* does not close `fd` */
 void http_conn_enter(struct http_conn *conn, enum http_state state);
+/* A TCP connection is the owner's: from now on it counts as one of his. */
+void http_conn_prove_owner(struct http_conn *conn);
 void http_conn_forget_request(struct http_conn *conn);
 /* End a connection: what it sends is cut off; it is gone after http_run. */
 void http_conn_drop(struct http_conn *conn);
