@@ -53,7 +53,7 @@ typedef enum zd_status ctl_command_fn(
         struct cli_args *args, int *argc, char ***argv);
 ctl_command_fn command_ls, command_logs, command_events, command_top,
         command_web;
-ctl_command_fn command_look; /* those that ask and show: views.c */
+ctl_command_fn command_look; /* those that ask and show: view.c */
 ctl_command_fn command_act;  /* those that change what a job does */
 
 /* metrics and plot: what the commands that look (view.c) know of them. */

@@ -65,11 +65,12 @@ static int count_lines(const char *text)
     return lines;
 }
 
-/* The last `rows` lines, with the local time in place of UTC. */
+/* The last `rows` lines (less than 0: none), with the local time in place of
+ * UTC. */
 static void print_log(
         const struct look *look, const char *log, int rows, FILE *out)
 {
-    for (int skip = count_lines(log) - rows; skip > 0; skip--)
+    for (int lines = count_lines(log); lines > 0 && lines > rows; lines--)
         log = strchr(log, '\n') + 1;
     while (*log && rows-- > 0) {
         size_t length = strcspn(log, "\n");

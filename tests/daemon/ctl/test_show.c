@@ -239,15 +239,15 @@ Test(ctl_show, top_fits_every_window_and_any_number_of_ranks)
     json_t *none = json_object();
     json_t *const answers[] = {two, many, none};
     for (int columns = 20; columns <= 130; columns += 7)
-        for (int rows = 5; rows <= 60; rows += 5)
+        for (int rows = 1; rows <= 60; rows += rows < 5 ? 1 : 5)
             for (int i = 0; i < 3; i++) {
                 struct look look = look_at(columns, i != 1);
                 look.rows = rows;
                 char *text = frame_of(&look, status, answers[i], log_text);
                 check_safe(&look, text);
                 cr_assert(
-                        lines_of(text) <= rows, "%d lines in %d x %d",
-                        lines_of(text), columns, rows);
+                        lines_of(text) <= (rows < 3 ? 3 : rows),
+                        "%d lines in %d x %d", lines_of(text), columns, rows);
                 free(text);
             }
     json_decref(status);
