@@ -3,7 +3,7 @@
 
     test_web.py ZERODCTL
 """
-import contextlib, http.client, os, queue, signal, socket, subprocess, sys, tempfile, threading, urllib.parse
+import contextlib, http.client, os, queue, signal, socket, subprocess, sys, tempfile, threading, time, urllib.parse
 
 program = sys.argv[1]
 folder = tempfile.TemporaryDirectory(prefix="zerod-web-", dir="/tmp")
@@ -229,6 +229,24 @@ def idle_connections_of_others_do_not_keep_the_owner_out(job, relay):
     send(peer, "1234", "Content-Length: 4")
     assert browser.getresponse().read() == b"1234"
     relay.end()
+
+
+def a_stream_of_the_owner_stays_while_his_others_are_idle(job, relay):
+    others = [socket.create_connection(("127.0.0.1", relay.port)) for _ in range(14)]
+    stream = relay.inside("/v1/events")  # begun while many strangers were there
+    peer = job.asked.get(timeout=60)[0]
+    send(peer, "data: one\n", "Content-Type: text/event-stream")
+    answer = stream.getresponse()
+    assert answer.readline() == b"data: one\n"
+    for other in others:
+        other.close()
+    idle = []
+    for _ in range(20):
+        idle.append(relay.inside("/v1/status"))
+        passes(job, idle[-1])
+    time.sleep(0.6)  # two sweeps
+    peer.sendall(b"data: two\n")
+    assert answer.readline() == b"data: two\n"
 
 
 def a_port_that_is_taken_is_an_error(job, relay):
