@@ -73,102 +73,73 @@ static bool is_sound(
                             (header->doc_count + 1) * sizeof(uint64_t);
 }
 
-/* Everything in a file, as it is read: its digest, and whether the words are
- * some that we would have written. */
+/* The words of a file as they are read: are they some that we would have
+ * written, and do documents begin where the list says? */
 struct check {
-    const struct cache_header *header;
-    const struct cache_limits *limits;
-    struct hasher *all;
-    struct hasher *firsts,
-            *docs; /* where documents begin, by the words and by the list */
-    uint64_t trained;
+    const struct token_cache *cache;
+    uint64_t ids;                /* of the vocabulary */
+    uint64_t trained, documents; /* so far */
     bool is_sound;
-    const atomic_bool *stop; /* NULL: never */
 };
 
 static void check_words(
         struct check *check, const uint32_t *words, uint64_t begin,
         size_t count)
 {
+    const struct token_cache *cache = check->cache;
     for (size_t i = 0; i < count; i++) {
-        uint64_t at = begin + i;
+        uint64_t at = begin + i, document = check->documents;
         uint32_t marks = words[i] & (WORD_FIRST | WORD_TRAIN);
-        if (at == check->header->word_count) { /* padding */
-            check->is_sound = check->is_sound && words[i] == 0;
-            continue;
-        }
-        check->is_sound = check->is_sound &&
-                          (words[i] & WORD_ID) < check->limits->ids &&
-                          marks != (WORD_FIRST | WORD_TRAIN);
+        if (at == cache->word_count) /* padding */
+            check->is_sound &= words[i] == 0;
+        else
+            check->is_sound &= (words[i] & WORD_ID) < check->ids &&
+                               marks != (WORD_FIRST | WORD_TRAIN);
         check->trained += marks == WORD_TRAIN;
-        if (marks == WORD_FIRST)
-            hasher_update(check->firsts, &at, sizeof at);
+        if (marks != WORD_FIRST)
+            continue;
+        check->is_sound &=
+                document < cache->doc_count && cache->docs[document] == at;
+        check->documents++;
     }
 }
 
-/* `bytes` of the file from `at` on, words or documents. */
-static void check_piece(
-        struct check *check, const void *piece, uint64_t at, size_t bytes)
-{
-    const struct cache_header *header = check->header;
-    uint64_t docs = cache_docs_offset(header->word_count);
-    uint64_t end = docs + header->doc_count * sizeof(uint64_t);
-    hasher_update(check->all, piece, bytes);
-    if (at < docs)
-        check_words(
-                check, piece, (at - sizeof *header) / sizeof(uint32_t),
-                bytes / sizeof(uint32_t));
-    else if (at < end)
-        hasher_update(
-                check->docs, piece,
-                end - at < bytes ? (size_t)(end - at) : bytes);
-}
-
-static enum zd_status read_all(
-        struct check *check, int fd, const char *path, uint64_t bytes)
-{
-    enum { CHUNK = 1 << 20 };
-    enum zd_status status = ZD_OK;
-    uint64_t docs = cache_docs_offset(check->header->word_count);
-    void *chunk = zd_must(malloc(CHUNK));
-    for (uint64_t at = sizeof *check->header; at < bytes && status == ZD_OK;) {
-        if (check->stop && atomic_load(check->stop))
-            break;
-        uint64_t end = at < docs ? docs : bytes;
-        size_t part = end - at < CHUNK ? (size_t)(end - at) : CHUNK;
-        status = fs_pread(fd, path, chunk, part, at);
-        if (status == ZD_OK)
-            check_piece(check, chunk, at, part);
-        at += part;
-    }
-    free(chunk);
-    return status;
-}
-
+/* Read it whole, until *stop, which says nothing against it. */
 static enum zd_status check_content(
-        int fd, const char *path, const struct cache_header *header,
-        const struct cache_limits *limits, uint64_t bytes,
+        const struct token_cache *cache, const struct cache_limits *limits,
         const atomic_bool *stop, bool *sound_out)
 {
-    char all[HASH_HEX], firsts[HASH_HEX], docs[HASH_HEX];
-    struct check check = {
-            .header = header,
-            .limits = limits,
-            .all = zd_must(hasher_create()),
-            .firsts = zd_must(hasher_create()),
-            .docs = zd_must(hasher_create()),
-            .is_sound = true,
-            .stop = stop};
-    enum zd_status status = read_all(&check, fd, path, bytes);
-    hasher_finish(check.all, all);
-    hasher_finish(check.firsts, firsts);
-    hasher_finish(check.docs, docs);
-    *sound_out = check.is_sound && strcmp(all, header->digest) == 0 &&
-                 check.trained == header->trained_count &&
-                 (limits->tokens || strcmp(firsts, docs) == 0);
-    hasher_destroy(check.all);
-    hasher_destroy(check.firsts);
-    hasher_destroy(check.docs);
+    enum { CHUNK = 1 << 20 };
+    struct check check = {.cache = cache, .ids = limits->ids, .is_sound = true};
+    char digest[HASH_HEX];
+    struct hasher *hasher = zd_must(hasher_create());
+    char *chunk = zd_must(malloc(CHUNK));
+    uint64_t words = sizeof(struct cache_header), at = words;
+    uint64_t docs = cache_docs_offset(cache->word_count);
+    enum zd_status status = ZD_OK;
+    while (at < cache->map_bytes && status == ZD_OK) {
+        uint64_t left = (at < docs ? docs : cache->map_bytes) - at;
+        size_t part = left < CHUNK ? (size_t)left : CHUNK;
+        if (stop && atomic_load(stop))
+            break;
+        status = fs_pread(cache->fd, cache->path, chunk, part, at);
+        if (status != ZD_OK)
+            break;
+        hasher_update(hasher, chunk, part);
+        if (at < docs)
+            check_words(
+                    &check, (const uint32_t *)chunk,
+                    (at - words) / sizeof(uint32_t), part / sizeof(uint32_t));
+        at += part;
+    }
+    hasher_finish(hasher, digest);
+    hasher_destroy(hasher);
+    free(chunk);
+    *sound_out = at < cache->map_bytes ||
+                 (check.is_sound &&
+                  memcmp(digest, cache->digest, sizeof digest) == 0 &&
+                  check.trained == cache->trained_count &&
+                  (limits->tokens || check.documents == cache->doc_count));
     return status;
 }
 
@@ -196,33 +167,50 @@ static bool has_its_time(
            info->st_mtim.tv_nsec == 0;
 }
 
+/* Map the file that cache->fd is open for, and take what its header says. */
 static enum zd_status map_file(
-        int fd, const char *path, const struct cache_header *header,
-        const struct stat *info, struct token_cache *cache)
+        struct token_cache *cache, const struct cache_header *header,
+        size_t bytes)
 {
-    size_t bytes = (size_t)info->st_size;
-    char *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    char *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, cache->fd, 0);
     if (map == MAP_FAILED)
         return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "cannot map %s: %s", path,
+                ZD_ERR_MEMORY, "E0602", "cannot map %s: %s", cache->path,
                 strerror(errno));
     /* samples are taken in random order: reading ahead would only fill memory
      */
     madvise(map, bytes, MADV_RANDOM);
-    *cache = (struct token_cache){
-            .path = zd_must(strdup(path)),
-            .device = info->st_dev,
-            .inode = info->st_ino,
-            .map = map,
-            .map_bytes = bytes,
-            .words = (const uint32_t *)(map + sizeof *header),
-            .docs = (const uint64_t
-                             *)(map + cache_docs_offset(header->word_count)),
-            .word_count = header->word_count,
-            .doc_count = header->doc_count,
-            .trained_count = header->trained_count,
-    };
+    uint64_t docs = cache_docs_offset(header->word_count);
+    cache->map = map;
+    cache->map_bytes = bytes;
+    cache->words = (const uint32_t *)(map + sizeof *header);
+    cache->docs = (const uint64_t *)(map + docs);
+    cache->word_count = header->word_count;
+    cache->doc_count = header->doc_count;
+    cache->trained_count = header->trained_count;
     memcpy(cache->digest, header->digest, sizeof cache->digest);
+    return ZD_OK;
+}
+
+/* *sound_out: it is the file of `key`, and may be used. */
+static enum zd_status take_file(
+        struct token_cache *cache, const char *key, bool is_by_time,
+        const struct cache_limits *limits, const struct stat *info,
+        bool *sound_out)
+{
+    struct cache_header header;
+    size_t bytes = (size_t)info->st_size;
+    *sound_out = false;
+    if (bytes < sizeof header)
+        return ZD_OK;
+    ZD_TRY(fs_pread(cache->fd, cache->path, &header, sizeof header, 0));
+    if (!is_sound(&header, key, bytes))
+        return ZD_OK;
+    ZD_TRY(map_file(cache, &header, bytes));
+    *sound_out = has_order(cache, limits);
+    if (*sound_out &&
+        (is_foreign(info) || (is_by_time && !has_its_time(&header, info))))
+        return check_content(cache, limits, NULL, sound_out);
     return ZD_OK;
 }
 
@@ -232,44 +220,33 @@ enum zd_status token_cache_open(
         bool *found_out)
 {
     char path[PATH_MAX];
-    struct cache_header header;
-    struct stat info = {.st_size = 0};
-    uint64_t bytes;
-    bool sound = false;
+    struct stat info;
     int fd;
     *found_out = false;
     cache_path(path, folder, key);
     if (!fs_exists(path))
         return ZD_OK;
-    ZD_TRY(fs_open_read(path, &fd, &bytes));
+    ZD_TRY(fs_open_read(path, &fd, NULL));
+    struct token_cache cache = {.path = zd_must(strdup(path)), .fd = fd};
     enum zd_status status = ZD_OK;
-    if (fstat(fd, &info) == 0 && bytes >= sizeof header) {
-        status = fs_pread(fd, path, &header, sizeof header, 0);
-        sound = status == ZD_OK && is_sound(&header, key, bytes);
-    }
-    if (status == ZD_OK && is_foreign(&info) && !limits->is_shared) {
+    if (fstat(fd, &info) != 0)
+        info = (struct stat){.st_size = 0};
+    if (is_foreign(&info) && !limits->is_shared) {
         zd_log_warning(
                 "%s is not used: it belongs to user %u, who could have put "
                 "other tokens there; data.cache_shared = true uses it",
                 path, (unsigned)info.st_uid);
-        close(fd);
-        return ZD_OK;
+    } else {
+        status = take_file(
+                &cache, key, check == CACHE_TIMES, limits, &info, found_out);
+        if (status == ZD_OK && !*found_out)
+            zd_log_warning("%s is damaged and is made again", path);
     }
-    bool whole =
-            check == CACHE_WHOLE || is_foreign(&info) ||
-            (check == CACHE_TIMES && sound && !has_its_time(&header, &info));
-    if (sound && whole)
-        status = check_content(fd, path, &header, limits, bytes, NULL, &sound);
-    if (status == ZD_OK && sound)
-        status = map_file(fd, path, &header, &info, cache_out);
-    if (status == ZD_OK && sound && !has_order(cache_out, limits)) {
-        token_cache_close(cache_out);
-        sound = false;
-    }
-    *found_out = status == ZD_OK && sound;
-    if (status == ZD_OK && !sound)
-        zd_log_warning("%s is damaged and is made again", path);
-    close(fd);
+    *found_out = *found_out && status == ZD_OK;
+    if (*found_out)
+        *cache_out = cache;
+    else
+        token_cache_close(&cache);
     return status;
 }
 
@@ -277,37 +254,19 @@ enum zd_status token_cache_check(
         const struct token_cache *cache, const struct cache_limits *limits,
         const atomic_bool *stop, bool *is_sound_out)
 {
-    struct cache_header header;
-    struct stat info;
-    bool sound = true;
-    int fd;
-    *is_sound_out = true;
-    ZD_TRY(fs_open_read(cache->path, &fd, NULL));
-    bool is_it = fstat(fd, &info) == 0 && info.st_dev == cache->device &&
-                 info.st_ino == cache->inode &&
-                 (size_t)info.st_size == cache->map_bytes;
-    enum zd_status status = ZD_OK;
-    if (is_it)
-        status = fs_pread(fd, cache->path, &header, sizeof header, 0);
-    if (is_it && status == ZD_OK)
-        status = check_content(
-                fd, cache->path, &header, limits, cache->map_bytes, stop,
-                &sound);
-    if (atomic_load(stop))
-        sound = true; /* it was not read to its end */
-    if (status == ZD_OK && !sound) {
-        utimensat(AT_FDCWD, cache->path, NULL, 0); /* now */
-        *is_sound_out = false;
-    }
-    close(fd);
-    return status;
+    ZD_TRY(check_content(cache, limits, stop, is_sound_out));
+    if (!*is_sound_out)
+        futimens(cache->fd, NULL); /* now */
+    return ZD_OK;
 }
 
 void token_cache_close(struct token_cache *cache)
 {
-    free(cache->path);
+    if (cache->path)
+        close(cache->fd);
     if (cache->map)
         munmap(cache->map, cache->map_bytes);
+    free(cache->path);
     memset(cache, 0, sizeof *cache);
 }
 

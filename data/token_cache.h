@@ -23,12 +23,10 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 struct token_cache { /* open; all zero: none */
-    char *path;      /* owned */
-    dev_t device;    /* and inode: which file it is */
-    ino_t inode;
+    char *path;      /* owned; NULL: none */
+    int fd;          /* of the file, which keeps it where another replaces it */
     void *map;
     size_t map_bytes;
     const uint32_t *words;
@@ -50,9 +48,8 @@ struct cache_limits { /* of what it is the cache of */
 
 enum cache_check {
     CACHE_TRUSTED, /* header, size, and the documents' order and range */
-    CACHE_WHOLE,   /* all of it is read, compared with its digest, and its words
-                      must be in order */
-    CACHE_TIMES    /* whole unless the file's time is that of its header */
+    CACHE_TIMES    /* and, unless the file's time is that of its header, all of
+                      it: its digest, and the order of its words */
 };
 
 /* Map the file of `key`. *found_out is false when there is none, or one that is
@@ -65,7 +62,7 @@ enum zd_status token_cache_open(
         const struct cache_limits *limits, struct token_cache *cache_out,
         bool *found_out);
 /* Read an open one whole, until *stop. When it is damaged, the next start will
- * notice: its time is changed. One that another file has replaced is sound. */
+ * notice: its time is changed. */
 enum zd_status token_cache_check(
         const struct token_cache *cache, const struct cache_limits *limits,
         const atomic_bool *stop, bool *is_sound_out);
