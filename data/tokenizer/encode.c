@@ -22,6 +22,7 @@ struct cache_entry { /* one cache line */
 
 struct encoder {
     const struct tokenizer *tokenizer;
+    bool takes_added; /* tokens, in the text at hand */
     struct cache_entry *cache;
     struct bpe bpe;
     struct byte_buffer normal;   /* a normalized stretch */
@@ -111,33 +112,14 @@ static enum zd_status encode_uncached(
     return bpe_encode(&encoder->bpe, &tokenizer->merges, word, bytes, ids);
 }
 
-/* Of at most CACHED_BYTES bytes; the end is read twice rather than bytewise. */
-static inline size_t word_place(const unsigned char *word, size_t bytes)
-{
-    uint64_t hash = bytes * 0x9e3779b97f4a7c15u, part = 0;
-    if (bytes < sizeof part) {
-        for (size_t i = 0; i < bytes; i++)
-            part = part << 8 | word[i];
-        hash = (hash ^ part) * 0xff51afd7ed558ccdu;
-        return (hash ^ hash >> 29) * 0x9e3779b97f4a7c15u >> (64 - CACHE_BITS);
-    }
-    for (size_t i = 0; i + sizeof part < bytes; i += sizeof part) {
-        memcpy(&part, word + i, sizeof part);
-        hash = (hash ^ part) * 0xff51afd7ed558ccdu;
-        hash ^= hash >> 32;
-    }
-    memcpy(&part, word + bytes - sizeof part, sizeof part);
-    hash = (hash ^ part) * 0xff51afd7ed558ccdu;
-    return (hash ^ hash >> 29) * 0x9e3779b97f4a7c15u >> (64 - CACHE_BITS);
-}
-
 static enum zd_status encode_word(
         struct encoder *encoder, const unsigned char *word, size_t bytes,
         struct token_vector *ids)
 {
     if (bytes > CACHED_BYTES)
         return encode_uncached(encoder, word, bytes, ids);
-    struct cache_entry *entry = &encoder->cache[word_place(word, bytes)];
+    size_t place = text_hash(word, bytes) >> (64 - CACHE_BITS);
+    struct cache_entry *entry = &encoder->cache[place];
     if (entry->bytes == bytes && memcmp(entry->word, word, bytes) == 0) {
         token_vector_append(ids, entry->id, entry->ids);
         return ZD_OK;
@@ -163,8 +145,6 @@ static enum zd_status encode_stretch(
         struct token_vector *ids)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
-    if (bytes == 0)
-        return ZD_OK;
     if (tokenizer->add_prefix_space && text[0] != ' ') {
         encoder->prefixed.count = 0;
         byte_buffer_append(&encoder->prefixed, " ", 1);
@@ -188,10 +168,34 @@ static enum zd_status encode_stretch(
     return ZD_OK;
 }
 
+/* The added tokens of one scan, and what `encode` makes of the text between. */
+static enum zd_status encode_between(
+        struct encoder *encoder, const struct added_set *set,
+        const unsigned char *text, size_t bytes, struct token_vector *ids,
+        enum zd_status (*encode)(
+                struct encoder *encoder, const unsigned char *text,
+                size_t bytes, struct token_vector *ids))
+{
+    static const struct added_set none;
+    struct added_scan scan;
+    struct added_piece piece;
+    added_scan_init(
+            &scan, encoder->takes_added ? set : &none,
+            encoder->tokenizer->classes, text, bytes);
+    while (added_scan_next(&scan, &piece)) {
+        if (piece.token)
+            token_vector_push(ids, piece.token->id);
+        else
+            ZD_TRY(encode(
+                    encoder, text + piece.begin, piece.end - piece.begin, ids));
+    }
+    return ZD_OK;
+}
+
 /* A stretch between added tokens of the first scan. */
 static enum zd_status encode_raw_stretch(
         struct encoder *encoder, const unsigned char *text, size_t bytes,
-        unsigned flags, struct token_vector *ids)
+        struct token_vector *ids)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     encoder->normal.count = 0;
@@ -200,21 +204,9 @@ static enum zd_status encode_raw_stretch(
         text = encoder->normal.data;
         bytes = encoder->normal.count;
     }
-    if (!(flags & ENCODE_ADDED_TOKENS))
-        return encode_stretch(encoder, text, bytes, ids);
-    struct added_scan scan;
-    struct added_piece piece;
-    added_scan_init(
-            &scan, &tokenizer->added_normalized, tokenizer->classes, text,
-            bytes);
-    while (added_scan_next(&scan, &piece)) {
-        if (piece.token)
-            token_vector_push(ids, piece.token->id);
-        else
-            ZD_TRY(encode_stretch(
-                    encoder, text + piece.begin, piece.end - piece.begin, ids));
-    }
-    return ZD_OK;
+    return encode_between(
+            encoder, &tokenizer->added_normalized, text, bytes, ids,
+            encode_stretch);
 }
 
 enum zd_status encoder_encode(
@@ -235,19 +227,8 @@ enum zd_status encoder_encode(
         token_vector_push(ids, text[i]);
     if (tokenizer->is_bytes)
         return ZD_OK;
-    if (!(flags & ENCODE_ADDED_TOKENS))
-        return encode_raw_stretch(encoder, text, bytes, flags, ids);
-    struct added_scan scan;
-    struct added_piece piece;
-    added_scan_init(
-            &scan, &tokenizer->added_raw, tokenizer->classes, text, bytes);
-    while (added_scan_next(&scan, &piece)) {
-        if (piece.token)
-            token_vector_push(ids, piece.token->id);
-        else
-            ZD_TRY(encode_raw_stretch(
-                    encoder, text + piece.begin, piece.end - piece.begin, flags,
-                    ids));
-    }
-    return ZD_OK;
+    encoder->takes_added = flags & ENCODE_ADDED_TOKENS;
+    return encode_between(
+            encoder, &tokenizer->added_raw, text, bytes, ids,
+            encode_raw_stretch);
 }

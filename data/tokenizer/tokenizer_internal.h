@@ -17,6 +17,7 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <string.h>
 
 enum {
     TOKENIZER_FILE_MAX = 64 << 20, /* bytes */
@@ -33,6 +34,25 @@ struct byte_buffer {
 void byte_buffer_append(
         struct byte_buffer *buffer, const void *data, size_t bytes);
 void byte_buffer_fini(struct byte_buffer *buffer);
+
+/* Spellings and words are short: eight bytes a round. The end is read twice
+ * rather than bytewise. Its upper bits are the best. */
+static inline uint64_t text_hash(const void *text, size_t bytes)
+{
+    const unsigned char *p = text;
+    uint64_t hash = bytes * 0x9e3779b97f4a7c15u, part = 0;
+    for (size_t i = 0; bytes < sizeof part && i < bytes; i++)
+        part = part << 8 | p[i];
+    for (size_t i = 0; i + sizeof part < bytes; i += sizeof part) {
+        memcpy(&part, p + i, sizeof part);
+        hash = (hash ^ part) * 0xff51afd7ed558ccdu;
+        hash ^= hash >> 32;
+    }
+    if (bytes >= sizeof part)
+        memcpy(&part, p + bytes - sizeof part, sizeof part);
+    hash = (hash ^ part) * 0xff51afd7ed558ccdu;
+    return (hash ^ hash >> 29) * 0x9e3779b97f4a7c15u;
+}
 
 /* ---- the byte table: every byte as a printable character ---- */
 

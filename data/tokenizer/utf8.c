@@ -5,34 +5,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
-/* Bytes of the valid character at p, 0 when it is none (Unicode 15.0, table
- * 3-7: no overlong forms, no surrogates, nothing above U+10FFFF). */
-static size_t valid_character(const unsigned char *p, size_t left)
+unsigned utf8_write(unsigned char *p, uint32_t c)
 {
-    unsigned char lowest = 0x80, highest = 0xbf;
-    size_t bytes;
-    if (p[0] < 0x80)
-        return 1;
-    if (p[0] < 0xc2 || p[0] > 0xf4)
-        return 0;
-    bytes = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-    if (left < bytes)
-        return 0;
-    if (p[0] == 0xe0)
-        lowest = 0xa0;
-    else if (p[0] == 0xed)
-        highest = 0x9f;
-    else if (p[0] == 0xf0)
-        lowest = 0x90;
-    else if (p[0] == 0xf4)
-        highest = 0x8f;
-    if (p[1] < lowest || p[1] > highest)
-        return 0;
-    for (size_t i = 2; i < bytes; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    return bytes;
+    return (unsigned)utf8proc_encode_char((utf8proc_int32_t)c, p);
 }
 
 size_t utf8_valid_prefix(const char *text, size_t bytes)
@@ -49,10 +26,13 @@ size_t utf8_valid_prefix(const char *text, size_t bytes)
         }
         if (at == bytes)
             break;
-        size_t step = valid_character(p + at, bytes - at);
-        if (step == 0)
+        utf8proc_int32_t c;
+        utf8proc_ssize_t step = utf8proc_iterate(
+                p + at, bytes - at < 4 ? (utf8proc_ssize_t)(bytes - at) : 4,
+                &c);
+        if (step <= 0)
             return at;
-        at += step;
+        at += (size_t)step;
     }
     return bytes;
 }

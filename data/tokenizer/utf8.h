@@ -37,30 +37,8 @@ static inline size_t utf8_before(const unsigned char *text, size_t at)
     return at;
 }
 
-/* Write `c` (no surrogate); returns 1..4 bytes. */
-static inline unsigned utf8_write(unsigned char *p, uint32_t c)
-{
-    if (c < 0x80) {
-        p[0] = (unsigned char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        p[0] = (unsigned char)(0xc0 | c >> 6);
-        p[1] = (unsigned char)(0x80 | (c & 0x3f));
-        return 2;
-    }
-    if (c < 0x10000) {
-        p[0] = (unsigned char)(0xe0 | c >> 12);
-        p[1] = (unsigned char)(0x80 | (c >> 6 & 0x3f));
-        p[2] = (unsigned char)(0x80 | (c & 0x3f));
-        return 3;
-    }
-    p[0] = (unsigned char)(0xf0 | c >> 18);
-    p[1] = (unsigned char)(0x80 | (c >> 12 & 0x3f));
-    p[2] = (unsigned char)(0x80 | (c >> 6 & 0x3f));
-    p[3] = (unsigned char)(0x80 | (c & 0x3f));
-    return 4;
-}
+/* Write `c`; returns 1..4 bytes. */
+unsigned utf8_write(unsigned char *p, uint32_t c);
 
 /* Text of any bytes as JSON: those that are not UTF-8 become U+FFFD each, and
  * NUL, which many readers refuse, too unless `has_nul`. New reference. */

@@ -5,22 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Spellings are short: eight bytes a round, each round a multiplication. */
-static uint64_t spelling_hash(const unsigned char *p, size_t bytes)
-{
-    uint64_t hash = bytes * 0x9e3779b97f4a7c15u;
-    while (bytes > 0) {
-        uint64_t part = 0;
-        size_t take = bytes < sizeof part ? bytes : sizeof part;
-        memcpy(&part, p, take);
-        hash = (hash ^ part) * 0xff51afd7ed558ccdu;
-        hash ^= hash >> 32;
-        p += take;
-        bytes -= take;
-    }
-    return hash;
-}
-
 void vocab_init(struct vocab *vocab, int capacity)
 {
     uint32_t slots = 1024;
@@ -43,7 +27,7 @@ void vocab_fini(struct vocab *vocab)
 static uint32_t *slot_of(
         const struct vocab *vocab, const void *spelling, size_t bytes)
 {
-    uint32_t at = (uint32_t)spelling_hash(spelling, bytes);
+    uint32_t at = (uint32_t)(text_hash(spelling, bytes) >> 32);
     for (;; at++) {
         uint32_t *slot = &vocab->slots[at & vocab->slot_mask];
         if (*slot == 0)
