@@ -1,13 +1,11 @@
 /* bpe.c - merge the pair of lowest rank, the leftmost of equals,
  * until no pair has one.
  *
- * Short words: symbols and the ranks of their pairs lie in two arrays; the
- * lowest rank is searched again for every merge. Long words: symbols are a
- * linked list and the pairs wait in a heap ordered by (rank, position), so that
- * a word of n bytes takes n log n. An entry of the heap is stale when its rank
- * is no longer that of the pair at its position; the text of a pair only ever
- * grows and a rank belongs to one pair, so a stale entry cannot become valid
- * again. */
+ * Symbols are a linked list and the pairs wait in a heap ordered by (rank,
+ * position), so that a word of n bytes takes n log n. An entry of the heap is
+ * stale when its rank is no longer that of the pair at its position; the text
+ * of a pair only ever grows and a rank belongs to one pair, so a stale entry
+ * cannot become valid again. */
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include "base/must.h"
@@ -15,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT_WORD = 96, HEAP_WAYS = 4 };
+enum { HEAP_WAYS = 4, LEAST_SYMBOLS = 128 };
 
 void bpe_fini(struct bpe *bpe)
 {
@@ -27,58 +25,6 @@ void bpe_fini(struct bpe *bpe)
     memset(bpe, 0, sizeof *bpe);
 }
 
-/* Index of the first lowest of ranks[0..count-1]. Two plain passes: the first
- * one is vectorized, a search that carries the index is not. */
-static int lowest(const int32_t *ranks, int count, int32_t *rank_out)
-{
-    int32_t best = MERGE_NONE;
-    int at = 0;
-    for (int i = 0; i < count; i++)
-        best = ranks[i] < best ? ranks[i] : best;
-    *rank_out = best;
-    if (best == MERGE_NONE)
-        return 0;
-    while (ranks[at] != best)
-        at++;
-    return at;
-}
-
-static void encode_short(
-        const struct merges *merges, const unsigned char *word, size_t bytes,
-        struct token_vector *out)
-{
-    int32_t ids[SHORT_WORD], ranks[SHORT_WORD];
-    unsigned char kept[SHORT_WORD];
-    int count = 0;
-    for (size_t i = 0; i < bytes; i++) { /* a byte without a token is dropped */
-        ids[count] = merges->byte_id[word[i]];
-        kept[count] = word[i];
-        count += ids[count] >= 0;
-    }
-    for (int i = 0; i + 1 < count; i++)
-        ranks[i] = merges->byte_rank[kept[i] << 8 | kept[i + 1]];
-    while (count > 1) {
-        int32_t rank;
-        int at = lowest(ranks, count - 1, &rank);
-        if (rank == MERGE_NONE)
-            break;
-        int after = count - at - 2; /* symbols after the pair */
-        ids[at] = merges->result[rank];
-        memmove(ids + at + 1, ids + at + 2, (size_t)after * sizeof *ids);
-        if (after > 0) {
-            memmove(ranks + at + 1, ranks + at + 2,
-                    (size_t)(after - 1) * sizeof *ranks);
-            ranks[at] = merges_rank(merges, ids[at], ids[at + 1]);
-        }
-        if (at > 0)
-            ranks[at - 1] = merges_rank(merges, ids[at - 1], ids[at]);
-        count--;
-    }
-    token_vector_append(out, ids, (size_t)count);
-}
-
-/* ---- long words ---- */
-
 static enum zd_status reserve(struct bpe *bpe, size_t symbols)
 {
     if (symbols >= UINT32_MAX / 4)
@@ -89,6 +35,8 @@ static enum zd_status reserve(struct bpe *bpe, size_t symbols)
     if (symbols <= bpe->capacity)
         return ZD_OK;
     bpe_fini(bpe);
+    if (symbols < LEAST_SYMBOLS)
+        symbols = LEAST_SYMBOLS;
     bpe->ids = zd_array(symbols, sizeof *bpe->ids);
     bpe->ranks = zd_array(symbols, sizeof *bpe->ranks);
     bpe->prev = zd_array(symbols, sizeof *bpe->prev);
@@ -169,7 +117,7 @@ static void merge_all(struct bpe *bpe, const struct merges *merges)
     }
 }
 
-static enum zd_status encode_long(
+enum zd_status bpe_encode(
         struct bpe *bpe, const struct merges *merges, const unsigned char *word,
         size_t bytes, struct token_vector *out)
 {
@@ -193,15 +141,5 @@ static enum zd_status encode_long(
     merge_all(bpe, merges);
     for (uint32_t i = 0; i != UINT32_MAX; i = bpe->next[i])
         token_vector_push(out, bpe->ids[i]);
-    return ZD_OK;
-}
-
-enum zd_status bpe_encode(
-        struct bpe *bpe, const struct merges *merges, const unsigned char *word,
-        size_t bytes, struct token_vector *ids)
-{
-    if (bytes > SHORT_WORD)
-        return encode_long(bpe, merges, word, bytes, ids);
-    encode_short(merges, word, bytes, ids);
     return ZD_OK;
 }

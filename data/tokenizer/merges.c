@@ -13,7 +13,6 @@ void merges_init(struct merges *merges, int count)
     size_t slots = (size_t)1 << bits;
     merges->slots = zd_array(slots, sizeof *merges->slots);
     merges->result = zd_array((size_t)count + 1, sizeof *merges->result);
-    merges->byte_rank = zd_array(65536, sizeof *merges->byte_rank);
     merges->shift = 64 - bits;
     merges->mask = slots - 1;
     merges->count = count;
@@ -24,7 +23,6 @@ void merges_fini(struct merges *merges)
 {
     free(merges->slots);
     free(merges->result);
-    free(merges->byte_rank);
 }
 
 void merges_add(struct merges *merges, int left, int right, int rank, int id)
@@ -45,12 +43,5 @@ void merges_finish(
         unsigned char byte = (unsigned char)b, spelling[2];
         size_t bytes = byte_table_spell(table, &byte, 1, spelling);
         merges->byte_id[b] = vocab_find(vocab, spelling, bytes);
-    }
-    for (int pair = 0; pair < 65536; pair++) {
-        int left = merges->byte_id[pair >> 8];
-        int right = merges->byte_id[pair & 255];
-        merges->byte_rank[pair] = left < 0 || right < 0
-                                          ? MERGE_NONE
-                                          : merges_rank(merges, left, right);
     }
 }

@@ -113,7 +113,6 @@ struct merges {
     int shift;       /* of the hash, to a slot */
     uint64_t mask;
     int32_t *result;      /* (count) id that rank makes */
-    int32_t *byte_rank;   /* (256*256) rank of two bytes' tokens */
     int32_t byte_id[256]; /* -1: the vocabulary lacks the byte */
     int count;
 };
@@ -121,7 +120,7 @@ void merges_init(struct merges *merges, int count);
 void merges_fini(struct merges *merges);
 /* The same pair again: the later rank counts. */
 void merges_add(struct merges *merges, int left, int right, int rank, int id);
-/* After the last merges_add: fill the tables of bytes. */
+/* After the last merges_add: fill byte_id. */
 void merges_finish(
         struct merges *merges, const struct vocab *vocab,
         const struct byte_table *table);
@@ -224,7 +223,7 @@ enum zd_status split_scan_next(struct split_scan *scan, size_t *end_out);
 
 /* ---- byte pairs ---- */
 
-struct bpe { /* scratch for long words */
+struct bpe { /* scratch for a word */
     int32_t *ids, *ranks;
     uint32_t *prev, *next;
     uint64_t *heap;

@@ -242,7 +242,7 @@ static int merge_plainly(const struct merges *merges, int32_t *ids, int count)
     }
 }
 
-Test(tokenizer_bpe, short_and_long_words_merge_as_defined)
+Test(tokenizer_bpe, words_merge_as_defined)
 {
     enum { LONGEST = 400, WORDS = 400 };
     struct tokenizer *tokenizer;
