@@ -12,34 +12,34 @@ static const struct cli_option options[] = {
 {"stop-after", 0, "N", CLI_NUMBER, ARG(stop_after), NULL, "End after step N with a checkpoint (run.stop_after)"},
 {"replay", 0, "FILE", CLI_TEXT, ARG(replay), NULL, "Repeat the commands of an events.jsonl, each at its step (run.replay)"},
 {"max-steps", 0, "N", CLI_COUNT, ARG(max_steps), NULL, "Length of the schedule (train.max_steps)"},
-{"force", 0, NULL, CLI_FLAG, ARG(force), NULL, "Run a job that does not fit; where memory lacks it ends with 69"},
+{"force", 0, NULL, CLI_FLAG, ARG(force), NULL, "Run a job that does not fit; if the memory is really missing, it ends with 69"},
 {"quiet", 'q', NULL, CLI_FLAG, ARG(quiet), NULL, "Warnings and errors only"},
 {"verbose", 'v', NULL, CLI_FLAG, ARG(verbose), NULL, "Debug messages too"},
 {"log-format", 0, "text|json", CLI_CHOICE, ARG(log_format), "text|json", "Format of the log lines on stderr"},
-{"no-progress", 0, NULL, CLI_FLAG, ARG(no_progress), NULL, "No bar, no step lines"},
+{"no-progress", 0, NULL, CLI_FLAG, ARG(no_progress), NULL, "Show neither the bar nor step lines"},
 {"world", 0, "N", CLI_COUNT, ARG(world), NULL, "Number of ranks"},
-{"per-node", 0, "K", CLI_COUNT, ARG(per_node), NULL, "Ranks of a node, which divides N; default: one node, or on GPUs as many as this machine has"},
+{"per-node", 0, "K", CLI_COUNT, ARG(per_node), NULL, "Ranks per node, a divisor of N; default: one node, on GPUs as many as this machine has"},
 {"device-memory", 0, "SIZE", CLI_TEXT, ARG(device_memory), NULL, "Device memory of a rank (device.memory_limit)"},
 {"host-memory", 0, "SIZE", CLI_TEXT, ARG(host_memory), NULL, "Host memory of a rank (device.host_memory_limit)"},
 {"disk", 0, "SIZE", CLI_TEXT, ARG(disk), NULL, "Room of a rank in offload.nvme_path; default: no limit"},
-{"fit", 0, NULL, CLI_FLAG, ARG(fit), NULL, "All changes of the job that fit, the fastest by prediction first"},
-{"allow", 0, "LIST", CLI_TEXT, ARG(allow), NULL, "What --fit may change besides, with commas: optim (its states and masters), dtype, lora (adapters), quantize (with adapters: the model in nf4)"},
-{"write", 0, "FILE", CLI_TEXT, ARG(write), NULL, "Write the best that fits as a job file, which extends this one"},
-{"max", 0, "batch|seq|model", CLI_CHOICE, ARG(max), "batch|seq|model", "The most of this that fits, all else as it is (with --fit: or changed)"},
+{"fit", 0, NULL, CLI_FLAG, ARG(fit), NULL, "Search for changes that make the job fit; the predicted fastest first"},
+{"allow", 0, "LIST", CLI_TEXT, ARG(allow), NULL, "More that --fit may change, separated by commas: optim (states and masters), dtype, lora (adapters), quantize (with adapters: the model in nf4)"},
+{"write", 0, "FILE", CLI_TEXT, ARG(write), NULL, "Write the first result as a job file that extends this one"},
+{"max", 0, "batch|seq|model", CLI_CHOICE, ARG(max), "batch|seq|model", "Find the largest value that fits; the rest stays as it is (with --fit it may change)"},
 {"min", 0, "world", CLI_CHOICE, ARG(min), "world", "The fewest ranks that the job fits on"},
-{"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "here|h100|h200|a100|4090|amx|cpu", "Predict for this machine; default: what was measured here, else a table for the backend"},
-{"price", 0, "P", CLI_REAL, ARG(price), NULL, "What a device costs for an hour, to price the job by its predicted time"},
+{"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "here|h100|h200|a100|4090|amx|cpu", "Machine to predict times for; default: this machine's calibration, else a table for the backend"},
+{"price", 0, "P", CLI_REAL, ARG(price), NULL, "Price of a device-hour, for the cost of the job by its predicted time"},
 {"seconds", 0, "N", CLI_SOME, ARG(seconds), NULL, "Measure for about N seconds (120)"},
 {"threads", 0, "N", CLI_COUNT, ARG(threads), NULL, "Threads of a rank; default: OMP_NUM_THREADS, else from the affinity mask, as a run takes them"},
 {"json", 0, NULL, CLI_FLAG, ARG(json), NULL, "The same as --format json"},
 {"all", 0, NULL, CLI_FLAG, ARG(all), NULL, "Read all of the data, into the cache that a run uses"},
 {"print", 0, NULL, CLI_FLAG, ARG(print), NULL, "Print every resolved value and its origin"},
 {"format", 0, "text|json", CLI_CHOICE, ARG(format), "text|json", "Output format"},
-{"out", 'o', "PATH", CLI_TEXT, ARG(out), NULL, "Output path: a folder; for init a file (default: the standard output)"},
+{"out", 'o', "PATH", CLI_TEXT, ARG(out), NULL, "Output folder; for init an output file (default: stdout)"},
 {"dtype", 0, "bf16|fp16|fp32", CLI_CHOICE, ARG(dtype), "bf16|fp16|fp32", "Element type of the files; default: as the model was stored"},
 {"quantize", 0, "nf4|int8", CLI_CHOICE, ARG(quantize), "nf4|int8", "Quantize the linear weights of the layers, as transformers loads them with bitsandbytes"},
 {"double-quant", 0, NULL, CLI_FLAG, ARG(double_quant), NULL, "With nf4: quantize the block scales to 8 bits too"},
-{"merge", 0, NULL, CLI_FLAG, ARG(merge), NULL, "From a checkpoint of adapters, write the merged model, not the adapter"},
+{"merge", 0, NULL, CLI_FLAG, ARG(merge), NULL, "For a checkpoint of adapters: write the merged model instead of the adapter"},
 {"model", 0, "DIR", CLI_TEXT, ARG(model), NULL, "A Hugging Face directory"},
 {"data", 0, "PATH", CLI_TEXT, ARG(data), NULL, "Training data: a file or a pattern"},
 {"full", 0, NULL, CLI_FLAG, ARG(full), NULL, "Train the whole model"},
@@ -53,8 +53,8 @@ static const struct cli_option options[] = {
 {"list", 0, NULL, CLI_FLAG, ARG(list), NULL, "List the recipes"},
 {"base", 0, "DIR", CLI_TEXT, ARG(base), NULL, "The Hugging Face directory that training began from"},
 {"adapter", 0, "DIR[=WEIGHT]", CLI_LIST, ARG(adapters), NULL, "A PEFT adapter and its weight (1); may be repeated"},
-{"prompt", 0, "TEXT", CLI_LIST, ARG(prompts), NULL, "Text to continue; may be repeated, then each text is a line of JSON"},
-{"chat", 0, NULL, CLI_FLAG, ARG(chat), NULL, "Each prompt is a user's message; the answer ends with the assistant's turn"},
+{"prompt", 0, "TEXT", CLI_LIST, ARG(prompts), NULL, "Text to continue; if repeated, each result is a line of JSON"},
+{"chat", 0, NULL, CLI_FLAG, ARG(chat), NULL, "Treat each prompt as a user's message; stop at the end of the assistant's turn"},
 {"max-new-tokens", 0, "N", CLI_COUNT, ARG(max_new_tokens), NULL, "Generate at most N tokens (64)"},
 {"temperature", 0, "T", CLI_REAL, ARG(temperature), NULL, "Sampling temperature; without it, greedy"},
 {"top-p", 0, "P", CLI_SHARE, ARG(top_p), NULL, "Sample from the most likely tokens up to this probability (1)"},
@@ -69,43 +69,43 @@ static const struct cli_command commands[] = {
 {"run", "", 0, 0, "job set resume stop-after replay max-steps force quiet verbose log-format no-progress", "job",
     "Train; the command may be left out: zerod --job FILE", command_run, "commands", NULL},
 {"validate", "FILE", 0, 1, "job world all print format set", "",
-    "Check a job file, all problems at once, and its data", command_validate, "commands",
-    "Of each [[data.train]] and [[data.eval]] the first 10,000 records are read as a run reads them, or as many as have 4 million tokens."},
+    "Check a job file and its data, and report all problems at once", command_validate, "commands",
+    "Reads the first 10,000 records of each [[data.train]] and [[data.eval]] as a run does, or fewer if they have 4 million tokens."},
 {"init", "[RECIPE]", 0, 1, "model data world full lora qlora device-memory host-memory machine from-deepspeed from-hf from-axolotl from-llamafactory from-torchtune list out", "",
-    "A job file: for a model and data, from another trainer's file, or a recipe", command_init, "commands",
+    "Write a job file: for a model and data, from another trainer's file, or from a recipe", command_init, "commands",
     "For a model and data: the job predicted to be the fastest of those that fit this machine, with a reason after each line. The whole model trains if it fits, else adapters. "
     "Every key of another trainer's file becomes a value, or a comment if training is the same without it; one that would change training is an error (78)."},
 {"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine price format set", "",
-    "Memory and traffic of a job on N ranks; what would fit", command_plan, "commands",
-    "Without --world the plan is for one rank. Of the model its config.json is all that is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
+    "Plan memory and traffic of a job on N ranks; search for what fits", command_plan, "commands",
+    "Without --world the plan is for one rank. Of the model, only config.json is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
     "K of them in a node, and NCCL between them where this zerod was built with it."},
 {"bench calibrate", "", 0, 0, "seconds threads format json", "",
-    "Measure this machine, for the times that plans predict", command_bench_calibrate, "commands",
-    "Kept in the user's cache folder, for each machine. Under mpirun all ranks measure at once, and the wire between them too. Products by shape, attention, "
-    "what else a layer does, updates, memory, copies, the disk below the cache folder."},
+    "Measure this machine for the plan's time predictions", command_bench_calibrate, "commands",
+    "The result is kept in the user's cache folder, one file per machine. Under mpirun all ranks measure at once, and also the wire between them. Measures matmuls by shape, attention, "
+    "the rest of a layer, updates, memory, copies, and the disk below the cache folder."},
 {"doctor", "", 0, 0, "job set format", "",
     "Check hardware and libraries; list what zerod cannot use", command_doctor, "commands",
-    "Driver, libraries with their paths, GPUs and what links them, limits, the speed of the disk (128 MiB are written and read) and of PCIe, MPI. Under mpirun the ranks are compared. "
-    "With --job, whether it would start. What zerod cannot use is a warning with its cost and a fix; the exit code is 69 only if the job would not run."},
+    "Shows the driver, libraries with their paths, GPUs and their links, limits, disk speed (writes and reads 128 MiB), PCIe speed and MPI. Under mpirun it compares the ranks. "
+    "With --job it tells whether the job would start. A warning names each thing that zerod cannot use, what that costs, and a fix. The exit code is 69 only if the job would not run."},
 {"export", "CHECKPOINT", 1, 1, "out dtype quantize double-quant merge base", "out",
     "Write a checkpoint as a Hugging Face directory", command_export, "commands",
-    "Of adapters: what peft reads, or with --merge the merged model. Tensors that did not train are not in the checkpoint; they are read from --base, or from where the run had them."},
+    "A checkpoint of adapters becomes a PEFT adapter, or with --merge the merged model. Frozen tensors are not in the checkpoint; they are read from --base, or from where the run read them."},
 {"merge", "", 0, 0, "base adapter out dtype", "base adapter out",
-    "Add adapters to a model, as a Hugging Face directory", command_merge, "commands",
+    "Merge adapters into a model and write a Hugging Face directory", command_merge, "commands",
     "DoRA and modules_to_save cannot be weighted or combined with another adapter of the same module. Memory: the largest tensor, as fp32."},
 {"ckpt ls", "PATH", 1, 1, "format", "", "List the checkpoints of an output folder", command_ckpt_ls, "commands",
-    "SIZES tells whether every file has its size; `zerod ckpt verify` reads them."},
-{"ckpt show", "PATH", 1, 1, "format", "", "What a checkpoint holds", command_ckpt_show, "commands", NULL},
+    "SIZES tells whether every file has the right size; `zerod ckpt verify` also reads the files."},
+{"ckpt show", "PATH", 1, 1, "format", "", "Show the contents of a checkpoint", command_ckpt_show, "commands", NULL},
 {"ckpt verify", "PATH", 1, 1, "format", "", "Read a checkpoint and compare its digests", command_ckpt_verify, "commands", NULL},
 {"generate", "", 0, 0, "model adapter prompt chat max-new-tokens temperature top-p seed", "model prompt",
     "Generate text with a model", command_generate, "commands",
-    "--chat lays a prompt out as training does with data.chat_template = \"auto\": ChatML or Llama 3, by the markers that the tokenizer has."},
-{"data encode", "FILE", 1, 1, "tokenizer", "tokenizer", "Text to token ids, one per line", command_data_encode, "commands", NULL},
-{"data decode", "FILE", 1, 1, "tokenizer", "tokenizer", "Token ids, one per line, to the exact bytes", command_data_decode, "commands", NULL},
-{"data inspect", "[FILE]", 0, 1, "job set count ids format", "", "Decoded samples of a job and their loss mask", command_data_inspect, "commands",
-    "The first samples of training, what the loss does not count [-between these-] (dimmed on a terminal); before them documents, tokens, what data.cutoff_len cuts off "
-    "and the share of the targets that is trained. Reads all of the data."},
-{"completions", "bash|zsh|fish", 1, 1, "", "", "A script that completes command lines of zerod in that shell", command_completions, "commands", NULL},
+    "--chat renders a prompt as training does with data.chat_template = \"auto\": ChatML or Llama 3, by the markers that the tokenizer has."},
+{"data encode", "FILE", 1, 1, "tokenizer", "tokenizer", "Print the token ids of a text, one per line", command_data_encode, "commands", NULL},
+{"data decode", "FILE", 1, 1, "tokenizer", "tokenizer", "Print the exact bytes of token ids, one per line", command_data_decode, "commands", NULL},
+{"data inspect", "[FILE]", 0, 1, "job set count ids format", "", "Show decoded samples of a job and their loss mask", command_data_inspect, "commands",
+    "Reads all of the data. Prints the number of documents and tokens, what data.cutoff_len cuts off, and the share of targets that is trained; then the first training samples, "
+    "with text that the loss does not count [-between these-] (dimmed on a terminal)."},
+{"completions", "bash|zsh|fish", 1, 1, "", "", "Print a completion script of zerod for that shell", command_completions, "commands", NULL},
 };
 /* clang-format on */
 
@@ -137,21 +137,20 @@ static enum zd_status check_plan(const struct cli_args *args)
 {
     const char *what = NULL;
     if (args->world && args->min)
-        what = "looks for --world with --min, and takes none";
+        what = "--min searches for the number of ranks: leave --world out";
     else if (args->max && args->min)
-        what = "takes --max or --min";
+        what = "--max and --min cannot be combined";
     else if (args->write && (!args->fit || args->max || args->min))
-        what = "writes what --fit finds: --write needs --fit, and neither "
-               "--max nor --min";
+        what = "--write needs --fit, without --max and --min";
     else if (args->allow && !args->fit)
-        what = "changes more for --fit alone: --allow needs --fit";
+        what = "--allow needs --fit";
     else if (args->disk && !args->fit && !args->max && !args->min)
-        what = "looks at --disk with --fit, --max and --min";
+        what = "--disk needs --fit, --max or --min";
     else if (args->price > 0 && (args->fit || args->max || args->min))
-        what = "takes --price without --fit, --max and --min";
+        what = "--price cannot be combined with --fit, --max or --min";
     if (!what)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_USAGE, "E0101", "`zerod plan` %s", what);
+    ZD_FAIL(ZD_ERR_USAGE, "E0101", "zerod plan: %s", what);
     zd_fail_help("zerod plan --help");
     return ZD_ERR_USAGE;
 }
