@@ -59,8 +59,8 @@ enum zd_status zd_log_open(const char *path)
         if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
             close(fd);
             return ZD_FAIL(
-                    ZD_ERR_CREATE, "E0701", "cannot open log %s: it is no file",
-                    path);
+                    ZD_ERR_CREATE, "E0701",
+                    "cannot open log %s: it is not a file", path);
         }
     }
     pthread_mutex_lock(&sink.mutex);

@@ -305,7 +305,7 @@ static enum zd_status start_mpi(
     if (provided < MPI_THREAD_FUNNELED)
         return ZD_FAIL(
                 ZD_ERR_UNFIT, "E0503",
-                "this MPI library does not allow threads beside it "
+                "this MPI library does not support threads "
                 "(MPI_THREAD_FUNNELED)");
     return ZD_OK;
 }

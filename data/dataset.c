@@ -171,8 +171,7 @@ static enum zd_status check_trained(
         return ZD_OK;
     }
     ZD_FAIL(ZD_ERR_DATA, "E0449",
-            "nothing of %s is trained: every target of its %lld sample%s is "
-            "masked",
+            "%s trains nothing: every target of its %lld sample%s is masked",
             entry->path, (long long)part->count, part->count == 1 ? "" : "s");
     zd_fail_help(
             "`zerod data inspect` shows them. data.train_on = \"assistant\" "
@@ -422,7 +421,8 @@ static enum zd_status check_damaged(const struct dataset *dataset)
     const char *path = atomic_load(&dataset->damaged);
     if (!path)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0450", "%s is damaged: its digest is another", path);
+    ZD_FAIL(ZD_ERR_DATA, "E0450", "%s is damaged: its digest does not match",
+            path);
     zd_fail_help("start again: it will be rebuilt");
     return ZD_ERR_DATA;
 }

@@ -41,8 +41,8 @@ static enum zd_status check_deep(const char *pattern)
             continue;
         }
         ZD_FAIL(ZD_ERR_CONFIG, "E0448",
-                "%s: `**` stands for folders by itself, between slashes and "
-                "outside braces",
+                "%s: `**` must stand alone between slashes and outside of "
+                "braces",
                 pattern);
         zd_fail_help("data/**/*.jsonl: below data, at any depth");
         return ZD_ERR_CONFIG;

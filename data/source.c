@@ -117,7 +117,7 @@ static enum zd_status detect_record(
     char keys[400];
     format_keys(entry, keys, sizeof keys);
     ZD_FAIL(ZD_ERR_DATA, "E0431",
-            "the records of %s have the keys of no known format: %s",
+            "the keys of the records in %s match no known format: %s",
             file->path, keys);
     zd_fail_where("%s:1", file->path);
     zd_fail_help("name the key of the text: field = \"...\"");

@@ -29,8 +29,8 @@ static enum zd_status remove_left_behind(const char *path)
         return errno == ENOENT ? ZD_OK : fail_create(path, errno);
     if (!S_ISREG(info.st_mode) || info.st_size != 0) {
         zd_fail(ZD_ERR_CREATE, "E0850",
-                "the offload file's name is taken by something that zerod did "
-                "not leave there");
+                "the offload file's name is taken by a file that zerod did "
+                "not make");
         zd_fail_where("%s", path);
         zd_fail_help("remove it, or set another offload.nvme_path");
         return ZD_ERR_CREATE;
@@ -81,7 +81,7 @@ enum zd_status aio_file_check(uint64_t bytes)
         limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes)
         return ZD_OK;
     zd_fail(ZD_ERR_UNFIT, "E0658",
-            "the offload file needs %llu bytes, files may have %llu",
+            "the offload file needs %llu bytes; the file size limit is %llu",
             (unsigned long long)bytes, (unsigned long long)limit.rlim_cur);
     zd_fail_help("ulimit -f unlimited");
     return ZD_ERR_UNFIT;

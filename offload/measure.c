@@ -21,8 +21,8 @@ static enum zd_status check_options(const struct offload_request *request)
     if (options->clipping == OFFLOAD_CLIP_UNDO &&
         options->optimizer == OFFLOAD_NVME) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0650",
-                "offload.clipping = \"undo\" has no old states to go back to "
-                "when they are streamed from NVMe");
+                "offload.clipping = \"undo\" cannot restore states that are "
+                "streamed from NVMe");
         zd_fail_help("set offload.clipping = \"wait\"");
         return ZD_ERR_CONFIG;
     }

@@ -91,7 +91,7 @@ enum zd_status store_file_measure(
         ring_bytes > SIZE_MAX / 4)
         return ZD_FAIL(
                 ZD_ERR_UNFIT, "E0603",
-                "the ring of the NVMe tier is absurdly large");
+                "the buffers of the NVMe tier are too large");
     *ring_bytes_out = ring_bytes ? ring_bytes + AIO_ALIGN - ARENA_ALIGN : 0;
     *file_bytes_out = file_bytes;
     return ZD_OK;

@@ -395,8 +395,7 @@ enum zd_status plan_span(
     if (!count)
         return ZD_OK;
     if (__builtin_mul_overflow(count, element_bytes, &bytes))
-        return ZD_FAIL(
-                ZD_ERR_UNFIT, "E0603", "span %s is absurdly large", name);
+        return ZD_FAIL(ZD_ERR_UNFIT, "E0603", "span %s is too large", name);
     return arena_plan_add(arena, name, memory, kind, bytes);
 }
 

@@ -97,7 +97,7 @@ static enum zd_status page_lock(void *host, size_t bytes)
         return device_cuda_check(error, "cudaHostRegister");
     cudaGetLastError();
     ZD_FAIL(ZD_ERR_MEMORY, "E1205",
-            "the driver refused to page-lock %zu bytes of the host's memory: "
+            "the driver refused to page-lock %zu bytes of host memory: "
             "%s (%s)",
             bytes, cudaGetErrorString(error), cudaGetErrorName(error));
     zd_fail_help(

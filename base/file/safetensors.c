@@ -220,7 +220,7 @@ static enum zd_status check_layout(struct st_file *file, uint64_t data_begin)
     if (at != file->file_bytes - data_begin)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0726",
-                "%s has %llu bytes of data where its header describes %llu",
+                "%s has %llu bytes of data, but its header describes %llu",
                 file->path, (unsigned long long)(file->file_bytes - data_begin),
                 (unsigned long long)at);
     qsort(file->tensors, (size_t)file->tensor_count, sizeof *file->tensors,

@@ -59,12 +59,10 @@ enum zd_status arena_plan_add(
         plan->span_capacity = capacity;
     }
     if (__builtin_add_overflow(plan->bytes[memory], align - 1, &offset))
-        return ZD_FAIL(
-                ZD_ERR_UNFIT, "E0603", "span %s is absurdly large", name);
+        return ZD_FAIL(ZD_ERR_UNFIT, "E0603", "span %s is too large", name);
     offset &= ~(align - 1);
     if (__builtin_add_overflow(offset, bytes, &end) || end > SIZE_MAX / 4)
-        return ZD_FAIL(
-                ZD_ERR_UNFIT, "E0603", "span %s is absurdly large", name);
+        return ZD_FAIL(ZD_ERR_UNFIT, "E0603", "span %s is too large", name);
     struct arena_span *span = &plan->spans[plan->span_count++];
     memset(span, 0, sizeof *span);
     strcpy(span->name, name);

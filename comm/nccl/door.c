@@ -44,8 +44,8 @@ enum zd_status nccl_open(const struct nccl_functions **functions_out)
         return ZD_OK;
     }
     if (missing)
-        ZD_FAIL(ZD_ERR_UNFIT, "E1231", "this libnccl.so.2 has no %s: too old",
-                missing);
+        ZD_FAIL(ZD_ERR_UNFIT, "E1231",
+                "this libnccl.so.2 is too old: it lacks %s", missing);
     else
         ZD_FAIL(ZD_ERR_UNFIT, "E1231", "no libnccl.so.2: %s", why);
     zd_fail_help("put the folder of libnccl.so.2 into ZEROD_LIBRARY_PATH or "

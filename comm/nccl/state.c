@@ -75,7 +75,7 @@ enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds)
             return ZD_FAIL(
                     ZD_ERR_PEER, "E1234",
                     "NCCL is not ready after %.0f s (comm.timeout): a rank "
-                    "does not come, or cannot be reached",
+                    "did not start or cannot be reached",
                     waited);
         rest(nccl_pause(waited));
     }

@@ -39,10 +39,9 @@ static enum zd_status compare(
     if (is_one)
         return ZD_OK;
     name_versions(topology, versions, text, sizeof text);
-    ZD_FAIL(ZD_ERR_UNFIT, "E1236", "the ranks have different NCCLs: %s", text);
-    zd_fail_help(
-            "one version everywhere, for which ZEROD_LIBRARY_PATH can name "
-            "a folder; or comm.backend = \"mpi\"");
+    ZD_FAIL(ZD_ERR_UNFIT, "E1236", "different versions of NCCL: %s", text);
+    zd_fail_help("install one version on all hosts, or name its folder in "
+                 "ZEROD_LIBRARY_PATH; or comm.backend = \"mpi\"");
     return ZD_ERR_UNFIT;
 }
 

@@ -300,9 +300,7 @@ static enum zd_status add_operand(struct parse *parse, const char *text)
 {
     struct cli_line *line = (struct cli_line *)parse->args;
     if (line->operand_count == parse->command->operands_max) {
-        ZD_FAIL(ZD_ERR_USAGE, USAGE,
-                "`%s %s` does not know what to do with "
-                "`%s`",
+        ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s %s` has no use for the argument `%s`",
                 parse->program->name, parse->command->name, text);
         zd_fail_help(
                 "%s %s --help shows what it takes", parse->program->name,
@@ -443,7 +441,7 @@ bool cli_is_version(
     *json_out = argc == 3 && strcmp(argv[2], "--json") == 0;
     *status_out = ZD_OK;
     if (argc > (*json_out ? 3 : 2))
-        *status_out = ZD_FAIL(
-                ZD_ERR_USAGE, USAGE, "--version takes --json and no more");
+        *status_out =
+                ZD_FAIL(ZD_ERR_USAGE, USAGE, "--version can only have --json");
     return true;
 }

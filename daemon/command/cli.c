@@ -64,8 +64,8 @@ static enum zd_status check_limit(const char *option, const char *value)
         return ZD_OK; /* the job's reader refuses what is not a size */
     return ZD_FAIL(
             ZD_ERR_CONFIG, "E0206",
-            "%s %.60s: it is a size of at least a byte, such as 24GiB; without "
-            "the option it is what there is",
+            "%s %.60s: not a size of at least one byte, like 24GiB; the "
+            "default is all that is available",
             option, value);
 }
 
@@ -128,7 +128,7 @@ enum zd_status cli_check_new(const char *path, const char *option)
 {
     if (!fs_exists(path))
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_CREATE, "E0223", "%.400s is there already", path);
+    ZD_FAIL(ZD_ERR_CREATE, "E0223", "%.400s already exists", path);
     zd_fail_help("remove it, or name another file with %s", option);
     return ZD_ERR_CREATE;
 }

@@ -38,8 +38,8 @@ static enum zd_status check_out(
         out.st_dev != in.st_dev || out.st_ino != in.st_ino)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CREATE, "E0314",
-            "-o %s is the folder of %s, which the result would replace",
-            args->out, which);
+            "-o %s is the folder of %s; the result would replace it", args->out,
+            which);
     zd_fail_help("name another folder with -o");
     return ZD_ERR_CREATE;
 }

@@ -49,7 +49,7 @@ static enum zd_status read_disk(const char *text, uint64_t *out)
     if (!words_size(text, &bytes) || bytes < 1 || bytes > 1e18)
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0206",
-                "--disk %.60s: it is a size of at least a byte, such as 1TB",
+                "--disk %.60s: not a size of at least one byte, like 1TB",
                 text);
     *out = (uint64_t)bytes;
     return ZD_OK;

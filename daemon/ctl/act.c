@@ -43,7 +43,7 @@ static enum zd_status fail_cut(const struct wait *wait)
     if (wait->is_over)
         return ZD_FAIL(
                 ZD_ERR_UNFIT, "E1092",
-                "no result of %s in %g s; the command stays with the job",
+                "no result of %s within %g s; the command stays queued",
                 wait->act->command, wait->act->limit);
     fprintf(stderr, "left: %s stays queued, and is done when its turn comes\n",
             wait->act->command);
@@ -54,8 +54,8 @@ static enum zd_status fail_files(const struct target *target)
 {
     if (target_file_has_ended(target)) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1090",
-                "the run in %s has ended: it takes no command", target->dir);
-        zd_fail_help("zerod with the same job file goes on from its last "
+                "the run in %s has ended and takes no command", target->dir);
+        zd_fail_help("zerod with the same job file continues from its last "
                      "checkpoint");
         return ZD_ERR_NO_INPUT;
     }

@@ -85,14 +85,14 @@ static enum zd_status fail_connect(const struct exchange *exchange, int cause)
                 "no job answers at %s: this socket does not exist", path);
     if (cause == EACCES || cause == EPERM) {
         ZD_FAIL(ZD_ERR_DENIED, "E1094",
-                "%s may not be opened: it is another user's job", path);
-        zd_fail_help("its owner, root and members of control.status_gid may "
-                     "ask it");
+                "no permission to open %s: the job is another user's", path);
+        zd_fail_help("its owner, root and members of control.status_gid have "
+                     "access");
         return ZD_ERR_DENIED;
     }
     if (cause == ECONNREFUSED) { /* no one listens: the job has ended */
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1090",
-                "no job answers: a job that ended left the socket");
+                "no job answers: the socket is left from a job that ended");
         zd_fail_where("%s", path);
         return ZD_ERR_NO_INPUT;
     }
@@ -131,7 +131,7 @@ static enum zd_status fail_stranger(
         const struct exchange *exchange, uid_t stranger, bool acts)
 {
     ZD_FAIL(ZD_ERR_DENIED, "E1094",
-            "%s is not asked: it belongs to another user (uid %ld)",
+            "%s is not queried: it belongs to another user (uid %ld)",
             exchange->request->job.socket, (long)(int)stranger);
     zd_fail_help(
             acts ? "commands go to your own jobs; root's go to every job that "

@@ -142,7 +142,8 @@ enum zd_status command_events(struct cli_args *args, int *argc, char ***argv)
     if (is_csv && args->follow)
         return ZD_FAIL(
                 ZD_ERR_USAGE, "E0101",
-                "-o csv does not go with -f: its columns are known at the end");
+                "-o csv and -f exclude each other: columns are known at the "
+                "end");
     if (is_csv || (args->tail >= 0 && !args->follow))
         printing.kept = json_array();
     if (args->tail >= 0)

@@ -52,8 +52,7 @@ static enum zd_status serve(
     struct web *web;
     if (!target->job.socket) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1104",
-                "no page: the job's socket cannot be reached, and files cannot "
-                "serve it");
+                "no page: it needs the job's socket, which cannot be reached");
         zd_fail_help(
                 "run zerodctl web on the job's host; of a run that ended, "
                 "open report.html in %s",

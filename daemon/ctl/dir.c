@@ -287,7 +287,7 @@ enum zd_status dir_stream(const char *dir, const struct target_stream *stream)
     int fd;
     if (stream->with_steps) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1097",
-                "the steps in %s are not among its events", dir);
+                "the events in %s do not include steps", dir);
         zd_fail_help("zerodctl --dir %s metrics --csv has them", dir);
         return ZD_ERR_NO_INPUT;
     }

@@ -74,7 +74,7 @@ static bool answers(
             is_same = false;
             zd_log_warning(
                     "its status.json names the socket of another folder's job, "
-                    "which is not asked: %.200s",
+                    "which is not queried: %.200s",
                     own ? own : "?");
         }
     } else if (zd_error_get()->status == ZD_ERR_DENIED)

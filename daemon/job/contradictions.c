@@ -143,7 +143,7 @@ static void check_offload(struct job *job)
     {off->optimizer == OFFLOAD_NVME && !(off->nvme_path && *off->nvme_path), "offload.optimizer",
      "offload.optimizer = \"nvme\" needs a folder for its file", "nvme_path = \"/path/on/a/fast/disk\" in [offload]", "E0655", "offload.nvme_path"},
     {undoes && off->optimizer == OFFLOAD_NVME, "offload.clipping",
-     "offload.clipping = \"undo\" has no old states to go back to when they are streamed from NVMe", "clipping = \"wait\" in [offload]", "E0650", "offload.optimizer optim.name"},
+     "offload.clipping = \"undo\" cannot restore states that are streamed from NVMe", "clipping = \"wait\" in [offload]", "E0650", "offload.optimizer optim.name"},
     {undoes && off->optimizer == OFFLOAD_CPU && has_sums, "offload.clipping",
      "offload.clipping = \"undo\" cannot update before the norm is known with Adam-mini, which divides by block sums", "clipping = \"wait\" in [offload]", "E0650", "offload.optimizer optim.name"},
     {has_ranks && off->params != OFFLOAD_NONE && o->zero.stage < 3, "offload.params",

@@ -30,7 +30,7 @@ static enum zd_status reserve(struct bpe *bpe, size_t symbols)
     if (symbols >= UINT32_MAX / 4)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0411",
-                "one word of %zu bytes is more than the tokenizer takes",
+                "a word of %zu bytes is longer than the tokenizer supports",
                 symbols);
     if (symbols <= bpe->capacity)
         return ZD_OK;

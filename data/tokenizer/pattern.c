@@ -357,7 +357,7 @@ static enum zd_status compile(struct splitter *splitter, const char *pattern)
     if (matches_empty)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0403",
-                "the pre-tokenizer's pattern may match nothing at all: "
+                "the pre-tokenizer's pattern can match the empty string: "
                 "`%.300s`",
                 pattern);
     /* refused where the system allows no executable memory: then slower */

@@ -69,7 +69,7 @@ static const char *refuses_head(
     if (direction == ATTENTION_BACKWARD && f->major && f->major != 9)
         most = f->major == 10 && !is_older(f, 92300) && s->D == 256 ? 256 : 128;
     if (s->D % 8 != 0)
-        return "the head size is no multiple of 8";
+        return "the head size is not a multiple of 8";
     return s->D > most ? "its heads are wider than cuDNN has here" : NULL;
 }
 

@@ -51,8 +51,7 @@ static const struct symbol symbols[] = {
 
 static enum zd_status not_there(const char *why)
 {
-    ZD_FAIL(ZD_ERR_UNFIT, "E1220", "matrix products on a GPU need cuBLASLt: %s",
-            why);
+    ZD_FAIL(ZD_ERR_UNFIT, "E1220", "matmuls on a GPU need cuBLASLt: %s", why);
     zd_fail_help(
             "put the folder of %s into ZEROD_LIBRARY_PATH or LD_LIBRARY_PATH "
             "(it comes with the CUDA toolkit, or: pip install nvidia-cublas), "

@@ -41,8 +41,7 @@ enum zd_status scratch_acquire(size_t bytes, struct scratch **scratch_out)
         free(scratch);
         return ZD_FAIL(
                 ZD_ERR_MEMORY, "E0611",
-                "no memory for the panels of a matrix product: %zu bytes",
-                bytes);
+                "no memory for the panels of a matmul: %zu bytes", bytes);
     }
     *scratch_out = scratch;
     return ZD_OK;

@@ -86,9 +86,9 @@ static enum zd_status refuse_key(
     char *was =
             json_dumps(json_object_get(options->given, key), JSON_ENCODE_ANY);
     ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.%s = %.100s, and the adapter of lora.path has %.100s", key,
+            "lora.%s = %.100s, but the adapter of lora.path has %.100s", key,
             was ? was : "?", is ? is : "nothing");
-    zd_fail_help("remove the key: the adapter's value holds");
+    zd_fail_help("remove the key: the adapter's value applies");
     free(is);
     free(was);
     return ZD_ERR_CONFIG;

@@ -94,7 +94,7 @@ static enum zd_status check_agreement(
                  format_of(options->quantize_base) != stored->format;
     if (options->gives_quantize_base && other) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0329",
-                "lora.quantize_base = \"%s\", and the model is stored in %s",
+                "lora.quantize_base = \"%s\", but the model is stored in %s",
                 base_name(options->quantize_base),
                 quant_format_name(stored->format));
         zd_fail_help("remove the key: it is trained as it is stored");
@@ -103,7 +103,7 @@ static enum zd_status check_agreement(
     if (options->gives_double_quant && quant_is_4bit(stored) &&
         options->double_quant != nested) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0329",
-                "lora.double_quant = %s, and the model's scales are stored %s",
+                "lora.double_quant = %s, but the model's scales are stored %s",
                 options->double_quant ? "true" : "false",
                 nested ? "in 8 bits" : "in fp32");
         zd_fail_help("remove the key: it is trained as it is stored");

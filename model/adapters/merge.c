@@ -87,8 +87,8 @@ static enum zd_status check_tensor(
         if (what.r && adapts && (dora || what.has_magnitude))
             return ZD_FAIL(
                     ZD_ERR_DATA, "E0324",
-                    "`%s` and `%s` both adapt `%s`, and one is DoRA, which is "
-                    "no sum",
+                    "`%s` and `%s` both adapt `%s`, and one is DoRA, which "
+                    "cannot be combined",
                     adapts->name, parts[i].name, p->name);
         if (what.is_saved)
             saves = &parts[i];

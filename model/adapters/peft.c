@@ -88,9 +88,8 @@ static enum zd_status take_place(
         const struct st_tensor *tensor)
 {
     if (*place) {
-        ZD_FAIL(ZD_ERR_DATA, "E0322",
-                "tensor `%s` is there twice, also as `%s`", tensor->name,
-                (*place)->name);
+        ZD_FAIL(ZD_ERR_DATA, "E0322", "tensor `%s` appears twice, also as `%s`",
+                tensor->name, (*place)->name);
         return tell_place(o);
     }
     *place = tensor;

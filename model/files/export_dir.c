@@ -80,8 +80,8 @@ enum zd_status export_check_link(const char *dir, const char *name)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0316",
             "%s is a link to a file outside of the model's folder", path);
-    zd_fail_help("put the file itself there: every checkpoint and the exported "
-                 "model have a copy of it");
+    zd_fail_help("replace the link by the file: every checkpoint and the "
+                 "exported model have a copy of it");
     return ZD_ERR_DATA;
 }
 
@@ -169,12 +169,11 @@ enum zd_status export_dir_check(const char *dir, bool finished)
     if (!fs_is_dir(dir))
         return ZD_FAIL(
                 ZD_ERR_CREATE, "E0314",
-                "cannot write the model to `%s`: it is there and no folder",
-                dir);
+                "cannot write the model to `%s`: it is not a folder", dir);
     ZD_TRY(fs_each_name(dir, look_at, &found));
     if (found.is_empty || (found.is_marked && !found.foreign[0]))
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_CREATE, "E0314", "`%s` is there already and %s%s%s", dir,
+    ZD_FAIL(ZD_ERR_CREATE, "E0314", "`%s` already exists and %s%s%s", dir,
             found.foreign[0] ? "holds `" : "was not written by zerod",
             found.foreign, found.foreign[0] ? "`, which no export writes" : "");
     zd_fail_help("name another folder, or remove this one");

@@ -189,7 +189,7 @@ static enum zd_status take_place(struct stored *place, struct stored stored)
 {
     if (place->tensor)
         return stored_fail(
-                stored, "E0309", "tensor `%s` is there twice, also in %s",
+                stored, "E0309", "tensor `%s` appears twice, also in %s",
                 stored.tensor->name, place->file->path);
     *place = stored;
     return ZD_OK;

@@ -44,7 +44,7 @@ row 'a rank of a pattern beyond the matrix' 78 'E0326|job.toml|lora.rank_pattern
 row 'a module left out that is none' 78 'E0326|lora.exclude_modules: `o_prj`|"o_proj"' 'lora "exclude_modules = [\"o_prj\"]"'
 row 'an alpha of 0' 78 'E0206|above 0' 'lora "lora_alpha = 0"'
 row 'all of the inputs dropped' 78 'E0206|below 1' 'lora "lora_dropout = 1.0"'
-row 'a layer that is not there' 78 'E0326|9 is no layer|0 to 1' 'lora "layers_to_transform = [0, 9]"'
+row 'a layer that is not there' 78 'E0326|9 is not a layer|0 to 1' 'lora "layers_to_transform = [0, 9]"'
 row 'layers beside a pattern' 78 'E0326|layers_to_transform' 'lora "target_modules = \".*q_proj\"" "layers_to_transform = 0"'
 row 'a target that is a number' 78 'E0205|an array of names' 'lora "target_modules = 1"'
 row 'a format that is none' 78 'E0207|nf5|nf4' 'lora "quantize_base = \"nf5\""'
@@ -76,7 +76,7 @@ row 'an adapter whose rank is not that of its file' 65 'E0323|lora_A.weight|[4, 
 row 'an adapter of another model' 65 'E0323|was made for `tiny/wide`' 'from base_model_name_or_path "\"tiny/wide\""; edit adapter/adapter_config.json "s/\"r\": 4/\"r\": 5/"' validate --job job.toml
 row 'an adapter that is cut off' 65 'E0721|adapter_model.safetensors' 'from bias "\"none\""; truncate -s 100 adapter/adapter_model.safetensors' run --job job.toml
 row 'an adapter of another base' 65 'E0322' 'from target_modules "[\"o_proj\"]"' run --job job.toml
-row 'two tensors for one place of an adapter' 65 'E0322|is there twice|`base_model.model.h.1.attn.c_proj.lora_B.weight`' \
+row 'two tensors for one place of an adapter' 65 'E0322|appears twice|`base_model.model.h.1.attn.c_proj.lora_B.weight`' \
     'cp -r "$fixtures/adapters/gpt2-dora" adapter; header adapter/adapter_model.safetensors "s/transformer.h.1.mlp.c_proj.lora_B/h.1.attn.c_proj.lora_B/"' \
     merge --base "$2/tests/fixtures/gpt2/model" --adapter adapter -o merged
 row 'factors whose product is no number' 65 'E0312|down_proj.weight|`adapter`|infinite' \

@@ -247,7 +247,7 @@ ok '  onto a base by name' eval 'cp -r "$base" moved-base && call 0 export $a -o
 ok '  onto another one' eval 'call 65 export $a -o no --merge --base "$fixtures/qwen3/model" && [ ! -e no ]'
 ok '  onto one of the same shapes' eval 'call 65 export $a -o no --merge --base tuned-hf && has "E0327.*tuned-hf" err && [ ! -e no ]'
 ok '  in codes' eval 'call 0 export $a -o tuned-nf4 --merge --quantize nf4 && grep -q bitsandbytes tuned-nf4/config.json'
-ok 'export --merge of a whole model' eval 'call 65 export $c -o no --merge && has "E0328.*no adapter" err && [ ! -e no ]'
+ok 'export --merge of a whole model' eval 'call 65 export $c -o no --merge && has "E0328.*not an adapter" err && [ ! -e no ]'
 
 # --- the rest of the run ---
 ok 'the run goes on to its end' call 0 --job job.toml --resume auto

@@ -51,7 +51,7 @@ mkdir other-library
 cp "$(ldd "$zerod" | sed -n 's/.*libjansson.* => \([^ ]*\).*/\1/p')" other-library/libnccl.so.2
 ZEROD_LIBRARY_PATH=$folder/other-library run no-nccl 0 "${cuda[@]}" --set comm.backend=nccl
 check "a library that is not NCCL: 69" fails_with 69 E1231
-check "with what is missing in it" says "has no nccl.*too old"
+check "with what is missing in it" says "too old: it lacks nccl"
 ZEROD_TEST_RANKS_PER_NODE=2 ZD_STANDIN_GPUS=3 run odd 3 "${cuda[@]}" --set train.global_batch_size=3 --set comm.hierarchical=true
 check "two levels for three ranks on nodes of two: 78" fails_with 78 E1230
 

@@ -56,8 +56,8 @@ enum zd_status checkpoint_match_base(
         if (param->trainable || !pieces_trained(checkpoint, param->name))
             continue;
         ZD_FAIL(ZD_ERR_CONFIG, "E0812",
-                "%s has trained %s, which does not train any more: later "
-                "checkpoints would not hold it",
+                "%s has trained %s, which is frozen now: later checkpoints "
+                "would lose it",
                 checkpoint_path(checkpoint), param->name);
         zd_fail_help("let it train, or export the checkpoint and begin with "
                      "that model in another job.output_dir");
@@ -121,8 +121,7 @@ static enum zd_status open_known(
     if (!path)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0328",
-                "%s was trained on a model that came from no folder",
-                request->path);
+                "%s was trained on a model without a folder", request->path);
     return weights_open_hf(path, config, table, NULL, out);
 }
 

@@ -33,7 +33,7 @@ static enum zd_status open_source(
                 e->checkpoint, &e->config, &e->table, request, &e->source);
     if (request->merges) {
         ZD_FAIL(ZD_ERR_DATA, "E0328",
-                "%s holds a whole model, no adapter that could be merged",
+                "%s holds a whole model, not an adapter to merge",
                 request->path);
         zd_fail_help("without --merge it is exported as it is");
         return ZD_ERR_DATA;

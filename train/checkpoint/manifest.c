@@ -413,8 +413,8 @@ static enum zd_status check_form(const char *path, const json_t *manifest)
         const char *name = json_string_at(file, "name");
         if (!name || !name_is_safe(name))
             return ZD_FAIL(
-                    ZD_ERR_DATA, "E0802", "%s names a file that may not be: %s",
-                    path, name ? name : "(none)");
+                    ZD_ERR_DATA, "E0802", "%s names an invalid file: %s", path,
+                    name ? name : "(none)");
     }
     if (json_array_size(files) == 0 ||
         !json_is_object(json_object_get(manifest, "tensors")) ||

@@ -32,11 +32,11 @@ static enum zd_status match_module(
     const char *path = checkpoint_path(checkpoint);
     if (r == 0 || now->r == 0)
         ZD_FAIL(ZD_ERR_CONFIG, "E0817",
-                "%s has %s adapter of `%s`, and [lora] asks for %s", path,
+                "%s has %s adapter of `%s`, but [lora] asks for %s", path,
                 r ? "an" : "no", module, r ? "none" : "one");
     else if (r != now->r)
         ZD_FAIL(ZD_ERR_CONFIG, "E0817",
-                "%s has an adapter of rank %d of `%s`, and [lora] asks for "
+                "%s has an adapter of rank %d of `%s`, but [lora] asks for "
                 "rank %d",
                 path, r, module, now->r);
     else

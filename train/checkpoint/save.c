@@ -124,7 +124,7 @@ static enum zd_status check_replaced(
             return ZD_OK;
         }
         ZD_FAIL(ZD_ERR_IO, "E0814",
-                "%s is there already, and this run did not write it", final);
+                "%s already exists, and this run did not write it", final);
         zd_fail_help("move it away, or give this run another job.output_dir");
         return ZD_ERR_IO;
     }

@@ -108,8 +108,8 @@ static enum zd_status do_pause(
         struct trainer *trainer, struct command_outcome *outcome)
 {
     if (trainer->is_paused) {
-        ZD_FAIL(ZD_ERR_USAGE, "E1002", "the run is paused already");
-        zd_fail_help("resume makes it go on");
+        ZD_FAIL(ZD_ERR_USAGE, "E1002", "the run is already paused");
+        zd_fail_help("resume continues the run");
         return command_fail(outcome);
     }
     /* nothing of the last step is under way while the run holds */

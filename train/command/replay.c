@@ -30,7 +30,7 @@ struct place {
 
 static enum zd_status fail_line(const struct place *place, const char *what)
 {
-    ZD_FAIL(ZD_ERR_DATA, "E1013", "%s is no list of events: %s", place->path,
+    ZD_FAIL(ZD_ERR_DATA, "E1013", "%s is not a list of events: %s", place->path,
             what);
     zd_fail_where("%s:%d", place->path, place->line);
     return ZD_ERR_DATA;
@@ -154,8 +154,7 @@ static enum zd_status read_file(struct replay *replay, const char *path)
     struct place place = {.path = path};
     if (!fs_exists(path))
         return ZD_FAIL(
-                ZD_ERR_NO_INPUT, "E1012", "there is no %s to replay (--replay)",
-                path);
+                ZD_ERR_NO_INPUT, "E1012", "%s does not exist (--replay)", path);
     enum zd_status status = fs_read_file(path, FILE_MAX, &text, &bytes);
     ZD_TRY(status);
     while (status == ZD_OK && at < bytes) {

@@ -15,7 +15,7 @@ static enum zd_status fail_divide(
         int64_t global, int64_t unit, const char *unit_text)
 {
     ZD_FAIL(ZD_ERR_CONFIG, "E0211",
-            "train.global_batch_size = %lld is no multiple of %s = %lld",
+            "train.global_batch_size = %lld is not a multiple of %s = %lld",
             (long long)global, unit_text, (long long)unit);
     zd_fail_help(
             "the nearest that does: train.global_batch_size = %lld",

@@ -48,7 +48,7 @@ static enum zd_status touch(
         if (free_bytes() < (uint64_t)STEP * 2 * (uint64_t)local_size)
             return ZD_FAIL(
                     ZD_ERR_MEMORY, "E0608",
-                    "--force: of %zu bytes of memory the last %zu are "
+                    "--force: %zu bytes of memory are needed, %zu are "
                     "missing",
                     bytes, bytes - at);
         populate(memory + at, part);

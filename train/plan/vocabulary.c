@@ -33,9 +33,9 @@ static enum zd_status check_head(
     if (config->tied || peft_config_saves(adapter, "lm_head"))
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.modules_to_save names the embedding, but not lm_head, and "
-            "the tokenizer has %d ids where the model has %d rows: new tokens "
-            "could not be told",
+            "lora.modules_to_save names the embedding, but not lm_head; "
+            "the tokenizer has %d ids, the model %d rows: the model could not "
+            "predict new tokens",
             ids, config->vocab_size);
     zd_fail_help("name lm_head too");
     return ZD_ERR_CONFIG;

@@ -213,7 +213,8 @@ enum zd_status file_writer_begin(struct file_writer *file, size_t kept)
             thread_start(&file->writer, "zerod-rows", run_writer, file) == 0;
     return file->has_writer ? ZD_OK
                             : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                                      "no thread to write %s", file->path);
+                                      "the system refused a thread to write %s",
+                                      file->path);
 }
 
 enum zd_status file_writer_open(

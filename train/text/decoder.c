@@ -28,7 +28,7 @@ enum zd_status decoder_encode(
     if (status == ZD_OK && ids->count == 0)
         status = ZD_FAIL(
                 ZD_ERR_DATA, "E0462",
-                "the prompt is empty and the tokenizer puts no token in front");
+                "the prompt is empty, and the tokenizer adds no token to it");
     return status;
 }
 

@@ -62,8 +62,8 @@ enum zd_status batches_accumulate(struct trainer *trainer, int accumulation)
     if (accumulation > most)
         status =
                 ZD_FAIL(ZD_ERR_UNFIT, "E1008",
-                        "the memory that was planned keeps %d micro-batches of "
-                        "a step at most, not %d",
+                        "the planned memory has room for %d micro-batches per "
+                        "step, not %d",
                         most, accumulation);
     else
         status = zero_plan_reaccumulate(&plan->zero, accumulation);

@@ -152,7 +152,7 @@ done
 check "a path that is too long is 69" 69 '' status -S "/$(printf '%0300d' 0)"
 play run/zerod/hang.sock hang
 check "ls lists a job that does not answer" 0 "no answer" ls
-check "a wait has its end" 69 "stays with the job" eval --timeout 1s
+check "a wait has its end" 69 "stays queued" eval --timeout 1s
 : >stderr # what was said before would be taken for the waiter's word
 "$ctl" eval >stdout 2>stderr &
 waiter=$!
