@@ -145,8 +145,6 @@ static struct layout layout_of(
         const struct model_shape *shape, int B, int T, char *base)
 {
     enum device_backend backend = shape_backend(shape);
-    struct attention_shape attention =
-            activations_attention(config, shape->joined, B, T);
     struct layout l = {
             .base = base,
             .element = dtype_bytes(shape->dtype),
@@ -164,11 +162,19 @@ static struct layout layout_of(
             .H = (size_t)config->heads,
             .KV = (size_t)config->kv_heads,
             .joined = shape->joined,
-            .attention_scratch =
-                    attention_scratch_bytes(&attention, shape->dtype, backend),
     };
     measure_adapters(table, shape, &l);
     return l;
+}
+
+/* Not for a decode step, which has none: a GPU's library is asked, and that
+ * takes it a while. */
+static void measure_attention(struct layout *l, int B, int T)
+{
+    struct attention_shape attention =
+            activations_attention(l->config, l->joined, B, T);
+    l->attention_scratch =
+            attention_scratch_bytes(&attention, l->dtype, l->backend);
 }
 
 /* --- arrays --------------------------------------------------------------- */
@@ -503,6 +509,7 @@ static struct activations lay_train(
         const struct model_shape *shape, char *base)
 {
     struct layout l = layout_of(config, table, shape, shape->B, shape->T, base);
+    measure_attention(&l, shape->B, shape->T);
     l.recompute = parts_recomputed(config, shape->checkpointing);
     struct activations a = {
             .first = activations_first_layer(config, table),
@@ -561,6 +568,7 @@ static struct activations lay_eval(
 {
     struct layout l =
             layout_of(config, table, shape, shape->eval_B, shape->T, base);
+    measure_attention(&l, shape->eval_B, shape->T);
     struct activations a = {.scratch_bytes = l.attention_scratch};
     lay_lean(&l, false, head_chunk(&l, shape->head_chunk), &a);
     return a;
