@@ -3,10 +3,10 @@
  *
  *   rank        0  1  2  3 | 4  5  6  7      world 8, nodes of 4
  *   NODE        0  1  2  3 | 4  5  6  7      neighbors; the first level of sums
- *   RAIL        0-4, 1-5, 2-6, 3-7           same place in each node; the
- * second SHARD       all                          who cuts parameters,
- * gradients and states among them REPLICATE   each rank alone              who
- * holds the same shard
+ *   RAIL        0-4, 1-5, 2-6, 3-7           one of each node; the second
+ *   SHARD       all                          who cuts parameters, gradients and
+ *                                            states among them
+ *   REPLICATE   each rank alone              who holds the same shard
  *
  * Samples are numbered by the place in REPLICATE x SHARD. */
 #ifndef ZD_COMM_MESH_H
