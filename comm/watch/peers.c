@@ -18,6 +18,8 @@
 enum kind { ASK = 1, TELL, OVER, WRITTEN };
 static const double ASK_SECONDS = 1;
 enum { AGAIN_MS = 100, OVER_TIMES = 3 }; /* datagrams get lost */
+/* A socket holds some hundred that come meanwhile: others ask too. */
+enum { SENT_TOGETHER = 32 };
 
 struct peers {
     int size, rank, socket;
@@ -218,9 +220,12 @@ void peers_ask(
     message.asked = ++peers->asked;
     while (!all_answered(peers) && clock_seconds() - begun < ASK_SECONDS) {
         double sent = clock_seconds();
-        for (int r = 0; r < peers->size; r++)
+        for (int r = 0; r < peers->size; r++) {
             if (r != peers->rank && !heard[r])
                 send_to_rank(peers, r, &message);
+            if (r % SENT_TOGETHER == 0)
+                peers_look(peers, 0);
+        }
         while (!all_answered(peers) &&
                1000 * (clock_seconds() - sent) < AGAIN_MS) {
             peers_look(peers, AGAIN_MS / 4);
