@@ -369,12 +369,14 @@ static enum zd_status join_watch(struct mpi *mpi)
     char host[WATCH_HOST_MAX];
     comm_watch_host(comm, host);
     ZD_TRY(watch_join(
-            comm->watch, &(struct watch_world){
-                                 .rank = comm->rank,
-                                 .size = comm->size,
-                                 .host = host,
-                                 .gather = gather_places,
-                                 .ctx = comm}));
+            comm->watch,
+            &(struct watch_world){
+                    .rank = comm->rank,
+                    .size = comm->size,
+                    .host = host,
+                    .shares_memory = comm->local_size == comm->size,
+                    .gather = gather_places,
+                    .ctx = comm}));
     comm->seat = watch_seat(comm->watch, 0);
     /* also one whose waits so far were too short to look more than once */
     seat_polls(comm->seat, seat_clock());

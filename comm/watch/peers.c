@@ -47,8 +47,11 @@ bool peers_same_host(const struct peers *peers, int a, int b)
                   hosts + (size_t)b * WATCH_HOST_MAX) == 0;
 }
 
-static bool has_one_host(const struct peers *peers)
+/* Hosts may be named alike. */
+static bool has_one_host(const struct peers *peers, bool shares_memory)
 {
+    if (!shares_memory)
+        return false;
     for (int r = 1; r < peers->size; r++)
         if (!peers_same_host(peers, 0, r))
             return false;
@@ -263,14 +266,14 @@ void peers_tell_written(struct peers *peers)
 /* --- life ----------------------------------------------------------------- */
 
 struct peers *peers_open(
-        int rank, int size, const char *hosts, const struct peers_calls *calls,
-        struct peer_about *mine)
+        int rank, int size, const char *hosts, bool shares_memory,
+        const struct peers_calls *calls, struct peer_about *mine)
 {
     struct peers *peers = zd_must(calloc(1, sizeof *peers));
     *peers = (struct peers){
             .size = size, .rank = rank, .hosts = hosts, .calls = calls};
     peers->all = zd_must(calloc((size_t)size, sizeof *peers->all));
-    bool one_host = has_one_host(peers);
+    bool one_host = has_one_host(peers, shares_memory);
     memset(mine, 0, sizeof *mine);
     mine->pid = (int32_t)getpid();
     find_addresses(mine->addresses, one_host);

@@ -37,10 +37,11 @@ struct peers_calls {
     void (*alive)(void *ctx); /* often, while peers are asked */
 };
 
-/* hosts: (size, WATCH_HOST_MAX) of each rank; borrowed, as are calls. */
+/* hosts: (size, WATCH_HOST_MAX) of each rank; borrowed, as are calls.
+ * shares_memory: do all ranks, so that the loopback may reach them? */
 struct peers *peers_open(
-        int rank, int size, const char *hosts, const struct peers_calls *calls,
-        struct peer_about *mine);
+        int rank, int size, const char *hosts, bool shares_memory,
+        const struct peers_calls *calls, struct peer_about *mine);
 /* (size) to be filled with what each rank's peers_open gave. */
 struct peer_about *peers_all(struct peers *peers);
 void peers_destroy(struct peers *peers);

@@ -281,8 +281,9 @@ static enum zd_status find_peers(
         struct watch *watch, const struct watch_world *world, const char *hosts)
 {
     struct peer_about mine;
-    struct peers *peers =
-            peers_open(world->rank, world->size, hosts, &watch->calls, &mine);
+    struct peers *peers = peers_open(
+            world->rank, world->size, hosts, world->shares_memory,
+            &watch->calls, &mine);
     enum zd_status status =
             world->gather(world->ctx, &mine, sizeof mine, peers_all(peers));
     if (status != ZD_OK || peers_socket(peers) < 0) {

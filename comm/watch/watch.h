@@ -55,8 +55,9 @@ void watch_ends(struct watch *watch);
 
 /* Who is where. */
 struct watch_world {
-    int rank, size;   /* ranks `rank` and on of `size` are in this process */
-    const char *host; /* of this process' ranks */
+    int rank, size;     /* ranks `rank` and on of `size` are in this process */
+    const char *host;   /* of this process' ranks */
+    bool shares_memory; /* do all processes? */
     /* all: (size, bytes) */
     enum zd_status (*gather)(
             void *ctx, const void *mine, size_t bytes, void *all);

@@ -107,7 +107,7 @@ static void open_peers(void)
                 .over = take_end,
                 .written = take_written,
                 .alive = carry_all};
-        host[r] = peers_open(r, RANKS, names[0], &calls[r], &about[r]);
+        host[r] = peers_open(r, RANKS, names[0], true, &calls[r], &about[r]);
     }
     for (int r = 0; r < RANKS; r++) {
         struct peer_about *all = peers_all(host[r]);
