@@ -36,7 +36,7 @@ struct printable {
 };
 struct printable printable_to(FILE *out);
 void printable_put(struct printable *to, const char *text, size_t bytes);
-/* What was held back is no character: it is shown. */
+/* The held-back bytes are not a character: show them escaped. */
 void printable_end(struct printable *to);
 
 #endif

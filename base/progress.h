@@ -22,8 +22,8 @@ struct progress {
     _Atomic uint64_t completed; /* reads, writes, fsyncs so far */
 };
 
-/* What this thread reads and writes from now on counts there; NULL: nowhere.
- * Borrowed. Returns where it counted before. */
+/* From now on this thread's reads and writes are counted there; NULL: not at
+ * all. Borrowed. Returns the previous counter. */
 struct progress *progress_use(struct progress *progress);
 /* A read, write or fsync of this thread is done. */
 void progress_completed(void);

@@ -12,9 +12,7 @@
 
 #include <stdint.h>
 
-/* The thread a span lies in; worker i of the offload engine is LANE_WORKERS +
- * i.
- */
+/* The thread of a span; worker i of the offload engine is LANE_WORKERS + i */
 enum { LANE_TRAINER, LANE_DOWN, LANE_UP, LANE_WORKERS };
 
 enum { SPAN_NAME_MAX = 16 };
@@ -33,7 +31,7 @@ void spans_destroy(struct spans *spans);
 void spans_put(
         struct spans *spans, int lane, const char *name, int64_t number,
         double begin, double end);
-/* Those that there are, in the order they ended in; borrowed. */
+/* All spans, in the order in which they ended; borrowed. */
 const struct span *spans_get(
         const struct spans *spans, size_t *count_out, uint64_t *dropped_out);
 

@@ -88,7 +88,7 @@ void zd_fail_help(const char *format, ...)
     if (current.help[0])
         return;
     va_start(args, format);
-    /* each line is one of its own when it is printed */
+    /* print each line separately */
     format_printable(current.help, sizeof current.help, "\n", format, args);
     va_end(args);
 }

@@ -39,7 +39,7 @@ enum zd_status {
     ZD_ERR_MEMORY,   /* 69 the system refused an allocation */
 };
 
-/* What is known about the first failure of this thread. */
+/* The first failure of this thread. */
 struct zd_error {
     enum zd_status status;
     char code[8];    /* "E0203" */

@@ -50,13 +50,13 @@ struct comm_functions {
             struct comm *comm, void *data, size_t bytes, int root);
     enum zd_status (*exchange)(
             struct comm *comm, const struct exchange *exchange);
-    /* Is this operation done, so that a wait for it would not wait for a peer?
-     * NULL: cannot be told. */
+    /* Whether this operation is done, so that a wait for it would not wait for
+     * a peer. NULL: unknown. */
     enum zd_status (*test)(
             struct comm *comm, const struct comm_op *op, bool *done_out);
     void (*abort)(struct comm *comm, int exit_code); /* before control's */
     void (*give_up)(struct comm *comm); /* NULL: there is nothing to end */
-    /* Seconds beside those of the seat; NULL: none. */
+    /* Seconds in addition to the seat's; NULL: none. */
     double (*waited)(const struct comm *comm);
     /* Spans of a taken plan; NULL: the staging of the host's transport only. */
     void (*set_memory)(struct comm *comm, const struct arena *arena);
@@ -108,7 +108,7 @@ void comm_base_init(
         struct comm *comm, const struct comm_functions *functions, int rank,
         int size, const struct comm_options *options);
 void comm_base_fini(struct comm *comm);
-/* What the watch of a process is made of. */
+/* The parts of a process's watch. */
 struct watch_facts comm_watch_facts(const struct comm_options *options);
 /* The host as others are told of it, with the nodes of tests. */
 void comm_watch_host(const struct comm *comm, char host[COMM_HOST_MAX]);

@@ -115,8 +115,8 @@ enum comm_transport comm_transport_expected(
         const struct comm_options *options, bool on_gpu, int local_size,
         int gpus);
 
-/* What options->max_ctas comes to on a GPU of so many multiprocessors: 0 is
- * NCCL's choice. */
+/* Resolve options->max_ctas for a GPU with this many multiprocessors; 0: NCCL
+ * chooses. */
 int comm_max_ctas(const struct comm_options *options, int multiprocessors);
 
 /* Whether gradients of one micro-batch are sent in fp32. */
@@ -180,7 +180,7 @@ enum comm_reduction { COMM_SUM, COMM_MAX, COMM_MIN };
 enum zd_status comm_all_reduce_i64(
         struct comm *comm, int64_t *values, size_t count,
         enum comm_reduction reduction);
-/* What a rank sends in one. */
+/* Bytes that a rank sends in one. */
 uint64_t comm_all_reduce_bytes(int world, size_t count);
 
 /* Control messages: not counted, any size. */
@@ -228,8 +228,8 @@ enum comm_work comm_work(struct comm *comm, enum comm_work work);
 void comm_goes_on(struct comm *comm);
 /* A step was made, from which the limit is learned; the next one is `step`. */
 void comm_step(struct comm *comm, int64_t step, double seconds);
-/* What a step will take: until two were made no wait for a rank ends before ten
- * of them. */
+/* Predicted seconds of a step: before two steps are done, no wait times out
+ * earlier than ten predicted steps. */
 void comm_predict(struct comm *comm, double seconds);
 /* Seconds that this rank has waited for others, on the host or, over NCCL, on
  * its GPU. */

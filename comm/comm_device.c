@@ -1,4 +1,4 @@
-/* What all back ends for a device's memory share. */
+/* Shared by all back ends for device memory. */
 #include "comm/comm_device.h"
 
 #include <string.h>

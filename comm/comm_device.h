@@ -10,7 +10,7 @@ void comm_device_init(
         struct comm *comm, struct comm *control,
         const struct comm_functions *functions);
 
-/* What this rank hands to others, whatever the way it travels. */
+/* Bytes that this rank sends to others, over any transport. */
 void comm_device_count(struct comm *comm, const struct comm_op *op);
 
 /* to += from, in memory of the thread's device; stream NULL: the compute one.

@@ -195,8 +195,7 @@ static enum zd_status local_exchange(
 
 /* --- life ----------------------------------------------------------------- */
 
-/* The process is shared: the ranks that wait, now or later, are told instead.
- */
+/* Ranks share the process: make present and later waits fail instead */
 static void group_abort(struct group *group)
 {
     pthread_mutex_lock(&group->mutex);

@@ -232,7 +232,7 @@ static void choose_single_copy(void)
     setenv("OMPI_MCA_smsc", "^cma", 0);                            /* 5 */
 }
 
-/* deploy/mpirun.sh: no longer waits for hosts that may be gone. */
+/* Tell deploy/mpirun.sh not to wait for hosts that may be down. */
 static void tell_launcher(int exit_code)
 {
     const char *path = getenv("ZEROD_LAUNCHER_FILE");
@@ -341,7 +341,7 @@ static enum zd_status settle_levels(struct mpi *mpi)
     return comm_levels_settle(comm, fits ? k : 0);
 }
 
-/* What this rank needs for itself. */
+/* Allocate what this rank needs. */
 static void take_memory(
         struct mpi *mpi, int rank, int size, const struct comm_options *options)
 {

@@ -188,8 +188,8 @@ static enum zd_status finish_on_host(struct staged *staged)
     return ZD_OK;
 }
 
-/* Would finishing the oldest round wait for no one? A transport that cannot
- * tell is asked only when the caller waits. */
+/* Whether the oldest round can finish without waiting. If the transport does
+ * not know, the round is finished only when the caller waits. */
 static enum zd_status has_arrived(struct staged *staged, bool *arrived_out)
 {
     struct comm *control = staged->base.control;
@@ -200,7 +200,7 @@ static enum zd_status has_arrived(struct staged *staged, bool *arrived_out)
             control, round_of(staged, staged->finished)->host_op, arrived_out);
 }
 
-/* As far as nothing has to be waited for. */
+/* Advance as far as possible without waiting. */
 static enum zd_status move_on(struct staged *staged)
 {
     bool arrived, moved;

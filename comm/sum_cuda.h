@@ -9,8 +9,8 @@
 enum zd_status comm_add_cuda(
         struct stream *stream, float *to, const float *from, size_t count);
 
-/* `parts` arrays: this rank's own is the one at `place`, the others lie
- * `stride` elements apart, in order. */
+/* `parts` arrays in order, `stride` elements apart, except this rank's own,
+ * number `place`. */
 struct sum_cuda {
     void *to; /* may be `own` */
     const void *own, *others;

@@ -1,4 +1,4 @@
-/* What a rank says to its watch. */
+/* A rank's reports to its watch. */
 #include "comm/backend.h"
 
 #include <stdio.h>

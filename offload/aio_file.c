@@ -46,8 +46,8 @@ static enum zd_status open_without_name(const char *path, int *fd_out)
     for (int tries = 0; tries < 100; tries++) {
         int fd = open(path, flags, 0600);
         if (fd >= 0) {
-            /* gone already when another process took it for left behind: it
-             * is ours all the same */
+            /* another process may have removed it as abandoned; the open file
+             * is still ours */
             unlink(path);
             *fd_out = fd;
             return ZD_OK;

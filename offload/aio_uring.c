@@ -155,7 +155,7 @@ static void free_entry(struct aio_uring *uring, struct aio_transfer *transfer)
     uring->free_entries[uring->free_count++] = (int)(transfer - uring->entries);
 }
 
-/* What has ended makes room, or is submitted again for its rest. */
+/* Free completed entries, or resubmit the rest of a short transfer. */
 static void reap(struct aio *aio)
 {
     struct aio_uring *uring = aio->uring;
@@ -176,7 +176,7 @@ static void reap(struct aio *aio)
     }
 }
 
-/* No one may wait forever: all that is under way has failed. */
+/* Fail all transfers in flight, so that no one waits forever. */
 static void fail_all(struct aio *aio, int error)
 {
     struct aio_uring *uring = aio->uring;

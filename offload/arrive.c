@@ -65,7 +65,7 @@ static void await_buffer(void *ctx, int64_t number)
     waits_hold(&offload->waits, WAIT_DOWN, false);
 }
 
-/* Which parts of the store an arrival takes. */
+/* The parts of the store that an arrival needs. */
 static void set_parts(const struct offload *offload, struct job *job)
 {
     if (offload_grads_in_file(&offload->request))
@@ -197,7 +197,7 @@ struct token offload_grads_left(struct offload *offload, int segment)
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)
 {
     struct wait wait = wait_begin(&offload->waits, WAIT_HOST);
-    /* a GPU that has failed calls no one: its error is told here */
+    /* a failed GPU runs no callbacks: report its error here */
     enum zd_status status = device_backend() == DEVICE_CUDA
                                     ? feed_finish(&offload->down)
                                     : ZD_OK;

@@ -35,7 +35,7 @@ static void take_tables(struct offload *offload)
     offload->chunk_count = (int)chunks;
 }
 
-/* Chunks lie in the order of extents, and extents in the order of segments. */
+/* Chunks are in the order of extents, and extents in the order of segments. */
 static void fill_tables(struct offload *offload)
 {
     const struct offload_request *request = &offload->request;

@@ -134,7 +134,7 @@ void workers_stop(struct offload *offload);
 /* Ticket of the job; waits for a place. A job without chunks is not added: 0.
  */
 uint64_t job_add(struct offload *offload, const struct job *job);
-/* So many more chunks of the job may be taken; from any thread. */
+/* Make `chunks` more chunks of the job available; from any thread. */
 void job_raise(struct offload *offload, uint64_t ticket, int chunks);
 void jobs_wait(struct offload *offload); /* until all have ended */
 bool jobs_have_ended(struct offload *offload);
@@ -185,7 +185,7 @@ void segments_settle(struct offload *offload);
 /* token_wait of what was fed to go up; the engine owns the timeline. */
 enum zd_status segments_wait_up(
         struct timeline *timeline, uint64_t number, struct stream *stream);
-/* Its parameters' lease. */
+/* The lease of the segment's parameters. */
 struct lease *segment_params(struct offload *offload, int segment);
 /* Under the lock: a job begins, or is done with one of its chunks. */
 void segments_note_begun(struct offload *offload, const struct job *job);

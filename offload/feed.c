@@ -206,7 +206,7 @@ enum zd_status feed_record(
     return do_or_push(feed, &op);
 }
 
-/* After a failure records are not made, but what is fed comes to its end. */
+/* After a failure no records are made, but the fed work still completes. */
 enum zd_status feed_await(struct feed *feed, struct token token)
 {
     if (!feed->has_thread || !token.number)

@@ -76,7 +76,7 @@ enum zd_status offload_thread_start(
 /* `has_thread`: functions that wait do so in a thread of the feed. */
 enum zd_status feed_init(
         struct feed *feed, struct stream *stream, bool has_thread);
-/* What was fed is done first. All-zero is accepted. */
+/* Completes the fed work first. Accepts all-zero. */
 void feed_fini(struct feed *feed);
 
 /* `fn` may wait for workers: what is fed later waits for its return. */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Which part the states' arrays lie in. */
+/* The part that holds the states' arrays. */
 static const enum offload_part part_of[OPTIM_ARRAYS] = {
         [OPTIM_ARRAY_M] = OFFLOAD_STATES_32BIT,
         [OPTIM_ARRAY_V] = OFFLOAD_STATES_32BIT,

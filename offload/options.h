@@ -10,7 +10,7 @@ enum offload_tier { OFFLOAD_NONE, OFFLOAD_CPU, OFFLOAD_NVME };
  * when its gradient has arrived, as if nothing were clipped; if then it is, the
  * old values are put back from a copy and the update is made again. */
 enum offload_clipping { OFFLOAD_CLIP_WAIT, OFFLOAD_CLIP_UNDO };
-/* Where the gradients of several micro-batches are added up. */
+/* Where the gradients of several micro-batches are summed. */
 enum offload_accumulate {
     OFFLOAD_ACCUMULATE_AUTO, /* on the device if it fits, else on the host */
     OFFLOAD_ACCUMULATE_DEVICE,

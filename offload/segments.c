@@ -97,7 +97,7 @@ void segments_note_begun(struct offload *offload, const struct job *job)
             offload->segments[s].chunks_left = offload->segments[s].chunk_count;
 }
 
-/* Of a job over one segment the last chunk to end is the job's. */
+/* In a job over one segment, the last chunk to end completes the job. */
 void segments_note_chunk(
         struct offload *offload, const struct job *job, int chunk)
 {

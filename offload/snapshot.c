@@ -228,7 +228,7 @@ static void await_change(struct snapshot *snapshot)
         snapshot->waited += clock_seconds() - snapshot->waiting_since;
 }
 
-/* Past the cache: the update goes on with what is copied. */
+/* Write past the caches: the update goes on with the source. */
 static void copy_chunk(
         const struct snapshot *snapshot, const struct chunk *chunk, char *room,
         const struct chunk_memory *live, struct chunk_memory *copy)

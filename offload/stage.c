@@ -2,7 +2,7 @@
 
 #include "offload/cut.h"
 
-/* Of the largest chunk that there is. */
+/* Elements of the largest chunk. */
 static size_t buffer_elements(const struct offload_request *request)
 {
     size_t most = cut_most(request->options), largest = 0;

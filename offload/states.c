@@ -26,7 +26,7 @@ static void copy_either(
     memcpy(writes ? inside : outside, writes ? outside : inside, bytes);
 }
 
-/* What of a range one chunk has, in elements. */
+/* The elements of a range that one chunk holds. */
 struct part {
     int chunk;
     size_t skip, done,

@@ -54,7 +54,7 @@ struct part_span {
     enum span_kind kind;
 };
 extern const struct part_span part_spans[OFFLOAD_PARTS];
-/* What offload_check asks of locked memory (lock.c) and of the disk. */
+/* The checks of offload_check for locked memory (lock.c) and the disk. */
 enum zd_status pinned_check(
         const struct offload_options *options,
         const size_t bytes[OFFLOAD_PARTS]);
@@ -101,7 +101,7 @@ int chunks_cut(const struct offload_request *request, struct chunk *chunks);
 enum dtype offload_master_type(const struct optim_options *options);
 enum dtype offload_grad_type(
         const struct offload_request *request); /* of slots */
-/* Which of a chunk's slot and param the file has. */
+/* Whether the file holds a chunk's slot and param. */
 bool offload_grads_in_file(const struct offload_request *request);
 bool offload_params_in_file(const struct offload_request *request);
 

@@ -34,7 +34,7 @@ void chunk_update(
     optim_update(&span, step);
 }
 
-/* As offload_update was asked to. */
+/* Update a chunk now, as offload_update asked. */
 static void update_now(
         const struct offload *offload, const struct chunk *chunk,
         const struct chunk_memory *memory)

@@ -17,7 +17,7 @@
 
 #include <pthread.h>
 
-/* What a wait of the trainer may be for. */
+/* The reasons for a wait of the trainer. */
 enum wait_for { WAIT_DOWN, WAIT_HOST, WAIT_DISK, WAIT_UP, WAITS };
 
 struct waits {

@@ -22,7 +22,7 @@ static struct job *job_at(struct offload *offload, uint64_t number)
     return &offload->jobs[number % (uint64_t)offload->job_capacity];
 }
 
-/* Under the lock: what is told without it. */
+/* Collect under the lock what is reported without it. */
 struct news {
     uint64_t jobs;
     enum wait_for first;
@@ -247,7 +247,7 @@ static void *work(void *ctx)
 
 /* --- their beginning and end ---------------------------------------------- */
 
-/* To one CPU of this process's mask. A refusal costs speed only. */
+/* Bind to one CPU of this process's mask. A refusal only costs speed. */
 static void bind_worker(const struct worker *worker)
 {
     const struct offload_place *place = &worker->offload->place;

@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-/* What is the same for all elements of a step and tensor, rounded once to
+/* Values that all elements of a tensor share in a step, rounded once to
  * fp32. */
 struct optim_factors {
     float grad_scale;

@@ -12,7 +12,7 @@ static size_t scale_bytes(enum optim_format format, size_t count)
     return optim_scale_count(format, count) * sizeof(float);
 }
 
-/* Where values of a lane lie; OPTIM_ARRAYS: it has none. */
+/* The array of a lane's values; OPTIM_ARRAYS: none. */
 static enum optim_array array_of(int lane, enum optim_format format)
 {
     switch (format) {
@@ -31,7 +31,7 @@ static enum optim_array array_of(int lane, enum optim_format format)
 
 /* --- places --------------------------------------------------------------- */
 
-/* Where the array begins that is taken. */
+/* Takes an array and returns its start. */
 static size_t take(size_t *end, size_t bytes, size_t align)
 {
     size_t begin = *end;

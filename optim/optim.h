@@ -81,7 +81,7 @@ enum optim_format {
 struct optim_layout {
     enum optim_format lane[OPTIM_LANES];
 };
-/* Where the lanes of a run lie (optim/lanes.h). */
+/* The positions of a run's lanes (optim/lanes.h). */
 struct optim_lanes {
     void *state[OPTIM_LANES];  /* NULL: none, or blocks */
     float *scale[OPTIM_LANES]; /* 8-bit lanes, else NULL */

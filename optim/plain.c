@@ -15,7 +15,7 @@ static void *place(void *array, enum dtype type, size_t at)
     return (char *)array + at * dtype_bytes(type);
 }
 
-/* Where qblock-aligned element `at` of a lane and its scale lie. */
+/* Addresses of qblock-aligned element `at` of a lane and of its scale. */
 static void *lane_place(const struct optim_span *span, int lane, size_t at)
 {
     return (char *)span->lanes.state[lane] +

@@ -46,7 +46,8 @@ __device__ inline struct place place_of(
     return place;
 }
 
-/* --- values as they lie in memory ----------------------------------------- */
+/* --- values as stored
+ * ------------------------------------------------------ */
 
 /* A lane's eight elements: a word each, two in a word, or four. */
 template <int BYTES> struct raw {
@@ -86,7 +87,7 @@ __device__ inline void raw_put(struct raw<BYTES> *raw, int j, uint32_t value)
         raw->word[j / each] |= shifted;
 }
 
-/* What lies beyond a partial qblock reads as bits of zero. */
+/* Elements beyond a partial qblock read as zero bits. */
 template <int BYTES>
 __device__ inline struct raw<BYTES> raw_load(
         const void *array, const struct place *place) {

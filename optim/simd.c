@@ -156,7 +156,7 @@ INLINED void load_grads(const void *grad, enum dtype type, size_t at, vf g[4])
         load_group((const float *)grad + at, g);
 }
 
-/* Where the new weights go besides the master. */
+/* A second destination of the new weights, besides the master. */
 struct outlet {
     void *param; /* or NULL */
     enum dtype type;

@@ -151,7 +151,7 @@ __device__ static inline int64_t block_of_row(
     return tensor_blocks_of_line(blocks, (int64_t)element / blocks->columns);
 }
 
-/* What a warp has added up for a block; all lanes have the same block. */
+/* A warp's partial sum of a block; all lanes have the same block. */
 struct held {
     int64_t block; /* -1: none */
     struct pair sum;

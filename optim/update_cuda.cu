@@ -130,7 +130,7 @@ __device__ inline void store_8bit(
     float scale = scale_of<LANE>(x, place);
     struct codec_encoder encoder = codec_encoder_of<LANE>(codec, scale);
     struct raw<1> codes;
-    if (encoder.is_plain) { /* alike for the warp */
+    if (encoder.is_plain) { /* the same for the whole warp */
 #pragma unroll
         for (int j = 0; j < LANE_ELEMENTS; j++)
             raw_put(&codes, j, codec_plain_code<LANE>());

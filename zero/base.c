@@ -166,8 +166,8 @@ static void rooms_take(const struct param_table *table, struct rooms *rooms)
     rooms->decoding = zd_must(malloc(bytes + 1));
 }
 
-/* What one rank cannot do must not leave the others in a sum: it goes on with
- * them, and does nothing more. */
+/* After a failure a rank still takes part in the sums, so that the others do
+ * not wait for it, but does nothing else. */
 static enum zd_status load_weight(
         const struct loading *l, struct codes_maker *maker,
         const struct rooms *rooms, bool is_shared, enum zd_status status)

@@ -50,7 +50,8 @@ static void point(
             grads[id] = base ? base + plan->places[id].offset : NULL;
 }
 
-/* Where the gradient of tensor `id` is kept or sent from. */
+/* The buffer in which the gradient of tensor `id` is kept, or from which it is
+ * sent. */
 static char *place_of_grad(const struct zero *zero, int id)
 {
     const struct zero_plan *plan = zero->plan;
@@ -133,7 +134,7 @@ static enum zd_status take_work(struct zero *zero, int i)
     return lease_take(&zero->grad_work[unit], LEASE_FILL, "model", NULL);
 }
 
-/* What is kept of the step before is of no more use. */
+/* Forget the gradients of the step before. */
 static void drop_kept(struct zero *zero)
 {
     for (int k = 0; k < zero->plan->grad_unit_count; k++) {
@@ -143,13 +144,13 @@ static void drop_kept(struct zero *zero)
     }
 }
 
-/* In the first micro-batch gradients are new, then they are added to. */
+/* The first micro-batch writes gradients, later ones add to them. */
 static enum lease_use first_use(const struct zero *zero)
 {
     return zero->micro == 0 ? LEASE_FILL : LEASE_CHANGE;
 }
 
-/* Its products write where gradients are kept whole. */
+/* The unit's matmuls write directly into whole, kept gradients. */
 static bool writes_kept(const struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
@@ -193,8 +194,8 @@ enum zd_status grads_acquire(
 
 /* --- rounding ------------------------------------------------------------- */
 
-/* What several micro-batches added up in fp32, reduced, is rounded once to the
- * compute type, where it lies. */
+/* Round the reduced fp32 sum of several micro-batches once to the compute type,
+ * in place. */
 static enum zd_status round_sums(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
@@ -278,8 +279,7 @@ static bool leaves_now(const struct zero *zero)
     return zero->plan->grads_cut || is_last_micro(zero);
 }
 
-/* Where the sums of a unit go, and what they are of; what is kept whole is
- * both. */
+/* Destination and source of a unit's sums; whole, kept gradients are both. */
 static enum zd_status take_parts(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;

@@ -31,7 +31,7 @@ static enum zd_status grads_round_kept(
             *grad_out, plan->request.dtype, memory->state_count);
 }
 
-/* What passes in fp32 is rounded here, unless the host adds several. */
+/* Round fp32 gradients here, unless the host sums several micro-batches. */
 static bool rounds_passing(const struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
@@ -39,7 +39,8 @@ static bool rounds_passing(const struct zero *zero)
            plan->grad_dtype != plan->request.dtype;
 }
 
-/* A segment's gradient lies at `from` when the compute stream is here. */
+/* A segment's gradient is complete at `from` once the compute stream gets
+ * here. */
 static enum zd_status send_segment(
         struct zero *zero, int s, const void *from, int micro, bool is_last)
 {

@@ -7,7 +7,7 @@
 
 /* --- life ----------------------------------------------------------------- */
 
-/* Which number each segment has at the engine; -1: none. */
+/* The engine's number of each segment; -1: none. */
 static void number_segments(const struct zero_plan *plan, int *numbers)
 {
     int count = 0;

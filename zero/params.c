@@ -26,8 +26,8 @@ static enum zd_status gather_segment(
             begun_out);
 }
 
-/* The segments of the unit lie one after the other in its slot. `in_place`:
- * this rank's shard is there already. */
+/* The unit's segments follow one another in its slot. `in_place`: this rank's
+ * shard is already there. */
 static enum zd_status gather_unit(
         struct zero *zero, const struct zero_move *move, bool in_place)
 {

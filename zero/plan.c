@@ -18,8 +18,8 @@ enum kind { SHARDED, PERSISTENT, FROZEN, CODES, SCALES, KINDS };
  * gathered into its slot, each with a token of the slot's lease. */
 _Static_assert((int)KINDS - 1 <= (int)LEASE_TOKENS, "a token for each");
 
-/* A tensor that goes on from others is as persistent as the first of them, so
- * that a product finds them in one segment. */
+/* A tensor that joins others is persistent if the first of them is, so that one
+ * matmul finds all of them in one segment. */
 static enum kind kind_of(const struct zero_plan *plan, int id)
 {
     const struct param *params = plan->request.table->params;
@@ -46,7 +46,7 @@ static enum kind kind_of_segment(const struct zero_segment *segment)
     return segment->persistent ? PERSISTENT : SHARDED;
 }
 
-/* How the parameters of a segment lie where the model reads them. */
+/* The format in which the model reads a segment's parameters. */
 static struct array_format format_of(
         const struct zero_plan *plan, enum kind kind)
 {
@@ -58,7 +58,7 @@ static struct array_format format_of(
                             : array_format_plain(type);
 }
 
-/* Where tensor `id` goes in a segment of a kind, or its scales. */
+/* Place tensor `id`, or its scales, in a segment of this kind. */
 static void place_tensor(
         struct zero_plan *plan, enum kind kind, int id, size_t align,
         size_t *used)
@@ -230,14 +230,14 @@ uint64_t zero_scalar_bytes(int world)
            sizeof(int64_t);
 }
 
-/* What one collective over so much (padded, all ranks') sends. */
+/* Bytes sent by one collective over this many bytes (padded, of all ranks). */
 static uint64_t sent(const struct zero_plan *plan, size_t bytes)
 {
     uint64_t shards = (uint64_t)plan->shards;
     return bytes / shards * (shards - 1);
 }
 
-/* Of parameters that train, all of them or the persistent ones. */
+/* Trainable parameters: all of them, or the persistent ones. */
 static size_t trained_bytes(const struct zero_plan *plan, bool all)
 {
     size_t bytes = 0;

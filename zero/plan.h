@@ -54,15 +54,15 @@ struct zero_segment {
     size_t state_full_offset, state_shard_offset;
 };
 
-/* What `count` elements of a segment's parameters take. All that gathers,
- * copies, sends or plans parameters counts bytes by this. */
+/* Bytes of `count` elements of a segment's parameters. All code that gathers,
+ * copies, sends or plans parameters counts bytes with this. */
 static inline size_t zero_segment_bytes(
         const struct zero_segment *segment, size_t count)
 {
     return array_format_bytes(segment->format, count);
 }
 
-/* Where tensor id lies. */
+/* The position of tensor id. */
 struct zero_place {
     int segment;
     size_t offset;      /* in the segment, a multiple of ZERO_ALIGN */
@@ -150,8 +150,8 @@ struct zero_plan {
     bool grads_direct;         /* those of products (param.is_product) leave
                                   them in grad_dtype, rounded once: they pass
                                   through no fp32 buffer */
-    /* What the stage and the world come to. One rank owns everything, so there
-     * nothing is cut whatever the stage. */
+    /* What the stage shards. One rank owns everything, so with one rank nothing
+     * is cut at any stage. */
     int shards;      /* ranks that a segment is cut over: mesh's SHARD */
     bool params_cut; /* stage 3: units are gathered when they are used */
     bool states_cut; /* stages 1-3: a rank holds master, m, v of its shard */

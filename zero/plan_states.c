@@ -152,7 +152,7 @@ void plan_blocks(struct zero_plan *plan)
     }
 }
 
-/* Where every rank has the whole gradient each adds up all of it. */
+/* If every rank has the whole gradient, each rank sums all of it. */
 uint64_t plan_block_wire(const struct zero_plan *plan)
 {
     if (!plan->states_cut)

@@ -69,7 +69,7 @@ struct zero_offload {
     int *segments;    /* by segment: its number at the engine; -1: frozen */
     uint64_t *waited; /* by segment: the update whose parameters the compute
                          stream follows */
-    struct timeline *ready; /* by segment: what goes down next lies there */
+    struct timeline *ready; /* by segment: source of the next copy down */
     uint64_t updates;
     int64_t **extent_sums;       /* by extent: Adam-mini's sums of its tensor */
     const float **extent_blocks; /* by extent: v of the blocks of its tensor */
@@ -200,7 +200,7 @@ enum zd_status grads_release(void *ctx, int unit);
 
 /* --- grads_down.c --------------------------------------------------------- */
 
-/* Where the reduced shards of a unit lie on their way. */
+/* Buffer of a unit's reduced shards on their way to the host. */
 char *grads_passing(const struct zero *zero, int unit);
 /* Gradients go down: those of the micro-batches before `micro`, and of it those
  * before position `end` of their order. Only what is kept whole for all
@@ -260,7 +260,7 @@ struct lane_memory {
 struct lane_memory states_lane(
         const struct zero *zero, const struct extent_memory *extent, int lane,
         size_t begin, size_t count);
-/* What the optimizer is told of elements of an extent, but for their states. */
+/* The optimizer's arguments for elements of an extent, except their states. */
 struct optim_span states_span(
         const struct zero *zero, const struct extent_memory *extent,
         size_t begin, size_t count);
@@ -279,7 +279,7 @@ void paged_end(struct zero *zero);
 enum zd_status paged_update(struct zero *zero, const struct optim_step *step);
 /* Until the host has all of its states. */
 enum zd_status paged_finish(const struct zero *zero);
-/* What was copied since the last call, and waited for. */
+/* Bytes copied and time waited since the last call. */
 struct offload_report paged_report_take(struct zero *zero);
 /* states_lane within at.spilled. */
 struct lane_memory paged_lane(
@@ -299,13 +299,12 @@ enum zd_status base_load(
 
 void ranges_create(struct zero *zero);
 void ranges_destroy(struct zero *zero);
-/* What `count` elements of a lane of a range take. */
+/* Bytes of `count` elements of a lane of a range. */
 size_t range_value_bytes(
         const struct zero_range *range, int lane, size_t count);
 size_t range_scale_count(
         const struct zero_range *range, int lane, size_t count);
-/* zero_range_read of what lies on the device, for a copy that is not read
- * soon. */
+/* zero_range_read of device memory, for a copy that is not read soon. */
 enum zd_status range_read_away(
         const struct zero *zero, const struct zero_range *range, int lane,
         size_t begin, size_t count, void *values, float *scales);

@@ -156,7 +156,7 @@ static int start_of(struct window *window, int i, int free_at, int last)
     size_t limit = (size_t)window->options->prefetch_bucket_size;
     window->gathers[window->count++] = i;
     window->elements += count;
-    if (!limit) /* the next unit, whatever its size: the one before is in use */
+    if (!limit) /* the next unit, of any size: the one before is in use */
         limit = count;
     while (window->elements > limit && window->oldest < window->count) {
         int first = window->gathers[window->oldest++];

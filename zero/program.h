@@ -44,7 +44,7 @@ static inline bool is_layer(const struct zero_plan *plan, int unit)
     return unit > 0 && unit < plan->request.table->unit_count - 1;
 }
 
-/* What the units of one class need at a time (slots.c). */
+/* What the units of one class need at the same time (slots.c). */
 struct needs {
     int held;                  /* layers held by the model at once */
     int kept;                  /* layers held, or kept for a use that is near */

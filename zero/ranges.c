@@ -111,7 +111,7 @@ struct zero_range zero_range_at(
 
 /* --- reading and writing -------------------------------------------------- */
 
-/* Between the caller's memory and a place of this rank's. AWAY: into what is
+/* Copy between the caller's memory and this rank's. AWAY: the destination is
  * not read soon. */
 enum way { OUT, AWAY, IN };
 

@@ -83,7 +83,7 @@ static size_t shard_bytes(const struct zero_plan *plan, int s, bool moments)
     return bytes;
 }
 
-/* Adam-mini's blocks, and what lies between arrays. */
+/* Adam-mini's blocks, and padding between arrays. */
 static size_t other_bytes(const struct zero_plan *plan, int s, bool moments)
 {
     const struct zero_segment *segment = &plan->segments[s];
@@ -139,7 +139,7 @@ enum zd_status zero_snapshot_measure(
 
 /* --- a copy --------------------------------------------------------------- */
 
-/* Where the arrays of a range lie, in bytes; SIZE_MAX: it has none. */
+/* Offsets of a range's arrays in bytes; SIZE_MAX: none. */
 struct places {
     size_t values[LANES], scales[LANES], blocks;
 };
@@ -164,7 +164,7 @@ struct zero_snapshot {
     struct copying *copies;    /* owned */
     int copy_count;
     struct populating *populating; /* NULL: no one makes its pages */
-    int helpers;                   /* threads that copy beside OpenMP's */
+    int helpers;                   /* copying threads in addition to OpenMP's */
 };
 
 static size_t scale_bytes(
@@ -311,7 +311,7 @@ static enum zd_status copy_part(
                    : NULL);
 }
 
-/* What threads copy in turn. */
+/* Copies that threads take in turn. */
 struct sharing {
     const struct zero_snapshot *snapshot;
     _Atomic int next; /* of its copies: not taken yet */
@@ -329,8 +329,8 @@ static void *copy_some(void *ctx)
     return NULL;
 }
 
-/* One thread does not fill the memory's channels: so do those that compute, and
- * others on CPUs that they leave free. */
+/* One thread cannot saturate memory bandwidth: OpenMP's threads copy too, and
+ * others on idle CPUs. */
 static void copy_together(struct sharing *sharing)
 {
     pthread_t helpers[HELPERS_MAX];
@@ -367,7 +367,7 @@ static size_t skip_of(
            snapshot->zero->extents[range->extent].at.extent.offset;
 }
 
-/* What the engine must copy before it changes. */
+/* What the engine must copy before changing it. */
 static void want_all(struct zero_snapshot *snapshot)
 {
     if (!snapshot->engine)

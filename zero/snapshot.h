@@ -48,7 +48,7 @@ struct zero_snapshot;
 struct zero_snapshot *zero_snapshot_create(
         const struct zero *zero, bool moments, void *memory, size_t bytes);
 void zero_snapshot_destroy(struct zero_snapshot *snapshot);
-/* So many threads copy beside those that compute: none, unless told. */
+/* Number of copying threads in addition to those that compute; default 0. */
 void zero_snapshot_help(struct zero_snapshot *snapshot, int helpers);
 /* Pages for what is copied: now, or `beside` other work, by a thread of low
  * priority, until the next take or the end. At most once. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- where they lie ------------------------------------------------------- */
+/* --- layout --------------------------------------------------------------- */
 
 static void place_extent(
         const struct zero *zero, char *const arrays[OPTIM_ARRAYS],

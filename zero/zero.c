@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* --- where segments lie --------------------------------------------------- */
+/* --- layout of segments --------------------------------------------------- */
 
 void *zero_span(const struct zero *zero, const char *name)
 {

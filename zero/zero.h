@@ -81,11 +81,11 @@ struct comm_counters zero_wire(const struct zero *zero);
 enum zd_status zero_settle(struct zero *zero);
 /* All 0 without an engine. */
 struct offload_facts zero_offload_facts(const struct zero *zero);
-/* What its threads do becomes spans from now on; NULL: no more, once
- * zero_settle has returned. */
+/* From now on record spans of its threads; NULL: stop, once zero_settle has
+ * returned. */
 struct spans;
 void zero_set_spans(struct zero *zero, struct spans *spans);
-/* What the engine did since the last call; all 0 without one. */
+/* The engine's counters since the last call; all 0 without an engine. */
 struct offload_report zero_offload_report(struct zero *zero);
 
 /* --- weights and states from outside (checkpoints) -------------------------

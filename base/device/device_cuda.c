@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The thread's own choice; an error of it is told by the call that follows. */
+/* The thread's current device; the next call reports an error of this one. */
 static void use(struct device *device)
 {
     cudaSetDevice(device->facts.index);

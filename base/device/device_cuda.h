@@ -14,11 +14,11 @@ extern "C" {
 /* The door: an error of CUDA becomes ours, once, with what was called; CUDA's
  * own record of it is reset. */
 enum zd_status device_cuda_check(cudaError_t error, const char *call);
-/* What to do then: the help of such an error. */
+/* Help text of these errors. */
 void device_cuda_help(void);
 #define ZD_CUDA(call) ZD_TRY(device_cuda_check((call), #call))
 
-/* The stream behind ours; NULL: the compute stream of the thread's device. */
+/* CUDA's stream of ours; NULL: the compute stream of the thread's device. */
 cudaStream_t device_cuda_stream(struct stream *stream);
 
 #ifdef __cplusplus

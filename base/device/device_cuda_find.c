@@ -74,7 +74,7 @@ static void format_uuid(const cudaUUID_t *uuid, char *out, size_t bytes)
     }
 }
 
-/* Its place as sysfs writes it, "0000:3b:00.0"; empty: not known. */
+/* Its PCI address as sysfs writes it, "0000:3b:00.0"; empty: unknown. */
 static void read_pci(int index, char *out, int bytes)
 {
     if (cudaDeviceGetPCIBusId(out, bytes, index) != cudaSuccess) {

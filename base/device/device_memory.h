@@ -28,7 +28,7 @@ enum { DEVICE_STAGING_BYTES = 4 << 20 };
 enum zd_status device_lend_staging(void *pinned);
 
 enum zd_status device_clear(void *device, size_t bytes);
-/* Between two places of the device; they do not overlap. */
+/* Copy within the device; the ranges do not overlap. */
 enum zd_status device_move(void *to, const void *from, size_t bytes);
 /* Waits until the values are there. */
 enum zd_status device_read(void *host, const void *device, size_t bytes);

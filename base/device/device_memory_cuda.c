@@ -57,8 +57,8 @@ enum zd_status gpu_take(size_t bytes, void **device_out)
     return ZD_OK;
 }
 
-/* What is queued may still use it: cudaFree waits, the driver's unmapping does
- * not. */
+/* Queued work may still use the memory: cudaFree waits for it, the driver's
+ * unmapping does not. */
 void gpu_give(void *device, size_t bytes)
 {
     cudaDeviceSynchronize();

@@ -163,8 +163,7 @@ cudaError_t gpu_virtual_take(struct gpu *gpu, size_t bytes, void **base_out)
     return cudaSuccess;
 }
 
-/* Where the list points to the block that begins there; NULL: it is not ours.
- */
+/* The link to the block that begins there; NULL: not our memory */
 static struct gpu_block **link_to(struct gpu *gpu, void *base)
 {
     struct gpu_block **link = &gpu->virtual.blocks;

@@ -73,7 +73,8 @@ void populate(void *memory, size_t bytes)
             pthread_join(threads[i], NULL);
 }
 
-/* --- beside other work ---------------------------------------------------- */
+/* --- in the background
+ * ----------------------------------------------------- */
 
 struct populating {
     char *memory;

@@ -65,8 +65,8 @@ static void await_record(struct cpu_event *event, uint64_t record)
     pthread_mutex_unlock(&event->lock);
 }
 
-/* Records of one event are done in their order, also when they are made on
- * different streams: an earlier one that is late would be told as done. */
+/* Records of one event complete in order, also on different streams: otherwise
+ * a late earlier record would be reported as done. */
 static void finish_record(struct cpu_event *event, uint64_t record)
 {
     pthread_mutex_lock(&event->lock);

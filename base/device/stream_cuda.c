@@ -270,7 +270,7 @@ static struct stream_counters get_counters(struct stream *base)
     gpu_enter(stream->gpu);
     pthread_mutex_lock(&stream->lock);
     if (count_times(stream, false) != cudaSuccess)
-        cudaGetLastError(); /* who waits for the copy is told */
+        cudaGetLastError(); /* the waiter reports the failure */
     struct stream_counters counters = stream->counters;
     pthread_mutex_unlock(&stream->lock);
     return counters;

@@ -228,7 +228,7 @@ enum zd_status fs_sync_dir(const char *path)
     return fd < 0 ? fail_open(path, errno) : sync_folder(fd, path);
 }
 
-/* The folder a path lies in. */
+/* The folder of a path. */
 static void parent_of(const char *path, char out[PATH_MAX])
 {
     size_t length = strlen(path);

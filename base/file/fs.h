@@ -31,18 +31,19 @@ enum zd_status fs_pwrite(
 /* The file has that length, and room for it where the file system can say so.
  */
 enum zd_status fs_reserve(int fd, const char *path, uint64_t bytes);
-/* What was written is on the disk; then it is closed, whatever happens. */
+/* Flush to the disk, then close, also after an error. */
 enum zd_status fs_sync_close(int fd, const char *path);
 /* A new, empty file to write to; what had the name is removed and not written
  * to, because it may be a link that someone else made. -1 and errno. */
 int fs_create(const char *path, mode_t mode);
-/* Of an errno: ZD_ERR_DENIED where it is a matter of permission, else
+/* Status of an errno: ZD_ERR_DENIED for a missing permission, else
  * ZD_ERR_CREATE. */
 enum zd_status fs_create_status(int error);
-/* Write beside, fsync, rename over, fsync the folder. */
+/* Write a temporary file, fsync it, rename it over the old one, fsync the
+ * folder. */
 enum zd_status fs_write_file(const char *path, const void *data, size_t bytes);
 enum zd_status fs_sync_dir(const char *path);
-/* The name of `path` is on the disk, in the folder where it lies. */
+/* Flush the folder of `path`, so that the file's name is on the disk. */
 enum zd_status fs_sync_name(const char *path);
 /* mkdir -p, names on the disk; ZD_ERR_CREATE or ZD_ERR_DENIED when a part cannot be made or is
  * no folder. */

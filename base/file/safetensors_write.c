@@ -179,7 +179,7 @@ static enum zd_status put_direct(
     return ZD_OK;
 }
 
-/* To its place in the file. */
+/* Write at the tensor's offset in the file. */
 static enum zd_status put(
         struct st_writer *writer, uint64_t at, const void *data, size_t bytes)
 {

@@ -185,7 +185,7 @@ static enum zd_status failure(const struct write_direct *direct)
     return direct->status;
 }
 
-/* Writes what lies aside, once nothing is under way. */
+/* Write the partial blocks once no write is in flight. */
 static enum zd_status empty_aside(struct write_direct *direct)
 {
     struct aside *aside = &direct->aside;
@@ -275,7 +275,7 @@ enum zd_status write_direct_room(
     return status;
 }
 
-/* What it has of blocks that it may share with others goes aside. */
+/* Set partial blocks aside: other parts may share them. */
 static void cut_edges(struct write_direct *direct, struct piece *piece)
 {
     size_t block = direct->block;

@@ -40,7 +40,7 @@ ZD_HOST_DEVICE static inline int64_t tensor_blocks_lines(
     return blocks->by_column ? blocks->columns : blocks->rows;
 }
 
-/* The section that a line lies in. */
+/* The section of a line. */
 ZD_HOST_DEVICE static inline int tensor_blocks_section(
         const struct tensor_blocks *blocks, int64_t line)
 {

@@ -12,8 +12,8 @@ enum zd_status comm_nccl_create(
         struct comm *control, const struct comm_options *options,
         struct comm **comm_out);
 
-/* Device memory beside the caller's: sums that are added to fp32 shards, and
- * what lies between the two levels. */
+/* Device memory in addition to the caller's: sums that are added to fp32
+ * shards, and intermediate results of two levels. */
 size_t nccl_device_bytes(const struct comm_needs *needs);
 
 #endif

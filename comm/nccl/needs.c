@@ -1,8 +1,8 @@
 #include "comm/nccl/nccl.h"
 #include "comm/nccl/slots.h"
 
-/* Beyond this the pieces of a large shard pass through the same scratch one
- * behind the other. */
+/* Above this size, the pieces of a large shard use the same scratch one after
+ * another. */
 static const size_t EXCHANGE_BYTES = (size_t)256 << 20;
 /* With very many ranks a piece stays this large, for messages' sake. */
 static const size_t PIECE_MIN = 256 << 10;

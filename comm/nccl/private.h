@@ -72,7 +72,7 @@ struct nccl {
 
 enum { NCCL_WORLD, NCCL_NODE, NCCL_RAIL };
 
-/* Of the ranks of a node; in one level of all. */
+/* Communicator of a node's ranks; with one level, of all ranks. */
 static inline int nccl_node_comm(const struct nccl *nccl)
 {
     return nccl->rail.size > 1 ? NCCL_NODE : NCCL_WORLD;
@@ -81,8 +81,8 @@ static inline int nccl_node_comm(const struct nccl *nccl)
 /* --- state.c -------------------------------------------------------------- */
 
 ncclDataType_t nccl_type_of(enum dtype type);
-/* Calls of the library on communicators, of any thread, lie between these two;
- * false, and nothing is entered: they are being aborted, which frees them. */
+/* Every thread calls the library on communicators between these two. False: the
+ * communicators are being aborted, which frees them, and nothing is entered. */
 bool nccl_calls_begin(struct nccl *nccl);
 void nccl_calls_end(struct nccl *nccl);
 /* After a failure: ZD_ERR_PEER with no record, for the watch tells it; or what
@@ -113,8 +113,8 @@ enum zd_status nccl_flush(struct nccl *nccl);
 
 size_t nccl_ordered_need(const struct nccl *nccl, const struct comm_op *op);
 size_t nccl_ordered_rounds(const struct nccl *nccl, const struct comm_op *op);
-/* Of pending operation `i` and the round: what belongs into a group of the
- * communicator, and the sums after it. */
+/* For pending operation `i` in its current round: the calls in a group of
+ * the communicator, and the sums after the group. */
 enum zd_status nccl_ordered_put_node(struct nccl *nccl, int i);
 enum zd_status nccl_ordered_sum_node(struct nccl *nccl, int i);
 enum zd_status nccl_ordered_put_rail(struct nccl *nccl, int i);
@@ -133,8 +133,8 @@ void nccl_watch_stop(struct nccl *nccl);
 void nccl_fail(struct nccl *nccl);
 /* After a failure that ends the process: until it does, in bounded time. */
 void nccl_await_end(const struct nccl *nccl);
-/* Aborts the communicators, once, on a thread of its own; false: that hangs. A
- * call of the library that is under way is waited for, in bounded time. */
+/* Abort the communicators, once, on a separate thread; false: the abort hangs.
+ * Waits a bounded time for library calls in progress. */
 bool nccl_abort_all(struct nccl *nccl);
 /* See comm_give_up. */
 void nccl_give_up(struct nccl *nccl);

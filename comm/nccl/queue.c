@@ -1,5 +1,4 @@
-/* What has been begun becomes groups of NCCL on its stream.
- */
+/* Turn the operations that have begun into NCCL groups on its stream */
 #include "comm/nccl/private.h"
 #include "comm/sum_cuda.h"
 
@@ -32,7 +31,8 @@ static bool is_ordered(const struct nccl *nccl, const struct comm_op *op)
            nccl->base.options.reduce == COMM_REDUCE_ORDERED;
 }
 
-/* What lies between the levels, then a sum that is still to be added. */
+/* First the intermediate results between the levels, then a sum that is still
+ * to be added. */
 static size_t levels_bytes(const struct nccl *nccl, const struct comm_op *op)
 {
     size_t bytes = (size_t)nccl->rail.size * op->count * dtype_bytes(op->type);
@@ -52,7 +52,7 @@ static char *levels_of(struct nccl *nccl, int i)
     return nccl->scratch + nccl->pending_scratch[i];
 }
 
-/* Where the sum goes: the shard, or scratch from where it is added. */
+/* Destination of the sum: the shard, or scratch from which it is added. */
 static void *sum_of(struct nccl *nccl, int i)
 {
     const struct comm_op *op = nccl->pending[i];
@@ -129,8 +129,8 @@ static enum zd_status put_group(
     return status != ZD_OK ? status : ended;
 }
 
-/* One group of the pending operations of these kinds, on one communicator; when
- * it returns they are queued. */
+/* Queue one group with the pending operations of these kinds, on one
+ * communicator. */
 static enum zd_status queue_group(
         struct nccl *nccl, int which, put_fn *put, bool gathers, bool reduces)
 {

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* So that kernels can move 16 bytes at a time, and messages are aligned. */
+/* Alignment: kernels move 16 bytes at a time, and messages are aligned. */
 enum { NCCL_SLOT_ALIGN = 256 };
 
 /* Slots that the exchange of one operation needs, each of a piece of a shard.

@@ -36,7 +36,7 @@ void nccl_calls_end(struct nccl *nccl)
     pthread_mutex_unlock(&nccl->calls);
 }
 
-/* *done_out: it is in progress no more. */
+/* *done_out: no longer in progress. */
 static enum zd_status poll(struct nccl *nccl, ncclComm_t comm, bool *done_out)
 {
     ncclResult_t state = ncclSuccess;

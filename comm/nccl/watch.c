@@ -20,13 +20,13 @@ enum { CALL_SECONDS = 1 };
 /* A peer whose GPU failed says so, and ends the job within this time: what its
  * end does to the others is no cause. */
 static const double CAUSE_SECONDS = 2;
-/* To tell it, for which other hosts are asked. */
+/* Time to find and report the cause, for which other hosts are queried. */
 static const double TELL_SECONDS = 3;
 
 /* --- the end -------------------------------------------------------------- */
 
-/* No call of the library begins any more. One that hangs keeps its lock, and is
- * what an abort is for. */
+/* No new library call begins. A call that hangs keeps its lock; the abort ends
+ * it. */
 static void end_calls(struct nccl *nccl)
 {
     struct timespec until;
@@ -71,7 +71,7 @@ bool nccl_abort_all(struct nccl *nccl)
     return atomic_load(&nccl->is_aborted);
 }
 
-/* Less when this rank finds a cause of its own. */
+/* Shorter if this rank itself finds a cause. */
 static void nap_while_needed(const struct nccl *nccl, double seconds)
 {
     double begun = clock_seconds();
@@ -94,8 +94,8 @@ void nccl_fail(struct nccl *nccl)
         watch_fail(nccl->base.watch);
 }
 
-/* The watch of the ranks has found a hang, or was told of a failure, and ends
- * the process. */
+/* The ranks' watch has found a hang or received a failure, and ends the
+ * process. */
 static void end_with_job(void *ctx)
 {
     struct nccl *nccl = ctx;

@@ -1,4 +1,4 @@
-/* What the watch looks at: waits, files, who started this process. */
+/* What the watch checks: waits, files, the process that started this one. */
 #include "comm/watch/private.h"
 
 #include <dirent.h>
@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Others are asked no more often. */
+/* Minimum time between two queries of the others. */
 static const uint64_t ASK_AGAIN = 1000 * 1000, LOOK_AGAIN = 100 * 1000;
 
-/* A thread's state, "S", "R", "T"; 0: it is gone. */
+/* A thread's state, "S", "R", "T"; 0: the thread has ended. */
 static char state_of(int pid, const char *thread)
 {
     char path[300], line[512], *end = NULL;

@@ -17,7 +17,7 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Longest that is no more than GOOD times the median; 0: there is none. */
+/* The longest step of at most GOOD times the median; 0: none. */
 static double longest_good(const struct pace *pace)
 {
     double sorted[PACE_STEPS];

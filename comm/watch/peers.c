@@ -60,7 +60,7 @@ static bool has_one_host(const struct peers *peers, bool shares_memory)
 
 /* --- addresses ------------------------------------------------------------ */
 
-/* Those of this host's interfaces; the loopback's only where there are no
+/* Addresses of this host's interfaces; the loopback's only if there are no
  * others, or no other hosts. */
 static void find_addresses(uint32_t *addresses, bool one_host)
 {

@@ -28,7 +28,7 @@ struct peer_about {                         /* of a rank, as all get it */
     int32_t pid;
 };
 
-/* What comes while there is a look at the socket. */
+/* Datagrams that arrive during one check of the socket. */
 struct peers_calls {
     void *ctx;
     struct seat_told (*tell)(void *ctx, enum seat_lane lane);
@@ -49,14 +49,14 @@ void peers_destroy(struct peers *peers);
 bool peers_same_host(const struct peers *peers, int a, int b);
 /* Looks at what has come, for so long. */
 void peers_look(struct peers *peers, int ms);
-/* To be polled for what comes. -1: no one can be asked. */
+/* Descriptor to poll for datagrams; -1: no peer can be queried. */
 int peers_socket(const struct peers *peers);
 /* Asks all others; takes a second at most. Of those that answer, by rank:
  * told: (size), heard: (size). */
 void peers_ask(
         struct peers *peers, enum seat_lane lane, struct seat_told *told,
         bool *heard);
-/* The job is over; all others are told, or those of this host. */
+/* Report the end of the job to all others, or to those of this host. */
 void peers_tell_over(
         struct peers *peers, const struct verdict *verdict, bool host_only);
 void peers_tell_written(struct peers *peers);

@@ -14,7 +14,7 @@ struct comm_files {
     struct progress progress;
     struct progress *before; /* where the thread's reads and writes counted */
     atomic_bool is_taken;
-    _Atomic(const char *) what; /* NULL: not under way yet, or no more */
+    _Atomic(const char *) what; /* NULL: not begun yet, or ended */
     atomic_bool is_held;        /* while the thread that trains waits */
     bool (*give_up)(void *ctx); /* under the lock; NULL: the job ends */
     void *ctx;
@@ -23,7 +23,7 @@ struct comm_files {
     uint64_t completed, since;
 };
 
-/* What the watch remembers of a rank of its own. */
+/* What the watch remembers of a rank of this process. */
 struct own {
     uint64_t stall_done, stall_since; /* operations that run by themselves */
     bool stalls;
@@ -80,7 +80,7 @@ void watch_alive(struct watch *watch);
 
 /* --- tell.c --------------------------------------------------------------- */
 
-/* What a hang's record says, on stderr; the thread's error record is used. */
+/* Print the record of a hang on stderr; uses the thread's error record. */
 void watch_tell(struct watch *watch, const struct verdict *verdict);
 /* Tells the listener, in bounded time. */
 void watch_tell_listener(struct watch *watch, const struct verdict *verdict);
@@ -89,7 +89,7 @@ void watch_tell_stalled(struct watch *watch, const struct verdict *verdict);
 
 /* --- look.c --------------------------------------------------------------- */
 
-/* What is known of all ranks: told, heard. */
+/* The state of all ranks: told, heard. */
 void watch_look_around(struct watch *watch, enum seat_lane lane);
 /* Does a thread of the process run, or wait for a CPU? */
 bool watch_is_runnable(int pid);

@@ -1,4 +1,4 @@
-/* What a seat says, and how it is read by others. */
+/* A seat's content, and how others read it. */
 #include "comm/watch/seat.h"
 
 #include <assert.h>

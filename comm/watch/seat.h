@@ -42,8 +42,8 @@ enum seat_kind {
     SEAT_KINDS
 };
 
-/* Work that may be long: who is in it goes on as long as its process runs, or,
- * where it says so by itself, as long as it does. */
+/* Work that may be long. It counts as progress while its process runs; work
+ * that reports its own progress, while it reports. */
 enum comm_work {
     WORK_NONE,
     WORK_START, /* files, device, memory, data, weights */
@@ -62,7 +62,7 @@ struct seat {
     /* of the thread that trains: */
     _Atomic uint64_t doing;  /* state, work, lane, since; see seat_look */
     _Atomic uint64_t number; /* of the collective that it waits for */
-    _Atomic uint64_t sign;   /* it began something, or said that it goes on */
+    _Atomic uint64_t sign;   /* it began an operation, or reported progress */
     _Atomic uint64_t waited; /* microseconds, in all waits */
     _Atomic uint64_t polled; /* it looked whether its wait is over; 0: the
                                 back end does not look, it is told */
@@ -102,7 +102,7 @@ struct seat_look { /* at one moment */
 };
 struct seat_look seat_look(const struct seat *seat);
 
-/* What is known of a rank; of other processes it came in a datagram. */
+/* The state of a rank; for other processes, as received in a datagram. */
 struct seat_told {
     uint64_t begun, done; /* in the lane that was asked for */
     uint64_t waits;       /* the word of what it waits for; 0: it does not */
@@ -112,21 +112,21 @@ struct seat_told {
     uint8_t unused[6];
 };
 struct seat_told seat_tell(const struct seat *seat, enum seat_lane lane);
-/* What a datagram may not say is made to say nothing. */
+/* Clear fields with values that a datagram may not have. */
 void seat_told_check(struct seat_told *told);
 
-/* Kind, type and bytes of a collective in one word; type and bytes 0 where they
- * are not told. */
+/* Kind, type and bytes of a collective in one word; type and bytes are 0 if
+ * unknown. */
 uint64_t seat_word(enum seat_kind kind, enum dtype type, uint64_t bytes);
 /* Whether seat_word makes such words: those of datagrams may be any. */
 bool seat_word_is_known(uint64_t word);
 /* "all_gather #11 (fp32, 120000 bytes)"; without the number where that is 0. */
 void seat_operation_text(
         uint64_t word, uint64_t number, char *out, size_t out_bytes);
-/* What a rank has under this number; 0: not entered, or too long ago. */
+/* The rank's operation of this number; 0: not entered, or too long ago. */
 uint64_t seat_what(
         const struct seat *seat, enum seat_lane lane, uint64_t number);
-/* Does this work say by itself that it goes on? */
+/* Whether this work reports its own progress. */
 bool seat_work_says(enum comm_work work);
 
 #endif

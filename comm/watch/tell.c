@@ -1,4 +1,4 @@
-/* What is said of the end that the watch makes. */
+/* Messages when the watch ends the job. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/threads.h"

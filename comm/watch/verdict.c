@@ -2,12 +2,12 @@
 
 #include <math.h>
 
-/* Work that says by itself that it goes on may take so many limits between two
- * words. */
+/* Work that reports its own progress may take this many limits between two
+ * reports. */
 static const double WORK_TIMES = 10;
 
-/* How a rank that is waited for stands. The worst explains the others: stopped
- * and gone before those that run, these before those that wait. */
+/* The state of a rank that others wait for. The worst state explains the
+ * others: stopped or gone, then running, then waiting. */
 enum standing {
     STANDS_WELL,    /* no hang as long as one of those is waited for */
     STANDS_WAITING, /* for others, or its link is down */
@@ -22,8 +22,8 @@ static bool is_late(const struct verdict_ask *ask, int rank)
     return !ask->heard[rank] || ask->told[rank].begun < ask->number;
 }
 
-/* In the ranks' end: one that has left, as its process may have, has come
- * through. */
+/* At the end of the ranks: a rank that has left, perhaps with its process, has
+ * finished. */
 static bool has_parted(const struct verdict_ask *ask, int rank)
 {
     return ask->word == seat_word(SEAT_PART, DTYPE_FP32, 0) &&
@@ -42,8 +42,8 @@ static enum standing stands(const struct verdict_ask *ask, int rank)
 {
     const struct seat_told *told = &ask->told[rank];
     double limit_ms = 1000 * ask->limit;
-    /* Where ranks cannot ask each other, all are taken to be in the work that
-     * this rank is in: such work is of all ranks. */
+    /* If ranks cannot query each other, assume that all do the same work as
+     * this rank: all ranks do such work together. */
     if (!ask->heard[rank])
         return ask->ever_heard[rank] || ask->work == WORK_NONE ? STANDS_SILENT
                                                                : STANDS_WELL;
@@ -60,7 +60,7 @@ static enum standing stands(const struct verdict_ask *ask, int rank)
                                                          : STANDS_RUNNING;
 }
 
-/* Of two that stand alike the one that is furthest behind. */
+/* Of two ranks in the same state, take the one that is furthest behind. */
 static bool is_behind(const struct verdict_ask *ask, int a, int b)
 {
     const struct seat_told *first = &ask->told[a], *second = &ask->told[b];

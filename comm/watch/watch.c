@@ -33,8 +33,8 @@ static bool is_own_rank(const struct watch *watch, int rank)
     return rank >= watch->rank && rank < watch->rank + watch->count;
 }
 
-/* One rank of each host says it: on that of the writer the writer, elsewhere
- * the lowest that does not hang. */
+/* One rank of each host prints it: on the writer's host the writer, elsewhere
+ * the lowest rank that does not hang. */
 static bool tells(const struct watch *watch, const struct verdict *verdict)
 {
     int writer = verdict->writer;
@@ -120,7 +120,7 @@ static void written(void *ctx)
     ((struct watch *)ctx)->is_written = true;
 }
 
-/* Which ranks can be asked is known before it matters. */
+/* Find out early which ranks can be queried. */
 static void greet(struct watch *watch)
 {
     bool all = true;
@@ -153,7 +153,7 @@ static void look(struct watch *watch)
         watch_look_at_stall(watch);
 }
 
-/* Ranks that do not leave are left behind. */
+/* Do not wait for ranks that do not leave. */
 static void look_after_end(struct watch *watch)
 {
     if (watch->is_over && watch->last - watch->over_since > LEAVING)
@@ -327,8 +327,8 @@ enum zd_status watch_join(struct watch *watch, const struct watch_world *world)
     return status;
 }
 
-/* In so many limits from now, and again after as many. Signals of timers reach
- * a process that is stopped. */
+/* After this many limits, and again after as many. Signals of timers reach a
+ * stopped process. */
 static void ask_kernel(const struct watch *watch, int signal, uint64_t limits)
 {
     uint64_t time = limits * atomic_load(&watch->limit);

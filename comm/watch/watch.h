@@ -66,12 +66,12 @@ struct watch_world {
 /* Collective among processes; with all ranks in this process `gather` is NULL.
  * No one waits any more. */
 enum zd_status watch_join(struct watch *watch, const struct watch_world *world);
-/* Of the nth rank of this process; after watch_join. Borrowed. */
+/* The seat of the nth rank of this process; after watch_join. Borrowed. */
 struct seat *watch_seat(struct watch *watch, int n);
 
 /* A step was made; the limit is learned. */
 void watch_step(struct watch *watch, double seconds);
-/* What a step will take, for the limit of the first ones. */
+/* Predicted seconds of a step, for the limit of the first steps. */
 void watch_predict(struct watch *watch, double seconds);
 /* Operations of this process' rank end by themselves, and no one waits for
  * them in between: one that is begun and not done counts as a wait. */
