@@ -43,13 +43,13 @@ static void *open_one(const char *name)
     return library;
 }
 
-Test(library, what_is_nowhere_is_named, .init = begin, .fini = end)
+Test(library, a_missing_library_is_named, .init = begin, .fini = end)
 {
     cr_assert_null(open_one("libzerod-nowhere.so.1"));
     cr_assert_null(open_one("/tmp/libzerod-nowhere.so.1"));
 }
 
-Test(library, folders_of_ours_come_first, .init = begin, .fini = end)
+Test(library, ZEROD_LIBRARY_PATH_is_searched_first, .init = begin, .fini = end)
 {
     char list[256];
     plant("two", "libzerod-planted.so.1");
@@ -68,7 +68,7 @@ Test(library, packages_of_python_are_searched, .init = begin, .fini = end)
     cr_assert(open_one("libzerod-planted.so.1"));
 }
 
-Test(library, the_second_name_will_do, .init = begin, .fini = end)
+Test(library, the_second_name_is_accepted, .init = begin, .fini = end)
 {
     const char *const names[] = {"libzerod-nowhere.so.2", "libm.so.6", NULL};
     char why[256];

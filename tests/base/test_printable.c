@@ -37,7 +37,7 @@ Test(printable, marks_that_turn_text_are_escaped)
     cr_expect_str_eq(shown("\xe2\x81\xa6\xe2\x80\xa8"), "\\u{2066}\\u{2028}");
 }
 
-Test(printable, bytes_that_are_no_utf8_are_escaped)
+Test(printable, invalid_utf8_is_escaped)
 {
     cr_expect_str_eq(
             shown("\x9b"

@@ -38,7 +38,7 @@ static uint64_t completed(void)
     return atomic_exchange(&work.completed, 0);
 }
 
-Test(progress, reads_writes_and_fsyncs_are_told)
+Test(progress, reads_writes_and_fsyncs_are_counted)
 {
     const char *path = scratch_path(&scratch, "file");
     char *data;
@@ -58,7 +58,7 @@ Test(progress, reads_writes_and_fsyncs_are_told)
     free(data);
 }
 
-Test(progress, a_tensor_file_is_told)
+Test(progress, a_tensor_file_is_counted)
 {
     struct st_entry entry = {
             .name = "a", .dtype = "F32", .dims = 1, .shape = {2}};
@@ -140,12 +140,12 @@ Test(progress, a_large_tensor_file_goes_to_the_disk_as_it_is_written)
     write_large(64 << 10, 3);
 }
 
-Test(progress, so_it_does_past_the_page_cache)
+Test(progress, direct_writes_are_counted)
 {
     write_large(4 << 20, 0);
 }
 
-Test(progress, so_do_small_parts_beside_such_writes)
+Test(progress, small_parts_next_to_direct_writes_are_counted)
 {
     write_large(64 << 10, 0);
 }

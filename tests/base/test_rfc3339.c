@@ -23,7 +23,7 @@ Test(rfc3339, moments_are_read)
     }
 }
 
-Test(rfc3339, what_is_no_moment_is_refused)
+Test(rfc3339, invalid_moments_are_refused)
 {
     static const char *const cases[] = {
             "",

@@ -19,7 +19,7 @@ Test(text_buffer, a_word_is_what_a_shell_would_read)
     }
 }
 
-Test(text_buffer, what_does_not_fit_is_left_out)
+Test(text_buffer, text_that_does_not_fit_is_left_out)
 {
     char line[6] = "";
     struct text_buffer text = {.out = line, .bytes = sizeof line};

@@ -33,13 +33,13 @@ Test(text_stream, is_an_empty_text_where_nothing_is_written)
     free(text);
 }
 
-Test(must, gives_back_what_is_there)
+Test(must, returns_the_value)
 {
     int there;
     cr_expect_eq(zd_must(&there), &there);
 }
 
-Test(must, ends_the_process_where_nothing_is, .exit_code = 69)
+Test(must, ends_the_process_without_a_value, .exit_code = 69)
 {
     zd_must(NULL);
 }

@@ -20,7 +20,7 @@ static int sleeps_until(double ready, double *late_out)
     return sleeps;
 }
 
-Test(nccl_pause, a_group_of_tens_of_microseconds_is_seen_at_once)
+Test(nccl_pause, a_short_group_is_noticed_at_once)
 {
     for (int us = 5; us <= 150; us += 5) {
         double late;

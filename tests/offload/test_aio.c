@@ -180,13 +180,13 @@ static void write_and_read(const struct way *way)
     free(data);
 }
 
-ParameterizedTestParameters(aio, bytes_come_back_as_they_went)
+ParameterizedTestParameters(aio, bytes_round_trip)
 {
     return cr_make_param_array(
             struct way, (struct way *)ways, sizeof ways / sizeof *ways);
 }
 
-ParameterizedTest(struct way *way, aio, bytes_come_back_as_they_went)
+ParameterizedTest(struct way *way, aio, bytes_round_trip)
 {
     if (way->backend == AIO_IO_URING && !has_ring())
         cr_skip("no io_uring here");
@@ -304,7 +304,7 @@ Test(aio, the_file_has_no_name_and_its_space_is_certain)
 
 /* A dead run leaves an empty file; more than any disk has, and less than a file
  * may have; with a limit of 1 MiB. */
-Test(aio, a_file_that_cannot_be_had_says_why)
+Test(aio, a_file_that_cannot_be_created_says_why)
 {
     static const struct {
         const char *name;

@@ -192,7 +192,7 @@ static void two_steps(
 
 /* No one waits for parameters of the first step; the second, wherever it writes
  * to, leaves what still goes up. */
-Test(offload_engine, a_step_leaves_what_still_goes_up, .timeout = 100)
+Test(offload_engine, a_step_does_not_wait_for_copies_up, .timeout = 100)
 {
     static const struct {
         bool on_host, accumulates;

@@ -149,7 +149,7 @@ static void fails_anywhere(bool in_file, int calls)
         }
 }
 
-Test(offload_engine_store, failure_of_a_chunk_is_told_by_the_next_call)
+Test(offload_engine_store, the_next_call_reports_a_failed_chunk)
 {
     enum { CHUNKS = 2 * COUNT / 256 };
     fails_anywhere(false, CHUNKS);    /* update */
@@ -168,7 +168,7 @@ Test(offload_engine_store, leaves_a_whole_step_alone_when_there_is_none)
 }
 
 /* The next forward pass may use what is updated while the rest is not. */
-Test(offload_engine_store, lets_go_of_segments_one_by_one)
+Test(offload_engine_store, releases_segments_one_by_one)
 {
     struct exact_sum sum;
     struct engine_test *f = malloc(sizeof *f);

@@ -23,7 +23,7 @@ static void *open_later(void *gate)
     return NULL;
 }
 
-Test(feed, keeps_its_order_and_does_not_hold_who_feeds)
+Test(feed, keeps_its_order_and_does_not_block_the_caller)
 {
     struct log log = {0};
     struct gate gate = GATE;

@@ -19,7 +19,7 @@ static bool comes_to_pass(struct event *event)
     return event_is_done(event);
 }
 
-Test(feed_cuda, copies_are_not_held_by_functions_that_are_called_behind_them)
+Test(feed_cuda, copies_do_not_wait_for_later_callbacks)
 {
     struct device *device = gpu_case_open();
     struct gate gate = GATE;
@@ -63,7 +63,7 @@ static void count_call(void *ctx, int64_t arg)
 }
 
 /* All are told before feed_finish returns. */
-Test(feed_cuda, an_end_is_also_that_of_what_is_called)
+Test(feed_cuda, finishing_waits_for_callbacks)
 {
     struct device *device = gpu_case_open();
     struct stream *stream;

@@ -141,7 +141,7 @@ Test(offload_measure, says_which_limit_of_locked_memory_is_too_low)
     cr_assert_not_null(strstr(zd_error_get()->help, "`ulimit -l 2056`"));
 }
 
-Test(offload_measure, tells_when_the_system_refuses_to_lock)
+Test(offload_measure, reports_that_the_system_refuses_to_lock)
 {
     struct small_engine m;
 #ifdef __SANITIZE_ADDRESS__

@@ -272,7 +272,7 @@ static void fail_writes(enum aio_backend backend)
     case_fini(&test);
 }
 
-Test(store_file, a_disk_that_fails_is_told_and_no_one_waits)
+Test(store_file, a_failing_disk_is_reported_and_no_one_waits)
 {
     for (int backend = AIO_IO_URING; backend <= AIO_THREADS; backend++) {
         if (backend == AIO_IO_URING && !has_ring())
@@ -295,7 +295,7 @@ static void expect_refused(
     zd_error_clear();
 }
 
-Test(store_file, a_folder_that_cannot_be_used_is_told_before_the_first_step)
+Test(store_file, an_unusable_folder_is_reported_before_the_first_step)
 {
     struct scratch scratch;
     struct offload_options options = offload_options_default();
@@ -321,7 +321,7 @@ Test(store_file, a_folder_that_cannot_be_used_is_told_before_the_first_step)
     scratch_fini(&scratch);
 }
 
-Test(store_file, a_folder_of_someone_else_is_told_before_the_first_step)
+Test(store_file, a_folder_of_another_user_is_reported_before_the_first_step)
 {
     struct scratch scratch;
     struct offload_options options = offload_options_default();

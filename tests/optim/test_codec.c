@@ -176,7 +176,7 @@ Test(codec, encoding_what_was_decoded_gives_the_code)
         }
 }
 
-Test(codec, nothing_stays_nothing)
+Test(codec, zero_stays_zero)
 {
     for (int lane = 0; lane < OPTIM_LANES; lane++) {
         float values[OPTIM_QBLOCK] = {0, -0.0f}, scale;
@@ -190,7 +190,7 @@ Test(codec, nothing_stays_nothing)
     }
 }
 
-Test(codec, what_is_not_finite_stays_visible)
+Test(codec, a_value_that_is_not_finite_stays_not_finite)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (size_t k = 0; k < 3; k++)

@@ -20,7 +20,7 @@ static void shelves_init(struct shelves *shelves)
     }
 }
 
-Test(lanes, runs_lie_one_behind_the_other_in_the_arrays_of_their_formats)
+Test(lanes, runs_are_contiguous_in_the_arrays_of_their_formats)
 {
     struct shelves s;
     shelves_init(&s);
@@ -52,7 +52,7 @@ Test(lanes, arrays_that_share_an_end_share_their_memory)
     cr_expect(s.bytes[OPTIM_ARRAY_M] == 800 && s.bytes[OPTIM_ARRAY_V] == 0);
 }
 
-Test(lanes, a_record_has_each_lane_with_its_scales_behind_it)
+Test(lanes, a_record_has_each_lane_followed_by_its_scales)
 {
     struct optim_record r = optim_record_of(&bytes, 1000, 64);
     cr_expect(r.place.values[OPTIM_M] == 0 && r.place.scales[OPTIM_M] == 1024);
@@ -88,7 +88,7 @@ Test(lanes, pointers_are_those_of_the_place_and_of_the_element)
     cr_expect_eq(l.state[OPTIM_M], arrays[OPTIM_ARRAY_BF16] + 4000 + 512);
 }
 
-Test(lanes, what_is_copied_and_cleared_is_the_lanes_and_no_more)
+Test(lanes, copying_and_clearing_touch_only_the_lanes)
 {
     enum { COUNT = 700 };
     static unsigned char from[4096], to[4096];

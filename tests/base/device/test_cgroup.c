@@ -42,7 +42,7 @@ TestSuite(cgroup, .init = begin, .fini = end);
 
 #define GROUP "/sys/fs/cgroup/system.slice/slurm/job_7"
 
-Test(cgroup, of_no_limit_says_so)
+Test(cgroup, no_limit_is_reported)
 {
     write_file("/proc/self/cgroup", "0::/user\n");
     write_file("/sys/fs/cgroup/user/memory.max", "max\n");
@@ -74,7 +74,7 @@ Test(cgroup, is_that_of_the_process_and_all_above_it)
     cr_expect_eq(memory.limit, 900);
 }
 
-Test(cgroup, of_a_container_is_its_root)
+Test(cgroup, a_container_has_its_root)
 {
     write_file("/proc/self/cgroup", "0::/../../elsewhere\n");
     write_file("/sys/fs/cgroup/memory.max", "700\n");

@@ -48,7 +48,7 @@ Test(device, threads_follow_OMP_NUM_THREADS_where_the_job_is_silent)
     cr_expect_eq(device_threads(&options, 8, 8, 1), 5);
 }
 
-Test(device, what_threads_leave_free)
+Test(device, counts_the_cpus_that_threads_leave_free)
 {
     struct device_options options = device_options_default();
     cr_expect_eq(device_spare_cpus(&options, 8, 8, 1), 0);
@@ -97,7 +97,7 @@ Test(device, lists_of_gpus)
     cr_expect_eq(device_places(&options), device_gpu_count(NULL));
 }
 
-Test(device, without_a_gpu_the_cpu_is_automatic_and_why_is_told)
+Test(device, without_a_gpu_auto_takes_the_cpu_and_says_why)
 {
     const char *why;
     struct device *device;

@@ -39,7 +39,7 @@ Test(device_cuda, says_what_it_is)
     cr_expect_eq(device_backend(), DEVICE_CPU, "a closed one is nobody's");
 }
 
-Test(device_cuda, automatic_is_a_gpu_where_there_is_one)
+Test(device_cuda, auto_takes_a_gpu_if_there_is_one)
 {
     if (device_gpu_count(NULL) == 0)
         cr_skip_test("no GPU");

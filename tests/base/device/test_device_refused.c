@@ -24,7 +24,7 @@ static void expect_refused(
     cr_expect_eq(device_backend(), DEVICE_CPU);
 }
 
-Test(device_refused, without_a_gpu_the_cpu_is_automatic_and_why_is_told)
+Test(device_refused, without_a_gpu_auto_takes_the_cpu_and_says_why)
 {
     const char *why;
     expect_refused("no_driver", "E1201", "no NVIDIA driver");
@@ -158,7 +158,7 @@ static uint64_t count_of_child(void)
 }
 
 /* As CUDA does it; so that no test of ours forks behind a count. */
-Test(device_refused, a_child_of_who_has_counted_gpus_has_none)
+Test(device_refused, a_child_of_a_process_that_counted_gpus_has_none)
 {
     cr_expect_eq(count_of_child(), 1);
     cr_assert_eq(device_gpu_count(NULL), 1);
@@ -184,7 +184,7 @@ static void break_it(void *ctx)
     zd_standin_set_sticky(cudaErrorIllegalAddress, "broken by the test");
 }
 
-Test(device_refused, a_failure_of_the_gpu_is_told_and_stays)
+Test(device_refused, a_gpu_failure_is_reported_and_stays)
 {
     struct device *device = gpu_case_open();
     void *a;

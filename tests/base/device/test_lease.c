@@ -79,7 +79,7 @@ Test(lease, readers_hold_it_until_the_last_has_released)
     cr_expect(lease_is(&lease, LEASE_READY));
 }
 
-Test(lease, what_was_waited_for_is_forgotten)
+Test(lease, a_token_is_forgotten_after_its_wait)
 {
     struct lease lease;
     lease_init(&lease, "test", 0);
@@ -165,7 +165,7 @@ static bool ends(const char *calls, char said[4096])
     return WIFSIGNALED(code) && WTERMSIG(code) == SIGABRT;
 }
 
-Test(lease, a_transition_that_there_is_not_ends_the_program)
+Test(lease, an_unknown_transition_aborts)
 {
     static const char *const wrong[] = {
             "r",    "c",    "d",    ".",     "ff",    "fr",           "fc",
@@ -182,7 +182,7 @@ Test(lease, a_transition_that_there_is_not_ends_the_program)
         cr_expect(!ends(right[i], said), "%s: %s", right[i], said);
 }
 
-Test(lease, a_mistake_tells_the_last_transitions)
+Test(lease, a_mistake_prints_the_last_transitions)
 {
     char said[4096];
     cr_assert(ends("f.r.r.df.f", said));
@@ -245,7 +245,7 @@ Test(lease, a_wait_is_for_its_record, .timeout = 60)
 
 /* A GPU's event knows its last record alone: who comes to wait for an earlier
  * one would wait too long. */
-Test(lease, a_wait_behind_the_next_record_is_a_mistake, .signal = SIGABRT)
+Test(lease, a_wait_after_the_next_record_is_a_mistake, .signal = SIGABRT)
 {
     struct timeline timeline;
     struct token first, second;

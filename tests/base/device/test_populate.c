@@ -37,7 +37,7 @@ Test(populate, every_page_of_a_large_mapping_is_there)
     cr_expect_eq(there, (long)(bytes / (size_t)sysconf(_SC_PAGESIZE)));
 }
 
-Test(populate, and_of_a_small_one)
+Test(populate, every_page_of_a_small_mapping_is_there)
 {
     long there = pages_there(1 << 20);
     if (there < 0)
@@ -53,7 +53,7 @@ static bool is_there(const char *memory)
 }
 
 /* Ends at its last page, or when the test's time is over. */
-Test(populate, a_thread_comes_to_every_page_beside_others, .timeout = 120)
+Test(populate, a_background_thread_reaches_every_page, .timeout = 120)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t bytes = ((size_t)40 << 20) + page;

@@ -152,7 +152,7 @@ Test(stream_cuda, counts_what_it_copies)
     close_all(&f);
 }
 
-Test(stream_cuda, copies_are_spans_while_somebody_asks)
+Test(stream_cuda, copies_are_spans_while_profiling)
 {
     struct fixture f = open_all();
     struct spans *spans;

@@ -84,7 +84,7 @@ Test(fs, pread_gives_all_or_an_error)
     close(fd);
 }
 
-Test(fs, write_replaces_and_leaves_nothing_beside)
+Test(fs, write_replaces_and_leaves_no_temporary_file)
 {
     char *data;
     scratch_file(&scratch, "file", "old and longer", 14);
@@ -108,7 +108,7 @@ Test(fs, write_that_fails_keeps_the_old_file)
     cr_expect_not(fs_exists(scratch_path(&scratch, "folder.tmp")));
 }
 
-Test(fs, a_full_disk_is_told)
+Test(fs, a_full_disk_is_reported)
 {
     int fd = open("/dev/full", O_WRONLY);
     if (fd < 0)

@@ -39,7 +39,7 @@ Test(hash, streaming_equals_whole)
     cr_expect_str_eq(parts, whole);
 }
 
-Test(hash, of_a_file)
+Test(hash, digest_of_a_file)
 {
     char path[] = "/tmp/zd-hash-XXXXXX", hex[HASH_HEX], want[HASH_HEX];
     enum { BYTES = 3000001 }; /* several chunks and a bit */

@@ -17,7 +17,7 @@ Test(json, errors_have_a_position)
     cr_expect_str_eq(zd_error_get()->where, "f.json:3:7");
 }
 
-Test(json, what_is_not_json_is_refused)
+Test(json, invalid_json_is_refused)
 {
     static const char *const texts[] = {
             "",

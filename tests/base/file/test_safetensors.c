@@ -220,7 +220,7 @@ Test(safetensors, long_names_are_refused)
     st_close(file);
 }
 
-Test(safetensors, what_is_no_file_is_refused)
+Test(safetensors, a_path_that_is_not_a_file_is_refused)
 {
     struct st_file *file;
     cr_expect_eq(

@@ -234,7 +234,7 @@ Test(safetensors_write, long_halves_are_read_in_pieces)
     free(out);
 }
 
-Test(safetensors_write, nothing_is_written_over)
+Test(safetensors_write, existing_files_are_not_overwritten)
 {
     struct st_writer *writer;
     char *text;

@@ -108,7 +108,7 @@ static void expect_whole(struct st_writer *writer)
     cr_expect_str_eq(hex, read);
 }
 
-Test(write_direct, all_of_a_file_but_edges_goes_past_the_cache)
+Test(write_direct, all_but_the_edges_bypasses_the_cache)
 {
     struct st_writer *writer = create("f");
     if (past_cache == 0)
@@ -126,7 +126,7 @@ Test(write_direct, slow_writes_are_waited_for_before_the_fsync)
     expect_whole(writer);
 }
 
-Test(write_direct, where_blocks_are_refused_all_goes_through_the_cache)
+Test(write_direct, without_direct_writes_the_cache_is_used)
 {
     refusal = EINVAL;
     struct st_writer *writer = create("f");
@@ -134,7 +134,7 @@ Test(write_direct, where_blocks_are_refused_all_goes_through_the_cache)
     cr_expect_eq((size_t)past_cache, 0);
 }
 
-Test(write_direct, a_write_that_failed_is_told_and_no_file_stays)
+Test(write_direct, a_failed_write_is_reported_and_leaves_no_file)
 {
     struct st_writer *writer = create("f");
     if (past_cache == 0)

@@ -2,7 +2,7 @@
 
 #include <criterion/criterion.h>
 
-Test(arena, spans_lie_aligned_one_behind_the_other)
+Test(arena, spans_are_aligned_and_contiguous)
 {
     struct arena_plan plan;
     arena_plan_init(&plan);
@@ -39,7 +39,7 @@ Test(arena, a_repeated_name_is_a_bug)
     arena_plan_fini(&plan);
 }
 
-Test(arena, an_absurd_size_does_not_fit)
+Test(arena, a_size_beyond_64_bits_is_refused)
 {
     struct arena_plan plan;
     arena_plan_init(&plan);

@@ -177,7 +177,7 @@ Test(exact_sum, ends_of_the_range)
     cr_expect_eq(sum_of(nothing, 4), 0);
 }
 
-Test(exact_sum, not_finite_is_told)
+Test(exact_sum, a_sum_that_is_not_finite_is_reported)
 {
     double with_nan[] = {1, NAN, 2};
     cr_expect(isnan(sum_of(with_nan, 3)));

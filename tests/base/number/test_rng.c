@@ -125,7 +125,7 @@ Test(rng, permutation_is_a_bijection)
     }
 }
 
-Test(rng, permutations_differ_and_move_things)
+Test(rng, permutations_differ_and_move_elements)
 {
     enum { COUNT = 1000 };
     int fixed = 0, same = 0, rising = 0;

@@ -144,7 +144,7 @@ static void end(void (*on_the_way)(int to, const struct datagram *datagram))
 
 TestSuite(peers, .timeout = 60, .init = open_peers, .fini = destroy_peers);
 
-Test(peers, what_is_whole_is_taken)
+Test(peers, a_whole_datagram_is_accepted)
 {
     cr_expect(ask(deliver));
     cr_expect_eq(questions, 1);
@@ -169,7 +169,7 @@ static void change_secret(int to, const struct datagram *datagram)
 }
 
 /* What the ranks of another job send, at the ports of this one. */
-Test(peers, another_job_is_not_listened_to)
+Test(peers, datagrams_of_another_job_are_ignored)
 {
     static struct datagram asks, answers, tells_end;
     struct peer_about theirs[RANKS];
@@ -211,7 +211,7 @@ static void change_answers(int to, const struct datagram *datagram)
     (to == 0 ? change : deliver)(to, datagram);
 }
 
-Test(peers, what_has_another_secret_or_is_a_part_changes_nothing)
+Test(peers, a_wrong_secret_or_a_torn_datagram_changes_nothing)
 {
     static void (*const all[])(int, const struct datagram *) = {
             change_secret, tear};
@@ -237,7 +237,7 @@ static void answer_with_old(int to, const struct datagram *datagram)
 }
 
 /* It would make a rank that is gone one that answers. */
-Test(peers, an_answer_to_an_earlier_question_is_none)
+Test(peers, answers_to_earlier_queries_are_ignored)
 {
     cr_assert(ask(deliver));
     old = last[0];
@@ -291,7 +291,7 @@ static void make_answer_wild_once(int to, const struct datagram *datagram)
     (to == 0 ? make_wild_once : deliver)(to, datagram);
 }
 
-Test(peers, a_wild_one_says_nothing_that_may_not_be_said)
+Test(peers, a_random_datagram_gives_no_invalid_value)
 {
     ask(make_wild_once);
     ask(make_answer_wild_once);

@@ -2,7 +2,7 @@
 
 #include <criterion/criterion.h>
 
-Test(seat, words_say_what_was_put_into_them)
+Test(seat, words_round_trip)
 {
     char text[64];
     for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
@@ -26,7 +26,7 @@ Test(seat, words_say_what_was_put_into_them)
 }
 
 /* A datagram may hold any: none may be taken for the number of a name. */
-Test(seat, words_of_no_kind_or_type_are_not_known)
+Test(seat, words_of_unknown_kind_or_type_are_rejected)
 {
     for (uint64_t kind = 0; kind < 256; kind++)
         for (uint64_t type = 0; type < 256; type++) {
@@ -39,7 +39,7 @@ Test(seat, words_of_no_kind_or_type_are_not_known)
         }
 }
 
-Test(seat, what_a_datagram_may_not_say_says_nothing)
+Test(seat, invalid_values_of_a_datagram_are_cleared)
 {
     struct seat_told told = {.waits = ~0ull, .state = 200, .work = 200};
     seat_told_check(&told);
@@ -48,7 +48,7 @@ Test(seat, what_a_datagram_may_not_say_says_nothing)
     cr_expect_lt(told.work, WORKS);
 }
 
-Test(seat, a_rank_is_seen_in_what_it_is)
+Test(seat, the_state_of_a_rank_is_read)
 {
     static struct seat seat;
     uint64_t word = seat_word(SEAT_BARRIER, DTYPE_FP32, 0);

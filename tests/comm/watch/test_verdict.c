@@ -54,7 +54,7 @@ static void expect(int rank)
     cr_expect(verdict_is_known(&verdict, RANKS));
 }
 
-Test(verdict, a_rank_that_computes_without_end_is_named)
+Test(verdict, a_rank_in_an_endless_loop_is_named)
 {
     compute(2, 12000);
     expect(2);
@@ -62,7 +62,7 @@ Test(verdict, a_rank_that_computes_without_end_is_named)
     cr_expect_eq(verdict.exit_code, 75);
 }
 
-Test(verdict, one_that_was_heard_of_lately_may_come)
+Test(verdict, a_rank_with_recent_progress_is_waited_for)
 {
     compute(2, 12000);
     compute(3, 9000);
@@ -71,14 +71,14 @@ Test(verdict, one_that_was_heard_of_lately_may_come)
     cr_expect(verdict_find(&ask, &verdict));
 }
 
-Test(verdict, a_process_that_does_not_answer_any_more_explains_the_others)
+Test(verdict, a_silent_process_is_blamed_first)
 {
     compute(1, 12000);
     heard[3] = false;
     expect(3);
 }
 
-Test(verdict, one_that_never_answered_is_taken_to_do_the_same_work)
+Test(verdict, a_rank_that_never_answered_counts_as_doing_the_same_work)
 {
     heard[3] = ever[3] = false;
     ask.work = WORK_SAVE;
@@ -87,7 +87,7 @@ Test(verdict, one_that_never_answered_is_taken_to_do_the_same_work)
     expect(3);
 }
 
-Test(verdict, work_that_goes_on_is_waited_for)
+Test(verdict, work_in_progress_is_waited_for)
 {
     compute(2, 500000);
     told[2].state = SEAT_WORKS;
@@ -99,7 +99,7 @@ Test(verdict, work_that_goes_on_is_waited_for)
     expect(2);
 }
 
-Test(verdict, work_that_says_that_it_goes_on_must_say_so)
+Test(verdict, work_that_reports_progress_must_keep_reporting)
 {
     compute(2, 99000);
     told[2].state = SEAT_WORKS;
@@ -126,7 +126,7 @@ Test(verdict, a_rank_that_entered_and_does_not_wait_is_named)
 }
 
 /* As one that loops in a signal's handler, or in a call of MPI. */
-Test(verdict, a_rank_that_does_not_look_whether_its_wait_is_over_is_named)
+Test(verdict, a_rank_that_does_not_poll_is_named)
 {
     for (int r = 1; r < 4; r++)
         told[r].begun = told[r].done = NUMBER - 1;
@@ -135,7 +135,7 @@ Test(verdict, a_rank_that_does_not_look_whether_its_wait_is_over_is_named)
     expect(3);
 }
 
-Test(verdict, one_that_does_not_look_blames_itself)
+Test(verdict, a_rank_that_does_not_poll_blames_itself)
 {
     expect(1);
     told[0].poll_ms = 11000;

@@ -79,7 +79,7 @@ static enum zd_status loop(struct comm *comm)
     return comm_barrier(comm);
 }
 
-Test(watch, a_rank_that_computes_without_end_ends_the_waits)
+Test(watch, a_rank_in_an_endless_loop_ends_the_waits)
 {
     enum zd_status status[RANKS];
     struct comm_options options = limit_of(0.5);
@@ -110,7 +110,7 @@ static enum zd_status loop_at_step_7(struct comm *comm)
     return loop(comm);
 }
 
-Test(watch, it_says_which_rank_at_which_step_in_what)
+Test(watch, the_error_names_rank_step_and_operation)
 {
     enum zd_status status[RANKS];
     struct comm_options options = limit_of(0.5);
@@ -187,7 +187,7 @@ static enum zd_status evaluate_in_silence(struct comm *comm)
     return loop(comm);
 }
 
-Test(watch, work_that_does_not_say_that_it_goes_on_is_ended)
+Test(watch, work_that_stops_reporting_is_ended)
 {
     enum zd_status status[RANKS];
     struct comm_options options = limit_of(0.2);
@@ -364,7 +364,7 @@ static enum zd_status write_slowly(struct comm *comm)
     return comm_barrier(comm);
 }
 
-Test(watch, who_goes_on_is_waited_for, .timeout = 180)
+Test(watch, a_rank_with_progress_is_waited_for, .timeout = 180)
 {
     static const struct patience all[] = {
             {"no limit", 0, 60, come_late}, /* the watch is there */
@@ -394,7 +394,7 @@ static enum zd_status wait_for_go(struct comm *comm)
 
 /* All of it stands still for three limits; then the watch must not believe that
  * the ranks have waited for so long. */
-Test(watch, a_watch_that_was_not_scheduled_begins_anew)
+Test(watch, a_watch_that_was_not_scheduled_restarts_its_clocks)
 {
     int to_child[2], to_parent[2], state;
     char byte;
@@ -507,7 +507,7 @@ static enum zd_status listen_and_write_nothing(struct comm *comm)
     return write_nothing(comm);
 }
 
-Test(watch, files_of_which_nothing_is_done_are_given_up)
+Test(watch, file_work_without_progress_is_given_up)
 {
     enum zd_status status[RANKS];
     struct comm_options options = {.backend = COMM_LOCAL, .files_timeout = 0.4};
