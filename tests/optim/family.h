@@ -45,6 +45,7 @@ struct shape {
     const struct variant *variant;
     enum dtype master_type, grad_type, param_type;
     bool has_param, in_place; /* param in the memory of grad */
+    bool is_extreme;          /* gradients of very different sizes */
     struct tensor_blocks blocks;
 };
 
@@ -129,9 +130,11 @@ static inline void tensor_drop(struct tensor *t)
 }
 
 /* Gradients over nine decades, with zeros among them and a qblock of zeros; a
- * gradient of fp16 keeps within its range. */
+ * gradient of fp16 keeps within its range. Extreme ones also have qblocks of
+ * zeros but one, where only m becomes 0, and of denormal and huge values. */
 static inline void tensor_draw_grad(struct tensor *t, int64_t step)
 {
+    static const float sizes[] = {1, 0, 1e-44f, 1e15f, 1e-30f, 7e4f, 1e-20f};
     float *wide = malloc(t->count * sizeof *wide);
     rng_normal(2, (uint64_t)step, 0, t->count, wide);
     for (size_t i = 0; i < t->count; i++) {
@@ -139,7 +142,11 @@ static inline void tensor_draw_grad(struct tensor *t, int64_t step)
         wide[i] = (float)((double)wide[i] * pow(10, -decade));
         if (i % 97 == 5 || i / 256 == 3)
             wide[i] = 0;
+        if (t->shape.is_extreme)
+            wide[i] *= i / 256 == 2 && i % 2 ? 0 : sizes[i / 256 % 7];
     }
+    if (t->shape.is_extreme)
+        wide[256 + 100] = 1e-3f;
     dtype_convert(t->grad, t->shape.grad_type, wide, DTYPE_FP32, t->count);
     free(wide);
 }
