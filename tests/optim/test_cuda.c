@@ -98,6 +98,13 @@ static struct tensor on_device(
     return d;
 }
 
+/* Spans begin at qblocks 0, 3, 3 + 8 ..: some are partial at the end. */
+static size_t span_end(size_t begin, size_t count)
+{
+    size_t end = begin + (begin ? 8 : 3) * 256;
+    return end < count ? end : count;
+}
+
 static void read_back(struct tensor *host, const struct tensor *d)
 {
     size_t wide = host->count * sizeof(float);
@@ -113,13 +120,8 @@ static void read_back(struct tensor *host, const struct tensor *d)
     MUST(device_read(
             host->block_v, d->block_v,
             (size_t)host->shape.blocks.count * sizeof(float)));
-}
-
-/* Spans begin at qblocks 0, 3, 3 + 8 ..: some are partial at the end. */
-static size_t span_end(size_t begin, size_t count)
-{
-    size_t end = begin + (begin ? 8 : 3) * 256;
-    return end < count ? end : count;
+    for (size_t at = 0; at < host->count; at = span_end(at, host->count))
+        tensor_keep_param(host, at, span_end(at, host->count) - at);
 }
 
 static void update_twin(
@@ -152,37 +154,37 @@ static void update_plainly(struct tensor *t, const struct optim_step *step)
     }
 }
 
-static void keep_params(struct tensor *t)
+/* Three steps of a tensor and its twin, with new gradients or what it has. */
+static void expect_equal_steps(
+        struct tensor *plain, size_t skew, bool draws_grads)
 {
-    for (size_t at = 0, to; at < t->count; at = to) {
-        to = span_end(at, t->count);
-        tensor_keep_param(t, at, to - at);
-    }
-}
-
-/* Three steps. */
-static void expect_equal(const struct shape *shape, size_t skew)
-{
-    struct tensor plain = tensor_make(shape), seen = tensor_make(shape);
-    struct heap heap = heap_make(64 * plain.count + (1 << 16));
-    struct tensor twin = on_device(&plain, &heap, skew);
+    const struct shape *shape = &plain->shape;
+    struct tensor seen = tensor_make(shape);
+    struct heap heap = heap_make(64 * plain->count + (1 << 16));
+    struct tensor twin = on_device(plain, &heap, skew);
     int64_t *sums = heap_copy(&heap, NULL, (size_t)shape->blocks.count * 16, 0);
     for (int t = 1; t <= 3; t++) {
-        struct optim_step step = tensor_step(&plain, t);
-        tensor_draw_grad(&plain, t);
-        MUST(device_write(twin.grad, plain.grad, plain.count * 4));
-        update_twin(&twin, &plain, &step, sums);
-        tensor_update_blocks(&plain, &step);
-        update_plainly(&plain, &step);
+        struct optim_step step = tensor_step(plain, t);
+        if (draws_grads)
+            tensor_draw_grad(plain, t);
+        MUST(device_write(twin.grad, plain->grad, plain->count * 4));
+        update_twin(&twin, plain, &step, sums);
+        tensor_update_blocks(plain, &step);
+        update_plainly(plain, &step);
         read_back(&seen, &twin);
-        keep_params(&seen);
         cr_assert(
-                tensor_equal(&plain, &seen), "%s, skew %zu: step %d",
+                tensor_equal(plain, &seen), "%s, skew %zu: step %d",
                 shape_text(shape), skew, t);
     }
     heap_drop(&heap);
-    tensor_drop(&plain);
     tensor_drop(&seen);
+}
+
+static void expect_equal(const struct shape *shape, size_t skew)
+{
+    struct tensor plain = tensor_make(shape);
+    expect_equal_steps(&plain, skew, true);
+    tensor_drop(&plain);
 }
 
 Test(cuda, updates_have_the_bits_of_the_definition)
@@ -221,8 +223,7 @@ Test(cuda, codes_of_every_scale_are_those_of_the_codec)
                                    3e-24f, 0x1p28f, 0x1p29f, 3e38f};
     struct shape shape = {
             .variant = &variants[ADAMW_8BIT], .blocks = row_blocks(64, 256, 1)};
-    struct tensor plain = tensor_make(&shape), seen = tensor_make(&shape);
-    struct heap heap = heap_make(64 * plain.count);
+    struct tensor plain = tensor_make(&shape);
     plain.options.adam_beta1 = plain.options.adam_beta2 = 0.75;
     for (size_t i = 0; i < plain.count; i++) {
         ((uint8_t *)plain.state[OPTIM_M])[i] = (uint8_t)(i * 37);
@@ -232,26 +233,25 @@ Test(cuda, codes_of_every_scale_are_those_of_the_codec)
         plain.scale[OPTIM_M][q] = scales[q % 8];
         plain.scale[OPTIM_V][q] = scales[q / 8 % 8];
     }
-    struct tensor twin = on_device(&plain, &heap, 0);
-    for (int t = 1; t <= 3; t++) {
-        struct optim_step step = tensor_step(&plain, t);
-        update_twin(&twin, &plain, &step, NULL);
-        update_plainly(&plain, &step);
-        read_back(&seen, &twin);
-        cr_assert(tensor_equal(&plain, &seen), "step %d", t);
-    }
-    heap_drop(&heap);
+    expect_equal_steps(&plain, 0, false);
     tensor_drop(&plain);
-    tensor_drop(&seen);
 }
 
 /* --- sums ----------------------------------------------------------------- */
 
+enum { ODD = 300 }; /* elements, with an infinity and NaN */
+
 static void expect_squares(enum dtype type, size_t count, size_t skew)
 {
-    void *grad = grad_draw(type, count);
+    size_t width = dtype_bytes(type);
+    static const float odd[] = {INFINITY, NAN};
+    char *grad = grad_draw(type, count);
+    if (count == ODD) {
+        dtype_convert(grad + 4 * width, type, odd, DTYPE_FP32, 1);
+        dtype_convert(grad + 290 * width, type, odd + 1, DTYPE_FP32, 1);
+    }
     struct heap heap = heap_make(4 * count + 4096);
-    void *there = heap_copy(&heap, grad, count * dtype_bytes(type), skew);
+    void *there = heap_copy(&heap, grad, count * width, skew);
     struct exact_sum expected, seen;
     exact_sum_clear(&expected);
     struct exact_sum *sum = heap_copy(&heap, &expected, sizeof expected, 0);
@@ -261,7 +261,10 @@ static void expect_squares(enum dtype type, size_t count, size_t skew)
     }
     MUST(device_read(&seen, sum, sizeof seen));
     exact_sum_carry(&expected);
-    cr_expect_eq(seen.pending, (int64_t)(2 * ((count + 255) / 256)));
+    int64_t nonfinite = count == ODD ? 2 * 2 : 0;
+    cr_expect_eq(seen.nonfinite, nonfinite);
+    cr_expect_eq(
+            seen.pending, (int64_t)(2 * ((count + 255) / 256)) - nonfinite);
     exact_sum_carry(&seen);
     cr_expect(
             memcmp(&seen, &expected, sizeof seen) == 0, "%s, %zu elements",
@@ -273,26 +276,12 @@ static void expect_squares(enum dtype type, size_t count, size_t skew)
 Test(cuda, squares_have_the_bits_of_their_definition)
 {
     /* 1024: whole pieces for a warp; its packs need 16 bytes */
-    static const size_t counts[] = {0,    1,    9,     255,  256,
-                                    1000, 1024, 50001, 65536};
+    static const size_t counts[] = {0,    1,    9,     255, 256,
+                                    1000, 1024, 50001, ODD, 65536};
     for (int type = DTYPE_FP32; type <= DTYPE_FP16; type++)
-        for (int k = 0; k < 9; k++)
+        for (int k = 0; k < 10; k++)
             for (size_t skew = 0; skew <= 4; skew += 4)
                 expect_squares((enum dtype)type, counts[k], skew);
-}
-
-Test(cuda, infinities_and_nan_are_counted)
-{
-    float x[300] = {[4] = INFINITY, [290] = NAN};
-    struct heap heap = heap_make(1 << 16);
-    struct exact_sum sum;
-    exact_sum_clear(&sum);
-    void *grad = heap_copy(&heap, x, sizeof x, 0);
-    struct exact_sum *there = heap_copy(&heap, &sum, sizeof sum, 0);
-    MUST(optim_device()->add_squares(there, grad, DTYPE_FP32, 300));
-    MUST(device_read(&sum, there, sizeof sum));
-    cr_expect_eq(sum.nonfinite, 2);
-    heap_drop(&heap);
 }
 
 /* The two words of a block as one number. */
@@ -360,64 +349,58 @@ static void *draw_bits(enum dtype type, size_t count)
     return wide;
 }
 
+enum way { CONVERT, ROUND, NARROW }; /* the last two of fp32, in place */
+
 static void expect_conversion(
-        enum dtype from, enum dtype to, size_t count, size_t skew)
+        enum way way, enum dtype from, enum dtype to, size_t count, size_t skew)
 {
-    size_t in_bytes = count * dtype_bytes(from);
-    size_t out_bytes = count * dtype_bytes(to);
-    void *in = draw_bits(from, count), *expected = malloc(out_bytes + 1),
-         *seen = malloc(out_bytes + 1);
+    const struct optim_device *table = optim_device();
+    size_t width = dtype_bytes(way == ROUND ? DTYPE_FP32 : to);
+    void *in = draw_bits(from, count), *expected = in,
+         *seen = malloc(4 * count + 1);
     struct heap heap = heap_make(8 * count + 4096);
-    void *source = heap_copy(&heap, in, in_bytes, skew);
-    void *target = heap_copy(&heap, NULL, out_bytes, 0);
-    MUST(optim_device()->convert(target, to, source, from, count));
-    MUST(device_read(seen, target, out_bytes));
-    dtype_convert(expected, to, in, from, count);
+    void *source = heap_copy(&heap, in, count * dtype_bytes(from), skew);
+    void *target = source;
+    if (way == ROUND) {
+        MUST(table->round(source, to, count));
+        dtype_round(in, to, count);
+    } else if (way == NARROW) {
+        MUST(table->narrow(source, to, count));
+        dtype_narrow_in_place(in, to, count);
+    } else {
+        target = heap_copy(&heap, NULL, count * width, 0);
+        expected = malloc(count * width + 1);
+        MUST(table->convert(target, to, source, from, count));
+        dtype_convert(expected, to, in, from, count);
+    }
+    MUST(device_read(seen, target, count * width));
     cr_expect(
-            memcmp(seen, expected, out_bytes) == 0, "%s to %s, %zu, skew %zu",
-            dtype_name(from), dtype_name(to), count, skew);
+            memcmp(seen, expected, count * width) == 0,
+            "way %d, %s to %s, %zu, skew %zu", way, dtype_name(from),
+            dtype_name(to), count, skew);
     heap_drop(&heap);
+    if (expected != in)
+        free(expected);
     free(in);
-    free(expected);
     free(seen);
 }
 
 Test(cuda, conversions_have_the_bits_of_the_cpu)
 {
-    static const size_t counts[] = {0, 1, 7, 8, 4096, 70001};
-    for (int from = DTYPE_FP32; from <= DTYPE_FP16; from++)
-        for (int to = DTYPE_FP32; to <= DTYPE_FP16; to++)
-            for (int k = 0; k < 6; k++)
+    static const size_t counts[] = {0,    1,    7,    8,    255,
+                                    2047, 2048, 2049, 4097, 70001};
+    for (int k = 0; k < 10; k++)
+        for (int to = DTYPE_FP32; to <= DTYPE_FP16; to++) {
+            for (int from = DTYPE_FP32; from <= DTYPE_FP16; from++)
                 for (size_t skew = 0; skew <= 4; skew += 4)
                     expect_conversion(
-                            (enum dtype)from, (enum dtype)to, counts[k], skew);
-}
-
-Test(cuda, floats_are_rounded_and_narrowed_in_place)
-{
-    static const size_t counts[] = {0, 1, 255, 2047, 2048, 2049, 4097, 70001};
-    for (int k = 0; k < 8; k++)
-        for (int type = DTYPE_BF16; type <= DTYPE_FP16; type++)
-            for (int narrows = 0; narrows < 2; narrows++) {
-                size_t count = counts[k], bytes = count * sizeof(float);
-                float *x = draw_bits(DTYPE_FP32, count);
-                float *seen = malloc(bytes + 1);
-                struct heap heap = heap_make(bytes + 4096);
-                float *there = heap_copy(&heap, x, bytes, 0);
-                const struct optim_device *table = optim_device();
-                MUST((narrows ? table->narrow
-                              : table->round)(there, (enum dtype)type, count));
-                (narrows ? dtype_narrow_in_place
-                         : dtype_round)(x, (enum dtype)type, count);
-                MUST(device_read(seen, there, bytes));
-                cr_expect(
-                        memcmp(seen, x, narrows ? bytes / 2 : bytes) == 0,
-                        "%s, %zu%s", dtype_name((enum dtype)type), count,
-                        narrows ? ", narrowed" : "");
-                heap_drop(&heap);
-                free(x);
-                free(seen);
-            }
+                            CONVERT, (enum dtype)from, (enum dtype)to,
+                            counts[k], skew);
+            for (int way = ROUND; way <= NARROW && to != DTYPE_FP32; way++)
+                expect_conversion(
+                        (enum way)way, DTYPE_FP32, (enum dtype)to, counts[k],
+                        0);
+        }
 }
 
 /* --- states --------------------------------------------------------------- */
