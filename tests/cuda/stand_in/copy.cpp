@@ -45,48 +45,36 @@ cudaError_t check_copy(
     return cudaErrorInvalidMemcpyDirection;
 }
 
-void copy_bytes(void *to, const void *from, size_t bytes)
-{
-    memmove(host_of(to), host_of(from), bytes);
-}
-
 cudaError_t copy(
         void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
         cudaStream_t handle, bool is_async)
 {
     struct stream *stream;
-    cudaError_t error = begin_on(handle, &stream);
-    if (error)
-        return error;
+    TRY(begin_on(handle, &stream));
     struct end to_end, from_end;
     if (!bytes)
         return cudaSuccess;
-    error = check_copy(to, from, bytes, kind, &to_end, &from_end);
-    if (error)
-        return error;
+    TRY(check_copy(to, from, bytes, kind, &to_end, &from_end));
     counters().copies++;
     bool pageable = to_end.kind == PAGEABLE || from_end.kind == PAGEABLE;
     bool between_hosts = to_end.kind != DEVICE && from_end.kind != DEVICE;
     counters().pageable_copies += pageable;
-    if (is_async && from_end.kind == PAGEABLE && !between_hosts) {
-        /* staged: the caller's memory is read before the call returns */
-        void *staged = malloc(bytes);
+    bool is_staged = is_async && from_end.kind == PAGEABLE && !between_hosts;
+    void *staged = nullptr;
+    if (is_staged) { /* the caller's memory is read before the call returns */
+        staged = malloc(bytes);
         if (!staged)
             return cudaErrorMemoryAllocation;
-        memcpy(staged, from, bytes);
-        enqueue(stream, "copy", [=] {
-            delay_at_random();
-            if (!sticky(stream_device(stream)))
-                copy_bytes(to, staged, bytes);
-            free(staged);
-        });
-        return cudaSuccess;
+        from = memcpy(staged, from, bytes);
     }
     enqueue(stream, "copy", [=] {
         delay_at_random();
         if (!sticky(stream_device(stream)))
-            copy_bytes(to, from, bytes);
+            memmove(host_of(to), host_of(from), bytes);
+        free(staged);
     });
+    if (is_staged)
+        return cudaSuccess;
     bool on_device = to_end.kind == DEVICE && from_end.kind == DEVICE;
     if ((is_async && (pageable || between_hosts)) ||
         (!is_async && !on_device)) {
@@ -100,9 +88,7 @@ cudaError_t copy(
 cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t handle)
 {
     struct stream *stream;
-    cudaError_t error = begin_on(handle, &stream);
-    if (error)
-        return error;
+    TRY(begin_on(handle, &stream));
     if (!bytes)
         return cudaSuccess;
     struct end end;

@@ -28,11 +28,6 @@ struct kernels {
     std::set<std::pair<const void *, int>> loaded; /* kernel, device */
 };
 
-struct kernels &kernels(void)
-{
-    static struct kernels *const one = new struct kernels;
-    return *one;
-}
 } // namespace
 
 void delay_at_random(void)
@@ -58,8 +53,8 @@ void load_kernel(const void *kernel, int device)
     if (!settings().delays)
         return;
     {
-        std::lock_guard<std::mutex> lock(kernels().mutex);
-        if (!kernels().loaded.insert({kernel, device}).second)
+        locked<struct kernels> kernels;
+        if (!kernels->loaded.insert({kernel, device}).second)
             return;
     }
     finish_device(device);

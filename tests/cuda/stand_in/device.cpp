@@ -7,9 +7,6 @@
 
 namespace standin
 {
-bool is_busy(void);
-int driver_version(void);
-
 namespace
 {
 const int MAX_GPUS = 64;
@@ -43,14 +40,12 @@ void set_sticky(int device, cudaError_t error)
 
 cudaError_t begin(void)
 {
-    cudaError_t error = start_error();
-    if (error)
-        return error;
+    TRY(start_error());
     if (in_host_function()) {
         report("a host function of a stream calls the GPU");
         return cudaErrorNotPermitted;
     }
-    if (is_busy())
+    if (lasts(BUSY))
         return cudaErrorDevicesUnavailable;
     used[current].store(true, std::memory_order_relaxed);
     return sticky(current);
@@ -58,6 +53,12 @@ cudaError_t begin(void)
 } // namespace standin
 
 using namespace standin;
+
+static cudaError_t check_index(int index)
+{
+    return index < 0 || index >= settings().gpus ? cudaErrorInvalidDevice
+                                                 : cudaSuccess;
+}
 
 void zd_standin_set_sticky(cudaError_t error, const char *format, ...)
 {
@@ -74,20 +75,15 @@ void zd_standin_set_sticky(cudaError_t error, const char *format, ...)
 cudaError_t cudaGetDeviceCount(int *count_out)
 {
     *count_out = 0;
-    cudaError_t error = start_error();
-    if (error)
-        return keep(error);
+    TRY(start_error());
     *count_out = settings().gpus;
     return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int index)
 {
-    cudaError_t error = start_error();
-    if (error)
-        return keep(error);
-    if (index < 0 || index >= settings().gpus)
-        return keep(cudaErrorInvalidDevice);
+    TRY(start_error());
+    TRY(check_index(index));
     current = index;
     return keep(begin());
 }
@@ -100,19 +96,15 @@ cudaError_t cudaGetDevice(int *index_out)
 
 cudaError_t cudaInitDevice(int index, unsigned flags, unsigned device_flags)
 {
-    if (index < 0 || index >= settings().gpus)
-        return keep(cudaErrorInvalidDevice);
+    TRY(check_index(index));
     return keep(begin());
 }
 
 /* The same in every process: those that share a GPU can tell. */
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int index)
 {
-    cudaError_t error = start_error();
-    if (error)
-        return keep(error);
-    if (index < 0 || index >= settings().gpus)
-        return keep(cudaErrorInvalidDevice);
+    TRY(start_error());
+    TRY(check_index(index));
     memset(static_cast<void *>(out), 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "Stand-in GPU");
     memcpy(out->uuid.bytes, "zerod stand-in", 14);
@@ -127,25 +119,18 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int index)
 cudaError_t cudaDeviceGetAttribute(
         int *value_out, enum cudaDeviceAttr attribute, int index)
 {
-    cudaError_t error = start_error();
-    if (error)
-        return keep(error);
-    if (index < 0 || index >= settings().gpus)
-        return keep(cudaErrorInvalidDevice);
-    switch (attribute) {
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        *value_out = (int)settings().shared_bytes;
+    TRY(start_error());
+    TRY(check_index(index));
+    *value_out = (int)settings().shared_bytes;
+    if (attribute == cudaDevAttrMaxSharedMemoryPerMultiprocessor)
         return cudaSuccess;
-    default:
-        report("attribute %d of a device is not known here", (int)attribute);
-        return keep(cudaErrorInvalidValue);
-    }
+    report("attribute %d of a device is not known here", (int)attribute);
+    return keep(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *out, int bytes, int index)
 {
-    if (index < 0 || index >= settings().gpus)
-        return keep(cudaErrorInvalidDevice);
+    TRY(check_index(index));
     snprintf(
             out, (size_t)bytes, "0000:%02X:00.0",
             settings().visible[index] + 1);
@@ -169,9 +154,7 @@ cudaError_t cudaDeviceCanAccessPeer(int *can_out, int device, int peer)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
+    TRY(begin());
     counters().host_waits++;
     finish_device(current);
     return keep(sticky(current));
@@ -179,8 +162,9 @@ cudaError_t cudaDeviceSynchronize(void)
 
 cudaError_t cudaDriverGetVersion(int *version_out)
 {
-    settings();
-    *version_out = driver_version();
+    *version_out = lasts(NO_DRIVER)    ? 0
+                   : lasts(OLD_DRIVER) ? 12000
+                                       : CUDART_VERSION;
     return cudaSuccess;
 }
 
@@ -197,58 +181,59 @@ cudaError_t cudaGetLastError(void)
     return sticky(current) ? sticky(current) : error;
 }
 
-#define ERRORS(X)                                                              \
-    X(cudaSuccess, "no error")                                                 \
-    X(cudaErrorInvalidValue, "invalid argument")                               \
-    X(cudaErrorMemoryAllocation, "out of memory")                              \
-    X(cudaErrorInitializationError, "initialization error")                    \
-    X(cudaErrorInvalidConfiguration, "invalid configuration argument")         \
-    X(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy")    \
-    X(cudaErrorInsufficientDriver,                                             \
-      "CUDA driver version is insufficient for CUDA runtime version")          \
-    X(cudaErrorDevicesUnavailable,                                             \
-      "CUDA-capable device(s) is/are busy or unavailable")                     \
-    X(cudaErrorNoDevice, "no CUDA-capable device is detected")                 \
-    X(cudaErrorInvalidDevice, "invalid device ordinal")                        \
-    X(cudaErrorNoKernelImageForDevice,                                         \
-      "no kernel image is available for execution on the device")              \
-    X(cudaErrorInvalidResourceHandle, "invalid resource handle")               \
-    X(cudaErrorNotReady, "device not ready")                                   \
-    X(cudaErrorIllegalAddress, "an illegal memory access was encountered")     \
-    X(cudaErrorLaunchOutOfResources,                                           \
-      "too many resources requested for launch")                               \
-    X(cudaErrorHostMemoryAlreadyRegistered,                                    \
-      "part or all of the requested memory range is already mapped")           \
-    X(cudaErrorHostMemoryNotRegistered,                                        \
-      "pointer does not correspond to a registered memory region")             \
-    X(cudaErrorLaunchFailure, "unspecified launch failure")                    \
-    X(cudaErrorNotPermitted, "operation not permitted")                        \
-    X(cudaErrorNotSupported, "operation not supported")                        \
-    X(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered")        \
-    X(cudaErrorUnknown, "unknown error")
+#define ERROR(code, text)                                                      \
+    {                                                                          \
+        code, #code, text                                                      \
+    }
+static const struct {
+    cudaError_t code;
+    const char *name, *text;
+} errors[] = {
+        ERROR(cudaSuccess, "no error"),
+        ERROR(cudaErrorInvalidValue, "invalid argument"),
+        ERROR(cudaErrorMemoryAllocation, "out of memory"),
+        ERROR(cudaErrorInitializationError, "initialization error"),
+        ERROR(cudaErrorInvalidConfiguration, "invalid configuration argument"),
+        ERROR(cudaErrorInvalidMemcpyDirection,
+              "invalid copy direction for memcpy"),
+        ERROR(cudaErrorInsufficientDriver,
+              "CUDA driver version is insufficient for CUDA runtime version"),
+        ERROR(cudaErrorDevicesUnavailable,
+              "CUDA-capable device(s) is/are busy or unavailable"),
+        ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+        ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
+        ERROR(cudaErrorNoKernelImageForDevice,
+              "no kernel image is available for execution on the device"),
+        ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+        ERROR(cudaErrorNotReady, "device not ready"),
+        ERROR(cudaErrorIllegalAddress,
+              "an illegal memory access was encountered"),
+        ERROR(cudaErrorLaunchOutOfResources,
+              "too many resources requested for launch"),
+        ERROR(cudaErrorHostMemoryAlreadyRegistered,
+              "part or all of the requested memory range is already mapped"),
+        ERROR(cudaErrorHostMemoryNotRegistered,
+              "pointer does not correspond to a registered memory region"),
+        ERROR(cudaErrorLaunchFailure, "unspecified launch failure"),
+        ERROR(cudaErrorNotPermitted, "operation not permitted"),
+        ERROR(cudaErrorNotSupported, "operation not supported"),
+        ERROR(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"),
+        ERROR(cudaErrorUnknown, "unknown error"),
+};
+#undef ERROR
 
 const char *cudaGetErrorName(cudaError_t error)
 {
-    switch (error) {
-#define NAME(code, text)                                                       \
-    case code:                                                                 \
-        return #code;
-        ERRORS(NAME)
-#undef NAME
-    default:
-        return "an error that the stand-in has no name for";
-    }
+    for (const auto &one : errors)
+        if (one.code == error)
+            return one.name;
+    return "an error that the stand-in has no name for";
 }
 
 const char *cudaGetErrorString(cudaError_t error)
 {
-    switch (error) {
-#define TEXT(code, text)                                                       \
-    case code:                                                                 \
-        return text;
-        ERRORS(TEXT)
-#undef TEXT
-    default:
-        return "an error that the stand-in has no text for";
-    }
+    for (const auto &one : errors)
+        if (one.code == error)
+            return one.text;
+    return "an error that the stand-in has no text for";
 }

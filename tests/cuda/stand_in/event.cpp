@@ -25,12 +25,6 @@ struct all {
     struct event *events;
 };
 
-struct all &all(void)
-{
-    static struct all *const one = new struct all();
-    return *one;
-}
-
 std::atomic<uint64_t> passed_ms; /* beside the clock */
 
 double now_ms(void)
@@ -43,9 +37,8 @@ double now_ms(void)
 
 struct event *event_of(cudaEvent_t handle)
 {
-    struct all &a = all();
-    std::lock_guard<std::mutex> lock(a.mutex);
-    return find_alive(a.events, handle, "event");
+    locked<struct all> all;
+    return find_alive(all->events, handle, "event");
 }
 
 /* What a call with an event and a stream begins with. */
@@ -53,9 +46,7 @@ cudaError_t find(
         cudaEvent_t event, cudaStream_t stream, struct event **event_out,
         struct stream **stream_out)
 {
-    cudaError_t error = begin();
-    if (error)
-        return error;
+    TRY(begin());
     *event_out = event_of(event);
     *stream_out = stream_of(stream);
     return *event_out && *stream_out ? cudaSuccess
@@ -79,9 +70,7 @@ cudaError_t record_event(cudaEvent_t handle, cudaStream_t stream)
 {
     struct event *e;
     struct stream *s;
-    cudaError_t error = find(handle, stream, &e, &s);
-    if (error)
-        return error;
+    TRY(find(handle, stream, &e, &s));
     if (e->device != stream_device(s)) {
         report("an event of device %d is recorded on a stream of device %d",
                e->device, stream_device(s));
@@ -101,9 +90,7 @@ cudaError_t wait_event(cudaStream_t stream, cudaEvent_t handle)
 {
     struct event *e;
     struct stream *s;
-    cudaError_t error = find(handle, stream, &e, &s);
-    if (error)
-        return error;
+    TRY(find(handle, stream, &e, &s));
     struct record r = last_record(e);
     if (!r.stream || r.stream == s)
         return cudaSuccess;
@@ -116,9 +103,7 @@ cudaError_t wait_event(cudaStream_t stream, cudaEvent_t handle)
 
 cudaError_t query_event(cudaEvent_t handle, bool waits)
 {
-    cudaError_t error = begin();
-    if (error)
-        return error;
+    TRY(begin());
     struct event *e = event_of(handle);
     if (!e)
         return cudaErrorInvalidResourceHandle;
@@ -146,17 +131,14 @@ void zd_standin_pass_ms(unsigned ms)
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 {
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
+    TRY(begin());
     struct event *e = new struct event();
     e->device = device();
     e->timed = !(flags & cudaEventDisableTiming);
     e->alive = ALIVE;
-    struct all &a = all();
-    std::lock_guard<std::mutex> lock(a.mutex);
-    e->next = a.events;
-    a.events = e;
+    locked<struct all> all;
+    e->next = all->events;
+    all->events = e;
     *out = (cudaEvent_t)e;
     return cudaSuccess;
 }

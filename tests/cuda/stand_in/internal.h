@@ -51,10 +51,29 @@ struct unseen {
     unseen(const struct unseen &) = delete;
 };
 
+/* The one object of a type. Never destroyed: threads of streams may outlive
+ * main. */
+template <typename T> T &only(void)
+{
+    static T *const one = new T();
+    return *one;
+}
+
+/* It, with its mutex locked. */
+template <typename T> struct locked {
+    T &one = only<T>();
+    std::lock_guard<std::mutex> lock{one.mutex};
+
+    T *operator->(void)
+    {
+        return &one;
+    }
+};
+
 /* --- settings and mistakes (settings.cpp) -------------------------------- */
 
 struct settings {
-    int gpus, threads;
+    int gpus;
     int visible[64]; /* the machine's number of each that this process sees */
     uint64_t memory_bytes, context_bytes;
     uint64_t shared_bytes; /* of a multiprocessor */
@@ -78,7 +97,8 @@ void load_kernel(const void *kernel, int device); /* before its first launch */
 /* Says what is wrong on stderr and keeps it for zd_standin_report. */
 void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Failures that were asked for. */
+/* Failures that tests ask for (zd_standin_fail): of the N-th operation, then
+ * those that last. */
 enum failure {
     FAIL_MALLOC,
     FAIL_PIN,
@@ -86,17 +106,22 @@ enum failure {
     FAIL_LAUNCH,
     FAIL_STICKY,
     FAIL_HANG,
+    NO_DEVICE,
+    NO_DRIVER,
+    OLD_DRIVER,
+    BUSY,
+    NO_CODE,
+    NO_VIRTUAL,
+    NO_RDMA,
+    NO_HANDLES,
     FAILURES
 };
 /* Counts one such operation; true when it is the one to fail. */
 bool fails_now(enum failure failure);
+bool lasts(enum failure failure);
 /* What every call meets: cudaSuccess, or no device, no driver ... */
 cudaError_t start_error(void);
-bool has_no_code(void);    /* the program, for this GPU */
-bool has_no_virtual(void); /* the driver: none of virtual.cpp */
-bool has_no_rdma(void);    /* the GPU */
-bool has_no_handles(void); /* the system */
-void hang(void);           /* until zd_standin_unhang */
+void hang(void); /* until zd_standin_unhang */
 
 struct counters {
     std::atomic<uint64_t> launches, copies, pageable_copies, host_waits,
@@ -107,9 +132,16 @@ struct counters &counters(void);
 
 /* --- devices (device.cpp) ------------------------------------------------ */
 
-cudaError_t keep(
-        cudaError_t error); /* as the thread's last error; returns it */
-int device(void);           /* of the calling thread */
+/* As the thread's last error; returns it. */
+cudaError_t keep(cudaError_t error);
+/* Returns an error of the runtime, and keeps it. */
+#define TRY(call)                                                              \
+    do {                                                                       \
+        cudaError_t error_ = keep(call);                                       \
+        if (error_)                                                            \
+            return error_;                                                     \
+    } while (0)
+int device(void); /* of the calling thread */
 cudaError_t sticky(int device);
 void set_sticky(int device, cudaError_t error);
 /* What a call begins with: an error of the start, of the device, or of a host

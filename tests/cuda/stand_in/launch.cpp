@@ -19,12 +19,6 @@ struct attributes {
     std::map<const void *, size_t> shared_bytes;
 };
 
-struct attributes &attributes(void)
-{
-    static struct attributes *const one = new struct attributes;
-    return *one;
-}
-
 cudaError_t check(const struct zd_emulate_launch &l)
 {
     uint64_t threads = 1;
@@ -63,40 +57,22 @@ struct idle_engines {
     std::vector<struct engine *> list;
 };
 
-struct idle_engines &idle_engines(void)
-{
-    static struct idle_engines *const one = new struct idle_engines;
-    return *one;
-}
-
 struct own_engine {
     struct engine *engine;
 
     own_engine(void)
     {
-        struct idle_engines &idle = idle_engines();
-        {
-            std::lock_guard<std::mutex> lock(idle.mutex);
-            engine = idle.list.empty() ? nullptr : idle.list.back();
-            if (engine)
-                idle.list.pop_back();
-        }
-        if (!engine)
-            engine = engine_create();
+        locked<struct idle_engines> idle;
+        engine = idle->list.empty() ? engine_create() : idle->list.back();
+        if (!idle->list.empty())
+            idle->list.pop_back();
     }
     ~own_engine()
     {
-        struct idle_engines &idle = idle_engines();
-        std::lock_guard<std::mutex> lock(idle.mutex);
-        idle.list.push_back(engine);
+        locked<struct idle_engines> idle;
+        idle->list.push_back(engine);
     }
 };
-
-struct engine *this_engine(void)
-{
-    static thread_local struct own_engine own;
-    return own.engine;
-}
 
 /* The i-th block to run: in order, from behind, or by a step that has no factor
  * in common with their number. */
@@ -124,50 +100,26 @@ uint64_t step_for(uint64_t blocks)
     }
 }
 
-struct run {
-    const struct zd_emulate_launch *launch;
-    uint64_t blocks, step;
-    std::atomic<uint64_t> next;
-    std::atomic<int> error;
-};
-
-void run_blocks(struct run *run)
-{
-    struct engine *engine = this_engine();
-    engine_begin(engine, run->launch);
-    for (;;) {
-        uint64_t i = run->next.fetch_add(1);
-        if (i >= run->blocks || run->error)
-            return;
-        cudaError_t error =
-                engine_run_block(engine, block_at(i, run->blocks, run->step));
-        if (error)
-            run->error = error;
-    }
-}
 } // namespace
 
 size_t shared_limit(const void *kernel)
 {
-    struct attributes &a = attributes();
-    std::lock_guard<std::mutex> lock(a.mutex);
-    auto it = a.shared_bytes.find(kernel);
-    return it == a.shared_bytes.end() ? SHARED_DEFAULT : it->second;
+    locked<struct attributes> of;
+    auto it = of->shared_bytes.find(kernel);
+    return it == of->shared_bytes.end() ? SHARED_DEFAULT : it->second;
 }
 
 static cudaError_t run_all(const struct zd_emulate_launch &launch)
 {
-    struct run run = {};
-    run.launch = &launch;
-    run.blocks = (uint64_t)launch.grid[0] * launch.grid[1] * launch.grid[2];
-    run.step = step_for(run.blocks);
-    std::vector<std::thread> others;
-    for (int i = 1; i < settings().threads && (uint64_t)i < run.blocks; i++)
-        others.emplace_back(run_blocks, &run);
-    run_blocks(&run);
-    for (std::thread &one : others)
-        one.join();
-    return (cudaError_t)run.error.load();
+    static thread_local struct own_engine own;
+    uint64_t blocks =
+            (uint64_t)launch.grid[0] * launch.grid[1] * launch.grid[2];
+    uint64_t step = step_for(blocks);
+    cudaError_t error = cudaSuccess;
+    engine_begin(own.engine, &launch);
+    for (uint64_t i = 0; i < blocks && !error; i++)
+        error = engine_run_block(own.engine, block_at(i, blocks, step));
+    return error;
 }
 
 cudaError_t run_grid(const struct zd_emulate_launch &launch)
@@ -228,26 +180,21 @@ cudaError_t zd_emulate_enqueue(
 cudaError_t cudaFuncSetAttribute(
         const void *kernel, enum cudaFuncAttribute attribute, int value)
 {
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
+    TRY(begin());
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
         return cudaSuccess;
     if (value < 0 || (size_t)value + SHARED_OF_SYSTEM > settings().shared_bytes)
         return keep(cudaErrorInvalidValue);
-    struct attributes &a = attributes();
-    std::lock_guard<std::mutex> lock(a.mutex);
-    a.shared_bytes[kernel] = (size_t)value;
+    locked<struct attributes> of;
+    of->shared_bytes[kernel] = (size_t)value;
     return cudaSuccess;
 }
 
 cudaError_t cudaFuncGetAttributes(
         struct cudaFuncAttributes *out, const void *kernel)
 {
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
-    if (has_no_code())
+    TRY(begin());
+    if (lasts(NO_CODE))
         return keep(cudaErrorNoKernelImageForDevice);
     *out = {};
     out->maxThreadsPerBlock = 1024;

@@ -33,16 +33,10 @@ struct memory {
     std::map<int, uint64_t> device_bytes;
 };
 
-struct memory &memory(void)
-{
-    static struct memory *const one = new struct memory;
-    return *one;
-}
-
 /* The block that holds this address, or ends at it; locked by the caller. */
 std::map<uintptr_t, struct block>::iterator block_at(uintptr_t address)
 {
-    auto &blocks = memory().blocks;
+    auto &blocks = only<struct memory>().blocks;
     auto it = blocks.upper_bound(address);
     if (it == blocks.begin())
         return blocks.end();
@@ -52,7 +46,7 @@ std::map<uintptr_t, struct block>::iterator block_at(uintptr_t address)
 
 bool overlaps(uintptr_t address, size_t bytes)
 {
-    auto &blocks = memory().blocks;
+    auto &blocks = only<struct memory>().blocks;
     auto it = blocks.lower_bound(address + bytes);
     if (it == blocks.begin())
         return false;
@@ -64,7 +58,8 @@ bool overlaps(uintptr_t address, size_t bytes)
 /* Of this process, its context included. The next three: the lock is held. */
 static uint64_t used_here(int device)
 {
-    uint64_t bytes = memory().device_bytes[device] + settings().context_bytes;
+    uint64_t bytes = only<struct memory>().device_bytes[device] +
+                     settings().context_bytes;
     board_put(device, bytes);
     return bytes;
 }
@@ -74,7 +69,7 @@ static bool add_bytes(int device, size_t bytes)
     if (used_here(device) + board_others(device) + bytes >
         settings().memory_bytes)
         return false;
-    memory().device_bytes[device] += bytes;
+    only<struct memory>().device_bytes[device] += bytes;
     counters().device_bytes += bytes;
     used_here(device);
     return true;
@@ -82,7 +77,7 @@ static bool add_bytes(int device, size_t bytes)
 
 static void remove_bytes(int device, size_t bytes)
 {
-    memory().device_bytes[device] -= bytes;
+    only<struct memory>().device_bytes[device] -= bytes;
     counters().device_bytes -= bytes;
     used_here(device);
 }
@@ -108,13 +103,12 @@ bool find(
         const char **why)
 {
     struct unseen unseen;
-    struct memory &m = memory();
-    std::lock_guard<std::mutex> lock(m.mutex);
+    locked<struct memory> m;
     uintptr_t a = (uintptr_t)address;
     *kind_out = PAGEABLE;
     *device_out = -1;
     auto it = block_at(a);
-    if (it == m.blocks.end() ||
+    if (it == m->blocks.end() ||
         (it->second.kind == PINNED && a == it->first + it->second.bytes)) {
         *why = "is in no allocation of the device";
         if (is_tagged(address))
@@ -133,22 +127,19 @@ bool find(
 
 uint64_t used_bytes(int device)
 {
-    struct memory &m = memory();
-    std::lock_guard<std::mutex> lock(m.mutex);
+    locked<struct memory> m;
     return used_here(device) + board_others(device);
 }
 
 bool charge(int device, size_t bytes)
 {
-    struct memory &m = memory();
-    std::lock_guard<std::mutex> lock(m.mutex);
+    locked<struct memory> m;
     return add_bytes(device, bytes);
 }
 
 void discharge(int device, size_t bytes)
 {
-    struct memory &m = memory();
-    std::lock_guard<std::mutex> lock(m.mutex);
+    locked<struct memory> m;
     remove_bytes(device, bytes);
 }
 
@@ -163,27 +154,24 @@ static void poison(void *address, size_t bytes)
 void add_mapped(void *address, size_t bytes, int device)
 {
     poison(address, bytes);
-    struct memory &m = memory();
-    std::lock_guard<std::mutex> lock(m.mutex);
-    m.blocks[(uintptr_t)address] = {bytes, DEVICE, device, true, nullptr, 0};
+    locked<struct memory> m;
+    m->blocks[(uintptr_t)address] = {bytes, DEVICE, device, true, nullptr, 0};
 }
 
 void drop_mapped(void *address)
 {
-    struct memory &m = memory();
-    std::lock_guard<std::mutex> lock(m.mutex);
-    m.blocks.erase((uintptr_t)address);
+    locked<struct memory> m;
+    m->blocks.erase((uintptr_t)address);
 }
 
 /* --- allocations --------------------------------------------------------- */
 
 static cudaError_t device_malloc(void **out, size_t bytes)
 {
-    struct memory &m = memory();
     int owner = device();
     size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     size_t map_bytes = (rounded + PAGE - 1) / PAGE * PAGE;
-    std::lock_guard<std::mutex> lock(m.mutex);
+    locked<struct memory> m;
     void *map =
             mmap(nullptr, map_bytes + PAGE, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -195,7 +183,7 @@ static cudaError_t device_malloc(void **out, size_t bytes)
     }
     mprotect(static_cast<char *>(map) + map_bytes, PAGE, PROT_NONE);
     uintptr_t address = ((uintptr_t)map + map_bytes - rounded) | TAG;
-    m.blocks[address] = {bytes, DEVICE, owner, false, map, map_bytes};
+    m->blocks[address] = {bytes, DEVICE, owner, false, map, map_bytes};
     *out = (void *)address;
     poison(*out, rounded);
     return cudaSuccess;
@@ -203,16 +191,15 @@ static cudaError_t device_malloc(void **out, size_t bytes)
 
 static cudaError_t device_free(void *address)
 {
-    struct memory &m = memory();
     struct block block;
     {
-        std::lock_guard<std::mutex> lock(m.mutex);
-        auto it = m.blocks.find((uintptr_t)address);
-        if (it == m.blocks.end() || it->second.kind != DEVICE ||
+        locked<struct memory> m;
+        auto it = m->blocks.find((uintptr_t)address);
+        if (it == m->blocks.end() || it->second.kind != DEVICE ||
             it->second.is_virtual)
             return cudaErrorInvalidValue;
         block = it->second;
-        m.blocks.erase(it);
+        m->blocks.erase(it);
         remove_bytes(block.device, block.map_bytes);
     }
     munmap(block.map, block.map_bytes + PAGE);
@@ -221,24 +208,22 @@ static cudaError_t device_free(void *address)
 
 static cudaError_t add_pinned(void *host, size_t bytes)
 {
-    struct memory &m = memory();
-    std::lock_guard<std::mutex> lock(m.mutex);
+    locked<struct memory> m;
     if (overlaps((uintptr_t)host, bytes))
         return cudaErrorHostMemoryAlreadyRegistered;
-    m.blocks[(uintptr_t)host] = {bytes, PINNED, -1, false, nullptr, 0};
+    m->blocks[(uintptr_t)host] = {bytes, PINNED, -1, false, nullptr, 0};
     counters().pinned_bytes += bytes;
     return cudaSuccess;
 }
 
 static bool drop_pinned(void *host)
 {
-    struct memory &m = memory();
-    std::lock_guard<std::mutex> lock(m.mutex);
-    auto it = m.blocks.find((uintptr_t)host);
-    if (it == m.blocks.end() || it->second.kind != PINNED)
+    locked<struct memory> m;
+    auto it = m->blocks.find((uintptr_t)host);
+    if (it == m->blocks.end() || it->second.kind != PINNED)
         return false;
     counters().pinned_bytes -= it->second.bytes;
-    m.blocks.erase(it);
+    m->blocks.erase(it);
     return true;
 }
 } // namespace standin
@@ -294,9 +279,7 @@ bool zd_emulate_translate(void *value, size_t bytes, bool pointer, int device)
 
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
+    TRY(begin());
     if (!out)
         return keep(cudaErrorInvalidValue);
     *out = nullptr;
@@ -307,9 +290,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 
 cudaError_t cudaFree(void *address)
 {
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
+    TRY(begin());
     if (!address)
         return cudaSuccess;
     enum kind kind;
@@ -323,9 +304,7 @@ cudaError_t cudaFree(void *address)
 
 cudaError_t cudaHostRegister(void *host, size_t bytes, unsigned flags)
 {
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
+    TRY(begin());
     if (!host || !bytes || is_tagged(host))
         return keep(cudaErrorInvalidValue);
     if (fails_now(FAIL_PIN))
@@ -336,9 +315,7 @@ cudaError_t cudaHostRegister(void *host, size_t bytes, unsigned flags)
 
 cudaError_t cudaHostUnregister(void *host)
 {
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
+    TRY(begin());
     for (int i = 0; i < settings().gpus; i++)
         finish_device(i);
     return drop_pinned(host) ? cudaSuccess
@@ -347,9 +324,7 @@ cudaError_t cudaHostUnregister(void *host)
 
 cudaError_t cudaMemGetInfo(size_t *free_out, size_t *total_out)
 {
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
+    TRY(begin());
     *total_out = settings().memory_bytes;
     uint64_t used = used_bytes(device()), total = settings().memory_bytes;
     *free_out = total > used ? total - used : 0;

@@ -17,18 +17,14 @@ struct state {
     std::condition_variable unhung;
     char text[1024];
     bool hangs_end;
-    bool no_device, no_driver, old_driver, busy, no_code, no_virtual;
-    bool no_rdma, no_handles;
     bool is_started, is_child; /* of a process that had started */
     uint64_t fail_at[FAILURES], count[FAILURES];
     struct counters counters;
 };
 
-/* Never destroyed: threads of streams may outlive main. */
 struct state &state(void)
 {
-    static struct state *const one = new struct state();
-    return *one;
+    return only<struct state>();
 }
 
 uint64_t bytes_of(const char *name, uint64_t otherwise)
@@ -42,47 +38,25 @@ uint64_t bytes_of(const char *name, uint64_t otherwise)
     return (uint64_t)(value * (double)(1ull << shift));
 }
 
+/* In the order of enum failure. */
+const char *const failure_names[FAILURES] = {
+        "malloc",  "pin",        "stream",    "launch",     "sticky",
+        "hang",    "no_device",  "no_driver", "old_driver", "busy",
+        "no_code", "no_virtual", "no_rdma",   "no_handles"};
+
 void add_failure(struct state &s, const char *name, uint64_t number)
 {
-    static const struct {
-        const char *name;
-        enum failure failure;
-    } counted[] = {
-            {"malloc", FAIL_MALLOC}, {"pin", FAIL_PIN},
-            {"stream", FAIL_STREAM}, {"launch", FAIL_LAUNCH},
-            {"sticky", FAIL_STICKY}, {"hang", FAIL_HANG},
-    };
-    for (const auto &one : counted)
-        if (!strcmp(name, one.name)) {
-            s.fail_at[one.failure] = s.count[one.failure] + number;
+    for (int i = 0; i < FAILURES; i++)
+        if (!strcmp(name, failure_names[i])) {
+            s.fail_at[i] = number;
             return;
         }
-    if (!strcmp(name, "no_device"))
-        s.no_device = true;
-    else if (!strcmp(name, "no_driver"))
-        s.no_driver = true;
-    else if (!strcmp(name, "old_driver"))
-        s.old_driver = true;
-    else if (!strcmp(name, "busy"))
-        s.busy = true;
-    else if (!strcmp(name, "no_code"))
-        s.no_code = true;
-    else if (!strcmp(name, "no_virtual"))
-        s.no_virtual = true;
-    else if (!strcmp(name, "no_rdma"))
-        s.no_rdma = true;
-    else if (!strcmp(name, "no_handles"))
-        s.no_handles = true;
-    else {
-        fprintf(stderr, "stand-in: no failure is called %s\n", name);
-        abort();
-    }
+    fprintf(stderr, "stand-in: no failure is called %s\n", name);
+    abort();
 }
 
 void set_failures(struct state &s, const char *failures)
 {
-    s.no_device = s.no_driver = s.old_driver = s.busy = s.no_code =
-            s.no_virtual = s.no_rdma = s.no_handles = false;
     memset(s.fail_at, 0, sizeof s.fail_at);
     memset(s.count, 0, sizeof s.count);
     if (!failures)
@@ -146,7 +120,6 @@ struct settings read_settings(void)
 {
     struct settings s = {};
     read_visible(s);
-    s.threads = (int)bytes_of("ZD_STANDIN_THREADS", 1);
     s.memory_bytes = bytes_of("ZD_STANDIN_MEMORY", 8ull << 30);
     s.context_bytes = bytes_of("ZD_STANDIN_CONTEXT", 64ull << 20);
     s.shared_bytes = bytes_of("ZD_STANDIN_SHARED", 228 << 10);
@@ -191,17 +164,16 @@ struct counters &counters(void)
 
 void report(const char *format, ...)
 {
-    struct state &s = state();
-    char text[sizeof s.text];
+    char text[sizeof state().text];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     fprintf(stderr, "stand-in for CUDA: %s\n", text);
     {
-        std::lock_guard<std::mutex> lock(s.mutex);
-        memcpy(s.text, text, sizeof text);
-        s.counters.reports++;
+        locked<struct state> s;
+        memcpy(s->text, text, sizeof text);
+        s->counters.reports++;
     }
     if (settings().abort)
         abort();
@@ -210,9 +182,14 @@ void report(const char *format, ...)
 bool fails_now(enum failure failure)
 {
     settings();
-    struct state &s = state();
-    std::lock_guard<std::mutex> lock(s.mutex);
-    return ++s.count[failure] == s.fail_at[failure];
+    locked<struct state> s;
+    return ++s->count[failure] == s->fail_at[failure];
+}
+
+bool lasts(enum failure failure)
+{
+    settings();
+    return state().fail_at[failure] != 0;
 }
 
 static void note_fork(void)
@@ -222,49 +199,17 @@ static void note_fork(void)
 
 cudaError_t start_error(void)
 {
-    settings();
     struct state &s = state();
     static const int watch = pthread_atfork(nullptr, nullptr, note_fork);
     (void)watch;
-    if (s.no_driver || s.old_driver)
+    if (lasts(NO_DRIVER) || lasts(OLD_DRIVER))
         return cudaErrorInsufficientDriver;
-    if (s.no_device || !settings().gpus)
+    if (lasts(NO_DEVICE) || !settings().gpus)
         return cudaErrorNoDevice;
     if (s.is_child)
         return cudaErrorInitializationError;
     s.is_started = true;
     return cudaSuccess;
-}
-
-bool is_busy(void)
-{
-    return state().busy;
-}
-
-bool has_no_code(void)
-{
-    return state().no_code;
-}
-
-bool has_no_virtual(void)
-{
-    return state().no_virtual;
-}
-
-bool has_no_rdma(void)
-{
-    return state().no_rdma;
-}
-
-bool has_no_handles(void)
-{
-    return state().no_handles;
-}
-
-int driver_version(void)
-{
-    struct state &s = state();
-    return s.no_driver ? 0 : s.old_driver ? 12000 : CUDART_VERSION;
 }
 
 void hang(void)
@@ -281,15 +226,15 @@ using namespace standin;
 void zd_standin_fail(const char *failures)
 {
     settings();
-    std::lock_guard<std::mutex> lock(state().mutex);
-    set_failures(state(), failures);
+    locked<struct state> s;
+    set_failures(s.one, failures);
 }
 
 void zd_standin_unhang(void)
 {
-    std::lock_guard<std::mutex> lock(state().mutex);
-    state().hangs_end = true;
-    state().unhung.notify_all();
+    locked<struct state> s;
+    s->hangs_end = true;
+    s->unhung.notify_all();
 }
 
 struct zd_standin_counters zd_standin_counters(void)
@@ -308,9 +253,9 @@ const char *zd_standin_report(void)
 void zd_standin_forget(void)
 {
     {
-        std::lock_guard<std::mutex> lock(state().mutex);
-        state().text[0] = 0;
-        state().counters.reports = 0;
+        locked<struct state> s;
+        s->text[0] = 0;
+        s->counters.reports = 0;
     }
     for (int i = 0; i < settings().gpus; i++)
         set_sticky(i, cudaSuccess);

@@ -14,9 +14,9 @@
  *                                take all of it but 1 KiB
  *     ZD_STANDIN_BOARD           a file: processes see there what the others
  *                                take of a GPU, and NVML's stand-in whose it is
- *     ZD_STANDIN_ORDER=forward   of blocks: forward, reverse (of the threads
- *                                in a block too), or a seed
- *     ZD_STANDIN_THREADS=1       threads of the host that run a grid's blocks
+ *     ZD_STANDIN_ORDER=forward   of blocks, which run one after the other:
+ *                                forward, reverse (of the threads in a block
+ *                                too), or a seed that permutes them
  *     ZD_STANDIN_SLOW=TIMES      after a kernel its stream does nothing, for so
  *                                many times as long as that took; TIMES@RANK:
  *                                of that rank of Open MPI alone

@@ -85,12 +85,6 @@ struct cache {
     std::map<const void *, struct static_shared> kernels;
 };
 
-struct cache &cache(void)
-{
-    static struct cache *const one = new struct cache;
-    return *one;
-}
-
 struct static_shared search(const void *kernel)
 {
     struct static_shared found = {};
@@ -99,9 +93,10 @@ struct static_shared search(const void *kernel)
     if (!dladdr1(kernel, &info, (void **)&map, RTLD_DL_LINKMAP))
         return found;
     std::string file = *map->l_name ? map->l_name : "/proc/self/exe";
-    auto loaded = cache().files.find(file);
-    if (loaded == cache().files.end()) {
-        loaded = cache().files.emplace(file, symbols()).first;
+    auto &files = only<struct cache>().files;
+    auto loaded = files.find(file);
+    if (loaded == files.end()) {
+        loaded = files.emplace(file, symbols()).first;
         read_symbols(file.c_str(), &loaded->second);
     }
     const struct symbols &s = loaded->second;
@@ -130,11 +125,10 @@ int find_tls(struct dl_phdr_info *info, size_t bytes, void *ctx)
 const struct static_shared *static_shared_of(const void *kernel)
 {
     struct unseen unseen;
-    struct cache &c = cache();
-    std::lock_guard<std::mutex> lock(c.mutex);
-    auto it = c.kernels.find(kernel);
-    if (it == c.kernels.end())
-        it = c.kernels.emplace(kernel, search(kernel)).first;
+    locked<struct cache> cache;
+    auto it = cache->kernels.find(kernel);
+    if (it == cache->kernels.end())
+        it = cache->kernels.emplace(kernel, search(kernel)).first;
     return &it->second;
 }
 

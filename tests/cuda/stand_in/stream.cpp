@@ -65,12 +65,6 @@ struct all {
     std::vector<struct stream *> defaults; /* by device */
 };
 
-struct all &all(void)
-{
-    static struct all *const one = new struct all();
-    return *one;
-}
-
 thread_local struct stream *working;
 thread_local bool calls_host;
 thread_local bool ends; /* this stream's thread */
@@ -121,11 +115,10 @@ struct stream *make(int device)
     s->device = device;
     s->head = s->tail = new struct operation();
     s->alive = ALIVE;
-    struct all &a = all();
     {
-        std::lock_guard<std::mutex> lock(a.mutex);
-        s->next = a.streams;
-        a.streams = s;
+        locked<struct all> all;
+        s->next = all->streams;
+        all->streams = s;
     }
     pthread_create(&s->thread, nullptr, stream_main, s);
     pthread_detach(s->thread);
@@ -134,25 +127,23 @@ struct stream *make(int device)
 
 struct stream *default_stream(int device)
 {
-    struct all &a = all();
     {
-        std::lock_guard<std::mutex> lock(a.mutex);
-        a.defaults.resize((size_t)settings().gpus);
-        if (a.defaults[(size_t)device])
-            return a.defaults[(size_t)device];
+        locked<struct all> all;
+        all->defaults.resize((size_t)settings().gpus);
+        if (all->defaults[(size_t)device])
+            return all->defaults[(size_t)device];
     }
     struct stream *s = make(device);
-    std::lock_guard<std::mutex> lock(a.mutex);
+    locked<struct all> all;
     s->is_default = true;
-    return a.defaults[(size_t)device] = s;
+    return all->defaults[(size_t)device] = s;
 }
 
 std::vector<struct stream *> streams_of(int device)
 {
-    struct all &a = all();
-    std::lock_guard<std::mutex> lock(a.mutex);
+    locked<struct all> all;
     std::vector<struct stream *> out;
-    for (struct stream *s = a.streams; s; s = s->next)
+    for (struct stream *s = all->streams; s; s = s->next)
         if (s->device == device && s->alive == ALIVE)
             out.push_back(s);
     return out;
@@ -211,16 +202,13 @@ struct stream *stream_of(cudaStream_t handle)
 {
     if (!handle || handle == cudaStreamLegacy)
         return default_stream(device());
-    struct all &a = all();
-    std::lock_guard<std::mutex> lock(a.mutex);
-    return find_alive(a.streams, handle, "stream");
+    locked<struct all> all;
+    return find_alive(all->streams, handle, "stream");
 }
 
 cudaError_t begin_on(cudaStream_t handle, struct stream **stream_out)
 {
-    cudaError_t error = begin();
-    if (error)
-        return error;
+    TRY(begin());
     *stream_out = stream_of(handle);
     return *stream_out ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
@@ -253,11 +241,9 @@ using namespace standin;
 
 /* --- streams ------------------------------------------------------------- */
 
-static cudaError_t create_stream(cudaStream_t *out, unsigned flags)
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
+    TRY(begin());
     if (!out || flags != cudaStreamNonBlocking) {
         report("a stream that waits for the default stream");
         return keep(cudaErrorInvalidValue);
@@ -268,15 +254,10 @@ static cudaError_t create_stream(cudaStream_t *out, unsigned flags)
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
-{
-    return create_stream(out, flags);
-}
-
 cudaError_t cudaStreamCreateWithPriority(
         cudaStream_t *out, unsigned flags, int priority)
 {
-    return create_stream(out, flags);
+    return cudaStreamCreateWithFlags(out, flags);
 }
 
 /* Graphs are not captured here. */
@@ -323,9 +304,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     struct stream *s;
-    cudaError_t error = begin_on(stream, &s);
-    if (error)
-        return keep(error);
+    TRY(begin_on(stream, &s));
     counters().host_waits++;
     finish(s);
     return keep(sticky(s->device));
@@ -334,9 +313,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     struct stream *s;
-    cudaError_t error = begin_on(stream, &s);
-    if (error)
-        return keep(error);
+    TRY(begin_on(stream, &s));
     if (!is_done(s, queued(s)))
         return cudaErrorNotReady;
     finish(s);
@@ -345,9 +322,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *ctx)
 {
-    cudaError_t error = begin();
-    if (error)
-        return keep(error);
+    TRY(begin());
     struct stream *s = stream_of(stream);
     if (!s || !fn)
         return keep(cudaErrorInvalidValue);
@@ -367,9 +342,7 @@ cudaError_t zd_standin_enqueue(
         cudaStream_t stream, zd_standin_fn *fn, void *ctx)
 {
     struct stream *s;
-    cudaError_t error = begin_on(stream, &s);
-    if (error)
-        return keep(error);
+    TRY(begin_on(stream, &s));
     enqueue(s, "work of a library", [=] {
         if (!sticky(s->device))
             fn(ctx);

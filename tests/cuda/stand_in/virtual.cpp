@@ -20,23 +20,24 @@ struct allocation { /* physical */
     bool is_mapped, is_released;
 };
 
-struct mapping {
+struct range { /* reserved */
     size_t bytes;
-    struct allocation *allocation;
+    struct allocation *allocation; /* mapped; NULL: none is */
     bool is_accessible;
 };
 
 struct virtual_memory {
     std::mutex mutex;
-    std::map<CUdeviceptr, size_t> ranges; /* reserved */
-    std::map<CUdeviceptr, struct mapping> mappings;
-};
+    std::map<CUdeviceptr, struct range> ranges;
 
-struct virtual_memory &all(void)
-{
-    static struct virtual_memory *const one = new struct virtual_memory;
-    return *one;
-}
+    /* The range of exactly these bytes; NULL: there is none. */
+    struct range *find(CUdeviceptr base, size_t bytes)
+    {
+        auto it = ranges.find(base);
+        return it == ranges.end() || it->second.bytes != bytes ? nullptr
+                                                               : &it->second;
+    }
+};
 
 CUresult wrong(const char *what)
 {
@@ -71,24 +72,22 @@ CUresult reserve(
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct virtual_memory &v = all();
-    std::lock_guard<std::mutex> lock(v.mutex);
+    locked<struct virtual_memory> v;
     *out = (CUdeviceptr)tagged(range);
-    v.ranges[*out] = bytes;
+    v->ranges[*out] = {bytes, nullptr, false};
     return CUDA_SUCCESS;
 }
 
 CUresult unreserve(CUdeviceptr base, size_t bytes)
 {
-    struct virtual_memory &v = all();
-    std::lock_guard<std::mutex> lock(v.mutex);
-    auto it = v.ranges.find(base);
-    if (it == v.ranges.end() || it->second != bytes)
+    locked<struct virtual_memory> v;
+    struct range *range = v->find(base, bytes);
+    if (!range)
         return wrong("a range is freed that was not reserved");
-    if (v.mappings.count(base))
+    if (range->allocation)
         return wrong("a range is freed that memory is mapped to");
     munmap(host_of((void *)base), bytes + GRAIN);
-    v.ranges.erase(it);
+    v->ranges.erase(base);
     return CUDA_SUCCESS;
 }
 
@@ -100,8 +99,8 @@ CUresult create(
         return wrong("memory that is not of whole grains");
     int device = properties->location.id;
     bool is_shareable = properties->requestedHandleTypes != 0;
-    if ((properties->allocFlags.gpuDirectRDMACapable && has_no_rdma()) ||
-        (is_shareable && has_no_handles()))
+    if ((properties->allocFlags.gpuDirectRDMACapable && lasts(NO_RDMA)) ||
+        (is_shareable && lasts(NO_HANDLES)))
         return CUDA_ERROR_NOT_SUPPORTED;
     if (fails_now(FAIL_MALLOC) || !charge(device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -116,8 +115,7 @@ CUresult create(
 CUresult release(CUmemGenericAllocationHandle handle)
 {
     struct allocation *a = (struct allocation *)handle;
-    struct virtual_memory &v = all();
-    std::lock_guard<std::mutex> lock(v.mutex);
+    locked<struct virtual_memory> v;
     a->is_released = true;
     settle(a);
     return CUDA_SUCCESS;
@@ -128,16 +126,14 @@ CUresult map(
         CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     struct allocation *a = (struct allocation *)handle;
-    struct virtual_memory &v = all();
-    std::lock_guard<std::mutex> lock(v.mutex);
-    auto it = v.ranges.find(base);
-    if (it == v.ranges.end() || it->second != bytes || a->bytes != bytes ||
-        offset)
+    locked<struct virtual_memory> v;
+    struct range *range = v->find(base, bytes);
+    if (!range || a->bytes != bytes || offset)
         return wrong("a mapping that is not of a whole range");
-    if (v.mappings.count(base))
+    if (range->allocation)
         return wrong("a mapping to a range that has one");
     a->is_mapped = true;
-    v.mappings[base] = {bytes, a, false};
+    range->allocation = a;
     return CUDA_SUCCESS;
 }
 
@@ -145,33 +141,30 @@ CUresult set_access(
         CUdeviceptr base, size_t bytes, const CUmemAccessDesc *access,
         size_t count)
 {
-    struct virtual_memory &v = all();
-    std::lock_guard<std::mutex> lock(v.mutex);
-    auto it = v.mappings.find(base);
-    if (it == v.mappings.end() || it->second.bytes != bytes)
+    locked<struct virtual_memory> v;
+    struct range *range = v->find(base, bytes);
+    if (!range || !range->allocation)
         return wrong("access to what is not mapped");
     if (mprotect(host_of((void *)base), bytes, PROT_READ | PROT_WRITE) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    it->second.is_accessible = true;
-    memset(host_of((void *)base), 0x5a, 4096); /* nobody promised zeros */
-    add_mapped((void *)base, bytes, it->second.allocation->device);
+    range->is_accessible = true;
+    add_mapped((void *)base, bytes, range->allocation->device);
     return CUDA_SUCCESS;
 }
 
 CUresult unmap(CUdeviceptr base, size_t bytes)
 {
-    struct virtual_memory &v = all();
-    std::lock_guard<std::mutex> lock(v.mutex);
-    auto it = v.mappings.find(base);
-    if (it == v.mappings.end() || it->second.bytes != bytes)
+    locked<struct virtual_memory> v;
+    struct range *range = v->find(base, bytes);
+    if (!range || !range->allocation)
         return wrong("what is not mapped is unmapped");
-    struct allocation *a = it->second.allocation;
-    if (it->second.is_accessible)
+    struct allocation *a = range->allocation;
+    if (range->is_accessible)
         drop_mapped((void *)base);
     /* its pages go, and a late access is a fault */
     mmap(host_of((void *)base), bytes, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    v.mappings.erase(it);
+    *range = {bytes, nullptr, false};
     a->is_mapped = false;
     settle(a);
     return CUDA_SUCCESS;
@@ -202,13 +195,11 @@ cudaError_t cudaGetDriverEntryPointByVersion(
         unsigned long long flags,
         enum cudaDriverEntryPointQueryResult *result_out)
 {
-    cudaError_t error = start_error();
-    if (error)
-        return keep(error);
+    TRY(start_error());
     *out = nullptr;
     *result_out = cudaDriverEntryPointSymbolNotFound;
     for (const struct entry &entry : entries)
-        if (strcmp(entry.name, name) == 0 && !has_no_virtual()) {
+        if (strcmp(entry.name, name) == 0 && !lasts(NO_VIRTUAL)) {
             *out = entry.function;
             *result_out = cudaDriverEntryPointSuccess;
         }
