@@ -62,8 +62,7 @@ struct board {
 struct ncclComm {
     struct board *board;
     unsigned char *buffers; /* (size, BUFFER_BYTES) */
-    int rank, size, world_rank, device;
-    bool is_blocking;
+    int rank, size, world_rank;
     uint64_t phase, operations;
     std::atomic<bool> is_aborted, is_ready;
     std::mutex lock; /* of all below */

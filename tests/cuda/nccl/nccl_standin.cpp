@@ -4,7 +4,7 @@
  * - Ranks are added in rank order in fp32 and rounded once; with
  *   NCCL_STANDIN_SUMS=ring in other orders, and rounded at each hop.
  * - NCCL_STANDIN_VERSION is the version that it says it has.
- * - A communicator that does not block is ready, and what is called on it is
+ * - Communicators do not block. One is ready, and what is called on it is
  *   queued, only when ncclCommGetAsyncError says ncclSuccess, not earlier.
  * - Buffers are checked against the device's memory.
  * - Two ranks on one GPU are refused, as NCCL 2.28 does (NCCL_HOSTID makes
@@ -85,26 +85,18 @@ static uint64_t own_bus(void)
     return hash_text(bus);
 }
 
-static struct ncclComm *new_comm(
-        int rank, int size, int world_rank, const ncclConfig_t *config)
+static struct ncclComm *new_comm(int rank, int size, int world_rank)
 {
     struct ncclComm *comm = new struct ncclComm();
     comm->rank = rank;
     comm->size = size;
     comm->world_rank = world_rank;
-    comm->is_blocking = !config || config->blocking != 0;
     return comm;
 }
 
-static ncclResult_t run_or_begin(
-        struct ncclComm *comm, std::function<void()> work)
+static bool is_sound(const ncclConfig_t *config)
 {
-    if (comm->is_blocking) {
-        work();
-        return comm->error;
-    }
-    std::thread(work).detach();
-    return ncclInProgress;
+    return config && config->magic == 0xcafebeef && config->blocking == 0;
 }
 
 static void split(
@@ -169,28 +161,28 @@ ncclResult_t ncclCommInitRankConfig(
     memcpy(&unique, &id, sizeof unique);
     if (unique.magic != MAGIC || size > RANKS_MAX || rank >= size)
         return refuse("no unique id, or too many ranks for the stand-in");
-    if (config && config->magic != 0xcafebeef)
-        return refuse("a configuration that was not initialized");
-    struct ncclComm *comm = new_comm(rank, size, rank, config);
+    if (!is_sound(config))
+        return refuse("a configuration that blocks, or was not initialized");
+    struct ncclComm *comm = new_comm(rank, size, rank);
     if (!board_map(comm, unique.pid, unique.fd))
         return ncclSystemError;
     *out = comm;
     uint64_t bus = own_bus();
-    return run_or_begin(comm, [=] { join(comm, bus); });
+    std::thread([=] { join(comm, bus); }).detach();
+    return ncclInProgress;
 }
 
 ncclResult_t ncclCommSplit(
         ncclComm_t parent, int color, int key, ncclComm_t *out,
         ncclConfig_t *config)
 {
-    if (!parent->is_ready.load())
+    if (!parent->is_ready.load() || !is_sound(config))
         return ncclInvalidUsage;
-    struct ncclComm *comm = new_comm(0, 0, parent->world_rank, config);
-    if (!config)
-        comm->is_blocking = parent->is_blocking;
+    struct ncclComm *comm = new_comm(0, 0, parent->world_rank);
     *out = comm;
     uint64_t bus = own_bus();
-    return run_or_begin(comm, [=] { split(parent, comm, color, key, bus); });
+    std::thread([=] { split(parent, comm, color, key, bus); }).detach();
+    return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
@@ -229,8 +221,6 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     must_be_there(comm, "ncclCommFinalize");
-    if (comm->is_blocking)
-        return ncclSuccess;
     std::lock_guard<std::mutex> hold(comm->lock);
     comm->is_pending = true;
     comm->polls_left = 1;

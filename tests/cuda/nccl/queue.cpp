@@ -76,33 +76,28 @@ static void merge_points(std::vector<struct operation *> *operations)
     *operations = merged;
 }
 
-static ncclResult_t hand_over(
+static void hand_over(
         struct ncclComm *comm, std::vector<struct operation *> operations)
 {
     merge_points(&operations);
-    if (comm->is_blocking)
-        return queue_all(comm, operations);
     std::lock_guard<std::mutex> hold(comm->lock);
     comm->pending.insert(
             comm->pending.end(), operations.begin(), operations.end());
     comm->is_pending = true;
     comm->polls_left = 1;
-    return ncclInProgress;
 }
 
 static ncclResult_t end_group(void)
 {
-    ncclResult_t result = ncclSuccess;
     std::vector<struct operation *> all;
     all.swap(group.operations);
+    ncclResult_t result = all.empty() ? ncclSuccess : ncclInProgress;
     while (!all.empty()) {
         struct ncclComm *comm = all[0]->comm;
         std::vector<struct operation *> own, rest;
         for (struct operation *op : all)
             (op->comm == comm ? own : rest).push_back(op);
-        ncclResult_t one = hand_over(comm, own);
-        if (one != ncclSuccess && result != ncclInProgress)
-            result = one;
+        hand_over(comm, own);
         all.swap(rest);
     }
     return result;
