@@ -102,7 +102,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
         !gather(&call, desc, a, b, c, d))
         return CUBLAS_STATUS_INVALID_VALUE;
     *count = 0;
-    count_call(&cublaslt_standin_counters::heuristics);
+    count_heuristic();
     cublasStatus_t status = check_call(call);
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
@@ -133,7 +133,6 @@ cublasStatus_t cublasLtMatmulAlgoCheck(
     struct algorithm algorithm;
     if (!handle || !algo || !result || !gather(&call, desc, a, b, c, d))
         return CUBLAS_STATUS_INVALID_VALUE;
-    count_call(&cublaslt_standin_counters::checks);
     memcpy(&algorithm, algo, sizeof algorithm);
     cublasStatus_t status = check_algorithm(algorithm, call);
     result->workspaceSize = algorithm.workspace;

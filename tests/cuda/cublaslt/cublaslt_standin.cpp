@@ -69,10 +69,10 @@ const struct failures &cublaslt::asked_failures(void)
     return asked;
 }
 
-void cublaslt::count_call(uint64_t cublaslt_standin_counters::*counter)
+void cublaslt::count_heuristic(void)
 {
     std::lock_guard<std::mutex> guard(counters_lock);
-    counters.*counter += 1;
+    counters.heuristics++;
 }
 
 /* --- for tests ----------------------------------------------------------- */
@@ -158,7 +158,7 @@ cublasStatus_t cublasLtMatmul(
     int device;
     if (!handle)
         return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (!alpha || !beta || !gather(&call, desc, a, b, c, d))
+    if (!alpha || !beta || c_data != d_data || !gather(&call, desc, a, b, c, d))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (cudaGetDevice(&device) != cudaSuccess || device != handle->device)
         return CUBLAS_STATUS_ARCH_MISMATCH;
@@ -167,8 +167,8 @@ cublasStatus_t cublasLtMatmul(
     else
         algorithm = algorithm_of(1, call);
     call.alpha = *(const float *)alpha, call.beta = *(const float *)beta;
-    call.a_data = a_data, call.b_data = b_data, call.c_data = c_data;
-    call.d_data = d_data, call.workspace = workspace;
+    call.a_data = a_data, call.b_data = b_data, call.d_data = d_data;
+    call.workspace = workspace;
     call.workspace_bytes = algorithm.workspace;
     call.algorithm = algorithm.id;
     cublasStatus_t status = check_algorithm(algorithm, call);

@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 struct cublaslt_standin_counters {
-    uint64_t heuristics, checks, products;
+    uint64_t heuristics, products;
     uint64_t of_algorithm[8]; /* products by each */
     uint64_t with_epilogue;   /* products with another than the default */
     uint64_t in_tf32;         /* products that may round fp32 to TF32 */

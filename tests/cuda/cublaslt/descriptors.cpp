@@ -92,9 +92,8 @@ bool gather(
         if (!layout || layout->magic != LAYOUT)
             return false;
     c->desc = *descriptor;
-    c->a = *layouts[0], c->b = *layouts[1];
-    c->c = *layouts[2], c->d = *layouts[3];
-    return true;
+    c->a = *layouts[0], c->b = *layouts[1], c->d = *layouts[3];
+    return cc == d;
 }
 } // namespace cublaslt
 

@@ -38,9 +38,9 @@ struct preference {
 /* One product: copies, because descriptors may change before it runs. */
 struct call {
     struct desc desc;
-    struct layout a, b, c, d;
+    struct layout a, b, d; /* C is D, before */
     float alpha, beta;
-    const void *a_data, *b_data, *c_data;
+    const void *a_data, *b_data;
     void *d_data, *workspace;
     size_t workspace_bytes;
     int algorithm;
@@ -94,7 +94,7 @@ struct failures {
     uint64_t fail_at; /* products until one fails; 0: none */
 };
 const struct failures &asked_failures(void);
-void count_call(uint64_t cublaslt_standin_counters::*counter);
+void count_heuristic(void);
 
 /* --- attributes and descriptors (descriptors.cpp) ------------------------ */
 

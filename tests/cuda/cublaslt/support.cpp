@@ -24,8 +24,8 @@ cublasStatus_t check_types(const struct call &c)
     bool tf32 = c.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     if (c.desc.compute != CUBLAS_COMPUTE_32F && !tf32)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (c.desc.scale != CUDA_R_32F || c.b.type != in || c.c.type != out ||
-        !is_known_type(in) || !is_known_type(out))
+    if (c.desc.scale != CUDA_R_32F || c.b.type != in || !is_known_type(in) ||
+        !is_known_type(out))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (out != in && out != CUDA_R_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -47,7 +47,7 @@ cublasStatus_t check_shapes(const struct call &c)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!fits(c.a, c.desc.trans_a ? k : m, c.desc.trans_a ? m : k) ||
         !fits(c.b, c.desc.trans_b ? n : k, c.desc.trans_b ? k : n) ||
-        !fits(c.c, m, n) || !fits(c.d, m, n))
+        !fits(c.d, m, n))
         return CUBLAS_STATUS_INVALID_VALUE;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -81,7 +81,7 @@ cublasStatus_t check_pointers(const struct call &c, size_t alignment)
 {
     const struct desc &d = c.desc;
     size_t out_bytes = type_bytes(c.d.type);
-    if (!c.a_data || !c.b_data || !c.d_data || !c.c_data)
+    if (!c.a_data || !c.b_data || !c.d_data)
         return CUBLAS_STATUS_INVALID_VALUE;
     /* as the library of an H100 was seen to */
     if (c.workspace_bytes && !is_aligned_to(c.workspace, 256))
