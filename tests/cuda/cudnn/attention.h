@@ -8,6 +8,10 @@
 #ifndef ZD_TESTS_CUDA_CUDNN_ATTENTION_H
 #define ZD_TESTS_CUDA_CUDNN_ATTENTION_H
 
+extern "C" {
+#include "base/number/dtype.h"
+}
+
 namespace cudnn_frontend
 {
 namespace graph
@@ -99,31 +103,19 @@ struct attention {
     }
     float load(const tensor_ptr &t, places_of &places, int64_t where) const
     {
-        uint16_t bits = ((const uint16_t *)places[t->uid])[where];
-        uint32_t wide = (uint32_t)bits << 16;
-        float value;
-        if (is_bf16) {
-            memcpy(&value, &wide, sizeof value);
-            return value;
-        }
-        _Float16 half;
-        memcpy(&half, &bits, sizeof half);
-        return (float)half;
+        if (is_bf16)
+            return bf16_to_float(((const uint16_t *)places[t->uid])[where]);
+        return (float)((const _Float16 *)places[t->uid])[where];
     }
     void store(
             const tensor_ptr &t, places_of &places, int64_t where,
             double value) const
     {
-        uint16_t *to = (uint16_t *)places[t->uid] + where;
         float narrow = cudnn_standin.zeroes ? 0 : (float)value;
-        uint32_t bits;
-        if (is_bf16) {
-            memcpy(&bits, &narrow, sizeof bits);
-            *to = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-            return;
-        }
-        _Float16 half = (_Float16)narrow;
-        memcpy(to, &half, sizeof half);
+        if (is_bf16)
+            ((uint16_t *)places[t->uid])[where] = float_to_bf16(narrow);
+        else
+            ((_Float16 *)places[t->uid])[where] = (_Float16)narrow;
     }
     double dot(
             const tensor_ptr &a, int64_t from_a, const tensor_ptr &b,
