@@ -62,82 +62,60 @@ def header(path, name):
     return ""
 
 
-def numbers(text, *names):
-    found = [re.search(rf"#define\s+{name}\s+(\d+)", text) for name in names]
-    return tuple(int(one.group(1)) for one in found) if all(found) else None
-
-
-def door(name, folders, wanted):
-    """The library, when all of what is looked up is in it."""
+def check(name, folders, wanted, header_name, macros, version_of, descriptor=None):
+    """What is looked up in a library is in it, its version is its header's, and it makes a descriptor without a device."""
     path = find(name, folders)
-    if not path:
-        skip(f"{name}: {len(wanted)} symbols", "not found")
-        return None, None
+    if not wanted or not path:
+        skip(f"{name}: {len(wanted)} symbols", "not found" if wanted else "no headers of cudnn-frontend (deploy/install.sh cudnn)")
+        return
     library = ctypes.CDLL(path)
     missing = [symbol for symbol in wanted if not hasattr(library, symbol)]
-    ok(wanted and not missing, f"{name}: {len(wanted)} symbols", "missing: " + " ".join(missing))
-    return library, path
-
-
-def check_version(name, told, made):
-    if made is None:
+    ok(not missing, f"{name}: {len(wanted)} symbols", "missing: " + " ".join(missing))
+    version = version_of(library)
+    told = [version // 10000, version // 100 % 100, version % 100]
+    found = [re.search(rf"#define\s+{macro}\s+(\d+)", header(path, header_name)) for macro in macros]
+    if all(found):
+        made = [int(one.group(1)) for one in found]
+        ok(told == made, f"{name}: library and headers are {'.'.join(map(str, told))}", f"headers are {made}")
+    else:
         skip(f"{name}: version", "no header")
-        return
-    ok(told == made, f"{name}: library and headers are {'.'.join(map(str, told))}", f"headers are {made}")
+    if descriptor:
+        status = descriptor(library, ctypes.c_void_p())
+        ok(status == 0, f"{name}: descriptors without a device", f"status {status}")
 
 
-def cublaslt(folders):
-    wanted = re.findall(r'\{"(cublasLt\w+)"', source("kernels/matmul/cublaslt.c"))
-    library, path = door("libcublasLt.so.13", folders, wanted)
-    if not library:
-        return
-    library.cublasLtGetVersion.restype = ctypes.c_size_t
-    version = library.cublasLtGetVersion()
-    check_version("libcublasLt.so.13", (version // 10000, version // 100 % 100, version % 100),
-                  numbers(header(path, "cublas_api.h"), "CUBLAS_VER_MAJOR", "CUBLAS_VER_MINOR", "CUBLAS_VER_PATCH"))
-    one = ctypes.c_void_p()
-    compute_32f, real_32f, real_16bf = 68, 0, 14
-    made = library.cublasLtMatmulDescCreate(ctypes.byref(one), compute_32f, real_32f)
-    made |= library.cublasLtMatrixLayoutCreate(
-        ctypes.byref(one), real_16bf, ctypes.c_uint64(64), ctypes.c_uint64(64), ctypes.c_int64(64))
-    made |= library.cublasLtMatmulPreferenceCreate(ctypes.byref(one))
-    ok(made == 0, "libcublasLt.so.13: descriptors without a device", f"status {made}")
+def size_told_by(function):
+    def version(library):
+        getattr(library, function).restype = ctypes.c_size_t
+        return getattr(library, function)()
+    return version
 
 
-def nccl(folders):
-    wanted = ["nccl" + name for name in re.findall(r"^    F\((\w+)\)", source("comm/nccl/door.h"), re.M)]
-    library, path = door("libnccl.so.2", folders, wanted)
-    if not library:
-        return
+def nccl_version(library):
     version = ctypes.c_int()
     library.ncclGetVersion(ctypes.byref(version))
-    told = version.value
-    check_version("libnccl.so.2", (told // 10000, told // 100 % 100, told % 100),
-                  numbers(header(path, "nccl.h"), "NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"))
+    return version.value
 
 
-def cudnn(folders):
-    shim = glob.glob(os.path.join(ROOT, ".cache", "cudnn-frontend", "include", "cudnn_frontend_shim.h"))
-    wanted = []
-    if shim:
-        with open(shim[0], encoding="utf-8") as file:
-            wanted = sorted(set(re.findall(r"NV_FE_CALL_TO_BACKEND\(\s*\w+,\s*(cudnn\w+)", file.read())))
-        # graphs alone: other operations of the headers are newer than libraries that do
-        wanted = [name for name in wanted if re.match(r"cudnn(Backend|Create$|Destroy$|SetStream|GetStream|GetVersion|GetErrorString)", name)]
-    if not wanted:
-        skip("libcudnn.so.9", "no headers of cudnn-frontend (deploy/install.sh cudnn)")
-        return
-    library, path = door("libcudnn.so.9", folders, wanted)
-    if not library:
-        return
-    library.cudnnGetVersion.restype = ctypes.c_size_t
-    told = library.cudnnGetVersion()
-    check_version("libcudnn.so.9", (told // 10000, told // 100 % 100, told % 100),
-                  numbers(header(path, "cudnn_version.h"), "CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"))
-    made = ctypes.c_void_p()
+def matmul_descriptors(library, one):
+    compute_32f, real_32f, real_16bf = 68, 0, 14
+    size = ctypes.c_uint64(64)
+    return (library.cublasLtMatmulDescCreate(ctypes.byref(one), compute_32f, real_32f)
+            | library.cublasLtMatrixLayoutCreate(ctypes.byref(one), real_16bf, size, size, ctypes.c_int64(64))
+            | library.cublasLtMatmulPreferenceCreate(ctypes.byref(one)))
+
+
+def graph_descriptor(library, one):
     operation_graph = 15
-    status = library.cudnnBackendCreateDescriptor(operation_graph, ctypes.byref(made))
-    ok(status == 0, "libcudnn.so.9: a descriptor without a device", f"status {status}")
+    return library.cudnnBackendCreateDescriptor(operation_graph, ctypes.byref(one))
+
+
+def cudnn_symbols():
+    """Of graphs alone: other operations of the headers are newer than libraries that do."""
+    shim = ".cache/cudnn-frontend/include/cudnn_frontend_shim.h"
+    called = re.findall(r"NV_FE_CALL_TO_BACKEND\(\s*\w+,\s*(cudnn\w+)", source(shim)) if os.path.exists(os.path.join(ROOT, shim)) else []
+    ours = re.compile(r"cudnn(Backend|Create$|Destroy$|SetStream|GetStream|GetVersion|GetErrorString)")
+    return sorted(filter(ours.match, set(called)))
 
 
 def nvrtc(folders):
@@ -151,8 +129,13 @@ def nvrtc(folders):
 
 def main():
     folders = sys.argv[1:]
-    for check in (cublaslt, nccl, cudnn, nvrtc):
-        check(folders)
+    check("libcublasLt.so.13", folders, re.findall(r'\{"(cublasLt\w+)"', source("kernels/matmul/cublaslt.c")), "cublas_api.h",
+          ("CUBLAS_VER_MAJOR", "CUBLAS_VER_MINOR", "CUBLAS_VER_PATCH"), size_told_by("cublasLtGetVersion"), matmul_descriptors)
+    check("libnccl.so.2", folders, ["nccl" + name for name in re.findall(r"^    F\((\w+)\)", source("comm/nccl/door.h"), re.M)], "nccl.h",
+          ("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"), nccl_version)
+    check("libcudnn.so.9", folders, cudnn_symbols(), "cudnn_version.h", ("CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"),
+          size_told_by("cudnnGetVersion"), graph_descriptor)
+    nvrtc(folders)
     print(f"1..{count}")
     sys.exit(failures > 0)
 
