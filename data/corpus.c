@@ -199,11 +199,10 @@ static enum zd_status write_text(struct making *making)
 static enum zd_status write_index(struct making *making)
 {
     struct corpus *corpus = making->corpus;
-    struct raw_documents documents = {cache_writer_document, making->writer};
     struct raw again;
     if (!has_index(corpus))
         return scan_tokens(corpus, 0, corpus->count, making->writer);
-    ZD_TRY(raw_open(&again, &corpus->list, &documents));
+    ZD_TRY(raw_open(&again, &corpus->list, making->writer));
     raw_close(&again);
     return ZD_OK;
 }

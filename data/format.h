@@ -10,7 +10,7 @@ typedef enum zd_status record_reader(
         const struct recipe *recipe, const json_t *record,
         struct document *document);
 typedef enum zd_status token_opener(
-        struct raw *raw, int file, const struct raw_documents *documents);
+        struct raw *raw, int file, struct cache_writer *documents);
 
 struct format {
     const char *name;

@@ -18,7 +18,7 @@ bool llmc_is_file(const char *path, int32_t magic)
 }
 
 enum zd_status llmc_open(
-        struct raw *raw, int index, const struct raw_documents *documents)
+        struct raw *raw, int index, struct cache_writer *documents)
 {
     struct raw_file *file = &raw->files[index];
     int32_t header[3];
@@ -56,7 +56,7 @@ enum zd_status llmc_open(
 }
 
 enum zd_status nanogpt_open(
-        struct raw *raw, int index, const struct raw_documents *documents)
+        struct raw *raw, int index, struct cache_writer *documents)
 {
     struct raw_file *file = &raw->files[index];
     file->width = 2;

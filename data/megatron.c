@@ -12,6 +12,7 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "data/token_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -180,7 +181,7 @@ static enum zd_status next_sequence(
 
 static enum zd_status read_columns(
         struct megatron *index, struct raw *raw, int file_index,
-        const struct raw_documents *documents)
+        struct cache_writer *documents)
 {
     struct borders borders = {.left = index->documents - 1};
     uint64_t end_of_last = 0;
@@ -197,7 +198,7 @@ static enum zd_status read_columns(
                 index, &raw->files[file_index], &end_of_last, &offset, &count));
         if (begins && count > 0) {
             if (documents)
-                ZD_TRY(documents->begin(documents->ctx, raw->count));
+                ZD_TRY(cache_writer_document(documents, raw->count));
             begins = false;
         }
         raw_add_run(raw, file_index, offset, count);
@@ -227,7 +228,7 @@ bool megatron_is_file(const char *path, int32_t magic)
 }
 
 enum zd_status megatron_open(
-        struct raw *raw, int file, const struct raw_documents *documents)
+        struct raw *raw, int file, struct cache_writer *documents)
 {
     const char *bin = raw->files[file].path;
     struct megatron *index = zd_must(malloc(sizeof *index));

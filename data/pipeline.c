@@ -2,8 +2,8 @@
  * and takes finished ones out, both in order; workers tokenize those
  * between:
  *
- *   slots:   | DONE | BUSY | DONE | READY | EMPTY |
- *              ^ take        (any worker)   ^ fill
+ *   slots:   | done | claimed | done | filled | empty |
+ *              ^ taken           claimed ^      ^ filled
  *
  * A unit's words are handed on only after those of every unit before it, and
  * the first failing unit in that order is the one reported, so neither result
@@ -20,10 +20,8 @@
 
 enum { KEEP_BYTES = 4 << 20, IN_FLIGHT_BYTES = 16 << 20, THREADS_MAX = 64 };
 
-enum slot_state { SLOT_EMPTY, SLOT_READY, SLOT_BUSY, SLOT_DONE };
-
 struct slot {
-    enum slot_state state;
+    bool is_done; /* by a worker, and not taken yet */
     struct unit unit;
     struct token_vector words;
     struct zd_error error; /* ZD_OK when the words are good */
@@ -33,8 +31,9 @@ struct pipeline {
     const struct recipe *recipe;
     bool more;             /* units to be read; the calling thread's */
     size_t in_flight;      /* bytes of units read and not taken; the same */
-    pthread_mutex_t mutex; /* guards everything below; a BUSY slot's content is
-                              its worker's, any other the calling thread's */
+    pthread_mutex_t mutex; /* guards everything below; a slot's content is its
+                              worker's from when it is claimed until it is
+                              done, else the calling thread's */
     pthread_cond_t ready, done;
     bool stopping;
     struct slot *slots;
@@ -59,10 +58,8 @@ static struct slot *claim(struct pipeline *pipeline)
     pthread_mutex_lock(&pipeline->mutex);
     while (!pipeline->stopping && pipeline->claimed == pipeline->filled)
         pthread_cond_wait(&pipeline->ready, &pipeline->mutex);
-    if (!pipeline->stopping) {
+    if (!pipeline->stopping)
         slot = &pipeline->slots[pipeline->claimed++ % pipeline->slot_count];
-        slot->state = SLOT_BUSY;
-    }
     pthread_mutex_unlock(&pipeline->mutex);
     return slot;
 }
@@ -76,7 +73,7 @@ static void *work(void *argument)
     while ((slot = claim(pipeline)) != NULL) {
         work_on(&worker, slot);
         pthread_mutex_lock(&pipeline->mutex);
-        slot->state = SLOT_DONE;
+        slot->is_done = true;
         pthread_cond_signal(&pipeline->done);
         pthread_mutex_unlock(&pipeline->mutex);
     }
@@ -114,8 +111,7 @@ static void report(struct progress *progress)
 static void fill(struct pipeline *pipeline)
 {
     pthread_mutex_lock(&pipeline->mutex);
-    pipeline->slots[pipeline->filled++ % pipeline->slot_count].state =
-            SLOT_READY;
+    pipeline->filled++;
     pthread_cond_signal(&pipeline->ready);
     pthread_mutex_unlock(&pipeline->mutex);
 }
@@ -125,9 +121,9 @@ static struct slot *wait_oldest(struct pipeline *pipeline)
     struct slot *slot =
             &pipeline->slots[pipeline->taken % pipeline->slot_count];
     pthread_mutex_lock(&pipeline->mutex);
-    while (slot->state != SLOT_DONE)
+    while (!slot->is_done)
         pthread_cond_wait(&pipeline->done, &pipeline->mutex);
-    slot->state = SLOT_EMPTY;
+    slot->is_done = false;
     pipeline->taken++;
     pthread_mutex_unlock(&pipeline->mutex);
     return slot;

@@ -10,7 +10,7 @@
 
 static enum zd_status open_file(
         struct raw *raw, int index, const struct data_file *file,
-        const struct raw_documents *documents)
+        struct cache_writer *documents)
 {
     raw->files[index] = (struct raw_file){.path = file->path, .fd = -1};
     ZD_TRY(fs_open_read(
@@ -20,7 +20,7 @@ static enum zd_status open_file(
 
 enum zd_status raw_open(
         struct raw *raw, const struct file_list *list,
-        const struct raw_documents *documents)
+        struct cache_writer *documents)
 {
     enum zd_status status = ZD_OK;
     memset(raw, 0, sizeof *raw);

@@ -14,6 +14,8 @@
 
 #include "data/source.h"
 
+struct cache_writer; /* token_cache.h */
+
 struct raw_file {
     const char *path; /* borrowed from the list of files */
     int fd;
@@ -39,18 +41,13 @@ struct raw {
     size_t scratch_bytes;
 };
 
-/* Called with each place in the stream where a document begins, in order. */
-struct raw_documents {
-    enum zd_status (*begin)(void *ctx, uint64_t position);
-    void *ctx;
-};
-
 /* Open and check the files' headers and sizes. A Megatron index is read
- * through, checked, and its documents go to `documents` (may be NULL). The list
+ * through, checked, and where its documents begin is written to `documents`
+ * (may be NULL). The list
  * must outlive `raw`. */
 enum zd_status raw_open(
         struct raw *raw, const struct file_list *list,
-        const struct raw_documents *documents);
+        struct cache_writer *documents);
 void raw_close(struct raw *raw);
 
 /* Tokens [at, at + count) of the stream. An id that is not below `vocab_size`

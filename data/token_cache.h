@@ -75,9 +75,10 @@ enum zd_status cache_writer_create(
         const char *folder, const char *key, struct cache_writer **writer_out);
 /* Append words; those with WORD_FIRST begin documents. */
 enum zd_status cache_writer_words(
-        void *writer, const uint32_t *words, size_t count);
+        struct cache_writer *writer, const uint32_t *words, size_t count);
 /* For an index: a document begins at `position`. */
-enum zd_status cache_writer_document(void *writer, uint64_t position);
+enum zd_status cache_writer_document(
+        struct cache_writer *writer, uint64_t position);
 /* Put it in place; `tokens`: where the stream of an index ends. Frees the
  * writer whatever happens. */
 enum zd_status cache_writer_finish(

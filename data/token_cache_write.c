@@ -111,17 +111,16 @@ enum zd_status cache_writer_create(
     return ZD_OK;
 }
 
-enum zd_status cache_writer_document(void *context, uint64_t position)
+enum zd_status cache_writer_document(
+        struct cache_writer *writer, uint64_t position)
 {
-    struct cache_writer *writer = context;
     writer->doc_count++;
     return append(writer, writer->docs, &position, sizeof position);
 }
 
 enum zd_status cache_writer_words(
-        void *context, const uint32_t *words, size_t count)
+        struct cache_writer *writer, const uint32_t *words, size_t count)
 {
-    struct cache_writer *writer = context;
     for (size_t i = 0; i < count; i++) {
         writer->trained_count += (words[i] & WORD_TRAIN) != 0;
         if (words[i] & WORD_FIRST)

@@ -126,95 +126,48 @@ Test(data_cache, damage_anywhere_is_found_and_mended)
     data_case_fini(&test);
 }
 
-/* A file of the cache in memory, to be changed and sealed as a writer would. */
-struct forged {
-    char path[PATH_MAX];
-    char *bytes;
-    size_t size;
-    struct cache_header *header;
-    uint32_t *words;
-    uint64_t *docs;
+/* What is changed in a file of the cache: a word or a document, and a count. */
+struct way {
+    enum { NOTHING, A_WORD, A_DOCUMENT } what;
+    int at;
+    uint64_t value;
+    int trained; /* so many more in the header */
 };
 
-static void forge(const struct data_case *test, struct forged *forged)
+/* Change it, and seal it as a writer would. */
+static void forge(const struct data_case *test, struct way way)
 {
-    cache_file(test, forged->path);
-    cr_assert_eq(
-            fs_read_file(forged->path, 1 << 20, &forged->bytes, &forged->size),
-            ZD_OK);
-    forged->header = (struct cache_header *)forged->bytes;
-    forged->words = (uint32_t *)(forged->bytes + sizeof *forged->header);
-    forged->docs =
-            (uint64_t
-                     *)(forged->bytes + cache_docs_offset(forged->header->word_count));
-}
-
-static void plant(struct forged *forged)
-{
-    struct cache_header *header = forged->header;
-    hash_bytes(forged->words, forged->size - sizeof *header, header->digest);
+    char path[PATH_MAX], *bytes;
+    size_t size;
+    cache_file(test, path);
+    cr_assert_eq(fs_read_file(path, 1 << 20, &bytes, &size), ZD_OK);
+    struct cache_header *header = (struct cache_header *)bytes;
+    char *words = bytes + sizeof *header;
+    char *docs = bytes + cache_docs_offset(header->word_count);
+    if (way.what == A_WORD)
+        ((uint32_t *)words)[way.at] = (uint32_t)way.value;
+    else if (way.what == A_DOCUMENT)
+        ((uint64_t *)docs)[way.at] = way.value;
+    header->trained_count += (uint64_t)way.trained;
+    hash_bytes(words, size - sizeof *header, header->digest);
     memset(header->header_digest, 0, sizeof header->header_digest);
     cache_header_seal(header);
-    cr_assert_eq(
-            fs_write_file(forged->path, forged->bytes, forged->size), ZD_OK);
-    free(forged->bytes);
-}
-
-static void id_beyond(struct forged *forged)
-{
-    forged->words[2] = WORD_TRAIN | 257;
-}
-
-static void id_far_beyond(struct forged *forged)
-{
-    forged->words[2] = WORD_TRAIN | WORD_ID;
-}
-
-static void both_marks(struct forged *forged)
-{
-    forged->words[0] |= WORD_TRAIN;
-    forged->header->trained_count++;
-}
-
-static void document_beyond(struct forged *forged)
-{
-    forged->docs[1] = UINT64_C(1) << 40;
-}
-
-static void out_of_order(struct forged *forged)
-{
-    forged->docs[0] = 5;
-    forged->docs[1] = 2;
-}
-
-static void document_elsewhere(struct forged *forged)
-{
-    forged->docs[1]--;
-}
-
-static void end_beyond(struct forged *forged)
-{
-    forged->docs[forged->header->doc_count] += 1000;
-}
-
-static void other_count(struct forged *forged)
-{
-    forged->header->trained_count += 1000;
+    cr_assert_eq(fs_write_file(path, bytes, size), ZD_OK);
+    free(bytes);
 }
 
 static void check_ways(
-        struct data_case *test, const char *words,
-        void (*const *ways)(struct forged *), size_t count)
+        struct data_case *test, const char *words, const struct way *ways,
+        size_t count)
 {
+    char path[PATH_MAX];
     expect_words(test, words);
+    cache_file(test, path);
     for (size_t i = 0; i < count; i++) {
-        struct forged forged;
-        forge(test, &forged);
-        ways[i](&forged);
-        plant(&forged);
-        ino_t planted = inode(forged.path);
+        forge(test, ways[i]);
+        ino_t planted = inode(path);
         expect_words(test, words);
-        cr_expect_neq(inode(forged.path), planted, "way %zu", i);
+        cr_expect_neq(inode(path), planted, "way %zu", i);
     }
     data_case_fini(test);
 }
@@ -230,11 +183,19 @@ static void init_index(struct data_case *test)
 
 Test(data_cache, what_no_writer_of_ours_wrote_is_made_again)
 {
-    static void (*const ways[])(struct forged *) = {
-            id_beyond,    id_far_beyond,      both_marks, document_beyond,
-            out_of_order, document_elsewhere, end_beyond, other_count};
-    static void (*const of_index[])(struct forged *) = {
-            document_beyond, out_of_order, end_beyond};
+    static const struct way ways[] = {
+            {A_WORD, 2, WORD_TRAIN | 257}, /* an id beyond the vocabulary */
+            {A_WORD, 2, WORD_TRAIN | WORD_ID},
+            {A_WORD, 0, WORD_FIRST | WORD_TRAIN | 'h', .trained = 1},
+            {A_DOCUMENT, 0, 7}, /* after the next one */
+            {A_DOCUMENT, 1, UINT64_C(1) << 40},
+            {A_DOCUMENT, 1, 5}, /* a word too early */
+            {A_DOCUMENT, 2, 1012},
+            {NOTHING, .trained = 1000}};
+    static const struct way of_index[] = {
+            {A_DOCUMENT, 0, 3},
+            {A_DOCUMENT, 1, UINT64_C(1) << 40},
+            {A_DOCUMENT, 3, 1006}};
     struct data_case test;
     data_case_init(&test, NULL);
     data_case_text(
@@ -279,26 +240,25 @@ static bool is_taken(const struct data_case *test, const char *path)
 Test(data_cache, another_users_file_is_used_only_where_the_job_says_so)
 {
     struct data_case test;
-    struct forged forged;
+    char path[PATH_MAX];
     if (geteuid() != 0)
         cr_skip("not root: there is no other user");
     data_case_init(&test, NULL);
     data_case_text(&test, "a.txt", "hello world");
     expect_words(&test, "|[h]ello world$");
-    forge(&test, &forged);
-    id_beyond(&forged);
-    plant(&forged);
-    cr_expect(is_taken(&test, forged.path), "ours is not read whole again");
-    cr_assert_eq(chown(forged.path, 65534, 65534), 0);
+    cache_file(&test, path);
+    forge(&test, (struct way){A_WORD, 2, WORD_TRAIN | 257});
+    cr_expect(is_taken(&test, path), "ours is not read whole again");
+    cr_assert_eq(chown(path, 65534, 65534), 0);
     test.options.cache_shared = true;
-    cr_expect(!is_taken(&test, forged.path), "it is read whole");
+    cr_expect(!is_taken(&test, path), "it is read whole");
     expect_words(&test, "|[h]ello world$");
-    cr_assert_eq(chown(forged.path, 65534, 65534), 0);
-    cr_expect(is_taken(&test, forged.path), "a sound one is used");
+    cr_assert_eq(chown(path, 65534, 65534), 0);
+    cr_expect(is_taken(&test, path), "a sound one is used");
     test.options.cache_shared = false;
-    cr_expect(!is_taken(&test, forged.path), "nor a sound one, unasked");
+    cr_expect(!is_taken(&test, path), "nor a sound one, unasked");
     expect_words(&test, "|[h]ello world$");
-    cr_expect(is_taken(&test, forged.path), "ours has taken its place");
+    cr_expect(is_taken(&test, path), "ours has taken its place");
     data_case_fini(&test);
 }
 
@@ -306,16 +266,15 @@ Test(data_cache, what_is_written_after_it_was_opened_is_an_error)
 {
     struct data_case test;
     struct corpus corpus;
-    struct forged forged;
+    char path[PATH_MAX];
     uint32_t words[8], id = WORD_TRAIN | 70000;
     data_case_init(&test, NULL);
     data_case_text(&test, "a.txt", "hello world");
     expect_words(&test, "|[h]ello world$");
     cr_assert_eq(corpus_open(&test.request, &test.entry, true, &corpus), ZD_OK);
     cr_expect_eq(corpus_words(&corpus, 0, 8, words), ZD_OK);
-    forge(&test, &forged);
-    free(forged.bytes);
-    FILE *file = fopen(forged.path, "r+b");
+    cache_file(&test, path);
+    FILE *file = fopen(path, "r+b");
     fseek(file, sizeof(struct cache_header) + 2 * sizeof id, SEEK_SET);
     cr_assert_eq(fwrite(&id, sizeof id, 1, file), 1);
     fclose(file);

@@ -105,7 +105,7 @@ static bool are_ids(const struct token_vector *ids, const json_t *expected)
 static char *decode(struct subject *subject, size_t *bytes_out)
 {
     char *out = NULL;
-    size_t used = 0, capacity = 0;
+    FILE *stream = open_memstream(&out, bytes_out);
     for (size_t i = 0; i < subject->ids.count; i++) {
         const char *bytes;
         size_t count;
@@ -114,14 +114,9 @@ static char *decode(struct subject *subject, size_t *bytes_out)
                         subject->tokenizer, subject->ids.ids[i], &bytes,
                         &count),
                 ZD_OK);
-        if (used + count + 1 > capacity) {
-            capacity = 2 * capacity + count + 1;
-            out = realloc(out, capacity);
-        }
-        memcpy(out + used, bytes, count);
-        used += count;
+        fwrite(bytes, 1, count, stream);
     }
-    *bytes_out = used;
+    fclose(stream);
     return out;
 }
 
