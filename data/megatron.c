@@ -57,6 +57,8 @@ struct megatron {
     char path[PATH_MAX]; /* of the index */
     uint64_t sequences, documents;
     struct column lengths, pointers, ends;
+    int64_t border;        /* the sequence at which the next document begins */
+    uint64_t borders_left; /* in `ends` */
 };
 
 static enum zd_status fail_index(const struct megatron *index, const char *why)
@@ -130,30 +132,19 @@ static void set_columns(struct megatron *index, int fd)
     column_init(&index->ends, index, fd, at, index->documents, 8);
 }
 
-/* Tell of the documents that begin at sequence `sequence`: those before it have
- * ended. Of several at one place all but the last are empty, and are none. */
-struct borders {
-    int64_t next;  /* sequence index of the border to come */
-    uint64_t left; /* borders not yet read */
-};
-
+/* Does a document begin at sequence `at`? Of several at one place all but the
+ * last are empty, and are none. */
 static enum zd_status pass_borders(
-        struct megatron *index, struct borders *borders, uint64_t sequence,
-        bool *is_border_out)
+        struct megatron *index, uint64_t at, bool *begins)
 {
-    *is_border_out = false;
-    while (borders->next == (int64_t)sequence) {
-        *is_border_out = true;
-        if (borders->left == 0) {
-            borders->next = -1;
-            break;
-        }
+    while (index->border == (int64_t)at && index->borders_left > 0) {
         int64_t next;
         ZD_TRY(column_next(&index->ends, &next));
-        borders->left--;
-        if (next < borders->next)
+        if (next < index->border)
             return fail_index(index, "its documents are not in order");
-        borders->next = next;
+        index->border = next;
+        index->borders_left--;
+        *begins = true;
     }
     return ZD_OK;
 }
@@ -183,17 +174,15 @@ static enum zd_status read_columns(
         struct megatron *index, struct raw *raw, int file_index,
         struct cache_writer *documents)
 {
-    struct borders borders = {.left = index->documents - 1};
     uint64_t end_of_last = 0;
     bool begins = false; /* a document begins with the next token */
-    ZD_TRY(column_next(&index->ends, &borders.next));
-    if (borders.next != 0)
+    index->borders_left = index->documents - 1;
+    ZD_TRY(column_next(&index->ends, &index->border));
+    if (index->border != 0)
         return fail_index(index, "its first document does not begin at 0");
     for (uint64_t s = 0; s < index->sequences; s++) {
         uint64_t offset = 0, count = 0;
-        bool is_border;
-        ZD_TRY(pass_borders(index, &borders, s, &is_border));
-        begins = begins || is_border;
+        ZD_TRY(pass_borders(index, s, &begins));
         ZD_TRY(next_sequence(
                 index, &raw->files[file_index], &end_of_last, &offset, &count));
         if (begins && count > 0) {
@@ -203,9 +192,8 @@ static enum zd_status read_columns(
         }
         raw_add_run(raw, file_index, offset, count);
     }
-    bool is_border;
-    ZD_TRY(pass_borders(index, &borders, index->sequences, &is_border));
-    if (!is_border || borders.next != -1)
+    ZD_TRY(pass_borders(index, index->sequences, &begins));
+    if (index->border != (int64_t)index->sequences || index->borders_left > 0)
         return fail_index(
                 index, "its documents do not end with its last sequence");
     return ZD_OK;

@@ -35,7 +35,7 @@ static void put_around(struct data_case *test, const char *pieces)
     free(processor);
 }
 
-Test(data_documents, what_the_post_processor_puts_behind_a_text_is_trained)
+Test(data_documents, what_the_post_processor_puts_after_a_text_is_trained)
 {
 #define TEXT "{\"Sequence\": {\"id\": \"A\"}}"
 #define BOS  "{\"SpecialToken\": {\"id\": \"<s>\"}}"

@@ -85,7 +85,7 @@ Test(data_cut, both_parts_have_the_ids_of_the_whole)
 {
     static const struct {
         const char *name;
-        bool is_cut; /* tokens with spaces, or a pattern nobody knows: never */
+        bool is_cut; /* tokens with spaces, or an unknown pattern: never */
     } fixtures[] = {
             {"gpt2", true},
             {"llama3", true},
@@ -150,7 +150,7 @@ Test(data_cut, a_file_of_many_units_is_one_document)
     token_vector_fini(&whole);
     encoder_destroy(encoder);
     corpus_close(&corpus);
-    /* a bad byte far behind is told with its place in the file */
+    /* a bad byte far into it is told with its place in the file */
     text[3000000] = '\xff';
     data_case_file(&test, "a.txt", text, bytes);
     int64_t line = 1;
