@@ -117,22 +117,17 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 
 const char *cublasLtGetStatusName(cublasStatus_t status)
 {
-    switch (status) {
-    case CUBLAS_STATUS_SUCCESS:
-        return "CUBLAS_STATUS_SUCCESS";
-    case CUBLAS_STATUS_NOT_INITIALIZED:
-        return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case CUBLAS_STATUS_ALLOC_FAILED:
-        return "CUBLAS_STATUS_ALLOC_FAILED";
-    case CUBLAS_STATUS_INVALID_VALUE:
-        return "CUBLAS_STATUS_INVALID_VALUE";
-    case CUBLAS_STATUS_EXECUTION_FAILED:
-        return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case CUBLAS_STATUS_NOT_SUPPORTED:
-        return "CUBLAS_STATUS_NOT_SUPPORTED";
-    default:
-        return "CUBLAS_STATUS_UNKNOWN";
-    }
+#define NAME(word)                                                             \
+    if (status == CUBLAS_STATUS_##word)                                        \
+    return "CUBLAS_STATUS_" #word
+    NAME(SUCCESS);
+    NAME(NOT_INITIALIZED);
+    NAME(ALLOC_FAILED);
+    NAME(INVALID_VALUE);
+    NAME(EXECUTION_FAILED);
+    NAME(NOT_SUPPORTED);
+#undef NAME
+    return "CUBLAS_STATUS_UNKNOWN";
 }
 
 const char *cublasLtGetStatusString(cublasStatus_t status)

@@ -263,24 +263,23 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 
 const char *ncclGetErrorString(ncclResult_t result)
 {
-    switch (result) {
-    case ncclSuccess:
-        return "no error";
-    case ncclUnhandledCudaError:
-        return "unhandled cuda error";
-    case ncclSystemError:
-        return "unhandled system error";
-    case ncclInvalidArgument:
-        return "invalid argument";
-    case ncclInvalidUsage:
-        return "invalid usage";
-    case ncclRemoteError:
-        return "remote process exited or there was a network error";
-    case ncclInProgress:
-        return "NCCL operation in progress";
-    default:
-        return "unknown result code";
-    }
+    static const struct {
+        ncclResult_t result;
+        const char *text;
+    } texts[] = {
+            {ncclSuccess, "no error"},
+            {ncclUnhandledCudaError, "unhandled cuda error"},
+            {ncclSystemError, "unhandled system error"},
+            {ncclInvalidArgument, "invalid argument"},
+            {ncclInvalidUsage, "invalid usage"},
+            {ncclRemoteError,
+             "remote process exited or there was a network error"},
+            {ncclInProgress, "NCCL operation in progress"},
+    };
+    for (const auto &one : texts)
+        if (one.result == result)
+            return one.text;
+    return "unknown result code";
 }
 
 const char *ncclGetLastError(ncclComm_t comm)

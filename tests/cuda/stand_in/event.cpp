@@ -66,41 +66,6 @@ struct record last_record(struct event *e)
     return {e->stream, e->at, &e->keys[e->records % sizeof e->keys]};
 }
 
-cudaError_t record_event(cudaEvent_t handle, cudaStream_t stream)
-{
-    struct event *e;
-    struct stream *s;
-    TRY(find(handle, stream, &e, &s));
-    if (e->device != stream_device(s)) {
-        report("an event of device %d is recorded on a stream of device %d",
-               e->device, stream_device(s));
-        return cudaErrorInvalidResourceHandle;
-    }
-    std::lock_guard<std::mutex> lock(e->mutex);
-    char *key = &e->keys[++e->records % sizeof e->keys];
-    e->stream = s;
-    e->at = push(s, "record of an event", [=] {
-        e->when.store(now_ms(), std::memory_order_relaxed);
-        tell_release(key);
-    });
-    return cudaSuccess;
-}
-
-cudaError_t wait_event(cudaStream_t stream, cudaEvent_t handle)
-{
-    struct event *e;
-    struct stream *s;
-    TRY(find(handle, stream, &e, &s));
-    struct record r = last_record(e);
-    if (!r.stream || r.stream == s)
-        return cudaSuccess;
-    enqueue(s, "wait for an event", [=] {
-        wait_until(r.stream, r.at);
-        tell_acquire(r.key);
-    });
-    return cudaSuccess;
-}
-
 cudaError_t query_event(cudaEvent_t handle, bool waits)
 {
     TRY(begin());
@@ -157,9 +122,24 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     return cudaSuccess;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream)
 {
-    return keep(record_event(event, stream));
+    struct event *e;
+    struct stream *s;
+    TRY(find(handle, stream, &e, &s));
+    if (e->device != stream_device(s)) {
+        report("an event of device %d is recorded on a stream of device %d",
+               e->device, stream_device(s));
+        return keep(cudaErrorInvalidResourceHandle);
+    }
+    std::lock_guard<std::mutex> lock(e->mutex);
+    char *key = &e->keys[++e->records % sizeof e->keys];
+    e->stream = s;
+    e->at = push(s, "record of an event", [=] {
+        e->when.store(now_ms(), std::memory_order_relaxed);
+        tell_release(key);
+    });
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
@@ -189,7 +169,17 @@ cudaError_t cudaEventElapsedTime(
 }
 
 cudaError_t cudaStreamWaitEvent(
-        cudaStream_t stream, cudaEvent_t event, unsigned flags)
+        cudaStream_t stream, cudaEvent_t handle, unsigned flags)
 {
-    return keep(wait_event(stream, event));
+    struct event *e;
+    struct stream *s;
+    TRY(find(handle, stream, &e, &s));
+    struct record r = last_record(e);
+    if (!r.stream || r.stream == s)
+        return cudaSuccess;
+    enqueue(s, "wait for an event", [=] {
+        wait_until(r.stream, r.at);
+        tell_acquire(r.key);
+    });
+    return cudaSuccess;
 }
