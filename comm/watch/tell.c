@@ -130,10 +130,11 @@ void watch_tell_stalled(struct watch *watch, const struct verdict *verdict)
     watch->listener.stalled(watch->listener.ctx, &telling.hang);
 }
 
-/* The disk that it writes to may be what hangs. */
+/* The disk that it writes to may be what hangs; on a loaded machine its thread
+ * may wait seconds for a CPU. */
 void watch_tell_listener(struct watch *watch, const struct verdict *verdict)
 {
-    static const double SECONDS = 2;
+    static const double SECONDS = 6;
     static const struct timespec NAP = {.tv_nsec = 5 * 1000 * 1000};
     pthread_t thread;
     struct telling *telling = calloc(1, sizeof *telling);

@@ -19,7 +19,7 @@ enum { LOOK_MS = 50 };
 /* Who looks later than this after its last look was not scheduled. */
 static const uint64_t LOST = 1000 * 1000;
 /* For the one that writes the event, who may be killed meanwhile. */
-static const uint64_t WRITING = 3000 * 1000;
+static const uint64_t WRITING = 8000 * 1000; /* longer than its listener */
 /* Ranks that are threads have this long to leave by themselves. */
 static const uint64_t LEAVING = 10 * 1000 * 1000;
 /* Others are asked for the first time, until all have answered. */

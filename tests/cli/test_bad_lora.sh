@@ -59,7 +59,7 @@ row 'scales of int8 in 8 bits' 78 'E0213|double_quant|nf4' 'lora "quantize_base 
 row 'a base stored in other codes' 78 'E0329|quantize_base = "nf4"|int8|remove the key' 'stored int8 "quantize_base = \"nf4\""'
 row 'a quantized base that the job does not want quantized' 78 'E0329|"none"|fp8' 'stored fp8 "quantize_base = \"none\""'
 row 'scales stored in other codes' 78 'E0329|double_quant = false|8 bits' 'stored nf4-nested "double_quant = false"'
-row 'a base in codes without adapters' 65 'E0304|quantization_config|do not train|[lora]' 'stored int8' validate --job job.toml --set lora.enabled=false
+row 'a base in codes without adapters' 65 'E0304|quantization_config|cannot be trained|[lora]' 'stored int8' validate --job job.toml --set lora.enabled=false
 row 'a broken quant_state' 65 'E0331|quant_state|model.safetensors' 'stored nf4-nested; broken "\"blocksize\": 64" "\"blocksize\": 60"'
 row 'scales of another type' 65 'E0330|down_proj.SCB|I32|model.safetensors' 'stored int8; header model/model.safetensors "s/\(down_proj.SCB\":{\"dtype\":\"\)F32/\1I32/"'
 row 'a scale that makes no number' 65 'E0330|down_proj.SCB|no finite number|model.safetensors' 'stored int8; poke_tensors model/model.safetensors 0 "\377\377\177\177"'
