@@ -39,12 +39,37 @@ bool watch_is_runnable(int pid)
     return is_runnable;
 }
 
+bool watch_is_stopped(int pid)
+{
+    char thread[16];
+    snprintf(thread, sizeof thread, "%d", pid);
+    char state = state_of(pid, thread);
+    return state == 'T' || state == 'Z';
+}
+
 /* On a busy machine a process may get no CPU for longer than the limit. One
  * that would run if it could does not hang: it stands well for now. */
 static bool is_starved(const struct watch *watch, int rank)
 {
     return watch->peers && peers_same_host(watch->peers, rank, watch->rank) &&
            watch_is_runnable(peers_all(watch->peers)[rank].pid);
+}
+
+/* A process of this host that was stopped before it answered the first question
+ * will not answer. */
+static bool is_stopped(const struct watch *watch, int rank)
+{
+    return watch->peers && peers_same_host(watch->peers, rank, watch->rank) &&
+           watch_is_stopped(peers_all(watch->peers)[rank].pid);
+}
+
+/* An answer may be late: one that has answered before is silent only after
+ * several looks. Until then it stands well, as one that is starved. */
+static bool may_answer(struct watch *watch, int rank)
+{
+    enum { LOOKS = 3 };
+    return is_starved(watch, rank) ||
+           (watch->ever_heard[rank] && ++watch->silent[rank] < LOOKS);
 }
 
 void watch_look_around(struct watch *watch, enum seat_lane lane)
@@ -57,7 +82,11 @@ void watch_look_around(struct watch *watch, enum seat_lane lane)
         if (n >= 0 && n < watch->count) {
             watch->told[r] = seat_tell(watch_own(watch, n), lane);
             watch->heard[r] = true;
-        } else if (!watch->heard[r] && is_starved(watch, r)) {
+        } else if (watch->heard[r]) {
+            watch->silent[r] = 0;
+        } else if (is_stopped(watch, r)) {
+            watch->ever_heard[r] = true;
+        } else if (may_answer(watch, r)) {
             watch->told[r] = (struct seat_told){.state = SEAT_RUNS};
             watch->heard[r] = true;
         }

@@ -51,6 +51,7 @@ struct watch {
     uint64_t greeted;
     struct seat_told *told; /* (size) */
     bool *heard, *ever_heard;
+    int *silent; /* (size) looks in a row at which it did not answer */
     struct own *own; /* (count) */
     struct watch_listener listener;
     struct watch_ending ending;
@@ -93,6 +94,8 @@ void watch_tell_stalled(struct watch *watch, const struct verdict *verdict);
 void watch_look_around(struct watch *watch, enum seat_lane lane);
 /* Does a thread of the process run, or wait for a CPU? */
 bool watch_is_runnable(int pid);
+/* Was the process stopped (SIGSTOP), or has it ended? */
+bool watch_is_stopped(int pid);
 /* Is a wait, or are files, too long? */
 bool watch_check_waits(struct watch *watch, struct verdict *verdict);
 bool watch_check_files(struct watch *watch, struct verdict *verdict);

@@ -268,6 +268,7 @@ void watch_destroy(struct watch *watch)
     free(watch->told);
     free(watch->heard);
     free(watch->ever_heard);
+    free(watch->silent);
     for (int i = 0; i < WATCH_FILES_MAX; i++)
         if (atomic_load(&watch->files[i].is_taken))
             return; /* of a thread that was left behind (comm_files_end) */
@@ -309,6 +310,7 @@ enum zd_status watch_join(struct watch *watch, const struct watch_world *world)
     watch->told = zd_must(calloc(count, sizeof *watch->told));
     watch->heard = zd_must(calloc(count, sizeof *watch->heard));
     watch->ever_heard = zd_must(calloc(count, sizeof *watch->ever_heard));
+    watch->silent = zd_must(calloc(count, sizeof *watch->silent));
     pthread_mutex_unlock(&watch->lock);
     if (world->gather)
         status = world->gather(world->ctx, mine, sizeof mine, hosts);

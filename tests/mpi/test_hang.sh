@@ -65,7 +65,8 @@ stopped_rank_is_told
 check "  of one line" one_event
 check "  nobody is left" gone
 
-hang first STOP 0
+# The thread of rank 1 that writes the event is held up, as on a loaded machine.
+ZEROD_TEST_RANK=1 ZEROD_TEST_DELAY=write:events.jsonl:2500:1 hang first STOP 0
 check "rank 0 is stopped: 75, told once" fails_with 75 E0504
 check "  named" says "rank 0 on $(hostname) hangs at step"
 check "  another rank writes the event" event 0
@@ -76,6 +77,13 @@ hang loops RTMIN 2
 check "a rank in an endless loop of its own: 75, told once" fails_with 75 E0504
 check "  named" says "rank 2 on $(hostname) hangs at step"
 check "  it is an event" event 2
+
+# Rank 0 is stopped before it has answered a first question: its watch is held up at its first datagram.
+name=silent
+LD_PRELOAD=$calls ZEROD_TEST_RANK=0 ZEROD_TEST_DELAY=recvfrom:socket:60000:1 ZEROD_TEST_REFUSE=write:.zerod:-19:2 \
+    start silent 2 "${long[@]}" --set comm.timeout=5s
+finish_started
+check "a rank that is stopped and never answered: 75, told once" fails_with 75 E0504
 
 # pause NAME SECONDS ARGUMENT...: rank 1 stands still for so long; the job goes on and is stopped by its own end.
 pause() {

@@ -7,8 +7,8 @@
  *                           tabs; paths are absolute
  *   ZEROD_TEST_REFUSE=CALL:PART:ERRNO[:N]
  *                           CALL (open, opendir, readdir, stat, pread, write,
- *                           fsync, flock, rename, mkdir, remove; finalize of
- *                           MPI) fails with ERRNO (a number) where the path has
+ *                           fsync, flock, rename, mkdir, remove, recvfrom;
+ *                           finalize of MPI) fails with ERRNO (a number) where the path has
  *                           PART in it; N: only the Nth such call. 0: it never
  *                           returns; -11: it is a fault; other numbers below 0
  *                           are signals
@@ -57,6 +57,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -378,6 +379,16 @@ struct dirent64 *readdir64(DIR *dir)
     }
 PREAD(pread, off_t)
 PREAD(pread64, off64_t)
+
+ssize_t recvfrom(
+        int fd, void *data, size_t bytes, int flags, struct sockaddr *from,
+        socklen_t *from_bytes)
+{
+    REAL(recvfrom);
+    return refused_fd("recvfrom", fd)
+                   ? -1
+                   : real(fd, data, bytes, flags, from, from_bytes);
+}
 
 ssize_t write(int fd, const void *data, size_t bytes)
 {

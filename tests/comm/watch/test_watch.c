@@ -523,9 +523,11 @@ Test(watch, a_process_that_could_run_is_told_from_one_that_is_stopped)
     if (pid == 0)
         loop_for_ever();
     cr_expect(watch_is_runnable(pid));
+    cr_expect_not(watch_is_stopped(pid));
     kill(pid, SIGSTOP);
     waitpid(pid, NULL, WUNTRACED);
     cr_expect_not(watch_is_runnable(pid));
+    cr_expect(watch_is_stopped(pid));
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     cr_expect_not(watch_is_runnable(pid));
