@@ -392,6 +392,10 @@ static void leave_open(
         struct foreign *foreign, const char *name, const json_t *value)
 {
     const char *key = text_of(foreign->row, "key");
+    if (foreign->is_part && key && draft_has(foreign->draft, key)) {
+        draft_note(foreign->draft, name, "set by the file that names this one");
+        return;
+    }
     json_array_append_new(foreign->draft->defaults, json_string(name));
     if (key && !json_is_null(value) && !foreign->is_part)
         json_object_set_new(foreign->draft->automatic, key, json_true());
@@ -531,6 +535,8 @@ static void take_default(
     take_value(foreign, name, value);
 }
 
+/* Inside another format's file the schedule of a DeepSpeed configuration has
+ * DeepSpeed's defaults; all else has those of the file. */
 static void take_defaults(struct foreign *foreign)
 {
     struct draft *draft = foreign->draft;
@@ -539,8 +545,15 @@ static void take_defaults(struct foreign *foreign)
     size_t i;
     foreign->is_default = true;
     json_object_foreach(json_object_get(foreign->table, "rows"), name, row)
+    {
+        const char *when = text_of(row, "when");
+        if (!foreign->is_part ||
+            (when && !strncmp(when, "scheduler.", strlen("scheduler."))))
             take_default(foreign, name, row);
+    }
     foreign->is_default = false;
+    if (foreign->is_part)
+        return;
     json_array_foreach(json_object_get(foreign->table, "defaults"), i, row)
     {
         const char *key = text_of(row, "key");
@@ -581,11 +594,11 @@ void foreign_walk(struct foreign *foreign)
         foreign->is_late = late;
         take_object(foreign, foreign->prefix, foreign->root, 0);
     }
-    if (!foreign->is_part) {
+    if (!foreign->is_part)
         foreign->finish(foreign);
-        take_defaults(foreign);
+    take_defaults(foreign);
+    if (!foreign->is_part)
         drop_idle(foreign->draft);
-    }
     tell_rest(foreign);
     json_decref(foreign->taken);
     json_decref(foreign->table);

@@ -306,8 +306,16 @@ static void take_deepspeed(
         problem_take_record(&draft->problems, (struct toml_place){0});
         return;
     }
+    bool has_steps = draft_has(draft, "train.max_steps");
     foreign_take("deepspeed", path, root, draft, true);
-    draft_note(draft, name, "its keys are converted, as these");
+    if (!has_steps && draft_has(draft, "train.max_steps")) {
+        draft_remove(draft, "train.max_steps");
+        draft_differ(
+                draft, "scheduler.params.total_num_steps",
+                "there the length of the schedule alone; here the schedule is "
+                "as long as the run");
+    }
+    draft_note(draft, name, "its keys are converted like those of this file");
     json_decref(root);
 }
 
@@ -324,9 +332,8 @@ static void finish_deepspeed(struct foreign *foreign)
     if (steps > 0)
         draft_differ(
                 draft, "scheduler.params.total_num_steps",
-                "there the length of the schedule alone, and the script counts "
-                "epochs; here the run has so many steps, of as many epochs as "
-                "they are");
+                "there the length of the schedule alone, while the script counts "
+                "epochs; here it is the length of the run too");
     if (!foreign_get(foreign, "optimizer.type"))
         draft_say(
                 draft, "%s names no optimizer: [optim] is zerod's.",

@@ -98,6 +98,9 @@ deepspeed|65|{"train_batch_size": }|given:1:22
 deepspeed|65|[1]|E0221
 deepspeed|65||E0221.*it is empty
 deepspeed|0|{"scheduler": {"params": {"total_num_steps": 50}}}|total_num_steps: there the length of the schedule alone
+hf|0|{"deepspeed": {"scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 50}}}}|total_num_steps: .*as long as the run
+hf|0|{"deepspeed": {"scheduler": {"type": "WarmupDecayLR"}}}|^warmup_steps = 1000 .*their default
+hf|0|{"per_device_train_batch_size": 4, "deepspeed": {"train_micro_batch_size_per_gpu": "auto"}}|size_per_gpu: set by the file
 axolotl|0|torchdistx_path:\nseed: 1\n|torchdistx_path
 axolotl|0|adapter: lora\nsaves_per_epoch: 2\n|^save_steps = 0.5 .*saves_per_epoch
 axolotl|0|lora_r: 8\n|^#   lora_r: adapter is not given
