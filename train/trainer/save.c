@@ -593,6 +593,12 @@ static enum zd_status tolerate(
         return tell_failed(trainer, step, "training goes on");
     struct zd_error error = *zd_error_get();
     if (error.status != ZD_OK) {
+        size_t used = strlen(error.help);
+        if (!must)
+            snprintf(
+                    error.help + used, sizeof error.help - used,
+                    "%sthe run ends: %d saves in a row have failed",
+                    used ? "\n" : "", FAILED_SAVES_MAX);
         error.status = ZD_ERR_IO;
         zd_error_set(&error);
     }
