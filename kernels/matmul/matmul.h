@@ -87,7 +87,7 @@ static inline bool matmul_has_gaps(const struct matmul *m)
            matmul_stride_out(m) != m->N;
 }
 
-/* A matmul whose epilogue follows in operations of its own. */
+/* A matmul whose epilogue follows as separate operations. */
 struct matmul_parts {
     matmul_fn *matmul; /* of MATMUL_PLAIN */
     gelu_forward_fn *gelu_forward;

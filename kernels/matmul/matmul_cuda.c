@@ -47,7 +47,7 @@ static enum zd_status by_library(struct stream *stream, const struct matmul *m)
  * eight of a dimension that lies densely: a vocabulary of 50257 costs five
  * times what 50256 does (head of GPT-2 124M on an H100, cuBLASLt 13.1, 5042
  * tokens: 3.8 and 3.2 ms where 0.65 ms are due). So the remainder of a large
- * one is a matmul of its own. */
+ * one becomes a second matmul. */
 enum { EIGHTS_MIN = 4096 };
 
 static int over_eights(const struct matmul *m, int count)

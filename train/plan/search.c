@@ -191,7 +191,7 @@ static double least_device(
  * of each is told with the other as it is; if no host memory would do, the
  * least of the device. */
 
-/* The CPU device without limits of its own: one memory for both. */
+/* The CPU device without limits: one memory for both. */
 static bool is_one_memory(const struct plan_limits *limits)
 {
     return !limits->on_gpu && !limits->limits_device && !limits->limits_host;

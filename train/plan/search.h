@@ -41,7 +41,7 @@ struct plan_found {
 
 /* The smallest machine that would do: of candidates within the host's limit the
  * least device memory, of those within the device's the least host memory, and
- * of all the least device memory (of the CPU device without limits of its own:
+ * of all the least device memory (of the CPU device without limits:
  * the least of both together). choice.B 0: there is none. */
 struct plan_smallest {
     struct plan_found device, host, any;

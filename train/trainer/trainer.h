@@ -60,8 +60,8 @@ struct trainer {
     char offload_file[64];          /* of this rank, in offload.nvme_path */
     struct model_files model_files; /* rank 0 */
     struct checkpoint_writer writer;
-    uint64_t *base_digests; /* (tensors) as zero_load read them; NULL: nobody
-                               asks */
+    uint64_t *base_digests; /* (tensors) as zero_load read them; NULL: not
+                               asked for */
     struct file_writer *metrics; /* rank 0 */
     struct events *events;       /* rank 0 */
     struct hang_told hang;
@@ -184,7 +184,7 @@ enum zd_status batches_accumulate(struct trainer *trainer, int accumulation);
 
 /* between.c: what happens between steps: evaluation, samples, checkpoints, when
  * they are due */
-/* Around everything that is no part of a step: the last one's update is ended,
+/* Around everything outside a step: the last one's update is ended,
  * and what that did counts with the next step. They nest: in a run that is
  * paused all is between the two. */
 enum zd_status between_begin(struct trainer *trainer);
