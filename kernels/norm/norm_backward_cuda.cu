@@ -427,8 +427,8 @@ static enum zd_status layernorm_backward_any(
         const void *weight, const float *mean, const float *rstd, int N, int C,
         bool accumulate)
 {
-    struct norm_backward p = {dx,   NULL, dout, dresidual, x, weight,
-                              mean, rstd, N,    C,         0, false};
+    struct norm_backward p = {dx, NULL, dout, dresidual, x,     weight, mean,
+                              rstd, N,  C,    0,         false, 0,      0, 0};
     return norm_backward_by<T, true>(stream, p, dweight, dbias, accumulate);
 }
 
@@ -438,8 +438,8 @@ static enum zd_status rmsnorm_backward_any(
         const void *dresidual, const void *x, const void *weight,
         const float *rstd, int N, int C, bool accumulate)
 {
-    struct norm_backward p = {dx,   NULL, dout, dresidual, x, weight,
-                              NULL, rstd, N,    C,         0, false};
+    struct norm_backward p = {dx, NULL, dout, dresidual, x,     weight, NULL,
+                              rstd, N,  C,    0,         false, 0,      0, 0};
     return norm_backward_by<T, false>(stream, p, dweight, NULL, accumulate);
 }
 

@@ -182,14 +182,15 @@ void check_matmul(struct matmul m)
         aux =
                 twin(DTYPE_FP32,
                      (size_t)(m.epilogue == MATMUL_SUM_A ? m.M : m.N), 1.0f, 5);
-    struct matmul host = m, gpu = m;
-    host.b.type = gpu.b.type = type;
+    struct matmul host = m, device = m;
+    host.b.type = device.b.type = type;
     host.a.data = a.host, host.b.data = b.host, host.out.data = out.host;
     host.aux = aux.host, host.bias = m.bias ? bias.host : NULL;
-    gpu.a.data = a.device, gpu.b.data = b.device, gpu.out.data = out.device;
-    gpu.aux = aux.device, gpu.bias = m.bias ? bias.device : NULL;
+    device.a.data = a.device, device.b.data = b.device,
+    device.out.data = out.device;
+    device.aux = aux.device, device.bias = m.bias ? bias.device : NULL;
     MUST(t.plain->matmul(NULL, &host));
-    MUST(t.gpu->matmul(NULL, &gpu));
+    MUST(t.gpu->matmul(NULL, &device));
     snprintf(
             what, sizeof what, "%dx%dx%d %s to %s%s%s%s%s, epilogue %d, gap %d",
             m.M, m.N, m.K, dtype_name(type), dtype_name(m.out.type),
