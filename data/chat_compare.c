@@ -52,10 +52,10 @@ static char *render_ours(
                               turn->content));
     }
     *context_out = json_pack(
-            "{s:o, s:s, s:s, s:n, s:b}", "messages", list, "bos_token",
+            "{s:o, s:s, s:s, s:n, s:b, s:s}", "messages", list, "bos_token",
             chat.bos_token ? chat.bos_token : "", "eos_token",
             chat.eos_token ? chat.eos_token : "", "tools",
-            "add_generation_prompt", 0);
+            "add_generation_prompt", 0, "strftime_now", "2026-01-01");
     chat_render(&recipe, messages, (size_t)count, &document);
     char *text = zd_must(
             strndup(document.text ? document.text : "", document.bytes));
@@ -74,40 +74,63 @@ static enum zd_status fail_over(
 }
 
 /* Compare without BOS, which either side may have added. */
-static bool is_same(const char *theirs, const char *ours, const char *bos)
+static bool is_same(
+        const struct jinja_output *out, const char *ours, const char *bos)
 {
     size_t length = bos ? strlen(bos) : 0;
+    const char *theirs = out->text;
     if (length && strncmp(theirs, bos, length) == 0)
         theirs += length;
     if (length && strncmp(ours, bos, length) == 0)
         ours += length;
-    return strcmp(theirs, ours) == 0;
+    size_t bytes = strlen(ours);
+    return (size_t)(out->text + out->bytes - theirs) == bytes &&
+           memcmp(theirs, ours, bytes) == 0;
+}
+
+/* One of the cases. `is_other_out`: it makes other text than ours. */
+static enum jinja_result compare_case(
+        const struct jinja_template *template, enum chat_template ours,
+        const struct tokenizer *tokenizer, int i, bool *is_other_out, char *why,
+        size_t why_bytes)
+{
+    json_t *context;
+    struct jinja_output theirs = {0};
+    char *text = render_ours(
+            ours, tokenizer, cases[i].first, cases[i].count, &context);
+    enum jinja_result result =
+            jinja_render(template, context, &theirs, why, why_bytes);
+    *is_other_out =
+            result == JINJA_DONE &&
+            !is_same(&theirs, text, tokenizer_chat(tokenizer).bos_token);
+    jinja_output_fini(&theirs);
+    json_decref(context);
+    free(text);
+    return result;
 }
 
 enum zd_status chat_template_compare(
         enum chat_template ours, const struct tokenizer *tokenizer)
 {
     struct tokenizer_chat chat = tokenizer_chat(tokenizer);
+    struct jinja_template *template = NULL;
+    char why[200];
+    enum jinja_result result =
+            chat.source ? jinja_parse(chat.source, &template, why, sizeof why)
+                        : JINJA_DONE;
     for (int i = 0; chat.source && i < 3; i++) {
-        char *theirs = NULL, why[200];
-        json_t *context;
-        char *text = render_ours(
-                ours, tokenizer, cases[i].first, cases[i].count, &context);
-        enum jinja_result result =
-                jinja_render(chat.source, context, &theirs, why, sizeof why);
-        bool is_other =
-                result == JINJA_DONE && !is_same(theirs, text, chat.bos_token);
-        json_decref(context);
-        free(theirs);
-        free(text);
+        bool is_other = false;
+        if (template)
+            result = compare_case(
+                    template, ours, tokenizer, i, &is_other, why, sizeof why);
         if (result == JINJA_OVER)
-            return fail_over(&chat, why);
-        if (result == JINJA_UNKNOWN) {
+            break;
+        if (result == JINJA_UNKNOWN || result == JINJA_FAILED) {
             zd_log_warning(
                     "the model's own chat_template cannot be compared with "
                     "data.chat_template = \"%s\": %s is not read here",
                     chat_template_name(ours), why);
-            return ZD_OK;
+            break;
         }
         if (result == JINJA_DONE && !is_other)
             continue;
@@ -126,5 +149,6 @@ enum zd_status chat_template_compare(
         if (i == 0)
             break; /* then of all */
     }
-    return ZD_OK;
+    jinja_free(template);
+    return result == JINJA_OVER ? fail_over(&chat, why) : ZD_OK;
 }

@@ -7,6 +7,19 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+static const json_t *date_as(struct jinja *j, const char *format)
+{
+    const char *date = json_string_value(jinja_find(j, "strftime_now", NULL));
+    struct tm day = {0};
+    char text[256];
+    if (!date || !format || !strptime(date, "%Y-%m-%d", &day)) {
+        jinja_stop(j, JINJA_UNKNOWN, "strftime_now()");
+        return NULL;
+    }
+    return jinja_text(j, text, strftime(text, sizeof text, format, &day));
+}
 
 const json_t *jinja_function(
         struct jinja *j, const char *name, const json_t *list, json_t *names)
@@ -19,7 +32,7 @@ const json_t *jinja_function(
     if (strcmp(name, "namespace") == 0 && json_array_size(list) == 0)
         return j->fresh = names;
     if (strcmp(name, "strftime_now") == 0)
-        return jinja_text(j, "01 Jan 2026", 11);
+        return date_as(j, json_string_value(json_array_get(list, 0)));
     if (strcmp(name, "range") == 0 && json_array_size(list) == 1) {
         json_t *range = jinja_list(j);
         json_int_t most = json_integer_value(json_array_get(list, 0));

@@ -25,17 +25,17 @@ static size_t indent_before(const char *source, size_t at)
 }
 
 static void add_item(
-        struct jinja *j, enum jinja_item_kind kind, const char *text,
-        size_t bytes)
+        struct jinja *j, struct jinja_template *t, enum jinja_item_kind kind,
+        const char *text, size_t bytes)
 {
-    if ((kind == TEXT && bytes == 0) || !jinja_charge(j, 1, sizeof *j->items))
+    if ((kind == TEXT && bytes == 0) || !jinja_charge(j, 1, sizeof *t->items))
         return;
-    if (j->count == j->capacity) {
-        j->capacity = j->capacity ? 2 * j->capacity : 64;
-        j->items = zd_must(
-                realloc(j->items, (size_t)j->capacity * sizeof *j->items));
+    if (t->count == t->capacity) {
+        t->capacity = t->capacity ? 2 * t->capacity : 64;
+        t->items = zd_must(
+                realloc(t->items, (size_t)t->capacity * sizeof *t->items));
     }
-    j->items[j->count++] =
+    t->items[t->count++] =
             (struct jinja_item){.kind = kind, .text = text, .bytes = bytes};
 }
 
@@ -56,8 +56,9 @@ static const char *tag_end(const char *at, char kind)
     return NULL;
 }
 
-static void cut_text(struct jinja *j, const char *source)
+static void cut_text(struct jinja *j, struct jinja_template *t)
 {
+    const char *source = t->source;
     size_t bytes = strlen(source), begin = 0, at = 0;
     if (bytes && source[bytes - 1] == '\n')
         bytes--; /* Jinja takes one away */
@@ -80,13 +81,13 @@ static void cut_text(struct jinja *j, const char *source)
             size_t indent = indent_before(source, at);
             text -= indent < text ? indent : text;
         }
-        add_item(j, TEXT, source + begin, text);
+        add_item(j, t, TEXT, source + begin, text);
         inner += *inner == '-' || *inner == '+';
         bool strips = end > inner && end[-1] == '-';
         bool keeps = end > inner && end[-1] == '+';
         size_t length = (size_t)(end - inner) - (strips || keeps);
         if (kind != '#')
-            add_item(j, kind == '{' ? OUTPUT : STATEMENT, inner, length);
+            add_item(j, t, kind == '{' ? OUTPUT : STATEMENT, inner, length);
         begin = (size_t)(end - source) + 2;
         if (strips)
             while (begin < bytes && isspace((unsigned char)source[begin]))
@@ -97,7 +98,7 @@ static void cut_text(struct jinja *j, const char *source)
         at = begin;
     }
     if (begin < bytes)
-        add_item(j, TEXT, source + begin, bytes - begin);
+        add_item(j, t, TEXT, source + begin, bytes - begin);
 }
 
 static enum jinja_tag tag_of(struct jinja *j, const struct jinja_item *item)
@@ -113,8 +114,8 @@ static enum jinja_tag tag_of(struct jinja *j, const struct jinja_item *item)
             {"for", FOR},
             {"endfor", ENDFOR},
             {"set", SET},
-            {"generation", NOTHING},
-            {"endgeneration", NOTHING},
+            {"generation", GENERATION},
+            {"endgeneration", ENDGENERATION},
     };
     struct jinja_cursor c = {j, item->text, item->text + item->bytes};
     for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
@@ -124,15 +125,15 @@ static enum jinja_tag tag_of(struct jinja *j, const struct jinja_item *item)
 }
 
 /* Which tag ends the part that each if, elif, else and for begins. */
-static void link_blocks(struct jinja *j)
+static void link_blocks(struct jinja *j, struct jinja_template *t)
 {
     struct {
         int part; /* the tag that began it */
         enum jinja_tag block;
     } open[JINJA_DEPTH_MAX];
     int depth = 0;
-    for (int i = 0; i < j->count && j->result == JINJA_DONE; i++) {
-        struct jinja_item *item = &j->items[i];
+    for (int i = 0; i < t->count && j->result == JINJA_DONE; i++) {
+        struct jinja_item *item = &t->items[i];
         item->tag = item->kind == STATEMENT ? tag_of(j, item) : OTHER;
         if (item->tag == IF || item->tag == FOR) {
             if (depth == JINJA_DEPTH_MAX) {
@@ -154,7 +155,7 @@ static void link_blocks(struct jinja *j)
                     (int)(item->bytes > 40 ? 40 : item->bytes), item->text);
             return;
         }
-        j->items[open[depth - 1].part].next = i;
+        t->items[open[depth - 1].part].next = i;
         open[depth - 1].part = i;
         depth -= is_end;
     }
@@ -162,8 +163,8 @@ static void link_blocks(struct jinja *j)
         jinja_stop(j, JINJA_UNKNOWN, "a block without its end");
 }
 
-void jinja_cut(struct jinja *j, const char *source)
+void jinja_cut(struct jinja *j, struct jinja_template *template)
 {
-    cut_text(j, source);
-    link_blocks(j);
+    cut_text(j, template);
+    link_blocks(j, template);
 }

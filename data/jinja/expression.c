@@ -271,8 +271,7 @@ static const json_t *primary(struct jinja_cursor *c)
         return json_null();
     if (jinja_take(c, "("))
         return function_call(c, name);
-    /* "strftime_now is defined" */
-    return strcmp(name, "strftime_now") == 0 ? json_true() : variable(c, name);
+    return variable(c, name);
 }
 
 /* After "[" and, if there is one, its first value. */

@@ -21,7 +21,18 @@
 enum { JINJA_SCOPES_MAX = 32, JINJA_NAME_BYTES = 64 };
 
 enum jinja_item_kind { TEXT, OUTPUT, STATEMENT };
-enum jinja_tag { OTHER, IF, ELIF, ELSE, ENDIF, FOR, ENDFOR, SET, NOTHING };
+enum jinja_tag {
+    OTHER,
+    IF,
+    ELIF,
+    ELSE,
+    ENDIF,
+    FOR,
+    ENDFOR,
+    SET,
+    GENERATION,
+    ENDGENERATION
+};
 struct jinja_item {
     enum jinja_item_kind kind;
     enum jinja_tag tag; /* what a STATEMENT begins with */
@@ -30,20 +41,29 @@ struct jinja_item {
     size_t bytes;
 };
 
+struct jinja_template {
+    char *source;
+    struct jinja_item *items;
+    int count, capacity;
+};
+
 struct jinja_scope { /* objects, owned */
     json_t *values, *namespaces;
 };
 
 struct jinja {
     struct jinja_budget left;
-    struct jinja_item *items;
-    int count, capacity;
+    const struct jinja_item *items;
+    int count;
     json_t **pool; /* owns every value, oldest first */
     size_t pool_count, pool_capacity;
     struct jinja_scope scopes[JINJA_SCOPES_MAX];
     int scope_count;
     const json_t *fresh; /* what namespace() made in this statement */
     FILE *out;
+    struct jinja_output *output;
+    size_t written;
+    int generations; /* open blocks */
     enum jinja_result result;
     char *why;
     size_t why_bytes;
@@ -58,7 +78,7 @@ void jinja_stop(
 /* --- parts (cut.c) ---------------------------------------------------------
  */
 
-void jinja_cut(struct jinja *j, const char *source);
+void jinja_cut(struct jinja *j, struct jinja_template *template);
 
 /* --- values (value.c): the pool's; NULL is what is undefined ---------------
  */

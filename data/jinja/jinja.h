@@ -1,5 +1,5 @@
-/* jinja.h - as much of Jinja as chat templates of models are written in, to see
- * what text they make. Training data is never rendered with it.
+/* jinja.h - as much of Jinja as chat templates of models are written in, to
+ * render conversations with them.
  *
  * Statements: for, if, set, generation. Expressions: literals, variables,
  * attributes, indices and slices, arithmetic on whole numbers, comparisons,
@@ -15,14 +15,41 @@ enum jinja_result {
     JINJA_DONE,
     JINJA_RAISED, /* the template refuses what it was given (raise_exception) */
     JINJA_UNKNOWN, /* it has something that is not known here */
+    JINJA_FAILED,  /* it does what Python refuses: an attribute of what is
+                    * undefined, a sum of a text and a number */
     JINJA_OVER     /* it takes more than its budget (budget.h) */
 };
 
-/* Render `source` with the variables of `context`, an object. `text_out`, to be
- * freed, is set for JINJA_DONE; `why` otherwise: what was raised, what is
- * not known, or what it takes ("takes more than 2000000 steps"). */
-enum jinja_result jinja_render(
-        const char *source, const json_t *context, char **text_out, char *why,
+struct jinja_template; /* parsed; never changed, so any threads may share it */
+
+/* A range of bytes of an output. */
+struct jinja_span {
+    size_t begin, end;
+};
+
+/* Freed by jinja_output_fini. All 0 is empty. */
+struct jinja_output {
+    char *text; /* `bytes` long, and a NUL after them; may hold others */
+    size_t bytes;
+    struct jinja_span *spans; /* written in {% generation %}, in their order */
+    size_t span_count;
+};
+
+/* Parse a template once. `out`, to be freed by jinja_free, is set for
+ * JINJA_DONE; `why` otherwise. JINJA_OVER and JINJA_UNKNOWN are its failures.
+ */
+enum jinja_result jinja_parse(
+        const char *source, struct jinja_template **out, char *why,
         size_t why_bytes);
+void jinja_free(struct jinja_template *template);
+
+/* Render with the variables of `context`, an object, which is only read.
+ * `strftime_now` among them is a date, "YYYY-MM-DD": with it the function of
+ * this name exists, at 00:00 of that day. `out` is set for JINJA_DONE; `why`
+ * otherwise: the text that was raised, or what failed ("line 3: ..."). */
+enum jinja_result jinja_render(
+        const struct jinja_template *template, const json_t *context,
+        struct jinja_output *out, char *why, size_t why_bytes);
+void jinja_output_fini(struct jinja_output *output);
 
 #endif

@@ -1,6 +1,7 @@
 /* run.c - statements, and a template as a whole. */
 #include "data/jinja/internal.h"
 
+#include "base/must.h"
 #include "base/text_stream.h"
 
 #include <stdlib.h>
@@ -105,7 +106,21 @@ static void run_set(struct jinja *j, struct jinja_cursor *c)
 static void write_out(struct jinja *j, const char *text, size_t bytes)
 {
     if (jinja_charge(j, 1 + bytes / 64, bytes))
-        fwrite(text, 1, bytes, j->out);
+        j->written += fwrite(text, 1, bytes, j->out);
+}
+
+/* Spans do not overlap: one within another is part of it. */
+static void run_generation(struct jinja *j, bool begins)
+{
+    struct jinja_output *out = j->output;
+    if (begins && j->generations++ == 0) {
+        out->spans = zd_must(realloc(
+                out->spans, (out->span_count + 1) * sizeof *out->spans));
+        out->spans[out->span_count++] =
+                (struct jinja_span){j->written, j->written};
+    } else if (!begins && j->generations > 0 && --j->generations == 0) {
+        out->spans[out->span_count - 1].end = j->written;
+    }
 }
 
 static void print(struct jinja *j, const struct jinja_item *item)
@@ -142,7 +157,9 @@ static void run(struct jinja *j, int from, int to)
         } else if (item->tag == SET) {
             jinja_word(&c, "set");
             run_set(j, &c);
-        } else if (item->tag != NOTHING) {
+        } else if (item->tag == GENERATION || item->tag == ENDGENERATION) {
+            run_generation(j, item->tag == GENERATION);
+        } else {
             jinja_stop(
                     j, JINJA_UNKNOWN, "`%.*s`",
                     (int)(item->bytes > 40 ? 40 : item->bytes), item->text);
@@ -164,29 +181,63 @@ static void free_pool(struct jinja *j)
     free(j->pool);
 }
 
-enum jinja_result jinja_render(
-        const char *source, const json_t *context, char **text_out, char *why,
+enum jinja_result jinja_parse(
+        const char *source, struct jinja_template **out, char *why,
         size_t why_bytes)
 {
     struct jinja j = {
             .left = jinja_budget_whole(), .why = why, .why_bytes = why_bytes};
-    char *text = NULL;
-    size_t bytes;
+    struct jinja_template *template = zd_must(calloc(1, sizeof *template));
+    template->source = zd_must(strdup(source));
     why[0] = '\0';
-    j.out = text_stream_open(&text, &bytes);
+    jinja_cut(&j, template);
+    if (j.result == JINJA_DONE)
+        *out = template;
+    else
+        jinja_free(template);
+    return j.result;
+}
+
+void jinja_free(struct jinja_template *template)
+{
+    if (!template)
+        return;
+    free(template->items);
+    free(template->source);
+    free(template);
+}
+
+enum jinja_result jinja_render(
+        const struct jinja_template *template, const json_t *context,
+        struct jinja_output *out, char *why, size_t why_bytes)
+{
+    struct jinja_output output = {0};
+    struct jinja j = {
+            .left = jinja_budget_whole(),
+            .items = template->items,
+            .count = template->count,
+            .output = &output,
+            .why = why,
+            .why_bytes = why_bytes};
+    why[0] = '\0';
+    j.out = text_stream_open(&output.text, &output.bytes);
     jinja_push(&j);
     json_object_update(j.scopes[0].values, (json_t *)context);
-    jinja_cut(&j, source);
     run(&j, 0, j.count);
     while (j.scope_count > 0)
         jinja_pop(&j);
     fclose(j.out);
     free_pool(&j);
-    free(j.items);
-    if (j.result != JINJA_DONE) {
-        free(text);
-        return j.result;
-    }
-    *text_out = text;
-    return JINJA_DONE;
+    if (j.result != JINJA_DONE)
+        jinja_output_fini(&output);
+    else
+        *out = output;
+    return j.result;
+}
+
+void jinja_output_fini(struct jinja_output *output)
+{
+    free(output->spans);
+    free(output->text);
+    *output = (struct jinja_output){0};
 }

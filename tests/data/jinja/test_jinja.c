@@ -9,8 +9,26 @@
 static json_t *context_of(json_t *messages)
 {
     return json_pack(
-            "{s:O, s:s, s:s, s:n, s:b}", "messages", messages, "bos_token",
-            "<s>", "eos_token", "</s>", "tools", "add_generation_prompt", 0);
+            "{s:O, s:s, s:s, s:n, s:b, s:s}", "messages", messages, "bos_token",
+            "<s>", "eos_token", "</s>", "tools", "add_generation_prompt", 0,
+            "strftime_now", "2026-01-01");
+}
+
+/* Parsed and rendered; the text, to be freed, is NULL where either failed. */
+static enum jinja_result render(
+        const char *source, const json_t *context, char **text_out, char *why,
+        size_t why_bytes)
+{
+    struct jinja_template *template;
+    struct jinja_output out = {0};
+    enum jinja_result result = jinja_parse(source, &template, why, why_bytes);
+    if (result == JINJA_DONE) {
+        result = jinja_render(template, context, &out, why, why_bytes);
+        jinja_free(template);
+    }
+    free(out.spans);
+    *text_out = out.text;
+    return result;
 }
 
 Test(jinja, templates_make_the_text_that_jinja_makes)
@@ -33,9 +51,9 @@ Test(jinja, templates_make_the_text_that_jinja_makes)
                     json_string_value(json_object_get(expected, "raised"));
             json_t *context = context_of(json_object_get(conversations, which));
             char *text = NULL, why[200];
-            enum jinja_result result = jinja_render(
-                    json_string_value(json_object_get(row, "template")),
-                    context, &text, why, sizeof why);
+            enum jinja_result result =
+                    render(json_string_value(json_object_get(row, "template")),
+                           context, &text, why, sizeof why);
             cr_expect_eq(
                     result, raised ? JINJA_RAISED : JINJA_DONE, "%s, %s: %s",
                     name, which, why);
@@ -84,7 +102,7 @@ Test(jinja, what_is_not_known_is_said)
         json_t *context = context_of(messages);
         char *text = NULL, why[200];
         cr_expect_eq(
-                jinja_render(rows[i][0], context, &text, why, sizeof why),
+                render(rows[i][0], context, &text, why, sizeof why),
                 JINJA_UNKNOWN, "%s", rows[i][0]);
         cr_expect(strstr(why, rows[i][1]), "%s: %s", rows[i][0], why);
         free(text);
@@ -114,63 +132,68 @@ Test(jinja, nothing_takes_more_than_its_budget)
         const char *part;
         size_t count;
         const char *end, *says; /* NULL: rendered */
-    } rows[] = {
-            {"{{ (", 1, "1) }}", NULL},
-            {"(", 13000, "1", "levels deep"},
-            {"[", 13000, "1", "levels deep"},
-            {"{'a':", 13000, "1", "levels deep"},
-            {"not ", 13000, "1", NULL},
-            {"not ", 3000000, "1", "steps"},
-            {"1 if 1 else ", 13000, "1", "levels deep"},
-            {"x[", 13000, "1", "levels deep"},
-            {"f(", 13000, "1", "levels deep"},
-            {"-(", 13000, "1", "levels deep"},
-            {"{% if 1 %}", 13000, "", "levels deep"},
-            {"{% if 1 %}{% endif %}", 50000, "", NULL},
-            {"{{ 1 }}{{ 2 }}", 2048, "{% if 0 %}", "without its end"},
-            {"{{ 1 }}{{ 2 }}", 2047, "a{% if 0 %}", "without its end"},
-            {"{{ 1 }}", 3000000, "", "steps"},
-            {"{% for i in range(90000) %}", 2, "x{% endfor %}{% endfor %}",
-             "steps"},
-            {"{% set n = namespace(s='ab') %}{% for i in range(99) %}"
-             "{% set n.s = n.s ~ n.s %}{% endfor %}",
-             1, "", "MiB"},
-            {"{% set n = namespace(s='a') %}{% for i in range(40) %}{% set n.s "
-             "= n.s.replace('a', 'aa') %}{% endfor %}",
-             1, "", "steps"},
-            /* 2^60 values in two lists of 60 */
-            {"{% set n = namespace(a=[1], b=[1]) %}{% for i in range(60) %}"
-             "{% set n.a = [n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% endfor %}"
-             "{{ n.a == n.b }}",
-             1, "", "steps"},
-            {"{% set n = namespace(a=[1]) %}{% for i in range(60) %}"
-             "{% set n.a = [n.a, n.a] %}{% endfor %}{{ n.a }}",
-             1, "", "steps"},
-            {"{% set n = namespace(a={}) %}{% for i in range(60) %}"
-             "{% set n.a = {'x': n.a, 'y': n.a} %}{% endfor %}"
-             "{{ n.a | tojson }}",
-             1, "", "steps"},
-            /* deep values, compared, printed and freed */
-            {"{% set n = namespace(a=1, b=1) %}{% for i in range(20000) %}"
-             "{% set n.a = [n.a] %}{% set n.b = [n.b] %}{% endfor %}",
-             1, "{{ n.a == n.b }}", "levels deep"},
-            {"{% set n = namespace(a=1) %}{% for i in range(20000) %}"
-             "{% set n.a = [n.a] %}{% endfor %}",
-             1, "{{ n.a in [n.a] }}", NULL},
-            {"{% set n = namespace(a=1) %}{% for i in range(20000) %}"
-             "{% set n.a = [n.a] %}{% endfor %}{% set n = 1 %}",
-             1, "", NULL},
-            {"{{ ", 1, "range(90000000) }}", "MiB"},
-            {"{{ ", 1, THIRTY(THIRTY("' ' ~ ")) "1 }}", NULL},
-            {"{% for i in range(99999) %}{{ '", 1,
-             THIRTY(THIRTY("long text of a template, read anew each time"))
-             "' == 'b' }}{% endfor %}",
-             "steps"},
-            {"{% for i in range(99999) %}{{", 1,
-             THIRTY(THIRTY("                                            "))
-             "1 }}{% endfor %}",
-             "steps"},
-    };
+    } rows[] =
+            {
+                    {"{{ (", 1, "1) }}", NULL},
+                    {"(", 13000, "1", "levels deep"},
+                    {"[", 13000, "1", "levels deep"},
+                    {"{'a':", 13000, "1", "levels deep"},
+                    {"not ", 13000, "1", NULL},
+                    {"not ", 3000000, "1", "steps"},
+                    {"1 if 1 else ", 13000, "1", "levels deep"},
+                    {"x[", 13000, "1", "levels deep"},
+                    {"f(", 13000, "1", "levels deep"},
+                    {"-(", 13000, "1", "levels deep"},
+                    {"{% if 1 %}", 13000, "", "levels deep"},
+                    {"{% if 1 %}{% endif %}", 50000, "", NULL},
+                    {"{{ 1 }}{{ 2 }}", 2048, "{% if 0 %}", "without its end"},
+                    {"{{ 1 }}{{ 2 }}", 2047, "a{% if 0 %}", "without its end"},
+                    {"{{ 1 }}", 3000000, "", "steps"},
+                    {"{% for i in range(90000) %}", 2,
+                     "x{% endfor %}{% endfor %}", "steps"},
+                    {"{% set n = namespace(s='ab') %}{% for i in range(99) %}"
+                     "{% set n.s = n.s ~ n.s %}{% endfor %}",
+                     1, "", "MiB"},
+                    {"{% set n = namespace(s='a') %}{% for i in range(40) %}{% "
+                     "set n.s "
+                     "= n.s.replace('a', 'aa') %}{% endfor %}",
+                     1, "", "steps"},
+                    /* 2^60 values in two lists of 60 */
+                    {"{% set n = namespace(a=[1], b=[1]) %}{% for i in "
+                     "range(60) %}"
+                     "{% set n.a = [n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% "
+                     "endfor %}"
+                     "{{ n.a == n.b }}",
+                     1, "", "steps"},
+                    {"{% set n = namespace(a=[1]) %}{% for i in range(60) %}"
+                     "{% set n.a = [n.a, n.a] %}{% endfor %}{{ n.a }}",
+                     1, "", "steps"},
+                    {"{% set n = namespace(a={}) %}{% for i in range(60) %}"
+                     "{% set n.a = {'x': n.a, 'y': n.a} %}{% endfor %}"
+                     "{{ n.a | tojson }}",
+                     1, "", "steps"},
+                    /* deep values, compared, printed and freed */
+                    {"{% set n = namespace(a=1, b=1) %}{% for i in "
+                     "range(20000) %}"
+                     "{% set n.a = [n.a] %}{% set n.b = [n.b] %}{% endfor %}",
+                     1, "{{ n.a == n.b }}", "levels deep"},
+                    {"{% set n = namespace(a=1) %}{% for i in range(20000) %}"
+                     "{% set n.a = [n.a] %}{% endfor %}",
+                     1, "{{ n.a in [n.a] }}", NULL},
+                    {"{% set n = namespace(a=1) %}{% for i in range(20000) %}"
+                     "{% set n.a = [n.a] %}{% endfor %}{% set n = 1 %}",
+                     1, "", NULL},
+                    {"{{ ", 1, "range(90000000) }}", "MiB"},
+                    {"{{ ", 1, THIRTY(THIRTY("' ' ~ ")) "1 }}", NULL},
+                    {"{% for i in range(99999) %}{{ '", 1,
+                     THIRTY(THIRTY("long text of a template, read anew each "
+                                   "time")) "' == 'b' }}{% endfor %}",
+                     "steps"},
+                    {"{% for i in range(99999) %}{{", 1,
+                     THIRTY(THIRTY("                                           "
+                                   " ")) "1 }}{% endfor %}",
+                     "steps"},
+            };
     json_t *messages = json_pack("[{s:s}]", "role", "user");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         json_t *context = context_of(messages);
@@ -184,7 +207,7 @@ Test(jinja, nothing_takes_more_than_its_budget)
                         is_bare ? " }}" : ""),
                 0);
         enum jinja_result result =
-                jinja_render(whole, context, &text, why, sizeof why);
+                render(whole, context, &text, why, sizeof why);
         const char *says = rows[i].says;
         cr_expect_eq(
                 result,
@@ -192,7 +215,8 @@ Test(jinja, nothing_takes_more_than_its_budget)
                 : strcmp(says, "without its end") ? JINJA_OVER
                                                   : JINJA_UNKNOWN,
                 "%zu %s: %s", i, rows[i].part, why);
-        cr_expect(!says || strstr(why, says), "%zu %s: %s", i, rows[i].part, why);
+        cr_expect(
+                !says || strstr(why, says), "%zu %s: %s", i, rows[i].part, why);
         free(text);
         free(whole);
         free(source);
@@ -220,9 +244,41 @@ Test(jinja, broken_templates_end)
                         sizeof whole - i - (i + 1 < sizeof whole));
             else
                 text[i] = '\0';
-            jinja_render(text, context, &out, why, sizeof why);
+            render(text, context, &out, why, sizeof why);
             free(out);
             json_decref(context);
         }
     json_decref(messages);
+}
+
+/* Byte ranges, also where text holds several bytes a character. */
+Test(jinja, generation_blocks_are_told_as_spans)
+{
+    static const char *const parts[] = {"b\303\251", "cc"};
+    struct jinja_template *template;
+    struct jinja_output out = {0};
+    char why[200];
+    json_t *context = context_of(json_null());
+    cr_assert_eq(
+            jinja_parse(
+                    "\303\251a{% generation %}{{ 'b\303\251' }}{% "
+                    "endgeneration %}"
+                    "{% for x in [1] %}{%- generation -%} cc {%- "
+                    "endgeneration %}d{% endfor %}",
+                    &template, why, sizeof why),
+            JINJA_DONE, "%s", why);
+    cr_assert_eq(
+            jinja_render(template, context, &out, why, sizeof why), JINJA_DONE);
+    cr_expect_str_eq(out.text, "\303\251ab\303\251ccd");
+    cr_assert_eq(out.span_count, 2);
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(out.spans[i].end - out.spans[i].begin, strlen(parts[i]));
+        cr_expect_eq(
+                memcmp(out.text + out.spans[i].begin, parts[i],
+                       strlen(parts[i])),
+                0);
+    }
+    jinja_output_fini(&out);
+    jinja_free(template);
+    json_decref(context);
 }
