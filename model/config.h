@@ -11,25 +11,60 @@
 
 struct model_family;
 
+enum rope_type {
+    ROPE_DEFAULT,
+    ROPE_LINEAR,
+    ROPE_DYNAMIC,
+    ROPE_YARN,
+    ROPE_LONGROPE,
+    ROPE_LLAMA3,
+    ROPE_TYPES
+};
+/* One way to rotate heads (model/rope.h has the formulas). */
+struct rope_set {
+    enum rope_type type;
+    double theta;
+    int dims;      /* d: the first channels of a head turn, in (d + 1) / 2
+                      pairs */
+    int positions; /* M: max_position_embeddings */
+    int original_positions;                   /* O; 0: the type has none */
+    double factor;                            /* f */
+    double attention_factor;                  /* a: of cosine and sine */
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    double beta_fast, beta_slow;              /* yarn */
+    bool truncate;                            /* yarn: whole numbers of pairs */
+    double *factors; /* longrope: short, then long, of each pair; owned */
+    double q_beta;   /* q of position p times 1 + q_beta ln(1 + floor(p / O)) */
+};
+enum { ROPE_SETS = 2 };
+
+/* What one layer's attention sees, and how its heads turn. */
+struct layer_attention {
+    int window; /* tokens, itself among them; 0: all before it */
+    int rope;   /* of model_config.ropes; -1: heads do not turn */
+};
+
 struct model_config {
     const struct model_family *family; /* family.h */
     int vocab_size;                    /* V */
-    int stored_rows;       /* of V in the files; 0: all (vocab_resize.h) */
-    int hidden_size;       /* C */
-    int intermediate_size; /* F */
-    int layers;            /* L */
-    int heads;             /* H */
-    int kv_heads;          /* KV */
-    int head_dim;          /* D */
-    int max_positions;     /* longest sequence */
+    int stored_rows;        /* of V in the files; 0: all (vocab_resize.h) */
+    int hidden_size;        /* C */
+    int intermediate_size;  /* F */
+    int layers;             /* L */
+    int heads;              /* H */
+    int kv_heads;           /* KV */
+    int head_dim;           /* D */
+    int max_positions;      /* longest sequence */
+    int original_positions; /* beside rope_scaling (Phi-3); 0: not there */
     double norm_eps;
     bool tied; /* the head is the token embedding */
     bool qkv_bias, out_bias, mlp_bias;
     bool qk_norm; /* RMSNorm over each head of q and k */
-    double rope_theta;
-    bool rope_llama3; /* the frequencies are scaled, see model/rope.c */
-    double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
-    int rope_original_positions;
+    struct rope_set ropes[ROPE_SETS];
+    int rope_count;        /* 0: positions are learned */
+    bool rope_interleaved; /* channels 2j and 2j + 1 are a pair; else j and
+                              j + pairs */
+    struct layer_attention *layer_attention; /* (layers); owned */
     double initializer_range; /* standard deviation of random weights */
     enum dtype storage_dtype; /* of the files: what "auto" exports */
     /* stored quantized (model_config_read_stored); the format as config.json

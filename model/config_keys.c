@@ -27,6 +27,7 @@ static const struct config_key common[] = {
         {"pruned_heads", CONFIG_FALSE},
         {"is_encoder_decoder", CONFIG_FALSE},
         {"add_cross_attention", CONFIG_FALSE},
+        {"use_bidirectional_attention", CONFIG_FALSE},
         {"final_logit_softcapping", CONFIG_NULL},
         {"attn_logit_softcapping", CONFIG_NULL},
         {"logit_scale", CONFIG_ONE},
@@ -181,15 +182,6 @@ static bool is_name(const json_t *value, const char *name)
     return json_is_string(value) && strcmp(json_string_value(value), name) == 0;
 }
 
-static bool is_full_attention(const json_t *value)
-{
-    size_t i;
-    const json_t *type;
-    json_array_foreach(
-            value, i, type) if (!is_name(type, "full_attention")) return false;
-    return json_is_array(value);
-}
-
 bool config_is_neutral(const json_t *value, enum config_kind kind)
 {
     if (!value || json_is_null(value))
@@ -210,8 +202,6 @@ bool config_is_neutral(const json_t *value, enum config_kind kind)
     case CONFIG_GELU_TANH: /* two names of one function */
         return is_name(value, "gelu_new") ||
                is_name(value, "gelu_pytorch_tanh");
-    case CONFIG_FULL_ATTENTION:
-        return is_full_attention(value);
     default:
         return true;
     }
@@ -312,14 +302,14 @@ json_t *config_keys_complete(
     for (const struct config_key *key = NULL; (key = next_key(family, key));)
         if (key->flags & CONFIG_WRITTEN)
             failed |= add_missing(json, key->name, value_of(key, config));
-    if (family->rotary && !json_object_get(json, "rope_parameters"))
+    if (config->rope_count == 1 && !json_object_get(json, "rope_parameters"))
         failed |= json_object_set_new(
-                json, "rope_theta", json_real(config->rope_theta));
+                json, "rope_theta", json_real(config->ropes[0].theta));
     failed |= add_missing(
             json, "bos_token_id", token_or_null(config->bos_token_id));
     failed |= add_missing(
             json, "eos_token_id", token_or_null(config->eos_token_id));
-    if (family->window == WINDOW_ALWAYS && reader->on_error == ZD_ERR_CONFIG)
+    if (family->window == WINDOW_ALL && reader->on_error == ZD_ERR_CONFIG)
         failed |= add_missing(json, "sliding_window", json_null());
     if (!failed)
         return json;

@@ -30,8 +30,7 @@ enum config_kind {
     CONFIG_FALSE, /* false, 0, an empty list or table */
     CONFIG_ONE,   /* true, 1 */
     CONFIG_SILU,
-    CONFIG_GELU_TANH,
-    CONFIG_FULL_ATTENTION /* a list of that name alone */
+    CONFIG_GELU_TANH
 };
 enum {
     CONFIG_WRITTEN = 1,     /* exported also where it was absent */
@@ -47,11 +46,13 @@ struct config_key {
 };
 #define CONFIG_AT(name) offsetof(struct model_config, name)
 
-/* When a sliding window counts. */
+/* Which layers slide (config_layers.h). */
 enum window_rule {
-    WINDOW_UNSUPPORTED,
-    WINDOW_ALWAYS,  /* 4096 where a file does not say; null: none */
-    WINDOW_SWITCHED /* by use_sliding_window, from max_window_layers on */
+    WINDOW_NONE,
+    WINDOW_ALL,    /* every layer, where there is a window */
+    WINDOW_LAST,   /* with use_sliding_window, from max_window_layers on */
+    WINDOW_NOPE,   /* with use_sliding_window, layers that do not rotate */
+    WINDOW_PATTERN /* all but every sliding_window_pattern-th */
 };
 
 /* --- tensors -------------------------------------------------------------- */
@@ -132,6 +133,13 @@ struct model_family {
             const struct config_reader *reader, struct model_config *config);
     const char *head_dim_keys; /* what gives head_dim, in errors */
     enum window_rule window;
+    int window_tokens;  /* where a file does not say; 0: none */
+    int window_pattern; /* the same, of WINDOW_PATTERN */
+    bool layer_types;   /* the class reads the key: else it may only repeat what
+                           the rule says */
+    bool partial_rotary; /* the class reads partial_rotary_factor */
+    bool longrope; /* the one rope_type but default; "su" and "yarn" are older
+                      names */
     bool qkv_bias, qk_norm; /* of every model of the family */
 
     /* tensors: unit 0, each layer, before the head; names in the table are

@@ -3,6 +3,7 @@
 #define ZD_MODEL_INTERNAL_H
 
 #include "model/activations.h"
+#include "model/rope.h"
 
 struct event_list {
     struct unit_event *events; /* owned */
@@ -68,7 +69,7 @@ struct model {
     struct model_shape shape;
     struct row_strides strides;
     struct activations passes[MODEL_PASSES];
-    float *cosine, *sine;   /* (positions, D/2); NULL: not rotary */
+    struct rope_tables ropes[ROPE_SETS];
     void *decoded;          /* a dequantized weight, for a matmul */
     int32_t *planes;        /* (4, N) of the pass, on the CPU: positions, and
                                what head_rows_fill writes */

@@ -1,7 +1,6 @@
 #include "base/device/device_memory.h"
 #include "base/must.h"
 #include "model/internal.h"
-#include "model/rope.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,18 +49,21 @@ static void alloc_tables(struct model *model)
 
 static enum zd_status fill_angles(struct model *model, float *angles)
 {
-    size_t positions = (size_t)model_positions(&model->shape);
-    size_t count = positions * (size_t)(model->config->head_dim / 2);
-    size_t bytes = 2 * count * sizeof(float);
-    if (!model->config->family->rotary)
-        return ZD_OK;
-    model->cosine = angles;
-    model->sine = angles + count;
-    float *host = zd_array(bytes, 1);
-    rope_fill(model->config, (int)positions, host, host + count);
-    enum zd_status status = device_write(angles, host, bytes);
-    free(host);
-    return status;
+    int positions = model_positions(&model->shape);
+    for (int i = 0; i < model->config->rope_count; i++) {
+        const struct rope_set *set = &model->config->ropes[i];
+        size_t floats = rope_table_floats(set, positions);
+        float *host = zd_array(floats, sizeof *host);
+        struct rope_tables tables = rope_tables_at(set, positions, host);
+        rope_fill(set, positions, &tables);
+        model->ropes[i] = rope_tables_at(set, positions, angles);
+        enum zd_status status =
+                device_write(angles, host, floats * sizeof *host);
+        free(host);
+        ZD_TRY(status);
+        angles += floats;
+    }
+    return ZD_OK;
 }
 
 /* What lies on the device beside the activations. */

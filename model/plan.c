@@ -117,11 +117,10 @@ enum zd_status model_plan(
         const struct model_shape *shape, struct arena_plan *plan)
 {
     struct activations passes[MODEL_PASSES] = {0};
-    size_t bytes = 0, residuals = 0;
+    size_t bytes = 0, residuals = 0, angles = 0;
     int positions = model_positions(shape);
-    size_t angles = config->family->rotary
-                            ? (size_t)positions * (size_t)config->head_dim
-                            : 0;
+    for (int i = 0; i < config->rope_count; i++)
+        angles += rope_table_floats(&config->ropes[i], positions);
     ZD_TRY(check_positions(config, positions));
     ZD_TRY(check_offload(config, shape));
     activations_lay_out(config, table, shape, NULL, passes);

@@ -1,4 +1,4 @@
-/* mistral.c - Mistral, without a window that some token would notice. */
+/* mistral.c - Mistral, with its window, if there is one. */
 #include "model/families/rotary.h"
 
 static const struct config_key keys[] = {
@@ -13,6 +13,8 @@ const struct model_family model_mistral = {
         .name = "mistral",
         .architecture = "MistralForCausalLM",
         .keys = keys,
-        .window = WINDOW_ALWAYS,
+        .window = WINDOW_ALL,
+        .window_tokens = 4096,
+        .layer_types = true,
         ROTARY_FAMILY,
 };

@@ -14,7 +14,9 @@ const struct model_family model_qwen2 = {
         .name = "qwen2",
         .architecture = "Qwen2ForCausalLM",
         .keys = keys,
-        .window = WINDOW_SWITCHED,
+        .window = WINDOW_LAST,
+        .window_tokens = 4096,
+        .layer_types = true,
         .qkv_bias = true,
         ROTARY_FAMILY,
 };

@@ -15,7 +15,9 @@ const struct model_family model_qwen3 = {
         .name = "qwen3",
         .architecture = "Qwen3ForCausalLM",
         .keys = keys,
-        .window = WINDOW_SWITCHED,
+        .window = WINDOW_LAST,
+        .window_tokens = 4096,
+        .layer_types = true,
         .qk_norm = true,
         ROTARY_FAMILY,
 };

@@ -1,90 +1,9 @@
 #include "model/families/rotary.h"
 #include "kernels/fused.h"
+#include "model/config_rope.h"
 #include "model/internal.h"
 
-#include <string.h>
-
 /* --- config.json ---------------------------------------------------------- */
-
-/* What rope_scaling or rope_parameters must not hold. */
-static enum zd_status check_rope(const struct config_reader *reader)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)reader->json, key, value)
-    {
-        if (json_is_object(value)) /* one set of keys per kind of layer */
-            return config_refuse(reader, key);
-        if (strcmp(key, "partial_rotary_factor") == 0 &&
-            !config_is_neutral(value, CONFIG_ONE))
-            return config_refuse(reader, key);
-    }
-    return ZD_OK;
-}
-
-/* The `llama3` keys of rope_scaling (v4) or rope_parameters (v5). */
-static enum zd_status read_rope_llama3(
-        const struct config_reader *r, struct model_config *c)
-{
-    const char *const keys[] = {
-            "factor", "low_freq_factor", "high_freq_factor",
-            "original_max_position_embeddings"};
-    for (int i = 0; i < 4; i++)
-        if (!config_get(r, keys[i]))
-            return config_fail(
-                    r, "E0302", "rope_type \"llama3\" needs the key `%s`",
-                    keys[i]);
-    ZD_TRY(config_read_real(r, keys[0], 0, &c->rope_factor));
-    ZD_TRY(config_read_real(r, keys[1], 0, &c->rope_low_freq_factor));
-    ZD_TRY(config_read_real(r, keys[2], 0, &c->rope_high_freq_factor));
-    ZD_TRY(config_read_int(
-            r, keys[3], 0, POSITIONS_MAX, &c->rope_original_positions));
-    if (c->rope_factor < 1 || c->rope_low_freq_factor <= 0 ||
-        c->rope_high_freq_factor <= c->rope_low_freq_factor)
-        return config_fail(
-                r, "E0302",
-                "rope_type \"llama3\" needs factor >= 1 and 0 < "
-                "low_freq_factor < high_freq_factor, not %g, %g, %g",
-                c->rope_factor, c->rope_low_freq_factor,
-                c->rope_high_freq_factor);
-    c->rope_llama3 = true;
-    return ZD_OK;
-}
-
-/* rope_theta beside the other keys (v4) or inside rope_parameters (v5). */
-static enum zd_status read_rope(
-        const struct config_reader *r, struct model_config *c)
-{
-    const char *key =
-            config_get(r, "rope_scaling") ? "rope_scaling" : "rope_parameters";
-    const json_t *value = config_get(r, key);
-    struct config_reader inner = *r;
-    inner.json = value;
-    ZD_TRY(config_read_real(r, "rope_theta", 10000.0, &c->rope_theta));
-    if (value && !json_is_object(value))
-        return config_wrong(r, key, "a table of keys");
-    if (value)
-        ZD_TRY(config_read_real(
-                &inner, "rope_theta", c->rope_theta, &c->rope_theta));
-    if (c->rope_theta <= 1)
-        return config_fail(
-                r, "E0302", "`rope_theta` must be above 1, not %g",
-                c->rope_theta);
-    if (!value)
-        return ZD_OK;
-    ZD_TRY(check_rope(&inner));
-    const json_t *type = config_get(&inner, "rope_type");
-    if (!type)
-        type = config_get(&inner, "type");
-    const char *name = type ? json_string_value(type) : "default";
-    if (name && strcmp(name, "llama3") == 0)
-        return read_rope_llama3(&inner, c);
-    if (!name || strcmp(name, "default") != 0)
-        return config_fail(
-                r, "E0304", "`rope_type` = \"%s\" is not supported",
-                name ? name : "?");
-    return ZD_OK;
-}
 
 enum zd_status rotary_settle(
         const struct config_reader *r, struct model_config *c)
@@ -108,7 +27,7 @@ enum zd_status rotary_settle(
     c->out_bias = c->qkv_bias;
     c->qkv_bias |= c->family->qkv_bias;
     c->qk_norm = c->family->qk_norm;
-    return read_rope(r, c);
+    return config_read_ropes(r, 10000, c);
 }
 
 /* --- tensors -------------------------------------------------------------- */
@@ -206,11 +125,18 @@ static struct projections gate_up_of(const struct layer_run *run)
             2};
 }
 
-static struct rope_angles angles_of(const struct layer_run *run)
+static int rope_of(const struct layer_run *run)
 {
-    const struct model *model = run->model;
+    return run->model->config->layer_attention[run->layer - 1].rope;
+}
+
+/* Of the layer's set; q has tables of its own where positions scale it. */
+static struct rope_angles angles_of(const struct layer_run *run, bool q)
+{
+    const struct rope_tables *t = &run->model->ropes[rope_of(run)];
     return (struct rope_angles){
-            model->cosine, model->sine, run->pass->positions};
+            q ? t->q_cosine : t->cosine, q ? t->q_sine : t->sine,
+            run->pass->positions};
 }
 
 /* Qwen3: each head of q and k is normed before it turns, with one weight for
@@ -221,7 +147,7 @@ enum zd_status rotary_norm_heads(const struct layer_run *run)
     const struct model_config *c = model->config;
     const struct layer_acts *acts = run->acts;
     const struct row_strides *s = &model->strides;
-    const struct rope_angles angles = angles_of(run);
+    const struct rope_angles angles = angles_of(run, false);
     const struct head_norm_forward_args q = {
             .out = acts->q,
             .rstd = acts->q_rstd,
@@ -254,7 +180,7 @@ static enum zd_status norm_heads_backward(const struct layer_run *run)
     const struct row_strides *s = &model->strides;
     int q_norm = role_id(model, run->layer, ROLE_Q_NORM);
     int k_norm = role_id(model, run->layer, ROLE_K_NORM);
-    const struct rope_angles angles = angles_of(run);
+    const struct rope_angles angles = angles_of(run, false);
     const struct head_norm_backward_args q = {
             .dx = g->q_raw,
             .dweight = model->grads[q_norm],
@@ -287,10 +213,22 @@ static enum zd_status rotate(
 {
     const struct model *model = run->model;
     const struct model_config *c = model->config;
-    const struct rope_angles angles = angles_of(run);
-    return fused_rope(
-            model->kernels, NULL, q, k, c->heads, c->kv_heads, model->strides.q,
-            model->strides.k, &angles, run->pass->N, c->head_dim, backward);
+    int set = rope_of(run);
+    if (set < 0)
+        return ZD_OK;
+    const struct rope_angles of_q = angles_of(run, true);
+    const struct rope_angles of_k = angles_of(run, false);
+    if (!c->ropes[set].q_beta)
+        return fused_rope(
+                model->kernels, NULL, q, k, c->heads, c->kv_heads,
+                model->strides.q, model->strides.k, &of_k, run->pass->N,
+                c->head_dim, backward);
+    ZD_TRY(model->kernels->rope(
+            NULL, q, of_q.cosine, of_q.sine, of_q.positions, run->pass->N,
+            c->heads, c->head_dim, model->strides.q, backward));
+    return model->kernels->rope(
+            NULL, k, of_k.cosine, of_k.sine, of_k.positions, run->pass->N,
+            c->kv_heads, c->head_dim, model->strides.k, backward);
 }
 
 enum zd_status rotary_qkv_forward(const struct layer_run *run)

@@ -43,11 +43,8 @@
             {"eos_token_id", CONFIG_TOKEN, CONFIG_AT(eos_token_id), -1},         \
             {"rope_theta"}, {"rope_scaling"}, {"rope_parameters"},               \
             {"hidden_act", CONFIG_SILU},                                         \
-            {"partial_rotary_factor", CONFIG_ONE}, {"clip_qkv", CONFIG_NULL},    \
-            {"use_mrope", CONFIG_FALSE},                                         \
-    {                                                                            \
-        "layer_types", CONFIG_FULL_ATTENTION                                     \
-    }
+            {"partial_rotary_factor"}, {"clip_qkv", CONFIG_NULL},                \
+            {"use_mrope", CONFIG_FALSE}, {"layer_types"}
 
 enum zd_status rotary_settle(
         const struct config_reader *reader, struct model_config *config);

@@ -1,6 +1,7 @@
 #include "model/files/config.h"
 #include "base/file/fs.h"
 #include "model/config_keys.h"
+#include "model/config_layers.h"
 #include "model/families/families.h"
 
 #include <stdlib.h>
@@ -72,30 +73,6 @@ static enum zd_status read_dtype(
     return ZD_OK;
 }
 
-/* Mistral's class has a window of 4096 when the key is absent from a file; in a
- * job's own [model.config], which cannot write null, absent means none. */
-static enum zd_status check_window(
-        const struct config_reader *reader, const struct model_config *config)
-{
-    const json_t *window = json_object_get(reader->json, "sliding_window");
-    const json_t *from = json_object_get(reader->json, "max_window_layers");
-    const json_t *use = json_object_get(reader->json, "use_sliding_window");
-    bool is_given = window && !json_is_null(window), in_use = false;
-    json_int_t tokens = is_given ? json_integer_value(window) : 4096;
-    if (config->family->window == WINDOW_ALWAYS)
-        in_use = is_given || (!window && reader->on_error == ZD_ERR_DATA);
-    else if (config->family->window == WINDOW_SWITCHED)
-        in_use = (from ? json_integer_value(from) : 28) < config->layers &&
-                 !config_is_neutral(use, CONFIG_FALSE);
-    if (!in_use || tokens >= config->max_positions)
-        return ZD_OK;
-    return config_fail(
-            reader, "E0304",
-            "`sliding_window` = %lld, shorter than the model's %d positions, "
-            "is not supported",
-            (long long)tokens, config->max_positions);
-}
-
 static enum zd_status check_head_dim(
         const struct config_reader *reader, const struct model_config *config)
 {
@@ -115,26 +92,36 @@ static enum zd_status check_head_dim(
     return ZD_OK;
 }
 
+static enum zd_status parse(
+        const struct config_reader *r, struct model_config *c)
+{
+    if (!json_is_object(r->json))
+        return config_fail(
+                r, "E0302", "a model configuration is a table of keys");
+    ZD_TRY(read_family(r, c));
+    ZD_TRY(config_keys_read(r, c));
+    ZD_TRY(c->family->settle(r, c));
+    ZD_TRY(read_dtype(r, c));
+    ZD_TRY(check_head_dim(r, c));
+    ZD_TRY(config_read_layers(r, c));
+    c->json = config_keys_complete(r, c);
+    if (!c->json)
+        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model's keys");
+    return ZD_OK;
+}
+
 enum zd_status model_config_parse(
         const json_t *json, const char *name, enum zd_status on_error,
         struct model_config *config_out)
 {
     struct config_reader r = {json, name, on_error, "E0302"};
     struct model_config c = {0};
-    if (!json_is_object(json))
-        return config_fail(
-                &r, "E0302", "a model configuration is a table of keys");
-    ZD_TRY(read_family(&r, &c));
-    ZD_TRY(config_keys_read(&r, &c));
-    ZD_TRY(c.family->settle(&r, &c));
-    ZD_TRY(read_dtype(&r, &c));
-    ZD_TRY(check_head_dim(&r, &c));
-    ZD_TRY(check_window(&r, &c));
-    c.json = config_keys_complete(&r, &c);
-    if (!c.json)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "no memory for a model's keys");
-    *config_out = c;
-    return ZD_OK;
+    enum zd_status status = parse(&r, &c);
+    if (status == ZD_OK)
+        *config_out = c;
+    else
+        model_config_fini(&c);
+    return status;
 }
 
 /* DIR/config.json as JSON, which the caller lets go of. */
@@ -248,6 +235,9 @@ void model_config_fini(struct model_config *config)
     if (!config)
         return;
     json_decref(config->json);
+    free(config->layer_attention);
+    for (int i = 0; i < ROPE_SETS; i++)
+        free(config->ropes[i].factors);
     memset(config, 0, sizeof *config);
 }
 

@@ -50,10 +50,12 @@ Test(model_config, reads_the_keys_of_version_4)
     cr_expect_eq(c.head_dim, 64);
     cr_expect_eq(c.max_positions, 131072);
     cr_expect_eq(c.norm_eps, 1e-5);
-    cr_expect(c.tied && c.rope_llama3 && !c.qkv_bias && !c.has_dropout);
-    cr_expect_eq(c.rope_theta, 500000.0);
-    cr_expect_eq(c.rope_factor, 32.0);
-    cr_expect_eq(c.rope_original_positions, 8192);
+    cr_expect(c.tied && !c.qkv_bias && !c.has_dropout);
+    cr_expect_eq(c.rope_count, 1);
+    cr_expect_eq(c.ropes[0].type, ROPE_LLAMA3);
+    cr_expect_eq(c.ropes[0].theta, 500000.0);
+    cr_expect_eq(c.ropes[0].factor, 32.0);
+    cr_expect_eq(c.ropes[0].original_positions, 8192);
     cr_expect_eq(c.storage_dtype, DTYPE_BF16);
     cr_expect_eq(c.bos_token_id, 128000);
     cr_expect_eq(c.eos_token_id, 128001);
@@ -74,9 +76,9 @@ Test(model_config, reads_the_keys_of_version_5)
                   "\"high_freq_factor\":4.0,"
                   "\"original_max_position_embeddings\":512}}",
                   ZD_ERR_DATA, &c) == ZD_OK);
-    cr_expect_eq(c.rope_theta, 70000.0);
-    cr_expect(c.rope_llama3);
-    cr_expect_eq(c.rope_factor, 8.0);
+    cr_expect_eq(c.ropes[0].theta, 70000.0);
+    cr_expect_eq(c.ropes[0].type, ROPE_LLAMA3);
+    cr_expect_eq(c.ropes[0].factor, 8.0);
     cr_expect_eq(c.storage_dtype, DTYPE_FP16, "dtype wins");
     model_config_fini(&c);
 }

@@ -1,0 +1,276 @@
+#include "model/config_rope.h"
+#include "base/must.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const type_names[ROPE_TYPES] = {
+        [ROPE_DEFAULT] = "default",   [ROPE_LINEAR] = "linear",
+        [ROPE_DYNAMIC] = "dynamic",   [ROPE_YARN] = "yarn",
+        [ROPE_LONGROPE] = "longrope", [ROPE_LLAMA3] = "llama3"};
+
+static enum zd_status read_type(
+        const struct config_reader *r, const char *key,
+        const struct model_family *family, enum rope_type *out)
+{
+    const json_t *value = config_get(r, "rope_type");
+    if (!value)
+        value = config_get(r, "type");
+    const char *name = value ? json_string_value(value) : "default";
+    bool is_old =
+            name && (strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0);
+    if (family->longrope && is_old)
+        name = "longrope";
+    for (int type = 0; name && type < ROPE_TYPES; type++) {
+        bool is_known = !family->longrope || type == ROPE_DEFAULT ||
+                        type == ROPE_LONGROPE;
+        if (is_known && strcmp(name, type_names[type]) == 0) {
+            *out = type;
+            return ZD_OK;
+        }
+    }
+    config_fail(
+            r, "E0304", "`%s`: `rope_type` = \"%.40s\" is not supported", key,
+            name ? name : "?");
+    zd_fail_help(
+            family->longrope
+                    ? "a %s model has default or longrope (su and yarn are its "
+                      "older names)"
+                    : "default, linear, dynamic, yarn, longrope and llama3 are "
+                      "supported",
+            family->name);
+    return r->on_error;
+}
+
+/* --- what each type reads ------------------------------------------------- */
+
+static enum zd_status need(
+        const struct config_reader *r, enum rope_type type, const char *key)
+{
+    return config_get(r, key)
+                   ? ZD_OK
+                   : config_fail(
+                             r, "E0302", "rope_type \"%s\" needs the key `%s`",
+                             type_names[type], key);
+}
+
+static enum zd_status read_factor(
+        const struct config_reader *r, struct rope_set *s)
+{
+    ZD_TRY(need(r, s->type, "factor"));
+    ZD_TRY(config_read_real(r, "factor", 1, &s->factor));
+    return s->factor >= 1 ? ZD_OK
+                          : config_wrong(r, "factor", "a number of at least 1");
+}
+
+/* Where the key is absent or null, by the ratio of both lengths. */
+static enum zd_status read_ratio(
+        const struct config_reader *r, struct rope_set *s)
+{
+    if (config_get(r, "factor"))
+        return read_factor(r, s);
+    s->factor = (double)s->positions / s->original_positions;
+    return ZD_OK;
+}
+
+static enum zd_status read_llama3(
+        const struct config_reader *r, struct rope_set *s)
+{
+    ZD_TRY(need(r, s->type, "low_freq_factor"));
+    ZD_TRY(need(r, s->type, "high_freq_factor"));
+    ZD_TRY(need(r, s->type, "original_max_position_embeddings"));
+    ZD_TRY(read_factor(r, s));
+    ZD_TRY(config_read_real(r, "low_freq_factor", 0, &s->low_freq_factor));
+    ZD_TRY(config_read_real(r, "high_freq_factor", 0, &s->high_freq_factor));
+    if (s->low_freq_factor > 0 && s->high_freq_factor > s->low_freq_factor)
+        return ZD_OK;
+    return config_fail(
+            r, "E0302",
+            "rope_type \"llama3\" needs 0 < low_freq_factor < "
+            "high_freq_factor, not %g, %g",
+            s->low_freq_factor, s->high_freq_factor);
+}
+
+/* YaRN, section 3.4: scores grow with the logarithm of the factor. */
+static double magnitude(double factor, double scale)
+{
+    return factor > 1 ? 0.1 * scale * log(factor) + 1 : 1;
+}
+
+/* Truncated, unless the key is there and not true. */
+static enum zd_status read_yarn(
+        const struct config_reader *r, struct rope_set *s)
+{
+    double scale, all;
+    const json_t *truncate = json_object_get(r->json, "truncate");
+    s->truncate = !truncate || json_is_true(truncate);
+    if (truncate && !json_is_boolean(truncate) && !json_is_null(truncate))
+        return config_wrong(r, "truncate", "true or false");
+    if (!json_object_get(r->json, "factor"))
+        ZD_TRY(need(r, s->type, "factor"));
+    ZD_TRY(read_ratio(r, s));
+    ZD_TRY(config_read_real(r, "beta_fast", 32, &s->beta_fast));
+    ZD_TRY(config_read_real(r, "beta_slow", 1, &s->beta_slow));
+    ZD_TRY(config_read_real(r, "mscale", 0, &scale));
+    ZD_TRY(config_read_real(r, "mscale_all_dim", 0, &all));
+    s->beta_fast = s->beta_fast > 0 ? s->beta_fast : 32;
+    s->beta_slow = s->beta_slow > 0 ? s->beta_slow : 1;
+    s->attention_factor =
+            scale > 0 && all > 0
+                    ? magnitude(s->factor, scale) / magnitude(s->factor, all)
+                    : magnitude(s->factor, 1);
+    return ZD_OK;
+}
+
+static enum zd_status read_factors(
+        const struct config_reader *r, const char *key, int pairs, double *out)
+{
+    char expected[64];
+    const json_t *list = config_get(r, key);
+    bool ok = json_array_size(list) == (size_t)pairs;
+    for (int i = 0; ok && i < pairs; i++) {
+        const json_t *value = json_array_get(list, (size_t)i);
+        out[i] = json_number_value(value);
+        ok = json_is_number(value) && isfinite(out[i]) && out[i] > 0;
+    }
+    if (ok)
+        return ZD_OK;
+    snprintf(expected, sizeof expected, "a list of %d numbers above 0", pairs);
+    return config_wrong(r, key, expected);
+}
+
+static enum zd_status read_longrope(
+        const struct config_reader *r, struct rope_set *s)
+{
+    int pairs = rope_pairs(s);
+    ZD_TRY(need(r, s->type, "short_factor"));
+    ZD_TRY(need(r, s->type, "long_factor"));
+    ZD_TRY(read_ratio(r, s));
+    s->factors = zd_array(2 * (size_t)pairs, sizeof *s->factors);
+    ZD_TRY(read_factors(r, "short_factor", pairs, s->factors));
+    ZD_TRY(read_factors(r, "long_factor", pairs, s->factors + pairs));
+    if (s->factor > 1)
+        s->attention_factor =
+                sqrt(1 + log(s->factor) / log(s->original_positions));
+    return ZD_OK;
+}
+
+static enum zd_status read_scaling(
+        const struct config_reader *r, struct rope_set *s)
+{
+    switch (s->type) {
+    case ROPE_LINEAR:
+        return read_factor(r, s);
+    case ROPE_DYNAMIC:
+        if (s->dims <= 2)
+            return config_fail(
+                    r, "E0302",
+                    "rope_type \"dynamic\" needs heads of more than 2 channels "
+                    "that turn");
+        return read_factor(r, s);
+    case ROPE_YARN:
+        return read_yarn(r, s);
+    case ROPE_LONGROPE:
+        return read_longrope(r, s);
+    case ROPE_LLAMA3:
+        return read_llama3(r, s);
+    default:
+        return ZD_OK;
+    }
+}
+
+/* --- a set ---------------------------------------------------------------- */
+
+static enum zd_status read_dims(
+        const struct config_reader *r, const struct model_config *c,
+        double partial, struct rope_set *s)
+{
+    ZD_TRY(config_read_real(r, "partial_rotary_factor", partial, &partial));
+    if (partial != 1 && !c->family->partial_rotary)
+        return config_fail(
+                r, "E0304",
+                "`partial_rotary_factor` = %g is not supported in a %s model",
+                partial, c->family->name);
+    s->dims = partial <= 1 ? (int)(c->head_dim * partial) : 0;
+    return s->dims > 0
+                   ? ZD_OK
+                   : config_fail(
+                             r, "E0302",
+                             "`partial_rotary_factor` must be at most 1 and "
+                             "leave a channel of %d, not %g",
+                             c->head_dim, partial);
+}
+
+/* Phi-3's classes have the key beside the table; others inside. */
+static enum zd_status read_original(
+        const struct config_reader *r, const struct model_config *c,
+        struct rope_set *s)
+{
+    if (s->type < ROPE_YARN)
+        return ZD_OK;
+    s->original_positions = c->original_positions;
+    if (!s->original_positions)
+        ZD_TRY(config_read_int(
+                r, "original_max_position_embeddings", s->positions,
+                POSITIONS_MAX, &s->original_positions));
+    return s->original_positions > 1
+                   ? ZD_OK
+                   : config_wrong(
+                             r, "original_max_position_embeddings",
+                             "an integer above 1");
+}
+
+enum zd_status config_read_rope(
+        const struct config_reader *reader, const char *key,
+        const json_t *table, double theta, double partial,
+        const struct model_config *c, struct rope_set *s)
+{
+    struct config_reader r = *reader;
+    json_t *empty = zd_must(json_object());
+    r.json = table ? table : empty;
+    *s = (struct rope_set){
+            .factor = 1, .attention_factor = 1, .positions = c->max_positions};
+    enum zd_status status =
+            json_is_object(r.json)
+                    ? read_type(&r, key, c->family, &s->type)
+                    : config_wrong(reader, key, "a table of keys");
+    if (status == ZD_OK)
+        status = config_read_real(&r, "rope_theta", theta, &s->theta);
+    if (status == ZD_OK && s->theta <= 1)
+        status = config_fail(
+                &r, "E0302", "`rope_theta` must be above 1, not %g", s->theta);
+    if (status == ZD_OK)
+        status = read_dims(&r, c, partial, s);
+    if (status == ZD_OK)
+        status = read_original(&r, c, s);
+    if (status == ZD_OK)
+        status = read_scaling(&r, s);
+    if (status == ZD_OK && (s->type == ROPE_YARN || s->type == ROPE_LONGROPE))
+        status = config_read_real(
+                &r, "attention_factor", s->attention_factor,
+                &s->attention_factor);
+    json_decref(empty);
+    return status;
+}
+
+enum zd_status config_read_ropes(
+        const struct config_reader *r, double theta, struct model_config *c)
+{
+    const char *key =
+            config_get(r, "rope_scaling") ? "rope_scaling" : "rope_parameters";
+    const json_t *table = config_get(r, key), *value;
+    const char *name;
+    double partial;
+    ZD_TRY(config_read_real(r, "rope_theta", theta, &theta));
+    ZD_TRY(config_read_real(r, "partial_rotary_factor", 1, &partial));
+    json_object_foreach((json_t *)table, name, value)
+    {
+        if (json_is_object(value)) { /* one set for each type of layer */
+            struct config_reader inner = *r;
+            inner.json = table;
+            return config_refuse(&inner, name);
+        }
+    }
+    c->rope_count = 1;
+    return config_read_rope(r, key, table, theta, partial, c, &c->ropes[0]);
+}
