@@ -12,6 +12,7 @@ static const struct {
     const char *what;
     const char *help; /* how to make text of it: a command, and the path */
     bool takes_path;
+    enum data_container container; /* files of that name are read */
 } kinds[] = {
         {"PAR1", 4, "a Parquet table",
          "python3 -c \"import pandas as p, sys; "
@@ -28,8 +29,12 @@ static const struct {
          "d.Dataset.from_file(sys.argv[1]).to_json(sys.argv[1] + "
          "'.jsonl')\" ",
          true},
-        {"\x28\xb5\x2f\xfd", 4, "compressed by zstd", "zstd -d ", true},
-        {"\x1f\x8b", 2, "compressed by gzip", "gunzip -k ", true},
+        {"\x28\xb5\x2f\xfd", 4, "compressed by zstd",
+         "give it a name that ends in .zst, and it is decompressed", false,
+         CONTAINER_ZSTD},
+        {"\x1f\x8b", 2, "compressed by gzip",
+         "give it a name that ends in .gz, and it is decompressed", false,
+         CONTAINER_GZIP},
         {"BZh", 3, "compressed by bzip2", "bunzip2 -k ", true},
         {"\xfd"
          "7zXZ",
@@ -43,8 +48,11 @@ static const struct {
          "a pointer of Git LFS, not the data itself", "git lfs pull", false},
 };
 
-enum zd_status foreign_check(int fd, const char *path)
+enum zd_status foreign_check(
+        int fd, const char *path, enum data_container container)
 {
+    static const char *const names[] = {
+            [CONTAINER_GZIP] = "a gzip file", [CONTAINER_ZSTD] = "a zstd file"};
     char head[64], word[2 * PATH_MAX] = "";
     struct text_buffer text = {.out = word, .bytes = sizeof word};
     ssize_t bytes = pread(fd, head, sizeof head, 0);
@@ -52,6 +60,8 @@ enum zd_status foreign_check(int fd, const char *path)
         if (bytes < kinds[i].bytes ||
             memcmp(head, kinds[i].magic, (size_t)kinds[i].bytes) != 0)
             continue;
+        if (container && kinds[i].container == container)
+            return ZD_OK;
         ZD_FAIL(ZD_ERR_DATA, "E0431", "%s is %s; data is text or JSON Lines",
                 path, kinds[i].what);
         text_buffer_add_word(&text, path);
@@ -62,5 +72,7 @@ enum zd_status foreign_check(int fd, const char *path)
             zd_fail_help("write its texts as JSON Lines: {\"text\": \"...\"}");
         return ZD_ERR_DATA;
     }
-    return ZD_OK;
+    return container ? ZD_FAIL(ZD_ERR_DATA, "E0431", "%s is not %s", path,
+                               names[container])
+                     : ZD_OK;
 }

@@ -83,7 +83,7 @@ static void *work(void *argument)
 
 /* Progress for people: a line every few seconds of a long file. */
 struct progress {
-    uint64_t done, total;
+    uint64_t total; /* bytes of all files */
     struct timespec next;
 };
 
@@ -95,14 +95,19 @@ static uint64_t total_bytes(const struct file_list *list)
     return bytes;
 }
 
-static void report(struct progress *progress)
+static void report(
+        struct progress *progress, const struct file_list *list,
+        const struct unit *unit)
 {
     enum { INTERVAL_S = 5 };
     struct timespec now;
+    uint64_t done = unit->consumed;
+    for (const struct data_file *f = list->files; f < unit->file; f++)
+        done += f->bytes;
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (progress->next.tv_sec && now.tv_sec >= progress->next.tv_sec)
         zd_log_info(
-                "tokenizing: %.0f of %.0f MB", (double)progress->done / 1e6,
+                "tokenizing: %.0f of %.0f MB", (double)done / 1e6,
                 (double)progress->total / 1e6);
     if (!progress->next.tv_sec || now.tv_sec >= progress->next.tv_sec)
         progress->next.tv_sec = now.tv_sec + INTERVAL_S;
@@ -180,8 +185,7 @@ static enum zd_status run(
             break;
         struct slot *slot = wait_oldest(pipeline);
         pipeline->in_flight -= slot->unit.bytes;
-        progress.done += slot->unit.bytes;
-        report(&progress);
+        report(&progress, list, &slot->unit);
         if (slot->error.status != ZD_OK) {
             status = slot->error.status;
             zd_error_set(&slot->error);

@@ -5,6 +5,7 @@
 #include "data/foreign.h"
 #include "data/format.h"
 #include "data/match.h"
+#include "data/stream.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -14,8 +15,6 @@
 #include <unistd.h>
 
 enum {
-    FIRST_RECORD_MAX =
-            256 << 20, /* longest first line by which a format is recognized */
     WHOLE_MAX = 64 << 20, /* up to here identity is all of the content */
     PART_COUNT = 64,      /* above, that many parts */
     PART_BYTES = 64 << 10,
@@ -45,36 +44,81 @@ static bool ends_with_any(const char *path, const char *const *ends)
 static const char *const json_names[] = {".jsonl", ".ndjson", ".json", NULL};
 static const char *const text_names[] = {".txt", ".text", NULL};
 
+/* --- containers ----------------------------------------------------------- */
+
+static enum data_container container_of_name(const char *path)
+{
+    return ends_with(path, ".gz")    ? CONTAINER_GZIP
+           : ends_with(path, ".zst") ? CONTAINER_ZSTD
+                                     : CONTAINER_PLAIN;
+}
+
+/* The file's name without what its container adds: a.jsonl of a.jsonl.gz. */
+static const char *name_inside(
+        const struct data_file *file, char name[PATH_MAX])
+{
+    snprintf(name, PATH_MAX, "%s", file->path);
+    if (file->container != CONTAINER_PLAIN)
+        *strrchr(name, '.') = '\0';
+    return name;
+}
+
+const char *source_unit(const struct data_file *file)
+{
+    return file->is_array ? "row" : "line";
+}
+
+void source_place(const struct data_file *file, int64_t line)
+{
+    zd_fail_where(
+            "%s:%s%lld", file->path, file->is_array ? "row " : "",
+            (long long)line);
+}
+
+/* --- formats -------------------------------------------------------------- */
+
+/* The first byte that is not blank; -1: there is none. */
+static enum zd_status read_first_byte(const struct data_file *file, int *out)
+{
+    struct data_stream *stream;
+    size_t bytes, at = 0;
+    char text[64];
+    ZD_TRY(data_stream_open(file, &stream, &bytes));
+    enum zd_status status;
+    do {
+        status = data_stream_read(stream, text, sizeof text, &bytes);
+        for (at = 0; at < bytes && memchr(" \t\r\n", text[at], 4);)
+            at++;
+    } while (status == ZD_OK && at == bytes && bytes > 0);
+    data_stream_close(stream);
+    *out = at < bytes ? (unsigned char)text[at] : -1;
+    return status;
+}
+
 /* The first line, after a byte-order mark. */
 static enum zd_status read_first_line(
-        const char *path, uint64_t file_bytes, char **line_out,
-        size_t *bytes_out)
+        const struct data_file *file, char **line_out, size_t *bytes_out)
 {
-    char *line = NULL;
-    size_t bytes = 0;
-    int fd;
-    ZD_TRY(fs_open_read(path, &fd, NULL));
+    struct data_stream *stream;
+    char *line = NULL, *end = NULL;
+    size_t bytes = 0, capacity = 0, part = 0;
+    ZD_TRY(data_stream_open(file, &stream, &part));
     enum zd_status status = ZD_OK;
-    for (size_t want = 64 << 10;; want *= 4) {
-        if (want > file_bytes)
-            want = (size_t)file_bytes;
-        line = zd_must(realloc(line, want + 1));
-        status = fs_pread(fd, path, line + bytes, want - bytes, bytes);
+    do {
+        size_t want = bytes > 64 << 10 ? bytes : 64 << 10;
+        line = zd_grow(line, &capacity, bytes + want, 1);
+        status = data_stream_read(stream, line + bytes, want, &part);
         if (status != ZD_OK)
             break;
-        char *end = memchr(line + bytes, '\n', want - bytes);
-        bytes = end ? (size_t)(end - line) : want;
-        if (end || want == file_bytes)
-            break;
-        if (want > FIRST_RECORD_MAX) {
+        end = memchr(line + bytes, '\n', part);
+        bytes = end ? (size_t)(end - line) : bytes + part;
+        if (bytes > RECORD_MAX_BYTES)
             status =
                     ZD_FAIL(ZD_ERR_DATA, "E0440",
-                            "the first line of %s has more than %d bytes", path,
-                            FIRST_RECORD_MAX);
-            break;
-        }
-    }
-    close(fd);
+                            "the first %s of %s has more than %d bytes",
+                            source_unit(file), file->path, RECORD_MAX_BYTES);
+    } while (status == ZD_OK && !end && part > 0);
+    data_stream_close(stream);
     if (status != ZD_OK) {
         free(line);
         return status;
@@ -90,7 +134,7 @@ static enum zd_status detect_record(
     char *line;
     size_t bytes;
     json_t *record = NULL;
-    ZD_TRY(read_first_line(file->path, file->bytes, &line, &bytes));
+    ZD_TRY(read_first_line(file, &line, &bytes));
     /* an error in the line is reported, with its place, when it is read */
     struct zd_error before = *zd_error_get();
     if (json_parse_record(line, bytes, file->path, ZD_ERR_DATA, &record) !=
@@ -106,7 +150,7 @@ static enum zd_status detect_record(
     enum zd_status status = format_check(record, entry, file->format);
     json_decref(record);
     if (status != ZD_OK) {
-        zd_fail_where("%s:1", file->path);
+        source_place(file, 1);
         return status;
     }
     if (is_known) {
@@ -119,7 +163,7 @@ static enum zd_status detect_record(
     ZD_FAIL(ZD_ERR_DATA, "E0431",
             "the keys of the records in %s match no known format: %s",
             file->path, keys);
-    zd_fail_where("%s:1", file->path);
+    source_place(file, 1);
     zd_fail_help("name the key of the text: field = \"...\"");
     return ZD_ERR_DATA;
 }
@@ -150,7 +194,8 @@ static enum zd_status fail_name(const char *path)
 {
     ZD_FAIL(ZD_ERR_CONFIG, "E0431",
             "cannot tell the format of %s: .txt and .text are text, .jsonl, "
-            ".ndjson and .json are records, .bin is tokens",
+            ".ndjson and .json are records, each also as .gz or .zst, .bin is "
+            "tokens",
             path);
     zd_fail_help("format = \"text\" trains on the file as it is");
     return ZD_ERR_CONFIG;
@@ -159,13 +204,30 @@ static enum zd_status fail_name(const char *path)
 static enum zd_status detect(
         const struct data_entry *entry, struct data_file *file)
 {
+    char name[PATH_MAX];
     if (source_is_tokens(entry, file->path))
         return detect_tokens(file);
-    if (ends_with_any(file->path, json_names))
+    if (ends_with_any(name_inside(file, name), json_names))
         return detect_record(entry, file);
-    if (!ends_with_any(file->path, text_names))
+    if (!ends_with_any(name, text_names))
         return fail_name(file->path);
     file->format = DATA_TEXT;
+    return ZD_OK;
+}
+
+/* Whether it has records, and how they are stored. */
+static enum zd_status look_inside(
+        const struct data_entry *entry, struct data_file *file)
+{
+    char name[PATH_MAX];
+    int first = -1;
+    bool is_json = ends_with_any(name_inside(file, name), json_names);
+    if (entry->format != DATA_AUTO)
+        is_json |= entry->format != DATA_TEXT;
+    if (is_json)
+        ZD_TRY(read_first_byte(file, &first));
+    file->is_array = first == '[';
+    file->has_lines = is_json;
     return ZD_OK;
 }
 
@@ -173,7 +235,10 @@ static enum zd_status settle_format(
         const struct data_entry *entry, struct data_file *file)
 {
     int fd;
+    bool is_tokens = source_is_tokens(entry, file->path);
     file->format = entry->format;
+    file->container =
+            is_tokens ? CONTAINER_PLAIN : container_of_name(file->path);
     enum zd_status status = fs_open_read(file->path, &fd, &file->bytes);
     if (status != ZD_OK) {
         if (fs_is_dir(file->path))
@@ -182,18 +247,16 @@ static enum zd_status settle_format(
                     file->path);
         return status;
     }
-    if (!source_is_tokens(entry, file->path))
-        status = foreign_check(fd, file->path);
-    close(fd);
-    if (status != ZD_OK)
-        return status;
     if (file->bytes == 0)
-        return ZD_FAIL(ZD_ERR_DATA, "E0439", "%s is empty", file->path);
+        status = ZD_FAIL(ZD_ERR_DATA, "E0439", "%s is empty", file->path);
+    else if (!is_tokens)
+        status = foreign_check(fd, file->path, file->container);
+    close(fd);
+    if (status == ZD_OK && !is_tokens)
+        status = look_inside(entry, file);
+    ZD_TRY(status);
     if (file->format == DATA_AUTO)
         ZD_TRY(detect(entry, file));
-    file->has_lines = !format_is_tokens(file->format) &&
-                      (file->format != DATA_TEXT ||
-                       ends_with_any(file->path, json_names));
     return ZD_OK;
 }
 

@@ -6,11 +6,15 @@
 
 #include <limits.h>
 
+enum data_container { CONTAINER_PLAIN, CONTAINER_GZIP, CONTAINER_ZSTD };
+
 struct data_file {
     char *path; /* owned */
     uint64_t bytes;
-    enum data_format format; /* never DATA_AUTO */
-    bool has_lines;          /* JSON Lines; false: the file is one text */
+    enum data_container container; /* by the file's name: .gz, .zst */
+    enum data_format format;       /* never DATA_AUTO */
+    bool has_lines;                /* records; false: the file is one text */
+    bool is_array;                 /* the records are one JSON array */
 };
 
 struct file_list {
@@ -36,6 +40,11 @@ bool sources_have_chat(const struct file_list *list);
  * has not changed. */
 enum zd_status source_identity(
         const struct data_file *file, bool portable, struct hasher *hasher);
+
+/* "line" or "row": what messages count in the file. */
+const char *source_unit(const struct data_file *file);
+/* Add "path:line", or "path:row N", to the error that was just made. */
+void source_place(const struct data_file *file, int64_t line);
 
 /* Is this file of the entry one of tokens, by its format or else its name? */
 bool source_is_tokens(const struct data_entry *entry, const char *path);

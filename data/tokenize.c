@@ -1,6 +1,5 @@
 #include "data/tokenize.h"
 
-#include "base/text_buffer.h"
 #include "data/format.h"
 
 #include <stdlib.h>
@@ -32,11 +31,12 @@ static enum zd_status check_utf8(
     unsigned long long offset = unit->offset + before;
     enum zd_status status =
             ZD_FAIL(ZD_ERR_DATA, "E0435",
-                    "%s is not UTF-8: byte 0x%02x in line %lld, at byte offset "
-                    "%llu of the file",
+                    "%s is not UTF-8: byte 0x%02x in %s %lld, at byte offset "
+                    "%llu of the %s",
                     unit->file->path, (unsigned char)text[valid],
-                    (long long)line, offset);
-    zd_fail_where("%s:%lld", unit->file->path, (long long)line);
+                    source_unit(unit->file), (long long)line, offset,
+                    unit->file->container ? "text in it" : "file");
+    source_place(unit->file, line);
     return status;
 }
 
@@ -122,50 +122,31 @@ static bool is_blank(const char *text, size_t bytes)
 
 /* A JSON error knows its place in the line; the line's place in the file is
  * known here. */
-static void place_in_file(const char *path, int64_t line, bool is_array)
+static void place_in_file(const struct data_file *file, int64_t line)
 {
     struct zd_error error = *zd_error_get();
     const char *colon = strrchr(error.where, ':');
     int column = colon ? atoi(colon + 1) : 1;
     snprintf(
-            error.where, sizeof error.where, "%s:%lld:%d", path,
-            (long long)line, column);
+            error.where, sizeof error.where, "%s:%s%lld:%d", file->path,
+            file->is_array ? "row " : "", (long long)line, column);
     zd_error_set(&error);
-    if (!is_array)
+    if (!file->is_array)
         zd_fail_help("each line of the file is one JSON object");
-}
-
-/* A file that is one array of records, as many tools write them. */
-static void help_array(const char *path)
-{
-    char word[2 * PATH_MAX] = "";
-    struct text_buffer quoted = {.out = word, .bytes = sizeof word};
-    text_buffer_add_word(&quoted, path);
-    zd_fail_help(
-            "jq -c '.[]' %s writes a line for each record of an array", word);
 }
 
 static enum zd_status tokenize_line(
         struct tokenize_worker *worker, const struct unit *unit, int64_t line,
         const char *text, size_t bytes, struct token_vector *words)
 {
-    const char *path = unit->file->path;
-    bool is_array = line == 1 && bytes > 0 && text[0] == '[';
     json_t *record;
     ZD_TRY(check_utf8(unit, text, bytes));
-    enum zd_status status = ZD_OK;
-    if (is_blank(text, bytes)) {
-        status =
-                ZD_FAIL(ZD_ERR_DATA, "E0436", "line %lld of %s is blank",
-                        (long long)line, path);
-        zd_fail_where("%s:%lld", path, (long long)line);
-        return status;
-    }
-    status = json_parse_record(text, bytes, path, ZD_ERR_DATA, &record);
+    if (is_blank(text, bytes))
+        return fail_blank_line(unit->file, line);
+    enum zd_status status = json_parse_record(
+            text, bytes, unit->file->path, ZD_ERR_DATA, &record);
     if (status != ZD_OK) {
-        place_in_file(path, line, is_array);
-        if (is_array)
-            help_array(path);
+        place_in_file(unit->file, line);
         return status;
     }
     status = format_read(
@@ -174,9 +155,7 @@ static enum zd_status tokenize_line(
     if (status == ZD_OK)
         status = tokenize_document(worker, words);
     if (status != ZD_OK)
-        zd_fail_where("%s:%lld", path, (long long)line);
-    if (status != ZD_OK && is_array)
-        help_array(path);
+        source_place(unit->file, line);
     return status;
 }
 

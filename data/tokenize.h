@@ -22,8 +22,9 @@
 
 struct unit {
     const struct data_file *file;
-    uint64_t offset;    /* of text in the file */
-    int64_t first_line; /* from 1 */
+    uint64_t offset;    /* of `text` in the text of the file */
+    int64_t first_line; /* from 1; of an array, or a table, the first row */
+    uint64_t consumed;  /* bytes of the file read for it and units before */
     bool begins, ends;  /* the document, which is the file; not of lines */
     char *text;         /* owned by the unit's holder */
     size_t bytes, capacity;
@@ -33,10 +34,15 @@ struct unit {
 struct unit_reader {
     const struct file_list *list;
     const struct tokenizer *tokenizer;
-    int file;         /* index of the open file */
-    int fd;           /* -1: none */
-    uint64_t at, end; /* next byte; end of what is not blank at the end */
+    int file;                   /* index of the open file */
+    struct data_stream *stream; /* NULL: none is open */
+    bool has_ended;             /* the stream: `rest` is all that is left */
+    char *rest;                 /* text after the unit before */
+    size_t rest_bytes, rest_capacity;
+    uint64_t offset; /* of `rest` in the file's text */
     int64_t line;
+    int64_t blank_line; /* the first of blank lines that were left out; 0 */
+    bool has_unit;      /* the file has given one */
 };
 void unit_reader_init(
         struct unit_reader *reader, const struct file_list *list,
@@ -48,6 +54,8 @@ enum zd_status unit_read(
         struct unit_reader *reader, struct unit *unit, bool *more_out);
 
 int64_t count_newlines(const char *text, size_t bytes);
+/* ZD_ERR_DATA: a line, or row, that is blank. */
+enum zd_status fail_blank_line(const struct data_file *file, int64_t line);
 
 /* What one thread needs. */
 struct tokenize_worker {

@@ -1,124 +1,43 @@
-/* Cutting files into units: whole lines of about a megabyte, or a whole text.
- */
+/* Cutting files into units: whole lines of about a megabyte, or a part of a
+ * text. What a unit does not take of the text that was read is kept as `rest`
+ * for the next one. */
 #include "data/tokenize.h"
 
-#include "base/file/fs.h"
 #include "base/must.h"
+#include "data/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { UNIT_BYTES = 1 << 20, LINE_MAX_BYTES = 256 << 20, TAIL_BYTES = 4096 };
+enum { UNIT_BYTES = 1 << 20, KEEP_BYTES = 4 << 20 };
 
 void unit_reader_init(
         struct unit_reader *reader, const struct file_list *list,
         const struct tokenizer *tokenizer)
 {
     *reader = (struct unit_reader){
-            .list = list, .tokenizer = tokenizer, .file = -1, .fd = -1};
+            .list = list, .tokenizer = tokenizer, .file = -1};
 }
 
 void unit_reader_fini(struct unit_reader *reader)
 {
-    if (reader->fd >= 0)
-        close(reader->fd);
-    reader->fd = -1;
-}
-
-/* Where the last line that is not blank ends: trailing blank lines are fine. */
-static enum zd_status find_end(struct unit_reader *reader, const char *path)
-{
-    char tail[TAIL_BYTES];
-    while (reader->end > reader->at) {
-        uint64_t bytes = reader->end - reader->at;
-        if (bytes > sizeof tail)
-            bytes = sizeof tail;
-        ZD_TRY(fs_pread(
-                reader->fd, path, tail, (size_t)bytes, reader->end - bytes));
-        for (uint64_t i = bytes; i > 0; i--)
-            if (!memchr(" \t\r\n", tail[i - 1], 4)) {
-                reader->end -= bytes - i;
-                return ZD_OK;
-            }
-        reader->end -= bytes;
-    }
-    return ZD_OK;
+    data_stream_close(reader->stream);
+    free(reader->rest);
+    reader->stream = NULL;
+    reader->rest = NULL;
+    reader->rest_bytes = reader->rest_capacity = 0;
 }
 
 static enum zd_status open_next(struct unit_reader *reader)
 {
-    const struct data_file *file = &reader->list->files[++reader->file];
-    uint64_t bytes;
-    char mark[3];
-    ZD_TRY(fs_open_read(file->path, &reader->fd, &bytes));
-    if (bytes != file->bytes)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0441", "%s changed while it was read",
-                file->path);
-    reader->at = 0;
-    reader->end = bytes;
+    size_t skipped;
+    ZD_TRY(data_stream_open(
+            &reader->list->files[++reader->file], &reader->stream, &skipped));
+    reader->offset = skipped;
     reader->line = 1;
-    if (bytes >= sizeof mark) {
-        ZD_TRY(fs_pread(reader->fd, file->path, mark, sizeof mark, 0));
-        if (memcmp(mark, "\xef\xbb\xbf", sizeof mark) == 0)
-            reader->at = sizeof mark;
-    }
-    if (file->has_lines)
-        ZD_TRY(find_end(reader, file->path));
-    if (reader->at == reader->end)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0439", "%s holds no document", file->path);
+    reader->blank_line = 0;
+    reader->has_ended = reader->has_unit = false;
     return ZD_OK;
-}
-
-/* How much of `text`, after which the file goes on, makes a unit; 0: none. */
-static size_t cut(
-        const struct unit_reader *reader, const struct data_file *file,
-        const char *text, size_t bytes)
-{
-    if (!file->has_lines)
-        return tokenizer_cut(reader->tokenizer, text, bytes);
-    const char *newline = memrchr(text, '\n', bytes);
-    return newline ? (size_t)(newline - text) + 1 : 0;
-}
-
-static enum zd_status fail_long_line(
-        const struct unit_reader *reader, const char *path)
-{
-    enum zd_status status =
-            ZD_FAIL(ZD_ERR_DATA, "E0440",
-                    "line %lld of %s has more than %d "
-                    "bytes",
-                    (long long)reader->line, path, LINE_MAX_BYTES);
-    zd_fail_where("%s:%lld", path, (long long)reader->line);
-    return status;
-}
-
-/* As much as UNIT_BYTES holds, or more when it cannot be cut there. */
-static enum zd_status read_text(
-        struct unit_reader *reader, const struct data_file *file,
-        struct unit *unit)
-{
-    uint64_t left = reader->end - reader->at;
-    for (size_t want = UNIT_BYTES;; want *= 2) {
-        if (want > left)
-            want = (size_t)left;
-        unit->text = zd_grow(unit->text, &unit->capacity, want, 1);
-        ZD_TRY(fs_pread(
-                reader->fd, file->path, unit->text + unit->bytes,
-                want - unit->bytes, reader->at + unit->bytes));
-        unit->bytes = want;
-        if (want == left)
-            return ZD_OK;
-        size_t part = cut(reader, file, unit->text, want);
-        if (part > 0) {
-            unit->bytes = part;
-            return ZD_OK;
-        }
-        if (file->has_lines && want > LINE_MAX_BYTES)
-            return fail_long_line(reader, file->path);
-    }
 }
 
 int64_t count_newlines(const char *text, size_t bytes)
@@ -130,27 +49,191 @@ int64_t count_newlines(const char *text, size_t bytes)
     return count;
 }
 
+enum zd_status fail_blank_line(const struct data_file *file, int64_t line)
+{
+    enum zd_status status =
+            ZD_FAIL(ZD_ERR_DATA, "E0436", "%s %lld of %s is blank",
+                    source_unit(file), (long long)line, file->path);
+    source_place(file, line);
+    return status;
+}
+
+/* Where what is not blank ends. */
+static size_t trim(const char *text, size_t bytes)
+{
+    while (bytes > 0 && memchr(" \t\r\n", text[bytes - 1], 4))
+        bytes--;
+    return bytes;
+}
+
+/* Whole lines at the beginning of the unit's text, after which the file goes
+ * on, without blank ones at their end: those may be the end of the file, where
+ * they are fine. */
+static size_t cut_lines(const struct unit *unit)
+{
+    const char *end = memrchr(unit->text, '\n', unit->bytes);
+    if (!end)
+        return 0;
+    size_t last = trim(unit->text, (size_t)(end - unit->text));
+    if (last == 0)
+        return 0;
+    end = memchr(unit->text + last, '\n', unit->bytes - last);
+    return (size_t)(end - unit->text) + 1;
+}
+
+/* Leave out blank lines of a unit that has no others. */
+static void drop_blank(struct unit_reader *reader, struct unit *unit)
+{
+    const char *end = memrchr(unit->text, '\n', unit->bytes);
+    size_t bytes = end ? (size_t)(end - unit->text) + 1 : 0;
+    if (bytes == 0 || trim(unit->text, bytes) > 0)
+        return;
+    if (!reader->blank_line)
+        reader->blank_line = reader->line;
+    reader->line += count_newlines(unit->text, bytes);
+    reader->offset += bytes;
+    unit->bytes -= bytes;
+    memmove(unit->text, unit->text + bytes, unit->bytes);
+}
+
+static enum zd_status fail_long(
+        const struct unit_reader *reader, const struct data_file *file)
+{
+    if (!file->has_lines)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0440",
+                "%s has more than %d bytes without a place where the tokenizer "
+                "may cut it",
+                file->path, RECORD_MAX_BYTES);
+    enum zd_status status =
+            ZD_FAIL(ZD_ERR_DATA, "E0440",
+                    "%s %lld of %s has more than %d bytes", source_unit(file),
+                    (long long)reader->line, file->path, RECORD_MAX_BYTES);
+    source_place(file, reader->line);
+    return status;
+}
+
+/* Up to `want` bytes of text and one more, which shows that more follow. */
+static enum zd_status fill(
+        struct unit_reader *reader, struct unit *unit, size_t want)
+{
+    size_t bytes = 0;
+    if (reader->has_ended || unit->bytes > want)
+        return ZD_OK;
+    unit->text = zd_grow(unit->text, &unit->capacity, want + 1, 1);
+    ZD_TRY(data_stream_read(
+            reader->stream, unit->text + unit->bytes, want + 1 - unit->bytes,
+            &bytes));
+    unit->bytes += bytes;
+    reader->has_ended = unit->bytes <= want;
+    return ZD_OK;
+}
+
+/* As much as UNIT_BYTES holds, or more where it cannot be cut there, into the
+ * unit; *part_out: so much of its text belongs to it. */
+static enum zd_status read_text(
+        struct unit_reader *reader, const struct data_file *file,
+        struct unit *unit, size_t *part_out)
+{
+    uint64_t blank = 0; /* bytes of blank lines left out */
+    for (size_t want = UNIT_BYTES;;) {
+        ZD_TRY(fill(reader, unit, want));
+        *part_out = reader->has_ended && file->has_lines
+                            ? trim(unit->text, unit->bytes)
+                    : reader->has_ended ? unit->bytes
+                    : file->has_lines   ? cut_lines(unit)
+                                        : tokenizer_cut(
+                                                  reader->tokenizer, unit->text,
+                                                  unit->bytes - 1);
+        if (*part_out > 0 || reader->has_ended)
+            return ZD_OK;
+        size_t before = unit->bytes;
+        if (file->has_lines)
+            drop_blank(reader, unit);
+        blank += before - unit->bytes;
+        if (unit->bytes > RECORD_MAX_BYTES)
+            return fail_long(reader, file);
+        if (blank > RECORD_MAX_BYTES)
+            return fail_blank_line(file, reader->blank_line);
+        if (unit->bytes >= want)
+            want = 2 * want < RECORD_MAX_BYTES ? 2 * want : RECORD_MAX_BYTES;
+    }
+}
+
+/* The text after the first `part` bytes of the unit is kept. */
+static void keep_rest(
+        struct unit_reader *reader, const struct unit *unit, size_t part)
+{
+    size_t rest = unit->bytes - part;
+    if (reader->rest_capacity > KEEP_BYTES) {
+        free(reader->rest);
+        reader->rest = NULL;
+        reader->rest_capacity = 0;
+    }
+    if (rest > reader->rest_capacity)
+        reader->rest = zd_grow(reader->rest, &reader->rest_capacity, rest, 1);
+    if (rest > 0)
+        memcpy(reader->rest, unit->text + part, rest);
+    reader->rest_bytes = rest;
+}
+
+/* What was kept becomes the beginning of the unit; the buffers are swapped. */
+static void take_rest(struct unit_reader *reader, struct unit *unit)
+{
+    char *text = unit->text;
+    size_t capacity = unit->capacity;
+    unit->text = reader->rest;
+    unit->capacity = reader->rest_capacity;
+    unit->bytes = reader->rest_bytes;
+    reader->rest = text;
+    reader->rest_capacity = capacity;
+    reader->rest_bytes = 0;
+}
+
+/* A unit of the open file; *has_out false: there is no more. */
+static enum zd_status read_unit(
+        struct unit_reader *reader, struct unit *unit, bool *has_out)
+{
+    const struct data_file *file = &reader->list->files[reader->file];
+    size_t part;
+    take_rest(reader, unit);
+    ZD_TRY(read_text(reader, file, unit, &part));
+    *has_out = part > 0;
+    if (part == 0 && !reader->has_unit)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0439", "%s holds no document", file->path);
+    if (part > 0 && reader->blank_line)
+        return fail_blank_line(file, reader->blank_line);
+    bool is_last =
+            reader->has_ended && (file->has_lines || part == unit->bytes);
+    keep_rest(reader, unit, is_last ? unit->bytes : part);
+    unit->file = file;
+    unit->offset = reader->offset;
+    unit->first_line = reader->line;
+    unit->consumed = data_stream_consumed(reader->stream);
+    unit->begins = !reader->has_unit;
+    unit->ends = is_last;
+    unit->bytes = part;
+    reader->has_unit |= part > 0;
+    reader->offset += part;
+    reader->line += count_newlines(unit->text, part);
+    if (!is_last && part > 0)
+        return ZD_OK;
+    data_stream_close(reader->stream);
+    reader->stream = NULL;
+    return ZD_OK;
+}
+
 enum zd_status unit_read(
         struct unit_reader *reader, struct unit *unit, bool *more_out)
 {
-    bool is_done = reader->fd < 0 || reader->at == reader->end;
-    if (is_done) {
-        unit_reader_fini(reader);
-        *more_out = reader->file + 1 < reader->list->count;
-        if (!*more_out)
-            return ZD_OK;
-        ZD_TRY(open_next(reader));
+    *more_out = false;
+    while (!*more_out) {
+        if (!reader->stream && reader->file + 1 == reader->list->count)
+            break;
+        if (!reader->stream)
+            ZD_TRY(open_next(reader));
+        ZD_TRY(read_unit(reader, unit, more_out));
     }
-    const struct data_file *file = &reader->list->files[reader->file];
-    unit->file = file;
-    unit->offset = reader->at;
-    unit->first_line = reader->line;
-    unit->begins = is_done; /* the file before was done, this one is new */
-    unit->bytes = 0;
-    ZD_TRY(read_text(reader, file, unit));
-    reader->at += unit->bytes;
-    reader->line += count_newlines(unit->text, unit->bytes);
-    unit->ends = reader->at == reader->end;
-    *more_out = true;
     return ZD_OK;
 }

@@ -1,8 +1,9 @@
 /* begin.c - looks at the model, the data and the machine. */
 #include "daemon/init/begin.h"
 
+#include "base/must.h"
 #include "base/units.h"
-#include "data/source.h"
+#include "data/stream.h"
 #include "model/files/config.h"
 #include "model/params.h"
 #include "train/plan/search.h"
@@ -17,7 +18,7 @@ struct facts {
     struct model_config config;
     int64_t parameters;
     enum data_format format;
-    uint64_t bytes;     /* of all files */
+    uint64_t bytes;     /* of the text of all files, about */
     int64_t document;   /* 95th percentile of their bytes */
     bool has_documents; /* a line each */
     int cutoff, samples_a_step;
@@ -32,37 +33,39 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static enum zd_status measure_lines(const char *path, int64_t *out)
+/* Of the first megabytes: how long documents are, and how many bytes of text a
+ * byte of the file gives. */
+static enum zd_status measure(
+        const struct data_file *file, struct facts *facts, double *ratio_out)
 {
     int64_t lengths[DOCUMENTS];
+    struct data_stream *stream;
     int count = 0;
     size_t bytes;
-    FILE *file = fopen(path, "re");
-    char *text = malloc(LOOK_BYTES);
-    if (!file || !text) {
-        if (file)
-            fclose(file);
-        free(text);
-        return ZD_FAIL(ZD_ERR_IO, "E0222", "cannot read %s", path);
-    }
-    bytes = fread(text, 1, LOOK_BYTES, file);
-    fclose(file);
-    for (size_t at = 0; at < bytes && count < DOCUMENTS;) {
+    ZD_TRY(data_stream_open(file, &stream, &bytes));
+    char *text = zd_must(malloc(LOOK_BYTES));
+    enum zd_status status = data_stream_read(stream, text, LOOK_BYTES, &bytes);
+    double consumed = (double)data_stream_consumed(stream);
+    for (size_t at = 0; status == ZD_OK && at < bytes && count < DOCUMENTS;) {
         char *end = memchr(text + at, '\n', bytes - at);
         size_t next = end ? (size_t)(end - text) : bytes;
         lengths[count++] = (int64_t)(next - at);
         at = next + 1;
     }
+    data_stream_close(stream);
     free(text);
     qsort(lengths, (size_t)count, sizeof lengths[0], by_value);
-    *out = count ? lengths[(count - 1) * 19 / 20] : 0;
-    return ZD_OK;
+    if (file->has_lines)
+        facts->document = count ? lengths[(count - 1) * 19 / 20] : 0;
+    *ratio_out = file->container && consumed > 0 ? (double)bytes / consumed : 1;
+    return status;
 }
 
 static enum zd_status look_at_data(const char *path, struct facts *facts)
 {
     struct data_entry entry = data_entry_default();
     struct file_list list;
+    double ratio = 1;
     entry.path = path;
     ZD_TRY(sources_find(&entry, &list));
     for (int i = 0; i < list.count; i++)
@@ -70,9 +73,8 @@ static enum zd_status look_at_data(const char *path, struct facts *facts)
     facts->format = list.files[0].format;
     facts->has_documents = list.files[0].has_lines && !list.is_tokens;
     enum zd_status status =
-            facts->has_documents
-                    ? measure_lines(list.files[0].path, &facts->document)
-                    : ZD_OK;
+            list.is_tokens ? ZD_OK : measure(&list.files[0], facts, &ratio);
+    facts->bytes = (uint64_t)(ratio * (double)facts->bytes);
     sources_free(&list);
     return status;
 }

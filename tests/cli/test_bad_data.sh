@@ -31,8 +31,7 @@ row 'decode: a negative id' 65 'E0423|ids:1|-1' 'echo -1 >ids' data decode --tok
 # --- records ---
 row 'a line that is no JSON' 65 'E0711|data.jsonl:2' 'printf "{\"text\": \"a\"}\n{\"text\": \n" >data.jsonl; data data.jsonl'
 row 'a line that is no object' 65 'E0436|data.jsonl:2' 'printf "{\"text\": \"a\"}\n[1]\n" >data.jsonl; data data.jsonl'
-row 'records as one array' 65 "E0711|data.json:1|jq -c '.[]' data.json writes a line" 'printf "[{\"text\": \"a\"},\n{\"text\": \"b\"}]\n" >data.json; data data.json'
-row 'records as one array in a line' 65 "E0436|data.json:1|jq -c '.[]' data.json writes a line" 'printf "[{\"text\": \"a\"}]\n" >data.json; data data.json'
+row 'an array of records that ends early' 65 'E0436|data.json:row 2|ends inside the array' 'printf "[{\"text\": \"a\"},\n{\"te" >data.json; data data.json'
 row 'a blank line between records' 65 'E0436|data.jsonl:2' 'printf "{\"text\": \"a\"}\n\n{\"text\": \"b\"}\n" >data.jsonl; data data.jsonl'
 row 'a record without its key' 65 'E0437|data.jsonl:2|text' 'printf "{\"text\": \"a\"}\n{\"txet\": \"b\"}\n" >data.jsonl; data data.jsonl'
 row 'a key of another kind' 65 'E0437|data.jsonl:1|text' 'printf "{\"text\": 5}\n" >data.jsonl; data data.jsonl'
@@ -99,7 +98,8 @@ done
 
 # --- what validate says of files ---
 row 'validate: a Parquet table' 65 'E0431|Parquet|to_json|job.toml:11' 'printf PAR1 >a.parquet; data a.parquet' validate job.toml
-row 'validate: compressed data' 65 'E0431|gunzip -k|job.toml:11' 'gzip data.txt; data data.txt.gz' validate job.toml
+row 'validate: compressed data under another name' 65 'E0431|ends in .gz|job.toml:11' 'gzip -c data.txt >a.txt; data a.txt' validate job.toml
+row 'validate: compressed data that ends early' 65 'E0451|data.txt.gz|inside a gzip member' 'gzip data.txt; truncate -s -9 data.txt.gz; data data.txt.gz' validate job.toml
 row 'validate: a folder' 65 "E0703|data.d is a directory|data.d/**/*.jsonl|job.toml:11" 'mkdir data.d; data data.d' validate job.toml
 row 'validate: a table in CSV' 78 'E0431|a.csv|format = "text"|job.toml:11' 'cp data.txt a.csv; data a.csv' validate job.toml
 row 'a table in CSV' 78 'E0431|a.csv|format = "text"' 'cp data.txt a.csv; data a.csv'

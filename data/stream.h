@@ -1,0 +1,38 @@
+/* stream.h - the text of a data file from its beginning to its end, whatever
+ * container it is stored in:
+ *
+ *   plain            the bytes of the file
+ *   gzip, zstd       decompressed; members and frames may be concatenated
+ *   JSON array       each element as a line of its own
+ *   Parquet          each row as a line of JSON (data/parquet/parquet.h)
+ *
+ * Memory does not grow with the file: a buffer, what the decompressor keeps (a
+ * window of at most 128 MiB for zstd), and for Parquet a page of each column.
+ *
+ * Errors: ZD_ERR_DATA with the file's name for a damaged or truncated file, for
+ * bytes after the last member or frame, and for a zstd window above 128 MiB. */
+#ifndef ZD_DATA_STREAM_H
+#define ZD_DATA_STREAM_H
+
+#include "data/source.h"
+
+/* A record, or a stretch of text that the tokenizer cannot cut, is at most this
+ * long. */
+enum { RECORD_MAX_BYTES = 256 << 20 };
+
+struct data_stream;
+
+/* `file` is borrowed until the stream is closed; its format and has_lines need
+ * not be known yet. A byte-order mark is skipped: *skipped_out bytes. */
+enum zd_status data_stream_open(
+        const struct data_file *file, struct data_stream **out,
+        size_t *skipped_out);
+/* Up to `bytes` of text; fewer only at the end. */
+enum zd_status data_stream_read(
+        struct data_stream *stream, char *text, size_t bytes,
+        size_t *bytes_out);
+/* Bytes of the file that were read so far. */
+uint64_t data_stream_consumed(const struct data_stream *stream);
+void data_stream_close(struct data_stream *stream);
+
+#endif

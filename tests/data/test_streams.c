@@ -1,0 +1,151 @@
+/* Compressed files: the same documents as their text, and one error for files
+ * that are damaged. */
+#include "data/stream.h"
+#include "tests/data/data_case.h"
+
+#include <criterion/criterion.h>
+#include <zlib.h>
+#include <zstd.h>
+
+static const char *const names[] = {"a.jsonl", "a.jsonl.gz", "a.jsonl.zst"};
+
+/* One member, or frame. */
+static size_t pack(
+        enum data_container container, const void *text, size_t bytes,
+        unsigned char *out, size_t room)
+{
+    z_stream z = {
+            .next_in = (Bytef *)text,
+            .avail_in = (unsigned)bytes,
+            .next_out = out,
+            .avail_out = (unsigned)room};
+    if (container == CONTAINER_ZSTD)
+        return ZSTD_compress(out, room, text, bytes, 1);
+    if (container == CONTAINER_PLAIN) {
+        memcpy(out, text, bytes);
+        return bytes;
+    }
+    deflateInit2(&z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+    cr_assert_eq(deflate(&z, Z_FINISH), Z_STREAM_END);
+    deflateEnd(&z);
+    return (size_t)z.total_out;
+}
+
+/* Records of all lengths, some longer than a unit, blank lines at the end. */
+static size_t write_records(char *text)
+{
+    size_t used = 0;
+    unsigned seed = 1;
+    for (int i = 0; used < 5u << 20; i++) {
+        size_t bytes =
+                i == 40 ? 3 << 20 : (seed = seed * 48271 % 2147483647) % 9000;
+        used += (size_t)sprintf(text + used, "{\"text\":\"%d ", i);
+        for (size_t k = 0; k < bytes; k++)
+            text[used++] = (char)('a' + (k * seed >> 7) % 26);
+        used += (size_t)sprintf(text + used, "\"}\n");
+    }
+    memset(text + used, '\n', 3 << 20);
+    return used + (3 << 20);
+}
+
+static void expect_same(const char *text, size_t bytes, size_t members)
+{
+    char *words[3];
+    size_t room = 2 * bytes + (1 << 16);
+    unsigned char *packed = malloc(room);
+    for (int i = 0; i < 3; i++) {
+        struct data_case test;
+        size_t used = 0, step = bytes / members + 1;
+        data_case_init(&test, NULL);
+        test.options.preprocessing_threads = 3;
+        for (size_t at = 0; at < bytes; at += step)
+            used +=
+                    pack((enum data_container)i, text + at,
+                         bytes - at < step ? bytes - at : step, packed + used,
+                         room - used);
+        data_case_file(&test, names[i], packed, used);
+        words[i] = data_case_words(&test);
+        cr_assert_not_null(words[i], "%s", zd_error_get()->what);
+        cr_expect(strcmp(words[i], words[0]) == 0, "%s", names[i]);
+        data_case_fini(&test);
+    }
+    for (int i = 0; i < 3; i++)
+        free(words[i]);
+    free(packed);
+}
+
+Test(data_streams, compressed_files_give_the_documents_of_their_text)
+{
+    char *text = malloc(12 << 20);
+    size_t bytes = write_records(text);
+    expect_same(text, bytes, 1);
+    expect_same(text, bytes, 7);
+    free(text);
+}
+
+static void expect_damaged(
+        struct data_case *test, const char *name, const void *data,
+        size_t bytes, const char *what)
+{
+    data_case_file(test, name, data, bytes);
+    cr_expect_null(data_case_open(test));
+    const struct zd_error *error = zd_error_get();
+    cr_expect_eq(error->status, ZD_ERR_DATA);
+    cr_expect(strstr(error->what, name), "%s", error->what);
+    cr_expect(strstr(error->what, what), "%zu: %s", bytes, error->what);
+    zd_error_clear();
+}
+
+Test(data_streams, files_that_end_early_or_go_on_are_refused)
+{
+    static const char text[] = "{\"text\":\"abcdefghijklmnopqrstuvwxyz\"}\n";
+    unsigned char packed[512];
+    for (int i = 1; i < 3; i++) {
+        struct data_case test;
+        data_case_init(&test, NULL);
+        size_t bytes =
+                pack((enum data_container)i, text, strlen(text), packed,
+                     sizeof packed);
+        for (size_t cut = 1; cut < bytes; cut++)
+            expect_damaged(&test, names[i], packed, cut, "");
+        expect_damaged(&test, names[i], packed, bytes - 1, "ends inside a");
+        memcpy(packed + bytes, "garbage", 7);
+        expect_damaged(
+                &test, names[i], packed, bytes + 7, "what follows its last");
+        expect_damaged(&test, names[i], packed, bytes + 1, "");
+        data_case_fini(&test);
+    }
+}
+
+Test(data_streams, a_bomb_takes_no_memory_and_names_the_record)
+{
+    struct data_case test;
+    unsigned char *packed = malloc(1 << 20);
+    char *zeros = calloc(1, 64 << 20);
+    size_t used = 0;
+    data_case_init(&test, NULL);
+    used += pack(CONTAINER_ZSTD, "{\"text\":\"", 9, packed, 1 << 20);
+    memset(zeros, 'a', 64 << 20);
+    for (int i = 0; i < 5; i++) /* 320 MiB */
+        used +=
+                pack(CONTAINER_ZSTD, zeros, 64 << 20, packed + used,
+                     (1 << 20) - used);
+    expect_damaged(
+            &test, "a.jsonl.zst", packed, used,
+            "has more than 268435456 bytes");
+    free(zeros);
+    free(packed);
+    data_case_fini(&test);
+}
+
+Test(data_streams, a_window_above_128_mib_is_refused)
+{
+    struct data_case test;
+    data_case_init(&test, NULL);
+    /* magic, a frame of a window of 2^31 bytes, a raw block that is the last */
+    static const unsigned char frame[] = {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8,
+                                          0x11, 0x00, 0x00, '{',  '}'};
+    expect_damaged(
+            &test, "a.jsonl.zst", frame, sizeof frame, "window above 128 MiB");
+    data_case_fini(&test);
+}
