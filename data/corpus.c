@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHECK_TOKENS = 256 << 10, DROP_BYTES = 4 << 20, FAULT_BYTES = 64 << 10 };
+enum { CHECK_TOKENS = 256 << 10 };
 static const uint64_t check_max_bytes = UINT64_C(4) << 30;
 
 /* Keys: everything that decides what a cache file holds, and nothing else. */
@@ -151,116 +151,59 @@ static enum zd_status scan_tokens(
     return status;
 }
 
-/* --- the cache ---------------------------------------------------------- */
+/* --- what the cache files hold --- */
 
-/* A cache file and how it is made. */
-struct making {
+/* Words of text, on their way into the cache. */
+struct text_words {
     struct corpus *corpus;
-    const struct recipe *recipe; /* of text; NULL: an index of tokens */
+    const struct recipe *recipe;
     int threads;
     bool is_look; /* the first records are enough, as corpus->is_part says */
-    struct cache_limits limits;
-    char folder[PATH_MAX], key[HASH_HEX];
-
+    const char *key;
     struct cache_writer *writer;
     int64_t records, words; /* so far */
 };
 
 static enum zd_status take_words(void *ctx, const uint32_t *words, size_t count)
 {
-    struct making *making = ctx;
-    ZD_TRY(cache_writer_words(making->writer, words, count));
-    making->words += (int64_t)count;
+    struct text_words *text = ctx;
+    ZD_TRY(cache_writer_words(text->writer, words, count));
+    text->words += (int64_t)count;
     for (size_t i = 0; i < count; i++)
-        making->records += (words[i] & WORD_FIRST) != 0;
-    bool is_enough = making->records >= CHECKED_RECORDS ||
-                     making->words >= CHECKED_TOKENS;
-    making->corpus->is_part = making->is_look && is_enough;
-    return making->corpus->is_part ? ZD_ERR_STOPPED : ZD_OK;
+        text->records += (words[i] & WORD_FIRST) != 0;
+    bool is_enough =
+            text->records >= CHECKED_RECORDS || text->words >= CHECKED_TOKENS;
+    text->corpus->is_part = text->is_look && is_enough;
+    return text->corpus->is_part ? ZD_ERR_STOPPED : ZD_OK;
 }
 
-static enum zd_status write_text(struct making *making)
+static enum zd_status write_text(void *ctx, struct cache_writer *writer)
 {
+    struct text_words *text = ctx;
     char key_now[HASH_HEX];
+    text->writer = writer;
     enum zd_status status = tokenize_files(
-            &making->corpus->list, making->recipe, making->threads, take_words,
-            making);
-    if (!making->corpus->is_part)
+            &text->corpus->list, text->recipe, text->threads, take_words, text);
+    if (!text->corpus->is_part)
         ZD_TRY(status);
-    ZD_TRY(text_key(&making->corpus->list, making->recipe, key_now));
+    ZD_TRY(text_key(&text->corpus->list, text->recipe, key_now));
     /* a changed file must not get this key */
-    if (strcmp(making->key, key_now) != 0)
+    if (strcmp(text->key, key_now) != 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0441", "%s changed while it was read",
-                making->recipe->entry->path);
+                text->recipe->entry->path);
     return ZD_OK;
 }
 
-static enum zd_status write_index(struct making *making)
+static enum zd_status write_index(void *ctx, struct cache_writer *writer)
 {
-    struct corpus *corpus = making->corpus;
+    struct corpus *corpus = ctx;
     struct raw again;
     if (!has_index(corpus))
-        return scan_tokens(corpus, 0, corpus->count, making->writer);
-    ZD_TRY(raw_open(&again, &corpus->list, making->writer));
+        return scan_tokens(corpus, 0, corpus->count, writer);
+    ZD_TRY(raw_open(&again, &corpus->list, writer));
     raw_close(&again);
     return ZD_OK;
-}
-
-/* Make the file and open it. */
-static enum zd_status make(struct making *making)
-{
-    bool found;
-    ZD_TRY(cache_writer_create(making->folder, making->key, &making->writer));
-    enum zd_status status =
-            making->recipe ? write_text(making) : write_index(making);
-    if (status != ZD_OK) {
-        cache_writer_abandon(making->writer);
-        return status;
-    }
-    ZD_TRY(cache_writer_finish(making->writer, making->limits.tokens));
-    ZD_TRY(token_cache_open(
-            making->folder, making->key, CACHE_TRUSTED, &making->limits,
-            &making->corpus->cache, &found));
-    if (found)
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_IO, "E0446",
-            "the data cache that was just made in %s is gone", making->folder);
-    zd_fail_help("where the file system gives files to another user: "
-                 "data.cache_shared = true");
-    return ZD_ERR_IO;
-}
-
-/* In a temporary folder, which is removed once the file is open. */
-static enum zd_status make_unseen(struct making *making)
-{
-    const char *parent = getenv("TMPDIR");
-    snprintf(
-            making->folder, sizeof making->folder, "%s/zerod-validate-XXXXXX",
-            parent && parent[0] == '/' ? parent : "/tmp");
-    if (!mkdtemp(making->folder))
-        return ZD_FAIL(
-                ZD_ERR_CREATE, "E0446", "cannot create %s: %s", making->folder,
-                strerror(errno));
-    making->is_look = true;
-    enum zd_status status = make(making);
-    if (making->corpus->cache.path)
-        unlink(making->corpus->cache.path);
-    rmdir(making->folder);
-    return status;
-}
-
-/* The one that is there. */
-static enum zd_status find_cache(
-        struct making *making, const struct data_options *options,
-        enum corpus_depth depth, bool *found_out)
-{
-    making->limits.is_shared = options->cache_shared;
-    ZD_TRY(token_cache_folder(options->cache_dir, making->folder));
-    return token_cache_open(
-            making->folder, making->key,
-            depth == CORPUS_OPEN ? CACHE_TRUSTED : CACHE_TIMES, &making->limits,
-            &making->corpus->cache, found_out);
 }
 
 /* --- text, and tokens --------------------------------------------------- */
@@ -271,21 +214,25 @@ static enum zd_status open_text(
 {
     const struct data_options *options = request->options;
     struct recipe recipe;
-    struct making making = {
+    struct text_words text = {
             .corpus = corpus,
             .recipe = &recipe,
             .threads = thread_count(options->preprocessing_threads),
-            .limits = {.ids = (uint64_t)corpus->vocab_size}};
+            .is_look = depth == CORPUS_LOOK,
+            .key = corpus->key};
+    const struct cache_content content = {
+            .key = corpus->key,
+            .limits = {.ids = (uint64_t)corpus->vocab_size},
+            .write = write_text,
+            .ctx = &text};
     const struct token_cache *cache = &corpus->cache;
-    bool found;
+    bool is_new;
     ZD_TRY(resolve_recipe(request, entry, &corpus->list, &recipe));
     if (sources_have_chat(&corpus->list))
         corpus->chat_template = chat_template_name(recipe.chat_template);
-    ZD_TRY(text_key(&corpus->list, &recipe, making.key));
-    ZD_TRY(find_cache(&making, options, depth, &found));
-    if (!found)
-        ZD_TRY(depth == CORPUS_LOOK ? make_unseen(&making) : make(&making));
-    if (!found && depth != CORPUS_LOOK)
+    ZD_TRY(text_key(&corpus->list, &recipe, corpus->key));
+    ZD_TRY(cache_obtain(options, &content, depth, &corpus->cache, &is_new));
+    if (is_new && depth != CORPUS_LOOK)
         zd_log_info(
                 "tokenized %s: %llu tokens in %llu documents", entry->path,
                 (unsigned long long)cache->word_count,
@@ -318,20 +265,33 @@ static enum zd_status open_tokens(
         struct corpus *corpus, const struct dataset_request *request,
         enum corpus_depth depth)
 {
-    struct making making = {.corpus = corpus};
-    bool found;
+    struct cache_content content = {.key = corpus->key, .ctx = corpus};
+    bool is_new;
     ZD_TRY(raw_open(&corpus->raw, &corpus->list, NULL));
-    making.limits.tokens = corpus->count = corpus->raw.count;
+    content.limits.tokens = corpus->count = corpus->raw.count;
     if (depth != CORPUS_OPEN)
         ZD_TRY(check_ids(corpus, depth));
-    if (has_index(corpus) || !request->options->packing) {
-        ZD_TRY(index_key(corpus, making.key));
-        ZD_TRY(find_cache(&making, request->options, depth, &found));
+    if (has_index(corpus) || corpus->packing != PACKING_STREAM) {
+        ZD_TRY(index_key(corpus, corpus->key));
         /* where the documents of a part begin is not known */
-        if (!found && !(depth == CORPUS_LOOK && corpus->is_part))
-            ZD_TRY(make(&making));
+        if (!corpus->is_part)
+            content.write = write_index;
+        ZD_TRY(cache_obtain(
+                request->options, &content, depth, &corpus->cache, &is_new));
     }
     return raw_digest(corpus);
+}
+
+/* Whole documents for what has prompts, else one stream. */
+static enum data_packing resolve_packing(
+        const struct data_options *options, const struct file_list *list)
+{
+    bool is_text = true;
+    for (int i = 0; i < list->count; i++)
+        is_text &= list->files[i].format == DATA_TEXT;
+    if (options->packing != PACKING_AUTO)
+        return options->packing;
+    return is_text || list->is_tokens ? PACKING_STREAM : PACKING_DOCUMENTS;
 }
 
 enum zd_status corpus_open(
@@ -341,6 +301,7 @@ enum zd_status corpus_open(
     struct corpus corpus = {
             .eos = request->eos, .vocab_size = request->vocab_size};
     ZD_TRY(sources_find(entry, &corpus.list));
+    corpus.packing = resolve_packing(request->options, &corpus.list);
     enum zd_status status = corpus.list.is_tokens
                                     ? open_tokens(&corpus, request, depth)
                                     : open_text(&corpus, request, entry, depth);
@@ -421,12 +382,7 @@ static enum zd_status mark_raw(
 enum zd_status corpus_words(
         struct corpus *corpus, uint64_t at, size_t count, uint32_t *words)
 {
-    /* the kernel maps the pages around one that is touched as well */
-    corpus->touched_bytes += count * sizeof *words + FAULT_BYTES;
-    if (corpus->touched_bytes > DROP_BYTES) {
-        token_cache_drop_pages(&corpus->cache);
-        corpus->touched_bytes = 0;
-    }
+    token_cache_touch(&corpus->cache, count * sizeof *words);
     if (corpus->list.is_tokens) {
         ZD_TRY(raw_read(&corpus->raw, at, count, corpus->vocab_size, words));
         return mark_raw(corpus, at, count, words);

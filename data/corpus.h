@@ -18,8 +18,9 @@ struct corpus {
     int vocab_size;
     const char *chat_template; /* NULL: no conversations */
     bool is_part;              /* CORPUS_LOOK has not read all of it */
+    enum data_packing packing; /* never PACKING_AUTO */
     uint64_t count;            /* tokens */
-    size_t touched_bytes;      /* of the mapping, since its pages were let go */
+    char key[HASH_HEX];        /* of the cache file */
     char digest[HASH_HEX];     /* of the content, the same on every host */
 };
 
@@ -30,6 +31,20 @@ enum corpus_depth {
     CORPUS_LOOK   /* the same of what the cache holds; else the beginning
                      (CHECKED_RECORDS), and the cache is left as it is */
 };
+
+/* A cache file: its key, and how it is made. */
+struct cache_content {
+    const char *key;
+    struct cache_limits limits;
+    /* NULL: it is only looked for, and cache_out->map stays NULL without it */
+    enum zd_status (*write)(void *ctx, struct cache_writer *writer);
+    void *ctx;
+};
+/* Open the file, or make it first; with CORPUS_LOOK in a temporary folder. */
+enum zd_status cache_obtain(
+        const struct data_options *options, const struct cache_content *content,
+        enum corpus_depth depth, struct token_cache *cache_out,
+        bool *is_new_out);
 
 /* Find the files of `entry`; tokenize what is not in the cache. */
 enum zd_status corpus_open(

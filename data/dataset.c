@@ -12,11 +12,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Samples that an entry's documents make. */
-static int64_t count_samples(const struct corpus *corpus, bool packing, int T)
+/* Samples that an entry's documents make; -1: its documents are not known. */
+static int64_t count_samples(const struct dataset_part *part, int T)
 {
-    if (!packing)
-        return corpus_documents(corpus);
+    const struct corpus *corpus = &part->corpus;
+    if (corpus->packing != PACKING_STREAM)
+        return part->index.map ? (int64_t)part->index.doc_count
+                               : corpus_documents(corpus);
     /* sample j is words jT .. jT+T */
     return corpus->count > 0 ? (int64_t)((corpus->count - 1) / (uint64_t)T) : 0;
 }
@@ -29,7 +31,14 @@ static enum zd_status fail_short(
     const struct data_options *options = request->options;
     const struct corpus *corpus = &part->corpus;
     enum zd_status status;
-    if (all == 0 && !options->packing)
+    if (all == 0 && corpus_documents(corpus) > 0 &&
+        corpus->packing != PACKING_STREAM)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0439",
+                "every document of %s is longer than data.cutoff_len = %d, and "
+                "data.long_documents = \"drop\" leaves it out",
+                entry->path, options->cutoff_len);
+    if (all == 0 && corpus->packing != PACKING_STREAM)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0439", "%s has no documents", entry->path);
     if (all == 0) {
@@ -60,8 +69,7 @@ static enum zd_status set_part(
         const struct dataset_request *request)
 {
     const struct data_options *options = request->options;
-    int64_t all =
-            count_samples(&part->corpus, options->packing, options->cutoff_len);
+    int64_t all = count_samples(part, options->cutoff_len);
     if (entry->max_samples > 0 && all > entry->max_samples)
         all = entry->max_samples;
     part->all = all;
@@ -103,171 +111,6 @@ static enum zd_status check_request(const struct dataset_request *request)
     return ZD_OK;
 }
 
-/* Words of sample number `sample` of a part into dataset->words; how many there
- * are, at most T + 1. */
-static enum zd_status read_words(
-        struct dataset *dataset, struct dataset_part *part, int64_t sample,
-        int *count_out)
-{
-    uint64_t begin, count, most = (uint64_t)dataset->T + 1;
-    if (dataset->packing) {
-        begin = (uint64_t)sample * (uint64_t)dataset->T;
-        count = most;
-    } else {
-        corpus_document(&part->corpus, sample, &begin, &count);
-        if (count > most)
-            count = most;
-    }
-    *count_out = (int)count;
-    return corpus_words(&part->corpus, begin, (size_t)count, dataset->words);
-}
-
-/* --- what is trained of it --- */
-
-/* One sample. */
-struct words_count {
-    int inputs, targets;
-    int documents;     /* that begin in it */
-    int split;         /* words of a document that began in an earlier sample */
-    int split_targets; /* among them */
-};
-
-/* Of the sample that is in dataset->words. */
-static struct words_count count_words(const struct dataset *dataset, int count)
-{
-    struct words_count sum = {
-            .inputs = count < dataset->T ? count : dataset->T};
-    bool begun = dataset->words[0] & WORD_FIRST;
-    sum.documents = begun;
-    for (int t = 1; t < count; t++) {
-        bool is_first = dataset->words[t] & WORD_FIRST;
-        bool is_target = dataset->words[t] & WORD_TRAIN;
-        begun |= is_first;
-        sum.documents += is_first && t < dataset->T; /* else the next one's */
-        sum.targets += is_target;
-        sum.split += !begun;
-        sum.split_targets += !begun && is_target;
-    }
-    return sum;
-}
-
-/* Without a target a run would train nothing and end with 0. */
-static enum zd_status check_trained(
-        struct dataset *dataset, struct dataset_part *part,
-        const struct data_entry *entry)
-{
-    int count, targets = 0;
-    for (int64_t i = 0; i < part->count && targets == 0; i++) {
-        ZD_TRY(read_words(dataset, part, part->first + i, &count));
-        targets = count_words(dataset, count).targets;
-    }
-    if (targets > 0)
-        return ZD_OK;
-    if (part->corpus.is_part) {
-        zd_log_warning(
-                "%s: none of the targets in its first %lld documents is "
-                "trained",
-                entry->path, (long long)corpus_documents(&part->corpus));
-        return ZD_OK;
-    }
-    ZD_FAIL(ZD_ERR_DATA, "E0449",
-            "%s trains nothing: every target of its %lld sample%s is masked",
-            entry->path, (long long)part->count, part->count == 1 ? "" : "s");
-    zd_fail_help(
-            "`zerod data inspect` shows them. data.train_on = \"assistant\" "
-            "counts the assistant's turns alone, and data.cutoff_len = %d may "
-            "end before the first of them",
-            dataset->T);
-    return ZD_ERR_DATA;
-}
-
-/* Without packing a sample is the beginning of a document. */
-static void count_cut(
-        const struct dataset *dataset, const struct dataset_part *part,
-        struct dataset_facts *facts)
-{
-    uint64_t begin, tokens, most = (uint64_t)dataset->T + 1;
-    for (int64_t i = 0; !dataset->packing && i < part->count; i++) {
-        corpus_document(&part->corpus, part->first + i, &begin, &tokens);
-        if (tokens <= most)
-            continue;
-        facts->cut_documents++;
-        facts->cut_tokens += (int64_t)tokens;
-        facts->lost_tokens += (int64_t)(tokens - most);
-    }
-}
-
-/* An epoch takes `taken` of `count` samples: each as often as the others. */
-static enum zd_status count_part(
-        struct dataset *dataset, struct dataset_part *part,
-        struct dataset_facts *facts)
-{
-    double share = (double)part->taken / (double)part->count;
-    int count, begun = 1; /* documents that begin in the sample before */
-    for (int64_t i = 0; i < part->count; i++) {
-        ZD_TRY(read_words(dataset, part, part->first + i, &count));
-        struct words_count sum = count_words(dataset, count);
-        facts->inputs += share * sum.inputs;
-        facts->targets += share * sum.targets;
-        if (!dataset->packing)
-            continue;
-        facts->packed_documents += sum.documents + (sum.split && i == 0);
-        facts->split_targets += share * sum.split_targets;
-        facts->split_documents += sum.split && begun;
-        begun = sum.documents;
-    }
-    return ZD_OK;
-}
-
-/* Packed prompts and answers are read for the warning, since an answer without
- * its question is the worse loss. */
-static enum zd_status tell_cut(
-        struct dataset *dataset, struct dataset_part *part,
-        const struct data_entry *entry)
-{
-    struct dataset_facts facts = {0};
-    count_cut(dataset, part, &facts);
-    if (facts.cut_documents > 0)
-        zd_log_info(
-                "%s: data.cutoff_len = %d cuts %lld of %lld documents; %lld of "
-                "their %lld tokens are left out",
-                entry->path, dataset->T, (long long)facts.cut_documents,
-                (long long)part->count, (long long)facts.lost_tokens,
-                (long long)facts.cut_tokens);
-    if (!dataset->packing || !corpus_has_masks(&part->corpus))
-        return ZD_OK;
-    ZD_TRY(count_part(dataset, part, &facts));
-    if (facts.split_documents > 0)
-        zd_log_warning(
-                "%s: packing into samples of %d tokens cuts %lld of %lld "
-                "documents; %.0f of %.0f trained tokens are in a sample "
-                "without the beginning of their document; data.packing = false "
-                "keeps documents whole up to data.cutoff_len",
-                entry->path, dataset->T, (long long)facts.split_documents,
-                (long long)facts.packed_documents, facts.split_targets,
-                facts.targets);
-    return ZD_OK;
-}
-
-enum zd_status dataset_count(
-        struct dataset *dataset, struct dataset_facts *facts_out)
-{
-    struct dataset_facts facts = {0};
-    for (int i = 0; i < dataset->part_count; i++) {
-        struct dataset_part *part = &dataset->parts[i];
-        int64_t documents = corpus_documents(&part->corpus);
-        facts.documents = facts.documents < 0 || documents < 0
-                                  ? -1
-                                  : facts.documents + documents;
-        facts.samples += part->all;
-        facts.held_out += part->all - part->count;
-        count_cut(dataset, part, &facts);
-        ZD_TRY(count_part(dataset, part, &facts));
-    }
-    *facts_out = facts;
-    return ZD_OK;
-}
-
 const char *dataset_chat_template(const struct dataset *dataset)
 {
     for (int i = 0; i < dataset->part_count; i++)
@@ -294,18 +137,24 @@ static enum zd_status open_part(
         const struct data_entry *entry, const struct dataset_request *request,
         enum corpus_depth depth)
 {
+    part->pack = (struct pack){
+            .corpus = &part->corpus,
+            .T = dataset->T,
+            .long_documents = request->options->long_documents,
+            .joins = part->corpus.packing == PACKING_DOCUMENTS};
+    if (part_has_index(part) && part->corpus.cache.map)
+        ZD_TRY(pack_obtain(&part->pack, request->options, depth, &part->index));
     if (!part->corpus.is_part) {
         ZD_TRY(set_part(part, entry, request));
     } else { /* what is known of it; more may follow */
-        int64_t count =
-                count_samples(&part->corpus, dataset->packing, dataset->T);
+        int64_t count = count_samples(part, dataset->T);
         part->taken = part->count = count > 0 ? count : 0;
     }
     if (depth == CORPUS_OPEN || part->count == 0)
         return ZD_OK;
     if (!request->may_be_masked)
-        ZD_TRY(check_trained(dataset, part, entry));
-    return tell_cut(dataset, part, entry);
+        ZD_TRY(facts_check_trained(dataset, part, entry));
+    return facts_tell(dataset, part, entry);
 }
 
 static enum zd_status open_dataset(
@@ -317,10 +166,10 @@ static enum zd_status open_dataset(
     struct dataset *dataset = zd_array(1, sizeof *dataset);
     enum zd_status status = ZD_OK;
     dataset->T = options->cutoff_len;
-    dataset->packing = options->packing;
     dataset->shuffle = request->shuffle;
     dataset->seed = request->data_seed;
     dataset->words = zd_array((size_t)dataset->T + 1, sizeof *dataset->words);
+    dataset->starts = zd_array((size_t)dataset->T + 1, sizeof *dataset->starts);
     dataset->parts =
             zd_array((size_t)request->entry_count, sizeof *dataset->parts);
     for (int i = 0; i < request->entry_count && status == ZD_OK; i++) {
@@ -389,13 +238,22 @@ static void *check_caches(void *ctx)
     setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
     for (int i = 0; i < dataset->part_count; i++) {
         bool is_sound;
-        const struct corpus *corpus = &dataset->parts[i].corpus;
-        if (corpus_check(corpus, &dataset->stop, &is_sound) != ZD_OK)
+        const struct dataset_part *part = &dataset->parts[i];
+        const struct cache_limits limits = pack_limits(&part->pack);
+        const char *path = part->corpus.cache.path;
+        enum zd_status status =
+                corpus_check(&part->corpus, &dataset->stop, &is_sound);
+        if (status == ZD_OK && is_sound && part->index.map) {
+            path = part->index.path;
+            status = token_cache_check(
+                    &part->index, &limits, &dataset->stop, &is_sound);
+        }
+        if (status != ZD_OK)
             zd_log_warning(
                     "the data cache could not be checked: %s",
                     zd_error_get()->what);
         else if (!is_sound)
-            atomic_store(&dataset->damaged, corpus->cache.path);
+            atomic_store(&dataset->damaged, path);
         zd_error_clear();
     }
     return NULL;
@@ -427,6 +285,12 @@ static enum zd_status check_damaged(const struct dataset *dataset)
     return ZD_ERR_DATA;
 }
 
+static void part_close(struct dataset_part *part)
+{
+    token_cache_close(&part->index);
+    corpus_close(&part->corpus);
+}
+
 void dataset_close(struct dataset *dataset)
 {
     if (!dataset)
@@ -434,9 +298,10 @@ void dataset_close(struct dataset *dataset)
     atomic_store(&dataset->stop, true);
     dataset_check_wait(dataset);
     for (int i = 0; i < dataset->part_count; i++)
-        corpus_close(&dataset->parts[i].corpus);
+        part_close(&dataset->parts[i]);
     free(dataset->parts);
     free(dataset->words);
+    free(dataset->starts);
     free(dataset);
 }
 
@@ -456,6 +321,16 @@ int64_t dataset_tokens(const struct dataset *dataset)
 const char *dataset_digest(const struct dataset *dataset)
 {
     return dataset->digest;
+}
+
+const char *dataset_packing(const struct dataset *dataset)
+{
+    static const char *const names[] = {"false", "true", "documents", "auto"};
+    enum data_packing packing = dataset->parts[0].corpus.packing;
+    for (int i = 1; i < dataset->part_count; i++)
+        if (dataset->parts[i].corpus.packing != packing)
+            packing = PACKING_AUTO;
+    return names[packing];
 }
 
 /* Where the n-th sample lies: its entry, and its number there. */
@@ -494,11 +369,11 @@ enum zd_status dataset_sample(
     assert(n >= 0);
     ZD_TRY(check_damaged(dataset));
     struct dataset_part *part = find_sample(dataset, n, &sample);
-    ZD_TRY(read_words(dataset, part, sample, &count));
+    ZD_TRY(dataset_read(dataset, part, sample, &count));
     for (int t = 0; t < T; t++) {
         bool is_padding = t >= count;
         bool is_trained = t + 1 < count && (words[t + 1] & WORD_TRAIN);
-        if (is_padding || words[t] & WORD_FIRST)
+        if (is_padding || dataset->starts[t])
             start = t;
         tokens[t] = is_padding ? 0 : (int32_t)(words[t] & WORD_ID);
         targets[t] = is_trained ? (int32_t)(words[t + 1] & WORD_ID) : -1;

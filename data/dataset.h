@@ -7,9 +7,10 @@
  * epoch) when shuffled. Of several [[data.train]] entries each makes its own
  * M_k samples; an epoch takes round(weight_k M_k) of entry k.
  *
- * packing: the documents in file order, each followed by end-of-text, form one
- * stream; sample j is stream[jT .. jT+T]. No packing: one document a sample,
- * its first T+1 tokens, padding masked. See docs/data.md. */
+ * Packing: the documents in file order, each followed by end-of-text, form one
+ * stream; sample j is stream[jT .. jT+T]. Packing of documents: whole ones, up
+ * to T+1 tokens a sample (pack.h), padding masked. No packing: one document a
+ * sample. See docs/data.md. */
 #ifndef ZD_DATA_DATASET_H
 #define ZD_DATA_DATASET_H
 
@@ -25,6 +26,14 @@ enum chat_template {
 #include "data/layouts.inc"
 #undef LAYOUT
 };
+enum data_packing {
+    PACKING_NO,        /* a document a sample */
+    PACKING_STREAM,    /* documents end to end, cut where a sample ends */
+    PACKING_DOCUMENTS, /* whole documents, as many as a sample holds */
+    PACKING_AUTO       /* DOCUMENTS for what has prompts, else STREAM */
+};
+/* What becomes of a document longer than a sample, unless PACKING_STREAM. */
+enum long_documents { LONG_TRUNCATE, LONG_SPLIT, LONG_DROP };
 enum train_on { TRAIN_ON_ASSISTANT, TRAIN_ON_ALL };
 
 struct data_entry { /* one [[data.train]] or [[data.eval]]; strings borrowed */
@@ -38,7 +47,9 @@ struct data_entry { /* one [[data.train]] or [[data.eval]]; strings borrowed */
 
 struct data_options { /* [data] */
     int cutoff_len;   /* T */
-    bool packing, shuffle, add_eos;
+    enum data_packing packing;
+    enum long_documents long_documents;
+    bool shuffle, add_eos;
     enum chat_template chat_template;
     enum train_on train_on;
     const char *cache_dir;     /* "auto": beside nothing the user owns:
@@ -112,6 +123,9 @@ int64_t dataset_tokens(const struct dataset *dataset);  /* of all documents */
  * for every cutoff_len and packing. */
 const char *dataset_digest(const struct dataset *dataset);
 
+/* "true", "false" or "documents", as all entries are packed; "auto": they
+ * differ. */
+const char *dataset_packing(const struct dataset *dataset);
 /* "chatml", or NULL where nothing is a conversation. */
 const char *dataset_chat_template(const struct dataset *dataset);
 /* Warn where the model's own chat template renders a conversation differently.
@@ -124,14 +138,18 @@ struct dataset_facts {
     int64_t documents; /* of all entries; -1: they were not counted */
     int64_t samples;   /* of all entries, */
     int64_t held_out;  /* of which val_split keeps so many */
-    /* Without packing: documents longer than a sample, their tokens, and how
-     * many of these no sample has. */
+    /* Unless packed as a stream: documents that fit a sample; longer ones that
+     * are cut, their tokens, and how many of these no sample has; and those
+     * that are left out. */
+    int64_t whole_documents;
     int64_t cut_documents, cut_tokens, lost_tokens;
+    int64_t dropped_documents, dropped_tokens;
     double inputs, targets; /* of an epoch; those that the loss counts */
-    /* With packing: documents whose end lies in a later sample than their
-     * beginning, and the targets there. */
-    int64_t split_documents, packed_documents; /* of so many */
-    double split_targets;                      /* of an epoch */
+    /* Documents whose end lies in another sample than their beginning, and the
+     * targets there. */
+    int64_t split_documents;
+    int64_t packed_documents; /* as a stream */
+    double split_targets;     /* of an epoch */
 };
 enum zd_status dataset_count(
         struct dataset *dataset, struct dataset_facts *facts_out);

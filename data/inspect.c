@@ -212,7 +212,13 @@ static enum zd_status print_totals(FILE *out, struct dataset *dataset)
                 (long long)facts.cut_documents,
                 facts.cut_documents == 1 ? "" : "s",
                 (long long)facts.lost_tokens, (long long)facts.cut_tokens);
-    if (facts.split_documents > 0)
+    if (facts.dropped_documents > 0)
+        fprintf(out,
+                "data.cutoff_len leaves out %lld document%s with %lld tokens\n",
+                (long long)facts.dropped_documents,
+                facts.dropped_documents == 1 ? "" : "s",
+                (long long)facts.dropped_tokens);
+    if (facts.split_documents > 0 && facts.packed_documents > 0)
         fprintf(out,
                 "packing cuts %lld of %lld documents; %.0f of %.0f trained "
                 "tokens are in a sample without the beginning of their "

@@ -4,7 +4,7 @@ struct data_options data_options_default(void)
 {
     return (struct data_options){
             .cutoff_len = 2048,
-            .packing = true,
+            .packing = PACKING_AUTO,
             .shuffle = true,
             .add_eos = true,
             .chat_template = CHAT_AUTO,

@@ -270,8 +270,13 @@ void token_cache_close(struct token_cache *cache)
     memset(cache, 0, sizeof *cache);
 }
 
-void token_cache_drop_pages(const struct token_cache *cache)
+void token_cache_touch(struct token_cache *cache, size_t bytes)
 {
-    if (cache->map)
-        madvise(cache->map, cache->map_bytes, MADV_DONTNEED);
+    enum { DROP_BYTES = 4 << 20, FAULT_BYTES = 64 << 10 };
+    /* the kernel maps the pages around one that is touched as well */
+    cache->touched_bytes += bytes + FAULT_BYTES;
+    if (cache->touched_bytes <= DROP_BYTES || !cache->map)
+        return;
+    madvise(cache->map, cache->map_bytes, MADV_DONTNEED);
+    cache->touched_bytes = 0;
 }

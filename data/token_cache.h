@@ -34,6 +34,7 @@ struct token_cache { /* open; all zero: none */
     uint64_t word_count, doc_count;
     uint64_t trained_count; /* words with WORD_TRAIN */
     char digest[HASH_HEX];  /* of words and docs */
+    size_t touched_bytes;   /* since its pages were let go */
 };
 
 /* `option` or, for "auto", $XDG_CACHE_HOME/zerod or ~/.cache/zerod; made when
@@ -67,8 +68,9 @@ enum zd_status token_cache_check(
         const struct token_cache *cache, const struct cache_limits *limits,
         const atomic_bool *stop, bool *is_sound_out);
 void token_cache_close(struct token_cache *cache);
-/* Let go of mapped pages, which count as this process's memory. */
-void token_cache_drop_pages(const struct token_cache *cache);
+/* `bytes` of it are going to be read at one place. Mapped pages count as this
+ * process's memory: from time to time they are let go. */
+void token_cache_touch(struct token_cache *cache, size_t bytes);
 
 struct cache_writer;
 enum zd_status cache_writer_create(

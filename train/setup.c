@@ -239,6 +239,7 @@ static void fill_writer(struct trainer *trainer)
             .eos = trainer->text.eos,
             .identity =
                     {.data_digest = dataset_digest(trainer->train_data),
+                     .packing = dataset_packing(trainer->train_data),
                      .tokenizer_digest =
                              trainer->text.tokenizer
                                      ? tokenizer_digest(trainer->text.tokenizer)

@@ -135,7 +135,7 @@ static void write_data(
                 why, sizeof why,
                 "95th percentile of document length: about %" PRId64 " bytes%s",
                 facts->document,
-                has_prompts ? "; data.packing = false cuts no document" : "");
+                has_prompts ? "; documents are packed whole" : "");
     else
         snprintf(why, sizeof why, "the text is cut into such samples");
     draft_set(draft, "data.cutoff_len", json_integer(facts->cutoff), why);

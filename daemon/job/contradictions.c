@@ -58,6 +58,8 @@ static void check_model_and_data(struct job *job)
      "no data: [[data.train]] is not given", "[[data.train]]\npath = \"data/*.txt\"", "E0210"},
     {o->data.eval_count > 0 && o->data.val_split > 0, "data.val_split",
      "data.val_split and [[data.eval]] are both given"},
+    {o->data.packing == PACKING_STREAM && o->data.long_documents != LONG_TRUNCATE, "data.long_documents",
+     "packing = true cuts documents wherever a sample ends; long_documents is for the other values", "packing = \"documents\" in [data]", NULL, "data.packing"},
     };
     CHECK(job, rules);
 }

@@ -29,7 +29,9 @@ static json_t *choice_json(const struct schema_key *key, int value)
 {
     for (const struct schema_choice *c = key->choices; c->name; c++)
         if (c->value == value && !c->note)
-            return json_string(c->name);
+            return strcmp(c->name, "true") == 0    ? json_true()
+                   : strcmp(c->name, "false") == 0 ? json_false()
+                                                   : json_string(c->name);
     return json_string("?");
 }
 

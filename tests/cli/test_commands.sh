@@ -281,9 +281,9 @@ cat >chat.jsonl <<'JSON'
 {"messages": [{"role": "user", "content": "Hi there"}, {"role": "assistant", "content": "Ho ho, and a longer one"}]}
 JSON
 sed 's|^path = "data.txt"|path = "chat.jsonl"|; s|^cutoff_len = .*|cutoff_len = 28|' job.toml >chat.toml
-ok 'conversations that packing cuts are told before step 1' eval 'call 0 --job chat.toml --set data.cutoff_len=20 --max-steps 1 --set job.output_dir=cut && rm -r cut &&
+ok 'conversations that packing cuts are told before step 1' eval 'call 0 --job chat.toml --set data.packing=true --set data.cutoff_len=20 --max-steps 1 --set job.output_dir=cut && rm -r cut &&
     has "^warning: chat.jsonl: packing into samples of 20 tokens cuts [12] of 2 documents; [0-9]+ of [0-9]+ trained tokens" err &&
-    cp err told && call 0 validate chat.toml --set data.cutoff_len=20 && cmp <(grep packing told) err'
+    cp err told && call 0 validate chat.toml --set data.packing=true --set data.cutoff_len=20 && cmp <(grep packing told) err'
 yes "{\"prompt\": \"ab\", \"completion\": \"$(printf %0400d)\"}" | head -13000 >far.jsonl
 echo "{" >>far.jsonl
 sed 's|^path = "data.txt"|path = "far.jsonl"|' job.toml >far.toml

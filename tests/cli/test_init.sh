@@ -114,6 +114,11 @@ axolotl|65|learning_rate: 1e-999\n|out of range
 axolotl|65|[1, 2]\n|E0221
 axolotl|0|bf16: yes\nlearning_rate: 1e-4\nseed: 7\nsample_packing: off\n|^packing = false
 axolotl|0|bf16: yes\n|^dtype = "bf16"
+axolotl|0|sample_packing: true\n|^packing = "documents"
+axolotl|0|sample_packing: true\n|^long_documents = "drop"
+hf|0|{"train_file": "D", "packing": true, "output_dir": "o"}|^packing = "documents"
+hf|0|{"train_file": "D", "packing": true, "packing_strategy": "wrapped", "output_dir": "o"}|^packing = true
+hf|0|{"train_file": "D", "packing": true, "packing_strategy": "bfd_split", "output_dir": "o"}|^long_documents = "split"
 llamafactory|0|lora_target: q_proj,v_proj\nlora_rank: 4\n|^lora_alpha = 8 .*twice the rank
 llamafactory|0|lora_target: q_proj,v_proj\n|^target_modules = \["q_proj", "v_proj"\]
 llamafactory|0|finetuning_type: full\n|finetuning_type: the whole model is trained
@@ -122,11 +127,8 @@ ROWS
 while IFS='|' read -r from text pattern; do
     ok "$from: $text: not the same" eval 'printf "$text" >given && call 0 init "--from-$from" given --model M && not_same out | grep -qE -e "$pattern"'
 done <<'ROWS'
-axolotl|sample_packing: true\ndatasets: [{path: D.txt, type: completion}]\n|sample_packing: axolotl packs whole documents
 axolotl|datasets: [{path: D.txt, type: completion}]\n|datasets\[0\].type: axolotl cuts a long text
-axolotl|datasets: [{path: D.txt, type: completion}]\n|excess_length_strategy: axolotl drops
 axolotl|train_on_inputs: true\ndatasets: [{path: D.jsonl, type: chat_template}]\n|train_on_inputs: .*the markers too
-hf|{"train_file": "D", "packing": true, "output_dir": "o"}|packing: .* keeps documents whole
 ROWS
 ok 'llamafactory: a template is of conversations alone' eval 'printf "template: chatml\n" >given && call 0 init --from-llamafactory given --model M --data D &&
     not_same out | grep -q "template: a template renders"'

@@ -16,6 +16,7 @@ void data_case_init(struct data_case *test, const char *fixture)
         abort();
     test->options = data_options_default();
     test->options.cutoff_len = 8;
+    test->options.packing = PACKING_STREAM;
     test->options.cache_dir = test->cache;
     test->options.preprocessing_threads = 1;
     test->entry = data_entry_default();

@@ -18,7 +18,7 @@ struct data_case {
 };
 
 /* `fixture`: a folder of tests/fixtures/tokenizers, or NULL for bytes.
- * Unshuffled, T = 8, one thread. */
+ * Unshuffled, one stream, T = 8, one thread. */
 void data_case_init(struct data_case *test, const char *fixture);
 void data_case_fini(struct data_case *test);
 /* Write a file and make it the entry's path. */

@@ -178,7 +178,7 @@ static void init_index(struct data_case *test)
     data_case_init(test, NULL);
     data_case_file(test, "a.bin", tokens, sizeof tokens);
     test->entry.format = DATA_NANOGPT;
-    test->options.packing = false;
+    test->options.packing = PACKING_NO;
 }
 
 Test(data_cache, what_no_writer_of_ours_wrote_is_made_again)

@@ -134,7 +134,7 @@ Test(data_loader, rows_are_as_long_as_the_longest_of_the_batch_needs)
                   "{\"text\": \"abc\"}\n";
     data_case_init(&test, NULL);
     test.options.cutoff_len = LONG;
-    test.options.packing = false;
+    test.options.packing = PACKING_NO;
     data_case_file(&test, "a.jsonl", text, sizeof text - 1);
     struct dataset *dataset = data_case_open(&test), *same;
     cr_assert_not_null(dataset);

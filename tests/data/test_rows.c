@@ -108,7 +108,6 @@ static bool set_field(
             {"eos", .number = &test->request.eos},
             {"vocab", .number = &test->request.vocab_size},
             {"add_eos", .flag = &options->add_eos},
-            {"packing", .flag = &options->packing},
             {"masked", .flag = &test->request.may_be_masked}};
     for (size_t i = 0; i < COUNT(fields); i++) {
         if (strcmp(key, fields[i].key) != 0)
@@ -122,6 +121,20 @@ static bool set_field(
         return true;
     }
     return false;
+}
+
+/* The place of a word in a list. */
+static int word_in(const char *list, const char *word)
+{
+    int place = 0;
+    for (size_t bytes; *list;
+         list += bytes + strspn(list + bytes, " "), place++) {
+        bytes = strcspn(list, " ");
+        if (strlen(word) == bytes && strncmp(list, word, bytes) == 0)
+            return place;
+    }
+    cr_assert_fail("no value %s", word);
+    return 0;
 }
 
 static void set(
@@ -139,6 +152,12 @@ static void set(
                0)
             number++;
         test->options.chat_template = (enum chat_template)number;
+    } else if (strcmp(key, "packing") == 0) {
+        test->options.packing =
+                (enum data_packing)word_in("no yes documents auto", value);
+    } else if (strcmp(key, "long_documents") == 0) {
+        test->options.long_documents =
+                (enum long_documents)word_in("truncate split drop", value);
     } else if (strcmp(key, "train_on") == 0) {
         test->options.train_on = TRAIN_ON_ALL;
     } else if (strcmp(key, "path") == 0) {

@@ -47,7 +47,7 @@ static void mixture_init(struct mixture *mixture, double first, double second)
     }
     test->request.entries = mixture->entries;
     test->request.entry_count = 2;
-    test->options.packing = false;
+    test->options.packing = PACKING_NO;
     test->options.cutoff_len = 4;
 }
 

@@ -59,6 +59,7 @@ struct train_state {
 struct run_identity {
     const char *data_digest;
     const char *tokenizer_digest; /* "" without one */
+    const char *packing;          /* dataset_packing */
 };
 
 struct model_files; /* model_files.h */

@@ -103,14 +103,25 @@ json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
     return settings;
 }
 
+/* true and false are words of it. */
+static json_t *word_json(const char *word)
+{
+    return strcmp(word, "true") == 0    ? json_true()
+           : strcmp(word, "false") == 0 ? json_false()
+                                        : json_string(word);
+}
+
 json_t *manifest_data(
         const struct train_job *job, const struct run_identity *identity)
 {
+    static const char *const longs[] = {"truncate", "split", "drop"};
     return json_pack(
-            "{s:s, s:s, s:i, s:b, s:b, s:I}", "digest", identity->data_digest,
-            "tokenizer", identity->tokenizer_digest, "cutoff_len",
-            job->data.cutoff_len, "packing", job->data.packing, "shuffle",
-            job->data.shuffle, "data_seed", (json_int_t)job->job.data_seed);
+            "{s:s, s:s, s:i, s:o, s:s, s:b, s:I}", "digest",
+            identity->data_digest, "tokenizer", identity->tokenizer_digest,
+            "cutoff_len", job->data.cutoff_len, "packing",
+            word_json(identity->packing), "long_documents",
+            longs[job->data.long_documents], "shuffle", job->data.shuffle,
+            "data_seed", (json_int_t)job->job.data_seed);
 }
 
 /* NULL unless the job computes in fp16. */

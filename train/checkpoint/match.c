@@ -64,32 +64,44 @@ enum zd_status checkpoint_match_model(
     return fail_model(checkpoint);
 }
 
+static enum zd_status fail_data(
+        const char *what, const json_t *before, const json_t *now)
+{
+    char a[VALUE_TEXT], b[VALUE_TEXT];
+    ZD_FAIL(ZD_ERR_CONFIG, "E0811",
+            "the checkpoint was made with other data: %s was %s, is %s", what,
+            text_of(before, a), text_of(now, b));
+    zd_fail_help("restore the setting, or use a new job.output_dir");
+    return ZD_ERR_CONFIG;
+}
+
 static enum zd_status match_data(
         const json_t *was, const struct train_job *job,
         const struct run_identity *identity)
 {
     static const struct {
         const char *key, *what;
-    } parts[] = {{"tokenizer", "the tokenizer"},
-                 {"cutoff_len", "data.cutoff_len"},
-                 {"packing", "data.packing"},
-                 {"shuffle", "data.shuffle"},
-                 {"data_seed", "job.data_seed"},
-                 {"digest", "the content of [[data.train]]"}};
-    char a[VALUE_TEXT], b[VALUE_TEXT];
+        const char *before; /* there was such a key */
+    } parts[] = {
+            {"tokenizer", "the tokenizer"},
+            {"cutoff_len", "data.cutoff_len"},
+            {"packing", "data.packing"},
+            {"long_documents", "data.long_documents", "truncate"},
+            {"shuffle", "data.shuffle"},
+            {"data_seed", "job.data_seed"},
+            {"digest", "the content of [[data.train]]"}};
     enum zd_status status = ZD_OK;
     json_t *is = manifest_data(job, identity);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && status == ZD_OK;
          i++) {
-        const json_t *before = json_object_get(was, parts[i].key);
+        const json_t *found = json_object_get(was, parts[i].key);
         const json_t *now = json_object_get(is, parts[i].key);
-        if (json_equal(before, now))
-            continue;
-        status = ZD_FAIL(
-                ZD_ERR_CONFIG, "E0811",
-                "the checkpoint was made with other data: %s was %s, is %s",
-                parts[i].what, text_of(before, a), text_of(now, b));
-        zd_fail_help("restore the setting, or use a new job.output_dir");
+        json_t *before = found || !parts[i].before
+                                 ? json_incref((json_t *)(uintptr_t)found)
+                                 : json_string(parts[i].before);
+        if (!json_equal(before, now))
+            status = fail_data(parts[i].what, before, now);
+        json_decref(before);
     }
     json_decref(is);
     return status;

@@ -1,0 +1,296 @@
+#include "data/pack.h"
+
+#include "base/log.h"
+#include "base/must.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE UINT32_MAX
+
+/* --- the fullest sample with room ---------------------------------------
+ *
+ * Samples of equal room are a list, the newest first. A bit for each room says
+ * whether its list has one; levels above have a bit for each 64 below. */
+struct rooms {
+    uint32_t *first; /* sample of a room, or NONE */
+    uint32_t *next;  /* of a sample */
+    struct {
+        uint64_t *words;
+        uint32_t count;
+    } levels[5];
+    int level_count;
+};
+
+static void rooms_init(struct rooms *rooms, uint32_t most, uint32_t samples)
+{
+    uint32_t count = most + 1;
+    rooms->level_count = 0;
+    rooms->first = zd_array(count, sizeof *rooms->first);
+    rooms->next = zd_array(samples, sizeof *rooms->next);
+    memset(rooms->first, 0xff, count * sizeof *rooms->first);
+    do {
+        count = (count + 63) / 64;
+        rooms->levels[rooms->level_count].count = count;
+        rooms->levels[rooms->level_count++].words =
+                zd_array(count, sizeof(uint64_t));
+    } while (count > 1);
+}
+
+static void rooms_fini(struct rooms *rooms)
+{
+    for (int i = 0; i < rooms->level_count; i++)
+        free(rooms->levels[i].words);
+    free(rooms->first);
+    free(rooms->next);
+}
+
+static void rooms_put(struct rooms *rooms, uint32_t room, uint32_t sample)
+{
+    rooms->next[sample] = rooms->first[room];
+    rooms->first[room] = sample;
+    for (int i = 0; i < rooms->level_count; i++, room /= 64)
+        rooms->levels[i].words[room / 64] |= UINT64_C(1) << room % 64;
+}
+
+static uint32_t rooms_take(struct rooms *rooms, uint32_t room)
+{
+    uint32_t sample = rooms->first[room];
+    rooms->first[room] = rooms->next[sample];
+    bool is_empty = rooms->first[room] == NONE;
+    for (int i = 0; i < rooms->level_count && is_empty; i++, room /= 64) {
+        uint64_t *word = &rooms->levels[i].words[room / 64];
+        *word &= ~(UINT64_C(1) << room % 64);
+        is_empty = *word == 0;
+    }
+    return sample;
+}
+
+/* The smallest room of a sample that is at least `room`, or NONE. */
+static uint32_t rooms_find(const struct rooms *rooms, uint32_t room)
+{
+    for (int i = 0; i < rooms->level_count; i++, room = room / 64 + 1) {
+        if (room / 64 >= rooms->levels[i].count)
+            return NONE;
+        uint64_t bits = rooms->levels[i].words[room / 64] >> room % 64;
+        if (!bits)
+            continue;
+        room += (uint32_t)__builtin_ctzll(bits);
+        while (i-- > 0)
+            room = room * 64 +
+                   (uint32_t)__builtin_ctzll(rooms->levels[i].words[room]);
+        return room;
+    }
+    return NONE;
+}
+
+/* --- documents into samples --- */
+
+struct packing {
+    const struct pack *pack;
+    uint32_t most;      /* T + 1 */
+    uint32_t documents; /* of the corpus */
+    uint32_t *sample;   /* of a document; NONE: it is left out */
+    struct cache_writer *writer;
+};
+
+/* Tokens of a document, and the pieces of T + 1 tokens before its last. */
+static uint32_t last_piece(
+        const struct packing *packing, uint32_t document, uint64_t *full_out)
+{
+    uint64_t begin, count, T = (uint64_t)packing->pack->T;
+    corpus_document(packing->pack->corpus, document, &begin, &count);
+    *full_out = 0;
+    if (count <= T + 1)
+        return (uint32_t)count;
+    if (packing->pack->long_documents == LONG_TRUNCATE)
+        return packing->most;
+    if (packing->pack->long_documents == LONG_DROP)
+        return 0;
+    *full_out = (count - 2) / T; /* all but the last one's */
+    return (uint32_t)(count - *full_out * T);
+}
+
+/* Documents by length, the longest first, then by index; those that are left
+ * out are not among the *count_out. The caller frees them. */
+static uint32_t *sort_documents(
+        const struct packing *packing, uint32_t *count_out)
+{
+    uint64_t full;
+    uint32_t *order = zd_array(packing->documents, sizeof *order);
+    uint32_t *begin = zd_array((size_t)packing->most + 2, sizeof *begin);
+    for (uint32_t d = 0; d < packing->documents; d++)
+        begin[packing->most - last_piece(packing, d, &full) + 1]++;
+    *count_out = packing->documents - begin[packing->most + 1];
+    for (uint32_t i = 1; i <= packing->most; i++)
+        begin[i] += begin[i - 1];
+    for (uint32_t d = 0; d < packing->documents; d++) {
+        uint32_t length = last_piece(packing, d, &full);
+        if (length > 0)
+            order[begin[packing->most - length]++] = d;
+    }
+    free(begin);
+    return order;
+}
+
+/* Fill packing->sample, with numbers in the order in which samples were begun.
+ * Returns how many there are. */
+static uint32_t fit(struct packing *packing)
+{
+    struct rooms rooms;
+    uint64_t full;
+    uint32_t samples = 0, count;
+    uint32_t *order = sort_documents(packing, &count);
+    rooms_init(&rooms, packing->most, count);
+    memset(packing->sample, 0xff, packing->documents * sizeof(uint32_t));
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t length = last_piece(packing, order[i], &full);
+        uint32_t room =
+                packing->pack->joins ? rooms_find(&rooms, length) : NONE;
+        uint32_t sample = room == NONE ? samples++ : rooms_take(&rooms, room);
+        packing->sample[order[i]] = sample;
+        rooms_put(
+                &rooms, (room == NONE ? packing->most : room) - length, sample);
+    }
+    rooms_fini(&rooms);
+    free(order);
+    return samples;
+}
+
+static enum zd_status write_piece(
+        const struct packing *packing, uint32_t document, uint64_t piece,
+        bool is_first)
+{
+    uint32_t words[] = {
+            document | (is_first ? WORD_FIRST : 0),
+            (uint32_t)piece | WORD_TRAIN};
+    return cache_writer_words(packing->writer, words, piece > 0 ? 2 : 1);
+}
+
+/* All samples, in the order of their first documents. */
+static enum zd_status write_samples(
+        const struct packing *packing, uint32_t *next, uint32_t *last)
+{
+    uint64_t full;
+    /* documents of a sample as a list, in their order */
+    for (uint32_t d = 0; d < packing->documents; d++) {
+        uint32_t sample = packing->sample[d];
+        next[d] = NONE;
+        if (sample == NONE)
+            continue;
+        if (last[sample] != NONE) {
+            next[last[sample]] = d;
+            packing->sample[d] = NONE; /* it is not the first one */
+        }
+        last[sample] = d;
+    }
+    for (uint32_t d = 0; d < packing->documents; d++) {
+        last_piece(packing, d, &full);
+        for (uint64_t piece = 0; piece < full; piece++)
+            ZD_TRY(write_piece(packing, d, piece, true));
+        if (packing->sample[d] == NONE)
+            continue;
+        for (uint32_t in = d; in != NONE; in = next[in]) {
+            last_piece(packing, in, &full);
+            ZD_TRY(write_piece(packing, in, full, in == d));
+        }
+    }
+    return ZD_OK;
+}
+
+static enum zd_status write_index(void *ctx, struct cache_writer *writer)
+{
+    const struct pack *pack = ctx;
+    struct packing packing = {
+            .pack = pack,
+            .most = (uint32_t)pack->T + 1,
+            .documents = (uint32_t)corpus_documents(pack->corpus),
+            .writer = writer};
+    packing.sample = zd_array(packing.documents, sizeof *packing.sample);
+    size_t samples = fit(&packing);
+    uint32_t *next = zd_array(packing.documents, sizeof *next);
+    uint32_t *last = zd_array(samples, sizeof *last);
+    memset(last, 0xff, samples * sizeof *last);
+    enum zd_status status = write_samples(&packing, next, last);
+    free(last);
+    free(next);
+    free(packing.sample);
+    return status;
+}
+
+struct cache_limits pack_limits(const struct pack *pack)
+{
+    uint64_t documents = pack->corpus->cache.doc_count;
+    uint64_t pieces = pack->corpus->count / (uint64_t)pack->T + 1;
+    return (struct cache_limits){
+            .ids = documents > pieces ? documents : pieces};
+}
+
+enum zd_status pack_obtain(
+        const struct pack *pack, const struct data_options *options,
+        enum corpus_depth depth, struct token_cache *index_out)
+{
+    const struct corpus *corpus = pack->corpus;
+    const int64_t settings[] = {
+            pack->T, pack->long_documents, pack->joins, corpus->is_part};
+    struct pack copy = *pack;
+    char key[HASH_HEX];
+    struct cache_content content = {
+            .key = key,
+            .limits = pack_limits(pack),
+            .write = write_index,
+            .ctx = &copy};
+    bool is_new;
+    if (content.limits.ids > WORD_ID)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0458",
+                "whole documents cannot be packed from %llu of them, or from "
+                "%llu tokens at data.cutoff_len = %d: at most 2^30",
+                (unsigned long long)corpus->cache.doc_count,
+                (unsigned long long)corpus->count, pack->T);
+    struct hasher *hasher = zd_must(hasher_create());
+    hasher_update(hasher, "samples 1", sizeof "samples 1");
+    hasher_update(hasher, corpus->key, sizeof corpus->key);
+    hasher_update(hasher, settings, sizeof settings);
+    hasher_finish(hasher, key);
+    hasher_destroy(hasher);
+    return cache_obtain(options, &content, depth, index_out, &is_new);
+}
+
+void pack_whole(
+        const struct pack *pack, int64_t document, struct pack_piece *piece_out)
+{
+    uint64_t most = (uint64_t)pack->T + 1;
+    *piece_out = (struct pack_piece){0};
+    corpus_document(
+            pack->corpus, document, &piece_out->begin, &piece_out->count);
+    if (piece_out->count > most)
+        piece_out->count = most;
+}
+
+enum zd_status pack_read(
+        const struct pack *pack, const struct token_cache *index, uint64_t *at,
+        uint64_t end, struct pack_piece *piece_out)
+{
+    uint64_t T = (uint64_t)pack->T, piece = 0, begin, count;
+    uint32_t document = index->words[(*at)++] & WORD_ID;
+    if (*at < end && (index->words[*at] & WORD_TRAIN))
+        piece = index->words[(*at)++] & WORD_ID;
+    /* the file's owner may have written to it since it was opened */
+    if (document < pack->corpus->cache.doc_count) {
+        corpus_document(pack->corpus, document, &begin, &count);
+        if (piece * T < count) {
+            count -= piece * T;
+            *piece_out = (struct pack_piece){
+                    .begin = begin + piece * T,
+                    .count = count < T + 1 ? count : T + 1,
+                    .continues = piece > 0};
+            return ZD_OK;
+        }
+    }
+    ZD_FAIL(ZD_ERR_DATA, "E0450",
+            "%s is damaged: it names piece %llu of document %u", index->path,
+            (unsigned long long)piece, document);
+    zd_fail_help("start again: it will be rebuilt");
+    return ZD_ERR_DATA;
+}
