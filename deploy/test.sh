@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Build zerod and run its tests; the last line is "N passed, N failed, N skipped", above it what was tried again.
-#   deploy/test.sh           everything that a change must pass: under twenty-five minutes on two cores
+#   deploy/test.sh           everything that a change must pass: under twenty-two minutes on two cores
 #   deploy/test.sh --long    the suite `long` too, whole jobs under the address sanitizer, CUDA's stand-ins under the thread sanitizer
 # With CI set, the packages of the group `ci` are installed too.
 # Three builds: as it is used; with the address and undefined-behavior sanitizers, for the unit tests; and with
@@ -11,9 +11,10 @@
 # With the thread sanitizer the stand-ins are a build more, of more than three minutes of CPU: only with --long.
 #
 # What keeps it short without a compiler's cache:
-# - The first build is made alone; the others meanwhile, one behind the other, by processes that take what the tests leave
-#   (nice 19): many tests wait rather than compute. The seconds that a part took say so little; those of CPU are told too.
-# - A sanitizer's build has only what its suites need, at -O1 and with as much debug information as its reports show (-g1).
+# - Many tests wait rather than compute. So the sanitizers' builds and suites run behind the first suite, by processes that take
+#   what it leaves (nice). The seconds that a part took say so little; those of CPU are told too.
+# - Unit tests run under the address sanitizer alone, but for the suite `native` (tests/meson.build).
+# - The builds for tests have as much debug information as reports show (-g1), a sanitizer's only what its suites need, at -O1.
 # - CPU kernels are compiled for all instructions where the unit tests compare them, with and without the address sanitizer,
 #   and for the base instructions alone in the other builds: half of a build's time, and the same threads.
 set -uo pipefail
@@ -50,24 +51,23 @@ fi
 logs=()
 bad=0
 TIMEFORMAT='   %0R s; of CPU %0U s, and %0S s in the kernel'
-# run_suite FOLDER WHAT [meson test argument]...
-run_suite() {
-    local folder=$1 what=$2
+build() {
+    echo "== building $1" >&2
+    time ./deploy/build.sh "$@"
+}
+# suite FOLDER WHAT [meson test argument]...
+suite() {
+    local folder=$1 what=$2 code=0
     shift 2
     echo "== $what" >&2
     rm -f "$folder"/meson-logs/testlog*.json # with a wrapper, its name is in the file's
-    if ! time meson test -C "$folder" --no-rebuild --print-errorlogs --timeout-multiplier 4 "$@" \
-            >"$folder/test.out" 2>&1; then
-        bad=1
+    time meson test -C "$folder" --no-rebuild --print-errorlogs --timeout-multiplier 8 "$@" >"$folder/test.out" 2>&1 || code=$?
+    if [[ $code -ne 0 ]]; then
         tail -n 200 "$folder/test.out" >&2
         python3 deploy/count_tests.py --failures "$folder"/meson-logs/testlog*.json >&2
     fi
     cat "$folder"/meson-logs/testlog*.json >"$folder/test.json" 2>/dev/null
-    logs+=("$folder/test.json")
-}
-build() {
-    echo "== building $1" >&2
-    time ./deploy/build.sh "$@"
+    return "$code"
 }
 # told NAME RESULT: a test of this script's own, as meson would log it
 told() {
@@ -86,19 +86,33 @@ finish() {
     exit
 }
 
-# The builds behind the first, in the order in which they are waited for.
-build_others() {
-    queued build-asan "${asan_suites[@]}" -Dcuda=disabled -Db_sanitize=address,undefined -Db_lundef=false "${checked[@]}"
-    queued build-tsan --suite tsan -Dcuda=disabled -Db_sanitize=thread -Db_lundef=false -Dcpu_isa=base "${checked[@]}"
-    [[ $has_cuda == yes ]] || return 0
-    # cuDNN itself has no stand-in, only its headers: the door is compiled with the true ones below
-    queued build-standin "${cuda[@]}" "${races[@]}" -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled -Doptimization=2 -Dcpu_isa=base
-    queued build-cuda "${cuda[@]}" -Dcuda=enabled -Dgpu_archs=$archs -Dcudnn=$cudnn -Dcpu_isa=base
-    [[ ${#select_long[@]} -eq 0 ]] || return 0
-    queued build-standin-tsan "${cuda[@]}" -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled -Db_sanitize=thread \
-        -Db_lundef=false -Dcpu_isa=base "${checked[@]}"
+# part NAME COMMAND...: behind the first suite; what it says is for when it is waited for, and its end goes into the queue.
+part() {
+    local code=0
+    "${@:2}" >"$work/$1.log" 2>&1 || code=$?
+    echo "$1 $code"
+    return "$code"
 }
-checked=(-Doptimization=1 -Ddebug=false -Dc_args=-g1 -Dcpp_args=-g1)
+# The parts, in the order in which they are waited for.
+behind() {
+    # cuDNN itself has no stand-in, only its headers: the door is compiled with the true ones below
+    [[ $has_cuda == no ]] || part build-standin build build-standin "${cuda[@]}" "${races[@]}" -Dcuda=enabled -Dgpu_stand_in=true \
+        -Dcudnn=disabled -Dcpu_isa=base "${checked[@]}" -Doptimization=2
+    part build-asan build build-asan "${asan_suites[@]}" -Dcuda=disabled -Db_sanitize=address,undefined -Db_lundef=false "${checked[@]}" &&
+        part asan suite build-asan "unit tests and requests under address and undefined-behavior sanitizers" "${asan_suites[@]}" "${select_long[@]}"
+    part build-tsan build build-tsan --suite tsan -Dcuda=disabled "${thread_checked[@]}" &&
+        OMP_NUM_THREADS=1 part tsan suite build-tsan "ranks as threads under the thread sanitizer" "${fixed[@]}" "${select_long[@]}" --suite tsan
+    [[ $has_cuda == yes ]] || return 0
+    part build-cuda build build-cuda "${cuda[@]}" -Dcuda=enabled -Dgpu_archs=$archs -Dcudnn=$cudnn -Dcpu_isa=base "${light[@]}" &&
+        part no-driver suite build-cuda "the program with CUDA where there is no driver" --suite no-driver
+    [[ ${#select_long[@]} -eq 0 ]] || return 0
+    part build-standin-tsan build build-standin-tsan "${cuda[@]}" -Dcuda=enabled -Dgpu_stand_in=true -Dcudnn=disabled "${thread_checked[@]}" &&
+        OMP_NUM_THREADS=1 part races suite build-standin-tsan "streams of GPUs under the thread sanitizer" "${fixed[@]}" \
+            "zero cuda" train_gpu_races "comm gpu races nccl" "comm gpu races ordered" "comm gpu races staged" "stand-in order"
+}
+light=(-Ddebug=false -Dc_args=-g1 -Dcpp_args=-g1)
+checked=(-Doptimization=1 "${light[@]}")
+thread_checked=(-Db_sanitize=thread -Db_lundef=false -Dcpu_isa=base "${checked[@]}")
 cuda=(--target daemon/zerod --target cuda-programs)
 asan_suites=(--suite unit --suite fuzz)
 [[ ${#select_long[@]} -gt 0 ]] || asan_suites+=(--suite asan) # whole jobs too
@@ -106,81 +120,66 @@ races=() # of the kernels that tell of their accesses
 [[ ${#select_long[@]} -gt 0 ]] || races=(--target cuda-races)
 archs=90
 [[ ${#select_long[@]} -gt 0 ]] || archs=all
-queued() {
-    build "$@" 2>"$work/$1.log" # its lines, for when it is waited for
-    echo "$1 $?"
-}
-# yield_to_tests NICE: for builds; where it cannot be taken back, it stays
-yield_to_tests() { renice -n "$1" -g "$builder" >/dev/null 2>&1; }
-# built FOLDER: wait for it, and say what it said; false if it failed
-built() {
-    local folder code
-    yield_to_tests 0
-    read -r folder code <&"$queue" && [[ $folder == "$1" ]] || return 70
-    yield_to_tests 19
+# gcc's thread sanitizer cannot lay out its memory where the kernel randomises addresses widely.
+fixed=()
+if setarch -R true 2>/dev/null; then fixed=(--wrapper "setarch -R"); fi
+# await PART: what it said; false if it failed
+await() {
+    local name code
+    read -r name code <&"$queue" && [[ $name == "$1" ]] || return 70
     cat "$work/$1.log" >&2
     return "$code"
+}
+# tested FOLDER PART: the suite of a build behind the first
+tested() {
+    await "$2" || bad=1
+    logs+=("$1/test.json")
 }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 : >"$work/told.json"
-if ! build build -Dcuda=disabled; then
+first=()
+[[ ${#select_long[@]} -eq 0 ]] || first=(--suite native --suite ranks --suite cli --suite mpi --suite docs)
+if ! build build "${first[@]}" "${light[@]}" -Dcuda=disabled; then
     bad=1
     finish
 fi
 set -m # a group of its own, so that it can be ended whole
 mkfifo "$work/queue"
-build_others >"$work/queue" &
-builder=$!
+(renice -n 7 $BASHPID >/dev/null && behind) >"$work/queue" &
+behind=$!
 set +m
-trap 'kill -- -$builder 2>/dev/null; rm -rf "$work"' EXIT
+trap 'kill -- -$behind 2>/dev/null; rm -rf "$work"' EXIT
 exec {queue}<"$work/queue"
-yield_to_tests 19
 
-run_suite build "tests" "${select_long[@]}"
-
-if built build-asan; then
-    run_suite build-asan "unit tests and requests under address and undefined-behavior sanitizers" "${asan_suites[@]}" "${select_long[@]}"
-else
-    bad=1
-fi
-
-# gcc's thread sanitizer cannot lay out its memory where the kernel randomises addresses widely.
-fixed=()
-if setarch -R true 2>/dev/null; then fixed=(--wrapper "setarch -R"); fi
-if built build-tsan; then
-    OMP_NUM_THREADS=1 run_suite build-tsan "ranks as threads under the thread sanitizer" "${fixed[@]}" "${select_long[@]}" --suite tsan
-else
-    bad=1
-fi
+suite build "tests" "${first[@]}" "${select_long[@]}" || bad=1
+logs+=(build/test.json)
+renice -n 0 -g "$behind" >/dev/null 2>&1 # where it cannot be taken back, it stays
 
 if [[ $has_cuda == no ]]; then
-    for part in "CUDA by nvcc" "cuDNN's attention" "CUDA on the CPU"; do told "$part" SKIP; done
-    finish
-fi
-if built build-standin; then
-    run_suite build-standin "CUDA on the CPU" --suite cuda "${select_long[@]}"
+    for name in "CUDA by nvcc" "cuDNN's attention" "CUDA on the CPU"; do told "$name" SKIP; done
+elif await build-standin; then
+    suite build-standin "CUDA on the CPU" --suite cuda "${select_long[@]}" || bad=1
+    logs+=(build-standin/test.json)
 else
     told "CUDA on the CPU" FAIL
 fi
+if await build-asan; then tested build-asan asan; else bad=1; fi
+if await build-tsan; then tested build-tsan tsan; else bad=1; fi
+[[ $has_cuda == yes ]] || finish
 if [[ $cudnn == disabled ]]; then
     told "cuDNN's attention" SKIP
 fi
-if built build-cuda; then
+if await build-cuda; then
     told "CUDA by nvcc" OK
     if grep -qE 'warning( #[0-9]+(-D)?)?:' build-cuda/build.log; then told "CUDA by nvcc, without warnings" FAIL
     else told "CUDA by nvcc, without warnings" OK; fi
-    run_suite build-cuda "the program with CUDA where there is no driver" --suite no-driver
+    tested build-cuda no-driver
 else
     told "CUDA by nvcc" FAIL
 fi
 if [[ ${#select_long[@]} -eq 0 ]]; then
-    if built build-standin-tsan; then
-        OMP_NUM_THREADS=1 run_suite build-standin-tsan "streams of GPUs under the thread sanitizer" "${fixed[@]}" \
-            "zero cuda" train_gpu_races "comm gpu races nccl" "comm gpu races ordered" "comm gpu races staged" "stand-in order"
-    else
-        told "streams of GPUs under the thread sanitizer" FAIL
-    fi
+    if await build-standin-tsan; then tested build-standin-tsan races; else told "streams of GPUs under the thread sanitizer" FAIL; fi
 fi
 finish

@@ -12,13 +12,23 @@
 static const char *const isas[] = {"base", "avx2", "avx512", "avx512bf16"};
 static const enum dtype dtypes[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
 
+/* Under the address sanitizer, where the plain definitions take long, the
+ * widest vectors of each type and the narrowest of one. */
+#ifdef __SANITIZE_ADDRESS__
+static const bool is_slow = true;
+#else
+static const bool is_slow = false;
+#endif
+
 static void agree_with_plain(enum dtype dtype)
 {
+    int tried = 0;
     struct runner plain = {.threads = 1}, fast = {.threads = 2};
     cr_assert_eq(kernels_plain(dtype, &plain.ops), ZD_OK);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 3; i >= 0; i--) {
         const struct cpu_backend *backend = kernels_backend(isas[i], dtype);
-        if (!backend)
+        bool is_narrowest = i == 0 && dtype == DTYPE_FP32;
+        if (!backend || (is_slow && tried++ && !is_narrowest))
             continue;
         fast.ops = &backend->ops;
         for (int c = 0; c < op_case_count; c++) {
@@ -74,7 +84,7 @@ Test(kernels_fast, fp16_overflows_to_infinity)
 
 Test(kernels_fast, thread_count_does_not_change_bits)
 {
-    for (int d = 0; d < 3; d++)
+    for (int d = 0; d < (is_slow ? 1 : 3); d++)
         for (int i = 0; i < 4; i++) {
             const struct cpu_backend *backend =
                     kernels_backend(isas[i], dtypes[d]);

@@ -89,7 +89,8 @@ static void test_worlds(const struct variant *v)
             continue;
         struct outcome alone = world_run(&one);
         bool ok = outcome_sound(&alone) && has_states(v, &alone);
-        for (int world = 2; world <= 8; world++) {
+        /* types differ in arithmetic, not in what is cut where */
+        for (int world = 2; world <= 8; world += type == DTYPE_BF16 ? 1 : 3) {
             struct scenario s = scenario(v, world % 4, world, type);
             ok &= gives(&s, &alone);
         }
