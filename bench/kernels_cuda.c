@@ -127,16 +127,23 @@ static void norms(struct bench *b, char *x, char *y, char *z, float *sums)
        k->layernorm_backward(
                NULL, y, sums, sums + C, z, y, x, w, mean, rstd, N, C, true));
     OP("rmsnorm forward", 2 * u,
-       k->rmsnorm_forward(NULL, y, rstd, x, w, 1e-5f, N, C));
+       k->rmsnorm_forward(
+               NULL, y, rstd, x, w, 1e-5f, RMSNORM_ROUND_FIRST, N, C));
     OP("add + rmsnorm", 4 * u,
-       fused_add_rmsnorm(k, NULL, z, y, rstd, x, z, w, 1e-5f, N, C));
+       fused_add_rmsnorm(
+               k, NULL, z, y, rstd, x, z, w, 1e-5f, RMSNORM_ROUND_FIRST, N, C));
     OP("rmsnorm backward", 4 * u,
-       k->rmsnorm_backward(NULL, y, sums, z, y, x, w, rstd, N, C, true));
+       k->rmsnorm_backward(
+               NULL, y, sums, z, y, x, w, rstd, RMSNORM_ROUND_FIRST, N, C,
+               true));
     OP("rmsnorm of heads", 2 * u,
-       k->head_norm_forward(NULL, y, rstd, x, w, 1e-5f, rows, 1, D, D, D));
+       k->head_norm_forward(
+               NULL, y, rstd, x, w, 1e-5f, RMSNORM_ROUND_FIRST, rows, 1, D, D,
+               D));
     OP("  backward", 3 * u,
        k->head_norm_backward(
-               NULL, y, sums, z, x, w, rstd, rows, 1, D, D, D, true));
+               NULL, y, sums, z, x, w, rstd, RMSNORM_ROUND_FIRST, rows, 1, D, D,
+               D, true));
 }
 
 static void elements(struct bench *b, char *x, char *y, char *z, float *sums)
@@ -203,8 +210,9 @@ static void tokens(struct bench *b, char *x, char *y)
                 (int32_t)((uint64_t)V * V / ((uint64_t)(i * 7919 % V) + 1) % V);
     embedding_order(order, list, N, V, scratch);
     int32_t *ids = ints(list, n), *sorted = ints(order, n);
-    OP("rope", 2 * u,
-       k->rope(NULL, x, angles, angles, positions, N, C / D, D, C, false));
+    const struct rope_angles turn = {
+            .cosine = angles, .sine = angles, .positions = positions};
+    OP("rope", 2 * u, k->rope(NULL, x, &turn, N, C / D, D, C, false));
     OP("embedding forward", 2 * u,
        k->embedding_forward(NULL, y, ids, table, N, C, false));
     OP("embedding backward", u,
@@ -227,7 +235,7 @@ static void losses(struct bench *b)
     must(device_clear(sum, 256 * sizeof *sum));
     OP("cross entropy", 2 * (size_t)n * V * dtype_bytes(k->dtype),
        k->cross_entropy(
-               NULL, out, logits, logits, targets, 1e-3f, n, V, stride));
+               NULL, out, logits, logits, targets, 1e-3f, n, V, stride, NULL));
     OP("add losses", (size_t)n * sizeof *out,
        k->add_losses(NULL, (struct exact_sum *)sum, out, n));
 }

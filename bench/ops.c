@@ -161,7 +161,8 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
     OP("cross entropy", N / (double)CHUNK,
        1e-9 * (4.0 + (double)bytes) * CHUNK * V,
        k->cross_entropy(
-               NULL, a.lse, a.dlogits, a.logits, a.ids, 1e-3f, CHUNK, V, V))
+               NULL, a.lse, a.dlogits, a.logits, a.ids, 1e-3f, CHUNK, V, V,
+               NULL))
 #undef OP
     printf("  %-20s %37.2f ms\n", "all of a step", shown.total * 1e3);
     fini(&a);

@@ -16,13 +16,14 @@ enum zd_status fused_add_layernorm(
 enum zd_status fused_add_rmsnorm(
         const struct kernels *kernels, struct stream *stream, void *sum,
         void *out, float *rstd, const void *a, const void *b,
-        const void *weight, float eps, int N, int C)
+        const void *weight, float eps, enum rmsnorm_form form, int N, int C)
 {
     if (kernels->add_rmsnorm_forward)
         return kernels->add_rmsnorm_forward(
-                stream, sum, out, rstd, a, b, weight, eps, N, C);
+                stream, sum, out, rstd, a, b, weight, eps, form, N, C);
     ZD_TRY(kernels->add(stream, sum, a, b, (size_t)N * (size_t)C));
-    return kernels->rmsnorm_forward(stream, out, rstd, sum, weight, eps, N, C);
+    return kernels->rmsnorm_forward(
+            stream, out, rstd, sum, weight, eps, form, N, C);
 }
 
 enum zd_status fused_rope(
@@ -39,25 +40,28 @@ enum zd_status fused_head_norm_rope_forward(
         const struct kernels *kernels, struct stream *stream,
         const struct head_norm_forward_args *q,
         const struct head_norm_forward_args *k,
-        const struct rope_angles *angles, float eps, int N, int D)
+        const struct rope_angles *angles, float eps, enum rmsnorm_form form,
+        int N, int D)
 {
     if (kernels->head_norm_rope_forward)
-        return kernels->head_norm_rope_forward(stream, q, k, angles, eps, N, D);
+        return kernels->head_norm_rope_forward(
+                stream, q, k, angles, eps, form, N, D);
     return head_norm_rope_forward_parts(
             kernels->head_norm_forward, kernels->rope, kernels->dtype, stream,
-            q, k, angles, eps, N, D);
+            q, k, angles, eps, form, N, D);
 }
 
 enum zd_status fused_head_norm_rope_backward(
         const struct kernels *kernels, struct stream *stream,
         const struct head_norm_backward_args *q,
         const struct head_norm_backward_args *k,
-        const struct rope_angles *angles, int N, int D, bool accumulate)
+        const struct rope_angles *angles, enum rmsnorm_form form, int N, int D,
+        bool accumulate)
 {
     if (kernels->head_norm_rope_backward)
         return kernels->head_norm_rope_backward(
-                stream, q, k, angles, N, D, accumulate);
+                stream, q, k, angles, form, N, D, accumulate);
     return head_norm_rope_backward_parts(
             kernels->head_norm_backward, kernels->rope, kernels->dtype, stream,
-            q, k, angles, N, D, accumulate);
+            q, k, angles, form, N, D, accumulate);
 }

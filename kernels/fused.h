@@ -13,7 +13,7 @@ enum zd_status fused_add_layernorm(
 enum zd_status fused_add_rmsnorm(
         const struct kernels *kernels, struct stream *stream, void *sum,
         void *out, float *rstd, const void *a, const void *b,
-        const void *weight, float eps, int N, int C);
+        const void *weight, float eps, enum rmsnorm_form form, int N, int C);
 /* Rotates the heads of q and k in place (rope.h): in one call where those
  * of k follow those of q in every row. backward: the inverse. */
 enum zd_status fused_rope(
@@ -24,11 +24,13 @@ enum zd_status fused_head_norm_rope_forward(
         const struct kernels *kernels, struct stream *stream,
         const struct head_norm_forward_args *q,
         const struct head_norm_forward_args *k,
-        const struct rope_angles *angles, float eps, int N, int D);
+        const struct rope_angles *angles, float eps, enum rmsnorm_form form,
+        int N, int D);
 enum zd_status fused_head_norm_rope_backward(
         const struct kernels *kernels, struct stream *stream,
         const struct head_norm_backward_args *q,
         const struct head_norm_backward_args *k,
-        const struct rope_angles *angles, int N, int D, bool accumulate);
+        const struct rope_angles *angles, enum rmsnorm_form form, int N, int D,
+        bool accumulate);
 
 #endif

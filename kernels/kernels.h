@@ -58,6 +58,8 @@ struct kernels {
     gelu_backward_fn *gelu_backward;
     swiglu_forward_fn *swiglu_forward;
     swiglu_backward_fn *swiglu_backward;
+    geglu_forward_fn *geglu_forward;
+    geglu_backward_fn *geglu_backward;
     embedding_forward_fn *embedding_forward;
     embedding_backward_fn *embedding_backward;
     cross_entropy_fn *cross_entropy;

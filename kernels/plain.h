@@ -21,6 +21,8 @@
     OP(gelu_backward)                                                          \
     OP(swiglu_forward)                                                         \
     OP(swiglu_backward)                                                        \
+    OP(geglu_forward)                                                          \
+    OP(geglu_backward)                                                         \
     OP(embedding_forward)                                                      \
     OP(embedding_backward)                                                     \
     OP(cross_entropy)                                                          \

@@ -132,10 +132,10 @@ static enum zd_status chunk_backward(
 static enum zd_status next_token_loss(
         const struct kernels *kernels, float *losses, void *dlogits,
         const void *logits, const int32_t *targets, float dloss, int n, int V,
-        int stride)
+        int stride, const struct logit_map *map)
 {
     return kernels->cross_entropy(
-            NULL, losses, dlogits, logits, targets, dloss, n, V, stride);
+            NULL, losses, dlogits, logits, targets, dloss, n, V, stride, map);
 }
 
 enum zd_status head_loss(
@@ -158,7 +158,7 @@ enum zd_status head_loss(
         ZD_TRY(chunk_logits(model, pass, begin, n));
         ZD_TRY(token_loss(
                 k, h->losses, train ? h->dlogits : NULL, h->logits, targets,
-                dloss, n, model->config->vocab_size, h->stride));
+                dloss, n, model->config->vocab_size, h->stride, NULL));
         ZD_TRY(k->add_losses(NULL, model->loss, h->losses, n));
         if (train)
             ZD_TRY(chunk_backward(model, pass, begin, n, &grads));

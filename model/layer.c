@@ -38,8 +38,7 @@ static enum zd_status attend_run(
             NULL,
             (char *)acts->att + first * (size_t)s.H * (size_t)s.D * element,
             (const char *)acts->q + first * (size_t)s.q_stride * element,
-            k_cache, v_cache, run->count, run->past, s.H, s.KV, s.D, s.q_stride,
-            s.scale);
+            k_cache, v_cache, run->count, run->past, &s);
 }
 
 static enum zd_status attend(const struct layer_run *run, void *scratch)

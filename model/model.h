@@ -80,7 +80,7 @@ int model_unit_events(
 typedef enum zd_status token_loss_fn(
         const struct kernels *kernels, float *losses, void *dlogits,
         const void *logits, const int32_t *targets, float dloss, int n, int V,
-        int stride);
+        int stride, const struct logit_map *map);
 
 struct model_shape {
     int B, T;   /* of a training micro-batch */

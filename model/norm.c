@@ -39,12 +39,14 @@ enum zd_status norm_forward_sum(
                 norm->bias, eps, N, C);
     if (of->a)
         return fused_add_rmsnorm(
-                k, NULL, sum, out, rstd, of->a, of->b, norm->weight, eps, N, C);
+                k, NULL, sum, out, rstd, of->a, of->b, norm->weight, eps,
+                RMSNORM_ROUND_FIRST, N, C);
     if (norm->bias)
         return k->layernorm_forward(
                 NULL, out, mean, rstd, sum, norm->weight, norm->bias, eps, N,
                 C);
-    return k->rmsnorm_forward(NULL, out, rstd, sum, norm->weight, eps, N, C);
+    return k->rmsnorm_forward(
+            NULL, out, rstd, sum, norm->weight, eps, RMSNORM_ROUND_FIRST, N, C);
 }
 
 enum zd_status norm_backward(
@@ -60,5 +62,5 @@ enum zd_status norm_backward(
                 norm->weight, mean, rstd, norm->N, C, norm->accumulate);
     return k->rmsnorm_backward(
             NULL, dx, norm->dweight, dout, dresidual, x, norm->weight, rstd,
-            norm->N, C, norm->accumulate);
+            RMSNORM_ROUND_FIRST, norm->N, C, norm->accumulate);
 }

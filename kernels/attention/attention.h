@@ -1,13 +1,16 @@
 /* attention.h - causal attention within documents, grouped queries.
  *
- *   Token t of a sample sees the tokens doc_start[t] .. t of the same sample.
- *   scores = scale * q k^T, p = softmax(scores), out = p v. Query head h uses
+ *   Token t of a sample sees the tokens doc_start[t] .. t of the same sample,
+ *   of these the last `window`. scores = scale * q k^T, with a soft cap c of
+ *   these c tanh(scores / c); p = softmax(scores), out = p v. Query head h uses
  *   key/value head h / (H / KV). doc_start never falls from a token to the next
  *   (documents lie one after the other).
  *
  * Source:  Vaswani et al. 2017, arXiv:1706.03762, equation 1; backward by
  *          recomputing p from the log-sum-exp (Dao et al. 2022,
  *          arXiv:2205.14135, algorithm 4): memory is O(T), not O(T^2).
+ *          Windows: Beltagy et al. 2020, arXiv:2004.05150, section 3; soft
+ *          caps: Gemma 2, arXiv:2408.00118, section 2.
  * Strides: in elements, between the rows of consecutive tokens; within a row
  *          head h begins at h*D. So q, k, v may lie in one fused array.
  * Scratch: attention_scratch_bytes(...) bytes, same for both directions. There
@@ -17,6 +20,7 @@
 
 #include "base/device/device.h"
 #include "base/number/dtype.h"
+#include "base/number/host_device.h"
 #include "kernels/cuda/cuda_names.h"
 
 #include <stdint.h>
@@ -34,7 +38,16 @@ struct attention_shape {
      * told. cuDNN reads it where documents > B. */
     const int32_t *first_tokens;
     size_t scratch_bytes; /* that are there; 0: attention_scratch_bytes says */
+    int window;           /* tokens seen, the own one too; 0: no limit */
+    float softcap;        /* 0: none */
 };
+/* The first token that token t of a sample sees. */
+ZD_HOST_DEVICE static inline int attention_first(
+        int window, const int32_t *doc_start, int t)
+{
+    int first = window ? t - window + 1 : 0;
+    return doc_start[t] > first ? doc_start[t] : first;
+}
 
 /* Documents are told to cuDNN by the bucket, so that graphs are few: the next
  * power of two. 0: none is told, since documents are too short for it. */
@@ -72,13 +85,14 @@ typedef enum zd_status attention_backward_fn(
         void *scratch, const struct attention_shape *shape);
 
 /* New tokens against a cache of keys and values, for generation. The n new
- * tokens are at positions past .. past+n-1 and see every position up to their
- * own. k_cache, v_cache: (capacity, KV*D), the new rows already stored. */
+ * tokens are at positions past .. past+n-1 of one document. k_cache, v_cache:
+ * (capacity, KV*D), the new rows already stored. Of `shape` H, KV, D, q_stride,
+ * scale, window and softcap are read. */
 typedef enum zd_status attention_decode_fn(
         struct stream *stream, void *out, /* (n, H*D) */
         const void *q,                    /* (n, H*D), rows q_stride apart */
-        const void *k_cache, const void *v_cache, int n, int past, int H,
-        int KV, int D, int64_t q_stride, float scale);
+        const void *k_cache, const void *v_cache, int n, int past,
+        const struct attention_shape *shape);
 
 /* Channels a head may have, in the plain and in the fast attention. */
 enum { ATTENTION_MAX_D = 512 };

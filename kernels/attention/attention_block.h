@@ -3,7 +3,7 @@
  *
  *   keys    k0 ........ k0+KEYS        a block of scores is QUERIES x KEYS and
  *   query   x x x x x x . . . .        lives in L2. Row t sees the keys from
- *   rows    x x x x x x x x . .        doc_start[t] to t: `.` is not computed,
+ *   rows    x x x x x x x x . .        first_seen(t) to t: `.` is not computed,
  *           . . x x x x x x x x        in whole columns of NR and rows of MR.
  *
  * Operands of products are words (gemm_tile.h): floats, or pairs of bf16. Only
@@ -68,7 +68,13 @@ struct block {
     int keys;        /* columns of the array of scores */
     int first, last; /* rows of the block that see a key of it, whole tiles */
     const int32_t *doc_start; /* of the sample */
+    int window;
 };
+
+ALWAYS_INLINE int first_seen(const struct block *b, int t)
+{
+    return attention_first(b->window, b->doc_start, t);
+}
 
 /* Keys [*low, *high) of the block that row i sees; empty past the last row. */
 ALWAYS_INLINE void row_keys(const struct block *b, int i, int *low, int *high)
@@ -78,7 +84,7 @@ ALWAYS_INLINE void row_keys(const struct block *b, int i, int *low, int *high)
         *low = *high = 0;
         return;
     }
-    int from = b->doc_start[t] > b->k0 ? b->doc_start[t] : b->k0;
+    int first = first_seen(b, t), from = first > b->k0 ? first : b->k0;
     int to = t + 1 < b->k1 ? t + 1 : b->k1;
     *low = from - b->k0;
     *high = to > from ? to - b->k0 : *low;
@@ -91,12 +97,12 @@ ALWAYS_INLINE int tile_limit(const struct block *b, int i)
     return (t < b->k1 ? t : b->k1) - b->k0;
 }
 
-/* Sets first and last; false when no row sees a key. Both doc_start[t] and t
+/* Sets first and last; false when no row sees a key. Both first_seen(t) and t
  * grow with t, so the rows that do are consecutive. */
 static bool block_rows(struct block *b)
 {
     int first = b->k0 > b->q0 ? b->k0 : b->q0, last = b->q1;
-    while (last > first && b->doc_start[last - 1] >= b->k1)
+    while (last > first && first_seen(b, last - 1) >= b->k1)
         last--;
     if (last <= first)
         return false;

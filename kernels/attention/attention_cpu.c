@@ -128,6 +128,19 @@ static void take_columns(
 #endif
 }
 
+/* Scores become those whose multiple `scale` is capped. */
+static void block_cap(
+        float *scores, const struct attention_shape *s, const struct block *b)
+{
+    float in = s->scale / s->softcap, out = s->softcap / s->scale;
+    for (int i = b->first; s->softcap > 0 && i < b->last; i++) {
+        float *row = scores + i * b->keys;
+        int limit = tile_limit(b, i / MR * MR);
+        for (int j = 0; j < limit; j += VL)
+            vf_store(row + j, vf_tanh(vf_load(row + j) * in) * out);
+    }
+}
+
 static size_t forward_floats(int T, int D)
 {
     size_t width = (size_t)padded(D), keys = (size_t)block_keys(T);
@@ -156,14 +169,16 @@ static void forward_task(
         top[i] = -INFINITY;
         sum[i] = 0.0f;
     }
-    for (int k0 = doc_start[q0] / keys * keys; k0 < q1; k0 += keys) {
+    int first = attention_first(s->window, doc_start, q0);
+    for (int k0 = first / keys * keys; k0 < q1; k0 += keys) {
         struct block b = {
                 .q0 = q0,
                 .q1 = q1,
                 .k0 = k0,
                 .k1 = k0 + keys < s->T ? k0 + keys : s->T,
                 .keys = keys,
-                .doc_start = doc_start};
+                .doc_start = doc_start,
+                .window = s->window};
         if (!block_rows(&b))
             continue;
         pack_transposed(
@@ -172,6 +187,7 @@ static void forward_task(
                 fv, width, v + k0 * s->v_stride + kv, s->v_stride, b.k1 - k0,
                 b.k1 - k0, D);
         block_scores(scores, fq, D, width, kt, &b);
+        block_cap(scores, s, &b);
         block_softmax(scores, s->scale, top, sum, fo, width, &b);
         block_combine(fo, width, scores, keys, fv, &b);
     }
@@ -288,6 +304,21 @@ static struct backward backward_layout(
     return w;
 }
 
+/* gradient_row of scores that are capped: ds times the cap's slope, which is 0
+ * where a score is masked. */
+static void capped_gradient(
+        const struct attention_shape *s, float *p, float *ds, int end, float l,
+        float delta)
+{
+    float part = s->scale / s->softcap;
+    for (int j = 0; j < end; j += VL) {
+        vf score = vf_load(p + j), x = vf_max(vf_all(-1.0f), score * part);
+        vf e = vf_exp_elem(score * s->scale - l);
+        vf_store(p + j, e);
+        vf_store(ds + j, e * (vf_load(ds + j) - delta) * (1.0f - x * x));
+    }
+}
+
 /* p = e^(scale score - lse) and ds = p (dp - delta) of one row, in the places
  * of its scores and dp. */
 ALWAYS_INLINE void gradient_row(
@@ -300,10 +331,14 @@ ALWAYS_INLINE void gradient_row(
     if (low < high) {
         float l = lse[b->q0 + i], delta = w->delta[b->q0 + i];
         mask_row(p, low, high, end);
-        for (int j = 0; j < end; j += VL) {
-            vf e = vf_exp_elem(vf_load(p + j) * w->s->scale - l);
-            vf_store(p + j, e);
-            vf_store(ds + j, e * (vf_load(ds + j) - delta));
+        if (w->s->softcap > 0) {
+            capped_gradient(w->s, p, ds, end, l, delta);
+        } else {
+            for (int j = 0; j < end; j += VL) {
+                vf e = vf_exp_elem(vf_load(p + j) * w->s->scale - l);
+                vf_store(p + j, e);
+                vf_store(ds + j, e * (vf_load(ds + j) - delta));
+            }
         }
     } else {
         end = 0;
@@ -367,13 +402,15 @@ static void backward_keys(
                 .k0 = k0,
                 .k1 = k1,
                 .keys = w->keys,
-                .doc_start = doc_start};
+                .doc_start = doc_start,
+                .window = s->window};
         int64_t at = (int64_t)q0 * width, half = at / PAIR;
-        if (doc_start[q0] >= k1)
+        if (first_seen(&b, q0) >= k1)
             break;
         if (!block_rows(&b))
             continue;
         block_scores(w->p, w->q_rows + half, s->D, width / PAIR, w->kt, &b);
+        block_cap(w->p, s, &b);
         block_scores(w->ds, w->dout_rows + half, s->D, width / PAIR, w->vt, &b);
         block_gradient(w, lse, &b);
         block_collect(

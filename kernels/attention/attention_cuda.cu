@@ -41,7 +41,10 @@ static attention_pass<E> pass_of(
     p.k_stride = s->k_stride;
     p.v_stride = s->v_stride;
     p.B = s->B, p.T = s->T, p.H = s->H, p.KV = s->KV, p.D = s->D;
+    p.window = s->window;
     p.scale = s->scale;
+    if (s->softcap > 0.0f)
+        p.cap_in = s->scale / s->softcap, p.cap_out = s->softcap / s->scale;
     assert(s->H % s->KV == 0 && s->D <= 512);
     return p;
 }
@@ -112,12 +115,11 @@ static enum zd_status attention_backward_any(
 template <typename E>
 static enum zd_status attention_decode_any(
         struct stream *stream, void *out, const void *q, const void *k_cache,
-        const void *v_cache, int n, int past, int H, int KV, int D,
-        int64_t q_stride, float scale)
+        const void *v_cache, int n, int past, const struct attention_shape *s)
 {
-    int64_t row = (int64_t)KV * D;
-    struct attention_shape shape = {1,   n,   H,     KV, D,    q_stride,
-                                    row, row, scale, 1,  NULL, 0};
+    struct attention_shape shape = *s;
+    shape.B = 1, shape.T = n;
+    shape.k_stride = shape.v_stride = (int64_t)s->KV * s->D;
     attention_pass<E> p = pass_of<E>(q, k_cache, v_cache, NULL, &shape);
     p.out = (E *)out, p.past = past;
     return rows_forward(device_cuda_stream(stream), p);

@@ -5,7 +5,8 @@
  *   tiles  fp32: multiply-adds on tiles in shared memory (D <= 128, D % 4 == 0)
  *   mma    bf16 and fp16: tensor cores (sm_80 and later; D <= 256, D % 8 == 0)
  *
- * All are exact about what a token sees, skip what no row of theirs sees, and
+ * All are exact about what a token sees, skip what no row of theirs sees (of a
+ * window too), and
  * add in an order that shapes and documents alone decide: dq has a pass of its
  * own, no sum is made by atomics. */
 #ifndef ZD_KERNELS_ATTENTION_ATTENTION_CUDA_CUH
@@ -34,7 +35,8 @@ template <typename E> struct attention_pass {
     int64_t q_stride, k_stride, v_stride;
     int B, T, H, KV, D;
     int past; /* decode: tokens before the first row */
-    float scale;
+    int window;
+    float scale, cap_in, cap_out; /* scale / softcap and back; 0: no cap */
 };
 
 /* Where sample b and head h (or key/value head kv) begin. */
@@ -57,6 +59,22 @@ __device__ __forceinline__ const E *v_rows(
         const attention_pass<E> &p, int b, int kv)
 {
     return p.v + (int64_t)b * p.T * p.v_stride + kv * p.D;
+}
+
+/* q k where `scale` times it is under the cap, and of such a one what its
+ * gradient is multiplied by: 1 where there is none. */
+template <typename E>
+__device__ __forceinline__ float capped(const attention_pass<E> &p, float score)
+{
+    return p.cap_in != 0.0f ? p.cap_out * tanhf(p.cap_in * score) : score;
+}
+
+template <typename E>
+__device__ __forceinline__ float cap_slope(
+        const attention_pass<E> &p, float score)
+{
+    float part = p.cap_in * score;
+    return 1.0f - part * part;
 }
 
 /* Offset of head h of sample b in out and dout, whose rows are H*D apart. */

@@ -17,7 +17,7 @@ ALWAYS_INLINE float dot(const float *q, const elem *k, int D)
 /* Running softmax as in attention_cpu.c, for one query of one head. */
 static void decode_one(
         elem *out, const elem *q, const elem *k, const elem *v, int64_t stride,
-        int count, int D, float scale)
+        int count, int D, float scale, float softcap)
 {
     float query[ATTENTION_MAX_D], sums[ATTENTION_MAX_D] = {0}, p[KEYS];
     float top = -INFINITY, sum = 0.0f;
@@ -28,6 +28,8 @@ static void decode_one(
         float new_top = top;
         for (int j = 0; j < keys; j++) {
             p[j] = dot(query, k + (first + j) * stride, D);
+            if (softcap > 0)
+                p[j] = softcap * vf_tanh(vf_all(p[j] / softcap))[0];
             new_top = p[j] > new_top ? p[j] : new_top;
         }
         float rescale = vf_exp(vf_all(top - new_top))[0];
@@ -56,21 +58,23 @@ static void decode_one(
 
 enum zd_status FAST(attention_decode)(
         struct stream *stream, void *out, const void *q, const void *k_cache,
-        const void *v_cache, int n, int past, int H, int KV, int D,
-        int64_t q_stride, float scale)
+        const void *v_cache, int n, int past, const struct attention_shape *s)
 {
-    int64_t stride = (int64_t)KV * D;
+    int H = s->H, D = s->D, seen = s->window ? s->window : past + n;
+    int64_t stride = (int64_t)s->KV * D;
     size_t work = (size_t)n * (size_t)(past + n) * (size_t)(H * D);
     assert(D <= ATTENTION_MAX_D);
 #pragma omp parallel for num_threads(threads_for(work)) collapse(2)            \
         schedule(dynamic)
     for (int i = 0; i < n; i++)
-        for (int h = 0; h < H; h++)
+        for (int h = 0; h < H; h++) {
+            int end = past + i + 1, count = seen < end ? seen : end;
+            int64_t at = (end - count) * stride + h / (H / s->KV) * D;
             decode_one(
                     (elem *)out + ((int64_t)i * H + h) * D,
-                    (const elem *)q + i * q_stride + h * D,
-                    (const elem *)k_cache + h / (H / KV) * D,
-                    (const elem *)v_cache + h / (H / KV) * D, stride,
-                    past + i + 1, D, scale);
+                    (const elem *)q + i * s->q_stride + h * D,
+                    (const elem *)k_cache + at, (const elem *)v_cache + at,
+                    stride, count, D, s->scale, s->softcap);
+        }
     return ZD_OK;
 }

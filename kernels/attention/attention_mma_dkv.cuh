@@ -15,7 +15,7 @@
  * query's row in shared memory, in the 16 bytes that keep rows apart. */
 struct query_facts {
     float lse, delta;
-    int first;
+    int first; /* token of its document */
 };
 
 template <typename S, typename E>
@@ -44,7 +44,7 @@ __device__ __forceinline__ void facts_fetch(
 template <typename S, typename E>
 __device__ __forceinline__ void key_weights(
         float (&score)[S::M][S::COLUMNS][4], E *q_tile, int q0, int k0,
-        bool masked, float scale)
+        bool masked, int window, float scale)
 {
 #pragma unroll
     for (int n = 0; n < S::COLUMNS; n++)
@@ -53,15 +53,38 @@ __device__ __forceinline__ void key_weights(
             int column = 8 * n + column_of_thread() + j, row = q0 + column;
             query_facts facts = *facts_of<S>(q_tile, column);
             float lse = LOG2E * facts.lse;
+            int first =
+                    window ? max(facts.first, row - window + 1) : facts.first;
 #pragma unroll
             for (int m = 0; m < S::M; m++)
 #pragma unroll
                 for (int i = j; i < 4; i += 2) {
                     float w = fast_exp2(fmaf(scale, score[m][n][i], -lse));
                     int key = k0 + own_row<S>(m, i / 2);
-                    bool sees = !masked || (key >= facts.first && key <= row);
+                    bool sees = !masked || (key >= first && key <= row);
                     score[m][n][i] = sees ? w : 0.0f;
                 }
+        }
+}
+
+/* dp under a cap, of scores that are. */
+template <typename S, typename E>
+__device__ __forceinline__ void key_slopes(
+        float (&dp)[S::M][S::COLUMNS][4],
+        const float (&score)[S::M][S::COLUMNS][4], E *q_tile,
+        const attention_pass<E> &p)
+{
+#pragma unroll
+    for (int n = 0; n < S::COLUMNS; n++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            int column = 8 * n + column_of_thread() + j;
+            float delta = facts_of<S>(q_tile, column)->delta;
+#pragma unroll
+            for (int m = 0; m < S::M; m++)
+#pragma unroll
+                for (int i = j; i < 4; i += 2)
+                    dp[m][n][i] = sloped(p, dp[m][n][i], delta, score[m][n][i]);
         }
 }
 
@@ -89,13 +112,13 @@ __device__ __forceinline__ void key_gradients(
  * below `end`. Every thread gets it. */
 template <typename S>
 __device__ __forceinline__ int tiles_that_see(
-        const int32_t *starts, int k0, int end, int T, int *shared)
+        const int32_t *starts, int window, int k0, int end, int T, int *shared)
 {
     if (threadIdx.x == 0)
         *shared = 0;
     __syncthreads();
     for (int i = threadIdx.x; k0 + i * S::N < T; i += S::THREADS)
-        if (starts[k0 + i * S::N] < end)
+        if (attention_first(window, starts, k0 + i * S::N) < end)
             atomicMax(shared, i + 1);
     __syncthreads();
     return *shared;
@@ -169,7 +192,7 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
     queries_fetch<S>(q_tile, p, b, tile);
     copy_async_commit();
     int tiles = tiles_that_see<S>(
-            p.doc_start + (int64_t)b * p.T, k0, end, p.T,
+            p.doc_start + (int64_t)b * p.T, p.window, k0, end, p.T,
             (int *)(k_tile + S::DP) /* after the first row */);
 
     float dk[DK ? S::M : 1][DK ? S::D_COLUMNS : 1][4];
@@ -186,10 +209,17 @@ __device__ __forceinline__ void mma_dkv(const attention_pass<typename S::E> &p)
         copy_async_wait<0>();
         __syncthreads(); /* q and dout are there */
         rows_dot<S>(score, k_tile, q_tile);
+        if (p.cap_in != 0.0f) {
+            scores_cap<S>(score, p);
+            if constexpr (DK)
+                key_slopes<S>(dp, score, q_tile, p);
+        }
         int last = min(S::N, p.T - tile.q0) - 1; /* starts latest */
-        bool masked =
-                tile.q0 < k0 + S::OWN || facts_of<S>(q_tile, last)->first > k0;
-        key_weights<S>(score, q_tile, tile.q0, k0, masked, p.scale * LOG2E);
+        bool masked = tile.q0 < k0 + S::OWN ||
+                      facts_of<S>(q_tile, last)->first > k0 ||
+                      (p.window && tile.q0 + last - p.window + 1 > k0);
+        key_weights<S>(
+                score, q_tile, tile.q0, k0, masked, p.window, p.scale * LOG2E);
         tile = query_tile_after<S>(tile, k0, tiles);
         if constexpr (DV)
             rows_add<S>(dv, score, g_tile);

@@ -31,6 +31,22 @@ __device__ __forceinline__ void query_gradients(
 }
 
 template <typename S>
+__device__ __forceinline__ void query_slopes(
+        float (&dp)[S::M][S::COLUMNS][4],
+        const float (&score)[S::M][S::COLUMNS][4],
+        const float (&delta)[S::M][2], const attention_pass<typename S::E> &p)
+{
+#pragma unroll
+    for (int m = 0; m < S::M; m++)
+#pragma unroll
+        for (int n = 0; n < S::COLUMNS; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                dp[m][n][i] =
+                        sloped(p, dp[m][n][i], delta[m][i / 2], score[m][n][i]);
+}
+
+template <typename S>
 __device__ __forceinline__ void mma_dq(const attention_pass<typename S::E> &p)
 {
     typedef typename S::E E;
@@ -41,8 +57,9 @@ __device__ __forceinline__ void mma_dq(const attention_pass<typename S::E> &p)
     int h = blockIdx.y, b = blockIdx.z, kv = h / (p.H / p.KV);
     const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
     const int32_t *starts = p.doc_start + (int64_t)b * p.T;
-    int end = min(q0 + S::OWN, p.T), last_first = starts[end - 1];
-    int k0 = starts[q0] / S::N * S::N;
+    int end = min(q0 + S::OWN, p.T);
+    int last_first = attention_first(p.window, starts, end - 1);
+    int k0 = attention_first(p.window, starts, q0) / S::N * S::N;
     tile_fetch<S, S::OWN>(
             g_tile, p.dout + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.T, p.D);
     tile_fetch<S, S::N>(v_tile, v, p.v_stride, k0, p.T, p.D);
@@ -75,8 +92,12 @@ __device__ __forceinline__ void mma_dq(const attention_pass<typename S::E> &p)
             tile_fetch<S, S::N>(v_tile, v, p.v_stride, k0 + S::N, p.T, p.D);
         copy_async_commit();
         rows_dot<S>(score, q_tile, k_tile);
+        if (p.cap_in != 0.0f) {
+            scores_cap<S>(score, p);
+            query_slopes<S>(dp, score, delta, p);
+        }
         if (k0 + S::N - 1 > q0 || k0 < last_first)
-            scores_mask<S>(score, starts, p.T, q0, k0);
+            scores_mask<S>(score, starts, p.window, p.T, q0, k0);
         query_gradients<S>(score, dp, lse, delta, p.scale * LOG2E);
         rows_add<S>(dq, score, k_tile);
         __syncthreads(); /* k free */

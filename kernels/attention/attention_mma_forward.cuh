@@ -83,8 +83,9 @@ __device__ __forceinline__ void mma_forward(
     int h = blockIdx.y, b = blockIdx.z, kv = h / (p.H / p.KV);
     const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
     const int32_t *starts = p.doc_start + (int64_t)b * p.T;
-    int end = min(q0 + S::OWN, p.T), last_first = starts[end - 1];
-    int k0 = starts[q0] / S::N * S::N;
+    int end = min(q0 + S::OWN, p.T);
+    int last_first = attention_first(p.window, starts, end - 1);
+    int k0 = attention_first(p.window, starts, q0) / S::N * S::N;
     tile_fetch<S, S::OWN>(q_tile, q_rows(p, b, h), p.q_stride, q0, p.T, p.D);
     tile_fetch<S, S::N>(k_tile, k, p.k_stride, k0, p.T, p.D);
     copy_async_commit();
@@ -103,10 +104,12 @@ __device__ __forceinline__ void mma_forward(
         tile_fetch<S, S::N>(v_tile, v, p.v_stride, k0, p.T, p.D);
         copy_async_commit();
         rows_dot<S>(score, q_tile, k_tile);
+        if (p.cap_in != 0.0f)
+            scores_cap<S>(score, p);
         copy_async_wait<0>();
         __syncthreads(); /* v is there, k free */
         if (k0 + S::N - 1 > q0 || k0 < last_first)
-            scores_mask<S>(score, starts, p.T, q0, k0);
+            scores_mask<S>(score, starts, p.window, p.T, q0, k0);
         softmax_step<S>(score, run, out, p.scale * LOG2E);
         if (k0 + S::N < end)
             tile_fetch<S, S::N>(k_tile, k, p.k_stride, k0 + S::N, p.T, p.D);

@@ -183,19 +183,50 @@ __device__ __forceinline__ int column_of_thread(void)
     return (int)threadIdx.x % 4 * 2;
 }
 
+/* tanh x within 2e-7; it costs two approximations of the hardware. */
+__device__ __forceinline__ float fast_tanh(float x)
+{
+    return 1.0f - __fdividef(2.0f, 1.0f + fast_exp2(2.0f * LOG2E * x));
+}
+
+template <typename S>
+__device__ __forceinline__ void scores_cap(
+        float (&score)[S::M][S::COLUMNS][4],
+        const attention_pass<typename S::E> &p)
+{
+#pragma unroll
+    for (int m = 0; m < S::M; m++)
+#pragma unroll
+        for (int n = 0; n < S::COLUMNS; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                score[m][n][i] =
+                        p.cap_out * fast_tanh(p.cap_in * score[m][n][i]);
+}
+
+/* dp such that dp - delta has the slope of a score under the cap. */
+template <typename E>
+__device__ __forceinline__ float sloped(
+        const attention_pass<E> &p, float dp, float delta, float score)
+{
+    return fmaf(dp - delta, cap_slope(p, score), delta);
+}
+
 /* Keys that a row does not see score -inf. starts: of the sample's rows, each
- * the first token that its row sees. */
+ * the first token of its document. */
 template <typename S>
 __device__ __forceinline__ void scores_mask(
-        float (&score)[S::M][S::COLUMNS][4], const int32_t *starts, int T,
-        int q0, int k0)
+        float (&score)[S::M][S::COLUMNS][4], const int32_t *starts, int window,
+        int T, int q0, int k0)
 {
 #pragma unroll
     for (int m = 0; m < S::M; m++)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             int row = q0 + own_row<S>(m, i), key0 = k0 + column_of_thread();
-            int first = (row < T ? starts[row] : T) - key0, last = row - key0;
+            int first = row < T ? attention_first(window, starts, row) : T;
+            int last = row - key0;
+            first -= key0;
 #pragma unroll
             for (int n = 0; n < S::COLUMNS; n++)
 #pragma unroll

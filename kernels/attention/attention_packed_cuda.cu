@@ -152,8 +152,7 @@ static __global__ void compare_kernel(
             size += to_float(x[d]) * to_float(x[d]);
             off += apart * apart;
         }
-        float ratio =
-                off == 0 ? 0 : sqrtf(off) / (sqrtf(size) + sqrtf(mean));
+        float ratio = off == 0 ? 0 : sqrtf(off) / (sqrtf(size) + sqrtf(mean));
         most = fmaxf(most, ratio >= 0 ? ratio : INFINITY); /* of NaN too */
     }
     most = block_max(most, shared);

@@ -72,13 +72,14 @@ __global__ void __launch_bounds__(32 * WARPS)
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     int kv = h / (p.H / p.KV);
     const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
-    int first = p.doc_start ? p.doc_start[(int64_t)b * p.T + t] : 0;
-    int last = p.past + t;
+    int last = p.past + t, first = p.window ? max(last - p.window + 1, 0) : 0;
+    if (p.doc_start)
+        first = max(first, p.doc_start[(int64_t)b * p.T + t]);
     float q[N], x[N], acc[N] = {0.0f}, top = -INFINITY, sum = 0.0f;
     row_load(q, q_rows(p, b, h) + t * p.q_stride, p.D);
     for (int j = first + warp; j <= last; j += WARPS) {
         row_load(x, k + j * p.k_stride, p.D);
-        float s = p.scale * LOG2E * row_dot(q, x);
+        float s = p.scale * LOG2E * capped(p, row_dot(q, x));
         float new_top = fmaxf(top, s), rescale = exp2f(top - new_top);
         float e = exp2f(s - new_top);
         row_load(x, v + j * p.v_stride, p.D);
@@ -113,14 +114,16 @@ __global__ void __launch_bounds__(32 * WARPS)
     const E *k = k_rows(p, b, kv), *v = v_rows(p, b, kv);
     float lse = p.lse[lse_at(p, b, h) + t];
     float delta = p.delta[lse_at(p, b, h) + t];
+    int first = attention_first(p.window, p.doc_start + (int64_t)b * p.T, t);
     float q[N], g[N], x[N], y[N], acc[N] = {0.0f};
     row_load(q, q_rows(p, b, h) + t * p.q_stride, p.D);
     row_load(g, p.dout + out_at(p, b, h) + (int64_t)t * p.H * p.D, p.D);
-    for (int j = p.doc_start[(int64_t)b * p.T + t] + warp; j <= t; j += WARPS) {
+    for (int j = first + warp; j <= t; j += WARPS) {
         row_load(x, k + j * p.k_stride, p.D);
         row_load(y, v + j * p.v_stride, p.D);
-        float e = exp2f(LOG2E * (p.scale * row_dot(q, x) - lse));
-        row_add(acc, e * (row_dot(g, y) - delta), x);
+        float s = capped(p, row_dot(q, x));
+        float e = exp2f(LOG2E * (p.scale * s - lse));
+        row_add(acc, e * (row_dot(g, y) - delta) * cap_slope(p, s), x);
     }
     E *dq = p.dq + ((int64_t)b * p.T + t) * p.q_stride + h * p.D;
     row_store(dq, acc, p.scale, p.D, rows);
@@ -136,6 +139,7 @@ __global__ void __launch_bounds__(32 * WARPS)
     int j = blockIdx.x, kv = blockIdx.y, b = blockIdx.z;
     int warp = threadIdx.x >> 5, group = p.H / p.KV;
     const int32_t *starts = p.doc_start + (int64_t)b * p.T;
+    int end = p.window && p.window < p.T - j ? j + p.window : p.T;
     float k[N], v[N], x[N], y[N], sum_k[N] = {0.0f}, sum_v[N] = {0.0f};
     row_load(k, k_rows(p, b, kv) + j * p.k_stride, p.D);
     row_load(v, v_rows(p, b, kv) + j * p.v_stride, p.D);
@@ -143,12 +147,13 @@ __global__ void __launch_bounds__(32 * WARPS)
         const E *q = q_rows(p, b, h), *dout = p.dout + out_at(p, b, h);
         const float *lse = p.lse + lse_at(p, b, h);
         const float *delta = p.delta + lse_at(p, b, h);
-        for (int t = j + warp; t < p.T && starts[t] <= j; t += WARPS) {
+        for (int t = j + warp; t < end && starts[t] <= j; t += WARPS) {
             row_load(x, q + t * p.q_stride, p.D);
             row_load(y, dout + (int64_t)t * p.H * p.D, p.D);
-            float e = exp2f(LOG2E * (p.scale * row_dot(k, x) - lse[t]));
+            float s = capped(p, row_dot(k, x));
+            float e = exp2f(LOG2E * (p.scale * s - lse[t]));
             row_add(sum_v, e, y);
-            row_add(sum_k, e * (row_dot(v, y) - delta[t]), x);
+            row_add(sum_k, e * (row_dot(v, y) - delta[t]) * cap_slope(p, s), x);
         }
     }
     int64_t token = (int64_t)b * p.T + j;

@@ -77,6 +77,19 @@ __device__ __forceinline__ void tile_dot(
 }
 
 template <typename S>
+__device__ __forceinline__ void scores_cap(
+        float (&score)[S::I][S::I], const attention_pass<float> &p)
+{
+    if (p.cap_in == 0.0f)
+        return;
+#pragma unroll
+    for (int i = 0; i < S::I; i++)
+#pragma unroll
+        for (int j = 0; j < S::I; j++)
+            score[i][j] = capped(p, score[i][j]);
+}
+
+template <typename S>
 __device__ __forceinline__ void scores_store(
         float *p_tile, const float (&score)[S::I][S::I])
 {
@@ -200,16 +213,17 @@ __device__ __forceinline__ void forward_by_tiles(const attention_pass<float> &p)
 #pragma unroll
     for (int i = 0; i < S::I; i++) {
         int row = q0 + ty_of_thread() + SIDE * i;
-        first[i] = row < p.T ? starts[row] : p.T;
+        first[i] = row < p.T ? attention_first(p.window, starts, row) : p.T;
         top[i] = -INFINITY, sum[i] = 0.0f;
     }
     tile_load<S>(own, q_rows(p, b, h), p.q_stride, q0, p.T, p.D);
-    int end = min(q0 + S::R, p.T);
-    for (int k0 = starts[q0] / S::R * S::R; k0 < end; k0 += S::R) {
+    int end = min(q0 + S::R, p.T), k0 = attention_first(p.window, starts, q0);
+    for (k0 = k0 / S::R * S::R; k0 < end; k0 += S::R) {
         float score[S::I][S::I];
         tile_load<S>(other, k, p.k_stride, k0, p.T, p.D);
         __syncthreads();
         tile_dot<S>(score, own, other);
+        scores_cap<S>(score, p);
         softmax_step<S>(score, top, sum, acc, first, q0, k0, p.scale * LOG2E);
         scores_store<S>(weights, score);
         __syncthreads();
@@ -248,7 +262,10 @@ __device__ void facts_load(
         int64_t at = lse_at(p, b, h) + (is_row ? row : 0);
         facts[r].lse = is_row ? LOG2E * p.lse[at] : 0.0f;
         facts[r].delta = is_row ? p.delta[at] : 0.0f;
-        facts[r].first = is_row ? p.doc_start[(int64_t)b * p.T + row] : p.T;
+        facts[r].first = p.T;
+        if (is_row)
+            facts[r].first = attention_first(
+                    p.window, p.doc_start + (int64_t)b * p.T, row);
     }
 }
 
@@ -276,14 +293,16 @@ __device__ __forceinline__ void dq_by_tiles(const attention_pass<float> &p)
     tile_load<S>(q_tile, q_rows(p, b, h), p.q_stride, q0, p.T, p.D);
     tile_load<S>(
             g_tile, p.dout + out_at(p, b, h), (int64_t)p.H * p.D, q0, p.T, p.D);
-    int first = p.doc_start[(int64_t)b * p.T + q0], end = min(q0 + S::R, p.T);
-    for (int k0 = first / S::R * S::R; k0 < end; k0 += S::R) {
+    int end = min(q0 + S::R, p.T);
+    int k0 = attention_first(p.window, p.doc_start + (int64_t)b * p.T, q0);
+    for (k0 = k0 / S::R * S::R; k0 < end; k0 += S::R) {
         float score[S::I][S::I], dp[S::I][S::I];
         tile_load<S>(k_tile, k, p.k_stride, k0, p.T, p.D);
         tile_load<S>(v_tile, v, p.v_stride, k0, p.T, p.D);
         __syncthreads();
         tile_dot<S>(score, q_tile, k_tile);
         tile_dot<S>(dp, g_tile, v_tile);
+        scores_cap<S>(score, p);
 #pragma unroll
         for (int i = 0; i < S::I; i++) {
             int r = ty_of_thread() + SIDE * i;
@@ -293,7 +312,8 @@ __device__ __forceinline__ void dq_by_tiles(const attention_pass<float> &p)
                 int key = k0 + tx_of_thread() + SIDE * j;
                 float w = weight_again(
                         score[i][j], p.scale * LOG2E, f, q0 + r, key);
-                score[i][j] = w * (dp[i][j] - f.delta);
+                score[i][j] =
+                        w * (dp[i][j] - f.delta) * cap_slope(p, score[i][j]);
             }
         }
         scores_store<S>(weights, score);
@@ -315,11 +335,12 @@ __device__ void keys_step(
         float (&sum_k)[S::I][S::C][4], float (&sum_v)[S::I][S::C][4],
         const float *k_tile, const float *v_tile, const float *q_tile,
         const float *g_tile, float *weights, const query_facts *facts, int q0,
-        int k0, float scale)
+        int k0, const attention_pass<float> &p)
 {
     float score[S::I][S::I], dp[S::I][S::I];
     tile_dot<S>(score, k_tile, q_tile);
     tile_dot<S>(dp, v_tile, g_tile);
+    scores_cap<S>(score, p);
 #pragma unroll
     for (int j = 0; j < S::I; j++) {
         int r = tx_of_thread() + SIDE * j;
@@ -327,8 +348,10 @@ __device__ void keys_step(
 #pragma unroll
         for (int i = 0; i < S::I; i++) {
             int key = k0 + ty_of_thread() + SIDE * i;
-            score[i][j] = weight_again(score[i][j], scale, f, q0 + r, key);
-            dp[i][j] = score[i][j] * (dp[i][j] - f.delta);
+            float slope = cap_slope(p, score[i][j]);
+            score[i][j] =
+                    weight_again(score[i][j], p.scale * LOG2E, f, q0 + r, key);
+            dp[i][j] = score[i][j] * (dp[i][j] - f.delta) * slope;
         }
     }
     scores_store<S>(weights, score);
@@ -359,14 +382,16 @@ __device__ __forceinline__ void dkv_by_tiles(const attention_pass<float> &p)
     tile_load<S>(v_tile, v_rows(p, b, kv), p.v_stride, k0, p.T, p.D);
     for (int h = kv * group; h < (kv + 1) * group; h++) {
         const float *q = q_rows(p, b, h), *dout = p.dout + out_at(p, b, h);
-        for (int q0 = k0; q0 < p.T && starts[q0] < end; q0 += S::R) {
+        for (int q0 = k0;
+             q0 < p.T && attention_first(p.window, starts, q0) < end;
+             q0 += S::R) {
             tile_load<S>(q_tile, q, p.q_stride, q0, p.T, p.D);
             tile_load<S>(g_tile, dout, (int64_t)p.H * p.D, q0, p.T, p.D);
             facts_load<S>(facts, p, b, h, q0);
             __syncthreads();
             keys_step<S>(
                     sum_k, sum_v, k_tile, v_tile, q_tile, g_tile, weights,
-                    facts, q0, k0, p.scale * LOG2E);
+                    facts, q0, k0, p);
         }
     }
     float factor_k[S::I], factor_v[S::I];

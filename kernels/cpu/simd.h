@@ -339,6 +339,21 @@ ALWAYS_INLINE vf vf_exp_elem(vf x)
 #endif
 }
 
+/* tanh x within 2 units in the last place: a polynomial (Cephes' tanhf) where
+ * 1 - 2 / (e^2x + 1) would cancel. */
+ALWAYS_INLINE vf vf_tanh(vf x)
+{
+    vu sign = (vu)x & 0x80000000u;
+    vf a = (vf)((vu)x ^ sign), z = x * x;
+    vf p = vf_all(-5.70498872745e-3f);
+    p = p * z + 2.06390887954e-2f;
+    p = p * z - 5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z - 3.33332819422e-1f;
+    vf large = 1.0f - 2.0f / (vf_exp(a + a) + 1.0f);
+    return vf_select(a < 0.625f, x + x * z * p, (vf)((vu)large | sign));
+}
+
 /* 1 / (1 + e^-x). The clamp keeps e^-x finite and its reciprocal normal.
  * A division of 16 floats takes as long as all the rest; an estimate of 14 bits
  * and a step of Newton's do not. */

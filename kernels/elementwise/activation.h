@@ -2,6 +2,7 @@
  *
  *   gelu (tanh form): 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
  *   swiglu:           out = silu(gate) * up, silu(x) = x / (1 + exp(-x))
+ *   geglu:            out = gelu(gate) * up, of the tanh form
  *
  * Source:  Hendrycks, Gimpel 2016, arXiv:1606.08415, section 2 ("gelu_new" of
  *          transformers); Shazeer 2020, arXiv:2002.05202, equation 6.
@@ -37,9 +38,14 @@ typedef enum zd_status swiglu_backward_fn(
         const void *gate, const void *up, /* (N, F), rows `stride` apart */
         int N, int F, int64_t stride);
 
+typedef swiglu_forward_fn geglu_forward_fn;
+typedef swiglu_backward_fn geglu_backward_fn;
+
 CUDA_DECLARE(gelu_forward);
 CUDA_DECLARE(gelu_backward);
 CUDA_DECLARE(swiglu_forward);
 CUDA_DECLARE(swiglu_backward);
+CUDA_DECLARE(geglu_forward);
+CUDA_DECLARE(geglu_backward);
 
 #endif

@@ -5,6 +5,8 @@ gelu_forward_fn FAST(gelu_forward);
 gelu_backward_fn FAST(gelu_backward);
 swiglu_forward_fn FAST(swiglu_forward);
 swiglu_backward_fn FAST(swiglu_backward);
+geglu_forward_fn FAST(geglu_forward);
+geglu_backward_fn FAST(geglu_backward);
 
 /* Elements a thread takes at a time. */
 enum { PIECE = 4096 };
@@ -13,6 +15,17 @@ enum { PIECE = 4096 };
  * loses nothing to cancellation where tanh is near -1. */
 static const float two_scale = 1.5957691216f;
 static const float cube = 0.044715f;
+
+ALWAYS_INLINE vf gelu_sigmoid(vf v)
+{
+    return vf_sigmoid(two_scale * (v + cube * v * v * v));
+}
+
+ALWAYS_INLINE vf gelu_slope(vf v, vf s)
+{
+    vf du = two_scale * (1.0f + 3.0f * cube * v * v);
+    return s + v * s * (1.0f - s) * du;
+}
 
 enum zd_status FAST(gelu_forward)(
         struct stream *stream, void *out, const void *x, size_t count)
@@ -24,8 +37,7 @@ enum zd_status FAST(gelu_forward)(
         size_t end = count - first < PIECE ? count : first + PIECE;
         for (size_t i = first; i < end; i += VL) {
             vf v = load_some(ex + i, (int64_t)(end - i));
-            vf s = vf_sigmoid(two_scale * (v + cube * v * v * v));
-            store_some(eout + i, v * s, (int64_t)(end - i));
+            store_some(eout + i, v * gelu_sigmoid(v), (int64_t)(end - i));
         }
     }
     return ZD_OK;
@@ -43,26 +55,19 @@ enum zd_status FAST(gelu_backward)(
         for (size_t i = first; i < end; i += VL) {
             vf v = load_some(ex + i, (int64_t)(end - i));
             vf g = load_some(eg + i, (int64_t)(end - i));
-            vf s = vf_sigmoid(two_scale * (v + cube * v * v * v));
-            vf du = two_scale * (1.0f + 3.0f * cube * v * v);
-            vf d = g * (s + v * s * (1.0f - s) * du);
+            vf d = g * gelu_slope(v, gelu_sigmoid(v));
             store_some(ed + i, d, (int64_t)(end - i));
         }
     }
     return ZD_OK;
 }
 
-/* Rows as pieces of work: those that lie together are one long row. */
-struct rows {
-    int64_t count, length, stride; /* of gate and up; the others are dense */
-};
+/* --- gated: `n` elements of a row ----------------------------------------- */
 
-static struct rows rows_of(int N, int F, int64_t stride)
-{
-    if (stride == F)
-        return (struct rows){1, (int64_t)N * F, 0};
-    return (struct rows){N, F, stride};
-}
+typedef void gated_run(elem *out, const elem *gate, const elem *up, int64_t n);
+typedef void gated_back_run(
+        elem *dgate, elem *dup, const elem *dout, const elem *gate,
+        const elem *up, int64_t n);
 
 static void swiglu_run(elem *out, const elem *gate, const elem *up, int64_t n)
 {
@@ -73,23 +78,13 @@ static void swiglu_run(elem *out, const elem *gate, const elem *up, int64_t n)
     }
 }
 
-enum zd_status FAST(swiglu_forward)(
-        struct stream *stream, void *out, const void *gate, const void *up,
-        int N, int F, int64_t stride)
+static void geglu_run(elem *out, const elem *gate, const elem *up, int64_t n)
 {
-    struct rows rows = rows_of(N, F, stride);
-    int threads = threads_for((size_t)N * (size_t)F);
-#pragma omp parallel for num_threads(threads) collapse(2)
-    for (int64_t row = 0; row < rows.count; row++)
-        for (int64_t first = 0; first < rows.length; first += PIECE) {
-            int64_t left = rows.length - first;
-            int64_t at = row * rows.stride + first;
-            swiglu_run(
-                    (elem *)out + row * rows.length + first,
-                    (const elem *)gate + at, (const elem *)up + at,
-                    left < PIECE ? left : PIECE);
-        }
-    return ZD_OK;
+    for (int64_t i = 0; i < n; i += VL) {
+        vf g = load_some(gate + i, n - i);
+        vf u = load_some(up + i, n - i);
+        store_some(out + i, g * gelu_sigmoid(g) * u, n - i);
+    }
 }
 
 static void swiglu_back_run(
@@ -106,9 +101,35 @@ static void swiglu_back_run(
     }
 }
 
-enum zd_status FAST(swiglu_backward)(
-        struct stream *stream, void *dgate, void *dup, const void *dout,
-        const void *gate, const void *up, int N, int F, int64_t stride)
+static void geglu_back_run(
+        elem *dgate, elem *dup, const elem *dout, const elem *gate,
+        const elem *up, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += VL) {
+        vf d = load_some(dout + i, n - i);
+        vf g = load_some(gate + i, n - i);
+        vf u = load_some(up + i, n - i);
+        vf s = gelu_sigmoid(g);
+        store_some(dup + i, d * g * s, n - i);
+        store_some(dgate + i, d * u * gelu_slope(g, s), n - i);
+    }
+}
+
+/* Rows as pieces of work: those that lie together are one long row. */
+struct rows {
+    int64_t count, length, stride; /* of gate and up; the others are dense */
+};
+
+static struct rows rows_of(int N, int F, int64_t stride)
+{
+    if (stride == F)
+        return (struct rows){1, (int64_t)N * F, 0};
+    return (struct rows){N, F, stride};
+}
+
+static enum zd_status gated_forward(
+        gated_run *run, elem *out, const elem *gate, const elem *up, int N,
+        int F, int64_t stride)
 {
     struct rows rows = rows_of(N, F, stride);
     int threads = threads_for((size_t)N * (size_t)F);
@@ -117,11 +138,43 @@ enum zd_status FAST(swiglu_backward)(
         for (int64_t first = 0; first < rows.length; first += PIECE) {
             int64_t left = rows.length - first;
             int64_t at = row * rows.stride + first;
-            swiglu_back_run(
-                    (elem *)dgate + at, (elem *)dup + at,
-                    (const elem *)dout + row * rows.length + first,
-                    (const elem *)gate + at, (const elem *)up + at,
-                    left < PIECE ? left : PIECE);
+            run(out + row * rows.length + first, gate + at, up + at,
+                left < PIECE ? left : PIECE);
         }
     return ZD_OK;
 }
+
+static enum zd_status gated_backward(
+        gated_back_run *run, elem *dgate, elem *dup, const elem *dout,
+        const elem *gate, const elem *up, int N, int F, int64_t stride)
+{
+    struct rows rows = rows_of(N, F, stride);
+    int threads = threads_for((size_t)N * (size_t)F);
+#pragma omp parallel for num_threads(threads) collapse(2)
+    for (int64_t row = 0; row < rows.count; row++)
+        for (int64_t first = 0; first < rows.length; first += PIECE) {
+            int64_t left = rows.length - first;
+            int64_t at = row * rows.stride + first;
+            run(dgate + at, dup + at, dout + row * rows.length + first,
+                gate + at, up + at, left < PIECE ? left : PIECE);
+        }
+    return ZD_OK;
+}
+
+#define GATED(op)                                                              \
+    enum zd_status FAST(op##_forward)(                                         \
+            struct stream * stream, void *out, const void *gate,               \
+            const void *up, int N, int F, int64_t stride)                      \
+    {                                                                          \
+        return gated_forward(op##_run, out, gate, up, N, F, stride);           \
+    }                                                                          \
+    enum zd_status FAST(op##_backward)(                                        \
+            struct stream * stream, void *dgate, void *dup, const void *dout,  \
+            const void *gate, const void *up, int N, int F, int64_t stride)    \
+    {                                                                          \
+        return gated_backward(                                                 \
+                op##_back_run, dgate, dup, dout, gate, up, N, F, stride);      \
+    }
+GATED(swiglu)
+GATED(geglu)
+#undef GATED

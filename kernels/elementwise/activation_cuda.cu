@@ -1,4 +1,4 @@
-/* activation_cuda.cu - gelu and swiglu on a GPU.
+/* activation_cuda.cu - gelu, swiglu and geglu on a GPU.
  *
  * The tanh of gelu is a sigmoid: 0.5 (1 + tanh(u)) = sigmoid(2 u), so that
  *
@@ -106,12 +106,21 @@ static enum zd_status gelu_backward_any(
     return ZD_OK;
 }
 
-/* --- swiglu: a block works on a tile of a row ------------------------------
+/* --- gated: a block works on a tile of a row -------------------------------
  */
 
+enum gate { GATE_SILU, GATE_GELU };
+
+template <typename T>
+static __device__ inline float gate_of(enum gate gate, float x)
+{
+    return gate == GATE_GELU ? gelu<T>(x) : x * sigmoid_for<T>(x);
+}
+
 template <typename T, int W>
-static __global__ void swiglu_forward_kernel(
-        T *out, const T *gate, const T *up, int F, int64_t stride, int tiles)
+static __global__ void gated_forward_kernel(
+        enum gate by, T *out, const T *gate, const T *up, int F, int64_t stride,
+        int tiles)
 {
     int64_t n = blockIdx.x / (unsigned)tiles;
     int f = (int)(blockIdx.x % (unsigned)tiles * ROWS_BLOCK + threadIdx.x) * W;
@@ -122,14 +131,14 @@ static __global__ void swiglu_forward_kernel(
     load_floats<W>(u, up + n * stride + f);
 #pragma unroll
     for (int j = 0; j < W; j++)
-        g[j] = g[j] * sigmoid_for<T>(g[j]) * u[j];
+        g[j] = gate_of<T>(by, g[j]) * u[j];
     store_floats<W>(out + n * F + f, g);
 }
 
 template <typename T, int W>
-static __global__ void swiglu_backward_kernel(
-        T *dgate, T *dup, const T *dout, const T *gate, const T *up, int F,
-        int64_t stride, int tiles)
+static __global__ void gated_backward_kernel(
+        enum gate by, T *dgate, T *dup, const T *dout, const T *gate,
+        const T *up, int F, int64_t stride, int tiles)
 {
     int64_t n = blockIdx.x / (unsigned)tiles;
     int f = (int)(blockIdx.x % (unsigned)tiles * ROWS_BLOCK + threadIdx.x) * W;
@@ -141,9 +150,15 @@ static __global__ void swiglu_backward_kernel(
     load_floats<W>(u, up + n * stride + f);
 #pragma unroll
     for (int j = 0; j < W; j++) {
-        float s = sigmoid_for<T>(g[j]), x = g[j];
-        g[j] = d[j] * u[j] * s * (1.0f + x * (1.0f - s));
-        u[j] = d[j] * x * s;
+        float x = g[j];
+        if (by == GATE_GELU) {
+            g[j] = d[j] * u[j] * dgelu<T>(x);
+            u[j] = d[j] * gelu<T>(x);
+        } else {
+            float s = sigmoid_for<T>(x);
+            g[j] = d[j] * u[j] * s * (1.0f + x * (1.0f - s));
+            u[j] = d[j] * x * s;
+        }
     }
     store_floats<W>(dgate + n * stride + f, g);
     store_floats<W>(dup + n * stride + f, u);
@@ -159,9 +174,9 @@ static unsigned row_tiles(int N, int F, int W, int *tiles_out)
 }
 
 template <typename T>
-static enum zd_status swiglu_forward_any(
-        struct stream *stream, void *out, const void *gate, const void *up,
-        int N, int F, int64_t stride)
+static enum zd_status gated_forward(
+        enum gate by, struct stream *stream, void *out, const void *gate,
+        const void *up, int N, int F, int64_t stride)
 {
     const int W = full_width<T>::value;
     int tiles;
@@ -171,16 +186,17 @@ static enum zd_status swiglu_forward_any(
         return ZD_OK;
     unsigned grid = row_tiles(N, F, is_packed ? W : 1, &tiles);
     ZD_LAUNCH_PACKED(
-            swiglu_forward_kernel, T, is_packed, grid, ROWS_BLOCK,
-            device_cuda_stream(stream), (T *)out, (const T *)gate,
+            gated_forward_kernel, T, is_packed, grid, ROWS_BLOCK,
+            device_cuda_stream(stream), by, (T *)out, (const T *)gate,
             (const T *)up, F, stride, tiles);
     return ZD_OK;
 }
 
 template <typename T>
-static enum zd_status swiglu_backward_any(
-        struct stream *stream, void *dgate, void *dup, const void *dout,
-        const void *gate, const void *up, int N, int F, int64_t stride)
+static enum zd_status gated_backward(
+        enum gate by, struct stream *stream, void *dgate, void *dup,
+        const void *dout, const void *gate, const void *up, int N, int F,
+        int64_t stride)
 {
     const int W = full_width<T>::value;
     int tiles;
@@ -190,13 +206,34 @@ static enum zd_status swiglu_backward_any(
         return ZD_OK;
     unsigned grid = row_tiles(N, F, is_packed ? W : 1, &tiles);
     ZD_LAUNCH_PACKED(
-            swiglu_backward_kernel, T, is_packed, grid, ROWS_BLOCK,
-            device_cuda_stream(stream), (T *)dgate, (T *)dup, (const T *)dout,
-            (const T *)gate, (const T *)up, F, stride, tiles);
+            gated_backward_kernel, T, is_packed, grid, ROWS_BLOCK,
+            device_cuda_stream(stream), by, (T *)dgate, (T *)dup,
+            (const T *)dout, (const T *)gate, (const T *)up, F, stride, tiles);
     return ZD_OK;
 }
 
+#define GATED(op, gate_kind)                                                   \
+    template <typename T>                                                      \
+    static enum zd_status op##_forward_any(                                    \
+            struct stream *stream, void *out, const void *gate,                \
+            const void *up, int N, int F, int64_t stride)                      \
+    {                                                                          \
+        return gated_forward<T>(                                               \
+                gate_kind, stream, out, gate, up, N, F, stride);               \
+    }                                                                          \
+    template <typename T>                                                      \
+    static enum zd_status op##_backward_any(                                   \
+            struct stream *stream, void *dgate, void *dup, const void *dout,   \
+            const void *gate, const void *up, int N, int F, int64_t stride)    \
+    {                                                                          \
+        return gated_backward<T>(                                              \
+                gate_kind, stream, dgate, dup, dout, gate, up, N, F, stride);  \
+    }                                                                          \
+    CUDA_DEFINE(op##_forward);                                                 \
+    CUDA_DEFINE(op##_backward);
+GATED(swiglu, GATE_SILU)
+GATED(geglu, GATE_GELU)
+#undef GATED
+
 CUDA_DEFINE(gelu_forward);
 CUDA_DEFINE(gelu_backward);
-CUDA_DEFINE(swiglu_forward);
-CUDA_DEFINE(swiglu_backward);

@@ -4,10 +4,15 @@
  *   loss_n = logsumexp(logits_n) - logits_n[target_n]
  *   dlogits_n = (softmax(logits_n) - onehot(target_n)) * dloss
  *
+ * of y, what `map` makes of logits z: y = scale z, under a soft cap c
+ * c tanh(scale z / c); the gradient is that of z.
+ *
  * A row whose target is negative is masked: loss 0, gradient 0.
  *
  * Rows of logits and of their gradients are `stride` elements apart; what lies
- * behind the V-th is neither read nor written. */
+ * behind the V-th is neither read nor written.
+ *
+ * Source: soft cap: Gemma 2, arXiv:2408.00118, section 2. */
 #ifndef ZD_KERNELS_LOSS_CROSS_ENTROPY_H
 #define ZD_KERNELS_LOSS_CROSS_ENTROPY_H
 
@@ -17,6 +22,13 @@
 
 #include <stdint.h>
 
+struct logit_map {
+    float scale;   /* above 0 */
+    float softcap; /* 0: none */
+};
+/* On the host, in place: generation reads logits through it. */
+void logit_map_apply(const struct logit_map *map, float *logits, size_t count);
+
 typedef enum zd_status cross_entropy_fn(
         struct stream *stream, float *losses, /* (n) */
         void *dlogits,          /* (n, V) compute type; NULL: loss only; may
@@ -24,7 +36,8 @@ typedef enum zd_status cross_entropy_fn(
         const void *logits,     /* (n, V) of the table's logits_dtype */
         const int32_t *targets, /* (n); < 0 = masked */
         float dloss,            /* weight of each token's loss in the total */
-        int n, int V, int stride);
+        int n, int V, int stride,
+        const struct logit_map *map); /* NULL: logits as they are */
 
 /* Elements from a row of logits to the next. A GPU's matmuls move 16 bytes
  * at a time, by a descriptor of the whole matrix, only where rows begin at

@@ -3,6 +3,21 @@
 
 cross_entropy_fn FAST(cross_entropy);
 
+ALWAYS_INLINE vf mapped(vf z, const struct logit_map *map)
+{
+    if (!map)
+        return z;
+    vf y = z * map->scale;
+    return map->softcap > 0 ? map->softcap * vf_tanh(y / map->softcap) : y;
+}
+
+/* What the gradient of y = mapped(z) is multiplied by. */
+ALWAYS_INLINE vf slope(vf y, const struct logit_map *map)
+{
+    vf part = map->softcap > 0 ? y / map->softcap : (vf){0};
+    return map->scale * (1.0f - part * part);
+}
+
 static float row_top(const float *row, int V)
 {
     vf top = vf_all(row[0]);
@@ -16,17 +31,18 @@ static float row_top(const float *row, int V)
 }
 
 /* sum e^(row - top). Four sums side by side hide the latency of the adds. */
-static float row_exp_sum(const float *row, float top, int V)
+ALWAYS_INLINE float row_exp_sum(
+        const float *row, float top, int V, const struct logit_map *map)
 {
     vf sum[4] = {{0}};
     int v = 0;
     for (; v + 4 * VL <= V; v += 4 * VL)
         for (int i = 0; i < 4; i++)
-            sum[i] += vf_exp(vf_load(row + v + i * VL) - top);
+            sum[i] += vf_exp(mapped(vf_load(row + v + i * VL), map) - top);
     for (; v + VL <= V; v += VL)
-        sum[0] += vf_exp(vf_load(row + v) - top);
+        sum[0] += vf_exp(mapped(vf_load(row + v), map) - top);
     if (v < V) {
-        vf tail = vf_exp(vf_load_some(row + v, V - v) - top);
+        vf tail = vf_exp(mapped(vf_load_some(row + v, V - v), map) - top);
         float lanes[VL];
         vf_store(lanes, tail);
         for (int i = 0; i < V - v; i++)
@@ -35,11 +51,34 @@ static float row_exp_sum(const float *row, float top, int V)
     return vf_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-/* Each row is in cache after the first of its three passes. e^x is computed
- * twice rather than stored, since dlogits may be narrower. */
+/* The row is in cache after the first of its three passes. e^x is computed
+ * twice rather than stored, since dlogits may be narrower. The map grows, so
+ * that the greatest logit stays it. */
+ALWAYS_INLINE float row_loss(
+        elem *d, const float *row, int target, float dloss, int V,
+        const struct logit_map *map)
+{
+    float top = mapped(vf_all(row_top(row, V)), map)[0];
+    float sum = row_exp_sum(row, top, V, map);
+    vf wanted = mapped(vf_all(row[target]), map);
+    float shifted = wanted[0] - top, scale = dloss / sum;
+    for (int v = 0; d && v < V; v += VL) {
+        vf y = mapped(vf_load_some(row + v, V - v), map);
+        vf p = vf_exp(y - top) * scale;
+        store_some(d + v, map ? p * slope(y, map) : p, V - v);
+    }
+    vf at_target = (vf_exp(vf_all(shifted)) * scale) - dloss;
+    if (d)
+        store_some(
+                d + target, map ? at_target * slope(wanted, map) : at_target,
+                1);
+    return logf(sum) - shifted;
+}
+
 enum zd_status FAST(cross_entropy)(
         struct stream *stream, float *losses, void *dlogits, const void *logits,
-        const int32_t *targets, float dloss, int n, int V, int stride)
+        const int32_t *targets, float dloss, int n, int V, int stride,
+        const struct logit_map *map)
 {
 #pragma omp parallel for num_threads(threads_for((size_t)n *V))                \
         schedule(dynamic, 4)
@@ -47,24 +86,12 @@ enum zd_status FAST(cross_entropy)(
         const float *row = (const float *)logits + (size_t)i * stride;
         elem *d = dlogits ? (elem *)dlogits + (size_t)i * stride : NULL;
         int target = targets[i];
-        if (target < 0) {
-            losses[i] = 0.0f;
-            if (d)
-                memset(d, 0, (size_t)V * sizeof *d);
-            continue;
-        }
-        float top = row_top(row, V), sum = row_exp_sum(row, top, V);
-        float shifted = row[target] - top;
-        losses[i] = logf(sum) - shifted;
-        if (!d)
-            continue;
-        float scale = dloss / sum;
-        for (int v = 0; v < V; v += VL) {
-            vf p = vf_exp(vf_load_some(row + v, V - v) - top) * scale;
-            store_some(d + v, p, V - v);
-        }
-        vf at_target = (vf_exp(vf_all(shifted)) * scale) - dloss;
-        store_some(d + target, at_target, 1);
+        losses[i] = 0.0f;
+        if (target < 0 && d)
+            memset(d, 0, (size_t)V * sizeof *d);
+        if (target >= 0)
+            losses[i] = map ? row_loss(d, row, target, dloss, V, map)
+                            : row_loss(d, row, target, dloss, V, NULL);
     }
     return ZD_OK;
 }

@@ -25,6 +25,25 @@ template <int W, typename T> static __device__ inline int head_of(const T *row)
     return ahead ? W - ahead : 0;
 }
 
+/* A logit as the loss takes it, and what its gradient is multiplied by.
+ * MAPPED: there is a map. */
+template <bool MAPPED> struct logit_reader {
+    struct logit_map map;
+
+    __device__ float operator()(float z) const
+    {
+        float y = MAPPED ? map.scale * z : z;
+        return MAPPED && map.softcap > 0.0f
+                       ? map.softcap * tanhf(y / map.softcap)
+                       : y;
+    }
+    __device__ float gradient(float dy, float y) const
+    {
+        float part = MAPPED && map.softcap > 0.0f ? y / map.softcap : 0.0f;
+        return MAPPED ? dy * map.scale * (1.0f - part * part) : dy;
+    }
+};
+
 /* max and sum e^(x - max), of values seen so far. */
 struct softmax {
     float max, sum;
@@ -57,23 +76,26 @@ static __device__ inline void softmax_see_all(
         s->sum += exp_for<T>(x[j] - max);
 }
 
-template <typename T, int W>
+template <typename T, int W, bool MAPPED>
 static __device__ inline struct softmax row_softmax(
-        const T *row, int V, float *shared)
+        const T *row, int V, float *shared, logit_reader<MAPPED> read)
 {
     struct softmax s = {-FLT_MAX, 0.0f};
     int head = head_of<W>(row), packs = V > head ? (V - head) / W : 0;
     int tail = head + packs * W;
     head = head < V ? head : V;
     if ((int)threadIdx.x < head)
-        softmax_see<T>(&s, to_float(row[threadIdx.x]));
+        softmax_see<T>(&s, read(to_float(row[threadIdx.x])));
     for (int p = (int)threadIdx.x; p < packs; p += LOSS_BLOCK) {
         float x[W];
         load_floats<W>(x, row + head + p * W);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            x[j] = read(x[j]);
         softmax_see_all<T, W>(&s, x);
     }
     if (tail + (int)threadIdx.x < V)
-        softmax_see<T>(&s, to_float(row[tail + threadIdx.x]));
+        softmax_see<T>(&s, read(to_float(row[tail + threadIdx.x])));
     float max = block_max(s.max, shared);
     s.sum = block_sum(s.sum * exp_for<T>(s.max - max), shared);
     s.max = max;
@@ -82,9 +104,10 @@ static __device__ inline struct softmax row_softmax(
 
 /* d = (softmax - onehot) dloss, from the row's end to its beginning. `d` may be
  * `row`; both begin at the same place between packs. */
-template <typename T, int W>
+template <typename T, int W, bool MAPPED>
 static __device__ inline void row_gradient(
-        T *d, const T *row, struct softmax s, float dloss, int target, int V)
+        T *d, const T *row, struct softmax s, float dloss, int target, int V,
+        logit_reader<MAPPED> read)
 {
     float scale = dloss / s.sum;
     int head = head_of<W>(row), packs = V > head ? (V - head) / W : 0;
@@ -92,8 +115,8 @@ static __device__ inline void row_gradient(
     head = head < V ? head : V;
     int v = tail + (int)threadIdx.x;
     if (v < V) {
-        float p = exp_for<T>(to_float(row[v]) - s.max) * scale;
-        d[v] = from_float<T>(v == target ? p - dloss : p);
+        float y = read(to_float(row[v])), p = exp_for<T>(y - s.max) * scale;
+        d[v] = from_float<T>(read.gradient(v == target ? p - dloss : p, y));
     }
     int last = (int)threadIdx.x;
     if (last < packs)
@@ -106,23 +129,25 @@ static __device__ inline void row_gradient(
         load_floats<W>(x, row + first);
 #pragma unroll
         for (int j = 0; j < W; j++) {
-            x[j] = exp_for<T>(x[j] - s.max) * scale;
+            float y = read(x[j]);
+            x[j] = exp_for<T>(y - s.max) * scale;
             if (first + j == target)
                 x[j] -= dloss;
+            x[j] = read.gradient(x[j], y);
         }
         store_pack_once<W>(d + first, packed<T, W>(x));
     }
     v = (int)threadIdx.x;
     if (v < head) {
-        float p = exp_for<T>(to_float(row[v]) - s.max) * scale;
-        d[v] = from_float<T>(v == target ? p - dloss : p);
+        float y = read(to_float(row[v])), p = exp_for<T>(y - s.max) * scale;
+        d[v] = from_float<T>(read.gradient(v == target ? p - dloss : p, y));
     }
 }
 
-template <typename T, int W>
+template <typename T, int W, bool MAPPED>
 static __global__ void __launch_bounds__(LOSS_BLOCK) cross_entropy_kernel(
         float *losses, T *dlogits, const T *logits, const int32_t *targets,
-        float dloss, int n, int V, int stride)
+        float dloss, int n, int V, int stride, logit_reader<MAPPED> read)
 {
     __shared__ float shared[MAX_WARPS];
     int64_t i = n - 1 - (int)blockIdx.x;
@@ -136,37 +161,52 @@ static __global__ void __launch_bounds__(LOSS_BLOCK) cross_entropy_kernel(
             d[v] = from_float<T>(0.0f);
         return;
     }
-    float wanted = to_float(row[target]); /* before it is overwritten */
-    struct softmax s = row_softmax<T, W>(row, V, shared);
+    float wanted = read(to_float(row[target])); /* before it is overwritten */
+    struct softmax s = row_softmax<T, W>(row, V, shared, read);
     if (threadIdx.x == 0)
         losses[i] = logf(s.sum) - (wanted - s.max);
     if (d)
-        row_gradient<T, W>(d, row, s, dloss, target, V);
+        row_gradient<T, W>(d, row, s, dloss, target, V, read);
+}
+
+template <typename T, bool MAPPED>
+static enum zd_status cross_entropy_by(
+        cudaStream_t on, float *losses, void *dlogits, const void *logits,
+        const int32_t *targets, float dloss, int n, int V, int stride,
+        logit_reader<MAPPED> read)
+{
+    const int W = full_width<T>::value;
+    bool is_alike =
+            !dlogits || ((uintptr_t)dlogits - (uintptr_t)logits) % 16 == 0;
+    if (is_alike)
+        ZD_LAUNCH(
+                (cross_entropy_kernel<T, W, MAPPED>), (unsigned)n, LOSS_BLOCK,
+                0, on, losses, (T *)dlogits, (const T *)logits, targets, dloss,
+                n, V, stride, read);
+    else
+        ZD_LAUNCH(
+                (cross_entropy_kernel<T, 1, MAPPED>), (unsigned)n, LOSS_BLOCK,
+                0, on, losses, (T *)dlogits, (const T *)logits, targets, dloss,
+                n, V, stride, read);
+    return ZD_OK;
 }
 
 template <typename T>
 static enum zd_status cross_entropy_any(
         struct stream *stream, float *losses, void *dlogits, const void *logits,
-        const int32_t *targets, float dloss, int n, int V, int stride)
+        const int32_t *targets, float dloss, int n, int V, int stride,
+        const struct logit_map *map)
 {
-    const int W = full_width<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     if (n <= 0)
         return ZD_OK;
     assert(V > 0 && stride >= V);
-    bool is_alike =
-            !dlogits || ((uintptr_t)dlogits - (uintptr_t)logits) % 16 == 0;
-    if (is_alike)
-        ZD_LAUNCH(
-                (cross_entropy_kernel<T, W>), (unsigned)n, LOSS_BLOCK, 0, on,
-                losses, (T *)dlogits, (const T *)logits, targets, dloss, n, V,
-                stride);
-    else
-        ZD_LAUNCH(
-                (cross_entropy_kernel<T, 1>), (unsigned)n, LOSS_BLOCK, 0, on,
-                losses, (T *)dlogits, (const T *)logits, targets, dloss, n, V,
-                stride);
-    return ZD_OK;
+    if (map)
+        return cross_entropy_by<T, true>(
+                on, losses, dlogits, logits, targets, dloss, n, V, stride,
+                {*map});
+    return cross_entropy_by<T, false>(
+            on, losses, dlogits, logits, targets, dloss, n, V, stride, {});
 }
 
 CUDA_DEFINE(cross_entropy);

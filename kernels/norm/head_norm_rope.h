@@ -38,11 +38,13 @@ struct head_norm_backward_args {
 typedef enum zd_status head_norm_rope_forward_fn(
         struct stream *stream, const struct head_norm_forward_args *q,
         const struct head_norm_forward_args *k,
-        const struct rope_angles *angles, float eps, int N, int D);
+        const struct rope_angles *angles, float eps, enum rmsnorm_form form,
+        int N, int D);
 typedef enum zd_status head_norm_rope_backward_fn(
         struct stream *stream, const struct head_norm_backward_args *q,
         const struct head_norm_backward_args *k,
-        const struct rope_angles *angles, int N, int D, bool accumulate);
+        const struct rope_angles *angles, enum rmsnorm_form form, int N, int D,
+        bool accumulate);
 
 /* The same of their parts: for a table that has no kernel for it, and for heads
  * that such a kernel does not take. */
@@ -50,12 +52,14 @@ enum zd_status head_norm_rope_forward_parts(
         head_norm_forward_fn *norm, rope_fn *rope, enum dtype dtype,
         struct stream *stream, const struct head_norm_forward_args *q,
         const struct head_norm_forward_args *k,
-        const struct rope_angles *angles, float eps, int N, int D);
+        const struct rope_angles *angles, float eps, enum rmsnorm_form form,
+        int N, int D);
 enum zd_status head_norm_rope_backward_parts(
         head_norm_backward_fn *norm, rope_fn *rope, enum dtype dtype,
         struct stream *stream, const struct head_norm_backward_args *q,
         const struct head_norm_backward_args *k,
-        const struct rope_angles *angles, int N, int D, bool accumulate);
+        const struct rope_angles *angles, enum rmsnorm_form form, int N, int D,
+        bool accumulate);
 
 CUDA_DECLARE(head_norm_rope_forward);
 CUDA_DECLARE(head_norm_rope_backward);

@@ -27,6 +27,7 @@ struct norm_backward {
     bool is_frozen; /* no partials */
     int heads;      /* of a token; 0: rows are dense (norm_rows.cuh) */
     int64_t out_stride, x_stride; /* of dout; of x and dx */
+    enum rmsnorm_form form;
 };
 
 /* Adds the sums of the block's teams and writes them to its row of `partials`.
@@ -130,7 +131,8 @@ static __device__ inline void norm_backward_rows(
             load_floats<W>(w, (const T *)p.weight + c);
 #pragma unroll
             for (int j = 0; j < W; j++) {
-                float d = to_float(dout[k].at[j]), g = d * w[j];
+                float d = to_float(dout[k].at[j]);
+                float g = d * norm_factor(w[j], p.form);
                 float xhat = (to_float(x[k].at[j]) - mean) * rstd;
                 sum_g += g;
                 sum_gx += g * xhat;
@@ -155,7 +157,7 @@ static __device__ inline void norm_backward_rows(
                 load_floats<W>(residual, (const T *)p.dresidual + n * p.C + c);
 #pragma unroll
             for (int j = 0; j < W; j++) {
-                float g = to_float(dout[k].at[j]) * w[j];
+                float g = to_float(dout[k].at[j]) * norm_factor(w[j], p.form);
                 float xhat = (to_float(x[k].at[j]) - mean) * rstd;
                 d[j] = rstd * (g - mean_g - xhat * mean_gx);
                 if (p.dresidual)
@@ -179,7 +181,7 @@ static __global__ void __launch_bounds__(NORM_BLOCK)
         norm_backward_kernel(struct norm_backward p)
 {
     __shared__ float shared[2][NORM_WARPS];
-    const struct rope_angles none = {NULL, NULL, NULL};
+    const struct rope_angles none = {};
     norm_backward_rows<T, W, PACKS, CENTERED, false>(
             p, none, blockIdx.x, gridDim.x, shared);
 }
@@ -217,14 +219,16 @@ static __global__ void norm_backward_long_kernel(struct norm_backward p)
     float mean = CENTERED ? p.mean[n] : 0.0f, rstd = p.rstd[n];
     float sum_g = 0.0f, sum_gx = 0.0f;
     for (int c = (int)threadIdx.x; c < p.C; c += NORM_BLOCK) {
-        float g = to_float(dout[c]) * to_float(weight[c]);
+        float w = norm_factor(to_float(weight[c]), p.form);
+        float g = to_float(dout[c]) * w;
         sum_g += g;
         sum_gx += g * (to_float(x[c]) - mean) * rstd;
     }
     float mean_g = CENTERED ? block_sum(sum_g, shared) / (float)p.C : 0.0f;
     float mean_gx = block_sum(sum_gx, shared) / (float)p.C;
     for (int c = (int)threadIdx.x; c < p.C; c += NORM_BLOCK) {
-        float g = to_float(dout[c]) * to_float(weight[c]);
+        float w = norm_factor(to_float(weight[c]), p.form);
+        float g = to_float(dout[c]) * w;
         float xhat = (to_float(x[c]) - mean) * rstd;
         float d = rstd * (g - mean_g - xhat * mean_gx);
         if (p.dresidual)
@@ -375,12 +379,13 @@ static enum zd_status launch_turned_rows(
 }
 
 static struct norm_backward backward_of(
-        const struct head_norm_backward_args *h, int N, int D)
+        const struct head_norm_backward_args *h, enum rmsnorm_form form, int N,
+        int D)
 {
     struct norm_backward p = {
-            h->dx,     NULL,        h->dout, NULL,          h->x,
-            h->weight, NULL,        h->rstd, N * h->H,      D,
-            0,         !h->dweight, h->H,    h->out_stride, h->x_stride};
+            h->dx, NULL,          h->dout,     NULL, h->x, h->weight,
+            NULL,  h->rstd,       N * h->H,    D,    0,    !h->dweight,
+            h->H,  h->out_stride, h->x_stride, form};
     return p;
 }
 
@@ -390,20 +395,24 @@ template <typename T>
 static enum zd_status head_norm_rope_backward_any(
         struct stream *stream, const struct head_norm_backward_args *q,
         const struct head_norm_backward_args *k,
-        const struct rope_angles *angles, int N, int D, bool accumulate)
+        const struct rope_angles *angles, enum rmsnorm_form form, int N, int D,
+        bool accumulate)
 {
     const int W = full_width<T>::value;
     const enum dtype type = dtype_of<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     const struct head_norm_backward_args *args[] = {q, k};
     struct turned_backward p = {
-            {backward_of(q, N, D), backward_of(k, N, D)}, *angles, {0, 0}};
+            {backward_of(q, form, N, D), backward_of(k, form, N, D)},
+            *angles,
+            {0, 0}};
     int lanes = norm_lanes(D, W);
     if (N <= 0 || D / 2 % W != 0 || lanes == 0 || !is_wide(p.of[0], W) ||
-        !is_wide(p.of[1], W) || !are_aligned(angles->cosine, angles->sine))
+        !is_wide(p.of[1], W) || !are_aligned(angles->cosine, angles->sine) ||
+        2 * rope_pairs_of(angles, D) != D || angles->interleaved)
         return head_norm_rope_backward_parts(
                 head_norm_backward_cuda[type], rope_cuda[type], type, stream, q,
-                k, angles, N, D, accumulate);
+                k, angles, form, N, D, accumulate);
     float *partials = (float *)cuda_workspace(norm_cuda_workspace_bytes(D));
     assert(partials);
     for (int i = 0; i < 2; i++) {
@@ -427,8 +436,9 @@ static enum zd_status layernorm_backward_any(
         const void *weight, const float *mean, const float *rstd, int N, int C,
         bool accumulate)
 {
-    struct norm_backward p = {dx, NULL, dout, dresidual, x,     weight, mean,
-                              rstd, N,  C,    0,         false, 0,      0, 0};
+    struct norm_backward p = {
+            dx, NULL, dout, dresidual, x, weight, mean, rstd,
+            N,  C,    0,    false,     0, 0,      0,    RMSNORM_ROUND_FIRST};
     return norm_backward_by<T, true>(stream, p, dweight, dbias, accumulate);
 }
 
@@ -436,24 +446,26 @@ template <typename T>
 static enum zd_status rmsnorm_backward_any(
         struct stream *stream, void *dx, float *dweight, const void *dout,
         const void *dresidual, const void *x, const void *weight,
-        const float *rstd, int N, int C, bool accumulate)
+        const float *rstd, enum rmsnorm_form form, int N, int C,
+        bool accumulate)
 {
-    struct norm_backward p = {dx, NULL, dout, dresidual, x,     weight, NULL,
-                              rstd, N,  C,    0,         false, 0,      0, 0};
+    struct norm_backward p = {dx, NULL, dout, dresidual, x, weight, NULL, rstd,
+                              N,  C,    0,    false,     0, 0,      0,    form};
     return norm_backward_by<T, false>(stream, p, dweight, NULL, accumulate);
 }
 
 template <typename T>
 static enum zd_status head_norm_backward_any(
         struct stream *stream, void *dx, float *dweight, const void *dout,
-        const void *x, const void *weight, const float *rstd, int N, int H,
-        int D, int64_t out_stride, int64_t x_stride, bool accumulate)
+        const void *x, const void *weight, const float *rstd,
+        enum rmsnorm_form form, int N, int H, int D, int64_t out_stride,
+        int64_t x_stride, bool accumulate)
 {
     struct head_norm_backward_args h = {dx, dweight,    (void *)dout,
                                         x,  weight,     rstd,
                                         H,  out_stride, x_stride};
     return norm_backward_by<T, false>(
-            stream, backward_of(&h, N, D), dweight, NULL, accumulate);
+            stream, backward_of(&h, form, N, D), dweight, NULL, accumulate);
 }
 
 CUDA_DEFINE(layernorm_backward);

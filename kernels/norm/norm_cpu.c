@@ -115,22 +115,31 @@ ALWAYS_INLINE void parameter_gradients(
     }
 }
 
+/* Weights as they multiply; 0 past the last. */
+ALWAYS_INLINE vf norm_factors(const elem *weight, int count, bool one_plus)
+{
+    vf w = load_some(weight, count);
+    return one_plus ? 1.0f + w : w;
+}
+
 /* dx of one row; g = dout weight, xhat = (x - m) r. Without `center` (rmsnorm)
  * the mean of g is left out. */
 ALWAYS_INLINE void row_gradient(
         elem *dx, const elem *dout, const elem *res, const elem *x,
-        const elem *weight, float m, float r, int C, bool center)
+        const elem *weight, float m, float r, int C, bool center, bool one_plus)
 {
     vf sum_g = {0}, sum_gx = {0};
     for (int c = 0; c < C; c += VL) { /* lanes past C have g = 0 */
-        vf g = load_some(dout + c, C - c) * load_some(weight + c, C - c);
+        vf g = load_some(dout + c, C - c) *
+               norm_factors(weight + c, C - c, one_plus);
         sum_g += g;
         sum_gx += g * (load_some(x + c, C - c) - m);
     }
     float mean_g = center ? vf_sum(sum_g) / (float)C : 0.0f;
     float mean_gx = vf_sum(sum_gx) * r / (float)C;
     for (int c = 0; c < C; c += VL) {
-        vf g = load_some(dout + c, C - c) * load_some(weight + c, C - c);
+        vf g = load_some(dout + c, C - c) *
+               norm_factors(weight + c, C - c, one_plus);
         vf xhat = (load_some(x + c, C - c) - m) * r;
         vf d = r * (g - mean_g - xhat * mean_gx);
         if (res)
@@ -154,16 +163,18 @@ enum zd_status FAST(layernorm_backward)(
         size_t at = (size_t)n * C;
         row_gradient(
                 (elem *)dx + at, (const elem *)dout + at, res ? res + at : NULL,
-                (const elem *)x + at, weight, mean[n], rstd[n], C, true);
+                (const elem *)x + at, weight, mean[n], rstd[n], C, true, false);
     }
     return ZD_OK;
 }
 
 enum zd_status FAST(rmsnorm_forward)(
         struct stream *stream, void *out, float *rstd, const void *x,
-        const void *weight, float eps, int N, int C)
+        const void *weight, float eps, enum rmsnorm_form form, int N, int C)
 {
     const elem *ew = weight;
+    bool round_first = form == RMSNORM_ROUND_FIRST;
+    bool one_plus = form == RMSNORM_ONE_PLUS;
 #pragma omp parallel for num_threads(threads_for((size_t)N *C))
     for (int n = 0; n < N; n++) {
         const elem *row = (const elem *)x + (size_t)n * C;
@@ -174,9 +185,12 @@ enum zd_status FAST(rmsnorm_forward)(
             squares += v * v;
         }
         float r = 1.0f / sqrtf(vf_sum(squares) / (float)C + eps);
-        for (int c = 0; c < C; c += VL) { /* rounded twice: see norm.h */
-            vf xhat = round_to_elem(load_some(row + c, C - c) * r);
-            store_some(o + c, xhat * load_some(ew + c, C - c), C - c);
+        for (int c = 0; c < C; c += VL) {
+            vf xhat = load_some(row + c, C - c) * r;
+            if (round_first)
+                xhat = round_to_elem(xhat);
+            store_some(
+                    o + c, xhat * norm_factors(ew + c, C - c, one_plus), C - c);
         }
         rstd[n] = r;
     }
@@ -186,7 +200,8 @@ enum zd_status FAST(rmsnorm_forward)(
 enum zd_status FAST(rmsnorm_backward)(
         struct stream *stream, void *dx, float *dweight, const void *dout,
         const void *dresidual, const void *x, const void *weight,
-        const float *rstd, int N, int C, bool accumulate)
+        const float *rstd, enum rmsnorm_form form, int N, int C,
+        bool accumulate)
 {
     const elem *res = dresidual;
     if (dweight) /* before dx, which may be dout */
@@ -197,7 +212,8 @@ enum zd_status FAST(rmsnorm_backward)(
         size_t at = (size_t)n * C;
         row_gradient(
                 (elem *)dx + at, (const elem *)dout + at, res ? res + at : NULL,
-                (const elem *)x + at, weight, 0.0f, rstd[n], C, false);
+                (const elem *)x + at, weight, 0.0f, rstd[n], C, false,
+                form == RMSNORM_ONE_PLUS);
     }
     return ZD_OK;
 }
@@ -205,33 +221,34 @@ enum zd_status FAST(rmsnorm_backward)(
 /* Dense heads are rows; else each token's are. */
 enum zd_status FAST(head_norm_forward)(
         struct stream *stream, void *out, float *rstd, const void *x,
-        const void *weight, float eps, int N, int H, int D, int64_t out_stride,
-        int64_t x_stride)
+        const void *weight, float eps, enum rmsnorm_form form, int N, int H,
+        int D, int64_t out_stride, int64_t x_stride)
 {
     if (out_stride == (int64_t)H * D && x_stride == out_stride)
         return FAST(rmsnorm_forward)(
-                stream, out, rstd, x, weight, eps, N * H, D);
+                stream, out, rstd, x, weight, eps, form, N * H, D);
     for (int n = 0; n < N; n++)
         ZD_TRY(FAST(rmsnorm_forward)(
                 stream, (elem *)out + n * out_stride, rstd + (size_t)n * H,
-                (const elem *)x + n * x_stride, weight, eps, H, D));
+                (const elem *)x + n * x_stride, weight, eps, form, H, D));
     return ZD_OK;
 }
 
 enum zd_status FAST(head_norm_backward)(
         struct stream *stream, void *dx, float *dweight, const void *dout,
-        const void *x, const void *weight, const float *rstd, int N, int H,
-        int D, int64_t out_stride, int64_t x_stride, bool accumulate)
+        const void *x, const void *weight, const float *rstd,
+        enum rmsnorm_form form, int N, int H, int D, int64_t out_stride,
+        int64_t x_stride, bool accumulate)
 {
     if (out_stride == (int64_t)H * D && x_stride == out_stride)
         return FAST(rmsnorm_backward)(
-                stream, dx, dweight, dout, NULL, x, weight, rstd, N * H, D,
-                accumulate);
+                stream, dx, dweight, dout, NULL, x, weight, rstd, form, N * H,
+                D, accumulate);
     for (int n = 0; n < N; n++)
         ZD_TRY(FAST(rmsnorm_backward)(
                 stream, (elem *)dx + n * x_stride, dweight,
                 (const elem *)dout + n * out_stride, NULL,
-                (const elem *)x + n * x_stride, weight, rstd + (size_t)n * H, H,
-                D, accumulate || n > 0));
+                (const elem *)x + n * x_stride, weight, rstd + (size_t)n * H,
+                form, H, D, accumulate || n > 0));
     return ZD_OK;
 }

@@ -23,6 +23,7 @@ struct norm_forward {
     int N, C, lanes;
     int heads; /* of a token; 0: rows are dense (norm_rows.cuh) */
     int64_t out_stride, x_stride;
+    enum rmsnorm_form form;
 };
 
 /* A pack of a row, normed. */
@@ -41,13 +42,13 @@ static __device__ inline void center_pack(
 /* The same without a mean. */
 template <typename T, int W>
 static __device__ inline void scale_pack(
-        float (&x)[W], const T *weight, float rstd)
+        float (&x)[W], const T *weight, float rstd, enum rmsnorm_form form)
 {
     float w[W];
     load_floats<W>(w, weight);
 #pragma unroll
     for (int j = 0; j < W; j++)
-        x[j] = rounded_to<T>(x[j] * rstd) * w[j];
+        x[j] = norm_scaled<T>(x[j] * rstd, w[j], form);
 }
 
 /* x, a normed pack, rotated: both halves as they would have been stored. */
@@ -60,7 +61,7 @@ static __device__ inline void turn_normed(
     float mate[W];
     int m = mate_of(c, p.C);
     load_floats<W>(mate, row + m);
-    scale_pack(mate, (const T *)p.weight + m, rstd);
+    scale_pack(mate, (const T *)p.weight + m, rstd, p.form);
     unpack(x, packed<T, W>(x));
     unpack(mate, packed<T, W>(mate));
     turn_half<W>(x, mate, angles, norm_token(n, p.heads), c, p.C, 1.0f);
@@ -132,7 +133,7 @@ static __device__ inline void norm_forward_rows(
                     x[k], (const T *)p.weight + c, (const T *)p.bias + c, mean,
                     rstd);
         else
-            scale_pack(x[k], (const T *)p.weight + c, rstd);
+            scale_pack(x[k], (const T *)p.weight + c, rstd, p.form);
         if (TURNS)
             turn_normed(x[k], p, angles, n, a, c, rstd);
         store_floats<W>(out + c, x[k]);
@@ -148,7 +149,7 @@ template <typename T, int W, int PACKS, bool CENTERED>
 static __global__ void norm_forward_kernel(struct norm_forward p)
 {
     __shared__ float shared[2][NORM_WARPS];
-    const struct rope_angles none = {NULL, NULL, NULL};
+    const struct rope_angles none = {};
     norm_forward_rows<T, W, PACKS, CENTERED, false>(
             p, none, blockIdx.x, shared);
 }
@@ -206,7 +207,7 @@ static __global__ void norm_forward_long_kernel(struct norm_forward p)
         float w = to_float(((const T *)p.weight)[c]);
         out[c] = from_float<T>(
                 CENTERED ? x * w + to_float(((const T *)p.bias)[c])
-                         : rounded_to<T>(x) * w);
+                         : norm_scaled<T>(x, w, p.form));
     }
     if (threadIdx.x == 0) {
         if (CENTERED)
@@ -275,11 +276,13 @@ static enum zd_status launch_turned(cudaStream_t on, struct turned_forward p)
 }
 
 static struct norm_forward forward_of(
-        const struct head_norm_forward_args *h, float eps, int N, int D)
+        const struct head_norm_forward_args *h, float eps,
+        enum rmsnorm_form form, int N, int D)
 {
-    struct norm_forward p = {NULL, h->out,    NULL, h->rstd,       h->x,
-                             NULL, h->weight, NULL, eps,           N * h->H,
-                             D,    0,         h->H, h->out_stride, h->x_stride};
+    struct norm_forward p = {NULL, h->out,        NULL,        h->rstd,
+                             h->x, NULL,          h->weight,   NULL,
+                             eps,  N * h->H,      D,           0,
+                             h->H, h->out_stride, h->x_stride, form};
     return p;
 }
 
@@ -289,21 +292,25 @@ template <typename T>
 static enum zd_status head_norm_rope_forward_any(
         struct stream *stream, const struct head_norm_forward_args *q,
         const struct head_norm_forward_args *k,
-        const struct rope_angles *angles, float eps, int N, int D)
+        const struct rope_angles *angles, float eps, enum rmsnorm_form form,
+        int N, int D)
 {
     const int W = full_width<T>::value, PACKS = NORM_COLUMNS / W;
     const enum dtype type = dtype_of<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
     struct turned_forward p = {
-            {forward_of(q, eps, N, D), forward_of(k, eps, N, D)}, *angles, 0};
+            {forward_of(q, eps, form, N, D), forward_of(k, eps, form, N, D)},
+            *angles,
+            0};
     int lanes = norm_lanes(D, W);
     if (N <= 0)
         return ZD_OK;
     if (D / 2 % W != 0 || lanes == 0 || !is_wide(p.of[0], W) ||
-        !is_wide(p.of[1], W) || !are_aligned(angles->cosine, angles->sine))
+        !is_wide(p.of[1], W) || !are_aligned(angles->cosine, angles->sine) ||
+        2 * rope_pairs_of(angles, D) != D || angles->interleaved)
         return head_norm_rope_forward_parts(
                 head_norm_forward_cuda[type], rope_cuda[type], type, stream, q,
-                k, angles, eps, N, D);
+                k, angles, eps, form, N, D);
     p.of[0].lanes = p.of[1].lanes = lanes;
     int packs = norm_packs(D, W, lanes);
     if (packs <= PACKS / 4)
@@ -321,8 +328,9 @@ static enum zd_status add_layernorm_forward_any(
         const void *a, const void *b, const void *weight, const void *bias,
         float eps, int N, int C)
 {
-    struct norm_forward p = {sum, out, mean, rstd, a, b, weight, bias,
-                             eps, N,   C,    0,    0, 0, 0};
+    struct norm_forward p = {
+            sum, out, mean, rstd, a, b, weight, bias,
+            eps, N,   C,    0,    0, 0, 0,      RMSNORM_ROUND_FIRST};
     return norm_forward_by<T, true>(stream, p);
 }
 
@@ -339,31 +347,32 @@ static enum zd_status layernorm_forward_any(
 template <typename T>
 static enum zd_status add_rmsnorm_forward_any(
         struct stream *stream, void *sum, void *out, float *rstd, const void *a,
-        const void *b, const void *weight, float eps, int N, int C)
+        const void *b, const void *weight, float eps, enum rmsnorm_form form,
+        int N, int C)
 {
     struct norm_forward p = {sum, out, NULL, rstd, a, b, weight, NULL,
-                             eps, N,   C,    0,    0, 0, 0};
+                             eps, N,   C,    0,    0, 0, 0,      form};
     return norm_forward_by<T, false>(stream, p);
 }
 
 template <typename T>
 static enum zd_status rmsnorm_forward_any(
         struct stream *stream, void *out, float *rstd, const void *x,
-        const void *weight, float eps, int N, int C)
+        const void *weight, float eps, enum rmsnorm_form form, int N, int C)
 {
     return add_rmsnorm_forward_any<T>(
-            stream, NULL, out, rstd, x, NULL, weight, eps, N, C);
+            stream, NULL, out, rstd, x, NULL, weight, eps, form, N, C);
 }
 
 template <typename T>
 static enum zd_status head_norm_forward_any(
         struct stream *stream, void *out, float *rstd, const void *x,
-        const void *weight, float eps, int N, int H, int D, int64_t out_stride,
-        int64_t x_stride)
+        const void *weight, float eps, enum rmsnorm_form form, int N, int H,
+        int D, int64_t out_stride, int64_t x_stride)
 {
     struct head_norm_forward_args h = {out, rstd,       x,       weight,
                                        H,   out_stride, x_stride};
-    return norm_forward_by<T, false>(stream, forward_of(&h, eps, N, D));
+    return norm_forward_by<T, false>(stream, forward_of(&h, eps, form, N, D));
 }
 
 CUDA_DEFINE(layernorm_forward);

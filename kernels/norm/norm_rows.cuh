@@ -13,6 +13,10 @@
 
 #include "kernels/cuda/cuda.cuh"
 
+extern "C" {
+#include "kernels/norm/norm.h"
+}
+
 enum {
     NORM_BLOCK = 256,
     NORM_WARPS = NORM_BLOCK / WARP,
@@ -60,6 +64,20 @@ static inline int norm_lanes(int C, int W)
 static inline int norm_packs(int C, int W, int lanes)
 {
     return (int)ceil_div(ceil_div(C, W), lanes);
+}
+
+/* A weight of rmsnorm as it multiplies, and x * rstd times that. */
+static __device__ inline float norm_factor(float weight, enum rmsnorm_form form)
+{
+    return form == RMSNORM_ONE_PLUS ? 1.0f + weight : weight;
+}
+
+template <typename T>
+static __device__ inline float norm_scaled(
+        float x, float weight, enum rmsnorm_form form)
+{
+    float xhat = form == RMSNORM_ROUND_FIRST ? rounded_to<T>(x) : x;
+    return xhat * norm_factor(weight, form);
 }
 
 /* Whose head row n is. */

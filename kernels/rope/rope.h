@@ -1,10 +1,15 @@
-/* rope.h - rotary position embedding, half-split layout (Hugging Face's
- * rotate_half), in place.
+/* rope.h - rotary position embedding, in place.
  *
- *   for i < D/2:  (x_i, x_{i+D/2}) <- rotation by angle position * inv_freq_i
+ *   for i < P:  (x_a, x_b) <- rotation by angle position * inv_freq_i
  *
- * Source:  Su et al. 2021, arXiv:2104.09864, section 3.2; layout as in
- *          transformers' Llama. Backward is the rotation by the negative angle.
+ *   of the first 2 P channels of each head; the others stay. a, b: i and i + P
+ *   (Hugging Face's rotate_half), or 2 i and 2 i + 1 where pairs are
+ *   interleaved (GLM). A factor of cosine and sine (yarn, longrope) is in the
+ *   tables.
+ *
+ * Source:  Su et al. 2021, arXiv:2104.09864, section 3.2; layouts as in
+ *          transformers' Llama and GLM-4. Backward is the transpose: the
+ *          rotation by the negative angle, times the same factors.
  */
 #ifndef ZD_KERNELS_ROPE_ROPE_H
 #define ZD_KERNELS_ROPE_ROPE_H
@@ -15,23 +20,29 @@
 
 #include <stdint.h>
 
+struct rope_angles {
+    const float *cosine, *sine; /* (positions, P) */
+    const int32_t *positions;   /* (N): row of the tables for each token */
+    int pairs;                  /* P; 0: half of a head */
+    bool interleaved;
+};
+
+static inline int rope_pairs_of(const struct rope_angles *angles, int D)
+{
+    return angles->pairs ? angles->pairs : D / 2;
+}
+
 typedef enum zd_status rope_fn(
         struct stream *stream,
         void *x, /* (N, H, D), rows `row_stride` elements apart */
-        const float *cosine, const float *sine, /* (positions, D/2) */
-        const int32_t *positions, /* (N): row of the tables for each token */
-        int N, int H, int D, int64_t row_stride, bool backward);
+        const struct rope_angles *angles, int N, int H, int D,
+        int64_t row_stride, bool backward);
 
-struct rope_angles {            /* as above; D is even */
-    const float *cosine, *sine; /* (positions, D/2) */
-    const int32_t *positions;   /* (N) */
-};
-
-/* By `rope`, the heads of x and y, each H and KV of them: in one call where
- * those of y follow those of x in every row. */
+/* By `rope`, the heads of q and k, each H and KV of them: in one call where
+ * those of k follow those of q in every row. */
 enum zd_status rope_both(
-        rope_fn *rope, enum dtype dtype, struct stream *stream, void *x,
-        void *y, int H, int KV, int64_t x_stride, int64_t y_stride,
+        rope_fn *rope, enum dtype dtype, struct stream *stream, void *q,
+        void *k, int H, int KV, int64_t q_stride, int64_t k_stride,
         const struct rope_angles *angles, int N, int D, bool backward);
 
 CUDA_DECLARE(rope);

@@ -1,18 +1,12 @@
 #include "kernels/rope/rope.h"
 
 enum zd_status rope_both(
-        rope_fn *rope, enum dtype dtype, struct stream *stream, void *x,
-        void *y, int H, int KV, int64_t x_stride, int64_t y_stride,
+        rope_fn *rope, enum dtype dtype, struct stream *stream, void *q,
+        void *k, int H, int KV, int64_t q_stride, int64_t k_stride,
         const struct rope_angles *angles, int N, int D, bool backward)
 {
     size_t heads = (size_t)H * (size_t)D * dtype_bytes(dtype);
-    bool one = y == (char *)x + heads && x_stride == y_stride;
-    ZD_TRY(
-            rope(stream, x, angles->cosine, angles->sine, angles->positions, N,
-                 one ? H + KV : H, D, x_stride, backward));
-    if (one)
-        return ZD_OK;
-    return rope(
-            stream, y, angles->cosine, angles->sine, angles->positions, N, KV,
-            D, y_stride, backward);
+    bool one = k == (char *)q + heads && q_stride == k_stride;
+    ZD_TRY(rope(stream, q, angles, N, one ? H + KV : H, D, q_stride, backward));
+    return one ? ZD_OK : rope(stream, k, angles, N, KV, D, k_stride, backward);
 }

@@ -3,29 +3,75 @@
 
 rope_fn FAST(rope);
 
-enum zd_status FAST(rope)(
-        struct stream *stream, void *x, const float *cosine, const float *sine,
-        const int32_t *positions, int N, int H, int D, int64_t row_stride,
+/* VL pairs from pair i on; those past the last are 0. */
+ALWAYS_INLINE void turn(
+        vf *lo, vf *hi, const float *cosine, const float *sine, int64_t left,
         bool backward)
 {
-    int half = D / 2;
+    vf c = vf_load_some(cosine, left), s = vf_load_some(sine, left);
+    vf low = *lo, high = *hi;
+    if (backward)
+        s = -s;
+    *lo = low * c - high * s;
+    *hi = high * c + low * s;
+}
+
+static void turn_halves(
+        elem *low, const float *cosine, const float *sine, int pairs,
+        bool backward)
+{
+    elem *high = low + pairs;
+    for (int i = 0; i < pairs; i += VL) {
+        vf lo = load_some(low + i, pairs - i);
+        vf hi = load_some(high + i, pairs - i);
+        turn(&lo, &hi, cosine + i, sine + i, pairs - i, backward);
+        store_some(low + i, lo, pairs - i);
+        store_some(high + i, hi, pairs - i);
+    }
+}
+
+/* Neighbors are taken apart, and put together again. */
+static void turn_neighbors(
+        elem *head, const float *cosine, const float *sine, int pairs,
+        bool backward)
+{
+    for (int i = 0; i < pairs; i += VL) {
+        elem *at = head + 2 * i;
+        int64_t left = 2 * (int64_t)(pairs - i);
+        float mixed[2 * VL] = {0}, apart[2][VL];
+        vf_store(mixed, load_some(at, left));
+        if (left > VL)
+            vf_store(mixed + VL, load_some(at + VL, left - VL));
+        for (int j = 0; j < 2 * VL; j++)
+            apart[j % 2][j / 2] = mixed[j];
+        vf lo = vf_load(apart[0]), hi = vf_load(apart[1]);
+        turn(&lo, &hi, cosine + i, sine + i, pairs - i, backward);
+        vf_store(apart[0], lo);
+        vf_store(apart[1], hi);
+        for (int j = 0; j < 2 * VL; j++)
+            mixed[j] = apart[j % 2][j / 2];
+        store_some(at, vf_load(mixed), left);
+        if (left > VL)
+            store_some(at + VL, vf_load(mixed + VL), left - VL);
+    }
+}
+
+enum zd_status FAST(rope)(
+        struct stream *stream, void *x, const struct rope_angles *angles, int N,
+        int H, int D, int64_t row_stride, bool backward)
+{
+    int pairs = rope_pairs_of(angles, D);
+    assert(2 * pairs <= D);
 #pragma omp parallel for num_threads(threads_for((size_t)N *H *D))
     for (int n = 0; n < N; n++)
         for (int h = 0; h < H; h++) {
-            elem *low = (elem *)x + n * row_stride + (int64_t)h * D;
-            elem *high = low + half;
-            const float *pc = cosine + (size_t)positions[n] * half;
-            const float *ps = sine + (size_t)positions[n] * half;
-            for (int i = 0; i < half; i += VL) {
-                vf c = vf_load_some(pc + i, half - i);
-                vf s = vf_load_some(ps + i, half - i);
-                vf lo = load_some(low + i, half - i);
-                vf hi = load_some(high + i, half - i);
-                if (backward)
-                    s = -s;
-                store_some(low + i, lo * c - hi * s, half - i);
-                store_some(high + i, hi * c + lo * s, half - i);
-            }
+            elem *head = (elem *)x + n * row_stride + (int64_t)h * D;
+            size_t entry = (size_t)angles->positions[n] * pairs;
+            const float *c = angles->cosine + entry, *s = angles->sine + entry;
+            if (angles->interleaved)
+                turn_neighbors(head, c, s, pairs, backward);
+            else
+                turn_halves(head, c, s, pairs, backward);
         }
     return ZD_OK;
 }

@@ -133,10 +133,15 @@ static int rope_of(const struct layer_run *run)
 /* Of the layer's set; q has tables of its own where positions scale it. */
 static struct rope_angles angles_of(const struct layer_run *run, bool q)
 {
+    const struct model_config *config = run->model->config;
     const struct rope_tables *t = &run->model->ropes[rope_of(run)];
+    const struct rope_set *set = &config->ropes[rope_of(run)];
     return (struct rope_angles){
-            q ? t->q_cosine : t->cosine, q ? t->q_sine : t->sine,
-            run->pass->positions};
+            .cosine = q ? t->q_cosine : t->cosine,
+            .sine = q ? t->q_sine : t->sine,
+            .positions = run->pass->positions,
+            .pairs = rope_pairs(set),
+            .interleaved = config->rope_interleaved};
 }
 
 /* Qwen3: each head of q and k is normed before it turns, with one weight for
@@ -168,7 +173,7 @@ enum zd_status rotary_norm_heads(const struct layer_run *run)
     };
     return fused_head_norm_rope_forward(
             model->kernels, NULL, &q, &k, &angles, (float)c->norm_eps,
-            run->pass->N, c->head_dim);
+            RMSNORM_ROUND_FIRST, run->pass->N, c->head_dim);
 }
 
 static enum zd_status norm_heads_backward(const struct layer_run *run)
@@ -204,8 +209,8 @@ static enum zd_status norm_heads_backward(const struct layer_run *run)
             .x_stride = s->k_raw,
     };
     return fused_head_norm_rope_backward(
-            model->kernels, NULL, &q, &k, &angles, run->pass->N, c->head_dim,
-            run->accumulate);
+            model->kernels, NULL, &q, &k, &angles, RMSNORM_ROUND_FIRST,
+            run->pass->N, c->head_dim, run->accumulate);
 }
 
 static enum zd_status rotate(
@@ -224,11 +229,11 @@ static enum zd_status rotate(
                 model->strides.q, model->strides.k, &of_k, run->pass->N,
                 c->head_dim, backward);
     ZD_TRY(model->kernels->rope(
-            NULL, q, of_q.cosine, of_q.sine, of_q.positions, run->pass->N,
-            c->heads, c->head_dim, model->strides.q, backward));
+            NULL, q, &of_q, run->pass->N, c->heads, c->head_dim,
+            model->strides.q, backward));
     return model->kernels->rope(
-            NULL, k, of_k.cosine, of_k.sine, of_k.positions, run->pass->N,
-            c->kv_heads, c->head_dim, model->strides.k, backward);
+            NULL, k, &of_k, run->pass->N, c->kv_heads, c->head_dim,
+            model->strides.k, backward);
 }
 
 enum zd_status rotary_qkv_forward(const struct layer_run *run)

@@ -43,7 +43,8 @@ static void matmul_case(void)
             matmul_shape(shapes[s][0], shapes[s][1], shapes[s][2], flags);
 }
 
-static void rope_shape(int H, int D, int pad, bool backward)
+/* The first R of D channels turn. */
+static void rope_shape(int H, int D, int R, int pad, bool mixed, bool backward)
 {
     enum { N = 111 };
     int stride = H * D + pad;
@@ -51,21 +52,32 @@ static void rope_shape(int H, int D, int pad, bool backward)
     for (int n = 0; n < N; n++)
         list[n] = (n * 7) % N;
     pairs_begin();
-    struct pair cosine = pair_of(DTYPE_FP32, (size_t)(N * D / 2), 1.0f, 1);
-    struct pair sine = pair_of(DTYPE_FP32, (size_t)(N * D / 2), 1.0f, 2);
+    struct pair cosine = pair_of(DTYPE_FP32, (size_t)(N * R / 2), 1.0f, 1);
+    struct pair sine = pair_of(DTYPE_FP32, (size_t)(N * R / 2), 1.0f, 2);
     struct pair positions = pair_of_ints(list, N);
     struct pair x = pair_of(pair_type(), (size_t)(N * stride), 1.0f, 3);
     RUN(
-            rope(NULL, x.of[r], cosine.of[r], sine.of[r], positions.of[r], N, H,
-                 D, stride, backward));
+            rope(NULL, x.of[r],
+                 &(struct rope_angles){
+                         .cosine = cosine.of[r],
+                         .sine = sine.of[r],
+                         .positions = positions.of[r],
+                         .pairs = R == D ? 0 : R / 2,
+                         .interleaved = mixed},
+                 N, H, D, stride, backward));
     pair_compare(x);
 }
 
 static void rope_case(void)
 {
     static const int widths[] = {16, 40, 64, 128};
-    for (int i = 0; i < 8; i++)
-        rope_shape(5, widths[i / 2], 24, i & 1);
+    for (int i = 0; i < 16; i++)
+        rope_shape(5, widths[i / 4], widths[i / 4], 24, i & 2, i & 1);
+    for (int i = 0; i < 4; i++) {
+        rope_shape(3, 96, 72, 0, i & 1, i & 2);
+        rope_shape(2, 128, 64, 16, i & 1, i & 2);
+        rope_shape(2, 20, 6, 3, i & 1, i & 2);
+    }
 }
 
 static void activation_shape(size_t count)
@@ -91,27 +103,27 @@ static void activation_shape(size_t count)
         pair_compare(out[k]);
 }
 
-/* gate and up are the halves of one array. */
-static void swiglu_rows(int N, int F, int pad)
+/* gate and up are the halves of one array; into both tails. */
+static void gated_rows(bool gelu, int N, int F, int pad, float scale)
 {
     enum dtype type = pair_type();
     int64_t stride = 2 * F + pad;
     size_t fused = (size_t)N * (size_t)stride, count = (size_t)N * (size_t)F;
     size_t up = (size_t)F * dtype_bytes(type);
     pairs_begin();
-    struct pair x = pair_of(type, fused, 6.0f, 1);
+    struct pair x = pair_of(type, fused, scale, 1);
     struct pair d = pair_of(type, count, 1.0f, 2);
     struct pair out = pair_of(type, count, 1.0f, 3);
     struct pair dx = pair_of(type, fused, 1.0f, 4);
-    struct pair same = pair_of(type, fused, 6.0f, 1);
-    RUN(swiglu_forward(
+    struct pair same = pair_of(type, fused, scale, 1);
+    RUN_FUSED((gelu ? ops->geglu_forward : ops->swiglu_forward)(
             NULL, out.of[r], x.of[r], (char *)x.of[r] + up, N, F, stride));
-    RUN(swiglu_backward(
-            NULL, dx.of[r], (char *)dx.of[r] + up, d.of[r], x.of[r],
-            (char *)x.of[r] + up, N, F, stride));
-    RUN(swiglu_backward(
-            NULL, same.of[r], (char *)same.of[r] + up, d.of[r], same.of[r],
-            (char *)same.of[r] + up, N, F, stride));
+    for (int i = 0; i < 2; i++) { /* then in the places of gate and up */
+        struct pair to = i ? same : dx, from = i ? same : x;
+        RUN_FUSED((gelu ? ops->geglu_backward : ops->swiglu_backward)(
+                NULL, to.of[r], (char *)to.of[r] + up, d.of[r], from.of[r],
+                (char *)from.of[r] + up, N, F, stride));
+    }
     PAIRS_COMPARE(out, dx, same);
 }
 
@@ -120,9 +132,17 @@ static void activation_case(void)
     activation_shape(1);
     activation_shape(37);
     activation_shape(40001);
-    swiglu_rows(7, 48, 0);
-    swiglu_rows(5, 1360, 16);
-    swiglu_rows(3, 37, 5);
+    gated_rows(false, 7, 48, 0, 6.0f);
+    gated_rows(false, 5, 1360, 16, 6.0f);
+    gated_rows(false, 3, 37, 5, 6.0f);
+}
+
+static void geglu_case(void)
+{
+    gated_rows(true, 7, 48, 0, 12.0f);
+    gated_rows(true, 5, 1360, 16, 3.0f);
+    gated_rows(true, 3, 37, 5, 12.0f);
+    gated_rows(true, 1, 40001, 0, 6.0f);
 }
 
 /* ids are below `rows`. */
@@ -202,7 +222,8 @@ static void embedding_case(void)
 /* The gradient in the place of the logits, where the types agree. */
 static void cross_entropy_in_place(
         const float *logits, const struct pair *targets,
-        const struct pair *expected, float dloss, int n, int V, int stride)
+        const struct pair *expected, float dloss, int n, int V, int stride,
+        const struct logit_map *map)
 {
     const struct kernels *ops = pair_enter(0);
     enum dtype type = ops->dtype;
@@ -215,7 +236,7 @@ static void cross_entropy_in_place(
     pair_enter(0); /* making pairs entered the other */
     if (ops->cross_entropy(
                 NULL, losses.of[0], same.of[0], same.of[0], targets->of[0],
-                dloss, n, V, stride) != ZD_OK)
+                dloss, n, V, stride, map) != ZD_OK)
         pair_differs(INFINITY);
     char *in_place = pair_fetch(&same, 0), *apart = pair_fetch(expected, 0);
     char *was = pair_fetch(&untouched, 0);
@@ -232,7 +253,8 @@ static void cross_entropy_in_place(
 
 /* What lies between rows is no number: a result that depends on it shows. Of
  * `d` it is the same on both sides and stays so. */
-static void cross_entropy_shape(int n, int V, int stride, float dloss)
+static void mapped_shape(
+        int n, int V, int stride, float dloss, const struct logit_map *map)
 {
     size_t count = (size_t)n * (size_t)stride;
     float *floats = random_floats(count, 9.0f, 1);
@@ -251,13 +273,22 @@ static void cross_entropy_shape(int n, int V, int stride, float dloss)
     struct pair d = pair_of(pair_type(), count, 1.0f, 4);
     RUN(cross_entropy(
             NULL, losses.of[r], d.of[r], logits.of[r], targets.of[r], dloss, n,
-            V, stride));
+            V, stride, map));
     RUN(cross_entropy(
             NULL, alone.of[r], NULL, logits.of[r], targets.of[r], dloss, n, V,
-            stride));
-    cross_entropy_in_place(floats, &targets, &d, dloss, n, V, stride);
+            stride, map));
+    cross_entropy_in_place(floats, &targets, &d, dloss, n, V, stride, map);
     PAIRS_COMPARE(losses, alone, d);
     free(floats);
+}
+
+/* As they are, scaled, under a cap. */
+static void cross_entropy_shape(int n, int V, int stride, float dloss)
+{
+    static const struct logit_map maps[] = {{0.125f, 0}, {1, 6}, {0.5f, 3}};
+    mapped_shape(n, V, stride, dloss, NULL);
+    for (int i = 0; i < 3; i++)
+        mapped_shape(n, V, stride, dloss, &maps[i]);
 }
 
 static void cross_entropy_case(void)
@@ -306,8 +337,8 @@ static void columns_case(void)
                                     {65, 771}, {33, 1},     {0, 40}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         reduce_shape(shapes[i][0], shapes[i][1], i & 1);
-    rope_shape(32, 128, 2 * 8 * 128, false);
-    rope_shape(3, 6, 1, true);
+    rope_shape(32, 128, 128, 2 * 8 * 128, 0, false);
+    rope_shape(3, 6, 6, 1, 0, true);
     activation_shape(0);
     activation_shape(2056);
 }
@@ -389,6 +420,7 @@ const struct op_case op_cases[] = {
         {"rope", rope_case, {1e-6, 5e-3, 7e-4}},
         {"rmsnorm of heads, rope", head_norm_rope_case, {2e-5, 1.3e-2, 2e-3}},
         {"activation", activation_case, {2e-6, 5e-3, 7e-4}},
+        {"geglu", geglu_case, {4e-6, 0x1p-7, 0x1p-10}},
         {"rows with dropout", scale_rows_case, {2e-6, 9e-3, 1.3e-3}},
         {"gains of rows", row_gains_case, {2e-6, 2e-6, 2e-6}},
         {"columns with gains", scale_columns_case, {2e-6, 9e-3, 1.3e-3}},
@@ -399,6 +431,7 @@ const struct op_case op_cases[] = {
         {"embedding", embedding_case, {4e-6, 5e-3, 7e-4}},
         {"cross_entropy", cross_entropy_case, {2e-6, 5e-3, 7e-4}},
         {"attention", attention_case, {1e-5, 9e-3, 1.3e-3}},
+        {"attention, windows and caps", window_case, {1e-5, 9e-3, 1.3e-3}},
         {"attention_decode", decode_case, {4e-6, 5e-3, 7e-4}},
 };
 const int op_case_count = sizeof op_cases / sizeof op_cases[0];

@@ -20,7 +20,9 @@ static size_t most_scratch(const struct attention_shape *shape)
     return x > y ? (x > z ? x : z) : (y > z ? y : z);
 }
 
-static void attention_run(int T, int H, int KV, int D, bool documents)
+/* Scores are up to 30 or so, so that a cap of 5 bends most of them. */
+static void attention_run(
+        int T, int H, int KV, int D, bool documents, int window, float softcap)
 {
     enum dtype type = pair_type();
     int B = 2;
@@ -33,7 +35,9 @@ static void attention_run(int T, int H, int KV, int D, bool documents)
             .q_stride = (H + 2 * KV) * D,
             .k_stride = (H + 2 * KV) * D,
             .v_stride = (H + 2 * KV) * D,
-            .scale = 1.0f / sqrtf((float)D)};
+            .scale = 1.0f / sqrtf((float)D),
+            .window = window,
+            .softcap = softcap};
     size_t rows = (size_t)B * (size_t)T, fused = rows * (size_t)s.q_stride;
     size_t outs = rows * (size_t)(H * D), bytes = dtype_bytes(type);
     int32_t *list = calloc(rows, sizeof *list);
@@ -70,10 +74,33 @@ void attention_case(void)
 {
     static const int widths[] = {16, 40, 64, 128};
     for (int i = 0; i < 8; i++)
-        attention_run(37, i & 1 ? 3 : 6, 3, widths[i / 2], i & 1);
-    attention_run(301, 3, 1, 16, false);
-    attention_run(301, 2, 2, 40, true);
-    attention_run(193, 1, 1, 20, false);
+        attention_run(37, i & 1 ? 3 : 6, 3, widths[i / 2], i & 1, 0, 0);
+    attention_run(301, 3, 1, 16, false, 0, 0);
+    attention_run(301, 2, 2, 40, true, 0, 0);
+    attention_run(193, 1, 1, 20, false, 0, 0);
+}
+
+/* Windows of one token, within a block of keys, over the end of blocks and
+ * beyond the sample; within documents; caps; heads of every width. */
+void window_case(void)
+{
+    static const struct {
+        int T, H, KV, D, window;
+        bool documents;
+        float softcap;
+    } shapes[] = {
+            {37, 2, 1, 16, 1, false, 0},    {301, 2, 1, 40, 7, false, 0},
+            {301, 2, 2, 64, 100, false, 5}, {450, 1, 1, 20, 97, true, 0},
+            {450, 2, 1, 24, 192, false, 0}, {129, 2, 1, 80, 33, true, 5},
+            {65, 4, 2, 96, 64, false, 50},  {65, 1, 1, 112, 65, false, 0},
+            {70, 2, 1, 128, 20, true, 30},  {97, 2, 1, 256, 24, false, 50},
+            {33, 1, 1, 320, 9, false, 5},   {301, 3, 3, 16, 1000, true, 5},
+            {12, 1, 1, 512, 0, false, 5},   {203, 6, 2, 64, 0, true, 2},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        attention_run(
+                shapes[i].T, shapes[i].H, shapes[i].KV, shapes[i].D,
+                shapes[i].documents, shapes[i].window, shapes[i].softcap);
 }
 
 void decode_case(void)
@@ -88,9 +115,14 @@ void decode_case(void)
         struct pair k = pair_of(type, cache, 2.0f, 2);
         struct pair v = pair_of(type, cache, 1.0f, 3);
         struct pair out = pair_of(type, (size_t)(n * H * D), 1.0f, 4);
-        RUN(attention_decode(
-                NULL, out.of[r], q.of[r], k.of[r], v.of[r], n, past, H, KV, D,
-                stride, 0.2f));
-        pair_compare(out);
+        struct attention_shape s = {
+                .H = H, .KV = KV, .D = D, .q_stride = stride, .scale = 0.2f};
+        for (int j = 0; j < 4; j++) { /* window, cap, both */
+            s.window = j & 1 ? 1 + 30 * i : 0;
+            s.softcap = j & 2 ? 2.0f : 0.0f;
+            RUN(attention_decode(
+                    NULL, out.of[r], q.of[r], k.of[r], v.of[r], n, past, &s));
+            pair_compare(out);
+        }
     }
 }

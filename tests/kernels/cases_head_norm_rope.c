@@ -10,6 +10,8 @@ struct shape {
     int N, H, KV, D;
     bool dense; /* there is no v; gradients take each other's place */
     int frozen; /* weights that have no gradient: 1 q's, 2 k's */
+    enum rmsnorm_form form;
+    int pairs; /* interleaved; 0: halves of the whole head */
 };
 
 /* The arrays; [0] is q's, [1] is k's. */
@@ -57,7 +59,11 @@ static struct heads heads_of(enum dtype type, struct shape s)
 static struct rope_angles angles(const struct heads *h, int r)
 {
     return (struct rope_angles){
-            h->cosine.of[r], h->sine.of[r], h->positions.of[r]};
+            .cosine = h->cosine.of[r],
+            .sine = h->sine.of[r],
+            .positions = h->positions.of[r],
+            .pairs = h->s.pairs,
+            .interleaved = h->s.pairs > 0};
 }
 
 /* Where the first of q's or k's heads lies. */
@@ -83,7 +89,8 @@ static enum zd_status forward(
                 .x_stride = h->x_stride,
         };
     return fused_head_norm_rope_forward(
-            ops, NULL, &args[0], &args[1], &a, 1e-5f, h->s.N, h->s.D);
+            ops, NULL, &args[0], &args[1], &a, 1e-5f, h->s.form, h->s.N,
+            h->s.D);
 }
 
 static enum zd_status backward(
@@ -105,7 +112,8 @@ static enum zd_status backward(
                 .x_stride = h->x_stride,
         };
     return fused_head_norm_rope_backward(
-            ops, NULL, &args[0], &args[1], &a, h->s.N, h->s.D, accumulate);
+            ops, NULL, &args[0], &args[1], &a, h->s.form, h->s.N, h->s.D,
+            accumulate);
 }
 
 /* dout is scratch: compared where it became dx. */
@@ -135,12 +143,20 @@ static void run(struct shape s)
 void head_norm_rope_case(void)
 {
     static const struct shape shapes[] = {
-            {37, 4, 2, 64, false, 0},   {90, 4, 1, 128, false, 0},
-            {21, 3, 3, 16, true, 0},    {33, 2, 1, 48, false, 1},
-            {12, 2, 2, 96, true, 2},    {9, 3, 1, 24, false, 0},
-            {11, 2, 1, 10, true, 0},    {8, 2, 2, 256, false, 3},
-            {3, 2, 1, 2048, true, 0},   {2, 2, 1, 8200, false, 0},
+            {37, 4, 2, 64, false, 0},
+            {90, 4, 1, 128, false, 0},
+            {21, 3, 3, 16, true, 0},
+            {33, 2, 1, 48, false, 1},
+            {12, 2, 2, 96, true, 2},
+            {9, 3, 1, 24, false, 0},
+            {11, 2, 1, 10, true, 0},
+            {8, 2, 2, 256, false, 3},
+            {3, 2, 1, 2048, true, 0},
+            {2, 2, 1, 8200, false, 0},
             {581, 16, 3, 16, false, 0},
+            {37, 4, 2, 64, false, 0, RMSNORM_ONE_PLUS, 0},
+            {21, 3, 3, 256, true, 0, RMSNORM_ONE_PLUS, 0},
+            {12, 2, 2, 96, true, 0, RMSNORM_ROUND_LAST, 24},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         run(shapes[i]);

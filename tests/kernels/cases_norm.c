@@ -38,7 +38,8 @@ void layernorm_case(void)
         layernorm_shape(i & 1 ? 37 : 257, i & 2 ? 48 : 509, i & 1, i & 4);
 }
 
-static void rmsnorm_shape(int N, int C, bool residual, bool accumulate)
+static void rmsnorm_shape(
+        int N, int C, bool residual, bool accumulate, enum rmsnorm_form form)
 {
     enum dtype type = pair_type();
     size_t count = (size_t)N * (size_t)C, c = (size_t)C;
@@ -51,22 +52,25 @@ static void rmsnorm_shape(int N, int C, bool residual, bool accumulate)
     struct pair rstd = pair_of(DTYPE_FP32, (size_t)N, 1.0f, 9);
     struct pair dw = pair_of(DTYPE_FP32, c, 1.0f, 10);
     RUN(rmsnorm_forward(
-            NULL, out.of[r], rstd.of[r], x.of[r], w.of[r], 1e-5f, N, C));
+            NULL, out.of[r], rstd.of[r], x.of[r], w.of[r], 1e-5f, form, N, C));
     struct pair s = pair_of_first(&rstd);
     RUN(rmsnorm_backward(
             NULL, dx.of[r], dw.of[r], dx.of[r], residual ? res.of[r] : NULL,
-            x.of[r], w.of[r], s.of[r], N, C, accumulate));
+            x.of[r], w.of[r], s.of[r], form, N, C, accumulate));
     PAIRS_COMPARE(out, dx, rstd, dw);
 }
 
 void rmsnorm_case(void)
 {
-    for (int i = 0; i < 8; i++)
-        rmsnorm_shape(i & 1 ? 37 : 257, i & 2 ? 48 : 509, i & 1, i & 4);
+    for (int i = 0; i < 24; i++)
+        rmsnorm_shape(
+                i & 1 ? 37 : 257, i & 2 ? 48 : 509, i & 1, i & 4,
+                (enum rmsnorm_form)(i / 8));
 }
 
 /* Heads of q and k: densely, and in rows that hold more than them. */
-static void head_norm_shape(int N, int H, int D, int out_gap, int x_gap)
+static void head_norm_form(
+        int N, int H, int D, int out_gap, int x_gap, enum rmsnorm_form form)
 {
     enum dtype type = pair_type();
     int64_t out_stride = H * D + out_gap, x_stride = H * D + x_gap;
@@ -80,15 +84,21 @@ static void head_norm_shape(int N, int H, int D, int out_gap, int x_gap)
     struct pair rstd = pair_of(DTYPE_FP32, (size_t)(N * H), 1.0f, 9);
     struct pair dw = pair_of(DTYPE_FP32, (size_t)D, 1.0f, 10);
     RUN(head_norm_forward(
-            NULL, out.of[r], rstd.of[r], x.of[r], w.of[r], 1e-5f, N, H, D,
+            NULL, out.of[r], rstd.of[r], x.of[r], w.of[r], 1e-5f, form, N, H, D,
             out_stride, x_stride));
     struct pair s = pair_of_first(&rstd);
     for (int i = 0; i < 2; i++) /* then frozen, or added to */
         RUN(head_norm_backward(
                 NULL, dx.of[r], i && N % 2 ? NULL : dw.of[r], dout.of[r],
-                x.of[r], w.of[r], s.of[r], N, H, D, out_stride, x_stride,
+                x.of[r], w.of[r], s.of[r], form, N, H, D, out_stride, x_stride,
                 i > 0));
     PAIRS_COMPARE(out, dx, rstd, dw);
+}
+
+static void head_norm_shape(int N, int H, int D, int out_gap, int x_gap)
+{
+    for (int form = 0; form <= RMSNORM_ONE_PLUS; form++)
+        head_norm_form(N, H, D, out_gap, x_gap, (enum rmsnorm_form)form);
 }
 
 void head_norm_case(void)
@@ -112,7 +122,7 @@ void norm_shapes_case(void)
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         int N = shapes[i][0], C = shapes[i][1];
         layernorm_shape(N, C, i & 1, i & 2);
-        rmsnorm_shape(N, C, i & 1, i & 2);
+        rmsnorm_shape(N, C, i & 1, i & 2, (enum rmsnorm_form)(i % 3));
     }
 }
 
@@ -136,7 +146,7 @@ static void add_norm_shape(int N, int C)
             y.of[r], w.of[r], bias.of[r], 1e-5f, N, C));
     RUN_FUSED(fused_add_rmsnorm(
             ops, NULL, y.of[r], root.of[r], second.of[r], x.of[r], y.of[r],
-            w.of[r], 1e-5f, N, C));
+            w.of[r], 1e-5f, (enum rmsnorm_form)(C % 3), N, C));
     PAIRS_COMPARE(out, sum, root, mean, rstd, second, y);
 }
 

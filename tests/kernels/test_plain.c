@@ -36,6 +36,8 @@ struct probe {
     int N, C, V;
     const int32_t *ids;
     struct attention_shape shape;
+    enum rmsnorm_form form;
+    const struct logit_map *map;
 };
 
 static double weighted(const struct probe *p)
@@ -110,7 +112,7 @@ static double layernorm_loss(const struct probe *p)
 static double rmsnorm_loss(const struct probe *p)
 {
     rmsnorm_forward_double(
-            NULL, p->out, p->rstd, p->x, p->y, 1e-5f, p->N, p->C);
+            NULL, p->out, p->rstd, p->x, p->y, 1e-5f, p->form, p->N, p->C);
     return weighted(p);
 }
 
@@ -142,10 +144,14 @@ Test(kernels_plain, gradients_of_norms_match_finite_differences)
     expect_gradient(&p, p.y, dw, C, "layernorm weight");
     expect_gradient(&p, p.z, db, C, "layernorm bias");
     p.loss = rmsnorm_loss;
-    k->rmsnorm_forward(NULL, out, rstd, x, w, 1e-5f, N, C);
-    k->rmsnorm_backward(NULL, dx, dw, dout, NULL, x, w, rstd, N, C, false);
-    expect_gradient(&p, p.x, dx, N * C, "rmsnorm x");
-    expect_gradient(&p, p.y, dw, C, "rmsnorm weight");
+    for (int i = 0; i <= RMSNORM_ONE_PLUS; i++) {
+        p.form = (enum rmsnorm_form)i;
+        k->rmsnorm_forward(NULL, out, rstd, x, w, 1e-5f, p.form, N, C);
+        k->rmsnorm_backward(
+                NULL, dx, dw, dout, NULL, x, w, rstd, p.form, N, C, false);
+        expect_gradient(&p, p.x, dx, N * C, "rmsnorm x");
+        expect_gradient(&p, p.y, dw, C, "rmsnorm weight");
+    }
 }
 
 static double gelu_loss(const struct probe *p)
@@ -157,6 +163,12 @@ static double gelu_loss(const struct probe *p)
 static double swiglu_loss(const struct probe *p)
 {
     swiglu_forward_double(NULL, p->out, p->x, p->y, 1, (int)p->count, 0);
+    return weighted(p);
+}
+
+static double geglu_loss(const struct probe *p)
+{
+    geglu_forward_double(NULL, p->out, p->x, p->y, 1, (int)p->count, 0);
     return weighted(p);
 }
 
@@ -180,12 +192,16 @@ Test(kernels_plain, gradients_of_activations_match_finite_differences)
     k->swiglu_backward(NULL, dx, du, dout, x, u, 1, COUNT, COUNT);
     expect_gradient(&p, p.x, dx, COUNT, "swiglu gate");
     expect_gradient(&p, p.y, du, COUNT, "swiglu up");
+    p.loss = geglu_loss;
+    k->geglu_backward(NULL, dx, du, dout, x, u, 1, COUNT, COUNT);
+    expect_gradient(&p, p.x, dx, COUNT, "geglu gate");
+    expect_gradient(&p, p.y, du, COUNT, "geglu up");
 }
 
 static double cross_entropy_loss(const struct probe *p)
 {
     cross_entropy_double(
-            NULL, p->out, NULL, p->x, p->ids, 1.0f, p->N, p->V, p->V);
+            NULL, p->out, NULL, p->x, p->ids, 1.0f, p->N, p->V, p->V, p->map);
     return weighted(p);
 }
 
@@ -205,10 +221,14 @@ Test(kernels_plain, gradient_of_cross_entropy_matches_finite_differences)
             .N = N,
             .V = V,
             .ids = targets};
-    kernels_plain_fp32.cross_entropy(
-            NULL, losses, d, logits, targets, 0.25f, N, V, V);
-    expect_gradient(&p, p.x, d, N * V, "cross entropy");
-    cr_expect_eq(losses[1], 0.0f);
+    static const struct logit_map maps[] = {{0.5f, 0}, {1, 3}, {2, 3}};
+    for (int i = 0; i < 4; i++) {
+        p.map = i ? &maps[i - 1] : NULL;
+        kernels_plain_fp32.cross_entropy(
+                NULL, losses, d, logits, targets, 0.25f, N, V, V, p.map);
+        expect_gradient(&p, p.x, d, N * V, "cross entropy");
+        cr_expect_eq(losses[1], 0.0f);
+    }
 }
 
 static double attention_loss(const struct probe *p)
@@ -241,13 +261,18 @@ Test(kernels_plain, gradients_of_attention_match_finite_differences)
             .lse = lse_,
             .ids = starts,
             .shape = {2, T, H, KV, D, QS, KS, KS, 0.4f}};
-    kernels_plain_fp32.attention_forward(
-            NULL, out, lse, q, k, v, starts, NULL, &p.shape);
-    kernels_plain_fp32.attention_backward(
-            NULL, dq, dk, dv, dout, out, lse, q, k, v, starts, NULL, &p.shape);
-    expect_gradient(&p, p.x, dq, 2 * T * QS, "attention q");
-    expect_gradient(&p, p.y, dk, 2 * T * KS, "attention k");
-    expect_gradient(&p, p.z, dv, 2 * T * KS, "attention v");
+    for (int i = 0; i < 4; i++) { /* window, cap, both */
+        p.shape.window = i & 1 ? 3 : 0;
+        p.shape.softcap = i & 2 ? 1.5f : 0;
+        kernels_plain_fp32.attention_forward(
+                NULL, out, lse, q, k, v, starts, NULL, &p.shape);
+        kernels_plain_fp32.attention_backward(
+                NULL, dq, dk, dv, dout, out, lse, q, k, v, starts, NULL,
+                &p.shape);
+        expect_gradient(&p, p.x, dq, 2 * T * QS, "attention q");
+        expect_gradient(&p, p.y, dk, 2 * T * KS, "attention k");
+        expect_gradient(&p, p.z, dv, 2 * T * KS, "attention v");
+    }
 }
 
 /* Backward is the transpose of forward: <R x, y> = <x, R^T y>. */
@@ -264,16 +289,27 @@ Test(kernels_plain, backward_of_linear_operations_is_their_transpose)
         cosine[i] = cosf(table[i]);
         sine[i] = sinf(table[i]);
     }
-    k->rope(NULL, rx, cosine, sine, positions, N, H, D, S, false);
-    k->rope(NULL, ry, cosine, sine, positions, N, H, D, S, true);
-    double left = 0.0, right = 0.0, moved = 0.0;
-    for (int i = 0; i < N * S; i++) {
-        left += (double)rx[i] * (double)y[i];
-        right += (double)x[i] * (double)ry[i];
-        moved += fabs((double)rx[i] - (double)x[i]);
+    double left, right, moved;
+    for (int kind = 0; kind < 4; kind++) {
+        const struct rope_angles angles = {
+                .cosine = cosine,
+                .sine = sine,
+                .positions = positions,
+                .pairs = kind & 2 ? 2 : 0,
+                .interleaved = kind & 1};
+        memcpy(rx, x, N * S * sizeof *x);
+        memcpy(ry, y, N * S * sizeof *y);
+        k->rope(NULL, rx, &angles, N, H, D, S, false);
+        k->rope(NULL, ry, &angles, N, H, D, S, true);
+        left = right = moved = 0.0;
+        for (int i = 0; i < N * S; i++) {
+            left += (double)rx[i] * (double)y[i];
+            right += (double)x[i] * (double)ry[i];
+            moved += fabs((double)rx[i] - (double)x[i]);
+        }
+        cr_expect_float_eq(left, right, 1e-5);
+        cr_expect_gt(moved, 1.0);
     }
-    cr_expect_float_eq(left, right, 1e-5);
-    cr_expect_gt(moved, 1.0);
 
     static const int32_t ids[N] = {3, 0, 3, 1, 3, 0, 1};
     float weights[ROWS * S], d[ROWS * S] = {0}, out[N * S];
@@ -299,12 +335,16 @@ Test(kernels_plain, decode_matches_forward)
     float *key = floats(T * KV * D, 2.0f, 2);
     float *value = floats(T * KV * D, 1.0f, 3);
     float whole[T * H * D], lse[H * T], last[2 * H * D];
-    k->attention_forward(NULL, whole, lse, q, key, value, starts, NULL, &s);
-    k->attention_decode(
-            NULL, last, q + (T - 2) * H * D, key, value, 2, T - 2, H, KV, D,
-            H * D, 0.4f);
-    cr_expect(
-            worst(last, whole + (T - 2) * H * D, DTYPE_FP32, 2 * H * D) < 1e-6);
+    for (int i = 0; i < 4; i++) { /* window, cap, both */
+        s.window = i & 1 ? 4 : 0;
+        s.softcap = i & 2 ? 1.5f : 0;
+        k->attention_forward(NULL, whole, lse, q, key, value, starts, NULL, &s);
+        k->attention_decode(
+                NULL, last, q + (T - 2) * H * D, key, value, 2, T - 2, &s);
+        cr_expect(
+                worst(last, whole + (T - 2) * H * D, DTYPE_FP32, 2 * H * D) <
+                1e-6);
+    }
 }
 
 Test(kernels_plain, matmul_transposes_and_accumulates)

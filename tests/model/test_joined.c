@@ -34,13 +34,11 @@ static enum zd_status count_matmul(
 }
 
 static enum zd_status count_rope(
-        struct stream *stream, void *x, const float *cosine, const float *sine,
-        const int32_t *positions, int N, int H, int D, int64_t row_stride,
-        bool backward)
+        struct stream *stream, void *x, const struct rope_angles *angles, int N,
+        int H, int D, int64_t row_stride, bool backward)
 {
     called.ropes++;
-    return real->rope(
-            stream, x, cosine, sine, positions, N, H, D, row_stride, backward);
+    return real->rope(stream, x, angles, N, H, D, row_stride, backward);
 }
 
 static enum zd_status count_add(

@@ -85,13 +85,14 @@ static int rows_of_losses;
 
 static enum zd_status count_rows(
         struct stream *stream, float *losses, void *dlogits, const void *logits,
-        const int32_t *targets, float dloss, int n, int V, int stride)
+        const int32_t *targets, float dloss, int n, int V, int stride,
+        const struct logit_map *map)
 {
     rows_of_losses += n;
     return tiny_plain(DTYPE_FP32)
             ->cross_entropy(
                     stream, losses, dlogits, logits, targets, dloss, n, V,
-                    stride);
+                    stride, map);
 }
 
 static double worst_difference(struct tiny *a, struct tiny *b)

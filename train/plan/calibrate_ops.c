@@ -230,15 +230,16 @@ static char *cold(const struct bench *b, char *array, int blocks)
 static enum zd_status norm_forward(struct bench *b)
 {
     return b->kernels->rmsnorm_forward(
-            NULL, cold(b, b->y, 1), (float *)b->dw, b->x, b->w, 1e-5f, b->M,
-            BENCH_COLUMNS);
+            NULL, cold(b, b->y, 1), (float *)b->dw, b->x, b->w, 1e-5f,
+            RMSNORM_ROUND_FIRST, b->M, BENCH_COLUMNS);
 }
 
 static enum zd_status norm_backward(struct bench *b)
 {
     return b->kernels->rmsnorm_backward(
             NULL, cold(b, b->z, 1), (float *)(b->dw + BENCH_BLOCK), b->y, NULL,
-            cold(b, b->x, 1), b->w, (float *)b->dw, b->M, BENCH_COLUMNS, true);
+            cold(b, b->x, 1), b->w, (float *)b->dw, RMSNORM_ROUND_FIRST, b->M,
+            BENCH_COLUMNS, true);
 }
 
 static enum zd_status act_forward(struct bench *b)
@@ -270,9 +271,13 @@ enum zd_status bench_add_large(struct bench *b)
 
 static enum zd_status rotate(struct bench *b)
 {
+    const struct rope_angles angles = {
+            .cosine = (float *)b->dw,
+            .sine = (float *)b->dw,
+            .positions = b->zeros};
     return b->kernels->rope(
-            NULL, b->z, (float *)b->dw, (float *)b->dw, b->zeros, b->M,
-            BENCH_COLUMNS / HEAD_DIM, HEAD_DIM, BENCH_COLUMNS, false);
+            NULL, b->z, &angles, b->M, BENCH_COLUMNS / HEAD_DIM, HEAD_DIM,
+            BENCH_COLUMNS, false);
 }
 
 static enum zd_status forward(struct bench *b)

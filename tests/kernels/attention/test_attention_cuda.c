@@ -231,13 +231,20 @@ Test(attention_cuda, decoding_matches_the_definition)
         struct both out =
                 both_of(random_array(dtype, outs, 1.0f, 4), outs * element);
         kernels_plain(dtype, &plain);
+        const struct attention_shape s = {
+                .H = H,
+                .KV = KV,
+                .D = D,
+                .q_stride = stride,
+                .scale = 0.2f,
+                .window = i % 3 ? 50 * i : 0,
+                .softcap = i % 2 ? 3.0f : 0.0f};
         plain->attention_decode(
-                NULL, out.host, q.host, k.host, v.host, n, past, H, KV, D,
-                stride, 0.2f);
+                NULL, out.host, q.host, k.host, v.host, n, past, &s);
         cr_assert_eq(
                 own_attention(dtype).decode(
                         NULL, out.device, q.device, k.device, v.device, n, past,
-                        H, KV, D, stride, 0.2f),
+                        &s),
                 ZD_OK);
         expect_near(
                 "decode", (struct problem){dtype, 1, n, H, KV, D, false, 0},
