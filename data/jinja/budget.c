@@ -1,23 +1,55 @@
 /* budget.c - see budget.h. */
 #include "data/jinja/internal.h"
 
-#include <stdarg.h>
+#include "base/must.h"
 
-struct jinja_budget jinja_budget_whole(void)
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { CHUNK_BYTES = 32 << 10, ALIGNMENT = 16 };
+
+struct chunk {
+    struct chunk *before;
+    size_t used, capacity;
+    _Alignas(ALIGNMENT) char bytes[];
+};
+
+struct jinja_budget jinja_budget_whole(int depth)
 {
     return (struct jinja_budget){
-            JINJA_DEPTH_MAX, JINJA_STEPS_MAX, JINJA_BYTES_MAX};
+            depth, depth, JINJA_STEPS_MAX, JINJA_BYTES_MAX};
+}
+
+static void stop(
+        struct jinja *j, enum jinja_result result, const char *format,
+        va_list args, bool with_line)
+{
+    int used = 0;
+    if (j->result != JINJA_DONE)
+        return;
+    j->result = result;
+    if (with_line)
+        used = snprintf(j->why, j->why_bytes, "line %d: ", j->line);
+    if ((size_t)used < j->why_bytes)
+        vsnprintf(j->why + used, j->why_bytes - (size_t)used, format, args);
 }
 
 void jinja_stop(
         struct jinja *j, enum jinja_result result, const char *format, ...)
 {
     va_list args;
-    if (j->result != JINJA_DONE)
-        return;
-    j->result = result;
     va_start(args, format);
-    vsnprintf(j->why, j->why_bytes, format, args);
+    stop(j, result, format, args, false);
+    va_end(args);
+}
+
+void jinja_stop_at(
+        struct jinja *j, enum jinja_result result, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    stop(j, result, format, args, true);
     va_end(args);
 }
 
@@ -41,15 +73,21 @@ bool jinja_charge(struct jinja *j, size_t steps, size_t bytes)
     return true;
 }
 
-void jinja_too_deep(struct jinja *j)
-{
-    jinja_stop(
-            j, JINJA_OVER, "nests more than %d levels deep", JINJA_DEPTH_MAX);
-}
-
 bool jinja_read(struct jinja *j, size_t bytes)
 {
     return jinja_charge(j, 1 + bytes / 64, 0);
+}
+
+bool jinja_affords(struct jinja *j, uint64_t count, size_t bytes)
+{
+    struct jinja_budget before = j->left;
+    size_t all;
+    if (__builtin_mul_overflow(count, bytes, &all))
+        all = SIZE_MAX;
+    bool affords = jinja_charge(j, all / 64, all);
+    if (affords)
+        j->left = before;
+    return affords;
 }
 
 bool jinja_enter(struct jinja *j)
@@ -57,7 +95,9 @@ bool jinja_enter(struct jinja *j)
     if (!jinja_charge(j, 1, 0))
         return false;
     if (j->left.depth == 0) {
-        jinja_too_deep(j);
+        jinja_stop(
+                j, JINJA_OVER, "nests more than %d levels deep",
+                j->left.most_depth);
         return false;
     }
     j->left.depth--;
@@ -67,4 +107,50 @@ bool jinja_enter(struct jinja *j)
 void jinja_leave(struct jinja *j)
 {
     j->left.depth++;
+}
+
+void *jinja_alloc(struct jinja *j, size_t bytes)
+{
+    struct chunk *chunk = j->chunks;
+    bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    jinja_charge(j, 0, bytes);
+    if (!chunk || chunk->capacity - chunk->used < bytes) {
+        size_t capacity = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
+        chunk = zd_must(malloc(sizeof *chunk + capacity));
+        *chunk = (struct chunk){j->chunks, 0, capacity};
+        j->chunks = chunk;
+    }
+    chunk->used += bytes;
+    return chunk->bytes + chunk->used - bytes;
+}
+
+void jinja_release(struct jinja *j)
+{
+    while (j->chunks) {
+        struct chunk *chunk = j->chunks;
+        j->chunks = chunk->before;
+        free(chunk);
+    }
+}
+
+void *jinja_extend(struct jinja *j, const void *base, size_t used, size_t more)
+{
+    size_t needed = used + more;
+    for (int i = 0; i < 4; i++)
+        if (j->grown[i].base == base && j->grown[i].used == used &&
+            needed <= j->grown[i].capacity && used > 0) {
+            j->grown[i].used = needed;
+            return jinja_read(j, more) ? (void *)base : NULL;
+        }
+    size_t capacity = needed < 256 ? needed : needed + needed / 2;
+    if (!jinja_charge(j, 1 + needed / 64, 0) || !jinja_affords(j, 1, capacity))
+        return NULL;
+    char *made = jinja_alloc(j, capacity);
+    if (used)
+        memcpy(made, base, used);
+    j->grown[j->next_grown].base = made;
+    j->grown[j->next_grown].used = needed;
+    j->grown[j->next_grown].capacity = capacity;
+    j->next_grown = (j->next_grown + 1) % 4;
+    return made;
 }

@@ -1,210 +1,350 @@
-/* run.c - statements, and a template as a whole. */
-#include "data/jinja/internal.h"
+/* run.c - statements, macros, and a rendering as a whole. */
+#include "data/jinja/tree.h"
 
 #include "base/must.h"
-#include "base/text_stream.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-static struct jinja_cursor cursor_of(
-        struct jinja *j, const struct jinja_item *item)
+enum flow { GO_ON, LEAVE_LOOP, NEXT_ITEM };
+
+static enum flow run(struct jinja *j, const struct statement *s);
+
+/* To a name, to several in a tuple, to an attribute of a namespace. */
+static void assign(
+        struct jinja *j, const struct node *target, struct value value)
 {
-    return (struct jinja_cursor){j, item->text, item->text + item->bytes};
-}
-
-static void run(struct jinja *j, int from, int to);
-
-static void run_if(struct jinja *j, int at)
-{
-    for (; j->items[at].tag != ENDIF && j->result == JINJA_DONE;
-         at = j->items[at].next) {
-        struct jinja_cursor c = cursor_of(j, &j->items[at]);
-        if (!jinja_word(&c, "else") &&
-            (jinja_word(&c, "if") || jinja_word(&c, "elif")) &&
-            !jinja_is_true(jinja_evaluate(&c)))
-            continue;
-        run(j, at + 1, j->items[at].next);
-        return;
-    }
-}
-
-static void bind(
-        struct jinja *j, char names[2][JINJA_NAME_BYTES], int count,
-        json_t *item)
-{
-    if (count == 1)
-        jinja_bind(j, names[0], item, false);
-    for (int i = 0; count == 2 && i < 2; i++)
-        jinja_bind(j, names[i], json_array_get(item, (size_t)i), false);
-}
-
-static void run_for(struct jinja *j, int at)
-{
-    struct jinja_cursor c = cursor_of(j, &j->items[at]);
-    char names[2][JINJA_NAME_BYTES];
-    int count = 1;
-    jinja_word(&c, "for");
-    bool is_good = jinja_name(&c, names[0]);
-    if (is_good && jinja_take(&c, ","))
-        is_good = jinja_name(&c, names[count++]);
-    if (!is_good || !jinja_word(&c, "in"))
-        jinja_stop(j, JINJA_UNKNOWN, "a loop of another form");
-    const json_t *list =
-            j->result == JINJA_DONE ? jinja_operand(&c, true) : NULL;
-    jinja_blanks(&c);
-    if (c.at < c.end)
-        jinja_stop(j, JINJA_UNKNOWN, "a loop with a condition");
-    if (json_is_object(list))
-        list = jinja_keys(j, list);
-    size_t size = json_array_size(list);
-    int next = j->items[at].next;
-    if (size == 0 && j->items[next].tag == ELSE)
-        run(j, next + 1, j->items[next].next);
-    for (size_t i = 0; i < size && j->result == JINJA_DONE; i++) {
-        if (!jinja_push(j))
-            break;
-        json_t *loop = json_pack(
-                "{s:I, s:I, s:b, s:b, s:I}", "index", (json_int_t)i + 1,
-                "index0", (json_int_t)i, "first", i == 0, "last", i + 1 == size,
-                "length", (json_int_t)size);
-        if (i > 0)
-            json_object_set(loop, "previtem", json_array_get(list, i - 1));
-        if (i + 1 < size)
-            json_object_set(loop, "nextitem", json_array_get(list, i + 1));
-        jinja_bind(j, "loop", loop, false);
-        json_decref(loop);
-        bind(j, names, count, json_array_get(list, i));
-        run(j, at + 1, next);
-        jinja_pop(j);
-    }
-}
-
-static void run_set(struct jinja *j, struct jinja_cursor *c)
-{
-    char name[JINJA_NAME_BYTES], attribute[JINJA_NAME_BYTES] = "";
-    bool is_good = jinja_name(c, name);
-    if (is_good && jinja_take(c, "."))
-        is_good = jinja_name(c, attribute);
-    if (!is_good || !jinja_take(c, "=")) {
-        jinja_stop(j, JINJA_UNKNOWN, "{%% set %%} of a block");
-        return;
-    }
-    bool is_namespace;
-    json_t *space = (json_t *)jinja_find(j, name, &is_namespace);
-    j->fresh = NULL;
-    const json_t *value = jinja_evaluate(c);
-    if (!attribute[0])
-        jinja_bind(j, name, value, value && value == j->fresh);
-    else if (space && is_namespace)
-        jinja_put(j, space, attribute, value);
-    else
-        jinja_stop(
-                j, JINJA_UNKNOWN, "an attribute set of %s, no namespace", name);
-}
-
-static void write_out(struct jinja *j, const char *text, size_t bytes)
-{
-    if (jinja_charge(j, 1 + bytes / 64, bytes))
-        j->written += fwrite(text, 1, bytes, j->out);
-}
-
-/* Spans do not overlap: one within another is part of it. */
-static void run_generation(struct jinja *j, bool begins)
-{
-    struct jinja_output *out = j->output;
-    if (begins && j->generations++ == 0) {
-        out->spans = zd_must(realloc(
-                out->spans, (out->span_count + 1) * sizeof *out->spans));
-        out->spans[out->span_count++] =
-                (struct jinja_span){j->written, j->written};
-    } else if (!begins && j->generations > 0 && --j->generations == 0) {
-        out->spans[out->span_count - 1].end = j->written;
-    }
-}
-
-static void print(struct jinja *j, const struct jinja_item *item)
-{
-    struct jinja_cursor c = cursor_of(j, item);
-    const json_t *value = jinja_evaluate(&c);
-    jinja_blanks(&c);
-    if (c.at < c.end)
-        jinja_stop(
-                j, JINJA_UNKNOWN, "`%.*s`",
-                (int)(c.end - c.at > 40 ? 40 : c.end - c.at), c.at);
-    value = jinja_spell(j, value);
-    write_out(j, json_string_value(value), json_string_length(value));
-}
-
-static void run(struct jinja *j, int from, int to)
-{
+    struct items items;
     if (!jinja_enter(j))
         return;
-    for (int i = from; i < to && j->result == JINJA_DONE; i++) {
-        const struct jinja_item *item = &j->items[i];
-        struct jinja_cursor c = cursor_of(j, item);
-        if (item->kind == TEXT) {
-            write_out(j, item->text, item->bytes);
-        } else if (item->kind == OUTPUT) {
-            print(j, item);
-        } else if (item->tag == IF || item->tag == FOR) {
-            if (item->tag == IF)
-                run_if(j, i);
-            else
-                run_for(j, i);
-            while (j->items[i].tag != ENDIF && j->items[i].tag != ENDFOR)
-                i = j->items[i].next;
-        } else if (item->tag == SET) {
-            jinja_word(&c, "set");
-            run_set(j, &c);
-        } else if (item->tag == GENERATION || item->tag == ENDGENERATION) {
-            run_generation(j, item->tag == GENERATION);
-        } else {
-            jinja_stop(
-                    j, JINJA_UNKNOWN, "`%.*s`",
-                    (int)(item->bytes > 40 ? 40 : item->bytes), item->text);
-        }
+    if (target->kind == NAME) {
+        jinja_bind(j, target->symbol, value);
+    } else if (target->kind == ATTRIBUTE) {
+        struct value space = jinja_evaluate(j, target->parts[0]);
+        if (space.kind != NAMESPACE)
+            jinja_fail(
+                    j, "cannot set an attribute of %.*s, which is no namespace",
+                    (int)target->parts[0]->constant.bytes,
+                    target->parts[0]->constant.text);
+        else
+            jinja_put(j, space.dict, target->constant, value);
+    } else if (value.kind == UNDEFINED) {
+        jinja_use_undefined(j, value);
+    } else if (jinja_iterate(j, value, &items)) {
+        if (items.count != (size_t)target->count)
+            jinja_fail(
+                    j, "cannot unpack %zu values into %d names", items.count,
+                    target->count);
+        for (int i = 0; i < target->count && j->result == JINJA_DONE; i++)
+            assign(j, target->parts[i], items.at[i]);
     }
     jinja_leave(j);
 }
 
-/* No value is freed by another's end: each is emptied while the pool still has
- * what it held, however deep they are nested. */
-static void free_pool(struct jinja *j)
+/* A body in a scope of its own. */
+static enum flow run_within(struct jinja *j, const struct statement *body)
 {
-    for (size_t i = 0; i < j->pool_count; i++) {
-        json_array_clear(j->pool[i]);
-        json_object_clear(j->pool[i]);
+    struct scope *outer = j->scope;
+    jinja_push(j, outer);
+    enum flow flow = run(j, body);
+    j->scope = outer;
+    return flow;
+}
+
+static struct value captured_body(struct jinja *j, const struct statement *body)
+{
+    size_t mark = jinja_capture(j);
+    run_within(j, body);
+    return jinja_captured(j, mark);
+}
+
+static enum flow run_if(struct jinja *j, const struct statement *s)
+{
+    for (; s && j->result == JINJA_DONE; s = s->other) {
+        j->line = s->line;
+        if (!s->value || jinja_is_true(jinja_evaluate(j, s->value)))
+            return j->result == JINJA_DONE ? run(j, s->body) : GO_ON;
     }
-    for (size_t i = 0; i < j->pool_count; i++)
-        json_decref(j->pool[i]);
-    free(j->pool);
+    return GO_ON;
 }
 
-enum jinja_result jinja_parse(
-        const char *source, struct jinja_template **out, char *why,
-        size_t why_bytes)
+/* The items for which the loop's condition holds. */
+static struct items chosen(
+        struct jinja *j, const struct statement *s, const struct items *all)
 {
-    struct jinja j = {
-            .left = jinja_budget_whole(), .why = why, .why_bytes = why_bytes};
-    struct jinja_template *template = zd_must(calloc(1, sizeof *template));
-    template->source = zd_must(strdup(source));
-    why[0] = '\0';
-    jinja_cut(&j, template);
-    if (j.result == JINJA_DONE)
-        *out = template;
-    else
-        jinja_free(template);
-    return j.result;
+    struct value list = jinja_list(j, LIST, 0);
+    struct scope *outer = j->scope;
+    for (size_t i = 0; i < all->count && j->result == JINJA_DONE; i++) {
+        jinja_push(j, outer);
+        assign(j, s->target, all->at[i]);
+        if (jinja_is_true(jinja_evaluate(j, s->only)))
+            jinja_append(j, list, all->at[i]);
+    }
+    j->scope = outer;
+    return *list.items;
 }
 
-void jinja_free(struct jinja_template *template)
+static enum flow run_for(struct jinja *j, const struct statement *s)
 {
-    if (!template)
-        return;
-    free(template->items);
-    free(template->source);
-    free(template);
+    struct scope *outer = j->scope;
+    struct items items;
+    if (!jinja_iterate(j, jinja_evaluate(j, s->value), &items))
+        return GO_ON;
+    if (s->only)
+        items = chosen(j, s, &items);
+    if (items.count == 0 && s->other)
+        return run_within(j, s->other);
+    struct loop *loop = jinja_alloc(j, sizeof *loop);
+    *loop = (struct loop){.items = items};
+    for (; loop->at < items.count && j->result == JINJA_DONE; loop->at++) {
+        jinja_push(j, outer);
+        jinja_bind(j, SYMBOL_LOOP, (struct value){.kind = LOOP, .loop = loop});
+        assign(j, s->target, items.at[loop->at]);
+        if (j->result != JINJA_DONE || run(j, s->body) == LEAVE_LOOP)
+            break;
+    }
+    j->scope = outer;
+    return GO_ON;
+}
+
+static struct value closure_of(struct jinja *j, const struct macro *macro)
+{
+    struct closure *closure = jinja_alloc(j, sizeof *closure);
+    *closure = (struct closure){macro, j->scope};
+    return (struct value){.kind = MACRO, .macro = closure};
+}
+
+static void run_call_block(struct jinja *j, const struct statement *s)
+{
+    struct node call = *s->value;
+    struct named caller = {jinja_word("caller"), NULL};
+    struct node body = {.kind = CONSTANT, .constant = closure_of(j, s->macro)};
+    size_t count = (size_t)call.named_count;
+    struct named *named = jinja_alloc(j, (count + 1) * sizeof *named);
+    if (count)
+        memcpy(named, call.named, count * sizeof *named);
+    named[count] = caller;
+    named[count].value = &body;
+    call.named = named;
+    call.named_count++;
+    jinja_write_str(j, jinja_evaluate(j, &call));
+}
+
+/* transformers counts the text before a block without what an open capture has
+ * written, so a block in a macro is told where the macro's text begins. */
+static enum flow run_generation(struct jinja *j, const struct statement *s)
+{
+    size_t begin = j->captures ? j->outer_bytes : j->out->bytes;
+    size_t mark = j->out->bytes;
+    if (j->captures++ == 0)
+        j->outer_bytes = mark;
+    enum flow flow = run_within(j, s->body);
+    j->captures--;
+    struct jinja_output *out = j->out;
+    if (!jinja_charge(j, 1, sizeof *out->spans))
+        return flow;
+    out->spans =
+            zd_grow(out->spans, &j->span_capacity, out->span_count + 1,
+                    sizeof *out->spans);
+    size_t count =
+            jinja_characters(jinja_slice(out->text + mark, out->bytes - mark));
+    out->spans[out->span_count++] = (struct jinja_span){begin, count};
+    return flow;
+}
+
+static void run_with(struct jinja *j, const struct statement *s)
+{
+    struct scope *outer = j->scope, *inner = jinja_push(j, outer);
+    for (const struct statement *set = s->other; set && j->result == JINJA_DONE;
+         set = set->next) {
+        j->scope = outer; /* values do not see each other */
+        struct value value = jinja_evaluate(j, set->value);
+        j->scope = inner;
+        assign(j, set->target, value);
+    }
+    if (j->result == JINJA_DONE)
+        run(j, s->body);
+    j->scope = outer;
+}
+
+static enum flow run_one(struct jinja *j, const struct statement *s)
+{
+    struct value value;
+    switch (s->kind) {
+    case TEXT:
+        jinja_write(j, s->text.text, s->text.bytes);
+        return GO_ON;
+    case PRINT:
+        value = jinja_evaluate(j, s->value);
+        if (j->result == JINJA_DONE)
+            jinja_write_str(j, value);
+        return GO_ON;
+    case IF:
+        return run_if(j, s);
+    case FOR:
+        return run_for(j, s);
+    case SET:
+        value = jinja_evaluate(j, s->value);
+        if (j->result == JINJA_DONE)
+            assign(j, s->target, value);
+        return GO_ON;
+    case SET_BLOCK:
+        value = jinja_filtered(j, s->value, captured_body(j, s->body));
+        if (j->result == JINJA_DONE)
+            assign(j, s->target, value);
+        return GO_ON;
+    case WITH:
+        run_with(j, s);
+        return GO_ON;
+    case DEFINE:
+        assign(j, s->target, closure_of(j, s->macro));
+        return GO_ON;
+    case CALL_BLOCK:
+        run_call_block(j, s);
+        return GO_ON;
+    case FILTER_BLOCK:
+        value = jinja_filtered(j, s->value, captured_body(j, s->body));
+        jinja_write_str(j, value);
+        return GO_ON;
+    case GENERATION:
+        return run_generation(j, s);
+    default:
+        return s->kind == BREAK ? LEAVE_LOOP : NEXT_ITEM;
+    }
+}
+
+static enum flow run(struct jinja *j, const struct statement *s)
+{
+    enum flow flow = GO_ON;
+    if (!jinja_enter(j))
+        return GO_ON;
+    for (; s && flow == GO_ON && j->result == JINJA_DONE; s = s->next) {
+        jinja_charge(j, 1, 0);
+        j->line = s->line;
+        flow = run_one(j, s);
+    }
+    jinja_leave(j);
+    return flow;
+}
+
+/* --- macros --------------------------------------------------------------- */
+
+static const struct value *named_argument(
+        const struct arguments *given, struct value name)
+{
+    for (size_t i = 0; i < given->named_count; i++)
+        if (given->named[i].key.bytes == name.bytes &&
+            memcmp(given->named[i].key.text, name.text, name.bytes) == 0)
+            return &given->named[i].value;
+    return NULL;
+}
+
+static void bind_parameters(
+        struct jinja *j, const struct macro *macro,
+        const struct arguments *given)
+{
+    for (int i = 0; i < macro->count && j->result == JINJA_DONE; i++) {
+        const struct parameter *parameter = &macro->parameters[i];
+        const struct value *named = named_argument(given, parameter->name);
+        struct value value = jinja_undefined(parameter->name, MACRO);
+        if ((size_t)i < given->count)
+            value = given->at[i];
+        else if (named)
+            value = *named;
+        else if (parameter->value)
+            value = jinja_evaluate(j, parameter->value);
+        jinja_bind(j, parameter->symbol, value);
+    }
+}
+
+/* What no parameter took: in varargs, kwargs and caller, or refused. */
+static void bind_rest(
+        struct jinja *j, const struct macro *macro,
+        const struct arguments *given)
+{
+    struct value more = jinja_list(j, TUPLE, 0);
+    struct value others = jinja_mapping(j, DICT, 0);
+    struct value caller = jinja_undefined(jinja_word("caller"), 0);
+    for (size_t i = (size_t)macro->count; i < given->count; i++)
+        jinja_append(j, more, given->at[i]);
+    for (size_t i = 0; i < given->named_count; i++) {
+        struct value name = given->named[i].key;
+        bool is_taken = false;
+        for (int k = (int)given->count; k < macro->count; k++)
+            is_taken |= jinja_equal(j, macro->parameters[k].name, name);
+        if (!is_taken && jinja_is_text(name, "caller") && macro->takes_caller)
+            caller = given->named[i].value;
+        else if (!is_taken)
+            jinja_put(j, others.dict, name, given->named[i].value);
+    }
+    if (more.items->count && !macro->takes_more)
+        jinja_fail(
+                j, "macro '%.*s' takes not more than %d arguments",
+                (int)macro->name.bytes, macro->name.text, macro->count);
+    if (others.dict->count && !macro->takes_named)
+        jinja_fail(
+                j, "macro '%.*s' takes no keyword argument '%.*s'",
+                (int)macro->name.bytes, macro->name.text,
+                (int)others.dict->pairs[0].key.bytes,
+                others.dict->pairs[0].key.text);
+    if (macro->takes_more)
+        jinja_bind(j, SYMBOL_VARARGS, more);
+    if (macro->takes_named)
+        jinja_bind(j, SYMBOL_KWARGS, others);
+    if (macro->takes_caller)
+        jinja_bind(j, SYMBOL_CALLER, caller);
+}
+
+struct value jinja_run_macro(
+        struct jinja *j, const struct closure *closure,
+        const struct arguments *given)
+{
+    struct scope *outer = j->scope;
+    if (!jinja_enter(j))
+        return jinja_none();
+    jinja_push(j, closure->scope);
+    bind_parameters(j, closure->macro, given);
+    bind_rest(j, closure->macro, given);
+    size_t mark = jinja_capture(j);
+    if (j->result == JINJA_DONE)
+        run(j, closure->macro->body);
+    struct value text = jinja_captured(j, mark);
+    j->scope = outer;
+    jinja_leave(j);
+    return text;
+}
+
+/* --- a rendering as a whole ----------------------------------------------- */
+
+static void bind_variables(struct jinja *j, const json_t *context)
+{
+    const struct jinja_template *t = j->template;
+    j->variables = jinja_alloc(j, (size_t)t->name_count * sizeof *j->variables);
+    for (int i = 0; i < t->name_count && j->result == JINJA_DONE; i++) {
+        struct value name = t->names[i], value = {0};
+        const json_t *json = json_object_getn(context, name.text, name.bytes);
+        const struct row *row = jinja_function(name.text, name.bytes);
+        bool is_date = jinja_is_text(name, "strftime_now");
+        if (json && !is_date)
+            value = jinja_from_json(j, json);
+        else if (row && (json || !is_date))
+            value = (struct value){.kind = FUNCTION, .function = row};
+        if (json && is_date) /* of which the function makes its text */
+            j->date = json_string_value(json);
+        j->variables[i] = value;
+    }
+}
+
+/* Each has its length in characters still, which where a macro's text was
+ * before it are not those that it wrote, for transformers too. */
+static void end_spans(struct jinja_output *out)
+{
+    for (size_t i = 0; i < out->span_count; i++) {
+        struct jinja_span *span = &out->spans[i];
+        if (span->begin > out->bytes)
+            span->begin = out->bytes;
+        span->end = jinja_past_characters(
+                jinja_slice(out->text, out->bytes), span->begin, span->end);
+    }
 }
 
 enum jinja_result jinja_render(
@@ -213,26 +353,25 @@ enum jinja_result jinja_render(
 {
     struct jinja_output output = {0};
     struct jinja j = {
-            .left = jinja_budget_whole(),
-            .items = template->items,
-            .count = template->count,
-            .output = &output,
+            .left = jinja_budget_whole(JINJA_DEPTH_MAX),
             .why = why,
-            .why_bytes = why_bytes};
+            .why_bytes = why_bytes,
+            .template = template,
+            .out = &output};
     why[0] = '\0';
-    j.out = text_stream_open(&output.text, &output.bytes);
-    jinja_push(&j);
-    json_object_update(j.scopes[0].values, (json_t *)context);
-    run(&j, 0, j.count);
-    while (j.scope_count > 0)
-        jinja_pop(&j);
-    fclose(j.out);
-    free_pool(&j);
-    if (j.result != JINJA_DONE)
+    bind_variables(&j, context);
+    jinja_write(&j, "", 0); /* there is text */
+    if (j.result == JINJA_DONE)
+        run(&j, template->body);
+    jinja_release(&j);
+    if (j.result != JINJA_DONE) {
         jinja_output_fini(&output);
-    else
-        *out = output;
-    return j.result;
+        return j.result;
+    }
+    output.text[output.bytes] = '\0';
+    end_spans(&output);
+    *out = output;
+    return JINJA_DONE;
 }
 
 void jinja_output_fini(struct jinja_output *output)

@@ -1,322 +1,489 @@
-/* value.c - values: JSON's, in a pool until the end. Templates are small, and
- * are rendered a few times. */
+/* value.c - values: made, looked into, gone through. */
 #include "data/jinja/internal.h"
 
 #include "base/must.h"
+#include "data/tokenizer/utf8.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-enum {
-    VALUE_BYTES = 64,
-    MAPPING_BYTES = 256,
-    SLOT_BYTES = 16,
-    PAIR_BYTES = 64
-};
-
-json_t *jinja_keep(struct jinja *j, json_t *value)
+struct value jinja_copy(struct jinja *j, const char *text, size_t bytes)
 {
-    if (j->pool_count == j->pool_capacity) {
-        j->pool_capacity = j->pool_capacity ? 2 * j->pool_capacity : 64;
-        j->pool = zd_must(realloc(j->pool, j->pool_capacity * sizeof *j->pool));
-    }
-    jinja_charge(j, 0, VALUE_BYTES);
-    return j->pool[j->pool_count++] = zd_must(value);
+    char *copy = jinja_extend(j, text, 0, bytes);
+    if (!copy)
+        return jinja_none();
+    memcpy(copy, text, bytes);
+    return jinja_slice(copy, bytes);
 }
 
-json_t *jinja_text(struct jinja *j, const char *text, size_t bytes)
+static bool reserve_items(struct jinja *j, struct items *items, size_t capacity)
 {
-    if (!jinja_charge(j, 1 + bytes / 64, bytes))
-        return NULL;
-    json_t *value = json_stringn(text, bytes);
-    if (!value) {
-        jinja_stop(j, JINJA_UNKNOWN, "text that is not UTF-8");
-        return NULL;
-    }
-    return jinja_keep(j, value);
-}
-
-json_t *jinja_list(struct jinja *j)
-{
-    return jinja_charge(j, 1, VALUE_BYTES) ? jinja_keep(j, json_array()) : NULL;
-}
-
-json_t *jinja_mapping(struct jinja *j)
-{
-    return jinja_charge(j, 1, MAPPING_BYTES) ? jinja_keep(j, json_object())
-                                             : NULL;
-}
-
-void jinja_append(struct jinja *j, json_t *list, const json_t *value)
-{
-    if (list && jinja_charge(j, 1, SLOT_BYTES))
-        json_array_append(list, value ? (json_t *)value : json_null());
-}
-
-void jinja_put(
-        struct jinja *j, json_t *mapping, const char *key, const json_t *value)
-{
-    size_t bytes = strlen(key);
-    if (mapping && jinja_charge(j, 1 + bytes / 64, PAIR_BYTES + bytes))
-        json_object_set(mapping, key, value ? (json_t *)value : json_null());
-}
-
-json_t *jinja_keys(struct jinja *j, const json_t *mapping)
-{
-    json_t *list = jinja_list(j), *value;
-    const char *key;
-    json_object_foreach((json_t *)mapping, key, value)
-            jinja_append(j, list, jinja_text(j, key, strlen(key)));
-    return list;
-}
-
-bool jinja_is_true(const json_t *value)
-{
-    switch (value ? json_typeof(value) : JSON_NULL) {
-    case JSON_NULL:
-    case JSON_FALSE:
+    if (!jinja_affords(j, capacity, sizeof *items->at))
         return false;
-    case JSON_TRUE:
-        return true;
-    case JSON_STRING:
-        return json_string_length(value) > 0;
-    case JSON_ARRAY:
-        return json_array_size(value) > 0;
-    case JSON_OBJECT:
-        return json_object_size(value) > 0;
-    default:
-        return json_number_value(value) != 0;
-    }
-}
-
-json_t *jinja_truth(bool value)
-{
-    return value ? json_true() : json_false();
-}
-
-/* Of one kind and, if they hold others, of one size. */
-static bool are_containers_equal(
-        struct jinja *j, const json_t *a, const json_t *b)
-{
-    const char *key;
-    json_t *value;
-    size_t i;
-    if (!jinja_enter(j))
-        return false;
-    bool equal = true;
-    json_array_foreach(a, i, value)
-    {
-        equal = jinja_equal(j, value, json_array_get(b, i));
-        if (!equal)
-            break;
-    }
-    json_object_foreach((json_t *)a, key, value)
-    {
-        equal = jinja_read(j, strlen(key)) &&
-                jinja_equal(j, value, json_object_get(b, key));
-        if (!equal)
-            break;
-    }
-    jinja_leave(j);
-    return equal;
-}
-
-bool jinja_equal(struct jinja *j, const json_t *a, const json_t *b)
-{
-    if (!a || !b || a == b)
-        return a == b;
-    if (json_typeof(a) != json_typeof(b) || !jinja_charge(j, 1, 0))
-        return false;
-    if (json_array_size(a) != json_array_size(b) ||
-        json_object_size(a) != json_object_size(b) ||
-        json_string_length(a) != json_string_length(b))
-        return false;
-    if (json_is_array(a) || json_is_object(a))
-        return are_containers_equal(j, a, b);
-    return jinja_read(j, json_string_length(a)) && json_equal(a, b);
-}
-
-/* --- as text --------------------------------------------------------------
- */
-
-/* Pays for what jansson will write of the value, level by level. */
-static void charge_json(struct jinja *j, const json_t *value)
-{
-    const char *key;
-    json_t *item;
-    size_t i;
-    if (!jinja_enter(j))
-        return;
-    jinja_charge(
-            j, 1 + json_string_length(value) / 64,
-            SLOT_BYTES + json_string_length(value));
-    json_array_foreach(value, i, item)
-    {
-        if (j->result != JINJA_DONE)
-            break;
-        charge_json(j, item);
-    }
-    json_object_foreach((json_t *)value, key, item)
-    {
-        if (!jinja_charge(j, 1 + strlen(key) / 64, SLOT_BYTES + strlen(key)))
-            break;
-        charge_json(j, item);
-    }
-    jinja_leave(j);
-}
-
-const json_t *jinja_json(struct jinja *j, const json_t *value)
-{
-    charge_json(j, value);
-    if (j->result != JINJA_DONE)
-        return NULL;
-    char *text = json_dumps(value, JSON_ENCODE_ANY);
-    const json_t *out =
-            jinja_text(j, text ? text : "", text ? strlen(text) : 0);
-    free(text);
-    return out;
-}
-
-const json_t *jinja_spell(struct jinja *j, const json_t *value)
-{
-    if (json_is_string(value))
-        return value;
-    const char *text = !value                   ? ""
-                       : json_is_true(value)    ? "True"
-                       : json_is_boolean(value) ? "False"
-                       : json_is_null(value)    ? "None"
-                                                : NULL;
-    return text ? jinja_text(j, text, strlen(text)) : jinja_json(j, value);
-}
-
-const json_t *jinja_joined(struct jinja *j, const json_t *a, const json_t *b)
-{
-    const json_t *left = jinja_spell(j, a), *right = jinja_spell(j, b);
-    size_t first = json_string_length(left), second = json_string_length(right);
-    if (!jinja_charge(j, 1 + (first + second) / 64, first + second))
-        return NULL;
-    char *both = zd_must(malloc(first + second + 1));
-    memcpy(both, json_string_value(left), first);
-    memcpy(both + first, json_string_value(right), second);
-    const json_t *value = jinja_text(j, both, first + second);
-    free(both);
-    return value;
-}
-
-/* --- variables ------------------------------------------------------------
- */
-
-const json_t *jinja_find(
-        const struct jinja *j, const char *name, bool *is_namespace_out)
-{
-    for (int i = j->scope_count - 1; i >= 0; i--) {
-        const json_t *value = json_object_get(j->scopes[i].values, name);
-        const json_t *space = json_object_get(j->scopes[i].namespaces, name);
-        if (is_namespace_out)
-            *is_namespace_out = space != NULL;
-        if (value || space)
-            return value ? value : space;
-    }
-    return NULL;
-}
-
-void jinja_bind(
-        struct jinja *j, const char *name, const json_t *value,
-        bool is_namespace)
-{
-    struct jinja_scope *scope = &j->scopes[j->scope_count - 1];
-    json_object_del(is_namespace ? scope->values : scope->namespaces, name);
-    jinja_put(j, is_namespace ? scope->namespaces : scope->values, name, value);
-}
-
-bool jinja_push(struct jinja *j)
-{
-    if (!jinja_charge(j, 8, 0)) /* as much work as 8 tokens */
-        return false;
-    if (j->scope_count == JINJA_SCOPES_MAX) {
-        jinja_stop(j, JINJA_OVER, "has too many loops within loops");
-        return false;
-    }
-    j->scopes[j->scope_count++] = (struct jinja_scope){
-            zd_must(json_object()), zd_must(json_object())};
+    struct value *at = jinja_alloc(j, capacity * sizeof *at);
+    if (items->count)
+        memcpy(at, items->at, items->count * sizeof *at);
+    items->at = at;
+    items->capacity = capacity;
     return true;
 }
 
-void jinja_pop(struct jinja *j)
+struct value jinja_list(struct jinja *j, enum kind kind, size_t capacity)
 {
-    struct jinja_scope *scope = &j->scopes[--j->scope_count];
-    json_decref(scope->namespaces);
-    json_decref(scope->values);
+    struct items *items = jinja_alloc(j, sizeof *items);
+    *items = (struct items){0};
+    if (capacity)
+        reserve_items(j, items, capacity);
+    return (struct value){.kind = (uint8_t)kind, .items = items};
 }
 
-/* --- parts of values ------------------------------------------------------
- */
-
-const json_t *jinja_item(
-        struct jinja *j, const json_t *value, const json_t *key)
+void jinja_append(struct jinja *j, struct value list, struct value item)
 {
-    if (json_is_object(value) && json_is_string(key))
-        return jinja_read(j, json_string_length(key))
-                       ? json_object_get(value, json_string_value(key))
-                       : NULL;
-    if (json_is_array(value) && json_is_integer(key)) {
-        json_int_t at = json_integer_value(key);
-        at += at < 0 ? (json_int_t)json_array_size(value) : 0;
-        return at < 0 ? NULL : json_array_get(value, (size_t)at);
+    struct items *items = list.items;
+    if (!jinja_charge(j, 1, 0))
+        return;
+    if (items->count < items->capacity ||
+        reserve_items(j, items, items->count ? 2 * items->count : 4))
+        items->at[items->count++] = item;
+}
+
+struct value jinja_tuple(struct jinja *j, struct value a, struct value b)
+{
+    struct value tuple = jinja_list(j, TUPLE, 0);
+    jinja_append(j, tuple, a);
+    jinja_append(j, tuple, b);
+    return tuple;
+}
+
+struct value jinja_mapping(struct jinja *j, enum kind kind, size_t capacity)
+{
+    struct dict *dict = jinja_alloc(j, sizeof *dict);
+    *dict = (struct dict){0};
+    if (capacity && jinja_affords(j, capacity, sizeof *dict->pairs)) {
+        dict->pairs = jinja_alloc(j, capacity * sizeof *dict->pairs);
+        dict->capacity = capacity;
     }
-    if (!j->skip && !value)
-        jinja_stop(j, JINJA_UNKNOWN, "an item of what is undefined");
+    return (struct value){.kind = (uint8_t)kind, .dict = dict};
+}
+
+static void add_pair(
+        struct jinja *j, struct dict *dict, struct value key,
+        struct value value)
+{
+    if (!jinja_charge(j, 1, 0))
+        return;
+    if (dict->count == dict->capacity) {
+        size_t capacity = dict->capacity ? 2 * dict->capacity : 4;
+        if (!jinja_affords(j, capacity, sizeof *dict->pairs))
+            return;
+        struct pair *pairs = jinja_alloc(j, capacity * sizeof *pairs);
+        if (dict->count)
+            memcpy(pairs, dict->pairs, dict->count * sizeof *pairs);
+        dict->pairs = pairs;
+        dict->capacity = capacity;
+    }
+    dict->pairs[dict->count++] = (struct pair){key, value};
+}
+
+const struct value *jinja_find_text(
+        struct jinja *j, const struct dict *dict, const char *key, size_t bytes)
+{
+    jinja_charge(j, (dict->count + bytes / 8) / 8, 0);
+    for (size_t i = 0; i < dict->count; i++) {
+        struct pair *pair = &dict->pairs[i];
+        if (pair->key.kind == STRING && pair->key.bytes == bytes &&
+            memcmp(pair->key.text, key, bytes) == 0)
+            return &pair->value;
+    }
     return NULL;
 }
 
-const json_t *jinja_sliced(
-        struct jinja *j, const json_t *value, const json_t *from,
-        const json_t *to, const json_t *by)
+const struct value *jinja_find(
+        struct jinja *j, const struct dict *dict, struct value key)
 {
-    bool is_text = json_is_string(value);
-    json_int_t size = is_text ? (json_int_t)json_string_length(value)
-                              : (json_int_t)json_array_size(value);
-    json_int_t step = by ? json_integer_value(by) : 1;
-    json_int_t first = from ? json_integer_value(from) : 0;
-    json_int_t last = to ? json_integer_value(to) : size;
-    first += first < 0 ? size : 0;
-    last += last < 0 ? size : 0;
-    first = first < 0 ? 0 : first > size ? size : first;
-    last = last < first ? first : last > size ? size : last;
-    if (is_text && step == 1)
-        return jinja_text(
-                j, json_string_value(value) + first, (size_t)(last - first));
-    if (!json_is_array(value) || (step != 1 && (step != -1 || from || to))) {
-        jinja_stop(j, JINJA_UNKNOWN, "a slice");
-        return NULL;
+    if (key.kind == STRING)
+        return jinja_find_text(j, dict, key.text, key.bytes);
+    if (is_one_of(key, KIND(LIST) | KIND(DICT)))
+        jinja_fail(j, "unhashable type: '%s'", jinja_type(key));
+    for (size_t i = 0; i < dict->count && j->result == JINJA_DONE; i++)
+        if (jinja_equal(j, dict->pairs[i].key, key))
+            return &dict->pairs[i].value;
+    return NULL;
+}
+
+void jinja_put(
+        struct jinja *j, struct dict *dict, struct value key,
+        struct value value)
+{
+    struct value *found = (struct value *)jinja_find(j, dict, key);
+    if (found)
+        *found = value;
+    else
+        add_pair(j, dict, key, value);
+}
+
+/* Its texts are borrowed. */
+struct value jinja_from_json(struct jinja *j, const json_t *json)
+{
+    struct value made = jinja_none();
+    if (!jinja_enter(j))
+        return made;
+    switch (json ? json_typeof(json) : JSON_NULL) {
+    case JSON_NULL:
+        break;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        made = jinja_truth(json_is_true(json));
+        break;
+    case JSON_INTEGER:
+        made = jinja_integer(json_integer_value(json));
+        break;
+    case JSON_REAL:
+        made = jinja_real(json_real_value(json));
+        break;
+    case JSON_STRING:
+        made = jinja_slice(json_string_value(json), json_string_length(json));
+        break;
+    case JSON_ARRAY:
+        made = jinja_list(j, LIST, json_array_size(json));
+        for (size_t i = 0; i < json_array_size(json) && j->result == JINJA_DONE;
+             i++)
+            jinja_append(j, made, jinja_from_json(j, json_array_get(json, i)));
+        break;
+    case JSON_OBJECT: {
+        made = jinja_mapping(j, DICT, json_object_size(json));
+        void *at = json_object_iter((json_t *)json);
+        for (; at && j->result == JINJA_DONE;
+             at = json_object_iter_next((json_t *)json, at))
+            add_pair(
+                    j, made.dict,
+                    jinja_slice(
+                            json_object_iter_key(at),
+                            json_object_iter_key_len(at)),
+                    jinja_from_json(j, json_object_iter_value(at)));
+        break;
     }
-    json_t *list = jinja_list(j);
-    for (json_int_t i = first; i < last && j->result == JINJA_DONE; i++)
-        jinja_append(
-                j, list,
-                json_array_get(value, (size_t)(step == 1 ? i : size - 1 - i)));
+    }
+    jinja_leave(j);
+    return made;
+}
+
+const char *jinja_type(struct value value)
+{
+    static const char *const names[] = {
+            [ABSENT] = "Undefined",
+            [UNDEFINED] = "Undefined",
+            [NONE] = "NoneType",
+            [BOOL] = "bool",
+            [INT] = "int",
+            [FLOAT] = "float",
+            [STRING] = "str",
+            [LIST] = "list",
+            [TUPLE] = "tuple",
+            [GENERATOR] = "generator",
+            [VIEW] = "dict_items",
+            [DICT] = "dict",
+            [NAMESPACE] = "Namespace",
+            [LOOP] = "LoopContext",
+            [MACRO] = "Macro",
+            [METHOD] = "method",
+            [FUNCTION] = "function"};
+    return value.kind == STRING && value.is_safe ? "Markup" : names[value.kind];
+}
+
+bool jinja_is_true(struct value value)
+{
+    switch ((enum kind)value.kind) {
+    case ABSENT:
+    case UNDEFINED:
+    case NONE:
+        return false;
+    case BOOL:
+        return value.truth;
+    case INT:
+        return value.integer != 0;
+    case FLOAT:
+        return value.real != 0;
+    case STRING:
+        return value.bytes > 0;
+    case LIST:
+    case TUPLE:
+    case VIEW:
+        return value.items->count > 0;
+    case DICT:
+        return value.dict->count > 0;
+    default:
+        return true;
+    }
+}
+
+void jinja_use_undefined(struct jinja *j, struct value value)
+{
+    const char *type =
+            jinja_type((struct value){.kind = value.owner, .is_safe = false});
+    int bytes = (int)(value.bytes > 80 ? 80 : value.bytes);
+    if (value.owner == MACRO)
+        jinja_fail(j, "parameter '%.*s' was not provided", bytes, value.text);
+    else if (value.owner == UNDEFINED) /* says what it is */
+        jinja_fail(j, "%.*s", bytes, value.text);
+    else if (value.owner)
+        jinja_fail(
+                j, "'%s object' has no attribute '%.*s'", type, bytes,
+                value.text ? value.text : "");
+    else
+        jinja_fail(j, "'%.*s' is undefined", bytes, value.text);
+}
+
+/* --- gone through --------------------------------------------------------- */
+
+size_t jinja_characters(struct value text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.bytes; i++)
+        count += (text.text[i] & 0xc0) != 0x80;
+    return count;
+}
+
+size_t jinja_past_characters(struct value text, size_t at, size_t count)
+{
+    while (count > 0 && at < text.bytes)
+        count -= ++at == text.bytes || (text.text[at] & 0xc0) != 0x80;
+    return at;
+}
+
+static struct value characters(struct jinja *j, struct value text)
+{
+    struct value list = jinja_list(j, LIST, jinja_characters(text));
+    for (size_t at = 0; at < text.bytes && j->result == JINJA_DONE;) {
+        size_t end = jinja_past_characters(text, at, 1);
+        jinja_append(j, list, jinja_part(text, at, end));
+        at = end;
+    }
     return list;
 }
 
-bool jinja_is_in(struct jinja *j, const json_t *value, const json_t *where)
+static struct value keys_of(struct jinja *j, const struct dict *dict)
 {
-    size_t i, bytes = json_string_length(value);
-    json_t *item;
-    if (!jinja_read(j, bytes + json_string_length(where)))
+    struct value list = jinja_list(j, LIST, dict->count);
+    for (size_t i = 0; i < dict->count; i++)
+        jinja_append(j, list, dict->pairs[i].key);
+    return list;
+}
+
+bool jinja_iterate(struct jinja *j, struct value value, struct items *out)
+{
+    *out = (struct items){0};
+    switch ((enum kind)value.kind) {
+    case ABSENT:
+    case UNDEFINED:
+        break;
+    case GENERATOR:
+        if (!value.items->is_used)
+            *out = *value.items;
+        value.items->is_used = true;
+        break;
+    case LIST:
+    case TUPLE:
+    case VIEW:
+        *out = *value.items;
+        break;
+    case STRING:
+        *out = *characters(j, value).items;
+        break;
+    case DICT:
+        *out = *keys_of(j, value.dict).items;
+        break;
+    default:
+        jinja_fail(j, "'%s' object is not iterable", jinja_type(value));
+    }
+    return j->result == JINJA_DONE;
+}
+
+size_t jinja_length(struct jinja *j, struct value value)
+{
+    if (value.kind == STRING)
+        return jinja_read(j, value.bytes) ? jinja_characters(value) : 0;
+    if (value.kind == DICT)
+        return value.dict->count;
+    if (is_one_of(value, KIND(LIST) | KIND(TUPLE) | KIND(VIEW)))
+        return value.items->count;
+    if (value.kind == LOOP)
+        return value.loop->items.count;
+    if (value.kind != UNDEFINED)
+        jinja_fail(j, "object of type '%s' has no len()", jinja_type(value));
+    return 0;
+}
+
+/* --- parts ---------------------------------------------------------------- */
+
+static struct value loop_attribute(struct loop *loop, struct value name)
+{
+    int64_t at = (int64_t)loop->at, count = (int64_t)loop->items.count;
+    const struct {
+        const char *name;
+        struct value value;
+    } known[] = {
+            {"index0", jinja_integer(at)},
+            {"first", jinja_truth(at == 0)},
+            {"last", jinja_truth(at + 1 == count)},
+            {"index", jinja_integer(at + 1)},
+            {"length", jinja_integer(count)},
+            {"revindex", jinja_integer(count - at)},
+            {"revindex0", jinja_integer(count - at - 1)},
+            {"depth", jinja_integer(loop->depth0 + 1)},
+            {"depth0", jinja_integer(loop->depth0)},
+            {"previtem",
+             at > 0 ? loop->items.at[at - 1]
+                    : jinja_undefined(
+                              jinja_word("there is no previous item"),
+                              UNDEFINED)},
+            {"nextitem",
+             at + 1 < count
+                     ? loop->items.at[at + 1]
+                     : jinja_undefined(
+                               jinja_word("there is no next item"), UNDEFINED)},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (jinja_is_text(name, known[i].name))
+            return known[i].value;
+    return jinja_undefined(name, LOOP);
+}
+
+struct value jinja_attribute(
+        struct jinja *j, struct value value, struct value name)
+{
+    const struct value *found = NULL;
+    if (value.kind == UNDEFINED) {
+        jinja_use_undefined(j, value);
+        return value;
+    }
+    if (value.kind == NAMESPACE) {
+        found = jinja_find(j, value.dict, name);
+        return found ? *found : jinja_undefined(name, NAMESPACE);
+    }
+    const struct row *row = jinja_method(value.kind, name.text, name.bytes);
+    if (row) {
+        struct method *method = jinja_alloc(j, sizeof *method);
+        *method = (struct method){row, value};
+        return (struct value){.kind = METHOD, .method = method};
+    }
+    if (value.kind == LOOP)
+        return loop_attribute(value.loop, name);
+    if (value.kind == DICT)
+        found = jinja_find(j, value.dict, name);
+    return found ? *found : jinja_undefined(name, value.kind);
+}
+
+/* Python's index into what has `count`; false: out of range. */
+static bool find_index(struct value key, size_t count, size_t *index_out)
+{
+    int64_t at = key.kind == BOOL ? key.truth : key.integer;
+    at += at < 0 ? (int64_t)count : 0;
+    *index_out = (size_t)at;
+    return at >= 0 && (uint64_t)at < count;
+}
+
+struct value jinja_item(struct jinja *j, struct value value, struct value key)
+{
+    size_t at;
+    const struct value *found;
+    if (value.kind == UNDEFINED) {
+        jinja_use_undefined(j, value);
+        return value;
+    }
+    if (value.kind == DICT && (found = jinja_find(j, value.dict, key)))
+        return *found;
+    if (key.kind == STRING)
+        return value.kind == DICT &&
+                               jinja_method(DICT, key.text, key.bytes) == NULL
+                       ? jinja_undefined(key, DICT)
+                       : jinja_attribute(j, value, key);
+    if (!is_one_of(key, KIND(INT) | KIND(BOOL)))
+        return jinja_undefined(jinja_word("[..]"), value.kind);
+    if (is_one_of(value, KIND(LIST) | KIND(TUPLE)) &&
+        find_index(key, value.items->count, &at))
+        return value.items->at[at];
+    if (value.kind == STRING && jinja_read(j, value.bytes) &&
+        find_index(key, jinja_characters(value), &at)) {
+        at = jinja_past_characters(value, 0, at);
+        return jinja_part(value, at, jinja_past_characters(value, at, 1));
+    }
+    return jinja_undefined(jinja_word("[index]"), value.kind);
+}
+
+/* from, to and step of a slice of `count`, as Python clips them. */
+static bool clip(
+        struct jinja *j, const struct value bounds[3], int64_t count,
+        int64_t out[3])
+{
+    for (int i = 0; i < 3; i++)
+        if (!is_one_of(
+                    bounds[i],
+                    KIND(ABSENT) | KIND(NONE) | KIND(INT) | KIND(BOOL))) {
+            jinja_fail(j, "slice indices must be integers or None");
+            return false;
+        }
+    bool has[3];
+    for (int i = 0; i < 3; i++) {
+        has[i] = is_one_of(bounds[i], KIND(INT) | KIND(BOOL));
+        out[i] = !has[i]                  ? 1
+                 : bounds[i].kind == BOOL ? bounds[i].truth
+                                          : bounds[i].integer;
+    }
+    int64_t step = out[2], least = step < 0 ? -1 : 0,
+            most = step < 0 ? count - 1 : count;
+    if (step == 0) {
+        jinja_fail(j, "slice step cannot be zero");
         return false;
-    if (json_is_string(where))
-        return json_is_string(value) &&
-               memmem(json_string_value(where), json_string_length(where),
-                      json_string_value(value), bytes);
-    if (json_is_object(where))
-        return json_is_string(value) &&
-               json_object_get(where, json_string_value(value));
-    json_array_foreach(where, i, item)
-    {
-        if (jinja_equal(j, item, value))
-            return true;
-        if (j->result != JINJA_DONE)
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!has[i])
+            out[i] = (step < 0) == (i == 0) ? most : least;
+        else if (out[i] < 0)
+            out[i] += count;
+        out[i] = out[i] < least ? least : out[i] > most ? most : out[i];
+    }
+    return true;
+}
+
+struct value jinja_sliced(
+        struct jinja *j, struct value value, const struct value bounds[3])
+{
+    int64_t at[3];
+    bool is_text = value.kind == STRING;
+    if (value.kind == UNDEFINED)
+        jinja_use_undefined(j, value);
+    if (!is_text && !is_one_of(value, KIND(LIST) | KIND(TUPLE)))
+        return jinja_undefined(jinja_word("[slice]"), value.kind);
+    size_t count = jinja_length(j, value);
+    if (j->result != JINJA_DONE || !clip(j, bounds, (int64_t)count, at))
+        return jinja_none();
+    int64_t first = at[0], last = at[1] < first ? first : at[1];
+    if (is_text && at[2] == 1) {
+        size_t begin = jinja_past_characters(value, 0, (size_t)first);
+        return jinja_part(
+                value, begin,
+                jinja_past_characters(value, begin, (size_t)(last - first)));
+    }
+    struct value made = jinja_list(j, value.kind, 0);
+    if (!is_text && at[2] == 1) {
+        *made.items = (struct items){
+                .at = value.items->at + first, .count = (size_t)(last - first)};
+        return made;
+    }
+    struct items from = {0};
+    size_t mark = is_text ? jinja_capture(j) : 0;
+    jinja_iterate(j, value, &from);
+    for (int64_t i = first;
+         j->result == JINJA_DONE && (at[2] > 0 ? i < at[1] : i > at[1]);) {
+        struct value part = from.at[i];
+        if (is_text)
+            jinja_write(j, part.text, part.bytes);
+        else
+            jinja_append(j, made, part);
+        if (__builtin_add_overflow(i, at[2], &i))
             break;
     }
-    return false;
+    if (!is_text)
+        return made;
+    made = jinja_captured(j, mark);
+    made.is_safe = value.is_safe;
+    return made;
 }

@@ -1,0 +1,412 @@
+/* evaluate.c - expressions, and what is called in them. */
+#include "data/jinja/tree.h"
+
+#include "base/must.h"
+
+/* --- variables ------------------------------------------------------------ */
+
+struct binding {
+    int symbol;
+    struct value value;
+    struct binding *next;
+};
+
+struct scope *jinja_push(struct jinja *j, struct scope *outer)
+{
+    struct scope *scope = jinja_alloc(j, sizeof *scope);
+    *scope = (struct scope){outer, NULL};
+    return j->scope = scope;
+}
+
+void jinja_bind(struct jinja *j, int symbol, struct value value)
+{
+    struct binding *b = j->scope ? j->scope->first : NULL;
+    if (!j->scope) {
+        j->variables[symbol] = value;
+        return;
+    }
+    while (b && b->symbol != symbol && jinja_charge(j, 1, 0))
+        b = b->next;
+    if (!b) {
+        b = jinja_alloc(j, sizeof *b);
+        *b = (struct binding){symbol, value, j->scope->first};
+        j->scope->first = b;
+    }
+    b->value = value;
+}
+
+struct value jinja_lookup(struct jinja *j, int symbol, struct value name)
+{
+    for (struct scope *s = j->scope; s; s = s->outer)
+        for (struct binding *b = s->first; b; b = b->next) {
+            jinja_charge(j, 1, 0);
+            if (b->symbol == symbol && b->value.kind != ABSENT)
+                return b->value;
+        }
+    struct value value = j->variables[symbol];
+    return value.kind == ABSENT ? jinja_undefined(name, 0) : value;
+}
+
+/* --- calls ---------------------------------------------------------------- */
+
+static struct arguments evaluate_arguments(
+        struct jinja *j, const struct node *node)
+{
+    struct arguments given = {0};
+    size_t count = (size_t)(node->count > 0 ? node->count - 1 : 0);
+    if (count)
+        given.at = jinja_alloc(j, count * sizeof *given.at);
+    for (; given.count < count && j->result == JINJA_DONE; given.count++)
+        given.at[given.count] = jinja_evaluate(j, node->parts[given.count + 1]);
+    count = (size_t)node->named_count;
+    if (count)
+        given.named = jinja_alloc(j, count * sizeof *given.named);
+    for (; given.named_count < count && j->result == JINJA_DONE;
+         given.named_count++) {
+        const struct named *named = &node->named[given.named_count];
+        given.named[given.named_count] =
+                (struct pair){named->name, jinja_evaluate(j, named->value)};
+    }
+    return given;
+}
+
+/* The next word of a row's parameters; false: there is none. */
+static bool next_parameter(
+        const char **at, const char **name, size_t *bytes, bool *is_needed)
+{
+    *at += strspn(*at, " ");
+    *name = *at;
+    *bytes = strcspn(*at, " !");
+    *at += *bytes;
+    *is_needed = **at == '!';
+    *at += *is_needed;
+    return *bytes > 0;
+}
+
+static bool settle(
+        struct jinja *j, const struct row *row, const struct arguments *given,
+        struct value a[PARAMETERS_MAX])
+{
+    const char *at = row->parameters, *name;
+    size_t bytes, count = 0, named = 0;
+    for (bool is_needed; next_parameter(&at, &name, &bytes, &is_needed);
+         count++) {
+        a[count] = (struct value){.kind = ABSENT};
+        if (count < given->count)
+            a[count] = given->at[count];
+        for (size_t i = 0; i < given->named_count; i++)
+            if (given->named[i].key.bytes == bytes &&
+                memcmp(given->named[i].key.text, name, bytes) == 0) {
+                a[count] = given->named[i].value;
+                named++;
+            }
+        if (is_needed && a[count].kind == ABSENT)
+            jinja_fail(
+                    j, "%s() lacks its argument %.*s", row->name, (int)bytes,
+                    name);
+    }
+    for (; count < PARAMETERS_MAX; count++)
+        a[count] = (struct value){.kind = ABSENT};
+    if (named < given->named_count)
+        jinja_fail(j, "%s() takes no argument of this name", row->name);
+    return j->result == JINJA_DONE;
+}
+
+static size_t parameter_count(const char *at)
+{
+    const char *name;
+    size_t bytes, count = 0;
+    for (bool is_needed; next_parameter(&at, &name, &bytes, &is_needed);)
+        count++;
+    return count;
+}
+
+struct value jinja_call_row(
+        struct jinja *j, const struct row *row, struct value self,
+        const struct arguments *given)
+{
+    struct value a[PARAMETERS_MAX], result = jinja_none();
+    bool takes_any = row->parameters[0] == '*';
+    if (row->kinds && !is_one_of(self, row->kinds)) {
+        if (self.kind == UNDEFINED)
+            jinja_use_undefined(j, self);
+        jinja_fail(
+                j, "%s() of a value of type %s", row->name, jinja_type(self));
+        return result;
+    }
+    if (!takes_any && given->count > parameter_count(row->parameters)) {
+        jinja_fail(j, "%s() takes fewer arguments", row->name);
+        return result;
+    }
+    if ((takes_any || settle(j, row, given, a)) && jinja_enter(j)) {
+        result = row->call(j, self, takes_any ? NULL : a, given);
+        jinja_leave(j);
+    }
+    return result;
+}
+
+struct value jinja_call(
+        struct jinja *j, struct value function, const struct arguments *given)
+{
+    switch ((enum kind)function.kind) {
+    case FUNCTION:
+        return jinja_call_row(j, function.function, jinja_none(), given);
+    case METHOD:
+        return jinja_call_row(
+                j, function.method->row, function.method->self, given);
+    case MACRO:
+        return jinja_run_macro(j, function.macro, given);
+    case UNDEFINED:
+        jinja_use_undefined(j, function);
+        break;
+    default:
+        jinja_fail(j, "'%s' object is not callable", jinja_type(function));
+    }
+    return jinja_none();
+}
+
+/* A method of a value is called without being made a value. */
+static struct value evaluate_call(struct jinja *j, const struct node *node)
+{
+    const struct node *callee = node->parts[0];
+    struct arguments given;
+    if (callee->kind == ATTRIBUTE) {
+        struct value self = jinja_evaluate(j, callee->parts[0]);
+        const struct row *row = jinja_method(
+                self.kind, callee->constant.text, callee->constant.bytes);
+        j->line = callee->line;
+        struct value function =
+                row ? self : jinja_attribute(j, self, callee->constant);
+        if (j->result != JINJA_DONE)
+            return function;
+        given = evaluate_arguments(j, node);
+        j->line = node->line;
+        if (j->result != JINJA_DONE)
+            return function;
+        return row ? jinja_call_row(j, row, self, &given)
+                   : jinja_call(j, function, &given);
+    }
+    struct value function = jinja_evaluate(j, callee);
+    given = evaluate_arguments(j, node);
+    j->line = node->line;
+    return j->result == JINJA_DONE ? jinja_call(j, function, &given) : function;
+}
+
+/* A filter or a test. */
+static struct value evaluate_row(
+        struct jinja *j, const struct node *node, struct value self)
+{
+    struct arguments given = evaluate_arguments(j, node);
+    j->line = node->line;
+    return j->result == JINJA_DONE ? jinja_call_row(j, node->row, self, &given)
+                                   : self;
+}
+
+struct value jinja_filtered(
+        struct jinja *j, const struct node *filters, struct value text)
+{
+    if (!filters)
+        return text;
+    if (!jinja_enter(j))
+        return text;
+    text = evaluate_row(j, filters, jinja_filtered(j, filters->parts[0], text));
+    jinja_leave(j);
+    return text;
+}
+
+/* --- operators ------------------------------------------------------------ */
+
+static bool holds(struct jinja *j, char op, struct value a, struct value b)
+{
+    switch (op) {
+    case 'E':
+        return jinja_equal(j, a, b);
+    case 'N':
+        return !jinja_equal(j, a, b);
+    case 'i':
+        return jinja_is_in(j, a, b);
+    case 'o':
+        return !jinja_is_in(j, a, b);
+    default:
+        break;
+    }
+    bool has_nan = (a.kind == FLOAT && a.real != a.real) ||
+                   (b.kind == FLOAT && b.real != b.real);
+    int order = jinja_compare(
+            j, a, b,
+            op == 'L'   ? "<="
+            : op == 'G' ? ">="
+                        : (char[]){op, '\0'});
+    return !has_nan && (op == '<'   ? order < 0
+                        : op == '>' ? order > 0
+                        : op == 'L' ? order <= 0
+                                    : order >= 0);
+}
+
+static struct value evaluate_comparison(
+        struct jinja *j, const struct node *node)
+{
+    struct value a = jinja_evaluate(j, node->parts[0]);
+    bool is_true = true;
+    for (int i = 1; i < node->count && is_true && j->result == JINJA_DONE;
+         i++) {
+        struct value b = jinja_evaluate(j, node->parts[i]);
+        j->line = node->line;
+        is_true = j->result == JINJA_DONE && holds(j, node->ops[i], a, b);
+        a = b;
+    }
+    return jinja_truth(is_true);
+}
+
+static struct value evaluate_operators(struct jinja *j, const struct node *node)
+{
+    struct value a = jinja_evaluate(j, node->parts[0]);
+    for (int i = 1; i < node->count && j->result == JINJA_DONE; i++) {
+        struct value b = jinja_evaluate(j, node->parts[i]);
+        j->line = node->line;
+        if (j->result == JINJA_DONE)
+            a = jinja_operate(j, node->ops[i], a, b);
+    }
+    return a;
+}
+
+static struct value evaluate_concatenation(
+        struct jinja *j, const struct node *node)
+{
+    struct value a = {0};
+    for (int i = 0; i < node->count && j->result == JINJA_DONE; i++) {
+        struct value b = jinja_str(j, jinja_evaluate(j, node->parts[i]));
+        b.is_safe = false; /* as join takes it without autoescape */
+        a = i == 0 ? b : j->result == JINJA_DONE ? jinja_joined(j, a, b) : a;
+    }
+    return a;
+}
+
+static struct value evaluate_sign(struct jinja *j, const struct node *node)
+{
+    struct value a = jinja_evaluate(j, node->parts[0]);
+    j->line = node->line;
+    if (j->result != JINJA_DONE)
+        return a;
+    if (is_one_of(a, NUMBERS))
+        return node->symbol == '-' && a.kind == FLOAT
+                       ? jinja_real(-a.real)
+                       : jinja_operate(
+                                 j, (char)node->symbol, jinja_integer(0), a);
+    if (a.kind == UNDEFINED)
+        jinja_use_undefined(j, a);
+    jinja_fail(j, "a sign before a value of type %s", jinja_type(a));
+    return a;
+}
+
+static struct value evaluate_either(struct jinja *j, const struct node *node)
+{
+    struct value a = jinja_evaluate(j, node->parts[0]);
+    for (int i = 1; i < node->count && j->result == JINJA_DONE &&
+                    jinja_is_true(a) == (node->kind == AND);
+         i++)
+        a = jinja_evaluate(j, node->parts[i]);
+    return a;
+}
+
+static struct value evaluate_choice(struct jinja *j, const struct node *node)
+{
+    bool is_true = jinja_is_true(jinja_evaluate(j, node->parts[1]));
+    const struct node *part = node->parts[is_true ? 0 : 2];
+    return part && j->result == JINJA_DONE
+                   ? jinja_evaluate(j, part)
+                   : jinja_undefined(
+                             jinja_word("an if without else"), UNDEFINED);
+}
+
+/* --- parts and containers ------------------------------------------------- */
+
+static struct value evaluate_list(struct jinja *j, const struct node *node)
+{
+    struct value list = jinja_list(j, node->constant.kind, (size_t)node->count);
+    for (int i = 0; i < node->count && j->result == JINJA_DONE; i++)
+        jinja_append(j, list, jinja_evaluate(j, node->parts[i]));
+    return list;
+}
+
+static struct value evaluate_mapping(struct jinja *j, const struct node *node)
+{
+    struct value made = jinja_mapping(j, DICT, (size_t)node->count / 2);
+    for (int i = 0; i + 1 < node->count && j->result == JINJA_DONE; i += 2) {
+        struct value key = jinja_evaluate(j, node->parts[i]);
+        jinja_put(j, made.dict, key, jinja_evaluate(j, node->parts[i + 1]));
+    }
+    return made;
+}
+
+static struct value evaluate_slice(struct jinja *j, const struct node *node)
+{
+    struct value bounds[3] = {{0}};
+    struct value value = jinja_evaluate(j, node->parts[0]);
+    for (int i = 0; i < 3 && j->result == JINJA_DONE; i++)
+        if (node->parts[i + 1])
+            bounds[i] = jinja_evaluate(j, node->parts[i + 1]);
+    j->line = node->line;
+    return j->result == JINJA_DONE ? jinja_sliced(j, value, bounds) : value;
+}
+
+static struct value evaluate_part(struct jinja *j, const struct node *node)
+{
+    struct value value = jinja_evaluate(j, node->parts[0]);
+    struct value key = node->kind == ATTRIBUTE
+                               ? node->constant
+                               : jinja_evaluate(j, node->parts[1]);
+    j->line = node->line;
+    if (j->result != JINJA_DONE)
+        return value;
+    return node->kind == ATTRIBUTE ? jinja_attribute(j, value, key)
+                                   : jinja_item(j, value, key);
+}
+
+static struct value evaluate(struct jinja *j, const struct node *node)
+{
+    switch (node->kind) {
+    case CONSTANT:
+        return node->constant;
+    case NAME:
+        return jinja_lookup(j, node->symbol, node->constant);
+    case SEQUENCE:
+        return evaluate_list(j, node);
+    case MAPPING:
+        return evaluate_mapping(j, node);
+    case ATTRIBUTE:
+    case ITEM:
+        return evaluate_part(j, node);
+    case SLICED:
+        return evaluate_slice(j, node);
+    case CALL:
+        return evaluate_call(j, node);
+    case FILTER:
+    case TEST:
+        return evaluate_row(j, node, jinja_evaluate(j, node->parts[0]));
+    case NOT:
+        return jinja_truth(!jinja_is_true(jinja_evaluate(j, node->parts[0])));
+    case SIGN:
+        return evaluate_sign(j, node);
+    case OPERATE:
+        return evaluate_operators(j, node);
+    case CONCATENATE:
+        return evaluate_concatenation(j, node);
+    case COMPARE:
+        return evaluate_comparison(j, node);
+    case AND:
+    case OR:
+        return evaluate_either(j, node);
+    default:
+        return evaluate_choice(j, node);
+    }
+}
+
+struct value jinja_evaluate(struct jinja *j, const struct node *node)
+{
+    if (!jinja_enter(j))
+        return jinja_none();
+    struct value value = evaluate(j, node);
+    jinja_leave(j);
+    return value;
+}

@@ -1,0 +1,344 @@
+/* filters.c - filters of single values; those of sequences are in lists.c. */
+#include "data/jinja/text.h"
+
+#include "base/must.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FILTER_OF(name)                                                        \
+    static struct value name(                                                  \
+            struct jinja *j, struct value self, const struct value *a,         \
+            const struct arguments *given)
+
+FILTER_OF(do_default)
+{
+    bool is_missing = self.kind == UNDEFINED ||
+                      (jinja_is_true(a[1]) && !jinja_is_true(self));
+    return is_missing ? text_or(a[0], "") : self;
+}
+
+FILTER_OF(do_string)
+{
+    return jinja_str(j, self);
+}
+
+FILTER_OF(do_safe)
+{
+    self = jinja_str(j, self);
+    self.is_safe = self.kind == STRING;
+    return self;
+}
+
+FILTER_OF(do_escape)
+{
+    return jinja_escaped(j, self);
+}
+
+FILTER_OF(do_length)
+{
+    return jinja_integer((int64_t)jinja_length(j, self));
+}
+
+FILTER_OF(do_trim)
+{
+    return jinja_stripped(j, jinja_str(j, self), a[0], true, true);
+}
+
+FILTER_OF(do_upper)
+{
+    return jinja_in_case(j, jinja_str(j, self), UPPER);
+}
+
+FILTER_OF(do_lower)
+{
+    return jinja_in_case(j, jinja_str(j, self), LOWER);
+}
+
+FILTER_OF(do_capitalize)
+{
+    return jinja_in_case(j, jinja_str(j, self), CAPITAL);
+}
+
+/* Words begin after blanks, hyphens and opening brackets, as Jinja has it. */
+FILTER_OF(do_title)
+{
+    struct value text = jinja_str(j, self);
+    size_t mark = jinja_capture(j), begin = 0;
+    for (size_t i = 0; i <= text.bytes && j->result == JINJA_DONE; i++) {
+        unsigned bytes;
+        bool is_end = i == text.bytes || strchr("-({[<", text.text[i]) ||
+                      ((text.text[i] & 0xc0) != 0x80 &&
+                       jinja_is_space(jinja_character(text, i, &bytes)));
+        if (!is_end)
+            continue;
+        unsigned first = 0;
+        if (i > begin)
+            jinja_character(text, begin, &first);
+        jinja_write_str(
+                j, jinja_in_case(
+                           j, jinja_part(text, begin, begin + first), UPPER));
+        jinja_write_str(
+                j, jinja_in_case(j, jinja_part(text, begin + first, i), LOWER));
+        if (i < text.bytes)
+            jinja_write(j, text.text + i, 1);
+        begin = i + 1;
+    }
+    return jinja_captured(j, mark);
+}
+
+FILTER_OF(do_replace)
+{
+    struct value text = jinja_str(j, self);
+    text.is_safe = false;
+    return jinja_replaced(
+            j, text, jinja_str(j, a[0]), jinja_str(j, a[1]),
+            integer_or(a[2], -1));
+}
+
+FILTER_OF(do_tojson)
+{
+    struct json_style style = {
+            .ascii = jinja_is_true(a[0]),
+            .indent = a[1].kind == ABSENT ? jinja_none() : a[1],
+            .item_separator = jinja_word(", "),
+            .key_separator = jinja_word(": "),
+            .sorts = jinja_is_true(a[3])};
+    if (style.indent.kind != NONE)
+        style.item_separator = jinja_word(",");
+    if (is_one_of(a[2], KIND(LIST) | KIND(TUPLE)) && a[2].items->count == 2) {
+        style.item_separator = a[2].items->at[0];
+        style.key_separator = a[2].items->at[1];
+    }
+    if (style.indent.kind == BOOL)
+        style.indent = jinja_integer(style.indent.truth);
+    if (!is_one_of(style.indent, KIND(NONE) | KIND(INT) | KIND(STRING)))
+        jinja_fail(j, "tojson() has an indent that is no number");
+    return jinja_json(j, self, &style);
+}
+
+FILTER_OF(do_indent)
+{
+    bool is_text = a[0].kind == STRING;
+    int64_t width = integer_or(a[0], 4);
+    struct value lines = jinja_lines(j, jinja_str(j, self), false);
+    struct items *items = lines.items;
+    bool ends = self.kind == STRING && self.bytes > 0 &&
+                self.text[self.bytes - 1] == '\n';
+    size_t mark = jinja_capture(j);
+    if (self.kind != STRING)
+        jinja_fail(j, "indent() of a value of type %s", jinja_type(self));
+    if (ends || items->count == 0) /* as if one more line end came after it */
+        jinja_append(j, lines, jinja_slice("", 0));
+    for (size_t i = 0; i < items->count && j->result == JINJA_DONE; i++) {
+        bool is_indented =
+                i == 0 ? jinja_is_true(a[1])
+                       : items->at[i].bytes > 0 || jinja_is_true(a[2]);
+        if (i > 0)
+            jinja_write(j, "\n", 1);
+        if (is_indented && is_text)
+            jinja_write_str(j, a[0]);
+        else if (is_indented)
+            jinja_pad(j, jinja_word(" "), width);
+        jinja_write_str(j, items->at[i]);
+    }
+    return jinja_captured(j, mark);
+}
+
+FILTER_OF(do_int)
+{
+    int64_t out;
+    double real;
+    struct value other = a[0].kind == ABSENT ? jinja_integer(0) : a[0];
+    if (is_one_of(self, KIND(INT) | KIND(BOOL)))
+        return jinja_integer(integer_or(self, 0));
+    if (self.kind == STRING &&
+        jinja_parse_integer(self, (int)integer_or(a[1], 10), &out))
+        return jinja_integer(out);
+    if (self.kind == UNDEFINED)
+        jinja_use_undefined(j, self);
+    if (self.kind == FLOAT)
+        real = self.real;
+    else if (self.kind != STRING || !jinja_parse_real(self, &real))
+        return other;
+    if (isfinite(real) && fabs(real) >= 9.2e18)
+        jinja_unknown(j, "a whole number of over 64 bits is not supported");
+    return isfinite(real) && fabs(real) < 9.2e18 ? jinja_integer((int64_t)real)
+                                                 : other;
+}
+
+FILTER_OF(do_float)
+{
+    double real;
+    if (self.kind == UNDEFINED)
+        jinja_use_undefined(j, self);
+    if (self.kind == STRING && jinja_parse_real(self, &real))
+        return jinja_real(real);
+    if (is_one_of(self, NUMBERS))
+        return self.kind == FLOAT ? self
+                                  : jinja_real((double)integer_or(self, 0));
+    return a[0].kind == ABSENT ? jinja_real(0) : a[0];
+}
+
+FILTER_OF(do_abs)
+{
+    if (self.kind == FLOAT)
+        return jinja_real(fabs(self.real));
+    int64_t whole = integer_or(self, 0);
+    return whole < 0 ? jinja_operate(j, '-', jinja_integer(0), self)
+                     : jinja_integer(whole);
+}
+
+/* Half goes to the even digit, of the decimal text that is nearest. */
+FILTER_OF(do_round)
+{
+    char text[512];
+    int64_t places = integer_or(a[0], 0);
+    double value = self.kind == FLOAT ? self.real : (double)integer_or(self, 0);
+    bool is_common = a[1].kind == ABSENT || jinja_is_text(a[1], "common");
+    if (!isfinite(value) || places > 300 || places < -300) {
+        jinja_fail(j, "round() of this number is not possible");
+        return self;
+    }
+    if (!is_common) {
+        double scale = pow(10, (double)places);
+        value = jinja_is_text(a[1], "ceil") ? ceil(value * scale) / scale
+                                            : floor(value * scale) / scale;
+        return jinja_real(value);
+    }
+    if (self.kind != FLOAT && places >= 0)
+        return jinja_integer(integer_or(self, 0));
+    if (places < 0) {
+        jinja_unknown(j, "round() before the point is not supported");
+        return self;
+    }
+    snprintf(text, sizeof text, "%.*f", (int)places, value);
+    return a[0].kind == NONE ? jinja_integer((int64_t)strtod(text, NULL))
+                             : jinja_real(strtod(text, NULL));
+}
+
+FILTER_OF(do_attr)
+{
+    if (self.kind == DICT && !jinja_method(DICT, a[0].text, a[0].bytes))
+        return jinja_undefined(a[0], DICT); /* items are no attributes */
+    return jinja_attribute(j, self, a[0]);
+}
+
+FILTER_OF(do_center)
+{
+    struct value text = jinja_str(j, self);
+    return jinja_call_row(
+            j, jinja_method(STRING, "center", 6), text,
+            &(struct arguments){
+                    .at = (struct value[]){jinja_integer(integer_or(a[0], 80))},
+                    .count = 1});
+}
+
+FILTER_OF(do_format)
+{
+    if (given->named_count)
+        jinja_unknown(j, "format() with names is not supported");
+    return jinja_formatted(j, jinja_str(j, self), given);
+}
+
+FILTER_OF(do_truncate)
+{
+    int64_t length = integer_or(a[0], 255), leeway = integer_or(a[3], 5);
+    struct value end = text_or(a[2], "..."), bounds[3] = {{0}};
+    int64_t tail = (int64_t)jinja_length(j, end);
+    if (self.kind != STRING || length < tail || leeway < 0) {
+        jinja_fail(j, "text cannot be shortened to this length");
+        return self;
+    }
+    if ((int64_t)jinja_length(j, self) <= length + leeway)
+        return self;
+    bounds[1] = jinja_integer(length - tail);
+    struct value text = jinja_sliced(j, self, bounds);
+    const char *blank = memrchr(text.text, ' ', text.bytes);
+    if (!jinja_is_true(a[1]) && blank)
+        text = jinja_part(text, 0, (size_t)(blank - text.text));
+    return jinja_joined(j, text, end);
+}
+
+FILTER_OF(do_urlencode)
+{
+    static const char plain[] = "_.-~/";
+    struct value text = jinja_str(j, self);
+    size_t mark = jinja_capture(j);
+    if (is_one_of(self, SEQUENCES | KIND(DICT)))
+        jinja_unknown(j, "urlencode() of a mapping is not supported");
+    for (size_t i = 0; i < text.bytes && j->result == JINJA_DONE; i++) {
+        unsigned char c = (unsigned char)text.text[i];
+        char escape[8];
+        bool is_plain = c < 0x80 && (isalnum(c) || (c && strchr(plain, c)));
+        snprintf(escape, sizeof escape, is_plain ? "%c" : "%%%02X", c);
+        jinja_write(j, escape, strlen(escape));
+    }
+    return jinja_captured(j, mark);
+}
+
+static bool is_in_word(uint32_t c)
+{
+    return c == '_' || c >= 0x80 ? !jinja_is_space(c) : isalnum((int)c);
+}
+
+FILTER_OF(do_wordcount)
+{
+    struct value text = jinja_str(j, self);
+    int64_t count = 0;
+    bool in_word = false;
+    unsigned bytes;
+    jinja_read(j, 8 * text.bytes);
+    for (size_t i = 0; i < text.bytes; i += bytes) {
+        bool is_word = is_in_word(jinja_character(text, i, &bytes));
+        count += is_word && !in_word;
+        in_word = is_word;
+    }
+    return jinja_integer(count);
+}
+
+const struct row jinja_filters[] = {
+        {"abs", do_abs, "", NUMBERS},
+        {"attr", do_attr, "name!", 0},
+        {"capitalize", do_capitalize, "", 0},
+        {"center", do_center, "width", 0},
+        {"count", do_length, "", 0},
+        {"d", do_default, "default_value boolean", 0},
+        {"default", do_default, "default_value boolean", 0},
+        {"e", do_escape, "", 0},
+        {"escape", do_escape, "", 0},
+        {"float", do_float, "default", 0},
+        {"format", do_format, "*", 0},
+        {"indent", do_indent, "width first blank", 0},
+        {"int", do_int, "default base", 0},
+        {"length", do_length, "", 0},
+        {"lower", do_lower, "", 0},
+        {"replace", do_replace, "old! new! count", 0},
+        {"round", do_round, "precision method", NUMBERS},
+        {"safe", do_safe, "", 0},
+        {"string", do_string, "", 0},
+        {"title", do_title, "", 0},
+        {"tojson", do_tojson, "ensure_ascii indent separators sort_keys", 0},
+        {"trim", do_trim, "chars", 0},
+        {"truncate", do_truncate, "length killwords end leeway", 0},
+        {"upper", do_upper, "", 0},
+        {"urlencode", do_urlencode, "", 0},
+        {"wordcount", do_wordcount, "", 0},
+        {0}};
+
+const struct row *jinja_row(
+        const struct row *rows, const char *name, size_t bytes)
+{
+    for (; rows->name; rows++)
+        if (strlen(rows->name) == bytes && memcmp(rows->name, name, bytes) == 0)
+            return rows;
+    return NULL;
+}
+
+const struct row *jinja_filter(const char *name, size_t bytes)
+{
+    const struct row *row = jinja_row(jinja_filters, name, bytes);
+    return row ? row : jinja_row(jinja_list_filters, name, bytes);
+}

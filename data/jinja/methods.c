@@ -1,0 +1,643 @@
+/* methods.c - methods of text, mappings, lists and loops. */
+#include "data/jinja/text.h"
+
+#include "base/must.h"
+#include "data/tokenizer/utf8.h"
+
+#include <utf8proc.h>
+
+#define METHOD_OF(name)                                                        \
+    static struct value name(                                                  \
+            struct jinja *j, struct value self, const struct value *a,         \
+            const struct arguments *given)
+
+static const struct value absent = {.kind = ABSENT};
+
+static bool need_text(struct jinja *j, struct value value)
+{
+    if (value.kind != STRING)
+        jinja_fail(j, "a str is needed, not %s", jinja_type(value));
+    return value.kind == STRING && j->result == JINJA_DONE;
+}
+
+/* --- ends ----------------------------------------------------------------- */
+
+static struct value strip(
+        struct jinja *j, struct value self, struct value set, bool left,
+        bool right)
+{
+    if (set.kind == NONE)
+        set = absent;
+    if (set.kind != ABSENT && !need_text(j, set))
+        return self;
+    return jinja_stripped(j, self, set, left, right);
+}
+
+METHOD_OF(str_strip)
+{
+    return strip(j, self, a[0], true, true);
+}
+
+METHOD_OF(str_lstrip)
+{
+    return strip(j, self, a[0], true, false);
+}
+
+METHOD_OF(str_rstrip)
+{
+    return strip(j, self, a[0], false, true);
+}
+
+static bool has_end(struct value text, struct value end, bool at_begin)
+{
+    return end.bytes <= text.bytes &&
+           memcmp(at_begin ? text.text : text.text + text.bytes - end.bytes,
+                  end.text, end.bytes) == 0;
+}
+
+/* Of the text, or of its part from a[1] to a[2]; a[0] may be a tuple. */
+static struct value has_one_of_ends(
+        struct jinja *j, struct value self, const struct value *a,
+        bool at_begin)
+{
+    const struct value bounds[3] = {a[1], a[2], absent};
+    const struct value *ends = a[0].kind == TUPLE ? a[0].items->at : a;
+    size_t count = a[0].kind == TUPLE ? a[0].items->count : 1;
+    if (a[1].kind != ABSENT)
+        self = jinja_sliced(j, self, bounds);
+    for (size_t i = 0; i < count && need_text(j, ends[i]); i++)
+        if (jinja_read(j, ends[i].bytes) && has_end(self, ends[i], at_begin))
+            return jinja_truth(true);
+    return jinja_truth(false);
+}
+
+METHOD_OF(str_startswith)
+{
+    return has_one_of_ends(j, self, a, true);
+}
+
+METHOD_OF(str_endswith)
+{
+    return has_one_of_ends(j, self, a, false);
+}
+
+METHOD_OF(str_removeprefix)
+{
+    return need_text(j, a[0]) && has_end(self, a[0], true)
+                   ? jinja_part(self, a[0].bytes, self.bytes)
+                   : self;
+}
+
+METHOD_OF(str_removesuffix)
+{
+    return need_text(j, a[0]) && has_end(self, a[0], false)
+                   ? jinja_part(self, 0, self.bytes - a[0].bytes)
+                   : self;
+}
+
+/* --- parts ---------------------------------------------------------------- */
+
+static const char *find_last(struct value text, struct value part)
+{
+    for (size_t at = text.bytes - part.bytes + 1; at-- > 0;)
+        if (memcmp(text.text + at, part.text, part.bytes) == 0)
+            return text.text + at;
+    return NULL;
+}
+
+/* The first or last place of a part; NULL: there is none. */
+static const char *find(
+        struct jinja *j, struct value text, struct value part, bool is_last)
+{
+    if (part.bytes > text.bytes ||
+        !jinja_read(j, text.bytes * (is_last ? 8 : 1) + part.bytes))
+        return NULL;
+    return is_last ? find_last(text, part)
+                   : memmem(text.text, text.bytes, part.text, part.bytes);
+}
+
+/* At white space: from the left, or from the right and then turned round. */
+static struct value split_at_blanks(
+        struct jinja *j, struct value text, int64_t most, bool is_right)
+{
+    struct value parts = jinja_list(j, LIST, 0);
+    unsigned bytes;
+    while (j->result == JINJA_DONE) {
+        text = jinja_stripped(j, text, absent, !is_right, is_right);
+        if (text.bytes == 0)
+            break;
+        size_t at = is_right ? text.bytes : 0, end = at;
+        while (most != 0 && (is_right ? end > 0 : end < text.bytes)) {
+            size_t next =
+                    is_right
+                            ? utf8_before((const unsigned char *)text.text, end)
+                            : end;
+            if (jinja_is_space(jinja_character(text, next, &bytes)))
+                break;
+            end = is_right ? next : end + bytes;
+        }
+        jinja_read(j, 8 * (is_right ? at - end : end));
+        if (most == 0) {
+            jinja_append(j, parts, text);
+            break;
+        }
+        jinja_append(
+                j, parts,
+                is_right ? jinja_part(text, end, at)
+                         : jinja_part(text, 0, end));
+        text = is_right ? jinja_part(text, 0, end)
+                        : jinja_part(text, end, text.bytes);
+        most--;
+    }
+    return parts;
+}
+
+static struct value split_at_text(
+        struct jinja *j, struct value text, struct value mark, int64_t most,
+        bool is_right)
+{
+    struct value parts = jinja_list(j, LIST, 0);
+    if (mark.bytes == 0)
+        jinja_fail(j, "empty separator");
+    for (; most != 0 && j->result == JINJA_DONE; most--) {
+        const char *found = find(j, text, mark, is_right);
+        if (!found)
+            break;
+        size_t at = (size_t)(found - text.text), after = at + mark.bytes;
+        jinja_append(
+                j, parts,
+                is_right ? jinja_part(text, after, text.bytes)
+                         : jinja_part(text, 0, at));
+        text = is_right ? jinja_part(text, 0, at)
+                        : jinja_part(text, after, text.bytes);
+    }
+    jinja_append(j, parts, text);
+    return parts;
+}
+
+static struct value split(
+        struct jinja *j, struct value self, const struct value *a,
+        bool is_right)
+{
+    const struct value back[3] = {absent, absent, jinja_integer(-1)};
+    int64_t most = integer_or(a[1], -1);
+    bool at_blanks = is_one_of(a[0], KIND(ABSENT) | KIND(NONE));
+    if (!at_blanks && !need_text(j, a[0]))
+        return self;
+    struct value parts = at_blanks
+                                 ? split_at_blanks(j, self, most, is_right)
+                                 : split_at_text(j, self, a[0], most, is_right);
+    return is_right && j->result == JINJA_DONE ? jinja_sliced(j, parts, back)
+                                               : parts;
+}
+
+METHOD_OF(str_split)
+{
+    return split(j, self, a, false);
+}
+
+METHOD_OF(str_rsplit)
+{
+    return split(j, self, a, true);
+}
+
+METHOD_OF(str_splitlines)
+{
+    return jinja_lines(j, self, jinja_is_true(a[0]));
+}
+
+static struct value partition(
+        struct jinja *j, struct value self, struct value mark, bool is_right)
+{
+    struct value parts = jinja_list(j, TUPLE, 3), none = jinja_part(self, 0, 0);
+    if (!need_text(j, mark))
+        return self;
+    if (mark.bytes == 0)
+        jinja_fail(j, "empty separator");
+    const char *found = find(j, self, mark, is_right);
+    size_t at = found ? (size_t)(found - self.text) : 0;
+    jinja_append(
+            j, parts, !found && !is_right ? self : jinja_part(self, 0, at));
+    jinja_append(j, parts, found ? mark : none);
+    jinja_append(
+            j, parts,
+            found      ? jinja_part(self, at + mark.bytes, self.bytes)
+            : is_right ? self
+                       : none);
+    return parts;
+}
+
+METHOD_OF(str_partition)
+{
+    return partition(j, self, a[0], false);
+}
+
+METHOD_OF(str_rpartition)
+{
+    return partition(j, self, a[0], true);
+}
+
+/* In characters, within the slice from a[1] to a[2]; -1: it is not there. */
+static int64_t position(
+        struct jinja *j, struct value self, const struct value *a, bool is_last)
+{
+    const struct value bounds[3] = {a[1], a[2], absent};
+    if (!need_text(j, a[0]))
+        return -1;
+    struct value within = jinja_sliced(j, self, bounds);
+    if (j->result != JINJA_DONE)
+        return -1;
+    const char *found = find(j, within, a[0], is_last);
+    jinja_read(j, self.bytes);
+    return found ? (int64_t)jinja_characters(
+                           jinja_slice(self.text, (size_t)(found - self.text)))
+                 : -1;
+}
+
+METHOD_OF(str_find)
+{
+    return jinja_integer(position(j, self, a, false));
+}
+
+METHOD_OF(str_rfind)
+{
+    return jinja_integer(position(j, self, a, true));
+}
+
+METHOD_OF(str_index)
+{
+    int64_t at = position(j, self, a, false);
+    if (at < 0)
+        jinja_fail(j, "substring not found");
+    return jinja_integer(at);
+}
+
+METHOD_OF(str_count)
+{
+    const struct value bounds[3] = {a[1], a[2], absent};
+    int64_t count = 0;
+    const char *found;
+    self = jinja_sliced(j, self, bounds);
+    if (!need_text(j, a[0]) || !need_text(j, self))
+        return self;
+    if (a[0].bytes == 0)
+        return jinja_integer((int64_t)jinja_characters(self) + 1);
+    while ((found = find(j, self, a[0], false))) {
+        self = jinja_part(
+                self, (size_t)(found - self.text) + a[0].bytes, self.bytes);
+        count++;
+    }
+    return jinja_integer(count);
+}
+
+/* --- made anew ------------------------------------------------------------ */
+
+METHOD_OF(str_lower)
+{
+    return jinja_in_case(j, self, LOWER);
+}
+
+METHOD_OF(str_upper)
+{
+    return jinja_in_case(j, self, UPPER);
+}
+
+METHOD_OF(str_title)
+{
+    return jinja_in_case(j, self, TITLE);
+}
+
+METHOD_OF(str_capitalize)
+{
+    return jinja_in_case(j, self, CAPITAL);
+}
+
+METHOD_OF(str_swapcase)
+{
+    return jinja_in_case(j, self, SWAPPED);
+}
+
+METHOD_OF(str_replace)
+{
+    if (!need_text(j, a[0]) || !need_text(j, a[1]))
+        return self;
+    struct value to = self.is_safe ? jinja_escaped(j, a[1]) : a[1];
+    return jinja_replaced(j, self, a[0], to, integer_or(a[2], -1));
+}
+
+METHOD_OF(str_join)
+{
+    struct items items;
+    return jinja_iterate(j, a[0], &items)
+                   ? jinja_join_items(j, self, &items, true)
+                   : self;
+}
+
+static struct value pad(
+        struct jinja *j, struct value self, int64_t left, int64_t right,
+        struct value with)
+{
+    if (!need_text(j, with))
+        return self;
+    size_t mark = jinja_capture(j);
+    jinja_pad(j, with, left);
+    jinja_write_str(j, self);
+    jinja_pad(j, with, right);
+    struct value made = jinja_captured(j, mark);
+    made.is_safe = self.is_safe;
+    return made;
+}
+
+/* How many characters are missing to a width. */
+static int64_t lacks(struct jinja *j, struct value self, struct value width)
+{
+    int64_t count = integer_or(width, 0) - (int64_t)jinja_length(j, self);
+    return count > 0 ? count : 0;
+}
+
+METHOD_OF(str_center)
+{
+    int64_t count = lacks(j, self, a[0]);
+    int64_t left = count / 2 + (count & integer_or(a[0], 0) & 1);
+    return pad(j, self, left, count - left, text_or(a[1], " "));
+}
+
+METHOD_OF(str_ljust)
+{
+    return pad(j, self, 0, lacks(j, self, a[0]), text_or(a[1], " "));
+}
+
+METHOD_OF(str_rjust)
+{
+    return pad(j, self, lacks(j, self, a[0]), 0, text_or(a[1], " "));
+}
+
+METHOD_OF(str_zfill)
+{
+    int64_t count = lacks(j, self, a[0]);
+    size_t sign = self.bytes && strchr("+-", self.text[0]) && self.text[0];
+    struct value rest = jinja_part(self, sign, self.bytes);
+    struct value padded = pad(j, rest, count, 0, jinja_word("0"));
+    return sign ? jinja_joined(j, jinja_part(self, 0, sign), padded) : padded;
+}
+
+/* Fields {}, {0} and {name}, without formats. */
+METHOD_OF(str_format)
+{
+    size_t mark = jinja_capture(j), next = 0;
+    for (size_t i = 0; i < self.bytes && j->result == JINJA_DONE; i++) {
+        char c = self.text[i];
+        bool is_twice = i + 1 < self.bytes && self.text[i + 1] == c;
+        const char *end = memchr(self.text + i, '}', self.bytes - i);
+        if ((c != '{' && c != '}') || is_twice) {
+            jinja_write(j, &c, 1);
+            i += c == '{' || c == '}';
+            continue;
+        }
+        struct value field = jinja_slice(self.text + i + 1, 0);
+        field.bytes = end ? (size_t)(end - field.text) : 0;
+        int64_t at = (int64_t)next;
+        const struct value *value = NULL;
+        if (c == '}' || !end)
+            jinja_fail(j, "a brace of a format without its other");
+        else if (field.bytes == 0)
+            next++;
+        else if (!jinja_parse_integer(field, 10, &at))
+            at = -1;
+        for (size_t k = 0; at < 0 && k < given->named_count; k++)
+            if (jinja_equal(j, given->named[k].key, field))
+                value = &given->named[k].value;
+        if (at >= 0 && (size_t)at < given->count)
+            value = &given->at[at];
+        if (!value)
+            jinja_unknown(j, "this format of str.format() is not supported");
+        else
+            jinja_write_str(j, *value);
+        i += field.bytes + 1;
+    }
+    return jinja_captured(j, mark);
+}
+
+/* --- classes -------------------------------------------------------------- */
+
+enum class { LETTERS = 1, DIGITS = 2, BLANKS = 4, NUMERALS = 8 };
+
+/* Has characters, and all of them are of these classes. */
+static struct value is_all(struct jinja *j, struct value text, int classes)
+{
+    unsigned bytes;
+    bool is_all = text.bytes > 0;
+    for (size_t i = 0; is_all && i < text.bytes && jinja_charge(j, 1, 0);
+         i += bytes) {
+        uint32_t c = jinja_character(text, i, &bytes);
+        utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+        int found = category == UTF8PROC_CATEGORY_ND ? DIGITS
+                    : category == UTF8PROC_CATEGORY_NL ||
+                                    category == UTF8PROC_CATEGORY_NO
+                            ? NUMERALS
+                    : category >= UTF8PROC_CATEGORY_LU &&
+                                    category <= UTF8PROC_CATEGORY_LO
+                            ? LETTERS
+                    : jinja_is_space(c) ? BLANKS
+                                        : 0;
+        is_all = (found & classes) != 0;
+    }
+    return jinja_truth(is_all);
+}
+
+METHOD_OF(str_isalpha)
+{
+    return is_all(j, self, LETTERS);
+}
+
+METHOD_OF(str_isdigit)
+{
+    return is_all(j, self, DIGITS);
+}
+
+METHOD_OF(str_isalnum)
+{
+    return is_all(j, self, LETTERS | DIGITS | NUMERALS);
+}
+
+METHOD_OF(str_isspace)
+{
+    return is_all(j, self, BLANKS);
+}
+
+METHOD_OF(str_isnumeric)
+{
+    return is_all(j, self, DIGITS | NUMERALS);
+}
+
+static struct value by_test(
+        struct jinja *j, const char *test, struct value self)
+{
+    return jinja_call_row(
+            j, jinja_test(test, strlen(test)), self, &(struct arguments){0});
+}
+
+METHOD_OF(str_islower)
+{
+    return by_test(j, "lower", self);
+}
+
+METHOD_OF(str_isupper)
+{
+    return by_test(j, "upper", self);
+}
+
+/* --- mappings, lists, loops ----------------------------------------------- */
+
+METHOD_OF(dict_get)
+{
+    const struct value *found = jinja_find(j, self.dict, a[0]);
+    return found ? *found : a[1].kind == ABSENT ? jinja_none() : a[1];
+}
+
+/* Keys, values or, with both, pairs. */
+static struct value view(
+        struct jinja *j, struct value self, bool has_keys, bool has_values)
+{
+    struct value made = jinja_list(j, VIEW, self.dict->count);
+    for (size_t i = 0; i < self.dict->count && j->result == JINJA_DONE; i++) {
+        const struct pair *pair = &self.dict->pairs[i];
+        jinja_append(
+                j, made,
+                has_keys && has_values ? jinja_tuple(j, pair->key, pair->value)
+                : has_keys             ? pair->key
+                                       : pair->value);
+    }
+    return made;
+}
+
+METHOD_OF(dict_items)
+{
+    return view(j, self, true, true);
+}
+
+METHOD_OF(dict_keys)
+{
+    return view(j, self, true, false);
+}
+
+METHOD_OF(dict_values)
+{
+    return view(j, self, false, true);
+}
+
+METHOD_OF(copy)
+{
+    return self; /* nothing changes either */
+}
+
+/* Python's change what they are called on, which a sandbox refuses. */
+METHOD_OF(refused)
+{
+    jinja_fail(j, "templates may not change a %s", jinja_type(self));
+    return self;
+}
+
+METHOD_OF(list_index)
+{
+    for (size_t i = 0; i < self.items->count && jinja_charge(j, 1, 0); i++)
+        if (jinja_equal(j, self.items->at[i], a[0]))
+            return jinja_integer((int64_t)i);
+    jinja_fail(j, "the value is not in the list");
+    return self;
+}
+
+METHOD_OF(list_count)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < self.items->count && jinja_charge(j, 1, 0); i++)
+        count += jinja_equal(j, self.items->at[i], a[0]);
+    return jinja_integer(count);
+}
+
+METHOD_OF(loop_cycle)
+{
+    if (given->count)
+        return given->at[self.loop->at % given->count];
+    jinja_fail(j, "no items for cycling given");
+    return self;
+}
+
+METHOD_OF(loop_changed)
+{
+    struct value now = jinja_list(j, TUPLE, 0);
+    *now.items = (struct items){.at = given->at, .count = given->count};
+    bool is_new = self.loop->changed.kind == ABSENT ||
+                  !jinja_equal(j, self.loop->changed, now);
+    self.loop->changed = now;
+    return jinja_truth(is_new);
+}
+
+#define ROWS (KIND(LIST) | KIND(TUPLE))
+
+const struct row jinja_methods[] = {
+        {"capitalize", str_capitalize, "", KIND(STRING)},
+        {"casefold", str_lower, "", KIND(STRING)},
+        {"center", str_center, "width! fillchar", KIND(STRING)},
+        {"count", str_count, "sub! start end", KIND(STRING)},
+        {"endswith", str_endswith, "suffix! start end", KIND(STRING)},
+        {"find", str_find, "sub! start end", KIND(STRING)},
+        {"format", str_format, "*", KIND(STRING)},
+        {"index", str_index, "sub! start end", KIND(STRING)},
+        {"isalnum", str_isalnum, "", KIND(STRING)},
+        {"isalpha", str_isalpha, "", KIND(STRING)},
+        {"isdigit", str_isdigit, "", KIND(STRING)},
+        {"islower", str_islower, "", KIND(STRING)},
+        {"isnumeric", str_isnumeric, "", KIND(STRING)},
+        {"isspace", str_isspace, "", KIND(STRING)},
+        {"isupper", str_isupper, "", KIND(STRING)},
+        {"join", str_join, "iterable!", KIND(STRING)},
+        {"ljust", str_ljust, "width! fillchar", KIND(STRING)},
+        {"lower", str_lower, "", KIND(STRING)},
+        {"lstrip", str_lstrip, "chars", KIND(STRING)},
+        {"partition", str_partition, "sep!", KIND(STRING)},
+        {"removeprefix", str_removeprefix, "prefix!", KIND(STRING)},
+        {"removesuffix", str_removesuffix, "suffix!", KIND(STRING)},
+        {"replace", str_replace, "old! new! count", KIND(STRING)},
+        {"rfind", str_rfind, "sub! start end", KIND(STRING)},
+        {"rjust", str_rjust, "width! fillchar", KIND(STRING)},
+        {"rpartition", str_rpartition, "sep!", KIND(STRING)},
+        {"rsplit", str_rsplit, "sep maxsplit", KIND(STRING)},
+        {"rstrip", str_rstrip, "chars", KIND(STRING)},
+        {"split", str_split, "sep maxsplit", KIND(STRING)},
+        {"splitlines", str_splitlines, "keepends", KIND(STRING)},
+        {"startswith", str_startswith, "prefix! start end", KIND(STRING)},
+        {"strip", str_strip, "chars", KIND(STRING)},
+        {"swapcase", str_swapcase, "", KIND(STRING)},
+        {"title", str_title, "", KIND(STRING)},
+        {"upper", str_upper, "", KIND(STRING)},
+        {"zfill", str_zfill, "width!", KIND(STRING)},
+        {"clear", refused, "*", KIND(DICT) | KIND(LIST)},
+        {"copy", copy, "", KIND(DICT) | KIND(LIST)},
+        {"get", dict_get, "key! default", KIND(DICT)},
+        {"items", dict_items, "", KIND(DICT)},
+        {"keys", dict_keys, "", KIND(DICT)},
+        {"pop", refused, "*", KIND(DICT) | KIND(LIST)},
+        {"popitem", refused, "*", KIND(DICT)},
+        {"setdefault", refused, "*", KIND(DICT)},
+        {"update", refused, "*", KIND(DICT)},
+        {"values", dict_values, "", KIND(DICT)},
+        {"append", refused, "*", KIND(LIST)},
+        {"extend", refused, "*", KIND(LIST)},
+        {"insert", refused, "*", KIND(LIST)},
+        {"remove", refused, "*", KIND(LIST)},
+        {"sort", refused, "*", KIND(LIST)},
+        {"count", list_count, "value!", ROWS},
+        {"index", list_index, "value!", ROWS},
+        {"changed", loop_changed, "*", KIND(LOOP)},
+        {"cycle", loop_cycle, "*", KIND(LOOP)},
+        {0}};
+
+const struct row *jinja_method(enum kind kind, const char *name, size_t bytes)
+{
+    for (const struct row *row = jinja_methods; row->name; row++)
+        if ((row->kinds & KIND(kind)) && row->name[0] == name[0] &&
+            strlen(row->name) == bytes && memcmp(row->name, name, bytes) == 0)
+            return row;
+    return NULL;
+}

@@ -1,0 +1,425 @@
+/* operate.c - operators, with Python's rules. */
+#include "data/jinja/internal.h"
+
+#include "base/must.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool is_number(struct value value)
+{
+    return is_one_of(value, NUMBERS);
+}
+
+/* Of any number, exactly; both formats have 64 bits of mantissa or more. */
+static long double exact(struct value value)
+{
+    return value.kind == FLOAT  ? (long double)value.real
+           : value.kind == BOOL ? (long double)value.truth
+                                : (long double)value.integer;
+}
+
+static int64_t whole(struct value value)
+{
+    return value.kind == BOOL ? value.truth : value.integer;
+}
+
+static double real(struct value value)
+{
+    return (double)exact(value);
+}
+
+/* --- comparisons ---------------------------------------------------------- */
+
+static bool are_items_equal(
+        struct jinja *j, const struct items *a, const struct items *b)
+{
+    if (a->count != b->count)
+        return false;
+    for (size_t i = 0; i < a->count; i++)
+        if (!jinja_equal(j, a->at[i], b->at[i]))
+            return false;
+    return true;
+}
+
+static bool are_dicts_equal(
+        struct jinja *j, const struct dict *a, const struct dict *b)
+{
+    if (a->count != b->count)
+        return false;
+    for (size_t i = 0; i < a->count; i++) {
+        const struct value *other = jinja_find(j, b, a->pairs[i].key);
+        if (!other || !jinja_equal(j, a->pairs[i].value, *other))
+            return false;
+    }
+    return true;
+}
+
+bool jinja_equal(struct jinja *j, struct value a, struct value b)
+{
+    if (is_number(a) && is_number(b))
+        return exact(a) == exact(b);
+    if (a.kind != b.kind || !jinja_enter(j))
+        return false;
+    bool is_equal;
+    switch ((enum kind)a.kind) {
+    case UNDEFINED:
+    case NONE:
+        is_equal = true;
+        break;
+    case STRING:
+        is_equal = a.bytes == b.bytes && jinja_read(j, a.bytes) &&
+                   memcmp(a.text, b.text, a.bytes) == 0;
+        break;
+    case LIST:
+    case TUPLE:
+        is_equal = are_items_equal(j, a.items, b.items);
+        break;
+    case DICT:
+        is_equal = are_dicts_equal(j, a.dict, b.dict);
+        break;
+    default:
+        is_equal = a.items == b.items; /* the same thing */
+    }
+    jinja_leave(j);
+    return is_equal;
+}
+
+static int compare_items(
+        struct jinja *j, const struct items *a, const struct items *b,
+        const char *sign)
+{
+    size_t least = a->count < b->count ? a->count : b->count;
+    for (size_t i = 0; i < least && j->result == JINJA_DONE; i++)
+        if (!jinja_equal(j, a->at[i], b->at[i]))
+            return jinja_compare(j, a->at[i], b->at[i], sign);
+    return (a->count > b->count) - (a->count < b->count);
+}
+
+int jinja_compare(
+        struct jinja *j, struct value a, struct value b, const char *sign)
+{
+    int order = 0;
+    if (is_number(a) && is_number(b))
+        return (exact(a) > exact(b)) - (exact(a) < exact(b));
+    if (a.kind == STRING && b.kind == STRING) {
+        size_t least = a.bytes < b.bytes ? a.bytes : b.bytes;
+        order = jinja_read(j, least) ? memcmp(a.text, b.text, least) : 0;
+        return order ? order : (a.bytes > b.bytes) - (a.bytes < b.bytes);
+    }
+    if (a.kind == b.kind && is_one_of(a, KIND(LIST) | KIND(TUPLE)) &&
+        jinja_enter(j)) {
+        order = compare_items(j, a.items, b.items, sign);
+        jinja_leave(j);
+        return order;
+    }
+    if (a.kind == UNDEFINED || b.kind == UNDEFINED)
+        jinja_use_undefined(j, a.kind == UNDEFINED ? a : b);
+    jinja_fail(
+            j, "'%s' not supported between instances of '%s' and '%s'", sign,
+            jinja_type(a), jinja_type(b));
+    return 0;
+}
+
+bool jinja_is_in(struct jinja *j, struct value value, struct value where)
+{
+    struct items items;
+    if (where.kind == DICT)
+        return jinja_find(j, where.dict, value) != NULL;
+    if (where.kind == STRING && value.kind == STRING)
+        return jinja_read(j, value.bytes + where.bytes) &&
+               memmem(where.text, where.bytes, value.text, value.bytes);
+    if (where.kind == STRING)
+        jinja_fail(
+                j, "'in <string>' requires string as left operand, not %s",
+                jinja_type(value));
+    else if (!is_one_of(where, SEQUENCES | KIND(UNDEFINED)))
+        jinja_fail(
+                j, "argument of type '%s' is not iterable", jinja_type(where));
+    if (!jinja_iterate(j, where, &items))
+        return false;
+    for (size_t i = 0; i < items.count && jinja_charge(j, 1, 0); i++)
+        if (jinja_equal(j, items.at[i], value))
+            return true;
+    return false;
+}
+
+/* --- text ----------------------------------------------------------------- */
+
+struct value jinja_escaped(struct jinja *j, struct value text)
+{
+    static const char marks[] = "&<>'\"";
+    static const char *const names[] = {
+            "&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    size_t mark, done = 0;
+    if (text.is_safe)
+        return text;
+    text = jinja_str(j, text);
+    mark = jinja_capture(j);
+    for (size_t i = 0; i < text.bytes && j->result == JINJA_DONE; i++) {
+        const char *found = text.text[i] ? strchr(marks, text.text[i]) : NULL;
+        if (!found)
+            continue;
+        jinja_write(j, text.text + done, i - done);
+        jinja_write(j, names[found - marks], strlen(names[found - marks]));
+        done = i + 1;
+    }
+    jinja_write(j, text.text + done, text.bytes - done);
+    struct value escaped = jinja_captured(j, mark);
+    escaped.is_safe = escaped.kind == STRING;
+    return escaped;
+}
+
+struct value jinja_joined(struct jinja *j, struct value a, struct value b)
+{
+    if (a.is_safe || b.is_safe) {
+        a = jinja_escaped(j, a);
+        b = jinja_escaped(j, b);
+    }
+    char *text = jinja_extend(j, a.text, a.bytes, b.bytes);
+    if (!text)
+        return jinja_none();
+    memcpy(text + a.bytes, b.text, b.bytes);
+    struct value joined = jinja_slice(text, a.bytes + b.bytes);
+    joined.is_safe = a.is_safe;
+    return joined;
+}
+
+static struct value appended(struct jinja *j, struct value a, struct value b)
+{
+    struct value list = jinja_list(j, a.kind, 0);
+    size_t used = a.items->count * sizeof list,
+           more = b.items->count * sizeof list;
+    char *at = jinja_extend(j, a.items->at, used, more);
+    if (!at)
+        return list;
+    if (more)
+        memcpy(at + used, b.items->at, more);
+    list.items->at = (struct value *)(void *)at;
+    list.items->count = list.items->capacity = a.items->count + b.items->count;
+    return list;
+}
+
+static struct value repeated(struct jinja *j, struct value a, int64_t count)
+{
+    bool is_text = a.kind == STRING;
+    struct value made = is_text ? jinja_slice("", 0) : jinja_list(j, a.kind, 0);
+    made.is_safe = a.is_safe;
+    size_t bytes = is_text ? a.bytes : a.items->count * sizeof a;
+    if (bytes == 0 || count <= 0 || !jinja_affords(j, (uint64_t)count, bytes))
+        return made;
+    for (int64_t i = 0; i < count && jinja_charge(j, 1, 0); i++)
+        made = is_text ? jinja_joined(j, made, a) : appended(j, made, a);
+    return made;
+}
+
+/* One %.. of a format, up to its letter; false: is none. */
+static bool take_directive(
+        struct jinja *j, struct value format, size_t *at, char out[24])
+{
+    size_t used = 0;
+    out[used++] = '%';
+    while (*at < format.bytes && used < 16 &&
+           strchr("-+ #0123456789.", format.text[*at]) && format.text[*at])
+        out[used++] = format.text[(*at)++];
+    if (*at >= format.bytes || !strchr("sdifeEgGxXor%", format.text[*at]) ||
+        (strchr("sr", format.text[*at]) && memchr(out, '.', used))) {
+        jinja_unknown(j, "this format of %% is not supported");
+        return false;
+    }
+    out[used] = '\0';
+    const char *precision = strchr(out, '.');
+    if (atoi(out + 1 + strspn(out + 1, "-+ #0")) > 1000 ||
+        (precision && atoi(precision + 1) > 1000)) {
+        jinja_stop(j, JINJA_OVER, "formats more than 1000 characters at once");
+        return false;
+    }
+    return true;
+}
+
+static void write_formatted(
+        struct jinja *j, char directive[24], char letter, struct value value)
+{
+    char text[2048];
+    size_t used = strlen(directive);
+    if (letter == 's' || letter == 'r') {
+        size_t mark = jinja_capture(j);
+        if (letter == 's')
+            jinja_write_str(j, value);
+        else
+            jinja_write_repr(j, value);
+        value = jinja_captured(j, mark);
+        size_t width =
+                (size_t)atoi(directive + 1 + strspn(directive + 1, "-+ #0"));
+        size_t count = jinja_characters(value);
+        for (size_t i = count; directive[1] != '-' && i < width; i++)
+            jinja_write(j, " ", 1);
+        jinja_write(j, value.text, value.bytes);
+        for (size_t i = count; directive[1] == '-' && i < width; i++)
+            jinja_write(j, " ", 1);
+        return;
+    }
+    if (!is_number(value)) {
+        jinja_fail(
+                j, "%%%c format: a number is required, not %s", letter,
+                jinja_type(value));
+        return;
+    }
+    bool is_real = strchr("feEgG", letter) != NULL;
+    directive[used] = '\0';
+    if (!is_real)
+        directive[used++] = 'l', directive[used++] = 'l';
+    directive[used++] = letter;
+    directive[used] = '\0';
+    if (is_real)
+        snprintf(text, sizeof text, directive, real(value));
+    else
+        snprintf(
+                text, sizeof text, directive,
+                value.kind == FLOAT ? (long long)value.real
+                                    : (long long)whole(value));
+    jinja_write(j, text, strlen(text));
+}
+
+struct value jinja_formatted(
+        struct jinja *j, struct value format, const struct arguments *given)
+{
+    size_t next = 0, mark = jinja_capture(j);
+    char directive[24];
+    for (size_t at = 0; at < format.bytes && j->result == JINJA_DONE;) {
+        const char *sign = memchr(format.text + at, '%', format.bytes - at);
+        size_t end = sign ? (size_t)(sign - format.text) : format.bytes;
+        jinja_write(j, format.text + at, end - at);
+        at = end + 1;
+        if (!sign || !take_directive(j, format, &at, directive))
+            break;
+        char letter = format.text[at++];
+        if (letter == '%')
+            jinja_write(j, "%", 1);
+        else if (next == given->count)
+            jinja_fail(j, "not enough arguments for format string");
+        else
+            write_formatted(j, directive, letter, given->at[next++]);
+    }
+    if (next < given->count)
+        jinja_fail(j, "not all arguments converted during string formatting");
+    struct value made = jinja_captured(j, mark);
+    made.is_safe = format.is_safe;
+    return made;
+}
+
+/* --- arithmetic ----------------------------------------------------------- */
+
+static struct value over(struct jinja *j)
+{
+    jinja_unknown(j, "a whole number of over 64 bits is not supported");
+    return jinja_none();
+}
+
+/* The square of `base` is only taken where it is used. */
+static struct value power(struct jinja *j, int64_t base, int64_t exponent)
+{
+    int64_t out = 1;
+    for (; exponent > 0; exponent >>= 1) {
+        if ((exponent & 1) && __builtin_mul_overflow(out, base, &out))
+            return over(j);
+        if (exponent > 1 && __builtin_mul_overflow(base, base, &base))
+            return over(j);
+    }
+    return jinja_integer(out);
+}
+
+static struct value operate_whole(
+        struct jinja *j, char sign, int64_t a, int64_t b)
+{
+    int64_t out = 0;
+    bool is_over = false;
+    if (sign == 'P')
+        return power(j, a, b);
+    if (sign == 'D' || sign == '%') {
+        is_over = b == -1 && a == INT64_MIN && sign == 'D';
+        out = b == -1 ? 0 : a % b; /* rounded down */
+        out += out != 0 && (out < 0) != (b < 0) ? b : 0;
+        if (sign == 'D' && !is_over)
+            out = b == -1 ? -a : (a - out) / b;
+    } else {
+        is_over = sign == '*'   ? __builtin_mul_overflow(a, b, &out)
+                  : sign == '+' ? __builtin_add_overflow(a, b, &out)
+                                : __builtin_sub_overflow(a, b, &out);
+    }
+    return is_over ? over(j) : jinja_integer(out);
+}
+
+static struct value operate_real(char sign, double a, double b)
+{
+    double rest = sign == '%' || sign == 'D' ? fmod(a, b) : 0;
+    if (rest != 0 && (rest < 0) != (b < 0))
+        rest += b;
+    switch (sign) {
+    case '+':
+        return jinja_real(a + b);
+    case '-':
+        return jinja_real(a - b);
+    case '*':
+        return jinja_real(a * b);
+    case '/':
+        return jinja_real(a / b);
+    case '%':
+        return jinja_real(rest == 0 ? copysign(0, b) : rest);
+    case 'D':
+        return jinja_real(round((a - rest) / b));
+    default:
+        return jinja_real(pow(a, b));
+    }
+}
+
+static struct value operate_numbers(
+        struct jinja *j, char sign, struct value a, struct value b)
+{
+    bool divides = sign == '/' || sign == 'D' || sign == '%';
+    if ((divides && exact(b) == 0) ||
+        (sign == 'P' && exact(a) == 0 && exact(b) < 0)) {
+        jinja_fail(j, "division by zero");
+        return jinja_none();
+    }
+    if (a.kind == FLOAT || b.kind == FLOAT || sign == '/' ||
+        (sign == 'P' && exact(b) < 0))
+        return operate_real(sign, real(a), real(b));
+    return operate_whole(j, sign, whole(a), whole(b));
+}
+
+struct value jinja_operate(
+        struct jinja *j, char sign, struct value a, struct value b)
+{
+    if (is_number(a) && is_number(b))
+        return operate_numbers(j, sign, a, b);
+    if (sign == '+' && a.kind == STRING && b.kind == STRING)
+        return jinja_joined(j, a, b);
+    if (sign == '+' && a.kind == b.kind &&
+        is_one_of(a, KIND(LIST) | KIND(TUPLE)))
+        return appended(j, a, b);
+    int repeats = KIND(STRING) | KIND(LIST) | KIND(TUPLE);
+    if (sign == '*' && is_one_of(a, repeats) &&
+        is_one_of(b, KIND(INT) | KIND(BOOL)))
+        return repeated(j, a, whole(b));
+    if (sign == '*' && is_one_of(b, repeats) &&
+        is_one_of(a, KIND(INT) | KIND(BOOL)))
+        return repeated(j, b, whole(a));
+    if (sign == '%' && a.kind == STRING) {
+        struct arguments one = {.at = &b, .count = 1};
+        if (b.kind == TUPLE)
+            one = (struct arguments){
+                    .at = b.items->at, .count = b.items->count};
+        return jinja_formatted(j, a, &one);
+    }
+    if (a.kind == UNDEFINED || b.kind == UNDEFINED)
+        jinja_use_undefined(j, a.kind == UNDEFINED ? a : b);
+    jinja_fail(
+            j, "unsupported operand types for %s: '%s' and '%s'",
+            sign == 'D'   ? "//"
+            : sign == 'P' ? "**"
+                          : (char[]){sign, '\0'},
+            jinja_type(a), jinja_type(b));
+    return jinja_none();
+}

@@ -1,0 +1,366 @@
+/* parse.c - a template's statements. */
+#include "data/jinja/tree.h"
+
+#include "base/must.h"
+
+#include <stdlib.h>
+
+/* The statements up to the first tag of `ends`, words between blanks, whose
+ * name is not passed; NULL: to the end of the template. */
+static struct statement *parse_body(struct parser *p, const char *ends);
+
+static struct statement *statement(struct parser *p, enum statement_kind kind)
+{
+    struct statement *s = jinja_alloc(p->j, sizeof *s);
+    *s = (struct statement){.kind = kind, .line = p->at->line};
+    return s;
+}
+
+static void end_tag(struct parser *p)
+{
+    if (p->at->kind != T_BLOCK_END)
+        jinja_unexpected(p, "the end of the tag");
+    else
+        p->at++;
+}
+
+static bool is_one_of_words(const struct parser *p, const char *words)
+{
+    while (words && *words) {
+        size_t length = strcspn(words, " ");
+        if (p->at->kind == T_NAME && p->at->value.bytes == length &&
+            memcmp(p->at->value.text, words, length) == 0)
+            return true;
+        words += length + (words[length] == ' ');
+    }
+    return false;
+}
+
+/* The body of a block whose begin tag is to end here, and its end tag. */
+static struct statement *block_body(struct parser *p, const char *end)
+{
+    end_tag(p);
+    struct statement *body = parse_body(p, end);
+    p->at += p->j->result == JINJA_DONE;
+    return body;
+}
+
+static struct statement *parse_if(struct parser *p)
+{
+    struct statement *first = statement(p, IF), *s = first;
+    s->value = jinja_parse_tuple(p, false);
+    for (;;) {
+        end_tag(p);
+        s->body = parse_body(p, s->value ? "elif else endif" : "endif");
+        if (p->j->result != JINJA_DONE || jinja_take_name(p, "endif"))
+            return first;
+        s = s->other = statement(p, IF);
+        if (jinja_take_name(p, "elif"))
+            s->value = jinja_parse_tuple(p, false);
+        else
+            p->at++;
+    }
+}
+
+static struct statement *parse_for(struct parser *p)
+{
+    struct statement *s = statement(p, FOR);
+    s->target = jinja_parse_target(p);
+    if (!jinja_take_name(p, "in"))
+        jinja_unexpected(p, "`in`");
+    s->value = jinja_parse_tuple(p, false);
+    if (jinja_take_name(p, "if"))
+        s->only = jinja_parse_expression(p);
+    if (jinja_is_name(p, "recursive"))
+        jinja_unknown(p->j, "a recursive loop is not supported");
+    end_tag(p);
+    p->loops++;
+    s->body = parse_body(p, "else endfor");
+    p->loops--;
+    if (jinja_take_name(p, "else"))
+        s->other = block_body(p, "endfor");
+    else
+        p->at += p->j->result == JINJA_DONE;
+    return s;
+}
+
+static struct statement *parse_set(struct parser *p)
+{
+    struct statement *s = statement(p, SET);
+    s->target = jinja_parse_target(p);
+    if (jinja_take_sign(p, '=')) {
+        s->value = jinja_parse_tuple(p, true);
+        return s;
+    }
+    s->kind = SET_BLOCK;
+    if (jinja_take_sign(p, '|'))
+        s->value = jinja_parse_filters(p, NULL);
+    s->body = block_body(p, "endset");
+    return s;
+}
+
+static struct statement *parse_with(struct parser *p)
+{
+    struct statement *s = statement(p, WITH), **next = &s->other;
+    while (p->j->result == JINJA_DONE && p->at->kind != T_BLOCK_END) {
+        struct statement *set = *next = statement(p, SET);
+        next = &set->next;
+        set->target = jinja_node(p, NAME, NULL);
+        set->target->constant = p->at->value;
+        if (p->at->kind != T_NAME)
+            jinja_unexpected(p, "a name");
+        else
+            set->target->symbol = jinja_symbol(p, p->at++->value);
+        jinja_expect_sign(p, '=');
+        set->value = jinja_parse_expression(p);
+        if (p->at->kind != T_BLOCK_END)
+            jinja_expect_sign(p, ',');
+    }
+    s->body = block_body(p, "endwith");
+    return s;
+}
+
+/* After "(". */
+static void parse_parameters(struct parser *p, struct macro *macro)
+{
+    while (p->j->result == JINJA_DONE && !jinja_take_sign(p, ')')) {
+        size_t count = (size_t)macro->count;
+        struct parameter *all = jinja_extend(
+                p->j, macro->parameters, count * sizeof *all, sizeof *all);
+        if (!all || p->at->kind != T_NAME) {
+            jinja_unexpected(p, "a name");
+            return;
+        }
+        macro->parameters = all;
+        macro->count++;
+        struct value name = p->at++->value;
+        all[count] = (struct parameter){jinja_symbol(p, name), name, NULL};
+        struct node *value = NULL;
+        if (jinja_take_sign(p, '='))
+            value = jinja_parse_expression(p);
+        all[count].value = value;
+        if (!jinja_is_sign(p, ')'))
+            jinja_expect_sign(p, ',');
+    }
+}
+
+/* From its parameters to the end of its body. */
+static struct macro *parse_macro(
+        struct parser *p, struct value name, const char *end)
+{
+    struct macro *macro = jinja_alloc(p->j, sizeof *macro), *outer = p->macro;
+    int loops = p->loops;
+    *macro = (struct macro){.name = name};
+    if (jinja_take_sign(p, '('))
+        parse_parameters(p, macro);
+    p->macro = macro;
+    p->loops = 0;
+    macro->body = block_body(p, end);
+    p->macro = outer;
+    p->loops = loops;
+    if (outer) { /* what a block within uses is seen from there */
+        outer->takes_more |= macro->takes_more;
+        outer->takes_named |= macro->takes_named;
+        outer->takes_caller |= macro->takes_caller;
+    }
+    return macro;
+}
+
+static struct statement *parse_define(struct parser *p)
+{
+    struct statement *s = statement(p, DEFINE);
+    struct value name = p->at->value;
+    if (p->at->kind != T_NAME || p->at[1].kind != T_SIGN ||
+        p->at[1].op != '(') {
+        jinja_unexpected(p, "a name and its parameters");
+        return s;
+    }
+    p->at++;
+    s->target = jinja_node(p, NAME, NULL);
+    s->target->constant = name;
+    s->target->symbol = jinja_symbol(p, name);
+    s->macro = parse_macro(p, name, "endmacro");
+    return s;
+}
+
+/* {% call(parameters) f(..) %}: the body is a macro that f knows as caller. */
+static struct statement *parse_call_block(struct parser *p)
+{
+    struct statement *s = statement(p, CALL_BLOCK);
+    struct macro *parameters = jinja_alloc(p->j, sizeof *parameters);
+    *parameters = (struct macro){.name = jinja_word("caller")};
+    if (jinja_take_sign(p, '('))
+        parse_parameters(p, parameters);
+    s->value = jinja_parse_expression(p);
+    if (p->j->result == JINJA_DONE && s->value->kind != CALL)
+        jinja_unexpected(p, "a call");
+    s->macro = parse_macro(p, parameters->name, "endcall");
+    s->macro->parameters = parameters->parameters;
+    s->macro->count = parameters->count;
+    return s;
+}
+
+static struct statement *parse_filter_block(struct parser *p)
+{
+    struct statement *s = statement(p, FILTER_BLOCK);
+    s->value = jinja_parse_filters(p, NULL);
+    s->body = block_body(p, "endfilter");
+    return s;
+}
+
+static struct statement *parse_generation(struct parser *p)
+{
+    struct statement *s = statement(p, GENERATION);
+    s->body = block_body(p, "endgeneration");
+    return s;
+}
+
+static struct statement *parse_leave(struct parser *p)
+{
+    bool is_break = jinja_is_text(p->at[-1].value, "break");
+    if (p->loops == 0)
+        jinja_fail(
+                p->j, "`%s` outside of a loop",
+                is_break ? "break" : "continue");
+    return statement(p, is_break ? BREAK : CONTINUE);
+}
+
+static const struct {
+    const char *name;
+    struct statement *(*parse)(struct parser *p);
+} tags[] = {
+        {"if", parse_if},
+        {"for", parse_for},
+        {"set", parse_set},
+        {"with", parse_with},
+        {"macro", parse_define},
+        {"call", parse_call_block},
+        {"filter", parse_filter_block},
+        {"generation", parse_generation},
+        {"break", parse_leave},
+        {"continue", parse_leave},
+};
+
+/* After "{%". */
+static struct statement *parse_tag(struct parser *p)
+{
+    struct value name = p->at->value;
+    p->j->line = p->at->line;
+    for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
+        if (jinja_take_name(p, tags[i].name)) {
+            struct statement *s = NULL;
+            if (jinja_enter(p->j)) {
+                s = tags[i].parse(p);
+                jinja_leave(p->j);
+            }
+            if (p->j->result == JINJA_DONE)
+                end_tag(p);
+            return s;
+        }
+    if (p->at->kind != T_NAME)
+        jinja_unexpected(p, "the name of a tag");
+    else if (
+            strncmp(name.text, "end", 3) == 0 || jinja_is_name(p, "else") ||
+            jinja_is_name(p, "elif"))
+        jinja_unexpected(p, "another tag");
+    else
+        jinja_unknown(
+                p->j, "{%% %.*s %%} is not supported",
+                (int)(name.bytes > 60 ? 60 : name.bytes), name.text);
+    return NULL;
+}
+
+static struct statement *parse_body(struct parser *p, const char *ends)
+{
+    struct statement *first = NULL, **next = &first;
+    int line = p->j->line;
+    while (p->j->result == JINJA_DONE && p->at->kind != T_END) {
+        struct statement *s;
+        if (p->at->kind == T_TEXT) {
+            s = statement(p, TEXT);
+            s->text = p->at++->value;
+        } else if (p->at->kind == T_OUTPUT) {
+            p->at++;
+            s = statement(p, PRINT);
+            s->value = jinja_parse_tuple(p, true);
+            if (p->at->kind != T_OUTPUT_END)
+                jinja_unexpected(p, "}}");
+            else
+                p->at++;
+        } else {
+            p->at++;
+            if (is_one_of_words(p, ends))
+                return first;
+            s = parse_tag(p);
+        }
+        *next = s;
+        next = s ? &s->next : next;
+    }
+    if (ends) {
+        p->j->line = line;
+        jinja_fail(p->j, "a block without its end (%s)", ends);
+    }
+    return first;
+}
+
+/* --- a template as a whole ------------------------------------------------ */
+
+/* Its lines end with \n, the last with nothing. NULL: is not UTF-8. */
+static char *normalized(struct jinja *j, const char *source, size_t *bytes_out)
+{
+    size_t bytes = strlen(source), used = 0;
+    json_t *check = json_stringn(source, bytes);
+    if (!check || !jinja_charge(j, 1 + bytes / 64, bytes)) {
+        json_decref(check);
+        jinja_stop(j, JINJA_UNKNOWN, "is not UTF-8");
+        return NULL;
+    }
+    json_decref(check);
+    char *text = jinja_alloc(j, bytes + 1);
+    for (size_t i = 0; i < bytes; i++)
+        if (source[i] != '\r' || source[i + 1] != '\n')
+            text[used++] = source[i] == '\r' ? '\n' : source[i];
+    used -= used > 0 && text[used - 1] == '\n';
+    text[used] = '\0';
+    *bytes_out = used;
+    return text;
+}
+
+enum jinja_result jinja_parse(
+        const char *source, struct jinja_template **out, char *why,
+        size_t why_bytes)
+{
+    static const char *const known[] = {"caller", "loop", "varargs", "kwargs"};
+    struct jinja_template *t = zd_must(calloc(1, sizeof *t));
+    struct jinja *j = &t->memory;
+    struct parser p = {.j = j, .template = t};
+    size_t bytes = 0;
+    j->left = jinja_budget_whole(JINJA_NESTING_MAX);
+    j->why = why;
+    j->why_bytes = why_bytes;
+    why[0] = '\0';
+    const char *text = normalized(j, source, &bytes);
+    struct token *tokens = text ? jinja_lex(j, text, bytes) : NULL;
+    for (int i = 0; i < 4; i++)
+        jinja_symbol(&p, jinja_word(known[i]));
+    if (tokens) {
+        p.at = tokens;
+        t->body = parse_body(&p, NULL);
+    }
+    free(tokens);
+    enum jinja_result result = j->result;
+    j->why = NULL; /* the caller's */
+    if (result == JINJA_DONE)
+        *out = t;
+    else
+        jinja_free(t);
+    return result;
+}
+
+void jinja_free(struct jinja_template *template)
+{
+    if (!template)
+        return;
+    jinja_release(&template->memory);
+    free(template);
+}

@@ -1,0 +1,541 @@
+/* parse_expression.c - tokens of an expression as a tree, with Jinja's
+ * precedence: or, and, not, comparisons, + -, ~, * / // %, **, sign, and what
+ * follows a value: items, calls, then filters and tests. */
+#include "data/jinja/tree.h"
+
+#include "base/must.h"
+
+bool jinja_is_sign(const struct parser *p, char op)
+{
+    return p->at->kind == T_SIGN && p->at->op == op;
+}
+
+bool jinja_is_name(const struct parser *p, const char *name)
+{
+    return p->at->kind == T_NAME && jinja_is_text(p->at->value, name);
+}
+
+static void step(struct parser *p)
+{
+    p->at += p->at->kind != T_END;
+    jinja_charge(p->j, 1, 0);
+}
+
+bool jinja_take_sign(struct parser *p, char op)
+{
+    if (!jinja_is_sign(p, op))
+        return false;
+    step(p);
+    return true;
+}
+
+bool jinja_take_name(struct parser *p, const char *name)
+{
+    if (!jinja_is_name(p, name))
+        return false;
+    step(p);
+    return true;
+}
+
+void jinja_unexpected(struct parser *p, const char *wanted)
+{
+    static const struct {
+        char op;
+        const char *text;
+    } twos[] = {{'E', "=="}, {'N', "!="}, {'L', "<="},
+                {'G', ">="}, {'D', "//"}, {'P', "**"}};
+    const struct token *at = p->at;
+    char sign[2] = {at->op, '\0'};
+    struct value text = at->kind == T_NAME || at->value.kind == STRING
+                                ? at->value
+                        : at->kind == T_SIGN       ? jinja_word(sign)
+                        : at->kind == T_CONSTANT   ? jinja_word("a number")
+                        : at->kind == T_BLOCK_END  ? jinja_word("%}")
+                        : at->kind == T_OUTPUT_END ? jinja_word("}}")
+                                                   : jinja_word("its end");
+    for (size_t i = 0; at->kind == T_SIGN && i < sizeof twos / sizeof twos[0];
+         i++)
+        if (at->op == twos[i].op)
+            text = jinja_word(twos[i].text);
+    p->j->line = at->line;
+    jinja_fail(
+            p->j, "expected %s, not `%.*s`", wanted,
+            (int)(text.bytes > 40 ? 40 : text.bytes), text.text);
+}
+
+void jinja_expect_sign(struct parser *p, char op)
+{
+    char wanted[] = {'`', op, '`', '\0'};
+    if (!jinja_take_sign(p, op))
+        jinja_unexpected(p, wanted);
+}
+
+static struct value expect_name(struct parser *p)
+{
+    struct value name = p->at->value;
+    if (p->at->kind != T_NAME)
+        jinja_unexpected(p, "a name");
+    else
+        step(p);
+    return name;
+}
+
+int jinja_symbol(struct parser *p, struct value name)
+{
+    struct jinja_template *t = p->template;
+    int symbol = 0;
+    while (symbol < t->name_count &&
+           (t->names[symbol].bytes != name.bytes ||
+            memcmp(t->names[symbol].text, name.text, name.bytes) != 0))
+        symbol++;
+    if (!jinja_charge(p->j, (size_t)symbol / 16, 0) || symbol < t->name_count)
+        return symbol;
+    struct value *names = jinja_extend(
+            p->j, t->names, (size_t)symbol * sizeof *names, sizeof *names);
+    if (!names)
+        return 0;
+    names[symbol] = name;
+    t->names = names;
+    return t->name_count++;
+}
+
+struct node *jinja_node(
+        struct parser *p, enum node_kind kind, struct node *part)
+{
+    struct node *node = jinja_alloc(p->j, sizeof *node);
+    *node = (struct node){.kind = kind, .line = p->at->line};
+    if (part) {
+        node->line = part->line;
+        jinja_add_part(p, node, part);
+    }
+    return node;
+}
+
+void jinja_add_part(struct parser *p, struct node *node, struct node *part)
+{
+    size_t count = (size_t)node->count;
+    struct node **parts = jinja_extend(
+            p->j, node->parts, count * sizeof *parts, sizeof *parts);
+    if (!parts)
+        return;
+    node->parts = parts;
+    parts[count] = part;
+    node->count++;
+}
+
+static void add_operand(
+        struct parser *p, struct node *node, char op, struct node *part)
+{
+    size_t count = (size_t)node->count, used = node->ops ? count : 0;
+    char *ops = jinja_extend(p->j, node->ops, used, count + 1 - used);
+    if (!ops)
+        return;
+    node->ops = ops;
+    ops[node->count] = op;
+    jinja_add_part(p, node, part);
+}
+
+/* --- what stands for itself ----------------------------------------------- */
+
+static struct node *constant(struct parser *p, struct value value)
+{
+    struct node *node = jinja_node(p, CONSTANT, NULL);
+    node->constant = value;
+    return node;
+}
+
+static struct node *parse_name(struct parser *p)
+{
+    static const struct {
+        const char *name;
+        struct value value;
+    } known[] = {
+            {"true", {.kind = BOOL, .truth = true}},
+            {"True", {.kind = BOOL, .truth = true}},
+            {"false", {.kind = BOOL}},
+            {"False", {.kind = BOOL}},
+            {"none", {.kind = NONE}},
+            {"None", {.kind = NONE}},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (jinja_take_name(p, known[i].name))
+            return constant(p, known[i].value);
+    struct node *node = jinja_node(p, NAME, NULL);
+    node->constant = expect_name(p);
+    node->symbol = jinja_symbol(p, node->constant);
+    if (p->macro) {
+        p->macro->takes_more |= node->symbol == SYMBOL_VARARGS;
+        p->macro->takes_named |= node->symbol == SYMBOL_KWARGS;
+        p->macro->takes_caller |= node->symbol == SYMBOL_CALLER;
+    }
+    return node;
+}
+
+/* After "[". */
+static struct node *parse_list(struct parser *p)
+{
+    struct node *node = jinja_node(p, SEQUENCE, NULL);
+    node->constant.kind = LIST;
+    while (p->j->result == JINJA_DONE && !jinja_take_sign(p, ']')) {
+        jinja_add_part(p, node, jinja_parse_expression(p));
+        if (!jinja_is_sign(p, ']'))
+            jinja_expect_sign(p, ',');
+    }
+    return node;
+}
+
+static struct node *parse_mapping(struct parser *p)
+{
+    struct node *node = jinja_node(p, MAPPING, NULL);
+    while (p->j->result == JINJA_DONE && !jinja_take_sign(p, '}')) {
+        jinja_add_part(p, node, jinja_parse_expression(p));
+        jinja_expect_sign(p, ':');
+        jinja_add_part(p, node, jinja_parse_expression(p));
+        if (!jinja_is_sign(p, '}'))
+            jinja_expect_sign(p, ',');
+    }
+    return node;
+}
+
+static struct node *parse_constant(struct parser *p)
+{
+    struct node *node = constant(p, p->at->value);
+    step(p);
+    while (node->constant.kind == STRING && p->at->kind == T_CONSTANT &&
+           p->at->value.kind == STRING) { /* 'a' 'b' is 'ab' */
+        node->constant = jinja_joined(p->j, node->constant, p->at->value);
+        step(p);
+    }
+    return node;
+}
+
+static struct node *primary(struct parser *p)
+{
+    if (p->at->kind == T_CONSTANT)
+        return parse_constant(p);
+    if (jinja_take_sign(p, '['))
+        return parse_list(p);
+    if (jinja_take_sign(p, '{'))
+        return parse_mapping(p);
+    if (jinja_take_sign(p, '(')) {
+        struct node *node;
+        if (jinja_is_sign(p, ')')) {
+            node = jinja_node(p, SEQUENCE, NULL);
+            node->constant.kind = TUPLE;
+        } else {
+            node = jinja_parse_tuple(p, true);
+        }
+        jinja_expect_sign(p, ')');
+        return node;
+    }
+    if (p->at->kind != T_NAME)
+        jinja_unexpected(p, "an expression");
+    return parse_name(p);
+}
+
+/* --- what follows a value ------------------------------------------------- */
+
+/* After "[". */
+static struct node *parse_subscript(struct parser *p, struct node *value)
+{
+    struct node *node = jinja_node(p, ITEM, value), *bounds[3] = {NULL};
+    int count = 0;
+    bool is_slice = false;
+    for (;; count++) {
+        if (!jinja_is_sign(p, ':') && !jinja_is_sign(p, ']'))
+            bounds[count] = jinja_parse_expression(p);
+        if (count == 2 || !jinja_take_sign(p, ':'))
+            break;
+        is_slice = true;
+    }
+    jinja_expect_sign(p, ']');
+    if (!is_slice && !bounds[0])
+        jinja_unexpected(p, "an index");
+    node->kind = is_slice ? SLICED : ITEM;
+    for (int i = 0; i < (is_slice ? 3 : 1); i++)
+        jinja_add_part(p, node, bounds[i]);
+    return node;
+}
+
+/* After "(": into the node. */
+static void parse_arguments(struct parser *p, struct node *node)
+{
+    while (p->j->result == JINJA_DONE && !jinja_take_sign(p, ')')) {
+        bool is_named = p->at->kind == T_NAME && p->at[1].kind == T_SIGN &&
+                        p->at[1].op == '=';
+        if (jinja_is_sign(p, '*') || jinja_is_sign(p, 'P')) {
+            p->j->line = p->at->line;
+            jinja_unknown(p->j, "*arguments in a call are not supported");
+        } else if (is_named) {
+            struct value name = expect_name(p);
+            step(p);
+            size_t count = (size_t)node->named_count;
+            struct named *named = jinja_extend(
+                    p->j, node->named, count * sizeof *named, sizeof *named);
+            if (!named)
+                return;
+            node->named = named;
+            node->named_count++;
+            named[count] = (struct named){name, NULL};
+            struct node *value = jinja_parse_expression(p);
+            named[count].value = value;
+        } else if (node->named_count) {
+            jinja_unexpected(p, "a named argument");
+        } else {
+            jinja_add_part(p, node, jinja_parse_expression(p));
+        }
+        if (!jinja_is_sign(p, ')'))
+            jinja_expect_sign(p, ',');
+    }
+}
+
+struct node *jinja_parse_call(struct parser *p, struct node *callee)
+{
+    struct node *node = jinja_node(p, CALL, callee);
+    jinja_expect_sign(p, '(');
+    parse_arguments(p, node);
+    return node;
+}
+
+static struct node *postfix(struct parser *p, struct node *node)
+{
+    while (p->j->result == JINJA_DONE) {
+        if (jinja_take_sign(p, '[')) {
+            node = parse_subscript(p, node);
+        } else if (jinja_is_sign(p, '(')) {
+            node = jinja_parse_call(p, node);
+        } else if (jinja_take_sign(p, '.')) {
+            bool is_index = p->at->kind == T_CONSTANT;
+            node = jinja_node(p, is_index ? ITEM : ATTRIBUTE, node);
+            node->line = p->at->line;
+            if (is_index)
+                jinja_add_part(p, node, parse_constant(p));
+            else
+                node->constant = expect_name(p);
+        } else {
+            break;
+        }
+    }
+    return node;
+}
+
+/* After "|" or where a filter block names one. */
+static struct node *parse_filter(struct parser *p, struct node *value)
+{
+    struct node *node = jinja_node(p, FILTER, value);
+    if (!value)
+        jinja_add_part(p, node, NULL);
+    node->line = p->j->line = p->at->line;
+    struct value name = expect_name(p);
+    node->row = jinja_filter(name.text, name.bytes);
+    if (!node->row)
+        jinja_unknown(
+                p->j, "the filter %.*s is not supported",
+                (int)(name.bytes > 60 ? 60 : name.bytes), name.text);
+    if (jinja_take_sign(p, '('))
+        parse_arguments(p, node);
+    return node;
+}
+
+/* After "is". */
+static struct node *parse_test(struct parser *p, struct node *value)
+{
+    bool is_negated = jinja_take_name(p, "not");
+    struct node *node = jinja_node(p, TEST, value);
+    node->line = p->j->line = p->at->line;
+    struct value name = expect_name(p);
+    node->row = jinja_test(name.text, name.bytes);
+    if (!node->row)
+        jinja_unknown(
+                p->j, "the test %.*s is not supported",
+                (int)(name.bytes > 60 ? 60 : name.bytes), name.text);
+    bool has_value = p->at->kind == T_CONSTANT || jinja_is_sign(p, '[') ||
+                     jinja_is_sign(p, '{') ||
+                     (p->at->kind == T_NAME && !jinja_is_name(p, "else") &&
+                      !jinja_is_name(p, "or") && !jinja_is_name(p, "and") &&
+                      !jinja_is_name(p, "if"));
+    if (jinja_take_sign(p, '('))
+        parse_arguments(p, node);
+    else if (has_value)
+        jinja_add_part(p, node, postfix(p, primary(p)));
+    return is_negated ? jinja_node(p, NOT, node) : node;
+}
+
+struct node *jinja_parse_filters(struct parser *p, struct node *node)
+{
+    while (p->j->result == JINJA_DONE) {
+        if (jinja_take_sign(p, '|'))
+            node = parse_filter(p, node);
+        else if (node && jinja_take_name(p, "is"))
+            node = parse_test(p, node);
+        else if (node && jinja_is_sign(p, '('))
+            node = jinja_parse_call(p, node);
+        else if (!node) /* of a block: the first without "|" */
+            node = parse_filter(p, NULL);
+        else
+            break;
+    }
+    return node;
+}
+
+/* --- operators ------------------------------------------------------------ */
+
+static struct node *unary(struct parser *p, bool has_filters)
+{
+    struct node *node = NULL;
+    if (jinja_is_sign(p, '-') || jinja_is_sign(p, '+')) {
+        char op = p->at->op;
+        step(p);
+        if (jinja_enter(p->j)) {
+            node = jinja_node(p, SIGN, unary(p, false));
+            node->symbol = op;
+            jinja_leave(p->j);
+        }
+    } else {
+        node = postfix(p, primary(p));
+    }
+    return has_filters ? jinja_parse_filters(p, node) : node;
+}
+
+/* Operators of one level, from the left. */
+static struct node *chain(struct parser *p, int level)
+{
+    static const char *const ops[] = {"+-", "~", "*/D%", "P"};
+    if (level == 4)
+        return unary(p, true);
+    struct node *first = chain(p, level + 1), *node = NULL;
+    while (p->at->kind == T_SIGN && strchr(ops[level], p->at->op) &&
+           p->j->result == JINJA_DONE) {
+        char op = p->at->op;
+        step(p);
+        if (!node)
+            node = jinja_node(p, level == 1 ? CONCATENATE : OPERATE, first);
+        add_operand(p, node, op, chain(p, level + 1));
+    }
+    return node ? node : first;
+}
+
+/* 'i' in, 'o' not in. */
+static char take_comparison(struct parser *p)
+{
+    char op = p->at->op;
+    if (p->at->kind == T_SIGN && strchr("ENLG<>", op)) {
+        step(p);
+        return op;
+    }
+    if (jinja_take_name(p, "in"))
+        return 'i';
+    if (jinja_is_name(p, "not") && p->at[1].kind == T_NAME &&
+        jinja_is_text(p->at[1].value, "in")) {
+        step(p);
+        step(p);
+        return 'o';
+    }
+    return 0;
+}
+
+static struct node *comparison(struct parser *p)
+{
+    struct node *first = chain(p, 0), *node = NULL;
+    char op;
+    while (p->j->result == JINJA_DONE && (op = take_comparison(p))) {
+        if (!node)
+            node = jinja_node(p, COMPARE, first);
+        add_operand(p, node, op, chain(p, 0));
+    }
+    return node ? node : first;
+}
+
+static struct node *negation(struct parser *p)
+{
+    int count = 0;
+    while (p->j->result == JINJA_DONE && jinja_take_name(p, "not"))
+        count++;
+    struct node *node = comparison(p);
+    if (count % 2 == 0 && count > 0)
+        node = jinja_node(p, NOT, node);
+    return count > 0 ? jinja_node(p, NOT, node) : node;
+}
+
+static struct node *either(struct parser *p, bool is_or)
+{
+    struct node *first = is_or ? either(p, false) : negation(p), *node = NULL;
+    while (p->j->result == JINJA_DONE &&
+           jinja_take_name(p, is_or ? "or" : "and")) {
+        if (!node)
+            node = jinja_node(p, is_or ? OR : AND, first);
+        jinja_add_part(p, node, is_or ? either(p, false) : negation(p));
+    }
+    return node ? node : first;
+}
+
+static struct node *parse(struct parser *p, bool has_choice)
+{
+    if (!jinja_enter(p->j))
+        return NULL;
+    struct node *node = either(p, true);
+    while (has_choice && p->j->result == JINJA_DONE &&
+           jinja_take_name(p, "if")) {
+        node = jinja_node(p, CHOICE, node);
+        jinja_add_part(p, node, either(p, true));
+        jinja_add_part(
+                p, node, jinja_take_name(p, "else") ? parse(p, true) : NULL);
+    }
+    jinja_leave(p->j);
+    return node;
+}
+
+struct node *jinja_parse_expression(struct parser *p)
+{
+    return parse(p, true);
+}
+
+struct node *jinja_parse_tuple(struct parser *p, bool has_choice)
+{
+    struct node *first = parse(p, has_choice), *node = NULL;
+    while (p->j->result == JINJA_DONE && jinja_take_sign(p, ',')) {
+        if (!node)
+            node = jinja_node(p, SEQUENCE, first);
+        node->constant.kind = TUPLE;
+        if (p->at->kind == T_OUTPUT_END || p->at->kind == T_BLOCK_END ||
+            jinja_is_sign(p, ')'))
+            break;
+        jinja_add_part(p, node, parse(p, has_choice));
+    }
+    return node ? node : first;
+}
+
+/* A name, name.attribute (of a namespace), or several in a tuple. */
+struct node *jinja_parse_target(struct parser *p)
+{
+    struct node *first = NULL, *node = NULL;
+    if (!jinja_enter(p->j))
+        return NULL;
+    do {
+        struct node *part;
+        if (node && !jinja_is_sign(p, '(') && p->at->kind != T_NAME)
+            break; /* a comma at the end */
+        if (jinja_take_sign(p, '(')) {
+            part = jinja_parse_target(p);
+            jinja_expect_sign(p, ')');
+        } else {
+            part = jinja_node(p, NAME, NULL);
+            part->constant = expect_name(p);
+            part->symbol = jinja_symbol(p, part->constant);
+            if (jinja_take_sign(p, '.')) {
+                part = jinja_node(p, ATTRIBUTE, part);
+                part->constant = expect_name(p);
+            }
+        }
+        if (!first)
+            first = part;
+        else
+            jinja_add_part(p, node, part);
+        if (jinja_is_sign(p, ',') && !node) {
+            node = jinja_node(p, SEQUENCE, first);
+            node->constant.kind = TUPLE;
+        }
+    } while (p->j->result == JINJA_DONE && jinja_take_sign(p, ','));
+    jinja_leave(p->j);
+    return node ? node : first;
+}

@@ -1,0 +1,166 @@
+/* tree.h - a parsed template: statements, and the expressions in them. */
+#ifndef ZD_DATA_JINJA_TREE_H
+#define ZD_DATA_JINJA_TREE_H
+
+#include "data/jinja/internal.h"
+
+enum node_kind {
+    CONSTANT,
+    NAME,      /* symbol */
+    SEQUENCE,  /* a list or, by constant.kind, a tuple of the parts */
+    MAPPING,   /* the parts are keys and values in turn */
+    ATTRIBUTE, /* part 0 . constant */
+    ITEM,      /* part 0 [part 1] */
+    SLICED,    /* part 0 [part 1 : part 2 : part 3], NULL where not given */
+    CALL,      /* part 0 (the other parts, named) */
+    FILTER,    /* part 0 | row(..) */
+    TEST,      /* part 0 is row(..) */
+    NOT,
+    SIGN,    /* op part 0 */
+    OPERATE, /* part 0 ops[1] part 1 ops[2] part 2 .. from the left */
+    CONCATENATE,
+    COMPARE, /* as OPERATE, each with the part before it */
+    AND,
+    OR,
+    CHOICE, /* part 0 if part 1 else part 2 (or NULL) */
+};
+
+struct node {
+    enum node_kind kind;
+    int line, symbol, count, named_count;
+    struct value constant;
+    const struct row *row;
+    struct node **parts;
+    char *ops;
+    struct named {
+        struct value name;
+        struct node *value;
+    } * named;
+};
+
+enum statement_kind {
+    TEXT,
+    PRINT,
+    IF,  /* `other` is the next alternative, of the same kind */
+    FOR, /* `other` runs where there was nothing */
+    SET,
+    SET_BLOCK,
+    WITH, /* a scope: `other` has its SETs */
+    DEFINE,
+    CALL_BLOCK,
+    FILTER_BLOCK,
+    GENERATION,
+    BREAK,
+    CONTINUE,
+};
+
+struct macro {
+    struct value name;
+    int count;
+    struct parameter {
+        int symbol;
+        struct value name;
+        struct node *value; /* NULL: has no default */
+    } * parameters;
+    struct statement *body;
+    bool takes_more, takes_named, takes_caller; /* varargs, kwargs, caller */
+};
+
+struct statement {
+    enum statement_kind kind;
+    int line;
+    struct value text;
+    struct node *value;  /* printed, condition, visited, set, filters, call */
+    struct node *target; /* for, set */
+    struct node *only;   /* for: the condition after `if` */
+    struct statement *body, *other, *next;
+    struct macro *macro;
+};
+
+enum { SYMBOL_CALLER, SYMBOL_LOOP, SYMBOL_VARARGS, SYMBOL_KWARGS };
+
+struct jinja_template {
+    struct jinja memory; /* only its chunks are in use */
+    struct value *names; /* by symbol */
+    int name_count;
+    struct statement *body;
+};
+
+/* --- lex.c ---------------------------------------------------------------- */
+
+enum token_kind {
+    T_END,
+    T_TEXT,
+    T_OUTPUT, /* {{ */
+    T_OUTPUT_END,
+    T_BLOCK, /* {% */
+    T_BLOCK_END,
+    T_NAME,
+    T_CONSTANT, /* number or text */
+    T_SIGN      /* op: its character, or of two: == E, != N, <= L, >= G, // D,
+                 * ** P */
+};
+
+struct token {
+    enum token_kind kind;
+    char op;
+    int line;
+    struct value value; /* text, name, constant */
+};
+
+/* The last token is T_END. NULL: stopped. */
+struct token *jinja_lex(struct jinja *j, const char *source, size_t bytes);
+
+/* --- parse_expression.c --------------------------------------------------- */
+
+struct parser {
+    struct jinja *j;
+    struct jinja_template *template;
+    const struct token *at;
+    int name_capacity;
+    struct macro *macro; /* whose body is read, or NULL */
+    int loops;           /* around the statement */
+};
+
+bool jinja_is_sign(const struct parser *p, char op);
+bool jinja_is_name(const struct parser *p, const char *name);
+bool jinja_take_sign(struct parser *p, char op);
+bool jinja_take_name(struct parser *p, const char *name);
+void jinja_expect_sign(struct parser *p, char op);
+/* What stands here is not what belongs here. */
+void jinja_unexpected(struct parser *p, const char *wanted);
+int jinja_symbol(struct parser *p, struct value name);
+struct node *jinja_node(
+        struct parser *p, enum node_kind kind, struct node *part);
+void jinja_add_part(struct parser *p, struct node *node, struct node *part);
+struct node *jinja_parse_expression(struct parser *p);
+/* One or, with commas, a tuple; `has_choice`: "if .. else" belongs to it. */
+struct node *jinja_parse_tuple(struct parser *p, bool has_choice);
+struct node *jinja_parse_filters(struct parser *p, struct node *node);
+struct node *jinja_parse_call(struct parser *p, struct node *callee);
+struct node *jinja_parse_target(struct parser *p);
+
+/* --- evaluate.c, run.c ---------------------------------------------------- */
+
+struct scope {
+    struct scope *outer; /* NULL: then the template's variables */
+    struct binding *first;
+};
+
+struct closure { /* a macro where it was defined */
+    const struct macro *macro;
+    struct scope *scope;
+};
+
+struct value jinja_evaluate(struct jinja *j, const struct node *node);
+struct value jinja_lookup(struct jinja *j, int symbol, struct value name);
+void jinja_bind(struct jinja *j, int symbol, struct value value);
+struct scope *jinja_push(struct jinja *j, struct scope *outer);
+struct value jinja_run_macro(
+        struct jinja *j, const struct closure *closure,
+        const struct arguments *given);
+/* Applies the filters of a block to its text. */
+struct value jinja_filtered(
+        struct jinja *j, const struct node *filters, struct value text);
+
+#endif

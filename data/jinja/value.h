@@ -1,0 +1,184 @@
+/* value.h - a value as Python has it. */
+#ifndef ZD_DATA_JINJA_VALUE_H
+#define ZD_DATA_JINJA_VALUE_H
+
+#include "base/file/json.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+enum kind {
+    ABSENT, /* no value: an argument that was not given */
+    UNDEFINED,
+    NONE,
+    BOOL,
+    INT,
+    FLOAT,
+    STRING,
+    LIST,
+    TUPLE,
+    GENERATOR, /* is true, has no length, and is empty when it was read once */
+    VIEW,      /* of a mapping: no item can be taken by its index */
+    DICT,
+    NAMESPACE,
+    LOOP,
+    MACRO,
+    METHOD,
+    FUNCTION,
+};
+#define KIND(kind) (1 << (kind))
+#define SEQUENCES  (KIND(LIST) | KIND(TUPLE) | KIND(VIEW) | KIND(GENERATOR))
+#define NUMBERS    (KIND(BOOL) | KIND(INT) | KIND(FLOAT))
+
+struct arguments;
+struct jinja;
+
+struct value {
+    uint8_t kind;
+    uint8_t owner; /* UNDEFINED: the kind that has no such attribute, MACRO for
+                    * an argument that was not given, 0 for a variable */
+    bool is_safe;  /* STRING: markup, which escapes what is added to it */
+    union {
+        bool truth;
+        int64_t integer;
+        double real;
+        const char *text; /* STRING; UNDEFINED: its name */
+        struct items *items;
+        struct dict *dict;
+        struct loop *loop;
+        struct closure *macro;
+        struct method *method;
+        const struct row *function;
+    };
+    size_t bytes; /* of the text */
+};
+
+struct items {
+    struct value *at;
+    size_t count, capacity;
+    bool is_used; /* GENERATOR: read once */
+};
+
+struct pair {
+    struct value key, value;
+};
+
+struct dict {
+    struct pair *pairs;
+    size_t count, capacity;
+};
+
+struct method { /* bound */
+    const struct row *row;
+    struct value self;
+};
+
+struct loop {
+    struct items items;
+    size_t at;
+    int depth0;
+    struct value changed; /* what changed() was given last, or ABSENT */
+};
+
+static inline bool is_one_of(struct value value, int kinds)
+{
+    return (KIND(value.kind) & kinds) != 0;
+}
+static inline struct value jinja_none(void)
+{
+    return (struct value){.kind = NONE};
+}
+static inline struct value jinja_truth(bool truth)
+{
+    return (struct value){.kind = BOOL, .truth = truth};
+}
+static inline struct value jinja_integer(int64_t integer)
+{
+    return (struct value){.kind = INT, .integer = integer};
+}
+static inline struct value jinja_real(double real)
+{
+    return (struct value){.kind = FLOAT, .real = real};
+}
+static inline struct value jinja_slice(const char *text, size_t bytes)
+{
+    return (struct value){.kind = STRING, .text = text, .bytes = bytes};
+}
+/* A part of `of`, as safe as that. */
+static inline struct value jinja_part(struct value of, size_t begin, size_t end)
+{
+    of.text += begin;
+    of.bytes = end - begin;
+    return of;
+}
+static inline struct value jinja_word(const char *text)
+{
+    return jinja_slice(text, strlen(text));
+}
+static inline bool jinja_is_text(struct value value, const char *text)
+{
+    return value.kind == STRING && value.bytes == strlen(text) &&
+           memcmp(value.text, text, value.bytes) == 0;
+}
+static inline struct value jinja_undefined(struct value name, enum kind owner)
+{
+    return (struct value){
+            .kind = UNDEFINED,
+            .owner = (uint8_t)owner,
+            .text = name.text,
+            .bytes = name.kind == STRING ? name.bytes : 0};
+}
+
+/* --- value.c -------------------------------------------------------------- */
+
+struct value jinja_from_json(struct jinja *j, const json_t *json);
+const char *jinja_type(struct value value); /* "str" */
+bool jinja_is_true(struct value value);
+struct value jinja_copy(struct jinja *j, const char *text, size_t bytes);
+struct value jinja_list(
+        struct jinja *j, enum kind kind, size_t capacity); /* empty */
+/* Only while it is built. */
+void jinja_append(struct jinja *j, struct value list, struct value item);
+struct value jinja_tuple(struct jinja *j, struct value a, struct value b);
+struct value jinja_mapping(struct jinja *j, enum kind kind, size_t capacity);
+void jinja_put(
+        struct jinja *j, struct dict *dict, struct value key,
+        struct value value);
+/* NULL: there is none. */
+const struct value *jinja_find(
+        struct jinja *j, const struct dict *dict, struct value key);
+const struct value *jinja_find_text(
+        struct jinja *j, const struct dict *dict, const char *key,
+        size_t bytes);
+/* What a loop over it visits; false: stopped. A generator is used up. */
+bool jinja_iterate(struct jinja *j, struct value value, struct items *out);
+/* Fails for what has none. */
+size_t jinja_length(struct jinja *j, struct value value);
+size_t jinja_characters(struct value text);
+/* Where so many characters end that begin at `at`, or the text. */
+size_t jinja_past_characters(struct value text, size_t at, size_t count);
+/* value.name, value[key], value[from:to:by] (ABSENT where not given). */
+struct value jinja_attribute(
+        struct jinja *j, struct value value, struct value name);
+struct value jinja_item(struct jinja *j, struct value value, struct value key);
+struct value jinja_sliced(
+        struct jinja *j, struct value value, const struct value bounds[3]);
+void jinja_use_undefined(struct jinja *j, struct value value); /* fails */
+
+/* --- operate.c ------------------------------------------------------------ */
+
+bool jinja_equal(struct jinja *j, struct value a, struct value b);
+/* -1, 0, 1; fails where Python has no order, naming `sign`. */
+int jinja_compare(
+        struct jinja *j, struct value a, struct value b, const char *sign);
+bool jinja_is_in(struct jinja *j, struct value value, struct value where);
+/* `sign`: + - * / % D (//) P (**). */
+struct value jinja_operate(
+        struct jinja *j, char sign, struct value a, struct value b);
+struct value jinja_joined(struct jinja *j, struct value a, struct value b);
+struct value jinja_escaped(struct jinja *j, struct value text); /* safe */
+struct value jinja_formatted(
+        struct jinja *j, struct value format, const struct arguments *given);
+
+#endif
