@@ -49,11 +49,6 @@ static enum zd_status fail_short(
         zd_fail_help("lower data.cutoff_len, or give more text");
         return status;
     }
-    if (part->count > 0)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0439",
-                "weight = %g of %lld samples of %s is empty", entry->weight,
-                (long long)part->count, entry->path);
     status =
             ZD_FAIL(ZD_ERR_DATA, "E0439",
                     "data.val_split = %g of %lld samples of %s %s",
@@ -75,9 +70,37 @@ static enum zd_status set_part(
     part->all = all;
     part->first = llround(request->from * (double)all);
     part->count = llround(request->to * (double)all) - part->first;
-    part->taken = llround(entry->weight * (double)part->count);
-    if (part->count <= 0 || part->taken <= 0)
-        return fail_short(entry, part, request);
+    part->taken = part->count;
+    return part->count > 0 ? ZD_OK : fail_short(entry, part, request);
+}
+
+/* With weights an epoch has as many samples as without, shared by weight. */
+static enum zd_status set_shares(
+        struct dataset *dataset, const struct dataset_request *request)
+{
+    double sum = 0, before = 0;
+    int64_t all = 0, taken = 0;
+    for (int i = 0; i < dataset->part_count; i++) {
+        sum += request->entries[i].weight;
+        all += dataset->parts[i].count;
+    }
+    for (int i = 0; i < dataset->part_count && sum > 0; i++) {
+        const struct data_entry *entry = &request->entries[i];
+        before += entry->weight;
+        int64_t until = llround(before / sum * (double)all);
+        dataset->parts[i].taken = until - taken;
+        taken = until;
+        if (dataset->parts[i].taken == 0)
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0439",
+                    "weight = %g of %g gives %s none of the %lld samples of an "
+                    "epoch",
+                    entry->weight, sum, entry->path, (long long)all);
+    }
+    for (int i = 0; i < dataset->part_count; i++) {
+        dataset->parts[i].base = dataset->samples;
+        dataset->samples += dataset->parts[i].taken;
+    }
     return ZD_OK;
 }
 
@@ -87,8 +110,9 @@ static void set_digest(
     struct hasher *hasher = zd_must(hasher_create());
     for (int i = 0; i < dataset->part_count; i++) {
         const struct data_entry *entry = &request->entries[i];
+        double weight = entry->weight > 0 ? entry->weight : 1; /* as it was */
         hasher_update(hasher, dataset->parts[i].corpus.digest, HASH_HEX);
-        hasher_update(hasher, &entry->weight, sizeof entry->weight);
+        hasher_update(hasher, &weight, sizeof weight);
         hasher_update(hasher, &entry->max_samples, sizeof entry->max_samples);
     }
     hasher_update(hasher, &request->from, sizeof request->from);
@@ -108,6 +132,13 @@ static enum zd_status check_request(const struct dataset_request *request)
                 options->cutoff_len);
     if (request->entry_count < 1)
         return ZD_FAIL(ZD_ERR_CONFIG, "E0448", "there is no [[data.train]]");
+    for (int i = 1; i < request->entry_count; i++)
+        if ((request->entries[i].weight > 0) != (request->entries->weight > 0))
+            return ZD_FAIL(
+                    ZD_ERR_CONFIG, "E0448",
+                    "%s has no weight, and another source has one",
+                    request->entries[request->entries->weight > 0 ? i : 0]
+                            .path);
     return ZD_OK;
 }
 
@@ -150,7 +181,17 @@ static enum zd_status open_part(
         int64_t count = count_samples(part, dataset->T);
         part->taken = part->count = count > 0 ? count : 0;
     }
-    if (depth == CORPUS_OPEN || part->count == 0)
+    return ZD_OK;
+}
+
+/* What a start refuses and tells. */
+static enum zd_status check_part(
+        struct dataset *dataset, int index,
+        const struct dataset_request *request)
+{
+    struct dataset_part *part = &dataset->parts[index];
+    const struct data_entry *entry = &request->entries[index];
+    if (part->count == 0)
         return ZD_OK;
     if (!request->may_be_masked)
         ZD_TRY(facts_check_trained(dataset, part, entry));
@@ -180,9 +221,12 @@ static enum zd_status open_dataset(
             break;
         dataset->part_count++;
         status = open_part(dataset, part, entry, request, depth);
-        part->base = dataset->samples;
-        dataset->samples += part->taken;
     }
+    if (status == ZD_OK)
+        status = set_shares(dataset, request);
+    for (int i = 0; i < dataset->part_count && depth != CORPUS_OPEN; i++)
+        if (status == ZD_OK)
+            status = check_part(dataset, i, request);
     if (status != ZD_OK) {
         dataset_close(dataset);
         return status;
@@ -331,6 +375,19 @@ const char *dataset_packing(const struct dataset *dataset)
         if (dataset->parts[i].corpus.packing != packing)
             packing = PACKING_AUTO;
     return names[packing];
+}
+
+int dataset_sources(const struct dataset *dataset)
+{
+    return dataset->part_count;
+}
+
+struct dataset_source dataset_source(const struct dataset *dataset, int index)
+{
+    const struct dataset_part *part = &dataset->parts[index];
+    return (struct dataset_source){
+            .share = (double)part->taken / (double)dataset->samples,
+            .samples = part->count};
 }
 
 /* Where the n-th sample lies: its entry, and its number there. */

@@ -5,7 +5,8 @@
  * Which sample the n-th one is depends on (data_seed, n) alone: with M samples
  * it is number (n mod M) of epoch n / M, through a permutation of (data_seed,
  * epoch) when shuffled. Of several [[data.train]] entries each makes its own
- * M_k samples; an epoch takes round(weight_k M_k) of entry k.
+ * M_k samples. Without weights an epoch takes them all; with weights it is as
+ * long, and weight_k / sum of weights of it are of entry k.
  *
  * Packing: the documents in file order, each followed by end-of-text, form one
  * stream; sample j is stream[jT .. jT+T]. Packing of documents: whole ones, up
@@ -40,7 +41,7 @@ struct data_entry { /* one [[data.train]] or [[data.eval]]; strings borrowed */
     const char *name;
     const char *path; /* glob */
     enum data_format format;
-    double weight;
+    double weight; /* share of samples; 0: there are no weights */
     const char *field, *messages_field, *role_field, *content_field;
     int64_t max_samples; /* 0 = all */
 };
@@ -118,6 +119,13 @@ bool dataset_probe_seen(const struct data_options *options, const char *name);
 void dataset_probe_remove(const struct data_options *options, const char *name);
 
 int64_t dataset_samples(const struct dataset *dataset); /* M of an epoch */
+/* One entry: its share of an epoch's samples, and how many it has. */
+struct dataset_source {
+    double share;
+    int64_t samples;
+};
+int dataset_sources(const struct dataset *dataset);
+struct dataset_source dataset_source(const struct dataset *dataset, int index);
 int64_t dataset_tokens(const struct dataset *dataset);  /* of all documents */
 /* Of the tokens, the weights and what part is taken; the same on every host and
  * for every cutoff_len and packing. */

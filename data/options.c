@@ -19,7 +19,6 @@ struct data_entry data_entry_default(void)
     return (struct data_entry){
             .name = "",
             .format = DATA_AUTO,
-            .weight = 1,
             .field = "text",
             .messages_field = "messages",
             .role_field = "role",

@@ -311,6 +311,7 @@ static void show_banner(struct trainer *trainer)
             .local_size = comm_local_size(trainer->comm),
             .max_steps = trainer->state.max_steps,
             .samples = dataset_samples(trainer->train_data),
+            .data = trainer->train_data,
             .train_tokens = dataset_tokens(trainer->train_data),
             .eval_samples = trainer->eval_data
                                     ? dataset_samples(trainer->eval_data)

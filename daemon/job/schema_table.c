@@ -163,7 +163,7 @@ const struct schema_key schema_table[] = {
 
 {"data.train", "path", SCHEMA_STRING, ENTRY(path), .help = "File or pattern (`*`, `**`, `{a,b}`); .jsonl .txt .bin(+.idx)", .fallback = "required"},
 {"data.train", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = data_format_help},
-{"data.train", "weight", SCHEMA_REAL, ENTRY(weight), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Share of this source: an epoch takes round(weight x samples)"},
+{"data.train", "weight", SCHEMA_REAL, ENTRY(weight), .max = 1e9, .help = "Share of the samples that are of this source, in proportion to the weights of all; 0 = no weights: all samples of every source"},
 {"data.train", "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"},
 {"data.train", "messages_field", SCHEMA_STRING, ENTRY(messages_field), .help = "JSONL key of the conversation"},
 {"data.train", "role_field", SCHEMA_STRING, ENTRY(role_field), .help = "Key of a message's role"},
@@ -173,7 +173,7 @@ const struct schema_key schema_table[] = {
 {"data.eval", "name", SCHEMA_STRING, ENTRY(name), .help = "Name in reports"},
 {"data.eval", "path", SCHEMA_STRING, ENTRY(path), .help = "File or pattern", .fallback = "required"},
 {"data.eval", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = "Format of the files"},
-{"data.eval", "weight", SCHEMA_REAL, ENTRY(weight), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Share of this source"},
+{"data.eval", "weight", SCHEMA_REAL, ENTRY(weight), .max = 1e9, .help = "Share of the samples that are of this source, in proportion to the weights of all; 0 = no weights: all samples of every source"},
 {"data.eval", "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"},
 {"data.eval", "messages_field", SCHEMA_STRING, ENTRY(messages_field), .help = "JSONL key of the conversation"},
 {"data.eval", "role_field", SCHEMA_STRING, ENTRY(role_field), .help = "Key of a message's role"},

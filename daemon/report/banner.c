@@ -79,6 +79,25 @@ static void tell_ranks(const struct train_banner *banner)
             report_bytes(paged.device).text, report_bytes(paged.host).text);
 }
 
+/* Which passes over each of several sources the run makes. */
+static void tell_sources(const struct train_banner *banner)
+{
+    const struct data_entry *entries = banner->job->data.train;
+    double taken =
+            (double)banner->max_steps * (double)banner->plan->global_batch;
+    for (int i = 0; i < dataset_sources(banner->data); i++) {
+        const struct dataset_source source = dataset_source(banner->data, i);
+        if (dataset_sources(banner->data) > 1)
+            zd_log_info(
+                    "  source   %.3g %% of the samples: %s, %.3g passes over "
+                    "%lld samples",
+                    100 * source.share,
+                    entries[i].name[0] ? entries[i].name : entries[i].path,
+                    taken * source.share / (double)source.samples,
+                    (long long)source.samples);
+    }
+}
+
 static void tell_work(const struct train_banner *banner)
 {
     const struct job_plan *plan = banner->plan;
@@ -98,6 +117,7 @@ static void tell_work(const struct train_banner *banner)
                     : 0,
             (long long)banner->samples,
             report_short((double)banner->train_tokens).text);
+    tell_sources(banner);
     if (banner->eval_samples)
         zd_log_info("  eval     %lld samples", (long long)banner->eval_samples);
 }
@@ -234,8 +254,7 @@ static void tell_kept(const struct train_banner *banner)
                     train_settings[id].key, banner->kept[id]);
     if (text.used)
         zd_log_info(
-                "  set      %s: set in an earlier start, still in force",
-                line);
+                "  set      %s: set in an earlier start, still in force", line);
 }
 
 void report_banner(const struct train_banner *banner)

@@ -16,7 +16,8 @@ row 'an empty file of tokens' 65 'E0439|data.bin' ': >data.bin; data data.bin "f
 row 'text of no whole sample' 65 'E0439|data.txt|5 tokens|33' 'echo "the mill" >data.txt'
 row 'tokens of no whole sample' 65 'E0439|data.bin|32 tokens|33' 'head -c 64 /dev/zero >data.bin; data data.bin "format = \"nanogpt\""'
 row 'records without one' 65 'E0439|data.jsonl' 'printf "\n" >data.jsonl; data data.jsonl "format = \"text\""'
-row 'a part of the data without one sample' 65 'E0439|data.txt' 'data data.txt "weight = 0.01"'
+row 'a source whose weight gives it no sample' 65 'E0439|data.txt|weight = 0.001' \
+    'data data.txt "weight = 0.001"; printf "[[data.train]]\npath = \"data.txt\"\nweight = 9\n" >>job.toml'
 row 'empty data for evaluation' 65 'E0439|eval.txt' ': >eval.txt; printf "[[data.eval]]\npath = \"eval.txt\"\n" >>job.toml'
 row 'inspect: empty text' 65 'E0439|data.txt' ': >data.txt' data inspect job.toml
 

@@ -76,7 +76,7 @@ Test(data_samples, a_shuffled_epoch_takes_every_sample_once)
 {
     struct mixture mixture;
     char epochs[4][T_MAX + 1], again[T_MAX + 1];
-    mixture_init(&mixture, 1, 1);
+    mixture_init(&mixture, 0, 0);
     mixture.test.request.shuffle = true;
     struct dataset *dataset = data_case_open(&mixture.test);
     cr_assert_not_null(dataset);
@@ -103,17 +103,23 @@ Test(data_samples, a_shuffled_epoch_takes_every_sample_once)
 Test(data_samples, shuffled_weights_go_round_evenly)
 {
     struct mixture mixture;
-    char all[2 * T_MAX + 1], text[T_MAX + 1];
-    mixture_init(&mixture, 0.5, 2.5);
+    char all[5 * T_MAX + 1], text[T_MAX + 1];
+    mixture_init(&mixture, 1, 3); /* 4 and 10 of 14: halves of rounds */
     mixture.test.request.shuffle = true;
     struct dataset *dataset = data_case_open(&mixture.test);
     cr_assert_not_null(dataset);
-    cr_expect_eq(dataset_samples(dataset), 15);
+    cr_expect_eq(dataset_samples(dataset), 14);
     read_epoch(dataset, 0, all);
-    read_epoch(dataset, 1, text);
-    strcat(all, text);
-    sort(all);
-    cr_expect_str_eq(all, "ABCDEFGHIJaaaaabbbbbcccccddddd");
+    for (int e = 1; e < 5; e++) {
+        read_epoch(dataset, e, text);
+        strcat(all, text);
+    }
+    sort(all); /* 2 rounds of the first entry, 12.5 of the second */
+    cr_expect_eq(
+            strncmp(all, "AABBCCDDEEFFGGHHIIJJaaaaaaaaaaaa", 32), 0, "%s", all);
+    cr_expect_eq(strlen(all), 70);
+    cr_expect_eq(dataset_source(dataset, 1).share, 10 / 14.0);
+    cr_expect_eq(dataset_source(dataset, 1).samples, 4);
     dataset_close(dataset);
     data_case_fini(&mixture.test);
 }
@@ -129,7 +135,7 @@ Test(data_samples, the_digest_tells_data_apart)
 {
     struct mixture mixture;
     char digest[HASH_HEX], other[HASH_HEX];
-    mixture_init(&mixture, 1, 1);
+    mixture_init(&mixture, 0, 0);
     digest_of(&mixture, digest);
     digest_of(&mixture, other);
     cr_expect_str_eq(digest, other);
@@ -137,9 +143,10 @@ Test(data_samples, the_digest_tells_data_apart)
     digest_of(&mixture, other);
     cr_expect_str_eq(digest, other);
     mixture.entries[0].weight = 2;
+    mixture.entries[1].weight = 1;
     digest_of(&mixture, other);
     cr_expect_str_neq(digest, other);
-    mixture.entries[0].weight = 1;
+    mixture.entries[0].weight = mixture.entries[1].weight = 0;
     scratch_file(&mixture.test.scratch, "1.jsonl", "{\"text\":\"abcd\"}", 15);
     digest_of(&mixture, other);
     cr_expect_str_neq(digest, other);
