@@ -15,10 +15,8 @@ static const struct {
     enum data_container container; /* files of that name are read */
 } kinds[] = {
         {"PAR1", 4, "a Parquet table",
-         "python3 -c \"import pandas as p, sys; "
-         "p.read_parquet(sys.argv[1]).to_json(sys.argv[1] + '.jsonl', "
-         "orient='records', lines=True)\" ",
-         true},
+         "give it a name that ends in .parquet, and its rows are read", false,
+         CONTAINER_PARQUET},
         {"ARROW1", 6, "an Arrow file",
          "python3 -c \"import pyarrow.feather as f, sys; "
          "f.read_feather(sys.argv[1]).to_json(sys.argv[1] + '.jsonl', "
@@ -52,7 +50,9 @@ enum zd_status foreign_check(
         int fd, const char *path, enum data_container container)
 {
     static const char *const names[] = {
-            [CONTAINER_GZIP] = "a gzip file", [CONTAINER_ZSTD] = "a zstd file"};
+            [CONTAINER_GZIP] = "a gzip file",
+            [CONTAINER_ZSTD] = "a zstd file",
+            [CONTAINER_PARQUET] = "a Parquet file"};
     char head[64], word[2 * PATH_MAX] = "";
     struct text_buffer text = {.out = word, .bytes = sizeof word};
     ssize_t bytes = pread(fd, head, sizeof head, 0);
@@ -62,8 +62,8 @@ enum zd_status foreign_check(
             continue;
         if (container && kinds[i].container == container)
             return ZD_OK;
-        ZD_FAIL(ZD_ERR_DATA, "E0431", "%s is %s; data is text or JSON Lines",
-                path, kinds[i].what);
+        ZD_FAIL(ZD_ERR_DATA, "E0431", "%s is %s; data is text or records", path,
+                kinds[i].what);
         text_buffer_add_word(&text, path);
         if (kinds[i].help)
             zd_fail_help(

@@ -48,9 +48,10 @@ static const char *const text_names[] = {".txt", ".text", NULL};
 
 static enum data_container container_of_name(const char *path)
 {
-    return ends_with(path, ".gz")    ? CONTAINER_GZIP
-           : ends_with(path, ".zst") ? CONTAINER_ZSTD
-                                     : CONTAINER_PLAIN;
+    return ends_with(path, ".gz")        ? CONTAINER_GZIP
+           : ends_with(path, ".zst")     ? CONTAINER_ZSTD
+           : ends_with(path, ".parquet") ? CONTAINER_PARQUET
+                                         : CONTAINER_PLAIN;
 }
 
 /* The file's name without what its container adds: a.jsonl of a.jsonl.gz. */
@@ -63,15 +64,20 @@ static const char *name_inside(
     return name;
 }
 
+static bool has_rows(const struct data_file *file)
+{
+    return file->is_array || file->container == CONTAINER_PARQUET;
+}
+
 const char *source_unit(const struct data_file *file)
 {
-    return file->is_array ? "row" : "line";
+    return has_rows(file) ? "row" : "line";
 }
 
 void source_place(const struct data_file *file, int64_t line)
 {
     zd_fail_where(
-            "%s:%s%lld", file->path, file->is_array ? "row " : "",
+            "%s:%s%lld", file->path, has_rows(file) ? "row " : "",
             (long long)line);
 }
 
@@ -194,8 +200,8 @@ static enum zd_status fail_name(const char *path)
 {
     ZD_FAIL(ZD_ERR_CONFIG, "E0431",
             "cannot tell the format of %s: .txt and .text are text, .jsonl, "
-            ".ndjson and .json are records, each also as .gz or .zst, .bin is "
-            "tokens",
+            ".ndjson and .json are records, each also as .gz or .zst, .parquet "
+            "is records, .bin is tokens",
             path);
     zd_fail_help("format = \"text\" trains on the file as it is");
     return ZD_ERR_CONFIG;
@@ -207,7 +213,8 @@ static enum zd_status detect(
     char name[PATH_MAX];
     if (source_is_tokens(entry, file->path))
         return detect_tokens(file);
-    if (ends_with_any(name_inside(file, name), json_names))
+    if (file->container == CONTAINER_PARQUET ||
+        ends_with_any(name_inside(file, name), json_names))
         return detect_record(entry, file);
     if (!ends_with_any(name, text_names))
         return fail_name(file->path);
@@ -224,10 +231,11 @@ static enum zd_status look_inside(
     bool is_json = ends_with_any(name_inside(file, name), json_names);
     if (entry->format != DATA_AUTO)
         is_json |= entry->format != DATA_TEXT;
-    if (is_json)
+    bool is_table = file->container == CONTAINER_PARQUET;
+    if (is_json && !is_table)
         ZD_TRY(read_first_byte(file, &first));
     file->is_array = first == '[';
-    file->has_lines = is_json;
+    file->has_lines = is_json || is_table;
     return ZD_OK;
 }
 

@@ -6,12 +6,17 @@
 
 #include <limits.h>
 
-enum data_container { CONTAINER_PLAIN, CONTAINER_GZIP, CONTAINER_ZSTD };
+enum data_container {
+    CONTAINER_PLAIN,
+    CONTAINER_GZIP,
+    CONTAINER_ZSTD,
+    CONTAINER_PARQUET
+};
 
 struct data_file {
     char *path; /* owned */
     uint64_t bytes;
-    enum data_container container; /* by the file's name: .gz, .zst */
+    enum data_container container; /* by its name: .gz, .zst, .parquet */
     enum data_format format;       /* never DATA_AUTO */
     bool has_lines;                /* records; false: the file is one text */
     bool is_array;                 /* the records are one JSON array */

@@ -37,9 +37,10 @@ static const struct container plain_container = {
 
 static const struct container *container_of(enum data_container container)
 {
-    return container == CONTAINER_GZIP   ? &gzip_container
-           : container == CONTAINER_ZSTD ? &zstd_container
-                                         : &plain_container;
+    return container == CONTAINER_GZIP      ? &gzip_container
+           : container == CONTAINER_ZSTD    ? &zstd_container
+           : container == CONTAINER_PARQUET ? &parquet_container
+                                            : &plain_container;
 }
 
 /* Container bytes, before any array is taken apart. */

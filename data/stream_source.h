@@ -31,6 +31,6 @@ struct container {
     void (*close)(struct data_stream *stream);
 };
 
-extern const struct container gzip_container, zstd_container;
+extern const struct container gzip_container, zstd_container, parquet_container;
 
 #endif

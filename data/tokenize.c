@@ -127,11 +127,12 @@ static void place_in_file(const struct data_file *file, int64_t line)
     struct zd_error error = *zd_error_get();
     const char *colon = strrchr(error.where, ':');
     int column = colon ? atoi(colon + 1) : 1;
+    bool is_line = strcmp(source_unit(file), "line") == 0;
     snprintf(
             error.where, sizeof error.where, "%s:%s%lld:%d", file->path,
-            file->is_array ? "row " : "", (long long)line, column);
+            is_line ? "" : "row ", (long long)line, column);
     zd_error_set(&error);
-    if (!file->is_array)
+    if (is_line)
         zd_fail_help("each line of the file is one JSON object");
 }
 

@@ -98,7 +98,7 @@ for command in '--job' validate; do
 done
 
 # --- what validate says of files ---
-row 'validate: a Parquet table' 65 'E0431|Parquet|to_json|job.toml:11' 'printf PAR1 >a.parquet; data a.parquet' validate job.toml
+row 'validate: a damaged Parquet table' 65 'E0452|a.parquet|ends early|job.toml:11' 'printf PAR1 >a.parquet; data a.parquet' validate job.toml
 row 'validate: compressed data under another name' 65 'E0431|ends in .gz|job.toml:11' 'gzip -c data.txt >a.txt; data a.txt' validate job.toml
 row 'validate: compressed data that ends early' 65 'E0451|data.txt.gz|inside a gzip member' 'gzip data.txt; truncate -s -9 data.txt.gz; data data.txt.gz' validate job.toml
 row 'validate: a folder' 65 "E0703|data.d is a directory|data.d/**/*.jsonl|job.toml:11" 'mkdir data.d; data data.d' validate job.toml

@@ -1,0 +1,311 @@
+#include "data/parquet/column.h"
+
+#include "base/file/fs.h"
+#include "data/parquet/inflate.h"
+
+#include <string.h>
+#include <zlib.h>
+
+enum { PAGE_DATA = 0, PAGE_DICTIONARY = 2, PAGE_DATA_V2 = 3 };
+enum { LEVELS_RLE = 3 };
+static const uint64_t page_max = 256 << 20;
+
+struct page_header {
+    int type;
+    int64_t bytes, packed_bytes; /* of its body */
+    int64_t entries;
+    int encoding, def_encoding, rep_encoding;
+    int64_t def_bytes, rep_bytes; /* v2 */
+    bool is_packed, has_crc;
+    uint32_t crc; /* of the body as it is stored */
+};
+
+static enum zd_status damaged(
+        const struct parquet_column *column, const char *what)
+{
+    return parquet_damaged(column->file, column->leaf->path, "%s", what);
+}
+
+/* --- the header of a page ------------------------------------------------- */
+
+/* The kinds of pages keep these under their own numbers: where the encoding
+ * is, the levels' encodings (v1) or bytes (v2), and v2's is_compressed. */
+static void read_kind(
+        struct thrift *thrift, const struct thrift_field *outer,
+        struct page_header *header)
+{
+    struct thrift_field field = {0};
+    bool is_v2 = outer->id == 8;
+    if (!thrift_struct(thrift, outer))
+        return;
+    while (thrift_next(thrift, &field)) {
+        int64_t value = 0;
+        bool is_number = field.type >= THRIFT_TRUE && field.type <= THRIFT_I64;
+        if (is_number)
+            value = thrift_integer(thrift, &field);
+        else
+            thrift_skip(thrift, field.type);
+        if (field.id == 1)
+            header->entries = value;
+        else if (field.id == (is_v2 ? 4 : 2))
+            header->encoding = (int)value;
+        else if (field.id == 3 && !is_v2)
+            header->def_encoding = (int)value;
+        else if (field.id == 4)
+            header->rep_encoding = (int)value;
+        else if (field.id == 5 && is_v2)
+            header->def_bytes = value;
+        else if (field.id == 6 && is_v2)
+            header->rep_bytes = value;
+        else if (field.id == 7 && is_v2)
+            header->is_packed = value != 0;
+    }
+}
+
+static void parse_header(struct thrift *thrift, struct page_header *header)
+{
+    struct thrift_field field = {0};
+    *header = (struct page_header){
+            .type = -1,
+            .def_encoding = LEVELS_RLE,
+            .rep_encoding = LEVELS_RLE,
+            .is_packed = true};
+    while (thrift_next(thrift, &field)) {
+        switch (field.id) {
+        case 1:
+            header->type = (int)thrift_integer(thrift, &field);
+            break;
+        case 2:
+            header->bytes = thrift_integer(thrift, &field);
+            break;
+        case 3:
+            header->packed_bytes = thrift_integer(thrift, &field);
+            break;
+        case 4:
+            header->crc = (uint32_t)thrift_integer(thrift, &field);
+            header->has_crc = true;
+            break;
+        case 5: /* data, dictionary, data v2 */
+        case 7:
+        case 8:
+            read_kind(thrift, &field, header);
+            break;
+        default:
+            thrift_skip(thrift, field.type);
+        }
+    }
+}
+
+/* Its length is not known before it is read; column->at is after it then. */
+static enum zd_status read_header(
+        struct parquet_column *column, struct page_header *header)
+{
+    enum { FIRST_BYTES = 1 << 12, MOST_BYTES = 1 << 24 };
+    struct parquet_file *file = column->file;
+    uint64_t left = column->chunk.end - column->at;
+    for (uint64_t bytes = FIRST_BYTES;; bytes *= 8) {
+        bytes = bytes < left ? bytes : left;
+        ZD_TRY(parquet_reserve(file, &column->packed, bytes));
+        ZD_TRY(fs_pread(
+                file->fd, file->path, column->packed.bytes, (size_t)bytes,
+                column->at));
+        struct thrift thrift = {
+                .at = column->packed.bytes,
+                .end = column->packed.bytes + bytes};
+        parse_header(&thrift, header);
+        if (thrift.is_short && bytes < left && bytes < MOST_BYTES)
+            continue;
+        if (thrift.is_bad)
+            return damaged(column, "a page's header cannot be read");
+        column->at += (uint64_t)(thrift.at - column->packed.bytes);
+        break;
+    }
+    left = column->chunk.end - column->at;
+    if (header->bytes < 0 || (uint64_t)header->bytes > page_max ||
+        header->packed_bytes < 0 || (uint64_t)header->packed_bytes > left ||
+        (uint64_t)header->packed_bytes > page_max)
+        return damaged(column, "a page's size is beyond its chunk, or 256 MiB");
+    if (header->entries < 0)
+        return damaged(column, "a page's count is negative");
+    return ZD_OK;
+}
+
+/* The body of a page into `out`; the levels of v2 are never compressed. */
+static enum zd_status read_body(
+        struct parquet_column *column, const struct page_header *header,
+        struct parquet_buffer *out)
+{
+    struct parquet_file *file = column->file;
+    size_t packed = (size_t)header->packed_bytes;
+    size_t plain = (size_t)(header->def_bytes + header->rep_bytes);
+    if (header->def_bytes < 0 || header->rep_bytes < 0 ||
+        header->def_bytes > header->packed_bytes ||
+        header->rep_bytes > header->packed_bytes - header->def_bytes ||
+        plain > (size_t)header->bytes)
+        return damaged(column, "a page's levels are longer than the page");
+    ZD_TRY(parquet_reserve(file, &column->packed, packed));
+    ZD_TRY(parquet_reserve(file, out, (uint64_t)header->bytes));
+    ZD_TRY(fs_pread(
+            file->fd, file->path, column->packed.bytes, packed, column->at));
+    column->at += packed;
+    if (header->has_crc &&
+        crc32(0, column->packed.bytes, (unsigned)packed) != header->crc)
+        return damaged(column, "a page's CRC does not match");
+    if (plain > 0)
+        memcpy(out->bytes, column->packed.bytes, plain);
+    if ((size_t)header->bytes == plain)
+        return ZD_OK; /* some writers compress what is empty, some do not */
+    return parquet_inflate(
+            file, column->leaf->path,
+            header->is_packed ? column->chunk.codec : 0,
+            column->packed.bytes + plain, packed - plain, out->bytes + plain,
+            (size_t)header->bytes - plain);
+}
+
+/* --- pages ---------------------------------------------------------------- */
+
+static int level_bits(int most)
+{
+    int bits = 0;
+    while (most >> bits)
+        bits++;
+    return bits;
+}
+
+/* Levels of a v1 page: their length (u32), then runs. */
+static enum zd_status begin_levels(
+        struct parquet_column *column, struct hybrid *levels, int most,
+        int encoding, const unsigned char **at, const unsigned char *end)
+{
+    uint32_t length;
+    if (most == 0)
+        return ZD_OK;
+    if (encoding != LEVELS_RLE)
+        return parquet_unsupported(
+                column->file, column->leaf->path,
+                "levels of encoding number %d", encoding);
+    if ((size_t)(end - *at) < sizeof length)
+        return damaged(column, "a page ends inside its levels");
+    memcpy(&length, *at, sizeof length);
+    *at += sizeof length;
+    if (length > (size_t)(end - *at))
+        return damaged(column, "a page ends inside its levels");
+    hybrid_begin(levels, *at, *at + length, level_bits(most));
+    *at += length;
+    return ZD_OK;
+}
+
+static enum zd_status begin_data(
+        struct parquet_column *column, const struct page_header *header)
+{
+    const struct parquet_leaf *leaf = column->leaf;
+    ZD_TRY(read_body(column, header, &column->page));
+    const unsigned char *at = column->page.bytes, *end = at + header->bytes;
+    if (header->type == PAGE_DATA_V2) {
+        const unsigned char *defs = at + header->rep_bytes;
+        hybrid_begin(&column->reps, at, defs, level_bits(leaf->max_rep));
+        at = defs + header->def_bytes;
+        hybrid_begin(&column->defs, defs, at, level_bits(leaf->max_def));
+    } else {
+        ZD_TRY(begin_levels(
+                column, &column->reps, leaf->max_rep, header->rep_encoding, &at,
+                end));
+        ZD_TRY(begin_levels(
+                column, &column->defs, leaf->max_def, header->def_encoding, &at,
+                end));
+    }
+    if (header->entries > column->entries_left)
+        return damaged(column, "its pages have more values than its chunk");
+    column->entries_left -= header->entries;
+    column->page_left = header->entries;
+    return values_begin(
+            &column->values, column->file, leaf, &column->dictionary,
+            header->encoding, at, end);
+}
+
+static enum zd_status read_dictionary(
+        struct parquet_column *column, const struct page_header *header)
+{
+    if (header->encoding != PARQUET_PLAIN &&
+        header->encoding != PARQUET_PLAIN_DICTIONARY)
+        return parquet_unsupported(
+                column->file, column->leaf->path,
+                "a dictionary of encoding number %d", header->encoding);
+    ZD_TRY(read_body(column, header, &column->dictionary_page));
+    return dictionary_read(
+            &column->dictionary, column->file, column->leaf, header->entries,
+            column->dictionary_page.bytes,
+            column->dictionary_page.bytes + header->bytes);
+}
+
+static enum zd_status next_page(struct parquet_column *column)
+{
+    struct page_header header;
+    if (column->at >= column->chunk.end)
+        return damaged(column, "its pages end early");
+    ZD_TRY(read_header(column, &header));
+    if (header.type == PAGE_DICTIONARY)
+        return read_dictionary(column, &header);
+    if (header.type == PAGE_DATA || header.type == PAGE_DATA_V2)
+        return begin_data(column, &header);
+    column->at += (uint64_t)header.packed_bytes; /* an index */
+    return ZD_OK;
+}
+
+/* --- entries -------------------------------------------------------------- */
+
+static enum zd_status next_level(
+        struct parquet_column *column, struct hybrid *levels, int most,
+        int *out)
+{
+    uint32_t level = 0;
+    if (most > 0 && (!hybrid_next(levels, &level) || level > (uint32_t)most))
+        return damaged(column, "a level is missing, or too high");
+    *out = (int)level;
+    return ZD_OK;
+}
+
+enum zd_status column_advance(struct parquet_column *column)
+{
+    while (column->page_left == 0) {
+        if (column->entries_left == 0) {
+            column->is_at_end = true;
+            column->rep = column->def = 0;
+            return ZD_OK;
+        }
+        ZD_TRY(next_page(column));
+    }
+    column->page_left--;
+    ZD_TRY(next_level(
+            column, &column->reps, column->leaf->max_rep, &column->rep));
+    return next_level(
+            column, &column->defs, column->leaf->max_def, &column->def);
+}
+
+enum zd_status column_begin(
+        struct parquet_column *column, const struct parquet_chunk *chunk)
+{
+    column->chunk = *chunk;
+    column->at = chunk->begin;
+    column->entries_left = chunk->entries;
+    column->page_left = 0;
+    column->is_at_end = false;
+    column->dictionary.count = 0;
+    ZD_TRY(parquet_check_codec(column->file, column->leaf->path, chunk->codec));
+    return column_advance(column);
+}
+
+enum zd_status column_value(
+        struct parquet_column *column, struct parquet_value *value_out)
+{
+    return values_next(&column->values, column->file, value_out);
+}
+
+void column_fini(struct parquet_column *column)
+{
+    struct parquet_buffer *const buffers[] = {
+            &column->packed, &column->page, &column->dictionary_page,
+            &column->dictionary.memory, &column->values.last};
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
+        parquet_release(column->file, buffers[i]);
+}

@@ -1,0 +1,39 @@
+/* file.h - an open Parquet file: reading it, memory that is counted, errors. */
+#ifndef ZD_DATA_PARQUET_FILE_H
+#define ZD_DATA_PARQUET_FILE_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct parquet_file {
+    int fd;
+    const char *path;
+    uint64_t bytes;
+    uint64_t held; /* of all buffers */
+    int64_t row;   /* that is being read, from 1; 0: none yet */
+};
+
+struct parquet_buffer {
+    unsigned char *bytes;
+    size_t capacity;
+};
+
+/* Room for so many bytes, whose content is lost. E0452 when all buffers take
+ * more than PARQUET_HELD_MAX then. */
+enum zd_status parquet_reserve(
+        struct parquet_file *file, struct parquet_buffer *buffer,
+        uint64_t bytes);
+void parquet_release(struct parquet_file *file, struct parquet_buffer *buffer);
+
+/* E0452. `column` may be NULL. */
+enum zd_status parquet_damaged(
+        const struct parquet_file *file, const char *column, const char *format,
+        ...) __attribute__((format(printf, 3, 4)));
+/* E0453: `what` of a column is not read. */
+enum zd_status parquet_unsupported(
+        const struct parquet_file *file, const char *column, const char *format,
+        ...) __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,464 @@
+/* parquet.c - the footer, and rows put together from the leaves' entries. */
+#include "data/parquet/parquet.h"
+
+#include "base/file/fs.h"
+#include "base/must.h"
+#include "data/parquet/column.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FOOTER_MAX = 64 << 20, TAIL_BYTES = 8 };
+
+struct parquet {
+    struct parquet_file file;
+    struct parquet_buffer footer;
+    struct parquet_schema schema;
+    struct parquet_column *columns; /* of each leaf */
+    struct thrift groups;           /* of the footer: row groups to come */
+    size_t groups_left;
+    int64_t rows_left;         /* of the row group */
+    struct parquet_text *text; /* of the row that is made, at most so long: */
+    size_t text_end;
+};
+
+/* --- the footer ----------------------------------------------------------- */
+
+static enum zd_status read_metadata(struct parquet *parquet)
+{
+    struct parquet_file *file = &parquet->file;
+    struct thrift thrift = {
+            .at = parquet->footer.bytes,
+            .end = parquet->footer.bytes + parquet->footer.capacity};
+    struct thrift_field field = {0};
+    while (thrift_next(&thrift, &field)) {
+        if (field.id == 2 && !parquet->schema.leaves) {
+            size_t count = thrift_list(&thrift, &field, THRIFT_STRUCT);
+            ZD_TRY(parquet_schema_read(file, &thrift, count, &parquet->schema));
+        } else if (field.id == 4) {
+            size_t count = thrift_list(&thrift, &field, THRIFT_STRUCT);
+            parquet->groups = thrift;
+            parquet->groups_left = count;
+            for (size_t i = 0; i < count && !thrift.is_bad; i++)
+                thrift_skip(&thrift, THRIFT_STRUCT);
+        } else {
+            thrift_skip(&thrift, field.type);
+        }
+    }
+    if (thrift.is_bad || !parquet->schema.leaves)
+        return parquet_damaged(file, NULL, "its footer cannot be read");
+    return ZD_OK;
+}
+
+static enum zd_status read_footer(struct parquet *parquet)
+{
+    struct parquet_file *file = &parquet->file;
+    unsigned char tail[TAIL_BYTES];
+    uint32_t bytes;
+    if (file->bytes < 4 + TAIL_BYTES)
+        return parquet_damaged(file, NULL, "it ends early");
+    ZD_TRY(fs_pread(
+            file->fd, file->path, tail, sizeof tail, file->bytes - TAIL_BYTES));
+    if (memcmp(tail + 4, "PARE", 4) == 0)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0453",
+                "%s is encrypted, which zerod does not "
+                "read",
+                file->path);
+    if (memcmp(tail + 4, "PAR1", 4) != 0)
+        return parquet_damaged(
+                file, NULL,
+                "it does not end with a footer: it is cut short, "
+                "or no Parquet file");
+    memcpy(&bytes, tail, sizeof bytes);
+    if (bytes == 0 || bytes > file->bytes - 4 - TAIL_BYTES ||
+        bytes > FOOTER_MAX)
+        return parquet_damaged(
+                file, NULL, "its footer has %" PRIu32 " bytes", bytes);
+    ZD_TRY(parquet_reserve(file, &parquet->footer, bytes));
+    ZD_TRY(fs_pread(
+            file->fd, file->path, parquet->footer.bytes, bytes,
+            file->bytes - TAIL_BYTES - bytes));
+    return read_metadata(parquet);
+}
+
+enum zd_status parquet_open(
+        int fd, const char *path, uint64_t bytes, struct parquet **out)
+{
+    struct parquet *parquet = zd_array(1, sizeof *parquet);
+    parquet->file =
+            (struct parquet_file){.fd = fd, .path = path, .bytes = bytes};
+    enum zd_status status = read_footer(parquet);
+    if (status != ZD_OK) {
+        parquet_close(parquet);
+        return status;
+    }
+    int count = parquet->schema.leaf_count;
+    parquet->columns = zd_array((size_t)count, sizeof *parquet->columns);
+    for (int i = 0; i < count; i++) {
+        parquet->columns[i].file = &parquet->file;
+        parquet->columns[i].leaf = &parquet->schema.leaves[i];
+    }
+    *out = parquet;
+    return ZD_OK;
+}
+
+void parquet_close(struct parquet *parquet)
+{
+    if (!parquet)
+        return;
+    for (int i = 0; parquet->columns && i < parquet->schema.leaf_count; i++)
+        column_fini(&parquet->columns[i]);
+    parquet_release(&parquet->file, &parquet->footer);
+    parquet_schema_free(&parquet->schema);
+    free(parquet->columns);
+    free(parquet);
+}
+
+uint64_t parquet_consumed(const struct parquet *parquet)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < parquet->schema.leaf_count; i++)
+        if (parquet->columns[i].at > most)
+            most = parquet->columns[i].at;
+    return most;
+}
+
+/* --- row groups ----------------------------------------------------------- */
+
+struct chunk_facts {
+    struct parquet_chunk chunk;
+    int64_t data, dictionary, bytes; /* where its pages are */
+    bool is_elsewhere, is_encrypted, has_facts;
+};
+
+static void read_chunk_facts(struct thrift *thrift, struct chunk_facts *facts)
+{
+    struct thrift_field field = {0};
+    facts->has_facts = true;
+    while (thrift_next(thrift, &field)) {
+        int64_t value = 0;
+        if (field.type >= THRIFT_TRUE && field.type <= THRIFT_I64)
+            value = thrift_integer(thrift, &field);
+        else
+            thrift_skip(thrift, field.type);
+        switch (field.id) {
+        case 1:
+            facts->chunk.type = (int)value;
+            break;
+        case 4:
+            facts->chunk.codec = (int)value;
+            break;
+        case 5:
+            facts->chunk.entries = value;
+            break;
+        case 7:
+            facts->bytes = value;
+            break;
+        case 9:
+            facts->data = value;
+            break;
+        case 11:
+            facts->dictionary = value;
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+static struct chunk_facts read_chunk(struct thrift *thrift)
+{
+    struct chunk_facts facts = {0};
+    struct thrift_field field = {0};
+    while (thrift_next(thrift, &field)) {
+        facts.is_elsewhere |= field.id == 1;
+        facts.is_encrypted |= field.id == 8;
+        if (field.id == 3 && thrift_struct(thrift, &field))
+            read_chunk_facts(thrift, &facts);
+        else
+            thrift_skip(thrift, field.type);
+    }
+    return facts;
+}
+
+static enum zd_status begin_chunk(
+        struct parquet *parquet, struct parquet_column *column,
+        struct chunk_facts *facts)
+{
+    const struct parquet_file *file = &parquet->file;
+    const char *path = column->leaf->path;
+    int64_t begin = facts->data, most = (int64_t)file->bytes - TAIL_BYTES;
+    if (facts->dictionary > 0 && facts->dictionary < begin)
+        begin = facts->dictionary;
+    if (facts->is_elsewhere || facts->is_encrypted || !facts->has_facts)
+        return parquet_unsupported(
+                file, path, "pages that are encrypted, or in another file");
+    if (facts->chunk.type != (int)column->leaf->type)
+        return parquet_damaged(
+                file, path, "its chunk has another type than the schema says");
+    if (begin < 4 || facts->bytes < 0 || begin > most ||
+        facts->bytes > most - begin || facts->chunk.entries < 0)
+        return parquet_damaged(file, path, "its chunk is not inside the file");
+    facts->chunk.begin = (uint64_t)begin;
+    facts->chunk.end = (uint64_t)(begin + facts->bytes);
+    return column_begin(column, &facts->chunk);
+}
+
+static enum zd_status begin_chunks(struct parquet *parquet, size_t count)
+{
+    struct thrift *thrift = &parquet->groups;
+    if (count != (size_t)parquet->schema.leaf_count)
+        return parquet_damaged(
+                &parquet->file, NULL,
+                "a row group has %zu columns, the schema %d", count,
+                parquet->schema.leaf_count);
+    for (size_t i = 0; i < count; i++) {
+        struct chunk_facts facts = read_chunk(thrift);
+        if (thrift->is_bad)
+            break;
+        ZD_TRY(begin_chunk(parquet, &parquet->columns[i], &facts));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status begin_group(struct parquet *parquet)
+{
+    struct thrift *thrift = &parquet->groups;
+    struct thrift_field field = {0};
+    bool has_columns = false;
+    parquet->groups_left--;
+    parquet->rows_left = 0;
+    while (thrift_next(thrift, &field)) {
+        if (field.id == 1 && !has_columns) {
+            size_t count = thrift_list(thrift, &field, THRIFT_STRUCT);
+            ZD_TRY(begin_chunks(parquet, count));
+            has_columns = true;
+        } else if (field.id == 3) {
+            parquet->rows_left = thrift_integer(thrift, &field);
+        } else {
+            thrift_skip(thrift, field.type);
+        }
+    }
+    if (thrift->is_bad || parquet->rows_left < 0 || !has_columns)
+        return parquet_damaged(
+                &parquet->file, NULL, "a row group cannot be read");
+    return ZD_OK;
+}
+
+/* --- a row as text -------------------------------------------------------- */
+
+static enum zd_status put(
+        struct parquet *parquet, const void *bytes, size_t count)
+{
+    struct parquet_text *text = parquet->text;
+    if (count > parquet->text_end - text->used) {
+        enum zd_status status =
+                ZD_FAIL(ZD_ERR_DATA, "E0440",
+                        "row %lld of %s is longer than a record may be",
+                        (long long)parquet->file.row, parquet->file.path);
+        zd_fail_where(
+                "%s:row %lld", parquet->file.path,
+                (long long)parquet->file.row);
+        return status;
+    }
+    if (text->used + count > text->capacity)
+        text->bytes =
+                zd_grow(text->bytes, &text->capacity, text->used + count, 1);
+    memcpy(text->bytes + text->used, bytes, count);
+    text->used += count;
+    return ZD_OK;
+}
+
+static enum zd_status put_word(struct parquet *parquet, const char *word)
+{
+    return put(parquet, word, strlen(word));
+}
+
+static enum zd_status put_string(
+        struct parquet *parquet, const unsigned char *bytes, size_t count)
+{
+    char escaped[8];
+    ZD_TRY(put_word(parquet, "\""));
+    for (size_t i = 0, plain; i < count; i += plain + 1) {
+        for (plain = 0; i + plain < count && bytes[i + plain] >= ' ' &&
+                        bytes[i + plain] != '"' && bytes[i + plain] != '\\';)
+            plain++;
+        if (plain > 0)
+            ZD_TRY(put(parquet, bytes + i, plain));
+        if (i + plain == count)
+            break;
+        snprintf(escaped, sizeof escaped, "\\u%04x", bytes[i + plain]);
+        ZD_TRY(put_word(parquet, escaped));
+    }
+    return put_word(parquet, "\"");
+}
+
+static enum zd_status put_value(
+        struct parquet *parquet, const struct parquet_leaf *leaf,
+        const struct parquet_value *value)
+{
+    char number[40];
+    switch (leaf->type) {
+    case PARQUET_BOOLEAN:
+        return put_word(parquet, value->integer ? "true" : "false");
+    case PARQUET_BYTE_ARRAY:
+        return put_string(parquet, value->bytes, value->count);
+    case PARQUET_FLOAT:
+    case PARQUET_DOUBLE:
+        if (!isfinite(value->real))
+            return put_word(parquet, "null");
+        snprintf(number, sizeof number, "%.17g", value->real);
+        if (!strpbrk(number, ".e"))
+            strcat(number, ".0");
+        break;
+    default:
+        if (!leaf->is_unsigned)
+            snprintf(number, sizeof number, "%" PRId64, value->integer);
+        else
+            snprintf(
+                    number, sizeof number, "%" PRIu64,
+                    leaf->type == PARQUET_INT32
+                            ? (uint64_t)(uint32_t)value->integer
+                            : (uint64_t)value->integer);
+    }
+    return put_word(parquet, number);
+}
+
+/* --- a row from its entries -----------------------------------------------
+ *
+ * Every leaf below a list or a null node must say the same of it, or the file
+ * lies. */
+
+static enum zd_status fail_levels(
+        const struct parquet *parquet, int leaf, const char *what)
+{
+    return parquet_damaged(
+            &parquet->file, parquet->schema.leaves[leaf].path, "its levels %s",
+            what);
+}
+
+/* All leaves of the node have one entry, below definition level `def`. */
+static enum zd_status take_absent(
+        struct parquet *parquet, const struct parquet_node *node, int def,
+        const char *word)
+{
+    for (int i = 0; i < node->leaf_count; i++) {
+        struct parquet_column *column = &parquet->columns[node->first_leaf + i];
+        if (column->def >= def)
+            return fail_levels(
+                    parquet, node->first_leaf + i,
+                    "have a value where those of its neighbor have none");
+        ZD_TRY(column_advance(column));
+    }
+    return put_word(parquet, word);
+}
+
+static enum zd_status put_node(
+        struct parquet *parquet, const struct parquet_node *node);
+
+/* *more_out: the entries that are next continue the list. */
+static enum zd_status list_goes_on(
+        const struct parquet *parquet, const struct parquet_node *node,
+        bool *more_out)
+{
+    int first = parquet->columns[node->first_leaf].rep;
+    *more_out = first == node->rep;
+    for (int i = 0; i < node->leaf_count; i++) {
+        int rep = parquet->columns[node->first_leaf + i].rep;
+        if (rep > node->rep || (rep == node->rep) != *more_out)
+            return fail_levels(
+                    parquet, node->first_leaf + i,
+                    "make a list of another length than its neighbor's");
+    }
+    return ZD_OK;
+}
+
+static enum zd_status put_list(
+        struct parquet *parquet, const struct parquet_node *node)
+{
+    bool more = true;
+    if (parquet->columns[node->first_leaf].def < node->element_def)
+        return take_absent(parquet, node, node->element_def, "[]");
+    ZD_TRY(put_word(parquet, "["));
+    for (const char *before = ""; more; before = ",") {
+        ZD_TRY(put_word(parquet, before));
+        ZD_TRY(put_node(parquet, node->children));
+        ZD_TRY(list_goes_on(parquet, node, &more));
+    }
+    return put_word(parquet, "]");
+}
+
+static enum zd_status put_group(
+        struct parquet *parquet, const struct parquet_node *node)
+{
+    ZD_TRY(put_word(parquet, "{"));
+    for (int i = 0; i < node->child_count; i++) {
+        const struct parquet_node *child = &node->children[i];
+        ZD_TRY(put_word(parquet, i ? "," : ""));
+        ZD_TRY(put_string(
+                parquet, (const unsigned char *)child->name,
+                child->name_bytes));
+        ZD_TRY(put_word(parquet, ":"));
+        ZD_TRY(put_node(parquet, child));
+    }
+    return put_word(parquet, "}");
+}
+
+static enum zd_status put_node(
+        struct parquet *parquet, const struct parquet_node *node)
+{
+    struct parquet_column *column = &parquet->columns[node->first_leaf];
+    struct parquet_value value = {0};
+    if (column->def < node->def)
+        return node->is_optional
+                       ? take_absent(parquet, node, node->def, "null")
+                       : fail_levels(
+                                 parquet, node->first_leaf,
+                                 "have no value where those of its neighbor "
+                                 "have one");
+    if (node->kind == PARQUET_LIST)
+        return put_list(parquet, node);
+    if (node->kind == PARQUET_GROUP)
+        return put_group(parquet, node);
+    ZD_TRY(column_value(column, &value));
+    ZD_TRY(put_value(parquet, column->leaf, &value));
+    return column_advance(column);
+}
+
+/* Before the next row, or after the last of a row group. */
+static enum zd_status check_row_begins(const struct parquet *parquet, bool ends)
+{
+    for (int i = 0; i < parquet->schema.leaf_count; i++)
+        if (parquet->columns[i].rep != 0 ||
+            parquet->columns[i].is_at_end != ends)
+            return fail_levels(
+                    parquet, i, "make another number of rows than there are");
+    return ZD_OK;
+}
+
+enum zd_status parquet_row(
+        struct parquet *parquet, size_t most, struct parquet_text *text,
+        bool *more_out)
+{
+    while (parquet->rows_left == 0) {
+        *more_out = parquet->groups_left > 0;
+        if (!*more_out)
+            return ZD_OK;
+        ZD_TRY(begin_group(parquet));
+        if (parquet->rows_left == 0)
+            ZD_TRY(check_row_begins(parquet, true));
+    }
+    parquet->file.row++;
+    parquet->text = text;
+    parquet->text_end = text->used + most;
+    ZD_TRY(check_row_begins(parquet, false));
+    ZD_TRY(put_group(parquet, &parquet->schema.root));
+    ZD_TRY(put_word(parquet, "\n"));
+    *more_out = true;
+    if (--parquet->rows_left == 0)
+        return check_row_begins(parquet, true);
+    return ZD_OK;
+}

@@ -1,0 +1,53 @@
+/* parquet.h - the rows of a Parquet file, in order, each as a line of JSON with
+ * its columns in the order of the schema.
+ *
+ *   file         "PAR1", row groups, footer, its length (u32), "PAR1"
+ *   row group    a chunk for each leaf of the schema
+ *   chunk        a dictionary page or none, then data pages
+ *
+ * A null is written as null; lists of 3 and 2 levels are arrays, groups are
+ * objects. Numbers are written so that they come back exactly, NaN and
+ * infinities as null; dates and times are the integers that are stored.
+ *
+ * What is read: BOOLEAN, INT32, INT64, FLOAT, DOUBLE, BYTE_ARRAY; PLAIN,
+ * dictionary, RLE, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY,
+ * DELTA_BYTE_ARRAY; pages v1 and v2; UNCOMPRESSED, SNAPPY, GZIP, ZSTD.
+ *
+ * Source:  apache/parquet-format: parquet.thrift, Encodings.md,
+ *          LogicalTypes.md; Melnik et al. 2010 (Dremel), section 4.
+ * Memory:  the footer, and of each leaf a page, its compressed form and its
+ *          dictionary: together at most PARQUET_HELD_MAX.
+ * Errors:  ZD_ERR_DATA naming the file: E0452 for one that is damaged or lies
+ *          about a size, a count or a level; E0453 for what is not read, with
+ *          the column and the type, encoding or codec. */
+#ifndef ZD_DATA_PARQUET_PARQUET_H
+#define ZD_DATA_PARQUET_PARQUET_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PARQUET_HELD_MAX (UINT64_C(512) << 20)
+
+struct parquet;
+
+struct parquet_text { /* zero before its first use */
+    char *bytes;      /* the caller frees it */
+    size_t used, capacity;
+};
+
+/* `fd` and `path` are borrowed until parquet_close; the file has so many
+ * bytes. */
+enum zd_status parquet_open(
+        int fd, const char *path, uint64_t bytes, struct parquet **out);
+/* Append the next row and a line feed, together at most `most` bytes.
+ * *more_out false: there is none. */
+enum zd_status parquet_row(
+        struct parquet *parquet, size_t most, struct parquet_text *text,
+        bool *more_out);
+/* Bytes of the file before what was read last. */
+uint64_t parquet_consumed(const struct parquet *parquet);
+void parquet_close(struct parquet *parquet);
+
+#endif

@@ -1,0 +1,309 @@
+#include "data/parquet/schema.h"
+
+#include "base/must.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ELEMENTS_MAX = 8192, DEPTH_MAX = 32, PATH_BYTES = 512 };
+enum { REQUIRED = 0, OPTIONAL = 1, REPEATED = 2 };
+enum { NOTHING, AS_LIST, AS_MAP, AS_DECIMAL, AS_UNSIGNED };
+
+/* An element as the footer has it, depth first. */
+struct element {
+    const char *name;
+    size_t name_bytes;
+    int type; /* -1: a group */
+    int repetition, children;
+    int meaning; /* of its annotation, as far as it matters here */
+};
+
+struct builder {
+    const struct parquet_file *file;
+    struct parquet_schema *schema;
+    const struct element *elements;
+    size_t count, next;
+    int depth;
+    char path[PATH_BYTES];
+};
+
+/* --- the list of elements ------------------------------------------------- */
+
+static int meaning_of_converted(int64_t type)
+{
+    return type == 3                  ? AS_LIST
+           : type == 1 || type == 2   ? AS_MAP
+           : type == 5                ? AS_DECIMAL
+           : type >= 11 && type <= 14 ? AS_UNSIGNED
+                                      : NOTHING;
+}
+
+/* The union LogicalType; of INTEGER, whether it has a sign. */
+static int read_logical(struct thrift *thrift)
+{
+    int meaning = NOTHING;
+    struct thrift_field kind = {0}, field = {0};
+    while (thrift_next(thrift, &kind)) {
+        meaning = kind.id == 2   ? AS_MAP
+                  : kind.id == 3 ? AS_LIST
+                  : kind.id == 5 ? AS_DECIMAL
+                                 : NOTHING;
+        if (kind.id != 10 || kind.type != THRIFT_STRUCT) {
+            thrift_skip(thrift, kind.type);
+            continue;
+        }
+        while (thrift_next(thrift, &field)) {
+            if (field.id == 2 && field.type == THRIFT_FALSE)
+                meaning = AS_UNSIGNED;
+            thrift_skip(thrift, field.type);
+        }
+    }
+    return meaning;
+}
+
+static struct element read_element(struct thrift *thrift)
+{
+    struct element element = {.name = "", .type = -1};
+    struct thrift_field field = {0};
+    while (thrift_next(thrift, &field)) {
+        switch (field.id) {
+        case 1:
+            element.type = (int)thrift_integer(thrift, &field);
+            break;
+        case 3:
+            element.repetition = (int)thrift_integer(thrift, &field);
+            break;
+        case 4:
+            element.name = thrift_string(thrift, &field, &element.name_bytes);
+            break;
+        case 5:
+            element.children = (int)thrift_integer(thrift, &field);
+            break;
+        case 6:
+            if (!element.meaning)
+                element.meaning =
+                        meaning_of_converted(thrift_integer(thrift, &field));
+            else
+                thrift_skip(thrift, field.type);
+            break;
+        case 10:
+            if (thrift_struct(thrift, &field))
+                element.meaning = read_logical(thrift);
+            break;
+        default:
+            thrift_skip(thrift, field.type);
+        }
+    }
+    return element;
+}
+
+/* --- the tree ------------------------------------------------------------- */
+
+static bool has_name(const struct element *element, const char *name)
+{
+    return strlen(name) == element->name_bytes &&
+           memcmp(element->name, name, element->name_bytes) == 0;
+}
+
+static enum zd_status build(
+        struct builder *builder, int def, int rep, struct parquet_node *node);
+
+static enum zd_status build_leaf(
+        struct builder *builder, const struct element *element, int def,
+        int rep, struct parquet_node *node)
+{
+    static const char *const types[] = {
+            [PARQUET_INT96] = "the type INT96",
+            [PARQUET_FIXED] = "the type FIXED_LEN_BYTE_ARRAY"};
+    struct parquet_schema *schema = builder->schema;
+    struct parquet_leaf *leaf = &schema->leaves[schema->leaf_count];
+    if (element->type < 0 || element->type > PARQUET_FIXED)
+        return parquet_damaged(
+                builder->file, builder->path, "its type is number %d",
+                element->type);
+    if (element->type == PARQUET_INT96 || element->type == PARQUET_FIXED)
+        return parquet_unsupported(
+                builder->file, builder->path, "%s", types[element->type]);
+    if (element->meaning == AS_DECIMAL)
+        return parquet_unsupported(
+                builder->file, builder->path, "the type DECIMAL");
+    *leaf = (struct parquet_leaf){
+            .path = zd_must(strdup(builder->path)),
+            .type = (enum parquet_type)element->type,
+            .is_unsigned = element->meaning == AS_UNSIGNED,
+            .max_def = def,
+            .max_rep = rep};
+    schema->leaf_count++;
+    node->kind = PARQUET_LEAF;
+    return ZD_OK;
+}
+
+static enum zd_status build_children(
+        struct builder *builder, int count, int def, int rep,
+        struct parquet_node *node)
+{
+    size_t left = builder->count - builder->next;
+    if (count <= 0 || (size_t)count > left)
+        return parquet_damaged(
+                builder->file, builder->path,
+                "its group has %d columns, of which %zu follow", count, left);
+    node->kind = PARQUET_GROUP;
+    node->children = zd_array((size_t)count, sizeof *node->children);
+    node->child_count = count;
+    for (int i = 0; i < count; i++)
+        ZD_TRY(build(builder, def, rep, &node->children[i]));
+    return ZD_OK;
+}
+
+/* What an element is besides its repetition; builder->next is after it. */
+static enum zd_status build_body(
+        struct builder *builder, const struct element *element, int def,
+        int rep, struct parquet_node *node);
+
+static void make_list(struct parquet_node *node, int def, int rep)
+{
+    node->kind = PARQUET_LIST;
+    node->element_def = def + 1;
+    node->rep = rep + 1;
+    node->children = zd_array(1, sizeof *node->children);
+    node->child_count = 1;
+}
+
+/* A list whose elements are what `element` is, without its repetition. */
+static enum zd_status build_elements(
+        struct builder *builder, const struct element *element, int def,
+        int rep, struct parquet_node *node)
+{
+    make_list(node, def, rep);
+    node->children->def = def + 1;
+    node->children->first_leaf = builder->schema->leaf_count;
+    enum zd_status status =
+            build_body(builder, element, def + 1, rep + 1, node->children);
+    node->children->leaf_count =
+            builder->schema->leaf_count - node->children->first_leaf;
+    return status;
+}
+
+/* A list: its group has one repeated field, which is the element itself in
+ * files of old writers and has the element in it elsewhere. (LogicalTypes.md,
+ * "Backward-compatibility rules") */
+static enum zd_status build_list(
+        struct builder *builder, const struct element *element, int def,
+        int rep, struct parquet_node *node)
+{
+    const struct element *repeated = &builder->elements[builder->next];
+    char tuple[PATH_BYTES];
+    if (element->children != 1 || builder->next >= builder->count ||
+        repeated->repetition != REPEATED)
+        return parquet_unsupported(
+                builder->file, builder->path,
+                "a list that is not one repeated field");
+    snprintf(
+            tuple, sizeof tuple, "%.*s_tuple", (int)element->name_bytes,
+            element->name);
+    bool is_element = repeated->type >= 0 || repeated->children != 1 ||
+                      has_name(repeated, "array") ||
+                      has_name(repeated, tuple) ||
+                      (builder->next + 1 < builder->count &&
+                       repeated[1].repetition == REPEATED);
+    builder->next++;
+    if (is_element)
+        return build_elements(builder, repeated, def, rep, node);
+    make_list(node, def, rep);
+    return build(builder, def + 1, rep + 1, node->children);
+}
+
+static enum zd_status build_body(
+        struct builder *builder, const struct element *element, int def,
+        int rep, struct parquet_node *node)
+{
+    if (element->meaning == AS_MAP)
+        return parquet_unsupported(builder->file, builder->path, "a MAP");
+    if (element->type >= 0)
+        return build_leaf(builder, element, def, rep, node);
+    if (builder->depth >= DEPTH_MAX)
+        return parquet_damaged(
+                builder->file, NULL, "its schema is deeper than %d", DEPTH_MAX);
+    builder->depth++;
+    enum zd_status status =
+            element->meaning == AS_LIST
+                    ? build_list(builder, element, def, rep, node)
+                    : build_children(
+                              builder, element->children, def, rep, node);
+    builder->depth--;
+    return status;
+}
+
+/* The next element, at these levels of what it is in. */
+static enum zd_status build(
+        struct builder *builder, int def, int rep, struct parquet_node *node)
+{
+    size_t length = strlen(builder->path);
+    if (builder->next >= builder->count)
+        return parquet_damaged(builder->file, NULL, "its schema ends early");
+    const struct element *element = &builder->elements[builder->next++];
+    enum zd_status status;
+    snprintf(
+            builder->path + length, PATH_BYTES - length, "%s%.*s",
+            length ? "." : "", (int)element->name_bytes, element->name);
+    node->name = element->name;
+    node->name_bytes = element->name_bytes;
+    node->first_leaf = builder->schema->leaf_count;
+    if (element->repetition == REPEATED) {
+        /* outside of a list's group: a list that cannot be null */
+        node->def = def;
+        status = build_elements(builder, element, def, rep, node);
+    } else {
+        node->is_optional = element->repetition == OPTIONAL;
+        node->def = def + node->is_optional;
+        status = build_body(builder, element, node->def, rep, node);
+    }
+    builder->path[length] = '\0';
+    node->leaf_count = builder->schema->leaf_count - node->first_leaf;
+    return status;
+}
+
+enum zd_status parquet_schema_read(
+        const struct parquet_file *file, struct thrift *thrift, size_t count,
+        struct parquet_schema *schema)
+{
+    if (count < 2 || count > ELEMENTS_MAX)
+        return parquet_damaged(
+                file, NULL, "its schema has %zu elements, not 2 to %d", count,
+                ELEMENTS_MAX);
+    struct element *elements = zd_array(count, sizeof *elements);
+    for (size_t i = 0; i < count; i++)
+        elements[i] = read_element(thrift);
+    struct builder builder = {file, schema, elements, count, 1, 0, ""};
+    schema->leaves = zd_array(count, sizeof *schema->leaves);
+    enum zd_status status =
+            thrift->is_bad
+                    ? parquet_damaged(file, NULL, "its schema cannot be read")
+                    : build_children(
+                              &builder, elements[0].children, 0, 0,
+                              &schema->root);
+    schema->root.leaf_count = schema->leaf_count;
+    if (status == ZD_OK && builder.next != count)
+        status = parquet_damaged(
+                file, NULL, "its schema has %zu elements in no group",
+                count - builder.next);
+    free(elements);
+    return status;
+}
+
+static void free_children(struct parquet_node *node)
+{
+    for (int i = 0; i < node->child_count; i++)
+        free_children(&node->children[i]);
+    free(node->children);
+}
+
+void parquet_schema_free(struct parquet_schema *schema)
+{
+    free_children(&schema->root);
+    for (int i = 0; i < schema->leaf_count; i++)
+        free(schema->leaves[i].path);
+    free(schema->leaves);
+    *schema = (struct parquet_schema){0};
+}

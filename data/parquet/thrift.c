@@ -1,0 +1,188 @@
+#include "data/parquet/thrift.h"
+
+enum { DEPTH_MAX = 32 };
+
+static int fail(struct thrift *thrift)
+{
+    thrift->is_bad = true;
+    thrift->at = thrift->end;
+    return 0;
+}
+
+static int read_byte(struct thrift *thrift)
+{
+    if (thrift->at < thrift->end)
+        return *thrift->at++;
+    thrift->is_short = true;
+    return fail(thrift);
+}
+
+uint64_t thrift_varint(struct thrift *thrift)
+{
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+        int byte = read_byte(thrift);
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80))
+            return value;
+    }
+    return (uint64_t)fail(thrift);
+}
+
+static int64_t read_zigzag(struct thrift *thrift)
+{
+    uint64_t value = thrift_varint(thrift);
+    return (int64_t)(value >> 1 ^ -(value & 1));
+}
+
+bool thrift_next(struct thrift *thrift, struct thrift_field *field)
+{
+    int byte = read_byte(thrift);
+    field->type = byte & 15;
+    if (thrift->is_bad || field->type == THRIFT_STOP)
+        return false;
+    if (byte >> 4)
+        field->id += byte >> 4;
+    else
+        field->id = (int16_t)read_zigzag(thrift);
+    return !thrift->is_bad;
+}
+
+int64_t thrift_integer(struct thrift *thrift, const struct thrift_field *field)
+{
+    switch (field->type) {
+    case THRIFT_TRUE:
+        return 1;
+    case THRIFT_FALSE:
+        return 0;
+    case THRIFT_BYTE:
+        return (signed char)read_byte(thrift);
+    case THRIFT_I16:
+    case THRIFT_I32:
+    case THRIFT_I64:
+        return read_zigzag(thrift);
+    default:
+        return fail(thrift);
+    }
+}
+
+static const char *read_string(struct thrift *thrift, size_t *bytes_out)
+{
+    uint64_t bytes = thrift_varint(thrift);
+    const char *text = (const char *)thrift->at;
+    *bytes_out = 0;
+    if (bytes > (uint64_t)(thrift->end - thrift->at)) {
+        thrift->is_short = true;
+        fail(thrift);
+        return "";
+    }
+    thrift->at += bytes;
+    *bytes_out = (size_t)bytes;
+    return text;
+}
+
+const char *thrift_string(
+        struct thrift *thrift, const struct thrift_field *field,
+        size_t *bytes_out)
+{
+    if (field->type == THRIFT_BINARY)
+        return read_string(thrift, bytes_out);
+    *bytes_out = 0;
+    fail(thrift);
+    return "";
+}
+
+static size_t read_list(struct thrift *thrift, int *type_out)
+{
+    int byte = read_byte(thrift);
+    uint64_t count = (uint64_t)(byte >> 4);
+    *type_out = byte & 15;
+    if (count == 15)
+        count = thrift_varint(thrift);
+    if (count > (uint64_t)(thrift->end - thrift->at)) {
+        thrift->is_short = true;
+        return (size_t)fail(thrift);
+    }
+    return (size_t)count;
+}
+
+size_t thrift_list(
+        struct thrift *thrift, const struct thrift_field *field, int type)
+{
+    int found;
+    if (field->type != THRIFT_LIST)
+        return (size_t)fail(thrift);
+    size_t count = read_list(thrift, &found);
+    return count > 0 && found != type ? (size_t)fail(thrift) : count;
+}
+
+bool thrift_struct(struct thrift *thrift, const struct thrift_field *field)
+{
+    if (field->type != THRIFT_STRUCT)
+        fail(thrift);
+    return !thrift->is_bad;
+}
+
+static void skip_elements(struct thrift *thrift)
+{
+    int element;
+    size_t count = read_list(thrift, &element);
+    for (size_t i = 0; i < count && !thrift->is_bad; i++) {
+        if (element == THRIFT_TRUE || element == THRIFT_FALSE)
+            read_byte(thrift);
+        else
+            thrift_skip(thrift, element);
+    }
+}
+
+static void skip_map(struct thrift *thrift)
+{
+    uint64_t count = thrift_varint(thrift);
+    int types = count > 0 ? read_byte(thrift) : 0;
+    for (uint64_t i = 0; i < count && !thrift->is_bad; i++) {
+        thrift_skip(thrift, types >> 4);
+        thrift_skip(thrift, types & 15);
+    }
+}
+
+void thrift_skip(struct thrift *thrift, int type)
+{
+    struct thrift_field field = {0};
+    size_t bytes;
+    if (++thrift->depth > DEPTH_MAX)
+        fail(thrift);
+    switch (type) {
+    case THRIFT_TRUE:
+    case THRIFT_FALSE:
+        break;
+    case THRIFT_BYTE:
+        read_byte(thrift);
+        break;
+    case THRIFT_I16:
+    case THRIFT_I32:
+    case THRIFT_I64:
+        thrift_varint(thrift);
+        break;
+    case THRIFT_DOUBLE:
+        for (int i = 0; i < 8; i++)
+            read_byte(thrift);
+        break;
+    case THRIFT_BINARY:
+        read_string(thrift, &bytes);
+        break;
+    case THRIFT_LIST:
+    case THRIFT_SET:
+        skip_elements(thrift);
+        break;
+    case THRIFT_MAP:
+        skip_map(thrift);
+        break;
+    case THRIFT_STRUCT:
+        while (thrift_next(thrift, &field))
+            thrift_skip(thrift, field.type);
+        break;
+    default:
+        fail(thrift);
+    }
+    thrift->depth--;
+}

@@ -1,0 +1,56 @@
+/* thrift.h - reads Thrift's compact protocol, in which Parquet keeps its footer
+ * and the headers of its pages.
+ *
+ * Source:  apache/thrift, doc/specs/thrift-compact-protocol.md.
+ * Errors:  `is_bad` is set and stays; everything reads as 0 from then on.
+ *          `is_short`: because the bytes ended. */
+#ifndef ZD_DATA_PARQUET_THRIFT_H
+#define ZD_DATA_PARQUET_THRIFT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum thrift_type {
+    THRIFT_STOP = 0,
+    THRIFT_TRUE = 1,
+    THRIFT_FALSE = 2,
+    THRIFT_BYTE = 3,
+    THRIFT_I16 = 4,
+    THRIFT_I32 = 5,
+    THRIFT_I64 = 6,
+    THRIFT_DOUBLE = 7,
+    THRIFT_BINARY = 8,
+    THRIFT_LIST = 9,
+    THRIFT_SET = 10,
+    THRIFT_MAP = 11,
+    THRIFT_STRUCT = 12
+};
+
+struct thrift {
+    const unsigned char *at, *end;
+    bool is_bad, is_short;
+    int depth; /* of what is being skipped */
+};
+
+/* All zero before the first field of a struct. */
+struct thrift_field {
+    int id, type;
+};
+
+uint64_t thrift_varint(struct thrift *thrift);
+/* false after the last one. Its value must be read, or skipped. */
+bool thrift_next(struct thrift *thrift, struct thrift_field *field);
+/* A field that must be an integer, a string (borrowed), a list of `type`. */
+int64_t thrift_integer(struct thrift *thrift, const struct thrift_field *field);
+const char *thrift_string(
+        struct thrift *thrift, const struct thrift_field *field,
+        size_t *bytes_out);
+/* How many elements follow: never more than bytes are left. */
+size_t thrift_list(
+        struct thrift *thrift, const struct thrift_field *field, int type);
+/* Is it a struct? Then its fields follow. */
+bool thrift_struct(struct thrift *thrift, const struct thrift_field *field);
+void thrift_skip(struct thrift *thrift, int type);
+
+#endif
