@@ -25,7 +25,9 @@
  *                           offset and how many bytes follow the line: what a
  *                           crash may leave (tests/support/crash_states.py)
  *   ZEROD_TEST_SLOW=TIMES   after what OpenMP computes the rank does nothing,
- *                           for so many times as long as that took
+ *                           for so many times as long as has passed since it
+ *                           last did nothing: slower however loaded the
+ *                           machine is
  *   ZEROD_TEST_ROWS=1       what OpenMP computes waits until the thread
  *                           zerod-rows has written all rows
  *   ZEROD_TEST_NO_EXCHANGE  two folders cannot change places, as on NFS
@@ -585,6 +587,7 @@ static void wait_for_rows(void)
     }
 }
 
+enum { LONGEST_REST_NS = 500000000 };
 void GOMP_parallel(void (*fn)(void *), void *, unsigned, unsigned);
 void GOMP_parallel(
         void (*fn)(void *), void *data, unsigned threads, unsigned flags)
@@ -593,11 +596,15 @@ void GOMP_parallel(
     const char *times = getenv("ZEROD_TEST_SLOW");
     if (getenv("ZEROD_TEST_ROWS") && is_rank())
         wait_for_rows();
-    long long begun = now_ns();
     real(fn, data, threads, flags);
     if (!times || !is_rank())
         return;
-    long long rest = (long long)(atof(times) * (double)(now_ns() - begun));
+    static _Thread_local long long rested_ns; /* until then */
+    long long passed = rested_ns ? now_ns() - rested_ns : 0;
+    long long rest = (long long)(atof(times) * (double)passed);
+    if (rest > LONGEST_REST_NS) /* what passed was the start, or a save */
+        rest = LONGEST_REST_NS;
     struct timespec nap = {rest / 1000000000, rest % 1000000000};
     nanosleep(&nap, NULL);
+    rested_ns = now_ns();
 }
