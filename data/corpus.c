@@ -54,6 +54,8 @@ static enum zd_status text_key(
         key_number(hasher, recipe->chat_template);
     if (!is_text)
         key_number(hasher, recipe->train_on);
+    if (recipe->skips_bad_rows)
+        key_string(hasher, "skips");
     key_string(hasher, recipe->entry->field);
     key_string(hasher, recipe->entry->messages_field);
     key_string(hasher, recipe->entry->role_field);
@@ -116,6 +118,7 @@ static enum zd_status resolve_recipe(
             .entry = entry,
             .train_on = options->train_on,
             .eos = options->add_eos ? request->eos : -1,
+            .skips_bad_rows = options->on_bad_row == BAD_ROW_SKIP,
     };
     if (!sources_have_chat(list))
         return ZD_OK;
@@ -183,7 +186,9 @@ static enum zd_status write_text(void *ctx, struct cache_writer *writer)
     char key_now[HASH_HEX];
     text->writer = writer;
     enum zd_status status = tokenize_files(
-            &text->corpus->list, text->recipe, text->threads, take_words, text);
+            &text->corpus->list, text->recipe, text->threads, take_words, text,
+            &text->corpus->bad_rows);
+    cache_writer_skipped(writer, (uint64_t)text->corpus->bad_rows.count);
     if (!text->corpus->is_part)
         ZD_TRY(status);
     ZD_TRY(text_key(&text->corpus->list, text->recipe, key_now));
@@ -207,6 +212,29 @@ static enum zd_status write_index(void *ctx, struct cache_writer *writer)
 }
 
 /* --- text, and tokens --------------------------------------------------- */
+
+/* What was left out, now or when the cache was made. */
+static enum zd_status take_bad_rows(
+        struct corpus *corpus, const struct data_entry *entry, bool is_new,
+        enum corpus_depth depth)
+{
+    struct bad_rows *bad = &corpus->bad_rows;
+    if (is_new && bad->count > 0 && depth != CORPUS_LOOK)
+        ZD_TRY(bad_rows_save(bad, corpus->cache.path));
+    bad->count = (int64_t)corpus->cache.skipped_count;
+    if (!is_new && bad->count > 0)
+        bad_rows_load(bad, corpus->cache.path);
+    if (bad->count == 0 || depth == CORPUS_OPEN)
+        return ZD_OK;
+    zd_log_warning(
+            "%s: %lld bad row%s left out (data.on_bad_row = \"skip\")%s",
+            entry->path, (long long)bad->count,
+            bad->count == 1 ? " is" : "s are",
+            bad->count > bad->kept ? "; the first ones:" : ":");
+    for (int i = 0; i < bad->kept; i++)
+        zd_log_warning("  %s", bad->rows[i]);
+    return ZD_OK;
+}
 
 static enum zd_status open_text(
         struct corpus *corpus, const struct dataset_request *request,
@@ -237,6 +265,7 @@ static enum zd_status open_text(
                 "tokenized %s: %llu tokens in %llu documents", entry->path,
                 (unsigned long long)cache->word_count,
                 (unsigned long long)cache->doc_count);
+    ZD_TRY(take_bad_rows(corpus, entry, is_new, depth));
     corpus->count = cache->word_count;
     memcpy(corpus->digest, cache->digest, sizeof corpus->digest);
     return ZD_OK;

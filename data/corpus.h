@@ -21,6 +21,7 @@ struct corpus {
     enum data_packing packing; /* never PACKING_AUTO */
     uint64_t count;            /* tokens */
     char key[HASH_HEX];        /* of the cache file */
+    struct bad_rows bad_rows;  /* that are left out */
     char digest[HASH_HEX];     /* of the content, the same on every host */
 };
 

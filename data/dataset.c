@@ -367,6 +367,14 @@ const char *dataset_digest(const struct dataset *dataset)
     return dataset->digest;
 }
 
+int64_t dataset_bad_rows(const struct dataset *dataset)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < dataset->part_count; i++)
+        rows += dataset->parts[i].corpus.bad_rows.count;
+    return rows;
+}
+
 const char *dataset_packing(const struct dataset *dataset)
 {
     static const char *const names[] = {"false", "true", "documents", "auto"};

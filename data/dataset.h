@@ -35,6 +35,7 @@ enum data_packing {
 };
 /* What becomes of a document longer than a sample, unless PACKING_STREAM. */
 enum long_documents { LONG_TRUNCATE, LONG_SPLIT, LONG_DROP };
+enum bad_row { BAD_ROW_STOP, BAD_ROW_SKIP };
 enum train_on { TRAIN_ON_ASSISTANT, TRAIN_ON_ALL };
 
 struct data_entry { /* one [[data.train]] or [[data.eval]]; strings borrowed */
@@ -50,6 +51,7 @@ struct data_options { /* [data] */
     int cutoff_len;   /* T */
     enum data_packing packing;
     enum long_documents long_documents;
+    enum bad_row on_bad_row;
     bool shuffle, add_eos;
     enum chat_template chat_template;
     enum train_on train_on;
@@ -131,6 +133,8 @@ int64_t dataset_tokens(const struct dataset *dataset);  /* of all documents */
  * for every cutoff_len and packing. */
 const char *dataset_digest(const struct dataset *dataset);
 
+/* Rows that on_bad_row left out. */
+int64_t dataset_bad_rows(const struct dataset *dataset);
 /* "true", "false" or "documents", as all entries are packed; "auto": they
  * differ. */
 const char *dataset_packing(const struct dataset *dataset);
@@ -145,6 +149,7 @@ enum zd_status dataset_compare_template(
 struct dataset_facts {
     int64_t documents; /* of all entries; -1: they were not counted */
     int64_t samples;   /* of all entries, */
+    int64_t bad_rows;  /* left out */
     int64_t held_out;  /* of which val_split keeps so many */
     /* Unless packed as a stream: documents that fit a sample; longer ones that
      * are cut, their tokens, and how many of these no sample has; and those

@@ -47,6 +47,7 @@ struct recipe {
     enum chat_template chat_template; /* never CHAT_AUTO, once resolved */
     enum train_on train_on;
     int eos;       /* -1: no end-of-text is added */
+    bool skips_bad_rows; /* data.on_bad_row */
     bool chat_bos; /* llama3: the template writes BOS, the tokenizer does not */
 };
 

@@ -188,6 +188,7 @@ static enum zd_status map_file(
     cache->word_count = header->word_count;
     cache->doc_count = header->doc_count;
     cache->trained_count = header->trained_count;
+    cache->skipped_count = header->skipped_count;
     memcpy(cache->digest, header->digest, sizeof cache->digest);
     return ZD_OK;
 }

@@ -33,6 +33,7 @@ struct token_cache { /* open; all zero: none */
     const uint64_t *docs;
     uint64_t word_count, doc_count;
     uint64_t trained_count; /* words with WORD_TRAIN */
+    uint64_t skipped_count; /* rows of the text that are left out */
     char digest[HASH_HEX];  /* of words and docs */
     size_t touched_bytes;   /* since its pages were let go */
 };
@@ -78,6 +79,8 @@ enum zd_status cache_writer_create(
 /* Append words; those with WORD_FIRST begin documents. */
 enum zd_status cache_writer_words(
         struct cache_writer *writer, const uint32_t *words, size_t count);
+/* So many rows of the text were left out. */
+void cache_writer_skipped(struct cache_writer *writer, uint64_t rows);
 /* For an index: a document begins at `position`. */
 enum zd_status cache_writer_document(
         struct cache_writer *writer, uint64_t position);

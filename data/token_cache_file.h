@@ -19,7 +19,8 @@ struct cache_header {
     char key[40], digest[40];
     int64_t modified_s; /* when the file was written, as its time says; 0: of
                            an older program */
-    char unused[88];
+    uint64_t skipped_count;
+    char unused[80];
     char header_digest[32 + 8]; /* of all before it */
 };
 _Static_assert(sizeof(struct cache_header) == 256, "the header is 256 bytes");

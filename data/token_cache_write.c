@@ -22,7 +22,7 @@ struct cache_writer {
     struct hasher *hasher;
     FILE *words; /* the file that is renamed in the end */
     FILE *docs;  /* without a name; copied after the words */
-    uint64_t word_count, doc_count, trained_count;
+    uint64_t word_count, doc_count, trained_count, skipped_count;
 };
 
 /* A temporary file is locked while its writer lives. */
@@ -131,6 +131,11 @@ enum zd_status cache_writer_words(
     return append(writer, writer->words, words, count * sizeof *words);
 }
 
+void cache_writer_skipped(struct cache_writer *writer, uint64_t rows)
+{
+    writer->skipped_count = rows;
+}
+
 /* Documents after the words. */
 static enum zd_status copy_docs(struct cache_writer *writer, uint64_t tokens)
 {
@@ -158,6 +163,7 @@ static enum zd_status write_header(struct cache_writer *writer, time_t now)
             .word_count = writer->word_count,
             .doc_count = writer->doc_count,
             .trained_count = writer->trained_count,
+            .skipped_count = writer->skipped_count,
             .modified_s = now,
     };
     memcpy(header.magic, CACHE_MAGIC, sizeof header.magic);

@@ -168,8 +168,15 @@ static enum zd_status tokenize_lines(
     for (int64_t line = unit->first_line; text < end; line++) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         const char *stop = newline ? newline : end;
-        ZD_TRY(tokenize_line(
-                worker, unit, line, text, (size_t)(stop - text), words));
+        size_t before = words->count;
+        enum zd_status status = tokenize_line(
+                worker, unit, line, text, (size_t)(stop - text), words);
+        if (status == ZD_ERR_DATA && worker->recipe->skips_bad_rows) {
+            words->count = before;
+            bad_rows_take(&worker->bad_rows);
+        } else if (status != ZD_OK) {
+            return status;
+        }
         text = newline ? newline + 1 : end;
     }
     return ZD_OK;

@@ -13,6 +13,7 @@
 #ifndef ZD_DATA_TOKENIZE_H
 #define ZD_DATA_TOKENIZE_H
 
+#include "data/bad_rows.h"
 #include "data/document.h"
 #include "data/source.h"
 
@@ -62,6 +63,7 @@ struct tokenize_worker {
     const struct recipe *recipe;
     struct encoder *encoder;
     struct document document;
+    struct bad_rows bad_rows; /* of the units so far */
 };
 void tokenize_worker_init(
         struct tokenize_worker *worker, const struct recipe *recipe);
@@ -79,10 +81,11 @@ enum zd_status tokenize_chat_prompt(
         const struct tokenizer *tokenizer, const char *content,
         struct token_vector *ids, int32_t *end_out);
 
-/* All words of `list`, in order, handed to `sink`; `threads` of them work. */
+/* All words of `list`, in order, handed to `sink`; `threads` of them work. Rows
+ * that recipe->skips_bad_rows leaves out are added to `bad`. */
 enum zd_status tokenize_files(
         const struct file_list *list, const struct recipe *recipe, int threads,
         enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count),
-        void *ctx);
+        void *ctx, struct bad_rows *bad);
 
 #endif

@@ -85,7 +85,7 @@ static void tell_sources(const struct train_banner *banner)
     const struct data_entry *entries = banner->job->data.train;
     double taken =
             (double)banner->max_steps * (double)banner->plan->global_batch;
-    for (int i = 0; i < dataset_sources(banner->data); i++) {
+    for (int i = 0; banner->data && i < dataset_sources(banner->data); i++) {
         const struct dataset_source source = dataset_source(banner->data, i);
         if (dataset_sources(banner->data) > 1)
             zd_log_info(

@@ -9,7 +9,7 @@
 
 struct run_facts { /* that do not change */
     int world, zero_stage, per_device, accumulation_max;
-    int64_t parameters, trainable, samples_per_epoch, first_step;
+    int64_t parameters, trainable, samples_per_epoch, first_step, bad_rows;
     double flops_per_token, deadline; /* deadline: 0: none */
     bool has_eval_data;               /* what `eval` needs */
     char host[64];

@@ -143,6 +143,7 @@ static const struct metric rows[] = {
 {"stage", AT(INT, facts.zero_stage), AFTER_BANNER},
 {"parameters", AT(INT64, facts.parameters), AFTER_BANNER},
 {"trainable_parameters", AT(INT64, facts.trainable), AFTER_BANNER},
+{"bad_rows", AT(INT64, facts.bad_rows), AFTER_BANNER},
 {"all_parameters", AT(INT64, facts.parameters), AFTER_BANNER},
 {"global_batch_size", AT(INT64, global_batch), AFTER_BANNER},
 {"per_device_train_batch_size", AT(INT, facts.per_device), AFTER_BANNER},

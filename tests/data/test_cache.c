@@ -446,3 +446,36 @@ Test(data_cache, a_start_looks_at_times_and_the_whole_is_read_beside_it)
     dataset_close(dataset);
     data_case_fini(&test);
 }
+
+Test(data_cache, bad_rows_are_counted_and_their_reasons_kept)
+{
+    struct data_case test;
+    struct corpus corpus;
+    static char text[200 * 16];
+    data_case_init(&test, NULL);
+    for (int i = 0; i < 200; i++)
+        strcat(text, i % 20 == 3 ? "{\"text\":1}\n" : "{\"text\":\"a\"}\n");
+    data_case_text(&test, "a.jsonl", text);
+    cr_expect_null(data_case_words(&test), "a bad row ends the job");
+    cr_expect(strstr(zd_error_get()->where, "a.jsonl:4"));
+    zd_error_clear();
+    test.options.on_bad_row = BAD_ROW_SKIP;
+    for (int turn = 0; turn < 3; turn++) {
+        cr_assert_eq(
+                corpus_open(&test.request, &test.entry, CORPUS_CHECK, &corpus),
+                ZD_OK);
+        cr_expect_eq(corpus.bad_rows.count, 10);
+        cr_expect_eq(corpus_documents(&corpus), 190);
+        cr_expect_eq(corpus.bad_rows.kept, turn < 2 ? BAD_ROWS_KEPT : 0);
+        cr_expect(turn == 2 || strstr(corpus.bad_rows.rows[1], "a.jsonl:24"));
+        char path[PATH_MAX];
+        strcpy(path, corpus.cache.path);
+        strcpy(strrchr(path, '.'), ".skipped");
+        corpus_close(&corpus);
+        if (turn == 1) /* without the file the count is known */
+            cr_assert_eq(unlink(path), 0);
+    }
+    test.options.on_bad_row = BAD_ROW_STOP;
+    cr_expect_null(data_case_words(&test), "the cache is that of another key");
+    data_case_fini(&test);
+}

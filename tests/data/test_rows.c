@@ -158,6 +158,8 @@ static void set(
     } else if (strcmp(key, "long_documents") == 0) {
         test->options.long_documents =
                 (enum long_documents)word_in("truncate split drop", value);
+    } else if (strcmp(key, "on_bad_row") == 0) {
+        test->options.on_bad_row = BAD_ROW_SKIP;
     } else if (strcmp(key, "train_on") == 0) {
         test->options.train_on = TRAIN_ON_ALL;
     } else if (strcmp(key, "path") == 0) {

@@ -58,7 +58,7 @@ struct train_banner { /* known before step 1 */
     int threads, world, local_size;
     int accumulation_max; /* micro-batches of a step that memory keeps */
     int64_t max_steps, samples, train_tokens, eval_samples;
-    const struct dataset *data; /* of training */
+    const struct dataset *data; /* of training; may be NULL */
     int eos;
     struct offload_facts offload; /* all 0: no optimizer on the host */
     double loss_scale;            /* of the first step; 0: not fp16 */

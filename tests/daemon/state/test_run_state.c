@@ -123,6 +123,7 @@ Test(run_state, before_the_banner_everything_unknown_is_null)
             "mfu",
             "trainable_parameters",
             "all_parameters",
+            "bad_rows",
             "socket",
             "deadline",
             "last_checkpoint",
