@@ -2,6 +2,9 @@
 #include "data/dataset_internal.h"
 
 #include "base/log.h"
+#include "base/must.h"
+
+#include <stdlib.h>
 
 /* One sample. */
 struct words_count {
@@ -175,6 +178,29 @@ enum zd_status facts_tell(
     return ZD_OK;
 }
 
+/* Documents without a target. */
+static enum zd_status count_empty(
+        struct corpus *corpus, struct dataset_facts *facts)
+{
+    enum { CHUNK = 64 << 10 };
+    uint32_t *words = zd_array(CHUNK, sizeof *words);
+    enum zd_status status = ZD_OK;
+    bool is_empty = false; /* the document at hand, so far */
+    for (uint64_t at = 0; at < corpus->count && status == ZD_OK; at += CHUNK) {
+        uint64_t left = corpus->count - at;
+        size_t count = left < CHUNK ? (size_t)left : CHUNK;
+        status = corpus_words(corpus, at, count, words);
+        for (size_t i = 0; i < count && status == ZD_OK; i++) {
+            facts->empty += is_empty && (words[i] & WORD_FIRST);
+            is_empty = words[i] & WORD_FIRST ||
+                       (is_empty && !(words[i] & WORD_TRAIN));
+        }
+    }
+    facts->empty += is_empty;
+    free(words);
+    return status;
+}
+
 enum zd_status dataset_count(
         struct dataset *dataset, struct dataset_facts *facts_out)
 {
@@ -187,7 +213,9 @@ enum zd_status dataset_count(
                                   : facts.documents + documents;
         facts.samples += part->all;
         facts.held_out += part->all - part->count;
+        facts.bad_rows += part->corpus.bad_rows.count;
         count_long(dataset, part, &facts);
+        ZD_TRY(count_empty(&part->corpus, &facts));
         ZD_TRY(count_part(dataset, part, &facts));
     }
     *facts_out = facts;

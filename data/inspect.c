@@ -226,6 +226,13 @@ static enum zd_status print_totals(FILE *out, struct dataset *dataset)
                 (long long)facts.split_documents,
                 (long long)facts.packed_documents, facts.split_targets,
                 facts.targets);
+    if (facts.empty > 0)
+        fprintf(out, "%lld document%s nothing that is trained\n",
+                (long long)facts.empty, facts.empty == 1 ? " has" : "s have");
+    if (facts.bad_rows > 0)
+        fprintf(out, "%lld bad row%s left out (data.on_bad_row)\n",
+                (long long)facts.bad_rows,
+                facts.bad_rows == 1 ? " is" : "s are");
     if (chat)
         fprintf(out, "chat template %s\n", chat);
     return ZD_OK;
@@ -304,6 +311,37 @@ static json_t *sample_json(
             sample->inputs, "trained", sample->trained, "pieces", pieces);
 }
 
+/* Those of which the reason is known. */
+static json_t *bad_rows_json(const struct dataset *dataset)
+{
+    json_t *rows = json_array();
+    for (int i = 0; i < dataset->part_count; i++) {
+        const struct bad_rows *bad = &dataset->parts[i].corpus.bad_rows;
+        for (int r = 0; r < bad->kept; r++)
+            json_array_append_new(
+                    rows, utf8_json(bad->rows[r], strlen(bad->rows[r]), true));
+    }
+    return rows;
+}
+
+static void add_losses(
+        json_t *json, const struct dataset *dataset,
+        const struct dataset_facts *facts)
+{
+    const struct {
+        const char *key;
+        int64_t value;
+    } counts[] = {
+            {"dropped_documents", facts->dropped_documents},
+            {"dropped_tokens", facts->dropped_tokens},
+            {"empty_documents", facts->empty},
+            {"bad_rows", facts->bad_rows}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        json_object_set_new(json, counts[i].key, json_integer(counts[i].value));
+    json_object_set_new(json, "first_bad_rows", bad_rows_json(dataset));
+    json_object_set_new(json, "packing", json_string(dataset_packing(dataset)));
+}
+
 static json_t *totals_json(
         const struct dataset *dataset, const struct dataset_facts *facts,
         const struct tokenizer *tokenizer)
@@ -350,6 +388,7 @@ enum zd_status dataset_inspect_json(
         return status;
     }
     *json_out = totals_json(dataset, &facts, tokenizer);
+    add_losses(*json_out, dataset, &facts);
     json_object_set_new(*json_out, "shown", samples);
     return ZD_OK;
 }

@@ -13,7 +13,7 @@
 struct cli_args { /* what was typed; strings borrowed from argv */
     struct cli_line line;
     const struct cli_program *program; /* whose command it is */
-    const char *job, *out, *dtype, *model, *tokenizer;
+    const char *job, *out, *dtype, *model, *tokenizer, *html;
     const char *base, *quantize;
     const char *format, *log_format, *resume, *replay;
     const char *max, *min, *allow, *write, *machine; /* of plan */

@@ -61,6 +61,7 @@ static const struct cli_option options[] = {
 {"seed", 0, "S", CLI_NUMBER, ARG(seed), NULL, "Seed of the sampling"},
 {"count", 0, "N", CLI_COUNT, ARG(count), NULL, "Samples to show (3)"},
 {"ids", 0, NULL, CLI_FLAG, ARG(ids), NULL, "Print each token on its own line, with its id"},
+{"html", 0, "FILE", CLI_TEXT, ARG(html), NULL, "Write the result to FILE as a page"},
 {"tokenizer", 0, "PATH", CLI_TEXT, ARG(tokenizer), NULL, "tokenizer.json or its directory"},
 {"help", 'h', NULL, CLI_FLAG, ARG(line.help), NULL, "Show this help"},
 };
@@ -102,7 +103,7 @@ static const struct cli_command commands[] = {
     "--chat renders a prompt as training does with data.chat_template = \"auto\": ChatML or Llama 3, by the markers that the tokenizer has."},
 {"data encode", "FILE", 1, 1, "tokenizer", "tokenizer", "Print the token ids of a text, one per line", command_data_encode, "commands", NULL},
 {"data decode", "FILE", 1, 1, "tokenizer", "tokenizer", "Print the exact bytes of token ids, one per line", command_data_decode, "commands", NULL},
-{"data inspect", "[FILE]", 0, 1, "job set count ids format", "", "Show decoded samples of a job and their loss mask", command_data_inspect, "commands",
+{"data inspect", "[FILE]", 0, 1, "job set count ids format html", "", "Show decoded samples of a job and their loss mask", command_data_inspect, "commands",
     "Reads all of the data. Prints the number of documents and tokens, what data.cutoff_len cuts off, and the share of targets that is trained; then the first training samples, "
     "with text that the loss does not count [-between these-] (dimmed on a terminal)."},
 {"completions", "bash|zsh|fish", 1, 1, "", "", "Print a completion script of zerod for that shell", command_completions, "commands", NULL},

@@ -1,5 +1,7 @@
 /* command_job.c - what can be said about a job without starting it. */
+#include "base/file/fs.h"
 #include "base/log.h"
+#include "base/text_stream.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "data/inspect.h"
@@ -9,6 +11,7 @@
 #include "train/train.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static const char *job_path(const struct cli_args *args)
@@ -123,6 +126,18 @@ enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
 
 /* --- data inspect --- */
 
+static enum zd_status write_page(const char *path, const json_t *json)
+{
+    char *page = NULL;
+    size_t bytes;
+    FILE *out = text_stream_open(&page, &bytes);
+    inspect_html(out, json);
+    fclose(out);
+    enum zd_status status = fs_write_file(path, page, bytes);
+    free(page);
+    return status;
+}
+
 static enum zd_status show_samples(
         const struct cli_args *args, struct dataset *dataset,
         const struct text *text)
@@ -132,12 +147,16 @@ static enum zd_status show_samples(
             .ids = args->ids,
             .color = output_has_color(STDOUT_FILENO)};
     json_t *json;
-    if (!cli_wants_json(args))
+    if (!cli_wants_json(args) && !args->html)
         return dataset_inspect(stdout, dataset, text->tokenizer, &view);
     ZD_TRY(dataset_inspect_json(dataset, text->tokenizer, &view, &json));
-    output_json(json);
+    enum zd_status status = ZD_OK;
+    if (args->html)
+        status = write_page(args->html, json);
+    if (cli_wants_json(args))
+        output_json(json);
     json_decref(json);
-    return ZD_OK;
+    return status;
 }
 
 static enum zd_status inspect(

@@ -298,6 +298,7 @@ ok 'what cutoff_len cuts is said, and which template is used' eval 'call 0 $talk
 ok 'data inspect --count' eval 'call 0 $inspect --count 1 && has "^chat template llama3" out && [ $(grep -c "^=== sample" out) = 1 ]'
 ok 'data inspect --ids' eval 'call 0 $inspect --ids && grep -qE "^ +[0-9]+ \+ " out && grep -qE "^ +[0-9]+ - " out'
 ok 'data inspect --format json' eval 'call 0 $inspect --format json && has "\"chat_template\": \"llama3\"" out && has "\"trained\": true" out && [ ! -s err ]'
+ok 'data inspect --html' eval 'call 0 $inspect --html page.html && grep -q "<span class=.t.>" page.html && [ ! -s out ]'
 # own TEMPLATE: the model has a chat template of its own
 own() { { printf '{"chat_template": "%s",\n' "$1"; tail -n +2 tokenizer_config.was; } >model/tokenizer_config.json; }
 cp model/tokenizer_config.json tokenizer_config.was
