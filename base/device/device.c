@@ -15,10 +15,16 @@ struct device_options device_options_default(void)
 
 uint64_t device_system_memory(void)
 {
-    uint64_t bytes =
-            (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t limit = cgroup_memory("").limit;
-    return limit < bytes ? limit : bytes;
+    /* Read once: a search asks for each plan, and the kernel sums up a group's
+     * use at each read of its files, which takes longer than the plan. */
+    static _Atomic uint64_t known;
+    if (!known) {
+        uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+                         (uint64_t)sysconf(_SC_PAGESIZE);
+        uint64_t limit = cgroup_memory("").limit;
+        known = limit < bytes ? limit : bytes;
+    }
+    return known;
 }
 
 /* The number after "NAME" at the beginning of a line, in bytes; 0: none. */
