@@ -90,12 +90,12 @@ static void accumulation_agrees(void)
     }
 }
 
-static void every_cut_resumes(const char *dtype)
+static void cuts_resume(const char *dtype, int stride)
 {
     const char *whole = job_threads_dir();
     tap_ok(run(whole, 2, "zero.stage=2 train.dtype=%s", dtype),
            "%s: the unbroken run", dtype);
-    for (int cut = 1; cut < STEPS; cut++) {
+    for (int cut = 1; cut < STEPS; cut += stride) {
         const char *dir = job_threads_dir();
         bool ran = run(dir, 2, "zero.stage=2 train.dtype=%s run.stop_after=%d",
                        dtype, cut) &&
@@ -117,12 +117,14 @@ static bool moves_unchanged(const char *from, int a, int b)
 }
 
 /* Save at a ranks, load at b: the state is the same and the losses go on. */
-static void worlds_mix(void)
+static void worlds_mix(bool all)
 {
     const char *whole = job_threads_dir();
     tap_ok(run(whole, 1, ""), "the unbroken run on one rank");
     for (int a = 1; a <= 4; a++)
         for (int b = 1; b <= 4; b++) {
+            if (!all && a != b && (a + b) % 2 == 0)
+                continue;
             const char *dir = job_threads_dir();
             bool ran = run(dir, a, "zero.stage=%d run.stop_after=6", a - 1);
             tap_ok(ran && moves_unchanged(dir, a, b),
@@ -139,6 +141,7 @@ static void worlds_mix(void)
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "";
+    const bool all = argc > 2; /* every cut, and every pair of worlds */
     if (strcmp(part, "stages") == 0) {
         stages_agree("fp32");
         stages_agree("bf16");
@@ -146,9 +149,9 @@ int main(int argc, char **argv)
         options_change_nothing();
         accumulation_agrees();
     } else if (strcmp(part, "resume") == 0) {
-        every_cut_resumes("fp32");
-        every_cut_resumes("bf16");
-        worlds_mix();
+        cuts_resume("fp32", all ? 1 : 2);
+        cuts_resume("bf16", all ? 1 : 3);
+        worlds_mix(all);
     } else {
         return 64;
     }
