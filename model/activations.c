@@ -57,7 +57,8 @@ struct row_strides activations_strides(
     int64_t kv = (int64_t)config->kv_heads * config->head_dim;
     int64_t F = config->intermediate_size, all = q + 2 * kv;
     struct row_strides s = {q, kv, q, kv, kv, F};
-    if (config->family->fused_qkv || joined & JOIN_QKV)
+    joined |= config->family->fused;
+    if (joined & JOIN_QKV)
         s.q_raw = s.k_raw = s.q = s.k = s.v = all;
     if (joined & JOIN_QKV && config->qk_norm)
         s.q = s.k = q + kv;
@@ -67,7 +68,8 @@ struct row_strides activations_strides(
 }
 
 struct attention_shape activations_attention(
-        const struct model_config *config, unsigned joined, int B, int T)
+        const struct model_config *config, unsigned joined, int layer, int B,
+        int T)
 {
     struct row_strides strides = activations_strides(config, joined);
     return (struct attention_shape){
@@ -80,6 +82,7 @@ struct attention_shape activations_attention(
             .k_stride = strides.k,
             .v_stride = strides.v,
             .scale = (float)(1.0 / sqrt((double)config->head_dim)),
+            .window = config->layer_attention[layer - 1].window,
     };
 }
 
@@ -161,7 +164,7 @@ static struct layout layout_of(
             .kv = (size_t)config->kv_heads * (size_t)config->head_dim,
             .H = (size_t)config->heads,
             .KV = (size_t)config->kv_heads,
-            .joined = shape->joined,
+            .joined = shape->joined | config->family->fused,
     };
     measure_adapters(table, shape, &l);
     return l;
@@ -171,10 +174,18 @@ static struct layout layout_of(
  * takes it a while. */
 static void measure_attention(struct layout *l, int B, int T)
 {
-    struct attention_shape attention =
-            activations_attention(l->config, l->joined, B, T);
-    l->attention_scratch =
-            attention_scratch_bytes(&attention, l->dtype, l->backend);
+    const struct layer_attention *layers = l->config->layer_attention;
+    for (int i = 0; i < l->config->layers; i++) {
+        if (i && layers[i].window == layers[0].window)
+            continue;
+        struct attention_shape attention =
+                activations_attention(l->config, l->joined, i + 1, B, T);
+        l->attention_scratch = max_size(
+                l->attention_scratch,
+                attention_scratch_bytes(&attention, l->dtype, l->backend));
+        if (i) /* there are two kinds at most */
+            break;
+    }
 }
 
 /* --- arrays --------------------------------------------------------------- */
@@ -212,7 +223,7 @@ struct heads {
 static struct heads push_heads(struct layout *l, bool apart)
 {
     struct heads h;
-    bool one = l->family->fused_qkv || l->joined & JOIN_QKV;
+    bool one = l->joined & JOIN_QKV;
     h.q = push_rows(l, l->N, one ? l->q + 2 * l->kv : l->q);
     h.k = one ? at(h.q, l->q, l) : push_rows(l, l->N, l->kv);
     h.v = one ? at(h.q, l->q + l->kv, l) : push_rows(l, l->N, l->kv);
@@ -363,7 +374,7 @@ static void push_lean(
 static void push_grads(struct layout *l, struct layer_grads *g)
 {
     const struct model_family *family = l->family;
-    bool adds = (!family->fused_qkv && !(l->joined & JOIN_QKV)) ||
+    bool adds = !(l->joined & JOIN_QKV) ||
                 (family->gated_mlp && !(l->joined & JOIN_GATE_UP));
     g->hidden = push_rows(l, l->N, max_size(l->C, l->q));
     if (adds && l->dtype != DTYPE_FP32)

@@ -154,8 +154,10 @@ void activations_lay_out(
         struct activations passes[MODEL_PASSES]);
 void activations_fini(struct activations *acts);
 
-/* Of B x T tokens; the caller adds documents and scratch. */
+/* Of B x T tokens in a layer (1 .. L); the caller adds documents and scratch.
+ */
 struct attention_shape activations_attention(
-        const struct model_config *config, unsigned joined, int B, int T);
+        const struct model_config *config, unsigned joined, int layer, int B,
+        int T);
 
 #endif

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct model_family;
+struct text_wrapper;
 
 enum rope_type {
     ROPE_DEFAULT,
@@ -45,8 +46,10 @@ struct layer_attention {
 };
 
 struct model_config {
-    const struct model_family *family; /* family.h */
-    int vocab_size;                    /* V */
+    const struct model_family *family;  /* family.h */
+    const struct text_wrapper *wrapper; /* whose text half it is (files/
+                                           text_config.h); NULL: none */
+    int vocab_size;                     /* V */
     int stored_rows;        /* of V in the files; 0: all (vocab_resize.h) */
     int hidden_size;        /* C */
     int intermediate_size;  /* F */
@@ -55,7 +58,7 @@ struct model_config {
     int kv_heads;           /* KV */
     int head_dim;           /* D */
     int max_positions;      /* longest sequence */
-    int original_positions; /* beside rope_scaling (Phi-3); 0: not there */
+    int original_positions; /* beside rope_scaling; 0: not there */
     double norm_eps;
     bool tied; /* the head is the token embedding */
     bool qkv_bias, out_bias, mlp_bias;
@@ -72,10 +75,13 @@ struct model_config {
     bool is_quantized;
     enum quant_format stored_format;
     bool stored_nested;
-    bool has_dropout; /* stated in the file; not applied */
-    int bos_token_id; /* -1: none */
-    int eos_token_id; /* the first of a list; -1: none */
-    json_t *json;     /* the keys as given, for export; owned */
+    bool has_dropout;  /* stated in the file; not applied */
+    char unknown[256]; /* keys of a file that transformers' class has not, for a
+                          warning */
+    int bos_token_id;  /* -1: none */
+    int eos_token_id;  /* the first of a list; -1: none */
+    json_t *json;      /* the keys as given, for export, of a wrapper the whole;
+                          owned */
 };
 
 #endif

@@ -38,15 +38,50 @@ static const struct config_key common[] = {
         {0},
 };
 
+/* Keys of any model, of transformers 4 and 5: what a class returns, how text is
+ * generated, labels. None says anything about the arithmetic. */
+static const char generic_keys[] =
+        " _attn_implementation _name_or_path attn_implementation auto_map"
+        " bad_words_ids begin_suppress_tokens chunk_size_feed_forward"
+        " cross_attention_hidden_size decoder_start_token_id diversity_penalty"
+        " do_sample early_stopping encoder_no_repeat_ngram_size"
+        " exponential_decay_length_penalty finetuning_task forced_bos_token_id"
+        " forced_eos_token_id id2label is_decoder label2id length_penalty"
+        " max_length min_length no_repeat_ngram_size num_beam_groups num_beams"
+        " num_return_sequences output_attentions output_hidden_states"
+        " output_scores prefix problem_type remove_invalid_values"
+        " repetition_penalty return_dict return_dict_in_generate sep_token_id"
+        " suppress_tokens task_specific_params temperature tf_legacy_loss"
+        " tie_encoder_decoder tokenizer_class top_k top_p torchscript typical_p"
+        " use_bfloat16 ";
+
+static bool is_generic(const char *name)
+{
+    const char *found = strstr(generic_keys, name);
+    return found && found[-1] == ' ' && found[strlen(name)] == ' ';
+}
+
+/* The first row of a name counts. */
+static bool is_repeated(
+        const struct model_family *family, const struct config_key *key)
+{
+    const struct config_key *row = family->keys;
+    while (row->name && row != key && strcmp(row->name, key->name) != 0)
+        row++;
+    return row->name && row != key;
+}
+
 /* The next row of both tables; the first after NULL. */
 static const struct config_key *next_key(
         const struct model_family *family, const struct config_key *key)
 {
-    key = key ? key + 1 : family->keys;
-    if (key->name)
-        return key;
-    bool was_last = key == common + sizeof common / sizeof *common - 1;
-    return was_last ? NULL : common;
+    do {
+        key = key ? key + 1 : family->keys;
+        if (key == common + sizeof common / sizeof *common - 1)
+            return NULL;
+        key = key->name ? key : common;
+    } while (is_repeated(family, key));
+    return key;
 }
 
 enum zd_status config_fail(
@@ -227,18 +262,38 @@ enum zd_status config_refuse(
     return reader->on_error;
 }
 
-static enum zd_status check_known(
-        const struct config_reader *reader, const struct model_family *family,
-        const char *name)
+/* The key nearest to an unknown one; NULL: none is near. */
+static bool is_known(
+        const struct model_family *family, const char *name,
+        const char **nearest)
 {
-    const char *nearest = NULL;
     int distance = 4; /* further away it is another word */
+    *nearest = NULL;
     for (const struct config_key *key = NULL; (key = next_key(family, key));) {
         int d = edit_distance(name, key->name);
         if (strcmp(name, key->name) == 0)
-            return ZD_OK;
+            return true;
         if (d < distance)
-            distance = d, nearest = key->name;
+            distance = d, *nearest = key->name;
+    }
+    return is_generic(name);
+}
+
+/* A person who typed an unknown key meant something by it: E0305. In a file it
+ * may belong to another program: config->unknown. */
+static enum zd_status check_known(
+        const struct config_reader *reader, struct model_config *config,
+        const char *name)
+{
+    const char *nearest;
+    size_t used = strlen(config->unknown);
+    if (is_known(config->family, name, &nearest))
+        return ZD_OK;
+    if (reader->on_error != ZD_ERR_CONFIG) {
+        snprintf(
+                config->unknown + used, sizeof config->unknown - used,
+                "%s`%.64s`", used ? ", " : "", name);
+        return ZD_OK;
     }
     config_fail(reader, "E0305", "unknown key `%.80s`", name);
     if (nearest)
@@ -259,9 +314,8 @@ enum zd_status config_keys_read(
         if (!config_is_neutral(
                     json_object_get(reader->json, key->name), key->kind))
             return config_refuse(reader, key->name);
-    if (reader->on_error == ZD_ERR_CONFIG)
-        json_object_foreach((json_t *)reader->json, name, value)
-                ZD_TRY(check_known(reader, family, name));
+    json_object_foreach((json_t *)reader->json, name, value)
+            ZD_TRY(check_known(reader, config, name));
     for (key = NULL; (key = next_key(family, key));)
         ZD_TRY(read_value(reader, key, config));
     return ZD_OK;

@@ -148,12 +148,6 @@ static enum zd_status read_layer(
         slides = listed;
     }
     out->window = slides ? rule->window : 0;
-    if (out->window && out->window < c->max_positions)
-        return config_fail(
-                r, "E0304",
-                "`sliding_window` = %d, shorter than the model's %d positions, "
-                "is not supported",
-                out->window, c->max_positions);
     out->rope = !c->rope_count || !rotates     ? -1
                 : slides && c->rope_count == 2 ? 1
                                                : 0;

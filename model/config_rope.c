@@ -201,7 +201,7 @@ static enum zd_status read_dims(
                              c->head_dim, partial);
 }
 
-/* Phi-3's classes have the key beside the table; others inside. */
+/* A key beside the table, as Phi-3 has it, comes before the one inside. */
 static enum zd_status read_original(
         const struct config_reader *r, const struct model_config *c,
         struct rope_set *s)

@@ -98,6 +98,7 @@ enum extent {
     EXTENT_POSITIONS,
     EXTENT_C,
     EXTENT_F,
+    EXTENT_2F,  /* gate, then up */
     EXTENT_Q,   /* heads * head_dim */
     EXTENT_KV,  /* kv_heads * head_dim */
     EXTENT_QKV, /* Q + 2 KV */
@@ -138,6 +139,7 @@ struct model_family {
     bool layer_types;   /* the class reads the key: else it may only repeat what
                            the rule says */
     bool partial_rotary; /* the class reads partial_rotary_factor */
+    double rope_theta;   /* where a file does not say; 0: 10000 */
     bool longrope; /* the one rope_type but default; "su" and "yarn" are older
                       names */
     bool qkv_bias, qk_norm; /* of every model of the family */
@@ -152,7 +154,7 @@ struct model_family {
     /* what a pass allocates and keeps */
     bool layer_norm; /* else RMSNorm, without means */
     bool rotary;     /* else positions are learned, up to max_positions */
-    bool fused_qkv;  /* one tensor makes q | k | v */
+    unsigned fused;  /* enum param_join: one tensor makes these projections */
     bool gated_mlp; /* gate and up; else one projection before the activation */
 
     /* Add up the rows of the embedding tables: (N, C); gradients of the tables

@@ -1,11 +1,12 @@
 #include "base/device/device_memory.h"
 #include "model/internal.h"
 
-static struct attention_shape attention_shape(
-        const struct model *model, const struct pass *pass)
+static struct attention_shape attention_shape(const struct layer_run *run)
 {
+    const struct model *model = run->model;
+    const struct pass *pass = run->pass;
     struct attention_shape shape = activations_attention(
-            model->config, model->shape.joined, pass->B, pass->T);
+            model->config, model->shape.joined, run->layer, pass->B, pass->T);
     shape.documents = pass->documents;
     shape.first_tokens = pass->first_tokens;
     shape.scratch_bytes = pass->acts->scratch_bytes;
@@ -21,7 +22,7 @@ static enum zd_status attend_run(
     const struct kernels *k = layer->model->kernels;
     const struct activations *all = layer->pass->acts;
     const struct layer_acts *acts = layer->acts;
-    struct attention_shape s = attention_shape(layer->model, layer->pass);
+    struct attention_shape s = attention_shape(layer);
     size_t element = dtype_bytes(k->dtype);
     size_t row = (size_t)s.KV * (size_t)s.D * element;
     size_t place = (size_t)(layer->layer - 1) * all->cache_layer_bytes +
@@ -45,7 +46,7 @@ static enum zd_status attend(const struct layer_run *run, void *scratch)
 {
     const struct pass *pass = run->pass;
     const struct layer_acts *acts = run->acts;
-    struct attention_shape shape = attention_shape(run->model, pass);
+    struct attention_shape shape = attention_shape(run);
     if (!pass->decode)
         return run->model->kernels->attention_forward(
                 NULL, acts->att, acts->lse, acts->q, acts->k, acts->v,
@@ -132,7 +133,7 @@ enum zd_status layer_backward(const struct layer_run *run)
     const struct layer_acts *acts = run->acts;
     const struct layer_grads *g = &run->pass->acts->grads;
     void *dx = run->pass->acts->dx;
-    struct attention_shape shape = attention_shape(model, run->pass);
+    struct attention_shape shape = attention_shape(run);
     struct norm norm1 = norm_of(run, ROLE_NORM1);
     struct norm norm2 = norm_of(run, ROLE_NORM2);
     struct linear o = layer_linear(run, ROLE_O, ROLE_O);

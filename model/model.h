@@ -184,7 +184,8 @@ enum zd_status model_decode(
 /* FLOPs of forward and backward of one token at sequence length T, without
  * recomputation: of a weight of a matmul 2 forward, 2 of its input's gradient
  * where anything before it trains, 2 of its own where it trains; of a layer's
- * attention 4 T H D / 2, and with a backward twice that more. */
+ * attention 4 S H D, where a token sees S others on average (T / 2 without a
+ * window), and with a backward twice that more. */
 double model_flops_per_token(
         const struct model_config *config, const struct param_table *table,
         int T);

@@ -27,6 +27,7 @@ static struct builder builder_of(
              [EXTENT_POSITIONS] = c->max_positions,
              [EXTENT_C] = c->hidden_size,
              [EXTENT_F] = c->intermediate_size,
+             [EXTENT_2F] = 2 * (int64_t)c->intermediate_size,
              [EXTENT_Q] = q,
              [EXTENT_KV] = kv,
              [EXTENT_QKV] = q + 2 * kv,

@@ -164,6 +164,13 @@ static int first_trained(const struct param_table *table)
     return first;
 }
 
+/* Twice the tokens that a token of a layer sees, on average. */
+static double seen_twice(const struct model_config *config, int layer, int T)
+{
+    double window = config->layer_attention[layer - 1].window;
+    return window > 0 && window < T ? window * (2 - window / T) : T;
+}
+
 double model_flops_per_token(
         const struct model_config *config, const struct param_table *table,
         int T)
@@ -184,7 +191,8 @@ double model_flops_per_token(
                  (first < table->count ? head : 0);
     for (int layer = 1; layer <= config->layers; layer++) {
         bool backward = table->unit_first[layer + 1] > first;
-        flops += (backward ? 6.0 : 2.0) * T * config->heads * config->head_dim;
+        flops += (backward ? 6.0 : 2.0) * seen_twice(config, layer, T) *
+                 config->heads * config->head_dim;
     }
     return flops;
 }

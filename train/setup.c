@@ -22,7 +22,8 @@
 static bool has_file_prefix(
         const struct train_job *job, const struct model_config *config)
 {
-    bool is_made = !job->model.path || job->model.init == MODEL_RANDOM;
+    bool is_made = !job->model.path ||
+                   (job->model.init == MODEL_RANDOM && !config->wrapper);
     return is_made || weights_hf_has_prefix(job->model.path, config);
 }
 

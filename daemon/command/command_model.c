@@ -143,6 +143,7 @@ static enum zd_status merge(
             .max_shard_bytes = 5000000000u,
             .copy_from = args->base,
             .file_prefix = weights_hf_has_prefix(args->base, config),
+            .others_from = args->base,
     };
     enum zd_status status =
             weights_export_hf(args->out, config, table, &source, &options);

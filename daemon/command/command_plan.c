@@ -120,6 +120,7 @@ static enum zd_status plan_one(
     const struct plan_machine *machine;
     ZD_TRY(job_plan_build(options, (int)args->world, per_node, NULL, &plan));
     warn_of_machine(&plan);
+    model_config_warn(&plan.config);
     enum zd_status status = cli_machine(args, job, &here, &machine);
     if (status == ZD_OK)
         status = plan_advise(

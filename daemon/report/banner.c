@@ -151,6 +151,7 @@ static void tell_text(const struct train_banner *banner)
                 "  text     %s, no end-of-text token: nothing "
                 "separates documents%s",
                 banner->tokenizer, chat);
+    model_config_warn(&banner->plan->config);
     if (banner->plan->config.has_dropout)
         zd_log_info("  note     the dropout in config.json is not applied");
 }

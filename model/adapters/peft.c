@@ -49,9 +49,10 @@ static enum zd_status refuse(
 /* The tensor of the base that a module's weight is; -1: none. */
 static int find_weight(const struct opening *o, const char *module)
 {
-    char name[MODULE_BYTES + 8];
+    char name[MODULE_BYTES + 8], ours[HF_NAME_BYTES];
     snprintf(name, sizeof name, "%s.weight", module);
-    return param_table_find(o->table, hf_name_canonical(o->config, name));
+    hf_name_canonical(o->config, name, ours);
+    return param_table_find(o->table, ours);
 }
 
 /* Cut `end` off a name; false: it does not end so. */
@@ -180,9 +181,11 @@ static enum zd_status place_saved(
         struct opening *o, const struct st_tensor *tensor, const char *name)
 {
     struct peft_adapter *a = o->adapter;
-    if (o->config->tied && strcmp(name, "lm_head.weight") == 0)
+    char ours[HF_NAME_BYTES];
+    hf_name_canonical(o->config, name, ours);
+    if (o->config->tied && strcmp(ours, "lm_head.weight") == 0)
         return check_tied_head(o, tensor);
-    int id = param_table_find(o->table, hf_name_canonical(o->config, name));
+    int id = param_table_find(o->table, ours);
     if (id < 0)
         return refuse(o, "E0322", no_module, tensor->name);
     if (!peft_config_saves(

@@ -175,7 +175,7 @@ struct module peft_module(
         int id)
 {
     struct module module;
-    hf_name_in_files(config, &table->params[id], module.name);
+    hf_name_of_module(config, table->params[id].name, module.name);
     char *dot = strrchr(module.name, '.');
     if (dot)
         *dot = '\0';

@@ -5,7 +5,9 @@
 #include "model/family.h"
 
 /* A row for each: families/NAME.c defines model_NAME. */
-#define MODEL_FAMILIES(X) X(gpt2) X(llama) X(mistral) X(qwen2) X(qwen3)
+#define MODEL_FAMILIES(X)                                                      \
+    X(gpt2)                                                                    \
+    X(llama) X(ministral3) X(mistral) X(phi3) X(qwen2) X(qwen3) X(smollm3)
 
 #define DECLARE(name) extern const struct model_family model_##name;
 MODEL_FAMILIES(DECLARE)

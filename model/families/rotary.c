@@ -27,7 +27,8 @@ enum zd_status rotary_settle(
     c->out_bias = c->qkv_bias;
     c->qkv_bias |= c->family->qkv_bias;
     c->qk_norm = c->family->qk_norm;
-    return config_read_ropes(r, 10000, c);
+    double theta = c->family->rope_theta;
+    return config_read_ropes(r, theta ? theta : 10000, c);
 }
 
 /* --- tensors -------------------------------------------------------------- */
@@ -98,12 +99,28 @@ enum zd_status rotary_embed_backward(
             tokens_add);
 }
 
+static bool has_joined(const struct layer_run *run, unsigned join)
+{
+    const struct model *model = run->model;
+    return (model->shape.joined | model->config->family->fused) & join;
+}
+
+/* The projections `first` to `last`, which lie in one tensor or one after the
+ * other, as one. */
+static struct projections joined(
+        const struct layer_run *run, unsigned join, enum role first,
+        enum role last, void *y)
+{
+    bool is_one = run->model->config->family->fused & join;
+    return (struct projections){
+            {layer_linear(run, first, is_one ? first : last)}, {y}, 1};
+}
+
 static struct projections qkv_of(
         const struct layer_run *run, void *q, void *k, void *v)
 {
-    if (run->model->shape.joined & JOIN_QKV)
-        return (struct projections){
-                {layer_linear(run, ROLE_Q, ROLE_V)}, {q}, 1};
+    if (has_joined(run, JOIN_QKV))
+        return joined(run, JOIN_QKV, ROLE_Q, ROLE_V, q);
     return (struct projections){
             {layer_linear(run, ROLE_Q, ROLE_Q),
              layer_linear(run, ROLE_K, ROLE_K),
@@ -115,9 +132,8 @@ static struct projections qkv_of(
 static struct projections gate_up_of(const struct layer_run *run)
 {
     void *gate = run->acts->gate, *up = run->acts->up;
-    if (run->model->shape.joined & JOIN_GATE_UP)
-        return (struct projections){
-                {layer_linear(run, ROLE_GATE, ROLE_UP)}, {gate}, 1};
+    if (has_joined(run, JOIN_GATE_UP))
+        return joined(run, JOIN_GATE_UP, ROLE_GATE, ROLE_UP, gate);
     return (struct projections){
             {layer_linear(run, ROLE_GATE, ROLE_GATE),
              layer_linear(run, ROLE_UP, ROLE_UP)},

@@ -5,6 +5,7 @@
 
 #include "model/config_keys.h"
 #include "model/families/families.h"
+#include "model/params.h"
 
 /* Keys of all of them, with the defaults of transformers' class. Its
  * eos_token_id is left out: data would be cut and ended at a token that no one
@@ -42,6 +43,11 @@
             {"bos_token_id", CONFIG_TOKEN, CONFIG_AT(bos_token_id), BOS},        \
             {"eos_token_id", CONFIG_TOKEN, CONFIG_AT(eos_token_id), -1},         \
             {"rope_theta"}, {"rope_scaling"}, {"rope_parameters"},               \
+            {"original_max_position_embeddings",                                 \
+             CONFIG_INT,                                                         \
+             CONFIG_AT(original_positions),                                      \
+             0,                                                                  \
+             POSITIONS_MAX},                                                     \
             {"hidden_act", CONFIG_SILU},                                         \
             {"partial_rotary_factor"}, {"clip_qkv", CONFIG_NULL},                \
             {"use_mrope", CONFIG_FALSE}, {"layer_types"}
@@ -63,13 +69,15 @@ enum zd_status rotary_mlp_forward(const struct layer_run *run, void *out);
 /* Norms of heads, where the model has them, and rotation. */
 layer_part_fn rotary_norm_heads;
 
-/* All of the above, for a family's designated initializers. */
+/* All of the above, for a family's designated initializers; ROTARY_BASE: with
+ * settle and tensors of its own; ROTARY_COMMON: with names of its own too. */
 #define ROTARY_FAMILY                                                          \
-    .settle = rotary_settle,                                                   \
+    .settle = rotary_settle, .layer = rotary_layer, ROTARY_BASE
+#define ROTARY_BASE .peft_targets = {"q_proj", "v_proj"}, ROTARY_COMMON
+#define ROTARY_COMMON                                                          \
     .head_dim_keys = "`hidden_size` / `num_attention_heads`",                  \
-    .embeddings = rotary_embeddings, .layer = rotary_layer,                    \
-    .last = rotary_last, .layer_prefix = "model.layers.",                      \
-    .peft_targets = {"q_proj", "v_proj"}, .rotary = true, .gated_mlp = true,   \
+    .embeddings = rotary_embeddings, .last = rotary_last,                      \
+    .layer_prefix = "model.layers.", .rotary = true, .gated_mlp = true,        \
     .embed = rotary_embed, .embed_backward = rotary_embed_backward,            \
     .qkv_forward = rotary_qkv_forward, .qkv_backward = rotary_qkv_backward,    \
     .mlp_forward = rotary_mlp_forward, .mlp_backward = rotary_mlp_backward,    \

@@ -1,22 +1,39 @@
 #include "model/files/config.h"
 #include "base/file/fs.h"
+#include "base/log.h"
+#include "base/must.h"
+#include "base/suggest.h"
 #include "model/config_keys.h"
 #include "model/config_layers.h"
 #include "model/families/families.h"
+#include "model/files/text_config.h"
+#include "model/files/weights_hf.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { CONFIG_BYTES_MAX = 16 << 20 };
 
-/* "gpt2, llama, .." */
-static void list_families(char *out, size_t bytes)
+/* The family whose name is nearest, and all names. */
+static void help_with_families(const char *name)
 {
-    size_t used = 0;
-    for (int i = 0; model_families[i]; i++)
-        used += (size_t)snprintf(
-                out + used, bytes - used, "%s%s", i ? ", " : "",
+    char names[400] = "";
+    const char *nearest = NULL;
+    int distance = 0;
+    for (int i = 0; model_families[i]; i++) {
+        size_t used = strlen(names);
+        int d = name ? edit_distance(name, model_families[i]->name) : 0;
+        snprintf(
+                names + used, sizeof names - used, "%s%s", i ? ", " : "",
                 model_families[i]->name);
+        if (!nearest || d < distance)
+            distance = d, nearest = model_families[i]->name;
+    }
+    if (name)
+        zd_fail_help(
+                "the nearest is %s; model_type is one of %s", nearest, names);
+    else
+        zd_fail_help("model_type is one of %s", names);
 }
 
 static enum zd_status read_family(
@@ -26,7 +43,6 @@ static enum zd_status read_family(
     const json_t *list = config_get(r, "architectures");
     const char *name = json_string_value(type);
     const char *given = json_string_value(json_array_get(list, 0));
-    char names[160] = "one of ";
     for (int i = 0; model_families[i]; i++) {
         const struct model_family *family = model_families[i];
         bool is_given = given && strcmp(given, family->architecture) == 0;
@@ -38,12 +54,13 @@ static enum zd_status read_family(
                                      r, "architectures", family->architecture);
         }
     }
-    size_t used = strlen(names);
-    list_families(names + used, sizeof names - used);
     if (type || json_array_size(list))
-        return config_wrong(r, type ? "model_type" : "architectures", names);
-    config_fail(r, "E0301", "`model_type` is missing");
-    zd_fail_help("model_type is %s", names);
+        config_wrong(
+                r, type ? "model_type" : "architectures",
+                "of a supported family");
+    else
+        config_fail(r, "E0301", "`model_type` is missing");
+    help_with_families(name ? name : given);
     return r->on_error;
 }
 
@@ -92,7 +109,7 @@ static enum zd_status check_head_dim(
     return ZD_OK;
 }
 
-static enum zd_status parse(
+static enum zd_status parse_text(
         const struct config_reader *r, struct model_config *c)
 {
     if (!json_is_object(r->json))
@@ -110,13 +127,37 @@ static enum zd_status parse(
     return ZD_OK;
 }
 
+/* The text half: its family, and the whole in c->json. */
+static enum zd_status parse_wrapped(
+        struct config_reader *r, const struct text_wrapper *wrapper,
+        struct model_config *c)
+{
+    const json_t *whole = r->json;
+    json_t *inner = text_config_inner(wrapper, whole);
+    if (!inner)
+        return config_wrong(r, "text_config", "a table of keys");
+    r->json = inner;
+    enum zd_status status = parse_text(r, c);
+    r->json = whole;
+    json_decref(inner);
+    ZD_TRY(status);
+    json_t *json = zd_must(json_deep_copy(whole));
+    json_object_set_new(json, "text_config", c->json);
+    c->json = json;
+    c->wrapper = wrapper;
+    return ZD_OK;
+}
+
 enum zd_status model_config_parse(
         const json_t *json, const char *name, enum zd_status on_error,
         struct model_config *config_out)
 {
     struct config_reader r = {json, name, on_error, "E0302"};
     struct model_config c = {0};
-    enum zd_status status = parse(&r, &c);
+    const struct text_wrapper *wrapper =
+            on_error == ZD_ERR_DATA ? text_wrapper_of(json) : NULL;
+    enum zd_status status =
+            wrapper ? parse_wrapped(&r, wrapper, &c) : parse_text(&r, &c);
     if (status == ZD_OK)
         *config_out = c;
     else
@@ -152,6 +193,21 @@ static enum zd_status read_json(const char *dir, char path[4096], json_t **json)
     return json_parse_file(path, CONFIG_BYTES_MAX, json);
 }
 
+/* transformers ties the head of a multimodal model by default, unless the files
+ * hold one; text_config may say nothing about it. */
+static void settle_tied(
+        const char *dir, const json_t *json, struct model_config *config)
+{
+    const char *key = "tie_word_embeddings";
+    const json_t *text = json_object_get(json, "text_config");
+    if (!config->wrapper || json_object_get(json, key) ||
+        json_object_get(text, key))
+        return;
+    config->tied = !weights_hf_has(dir, "language_model.lm_head.weight") &&
+                   !weights_hf_has(dir, "lm_head.weight");
+    json_object_set_new(config->json, key, json_boolean(config->tied));
+}
+
 enum zd_status model_config_read(
         const char *dir, struct model_config *config_out)
 {
@@ -160,6 +216,8 @@ enum zd_status model_config_read(
     ZD_TRY(read_json(dir, path, &json));
     enum zd_status status =
             model_config_parse(json, path, ZD_ERR_DATA, config_out);
+    if (status == ZD_OK)
+        settle_tied(dir, json, config_out);
     json_decref(json);
     return status;
 }
@@ -218,11 +276,22 @@ enum zd_status model_config_read_stored(
     json_object_del(json, "quantization_config");
     if (status == ZD_OK)
         status = model_config_parse(json, path, ZD_ERR_DATA, config_out);
+    if (status == ZD_OK)
+        settle_tied(dir, json, config_out);
     if (status == ZD_OK && is_quantized)
         take_format(quantization, config_out);
     json_decref(quantization);
     json_decref(json);
     return status;
+}
+
+void model_config_warn(const struct model_config *config)
+{
+    if (config->unknown[0])
+        zd_log_warning(
+                "config.json has keys that a %s model does not have in "
+                "transformers; they are ignored: %s",
+                config->family->name, config->unknown);
 }
 
 const char *model_config_stored_name(const struct model_config *config)

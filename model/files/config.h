@@ -21,6 +21,9 @@ enum zd_status model_config_read(
  * (E0304). */
 enum zd_status model_config_read_stored(
         const char *dir, struct model_config *config_out);
+/* A warning that names keys which transformers' class does not have, if there
+ * are any. */
+void model_config_warn(const struct model_config *config);
 const char *model_config_stored_name(
         const struct model_config *config); /* "nf4" */
 void model_config_fini(struct model_config *config);

@@ -3,8 +3,10 @@
 #include "base/must.h"
 #include "model/files/export_dir.h"
 #include "model/files/export_quantized.h"
+#include "model/files/hf_files.h"
 #include "model/files/hf_names.h"
 #include "model/files/tensor_files.h"
+#include "model/files/text_config.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@ struct hf_export {
     struct quantizing *quantizing;      /* NULL: tensors are written whole */
     char to[EXPORT_PATH_BYTES], dir[EXPORT_PATH_BYTES]; /* being written */
     struct tensor_files files;
+    struct hf_files others;
 };
 
 static enum zd_status read_tensor(
@@ -26,9 +29,36 @@ static enum zd_status read_tensor(
         void *out)
 {
     const struct hf_export *e = ctx;
+    if (tensor->raw)
+        return st_read_bytes(
+                e->others.files[tensor->id],
+                st_find(e->others.files[tensor->id], tensor->name), begin,
+                count, out);
     if (tensor->kind)
         return quantizing_read(e->quantizing, tensor, begin, count, out);
     return e->source->read(e->source->ctx, tensor->id, begin, count, out);
+}
+
+/* The tensors that are not the text model's. */
+static enum zd_status list_others(struct hf_export *e)
+{
+    const struct model_config *config = e->job->config;
+    if (!config->wrapper || !e->job->options.others_from)
+        return ZD_OK;
+    ZD_TRY(hf_files_open(e->job->options.others_from, &e->others));
+    for (int i = 0; i < e->others.count; i++)
+        for (int t = 0; t < e->others.files[i]->tensor_count; t++) {
+            const struct st_tensor *tensor = &e->others.files[i]->tensors[t];
+            struct st_entry entry = {
+                    .name = tensor->name,
+                    .dtype = tensor->dtype,
+                    .dims = tensor->dims};
+            memcpy(entry.shape, tensor->shape, sizeof entry.shape);
+            if (text_config_passes(config, tensor->name))
+                ZD_TRY(tensor_files_add_raw(
+                        &e->files, i, &entry, tensor->bytes));
+        }
+    return ZD_OK;
 }
 
 static enum zd_status list_tensors(struct hf_export *e)
@@ -38,10 +68,7 @@ static enum zd_status list_tensors(struct hf_export *e)
     for (int id = 0; id < job->table->count; id++) {
         const struct param *p = &job->table->params[id];
         char name[HF_NAME_BYTES];
-        if (job->options.file_prefix)
-            hf_name_in_files(job->config, p, name);
-        else
-            snprintf(name, sizeof name, "%s", p->name);
+        hf_name_in_files(job->config, p->name, job->options.file_prefix, name);
         if (e->quantizing && quantizing_takes(job->table, id)) {
             ZD_TRY(quantizing_list(e->quantizing, id, name, &e->files));
             continue;
@@ -50,6 +77,7 @@ static enum zd_status list_tensors(struct hf_export *e)
                 &e->files, id, 0, dtype, p->dims, p->shape[0], p->shape[1]);
         snprintf(tensor->name, sizeof tensor->name, "%s", name);
     }
+    ZD_TRY(list_others(e));
     tensor_files_cut(&e->files, job->options.max_shard_bytes);
     return ZD_OK;
 }
@@ -79,6 +107,19 @@ static const char *torch_dtype(enum dtype type)
                                 : "float16";
 }
 
+/* Of a part, only where it is there. */
+static int set_dtype(json_t *json, const char *type, bool is_whole)
+{
+    bool v5 = json_object_get(json, "dtype") != NULL;
+    bool v4 = json_object_get(json, "torch_dtype") != NULL;
+    int failed = 0;
+    if (v5)
+        failed |= json_object_set_new(json, "dtype", json_string(type));
+    if (v4 || (is_whole && !v5)) /* every version reads the older key */
+        failed |= json_object_set_new(json, "torch_dtype", json_string(type));
+    return failed;
+}
+
 /* The configuration as it was, but for the type of the weights and rows of the
  * vocabulary. */
 static enum zd_status write_config(const struct hf_export *e)
@@ -92,18 +133,14 @@ static enum zd_status write_config(const struct hf_export *e)
     } else {
         json = json_deep_copy(e->job->config->json);
     }
+    json_t *text = text_config_of(json, e->job->config);
     json_object_del(json, "quantization_config");
-    if (json_integer_value(json_object_get(json, "vocab_size")) !=
-        e->job->config->vocab_size) /* of more tokens (vocab_resize.h) */
+    if (e->job->config->stored_rows) /* of more tokens (vocab_resize.h) */
         json_object_set_new(
-                json, "vocab_size", json_integer(e->job->config->vocab_size));
-    bool v5 = json_object_get(json, "dtype") != NULL;
-    bool v4 = json_object_get(json, "torch_dtype") != NULL;
-    int failed = !json;
-    if (v5)
-        failed |= json_object_set_new(json, "dtype", json_string(type));
-    if (v4 || !v5) /* every version of transformers reads the older key */
-        failed |= json_object_set_new(json, "torch_dtype", json_string(type));
+                text, "vocab_size", json_integer(e->job->config->vocab_size));
+    int failed = !json || set_dtype(json, type, true);
+    if (text != json)
+        failed |= set_dtype(text, type, false);
     if (e->job->options.quantization)
         failed |= json_object_set(
                 json, "quantization_config", e->job->options.quantization);
@@ -201,6 +238,7 @@ static enum zd_status export_steps(
     if (status == ZD_OK && steps & STEP_END)
         status = end(&e);
     tensor_files_fini(&e.files);
+    hf_files_close(&e.others);
     return status;
 }
 

@@ -4,15 +4,22 @@
 
 #include "model/params.h"
 
-/* Without the prefix that a family's names may have in files; the table has
- * them without. Points into `name`. */
-const char *hf_name_canonical(
-        const struct model_config *config, const char *name);
-/* The name of a tensor, with the prefix that the family's files may have; the
- * head's has none. */
+/* Names in files may have a prefix: GPT-2's, or what a text model has inside a
+ * multimodal one, where `model.X` is `language_model.model.X` (transformers 4,
+ * and what 5 writes) or `model.language_model.X` (its modules, and PEFT's).
+ * The table has names without. */
 enum { HF_NAME_BYTES = PARAM_NAME_MAX + 16 };
+void hf_name_canonical(
+        const struct model_config *config, const char *name,
+        char out[HF_NAME_BYTES]);
+/* The name in a file; `prefixed`: of GPT-2 with its prefix, which its head has
+ * not, of a text model in transformers 4's way, else in that of 5. */
 void hf_name_in_files(
-        const struct model_config *config, const struct param *param,
+        const struct model_config *config, const char *name, bool prefixed,
+        char out[HF_NAME_BYTES]);
+/* As PEFT has it: with GPT-2's prefix, and as modules are called. */
+void hf_name_of_module(
+        const struct model_config *config, const char *name,
         char out[HF_NAME_BYTES]);
 /* Tensors that old files hold and that are computed, not trained: rotary
  * frequencies, GPT-2's causal masks. */

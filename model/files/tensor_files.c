@@ -24,7 +24,9 @@ static bool is_float(const char *name, enum dtype *type_out)
 static size_t element_bytes(const struct file_tensor *tensor)
 {
     enum dtype type;
-    return is_float(tensor->entry.dtype, &type) ? dtype_bytes(type) : 1;
+    return !tensor->raw && is_float(tensor->entry.dtype, &type)
+                   ? dtype_bytes(type)
+                   : 1;
 }
 
 /* --- the list ------------------------------------------------------------- */
@@ -46,6 +48,24 @@ struct file_tensor *tensor_files_add(
             .entry = {.dtype = dtype, .dims = dims, .shape = {rows, columns}}};
     tensor->bytes = (uint64_t)rows * (uint64_t)columns * element_bytes(tensor);
     return tensor;
+}
+
+enum zd_status tensor_files_add_raw(
+        struct tensor_files *files, int id, const struct st_entry *entry,
+        uint64_t bytes)
+{
+    if (strlen(entry->name) >= FILE_TENSOR_NAME)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0311",
+                "the name of tensor `%.100s...` is longer than %d bytes",
+                entry->name, FILE_TENSOR_NAME - 1);
+    struct file_tensor *tensor =
+            tensor_files_add(files, id, 0, entry->dtype, 0, 0, 0);
+    tensor->entry = *entry;
+    tensor->bytes = bytes;
+    tensor->raw = true;
+    snprintf(tensor->name, sizeof tensor->name, "%s", entry->name);
+    return ZD_OK;
 }
 
 void tensor_files_cut(struct tensor_files *files, uint64_t max_bytes)
@@ -164,7 +184,7 @@ static enum zd_status write_run(
         uint64_t begin, uint64_t from, uint64_t to)
 {
     enum dtype type;
-    bool converts = is_float(tensor->entry.dtype, &type);
+    bool converts = !tensor->raw && is_float(tensor->entry.dtype, &type);
     size_t size = element_bytes(tensor);
     while (from < to) {
         size_t left = (size_t)((to - from) / size);

@@ -13,6 +13,7 @@ struct file_tensor {
     struct st_entry entry;
     uint64_t bytes;
     int file;
+    bool raw; /* `read` gives bytes, as they are stored */
 };
 
 struct tensor_files {
@@ -20,7 +21,7 @@ struct tensor_files {
     struct file_tensor *tensors; /* owned */
     int count, room, files;
     /* Elements [begin, begin + count): floats as fp32, whatever they are stored
-     * in, others as they are stored. */
+     * in, others as they are stored; of a raw tensor bytes. */
     enum zd_status (*read)(
             void *ctx, const struct file_tensor *tensor, size_t begin,
             size_t count, void *out);
@@ -31,6 +32,10 @@ struct tensor_files {
 struct file_tensor *tensor_files_add(
         struct tensor_files *files, int id, int kind, const char *dtype,
         int dims, int64_t rows, int64_t columns);
+/* One that is copied: of this entry, whose name is. */
+enum zd_status tensor_files_add_raw(
+        struct tensor_files *files, int id, const struct st_entry *entry,
+        uint64_t bytes);
 /* Fill files in the order of the list; a tensor larger than the limit is alone
  * in one. */
 void tensor_files_cut(struct tensor_files *files, uint64_t max_bytes);

@@ -3,6 +3,8 @@
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
 #include "base/must.h"
+#include "model/files/hf_names.h"
+#include "model/files/text_config.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -14,7 +16,8 @@ void model_config_resize_vocab(struct model_config *config, int rows)
         config->stored_rows = config->vocab_size;
     config->vocab_size = rows;
     json_object_set_new(
-            config->json, "vocab_size", zd_must(json_integer(rows)));
+            text_config_of(config->json, config), "vocab_size",
+            zd_must(json_integer(rows)));
 }
 
 enum zd_status model_config_resize_vocab_for(
@@ -22,15 +25,13 @@ enum zd_status model_config_resize_vocab_for(
 {
     char path[PATH_MAX];
     struct st_file *file;
-    const char *prefix = config->family->file_prefix;
-    char name[2 * PARAM_NAME_MAX];
+    char module[HF_NAME_BYTES], name[2 * HF_NAME_BYTES];
     fs_join(path, sizeof path, adapter_dir, "adapter_model.safetensors");
     if (!fs_exists(path)) /* told by who opens it */
         return ZD_OK;
     ZD_TRY(st_open(path, &file));
-    snprintf(
-            name, sizeof name, "base_model.model.%s%s", prefix ? prefix : "",
-            config->family->embeddings[0].name);
+    hf_name_of_module(config, config->family->embeddings[0].name, module);
+    snprintf(name, sizeof name, "base_model.model.%s", module);
     const struct st_tensor *embedding = st_find(file, name);
     int64_t rows = embedding && embedding->dims == 2 ? embedding->shape[0] : 0;
     st_close(file);

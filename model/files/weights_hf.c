@@ -1,16 +1,16 @@
 #include "model/files/weights_hf.h"
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "model/files/hf_files.h"
 #include "model/files/hf_names.h"
+#include "model/files/text_config.h"
 #include "model/quantized/quantized.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    INDEX_BYTES_MAX = 256 << 20,
     CONFIG_BYTES_MAX = 16 << 20,
     PATH_BYTES = 4096,
     LINES = 64 /* rows of a mean that are read at a time */
@@ -26,9 +26,8 @@ struct hf_tensor {
 struct hf_source {
     const struct model_config *config;
     const struct param_table *table;
-    int64_t rows;           /* of the vocabulary in the files */
-    struct st_file **files; /* owned */
-    int file_count;
+    int64_t rows; /* of the vocabulary in the files */
+    struct hf_files files;
     struct hf_tensor *tensors; /* (table->count); owned */
     pthread_mutex_t lock;      /* of the means */
 };
@@ -36,8 +35,7 @@ struct hf_source {
 static void hf_close(void *ctx)
 {
     struct hf_source *source = ctx;
-    for (int i = 0; i < source->file_count; i++)
-        st_close(source->files[i]);
+    hf_files_close(&source->files);
     for (int id = 0; id < source->table->count; id++) {
         quantized_fini(source->tensors[id].weight);
         free(source->tensors[id].weight);
@@ -45,7 +43,6 @@ static void hf_close(void *ctx)
         free(source->tensors[id].mean);
     }
     pthread_mutex_destroy(&source->lock);
-    free(source->files);
     free(source->tensors);
     free(source);
 }
@@ -173,7 +170,8 @@ static enum zd_status check_extra(
         const struct hf_source *source, struct stored stored)
 {
     const struct model_config *c = source->config;
-    const char *name = stored.tensor->name;
+    char name[HF_NAME_BYTES];
+    hf_name_canonical(c, stored.tensor->name, name);
     if (hf_name_is_buffer(name))
         return ZD_OK;
     if (c->tied && strcmp(name, "lm_head.weight") == 0) {
@@ -181,8 +179,8 @@ static enum zd_status check_extra(
         return check_shape(stored, 2, shape);
     }
     return stored_fail(
-            stored, "E0311", "tensor `%s` does not belong to a %s model", name,
-            c->family->name);
+            stored, "E0311", "tensor `%s` does not belong to a %s model",
+            stored.tensor->name, c->family->name);
 }
 
 static enum zd_status take_place(struct stored *place, struct stored stored)
@@ -198,17 +196,21 @@ static enum zd_status take_place(struct stored *place, struct stored stored)
 static enum zd_status place_tensor(
         struct hf_source *source, struct stored stored)
 {
-    char weight[2 * PARAM_NAME_MAX];
+    char weight[2 * PARAM_NAME_MAX], name[HF_NAME_BYTES];
     enum quant_beside what;
+    const struct model_config *config = source->config;
     const struct param_table *table = source->table;
-    const char *name = hf_name_canonical(source->config, stored.tensor->name);
+    if (text_config_passes(config, stored.tensor->name))
+        return ZD_OK;
+    hf_name_canonical(config, stored.tensor->name, name);
     int id = param_table_find(table, name);
     if (id >= 0)
         return take_place(&source->tensors[id].stored, stored);
     if (!quantized_split_name(
                 stored.tensor->name, weight, sizeof weight, &what))
         return check_extra(source, stored);
-    id = param_table_find(table, hf_name_canonical(source->config, weight));
+    hf_name_canonical(config, weight, name);
+    id = param_table_find(table, name);
     if (id < 0 || table->params[id].dims != 2)
         return check_extra(source, stored);
     struct hf_tensor *slot = &source->tensors[id];
@@ -262,8 +264,8 @@ static enum zd_status check_tensor(
 
 static enum zd_status place_all(struct hf_source *source, const char *dir)
 {
-    for (int i = 0; i < source->file_count; i++) {
-        const struct st_file *file = source->files[i];
+    for (int i = 0; i < source->files.count; i++) {
+        const struct st_file *file = source->files.files[i];
         for (int t = 0; t < file->tensor_count; t++)
             ZD_TRY(place_tensor(
                     source, (struct stored){file, &file->tensors[t]}));
@@ -281,95 +283,6 @@ static enum zd_status place_all(struct hf_source *source, const char *dir)
         ZD_TRY(check_tensor(source, &source->tensors[id], param));
     }
     return ZD_OK;
-}
-
-/* --- files ---------------------------------------------------------------- */
-
-static enum zd_status add_file(struct hf_source *source, const char *path)
-{
-    for (int i = 0; i < source->file_count; i++)
-        if (strcmp(source->files[i]->path, path) == 0)
-            return ZD_OK;
-    ZD_TRY(st_open(path, &source->files[source->file_count]));
-    source->file_count++;
-    return ZD_OK;
-}
-
-static enum zd_status bad_index(const char *index, const char *format, ...)
-        __attribute__((format(printf, 2, 3)));
-static enum zd_status bad_index(const char *index, const char *format, ...)
-{
-    char what[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    ZD_FAIL(ZD_ERR_DATA, "E0308", "%s", what);
-    zd_fail_where("%s", index);
-    return ZD_ERR_DATA;
-}
-
-/* Only plain names: what an index says must stay inside its folder. */
-static enum zd_status add_shard(
-        struct hf_source *source, const char *dir, const char *index,
-        const char *tensor, const json_t *value)
-{
-    char path[PATH_BYTES];
-    const char *name = json_string_value(value);
-    if (!name || !*name || strchr(name, '/') || strcmp(name, "..") == 0 ||
-        strlen(name) > 255) {
-        return bad_index(
-                index,
-                "the file of tensor `%.100s` is `%.100s`, which is no file "
-                "name inside the folder",
-                tensor, name ? name : "?");
-    }
-    fs_join(path, sizeof path, dir, name);
-    if (!fs_exists(path))
-        return bad_index(
-                index, "the file `%s` of tensor `%.100s` is missing", name,
-                tensor);
-    return add_file(source, path);
-}
-
-static enum zd_status open_shards(
-        struct hf_source *source, const char *dir, const char *index)
-{
-    const char *tensor;
-    json_t *json, *value;
-    ZD_TRY(json_parse_file(index, INDEX_BYTES_MAX, &json));
-    json_t *map = json_object_get(json, "weight_map");
-    enum zd_status status = ZD_OK;
-    if (!json_is_object(map) || json_object_size(map) == 0)
-        status = bad_index(index, "there is no `weight_map`");
-    source->files = zd_array(json_object_size(map), sizeof *source->files);
-    json_object_foreach(map, tensor, value)
-    {
-        if (status == ZD_OK)
-            status = add_shard(source, dir, index, tensor, value);
-    }
-    json_decref(json);
-    return status;
-}
-
-static enum zd_status open_files(struct hf_source *source, const char *dir)
-{
-    char path[PATH_BYTES], index[PATH_BYTES];
-    fs_join(path, sizeof path, dir, "model.safetensors");
-    fs_join(index, sizeof index, dir, "model.safetensors.index.json");
-    if (fs_exists(path)) {
-        source->files = zd_array(1, sizeof *source->files);
-        return add_file(source, path);
-    }
-    if (fs_exists(index))
-        return open_shards(source, dir, index);
-    ZD_FAIL(ZD_ERR_DATA, "E0307",
-            "there is neither model.safetensors nor "
-            "model.safetensors.index.json");
-    zd_fail_where("%s", dir);
-    zd_fail_help("weights in pickle files (pytorch_model.bin) are never read; "
-                 "save them as safetensors");
-    return ZD_ERR_DATA;
 }
 
 /* Of a quantized model: what its weights were. */
@@ -406,7 +319,8 @@ static enum zd_status read_rows(
     if (!fs_exists(path))
         return ZD_OK;
     ZD_TRY(json_parse_file(path, CONFIG_BYTES_MAX, &json));
-    json_int_t rows = json_integer_value(json_object_get(json, "vocab_size"));
+    json_int_t rows = json_integer_value(
+            json_object_get(text_config_of(json, config), "vocab_size"));
     json_decref(json);
     if (rows > 0 && rows < config->vocab_size)
         *rows_out = rows;
@@ -427,7 +341,7 @@ enum zd_status weights_open_hf(
             .rows = rows,
             .tensors = zd_array((size_t)table->count, sizeof *source->tensors)};
     pthread_mutex_init(&source->lock, NULL);
-    enum zd_status status = open_files(source, dir);
+    enum zd_status status = hf_files_open(dir, &source->files);
     if (status == ZD_OK)
         status = place_all(source, dir);
     if (status != ZD_OK) {
@@ -448,37 +362,29 @@ bool weights_hf_are_there(const char *dir)
     return fs_exists(path) || fs_exists(index);
 }
 
-bool weights_hf_has_prefix(const char *dir, const struct model_config *config)
+bool weights_hf_has(const char *dir, const char *name)
 {
-    char path[PATH_BYTES], name[HF_NAME_BYTES + 4], *text;
-    const char *prefix = config->family->file_prefix;
-    size_t bytes;
-    struct st_file *file;
-    bool is_there;
-    if (!prefix)
-        return true;
-    snprintf(
-            name, sizeof name, "\"%s%s\"", prefix,
-            config->family->embeddings[0].name);
-
-    fs_join(path, sizeof path, dir, "model.safetensors.index.json");
-    if (fs_exists(path) &&
-        fs_read_file(path, (uint64_t)64 << 20, &text, &bytes) == ZD_OK) {
-        is_there = strstr(text, name) != NULL;
-        free(text);
-        return is_there;
-    }
-    if (zd_error_get()->status == ZD_ERR_MEMORY)
-        zd_out_of_memory();
-    fs_join(path, sizeof path, dir, "model.safetensors");
-    if (st_open(path, &file) != ZD_OK) {
+    struct hf_files files;
+    bool is_there = false;
+    if (hf_files_open(dir, &files) != ZD_OK) {
         if (zd_error_get()->status == ZD_ERR_MEMORY)
             zd_out_of_memory();
         zd_error_clear();
-        return true;
+        return false;
     }
-    name[strlen(name) - 1] = '\0';
-    is_there = st_find(file, name + 1) != NULL;
-    st_close(file);
+    for (int i = 0; i < files.count; i++)
+        is_there |= st_find(files.files[i], name) != NULL;
+    hf_files_close(&files);
     return is_there;
+}
+
+bool weights_hf_has_prefix(const char *dir, const struct model_config *config)
+{
+    char name[HF_NAME_BYTES];
+    const char *embedding = config->family->embeddings[0].name;
+    hf_name_in_files(config, embedding, true, name);
+    if (strcmp(name, embedding) == 0 || weights_hf_has(dir, name))
+        return true;
+    hf_name_in_files(config, embedding, false, name);
+    return !weights_hf_has(dir, name);
 }

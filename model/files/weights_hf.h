@@ -24,6 +24,10 @@ enum zd_status weights_open_hf(
 /* Are there weights in the folder, or only a config.json? */
 bool weights_hf_are_there(const char *dir);
 
+/* Do the folder's files hold a tensor of this name, as they write it? False
+ * where there are none. */
+bool weights_hf_has(const char *dir, const char *name);
+
 /* Files name the tensors of some families with or without a prefix; export
  * keeps what was read. True where it cannot be known: save_pretrained writes
  * it, and loading will say what is wrong. */

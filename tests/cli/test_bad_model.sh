@@ -80,9 +80,11 @@ row 'a key of another kind' 65 "E0302|$c|hidden_size" 'edit $c "s/\"hidden_size\
 row 'a missing key, so that the default of the family holds' 65 "E0310|$w|4096" 'edit $c /hidden_size/d'
 row 'heads that do not divide' 65 "E0302|$c|num_key_value_heads" 'edit $c "s/\"num_key_value_heads\": 2/\"num_key_value_heads\": 3/"'
 row 'an unsupported option' 65 "E0304|$c|hidden_act" 'edit $c "s/\"silu\"/\"gelu\"/"'
-row 'an unsupported scaling' 65 "E0304|$c|yarn" 'edit $c "s/\"rope_type\": \"llama3\"/\"rope_type\": \"yarn\"/"'
-row 'a window shorter than the positions' 65 "E0304|$c|sliding_window" \
-    'rm -r model; cp -r $fixtures/mistral/model model; edit $c "s/\"sliding_window\": [a-z0-9]*/\"sliding_window\": 16/"'
+row 'an unsupported scaling' 65 "E0304|$c|proportional" 'edit $c "s/\"rope_type\": \"llama3\"/\"rope_type\": \"proportional\"/"'
+row 'a type of layer that is unknown' 65 "E0304|$c|linear_attention" \
+    'edit $c "s/\"model_type\"/\"layer_types\": [\"full_attention\", \"linear_attention\"], \"model_type\"/"'
+row 'layer types for fewer layers' 65 "E0302|$c|layer_types" \
+    'edit $c "s/\"model_type\"/\"layer_types\": [\"full_attention\"], \"model_type\"/"'
 
 # --- [model.config] ---
 random() {

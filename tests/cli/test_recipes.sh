@@ -19,7 +19,7 @@ llama() { # NAME HIDDEN INTERMEDIATE LAYERS HEADS HEAD_DIM TIED
  "rope_theta": 500000.0, "tie_word_embeddings": $7, "torch_dtype": "bfloat16"}
 JSON
 }
-mkdir -p models/gpt2-xl models/Qwen3-0.6B data/val out
+mkdir -p models/{gpt2-xl,Qwen3-0.6B,Qwen3-8B,phi-4,SmolLM3-3B} data/val out
 cat >models/gpt2-xl/config.json <<'JSON'
 {"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25, "n_positions": 1024, "vocab_size": 50257}
 JSON
@@ -28,13 +28,27 @@ cat >models/Qwen3-0.6B/config.json <<'JSON'
  "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
  "rope_theta": 1000000, "tie_word_embeddings": true, "torch_dtype": "bfloat16"}
 JSON
+cat >models/Qwen3-8B/config.json <<'JSON'
+{"model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36, "num_attention_heads": 32,
+ "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6,
+ "rope_theta": 1000000, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
+ "torch_dtype": "bfloat16"}
+JSON
+cat >models/phi-4/config.json <<'JSON'
+{"model_type": "phi3", "hidden_size": 5120, "intermediate_size": 17920, "num_hidden_layers": 40, "num_attention_heads": 40,
+ "num_key_value_heads": 10, "vocab_size": 100352, "max_position_embeddings": 16384, "original_max_position_embeddings": 16384,
+ "rms_norm_eps": 1e-5, "rope_theta": 250000, "torch_dtype": "bfloat16"}
+JSON
+cat >models/SmolLM3-3B/config.json <<'JSON'
+{"model_type": "smollm3", "max_position_embeddings": 65536, "rope_theta": 5000000.0, "torch_dtype": "bfloat16"}
+JSON
 llama Llama-3.2-1B 2048 8192 16 32 64 true
 llama Llama-3.2-3B 3072 8192 28 24 128 true
 llama Llama-3.1-8B 4096 14336 32 32 128 false
 llama Llama-3.1-70B 8192 28672 80 64 128 false
 tokenizers=$2/tests/fixtures/tokenizers
 cp "$tokenizers"/gpt2/tokenizer*.json models/gpt2-xl
-cp "$tokenizers"/qwen2/tokenizer*.json models/Qwen3-0.6B
+for model in Qwen3-0.6B Qwen3-8B phi-4 SmolLM3-3B; do cp "$tokenizers"/qwen2/tokenizer*.json "models/$model"; done
 for model in models/Llama*; do cp "$tokenizers"/llama3/tokenizer*.json "$model"; done
 # validate reads the data as a run does: many samples of a recipe's format are there
 many() { yes "$1" | head -n 9000; }
@@ -54,7 +68,7 @@ for recipe in "$recipes"/*.toml; do
     data_of "$recipe"
     ok "$name is a valid job" "$zerod" validate "$recipe"
 done
-for name in gpt2-xl-12gb llama-3.2-1b-24gb llama-3.2-3b-24gb llama-3.1-8b-24gb; do
+for name in gpt2-xl-12gb llama-3.2-1b-24gb llama-3.2-3b-24gb llama-3.1-8b-24gb smollm3-3b-24gb; do
     ok "$name fits" "$zerod" plan --job "$recipes/$name.toml" --world 1
     ok "  and says what the host holds" refused 0 '^host bytes per trained parameter 8\.\|^host bytes per trained parameter 9\.30' \
         "$zerod" plan --job "$recipes/$name.toml" --world 1
@@ -69,6 +83,8 @@ fits() {
     refused 0 'zero.base.codes' "$zerod" plan --job "$recipes/$recipe.toml" --world "$world" --set device.backend=cuda "$@"
 }
 ok "llama-3.1-8b-qlora fits" fits 1 llama-3.1-8b-qlora
+ok "phi-4-qlora-24gb fits" fits 1 phi-4-qlora-24gb
+ok "qwen3-8b-long-yarn fits" refused 0 'trained)' "$zerod" plan --job "$recipes/qwen3-8b-long-yarn.toml" --world 1 --set device.backend=cuda
 ok "llama-3.1-70b-qlora-48gb fits" fits 1 llama-3.1-70b-qlora-48gb
 ok "llama-3.1-70b-qlora-2x24gb fits" fits 2 llama-3.1-70b-qlora-2x24gb
 # 41,943,040 elements of adapters: 12 bytes each with AdamW, 6.03 with states in 8 bits

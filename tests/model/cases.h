@@ -11,7 +11,7 @@
 struct cases {
     FILE *file;
     int count; /* of rows so far */
-    char line[1024];
+    char line[4096];
     const char *fields[3]; /* NULL after the last */
 };
 

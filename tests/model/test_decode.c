@@ -7,8 +7,10 @@
 #include <math.h>
 
 static const char *const families[] = {SHAPE_GPT2, SHAPE_LLAMA, SHAPE_QWEN3};
-static const char *const fixtures[] = {"gpt2",    "llama", "llama_odd",
-                                       "mistral", "qwen2", "qwen3"};
+static const char *const fixtures[] = {
+        "gpt2",    "llama",      "llama_odd",     "mistral",
+        "qwen2",   "qwen3",      "phi3",          "ministral3",
+        "smollm3", "qwen3_yarn", "mistral_window"};
 
 enum { T = 12, NEW = 64 };
 

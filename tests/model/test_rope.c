@@ -143,3 +143,32 @@ Test(model_rope, frequencies_are_those_of_transformers)
         model_config_fini(&config);
     }
 }
+
+/* Position 17 of 8: two whole spans are behind it. */
+Test(model_rope, tables_hold_the_factors_of_scores_and_of_positions)
+{
+    struct model_config config;
+    float memory[4 * 18 * 2];
+    tiny_config(
+            "{\"model_type\":\"ministral3\",\"head_dim\":4,\"rope_parameters\":"
+            "{"
+            "\"rope_type\":\"yarn\",\"factor\":4,\"rope_theta\":1e4,"
+            "\"original_max_position_embeddings\":8,"
+            "\"llama_4_scaling_beta\":0.1}}",
+            &config);
+    const struct rope_set *set = &config.ropes[0];
+    struct rope_tables tables = rope_tables_at(set, 18, memory);
+    cr_assert_eq(rope_table_floats(set, 18), sizeof memory / sizeof *memory);
+    rope_fill(set, 18, &tables);
+    double a = 0.1 * log(4) + 1, scale = 1 + 0.1 * log(3);
+    cr_expect_float_eq(set->attention_factor, a, 1e-12);
+    for (int i = 0; i < 2; i++) {
+        double angle = 17 * rope_inv_freq(set, 18, i);
+        cr_expect_float_eq(tables.cosine[17 * 2 + i], a * cos(angle), 1e-5);
+        cr_expect_float_eq(tables.sine[17 * 2 + i], a * sin(angle), 1e-5);
+        cr_expect_float_eq(
+                tables.q_sine[17 * 2 + i], scale * a * sin(angle), 1e-5);
+        cr_expect_eq(tables.q_cosine[7 * 2 + i], tables.cosine[7 * 2 + i]);
+    }
+    model_config_fini(&config);
+}

@@ -37,6 +37,9 @@ CASES = {
     "mistral": dict(target_modules="all-linear", exclude_modules=["o_proj"], r=4, lora_alpha=4,
                     modules_to_save=["embed_tokens"]),
 }
+# one tensor of q, k and v; the text half of a multimodal model
+CASES["phi3"] = dict(target_modules=["qkv_proj", "gate_up_proj", "down_proj"], r=3, lora_alpha=6)
+CASES["ministral3"] = dict(target_modules=r".*language_model.*\.(q_proj|v_proj|down_proj)", r=4, lora_alpha=8)
 LORAPLUS = {"mistral": 4.0}
 PERTURBED = 8
 
@@ -173,7 +176,7 @@ def make(name, kind):
     merged = model.merge_and_unload()
     names = [k.rsplit(".lora_A", 1)[0].removeprefix("base_model.model.") + ".weight" for k in final if ".lora_A" in k]
     state = merged.state_dict()
-    save_file({n: state[n].contiguous() for n in sorted(names)[:4]}, os.path.join(folder, "merged.safetensors"),
+    save_file({mm.name_in_files(merged, n): state[n].contiguous() for n in sorted(names)[:4]}, os.path.join(folder, "merged.safetensors"),
               metadata={"format": "pt"})
     print(name, kind, rows[0]["loss"], rows[-1]["loss"], {n: int(f.sum()) for n, f in flags.items() if f.any()})
 

@@ -46,12 +46,14 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
                           Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (Ministral3Config, Mistral3Config, Mistral3ForConditionalGeneration, Phi3Config, Phi3ForCausalLM,
+                          PixtralVisionConfig, SmolLM3Config, SmolLM3ForCausalLM)
 
 import make_tokenizers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURES = os.path.join(HERE, "..", "fixtures")
-STEPS, BATCH, PERTURBED = 20, 24, 16  # 24 samples a step: worlds 1, 2, 3, 4, 6, 8, 12
+STEPS, BATCH, PERTURBED = 20, 24, 16  # of later families 5 (`seed` is given). 24 samples a step: worlds 1, 2, 3, 4, 6, 8, 12
 ATOL, RTOL = 1e-5, 1e-4               # of final weights
 IGNORED = -100
 
@@ -61,6 +63,12 @@ IGNORED = -100
 def llama_like(vocab_size, **keys):
     return dict(vocab_size=vocab_size, hidden_size=32, intermediate_size=72, num_hidden_layers=2, num_attention_heads=4,
                 num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-5, initializer_range=0.09, **keys)
+
+
+def text_shape(vocab_size, layers, heads, kv_heads, **keys):
+    """Widths that nothing divides."""
+    return dict(vocab_size=vocab_size, hidden_size=36, intermediate_size=53, num_hidden_layers=layers, num_attention_heads=heads,
+                num_key_value_heads=kv_heads, max_position_embeddings=256, rms_norm_eps=1e-5, initializer_range=0.09, **keys)
 
 
 MODELS = {
@@ -95,6 +103,38 @@ MODELS = {
     "mistral": NS(config=MistralConfig(**llama_like(460, tie_word_embeddings=False), sliding_window=None),
                   model=MistralForCausalLM, tokenizer=make_tokenizers.prefix_space, storage=torch.float16, v4=False, T=32,
                   data="packed", optim=dict(lr=2e-3, schedule="constant", warmup=5, min_lr_ratio=0.0)),
+    # Version 0.1: a window that every sample is longer than.
+    "mistral_window": NS(config=MistralConfig(**text_shape(460, 3, 6, 2, head_dim=10), sliding_window=7),
+                         model=MistralForCausalLM, tokenizer=make_tokenizers.prefix_space, storage=torch.float32, v4=True, T=33,
+                         data="packed", seed=30, optim=dict(lr=2e-3, schedule="constant", warmup=5, min_lr_ratio=0.0)),
+    # YaRN whose ramp covers some pairs, and a window from the second layer on.
+    "qwen3_yarn": NS(config=Qwen3Config(**text_shape(502, 3, 4, 2, head_dim=16), rope_parameters={
+                         "rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 64},
+                         use_sliding_window=True, sliding_window=9, max_window_layers=1),
+                     model=Qwen3ForCausalLM, tokenizer=make_tokenizers.qwen2, storage=torch.bfloat16, v4=True, T=31,
+                     data="documents", seed=31, optim=dict(lr=2e-3, schedule="cosine", warmup=3, min_lr_ratio=0.1)),
+    # One tensor of q, k and v, one of gate and up; three quarters of a head rotate, by the long factors; a window.
+    "phi3": NS(config=Phi3Config(**{**text_shape(509, 2, 3, 1), "hidden_size": 48}, sliding_window=21,
+                                 original_max_position_embeddings=24, rope_parameters={
+                                     "rope_type": "longrope", "rope_theta": 100.0, "partial_rotary_factor": 0.75,
+                                     "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], "long_factor": [1.0, 1.5, 2.5, 4.0, 6.0, 9.0]}),
+               model=Phi3ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.float32, v4=True, T=37, long=24,
+               data="nanogpt", seed=32, optim=dict(lr=2e-3, schedule="linear", warmup=2, min_lr_ratio=0.1)),
+    # The text half of a multimodal file: YaRN with both scales, queries that grow with their position.
+    "ministral3": NS(config=Mistral3Config(
+                         text_config=Ministral3Config(**text_shape(500, 3, 4, 2, head_dim=14), rope_parameters={
+                             "rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 8,
+                             "beta_fast": 4.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}),
+                         vision_config=PixtralVisionConfig(hidden_size=12, intermediate_size=14, num_hidden_layers=1,
+                                                           num_attention_heads=2, head_dim=6, image_size=28, patch_size=14),
+                         tie_word_embeddings=False, spatial_merge_size=2),
+                     model=Mistral3ForConditionalGeneration, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=False, T=35,
+                     data="nanogpt", seed=33, optim=dict(lr=2e-3, schedule="cosine", warmup=2, min_lr_ratio=0.1)),
+    # Every third layer does not rotate.
+    "smollm3": NS(config=SmolLM3Config(**text_shape(496, 4, 6, 3, tie_word_embeddings=True), no_rope_layer_interval=3,
+                                       rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+                  model=SmolLM3ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=False, T=32,
+                  data="llmc", seed=34, optim=dict(lr=2e-3, schedule="wsd", warmup=2, min_lr_ratio=0.2)),
 }
 BETAS, EPS, DECAY, CLIP = (0.9, 0.95), 1e-8, 0.1, 0.6  # some steps are clipped, some are not
 PROMPTS = ["The miller's daughter", "In 1894 the mill", "for (int i = 0;", "So they took the stones", "Der M\u00fcller", "He rowed",
@@ -136,6 +176,18 @@ def save_model(spec, model, folder):
     make_tokenizers.write(os.path.join(folder, "tokenizer_config.json"), json.dumps(config, indent=1) + "\n")
     if spec.v4:
         write_v4_config(os.path.join(folder, "config.json"))
+
+
+def is_text(name):
+    """Not vision, of a multimodal model."""
+    return not name.startswith(("model.vision_tower", "model.multi_modal_projector"))
+
+
+def name_in_files(model, name):
+    if not hasattr(model.config, "text_config"):
+        return name
+    return name.replace("model.language_model.", "language_model.model.") if "language_model" in name else \
+        name.removeprefix("model.") if name.startswith("model.") else "language_model." + name
 
 
 def load_model(spec, folder, dtype):
@@ -244,7 +296,16 @@ def token_losses(model, tokens, targets, doc_start):
     dtype = next(model.parameters()).dtype
     t = torch.arange(T)
     allowed = (t[None, :, None] >= t[None, None, :]) & (t[None, None, :] >= doc_start[:, :, None])
-    mask = torch.zeros(B, 1, T, T, dtype=dtype).masked_fill(~allowed[:, None], torch.finfo(dtype).min)
+    config = model.config.get_text_config()
+    window = getattr(config, "sliding_window", None)
+
+    def mask_of(allowed):
+        return torch.zeros(B, 1, T, T, dtype=dtype).masked_fill(~allowed[:, None], torch.finfo(dtype).min)
+    mask = mask_of(allowed)
+    if window:  # a mask that is given is taken as it is
+        slides = mask_of(allowed & (t[None, :, None] - t[None, None, :] < window))
+        by_type = getattr(config, "layer_types", None)
+        mask = {"full_attention": mask, "sliding_attention": slides} if by_type else slides
     logits = model(input_ids=tokens.clamp(min=0), attention_mask=mask, position_ids=t[None] - doc_start,
                    use_cache=False).logits
     logits = logits.double() if dtype == torch.float64 else logits.float()
@@ -252,7 +313,7 @@ def token_losses(model, tokens, targets, doc_start):
                                              reduction="none").view(B, T)
 
 
-def check_documents(model, samples):
+def check_documents(spec, model, samples):
     """Every document of the first batch alone, without any mask, gives the losses it has among others."""
     tokens, targets, doc_start = batch_of(samples, 0)
     with torch.no_grad():
@@ -260,6 +321,8 @@ def check_documents(model, samples):
         for b in range(BATCH):
             for start in sorted(set(doc_start[b].tolist())):
                 here = doc_start[b] == start
+                if here.sum() <= getattr(spec, "long", 0):
+                    continue  # alone it would be rotated by the short factors
                 alone, goal = tokens[b][here].clamp(min=0), targets[b][here]
                 logits = model(input_ids=alone[None], use_cache=False).logits[0]
                 losses = torch.nn.functional.cross_entropy(logits, goal, ignore_index=IGNORED, reduction="none")
@@ -273,8 +336,8 @@ def train(spec, samples, folder, dtype=torch.float32, noise_seed=None):
     runs forward and backward of the bf16 model as transformers writes it (losses from logits widened to fp32), widens the
     bf16 gradients to fp32, and takes norm, clipping and update from those."""
     model = load_model(spec, folder, dtype)
-    names = [n for n, _ in model.named_parameters()]
-    params = [p for _, p in model.named_parameters()]
+    names = [n for n, _ in model.named_parameters() if is_text(n)]
+    params = [p for n, p in model.named_parameters() if is_text(n)]
     masters = [p.detach().clone().float().requires_grad_() for p in params] if dtype == torch.bfloat16 else params
     optimizer = torch.optim.AdamW([{"params": [p for p in masters if p.dim() >= 2], "weight_decay": DECAY},
                                    {"params": [p for p in masters if p.dim() < 2], "weight_decay": 0.0}],
@@ -283,6 +346,7 @@ def train(spec, samples, folder, dtype=torch.float32, noise_seed=None):
     rows = []
     for step in range(STEPS):
         tokens, targets, doc_start = batch_of(samples, step)
+        assert (torch.arange(spec.T) - doc_start).max() >= getattr(spec, "long", 0)
         count = int((targets != IGNORED).sum())
         loss = token_losses(model, tokens, targets, doc_start).sum() / count
         model.zero_grad()
@@ -304,7 +368,8 @@ def train(spec, samples, folder, dtype=torch.float32, noise_seed=None):
                     p.copy_(master)
         rows.append({"loss": loss.item(), "grad_norm": norm.item(), "learning_rate": learning_rate(spec.optim, step),
                      "tokens": int((tokens >= 0).sum()), "targets": count})
-    return rows, {n: p.detach() for n, p in zip(names, masters)}
+    final = {n: p.detach() for n, p in zip(names, masters)}
+    return rows, {name_in_files(model, n): final.get(n, p.detach().float()) for n, p in model.named_parameters()}
 
 
 def ranges(flags):
@@ -315,7 +380,7 @@ def ranges(flags):
 
 def find_excepted(name, spec, samples, folder, final):
     flags = {n: np.zeros(w.numel(), bool) for n, w in final.items()}
-    for seed in range(PERTURBED):
+    for seed in range(5 if hasattr(spec, "seed") else PERTURBED):
         _, other = train(spec, samples, folder, noise_seed=seed)
         for n, w in final.items():
             flags[n] |= ((other[n] - w).abs() > ATOL + RTOL * w.abs()).flatten().numpy()
@@ -333,8 +398,10 @@ def find_excepted(name, spec, samples, folder, final):
 def generate(spec, tokenizer, model):
     """The first prompt whose 64 greedy tokens hold no end of text and no near tie."""
     back = {c: b for b, c in make_tokenizers.byte_table().items()}
-    for prompt in PROMPTS:
+    for prompt in PROMPTS if not hasattr(spec, "long") else [d[a:a + 120] for a in (0, 30, 60, 90) for d in read_documents()]:
         prompt_ids = tokenizer.encode(prompt, add_special_tokens=True).ids
+        if len(prompt_ids) <= getattr(spec, "long", 0):  # one set of factors for all tokens
+            continue
         out = model.generate(torch.tensor([prompt_ids]), max_new_tokens=64, min_new_tokens=64, do_sample=False,
                              eos_token_id=None, pad_token_id=0, output_logits=True, return_dict_in_generate=True)
         ids = out.sequences[0, len(prompt_ids):].tolist()
@@ -398,14 +465,15 @@ def make(name, seed):
     tokenizer = Tokenizer.from_str(json.dumps(doc))
     eos = config["eos_token"]
     spec.eos = tokenizer.token_to_id(eos["content"] if isinstance(eos, dict) else eos)
-    spec.config.eos_token_id = spec.eos
-    spec.config.bos_token_id = spec.eos
+    for part in (spec.config, spec.config.get_text_config()):
+        part.eos_token_id = part.bos_token_id = spec.eos
+        part.pad_token_id = None  # the row of the table would have no gradient
     save_model(spec, make_model(spec, seed), model_dir)
 
     documents = encode_documents(spec, tokenizer, spec.eos)
     entry = write_data(spec, documents, folder)
     samples = cut_samples(spec, documents)
-    check_documents(load_model(spec, model_dir, torch.float32), samples)
+    check_documents(spec, load_model(spec, model_dir, torch.float32), samples)
 
     rows, final = train(spec, samples, model_dir)
     half, _ = train(spec, samples, model_dir, torch.bfloat16)
@@ -455,7 +523,7 @@ def main():
     transformers.logging.disable_progress_bar()
     for seed, name in enumerate(MODELS):
         if not sys.argv[1:] or name in sys.argv[1:]:
-            make(name, seed)
+            make(name, getattr(MODELS[name], "seed", seed))
 
 
 if __name__ == "__main__":

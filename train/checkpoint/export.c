@@ -55,6 +55,7 @@ static enum zd_status export_open(
     const json_t *manifest = checkpoint_manifest(e->checkpoint);
     const char *type = json_string_at(manifest, "export_dtype");
     bool prefix = json_is_true(json_object_get(manifest, "gpt2_prefix"));
+    const char *others = json_string_at(manifest, "others");
     e->job = (struct hf_export_job){
             .dir = request->out_dir,
             .config = &e->config,
@@ -65,6 +66,7 @@ static enum zd_status export_open(
                     .max_shard_bytes = request->max_shard_bytes,
                     .copy_from = request->path,
                     .file_prefix = prefix,
+                    .others_from = request->base ? request->base : others,
             }};
     return ZD_OK;
 }

@@ -296,7 +296,7 @@ json_t *manifest_build(
     return json_pack(
             "{s:i, s:s, s:I, s:i, s:i, s:o, s:o*, s:O*, s:I, s:o, s:o, s:o, "
             "s:o, s:s, "
-            "s:b, s:b, s:o*, s:o*, s:o*, s:{s:I, s:I}, s:[]}",
+            "s:b, s:s*, s:b, s:o*, s:o*, s:o*, s:{s:I, s:I}, s:[]}",
             "format", format, "zerod", ZD_VERSION, "step",
             (json_int_t)state->step, "world", comm_size(writer->comm), "stage",
             writer->job->zero.stage, "progress", progress, "live",
@@ -307,7 +307,9 @@ json_t *manifest_build(
             optimizer_json(&writer->plan->zero, steps), "tensors",
             tensors_json(&writer->plan->table), "export_dtype",
             dtype_name(writer->plan->export_dtype), "gpt2_prefix",
-            writer->file_prefix, "moments",
+            writer->file_prefix, "others",
+            writer->plan->config.wrapper ? writer->job->model.path : NULL,
+            "moments",
             !writer->job->checkpoint.save_only_model, "adapter",
             adapter_json(writer->plan), "base", base_json(writer), "products",
             products_json(), "parameters", "trainable",

@@ -3,6 +3,7 @@
 #include "base/file/fs.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/adapters/lora.h"
+#include "model/files/hf_names.h"
 #include "model/files/vocab_resize.h"
 #include "train/plan/plan.h"
 
@@ -44,13 +45,9 @@ static enum zd_status check_head(
 static bool saves_embedding(
         const struct model_config *config, const struct peft_config *adapter)
 {
-    char module[PARAM_NAME_MAX + 16];
-    const struct model_family *family = config->family;
-    const char *prefix = family->file_prefix,
-               *name = family->embeddings[0].name;
-    snprintf(
-            module, sizeof module, "%s%.*s", prefix ? prefix : "",
-            (int)(strlen(name) - strlen(".weight")), name);
+    char module[HF_NAME_BYTES];
+    hf_name_of_module(config, config->family->embeddings[0].name, module);
+    *strrchr(module, '.') = '\0'; /* .weight */
     return peft_config_saves(adapter, module) ||
            (config->tied && peft_config_saves(adapter, "lm_head"));
 }

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/text_buffer.h"
 #include "data/source.h"
+#include "model/files/text_config.h"
 
 #include <limits.h>
 #include <string.h>
@@ -196,7 +197,8 @@ bool text_ends(
 {
     size_t i;
     json_t *value;
-    const json_t *listed = json_object_get(config->json, "eos_token_id");
+    const json_t *listed = json_object_get(
+            text_config_of(config->json, config), "eos_token_id");
     if (id == text->eos || id == text->turn_end || id == config->eos_token_id)
         return true;
     json_array_foreach(listed, i, value)

@@ -1,6 +1,7 @@
 #include "model/config.h"
 #include "model/family.h"
 #include "model/files/config.h"
+#include "model/params.h"
 
 #include "tests/model/cases.h"
 #include "tests/support/scratch.h"
@@ -150,6 +151,69 @@ Test(model_config, accepts_what_changes_nothing)
                 parse(row.fields[1], ZD_ERR_DATA, &c) == ZD_OK, "%s: %s",
                 row.fields[0], zd_error_get()->what);
         zd_error_clear();
+        model_config_fini(&c);
+    }
+}
+
+Test(model_config, released_models_are_read_without_a_warning)
+{
+    struct cases row = cases_open("config_released.txt");
+    while (cases_next(&row)) {
+        struct model_config c = {0};
+        struct param_table table = {0};
+        cr_assert(
+                parse(row.fields[2], ZD_ERR_DATA, &c) == ZD_OK, "%s: %s",
+                row.fields[0], zd_error_get()->what);
+        cr_expect_str_empty(c.unknown, "%s: %s", row.fields[0], c.unknown);
+        cr_expect(!c.has_dropout);
+        cr_assert(param_table_build(&c, NULL, 0, &table) == ZD_OK);
+        cr_expect_eq(
+                table.total, (size_t)atoll(row.fields[1]), "%s: %zu",
+                row.fields[0], table.total);
+        param_table_fini(&table);
+        model_config_fini(&c);
+    }
+}
+
+Test(model_config, keys_that_the_class_does_not_have_are_named)
+{
+    struct model_config c = {0};
+    const char json[] = "{\"model_type\":\"smollm3\",\"unsloth_fixed\":true,"
+                        "\"use_cache\":true,\"resid_pdrop\":0.0,\"top\":1}";
+    cr_assert(parse(json, ZD_ERR_DATA, &c) == ZD_OK);
+    cr_expect_str_eq(c.unknown, "`unsloth_fixed`, `resid_pdrop`, `top`");
+    model_config_fini(&c);
+}
+
+Test(model_config, an_unknown_family_is_told_with_the_nearest)
+{
+    struct model_config c = {0};
+    cr_expect(
+            parse("{\"model_type\":\"smollm2\"}", ZD_ERR_DATA, &c) ==
+            ZD_ERR_DATA);
+    cr_expect(strstr(zd_error_get()->what, "smollm2"));
+    cr_expect(strstr(zd_error_get()->help, "nearest is smollm3"));
+    zd_error_clear();
+}
+
+/* Which layers slide, and which do not rotate. */
+Test(model_config, each_layer_has_its_window_and_its_rotation)
+{
+    struct cases row = cases_open("config_layers.txt");
+    while (cases_next(&row)) {
+        struct model_config c = {0};
+        char text[200] = "";
+        cr_assert(
+                parse(row.fields[1], ZD_ERR_DATA, &c) == ZD_OK, "%s: %s",
+                row.fields[1], zd_error_get()->what);
+        for (int i = 0; i < c.layers; i++) {
+            size_t used = strlen(text);
+            snprintf(
+                    text + used, sizeof text - used, "%s%d%s", i ? " " : "",
+                    c.layer_attention[i].window,
+                    c.layer_attention[i].rope < 0 ? "n" : "");
+        }
+        cr_expect_str_eq(text, row.fields[0], "%s", row.fields[1]);
         model_config_fini(&c);
     }
 }

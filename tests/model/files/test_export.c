@@ -1,6 +1,8 @@
 #include "model/files/export_hf.h"
 
 #include "base/file/safetensors.h"
+#include "model/files/hf_names.h"
+#include "model/files/text_config.h"
 #include "tests/model/opened.h"
 #include "tests/support/scratch.h"
 
@@ -9,9 +11,10 @@
 #include <glob.h>
 #include <sys/stat.h>
 
-static const char *const fixtures[] = {"gpt2",    "llama", "llama_odd",
-                                       "mistral", "qwen2", "qwen3"};
-enum { FIXTURES = 6 };
+static const char *const fixtures[] = {"gpt2",       "llama", "llama_odd",
+                                       "mistral",    "qwen2", "qwen3",
+                                       "ministral3", "phi3",  "smollm3"};
+enum { FIXTURES = 9 };
 
 struct exporting {
     struct opened model;
@@ -41,6 +44,7 @@ static enum zd_status export(
                     .max_shard_bytes = shard_bytes,
                     .copy_from = copy_from,
                     .file_prefix = true,
+                    .others_from = copy_from,
             };
     return weights_export_hf(
             o->out, &o->model.config, &o->model.table, &o->model.source,
@@ -92,12 +96,10 @@ Test(model_export, what_was_read_comes_back_byte_for_byte)
         setup(&o, fixtures[i]);
         tiny_must(export(&o, o.model.storage, 1 << 30, o.model.dir));
         for (int id = 0; id < o.model.table.count; id++) {
-            char name[PARAM_NAME_MAX + 16];
+            char name[HF_NAME_BYTES];
             size_t bytes_in = 0, bytes_out = 0;
-            snprintf(
-                    name, sizeof name, "%s%s",
-                    o.model.config.family->file_prefix ? "transformer." : "",
-                    o.model.table.params[id].name);
+            hf_name_in_files(
+                    &o.model.config, o.model.table.params[id].name, true, name);
             char *in = tensor_bytes(o.model.dir, name, &bytes_in);
             char *out = tensor_bytes(o.out, name, &bytes_out);
             cr_assert(in && out && bytes_in == bytes_out, "%s", name);
@@ -111,6 +113,44 @@ Test(model_export, what_was_read_comes_back_byte_for_byte)
         cr_expect(same_file(o.model.dir, o.out, "generation_config.json"));
         teardown(&o);
     }
+}
+
+/* Vision's, of a multimodal model, whatever the type of the weights: as many as
+ * there were, and no other. */
+Test(model_export, tensors_of_vision_pass_through_untouched)
+{
+    char path[PATH_MAX];
+    struct exporting o;
+    struct st_file *before, *after;
+    int passed = 0;
+    setup(&o, "ministral3");
+    tiny_must(export(&o, DTYPE_FP32, 1 << 30, o.model.dir));
+    fs_join(path, sizeof path, o.model.dir, "model.safetensors");
+    tiny_must(st_open(path, &before));
+    fs_join(path, sizeof path, o.out, "model.safetensors");
+    tiny_must(st_open(path, &after));
+    cr_expect_eq(before->tensor_count, after->tensor_count);
+    for (int i = 0; i < before->tensor_count; i++) {
+        const struct st_tensor *a = &before->tensors[i];
+        const struct st_tensor *b = st_find(after, a->name);
+        size_t bytes_in, bytes_out;
+        cr_assert(b, "%s", a->name);
+        if (!text_config_passes(&o.model.config, a->name))
+            continue;
+        char *in = tensor_bytes(o.model.dir, a->name, &bytes_in);
+        char *out = tensor_bytes(o.out, a->name, &bytes_out);
+        cr_expect_str_eq(a->dtype, b->dtype);
+        cr_expect(a->dims == b->dims && bytes_in == bytes_out);
+        cr_expect(memcmp(a->shape, b->shape, sizeof a->shape) == 0);
+        cr_expect(memcmp(in, out, bytes_in) == 0, "%s", a->name);
+        free(in);
+        free(out);
+        passed++;
+    }
+    cr_expect_geq(passed, 10);
+    st_close(before);
+    st_close(after);
+    teardown(&o);
 }
 
 Test(model_export, the_configuration_is_kept_but_for_the_type)
