@@ -60,6 +60,10 @@ static enum zd_status text_key(
     key_string(hasher, recipe->entry->messages_field);
     key_string(hasher, recipe->entry->role_field);
     key_string(hasher, recipe->entry->content_field);
+    for (int i = 0; i < recipe->entry->column_count; i++)
+        key_string(hasher, recipe->entry->columns[i]);
+    for (int i = 0; i < recipe->entry->role_count; i++)
+        key_string(hasher, recipe->entry->roles[i]);
     return key_finish(hasher, list, key);
 }
 
@@ -115,7 +119,7 @@ static enum zd_status resolve_recipe(
                 request->eos, request->vocab_size);
     *recipe = (struct recipe){
             .tokenizer = request->tokenizer,
-            .entry = entry,
+            .entry = &list->entry,
             .train_on = options->train_on,
             .eos = options->add_eos ? request->eos : -1,
             .skips_bad_rows = options->on_bad_row == BAD_ROW_SKIP,
@@ -330,6 +334,8 @@ enum zd_status corpus_open(
     struct corpus corpus = {
             .eos = request->eos, .vocab_size = request->vocab_size};
     ZD_TRY(sources_find(entry, &corpus.list));
+    if (corpus.list.which[0] && depth == CORPUS_CHECK)
+        zd_log_info("%s: %s", entry->path, corpus.list.which);
     corpus.packing = resolve_packing(request->options, &corpus.list);
     enum zd_status status = corpus.list.is_tokens
                                     ? open_tokens(&corpus, request, depth)

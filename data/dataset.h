@@ -40,10 +40,17 @@ enum train_on { TRAIN_ON_ASSISTANT, TRAIN_ON_ALL };
 
 struct data_entry { /* one [[data.train]] or [[data.eval]]; strings borrowed */
     const char *name;
-    const char *path; /* glob */
+    const char *path;  /* file, glob or folder */
+    const char *split; /* of a folder; "auto": train, for evaluation validation
+                          or else test */
+    bool is_eval;
     enum data_format format;
     double weight; /* share of samples; 0: there are no weights */
     const char *field, *messages_field, *role_field, *content_field;
+    /* "theirs=ours": the columns of a record that are taken, and names of roles
+     * (columns.h); none: all, as they are */
+    const char *const *columns, *const *roles;
+    int column_count, role_count;
     int64_t max_samples; /* 0 = all */
 };
 

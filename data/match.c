@@ -50,8 +50,7 @@ static enum zd_status check_deep(const char *pattern)
     return ZD_OK;
 }
 
-/* A name as a pattern that it alone matches; false: it does not fit. */
-static bool escape(const char *name, char *out, size_t out_bytes)
+bool match_escape(const char *name, char *out, size_t out_bytes)
 {
     size_t used = 0;
     for (; *name; name++) {
@@ -89,7 +88,7 @@ static void descend(
     char pattern[PATH_MAX], path[PATH_MAX];
     struct dirent *item;
     struct stat info;
-    if (!escape(folder, pattern, sizeof pattern) ||
+    if (!match_escape(folder, pattern, sizeof pattern) ||
         strlen(pattern) + strlen(rest) >= sizeof pattern)
         return; /* no file has such a path */
     strcat(pattern, rest);

@@ -16,6 +16,8 @@ struct match_list {
  * that begin with a dot must be spelled out. No match is not an error.
  * ZD_ERR_CONFIG for a ** that is only part of a name or of a brace. */
 enum zd_status match_files(const char *pattern, struct match_list *list_out);
+/* A name as a pattern that it alone matches; false: it does not fit. */
+bool match_escape(const char *name, char *out, size_t out_bytes);
 void match_free(struct match_list *list);
 
 #endif

@@ -18,6 +18,7 @@ struct data_entry data_entry_default(void)
 {
     return (struct data_entry){
             .name = "",
+            .split = "auto",
             .format = DATA_AUTO,
             .field = "text",
             .messages_field = "messages",

@@ -2,15 +2,17 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "data/columns.h"
+#include "data/folder.h"
 #include "data/foreign.h"
 #include "data/format.h"
 #include "data/match.h"
+#include "data/names.h"
 #include "data/stream.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,48 +22,10 @@ enum {
     PART_BYTES = 64 << 10,
 };
 
-/* In either case: a.JSONL is a.jsonl. */
-static bool ends_with(const char *text, const char *end)
-{
-    size_t text_length = strlen(text), end_length = strlen(end);
-    return text_length >= end_length &&
-           strcasecmp(text + text_length - end_length, end) == 0;
-}
-
 bool source_is_tokens(const struct data_entry *entry, const char *path)
 {
-    return entry->format == DATA_AUTO ? ends_with(path, ".bin")
+    return entry->format == DATA_AUTO ? name_ends_with(path, ".bin")
                                       : format_is_tokens(entry->format);
-}
-
-static bool ends_with_any(const char *path, const char *const *ends)
-{
-    while (*ends && !ends_with(path, *ends))
-        ends++;
-    return *ends != NULL;
-}
-
-static const char *const json_names[] = {".jsonl", ".ndjson", ".json", NULL};
-static const char *const text_names[] = {".txt", ".text", NULL};
-
-/* --- containers ----------------------------------------------------------- */
-
-static enum data_container container_of_name(const char *path)
-{
-    return ends_with(path, ".gz")        ? CONTAINER_GZIP
-           : ends_with(path, ".zst")     ? CONTAINER_ZSTD
-           : ends_with(path, ".parquet") ? CONTAINER_PARQUET
-                                         : CONTAINER_PLAIN;
-}
-
-/* The file's name without what its container adds: a.jsonl of a.jsonl.gz. */
-static const char *name_inside(
-        const struct data_file *file, char name[PATH_MAX])
-{
-    snprintf(name, PATH_MAX, "%s", file->path);
-    if (file->container != CONTAINER_PLAIN)
-        *strrchr(name, '.') = '\0';
-    return name;
 }
 
 static bool has_rows(const struct data_file *file)
@@ -151,6 +115,7 @@ static enum zd_status detect_record(
         file->format = DATA_TEXT;
         return ZD_OK;
     }
+    record = columns_apply(entry, record);
     file->format = format_recognize(record, entry);
     bool is_known = file->format != DATA_AUTO || !json_is_object(record);
     enum zd_status status = format_check(record, entry, file->format);
@@ -210,13 +175,12 @@ static enum zd_status fail_name(const char *path)
 static enum zd_status detect(
         const struct data_entry *entry, struct data_file *file)
 {
-    char name[PATH_MAX];
+    enum name_kind kind = name_kind(file->path);
     if (source_is_tokens(entry, file->path))
         return detect_tokens(file);
-    if (file->container == CONTAINER_PARQUET ||
-        ends_with_any(name_inside(file, name), json_names))
+    if (kind == NAME_RECORDS || kind == NAME_TABLE)
         return detect_record(entry, file);
-    if (!ends_with_any(name, text_names))
+    if (kind != NAME_TEXT)
         return fail_name(file->path);
     file->format = DATA_TEXT;
     return ZD_OK;
@@ -226,9 +190,8 @@ static enum zd_status detect(
 static enum zd_status look_inside(
         const struct data_entry *entry, struct data_file *file)
 {
-    char name[PATH_MAX];
     int first = -1;
-    bool is_json = ends_with_any(name_inside(file, name), json_names);
+    bool is_json = name_kind(file->path) == NAME_RECORDS;
     if (entry->format != DATA_AUTO)
         is_json |= entry->format != DATA_TEXT;
     bool is_table = file->container == CONTAINER_PARQUET;
@@ -245,16 +208,9 @@ static enum zd_status settle_format(
     int fd;
     bool is_tokens = source_is_tokens(entry, file->path);
     file->format = entry->format;
-    file->container =
-            is_tokens ? CONTAINER_PLAIN : container_of_name(file->path);
+    file->container = is_tokens ? CONTAINER_PLAIN : name_container(file->path);
     enum zd_status status = fs_open_read(file->path, &fd, &file->bytes);
-    if (status != ZD_OK) {
-        if (fs_is_dir(file->path))
-            zd_fail_help(
-                    "path = \"%s/**/*.jsonl\" takes all such files below it",
-                    file->path);
-        return status;
-    }
+    ZD_TRY(status);
     if (file->bytes == 0)
         status = ZD_FAIL(ZD_ERR_DATA, "E0439", "%s is empty", file->path);
     else if (!is_tokens)
@@ -272,7 +228,7 @@ static enum zd_status settle_format(
 static char *copy_path(const char *path)
 {
     char *copy = zd_must(strdup(path));
-    if (ends_with(copy, ".idx"))
+    if (name_ends_with(copy, ".idx"))
         strcpy(copy + strlen(copy) - 4, ".bin");
     return copy;
 }
@@ -282,35 +238,54 @@ static bool is_pattern(const char *path)
     return strpbrk(path, "*?[{") != NULL;
 }
 
-/* Paths that the pattern names; an index is part of its .bin. */
+/* The paths that the entry names. */
+static enum zd_status find_paths(
+        const struct data_entry *entry, struct file_list *list,
+        struct match_list *found)
+{
+    if (fs_is_dir(entry->path))
+        return folder_find(entry, list, found);
+    ZD_TRY(match_files(entry->path, found));
+    bool is_train = strcmp(entry->split, "auto") == 0 ||
+                    strcmp(entry->split, "train") == 0;
+    if (found->count > 0 && !is_train)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0454",
+                "%s has no split \"%s\": splits are of folders", entry->path,
+                entry->split);
+    return ZD_OK;
+}
+
+/* An index is part of its .bin. */
 static enum zd_status expand(
         const struct data_entry *entry, struct file_list *list)
 {
-    struct match_list found;
-    ZD_TRY(match_files(entry->path, &found));
+    struct match_list found = {0};
+    enum zd_status status = find_paths(entry, list, &found);
     bool is_plain =
             found.count == 1 && strcmp(found.paths[0], entry->path) == 0;
     list->files = zd_array((size_t)found.count, sizeof *list->files);
     for (int i = 0; i < found.count; i++)
-        if (is_plain || !ends_with(found.paths[i], ".idx"))
+        if (is_plain || !name_ends_with(found.paths[i], ".idx"))
             list->files[list->count++].path = copy_path(found.paths[i]);
     match_free(&found);
-    if (list->count == 0)
+    if (status == ZD_OK && list->count == 0)
         return ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E0430",
                 is_pattern(entry->path) ? "no file matches %s"
                                         : "%s does not exist",
                 entry->path);
-    return ZD_OK;
+    return status;
 }
 
 enum zd_status sources_find(
         const struct data_entry *entry, struct file_list *list_out)
 {
-    struct file_list list = {0};
+    struct file_list list = {.entry = *entry};
+    ZD_TRY(columns_check(entry));
     enum zd_status status = expand(entry, &list);
     for (int i = 0; i < list.count && status == ZD_OK; i++) {
-        status = settle_format(entry, &list.files[i]);
+        status = settle_format(&list.entry, &list.files[i]);
         enum data_format format = list.files[i].format;
         if (status == ZD_OK && i > 0 && format != list.files[0].format &&
             (format_is_tokens(format) || list.is_tokens))
@@ -334,6 +309,9 @@ void sources_free(struct file_list *list)
     for (int i = 0; i < list->count; i++)
         free(list->files[i].path);
     free(list->files);
+    free(list->columns);
+    free(list->roles);
+    json_decref(list->strings);
     memset(list, 0, sizeof *list);
 }
 

@@ -2,6 +2,7 @@
 #ifndef ZD_DATA_SOURCE_H
 #define ZD_DATA_SOURCE_H
 
+#include "base/file/json.h"
 #include "data/dataset.h"
 
 #include <limits.h>
@@ -26,13 +27,20 @@ struct file_list {
     struct data_file *files; /* in the order of their paths, bytewise */
     int count;
     bool is_tokens; /* all are pre-tokenized; else none is */
+    /* As it was given, with what a folder's own description adds: fields,
+     * columns, roles, format. */
+    struct data_entry entry;
+    char which[160]; /* of a folder: configuration and split; else "" */
+    /* private: what the entry borrows */
+    json_t *strings;
+    const char **columns, **roles;
 };
 
-/* Find what the entry's path (a file or a glob) names and settle each format.
- * ZD_ERR_NO_INPUT when nothing matches; ZD_ERR_DATA for a directory, FIFO or
- * device, for an empty file, for one that is no text and no tokens (foreign.h)
- * and for a first record that cannot be read one way alone; ZD_ERR_CONFIG when
- * a format must be named. */
+/* Find what the entry's path (a file, a glob, or a folder: folder.h) names and
+ * settle each format. ZD_ERR_NO_INPUT when nothing matches; ZD_ERR_DATA for a
+ * folder without data, a FIFO or device, for an empty file, for one that is no
+ * text and no tokens (foreign.h) and for a first record that cannot be read one
+ * way alone; ZD_ERR_CONFIG when a format must be named. */
 enum zd_status sources_find(
         const struct data_entry *entry, struct file_list *list_out);
 void sources_free(struct file_list *list);

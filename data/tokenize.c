@@ -1,5 +1,6 @@
 #include "data/tokenize.h"
 
+#include "data/columns.h"
 #include "data/format.h"
 
 #include <stdlib.h>
@@ -150,6 +151,7 @@ static enum zd_status tokenize_line(
         place_in_file(unit->file, line);
         return status;
     }
+    record = columns_apply(worker->recipe->entry, record);
     status = format_read(
             worker->recipe, unit->file->format, record, &worker->document);
     json_decref(record);

@@ -21,6 +21,7 @@ struct facts {
     uint64_t bytes;     /* of the text of all files, about */
     int64_t document;   /* 95th percentile of their bytes */
     bool has_documents; /* a line each */
+    bool has_eval;      /* a folder with a split to evaluate on */
     int cutoff, samples_a_step;
     int64_t samples; /* of an epoch, about */
 };
@@ -75,7 +76,15 @@ static enum zd_status look_at_data(const char *path, struct facts *facts)
     enum zd_status status =
             list.is_tokens ? ZD_OK : measure(&list.files[0], facts, &ratio);
     facts->bytes = (uint64_t)(ratio * (double)facts->bytes);
+    bool is_folder = list.which[0];
     sources_free(&list);
+    entry.is_eval = true;
+    facts->has_eval = status == ZD_OK && is_folder &&
+                      sources_find(&entry, &list) == ZD_OK;
+    if (facts->has_eval)
+        sources_free(&list);
+    else if (status == ZD_OK)
+        zd_error_clear();
     return status;
 }
 
@@ -141,7 +150,13 @@ static void write_data(
     draft_set(draft, "data.cutoff_len", json_integer(facts->cutoff), why);
     draft_set_entry(
             draft_source(draft), "path", json_string(request->data), NULL);
-    if (facts->samples >= FEW)
+    if (facts->has_eval) {
+        json_t *eval = json_object();
+        draft_set_entry(
+                eval, "path", json_string(request->data),
+                "its validation or test split");
+        json_array_append_new(draft->eval, eval);
+    } else if (facts->samples >= FEW)
         draft_set(
                 draft, "data.val_split", json_real(0.02),
                 "kept for evaluation");

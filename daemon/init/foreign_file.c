@@ -1,10 +1,10 @@
 /* foreign_file.c - the tables of foreign.h, each with those of its base, and
  * the files that they are for. */
 #include "base/file/fs.h"
+#include "base/file/yaml.h"
 #include "base/must.h"
 #include "daemon/init/embedded.h"
 #include "daemon/init/foreign.h"
-#include "daemon/init/yaml_door.h"
 
 #include <assert.h>
 #include <stdlib.h>

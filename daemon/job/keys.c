@@ -200,6 +200,7 @@ static bool read_entries(
     for (int i = 0; i < node->count; i++) {
         const struct toml_node *table = node->items[i];
         entries[i] = data_entry_default();
+        entries[i].is_eval = strcmp(key->name, "eval") == 0;
         read_section(job, section, table, &entries[i]);
         const struct toml_node *path = toml_find(table, "path");
         if (!path || (path->kind == TOML_STRING && !path->string[0]))

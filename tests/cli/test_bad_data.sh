@@ -101,7 +101,9 @@ done
 row 'validate: a damaged Parquet table' 65 'E0452|a.parquet|ends early|job.toml:11' 'printf PAR1 >a.parquet; data a.parquet' validate job.toml
 row 'validate: compressed data under another name' 65 'E0431|ends in .gz|job.toml:11' 'gzip -c data.txt >a.txt; data a.txt' validate job.toml
 row 'validate: compressed data that ends early' 65 'E0451|data.txt.gz|inside a gzip member' 'gzip data.txt; truncate -s -9 data.txt.gz; data data.txt.gz' validate job.toml
-row 'validate: a folder' 65 "E0703|data.d is a directory|data.d/**/*.jsonl|job.toml:11" 'mkdir data.d; data data.d' validate job.toml
+row 'validate: an empty folder' 65 'E0454|data.d holds no data file|job.toml:11' 'mkdir data.d; data data.d' validate job.toml
+row 'validate: a folder without such a split' 65 'E0454|data.d has no split "dev"; it has train, test|split = |job.toml:11' \
+    'mkdir data.d; cp data.txt data.d/train.txt; cp data.txt data.d/test.txt; data data.d "split = \"dev\""' validate job.toml
 row 'validate: a table in CSV' 78 'E0431|a.csv|format = "text"|job.toml:11' 'cp data.txt a.csv; data a.csv' validate job.toml
 row 'a table in CSV' 78 'E0431|a.csv|format = "text"' 'cp data.txt a.csv; data a.csv'
 row 'validate: a line far down' 65 'E0711|a.jsonl:201:' \

@@ -1,5 +1,5 @@
-/* yaml_door.c - YAML as JSON. */
-#include "daemon/init/yaml_door.h"
+/* yaml.c - YAML as JSON. */
+#include "base/file/yaml.h"
 
 #include <errno.h>
 #include <stdlib.h>

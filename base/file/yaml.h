@@ -1,11 +1,11 @@
-/* yaml_door.h - the door to libyaml: text in, a jansson tree out, so that a
+/* yaml.h - the door to libyaml: text in, a jansson tree out, so that a
  * file in YAML is read like one in JSON.
  *
  * Plain words are what YAML 1.2's core schema says (null, true, 12, 1e-5),
  * and yes, no, on, off as YAML 1.1 has them. Anchors are followed, but the tree
  * is bounded; a document, and one alone. */
-#ifndef ZD_DAEMON_INIT_YAML_DOOR_H
-#define ZD_DAEMON_INIT_YAML_DOOR_H
+#ifndef ZD_BASE_FILE_YAML_H
+#define ZD_BASE_FILE_YAML_H
 
 #include "base/file/json.h"
 

@@ -1,0 +1,250 @@
+/* dataset_info.c - LLaMA-Factory's description of data sets, as our entry's
+ * fields. Its records keep the keys that the set names, and no others. */
+#include "data/folder.h"
+
+#include "base/file/fs.h"
+#include "base/must.h"
+
+#include <limits.h>
+#include <string.h>
+
+enum { FILE_MAX = 16 << 20, PAIRS_MAX = 8 };
+
+struct taker {
+    const char *file, *name; /* for messages */
+    const json_t *set;
+    struct file_list *list;
+};
+
+static enum zd_status refuse(const struct taker *taker, const char *what)
+{
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0454", "the set \"%s\" of %s %s", taker->name,
+            taker->file, what);
+}
+
+static bool is_set(const json_t *value)
+{
+    static const char *const keys[] = {"file_name",  "hf_hub_url",
+                                       "ms_hub_url", "om_hub_url",
+                                       "script_url", "cloud_file_name"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (json_object_get(value, keys[i]))
+            return true;
+    return false;
+}
+
+enum zd_status dataset_info_read(const char *folder, json_t **sets_out)
+{
+    char path[PATH_MAX];
+    const char *key;
+    json_t *root, *set;
+    *sets_out = NULL;
+    fs_join(path, sizeof path, folder, "dataset_info.json");
+    if (!fs_exists(path))
+        return ZD_OK;
+    ZD_TRY(json_parse_file(path, FILE_MAX, &root));
+    bool is_theirs = json_object_size(root) > 0;
+    json_object_foreach(root, key, set) is_theirs &= is_set(set);
+    if (is_theirs)
+        *sets_out = root;
+    else
+        json_decref(root);
+    return ZD_OK;
+}
+
+/* --- columns and tags ----------------------------------------------------- */
+
+/* A key of theirs, what we call what it names, and its value in a set without
+ * such a table; where there is a table, a key that it lacks has none. */
+struct names {
+    const char *theirs, *ours, *fallback;
+};
+
+static const char *column_of(const json_t *table, const struct names *name)
+{
+    return table ? json_string_at(table, name->theirs) : name->fallback;
+}
+
+/* What is in the table and has no row of `names`. */
+static enum zd_status check_known(
+        const struct taker *taker, const json_t *table,
+        const struct names *names, size_t count)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)table, key, value)
+    {
+        char what[120];
+        size_t i = 0;
+        while (i < count && strcmp(names[i].theirs, key) != 0)
+            i++;
+        if (i < count || json_is_null(value))
+            continue;
+        snprintf(
+                what, sizeof what, "has \"%.60s\", which zerod does not use",
+                key);
+        return refuse(taker, what);
+    }
+    return ZD_OK;
+}
+
+static void keep_pairs(
+        struct taker *taker, const json_t *table, const struct names *names,
+        size_t count, bool only_changed, const char ***pairs_out,
+        int *count_out)
+{
+    char pair[400];
+    const char **pairs = zd_array(PAIRS_MAX, sizeof *pairs);
+    *count_out = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *column = column_of(table, &names[i]);
+        if (!names[i].ours || !column ||
+            (only_changed && strcmp(column, names[i].fallback) == 0))
+            continue;
+        snprintf(pair, sizeof pair, "%.300s=%s", column, names[i].ours);
+        pairs[(*count_out)++] = list_keep(taker->list, pair);
+    }
+    *pairs_out = pairs;
+}
+
+static enum zd_status take_alpaca(struct taker *taker, const json_t *columns)
+{
+    static const struct names names[] = {
+            {"prompt", "instruction", "instruction"},
+            {"query", "input", "input"},
+            {"response", "output", "output"},
+            {"history", "history", NULL},
+            {"system", "system", NULL},
+            {"tools", "tools", NULL}};
+    struct data_entry *entry = &taker->list->entry;
+    ZD_TRY(check_known(taker, columns, names, sizeof names / sizeof names[0]));
+    keep_pairs(
+            taker, columns, names, sizeof names / sizeof names[0], false,
+            &taker->list->columns, &entry->column_count);
+    entry->columns = taker->list->columns;
+    if (columns && !json_string_at(columns, "response")) { /* plain text */
+        const char *text = json_string_at(columns, "prompt");
+        if (!text)
+            return refuse(taker, "names no \"prompt\" column");
+        entry->column_count = 0;
+        entry->field = list_keep(taker->list, text);
+        entry->format = DATA_TEXT;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status take_conversations(
+        struct taker *taker, const json_t *columns, const json_t *tags)
+{
+    static const struct names names[] = {
+            {"messages", "messages", "conversations"},
+            {"system", "system", NULL},
+            {"tools", "tools", NULL}};
+    static const struct names roles[] = {
+            {"role_tag", NULL, "from"},
+            {"content_tag", NULL, "value"},
+            {"user_tag", "user", "human"},
+            {"assistant_tag", "assistant", "gpt"},
+            {"observation_tag", "observation", "observation"},
+            {"function_tag", "function_call", "function_call"},
+            {"system_tag", "system", "system"}};
+    struct data_entry *entry = &taker->list->entry;
+    ZD_TRY(check_known(taker, columns, names, sizeof names / sizeof names[0]));
+    ZD_TRY(check_known(taker, tags, roles, sizeof roles / sizeof roles[0]));
+    if (columns && !json_string_at(columns, "messages"))
+        return refuse(taker, "names no \"messages\" column");
+    keep_pairs(
+            taker, columns, names, sizeof names / sizeof names[0], false,
+            &taker->list->columns, &entry->column_count);
+    keep_pairs(
+            taker, tags, roles, sizeof roles / sizeof roles[0], true,
+            &taker->list->roles, &entry->role_count);
+    entry->columns = taker->list->columns;
+    entry->roles = taker->list->roles;
+    entry->messages_field = "messages";
+    const char *role = column_of(tags, &roles[0]);
+    const char *content = column_of(tags, &roles[1]);
+    entry->role_field = list_keep(taker->list, role ? role : "from");
+    entry->content_field = list_keep(taker->list, content ? content : "value");
+    return ZD_OK;
+}
+
+/* --- a set ---------------------------------------------------------------- */
+
+static enum zd_status take_format(struct taker *taker)
+{
+    const char *formatting = json_string_at(taker->set, "formatting");
+    const json_t *columns = json_object_get(taker->set, "columns");
+    const json_t *tags = json_object_get(taker->set, "tags");
+    if (!formatting || strcmp(formatting, "alpaca") == 0)
+        return take_alpaca(taker, columns);
+    if (strcmp(formatting, "sharegpt") == 0 ||
+        strcmp(formatting, "openai") == 0)
+        return take_conversations(taker, columns, tags);
+    return refuse(
+            taker, "has a formatting that is not alpaca, sharegpt or "
+                   "openai");
+}
+
+static enum zd_status check_set(const struct taker *taker)
+{
+    static const char *const known[] = {
+            "file_name",  "formatting", "columns",    "tags",   "split",
+            "hf_hub_url", "ms_hub_url", "om_hub_url", "ranking"};
+    const char *key;
+    json_t *value;
+    if (json_is_true(json_object_get(taker->set, "ranking")))
+        return refuse(
+                taker, "ranks answers: zerod trains on text, not on "
+                       "preferences");
+    json_object_foreach((json_t *)taker->set, key, value)
+    {
+        char what[120];
+        size_t i = 0, count = sizeof known / sizeof known[0];
+        while (i < count && strcmp(known[i], key) != 0)
+            i++;
+        snprintf(
+                what, sizeof what,
+                "has the key \"%.60s\", which zerod does "
+                "not use",
+                key);
+        if (i == count && !json_is_null(value) && !json_is_false(value))
+            return refuse(taker, what);
+    }
+    return ZD_OK;
+}
+
+/* What is elsewhere comes with how to get it. */
+static enum zd_status refuse_hub(const struct taker *taker)
+{
+    const char *url = json_string_at(taker->set, "hf_hub_url");
+    refuse(taker, "has no file in the folder");
+    if (url)
+        zd_fail_help(
+                "hf download %s --repo-type dataset --local-dir %s, and give "
+                "that folder as the path, or its file as file_name",
+                url, url);
+    return ZD_ERR_DATA;
+}
+
+enum zd_status dataset_info_take(
+        const char *folder, const char *name, const json_t *set,
+        struct file_list *list, const char **path_out)
+{
+    char path[PATH_MAX];
+    const char *file = json_string_at(set, "file_name");
+    const char *split = json_string_at(set, "split");
+    fs_join(path, sizeof path, folder, "dataset_info.json");
+    struct taker taker = {list_keep(list, path), name, set, list};
+    ZD_TRY(check_set(&taker));
+    if (!file ||
+        snprintf(path, sizeof path, "%s/%s", folder, file) >=
+                (int)sizeof path ||
+        !fs_exists(path))
+        return refuse_hub(&taker);
+    if (split && !list->entry.is_eval && strcmp(list->entry.split, "auto") == 0)
+        list->entry.split = list_keep(list, split);
+    *path_out = list_keep(list, path);
+    return take_format(&taker);
+}

@@ -1,0 +1,427 @@
+#include "data/folder.h"
+
+#include "base/file/fs.h"
+#include "base/file/yaml.h"
+#include "base/must.h"
+#include "base/text_buffer.h"
+#include "data/names.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { README_MAX = 16 << 20 };
+
+static enum zd_status fail_folder(const char *folder, const char *what)
+{
+    return ZD_FAIL(ZD_ERR_DATA, "E0454", "%s %s", folder, what);
+}
+
+/* --- which names there are, and which one is meant ------------------------ */
+
+/* The keys of an object, for a message. */
+static void list_names(const json_t *names, char *out, size_t bytes)
+{
+    struct text_buffer text = {.out = out, .bytes = bytes};
+    const char *key;
+    json_t *value;
+    *out = '\0';
+    json_object_foreach((json_t *)names, key, value)
+            text_buffer_add(&text, "%s%.80s", text.used ? ", " : "", key);
+}
+
+/* entry->name, else the only one, else the one that is marked. */
+static enum zd_status choose(
+        const struct data_entry *entry, const json_t *sets,
+        const char **name_out)
+{
+    char names[400];
+    const char *key, *marked = NULL;
+    json_t *set;
+    json_object_foreach((json_t *)sets, key, set) if (
+            json_object_size(sets) == 1 || strcmp(key, "default") == 0 ||
+            json_is_true(json_object_get(set, "default"))) marked = key;
+    const char *wanted = entry->name[0] ? entry->name : marked;
+    if (wanted && json_object_get(sets, wanted)) {
+        *name_out = wanted;
+        return ZD_OK;
+    }
+    list_names(sets, names, sizeof names);
+    if (wanted)
+        ZD_FAIL(ZD_ERR_DATA, "E0454", "%s has no set \"%s\"; it has %s",
+                entry->path, wanted, names);
+    else
+        ZD_FAIL(ZD_ERR_DATA, "E0454",
+                "%s has several sets, and none is the default: %s", entry->path,
+                names);
+    zd_fail_help("choose one: name = \"...\"");
+    return ZD_ERR_DATA;
+}
+
+/* --- files ---------------------------------------------------------------- */
+
+static bool is_data(const char *path)
+{
+    static const char *const others[] = {
+            "config.json", "dataset_info.json", "dataset_infos.json",
+            "dataset_dict.json", "state.json"};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(name, others[i]) == 0)
+            return false;
+    return name_kind(path) != NAME_OTHER && !strstr(path, "/__");
+}
+
+/* The data files that a pattern below the folder names. */
+static enum zd_status match_below(
+        const char *folder, const char *pattern, struct match_list *found)
+{
+    char escaped[PATH_MAX], whole[PATH_MAX];
+    int kept = 0;
+    if (!match_escape(folder, escaped, sizeof escaped) ||
+        snprintf(whole, sizeof whole, "%s/%s", escaped, pattern) >=
+                (int)sizeof whole)
+        return fail_folder(folder, "has a path that is too long");
+    ZD_TRY(match_files(whole, found));
+    for (int i = 0; i < found->count; i++) {
+        if (is_data(found->paths[i]) && !fs_is_dir(found->paths[i]))
+            found->paths[kept++] = found->paths[i];
+        else
+            free(found->paths[i]);
+    }
+    found->count = kept;
+    return ZD_OK;
+}
+
+/* Only files of the kind that most are, as `datasets` does. */
+static void keep_one_kind(struct match_list *found)
+{
+    int counts[NAME_TABLE + 1] = {0}, kept = 0;
+    enum name_kind best = NAME_TEXT;
+    for (int i = 0; i < found->count; i++)
+        counts[name_kind(found->paths[i])]++;
+    for (enum name_kind kind = NAME_TEXT; kind <= NAME_TABLE; kind++)
+        if (counts[kind] >= counts[best])
+            best = kind;
+    for (int i = 0; i < found->count; i++) {
+        if (name_kind(found->paths[i]) == best)
+            found->paths[kept++] = found->paths[i];
+        else
+            free(found->paths[i]);
+    }
+    found->count = kept;
+}
+
+static void add_found(json_t *splits, const char *split, const char *path)
+{
+    json_t *files = json_object_get(splits, split);
+    if (!files) {
+        files = json_array();
+        json_object_set_new(splits, split, files);
+    }
+    json_array_append_new(files, json_string(path));
+}
+
+/* --- splits by names ------------------------------------------------------ */
+
+static const struct {
+    const char *split, *words[4];
+} keywords[] = {
+        {"train", {"train", "training"}},
+        {"validation", {"validation", "valid", "dev", "val"}},
+        {"test", {"test", "testing", "eval", "evaluation"}},
+};
+
+static bool is_between(char c)
+{
+    return strchr("-._ 0123456789", c); /* the end of the text too */
+}
+
+/* Is the word in text[0, bytes), with nothing of a word next to it? In the name
+ * of a file something must follow it. */
+static bool has_word(
+        const char *text, size_t bytes, const char *word, bool is_file)
+{
+    size_t length = strlen(word);
+    for (size_t i = 0; i + length <= bytes; i++) {
+        bool begins = i == 0 || is_between(text[i - 1]);
+        bool ends =
+                i + length == bytes ? !is_file : is_between(text[i + length]);
+        if (begins && ends && strncmp(text + i, word, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Does the file's name, or one of its folders below the first, have it? */
+static bool path_has_word(const char *path, const char *word, bool in_file)
+{
+    const char *next;
+    for (; (next = strchr(path, '/')); path = next + 1)
+        if (!in_file && has_word(path, (size_t)(next - path), word, false))
+            return true;
+    return in_file && has_word(path, strlen(path), word, true);
+}
+
+/* data/NAME-00000-of-00005.x: the length of NAME; 0: another file. */
+static int sharded_name(const char *path)
+{
+    const char *name = path + strlen("data/"), *at;
+    if (strncmp(path, "data/", 5) != 0 || strchr(name, '/'))
+        return 0;
+    for (at = strchr(name, '-'); at; at = strchr(at + 1, '-'))
+        if (strspn(at + 1, "0123456789") == 5 &&
+            strncmp(at + 6, "-of-", 4) == 0 &&
+            strspn(at + 10, "0123456789") == 5)
+            return (int)(at - name);
+    return 0;
+}
+
+static json_t *split_by_names(const char *folder, const struct match_list *all)
+{
+    json_t *splits = json_object();
+    char split[200];
+    size_t skip = strlen(folder) + 1;
+    for (int i = 0; i < all->count; i++) {
+        const char *below = all->paths[i] + skip;
+        int bytes = sharded_name(below);
+        snprintf(split, sizeof split, "%.*s", bytes, below + 5);
+        if (bytes > 0)
+            add_found(splits, split, all->paths[i]);
+    }
+    for (int in_file = 0; in_file < 2 && !json_object_size(splits); in_file++)
+        for (size_t k = 0; k < sizeof keywords / sizeof keywords[0]; k++)
+            for (int i = 0; i < all->count; i++) {
+                bool has = false;
+                for (int w = 0; w < 4 && keywords[k].words[w]; w++)
+                    has |= path_has_word(
+                            all->paths[i] + skip, keywords[k].words[w],
+                            in_file);
+                if (has)
+                    add_found(splits, keywords[k].split, all->paths[i]);
+            }
+    bool has_names = json_object_size(splits) > 0;
+    for (int i = 0; i < all->count && !has_names; i++)
+        add_found(splits, "train", all->paths[i]);
+    return splits;
+}
+
+/* {split: [files]} of a folder without a description. */
+static enum zd_status find_by_names(const char *folder, json_t **splits_out)
+{
+    struct match_list all;
+    ZD_TRY(match_below(folder, "**", &all));
+    *splits_out = split_by_names(folder, &all);
+    match_free(&all);
+    return ZD_OK;
+}
+
+/* --- configs of README.md ------------------------------------------------- */
+
+/* {config_name: config}; NULL: README.md has none. */
+static enum zd_status read_configs(const char *folder, json_t **configs_out)
+{
+    char path[PATH_MAX], *text, *end;
+    size_t bytes, i;
+    json_t *root = NULL, *config;
+    *configs_out = NULL;
+    fs_join(path, sizeof path, folder, "README.md");
+    if (!fs_exists(path))
+        return ZD_OK;
+    ZD_TRY(fs_read_file(path, README_MAX, &text, &bytes));
+    enum zd_status status = ZD_OK;
+    if (strncmp(text, "---\n", 4) == 0 && (end = strstr(text + 3, "\n---")))
+        status =
+                yaml_parse(text + 4, (size_t)(end + 1 - text - 4), path, &root);
+    free(text);
+    ZD_TRY(status);
+    json_t *configs = json_object();
+    json_array_foreach(json_object_get(root, "configs"), i, config)
+    {
+        const char *name = json_string_at(config, "config_name");
+        if (name)
+            json_object_set(configs, name, config);
+    }
+    json_decref(root);
+    if (json_object_size(configs) > 0)
+        *configs_out = configs;
+    else
+        json_decref(configs);
+    return ZD_OK;
+}
+
+/* Files of a pattern, or of several. */
+static enum zd_status add_patterns(
+        const char *folder, const char *split, const json_t *patterns,
+        json_t *splits)
+{
+    struct match_list found;
+    const json_t *pattern;
+    size_t i;
+    if (json_is_string(patterns)) {
+        ZD_TRY(match_below(folder, json_string_value(patterns), &found));
+        for (int k = 0; k < found.count; k++)
+            add_found(splits, split, found.paths[k]);
+        match_free(&found);
+        return ZD_OK;
+    }
+    json_array_foreach(patterns, i, pattern)
+            ZD_TRY(add_patterns(folder, split, pattern, splits));
+    return ZD_OK;
+}
+
+/* data_files: a pattern, a list of them, or a list of {split, path}. */
+static enum zd_status add_config(
+        const char *folder, const json_t *files, json_t *splits)
+{
+    size_t i;
+    const json_t *item;
+    if (!json_is_object(json_array_get(files, 0)))
+        return add_patterns(folder, "train", files, splits);
+    json_array_foreach(files, i, item)
+    {
+        const char *split = json_string_at(item, "split");
+        if (split)
+            ZD_TRY(add_patterns(
+                    folder, split, json_object_get(item, "path"), splits));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status find_config(
+        const struct data_entry *entry, const json_t *configs,
+        const char **name_out, json_t **splits_out)
+{
+    char folder[PATH_MAX];
+    ZD_TRY(choose(entry, configs, name_out));
+    const json_t *config = json_object_get(configs, *name_out);
+    const json_t *files = json_object_get(config, "data_files");
+    const char *below = json_string_at(config, "data_dir");
+    if (below)
+        fs_join(folder, sizeof folder, entry->path, below);
+    else
+        snprintf(folder, sizeof folder, "%s", entry->path);
+    if (!files)
+        return find_by_names(folder, splits_out);
+    *splits_out = json_object();
+    enum zd_status status = add_config(folder, files, *splits_out);
+    if (status != ZD_OK)
+        json_decref(*splits_out);
+    return status;
+}
+
+/* --- the split ------------------------------------------------------------ */
+
+static const char *choose_split(
+        const struct data_entry *entry, const json_t *splits)
+{
+    if (strcmp(entry->split, "auto") != 0)
+        return entry->split;
+    if (!entry->is_eval)
+        return "train";
+    return json_object_get(splits, "validation") ? "validation" : "test";
+}
+
+static enum zd_status take_split(
+        const struct data_entry *entry, const char *name, const json_t *splits,
+        struct file_list *list, struct match_list *found)
+{
+    char names[400];
+    const char *split = choose_split(entry, splits);
+    const json_t *files = json_object_get(splits, split), *file;
+    size_t i;
+    if (json_object_size(splits) == 0)
+        return fail_folder(
+                entry->path, "holds no data file (.parquet, .jsonl, .json, "
+                             ".txt, also .gz and .zst)");
+    list_names(splits, names, sizeof names);
+    if (!files) {
+        ZD_FAIL(ZD_ERR_DATA, "E0454", "%s has no split \"%s\"; it has %s",
+                entry->path, split, names);
+        zd_fail_help("choose one: split = \"...\"");
+        return ZD_ERR_DATA;
+    }
+    found->paths = zd_array(json_array_size(files), sizeof *found->paths);
+    found->capacity = json_array_size(files);
+    json_array_foreach(files, i, file) found->paths[found->count++] =
+            zd_must(strdup(json_string_value(file)));
+    keep_one_kind(found);
+    snprintf(
+            list->which, sizeof list->which, "%s%.80s%ssplit %.40s, %d file%s",
+            name ? "set " : "", name ? name : "", name ? ", " : "", split,
+            found->count, found->count == 1 ? "" : "s");
+    return ZD_OK;
+}
+
+/* --- a folder ------------------------------------------------------------- */
+
+/* What save_to_disk writes has Arrow files. */
+static enum zd_status check_saved(const char *folder)
+{
+    static const char *const names[] = {"state.json", "dataset_dict.json"};
+    char path[PATH_MAX], word[2 * PATH_MAX];
+    struct text_buffer text = {.out = word, .bytes = sizeof word};
+    for (int i = 0; i < 2; i++) {
+        fs_join(path, sizeof path, folder, names[i]);
+        if (!fs_exists(path))
+            continue;
+        text_buffer_add_word(&text, folder);
+        fail_folder(
+                folder, "was written by save_to_disk, whose Arrow files zerod "
+                        "does not read");
+        zd_fail_help(
+                "python3 -c \"import datasets as d, sys; p = sys.argv[1]; "
+                "x = d.load_from_disk(p); [s.to_parquet(f'{p}/{n}.parquet') "
+                "for n, s in (x if isinstance(x, dict) else "
+                "{'train': x}).items()]\" %s, then delete %s",
+                word, names[i]);
+        return ZD_ERR_DATA;
+    }
+    return ZD_OK;
+}
+
+static enum zd_status find_set(
+        const struct data_entry *entry, const json_t *sets,
+        struct file_list *list, struct match_list *found)
+{
+    const char *name, *path = NULL;
+    json_t *splits;
+    ZD_TRY(choose(entry, sets, &name));
+    ZD_TRY(dataset_info_take(
+            entry->path, name, json_object_get(sets, name), list, &path));
+    struct data_entry chosen = list->entry;
+    if (fs_is_dir(path)) {
+        ZD_TRY(find_by_names(path, &splits));
+    } else {
+        splits = json_object();
+        add_found(splits, "train", path);
+    }
+    enum zd_status status = take_split(&chosen, name, splits, list, found);
+    json_decref(splits);
+    return status;
+}
+
+enum zd_status folder_find(
+        const struct data_entry *entry, struct file_list *list,
+        struct match_list *found)
+{
+    json_t *sets, *configs = NULL, *splits = NULL;
+    const char *name = NULL;
+    ZD_TRY(check_saved(entry->path));
+    ZD_TRY(dataset_info_read(entry->path, &sets));
+    if (sets) {
+        enum zd_status status = find_set(entry, sets, list, found);
+        json_decref(sets);
+        return status;
+    }
+    ZD_TRY(read_configs(entry->path, &configs));
+    enum zd_status status =
+            configs ? find_config(entry, configs, &name, &splits)
+                    : find_by_names(entry->path, &splits);
+    if (status == ZD_OK) {
+        status = take_split(entry, name, splits, list, found);
+        json_decref(splits);
+    }
+    json_decref(configs);
+    return status;
+}
