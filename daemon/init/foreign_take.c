@@ -1,8 +1,9 @@
 /* foreign_take.c - converts a file. Conversions that a table cannot express are
  * here: they depend on other keys, the model or the data. */
 #include "base/file/fs.h"
+#include "base/text_buffer.h"
 #include "daemon/init/foreign.h"
-#include "data/source.h"
+#include "data/names.h"
 #include "model/config.h"
 #include "model/family.h"
 #include "model/files/config.h"
@@ -129,6 +130,63 @@ static void take_split(
                 json_real(is_percent ? share / 100 : share));
 }
 
+/* `path` names files, or is a folder, or the kind of what data_files names. */
+static void take_axolotl_files(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    static const char *const kinds[] = {"json", "text", "parquet"};
+    const json_t *path = foreign_get(foreign, "path"), *item;
+    const json_t *files = foreign_get(foreign, "data_files");
+    const char *folder = json_string_value(path);
+    char text[PATH_MAX];
+    struct text_buffer buffer = {.out = text, .bytes = sizeof text};
+    size_t i;
+    if (value == path && files) {
+        draft_note(foreign->draft, name, "data_files names the files");
+        return;
+    }
+    for (i = 0; folder && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(folder, kinds[i]) == 0)
+            folder = NULL;
+    if (value == files && folder)
+        text_buffer_add(&buffer, "%s/", folder);
+    bool is_list = value == files && json_array_size(files) > 1;
+    if (!json_is_array(value))
+        text_buffer_add(&buffer, "%s", json_string_value(value));
+    json_array_foreach((json_t *)value, i, item) text_buffer_add(
+            &buffer, "%s%s",
+            i         ? ","
+            : is_list ? "{"
+                      : "",
+            json_string_value(item));
+    if (is_list)
+        text_buffer_add(&buffer, "}");
+    if (buffer.used >= sizeof text)
+        foreign_refuse(foreign, name, value, "the names are too long");
+    else
+        foreign_set(foreign, name, "data.train.path", json_string(text));
+}
+
+/* {ours: [theirs, ...]} */
+static void take_axolotl_roles(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    json_t *roles = json_array(), *list, *item;
+    const char *ours;
+    size_t i;
+    char pair[200];
+    json_object_foreach((json_t *)value, ours, list)
+            json_array_foreach(list, i, item)
+    {
+        const char *theirs = json_string_value(item);
+        if (!theirs || strcmp(theirs, ours) == 0)
+            continue;
+        snprintf(pair, sizeof pair, "%s=%s", theirs, ours);
+        json_array_append_new(roles, json_string(pair));
+    }
+    foreign_set(foreign, name, "data.train.roles", roles);
+}
+
 /* In axolotl's chat templates the markers of a turn are never trained. */
 static void tell_markers(struct foreign *foreign, const json_t *set)
 {
@@ -148,7 +206,7 @@ static void take_axolotl_datasets(
     bool is_train = strcmp(name, "test_datasets") != 0;
     json_t *sources = is_train ? draft->train : draft->eval, *set;
     size_t i;
-    char prefix[100];
+    char prefix[120];
     if (!json_is_array(value))
         foreign_refuse(foreign, name, value, "must be a list");
     else if (is_train && json_array_size(sources)) {
@@ -160,7 +218,7 @@ static void take_axolotl_datasets(
         json_t *source = json_object();
         bool has_type = json_object_get(set, "type");
         json_array_append_new(sources, source);
-        snprintf(prefix, sizeof prefix, "%s[%zu].", name, i);
+        snprintf(prefix, sizeof prefix - 6, "%s[%zu].", name, i);
         struct foreign entry = *foreign;
         entry.option = "axolotl_data";
         entry.prefix = prefix;
@@ -168,6 +226,15 @@ static void take_axolotl_datasets(
         entry.source = source;
         foreign_walk(&entry);
         tell_markers(foreign, set);
+        const char *path = json_string_at(set, "path");
+        if (json_object_get(source, "split") && path &&
+            name_kind(path) != NAME_OTHER) {
+            strcat(prefix, "split");
+            foreign_refuse(
+                    foreign, prefix, json_object_get(set, "split"),
+                    "a file has no splits");
+            prefix[strlen(prefix) - 5] = '\0';
+        }
         prefix[strlen(prefix) - 1] = '\0';
         if (!has_type && strcmp(name, "datasets") != 0)
             draft_set_entry(
@@ -406,6 +473,8 @@ static foreign_fn *find_converter(const char *name)
     } converters[] = {
             {"attention_modules", take_attention_modules},
             {"axolotl_datasets", take_axolotl_datasets},
+            {"axolotl_files", take_axolotl_files},
+            {"axolotl_roles", take_axolotl_roles},
             {"deepspeed", take_deepspeed},
             {"min_lr", take_min_lr},
             {"offload_params", take_offload_params},

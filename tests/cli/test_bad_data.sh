@@ -123,7 +123,8 @@ row 'validate: a template that is none' 78 'E0434|has the markers of no template
 instead() {
     local what=$1 file=$2 setup=$3 code=$4
     shift 4
-    row "a folder for $what" "$code" "E0703|$file is a directory" "$setup rm -rf $file; mkdir $file" "$@"
+    case $what in data | tokens) folder="E0454|$file holds no data file" ;; *) folder="E0703|$file is a directory" ;; esac
+    row "a folder for $what" "$code" "$folder" "$setup rm -rf $file; mkdir $file" "$@"
     row "a FIFO for $what" "$code" "E0703|$file is a FIFO" "$setup rm -rf $file; mkfifo $file" "$@"
     row "a device for $what" "$code" "E0703|$file is a device" "$setup rm -rf $file; ln -s /dev/zero $file" "$@"
 }

@@ -123,6 +123,17 @@ llamafactory|0|lora_target: q_proj,v_proj\nlora_rank: 4\n|^lora_alpha = 8 .*twic
 llamafactory|0|lora_target: q_proj,v_proj\n|^target_modules = \["q_proj", "v_proj"\]
 llamafactory|0|finetuning_type: full\n|finetuning_type: the whole model is trained
 ROWS
+# Sources of axolotl.
+while IFS='|' read -r want text pattern; do
+    ok "axolotl: $text: $pattern" eval 'echo "datasets: [{type: chat_template, $text}]" >given && call "$want" init --from-axolotl given --model M && grep -qE -e "$pattern" out err'
+done <<'ROWS'
+0|path: json, data_files: [a.jsonl, b.jsonl]|^path = "\{a.jsonl,b.jsonl\}"
+0|path: D, data_files: a.jsonl, name: en, split: test|^split = "test"
+0|path: D, roles: {user: [human, me], assistant: [assistant, gpt]}|^roles = \["human=user", "me=user", "gpt=assistant"\]
+0|path: D, message_property_mappings: {role: from, tool_calls: tool_calls}|^role_field = "from"
+78|path: D, message_property_mappings: {tool_calls: calls}|tool_calls = calls
+78|path: D, split: "train[9:]"|a part of a split
+ROWS
 # What cannot be the same is told apart from what is not needed.
 while IFS='|' read -r from text pattern; do
     ok "$from: $text: not the same" eval 'printf "$text" >given && call 0 init "--from-$from" given --model M && not_same out | grep -qE -e "$pattern"'
