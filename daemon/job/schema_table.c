@@ -178,7 +178,7 @@ const struct schema_key schema_table[] = {
 
 {"data.eval", "name", SCHEMA_STRING, ENTRY(name), .help = "Name in reports; configuration of a folder"},
 {"data.eval", "path", SCHEMA_STRING, ENTRY(path), .help = "File, pattern or folder", .fallback = "required"},
-{"data.eval", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = "Format of the files"},
+{"data.eval", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = data_format_help},
 {"data.eval", "weight", SCHEMA_REAL, ENTRY(weight), .max = 1e9, .help = "Share of the samples that are of this source, in proportion to the weights of all; 0 = no weights: all samples of every source"},
 {"data.eval", "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"},
 {"data.eval", "messages_field", SCHEMA_STRING, ENTRY(messages_field), .help = "JSONL key of the conversation"},
@@ -187,7 +187,7 @@ const struct schema_key schema_table[] = {
 {"data.eval", "split", SCHEMA_STRING, ENTRY(split), .help = "Split of a folder; auto: validation, else test"},
 {"data.eval", "columns", SCHEMA_STRINGS, ENTRY(columns), ENTRY(column_count), .help = "Columns that are taken, each \"its name=our name\" (`\"question=prompt\"`); none: all"},
 {"data.eval", "roles", SCHEMA_STRINGS, ENTRY(roles), ENTRY(role_count), .help = "Names of roles, each \"its name=our name\" (`\"bot=assistant\"`)"},
-{"data.eval", "max_samples", SCHEMA_INT64, ENTRY(max_samples), .max = COUNT_MAX, .help = "Use at most so many samples; 0 = all"},
+{"data.eval", "max_samples", SCHEMA_INT64, ENTRY(max_samples), .max = COUNT_MAX, .help = "Use at most this many samples; 0 = all"},
 
 {"train", "max_steps", SCHEMA_INT64, JOB(train.max_steps), .flags = SCHEMA_NOT_ZERO, .min = -1, .max = COUNT_MAX, .aliases = "max_iters", .help = "Length of the schedule in steps; -1: from num_train_epochs"},
 {"train", "num_train_epochs", SCHEMA_REAL, JOB(train.num_train_epochs), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .aliases = "epochs num_epochs", .help = "Passes over the data when max_steps is not given"},

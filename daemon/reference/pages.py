@@ -165,6 +165,10 @@ def put_keys(tables):
         if keys[0]["note"]:
             yield neighbor(keys[0]["note"]) + ".\n\n"
         cells = [[f"`{key['name']}`", *map(neighbor, (accepts(key), default(key), help_of(key)))] for key in keys]
+        if title == "[[data.eval]]":  # the keys of [[data.train]], but where another help says what differs
+            yield "The keys of [[data.train]]; these differ:\n\n"
+            cells = [row for row in cells if row not in train]
+        train = cells
         yield table("key | accepts | default |", cells)
     yield "\n"
 
