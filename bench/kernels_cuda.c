@@ -7,7 +7,8 @@
  * a chunk of 1024 rows at most. A line: the operation, the bytes that it must
  * read and write, the median of its times, and its bandwidth as a share of the
  * copy's. What fits in the L2 cache reads faster than a copy: choose N C
- * accordingly.
+ * accordingly. Of attention, by the table's choice, it is TFLOP/s of the pairs
+ * that see each other; also of windows that are a part of T, and with a cap.
  */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
@@ -165,6 +166,49 @@ static void elements(struct bench *b, char *x, char *y, char *z, float *sums)
        k->reduce_rows(NULL, sums, x, N, 4 * C, true));
 }
 
+/* Samples of 4096 tokens, four heads to a key's. y: out, z: gradients. */
+static void attention(struct bench *b, char *x, char *y, char *z)
+{
+    static const struct {
+        const char *name;
+        int part; /* of T that a window is */
+        float softcap;
+    } seen[] = {
+            {"", 0, 0}, {", T/4", 4, 0}, {", T/16", 16, 0}, {", cap", 0, 50}};
+    const struct kernels *k = b->ops;
+    int T = b->N < 4096 ? b->N : 4096, H = b->C / D, KV = H % 4 ? H : H / 4;
+    struct attention_shape s = {
+            .B = b->N / T, .T = T, .H = H, .KV = KV, .D = D, .scale = 0.088f};
+    size_t rows = (size_t)b->N, element = dtype_bytes(k->dtype);
+    size_t k_at = element * (size_t)(H * D), v_at = k_at + element * KV * D;
+    int32_t *zeros = calloc(rows, sizeof *zeros), *starts = ints(zeros, rows);
+    float *lse = numbers(DTYPE_FP32, rows * (size_t)H);
+    void *scratch;
+    s.q_stride = s.k_stride = s.v_stride = (H + 2 * KV) * D;
+    s.documents = s.B;
+    must(device_take(
+            attention_scratch_bytes(&s, k->dtype, DEVICE_CUDA), &scratch));
+    for (int i = 0; i < 4; i++) {
+        double pairs = 0, forward, backward;
+        s.window = seen[i].part ? T / seen[i].part : 0;
+        s.softcap = seen[i].softcap;
+        for (int t = 0; t < T; t++)
+            pairs += s.window && s.window <= t ? s.window : t + 1;
+        pairs *= 1e-12 * s.B * H * D;
+        TIME(forward,
+             k->attention_forward(
+                     NULL, y, lse, x, x + k_at, x + v_at, starts, scratch, &s));
+        TIME(backward, k->attention_backward(
+                               NULL, z, z + k_at, z + v_at, y, y, lse, x,
+                               x + k_at, x + v_at, starts, scratch, &s));
+        printf("attention forward%-7s %24.1f us %6.1f TFLOP/s\n", seen[i].name,
+               forward * 1e6, 4 * pairs / forward);
+        printf("attention backward%-6s %24.1f us %6.1f TFLOP/s\n", seen[i].name,
+               backward * 1e6, 10 * pairs / backward);
+    }
+    free(zeros);
+}
+
 /* A matrix of N x C in codes; any bytes are codes and scales. */
 static void codes(struct bench *b, char *x, char *y, char *z)
 {
@@ -281,6 +325,7 @@ int main(int argc, char **argv)
     copies(b, y, x);
     norms(b, x, y, z, sums);
     elements(b, x, y, z, sums);
+    attention(b, x, y, z);
     codes(b, x, y, z);
     tokens(b, x, y);
     losses(b);

@@ -5,7 +5,8 @@
  *
  * Roof: the bytes that the operation has to read and write, at the rate at
  * which the same threads copy an array of N x 4C elements. Of attention it is
- * GF/s: of the pairs that see each other, 4 D forward and 10 D backward. */
+ * GF/s: of the pairs that see each other, 4 D forward and 10 D backward; also
+ * of windows that are a part of T, and with a soft cap. */
 #include "bench/timing.h"
 #include "kernels/kernels.h"
 
@@ -91,7 +92,7 @@ static void show(
         struct shown *shown, const char *name, double seconds, double times,
         double gigabytes)
 {
-    printf("  %-20s %8.3f ms x %3.0f = %8.2f ms", name, seconds * 1e3, times,
+    printf("  %-24s %8.3f ms x %3.0f = %8.2f ms", name, seconds * 1e3, times,
            seconds * times * 1e3);
     if (gigabytes > 0.0)
         printf("   %5.1f GB/s, %3.0f %% of the roof\n", gigabytes / seconds,
@@ -99,6 +100,15 @@ static void show(
     else
         printf("   %5.1f GF/s\n", -gigabytes / seconds);
     shown->total += seconds * times;
+}
+
+/* Pairs of tokens that see each other, in samples of T. */
+static double pairs_of(int T, int window)
+{
+    double pairs = 0;
+    for (int t = 0; t < T; t++)
+        pairs += window && window <= t ? window : t + 1;
+    return pairs;
 }
 
 static void bench(enum dtype dtype, int T, int repeats, const char *only)
@@ -110,7 +120,7 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
     size_t bytes = dtype_bytes(dtype), wide = (size_t)N * 4 * C;
     struct shown shown = {0};
     double best, row = 1e-9 * (double)bytes * N * C; /* GB of N x C elements */
-    double pairs = -1e-9 * B * H * (C / H) * (double)T * (T + 1) / 2;
+    double pairs, scores = -1e-9 * B * H * (C / H);
     if (kernels_cpu(dtype, &k) != ZD_OK)
         exit(69);
     fill(&a, dtype, &s);
@@ -126,13 +136,31 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
         TIME_BEST(best, repeats, call);                                        \
         show(&shown, name, best, times, gigabytes);                            \
     }
-    OP("attention forward", LAYERS, 4 * pairs,
-       k->attention_forward(
-               NULL, a.y, a.lse, q, key, value, a.starts, a.scratch, &s))
-    OP("attention backward", LAYERS, 10 * pairs,
-       k->attention_backward(
-               NULL, dq, dk, dv, a.z, a.y, a.lse, q, key, value, a.starts,
-               a.scratch, &s))
+    static const struct {
+        const char *name;
+        int part; /* of T that a window is */
+        float softcap;
+    } seen[] = {
+            {"", 0, 0},
+            {", T/2", 2, 0},
+            {", T/4", 4, 0},
+            {", T/8", 8, 0},
+            {", T, capped", 0, 50}};
+    for (int i = 0; i < 5; i++) {
+        char name[64];
+        s.window = seen[i].part ? T / seen[i].part : 0;
+        s.softcap = seen[i].softcap;
+        pairs = scores * pairs_of(T, s.window);
+        snprintf(name, sizeof name, "attention forward%s", seen[i].name);
+        OP(name, i ? 0 : LAYERS, 4 * pairs,
+           k->attention_forward(
+                   NULL, a.y, a.lse, q, key, value, a.starts, a.scratch, &s))
+        snprintf(name, sizeof name, "attention backward%s", seen[i].name);
+        OP(name, i ? 0 : LAYERS, 10 * pairs,
+           k->attention_backward(
+                   NULL, dq, dk, dv, a.z, a.y, a.lse, q, key, value, a.starts,
+                   a.scratch, &s))
+    }
     OP("layernorm forward", 2 * LAYERS + 1, 2 * row,
        k->layernorm_forward(
                NULL, a.y, a.mean, a.rstd, a.x, a.w, a.w, 1e-5f, N, C))
@@ -147,6 +175,10 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
        k->swiglu_forward(NULL, a.y, a.x, a.z, N, 4 * C, 4 * C))
     OP("swiglu backward", 0, 20 * row,
        k->swiglu_backward(NULL, a.dx, a.y, a.y, a.x, a.z, N, 4 * C, 4 * C))
+    OP("geglu forward", 0, 12 * row,
+       k->geglu_forward(NULL, a.y, a.x, a.z, N, 4 * C, 4 * C))
+    OP("geglu backward", 0, 20 * row,
+       k->geglu_backward(NULL, a.dx, a.y, a.y, a.x, a.z, N, 4 * C, 4 * C))
     OP("bias gradient 4C", LAYERS, 4 * row,
        k->reduce_rows(NULL, a.sums, a.x, N, 4 * C, true))
     OP("bias gradient 3C", LAYERS, 3 * row,
@@ -164,7 +196,7 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
                NULL, a.lse, a.dlogits, a.logits, a.ids, 1e-3f, CHUNK, V, V,
                NULL))
 #undef OP
-    printf("  %-20s %37.2f ms\n", "all of a step", shown.total * 1e3);
+    printf("  %-24s %37.2f ms\n", "all of a step", shown.total * 1e3);
     fini(&a);
 }
 

@@ -41,6 +41,11 @@ struct attention_shape {
     int window;           /* tokens seen, the own one too; 0: no limit */
     float softcap;        /* 0: none */
 };
+/* Does the window hide a token that a document does not? */
+static inline bool attention_slides(const struct attention_shape *shape)
+{
+    return shape->window > 0 && shape->window < shape->T;
+}
 /* The first token that token t of a sample sees. */
 ZD_HOST_DEVICE static inline int attention_first(
         int window, const int32_t *doc_start, int t)

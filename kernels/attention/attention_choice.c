@@ -73,6 +73,18 @@ static const char *refuses_head(
     return s->D > most ? "its heads are wider than cuDNN has here" : NULL;
 }
 
+/* UNTESTED: windows by cuDNN on a GPU, for want of one. */
+static const char *refuses_scores(
+        const struct attention_shape *s, const struct attention_facts *f,
+        int direction)
+{
+    if (s->softcap > 0)
+        return "cuDNN's attention has no soft cap";
+    if (attention_slides(s) && is_older(f, 90600))
+        return "sliding windows need cuDNN 9.6";
+    return NULL;
+}
+
 static bool is_packed(const struct attention_shape *s)
 {
     return s->documents > s->B;
@@ -145,7 +157,8 @@ static const char *refusal(
         int direction)
 {
     refusal_fn *const checks[] = {
-            refuses_kind, refuses_head, refuses_packed, refuses_order};
+            refuses_kind, refuses_head, refuses_scores, refuses_packed,
+            refuses_order};
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         const char *why = checks[i](s, f, direction);
         if (why)

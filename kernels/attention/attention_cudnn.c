@@ -444,7 +444,8 @@ static bool is_same(
     return k->B == s->B && k->T == s->T && k->H == s->H && k->KV == s->KV &&
            k->D == s->D && k->q_stride == s->q_stride &&
            k->k_stride == s->k_stride && k->v_stride == s->v_stride &&
-           k->scale == s->scale && known->facts.dtype == f->dtype &&
+           k->scale == s->scale && k->window == s->window &&
+           k->softcap == s->softcap && known->facts.dtype == f->dtype &&
            known->facts.choice == f->choice;
 }
 

@@ -83,6 +83,7 @@ struct graph_key {
     int64_t q_stride, k_stride, v_stride;
     int B, T, H, KV, D, dtype;
     float scale;
+    int window; /* 0: none */
     int is_backward, is_deterministic;
     int documents; /* 0: samples */
 };
@@ -317,6 +318,15 @@ static fe::graph::Tensor_attributes lse_tensor(
     return made;
 }
 
+/* Row i keeps the columns j with j + window > i (sliding_window_mask of the
+ * headers), beside the causal mask. */
+template <typename options_of>
+static void set_window(options_of &options, const struct graph_key &key)
+{
+    if (key.window)
+        options.set_diagonal_band_left_bound(key.window);
+}
+
 static void describe_forward(
         fe::graph::Graph &graph, const struct graph_key &key)
 {
@@ -327,6 +337,7 @@ static void describe_forward(
             .set_generate_stats(true)
             .set_causal_mask(true)
             .set_attn_scale(key.scale);
+    set_window(options, key);
     documents.set_lengths(options);
     auto results = graph.sdpa(
             graph.tensor(rows_tensor(key, documents, Q, Q_AT, H, key.q_stride)),
@@ -357,6 +368,7 @@ static void describe_backward(
             .set_causal_mask(true)
             .set_attn_scale(key.scale)
             .set_deterministic_algorithm(key.is_deterministic);
+    set_window(options, key);
     documents.set_lengths(options);
     if (packed)
         options.set_max_total_seq_len_q(tokens).set_max_total_seq_len_kv(
@@ -441,6 +453,7 @@ static struct graph_key key_of(const struct cudnn_attention *a)
     key.B = s->B, key.T = s->T, key.H = s->H, key.KV = s->KV, key.D = s->D;
     key.dtype = a->dtype;
     key.scale = s->scale;
+    key.window = attention_slides(s) ? s->window : 0;
     key.is_backward = a->dq != NULL;
     key.is_deterministic = a->dq != NULL && a->deterministic;
     key.documents = a->documents.bucket;

@@ -2,9 +2,10 @@
  * cudnn-frontend (cudnn_door.cpp). Where ZD_HAVE_CUDNN; libcudnn itself is
  * opened when it is asked for.
  *
- * What it does: causal attention, grouped queries, bf16 and fp16, D % 8 == 0,
- * of whole samples or of packed documents. A graph is built for a shape at its
- * first use and kept. What wants more work space than there is is declined. */
+ * What it does: causal attention, also within a window, grouped queries, bf16
+ * and fp16, D % 8 == 0, of whole samples or of packed documents; no soft cap. A
+ * graph is built for a shape at its first use and kept. What wants more work
+ * space than there is is declined. */
 #ifndef ZD_KERNELS_ATTENTION_CUDNN_DOOR_H
 #define ZD_KERNELS_ATTENTION_CUDNN_DOOR_H
 

@@ -43,6 +43,11 @@ struct attention {
                (t->dim[1] * by - 1) * t->stride[1] +
                (t->dim[3] - 1) * t->stride[3] + 1;
     }
+    /* Row t keeps the columns s with s + left > t. */
+    int64_t first_of(int64_t t) const
+    {
+        return how.left && t >= how.left ? t - how.left + 1 : 0;
+    }
     int64_t group() const
     {
         return q->dim[1] / k->dim[1];
@@ -133,12 +138,12 @@ struct attention {
         int64_t kv = h / group(), D = q->dim[3];
         std::vector<double> p((size_t)t + 1), sums((size_t)D);
         double top = -INFINITY, sum = 0;
-        for (int64_t s = 0; s <= t; s++) {
+        for (int64_t s = first_of(t); s <= t; s++) {
             p[(size_t)s] = how.scale * dot(q, at(q, places, b, h, t), k,
                                            at(k, places, b, kv, s), places);
             top = fmax(top, p[(size_t)s]);
         }
-        for (int64_t s = 0; s <= t; s++) {
+        for (int64_t s = first_of(t); s <= t; s++) {
             double e = exp(p[(size_t)s] - top);
             int64_t row = at(v, places, b, kv, s);
             sum += e;
@@ -165,7 +170,7 @@ struct attention {
         double delta =
                 dot(out, at(out, places, b, h, t), dout, dout_at, places);
         double top = ((float *)places[lse->uid])[at(lse, places, b, h, t)];
-        for (int64_t s = 0; s <= t; s++) {
+        for (int64_t s = first_of(t); s <= t; s++) {
             int64_t k_at = at(k, places, b, kv, s);
             double p = exp(how.scale * dot(q, q_at, k, k_at, places) - top);
             double dp = dot(dout, dout_at, v, at(v, places, b, kv, s), places);

@@ -121,8 +121,10 @@ struct SDPA_backward_attributes {
     tensor_ptr lengths_q, lengths_kv;
     int64_t most_q = 0, most_kv = 0;
     float scale = 1;
+    int64_t left = 0; /* 0: no bound */
 
     SETS(SDPA_backward_attributes, set_attn_scale, float, scale)
+    SETS(SDPA_backward_attributes, set_diagonal_band_left_bound, int64_t, left)
     SETS(SDPA_backward_attributes, set_deterministic_algorithm, bool,
          is_deterministic)
     SETS(SDPA_backward_attributes, set_padding_mask, bool, pads)

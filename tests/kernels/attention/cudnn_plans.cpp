@@ -104,12 +104,12 @@ static void plan_one(
     bool in_order = facts->choice != ATTENTION_CUDNN;
     struct attention_answer answer = attention_choose(s, facts);
     snprintf(
-            what, sizeof what, "%s%s, B=%d, %d:%d heads of %d, %d documents",
+            what, sizeof what, "%s%s, B=%d, %d:%d heads of %d, %d documents, window %d",
             directions[direction],
             direction == ATTENTION_FORWARD ? ""
             : in_order                     ? " in order"
                                            : " in no order",
-            s->B, s->H, s->KV, s->D, s->documents);
+            s->B, s->H, s->KV, s->D, s->documents, s->window);
     if (answer.engine[direction] != ATTENTION_BY_CUDNN) {
         printf("# %s: our own, %s\n", what, answer.why[direction]);
         return;
@@ -125,11 +125,13 @@ static void plan_one(
     tap(describe(NULL, graph, key), what);
 }
 
-/* GPT-2, Llama 1B and 8B; two and three whole samples, documents that fill
- * their list and that do not. A forward is the same for both choices. */
+/* GPT-2, Llama 1B and 8B, Gemma 3 1B; two and three whole samples, documents
+ * that fill their list and that do not, also in a window.
+ * A forward is the same for both choices. */
 static void plan(const std::shared_ptr<const fe::DeviceProperties> &properties)
 {
-    static const int heads[][3] = {{12, 12, 64}, {32, 8, 64}, {32, 8, 128}};
+    static const int heads[][3] = {
+            {12, 12, 64}, {32, 8, 64}, {32, 8, 128}, {4, 1, 256}};
     static const int documents[] = {0, 16, 11};
     struct attention_facts facts = {};
     facts.dtype = DTYPE_BF16;
@@ -137,13 +139,14 @@ static void plan(const std::shared_ptr<const fe::DeviceProperties> &properties)
     facts.cudnn = (int)fe::detail::get_backend_version();
     facts.major = version / 100;
     for (const auto &of : heads)
-        for (int i = 0; i < 2 * 3 * 3; i++) {
-            int pass = i / 6;
+        for (int i = 0; i < 2 * 3 * 3 * 2; i++) {
+            int pass = i / 6 % 3;
             struct attention_shape s = {};
             s.B = 2 + i % 2, s.T = 1024, s.H = of[0], s.KV = of[1];
             s.D = of[2], s.scale = 0.125f;
             s.q_stride = s.k_stride = s.v_stride =
                     (of[0] + 2 * of[1]) * of[2];
+            s.window = i / 18 ? 512 : 0;
             s.documents = documents[i / 2 % 3] ? documents[i / 2 % 3] : s.B;
             facts.choice = pass == 2 ? ATTENTION_CUDNN : ATTENTION_AUTO;
             plan_one(properties, &s, &facts, pass > 0);

@@ -75,6 +75,8 @@ struct arrays arrays_of(struct problem p)
                     .k_stride = (int64_t)(p.fused ? q + 2 * kv : kv),
                     .v_stride = (int64_t)(p.fused ? q + 2 * kv : kv),
                     .scale = 1.0f / sqrtf((float)p.D),
+                    .window = p.window,
+                    .softcap = p.softcap,
             }};
     a.k_at = element * (p.fused ? q : rows * q);
     a.v_at = element * (p.fused ? q + kv : rows * (q + kv));
@@ -155,8 +157,10 @@ void expect_near(
     free(got);
     cr_expect(
             error <= limit_of(p),
-            "%s of %s B=%d T=%d H=%d KV=%d D=%d documents of %d: %g", what,
-            dtype_name(p.dtype), p.B, p.T, p.H, p.KV, p.D, p.document, error);
+            "%s of %s B=%d T=%d H=%d KV=%d D=%d documents of %d window %d cap "
+            "%g: %g",
+            what, dtype_name(p.dtype), p.B, p.T, p.H, p.KV, p.D, p.document,
+            p.window, (double)p.softcap, error);
 }
 
 void check_by(const struct ops *ops, struct problem p)

@@ -19,6 +19,8 @@ struct problem {
     bool fused;   /* q, k, v in one array */
     int document; /* tokens; 0: one document */
     bool by_cudnn;
+    int window;
+    float softcap;
 };
 
 /* Each an array of the host and its twin on the device. */

@@ -93,6 +93,33 @@ Test(attention_cuda, tensor_cores_match_the_definition_for_wide_heads)
     check((struct problem){DTYPE_FP16, 1, 130, 1, 1, 256, true, 0});
 }
 
+/* Every family and width that has tiles of its own: windows of one token,
+ * within a tile, over several and beyond the sample; caps that bend scores. */
+Test(attention_cuda, windows_and_caps_match_the_definition)
+{
+    static const struct problem problems[] = {
+            {DTYPE_FP32, 2, 29, 4, 2, 37, true, 8, false, 3, 2},
+            {DTYPE_FP16, 1, 70, 2, 1, 20, true, 0, false, 33, 0},
+            {DTYPE_BF16, 1, 40, 2, 1, 320, false, 0, false, 7, 5},
+            {DTYPE_FP32, 2, 150, 2, 1, 20, true, 90, false, 1, 0},
+            {DTYPE_FP32, 1, 200, 2, 2, 64, false, 0, false, 64, 5},
+            {DTYPE_FP32, 1, 131, 4, 1, 128, true, 0, false, 40, 0},
+            {DTYPE_FP32, 1, 70, 2, 1, 80, true, 0, false, 0, 3},
+            {DTYPE_BF16, 1, 300, 2, 1, 64, true, 0, false, 1, 0},
+            {DTYPE_FP16, 1, 300, 2, 1, 64, true, 0, false, 64, 0},
+            {DTYPE_BF16, 2, 200, 4, 2, 40, false, 70, false, 65, 5},
+            {DTYPE_FP16, 1, 290, 2, 2, 80, true, 0, false, 100, 50},
+            {DTYPE_BF16, 1, 260, 2, 1, 96, true, 130, false, 129, 0},
+            {DTYPE_BF16, 1, 150, 4, 2, 112, true, 0, false, 20, 5},
+            {DTYPE_FP16, 1, 270, 2, 1, 128, true, 0, false, 128, 30},
+            {DTYPE_BF16, 1, 150, 2, 2, 128, true, 50, false, 500, 2},
+            {DTYPE_FP16, 1, 130, 2, 1, 192, true, 0, false, 33, 0},
+            {DTYPE_BF16, 1, 150, 2, 1, 256, true, 0, false, 48, 50},
+            {DTYPE_FP16, 1, 70, 1, 1, 256, false, 31, false, 0, 4}};
+    for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++)
+        check(problems[i]);
+}
+
 /* What a sum of bits says of out, lse and gradients. */
 static uint64_t digest(struct problem p)
 {
@@ -128,8 +155,9 @@ Test(attention_order, block_order_does_not_change_bits)
             {DTYPE_BF16, 1, 150, 2, 1, 64, true, 0},
             {DTYPE_FP32, 1, 20, 2, 1, 7, true, 0},
             {DTYPE_BF16, 1, 70, 2, 1, 200, true, 0},
+            {DTYPE_BF16, 1, 150, 2, 1, 64, true, 0, false, 70, 5},
     };
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         uint64_t forward = child_with_gpu(digest_of, &problems[i], "forward");
         if (forward == CHILD_NO_GPU)
             cr_skip("no CUDA device");
@@ -201,8 +229,9 @@ Test(attention_order, eight_warps_give_the_bits_of_four)
             {DTYPE_FP16, 1, 150, 2, 2, 96, true, 40},
             {DTYPE_BF16, 1, 200, 4, 2, 128, true, 70},
             {DTYPE_FP16, 1, 70, 1, 1, 256, true, 0},
+            {DTYPE_FP16, 1, 150, 2, 2, 96, true, 0, false, 40, 5},
     };
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         uint64_t four = child_with_gpu(digest_of, &problems[i], "forward");
         if (four == CHILD_NO_GPU)
             cr_skip("no CUDA device");

@@ -86,6 +86,19 @@ Test(attention_facts, heads)
     expect(s, facts(92500, 9), "oo", "wider");
 }
 
+Test(attention_facts, windows_and_caps)
+{
+    struct attention_shape s = shape(2);
+    s.window = 1024;
+    expect(s, facts(92500, 9), "ff", "");
+    expect(s, facts(90500, 8), "oo", "9.6");
+    expect(s, facts(0, 0), "ff", "");
+    s.softcap = 50;
+    expect(s, facts(92500, 9), "oo", "soft cap");
+    s.window = 0;
+    expect(s, facts(92500, 9), "oo", "soft cap");
+}
+
 Test(attention_facts, packed_documents)
 {
     struct attention_shape s = shape(20);

@@ -81,6 +81,31 @@ Test(attention_packed, packed_documents_match_the_definition)
     check((struct problem){DTYPE_BF16, 2, 64, 4, 2, 16, false, 40});
 }
 
+/* Of whole samples, and of documents that are longer and shorter than it. */
+Test(attention_packed, windows_match_the_definition)
+{
+    static const struct problem problems[] = {
+            {DTYPE_BF16, 2, 33, 4, 2, 16, true, 0},
+            {DTYPE_FP16, 1, 80, 2, 2, 16, false, 23},
+            {DTYPE_BF16, 2, 64, 4, 2, 16, true, 40}};
+    static const int windows[] = {1, 7, 30};
+    for (int i = 0; i < 9; i++) {
+        struct problem p = problems[i % 3];
+        p.window = windows[i / 3];
+        check(p);
+    }
+}
+
+Test(attention_packed, caps_use_own_kernels)
+{
+    struct ops ops = chosen(DTYPE_BF16);
+    struct problem p = {DTYPE_BF16, 1, 40, 2, 2, 16, false, 0};
+    p.softcap = 3;
+    check_by(&ops, p);
+    cr_expect_eq(cudnn_standin.executed, 0);
+    cr_expect(strstr(said, "soft cap"), "%s", said);
+}
+
 /* On Hopper below 9.25 dq would be in no fixed order: our own backward reads
  * what cuDNN's forward kept. */
 Test(attention_packed, cudnn_forward_feeds_our_own_backward)
