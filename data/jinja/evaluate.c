@@ -83,15 +83,20 @@ static bool next_parameter(
     return *bytes > 0;
 }
 
+/* Parameters in their order; what was not given is absent. */
 static bool settle(
         struct jinja *j, const struct row *row, const struct arguments *given,
         struct value a[PARAMETERS_MAX])
 {
     const char *at = row->parameters, *name;
     size_t bytes, count = 0, named = 0;
+    memset(a, 0, PARAMETERS_MAX * sizeof *a); /* ABSENT */
+    if (!*at || (!given->count && !given->named_count && !strchr(at, '!')))
+        return given->named_count == 0 ||
+               (jinja_fail(j, "%s() takes no argument of this name", row->name),
+                false);
     for (bool is_needed; next_parameter(&at, &name, &bytes, &is_needed);
          count++) {
-        a[count] = (struct value){.kind = ABSENT};
         if (count < given->count)
             a[count] = given->at[count];
         for (size_t i = 0; i < given->named_count; i++)
@@ -105,8 +110,6 @@ static bool settle(
                     j, "%s() lacks its argument %.*s", row->name, (int)bytes,
                     name);
     }
-    for (; count < PARAMETERS_MAX; count++)
-        a[count] = (struct value){.kind = ABSENT};
     if (named < given->named_count)
         jinja_fail(j, "%s() takes no argument of this name", row->name);
     return j->result == JINJA_DONE;
@@ -172,8 +175,11 @@ static struct value evaluate_call(struct jinja *j, const struct node *node)
     struct arguments given;
     if (callee->kind == ATTRIBUTE) {
         struct value self = jinja_evaluate(j, callee->parts[0]);
-        const struct row *row = jinja_method(
-                self.kind, callee->constant.text, callee->constant.bytes);
+        const struct row *row =
+                callee->symbol ? jinja_method(
+                                         self.kind, callee->constant.text,
+                                         callee->constant.bytes)
+                               : NULL;
         j->line = callee->line;
         struct value function =
                 row ? self : jinja_attribute(j, self, callee->constant);
@@ -359,6 +365,12 @@ static struct value evaluate_part(struct jinja *j, const struct node *node)
     j->line = node->line;
     if (j->result != JINJA_DONE)
         return value;
+    const struct value *found =
+            value.kind == DICT && node->kind == ATTRIBUTE && !node->symbol
+                    ? jinja_find(j, value.dict, key)
+                    : NULL;
+    if (found) /* most often */
+        return *found;
     return node->kind == ATTRIBUTE ? jinja_attribute(j, value, key)
                                    : jinja_item(j, value, key);
 }

@@ -8,62 +8,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FILTER_OF(name)                                                        \
-    static struct value name(                                                  \
-            struct jinja *j, struct value self, const struct value *a,         \
-            const struct arguments *given)
-
-FILTER_OF(do_default)
+JINJA_FUNCTION(do_default)
 {
     bool is_missing = self.kind == UNDEFINED ||
                       (jinja_is_true(a[1]) && !jinja_is_true(self));
     return is_missing ? text_or(a[0], "") : self;
 }
 
-FILTER_OF(do_string)
-{
-    return jinja_str(j, self);
-}
+JINJA_RETURN(do_string, jinja_str(j, self))
 
-FILTER_OF(do_safe)
+JINJA_FUNCTION(do_safe)
 {
     self = jinja_str(j, self);
     self.is_safe = self.kind == STRING;
     return self;
 }
 
-FILTER_OF(do_escape)
-{
-    return jinja_escaped(j, self);
-}
-
-FILTER_OF(do_length)
-{
-    return jinja_integer((int64_t)jinja_length(j, self));
-}
-
-FILTER_OF(do_trim)
-{
-    return jinja_stripped(j, jinja_str(j, self), a[0], true, true);
-}
-
-FILTER_OF(do_upper)
-{
-    return jinja_in_case(j, jinja_str(j, self), UPPER);
-}
-
-FILTER_OF(do_lower)
-{
-    return jinja_in_case(j, jinja_str(j, self), LOWER);
-}
-
-FILTER_OF(do_capitalize)
-{
-    return jinja_in_case(j, jinja_str(j, self), CAPITAL);
-}
+JINJA_RETURN(do_escape, jinja_escaped(j, self))
+JINJA_RETURN(do_length, jinja_integer((int64_t)jinja_length(j, self)))
+JINJA_RETURN(do_trim, jinja_stripped(j, jinja_str(j, self), a[0], true, true))
+JINJA_RETURN(do_upper, jinja_in_case(j, jinja_str(j, self), UPPER))
+JINJA_RETURN(do_lower, jinja_in_case(j, jinja_str(j, self), LOWER))
+JINJA_RETURN(do_capitalize, jinja_in_case(j, jinja_str(j, self), CAPITAL))
 
 /* Words begin after blanks, hyphens and opening brackets, as Jinja has it. */
-FILTER_OF(do_title)
+JINJA_FUNCTION(do_title)
 {
     struct value text = jinja_str(j, self);
     size_t mark = jinja_capture(j), begin = 0;
@@ -89,7 +58,7 @@ FILTER_OF(do_title)
     return jinja_captured(j, mark);
 }
 
-FILTER_OF(do_replace)
+JINJA_FUNCTION(do_replace)
 {
     struct value text = jinja_str(j, self);
     text.is_safe = false;
@@ -98,7 +67,7 @@ FILTER_OF(do_replace)
             integer_or(a[2], -1));
 }
 
-FILTER_OF(do_tojson)
+JINJA_FUNCTION(do_tojson)
 {
     struct json_style style = {
             .ascii = jinja_is_true(a[0]),
@@ -119,7 +88,7 @@ FILTER_OF(do_tojson)
     return jinja_json(j, self, &style);
 }
 
-FILTER_OF(do_indent)
+JINJA_FUNCTION(do_indent)
 {
     bool is_text = a[0].kind == STRING;
     int64_t width = integer_or(a[0], 4);
@@ -147,7 +116,7 @@ FILTER_OF(do_indent)
     return jinja_captured(j, mark);
 }
 
-FILTER_OF(do_int)
+JINJA_FUNCTION(do_int)
 {
     int64_t out;
     double real;
@@ -169,7 +138,7 @@ FILTER_OF(do_int)
                                                  : other;
 }
 
-FILTER_OF(do_float)
+JINJA_FUNCTION(do_float)
 {
     double real;
     if (self.kind == UNDEFINED)
@@ -182,7 +151,7 @@ FILTER_OF(do_float)
     return a[0].kind == ABSENT ? jinja_real(0) : a[0];
 }
 
-FILTER_OF(do_abs)
+JINJA_FUNCTION(do_abs)
 {
     if (self.kind == FLOAT)
         return jinja_real(fabs(self.real));
@@ -191,141 +160,26 @@ FILTER_OF(do_abs)
                      : jinja_integer(whole);
 }
 
-/* Half goes to the even digit, of the decimal text that is nearest. */
-FILTER_OF(do_round)
-{
-    char text[512];
-    int64_t places = integer_or(a[0], 0);
-    double value = self.kind == FLOAT ? self.real : (double)integer_or(self, 0);
-    bool is_common = a[1].kind == ABSENT || jinja_is_text(a[1], "common");
-    if (!isfinite(value) || places > 300 || places < -300) {
-        jinja_fail(j, "round() of this number is not possible");
-        return self;
-    }
-    if (!is_common) {
-        double scale = pow(10, (double)places);
-        value = jinja_is_text(a[1], "ceil") ? ceil(value * scale) / scale
-                                            : floor(value * scale) / scale;
-        return jinja_real(value);
-    }
-    if (self.kind != FLOAT && places >= 0)
-        return jinja_integer(integer_or(self, 0));
-    if (places < 0) {
-        jinja_unknown(j, "round() before the point is not supported");
-        return self;
-    }
-    snprintf(text, sizeof text, "%.*f", (int)places, value);
-    return a[0].kind == NONE ? jinja_integer((int64_t)strtod(text, NULL))
-                             : jinja_real(strtod(text, NULL));
-}
-
-FILTER_OF(do_attr)
-{
-    if (self.kind == DICT && !jinja_method(DICT, a[0].text, a[0].bytes))
-        return jinja_undefined(a[0], DICT); /* items are no attributes */
-    return jinja_attribute(j, self, a[0]);
-}
-
-FILTER_OF(do_center)
-{
-    struct value text = jinja_str(j, self);
-    return jinja_call_row(
-            j, jinja_method(STRING, "center", 6), text,
-            &(struct arguments){
-                    .at = (struct value[]){jinja_integer(integer_or(a[0], 80))},
-                    .count = 1});
-}
-
-FILTER_OF(do_format)
-{
-    if (given->named_count)
-        jinja_unknown(j, "format() with names is not supported");
-    return jinja_formatted(j, jinja_str(j, self), given);
-}
-
-FILTER_OF(do_truncate)
-{
-    int64_t length = integer_or(a[0], 255), leeway = integer_or(a[3], 5);
-    struct value end = text_or(a[2], "..."), bounds[3] = {{0}};
-    int64_t tail = (int64_t)jinja_length(j, end);
-    if (self.kind != STRING || length < tail || leeway < 0) {
-        jinja_fail(j, "text cannot be shortened to this length");
-        return self;
-    }
-    if ((int64_t)jinja_length(j, self) <= length + leeway)
-        return self;
-    bounds[1] = jinja_integer(length - tail);
-    struct value text = jinja_sliced(j, self, bounds);
-    const char *blank = memrchr(text.text, ' ', text.bytes);
-    if (!jinja_is_true(a[1]) && blank)
-        text = jinja_part(text, 0, (size_t)(blank - text.text));
-    return jinja_joined(j, text, end);
-}
-
-FILTER_OF(do_urlencode)
-{
-    static const char plain[] = "_.-~/";
-    struct value text = jinja_str(j, self);
-    size_t mark = jinja_capture(j);
-    if (is_one_of(self, SEQUENCES | KIND(DICT)))
-        jinja_unknown(j, "urlencode() of a mapping is not supported");
-    for (size_t i = 0; i < text.bytes && j->result == JINJA_DONE; i++) {
-        unsigned char c = (unsigned char)text.text[i];
-        char escape[8];
-        bool is_plain = c < 0x80 && (isalnum(c) || (c && strchr(plain, c)));
-        snprintf(escape, sizeof escape, is_plain ? "%c" : "%%%02X", c);
-        jinja_write(j, escape, strlen(escape));
-    }
-    return jinja_captured(j, mark);
-}
-
-static bool is_in_word(uint32_t c)
-{
-    return c == '_' || c >= 0x80 ? !jinja_is_space(c) : isalnum((int)c);
-}
-
-FILTER_OF(do_wordcount)
-{
-    struct value text = jinja_str(j, self);
-    int64_t count = 0;
-    bool in_word = false;
-    unsigned bytes;
-    jinja_read(j, 8 * text.bytes);
-    for (size_t i = 0; i < text.bytes; i += bytes) {
-        bool is_word = is_in_word(jinja_character(text, i, &bytes));
-        count += is_word && !in_word;
-        in_word = is_word;
-    }
-    return jinja_integer(count);
-}
-
 const struct row jinja_filters[] = {
         {"abs", do_abs, "", NUMBERS},
-        {"attr", do_attr, "name!", 0},
         {"capitalize", do_capitalize, "", 0},
-        {"center", do_center, "width", 0},
         {"count", do_length, "", 0},
         {"d", do_default, "default_value boolean", 0},
         {"default", do_default, "default_value boolean", 0},
         {"e", do_escape, "", 0},
         {"escape", do_escape, "", 0},
         {"float", do_float, "default", 0},
-        {"format", do_format, "*", 0},
         {"indent", do_indent, "width first blank", 0},
         {"int", do_int, "default base", 0},
         {"length", do_length, "", 0},
         {"lower", do_lower, "", 0},
         {"replace", do_replace, "old! new! count", 0},
-        {"round", do_round, "precision method", NUMBERS},
         {"safe", do_safe, "", 0},
         {"string", do_string, "", 0},
         {"title", do_title, "", 0},
         {"tojson", do_tojson, "ensure_ascii indent separators sort_keys", 0},
         {"trim", do_trim, "chars", 0},
-        {"truncate", do_truncate, "length killwords end leeway", 0},
         {"upper", do_upper, "", 0},
-        {"urlencode", do_urlencode, "", 0},
-        {"wordcount", do_wordcount, "", 0},
         {0}};
 
 const struct row *jinja_row(

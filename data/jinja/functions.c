@@ -6,12 +6,7 @@
 #include <locale.h>
 #include <time.h>
 
-#define FUNCTION_OF(name)                                                      \
-    static struct value name(                                                  \
-            struct jinja *j, struct value self, const struct value *a,         \
-            const struct arguments *given)
-
-FUNCTION_OF(raise)
+JINJA_FUNCTION(raise)
 {
     struct value text = jinja_str(j, a[0]);
     if (j->result == JINJA_DONE)
@@ -23,7 +18,7 @@ FUNCTION_OF(raise)
 }
 
 /* A sandbox has no ranges of more than 100,000. */
-FUNCTION_OF(range)
+JINJA_FUNCTION(range)
 {
     struct value list = jinja_list(j, LIST, 0);
     bool has_two = a[1].kind != ABSENT;
@@ -54,40 +49,24 @@ static struct value gathered(
         struct jinja *j, const struct arguments *given, enum kind kind)
 {
     struct value made = jinja_mapping(j, kind, given->named_count);
-    struct items pairs;
     for (size_t i = 0; i < given->count && j->result == JINJA_DONE; i++) {
         struct value from = given->at[i];
         for (size_t k = 0; from.kind == DICT && k < from.dict->count; k++)
             jinja_put(
                     j, made.dict, from.dict->pairs[k].key,
                     from.dict->pairs[k].value);
-        if (from.kind == DICT || !jinja_iterate(j, from, &pairs))
-            continue;
-        for (size_t k = 0; k < pairs.count && j->result == JINJA_DONE; k++) {
-            struct value pair = pairs.at[k];
-            if (is_one_of(pair, KIND(LIST) | KIND(TUPLE)) &&
-                pair.items->count == 2)
-                jinja_put(j, made.dict, pair.items->at[0], pair.items->at[1]);
-            else
-                jinja_fail(j, "a mapping is made of pairs");
-        }
+        if (from.kind != DICT)
+            jinja_unknown(j, "a mapping made of pairs is not supported");
     }
     for (size_t i = 0; i < given->named_count; i++)
         jinja_put(j, made.dict, given->named[i].key, given->named[i].value);
     return made;
 }
 
-FUNCTION_OF(dict)
-{
-    return gathered(j, given, DICT);
-}
+JINJA_RETURN(dict, gathered(j, given, DICT))
+JINJA_RETURN(namespace, gathered(j, given, NAMESPACE))
 
-FUNCTION_OF(namespace)
-{
-    return gathered(j, given, NAMESPACE);
-}
-
-FUNCTION_OF(strftime_now)
+JINJA_FUNCTION(strftime_now)
 {
     struct tm day = {0};
     char format[256], text[1024];

@@ -87,6 +87,17 @@ typedef struct value call_fn(
         struct jinja *j, struct value self, const struct value *a,
         const struct arguments *given);
 
+/* A function of a row, as a body or as what it returns. */
+#define JINJA_FUNCTION(name)                                                   \
+    static struct value name(                                                  \
+            struct jinja *j, struct value self, const struct value *a,         \
+            const struct arguments *given)
+#define JINJA_RETURN(name, result)                                             \
+    JINJA_FUNCTION(name)                                                       \
+    {                                                                          \
+        return result;                                                         \
+    }
+
 struct row {
     const char *name;
     call_fn *call;

@@ -224,7 +224,7 @@ static void add_sign(struct lexer *l)
                 {">=", 'G'}, {"//", 'D'}, {"**", 'P'}};
     for (size_t i = 0; i < sizeof twos / sizeof twos[0]; i++)
         if (is_at(l, l->at, twos[i].text)) {
-            add(l, T_SIGN, twos[i].op, jinja_none());
+            add(l, T_SIGN, twos[i].op, jinja_slice(l->at, 2));
             l->at += 2;
             return;
         }
@@ -232,7 +232,7 @@ static void add_sign(struct lexer *l)
         jinja_fail(l->j, "unexpected `%.1s`", l->at);
         return;
     }
-    add(l, T_SIGN, *l->at, jinja_none());
+    add(l, T_SIGN, *l->at, jinja_slice(l->at, 1));
     l->at++;
 }
 
@@ -251,7 +251,8 @@ static void lex_tag(struct lexer *l, char kind)
         }
         if (open == 0) {
             size_t before = l->count;
-            add(l, kind == '{' ? T_OUTPUT_END : T_BLOCK_END, 0, jinja_none());
+            add(l, kind == '{' ? T_OUTPUT_END : T_BLOCK_END, 0,
+                jinja_slice(l->at, 2));
             if (take_end(l, kind, true))
                 return;
             l->count = before;

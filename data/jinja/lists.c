@@ -6,11 +6,6 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#define FILTER_OF(name)                                                        \
-    static struct value name(                                                  \
-            struct jinja *j, struct value self, const struct value *a,         \
-            const struct arguments *given)
-
 /* item.a.b for the attribute "a.b", whose digits are indices; `other`, unless
  * it is absent or None, for what is undefined. */
 static struct value attribute_of(
@@ -56,7 +51,7 @@ static struct value generator(struct jinja *j)
     return jinja_list(j, GENERATOR, 0);
 }
 
-FILTER_OF(do_items)
+JINJA_FUNCTION(do_items)
 {
     struct value pairs = generator(j);
     if (self.kind != DICT && self.kind != UNDEFINED)
@@ -71,7 +66,7 @@ FILTER_OF(do_items)
     return pairs;
 }
 
-FILTER_OF(do_list)
+JINJA_FUNCTION(do_list)
 {
     struct items items;
     struct value list = jinja_list(j, LIST, 0);
@@ -80,7 +75,7 @@ FILTER_OF(do_list)
     return list;
 }
 
-FILTER_OF(do_first)
+JINJA_FUNCTION(do_first)
 {
     struct items items;
     return jinja_iterate(j, self, &items) && items.count
@@ -90,7 +85,7 @@ FILTER_OF(do_first)
                              UNDEFINED);
 }
 
-FILTER_OF(do_last)
+JINJA_FUNCTION(do_last)
 {
     struct items items;
     if (self.kind == GENERATOR)
@@ -102,7 +97,7 @@ FILTER_OF(do_last)
                              UNDEFINED);
 }
 
-FILTER_OF(do_reverse)
+JINJA_FUNCTION(do_reverse)
 {
     const struct value back[3] = {{0}, {0}, {.kind = INT, .integer = -1}};
     if (self.kind == STRING)
@@ -113,7 +108,7 @@ FILTER_OF(do_reverse)
     return list;
 }
 
-FILTER_OF(do_join)
+JINJA_FUNCTION(do_join)
 {
     struct items items;
     struct value list = jinja_list(j, LIST, 0);
@@ -121,10 +116,7 @@ FILTER_OF(do_join)
         return self;
     for (size_t i = 0;
          a[1].kind != ABSENT && i < items.count && j->result == JINJA_DONE; i++)
-        jinja_append(
-                j, list,
-                attribute_of(
-                        j, items.at[i], a[1], (struct value){.kind = ABSENT}));
+        jinja_append(j, list, attribute_of(j, items.at[i], a[1], jinja_absent));
     return jinja_join_items(
             j, jinja_str(j, text_or(a[0], "")),
             a[1].kind != ABSENT ? list.items : &items, false);
@@ -152,10 +144,10 @@ static struct value named_or_absent(
     for (size_t i = 0; i < given->named_count; i++)
         if (jinja_is_text(given->named[i].key, name))
             return given->named[i].value;
-    return (struct value){.kind = ABSENT};
+    return jinja_absent;
 }
 
-FILTER_OF(do_map)
+JINJA_FUNCTION(do_map)
 {
     struct value list = generator(j), other = named_or_absent(given, "default");
     struct value attribute = named_or_absent(given, "attribute");
@@ -198,8 +190,8 @@ static struct value selected(
     if (!jinja_iterate(j, self, &items))
         return list;
     for (size_t i = 0; i < items.count && j->result == JINJA_DONE; i++) {
-        struct value part = attribute_of(
-                j, items.at[i], attribute, (struct value){.kind = ABSENT});
+        struct value part =
+                attribute_of(j, items.at[i], attribute, jinja_absent);
         if (row && j->result == JINJA_DONE)
             part = jinja_call_row(j, row, part, &rest);
         if (jinja_is_true(part) == passes)
@@ -208,25 +200,10 @@ static struct value selected(
     return list;
 }
 
-FILTER_OF(do_select)
-{
-    return selected(j, self, given, false, true);
-}
-
-FILTER_OF(do_reject)
-{
-    return selected(j, self, given, false, false);
-}
-
-FILTER_OF(do_selectattr)
-{
-    return selected(j, self, given, true, true);
-}
-
-FILTER_OF(do_rejectattr)
-{
-    return selected(j, self, given, true, false);
-}
+JINJA_RETURN(do_select, selected(j, self, given, false, true))
+JINJA_RETURN(do_reject, selected(j, self, given, false, false))
+JINJA_RETURN(do_selectattr, selected(j, self, given, true, true))
+JINJA_RETURN(do_rejectattr, selected(j, self, given, true, false))
 
 /* --- order ---------------------------------------------------------------- */
 
@@ -288,15 +265,14 @@ static struct value sort_key(
             end = comma ? (size_t)(comma - attributes.text) : attributes.bytes;
             part = jinja_part(attributes, begin, end++);
         }
-        struct value value =
-                attribute_of(j, item, part, (struct value){.kind = ABSENT});
+        struct value value = attribute_of(j, item, part, jinja_absent);
         jinja_append(j, key, without_case(j, value, is_sensitive));
     } while (attributes.kind == STRING && end <= attributes.bytes &&
              j->result == JINJA_DONE);
     return key;
 }
 
-FILTER_OF(do_sort)
+JINJA_FUNCTION(do_sort)
 {
     struct value keys = jinja_list(j, LIST, 0);
     struct items items;
@@ -307,7 +283,7 @@ FILTER_OF(do_sort)
     return sorted(j, keys, &items, jinja_is_true(a[0]));
 }
 
-FILTER_OF(do_dictsort)
+JINJA_FUNCTION(do_dictsort)
 {
     struct value keys = jinja_list(j, LIST, 0),
                  pairs = do_items(j, self, a, given);
@@ -321,15 +297,14 @@ FILTER_OF(do_dictsort)
     return sorted(j, keys, pairs.items, jinja_is_true(a[2]));
 }
 
-FILTER_OF(do_unique)
+JINJA_FUNCTION(do_unique)
 {
     struct value list = generator(j), seen = jinja_mapping(j, DICT, 0);
     struct items items;
     if (!jinja_iterate(j, self, &items))
         return list;
     for (size_t i = 0; i < items.count && j->result == JINJA_DONE; i++) {
-        struct value key = attribute_of(
-                j, items.at[i], a[1], (struct value){.kind = ABSENT});
+        struct value key = attribute_of(j, items.at[i], a[1], jinja_absent);
         key = without_case(j, key, a[0]);
         if (jinja_find(j, seen.dict, key))
             continue;
@@ -349,8 +324,7 @@ static struct value extreme(
     if (!jinja_iterate(j, self, &items))
         return best;
     for (size_t i = 0; i < items.count && j->result == JINJA_DONE; i++) {
-        struct value key = attribute_of(
-                j, items.at[i], a[1], (struct value){.kind = ABSENT});
+        struct value key = attribute_of(j, items.at[i], a[1], jinja_absent);
         key = without_case(j, key, a[0]);
         if (i > 0 &&
             sign * jinja_compare(j, key, best_key, sign < 0 ? "<" : ">") <= 0)
@@ -361,19 +335,12 @@ static struct value extreme(
     return best;
 }
 
-FILTER_OF(do_min)
-{
-    return extreme(j, self, a, -1);
-}
-
-FILTER_OF(do_max)
-{
-    return extreme(j, self, a, 1);
-}
+JINJA_RETURN(do_min, extreme(j, self, a, -1))
+JINJA_RETURN(do_max, extreme(j, self, a, 1))
 
 /* --- parts ---------------------------------------------------------------- */
 
-FILTER_OF(do_batch)
+JINJA_FUNCTION(do_batch)
 {
     struct value rows = generator(j), row = {0};
     int64_t count = integer_or(a[0], 0);
@@ -396,29 +363,7 @@ FILTER_OF(do_batch)
     return rows;
 }
 
-FILTER_OF(do_slice)
-{
-    struct value parts = generator(j), list = do_list(j, self, a, given);
-    int64_t count = integer_or(a[0], 0);
-    int64_t size = (int64_t)list.items->count, at = 0;
-    bool fills = !is_one_of(a[1], KIND(ABSENT) | KIND(NONE));
-    if (count <= 0)
-        jinja_fail(j, "slice() into %lld parts", (long long)count);
-    else if (!jinja_affords(j, (uint64_t)count, 2 * sizeof list))
-        return parts;
-    for (int64_t i = 0; i < count && j->result == JINJA_DONE; i++) {
-        int64_t length = size / count + (i < size % count);
-        struct value part = jinja_list(j, LIST, 0);
-        for (int64_t k = 0; k < length && j->result == JINJA_DONE; k++)
-            jinja_append(j, part, list.items->at[at++]);
-        if (fills && i >= size % count)
-            jinja_append(j, part, a[1]);
-        jinja_append(j, parts, part);
-    }
-    return parts;
-}
-
-FILTER_OF(do_sum)
+JINJA_FUNCTION(do_sum)
 {
     struct value sum = a[1].kind == ABSENT ? jinja_integer(0) : a[1];
     struct items items;
@@ -426,9 +371,7 @@ FILTER_OF(do_sum)
         return self;
     for (size_t i = 0; i < items.count && j->result == JINJA_DONE; i++)
         sum = jinja_operate(
-                j, '+', sum,
-                attribute_of(
-                        j, items.at[i], a[0], (struct value){.kind = ABSENT}));
+                j, '+', sum, attribute_of(j, items.at[i], a[0], jinja_absent));
     return sum;
 }
 
@@ -448,7 +391,6 @@ const struct row jinja_list_filters[] = {
         {"reverse", do_reverse, "", 0},
         {"select", do_select, "*", 0},
         {"selectattr", do_selectattr, "*", 0},
-        {"slice", do_slice, "slices! fill_with", 0},
         {"sort", do_sort, "reverse case_sensitive attribute", 0},
         {"sum", do_sum, "attribute start", 0},
         {"unique", do_unique, "case_sensitive attribute", 0},

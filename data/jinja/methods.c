@@ -6,13 +6,6 @@
 
 #include <utf8proc.h>
 
-#define METHOD_OF(name)                                                        \
-    static struct value name(                                                  \
-            struct jinja *j, struct value self, const struct value *a,         \
-            const struct arguments *given)
-
-static const struct value absent = {.kind = ABSENT};
-
 static bool need_text(struct jinja *j, struct value value)
 {
     if (value.kind != STRING)
@@ -27,26 +20,15 @@ static struct value strip(
         bool right)
 {
     if (set.kind == NONE)
-        set = absent;
+        set = jinja_absent;
     if (set.kind != ABSENT && !need_text(j, set))
         return self;
     return jinja_stripped(j, self, set, left, right);
 }
 
-METHOD_OF(str_strip)
-{
-    return strip(j, self, a[0], true, true);
-}
-
-METHOD_OF(str_lstrip)
-{
-    return strip(j, self, a[0], true, false);
-}
-
-METHOD_OF(str_rstrip)
-{
-    return strip(j, self, a[0], false, true);
-}
+JINJA_RETURN(str_strip, strip(j, self, a[0], true, true))
+JINJA_RETURN(str_lstrip, strip(j, self, a[0], true, false))
+JINJA_RETURN(str_rstrip, strip(j, self, a[0], false, true))
 
 static bool has_end(struct value text, struct value end, bool at_begin)
 {
@@ -60,7 +42,7 @@ static struct value has_one_of_ends(
         struct jinja *j, struct value self, const struct value *a,
         bool at_begin)
 {
-    const struct value bounds[3] = {a[1], a[2], absent};
+    const struct value bounds[3] = {a[1], a[2], jinja_absent};
     const struct value *ends = a[0].kind == TUPLE ? a[0].items->at : a;
     size_t count = a[0].kind == TUPLE ? a[0].items->count : 1;
     if (a[1].kind != ABSENT)
@@ -71,29 +53,16 @@ static struct value has_one_of_ends(
     return jinja_truth(false);
 }
 
-METHOD_OF(str_startswith)
-{
-    return has_one_of_ends(j, self, a, true);
-}
-
-METHOD_OF(str_endswith)
-{
-    return has_one_of_ends(j, self, a, false);
-}
-
-METHOD_OF(str_removeprefix)
-{
-    return need_text(j, a[0]) && has_end(self, a[0], true)
-                   ? jinja_part(self, a[0].bytes, self.bytes)
-                   : self;
-}
-
-METHOD_OF(str_removesuffix)
-{
-    return need_text(j, a[0]) && has_end(self, a[0], false)
-                   ? jinja_part(self, 0, self.bytes - a[0].bytes)
-                   : self;
-}
+JINJA_RETURN(str_startswith, has_one_of_ends(j, self, a, true))
+JINJA_RETURN(str_endswith, has_one_of_ends(j, self, a, false))
+JINJA_RETURN(
+        str_removeprefix, need_text(j, a[0]) && has_end(self, a[0], true)
+                                  ? jinja_part(self, a[0].bytes, self.bytes)
+                                  : self)
+JINJA_RETURN(
+        str_removesuffix, need_text(j, a[0]) && has_end(self, a[0], false)
+                                  ? jinja_part(self, 0, self.bytes - a[0].bytes)
+                                  : self)
 
 /* --- parts ---------------------------------------------------------------- */
 
@@ -123,7 +92,7 @@ static struct value split_at_blanks(
     struct value parts = jinja_list(j, LIST, 0);
     unsigned bytes;
     while (j->result == JINJA_DONE) {
-        text = jinja_stripped(j, text, absent, !is_right, is_right);
+        text = jinja_stripped(j, text, jinja_absent, !is_right, is_right);
         if (text.bytes == 0)
             break;
         size_t at = is_right ? text.bytes : 0, end = at;
@@ -179,7 +148,8 @@ static struct value split(
         struct jinja *j, struct value self, const struct value *a,
         bool is_right)
 {
-    const struct value back[3] = {absent, absent, jinja_integer(-1)};
+    const struct value back[3] = {
+            jinja_absent, jinja_absent, jinja_integer(-1)};
     int64_t most = integer_or(a[1], -1);
     bool at_blanks = is_one_of(a[0], KIND(ABSENT) | KIND(NONE));
     if (!at_blanks && !need_text(j, a[0]))
@@ -191,20 +161,9 @@ static struct value split(
                                                : parts;
 }
 
-METHOD_OF(str_split)
-{
-    return split(j, self, a, false);
-}
-
-METHOD_OF(str_rsplit)
-{
-    return split(j, self, a, true);
-}
-
-METHOD_OF(str_splitlines)
-{
-    return jinja_lines(j, self, jinja_is_true(a[0]));
-}
+JINJA_RETURN(str_split, split(j, self, a, false))
+JINJA_RETURN(str_rsplit, split(j, self, a, true))
+JINJA_RETURN(str_splitlines, jinja_lines(j, self, jinja_is_true(a[0])))
 
 static struct value partition(
         struct jinja *j, struct value self, struct value mark, bool is_right)
@@ -227,21 +186,14 @@ static struct value partition(
     return parts;
 }
 
-METHOD_OF(str_partition)
-{
-    return partition(j, self, a[0], false);
-}
-
-METHOD_OF(str_rpartition)
-{
-    return partition(j, self, a[0], true);
-}
+JINJA_RETURN(str_partition, partition(j, self, a[0], false))
+JINJA_RETURN(str_rpartition, partition(j, self, a[0], true))
 
 /* In characters, within the slice from a[1] to a[2]; -1: it is not there. */
 static int64_t position(
         struct jinja *j, struct value self, const struct value *a, bool is_last)
 {
-    const struct value bounds[3] = {a[1], a[2], absent};
+    const struct value bounds[3] = {a[1], a[2], jinja_absent};
     if (!need_text(j, a[0]))
         return -1;
     struct value within = jinja_sliced(j, self, bounds);
@@ -254,17 +206,10 @@ static int64_t position(
                  : -1;
 }
 
-METHOD_OF(str_find)
-{
-    return jinja_integer(position(j, self, a, false));
-}
+JINJA_RETURN(str_find, jinja_integer(position(j, self, a, false)))
+JINJA_RETURN(str_rfind, jinja_integer(position(j, self, a, true)))
 
-METHOD_OF(str_rfind)
-{
-    return jinja_integer(position(j, self, a, true));
-}
-
-METHOD_OF(str_index)
+JINJA_FUNCTION(str_index)
 {
     int64_t at = position(j, self, a, false);
     if (at < 0)
@@ -272,9 +217,9 @@ METHOD_OF(str_index)
     return jinja_integer(at);
 }
 
-METHOD_OF(str_count)
+JINJA_FUNCTION(str_count)
 {
-    const struct value bounds[3] = {a[1], a[2], absent};
+    const struct value bounds[3] = {a[1], a[2], jinja_absent};
     int64_t count = 0;
     const char *found;
     self = jinja_sliced(j, self, bounds);
@@ -292,32 +237,11 @@ METHOD_OF(str_count)
 
 /* --- made anew ------------------------------------------------------------ */
 
-METHOD_OF(str_lower)
-{
-    return jinja_in_case(j, self, LOWER);
-}
-
-METHOD_OF(str_upper)
-{
-    return jinja_in_case(j, self, UPPER);
-}
-
-METHOD_OF(str_title)
-{
-    return jinja_in_case(j, self, TITLE);
-}
-
-METHOD_OF(str_capitalize)
-{
-    return jinja_in_case(j, self, CAPITAL);
-}
-
-METHOD_OF(str_swapcase)
-{
-    return jinja_in_case(j, self, SWAPPED);
-}
-
-METHOD_OF(str_replace)
+JINJA_RETURN(str_lower, jinja_in_case(j, self, LOWER))
+JINJA_RETURN(str_upper, jinja_in_case(j, self, UPPER))
+JINJA_RETURN(str_title, jinja_in_case(j, self, TITLE))
+JINJA_RETURN(str_capitalize, jinja_in_case(j, self, CAPITAL))
+JINJA_FUNCTION(str_replace)
 {
     if (!need_text(j, a[0]) || !need_text(j, a[1]))
         return self;
@@ -325,7 +249,7 @@ METHOD_OF(str_replace)
     return jinja_replaced(j, self, a[0], to, integer_or(a[2], -1));
 }
 
-METHOD_OF(str_join)
+JINJA_FUNCTION(str_join)
 {
     struct items items;
     return jinja_iterate(j, a[0], &items)
@@ -333,142 +257,30 @@ METHOD_OF(str_join)
                    : self;
 }
 
-static struct value pad(
-        struct jinja *j, struct value self, int64_t left, int64_t right,
-        struct value with)
-{
-    if (!need_text(j, with))
-        return self;
-    size_t mark = jinja_capture(j);
-    jinja_pad(j, with, left);
-    jinja_write_str(j, self);
-    jinja_pad(j, with, right);
-    struct value made = jinja_captured(j, mark);
-    made.is_safe = self.is_safe;
-    return made;
-}
-
-/* How many characters are missing to a width. */
-static int64_t lacks(struct jinja *j, struct value self, struct value width)
-{
-    int64_t count = integer_or(width, 0) - (int64_t)jinja_length(j, self);
-    return count > 0 ? count : 0;
-}
-
-METHOD_OF(str_center)
-{
-    int64_t count = lacks(j, self, a[0]);
-    int64_t left = count / 2 + (count & integer_or(a[0], 0) & 1);
-    return pad(j, self, left, count - left, text_or(a[1], " "));
-}
-
-METHOD_OF(str_ljust)
-{
-    return pad(j, self, 0, lacks(j, self, a[0]), text_or(a[1], " "));
-}
-
-METHOD_OF(str_rjust)
-{
-    return pad(j, self, lacks(j, self, a[0]), 0, text_or(a[1], " "));
-}
-
-METHOD_OF(str_zfill)
-{
-    int64_t count = lacks(j, self, a[0]);
-    size_t sign = self.bytes && strchr("+-", self.text[0]) && self.text[0];
-    struct value rest = jinja_part(self, sign, self.bytes);
-    struct value padded = pad(j, rest, count, 0, jinja_word("0"));
-    return sign ? jinja_joined(j, jinja_part(self, 0, sign), padded) : padded;
-}
-
-/* Fields {}, {0} and {name}, without formats. */
-METHOD_OF(str_format)
-{
-    size_t mark = jinja_capture(j), next = 0;
-    for (size_t i = 0; i < self.bytes && j->result == JINJA_DONE; i++) {
-        char c = self.text[i];
-        bool is_twice = i + 1 < self.bytes && self.text[i + 1] == c;
-        const char *end = memchr(self.text + i, '}', self.bytes - i);
-        if ((c != '{' && c != '}') || is_twice) {
-            jinja_write(j, &c, 1);
-            i += c == '{' || c == '}';
-            continue;
-        }
-        struct value field = jinja_slice(self.text + i + 1, 0);
-        field.bytes = end ? (size_t)(end - field.text) : 0;
-        int64_t at = (int64_t)next;
-        const struct value *value = NULL;
-        if (c == '}' || !end)
-            jinja_fail(j, "a brace of a format without its other");
-        else if (field.bytes == 0)
-            next++;
-        else if (!jinja_parse_integer(field, 10, &at))
-            at = -1;
-        for (size_t k = 0; at < 0 && k < given->named_count; k++)
-            if (jinja_equal(j, given->named[k].key, field))
-                value = &given->named[k].value;
-        if (at >= 0 && (size_t)at < given->count)
-            value = &given->at[at];
-        if (!value)
-            jinja_unknown(j, "this format of str.format() is not supported");
-        else
-            jinja_write_str(j, *value);
-        i += field.bytes + 1;
-    }
-    return jinja_captured(j, mark);
-}
-
 /* --- classes -------------------------------------------------------------- */
 
-enum class { LETTERS = 1, DIGITS = 2, BLANKS = 4, NUMERALS = 8 };
-
-/* Has characters, and all of them are of these classes. */
-static struct value is_all(struct jinja *j, struct value text, int classes)
+/* Has characters, and all of them are of categories from one to another. */
+static struct value is_all(
+        struct jinja *j, struct value text, utf8proc_category_t from,
+        utf8proc_category_t to)
 {
     unsigned bytes;
     bool is_all = text.bytes > 0;
     for (size_t i = 0; is_all && i < text.bytes && jinja_charge(j, 1, 0);
          i += bytes) {
-        uint32_t c = jinja_character(text, i, &bytes);
-        utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
-        int found = category == UTF8PROC_CATEGORY_ND ? DIGITS
-                    : category == UTF8PROC_CATEGORY_NL ||
-                                    category == UTF8PROC_CATEGORY_NO
-                            ? NUMERALS
-                    : category >= UTF8PROC_CATEGORY_LU &&
-                                    category <= UTF8PROC_CATEGORY_LO
-                            ? LETTERS
-                    : jinja_is_space(c) ? BLANKS
-                                        : 0;
-        is_all = (found & classes) != 0;
+        utf8proc_category_t category = utf8proc_category(
+                (utf8proc_int32_t)jinja_character(text, i, &bytes));
+        is_all = category >= from && category <= to;
     }
     return jinja_truth(is_all);
 }
 
-METHOD_OF(str_isalpha)
-{
-    return is_all(j, self, LETTERS);
-}
-
-METHOD_OF(str_isdigit)
-{
-    return is_all(j, self, DIGITS);
-}
-
-METHOD_OF(str_isalnum)
-{
-    return is_all(j, self, LETTERS | DIGITS | NUMERALS);
-}
-
-METHOD_OF(str_isspace)
-{
-    return is_all(j, self, BLANKS);
-}
-
-METHOD_OF(str_isnumeric)
-{
-    return is_all(j, self, DIGITS | NUMERALS);
-}
+#define LETTERS UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO
+#define DIGITS  UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_ND
+JINJA_RETURN(str_isalpha, is_all(j, self, LETTERS))
+JINJA_RETURN(str_isdigit, is_all(j, self, DIGITS))
+#undef LETTERS
+#undef DIGITS
 
 static struct value by_test(
         struct jinja *j, const char *test, struct value self)
@@ -477,19 +289,12 @@ static struct value by_test(
             j, jinja_test(test, strlen(test)), self, &(struct arguments){0});
 }
 
-METHOD_OF(str_islower)
-{
-    return by_test(j, "lower", self);
-}
-
-METHOD_OF(str_isupper)
-{
-    return by_test(j, "upper", self);
-}
+JINJA_RETURN(str_islower, by_test(j, "lower", self))
+JINJA_RETURN(str_isupper, by_test(j, "upper", self))
 
 /* --- mappings, lists, loops ----------------------------------------------- */
 
-METHOD_OF(dict_get)
+JINJA_FUNCTION(dict_get)
 {
     const struct value *found = jinja_find(j, self.dict, a[0]);
     return found ? *found : a[1].kind == ABSENT ? jinja_none() : a[1];
@@ -511,34 +316,23 @@ static struct value view(
     return made;
 }
 
-METHOD_OF(dict_items)
-{
-    return view(j, self, true, true);
-}
+JINJA_RETURN(dict_items, view(j, self, true, true))
+JINJA_RETURN(dict_keys, view(j, self, true, false))
+JINJA_RETURN(dict_values, view(j, self, false, true))
 
-METHOD_OF(dict_keys)
-{
-    return view(j, self, true, false);
-}
-
-METHOD_OF(dict_values)
-{
-    return view(j, self, false, true);
-}
-
-METHOD_OF(copy)
+JINJA_FUNCTION(copy)
 {
     return self; /* nothing changes either */
 }
 
 /* Python's change what they are called on, which a sandbox refuses. */
-METHOD_OF(refused)
+JINJA_FUNCTION(refused)
 {
     jinja_fail(j, "templates may not change a %s", jinja_type(self));
     return self;
 }
 
-METHOD_OF(list_index)
+JINJA_FUNCTION(list_index)
 {
     for (size_t i = 0; i < self.items->count && jinja_charge(j, 1, 0); i++)
         if (jinja_equal(j, self.items->at[i], a[0]))
@@ -547,7 +341,7 @@ METHOD_OF(list_index)
     return self;
 }
 
-METHOD_OF(list_count)
+JINJA_FUNCTION(list_count)
 {
     int64_t count = 0;
     for (size_t i = 0; i < self.items->count && jinja_charge(j, 1, 0); i++)
@@ -555,7 +349,7 @@ METHOD_OF(list_count)
     return jinja_integer(count);
 }
 
-METHOD_OF(loop_cycle)
+JINJA_FUNCTION(loop_cycle)
 {
     if (given->count)
         return given->at[self.loop->at % given->count];
@@ -563,7 +357,7 @@ METHOD_OF(loop_cycle)
     return self;
 }
 
-METHOD_OF(loop_changed)
+JINJA_FUNCTION(loop_changed)
 {
     struct value now = jinja_list(j, TUPLE, 0);
     *now.items = (struct items){.at = given->at, .count = given->count};
@@ -577,22 +371,15 @@ METHOD_OF(loop_changed)
 
 const struct row jinja_methods[] = {
         {"capitalize", str_capitalize, "", KIND(STRING)},
-        {"casefold", str_lower, "", KIND(STRING)},
-        {"center", str_center, "width! fillchar", KIND(STRING)},
         {"count", str_count, "sub! start end", KIND(STRING)},
         {"endswith", str_endswith, "suffix! start end", KIND(STRING)},
         {"find", str_find, "sub! start end", KIND(STRING)},
-        {"format", str_format, "*", KIND(STRING)},
         {"index", str_index, "sub! start end", KIND(STRING)},
-        {"isalnum", str_isalnum, "", KIND(STRING)},
         {"isalpha", str_isalpha, "", KIND(STRING)},
         {"isdigit", str_isdigit, "", KIND(STRING)},
         {"islower", str_islower, "", KIND(STRING)},
-        {"isnumeric", str_isnumeric, "", KIND(STRING)},
-        {"isspace", str_isspace, "", KIND(STRING)},
         {"isupper", str_isupper, "", KIND(STRING)},
         {"join", str_join, "iterable!", KIND(STRING)},
-        {"ljust", str_ljust, "width! fillchar", KIND(STRING)},
         {"lower", str_lower, "", KIND(STRING)},
         {"lstrip", str_lstrip, "chars", KIND(STRING)},
         {"partition", str_partition, "sep!", KIND(STRING)},
@@ -600,7 +387,6 @@ const struct row jinja_methods[] = {
         {"removesuffix", str_removesuffix, "suffix!", KIND(STRING)},
         {"replace", str_replace, "old! new! count", KIND(STRING)},
         {"rfind", str_rfind, "sub! start end", KIND(STRING)},
-        {"rjust", str_rjust, "width! fillchar", KIND(STRING)},
         {"rpartition", str_rpartition, "sep!", KIND(STRING)},
         {"rsplit", str_rsplit, "sep maxsplit", KIND(STRING)},
         {"rstrip", str_rstrip, "chars", KIND(STRING)},
@@ -608,10 +394,8 @@ const struct row jinja_methods[] = {
         {"splitlines", str_splitlines, "keepends", KIND(STRING)},
         {"startswith", str_startswith, "prefix! start end", KIND(STRING)},
         {"strip", str_strip, "chars", KIND(STRING)},
-        {"swapcase", str_swapcase, "", KIND(STRING)},
         {"title", str_title, "", KIND(STRING)},
         {"upper", str_upper, "", KIND(STRING)},
-        {"zfill", str_zfill, "width!", KIND(STRING)},
         {"clear", refused, "*", KIND(DICT) | KIND(LIST)},
         {"copy", copy, "", KIND(DICT) | KIND(LIST)},
         {"get", dict_get, "key! default", KIND(DICT)},

@@ -214,101 +214,6 @@ static struct value repeated(struct jinja *j, struct value a, int64_t count)
     return made;
 }
 
-/* One %.. of a format, up to its letter; false: is none. */
-static bool take_directive(
-        struct jinja *j, struct value format, size_t *at, char out[24])
-{
-    size_t used = 0;
-    out[used++] = '%';
-    while (*at < format.bytes && used < 16 &&
-           strchr("-+ #0123456789.", format.text[*at]) && format.text[*at])
-        out[used++] = format.text[(*at)++];
-    if (*at >= format.bytes || !strchr("sdifeEgGxXor%", format.text[*at]) ||
-        (strchr("sr", format.text[*at]) && memchr(out, '.', used))) {
-        jinja_unknown(j, "this format of %% is not supported");
-        return false;
-    }
-    out[used] = '\0';
-    const char *precision = strchr(out, '.');
-    if (atoi(out + 1 + strspn(out + 1, "-+ #0")) > 1000 ||
-        (precision && atoi(precision + 1) > 1000)) {
-        jinja_stop(j, JINJA_OVER, "formats more than 1000 characters at once");
-        return false;
-    }
-    return true;
-}
-
-static void write_formatted(
-        struct jinja *j, char directive[24], char letter, struct value value)
-{
-    char text[2048];
-    size_t used = strlen(directive);
-    if (letter == 's' || letter == 'r') {
-        size_t mark = jinja_capture(j);
-        if (letter == 's')
-            jinja_write_str(j, value);
-        else
-            jinja_write_repr(j, value);
-        value = jinja_captured(j, mark);
-        size_t width =
-                (size_t)atoi(directive + 1 + strspn(directive + 1, "-+ #0"));
-        size_t count = jinja_characters(value);
-        for (size_t i = count; directive[1] != '-' && i < width; i++)
-            jinja_write(j, " ", 1);
-        jinja_write(j, value.text, value.bytes);
-        for (size_t i = count; directive[1] == '-' && i < width; i++)
-            jinja_write(j, " ", 1);
-        return;
-    }
-    if (!is_number(value)) {
-        jinja_fail(
-                j, "%%%c format: a number is required, not %s", letter,
-                jinja_type(value));
-        return;
-    }
-    bool is_real = strchr("feEgG", letter) != NULL;
-    directive[used] = '\0';
-    if (!is_real)
-        directive[used++] = 'l', directive[used++] = 'l';
-    directive[used++] = letter;
-    directive[used] = '\0';
-    if (is_real)
-        snprintf(text, sizeof text, directive, real(value));
-    else
-        snprintf(
-                text, sizeof text, directive,
-                value.kind == FLOAT ? (long long)value.real
-                                    : (long long)whole(value));
-    jinja_write(j, text, strlen(text));
-}
-
-struct value jinja_formatted(
-        struct jinja *j, struct value format, const struct arguments *given)
-{
-    size_t next = 0, mark = jinja_capture(j);
-    char directive[24];
-    for (size_t at = 0; at < format.bytes && j->result == JINJA_DONE;) {
-        const char *sign = memchr(format.text + at, '%', format.bytes - at);
-        size_t end = sign ? (size_t)(sign - format.text) : format.bytes;
-        jinja_write(j, format.text + at, end - at);
-        at = end + 1;
-        if (!sign || !take_directive(j, format, &at, directive))
-            break;
-        char letter = format.text[at++];
-        if (letter == '%')
-            jinja_write(j, "%", 1);
-        else if (next == given->count)
-            jinja_fail(j, "not enough arguments for format string");
-        else
-            write_formatted(j, directive, letter, given->at[next++]);
-    }
-    if (next < given->count)
-        jinja_fail(j, "not all arguments converted during string formatting");
-    struct value made = jinja_captured(j, mark);
-    made.is_safe = format.is_safe;
-    return made;
-}
-
 /* --- arithmetic ----------------------------------------------------------- */
 
 static struct value over(struct jinja *j)
@@ -406,13 +311,8 @@ struct value jinja_operate(
     if (sign == '*' && is_one_of(b, repeats) &&
         is_one_of(a, KIND(INT) | KIND(BOOL)))
         return repeated(j, b, whole(a));
-    if (sign == '%' && a.kind == STRING) {
-        struct arguments one = {.at = &b, .count = 1};
-        if (b.kind == TUPLE)
-            one = (struct arguments){
-                    .at = b.items->at, .count = b.items->count};
-        return jinja_formatted(j, a, &one);
-    }
+    if (sign == '%' && a.kind == STRING)
+        jinja_unknown(j, "formatting by %% is not supported");
     if (a.kind == UNDEFINED || b.kind == UNDEFINED)
         jinja_use_undefined(j, a.kind == UNDEFINED ? a : b);
     jinja_fail(

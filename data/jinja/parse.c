@@ -99,27 +99,6 @@ static struct statement *parse_set(struct parser *p)
     return s;
 }
 
-static struct statement *parse_with(struct parser *p)
-{
-    struct statement *s = statement(p, WITH), **next = &s->other;
-    while (p->j->result == JINJA_DONE && p->at->kind != T_BLOCK_END) {
-        struct statement *set = *next = statement(p, SET);
-        next = &set->next;
-        set->target = jinja_node(p, NAME, NULL);
-        set->target->constant = p->at->value;
-        if (p->at->kind != T_NAME)
-            jinja_unexpected(p, "a name");
-        else
-            set->target->symbol = jinja_symbol(p, p->at++->value);
-        jinja_expect_sign(p, '=');
-        set->value = jinja_parse_expression(p);
-        if (p->at->kind != T_BLOCK_END)
-            jinja_expect_sign(p, ',');
-    }
-    s->body = block_body(p, "endwith");
-    return s;
-}
-
 /* After "(". */
 static void parse_parameters(struct parser *p, struct macro *macro)
 {
@@ -232,7 +211,6 @@ static const struct {
         {"if", parse_if},
         {"for", parse_for},
         {"set", parse_set},
-        {"with", parse_with},
         {"macro", parse_define},
         {"call", parse_call_block},
         {"filter", parse_filter_block},

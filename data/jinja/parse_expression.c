@@ -39,24 +39,10 @@ bool jinja_take_name(struct parser *p, const char *name)
 
 void jinja_unexpected(struct parser *p, const char *wanted)
 {
-    static const struct {
-        char op;
-        const char *text;
-    } twos[] = {{'E', "=="}, {'N', "!="}, {'L', "<="},
-                {'G', ">="}, {'D', "//"}, {'P', "**"}};
     const struct token *at = p->at;
-    char sign[2] = {at->op, '\0'};
-    struct value text = at->kind == T_NAME || at->value.kind == STRING
-                                ? at->value
-                        : at->kind == T_SIGN       ? jinja_word(sign)
-                        : at->kind == T_CONSTANT   ? jinja_word("a number")
-                        : at->kind == T_BLOCK_END  ? jinja_word("%}")
-                        : at->kind == T_OUTPUT_END ? jinja_word("}}")
-                                                   : jinja_word("its end");
-    for (size_t i = 0; at->kind == T_SIGN && i < sizeof twos / sizeof twos[0];
-         i++)
-        if (at->op == twos[i].op)
-            text = jinja_word(twos[i].text);
+    struct value text = at->value.kind == STRING ? at->value
+                        : at->kind == T_END      ? jinja_word("its end")
+                                                 : jinja_word("a number");
     p->j->line = at->line;
     jinja_fail(
             p->j, "expected %s, not `%.*s`", wanted,
@@ -297,6 +283,15 @@ struct node *jinja_parse_call(struct parser *p, struct node *callee)
     return node;
 }
 
+static void set_attribute(struct parser *p, struct node *node)
+{
+    node->constant = expect_name(p);
+    for (int kind = STRING; kind <= LOOP; kind++) /* may it be a method? */
+        node->symbol |= jinja_method(
+                                (enum kind)kind, node->constant.text,
+                                node->constant.bytes) != NULL;
+}
+
 static struct node *postfix(struct parser *p, struct node *node)
 {
     while (p->j->result == JINJA_DONE) {
@@ -311,7 +306,7 @@ static struct node *postfix(struct parser *p, struct node *node)
             if (is_index)
                 jinja_add_part(p, node, parse_constant(p));
             else
-                node->constant = expect_name(p);
+                set_attribute(p, node);
         } else {
             break;
         }

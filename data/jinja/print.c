@@ -16,8 +16,8 @@ void jinja_write(struct jinja *j, const char *text, size_t bytes)
     if (!jinja_charge(j, 1 + bytes / 64, bytes))
         return;
     if (out->bytes + bytes + 1 > j->out_capacity)
-        out->text =
-                zd_grow(out->text, &j->out_capacity, out->bytes + bytes + 1, 1);
+        out->text = zd_grow(
+                out->text, &j->out_capacity, out->bytes + bytes + 4096, 1);
     memcpy(out->text + out->bytes, text, bytes);
     out->bytes += bytes;
 }

@@ -151,21 +151,6 @@ static enum flow run_generation(struct jinja *j, const struct statement *s)
     return flow;
 }
 
-static void run_with(struct jinja *j, const struct statement *s)
-{
-    struct scope *outer = j->scope, *inner = jinja_push(j, outer);
-    for (const struct statement *set = s->other; set && j->result == JINJA_DONE;
-         set = set->next) {
-        j->scope = outer; /* values do not see each other */
-        struct value value = jinja_evaluate(j, set->value);
-        j->scope = inner;
-        assign(j, set->target, value);
-    }
-    if (j->result == JINJA_DONE)
-        run(j, s->body);
-    j->scope = outer;
-}
-
 static enum flow run_one(struct jinja *j, const struct statement *s)
 {
     struct value value;
@@ -191,9 +176,6 @@ static enum flow run_one(struct jinja *j, const struct statement *s)
         value = jinja_filtered(j, s->value, captured_body(j, s->body));
         if (j->result == JINJA_DONE)
             assign(j, s->target, value);
-        return GO_ON;
-    case WITH:
-        run_with(j, s);
         return GO_ON;
     case DEFINE:
         assign(j, s->target, closure_of(j, s->macro));

@@ -5,22 +5,7 @@
 
 #include <utf8proc.h>
 
-#define TEST_OF(name, truth)                                                   \
-    static struct value name(                                                  \
-            struct jinja *j, struct value self, const struct value *a,         \
-            const struct arguments *given)                                     \
-    {                                                                          \
-        return jinja_truth(truth);                                             \
-    }
-
-/* Of an undefined value Python refuses the remainder. */
-static int64_t remainder_of(struct jinja *j, struct value a, int64_t by)
-{
-    struct value rest = jinja_operate(j, '%', a, jinja_integer(by));
-    return rest.kind == FLOAT && rest.real != (double)(int64_t)rest.real ? -1
-           : rest.kind == FLOAT ? (int64_t)rest.real
-                                : integer_or(rest, -1);
-}
+#define TEST_OF(name, truth) JINJA_RETURN(name, jinja_truth(truth))
 
 /* Cased letters, and all of them in this case. */
 static bool is_in_case(struct jinja *j, struct value self, bool is_upper)
@@ -43,25 +28,23 @@ static bool is_in_case(struct jinja *j, struct value self, bool is_upper)
 }
 
 /* One thing, not two equal ones. */
-static bool is_same(struct value a, struct value b)
+static bool is_same(struct jinja *j, struct value a, struct value b)
 {
-    if (a.kind != b.kind)
-        return false;
-    return a.kind == NONE ||
-           (a.kind == BOOL    ? a.truth == b.truth
-            : a.kind == INT   ? a.integer == b.integer
-            : a.kind == FLOAT ? a.real == b.real
-            : a.kind == STRING
-                    ? a.bytes == b.bytes && memcmp(a.text, b.text, a.bytes) == 0
-                    : a.items == b.items);
+    return a.kind == b.kind &&
+           (a.kind <= STRING ? jinja_equal(j, a, b) : a.items == b.items);
+}
+
+static bool leaves(
+        struct jinja *j, struct value self, struct value by, int64_t rest)
+{
+    return jinja_equal(j, jinja_operate(j, '%', self, by), jinja_integer(rest));
 }
 
 #define TEXTS (KIND(STRING) | KIND(UNDEFINED))
 
-TEST_OF(is_odd, remainder_of(j, self, 2) == 1)
-TEST_OF(is_even, remainder_of(j, self, 2) == 0)
-TEST_OF(is_divisible,
-        jinja_equal(j, jinja_operate(j, '%', self, a[0]), jinja_integer(0)))
+TEST_OF(is_odd, leaves(j, self, jinja_integer(2), 1))
+TEST_OF(is_even, leaves(j, self, jinja_integer(2), 0))
+TEST_OF(is_divisible, leaves(j, self, a[0], 0))
 TEST_OF(is_defined, self.kind != UNDEFINED)
 TEST_OF(is_undefined, self.kind == UNDEFINED)
 TEST_OF(is_filter, self.kind == STRING && jinja_filter(self.text, self.bytes))
@@ -84,7 +67,7 @@ TEST_OF(is_iterable,
 TEST_OF(is_callable, is_one_of(
                              self, KIND(MACRO) | KIND(METHOD) | KIND(FUNCTION) |
                                            KIND(UNDEFINED) | KIND(LOOP)))
-TEST_OF(is_sameas, is_same(self, a[0]))
+TEST_OF(is_sameas, is_same(j, self, a[0]))
 TEST_OF(is_escaped, self.is_safe)
 TEST_OF(is_in, jinja_is_in(j, self, a[0]))
 TEST_OF(is_equal, jinja_equal(j, self, a[0]))

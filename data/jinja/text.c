@@ -86,15 +86,6 @@ static void write_in_case(struct jinja *j, uint32_t c, enum letter_case to)
                                       : utf8proc_totitle((utf8proc_int32_t)c)));
 }
 
-/* Greek has a lower sigma of its own at the end of a word. */
-static uint32_t final_sigma(struct value text, size_t at, bool after_letter)
-{
-    unsigned bytes;
-    bool before_letter =
-            at < text.bytes && is_cased(jinja_character(text, at, &bytes));
-    return after_letter && !before_letter ? 0x3c2 : 0x3c3;
-}
-
 struct value jinja_in_case(
         struct jinja *j, struct value text, enum letter_case to)
 {
@@ -106,14 +97,7 @@ struct value jinja_in_case(
         bool is_first = to == TITLE ? !after_letter : i == 0;
         enum letter_case way =
                 to == TITLE || to == CAPITAL ? (is_first ? TITLE : LOWER) : to;
-        if (to == SWAPPED)
-            way = utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_LU
-                          ? LOWER
-                          : UPPER;
-        if (c == 0x3a3 && way == LOWER)
-            write_character(j, final_sigma(text, i + bytes, after_letter));
-        else
-            write_in_case(j, c, way);
+        write_in_case(j, c, way);
         after_letter = is_cased(c);
     }
     struct value made = jinja_captured(j, mark);
@@ -213,8 +197,7 @@ static bool digits_of(struct value text, char out[512])
 {
     size_t used = 0;
     struct jinja scratch = {.left = {.steps = 4096 + text.bytes}};
-    text = jinja_stripped(
-            &scratch, text, (struct value){.kind = ABSENT}, true, true);
+    text = jinja_stripped(&scratch, text, jinja_absent, true, true);
     for (size_t i = 0; i < text.bytes; i++) {
         bool is_between = i > 0 && i + 1 < text.bytes &&
                           isalnum((unsigned char)text.text[i - 1]) &&

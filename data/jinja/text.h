@@ -12,7 +12,7 @@ struct value jinja_stripped(
         bool right);
 bool jinja_is_space(uint32_t c);
 uint32_t jinja_character(struct value text, size_t at, unsigned *bytes_out);
-enum letter_case { LOWER, UPPER, TITLE, CAPITAL, SWAPPED };
+enum letter_case { LOWER, UPPER, TITLE, CAPITAL };
 struct value jinja_in_case(
         struct jinja *j, struct value text, enum letter_case to);
 /* Up to `most` times, all for less than 0. */

@@ -27,7 +27,9 @@ enum node_kind {
 
 struct node {
     enum node_kind kind;
-    int line, symbol, count, named_count;
+    int line, count, named_count;
+    int symbol; /* of a name; SIGN: + or -; ATTRIBUTE: some type has a method
+                 * of this name */
     struct value constant;
     const struct row *row;
     struct node **parts;
@@ -45,7 +47,6 @@ enum statement_kind {
     FOR, /* `other` runs where there was nothing */
     SET,
     SET_BLOCK,
-    WITH, /* a scope: `other` has its SETs */
     DEFINE,
     CALL_BLOCK,
     FILTER_BLOCK,

@@ -81,6 +81,7 @@ struct loop {
     struct value changed; /* what changed() was given last, or ABSENT */
 };
 
+static const struct value jinja_absent = {.kind = ABSENT};
 static inline bool is_one_of(struct value value, int kinds)
 {
     return (KIND(value.kind) & kinds) != 0;
@@ -178,7 +179,5 @@ struct value jinja_operate(
         struct jinja *j, char sign, struct value a, struct value b);
 struct value jinja_joined(struct jinja *j, struct value a, struct value b);
 struct value jinja_escaped(struct jinja *j, struct value text); /* safe */
-struct value jinja_formatted(
-        struct jinja *j, struct value format, const struct arguments *given);
 
 #endif

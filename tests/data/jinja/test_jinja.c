@@ -175,7 +175,7 @@ Test(jinja, constructs_do_what_they_do_in_python)
     json_array_foreach(json_object_get(file, "cases"), i, row)
             expect(json_string_at(row, "name"), json_string_at(row, "template"),
                    json_object_get(file, "context"), row);
-    cr_expect_geq(i, 130);
+    cr_expect_geq(i, 120);
     json_decref(file);
 }
 
@@ -262,8 +262,8 @@ Test(jinja, what_is_not_known_is_said)
             {"{% else %}", "else", JINJA_FAILED},
             {"{% break %}", "outside of a loop", JINJA_FAILED},
             {"{% set m.x = 1 %}", "no namespace", JINJA_FAILED},
-            {"{{ '%q' % 1 }}", "format", JINJA_UNKNOWN},
-            {"{{ '{:>3}'.format(1) }}", "format", JINJA_UNKNOWN},
+            {"{{ '%s' % 1 }}", "formatting by % is", JINJA_UNKNOWN},
+            {"{% with a = 1 %}{% endwith %}", "{% with %}", JINJA_UNKNOWN},
             {"\xff", "UTF-8", JINJA_UNKNOWN},
     };
     json_t *messages = json_pack("[{s:s}]", "role", "user");
@@ -378,11 +378,10 @@ Test(jinja, nothing_takes_more_than_its_budget)
              1, "", "", "steps"},
             {"{{ ", 1, "'ab' * 9999999999 }}", "", "steps"},
             {"{{ ", 1, "[1] * 9999999999 }}", "", "steps"},
-            {"{{ ", 1, "'%9999999d' % 1 }}", "", "characters"},
-            {"{{ ", 1, "'a'.center(9999999999) }}", "", "steps"},
+
             {"{{ ", 1, "[1]|batch(9999999999, 1)|list }}", "", "steps"},
             {"{{ ", 1, "[1]|tojson(indent=9999999999) }}", "", "steps"},
-            {"{{ ", 1, "range(99999)|slice(9999999999)|list }}", "", "steps"},
+
             {"{{ ", 1, THIRTY(THIRTY("' ' ~ ")) "1 }}", "", NULL},
             {"{% for i in range(99999) %}{{ range(99999)|sort|join }}", 1, "",
              "{% endfor %}", "steps"},
