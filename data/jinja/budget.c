@@ -53,24 +53,23 @@ void jinja_stop_at(
     va_end(args);
 }
 
-bool jinja_charge(struct jinja *j, size_t steps, size_t bytes)
+bool jinja_refuse(struct jinja *j, size_t steps)
 {
-    struct jinja_budget *left = &j->left;
-    if (j->result != JINJA_DONE)
-        return false;
-    if (steps > left->steps) {
+    if (steps > j->left.steps)
         jinja_stop(j, JINJA_OVER, "takes more than %d steps", JINJA_STEPS_MAX);
-        return false;
-    }
-    if (bytes > left->bytes) {
+    else
         jinja_stop(
                 j, JINJA_OVER, "makes more than %d MiB of values and text",
                 JINJA_BYTES_MAX >> 20);
-        return false;
-    }
-    left->steps -= steps;
-    left->bytes -= bytes;
-    return true;
+    return false;
+}
+
+bool jinja_too_deep(struct jinja *j)
+{
+    jinja_stop(
+            j, JINJA_OVER, "nests more than %d levels deep",
+            j->left.most_depth);
+    return false;
 }
 
 bool jinja_read(struct jinja *j, size_t bytes)
@@ -88,25 +87,6 @@ bool jinja_affords(struct jinja *j, uint64_t count, size_t bytes)
     if (affords)
         j->left = before;
     return affords;
-}
-
-bool jinja_enter(struct jinja *j)
-{
-    if (!jinja_charge(j, 1, 0))
-        return false;
-    if (j->left.depth == 0) {
-        jinja_stop(
-                j, JINJA_OVER, "nests more than %d levels deep",
-                j->left.most_depth);
-        return false;
-    }
-    j->left.depth--;
-    return true;
-}
-
-void jinja_leave(struct jinja *j)
-{
-    j->left.depth++;
 }
 
 void *jinja_alloc(struct jinja *j, size_t bytes)

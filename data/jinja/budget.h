@@ -34,7 +34,7 @@ struct jinja;
 
 struct jinja_budget jinja_budget_whole(int depth);
 /* False: over budget, or stopped before. The rendering has stopped then. */
-bool jinja_charge(struct jinja *j, size_t steps, size_t bytes);
+static inline bool jinja_charge(struct jinja *j, size_t steps, size_t bytes);
 /* So many bytes are looked at. */
 bool jinja_read(struct jinja *j, size_t bytes);
 /* Whether so many bytes, or steps and bytes of so many things of one size, are
@@ -42,8 +42,11 @@ bool jinja_read(struct jinja *j, size_t bytes);
 bool jinja_affords(struct jinja *j, uint64_t count, size_t bytes);
 /* One level down, in every function that recurses; jinja_leave follows only if
  * this was true. */
-bool jinja_enter(struct jinja *j);
-void jinja_leave(struct jinja *j);
+static inline bool jinja_enter(struct jinja *j);
+static inline void jinja_leave(struct jinja *j);
+/* Both for what is not left: say so, and false. */
+bool jinja_refuse(struct jinja *j, size_t steps);
+bool jinja_too_deep(struct jinja *j);
 /* Memory that lives as long as the parsed template or the rendering; never
  * NULL. Over budget it is still had, in small: what asks for much charges it
  * first. */

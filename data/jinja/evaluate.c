@@ -35,16 +35,33 @@ void jinja_bind(struct jinja *j, int symbol, struct value value)
     b->value = value;
 }
 
+/* A variable of the context, or a function that every template knows. */
+static struct value resolve(struct jinja *j, struct value name)
+{
+    const json_t *json = json_object_getn(j->context, name.text, name.bytes);
+    const struct row *row = jinja_function(name.text, name.bytes);
+    bool is_date = jinja_is_text(name, "strftime_now");
+    if (json && is_date) /* of which the function makes its text */
+        j->date = json_string_value(json);
+    else if (json)
+        return jinja_from_json(j, json);
+    return row && (json || !is_date)
+                   ? (struct value){.kind = FUNCTION, .function = row}
+                   : jinja_undefined(name, 0);
+}
+
 struct value jinja_lookup(struct jinja *j, int symbol, struct value name)
 {
     for (struct scope *s = j->scope; s; s = s->outer)
         for (struct binding *b = s->first; b; b = b->next) {
             jinja_charge(j, 1, 0);
-            if (b->symbol == symbol && b->value.kind != ABSENT)
+            if (b->symbol == symbol)
                 return b->value;
         }
-    struct value value = j->variables[symbol];
-    return value.kind == ABSENT ? jinja_undefined(name, 0) : value;
+    struct value *value = &j->variables[symbol];
+    if (value->kind == ABSENT)
+        *value = resolve(j, name);
+    return *value;
 }
 
 /* --- calls ---------------------------------------------------------------- */
@@ -175,14 +192,10 @@ static struct value evaluate_call(struct jinja *j, const struct node *node)
     struct arguments given;
     if (callee->kind == ATTRIBUTE) {
         struct value self = jinja_evaluate(j, callee->parts[0]);
-        const struct row *row =
-                callee->symbol ? jinja_method(
-                                         self.kind, callee->constant.text,
-                                         callee->constant.bytes)
-                               : NULL;
+        const struct row *row = jinja_method_of(callee->row, self.kind);
         j->line = callee->line;
         struct value function =
-                row ? self : jinja_attribute(j, self, callee->constant);
+                row ? self : jinja_attribute(j, self, callee->constant, NULL);
         if (j->result != JINJA_DONE)
             return function;
         given = evaluate_arguments(j, node);
@@ -264,28 +277,53 @@ static struct value evaluate_comparison(
     return jinja_truth(is_true);
 }
 
-static struct value evaluate_operators(struct jinja *j, const struct node *node)
+/* One text of several: a sum of texts is made at once. */
+static struct value joined_parts(
+        struct jinja *j, const struct value *parts, int count)
 {
-    struct value a = jinja_evaluate(j, node->parts[0]);
-    for (int i = 1; i < node->count && j->result == JINJA_DONE; i++) {
-        struct value b = jinja_evaluate(j, node->parts[i]);
-        j->line = node->line;
-        if (j->result == JINJA_DONE)
-            a = jinja_operate(j, node->ops[i], a, b);
-    }
-    return a;
+    size_t more = 0;
+    for (int i = 1; i < count; i++)
+        more += parts[i].bytes;
+    struct value all = parts[0];
+    char *at = jinja_extend(j, all.text, all.bytes, more);
+    if (!at)
+        return all;
+    all.text = at;
+    for (int i = 1; i < count; all.bytes += parts[i++].bytes)
+        memcpy(at + all.bytes, parts[i].text, parts[i].bytes);
+    return all;
 }
 
+static struct value evaluate_operators(struct jinja *j, const struct node *node)
+{
+    struct value *parts = jinja_alloc(j, (size_t)node->count * sizeof *parts);
+    bool are_texts = true;
+    for (int i = 0; i < node->count && j->result == JINJA_DONE; i++) {
+        parts[i] = jinja_evaluate(j, node->parts[i]);
+        are_texts &= parts[i].kind == STRING && !parts[i].is_safe &&
+                     (i == 0 || node->ops[i] == '+');
+    }
+    j->line = node->line;
+    if (j->result != JINJA_DONE)
+        return jinja_none();
+    if (are_texts)
+        return joined_parts(j, parts, node->count);
+    for (int i = 1; i < node->count && j->result == JINJA_DONE; i++)
+        parts[0] = jinja_operate(j, node->ops[i], parts[0], parts[i]);
+    return parts[0];
+}
+
+/* Without autoescape safe text is as any other here. */
 static struct value evaluate_concatenation(
         struct jinja *j, const struct node *node)
 {
-    struct value a = {0};
+    struct value *parts = jinja_alloc(j, (size_t)node->count * sizeof *parts);
     for (int i = 0; i < node->count && j->result == JINJA_DONE; i++) {
-        struct value b = jinja_str(j, jinja_evaluate(j, node->parts[i]));
-        b.is_safe = false; /* as join takes it without autoescape */
-        a = i == 0 ? b : j->result == JINJA_DONE ? jinja_joined(j, a, b) : a;
+        parts[i] = jinja_str(j, jinja_evaluate(j, node->parts[i]));
+        parts[i].is_safe = false;
     }
-    return a;
+    return j->result == JINJA_DONE ? joined_parts(j, parts, node->count)
+                                   : jinja_none();
 }
 
 static struct value evaluate_sign(struct jinja *j, const struct node *node)
@@ -366,20 +404,18 @@ static struct value evaluate_part(struct jinja *j, const struct node *node)
     if (j->result != JINJA_DONE)
         return value;
     const struct value *found =
-            value.kind == DICT && node->kind == ATTRIBUTE && !node->symbol
+            value.kind == DICT && node->kind == ATTRIBUTE && !node->row
                     ? jinja_find(j, value.dict, key)
                     : NULL;
     if (found) /* most often */
         return *found;
-    return node->kind == ATTRIBUTE ? jinja_attribute(j, value, key)
+    return node->kind == ATTRIBUTE ? jinja_attribute(j, value, key, node->row)
                                    : jinja_item(j, value, key);
 }
 
 static struct value evaluate(struct jinja *j, const struct node *node)
 {
     switch (node->kind) {
-    case CONSTANT:
-        return node->constant;
     case NAME:
         return jinja_lookup(j, node->symbol, node->constant);
     case SEQUENCE:
@@ -416,6 +452,8 @@ static struct value evaluate(struct jinja *j, const struct node *node)
 
 struct value jinja_evaluate(struct jinja *j, const struct node *node)
 {
+    if (node->kind == CONSTANT)
+        return node->constant;
     if (!jinja_enter(j))
         return jinja_none();
     struct value value = evaluate(j, node);

@@ -37,13 +37,14 @@ JINJA_FUNCTION(do_title)
     struct value text = jinja_str(j, self);
     size_t mark = jinja_capture(j), begin = 0;
     for (size_t i = 0; i <= text.bytes && j->result == JINJA_DONE; i++) {
-        unsigned bytes;
-        bool is_end = i == text.bytes || strchr("-({[<", text.text[i]) ||
-                      ((text.text[i] & 0xc0) != 0x80 &&
-                       jinja_is_space(jinja_character(text, i, &bytes)));
+        unsigned bytes = 0, first = 0;
+        if (i < text.bytes && (text.text[i] & 0xc0) == 0x80)
+            continue;
+        uint32_t c = i < text.bytes ? jinja_character(text, i, &bytes) : ' ';
+        bool is_end =
+                jinja_is_space(c) || (c && c < 0x80 && strchr("-({[<", (int)c));
         if (!is_end)
             continue;
-        unsigned first = 0;
         if (i > begin)
             jinja_character(text, begin, &first);
         jinja_write_str(
@@ -51,9 +52,8 @@ JINJA_FUNCTION(do_title)
                            j, jinja_part(text, begin, begin + first), UPPER));
         jinja_write_str(
                 j, jinja_in_case(j, jinja_part(text, begin + first, i), LOWER));
-        if (i < text.bytes)
-            jinja_write(j, text.text + i, 1);
-        begin = i + 1;
+        jinja_write(j, text.text + i, bytes);
+        begin = i + bytes;
     }
     return jinja_captured(j, mark);
 }

@@ -33,7 +33,9 @@ struct jinja { /* one parsing or one rendering */
     int next_grown;
     /* of a rendering */
     const struct jinja_template *template;
-    struct value *variables; /* of the template, by symbol */
+    const json_t *context;
+    struct value *variables; /* of the template, by symbol; ABSENT: not yet had
+                              * from the context */
     struct scope *scope;     /* innermost; NULL: only the template's */
     struct jinja_output *out;
     size_t out_capacity, span_capacity;
@@ -41,6 +43,28 @@ struct jinja { /* one parsing or one rendering */
     int captures;       /* open ones */
     size_t outer_bytes; /* written when the outermost one began */
 };
+
+static inline bool jinja_charge(struct jinja *j, size_t steps, size_t bytes)
+{
+    struct jinja_budget *left = &j->left;
+    if (j->result != JINJA_DONE)
+        return false;
+    if (steps > left->steps || bytes > left->bytes)
+        return jinja_refuse(j, steps);
+    left->steps -= steps;
+    left->bytes -= bytes;
+    return true;
+}
+static inline bool jinja_enter(struct jinja *j)
+{
+    if (!jinja_charge(j, 1, 0))
+        return false;
+    return j->left.depth-- > 0 || (j->left.depth++, jinja_too_deep(j));
+}
+static inline void jinja_leave(struct jinja *j)
+{
+    j->left.depth++;
+}
 
 /* It ends with this result; the first reason stays. jinja_fail names the line,
  * for what Python refuses too; jinja_unknown for what Jinja has and we lack. */
@@ -110,6 +134,8 @@ const struct row *jinja_filter(const char *name, size_t bytes);
 const struct row *jinja_test(const char *name, size_t bytes);
 const struct row *jinja_function(const char *name, size_t bytes);
 const struct row *jinja_method(enum kind kind, const char *name, size_t bytes);
+/* The same, of the first row of its name, or NULL. */
+const struct row *jinja_method_of(const struct row *first, enum kind kind);
 const struct row *jinja_row(
         const struct row *rows, const char *name, size_t bytes);
 /* All rows, each list ended by one without a name: for tests. */

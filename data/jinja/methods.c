@@ -369,20 +369,36 @@ JINJA_FUNCTION(loop_changed)
 
 #define ROWS (KIND(LIST) | KIND(TUPLE))
 
+/* Rows of one name stand together. */
 const struct row jinja_methods[] = {
+        {"append", refused, "*", KIND(LIST)},
         {"capitalize", str_capitalize, "", KIND(STRING)},
+        {"changed", loop_changed, "*", KIND(LOOP)},
+        {"clear", refused, "*", KIND(DICT) | KIND(LIST)},
+        {"copy", copy, "", KIND(DICT) | KIND(LIST)},
         {"count", str_count, "sub! start end", KIND(STRING)},
+        {"count", list_count, "value!", ROWS},
+        {"cycle", loop_cycle, "*", KIND(LOOP)},
         {"endswith", str_endswith, "suffix! start end", KIND(STRING)},
+        {"extend", refused, "*", KIND(LIST)},
         {"find", str_find, "sub! start end", KIND(STRING)},
+        {"get", dict_get, "key! default", KIND(DICT)},
         {"index", str_index, "sub! start end", KIND(STRING)},
+        {"index", list_index, "value!", ROWS},
+        {"insert", refused, "*", KIND(LIST)},
         {"isalpha", str_isalpha, "", KIND(STRING)},
         {"isdigit", str_isdigit, "", KIND(STRING)},
         {"islower", str_islower, "", KIND(STRING)},
         {"isupper", str_isupper, "", KIND(STRING)},
+        {"items", dict_items, "", KIND(DICT)},
         {"join", str_join, "iterable!", KIND(STRING)},
+        {"keys", dict_keys, "", KIND(DICT)},
         {"lower", str_lower, "", KIND(STRING)},
         {"lstrip", str_lstrip, "chars", KIND(STRING)},
         {"partition", str_partition, "sep!", KIND(STRING)},
+        {"pop", refused, "*", KIND(DICT) | KIND(LIST)},
+        {"popitem", refused, "*", KIND(DICT)},
+        {"remove", refused, "*", KIND(LIST)},
         {"removeprefix", str_removeprefix, "prefix!", KIND(STRING)},
         {"removesuffix", str_removesuffix, "suffix!", KIND(STRING)},
         {"replace", str_replace, "old! new! count", KIND(STRING)},
@@ -390,38 +406,28 @@ const struct row jinja_methods[] = {
         {"rpartition", str_rpartition, "sep!", KIND(STRING)},
         {"rsplit", str_rsplit, "sep maxsplit", KIND(STRING)},
         {"rstrip", str_rstrip, "chars", KIND(STRING)},
+        {"setdefault", refused, "*", KIND(DICT)},
+        {"sort", refused, "*", KIND(LIST)},
         {"split", str_split, "sep maxsplit", KIND(STRING)},
         {"splitlines", str_splitlines, "keepends", KIND(STRING)},
         {"startswith", str_startswith, "prefix! start end", KIND(STRING)},
         {"strip", str_strip, "chars", KIND(STRING)},
         {"title", str_title, "", KIND(STRING)},
-        {"upper", str_upper, "", KIND(STRING)},
-        {"clear", refused, "*", KIND(DICT) | KIND(LIST)},
-        {"copy", copy, "", KIND(DICT) | KIND(LIST)},
-        {"get", dict_get, "key! default", KIND(DICT)},
-        {"items", dict_items, "", KIND(DICT)},
-        {"keys", dict_keys, "", KIND(DICT)},
-        {"pop", refused, "*", KIND(DICT) | KIND(LIST)},
-        {"popitem", refused, "*", KIND(DICT)},
-        {"setdefault", refused, "*", KIND(DICT)},
         {"update", refused, "*", KIND(DICT)},
+        {"upper", str_upper, "", KIND(STRING)},
         {"values", dict_values, "", KIND(DICT)},
-        {"append", refused, "*", KIND(LIST)},
-        {"extend", refused, "*", KIND(LIST)},
-        {"insert", refused, "*", KIND(LIST)},
-        {"remove", refused, "*", KIND(LIST)},
-        {"sort", refused, "*", KIND(LIST)},
-        {"count", list_count, "value!", ROWS},
-        {"index", list_index, "value!", ROWS},
-        {"changed", loop_changed, "*", KIND(LOOP)},
-        {"cycle", loop_cycle, "*", KIND(LOOP)},
         {0}};
+
+const struct row *jinja_method_of(const struct row *first, enum kind kind)
+{
+    for (const struct row *row = first;
+         row && row->name && strcmp(row->name, first->name) == 0; row++)
+        if (row->kinds & KIND(kind))
+            return row;
+    return NULL;
+}
 
 const struct row *jinja_method(enum kind kind, const char *name, size_t bytes)
 {
-    for (const struct row *row = jinja_methods; row->name; row++)
-        if ((row->kinds & KIND(kind)) && row->name[0] == name[0] &&
-            strlen(row->name) == bytes && memcmp(row->name, name, bytes) == 0)
-            return row;
-    return NULL;
+    return jinja_method_of(jinja_row(jinja_methods, name, bytes), kind);
 }

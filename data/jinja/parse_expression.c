@@ -283,15 +283,6 @@ struct node *jinja_parse_call(struct parser *p, struct node *callee)
     return node;
 }
 
-static void set_attribute(struct parser *p, struct node *node)
-{
-    node->constant = expect_name(p);
-    for (int kind = STRING; kind <= LOOP; kind++) /* may it be a method? */
-        node->symbol |= jinja_method(
-                                (enum kind)kind, node->constant.text,
-                                node->constant.bytes) != NULL;
-}
-
 static struct node *postfix(struct parser *p, struct node *node)
 {
     while (p->j->result == JINJA_DONE) {
@@ -303,10 +294,13 @@ static struct node *postfix(struct parser *p, struct node *node)
             bool is_index = p->at->kind == T_CONSTANT;
             node = jinja_node(p, is_index ? ITEM : ATTRIBUTE, node);
             node->line = p->at->line;
-            if (is_index)
+            if (is_index) {
                 jinja_add_part(p, node, parse_constant(p));
-            else
-                set_attribute(p, node);
+                continue;
+            }
+            node->constant = expect_name(p);
+            node->row = jinja_row(
+                    jinja_methods, node->constant.text, node->constant.bytes);
         } else {
             break;
         }

@@ -297,25 +297,6 @@ struct value jinja_run_macro(
 
 /* --- a rendering as a whole ----------------------------------------------- */
 
-static void bind_variables(struct jinja *j, const json_t *context)
-{
-    const struct jinja_template *t = j->template;
-    j->variables = jinja_alloc(j, (size_t)t->name_count * sizeof *j->variables);
-    for (int i = 0; i < t->name_count && j->result == JINJA_DONE; i++) {
-        struct value name = t->names[i], value = {0};
-        const json_t *json = json_object_getn(context, name.text, name.bytes);
-        const struct row *row = jinja_function(name.text, name.bytes);
-        bool is_date = jinja_is_text(name, "strftime_now");
-        if (json && !is_date)
-            value = jinja_from_json(j, json);
-        else if (row && (json || !is_date))
-            value = (struct value){.kind = FUNCTION, .function = row};
-        if (json && is_date) /* of which the function makes its text */
-            j->date = json_string_value(json);
-        j->variables[i] = value;
-    }
-}
-
 /* Each has its length in characters still, which where a macro's text was
  * before it are not those that it wrote, for transformers too. */
 static void end_spans(struct jinja_output *out)
@@ -341,7 +322,10 @@ enum jinja_result jinja_render(
             .template = template,
             .out = &output};
     why[0] = '\0';
-    bind_variables(&j, context);
+    j.context = context;
+    j.variables = jinja_alloc(
+            &j, (size_t) template->name_count * sizeof *j.variables);
+    memset(j.variables, 0, (size_t) template->name_count * sizeof *j.variables);
     jinja_write(&j, "", 0); /* there is text */
     if (j.result == JINJA_DONE)
         run(&j, template->body);

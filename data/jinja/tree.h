@@ -28,10 +28,9 @@ enum node_kind {
 struct node {
     enum node_kind kind;
     int line, count, named_count;
-    int symbol; /* of a name; SIGN: + or -; ATTRIBUTE: some type has a method
-                 * of this name */
+    int symbol; /* of a name; SIGN: + or - */
     struct value constant;
-    const struct row *row;
+    const struct row *row; /* ATTRIBUTE: a method of some type, or NULL */
     struct node **parts;
     char *ops;
     struct named {

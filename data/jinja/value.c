@@ -313,41 +313,44 @@ size_t jinja_length(struct jinja *j, struct value value)
 
 /* --- parts ---------------------------------------------------------------- */
 
+static struct value neighbor(struct loop *loop, int64_t at, const char *hint)
+{
+    return at >= 0 && at < (int64_t)loop->items.count
+                   ? loop->items.at[at]
+                   : jinja_undefined(jinja_word(hint), UNDEFINED);
+}
+
 static struct value loop_attribute(struct loop *loop, struct value name)
 {
+    static const char *const names[] = {
+            "index0",    "first", "last",   "index",    "length",   "revindex",
+            "revindex0", "depth", "depth0", "previtem", "nextitem", NULL};
     int64_t at = (int64_t)loop->at, count = (int64_t)loop->items.count;
-    const struct {
-        const char *name;
-        struct value value;
-    } known[] = {
-            {"index0", jinja_integer(at)},
-            {"first", jinja_truth(at == 0)},
-            {"last", jinja_truth(at + 1 == count)},
-            {"index", jinja_integer(at + 1)},
-            {"length", jinja_integer(count)},
-            {"revindex", jinja_integer(count - at)},
-            {"revindex0", jinja_integer(count - at - 1)},
-            {"depth", jinja_integer(loop->depth0 + 1)},
-            {"depth0", jinja_integer(loop->depth0)},
-            {"previtem",
-             at > 0 ? loop->items.at[at - 1]
-                    : jinja_undefined(
-                              jinja_word("there is no previous item"),
-                              UNDEFINED)},
-            {"nextitem",
-             at + 1 < count
-                     ? loop->items.at[at + 1]
-                     : jinja_undefined(
-                               jinja_word("there is no next item"), UNDEFINED)},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (jinja_is_text(name, known[i].name))
-            return known[i].value;
-    return jinja_undefined(name, LOOP);
+    int which = 0;
+    while (names[which] && !jinja_is_text(name, names[which]))
+        which++;
+    switch (which) {
+    case 1:
+        return jinja_truth(at == 0);
+    case 2:
+        return jinja_truth(at + 1 == count);
+    case 9:
+        return neighbor(loop, at - 1, "there is no previous item");
+    case 10:
+        return neighbor(loop, at + 1, "there is no next item");
+    case 11:
+        return jinja_undefined(name, LOOP);
+    default:
+        break;
+    }
+    const int64_t numbers[] = {
+            at, 0, 0, at + 1, count, count - at, count - at - 1, 1, 0};
+    return jinja_integer(numbers[which]);
 }
 
 struct value jinja_attribute(
-        struct jinja *j, struct value value, struct value name)
+        struct jinja *j, struct value value, struct value name,
+        const struct row *method)
 {
     const struct value *found = NULL;
     if (value.kind == UNDEFINED) {
@@ -358,11 +361,11 @@ struct value jinja_attribute(
         found = jinja_find(j, value.dict, name);
         return found ? *found : jinja_undefined(name, NAMESPACE);
     }
-    const struct row *row = jinja_method(value.kind, name.text, name.bytes);
-    if (row) {
-        struct method *method = jinja_alloc(j, sizeof *method);
-        *method = (struct method){row, value};
-        return (struct value){.kind = METHOD, .method = method};
+    method = jinja_method_of(method, value.kind);
+    if (method) {
+        struct method *bound = jinja_alloc(j, sizeof *bound);
+        *bound = (struct method){method, value};
+        return (struct value){.kind = METHOD, .method = bound};
     }
     if (value.kind == LOOP)
         return loop_attribute(value.loop, name);
@@ -391,10 +394,8 @@ struct value jinja_item(struct jinja *j, struct value value, struct value key)
     if (value.kind == DICT && (found = jinja_find(j, value.dict, key)))
         return *found;
     if (key.kind == STRING)
-        return value.kind == DICT &&
-                               jinja_method(DICT, key.text, key.bytes) == NULL
-                       ? jinja_undefined(key, DICT)
-                       : jinja_attribute(j, value, key);
+        return jinja_attribute(
+                j, value, key, jinja_row(jinja_methods, key.text, key.bytes));
     if (!is_one_of(key, KIND(INT) | KIND(BOOL)))
         return jinja_undefined(jinja_word("[..]"), value.kind);
     if (is_one_of(value, KIND(LIST) | KIND(TUPLE)) &&

@@ -33,6 +33,7 @@ enum kind {
 
 struct arguments;
 struct jinja;
+struct row;
 
 struct value {
     uint8_t kind;
@@ -161,7 +162,8 @@ size_t jinja_characters(struct value text);
 size_t jinja_past_characters(struct value text, size_t at, size_t count);
 /* value.name, value[key], value[from:to:by] (ABSENT where not given). */
 struct value jinja_attribute(
-        struct jinja *j, struct value value, struct value name);
+        struct jinja *j, struct value value, struct value name,
+        const struct row *method); /* the first of this name, or NULL */
 struct value jinja_item(struct jinja *j, struct value value, struct value key);
 struct value jinja_sliced(
         struct jinja *j, struct value value, const struct value bounds[3]);

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <ctype.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -165,6 +166,59 @@ Test(jinja, texts_of_a_corpus_have_the_digests_of_transformers)
         jinja_free(template);
     }
     cr_expect_geq(count, 320);
+    json_decref(file);
+}
+
+struct shared {
+    const struct jinja_template *template;
+    const json_t *row, *contexts;
+    int wrong;
+};
+
+static void *render_all(void *argument)
+{
+    struct shared *shared = argument;
+    json_t *context;
+    size_t k;
+    char why[400], found[64];
+    json_array_foreach(shared->contexts, k, context)
+    {
+        struct jinja_output out = {0};
+        digest(jinja_render(shared->template, context, &out, why, sizeof why),
+               &out, why, found);
+        shared->wrong +=
+                strcmp(found, json_string_value(json_array_get(
+                                      json_object_get(shared->row, "digests"),
+                                      k))) != 0;
+        jinja_output_fini(&out);
+    }
+    return NULL;
+}
+
+/* A parsed template and the contexts are only read. */
+Test(jinja, threads_share_a_template)
+{
+    json_t *file = fixture("chat_templates.json"), *row;
+    struct shared shared[4];
+    pthread_t threads[4];
+    size_t i;
+    char why[400];
+    json_array_foreach(json_object_get(file, "templates"), i, row)
+    {
+        struct jinja_template *template = NULL;
+        jinja_parse(
+                json_string_at(row, "template"), &template, why, sizeof why);
+        for (int t = 0; t < 4; t++) {
+            shared[t] = (struct shared){
+                    template, row, json_object_get(file, "contexts"), 0};
+            pthread_create(&threads[t], NULL, render_all, &shared[t]);
+        }
+        for (int t = 0; t < 4; t++) {
+            pthread_join(threads[t], NULL);
+            cr_expect_eq(shared[t].wrong, 0);
+        }
+        jinja_free(template);
+    }
     json_decref(file);
 }
 
