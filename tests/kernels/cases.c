@@ -9,7 +9,7 @@ static void matmul_shape(int M, int N, int K, int flags)
 {
     enum dtype type = pair_type();
     bool trans_a = flags & 1, trans_b = flags & 2, accumulate = flags & 4;
-    bool narrow = !accumulate && flags & 8, with_bias = flags & 16;
+    bool narrow = flags & 8, with_bias = flags & 16;
     enum dtype out_type = narrow ? type : DTYPE_FP32;
     float scale = 1.0f / sqrtf((float)K); /* results near 1 */
     pairs_begin();
@@ -40,7 +40,8 @@ static void matmul_case(void)
             {7, 37, 130},   {40, 1111, 23}};
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (int flags = 0; flags < 32; flags++)
-            matmul_shape(shapes[s][0], shapes[s][1], shapes[s][2], flags);
+            if ((flags & 12) != 12) /* one that accumulates is not narrow */
+                matmul_shape(shapes[s][0], shapes[s][1], shapes[s][2], flags);
 }
 
 /* The first R of D channels turn. */
