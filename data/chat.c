@@ -1,170 +1,374 @@
-/* chat.c - the layouts that conversations are written in, and writing them. */
-#include "data/document.h"
-#include "data/tokenizer/unicode.h"
-#include "data/tokenizer/utf8.h"
+#include "data/chat.h"
 
+#include "base/file/fs.h"
+#include "base/log.h"
+#include "base/must.h"
+
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-/* A turn is  begin ROLE after_role before_content CONTENT end after_turn.
- * Begin, after_role, end and bos are markers, the others text; NULL: nothing.
- */
-struct chat_layout {
-    const char *name;
-    const char *markers[3]; /* `auto` takes the last layout whose markers the
-                               tokenizer has; none: it never takes it */
-    const char *bos;        /* before the first turn */
-    const char *system;     /* first, unless a system message is */
-    const char *begin;      /* NULL: the role is not written either */
-    const char *after_role, *before_content;
-    bool trims; /* white space around the content */
-    const char *end, *after_turn;
+enum { TEMPLATE_FILE_MAX = 1 << 20 };
+
+/* --- which template ------------------------------------------------------- */
+
+struct layout {
+    const char *name, *markers[3];
 };
 
-static const struct chat_layout layouts[] = {
-#define LAYOUT(value, word, note, help, ...)                                   \
-    [value] = {.name = word, __VA_ARGS__},
+static const struct layout layouts[] = {
+#define LAYOUT(value, word, marks, help) [value] = {word, marks},
 #include "data/layouts.inc"
 #undef LAYOUT
 };
 
-static bool has_markers(
-        const struct tokenizer *tokenizer, const struct chat_layout *layout)
-{
-    for (int i = 0; i < 3 && layout->markers[i]; i++)
-        if (tokenizer_token_id(tokenizer, layout->markers[i]) < 0)
-            return false;
-    return layout->markers[0] != NULL;
-}
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-enum zd_status chat_template_resolve(
-        enum chat_template wanted, const struct tokenizer *tokenizer,
-        enum chat_template *template_out)
-{
-    int found = (int)wanted;
-    if (wanted == CHAT_AUTO)
-        for (int i = 0; i < (int)(sizeof layouts / sizeof layouts[0]); i++)
-            if (has_markers(tokenizer, &layouts[i]))
-                found = i;
-    *template_out = (enum chat_template)found;
-    if (found != CHAT_AUTO)
-        return ZD_OK;
-    ZD_FAIL(ZD_ERR_CONFIG, "E0434",
-            "data.chat_template = \"auto\", but the tokenizer (%s) has the "
-            "markers of no template",
-            tokenizer_describe(tokenizer));
-    zd_fail_help("set data.chat_template to chatml, llama3, qwen or none");
-    return ZD_ERR_CONFIG;
-}
-
-enum zd_status chat_recipe_resolve(
-        enum chat_template wanted, struct recipe *recipe)
-{
-    int count, bos = tokenizer_token_id(recipe->tokenizer, "<|begin_of_text|>");
-    const int32_t *prefix = tokenizer_prefix(recipe->tokenizer, &count);
-    recipe->chat_bos = count == 0 || prefix[0] != bos;
-    return chat_template_resolve(
-            wanted, recipe->tokenizer, &recipe->chat_template);
-}
-
-const char *chat_template_name(enum chat_template chat_template)
+const char *chat_word(enum chat_template chat_template)
 {
     return layouts[chat_template].name;
 }
 
-/* NULL: nothing. */
-static void add_marker(
-        struct document *document, const char *marker, bool train)
+extern const char chat_templates[]; /* templates.S */
+
+static const char *layout_source(const char *name)
 {
-    document_add(
-            document, marker, marker ? strlen(marker) : 0, ENCODE_ADDED_TOKENS,
-            train);
+    for (const char *at = chat_templates; *at;) {
+        const char *text = at + strlen(at) + 1;
+        if (strcmp(at, name) == 0)
+            return text;
+        at = text + strlen(text) + 1;
+    }
+    return NULL;
 }
 
-static void add_text(struct document *document, const char *text, bool train)
+/* CHAT_AUTO: none. */
+static enum chat_template layout_by_markers(const struct tokenizer *tokenizer)
 {
-    document_add(document, text, text ? strlen(text) : 0, 0, train);
+    enum chat_template found = CHAT_AUTO;
+    for (int n = 0; n < LAYOUTS; n++) {
+        const char *const *markers = layouts[n].markers;
+        bool has = markers[0] != NULL;
+        for (int i = 0; i < 3 && markers[i]; i++)
+            has &= tokenizer_token_id(tokenizer, markers[i]) >= 0;
+        if (has)
+            found = (enum chat_template)n;
+    }
+    return found;
 }
 
-static void open_turn(
-        const struct chat_layout *layout, const char *role, bool train,
-        struct document *document)
+/* --- made ----------------------------------------------------------------- */
+
+static bool has_tags(const char *source)
 {
-    if (!layout->begin)
+    for (; (source = strstr(source, "{%")); source++) {
+        const char *at = source + 2;
+        at += *at == '-' || *at == '+';
+        at += strspn(at, " \t\r\n");
+        if (strncmp(at, "generation", 10) == 0)
+            return true;
+    }
+    return false;
+}
+
+static enum zd_status parse(
+        const char *source, const char *path, struct jinja_template **out)
+{
+    char why[300];
+    enum jinja_result result = jinja_parse(source, out, why, sizeof why);
+    if (result == JINJA_DONE)
+        return ZD_OK;
+    if (result == JINJA_OVER)
+        ZD_FAIL(ZD_ERR_DATA, "E0414", "the chat template %s", why);
+    else
+        ZD_FAIL(ZD_ERR_DATA, "E0416", "the chat template cannot be used: %s",
+                why);
+    zd_fail_where("%s", path);
+    return ZD_ERR_DATA;
+}
+
+static void add_key(struct hasher *hasher, const char *text)
+{
+    hasher_update(hasher, text ? text : "", text ? strlen(text) + 1 : 1);
+}
+
+static void set_digest(
+        struct chat *chat, const char *source, const char *with_tools)
+{
+    struct hasher *hasher = zd_must(hasher_create());
+    char *variables = zd_must(json_dumps(chat->variables, JSON_COMPACT));
+    add_key(hasher, "chat 1");
+    add_key(hasher, source);
+    add_key(hasher, with_tools);
+    add_key(hasher, variables);
+    free(variables);
+    hasher_finish(hasher, chat->digest);
+    hasher_destroy(hasher);
+}
+
+void chat_today(char date[CHAT_DATE_BYTES])
+{
+    time_t now = time(NULL);
+    struct tm parts = {0};
+    localtime_r(&now, &parts);
+    strftime(date, CHAT_DATE_BYTES, "%Y-%m-%d", &parts);
+}
+
+/* From its text. The date is a variable only where the template asks for it, so
+ * that no other's text depends on the day. */
+static enum zd_status create(
+        const char *name, const char *source, const char *with_tools,
+        const struct tokenizer *tokenizer, const char *date, struct chat **out)
+{
+    static const char now[] = "strftime_now";
+    struct tokenizer_chat config = tokenizer_chat(tokenizer);
+    struct chat *chat = zd_array(1, sizeof *chat);
+    char today[CHAT_DATE_BYTES];
+    chat_today(today);
+    chat->name = zd_must(strdup(name));
+    chat->has_tags = has_tags(source) || (with_tools && has_tags(with_tools));
+    chat->variables = config.tokens ? zd_must(json_deep_copy(config.tokens))
+                                    : json_object();
+    if (strstr(source, now) || (with_tools && strstr(with_tools, now)))
+        json_object_set_new(
+                chat->variables, now, json_string(date ? date : today));
+    set_digest(chat, source, with_tools);
+    enum zd_status status = parse(source, name, &chat->template);
+    if (status == ZD_OK && with_tools)
+        status = parse(with_tools, name, &chat->with_tools);
+    if (status == ZD_OK)
+        *out = chat;
+    else
+        chat_destroy(chat);
+    return status;
+}
+
+static enum zd_status create_of_file(
+        const struct chat_choice *choice, const struct tokenizer *tokenizer,
+        struct chat **out)
+{
+    char *source;
+    size_t bytes;
+    ZD_TRY(fs_read_file(choice->path, TEMPLATE_FILE_MAX, &source, &bytes));
+    enum zd_status status =
+            create(choice->path, source, NULL, tokenizer, choice->date, out);
+    free(source);
+    return status;
+}
+
+enum zd_status chat_fail_none(
+        const struct tokenizer *tokenizer, enum zd_status status)
+{
+    ZD_FAIL(status, "E0434",
+            "data.chat_template = \"auto\", but the model has no chat "
+            "template, "
+            "and its tokenizer (%s) has the markers of none",
+            tokenizer_describe(tokenizer));
+    zd_fail_help(
+            "set data.chat_template to chatml, llama3, qwen, mistral, none "
+            "or the path of a template");
+    return status;
+}
+
+enum zd_status chat_create(
+        const struct chat_choice *choice, const struct tokenizer *tokenizer,
+        bool must, struct chat **out)
+{
+    struct tokenizer_chat own = tokenizer_chat(tokenizer);
+    enum chat_template name = choice->name;
+    *out = NULL;
+    if (name == CHAT_FILE)
+        return create_of_file(choice, tokenizer, out);
+    if (name == CHAT_AUTO && own.source) {
+        ZD_TRY(
+                create(own.path, own.source, own.with_tools, tokenizer,
+                       choice->date, out));
+        (*out)->is_own = true;
+        return ZD_OK;
+    }
+    if (name == CHAT_AUTO)
+        name = layout_by_markers(tokenizer);
+    if (name == CHAT_AUTO)
+        return must ? chat_fail_none(tokenizer, ZD_ERR_CONFIG) : ZD_OK;
+    ZD_TRY(
+            create(layouts[name].name, layout_source(layouts[name].name), NULL,
+                   tokenizer, NULL, out));
+    (*out)->is_layout = true;
+    return ZD_OK;
+}
+
+void chat_destroy(struct chat *chat)
+{
+    if (!chat)
         return;
-    add_marker(document, layout->begin, train);
-    add_text(document, role, train);
-    add_marker(document, layout->after_role, train);
-    add_text(document, layout->before_content, train);
+    jinja_free(chat->template);
+    jinja_free(chat->with_tools);
+    json_decref(chat->variables);
+    free(chat->name);
+    free(chat);
 }
 
-/* White space as Python's str.strip knows it. */
-static bool is_space(uint32_t c)
+/* --- told ----------------------------------------------------------------- */
+
+/* A question and its answer, after a system message or not. */
+static bool renders_as(
+        const struct chat *chat, const struct chat *own, bool has_system)
 {
-    bool is = c >= 0x1c && c <= 0x1f;
-    for (int r = 0; r < unicode_spaces.count; r++)
-        is |= c >= unicode_spaces.ranges[r].begin &&
-              c <= unicode_spaces.ranges[r].end;
-    return is;
+    struct conversation talk = {0};
+    struct chat_renderer a, b;
+    static const char *const turns[][2] = {
+            {"system", "Be brief."},
+            {"user", "What is 2 + 2?"},
+            {"assistant", "Four."}};
+    for (size_t i = !has_system; i < 3; i++)
+        conversation_add(
+                &talk,
+                json_pack(
+                        "{s:s, s:s}", "role", turns[i][0], "content",
+                        turns[i][1]),
+                false);
+    chat_renderer_init(&a, chat);
+    chat_renderer_init(&b, own);
+    bool is_same = chat_render_text(&a, &talk, NULL, false, &a.text) == ZD_OK &&
+                   chat_render_text(&b, &talk, NULL, false, &b.text) == ZD_OK;
+    const char *bos = json_string_at(own->variables, "bos_token");
+    size_t skip = bos &&
+                                  strncmp(b.text.text ? b.text.text : "", bos,
+                                          strlen(bos)) == 0 &&
+                                  strncmp(a.text.text ? a.text.text : "", bos,
+                                          strlen(bos)) != 0
+                          ? strlen(bos)
+                          : 0;
+    is_same = is_same && a.text.bytes + skip == b.text.bytes &&
+              memcmp(a.text.text, b.text.text + skip, a.text.bytes) == 0;
+    zd_error_clear();
+    chat_renderer_fini(&a);
+    chat_renderer_fini(&b);
+    conversation_fini(&talk);
+    return is_same;
 }
 
-static void trim(const unsigned char **text, size_t *bytes)
+static void name(const struct chat *chat, bool has_own)
 {
-    unsigned step;
-    while (*bytes && is_space(utf8_read(*text, &step))) {
-        *text += step;
-        *bytes -= step;
+    if (chat->is_own)
+        zd_log_info("chat template: the model's own, %s", chat->name);
+    else
+        zd_log_info(
+                "chat template: %s%s", chat->name,
+                has_own ? "" : "; the model has none of its own");
+}
+
+void chat_tell(
+        const struct chat *chat, const struct tokenizer *tokenizer, bool names)
+{
+    const struct chat_choice choice = {.name = CHAT_AUTO};
+    bool has_own = tokenizer_chat(tokenizer).source != NULL;
+    struct chat *own = NULL;
+    if (names)
+        name(chat, has_own);
+    if (chat->is_own || !has_own)
+        return;
+    bool is_read = chat_create(&choice, tokenizer, false, &own) == ZD_OK;
+    if (!is_read || !renders_as(chat, own, true) ||
+        !renders_as(chat, own, false))
+        zd_log_warning(
+                "data.chat_template = \"%s\" renders conversations differently "
+                "from the model's own template (%s), which it will be served "
+                "with; data.chat_template = \"auto\" uses that",
+                chat->name, tokenizer_chat(tokenizer).path);
+    zd_error_clear();
+    chat_destroy(own);
+}
+
+/* --- conversations -------------------------------------------------------- */
+
+void conversation_fini(struct conversation *conversation)
+{
+    json_decref(conversation->messages);
+    json_decref(conversation->tools);
+    json_decref(conversation->documents);
+    free(conversation->is_masked);
+    memset(conversation, 0, sizeof *conversation);
+}
+
+void conversation_add(
+        struct conversation *conversation, json_t *message, bool is_masked)
+{
+    if (!conversation->messages)
+        conversation->messages = json_array();
+    size_t count = json_array_size(conversation->messages);
+    conversation->is_masked =
+            zd_grow(conversation->is_masked, &conversation->capacity, count + 1,
+                    sizeof *conversation->is_masked);
+    conversation->is_masked[count] = is_masked;
+    json_array_append_new(conversation->messages, message);
+}
+
+void chat_renderer_init(struct chat_renderer *renderer, const struct chat *chat)
+{
+    memset(renderer, 0, sizeof *renderer);
+    renderer->chat = chat;
+    renderer->context = chat ? zd_must(json_deep_copy(chat->variables)) : NULL;
+}
+
+void chat_renderer_fini(struct chat_renderer *renderer)
+{
+    json_decref(renderer->context);
+    jinja_output_fini(&renderer->text);
+    jinja_output_fini(&renderer->other);
+    memset(renderer, 0, sizeof *renderer);
+}
+
+static enum zd_status fail_rendering(
+        const struct chat *chat, enum jinja_result result, const char *why)
+{
+    if (result == JINJA_OVER) {
+        ZD_FAIL(ZD_ERR_DATA, "E0414", "the chat template %s", why);
+        zd_fail_help(
+                "no chat template needs as much: the template is broken or "
+                "hostile, or the conversation too long");
+    } else if (result == JINJA_UNKNOWN) {
+        ZD_FAIL(ZD_ERR_DATA, "E0416", "the chat template cannot be used: %s",
+                why);
+    } else {
+        ZD_FAIL(ZD_ERR_DATA, "E0415", "the chat template %s: %s (%s)",
+                result == JINJA_RAISED ? "refuses the conversation"
+                                       : "fails on the conversation",
+                why, chat->name);
     }
-    while (*bytes) {
-        size_t last = utf8_before(*text, *bytes);
-        if (!is_space(utf8_read(*text + last, &step)))
-            break;
-        *bytes = last;
+    return ZD_ERR_DATA;
+}
+
+static void set(json_t *context, const char *key, const json_t *value)
+{
+    json_object_set(context, key, value ? (json_t *)value : json_null());
+}
+
+enum zd_status chat_render_text(
+        struct chat_renderer *renderer, const struct conversation *conversation,
+        const json_t *messages, bool add_generation_prompt,
+        struct jinja_output *out)
+{
+    const struct chat *chat = renderer->chat;
+    json_t *context = renderer->context;
+    char why[300] = "";
+    if (conversation->variables) { /* of this conversation alone */
+        context = zd_must(json_copy(context));
+        json_object_update(context, (json_t *)conversation->variables);
     }
-}
-
-static void render_message(
-        const struct recipe *recipe, const struct chat_message *message,
-        struct document *document)
-{
-    const struct chat_layout *layout = &layouts[recipe->chat_template];
-    /* what surrounds the content, except its end mark */
-    bool all = recipe->train_on == TRAIN_ON_ALL && !message->is_masked;
-    bool train = all || (!message->is_masked &&
-                         strcmp(message->role, "assistant") == 0);
-    const unsigned char *content = (const unsigned char *)message->content;
-    size_t bytes = message->content_bytes;
-    if (layout->trims)
-        trim(&content, &bytes);
-    open_turn(layout, message->role, all, document);
-    document_add(document, (const char *)content, bytes, 0, train);
-    add_marker(document, layout->end, train);
-    add_text(document, layout->after_turn, all);
-}
-
-void chat_render(
-        const struct recipe *recipe, const struct chat_message *messages,
-        size_t count, struct document *document)
-{
-    const struct chat_layout *layout = &layouts[recipe->chat_template];
-    if (recipe->chat_bos)
-        add_marker(document, layout->bos, recipe->train_on == TRAIN_ON_ALL);
-    if (layout->system && count > 0 &&
-        strcmp(messages[0].role, "system") != 0) {
-        struct chat_message system = {
-                "system", layout->system, strlen(layout->system), false};
-        render_message(recipe, &system, document);
-    }
-    for (size_t i = 0; i < count; i++)
-        render_message(recipe, &messages[i], document);
-}
-
-void chat_render_prompt(
-        const struct recipe *recipe, const char *content,
-        struct document *document, int32_t *end_out)
-{
-    const struct chat_layout *layout = &layouts[recipe->chat_template];
-    struct chat_message user = {"user", content, strlen(content), false};
-    *end_out = tokenizer_token_id(recipe->tokenizer, layout->end);
-    chat_render(recipe, &user, 1, document);
-    open_turn(layout, "assistant", false, document);
+    set(context, "messages", messages ? messages : conversation->messages);
+    set(context, "tools", conversation->tools);
+    set(context, "documents", conversation->documents);
+    json_object_set_new(
+            context, "add_generation_prompt",
+            json_boolean(add_generation_prompt));
+    jinja_output_fini(out);
+    enum jinja_result result = jinja_render(
+            conversation->tools && chat->with_tools ? chat->with_tools
+                                                    : chat->template,
+            context, out, why, sizeof why);
+    set(context, "messages", NULL);
+    if (conversation->variables)
+        json_decref(context);
+    return result == JINJA_DONE ? ZD_OK : fail_rendering(chat, result, why);
 }

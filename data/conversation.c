@@ -1,10 +1,9 @@
 /* conversation.c - records of conversations: chat and ShareGPT. */
 #include "data/format.h"
 
-#include "base/must.h"
+#include "data/chat.h"
 #include "data/record.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* What the keys of a conversation and of its messages are. */
@@ -35,74 +34,93 @@ bool record_is_sharegpt(const json_t *record, const struct data_entry *entry)
                    : record_get(record, "conversations") != NULL;
 }
 
+static const char masks_help[] =
+        "\"train\": false or \"weight\": 0 keeps a message out of the loss";
+
 /* The role as templates spell it, or NULL: a misspelled "assistant" would be
  * left out of the loss without a word. */
-static const char *known_role(const char *role)
+static const char *known_role(const char *role, bool is_sharegpt)
 {
     static const struct {
-        const char *written, *means;
+        const char *written, *means, *in_sharegpt;
     } roles[] = {
-            {"system", "system"},       {"developer", "developer"},
-            {"user", "user"},           {"human", "user"},
-            {"assistant", "assistant"}, {"gpt", "assistant"},
-            {"tool", "tool"},           {"function", "function"},
-            {"ipython", "ipython"},     {"observation", "observation"},
+            {"system", "system", NULL},
+            {"developer", "developer", NULL},
+            {"user", "user", NULL},
+            {"human", "user", NULL},
+            {"assistant", "assistant", NULL},
+            {"gpt", "assistant", NULL},
+            {"tool", "tool", NULL},
+            {"function", "function", NULL},
+            {"ipython", "ipython", NULL},
+            {"observation", "observation", "tool"},
+            {"function_call", NULL, "function_call"},
     };
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (strcmp(role, roles[i].written) == 0)
-            return roles[i].means;
+            return is_sharegpt && roles[i].in_sharegpt ? roles[i].in_sharegpt
+                                                       : roles[i].means;
     return NULL;
 }
 
-/* What a template would render, and what would mask a turn, by names other than
- * ours. */
+/* What would mask a turn by names other than ours, or is no text. */
 static enum zd_status check_message_keys(size_t index, const json_t *value)
 {
-    static const char *const rendered[] = {
-            "tool_calls", "function_call", "reasoning_content",
-            "reasoning",  "thinking",      "images",
-            "audio"};
-    static const char *const masks[] = {"train", "training",  "train_detail",
-                                        "loss",  "loss_mask", "mask"};
+    static const struct {
+        const char *key, *help;
+    } keys[] = {{"images", NULL},
+                {"audio", NULL},
+                {"videos", NULL},
+                {"function_call", "write it as \"tool_calls\""},
+                {"training", masks_help},
+                {"train_detail", masks_help},
+                {"loss", masks_help},
+                {"loss_mask", masks_help},
+                {"mask", masks_help}};
     char what[40];
     snprintf(what, sizeof what, "message %zu", index + 1);
-    for (size_t i = 0; i < sizeof rendered / sizeof rendered[0]; i++)
-        ZD_TRY(record_refuse_filled(
-                value, rendered[i], what,
-                "no template renders it yet: without it the model would learn "
-                "to leave it out. Remove the record, or write what it says "
-                "into the content"));
-    for (size_t i = 0; i < sizeof masks / sizeof masks[0]; i++)
-        ZD_TRY(record_refuse_filled(
-                value, masks[i], what,
-                "\"weight\": 0 keeps a message out of the loss"));
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        ZD_TRY(record_refuse_filled(value, keys[i].key, what, keys[i].help));
     return ZD_OK;
 }
 
-/* OpenAI's form: 0 keeps a message out of the loss, 1 says nothing. */
-static enum zd_status read_weight(
-        size_t index, const json_t *value, struct chat_message *message)
+/* OpenAI's "weight", 0 or 1, and axolotl's "train". */
+static enum zd_status read_mask(
+        size_t index, const json_t *value, bool *is_masked_out)
 {
     const json_t *weight = record_get(value, "weight");
+    const json_t *train = record_get(value, "train");
     double number = json_is_number(weight) ? json_number_value(weight) : -1;
-    if (!weight)
-        return ZD_OK;
-    if (number != 0 && number != 1)
+    if (weight && number != 0 && number != 1)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0437",
                 "\"weight\" of message %zu is neither 0 nor 1", index + 1);
-    message->is_masked = number == 0;
+    if (train && !json_is_boolean(train))
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0437",
+                "\"train\" of message %zu is neither true nor false",
+                index + 1);
+    *is_masked_out = number == 0 || json_is_false(train);
     return ZD_OK;
 }
 
 /* A role is a name: one with a NUL in it is another. */
 static enum zd_status read_role(
-        size_t index, const json_t *role, struct chat_message *message)
+        const struct names *names, size_t index, const json_t *value,
+        const char **role_out)
 {
+    const json_t *role = NULL;
+    enum zd_status status = record_get_string(value, names->role, &role);
+    if (status != ZD_OK) {
+        if (names->is_sharegpt && json_object_get(value, "role"))
+            zd_fail_help("messages with \"role\" and \"content\" are chat: "
+                         "messages_field = \"conversations\"");
+        return status;
+    }
     const char *name = json_string_value(role);
     bool has_nul = strlen(name) != json_string_length(role);
-    message->role = has_nul ? NULL : known_role(name);
-    if (message->role)
+    *role_out = has_nul ? NULL : known_role(name, names->is_sharegpt);
+    if (*role_out)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0438", "message %zu has the unknown role \"%s%s\"",
             index + 1, name, has_nul ? "\\u0000..." : "");
@@ -110,102 +128,279 @@ static enum zd_status read_role(
     return ZD_ERR_DATA;
 }
 
-static void set_content(struct chat_message *message, const json_t *content)
+static bool is_text_part(const json_t *part)
 {
-    message->content = json_string_value(content);
-    message->content_bytes = json_string_length(content);
+    const json_t *type = json_object_get(part, "type");
+    return json_is_string(part) ||
+           (json_is_string(json_object_get(part, "text")) &&
+            (!type || strcmp(json_string_value(type), "text") == 0));
+}
+
+/* A text, parts that are texts, or nothing beside calls of tools. */
+static enum zd_status check_content(
+        const struct names *names, size_t index, const json_t *value)
+{
+    const json_t *content = record_get(value, names->content), *part;
+    size_t i;
+    if (!content && !record_is_empty(json_object_get(value, "tool_calls")))
+        return ZD_OK;
+    if (!json_is_array(content))
+        return record_get_string(value, names->content, &content);
+    json_array_foreach(content, i, part)
+    {
+        const char *type = json_string_at(part, "type");
+        if (!is_text_part(part))
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0437",
+                    "part %zu of message %zu is \"%s\", not \"text\"", i + 1,
+                    index + 1, type ? type : "?");
+    }
+    return ZD_OK;
+}
+
+static enum zd_status check_calls(size_t index, const json_t *value)
+{
+    const json_t *calls = record_get(value, "tool_calls"), *call;
+    size_t i;
+    bool is_good = !calls || json_is_array(calls);
+    json_array_foreach(calls, i, call) is_good &= json_is_object(call);
+    return is_good ? ZD_OK
+                   : ZD_FAIL(ZD_ERR_DATA, "E0437",
+                             "\"tool_calls\" of message %zu is not a list of "
+                             "objects",
+                             index + 1);
+}
+
+/* ShareGPT's function_call: the text is JSON, a call or a list of them. */
+static enum zd_status read_calls(
+        size_t index, const json_t *content, json_t *message)
+{
+    const char *text = json_string_value(content);
+    json_t *calls = NULL, *call, *list = json_array();
+    size_t i;
+    if (json_parse(
+                text, json_string_length(content), "function_call", ZD_ERR_DATA,
+                &calls) == ZD_OK &&
+        json_is_object(calls)) {
+        json_t *one = json_pack("[o]", calls);
+        calls = one;
+    }
+    json_array_foreach(calls, i, call)
+    {
+        if (json_string_at(call, "name"))
+            json_array_append_new(
+                    list, json_pack(
+                                  "{s:s, s:O}", "type", "function", "function",
+                                  call));
+    }
+    bool is_good = json_array_size(list) > 0 && json_array_size(list) == i;
+    json_object_set_new(message, "content", json_string(""));
+    json_object_set_new(message, "tool_calls", list);
+    json_decref(calls);
+    zd_error_clear();
+    return is_good ? ZD_OK
+                   : ZD_FAIL(ZD_ERR_DATA, "E0437",
+                             "message %zu is a function_call, but its text is "
+                             "not JSON with a \"name\" and \"arguments\"",
+                             index + 1);
+}
+
+/* As transformers gives it to a template: without keys that are null, with the
+ * reasoning under both of its names. */
+static json_t *template_message(
+        const struct names *names, const json_t *value, const char *role)
+{
+    static const char *const reasons[] = {
+            "reasoning_content", "thinking", "reasoning"};
+    json_t *message = json_object(), *item, *reasoning = NULL;
+    const char *key;
+    for (size_t i = 0; i < 3 && !reasoning; i++)
+        reasoning = (json_t *)record_get(value, reasons[i]);
+    if (reasoning)
+        json_object_set(message, "thinking", reasoning);
+    json_object_foreach((json_t *)value, key, item)
+    {
+        bool is_role = strcmp(key, names->role) == 0;
+        bool is_content = strcmp(key, names->content) == 0;
+        if (json_is_null(item))
+            continue;
+        if (is_role)
+            json_object_set_new(message, "role", json_string(role));
+        else
+            json_object_set(message, is_content ? "content" : key, item);
+    }
+    if (reasoning)
+        json_object_set(message, "reasoning_content", reasoning);
+    return message;
 }
 
 static enum zd_status read_message(
         const struct names *names, size_t index, const json_t *value,
-        struct chat_message *message)
+        bool is_masked, struct conversation *conversation)
 {
-    const json_t *role = NULL, *content = NULL;
+    const char *role = NULL;
+    bool is_left_out = false;
     if (!json_is_object(value))
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0437", "message %zu is not an object",
                 index + 1);
     ZD_TRY(check_message_keys(index, value));
-    enum zd_status status = record_get_string(value, names->role, &role);
-    if (status == ZD_OK)
-        status = record_get_string(value, names->content, &content);
-    if (status != ZD_OK) {
-        if (names->is_sharegpt && json_object_get(value, "role"))
-            zd_fail_help("messages with \"role\" and \"content\" are chat: "
-                         "messages_field = \"conversations\"");
-        return status;
-    }
-    set_content(message, content);
-    ZD_TRY(read_weight(index, value, message));
-    return read_role(index, role, message);
+    ZD_TRY(read_role(names, index, value, &role));
+    ZD_TRY(check_content(names, index, value));
+    ZD_TRY(check_calls(index, value));
+    ZD_TRY(read_mask(index, value, &is_left_out));
+    bool is_call = strcmp(role, "function_call") == 0;
+    const json_t *content = record_get(value, names->content);
+    json_t *message =
+            template_message(names, value, is_call ? "assistant" : role);
+    conversation_add(conversation, message, is_masked || is_left_out);
+    return is_call && json_is_string(content)
+                   ? read_calls(index, content, message)
+                   : ZD_OK;
 }
 
-/* ShareGPT has the system's words beside the conversation; they come first.
- * *message stays without a role if there are none. */
-static enum zd_status read_system(
-        const json_t *record, const struct chat_message *first,
-        struct chat_message *message)
+static enum zd_status read_messages(
+        const struct names *names, const json_t *record, const char *key,
+        bool is_masked, struct conversation *conversation)
 {
-    const json_t *system = NULL;
-    if (record_is_empty(json_object_get(record, "system")))
-        return ZD_OK;
-    ZD_TRY(record_get_string(record, "system", &system));
-    if (strcmp(first->role, "system") == 0)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0437",
-                "the record has a \"system\", and its conversation begins with "
-                "a system message too");
-    message->role = "system";
-    set_content(message, system);
-    return ZD_OK;
-}
-
-static enum zd_status read_list(
-        const struct recipe *recipe, const struct names *names,
-        const json_t *record, struct document *document)
-{
-    const json_t *list = json_object_get(record, names->list);
+    const json_t *list = json_object_get(record, key);
+    size_t count = json_array_size(list);
     if (!list)
         ZD_TRY(record_check_preference(record));
-    size_t count = json_array_size(list);
     if (count == 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0437",
                 list ? "\"%s\" is not a list of messages"
                      : "the record has no \"%s\"",
-                names->list);
-    /* the first is that of a system */
-    struct chat_message *messages =
-            zd_must(calloc(count + 1, sizeof *messages));
+                key);
+    for (size_t i = 0; i < count; i++)
+        ZD_TRY(read_message(
+                names, i, json_array_get(list, i), is_masked, conversation));
+    return ZD_OK;
+}
+
+static void add_text(
+        struct conversation *conversation, const char *role,
+        const json_t *content, bool is_masked)
+{
+    conversation_add(
+            conversation,
+            json_pack("{s:s, s:O}", "role", role, "content", content),
+            is_masked);
+}
+
+/* ShareGPT has the system's words beside the conversation; they come first. */
+static enum zd_status read_system(
+        const json_t *record, struct conversation *conversation)
+{
+    const json_t *system = NULL;
+    if (record_is_empty(json_object_get(record, "system")))
+        return ZD_OK;
+    ZD_TRY(record_get_string(record, "system", &system));
+    add_text(conversation, "system", system, false);
+    return ZD_OK;
+}
+
+/* A list, or its JSON in a string. */
+static enum zd_status read_list(
+        const json_t *record, const char *key, json_t **list_out)
+{
+    const json_t *value = record_get(record, key);
+    json_t *list = NULL;
     enum zd_status status = ZD_OK;
-    for (size_t i = 0; i < count && status == ZD_OK; i++)
-        status = read_message(
-                names, i, json_array_get(list, i), &messages[i + 1]);
+    if (record_is_empty(value))
+        return ZD_OK;
+    if (json_is_string(value))
+        status = json_parse_record(
+                json_string_value(value), json_string_length(value), key,
+                ZD_ERR_DATA, &list);
+    else
+        list = json_incref((json_t *)value);
+    if (status == ZD_OK && json_is_null(list)) {
+        json_decref(list);
+        return ZD_OK;
+    }
+    bool is_good = status == ZD_OK && json_is_array(list);
+    json_t *item;
+    size_t i;
+    json_array_foreach(list, i, item) is_good &= json_is_object(item);
+    if (!is_good) {
+        json_decref(list);
+        zd_error_clear();
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0437",
+                "\"%s\" is neither a list of objects nor its JSON in a string",
+                key);
+    }
+    if (json_array_size(list) > 0)
+        *list_out = list;
+    else
+        json_decref(list);
+    return ZD_OK;
+}
+
+/* What stands beside the messages. */
+static enum zd_status read_beside(
+        const json_t *record, struct conversation *conversation)
+{
+    conversation->variables = json_object_get(record, "chat_template_kwargs");
+    if (!json_is_object(conversation->variables))
+        conversation->variables = NULL;
+    ZD_TRY(read_list(record, "documents", &conversation->documents));
+    return read_list(record, "tools", &conversation->tools);
+}
+
+static enum zd_status conversation_finish(
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        const json_t *record, struct conversation *conversation,
+        struct document *document)
+{
+    enum zd_status status = read_beside(record, conversation);
     if (status == ZD_OK)
-        status = read_system(record, &messages[1], &messages[0]);
-    bool has_system = messages[0].role;
+        status =
+                chat_render(renderer, conversation, recipe->train_on, document);
+    conversation_fini(conversation);
+    return status;
+}
+
+static enum zd_status read_talk(
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        const struct names *names, const json_t *record,
+        struct document *document)
+{
+    struct conversation talk = {0};
+    const json_t *first =
+            json_array_get(json_object_get(record, names->list), 0);
+    const char *role = json_string_at(first, names->role);
+    enum zd_status status = read_system(record, &talk);
+    if (status == ZD_OK && talk.messages && role && strcmp(role, "system") == 0)
+        status =
+                ZD_FAIL(ZD_ERR_DATA, "E0437",
+                        "the record has a \"system\", and its conversation "
+                        "begins with a system message too");
     if (status == ZD_OK)
-        chat_render(
-                recipe, messages + !has_system, count + has_system, document);
-    free(messages);
+        status = read_messages(names, record, names->list, false, &talk);
+    if (status == ZD_OK)
+        return conversation_finish(recipe, renderer, record, &talk, document);
+    conversation_fini(&talk);
     return status;
 }
 
 enum zd_status record_chat(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document)
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        const json_t *record, struct document *document)
 {
     const struct data_entry *entry = recipe->entry;
     const struct names names = {
             entry->messages_field, entry->role_field, entry->content_field,
             false};
-    return read_list(recipe, &names, record, document);
+    return read_talk(recipe, renderer, &names, record, document);
 }
 
 /* Its names, where the job does not give others. */
 enum zd_status record_sharegpt(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document)
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        const json_t *record, struct document *document)
 {
     const struct data_entry *entry = recipe->entry;
     const struct data_entry usual = data_entry_default();
@@ -219,5 +414,73 @@ enum zd_status record_sharegpt(
         names.role = "from";
     if (strcmp(names.content, usual.content_field) == 0)
         names.content = "value";
-    return read_list(recipe, &names, record, document);
+    return read_talk(recipe, renderer, &names, record, document);
+}
+
+/* --- records of other forms as conversations --- */
+
+enum zd_status record_alpaca_talk(
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        const json_t *record, struct document *document)
+{
+    struct conversation talk = {0};
+    const json_t *instruction = NULL, *input = NULL, *output = NULL, *turn;
+    const json_t *history = record_get(record, "history");
+    size_t i;
+    ZD_TRY(record_get_string(record, "instruction", &instruction));
+    ZD_TRY(record_get_string(record, "output", &output));
+    if (record_get(record, "input"))
+        ZD_TRY(record_get_string(record, "input", &input));
+    json_array_foreach(history, i, turn) if (
+            !json_is_string(json_array_get(turn, 0)) ||
+            !json_is_string(json_array_get(
+                    turn,
+                    1))) return ZD_FAIL(ZD_ERR_DATA, "E0437", "\"history\" is not a list of pairs of strings");
+    ZD_TRY(read_system(record, &talk));
+    json_array_foreach(history, i, turn)
+    {
+        add_text(&talk, "user", json_array_get(turn, 0), false);
+        add_text(&talk, "assistant", json_array_get(turn, 1), false);
+    }
+    json_t *question = json_incref((json_t *)instruction);
+    if (json_string_length(input) > 0) {
+        json_decref(question);
+        question = json_pack(
+                "s%++%", json_string_value(instruction),
+                json_string_length(instruction), "\n", json_string_value(input),
+                json_string_length(input));
+    }
+    add_text(&talk, "user", question, false);
+    json_decref(question);
+    add_text(&talk, "assistant", output, false);
+    return conversation_finish(recipe, renderer, record, &talk, document);
+}
+
+enum zd_status record_completion_talk(
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        const json_t *record, struct document *document)
+{
+    const struct names names = {NULL, "role", "content", false};
+    struct conversation talk = {0};
+    const json_t *prompt = record_get(record, "prompt");
+    const json_t *completion = NULL;
+    enum zd_status status = ZD_OK;
+    if (json_is_array(prompt)) { /* messages, as TRL has them */
+        status = read_messages(&names, record, "prompt", true, &talk);
+        if (status == ZD_OK)
+            status = read_messages(&names, record, "completion", false, &talk);
+        for (size_t i = 0; i < json_array_size(prompt) &&
+                           recipe->train_on == TRAIN_ON_ALL && status == ZD_OK;
+             i++)
+            talk.is_masked[i] = false;
+    } else {
+        ZD_TRY(record_get_string(record, "prompt", &prompt));
+        ZD_TRY(record_get_string(record, "completion", &completion));
+        add_text(&talk, "user", prompt, false);
+        add_text(&talk, "assistant", completion, false);
+    }
+    if (status == ZD_OK)
+        return conversation_finish(recipe, renderer, record, &talk, document);
+    conversation_fini(&talk);
+    return status;
 }

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/must.h"
+#include "data/chat.h"
 #include "data/format.h"
 
 #include <errno.h>
@@ -47,11 +48,11 @@ static enum zd_status text_key(
     bool is_text = true;
     for (int i = 0; i < list->count; i++)
         is_text &= list->files[i].format == DATA_TEXT;
-    key_string(hasher, "words 2");
+    key_string(hasher, "words 3");
     key_string(hasher, tokenizer_digest(recipe->tokenizer));
     key_number(hasher, recipe->eos);
-    if (sources_have_chat(list))
-        key_number(hasher, recipe->chat_template);
+    if (recipe->chat)
+        key_string(hasher, recipe->chat->digest);
     if (!is_text)
         key_number(hasher, recipe->train_on);
     if (recipe->skips_bad_rows)
@@ -94,6 +95,17 @@ static int thread_count(int wanted)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+/* May a record be rendered by a chat template? */
+static bool may_talk(
+        const struct file_list *list, const struct data_entry *entry)
+{
+    bool may = sources_have_chat(list);
+    for (int i = 0; i < list->count; i++)
+        may |= format_of(list->files[i].format)->talk &&
+               (entry->format == DATA_AUTO || entry->format == DATA_COMPLETION);
+    return may;
+}
+
 static enum zd_status resolve_recipe(
         const struct dataset_request *request, const struct data_entry *entry,
         const struct file_list *list, struct recipe *recipe)
@@ -124,9 +136,13 @@ static enum zd_status resolve_recipe(
             .eos = options->add_eos ? request->eos : -1,
             .skips_bad_rows = options->on_bad_row == BAD_ROW_SKIP,
     };
-    if (!sources_have_chat(list))
+    if (!may_talk(list, entry))
         return ZD_OK;
-    return chat_recipe_resolve(options->chat_template, recipe);
+    const struct chat_choice choice = {
+            options->chat_template, options->chat_file, request->template_date};
+    return chat_create(
+            &choice, request->tokenizer, sources_have_chat(list),
+            &recipe->chat);
 }
 
 static bool has_index(const struct corpus *corpus)
@@ -240,15 +256,14 @@ static enum zd_status take_bad_rows(
     return ZD_OK;
 }
 
-static enum zd_status open_text(
+static enum zd_status open_words(
         struct corpus *corpus, const struct dataset_request *request,
-        const struct data_entry *entry, enum corpus_depth depth)
+        const struct recipe *recipe, enum corpus_depth depth)
 {
     const struct data_options *options = request->options;
-    struct recipe recipe;
     struct text_words text = {
             .corpus = corpus,
-            .recipe = &recipe,
+            .recipe = recipe,
             .threads = thread_count(options->preprocessing_threads),
             .is_look = depth == CORPUS_LOOK,
             .key = corpus->key};
@@ -259,20 +274,34 @@ static enum zd_status open_text(
             .ctx = &text};
     const struct token_cache *cache = &corpus->cache;
     bool is_new;
-    ZD_TRY(resolve_recipe(request, entry, &corpus->list, &recipe));
-    if (sources_have_chat(&corpus->list))
-        corpus->chat_template = chat_template_name(recipe.chat_template);
-    ZD_TRY(text_key(&corpus->list, &recipe, corpus->key));
+    ZD_TRY(text_key(&corpus->list, recipe, corpus->key));
     ZD_TRY(cache_obtain(options, &content, depth, &corpus->cache, &is_new));
     if (is_new && depth != CORPUS_LOOK)
         zd_log_info(
-                "tokenized %s: %llu tokens in %llu documents", entry->path,
-                (unsigned long long)cache->word_count,
+                "tokenized %s: %llu tokens in %llu documents",
+                recipe->entry->path, (unsigned long long)cache->word_count,
                 (unsigned long long)cache->doc_count);
-    ZD_TRY(take_bad_rows(corpus, entry, is_new, depth));
+    ZD_TRY(take_bad_rows(corpus, recipe->entry, is_new, depth));
     corpus->count = cache->word_count;
     memcpy(corpus->digest, cache->digest, sizeof corpus->digest);
     return ZD_OK;
+}
+
+static enum zd_status open_text(
+        struct corpus *corpus, const struct dataset_request *request,
+        const struct data_entry *entry, enum corpus_depth depth)
+{
+    struct recipe recipe = {0};
+    enum zd_status status =
+            resolve_recipe(request, entry, &corpus->list, &recipe);
+    const struct chat *chat = recipe.chat;
+    if (status == ZD_OK && chat &&
+        (sources_have_chat(&corpus->list) || !chat->is_layout))
+        corpus->chat_template = zd_must(strdup(chat->name));
+    if (status == ZD_OK)
+        status = open_words(corpus, request, &recipe, depth);
+    chat_destroy(recipe.chat);
+    return status;
 }
 
 /* Check every id of files up to check_max_bytes, or the first ones of each
@@ -364,6 +393,8 @@ enum zd_status corpus_check(
 
 void corpus_close(struct corpus *corpus)
 {
+    free(corpus->chat_template);
+    corpus->chat_template = NULL;
     token_cache_close(&corpus->cache);
     raw_close(&corpus->raw);
     sources_free(&corpus->list);

@@ -4,6 +4,7 @@
 #include "base/must.h"
 #include "base/number/rng.h"
 #include "base/threads.h"
+#include "data/chat.h"
 
 #include <assert.h>
 #include <math.h>
@@ -150,17 +151,20 @@ const char *dataset_chat_template(const struct dataset *dataset)
     return NULL;
 }
 
-enum zd_status dataset_compare_template(
-        const struct dataset *dataset, const struct dataset_request *request)
+void dataset_tell_template(
+        const struct dataset *dataset, const struct dataset_request *request,
+        bool names)
 {
-    enum chat_template ours;
+    const struct data_options *options = request->options;
+    const struct chat_choice choice = {
+            options->chat_template, options->chat_file, request->template_date};
+    struct chat *chat = NULL;
     if (!dataset_chat_template(dataset) || !request->tokenizer)
-        return ZD_OK;
-    if (chat_template_resolve(
-                request->options->chat_template, request->tokenizer, &ours) !=
-        ZD_OK)
-        return ZD_OK;
-    return chat_template_compare(ours, request->tokenizer);
+        return;
+    if (chat_create(&choice, request->tokenizer, false, &chat) == ZD_OK && chat)
+        chat_tell(chat, request->tokenizer, names);
+    zd_error_clear();
+    chat_destroy(chat);
 }
 
 static enum zd_status open_part(
@@ -247,11 +251,10 @@ static enum zd_status look(
     *is_part_out = false;
     for (int i = 0; i < dataset->part_count; i++)
         *is_part_out |= dataset->parts[i].corpus.is_part;
-    enum zd_status status = request->compares_template
-                                    ? dataset_compare_template(dataset, request)
-                                    : ZD_OK;
+    if (request->tells_template)
+        dataset_tell_template(dataset, request, false);
     dataset_close(dataset);
-    return status;
+    return ZD_OK;
 }
 
 enum zd_status dataset_prepare(const struct dataset_request *request)

@@ -26,6 +26,7 @@ enum chat_template {
 #define LAYOUT(value, ...) value,
 #include "data/layouts.inc"
 #undef LAYOUT
+    CHAT_FILE
 };
 enum data_packing {
     PACKING_NO,        /* a document a sample */
@@ -36,7 +37,8 @@ enum data_packing {
 /* What becomes of a document longer than a sample, unless PACKING_STREAM. */
 enum long_documents { LONG_TRUNCATE, LONG_SPLIT, LONG_DROP };
 enum bad_row { BAD_ROW_STOP, BAD_ROW_SKIP };
-enum train_on { TRAIN_ON_ASSISTANT, TRAIN_ON_ALL };
+/* TRAIN_ON_LAST: of a conversation the last message of the assistant. */
+enum train_on { TRAIN_ON_ASSISTANT, TRAIN_ON_ALL, TRAIN_ON_LAST };
 
 struct data_entry { /* one [[data.train]] or [[data.eval]]; strings borrowed */
     const char *name;
@@ -61,6 +63,9 @@ struct data_options { /* [data] */
     enum bad_row on_bad_row;
     bool shuffle, add_eos;
     enum chat_template chat_template;
+    const char *chat_file;     /* with CHAT_FILE */
+    const char *template_date; /* "YYYY-MM-DD"; NULL: that of the
+                                  run's first start */
     enum train_on train_on;
     const char *cache_dir;     /* "auto": beside nothing the user owns:
                                   $XDG_CACHE_HOME/zerod or ~/.cache/zerod */
@@ -84,14 +89,15 @@ struct dataset_request {
     const struct tokenizer *tokenizer; /* NULL: only pre-tokenized data */
     int eos;                           /* end-of-text id; -1: none */
     int vocab_size;                    /* of the model: ids must be below */
+    const char *template_date;         /* "YYYY-MM-DD"; NULL: today */
     uint64_t data_seed;
     bool shuffle; /* false for evaluation */
     /* Part of every entry's samples, for val_split: [from, to) with
      * 0 <= from < to <= 1, cut at the nearest whole sample. */
     double from, to;
     bool may_be_masked; /* of which nothing is trained: to look at it */
-    /* dataset_prepare and dataset_check: dataset_compare_template too */
-    bool compares_template;
+    /* dataset_prepare and dataset_check: dataset_tell_template too */
+    bool tells_template;
 };
 /* dataset_check reads so much of each entry unless told to read all. */
 enum { CHECKED_RECORDS = 10000, CHECKED_TOKENS = 4 << 20 };
@@ -135,7 +141,7 @@ struct dataset_source {
 };
 int dataset_sources(const struct dataset *dataset);
 struct dataset_source dataset_source(const struct dataset *dataset, int index);
-int64_t dataset_tokens(const struct dataset *dataset);  /* of all documents */
+int64_t dataset_tokens(const struct dataset *dataset); /* of all documents */
 /* Of the tokens, the weights and what part is taken; the same on every host and
  * for every cutoff_len and packing. */
 const char *dataset_digest(const struct dataset *dataset);
@@ -145,12 +151,14 @@ int64_t dataset_bad_rows(const struct dataset *dataset);
 /* "true", "false" or "documents", as all entries are packed; "auto": they
  * differ. */
 const char *dataset_packing(const struct dataset *dataset);
-/* "chatml", or NULL where nothing is a conversation. */
+/* Its word in a job, or the path of its file; NULL where nothing is a
+ * conversation. */
 const char *dataset_chat_template(const struct dataset *dataset);
-/* Warn where the model's own chat template renders a conversation differently.
- * ZD_ERR_DATA: it takes too much to be rendered. */
-enum zd_status dataset_compare_template(
-        const struct dataset *dataset, const struct dataset_request *request);
+/* Warn where the template is another than the model's own; `names`: and log
+ * which it is. */
+void dataset_tell_template(
+        const struct dataset *dataset, const struct dataset_request *request,
+        bool names);
 
 /* What an epoch holds, every sample of it read. */
 struct dataset_facts {

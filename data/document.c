@@ -9,13 +9,16 @@ void document_clear(struct document *document)
 {
     document->bytes = 0;
     document->piece_count = 0;
+    document->trained_count = 0;
     document->end_of_text = document->is_cut = false;
+    document->is_chat = document->adds_prefix = false;
 }
 
 void document_fini(struct document *document)
 {
     free(document->text);
     free(document->pieces);
+    free(document->trained);
     memset(document, 0, sizeof *document);
 }
 
@@ -44,4 +47,15 @@ void document_add(
             zd_grow(document->pieces, &document->piece_capacity,
                     (size_t)document->piece_count + 1, sizeof piece);
     document->pieces[document->piece_count++] = piece;
+}
+
+void document_train(struct document *document, size_t begin, size_t end)
+{
+    if (begin >= end)
+        return;
+    document->trained =
+            zd_grow(document->trained, &document->trained_capacity,
+                    document->trained_count + 1, sizeof *document->trained);
+    document->trained[document->trained_count++] =
+            (struct text_range){begin, end};
 }

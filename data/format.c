@@ -101,7 +101,6 @@ static enum zd_status check_keys(
 {
     static const char *const keys[] = {
             "labels", "loss_mask", "images", "videos", "audios"};
-    static const char *const of_chats[] = {"tools", "functions"};
     const json_t *weight = record_get(record, "weight");
     bool is_named = formats[entry->format].is_chat || format == DATA_TEXT;
     if (!is_named)
@@ -112,11 +111,10 @@ static enum zd_status check_keys(
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (strcmp(keys[i], entry->field) != 0)
             ZD_TRY(record_refuse_filled(record, keys[i], "a record", NULL));
-    for (size_t i = 0; formats[format].is_chat && i < 2; i++)
+    if (formats[format].is_chat)
         ZD_TRY(record_refuse_filled(
-                record, of_chats[i], "a conversation",
-                "no template renders tools yet: remove it, or write the tools "
-                "into the system message"));
+                record, "functions", "a conversation",
+                "write them as \"tools\""));
     if (weight && !(json_is_number(weight) && json_number_value(weight) == 1))
         return record_refuse_key(
                 "weight", "a record",
@@ -134,13 +132,31 @@ enum zd_status format_check(
     return check_keys(record, entry, format);
 }
 
-enum zd_status format_read(
-        const struct recipe *recipe, enum data_format format,
-        const json_t *record, struct document *document)
+bool format_talks(
+        enum data_format format, const struct data_entry *entry,
+        const struct chat *chat)
 {
+    return formats[format].is_chat ||
+           (formats[format].talk && entry->format == DATA_AUTO && chat &&
+            !chat->is_layout);
+}
+
+enum zd_status format_read(
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        enum data_format format, const json_t *record,
+        struct document *document)
+{
+    const struct format *it = &formats[format];
     document_clear(document);
     if (!json_is_object(record))
         return ZD_FAIL(ZD_ERR_DATA, "E0436", "the line is not a JSON object");
     ZD_TRY(format_check(record, recipe->entry, format));
-    return formats[format].read(recipe, record, document);
+    bool is_messages = format == DATA_COMPLETION &&
+                       json_is_array(json_object_get(record, "prompt"));
+    if (is_messages && !recipe->chat)
+        return chat_fail_none(recipe->tokenizer, ZD_ERR_DATA);
+    bool talks =
+            is_messages || format_talks(format, recipe->entry, recipe->chat);
+    return (talks && it->talk ? it->talk
+                              : it->read)(recipe, renderer, record, document);
 }

@@ -2,13 +2,14 @@
 #ifndef ZD_DATA_FORMAT_H
 #define ZD_DATA_FORMAT_H
 
+#include "data/chat.h"
 #include "data/document.h"
 #include "data/raw.h"
 
 /* As format_read; `document` is empty. */
 typedef enum zd_status record_reader(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document);
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        const json_t *record, struct document *document);
 typedef enum zd_status token_opener(
         struct raw *raw, int file, struct cache_writer *documents);
 
@@ -20,6 +21,8 @@ struct format {
     /* Is it this format? NULL: if it has the keys. */
     bool (*fits)(const json_t *record, const struct data_entry *entry);
     record_reader *read;
+    /* As a conversation, for the model's own template; NULL: never. */
+    record_reader *talk;
     /* Tokens in .bin files. */
     bool has_index; /* a second file: megatron_index_path */
     bool (*is_file)(const char *path, int32_t magic);
@@ -44,15 +47,21 @@ enum zd_status format_check(
         const json_t *record, const struct data_entry *entry,
         enum data_format format);
 /* Fill `document` from a record. Errors are ZD_ERR_DATA without a place, which
- * the caller adds. */
+ * the caller adds. `renderer`: of recipe->chat. */
 enum zd_status format_read(
-        const struct recipe *recipe, enum data_format format,
-        const json_t *record, struct document *document);
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        enum data_format format, const json_t *record,
+        struct document *document);
+/* Are its records rendered as conversations by this template (NULL: none)? */
+bool format_talks(
+        enum data_format format, const struct data_entry *entry,
+        const struct chat *chat);
 
 /* --- what the rows name: record.c, conversation.c, megatron.c, llmc.c --- */
 
 record_reader record_text, record_alpaca, record_alpaca_instruct,
-        record_completion, record_chat, record_sharegpt;
+        record_completion, record_chat, record_sharegpt, record_alpaca_talk,
+        record_completion_talk;
 bool record_is_chat(const json_t *record, const struct data_entry *entry);
 bool record_is_sharegpt(const json_t *record, const struct data_entry *entry);
 token_opener megatron_open, llmc_open, nanogpt_open;

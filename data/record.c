@@ -87,9 +87,10 @@ static void add_string(
 }
 
 enum zd_status record_text(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document)
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        const json_t *record, struct document *document)
 {
+    (void)renderer;
     const json_t *text = NULL;
     ZD_TRY(record_get_string(record, recipe->entry->field, &text));
     document->end_of_text = true;
@@ -104,9 +105,10 @@ static bool trains_prompt(const struct recipe *recipe)
 }
 
 enum zd_status record_completion(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document)
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        const json_t *record, struct document *document)
 {
+    (void)renderer;
     const json_t *prompt = NULL, *completion = NULL;
     ZD_TRY(record_get_string(record, "prompt", &prompt));
     ZD_TRY(record_get_string(record, "completion", &completion));
@@ -157,18 +159,20 @@ static enum zd_status read_prompted(
 }
 
 enum zd_status record_alpaca(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document)
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        const json_t *record, struct document *document)
 {
+    (void)renderer;
     static const struct alpaca_prompt prompt = {"", "", "\n", "\n", false};
     return read_prompted(recipe, &prompt, record, document);
 }
 
 /* AlpacaPrompter of axolotl 0.19, style "instruct". */
 enum zd_status record_alpaca_instruct(
-        const struct recipe *recipe, const json_t *record,
-        struct document *document)
+        const struct recipe *recipe, struct chat_renderer *renderer,
+        const json_t *record, struct document *document)
 {
+    (void)renderer;
     static const struct alpaca_prompt prompt = {
             "Below is an instruction that describes a task, paired with an "
             "input that provides further context. Write a response that "

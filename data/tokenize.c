@@ -1,5 +1,6 @@
 #include "data/tokenize.h"
 
+#include "base/must.h"
 #include "data/columns.h"
 #include "data/format.h"
 
@@ -12,12 +13,15 @@ void tokenize_worker_init(
     memset(worker, 0, sizeof *worker);
     worker->recipe = recipe;
     worker->encoder = encoder_create(recipe->tokenizer);
+    chat_renderer_init(&worker->renderer, recipe->chat);
 }
 
 void tokenize_worker_fini(struct tokenize_worker *worker)
 {
     encoder_destroy(worker->encoder);
+    chat_renderer_fini(&worker->renderer);
     document_fini(&worker->document);
+    free(worker->borders);
 }
 
 /* Refuse what is not UTF-8 before anything looks at it. */
@@ -95,11 +99,50 @@ static void append_end_of_text(
         append_trained(eos, words);
 }
 
+/* The text as a whole; what its trained ranges touch is trained. */
+static enum zd_status tokenize_chat(
+        struct tokenize_worker *worker, struct token_vector *words)
+{
+    const struct document *document = &worker->document;
+    size_t count = 2 * document->trained_count, begin = words->count;
+    worker->borders =
+            zd_grow(worker->borders, &worker->border_capacity, count + 1,
+                    sizeof *worker->borders);
+    for (size_t i = 0; i < count; i++)
+        worker->borders[i] = (struct encode_border){
+                .at = i % 2 ? document->trained[i / 2].end
+                            : document->trained[i / 2].begin,
+                .is_end = i % 2};
+    if (document->adds_prefix)
+        append_prefix(worker, words);
+    size_t first = words->count, twice = 0;
+    ZD_TRY(encoder_encode_borders(
+            worker->encoder, document->text, document->bytes,
+            ENCODE_ADDED_TOKENS, words, worker->borders, count));
+    /* the text has the prefix itself */
+    if (first > begin && words->count - first >= first - begin &&
+        memcmp(words->ids + first, words->ids + begin,
+               (first - begin) * sizeof *words->ids) == 0) {
+        twice = first - begin;
+        memmove(words->ids + begin, words->ids + first,
+                (words->count - first) * sizeof *words->ids);
+        words->count -= twice;
+    }
+    for (size_t i = 0; i < count; i += 2)
+        for (size_t n = worker->borders[i].token;
+             n < worker->borders[i + 1].token; n++)
+            *words_from(words, n - twice) |= WORD_TRAIN;
+    mark_first(words, begin);
+    return ZD_OK;
+}
+
 static enum zd_status tokenize_document(
         struct tokenize_worker *worker, struct token_vector *words)
 {
     const struct document *document = &worker->document;
     size_t begin = words->count;
+    if (document->is_chat)
+        return tokenize_chat(worker, words);
     append_prefix(worker, words);
     for (int i = 0; i < document->piece_count; i++) {
         const struct piece *piece = &document->pieces[i];
@@ -153,7 +196,8 @@ static enum zd_status tokenize_line(
     }
     record = columns_apply(worker->recipe->entry, record);
     status = format_read(
-            worker->recipe, unit->file->format, record, &worker->document);
+            worker->recipe, &worker->renderer, unit->file->format, record,
+            &worker->document);
     json_decref(record);
     if (status == ZD_OK)
         status = tokenize_document(worker, words);
@@ -210,30 +254,69 @@ enum zd_status tokenize_unit(
                                  : tokenize_text(worker, unit, words);
 }
 
-enum zd_status tokenize_chat_prompt(
-        const struct tokenizer *tokenizer, const char *content,
+/* The last trained token of an answer of one letter, unless it is that. */
+static int32_t find_turn_end(
+        struct tokenize_worker *worker, const char *content)
+{
+    static const char answer[] = "x";
+    struct token_vector words = {0};
+    int32_t found = -1;
+    const char *text;
+    size_t bytes;
+    if (chat_render_prompt(
+                &worker->renderer, content, answer, &worker->document) ==
+                ZD_OK &&
+        tokenize_document(worker, &words) == ZD_OK)
+        for (size_t i = 0; i < words.count; i++)
+            if (*words_from(&words, i) & WORD_TRAIN)
+                found = (int32_t)(*words_from(&words, i) & WORD_ID);
+    bool is_answer =
+            found >= 0 &&
+            tokenizer_token_bytes(
+                    worker->recipe->tokenizer, found, &text, &bytes) == ZD_OK &&
+            bytes <= 2 && memchr(text, answer[0], bytes);
+    token_vector_fini(&words);
+    zd_error_clear();
+    return is_answer ? -1 : found;
+}
+
+static enum zd_status encode_chat_prompt(
+        struct tokenize_worker *worker, const char *content,
         struct token_vector *ids, int32_t *end_out)
 {
+    *end_out = find_turn_end(worker, content);
+    ZD_TRY(chat_render_prompt(
+            &worker->renderer, content, NULL, &worker->document));
+    ZD_TRY(tokenize_document(worker, ids));
+    for (size_t i = 0; i < ids->count; i++)
+        ids->ids[i] = (int32_t)(*words_from(ids, i) & WORD_ID);
+    return ZD_OK;
+}
+
+enum zd_status tokenize_chat_prompt(
+        const struct tokenizer *tokenizer, const char *content,
+        const char *date, struct token_vector *ids, int32_t *end_out)
+{
+    const struct chat_choice choice = {.name = CHAT_AUTO, .date = date};
     struct recipe recipe = {.tokenizer = tokenizer, .eos = -1};
     struct tokenize_worker worker = {0};
-    if (chat_recipe_resolve(CHAT_AUTO, &recipe) != ZD_OK) {
-        zd_error_clear();
-        ZD_FAIL(ZD_ERR_DATA, "E0464",
-                "the tokenizer (%s) has the markers of no chat template",
-                tokenizer_describe(tokenizer));
-        zd_fail_help("without --chat the prompt is continued as it is");
-        return ZD_ERR_DATA;
-    }
     size_t valid = utf8_valid_prefix(content, strlen(content));
     if (content[valid])
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0413", "invalid UTF-8 at byte offset %zu",
                 valid);
+    ZD_TRY(chat_create(&choice, tokenizer, false, &recipe.chat));
+    if (!recipe.chat) {
+        ZD_FAIL(ZD_ERR_DATA, "E0464",
+                "the model has no chat template, and its tokenizer (%s) the "
+                "markers of none",
+                tokenizer_describe(tokenizer));
+        zd_fail_help("without --chat the prompt is continued as it is");
+        return ZD_ERR_DATA;
+    }
     tokenize_worker_init(&worker, &recipe);
-    chat_render_prompt(&recipe, content, &worker.document, end_out);
-    enum zd_status status = tokenize_document(&worker, ids);
-    for (size_t i = 0; status == ZD_OK && i < ids->count; i++)
-        ids->ids[i] = (int32_t)((uint32_t)ids->ids[i] & WORD_ID);
+    enum zd_status status = encode_chat_prompt(&worker, content, ids, end_out);
     tokenize_worker_fini(&worker);
+    chat_destroy(recipe.chat);
     return status;
 }

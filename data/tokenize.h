@@ -14,6 +14,7 @@
 #define ZD_DATA_TOKENIZE_H
 
 #include "data/bad_rows.h"
+#include "data/chat.h"
 #include "data/document.h"
 #include "data/source.h"
 
@@ -62,8 +63,11 @@ enum zd_status fail_blank_line(const struct data_file *file, int64_t line);
 struct tokenize_worker {
     const struct recipe *recipe;
     struct encoder *encoder;
+    struct chat_renderer renderer;
     struct document document;
     struct bad_rows bad_rows; /* of the units so far */
+    struct encode_border *borders; /* of its ranges */
+    size_t border_capacity;
 };
 void tokenize_worker_init(
         struct tokenize_worker *worker, const struct recipe *recipe);
@@ -74,12 +78,12 @@ enum zd_status tokenize_unit(
         struct tokenize_worker *worker, const struct unit *unit,
         struct token_vector *words);
 
-/* The ids of a user's message, up to where the assistant begins to answer, in
- * the layout whose markers the tokenizer has (CHAT_AUTO); *end_out: the token
- * that ends the answer. ZD_ERR_DATA when it has no layout's. */
+/* The ids of a user's message, up to where the assistant begins to answer, by
+ * the template that CHAT_AUTO means; *end_out: the token that ends the answer,
+ * -1 where none does. ZD_ERR_DATA when there is no template. */
 enum zd_status tokenize_chat_prompt(
         const struct tokenizer *tokenizer, const char *content,
-        struct token_vector *ids, int32_t *end_out);
+        const char *date, struct token_vector *ids, int32_t *end_out);
 
 /* All words of `list`, in order, handed to `sink`; `threads` of them work. Rows
  * that recipe->skips_bad_rows leaves out are added to `bad`. */

@@ -1,6 +1,7 @@
 /* resume.c - a run as its checkpoint left it. */
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "data/chat.h"
 #include "kernels/kernels.h"
 #include "train/checkpoint/manifest.h"
 #include "train/run.h"
@@ -132,6 +133,57 @@ enum zd_status choose_checkpoint(
     }
     free(search.steps);
     return status;
+}
+
+/* Of a checkpoint that can be read; judge() has the others. */
+static bool read_date(const char *path, char date[CHAT_DATE_BYTES])
+{
+    struct checkpoint *checkpoint;
+    if (checkpoint_open(path, CHECKPOINT_TRUSTED, &checkpoint) != ZD_OK) {
+        zd_error_clear();
+        return false;
+    }
+    const char *kept = json_string_at(
+            json_object_get(checkpoint_manifest(checkpoint), "data"),
+            "template_date");
+    if (kept)
+        snprintf(date, CHAT_DATE_BYTES, "%s", kept);
+    checkpoint_close(checkpoint);
+    return true;
+}
+
+static enum zd_status look_for_date(
+        const struct train_job *job, char date[CHAT_DATE_BYTES])
+{
+    char path[PATH_MAX];
+    int64_t *steps = NULL;
+    int count = 0;
+    const char *given = job->data.template_date;
+    chat_today(date);
+    if (given)
+        snprintf(date, CHAT_DATE_BYTES, "%s", given);
+    else if (job->run.resume == RESUME_PATH)
+        read_date(job->run.resume_path, date);
+    else if (job->run.resume != RESUME_NEVER)
+        ZD_TRY(checkpoint_list(job->job.output_dir, &steps, &count));
+    for (int i = 0; i < count; i++) {
+        checkpoint_place(path, job->job.output_dir, steps[i]);
+        if (read_date(path, date))
+            break;
+    }
+    free(steps);
+    return ZD_OK;
+}
+
+enum zd_status find_template_date(struct trainer *trainer)
+{
+    struct comm *comm = trainer->comm;
+    enum zd_status status = ZD_OK;
+    if (comm_rank(comm) == 0)
+        status = look_for_date(trainer->job, trainer->template_date);
+    ZD_TRY(comm_agree(comm, status));
+    return comm_broadcast(
+            comm, trainer->template_date, sizeof trainer->template_date, 0);
 }
 
 /* --- loading it ----------------------------------------------------------- */

@@ -244,7 +244,8 @@ static void fill_writer(struct trainer *trainer)
                      .tokenizer_digest =
                              trainer->text.tokenizer
                                      ? tokenizer_digest(trainer->text.tokenizer)
-                                     : ""},
+                                     : "",
+                     .template_date = trainer->template_date},
             .global_batch = trainer->plan.global_batch,
     };
 }
@@ -368,6 +369,7 @@ static enum zd_status prepare(struct trainer *trainer)
     status = text_open(job, &trainer->plan.config, &trainer->text);
     ZD_TRY(comm_agree(trainer->comm, status));
     ZD_TRY(comm_agree(trainer->comm, keep_files(trainer)));
+    ZD_TRY(find_template_date(trainer));
     ZD_TRY(trainer_open_data(trainer));
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
     startup_mark(&trainer->startup, "text and data");

@@ -100,7 +100,7 @@ static const struct cli_command commands[] = {
 {"ckpt verify", "PATH", 1, 1, "format", "", "Read a checkpoint and compare its digests", command_ckpt_verify, "commands", NULL},
 {"generate", "", 0, 0, "model adapter prompt chat max-new-tokens temperature top-p seed", "model prompt",
     "Generate text with a model", command_generate, "commands",
-    "--chat renders a prompt as training does with data.chat_template = \"auto\": ChatML or Llama 3, by the markers that the tokenizer has."},
+    "--chat renders a prompt by the model's own chat template, as training does with data.chat_template = \"auto\"."},
 {"data encode", "FILE", 1, 1, "tokenizer", "tokenizer", "Print the token ids of a text, one per line", command_data_encode, "commands", NULL},
 {"data decode", "FILE", 1, 1, "tokenizer", "tokenizer", "Print the exact bytes of token ids, one per line", command_data_decode, "commands", NULL},
 {"data inspect", "[FILE]", 0, 1, "job set count ids format html", "", "Show decoded samples of a job and their loss mask", command_data_inspect, "commands",

@@ -54,7 +54,7 @@ static enum zd_status check_lists(
         bool is_part = false;
         struct dataset_request request =
                 text_request(job, text, config->vocab_size, eval);
-        request.compares_template = !eval; /* once */
+        request.tells_template = !eval; /* once */
         ZD_TRY(all ? dataset_prepare(&request)
                    : dataset_check(&request, &is_part));
         *is_part_out |= is_part;
@@ -169,9 +169,8 @@ static enum zd_status inspect(
     request.may_be_masked = true;
     ZD_TRY(dataset_prepare(&request));
     ZD_TRY(dataset_open(&request, &dataset));
-    enum zd_status status = dataset_compare_template(dataset, &request);
-    if (status == ZD_OK)
-        status = show_samples(args, dataset, text);
+    dataset_tell_template(dataset, &request, false);
+    enum zd_status status = show_samples(args, dataset, text);
     dataset_close(dataset);
     return status;
 }

@@ -2,6 +2,7 @@
  * each pair. */
 #include "daemon/job/job_internal.h"
 
+#include "base/rfc3339.h"
 #include "optim/optimizers.h"
 
 #include <math.h>
@@ -42,9 +43,18 @@ static void check(struct job *job, const struct rule *rules, size_t count)
 /* clang-format off */
 #define CHECK(job, rules) check(job, rules, sizeof rules / sizeof rules[0])
 
+static bool is_date(const char *text)
+{
+    char moment[32];
+    double seconds;
+    snprintf(moment, sizeof moment, "%.11sT00:00:00Z", text);
+    return strlen(text) == strlen("2000-01-01") && rfc3339_parse(moment, &seconds);
+}
+
 static void check_model_and_data(struct job *job)
 {
     const struct train_job *o = &job->options;
+    const char *date = o->data.template_date;
     bool has_path = o->model.path != NULL;
     bool has_config = job_key(job, "model.config")->given;
     const struct rule rules[] = {
@@ -58,6 +68,8 @@ static void check_model_and_data(struct job *job)
      "no data: [[data.train]] is not given", "[[data.train]]\npath = \"data/*.txt\"", "E0210"},
     {o->data.eval_count > 0 && o->data.val_split > 0, "data.val_split",
      "data.val_split and [[data.eval]] are both given"},
+    {date && !is_date(date), "data.template_date",
+     "data.template_date is not a date", "write it as \"2026-07-04\"", "E0207"},
     {o->data.packing == PACKING_STREAM && o->data.long_documents != LONG_TRUNCATE, "data.long_documents",
      "packing = true cuts documents wherever a sample ends; long_documents is for the other values", "packing = \"documents\" in [data]", NULL, "data.packing"},
     };

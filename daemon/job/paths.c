@@ -3,7 +3,7 @@
 #include "daemon/job/job_internal.h"
 
 #include "base/file/fs.h"
-#include "data/document.h"
+#include "data/chat.h"
 #include "data/match.h"
 #include "data/source.h"
 #include "model/files/config.h"
@@ -213,6 +213,9 @@ void job_check_paths(struct job *job)
     check_path(
             job, "run.resume", "checkpoint", "model",
             o->run.resume == RESUME_PATH ? o->run.resume_path : NULL);
+    check_path(
+            job, "data.chat_template", "chat template", "model",
+            o->data.chat_file);
     check_entries(job, "train", o->data.train, o->data.train_count);
     check_entries(job, "eval", o->data.eval, o->data.eval_count);
     if (!has_problems)
@@ -238,12 +241,15 @@ static void check_files(
     }
 }
 
-/* The chat template that the tokenizer has the marks of. */
+/* Is there a chat template, and can it be parsed? */
 static void check_template(struct job *job)
 {
     const struct train_job *options = &job->options;
+    const struct data_options *data = &options->data;
+    const struct chat_choice choice = {
+            data->chat_template, data->chat_file, data->template_date};
     struct model_config config;
-    enum chat_template found;
+    struct chat *chat = NULL;
     struct text text;
     enum zd_status status =
             options->model.config
@@ -260,10 +266,10 @@ static void check_template(struct job *job)
     } else if (text_open(options, &config, &text) != ZD_OK) {
         job_take_record(job, "model.tokenizer");
     } else {
-        if (text.tokenizer && chat_template_resolve(
-                                      options->data.chat_template,
-                                      text.tokenizer, &found) != ZD_OK)
+        if (text.tokenizer &&
+            chat_create(&choice, text.tokenizer, true, &chat) != ZD_OK)
             job_take_record(job, "data.chat_template");
+        chat_destroy(chat);
         text_close(&text);
     }
     model_config_fini(&config);
@@ -280,6 +286,6 @@ void job_check_files(struct job *job)
             job, "eval", data->eval, data->eval_count, &has_text, &has_chat);
     if (has_text && text_check(options) != ZD_OK)
         job_take_record(job, "model.tokenizer");
-    else if (has_chat && data->chat_template == CHAT_AUTO)
+    else if (has_chat)
         check_template(job);
 }

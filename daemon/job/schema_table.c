@@ -26,15 +26,15 @@ static const struct schema_choice dtypes[] = {{"bf16", DTYPE_BF16}, {"fp32", DTY
 static const struct schema_choice export_dtypes[] = {{"auto", -1}, {"bf16", DTYPE_BF16}, {"fp16", DTYPE_FP16}, {"fp32", DTYPE_FP32}, {0}};
 /* The names, and what the reference says of them, are those of the rows. */
 static const struct schema_choice chat_templates[] = {
-#define LAYOUT(value, name, note, help, ...) {name, value, note},
+#define LAYOUT(value, name, markers, help) {name, value},
 #include "data/layouts.inc"
-        {0}};
+        {NULL, CHAT_FILE}};
 #undef LAYOUT
 static const char chat_template_help[] =
         "How conversations are rendered as text"
-#define LAYOUT(value, name, note, help, ...) "; " name ": " help
+#define LAYOUT(value, name, markers, help) "; " name ": " help
 #include "data/layouts.inc"
-        ;
+        "; a path: the template in that file";
 #undef LAYOUT
 static const struct schema_choice data_formats[] = {
 #define FORMAT(value, name, ...) {name, value},
@@ -50,7 +50,7 @@ static const char data_format_help[] =
 static const struct schema_choice packings[] = {{"auto", PACKING_AUTO}, {"true", PACKING_STREAM}, {"false", PACKING_NO}, {"documents", PACKING_DOCUMENTS}, {0}};
 static const struct schema_choice long_documents[] = {{"truncate", LONG_TRUNCATE}, {"split", LONG_SPLIT}, {"drop", LONG_DROP}, {0}};
 static const struct schema_choice bad_rows[] = {{"stop", BAD_ROW_STOP}, {"skip", BAD_ROW_SKIP}, {0}};
-static const struct schema_choice train_ons[] = {{"assistant", TRAIN_ON_ASSISTANT}, {"all", TRAIN_ON_ALL}, {0}};
+static const struct schema_choice train_ons[] = {{"assistant", TRAIN_ON_ASSISTANT}, {"all", TRAIN_ON_ALL}, {"last", TRAIN_ON_LAST}, {0}};
 /* The words that we print, then those of Hugging Face's OptimizerNames and of
  * bitsandbytes for the same. */
 #define IN_FP32 0
@@ -152,8 +152,9 @@ const struct schema_key schema_table[] = {
 {"data", "long_documents", SCHEMA_ENUM, JOB(data.long_documents), .choices = long_documents, .help = "A document longer than cutoff_len is cut there (truncate), goes on in further samples (split) or is left out (drop); not with packing = true"},
 {"data", "on_bad_row", SCHEMA_ENUM, JOB(data.on_bad_row), .choices = bad_rows, .help = "A row that cannot be read ends the job (stop), or is left out, counted and told (skip)"},
 {"data", "shuffle", SCHEMA_BOOL, JOB(data.shuffle), .help = "Take samples in an order drawn from job.data_seed"},
-{"data", "chat_template", SCHEMA_ENUM, JOB(data.chat_template), .choices = chat_templates, .help = chat_template_help},
-{"data", "train_on", SCHEMA_ENUM, JOB(data.train_on), .choices = train_ons, .help = "Tokens that the loss counts; assistant: the assistant's turns, outputs and completions; all: every token"},
+{"data", "chat_template", SCHEMA_WORD_OR_PATH, JOB(data.chat_template), JOB(data.chat_file), .choices = chat_templates, .help = chat_template_help},
+{"data", "template_date", SCHEMA_STRING, JOB(data.template_date), .flags = SCHEMA_NULLABLE, .help = "Date \"YYYY-MM-DD\" that a chat template gets from strftime_now", .fallback = "the day of the first start"},
+{"data", "train_on", SCHEMA_ENUM, JOB(data.train_on), .choices = train_ons, .help = "Tokens that the loss counts; assistant: the assistant's turns, outputs and completions; last: of a conversation only the last turn of the assistant; all: every token"},
 {"data", "add_eos", SCHEMA_BOOL, JOB(data.add_eos), .help = "Append the end-of-text token to every document"},
 {"data", "cache_dir", SCHEMA_STRING, JOB(data.cache_dir), .flags = SCHEMA_PER_RANK, .help = "Folder of tokenized data; auto: the user's cache folder"},
 {"data", "cache_shared", SCHEMA_BOOL, JOB(data.cache_shared), .flags = SCHEMA_PER_RANK, .help = "Use files in cache_dir that belong to another user; the owner of a file decides what is trained on"},

@@ -31,6 +31,17 @@ struct encoder {
     pcre2_match_data *match;     /* when pre-tokens come from a pattern */
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
+
+    /* Borders that are not placed yet, and where the first of them lies among
+     * what is split: the text, or a normalized stretch of it. SIZE_MAX: not
+     * there. */
+    struct encode_border *border, *border_end;
+    size_t next;
+    const unsigned char *origin; /* what is split, */
+    size_t origin_at;            /* which begins here in the text */
+    const unsigned char *raw;    /* it before it was normalized; NULL: as is */
+    size_t raw_bytes, passed_raw, passed; /* of it, up to the last border */
+    struct byte_buffer measured;
 };
 
 static void create_matcher(struct encoder *encoder)
@@ -71,10 +82,102 @@ void encoder_destroy(struct encoder *encoder)
     bpe_fini(&encoder->bpe);
     byte_buffer_fini(&encoder->normal);
     byte_buffer_fini(&encoder->prefixed);
+    byte_buffer_fini(&encoder->measured);
     pcre2_match_data_free(encoder->match);
     pcre2_match_context_free(encoder->context);
     pcre2_jit_stack_free(encoder->stack);
     free(encoder);
+}
+
+/* ---- borders ---- */
+
+static size_t normal_bytes(
+        struct encoder *encoder, const unsigned char *text, size_t bytes)
+{
+    encoder->measured.count = 0;
+    return nfc_normalize(
+                   encoder->tokenizer->classes, text, bytes, &encoder->measured)
+                   ? encoder->measured.count
+                   : bytes;
+}
+
+/* Find `next`. Each part of a stretch is normalized once more for it. */
+static void aim(struct encoder *encoder)
+{
+    bool is_last = encoder->border == encoder->border_end;
+    size_t at = is_last ? SIZE_MAX : encoder->border->at;
+    if (at != SIZE_MAX && encoder->raw && at > encoder->origin_at) {
+        size_t from = encoder->passed_raw, to = at - encoder->origin_at;
+        if (to >= encoder->raw_bytes) {
+            at = SIZE_MAX;
+        } else {
+            encoder->passed +=
+                    normal_bytes(encoder, encoder->raw + from, to - from);
+            encoder->passed_raw = to;
+            at = encoder->origin_at + encoder->passed;
+        }
+    }
+    encoder->next = at;
+}
+
+/* From here on `text` is split; `raw` is NULL where it is the text itself. */
+static void set_origin(
+        struct encoder *encoder, const unsigned char *text, size_t at,
+        const unsigned char *raw, size_t raw_bytes)
+{
+    encoder->origin = text;
+    encoder->origin_at = at;
+    encoder->raw = raw;
+    encoder->raw_bytes = raw_bytes;
+    encoder->passed_raw = encoder->passed = 0;
+    aim(encoder);
+}
+
+static size_t place_of(const struct encoder *encoder, const unsigned char *text)
+{
+    return encoder->origin_at + (size_t)(text - encoder->origin);
+}
+
+/* The place of a token without its spaces. */
+static void trim_place(
+        const struct vocab *vocab, int32_t id, size_t *begin, size_t *end)
+{
+    const struct vocab_token *token = &vocab->tokens[id];
+    const unsigned char *text = vocab->text.data + token->decoded;
+    size_t bytes = token->decoded_bytes, before = 0, after = 0;
+    while (before < bytes && text[before] == ' ')
+        before++;
+    while (after < bytes && text[bytes - 1 - after] == ' ')
+        after++;
+    *begin = *begin + before < *end ? *begin + before : *end;
+    *end = *end - *begin > after ? *end - after : *begin;
+}
+
+/* The borders within [begin, end), whose tokens are ids[first..]. What the last
+ * one does not spell belongs to it, as spaces that an added token takes. */
+static void place_borders(
+        struct encoder *encoder, size_t begin, size_t end, size_t first,
+        const struct token_vector *ids)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    while (encoder->next < end) {
+        struct encode_border *border = encoder->border++;
+        size_t i = first, from = begin;
+        for (size_t to; i < ids->count; i++, from = to) {
+            int32_t id = ids->ids[i];
+            to = i + 1 == ids->count
+                         ? end
+                         : from + tokenizer->vocab.tokens[id].decoded_bytes;
+            size_t token_begin = from, token_end = to;
+            if (tokenizer->trim_offsets)
+                trim_place(&tokenizer->vocab, id, &token_begin, &token_end);
+            if (border->is_end ? token_begin >= encoder->next
+                               : token_end > encoder->next)
+                break;
+        }
+        border->token = i;
+        aim(encoder);
+    }
 }
 
 /* ---- one pre-token ---- */
@@ -145,7 +248,9 @@ static enum zd_status encode_stretch(
         struct token_vector *ids)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
-    if (tokenizer->add_prefix_space && text[0] != ' ') {
+    size_t at = place_of(encoder, text);
+    bool is_prefixed = tokenizer->add_prefix_space && text[0] != ' ';
+    if (is_prefixed) {
         encoder->prefixed.count = 0;
         byte_buffer_append(&encoder->prefixed, " ", 1);
         byte_buffer_append(&encoder->prefixed, text, bytes);
@@ -161,9 +266,13 @@ static enum zd_status encode_stretch(
             .context = encoder->context,
     };
     while (scan.at < bytes) {
-        size_t begin = scan.at, end;
+        size_t begin = scan.at, end, first = ids->count;
         ZD_TRY(split_scan_next(&scan, &end));
         ZD_TRY(encode_word(encoder, text + begin, end - begin, ids));
+        if (encoder->next < at + end - is_prefixed)
+            place_borders(
+                    encoder, at + begin - is_prefixed, at + end - is_prefixed,
+                    first, ids);
     }
     return ZD_OK;
 }
@@ -183,11 +292,15 @@ static enum zd_status encode_between(
             &scan, encoder->takes_added ? set : &none,
             encoder->tokenizer->classes, text, bytes);
     while (added_scan_next(&scan, &piece)) {
-        if (piece.token)
-            token_vector_push(ids, piece.token->id);
-        else
+        if (!piece.token) {
             ZD_TRY(encode(
                     encoder, text + piece.begin, piece.end - piece.begin, ids));
+            continue;
+        }
+        token_vector_push(ids, piece.token->id);
+        size_t at = place_of(encoder, text);
+        place_borders(
+                encoder, at + piece.begin, at + piece.end, ids->count - 1, ids);
     }
     return ZD_OK;
 }
@@ -199,36 +312,70 @@ static enum zd_status encode_raw_stretch(
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     encoder->normal.count = 0;
-    if (tokenizer->nfc &&
-        nfc_normalize(tokenizer->classes, text, bytes, &encoder->normal)) {
-        text = encoder->normal.data;
-        bytes = encoder->normal.count;
-    }
-    return encode_between(
-            encoder, &tokenizer->added_normalized, text, bytes, ids,
-            encode_stretch);
+    if (!tokenizer->nfc ||
+        !nfc_normalize(tokenizer->classes, text, bytes, &encoder->normal))
+        return encode_between(
+                encoder, &tokenizer->added_normalized, text, bytes, ids,
+                encode_stretch);
+    const unsigned char *whole = encoder->origin;
+    set_origin(
+            encoder, encoder->normal.data, place_of(encoder, text), text,
+            bytes);
+    enum zd_status status = encode_between(
+            encoder, &tokenizer->added_normalized, encoder->normal.data,
+            encoder->normal.count, ids, encode_stretch);
+    set_origin(encoder, whole, 0, NULL, 0);
+    return status;
 }
 
-enum zd_status encoder_encode(
-        struct encoder *encoder, const char *chars, size_t bytes,
+static enum zd_status refuse_utf8(size_t at, size_t *bad_offset_out)
+{
+    if (bad_offset_out)
+        *bad_offset_out = at;
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0413", "invalid UTF-8 at byte offset %zu", at);
+}
+
+/* The encoder has its borders. */
+static enum zd_status encode(
+        struct encoder *encoder, const unsigned char *text, size_t bytes,
         unsigned flags, struct token_vector *ids, size_t *bad_offset_out)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
-    const unsigned char *text = (const unsigned char *)chars;
-    size_t valid = utf8_valid_prefix(chars, bytes);
-    if (valid < bytes) {
-        if (bad_offset_out)
-            *bad_offset_out = valid;
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0413", "invalid UTF-8 at byte offset %zu",
-                valid);
-    }
+    size_t valid = utf8_valid_prefix((const char *)text, bytes);
+    size_t first = ids->count;
+    if (valid < bytes)
+        return refuse_utf8(valid, bad_offset_out);
     for (size_t i = 0; tokenizer->is_bytes && i < bytes; i++)
         token_vector_push(ids, text[i]);
-    if (tokenizer->is_bytes)
-        return ZD_OK;
     encoder->takes_added = flags & ENCODE_ADDED_TOKENS;
-    return encode_between(
-            encoder, &tokenizer->added_raw, text, bytes, ids,
-            encode_raw_stretch);
+    set_origin(encoder, text, 0, NULL, 0);
+    if (!tokenizer->is_bytes)
+        ZD_TRY(encode_between(
+                encoder, &tokenizer->added_raw, text, bytes, ids,
+                encode_raw_stretch));
+    for (; encoder->border < encoder->border_end; encoder->border++)
+        encoder->border->token =
+                tokenizer->is_bytes ? first + encoder->border->at : ids->count;
+    return ZD_OK;
+}
+
+enum zd_status encoder_encode(
+        struct encoder *encoder, const char *text, size_t bytes, unsigned flags,
+        struct token_vector *ids, size_t *bad_offset_out)
+{
+    encoder->border = encoder->border_end = NULL;
+    return encode(
+            encoder, (const unsigned char *)text, bytes, flags, ids,
+            bad_offset_out);
+}
+
+enum zd_status encoder_encode_borders(
+        struct encoder *encoder, const char *text, size_t bytes, unsigned flags,
+        struct token_vector *ids, struct encode_border *borders, size_t count)
+{
+    encoder->border = borders;
+    encoder->border_end = count > 0 ? borders + count : borders;
+    return encode(
+            encoder, (const unsigned char *)text, bytes, flags, ids, NULL);
 }

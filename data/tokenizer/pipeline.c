@@ -185,6 +185,9 @@ static enum zd_status load_template(
 static enum zd_status load_bert(struct tokenizer *tokenizer, const json_t *part)
 {
     static const char *const keys[] = {"cls", "sep"};
+    tokenizer->trim_offsets |=
+            is_type(part, "RobertaProcessing") &&
+            !json_is_false(json_object_get(part, "trim_offsets"));
     for (int k = 0; k < 2; k++) {
         const json_t *pair = json_object_get(part, keys[k]);
         const char *name = json_string_value(json_array_get(pair, 0));
@@ -211,8 +214,11 @@ static enum zd_status load_processor(
     if (is_type(part, "BertProcessing") || is_type(part, "RobertaProcessing"))
         return load_bert(tokenizer, part);
     *loaded_out = false;
-    return is_type(part, "ByteLevel") ? ZD_OK
-                                      : refuse("post_processor", type_of(part));
+    if (!is_type(part, "ByteLevel"))
+        return refuse("post_processor", type_of(part));
+    tokenizer->trim_offsets |=
+            !json_is_false(json_object_get(part, "trim_offsets"));
+    return ZD_OK;
 }
 
 static enum zd_status load_post_processor(

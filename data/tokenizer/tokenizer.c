@@ -23,9 +23,9 @@ void tokenizer_close(struct tokenizer *tokenizer)
     token_vector_fini(&tokenizer->prefix);
     token_vector_fini(&tokenizer->suffix);
     free(tokenizer->chat_template);
+    free(tokenizer->chat_with_tools);
     free(tokenizer->chat_path);
-    free(tokenizer->bos_token);
-    free(tokenizer->eos_token);
+    json_decref(tokenizer->tokens);
     free(tokenizer->classes);
     vocab_fini(&tokenizer->vocab);
     merges_fini(&tokenizer->merges);
@@ -51,53 +51,83 @@ static const json_t *token_of(const json_t *config, const char *key)
     return json_is_object(token) ? json_object_get(token, "content") : token;
 }
 
-/* NULL: not a string. */
+/* The template of this name among several; else NULL. A single one is the
+ * "default". */
+static const json_t *template_of(const json_t *config, const char *wanted)
+{
+    const json_t *template = json_object_get(config, "chat_template");
+    const json_t *item;
+    size_t i;
+    if (json_is_string(template) && strcmp(wanted, "default") == 0)
+        return template;
+    json_array_foreach(template, i, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name && strcmp(name, wanted) == 0)
+            return json_object_get(item, "template");
+    }
+    return NULL;
+}
+
+static void load_tokens(struct tokenizer *tokenizer, const json_t *config)
+{
+    static const char *const names[] = {"bos_token", "eos_token", "unk_token",
+                                        "sep_token", "pad_token", "cls_token",
+                                        "mask_token"};
+    tokenizer->tokens = json_object();
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const json_t *token = token_of(config, names[i]);
+        if (json_is_string(token))
+            json_object_set(tokenizer->tokens, names[i], (json_t *)token);
+    }
+}
+
+/* A template in a file of its own; false: there is none. */
+static enum zd_status load_template(
+        const char *dir, const char *name, char **template, char **path)
+{
+    char file[PATH_MAX], *text;
+    size_t bytes;
+    fs_join(file, sizeof file, dir, name);
+    if (!fs_exists(file))
+        return ZD_OK;
+    ZD_TRY(fs_read_file(file, TEMPLATE_FILE_MAX, &text, &bytes));
+    free(*template);
+    *template = text;
+    if (!path)
+        return ZD_OK;
+    free(*path);
+    *path = zd_must(strdup(file));
+    return ZD_OK;
+}
+
 static char *copy_text(const json_t *text)
 {
     return json_is_string(text) ? zd_must(strdup(json_string_value(text)))
                                 : NULL;
 }
 
-/* One template, or the one of several that is called "default". */
-static const json_t *template_of(const json_t *config)
-{
-    const json_t *template = json_object_get(config, "chat_template");
-    const json_t *item;
-    size_t i;
-    json_array_foreach(template, i, item)
-    {
-        const char *name = json_string_value(json_object_get(item, "name"));
-        if (name && strcmp(name, "default") == 0)
-            return json_object_get(item, "template");
-    }
-    return template;
-}
-
-/* Only to compare with ours: a file that cannot be read is none. */
-static void load_chat(
+/* `path`: of tokenizer_config.json; `config` may be NULL. */
+static enum zd_status load_chat(
         struct tokenizer *tokenizer, const json_t *config, const char *path)
 {
-    char file[PATH_MAX], *text;
-    size_t bytes;
     const char *slash = strrchr(path, '/');
-    struct zd_error before = *zd_error_get();
-    tokenizer->bos_token = copy_text(token_of(config, "bos_token"));
-    tokenizer->eos_token = copy_text(token_of(config, "eos_token"));
-    tokenizer->chat_template = copy_text(template_of(config));
-    tokenizer->chat_path = zd_must(strdup(path));
+    char dir[PATH_MAX];
     snprintf(
-            file, sizeof file, "%.*s%s", slash ? (int)(slash - path) + 1 : 0,
-            path, "chat_template.jinja");
-    if (!fs_exists(file))
-        return;
-    if (fs_read_file(file, TEMPLATE_FILE_MAX, &text, &bytes) != ZD_OK) {
-        zd_error_set(&before);
-        return;
-    }
-    free(tokenizer->chat_template);
-    free(tokenizer->chat_path);
-    tokenizer->chat_template = text;
-    tokenizer->chat_path = zd_must(strdup(file));
+            dir, sizeof dir, "%.*s", slash ? (int)(slash - path) : 1,
+            slash ? path : ".");
+    if (slash == path)
+        strcpy(dir, "/");
+    load_tokens(tokenizer, config);
+    tokenizer->chat_template = copy_text(template_of(config, "default"));
+    tokenizer->chat_with_tools = copy_text(template_of(config, "tool_use"));
+    tokenizer->chat_path = zd_must(strdup(path));
+    ZD_TRY(load_template(
+            dir, "chat_template.jinja", &tokenizer->chat_template,
+            &tokenizer->chat_path));
+    return load_template(
+            dir, "additional_chat_templates/tool_use.jinja",
+            &tokenizer->chat_with_tools, NULL);
 }
 
 /* eos_token of tokenizer_config.json, if there is such a file. */
@@ -106,7 +136,7 @@ static enum zd_status load_config(struct tokenizer *tokenizer, const char *path)
     json_t *config;
     enum zd_status status = ZD_OK;
     if (!fs_exists(path))
-        return ZD_OK;
+        return load_chat(tokenizer, NULL, path);
     ZD_TRY(json_parse_file(path, TOKENIZER_FILE_MAX, &config));
     if (!json_is_object(config))
         status = ZD_FAIL(
@@ -127,7 +157,7 @@ static enum zd_status load_config(struct tokenizer *tokenizer, const char *path)
     if (status != ZD_OK)
         zd_fail_where("%s", path);
     else
-        load_chat(tokenizer, config, path);
+        status = load_chat(tokenizer, config, path);
     json_decref(config);
     return status;
 }
@@ -248,8 +278,8 @@ const int32_t *tokenizer_suffix(
 struct tokenizer_chat tokenizer_chat(const struct tokenizer *tokenizer)
 {
     return (struct tokenizer_chat){
-            tokenizer->chat_template, tokenizer->chat_path,
-            tokenizer->bos_token, tokenizer->eos_token};
+            tokenizer->chat_template, tokenizer->chat_with_tools,
+            tokenizer->chat_path, tokenizer->tokens};
 }
 
 int tokenizer_token_id(const struct tokenizer *tokenizer, const char *token)

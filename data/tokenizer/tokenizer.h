@@ -8,8 +8,11 @@
 #define ZD_DATA_TOKENIZER_TOKENIZER_H
 
 #include "base/file/hash.h"
+#include "base/file/json.h"
 #include "base/status.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct tokenizer;
@@ -31,10 +34,13 @@ const int32_t *tokenizer_prefix(
         const struct tokenizer *tokenizer, int *count_out);
 const int32_t *tokenizer_suffix(
         const struct tokenizer *tokenizer, int *count_out);
-/* What tokenizer_config.json (or chat_template.jinja beside it) says of
- * conversations; NULL where it says nothing. Borrowed. */
+/* What the files beside tokenizer.json say of conversations: the template of
+ * chat_template.jinja, else of tokenizer_config.json; of several the one named
+ * "default", and "tool_use" for conversations with tools. NULL where they say
+ * nothing. Borrowed. */
 struct tokenizer_chat {
-    const char *source, *path, *bos_token, *eos_token; /* path: of the file */
+    const char *source, *with_tools, *path; /* path: of the file */
+    const json_t *tokens; /* special tokens by name: {"bos_token": "<s>"} */
 };
 struct tokenizer_chat tokenizer_chat(const struct tokenizer *tokenizer);
 int tokenizer_token_id(
@@ -65,6 +71,21 @@ enum encode_flags {
 enum zd_status encoder_encode(
         struct encoder *encoder, const char *text, size_t bytes, unsigned flags,
         struct token_vector *ids, size_t *bad_offset_out);
+/* A place in a text, and of the tokens that are appended the index in `ids` of
+ * the first that ends after it, or, for the end of a range, of the first that
+ * does not begin before it: the tokens between two borders are those that
+ * overlap the range, as transformers' return_assistant_tokens_mask takes them.
+ * The spaces that begin or end a token do not count where the post-processor
+ * has trim_offsets. */
+struct encode_border {
+    size_t at;
+    bool is_end;
+    size_t token;
+};
+/* As encoder_encode; places `borders`, which are in the order of the text. */
+enum zd_status encoder_encode_borders(
+        struct encoder *encoder, const char *text, size_t bytes, unsigned flags,
+        struct token_vector *ids, struct encode_border *borders, size_t count);
 /* A place in `text`, as late as possible, where it may be cut: the ids of the
  * two parts, concatenated, are those of the whole, whatever follows
  * `bytes`. 0 when no such place is known. The text need not be valid

@@ -243,8 +243,8 @@ struct tokenizer {
     char describe[160];
     int eos;
     struct token_vector prefix, suffix; /* around a text */
-    char *chat_template, *chat_path;    /* its file; owned; NULL: none */
-    char *bos_token, *eos_token;        /* owned; NULL: none */
+    char *chat_template, *chat_with_tools, *chat_path; /* owned; NULL: none */
+    json_t *tokens; /* special ones by name; owned; NULL: none */
 
     uint8_t *classes;
     struct byte_table table;
@@ -253,7 +253,7 @@ struct tokenizer {
     struct merges merges;
     struct added_set added_raw, added_normalized;
     struct splitter splitter;
-    bool nfc, add_prefix_space, ignore_merges;
+    bool nfc, add_prefix_space, ignore_merges, trim_offsets;
 };
 
 static inline bool json_is_absent(const json_t *value)

@@ -1,6 +1,7 @@
 /* The cases of the files in tests/data/cases: what data becomes of files, or
  * the error. README.txt there says how they are written. */
 #include "data/dataset_internal.h"
+#include "data/chat.h"
 #include "data/format.h"
 #include "data/inspect.h"
 #include "tests/data/data_case.h"
@@ -104,6 +105,7 @@ static bool set_field(
             {"messages_field", &entry->messages_field},
             {"role_field", &entry->role_field},
             {"content_field", &entry->content_field},
+            {"template_date", &test->request.template_date},
             {"cutoff_len", .number = &options->cutoff_len},
             {"eos", .number = &test->request.eos},
             {"vocab", .number = &test->request.vocab_size},
@@ -147,9 +149,13 @@ static void set(
         while (strcmp(format_of((enum data_format)number)->name, value) != 0)
             number++;
         test->entry.format = (enum data_format)number;
+    } else if (strcmp(key, "chat_file") == 0) {
+        static char path[PATH_MAX];
+        fs_join(path, PATH_MAX, test->scratch.dir, value);
+        test->options.chat_template = CHAT_FILE;
+        test->options.chat_file = path;
     } else if (strcmp(key, "chat_template") == 0) {
-        while (strcmp(chat_template_name((enum chat_template)number), value) !=
-               0)
+        while (strcmp(chat_word((enum chat_template)number), value) != 0)
             number++;
         test->options.chat_template = (enum chat_template)number;
     } else if (strcmp(key, "packing") == 0) {
@@ -161,7 +167,8 @@ static void set(
     } else if (strcmp(key, "on_bad_row") == 0) {
         test->options.on_bad_row = BAD_ROW_SKIP;
     } else if (strcmp(key, "train_on") == 0) {
-        test->options.train_on = TRAIN_ON_ALL;
+        test->options.train_on =
+                (enum train_on)word_in("assistant all last", value);
     } else if (strcmp(key, "path") == 0) {
         fs_join(test->path, PATH_MAX, test->scratch.dir, value);
     } else if (strcmp(key, "weight") == 0 || strcmp(key, "max_samples") == 0) {
@@ -434,7 +441,7 @@ Test(data_rows, documents_are_what_each_format_says)
 
 Test(data_rows, chats_are_laid_out_and_masked_as_their_template_says)
 {
-    run_file("chat.txt", 29);
+    run_file("chat.txt", 47);
 }
 
 Test(data_rows, tokens_are_what_each_format_of_files_says)

@@ -60,6 +60,7 @@ struct run_identity {
     const char *data_digest;
     const char *tokenizer_digest; /* "" without one */
     const char *packing;          /* dataset_packing */
+    const char *template_date;    /* of chat templates */
 };
 
 struct model_files; /* model_files.h */

@@ -100,7 +100,7 @@ static enum zd_status encode(
 {
     if (chat)
         ZD_TRY(tokenize_chat_prompt(
-                g->text.tokenizer, prompt, ids, &g->text.turn_end));
+                g->text.tokenizer, prompt, NULL, ids, &g->text.turn_end));
     else
         ZD_TRY(decoder_encode(&g->text, prompt, ids));
     if (ids->count <= (size_t)g->config.max_positions)

@@ -164,6 +164,7 @@ struct dataset_request text_request(
             .tokenizer = text->tokenizer,
             .eos = text->eos,
             .vocab_size = vocab_size,
+            .template_date = data->template_date,
             .data_seed = job->job.data_seed,
             .shuffle = eval ? false : data->shuffle,
             .from = eval && split ? 1.0 - data->val_split : 0.0,

@@ -8,9 +8,11 @@
 static struct dataset_request request_of(
         const struct trainer *trainer, bool eval)
 {
-    return text_request(
+    struct dataset_request request = text_request(
             trainer->job, &trainer->text, trainer->plan.config.vocab_size,
             eval);
+    request.template_date = trainer->template_date;
+    return request;
 }
 
 static int count_hosts(const struct comm *comm)
@@ -100,7 +102,7 @@ enum zd_status trainer_open_data(struct trainer *trainer)
     struct dataset_request request = request_of(trainer, false);
     ZD_TRY(open_dataset(trainer, false, &trainer->train_data));
     if (trainer_is_first(trainer))
-        ZD_TRY(dataset_compare_template(trainer->train_data, &request));
+        dataset_tell_template(trainer->train_data, &request, true);
     if (trainer->job->eval.eval_strategy != EVAL_NO)
         ZD_TRY(trainer_open_eval(trainer));
     return ZD_OK;

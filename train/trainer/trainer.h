@@ -3,6 +3,7 @@
 #define ZD_TRAIN_TRAINER_TRAINER_H
 
 #include "base/memory/arena.h"
+#include "data/chat.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/model_files.h"
 #include "train/job/deadline.h"
@@ -44,6 +45,7 @@ struct trainer {
     struct output_dir output_dir;
     struct crash_guard *crash_guard; /* NULL: no one counts */
     struct text text;
+    char template_date[CHAT_DATE_BYTES]; /* of the run's first start */
     struct device *device; /* NULL: the CPU */
     int device_sharers;    /* ranks on the same GPU, this one too; 0: the CPU */
     const struct kernels *kernels;

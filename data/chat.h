@@ -1,0 +1,105 @@
+/* chat.h - conversations become text by a chat template: the model's own, that
+ * of a file, or one of data/templates.
+ *
+ * A template sees what transformers 5.24 gives it in apply_chat_template:
+ * messages, tools, documents, add_generation_prompt, and the special tokens of
+ * tokenizer_config.json by their names (bos_token, ...). The text is encoded
+ * as a whole, added tokens in it are recognized wherever they come from, and
+ * no BOS is put before it, since templates write it. Only those of
+ * data/templates do not: the tokenizer's prefix precedes their text.
+ *
+ * What is trained are ranges of the text, each of what one message of the
+ * assistant adds to it (chat_spans.c). A token that a range touches is trained.
+ */
+#ifndef ZD_DATA_CHAT_H
+#define ZD_DATA_CHAT_H
+
+#include "base/file/json.h"
+#include "data/document.h"
+#include "data/jinja/jinja.h"
+
+/* A template that was chosen; threads may share it. */
+struct chat {
+    char *name;     /* the word of a job, or the path of a file; owned */
+    bool is_own;    /* the model's */
+    bool is_layout; /* of data/templates */
+    bool has_tags;  /* {% generation %} */
+    struct jinja_template *template, *with_tools; /* the latter may be NULL */
+    json_t *variables;     /* special tokens, and the date of strftime_now */
+    char digest[HASH_HEX]; /* of all that decides a text */
+};
+
+struct chat_choice {
+    enum chat_template name;
+    const char *path; /* for CHAT_FILE */
+    const char *date; /* "YYYY-MM-DD", for strftime_now; NULL: today */
+};
+
+enum { CHAT_DATE_BYTES = 11 };
+void chat_today(char date[CHAT_DATE_BYTES]);
+
+/* CHAT_AUTO: the model's own template, else the one whose markers the
+ * tokenizer has; without either ZD_ERR_CONFIG, or *out NULL unless `must`.
+ * ZD_ERR_DATA: a template that cannot be parsed. */
+enum zd_status chat_create(
+        const struct chat_choice *choice, const struct tokenizer *tokenizer,
+        bool must, struct chat **out);
+void chat_destroy(struct chat *chat);
+/* Neither the model nor data.chat_template has a template. */
+enum zd_status chat_fail_none(
+        const struct tokenizer *tokenizer, enum zd_status status);
+/* One that a job names is compared with the model's own, and a warning says
+ * that they differ. `names`: a line says which it is. */
+void chat_tell(
+        const struct chat *chat, const struct tokenizer *tokenizer, bool names);
+/* A word of a job, as "chatml". */
+const char *chat_word(enum chat_template chat_template);
+
+/* A conversation as a template gets it. All 0 is empty. */
+struct conversation {
+    json_t *messages;          /* objects with "role"; owned */
+    json_t *tools, *documents; /* owned; NULL: none */
+    const json_t *variables;   /* more of them, by name; NULL: none */
+    bool *is_masked; /* (messages) not trained, whatever train_on says; owned */
+    size_t capacity;
+};
+void conversation_fini(struct conversation *conversation);
+/* Takes `message`. */
+void conversation_add(
+        struct conversation *conversation, json_t *message, bool is_masked);
+
+/* What one thread needs. */
+struct chat_renderer {
+    const struct chat *chat;
+    json_t *context;
+    struct jinja_output text, other;
+};
+void chat_renderer_init(
+        struct chat_renderer *renderer, const struct chat *chat);
+void chat_renderer_fini(struct chat_renderer *renderer);
+
+/* Render `messages` of the conversation, or all of them (NULL). ZD_ERR_DATA:
+ * the template refuses it, fails, or takes too much. */
+enum zd_status chat_render_text(
+        struct chat_renderer *renderer, const struct conversation *conversation,
+        const json_t *messages, bool add_generation_prompt,
+        struct jinja_output *out);
+/* The text and its trained ranges. ZD_ERR_DATA too where a message's range is
+ * not found. */
+enum zd_status chat_render(
+        struct chat_renderer *renderer, const struct conversation *conversation,
+        enum train_on train_on, struct document *document);
+/* A user's message up to where the assistant begins to answer or, with
+ * `answer` (not NULL), that conversation, of which the answer is trained. */
+enum zd_status chat_render_prompt(
+        struct chat_renderer *renderer, const char *content, const char *answer,
+        struct document *document);
+
+/* Part of chat_render: the ranges of the messages that are `wanted`, in
+ * renderer->text. `is_whole`: all that a message adds, not only from the end
+ * of the generation prompt to its end mark. */
+enum zd_status chat_find_spans(
+        struct chat_renderer *renderer, const struct conversation *conversation,
+        const bool *wanted, bool is_whole, struct document *document);
+
+#endif
