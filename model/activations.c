@@ -81,8 +81,12 @@ struct attention_shape activations_attention(
             .q_stride = strides.q,
             .k_stride = strides.k,
             .v_stride = strides.v,
-            .scale = (float)(1.0 / sqrt((double)config->head_dim)),
+            .scale =
+                    (float)(config->attention_scale
+                                    ? config->attention_scale
+                                    : 1.0 / sqrt((double)config->head_dim)),
             .window = config->layer_attention[layer - 1].window,
+            .softcap = (float)config->score_softcap,
     };
 }
 
@@ -239,10 +243,17 @@ static struct heads push_heads(struct layout *l, bool apart)
     return h;
 }
 
+static float *push_rstd(struct layout *l, enum role norm)
+{
+    return family_has(l->family, norm) ? push_floats(l, l->N) : NULL;
+}
+
 static void push_statistics(struct layout *l, struct layer_acts *a)
 {
-    a->rstd1 = push_floats(l, l->N);
-    a->rstd2 = push_floats(l, l->N);
+    a->rstd1 = push_rstd(l, ROLE_NORM1);
+    a->rstd2 = push_rstd(l, ROLE_NORM2);
+    a->post1_rstd = push_rstd(l, ROLE_POST1);
+    a->post2_rstd = push_rstd(l, ROLE_POST2);
     a->mean1 = l->family->layer_norm ? push_floats(l, l->N) : NULL;
     a->mean2 = l->family->layer_norm ? push_floats(l, l->N) : NULL;
     a->lse = push_floats(l, l->N * l->H);
@@ -286,6 +297,7 @@ static void push_mlp(
  *
  *   array            made by                   selective
  *   x, x2            sums with the norms       kept: norms are made from them
+ *   proj, mlp_out    matmuls                   kept, where a norm reads them
  *   q_raw, k_raw, v  matmuls                   kept
  *   q, k             rotation, in place        kept: it is the same array
  *                    norms and rotation        recomputed (Qwen3)
@@ -300,14 +312,13 @@ static void push_mlp(
 static unsigned parts_recomputed(
         const struct model_config *config, struct checkpointing checkpointing)
 {
-    unsigned parts = PART_NORM1 | PART_NORM2;
+    const struct model_family *family = config->family;
     if (checkpointing.mode != CHECKPOINTING_SELECTIVE)
         return 0;
-    if (config->family->recompute_act)
-        parts |= PART_ACT;
-    if (config->qk_norm)
-        parts |= PART_HEADS;
-    return parts;
+    return (family_has(family, ROLE_NORM1) ? PART_NORM1 : 0) |
+           (family_has(family, ROLE_NORM2) ? PART_NORM2 : 0) |
+           (family->recompute_act ? PART_ACT : 0) |
+           (config->qk_norm ? PART_HEADS : 0);
 }
 
 /* Of one layer at a time: only attention's matmuls read norm1, and only those
@@ -327,6 +338,15 @@ static struct layer_acts push_shared(struct layout *l)
     return shared;
 }
 
+/* What a norm makes of `x`; without it, what reads the norm reads x. */
+static void *push_norm(
+        struct layout *l, enum role norm, void *x, bool is_shared, void *shared)
+{
+    return !family_has(l->family, norm) ? x
+           : is_shared                  ? shared
+                                        : push_rows(l, l->N, l->C);
+}
+
 /* All that a layer's backward reads, but for what layers share; x only where
  * it is not one of the inputs. */
 static void push_slot(
@@ -337,14 +357,16 @@ static void push_slot(
         a->x = push_rows(l, l->N, l->C);
     a->recompute = l->recompute;
     push_statistics(l, a);
-    a->norm1 = l->recompute & PART_NORM1 ? shared->norm1
-                                         : push_rows(l, l->N, l->C);
+    a->norm1 = push_norm(
+            l, ROLE_NORM1, a->x, l->recompute & PART_NORM1, shared->norm1);
     push_attention(l, l->recompute & PART_HEADS ? shared : NULL, a);
     a->x2 = push_rows(l, l->N, l->C);
-    a->proj = a->x2;
-    a->norm2 = l->recompute & PART_NORM2 ? shared->norm2
-                                         : push_rows(l, l->N, l->C);
+    a->post1 = a->x2;
+    a->proj = push_norm(l, ROLE_POST1, a->x2, false, NULL);
+    a->norm2 = push_norm(
+            l, ROLE_NORM2, a->x2, l->recompute & PART_NORM2, shared->norm2);
     push_mlp(l, l->recompute & PART_ACT ? shared : NULL, a);
+    a->mlp_out = push_norm(l, ROLE_POST2, NULL, false, NULL);
     a->low = push_rows(l, l->N, l->low);
     a->gains = push_floats(l, l->gains);
 }
@@ -357,8 +379,10 @@ static void push_lean(
     a->x = push_rows(l, l->N, l->C);
     a->x2 = a->x;
     push_statistics(l, a);
-    a->norm1 = push_rows(l, l->N, l->C);
-    a->norm2 = a->proj = a->mlp_out = a->norm1;
+    a->proj = push_rows(l, l->N, l->C);
+    a->post1 = a->mlp_out = a->post2 = a->proj;
+    a->norm1 = push_norm(l, ROLE_NORM1, a->x, true, a->proj);
+    a->norm2 = push_norm(l, ROLE_NORM2, a->x2, true, a->proj);
     a->low = push_rows(l, l->N, l->low);
     a->gains = push_floats(
             l, decode ? (size_t)l->config->layers * l->gains : l->gains);
@@ -371,7 +395,13 @@ static void push_lean(
     l->top = l->peak;
 }
 
-static void push_grads(struct layout *l, struct layer_grads *g)
+/* Does a branch join the residual stream other than as it is? */
+static bool is_changed(const struct layout *l, enum role post)
+{
+    return l->config->residual_scale || family_has(l->family, post);
+}
+
+static void push_grads(struct layout *l, void *dx, struct layer_grads *g)
 {
     const struct model_family *family = l->family;
     bool adds = !(l->joined & JOIN_QKV) ||
@@ -380,6 +410,9 @@ static void push_grads(struct layout *l, struct layer_grads *g)
     if (adds && l->dtype != DTYPE_FP32)
         g->sum = push_rows(l, l->N, l->C);
     size_t mark = l->top;
+    g->mlp_out = is_changed(l, ROLE_POST2) ? g->hidden : dx;
+    g->proj = is_changed(l, ROLE_POST1) ? push_rows(l, l->N, l->C) : dx;
+    l->top = mark;
     g->act = push_rows(l, l->N, l->F);
     l->top = mark;
     /* without gaps, a norm's gradient overwrites the one it is made from */
@@ -553,7 +586,7 @@ static struct activations lay_train(
     push_head(&l, chunk, true, &a.head);
     l.top = above;
     if (kept)
-        push_grads(&l, &a.grads);
+        push_grads(&l, a.dx, &a.grads);
     a.bytes = l.peak;
     return a;
 }
@@ -568,7 +601,7 @@ static void lay_lean(
     push_lean(l, decode, &a->lean, &a->lean_scratch);
     a->layer_gains = decode ? l->gains : 0;
     a->last = a->lean.x;
-    a->gathered = a->lean.norm1;
+    a->gathered = a->lean.proj;
     push_head(l, chunk, false, &a->head);
     a->bytes = l->peak;
 }

@@ -37,19 +37,22 @@ enum { RESIDUAL_BUFFERS = 2 };
 struct layer_acts {
     void *x;                /* (N, C) input; the first slot's is inputs[...] */
     float *mean1, *rstd1;   /* (N) */
-    void *norm1;            /* (N, C) */
+    void *norm1;            /* (N, C); without such a norm x */
     void *q_raw, *k_raw;    /* before their norms; else q and k themselves */
     float *q_rstd, *k_rstd; /* (N*H), (N*KV) */
     void *q, *k, *v;        /* rows: struct row_strides */
     void *att;              /* (N, q) */
     float *lse;             /* (B, H, T) */
     void *proj;             /* (N, C) */
-    void *x2;               /* (N, C) x + proj */
-    float *mean2, *rstd2;   /* (N) */
-    void *norm2;            /* (N, C) */
+    void *post1;          /* (N, C) proj as it is added to x: its norm, or it */
+    void *x2;             /* (N, C) x + proj */
+    float *mean2, *rstd2; /* (N) */
+    float *post1_rstd, *post2_rstd; /* (N) */
+    void *norm2;                    /* (N, C); without such a norm x2 */
     void *gate, *up; /* (N, F), then their gradients; up NULL without a gate */
     void *act;       /* (N, F) */
     void *mlp_out;   /* (N, C); NULL: straight into the output */
+    void *post2;     /* (N, C) mlp_out as it is added to x2; NULL likewise */
     void *low;       /* (N, r of all adapters), one after the other */
     float *gains;    /* DoRA: gains, then inverses of each adapter's rows */
     unsigned recompute; /* enum layer_part: shared by all layers, recomputed
@@ -64,13 +67,14 @@ enum layer_part {
     PART_HEADS = 8 /* q and k after their norms and rotation */
 };
 
-struct layer_grads {     /* inside one layer's backward */
-    void *hidden;        /* (N, max(C, q)) */
-    void *sum;           /* (N, C): second term of a sum in bf16; else NULL */
-    void *act;           /* (N, F) */
-    void *q_raw, *k_raw; /* before their norms; else q and k themselves */
-    void *q, *k, *v;     /* rows as in layer_acts */
-    void *scratch;       /* of attention */
+struct layer_grads {      /* inside one layer's backward */
+    void *hidden;         /* (N, max(C, q)) */
+    void *mlp_out, *proj; /* (N, C); dx where they are added as they are */
+    void *sum;            /* (N, C): second term of a sum in bf16; else NULL */
+    void *act;            /* (N, F) */
+    void *q_raw, *k_raw;  /* before their norms; else q and k themselves */
+    void *q, *k, *v;      /* rows as in layer_acts */
+    void *scratch;        /* of attention */
 };
 
 /* Elements between the rows of consecutive tokens. What one matmul makes lies

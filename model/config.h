@@ -68,6 +68,10 @@ struct model_config {
     bool rope_interleaved; /* channels 2j and 2j + 1 are a pair; else j and
                               j + pairs */
     struct layer_attention *layer_attention; /* (layers); owned */
+    /* Of the embedding's rows, of what a branch adds to the residual stream, of
+     * attention's scores, of logits; 0: not scaled, of scores head_dim^-0.5 */
+    double embedding_scale, residual_scale, attention_scale, logits_scale;
+    double score_softcap, logit_softcap; /* 0: none */
     double initializer_range; /* standard deviation of random weights */
     enum dtype storage_dtype; /* of the files: what "auto" exports */
     /* stored quantized (model_config_read_stored); the format as config.json

@@ -198,7 +198,7 @@ static enum zd_status read_value(
     case CONFIG_BOOL:
         return read_bool(r, key, out);
     case CONFIG_REAL:
-        return config_read_real(r, key->name, key->absent, out);
+        return config_read_real(r, key->name, derives ? 0 : key->absent, out);
     case CONFIG_TOKEN:
         return read_token(r, key, config->vocab_size, out);
     case CONFIG_DROPOUT:

@@ -6,6 +6,7 @@
 #define ZD_MODEL_FAMILY_H
 
 #include "base/status.h"
+#include "kernels/norm/norm.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,10 +35,10 @@ enum config_kind {
 };
 enum {
     CONFIG_WRITTEN = 1,     /* exported also where it was absent */
-    CONFIG_NULL_DERIVES = 2 /* null: 0, which `settle` replaces */
+    CONFIG_NULL_DERIVES = 2 /* null: 0, which `settle` replaces, or none */
 };
 struct config_key {
-    const char *name; /* NULL ends a list */
+    const char *name; /* NULL ends a list; the first row of a name counts */
     enum config_kind kind;
     size_t field;  /* of struct model_config (CONFIG_AT) */
     double absent; /* the value in transformers' class */
@@ -57,7 +58,11 @@ enum window_rule {
 
 /* --- tensors -------------------------------------------------------------- */
 
-/* What a tensor does. A bias follows its weight. */
+/* What a tensor does. A bias follows its weight. Norms lie in a layer as
+ *
+ *     x2 = x + POST1(attention(NORM1(x))),  out = x2 + POST2(mlp(NORM2(x2)))
+ *
+ * where a family has a row for them. */
 enum role {
     ROLE_NONE, /* a factor of an adapter */
     ROLE_TOKENS,
@@ -74,6 +79,8 @@ enum role {
     ROLE_K_NORM,
     ROLE_O,
     ROLE_O_BIAS,
+    ROLE_POST1,
+    ROLE_POST1_BIAS,
     ROLE_NORM2,
     ROLE_NORM2_BIAS,
     ROLE_GATE, /* without a gate the MLP's first projection */
@@ -82,6 +89,8 @@ enum role {
     ROLE_UP_BIAS,
     ROLE_DOWN,
     ROLE_DOWN_BIAS,
+    ROLE_POST2,
+    ROLE_POST2_BIAS,
     ROLE_FINAL_NORM,
     ROLE_FINAL_NORM_BIAS,
     ROLE_HEAD,
@@ -90,7 +99,7 @@ enum role {
 enum tensor_kind {
     TENSOR_EMBEDDING, /* (rows, columns) */
     TENSOR_LINEAR,    /* (rows, columns); of a conv1d family the transpose */
-    TENSOR_NORM,      /* (rows), 1 at first */
+    TENSOR_NORM,      /* (rows), 1 at first; of RMSNORM_ONE_PLUS 0 */
     TENSOR_BIAS       /* (rows), 0 at first */
 };
 enum extent {
@@ -143,6 +152,7 @@ struct model_family {
     bool longrope; /* the one rope_type but default; "su" and "yarn" are older
                       names */
     bool qkv_bias, qk_norm; /* of every model of the family */
+    bool qk_norm_whole; /* all heads of q as one row, and those of k (OLMo 2) */
 
     /* tensors: unit 0, each layer, before the head; names in the table are
      * layer_prefix N . name, in files maybe after file_prefix (NULL: never) */
@@ -152,10 +162,13 @@ struct model_family {
     const char *peft_targets[2]; /* PEFT's default target_modules */
 
     /* what a pass allocates and keeps */
-    bool layer_norm; /* else RMSNorm, without means */
+    bool layer_norm; /* else RMSNorm, without means, of norm_form */
+    enum rmsnorm_form norm_form;
     bool rotary;     /* else positions are learned, up to max_positions */
     unsigned fused;  /* enum param_join: one tensor makes these projections */
     bool gated_mlp; /* gate and up; else one projection before the activation */
+    bool gelu_gate; /* its activation is GELU, in the tanh form; else SiLU */
+    bool embedding_scale_rounded; /* to the compute type */
 
     /* Add up the rows of the embedding tables: (N, C); gradients of the tables
      * from that of the sum, acts->dx. tokens_add: the head has written its part
@@ -174,5 +187,14 @@ struct model_family {
      * from q_raw and k_raw. NULL: kept. */
     layer_part_fn *recompute_act, *recompute_heads;
 };
+
+/* Has a layer a tensor of that role? Of roles without `when`. */
+static inline bool family_has(const struct model_family *family, enum role role)
+{
+    const struct tensor_row *row = family->layer;
+    while (row->name && row->role != role)
+        row++;
+    return row->name;
+}
 
 #endif

@@ -8,6 +8,8 @@ struct layer_acts kept_acts(const struct activations *acts, int layer)
     struct layer_acts slot = acts->slots[i % acts->segment];
     if (i % acts->segment == 0)
         slot.x = acts->inputs[i / acts->segment];
+    if (!slot.norm1)
+        slot.norm1 = slot.x;
     return slot;
 }
 

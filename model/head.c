@@ -138,6 +138,16 @@ static enum zd_status next_token_loss(
             NULL, losses, dlogits, logits, targets, dloss, n, V, stride, map);
 }
 
+/* Of logits as the head's matmul makes them; false: they are used as they are.
+ */
+static bool head_map(const struct model_config *config, struct logit_map *out)
+{
+    *out = (struct logit_map){
+            config->logits_scale ? (float)config->logits_scale : 1,
+            (float)config->logit_softcap};
+    return config->logits_scale || config->logit_softcap;
+}
+
 enum zd_status head_loss(
         struct model *model, const struct pass *pass, bool train, float dloss,
         const struct model_hooks *hooks)
@@ -145,6 +155,8 @@ enum zd_status head_loss(
     const struct kernels *k = model->kernels;
     const struct head_acts *h = &pass->acts->head;
     struct head_grads grads = {0};
+    struct logit_map map;
+    bool maps = head_map(model->config, &map);
     token_loss_fn *token_loss =
             model->shape.token_loss ? model->shape.token_loss : next_token_loss;
     ZD_TRY(head_acquire(model, hooks));
@@ -158,7 +170,8 @@ enum zd_status head_loss(
         ZD_TRY(chunk_logits(model, pass, begin, n));
         ZD_TRY(token_loss(
                 k, h->losses, train ? h->dlogits : NULL, h->logits, targets,
-                dloss, n, model->config->vocab_size, h->stride, NULL));
+                dloss, n, model->config->vocab_size, h->stride,
+                maps ? &map : NULL));
         ZD_TRY(k->add_losses(NULL, model->loss, h->losses, n));
         if (train)
             ZD_TRY(chunk_backward(model, pass, begin, n, &grads));
@@ -194,6 +207,9 @@ static enum zd_status read_logits(
                 logits + (size_t)(first + i) * V,
                 (const float *)h->logits + (size_t)i * (size_t)h->stride,
                 V * sizeof *logits));
+    struct logit_map map;
+    if (head_map(model->config, &map))
+        logit_map_apply(&map, logits + (size_t)first * V, (size_t)runs * V);
     return ZD_OK;
 }
 

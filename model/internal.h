@@ -217,7 +217,8 @@ enum zd_status projections_forward(const struct projections *p, const void *x);
 enum zd_status projections_backward(
         const struct projections *p, void *dx, void *sum, const void *x);
 
-/* norm.c: layer norm with a bias, else RMSNorm, of N rows. */
+/* norm.c: layer norm with a bias, else RMSNorm, of N rows; of a role that the
+ * unit has. */
 struct norm {
     const struct model *model;
     const void *weight, *bias;
@@ -230,6 +231,10 @@ struct norm unit_norm(
         bool accumulate);
 /* Does anything below the layer's first norm train, or the norm? */
 bool layer_needs_input_grad(const struct layer_run *run);
+/* out = scale x, N rows of hidden_size; out may be x. */
+enum zd_status hidden_scale(
+        const struct model *model, void *out, const void *x, int N,
+        double scale);
 /* sum = a + b, then its norm; without a sum that is due, the norm of `sum`. */
 enum zd_status norm_forward_sum(
         const struct norm *norm, void *out, float *mean, float *rstd, void *sum,

@@ -65,15 +65,84 @@ static struct norm norm_of(const struct layer_run *run, enum role role)
             run->model, run->layer, role, run->pass->N, run->accumulate);
 }
 
+static bool has(const struct layer_run *run, enum role role)
+{
+    return role_id(run->model, run->layer, role) >= 0;
+}
+
+static size_t hidden_count(const struct layer_run *run)
+{
+    return (size_t)run->pass->N * (size_t)run->model->config->hidden_size;
+}
+
+/* The sum of the residual stream, if it is due, and the norm that a branch
+ * begins with, if it has one. */
+static enum zd_status branch_input(
+        const struct layer_run *run, enum role role, void *out, float *mean,
+        float *rstd, void *sum, const struct residual_sum *of)
+{
+    if (!has(run, role))
+        return of->a ? run->model->kernels->add(
+                               NULL, sum, of->a, of->b, hidden_count(run))
+                     : ZD_OK;
+    struct norm norm = norm_of(run, role);
+    return norm_forward_sum(&norm, out, mean, rstd, sum, of);
+}
+
+/* The output of a branch as it is added to the residual stream: through its
+ * norm or scaled; else it is there already. out may be x. */
+static enum zd_status branch_output(
+        const struct layer_run *run, enum role role, void *out, float *rstd,
+        void *x)
+{
+    double scale = run->model->config->residual_scale;
+    struct residual_sum none = {0};
+    if (scale && x)
+        return hidden_scale(run->model, out, x, run->pass->N, scale);
+    if (!has(run, role))
+        return ZD_OK;
+    struct norm norm = norm_of(run, role);
+    return norm_forward_sum(&norm, out, NULL, rstd, x, &none);
+}
+
+/* The gradient of a branch's output, from that of the residual stream. */
+static enum zd_status branch_output_backward(
+        const struct layer_run *run, enum role role, void *dout, const void *x,
+        const float *rstd)
+{
+    double scale = run->model->config->residual_scale;
+    const void *dx = run->pass->acts->dx;
+    if (scale)
+        return hidden_scale(run->model, dout, dx, run->pass->N, scale);
+    if (!has(run, role))
+        return ZD_OK;
+    struct norm norm = norm_of(run, role);
+    return norm_backward(&norm, dout, dx, NULL, x, NULL, rstd);
+}
+
+/* A branch adds its part to the gradient of the residual stream. */
+static enum zd_status branch_input_backward(
+        const struct layer_run *run, enum role role, const void *x,
+        const float *mean, const float *rstd)
+{
+    void *dx = run->pass->acts->dx;
+    const void *hidden = run->pass->acts->grads.hidden;
+    if (!has(run, role))
+        return run->model->kernels->add(
+                NULL, dx, dx, hidden, hidden_count(run));
+    struct norm norm = norm_of(run, role);
+    return norm_backward(&norm, dx, hidden, dx, x, mean, rstd);
+}
+
 enum zd_status layer_input_norm(
         const struct layer_run *run, struct residual_sum *due)
 {
     const struct layer_acts *acts = run->acts;
-    struct norm norm1 = norm_of(run, ROLE_NORM1);
     struct residual_sum of = *due;
     *due = (struct residual_sum){0};
-    return norm_forward_sum(
-            &norm1, acts->norm1, acts->mean1, acts->rstd1, acts->x, &of);
+    return branch_input(
+            run, ROLE_NORM1, acts->norm1, acts->mean1, acts->rstd1, acts->x,
+            &of);
 }
 
 enum zd_status layer_forward(
@@ -82,18 +151,24 @@ enum zd_status layer_forward(
 {
     const struct model_family *family = run->model->config->family;
     const struct layer_acts *acts = run->acts;
-    struct residual_sum half = {acts->x, acts->proj};
-    struct norm norm2 = norm_of(run, ROLE_NORM2);
+    struct residual_sum half = {acts->x, acts->post1};
     struct linear o = layer_linear(run, ROLE_O, ROLE_O);
     void *mlp_out = acts->mlp_out ? acts->mlp_out : out;
+    void *post2 = acts->post2 ? acts->post2 : out;
+    if (!post2) /* backward reads the norm's rstd, and begins later */
+        post2 = run->pass->acts->grads.hidden;
     ZD_TRY(family->qkv_forward(run));
     ZD_TRY(attend(run, scratch));
     ZD_TRY(linear_forward(&o, acts->proj, acts->att));
-    ZD_TRY(norm_forward_sum(
-            &norm2, acts->norm2, acts->mean2, acts->rstd2, acts->x2, &half));
+    ZD_TRY(branch_output(
+            run, ROLE_POST1, acts->post1, acts->post1_rstd, acts->proj));
+    ZD_TRY(branch_input(
+            run, ROLE_NORM2, acts->norm2, acts->mean2, acts->rstd2, acts->x2,
+            &half));
     ZD_TRY(family->mlp_forward(run, mlp_out));
+    ZD_TRY(branch_output(run, ROLE_POST2, post2, acts->post2_rstd, mlp_out));
     if (out)
-        *due = (struct residual_sum){acts->x2, mlp_out};
+        *due = (struct residual_sum){acts->x2, post2};
     return ZD_OK;
 }
 
@@ -101,12 +176,11 @@ enum zd_status layer_forward(
 static enum zd_status recompute_mlp(const struct layer_run *run)
 {
     const struct layer_acts *acts = run->acts;
-    struct norm norm2 = norm_of(run, ROLE_NORM2);
     struct residual_sum none = {0};
     if (acts->recompute & PART_NORM2)
-        ZD_TRY(norm_forward_sum(
-                &norm2, acts->norm2, acts->mean2, acts->rstd2, acts->x2,
-                &none));
+        ZD_TRY(branch_input(
+                run, ROLE_NORM2, acts->norm2, acts->mean2, acts->rstd2,
+                acts->x2, &none));
     return acts->recompute & PART_ACT
                    ? run->model->config->family->recompute_act(run)
                    : ZD_OK;
@@ -132,16 +206,17 @@ enum zd_status layer_backward(const struct layer_run *run)
     const struct model_family *family = model->config->family;
     const struct layer_acts *acts = run->acts;
     const struct layer_grads *g = &run->pass->acts->grads;
-    void *dx = run->pass->acts->dx;
     struct attention_shape shape = attention_shape(run);
-    struct norm norm1 = norm_of(run, ROLE_NORM1);
-    struct norm norm2 = norm_of(run, ROLE_NORM2);
     struct linear o = layer_linear(run, ROLE_O, ROLE_O);
     ZD_TRY(recompute_mlp(run));
+    ZD_TRY(branch_output_backward(
+            run, ROLE_POST2, g->mlp_out, acts->mlp_out, acts->post2_rstd));
     ZD_TRY(family->mlp_backward(run));
-    ZD_TRY(norm_backward(
-            &norm2, dx, g->hidden, dx, acts->x2, acts->mean2, acts->rstd2));
-    ZD_TRY(linear_backward(&o, g->hidden, dx, acts->att));
+    ZD_TRY(branch_input_backward(
+            run, ROLE_NORM2, acts->x2, acts->mean2, acts->rstd2));
+    ZD_TRY(branch_output_backward(
+            run, ROLE_POST1, g->proj, acts->proj, acts->post1_rstd));
+    ZD_TRY(linear_backward(&o, g->hidden, g->proj, acts->att));
     ZD_TRY(recompute_attention(run));
     ZD_TRY(model->kernels->attention_backward(
             NULL, g->q, g->k, g->v, g->hidden, acts->att, acts->lse, acts->q,
@@ -149,6 +224,6 @@ enum zd_status layer_backward(const struct layer_run *run)
     ZD_TRY(family->qkv_backward(run));
     if (!layer_needs_input_grad(run))
         return ZD_OK;
-    return norm_backward(
-            &norm1, dx, g->hidden, dx, acts->x, acts->mean1, acts->rstd1);
+    return branch_input_backward(
+            run, ROLE_NORM1, acts->x, acts->mean1, acts->rstd1);
 }

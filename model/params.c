@@ -106,7 +106,10 @@ static void add(
             .conv1d = conv1d,
             .is_product = is_linear && in_layer && !has_bias(c, row),
             .joins = row->joins,
-            .init = inits[row->kind],
+            .init = row->kind == TENSOR_NORM &&
+                                    c->family->norm_form == RMSNORM_ONE_PLUS
+                            ? PARAM_INIT_CLEAR
+                            : inits[row->kind],
             .init_std = is_matrix ? (float)c->initializer_range : 0,
             .adapts = -1,
             .learning_rate = 1};

@@ -81,6 +81,7 @@ static enum zd_status plan_workspace(
     size_t kv = (size_t)config->kv_heads * (size_t)config->head_dim;
     size_t columns =
             max_size(2 * (size_t)config->intermediate_size, q + 2 * kv);
+    size_t norm = config->family->qk_norm_whole ? q : (size_t)config->head_dim;
     int head = param_table_find(table, "lm_head.weight");
     if (head >= 0 && param_has_adapter(table, head))
         columns = max_size(columns, (size_t)config->vocab_size);
@@ -90,7 +91,7 @@ static enum zd_status plan_workspace(
             .backend = DEVICE_CUDA,
             .dtype = shape->dtype,
             .N = (int)model_most_tokens(shape),
-            .C = (int)max_size(C, (size_t)config->head_dim),
+            .C = (int)max_size(C, norm),
             .columns = (int)max_size(columns, C),
             .V = config->vocab_size};
     return arena_plan_add(

@@ -6,8 +6,10 @@
 
 /* A row for each: families/NAME.c defines model_NAME. */
 #define MODEL_FAMILIES(X)                                                      \
-    X(gpt2)                                                                    \
-    X(llama) X(ministral3) X(mistral) X(phi3) X(qwen2) X(qwen3) X(smollm3)
+    X(gemma)                                                                   \
+    X(gemma2)                                                                  \
+    X(gemma3_text) X(gpt2) X(granite) X(llama) X(ministral3) X(mistral)        \
+            X(olmo2) X(phi3) X(qwen2) X(qwen3) X(smollm3)
 
 #define DECLARE(name) extern const struct model_family model_##name;
 MODEL_FAMILIES(DECLARE)

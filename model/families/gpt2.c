@@ -187,7 +187,7 @@ static enum zd_status mlp_backward(const struct layer_run *run)
     const struct layer_grads *g = &run->pass->acts->grads;
     struct linear fc = layer_linear(run, ROLE_GATE, ROLE_GATE);
     struct linear proj = layer_linear(run, ROLE_DOWN, ROLE_DOWN);
-    ZD_TRY(proj_dgelu(&proj, g->act, run->pass->acts->dx, run->acts));
+    ZD_TRY(proj_dgelu(&proj, g->act, g->mlp_out, run->acts));
     return linear_backward(&fc, g->hidden, g->act, run->acts->norm2);
 }
 

@@ -5,7 +5,7 @@
 
 /* --- config.json ---------------------------------------------------------- */
 
-enum zd_status rotary_settle(
+enum zd_status rotary_settle_heads(
         const struct config_reader *r, struct model_config *c)
 {
     if (!c->kv_heads)
@@ -27,6 +27,13 @@ enum zd_status rotary_settle(
     c->out_bias = c->qkv_bias;
     c->qkv_bias |= c->family->qkv_bias;
     c->qk_norm = c->family->qk_norm;
+    return ZD_OK;
+}
+
+enum zd_status rotary_settle(
+        const struct config_reader *r, struct model_config *c)
+{
+    ZD_TRY(rotary_settle_heads(r, c));
     double theta = c->family->rope_theta;
     return config_read_ropes(r, theta ? theta : 10000, c);
 }
@@ -39,39 +46,16 @@ const struct tensor_row rotary_embeddings[] = {
         {0},
 };
 
-/* Weights that are joined follow each other, and so do their biases. */
 const struct tensor_row rotary_layer[] = {
         {"input_layernorm.weight", ROLE_NORM1, TENSOR_NORM, EXTENT_C},
-        {"self_attn.q_proj.weight", ROLE_Q, TENSOR_LINEAR, EXTENT_Q, EXTENT_C,
-         .flags = TENSOR_BY_HEAD},
-        {"self_attn.k_proj.weight", ROLE_K, TENSOR_LINEAR, EXTENT_KV, EXTENT_C,
-         .joins = JOIN_QKV, .flags = TENSOR_BY_HEAD},
-        {"self_attn.v_proj.weight", ROLE_V, TENSOR_LINEAR, EXTENT_KV, EXTENT_C,
-         .joins = JOIN_QKV},
-        {"self_attn.q_proj.bias", ROLE_Q_BIAS, TENSOR_BIAS, EXTENT_Q,
-         .when = CONFIG_AT(qkv_bias)},
-        {"self_attn.k_proj.bias", ROLE_K_BIAS, TENSOR_BIAS, EXTENT_KV,
-         .when = CONFIG_AT(qkv_bias), .joins = JOIN_QKV},
-        {"self_attn.v_proj.bias", ROLE_V_BIAS, TENSOR_BIAS, EXTENT_KV,
-         .when = CONFIG_AT(qkv_bias), .joins = JOIN_QKV},
+        ROTARY_QKV_ROWS,
         {"self_attn.q_norm.weight", ROLE_Q_NORM, TENSOR_NORM, EXTENT_D,
          .when = CONFIG_AT(qk_norm)},
         {"self_attn.k_norm.weight", ROLE_K_NORM, TENSOR_NORM, EXTENT_D,
          .when = CONFIG_AT(qk_norm)},
-        {"self_attn.o_proj.weight", ROLE_O, TENSOR_LINEAR, EXTENT_C, EXTENT_Q},
-        {"self_attn.o_proj.bias", ROLE_O_BIAS, TENSOR_BIAS, EXTENT_C,
-         .when = CONFIG_AT(out_bias)},
+        ROTARY_O_ROWS,
         {"post_attention_layernorm.weight", ROLE_NORM2, TENSOR_NORM, EXTENT_C},
-        {"mlp.gate_proj.weight", ROLE_GATE, TENSOR_LINEAR, EXTENT_F, EXTENT_C},
-        {"mlp.up_proj.weight", ROLE_UP, TENSOR_LINEAR, EXTENT_F, EXTENT_C,
-         .joins = JOIN_GATE_UP},
-        {"mlp.gate_proj.bias", ROLE_GATE_BIAS, TENSOR_BIAS, EXTENT_F,
-         .when = CONFIG_AT(mlp_bias)},
-        {"mlp.up_proj.bias", ROLE_UP_BIAS, TENSOR_BIAS, EXTENT_F,
-         .when = CONFIG_AT(mlp_bias), .joins = JOIN_GATE_UP},
-        {"mlp.down_proj.weight", ROLE_DOWN, TENSOR_LINEAR, EXTENT_C, EXTENT_F},
-        {"mlp.down_proj.bias", ROLE_DOWN_BIAS, TENSOR_BIAS, EXTENT_C,
-         .when = CONFIG_AT(mlp_bias)},
+        ROTARY_MLP_ROWS,
         {0},
 };
 
@@ -82,18 +66,33 @@ const struct tensor_row rotary_last[] = {
 
 /* --- arithmetic ----------------------------------------------------------- */
 
+/* transformers multiplies by Gemma's as a tensor of the weight's type. */
+static double embedding_scale(const struct model *model)
+{
+    float scale = (float)model->config->embedding_scale;
+    if (model->config->family->embedding_scale_rounded)
+        dtype_round(&scale, model->kernels->dtype, 1);
+    return scale;
+}
+
 enum zd_status rotary_embed(
         const struct model *model, const struct pass *pass, void *out)
 {
-    return embedding_rows(
-            model, ROLE_TOKENS, pass->tokens, pass->N, out, false);
+    double scale = embedding_scale(model);
+    ZD_TRY(embedding_rows(
+            model, ROLE_TOKENS, pass->tokens, pass->N, out, false));
+    return scale ? hidden_scale(model, out, out, pass->N, scale) : ZD_OK;
 }
 
 enum zd_status rotary_embed_backward(
         const struct model *model, const struct pass *pass, bool tokens_add,
         bool accumulate)
 {
+    double scale = embedding_scale(model);
+    void *dx = pass->acts->dx;
     (void)accumulate;
+    if (scale)
+        ZD_TRY(hidden_scale(model, dx, dx, pass->N, scale));
     return embedding_scatter(
             model, ROLE_TOKENS, pass->tokens, pass->token_order, pass,
             tokens_add);
@@ -160,6 +159,61 @@ static struct rope_angles angles_of(const struct layer_run *run, bool q)
             .interleaved = config->rope_interleaved};
 }
 
+static enum zd_status rotate(
+        const struct layer_run *run, void *q, void *k, bool backward)
+{
+    const struct model *model = run->model;
+    const struct model_config *c = model->config;
+    int set = rope_of(run);
+    if (set < 0)
+        return ZD_OK;
+    const struct rope_angles of_q = angles_of(run, true);
+    const struct rope_angles of_k = angles_of(run, false);
+    if (!c->ropes[set].q_beta)
+        return fused_rope(
+                model->kernels, NULL, q, k, c->heads, c->kv_heads,
+                model->strides.q, model->strides.k, &of_k, run->pass->N,
+                c->head_dim, backward);
+    ZD_TRY(model->kernels->rope(
+            NULL, q, &of_q, run->pass->N, c->heads, c->head_dim,
+            model->strides.q, backward));
+    return model->kernels->rope(
+            NULL, k, &of_k, run->pass->N, c->kv_heads, c->head_dim,
+            model->strides.k, backward);
+}
+
+/* OLMo 2: all heads of a token as one row, before they turn. */
+static enum zd_status norm_whole(
+        const struct layer_run *run, const struct head_norm_forward_args *q,
+        const struct head_norm_forward_args *k)
+{
+    const struct model_config *c = run->model->config;
+    const struct head_norm_forward_args *both[] = {q, k};
+    for (int i = 0; i < 2; i++)
+        ZD_TRY(run->model->kernels->head_norm_forward(
+                NULL, both[i]->out, both[i]->rstd, both[i]->x, both[i]->weight,
+                (float)c->norm_eps, c->family->norm_form, run->pass->N, 1,
+                both[i]->H * c->head_dim, both[i]->out_stride,
+                both[i]->x_stride));
+    return rotate(run, q->out, k->out, false);
+}
+
+static enum zd_status norm_whole_backward(
+        const struct layer_run *run, const struct head_norm_backward_args *q,
+        const struct head_norm_backward_args *k)
+{
+    const struct model_config *c = run->model->config;
+    const struct head_norm_backward_args *both[] = {q, k};
+    ZD_TRY(rotate(run, q->dout, k->dout, true));
+    for (int i = 0; i < 2; i++)
+        ZD_TRY(run->model->kernels->head_norm_backward(
+                NULL, both[i]->dx, both[i]->dweight, both[i]->dout, both[i]->x,
+                both[i]->weight, both[i]->rstd, c->family->norm_form,
+                run->pass->N, 1, both[i]->H * c->head_dim, both[i]->out_stride,
+                both[i]->x_stride, run->accumulate));
+    return ZD_OK;
+}
+
 /* Qwen3: each head of q and k is normed before it turns, with one weight for
  * all heads. */
 enum zd_status rotary_norm_heads(const struct layer_run *run)
@@ -187,9 +241,11 @@ enum zd_status rotary_norm_heads(const struct layer_run *run)
             .out_stride = s->k,
             .x_stride = s->k_raw,
     };
+    if (c->family->qk_norm_whole)
+        return norm_whole(run, &q, &k);
     return fused_head_norm_rope_forward(
             model->kernels, NULL, &q, &k, &angles, (float)c->norm_eps,
-            RMSNORM_ROUND_FIRST, run->pass->N, c->head_dim);
+            c->family->norm_form, run->pass->N, c->head_dim);
 }
 
 static enum zd_status norm_heads_backward(const struct layer_run *run)
@@ -224,32 +280,11 @@ static enum zd_status norm_heads_backward(const struct layer_run *run)
             .out_stride = s->k,
             .x_stride = s->k_raw,
     };
+    if (c->family->qk_norm_whole)
+        return norm_whole_backward(run, &q, &k);
     return fused_head_norm_rope_backward(
-            model->kernels, NULL, &q, &k, &angles, RMSNORM_ROUND_FIRST,
+            model->kernels, NULL, &q, &k, &angles, c->family->norm_form,
             run->pass->N, c->head_dim, run->accumulate);
-}
-
-static enum zd_status rotate(
-        const struct layer_run *run, void *q, void *k, bool backward)
-{
-    const struct model *model = run->model;
-    const struct model_config *c = model->config;
-    int set = rope_of(run);
-    if (set < 0)
-        return ZD_OK;
-    const struct rope_angles of_q = angles_of(run, true);
-    const struct rope_angles of_k = angles_of(run, false);
-    if (!c->ropes[set].q_beta)
-        return fused_rope(
-                model->kernels, NULL, q, k, c->heads, c->kv_heads,
-                model->strides.q, model->strides.k, &of_k, run->pass->N,
-                c->head_dim, backward);
-    ZD_TRY(model->kernels->rope(
-            NULL, q, &of_q, run->pass->N, c->heads, c->head_dim,
-            model->strides.q, backward));
-    return model->kernels->rope(
-            NULL, k, &of_k, run->pass->N, c->kv_heads, c->head_dim,
-            model->strides.k, backward);
 }
 
 enum zd_status rotary_qkv_forward(const struct layer_run *run)
@@ -275,7 +310,9 @@ enum zd_status rotary_qkv_backward(const struct layer_run *run)
 enum zd_status rotary_recompute_act(const struct layer_run *run)
 {
     const struct layer_acts *acts = run->acts;
-    return run->model->kernels->swiglu_forward(
+    const struct kernels *k = run->model->kernels;
+    bool gelu = run->model->config->family->gelu_gate;
+    return (gelu ? k->geglu_forward : k->swiglu_forward)(
             NULL, acts->act, acts->gate, acts->up, run->pass->N,
             run->model->config->intermediate_size, run->model->strides.gate);
 }
@@ -294,10 +331,12 @@ enum zd_status rotary_mlp_backward(const struct layer_run *run)
 {
     const struct layer_grads *g = &run->pass->acts->grads;
     const struct layer_acts *acts = run->acts;
+    const struct kernels *k = run->model->kernels;
+    bool gelu = run->model->config->family->gelu_gate;
     struct projections gate_up = gate_up_of(run);
     struct linear down = layer_linear(run, ROLE_DOWN, ROLE_DOWN);
-    ZD_TRY(linear_backward(&down, g->act, run->pass->acts->dx, acts->act));
-    ZD_TRY(run->model->kernels->swiglu_backward(
+    ZD_TRY(linear_backward(&down, g->act, g->mlp_out, acts->act));
+    ZD_TRY((gelu ? k->geglu_backward : k->swiglu_backward)(
             NULL, acts->gate, acts->up, g->act, acts->gate, acts->up,
             run->pass->N, run->model->config->intermediate_size,
             run->model->strides.gate));

@@ -43,17 +43,74 @@
             {"bos_token_id", CONFIG_TOKEN, CONFIG_AT(bos_token_id), BOS},        \
             {"eos_token_id", CONFIG_TOKEN, CONFIG_AT(eos_token_id), -1},         \
             {"rope_theta"}, {"rope_scaling"}, {"rope_parameters"},               \
-            {"original_max_position_embeddings",                                 \
-             CONFIG_INT,                                                         \
-             CONFIG_AT(original_positions),                                      \
-             0,                                                                  \
-             POSITIONS_MAX},                                                     \
-            {"hidden_act", CONFIG_SILU},                                         \
-            {"partial_rotary_factor"}, {"clip_qkv", CONFIG_NULL},                \
-            {"use_mrope", CONFIG_FALSE}, {"layer_types"}
+            {"original_max_position_embeddings", CONFIG_INT,                     \
+             CONFIG_AT(original_positions), 0, POSITIONS_MAX},                   \
+            {"hidden_act", CONFIG_SILU}, {"partial_rotary_factor"},              \
+            {"clip_qkv", CONFIG_NULL}, {"use_mrope", CONFIG_FALSE},              \
+    {                                                                            \
+        "layer_types"                                                            \
+    }
 
+/* Heads, biases, norms of heads; then how heads turn. */
 enum zd_status rotary_settle(
         const struct config_reader *reader, struct model_config *config);
+enum zd_status rotary_settle_heads(
+        const struct config_reader *reader, struct model_config *config);
+
+/* Rows of a layer without its norms. Weights that are joined follow each other,
+ * and so do their biases. */
+#define ROTARY_QKV_ROWS                                                        \
+    {"self_attn.q_proj.weight", ROLE_Q, TENSOR_LINEAR, EXTENT_Q, EXTENT_C,     \
+     .flags = TENSOR_BY_HEAD},                                                 \
+            {"self_attn.k_proj.weight",                                        \
+             ROLE_K,                                                           \
+             TENSOR_LINEAR,                                                    \
+             EXTENT_KV,                                                        \
+             EXTENT_C,                                                         \
+             .joins = JOIN_QKV,                                                \
+             .flags = TENSOR_BY_HEAD},                                         \
+            {"self_attn.v_proj.weight",                                        \
+             ROLE_V,                                                           \
+             TENSOR_LINEAR,                                                    \
+             EXTENT_KV,                                                        \
+             EXTENT_C,                                                         \
+             .joins = JOIN_QKV},                                               \
+            {"self_attn.q_proj.bias", ROLE_Q_BIAS, TENSOR_BIAS, EXTENT_Q,      \
+             .when = CONFIG_AT(qkv_bias)},                                     \
+            {"self_attn.k_proj.bias",                                          \
+             ROLE_K_BIAS,                                                      \
+             TENSOR_BIAS,                                                      \
+             EXTENT_KV,                                                        \
+             .when = CONFIG_AT(qkv_bias),                                      \
+             .joins = JOIN_QKV},                                               \
+    {                                                                          \
+        "self_attn.v_proj.bias", ROLE_V_BIAS, TENSOR_BIAS, EXTENT_KV,          \
+                .when = CONFIG_AT(qkv_bias), .joins = JOIN_QKV                 \
+    }
+#define ROTARY_O_ROWS                                                          \
+    {"self_attn.o_proj.weight", ROLE_O, TENSOR_LINEAR, EXTENT_C, EXTENT_Q},    \
+    {                                                                          \
+        "self_attn.o_proj.bias", ROLE_O_BIAS, TENSOR_BIAS, EXTENT_C,           \
+                .when = CONFIG_AT(out_bias)                                    \
+    }
+#define ROTARY_MLP_ROWS                                                        \
+    {"mlp.gate_proj.weight", ROLE_GATE, TENSOR_LINEAR, EXTENT_F, EXTENT_C},    \
+            {"mlp.up_proj.weight", ROLE_UP, TENSOR_LINEAR, EXTENT_F, EXTENT_C, \
+             .joins = JOIN_GATE_UP},                                           \
+            {"mlp.gate_proj.bias", ROLE_GATE_BIAS, TENSOR_BIAS, EXTENT_F,      \
+             .when = CONFIG_AT(mlp_bias)},                                     \
+            {"mlp.up_proj.bias",                                               \
+             ROLE_UP_BIAS,                                                     \
+             TENSOR_BIAS,                                                      \
+             EXTENT_F,                                                         \
+             .when = CONFIG_AT(mlp_bias),                                      \
+             .joins = JOIN_GATE_UP},                                           \
+            {"mlp.down_proj.weight", ROLE_DOWN, TENSOR_LINEAR, EXTENT_C,       \
+             EXTENT_F},                                                        \
+    {                                                                          \
+        "mlp.down_proj.bias", ROLE_DOWN_BIAS, TENSOR_BIAS, EXTENT_C,           \
+                .when = CONFIG_AT(mlp_bias)                                    \
+    }
 
 extern const struct tensor_row rotary_embeddings[], rotary_layer[],
         rotary_last[];

@@ -20,6 +20,26 @@
     "\"intermediate_size\":14,\"num_hidden_layers\":5,"                        \
     "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":8,"      \
     "\"initializer_range\":0.3}"
+#define SHAPE_OLMO2                                                            \
+    "{\"model_type\":\"olmo2\",\"vocab_size\":27,\"hidden_size\":20,"          \
+    "\"intermediate_size\":13,\"num_hidden_layers\":5,"                        \
+    "\"num_attention_heads\":2,\"num_key_value_heads\":1,"                     \
+    "\"initializer_range\":0.3}"
+/* Norms on both sides, of 1 + w; caps that bend; a window in layers 1, 3, 5. */
+#define SHAPE_GEMMA2                                                           \
+    "{\"model_type\":\"gemma2\",\"vocab_size\":25,\"hidden_size\":10,"         \
+    "\"intermediate_size\":13,\"num_hidden_layers\":5,"                        \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":6,"      \
+    "\"query_pre_attn_scalar\":3,\"sliding_window\":3,"                        \
+    "\"attn_logit_softcapping\":1.5,\"final_logit_softcapping\":2.5,"          \
+    "\"initializer_range\":0.3}"
+#define SHAPE_GRANITE                                                          \
+    "{\"model_type\":\"granite\",\"vocab_size\":25,\"hidden_size\":12,"        \
+    "\"intermediate_size\":13,\"num_hidden_layers\":5,"                        \
+    "\"num_attention_heads\":2,\"num_key_value_heads\":1,"                     \
+    "\"embedding_multiplier\":3.3,\"residual_multiplier\":0.7,"                \
+    "\"attention_multiplier\":0.3,\"logits_scaling\":1.7,"                     \
+    "\"initializer_range\":0.3}"
 
 enum { BATCH_MAX = 256 };
 

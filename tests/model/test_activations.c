@@ -169,7 +169,9 @@ Test(model_activations, the_head_and_a_segment_share_bytes)
 /* A step writes nearly all of what was planned for it. */
 Test(model_activations, a_step_touches_what_was_planned)
 {
-    static const char *const shapes[] = {SHAPE_GPT2, SHAPE_LLAMA, SHAPE_QWEN3};
+    static const char *const shapes[] = {SHAPE_GPT2,   SHAPE_LLAMA,
+                                         SHAPE_QWEN3,  SHAPE_OLMO2,
+                                         SHAPE_GEMMA2, SHAPE_GRANITE};
     static const struct checkpointing modes[] = {
             {CHECKPOINTING_NONE, 0},
             {CHECKPOINTING_FULL, 0},
@@ -178,7 +180,7 @@ Test(model_activations, a_step_touches_what_was_planned)
     const struct kernels *kernels;
     struct tokens tokens;
     tiny_must(kernels_cpu(DTYPE_FP32, &kernels));
-    for (int f = 0; f < 3; f++)
+    for (int f = 0; f < (int)(sizeof shapes / sizeof *shapes); f++)
         for (int m = 0; m < 3; m++) {
             struct tiny t;
             struct model_shape shape = {

@@ -6,11 +6,15 @@
 
 #include <math.h>
 
-static const char *const families[] = {SHAPE_GPT2, SHAPE_LLAMA, SHAPE_QWEN3};
+static const char *const families[] = {SHAPE_GPT2,   SHAPE_LLAMA,
+                                       SHAPE_QWEN3,  SHAPE_OLMO2,
+                                       SHAPE_GEMMA2, SHAPE_GRANITE};
+enum { FAMILIES = sizeof families / sizeof families[0] };
 static const char *const fixtures[] = {
-        "gpt2",    "llama",      "llama_odd",     "mistral",
-        "qwen2",   "qwen3",      "phi3",          "ministral3",
-        "smollm3", "qwen3_yarn", "mistral_window"};
+        "gemma",   "gemma2",         "gemma3_text", "gpt2",
+        "granite", "llama",          "llama_odd",   "ministral3",
+        "mistral", "mistral_window", "olmo2",       "phi3",
+        "qwen2",   "qwen3",          "qwen3_yarn",  "smollm3"};
 
 enum { T = 12, NEW = 64 };
 
@@ -28,7 +32,7 @@ static double loss_of(const float *logits, int V, int target)
 Test(model_decode, agrees_with_the_whole_forward_pass)
 {
     float logits[64];
-    for (int f = 0; f < 3; f++)
+    for (int f = 0; f < FAMILIES; f++)
         for (int piece = 1; piece <= 5; piece += 4) {
             struct tokens tokens;
             struct tiny t;
@@ -85,7 +89,7 @@ Test(model_decode, texts_side_by_side_are_as_each_alone)
 {
     static const int lengths[TEXTS] = {3, 7, 5};
     float alone[64], both[TEXTS][64];
-    for (int f = 0; f < 3; f++) {
+    for (int f = 0; f < FAMILIES; f++) {
         struct tokens tokens;
         struct tiny t;
         struct decode_run runs[TEXTS];

@@ -104,3 +104,18 @@ Test(model_gradients, qwen3_agrees_with_finite_differences)
 {
     check_model(SHAPE_QWEN3);
 }
+
+Test(model_gradients, olmo2_agrees_with_finite_differences)
+{
+    check_model(SHAPE_OLMO2);
+}
+
+Test(model_gradients, gemma2_agrees_with_finite_differences)
+{
+    check_model(SHAPE_GEMMA2);
+}
+
+Test(model_gradients, granite_agrees_with_finite_differences)
+{
+    check_model(SHAPE_GRANITE);
+}

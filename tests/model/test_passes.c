@@ -7,7 +7,10 @@
 
 enum { B = 3, T = 13 };
 
-static const char *const families[] = {SHAPE_GPT2, SHAPE_LLAMA, SHAPE_QWEN3};
+static const char *const families[] = {SHAPE_GPT2,  SHAPE_LLAMA,
+                                       SHAPE_QWEN3, SHAPE_GRANITE,
+                                       SHAPE_OLMO2, SHAPE_GEMMA2};
+enum { FAMILIES = sizeof families / sizeof families[0], PRE_NORMS = 4 };
 
 static struct model_shape shape_of(struct checkpointing checkpointing)
 {
@@ -61,7 +64,7 @@ Test(model_passes, every_checkpointing_mode_gives_the_bits_of_none)
             {CHECKPOINTING_EVERY, 9},     {CHECKPOINTING_SQRT, 0},
             {CHECKPOINTING_SELECTIVE, 0},
     };
-    for (int f = 0; f < 3; f++) {
+    for (int f = 0; f < FAMILIES; f++) {
         struct small none;
         init(&none, families[f], NULL, CHECKPOINTING_NONE, DTYPE_FP32);
         double loss = step(&none);
@@ -143,7 +146,7 @@ Test(model_passes, padding_and_masked_targets_change_nothing)
 
 Test(model_passes, micro_batches_add_their_gradients)
 {
-    for (int f = 0; f < 3; f++) {
+    for (int f = 0; f < FAMILIES; f++) {
         struct small a, b;
         struct tokens second;
         init(&a, families[f], NULL, CHECKPOINTING_FULL, DTYPE_FP32);
@@ -183,13 +186,12 @@ Test(model_passes, frozen_tensors_cost_nothing_and_change_nothing)
     static const char *const patterns[][3] = {
             {"wte", "h.2.*", "attn"},
             {"embed", "model.layers.2.*", "self_attn"},
-            {"embed", "model.layers.2.*", "self_attn"},
     };
-    for (int f = 0; f < 3; f++)
+    for (int f = 0; f < FAMILIES; f++)
         for (int p = 0; p < 3; p++) {
             struct small all, s;
             init(&all, families[f], NULL, CHECKPOINTING_EVERY, DTYPE_FP32);
-            init(&s, families[f], patterns[f][p], CHECKPOINTING_EVERY,
+            init(&s, families[f], patterns[f > 0][p], CHECKPOINTING_EVERY,
                  DTYPE_FP32);
             cr_expect(step(&s) == step(&all));
             for (int id = 0; id < s.tiny.table.count; id++)
@@ -198,7 +200,7 @@ Test(model_passes, frozen_tensors_cost_nothing_and_change_nothing)
                         s.tiny.table.params[id].trainable);
             cr_expect(
                     tiny_same_grads(&s.tiny, &all.tiny), "%s frozen",
-                    patterns[f][p]);
+                    patterns[f > 0][p]);
             tiny_fini(&s.tiny);
             tiny_fini(&all.tiny);
         }
@@ -280,7 +282,7 @@ Test(model_passes, backward_stops_above_frozen_layers)
 Test(model_passes, documents_do_not_see_each_other)
 {
     enum { CUT = 6 };
-    for (int f = 0; f < 3; f++) {
+    for (int f = 0; f < FAMILIES; f++) {
         struct tokens packed, one;
         struct small s;
         init(&s, families[f], NULL, CHECKPOINTING_NONE, DTYPE_FP32);
@@ -322,7 +324,7 @@ Test(model_passes, masked_targets_count_for_nothing)
 
 Test(model_passes, evaluation_gives_the_loss_of_the_forward_pass)
 {
-    for (int f = 0; f < 3; f++) {
+    for (int f = 0; f < FAMILIES; f++) {
         struct small s;
         init(&s, families[f], NULL, CHECKPOINTING_SQRT, DTYPE_FP32);
         double loss = tiny_evaluate(&s.tiny, &s.tokens.batch);
@@ -346,11 +348,14 @@ Test(model_passes, head_chunk_size_does_not_matter)
     tiny_fini(&a.tiny);
 }
 
-/* `dloss` is the scale that keeps fp16 gradients from vanishing. */
+/* `dloss` is the scale that keeps fp16 gradients from vanishing. A norm behind
+ * a branch of so few channels blows its rounding up, in transformers too (a
+ * cosine of 0.4 to 0.99): those families are compared with it, in test_parity.
+ */
 static void stays_near_fp32(
         enum dtype dtype, float dloss, double loss_bound, double cosine_bound)
 {
-    for (int f = 0; f < 3; f++) {
+    for (int f = 0; f < PRE_NORMS; f++) {
         struct small exact, s;
         init(&exact, families[f], NULL, CHECKPOINTING_NONE, DTYPE_FP32);
         init(&s, families[f], NULL, CHECKPOINTING_NONE, dtype);

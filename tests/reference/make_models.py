@@ -46,6 +46,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
                           Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration,
+                          Gemma3TextConfig, GemmaConfig, GemmaForCausalLM, Glm4Config, Glm4ForCausalLM, GraniteConfig,
+                          GraniteForCausalLM, Olmo2Config, Olmo2ForCausalLM, SiglipVisionConfig)
 from transformers import (Ministral3Config, Mistral3Config, Mistral3ForConditionalGeneration, Phi3Config, Phi3ForCausalLM,
                           PixtralVisionConfig, SmolLM3Config, SmolLM3ForCausalLM)
 
@@ -135,6 +138,48 @@ MODELS = {
                                        rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
                   model=SmolLM3ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=False, T=32,
                   data="llmc", seed=34, optim=dict(lr=2e-3, schedule="wsd", warmup=2, min_lr_ratio=0.2)),
+    # No norms before, norms behind attention and MLP, and over all heads of q and of k.
+    "olmo2": NS(config=Olmo2Config(**text_shape(501, 3, 6, 3)),
+                model=Olmo2ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=False, T=29,
+                data="nanogpt", seed=20, optim=dict(lr=2e-3, schedule="cosine", warmup=2, min_lr_ratio=0.1)),
+    # Four multipliers, none of which is a power of two.
+    "granite": NS(config=GraniteConfig(**{**text_shape(503, 2, 6, 2, tie_word_embeddings=True), "initializer_range": 0.25},
+                                       embedding_multiplier=7.3, residual_multiplier=0.31, attention_multiplier=0.2,
+                                       logits_scaling=1.7),
+                  model=GraniteForCausalLM, tokenizer=make_tokenizers.qwen2, storage=torch.float32, v4=True, T=31,
+                  data="nanogpt", seed=21, optim=dict(lr=2e-3, schedule="constant", warmup=3, min_lr_ratio=0.1)),
+    # Norms before and behind, pairs side by side of which half turn, gate and up in one tensor, biases of q, k and v alone.
+    "glm4": NS(config=Glm4Config(**text_shape(503, 3, 4, 2, head_dim=12), rope_parameters={
+                   "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}),
+               model=Glm4ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=True, T=33, blind="k_proj.bias",
+               data="nanogpt", seed=22, optim=dict(lr=2e-3, schedule="linear", warmup=2, min_lr_ratio=0.1)),
+    # Norms times 1 + w, a gated GELU, embeddings times 6.
+    "gemma": NS(config=GemmaConfig(**text_shape(497, 2, 4, 1, head_dim=10)),
+                model=GemmaForCausalLM, tokenizer=make_tokenizers.prefix_space, storage=torch.float32, v4=True, T=31,
+                data="packed", seed=23, optim=dict(lr=2e-3, schedule="constant", warmup=2, min_lr_ratio=0.1)),
+    # Soft caps that bend scores and logits, a scale of scores of its own, a window in every second layer.
+    "gemma2": NS(config=Gemma2Config(**text_shape(505, 3, 4, 2, head_dim=10), query_pre_attn_scalar=3,
+                                     sliding_window=7, attn_logit_softcapping=1.5, final_logit_softcapping=2.5),
+                 model=Gemma2ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=True, T=33,
+                 data="nanogpt", seed=24, optim=dict(lr=2e-3, schedule="cosine", warmup=2, min_lr_ratio=0.1)),
+    # Norms of heads; every third layer sees all, by a base of its own and scaled positions; the others the last six tokens.
+    "gemma3_text": NS(config=Gemma3TextConfig(**text_shape(505, 4, 4, 1, head_dim=12), query_pre_attn_scalar=5,
+                                              sliding_window=6, sliding_window_pattern=3, rope_parameters={
+                                                  "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000.0},
+                                                  "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}}),
+                      model=Gemma3ForCausalLM, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=False, T=34,
+                      data="nanogpt", seed=25, optim=dict(lr=2e-3, schedule="cosine", warmup=2, min_lr_ratio=0.1)),
+    # The text half of a multimodal file, in the keys of version 4.
+    "gemma3": NS(config=Gemma3Config(
+                     text_config=Gemma3TextConfig(**text_shape(500, 3, 4, 2, head_dim=8), sliding_window=9,
+                                                  sliding_window_pattern=2, rope_parameters={
+                                                      "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0},
+                                                      "sliding_attention": {"rope_type": "default", "rope_theta": 10.0}}),
+                     vision_config=SiglipVisionConfig(hidden_size=12, intermediate_size=14, num_hidden_layers=1,
+                                                      num_attention_heads=2, image_size=28, patch_size=14, vision_use_head=False),
+                     mm_tokens_per_image=4),
+                 model=Gemma3ForConditionalGeneration, tokenizer=make_tokenizers.llama3, storage=torch.bfloat16, v4=True, T=32,
+                 data="nanogpt", seed=26, optim=dict(lr=2e-3, schedule="cosine", warmup=2, min_lr_ratio=0.1)),
 }
 BETAS, EPS, DECAY, CLIP = (0.9, 0.95), 1e-8, 0.1, 0.6  # some steps are clipped, some are not
 PROMPTS = ["The miller's daughter", "In 1894 the mill", "for (int i = 0;", "So they took the stones", "Der M\u00fcller", "He rowed",
@@ -157,11 +202,17 @@ def write_v4_config(path):
     with open(path) as f:
         config = json.load(f)
     config["torch_dtype"] = config.pop("dtype")
-    rope = config.pop("rope_parameters", None)
-    if rope is not None:
-        config["rope_theta"] = rope.pop("rope_theta")
-        config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
-    config.pop("layer_types", None)
+    for keys in (config, config.get("text_config", {})):
+        rope = keys.pop("rope_parameters", None)
+        if rope and "sliding_attention" in rope:
+            keys["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+            rope = rope["full_attention"]
+        if rope:
+            keys["rope_theta"] = rope.pop("rope_theta")
+            if rope["rope_type"] == "default" and "partial_rotary_factor" in rope:
+                keys["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
+            keys["rope_scaling"] = None if rope["rope_type"] == "default" and len(rope) == 1 else rope
+        keys.pop("layer_types", None)
     config["transformers_version"] = "4.45.0"
     with open(path, "w") as f:
         json.dump(config, f, indent=2, sort_keys=True)
@@ -389,6 +440,9 @@ def find_excepted(name, spec, samples, folder, final):
             third = len(flag) // 3
             flag[third:2 * third] = True
             rest = flag.sum() - third
+        elif n.endswith(getattr(spec, "blind", " ")):  # softmax does not see the channels that do not turn
+            flag[:] = True
+            rest = 0
         else:
             rest = flag.sum()
         assert rest <= 0.005 * len(flag), (name, n, rest, len(flag))

@@ -11,10 +11,11 @@
 #include <glob.h>
 #include <sys/stat.h>
 
-static const char *const fixtures[] = {"gpt2",       "llama", "llama_odd",
-                                       "mistral",    "qwen2", "qwen3",
-                                       "ministral3", "phi3",  "smollm3"};
-enum { FIXTURES = 9 };
+static const char *const fixtures[] = {
+        "gemma", "gemma2",    "gemma3_text", "gpt2",    "granite",
+        "llama", "llama_odd", "ministral3",  "mistral", "olmo2",
+        "phi3",  "qwen2",     "qwen3",       "smollm3"};
+enum { FIXTURES = sizeof fixtures / sizeof fixtures[0] };
 
 struct exporting {
     struct opened model;
