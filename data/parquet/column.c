@@ -28,72 +28,39 @@ static enum zd_status damaged(
 
 /* --- the header of a page ------------------------------------------------- */
 
-/* The kinds of pages keep these under their own numbers: where the encoding
- * is, the levels' encodings (v1) or bytes (v2), and v2's is_compressed. */
-static void read_kind(
-        struct thrift *thrift, const struct thrift_field *outer,
-        struct page_header *header)
+/* A kind of page keeps these under numbers of its own. */
+static void read_kind(struct thrift *thrift, int id, struct page_header *header)
 {
-    struct thrift_field field = {0};
-    bool is_v2 = outer->id == 8;
-    if (!thrift_struct(thrift, outer))
-        return;
-    while (thrift_next(thrift, &field)) {
-        int64_t value = 0;
-        bool is_number = field.type >= THRIFT_TRUE && field.type <= THRIFT_I64;
-        if (is_number)
-            value = thrift_integer(thrift, &field);
-        else
-            thrift_skip(thrift, field.type);
-        if (field.id == 1)
-            header->entries = value;
-        else if (field.id == (is_v2 ? 4 : 2))
-            header->encoding = (int)value;
-        else if (field.id == 3 && !is_v2)
-            header->def_encoding = (int)value;
-        else if (field.id == 4)
-            header->rep_encoding = (int)value;
-        else if (field.id == 5 && is_v2)
-            header->def_bytes = value;
-        else if (field.id == 6 && is_v2)
-            header->rep_bytes = value;
-        else if (field.id == 7 && is_v2)
-            header->is_packed = value != 0;
-    }
+    int64_t of[8] = {[7] = 1};
+    bool is_v2 = id == 8;
+    thrift_integers(thrift, of, 8);
+    header->entries = of[1];
+    header->encoding = (int)of[is_v2 ? 4 : 2];
+    header->def_encoding = (int)of[3];
+    header->rep_encoding = (int)of[4];
+    header->def_bytes = is_v2 ? of[5] : 0;
+    header->rep_bytes = is_v2 ? of[6] : 0;
+    header->is_packed = of[7] != 0;
 }
 
 static void parse_header(struct thrift *thrift, struct page_header *header)
 {
     struct thrift_field field = {0};
-    *header = (struct page_header){
-            .type = -1,
-            .def_encoding = LEVELS_RLE,
-            .rep_encoding = LEVELS_RLE,
-            .is_packed = true};
+    int64_t of[5] = {[1] = -1};
+    *header = (struct page_header){0};
     while (thrift_next(thrift, &field)) {
-        switch (field.id) {
-        case 1:
-            header->type = (int)thrift_integer(thrift, &field);
-            break;
-        case 2:
-            header->bytes = thrift_integer(thrift, &field);
-            break;
-        case 3:
-            header->packed_bytes = thrift_integer(thrift, &field);
-            break;
-        case 4:
-            header->crc = (uint32_t)thrift_integer(thrift, &field);
-            header->has_crc = true;
-            break;
-        case 5: /* data, dictionary, data v2 */
-        case 7:
-        case 8:
-            read_kind(thrift, &field, header);
-            break;
-        default:
+        if (field.id >= 5 && field.id <= 8 && field.type == THRIFT_STRUCT)
+            read_kind(thrift, field.id, header);
+        else if (field.id > 0 && field.id < 5)
+            of[field.id] = thrift_integer(thrift, &field);
+        else
             thrift_skip(thrift, field.type);
-        }
+        header->has_crc |= field.id == 4;
     }
+    header->type = (int)of[1];
+    header->bytes = of[2];
+    header->packed_bytes = of[3];
+    header->crc = (uint32_t)of[4];
 }
 
 /* Its length is not known before it is read; column->at is after it then. */

@@ -9,7 +9,7 @@
 struct parquet_chunk { /* as the footer says it lies in the file */
     uint64_t begin, end;
     int64_t entries;
-    int type, codec;
+    int codec;
 };
 
 struct parquet_column {

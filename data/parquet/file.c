@@ -31,42 +31,27 @@ void parquet_release(struct parquet_file *file, struct parquet_buffer *buffer)
     *buffer = (struct parquet_buffer){0};
 }
 
-static void place(const struct parquet_file *file)
+enum zd_status parquet_fail(
+        const struct parquet_file *file, const char *column, bool is_damaged,
+        const char *format, ...)
 {
+    char what[240];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    if (is_damaged)
+        ZD_FAIL(ZD_ERR_DATA, "E0452", "%s is damaged: %s%.120s%s%s", file->path,
+                column ? "column " : "", column ? column : "",
+                column ? ": " : "", what);
+    else
+        ZD_FAIL(ZD_ERR_DATA, "E0453",
+                "column %.120s of %s has %s, which zerod does not read", column,
+                file->path, what);
+    if (!is_damaged)
+        zd_fail_help("remove the column, or write the file again with "
+                     "pyarrow's defaults");
     if (file->row > 0)
         zd_fail_where("%s:row %lld", file->path, (long long)file->row);
-}
-
-enum zd_status parquet_damaged(
-        const struct parquet_file *file, const char *column, const char *format,
-        ...)
-{
-    char what[240];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
-    ZD_FAIL(ZD_ERR_DATA, "E0452", "%s is damaged: %s%.120s%s%s", file->path,
-            column ? "column " : "", column ? column : "", column ? ": " : "",
-            what);
-    place(file);
-    return ZD_ERR_DATA;
-}
-
-enum zd_status parquet_unsupported(
-        const struct parquet_file *file, const char *column, const char *format,
-        ...)
-{
-    char what[240];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
-    ZD_FAIL(ZD_ERR_DATA, "E0453",
-            "column %.120s of %s has %s, which zerod "
-            "does not read",
-            column, file->path, what);
-    zd_fail_help("remove the column, or write the file again with pyarrow's "
-                 "defaults");
     return ZD_ERR_DATA;
 }

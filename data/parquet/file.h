@@ -27,13 +27,13 @@ enum zd_status parquet_reserve(
         uint64_t bytes);
 void parquet_release(struct parquet_file *file, struct parquet_buffer *buffer);
 
-/* E0452. `column` may be NULL. */
-enum zd_status parquet_damaged(
-        const struct parquet_file *file, const char *column, const char *format,
-        ...) __attribute__((format(printf, 3, 4)));
-/* E0453: `what` of a column is not read. */
-enum zd_status parquet_unsupported(
-        const struct parquet_file *file, const char *column, const char *format,
-        ...) __attribute__((format(printf, 3, 4)));
+/* E0452, `column` may be NULL; or E0453: what of the column is not read. */
+enum zd_status parquet_fail(
+        const struct parquet_file *file, const char *column, bool is_damaged,
+        const char *format, ...) __attribute__((format(printf, 4, 5)));
+#define parquet_damaged(file, column, ...)                                     \
+    parquet_fail(file, column, true, __VA_ARGS__)
+#define parquet_unsupported(file, column, ...)                                 \
+    parquet_fail(file, column, false, __VA_ARGS__)
 
 #endif

@@ -128,83 +128,49 @@ uint64_t parquet_consumed(const struct parquet *parquet)
 
 /* --- row groups ----------------------------------------------------------- */
 
-struct chunk_facts {
-    struct parquet_chunk chunk;
-    int64_t data, dictionary, bytes; /* where its pages are */
-    bool is_elsewhere, is_encrypted, has_facts;
-};
+/* ColumnMetaData's fields by their ids. */
+enum { TYPE = 1, CODEC = 4, ENTRIES = 5, BYTES = 7, DATA = 9, DICTIONARY = 11 };
+enum { FACTS = 12 };
 
-static void read_chunk_facts(struct thrift *thrift, struct chunk_facts *facts)
+/* false: its pages are encrypted, or in another file. */
+static bool read_chunk(struct thrift *thrift, int64_t of[FACTS])
 {
     struct thrift_field field = {0};
-    facts->has_facts = true;
+    bool is_here = true, has_facts = false;
     while (thrift_next(thrift, &field)) {
-        int64_t value = 0;
-        if (field.type >= THRIFT_TRUE && field.type <= THRIFT_I64)
-            value = thrift_integer(thrift, &field);
-        else
+        is_here &= field.id != 1 && field.id != 8;
+        if (field.id == 3 && field.type == THRIFT_STRUCT) {
+            thrift_integers(thrift, of, FACTS);
+            has_facts = true;
+        } else {
             thrift_skip(thrift, field.type);
-        switch (field.id) {
-        case 1:
-            facts->chunk.type = (int)value;
-            break;
-        case 4:
-            facts->chunk.codec = (int)value;
-            break;
-        case 5:
-            facts->chunk.entries = value;
-            break;
-        case 7:
-            facts->bytes = value;
-            break;
-        case 9:
-            facts->data = value;
-            break;
-        case 11:
-            facts->dictionary = value;
-            break;
-        default:
-            break;
         }
     }
-}
-
-static struct chunk_facts read_chunk(struct thrift *thrift)
-{
-    struct chunk_facts facts = {0};
-    struct thrift_field field = {0};
-    while (thrift_next(thrift, &field)) {
-        facts.is_elsewhere |= field.id == 1;
-        facts.is_encrypted |= field.id == 8;
-        if (field.id == 3 && thrift_struct(thrift, &field))
-            read_chunk_facts(thrift, &facts);
-        else
-            thrift_skip(thrift, field.type);
-    }
-    return facts;
+    return is_here && has_facts;
 }
 
 static enum zd_status begin_chunk(
         struct parquet *parquet, struct parquet_column *column,
-        struct chunk_facts *facts)
+        const int64_t of[FACTS])
 {
     const struct parquet_file *file = &parquet->file;
-    const char *path = column->leaf->path;
-    int64_t begin = facts->data, most = (int64_t)file->bytes - TAIL_BYTES;
-    if (facts->dictionary > 0 && facts->dictionary < begin)
-        begin = facts->dictionary;
-    if (facts->is_elsewhere || facts->is_encrypted || !facts->has_facts)
-        return parquet_unsupported(
-                file, path, "pages that are encrypted, or in another file");
-    if (facts->chunk.type != (int)column->leaf->type)
+    int64_t begin = of[DATA], most = (int64_t)file->bytes - TAIL_BYTES;
+    if (of[DICTIONARY] > 0 && of[DICTIONARY] < begin)
+        begin = of[DICTIONARY];
+    if (of[TYPE] != (int64_t)column->leaf->type)
         return parquet_damaged(
-                file, path, "its chunk has another type than the schema says");
-    if (begin < 4 || facts->bytes < 0 || begin > most ||
-        facts->bytes > most - begin || facts->chunk.entries < 0)
-        return parquet_damaged(file, path, "its chunk is not inside the file");
-    facts->chunk.begin = (uint64_t)begin;
-    facts->chunk.end = (uint64_t)(begin + facts->bytes);
-    return column_begin(column, &facts->chunk);
+                file, column->leaf->path,
+                "its chunk has another type than the schema says");
+    if (begin < 4 || of[BYTES] < 0 || begin > most || of[ENTRIES] < 0 ||
+        of[BYTES] > most - begin)
+        return parquet_damaged(
+                file, column->leaf->path, "its chunk is not inside the file");
+    const struct parquet_chunk chunk = {
+            .begin = (uint64_t)begin,
+            .end = (uint64_t)(begin + of[BYTES]),
+            .entries = of[ENTRIES],
+            .codec = (int)of[CODEC]};
+    return column_begin(column, &chunk);
 }
 
 static enum zd_status begin_chunks(struct parquet *parquet, size_t count)
@@ -216,10 +182,16 @@ static enum zd_status begin_chunks(struct parquet *parquet, size_t count)
                 "a row group has %zu columns, the schema %d", count,
                 parquet->schema.leaf_count);
     for (size_t i = 0; i < count; i++) {
-        struct chunk_facts facts = read_chunk(thrift);
+        int64_t of[FACTS] = {0};
+        struct parquet_column *column = &parquet->columns[i];
+        bool is_here = read_chunk(thrift, of);
         if (thrift->is_bad)
             break;
-        ZD_TRY(begin_chunk(parquet, &parquet->columns[i], &facts));
+        if (!is_here)
+            return parquet_unsupported(
+                    &parquet->file, column->leaf->path,
+                    "pages that are encrypted, or in another file");
+        ZD_TRY(begin_chunk(parquet, column, of));
     }
     return ZD_OK;
 }

@@ -43,58 +43,42 @@ static int meaning_of_converted(int64_t type)
 static int read_logical(struct thrift *thrift)
 {
     int meaning = NOTHING;
-    struct thrift_field kind = {0}, field = {0};
+    struct thrift_field kind = {0};
     while (thrift_next(thrift, &kind)) {
+        int64_t sign[3] = {0, 0, 1};
         meaning = kind.id == 2   ? AS_MAP
                   : kind.id == 3 ? AS_LIST
                   : kind.id == 5 ? AS_DECIMAL
                                  : NOTHING;
-        if (kind.id != 10 || kind.type != THRIFT_STRUCT) {
+        if (kind.id == 10 && kind.type == THRIFT_STRUCT)
+            thrift_integers(thrift, sign, 3);
+        else
             thrift_skip(thrift, kind.type);
-            continue;
-        }
-        while (thrift_next(thrift, &field)) {
-            if (field.id == 2 && field.type == THRIFT_FALSE)
-                meaning = AS_UNSIGNED;
-            thrift_skip(thrift, field.type);
-        }
+        meaning = sign[2] ? meaning : AS_UNSIGNED;
     }
     return meaning;
 }
 
 static struct element read_element(struct thrift *thrift)
 {
-    struct element element = {.name = "", .type = -1};
+    struct element element = {.name = ""};
     struct thrift_field field = {0};
+    int64_t of[7] = {[1] = -1};
     while (thrift_next(thrift, &field)) {
-        switch (field.id) {
-        case 1:
-            element.type = (int)thrift_integer(thrift, &field);
-            break;
-        case 3:
-            element.repetition = (int)thrift_integer(thrift, &field);
-            break;
-        case 4:
+        if (field.id == 4)
             element.name = thrift_string(thrift, &field, &element.name_bytes);
-            break;
-        case 5:
-            element.children = (int)thrift_integer(thrift, &field);
-            break;
-        case 6:
-            if (!element.meaning)
-                element.meaning =
-                        meaning_of_converted(thrift_integer(thrift, &field));
-            else
-                thrift_skip(thrift, field.type);
-            break;
-        case 10:
-            if (thrift_struct(thrift, &field))
-                element.meaning = read_logical(thrift);
-            break;
-        default:
+        else if (field.id == 10 && field.type == THRIFT_STRUCT)
+            element.meaning = read_logical(thrift);
+        else if (field.id > 0 && field.id < 7)
+            of[field.id] = thrift_integer(thrift, &field);
+        else
             thrift_skip(thrift, field.type);
-        }
     }
+    element.type = (int)of[1];
+    element.repetition = (int)of[3];
+    element.children = (int)of[5];
+    if (!element.meaning)
+        element.meaning = meaning_of_converted(of[6] ? of[6] : -1);
     return element;
 }
 

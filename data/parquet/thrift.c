@@ -116,13 +116,6 @@ size_t thrift_list(
     return count > 0 && found != type ? (size_t)fail(thrift) : count;
 }
 
-bool thrift_struct(struct thrift *thrift, const struct thrift_field *field)
-{
-    if (field->type != THRIFT_STRUCT)
-        fail(thrift);
-    return !thrift->is_bad;
-}
-
 static void skip_elements(struct thrift *thrift)
 {
     int element;
@@ -185,4 +178,15 @@ void thrift_skip(struct thrift *thrift, int type)
         fail(thrift);
     }
     thrift->depth--;
+}
+
+void thrift_integers(struct thrift *thrift, int64_t *values, int count)
+{
+    struct thrift_field field = {0};
+    while (thrift_next(thrift, &field)) {
+        if (field.id >= 0 && field.id < count && field.type <= THRIFT_I64)
+            values[field.id] = thrift_integer(thrift, &field);
+        else
+            thrift_skip(thrift, field.type);
+    }
 }

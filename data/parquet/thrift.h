@@ -49,8 +49,9 @@ const char *thrift_string(
 /* How many elements follow: never more than bytes are left. */
 size_t thrift_list(
         struct thrift *thrift, const struct thrift_field *field, int type);
-/* Is it a struct? Then its fields follow. */
-bool thrift_struct(struct thrift *thrift, const struct thrift_field *field);
+/* Of a struct the fields that are integers, each to values[its id], if that is
+ * below `count`; all others are skipped. */
+void thrift_integers(struct thrift *thrift, int64_t *values, int count);
 void thrift_skip(struct thrift *thrift, int type);
 
 #endif
