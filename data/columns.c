@@ -43,11 +43,9 @@ static json_t *rename_columns(const struct data_entry *entry, json_t *record)
     return renamed;
 }
 
-static void rename_role(const struct data_entry *entry, json_t *message)
+static void rename_role(
+        const struct data_entry *entry, const char *key, json_t *message)
 {
-    const char *key = json_object_get(message, entry->role_field)
-                              ? entry->role_field
-                              : "from";
     const char *role = json_string_at(message, key);
     for (int i = 0; role && i < entry->role_count; i++) {
         const char *ours = find_ours(entry->roles[i]);
@@ -67,11 +65,13 @@ json_t *columns_apply(const struct data_entry *entry, json_t *record)
         return record;
     if (entry->column_count > 0)
         record = rename_columns(entry, record);
-    if (entry->role_count == 0)
-        return record;
     json_t *messages = json_object_get(record, entry->messages_field);
     if (!messages)
         messages = json_object_get(record, "conversations");
-    json_array_foreach(messages, i, message) rename_role(entry, message);
+    json_array_foreach(messages, i, message)
+    {
+        bool is_from = !json_object_get(message, entry->role_field);
+        rename_role(entry, is_from ? "from" : entry->role_field, message);
+    }
     return record;
 }

@@ -10,7 +10,9 @@
 enum zd_status columns_check(const struct data_entry *entry);
 /* The record as the formats know it. With entry->columns it has these alone,
  * under our names; a role of entry->roles gets our name in every message.
- * Takes the reference to `record` and returns one. */
+ * Messages of ShareGPT have their role and text under "from" and "value",
+ * whatever entry->role_field and content_field called them. Takes the reference
+ * to `record` and returns one. */
 json_t *columns_apply(const struct data_entry *entry, json_t *record);
 
 #endif

@@ -135,18 +135,24 @@ static enum zd_status take_alpaca(struct taker *taker, const json_t *columns)
 }
 
 static enum zd_status take_conversations(
-        struct taker *taker, const json_t *columns, const json_t *tags)
+        struct taker *taker, bool is_sharegpt, const json_t *columns,
+        const json_t *tags)
 {
-    static const struct names names[] = {
-            {"messages", "messages", "conversations"},
+    const char *role = tags ? json_string_at(tags, "role_tag") : NULL;
+    /* with the keys of OpenAI it is no ShareGPT, by whatever name */
+    is_sharegpt &= !role || strcmp(role, "role") != 0;
+    const struct names names[] = {
+            {"messages", is_sharegpt ? "conversations" : "messages",
+             "conversations"},
             {"system", "system", NULL},
             {"tools", "tools", NULL}};
-    static const struct names roles[] = {
+    const struct names roles[] = {
             {"role_tag", NULL, "from"},
             {"content_tag", NULL, "value"},
             {"user_tag", "user", "human"},
             {"assistant_tag", "assistant", "gpt"},
-            {"observation_tag", "observation", "observation"},
+            {"observation_tag", is_sharegpt ? "observation" : "tool",
+             "observation"},
             {"function_tag", "function_call", "function_call"},
             {"system_tag", "system", "system"}};
     struct data_entry *entry = &taker->list->entry;
@@ -158,12 +164,10 @@ static enum zd_status take_conversations(
             taker, columns, names, sizeof names / sizeof names[0], false,
             &taker->list->columns, &entry->column_count);
     keep_pairs(
-            taker, tags, roles, sizeof roles / sizeof roles[0], true,
+            taker, tags, roles, sizeof roles / sizeof roles[0], is_sharegpt,
             &taker->list->roles, &entry->role_count);
     entry->columns = taker->list->columns;
     entry->roles = taker->list->roles;
-    entry->messages_field = "messages";
-    const char *role = column_of(tags, &roles[0]);
     const char *content = column_of(tags, &roles[1]);
     entry->role_field = list_keep(taker->list, role ? role : "from");
     entry->content_field = list_keep(taker->list, content ? content : "value");
@@ -179,9 +183,9 @@ static enum zd_status take_format(struct taker *taker)
     const json_t *tags = json_object_get(taker->set, "tags");
     if (!formatting || strcmp(formatting, "alpaca") == 0)
         return take_alpaca(taker, columns);
-    if (strcmp(formatting, "sharegpt") == 0 ||
-        strcmp(formatting, "openai") == 0)
-        return take_conversations(taker, columns, tags);
+    bool is_sharegpt = strcmp(formatting, "sharegpt") == 0;
+    if (is_sharegpt || strcmp(formatting, "openai") == 0)
+        return take_conversations(taker, is_sharegpt, columns, tags);
     return refuse(
             taker, "has a formatting that is not alpaca, sharegpt or "
                    "openai");

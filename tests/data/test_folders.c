@@ -189,6 +189,13 @@ Test(data_folders, sets_of_llamafactory_are_entries)
                   "\"user_tag\": \"me\", \"assistant_tag\": \"bot\"}",
                   chat),
              .words = "|[Hi]Bye"},
+            {"messages of OpenAI",
+             CASE("\"file_name\": \"x.json\", \"formatting\": \"openai\", "
+                  "\"columns\": {\"messages\": \"turns\"}, \"tags\": "
+                  "{\"role_tag\": \"who\", \"content_tag\": \"says\", "
+                  "\"user_tag\": \"me\", \"assistant_tag\": \"bot\"}",
+                  chat),
+             .words = "|[Hi]Bye"},
             {"prompts",
              CASE("\"file_name\": \"x.json\", \"columns\": "
                   "{\"prompt\": \"q\", \"response\": \"a\"}",
