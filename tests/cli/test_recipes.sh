@@ -84,6 +84,10 @@ fits() {
 }
 ok "llama-3.1-8b-qlora fits" fits 1 llama-3.1-8b-qlora
 ok "phi-4-qlora-24gb fits" fits 1 phi-4-qlora-24gb
+sed -i 's/"model_type"/"unsloth_fixed": true, "use_cache": true, &/' models/phi-4/config.json
+ok "  and a key that transformers does not have is named in one warning" eval 'fits 1 phi-4-qlora-24gb >all &&
+    grep -q "^warning: config.json has keys that a phi3 model does not have in transformers; they are ignored: .unsloth_fixed.$" all &&
+    [ $(grep -c unsloth all) = 1 ]'
 ok "qwen3-8b-long-yarn fits" refused 0 'trained)' "$zerod" plan --job "$recipes/qwen3-8b-long-yarn.toml" --world 1 --set device.backend=cuda
 ok "llama-3.1-70b-qlora-48gb fits" fits 1 llama-3.1-70b-qlora-48gb
 ok "llama-3.1-70b-qlora-2x24gb fits" fits 2 llama-3.1-70b-qlora-2x24gb

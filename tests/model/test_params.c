@@ -274,6 +274,12 @@ Test(model_params, work_of_frozen_layers_is_what_they_do)
     cr_expect_eq(
             model_flops_per_token(&config, &below, T),
             whole - 4 * layer - 4 * T * 4 * 8, "no backward at all");
+    config.layer_attention[2].window = T;
+    cr_expect_eq(model_flops_per_token(&config, &all, T), whole);
+    config.layer_attention[2].window = T / 2; /* seen: 3/4 of T / 2 */
+    cr_expect_eq(
+            model_flops_per_token(&config, &all, T),
+            whole - 6 * T * 4 * 8 / 4);
     param_table_fini(&all);
     param_table_fini(&middle);
     param_table_fini(&below);

@@ -154,6 +154,55 @@ Test(model_export, tensors_of_vision_pass_through_untouched)
     teardown(&o);
 }
 
+/* `model.language_model.X`, where the other files have
+ * `language_model.model.X`; and whether the head is tied is seen in files where
+ * no key says it. */
+Test(model_export, the_names_of_transformers_5_are_written_and_read)
+{
+    char path[PATH_MAX];
+    json_t *json;
+    struct exporting o;
+    struct weight_source again;
+    struct model_config config;
+    float a[36], b[36];
+    setup(&o, "ministral3");
+    struct hf_export_options options = {
+            .dtype = DTYPE_BF16,
+            .max_shard_bytes = 1 << 30,
+            .copy_from = o.model.dir,
+            .others_from = o.model.dir};
+    cr_expect(weights_hf_has_prefix(o.model.dir, &o.model.config));
+    tiny_must(weights_export_hf(
+            o.out, &o.model.config, &o.model.table, &o.model.source, &options));
+    cr_expect(!weights_hf_has_prefix(o.out, &o.model.config));
+    cr_expect(weights_hf_has(o.out, "model.language_model.norm.weight"));
+    cr_expect(weights_hf_has(o.out, "lm_head.weight"));
+    cr_expect(weights_hf_has(o.out, "vision_tower.patch_conv.weight"));
+    tiny_must(weights_open_hf(
+            o.out, &o.model.config, &o.model.table, NULL, &again));
+    int id = param_table_find(&o.model.table, "model.norm.weight");
+    tiny_must(o.model.source.read(o.model.source.ctx, id, 0, 36, a));
+    tiny_must(again.read(again.ctx, id, 0, 36, b));
+    cr_expect(memcmp(a, b, sizeof a) == 0);
+    weights_close(&again);
+
+    fs_join(path, sizeof path, o.out, "config.json");
+    tiny_must(json_parse_file(path, 1 << 20, &json));
+    json_object_del(json, "tie_word_embeddings");
+    json_object_del(
+            json_object_get(json, "text_config"), "tie_word_embeddings");
+    tiny_must(json_write_file(path, json));
+    json_decref(json);
+    for (int tied = 0; tied < 2; tied++) {
+        tiny_must(model_config_read(o.out, &config));
+        cr_expect_eq(config.tied, tied);
+        model_config_fini(&config);
+        fs_join(path, sizeof path, o.out, "model.safetensors");
+        remove(path);
+    }
+    teardown(&o);
+}
+
 Test(model_export, the_configuration_is_kept_but_for_the_type)
 {
     char path[PATH_MAX];
