@@ -40,6 +40,18 @@
     "\"embedding_multiplier\":3.3,\"residual_multiplier\":0.7,"                \
     "\"attention_multiplier\":0.3,\"logits_scaling\":1.7,"                     \
     "\"initializer_range\":0.3}"
+#define SHAPE_PHI3                                                             \
+    "{\"model_type\":\"phi3\",\"vocab_size\":29,\"hidden_size\":14,"           \
+    "\"intermediate_size\":17,\"num_hidden_layers\":5,"                        \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":8,"      \
+    "\"partial_rotary_factor\":0.75,\"sliding_window\":5,"                     \
+    "\"rope_theta\":50.0,\"initializer_range\":0.3}"
+#define SHAPE_SMOLLM3                                                          \
+    "{\"model_type\":\"smollm3\",\"vocab_size\":27,\"hidden_size\":12,"        \
+    "\"intermediate_size\":19,\"num_hidden_layers\":5,"                        \
+    "\"num_attention_heads\":6,\"num_key_value_heads\":3,"                     \
+    "\"no_rope_layer_interval\":2,\"use_sliding_window\":true,"                \
+    "\"sliding_window\":4,\"rope_theta\":50.0,\"initializer_range\":0.3}"
 
 enum { BATCH_MAX = 256 };
 

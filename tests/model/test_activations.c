@@ -169,9 +169,9 @@ Test(model_activations, the_head_and_a_segment_share_bytes)
 /* A step writes nearly all of what was planned for it. */
 Test(model_activations, a_step_touches_what_was_planned)
 {
-    static const char *const shapes[] = {SHAPE_GPT2,   SHAPE_LLAMA,
-                                         SHAPE_QWEN3,  SHAPE_OLMO2,
-                                         SHAPE_GEMMA2, SHAPE_GRANITE};
+    static const char *const shapes[] = {
+            SHAPE_GPT2,   SHAPE_LLAMA,   SHAPE_QWEN3, SHAPE_OLMO2,
+            SHAPE_GEMMA2, SHAPE_GRANITE, SHAPE_PHI3,  SHAPE_SMOLLM3};
     static const struct checkpointing modes[] = {
             {CHECKPOINTING_NONE, 0},
             {CHECKPOINTING_FULL, 0},

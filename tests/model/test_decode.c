@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-static const char *const families[] = {SHAPE_GPT2,   SHAPE_LLAMA,
-                                       SHAPE_QWEN3,  SHAPE_OLMO2,
-                                       SHAPE_GEMMA2, SHAPE_GRANITE};
+static const char *const families[] = {SHAPE_GPT2,  SHAPE_LLAMA,  SHAPE_QWEN3,
+                                       SHAPE_OLMO2, SHAPE_GEMMA2, SHAPE_GRANITE,
+                                       SHAPE_PHI3,  SHAPE_SMOLLM3};
 enum { FAMILIES = sizeof families / sizeof families[0] };
 static const char *const fixtures[] = {
         "gemma",   "gemma2",         "gemma3_text", "gpt2",

@@ -115,6 +115,16 @@ Test(model_gradients, gemma2_agrees_with_finite_differences)
     check_model(SHAPE_GEMMA2);
 }
 
+Test(model_gradients, phi3_agrees_with_finite_differences)
+{
+    check_model(SHAPE_PHI3);
+}
+
+Test(model_gradients, smollm3_agrees_with_finite_differences)
+{
+    check_model(SHAPE_SMOLLM3);
+}
+
 Test(model_gradients, granite_agrees_with_finite_differences)
 {
     check_model(SHAPE_GRANITE);

@@ -7,10 +7,10 @@
 
 enum { B = 3, T = 13 };
 
-static const char *const families[] = {SHAPE_GPT2,  SHAPE_LLAMA,
-                                       SHAPE_QWEN3, SHAPE_GRANITE,
-                                       SHAPE_OLMO2, SHAPE_GEMMA2};
-enum { FAMILIES = sizeof families / sizeof families[0], PRE_NORMS = 4 };
+static const char *const families[] = {
+        SHAPE_GPT2, SHAPE_LLAMA,   SHAPE_QWEN3, SHAPE_GRANITE,
+        SHAPE_PHI3, SHAPE_SMOLLM3, SHAPE_OLMO2, SHAPE_GEMMA2};
+enum { FAMILIES = sizeof families / sizeof families[0], PRE_NORMS = 6 };
 
 static struct model_shape shape_of(struct checkpointing checkpointing)
 {
@@ -115,7 +115,7 @@ Test(model_passes, padding_and_masked_targets_change_nothing)
 {
     static const enum checkpointing_mode modes[] = {
             CHECKPOINTING_NONE, CHECKPOINTING_FULL};
-    for (int f = 0; f < 6; f++) {
+    for (int f = 0; f < FAMILIES; f++) {
         struct tiny wide, near;
         struct tokens tokens, narrow;
         struct kernels counting = *tiny_plain(DTYPE_FP32);
