@@ -307,7 +307,7 @@ static void set_keys(
             json_deep_copy(json_array_get(value, i)));
 }
 
-static json_t *split(const char *text)
+json_t *foreign_split(const char *text)
 {
     json_t *list = json_array();
     for (; *text; text += strspn(text, ", ")) {
@@ -329,7 +329,7 @@ static void set_key(
     else if (json_object_get(row, "keys"))
         set_keys(foreign, name, json_object_get(row, "keys"), value);
     else if (text && json_object_get(row, "split"))
-        foreign_set(foreign, name, key, split(text));
+        foreign_set(foreign, name, key, foreign_split(text));
     else
         foreign_set(foreign, name, key, as_key_wants(key, value));
 }
@@ -415,7 +415,7 @@ static void take_row(
         return;
     }
     if (json_object_get(row, "each") && json_is_string(value))
-        list = split(json_string_value(value));
+        list = foreign_split(json_string_value(value));
     else if (json_object_get(row, "each") && json_is_array(value))
         list = json_incref((json_t *)value);
     json_array_foreach(list, i, item) take_value(foreign, name, item);

@@ -75,6 +75,8 @@ void foreign_walk(struct foreign *foreign);
 const json_t *foreign_get(const struct foreign *foreign, const char *name);
 /* A condition of a table. */
 bool foreign_holds(const struct foreign *foreign, const char *condition);
+/* The words of a text, with commas or blanks between. */
+json_t *foreign_split(const char *text);
 /* Takes the reference to `value`. */
 void foreign_set(
         struct foreign *foreign, const char *name, const char *key,

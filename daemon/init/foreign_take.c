@@ -187,6 +187,35 @@ static void take_axolotl_roles(
     foreign_set(foreign, name, "data.train.roles", roles);
 }
 
+/* Names of sets, each a source: dataset_dir is a folder that describes them. */
+static void take_llamafactory_sets(
+        struct foreign *foreign, const char *name, const json_t *value)
+{
+    struct draft *draft = foreign->draft;
+    const char *folder = json_string_value(foreign_get(foreign, "dataset_dir"));
+    const json_t *most = foreign_get(foreign, "max_samples");
+    bool is_eval = !strcmp(name, "eval_dataset");
+    json_t *sets = json_is_string(value)
+                           ? foreign_split(json_string_value(value))
+                           : json_incref((json_t *)value);
+    json_t *set;
+    size_t i;
+    json_array_foreach(sets, i, set)
+    {
+        json_t *source = is_eval || i > 0 ? json_object() : draft_source(draft);
+        if (is_eval || i > 0)
+            json_array_append_new(is_eval ? draft->eval : draft->train, source);
+        if (i > 0 && !is_eval && json_is_integer(most))
+            draft_set_entry(
+                    source, "max_samples", json_deep_copy(most), "max_samples");
+        draft_set_entry(
+                source, "path", json_string(folder ? folder : "data"),
+                folder ? "dataset_dir" : "dataset_dir, their default");
+        draft_set_entry(source, "name", json_incref(set), name);
+    }
+    json_decref(sets);
+}
+
 /* In axolotl's chat templates the markers of a turn are never trained. */
 static void tell_markers(struct foreign *foreign, const json_t *set)
 {
@@ -476,6 +505,7 @@ static foreign_fn *find_converter(const char *name)
             {"axolotl_files", take_axolotl_files},
             {"axolotl_roles", take_axolotl_roles},
             {"deepspeed", take_deepspeed},
+            {"llamafactory_sets", take_llamafactory_sets},
             {"min_lr", take_min_lr},
             {"offload_params", take_offload_params},
             {"peft_modules", take_peft_modules},

@@ -134,6 +134,8 @@ done <<'ROWS'
 78|path: D, message_property_mappings: {tool_calls: calls}|tool_calls = calls
 78|path: D, split: "train[9:]"|a part of a split
 ROWS
+ok 'llamafactory: sets become sources' eval 'printf "dataset: one, two\ndataset_dir: d\nmax_samples: 5\neval_dataset: three\n" >given && call 0 init --from-llamafactory given --model M &&
+    [ "$(grep -cE "^(path = .d.|name = .(one|two|three).|max_samples = 5)" out)" = 8 ] && has "^\[\[data.eval\]\]" out'
 # What cannot be the same is told apart from what is not needed.
 while IFS='|' read -r from text pattern; do
     ok "$from: $text: not the same" eval 'printf "$text" >given && call 0 init "--from-$from" given --model M && not_same out | grep -qE -e "$pattern"'
