@@ -4,6 +4,7 @@
 #include "base/must.h"
 #include "data/chat.h"
 #include "data/format.h"
+#include "data/growth.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -27,22 +28,24 @@ static void key_number(struct hasher *hasher, int64_t value)
 }
 
 static enum zd_status key_finish(
-        struct hasher *hasher, const struct file_list *list, char key[HASH_HEX])
+        struct hasher *hasher, const struct file_list *list, bool portable,
+        char key[HASH_HEX])
 {
     enum zd_status status = ZD_OK;
     for (int i = 0; i < list->count && status == ZD_OK; i++) {
         key_number(hasher, list->files[i].format);
         key_number(hasher, list->files[i].has_lines);
-        status = source_identity(&list->files[i], false, hasher);
+        status = source_identity(&list->files[i], portable, hasher);
     }
     hasher_finish(hasher, key);
     hasher_destroy(hasher);
     return status;
 }
 
+/* `portable`: the same on every host (source_identity). */
 static enum zd_status text_key(
         const struct file_list *list, const struct recipe *recipe,
-        char key[HASH_HEX])
+        bool portable, char key[HASH_HEX])
 {
     struct hasher *hasher = zd_must(hasher_create());
     bool is_text = true;
@@ -65,7 +68,7 @@ static enum zd_status text_key(
         key_string(hasher, recipe->entry->columns[i]);
     for (int i = 0; i < recipe->entry->role_count; i++)
         key_string(hasher, recipe->entry->roles[i]);
-    return key_finish(hasher, list, key);
+    return key_finish(hasher, list, portable, key);
 }
 
 static enum zd_status index_key(const struct corpus *corpus, char key[HASH_HEX])
@@ -73,7 +76,7 @@ static enum zd_status index_key(const struct corpus *corpus, char key[HASH_HEX])
     struct hasher *hasher = zd_must(hasher_create());
     key_string(hasher, "index 1");
     key_number(hasher, corpus->eos);
-    return key_finish(hasher, &corpus->list, key);
+    return key_finish(hasher, &corpus->list, false, key);
 }
 
 static enum zd_status raw_digest(struct corpus *corpus)
@@ -211,7 +214,7 @@ static enum zd_status write_text(void *ctx, struct cache_writer *writer)
     cache_writer_skipped(writer, (uint64_t)text->corpus->bad_rows.count);
     if (!text->corpus->is_part)
         ZD_TRY(status);
-    ZD_TRY(text_key(&text->corpus->list, text->recipe, key_now));
+    ZD_TRY(text_key(&text->corpus->list, text->recipe, false, key_now));
     /* a changed file must not get this key */
     if (strcmp(text->key, key_now) != 0)
         return ZD_FAIL(
@@ -233,6 +236,20 @@ static enum zd_status write_index(void *ctx, struct cache_writer *writer)
 
 /* --- text, and tokens --------------------------------------------------- */
 
+static void tell_bad_rows(
+        const struct bad_rows *bad, const struct data_entry *entry)
+{
+    if (bad->count == 0)
+        return;
+    zd_log_warning(
+            "%s: %lld bad row%s left out (data.on_bad_row = \"skip\")%s",
+            entry->path, (long long)bad->count,
+            bad->count == 1 ? " is" : "s are",
+            bad->count > bad->kept ? "; the first ones:" : ":");
+    for (int i = 0; i < bad->kept; i++)
+        zd_log_warning("  %s", bad->rows[i]);
+}
+
 /* What was left out, now or when the cache was made. */
 static enum zd_status take_bad_rows(
         struct corpus *corpus, const struct data_entry *entry, bool is_new,
@@ -244,16 +261,80 @@ static enum zd_status take_bad_rows(
     bad->count = (int64_t)corpus->cache.skipped_count;
     if (!is_new && bad->count > 0)
         bad_rows_load(bad, corpus->cache.path);
-    if (bad->count == 0 || depth == CORPUS_OPEN)
-        return ZD_OK;
-    zd_log_warning(
-            "%s: %lld bad row%s left out (data.on_bad_row = \"skip\")%s",
-            entry->path, (long long)bad->count,
-            bad->count == 1 ? " is" : "s are",
-            bad->count > bad->kept ? "; the first ones:" : ":");
-    for (int i = 0; i < bad->kept; i++)
-        zd_log_warning("  %s", bad->rows[i]);
+    if (depth != CORPUS_OPEN)
+        tell_bad_rows(bad, entry);
     return ZD_OK;
+}
+
+/* One source of plain text in a stream. */
+static bool is_plain(
+        const struct dataset_request *request, const struct corpus *corpus)
+{
+    bool is_plain = request->entry_count == 1 &&
+                    corpus->list.entry.max_samples == 0 && request->from == 0 &&
+                    request->to == 1 && corpus->packing == PACKING_STREAM;
+    for (int i = 0; i < corpus->list.count; i++)
+        is_plain &= corpus->list.files[i].format == DATA_TEXT;
+    return is_plain;
+}
+
+/* Of the files and the job alone: it decides the order of samples. */
+static bool is_large(
+        const struct dataset_request *request, const struct corpus *corpus)
+{
+    enum data_shuffle shuffle = request->options->shuffle;
+    uint64_t bytes = 0;
+    for (int i = 0; i < corpus->list.count; i++)
+        bytes += corpus->list.files[i].bytes;
+    return request->shuffle && is_plain(request, corpus) &&
+           (shuffle == SHUFFLE_WINDOWS ||
+            (shuffle == SHUFFLE_AUTO && bytes >= DATA_LARGE));
+}
+
+static bool may_grow(
+        const struct dataset_request *request, const struct corpus *corpus,
+        enum corpus_depth depth)
+{
+    return request->may_grow && corpus->is_large && depth != CORPUS_LOOK;
+}
+
+/* What the thread needs of a corpus, whose list it borrows. */
+struct growing {
+    struct corpus corpus;
+    struct recipe recipe;
+    struct text_words text;
+};
+
+static enum zd_status write_growing(void *ctx, struct cache_writer *writer)
+{
+    struct growing *growing = ctx;
+    ZD_TRY(write_text(&growing->text, writer));
+    tell_bad_rows(&growing->corpus.bad_rows, growing->recipe.entry);
+    return ZD_OK;
+}
+
+static enum zd_status begin_growth(
+        struct corpus *corpus, const struct dataset_request *request,
+        const struct recipe *recipe, int threads)
+{
+    enum { THREADS = 16 }; /* bounds memory: 8 MiB each at most */
+    if (request->growth && *request->growth)
+        return growth_attach(
+                request->options, corpus->key, request->growth,
+                &corpus->growth);
+    struct growing *growing = zd_array(1, sizeof *growing);
+    growing->corpus = *corpus;
+    growing->recipe = *recipe;
+    growing->recipe.entry = &growing->corpus.list.entry;
+    growing->text = (struct text_words){
+            .corpus = &growing->corpus,
+            .recipe = &growing->recipe,
+            .threads = threads < THREADS ? threads : THREADS,
+            .key = growing->corpus.key};
+    const struct cache_content content = {
+            .key = growing->corpus.key, .write = write_growing, .ctx = growing};
+    zd_log_info("%s is tokenized while it is trained on", recipe->entry->path);
+    return growth_begin(request->options, &content, free, &corpus->growth);
 }
 
 static enum zd_status open_words(
@@ -267,15 +348,22 @@ static enum zd_status open_words(
             .threads = thread_count(options->preprocessing_threads),
             .is_look = depth == CORPUS_LOOK,
             .key = corpus->key};
-    const struct cache_content content = {
+    struct cache_content content = {
             .key = corpus->key,
             .limits = {.ids = (uint64_t)corpus->vocab_size},
-            .write = write_text,
             .ctx = &text};
     const struct token_cache *cache = &corpus->cache;
     bool is_new;
-    ZD_TRY(text_key(&corpus->list, recipe, corpus->key));
+    ZD_TRY(text_key(&corpus->list, recipe, false, corpus->key));
+    corpus->is_large = !recipe->chat && is_large(request, corpus);
+    content.write = may_grow(request, corpus, depth) ? NULL : write_text;
     ZD_TRY(cache_obtain(options, &content, depth, &corpus->cache, &is_new));
+    if (corpus->is_large)
+        ZD_TRY(text_key(&corpus->list, recipe, true, corpus->digest));
+    if (!corpus->cache.map)
+        return depth == CORPUS_OPEN
+                       ? begin_growth(corpus, request, recipe, text.threads)
+                       : ZD_OK;
     if (is_new && depth != CORPUS_LOOK)
         zd_log_info(
                 "tokenized %s: %llu tokens in %llu documents",
@@ -283,7 +371,8 @@ static enum zd_status open_words(
                 (unsigned long long)cache->doc_count);
     ZD_TRY(take_bad_rows(corpus, recipe->entry, is_new, depth));
     corpus->count = cache->word_count;
-    memcpy(corpus->digest, cache->digest, sizeof corpus->digest);
+    if (!corpus->is_large)
+        memcpy(corpus->digest, cache->digest, sizeof corpus->digest);
     return ZD_OK;
 }
 
@@ -393,6 +482,7 @@ enum zd_status corpus_check(
 
 void corpus_close(struct corpus *corpus)
 {
+    growth_end(corpus->growth);
     free(corpus->chat_template);
     corpus->chat_template = NULL;
     token_cache_close(&corpus->cache);
@@ -445,10 +535,27 @@ static enum zd_status mark_raw(
     return ZD_OK;
 }
 
+static enum zd_status check_words(
+        const struct corpus *corpus, size_t count, const uint32_t *words)
+{
+    for (size_t i = 0; i < count; i++)
+        if ((int64_t)(words[i] & WORD_ID) >= corpus->vocab_size)
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0442",
+                    "the data cache holds id %u; the model's vocabulary has %d "
+                    "ids",
+                    words[i] & WORD_ID, corpus->vocab_size);
+    return ZD_OK;
+}
+
 enum zd_status corpus_words(
         struct corpus *corpus, uint64_t at, size_t count, uint32_t *words)
 {
     token_cache_touch(&corpus->cache, count * sizeof *words);
+    if (corpus->growth) {
+        ZD_TRY(growth_read(corpus->growth, at, count, words));
+        return check_words(corpus, count, words);
+    }
     if (corpus->list.is_tokens) {
         ZD_TRY(raw_read(&corpus->raw, at, count, corpus->vocab_size, words));
         return mark_raw(corpus, at, count, words);
@@ -460,14 +567,7 @@ enum zd_status corpus_words(
                 "the data cache names tokens beyond its %llu",
                 (unsigned long long)corpus->count);
     memcpy(words, corpus->cache.words + at, count * sizeof *words);
-    for (size_t i = 0; i < count; i++)
-        if ((int64_t)(words[i] & WORD_ID) >= corpus->vocab_size)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0442",
-                    "the data cache holds id %u; the model's vocabulary has %d "
-                    "ids",
-                    words[i] & WORD_ID, corpus->vocab_size);
-    return ZD_OK;
+    return check_words(corpus, count, words);
 }
 
 bool corpus_has_masks(const struct corpus *corpus)

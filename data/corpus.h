@@ -21,8 +21,11 @@ struct corpus {
     enum data_packing packing; /* never PACKING_AUTO */
     uint64_t count;            /* tokens */
     char key[HASH_HEX];        /* of the cache file */
-    struct bad_rows bad_rows;  /* that are left out */
-    char digest[HASH_HEX];     /* of the content, the same on every host */
+    bool is_large; /* its samples are taken in windows, its digest is that of
+                      the files */
+    struct growth *growth;    /* NULL: it is whole */
+    struct bad_rows bad_rows; /* that are left out */
+    char digest[HASH_HEX];    /* of the content, the same on every host */
 };
 
 enum corpus_depth {

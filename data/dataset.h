@@ -36,6 +36,13 @@ enum data_packing {
 };
 /* What becomes of a document longer than a sample, unless PACKING_STREAM. */
 enum long_documents { LONG_TRUNCATE, LONG_SPLIT, LONG_DROP };
+enum data_shuffle {
+    SHUFFLE_NO,
+    SHUFFLE_WHOLE,   /* an epoch is one permutation */
+    SHUFFLE_WINDOWS, /* windows of it, one after the other */
+    SHUFFLE_AUTO     /* WINDOWS for text of DATA_LARGE and more, else WHOLE */
+};
+#define DATA_LARGE (UINT64_C(1) << 30) /* bytes of files */
 enum bad_row { BAD_ROW_STOP, BAD_ROW_SKIP };
 /* TRAIN_ON_LAST: of a conversation the last message of the assistant. */
 enum train_on { TRAIN_ON_ASSISTANT, TRAIN_ON_ALL, TRAIN_ON_LAST };
@@ -61,7 +68,8 @@ struct data_options { /* [data] */
     enum data_packing packing;
     enum long_documents long_documents;
     enum bad_row on_bad_row;
-    bool shuffle, add_eos;
+    enum data_shuffle shuffle;
+    bool add_eos;
     enum chat_template chat_template;
     const char *chat_file;     /* with CHAT_FILE */
     const char *template_date; /* "YYYY-MM-DD"; NULL: that of the
@@ -96,6 +104,10 @@ struct dataset_request {
      * 0 <= from < to <= 1, cut at the nearest whole sample. */
     double from, to;
     bool may_be_masked; /* of which nothing is trained: to look at it */
+    /* Large text may be tokenized while it is read: the number of its samples
+     * is not needed. */
+    bool may_grow;
+    const char *growth; /* dataset_growth of the rank that began; "" or NULL */
     /* dataset_prepare and dataset_check: dataset_tell_template too */
     bool tells_template;
 };
@@ -119,6 +131,11 @@ enum zd_status dataset_check(
  * sample. The request may go afterwards. */
 enum zd_status dataset_open(
         const struct dataset_request *request, struct dataset **out);
+/* Of a dataset whose text is being tokenized, which dataset_open began with
+ * request->may_grow where dataset_prepare found nothing: what the other ranks
+ * of the host give as request->growth; "" where it is whole. */
+enum { DATASET_GROWTH = 16 };
+void dataset_growth(const struct dataset *dataset, char name[DATASET_GROWTH]);
 /* Read the cache whole by a thread at the lowest priority. A damaged file:
  * dataset_sample fails from then on (E0450), and the next start rebuilds it. */
 void dataset_check_begin(struct dataset *dataset);
@@ -133,7 +150,8 @@ enum zd_status dataset_probe_make(
 bool dataset_probe_seen(const struct data_options *options, const char *name);
 void dataset_probe_remove(const struct data_options *options, const char *name);
 
-int64_t dataset_samples(const struct dataset *dataset); /* M of an epoch */
+/* M of an epoch; 0: not known, the text was not whole when it was opened */
+int64_t dataset_samples(const struct dataset *dataset);
 /* One entry: its share of an epoch's samples, and how many it has. */
 struct dataset_source {
     double share;
@@ -148,6 +166,8 @@ const char *dataset_digest(const struct dataset *dataset);
 
 /* Rows that on_bad_row left out. */
 int64_t dataset_bad_rows(const struct dataset *dataset);
+/* "true", "false" or "windows". */
+const char *dataset_order(const struct dataset *dataset);
 /* "true", "false" or "documents", as all entries are packed; "auto": they
  * differ. */
 const char *dataset_packing(const struct dataset *dataset);

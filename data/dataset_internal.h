@@ -23,6 +23,7 @@ struct dataset {
     int part_count;
     int64_t samples; /* of an epoch */
     char digest[HASH_HEX];
+    atomic_bool interrupted; /* by loader_destroy: no one waits for text */
     /* of the sample that was read last, each (T + 1): */
     uint32_t *words;
     bool *starts; /* attention begins anew */

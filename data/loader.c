@@ -223,6 +223,8 @@ void loader_destroy(struct loader *loader)
     loader->stopping = true;
     pthread_cond_signal(&loader->may_produce);
     pthread_mutex_unlock(&loader->mutex);
+    atomic_store(&loader->dataset->interrupted, true);
     pthread_join(loader->thread, NULL);
+    atomic_store(&loader->dataset->interrupted, false);
     loader_free(loader);
 }

@@ -5,7 +5,7 @@ struct data_options data_options_default(void)
     return (struct data_options){
             .cutoff_len = 2048,
             .packing = PACKING_AUTO,
-            .shuffle = true,
+            .shuffle = SHUFFLE_AUTO,
             .add_eos = true,
             .chat_template = CHAT_AUTO,
             .train_on = TRAIN_ON_ASSISTANT,

@@ -88,6 +88,13 @@ enum zd_status cache_writer_document(
  * writer whatever happens. */
 enum zd_status cache_writer_finish(
         struct cache_writer *writer, uint64_t tokens);
+/* Words are refused with ZD_ERR_STOPPED from when *stop is set. */
+void cache_writer_until(struct cache_writer *writer, const atomic_bool *stop);
+/* Where it is until it is finished. */
+const char *cache_writer_path(const struct cache_writer *writer);
+/* As abandon, and tell those who read it (growth.h). */
+void cache_writer_fail(
+        struct cache_writer *writer, const struct zd_error *error);
 void cache_writer_abandon(struct cache_writer *writer);
 
 #endif

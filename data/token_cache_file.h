@@ -12,9 +12,12 @@
 #define CACHE_MAGIC "ZDTOKENS"
 enum { CACHE_VERSION = 1 };
 
+/* In `reserved` of a header without its magic: growth.h. */
+enum { CACHE_WHOLE = 1, CACHE_FAILED = 2 };
+
 struct cache_header {
     char magic[8];
-    uint32_t version, reserved;
+    uint32_t version, reserved; /* reserved: 0 in a file that is finished */
     uint64_t word_count, doc_count, trained_count;
     char key[40], digest[40];
     int64_t modified_s; /* when the file was written, as its time says; 0: of

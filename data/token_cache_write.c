@@ -20,8 +20,9 @@ struct cache_writer {
     char folder[PATH_MAX], path[PATH_MAX], temporary[PATH_MAX];
     char key[40];
     struct hasher *hasher;
-    FILE *words; /* the file that is renamed in the end */
-    FILE *docs;  /* without a name; copied after the words */
+    FILE *words;             /* the file that is renamed in the end */
+    const atomic_bool *stop; /* NULL: nothing does */
+    FILE *docs;              /* without a name; copied after the words */
     uint64_t word_count, doc_count, trained_count, skipped_count;
 };
 
@@ -121,6 +122,8 @@ enum zd_status cache_writer_document(
 enum zd_status cache_writer_words(
         struct cache_writer *writer, const uint32_t *words, size_t count)
 {
+    if (writer->stop && atomic_load(writer->stop))
+        return ZD_FAIL(ZD_ERR_STOPPED, "E0446", "tokenizing was stopped");
     for (size_t i = 0; i < count; i++) {
         writer->trained_count += (words[i] & WORD_TRAIN) != 0;
         if (words[i] & WORD_FIRST)
@@ -196,13 +199,49 @@ static enum zd_status commit(struct cache_writer *writer)
     return fs_sync_dir(writer->folder);
 }
 
+/* Tell readers that no words will follow. */
+static enum zd_status set_state(struct cache_writer *writer, uint32_t state)
+{
+    const struct cache_header header = {
+            .reserved = state, .word_count = writer->word_count};
+    if (fflush(writer->words) != 0)
+        return fail_write(writer);
+    return fs_pwrite(
+            fileno(writer->words), writer->temporary, &header, sizeof header,
+            0);
+}
+
+void cache_writer_until(struct cache_writer *writer, const atomic_bool *stop)
+{
+    writer->stop = stop;
+}
+
+const char *cache_writer_path(const struct cache_writer *writer)
+{
+    return writer->temporary;
+}
+
+void cache_writer_fail(
+        struct cache_writer *writer, const struct zd_error *error)
+{
+    const struct zd_error copy = *error;
+    fflush(writer->words);
+    if (fs_pwrite(
+                fileno(writer->words), writer->temporary, &copy, sizeof copy,
+                sizeof(struct cache_header) +
+                        writer->word_count * sizeof(uint32_t)) == ZD_OK)
+        set_state(writer, CACHE_FAILED);
+    zd_error_set(&copy);
+    cache_writer_abandon(writer);
+}
+
 enum zd_status cache_writer_finish(struct cache_writer *writer, uint64_t tokens)
 {
     const uint32_t padding = 0;
-    enum zd_status status = ZD_OK;
+    enum zd_status status = set_state(writer, CACHE_WHOLE);
     if (writer->word_count > 0)
         tokens = writer->word_count;
-    if (writer->word_count % 2) {
+    if (status == ZD_OK && writer->word_count % 2) {
         hasher_update(writer->hasher, &padding, sizeof padding);
         status = append(writer, writer->words, &padding, sizeof padding);
     }

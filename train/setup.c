@@ -241,6 +241,7 @@ static void fill_writer(struct trainer *trainer)
             .identity =
                     {.data_digest = dataset_digest(trainer->train_data),
                      .packing = dataset_packing(trainer->train_data),
+                     .order = dataset_order(trainer->train_data),
                      .tokenizer_digest =
                              trainer->text.tokenizer
                                      ? tokenizer_digest(trainer->text.tokenizer)

@@ -49,6 +49,7 @@ static const char data_format_help[] =
 #undef FORMAT
 static const struct schema_choice packings[] = {{"auto", PACKING_AUTO}, {"true", PACKING_STREAM}, {"false", PACKING_NO}, {"documents", PACKING_DOCUMENTS}, {0}};
 static const struct schema_choice long_documents[] = {{"truncate", LONG_TRUNCATE}, {"split", LONG_SPLIT}, {"drop", LONG_DROP}, {0}};
+static const struct schema_choice shuffles[] = {{"auto", SHUFFLE_AUTO}, {"true", SHUFFLE_WHOLE}, {"false", SHUFFLE_NO}, {"windows", SHUFFLE_WINDOWS}, {0}};
 static const struct schema_choice bad_rows[] = {{"stop", BAD_ROW_STOP}, {"skip", BAD_ROW_SKIP}, {0}};
 static const struct schema_choice train_ons[] = {{"assistant", TRAIN_ON_ASSISTANT}, {"all", TRAIN_ON_ALL}, {"last", TRAIN_ON_LAST}, {0}};
 /* The words that we print, then those of Hugging Face's OptimizerNames and of
@@ -151,7 +152,7 @@ const struct schema_key schema_table[] = {
 {"data", "packing", SCHEMA_ENUM, JOB(data.packing), .choices = packings, .help = "How documents become samples; documents: whole ones, as many as fit; true: one stream, cut every cutoff_len tokens; false: one each; auto: documents for prompts and conversations, true for plain text. Attention stays within a document"},
 {"data", "long_documents", SCHEMA_ENUM, JOB(data.long_documents), .choices = long_documents, .help = "A document longer than cutoff_len is cut there (truncate), goes on in further samples (split) or is left out (drop); not with packing = true"},
 {"data", "on_bad_row", SCHEMA_ENUM, JOB(data.on_bad_row), .choices = bad_rows, .help = "A row that cannot be read ends the job (stop), or is left out, counted and told (skip)"},
-{"data", "shuffle", SCHEMA_BOOL, JOB(data.shuffle), .help = "Take samples in an order drawn from job.data_seed"},
+{"data", "shuffle", SCHEMA_ENUM, JOB(data.shuffle), .choices = shuffles, .help = "Take samples in an order drawn from job.data_seed; true: all of an epoch; windows: within windows of the files' order, so that text is tokenized while it is trained on; auto: windows for one source of text of 1 GiB or more, else true"},
 {"data", "chat_template", SCHEMA_WORD_OR_PATH, JOB(data.chat_template), JOB(data.chat_file), .choices = chat_templates, .help = chat_template_help},
 {"data", "template_date", SCHEMA_STRING, JOB(data.template_date), .flags = SCHEMA_NULLABLE, .help = "Date \"YYYY-MM-DD\" that a chat template gets from strftime_now", .fallback = "the day of the first start"},
 {"data", "train_on", SCHEMA_ENUM, JOB(data.train_on), .choices = train_ons, .help = "Tokens that the loss counts; assistant: the assistant's turns, outputs and completions; last: of a conversation only the last turn of the assistant; all: every token"},

@@ -108,15 +108,20 @@ static void tell_work(const struct train_banner *banner)
             banner->world == 1 ? "" : "s", (long long)plan->global_batch,
             plan->shape.T,
             report_short((double)plan->global_batch * plan->shape.T).text);
-    zd_log_info(
-            "  steps    %lld, %.3g passes over %lld samples (%s tokens)",
-            (long long)banner->max_steps,
-            banner->samples
-                    ? (double)banner->max_steps * (double)plan->global_batch /
-                              (double)banner->samples
-                    : 0,
-            (long long)banner->samples,
-            report_short((double)banner->train_tokens).text);
+    if (!banner->samples)
+        zd_log_info(
+                "  steps    %lld; the samples are not counted yet",
+                (long long)banner->max_steps);
+    else
+        zd_log_info(
+                "  steps    %lld, %.3g passes over %lld samples (%s tokens)",
+                (long long)banner->max_steps,
+                banner->samples ? (double)banner->max_steps *
+                                          (double)plan->global_batch /
+                                          (double)banner->samples
+                                : 0,
+                (long long)banner->samples,
+                report_short((double)banner->train_tokens).text);
     tell_sources(banner);
     if (banner->eval_samples)
         zd_log_info("  eval     %lld samples", (long long)banner->eval_samples);

@@ -299,6 +299,10 @@ ok 'data inspect --count' eval 'call 0 $inspect --count 1 && has "^chat template
 ok 'data inspect --ids' eval 'call 0 $inspect --ids && grep -qE "^ +[0-9]+ \+ " out && grep -qE "^ +[0-9]+ - " out'
 ok 'data inspect --format json' eval 'call 0 $inspect --format json && has "\"chat_template\": \"llama3\"" out && has "\"trained\": true" out && [ ! -s err ]'
 ok 'data inspect --html' eval 'call 0 $inspect --html page.html && grep -q "<span class=.t.>" page.html && [ ! -s out ]'
+losses() { grep -o '"loss":[0-9.]*' "$1/metrics.jsonl"; }
+grow='--job job.toml --set data.shuffle=windows --set data.cache_dir=grown --set checkpoint.export=none --set checkpoint.save_strategy=no'
+ok 'text is tokenized while it is trained on' eval 'call 0 $grow --set job.output_dir=grow1 && has "^data.txt is tokenized while" err'
+ok '  the next start takes the same samples from the cache' eval 'call 0 $grow --set job.output_dir=grow2 && ! has "tokenized" err && cmp <(losses grow1) <(losses grow2) && rm -r grow1 grow2'
 # own TEMPLATE: the model has a chat template of its own
 own() { { printf '{"chat_template": "%s",\n' "$1"; tail -n +2 tokenizer_config.was; } >model/tokenizer_config.json; }
 cp model/tokenizer_config.json tokenizer_config.was

@@ -60,6 +60,7 @@ struct run_identity {
     const char *data_digest;
     const char *tokenizer_digest; /* "" without one */
     const char *packing;          /* dataset_packing */
+    const char *order;            /* dataset_order */
     const char *template_date;    /* of chat templates */
 };
 

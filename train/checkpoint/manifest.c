@@ -116,11 +116,11 @@ json_t *manifest_data(
 {
     static const char *const longs[] = {"truncate", "split", "drop"};
     return json_pack(
-            "{s:s, s:s, s:i, s:o, s:s, s:b, s:I, s:s*}", "digest",
+            "{s:s, s:s, s:i, s:o, s:s, s:o, s:I, s:s*}", "digest",
             identity->data_digest, "tokenizer", identity->tokenizer_digest,
             "cutoff_len", job->data.cutoff_len, "packing",
             word_json(identity->packing), "long_documents",
-            longs[job->data.long_documents], "shuffle", job->data.shuffle,
+            longs[job->data.long_documents], "shuffle", word_json(identity->order),
             "data_seed", (json_int_t)job->job.data_seed,
             "template_date", identity->template_date);
 }

@@ -166,7 +166,7 @@ struct dataset_request text_request(
             .vocab_size = vocab_size,
             .template_date = data->template_date,
             .data_seed = job->job.data_seed,
-            .shuffle = eval ? false : data->shuffle,
+            .shuffle = !eval && data->shuffle != SHUFFLE_NO,
             .from = eval && split ? 1.0 - data->val_split : 0.0,
             .to = !eval && split ? 1.0 - data->val_split : 1.0,
     };

@@ -12,7 +12,7 @@ static bool ends_epoch(const struct trainer *trainer)
 {
     int64_t M = dataset_samples(trainer->train_data);
     int64_t now = trainer->state.samples_taken;
-    return now / M > (now - trainer->plan.global_batch) / M;
+    return M > 0 && now / M > (now - trainer->plan.global_batch) / M;
 }
 
 static bool eval_is_due(const struct trainer *trainer)

@@ -5,6 +5,13 @@
 
 #include <stdlib.h>
 
+/* Does nothing in the job depend on how many samples there are? */
+static bool needs_no_count(const struct train_job *job)
+{
+    return job->train.max_steps > 0 && job->eval.eval_strategy != EVAL_EPOCH &&
+           job->checkpoint.save_strategy != SAVE_EPOCH;
+}
+
 static struct dataset_request request_of(
         const struct trainer *trainer, bool eval)
 {
@@ -12,6 +19,7 @@ static struct dataset_request request_of(
             trainer->job, &trainer->text, trainer->plan.config.vocab_size,
             eval);
     request.template_date = trainer->template_date;
+    request.may_grow = !eval && needs_no_count(trainer->job);
     return request;
 }
 
@@ -77,14 +85,30 @@ static enum zd_status fill_cache(
     return comm_agree(comm, status);
 }
 
-/* Then all map it, and one rank of each host reads it whole beside the
- * training. */
+/* Then all map it, or read it while it grows, and one rank of each host reads
+ * it whole beside the training. */
 static enum zd_status open_dataset(
         struct trainer *trainer, bool eval, struct dataset **out)
 {
+    struct comm *comm = trainer->comm;
     struct dataset_request request = request_of(trainer, eval);
+    enum zd_status status = ZD_OK;
+    char name[DATASET_GROWTH] = "";
+    void *names = NULL;
     ZD_TRY(fill_cache(trainer, &request));
-    enum zd_status status = dataset_open(&request, out);
+    if (request.may_grow) {
+        if (comm_local_rank(comm) == 0)
+            status = dataset_open(&request, out);
+        if (status == ZD_OK && comm_local_rank(comm) == 0)
+            dataset_growth(*out, name);
+        ZD_TRY(comm_agree(comm, status));
+        ZD_TRY(comm_gather_new(comm, name, sizeof name, &names));
+        int first = comm_topology(comm)->ranks[comm_rank(comm)].first;
+        request.growth = (const char *)names + (size_t)first * sizeof name;
+    }
+    if (!request.may_grow || comm_local_rank(comm) != 0)
+        status = dataset_open(&request, out);
+    free(names);
     if (status == ZD_OK && comm_local_rank(trainer->comm) == 0)
         dataset_check_begin(*out);
     return comm_agree(trainer->comm, status);

@@ -18,8 +18,8 @@ static bool is_wanted(const struct trainer *trainer)
 
 static double epoch_now(const struct trainer *trainer)
 {
-    return (double)trainer->state.samples_taken /
-           (double)dataset_samples(trainer->train_data);
+    int64_t M = dataset_samples(trainer->train_data); /* 0: not known */
+    return M ? (double)trainer->state.samples_taken / (double)M : 0;
 }
 
 /* --- the history ---------------------------------------------------------- */
@@ -187,8 +187,8 @@ static int64_t epochs(const struct trainer *trainer)
 {
     double samples = (double)trainer->state.max_steps *
                      (double)trainer->plan.global_batch;
-    return (int64_t)ceil(
-            samples / (double)dataset_samples(trainer->train_data));
+    int64_t M = dataset_samples(trainer->train_data);
+    return M ? (int64_t)ceil(samples / (double)M) : 0;
 }
 
 static json_t *state_json(const struct trainer *trainer)

@@ -1,0 +1,44 @@
+/* growth.h - a cache file of text that is read while it is written.
+ *
+ * One rank of a host writes it on a thread of its own, under its temporary
+ * name; all ranks of the host read it by that name. Its header says how far it
+ * is (words are appended only, and by write, so that readers see them):
+ *
+ *   state              the header                       readers may take
+ *   GROWING            blank                            what the file holds
+ *   WHOLE              reserved = WHOLE, word_count     word_count words
+ *   (finished)         that of a cache file             the same
+ *   FAILED             reserved = FAILED, word_count    word_count words; the
+ *                                                       error lies behind them
+ *
+ * States follow each other downward; only the writer's thread changes them, and
+ * what a state promises is written before it. */
+#ifndef ZD_DATA_GROWTH_H
+#define ZD_DATA_GROWTH_H
+
+#include "data/corpus.h"
+
+struct growth;
+
+/* Take over `content`, and call its `write` and then `end` with its ctx on the
+ * thread. */
+enum zd_status growth_begin(
+        const struct data_options *options, const struct cache_content *content,
+        void (*end)(void *ctx), struct growth **out);
+/* Read one that another rank of this host has begun. */
+enum zd_status growth_attach(
+        const struct data_options *options, const char *key,
+        const char name[DATASET_GROWTH], struct growth **out);
+/* By which others find it. */
+void growth_name(const struct growth *growth, char name[DATASET_GROWTH]);
+/* Wait until there are `words` words, or no more will come: *count_out, and
+ * then *is_whole_out. The writer's error, where it failed before;
+ * ZD_ERR_STOPPED once *stop is set. */
+enum zd_status growth_wait(
+        struct growth *growth, uint64_t words, const atomic_bool *stop,
+        uint64_t *count_out, bool *is_whole_out);
+enum zd_status growth_read(
+        struct growth *growth, uint64_t at, size_t count, uint32_t *words);
+void growth_end(struct growth *growth);
+
+#endif
