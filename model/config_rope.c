@@ -262,7 +262,8 @@ enum zd_status config_read_ropes(
     const char *name;
     double partial;
     ZD_TRY(config_read_real(r, "rope_theta", theta, &theta));
-    ZD_TRY(config_read_real(r, "partial_rotary_factor", 1, &partial));
+    partial = c->family->partial_rotary ? c->family->partial_rotary : 1;
+    ZD_TRY(config_read_real(r, "partial_rotary_factor", partial, &partial));
     json_object_foreach((json_t *)table, name, value)
     {
         if (json_is_object(value)) { /* one set for each type of layer */

@@ -147,8 +147,9 @@ struct model_family {
     int window_pattern; /* the same, of WINDOW_PATTERN */
     bool layer_types;   /* the class reads the key: else it may only repeat what
                            the rule says */
-    bool partial_rotary; /* the class reads partial_rotary_factor */
-    double rope_theta;   /* where a file does not say; 0: 10000 */
+    double partial_rotary; /* partial_rotary_factor where a file does not say;
+                              0: the class does not read the key */
+    double rope_theta;     /* where a file does not say; 0: 10000 */
     bool longrope; /* the one rope_type but default; "su" and "yarn" are older
                       names */
     bool qkv_bias, qk_norm; /* of every model of the family */
@@ -164,8 +165,8 @@ struct model_family {
     /* what a pass allocates and keeps */
     bool layer_norm; /* else RMSNorm, without means, of norm_form */
     enum rmsnorm_form norm_form;
-    bool rotary;     /* else positions are learned, up to max_positions */
-    unsigned fused;  /* enum param_join: one tensor makes these projections */
+    bool rotary;    /* else positions are learned, up to max_positions */
+    unsigned fused; /* enum param_join: one tensor makes these projections */
     bool gated_mlp; /* gate and up; else one projection before the activation */
     bool gelu_gate; /* its activation is GELU, in the tanh form; else SiLU */
     bool embedding_scale_rounded; /* to the compute type */

@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
+#include "model/files/config.h"
 #include "train/plan/advice.h"
 #include "train/plan/calibration.h"
 #include "train/train.h"

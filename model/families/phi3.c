@@ -43,6 +43,6 @@ const struct model_family model_phi3 = {
         .peft_targets = {"qkv_proj"},
         .fused = JOIN_QKV | JOIN_GATE_UP,
         .window = WINDOW_ALL,
-        .partial_rotary = true,
+        .partial_rotary = 1,
         .longrope = true,
 };

@@ -19,7 +19,7 @@ llama() { # NAME HIDDEN INTERMEDIATE LAYERS HEADS HEAD_DIM TIED
  "rope_theta": 500000.0, "tie_word_embeddings": $7, "torch_dtype": "bfloat16"}
 JSON
 }
-mkdir -p models/{gpt2-xl,Qwen3-0.6B,Qwen3-8B,phi-4,SmolLM3-3B} data/val out
+mkdir -p models/{gpt2-xl,gemma-3-1b-it,Qwen3-0.6B,Qwen3-8B,phi-4,SmolLM3-3B} data/val out
 cat >models/gpt2-xl/config.json <<'JSON'
 {"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25, "n_positions": 1024, "vocab_size": 50257}
 JSON
@@ -33,6 +33,10 @@ cat >models/Qwen3-8B/config.json <<'JSON'
  "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6,
  "rope_theta": 1000000, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
  "torch_dtype": "bfloat16"}
+JSON
+cat >models/gemma-3-1b-it/config.json <<'JSON'
+{"model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912, "num_hidden_layers": 26, "num_attention_heads": 4,
+ "num_key_value_heads": 1, "vocab_size": 262144, "max_position_embeddings": 32768, "sliding_window": 512, "torch_dtype": "bfloat16"}
 JSON
 cat >models/phi-4/config.json <<'JSON'
 {"model_type": "phi3", "hidden_size": 5120, "intermediate_size": 17920, "num_hidden_layers": 40, "num_attention_heads": 40,
@@ -48,7 +52,7 @@ llama Llama-3.1-8B 4096 14336 32 32 128 false
 llama Llama-3.1-70B 8192 28672 80 64 128 false
 tokenizers=$2/tests/fixtures/tokenizers
 cp "$tokenizers"/gpt2/tokenizer*.json models/gpt2-xl
-for model in Qwen3-0.6B Qwen3-8B phi-4 SmolLM3-3B; do cp "$tokenizers"/qwen2/tokenizer*.json "models/$model"; done
+for model in gemma-3-1b-it Qwen3-0.6B Qwen3-8B phi-4 SmolLM3-3B; do cp "$tokenizers"/qwen2/tokenizer*.json "models/$model"; done
 for model in models/Llama*; do cp "$tokenizers"/llama3/tokenizer*.json "$model"; done
 # validate reads the data as a run does: many samples of a recipe's format are there
 many() { yes "$1" | head -n 9000; }
@@ -73,7 +77,7 @@ for name in gpt2-xl-12gb llama-3.2-1b-24gb llama-3.2-3b-24gb llama-3.1-8b-24gb s
     ok "  and says what the host holds" refused 0 '^host bytes per trained parameter 8\.\|^host bytes per trained parameter 9\.30' \
         "$zerod" plan --job "$recipes/$name.toml" --world 1
 done
-for name in qwen3-0.6b-lora llama-3.2-1b-lora; do
+for name in qwen3-0.6b-lora llama-3.2-1b-lora gemma-3-1b-sft; do
     ok "$name fits" refused 0 'trained)' "$zerod" plan --job "$recipes/$name.toml" --world 1
 done
 # fits WORLD RECIPE ARGUMENT...: on GPUs, driver and libraries included

@@ -11,10 +11,10 @@ static const char *const families[] = {SHAPE_GPT2,  SHAPE_LLAMA,  SHAPE_QWEN3,
                                        SHAPE_PHI3,  SHAPE_SMOLLM3};
 enum { FAMILIES = sizeof families / sizeof families[0] };
 static const char *const fixtures[] = {
-        "gemma",   "gemma2",         "gemma3_text", "gpt2",
-        "granite", "llama",          "llama_odd",   "ministral3",
-        "mistral", "mistral_window", "olmo2",       "phi3",
-        "qwen2",   "qwen3",          "qwen3_yarn",  "smollm3"};
+        "gemma",   "gemma2",         "gemma3", "gemma3_text", "glm4",
+        "gpt2",    "granite",        "llama",  "llama_odd",   "ministral3",
+        "mistral", "mistral_window", "olmo2",  "phi3",        "qwen2",
+        "qwen3",   "qwen3_yarn",     "smollm3"};
 
 enum { T = 12, NEW = 64 };
 

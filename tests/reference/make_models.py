@@ -207,6 +207,7 @@ def write_v4_config(path):
         if rope and "sliding_attention" in rope:
             keys["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
             rope = rope["full_attention"]
+            keys["sliding_window_pattern"] = keys.pop("_sliding_window_pattern")
         if rope:
             keys["rope_theta"] = rope.pop("rope_theta")
             if rope["rope_type"] == "default" and "partial_rotary_factor" in rope:

@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 
 static const char *const fixtures[] = {
-        "gemma", "gemma2",    "gemma3_text", "gpt2",    "granite",
-        "llama", "llama_odd", "ministral3",  "mistral", "olmo2",
-        "phi3",  "qwen2",     "qwen3",       "smollm3"};
+        "gemma",   "gemma2", "gemma3",    "gemma3_text", "glm4",    "gpt2",
+        "granite", "llama",  "llama_odd", "ministral3",  "mistral", "olmo2",
+        "phi3",    "qwen2",  "qwen3",     "smollm3"};
 enum { FIXTURES = sizeof fixtures / sizeof fixtures[0] };
 
 struct exporting {
