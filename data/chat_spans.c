@@ -681,37 +681,63 @@ static enum zd_status find_by_prefixes(
     return status;
 }
 
-/* Of a message without words, between the marks of its neighbors: the only
- * generation prompt there, and what follows it. */
+/* The end of the n-th generation prompt in [from, to), where there are
+ * `count`. */
+static int64_t find_nth_prompt(
+        const char *prompt, size_t prompt_bytes, const char *text, size_t from,
+        size_t to, size_t n, size_t count)
+{
+    int64_t found = NO_PLACE;
+    size_t seen = 0;
+    for (size_t at = from; prompt_bytes > 0 && at + prompt_bytes <= to;) {
+        bool is = memcmp(text + at, prompt, prompt_bytes) == 0;
+        at += is ? prompt_bytes : 1;
+        if (is && seen++ == n)
+            found = (int64_t)at;
+    }
+    return seen == count ? found : NO_PLACE;
+}
+
+/* Of a message without words, between the marks of its neighbors: its
+ * generation prompt, and what follows it. */
 static enum zd_status find_bare(
         struct skeleton *s, size_t message, bool *found_out, size_t *begin_out,
         size_t *end_out)
 {
     struct jinja_output prompt = {0}, upto = {0};
     const char *text = s->text.text;
-    size_t p = 0, begins = 0;
+    size_t p = 0, begins = 0, n = 0, count = 0;
     while (p < s->place_count && s->words[s->places[p].word].message < message)
         p++;
     size_t from = p > 0 ? s->places[p - 1].at + MARK_BYTES : 0;
     size_t to = p < s->place_count ? s->places[p].at : s->text.bytes;
+    size_t before = p > 0 ? s->words[s->places[p - 1].word].message + 1 : 0;
+    size_t after = p < s->place_count
+                           ? s->words[s->places[p].word].message + 1
+                           : json_array_size(s->messages);
+    for (size_t i = before; i < after; i++) {
+        bool is = is_assistant(json_array_get(s->messages, i));
+        n += is && i < message;
+        count += is;
+    }
     enum zd_status status = generation_prompt(s, message, &prompt, &begins);
     if (status == ZD_OK)
         status = render(s, message + 1, false, &upto);
     if (status == ZD_OK) {
         const char *mark = prompt.text + begins;
         size_t bytes = prompt.bytes - begins;
-        int64_t begin = find_prompt(mark, bytes, text, from, to);
+        int64_t end = NO_PLACE, begin = NO_PLACE;
+        while (bytes > 0 && begin == NO_PLACE) {
+            begin = find_nth_prompt(mark, bytes, text, from, to, n, count);
+            do /* without its last marker, as in find_prompt */
+                bytes -= begin == NO_PLACE;
+            while (begin == NO_PLACE && bytes > 0 && mark[bytes] != '<');
+        }
         int64_t alone = find_prompt(mark, bytes, upto.text, 0, upto.bytes);
-        bool is_only =
-                begin > (int64_t)bytes &&
-                find_prompt(mark, bytes, text, from, (size_t)begin - 1) ==
-                        NO_PLACE;
-        int64_t end =
-                is_only && alone != NO_PLACE
-                        ? end_mark(
-                                  text + begin, to - (size_t)begin,
-                                  upto.text + alone, upto.bytes - (size_t)alone)
-                        : NO_PLACE;
+        if (begin != NO_PLACE && alone != NO_PLACE)
+            end = end_mark(
+                    text + begin, to - (size_t)begin, upto.text + alone,
+                    upto.bytes - (size_t)alone);
         *found_out = end != NO_PLACE;
         *begin_out = (size_t)begin;
         *end_out = (size_t)(begin + end);
@@ -766,7 +792,8 @@ static enum zd_status find_ranges(
             *missing_out = i + 1;
             return ZD_OK;
         }
-        document_train(document, in_text(s, begin), in_text(s, end));
+        if (begin < end || is_whole)
+            document_train(document, in_text(s, begin), in_text(s, end));
     }
     return ZD_OK;
 }

@@ -51,8 +51,6 @@ void document_add(
 
 void document_train(struct document *document, size_t begin, size_t end)
 {
-    if (begin >= end)
-        return;
     document->trained =
             zd_grow(document->trained, &document->trained_capacity,
                     document->trained_count + 1, sizeof *document->trained);

@@ -47,8 +47,8 @@ void document_fini(struct document *document);
 void document_add(
         struct document *document, const char *text, size_t bytes,
         unsigned flags, bool train);
-/* A range that the loss counts, behind those there are; nothing where it is
- * empty. */
+/* A range that the loss counts, behind those there are. An empty one within a
+ * token counts the token, as in transformers. */
 void document_train(struct document *document, size_t begin, size_t end);
 
 struct chat;
