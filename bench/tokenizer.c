@@ -1,22 +1,27 @@
 /* tokenizer - how fast text becomes ids, on one core.
  *
- *     tokenizer [--ids | --lines | --repeat N] [--ordinary] TOKENIZER FILE
+ *     tokenizer [--ids | --lines | --repeat N] [--ordinary] [--chat TEMPLATE]
+ *               TOKENIZER FILE
  *
  * Prints the time to open the tokenizer and MB/s (10^6 bytes) of the first
  * pass, with cold caches, and of the N-1 that follow; by CPU time too, for a
  * machine that does other work. --ids prints the ids instead, one per line, and
  * --lines those of each line of the file as a text of its own, with an empty
  * line behind each: for tests/reference/tokenizer_compare.py. --ordinary does
- * not recognize added tokens. */
+ * not recognize added tokens. --chat makes conversations of the file, six
+ * messages of four lines each, and prints MB/s of rendering them by this
+ * template and encoding them with their mask, beside those of encoding the same
+ * texts. */
 #include "data/tokenizer/tokenizer.h"
 #include "base/file/fs.h"
+#include "data/chat.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 struct arguments {
-    const char *tokenizer, *file;
+    const char *tokenizer, *file, *chat;
     bool print_ids, by_line;
     unsigned flags;
     int repeat;
@@ -40,6 +45,8 @@ static bool parse(int argc, char **argv, struct arguments *out)
             out->print_ids = out->by_line = true;
         else if (strcmp(argv[i], "--ordinary") == 0)
             out->flags = 0;
+        else if (strcmp(argv[i], "--chat") == 0 && i + 1 < argc)
+            out->chat = argv[++i];
         else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc)
             out->repeat = atoi(argv[++i]);
         else
@@ -95,6 +102,107 @@ static enum zd_status measure(
     return ZD_OK;
 }
 
+/* --- conversations --- */
+
+enum { TALKS_MAX = 20000, TURNS = 6, TURN_LINES = 4 };
+
+static int make_talks(const char *text, size_t bytes, struct conversation *out)
+{
+    size_t at = 0;
+    int count = 0;
+    while (at < bytes && count < TALKS_MAX) {
+        for (int turn = 0; turn < TURNS; turn++) {
+            size_t begin = at;
+            for (int line = 0; line < TURN_LINES && at < bytes; line++) {
+                const char *end = memchr(text + at, '\n', bytes - at);
+                at = end ? (size_t)(end - text) + 1 : bytes;
+            }
+            conversation_add(
+                    &out[count],
+                    json_pack(
+                            "{s:s, s:s%}", "role",
+                            turn % 2 ? "assistant" : "user", "content",
+                            text + begin, at - begin),
+                    false);
+        }
+        count++;
+    }
+    return count;
+}
+
+/* Bytes of all texts; `renders`: else documents[n] has them already. */
+static enum zd_status encode_talks(
+        struct encoder *encoder, struct chat_renderer *renderer,
+        const struct conversation *talks, struct document *documents, int count,
+        bool renders, size_t *bytes_out)
+{
+    struct token_vector ids = {0};
+    struct encode_border borders[2 * TURNS];
+    enum zd_status status = ZD_OK;
+    *bytes_out = 0;
+    for (int n = 0; n < count && status == ZD_OK; n++) {
+        struct document *document = &documents[n];
+        size_t used = 0;
+        if (renders)
+            status = chat_render(
+                    renderer, &talks[n], TRAIN_ON_ASSISTANT, document);
+        for (size_t i = 0; renders && i < document->trained_count; i++) {
+            borders[used++] =
+                    (struct encode_border){.at = document->trained[i].begin};
+            borders[used++] = (struct encode_border){
+                    .at = document->trained[i].end, .is_end = true};
+        }
+        ids.count = 0;
+        if (status == ZD_OK)
+            status = encoder_encode_borders(
+                    encoder, document->text, document->bytes,
+                    ENCODE_ADDED_TOKENS, &ids, borders, used);
+        *bytes_out += document->bytes;
+    }
+    token_vector_fini(&ids);
+    return status;
+}
+
+static enum zd_status measure_chat(
+        const struct tokenizer *tokenizer, struct encoder *encoder,
+        const struct arguments *arguments, const char *text, size_t bytes)
+{
+    const struct chat_choice choice = {
+            .name = CHAT_FILE, .path = arguments->chat};
+    struct conversation *talks = calloc(TALKS_MAX, sizeof *talks);
+    struct document *documents = calloc(TALKS_MAX, sizeof *documents);
+    struct chat_renderer renderer;
+    struct chat *chat = NULL;
+    double best[2] = {0};
+    enum zd_status status = chat_create(&choice, tokenizer, true, &chat);
+    int count = make_talks(text, bytes, talks);
+    chat_renderer_init(&renderer, chat);
+    for (int pass = 0; pass < 2 * arguments->repeat && status == ZD_OK;
+         pass++) {
+        size_t all = 0;
+        double begin = seconds(CLOCK_PROCESS_CPUTIME_ID);
+        status = encode_talks(
+                encoder, &renderer, talks, documents, count, pass % 2 == 0,
+                &all);
+        double speed = 1e-6 * (double)all /
+                       (seconds(CLOCK_PROCESS_CPUTIME_ID) - begin);
+        if (speed > best[pass % 2])
+            best[pass % 2] = speed;
+    }
+    printf("%d conversations: %.1f MB/s rendered and encoded, %.1f encoded: "
+           "%.2f, by CPU time\n",
+           count, best[0], best[1], best[1] > 0 ? best[0] / best[1] : 0);
+    for (int n = 0; n < count; n++) {
+        conversation_fini(&talks[n]);
+        document_fini(&documents[n]);
+    }
+    chat_renderer_fini(&renderer);
+    chat_destroy(chat);
+    free(talks);
+    free(documents);
+    return status;
+}
+
 static enum zd_status encode(
         const struct tokenizer *tokenizer, const struct arguments *arguments,
         const char *text, size_t bytes)
@@ -103,7 +211,9 @@ static enum zd_status encode(
     struct token_vector ids = {0};
     enum zd_status status;
     encoder = encoder_create(tokenizer);
-    if (arguments->print_ids)
+    if (arguments->chat)
+        status = measure_chat(tokenizer, encoder, arguments, text, bytes);
+    else if (arguments->print_ids)
         status = print(encoder, arguments, text, bytes, &ids);
     else
         status = measure(encoder, arguments, text, bytes, &ids);
@@ -121,7 +231,7 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &arguments)) {
         fprintf(stderr,
                 "usage: tokenizer [--ids | --lines | --repeat N] [--ordinary] "
-                "TOKENIZER FILE\n");
+                "[--chat TEMPLATE] TOKENIZER FILE\n");
         return zd_exit_code(ZD_ERR_USAGE);
     }
     double begin = seconds(CLOCK_MONOTONIC);

@@ -712,9 +712,8 @@ static enum zd_status find_bare(
     size_t from = p > 0 ? s->places[p - 1].at + MARK_BYTES : 0;
     size_t to = p < s->place_count ? s->places[p].at : s->text.bytes;
     size_t before = p > 0 ? s->words[s->places[p - 1].word].message + 1 : 0;
-    size_t after = p < s->place_count
-                           ? s->words[s->places[p].word].message + 1
-                           : json_array_size(s->messages);
+    size_t after = p < s->place_count ? s->words[s->places[p].word].message + 1
+                                      : json_array_size(s->messages);
     for (size_t i = before; i < after; i++) {
         bool is = is_assistant(json_array_get(s->messages, i));
         n += is && i < message;
