@@ -196,3 +196,19 @@ const struct row *jinja_filter(const char *name, size_t bytes)
     const struct row *row = jinja_row(jinja_filters, name, bytes);
     return row ? row : jinja_row(jinja_list_filters, name, bytes);
 }
+
+const struct row *jinja_named_row(
+        struct jinja *j, struct value name, bool is_test)
+{
+    const struct row *row = NULL;
+    if (name.kind == STRING)
+        row = is_test ? jinja_test(name.text, name.bytes)
+                      : jinja_filter(name.text, name.bytes);
+    else
+        name = jinja_word("of no name");
+    if (!row)
+        jinja_unknown(
+                j, "the %s %.*s is not supported", is_test ? "test" : "filter",
+                (int)(name.bytes > 60 ? 60 : name.bytes), name.text);
+    return row;
+}

@@ -138,6 +138,9 @@ const struct row *jinja_method(enum kind kind, const char *name, size_t bytes);
 const struct row *jinja_method_of(const struct row *first, enum kind kind);
 const struct row *jinja_row(
         const struct row *rows, const char *name, size_t bytes);
+/* A filter or a test; NULL: it is not supported. */
+const struct row *jinja_named_row(
+        struct jinja *j, struct value name, bool is_test);
 /* All rows, each list ended by one without a name: for tests. */
 extern const struct row jinja_filters[], jinja_list_filters[], jinja_tests[],
         jinja_functions[], jinja_methods[];

@@ -1,11 +1,18 @@
-/* jinja.h - as much of Jinja as chat templates of models are written in, to
- * render conversations with them.
+/* jinja.h - chat templates of models: Jinja as transformers sets it up, parsed
+ * once and rendered many times.
  *
- * Statements: for, if, set, generation. Expressions: literals, variables,
- * attributes, indices and slices, arithmetic on whole numbers, comparisons,
- * tests, filters and the methods of strings and mappings that such templates
- * call. White space as with trim_blocks and lstrip_blocks, which transformers
- * sets. Values are JSON's; a variable that is not there is undefined. */
+ * Statements: if, for (with a condition, break, continue), set (also of a block
+ * and of a namespace), macro, call, filter, generation, raw. Expressions as
+ * Jinja has them; filters, tests, methods and functions are the rows of
+ * filters.c, lists.c, tests.c, methods.c and functions.c. White space as with
+ * trim_blocks and lstrip_blocks. Values print, compare and fail as in Python;
+ * whole numbers have 64 bits, and Unicode's special cases of upper case are
+ * left out, but for the sharp s. What else Jinja has (include, extends, with,
+ * recursive loops, * in calls, formats by %) is refused by name and line.
+ *
+ * Source: Jinja 3.1's documentation of templates; transformers 5.24,
+ * utils/chat_template_utils.py. Held against both by
+ * tests/reference/compare_chat_templates.py. */
 #ifndef ZD_DATA_JINJA_JINJA_H
 #define ZD_DATA_JINJA_JINJA_H
 
@@ -36,7 +43,7 @@ struct jinja_output {
 };
 
 /* Parse a template once. `out`, to be freed by jinja_free, is set for
- * JINJA_DONE; `why` otherwise. JINJA_OVER and JINJA_UNKNOWN are its failures.
+ * JINJA_DONE; `why` otherwise (JINJA_FAILED: its syntax is broken).
  */
 enum jinja_result jinja_parse(
         const char *source, struct jinja_template **out, char *why,

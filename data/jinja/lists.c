@@ -124,20 +124,6 @@ JINJA_FUNCTION(do_join)
 
 /* --- each item through a filter or a test --------------------------------- */
 
-static const struct row *row_named(
-        struct jinja *j, struct value name, bool is_test)
-{
-    const struct row *row = name.kind != STRING ? NULL
-                            : is_test ? jinja_test(name.text, name.bytes)
-                                      : jinja_filter(name.text, name.bytes);
-    if (!row)
-        jinja_unknown(
-                j, "the %s %.*s is not supported", is_test ? "test" : "filter",
-                (int)(name.kind == STRING && name.bytes < 60 ? name.bytes : 0),
-                name.kind == STRING ? name.text : "");
-    return row;
-}
-
 static struct value named_or_absent(
         const struct arguments *given, const char *name)
 {
@@ -159,7 +145,7 @@ JINJA_FUNCTION(do_map)
     if (given->count == 0 && attribute.kind == ABSENT)
         jinja_fail(j, "map requires a filter argument");
     else if (given->count > 0)
-        row = row_named(j, *rest.at++, false), rest.count--;
+        row = jinja_named_row(j, *rest.at++, false), rest.count--;
     if (!jinja_iterate(j, self, &items))
         return list;
     for (size_t i = 0; i < items.count && j->result == JINJA_DONE; i++)
@@ -186,7 +172,7 @@ static struct value selected(
     else if (by_attribute)
         attribute = *rest.at++, rest.count--;
     if (rest.count > 0)
-        row = row_named(j, *rest.at++, true), rest.count--;
+        row = jinja_named_row(j, *rest.at++, true), rest.count--;
     if (!jinja_iterate(j, self, &items))
         return list;
     for (size_t i = 0; i < items.count && j->result == JINJA_DONE; i++) {

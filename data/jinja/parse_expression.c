@@ -315,12 +315,7 @@ static struct node *parse_filter(struct parser *p, struct node *value)
     if (!value)
         jinja_add_part(p, node, NULL);
     node->line = p->j->line = p->at->line;
-    struct value name = expect_name(p);
-    node->row = jinja_filter(name.text, name.bytes);
-    if (!node->row)
-        jinja_unknown(
-                p->j, "the filter %.*s is not supported",
-                (int)(name.bytes > 60 ? 60 : name.bytes), name.text);
+    node->row = jinja_named_row(p->j, expect_name(p), false);
     if (jinja_take_sign(p, '('))
         parse_arguments(p, node);
     return node;
@@ -332,12 +327,7 @@ static struct node *parse_test(struct parser *p, struct node *value)
     bool is_negated = jinja_take_name(p, "not");
     struct node *node = jinja_node(p, TEST, value);
     node->line = p->j->line = p->at->line;
-    struct value name = expect_name(p);
-    node->row = jinja_test(name.text, name.bytes);
-    if (!node->row)
-        jinja_unknown(
-                p->j, "the test %.*s is not supported",
-                (int)(name.bytes > 60 ? 60 : name.bytes), name.text);
+    node->row = jinja_named_row(p->j, expect_name(p), true);
     bool has_value = p->at->kind == T_CONSTANT || jinja_is_sign(p, '[') ||
                      jinja_is_sign(p, '{') ||
                      (p->at->kind == T_NAME && !jinja_is_name(p, "else") &&

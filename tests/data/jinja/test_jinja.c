@@ -442,6 +442,12 @@ Test(jinja, nothing_takes_more_than_its_budget)
     };
     json_t *messages = json_pack("[{s:s}]", "role", "user");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+        /* a whole budget takes a minute there; fuzz_jinja has such ones too */
+        if (!rows[i].says || !strcmp(rows[i].says, "steps") ||
+            !strcmp(rows[i].says, "MiB"))
+            continue;
+#endif
         json_t *context = context_of(messages);
         char *text = NULL, why[200];
         bool is_bare = rows[i].part[0] != '{' || rows[i].part[1] == '\'';
