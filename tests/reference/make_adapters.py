@@ -40,6 +40,9 @@ CASES = {
 # one tensor of q, k and v; the text half of a multimodal model
 CASES["phi3"] = dict(target_modules=["qkv_proj", "gate_up_proj", "down_proj"], r=3, lora_alpha=6)
 CASES["ministral3"] = dict(target_modules=r".*language_model.*\.(q_proj|v_proj|down_proj)", r=4, lora_alpha=8)
+# norms behind the adapted projections; gate and up in one tensor
+CASES["gemma2"] = dict(target_modules="all-linear", r=3, lora_alpha=6)
+CASES["glm4"] = dict(target_modules=["q_proj", "gate_up_proj", "down_proj"], r=3, lora_alpha=6)
 LORAPLUS = {"mistral": 4.0}
 PERTURBED = 8
 
