@@ -10,38 +10,47 @@
 
 /* --- the job -------------------------------------------------------------- */
 
-/* What attention_choose says of the job's layers, with one document a sample
- * and with several. */
+/* What attention_choose says of layers like this one, with one document a
+ * sample and with several. */
+static void tell_layer(
+        json_t *list, struct attention_shape shape,
+        const struct attention_facts *facts)
+{
+    for (int i = 0; i < 2 * ATTENTION_DIRECTIONS; i++) {
+        int pass = i % ATTENTION_DIRECTIONS;
+        bool packed = i >= ATTENTION_DIRECTIONS;
+        shape.documents = packed ? 2 * shape.B : shape.B;
+        struct attention_answer answer = attention_choose(&shape, facts);
+        json_t *row = json_pack(
+                "{s:s, s:s, s:s, s:s, s:I}", "documents",
+                packed ? "several in a sample" : "one in a sample", "pass",
+                pass ? "backward" : "forward", "engine",
+                *answer.why[pass] ? "own" : "cuDNN", "why", answer.why[pass],
+                "work_bytes", (json_int_t)answer.work_bytes[pass]);
+        if (shape.window)
+            json_object_set_new(row, "window", json_integer(shape.window));
+        json_array_append_new(list, row);
+    }
+}
+
+/* Once for each window that layers have. */
 static void tell_attention(struct doctor *doctor, const struct job_plan *plan)
 {
     const struct model_config *c = &plan->config;
     struct attention_facts facts = attention_cuda_facts(plan->shape.dtype);
-    struct attention_shape shape = {
-            .B = plan->shape.B,
-            .T = plan->shape.T,
-            .H = c->heads,
-            .KV = c->kv_heads,
-            .D = c->head_dim,
-            .documents = plan->shape.B};
-    struct row_strides strides = activations_strides(c, plan->shape.joined);
-    shape.q_stride = strides.q;
-    shape.k_stride = strides.k;
-    shape.v_stride = strides.v;
-    struct attention_shape packed = shape;
-    packed.documents = 2 * shape.B;
-    const struct attention_shape *const cases[] = {&shape, &packed};
     json_t *list = json_array();
-    for (int i = 0; i < 2; i++) {
-        struct attention_answer answer = attention_choose(cases[i], &facts);
-        for (int j = 0; j < ATTENTION_DIRECTIONS; j++)
-            json_array_append_new(
-                    list, json_pack(
-                                  "{s:s, s:s, s:s, s:s, s:I}", "documents",
-                                  i ? "several in a sample" : "one in a sample",
-                                  "pass", j ? "backward" : "forward", "engine",
-                                  *answer.why[j] ? "own" : "cuDNN", "why",
-                                  answer.why[j], "work_bytes",
-                                  (json_int_t)answer.work_bytes[j]));
+    for (int i = 0, known; i < c->layers; i++) {
+        for (known = 0; known < i; known++)
+            if (c->layer_attention[known].window ==
+                c->layer_attention[i].window)
+                break;
+        if (known == i)
+            tell_layer(
+                    list,
+                    activations_attention(
+                            c, plan->shape.joined, i + 1, plan->shape.B,
+                            plan->shape.T),
+                    &facts);
     }
     doctor_put(doctor, "attention", list);
 }

@@ -96,8 +96,8 @@ void doctor_print(const struct doctor *doctor, FILE *to)
             to);
     print_each(
             json_object_get(report, "attention"),
-            "attention  {pass|s}, documents: {documents|s}: {engine|s}[: "
-            "{why|s}]\n",
+            "attention  {pass|s}, documents: {documents|s}[, window "
+            "{window|w}]: {engine|s}[: {why|s}]\n",
             to);
     print_each(
             json_object_get(report, "differences"),

@@ -9,7 +9,9 @@ cat >job.toml <<'TOML'
 [job]
 output_dir = "run"
 [model.config]
-model_type = "llama"
+model_type = "mistral"
+sliding_window = 16
+num_key_value_heads = 4
 hidden_size = 64
 num_hidden_layers = 2
 num_attention_heads = 4
@@ -79,6 +81,7 @@ else
     ok "with the library that it opened" says '[l["path"].split("/")[-1] for l in d["libraries"] if l["name"] == "cuBLASLt"]' "['libcublasLt.so.13']"
     ok "copies were timed" says 'd["bandwidth"]["pcie"]["up_gb_s"] > 0' True
     ok "who does attention" says 'sorted({a["engine"] for a in d["attention"]})' "['own']"
+    ok "within which window" says '{a["window"] for a in d["attention"]}' "{16}"
     ok "a lost library stops the job" env ZEROD_CUBLASLT=/nowhere/libcublasLt.so.13 bash -c "! '$zerod' doctor --job job.toml >out 2>err"
     ok "with its code" has '^stops the job: \[E1220\]' out
 fi
