@@ -315,7 +315,14 @@ void chat_renderer_fini(struct chat_renderer *renderer)
 {
     json_decref(renderer->context);
     jinja_output_fini(&renderer->text);
-    jinja_output_fini(&renderer->other);
+    for (size_t i = 0; i < CHAT_SHAPES; i++) {
+        json_decref(renderer->shapes[i].messages);
+        jinja_output_fini(&renderer->shapes[i].text);
+    }
+    for (size_t i = 0; i < CHAT_EDGES; i++) {
+        free(renderer->begins[i].text);
+        free(renderer->ends[i].text);
+    }
     memset(renderer, 0, sizeof *renderer);
 }
 

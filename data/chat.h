@@ -68,11 +68,26 @@ void conversation_fini(struct conversation *conversation);
 void conversation_add(
         struct conversation *conversation, json_t *message, bool is_masked);
 
+/* What chat_spans.c has found in earlier conversations: the text of one without
+ * its words, and what precedes or follows the words of a kind of message. */
+struct chat_shape {
+    json_t *messages;
+    struct jinja_output text;
+};
+struct chat_edge {
+    size_t kind, bytes;
+    char *text; /* owned */
+};
+enum { CHAT_SHAPES = 8, CHAT_EDGES = 32 };
+
 /* What one thread needs. */
 struct chat_renderer {
     const struct chat *chat;
     json_t *context;
-    struct jinja_output text, other;
+    struct jinja_output text;
+    struct chat_shape shapes[CHAT_SHAPES];
+    struct chat_edge begins[CHAT_EDGES], ends[CHAT_EDGES];
+    size_t shape_count, begin_count, end_count; /* ever; the last ones stay */
 };
 void chat_renderer_init(
         struct chat_renderer *renderer, const struct chat *chat);

@@ -34,6 +34,7 @@ enum marked { MARKS_ALL, MARKS_ASSISTANT, MARKS_NONE };
 
 /* A mark is two characters of planes 15 and 16, which are for private use. */
 enum { MARK_BYTES = 8, MARK_DIGITS = 15, NO_PLACE = -1 };
+enum { SHAPE_MESSAGES = 1000 }; /* longer ones are not kept */
 
 struct word { /* what a mark stands for */
     const char *text;
@@ -51,14 +52,6 @@ struct message_place { /* its first and last mark, among the places */
     bool has;
 };
 
-/* What precedes or follows a message in the skeleton, to be found again with
- * others of its kind. */
-struct edge {
-    size_t kind, bytes;
-    const char *text;
-};
-enum { EDGES = 16 };
-
 struct skeleton {
     struct chat_renderer *renderer;
     const struct conversation *conversation;
@@ -69,8 +62,6 @@ struct skeleton {
     struct place *places;
     size_t place_count, place_capacity;
     struct message_place *of; /* (messages) */
-    struct edge begins[EDGES], ends[EDGES];
-    size_t begin_count, end_count;
 };
 
 /* --- marks ---------------------------------------------------------------- */
@@ -386,6 +377,40 @@ static void skeleton_fini(struct skeleton *s)
     free(s->of);
 }
 
+static void copy_output(
+        const struct jinja_output *from, struct jinja_output *to)
+{
+    *to = (struct jinja_output){
+            .text = zd_must(malloc(from->bytes + 1)), .bytes = from->bytes};
+    memcpy(to->text, from->text, from->bytes);
+    to->text[from->bytes] = '\0';
+}
+
+/* That of an earlier conversation with the same marks, where there is one:
+ * explains() sees whether it is right for this one. */
+static enum zd_status render_skeleton(struct skeleton *s, enum marked marked)
+{
+    struct chat_renderer *renderer = s->renderer;
+    bool is_known = marked == MARKS_ALL && !s->conversation->variables &&
+                    !s->conversation->tools && !s->conversation->documents;
+    for (size_t i = 0; is_known && i < CHAT_SHAPES; i++)
+        if (renderer->shapes[i].messages &&
+            json_equal(renderer->shapes[i].messages, s->messages)) {
+            copy_output(&renderer->shapes[i].text, &s->text);
+            return ZD_OK;
+        }
+    ZD_TRY(render(s, json_array_size(s->messages), false, &s->text));
+    if (!is_known || json_array_size(s->messages) > SHAPE_MESSAGES)
+        return ZD_OK;
+    struct chat_shape *shape =
+            &renderer->shapes[renderer->shape_count++ % CHAT_SHAPES];
+    json_decref(shape->messages);
+    jinja_output_fini(&shape->text);
+    shape->messages = json_incref(s->messages);
+    copy_output(&s->text, &shape->text);
+    return ZD_OK;
+}
+
 /* *sound_out: it explains the text. */
 static enum zd_status skeleton_make(
         struct skeleton *s, enum marked marked, bool *sound_out)
@@ -402,7 +427,7 @@ static enum zd_status skeleton_make(
                 s->messages,
                 is ? marked_message(s, message, i) : json_incref(message));
     }
-    ZD_TRY(render(s, count, false, &s->text));
+    ZD_TRY(render_skeleton(s, marked));
     *sound_out = explains(s);
     if (*sound_out)
         place_messages(s);
@@ -467,7 +492,7 @@ static size_t kind_of(const struct skeleton *s, size_t message)
                     ? json_string_at(
                               json_array_get(s->messages, message + 1), "role")
                     : "$"};
-    uint64_t kind = 0;
+    uint64_t kind = s->conversation->tools != NULL;
     for (size_t i = 0; i < 3; i++)
         if (roles[i])
             kind = hash_64(roles[i], strlen(roles[i]), kind + 1);
@@ -478,23 +503,27 @@ static size_t kind_of(const struct skeleton *s, size_t message)
 
 /* The bytes of a known edge, or 0. */
 static size_t known_edge(
-        const struct edge *edges, size_t count, size_t kind, const char *text,
-        size_t bytes, bool is_whole)
+        const struct skeleton *s, const struct chat_edge *edges, size_t kind,
+        const char *text, size_t bytes)
 {
-    for (size_t i = 0; i < count; i++)
-        if (edges[i].kind == kind && edges[i].bytes <= bytes &&
-            (!is_whole || edges[i].bytes == bytes) &&
+    for (size_t i = 0; i < CHAT_EDGES && !s->conversation->variables; i++)
+        if (edges[i].text && edges[i].kind == kind && edges[i].bytes <= bytes &&
             memcmp(edges[i].text, text, edges[i].bytes) == 0)
             return edges[i].bytes;
     return 0;
 }
 
 static void learn(
-        struct edge *edges, size_t *count, size_t kind, const char *text,
-        size_t bytes)
+        const struct skeleton *s, struct chat_edge *edges, size_t *count,
+        size_t kind, const char *text, size_t bytes)
 {
-    if (*count < EDGES)
-        edges[(*count)++] = (struct edge){kind, bytes, text};
+    struct chat_edge *edge = &edges[*count % CHAT_EDGES];
+    if (bytes == 0 || s->conversation->variables)
+        return;
+    ++*count;
+    free(edge->text);
+    *edge = (struct chat_edge){kind, bytes, zd_must(malloc(bytes))};
+    memcpy(edge->text, text, bytes);
 }
 
 /* Where the generation prompt ends in [from, to). What it begins with its last
@@ -562,8 +591,7 @@ static enum zd_status find_begin(
     size_t from = 0, kind = kind_of(s, message);
     size_t bytes = around->first - around->before;
     size_t known = known_edge(
-            s->begins, s->begin_count, kind, text + around->before, bytes,
-            false);
+            s, s->renderer->begins, kind, text + around->before, bytes);
     *at_out = (int64_t)(around->before + known);
     if (known > 0)
         return ZD_OK;
@@ -572,7 +600,7 @@ static enum zd_status find_begin(
     if (status == ZD_OK && is_prefix(&prompt, &s->text) &&
         prompt.bytes >= around->before && prompt.bytes <= around->first) {
         *at_out = (int64_t)prompt.bytes;
-        learn(s->begins, &s->begin_count, kind, text + around->before,
+        learn(s, s->renderer->begins, &s->renderer->begin_count, kind, text + around->before,
               prompt.bytes - around->before);
     } else if (status == ZD_OK) {
         *at_out = find_prompt(
@@ -612,7 +640,7 @@ static enum zd_status find_end(
     size_t count = json_array_size(s->messages);
     struct jinja_output upto = {0};
     size_t known = known_edge(
-            s->ends, s->end_count, kind, text + around->last, bytes, false);
+            s, s->renderer->ends, kind, text + around->last, bytes);
     *at_out = (int64_t)(around->last + known);
     if (known > 0)
         return ZD_OK;
@@ -641,7 +669,7 @@ static enum zd_status find_end(
         return ZD_OK;
     *at_out = (int64_t)around->last + mark;
     if (mark > 0)
-        learn(s->ends, &s->end_count, kind, text + around->last, (size_t)mark);
+        learn(s, s->renderer->ends, &s->renderer->end_count, kind, text + around->last, (size_t)mark);
     return ZD_OK;
 }
 
