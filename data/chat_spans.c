@@ -55,6 +55,7 @@ struct message_place { /* its first and last mark, among the places */
 struct skeleton {
     struct chat_renderer *renderer;
     const struct conversation *conversation;
+    enum marked marked;
     json_t *messages;
     struct word *words;
     size_t word_count, word_capacity;
@@ -417,6 +418,7 @@ static enum zd_status skeleton_make(
 {
     const json_t *messages = s->conversation->messages;
     size_t count = json_array_size(messages);
+    s->marked = marked;
     s->messages = json_array();
     s->of = zd_array(count + 1, sizeof *s->of);
     for (size_t i = 0; i < count; i++) {
@@ -622,12 +624,14 @@ static int64_t end_mark(
         same++;
     if (same == alone_bytes)
         return (int64_t)same;
-    same = without_spaces_after(alone, without_begun_marker(alone, same));
+    size_t spaces = without_begun_marker(alone, same);
+    same = without_spaces_after(alone, spaces);
     if (same > 0)
         return (int64_t)same;
     /* another mark, as gpt-oss has <|return|> and <|end|> */
-    const char *close =
-            bytes > 0 && text[0] == '<' ? memchr(text, '>', bytes) : NULL;
+    const char *close = spaces < bytes && text[spaces] == '<'
+                                ? memchr(text + spaces, '>', bytes - spaces)
+                                : NULL;
     return close ? close + 1 - text : NO_PLACE;
 }
 
@@ -785,7 +789,7 @@ static enum zd_status find_range(
                 s, message, is_whole, found_out, begin_out, end_out);
         if (status != ZD_OK && !is_refusal(status))
             return status;
-        return *found_out || is_whole
+        return *found_out || is_whole || s->marked == MARKS_NONE
                        ? ZD_OK
                        : find_bare(s, message, found_out, begin_out, end_out);
     }
