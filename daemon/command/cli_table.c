@@ -41,7 +41,7 @@ static const struct cli_option options[] = {
 {"double-quant", 0, NULL, CLI_FLAG, ARG(double_quant), NULL, "With nf4: quantize the block scales to 8 bits too"},
 {"merge", 0, NULL, CLI_FLAG, ARG(merge), NULL, "For a checkpoint of adapters: write the merged model instead of the adapter"},
 {"model", 0, "DIR", CLI_TEXT, ARG(model), NULL, "A Hugging Face directory"},
-{"data", 0, "PATH", CLI_TEXT, ARG(data), NULL, "Training data: a file or a pattern"},
+{"data", 0, "PATH", CLI_TEXT, ARG(data), NULL, "Training data: a file, a pattern or a folder"},
 {"full", 0, NULL, CLI_FLAG, ARG(full), NULL, "Train the whole model"},
 {"lora", 0, NULL, CLI_FLAG, ARG(lora), NULL, "Train adapters on the frozen model"},
 {"qlora", 0, NULL, CLI_FLAG, ARG(qlora), NULL, "Train adapters on the frozen model in 4 bits"},
