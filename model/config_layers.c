@@ -165,3 +165,9 @@ enum zd_status config_read_layers(
         ZD_TRY(read_layer(r, c, &rule, i, &c->layer_attention[i]));
     return ZD_OK;
 }
+
+double layer_seen_twice(const struct model_config *config, int layer, int T)
+{
+    double window = config->layer_attention[layer - 1].window;
+    return window > 0 && window < T ? window * (2 - window / T) : T;
+}

@@ -11,4 +11,8 @@
 enum zd_status config_read_layers(
         const struct config_reader *reader, struct model_config *config);
 
+/* Twice the tokens that a token of layer 1 .. L sees on average, of T: T itself
+ * where the layer has no window. */
+double layer_seen_twice(const struct model_config *config, int layer, int T);
+
 #endif

@@ -1,5 +1,7 @@
 #include "model/internal.h"
 
+#include "model/config_layers.h"
+
 static enum zd_status check_positions(
         const struct model_config *config, int positions)
 {
@@ -165,13 +167,6 @@ static int first_trained(const struct param_table *table)
     return first;
 }
 
-/* Twice the tokens that a token of a layer sees, on average. */
-static double seen_twice(const struct model_config *config, int layer, int T)
-{
-    double window = config->layer_attention[layer - 1].window;
-    return window > 0 && window < T ? window * (2 - window / T) : T;
-}
-
 double model_flops_per_token(
         const struct model_config *config, const struct param_table *table,
         int T)
@@ -192,7 +187,7 @@ double model_flops_per_token(
                  (first < table->count ? head : 0);
     for (int layer = 1; layer <= config->layers; layer++) {
         bool backward = table->unit_first[layer + 1] > first;
-        flops += (backward ? 6.0 : 2.0) * seen_twice(config, layer, T) *
+        flops += (backward ? 6.0 : 2.0) * layer_seen_twice(config, layer, T) *
                  config->heads * config->head_dim;
     }
     return flops;

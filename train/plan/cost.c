@@ -1,5 +1,7 @@
 #include "train/plan/cost.h"
 
+#include "model/config_layers.h"
+
 #include <math.h>
 
 struct costs costs_of(
@@ -117,13 +119,14 @@ static double decode_seconds(const struct costs *costs, int id)
 
 /* --- units ---------------------------------------------------------------- */
 
-static double attention_rate(const struct costs *costs, int pass, double tokens)
+/* Of a layer with a window: the rate at the length whose tokens see as many. */
+static double attention_rate(
+        const struct costs *costs, int pass, double tokens, double length)
 {
     int low;
     if (!costs->rates)
         return peak_rate(costs, tokens);
-    double share = position(
-            plan_rate_lengths, RATE_LENGTHS, costs->plan->shape.T, &low);
+    double share = position(plan_rate_lengths, RATE_LENGTHS, length, &low);
     const double *rates = costs->rates->attention[pass];
     return between(rates[low], rates[low + 1], share);
 }
@@ -131,17 +134,18 @@ static double attention_rate(const struct costs *costs, int pass, double tokens)
 /* Attention, norms, activations, sums; and what operations that follow each
  * other take beyond that. */
 static void add_layer(
-        const struct costs *costs, double tokens, struct unit_cost *cost)
+        const struct costs *costs, int layer, double tokens,
+        struct unit_cost *cost)
 {
     const struct model_config *config = &costs->plan->config;
     const struct plan_rates *rates = costs->rates;
     double C = config->hidden_size, I = config->intermediate_size;
-    double flops = 2.0 * costs->plan->shape.T * config->heads *
-                   config->head_dim * tokens;
+    double length = layer_seen_twice(config, layer, costs->plan->shape.T);
+    double flops = 2.0 * length * config->heads * config->head_dim * tokens;
     for (int pass = 0; pass < RATE_PASSES; pass++) {
         double times = 1 + pass;
-        cost->pass[pass] +=
-                at_rate(times * flops, attention_rate(costs, pass, tokens));
+        cost->pass[pass] += at_rate(
+                times * flops, attention_rate(costs, pass, tokens, length));
         double seconds =
                 move_seconds(costs, times * NORM_MOVES, 2 * C * tokens) +
                 move_seconds(costs, times * ACTIVATION_MOVES, I * tokens) +
@@ -269,7 +273,7 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
         }
     }
     if (is_layer)
-        add_layer(costs, tokens, &cost);
+        add_layer(costs, unit, tokens, &cost);
     else if (is_head)
         add_head(costs, tokens, pieces, &cost);
     else

@@ -12,6 +12,7 @@ struct plan_model {
     int64_t parameters;
     int hidden, layers, heads, kv_heads, head_dim, inner, vocabulary, positions;
     bool is_tied;
+    int window; /* sliding_window; 0: none */
 };
 
 /* The largest first; NULL after the last. */

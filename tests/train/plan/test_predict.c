@@ -1,6 +1,7 @@
 /* test_predict.c - what overlaps in a predicted step, and what a change of the
  * machine or the job does to its time. */
 #include "train/plan/fit.h"
+#include "train/plan/models.h"
 #include "train/plan/predict.h"
 
 #include "plan_job.h"
@@ -286,6 +287,63 @@ Test(predict, the_passes_of_a_step_are_their_matmuls)
         cr_expect_float_eq(
                 passes_of(&cases[i].asked, &machine), cases[i].seconds,
                 1e-6 * cases[i].seconds, "case %zu", i);
+    }
+}
+
+/* Attention alone takes time; a window of w of T tokens is w (2 - w / T) / T of
+ * the work of all of them, where it is in two of three layers. */
+Test(predict, a_window_takes_the_time_of_the_tokens_in_it)
+{
+    struct plan_rates rates[RATE_TYPES];
+    double seconds[2];
+    for (int windows = 0; windows < 2; windows++) {
+        struct asked asked = {.world = 1};
+        struct plan_machine machine = with_products(0, false, rates);
+        for (int i = 0; i < RATE_PASSES * RATE_LENGTHS; i++)
+            (&rates[0].attention[0][0])[i] = 1e9;
+        machine.memory = 1e30;
+        struct train_job job = job_of(&asked);
+        json_object_update_new(
+                job.model.config,
+                json_pack(
+                        "{s:s, s:i, s:b, s:i, s:i}", "model_type", "qwen2",
+                        "num_key_value_heads", 4, "use_sliding_window", windows,
+                        "sliding_window", 32, "max_window_layers", 4));
+        struct job_plan plan;
+        cr_assert_eq(
+                job_plan_build(&job, 1, 0, NULL, &plan), ZD_OK, "%s",
+                zd_error_get()->what);
+        struct plan_prediction predicted = plan_predict(&plan, &machine);
+        seconds[windows] =
+                predicted.parts[PLAN_FORWARD] + predicted.parts[PLAN_BACKWARD];
+        job_plan_fini(&plan);
+        json_decref(job.model.config);
+    }
+    cr_expect_float_eq(seconds[0], 3 * 12 * 2.0 * 256 * 128 * 256 / 1e9, 1e-6);
+    double share = 32 * (2 - 32 / 128.0) / 128;
+    cr_expect_float_eq(seconds[1] / seconds[0], (4 + 8 * share) / 12, 1e-6);
+}
+
+Test(models, have_the_parameters_that_the_table_says)
+{
+    const struct plan_model *known;
+    for (int i = 0; (known = plan_model_at(i)); i++) {
+        struct train_job job = plan_job(256, 768, 12, 128);
+        json_decref(job.model.config);
+        job.model.config = plan_model_config(known);
+        job.device.memory_limit = job.device.host_memory_limit = 1ULL << 50;
+        struct job_plan plan;
+        cr_assert_eq(
+                job_plan_build(&job, 1, 0, NULL, &plan), ZD_OK, "%s: %s",
+                known->name, zd_error_get()->what);
+        cr_expect_eq(
+                plan.table.total, (size_t)known->parameters, "%s: %zu",
+                known->name, plan.table.total);
+        cr_expect(
+                !i || known->parameters < plan_model_at(i - 1)->parameters,
+                "%s: the largest are first", known->name);
+        job_plan_fini(&plan);
+        json_decref(job.model.config);
     }
 }
 
