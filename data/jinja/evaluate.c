@@ -39,7 +39,7 @@ void jinja_bind(struct jinja *j, int symbol, struct value value)
 static struct value resolve(struct jinja *j, struct value name)
 {
     const json_t *json = json_object_getn(j->context, name.text, name.bytes);
-    const struct row *row = jinja_function(name.text, name.bytes);
+    const struct row *row = jinja_row(jinja_functions, name.text, name.bytes);
     bool is_date = jinja_is_text(name, "strftime_now");
     if (json && is_date) /* of which the function makes its text */
         j->date = json_string_value(json);
@@ -87,17 +87,14 @@ static struct arguments evaluate_arguments(
     return given;
 }
 
-/* The next word of a row's parameters; false: there is none. */
-static bool next_parameter(
-        const char **at, const char **name, size_t *bytes, bool *is_needed)
+const struct value *jinja_named(
+        const struct arguments *given, const char *name, size_t bytes)
 {
-    *at += strspn(*at, " ");
-    *name = *at;
-    *bytes = strcspn(*at, " !");
-    *at += *bytes;
-    *is_needed = **at == '!';
-    *at += *is_needed;
-    return *bytes > 0;
+    for (size_t i = 0; i < given->named_count; i++)
+        if (given->named[i].key.bytes == bytes &&
+            memcmp(given->named[i].key.text, name, bytes) == 0)
+            return &given->named[i].value;
+    return NULL;
 }
 
 /* Parameters in their order; what was not given is absent. */
@@ -105,40 +102,28 @@ static bool settle(
         struct jinja *j, const struct row *row, const struct arguments *given,
         struct value a[PARAMETERS_MAX])
 {
-    const char *at = row->parameters, *name;
     size_t bytes, count = 0, named = 0;
     memset(a, 0, PARAMETERS_MAX * sizeof *a); /* ABSENT */
-    if (!*at || (!given->count && !given->named_count && !strchr(at, '!')))
-        return given->named_count == 0 ||
-               (jinja_fail(j, "%s() takes no argument of this name", row->name),
-                false);
-    for (bool is_needed; next_parameter(&at, &name, &bytes, &is_needed);
-         count++) {
+    for (const char *at = row->parameters; *at; at += bytes, count++) {
+        at += strspn(at, " ");
+        bytes = strcspn(at, " !");
+        const struct value *value = jinja_named(given, at, bytes);
         if (count < given->count)
             a[count] = given->at[count];
-        for (size_t i = 0; i < given->named_count; i++)
-            if (given->named[i].key.bytes == bytes &&
-                memcmp(given->named[i].key.text, name, bytes) == 0) {
-                a[count] = given->named[i].value;
-                named++;
-            }
-        if (is_needed && a[count].kind == ABSENT)
+        else if (value)
+            a[count] = *value;
+        named += value != NULL;
+        if (at[bytes] == '!' && a[count].kind == ABSENT)
             jinja_fail(
                     j, "%s() lacks its argument %.*s", row->name, (int)bytes,
-                    name);
+                    at);
+        bytes += at[bytes] == '!';
     }
-    if (named < given->named_count)
-        jinja_fail(j, "%s() takes no argument of this name", row->name);
+    if (given->count > count || given->named_count > named)
+        jinja_unknown(
+                j, "%s() takes %zu arguments here, or none of this name",
+                row->name, count);
     return j->result == JINJA_DONE;
-}
-
-static size_t parameter_count(const char *at)
-{
-    const char *name;
-    size_t bytes, count = 0;
-    for (bool is_needed; next_parameter(&at, &name, &bytes, &is_needed);)
-        count++;
-    return count;
 }
 
 struct value jinja_call_row(
@@ -152,13 +137,7 @@ struct value jinja_call_row(
             jinja_use_undefined(j, self);
         jinja_fail(
                 j, "%s() of a value of type %s", row->name, jinja_type(self));
-        return result;
-    }
-    if (!takes_any && given->count > parameter_count(row->parameters)) {
-        jinja_fail(j, "%s() takes fewer arguments", row->name);
-        return result;
-    }
-    if ((takes_any || settle(j, row, given, a)) && jinja_enter(j)) {
+    } else if ((takes_any || settle(j, row, given, a)) && jinja_enter(j)) {
         result = row->call(j, self, takes_any ? NULL : a, given);
         jinja_leave(j);
     }
@@ -177,6 +156,13 @@ struct value jinja_call(
     case MACRO:
         return jinja_run_macro(j, function.macro, given);
     case UNDEFINED:
+        if ((KIND(function.owner) & (KIND(STRING) | SEQUENCES | KIND(LOOP))) &&
+            !jinja_row(jinja_methods, function.text, function.bytes))
+            jinja_unknown(
+                    j, "the method %.*s of a %s is not supported",
+                    (int)(function.bytes > 60 ? 60 : function.bytes),
+                    function.text,
+                    jinja_type((struct value){.kind = function.owner}));
         jinja_use_undefined(j, function);
         break;
     default:
@@ -192,7 +178,8 @@ static struct value evaluate_call(struct jinja *j, const struct node *node)
     struct arguments given;
     if (callee->kind == ATTRIBUTE) {
         struct value self = jinja_evaluate(j, callee->parts[0]);
-        const struct row *row = jinja_method_of(callee->row, self.kind);
+        const struct row *row = callee->row;
+        row = row && is_one_of(self, row->kinds) ? row : NULL;
         j->line = callee->line;
         struct value function =
                 row ? self : jinja_attribute(j, self, callee->constant, NULL);
@@ -219,18 +206,6 @@ static struct value evaluate_row(
     j->line = node->line;
     return j->result == JINJA_DONE ? jinja_call_row(j, node->row, self, &given)
                                    : self;
-}
-
-struct value jinja_filtered(
-        struct jinja *j, const struct node *filters, struct value text)
-{
-    if (!filters)
-        return text;
-    if (!jinja_enter(j))
-        return text;
-    text = evaluate_row(j, filters, jinja_filtered(j, filters->parts[0], text));
-    jinja_leave(j);
-    return text;
 }
 
 /* --- operators ------------------------------------------------------------ */

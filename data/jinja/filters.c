@@ -1,12 +1,15 @@
-/* filters.c - filters of single values; those of sequences are in lists.c. */
+/* filters.c - filters of values, sequences and mappings. */
 #include "data/jinja/text.h"
 
-#include "base/must.h"
-
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
+
+#define ROWS    (KIND(LIST) | KIND(TUPLE))
+#define NOTHING (KIND(ABSENT) | KIND(NONE))
+
+/* --- of single values ----------------------------------------------------- */
 
 JINJA_FUNCTION(do_default)
 {
@@ -15,47 +18,11 @@ JINJA_FUNCTION(do_default)
     return is_missing ? text_or(a[0], "") : self;
 }
 
-JINJA_RETURN(do_string, jinja_str(j, self))
-
 JINJA_FUNCTION(do_safe)
 {
     self = jinja_str(j, self);
     self.is_safe = self.kind == STRING;
     return self;
-}
-
-JINJA_RETURN(do_escape, jinja_escaped(j, self))
-JINJA_RETURN(do_length, jinja_integer((int64_t)jinja_length(j, self)))
-JINJA_RETURN(do_trim, jinja_stripped(j, jinja_str(j, self), a[0], true, true))
-JINJA_RETURN(do_upper, jinja_in_case(j, jinja_str(j, self), UPPER))
-JINJA_RETURN(do_lower, jinja_in_case(j, jinja_str(j, self), LOWER))
-JINJA_RETURN(do_capitalize, jinja_in_case(j, jinja_str(j, self), CAPITAL))
-
-/* Words begin after blanks, hyphens and opening brackets, as Jinja has it. */
-JINJA_FUNCTION(do_title)
-{
-    struct value text = jinja_str(j, self);
-    size_t mark = jinja_capture(j), begin = 0;
-    for (size_t i = 0; i <= text.bytes && j->result == JINJA_DONE; i++) {
-        unsigned bytes = 0, first = 0;
-        if (i < text.bytes && (text.text[i] & 0xc0) == 0x80)
-            continue;
-        uint32_t c = i < text.bytes ? jinja_character(text, i, &bytes) : ' ';
-        bool is_end =
-                jinja_is_space(c) || (c && c < 0x80 && strchr("-({[<", (int)c));
-        if (!is_end)
-            continue;
-        if (i > begin)
-            jinja_character(text, begin, &first);
-        jinja_write_str(
-                j, jinja_in_case(
-                           j, jinja_part(text, begin, begin + first), UPPER));
-        jinja_write_str(
-                j, jinja_in_case(j, jinja_part(text, begin + first, i), LOWER));
-        jinja_write(j, text.text + i, bytes);
-        begin = i + bytes;
-    }
-    return jinja_captured(j, mark);
 }
 
 JINJA_FUNCTION(do_replace)
@@ -69,146 +36,297 @@ JINJA_FUNCTION(do_replace)
 
 JINJA_FUNCTION(do_tojson)
 {
-    struct json_style style = {
-            .ascii = jinja_is_true(a[0]),
-            .indent = a[1].kind == ABSENT ? jinja_none() : a[1],
-            .item_separator = jinja_word(", "),
-            .key_separator = jinja_word(": "),
-            .sorts = jinja_is_true(a[3])};
-    if (style.indent.kind != NONE)
-        style.item_separator = jinja_word(",");
-    if (is_one_of(a[2], KIND(LIST) | KIND(TUPLE)) && a[2].items->count == 2) {
-        style.item_separator = a[2].items->at[0];
-        style.key_separator = a[2].items->at[1];
+    struct style style = {
+            .is_json = true,
+            .is_ascii = jinja_is_true(a[0]),
+            .sorts = jinja_is_true(a[3]),
+            .indent = integer_or(a[1], -1),
+            .between = jinja_word(is_one_of(a[1], NOTHING) ? ", " : ","),
+            .after_key = jinja_word(": ")};
+    if (is_one_of(a[2], ROWS) && a[2].items->count == 2) {
+        style.between = a[2].items->at[0];
+        style.after_key = a[2].items->at[1];
     }
-    if (style.indent.kind == BOOL)
-        style.indent = jinja_integer(style.indent.truth);
-    if (!is_one_of(style.indent, KIND(NONE) | KIND(INT) | KIND(STRING)))
-        jinja_fail(j, "tojson() has an indent that is no number");
-    return jinja_json(j, self, &style);
+    if (!is_one_of(a[1], NOTHING) && style.indent < 0)
+        jinja_unknown(j, "tojson() with an indent that is no number from 0");
+    size_t mark = jinja_capture(j);
+    jinja_write_styled(j, &style, self);
+    return jinja_captured(j, mark);
 }
 
-JINJA_FUNCTION(do_indent)
+/* What is no number gives `other`. */
+static struct value whole_of_text(
+        struct jinja *j, struct value text, struct value other)
 {
-    bool is_text = a[0].kind == STRING;
-    int64_t width = integer_or(a[0], 4);
-    struct value lines = jinja_lines(j, jinja_str(j, self), false);
-    struct items *items = lines.items;
-    bool ends = self.kind == STRING && self.bytes > 0 &&
-                self.text[self.bytes - 1] == '\n';
-    size_t mark = jinja_capture(j);
-    if (self.kind != STRING)
-        jinja_fail(j, "indent() of a value of type %s", jinja_type(self));
-    if (ends || items->count == 0) /* as if one more line end came after it */
-        jinja_append(j, lines, jinja_slice("", 0));
-    for (size_t i = 0; i < items->count && j->result == JINJA_DONE; i++) {
-        bool is_indented =
-                i == 0 ? jinja_is_true(a[1])
-                       : items->at[i].bytes > 0 || jinja_is_true(a[2]);
-        if (i > 0)
-            jinja_write(j, "\n", 1);
-        if (is_indented && is_text)
-            jinja_write_str(j, a[0]);
-        else if (is_indented)
-            jinja_pad(j, jinja_word(" "), width);
-        jinja_write_str(j, items->at[i]);
+    char digits[64], *end;
+    text = jinja_stripped(j, text, jinja_absent, true, true);
+    if (text.bytes >= sizeof digits || memchr(text.text, '_', text.bytes)) {
+        jinja_unknown(j, "int() of a long text, or one with _");
+        return other;
     }
-    return jinja_captured(j, mark);
+    memcpy(digits, text.text, text.bytes);
+    digits[text.bytes] = '\0';
+    if (!text.bytes || strspn(digits, "+-.0123456789eE") != text.bytes)
+        return other;
+    errno = 0;
+    int64_t whole = strtoll(digits, &end, 10);
+    if (!*end && !errno)
+        return jinja_integer(whole);
+    double real = strtod(digits, &end);
+    return *end ? other : jinja_real(real);
 }
 
 JINJA_FUNCTION(do_int)
 {
-    int64_t out;
-    double real;
     struct value other = a[0].kind == ABSENT ? jinja_integer(0) : a[0];
-    if (is_one_of(self, KIND(INT) | KIND(BOOL)))
-        return jinja_integer(integer_or(self, 0));
-    if (self.kind == STRING &&
-        jinja_parse_integer(self, (int)integer_or(a[1], 10), &out))
-        return jinja_integer(out);
     if (self.kind == UNDEFINED)
         jinja_use_undefined(j, self);
-    if (self.kind == FLOAT)
-        real = self.real;
-    else if (self.kind != STRING || !jinja_parse_real(self, &real))
+    if (self.kind == STRING)
+        self = whole_of_text(j, self, other);
+    if (self.kind == BOOL)
+        return jinja_integer(self.truth);
+    if (self.kind != FLOAT)
+        return self.kind == INT ? self : other;
+    if (!isfinite(self.real))
         return other;
-    if (isfinite(real) && fabs(real) >= 9.2e18)
-        jinja_unknown(j, "a whole number of over 64 bits is not supported");
-    return isfinite(real) && fabs(real) < 9.2e18 ? jinja_integer((int64_t)real)
-                                                 : other;
+    if (fabs(self.real) < 9.2e18)
+        return jinja_integer((int64_t)self.real);
+    jinja_unknown(j, "a whole number of over 64 bits is not supported");
+    return other;
 }
 
-JINJA_FUNCTION(do_float)
+/* --- of sequences and mappings -------------------------------------------- */
+
+/* item.a.b for the attribute "a.b"; `other`, unless it is absent or None, for
+ * what is undefined. */
+static struct value attribute_of(
+        struct jinja *j, struct value item, struct value attribute,
+        struct value other)
 {
-    double real;
-    if (self.kind == UNDEFINED)
-        jinja_use_undefined(j, self);
-    if (self.kind == STRING && jinja_parse_real(self, &real))
-        return jinja_real(real);
-    if (is_one_of(self, NUMBERS))
-        return self.kind == FLOAT ? self
-                                  : jinja_real((double)integer_or(self, 0));
-    return a[0].kind == ABSENT ? jinja_real(0) : a[0];
+    if (attribute.kind != STRING)
+        return is_one_of(attribute, NOTHING) ? item
+                                             : jinja_item(j, item, attribute);
+    for (size_t at = 0; at <= attribute.bytes && j->result == JINJA_DONE;) {
+        const char *dot =
+                memchr(attribute.text + at, '.', attribute.bytes - at);
+        size_t end = dot ? (size_t)(dot - attribute.text) : attribute.bytes;
+        item = jinja_item(j, item, jinja_part(attribute, at, end));
+        if (at < end && isdigit((unsigned char)attribute.text[at]))
+            jinja_unknown(j, "an index in an attribute is not supported");
+        if (item.kind == UNDEFINED && !is_one_of(other, NOTHING))
+            item = other;
+        at = end + 1;
+    }
+    return item;
 }
 
-JINJA_FUNCTION(do_abs)
+JINJA_FUNCTION(do_items)
 {
-    if (self.kind == FLOAT)
-        return jinja_real(fabs(self.real));
-    int64_t whole = integer_or(self, 0);
-    return whole < 0 ? jinja_operate(j, '-', jinja_integer(0), self)
-                     : jinja_integer(whole);
+    if (self.kind != DICT && self.kind != UNDEFINED)
+        jinja_fail(j, "Can only get item pairs from a mapping.");
+    return self.kind == DICT ? jinja_view(j, GENERATOR, self, true, true)
+                             : jinja_list(j, GENERATOR, 0);
 }
+
+JINJA_FUNCTION(do_list)
+{
+    struct items items;
+    struct value list = jinja_list(j, LIST, 0);
+    if (jinja_iterate(j, self, &items))
+        *list.items = (struct items){.at = items.at, .count = items.count};
+    return list;
+}
+
+static struct value end_of(struct jinja *j, struct value self, bool is_last)
+{
+    struct items items;
+    if (is_last && self.kind == GENERATOR)
+        jinja_fail(j, "'generator' object is not reversible");
+    if (jinja_iterate(j, self, &items) && items.count)
+        return items.at[is_last ? items.count - 1 : 0];
+    return jinja_undefined(
+            jinja_word("No such item, sequence was empty."), UNDEFINED);
+}
+
+JINJA_FUNCTION(do_reverse)
+{
+    const struct value back[3] = {{0}, {0}, {.kind = INT, .integer = -1}};
+    if (self.kind == STRING)
+        return jinja_sliced(j, self, back);
+    self = jinja_sliced(j, do_list(j, self, a, given), back);
+    self.kind = self.kind == LIST ? GENERATOR : self.kind;
+    return self;
+}
+
+JINJA_FUNCTION(do_join)
+{
+    struct items items;
+    struct value list = jinja_list(j, LIST, 0);
+    if (!jinja_iterate(j, self, &items))
+        return self;
+    for (size_t i = 0; i < items.count && j->result == JINJA_DONE; i++)
+        jinja_append(j, list, attribute_of(j, items.at[i], a[1], jinja_absent));
+    return jinja_join_items(
+            j, jinja_str(j, text_or(a[0], "")), list.items, false);
+}
+
+JINJA_FUNCTION(do_map)
+{
+    const struct value *attribute = jinja_named(given, "attribute", 9);
+    const struct value *other = jinja_named(given, "default", 7);
+    struct value list = jinja_list(j, GENERATOR, 0);
+    struct arguments rest = *given;
+    const struct row *row = NULL;
+    struct items items;
+    if (!jinja_is_true(self))
+        return list;
+    if (given->count == 0 && !attribute)
+        jinja_fail(j, "map requires a filter argument");
+    else if (given->count > 0)
+        row = jinja_named_row(j, *rest.at++, false), rest.count--;
+    if (!jinja_iterate(j, self, &items))
+        return list;
+    for (size_t i = 0; i < items.count && j->result == JINJA_DONE; i++)
+        jinja_append(
+                j, list,
+                row ? jinja_call_row(j, row, items.at[i], &rest)
+                    : attribute_of(
+                              j, items.at[i], *attribute,
+                              other ? *other : jinja_absent));
+    return list;
+}
+
+/* The items, or those whose attribute does, that pass a test or fail it. */
+static struct value selected(
+        struct jinja *j, struct value self, const struct arguments *given,
+        bool by_attribute, bool passes)
+{
+    struct value list = jinja_list(j, GENERATOR, 0), attribute = jinja_absent;
+    struct arguments rest = *given;
+    const struct row *row = NULL;
+    struct items items;
+    if (!jinja_is_true(self))
+        return list;
+    if (by_attribute && rest.count == 0)
+        jinja_fail(j, "Missing parameter for attribute name");
+    else if (by_attribute)
+        attribute = *rest.at++, rest.count--;
+    if (rest.count > 0)
+        row = jinja_named_row(j, *rest.at++, true), rest.count--;
+    if (!jinja_iterate(j, self, &items))
+        return list;
+    for (size_t i = 0; i < items.count && j->result == JINJA_DONE; i++) {
+        struct value part =
+                attribute_of(j, items.at[i], attribute, jinja_absent);
+        if (row && j->result == JINJA_DONE)
+            part = jinja_call_row(j, row, part, &rest);
+        if (jinja_is_true(part) == passes)
+            jinja_append(j, list, items.at[i]);
+    }
+    return list;
+}
+
+/* --- order ---------------------------------------------------------------- */
+
+struct keyed {
+    struct value key, item;
+    size_t at;
+};
+
+struct order {
+    struct jinja *j;
+    bool is_reverse;
+};
+
+/* Equal keys stay in their order. */
+static int compare(const void *a, const void *b, void *order)
+{
+    const struct keyed *left = a, *right = b;
+    const struct order *by = order;
+    int sign = jinja_equal(by->j, left->key, right->key)
+                       ? 0
+                       : jinja_compare(by->j, left->key, right->key, "<");
+    sign = by->is_reverse ? -sign : sign;
+    return sign ? sign : (left->at > right->at) - (left->at < right->at);
+}
+
+/* The items ordered by an attribute, letters of any case alike or not. */
+static struct value sorted(
+        struct jinja *j, const struct items *items, struct value attribute,
+        struct value is_sensitive, struct value is_reverse)
+{
+    size_t count = items->count;
+    struct value list = jinja_list(j, LIST, count);
+    struct order order = {j, jinja_is_true(is_reverse)};
+    if (!jinja_charge(j, 20 * count, 0) ||
+        !jinja_affords(j, count, sizeof(struct keyed)))
+        return list;
+    struct keyed *all = jinja_alloc(j, count * sizeof *all);
+    for (size_t i = 0; i < count; i++) {
+        struct value key =
+                attribute_of(j, items->at[i], attribute, jinja_absent);
+        if (key.kind == STRING && !jinja_is_true(is_sensitive))
+            key = jinja_in_case(j, key, LOWER);
+        all[i] = (struct keyed){key, items->at[i], i};
+    }
+    qsort_r(all, count, sizeof *all, compare, &order);
+    for (size_t i = 0; i < count; i++)
+        jinja_append(j, list, all[i].item);
+    return list;
+}
+
+JINJA_FUNCTION(do_sort)
+{
+    struct items items;
+    if (!jinja_iterate(j, self, &items))
+        return self;
+    if (a[2].kind == STRING && memchr(a[2].text, ',', a[2].bytes))
+        jinja_unknown(j, "sort() by several attributes is not supported");
+    return sorted(j, &items, a[2], a[1], a[0]);
+}
+
+JINJA_FUNCTION(do_dictsort)
+{
+    bool by_value = jinja_is_text(a[1], "value");
+    if (!by_value && !jinja_is_text(text_or(a[1], "key"), "key"))
+        jinja_fail(j, "You can only sort by either \"key\" or \"value\"");
+    struct value pairs = jinja_view(j, LIST, self, true, true);
+    return sorted(j, pairs.items, jinja_integer(by_value), a[0], a[2]);
+}
+
+/* --- the table ------------------------------------------------------------ */
+
+#define FILTERS(X)                                                             \
+    X(capitalize, "", 0, jinja_in_case(j, jinja_str(j, self), CAPITAL))        \
+    X(first, "", 0, end_of(j, self, false))                                    \
+    X(last, "", 0, end_of(j, self, true))                                      \
+    X(length, "", 0, jinja_integer((int64_t)jinja_length(j, self)))            \
+    X(lower, "", 0, jinja_in_case(j, jinja_str(j, self), LOWER))               \
+    X(reject, "*", 0, selected(j, self, given, false, false))                  \
+    X(rejectattr, "*", 0, selected(j, self, given, true, false))               \
+    X(select, "*", 0, selected(j, self, given, false, true))                   \
+    X(selectattr, "*", 0, selected(j, self, given, true, true))                \
+    X(string, "", 0, jinja_str(j, self))                                       \
+    X(trim, "chars", 0,                                                        \
+      jinja_stripped(j, jinja_str(j, self), a[0], true, true))                 \
+    X(upper, "", 0, jinja_in_case(j, jinja_str(j, self), UPPER))
+
+FILTERS(JINJA_ROW_FUNCTION)
 
 const struct row jinja_filters[] = {
-        {"abs", do_abs, "", NUMBERS},
-        {"capitalize", do_capitalize, "", 0},
-        {"count", do_length, "", 0},
+        FILTERS(JINJA_ROW) /* and those above */
+        {"count", row_length, "", 0},
         {"d", do_default, "default_value boolean", 0},
         {"default", do_default, "default_value boolean", 0},
-        {"e", do_escape, "", 0},
-        {"escape", do_escape, "", 0},
-        {"float", do_float, "default", 0},
-        {"indent", do_indent, "width first blank", 0},
-        {"int", do_int, "default base", 0},
-        {"length", do_length, "", 0},
-        {"lower", do_lower, "", 0},
+        {"dictsort", do_dictsort, "case_sensitive by reverse", KIND(DICT)},
+        {"int", do_int, "default", 0},
+        {"items", do_items, "", 0},
+        {"join", do_join, "d attribute", 0},
+        {"list", do_list, "", 0},
+        {"map", do_map, "*", 0},
         {"replace", do_replace, "old! new! count", 0},
+        {"reverse", do_reverse, "", 0},
         {"safe", do_safe, "", 0},
-        {"string", do_string, "", 0},
-        {"title", do_title, "", 0},
+        {"sort", do_sort, "reverse case_sensitive attribute", 0},
         {"tojson", do_tojson, "ensure_ascii indent separators sort_keys", 0},
-        {"trim", do_trim, "chars", 0},
-        {"upper", do_upper, "", 0},
         {0}};
-
-const struct row *jinja_row(
-        const struct row *rows, const char *name, size_t bytes)
-{
-    for (; rows->name; rows++)
-        if (strlen(rows->name) == bytes && memcmp(rows->name, name, bytes) == 0)
-            return rows;
-    return NULL;
-}
-
-const struct row *jinja_filter(const char *name, size_t bytes)
-{
-    const struct row *row = jinja_row(jinja_filters, name, bytes);
-    return row ? row : jinja_row(jinja_list_filters, name, bytes);
-}
-
-const struct row *jinja_named_row(
-        struct jinja *j, struct value name, bool is_test)
-{
-    const struct row *row = NULL;
-    if (name.kind == STRING)
-        row = is_test ? jinja_test(name.text, name.bytes)
-                      : jinja_filter(name.text, name.bytes);
-    else
-        name = jinja_word("of no name");
-    if (!row)
-        jinja_unknown(
-                j, "the %s %.*s is not supported", is_test ? "test" : "filter",
-                (int)(name.bytes > 60 ? 60 : name.bytes), name.text);
-    return row;
-}

@@ -2,7 +2,7 @@
  * (lex.c), these a tree (parse.c, parse_expression.c); statements are run
  * (run.c), expressions evaluated (evaluate.c) over values (value.c, operate.c,
  * print.c) with filters, tests, methods and functions, each a row of a table
- * (filters.c, lists.c, tests.c, methods.c, functions.c). All of it is paid for
+ * (filters.c, methods.c). All of it is paid for
  * from one budget (budget.h), which also has the memory: nothing is freed
  * before the end.
  *
@@ -84,17 +84,16 @@ void jinja_write(struct jinja *j, const char *text, size_t bytes);
 size_t jinja_capture(struct jinja *j);
 struct value jinja_captured(struct jinja *j, size_t since);
 void jinja_write_str(struct jinja *j, struct value value); /* as str() */
-void jinja_write_repr(struct jinja *j, struct value value);
+struct style { /* of repr() or, with its arguments, json.dumps() */
+    bool is_json, is_ascii, sorts;
+    int64_t indent, level; /* indent < 0: one line */
+    struct value between, after_key;
+};
+void jinja_write_styled(
+        struct jinja *j, struct style *style, struct value value);
 /* As str() or str.join gives it: text stays what it is, with its mark of being
  * safe or not. */
 struct value jinja_str(struct jinja *j, struct value value);
-
-struct json_style { /* json.dumps' arguments */
-    struct value indent, item_separator, key_separator;
-    bool ascii, sorts;
-};
-struct value jinja_json(
-        struct jinja *j, struct value value, const struct json_style *style);
 
 /* --- what is called ------------------------------------------------------- */
 
@@ -111,16 +110,19 @@ typedef struct value call_fn(
         struct jinja *j, struct value self, const struct value *a,
         const struct arguments *given);
 
-/* A function of a row, as a body or as what it returns. */
+/* A function of a row; a row of a list X(name, parameters, kinds, result), and
+ * its function. */
 #define JINJA_FUNCTION(name)                                                   \
     static struct value name(                                                  \
             struct jinja *j, struct value self, const struct value *a,         \
             const struct arguments *given)
-#define JINJA_RETURN(name, result)                                             \
-    JINJA_FUNCTION(name)                                                       \
+#define JINJA_ROW_FUNCTION(name, parameters, kinds, result)                    \
+    JINJA_FUNCTION(row_##name)                                                 \
     {                                                                          \
         return result;                                                         \
     }
+#define JINJA_ROW(name, parameters, kinds, result)                             \
+    {#name, row_##name, parameters, kinds},
 
 struct row {
     const char *name;
@@ -130,21 +132,18 @@ struct row {
 };
 enum { PARAMETERS_MAX = 6 };
 
-const struct row *jinja_filter(const char *name, size_t bytes);
-const struct row *jinja_test(const char *name, size_t bytes);
-const struct row *jinja_function(const char *name, size_t bytes);
-const struct row *jinja_method(enum kind kind, const char *name, size_t bytes);
-/* The same, of the first row of its name, or NULL. */
-const struct row *jinja_method_of(const struct row *first, enum kind kind);
 const struct row *jinja_row(
         const struct row *rows, const char *name, size_t bytes);
 /* A filter or a test; NULL: it is not supported. */
 const struct row *jinja_named_row(
         struct jinja *j, struct value name, bool is_test);
-/* All rows, each list ended by one without a name: for tests. */
-extern const struct row jinja_filters[], jinja_list_filters[], jinja_tests[],
-        jinja_functions[], jinja_methods[];
+/* All rows, each list ended by one without a name. */
+extern const struct row jinja_filters[], jinja_tests[], jinja_functions[],
+        jinja_methods[];
 
+/* A named argument; NULL: it was not given. */
+const struct value *jinja_named(
+        const struct arguments *given, const char *name, size_t bytes);
 struct value jinja_call_row(
         struct jinja *j, const struct row *row, struct value self,
         const struct arguments *given);

@@ -3,6 +3,7 @@
 #include "data/jinja/tree.h"
 
 #include "base/must.h"
+#include "data/tokenizer/utf8.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -70,7 +71,7 @@ static void add_text(struct lexer *l, const char *to, char kind, char sign)
 
 /* Past the end of a tag that began with this character, and past the white
  * space that it takes; false: no such end is here. */
-static bool take_end(struct lexer *l, char kind, bool trims)
+static bool take_end(struct lexer *l, char kind)
 {
     const char *at = l->at, mark[] = {kind == '{' ? '}' : kind, '}', '\0'};
     bool strips = at < l->end && *at == '-';
@@ -81,7 +82,7 @@ static bool take_end(struct lexer *l, char kind, bool trims)
     at += 2;
     if (strips)
         at = past_blanks(l, at);
-    else if (trims && !keeps && kind != '{' && at < l->end && *at == '\n')
+    else if (!keeps && kind != '{' && at < l->end && *at == '\n')
         at++;
     l->starts_line = at[-1] == '\n';
     pass(l, at);
@@ -90,53 +91,36 @@ static bool take_end(struct lexer *l, char kind, bool trims)
 
 /* --- in a tag ------------------------------------------------------------- */
 
-static size_t write_utf8(char *out, uint32_t c)
-{
-    if (c < 0x80)
-        return out[0] = (char)c, 1;
-    size_t tail = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
-    out[0] = (char)(lead[tail] | c >> 6 * tail);
-    for (size_t i = 1; i <= tail; i++)
-        out[i] = (char)(0x80 | (c >> 6 * (tail - i) & 0x3f));
-    return tail + 1;
-}
-
 /* An escape after its backslash, as in Python; what is none keeps both. */
 static const char *unescape(
-        struct lexer *l, const char *at, const char *end, char **out)
+        struct lexer *l, const char *at, const char *end, unsigned char **out)
 {
     static const char from[] = "ntrabfv\\'\"", to[] = "\n\t\r\a\b\f\v\\'\"";
     const char *known = *at ? strchr(from, *at) : NULL;
-    int digits = *at == 'x' ? 2 : *at == 'u' ? 4 : *at == 'U' ? 8 : 0;
+    size_t digits = *at == 'x' ? 2 : *at == 'u' ? 4 : *at == 'U' ? 8 : 0;
+    char number[9] = "";
     if (known) {
-        *(*out)++ = to[known - from];
+        *(*out)++ = (unsigned char)to[known - from];
         return at + 1;
     }
     if (*at == '\n')
         return at + 1;
-    int base = digits ? 16 : 8;
-    const char *digit = at + (digits > 0);
-    uint32_t c = 0;
-    int read = 0;
-    for (; read < (digits ? digits : 3) && digit < end; read++, digit++) {
-        int value = isdigit((unsigned char)*digit)    ? *digit - '0'
-                    : isxdigit((unsigned char)*digit) ? (*digit | 32) - 'a' + 10
-                                                      : 99;
-        if (value >= base)
-            break;
-        c = c * (uint32_t)base + (uint32_t)value;
-    }
-    if (digits ? read < digits || c > 0x10ffff || (c >> 11) == 0x1b
-               : read == 0) {
-        if (digits)
-            jinja_fail(l->j, "a broken escape \\%c in a string", *at);
+    if (*at >= '0' && *at <= '7')
+        jinja_unknown(l->j, "the escape \\%c in a string", *at);
+    if (!digits) {
         *(*out)++ = '\\';
-        *(*out)++ = *at;
+        *(*out)++ = (unsigned char)*at;
         return at + 1;
     }
-    *out += write_utf8(*out, c);
-    return digit;
+    if ((size_t)(end - at) > digits)
+        memcpy(number, at + 1, digits);
+    uint32_t c = (uint32_t)strtoul(number, NULL, 16);
+    if (strspn(number, "0123456789abcdefABCDEF") < digits || c > 0x10ffff ||
+        (c >> 11) == 0x1b)
+        jinja_fail(l->j, "a broken escape \\%c in a string", *at);
+    else
+        *out += utf8_write(*out, c);
+    return at + 1 + (number[0] ? digits : 0);
 }
 
 static void add_string(struct lexer *l)
@@ -154,60 +138,17 @@ static void add_string(struct lexer *l)
     }
     struct value text = jinja_slice(begin, (size_t)(at - begin));
     if (!is_plain && jinja_charge(l->j, 0, text.bytes)) {
-        char *out = jinja_alloc(l->j, text.bytes);
-        text.text = out;
+        unsigned char *out = jinja_alloc(l->j, text.bytes);
+        text.text = (const char *)out;
         for (const char *from = begin; from < at;)
             if (*from == '\\')
                 from = unescape(l, from + 1, at, &out);
             else
-                *out++ = *from++;
-        text.bytes = (size_t)(out - text.text);
+                *out++ = (unsigned char)*from++;
+        text.bytes = (size_t)((const char *)out - text.text);
     }
     add(l, T_CONSTANT, 0, text);
     pass(l, at + 1);
-}
-
-/* Digits with one _ between them, as in Python. */
-static void add_number(struct lexer *l)
-{
-    char digits[64], *end;
-    size_t used = 0;
-    bool is_real = false;
-    const char *at = l->at;
-    int base = *at == '0' && at + 1 < l->end && at[1] && strchr("xXoObB", at[1])
-                       ? (at[1] | 32) == 'x'   ? 16
-                         : (at[1] | 32) == 'o' ? 8
-                                               : 2
-                       : 10;
-    at += base == 10 ? 0 : 2;
-    for (; at < l->end && used < sizeof digits - 1; at++) {
-        bool is_next = at + 1 < l->end && isdigit((unsigned char)at[1]);
-        if (base == 10 && !is_real && *at == '.' && is_next)
-            is_real = true;
-        else if (
-                base == 10 && (*at | 32) == 'e' &&
-                (is_next ||
-                 (at + 2 < l->end && (at[1] == '+' || at[1] == '-') &&
-                  isdigit((unsigned char)at[2])))) {
-            is_real = true;
-            digits[used++] = *at++;
-        } else if (
-                base == 16 ? !isxdigit((unsigned char)*at) && *at != '_'
-                           : !isdigit((unsigned char)*at) && *at != '_')
-            break;
-        if (*at != '_')
-            digits[used++] = *at;
-    }
-    digits[used] = '\0';
-    errno = 0;
-    struct value value = is_real ? jinja_real(strtod(digits, &end))
-                                 : jinja_integer(strtoll(digits, &end, base));
-    if (!is_real && errno)
-        jinja_unknown(l->j, "a whole number of over 64 bits");
-    else if (end == digits || *end || used == sizeof digits - 1)
-        jinja_fail(l->j, "a broken number %s", digits);
-    add(l, T_CONSTANT, 0, value);
-    pass(l, at);
 }
 
 static bool is_word(char c)
@@ -215,13 +156,40 @@ static bool is_word(char c)
     return isalnum((unsigned char)c) || c == '_' || (c & 0x80);
 }
 
+/* 12, 1.5, 1e3. */
+static void add_number(struct lexer *l)
+{
+    static const char decimals[] = "0123456789";
+    char *end;
+    const char *at = l->at + strspn(l->at, decimals);
+    bool is_real = at[0] == '.' && isdigit((unsigned char)at[1]);
+    if (is_real)
+        at += 1 + strspn(at + 1, decimals);
+    size_t sign = *at ? strspn(at + 1, "+-") : 0;
+    if ((*at | 32) == 'e' && sign < 2 && isdigit((unsigned char)at[1 + sign])) {
+        is_real = true;
+        at += 1 + sign + strspn(at + 1 + sign, decimals);
+    }
+    errno = 0;
+    struct value value = is_real ? jinja_real(strtod(l->at, &end))
+                                 : jinja_integer(strtoll(l->at, &end, 10));
+    if (is_word(*at))
+        jinja_unknown(l->j, "a number with letters or _ is not supported");
+    else if (!is_real && errno)
+        jinja_unknown(l->j, "a whole number of over 64 bits");
+    add(l, T_CONSTANT, 0, value);
+    pass(l, at);
+}
+
 static void add_sign(struct lexer *l)
 {
     static const struct {
         const char *text;
         char op;
-    } twos[] = {{"==", 'E'}, {"!=", 'N'}, {"<=", 'L'},
-                {">=", 'G'}, {"//", 'D'}, {"**", 'P'}};
+    } twos[] = {
+            {"==", 'E'}, {"!=", 'N'}, {"<=", 'L'}, {">=", 'G'}, {"//", 'D'}};
+    if (is_at(l, l->at, "**"))
+        jinja_unknown(l->j, "** is not supported");
     for (size_t i = 0; i < sizeof twos / sizeof twos[0]; i++)
         if (is_at(l, l->at, twos[i].text)) {
             add(l, T_SIGN, twos[i].op, jinja_slice(l->at, 2));
@@ -253,7 +221,7 @@ static void lex_tag(struct lexer *l, char kind)
             size_t before = l->count;
             add(l, kind == '{' ? T_OUTPUT_END : T_BLOCK_END, 0,
                 jinja_slice(l->at, 2));
-            if (take_end(l, kind, true))
+            if (take_end(l, kind))
                 return;
             l->count = before;
         }
@@ -265,7 +233,11 @@ static void lex_tag(struct lexer *l, char kind)
             const char *at = l->at;
             while (at < l->end && is_word(*at))
                 at++;
-            add(l, T_NAME, 0, jinja_slice(l->at, (size_t)(at - l->at)));
+            struct value name = jinja_slice(l->at, (size_t)(at - l->at));
+            if (l->tokens[l->count - 1].kind == T_BLOCK &&
+                jinja_is_text(name, "raw"))
+                jinja_unknown(l->j, "{%% raw %%} is not supported");
+            add(l, T_NAME, 0, name);
             pass(l, at);
         } else {
             open += strchr("([{", *l->at) != NULL;
@@ -287,46 +259,7 @@ static void lex_comment(struct lexer *l)
         return;
     }
     pass(l, at - (at > l->at && (at[-1] == '-' || at[-1] == '+')));
-    take_end(l, '#', true);
-}
-
-/* {% NAME %} and nothing else, its begin passed; false: it is another tag. */
-static bool take_bare(struct lexer *l, const char *name, bool trims)
-{
-    const char *before = l->at;
-    int line = l->j->line;
-    pass(l, past_blanks(l, l->at));
-    if (is_at(l, l->at, name)) {
-        pass(l, past_blanks(l, l->at + strlen(name)));
-        if (take_end(l, '%', trims))
-            return true;
-    }
-    l->at = before;
-    l->j->line = line;
-    return false;
-}
-
-static void lex_raw(struct lexer *l)
-{
-    const char *begin = l->at, *at = begin;
-    while ((at = memmem(at, (size_t)(l->end - at), "{%", 2))) {
-        struct lexer tag = *l;
-        struct jinja scratch = *l->j; /* lines are counted below */
-        tag.j = &scratch;
-        tag.at = at + 2;
-        char sign = tag.at < l->end ? *tag.at : 0;
-        tag.at += sign == '-' || sign == '+';
-        if (!jinja_read(l->j, 64 + (size_t)(at - begin) / 64))
-            return;
-        if (take_bare(&tag, "endraw", true)) {
-            add_text(l, at, '%', sign);
-            pass(l, tag.at);
-            l->starts_line = tag.starts_line;
-            return;
-        }
-        at += 2;
-    }
-    jinja_fail(l->j, "{%% raw %%} without its end");
+    take_end(l, '#');
 }
 
 struct token *jinja_lex(struct jinja *j, const char *source, size_t bytes)
@@ -353,8 +286,6 @@ struct token *jinja_lex(struct jinja *j, const char *source, size_t bytes)
         l.at += 2 + is_signed;
         if (kind == '#')
             lex_comment(&l);
-        else if (kind == '%' && take_bare(&l, "raw", false))
-            lex_raw(&l);
         else
             lex_tag(&l, kind);
     }

@@ -1,10 +1,8 @@
-/* methods.c - methods of text, mappings, lists and loops. */
+/* methods.c - methods of text and mappings, tests, and functions. */
 #include "data/jinja/text.h"
 
-#include "base/must.h"
-#include "data/tokenizer/utf8.h"
-
-#include <utf8proc.h>
+#include <locale.h>
+#include <time.h>
 
 static bool need_text(struct jinja *j, struct value value)
 {
@@ -13,65 +11,29 @@ static bool need_text(struct jinja *j, struct value value)
     return value.kind == STRING && j->result == JINJA_DONE;
 }
 
-/* --- ends ----------------------------------------------------------------- */
+/* --- methods -------------------------------------------------------------- */
 
 static struct value strip(
         struct jinja *j, struct value self, struct value set, bool left,
         bool right)
 {
-    if (set.kind == NONE)
-        set = jinja_absent;
-    if (set.kind != ABSENT && !need_text(j, set))
+    if (!is_one_of(set, KIND(ABSENT) | KIND(NONE)) && !need_text(j, set))
         return self;
     return jinja_stripped(j, self, set, left, right);
 }
 
-JINJA_RETURN(str_strip, strip(j, self, a[0], true, true))
-JINJA_RETURN(str_lstrip, strip(j, self, a[0], true, false))
-JINJA_RETURN(str_rstrip, strip(j, self, a[0], false, true))
-
-static bool has_end(struct value text, struct value end, bool at_begin)
+/* `ends` may be a tuple of them. */
+static bool has_end(
+        struct jinja *j, struct value text, struct value ends, bool at_begin)
 {
-    return end.bytes <= text.bytes &&
-           memcmp(at_begin ? text.text : text.text + text.bytes - end.bytes,
-                  end.text, end.bytes) == 0;
-}
-
-/* Of the text, or of its part from a[1] to a[2]; a[0] may be a tuple. */
-static struct value has_one_of_ends(
-        struct jinja *j, struct value self, const struct value *a,
-        bool at_begin)
-{
-    const struct value bounds[3] = {a[1], a[2], jinja_absent};
-    const struct value *ends = a[0].kind == TUPLE ? a[0].items->at : a;
-    size_t count = a[0].kind == TUPLE ? a[0].items->count : 1;
-    if (a[1].kind != ABSENT)
-        self = jinja_sliced(j, self, bounds);
-    for (size_t i = 0; i < count && need_text(j, ends[i]); i++)
-        if (jinja_read(j, ends[i].bytes) && has_end(self, ends[i], at_begin))
-            return jinja_truth(true);
-    return jinja_truth(false);
-}
-
-JINJA_RETURN(str_startswith, has_one_of_ends(j, self, a, true))
-JINJA_RETURN(str_endswith, has_one_of_ends(j, self, a, false))
-JINJA_RETURN(
-        str_removeprefix, need_text(j, a[0]) && has_end(self, a[0], true)
-                                  ? jinja_part(self, a[0].bytes, self.bytes)
-                                  : self)
-JINJA_RETURN(
-        str_removesuffix, need_text(j, a[0]) && has_end(self, a[0], false)
-                                  ? jinja_part(self, 0, self.bytes - a[0].bytes)
-                                  : self)
-
-/* --- parts ---------------------------------------------------------------- */
-
-static const char *find_last(struct value text, struct value part)
-{
-    for (size_t at = text.bytes - part.bytes + 1; at-- > 0;)
-        if (memcmp(text.text + at, part.text, part.bytes) == 0)
-            return text.text + at;
-    return NULL;
+    const struct value *end = ends.kind == TUPLE ? ends.items->at : &ends;
+    size_t count = ends.kind == TUPLE ? ends.items->count : 1;
+    for (; count > 0 && need_text(j, *end); count--, end++)
+        if (end->bytes <= text.bytes && jinja_read(j, end->bytes) &&
+            memcmp(at_begin ? text.text : text.text + text.bytes - end->bytes,
+                   end->text, end->bytes) == 0)
+            return true;
+    return false;
 }
 
 /* The first or last place of a part; NULL: there is none. */
@@ -81,218 +43,105 @@ static const char *find(
     if (part.bytes > text.bytes ||
         !jinja_read(j, text.bytes * (is_last ? 8 : 1) + part.bytes))
         return NULL;
-    return is_last ? find_last(text, part)
-                   : memmem(text.text, text.bytes, part.text, part.bytes);
+    if (!is_last)
+        return memmem(text.text, text.bytes, part.text, part.bytes);
+    for (size_t at = text.bytes - part.bytes + 1; at-- > 0;)
+        if (memcmp(text.text + at, part.text, part.bytes) == 0)
+            return text.text + at;
+    return NULL;
 }
 
-/* At white space: from the left, or from the right and then turned round. */
 static struct value split_at_blanks(
-        struct jinja *j, struct value text, int64_t most, bool is_right)
+        struct jinja *j, struct value text, int64_t most)
 {
     struct value parts = jinja_list(j, LIST, 0);
     unsigned bytes;
-    while (j->result == JINJA_DONE) {
-        text = jinja_stripped(j, text, jinja_absent, !is_right, is_right);
+    for (; j->result == JINJA_DONE; most--) {
+        size_t end = 0;
+        text = jinja_stripped(j, text, jinja_absent, true, false);
         if (text.bytes == 0)
             break;
-        size_t at = is_right ? text.bytes : 0, end = at;
-        while (most != 0 && (is_right ? end > 0 : end < text.bytes)) {
-            size_t next =
-                    is_right
-                            ? utf8_before((const unsigned char *)text.text, end)
-                            : end;
-            if (jinja_is_space(jinja_character(text, next, &bytes)))
-                break;
-            end = is_right ? next : end + bytes;
-        }
-        jinja_read(j, 8 * (is_right ? at - end : end));
-        if (most == 0) {
-            jinja_append(j, parts, text);
-            break;
-        }
-        jinja_append(
-                j, parts,
-                is_right ? jinja_part(text, end, at)
-                         : jinja_part(text, 0, end));
-        text = is_right ? jinja_part(text, 0, end)
-                        : jinja_part(text, end, text.bytes);
-        most--;
+        while (end < text.bytes &&
+               (most == 0 ||
+                !jinja_is_space(jinja_character(text, end, &bytes))))
+            end += most == 0 ? text.bytes : bytes;
+        jinja_read(j, 8 * end);
+        jinja_append(j, parts, jinja_part(text, 0, end));
+        text = jinja_part(text, end, text.bytes);
     }
-    return parts;
-}
-
-static struct value split_at_text(
-        struct jinja *j, struct value text, struct value mark, int64_t most,
-        bool is_right)
-{
-    struct value parts = jinja_list(j, LIST, 0);
-    if (mark.bytes == 0)
-        jinja_fail(j, "empty separator");
-    for (; most != 0 && j->result == JINJA_DONE; most--) {
-        const char *found = find(j, text, mark, is_right);
-        if (!found)
-            break;
-        size_t at = (size_t)(found - text.text), after = at + mark.bytes;
-        jinja_append(
-                j, parts,
-                is_right ? jinja_part(text, after, text.bytes)
-                         : jinja_part(text, 0, at));
-        text = is_right ? jinja_part(text, 0, at)
-                        : jinja_part(text, after, text.bytes);
-    }
-    jinja_append(j, parts, text);
     return parts;
 }
 
 static struct value split(
-        struct jinja *j, struct value self, const struct value *a,
-        bool is_right)
-{
-    const struct value back[3] = {
-            jinja_absent, jinja_absent, jinja_integer(-1)};
-    int64_t most = integer_or(a[1], -1);
-    bool at_blanks = is_one_of(a[0], KIND(ABSENT) | KIND(NONE));
-    if (!at_blanks && !need_text(j, a[0]))
-        return self;
-    struct value parts = at_blanks
-                                 ? split_at_blanks(j, self, most, is_right)
-                                 : split_at_text(j, self, a[0], most, is_right);
-    return is_right && j->result == JINJA_DONE ? jinja_sliced(j, parts, back)
-                                               : parts;
-}
-
-JINJA_RETURN(str_split, split(j, self, a, false))
-JINJA_RETURN(str_rsplit, split(j, self, a, true))
-JINJA_RETURN(str_splitlines, jinja_lines(j, self, jinja_is_true(a[0])))
-
-static struct value partition(
-        struct jinja *j, struct value self, struct value mark, bool is_right)
-{
-    struct value parts = jinja_list(j, TUPLE, 3), none = jinja_part(self, 0, 0);
-    if (!need_text(j, mark))
-        return self;
-    if (mark.bytes == 0)
-        jinja_fail(j, "empty separator");
-    const char *found = find(j, self, mark, is_right);
-    size_t at = found ? (size_t)(found - self.text) : 0;
-    jinja_append(
-            j, parts, !found && !is_right ? self : jinja_part(self, 0, at));
-    jinja_append(j, parts, found ? mark : none);
-    jinja_append(
-            j, parts,
-            found      ? jinja_part(self, at + mark.bytes, self.bytes)
-            : is_right ? self
-                       : none);
-    return parts;
-}
-
-JINJA_RETURN(str_partition, partition(j, self, a[0], false))
-JINJA_RETURN(str_rpartition, partition(j, self, a[0], true))
-
-/* In characters, within the slice from a[1] to a[2]; -1: it is not there. */
-static int64_t position(
         struct jinja *j, struct value self, const struct value *a, bool is_last)
 {
-    const struct value bounds[3] = {a[1], a[2], jinja_absent};
-    if (!need_text(j, a[0]))
-        return -1;
-    struct value within = jinja_sliced(j, self, bounds);
-    if (j->result != JINJA_DONE)
-        return -1;
-    const char *found = find(j, within, a[0], is_last);
+    static const struct value back[3] = {{0}, {0}, {INT, .integer = -1}};
+    struct value parts = jinja_list(j, LIST, 0), mark = a[0];
+    int64_t most = integer_or(a[1], -1);
+    if (is_one_of(mark, KIND(ABSENT) | KIND(NONE))) {
+        if (is_last && most >= 0)
+            jinja_unknown(j, "rsplit() at blanks with a count");
+        return split_at_blanks(j, self, most);
+    }
+    if (need_text(j, mark) && mark.bytes == 0)
+        jinja_fail(j, "empty separator");
+    for (; most != 0 && j->result == JINJA_DONE; most--) {
+        const char *found = find(j, self, mark, is_last);
+        if (!found)
+            break;
+        size_t at = (size_t)(found - self.text), after = at + mark.bytes;
+        struct value left = jinja_part(self, 0, at),
+                     right = jinja_part(self, after, self.bytes);
+        jinja_append(j, parts, is_last ? right : left);
+        self = is_last ? left : right;
+    }
+    jinja_append(j, parts, self);
+    return is_last && j->result == JINJA_DONE ? jinja_sliced(j, parts, back)
+                                              : parts;
+}
+
+/* In characters; -1: it is not there. */
+static int64_t position(
+        struct jinja *j, struct value self, struct value part, bool is_last)
+{
+    const char *at = need_text(j, part) ? find(j, self, part, is_last) : NULL;
     jinja_read(j, self.bytes);
-    return found ? (int64_t)jinja_characters(
-                           jinja_slice(self.text, (size_t)(found - self.text)))
-                 : -1;
+    return at ? (int64_t)jinja_characters(
+                        jinja_part(self, 0, (size_t)(at - self.text)))
+              : -1;
 }
 
-JINJA_RETURN(str_find, jinja_integer(position(j, self, a, false)))
-JINJA_RETURN(str_rfind, jinja_integer(position(j, self, a, true)))
-
-JINJA_FUNCTION(str_index)
+JINJA_FUNCTION(count)
 {
-    int64_t at = position(j, self, a, false);
-    if (at < 0)
-        jinja_fail(j, "substring not found");
-    return jinja_integer(at);
-}
-
-JINJA_FUNCTION(str_count)
-{
-    const struct value bounds[3] = {a[1], a[2], jinja_absent};
     int64_t count = 0;
     const char *found;
-    self = jinja_sliced(j, self, bounds);
-    if (!need_text(j, a[0]) || !need_text(j, self))
-        return self;
+    for (size_t i = 0; self.kind != STRING && i < self.items->count; i++)
+        count += jinja_equal(j, self.items->at[i], a[0]);
+    if (self.kind != STRING || !need_text(j, a[0]))
+        return jinja_integer(count);
     if (a[0].bytes == 0)
         return jinja_integer((int64_t)jinja_characters(self) + 1);
-    while ((found = find(j, self, a[0], false))) {
+    for (; (found = find(j, self, a[0], false)); count++)
         self = jinja_part(
                 self, (size_t)(found - self.text) + a[0].bytes, self.bytes);
-        count++;
-    }
     return jinja_integer(count);
 }
 
-/* --- made anew ------------------------------------------------------------ */
-
-JINJA_RETURN(str_lower, jinja_in_case(j, self, LOWER))
-JINJA_RETURN(str_upper, jinja_in_case(j, self, UPPER))
-JINJA_RETURN(str_title, jinja_in_case(j, self, TITLE))
-JINJA_RETURN(str_capitalize, jinja_in_case(j, self, CAPITAL))
 JINJA_FUNCTION(str_replace)
 {
     if (!need_text(j, a[0]) || !need_text(j, a[1]))
         return self;
-    struct value to = self.is_safe ? jinja_escaped(j, a[1]) : a[1];
-    return jinja_replaced(j, self, a[0], to, integer_or(a[2], -1));
+    return jinja_replaced(
+            j, jinja_unmarked(j, self), a[0], a[1], integer_or(a[2], -1));
 }
 
 JINJA_FUNCTION(str_join)
 {
     struct items items;
     return jinja_iterate(j, a[0], &items)
-                   ? jinja_join_items(j, self, &items, true)
+                   ? jinja_join_items(j, jinja_unmarked(j, self), &items, true)
                    : self;
 }
-
-/* --- classes -------------------------------------------------------------- */
-
-/* Has characters, and all of them are of categories from one to another. */
-static struct value is_all(
-        struct jinja *j, struct value text, utf8proc_category_t from,
-        utf8proc_category_t to)
-{
-    unsigned bytes;
-    bool is_all = text.bytes > 0;
-    for (size_t i = 0; is_all && i < text.bytes && jinja_charge(j, 1, 0);
-         i += bytes) {
-        utf8proc_category_t category = utf8proc_category(
-                (utf8proc_int32_t)jinja_character(text, i, &bytes));
-        is_all = category >= from && category <= to;
-    }
-    return jinja_truth(is_all);
-}
-
-#define LETTERS UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO
-#define DIGITS  UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_ND
-JINJA_RETURN(str_isalpha, is_all(j, self, LETTERS))
-JINJA_RETURN(str_isdigit, is_all(j, self, DIGITS))
-#undef LETTERS
-#undef DIGITS
-
-static struct value by_test(
-        struct jinja *j, const char *test, struct value self)
-{
-    return jinja_call_row(
-            j, jinja_test(test, strlen(test)), self, &(struct arguments){0});
-}
-
-JINJA_RETURN(str_islower, by_test(j, "lower", self))
-JINJA_RETURN(str_isupper, by_test(j, "upper", self))
-
-/* --- mappings, lists, loops ----------------------------------------------- */
 
 JINJA_FUNCTION(dict_get)
 {
@@ -300,134 +149,211 @@ JINJA_FUNCTION(dict_get)
     return found ? *found : a[1].kind == ABSENT ? jinja_none() : a[1];
 }
 
-/* Keys, values or, with both, pairs. */
-static struct value view(
-        struct jinja *j, struct value self, bool has_keys, bool has_values)
+#define OF_TEXT KIND(STRING)
+#define OF_DICT KIND(DICT)
+#define OF_ROWS (KIND(LIST) | KIND(TUPLE))
+#define METHODS(X)                                                             \
+    X(capitalize, "", OF_TEXT, jinja_in_case(j, self, CAPITAL))                \
+    X(copy, "", OF_DICT | KIND(LIST), self)                                    \
+    X(endswith, "suffix!", OF_TEXT,                                            \
+      jinja_truth(has_end(j, self, a[0], false)))                              \
+    X(find, "sub!", OF_TEXT, jinja_integer(position(j, self, a[0], false)))    \
+    X(items, "", OF_DICT, jinja_view(j, VIEW, self, true, true))               \
+    X(keys, "", OF_DICT, jinja_view(j, VIEW, self, true, false))               \
+    X(lower, "", OF_TEXT, jinja_in_case(j, self, LOWER))                       \
+    X(lstrip, "chars", OF_TEXT, strip(j, self, a[0], true, false))             \
+    X(rfind, "sub!", OF_TEXT, jinja_integer(position(j, self, a[0], true)))    \
+    X(rsplit, "sep maxsplit", OF_TEXT, split(j, self, a, true))                \
+    X(rstrip, "chars", OF_TEXT, strip(j, self, a[0], false, true))             \
+    X(split, "sep maxsplit", OF_TEXT, split(j, self, a, false))                \
+    X(startswith, "prefix!", OF_TEXT,                                          \
+      jinja_truth(has_end(j, self, a[0], true)))                               \
+    X(strip, "chars", OF_TEXT, strip(j, self, a[0], true, true))               \
+    X(upper, "", OF_TEXT, jinja_in_case(j, self, UPPER))                       \
+    X(values, "", OF_DICT, jinja_view(j, VIEW, self, false, true))
+
+METHODS(JINJA_ROW_FUNCTION)
+
+const struct row jinja_methods[] = {
+        METHODS(JINJA_ROW) /* and those above */
+        {"count", count, "sub!", OF_TEXT | OF_ROWS},
+        {"get", dict_get, "key! default", OF_DICT},
+        {"join", str_join, "iterable!", OF_TEXT},
+        {"replace", str_replace, "old! new! count", OF_TEXT},
+        {0}};
+
+/* --- tests ---------------------------------------------------------------- */
+
+static bool leaves(
+        struct jinja *j, struct value self, struct value by, int64_t rest)
 {
-    struct value made = jinja_list(j, VIEW, self.dict->count);
-    for (size_t i = 0; i < self.dict->count && j->result == JINJA_DONE; i++) {
-        const struct pair *pair = &self.dict->pairs[i];
-        jinja_append(
-                j, made,
-                has_keys && has_values ? jinja_tuple(j, pair->key, pair->value)
-                : has_keys             ? pair->key
-                                       : pair->value);
+    return jinja_equal(j, jinja_operate(j, '%', self, by), jinja_integer(rest));
+}
+
+#define IS_TEXTS (KIND(STRING) | KIND(UNDEFINED))
+#define IS_CALLED                                                              \
+    (KIND(MACRO) | KIND(METHOD) | KIND(FUNCTION) | KIND(UNDEFINED) | KIND(LOOP))
+#define TESTS(X)                                                               \
+    X(boolean, "", self.kind == BOOL)                                          \
+    X(callable, "", is_one_of(self, IS_CALLED))                                \
+    X(defined, "", self.kind != UNDEFINED)                                     \
+    X(divisibleby, "num!", leaves(j, self, a[0], 0))                           \
+    X(eq, "b!", jinja_equal(j, self, a[0]))                                    \
+    X(even, "", leaves(j, self, jinja_integer(2), 0))                          \
+    X(false, "", self.kind == BOOL && !self.truth)                             \
+    X(float, "", self.kind == FLOAT)                                           \
+    X(ge, "b!", jinja_compare(j, self, a[0], ">=") >= 0)                       \
+    X(gt, "b!", jinja_compare(j, self, a[0], ">") > 0)                         \
+    X(in, "seq!", jinja_is_in(j, self, a[0]))                                  \
+    X(integer, "", self.kind == INT)                                           \
+    X(iterable, "", is_one_of(self, IS_TEXTS | SEQUENCES | OF_DICT))           \
+    X(le, "b!", jinja_compare(j, self, a[0], "<=") <= 0)                       \
+    X(lt, "b!", jinja_compare(j, self, a[0], "<") < 0)                         \
+    X(mapping, "", self.kind == DICT)                                          \
+    X(ne, "b!", !jinja_equal(j, self, a[0]))                                   \
+    X(none, "", self.kind == NONE)                                             \
+    X(number, "", is_one_of(self, NUMBERS))                                    \
+    X(odd, "", leaves(j, self, jinja_integer(2), 1))                           \
+    X(sequence, "",                                                            \
+      is_one_of(self, IS_TEXTS | KIND(LIST) | KIND(TUPLE) | OF_DICT))          \
+    X(string, "", self.kind == STRING)                                         \
+    X(true, "", self.kind == BOOL && self.truth)                               \
+    X(undefined, "", self.kind == UNDEFINED)
+#define TEST(name, parameters, truth)                                          \
+    JINJA_FUNCTION(is_##name)                                                  \
+    {                                                                          \
+        return jinja_truth(truth);                                             \
     }
+#define TEST_ROW(name, parameters, truth) {#name, is_##name, parameters, 0},
+
+TESTS(TEST)
+
+const struct row jinja_tests[] = {
+        TESTS(TEST_ROW) /* and other names of them */
+        {"==", is_eq, "b!", 0},
+        {"equalto", is_eq, "b!", 0},
+        {">=", is_ge, "b!", 0},
+        {">", is_gt, "b!", 0},
+        {"greaterthan", is_gt, "b!", 0},
+        {"<=", is_le, "b!", 0},
+        {"<", is_lt, "b!", 0},
+        {"lessthan", is_lt, "b!", 0},
+        {"!=", is_ne, "b!", 0},
+        {0}};
+
+/* --- functions ------------------------------------------------------------ */
+
+JINJA_FUNCTION(raise)
+{
+    struct value text = jinja_str(j, a[0]);
+    if (j->result == JINJA_DONE)
+        jinja_stop(
+                j, JINJA_RAISED, "%.*s",
+                (int)(text.bytes > INT32_MAX ? INT32_MAX : text.bytes),
+                text.text);
+    return text;
+}
+
+/* A sandbox has no ranges of more than 100,000. */
+JINJA_FUNCTION(range)
+{
+    struct value list = jinja_list(j, LIST, 0);
+    bool has_two = a[1].kind != ABSENT;
+    int64_t step = integer_or(a[2], 1);
+    int64_t at = has_two ? integer_or(a[0], 0) : 0;
+    int64_t end = integer_or(a[has_two], 0);
+    for (int i = 0; i < 3; i++)
+        if (!is_one_of(a[i], KIND(ABSENT) | KIND(INT) | KIND(BOOL)))
+            jinja_fail(
+                    j, "'%s' object cannot be interpreted as an integer",
+                    jinja_type(a[i]));
+    if (step == 0)
+        jinja_fail(j, "range() arg 3 must not be zero");
+    while (j->result == JINJA_DONE && (step > 0 ? at < end : at > end)) {
+        if (list.items->count == 100000)
+            jinja_fail(j, "Range too big: more than MAX_RANGE (100000).");
+        jinja_append(j, list, jinja_integer(at));
+        if (__builtin_add_overflow(at, step, &at))
+            break;
+    }
+    return list;
+}
+
+/* Names, after those of mappings. */
+static struct value gathered(
+        struct jinja *j, const struct arguments *given, enum kind kind)
+{
+    struct value made = jinja_mapping(j, kind, given->named_count);
+    for (size_t i = 0; i < given->count && j->result == JINJA_DONE; i++) {
+        struct value from = given->at[i];
+        for (size_t k = 0; from.kind == DICT && k < from.dict->count; k++)
+            jinja_put(
+                    j, made.dict, from.dict->pairs[k].key,
+                    from.dict->pairs[k].value);
+        if (from.kind != DICT)
+            jinja_unknown(j, "a mapping made of pairs is not supported");
+    }
+    for (size_t i = 0; i < given->named_count; i++)
+        jinja_put(j, made.dict, given->named[i].key, given->named[i].value);
     return made;
 }
 
-JINJA_RETURN(dict_items, view(j, self, true, true))
-JINJA_RETURN(dict_keys, view(j, self, true, false))
-JINJA_RETURN(dict_values, view(j, self, false, true))
-
-JINJA_FUNCTION(copy)
+JINJA_FUNCTION(strftime_now)
 {
-    return self; /* nothing changes either */
+    struct tm day = {0};
+    char format[256], text[1024];
+    const char *end = strptime(j->date, "%Y-%m-%d", &day);
+    if (a[0].kind != STRING || a[0].bytes >= sizeof format || !end || *end) {
+        jinja_fail(j, "strftime_now() has no format, or no date");
+        return a[0];
+    }
+    memcpy(format, a[0].text, a[0].bytes);
+    format[a[0].bytes] = '\0';
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    size_t bytes = strftime_l(text, sizeof text, format, &day, c);
+    freelocale(c);
+    return jinja_copy(j, text, bytes);
 }
 
-/* Python's change what they are called on, which a sandbox refuses. */
-JINJA_FUNCTION(refused)
+JINJA_FUNCTION(dict)
 {
-    jinja_fail(j, "templates may not change a %s", jinja_type(self));
-    return self;
+    return gathered(j, given, DICT);
 }
 
-JINJA_FUNCTION(list_index)
+JINJA_FUNCTION(namespace)
 {
-    for (size_t i = 0; i < self.items->count && jinja_charge(j, 1, 0); i++)
-        if (jinja_equal(j, self.items->at[i], a[0]))
-            return jinja_integer((int64_t)i);
-    jinja_fail(j, "the value is not in the list");
-    return self;
+    return gathered(j, given, NAMESPACE);
 }
 
-JINJA_FUNCTION(list_count)
-{
-    int64_t count = 0;
-    for (size_t i = 0; i < self.items->count && jinja_charge(j, 1, 0); i++)
-        count += jinja_equal(j, self.items->at[i], a[0]);
-    return jinja_integer(count);
-}
-
-JINJA_FUNCTION(loop_cycle)
-{
-    if (given->count)
-        return given->at[self.loop->at % given->count];
-    jinja_fail(j, "no items for cycling given");
-    return self;
-}
-
-JINJA_FUNCTION(loop_changed)
-{
-    struct value now = jinja_list(j, TUPLE, 0);
-    *now.items = (struct items){.at = given->at, .count = given->count};
-    bool is_new = self.loop->changed.kind == ABSENT ||
-                  !jinja_equal(j, self.loop->changed, now);
-    self.loop->changed = now;
-    return jinja_truth(is_new);
-}
-
-#define ROWS (KIND(LIST) | KIND(TUPLE))
-
-/* Rows of one name stand together. */
-const struct row jinja_methods[] = {
-        {"append", refused, "*", KIND(LIST)},
-        {"capitalize", str_capitalize, "", KIND(STRING)},
-        {"changed", loop_changed, "*", KIND(LOOP)},
-        {"clear", refused, "*", KIND(DICT) | KIND(LIST)},
-        {"copy", copy, "", KIND(DICT) | KIND(LIST)},
-        {"count", str_count, "sub! start end", KIND(STRING)},
-        {"count", list_count, "value!", ROWS},
-        {"cycle", loop_cycle, "*", KIND(LOOP)},
-        {"endswith", str_endswith, "suffix! start end", KIND(STRING)},
-        {"extend", refused, "*", KIND(LIST)},
-        {"find", str_find, "sub! start end", KIND(STRING)},
-        {"get", dict_get, "key! default", KIND(DICT)},
-        {"index", str_index, "sub! start end", KIND(STRING)},
-        {"index", list_index, "value!", ROWS},
-        {"insert", refused, "*", KIND(LIST)},
-        {"isalpha", str_isalpha, "", KIND(STRING)},
-        {"isdigit", str_isdigit, "", KIND(STRING)},
-        {"islower", str_islower, "", KIND(STRING)},
-        {"isupper", str_isupper, "", KIND(STRING)},
-        {"items", dict_items, "", KIND(DICT)},
-        {"join", str_join, "iterable!", KIND(STRING)},
-        {"keys", dict_keys, "", KIND(DICT)},
-        {"lower", str_lower, "", KIND(STRING)},
-        {"lstrip", str_lstrip, "chars", KIND(STRING)},
-        {"partition", str_partition, "sep!", KIND(STRING)},
-        {"pop", refused, "*", KIND(DICT) | KIND(LIST)},
-        {"popitem", refused, "*", KIND(DICT)},
-        {"remove", refused, "*", KIND(LIST)},
-        {"removeprefix", str_removeprefix, "prefix!", KIND(STRING)},
-        {"removesuffix", str_removesuffix, "suffix!", KIND(STRING)},
-        {"replace", str_replace, "old! new! count", KIND(STRING)},
-        {"rfind", str_rfind, "sub! start end", KIND(STRING)},
-        {"rpartition", str_rpartition, "sep!", KIND(STRING)},
-        {"rsplit", str_rsplit, "sep maxsplit", KIND(STRING)},
-        {"rstrip", str_rstrip, "chars", KIND(STRING)},
-        {"setdefault", refused, "*", KIND(DICT)},
-        {"sort", refused, "*", KIND(LIST)},
-        {"split", str_split, "sep maxsplit", KIND(STRING)},
-        {"splitlines", str_splitlines, "keepends", KIND(STRING)},
-        {"startswith", str_startswith, "prefix! start end", KIND(STRING)},
-        {"strip", str_strip, "chars", KIND(STRING)},
-        {"title", str_title, "", KIND(STRING)},
-        {"update", refused, "*", KIND(DICT)},
-        {"upper", str_upper, "", KIND(STRING)},
-        {"values", dict_values, "", KIND(DICT)},
+const struct row jinja_functions[] = {
+        {"dict", dict, "*", 0},
+        {"namespace", namespace, "*", 0},
+        {"raise_exception", raise, "message!", 0},
+        {"range", range, "start! stop step", 0},
+        {"strftime_now", strftime_now, "format!", 0},
         {0}};
 
-const struct row *jinja_method_of(const struct row *first, enum kind kind)
+/* --- looked up ------------------------------------------------------------ */
+
+const struct row *jinja_row(
+        const struct row *rows, const char *name, size_t bytes)
 {
-    for (const struct row *row = first;
-         row && row->name && strcmp(row->name, first->name) == 0; row++)
-        if (row->kinds & KIND(kind))
-            return row;
+    for (; rows->name; rows++)
+        if (strlen(rows->name) == bytes && memcmp(rows->name, name, bytes) == 0)
+            return rows;
     return NULL;
 }
 
-const struct row *jinja_method(enum kind kind, const char *name, size_t bytes)
+const struct row *jinja_named_row(
+        struct jinja *j, struct value name, bool is_test)
 {
-    return jinja_method_of(jinja_row(jinja_methods, name, bytes), kind);
+    const struct row *rows = is_test ? jinja_tests : jinja_filters;
+    if (name.kind != STRING)
+        name = jinja_word("of no name");
+    const struct row *row = jinja_row(rows, name.text, name.bytes);
+    if (!row)
+        jinja_unknown(
+                j, "the %s %.*s is not supported", is_test ? "test" : "filter",
+                (int)(name.bytes > 60 ? 60 : name.bytes), name.text);
+    return row;
 }

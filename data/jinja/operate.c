@@ -1,11 +1,7 @@
 /* operate.c - operators, with Python's rules. */
 #include "data/jinja/internal.h"
 
-#include "base/must.h"
-
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static bool is_number(struct value value)
 {
@@ -23,11 +19,6 @@ static long double exact(struct value value)
 static int64_t whole(struct value value)
 {
     return value.kind == BOOL ? value.truth : value.integer;
-}
-
-static double real(struct value value)
-{
-    return (double)exact(value);
 }
 
 /* --- comparisons ---------------------------------------------------------- */
@@ -147,43 +138,22 @@ bool jinja_is_in(struct jinja *j, struct value value, struct value where)
 
 /* --- text ----------------------------------------------------------------- */
 
-struct value jinja_escaped(struct jinja *j, struct value text)
+struct value jinja_unmarked(struct jinja *j, struct value text)
 {
-    static const char marks[] = "&<>'\"";
-    static const char *const names[] = {
-            "&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-    size_t mark, done = 0;
     if (text.is_safe)
-        return text;
-    text = jinja_str(j, text);
-    mark = jinja_capture(j);
-    for (size_t i = 0; i < text.bytes && j->result == JINJA_DONE; i++) {
-        const char *found = text.text[i] ? strchr(marks, text.text[i]) : NULL;
-        if (!found)
-            continue;
-        jinja_write(j, text.text + done, i - done);
-        jinja_write(j, names[found - marks], strlen(names[found - marks]));
-        done = i + 1;
-    }
-    jinja_write(j, text.text + done, text.bytes - done);
-    struct value escaped = jinja_captured(j, mark);
-    escaped.is_safe = escaped.kind == STRING;
-    return escaped;
+        jinja_unknown(j, "what escapes text beside safe text is not supported");
+    return text;
 }
 
 struct value jinja_joined(struct jinja *j, struct value a, struct value b)
 {
-    if (a.is_safe || b.is_safe) {
-        a = jinja_escaped(j, a);
-        b = jinja_escaped(j, b);
-    }
     char *text = jinja_extend(j, a.text, a.bytes, b.bytes);
     if (!text)
         return jinja_none();
     memcpy(text + a.bytes, b.text, b.bytes);
-    struct value joined = jinja_slice(text, a.bytes + b.bytes);
-    joined.is_safe = a.is_safe;
-    return joined;
+    a.text = text;
+    a.bytes += b.bytes;
+    return a;
 }
 
 static struct value appended(struct jinja *j, struct value a, struct value b)
@@ -216,32 +186,11 @@ static struct value repeated(struct jinja *j, struct value a, int64_t count)
 
 /* --- arithmetic ----------------------------------------------------------- */
 
-static struct value over(struct jinja *j)
-{
-    jinja_unknown(j, "a whole number of over 64 bits is not supported");
-    return jinja_none();
-}
-
-/* The square of `base` is only taken where it is used. */
-static struct value power(struct jinja *j, int64_t base, int64_t exponent)
-{
-    int64_t out = 1;
-    for (; exponent > 0; exponent >>= 1) {
-        if ((exponent & 1) && __builtin_mul_overflow(out, base, &out))
-            return over(j);
-        if (exponent > 1 && __builtin_mul_overflow(base, base, &base))
-            return over(j);
-    }
-    return jinja_integer(out);
-}
-
 static struct value operate_whole(
         struct jinja *j, char sign, int64_t a, int64_t b)
 {
     int64_t out = 0;
     bool is_over = false;
-    if (sign == 'P')
-        return power(j, a, b);
     if (sign == 'D' || sign == '%') {
         is_over = b == -1 && a == INT64_MIN && sign == 'D';
         out = b == -1 ? 0 : a % b; /* rounded down */
@@ -253,7 +202,9 @@ static struct value operate_whole(
                   : sign == '+' ? __builtin_add_overflow(a, b, &out)
                                 : __builtin_sub_overflow(a, b, &out);
     }
-    return is_over ? over(j) : jinja_integer(out);
+    if (is_over)
+        jinja_unknown(j, "a whole number of over 64 bits is not supported");
+    return jinja_integer(out);
 }
 
 static struct value operate_real(char sign, double a, double b)
@@ -272,10 +223,8 @@ static struct value operate_real(char sign, double a, double b)
         return jinja_real(a / b);
     case '%':
         return jinja_real(rest == 0 ? copysign(0, b) : rest);
-    case 'D':
-        return jinja_real(round((a - rest) / b));
     default:
-        return jinja_real(pow(a, b));
+        return jinja_real(round((a - rest) / b));
     }
 }
 
@@ -283,14 +232,12 @@ static struct value operate_numbers(
         struct jinja *j, char sign, struct value a, struct value b)
 {
     bool divides = sign == '/' || sign == 'D' || sign == '%';
-    if ((divides && exact(b) == 0) ||
-        (sign == 'P' && exact(a) == 0 && exact(b) < 0)) {
+    if (divides && exact(b) == 0) {
         jinja_fail(j, "division by zero");
         return jinja_none();
     }
-    if (a.kind == FLOAT || b.kind == FLOAT || sign == '/' ||
-        (sign == 'P' && exact(b) < 0))
-        return operate_real(sign, real(a), real(b));
+    if (a.kind == FLOAT || b.kind == FLOAT || sign == '/')
+        return operate_real(sign, (double)exact(a), (double)exact(b));
     return operate_whole(j, sign, whole(a), whole(b));
 }
 
@@ -300,7 +247,8 @@ struct value jinja_operate(
     if (is_number(a) && is_number(b))
         return operate_numbers(j, sign, a, b);
     if (sign == '+' && a.kind == STRING && b.kind == STRING)
-        return jinja_joined(j, a, b);
+        return a.is_safe == b.is_safe ? jinja_joined(j, a, b)
+                                      : jinja_unmarked(j, a.is_safe ? a : b);
     if (sign == '+' && a.kind == b.kind &&
         is_one_of(a, KIND(LIST) | KIND(TUPLE)))
         return appended(j, a, b);
@@ -317,9 +265,7 @@ struct value jinja_operate(
         jinja_use_undefined(j, a.kind == UNDEFINED ? a : b);
     jinja_fail(
             j, "unsupported operand types for %s: '%s' and '%s'",
-            sign == 'D'   ? "//"
-            : sign == 'P' ? "**"
-                          : (char[]){sign, '\0'},
-            jinja_type(a), jinja_type(b));
+            sign == 'D' ? "//" : (char[]){sign, '\0'}, jinja_type(a),
+            jinja_type(b));
     return jinja_none();
 }

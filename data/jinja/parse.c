@@ -93,28 +93,25 @@ static struct statement *parse_set(struct parser *p)
         return s;
     }
     s->kind = SET_BLOCK;
-    if (jinja_take_sign(p, '|'))
-        s->value = jinja_parse_filters(p, NULL);
+    if (jinja_is_sign(p, '|'))
+        jinja_unknown(p->j, "a block of set with filters is not supported");
     s->body = block_body(p, "endset");
     return s;
 }
 
-/* After "(". */
 static void parse_parameters(struct parser *p, struct macro *macro)
 {
+    jinja_expect_sign(p, '(');
     while (p->j->result == JINJA_DONE && !jinja_take_sign(p, ')')) {
         size_t count = (size_t)macro->count;
         struct parameter *all = jinja_extend(
                 p->j, macro->parameters, count * sizeof *all, sizeof *all);
-        if (!all || p->at->kind != T_NAME) {
-            jinja_unexpected(p, "a name");
+        struct node *name = jinja_parse_name(p), *value = NULL;
+        if (!all || p->j->result != JINJA_DONE)
             return;
-        }
         macro->parameters = all;
         macro->count++;
-        struct value name = p->at++->value;
-        all[count] = (struct parameter){jinja_symbol(p, name), name, NULL};
-        struct node *value = NULL;
+        all[count] = (struct parameter){name->symbol, name->constant, NULL};
         if (jinja_take_sign(p, '='))
             value = jinja_parse_expression(p);
         all[count].value = value;
@@ -123,67 +120,17 @@ static void parse_parameters(struct parser *p, struct macro *macro)
     }
 }
 
-/* From its parameters to the end of its body. */
-static struct macro *parse_macro(
-        struct parser *p, struct value name, const char *end)
-{
-    struct macro *macro = jinja_alloc(p->j, sizeof *macro), *outer = p->macro;
-    int loops = p->loops;
-    *macro = (struct macro){.name = name};
-    if (jinja_take_sign(p, '('))
-        parse_parameters(p, macro);
-    p->macro = macro;
-    p->loops = 0;
-    macro->body = block_body(p, end);
-    p->macro = outer;
-    p->loops = loops;
-    if (outer) { /* what a block within uses is seen from there */
-        outer->takes_more |= macro->takes_more;
-        outer->takes_named |= macro->takes_named;
-        outer->takes_caller |= macro->takes_caller;
-    }
-    return macro;
-}
-
-static struct statement *parse_define(struct parser *p)
+static struct statement *parse_macro(struct parser *p)
 {
     struct statement *s = statement(p, DEFINE);
-    struct value name = p->at->value;
-    if (p->at->kind != T_NAME || p->at[1].kind != T_SIGN ||
-        p->at[1].op != '(') {
-        jinja_unexpected(p, "a name and its parameters");
-        return s;
-    }
-    p->at++;
-    s->target = jinja_node(p, NAME, NULL);
-    s->target->constant = name;
-    s->target->symbol = jinja_symbol(p, name);
-    s->macro = parse_macro(p, name, "endmacro");
-    return s;
-}
-
-/* {% call(parameters) f(..) %}: the body is a macro that f knows as caller. */
-static struct statement *parse_call_block(struct parser *p)
-{
-    struct statement *s = statement(p, CALL_BLOCK);
-    struct macro *parameters = jinja_alloc(p->j, sizeof *parameters);
-    *parameters = (struct macro){.name = jinja_word("caller")};
-    if (jinja_take_sign(p, '('))
-        parse_parameters(p, parameters);
-    s->value = jinja_parse_expression(p);
-    if (p->j->result == JINJA_DONE && s->value->kind != CALL)
-        jinja_unexpected(p, "a call");
-    s->macro = parse_macro(p, parameters->name, "endcall");
-    s->macro->parameters = parameters->parameters;
-    s->macro->count = parameters->count;
-    return s;
-}
-
-static struct statement *parse_filter_block(struct parser *p)
-{
-    struct statement *s = statement(p, FILTER_BLOCK);
-    s->value = jinja_parse_filters(p, NULL);
-    s->body = block_body(p, "endfilter");
+    int loops = p->loops;
+    s->target = jinja_parse_name(p);
+    s->macro = jinja_alloc(p->j, sizeof *s->macro);
+    *s->macro = (struct macro){.name = s->target->constant};
+    parse_parameters(p, s->macro);
+    p->loops = 0;
+    s->macro->body = block_body(p, "endmacro");
+    p->loops = loops;
     return s;
 }
 
@@ -211,9 +158,7 @@ static const struct {
         {"if", parse_if},
         {"for", parse_for},
         {"set", parse_set},
-        {"macro", parse_define},
-        {"call", parse_call_block},
-        {"filter", parse_filter_block},
+        {"macro", parse_macro},
         {"generation", parse_generation},
         {"break", parse_leave},
         {"continue", parse_leave},
@@ -308,7 +253,6 @@ enum jinja_result jinja_parse(
         const char *source, struct jinja_template **out, char *why,
         size_t why_bytes)
 {
-    static const char *const known[] = {"caller", "loop", "varargs", "kwargs"};
     struct jinja_template *t = zd_must(calloc(1, sizeof *t));
     struct jinja *j = &t->memory;
     struct parser p = {.j = j, .template = t};
@@ -319,8 +263,7 @@ enum jinja_result jinja_parse(
     why[0] = '\0';
     const char *text = normalized(j, source, &bytes);
     struct token *tokens = text ? jinja_lex(j, text, bytes) : NULL;
-    for (int i = 0; i < 4; i++)
-        jinja_symbol(&p, jinja_word(known[i]));
+    jinja_symbol(&p, jinja_word("loop")); /* SYMBOL_LOOP */
     if (tokens) {
         p.at = tokens;
         t->body = parse_body(&p, NULL);

@@ -1,5 +1,5 @@
 /* parse_expression.c - tokens of an expression as a tree, with Jinja's
- * precedence: or, and, not, comparisons, + -, ~, * / // %, **, sign, and what
+ * precedence: or, and, not, comparisons, + -, ~, * / // %, sign, and what
  * follows a value: items, calls, then filters and tests. */
 #include "data/jinja/tree.h"
 
@@ -130,7 +130,15 @@ static struct node *constant(struct parser *p, struct value value)
     return node;
 }
 
-static struct node *parse_name(struct parser *p)
+struct node *jinja_parse_name(struct parser *p)
+{
+    struct node *node = jinja_node(p, NAME, NULL);
+    node->constant = expect_name(p);
+    node->symbol = jinja_symbol(p, node->constant);
+    return node;
+}
+
+static struct node *parse_word(struct parser *p)
 {
     static const struct {
         const char *name;
@@ -146,15 +154,11 @@ static struct node *parse_name(struct parser *p)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (jinja_take_name(p, known[i].name))
             return constant(p, known[i].value);
-    struct node *node = jinja_node(p, NAME, NULL);
-    node->constant = expect_name(p);
-    node->symbol = jinja_symbol(p, node->constant);
-    if (p->macro) {
-        p->macro->takes_more |= node->symbol == SYMBOL_VARARGS;
-        p->macro->takes_named |= node->symbol == SYMBOL_KWARGS;
-        p->macro->takes_caller |= node->symbol == SYMBOL_CALLER;
-    }
-    return node;
+    for (int i = 0; i < 3; i++)
+        if (jinja_is_name(
+                    p, (const char *[]){"varargs", "kwargs", "caller"}[i]))
+            jinja_unknown(p->j, "varargs, kwargs and caller are not supported");
+    return jinja_parse_name(p);
 }
 
 /* After "[". */
@@ -216,7 +220,7 @@ static struct node *primary(struct parser *p)
     }
     if (p->at->kind != T_NAME)
         jinja_unexpected(p, "an expression");
-    return parse_name(p);
+    return parse_word(p);
 }
 
 /* --- what follows a value ------------------------------------------------- */
@@ -249,7 +253,7 @@ static void parse_arguments(struct parser *p, struct node *node)
     while (p->j->result == JINJA_DONE && !jinja_take_sign(p, ')')) {
         bool is_named = p->at->kind == T_NAME && p->at[1].kind == T_SIGN &&
                         p->at[1].op == '=';
-        if (jinja_is_sign(p, '*') || jinja_is_sign(p, 'P')) {
+        if (jinja_is_sign(p, '*')) {
             p->j->line = p->at->line;
             jinja_unknown(p->j, "*arguments in a call are not supported");
         } else if (is_named) {
@@ -275,7 +279,7 @@ static void parse_arguments(struct parser *p, struct node *node)
     }
 }
 
-struct node *jinja_parse_call(struct parser *p, struct node *callee)
+static struct node *parse_call(struct parser *p, struct node *callee)
 {
     struct node *node = jinja_node(p, CALL, callee);
     jinja_expect_sign(p, '(');
@@ -289,7 +293,7 @@ static struct node *postfix(struct parser *p, struct node *node)
         if (jinja_take_sign(p, '[')) {
             node = parse_subscript(p, node);
         } else if (jinja_is_sign(p, '(')) {
-            node = jinja_parse_call(p, node);
+            node = parse_call(p, node);
         } else if (jinja_take_sign(p, '.')) {
             bool is_index = p->at->kind == T_CONSTANT;
             node = jinja_node(p, is_index ? ITEM : ATTRIBUTE, node);
@@ -308,12 +312,10 @@ static struct node *postfix(struct parser *p, struct node *node)
     return node;
 }
 
-/* After "|" or where a filter block names one. */
+/* After "|". */
 static struct node *parse_filter(struct parser *p, struct node *value)
 {
     struct node *node = jinja_node(p, FILTER, value);
-    if (!value)
-        jinja_add_part(p, node, NULL);
     node->line = p->j->line = p->at->line;
     node->row = jinja_named_row(p->j, expect_name(p), false);
     if (jinja_take_sign(p, '('))
@@ -340,17 +342,15 @@ static struct node *parse_test(struct parser *p, struct node *value)
     return is_negated ? jinja_node(p, NOT, node) : node;
 }
 
-struct node *jinja_parse_filters(struct parser *p, struct node *node)
+static struct node *parse_filters(struct parser *p, struct node *node)
 {
     while (p->j->result == JINJA_DONE) {
         if (jinja_take_sign(p, '|'))
             node = parse_filter(p, node);
-        else if (node && jinja_take_name(p, "is"))
+        else if (jinja_take_name(p, "is"))
             node = parse_test(p, node);
-        else if (node && jinja_is_sign(p, '('))
-            node = jinja_parse_call(p, node);
-        else if (!node) /* of a block: the first without "|" */
-            node = parse_filter(p, NULL);
+        else if (jinja_is_sign(p, '('))
+            node = parse_call(p, node);
         else
             break;
     }
@@ -373,14 +373,14 @@ static struct node *unary(struct parser *p, bool has_filters)
     } else {
         node = postfix(p, primary(p));
     }
-    return has_filters ? jinja_parse_filters(p, node) : node;
+    return has_filters ? parse_filters(p, node) : node;
 }
 
 /* Operators of one level, from the left. */
 static struct node *chain(struct parser *p, int level)
 {
-    static const char *const ops[] = {"+-", "~", "*/D%", "P"};
-    if (level == 4)
+    static const char *const ops[] = {"+-", "~", "*/D%"};
+    if (level == 3)
         return unary(p, true);
     struct node *first = chain(p, level + 1), *node = NULL;
     while (p->at->kind == T_SIGN && strchr(ops[level], p->at->op) &&
@@ -498,9 +498,7 @@ struct node *jinja_parse_target(struct parser *p)
             part = jinja_parse_target(p);
             jinja_expect_sign(p, ')');
         } else {
-            part = jinja_node(p, NAME, NULL);
-            part->constant = expect_name(p);
-            part->symbol = jinja_symbol(p, part->constant);
+            part = jinja_parse_name(p);
             if (jinja_take_sign(p, '.')) {
                 part = jinja_node(p, ATTRIBUTE, part);
                 part->constant = expect_name(p);

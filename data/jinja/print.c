@@ -3,7 +3,6 @@
 #include "data/jinja/text.h"
 
 #include "base/must.h"
-#include "data/tokenizer/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,12 +45,16 @@ static void write_word(struct jinja *j, const char *text)
 /* --- numbers -------------------------------------------------------------- */
 
 /* The fewest digits that come back exactly, laid out as Python does. */
-static void write_real(struct jinja *j, double value)
+static void write_real(struct jinja *j, double value, bool is_json)
 {
     char digits[40], text[64];
     int precision = 0;
-    if (isnan(value) || isinf(value)) {
-        write_word(j, isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+    if (!isfinite(value)) {
+        write_word(j, value < 0 ? "-" : "");
+        write_word(
+                j, isnan(value) ? is_json ? "NaN" : "nan"
+                   : is_json    ? "Infinity"
+                                : "inf");
         return;
     }
     do
@@ -67,160 +70,201 @@ static void write_real(struct jinja *j, double value)
     write_word(j, text);
 }
 
-static void write_integer(struct jinja *j, int64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)value);
-    write_word(j, text);
-}
-
-/* --- str and repr --------------------------------------------------------- */
+/* --- str, repr and json.dumps --------------------------------------------- */
 
 static bool is_printable(uint32_t c)
 {
-    if (c < 0x80)
-        return c >= ' ' && c < 0x7f;
-    switch (utf8proc_category((utf8proc_int32_t)c)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-    case UTF8PROC_CATEGORY_ZS:
-        return false;
-    default:
-        return true;
-    }
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    return c == ' ' || (category != UTF8PROC_CATEGORY_CN &&
+                        category < UTF8PROC_CATEGORY_ZS); /* others last */
 }
 
-static void write_quoted(struct jinja *j, struct value text)
+/* What stands for a character in quotes; "": itself. */
+static void escape(
+        const struct style *style, char quote, uint32_t c, char out[16])
+{
+    static const char from[] = "\\\n\r\t\f\b", to[] = "\\nrtfb";
+    const char *known = c && c < 0x80 ? strchr(from, (int)c) : NULL;
+    out[0] = '\0';
+    if (c == (unsigned char)quote)
+        snprintf(out, 16, "\\%c", quote);
+    else if (known && (style->is_json || known < from + 4))
+        snprintf(out, 16, "\\%c", to[known - from]);
+    else if (!style->is_json && !is_printable(c))
+        snprintf(
+                out, 16,
+                c < 0x100     ? "\\x%02x"
+                : c < 0x10000 ? "\\u%04x"
+                              : "\\U%08x",
+                c);
+    else if (style->is_json && (c < ' ' || (style->is_ascii && c >= 0x7f)))
+        snprintf(
+                out, 16, c < 0x10000 ? "\\u%04x" : "\\u%04x\\u%04x",
+                c < 0x10000 ? c : 0xd800 + ((c - 0x10000) >> 10),
+                0xdc00 + (c & 0x3ff));
+}
+
+static void write_quoted(
+        struct jinja *j, const struct style *style, struct value text)
 {
     bool has_single = memchr(text.text, '\'', text.bytes) != NULL;
     bool has_double = memchr(text.text, '"', text.bytes) != NULL;
-    char quote = has_single && !has_double ? '"' : '\'';
+    char quote = style->is_json || (has_single && !has_double) ? '"' : '\'';
     size_t done = 0;
     unsigned length;
     jinja_write(j, &quote, 1);
     for (size_t i = 0; i < text.bytes && j->result == JINJA_DONE; i += length) {
-        const unsigned char *at = (const unsigned char *)text.text + i;
-        uint32_t c = utf8_read(at, &length);
-        char escape[16] = "";
-        if (c == (unsigned char)quote || c == '\\')
-            snprintf(escape, sizeof escape, "\\%c", (char)c);
-        else if (c == '\n' || c == '\r' || c == '\t')
-            snprintf(
-                    escape, sizeof escape, "\\%c",
-                    c == '\n'   ? 'n'
-                    : c == '\r' ? 'r'
-                                : 't');
-        else if (!is_printable(c))
-            snprintf(
-                    escape, sizeof escape,
-                    c < 0x100     ? "\\x%02x"
-                    : c < 0x10000 ? "\\u%04x"
-                                  : "\\U%08x",
-                    c);
-        if (!escape[0])
+        char escaped[16];
+        uint32_t c = jinja_character(text, i, &length);
+        if (c >= ' ' && c < 0x7f && c != '\\' && c != (unsigned char)quote)
+            continue;
+        escape(style, quote, c, escaped);
+        if (!escaped[0])
             continue;
         jinja_write(j, text.text + done, i - done);
-        write_word(j, escape);
+        write_word(j, escaped);
         done = i + length;
     }
     jinja_write(j, text.text + done, text.bytes - done);
     jinja_write(j, &quote, 1);
 }
 
-static void write_items(
-        struct jinja *j, const struct items *items, const char *begin,
-        const char *end)
+static void write_break(struct jinja *j, const struct style *style)
 {
+    if (style->indent < 0)
+        return;
+    jinja_write(j, "\n", 1);
+    int64_t count;
+    if (__builtin_mul_overflow(style->indent, style->level, &count) ||
+        !jinja_affords(j, (uint64_t)count, 1))
+        count = jinja_charge(j, SIZE_MAX, 0); /* refused */
+    for (; count > 0 && j->result == JINJA_DONE; count--)
+        jinja_write(j, " ", 1);
+}
+
+static void write_key(struct jinja *j, struct style *style, struct value key)
+{
+    bool is_quoted = style->is_json && key.kind != STRING;
+    if (style->is_json && !is_one_of(key, NUMBERS | KIND(NONE) | KIND(STRING)))
+        jinja_fail(
+                j, "keys must be str, int, float, bool or None, not %s",
+                jinja_type(key));
+    jinja_write(j, "\"", is_quoted);
+    jinja_write_styled(j, style, key);
+    jinja_write(j, "\"", is_quoted);
+    jinja_write_str(j, style->after_key);
+}
+
+/* Items or, with a mapping, its pairs. */
+static void write_members(
+        struct jinja *j, struct style *style, struct value value,
+        const char *begin, const char *end)
+{
+    bool has_pairs = is_one_of(value, KIND(DICT) | KIND(NAMESPACE));
+    size_t count = has_pairs ? value.dict->count : value.items->count;
     write_word(j, begin);
-    for (size_t i = 0; i < items->count && j->result == JINJA_DONE; i++) {
+    style->level++;
+    for (size_t i = 0; i < count && j->result == JINJA_DONE; i++) {
         if (i > 0)
-            write_word(j, ", ");
-        jinja_write_repr(j, items->at[i]);
+            jinja_write_str(j, style->between);
+        write_break(j, style);
+        if (has_pairs)
+            write_key(j, style, value.dict->pairs[i].key);
+        jinja_write_styled(
+                j, style,
+                has_pairs ? value.dict->pairs[i].value : value.items->at[i]);
     }
+    style->level--;
+    if (count)
+        write_break(j, style);
     write_word(j, end);
 }
 
-static void write_dict(struct jinja *j, const struct dict *dict)
+static struct value sorted(struct jinja *j, struct value value)
 {
-    write_word(j, "{");
-    for (size_t i = 0; i < dict->count && j->result == JINJA_DONE; i++) {
-        if (i > 0)
-            write_word(j, ", ");
-        jinja_write_repr(j, dict->pairs[i].key);
-        write_word(j, ": ");
-        jinja_write_repr(j, dict->pairs[i].value);
-    }
-    write_word(j, "}");
+    struct value yes = jinja_truth(true);
+    const struct arguments given = {.at = &yes, .count = 1};
+    struct value pairs = jinja_call_row(
+            j, jinja_row(jinja_filters, "dictsort", 8), value, &given);
+    struct value made = jinja_mapping(j, DICT, value.dict->count);
+    for (size_t i = 0; j->result == JINJA_DONE && i < pairs.items->count; i++)
+        jinja_put(
+                j, made.dict, pairs.items->at[i].items->at[0],
+                pairs.items->at[i].items->at[1]);
+    return made;
 }
 
-static void write_container(struct jinja *j, struct value value)
+static void write_container(
+        struct jinja *j, struct style *style, struct value value)
 {
-    switch ((enum kind)value.kind) {
-    case LIST:
-        write_items(j, value.items, "[", "]");
-        break;
-    case TUPLE:
-        write_items(j, value.items, "(", value.items->count == 1 ? ",)" : ")");
-        break;
-    case VIEW:
-        write_items(j, value.items, "dict_items([", "])");
-        break;
-    case DICT:
-        write_dict(j, value.dict);
-        break;
-    case NAMESPACE:
-        write_word(j, "<Namespace ");
-        write_dict(j, value.dict);
-        write_word(j, ">");
-        break;
-    default: /* others have an address in their text */
+    bool is_json = style->is_json;
+    if (value.kind == LIST || (value.kind == TUPLE && is_json))
+        write_members(j, style, value, "[", "]");
+    else if (value.kind == DICT)
+        write_members(
+                j, style, style->sorts ? sorted(j, value) : value, "{", "}");
+    else if (is_json)
+        jinja_fail(
+                j, "Object of type %s is not JSON serializable",
+                jinja_type(value));
+    else if (value.kind == TUPLE)
+        write_members(
+                j, style, value, "(", value.items->count == 1 ? ",)" : ")");
+    else if (value.kind == VIEW)
+        write_members(j, style, value, "dict_items([", "])");
+    else if (value.kind == NAMESPACE)
+        write_members(j, style, value, "<Namespace {", "}>");
+    else /* others have an address in their text */
         jinja_fail(j, "a %s cannot be printed", jinja_type(value));
-    }
 }
 
-void jinja_write_repr(struct jinja *j, struct value value)
+void jinja_write_styled(
+        struct jinja *j, struct style *style, struct value value)
 {
+    bool is_json = style->is_json;
+    char text[24];
     if (!jinja_enter(j))
         return;
     switch ((enum kind)value.kind) {
-    case ABSENT:
-    case UNDEFINED:
-        write_word(j, "Undefined");
-        break;
     case NONE:
-        write_word(j, "None");
+        write_word(j, is_json ? "null" : "None");
         break;
     case BOOL:
-        write_word(j, value.truth ? "True" : "False");
+        snprintf(text, sizeof text, "%s", value.truth ? "True" : "False");
+        text[0] = (char)(text[0] | (is_json ? 0x20 : 0)); /* small */
+        write_word(j, text);
         break;
     case INT:
-        write_integer(j, value.integer);
+        snprintf(text, sizeof text, "%lld", (long long)value.integer);
+        write_word(j, text);
         break;
     case FLOAT:
-        write_real(j, value.real);
+        write_real(j, value.real, is_json);
         break;
     case STRING:
-        write_word(j, value.is_safe ? "Markup(" : "");
-        write_quoted(j, value);
-        write_word(j, value.is_safe ? ")" : "");
+        write_word(j, value.is_safe && !is_json ? "Markup(" : "");
+        write_quoted(j, style, value);
+        write_word(j, value.is_safe && !is_json ? ")" : "");
         break;
     default:
-        write_container(j, value);
+        if (is_one_of(value, KIND(UNDEFINED) | KIND(ABSENT)) && !is_json)
+            write_word(j, "Undefined");
+        else
+            write_container(j, style, value);
     }
     jinja_leave(j);
 }
 
 void jinja_write_str(struct jinja *j, struct value value)
 {
+    struct style repr = {
+            .indent = -1,
+            .between = jinja_word(", "),
+            .after_key = jinja_word(": ")};
     if (value.kind == STRING)
         jinja_write(j, value.text, value.bytes);
     else if (!is_one_of(value, KIND(UNDEFINED) | KIND(ABSENT)))
-        jinja_write_repr(j, value);
+        jinja_write_styled(j, &repr, value);
 }
 
 struct value jinja_str(struct jinja *j, struct value value)
@@ -229,174 +273,5 @@ struct value jinja_str(struct jinja *j, struct value value)
         return value;
     size_t mark = jinja_capture(j);
     jinja_write_str(j, value);
-    return jinja_captured(j, mark);
-}
-
-/* --- json.dumps ----------------------------------------------------------- */
-
-struct json {
-    struct jinja *j;
-    const struct json_style *style;
-    int level;
-};
-
-static void write_escaped(const struct json *json, struct value text)
-{
-    static const char from[] = "\"\\\n\r\t\f\b", to[] = "\"\\nrtfb";
-    struct jinja *j = json->j;
-    size_t done = 0;
-    unsigned length;
-    jinja_write(j, "\"", 1);
-    for (size_t i = 0; i < text.bytes; i += length) {
-        const unsigned char *at = (const unsigned char *)text.text + i;
-        const char *known;
-        char escape[16];
-        length = 1;
-        if (*at >= ' ' && *at != '"' && *at != '\\' &&
-            (*at < 0x7f || !json->style->ascii))
-            continue;
-        uint32_t c = utf8_read(at, &length);
-        if (c && c < 0x80 && (known = strchr(from, (int)c)))
-            snprintf(escape, sizeof escape, "\\%c", to[known - from]);
-        else if (c < 0x10000)
-            snprintf(escape, sizeof escape, "\\u%04x", c);
-        else
-            snprintf(
-                    escape, sizeof escape, "\\u%04x\\u%04x",
-                    0xd800 + ((c - 0x10000) >> 10), 0xdc00 + (c & 0x3ff));
-        jinja_write(j, text.text + done, i - done);
-        write_word(j, escape);
-        done = i + length;
-        if (j->result != JINJA_DONE)
-            return;
-    }
-    jinja_write(j, text.text + done, text.bytes - done);
-    jinja_write(j, "\"", 1);
-}
-
-static void write_break(const struct json *json, int level)
-{
-    struct value indent = json->style->indent;
-    if (indent.kind == NONE)
-        return;
-    jinja_write(json->j, "\n", 1);
-    for (int i = 0; i < level; i++)
-        if (indent.kind == STRING)
-            jinja_write(json->j, indent.text, indent.bytes);
-        else
-            jinja_pad(json->j, jinja_word(" "), indent.integer);
-}
-
-static void write_json(struct json *json, struct value value);
-
-static void write_key(struct json *json, struct value key)
-{
-    struct jinja *j = json->j;
-    if (!is_one_of(key, NUMBERS | KIND(NONE) | KIND(STRING))) {
-        jinja_fail(
-                j, "keys must be str, int, float, bool or None, not %s",
-                jinja_type(key));
-        return;
-    }
-    if (key.kind != STRING)
-        jinja_write(j, "\"", 1);
-    write_json(json, key);
-    if (key.kind != STRING)
-        jinja_write(j, "\"", 1);
-}
-
-/* Of a list or, by its pairs, a mapping. */
-static void write_members(
-        struct json *json, const struct value *items, const struct pair *pairs,
-        size_t count)
-{
-    struct jinja *j = json->j;
-    const struct json_style *style = json->style;
-    jinja_write(j, pairs ? "{" : "[", 1);
-    json->level++;
-    for (size_t i = 0; i < count && j->result == JINJA_DONE; i++) {
-        if (i > 0)
-            jinja_write_str(j, style->item_separator);
-        write_break(json, json->level);
-        if (pairs) {
-            write_key(json, pairs[i].key);
-            jinja_write_str(j, style->key_separator);
-        }
-        write_json(json, pairs ? pairs[i].value : items[i]);
-    }
-    json->level--;
-    if (count)
-        write_break(json, json->level);
-    jinja_write(j, pairs ? "}" : "]", 1);
-}
-
-static void write_json_dict(struct json *json, struct value value)
-{
-    static const struct pair none = {{0}, {0}};
-    struct dict *dict = value.dict;
-    if (json->style->sorts) {
-        struct value sorted = jinja_call_row(
-                json->j, jinja_filter("dictsort", 8), value,
-                &(struct arguments){
-                        .at = (struct value[]){jinja_truth(true)}, .count = 1});
-        struct value copy = jinja_mapping(json->j, DICT, dict->count);
-        for (size_t i = 0;
-             json->j->result == JINJA_DONE && i < sorted.items->count; i++)
-            jinja_put(
-                    json->j, copy.dict, sorted.items->at[i].items->at[0],
-                    sorted.items->at[i].items->at[1]);
-        dict = copy.dict;
-    }
-    write_members(json, NULL, dict->count ? dict->pairs : &none, dict->count);
-}
-
-static void write_json(struct json *json, struct value value)
-{
-    struct jinja *j = json->j;
-    if (!jinja_enter(j))
-        return;
-    switch ((enum kind)value.kind) {
-    case NONE:
-        write_word(j, "null");
-        break;
-    case BOOL:
-        write_word(j, value.truth ? "true" : "false");
-        break;
-    case INT:
-        write_integer(j, value.integer);
-        break;
-    case FLOAT:
-        if (isfinite(value.real))
-            write_real(j, value.real);
-        else
-            write_word(
-                    j, isnan(value.real) ? "NaN"
-                       : value.real < 0  ? "-Infinity"
-                                         : "Infinity");
-        break;
-    case STRING:
-        write_escaped(json, value);
-        break;
-    case LIST:
-    case TUPLE:
-        write_members(json, value.items->at, NULL, value.items->count);
-        break;
-    case DICT:
-        write_json_dict(json, value);
-        break;
-    default:
-        jinja_fail(
-                j, "Object of type %s is not JSON serializable",
-                jinja_type(value));
-    }
-    jinja_leave(j);
-}
-
-struct value jinja_json(
-        struct jinja *j, struct value value, const struct json_style *style)
-{
-    struct json json = {j, style, 0};
-    size_t mark = jinja_capture(j);
-    write_json(&json, value);
     return jinja_captured(j, mark);
 }

@@ -106,29 +106,6 @@ static enum flow run_for(struct jinja *j, const struct statement *s)
     return GO_ON;
 }
 
-static struct value closure_of(struct jinja *j, const struct macro *macro)
-{
-    struct closure *closure = jinja_alloc(j, sizeof *closure);
-    *closure = (struct closure){macro, j->scope};
-    return (struct value){.kind = MACRO, .macro = closure};
-}
-
-static void run_call_block(struct jinja *j, const struct statement *s)
-{
-    struct node call = *s->value;
-    struct named caller = {jinja_word("caller"), NULL};
-    struct node body = {.kind = CONSTANT, .constant = closure_of(j, s->macro)};
-    size_t count = (size_t)call.named_count;
-    struct named *named = jinja_alloc(j, (count + 1) * sizeof *named);
-    if (count)
-        memcpy(named, call.named, count * sizeof *named);
-    named[count] = caller;
-    named[count].value = &body;
-    call.named = named;
-    call.named_count++;
-    jinja_write_str(j, jinja_evaluate(j, &call));
-}
-
 /* transformers counts the text before a block without what an open capture has
  * written, so a block in a macro is told where the macro's text begins. */
 static enum flow run_generation(struct jinja *j, const struct statement *s)
@@ -173,19 +150,15 @@ static enum flow run_one(struct jinja *j, const struct statement *s)
             assign(j, s->target, value);
         return GO_ON;
     case SET_BLOCK:
-        value = jinja_filtered(j, s->value, captured_body(j, s->body));
+        value = captured_body(j, s->body);
         if (j->result == JINJA_DONE)
             assign(j, s->target, value);
         return GO_ON;
     case DEFINE:
-        assign(j, s->target, closure_of(j, s->macro));
-        return GO_ON;
-    case CALL_BLOCK:
-        run_call_block(j, s);
-        return GO_ON;
-    case FILTER_BLOCK:
-        value = jinja_filtered(j, s->value, captured_body(j, s->body));
-        jinja_write_str(j, value);
+        value = (struct value){
+                .kind = MACRO, .macro = jinja_alloc(j, sizeof *value.macro)};
+        *value.macro = (struct closure){s->macro, j->scope};
+        assign(j, s->target, value);
         return GO_ON;
     case GENERATION:
         return run_generation(j, s);
@@ -210,70 +183,32 @@ static enum flow run(struct jinja *j, const struct statement *s)
 
 /* --- macros --------------------------------------------------------------- */
 
-static const struct value *named_argument(
-        const struct arguments *given, struct value name)
-{
-    for (size_t i = 0; i < given->named_count; i++)
-        if (given->named[i].key.bytes == name.bytes &&
-            memcmp(given->named[i].key.text, name.text, name.bytes) == 0)
-            return &given->named[i].value;
-    return NULL;
-}
-
 static void bind_parameters(
         struct jinja *j, const struct macro *macro,
         const struct arguments *given)
 {
+    size_t named = 0;
     for (int i = 0; i < macro->count && j->result == JINJA_DONE; i++) {
         const struct parameter *parameter = &macro->parameters[i];
-        const struct value *named = named_argument(given, parameter->name);
-        struct value value = jinja_undefined(parameter->name, MACRO);
+        struct value name = parameter->name;
+        const struct value *by_name = jinja_named(given, name.text, name.bytes);
+        struct value value = jinja_undefined(name, MACRO);
         if ((size_t)i < given->count)
             value = given->at[i];
-        else if (named)
-            value = *named;
+        else if (by_name)
+            named++, value = *by_name;
         else if (parameter->value)
             value = jinja_evaluate(j, parameter->value);
         jinja_bind(j, parameter->symbol, value);
     }
-}
-
-/* What no parameter took: in varargs, kwargs and caller, or refused. */
-static void bind_rest(
-        struct jinja *j, const struct macro *macro,
-        const struct arguments *given)
-{
-    struct value more = jinja_list(j, TUPLE, 0);
-    struct value others = jinja_mapping(j, DICT, 0);
-    struct value caller = jinja_undefined(jinja_word("caller"), 0);
-    for (size_t i = (size_t)macro->count; i < given->count; i++)
-        jinja_append(j, more, given->at[i]);
-    for (size_t i = 0; i < given->named_count; i++) {
-        struct value name = given->named[i].key;
-        bool is_taken = false;
-        for (int k = (int)given->count; k < macro->count; k++)
-            is_taken |= jinja_equal(j, macro->parameters[k].name, name);
-        if (!is_taken && jinja_is_text(name, "caller") && macro->takes_caller)
-            caller = given->named[i].value;
-        else if (!is_taken)
-            jinja_put(j, others.dict, name, given->named[i].value);
-    }
-    if (more.items->count && !macro->takes_more)
+    if (given->count > (size_t)macro->count)
         jinja_fail(
                 j, "macro '%.*s' takes not more than %d arguments",
                 (int)macro->name.bytes, macro->name.text, macro->count);
-    if (others.dict->count && !macro->takes_named)
+    if (given->named_count > named)
         jinja_fail(
-                j, "macro '%.*s' takes no keyword argument '%.*s'",
-                (int)macro->name.bytes, macro->name.text,
-                (int)others.dict->pairs[0].key.bytes,
-                others.dict->pairs[0].key.text);
-    if (macro->takes_more)
-        jinja_bind(j, SYMBOL_VARARGS, more);
-    if (macro->takes_named)
-        jinja_bind(j, SYMBOL_KWARGS, others);
-    if (macro->takes_caller)
-        jinja_bind(j, SYMBOL_CALLER, caller);
+                j, "macro '%.*s' takes no such keyword argument",
+                (int)macro->name.bytes, macro->name.text);
 }
 
 struct value jinja_run_macro(
@@ -285,7 +220,6 @@ struct value jinja_run_macro(
         return jinja_none();
     jinja_push(j, closure->scope);
     bind_parameters(j, closure->macro, given);
-    bind_rest(j, closure->macro, given);
     size_t mark = jinja_capture(j);
     if (j->result == JINJA_DONE)
         run(j, closure->macro->body);

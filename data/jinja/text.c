@@ -1,12 +1,8 @@
 /* text.c - see text.h. */
 #include "data/jinja/text.h"
 
-#include "base/must.h"
 #include "data/tokenizer/utf8.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <utf8proc.h>
 
 uint32_t jinja_character(struct value text, size_t at, unsigned *bytes_out)
@@ -59,46 +55,24 @@ struct value jinja_stripped(
     return jinja_part(text, begin, end);
 }
 
-static void write_character(struct jinja *j, uint32_t c)
-{
-    unsigned char bytes[4];
-    jinja_write(j, (const char *)bytes, utf8_write(bytes, c));
-}
-
-static bool is_cased(uint32_t c)
-{
-    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
-    return category == UTF8PROC_CATEGORY_LU ||
-           category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
-}
-
-/* One character in lower or upper case; the sharp s has two in upper case. */
-static void write_in_case(struct jinja *j, uint32_t c, enum letter_case to)
-{
-    if (c == 0xdf && to != LOWER)
-        jinja_write(j, to == UPPER ? "SS" : "Ss", 2);
-    else
-        write_character(
-                j, (uint32_t)(to == LOWER
-                                      ? utf8proc_tolower((utf8proc_int32_t)c)
-                              : to == UPPER
-                                      ? utf8proc_toupper((utf8proc_int32_t)c)
-                                      : utf8proc_totitle((utf8proc_int32_t)c)));
-}
-
 struct value jinja_in_case(
         struct jinja *j, struct value text, enum letter_case to)
 {
     size_t mark = jinja_capture(j);
-    bool after_letter = false;
-    unsigned bytes;
-    for (size_t i = 0; i < text.bytes && jinja_charge(j, 1, 0); i += bytes) {
-        uint32_t c = jinja_character(text, i, &bytes);
-        bool is_first = to == TITLE ? !after_letter : i == 0;
-        enum letter_case way =
-                to == TITLE || to == CAPITAL ? (is_first ? TITLE : LOWER) : to;
-        write_in_case(j, c, way);
-        after_letter = is_cased(c);
+    unsigned length;
+    for (size_t i = 0; i < text.bytes && jinja_charge(j, 1, 0); i += length) {
+        utf8proc_int32_t c =
+                (utf8proc_int32_t)jinja_character(text, i, &length);
+        enum letter_case way = to == CAPITAL && i > 0 ? LOWER : to;
+        unsigned char bytes[4];
+        if (c == 0xdf && way != LOWER) { /* the sharp s */
+            jinja_write(j, way == UPPER ? "SS" : "Ss", 2);
+            continue;
+        }
+        c = way == LOWER   ? utf8proc_tolower(c)
+            : way == UPPER ? utf8proc_toupper(c)
+                           : utf8proc_totitle(c);
+        jinja_write(j, (const char *)bytes, utf8_write(bytes, (uint32_t)c));
     }
     struct value made = jinja_captured(j, mark);
     made.is_safe = text.is_safe;
@@ -130,36 +104,7 @@ struct value jinja_replaced(
         done = at += bytes;
     }
     jinja_write(j, text.text + done, text.bytes - done);
-    struct value made = jinja_captured(j, mark);
-    made.is_safe = text.is_safe;
-    return made;
-}
-
-static bool is_line_end(uint32_t c)
-{
-    return (c >= 10 && c <= 13) || (c >= 0x1c && c <= 0x1e) || c == 0x85 ||
-           c == 0x2028 || c == 0x2029;
-}
-
-struct value jinja_lines(struct jinja *j, struct value text, bool keeps_ends)
-{
-    struct value lines = jinja_list(j, LIST, 0);
-    size_t begin = 0;
-    unsigned bytes;
-    jinja_read(j, 8 * text.bytes);
-    for (size_t i = 0; i < text.bytes && j->result == JINJA_DONE;) {
-        uint32_t c = jinja_character(text, i, &bytes);
-        size_t end = i;
-        i += bytes;
-        if (!is_line_end(c))
-            continue;
-        i += c == '\r' && i < text.bytes && text.text[i] == '\n';
-        jinja_append(j, lines, jinja_part(text, begin, keeps_ends ? i : end));
-        begin = i;
-    }
-    if (begin < text.bytes)
-        jinja_append(j, lines, jinja_part(text, begin, text.bytes));
-    return lines;
+    return jinja_captured(j, mark);
 }
 
 struct value jinja_join_items(
@@ -175,62 +120,7 @@ struct value jinja_join_items(
             jinja_fail(
                     j, "sequence item %zu: expected str instance, %s found", i,
                     jinja_type(item));
-        if (must_be_text && separator.is_safe)
-            item = jinja_escaped(j, item);
         jinja_write_str(j, item);
     }
-    struct value made = jinja_captured(j, mark);
-    made.is_safe = must_be_text && separator.is_safe;
-    return made;
-}
-
-void jinja_pad(struct jinja *j, struct value with, int64_t count)
-{
-    if (count <= 0 || !jinja_affords(j, (uint64_t)count, with.bytes))
-        return;
-    for (; count > 0 && j->result == JINJA_DONE; count--)
-        jinja_write(j, with.text, with.bytes);
-}
-
-/* Stripped, without underscores; false: too long for a number. */
-static bool digits_of(struct value text, char out[512])
-{
-    size_t used = 0;
-    struct jinja scratch = {.left = {.steps = 4096 + text.bytes}};
-    text = jinja_stripped(&scratch, text, jinja_absent, true, true);
-    for (size_t i = 0; i < text.bytes; i++) {
-        bool is_between = i > 0 && i + 1 < text.bytes &&
-                          isalnum((unsigned char)text.text[i - 1]) &&
-                          isalnum((unsigned char)text.text[i + 1]);
-        if (used == 511 || !text.text[i] ||
-            isspace((unsigned char)text.text[i]) ||
-            (text.text[i] == '_' && !is_between))
-            return false;
-        if (text.text[i] != '_')
-            out[used++] = text.text[i];
-    }
-    out[used] = '\0';
-    return used > 0;
-}
-
-bool jinja_parse_integer(struct value text, int base, int64_t *out)
-{
-    char digits[512], *end;
-    errno = 0;
-    if (!digits_of(text, digits))
-        return false;
-    const char *first = digits + strspn(digits, "+-");
-    if (base == 10 && strspn(first, "0123456789") != strlen(first))
-        return false;
-    *out = strtoll(digits, &end, base);
-    return !*end && !errno;
-}
-
-bool jinja_parse_real(struct value text, double *out)
-{
-    char digits[512], *end;
-    if (!digits_of(text, digits) || strpbrk(digits, "xXpP("))
-        return false;
-    *out = strtod(digits, &end);
-    return !*end;
+    return jinja_captured(j, mark);
 }

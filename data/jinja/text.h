@@ -12,23 +12,17 @@ struct value jinja_stripped(
         bool right);
 bool jinja_is_space(uint32_t c);
 uint32_t jinja_character(struct value text, size_t at, unsigned *bytes_out);
-enum letter_case { LOWER, UPPER, TITLE, CAPITAL };
+enum letter_case { LOWER, UPPER, CAPITAL };
 struct value jinja_in_case(
         struct jinja *j, struct value text, enum letter_case to);
 /* Up to `most` times, all for less than 0. */
 struct value jinja_replaced(
         struct jinja *j, struct value text, struct value from, struct value to,
         int64_t most);
-/* Lines without their ends, or with them. */
-struct value jinja_lines(struct jinja *j, struct value text, bool keeps_ends);
-/* With these arguments; `separator` is between. */
+/* As one text, `separator` between. */
 struct value jinja_join_items(
         struct jinja *j, struct value separator, const struct items *items,
         bool must_be_text);
-void jinja_pad(struct jinja *j, struct value with, int64_t count);
-/* Python's int() and float() of text; false: it is none. */
-bool jinja_parse_integer(struct value text, int base, int64_t *out);
-bool jinja_parse_real(struct value text, double *out);
 /* Arguments with their defaults. */
 static inline int64_t integer_or(struct value value, int64_t other)
 {

@@ -47,8 +47,6 @@ enum statement_kind {
     SET,
     SET_BLOCK,
     DEFINE,
-    CALL_BLOCK,
-    FILTER_BLOCK,
     GENERATION,
     BREAK,
     CONTINUE,
@@ -63,21 +61,20 @@ struct macro {
         struct node *value; /* NULL: has no default */
     } * parameters;
     struct statement *body;
-    bool takes_more, takes_named, takes_caller; /* varargs, kwargs, caller */
 };
 
 struct statement {
     enum statement_kind kind;
     int line;
     struct value text;
-    struct node *value;  /* printed, condition, visited, set, filters, call */
+    struct node *value;  /* printed, condition, visited, set */
     struct node *target; /* for, set */
     struct node *only;   /* for: the condition after `if` */
     struct statement *body, *other, *next;
     struct macro *macro;
 };
 
-enum { SYMBOL_CALLER, SYMBOL_LOOP, SYMBOL_VARARGS, SYMBOL_KWARGS };
+enum { SYMBOL_LOOP };
 
 struct jinja_template {
     struct jinja memory; /* only its chunks are in use */
@@ -97,8 +94,7 @@ enum token_kind {
     T_BLOCK_END,
     T_NAME,
     T_CONSTANT, /* number or text */
-    T_SIGN      /* op: its character, or of two: == E, != N, <= L, >= G, // D,
-                 * ** P */
+    T_SIGN      /* op: its character, or of two: == E, != N, <= L, >= G, // D */
 };
 
 struct token {
@@ -118,8 +114,7 @@ struct parser {
     struct jinja_template *template;
     const struct token *at;
     int name_capacity;
-    struct macro *macro; /* whose body is read, or NULL */
-    int loops;           /* around the statement */
+    int loops; /* around the statement */
 };
 
 bool jinja_is_sign(const struct parser *p, char op);
@@ -136,8 +131,7 @@ void jinja_add_part(struct parser *p, struct node *node, struct node *part);
 struct node *jinja_parse_expression(struct parser *p);
 /* One or, with commas, a tuple; `has_choice`: "if .. else" belongs to it. */
 struct node *jinja_parse_tuple(struct parser *p, bool has_choice);
-struct node *jinja_parse_filters(struct parser *p, struct node *node);
-struct node *jinja_parse_call(struct parser *p, struct node *callee);
+struct node *jinja_parse_name(struct parser *p);
 struct node *jinja_parse_target(struct parser *p);
 
 /* --- evaluate.c, run.c ---------------------------------------------------- */
@@ -159,8 +153,5 @@ struct scope *jinja_push(struct jinja *j, struct scope *outer);
 struct value jinja_run_macro(
         struct jinja *j, const struct closure *closure,
         const struct arguments *given);
-/* Applies the filters of a block to its text. */
-struct value jinja_filtered(
-        struct jinja *j, const struct node *filters, struct value text);
 
 #endif

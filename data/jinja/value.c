@@ -1,8 +1,5 @@
 /* value.c - values: made, looked into, gone through. */
-#include "data/jinja/internal.h"
-
-#include "base/must.h"
-#include "data/tokenizer/utf8.h"
+#include "data/jinja/text.h"
 
 struct value jinja_copy(struct jinja *j, const char *text, size_t bytes)
 {
@@ -52,14 +49,24 @@ struct value jinja_tuple(struct jinja *j, struct value a, struct value b)
     return tuple;
 }
 
+static bool reserve_pairs(struct jinja *j, struct dict *dict, size_t capacity)
+{
+    if (!jinja_affords(j, capacity, sizeof *dict->pairs))
+        return false;
+    struct pair *pairs = jinja_alloc(j, capacity * sizeof *pairs);
+    if (dict->count)
+        memcpy(pairs, dict->pairs, dict->count * sizeof *pairs);
+    dict->pairs = pairs;
+    dict->capacity = capacity;
+    return true;
+}
+
 struct value jinja_mapping(struct jinja *j, enum kind kind, size_t capacity)
 {
     struct dict *dict = jinja_alloc(j, sizeof *dict);
     *dict = (struct dict){0};
-    if (capacity && jinja_affords(j, capacity, sizeof *dict->pairs)) {
-        dict->pairs = jinja_alloc(j, capacity * sizeof *dict->pairs);
-        dict->capacity = capacity;
-    }
+    if (capacity)
+        reserve_pairs(j, dict, capacity);
     return (struct value){.kind = (uint8_t)kind, .dict = dict};
 }
 
@@ -69,17 +76,9 @@ static void add_pair(
 {
     if (!jinja_charge(j, 1, 0))
         return;
-    if (dict->count == dict->capacity) {
-        size_t capacity = dict->capacity ? 2 * dict->capacity : 4;
-        if (!jinja_affords(j, capacity, sizeof *dict->pairs))
-            return;
-        struct pair *pairs = jinja_alloc(j, capacity * sizeof *pairs);
-        if (dict->count)
-            memcpy(pairs, dict->pairs, dict->count * sizeof *pairs);
-        dict->pairs = pairs;
-        dict->capacity = capacity;
-    }
-    dict->pairs[dict->count++] = (struct pair){key, value};
+    if (dict->count < dict->capacity ||
+        reserve_pairs(j, dict, dict->count ? 2 * dict->count : 4))
+        dict->pairs[dict->count++] = (struct pair){key, value};
 }
 
 const struct value *jinja_find_text(
@@ -259,12 +258,20 @@ static struct value characters(struct jinja *j, struct value text)
     return list;
 }
 
-static struct value keys_of(struct jinja *j, const struct dict *dict)
+struct value jinja_view(
+        struct jinja *j, enum kind kind, struct value dict, bool has_keys,
+        bool has_values)
 {
-    struct value list = jinja_list(j, LIST, dict->count);
-    for (size_t i = 0; i < dict->count; i++)
-        jinja_append(j, list, dict->pairs[i].key);
-    return list;
+    struct value made = jinja_list(j, kind, dict.dict->count);
+    for (size_t i = 0; i < dict.dict->count && j->result == JINJA_DONE; i++) {
+        const struct pair *pair = &dict.dict->pairs[i];
+        jinja_append(
+                j, made,
+                has_keys && has_values ? jinja_tuple(j, pair->key, pair->value)
+                : has_keys             ? pair->key
+                                       : pair->value);
+    }
+    return made;
 }
 
 bool jinja_iterate(struct jinja *j, struct value value, struct items *out)
@@ -288,7 +295,7 @@ bool jinja_iterate(struct jinja *j, struct value value, struct items *out)
         *out = *characters(j, value).items;
         break;
     case DICT:
-        *out = *keys_of(j, value.dict).items;
+        *out = *jinja_view(j, LIST, value, true, false).items;
         break;
     default:
         jinja_fail(j, "'%s' object is not iterable", jinja_type(value));
@@ -322,30 +329,25 @@ static struct value neighbor(struct loop *loop, int64_t at, const char *hint)
 
 static struct value loop_attribute(struct loop *loop, struct value name)
 {
-    static const char *const names[] = {
-            "index0",    "first", "last",   "index",    "length",   "revindex",
-            "revindex0", "depth", "depth0", "previtem", "nextitem", NULL};
     int64_t at = (int64_t)loop->at, count = (int64_t)loop->items.count;
-    int which = 0;
-    while (names[which] && !jinja_is_text(name, names[which]))
-        which++;
-    switch (which) {
-    case 1:
-        return jinja_truth(at == 0);
-    case 2:
-        return jinja_truth(at + 1 == count);
-    case 9:
-        return neighbor(loop, at - 1, "there is no previous item");
-    case 10:
-        return neighbor(loop, at + 1, "there is no next item");
-    case 11:
-        return jinja_undefined(name, LOOP);
-    default:
-        break;
-    }
-    const int64_t numbers[] = {
-            at, 0, 0, at + 1, count, count - at, count - at - 1, 1, 0};
-    return jinja_integer(numbers[which]);
+    const struct {
+        const char *name;
+        struct value value;
+    } all[] = {
+            {"index0", jinja_integer(at)},
+            {"index", jinja_integer(at + 1)},
+            {"first", jinja_truth(at == 0)},
+            {"last", jinja_truth(at + 1 == count)},
+            {"length", jinja_integer(count)},
+            {"revindex", jinja_integer(count - at)},
+            {"revindex0", jinja_integer(count - at - 1)},
+            {"previtem", neighbor(loop, at - 1, "there is no previous item")},
+            {"nextitem", neighbor(loop, at + 1, "there is no next item")},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (jinja_is_text(name, all[i].name))
+            return all[i].value;
+    return jinja_undefined(name, LOOP);
 }
 
 struct value jinja_attribute(
@@ -361,8 +363,7 @@ struct value jinja_attribute(
         found = jinja_find(j, value.dict, name);
         return found ? *found : jinja_undefined(name, NAMESPACE);
     }
-    method = jinja_method_of(method, value.kind);
-    if (method) {
+    if (method && is_one_of(value, method->kinds)) {
         struct method *bound = jinja_alloc(j, sizeof *bound);
         *bound = (struct method){method, value};
         return (struct value){.kind = METHOD, .method = bound};
@@ -463,28 +464,18 @@ struct value jinja_sliced(
                 value, begin,
                 jinja_past_characters(value, begin, (size_t)(last - first)));
     }
-    struct value made = jinja_list(j, value.kind, 0);
-    if (!is_text && at[2] == 1) {
-        *made.items = (struct items){
-                .at = value.items->at + first, .count = (size_t)(last - first)};
-        return made;
-    }
-    struct items from = {0};
-    size_t mark = is_text ? jinja_capture(j) : 0;
+    struct value made = jinja_list(j, is_text ? LIST : value.kind, 0);
+    struct items from;
     jinja_iterate(j, value, &from);
     for (int64_t i = first;
          j->result == JINJA_DONE && (at[2] > 0 ? i < at[1] : i > at[1]);) {
-        struct value part = from.at[i];
-        if (is_text)
-            jinja_write(j, part.text, part.bytes);
-        else
-            jinja_append(j, made, part);
+        jinja_append(j, made, from.at[i]);
         if (__builtin_add_overflow(i, at[2], &i))
             break;
     }
     if (!is_text)
         return made;
-    made = jinja_captured(j, mark);
+    made = jinja_join_items(j, jinja_word(""), made.items, false);
     made.is_safe = value.is_safe;
     return made;
 }

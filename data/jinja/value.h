@@ -78,8 +78,6 @@ struct method { /* bound */
 struct loop {
     struct items items;
     size_t at;
-    int depth0;
-    struct value changed; /* what changed() was given last, or ABSENT */
 };
 
 static const struct value jinja_absent = {.kind = ABSENT};
@@ -143,6 +141,10 @@ struct value jinja_list(
 /* Only while it is built. */
 void jinja_append(struct jinja *j, struct value list, struct value item);
 struct value jinja_tuple(struct jinja *j, struct value a, struct value b);
+/* Keys, values or pairs of both. */
+struct value jinja_view(
+        struct jinja *j, enum kind kind, struct value dict, bool has_keys,
+        bool has_values);
 struct value jinja_mapping(struct jinja *j, enum kind kind, size_t capacity);
 void jinja_put(
         struct jinja *j, struct dict *dict, struct value key,
@@ -163,7 +165,7 @@ size_t jinja_past_characters(struct value text, size_t at, size_t count);
 /* value.name, value[key], value[from:to:by] (ABSENT where not given). */
 struct value jinja_attribute(
         struct jinja *j, struct value value, struct value name,
-        const struct row *method); /* the first of this name, or NULL */
+        const struct row *method); /* of this name, or NULL */
 struct value jinja_item(struct jinja *j, struct value value, struct value key);
 struct value jinja_sliced(
         struct jinja *j, struct value value, const struct value bounds[3]);
@@ -176,10 +178,11 @@ bool jinja_equal(struct jinja *j, struct value a, struct value b);
 int jinja_compare(
         struct jinja *j, struct value a, struct value b, const char *sign);
 bool jinja_is_in(struct jinja *j, struct value value, struct value where);
-/* `sign`: + - * / % D (//) P (**). */
+/* `sign`: + - * / % D (//). */
 struct value jinja_operate(
         struct jinja *j, char sign, struct value a, struct value b);
 struct value jinja_joined(struct jinja *j, struct value a, struct value b);
-struct value jinja_escaped(struct jinja *j, struct value text); /* safe */
+/* The text; stops where it is safe, which escapes what is added to it. */
+struct value jinja_unmarked(struct jinja *j, struct value text);
 
 #endif

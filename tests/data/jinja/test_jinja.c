@@ -229,7 +229,7 @@ Test(jinja, constructs_do_what_they_do_in_python)
     json_array_foreach(json_object_get(file, "cases"), i, row)
             expect(json_string_at(row, "name"), json_string_at(row, "template"),
                    json_object_get(file, "context"), row);
-    cr_expect_geq(i, 120);
+    cr_expect_geq(i, 95);
     json_decref(file);
 }
 
@@ -260,7 +260,6 @@ Test(jinja, every_filter_test_method_and_function_has_a_case)
         const char *before[3];
     } tables[] = {
             {jinja_filters, {"|", "| ", "|"}},
-            {jinja_list_filters, {"|", "| ", "|"}},
             {jinja_tests, {" is ", " is not ", "select('"}},
             {jinja_methods, {".", ".", "."}},
             {jinja_functions, {"{{ ", "in ", "= "}},
@@ -294,13 +293,32 @@ Test(jinja, what_is_not_known_is_said)
             {"{{ lipsum() }}", "'lipsum' is undefined", JINJA_FAILED},
             {"{% for m in x recursive %}{% endfor %}", "recursive",
              JINJA_UNKNOWN},
+            {"{% raw %}a{% endraw %}", "{% raw %}", JINJA_UNKNOWN},
+            {"{% call f() %}{% endcall %}", "{% call %}", JINJA_UNKNOWN},
+            {"{% set a | upper %}b{% endset %}", "filters", JINJA_UNKNOWN},
+            {"{% macro m() %}{{ kwargs }}{% endmacro %}", "kwargs",
+             JINJA_UNKNOWN},
+            {"{{ 'a'.title() }}", "the method title of a str", JINJA_UNKNOWN},
+            {"{{ [1].append(2) }}", "the method append", JINJA_UNKNOWN},
+            {"{{ 'aa'.find('a', 1) }}", "find() takes 1", JINJA_UNKNOWN},
+            {"{{ 'a'.upper(b=1) }}", "of this name", JINJA_UNKNOWN},
+            {"{{ 'a b'.rsplit(none, 1) }}", "with a count", JINJA_UNKNOWN},
+            {"{{ [{}]|map(attribute='1')|list }}", "index in an attribute",
+             JINJA_UNKNOWN},
+            {"{{ [1]|sort(attribute='a,b') }}", "several", JINJA_UNKNOWN},
+            {"{{ 1|tojson(indent='a') }}", "no number", JINJA_UNKNOWN},
+            {"{{ '1_0'|int }}", "with _", JINJA_UNKNOWN},
+            {"{{ 'a' + ('<'|safe) }}", "safe text", JINJA_UNKNOWN},
+            {"{{ ('<'|safe).join(['a']) }}", "safe text", JINJA_UNKNOWN},
+            {"{{ 0x1F }}", "letters", JINJA_UNKNOWN},
+            {"{{ '\\101' }}", "the escape", JINJA_UNKNOWN},
+            {"{{ 2 ** 3 }}", "** is", JINJA_UNKNOWN},
             {"{{ f(*x) }}", "*arguments", JINJA_UNKNOWN},
             {"{% for m in messages %}", "without its end", JINJA_FAILED},
             {"{% if true %}", "without its end", JINJA_FAILED},
             {"{{ 'a' ", "without its end", JINJA_FAILED},
             {"{{ 'a }}", "without its end", JINJA_FAILED},
             {"{# a", "without its end", JINJA_FAILED},
-            {"{% raw %} a", "without its end", JINJA_FAILED},
             {"{{ }}", "an expression", JINJA_FAILED},
             {"{{ 1 1 }}", "a number", JINJA_FAILED},
             {"{{ [1, }}", "", JINJA_FAILED},
@@ -309,7 +327,6 @@ Test(jinja, what_is_not_known_is_said)
             {"{{ a b }}", "`b`", JINJA_FAILED},
             {"{{ absent.a.b }}", "'absent' is undefined", JINJA_FAILED},
             {"{{ 4000000000 * 4000000000 }}", "64 bits", JINJA_UNKNOWN},
-            {"{{ 3 ** 99 }}", "64 bits", JINJA_UNKNOWN},
             {"{{ 99999999999999999999 }}", "64 bits", JINJA_UNKNOWN},
             {"{{ 3 % 0 }}", "division by zero", JINJA_FAILED},
             {"{% if true %}{% endfor %}", "endfor", JINJA_FAILED},
@@ -433,7 +450,6 @@ Test(jinja, nothing_takes_more_than_its_budget)
             {"{{ ", 1, "'ab' * 9999999999 }}", "", "steps"},
             {"{{ ", 1, "[1] * 9999999999 }}", "", "steps"},
 
-            {"{{ ", 1, "[1]|batch(9999999999, 1)|list }}", "", "steps"},
             {"{{ ", 1, "[1]|tojson(indent=9999999999) }}", "", "steps"},
 
             {"{{ ", 1, THIRTY(THIRTY("' ' ~ ")) "1 }}", "", NULL},
