@@ -74,7 +74,7 @@ for value in llama LlamaForCausalLM silu llama3 bfloat16; do
     row "a NUL behind $value in config.json" 65 "E0711|$c:|strings with NUL" "nul $c $value"
 done
 row 'config.json is a list' 65 "E0302|$c" 'echo "[]" >$c'
-row 'an unknown family' 65 "E0302|$c|gemma" 'edit $c "s/\"model_type\": \"llama\"/\"model_type\": \"gemma\"/"'
+row 'an unknown family' 65 "E0302|$c|bloom" 'edit $c "s/\"model_type\": \"llama\"/\"model_type\": \"bloom\"/"'
 row 'no family' 65 "E0301|$c|model_type" 'edit $c "/model_type/d; /LlamaFor/d"'
 row 'a key of another kind' 65 "E0302|$c|hidden_size" 'edit $c "s/\"hidden_size\": 32/\"hidden_size\": \"32\"/"'
 row 'a missing key, so that the default of the family holds' 65 "E0310|$w|4096" 'edit $c /hidden_size/d'
@@ -95,7 +95,7 @@ num_key_value_heads = 2\nintermediate_size = 72\nvocab_size = 300\nmax_position_
 row '[model.config] with an unknown key' 78 'E0305|hidden_sized|did you mean|job.toml' 'random s/hidden_size/hidden_sized/'
 row '[model.config] with heads that do not divide' 78 'E0302|num_key_value_heads|job.toml:2' 'random "s/heads = 2/heads = 3/"'
 row '[model.config] without a width' 78 'E0302|job.toml:' 'random /hidden_size/d'
-row '[model.config] of another family' 78 'E0302|gemma|job.toml:' 'random s/\"llama\"/\"gemma\"/'
+row '[model.config] of another family' 78 'E0302|bloom|job.toml:' 'random s/\"llama\"/\"bloom\"/'
 row '[model.config] beside model.path' 78 'error[E02|job.toml' 'random s/x/x/; sed -i "s/^\[model\]/&\npath = \"model\"/" job.toml'
 
 # --- positions ---
