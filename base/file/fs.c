@@ -17,10 +17,16 @@
 /* Why a path cannot be opened for reading. */
 static enum zd_status fail_open(const char *path, int error)
 {
+    struct stat link;
     switch (error) {
     case ENOENT:
     case ENOTDIR:
-        return ZD_FAIL(ZD_ERR_NO_INPUT, "E0712", "%s does not exist", path);
+        return ZD_FAIL(
+                ZD_ERR_NO_INPUT, "E0712",
+                lstat(path, &link) == 0
+                        ? "%s is a link to a file that does not exist"
+                        : "%s does not exist",
+                path);
     case EACCES:
     case EPERM:
         return ZD_FAIL(

@@ -10,14 +10,9 @@
 
 enum { BYTES_MAX = 256 << 20 };
 
-/* Why one that is there cannot be read; a link that leads nowhere is there. */
-static enum zd_status fail_kept(const char *path, enum zd_status status)
+/* One that is there cannot be read; a link that leads nowhere is there. */
+static enum zd_status fail_kept(enum zd_status status)
 {
-    if (status == ZD_ERR_NO_INPUT) {
-        zd_error_clear();
-        ZD_FAIL(status, "E0712", "%s is a link to a file that does not exist",
-                path);
-    }
     if (status == ZD_ERR_NO_INPUT || status == ZD_ERR_DATA)
         zd_fail_help("mend or remove it: every checkpoint and the exported "
                      "model have a copy of it");
@@ -44,7 +39,7 @@ static enum zd_status keep(
     enum zd_status status =
             fs_read_file(path, BYTES_MAX, &file->data, &file->bytes);
     if (status != ZD_OK)
-        return fail_kept(path, status);
+        return fail_kept(status);
     name_file(files, name);
     return export_check_link(dir, name);
 }
