@@ -21,45 +21,31 @@ struct jinja_budget jinja_budget_whole(int depth)
             depth, depth, JINJA_STEPS_MAX, JINJA_BYTES_MAX};
 }
 
-static void stop(
-        struct jinja *j, enum jinja_result result, const char *format,
-        va_list args, bool with_line)
+void jinja_stop(
+        struct jinja *j, enum jinja_result result, int line, const char *format,
+        ...)
 {
     int used = 0;
+    va_list args;
     if (j->result != JINJA_DONE)
         return;
     j->result = result;
-    if (with_line)
-        used = snprintf(j->why, j->why_bytes, "line %d: ", j->line);
+    if (line)
+        used = snprintf(j->why, j->why_bytes, "line %d: ", line);
+    va_start(args, format);
     if ((size_t)used < j->why_bytes)
         vsnprintf(j->why + used, j->why_bytes - (size_t)used, format, args);
-}
-
-void jinja_stop(
-        struct jinja *j, enum jinja_result result, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    stop(j, result, format, args, false);
-    va_end(args);
-}
-
-void jinja_stop_at(
-        struct jinja *j, enum jinja_result result, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    stop(j, result, format, args, true);
     va_end(args);
 }
 
 bool jinja_refuse(struct jinja *j, size_t steps)
 {
     if (steps > j->left.steps)
-        jinja_stop(j, JINJA_OVER, "takes more than %d steps", JINJA_STEPS_MAX);
+        jinja_stop(
+                j, JINJA_OVER, 0, "takes more than %d steps", JINJA_STEPS_MAX);
     else
         jinja_stop(
-                j, JINJA_OVER, "makes more than %d MiB of values and text",
+                j, JINJA_OVER, 0, "makes more than %d MiB of values and text",
                 JINJA_BYTES_MAX >> 20);
     return false;
 }
@@ -67,7 +53,7 @@ bool jinja_refuse(struct jinja *j, size_t steps)
 bool jinja_too_deep(struct jinja *j)
 {
     jinja_stop(
-            j, JINJA_OVER, "nests more than %d levels deep",
+            j, JINJA_OVER, 0, "nests more than %d levels deep",
             j->left.most_depth);
     return false;
 }

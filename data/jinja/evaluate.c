@@ -212,29 +212,18 @@ static struct value evaluate_row(
 
 static bool holds(struct jinja *j, char op, struct value a, struct value b)
 {
-    switch (op) {
-    case 'E':
-        return jinja_equal(j, a, b);
-    case 'N':
-        return !jinja_equal(j, a, b);
-    case 'i':
-        return jinja_is_in(j, a, b);
-    case 'o':
-        return !jinja_is_in(j, a, b);
-    default:
-        break;
-    }
+    static const char *const signs[] = {"<", ">", "<=", ">="};
+    static const char ops[] = "<>LG";
+    if (op == 'E' || op == 'N')
+        return jinja_equal(j, a, b) == (op == 'E');
+    if (op == 'i' || op == 'o')
+        return jinja_is_in(j, a, b) == (op == 'i');
     bool has_nan = (a.kind == FLOAT && a.real != a.real) ||
                    (b.kind == FLOAT && b.real != b.real);
-    int order = jinja_compare(
-            j, a, b,
-            op == 'L'   ? "<="
-            : op == 'G' ? ">="
-                        : (char[]){op, '\0'});
-    return !has_nan && (op == '<'   ? order < 0
-                        : op == '>' ? order > 0
-                        : op == 'L' ? order <= 0
-                                    : order >= 0);
+    int which = (int)(strchr(ops, op) - ops);
+    int order = jinja_compare(j, a, b, signs[which]);
+    order = which % 2 ? -order : order;
+    return !has_nan && (order < 0 || (order == 0 && which > 1));
 }
 
 static struct value evaluate_comparison(
@@ -269,14 +258,19 @@ static struct value joined_parts(
     return all;
 }
 
+/* By ~ safe text is as any other. */
 static struct value evaluate_operators(struct jinja *j, const struct node *node)
 {
     struct value *parts = jinja_alloc(j, (size_t)node->count * sizeof *parts);
-    bool are_texts = true;
+    bool are_texts = true, joins = node->kind == CONCATENATE;
     for (int i = 0; i < node->count && j->result == JINJA_DONE; i++) {
         parts[i] = jinja_evaluate(j, node->parts[i]);
+        if (joins) {
+            parts[i] = jinja_str(j, parts[i]);
+            parts[i].is_safe = false;
+        }
         are_texts &= parts[i].kind == STRING && !parts[i].is_safe &&
-                     (i == 0 || node->ops[i] == '+');
+                     (i == 0 || joins || node->ops[i] == '+');
     }
     j->line = node->line;
     if (j->result != JINJA_DONE)
@@ -286,19 +280,6 @@ static struct value evaluate_operators(struct jinja *j, const struct node *node)
     for (int i = 1; i < node->count && j->result == JINJA_DONE; i++)
         parts[0] = jinja_operate(j, node->ops[i], parts[0], parts[i]);
     return parts[0];
-}
-
-/* Without autoescape safe text is as any other here. */
-static struct value evaluate_concatenation(
-        struct jinja *j, const struct node *node)
-{
-    struct value *parts = jinja_alloc(j, (size_t)node->count * sizeof *parts);
-    for (int i = 0; i < node->count && j->result == JINJA_DONE; i++) {
-        parts[i] = jinja_str(j, jinja_evaluate(j, node->parts[i]));
-        parts[i].is_safe = false;
-    }
-    return j->result == JINJA_DONE ? joined_parts(j, parts, node->count)
-                                   : jinja_none();
 }
 
 static struct value evaluate_sign(struct jinja *j, const struct node *node)
@@ -412,9 +393,8 @@ static struct value evaluate(struct jinja *j, const struct node *node)
     case SIGN:
         return evaluate_sign(j, node);
     case OPERATE:
-        return evaluate_operators(j, node);
     case CONCATENATE:
-        return evaluate_concatenation(j, node);
+        return evaluate_operators(j, node);
     case COMPARE:
         return evaluate_comparison(j, node);
     case AND:

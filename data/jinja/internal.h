@@ -66,16 +66,15 @@ static inline void jinja_leave(struct jinja *j)
     j->left.depth++;
 }
 
-/* It ends with this result; the first reason stays. jinja_fail names the line,
- * for what Python refuses too; jinja_unknown for what Jinja has and we lack. */
+/* It ends with this result; the first reason stays, with its line, if one is
+ * given. jinja_fail is for what Python refuses too, jinja_unknown for what
+ * Jinja has and we lack. */
+#define jinja_fail(j, ...) jinja_stop(j, JINJA_FAILED, (j)->line, __VA_ARGS__)
+#define jinja_unknown(j, ...)                                                  \
+    jinja_stop(j, JINJA_UNKNOWN, (j)->line, __VA_ARGS__)
 void jinja_stop(
-        struct jinja *j, enum jinja_result result, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
-#define jinja_fail(j, ...)    jinja_stop_at(j, JINJA_FAILED, __VA_ARGS__)
-#define jinja_unknown(j, ...) jinja_stop_at(j, JINJA_UNKNOWN, __VA_ARGS__)
-void jinja_stop_at(
-        struct jinja *j, enum jinja_result result, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
+        struct jinja *j, enum jinja_result result, int line, const char *format,
+        ...) __attribute__((format(printf, 4, 5)));
 
 /* --- what is written (print.c) -------------------------------------------- */
 

@@ -248,7 +248,7 @@ JINJA_FUNCTION(raise)
     struct value text = jinja_str(j, a[0]);
     if (j->result == JINJA_DONE)
         jinja_stop(
-                j, JINJA_RAISED, "%.*s",
+                j, JINJA_RAISED, 0, "%.*s",
                 (int)(text.bytes > INT32_MAX ? INT32_MAX : text.bytes),
                 text.text);
     return text;

@@ -235,7 +235,7 @@ static char *normalized(struct jinja *j, const char *source, size_t *bytes_out)
     json_t *check = json_stringn(source, bytes);
     if (!check || !jinja_charge(j, 1 + bytes / 64, bytes)) {
         json_decref(check);
-        jinja_stop(j, JINJA_UNKNOWN, "is not UTF-8");
+        jinja_stop(j, JINJA_UNKNOWN, 0, "is not UTF-8");
         return NULL;
     }
     json_decref(check);

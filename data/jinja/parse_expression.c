@@ -140,48 +140,30 @@ struct node *jinja_parse_name(struct parser *p)
 
 static struct node *parse_word(struct parser *p)
 {
-    static const struct {
-        const char *name;
-        struct value value;
-    } known[] = {
-            {"true", {.kind = BOOL, .truth = true}},
-            {"True", {.kind = BOOL, .truth = true}},
-            {"false", {.kind = BOOL}},
-            {"False", {.kind = BOOL}},
-            {"none", {.kind = NONE}},
-            {"None", {.kind = NONE}},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (jinja_take_name(p, known[i].name))
-            return constant(p, known[i].value);
+    static const char *const known[] = {"true",  "True", "false",
+                                        "False", "none", "None"};
+    static const char *const unknown[] = {"varargs", "kwargs", "caller"};
+    for (int i = 0; i < 6; i++)
+        if (jinja_take_name(p, known[i]))
+            return constant(p, i < 4 ? jinja_truth(i < 2) : jinja_none());
     for (int i = 0; i < 3; i++)
-        if (jinja_is_name(
-                    p, (const char *[]){"varargs", "kwargs", "caller"}[i]))
-            jinja_unknown(p->j, "varargs, kwargs and caller are not supported");
+        if (jinja_is_name(p, unknown[i]))
+            jinja_unknown(p->j, "%s is not supported", unknown[i]);
     return jinja_parse_name(p);
 }
 
-/* After "[". */
-static struct node *parse_list(struct parser *p)
+/* After "[" or "{", up to `end`. */
+static struct node *parse_members(struct parser *p, char end)
 {
-    struct node *node = jinja_node(p, SEQUENCE, NULL);
+    struct node *node = jinja_node(p, end == ']' ? SEQUENCE : MAPPING, NULL);
     node->constant.kind = LIST;
-    while (p->j->result == JINJA_DONE && !jinja_take_sign(p, ']')) {
+    while (p->j->result == JINJA_DONE && !jinja_take_sign(p, end)) {
         jinja_add_part(p, node, jinja_parse_expression(p));
-        if (!jinja_is_sign(p, ']'))
-            jinja_expect_sign(p, ',');
-    }
-    return node;
-}
-
-static struct node *parse_mapping(struct parser *p)
-{
-    struct node *node = jinja_node(p, MAPPING, NULL);
-    while (p->j->result == JINJA_DONE && !jinja_take_sign(p, '}')) {
-        jinja_add_part(p, node, jinja_parse_expression(p));
-        jinja_expect_sign(p, ':');
-        jinja_add_part(p, node, jinja_parse_expression(p));
-        if (!jinja_is_sign(p, '}'))
+        if (end == '}') {
+            jinja_expect_sign(p, ':');
+            jinja_add_part(p, node, jinja_parse_expression(p));
+        }
+        if (!jinja_is_sign(p, end))
             jinja_expect_sign(p, ',');
     }
     return node;
@@ -204,9 +186,9 @@ static struct node *primary(struct parser *p)
     if (p->at->kind == T_CONSTANT)
         return parse_constant(p);
     if (jinja_take_sign(p, '['))
-        return parse_list(p);
+        return parse_members(p, ']');
     if (jinja_take_sign(p, '{'))
-        return parse_mapping(p);
+        return parse_members(p, '}');
     if (jinja_take_sign(p, '(')) {
         struct node *node;
         if (jinja_is_sign(p, ')')) {
@@ -376,75 +358,52 @@ static struct node *unary(struct parser *p, bool has_filters)
     return has_filters ? parse_filters(p, node) : node;
 }
 
-/* Operators of one level, from the left. */
-static struct node *chain(struct parser *p, int level)
-{
-    static const char *const ops[] = {"+-", "~", "*/D%"};
-    if (level == 3)
-        return unary(p, true);
-    struct node *first = chain(p, level + 1), *node = NULL;
-    while (p->at->kind == T_SIGN && strchr(ops[level], p->at->op) &&
-           p->j->result == JINJA_DONE) {
-        char op = p->at->op;
-        step(p);
-        if (!node)
-            node = jinja_node(p, level == 1 ? CONCATENATE : OPERATE, first);
-        add_operand(p, node, op, chain(p, level + 1));
-    }
-    return node ? node : first;
-}
+enum { AT_AND = 1, AT_NOT, AT_COMPARE, AT_SUM, AT_JOIN, AT_PRODUCT, AT_UNARY };
 
-/* 'i' in, 'o' not in. */
-static char take_comparison(struct parser *p)
+/* Of one level; in is i, not in o. 0: there is none. */
+static char take_operator(struct parser *p, int level)
 {
+    static const char *const ops[] = {"", "", "", "ENLG<>", "+-", "~", "*/D%"};
     char op = p->at->op;
-    if (p->at->kind == T_SIGN && strchr("ENLG<>", op)) {
+    if (level <= AT_AND)
+        return jinja_take_name(p, level == AT_AND ? "and" : "or");
+    if (p->at->kind == T_SIGN && strchr(ops[level], op)) {
         step(p);
         return op;
     }
+    if (level != AT_COMPARE)
+        return 0;
     if (jinja_take_name(p, "in"))
         return 'i';
-    if (jinja_is_name(p, "not") && p->at[1].kind == T_NAME &&
-        jinja_is_text(p->at[1].value, "in")) {
-        step(p);
-        step(p);
-        return 'o';
-    }
-    return 0;
+    if (!jinja_is_name(p, "not") || p->at[1].kind != T_NAME ||
+        !jinja_is_text(p->at[1].value, "in"))
+        return 0;
+    step(p);
+    step(p);
+    return 'o';
 }
 
-static struct node *comparison(struct parser *p)
+/* Operators of one level, from the left, and of those that bind closer. */
+static struct node *chain(struct parser *p, int level)
 {
-    struct node *first = chain(p, 0), *node = NULL;
-    char op;
-    while (p->j->result == JINJA_DONE && (op = take_comparison(p))) {
-        if (!node)
-            node = jinja_node(p, COMPARE, first);
-        add_operand(p, node, op, chain(p, 0));
-    }
-    return node ? node : first;
-}
-
-static struct node *negation(struct parser *p)
-{
+    static const enum node_kind kinds[] = {
+            OR, AND, NOT, COMPARE, OPERATE, CONCATENATE, OPERATE};
+    struct node *node = NULL;
     int count = 0;
-    while (p->j->result == JINJA_DONE && jinja_take_name(p, "not"))
+    char op;
+    if (level == AT_UNARY)
+        return unary(p, true);
+    while (level == AT_NOT && p->j->result == JINJA_DONE &&
+           jinja_take_name(p, "not"))
         count++;
-    struct node *node = comparison(p);
-    if (count % 2 == 0 && count > 0)
-        node = jinja_node(p, NOT, node);
-    return count > 0 ? jinja_node(p, NOT, node) : node;
-}
-
-static struct node *either(struct parser *p, bool is_or)
-{
-    struct node *first = is_or ? either(p, false) : negation(p), *node = NULL;
-    while (p->j->result == JINJA_DONE &&
-           jinja_take_name(p, is_or ? "or" : "and")) {
+    struct node *first = chain(p, level + 1);
+    while (p->j->result == JINJA_DONE && (op = take_operator(p, level))) {
         if (!node)
-            node = jinja_node(p, is_or ? OR : AND, first);
-        jinja_add_part(p, node, is_or ? either(p, false) : negation(p));
+            node = jinja_node(p, kinds[level], first);
+        add_operand(p, node, op, chain(p, level + 1));
     }
+    for (count = count > 2 ? 2 - count % 2 : count; count > 0; count--)
+        first = jinja_node(p, NOT, first);
     return node ? node : first;
 }
 
@@ -452,11 +411,11 @@ static struct node *parse(struct parser *p, bool has_choice)
 {
     if (!jinja_enter(p->j))
         return NULL;
-    struct node *node = either(p, true);
+    struct node *node = chain(p, 0);
     while (has_choice && p->j->result == JINJA_DONE &&
            jinja_take_name(p, "if")) {
         node = jinja_node(p, CHOICE, node);
-        jinja_add_part(p, node, either(p, true));
+        jinja_add_part(p, node, chain(p, 0));
         jinja_add_part(
                 p, node, jinja_take_name(p, "else") ? parse(p, true) : NULL);
     }

@@ -167,50 +167,26 @@ struct value jinja_from_json(struct jinja *j, const json_t *json)
 const char *jinja_type(struct value value)
 {
     static const char *const names[] = {
-            [ABSENT] = "Undefined",
-            [UNDEFINED] = "Undefined",
-            [NONE] = "NoneType",
-            [BOOL] = "bool",
-            [INT] = "int",
-            [FLOAT] = "float",
-            [STRING] = "str",
-            [LIST] = "list",
-            [TUPLE] = "tuple",
-            [GENERATOR] = "generator",
-            [VIEW] = "dict_items",
-            [DICT] = "dict",
-            [NAMESPACE] = "Namespace",
-            [LOOP] = "LoopContext",
-            [MACRO] = "Macro",
-            [METHOD] = "method",
-            [FUNCTION] = "function"};
+            "Undefined",  "Undefined", "NoneType",  "bool",        "int",
+            "float",      "str",       "list",      "tuple",       "generator",
+            "dict_items", "dict",      "Namespace", "LoopContext", "Macro",
+            "method",     "function"}; /* by kind */
     return value.kind == STRING && value.is_safe ? "Markup" : names[value.kind];
 }
 
 bool jinja_is_true(struct value value)
 {
-    switch ((enum kind)value.kind) {
-    case ABSENT:
-    case UNDEFINED:
-    case NONE:
-        return false;
-    case BOOL:
-        return value.truth;
-    case INT:
+    if (value.kind == INT)
         return value.integer != 0;
-    case FLOAT:
+    if (value.kind == FLOAT)
         return value.real != 0;
-    case STRING:
+    if (value.kind == STRING)
         return value.bytes > 0;
-    case LIST:
-    case TUPLE:
-    case VIEW:
+    if (is_one_of(value, KIND(LIST) | KIND(TUPLE) | KIND(VIEW)))
         return value.items->count > 0;
-    case DICT:
+    if (value.kind == DICT)
         return value.dict->count > 0;
-    default:
-        return true;
-    }
+    return value.kind == BOOL ? value.truth : value.kind > NONE;
 }
 
 void jinja_use_undefined(struct jinja *j, struct value value)
@@ -277,27 +253,15 @@ struct value jinja_view(
 bool jinja_iterate(struct jinja *j, struct value value, struct items *out)
 {
     *out = (struct items){0};
-    switch ((enum kind)value.kind) {
-    case ABSENT:
-    case UNDEFINED:
-        break;
-    case GENERATOR:
-        if (!value.items->is_used)
+    if (is_one_of(value, SEQUENCES)) {
+        if (value.kind != GENERATOR || !value.items->is_used)
             *out = *value.items;
-        value.items->is_used = true;
-        break;
-    case LIST:
-    case TUPLE:
-    case VIEW:
-        *out = *value.items;
-        break;
-    case STRING:
+        value.items->is_used = value.kind == GENERATOR;
+    } else if (value.kind == STRING) {
         *out = *characters(j, value).items;
-        break;
-    case DICT:
+    } else if (value.kind == DICT) {
         *out = *jinja_view(j, LIST, value, true, false).items;
-        break;
-    default:
+    } else if (value.kind > UNDEFINED) {
         jinja_fail(j, "'%s' object is not iterable", jinja_type(value));
     }
     return j->result == JINJA_DONE;
