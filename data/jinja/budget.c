@@ -1,4 +1,4 @@
-/* budget.c - see budget.h. */
+/* budget.c - the budget of internal.h, and its memory. */
 #include "data/jinja/internal.h"
 
 #include "base/must.h"
@@ -27,7 +27,7 @@ void jinja_stop(
 {
     int used = 0;
     va_list args;
-    if (j->result != JINJA_DONE)
+    if (!is_ok(j))
         return;
     j->result = result;
     if (line)

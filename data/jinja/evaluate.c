@@ -1,8 +1,6 @@
 /* evaluate.c - expressions, and what is called in them. */
 #include "data/jinja/tree.h"
 
-#include "base/must.h"
-
 /* --- variables ------------------------------------------------------------ */
 
 struct binding {
@@ -73,13 +71,12 @@ static struct arguments evaluate_arguments(
     size_t count = (size_t)(node->count > 0 ? node->count - 1 : 0);
     if (count)
         given.at = jinja_alloc(j, count * sizeof *given.at);
-    for (; given.count < count && j->result == JINJA_DONE; given.count++)
+    for (; given.count < count && is_ok(j); given.count++)
         given.at[given.count] = jinja_evaluate(j, node->parts[given.count + 1]);
     count = (size_t)node->named_count;
     if (count)
         given.named = jinja_alloc(j, count * sizeof *given.named);
-    for (; given.named_count < count && j->result == JINJA_DONE;
-         given.named_count++) {
+    for (; given.named_count < count && is_ok(j); given.named_count++) {
         const struct named *named = &node->named[given.named_count];
         given.named[given.named_count] =
                 (struct pair){named->name, jinja_evaluate(j, named->value)};
@@ -123,7 +120,7 @@ static bool settle(
         jinja_unknown(
                 j, "%s() takes %zu arguments here, or none of this name",
                 row->name, count);
-    return j->result == JINJA_DONE;
+    return is_ok(j);
 }
 
 struct value jinja_call_row(
@@ -183,11 +180,11 @@ static struct value evaluate_call(struct jinja *j, const struct node *node)
         j->line = callee->line;
         struct value function =
                 row ? self : jinja_attribute(j, self, callee->constant, NULL);
-        if (j->result != JINJA_DONE)
+        if (!is_ok(j))
             return function;
         given = evaluate_arguments(j, node);
         j->line = node->line;
-        if (j->result != JINJA_DONE)
+        if (!is_ok(j))
             return function;
         return row ? jinja_call_row(j, row, self, &given)
                    : jinja_call(j, function, &given);
@@ -195,7 +192,7 @@ static struct value evaluate_call(struct jinja *j, const struct node *node)
     struct value function = jinja_evaluate(j, callee);
     given = evaluate_arguments(j, node);
     j->line = node->line;
-    return j->result == JINJA_DONE ? jinja_call(j, function, &given) : function;
+    return is_ok(j) ? jinja_call(j, function, &given) : function;
 }
 
 /* A filter or a test. */
@@ -204,8 +201,7 @@ static struct value evaluate_row(
 {
     struct arguments given = evaluate_arguments(j, node);
     j->line = node->line;
-    return j->result == JINJA_DONE ? jinja_call_row(j, node->row, self, &given)
-                                   : self;
+    return is_ok(j) ? jinja_call_row(j, node->row, self, &given) : self;
 }
 
 /* --- operators ------------------------------------------------------------ */
@@ -231,11 +227,10 @@ static struct value evaluate_comparison(
 {
     struct value a = jinja_evaluate(j, node->parts[0]);
     bool is_true = true;
-    for (int i = 1; i < node->count && is_true && j->result == JINJA_DONE;
-         i++) {
+    for (int i = 1; i < node->count && is_true && is_ok(j); i++) {
         struct value b = jinja_evaluate(j, node->parts[i]);
         j->line = node->line;
-        is_true = j->result == JINJA_DONE && holds(j, node->ops[i], a, b);
+        is_true = is_ok(j) && holds(j, node->ops[i], a, b);
         a = b;
     }
     return jinja_truth(is_true);
@@ -263,7 +258,7 @@ static struct value evaluate_operators(struct jinja *j, const struct node *node)
 {
     struct value *parts = jinja_alloc(j, (size_t)node->count * sizeof *parts);
     bool are_texts = true, joins = node->kind == CONCATENATE;
-    for (int i = 0; i < node->count && j->result == JINJA_DONE; i++) {
+    for (int i = 0; i < node->count && is_ok(j); i++) {
         parts[i] = jinja_evaluate(j, node->parts[i]);
         if (joins) {
             parts[i] = jinja_str(j, parts[i]);
@@ -273,11 +268,11 @@ static struct value evaluate_operators(struct jinja *j, const struct node *node)
                      (i == 0 || joins || node->ops[i] == '+');
     }
     j->line = node->line;
-    if (j->result != JINJA_DONE)
+    if (!is_ok(j))
         return jinja_none();
     if (are_texts)
         return joined_parts(j, parts, node->count);
-    for (int i = 1; i < node->count && j->result == JINJA_DONE; i++)
+    for (int i = 1; i < node->count && is_ok(j); i++)
         parts[0] = jinja_operate(j, node->ops[i], parts[0], parts[i]);
     return parts[0];
 }
@@ -286,7 +281,7 @@ static struct value evaluate_sign(struct jinja *j, const struct node *node)
 {
     struct value a = jinja_evaluate(j, node->parts[0]);
     j->line = node->line;
-    if (j->result != JINJA_DONE)
+    if (!is_ok(j))
         return a;
     if (is_one_of(a, NUMBERS))
         return node->symbol == '-' && a.kind == FLOAT
@@ -302,8 +297,8 @@ static struct value evaluate_sign(struct jinja *j, const struct node *node)
 static struct value evaluate_either(struct jinja *j, const struct node *node)
 {
     struct value a = jinja_evaluate(j, node->parts[0]);
-    for (int i = 1; i < node->count && j->result == JINJA_DONE &&
-                    jinja_is_true(a) == (node->kind == AND);
+    for (int i = 1;
+         i < node->count && is_ok(j) && jinja_is_true(a) == (node->kind == AND);
          i++)
         a = jinja_evaluate(j, node->parts[i]);
     return a;
@@ -313,7 +308,7 @@ static struct value evaluate_choice(struct jinja *j, const struct node *node)
 {
     bool is_true = jinja_is_true(jinja_evaluate(j, node->parts[1]));
     const struct node *part = node->parts[is_true ? 0 : 2];
-    return part && j->result == JINJA_DONE
+    return part && is_ok(j)
                    ? jinja_evaluate(j, part)
                    : jinja_undefined(
                              jinja_word("an if without else"), UNDEFINED);
@@ -324,7 +319,7 @@ static struct value evaluate_choice(struct jinja *j, const struct node *node)
 static struct value evaluate_list(struct jinja *j, const struct node *node)
 {
     struct value list = jinja_list(j, node->constant.kind, (size_t)node->count);
-    for (int i = 0; i < node->count && j->result == JINJA_DONE; i++)
+    for (int i = 0; i < node->count && is_ok(j); i++)
         jinja_append(j, list, jinja_evaluate(j, node->parts[i]));
     return list;
 }
@@ -332,7 +327,7 @@ static struct value evaluate_list(struct jinja *j, const struct node *node)
 static struct value evaluate_mapping(struct jinja *j, const struct node *node)
 {
     struct value made = jinja_mapping(j, DICT, (size_t)node->count / 2);
-    for (int i = 0; i + 1 < node->count && j->result == JINJA_DONE; i += 2) {
+    for (int i = 0; i + 1 < node->count && is_ok(j); i += 2) {
         struct value key = jinja_evaluate(j, node->parts[i]);
         jinja_put(j, made.dict, key, jinja_evaluate(j, node->parts[i + 1]));
     }
@@ -343,11 +338,11 @@ static struct value evaluate_slice(struct jinja *j, const struct node *node)
 {
     struct value bounds[3] = {{0}};
     struct value value = jinja_evaluate(j, node->parts[0]);
-    for (int i = 0; i < 3 && j->result == JINJA_DONE; i++)
+    for (int i = 0; i < 3 && is_ok(j); i++)
         if (node->parts[i + 1])
             bounds[i] = jinja_evaluate(j, node->parts[i + 1]);
     j->line = node->line;
-    return j->result == JINJA_DONE ? jinja_sliced(j, value, bounds) : value;
+    return is_ok(j) ? jinja_sliced(j, value, bounds) : value;
 }
 
 static struct value evaluate_part(struct jinja *j, const struct node *node)
@@ -357,7 +352,7 @@ static struct value evaluate_part(struct jinja *j, const struct node *node)
                                ? node->constant
                                : jinja_evaluate(j, node->parts[1]);
     j->line = node->line;
-    if (j->result != JINJA_DONE)
+    if (!is_ok(j))
         return value;
     const struct value *found =
             value.kind == DICT && node->kind == ATTRIBUTE && !node->row

@@ -39,7 +39,6 @@ JINJA_FUNCTION(do_tojson)
     struct style style = {
             .is_json = true,
             .is_ascii = jinja_is_true(a[0]),
-            .sorts = jinja_is_true(a[3]),
             .indent = integer_or(a[1], -1),
             .between = jinja_word(is_one_of(a[1], NOTHING) ? ", " : ","),
             .after_key = jinja_word(": ")};
@@ -49,6 +48,8 @@ JINJA_FUNCTION(do_tojson)
     }
     if (!is_one_of(a[1], NOTHING) && style.indent < 0)
         jinja_unknown(j, "tojson() with an indent that is no number from 0");
+    if (jinja_is_true(a[3]))
+        jinja_unknown(j, "tojson() that sorts keys is not supported");
     size_t mark = jinja_capture(j);
     jinja_write_styled(j, &style, self);
     return jinja_captured(j, mark);
@@ -106,7 +107,7 @@ static struct value attribute_of(
     if (attribute.kind != STRING)
         return is_one_of(attribute, NOTHING) ? item
                                              : jinja_item(j, item, attribute);
-    for (size_t at = 0; at <= attribute.bytes && j->result == JINJA_DONE;) {
+    for (size_t at = 0; at <= attribute.bytes && is_ok(j);) {
         const char *dot =
                 memchr(attribute.text + at, '.', attribute.bytes - at);
         size_t end = dot ? (size_t)(dot - attribute.text) : attribute.bytes;
@@ -164,7 +165,7 @@ JINJA_FUNCTION(do_join)
     struct value list = jinja_list(j, LIST, 0);
     if (!jinja_iterate(j, self, &items))
         return self;
-    for (size_t i = 0; i < items.count && j->result == JINJA_DONE; i++)
+    for (size_t i = 0; i < items.count && is_ok(j); i++)
         jinja_append(j, list, attribute_of(j, items.at[i], a[1], jinja_absent));
     return jinja_join_items(
             j, jinja_str(j, text_or(a[0], "")), list.items, false);
@@ -186,7 +187,7 @@ JINJA_FUNCTION(do_map)
         row = jinja_named_row(j, *rest.at++, false), rest.count--;
     if (!jinja_iterate(j, self, &items))
         return list;
-    for (size_t i = 0; i < items.count && j->result == JINJA_DONE; i++)
+    for (size_t i = 0; i < items.count && is_ok(j); i++)
         jinja_append(
                 j, list,
                 row ? jinja_call_row(j, row, items.at[i], &rest)
@@ -215,10 +216,10 @@ static struct value selected(
         row = jinja_named_row(j, *rest.at++, true), rest.count--;
     if (!jinja_iterate(j, self, &items))
         return list;
-    for (size_t i = 0; i < items.count && j->result == JINJA_DONE; i++) {
+    for (size_t i = 0; i < items.count && is_ok(j); i++) {
         struct value part =
                 attribute_of(j, items.at[i], attribute, jinja_absent);
-        if (row && j->result == JINJA_DONE)
+        if (row && is_ok(j))
             part = jinja_call_row(j, row, part, &rest);
         if (jinja_is_true(part) == passes)
             jinja_append(j, list, items.at[i]);

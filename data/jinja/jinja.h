@@ -24,7 +24,7 @@ enum jinja_result {
     JINJA_UNKNOWN, /* it has something that is not known here */
     JINJA_FAILED,  /* it does what Python refuses: an attribute of what is
                     * undefined, a sum of a text and a number */
-    JINJA_OVER     /* it takes more than its budget (budget.h) */
+    JINJA_OVER     /* it takes more than its budget (internal.h) */
 };
 
 struct jinja_template; /* parsed; never changed, so any threads may share it */

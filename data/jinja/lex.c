@@ -210,7 +210,7 @@ static void lex_tag(struct lexer *l, char kind)
     int open = 0;
     add(l, kind == '{' ? T_OUTPUT : T_BLOCK, 0, jinja_none());
     int line = l->j->line;
-    while (l->j->result == JINJA_DONE) {
+    while (is_ok(l->j)) {
         pass(l, past_blanks(l, l->at));
         if (l->at == l->end) {
             l->j->line = line;
@@ -271,7 +271,7 @@ struct token *jinja_lex(struct jinja *j, const char *source, size_t bytes)
             .end = source + bytes,
             .starts_line = true};
     j->line = 1;
-    while (j->result == JINJA_DONE && l.at < l.end) {
+    while (is_ok(j) && l.at < l.end) {
         const char *at = l.at;
         while (at < l.end &&
                !(at[0] == '{' && at + 1 < l.end && strchr("{%#", at[1])))
@@ -290,7 +290,7 @@ struct token *jinja_lex(struct jinja *j, const char *source, size_t bytes)
             lex_tag(&l, kind);
     }
     add(&l, T_END, 0, jinja_none());
-    if (j->result == JINJA_DONE)
+    if (is_ok(j))
         return l.tokens;
     free(l.tokens);
     return NULL;

@@ -8,7 +8,7 @@ static bool need_text(struct jinja *j, struct value value)
 {
     if (value.kind != STRING)
         jinja_fail(j, "a str is needed, not %s", jinja_type(value));
-    return value.kind == STRING && j->result == JINJA_DONE;
+    return value.kind == STRING && is_ok(j);
 }
 
 /* --- methods -------------------------------------------------------------- */
@@ -56,7 +56,7 @@ static struct value split_at_blanks(
 {
     struct value parts = jinja_list(j, LIST, 0);
     unsigned bytes;
-    for (; j->result == JINJA_DONE; most--) {
+    for (; is_ok(j); most--) {
         size_t end = 0;
         text = jinja_stripped(j, text, jinja_absent, true, false);
         if (text.bytes == 0)
@@ -85,7 +85,7 @@ static struct value split(
     }
     if (need_text(j, mark) && mark.bytes == 0)
         jinja_fail(j, "empty separator");
-    for (; most != 0 && j->result == JINJA_DONE; most--) {
+    for (; most != 0 && is_ok(j); most--) {
         const char *found = find(j, self, mark, is_last);
         if (!found)
             break;
@@ -96,8 +96,7 @@ static struct value split(
         self = is_last ? left : right;
     }
     jinja_append(j, parts, self);
-    return is_last && j->result == JINJA_DONE ? jinja_sliced(j, parts, back)
-                                              : parts;
+    return is_last && is_ok(j) ? jinja_sliced(j, parts, back) : parts;
 }
 
 /* In characters; -1: it is not there. */
@@ -246,7 +245,7 @@ const struct row jinja_tests[] = {
 JINJA_FUNCTION(raise)
 {
     struct value text = jinja_str(j, a[0]);
-    if (j->result == JINJA_DONE)
+    if (is_ok(j))
         jinja_stop(
                 j, JINJA_RAISED, 0, "%.*s",
                 (int)(text.bytes > INT32_MAX ? INT32_MAX : text.bytes),
@@ -269,7 +268,7 @@ JINJA_FUNCTION(range)
                     jinja_type(a[i]));
     if (step == 0)
         jinja_fail(j, "range() arg 3 must not be zero");
-    while (j->result == JINJA_DONE && (step > 0 ? at < end : at > end)) {
+    while (is_ok(j) && (step > 0 ? at < end : at > end)) {
         if (list.items->count == 100000)
             jinja_fail(j, "Range too big: more than MAX_RANGE (100000).");
         jinja_append(j, list, jinja_integer(at));
@@ -284,7 +283,7 @@ static struct value gathered(
         struct jinja *j, const struct arguments *given, enum kind kind)
 {
     struct value made = jinja_mapping(j, kind, given->named_count);
-    for (size_t i = 0; i < given->count && j->result == JINJA_DONE; i++) {
+    for (size_t i = 0; i < given->count && is_ok(j); i++) {
         struct value from = given->at[i];
         for (size_t k = 0; from.kind == DICT && k < from.dict->count; k++)
             jinja_put(

@@ -1,5 +1,5 @@
 /* operate.c - operators, with Python's rules. */
-#include "data/jinja/internal.h"
+#include "data/jinja/text.h"
 
 #include <math.h>
 
@@ -14,11 +14,6 @@ static long double exact(struct value value)
     return value.kind == FLOAT  ? (long double)value.real
            : value.kind == BOOL ? (long double)value.truth
                                 : (long double)value.integer;
-}
-
-static int64_t whole(struct value value)
-{
-    return value.kind == BOOL ? value.truth : value.integer;
 }
 
 /* --- comparisons ---------------------------------------------------------- */
@@ -77,17 +72,6 @@ bool jinja_equal(struct jinja *j, struct value a, struct value b)
     return is_equal;
 }
 
-static int compare_items(
-        struct jinja *j, const struct items *a, const struct items *b,
-        const char *sign)
-{
-    size_t least = a->count < b->count ? a->count : b->count;
-    for (size_t i = 0; i < least && j->result == JINJA_DONE; i++)
-        if (!jinja_equal(j, a->at[i], b->at[i]))
-            return jinja_compare(j, a->at[i], b->at[i], sign);
-    return (a->count > b->count) - (a->count < b->count);
-}
-
 int jinja_compare(
         struct jinja *j, struct value a, struct value b, const char *sign)
 {
@@ -99,12 +83,8 @@ int jinja_compare(
         order = jinja_read(j, least) ? memcmp(a.text, b.text, least) : 0;
         return order ? order : (a.bytes > b.bytes) - (a.bytes < b.bytes);
     }
-    if (a.kind == b.kind && is_one_of(a, KIND(LIST) | KIND(TUPLE)) &&
-        jinja_enter(j)) {
-        order = compare_items(j, a.items, b.items, sign);
-        jinja_leave(j);
-        return order;
-    }
+    if (a.kind == b.kind && is_one_of(a, KIND(LIST) | KIND(TUPLE)))
+        jinja_unknown(j, "the order of lists is not supported");
     if (a.kind == UNDEFINED || b.kind == UNDEFINED)
         jinja_use_undefined(j, a.kind == UNDEFINED ? a : b);
     jinja_fail(
@@ -173,14 +153,12 @@ static struct value appended(struct jinja *j, struct value a, struct value b)
 
 static struct value repeated(struct jinja *j, struct value a, int64_t count)
 {
-    bool is_text = a.kind == STRING;
-    struct value made = is_text ? jinja_slice("", 0) : jinja_list(j, a.kind, 0);
-    made.is_safe = a.is_safe;
-    size_t bytes = is_text ? a.bytes : a.items->count * sizeof a;
-    if (bytes == 0 || count <= 0 || !jinja_affords(j, (uint64_t)count, bytes))
+    struct value made = jinja_part(a, 0, 0);
+    if (a.bytes == 0 || count <= 0 ||
+        !jinja_affords(j, (uint64_t)count, a.bytes))
         return made;
     for (int64_t i = 0; i < count && jinja_charge(j, 1, 0); i++)
-        made = is_text ? jinja_joined(j, made, a) : appended(j, made, a);
+        made = jinja_joined(j, made, a);
     return made;
 }
 
@@ -207,38 +185,22 @@ static struct value operate_whole(
     return jinja_integer(out);
 }
 
-static struct value operate_real(char sign, double a, double b)
-{
-    double rest = sign == '%' || sign == 'D' ? fmod(a, b) : 0;
-    if (rest != 0 && (rest < 0) != (b < 0))
-        rest += b;
-    switch (sign) {
-    case '+':
-        return jinja_real(a + b);
-    case '-':
-        return jinja_real(a - b);
-    case '*':
-        return jinja_real(a * b);
-    case '/':
-        return jinja_real(a / b);
-    case '%':
-        return jinja_real(rest == 0 ? copysign(0, b) : rest);
-    default:
-        return jinja_real(round((a - rest) / b));
-    }
-}
-
 static struct value operate_numbers(
         struct jinja *j, char sign, struct value a, struct value b)
 {
-    bool divides = sign == '/' || sign == 'D' || sign == '%';
-    if (divides && exact(b) == 0) {
+    bool cuts = sign == 'D' || sign == '%';
+    double x = (double)exact(a), y = (double)exact(b);
+    if ((cuts || sign == '/') && y == 0) {
         jinja_fail(j, "division by zero");
         return jinja_none();
     }
-    if (a.kind == FLOAT || b.kind == FLOAT || sign == '/')
-        return operate_real(sign, (double)exact(a), (double)exact(b));
-    return operate_whole(j, sign, whole(a), whole(b));
+    if (sign == '/')
+        return jinja_real(x / y);
+    if (a.kind != FLOAT && b.kind != FLOAT)
+        return operate_whole(j, sign, integer_or(a, 0), integer_or(b, 0));
+    if (cuts)
+        jinja_unknown(j, "// and %% of fractions are not supported");
+    return jinja_real(sign == '+' ? x + y : sign == '-' ? x - y : x * y);
 }
 
 struct value jinja_operate(
@@ -252,13 +214,12 @@ struct value jinja_operate(
     if (sign == '+' && a.kind == b.kind &&
         is_one_of(a, KIND(LIST) | KIND(TUPLE)))
         return appended(j, a, b);
-    int repeats = KIND(STRING) | KIND(LIST) | KIND(TUPLE);
-    if (sign == '*' && is_one_of(a, repeats) &&
-        is_one_of(b, KIND(INT) | KIND(BOOL)))
-        return repeated(j, a, whole(b));
-    if (sign == '*' && is_one_of(b, repeats) &&
-        is_one_of(a, KIND(INT) | KIND(BOOL)))
-        return repeated(j, b, whole(a));
+    if (sign == '*' && a.kind == STRING && is_one_of(b, KIND(INT) | KIND(BOOL)))
+        return repeated(j, a, integer_or(b, 0));
+    if (sign == '*' && b.kind == STRING && is_one_of(a, KIND(INT) | KIND(BOOL)))
+        return repeated(j, b, integer_or(a, 0));
+    if (sign == '*' && (is_one_of(a, SEQUENCES) || is_one_of(b, SEQUENCES)))
+        jinja_unknown(j, "a list times a number is not supported");
     if (sign == '%' && a.kind == STRING)
         jinja_unknown(j, "formatting by %% is not supported");
     if (a.kind == UNDEFINED || b.kind == UNDEFINED)

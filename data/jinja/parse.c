@@ -41,7 +41,7 @@ static struct statement *block_body(struct parser *p, const char *end)
 {
     end_tag(p);
     struct statement *body = parse_body(p, end);
-    p->at += p->j->result == JINJA_DONE;
+    p->at += is_ok(p->j);
     return body;
 }
 
@@ -52,7 +52,7 @@ static struct statement *parse_if(struct parser *p)
     for (;;) {
         end_tag(p);
         s->body = parse_body(p, s->value ? "elif else endif" : "endif");
-        if (p->j->result != JINJA_DONE || jinja_take_name(p, "endif"))
+        if (!is_ok(p->j) || jinja_take_name(p, "endif"))
             return first;
         s = s->other = statement(p, IF);
         if (jinja_take_name(p, "elif"))
@@ -80,7 +80,7 @@ static struct statement *parse_for(struct parser *p)
     if (jinja_take_name(p, "else"))
         s->other = block_body(p, "endfor");
     else
-        p->at += p->j->result == JINJA_DONE;
+        p->at += is_ok(p->j);
     return s;
 }
 
@@ -102,12 +102,12 @@ static struct statement *parse_set(struct parser *p)
 static void parse_parameters(struct parser *p, struct macro *macro)
 {
     jinja_expect_sign(p, '(');
-    while (p->j->result == JINJA_DONE && !jinja_take_sign(p, ')')) {
+    while (is_ok(p->j) && !jinja_take_sign(p, ')')) {
         size_t count = (size_t)macro->count;
         struct parameter *all = jinja_extend(
                 p->j, macro->parameters, count * sizeof *all, sizeof *all);
         struct node *name = jinja_parse_name(p), *value = NULL;
-        if (!all || p->j->result != JINJA_DONE)
+        if (!all || !is_ok(p->j))
             return;
         macro->parameters = all;
         macro->count++;
@@ -176,7 +176,7 @@ static struct statement *parse_tag(struct parser *p)
                 s = tags[i].parse(p);
                 jinja_leave(p->j);
             }
-            if (p->j->result == JINJA_DONE)
+            if (is_ok(p->j))
                 end_tag(p);
             return s;
         }
@@ -197,7 +197,7 @@ static struct statement *parse_body(struct parser *p, const char *ends)
 {
     struct statement *first = NULL, **next = &first;
     int line = p->j->line;
-    while (p->j->result == JINJA_DONE && p->at->kind != T_END) {
+    while (is_ok(p->j) && p->at->kind != T_END) {
         struct statement *s;
         if (p->at->kind == T_TEXT) {
             s = statement(p, TEXT);

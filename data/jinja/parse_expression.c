@@ -3,8 +3,6 @@
  * follows a value: items, calls, then filters and tests. */
 #include "data/jinja/tree.h"
 
-#include "base/must.h"
-
 bool jinja_is_sign(const struct parser *p, char op)
 {
     return p->at->kind == T_SIGN && p->at->op == op;
@@ -157,7 +155,7 @@ static struct node *parse_members(struct parser *p, char end)
 {
     struct node *node = jinja_node(p, end == ']' ? SEQUENCE : MAPPING, NULL);
     node->constant.kind = LIST;
-    while (p->j->result == JINJA_DONE && !jinja_take_sign(p, end)) {
+    while (is_ok(p->j) && !jinja_take_sign(p, end)) {
         jinja_add_part(p, node, jinja_parse_expression(p));
         if (end == '}') {
             jinja_expect_sign(p, ':');
@@ -232,7 +230,7 @@ static struct node *parse_subscript(struct parser *p, struct node *value)
 /* After "(": into the node. */
 static void parse_arguments(struct parser *p, struct node *node)
 {
-    while (p->j->result == JINJA_DONE && !jinja_take_sign(p, ')')) {
+    while (is_ok(p->j) && !jinja_take_sign(p, ')')) {
         bool is_named = p->at->kind == T_NAME && p->at[1].kind == T_SIGN &&
                         p->at[1].op == '=';
         if (jinja_is_sign(p, '*')) {
@@ -271,7 +269,7 @@ static struct node *parse_call(struct parser *p, struct node *callee)
 
 static struct node *postfix(struct parser *p, struct node *node)
 {
-    while (p->j->result == JINJA_DONE) {
+    while (is_ok(p->j)) {
         if (jinja_take_sign(p, '[')) {
             node = parse_subscript(p, node);
         } else if (jinja_is_sign(p, '(')) {
@@ -326,7 +324,7 @@ static struct node *parse_test(struct parser *p, struct node *value)
 
 static struct node *parse_filters(struct parser *p, struct node *node)
 {
-    while (p->j->result == JINJA_DONE) {
+    while (is_ok(p->j)) {
         if (jinja_take_sign(p, '|'))
             node = parse_filter(p, node);
         else if (jinja_take_name(p, "is"))
@@ -393,11 +391,10 @@ static struct node *chain(struct parser *p, int level)
     char op;
     if (level == AT_UNARY)
         return unary(p, true);
-    while (level == AT_NOT && p->j->result == JINJA_DONE &&
-           jinja_take_name(p, "not"))
+    while (level == AT_NOT && is_ok(p->j) && jinja_take_name(p, "not"))
         count++;
     struct node *first = chain(p, level + 1);
-    while (p->j->result == JINJA_DONE && (op = take_operator(p, level))) {
+    while (is_ok(p->j) && (op = take_operator(p, level))) {
         if (!node)
             node = jinja_node(p, kinds[level], first);
         add_operand(p, node, op, chain(p, level + 1));
@@ -412,8 +409,7 @@ static struct node *parse(struct parser *p, bool has_choice)
     if (!jinja_enter(p->j))
         return NULL;
     struct node *node = chain(p, 0);
-    while (has_choice && p->j->result == JINJA_DONE &&
-           jinja_take_name(p, "if")) {
+    while (has_choice && is_ok(p->j) && jinja_take_name(p, "if")) {
         node = jinja_node(p, CHOICE, node);
         jinja_add_part(p, node, chain(p, 0));
         jinja_add_part(
@@ -431,7 +427,7 @@ struct node *jinja_parse_expression(struct parser *p)
 struct node *jinja_parse_tuple(struct parser *p, bool has_choice)
 {
     struct node *first = parse(p, has_choice), *node = NULL;
-    while (p->j->result == JINJA_DONE && jinja_take_sign(p, ',')) {
+    while (is_ok(p->j) && jinja_take_sign(p, ',')) {
         if (!node)
             node = jinja_node(p, SEQUENCE, first);
         node->constant.kind = TUPLE;
@@ -471,7 +467,7 @@ struct node *jinja_parse_target(struct parser *p)
             node = jinja_node(p, SEQUENCE, first);
             node->constant.kind = TUPLE;
         }
-    } while (p->j->result == JINJA_DONE && jinja_take_sign(p, ','));
+    } while (is_ok(p->j) && jinja_take_sign(p, ','));
     jinja_leave(p->j);
     return node ? node : first;
 }

@@ -113,7 +113,7 @@ static void write_quoted(
     size_t done = 0;
     unsigned length;
     jinja_write(j, &quote, 1);
-    for (size_t i = 0; i < text.bytes && j->result == JINJA_DONE; i += length) {
+    for (size_t i = 0; i < text.bytes && is_ok(j); i += length) {
         char escaped[16];
         uint32_t c = jinja_character(text, i, &length);
         if (c >= ' ' && c < 0x7f && c != '\\' && c != (unsigned char)quote)
@@ -138,7 +138,7 @@ static void write_break(struct jinja *j, const struct style *style)
     if (__builtin_mul_overflow(style->indent, style->level, &count) ||
         !jinja_affords(j, (uint64_t)count, 1))
         count = jinja_charge(j, SIZE_MAX, 0); /* refused */
-    for (; count > 0 && j->result == JINJA_DONE; count--)
+    for (; count > 0 && is_ok(j); count--)
         jinja_write(j, " ", 1);
 }
 
@@ -164,7 +164,7 @@ static void write_members(
     size_t count = has_pairs ? value.dict->count : value.items->count;
     write_word(j, begin);
     style->level++;
-    for (size_t i = 0; i < count && j->result == JINJA_DONE; i++) {
+    for (size_t i = 0; i < count && is_ok(j); i++) {
         if (i > 0)
             jinja_write_str(j, style->between);
         write_break(j, style);
@@ -180,20 +180,6 @@ static void write_members(
     write_word(j, end);
 }
 
-static struct value sorted(struct jinja *j, struct value value)
-{
-    struct value yes = jinja_truth(true);
-    const struct arguments given = {.at = &yes, .count = 1};
-    struct value pairs = jinja_call_row(
-            j, jinja_row(jinja_filters, "dictsort", 8), value, &given);
-    struct value made = jinja_mapping(j, DICT, value.dict->count);
-    for (size_t i = 0; j->result == JINJA_DONE && i < pairs.items->count; i++)
-        jinja_put(
-                j, made.dict, pairs.items->at[i].items->at[0],
-                pairs.items->at[i].items->at[1]);
-    return made;
-}
-
 static void write_container(
         struct jinja *j, struct style *style, struct value value)
 {
@@ -201,8 +187,7 @@ static void write_container(
     if (value.kind == LIST || (value.kind == TUPLE && is_json))
         write_members(j, style, value, "[", "]");
     else if (value.kind == DICT)
-        write_members(
-                j, style, style->sorts ? sorted(j, value) : value, "{", "}");
+        write_members(j, style, value, "{", "}");
     else if (is_json)
         jinja_fail(
                 j, "Object of type %s is not JSON serializable",

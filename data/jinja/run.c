@@ -34,7 +34,7 @@ static void assign(
             jinja_fail(
                     j, "cannot unpack %zu values into %d names", items.count,
                     target->count);
-        for (int i = 0; i < target->count && j->result == JINJA_DONE; i++)
+        for (int i = 0; i < target->count && is_ok(j); i++)
             assign(j, target->parts[i], items.at[i]);
     }
     jinja_leave(j);
@@ -59,10 +59,10 @@ static struct value captured_body(struct jinja *j, const struct statement *body)
 
 static enum flow run_if(struct jinja *j, const struct statement *s)
 {
-    for (; s && j->result == JINJA_DONE; s = s->other) {
+    for (; s && is_ok(j); s = s->other) {
         j->line = s->line;
         if (!s->value || jinja_is_true(jinja_evaluate(j, s->value)))
-            return j->result == JINJA_DONE ? run(j, s->body) : GO_ON;
+            return is_ok(j) ? run(j, s->body) : GO_ON;
     }
     return GO_ON;
 }
@@ -73,7 +73,7 @@ static struct items chosen(
 {
     struct value list = jinja_list(j, LIST, 0);
     struct scope *outer = j->scope;
-    for (size_t i = 0; i < all->count && j->result == JINJA_DONE; i++) {
+    for (size_t i = 0; i < all->count && is_ok(j); i++) {
         jinja_push(j, outer);
         assign(j, s->target, all->at[i]);
         if (jinja_is_true(jinja_evaluate(j, s->only)))
@@ -95,11 +95,11 @@ static enum flow run_for(struct jinja *j, const struct statement *s)
         return run_within(j, s->other);
     struct loop *loop = jinja_alloc(j, sizeof *loop);
     *loop = (struct loop){.items = items};
-    for (; loop->at < items.count && j->result == JINJA_DONE; loop->at++) {
+    for (; loop->at < items.count && is_ok(j); loop->at++) {
         jinja_push(j, outer);
         jinja_bind(j, SYMBOL_LOOP, (struct value){.kind = LOOP, .loop = loop});
         assign(j, s->target, items.at[loop->at]);
-        if (j->result != JINJA_DONE || run(j, s->body) == LEAVE_LOOP)
+        if (!is_ok(j) || run(j, s->body) == LEAVE_LOOP)
             break;
     }
     j->scope = outer;
@@ -137,7 +137,7 @@ static enum flow run_one(struct jinja *j, const struct statement *s)
         return GO_ON;
     case PRINT:
         value = jinja_evaluate(j, s->value);
-        if (j->result == JINJA_DONE)
+        if (is_ok(j))
             jinja_write_str(j, value);
         return GO_ON;
     case IF:
@@ -146,12 +146,12 @@ static enum flow run_one(struct jinja *j, const struct statement *s)
         return run_for(j, s);
     case SET:
         value = jinja_evaluate(j, s->value);
-        if (j->result == JINJA_DONE)
+        if (is_ok(j))
             assign(j, s->target, value);
         return GO_ON;
     case SET_BLOCK:
         value = captured_body(j, s->body);
-        if (j->result == JINJA_DONE)
+        if (is_ok(j))
             assign(j, s->target, value);
         return GO_ON;
     case DEFINE:
@@ -172,7 +172,7 @@ static enum flow run(struct jinja *j, const struct statement *s)
     enum flow flow = GO_ON;
     if (!jinja_enter(j))
         return GO_ON;
-    for (; s && flow == GO_ON && j->result == JINJA_DONE; s = s->next) {
+    for (; s && flow == GO_ON && is_ok(j); s = s->next) {
         jinja_charge(j, 1, 0);
         j->line = s->line;
         flow = run_one(j, s);
@@ -188,7 +188,7 @@ static void bind_parameters(
         const struct arguments *given)
 {
     size_t named = 0;
-    for (int i = 0; i < macro->count && j->result == JINJA_DONE; i++) {
+    for (int i = 0; i < macro->count && is_ok(j); i++) {
         const struct parameter *parameter = &macro->parameters[i];
         struct value name = parameter->name;
         const struct value *by_name = jinja_named(given, name.text, name.bytes);
@@ -221,7 +221,7 @@ struct value jinja_run_macro(
     jinja_push(j, closure->scope);
     bind_parameters(j, closure->macro, given);
     size_t mark = jinja_capture(j);
-    if (j->result == JINJA_DONE)
+    if (is_ok(j))
         run(j, closure->macro->body);
     struct value text = jinja_captured(j, mark);
     j->scope = outer;

@@ -85,7 +85,7 @@ struct value jinja_replaced(
 {
     size_t done = 0, at = 0, mark = jinja_capture(j);
     unsigned bytes = 0;
-    for (; most != 0 && j->result == JINJA_DONE; most--) {
+    for (; most != 0 && is_ok(j); most--) {
         const char *found = from.bytes ? memmem(text.text + at, text.bytes - at,
                                                 from.text, from.bytes)
                                        : text.text + at;
@@ -112,7 +112,7 @@ struct value jinja_join_items(
         bool must_be_text)
 {
     size_t mark = jinja_capture(j);
-    for (size_t i = 0; i < items->count && j->result == JINJA_DONE; i++) {
+    for (size_t i = 0; i < items->count && is_ok(j); i++) {
         struct value item = items->at[i];
         if (i > 0)
             jinja_write(j, separator.text, separator.bytes);

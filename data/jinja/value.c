@@ -81,29 +81,20 @@ static void add_pair(
         dict->pairs[dict->count++] = (struct pair){key, value};
 }
 
-const struct value *jinja_find_text(
-        struct jinja *j, const struct dict *dict, const char *key, size_t bytes)
-{
-    jinja_charge(j, (dict->count + bytes / 8) / 8, 0);
-    for (size_t i = 0; i < dict->count; i++) {
-        struct pair *pair = &dict->pairs[i];
-        if (pair->key.kind == STRING && pair->key.bytes == bytes &&
-            memcmp(pair->key.text, key, bytes) == 0)
-            return &pair->value;
-    }
-    return NULL;
-}
-
 const struct value *jinja_find(
         struct jinja *j, const struct dict *dict, struct value key)
 {
-    if (key.kind == STRING)
-        return jinja_find_text(j, dict, key.text, key.bytes);
+    jinja_charge(j, (dict->count + key.bytes / 8) / 8, 0);
     if (is_one_of(key, KIND(LIST) | KIND(DICT)))
         jinja_fail(j, "unhashable type: '%s'", jinja_type(key));
-    for (size_t i = 0; i < dict->count && j->result == JINJA_DONE; i++)
-        if (jinja_equal(j, dict->pairs[i].key, key))
+    for (size_t i = 0; i < dict->count && is_ok(j); i++) {
+        struct value other = dict->pairs[i].key;
+        if (key.kind == STRING
+                    ? other.kind == STRING && other.bytes == key.bytes &&
+                              memcmp(other.text, key.text, key.bytes) == 0
+                    : jinja_equal(j, other, key))
             return &dict->pairs[i].value;
+    }
     return NULL;
 }
 
@@ -142,15 +133,13 @@ struct value jinja_from_json(struct jinja *j, const json_t *json)
         break;
     case JSON_ARRAY:
         made = jinja_list(j, LIST, json_array_size(json));
-        for (size_t i = 0; i < json_array_size(json) && j->result == JINJA_DONE;
-             i++)
+        for (size_t i = 0; i < json_array_size(json) && is_ok(j); i++)
             jinja_append(j, made, jinja_from_json(j, json_array_get(json, i)));
         break;
     case JSON_OBJECT: {
         made = jinja_mapping(j, DICT, json_object_size(json));
         void *at = json_object_iter((json_t *)json);
-        for (; at && j->result == JINJA_DONE;
-             at = json_object_iter_next((json_t *)json, at))
+        for (; at && is_ok(j); at = json_object_iter_next((json_t *)json, at))
             add_pair(
                     j, made.dict,
                     jinja_slice(
@@ -226,7 +215,7 @@ size_t jinja_past_characters(struct value text, size_t at, size_t count)
 static struct value characters(struct jinja *j, struct value text)
 {
     struct value list = jinja_list(j, LIST, jinja_characters(text));
-    for (size_t at = 0; at < text.bytes && j->result == JINJA_DONE;) {
+    for (size_t at = 0; at < text.bytes && is_ok(j);) {
         size_t end = jinja_past_characters(text, at, 1);
         jinja_append(j, list, jinja_part(text, at, end));
         at = end;
@@ -239,7 +228,7 @@ struct value jinja_view(
         bool has_values)
 {
     struct value made = jinja_list(j, kind, dict.dict->count);
-    for (size_t i = 0; i < dict.dict->count && j->result == JINJA_DONE; i++) {
+    for (size_t i = 0; i < dict.dict->count && is_ok(j); i++) {
         const struct pair *pair = &dict.dict->pairs[i];
         jinja_append(
                 j, made,
@@ -264,7 +253,7 @@ bool jinja_iterate(struct jinja *j, struct value value, struct items *out)
     } else if (value.kind > UNDEFINED) {
         jinja_fail(j, "'%s' object is not iterable", jinja_type(value));
     }
-    return j->result == JINJA_DONE;
+    return is_ok(j);
 }
 
 size_t jinja_length(struct jinja *j, struct value value)
@@ -379,34 +368,22 @@ static bool clip(
         struct jinja *j, const struct value bounds[3], int64_t count,
         int64_t out[3])
 {
+    int64_t step = out[2] = integer_or(bounds[2], 1);
+    int64_t least = step < 0 ? -1 : 0, most = step < 0 ? count - 1 : count;
     for (int i = 0; i < 3; i++)
         if (!is_one_of(
                     bounds[i],
-                    KIND(ABSENT) | KIND(NONE) | KIND(INT) | KIND(BOOL))) {
+                    KIND(ABSENT) | KIND(NONE) | KIND(INT) | KIND(BOOL)))
             jinja_fail(j, "slice indices must be integers or None");
-            return false;
-        }
-    bool has[3];
-    for (int i = 0; i < 3; i++) {
-        has[i] = is_one_of(bounds[i], KIND(INT) | KIND(BOOL));
-        out[i] = !has[i]                  ? 1
-                 : bounds[i].kind == BOOL ? bounds[i].truth
-                                          : bounds[i].integer;
-    }
-    int64_t step = out[2], least = step < 0 ? -1 : 0,
-            most = step < 0 ? count - 1 : count;
-    if (step == 0) {
+    if (step == 0)
         jinja_fail(j, "slice step cannot be zero");
-        return false;
-    }
     for (int i = 0; i < 2; i++) {
-        if (!has[i])
-            out[i] = (step < 0) == (i == 0) ? most : least;
-        else if (out[i] < 0)
+        out[i] = integer_or(bounds[i], (step < 0) == (i == 0) ? most : least);
+        if (out[i] < 0 && is_one_of(bounds[i], KIND(INT)))
             out[i] += count;
         out[i] = out[i] < least ? least : out[i] > most ? most : out[i];
     }
-    return true;
+    return is_ok(j);
 }
 
 struct value jinja_sliced(
@@ -419,7 +396,7 @@ struct value jinja_sliced(
     if (!is_text && !is_one_of(value, KIND(LIST) | KIND(TUPLE)))
         return jinja_undefined(jinja_word("[slice]"), value.kind);
     size_t count = jinja_length(j, value);
-    if (j->result != JINJA_DONE || !clip(j, bounds, (int64_t)count, at))
+    if (!is_ok(j) || !clip(j, bounds, (int64_t)count, at))
         return jinja_none();
     int64_t first = at[0], last = at[1] < first ? first : at[1];
     if (is_text && at[2] == 1) {
@@ -431,8 +408,7 @@ struct value jinja_sliced(
     struct value made = jinja_list(j, is_text ? LIST : value.kind, 0);
     struct items from;
     jinja_iterate(j, value, &from);
-    for (int64_t i = first;
-         j->result == JINJA_DONE && (at[2] > 0 ? i < at[1] : i > at[1]);) {
+    for (int64_t i = first; is_ok(j) && (at[2] > 0 ? i < at[1] : i > at[1]);) {
         jinja_append(j, made, from.at[i]);
         if (__builtin_add_overflow(i, at[2], &i))
             break;

@@ -152,9 +152,6 @@ void jinja_put(
 /* NULL: there is none. */
 const struct value *jinja_find(
         struct jinja *j, const struct dict *dict, struct value key);
-const struct value *jinja_find_text(
-        struct jinja *j, const struct dict *dict, const char *key,
-        size_t bytes);
 /* What a loop over it visits; false: stopped. A generator is used up. */
 bool jinja_iterate(struct jinja *j, struct value value, struct items *out);
 /* Fails for what has none. */

@@ -142,7 +142,7 @@ TEMPLATES = {
             {%- set call = call.function if call.function is defined else call %}
             {%- if call.arguments is string %}{{ "\\n" ~ call.name ~ "!" ~ call.arguments }}{% continue %}{% endif %}
             {%- set body %}{{ args(call.arguments) }}{% endset %}
-            {{- "\\n" ~ call.name ~ "(" ~ body ~ ")" ~ (call.arguments|tojson(sort_keys=true)) }}
+            {{- "\\n" ~ call.name ~ "(" ~ body ~ ")" ~ (call.arguments|tojson) }}
         {%- endfor %}
         {{- "<end>" }}
         {%- endgeneration %}
