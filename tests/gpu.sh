@@ -156,6 +156,8 @@ part_ranks() {
         each_stage ranks "$fixture-staged2" 2
         each_stage ranks "$fixture-staged4" 4
     done
+    fixture=gemma2 # windows, soft caps
+    each_stage ranks "$fixture-staged2" 2
     # several ranks of one GPU under NCCL: only where the library lets itself be told that they are several hosts
     fixture=llama_odd
     cat >"$work/as-host" <<'END'

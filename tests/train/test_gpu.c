@@ -93,17 +93,32 @@ static void compare_two_steps(const char *fixture, const char *sets, int world)
             is_wide ? 1e-4 : 1e-1);
 }
 
-static const char *const fixtures[] = {"gpt2",    "llama", "llama_odd",
-                                       "mistral", "qwen2", "qwen3"};
-enum { FIXTURES = sizeof fixtures / sizeof fixtures[0] };
+/* Tensors above and below 4096 elements, no key of AdamW alone. */
+#define JOB         "tests/train/states.toml"
+#define STATES      "offload.optimizer=cpu "
+#define DISK        "offload.optimizer=nvme offload.chunk_bytes=4096 "
+#define PARAMS      "offload.params=cpu "
+#define UNDO        "offload.clipping=undo "
+#define ACTIVATIONS "offload.activations=cpu "
+#define RECOMPUTED  "train.gradient_checkpointing=full "
+#define SELECTIVE   "train.gradient_checkpointing=selective "
+
+static const char *const fixtures[] = {
+        "gpt2", "llama", "llama_odd", "mistral", "qwen2", "qwen3",
+        /* whole only where all are tried */
+        "gemma", "gemma2", "gemma3", "gemma3_text", "glm4", "granite",
+        "ministral3", "mistral_window", "olmo2", "phi3", "qwen3_yarn",
+        "smollm3"};
+enum { FIXTURES = sizeof fixtures / sizeof fixtures[0], WHOLE = 6 };
 #define DORA                                                                   \
     "lora.enabled=true lora.use_dora=true lora.r=4 optim.learning_rate=0.02 "
 
-/* Twenty steps of every fixture in fp32 and in a type of 16 bits: small steps,
- * and once everything recomputed. */
+/* Twenty steps of a fixture in fp32 and in a type of 16 bits: small steps, and
+ * once everything recomputed. Two of families with windows, soft caps, norms
+ * behind branches, rotation of a part of a head. */
 static void test_parity(void)
 {
-    for (int f = 0; f < FIXTURES; f++) {
+    for (int f = 0; f < WHOLE; f++) {
         compare_type(fixtures[f], 0, "train.global_batch_size=1");
         compare_type(fixtures[f], 1 + f % 2, "train.global_batch_size=1");
     }
@@ -115,6 +130,10 @@ static void test_parity(void)
                  "\"lm_head\"]",
             1);
     compare_two_steps("gpt2", DORA, 1);
+    compare_two_steps("gemma2", RECOMPUTED, 1);
+    compare_two_steps("gemma2", "train.dtype=bf16", 1);
+    compare_two_steps("glm4", "", 1);
+    compare_two_steps("phi3", "train.dtype=bf16", 1);
 }
 
 /* Their own jobs, in every type. */
@@ -130,16 +149,6 @@ struct offload_group {
     const char *fixture, *base, *cases[8];
     int world; /* 0: one rank */
 };
-
-/* Tensors above and below 4096 elements, no key of AdamW alone. */
-#define JOB         "tests/train/states.toml"
-#define STATES      "offload.optimizer=cpu "
-#define DISK        "offload.optimizer=nvme offload.chunk_bytes=4096 "
-#define PARAMS      "offload.params=cpu "
-#define UNDO        "offload.clipping=undo "
-#define ACTIVATIONS "offload.activations=cpu "
-#define RECOMPUTED  "train.gradient_checkpointing=full "
-#define SELECTIVE   "train.gradient_checkpointing=selective "
 
 static const struct offload_group offload_groups[] = {
         {"llama",
@@ -162,6 +171,9 @@ static const struct offload_group offload_groups[] = {
          {SELECTIVE, SELECTIVE STATES}},
         {"gpt2", "train.dtype=bf16 train.max_steps=2", {SELECTIVE}},
         {"qwen3", "train.max_steps=2", {SELECTIVE}},
+        {"gemma2",
+         "train.dtype=bf16 optim.name=adam_mini",
+         {STATES PARAMS, SELECTIVE}},
 };
 
 static void test_offload_group(const struct offload_group *group)
@@ -246,6 +258,7 @@ static void test_adapters(void)
     compare_two_steps("gpt2", BASE("fp8", "fp32"), 1);
     compare_two_steps(
             "qwen3", BASE("fp4", "fp32") STATES PARAMS "zero.stage=3", 2);
+    compare_two_steps("phi3", BASE("nf4", "fp32") "zero.stage=3", 2);
 }
 
 /* Saved by so many ranks, read by so many others. */
@@ -366,6 +379,7 @@ static void test_products(void)
     expect_products(
             "llama", "train.freeze=[\"k_proj\"]", 17,
             "without k's gradient q, k and v are three");
+    expect_products("phi3", "", 12, "q, k, v and gate, up as one in its file");
     expect_products("qwen2", "", 18, "its biases are too short for qkv");
     expect_products("llama_odd", "", 21, "no tensor ends where one begins");
 }
