@@ -42,6 +42,7 @@ static const struct cli_option options[] = {
 {"merge", 0, NULL, CLI_FLAG, ARG(merge), NULL, "For a checkpoint of adapters: write the merged model instead of the adapter"},
 {"model", 0, "DIR", CLI_TEXT, ARG(model), NULL, "A Hugging Face directory"},
 {"data", 0, "PATH", CLI_TEXT, ARG(data), NULL, "Training data: a file, a pattern or a folder"},
+{"data-name", 0, "NAME", CLI_TEXT, ARG(data_name), NULL, "Which set of the folder that --data names, if it has several and no default"},
 {"full", 0, NULL, CLI_FLAG, ARG(full), NULL, "Train the whole model"},
 {"lora", 0, NULL, CLI_FLAG, ARG(lora), NULL, "Train adapters on the frozen model"},
 {"qlora", 0, NULL, CLI_FLAG, ARG(qlora), NULL, "Train adapters on the frozen model in 4 bits"},
@@ -72,8 +73,9 @@ static const struct cli_command commands[] = {
 {"validate", "FILE", 0, 1, "job world all print format set", "",
     "Check a job file and its data, and report all problems at once", command_validate, "commands",
     "Reads the first 10,000 records of each [[data.train]] and [[data.eval]] as a run does, or fewer if they have 4 million tokens."},
-{"init", "[RECIPE]", 0, 1, "model data world full lora qlora device-memory host-memory machine from-deepspeed from-hf from-axolotl from-llamafactory from-torchtune list out", "",
+{"init", "[RECIPE]", 0, 1, "model data data-name world full lora qlora device-memory host-memory machine from-deepspeed from-hf from-axolotl from-llamafactory from-torchtune list out", "",
     "Write a job file: for a model and data, from another trainer's file, or from a recipe", command_init, "commands",
+    "--data takes a file, a folder of data (a hub's too) or a pattern such as \"data/*.jsonl\". "
     "For a model and data: the job predicted to be the fastest of those that fit this machine, with a reason after each line. The whole model trains if it fits, else adapters. "
     "Every key of another trainer's file becomes a value, or a comment if training is the same without it; one that would change training is an error (78)."},
 {"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine price format set", "",

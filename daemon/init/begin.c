@@ -62,19 +62,33 @@ static enum zd_status measure(
     return status;
 }
 
-static enum zd_status look_at_data(const char *path, struct facts *facts)
+/* What a job file says with a key, the command line says with an option. */
+static enum zd_status fail_data(enum zd_status status)
+{
+    struct zd_error error = *zd_error_get();
+    if (strncmp(error.help, "choose one: name", 16) != 0)
+        return status;
+    snprintf(error.help, sizeof error.help, "choose one: --data-name NAME");
+    zd_error_set(&error);
+    return status;
+}
+
+static enum zd_status look_at_data(
+        const struct begin_request *request, struct facts *facts)
 {
     struct data_entry entry = data_entry_default();
     struct file_list list;
     double ratio = 1;
-    entry.path = path;
-    ZD_TRY(sources_find(&entry, &list));
+    entry.path = request->data;
+    entry.name = request->data_name ? request->data_name : entry.name;
+    enum zd_status status = sources_find(&entry, &list);
+    if (status != ZD_OK)
+        return fail_data(status);
     for (int i = 0; i < list.count; i++)
         facts->bytes += list.files[i].bytes;
     facts->format = list.files[0].format;
     facts->has_documents = list.files[0].has_lines && !list.is_tokens;
-    enum zd_status status =
-            list.is_tokens ? ZD_OK : measure(&list.files[0], facts, &ratio);
+    status = list.is_tokens ? ZD_OK : measure(&list.files[0], facts, &ratio);
     facts->bytes = (uint64_t)(ratio * (double)facts->bytes);
     bool is_folder = list.which[0];
     sources_free(&list);
@@ -121,7 +135,7 @@ static enum zd_status look(
     if (status == ZD_OK) {
         facts->parameters = (int64_t)table.total;
         param_table_fini(&table);
-        status = look_at_data(request->data, facts);
+        status = look_at_data(request, facts);
     }
     if (status == ZD_OK)
         choose_shape(request, facts);
@@ -150,11 +164,18 @@ static void write_data(
     draft_set(draft, "data.cutoff_len", json_integer(facts->cutoff), why);
     draft_set_entry(
             draft_source(draft), "path", json_string(request->data), NULL);
+    if (request->data_name)
+        draft_set_entry(
+                draft_source(draft), "name", json_string(request->data_name),
+                "--data-name");
     if (facts->has_eval) {
         json_t *eval = json_object();
         draft_set_entry(
                 eval, "path", json_string(request->data),
                 "its validation or test split");
+        if (request->data_name)
+            draft_set_entry(
+                    eval, "name", json_string(request->data_name), NULL);
         json_array_append_new(draft->eval, eval);
     } else if (facts->samples >= FEW)
         draft_set(

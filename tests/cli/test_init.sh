@@ -32,6 +32,13 @@ ok '  of little memory: it fits there' eval '[ $need -gt 0 ] && rm -f j.toml; ca
     call 0 plan --job j.toml --world 1 --device-memory $((need / 2)) --host-memory 1GiB && ! has memory_limit j.toml'
 ok '  none fits: the smallest machine' eval 'call 69 init --model $model --data data.jsonl --device-memory 10KB && has "smallest machine that would do" err'
 
+# A folder of several sets, of which none is the default.
+mkdir sets && cp data.jsonl sets/one.jsonl && cp data.jsonl sets/two.jsonl
+echo '{"one": {"file_name": "one.jsonl"}, "two": {"file_name": "two.jsonl"}}' >sets/dataset_info.json
+ok 'a folder of several sets: which ones, and the option' eval 'call 65 init --model $model --data sets && has E0454 err && has "one, two" err && has "choose one: --data-name NAME" err'
+ok '  one of them' eval 'rm -f j.toml; call 0 init --model $model --data sets --data-name two -o j.toml && has "^name = .two." j.toml && call 0 validate j.toml'
+ok '  help says what --data takes' eval 'call 0 init --help && has "--data takes a file, a folder" out'
+
 # A model that is stored in codes.
 ok 'the model that was trained whole, in codes' call 0 export run--full/checkpoint-000002 -o codes --quantize nf4
 ok '  is trained as it is stored' eval 'rm -f j.toml; call 0 init --model codes --data data.jsonl -o j.toml && has "stored: nf4" j.toml && ! has quantize_base j.toml &&
@@ -220,6 +227,7 @@ quickstart --lora
 --from-hf a.json --from-axolotl b.yml
 --from-hf a.json --from-torchtune b.yml
 --from-hf a.json --qlora
+--from-hf a.json --data-name a
 ROWS
 ok 'init of no model: 66' call 66 init --model nowhere --data data.txt
 ok 'init of no data: 66' call 66 init --model "$model" --data nowhere.txt
