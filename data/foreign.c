@@ -56,6 +56,10 @@ enum zd_status foreign_check(
     char head[64], word[2 * PATH_MAX] = "";
     struct text_buffer text = {.out = word, .bytes = sizeof word};
     ssize_t bytes = pread(fd, head, sizeof head, 0);
+    /* a frame that zstd skips, where pzstd has sizes */
+    if (bytes >= 4 && (head[0] & 0xf0) == 0x50 &&
+        memcmp(head + 1, "\x2a\x4d\x18", 3) == 0)
+        memcpy(head, "\x28\xb5\x2f\xfd", 4);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (bytes < kinds[i].bytes ||
             memcmp(head, kinds[i].magic, (size_t)kinds[i].bytes) != 0)

@@ -83,6 +83,26 @@ Test(data_streams, compressed_files_give_the_documents_of_their_text)
     free(text);
 }
 
+/* As pzstd writes them: the size of each frame in one that is skipped. */
+Test(data_streams, a_zstd_file_may_begin_with_a_frame_to_skip)
+{
+    static const unsigned char skipped[] = {0x50, 0x2a, 0x4d, 0x18, 4, 0,
+                                            0,    0,    9,    9,    9, 9};
+    static const char text[] = "{\"text\":\"abcdefghijklm\"}\n";
+    unsigned char packed[512];
+    struct data_case test;
+    data_case_init(&test, NULL);
+    memcpy(packed, skipped, sizeof skipped);
+    size_t bytes =
+            pack(CONTAINER_ZSTD, text, strlen(text), packed + sizeof skipped,
+                 sizeof packed - sizeof skipped);
+    data_case_file(&test, names[2], packed, sizeof skipped + bytes);
+    char *words = data_case_words(&test);
+    cr_expect_not_null(words, "%s", zd_error_get()->what);
+    free(words);
+    data_case_fini(&test);
+}
+
 static void expect_damaged(
         struct data_case *test, const char *name, const void *data,
         size_t bytes, const char *what)
