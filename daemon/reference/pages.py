@@ -178,6 +178,10 @@ def put_missing(tables):
     yield "\n" + table("section | keys", rows) + "\n"
 
 
+def put_types(tables):
+    yield f"`model_type` is one of {words(tables['types'])}.\n"
+
+
 def put_rows(tables):
     """Rows without a help share the line of the one before."""
     groups = []
@@ -208,7 +212,7 @@ def put_fits(tables):
     yield "\n"
 
 
-PARTS = {"keys": put_keys, "missing": put_missing, "rows": put_rows, "families": put_families, "fits": put_fits}
+PARTS = {"keys": put_keys, "missing": put_missing, "types": put_types, "rows": put_rows, "families": put_families, "fits": put_fits}
 
 
 def page(read, path, *write):

@@ -5,6 +5,7 @@
 #include "daemon/job/job_internal.h"
 #include "daemon/reference/fits.h"
 #include "daemon/state/run_state.h"
+#include "model/families/families.h"
 #include "zd_config.h"
 
 #include <string.h>
@@ -124,6 +125,14 @@ static json_t *keys_json(void)
     return keys;
 }
 
+static json_t *types_json(void)
+{
+    json_t *types = json_array();
+    for (int i = 0; model_families[i]; i++)
+        json_array_append_new(types, json_string(model_families[i]->name));
+    return types;
+}
+
 /* --- metrics -------------------------------------------------------------- */
 
 static json_t *index_json(const struct metric_index *index)
@@ -163,12 +172,13 @@ int main(int argc, char **argv)
             argc == 2 && strcmp(argv[1], "fits") == 0
                     ? fits_json()
                     : json_pack(
-                              "{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
-                              ZD_VERSION, "zerod",
+                              "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                              "version", ZD_VERSION, "zerod",
                               program_json(&zerod_program), "zerodctl",
                               program_json(&zerodctl_program), "keys",
-                              keys_json(), "run", metrics_json(&run_metrics),
-                              "step", metrics_json(&step_metrics), "rank",
+                              keys_json(), "types", types_json(), "run",
+                              metrics_json(&run_metrics), "step",
+                              metrics_json(&step_metrics), "rank",
                               metrics_json(&rank_metrics));
     output_json(tables);
     json_decref(tables);
