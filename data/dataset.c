@@ -33,7 +33,18 @@ static enum zd_status fail_short(
     int64_t all = part->all;
     const struct data_options *options = request->options;
     const struct corpus *corpus = &part->corpus;
+    const struct bad_rows *bad = &corpus->bad_rows;
     enum zd_status status;
+    if (all == 0 && bad->count > 0 && corpus_documents(corpus) == 0) {
+        status = ZD_FAIL(
+                ZD_ERR_DATA, "E0439",
+                "%s has no row that is not bad: data.on_bad_row = \"skip\" "
+                "left out all %lld",
+                entry->path, (long long)bad->count);
+        if (bad->kept > 0)
+            zd_fail_help("the first: %s", bad->rows[0]);
+        return status;
+    }
     if (all == 0 && corpus_documents(corpus) > 0 &&
         corpus->packing != PACKING_STREAM)
         return ZD_FAIL(
