@@ -243,7 +243,7 @@ static void tell_bad_rows(
         return;
     zd_log_warning(
             "%s: %lld bad row%s left out (data.on_bad_row = \"skip\")%s",
-            entry->path, (long long)bad->count,
+            source_label(entry).text, (long long)bad->count,
             bad->count == 1 ? " is" : "s are",
             bad->count > bad->kept ? "; the first ones:" : ":");
     for (int i = 0; i < bad->kept; i++)
@@ -367,7 +367,8 @@ static enum zd_status open_words(
     if (is_new && depth != CORPUS_LOOK)
         zd_log_info(
                 "tokenized %s: %llu tokens in %llu documents",
-                recipe->entry->path, (unsigned long long)cache->word_count,
+                source_label(recipe->entry).text,
+                (unsigned long long)cache->word_count,
                 (unsigned long long)cache->doc_count);
     ZD_TRY(take_bad_rows(corpus, recipe->entry, is_new, depth));
     corpus->count = cache->word_count;

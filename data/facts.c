@@ -48,12 +48,14 @@ enum zd_status facts_check_trained(
         zd_log_warning(
                 "%s: none of the targets in its first %lld documents is "
                 "trained",
-                entry->path, (long long)corpus_documents(&part->corpus));
+                source_label(entry).text,
+                (long long)corpus_documents(&part->corpus));
         return ZD_OK;
     }
     ZD_FAIL(ZD_ERR_DATA, "E0449",
             "%s trains nothing: every target of its %lld sample%s is masked",
-            entry->path, (long long)part->count, part->count == 1 ? "" : "s");
+            source_label(entry).text, (long long)part->count,
+            part->count == 1 ? "" : "s");
     zd_fail_help(
             "`zerod data inspect` shows them. data.train_on = \"assistant\" "
             "counts the assistant's turns alone, and data.cutoff_len = %d may "
@@ -126,32 +128,35 @@ static void tell_long(
     struct dataset_facts facts = {0};
     count_long(dataset, part, &facts);
     long long whole = facts.whole_documents;
+    int64_t packed = corpus_documents(&part->corpus) - facts.dropped_documents;
+    int64_t samples = (int64_t)part->index.doc_count;
     if (facts.cut_documents > 0)
         zd_log_info(
                 "%s: data.cutoff_len = %d cuts %lld of %lld documents; %lld of "
                 "their %lld tokens are left out",
-                entry->path, dataset->T, (long long)facts.cut_documents,
+                source_label(entry).text, dataset->T,
+                (long long)facts.cut_documents,
                 whole + (long long)facts.cut_documents,
                 (long long)facts.lost_tokens, (long long)facts.cut_tokens);
     if (facts.split_documents > 0)
         zd_log_info(
                 "%s: %lld of %lld documents are longer than data.cutoff_len = "
                 "%d and are split into samples",
-                entry->path, (long long)facts.split_documents,
+                source_label(entry).text, (long long)facts.split_documents,
                 whole + (long long)facts.split_documents, dataset->T);
     if (facts.dropped_documents > 0)
         zd_log_info(
                 "%s: %lld of %lld documents, with %lld tokens, are longer than "
                 "data.cutoff_len = %d and are left out",
-                entry->path, (long long)facts.dropped_documents,
+                source_label(entry).text, (long long)facts.dropped_documents,
                 whole + (long long)facts.dropped_documents,
                 (long long)facts.dropped_tokens, dataset->T);
     if (part->pack.joins)
         zd_log_info(
-                "%s: %lld documents are packed into %lld samples of %d tokens",
-                entry->path,
-                (long long)(corpus_documents(&part->corpus) - facts.dropped_documents),
-                (long long)part->index.doc_count, dataset->T);
+                "%s: %lld document%s packed into %lld sample%s of %d tokens",
+                source_label(entry).text, (long long)packed,
+                packed == 1 ? " is" : "s are", (long long)samples,
+                samples == 1 ? "" : "s", dataset->T);
 }
 
 /* Prompts and answers in a stream are read for the warning, since an answer
@@ -172,7 +177,8 @@ enum zd_status facts_tell(
                 "documents; %.0f of %.0f trained tokens are in a sample "
                 "without the beginning of their document; data.packing = "
                 "\"documents\" keeps documents whole up to data.cutoff_len",
-                entry->path, dataset->T, (long long)facts.split_documents,
+                source_label(entry).text, dataset->T,
+                (long long)facts.split_documents,
                 (long long)facts.packed_documents, facts.split_targets,
                 facts.targets);
     return ZD_OK;

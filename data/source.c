@@ -33,6 +33,15 @@ static bool has_rows(const struct data_file *file)
     return file->is_array || file->container == CONTAINER_PARQUET;
 }
 
+struct source_label source_label(const struct data_entry *entry)
+{
+    struct source_label label;
+    snprintf(
+            label.text, sizeof label.text, "%s%s%.80s", entry->path,
+            entry->name[0] ? ", set " : "", entry->name);
+    return label;
+}
+
 const char *source_unit(const struct data_file *file)
 {
     return has_rows(file) ? "row" : "line";

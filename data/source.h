@@ -54,6 +54,12 @@ bool sources_have_chat(const struct file_list *list);
 enum zd_status source_identity(
         const struct data_file *file, bool portable, struct hasher *hasher);
 
+/* How messages name the entry: its path, and of a folder the set. */
+struct source_label {
+    char text[PATH_MAX + 128];
+};
+struct source_label source_label(const struct data_entry *entry);
+
 /* "line" or "row": what messages count in the file. */
 const char *source_unit(const struct data_file *file);
 /* Add "path:line", or "path:row N", to the error that was just made. */

@@ -7,6 +7,7 @@
 #include "optim/optimizers.h"
 #include "train/plan/fit.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -102,11 +103,11 @@ static void tell_work(const struct train_banner *banner)
 {
     const struct job_plan *plan = banner->plan;
     zd_log_info(
-            "  step     %d x %d x %d rank%s = %lld samples of %d tokens = %s "
-            "tokens",
+            "  step     %d x %d x %d rank%s = %lld sample%s of %d tokens = "
+            "%s tokens",
             plan->per_device, plan->accumulation, banner->world,
             banner->world == 1 ? "" : "s", (long long)plan->global_batch,
-            plan->shape.T,
+            plan->global_batch == 1 ? "" : "s", plan->shape.T,
             report_short((double)plan->global_batch * plan->shape.T).text);
     if (!banner->samples)
         zd_log_info(
@@ -114,17 +115,19 @@ static void tell_work(const struct train_banner *banner)
                 (long long)banner->max_steps);
     else
         zd_log_info(
-                "  steps    %lld, %.3g passes over %lld samples (%s tokens)",
+                "  steps    %lld, %.3g passes over %lld sample%s (%s tokens)",
                 (long long)banner->max_steps,
                 banner->samples ? (double)banner->max_steps *
                                           (double)plan->global_batch /
                                           (double)banner->samples
                                 : 0,
-                (long long)banner->samples,
+                (long long)banner->samples, banner->samples == 1 ? "" : "s",
                 report_short((double)banner->train_tokens).text);
     tell_sources(banner);
     if (banner->eval_samples)
-        zd_log_info("  eval     %lld samples", (long long)banner->eval_samples);
+        zd_log_info(
+                "  eval     %lld sample%s", (long long)banner->eval_samples,
+                banner->eval_samples == 1 ? "" : "s");
 }
 
 static void tell_scale(const struct train_banner *banner)
@@ -143,7 +146,7 @@ static void tell_scale(const struct train_banner *banner)
 
 static void tell_text(const struct train_banner *banner)
 {
-    char chat[48] = "";
+    char chat[PATH_MAX + 32] = "";
     if (banner->chat_template)
         snprintf(
                 chat, sizeof chat, ", chat template %s", banner->chat_template);
@@ -151,11 +154,10 @@ static void tell_text(const struct train_banner *banner)
         zd_log_info(
                 "  text     %s, end of text %d%s", banner->tokenizer,
                 banner->eos, chat);
-    else
+    else /* the template ends a conversation's turns */
         zd_log_info(
-                "  text     %s, no end-of-text token: nothing "
-                "separates documents%s",
-                banner->tokenizer, chat);
+                "  text     %s, no end-of-text token%s%s", banner->tokenizer,
+                chat[0] ? "" : ": nothing separates documents", chat);
     model_config_warn(&banner->plan->config);
     if (banner->plan->config.has_dropout)
         zd_log_info("  note     the dropout in config.json is not applied");

@@ -21,6 +21,7 @@ enum { BAR_BYTES = 512, BAR_COLUMNS_MAX = 120 };
 struct report {
     const struct train_job *job;
     bool has_bar, has_lines;
+    bool is_chat;  /* the data are conversations */
     bool is_drawn; /* the bar is on the screen */
     char bar[BAR_BYTES];
     int drawn_columns;
@@ -136,6 +137,7 @@ static void on_banner(void *ctx, const struct train_banner *banner)
 {
     struct report *report = ctx;
     report->first_step = banner->resumed_step;
+    report->is_chat = banner->chat_template;
     report_banner(banner);
 }
 
@@ -222,13 +224,14 @@ static void tell_next(const char *before, const char *path, const char *after)
     zd_log_info("  next        %s %s %s", before, line, after);
 }
 
-static void tell_adapter(const char *base, const char *adapter)
+static void tell_adapter(
+        const char *base, const char *adapter, const char *prompt)
 {
     char line[2 * PATH_MAX] = "";
     struct text_buffer text = {.out = line, .bytes = sizeof line};
     text_buffer_add_word(&text, adapter);
     char after[2 * PATH_MAX + 64];
-    snprintf(after, sizeof after, "--adapter %s --prompt \"...\"", line);
+    snprintf(after, sizeof after, "--adapter %s %s", line, prompt);
     tell_next("zerod generate --model", base, after);
 }
 
@@ -241,6 +244,8 @@ static void on_end(void *ctx, const struct train_end *end)
 {
     struct report *report = ctx;
     struct words flops = report_short(end->model_flops_per_second);
+    const char *prompt =
+            report->is_chat ? "--chat --prompt \"...\"" : "--prompt \"...\"";
     bar_remove(report);
     zd_log_info(
             "%s after step %lld of %lld%s, in %s",
@@ -273,11 +278,10 @@ static void on_end(void *ctx, const struct train_end *end)
     if (end->export_dir && report->job->checkpoint.export == EXPORT_PEFT) {
         zd_log_info("  adapter     %s", end->export_dir);
         if (report->job->model.path)
-            tell_adapter(report->job->model.path, end->export_dir);
+            tell_adapter(report->job->model.path, end->export_dir, prompt);
     } else if (end->export_dir) {
         zd_log_info("  model       %s", end->export_dir);
-        tell_next(
-                "zerod generate --model", end->export_dir, "--prompt \"...\"");
+        tell_next("zerod generate --model", end->export_dir, prompt);
     } else if (end->stopped_by && end->checkpoint) {
         zd_log_info(
                 "  next        the same command%s goes on from there",

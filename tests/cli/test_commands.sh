@@ -294,7 +294,10 @@ talk="--job chat.toml --set data.packing=false --set job.output_dir=talk --max-s
 inspect="data inspect --job chat.toml --set data.packing=false --set data.cutoff_len=64"
 ok 'what cutoff_len cuts is said, and which template is used' eval 'call 0 $talk &&
     has "^chat.jsonl: data.cutoff_len = 28 cuts [12] of 2 documents; [0-9]+ of their [0-9]+ tokens are left out" err &&
-    has "^  text .*, chat template llama3" err && rm -r talk'
+    has "^  text .*, chat template llama3" err && has "next .*zerod generate --model talk/hf --chat --prompt" err && rm -r talk'
+mkdir -p templates/of/a/folder && echo "{% for m in messages %}{{ m.content }}{% endfor %}" >templates/of/a/folder/chat_template.jinja
+ok "  the whole path of a template's file" eval 'call 0 $talk --set data.chat_template=templates/of/a/folder/chat_template.jinja --set data.train_on=all --set checkpoint.export=none &&
+    has "^  text .*, chat template templates/of/a/folder/chat_template.jinja$" err && rm -r talk'
 ok 'data inspect --count' eval 'call 0 $inspect --count 1 && has "^chat template llama3" out && [ $(grep -c "^=== sample" out) = 1 ]'
 ok 'data inspect --ids' eval 'call 0 $inspect --ids && grep -qE "^ +[0-9]+ \+ " out && grep -qE "^ +[0-9]+ - " out'
 ok 'data inspect --format json' eval 'call 0 $inspect --format json && has "\"chat_template\": \"llama3\"" out && has "\"trained\": true" out && [ ! -s err ]'
