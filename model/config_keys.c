@@ -279,16 +279,11 @@ static bool is_known(
     return is_generic(name);
 }
 
-/* A person who typed an unknown key meant something by it: E0305. In a file it
- * may belong to another program: config->unknown. */
-static enum zd_status check_known(
+enum zd_status config_unknown(
         const struct config_reader *reader, struct model_config *config,
-        const char *name)
+        const char *name, const char *nearest)
 {
-    const char *nearest;
     size_t used = strlen(config->unknown);
-    if (is_known(config->family, name, &nearest))
-        return ZD_OK;
     if (reader->on_error != ZD_ERR_CONFIG) {
         snprintf(
                 config->unknown + used, sizeof config->unknown - used,
@@ -299,6 +294,16 @@ static enum zd_status check_known(
     if (nearest)
         zd_fail_help("did you mean `%s`?", nearest);
     return reader->on_error;
+}
+
+static enum zd_status check_known(
+        const struct config_reader *reader, struct model_config *config,
+        const char *name)
+{
+    const char *nearest;
+    return is_known(config->family, name, &nearest)
+                   ? ZD_OK
+                   : config_unknown(reader, config, name, nearest);
 }
 
 /* --- a configuration ------------------------------------------------------ */

@@ -46,6 +46,13 @@ bool config_is_neutral(const json_t *value, enum config_kind kind);
 enum zd_status config_refuse(
         const struct config_reader *reader, const char *key);
 
+/* A key that nothing reads: E0305, if a person typed it (ZD_ERR_CONFIG), else
+ * it may belong to another program, and is one of config->unknown. `nearest`: a
+ * key that may be meant, or NULL. */
+enum zd_status config_unknown(
+        const struct config_reader *reader, struct model_config *config,
+        const char *name, const char *nearest);
+
 /* All keys of config->family: E0304 unsupported ones whose value changes the
  * model, and E0305, where a person typed them (ZD_ERR_CONFIG), unknown ones;
  * then the values. */

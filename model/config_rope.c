@@ -220,10 +220,48 @@ static enum zd_status read_original(
                              "an integer above 1");
 }
 
+static enum zd_status check_keys(
+        const struct config_reader *r, const char *table,
+        struct model_config *c)
+{
+    static const char *const known[] = {
+            "rope_type",
+            "type",
+            "rope_theta",
+            "partial_rotary_factor",
+            "factor",
+            "original_max_position_embeddings",
+            "attention_factor",
+            "beta_fast",
+            "beta_slow",
+            "mscale",
+            "mscale_all_dim",
+            "truncate",
+            "short_factor",
+            "long_factor",
+            "low_freq_factor",
+            "high_freq_factor",
+            "llama_4_scaling_beta"};
+    const char *name;
+    char whole[128];
+    json_t *value;
+    json_object_foreach((json_t *)r->json, name, value)
+    {
+        size_t i = 0;
+        while (i < sizeof known / sizeof known[0] &&
+               strcmp(name, known[i]) != 0)
+            i++;
+        snprintf(whole, sizeof whole, "%s.%.60s", table, name);
+        if (i == sizeof known / sizeof known[0])
+            ZD_TRY(config_unknown(r, c, whole, NULL));
+    }
+    return ZD_OK;
+}
+
 enum zd_status config_read_rope(
         const struct config_reader *reader, const char *key,
         const json_t *table, double theta, double partial,
-        const struct model_config *c, struct rope_set *s)
+        struct model_config *c, struct rope_set *s)
 {
     struct config_reader r = *reader;
     json_t *empty = zd_must(json_object());
@@ -234,6 +272,8 @@ enum zd_status config_read_rope(
             json_is_object(r.json)
                     ? read_type(&r, key, c->family, &s->type)
                     : config_wrong(reader, key, "a table of keys");
+    if (status == ZD_OK)
+        status = check_keys(&r, key, c);
     if (status == ZD_OK)
         status = config_read_real(&r, "rope_theta", theta, &s->theta);
     if (status == ZD_OK && s->theta <= 1)

@@ -179,9 +179,13 @@ Test(model_config, keys_that_the_class_does_not_have_are_named)
 {
     struct model_config c = {0};
     const char json[] = "{\"model_type\":\"smollm3\",\"unsloth_fixed\":true,"
-                        "\"use_cache\":true,\"resid_pdrop\":0.0,\"top\":1}";
+                        "\"use_cache\":true,\"resid_pdrop\":0.0,\"top\":1,"
+                        "\"rope_scaling\":{\"rope_type\":\"linear\","
+                        "\"factor\":2,\"base\":3}}";
     cr_assert(parse(json, ZD_ERR_DATA, &c) == ZD_OK);
-    cr_expect_str_eq(c.unknown, "`unsloth_fixed`, `resid_pdrop`, `top`");
+    cr_expect_str_eq(
+            c.unknown, "`unsloth_fixed`, `resid_pdrop`, `top`, "
+                       "`rope_scaling.base`");
     model_config_fini(&c);
 }
 
