@@ -34,6 +34,32 @@ JINJA_FUNCTION(do_replace)
             integer_or(a[2], -1));
 }
 
+/* Blank lines stay blank, and the first line as it is, unless asked. */
+JINJA_FUNCTION(do_indent)
+{
+    struct value text = jinja_str(j, self);
+    bool is_text = a[0].kind == STRING;
+    struct value pad = is_text ? a[0] : jinja_word(" ");
+    int64_t width = is_text ? 1 : integer_or(a[0], 4);
+    const char *at = text.text, *end = text.text + text.bytes;
+    size_t mark = jinja_capture(j);
+    if (memchr(text.text, '\r', text.bytes))
+        jinja_unknown(j, "indent() of text with carriage returns");
+    for (bool begins = true, more = true; more && is_ok(j); begins = false) {
+        const char *line_end = memchr(at, '\n', (size_t)(end - at));
+        more = line_end != NULL;
+        line_end = more ? line_end + 1 : end;
+        bool blank = at == end || *at == '\n';
+        bool pads = begins ? jinja_is_true(a[1])
+                           : !blank || jinja_is_true(a[2]);
+        for (int64_t i = 0; pads && i < width && is_ok(j); i++)
+            jinja_write_str(j, pad);
+        jinja_write(j, at, (size_t)(line_end - at));
+        at = line_end;
+    }
+    return jinja_captured(j, mark);
+}
+
 JINJA_FUNCTION(do_tojson)
 {
     struct style style = {
@@ -320,6 +346,7 @@ const struct row jinja_filters[] = {
         {"d", do_default, "default_value boolean", 0},
         {"default", do_default, "default_value boolean", 0},
         {"dictsort", do_dictsort, "case_sensitive by reverse", KIND(DICT)},
+        {"indent", do_indent, "width first blank", 0},
         {"int", do_int, "default", 0},
         {"items", do_items, "", 0},
         {"join", do_join, "d attribute", 0},
