@@ -81,7 +81,9 @@ static enum zd_status append(
         const struct cache_writer *writer, FILE *file, const void *data,
         size_t bytes)
 {
-    return fwrite(data, 1, bytes, file) == bytes ? ZD_OK : fail_write(writer);
+    if (bytes && fwrite(data, 1, bytes, file) != bytes)
+        return fail_write(writer);
+    return ZD_OK;
 }
 
 enum zd_status cache_writer_create(
