@@ -148,7 +148,9 @@ static enum zd_status tokenize_document(
         const struct piece *piece = &document->pieces[i];
         ZD_TRY(append_text(
                 worker, document->text + piece->begin,
-                piece->end - piece->begin, piece->flags, piece->train, words));
+                piece->end - piece->begin,
+                piece->flags | (piece->begin > 0 ? ENCODE_CONTINUES : 0),
+                piece->train, words));
     }
     if (document->end_of_text)
         append_end_of_text(worker, words);
@@ -238,7 +240,9 @@ static enum zd_status tokenize_text(
     if (unit->begins)
         append_prefix(worker, words);
     ZD_TRY(append_text(
-            worker, unit->text, unit->bytes, ENCODE_ADDED_TOKENS, true, words));
+            worker, unit->text, unit->bytes,
+            ENCODE_ADDED_TOKENS | (unit->begins ? 0 : ENCODE_CONTINUES), true,
+            words));
     if (unit->ends)
         append_end_of_text(worker, words);
     if (unit->begins)

@@ -128,8 +128,10 @@ enum zd_status command_data_decode(
     }
     for (size_t i = 0; status == ZD_OK && i < ids.count; i++) {
         status = tokenizer_token_bytes(tokenizer, ids.ids[i], &token, &count);
+        bool strips = status == ZD_OK && i == 0 && count > 0 &&
+                      token[0] == ' ' && tokenizer_strips_space(tokenizer);
         if (status == ZD_OK)
-            printable_put(&to, token, count);
+            printable_put(&to, token + strips, count - strips);
     }
     printable_end(&to);
     token_vector_fini(&ids);

@@ -9,6 +9,7 @@
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include "base/must.h"
+#include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,14 +118,34 @@ static void merge_all(struct bpe *bpe, const struct merges *merges)
     }
 }
 
+/* The symbol at `at`: a character, or a byte where those of a character that
+ * the vocabulary lacks go on until *bytes_end. */
+static int32_t symbol_at(
+        const struct merges *merges, const unsigned char *word, size_t at,
+        size_t *bytes_end, unsigned *step)
+{
+    *step = 1;
+    if (merges->characters && at >= *bytes_end) {
+        utf8_read(word + at, step);
+        int32_t id = vocab_find(merges->characters, word + at, *step);
+        if (id >= 0)
+            return id;
+        *bytes_end = at + *step;
+        *step = 1;
+    }
+    return merges->byte_id[word[at]];
+}
+
 enum zd_status bpe_encode(
         struct bpe *bpe, const struct merges *merges, const unsigned char *word,
         size_t bytes, struct token_vector *out)
 {
     uint32_t count = 0;
+    unsigned step;
+    size_t bytes_end = 0;
     ZD_TRY(reserve(bpe, bytes));
-    for (size_t i = 0; i < bytes; i++) {
-        int32_t id = merges->byte_id[word[i]];
+    for (size_t i = 0; i < bytes; i += step) {
+        int32_t id = symbol_at(merges, word, i, &bytes_end, &step);
         if (id < 0)
             continue;
         bpe->ids[count] = id;

@@ -1,5 +1,5 @@
-/* The byte table of GPT-2: printable bytes stand for themselves, the other 68
- * in increasing order for U+0100, U+0101, ... */
+/* What the tokens spell. The byte table of GPT-2: printable bytes stand for
+ * themselves, the other 68 in increasing order for U+0100, U+0101, ... */
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include "base/must.h"
@@ -36,12 +36,44 @@ size_t byte_table_spell(
     return used;
 }
 
+/* The byte that "<0xNN>" is, or -1. */
+static int fallback_byte(const unsigned char *token, size_t count)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    if (count != 6 || memcmp(token, "<0x", 3) != 0 || token[5] != '>' ||
+        !token[3] || !token[4])
+        return -1;
+    const char *high = strchr(digits, token[3]);
+    const char *low = strchr(digits, token[4]);
+    return high && low ? (int)((high - digits) << 4 | (low - digits)) : -1;
+}
+
+static size_t decode_fallback(
+        const unsigned char *token, size_t count, unsigned char *out)
+{
+    size_t used = 0;
+    int byte = fallback_byte(token, count);
+    if (byte >= 0) {
+        out[0] = (unsigned char)byte;
+        return 1;
+    }
+    for (size_t i = 0; i < count;) {
+        bool is_space = count - i >= META_BYTES &&
+                        memcmp(token + i, META_SPACE, META_BYTES) == 0;
+        out[used++] = is_space ? ' ' : token[i];
+        i += is_space ? META_BYTES : 1;
+    }
+    return used;
+}
+
 size_t byte_table_decode(
         const struct byte_table *table, const unsigned char *token,
         size_t count, unsigned char *out)
 {
     size_t used = 0;
     unsigned step;
+    if (table->is_fallback)
+        return decode_fallback(token, count, out);
     for (size_t i = 0; i < count; i += step) {
         uint32_t c = utf8_read(token + i, &step);
         if (c >= BYTE_CHARS || table->byte_of[c] < 0) {

@@ -3,9 +3,11 @@
  * A place after a letter or a number and before a space or a newline is a
  * border of pre-tokens for each of the known patterns, whatever surrounds it:
  * no alternative runs from a letter or a number into white space, and none
- * looks back. NFC composes nothing across it, as white space is not a mark. An
- * added token could only change that if it holds white space itself, or takes
- * what follows it (rstrip). */
+ * looks back. NFC composes nothing across it, as white space is not a mark. Of
+ * a tokenizer that makes spaces "▁" a place before a space is one, if no
+ * merge joins "▁" to what is before it. An added token could only change that
+ * if it holds white space after something else, asks what is before its white
+ * space (single_word), or takes what follows it (rstrip). */
 #include "data/tokenizer/tokenizer_internal.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
@@ -14,14 +16,21 @@
 
 static bool keeps_spaces(const struct added_set *set, const uint8_t *classes)
 {
+    enum { META = 0x2581 };
     for (int i = 0; i < set->count; i++) {
         const struct added_token *token = &set->tokens[i];
+        bool is_word = false; /* the character before is no white space */
         unsigned step;
-        if (token->rstrip)
-            return false;
-        for (size_t at = 0; at < token->bytes; at += step)
-            if (classes[utf8_read(token->content + at, &step)] & UNICODE_SPACE)
+        for (size_t at = 0; at < token->bytes; at += step) {
+            uint32_t c = utf8_read(token->content + at, &step);
+            bool is_space = (classes[c] & UNICODE_SPACE) || c == META;
+            if (is_space && (is_word || token->single_word))
                 return false;
+            is_word = !is_space;
+            if (at + step == token->bytes && token->rstrip &&
+                classes[c] & (UNICODE_LETTER | UNICODE_NUMBER))
+                return false;
+        }
     }
     return true;
 }
@@ -48,16 +57,20 @@ size_t tokenizer_cut(
         return 0;
     if (tokenizer->is_bytes)
         return utf8_before(text, bytes); /* the last character may be cut */
-    bool is_known = tokenizer->splitter.kind == SPLIT_GPT2 ||
-                    tokenizer->splitter.kind == SPLIT_LLAMA3 ||
-                    tokenizer->splitter.kind == SPLIT_QWEN2;
+    const struct splitter *splitter = &tokenizer->splitter;
+    bool is_meta = splitter->kind == SPLIT_META;
+    bool is_known = is_meta || splitter->kind == SPLIT_GPT2 ||
+                    splitter->kind == SPLIT_LLAMA3 ||
+                    splitter->kind == SPLIT_QWEN2;
     if (!is_known || !keeps_spaces(&tokenizer->added_raw, tokenizer->classes) ||
         !keeps_spaces(&tokenizer->added_normalized, tokenizer->classes))
         return 0;
     for (size_t at = bytes - 1; at > 0; at--) {
         /* a part that begins with a newline would be given a prefix space */
-        bool is_place = text[at] == ' ' ||
-                        (text[at] == '\n' && !tokenizer->add_prefix_space);
+        bool is_place =
+                is_meta ? text[at] == ' ' && !splitter->joins[text[at - 1]]
+                        : text[at] == ' ' || (text[at] == '\n' &&
+                                              !tokenizer->add_prefix_space);
         if (is_place && ends_word(tokenizer, text, at))
             return at;
     }

@@ -23,6 +23,7 @@ struct cache_entry { /* one cache line */
 struct encoder {
     const struct tokenizer *tokenizer;
     bool takes_added; /* tokens, in the text at hand */
+    bool continues;   /* the text at hand goes on from another */
     struct cache_entry *cache;
     struct bpe bpe;
     struct byte_buffer normal;   /* a normalized stretch */
@@ -91,14 +92,19 @@ void encoder_destroy(struct encoder *encoder)
 
 /* ---- borders ---- */
 
+/* Bytes of a part of what is split once it is normalized. */
 static size_t normal_bytes(
         struct encoder *encoder, const unsigned char *text, size_t bytes)
 {
+    const struct tokenizer *tokenizer = encoder->tokenizer;
     encoder->measured.count = 0;
-    return nfc_normalize(
-                   encoder->tokenizer->classes, text, bytes, &encoder->measured)
-                   ? encoder->measured.count
-                   : bytes;
+    if (!tokenizer->table.is_fallback)
+        return nfc_normalize(
+                       tokenizer->classes, text, bytes, &encoder->measured)
+                       ? encoder->measured.count
+                       : bytes;
+    meta_replace(text, bytes, false, &encoder->measured);
+    return encoder->measured.count;
 }
 
 /* Find `next`. Each part of a stretch is normalized once more for it. */
@@ -120,16 +126,18 @@ static void aim(struct encoder *encoder)
     encoder->next = at;
 }
 
-/* From here on `text` is split; `raw` is NULL where it is the text itself. */
+/* From here on `text` is split; `raw` is NULL where it is the text itself,
+ * `prefix` the bytes in front of it. */
 static void set_origin(
         struct encoder *encoder, const unsigned char *text, size_t at,
-        const unsigned char *raw, size_t raw_bytes)
+        const unsigned char *raw, size_t raw_bytes, size_t prefix)
 {
     encoder->origin = text;
     encoder->origin_at = at;
     encoder->raw = raw;
     encoder->raw_bytes = raw_bytes;
-    encoder->passed_raw = encoder->passed = 0;
+    encoder->passed_raw = 0;
+    encoder->passed = prefix;
     aim(encoder);
 }
 
@@ -153,6 +161,17 @@ static void trim_place(
     *end = *end - *begin > after ? *end - after : *begin;
 }
 
+/* Bytes of the normalized text that a token was made of. */
+static size_t source_bytes(const struct tokenizer *tokenizer, int32_t id)
+{
+    const struct vocab_token *token = &tokenizer->vocab.tokens[id];
+    const unsigned char *text = tokenizer->vocab.text.data + token->decoded;
+    bool is_byte = token->decoded_bytes == 1 &&
+                   tokenizer->merges.byte_id[text[0]] == id;
+    return tokenizer->table.is_fallback && !is_byte ? token->spelling_bytes
+                                                    : token->decoded_bytes;
+}
+
 /* The borders within [begin, end), whose tokens are ids[first..]. What the last
  * one does not spell belongs to it, as spaces that an added token takes. */
 static void place_borders(
@@ -165,9 +184,7 @@ static void place_borders(
         size_t i = first, from = begin;
         for (size_t to; i < ids->count; i++, from = to) {
             int32_t id = ids->ids[i];
-            to = i + 1 == ids->count
-                         ? end
-                         : from + tokenizer->vocab.tokens[id].decoded_bytes;
+            to = i + 1 == ids->count ? end : from + source_bytes(tokenizer, id);
             size_t token_begin = from, token_end = to;
             if (tokenizer->trim_offsets)
                 trim_place(&tokenizer->vocab, id, &token_begin, &token_end);
@@ -191,6 +208,8 @@ static int whole_token(
     if (bytes > (size_t)tokenizer->vocab.longest)
         return -1;
     size_t spelled = 0;
+    if (tokenizer->table.is_fallback)
+        return vocab_find(&tokenizer->vocab, word, bytes);
     for (size_t i = 0; i < bytes; i++) {
         if (spelled + 2 > (size_t)tokenizer->vocab.longest + 1)
             return -1;
@@ -242,8 +261,8 @@ static enum zd_status encode_word(
 
 /* ---- stretches ---- */
 
-/* A stretch without added tokens, normalized. */
-static enum zd_status encode_stretch(
+/* A stretch in which all is done but to split it. */
+static enum zd_status encode_words(
         struct encoder *encoder, const unsigned char *text, size_t bytes,
         struct token_vector *ids)
 {
@@ -275,6 +294,33 @@ static enum zd_status encode_stretch(
                     first, ids);
     }
     return ZD_OK;
+}
+
+/* A stretch without added tokens, normalized. */
+static enum zd_status encode_stretch(
+        struct encoder *encoder, const unsigned char *text, size_t bytes,
+        struct token_vector *ids)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    if (!tokenizer->is_metaspace)
+        return encode_words(encoder, text, bytes, ids);
+    size_t at = place_of(encoder, text);
+    bool is_there =
+            text[0] == ' ' ||
+            (bytes >= META_BYTES && memcmp(text, META_SPACE, META_BYTES) == 0);
+    bool prefixes = !is_there && (at > 0 || !encoder->continues) &&
+                    (tokenizer->prefixes == PREFIX_UNLESS_THERE ||
+                     (tokenizer->prefixes == PREFIX_FIRST && at == 0));
+    const unsigned char *whole = encoder->origin;
+    encoder->normal.count = 0;
+    meta_replace(text, bytes, prefixes, &encoder->normal);
+    set_origin(
+            encoder, encoder->normal.data, at, text, bytes,
+            prefixes ? META_BYTES : 0);
+    enum zd_status status = encode_words(
+            encoder, encoder->normal.data, encoder->normal.count, ids);
+    set_origin(encoder, whole, 0, NULL, 0, 0);
+    return status;
 }
 
 /* The added tokens of one scan, and what `encode` makes of the text between. */
@@ -311,20 +357,21 @@ static enum zd_status encode_raw_stretch(
         struct token_vector *ids)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
+    size_t at = place_of(encoder, text);
+    bool begins = at > 0 || !encoder->continues;
     encoder->normal.count = 0;
-    if (!tokenizer->nfc ||
-        !nfc_normalize(tokenizer->classes, text, bytes, &encoder->normal))
+    if (!tokenizer_normalize(tokenizer, text, bytes, begins, &encoder->normal))
         return encode_between(
                 encoder, &tokenizer->added_normalized, text, bytes, ids,
                 encode_stretch);
     const unsigned char *whole = encoder->origin;
     set_origin(
-            encoder, encoder->normal.data, place_of(encoder, text), text,
-            bytes);
+            encoder, encoder->normal.data, at, text, bytes,
+            begins && tokenizer->prefixes == PREFIX_ALWAYS ? META_BYTES : 0);
     enum zd_status status = encode_between(
             encoder, &tokenizer->added_normalized, encoder->normal.data,
             encoder->normal.count, ids, encode_stretch);
-    set_origin(encoder, whole, 0, NULL, 0);
+    set_origin(encoder, whole, 0, NULL, 0, 0);
     return status;
 }
 
@@ -349,7 +396,8 @@ static enum zd_status encode(
     for (size_t i = 0; tokenizer->is_bytes && i < bytes; i++)
         token_vector_push(ids, text[i]);
     encoder->takes_added = flags & ENCODE_ADDED_TOKENS;
-    set_origin(encoder, text, 0, NULL, 0);
+    encoder->continues = flags & ENCODE_CONTINUES;
+    set_origin(encoder, text, 0, NULL, 0, 0);
     if (!tokenizer->is_bytes)
         ZD_TRY(encode_between(
                 encoder, &tokenizer->added_raw, text, bytes, ids,

@@ -222,7 +222,29 @@ static bool has_all_bytes(const struct merges *merges)
     return true;
 }
 
-static enum zd_status check_settings(const json_t *model)
+/* After which bytes a token goes on with "▁". Words may be cut where none does
+ * without changing ids, unless a word that is a token as a whole skips the
+ * merges: then only the pre-tokenizer cuts. */
+static void find_joins(struct tokenizer *tokenizer)
+{
+    struct splitter *splitter = &tokenizer->splitter;
+    const struct vocab *vocab = &tokenizer->vocab;
+    if (!tokenizer->table.is_fallback || splitter->kind == SPLIT_META)
+        return;
+    if (!tokenizer->ignore_merges)
+        splitter->kind = SPLIT_META;
+    for (int i = 0; i < tokenizer->merges.count; i++) {
+        const struct vocab_token *token =
+                &vocab->tokens[tokenizer->merges.result[i]];
+        const unsigned char *text = vocab->text.data + token->spelling;
+        for (size_t at = 1; at + META_BYTES <= token->spelling_bytes; at++)
+            if (memcmp(text + at, META_SPACE, META_BYTES) == 0)
+                splitter->joins[text[at - 1]] = true;
+    }
+}
+
+/* `is_fallback`: spaces are "▁", and the vocabulary holds characters. */
+static enum zd_status check_settings(const json_t *model, bool is_fallback)
 {
     const json_t *type = json_object_get(model, "type");
     const json_t *ignore = json_object_get(model, "ignore_merges");
@@ -236,7 +258,13 @@ static enum zd_status check_settings(const json_t *model)
     ZD_TRY(check_setting(model, "dropout", ""));
     ZD_TRY(check_setting(model, "continuing_subword_prefix", "\"\""));
     ZD_TRY(check_setting(model, "end_of_word_suffix", "\"\""));
-    ZD_TRY(check_setting(model, "byte_fallback", "false"));
+    if (is_fallback && !json_is_true(json_object_get(model, "byte_fallback")))
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0403",
+                "a tokenizer that makes spaces \"" META_SPACE
+                "\" without model.byte_fallback is not supported");
+    if (!is_fallback)
+        ZD_TRY(check_setting(model, "byte_fallback", "false"));
     if (!json_is_absent(ignore) && !json_is_boolean(ignore))
         return broken("model.ignore_merges is neither true nor false");
     return ZD_OK;
@@ -248,17 +276,23 @@ enum zd_status tokenizer_load_model(
     const json_t *model = json_object_get(root, "model");
     if (!json_is_object(model))
         return broken("it has no model");
-    ZD_TRY(check_settings(model));
+    ZD_TRY(check_settings(model, tokenizer->table.is_fallback));
     ZD_TRY(load_vocab(
             tokenizer, json_object_get(model, "vocab"),
             json_object_get(root, "added_tokens")));
     ZD_TRY(load_merges(tokenizer, json_object_get(model, "merges")));
     tokenizer->ignore_merges =
             json_is_true(json_object_get(model, "ignore_merges"));
+    find_joins(tokenizer);
     /* the unknown token stands for bytes that the vocabulary lacks */
-    return has_all_bytes(&tokenizer->merges)
-                   ? ZD_OK
-                   : check_setting(model, "unk_token", "");
+    if (has_all_bytes(&tokenizer->merges))
+        return ZD_OK;
+    if (tokenizer->table.is_fallback)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0403",
+                "model.byte_fallback without a token for each of the bytes "
+                "<0x00> to <0xFF> is not supported");
+    return check_setting(model, "unk_token", "");
 }
 
 /* ---- added tokens ---- */
@@ -310,10 +344,9 @@ static void matched_content(
         struct added_token *token)
 {
     struct byte_buffer normal = {0};
-    if (token->normalized && tokenizer->nfc &&
-        nfc_normalize(
-                tokenizer->classes, (const unsigned char *)content, bytes,
-                &normal))
+    if (token->normalized && tokenizer_normalize(
+                                     tokenizer, (const unsigned char *)content,
+                                     bytes, true, &normal))
         vocab_set_decoded(
                 &tokenizer->vocab, &tokenizer->table, normal.data, normal.count,
                 token->id);

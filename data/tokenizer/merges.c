@@ -2,6 +2,7 @@
 
 #include "base/must.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,9 +40,14 @@ void merges_finish(
         struct merges *merges, const struct vocab *vocab,
         const struct byte_table *table)
 {
+    merges->characters = table->is_fallback ? vocab : NULL;
     for (int b = 0; b < 256; b++) {
-        unsigned char byte = (unsigned char)b, spelling[2];
-        size_t bytes = byte_table_spell(table, &byte, 1, spelling);
+        unsigned char byte = (unsigned char)b, spelling[8];
+        size_t bytes = table->is_fallback
+                               ? (size_t)snprintf(
+                                         (char *)spelling, sizeof spelling,
+                                         "<0x%02X>", (unsigned)b)
+                               : byte_table_spell(table, &byte, 1, spelling);
         merges->byte_id[b] = vocab_find(vocab, spelling, bytes);
     }
 }

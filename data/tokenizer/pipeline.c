@@ -25,15 +25,91 @@ static enum zd_status refuse(const char *key, const char *what)
 
 /* ---- normalizer ---- */
 
+static bool is_text(const json_t *value, const char *text)
+{
+    return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
+}
+
+/* A pattern {"String": " "}. */
+static bool is_space(const json_t *part)
+{
+    const json_t *pattern = json_object_get(part, "pattern");
+    return is_text(json_object_get(pattern, "String"), " ");
+}
+
 static enum zd_status load_normalizer(
         struct tokenizer *tokenizer, const json_t *part)
 {
     if (json_is_absent(part))
         return ZD_OK;
-    if (!is_type(part, "NFC"))
+    if (is_type(part, "NFC")) {
+        tokenizer->nfc = true;
+    } else if (is_type(part, "Replace")) {
+        if (!is_space(part) ||
+            !is_text(json_object_get(part, "content"), META_SPACE))
+            return refuse(
+                    "normalizer", "Replace of anything but \" \" by "
+                                  "\"" META_SPACE "\"");
+        tokenizer->table.is_fallback = true;
+    } else if (is_type(part, "Prepend")) {
+        if (!is_text(json_object_get(part, "prepend"), META_SPACE) ||
+            tokenizer->prefixes != PREFIX_NONE)
+            return refuse(
+                    "normalizer",
+                    "Prepend of anything but one \"" META_SPACE "\"");
+        tokenizer->prefixes = PREFIX_ALWAYS;
+    } else {
         return refuse("normalizer", type_of(part));
-    tokenizer->nfc = true;
+    }
     return ZD_OK;
+}
+
+/* One or a Sequence. */
+static enum zd_status load_normalizers(
+        struct tokenizer *tokenizer, const json_t *part)
+{
+    const json_t *parts = json_object_get(part, "normalizers"), *inner;
+    size_t i;
+    if (!is_type(part, "Sequence"))
+        ZD_TRY(load_normalizer(tokenizer, part));
+    else
+        json_array_foreach(parts, i, inner)
+                ZD_TRY(load_normalizer(tokenizer, inner));
+    bool is_fallback = tokenizer->table.is_fallback;
+    if (tokenizer->prefixes != PREFIX_NONE && !is_fallback)
+        return refuse("normalizer", "Prepend without Replace");
+    if (tokenizer->nfc && is_fallback)
+        return refuse("normalizer", "Sequence of NFC and Replace");
+    return ZD_OK;
+}
+
+void meta_replace(
+        const unsigned char *text, size_t bytes, bool prefixes,
+        struct byte_buffer *out)
+{
+    if (prefixes)
+        byte_buffer_append(out, META_SPACE, META_BYTES);
+    for (size_t at = 0; at < bytes;) {
+        const unsigned char *space = memchr(text + at, ' ', bytes - at);
+        size_t end = space ? (size_t)(space - text) : bytes;
+        byte_buffer_append(out, text + at, end - at);
+        if (space)
+            byte_buffer_append(out, META_SPACE, META_BYTES);
+        at = end + (space != NULL);
+    }
+}
+
+bool tokenizer_normalize(
+        const struct tokenizer *tokenizer, const unsigned char *text,
+        size_t bytes, bool begins, struct byte_buffer *out)
+{
+    if (tokenizer->nfc)
+        return nfc_normalize(tokenizer->classes, text, bytes, out);
+    if (!tokenizer->table.is_fallback || tokenizer->is_metaspace)
+        return false;
+    meta_replace(
+            text, bytes, begins && tokenizer->prefixes == PREFIX_ALWAYS, out);
+    return true;
 }
 
 /* ---- pre_tokenizer ---- */
@@ -99,11 +175,48 @@ static enum zd_status sequence_pattern(
     return ZD_OK;
 }
 
+/* Older files have add_prefix_space, true or false, for prepend_scheme. */
+static enum zd_status load_metaspace(
+        struct tokenizer *tokenizer, const json_t *part)
+{
+    const json_t *scheme = json_object_get(part, "prepend_scheme");
+    const json_t *split = json_object_get(part, "split");
+    bool has_prefix = !json_is_false(json_object_get(part, "add_prefix_space"));
+    if (!is_text(json_object_get(part, "replacement"), META_SPACE))
+        return refuse(
+                "pre_tokenizer",
+                "Metaspace with a replacement but \"" META_SPACE "\"");
+    if (tokenizer->table.is_fallback || tokenizer->nfc)
+        return refuse("pre_tokenizer", "Metaspace after a normalizer");
+    if (is_text(scheme, "never") || (!scheme && !has_prefix))
+        tokenizer->prefixes = PREFIX_NONE;
+    else if (is_text(scheme, "first"))
+        tokenizer->prefixes = PREFIX_FIRST;
+    else if (is_text(scheme, "always") || !scheme)
+        tokenizer->prefixes = PREFIX_UNLESS_THERE;
+    else
+        return refuse("pre_tokenizer", "Metaspace with its prepend_scheme");
+    if (split && !json_is_boolean(split))
+        return refuse("pre_tokenizer", "Metaspace with its split");
+    tokenizer->table.is_fallback = tokenizer->is_metaspace = true;
+    if (!json_is_false(split))
+        tokenizer->splitter.kind = SPLIT_META;
+    return ZD_OK;
+}
+
 static enum zd_status load_pre_tokenizer(
         struct tokenizer *tokenizer, const json_t *part)
 {
     const char *pattern = NULL;
     bool use_regex = false;
+    if (is_type(part, "Metaspace"))
+        return load_metaspace(tokenizer, part);
+    if (tokenizer->table.is_fallback) {
+        /* a split at spaces finds none: the normalizer took them */
+        if (json_is_absent(part) || (is_type(part, "Split") && is_space(part)))
+            return ZD_OK;
+        return refuse("pre_tokenizer after Replace:", type_of(part));
+    }
     if (json_is_absent(part))
         return refuse("pre_tokenizer", "null");
     if (is_type(part, "ByteLevel")) {
@@ -244,11 +357,46 @@ static enum zd_status load_post_processor(
 
 /* ---- the rest ---- */
 
-static enum zd_status check_others(const json_t *root)
+/* The decoder of a tokenizer with byte fallback, one or a Sequence: what its
+ * tokens spell is known, so it only tells whether a first space is stripped. */
+static enum zd_status load_decoder(
+        struct tokenizer *tokenizer, const json_t *part)
+{
+    static const char *const known[] = {
+            "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"};
+    size_t k = 0;
+    while (k < sizeof known / sizeof *known && !is_type(part, known[k]))
+        k++;
+    if (k == sizeof known / sizeof *known)
+        return refuse("decoder", json_is_absent(part) ? "null" : type_of(part));
+    tokenizer->strips_space |=
+            is_type(part, "Metaspace")
+                    ? tokenizer->prefixes != PREFIX_NONE
+                    : is_type(part, "Strip") &&
+                              json_integer_value(
+                                      json_object_get(part, "start")) > 0;
+    return ZD_OK;
+}
+
+static enum zd_status load_decoders(
+        struct tokenizer *tokenizer, const json_t *decoder)
+{
+    const json_t *parts = json_object_get(decoder, "decoders"), *part;
+    size_t i;
+    if (!is_type(decoder, "Sequence"))
+        return load_decoder(tokenizer, decoder);
+    json_array_foreach(parts, i, part) ZD_TRY(load_decoder(tokenizer, part));
+    return ZD_OK;
+}
+
+static enum zd_status check_others(
+        struct tokenizer *tokenizer, const json_t *root)
 {
     static const char *const keys[] = {"truncation", "padding"};
     const json_t *decoder = json_object_get(root, "decoder");
-    if (!is_type(decoder, "ByteLevel"))
+    if (tokenizer->table.is_fallback)
+        ZD_TRY(load_decoders(tokenizer, decoder));
+    else if (!is_type(decoder, "ByteLevel"))
         return refuse(
                 "decoder", json_is_absent(decoder) ? "null" : type_of(decoder));
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
@@ -264,10 +412,10 @@ static enum zd_status check_others(const json_t *root)
 enum zd_status tokenizer_load_pipeline(
         struct tokenizer *tokenizer, const json_t *root)
 {
-    ZD_TRY(load_normalizer(tokenizer, json_object_get(root, "normalizer")));
+    ZD_TRY(load_normalizers(tokenizer, json_object_get(root, "normalizer")));
     ZD_TRY(load_pre_tokenizer(
             tokenizer, json_object_get(root, "pre_tokenizer")));
-    return check_others(root);
+    return check_others(tokenizer, root);
 }
 
 enum zd_status tokenizer_load_around(

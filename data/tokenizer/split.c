@@ -150,6 +150,19 @@ static size_t llama3_end(const struct split_scan *v, size_t at, int most_digits)
     return end;
 }
 
+/* Before the next "▁" that no merge joins to what is before it. */
+static size_t meta_end(const struct split_scan *v, size_t at)
+{
+    const unsigned char *text = v->text;
+    while (++at < v->bytes)
+        if (text[at] == (unsigned char)META_SPACE[0] &&
+            v->bytes - at >= META_BYTES &&
+            memcmp(text + at, META_SPACE, META_BYTES) == 0 &&
+            !v->splitter->joins[text[at - 1]])
+            break;
+    return at;
+}
+
 /* split_scan_next for a known pattern, by hand. */
 static size_t split_known(const struct split_scan *scan)
 {
@@ -160,6 +173,8 @@ static size_t split_known(const struct split_scan *scan)
         return llama3_end(scan, scan->at, 3);
     case SPLIT_QWEN2:
         return llama3_end(scan, scan->at, 1);
+    case SPLIT_META:
+        return meta_end(scan, scan->at);
     case SPLIT_WHOLE:
     case SPLIT_PATTERN:
         break;

@@ -223,8 +223,10 @@ enum zd_status tokenizer_open(const char *path, struct tokenizer **out)
     }
     snprintf(
             tokenizer->describe, sizeof tokenizer->describe,
-            "byte-level BPE, %d tokens, %d merges", tokenizer->vocab.count,
-            tokenizer->merges.count);
+            "%s, %d tokens, %d merges",
+            tokenizer->table.is_fallback ? "BPE with byte fallback"
+                                         : "byte-level BPE",
+            tokenizer->vocab.count, tokenizer->merges.count);
     *out = tokenizer;
     return ZD_OK;
 }
@@ -295,6 +297,11 @@ const char *tokenizer_digest(const struct tokenizer *tokenizer)
 const char *tokenizer_describe(const struct tokenizer *tokenizer)
 {
     return tokenizer->describe;
+}
+
+bool tokenizer_strips_space(const struct tokenizer *tokenizer)
+{
+    return tokenizer->strips_space;
 }
 
 enum zd_status tokenizer_token_bytes(

@@ -1,5 +1,6 @@
-/* tokenizer.h - byte-level BPE from tokenizer.json, to the id the same as
- * Hugging Face tokenizers (measured against 0.23, see docs/tokenizer.md), and a
+/* tokenizer.h - BPE from tokenizer.json, byte-level or of characters with byte
+ * fallback (as converted from SentencePiece), to the id the same as Hugging
+ * Face tokenizers (measured against 0.23, see docs/tokenizer.md), and a
  * built-in byte tokenizer (id = byte, 256 = end of text).
  *
  * Threads: a tokenizer is immutable after creation; an encoder (scratch,
@@ -65,6 +66,8 @@ void encoder_destroy(struct encoder *encoder);
 enum encode_flags {
     ENCODE_ADDED_TOKENS = 1, /* added tokens in the text are recognized; without
                                 it the text is ordinary throughout */
+    ENCODE_CONTINUES = 2,    /* the text goes on from another: no "▁" is put
+                                in front of it */
 };
 /* Append the ids of `text` (UTF-8). Invalid UTF-8 is ZD_ERR_DATA; then
  * *bad_offset_out (may be NULL) is the byte offset in `text`. */
@@ -87,11 +90,14 @@ enum zd_status encoder_encode_borders(
         struct encoder *encoder, const char *text, size_t bytes, unsigned flags,
         struct token_vector *ids, struct encode_border *borders, size_t count);
 /* A place in `text`, as late as possible, where it may be cut: the ids of the
- * two parts, concatenated, are those of the whole, whatever follows
- * `bytes`. 0 when no such place is known. The text need not be valid
- * UTF-8. */
+ * two parts, concatenated, are those of the whole, whatever follows `bytes`,
+ * when the second is encoded with ENCODE_CONTINUES. 0 when no such place is
+ * known. The text need not be valid UTF-8. */
 size_t tokenizer_cut(
         const struct tokenizer *tokenizer, const char *text, size_t bytes);
+/* The decoder leaves out a space at the beginning of a text, which the encoder
+ * put there. */
+bool tokenizer_strips_space(const struct tokenizer *tokenizer);
 /* The exact bytes of a token. ZD_ERR_DATA for an id that is none. Borrowed. */
 enum zd_status tokenizer_token_bytes(
         const struct tokenizer *tokenizer, int32_t id, const char **bytes_out,

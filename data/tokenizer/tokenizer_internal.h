@@ -2,9 +2,10 @@
  * and their tests.
  *
  *   text -> added tokens, first scan (raw text)
- *        -> normalize each stretch between (NFC)
+ *        -> normalize each stretch between (NFC, or spaces to "▁")
  *        -> added tokens, second scan (normalized text)
- *        -> split each stretch between into pre-tokens
+ *        -> Metaspace: spaces of each stretch between to "▁"
+ *        -> split it into pre-tokens
  *        -> ids of each pre-token: cache, whole token, or merges
  *
  * A tokenizer never changes after it was opened; an encoder holds the scratch
@@ -61,9 +62,15 @@ enum { BYTE_CHARS = 256 + 68 }; /* characters U+0000..U+0143 are looked up */
 struct byte_table {
     uint16_t char_of[256];
     int16_t byte_of[BYTE_CHARS]; /* -1: stands for no byte */
+    bool is_fallback; /* instead, tokens are spelled in their characters, with
+                         "▁" for a space and "<0xNN>" for a byte */
 };
+
+#define META_SPACE "\xe2\x96\x81" /* U+2581, which stands for a space */
+enum { META_BYTES = sizeof META_SPACE - 1 };
 void byte_table_init(struct byte_table *table);
-/* Bytes as characters. `out` has room for 2 * bytes; returns bytes written. */
+/* Bytes as a byte-level tokenizer spells them. `out` has room for 2 * bytes;
+ * returns bytes written. */
 size_t byte_table_spell(
         const struct byte_table *table, const unsigned char *bytes,
         size_t count, unsigned char *out);
@@ -112,15 +119,17 @@ struct merges {
     uint64_t *slots; /* left:21 right:21 rank:22; all ones: free */
     int shift;       /* of the hash, to a slot */
     uint64_t mask;
-    int32_t *result;      /* (count) id that rank makes */
-    int32_t byte_id[256]; /* -1: the vocabulary lacks the byte */
+    int32_t *result;                /* (count) id that rank makes */
+    int32_t byte_id[256];           /* -1: the vocabulary lacks the byte */
+    const struct vocab *characters; /* symbols are its characters, and bytes of
+                                       those it lacks; NULL: all are bytes */
     int count;
 };
 void merges_init(struct merges *merges, int count);
 void merges_fini(struct merges *merges);
 /* The same pair again: the later rank counts. */
 void merges_add(struct merges *merges, int left, int right, int rank, int id);
-/* After the last merges_add: fill byte_id. */
+/* After the last merges_add: fill byte_id, and `characters`. */
 void merges_finish(
         struct merges *merges, const struct vocab *vocab,
         const struct byte_table *table);
@@ -196,12 +205,14 @@ enum split_kind {
     SPLIT_GPT2,
     SPLIT_LLAMA3,
     SPLIT_QWEN2,
+    SPLIT_META, /* before each "▁" but after the bytes of `joins` */
     SPLIT_PATTERN
 };
 
 struct splitter {
     enum split_kind kind;
     pcre2_code *code; /* SPLIT_PATTERN */
+    bool joins[256];  /* SPLIT_META: a merge may join "▁" to this byte */
 };
 /* `pattern` NULL: text stays whole. The known patterns get a scanner of their
  * own unless `plain` asks for the general way, which gives the same. */
@@ -237,12 +248,19 @@ enum zd_status bpe_encode(
 
 /* ---- the whole ---- */
 
+enum prefix { /* in front of a stretch */
+              PREFIX_NONE,
+              PREFIX_ALWAYS,       /* the normalizer Prepend */
+              PREFIX_UNLESS_THERE, /* Metaspace, prepend_scheme "always" */
+              PREFIX_FIRST /* "first": the stretch that begins the text */
+};
+
 struct tokenizer {
     bool is_bytes; /* the built-in byte tokenizer: none of the parts below */
     char digest[HASH_HEX];
     char describe[160];
     int eos;
-    struct token_vector prefix, suffix; /* around a text */
+    struct token_vector prefix, suffix;                /* around a text */
     char *chat_template, *chat_with_tools, *chat_path; /* owned; NULL: none */
     json_t *tokens; /* special ones by name; owned; NULL: none */
 
@@ -254,7 +272,23 @@ struct tokenizer {
     struct added_set added_raw, added_normalized;
     struct splitter splitter;
     bool nfc, add_prefix_space, ignore_merges, trim_offsets;
+
+    /* of characters, with byte fallback; table.is_fallback tells */
+    enum prefix prefixes;
+    bool is_metaspace; /* spaces become "▁" after the second scan */
+    bool strips_space; /* in the decoder */
 };
+
+/* Append what the normalizer makes of a part of a stretch to `out`; false, and
+ * nothing is appended, when it leaves the part as it is. `begins`: the part
+ * begins the stretch, so that Prepend applies. */
+bool tokenizer_normalize(
+        const struct tokenizer *tokenizer, const unsigned char *text,
+        size_t bytes, bool begins, struct byte_buffer *out);
+/* The same with spaces as "▁", and one in front if `prefixes`. */
+void meta_replace(
+        const unsigned char *text, size_t bytes, bool prefixes,
+        struct byte_buffer *out);
 
 static inline bool json_is_absent(const json_t *value)
 {

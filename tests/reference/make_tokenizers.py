@@ -10,7 +10,7 @@ Each folder gets tokenizer.json, tokenizer_config.json and cases.json:
 
 `ids` is encode(T, add_special_tokens=False). `prefix` is what the post-processor puts in front. `ordinary`, only where it
 differs from `ids`, is the same text with the added tokens removed from the file: what a chat message's content becomes.
-`decoded` is there only where the tokens' exact bytes are not T itself; it follows the rule of the ByteLevel decoder (a
+`borders` (tokenizers with byte fallback): see borders_of. `decoded` is there only where the tokens' exact bytes are not T itself; it follows the rule of the ByteLevel decoder (a
 token all of whose characters are in the byte table gives those bytes, any other its own UTF-8) and is checked here
 against the library's decode, which can only show it with U+FFFD in place of bytes that are no UTF-8.
 
@@ -178,6 +178,107 @@ def lacking_bytes():
     return document(vocab, merges, [], byte_level()), {}
 
 
+SPACE = "\u2581"
+REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+PREPEND = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": SPACE}, REPLACE]}
+STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+
+
+def train_fallback(path, size, first):
+    """(vocab, merges) of a BPE of characters with bytes for those it lacks, as converted from SentencePiece: `first`
+    are the first tokens, then come the bytes, then what was trained."""
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False, limit_alphabet=max(90, size // 8),
+                                  initial_alphabet=[SPACE])
+    with open(path, encoding="utf-8") as f:
+        tok.train_from_iterator(f, trainer)
+    model = json.loads(tok.to_str())["model"]
+    tokens = first + [f"<0x{b:02X}>" for b in range(256)] + sorted(model["vocab"], key=model["vocab"].get)
+    for run in (2, 4):  # SentencePiece has tokens of many spaces
+        tokens.append(SPACE * run)
+        model["merges"].append([SPACE * (run // 2)] * 2)
+    return {t: i for i, t in enumerate(dict.fromkeys(tokens))}, [tuple(m) for m in model["merges"]]
+
+
+def fallback_document(vocab, merges, added_tokens, normalizer=None, pre_tokenizer=None, strip=True, **model):
+    doc = document(vocab, merges, added_tokens, pre_tokenizer, normalizer, template(added_tokens[1]["content"], 1),
+                   byte_fallback=True, fuse_unk=True, unk_token="<unk>", **model)
+    doc["decoder"] = {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}, {"type": "ByteFallback"},
+        {"type": "Fuse"}] + [STRIP] * strip}
+    return doc
+
+
+def metaspace(scheme, split):
+    return {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": split}
+
+
+TEXT = os.path.join(HERE, "text.txt")
+
+
+def gemma(path=TEXT, size=500):
+    """No space in front; a Split that finds nothing; line feeds as added tokens; a few merges over a space."""
+    first = ["<unk>", "<bos>", "<eos>", "\n", "\n\n", "<start_of_turn>"]
+    vocab, merges = train_fallback(path, size, first)
+    for left, right in (("e", SPACE), ("e" + SPACE, "the"), ("\u65e5", SPACE)):
+        if left in vocab and right in vocab:
+            vocab[left + right] = len(vocab)
+            merges.append((left, right))
+    doc = fallback_document(vocab, merges, [added(i, t, special=t[0] == "<") for i, t in enumerate(first)], REPLACE,
+                            {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
+                             "invert": False}, strip=False)
+    return doc, {"bos_token": "<bos>", "eos_token": "<eos>"}
+
+
+def llama2(path=TEXT, size=450):
+    """Prepend; special tokens that are normalized, as older files have them."""
+    first = ["<unk>", "<s>", "</s>"]
+    vocab, merges = train_fallback(path, size, first)
+    doc = fallback_document(vocab, merges, [added(i, t, normalized=True) for i, t in enumerate(first)], PREPEND,
+                            legacy=True)
+    return doc, {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+def mistral(path=TEXT, size=450):
+    """Metaspace for the first stretch alone, without a split; tokens that somebody added."""
+    first = ["<unk>", "<s>", "</s>", "[INST]"]
+    vocab, merges = train_fallback(path, size, first)
+    n = len(vocab)
+    tokens = [added(i, t) for i, t in enumerate(first)]
+    tokens += [added(n, "foo", special=False, normalized=True), added(n + 1, "xyz", special=False, normalized=True)]
+    doc = fallback_document(vocab, merges, tokens, None, metaspace("first", False))
+    return doc, {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+def phi3(path=TEXT, size=450):
+    """Prepend; tokens that take the spaces after them."""
+    first = ["<unk>", "<s>", "</s>"]
+    vocab, merges = train_fallback(path, size, first)
+    n = len(vocab)
+    tokens = [added(i, t, rstrip=t == "</s>") for i, t in enumerate(first)]
+    tokens += [added(n + i, t, rstrip=True) for i, t in enumerate(("<|endoftext|>", "<|im_start|>", "<|im_end|>"))]
+    doc = fallback_document(vocab, merges, tokens, PREPEND)
+    return doc, {"bos_token": "<s>", "eos_token": "<|endoftext|>"}
+
+
+def metaspace_split(path=TEXT, size=450):
+    """Metaspace for every stretch, with a split, and whole words that no merge reaches."""
+    first = ["<unk>", "<s>", "</s>"]
+    vocab, merges = train_fallback(path, size, first)
+    for word in (SPACE + "unreachable", SPACE + "sesquipedalian"):
+        vocab[word] = len(vocab)
+    doc = fallback_document(vocab, merges, [added(i, t) for i, t in enumerate(first)], None,
+                            metaspace("always", True), ignore_merges=True)
+    return doc, {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+SPACED = [
+    "\u2581", "a\u2581b", "\u2581a \u2581 b", " \u2581", "the the  the   the    the     the", "<s>", " <s> x", "x<s>y </s> z",
+    "<s>the</s>the [INST] the [INST]the", "[INST] foo [INST]xyz foo", "foo the", " foo", "<0x0A> <0x41>\n", "\n the\n\n the \n",
+    "<start_of_turn>user\nthe miller<start_of_turn>", "\u65e5 the \u65e5\u672c", "e the e  the e\nthe", "</s>   the", "<|im_end|>  <|im_start|> a",
+    "\U0001f525 the\U0001f525", "\u0301 \u0301",
+]
 TEXTS = [
     "", " ", "  ", "   a", "a ", "\n", "\r\n", "\n\n\n\n", "\t\tx", " \n a\n \n", "Hello world", "Hello  world   !",
     "The miller's daughter", "It's ISN'T they'LL we'Ve I'M he'D she's 'tis", "'S 'T 'RE 'VE 'M 'LL 'D", "don\u2019t won\u02bct",
@@ -224,8 +325,19 @@ def random_texts(seed, count):
     return texts
 
 
-def token_bytes(token, back):
+def token_bytes(token, back, is_fallback):
+    if is_fallback:
+        byte = len(token) == 6 and token.startswith("<0x") and token.endswith(">")
+        return bytes([int(token[3:5], 16)]) if byte else token.replace(SPACE, " ").encode()
     return bytes(back[c] for c in token) if all(c in back for c in token) else token.encode()
+
+
+def borders_of(text, offsets):
+    """Of some characters [byte, the first token that ends after it, the first that does not begin before it]."""
+    def first(holds):
+        return next((i for i, o in enumerate(offsets) if holds(o)), len(offsets))
+    return [[len(text[:at].encode()), first(lambda o: o[1] > at), first(lambda o: o[0] >= at)]
+            for at in sorted({0, 1, len(text) // 3, 2 * len(text) // 3}) if at < len(text)]
 
 
 def cases_of(doc, config, seed):
@@ -233,19 +345,24 @@ def cases_of(doc, config, seed):
     plain = Tokenizer.from_str(json.dumps({**doc, "added_tokens": [], "post_processor": None}))
     back = {c: b for b, c in byte_table().items()}
     rows = []
-    for text in TEXTS + random_texts(seed, 100):
+    is_fallback = doc["model"].get("byte_fallback", False)
+    strips = is_fallback and STRIP in doc["decoder"]["decoders"]
+    for text in (SPACED + TEXTS + random_texts(seed, 30) if is_fallback else TEXTS + random_texts(seed, 100)):
         ids = full.encode(text, add_special_tokens=False).ids
         row = {"hex": text.encode().hex()} if "\0" in text else {"text": text}
         row["ids"] = ids
         ordinary = plain.encode(text, add_special_tokens=False).ids
         if ordinary != ids:
             row["ordinary"] = ordinary
-        decoded = b"".join(token_bytes(full.id_to_token(i), back) for i in ids)
+        if is_fallback:
+            row["borders"] = borders_of(text, full.encode(text, add_special_tokens=False).offsets)
+        decoded = b"".join(token_bytes(full.id_to_token(i), back, is_fallback) for i in ids)
         shown = full.decode(ids, skip_special_tokens=False)
         # The library decodes runs between added tokens one by one: with bytes that are no UTF-8 the two may replace
         # differently, so only valid text is compared.
         try:
-            assert decoded.decode() == shown, (text, decoded, shown)
+            stripped = decoded[1:] if strips and decoded[:1] == b" " else decoded
+            assert stripped.decode() == shown, (text, decoded, shown)
         except UnicodeDecodeError:
             assert "\ufffd" in shown
         if decoded != text.encode():
@@ -257,6 +374,9 @@ def cases_of(doc, config, seed):
             "eos": None if eos is None else full.token_to_id(eos), "cases": rows}
 
 
+FALLBACK = (gemma, llama2, mistral, phi3, metaspace_split)
+
+
 def write(path, text):
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
@@ -265,7 +385,7 @@ def write(path, text):
 def main():
     assert tokenizers.__version__ == "0.23.3", tokenizers.__version__
     only = sys.argv[1:]
-    for seed, make in enumerate((gpt2, prefix_space, llama3, qwen2, added_tokens, lacking_bytes)):
+    for seed, make in enumerate((gpt2, prefix_space, llama3, qwen2, added_tokens, lacking_bytes, *FALLBACK)):
         if only and make.__name__ not in only:
             continue
         doc, config = make()

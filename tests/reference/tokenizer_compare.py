@@ -136,6 +136,8 @@ def main():
     parser.add_argument("tokenizers", nargs="+")
     parser.add_argument("--corpus")
     parser.add_argument("--megabytes", type=float, default=6)
+    parser.add_argument("--piece", type=int, help="characters of a text: the library takes the square of its length to "
+                        "replace its spaces")
     parser.add_argument("--write", help="only write the text there, without added tokens")
     args = parser.parse_args()
     corpus = open(args.corpus, encoding="utf-8").read() if args.corpus else ""
@@ -148,8 +150,11 @@ def main():
         tokenizer = Tokenizer.from_file(os.path.join(path, "tokenizer.json"))
         contents = [t.content for t in tokenizer.get_added_tokens_decoder().values()][:40]
         text = make_text(args.megabytes, corpus, contents)
-        theirs = tokenizer.encode(text, add_special_tokens=False).ids
-        mine = ours(args.bench, path, text, "--ids")
+        step = args.piece or len(text)
+        theirs, mine = [], []
+        for begin in range(0, len(text), step):
+            theirs += tokenizer.encode(text[begin:begin + step], add_special_tokens=False).ids
+            mine += ours(args.bench, path, text[begin:begin + step], "--ids")
         lines = text.split("\n")
         if lines[-1] == "":
             lines.pop()

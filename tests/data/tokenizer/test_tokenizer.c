@@ -8,10 +8,14 @@
 
 #include <criterion/criterion.h>
 
-static const char *const folders[] = {"added_tokens",  "gpt2",
-                                      "lacking_bytes", "llama3",
-                                      "prefix_space",  "qwen2"};
-enum { FOLDERS = sizeof folders / sizeof folders[0] };
+static const char *const folders[] = {
+        "added_tokens",    "gpt2",    "lacking_bytes", "llama3",
+        "prefix_space",    "qwen2",   "gemma",         "llama2",
+        "metaspace_split", "mistral", "phi3"};
+enum {
+    FOLDERS = sizeof folders / sizeof folders[0],
+    PUBLISHED_FOLDERS = 6 /* whose texts the published ones were given */
+};
 
 struct subject {
     struct tokenizer *tokenizer;
@@ -120,6 +124,33 @@ static char *decode(struct subject *subject, size_t *bytes_out)
     return out;
 }
 
+/* The borders of a case, each as the begin and as the end of a range. */
+static void check_borders(
+        struct subject *subject, const char *text, size_t bytes,
+        const json_t *expected)
+{
+    struct encode_border borders[8];
+    size_t count = 2 * json_array_size(expected);
+    cr_assert_leq(count, sizeof borders / sizeof *borders);
+    for (size_t i = 0; i < count; i++)
+        borders[i] = (struct encode_border){
+                .at = (size_t)json_integer_value(
+                        json_array_get(json_array_get(expected, i / 2), 0)),
+                .is_end = i % 2};
+    subject->ids.count = 0;
+    cr_assert_eq(
+            encoder_encode_borders(
+                    subject->encoder, text, bytes, ENCODE_ADDED_TOKENS,
+                    &subject->ids, borders, count),
+            ZD_OK);
+    for (size_t i = 0; i < count; i++)
+        cr_expect_eq(
+                borders[i].token,
+                (size_t)json_integer_value(json_array_get(
+                        json_array_get(expected, i / 2), 1 + i % 2)),
+                "`%s`: border %zu: %zu", text, i, borders[i].token);
+}
+
 static void check_case(struct subject *subject, const json_t *item)
 {
     const json_t *ordinary = json_object_get(item, "ordinary");
@@ -131,6 +162,7 @@ static void check_case(struct subject *subject, const json_t *item)
     cr_expect(
             are_ids(&subject->ids, ordinary ? ordinary : ids), "ordinary `%s`",
             text);
+    check_borders(subject, text, bytes, json_object_get(item, "borders"));
     encode(subject, text, bytes, ENCODE_ADDED_TOKENS);
     cr_expect(are_ids(&subject->ids, ids), "`%s`", text);
     char *decoded = decode(subject, &decoded_bytes);
@@ -303,6 +335,12 @@ Test(tokenizer, long_words_come_back)
     check_long(&subject, " \n", 1 << 18);
     check_long(&subject, "'", 100000);
     close_subject(&subject);
+    subject = open_fixture("gemma"); /* all one word, no space in front */
+    check_long(&subject, "the", 33333);
+    check_long(&subject, " ", 1 << 20);
+    check_long(&subject, "e the", 1 << 18);
+    check_long(&subject, "\xf0\x9f\x94\xa5", 100000);
+    close_subject(&subject);
 }
 
 /* ---- the published tokenizers ---- */
@@ -343,7 +381,7 @@ static void expect_digest(
 static void encode_cases(struct subject *subject)
 {
     subject->ids.count = 0;
-    for (int f = 0; f < FOLDERS; f++) {
+    for (int f = 0; f < PUBLISHED_FOLDERS; f++) {
         json_t *root = load_cases(folders[f]), *item;
         size_t i;
         json_array_foreach(json_object_get(root, "cases"), i, item)
