@@ -351,6 +351,41 @@ static void set(json_t *context, const char *key, const json_t *value)
     json_object_set(context, key, value ? (json_t *)value : json_null());
 }
 
+/* A conversation is rendered up to some 50 times, a value of it in 5 to 100
+ * steps each time, and its texts are copied. A template that takes more is
+ * hostile: it would take it for each row of a file. */
+enum {
+    BASE_STEPS = 2000000,
+    VALUE_STEPS = 5000,
+    BYTE_STEPS = 4,
+    BASE_BYTES = 32 << 20,
+    VALUE_BYTES = 8 << 10,
+    BYTE_BYTES = 64
+};
+
+/* JSON that was parsed, so its depth is bounded. */
+static void allow(const json_t *value, struct jinja_limits *limits)
+{
+    const char *key;
+    json_t *item;
+    size_t i, bytes = json_string_length(value);
+    limits->steps += VALUE_STEPS + BYTE_STEPS * bytes;
+    limits->bytes += VALUE_BYTES + BYTE_BYTES * bytes;
+    json_array_foreach(value, i, item) allow(item, limits);
+    json_object_foreach((json_t *)value, key, item) allow(item, limits);
+}
+
+static struct jinja_limits limits_of(const struct conversation *conversation)
+{
+    struct jinja_limits limits = {.steps = BASE_STEPS, .bytes = BASE_BYTES};
+    allow(conversation->messages, &limits);
+    allow(conversation->tools, &limits);
+    allow(conversation->documents, &limits);
+    allow(conversation->variables, &limits);
+    limits.most_steps = limits.steps;
+    return limits;
+}
+
 enum zd_status chat_render_text(
         struct chat_renderer *renderer, const struct conversation *conversation,
         const json_t *messages, bool add_generation_prompt,
@@ -370,10 +405,12 @@ enum zd_status chat_render_text(
             context, "add_generation_prompt",
             json_boolean(add_generation_prompt));
     jinja_output_fini(out);
+    if (out == &renderer->text)
+        renderer->limits = limits_of(conversation);
     enum jinja_result result = jinja_render(
             conversation->tools && chat->with_tools ? chat->with_tools
                                                     : chat->template,
-            context, out, why, sizeof why);
+            context, &renderer->limits, out, why, sizeof why);
     set(context, "messages", NULL);
     if (conversation->variables)
         json_decref(context);

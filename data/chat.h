@@ -84,7 +84,8 @@ enum { CHAT_SHAPES = 8, CHAT_EDGES = 32 };
 struct chat_renderer {
     const struct chat *chat;
     json_t *context;
-    struct jinja_output text;
+    struct jinja_output text; /* of a conversation, rendered first */
+    struct jinja_limits limits; /* of all renderings of it together */
     struct chat_shape shapes[CHAT_SHAPES];
     struct chat_edge begins[CHAT_EDGES], ends[CHAT_EDGES];
     size_t shape_count, begin_count, end_count; /* ever; the last ones stay */
@@ -93,8 +94,9 @@ void chat_renderer_init(
         struct chat_renderer *renderer, const struct chat *chat);
 void chat_renderer_fini(struct chat_renderer *renderer);
 
-/* Render `messages` of the conversation, or all of them (NULL). ZD_ERR_DATA:
- * the template refuses it, fails, or takes too much. */
+/* Render `messages` of the conversation, or all of them (NULL). Into
+ * renderer->text: a conversation begins, and its limits are set by its size.
+ * ZD_ERR_DATA: the template refuses it, fails, or takes too much. */
 enum zd_status chat_render_text(
         struct chat_renderer *renderer, const struct conversation *conversation,
         const json_t *messages, bool add_generation_prompt,

@@ -343,7 +343,8 @@ static enum zd_status render_skeleton(struct skeleton *s, enum marked marked)
             return ZD_OK;
         }
     ZD_TRY(skeleton_render(s, json_array_size(s->messages), false, &s->text));
-    if (!is_known || json_array_size(s->messages) > SHAPE_MESSAGES)
+    if (!is_known || json_array_size(s->messages) > SHAPE_MESSAGES ||
+        s->text.bytes > SHAPE_BYTES)
         return ZD_OK;
     struct chat_shape *shape =
             &renderer->shapes[renderer->shape_count++ % CHAT_SHAPES];

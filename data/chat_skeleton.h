@@ -9,7 +9,7 @@ enum marked { MARKS_ALL, MARKS_ASSISTANT, MARKS_NONE };
 
 /* A mark is two characters of planes 15 and 16, which are for private use. */
 enum { MARK_BYTES = 8, MARK_DIGITS = 15, NO_PLACE = -1 };
-enum { SHAPE_MESSAGES = 1000 }; /* longer ones are not kept */
+enum { SHAPE_MESSAGES = 1000, SHAPE_BYTES = 1 << 20 }; /* else not kept */
 
 struct word { /* what a mark stands for */
     const char *text;

@@ -112,7 +112,7 @@ static void learn(
         size_t kind, const char *text, size_t bytes)
 {
     struct chat_edge *edge = &edges[*count % CHAT_EDGES];
-    if (bytes == 0 || s->conversation->variables)
+    if (bytes == 0 || bytes > SHAPE_BYTES || s->conversation->variables)
         return;
     ++*count;
     free(edge->text);

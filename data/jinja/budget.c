@@ -17,8 +17,9 @@ struct chunk {
 
 struct jinja_budget jinja_budget_whole(int depth)
 {
-    return (struct jinja_budget){
-            depth, depth, JINJA_STEPS_MAX, JINJA_BYTES_MAX};
+    return (struct jinja_budget){depth,           depth,
+                                 JINJA_STEPS_MAX, JINJA_BYTES_MAX,
+                                 JINJA_STEPS_MAX, JINJA_BYTES_MAX};
 }
 
 void jinja_stop(
@@ -42,11 +43,12 @@ bool jinja_refuse(struct jinja *j, size_t steps)
 {
     if (steps > j->left.steps)
         jinja_stop(
-                j, JINJA_OVER, 0, "takes more than %d steps", JINJA_STEPS_MAX);
+                j, JINJA_OVER, 0, "takes more than %zu steps",
+                j->left.most_steps);
     else
         jinja_stop(
-                j, JINJA_OVER, 0, "makes more than %d MiB of values and text",
-                JINJA_BYTES_MAX >> 20);
+                j, JINJA_OVER, 0, "makes more than %zu MiB of values and text",
+                j->left.most_bytes >> 20);
     return false;
 }
 

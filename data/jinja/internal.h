@@ -29,7 +29,8 @@ struct scope;
  * values is charged and bounded in depth: a namespace may hold itself.
  *
  * A step takes about 20 ns, the whole budget a second or two. A message of a
- * conversation takes 20 to 200 steps. */
+ * conversation takes 20 to 200 steps. Renderings of one conversation share a
+ * smaller budget (jinja.h, struct jinja_limits). */
 enum {
     JINJA_NESTING_MAX = 100, /* in the text of a template */
     JINJA_DEPTH_MAX = 1000,  /* while it is rendered */
@@ -40,6 +41,7 @@ enum {
 struct jinja_budget { /* what is left */
     int depth, most_depth;
     size_t steps, bytes;
+    size_t most_steps, most_bytes; /* named in errors */
 };
 
 struct jinja { /* one parsing or one rendering */

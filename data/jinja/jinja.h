@@ -50,13 +50,23 @@ enum jinja_result jinja_parse(
         size_t why_bytes);
 void jinja_free(struct jinja_template *template);
 
+/* What some renderings may take. `steps` is left for them together and goes
+ * down with each; `bytes` is for each, since its values are freed at its end.
+ * JINJA_STEPS_MAX and JINJA_BYTES_MAX (internal.h) bound each too. */
+struct jinja_limits {
+    size_t steps, most_steps; /* most_steps: before the first, for errors */
+    size_t bytes;
+};
+
 /* Render with the variables of `context`, an object, which is only read.
  * `strftime_now` among them is a date, "YYYY-MM-DD": with it the function of
  * this name exists, at 00:00 of that day. `out` is set for JINJA_DONE; `why`
- * otherwise: the text that was raised, or what failed ("line 3: ..."). */
+ * otherwise: the text that was raised, or what failed ("line 3: ...").
+ * `limits` may be NULL: what one rendering may take. */
 enum jinja_result jinja_render(
         const struct jinja_template *template, const json_t *context,
-        struct jinja_output *out, char *why, size_t why_bytes);
+        struct jinja_limits *limits, struct jinja_output *out, char *why,
+        size_t why_bytes);
 void jinja_output_fini(struct jinja_output *output);
 
 #endif

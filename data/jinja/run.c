@@ -244,17 +244,31 @@ static void end_spans(struct jinja_output *out)
     }
 }
 
+static struct jinja_budget budget_within(const struct jinja_limits *limits)
+{
+    struct jinja_budget budget = jinja_budget_whole(JINJA_DEPTH_MAX);
+    if (limits && limits->steps < budget.steps) {
+        budget.steps = limits->steps;
+        budget.most_steps = limits->most_steps;
+    }
+    if (limits && limits->bytes < budget.bytes)
+        budget.bytes = budget.most_bytes = limits->bytes;
+    return budget;
+}
+
 enum jinja_result jinja_render(
         const struct jinja_template *template, const json_t *context,
-        struct jinja_output *out, char *why, size_t why_bytes)
+        struct jinja_limits *limits, struct jinja_output *out, char *why,
+        size_t why_bytes)
 {
     struct jinja_output output = {0};
     struct jinja j = {
-            .left = jinja_budget_whole(JINJA_DEPTH_MAX),
+            .left = budget_within(limits),
             .why = why,
             .why_bytes = why_bytes,
             .template = template,
             .out = &output};
+    size_t steps = j.left.steps;
     why[0] = '\0';
     j.context = context;
     j.variables = jinja_alloc(
@@ -264,6 +278,8 @@ enum jinja_result jinja_render(
     if (j.result == JINJA_DONE)
         run(&j, template->body);
     jinja_release(&j);
+    if (limits)
+        limits->steps -= steps - j.left.steps;
     if (j.result != JINJA_DONE) {
         jinja_output_fini(&output);
         return j.result;

@@ -30,7 +30,7 @@ static void render(const char *source, const json_t *context)
     clock_t start = clock();
     enum jinja_result result = jinja_parse(source, &template, why, sizeof why);
     if (result == JINJA_DONE)
-        result = jinja_render(template, context, &out, why, sizeof why);
+        result = jinja_render(template, context, NULL, &out, why, sizeof why);
     need(result == JINJA_DONE || result == JINJA_RAISED || why[0],
          "a refusal without a reason", source);
     if (result == JINJA_DONE) {

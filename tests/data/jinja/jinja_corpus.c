@@ -82,7 +82,7 @@ static void render(
     struct jinja_output out = {0};
     char why[4096];
     enum jinja_result result =
-            jinja_render(template, rows[row], &out, why, sizeof why);
+            jinja_render(template, rows[row], NULL, &out, why, sizeof why);
     if (shows) {
         fwrite(result == JINJA_DONE ? out.text : why, 1,
                result == JINJA_DONE ? out.bytes : strlen(why), stdout);
@@ -102,7 +102,7 @@ static void measure(const struct jinja_template *template)
     for (int times = 0; times < 20; times++)
         for (int i = 0; i < row_count; i++) {
             out = (struct jinja_output){0};
-            jinja_render(template, rows[i], &out, why, sizeof why);
+            jinja_render(template, rows[i], NULL, &out, why, sizeof why);
             bytes += out.bytes;
             jinja_output_fini(&out);
         }

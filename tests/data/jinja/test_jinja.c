@@ -26,7 +26,7 @@ static enum jinja_result render(
     struct jinja_output out = {0};
     enum jinja_result result = jinja_parse(source, &template, why, why_bytes);
     if (result == JINJA_DONE) {
-        result = jinja_render(template, context, &out, why, why_bytes);
+        result = jinja_render(template, context, NULL, &out, why, why_bytes);
         jinja_free(template);
     }
     free(out.spans);
@@ -69,7 +69,7 @@ static void expect(
     char why[400];
     enum jinja_result result = jinja_parse(source, &template, why, sizeof why);
     if (result == JINJA_DONE)
-        result = jinja_render(template, context, &out, why, sizeof why);
+        result = jinja_render(template, context, NULL, &out, why, sizeof why);
     cr_expect_eq(
             result,
             text     ? JINJA_DONE
@@ -152,8 +152,8 @@ Test(jinja, texts_of_a_corpus_have_the_digests_of_transformers)
         json_array_foreach(json_object_get(file, "contexts"), k, context)
         {
             struct jinja_output out = {0};
-            digest(jinja_render(template, context, &out, why, sizeof why), &out,
-                   why, found);
+            digest(jinja_render(template, context, NULL, &out, why, sizeof why),
+                   &out, why, found);
             cr_expect_str_eq(
                     found,
                     json_string_value(
@@ -184,7 +184,8 @@ static void *render_all(void *argument)
     json_array_foreach(shared->contexts, k, context)
     {
         struct jinja_output out = {0};
-        digest(jinja_render(shared->template, context, &out, why, sizeof why),
+        digest(jinja_render(
+                       shared->template, context, NULL, &out, why, sizeof why),
                &out, why, found);
         shared->wrong +=
                 strcmp(found, json_string_value(json_array_get(
@@ -538,7 +539,8 @@ Test(jinja, generation_blocks_are_told_as_spans)
                     &template, why, sizeof why),
             JINJA_DONE, "%s", why);
     cr_assert_eq(
-            jinja_render(template, context, &out, why, sizeof why), JINJA_DONE);
+            jinja_render(template, context, NULL, &out, why, sizeof why),
+            JINJA_DONE);
     cr_expect_str_eq(out.text, "\303\251ab\303\251ccd");
     cr_assert_eq(out.span_count, 2);
     for (int i = 0; i < 2; i++) {
