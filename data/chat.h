@@ -113,8 +113,9 @@ enum zd_status chat_render_prompt(
         struct document *document);
 
 /* Part of chat_render: the ranges of the messages that are `wanted`, in
- * renderer->text. `is_whole`: all that a message adds, not only from the end
- * of the generation prompt to its end mark. */
+ * renderer->text. `is_whole`: all that a message adds, where the text before it
+ * does not change with it; else, and without `is_whole`, from the end of the
+ * generation prompt to its end mark. */
 enum zd_status chat_find_spans(
         struct chat_renderer *renderer, const struct conversation *conversation,
         const bool *wanted, bool is_whole, struct document *document);

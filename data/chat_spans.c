@@ -205,6 +205,14 @@ static enum zd_status find_begin(
     return status;
 }
 
+/* Bytes of the marker at `text`; NO_PLACE: none is there. */
+static int64_t marker_bytes(const char *text, size_t bytes)
+{
+    const char *close =
+            bytes > 0 && *text == '<' ? memchr(text, '>', bytes) : NULL;
+    return close ? close + 1 - text : NO_PLACE;
+}
+
 /* Bytes of the end mark at `text`, of which `alone` follows the message where
  * it is the last one; NO_PLACE: it cannot be told. */
 static int64_t end_mark(
@@ -221,10 +229,8 @@ static int64_t end_mark(
     if (same > 0)
         return (int64_t)same;
     /* another mark, as gpt-oss has <|return|> and <|end|> */
-    const char *close = spaces < bytes && text[spaces] == '<'
-                                ? memchr(text + spaces, '>', bytes - spaces)
-                                : NULL;
-    return close ? close + 1 - text : NO_PLACE;
+    int64_t mark = marker_bytes(text + spaces, bytes - spaces);
+    return mark == NO_PLACE ? NO_PLACE : (int64_t)spaces + mark;
 }
 
 static enum zd_status find_end(
@@ -323,6 +329,19 @@ static int64_t find_nth_prompt(
     return seen == count ? found : NO_PLACE;
 }
 
+/* The end of the marker after a content that is white space. */
+static int64_t end_of_spaces(
+        const json_t *message, const char *text, size_t bytes)
+{
+    const json_t *content = json_object_get(message, "content");
+    size_t said = json_string_length(content);
+    if (said == 0 || said > bytes ||
+        memcmp(text, json_string_value(content), said) != 0)
+        return NO_PLACE;
+    int64_t mark = marker_bytes(text + said, bytes - said);
+    return mark == NO_PLACE ? NO_PLACE : (int64_t)said + mark;
+}
+
 /* Of a message without words, between the marks of its neighbors: its
  * generation prompt, and what follows it. */
 static enum zd_status find_bare(
@@ -362,6 +381,10 @@ static enum zd_status find_bare(
             end = end_mark(
                     text + begin, to - (size_t)begin, upto.text + alone,
                     upto.bytes - (size_t)alone);
+        if (begin != NO_PLACE && end == NO_PLACE)
+            end = end_of_spaces(
+                    json_array_get(s->messages, message), text + begin,
+                    to - (size_t)begin);
         *found_out = end != NO_PLACE;
         *begin_out = (size_t)begin;
         *end_out = (size_t)(begin + end);
@@ -382,9 +405,11 @@ static enum zd_status find_range(
                 s, message, is_whole, found_out, begin_out, end_out);
         if (status != ZD_OK && !is_refusal(status))
             return status;
-        return *found_out || is_whole || s->marked == MARKS_NONE
-                       ? ZD_OK
-                       : find_bare(s, message, found_out, begin_out, end_out);
+        if (*found_out || s->marked == MARKS_NONE ||
+            !chat_is_assistant(json_array_get(s->messages, message)))
+            return ZD_OK;
+        if (!s->of[message].has)
+            return find_bare(s, message, found_out, begin_out, end_out);
     }
     if (!find_around(s, message, &around))
         return ZD_OK;
