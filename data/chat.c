@@ -150,8 +150,16 @@ static enum zd_status create_of_file(
     char *source;
     size_t bytes;
     ZD_TRY(fs_read_file(choice->path, TEMPLATE_FILE_MAX, &source, &bytes));
-    enum zd_status status =
-            create(choice->path, source, NULL, tokenizer, choice->date, out);
+    enum zd_status status = ZD_ERR_DATA;
+    if (strlen(source) == bytes) {
+        status = create(
+                choice->path, source, NULL, tokenizer, choice->date, out);
+    } else {
+        ZD_FAIL(status, "E0416",
+                "the chat template cannot be used: a NUL is at byte offset %zu",
+                strlen(source));
+        zd_fail_where("%s", choice->path);
+    }
     free(source);
     return status;
 }

@@ -104,13 +104,29 @@ static enum zd_status read_mask(
     return ZD_OK;
 }
 
+static enum zd_status get_string(
+        size_t index, const json_t *value, const char *key,
+        const json_t **string_out)
+{
+    *string_out = json_object_get(value, key);
+    if (!*string_out)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0437", "message %zu has no \"%s\"", index + 1,
+                key);
+    return json_is_string(*string_out)
+                   ? ZD_OK
+                   : ZD_FAIL(ZD_ERR_DATA, "E0437",
+                             "\"%s\" of message %zu is not a string", key,
+                             index + 1);
+}
+
 /* A role is a name: one with a NUL in it is another. */
 static enum zd_status read_role(
         const struct names *names, size_t index, const json_t *value,
         const char **role_out)
 {
     const json_t *role = NULL;
-    enum zd_status status = record_get_string(value, names->role, &role);
+    enum zd_status status = get_string(index, value, names->role, &role);
     if (status != ZD_OK) {
         if (names->is_sharegpt && json_object_get(value, "role"))
             zd_fail_help("messages with \"role\" and \"content\" are chat: "
@@ -145,7 +161,7 @@ static enum zd_status check_content(
     if (!content && !record_is_empty(json_object_get(value, "tool_calls")))
         return ZD_OK;
     if (!json_is_array(content))
-        return record_get_string(value, names->content, &content);
+        return get_string(index, value, names->content, &content);
     json_array_foreach(content, i, part)
     {
         const char *type = json_string_at(part, "type");
@@ -270,8 +286,9 @@ static enum zd_status read_messages(
     if (count == 0)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0437",
-                list ? "\"%s\" is not a list of messages"
-                     : "the record has no \"%s\"",
+                json_is_array(list) ? "\"%s\" is empty"
+                : list              ? "\"%s\" is not a list of messages"
+                                    : "the record has no \"%s\"",
                 key);
     for (size_t i = 0; i < count; i++)
         ZD_TRY(read_message(
