@@ -409,6 +409,7 @@ for path in "$fixtures"/tokenizers/*/; do
         ids=${text%.text}.ids
         call 0 data decode --tokenizer "${path}tokenizer.json" "$ids" || continue
         mv out bytes
+        case $name in metaspace_split | mistral) [ -s bytes ] || continue ;; esac # "▁" is the space that is put before a text
         if ! call 0 data encode --tokenizer "$path" bytes || ! cmp out "$ids"; then echo "$text"; fi
         case $name in gpt2 | llama3) cmp bytes "$text" ;; esac
     done >differ 2>&1
