@@ -263,7 +263,7 @@ static void name(const struct chat *chat, bool has_own)
     else
         zd_log_info(
                 "chat template: %s%s", chat->name,
-                has_own ? "" : "; the model has none of its own");
+                has_own ? "" : "; the model has none");
 }
 
 void chat_tell(

@@ -36,7 +36,7 @@ struct around {
     size_t last, after;   /* between its last one and the next */
 };
 
-/* Of a message with marks; false: those of others are among them. */
+/* Where a message has its marks; false: others lie between them. */
 static bool find_around(
         const struct skeleton *s, size_t message, struct around *out)
 {

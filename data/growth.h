@@ -1,6 +1,6 @@
 /* growth.h - a cache file of text that is read while it is written.
  *
- * One rank of a host writes it on a thread of its own, under its temporary
+ * One rank of a host writes it on its own thread, under its temporary
  * name; all ranks of the host read it by that name. Its header says how far it
  * is (words are appended only, and by write, so that readers see them):
  *
@@ -9,7 +9,7 @@
  *   WHOLE              reserved = WHOLE, word_count     word_count words
  *   (finished)         that of a cache file             the same
  *   FAILED             reserved = FAILED, word_count    word_count words; the
- *                                                       error lies behind them
+ *                                                       error follows them
  *
  * States follow each other downward; only the writer's thread changes them, and
  * what a state promises is written before it. */

@@ -30,7 +30,7 @@ enum zd_status dataset_inspect(
 enum zd_status dataset_inspect_json(
         struct dataset *dataset, const struct tokenizer *tokenizer,
         const struct inspect_view *view, json_t **json_out);
-/* That object as a page of its own. */
+/* The same object as an HTML page. */
 void inspect_html(FILE *out, const json_t *json);
 
 #endif

@@ -130,7 +130,7 @@ void jinja_stop(
 /* --- what is written (print.c) -------------------------------------------- */
 
 void jinja_write(struct jinja *j, const char *text, size_t bytes);
-/* From here on what is written becomes text of its own, until it is taken. */
+/* Capture what is written from here on, until jinja_captured takes it. */
 size_t jinja_capture(struct jinja *j);
 struct value jinja_captured(struct jinja *j, size_t since);
 void jinja_write_str(struct jinja *j, struct value value); /* as str() */
