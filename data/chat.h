@@ -84,7 +84,7 @@ enum { CHAT_SHAPES = 8, CHAT_EDGES = 32 };
 struct chat_renderer {
     const struct chat *chat;
     json_t *context;
-    struct jinja_output text; /* of a conversation, rendered first */
+    struct jinja_output text;   /* of a conversation, rendered first */
     struct jinja_limits limits; /* of all renderings of it together */
     struct chat_shape shapes[CHAT_SHAPES];
     struct chat_edge begins[CHAT_EDGES], ends[CHAT_EDGES];

@@ -16,7 +16,7 @@ struct corpus {
     struct raw raw;           /* when list.is_tokens */
     int eos;                  /* ends documents of raw tokens; -1: unknown */
     int vocab_size;
-    char *chat_template; /* owned; NULL: no conversations */
+    char *chat_template;       /* owned; NULL: no conversations */
     bool is_part;              /* CORPUS_LOOK has not read all of it */
     enum data_packing packing; /* never PACKING_AUTO */
     uint64_t count;            /* tokens */

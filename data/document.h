@@ -59,7 +59,7 @@ struct recipe {
     const struct data_entry *entry; /* field names */
     struct chat *chat; /* renders conversations; owned; NULL: none */
     enum train_on train_on;
-    int eos; /* -1: no end-of-text is added */
+    int eos;             /* -1: no end-of-text is added */
     bool skips_bad_rows; /* data.on_bad_row */
 };
 

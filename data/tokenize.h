@@ -65,7 +65,7 @@ struct tokenize_worker {
     struct encoder *encoder;
     struct chat_renderer renderer;
     struct document document;
-    struct bad_rows bad_rows; /* of the units so far */
+    struct bad_rows bad_rows;      /* of the units so far */
     struct encode_border *borders; /* of its ranges */
     size_t border_capacity;
 };

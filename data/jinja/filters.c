@@ -50,8 +50,8 @@ JINJA_FUNCTION(do_indent)
         more = line_end != NULL;
         line_end = more ? line_end + 1 : end;
         bool blank = at == end || *at == '\n';
-        bool pads = begins ? jinja_is_true(a[1])
-                           : !blank || jinja_is_true(a[2]);
+        bool pads =
+                begins ? jinja_is_true(a[1]) : !blank || jinja_is_true(a[2]);
         for (int64_t i = 0; pads && i < width && is_ok(j); i++)
             jinja_write_str(j, pad);
         jinja_write(j, at, (size_t)(line_end - at));
