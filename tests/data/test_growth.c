@@ -104,9 +104,10 @@ Test(data_growth, every_epoch_takes_every_sample_once)
                             dataset, epoch * M + i, tokens, targets, doc_start,
                             &count),
                     ZD_OK);
-            int64_t sum = 0;
+            uint64_t hash = 0; /* it wraps */
             for (int t = 0; t < T; t++)
-                sum = sum * 31 + tokens[t];
+                hash = hash * 31 + (uint64_t)tokens[t];
+            int64_t sum = (int64_t)hash;
             apart += epoch > 0 && taken[i] != sum;
             if (epoch == 0)
                 taken[i] = sum;
