@@ -3,7 +3,7 @@
  *
  *   plain            the bytes of the file
  *   gzip, zstd       decompressed; members and frames may be concatenated
- *   JSON array       each element as a line of its own
+ *   JSON array       each element as one line
  *   Parquet          each row as a line of JSON (data/parquet/parquet.h)
  *
  * Memory does not grow with the file: a buffer, what the decompressor keeps (a

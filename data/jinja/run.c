@@ -40,7 +40,7 @@ static void assign(
     jinja_leave(j);
 }
 
-/* A body in a scope of its own. */
+/* Runs a body in its own scope. */
 static enum flow run_within(struct jinja *j, const struct statement *body)
 {
     struct scope *outer = j->scope;

@@ -28,7 +28,7 @@ static enum zd_status damaged(
 
 /* --- the header of a page ------------------------------------------------- */
 
-/* A kind of page keeps these under numbers of its own. */
+/* Each kind of page numbers these fields differently. */
 static void read_kind(struct thrift *thrift, int id, struct page_header *header)
 {
     int64_t of[8] = {[7] = 1};

@@ -82,7 +82,7 @@ static void load_tokens(struct tokenizer *tokenizer, const json_t *config)
     }
 }
 
-/* A template in a file of its own; false: there is none. */
+/* A template in its own file; false: there is none. */
 static enum zd_status load_template(
         const char *dir, const char *name, char **template, char **path)
 {

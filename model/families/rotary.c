@@ -145,7 +145,7 @@ static int rope_of(const struct layer_run *run)
     return run->model->config->layer_attention[run->layer - 1].rope;
 }
 
-/* Of the layer's set; q has tables of its own where positions scale it. */
+/* Of the layer's set; q has separate tables where positions scale it. */
 static struct rope_angles angles_of(const struct layer_run *run, bool q)
 {
     const struct model_config *config = run->model->config;

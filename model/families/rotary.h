@@ -127,7 +127,7 @@ enum zd_status rotary_mlp_forward(const struct layer_run *run, void *out);
 layer_part_fn rotary_norm_heads;
 
 /* All of the above, for a family's designated initializers; ROTARY_BASE: with
- * settle and tensors of its own; ROTARY_COMMON: with names of its own too. */
+ * its own settle and tensors; ROTARY_COMMON: with its own names too. */
 #define ROTARY_FAMILY                                                          \
     .settle = rotary_settle, .layer = rotary_layer, ROTARY_BASE
 #define ROTARY_BASE .peft_targets = {"q_proj", "v_proj"}, ROTARY_COMMON
