@@ -1,6 +1,6 @@
 /* How fast chunks come from the NVMe tier and go back: through the store with
- * both backends, beside a plain loop of pread and pwrite over a file of the
- * same length (as dd with iflag=direct does), taken in turns.
+ * one to eight threads, beside a plain loop of pread and pwrite over a file of
+ * the same length (as dd with iflag=direct does), taken in turns.
  *
  *     bench_aio FOLDER [MiB [rounds]]
  *
@@ -20,7 +20,7 @@
 enum { WORKERS = 2, BLOCK = 1 << 20, ROUNDS_MAX = 31, WAYS = 4, KINDS = 3 };
 
 static const char *const way_names[WAYS] = {
-        "plain loop", "io_uring", "threads, 1", "threads, 4"};
+        "plain loop", "1 thread", "4 threads", "8 threads"};
 static const char *const kind_names[KINDS] = {"read", "write", "both"};
 /* chunk_parts of each kind */
 static const unsigned kind_reads[KINDS] = {CHUNK_STATES, 0, CHUNK_STATES};
@@ -52,8 +52,7 @@ struct bench {
 };
 
 static void bench_init(
-        struct bench *bench, const char *folder, size_t bytes,
-        enum aio_backend backend, int threads)
+        struct bench *bench, const char *folder, size_t bytes, int threads)
 {
     memset(bench, 0, sizeof *bench);
     bench->optim = optim_options_default();
@@ -65,9 +64,8 @@ static void bench_init(
     bench->options.optimizer = OFFLOAD_NVME;
     bench->options.threads = WORKERS;
     bench->options.nvme_path = folder;
-    bench->options.aio.backend = backend;
     bench->options.aio.block_bytes = BLOCK;
-    bench->options.aio.intra_op_parallelism = threads;
+    bench->options.aio.queue_depth = threads;
     bench->request = (struct offload_request){
             .options = &bench->options,
             .optim = &bench->optim,
@@ -194,9 +192,7 @@ static void print_kind(
 
 int main(int argc, char **argv)
 {
-    static const enum aio_backend backends[WAYS] = {
-            AIO_AUTO, AIO_IO_URING, AIO_THREADS, AIO_THREADS};
-    static const int threads[WAYS] = {1, 1, 1, 4};
+    static const int threads[WAYS] = {0, 1, 4, 8};
     static double seconds[WAYS][ROUNDS_MAX];
     struct bench benches[WAYS];
     struct aio_file file;
@@ -212,11 +208,11 @@ int main(int argc, char **argv)
         return 64;
     memset(data, 1, BLOCK);
     for (int way = 1; way < WAYS; way++)
-        bench_init(&benches[way], argv[1], bytes, backends[way], threads[way]);
+        bench_init(&benches[way], argv[1], bytes, threads[way]);
     require(aio_file_create(
             &file, argv[1], "zerod-bench.plain", benches[1].file_bytes, true));
-    printf("%.0f MB in records of %.1f MB, %s, transfers of 1 MiB, 8 under "
-           "way, %d workers, median of %d\n",
+    printf("%.0f MB in records of %.1f MB, %s, transfers of 1 MiB, %d "
+           "workers, median of %d\n",
            (double)benches[1].file_bytes / 1e6,
            (double)benches[1].ring_bytes / 6 / 1e6,
            file.is_direct ? "O_DIRECT" : "through the page cache", WORKERS,

@@ -1,5 +1,4 @@
-/* aio.h - reads and writes of files that go on beside the caller: io_uring, or
- * threads where there is none.
+/* aio.h - reads and writes of files that go on beside the caller, by threads.
  *
  *     op = {.file = .., .is_write = .., .data = .., .bytes = .., .offset = ..,
  *           .done = ..};
@@ -7,18 +6,12 @@
  *     done(&op)                  in a thread of aio, once all bytes are moved;
  *                                aio_op_status(&op) says how it went
  *
- * An op is cut into transfers of at most block_bytes, in its order; at most
- * queue_depth of them are under way, of all ops together. Ops overtake each
+ * An op is cut into transfers of at most block_bytes, in its order; queue_depth
+ * threads have one under way each, of all ops together. Ops overtake each
  * other: two that touch the same bytes are the caller's to keep apart.
- *   single_submit    each transfer is submitted by its own system call;
- *                    else what is queued goes in one
- *   overlap_events   a transfer that ends makes room for the next one; else
- *                    queue_depth of them are submitted and all awaited first
- *   intra_op_parallelism   threads of the backend `threads`; each has one
- *                    transfer under way. io_uring needs one thread, which owns
- *                    the ring.
  * Transfers that stop short go on where they stopped; those that a signal ended
- * are made again.
+ * are made again. (With transfers of 1 MiB io_uring was no faster:
+ * docs/measured.)
  *
  * Memory: ops belong to the caller until done. After creation nothing is
  * allocated. Threads: aio_submit may be called from any, from done() too. */
@@ -30,8 +23,6 @@
 
 #include <limits.h>
 #include <stddef.h>
-
-struct iovec;
 
 enum { AIO_ALIGN = 4096 }; /* of memory, offset and bytes for direct files */
 
@@ -60,7 +51,6 @@ struct aio;
 struct aio_op {
     const struct aio_file *file;
     bool is_write;
-    int buffer; /* of aio_register, from 1, that holds all of data; 0: none */
     char *data;
     size_t bytes; /* > 0 */
     uint64_t offset;
@@ -74,19 +64,11 @@ struct aio_op {
     struct aio_op *next;
 };
 
-/* Why a backend asked for by name cannot be had: ZD_ERR_UNFIT. */
-enum zd_status aio_check(const struct aio_options *options);
+/* ZD_ERR_MEMORY: the system refuses a thread. */
 enum zd_status aio_create(
         const struct aio_options *options, struct aio **aio_out);
 /* All ops are done. NULL is accepted. */
 void aio_destroy(struct aio *aio);
-enum aio_backend aio_backend_of(const struct aio *aio); /* never AUTO */
-/* Why AUTO became threads, as an errno; 0 when it did not. */
-int aio_refused(const struct aio *aio);
-/* Tell the kernel of buffers once, so that it need not look up their pages for
- * each transfer (io_uring only). false: the limit of locked memory is too low,
- * or there are too many; all works without. Before the first op. */
-bool aio_register(struct aio *aio, const struct iovec *buffers, int count);
 void aio_submit(struct aio *aio, struct aio_op *op);
 /* ZD_OK, or ZD_ERR_IO with file, offset and reason. Of an op that is done. */
 enum zd_status aio_op_status(const struct aio_op *op);

@@ -146,8 +146,7 @@ static enum zd_status begin(struct offload *offload)
     ZD_TRY(create_store(offload));
     create_undo(offload);
     ZD_TRY(workers_start(offload));
-    ZD_TRY(clear_states(offload));
-    return pinned_lock(offload);
+    return clear_states(offload);
 }
 
 enum zd_status offload_create(
@@ -200,7 +199,6 @@ void offload_destroy(struct offload *offload)
     feed_fini(&offload->up);
     if (offload->worker_count)
         workers_stop(offload);
-    pinned_unlock(offload);
     store_file_destroy(offload->file);
     segments_destroy(offload);
     stage_fini(&offload->grad_stage);

@@ -91,7 +91,6 @@ struct offload {
     char *undo_grads;
     struct stage grad_stage, param_stage;
     struct feed down, up; /* the trainer's way to the streams of `place` */
-    int locked_parts;     /* see lock.c */
 
     struct worker *workers;
     int worker_count; /* that run */
@@ -202,9 +201,5 @@ enum zd_status uploads_send(
         struct offload *offload, int segment, struct token *sent_out);
 /* Until a segment's copies up that were asked for are on their stream. */
 enum zd_status uploads_await(struct offload *offload, int segment);
-
-/* --- lock.c */
-enum zd_status pinned_lock(struct offload *offload);
-void pinned_unlock(struct offload *offload);
 
 #endif

@@ -104,7 +104,7 @@ enum zd_status offload_check(
         const struct offload_options *options,
         const size_t bytes[OFFLOAD_PARTS], int local_size)
 {
-    if (options->optimizer == OFFLOAD_NVME)
-        ZD_TRY(store_file_check(options, bytes[OFFLOAD_FILE], local_size));
-    return pinned_check(options, bytes);
+    return options->optimizer == OFFLOAD_NVME
+                   ? store_file_check(options, bytes[OFFLOAD_FILE], local_size)
+                   : ZD_OK;
 }

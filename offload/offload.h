@@ -104,8 +104,7 @@ enum zd_status offload_plan_spans(
  * none is named, ZD_ERR_NO_INPUT, ZD_ERR_CREATE, ZD_ERR_DENIED. */
 enum zd_status offload_check_folder(const char *folder);
 /* Before memory is taken: the disk folder exists, is writable and has room for
- * `file_bytes` of each of `local_size` ranks; locked memory is allowed when
- * pin_memory asks for it (ZD_ERR_UNFIT with the ulimit line). */
+ * the file of each of `local_size` ranks. */
 enum zd_status offload_check(
         const struct offload_options *options,
         const size_t bytes[OFFLOAD_PARTS], int local_size);
@@ -236,9 +235,7 @@ void offload_set_spans(struct offload *offload, struct spans *spans);
 struct offload_facts { /* what was settled at its creation */
     int worker_threads;
     bool is_bound;       /* to a CPU each */
-    bool is_locked;      /* pinned memory */
-    const char *backend; /* "io_uring" or "threads"; NULL: no file */
-    bool is_direct;      /* the file: past the page cache */
+    bool has_file, is_direct; /* the file: past the page cache */
 };
 struct offload_facts offload_facts(const struct offload *offload);
 

@@ -5,9 +5,6 @@
 struct offload_options offload_options_default(void)
 {
     return (struct offload_options){
-            .aio = {.block_bytes = 1048576,
-                    .queue_depth = 8,
-                    .intra_op_parallelism = 1,
-                    .overlap_events = true},
+            .aio = {.block_bytes = 1048576, .queue_depth = 8},
     };
 }

@@ -16,16 +16,10 @@ enum offload_accumulate {
     OFFLOAD_ACCUMULATE_DEVICE,
     OFFLOAD_ACCUMULATE_HOST
 };
-enum offload_pin { OFFLOAD_PIN_AUTO, OFFLOAD_PIN_NO, OFFLOAD_PIN_YES };
-enum aio_backend { AIO_AUTO, AIO_IO_URING, AIO_THREADS };
 
-struct aio_options { /* [aio], DeepSpeed's names */
-    enum aio_backend backend;
-    uint64_t block_bytes;     /* block_size: of one transfer */
-    int queue_depth;          /* transfers under way */
-    int intra_op_parallelism; /* threads of the backend `threads` */
-    bool single_submit;       /* submit one transfer at a time */
-    bool overlap_events;      /* submit while others are under way */
+struct aio_options {      /* [aio], DeepSpeed's names */
+    uint64_t block_bytes; /* block_size: of one transfer */
+    int queue_depth;      /* transfers under way, each of a thread */
 };
 
 struct offload_options {           /* [offload] */
@@ -37,8 +31,6 @@ struct offload_options {           /* [offload] */
     const char *nvme_path;         /* a folder, or NULL */
     enum offload_clipping clipping;
     enum offload_accumulate accumulate;
-    enum offload_pin pin_memory; /* lock the staging memory; auto: when a GPU
-                                    needs it */
     struct aio_options aio;
 };
 

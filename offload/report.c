@@ -14,9 +14,7 @@ struct offload_facts offload_facts(const struct offload *offload)
 {
     struct offload_facts facts = {
             .worker_threads = offload->worker_count,
-            .is_bound = offload->place.first_cpu >= 0,
-            .is_locked = offload->locked_parts > 0 ||
-                         device_backend() == DEVICE_CUDA};
+            .is_bound = offload->place.first_cpu >= 0};
     if (offload->file)
         store_file_describe(offload->file, &facts);
     return facts;

@@ -54,10 +54,6 @@ struct part_span {
     enum span_kind kind;
 };
 extern const struct part_span part_spans[OFFLOAD_PARTS];
-/* The checks of offload_check for locked memory (lock.c) and the disk. */
-enum zd_status pinned_check(
-        const struct offload_options *options,
-        const size_t bytes[OFFLOAD_PARTS]);
 /* Slot and param of a chunk as far as they are the arena's, else NULL. */
 void chunk_slots(
         const struct store_request *request, const struct chunk *chunk,
@@ -90,7 +86,7 @@ void store_file_describe(
 enum zd_status store_file_measure(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, size_t *ring_bytes_out, size_t *file_bytes_out);
-/* The disk's part of offload_check: folder, permission, space, backend. */
+/* The disk's part of offload_check: folder, permission, space. */
 enum zd_status store_file_check(
         const struct offload_options *options, uint64_t file_bytes,
         int local_size);

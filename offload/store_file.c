@@ -31,7 +31,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 
 /* four parts fall into two groups of neighbors at most */
 enum { NO_CHUNK = -1, NO_BUFFER = -1, MOVES = 2 };
@@ -383,8 +382,7 @@ void store_file_report(struct store_file *file, struct offload_report *report)
 void store_file_describe(
         const struct store_file *file, struct offload_facts *facts)
 {
-    facts->backend =
-            aio_backend_of(file->aio) == AIO_IO_URING ? "io_uring" : "threads";
+    facts->has_file = true;
     facts->is_direct = file->file.is_direct;
 }
 
@@ -443,44 +441,6 @@ static void place_buffers(struct store_file *file, size_t record_bytes)
     }
 }
 
-/* Registered buffers spare the kernel a look-up for each transfer. */
-static bool register_ring(struct store_file *file, size_t record_bytes)
-{
-    size_t count = (size_t)file->buffer_count;
-    struct iovec *buffers = malloc(count * sizeof *buffers);
-    if (!buffers)
-        return false;
-    for (size_t i = 0; i < count; i++)
-        buffers[i] = (struct iovec){
-                .iov_base = file->buffers[i].data, .iov_len = record_bytes};
-    bool holds = aio_register(file->aio, buffers, (int)count);
-    for (size_t i = 0; i < count && holds; i++)
-        for (int move = 0; move < MOVES; move++)
-            file->buffers[i].read[move].buffer =
-                    file->buffers[i].write[move].buffer = (int)i + 1;
-    free(buffers);
-    return holds;
-}
-
-static void tell(const struct store_file *file, bool is_registered)
-{
-    bool has_ring = aio_backend_of(file->aio) == AIO_IO_URING;
-    int refused = aio_refused(file->aio);
-    if (refused)
-        zd_log_info(
-                "offload file: threads, since io_uring is not to be had "
-                "here (%s)",
-                strerror(refused));
-    if (!file->file.is_direct)
-        zd_log_info(
-                "offload file: through the page cache, since the file "
-                "system of %s has no O_DIRECT",
-                file->file.path);
-    if (has_ring && !is_registered)
-        zd_log_debug("offload file: the limit of locked memory (ulimit -l) "
-                     "is too low to register its buffers");
-}
-
 static struct store_file *file_alloc(const struct store_request *request)
 {
     int buffers = record_ring_count(request->request, request->chunk_count);
@@ -519,8 +479,11 @@ enum zd_status store_file_create(
         store_file_destroy(file);
         return status;
     }
-    if (file_bytes)
-        tell(file, register_ring(file, record_bytes));
+    if (file_bytes && !file->file.is_direct)
+        zd_log_info(
+                "offload file: through the page cache, since the file "
+                "system of %s has no O_DIRECT",
+                file->file.path);
     *file_out = file;
     return ZD_OK;
 }

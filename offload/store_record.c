@@ -163,6 +163,5 @@ enum zd_status store_file_check(
 {
     ZD_TRY(offload_check_folder(options->nvme_path));
     ZD_TRY(aio_file_check(file_bytes));
-    ZD_TRY(check_space(options->nvme_path, file_bytes, local_size));
-    return aio_check(&options->aio);
+    return check_space(options->nvme_path, file_bytes, local_size);
 }

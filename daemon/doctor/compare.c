@@ -36,8 +36,7 @@ static void compare_reports(
             {"driver", "{driver_cuda|w}"},
             {"MPI", "{mpi|s}"},
             {"GPU", "{gpu.name|s}"},
-            {"lockable memory", "{limits.memlock_bytes|w}"},
-            {"io_uring", "{limits.io_uring|j}"}};
+            {"lockable memory", "{limits.memlock_bytes|w}"}};
     const json_t *others = json_object_get(theirs, "libraries");
     json_t *library;
     size_t i;

@@ -4,7 +4,6 @@
 #include "base/must.h"
 #include "kernels/attention/attention_cuda.h"
 #include "model/activations.h"
-#include "offload/aio.h"
 
 #include <string.h>
 
@@ -74,8 +73,6 @@ static void check_named(struct doctor *doctor)
 {
     const struct train_job *job = doctor->job;
     const struct kernels *table;
-    if (aio_check(&job->offload.aio) != ZD_OK)
-        doctor_stop(doctor);
     if (doctor->device && kernels_device(job->train.dtype, &table) != ZD_OK)
         doctor_stop(doctor);
     const char *name;

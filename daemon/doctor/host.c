@@ -1,5 +1,5 @@
 /* host.c - the machine without its GPUs: memory that may be locked, shared
- * memory, io_uring, how fast a disk is, MPI. */
+ * memory, how fast a disk is, MPI. */
 #include "daemon/doctor/doctor.h"
 
 #include "base/clock.h"
@@ -31,10 +31,7 @@ static void see_memory(struct doctor *doctor, json_t *limits)
             json_integer((json_int_t)device_system_memory()));
     if (!unlimited && lock.rlim_cur < 64 * MIB)
         doctor_warn(
-                doctor,
-                "io_uring registers no buffers, which is a few percent of a "
-                "disk's speed; InfiniBand and offload.pin_memory = true on "
-                "a CPU do not work",
+                doctor, "InfiniBand does not work",
                 "ulimit -l unlimited, or LimitMEMLOCK=infinity in the unit",
                 "only %" PRIu64 " KiB of memory may be locked",
                 (uint64_t)lock.rlim_cur / 1024);
@@ -61,23 +58,6 @@ static void see_shared(struct doctor *doctor, json_t *limits)
                 "left on device`",
                 "docker run --shm-size=8g, or a larger tmpfs at /dev/shm",
                 "/dev/shm has room for %" PRIu64 " MiB", bytes / MIB);
-}
-
-static void see_uring(struct doctor *doctor, json_t *limits)
-{
-    struct aio_options options = doctor->job->offload.aio;
-    bool asked = options.backend == AIO_IO_URING;
-    options.backend = AIO_IO_URING;
-    bool can = aio_check(&options) == ZD_OK;
-    json_object_set_new(limits, "io_uring", json_boolean(can));
-    if (!can && !asked) {
-        doctor_warn(
-                doctor,
-                "reads and writes of the NVMe tier are done by threads, with "
-                "more of the CPU's time",
-                zd_error_get()->help, "no io_uring: %s", zd_error_get()->what);
-    }
-    zd_error_clear();
 }
 
 /* --- the disk ------------------------------------------------------------- */
@@ -139,8 +119,6 @@ static void measure_disk(struct doctor *doctor, json_t *bandwidth)
     struct trial trial = {0};
     struct aio_options options = doctor->job->offload.aio;
     const char *folder = disk_of(doctor);
-    if (options.backend == AIO_IO_URING)
-        options.backend = AIO_AUTO;
     sem_init(&trial.done, 0, 0);
     trial.memory = aligned_alloc(AIO_ALIGN, TRIAL_BYTES);
     if (trial.memory)
@@ -185,6 +163,5 @@ void doctor_host(struct doctor *doctor)
     doctor_put(doctor, "bandwidth", bandwidth);
     see_memory(doctor, limits);
     see_shared(doctor, limits);
-    see_uring(doctor, limits);
     measure_disk(doctor, bandwidth);
 }

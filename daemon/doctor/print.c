@@ -78,8 +78,7 @@ void doctor_print(const struct doctor *doctor, FILE *to)
             "MPI        {mpi|s}, {ranks|w} rank{ranks|p}\n"
             "limits     lockable memory: "
             "[{limits.memlock_bytes|b}][{limits.memlock_bytes|!}all]; "
-            "/dev/shm: {limits.shared_memory_bytes|b}; io_uring: "
-            "[{limits.io_uring|?}yes][{limits.io_uring|!}no]\n",
+            "/dev/shm: {limits.shared_memory_bytes|b}\n",
             to);
     print_gpus(report, to);
     print_libraries(report, to);

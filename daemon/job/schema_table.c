@@ -79,8 +79,6 @@ static const struct schema_choice tiers[] = {{"none", OFFLOAD_NONE}, {"cpu", OFF
 static const struct schema_choice host_tiers[] = {{"none", OFFLOAD_NONE}, {"cpu", OFFLOAD_CPU}, {0}};
 static const struct schema_choice clippings[] = {{"wait", OFFLOAD_CLIP_WAIT}, {"undo", OFFLOAD_CLIP_UNDO}, {0}};
 static const struct schema_choice accumulates[] = {{"auto", OFFLOAD_ACCUMULATE_AUTO}, {"device", OFFLOAD_ACCUMULATE_DEVICE}, {"host", OFFLOAD_ACCUMULATE_HOST}, {0}};
-static const struct schema_choice pins[] = {{"auto", OFFLOAD_PIN_AUTO}, {"true", OFFLOAD_PIN_YES}, {"false", OFFLOAD_PIN_NO}, {0}};
-static const struct schema_choice aio_backends[] = {{"auto", AIO_AUTO}, {"io_uring", AIO_IO_URING}, {"threads", AIO_THREADS}, {"libaio", 0, "!"}, {0}};
 static const struct schema_choice output_modes[] = {{"0700", 0700}, {"0750", 0750}, {"0755", 0755}, {"0770", 0770}, {"02750", 02750}, {"02770", 02770}, {0}};
 static const struct schema_choice comm_backends[] = {{"auto", COMM_AUTO}, {"mpi", COMM_MPI}, {"nccl", COMM_NCCL}, {0}};
 static const struct schema_choice comm_hierarchies[] = {{"auto", COMM_LEVELS_AUTO}, {"false", COMM_LEVELS_ONE}, {"true", COMM_LEVELS_TWO}, {0}};
@@ -248,15 +246,10 @@ const struct schema_key schema_table[] = {
 {"offload", "chunk_bytes", SCHEMA_SIZE, JOB(offload.chunk_bytes), .max = 1e12, .help = "Bytes of master weights that a worker updates at a time; 0 = auto"},
 {"offload", "clipping", SCHEMA_ENUM, JOB(offload.clipping), .choices = clippings, .help = "wait: update when the norm is known; undo: update at once, and undo the update if the step must be clipped"},
 {"offload", "accumulate", SCHEMA_ENUM, JOB(offload.accumulate), .choices = accumulates, .help = "Where gradients of several micro-batches are summed"},
-{"offload", "pin_memory", SCHEMA_ENUM, JOB(offload.pin_memory), .choices = pins, .flags = SCHEMA_PER_RANK, .help = "Lock the memory that an offloaded optimizer copies through; auto: not on the CPU device"},
 {"offload", "nvme_path", SCHEMA_STRING, JOB(offload.nvme_path), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "Folder of the NVMe tier"},
 
-{"aio", "backend", SCHEMA_ENUM, JOB(offload.aio.backend), .choices = aio_backends, .flags = SCHEMA_PER_RANK, .help = "Asynchronous I/O of the NVMe tier"},
 {"aio", "block_size", SCHEMA_UINT64, JOB(offload.aio.block_bytes), .min = 4096, .max = 1 << 30, .help = "Most bytes of one transfer"},
-{"aio", "queue_depth", SCHEMA_INT, JOB(offload.aio.queue_depth), .min = 1, .max = 4096, .help = "Transfers in flight"},
-{"aio", "intra_op_parallelism", SCHEMA_INT, JOB(offload.aio.intra_op_parallelism), .min = 1, .max = 64, .help = "Threads of the backend `threads`"},
-{"aio", "single_submit", SCHEMA_BOOL, JOB(offload.aio.single_submit), .help = "Submit one transfer at a time"},
-{"aio", "overlap_events", SCHEMA_BOOL, JOB(offload.aio.overlap_events), .help = "Submit transfers while others are in flight"},
+{"aio", "queue_depth", SCHEMA_INT, JOB(offload.aio.queue_depth), .min = 1, .max = 256, .help = "Transfers in flight, each in a thread"},
 
 {"comm", "backend", SCHEMA_ENUM, JOB(comm.backend), .choices = comm_backends, .help = "Transport of the collectives"},
 {"comm", "timeout", SCHEMA_DURATION, JOB(comm.timeout), .flags = SCHEMA_AUTO | SCHEMA_ZERO, .max = 1e9, .help = "Longest time that a rank may wait for others; a longer wait is a hang and ends the job with 75. auto: 5 times the longest step, at least 10s; before step 2 ten times that, at least ten predicted steps; 0s = no limit"},

@@ -101,8 +101,7 @@ static void settle_idle(struct job *job)
     static const char *const fp16[] = {
             "loss_scale", "initial_scale_power", "loss_scale_window",
             "hysteresis", "min_loss_scale"};
-    static const char *const offload[] = {
-            "threads", "clipping", "accumulate", "pin_memory"};
+    static const char *const offload[] = {"threads", "clipping", "accumulate"};
     const struct train_job *o = &job->options;
     const char *dtype = dtype_name(o->train.dtype), *key;
     for (int i = 0; i < 5 && o->train.dtype != DTYPE_FP16; i++) {
@@ -116,7 +115,7 @@ static void settle_idle(struct job *job)
                         "%s is for train.dtype = \"fp16\", which is \"%s\"",
                         key, dtype));
     }
-    for (int i = 0; i < 4 && o->offload.optimizer == OFFLOAD_NONE; i++)
+    for (int i = 0; i < 3 && o->offload.optimizer == OFFLOAD_NONE; i++)
         job_idle(
                 job, job_string(job, "offload.%s", offload[i]),
                 "not used without offload.optimizer",

@@ -200,17 +200,16 @@ static void tell_offload(const struct train_banner *banner)
         return;
     zd_log_info(
             "  offload  states on the %s, parameters on the %s; updates by %d "
-            "thread%s, %s; pinned memory %s",
+            "thread%s, %s",
             place_name(options->optimizer), place_name(options->params),
             facts->worker_threads, facts->worker_threads == 1 ? "" : "s",
-            facts->is_bound ? "each bound to a CPU" : "not bound to CPUs",
-            facts->is_locked ? "locked" : "not locked");
-    if (!facts->backend)
+            facts->is_bound ? "each bound to a CPU" : "not bound to CPUs");
+    if (!facts->has_file)
         return;
     zd_log_info(
-            "  file     %s per rank in %s, by %s%s",
+            "  file     %s per rank in %s%s",
             report_bytes(banner->plan->arena.bytes[ARENA_DISK]).text,
-            options->nvme_path, facts->backend,
+            options->nvme_path,
             facts->is_direct ? "" : ", through the page cache");
 }
 

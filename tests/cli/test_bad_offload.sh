@@ -47,19 +47,6 @@ row 'validate: a folder that does not exist' 66 'E0656|no such folder|job.toml:2
 row 'validate: a folder that is a file' 73 'E0656|not a folder|job.toml:20' "$nvme; rm -r disk; echo >disk" validate --job job.toml
 row 'threads for an update that is not on the host' 78 'E0213|threads|offload.optimizer|job.toml' 'offload "threads = 2"'
 row 'undo where nothing is offloaded' 78 'E0213|clipping|job.toml' 'offload "clipping = \"undo\"" "optimizer = \"none\""'
-row 'libaio' 78 'E0208|libaio|io_uring | threads|job.toml' 'printf "[aio]\nbackend = \"libaio\"\n" >>job.toml'
 row 'blocks shorter than a page' 78 'E0206|block_size|job.toml' 'printf "[aio]\nblock_size = 512\n" >>job.toml'
 row 'a queue of nothing' 78 'E0206|queue_depth|job.toml' 'printf "[aio]\nqueue_depth = 0\n" >>job.toml'
-
-# --- memory that may not be locked ---
-# root goes beyond the limit unless it gives that up
-locked='offload "optimizer = \"cpu\"" "pin_memory = true"; ulimit -S -l 4'
-if [ "$(id -u)" != 0 ]; then
-    row 'locked memory beyond the limit' 69 'E0652|ulimit -l' "$locked"
-elif setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock true 2>/dev/null; then
-    printf '#!/bin/sh\nexec setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock "%s" "$@"\n' "$zerod" >"$dir/unlocking"
-    chmod +x "$dir/unlocking"
-    zerod=$dir/unlocking
-    row 'locked memory beyond the limit' 69 'E0652|ulimit -l' "$locked"
-fi
 done_rows

@@ -344,26 +344,6 @@ ok '  bit-identical to the run that has room' eval 'grep -o "\"loss\": *[0-9.]*"
     grep -o "\"loss\": *[0-9.]*" run/metrics.jsonl | diff forced - && ! has forced run/plan.json && [ "$(over)" = 0 ]'
 ok '  more than the machine has: 69' eval 'rm -rf run && call 69 "${small[@]}" --force --set train.per_device_train_batch_size=16777216 && has E0608 err'
 ok '  more than the process may have: 69, by no signal' eval '(ulimit -v 700000; call 69 "${small[@]}" --force --set train.per_device_train_batch_size=4096) && has "error.E" err'
-# Locked memory; root has no limit.
-locking=(--job job.toml --set train.max_steps=1 --set offload.optimizer=cpu --set offload.pin_memory=true)
-bounded() { # KIB CODE ARGUMENT...
-    local zerod=$zerod
-    ulimit -l "$1" || return 1
-    shift
-    if [ "$(id -u)" = 0 ]; then
-        printf '#!/bin/sh\nexec setpriv --bounding-set -ipc_lock %s "$@"\n' "$zerod" >locked && chmod +x locked && zerod=./locked
-    fi
-    rm -rf run && call "$@"
-}
-if [ "$(id -u)" != 0 ] || setpriv --bounding-set -ipc_lock true; then
-    ok 'more locked memory than the process may have: the limit that would do' eval '(bounded 64 69 "${locking[@]}") && has E0652 err &&
-        enough=$(sed -n "s/.*run .ulimit -l \([0-9]*\).*/\1/p" err) && [ "$enough" -gt 64 ]'
-    ok '  69 when it is forced too' eval '(bounded 64 69 "${locking[@]}" --force) && has E0652 err'
-    ok '  and with that limit it runs' eval '(bounded "$enough" 0 "${locking[@]}") && ! (bounded $((enough - 16)) 0 "${locking[@]}")'
-    ok '  as it does with nothing locked' eval '(bounded 64 0 "${locking[@]}" --set offload.pin_memory=auto)'
-else
-    skip 'more locked memory than the process may have' 'root, and no setpriv'
-fi
 
 # --- the layout ---
 ok 'what auto chose' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=auto --set offload.optimizer=cpu \

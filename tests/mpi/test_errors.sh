@@ -80,20 +80,5 @@ if [ "$(id -u)" = 0 ]; then # nothing is free there
 else
     skip "a disk that is full: 69" "needs root"
 fi
-if [ "$(id -u)" != 0 ] || setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock true 2>/dev/null; then
-    cat >locked.sh <<'END'
-#!/usr/bin/env bash
-ulimit -S -l 4
-[[ $(id -u) != 0 ]] || exec setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock zerod "$@"
-exec zerod "$@"
-END
-    chmod +x locked.sh
-    code=0 name=locked
-    timeout -k 5 200 mpirun -np 2 ./locked.sh --job job.toml --set job.output_dir=locked --set offload.optimizer=cpu \
-        --set offload.pin_memory=true >locked.out 2>locked.err || code=$?
-    check "locked memory beyond the limit: 69" fails_with 69 E0652
-else
-    skip "locked memory beyond the limit: 69" "needs setpriv"
-fi
 check "nothing is left on the disk" [ -z "$(ls -A disk)" ]
 plan

@@ -35,11 +35,9 @@ static void make_request(
     test->options.threads = setup->threads;
     test->options.chunk_bytes = setup->chunk_bytes;
     test->options.nvme_path = test->scratch.dir;
-    test->options.aio.backend = setup->backend;
     test->options.aio.block_bytes = setup->block_bytes;
-    test->options.aio.intra_op_parallelism = 2;
-    test->options.aio.single_submit = setup->single_submit;
-    test->options.aio.overlap_events = setup->overlaps;
+    if (setup->queue_depth)
+        test->options.aio.queue_depth = setup->queue_depth;
     test->optim = (struct optim_options){.name = OPTIM_ADAMW};
     test->request = (struct offload_request){
             .options = &test->options,

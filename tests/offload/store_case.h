@@ -12,12 +12,11 @@
 enum { CASE_EXTENTS = 6, CASE_CHUNKS_MAX = 256, CASE_WORKERS_MAX = 4 };
 
 struct store_setup {
-    enum aio_backend backend;
     bool params; /* on NVMe, with the slots */
     bool accumulates;
     int threads; /* offload.threads: sizes the ring */
     uint64_t chunk_bytes, block_bytes;
-    bool single_submit, overlaps;
+    int queue_depth; /* 0: 8 */
 };
 
 struct store_case {

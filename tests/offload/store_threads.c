@@ -1,7 +1,5 @@
 /* Workers, the thread that reads and writes, and the store between them, for
- * the thread sanitizer. Prints TAP. (It sees nothing of what the kernel writes
- * into memory for io_uring, so the backend is `threads`, whose transfers it
- * sees.) */
+ * the thread sanitizer. Prints TAP. */
 #include "tests/offload/store_case.h"
 #include "tests/support/tap.h"
 
@@ -9,12 +7,10 @@ static bool go(bool params, int ring_threads, int workers, unsigned seed)
 {
     struct store_case test;
     struct store_setup setup = {
-            .backend = AIO_THREADS,
             .params = params,
             .threads = ring_threads,
             .chunk_bytes = 4096,
-            .block_bytes = 4096,
-            .overlaps = true};
+            .block_bytes = 4096};
     case_init(&test, &setup);
     bool holds = case_random_lists(&test, 60, workers, seed) == 0;
     case_fini(&test);

@@ -1,20 +1,13 @@
-#include "offload/aio_private.h"
+#include "base/file/fs.h"
+#include "offload/aio.h"
 #include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 enum { FILE_BYTES = 1 << 20, OPS = 40 };
@@ -45,45 +38,9 @@ static void wait_for(struct waiter *waiter, int count)
 }
 
 struct way { /* one set of options to go through everything with */
-    const char *name;
-    enum aio_backend backend;
-    uint64_t block_bytes;
-    int queue_depth, threads;
-    bool single_submit, overlaps, direct, registered;
+    struct aio_options options;
+    bool direct;
 };
-
-static const struct way ways[] = {
-        {"ring", AIO_IO_URING, 65536, 8, 1, false, true, true, true},
-        {"ring, one by one", AIO_IO_URING, 4096, 3, 1, true, true, true, false},
-        {"ring, in batches", AIO_IO_URING, 16384, 4, 1, false, false, true,
-         true},
-        {"ring, cached", AIO_IO_URING, 12288, 5, 1, true, false, false, false},
-        {"threads", AIO_THREADS, 65536, 8, 3, false, true, true, false},
-        {"one thread", AIO_THREADS, 4096, 1, 1, true, true, true, false},
-        {"threads, in batches", AIO_THREADS, 16384, 4, 4, false, false, false,
-         false},
-        {"whatever there is", AIO_AUTO, 1048576, 8, 1, false, true, true, true},
-};
-
-static struct aio_options options_of(const struct way *way)
-{
-    return (struct aio_options){
-            .backend = way->backend,
-            .block_bytes = way->block_bytes,
-            .queue_depth = way->queue_depth,
-            .intra_op_parallelism = way->threads,
-            .single_submit = way->single_submit,
-            .overlap_events = way->overlaps,
-    };
-}
-
-static bool has_ring(void)
-{
-    struct aio_options options = {.backend = AIO_IO_URING};
-    bool holds = aio_check(&options) == ZD_OK;
-    zd_error_clear();
-    return holds;
-}
 
 static char *aligned(size_t bytes)
 {
@@ -121,13 +78,12 @@ static void cut_file(struct aio_op *ops, bool odd)
 
 static void submit_all(
         struct aio *aio, const struct aio_file *file, struct aio_op *ops,
-        char *data, bool is_write, int buffer, struct waiter *waiter)
+        char *data, bool is_write, struct waiter *waiter)
 {
     for (int i = 0; i < OPS; i++) {
         ops[i].file = file;
         ops[i].is_write = is_write;
         ops[i].data = data + ops[i].offset;
-        ops[i].buffer = buffer;
         ops[i].done = count_done;
         ops[i].ctx = waiter;
         aio_submit(aio, &ops[i]);
@@ -135,18 +91,24 @@ static void submit_all(
     wait_for(waiter, OPS);
 }
 
-static void write_and_read(const struct way *way)
+static struct way ways[] = {
+        {{65536, 8}, true}, {{4096, 1}, true}, {{12288, 5}, false}};
+
+ParameterizedTestParameters(aio, bytes_round_trip)
+{
+    return cr_make_param_array(struct way, ways, sizeof ways / sizeof *ways);
+}
+
+ParameterizedTest(struct way *way, aio, bytes_round_trip)
 {
     struct scratch scratch;
     struct aio_file file;
     struct aio *aio;
     struct aio_op ops[OPS] = {0};
-    struct aio_options options = options_of(way);
     struct waiter waiter = {
             .lock = PTHREAD_MUTEX_INITIALIZER,
             .changed = PTHREAD_COND_INITIALIZER};
     char *data = aligned(FILE_BYTES);
-    int buffer = 0;
 
     scratch_init(&scratch);
     cr_assert(
@@ -154,23 +116,18 @@ static void write_and_read(const struct way *way)
                     &file, scratch.dir, "a.offload", FILE_BYTES, way->direct) ==
             ZD_OK);
     cr_expect(!file.is_direct || way->direct);
-    cr_assert(aio_create(&options, &aio) == ZD_OK);
-    if (way->backend != AIO_AUTO)
-        cr_expect(aio_backend_of(aio) == way->backend);
-    struct iovec whole = {.iov_base = data, .iov_len = FILE_BYTES};
-    if (way->registered && aio_register(aio, &whole, 1))
-        buffer = 1;
+    cr_assert(aio_create(&way->options, &aio) == ZD_OK);
     cut_file(ops, !file.is_direct);
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < FILE_BYTES; i++)
             data[i] = byte_of(i, round);
-        submit_all(aio, &file, ops, data, true, buffer, &waiter);
+        submit_all(aio, &file, ops, data, true, &waiter);
         memset(data, 0x55, FILE_BYTES);
-        submit_all(aio, &file, ops, data, false, buffer, &waiter);
+        submit_all(aio, &file, ops, data, false, &waiter);
         size_t wrong = 0;
         for (size_t i = 0; i < FILE_BYTES; i++)
             wrong += data[i] != byte_of(i, round);
-        cr_expect(wrong == 0, "%s: %zu bytes differ", way->name, wrong);
+        cr_expect(wrong == 0, "%zu bytes differ", wrong);
         for (int i = 0; i < OPS; i++)
             cr_expect(aio_op_status(&ops[i]) == ZD_OK);
     }
@@ -180,63 +137,15 @@ static void write_and_read(const struct way *way)
     free(data);
 }
 
-ParameterizedTestParameters(aio, bytes_round_trip)
-{
-    return cr_make_param_array(
-            struct way, (struct way *)ways, sizeof ways / sizeof *ways);
-}
-
-ParameterizedTest(struct way *way, aio, bytes_round_trip)
-{
-    if (way->backend == AIO_IO_URING && !has_ring())
-        cr_skip("no io_uring here");
-    write_and_read(way);
-}
-
-/* --- which transfers may begin -------------------------------------------- */
-
-Test(aio, without_overlap_a_batch_ends_before_the_next_begins)
-{
-    struct aio aio = {.options = {.block_bytes = 10, .queue_depth = 3}};
-    struct aio_op ops[2] = {{.bytes = 25, .next = &ops[1]}, {.bytes = 40}};
-    aio.first = &ops[0];
-    aio.last = &ops[1];
-    for (int i = 0; i < 3; i++) {
-        cr_assert(aio_can_take(&aio));
-        struct aio_transfer transfer = aio_take(&aio);
-        cr_expect(transfer.op == &ops[0]);
-        cr_expect(transfer.at == 10 * (size_t)i);
-        cr_expect(transfer.bytes == (i < 2 ? 10 : 5));
-    }
-    cr_expect(!aio_can_take(&aio)); /* queue_depth */
-    aio.under_way = 1;
-    cr_expect(!aio_can_take(&aio)); /* one of the batch is left */
-    aio.under_way = 0;
-    cr_expect(aio_can_take(&aio));
-    cr_expect(aio_take(&aio).op == &ops[1]);
-
-    aio.options.overlap_events = true;
-    aio.under_way = 2;
-    aio.batch_left = 0;
-    cr_expect(aio_can_take(&aio));
-    aio.under_way = 3;
-    cr_expect(!aio_can_take(&aio));
-}
-
 /* --- errors --------------------------------------------------------------- */
 
 /* The file is cut behind an op's back: it ends early. */
-static void read_behind_the_end(enum aio_backend backend)
+Test(aio, an_error_names_the_file_the_byte_and_the_reason)
 {
     struct scratch scratch;
     struct aio_file file;
     struct aio *aio;
-    struct aio_options options = {
-            .backend = backend,
-            .block_bytes = 8192,
-            .queue_depth = 2,
-            .intra_op_parallelism = 2,
-            .overlap_events = true};
+    struct aio_options options = {.block_bytes = 8192, .queue_depth = 2};
     struct waiter waiter = {
             .lock = PTHREAD_MUTEX_INITIALIZER,
             .changed = PTHREAD_COND_INITIALIZER};
@@ -271,13 +180,6 @@ static void read_behind_the_end(enum aio_backend backend)
     aio_file_close(&file);
     scratch_fini(&scratch);
     free(op.data);
-}
-
-Test(aio, an_error_names_the_file_the_byte_and_the_reason)
-{
-    read_behind_the_end(AIO_THREADS);
-    if (has_ring())
-        read_behind_the_end(AIO_IO_URING);
 }
 
 Test(aio, the_file_has_no_name_and_its_space_is_certain)
@@ -344,40 +246,4 @@ Test(aio, a_file_that_cannot_be_created_says_why)
     }
     cr_expect(fs_exists(scratch_path(&scratch, "theirs")));
     scratch_fini(&scratch);
-}
-
-/* As a container's seccomp profile does. */
-static void refuse_ring(void)
-{
-    struct sock_filter filter[] = {
-            BPF_STMT(
-                    BPF_LD | BPF_W | BPF_ABS,
-                    offsetof(struct seccomp_data, nr)),
-            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {
-            .len = sizeof filter / sizeof *filter, .filter = filter};
-    cr_assert(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    cr_assert(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
-}
-
-Test(aio, a_kernel_that_refuses_the_ring_gets_threads)
-{
-    struct aio *aio;
-    struct aio_options options = offload_options_default().aio;
-    refuse_ring();
-    cr_assert(aio_create(&options, &aio) == ZD_OK);
-    cr_expect(aio_backend_of(aio) == AIO_THREADS);
-    cr_expect(aio_refused(aio) == EPERM || aio_refused(aio) == ENOTSUP);
-    aio_destroy(aio);
-    write_and_read(&(struct way){
-            "refused", AIO_AUTO, 65536, 8, 2, false, true, true, true});
-    /* asked for by name it is an error */
-    options.backend = AIO_IO_URING;
-    cr_expect(aio_check(&options) == ZD_ERR_UNFIT);
-    cr_expect_str_eq(zd_error_get()->code, "E0659");
-    zd_error_clear();
-    cr_expect(aio_create(&options, &aio) == ZD_ERR_UNFIT);
 }

@@ -4,8 +4,6 @@
 #include <criterion/criterion.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { COUNT = 1 << 20 };
@@ -113,48 +111,6 @@ Test(offload_measure, refuses_to_update_before_the_norm_where_it_cannot)
 }
 
 /* --- memory --------------------------------------------------------------- */
-
-/* An ordinary user: no capability beyond limits. */
-static void limit_locked_memory(rlim_t most)
-{
-    struct rlimit limit = {most, most};
-    struct {
-        uint32_t version;
-        int pid;
-    } header = {0x20080522, 0};
-    uint32_t none[6] = {0};
-    cr_assert_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-    cr_assert_eq(syscall(SYS_capset, &header, none), 0);
-}
-
-Test(offload_measure, says_which_limit_of_locked_memory_is_too_low)
-{
-    struct small_engine s;
-    sizes_init(&s, OPTIM_STATE_8BIT);
-    cr_assert_eq(offload_measure(&s.request, bytes), ZD_OK);
-    limit_locked_memory(1 << 20);
-    cr_assert_eq(offload_check(&s.options, bytes, 1), ZD_OK);
-    s.options.pin_memory = OFFLOAD_PIN_YES;
-    cr_assert_eq(offload_check(&s.options, bytes, 1), ZD_ERR_UNFIT);
-    cr_assert_str_eq(zd_error_get()->code, "E0652");
-    /* 2 MiB of slots and the pages at their ends, in KiB */
-    cr_assert_not_null(strstr(zd_error_get()->help, "`ulimit -l 2056`"));
-}
-
-Test(offload_measure, reports_that_the_system_refuses_to_lock)
-{
-    struct small_engine m;
-#ifdef __SANITIZE_ADDRESS__
-    cr_skip_test("the address sanitizer's mlock does nothing");
-#endif
-    sizes_init(&m, OPTIM_STATE_8BIT);
-    m.options.pin_memory = OFFLOAD_PIN_YES;
-    limit_locked_memory(4096);
-    cr_assert_eq(small_engine_make(&m), ZD_ERR_MEMORY);
-    cr_assert_str_eq(zd_error_get()->code, "E0653");
-    cr_assert_not_null(strstr(zd_error_get()->what, "offload.slots"));
-    small_engine_end(&m);
-}
 
 /* Pages of a memory that are resident. */
 static size_t resident(const struct small_engine *m, enum arena_memory memory)

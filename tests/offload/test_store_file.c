@@ -12,21 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool has_ring(void)
-{
-    struct aio_options options = {.backend = AIO_IO_URING};
-    bool holds = aio_check(&options) == ZD_OK;
-    zd_error_clear();
-    return holds;
-}
-
 /* Chunks of 1024 elements: 23 of them, for a ring of 4 or 8. */
 static const struct store_setup plain = {
-        .backend = AIO_AUTO,
-        .threads = 1,
-        .chunk_bytes = 4096,
-        .block_bytes = 1 << 20,
-        .overlaps = true};
+        .threads = 1, .chunk_bytes = 4096, .block_bytes = 1 << 20};
 
 /* --- against a model in memory -------------------------------------------- */
 
@@ -36,12 +24,10 @@ struct trial {
 };
 
 static struct trial trials[] = {
-        {{AIO_IO_URING, false, false, 1, 4096, 1 << 20, false, true}, 1},
-        {{AIO_IO_URING, true, false, 3, 4096, 4096, true, true}, 3},
-        {{AIO_IO_URING, true, true, 1, 8192, 8192, false, false}, 4},
-        {{AIO_THREADS, true, false, 3, 4096, 4096, false, true}, 3},
-        {{AIO_THREADS, false, true, 1, 2048, 1 << 20, false, false}, 4},
-        {{AIO_THREADS, true, true, 1, 4096, 1 << 20, true, true}, 1},
+        {{false, false, 1, 4096, 1 << 20, 8}, 1},
+        {{true, false, 3, 4096, 4096, 3}, 3},
+        {{true, true, 1, 8192, 8192, 1}, 4},
+        {{false, true, 1, 2048, 1 << 20, 2}, 4},
 };
 
 ParameterizedTestParameters(store_file, random_lists_see_what_was_written_last)
@@ -54,8 +40,6 @@ ParameterizedTest(
         struct trial *trial, store_file, random_lists_see_what_was_written_last)
 {
     struct store_case test;
-    if (trial->setup.backend == AIO_IO_URING && !has_ring())
-        cr_skip("no io_uring here");
     case_init(&test, &trial->setup);
     for (unsigned seed = 1; seed <= 4; seed++)
         cr_expect(case_random_lists(&test, 60, trial->workers, seed) == 0);
@@ -184,8 +168,8 @@ Test(store_file, all_is_in_the_file_after_the_finish)
 {
     struct store_case test;
     struct store_setup setup = plain;
-    setup.backend = AIO_THREADS;
     setup.block_bytes = 4096; /* slow */
+    setup.queue_depth = 1;
     setup.threads = 16;
     case_init(&test, &setup);
     struct store_list list = all_chunks(&test, 0, CHUNK_STATES);
@@ -220,13 +204,11 @@ Test(store_file, chunks_that_no_one_acquires_do_no_harm)
 
 /* --- a disk in trouble ---------------------------------------------------- */
 
-static void fail_reads(enum aio_backend backend)
+Test(store_file, a_read_that_fails_is_reported_and_no_one_waits)
 {
     struct store_case test;
     struct zd_error error = {0};
-    struct store_setup setup = plain;
-    setup.backend = backend;
-    case_init(&test, &setup);
+    case_init(&test, &plain);
     struct store_list list = all_chunks(&test, CHUNK_STATES, CHUNK_STATES);
     cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
     cr_expect(store_file_finish(test.store) == ZD_OK);
@@ -246,13 +228,11 @@ static void fail_reads(enum aio_backend backend)
 }
 
 /* A limit that comes down later is a device that is full. */
-static void fail_writes(enum aio_backend backend)
+Test(store_file, a_write_that_fails_is_reported_and_no_one_waits)
 {
     struct store_case test;
-    struct store_setup setup = plain;
     struct rlimit limit = {8192, RLIM_INFINITY};
-    setup.backend = backend;
-    case_init(&test, &setup);
+    case_init(&test, &plain);
     struct store_list list = all_chunks(&test, 0, CHUNK_STATES);
     list.first = 3;
     list.count = 1;
@@ -270,16 +250,6 @@ static void fail_writes(enum aio_backend backend)
     cr_expect(store_file_begin(test.store, &list) == ZD_ERR_IO);
     zd_error_clear();
     case_fini(&test);
-}
-
-Test(store_file, a_failing_disk_is_reported_and_no_one_waits)
-{
-    for (int backend = AIO_IO_URING; backend <= AIO_THREADS; backend++) {
-        if (backend == AIO_IO_URING && !has_ring())
-            continue;
-        fail_reads((enum aio_backend)backend);
-        fail_writes((enum aio_backend)backend);
-    }
 }
 
 /* --- the check before step 1 ---------------------------------------------- */

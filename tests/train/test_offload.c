@@ -261,19 +261,18 @@ static void nvme_agrees(void)
         const char *layout, *offload;
     } cases[] = {
             {LLAMA, "fp32", 1, "optim.name=adamw",
-             "offload.params=nvme aio.backend=threads offload.chunk_bytes=2048 "
+             "offload.params=nvme offload.chunk_bytes=2048 "
              "aio.block_size=4096"},
             {LLAMA, "bf16", 2,
              "zero.stage=1 train.per_device_train_batch_size=4",
              "offload.accumulate=device offload.threads=3"},
             {GPT2, "bf16", 2, "zero.stage=3 optim.name=adamw_8bit",
              "offload.params=nvme offload.chunk_bytes=4096 "
-             "aio.single_submit=true"},
+             "aio.queue_depth=3"},
             {GPT2, "fp16", 3,
              "zero.stage=2 train.per_device_train_batch_size=2 "
              "optim.name=adamw_8bit",
-             "offload.accumulate=host aio.overlap_events=false "
-             "device.streams=inline"},
+             "offload.accumulate=host device.streams=inline"},
             {LLAMA, "bf16", 2,
              "zero.stage=3 train.per_device_train_batch_size=4 "
              "optim.name=adam_mini_8bit",

@@ -211,8 +211,7 @@ static bool offload_is_sound(
     const struct offload_options initial = offload_options_default();
     bool has_keys = now->threads != initial.threads ||
                     now->clipping != initial.clipping ||
-                    now->accumulate != initial.accumulate ||
-                    now->pin_memory != initial.pin_memory;
+                    now->accumulate != initial.accumulate;
     if (has_keys && now->optimizer != OFFLOAD_NONE &&
         then->optimizer == OFFLOAD_NONE)
         return false;
