@@ -1,5 +1,5 @@
-/* conn.c - a connection from accept to its end: who is on the other side, its
- * states, the limits that end one for another, its deadlines. */
+/* conn.c - a connection from accept to its end: who is on the other side, the
+ * limits that end one for another, its deadlines. */
 #include "daemon/http/server.h"
 
 #include "base/must.h"
@@ -7,76 +7,11 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 void http_conn_enter(struct http_conn *conn, enum http_state state)
 {
     conn->state = state;
     conn->since_ms = http_now_ms();
-}
-
-static bool is_same_user(const struct http_peer *a, const struct http_peer *b)
-{
-    return a->is_tcp == b->is_tcp && a->uid == b->uid;
-}
-
-static bool is_same_process(
-        const struct http_peer *a, const struct http_peer *b)
-{
-    return is_same_user(a, b) && a->pid == b->pid;
-}
-
-/* After a connection of `peer` came or went. */
-static void count_siblings(
-        struct http_server *server, const struct http_peer *peer, int change)
-{
-    server->count += change;
-    for (struct http_conn *conn = server->newest; conn; conn = conn->next)
-        if (is_same_process(peer, &conn->peer))
-            conn->siblings += change;
-}
-
-/* A connection that came, or whose peer has become another. */
-static void count_in(struct http_conn *conn)
-{
-    const struct http_conn *other = conn->server->newest;
-    while (other &&
-           (other == conn || !is_same_process(&conn->peer, &other->peer)))
-        other = other->next;
-    conn->siblings = other ? other->siblings : 0;
-    if (!conn->is_dropped)
-        count_siblings(conn->server, &conn->peer, 1);
-}
-
-void http_conn_prove_owner(struct http_conn *conn)
-{
-    if (!conn->is_dropped)
-        count_siblings(conn->server, &conn->peer, -1);
-    conn->peer.uid = conn->server->owner;
-    count_in(conn);
-}
-
-void http_conn_forget_request(struct http_conn *conn)
-{
-    http_stream_release(conn->stream);
-    free(conn->target);
-    free(conn->body);
-    conn->stream = NULL;
-    conn->target = conn->body = NULL;
-    conn->body_bytes = conn->body_expected = 0;
-    conn->phase = PHASE_NONE;
-}
-
-void http_conn_destroy(struct http_conn *conn)
-{
-    struct http_conn **at = &conn->server->newest;
-    while (*at != conn)
-        at = &(*at)->next;
-    *at = conn->next;
-    if (!conn->is_dropped)
-        count_siblings(conn->server, &conn->peer, -1);
-    http_conn_forget_request(conn);
-    free(conn);
 }
 
 void http_conn_suspend(struct http_conn *conn)
@@ -89,20 +24,37 @@ void http_conn_resume(struct http_conn *conn)
 {
     if (!conn->is_suspended)
         return;
-    conn->wants_resume = true;
+    MHD_resume_connection(conn->mhd);
+    conn->is_suspended = false;
     http_run_soon(conn->server);
 }
 
 void http_conn_drop(struct http_conn *conn)
 {
-    if (!conn->is_dropped)
-        count_siblings(conn->server, &conn->peer, -1);
+    conn->server->count -= !conn->is_dropped;
     conn->is_dropped = true;
     shutdown(conn->fd, SHUT_RDWR);
     http_conn_resume(conn);
 }
 
 /* --- who is dropped ------------------------------------------------------- */
+
+static bool is_same_user(const struct http_peer *a, const struct http_peer *b)
+{
+    return a->is_tcp == b->is_tcp && a->uid == b->uid;
+}
+
+/* Connections of this user, or of this process of his. */
+static int count_peer(
+        const struct http_server *server, const struct http_peer *peer,
+        bool of_process)
+{
+    int count = 0;
+    for (struct http_conn *conn = server->newest; conn; conn = conn->next)
+        count += !conn->is_dropped && is_same_user(peer, &conn->peer) &&
+                 (!of_process || peer->pid == conn->peer.pid);
+    return count;
+}
 
 /* The lowest rank is dropped first. */
 enum { RANK_IDLE, RANK_STREAM, RANK_COMMAND };
@@ -115,63 +67,46 @@ static int rank_of(const struct http_conn *conn)
                                                       : RANK_COMMAND;
 }
 
-static int count_user(
-        const struct http_server *server, const struct http_peer *peer)
-{
-    int count = 0;
-    for (struct http_conn *conn = server->newest; conn; conn = conn->next)
-        count += !conn->is_dropped && is_same_user(peer, &conn->peer);
-    return count;
-}
-
 /* Dropped from the process with the most connections, so that it cannot cost
- * another process of the same user its only one. */
-static bool goes_before(const struct http_conn *a, const struct http_conn *b)
-{
-    if (a->siblings != b->siblings)
-        return a->siblings > b->siblings;
-    if (rank_of(a) != rank_of(b))
-        return rank_of(a) < rank_of(b);
-    return a->since_ms <= b->since_ms; /* `a` came before `b` */
-}
-
-/* `peer` NULL: of all users. `but_the_new`: spare the connection that was just
- * accepted. */
+ * another process of the same user its only one; then by rank, then the oldest.
+ * `peer` NULL: of all users. `spared`: not that one. */
 static struct http_conn *first_in_line(
         const struct http_server *server, const struct http_peer *peer,
-        bool but_the_new)
+        const struct http_conn *spared)
 {
     struct http_conn *first = NULL;
-    for (struct http_conn *conn = server->newest; conn; conn = conn->next)
-        if (!conn->is_dropped && (!peer || is_same_user(peer, &conn->peer)) &&
-            !(but_the_new && !conn->mhd) &&
-            (!first || goes_before(conn, first)))
+    int most = 0;
+    for (struct http_conn *conn = server->newest; conn; conn = conn->next) {
+        if (conn->is_dropped || conn == spared ||
+            (peer && !is_same_user(peer, &conn->peer)))
+            continue;
+        int siblings = count_peer(server, &conn->peer, true);
+        bool is_before = !first || siblings > most;
+        if (first && siblings == most)
+            is_before = rank_of(conn) != rank_of(first)
+                                ? rank_of(conn) < rank_of(first)
+                                : conn->since_ms <= first->since_ms;
+        if (is_before) {
             first = conn;
+            most = siblings;
+        }
+    }
     return first;
-}
-
-bool http_drop_one(struct http_server *server)
-{
-    struct http_conn *conn = first_in_line(server, NULL, true);
-    if (!conn)
-        return false;
-    http_conn_drop(conn);
-    http_run(server);
-    return true;
 }
 
 /* Drop what is over the limits because of this user's connections. */
 static void trim(struct http_server *server, const struct http_peer *peer)
 {
     for (;;) {
-        int of_user = count_user(server, peer);
+        int of_user = count_peer(server, peer, false);
         bool is_greedy = of_user > HTTP_PER_USER_MAX;
         if (!is_greedy && server->count <= HTTP_CONNECTIONS_MAX)
             return;
         bool is_hard = of_user > HTTP_PER_USER_HARD ||
                        server->count > HTTP_CONNECTIONS_HARD;
-        struct http_conn *conn =
-                first_in_line(server, is_greedy ? peer : NULL, is_hard);
+        struct http_conn *conn = first_in_line(
+                server, is_greedy ? peer : NULL,
+                is_hard ? server->newest : NULL);
         bool has_grace = !is_hard && conn && rank_of(conn) == RANK_IDLE &&
                          http_now_ms() - conn->since_ms < HTTP_GRACE_MS;
         if (!conn || has_grace)
@@ -180,13 +115,11 @@ static void trim(struct http_server *server, const struct http_peer *peer)
     }
 }
 
-static bool is_overdue(const struct http_conn *conn, uint64_t now)
+static bool is_overdue(const struct http_conn *conn)
 {
-    bool is_fresh = conn->state == CONN_FRESH;
-    int most =
-            is_fresh ? conn->server->first_request_ms : conn->server->idle_ms;
-    return (is_fresh || conn->state == CONN_IDLE) &&
-           now - conn->since_ms >= (uint64_t)most;
+    return conn->state <= CONN_TOO_LARGE &&
+           http_now_ms() - conn->since_ms >=
+                   (uint64_t)conn->server->first_request_ms;
 }
 
 /* libmicrohttpd does not look at a connection that is suspended. On a unix
@@ -200,31 +133,17 @@ static bool has_left(const struct http_conn *conn)
 
 void http_sweep(struct http_server *server)
 {
-    uint64_t now = http_now_ms();
     for (struct http_conn *conn = server->newest; conn; conn = conn->next) {
         if (conn->is_dropped)
             continue;
-        if (is_overdue(conn, now) || has_left(conn))
+        if (is_overdue(conn) || has_left(conn))
             http_conn_drop(conn);
         else
             trim(server, &conn->peer);
     }
 }
 
-/* --- the beginning -------------------------------------------------------- */
-
-void http_conn_create(
-        struct http_server *server, int fd, const struct http_peer *peer)
-{
-    struct http_conn *conn = zd_array(1, sizeof *conn);
-    *conn = (struct http_conn){
-            .server = server, .next = server->newest, .fd = fd, .peer = *peer};
-    server->newest = conn;
-    count_in(conn);
-    http_conn_enter(conn, CONN_FRESH);
-    trim(server, peer);
-    http_mhd_add(conn);
-}
+/* --- begin and end -------------------------------------------------------- */
 
 /* The peer's supplementary groups, as they were when it connected. */
 static bool is_in_groups(int fd, gid_t gid)
@@ -240,6 +159,7 @@ static bool is_in_groups(int fd, gid_t gid)
     return is_in;
 }
 
+/* False: neither the owner nor root nor a reader. */
 static bool read_peer(
         const struct http_server *server, int fd, struct http_peer *peer_out)
 {
@@ -255,13 +175,38 @@ static bool read_peer(
                        (cred.gid == gid || is_in_groups(fd, gid)));
 }
 
-bool http_conn_accept(struct http_server *server, int fd, bool is_tcp)
+struct http_conn *http_conn_create(
+        struct http_door *door, struct MHD_Connection *mhd)
 {
-    struct http_peer peer = {.uid = (uid_t)-1, .is_tcp = true};
-    if (!is_tcp && !read_peer(server, fd, &peer)) {
-        close(fd);
-        return false;
-    }
-    http_conn_create(server, fd, &peer);
-    return true;
+    struct http_server *server = door->server;
+    struct http_conn *conn = zd_array(1, sizeof *conn);
+    *conn = (struct http_conn){
+            .server = server,
+            .next = server->newest,
+            .mhd = mhd,
+            .fd = MHD_get_connection_info(
+                          mhd, MHD_CONNECTION_INFO_CONNECTION_FD)
+                          ->connect_fd,
+            .peer = {.uid = (uid_t)-1, .is_tcp = true}};
+    server->newest = conn;
+    server->count++;
+    http_conn_enter(conn, CONN_FRESH);
+    if (!door->is_tcp && !read_peer(server, conn->fd, &conn->peer))
+        http_conn_drop(conn);
+    else
+        trim(server, &conn->peer);
+    return conn;
+}
+
+void http_conn_destroy(struct http_conn *conn)
+{
+    struct http_conn **at = &conn->server->newest;
+    while (*at != conn)
+        at = &(*at)->next;
+    *at = conn->next;
+    conn->server->count -= !conn->is_dropped;
+    http_stream_release(conn->stream);
+    free(conn->target);
+    free(conn->body);
+    free(conn);
 }

@@ -84,7 +84,7 @@ char *http_question_text(
     char accept[320], event[320], *head, *text;
     int bytes = asprintf(
             &head,
-            "%s %s HTTP/1.1\r\nHost: zerod\r\nConnection: close\r\n%s%s"
+            "%s %s HTTP/1.0\r\nHost: zerod\r\n%s%s"
             "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
             question->method, question->target,
             header_line("Accept", question->accept, accept),

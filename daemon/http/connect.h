@@ -20,7 +20,8 @@
  * process. */
 int http_connect(const char *path, uid_t owner, bool acts, uid_t *stranger_out);
 
-/* A request, the only one of its connection. */
+/* A request of HTTP/1.0: the only one of its connection, whose answer comes in
+ * no chunks. */
 struct http_question {
     const char *method, *target;
     const char *body; /* JSON; NULL without one */

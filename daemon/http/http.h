@@ -1,14 +1,14 @@
 /* http.h - an HTTP/1.1 server in a libuv loop: access and limits. A handler
  * answers the requests.
  *
- *   accept -> SO_PEERCRED -> limits -> libmicrohttpd -> http_handler -> reply
+ *   libmicrohttpd -> SO_PEERCRED, limits -> request -> http_handler -> reply
  *
  * A run serves its unix socket with it (and /metrics on TCP), zerodctl web the
  * loopback port of the page.
  *
  * Threads: everything here runs in the loop's thread.
  * Limits (docs/control.md): 64 connections, 16 of one user; headers 8 KiB, body
- * 64 KiB, first full request within 5 s, idle 60 s, 1 MiB of unread output. */
+ * 64 KiB, a full request within 5 s, 1 MiB of unread output. */
 #ifndef ZD_DAEMON_HTTP_HTTP_H
 #define ZD_DAEMON_HTTP_HTTP_H
 
@@ -21,7 +21,7 @@
 enum { HTTP_PARAMS_MAX = 16 };
 
 struct http_request {   /* borrowed: valid during the call of the handler */
-    const char *method; /* "GET" | "POST"; others are refused before */
+    const char *method; /* "GET", or any other word */
     const char *target; /* as it was sent */
     const char *path;   /* decoded, without the query */
     const char *param_names[HTTP_PARAMS_MAX]; /* of the query, decoded */
@@ -29,7 +29,7 @@ struct http_request {   /* borrowed: valid during the call of the handler */
     int param_count;
     const char *body; /* NUL-terminated; "" without one */
     size_t body_bytes;
-    /* Headers; NULL: absent. `host` is "" if there are several. */
+    /* Headers; NULL: absent. */
     const char *accept, *last_event_id, *origin, *host;
     uid_t uid;
     pid_t pid;
@@ -60,8 +60,7 @@ typedef void http_handler(
 /* A reply that comes later: status and type are sent with the first bytes of
  * http_send. `gone` is called once if the client leaves before http_finish; the
  * stream must not be used after it, nor after http_finish. A whole answer that
- * is sent within one turn of the loop gets a length, and the connection is
- * kept. */
+ * is sent within one turn of the loop gets a length. */
 struct http_stream *http_defer(
         struct http_reply *reply, void (*gone)(void *owner), void *owner);
 /* Status of a deferred reply whose head was not sent yet; `type` is copied. */

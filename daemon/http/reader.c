@@ -36,8 +36,6 @@ static enum http_reader_state choose_body(struct http_reader *reader)
     char value[64], *end;
     if (reader->status == 204 || reader->status == 304)
         return HTTP_DONE;
-    if (find_header(reader->head, "Transfer-Encoding", value, sizeof value))
-        return strcasecmp(value, "chunked") ? HTTP_BROKEN : HTTP_CHUNK_SIZE;
     if (!find_header(reader->head, "Content-Length", value, sizeof value))
         return HTTP_BODY_CLOSE;
     errno = 0;
@@ -82,53 +80,21 @@ static size_t take_head(
     return used;
 }
 
-/* --- the body --- */
-
-/* A line with the size of a chunk in hexadecimal, after the empty end of the
- * chunk before it. The last chunk is empty. */
-static size_t take_size(struct http_reader *reader, const char *data)
-{
-    char c = *data;
-    if (isxdigit((unsigned char)c) && reader->left < SIZE_MAX >> 8) {
-        int digit = c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
-        reader->left = 16 * reader->left + (uint64_t)digit;
-        reader->has_size = true;
-    } else if (c == '\n' && reader->has_size) {
-        reader->state = reader->left ? HTTP_CHUNK : HTTP_DONE;
-        reader->has_size = false;
-    } else if (c != '\r' && c != '\n')
-        reader->state = HTTP_BROKEN;
-    return 1;
-}
-
-static size_t take_body(
-        struct http_reader *reader, const char *data, size_t bytes,
-        bool *wants_more)
-{
-    bool has_end = reader->state != HTTP_BODY_CLOSE;
-    if (has_end && bytes > reader->left)
-        bytes = (size_t)reader->left;
-    *wants_more = reader->sink(reader->ctx, data, bytes);
-    if (has_end && !(reader->left -= bytes))
-        reader->state =
-                reader->state == HTTP_CHUNK ? HTTP_CHUNK_SIZE : HTTP_DONE;
-    return bytes;
-}
-
 bool http_reader_take(
         struct http_reader *reader, const char *data, size_t bytes)
 {
-    bool wants_more = true;
-    while (bytes && wants_more && reader->state < HTTP_DONE) {
-        size_t used = reader->state == HTTP_HEAD
-                              ? take_head(reader, data, bytes)
-                      : reader->state == HTTP_CHUNK_SIZE
-                              ? take_size(reader, data)
-                              : take_body(reader, data, bytes, &wants_more);
-        data += used;
-        bytes -= used;
+    size_t used = take_head(reader, data, bytes);
+    data += used;
+    bytes -= used;
+    if (reader->state == HTTP_HEAD || reader->state >= HTTP_DONE)
+        return reader->state == HTTP_HEAD;
+    if (reader->state == HTTP_BODY_LENGTH && bytes >= reader->left) {
+        bytes = (size_t)reader->left;
+        reader->state = HTTP_DONE;
     }
-    return wants_more && reader->state < HTTP_DONE;
+    reader->left -= reader->state == HTTP_BODY_LENGTH ? bytes : 0;
+    return (!bytes || reader->sink(reader->ctx, data, bytes)) &&
+           reader->state < HTTP_DONE;
 }
 
 bool http_reader_end(struct http_reader *reader)

@@ -1,9 +1,10 @@
-/* reader.h - one HTTP/1.x answer, from whatever pieces it arrives in.
+/* reader.h - the answer to a request of HTTP/1.0 (connect.h), from whatever
+ * pieces it arrives in.
  *
- *   head -> body of Content-Length, in chunks, or until the connection ends
+ *   head -> body of Content-Length, or until the connection ends
  *
  * Nothing is allocated; the body goes to `sink` as it comes. Source: RFC 9112,
- * sections 4 to 7. */
+ * sections 4 to 6. */
 #ifndef ZD_DAEMON_HTTP_READER_H
 #define ZD_DAEMON_HTTP_READER_H
 
@@ -17,8 +18,6 @@ enum http_reader_state {
     HTTP_HEAD,
     HTTP_BODY_LENGTH,
     HTTP_BODY_CLOSE,
-    HTTP_CHUNK_SIZE,
-    HTTP_CHUNK,
     HTTP_DONE,
     HTTP_BROKEN, /* not HTTP, or a head that is too long */
 };
@@ -33,8 +32,7 @@ struct http_reader {
     /* private */
     char head[HTTP_HEAD_MAX];
     size_t head_bytes;
-    uint64_t left; /* of the body, or of a chunk */
-    bool has_size; /* a digit of the chunk's size */
+    uint64_t left; /* of the body */
 };
 
 /* Take what arrived; false: no more is wanted (DONE, BROKEN, or the sink said

@@ -11,58 +11,50 @@
 
 /* --- replies -------------------------------------------------------------- */
 
+static void add_header(
+        struct MHD_Response *response, const char *name, const char *value)
+{
+    if (value && value[0])
+        MHD_add_response_header(response, name, value);
+}
+
+/* NULL members of `reply` are left out. */
 static enum MHD_Result send_response(
-        struct http_conn *conn, struct MHD_Response *response, int status,
-        const char *type)
+        struct http_conn *conn, struct MHD_Response *response,
+        const struct http_reply *reply)
 {
     const char *const(*more)[2] = conn->server->options.headers;
     if (!response)
         return MHD_NO;
-    if (type[0])
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    MHD_add_response_header(
-            response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    add_header(
+            response, "Content-Type",
+            reply->content_type ? reply->content_type : "application/json");
+    add_header(response, "Cache-Control", "no-store");
+    add_header(response, "Connection", "close");
+    add_header(response, "Allow", reply->allow);
+    add_header(response, "Location", reply->location);
     for (; more && (*more)[0]; more++)
-        MHD_add_response_header(response, (*more)[0], (*more)[1]);
-    enum MHD_Result result =
-            MHD_queue_response(conn->mhd, (unsigned)status, response);
+        add_header(response, (*more)[0], (*more)[1]);
+    enum MHD_Result result = MHD_queue_response(
+            conn->mhd, reply->status ? (unsigned)reply->status : 200, response);
     MHD_destroy_response(response);
     return result;
 }
 
-static struct MHD_Response *body_response(struct http_reply *reply)
-{
-    struct MHD_Response *response;
-    if (!reply->body)
-        return MHD_create_response_from_buffer(
-                reply->body_bytes    ? reply->body_bytes
-                : reply->static_body ? strlen(reply->static_body)
-                                     : 0,
-                (void *)reply->static_body, MHD_RESPMEM_PERSISTENT);
-    response = MHD_create_response_from_buffer(
-            reply->body_bytes, reply->body, MHD_RESPMEM_MUST_FREE);
-    if (!response)
-        free(reply->body);
-    return response;
-}
-
 enum MHD_Result http_reply_send(
-        struct http_conn *conn, struct http_reply *reply, bool must_close)
+        struct http_conn *conn, struct http_reply *reply)
 {
-    struct MHD_Response *response = body_response(reply);
-    conn->phase = PHASE_ANSWERED;
-    conn->is_last |= must_close;
+    bool is_owned = reply->body != NULL;
+    size_t bytes = reply->body_bytes;
+    if (!bytes && reply->static_body)
+        bytes = strlen(reply->static_body);
     http_conn_enter(conn, CONN_BUSY);
-    if (response && reply->allow)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, reply->allow);
-    if (response && reply->location)
-        MHD_add_response_header(
-                response, MHD_HTTP_HEADER_LOCATION, reply->location);
-    if (response && must_close)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     return send_response(
-            conn, response, reply->status ? reply->status : 200,
-            reply->content_type ? reply->content_type : "application/json");
+            conn,
+            MHD_create_response_from_buffer(
+                    bytes, is_owned ? reply->body : (char *)reply->static_body,
+                    is_owned ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT),
+            reply);
 }
 
 void http_reply_json(struct http_reply *reply, int status, json_t *json)
@@ -100,17 +92,6 @@ void http_error(
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
     http_reply_json(reply, status, http_error_json(code, message, hint));
-}
-
-enum MHD_Result http_refuse(
-        struct http_conn *conn, int status, const char *code, const char *hint,
-        const char *message)
-{
-    struct http_reply reply;
-    http_error(&reply, status, code, hint, "%s", message);
-    if (status == 405)
-        reply.allow = "GET, POST";
-    return http_reply_send(conn, &reply, status != 404);
 }
 
 /* --- streams -------------------------------------------------------------- */
@@ -201,12 +182,6 @@ void http_break_off(struct http_stream *stream)
         http_conn_drop(stream->conn);
 }
 
-void http_stream_attach(struct http_stream *stream, struct http_conn *conn)
-{
-    stream->conn = conn;
-    conn->stream = stream;
-}
-
 void http_stream_release(struct http_stream *stream)
 {
     if (!stream)
@@ -252,26 +227,10 @@ static ssize_t read_stream(void *ctx, uint64_t at, char *out, size_t max)
     return 0;
 }
 
-/* The whole answer came in one piece: then the connection can be kept. */
-static enum MHD_Result send_whole(struct http_conn *conn)
-{
-    struct http_stream *stream = conn->stream;
-    struct http_reply reply = {
-            .status = stream->status,
-            .content_type = stream->type,
-            .static_body = ""};
-    size_t bytes = http_queued(stream);
-    if (bytes) {
-        reply.body = zd_must(malloc(bytes));
-        reply.body_bytes = http_stream_take(stream, reply.body, bytes);
-    }
-    return http_reply_send(conn, &reply, false);
-}
-
 enum MHD_Result http_reply_later(struct http_conn *conn)
 {
     struct http_stream *stream = conn->stream;
-    if (conn->is_dropped || stream->is_dropped)
+    if (stream->is_dropped)
         return MHD_NO;
     if (!stream->is_finished && !http_queued(stream)) {
         http_conn_suspend(conn);
@@ -279,22 +238,13 @@ enum MHD_Result http_reply_later(struct http_conn *conn)
     }
     stream->is_head_sent = true;
     if (stream->is_finished)
-        return send_whole(conn);
-    conn->phase = PHASE_ANSWERED;
-    conn->is_last = true; /* as far as we know: HTTP/1.0 ends it by the close */
+        http_conn_enter(conn, CONN_BUSY);
     return send_response(
             conn,
             MHD_create_response_from_callback(
-                    MHD_SIZE_UNKNOWN, 4096, read_stream, conn, NULL),
-            stream->status, stream->type);
-}
-
-void http_resume_due(struct http_server *server)
-{
-    for (struct http_conn *conn = server->newest; conn; conn = conn->next) {
-        if (!conn->wants_resume)
-            continue;
-        conn->wants_resume = conn->is_suspended = false;
-        MHD_resume_connection(conn->mhd);
-    }
+                    stream->is_finished ? http_queued(stream)
+                                        : MHD_SIZE_UNKNOWN,
+                    4096, read_stream, conn, NULL),
+            &(struct http_reply){
+                    .status = stream->status, .content_type = stream->type});
 }

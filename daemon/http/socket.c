@@ -2,7 +2,7 @@
  * beside it, and its end.
  *
  *   JOB.sock        the socket: 0600, or 0660 with a group that may read
- *   JOB.sock.lock   flock'ed by the job that answers; holds its pid
+ *   JOB.sock.lock   flock'ed by the job that answers
  *
  * The lock settles two starts at one moment; a socket without one that answers
  * belongs to another program. Only a dead socket is ever removed. */
@@ -38,18 +38,6 @@ static bool is_runtime_folder(const char *path)
            S_ISDIR(info.st_mode) && info.st_uid == geteuid();
 }
 
-/* The folder of the sockets: $XDG_RUNTIME_DIR/zerod where that is a folder of
- * ours, else, or with `in_tmp`, /tmp/zerod-UID. Who looks for a running job
- * looks in both: a login may have the variable and a batch system not. */
-static void http_socket_folder(bool in_tmp, char *out, size_t out_bytes)
-{
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    if (!in_tmp && is_runtime_folder(runtime))
-        snprintf(out, out_bytes, "%s/zerod", runtime);
-    else
-        snprintf(out, out_bytes, "/tmp/zerod-%u", (unsigned)geteuid());
-}
-
 static enum zd_status check_length(const char *path, size_t bytes)
 {
     size_t most = sizeof((struct sockaddr_un *)0)->sun_path - 1;
@@ -65,11 +53,14 @@ static enum zd_status check_length(const char *path, size_t bytes)
     return ZD_ERR_CREATE;
 }
 
+/* $XDG_RUNTIME_DIR/zerod where that is a folder of ours, else /tmp/zerod-UID.
+ * Who looks for a running job looks in both: a login may have the variable and
+ * a batch system not. */
 enum zd_status http_socket_path(
         const char *job_name, char *out, size_t out_bytes)
 {
-    char folder[4096];
-    http_socket_folder(false, folder, sizeof folder);
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    int bytes;
     if (!job_name[0] || job_name[0] == '.' || strchr(job_name, '/')) {
         ZD_FAIL(ZD_ERR_CREATE, "E1041",
                 "\"%.80s\" cannot be the name of a socket", job_name);
@@ -77,12 +68,13 @@ enum zd_status http_socket_path(
                 "choose a job.name without / that does not begin with a dot");
         return ZD_ERR_CREATE;
     }
-    size_t bytes = strlen(folder) + strlen(job_name) + strlen("/.sock");
-    ZD_TRY(check_length(folder, bytes));
-    if (bytes >= out_bytes)
-        return check_length(folder, SIZE_MAX);
-    snprintf(out, out_bytes, "%s/%s.sock", folder, job_name);
-    return ZD_OK;
+    if (is_runtime_folder(runtime))
+        bytes = snprintf(out, out_bytes, "%s/zerod/%s.sock", runtime, job_name);
+    else
+        bytes = snprintf(
+                out, out_bytes, "/tmp/zerod-%u/%s.sock", (unsigned)geteuid(),
+                job_name);
+    return check_length(out, (size_t)bytes);
 }
 
 /* --- the folder ----------------------------------------------------------- */
@@ -161,22 +153,14 @@ static pid_t probe(const char *path)
 
 static enum zd_status is_live(const char *path, pid_t pid)
 {
+    char who[40] = "it holds";
     if (pid > 0)
-        ZD_FAIL(ZD_ERR_CREATE, "E1040",
-                "a job of this name is running: pid %d answers at %s", (int)pid,
-                path);
-    else
-        ZD_FAIL(ZD_ERR_CREATE, "E1040",
-                "a job of this name is running: it holds %s", path);
+        snprintf(who, sizeof who, "pid %d answers at", (int)pid);
+    ZD_FAIL(ZD_ERR_CREATE, "E1040", "a job of this name is running: %s %s", who,
+            path);
     zd_fail_help("choose another job.name, or wait for that job; zerodctl stop "
                  "ends it");
     return ZD_ERR_CREATE;
-}
-
-static pid_t read_pid(int fd)
-{
-    char text[16] = {0};
-    return pread(fd, text, sizeof text - 1, 0) > 0 ? (pid_t)atoi(text) : -1;
 }
 
 /* The file can be removed and made again by others between open and flock. */
@@ -194,21 +178,14 @@ static enum zd_status take_lock(struct http_socket *socket, const char *path)
         if (fd < 0)
             return fail_system("make the lock", path);
         if (flock(fd, LOCK_EX | LOCK_NB)) {
-            bool is_taken = errno == EWOULDBLOCK;
-            pid_t pid = read_pid(fd);
             close(fd);
-            return is_taken ? is_live(socket->path, pid)
-                            : fail_system("lock", path);
+            return errno == EWOULDBLOCK
+                           ? is_live(socket->path, probe(socket->path))
+                           : fail_system("lock", path);
         }
         if (!is_still_there(fd, path)) {
             close(fd);
             continue;
-        }
-        char text[16];
-        int bytes = snprintf(text, sizeof text, "%d\n", (int)getpid());
-        if (ftruncate(fd, 0) || pwrite(fd, text, (size_t)bytes, 0) != bytes) {
-            close(fd);
-            return fail_system("write", path);
         }
         socket->lock_fd = fd;
         return ZD_OK;

@@ -5,7 +5,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,21 +66,7 @@ enum zd_status http_listen_loopback(
     }
     getsockname(fd, (struct sockaddr *)&address, &bytes);
     *port_out = ntohs(address.sin_port);
-    return http_listener_start(server, fd, true);
-}
-
-/* As hostname prints it, and with its domain. */
-static void find_names(struct http_server *server)
-{
-    struct addrinfo *found = NULL, hints = {.ai_flags = AI_CANONNAME};
-    gethostname(server->names[0], sizeof server->names[0] - 1);
-    if (getaddrinfo(server->names[0], NULL, &hints, &found))
-        return;
-    if (found->ai_canonname)
-        snprintf(
-                server->names[1], sizeof server->names[1], "%s",
-                found->ai_canonname);
-    freeaddrinfo(found);
+    return http_door_open(server, fd, true);
 }
 
 enum zd_status http_listen_tcp(
@@ -109,6 +94,6 @@ enum zd_status http_listen_tcp(
     }
     free(server->tcp_path);
     server->tcp_path = zd_must(strdup(path));
-    find_names(server);
-    return http_listener_start(server, fd, true);
+    gethostname(server->name, sizeof server->name - 1);
+    return http_door_open(server, fd, true);
 }

@@ -23,7 +23,7 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 RAW = {"garbage": b"SSH-2.0-OpenSSH\r\n\r\n", "version-2": b"HTTP/2 200 OK\r\n\r\n", "no-number": b"HTTP/1.1 OK\r\n\r\n",
        "minus": HEAD + b"Content-Length: -1\r\n\r\n", "letters": HEAD + b"Content-Length: 12x\r\n\r\n",
        "huge": HEAD + b"Content-Length: 99999999999999999999\r\n\r\n",
-       "bad-chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\nx\r\n", "endless": HEAD + b"X: " + b"a" * 100000}
+       "endless": HEAD + b"X: " + b"a" * 100000}
 
 
 class Stub:
@@ -92,12 +92,8 @@ class Stub:
         if not isinstance(body, bytes):
             body = json.dumps(body).encode()
         length = "" if self.manner == "close" else "Content-Length: %d\r\n" % (len(body) + 10 * (self.manner == "cut"))
-        if self.manner.startswith("chunks"):
-            length = "Transfer-Encoding: chunked\r\n"
-            body = b"".join(b"%X\r\n%s\r\n" % (len(part), part) for part in (body[:7], body[7:]))
-            body += b"" if self.manner == "chunks-cut" else b"0\r\n\r\n"
         text = RAW.get(self.manner, ("HTTP/1.0 %d Status\r\ncontent-type: text/plain\r\n%s\r\n" % (status, length)).encode() + body)
-        step = 1 if self.manner in ("dribble", "chunks") else len(text)
+        step = 1 if self.manner == "dribble" else len(text)
         for at in range(0, len(text), step):
             peer.sendall(text[at : at + step])
 

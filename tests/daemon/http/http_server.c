@@ -1,7 +1,7 @@
 /* http_server.c - the server with a small handler, for test_http.py.
  *
- *   http_server SOCKET [gid=N] [own=1] [first=MS] [idle=MS] [drain=SECONDS]
- * [tcp=ADDRESS] http_server name=JOB              prints the path of its socket
+ *   http_server SOCKET [gid=N] [own=1] [first=MS] [drain=SECONDS] [tcp=ADDRESS]
+ *   http_server name=JOB              prints the path of its socket
  *
  * Prints "ready PORT" (of tcp, else 0), serves until its input ends, then
  * prints how many streams have been told that their client left.
@@ -150,15 +150,14 @@ static int tcp_port(void)
 {
     struct sockaddr_in bound = {0};
     socklen_t bytes = sizeof bound;
-    getsockname(c.server->listeners[1].fd, (struct sockaddr *)&bound, &bytes);
+    getsockname(c.server->doors[1].fd, (struct sockaddr *)&bound, &bytes);
     return ntohs(bound.sin_port);
 }
 
 static enum zd_status start(char **args)
 {
     const char *gid = option(args, "gid"), *tcp = option(args, "tcp");
-    const char *first = option(args, "first"), *idle = option(args, "idle");
-    const char *drain = option(args, "drain");
+    const char *first = option(args, "first"), *drain = option(args, "drain");
     struct http_options options = {
             .socket_path = args[1],
             .is_default_path = !option(args, "own"),
@@ -170,8 +169,6 @@ static enum zd_status start(char **args)
         ZD_TRY(http_listen_tcp(c.server, tcp, "/metrics"));
     if (first)
         c.server->first_request_ms = atoi(first);
-    if (idle)
-        c.server->idle_ms = atoi(idle);
     c.drain_seconds = drain ? atof(drain) : 0;
     return ZD_OK;
 }
@@ -195,7 +192,7 @@ int main(int count, char **args)
     uv_poll_start(&c.input, UV_READABLE | UV_DISCONNECT, on_input);
     uv_timer_init(&c.loop, &c.pour_timer);
     uv_timer_start(&c.pour_timer, pour, 1, 1);
-    printf("ready %d\n", c.server->listeners[1].fd >= 0 ? tcp_port() : 0);
+    printf("ready %d\n", c.server->doors[1].fd >= 0 ? tcp_port() : 0);
     fflush(stdout);
     uv_run(&c.loop, UV_RUN_DEFAULT);
     if (uv_loop_close(&c.loop))

@@ -3,7 +3,7 @@
 
     test_http.py HTTP_SERVER
 """
-import os, resource, shutil, signal, socket, stat, subprocess, sys, tempfile, time
+import os, shutil, signal, socket, stat, subprocess, sys, tempfile, time
 
 program = sys.argv[1]
 HEAD = " HTTP/1.1\r\nHost: zerod\r\n"
@@ -112,10 +112,6 @@ def get(target):
     return "GET " + target + HEAD + "\r\n"
 
 
-def last(target):
-    return "GET " + target + HEAD + "Connection: close\r\n\r\n"
-
-
 def expect(server, request, wanted):
     reply = server.ask(request)
     assert wanted in reply, (request[:60], reply[:400], wanted)
@@ -145,13 +141,9 @@ def a_request_is_answered(server):
     expect(server, "GET /echo HTTP/1.0\r\n\r\n", "path=/echo")
 
 
-def a_connection_is_kept(server):
-    client = server.connect()
-    for request, wanted in ((get("/echo"), "body=0:"), ("POST /echo" + HEAD + "Content-Length: 3\r\n\r\nabc", "body=3:abc"), (get("/echo"), "body=0:")):
-        client.send(request)
-        assert wanted in client.read("act=1\n")
-    reply = server.ask(get("/echo?n=1") + "POST /echo?n=2" + HEAD + "Content-Length: 2\r\n\r\nab" + last("/echo?n=3"))
-    assert 0 < reply.find("[n]=[1]") < reply.find("[n]=[2]") < reply.find("[n]=[3]"), reply
+def a_connection_is_one_request(server):
+    reply = server.ask(get("/echo?n=1") + get("/echo?n=2"))
+    assert "[n]=[1]" in reply and "[n]=[2]" not in reply and "\r\nConnection: close\r\n" in reply, reply
 
 
 def a_slow_writer_is_understood(server):
@@ -162,33 +154,23 @@ def a_slow_writer_is_understood(server):
     assert "body=5:hello [slow]=[1]" in client.read("act=1\n")
 
 
-def other_methods_are_refused(server):
-    for method in ("HEAD", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE", "BREW", "get"):
-        assert "Allow: GET, POST\r\n" in refuses(server, method + " /echo" + HEAD + "\r\n", "HTTP/1.1 405 ")
-
-
 def garbage_is_refused(server):
-    for request in ("hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "GET /echo HTTP/1.1\r\n\r\n",
-                    "GET /echo HTTP/1.1\r\nHost z\r\n\r\n", "GET echo" + HEAD + "\r\n", "GET *" + HEAD + "\r\n"):
+    for request in ("hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"):
+        refuses(server, request, "")
+    for request in ("GET /echo HTTP/1.1\r\n\r\n", "GET /echo HTTP/1.1\r\nHost z\r\n\r\n"):
         refuses(server, request, " 400 ")
     refuses(server, "GET /echo HTTP/9.9\r\nHost: z\r\n\r\n", "HTTP/1.1 505")
-    refuses(server, "GET /echo?a" + 16 * "&a=1" + HEAD + "\r\n", "more than 16 parameters")
-    refuses(server, get("/echo") + "hello\r\n\r\n", "act=1\nHTTP/1.1 400 ")
-    assert "400" not in server.ask(last("/echo")) + server.get("/echo"), "who only leaves is told nothing"
-    reply = refuses(server, "GET *" + HEAD + "\r\n", '{"error":{"code":"E_BAD_REQUEST","message":"')
-    assert '"hint":"' in reply and "Content-Type: application/json\r\n" in reply, reply
+    reply = refuses(server, "GET /echo?a" + 16 * "&a=1" + HEAD + "\r\n", "more than 16 parameters")
+    assert '{"error":{"code":"E_BAD_REQUEST","message":"' in reply and "Content-Type: application/json\r\n" in reply, reply
 
 
-def bodies_need_one_length_and_have_a_limit(server):
-    for head, status in (("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0", 400), ("Transfer-Encoding: gzip", 400),
-                         ("Transfer-Encoding: chunked\r\nContent-Length: 5", 400), ("Content-Length: 5\r\nContent-Length: 5", 400),
-                         ("Content-Length: five", 400), ("Content-Length: -5", 400), ("Content-Length: 5x", 400),
-                         ("Content-Length: 99999999999999999999", 413), ("Content-Length: 18446744073709551615", 413),
-                         ("Content-Length: 1048577", 413)):
-        refuses(server, "POST /echo" + HEAD + head + "\r\n\r\nhello", " %d " % status)
-    body = 4096 * "0123456789abcdef"
-    expect(server, "POST /echo" + HEAD + "Content-Length: 65536\r\n\r\n" + body, "body=65536:0123456789")
-    expect(server, "POST /echo" + HEAD + "Content-Length: 65537\r\n\r\n" + body + "x", "E_TOO_LARGE")
+def bodies_have_a_limit(server):
+    for length in ("five", "-5", "5x"):
+        refuses(server, "POST /echo" + HEAD + "Content-Length: " + length + "\r\n\r\nhello", " 400 ")
+    expect(server, "POST /echo" + HEAD + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "body=5:hello")
+    for more, wanted in ("", "body=65536:0123456789"), ("x", "E_TOO_LARGE"), (300000 * "x", " 413 "):
+        body = 4096 * "0123456789abcdef" + more
+        refuses(server, "POST /echo" + HEAD + "Content-Length: %d\r\n\r\n" % len(body) + body, wanted)
 
 
 def headers_have_a_limit(server):
@@ -200,7 +182,7 @@ def headers_have_a_limit(server):
 
 
 def a_large_answer_arrives_whole(server):
-    assert len(server.ask(last("/big?bytes=3145728")).partition("\r\n\r\n")[2]) == 3 << 20
+    assert len(server.ask(get("/big?bytes=3145728")).partition("\r\n\r\n")[2]) == 3 << 20
 
 
 # --- TCP ---
@@ -213,11 +195,11 @@ def ask_tcp(server, request):
 
 
 def tcp_answers_one_path_and_requests_that_name_this_host(server, options=("tcp=localhost:0",)):
-    for request, wanted in ((last("/metrics"), "path=/metrics body=0: accept=- last=- act=0"), (last("/v1/status"), " 404 "), (last("/metrics/"), " 404 "),
-                            (last("/"), " 404 "), ("POST /metrics" + HEAD + "Connection: close\r\n\r\n", " 405 ")):
+    for request, wanted in ((get("/metrics"), "path=/metrics body=0: accept=- last=- act=0"), (get("/v1/status"), " 404 "), (get("/metrics/"), " 404 "),
+                            (get("/"), " 404 ")):
         assert wanted in ask_tcp(server, request), request
     for hosts, is_ours in (("127.0.0.1:9479", True), ("[::1]:9479", True), ("node1:9479", True), ("evil.example:9479", False),
-                           ("127.0.0.1.evil.example", False), ("", False), ("node1\r\nHost: evil.example", False)):
+                           ("127.0.0.1.evil.example", False), (socket.gethostname() + ".our.example", True), ("", False)):
         request = "GET /metrics HTTP/1.1\r\nHost: " + hosts + "\r\nConnection: close\r\n\r\n"
         assert ("path=/metrics" in ask_tcp(server, request)) == is_ours, hosts
 
@@ -243,14 +225,12 @@ def a_stream_comes_as_it_is_sent(server):
     assert old.is_closed() and server.count("gone") == 0
 
 
-def an_answer_that_comes_late_has_a_length_and_others_wait_for_it(server):
-    client = server.connect(get("/later") + get("/echo?n=2"))
+def an_answer_that_comes_late_has_a_length(server):
+    client = server.connect(get("/later"))
     server.wait("streams", 1)
     server.post("/finish")
-    reply = client.read("[n]=[2]")
-    assert "Content-Length: 14\r\n" in reply and 0 < reply.find("true}") < reply.find("[n]=[2]"), reply
-    client.send(get("/echo?again"))
-    assert "[again]" in client.read("[again]"), "the connection was not kept"
+    reply = client.read()
+    assert "Content-Length: 14\r\n" in reply and reply.endswith("true}"), reply
 
 
 def a_client_that_leaves_is_told_of_once(server):
@@ -308,17 +288,12 @@ def the_longest_idle_is_dropped_first(server):
     assert server.answers()
 
 
-def a_request_makes_young_and_half_of_one_does_not(server):
-    for request, until_text, dropped in ((get("/echo?kept"), "[kept]", 1), ("GET /echo HTTP/1.1\r\nHo", None, 0)):
-        clients = many(server, 16)
-        time.sleep(2 * GRACE)
-        clients[0].send(request)
-        if until_text:
-            clients[0].read(until_text)
-        clients += many(server, 1)
-        assert clients[dropped].is_closed() and not any(client.is_closed(0.005) for client in clients if client is not clients[dropped])
-        for client in clients:
-            client.socket.close()
+def half_a_request_does_not_make_young(server):
+    clients = many(server, 16)
+    time.sleep(2 * GRACE)
+    clients[0].send("GET /echo HTTP/1.1\r\nHo")
+    clients += many(server, 1)
+    assert clients[0].is_closed() and not any(client.is_closed(0.005) for client in clients[1:])
 
 
 def streams_stay_while_others_are_idle(server):
@@ -374,25 +349,6 @@ def the_first_request_must_come_soon(server, options=("first=300",)):
             time.sleep(0.001)
     except ConnectionError:
         assert silent.is_closed() and half.is_closed()
-
-
-def idle_connections_end_but_no_streams(server, options=("idle=300",)):
-    idle, stream, later = server.connect(get("/echo")), server.connect(get("/stream"), "hello\n"), server.connect(get("/later"))
-    assert idle.is_closed() and not stream.is_closed(0.6) and not later.is_closed(0.005)
-
-
-def the_owner_gets_in_without_a_descriptor(server):
-    """Also while connections that say nothing hold all there are."""
-    assert server.answers()
-    time.sleep(0.3)
-    before, limits = server.descriptors(), resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
-    for held in (0, 12):
-        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (before, limits[1]))
-        clients = [server.connect() for _ in range(held)]
-        assert all(server.answers() for _ in range(10)), held
-        for client in clients:
-            client.socket.close()
-        until(lambda: server.descriptors() <= before)
 
 
 # --- who ---
