@@ -71,6 +71,28 @@ static bool has_tags(const char *source)
     return false;
 }
 
+static bool has_word(const char *source, const char *word)
+{
+    static const char letters[] =
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    size_t bytes = strlen(word);
+    for (const char *at = source; (at = strstr(at, word)); at += bytes)
+        if ((at == source || !strchr(letters, at[-1])) &&
+            (!at[bytes] || !strchr(letters, at[bytes])))
+            return true;
+    return false;
+}
+
+/* Bits of enum row_note, for keys that a template never names. */
+static unsigned ignored_keys(const char *source)
+{
+    bool thinks = has_word(source, "reasoning_content") ||
+                  has_word(source, "thinking") || has_word(source, "reasoning");
+    return !has_word(source, "tools") << ROW_TOOLS |
+           !has_word(source, "tool_calls") << ROW_CALLS |
+           !thinks << ROW_THOUGHTS;
+}
+
 static enum zd_status parse(
         const char *source, const char *path, struct jinja_template **out)
 {
@@ -97,7 +119,7 @@ static void set_digest(
 {
     struct hasher *hasher = zd_must(hasher_create());
     char *variables = zd_must(json_dumps(chat->variables, JSON_COMPACT));
-    add_key(hasher, "chat 1");
+    add_key(hasher, "chat 2");
     add_key(hasher, source);
     add_key(hasher, with_tools);
     add_key(hasher, variables);
@@ -127,6 +149,9 @@ static enum zd_status create(
     chat_today(today);
     chat->name = zd_must(strdup(name));
     chat->has_tags = has_tags(source) || (with_tools && has_tags(with_tools));
+    chat->ignored = ignored_keys(source);
+    chat->ignored_with_tools =
+            with_tools ? ignored_keys(with_tools) : chat->ignored;
     chat->variables = config.tokens ? zd_must(json_deep_copy(config.tokens))
                                     : json_object();
     if (strstr(source, now) || (with_tools && strstr(with_tools, now)))

@@ -17,6 +17,7 @@
 #include "base/file/json.h"
 #include "data/document.h"
 #include "data/jinja/jinja.h"
+#include "data/row_notes.h"
 
 /* A template that was chosen; threads may share it. */
 struct chat {
@@ -24,6 +25,8 @@ struct chat {
     bool is_own;    /* the model's */
     bool is_layout; /* of data/templates */
     bool has_tags;  /* {% generation %} */
+    unsigned ignored, ignored_with_tools; /* bits of enum row_note: what the
+                                             template does not read */
     struct jinja_template *template, *with_tools; /* the latter may be NULL */
     json_t *variables;     /* special tokens, and the date of strftime_now */
     char digest[HASH_HEX]; /* of all that decides a text */

@@ -3,6 +3,7 @@
 #include "data/chat.h"
 
 #include "base/must.h"
+#include "data/record.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,33 @@ static enum zd_status train_others(
     return ZD_OK;
 }
 
+static bool has_key(const json_t *messages, const char *key)
+{
+    const json_t *message;
+    size_t i;
+    json_array_foreach(messages, i, message)
+    {
+        if (!record_is_empty(json_object_get(message, key)))
+            return true;
+    }
+    return false;
+}
+
+/* What the conversation has and the template does not read. */
+static unsigned find_ignored(
+        const struct chat *chat, const struct conversation *conversation)
+{
+    const json_t *messages = conversation->messages;
+    bool has_tools = conversation->tools != NULL;
+    unsigned ignored = has_tools ? chat->ignored_with_tools : chat->ignored;
+    unsigned found = (unsigned)has_tools << ROW_TOOLS;
+    if (ignored >> ROW_CALLS & 1)
+        found |= (unsigned)has_key(messages, "tool_calls") << ROW_CALLS;
+    if (ignored >> ROW_THOUGHTS & 1)
+        found |= (unsigned)has_key(messages, "thinking") << ROW_THOUGHTS;
+    return found & ignored;
+}
+
 static void take_text(
         const struct chat_renderer *renderer, struct document *document)
 {
@@ -78,6 +106,7 @@ enum zd_status chat_render(
     ZD_TRY(chat_render_text(
             renderer, conversation, NULL, false, &renderer->text));
     take_text(renderer, document);
+    document->ignored = find_ignored(renderer->chat, conversation);
     for (size_t i = 0; i < count; i++) {
         has_masked |= conversation->is_masked[i];
         if (is_assistant(json_array_get(messages, i)))

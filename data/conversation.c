@@ -367,6 +367,23 @@ static enum zd_status read_beside(
     return read_list(record, "tools", &conversation->tools);
 }
 
+/* Special tokens in the strings of messages. */
+static int64_t count_specials(
+        const struct tokenizer *tokenizer, const json_t *value)
+{
+    int64_t count = 0;
+    const char *key;
+    json_t *item;
+    size_t i;
+    if (json_is_string(value))
+        return tokenizer_count_specials(
+                tokenizer, json_string_value(value), json_string_length(value));
+    json_array_foreach(value, i, item) count += count_specials(tokenizer, item);
+    json_object_foreach((json_t *)value, key, item) count +=
+            strcmp(key, "thinking") == 0 ? 0 : count_specials(tokenizer, item);
+    return count;
+}
+
 static enum zd_status conversation_finish(
         const struct recipe *recipe, struct chat_renderer *renderer,
         const json_t *record, struct conversation *conversation,
@@ -376,6 +393,8 @@ static enum zd_status conversation_finish(
     if (status == ZD_OK)
         status =
                 chat_render(renderer, conversation, recipe->train_on, document);
+    document->specials =
+            count_specials(recipe->tokenizer, conversation->messages);
     conversation_fini(conversation);
     return status;
 }

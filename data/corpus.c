@@ -210,8 +210,9 @@ static enum zd_status write_text(void *ctx, struct cache_writer *writer)
     text->writer = writer;
     enum zd_status status = tokenize_files(
             &text->corpus->list, text->recipe, text->threads, take_words, text,
-            &text->corpus->bad_rows);
-    cache_writer_skipped(writer, (uint64_t)text->corpus->bad_rows.count);
+            &text->corpus->notes);
+    cache_writer_skipped(
+            writer, (uint64_t)text->corpus->notes.of[ROW_BAD].rows);
     if (!text->corpus->is_part)
         ZD_TRY(status);
     ZD_TRY(text_key(&text->corpus->list, text->recipe, false, key_now));
@@ -236,33 +237,19 @@ static enum zd_status write_index(void *ctx, struct cache_writer *writer)
 
 /* --- text, and tokens --------------------------------------------------- */
 
-static void tell_bad_rows(
-        const struct bad_rows *bad, const struct data_entry *entry)
-{
-    if (bad->count == 0)
-        return;
-    zd_log_warning(
-            "%s: %lld bad row%s left out (data.on_bad_row = \"skip\")%s",
-            source_label(entry).text, (long long)bad->count,
-            bad->count == 1 ? " is" : "s are",
-            bad->count > bad->kept ? "; the first ones:" : ":");
-    for (int i = 0; i < bad->kept; i++)
-        zd_log_warning("  %s", bad->rows[i]);
-}
-
-/* What was left out, now or when the cache was made. */
-static enum zd_status take_bad_rows(
+/* What is told of rows, now or when the cache was made. */
+static enum zd_status take_notes(
         struct corpus *corpus, const struct data_entry *entry, bool is_new,
         enum corpus_depth depth)
 {
-    struct bad_rows *bad = &corpus->bad_rows;
-    if (is_new && bad->count > 0 && depth != CORPUS_LOOK)
-        ZD_TRY(bad_rows_save(bad, corpus->cache.path));
-    bad->count = (int64_t)corpus->cache.skipped_count;
-    if (!is_new && bad->count > 0)
-        bad_rows_load(bad, corpus->cache.path);
+    struct row_notes *notes = &corpus->notes;
+    if (!is_new)
+        row_notes_load(notes, corpus->cache.path);
+    else if (depth != CORPUS_LOOK)
+        ZD_TRY(row_notes_save(notes, corpus->cache.path));
+    notes->of[ROW_BAD].rows = (int64_t)corpus->cache.skipped_count;
     if (depth != CORPUS_OPEN)
-        tell_bad_rows(bad, entry);
+        row_notes_tell(notes, source_label(entry).text, corpus->chat_template);
     return ZD_OK;
 }
 
@@ -309,7 +296,9 @@ static enum zd_status write_growing(void *ctx, struct cache_writer *writer)
 {
     struct growing *growing = ctx;
     ZD_TRY(write_text(&growing->text, writer));
-    tell_bad_rows(&growing->corpus.bad_rows, growing->recipe.entry);
+    row_notes_tell(
+            &growing->corpus.notes, source_label(growing->recipe.entry).text,
+            NULL);
     return ZD_OK;
 }
 
@@ -370,7 +359,7 @@ static enum zd_status open_words(
                 source_label(recipe->entry).text,
                 (unsigned long long)cache->word_count,
                 (unsigned long long)cache->doc_count);
-    ZD_TRY(take_bad_rows(corpus, recipe->entry, is_new, depth));
+    ZD_TRY(take_notes(corpus, recipe->entry, is_new, depth));
     corpus->count = cache->word_count;
     if (!corpus->is_large)
         memcpy(corpus->digest, cache->digest, sizeof corpus->digest);

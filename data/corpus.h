@@ -23,9 +23,9 @@ struct corpus {
     char key[HASH_HEX];        /* of the cache file */
     bool is_large; /* its samples are taken in windows, its digest is that of
                       the files */
-    struct growth *growth;    /* NULL: it is whole */
-    struct bad_rows bad_rows; /* that are left out */
-    char digest[HASH_HEX];    /* of the content, the same on every host */
+    struct growth *growth; /* NULL: it is whole */
+    struct row_notes notes;
+    char digest[HASH_HEX]; /* of the content, the same on every host */
 };
 
 enum corpus_depth {

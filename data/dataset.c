@@ -33,16 +33,17 @@ static enum zd_status fail_short(
     int64_t all = part->all;
     const struct data_options *options = request->options;
     const struct corpus *corpus = &part->corpus;
-    const struct bad_rows *bad = &corpus->bad_rows;
+    const struct row_notes *notes = &corpus->notes;
     enum zd_status status;
-    if (all == 0 && bad->count > 0 && corpus_documents(corpus) == 0) {
+    if (all == 0 && notes->of[ROW_BAD].rows > 0 &&
+        corpus_documents(corpus) == 0) {
         status = ZD_FAIL(
                 ZD_ERR_DATA, "E0439",
                 "%s has no row that is not bad: data.on_bad_row = \"skip\" "
                 "left out all %lld",
-                entry->path, (long long)bad->count);
-        if (bad->kept > 0)
-            zd_fail_help("the first: %s", bad->rows[0]);
+                entry->path, (long long)notes->of[ROW_BAD].rows);
+        if (notes->of[ROW_BAD].kept > 0)
+            zd_fail_help("the first: %s", notes->of[ROW_BAD].first[0]);
         return status;
     }
     if (all == 0 && corpus_documents(corpus) > 0 &&
@@ -394,10 +395,7 @@ const char *dataset_digest(const struct dataset *dataset)
 
 int64_t dataset_bad_rows(const struct dataset *dataset)
 {
-    int64_t rows = 0;
-    for (int i = 0; i < dataset->part_count; i++)
-        rows += dataset->parts[i].corpus.bad_rows.count;
-    return rows;
+    return dataset_notes(dataset).of[ROW_BAD].rows;
 }
 
 const char *dataset_order(const struct dataset *dataset)

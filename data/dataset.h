@@ -184,8 +184,6 @@ void dataset_tell_template(
 struct dataset_facts {
     int64_t documents; /* of all entries; -1: they were not counted */
     int64_t samples;   /* of all entries, */
-    int64_t bad_rows;  /* left out */
-    int64_t empty;     /* documents of which nothing is trained */
     int64_t held_out;  /* of which val_split keeps so many */
     /* Unless packed as a stream: documents that fit a sample; longer ones that
      * are cut, their tokens, and how many of these no sample has; and those

@@ -45,6 +45,9 @@ enum zd_status dataset_read(
 
 /* --- facts.c --- */
 
+/* Of the rows of all parts. */
+struct row_notes dataset_notes(const struct dataset *dataset);
+
 /* Without a target a run would train nothing and end with 0. */
 enum zd_status facts_check_trained(
         struct dataset *dataset, struct dataset_part *part,

@@ -12,6 +12,8 @@ void document_clear(struct document *document)
     document->trained_count = 0;
     document->end_of_text = document->is_cut = false;
     document->is_chat = document->adds_prefix = false;
+    document->ignored = 0;
+    document->specials = 0;
 }
 
 void document_fini(struct document *document)

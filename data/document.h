@@ -40,6 +40,8 @@ struct document {
     bool is_chat, adds_prefix;  /* the tokenizer's, unless it is there */
     struct text_range *trained; /* in their order; owned */
     size_t trained_count, trained_capacity;
+    unsigned ignored; /* bits of enum row_note: what the template ignores */
+    int64_t specials; /* special tokens written in its messages */
 };
 
 void document_clear(struct document *document);

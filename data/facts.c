@@ -184,27 +184,14 @@ enum zd_status facts_tell(
     return ZD_OK;
 }
 
-/* Documents without a target. */
-static enum zd_status count_empty(
-        struct corpus *corpus, struct dataset_facts *facts)
+struct row_notes dataset_notes(const struct dataset *dataset)
 {
-    enum { CHUNK = 64 << 10 };
-    uint32_t *words = zd_array(CHUNK, sizeof *words);
-    enum zd_status status = ZD_OK;
-    bool is_empty = false; /* the document at hand, so far */
-    for (uint64_t at = 0; at < corpus->count && status == ZD_OK; at += CHUNK) {
-        uint64_t left = corpus->count - at;
-        size_t count = left < CHUNK ? (size_t)left : CHUNK;
-        status = corpus_words(corpus, at, count, words);
-        for (size_t i = 0; i < count && status == ZD_OK; i++) {
-            facts->empty += is_empty && (words[i] & WORD_FIRST);
-            is_empty = words[i] & WORD_FIRST ||
-                       (is_empty && !(words[i] & WORD_TRAIN));
-        }
+    struct row_notes all = {0};
+    for (int i = 0; i < dataset->part_count; i++) {
+        struct row_notes part = dataset->parts[i].corpus.notes;
+        row_notes_append(&all, &part);
     }
-    facts->empty += is_empty;
-    free(words);
-    return status;
+    return all;
 }
 
 enum zd_status dataset_count(
@@ -219,9 +206,7 @@ enum zd_status dataset_count(
                                   : facts.documents + documents;
         facts.samples += part->all;
         facts.held_out += part->all - part->count;
-        facts.bad_rows += part->corpus.bad_rows.count;
         count_long(dataset, part, &facts);
-        ZD_TRY(count_empty(&part->corpus, &facts));
         ZD_TRY(count_part(dataset, part, &facts));
     }
     *facts_out = facts;

@@ -185,8 +185,31 @@ static void print_sample(const struct printer *to, const struct sample *sample)
         fputc('\n', to->out);
 }
 
+static void print_notes(FILE *out, const struct row_notes *notes)
+{
+    long long untrained = notes->of[ROW_UNTRAINED].rows;
+    long long bad = notes->of[ROW_BAD].rows;
+    long long specials = notes->of[ROW_SPECIALS].count;
+    if (untrained > 0)
+        fprintf(out, "%lld document%s nothing that is trained (first: %s)\n",
+                untrained, untrained == 1 ? " has" : "s have",
+                notes->of[ROW_UNTRAINED].first[0]);
+    if (bad > 0)
+        fprintf(out, "%lld bad row%s left out (data.on_bad_row)\n", bad,
+                bad == 1 ? " is" : "s are");
+    if (specials > 0)
+        fprintf(out,
+                "%lld special token%s written in messages of %lld row%s "
+                "(first: %s)\n",
+                specials, specials == 1 ? " is" : "s are",
+                (long long)notes->of[ROW_SPECIALS].rows,
+                notes->of[ROW_SPECIALS].rows == 1 ? "" : "s",
+                notes->of[ROW_SPECIALS].first[0]);
+}
+
 static enum zd_status print_totals(FILE *out, struct dataset *dataset)
 {
+    const struct row_notes notes = dataset_notes(dataset);
     struct dataset_facts facts;
     const char *chat = dataset_chat_template(dataset);
     long long samples = (long long)dataset->samples;
@@ -226,13 +249,7 @@ static enum zd_status print_totals(FILE *out, struct dataset *dataset)
                 (long long)facts.split_documents,
                 (long long)facts.packed_documents, facts.split_targets,
                 facts.targets);
-    if (facts.empty > 0)
-        fprintf(out, "%lld document%s nothing that is trained\n",
-                (long long)facts.empty, facts.empty == 1 ? " has" : "s have");
-    if (facts.bad_rows > 0)
-        fprintf(out, "%lld bad row%s left out (data.on_bad_row)\n",
-                (long long)facts.bad_rows,
-                facts.bad_rows == 1 ? " is" : "s are");
+    print_notes(out, &notes);
     if (chat)
         fprintf(out, "chat template %s\n", chat);
     return ZD_OK;
@@ -311,34 +328,28 @@ static json_t *sample_json(
             sample->inputs, "trained", sample->trained, "pieces", pieces);
 }
 
-/* Those of which the reason is known. */
-static json_t *bad_rows_json(const struct dataset *dataset)
-{
-    json_t *rows = json_array();
-    for (int i = 0; i < dataset->part_count; i++) {
-        const struct bad_rows *bad = &dataset->parts[i].corpus.bad_rows;
-        for (int r = 0; r < bad->kept; r++)
-            json_array_append_new(
-                    rows, utf8_json(bad->rows[r], strlen(bad->rows[r]), true));
-    }
-    return rows;
-}
-
 static void add_losses(
         json_t *json, const struct dataset *dataset,
         const struct dataset_facts *facts)
 {
+    const struct row_notes notes = dataset_notes(dataset);
+    json_t *rows = row_notes_json(&notes), *first = json_array();
     const struct {
         const char *key;
         int64_t value;
     } counts[] = {
             {"dropped_documents", facts->dropped_documents},
             {"dropped_tokens", facts->dropped_tokens},
-            {"empty_documents", facts->empty},
-            {"bad_rows", facts->bad_rows}};
+            {"empty_documents", notes.of[ROW_UNTRAINED].rows},
+            {"bad_rows", notes.of[ROW_BAD].rows},
+            {"special_tokens", notes.of[ROW_SPECIALS].count}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         json_object_set_new(json, counts[i].key, json_integer(counts[i].value));
-    json_object_set_new(json, "first_bad_rows", bad_rows_json(dataset));
+    if (notes.of[ROW_BAD].kept > 0) /* of which the reason is known */
+        json_array_extend(
+                first, json_object_get(json_object_get(rows, "bad"), "first"));
+    json_object_set_new(json, "first_bad_rows", first);
+    json_object_set_new(json, "rows", rows);
     json_object_set_new(json, "packing", json_string(dataset_packing(dataset)));
 }
 

@@ -24,7 +24,7 @@ struct slot {
     bool is_done; /* by a worker, and not taken yet */
     struct unit unit;
     struct token_vector words;
-    struct bad_rows bad_rows;
+    struct row_notes notes;
     struct zd_error error; /* ZD_OK when the words are good */
 };
 
@@ -51,7 +51,7 @@ static void work_on(struct tokenize_worker *worker, struct slot *slot)
         slot->error = *zd_error_get();
         zd_error_clear();
     }
-    bad_rows_append(&slot->bad_rows, &worker->bad_rows);
+    row_notes_append(&slot->notes, &worker->notes);
 }
 
 static struct slot *claim(struct pipeline *pipeline)
@@ -175,7 +175,7 @@ static void read_ahead(struct pipeline *pipeline, struct unit_reader *reader)
 static enum zd_status run(
         struct pipeline *pipeline, const struct file_list *list,
         enum zd_status (*sink)(void *, const uint32_t *, size_t), void *ctx,
-        struct bad_rows *bad)
+        struct row_notes *notes)
 {
     struct unit_reader reader;
     struct progress progress = {.total = total_bytes(list)};
@@ -194,7 +194,7 @@ static enum zd_status run(
             zd_error_set(&slot->error);
             break;
         }
-        bad_rows_append(bad, &slot->bad_rows);
+        row_notes_append(notes, &slot->notes);
         status =
                 sink(ctx, (const uint32_t *)slot->words.ids, slot->words.count);
         if (status != ZD_OK)
@@ -226,7 +226,7 @@ static void stop(struct pipeline *pipeline, pthread_t *threads, int count)
 enum zd_status tokenize_files(
         const struct file_list *list, const struct recipe *recipe, int threads,
         enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count),
-        void *ctx, struct bad_rows *bad)
+        void *ctx, struct row_notes *notes)
 {
     pthread_t ids[THREADS_MAX];
     struct pipeline pipeline = {.recipe = recipe};
@@ -242,7 +242,7 @@ enum zd_status tokenize_files(
            thread_start(&ids[started], "zerod-text", work, &pipeline) == 0)
         started++;
     enum zd_status status =
-            started > 0 ? run(&pipeline, list, sink, ctx, bad)
+            started > 0 ? run(&pipeline, list, sink, ctx, notes)
                         : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
                                   "cannot start a thread to tokenize");
     stop(&pipeline, ids, started);

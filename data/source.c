@@ -47,11 +47,19 @@ const char *source_unit(const struct data_file *file)
     return has_rows(file) ? "row" : "line";
 }
 
+void source_row(
+        const struct data_file *file, int64_t line, char *out, size_t bytes)
+{
+    snprintf(
+            out, bytes, "%s:%s%lld", file->path, has_rows(file) ? "row " : "",
+            (long long)line);
+}
+
 void source_place(const struct data_file *file, int64_t line)
 {
-    zd_fail_where(
-            "%s:%s%lld", file->path, has_rows(file) ? "row " : "",
-            (long long)line);
+    char row[PATH_MAX + 40];
+    source_row(file, line, row, sizeof row);
+    zd_fail_where("%s", row);
 }
 
 /* --- formats -------------------------------------------------------------- */

@@ -62,7 +62,10 @@ struct source_label source_label(const struct data_entry *entry);
 
 /* "line" or "row": what messages count in the file. */
 const char *source_unit(const struct data_file *file);
-/* Add "path:line", or "path:row N", to the error that was just made. */
+/* "path:line", or "path:row N". */
+void source_row(
+        const struct data_file *file, int64_t line, char *out, size_t bytes);
+/* Add it to the error that was just made. */
 void source_place(const struct data_file *file, int64_t line);
 
 /* Is this file of the entry one of tokens, by its format or else its name? */

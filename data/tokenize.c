@@ -208,6 +208,30 @@ static enum zd_status tokenize_line(
     return status;
 }
 
+/* What is told of a row whose words begin at `begin`. */
+static void note_row(
+        struct tokenize_worker *worker, const struct unit *unit, int64_t line,
+        const struct token_vector *words, size_t begin)
+{
+    const struct document *document = &worker->document;
+    const int64_t specials = document->specials;
+    unsigned bits = document->ignored |
+                    (unsigned)(specials > 0) << ROW_SPECIALS |
+                    1u << ROW_UNTRAINED;
+    char row[ROW_BYTES];
+    for (size_t i = begin; i < words->count && bits >> ROW_UNTRAINED & 1; i++)
+        if ((uint32_t)words->ids[i] & WORD_TRAIN)
+            bits &= ~(1u << ROW_UNTRAINED);
+    if (!bits)
+        return;
+    source_row(unit->file, line, row, sizeof row);
+    for (int w = 0; w < ROW_NOTES; w++)
+        if (bits >> w & 1)
+            row_notes_add(
+                    &worker->notes, (enum row_note)w,
+                    w == ROW_SPECIALS ? specials : 1, row);
+}
+
 static enum zd_status tokenize_lines(
         struct tokenize_worker *worker, const struct unit *unit,
         struct token_vector *words)
@@ -221,9 +245,11 @@ static enum zd_status tokenize_lines(
                 worker, unit, line, text, (size_t)(stop - text), words);
         if (status == ZD_ERR_DATA && worker->recipe->skips_bad_rows) {
             words->count = before;
-            bad_rows_take(&worker->bad_rows);
+            row_notes_take_error(&worker->notes);
         } else if (status != ZD_OK) {
             return status;
+        } else {
+            note_row(worker, unit, line, words, before);
         }
         text = newline ? newline + 1 : end;
     }

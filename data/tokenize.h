@@ -13,7 +13,7 @@
 #ifndef ZD_DATA_TOKENIZE_H
 #define ZD_DATA_TOKENIZE_H
 
-#include "data/bad_rows.h"
+#include "data/row_notes.h"
 #include "data/chat.h"
 #include "data/document.h"
 #include "data/source.h"
@@ -65,7 +65,7 @@ struct tokenize_worker {
     struct encoder *encoder;
     struct chat_renderer renderer;
     struct document document;
-    struct bad_rows bad_rows;      /* of the units so far */
+    struct row_notes notes;         /* of the units so far */
     struct encode_border *borders; /* of its ranges */
     size_t border_capacity;
 };
@@ -86,10 +86,10 @@ enum zd_status tokenize_chat_prompt(
         const char *date, struct token_vector *ids, int32_t *end_out);
 
 /* All words of `list`, in order, handed to `sink`; `threads` of them work. Rows
- * that recipe->skips_bad_rows leaves out are added to `bad`. */
+ * that recipe->skips_bad_rows leaves out, and others, are added to `notes`. */
 enum zd_status tokenize_files(
         const struct file_list *list, const struct recipe *recipe, int threads,
         enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count),
-        void *ctx, struct bad_rows *bad);
+        void *ctx, struct row_notes *notes);
 
 #endif

@@ -197,3 +197,17 @@ bool added_scan_next(struct added_scan *scan, struct added_piece *piece_out)
     scan->pending = NULL;
     return true;
 }
+
+int64_t tokenizer_count_specials(
+        const struct tokenizer *tokenizer, const char *text, size_t bytes)
+{
+    struct added_scan scan;
+    struct added_piece piece;
+    int64_t count = 0;
+    added_scan_init(
+            &scan, &tokenizer->added_raw, tokenizer->classes,
+            (const unsigned char *)text, bytes);
+    while (added_scan_next(&scan, &piece))
+        count += piece.token && piece.token->special;
+    return count;
+}

@@ -44,6 +44,9 @@ struct tokenizer_chat {
     const json_t *tokens; /* special tokens by name: {"bos_token": "<s>"} */
 };
 struct tokenizer_chat tokenizer_chat(const struct tokenizer *tokenizer);
+/* How many special tokens are written in a text, and become those. */
+int64_t tokenizer_count_specials(
+        const struct tokenizer *tokenizer, const char *text, size_t bytes);
 int tokenizer_token_id(
         const struct tokenizer *tokenizer,
         const char *token); /* -1: no such token */

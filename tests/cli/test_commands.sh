@@ -322,6 +322,24 @@ ok '  one that refuses conversations is another; "auto" repeats its words' eval 
 own '{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}'
 ok '  one that would never end: 65, by name' eval 'call 65 $inspect && has "E0414.*: the chat template (takes|makes) more than" err &&
     call 65 $talk && has E0414 err && call 65 validate chat.toml && has E0414 err && call 65 validate chat.toml --all && has E0414 err'
+own "{% for m in messages %}$turn{% endfor %}" # in place of one that reads tools
+cat >more.jsonl <<'JSON'
+{"messages": [{"role": "user", "content": "<|eot_id|>Hi<|eot_id|>"}, {"role": "assistant", "content": "Ho", "thinking": "hm"}]}
+{"tools": [{"function": {"name": "f"}}], "messages": [{"role": "user", "content": "Hi"}]}
+{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f"}}]}]}
+{"tools": [{"function": {"name": "f"}}], "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho", "train": false}]}
+JSON
+cat >warned <<'TEXT'
+warning: more.jsonl: the chat template model/tokenizer_config.json ignores tools (2 rows, first more.jsonl:2), tool_calls (1 row, first more.jsonl:3), reasoning_content (1 row, first more.jsonl:1); data.chat_template = "PATH" uses another template, and without these keys the rows are the same
+warning: more.jsonl: nothing of 2 rows is trained (first: more.jsonl:2); `zerod data inspect` shows what the loss counts, and data.train_on decides it
+TEXT
+more='--set data.train=[{path="more.jsonl"}] --set data.cutoff_len=64 --set checkpoint.export=none'
+for what in 'validate chat.toml' 'validate chat.toml --all' "$talk" "$inspect" "$talk --resume never"; do
+    ok "  keys that a template ignores, and rows that train nothing, are told: $what" eval 'call 0 $what $more && cmp warned <(grep "^warning: more" err)'
+done
+rm -r talk
+ok "  special tokens in messages are counted" eval 'call 0 $inspect $more && has "^2 special tokens are written in messages of 1 row .first: more.jsonl:1.$" out &&
+    call 0 $inspect $more --format json && has "\"special_tokens\": 2," out && has "\"untrained\"" out'
 own "{{ messages|groupby('role') }}"
 ok '  and one with a filter that is not supported' eval 'call 65 $inspect && has "E0416.*groupby" err && call 0 $named && has "renders conversations differently" err'
 cp tokenizer_config.was model/tokenizer_config.json

@@ -464,13 +464,13 @@ Test(data_cache, bad_rows_are_counted_and_their_reasons_kept)
         cr_assert_eq(
                 corpus_open(&test.request, &test.entry, CORPUS_CHECK, &corpus),
                 ZD_OK);
-        cr_expect_eq(corpus.bad_rows.count, 10);
+        cr_expect_eq(corpus.notes.of[ROW_BAD].rows, 10);
         cr_expect_eq(corpus_documents(&corpus), 190);
-        cr_expect_eq(corpus.bad_rows.kept, turn < 2 ? BAD_ROWS_KEPT : 0);
-        cr_expect(turn == 2 || strstr(corpus.bad_rows.rows[1], "a.jsonl:24"));
+        cr_expect_eq(corpus.notes.of[ROW_BAD].kept, turn < 2 ? ROWS_KEPT : 0);
+        cr_expect(turn == 2 || strstr(corpus.notes.of[ROW_BAD].first[1], "a.jsonl:24"));
         char path[PATH_MAX];
         strcpy(path, corpus.cache.path);
-        strcpy(strrchr(path, '.'), ".skipped");
+        strcpy(strrchr(path, '.'), ".rows");
         corpus_close(&corpus);
         if (turn == 1) /* without the file the count is known */
             cr_assert_eq(unlink(path), 0);

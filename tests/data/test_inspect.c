@@ -18,6 +18,7 @@ Test(data_inspect, json_has_texts_and_ids)
             " \"lost_tokens\": 0, \"split_documents\": 0,"
             " \"dropped_documents\": 0, \"dropped_tokens\": 0,"
             " \"empty_documents\": 0, \"bad_rows\": 0,"
+            " \"special_tokens\": 0, \"rows\": {},"
             " \"first_bad_rows\": [], \"packing\": \"true\","
             " \"split_targets\": 0.0, \"chat_template\": null,"
             " \"tokenizer\": \"bytes, 256 is end of text\","
