@@ -210,10 +210,15 @@ enum zd_status FAST(rmsnorm_backward)(
 #pragma omp parallel for num_threads(threads_for((size_t)N *C))
     for (int n = 0; n < N; n++) {
         size_t at = (size_t)n * C;
-        row_gradient(
-                (elem *)dx + at, (const elem *)dout + at, res ? res + at : NULL,
-                (const elem *)x + at, weight, 0.0f, rstd[n], C, false,
-                form == RMSNORM_ONE_PLUS);
+        elem *d = (elem *)dx + at;
+        const elem *o = (const elem *)dout + at, *in = (const elem *)x + at;
+        const elem *r = res ? res + at : NULL;
+        /* each form compiled by itself: what -ffp-contract fuses, and so the
+         * bits, would depend on the other */
+        if (form == RMSNORM_ONE_PLUS)
+            row_gradient(d, o, r, in, weight, 0.0f, rstd[n], C, false, true);
+        else
+            row_gradient(d, o, r, in, weight, 0.0f, rstd[n], C, false, false);
     }
     return ZD_OK;
 }

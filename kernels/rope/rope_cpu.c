@@ -3,30 +3,22 @@
 
 rope_fn FAST(rope);
 
-/* VL pairs from pair i on; those past the last are 0. */
-ALWAYS_INLINE void turn(
-        vf *lo, vf *hi, const float *cosine, const float *sine, int64_t left,
-        bool backward)
-{
-    vf c = vf_load_some(cosine, left), s = vf_load_some(sine, left);
-    vf low = *lo, high = *hi;
-    if (backward)
-        s = -s;
-    *lo = low * c - high * s;
-    *hi = high * c + low * s;
-}
-
+/* Of the two products the compiler fuses one with the sum (-ffp-contract): the
+ * results have the bits of this order of loads and stores. */
 static void turn_halves(
         elem *low, const float *cosine, const float *sine, int pairs,
         bool backward)
 {
     elem *high = low + pairs;
     for (int i = 0; i < pairs; i += VL) {
+        vf c = vf_load_some(cosine + i, pairs - i);
+        vf s = vf_load_some(sine + i, pairs - i);
         vf lo = load_some(low + i, pairs - i);
         vf hi = load_some(high + i, pairs - i);
-        turn(&lo, &hi, cosine + i, sine + i, pairs - i, backward);
-        store_some(low + i, lo, pairs - i);
-        store_some(high + i, hi, pairs - i);
+        if (backward)
+            s = -s;
+        store_some(low + i, lo * c - hi * s, pairs - i);
+        store_some(high + i, hi * c + lo * s, pairs - i);
     }
 }
 
@@ -44,10 +36,13 @@ static void turn_neighbors(
             vf_store(mixed + VL, load_some(at + VL, left - VL));
         for (int j = 0; j < 2 * VL; j++)
             apart[j % 2][j / 2] = mixed[j];
+        vf c = vf_load_some(cosine + i, pairs - i);
+        vf s = vf_load_some(sine + i, pairs - i);
         vf lo = vf_load(apart[0]), hi = vf_load(apart[1]);
-        turn(&lo, &hi, cosine + i, sine + i, pairs - i, backward);
-        vf_store(apart[0], lo);
-        vf_store(apart[1], hi);
+        if (backward)
+            s = -s;
+        vf_store(apart[0], lo * c - hi * s);
+        vf_store(apart[1], hi * c + lo * s);
         for (int j = 0; j < 2 * VL; j++)
             mixed[j] = apart[j % 2][j / 2];
         store_some(at, vf_load(mixed), left);
