@@ -49,6 +49,21 @@ static bool ends_word(
            !(class & UNICODE_NFC_TRIGGER);
 }
 
+/* Digits cuts no words, and of a pattern nothing is known. */
+static bool has_border(const struct splitter *splitter, bool *is_meta_out)
+{
+    bool has_words = false;
+    *is_meta_out = false;
+    for (int i = 0; i < splitter->count; i++) {
+        enum split_kind kind = splitter->stages[i].kind;
+        if (kind == SPLIT_PATTERN)
+            return false;
+        *is_meta_out |= kind == SPLIT_META;
+        has_words |= kind != SPLIT_DIGITS && kind != SPLIT_EACH_DIGIT;
+    }
+    return has_words;
+}
+
 size_t tokenizer_cut(
         const struct tokenizer *tokenizer, const char *chars, size_t bytes)
 {
@@ -58,10 +73,7 @@ size_t tokenizer_cut(
     if (tokenizer->is_bytes)
         return utf8_before(text, bytes); /* the last character may be cut */
     const struct splitter *splitter = &tokenizer->splitter;
-    bool is_meta = splitter->kind == SPLIT_META;
-    bool is_known = is_meta || splitter->kind == SPLIT_GPT2 ||
-                    splitter->kind == SPLIT_LLAMA3 ||
-                    splitter->kind == SPLIT_QWEN2;
+    bool is_meta, is_known = has_border(splitter, &is_meta);
     if (!is_known || !keeps_spaces(&tokenizer->added_raw, tokenizer->classes) ||
         !keeps_spaces(&tokenizer->added_normalized, tokenizer->classes))
         return 0;

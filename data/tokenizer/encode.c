@@ -49,10 +49,12 @@ static void create_matcher(struct encoder *encoder)
 {
     enum { STACK_FIRST = 32 << 10, STACK_MOST = 8 << 20 };
     const struct splitter *splitter = &encoder->tokenizer->splitter;
-    if (splitter->kind != SPLIT_PATTERN)
+    bool has_pattern = false;
+    for (int i = 0; i < splitter->count; i++)
+        has_pattern |= splitter->stages[i].kind == SPLIT_PATTERN;
+    if (!has_pattern)
         return;
-    encoder->match =
-            zd_must(pcre2_match_data_create_from_pattern(splitter->code, NULL));
+    encoder->match = zd_must(pcre2_match_data_create(1, NULL));
     encoder->context = zd_must(pcre2_match_context_create(NULL));
     encoder->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL);
     if (encoder->stack) /* none: no JIT in this build of PCRE2 */

@@ -229,10 +229,10 @@ static void find_joins(struct tokenizer *tokenizer)
 {
     struct splitter *splitter = &tokenizer->splitter;
     const struct vocab *vocab = &tokenizer->vocab;
-    if (!tokenizer->table.is_fallback || splitter->kind == SPLIT_META)
+    if (!tokenizer->table.is_fallback || splitter->count > 0)
         return;
     if (!tokenizer->ignore_merges)
-        splitter->kind = SPLIT_META;
+        splitter_push(splitter, SPLIT_META);
     for (int i = 0; i < tokenizer->merges.count; i++) {
         const struct vocab_token *token =
                 &vocab->tokens[tokenizer->merges.result[i]];

@@ -2,12 +2,13 @@
  * reference's engine, in PCRE2.
  *
  * Only what means the same in both is taken, everything else is refused by
- * name: literals, `.`, classes of literals and of \p{L} \P{L} \p{N} \P{N} \s
- * \S, groups,
- * (?i:ASCII letters), lookahead, alternatives, quantifiers. The six escapes are
- * written out as ranges of code points, so that neither engine's Unicode
- * version matters. */
+ * name: literals, `.`, classes of literals, of general categories (\p{L},
+ * \P{Lu}) and of \s and \S, groups, (?i:ASCII letters), lookahead,
+ * alternatives, quantifiers. Categories and spaces are written out as ranges of
+ * code points, so that neither engine's Unicode version matters. */
 #include "data/tokenizer/tokenizer_internal.h"
+
+#include "base/must.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
 
@@ -15,11 +16,13 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 struct translation {
     const unsigned char *pattern;
     size_t at;
     struct byte_buffer out;
+    uint8_t *class;        /* (UNICODE_POINTS) 1: in the class at hand */
     bool folds[64];        /* by group: inside (?i: */
     bool quantifiable[64]; /* a lookahead is not */
     int depth;
@@ -51,50 +54,86 @@ static enum zd_status refuse(const struct translation *t, const char *why)
 
 /* ---- classes ---- */
 
-/* A table of code points, or all that are not in it. */
+/* The code points of a table whose category begins so, or all others. */
 struct property {
-    const char *name;
     const struct unicode_table *table;
+    char category[3];
     bool complement;
 };
 
-static enum zd_status put_property(
-        struct translation *t, const struct property *property)
+static bool has(
+        const struct property *property, const struct unicode_range *range)
 {
-    const struct unicode_table *table = property->table;
-    uint32_t begin = 0;
-    for (int r = 0; r < table->count; r++) {
-        struct unicode_range range = table->ranges[r];
-        if (!property->complement)
-            ZD_TRY(put(t, "\\x{%x}-\\x{%x}", range.begin, range.end));
-        else if (begin < range.begin)
-            ZD_TRY(put(t, "\\x{%x}-\\x{%x}", begin, range.begin - 1));
-        begin = range.end + 1;
-    }
-    if (!property->complement || begin == UNICODE_POINTS)
-        return ZD_OK;
-    return put(t, "\\x{%x}-\\x{%x}", begin, UNICODE_POINTS - 1u);
+    const char *begin = property->category;
+    return strncmp(range->category, begin, strlen(begin)) == 0;
 }
 
-/* \p{L} and its like at t->at, which moves past it; NULL: none there. */
-static const struct property *take_property(struct translation *t)
+/* [first, end) belongs to the class at hand. */
+static void add_range(struct translation *t, uint32_t first, uint32_t end)
 {
-    static const struct property known[] = {
-            {"\\p{L}", &unicode_letters, false},
-            {"\\P{L}", &unicode_letters, true},
-            {"\\p{N}", &unicode_numbers, false},
-            {"\\P{N}", &unicode_numbers, true},
-            {"\\s", &unicode_spaces, false},
-            {"\\S", &unicode_spaces, true},
-    };
-    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
-        size_t bytes = strlen(known[k].name);
-        if (strncmp((const char *)t->pattern + t->at, known[k].name, bytes))
+    memset(t->class + first, 1, end - first);
+}
+
+static void add_property(struct translation *t, const struct property *property)
+{
+    const struct unicode_table *table = property->table;
+    uint32_t end = 0;
+    for (int r = 0; r < table->count; r++) {
+        const struct unicode_range *range = &table->ranges[r];
+        if (!has(property, range))
             continue;
-        t->at += bytes;
-        return &known[k];
+        if (property->complement)
+            add_range(t, end, range->begin);
+        else
+            add_range(t, range->begin, range->end + 1);
+        end = range->end + 1;
     }
-    return NULL;
+    if (property->complement)
+        add_range(t, end, UNICODE_POINTS);
+}
+
+/* Write the class at hand, which is empty then. Ranges of PCRE2 neither begin
+ * nor end at a surrogate, and no text has one. */
+static enum zd_status put_class(struct translation *t, bool complement)
+{
+    enum { SURROGATES = 0xd800, SURROGATES_END = 0xe000 };
+    const uint8_t *class = t->class, *end = class + UNICODE_POINTS, *begin;
+    memset(t->class + SURROGATES, 0, SURROGATES_END - SURROGATES);
+    put(t, complement ? "[^" : "[");
+    while ((begin = memchr(class, 1, (size_t)(end - class)))) {
+        class = memchr(begin, 0, (size_t)(end - begin));
+        class = class ? class : end;
+        put(t, "\\x{%x}-\\x{%x}", (unsigned)(begin - t->class),
+            (unsigned)(class - 1 - t->class));
+    }
+    memset(t->class, 0, UNICODE_POINTS);
+    return put(t, "]");
+}
+
+/* \s, \p{L}, \p{Lu} and their like at t->at, which moves past it. */
+static bool take_property(struct translation *t, struct property *out)
+{
+    const char *text = (const char *)t->pattern + t->at;
+    size_t bytes =
+            strncasecmp(text, "\\p{", 3) == 0 ? strcspn(text + 3, "}") : 0;
+    bool is_space = strncasecmp(text, "\\s", 2) == 0;
+    *out = (struct property){
+            .table = is_space ? &unicode_spaces : &unicode_categories,
+            .complement = text[0] == '\\' && text[1] < 'a'};
+    if (is_space) {
+        t->at += 2;
+        return true;
+    }
+    if (bytes < 1 || bytes > 2 || text[3 + bytes] != '}' ||
+        strncmp(text + 3, "C}", 2) == 0) /* Cn and Cs have no table */
+        return false;
+    memcpy(out->category, text + 3, bytes);
+    t->at += bytes + 4;
+    for (int r = 0; r < unicode_categories.count; r++)
+        if (has(out, &unicode_categories.ranges[r]))
+            return true;
+    t->at -= bytes + 4;
+    return false;
 }
 
 /* One literal character, escaped or not, at t->at. */
@@ -131,10 +170,12 @@ static enum zd_status take_literal(struct translation *t, uint32_t *c_out)
 
 static enum zd_status class_item(struct translation *t)
 {
-    const struct property *property = take_property(t);
+    struct property property;
     uint32_t first, last;
-    if (property)
-        return put_property(t, property);
+    if (take_property(t, &property)) {
+        add_property(t, &property);
+        return ZD_OK;
+    }
     if (t->pattern[t->at] == '[' ||
         (t->pattern[t->at] == '&' && t->pattern[t->at + 1] == '&'))
         return refuse(t, "a class within a class");
@@ -148,7 +189,8 @@ static enum zd_status class_item(struct translation *t)
         if (last < first)
             return refuse(t, "a range that runs backwards");
     }
-    return put(t, "\\x{%x}-\\x{%x}", (unsigned)first, (unsigned)last);
+    add_range(t, first, last + 1);
+    return ZD_OK;
 }
 
 static enum zd_status class_whole(struct translation *t)
@@ -156,11 +198,8 @@ static enum zd_status class_whole(struct translation *t)
     if (t->folds[t->depth])
         return refuse(t, "a class inside (?i:");
     t->at++;
-    ZD_TRY(put(t, "["));
-    if (t->pattern[t->at] == '^') {
-        t->at++;
-        ZD_TRY(put(t, "^"));
-    }
+    bool complement = t->pattern[t->at] == '^';
+    t->at += complement;
     if (t->pattern[t->at] == ']')
         return refuse(t, "`]` as the first of a class");
     while (t->pattern[t->at] != ']') {
@@ -170,7 +209,7 @@ static enum zd_status class_whole(struct translation *t)
     }
     t->at++;
     t->has_atom = true;
-    return put(t, "]");
+    return put_class(t, complement);
 }
 
 /* ---- groups, quantifiers, literals ---- */
@@ -264,15 +303,14 @@ static enum zd_status check_folded(struct translation *t, uint32_t c)
 
 static enum zd_status literal(struct translation *t)
 {
-    const struct property *property = take_property(t);
+    struct property property;
     uint32_t c;
     t->has_atom = true;
-    if (property) {
+    if (take_property(t, &property)) {
         if (t->folds[t->depth])
             return refuse(t, "a class inside (?i:");
-        ZD_TRY(put(t, "["));
-        ZD_TRY(put_property(t, property));
-        return put(t, "]");
+        add_property(t, &property);
+        return put_class(t, false);
     }
     ZD_TRY(take_literal(t, &c));
     if (t->folds[t->depth])
@@ -319,18 +357,21 @@ static enum zd_status translate_next(struct translation *t)
  * out. The caller frees *out. */
 static enum zd_status split_translate(const char *pattern, char **out)
 {
-    struct translation t = {.pattern = (const unsigned char *)pattern};
+    struct translation t = {
+            .pattern = (const unsigned char *)pattern,
+            .class = zd_array(UNICODE_POINTS, 1)};
     enum zd_status status = ZD_OK;
     while (t.pattern[t.at] != '\0' && status == ZD_OK)
         status = translate_next(&t);
     if (status == ZD_OK && t.depth > 0)
         status = refuse(&t, "`(` without `)`");
     byte_buffer_append(&t.out, "", 1);
+    free(t.class);
     *out = (char *)t.out.data;
     return status;
 }
 
-static enum zd_status compile(struct splitter *splitter, const char *pattern)
+static enum zd_status compile(const char *pattern, pcre2_code **code_out)
 {
     int error;
     PCRE2_SIZE offset;
@@ -341,11 +382,12 @@ static enum zd_status compile(struct splitter *splitter, const char *pattern)
         free(translated);
         return status;
     }
-    splitter->code = pcre2_compile(
+    pcre2_code *code = pcre2_compile(
             (PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error,
             &offset, NULL);
     free(translated);
-    if (!splitter->code) {
+    *code_out = code;
+    if (!code) {
         PCRE2_UCHAR message[120];
         pcre2_get_error_message(error, message, sizeof message);
         return ZD_FAIL(
@@ -353,7 +395,7 @@ static enum zd_status compile(struct splitter *splitter, const char *pattern)
                 "the pre-tokenizer's pattern does not compile: %s: `%.300s`",
                 (const char *)message, pattern);
     }
-    pcre2_pattern_info(splitter->code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
+    pcre2_pattern_info(code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
     if (matches_empty)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0403",
@@ -361,36 +403,21 @@ static enum zd_status compile(struct splitter *splitter, const char *pattern)
                 "`%.300s`",
                 pattern);
     /* refused where the system allows no executable memory: then slower */
-    pcre2_jit_compile(splitter->code, PCRE2_JIT_COMPLETE);
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
     return ZD_OK;
 }
 
-enum zd_status splitter_init(
+enum zd_status splitter_add(
         struct splitter *splitter, const char *pattern, bool plain)
 {
-    static const struct {
-        const char *pattern;
-        enum split_kind kind;
-    } known[] = {
-            {split_pattern_gpt2, SPLIT_GPT2},
-            {split_pattern_llama3, SPLIT_LLAMA3},
-            {split_pattern_qwen2, SPLIT_QWEN2},
-    };
-    *splitter = (struct splitter){.kind = SPLIT_WHOLE};
-    if (!pattern)
-        return ZD_OK;
-    for (size_t k = 0; k < sizeof known / sizeof known[0] && !plain; k++)
-        if (strcmp(pattern, known[k].pattern) == 0)
-            splitter->kind = known[k].kind;
-    if (splitter->kind != SPLIT_WHOLE)
-        return ZD_OK;
-    splitter->kind = SPLIT_PATTERN;
-    return compile(splitter, pattern);
+    enum split_kind kind = plain ? SPLIT_PATTERN : split_kind_of(pattern);
+    struct split_stage *stage = splitter_push(splitter, kind);
+    return kind == SPLIT_PATTERN ? compile(pattern, &stage->code) : ZD_OK;
 }
 
 void splitter_fini(struct splitter *splitter)
 {
-    if (splitter->code)
-        pcre2_code_free(splitter->code);
-    splitter->code = NULL;
+    for (int i = 0; i < splitter->count; i++)
+        pcre2_code_free(splitter->stages[i].code);
+    splitter->count = 0;
 }

@@ -119,18 +119,20 @@ static enum zd_status split_pattern(const json_t *part, const char **out)
 {
     const json_t *pattern = json_object_get(part, "pattern");
     const json_t *regex = json_object_get(pattern, "Regex");
-    const char *behavior = json_string_value(json_object_get(part, "behavior"));
+    const json_t *behavior = json_object_get(part, "behavior");
+    const json_t *invert = json_object_get(part, "invert");
     if (!json_is_string(regex))
         return refuse("pre_tokenizer", "Split without a Regex");
     if (strlen(json_string_value(regex)) != json_string_length(regex))
         return refuse("pre_tokenizer", "Split with a zero byte");
-    if (!behavior || strcmp(behavior, "Isolated") != 0)
-        return refuse("pre_tokenizer", "Split with a behavior but Isolated");
-    if (!json_is_false(json_object_get(part, "invert")) &&
-        json_object_get(part, "invert"))
-        return refuse("pre_tokenizer", "Split with invert");
     *out = json_string_value(regex);
-    return ZD_OK;
+    /* to remove what does not match is the same where all matches */
+    bool is_same = json_is_true(invert) && is_text(behavior, "Removed") &&
+                   split_kind_of(*out) != SPLIT_PATTERN;
+    if (is_same ||
+        (is_text(behavior, "Isolated") && (!invert || json_is_false(invert))))
+        return ZD_OK;
+    return refuse("pre_tokenizer", "Split with its behavior and invert");
 }
 
 static enum zd_status byte_level_flags(
@@ -148,31 +150,58 @@ static enum zd_status byte_level_flags(
     return ZD_OK;
 }
 
-/* Sequence: one Split, then ByteLevel without its own pattern. */
-static enum zd_status sequence_pattern(
-        const json_t *sequence, const char **pattern_out)
+static enum zd_status load_digits(
+        struct tokenizer *tokenizer, const json_t *part)
+{
+    const json_t *single = json_object_get(part, "individual_digits");
+    if (!json_is_boolean(single))
+        return refuse("pre_tokenizer", "Digits without individual_digits");
+    splitter_push(
+            &tokenizer->splitter,
+            json_is_true(single) ? SPLIT_EACH_DIGIT : SPLIT_DIGITS);
+    return ZD_OK;
+}
+
+/* `is_alone`: not one of a Sequence of several. */
+static enum zd_status load_byte_level(
+        struct tokenizer *tokenizer, const json_t *part, bool is_alone)
+{
+    bool use_regex = false;
+    ZD_TRY(byte_level_flags(part, &tokenizer->add_prefix_space, &use_regex));
+    if (tokenizer->add_prefix_space && !is_alone)
+        return refuse(
+                "pre_tokenizer",
+                "Sequence with a ByteLevel of add_prefix_space");
+    if (use_regex)
+        splitter_push(&tokenizer->splitter, SPLIT_GPT2);
+    return ZD_OK;
+}
+
+/* Split and Digits, as many as there are, then ByteLevel. */
+static enum zd_status load_sequence(
+        struct tokenizer *tokenizer, const json_t *sequence)
 {
     const json_t *parts = json_object_get(sequence, "pretokenizers");
-    const json_t *split = json_array_get(parts, 0);
-    const json_t *bytes = json_array_get(parts, 1);
-    bool add_prefix_space = false, use_regex = false;
-    for (size_t i = 0; i < json_array_size(parts); i++) {
+    size_t count = json_array_size(parts);
+    const char *pattern = NULL;
+    if (count > SPLIT_STAGES_MAX)
+        return refuse("pre_tokenizer", "Sequence of more than 8");
+    for (size_t i = 0; i < count; i++) {
         const json_t *part = json_array_get(parts, i);
-        if (!is_type(part, "Split") && !is_type(part, "ByteLevel"))
+        if (is_type(part, "ByteLevel"))
+            return i + 1 == count
+                           ? load_byte_level(tokenizer, part, count == 1)
+                           : refuse("pre_tokenizer", "ByteLevel before others");
+        if (is_type(part, "Digits")) {
+            ZD_TRY(load_digits(tokenizer, part));
+        } else if (is_type(part, "Split")) {
+            ZD_TRY(split_pattern(part, &pattern));
+            ZD_TRY(splitter_add(&tokenizer->splitter, pattern, false));
+        } else {
             return refuse("pre_tokenizer", type_of(part));
+        }
     }
-    if (json_array_size(parts) != 2 || !is_type(split, "Split") ||
-        !is_type(bytes, "ByteLevel"))
-        return refuse(
-                "pre_tokenizer",
-                "Sequence of anything but one Split and one ByteLevel");
-    ZD_TRY(split_pattern(split, pattern_out));
-    ZD_TRY(byte_level_flags(bytes, &add_prefix_space, &use_regex));
-    if (use_regex || add_prefix_space)
-        return refuse(
-                "pre_tokenizer",
-                "ByteLevel after a Split with use_regex or add_prefix_space");
-    return ZD_OK;
+    return refuse("pre_tokenizer", "Sequence that does not end in ByteLevel");
 }
 
 /* Older files have add_prefix_space, true or false, for prepend_scheme. */
@@ -200,15 +229,13 @@ static enum zd_status load_metaspace(
         return refuse("pre_tokenizer", "Metaspace with its split");
     tokenizer->table.is_fallback = tokenizer->is_metaspace = true;
     if (!json_is_false(split))
-        tokenizer->splitter.kind = SPLIT_META;
+        splitter_push(&tokenizer->splitter, SPLIT_META);
     return ZD_OK;
 }
 
 static enum zd_status load_pre_tokenizer(
         struct tokenizer *tokenizer, const json_t *part)
 {
-    const char *pattern = NULL;
-    bool use_regex = false;
     if (is_type(part, "Metaspace"))
         return load_metaspace(tokenizer, part);
     if (tokenizer->table.is_fallback) {
@@ -217,19 +244,12 @@ static enum zd_status load_pre_tokenizer(
             return ZD_OK;
         return refuse("pre_tokenizer after Replace:", type_of(part));
     }
-    if (json_is_absent(part))
-        return refuse("pre_tokenizer", "null");
-    if (is_type(part, "ByteLevel")) {
-        ZD_TRY(byte_level_flags(
-                part, &tokenizer->add_prefix_space, &use_regex));
-        if (use_regex)
-            pattern = split_pattern_gpt2;
-    } else if (is_type(part, "Sequence")) {
-        ZD_TRY(sequence_pattern(part, &pattern));
-    } else {
-        return refuse("pre_tokenizer", type_of(part));
-    }
-    return splitter_init(&tokenizer->splitter, pattern, false);
+    if (is_type(part, "ByteLevel"))
+        return load_byte_level(tokenizer, part, true);
+    if (is_type(part, "Sequence"))
+        return load_sequence(tokenizer, part);
+    return refuse(
+            "pre_tokenizer", json_is_absent(part) ? "null" : type_of(part));
 }
 
 /* ---- post_processor ---- */

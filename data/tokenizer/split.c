@@ -1,30 +1,44 @@
-/* split.c - cut text into pre-tokens. The patterns of the GPT-2,
- * Llama 3 and Qwen 2 families, recognized by their exact text, are scanned by
- * hand; any other goes through PCRE2 (pattern.c). Both see the same
- * classes, and the tests hold them equal. */
+/* split.c - cut text into pre-tokens. The patterns of many families,
+ * recognized by their exact text, are scanned by hand; any other goes through
+ * PCRE2 (pattern.c). Both see the same classes, and the tests hold them equal.
+ * Where there are several stages, each cuts the pieces of the one before. */
 #include "data/tokenizer/tokenizer_internal.h"
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/utf8.h"
 
+#include <assert.h>
 #include <string.h>
 
-const char split_pattern_gpt2[] =
-        "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
-        "\\s+(?!\\S)|\\s+";
-const char split_pattern_llama3[] =
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-        "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
-        "\\s+(?!\\S)|\\s+";
-const char split_pattern_qwen2[] =
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-        "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
-        "\\s+(?!\\S)|\\s+";
+#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define WORD_PREFIX "[^\\r\\n\\p{L}\\p{N}]?"
+#define UPPER_CASE  "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER_CASE  "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define SPACES      "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define LLAMA3(digits)                                                         \
+    CONTRACTION "|" WORD_PREFIX "\\p{L}+|" digits                              \
+                "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES
+#define TEKKEN(suffix, digits)                                                 \
+    WORD_PREFIX UPPER_CASE "*" LOWER_CASE "+" suffix                           \
+                           "|" WORD_PREFIX UPPER_CASE "+" LOWER_CASE           \
+                           "*" suffix "|" digits                               \
+                           "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
+
+const char *const split_patterns[SPLIT_PATTERN] = {
+        [SPLIT_GPT2] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
+                       "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+        [SPLIT_LLAMA3] = LLAMA3("\\p{N}{1,3}"),
+        [SPLIT_QWEN2] = LLAMA3("\\p{N}"),
+        [SPLIT_TEKKEN] = TEKKEN("", "\\p{N}"),
+        [SPLIT_O200K] = TEKKEN(CONTRACTION "?", "\\p{N}{1,3}"),
+};
 
 enum {
     LETTER = UNICODE_LETTER,
     NUMBER = UNICODE_NUMBER,
     SPACE = UNICODE_SPACE,
     ANY = LETTER | NUMBER | SPACE,
+    UPPER = UNICODE_UPPER,
+    LOWER = UNICODE_LOWER,
 };
 
 /* Class of the character at `at` (< bytes); 0 is everything else. */
@@ -122,11 +136,63 @@ static size_t numbers_end(const struct split_scan *v, size_t at, int most)
     return at;
 }
 
-static size_t llama3_end(const struct split_scan *v, size_t at, int most_digits)
+/* End of the run of UPPER_CASE at `at`. *lower_out: end of UPPER_CASE*
+ * LOWER_CASE+ there, `at` where that matches nothing. */
+static size_t cased_run(
+        const struct split_scan *v, size_t at, size_t *lower_out)
 {
+    unsigned step;
+    int class = 0;
+    *lower_out = at;
+    for (; at < v->bytes; at += step) {
+        class = v->classes[utf8_read(v->text + at, &step)];
+        if (!(class & UPPER))
+            break;
+        if (class & LOWER)
+            *lower_out = at + step;
+    }
+    size_t end = at;
+    if (at == v->bytes || !(class & LOWER))
+        return end;
+    while (at < v->bytes && v->classes[utf8_read(v->text + at, &step)] & LOWER)
+        at += step;
+    *lower_out = at;
+    return end;
+}
+
+/* The first two alternatives of TEKKEN; `at` where they match nothing. */
+static size_t cased_end(const struct split_scan *v, size_t at)
+{
+    unsigned step;
+    size_t begin = at, lower;
+    int class = v->classes[utf8_read(v->text + at, &step)];
+    if (!(class & (LETTER | NUMBER)) && v->text[at] != '\r' &&
+        v->text[at] != '\n')
+        begin = at + step;
+    size_t end = cased_run(v, begin, &lower);
+    if (lower == begin && begin > at && class & LOWER) {
+        begin = at; /* a mark with no word after it is one itself */
+        cased_run(v, begin, &lower);
+    }
+    if (lower > begin)
+        return lower;
+    return end > begin ? end : at;
+}
+
+/* LLAMA3 and TEKKEN */
+static size_t words_end(
+        const struct split_scan *v, size_t at, enum split_kind kind)
+{
+    bool is_cased = kind == SPLIT_TEKKEN || kind == SPLIT_O200K;
     unsigned step, next_step;
     unsigned char first = v->text[at];
-    if (first == '\'') {
+    size_t end = is_cased ? cased_end(v, at) : at;
+    if (end > at) {
+        bool has_suffix =
+                kind == SPLIT_O200K && end < v->bytes && v->text[end] == '\'';
+        return has_suffix ? end + contraction_any_case(v, end) : end;
+    }
+    if (first == '\'' && !is_cased) {
         size_t length = contraction_any_case(v, at);
         if (length > 0)
             return at + length;
@@ -136,7 +202,8 @@ static size_t llama3_end(const struct split_scan *v, size_t at, int most_digits)
     if (class == LETTER)
         return run_end(v, next, LETTER);
     if (class == NUMBER)
-        return numbers_end(v, at, most_digits);
+        return numbers_end(
+                v, at, kind == SPLIT_LLAMA3 || kind == SPLIT_O200K ? 3 : 1);
     int next_class = SPACE;
     if (next < v->bytes)
         next_class = class_at(v, next, &next_step);
@@ -144,10 +211,31 @@ static size_t llama3_end(const struct split_scan *v, size_t at, int most_digits)
         return run_end(v, next + next_step, LETTER);
     if (class == SPACE && (first != ' ' || next_class != 0))
         return spaces_or_lines_end(v, at);
-    size_t end = run_end(v, next, 0);
-    while (end < v->bytes && (v->text[end] == '\r' || v->text[end] == '\n'))
+    end = run_end(v, next, 0);
+    while (end < v->bytes && (v->text[end] == '\r' || v->text[end] == '\n' ||
+                              (is_cased && v->text[end] == '/')))
         end++;
     return end;
+}
+
+/* What Digits takes for one: \p{N}, and 13 of a later Unicode. */
+static bool is_digit(const struct split_scan *v, size_t at, unsigned *step)
+{
+    uint32_t c = utf8_read(v->text + at, step);
+    return v->classes[c] & NUMBER || (c >= 0x11de0 && c <= 0x11de9) ||
+           (c >= 0x16ff4 && c <= 0x16ff6);
+}
+
+/* A run of digits, or one digit if `is_single`, or all up to the next. */
+static size_t digits_end(const struct split_scan *v, size_t at, bool is_single)
+{
+    unsigned step;
+    bool is_run = is_digit(v, at, &step);
+    do
+        at += step;
+    while (at < v->bytes && is_digit(v, at, &step) == is_run &&
+           !(is_run && is_single));
+    return at;
 }
 
 /* Before the next "▁" that no merge joins to what is before it. */
@@ -163,33 +251,32 @@ static size_t meta_end(const struct split_scan *v, size_t at)
     return at;
 }
 
-/* split_scan_next for a known pattern, by hand. */
-static size_t split_known(const struct split_scan *scan)
+/* The end of what is cut by hand. */
+static size_t split_known(const struct split_scan *scan, enum split_kind kind)
 {
-    switch (scan->splitter->kind) {
+    switch (kind) {
     case SPLIT_GPT2:
         return gpt2_end(scan, scan->at);
-    case SPLIT_LLAMA3:
-        return llama3_end(scan, scan->at, 3);
-    case SPLIT_QWEN2:
-        return llama3_end(scan, scan->at, 1);
+    case SPLIT_DIGITS:
+    case SPLIT_EACH_DIGIT:
+        return digits_end(scan, scan->at, kind == SPLIT_EACH_DIGIT);
     case SPLIT_META:
         return meta_end(scan, scan->at);
-    case SPLIT_WHOLE:
-    case SPLIT_PATTERN:
-        break;
+    default:
+        return words_end(scan, scan->at, kind);
     }
-    return scan->bytes;
 }
 
-/* The next match of the pattern at or after scan->at; the end of the text when
- * there is none. */
-static enum zd_status find_match(struct split_scan *scan)
+/* The next match of a stage's pattern at or after scan->at; the end of the text
+ * when there is none. */
+static enum zd_status find_match(
+        const struct split_scan *scan, const pcre2_code *code,
+        struct split_piece *piece)
 {
     int rc = pcre2_match(
-            scan->splitter->code, scan->text, scan->bytes, scan->at,
-            PCRE2_NO_UTF_CHECK, scan->match, scan->context);
-    scan->match_begin = scan->match_end = scan->bytes;
+            code, scan->text, scan->bytes, scan->at, PCRE2_NO_UTF_CHECK,
+            scan->match, scan->context);
+    piece->match_begin = piece->match_end = scan->bytes;
     if (rc == PCRE2_ERROR_NOMATCH)
         return ZD_OK;
     if (rc < 0) {
@@ -201,24 +288,63 @@ static enum zd_status find_match(struct split_scan *scan)
                 scan->at, (const char *)message);
     }
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(scan->match);
-    scan->match_begin = ends[0];
-    scan->match_end = ends[1];
+    piece->match_begin = ends[0];
+    piece->match_end = ends[1];
     return ZD_OK;
+}
+
+/* The end of the piece of a stage that begins at scan->at. */
+static enum zd_status stage_end(
+        struct split_scan *scan, int stage, size_t *end_out)
+{
+    const struct split_stage *is = &scan->splitter->stages[stage];
+    struct split_piece *piece = &scan->pieces[stage];
+    size_t whole = scan->bytes;
+    if (stage >
+        0) { /* the text ends where the piece of the stage before does */
+        struct split_piece *outer = piece - 1;
+        if (scan->at >= outer->end)
+            ZD_TRY(stage_end(scan, stage - 1, &outer->end));
+        scan->bytes = outer->end;
+    }
+    enum zd_status status = ZD_OK;
+    if (is->kind != SPLIT_PATTERN) {
+        *end_out = split_known(scan, is->kind);
+    } else {
+        if (scan->at >= piece->match_end)
+            status = find_match(scan, is->code, piece);
+        /* what no match covers is a pre-token of its own */
+        *end_out = scan->at < piece->match_begin ? piece->match_begin
+                                                 : piece->match_end;
+    }
+    scan->bytes = whole;
+    return status;
 }
 
 enum zd_status split_scan_next(struct split_scan *scan, size_t *end_out)
 {
-    size_t end;
-    if (scan->splitter->kind != SPLIT_PATTERN) {
-        end = split_known(scan);
-    } else {
-        if (scan->at >= scan->match_end)
-            ZD_TRY(find_match(scan));
-        /* what no match covers is a pre-token of its own */
-        end = scan->at < scan->match_begin ? scan->match_begin
-                                           : scan->match_end;
-    }
-    scan->at = end;
-    *end_out = end;
+    int stages = scan->splitter->count;
+    *end_out = scan->bytes;
+    if (stages > 0)
+        ZD_TRY(stage_end(scan, stages - 1, end_out));
+    scan->at = *end_out;
     return ZD_OK;
+}
+
+enum split_kind split_kind_of(const char *pattern)
+{
+    int kind = 0;
+    while (kind < SPLIT_PATTERN &&
+           (!split_patterns[kind] || strcmp(pattern, split_patterns[kind])))
+        kind++;
+    return kind;
+}
+
+struct split_stage *splitter_push(
+        struct splitter *splitter, enum split_kind kind)
+{
+    assert(splitter->count < SPLIT_STAGES_MAX);
+    struct split_stage *stage = &splitter->stages[splitter->count++];
+    *stage = (struct split_stage){.kind = kind};
+    return stage;
 }

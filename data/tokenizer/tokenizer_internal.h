@@ -197,26 +197,36 @@ bool nfc_normalize(
 
 /* ---- pre-tokens ---- */
 
-extern const char split_pattern_gpt2[], split_pattern_llama3[],
-        split_pattern_qwen2[];
-
 enum split_kind {
-    SPLIT_WHOLE,
+    SPLIT_DIGITS,     /* the pre_tokenizer Digits: runs of digits, */
+    SPLIT_EACH_DIGIT, /* or single ones, and what is between */
+    SPLIT_META,       /* before each "▁" but after bytes of `joins` */
     SPLIT_GPT2,
     SPLIT_LLAMA3,
     SPLIT_QWEN2,
-    SPLIT_META, /* before each "▁" but after the bytes of `joins` */
+    SPLIT_TEKKEN, /* Mistral's */
+    SPLIT_O200K,  /* OpenAI's, also Phi-4-mini's */
     SPLIT_PATTERN
 };
+extern const char *const split_patterns[SPLIT_PATTERN]; /* NULL: has none */
 
+enum { SPLIT_STAGES_MAX = 8 };
 struct splitter {
-    enum split_kind kind;
-    pcre2_code *code; /* SPLIT_PATTERN */
-    bool joins[256];  /* SPLIT_META: a merge may join "▁" to this byte */
+    struct split_stage {
+        enum split_kind kind;
+        pcre2_code *code;       /* SPLIT_PATTERN */
+    } stages[SPLIT_STAGES_MAX]; /* each cuts what the one before made */
+    int count;                  /* 0: text stays whole */
+    bool joins[256]; /* SPLIT_META: a merge may join "▁" to this byte */
 };
-/* `pattern` NULL: text stays whole. The known patterns get a scanner of their
- * own unless `plain` asks for the general way, which gives the same. */
-enum zd_status splitter_init(
+/* SPLIT_PATTERN where none of the known ones is this. */
+enum split_kind split_kind_of(const char *pattern);
+/* One stage more; there must be room. */
+struct split_stage *splitter_push(
+        struct splitter *splitter, enum split_kind kind);
+/* The same by a pattern. The known ones get a scanner of their own unless
+ * `plain` asks for the general way, which gives the same. */
+enum zd_status splitter_add(
         struct splitter *splitter, const char *pattern, bool plain);
 void splitter_fini(struct splitter *splitter);
 
@@ -227,7 +237,10 @@ struct split_scan { /* over one stretch */
     size_t bytes, at;
     pcre2_match_data *match; /* SPLIT_PATTERN */
     pcre2_match_context *context;
-    size_t match_begin, match_end; /* found and not handed out */
+    struct split_piece {
+        size_t end;                    /* of the piece that is cut further */
+        size_t match_begin, match_end; /* found and not handed out */
+    } pieces[SPLIT_STAGES_MAX];        /* by stage */
 };
 /* The end of the pre-token that begins at scan->at, which moves there. */
 enum zd_status split_scan_next(struct split_scan *scan, size_t *end_out);

@@ -1,5 +1,6 @@
 /* unicode.h - what Hugging Face tokenizers takes for a letter, a
- * number, a space, a word character, and for something that NFC may change.
+ * number and any other general category of Unicode, for a space, a word
+ * character, and for something that NFC may change.
  *
  * PCRE2 and utf8proc each have tables of their own Unicode version, which
  * differ from the library's and from one distribution to the next. So the
@@ -15,14 +16,15 @@ enum { UNICODE_POINTS = 0x110000 };
 
 struct unicode_range {
     uint32_t begin, end; /* both included */
+    char category[3];    /* "Lu"; of the other tables "" */
 };
 struct unicode_table {
-    const struct unicode_range *ranges; /* ascending, never adjacent */
+    const struct unicode_range *ranges; /* ascending */
     int count;
 };
 
-extern const struct unicode_table unicode_letters, unicode_numbers,
-        unicode_spaces, unicode_words, unicode_nfc_triggers, unicode_nfc_bases;
+extern const struct unicode_table unicode_categories, unicode_spaces,
+        unicode_words, unicode_nfc_triggers, unicode_nfc_bases;
 
 enum unicode_class {
     UNICODE_LETTER = 1,       /* \p{L} */
@@ -31,6 +33,8 @@ enum unicode_class {
     UNICODE_WORD = 8,         /* stops a single_word token */
     UNICODE_NFC_TRIGGER = 16, /* NFC may move, change or compose it away */
     UNICODE_NFC_BASE = 32,    /* first of a composition, or decomposes */
+    UNICODE_UPPER = 64,       /* a letter but \p{Ll}, or a mark */
+    UNICODE_LOWER = 128,      /* a letter but \p{Lu} and \p{Lt}, or a mark */
 };
 
 /* The classes of every code point, one byte each (1.1 MiB, most of it never

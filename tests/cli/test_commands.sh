@@ -412,8 +412,9 @@ for i in range(10):
 PY
 }
 ok 'data inspect' eval 'call 0 data inspect --job job.toml && has "daughter" out && plain'
-for path in "$fixtures"/tokenizers/*/; do
-    name=$(basename "$path")
+# test_tokenizer.c has the ids of all of them.
+for name in added_tokens gemma gpt2 granite llama2 metaspace_split; do
+    path=$fixtures/tokenizers/$name/
     mkdir "$name"
     split_cases "$path/cases.json" "$name" || echo "# no cases of $name"
     for text in "$name"/*.text; do
@@ -421,15 +422,14 @@ for path in "$fixtures"/tokenizers/*/; do
         if ! call 0 data encode --tokenizer "$path" "$text" || ! cmp out "$ids"; then echo "$text"; fi
     done >differ 2>&1
     ok "data encode, $name" eval '[ ! -s differ ] || ! cat differ'
-    # What is decoded encodes to the same ids again; a tokenizer that lacks bytes cannot give them back.
-    [ "$name" != lacking_bytes ] || continue
+    # What is decoded encodes to the same ids again.
     for text in "$name"/*.text; do
         ids=${text%.text}.ids
         call 0 data decode --tokenizer "${path}tokenizer.json" "$ids" || continue
         mv out bytes
-        case $name in metaspace_split | mistral) [ -s bytes ] || continue ;; esac # "▁" is the space that is put before a text
+        case $name in metaspace_split) [ -s bytes ] || continue ;; esac # "▁" is the space that is put before a text
         if ! call 0 data encode --tokenizer "$path" bytes || ! cmp out "$ids"; then echo "$text"; fi
-        case $name in gpt2 | llama3) cmp bytes "$text" ;; esac
+        case $name in gpt2 | granite) cmp bytes "$text" ;; esac
     done >differ 2>&1
     ok "data decode, $name" eval '[ ! -s differ ] || ! cat differ'
 done

@@ -31,6 +31,11 @@ GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
           r"\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+CASED = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+SUFFIX|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*SUFFIX|"
+         r"DIGITS| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+TEKKEN = CASED.replace("SUFFIX", "").replace("DIGITS", r"\p{N}")
+O200K = CASED.replace("SUFFIX", "(?i:'s|'t|'re|'ve|'m|'ll|'d)?").replace("DIGITS", r"\p{N}{1,3}")
 
 
 def byte_table():
@@ -178,6 +183,42 @@ def lacking_bytes():
     return document(vocab, merges, [], byte_level()), {}
 
 
+def ministral3():
+    """Words end where lower case does; a word that is a token skips the merges."""
+    vocab, merges = train(TEKKEN, 240)
+    vocab = {t: i + 3 for t, i in vocab.items()}
+    doc = document(vocab, merges, [added(i, t) for i, t in enumerate(("<unk>", "<s>", "</s>"))], split(TEKKEN),
+                   post_processor=template("<s>", 1), ignore_merges=True)
+    vocab.update({"<unk>": 0, "<s>": 1, "</s>": 2})
+    return doc, {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+def phi4_mini():
+    """The pattern of OpenAI's o200k, written as what is removed."""
+    vocab, merges = train(O200K, 240)
+    pre_tokenizer = split(O200K)
+    pre_tokenizer["pretokenizers"][0].update(behavior="Removed", invert=True)
+    tokens = [added(496, "<|endoftext|>", lstrip=True, rstrip=True), added(497, "<|end|>", rstrip=True)]
+    return document(vocab, merges, tokens, pre_tokenizer), {"eos_token": "<|endoftext|>"}
+
+
+def granite():
+    """Digits one by one, then GPT-2's pattern between them."""
+    vocab, merges = train(None, 240)
+    doc = document(vocab, merges, [added(496, "<|end_of_text|>"), added(497, "<|pad|>")],
+                   {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level()]})
+    return doc, {"bos_token": "<|end_of_text|>", "eos_token": "<|end_of_text|>"}
+
+
+def stages():
+    """Patterns of many categories, one after the other, as DeepSeek's; runs of digits between them."""
+    patterns = r"\p{N}{1,3}", r"[!-/:-~]\p{Lu}+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{Sm}\P{So}]+", r"\p{Zs}+\p{Lt}?"
+    splits = [{"type": "Split", "pattern": {"Regex": p}, "behavior": "Isolated", "invert": False} for p in patterns]
+    splits.insert(1, {"type": "Digits", "individual_digits": False})
+    vocab, merges = train(None, 240)
+    return document(vocab, merges, [], {"type": "Sequence", "pretokenizers": splits + [byte_level(use_regex=False)]}), {}
+
+
 SPACE = "\u2581"
 REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
 PREPEND = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": SPACE}, REPLACE]}
@@ -306,6 +347,12 @@ TEXTS = [
     "\n\n\n\n\n\n\n", " \n\n\n ", "a\n\n\nb<|end|>", "the thethe he and", "<|end|>  <|end|>",
 ]
 
+WORDS = [
+    "CamelCase HTTPServer iPhone XMLHttpRequest getURL A AB ABc aBC \u01c5ungla \u01c8 \u02b0a\u02b0B \u00aa\u00ba", "\u6f22A \u6f22Ab A\u6f22 a\u6f22 \u6f22a\u6f22B\u6f22",
+    "\u0301A \u0301a \u0301 A\u0301B a\u0301B A\u0301 \u0301\u0301 \u0301AB\u0301", " \u0301 \t\u0301A\n\u0301A", "!A !Ab !\u0301 !!A !!\u0301a", "path/to/FILE.txt //\n// a/\r\n/b !/\n//\n",
+    "don'T DON'T I'Ms A's'S we'LLx \u6f22's \u0301's 1's", "\U00011de0\U00011de1 1\U00016ff4\u0967 \u00bd\u2460x \U00011de0a", "12a34 5 678 9\u0663\u2167", "\u1f88\u1f80 \u10a0\u2d00 \u13a0\uab70",
+]
+
 
 def random_texts(seed, count):
     """Strings that lean on boundaries: marks, spaces of all kinds, digits, apostrophes, pieces of added tokens."""
@@ -347,7 +394,8 @@ def cases_of(doc, config, seed):
     rows = []
     is_fallback = doc["model"].get("byte_fallback", False)
     strips = is_fallback and STRIP in doc["decoder"]["decoders"]
-    for text in (SPACED + TEXTS + random_texts(seed, 30) if is_fallback else TEXTS + random_texts(seed, 100)):
+    texts = SPACED + TEXTS if is_fallback else WORDS + TEXTS if seed > 10 else TEXTS
+    for text in texts + random_texts(seed, 30 if seed > 5 else 100):
         ids = full.encode(text, add_special_tokens=False).ids
         row = {"hex": text.encode().hex()} if "\0" in text else {"text": text}
         row["ids"] = ids
@@ -370,7 +418,7 @@ def cases_of(doc, config, seed):
         rows.append(row)
     eos = config.get("eos_token")
     eos = eos["content"] if isinstance(eos, dict) else eos
-    return {"library": "tokenizers " + tokenizers.__version__, "prefix": full.encode("", add_special_tokens=True).ids,
+    return {"library": "tokenizers " + tokenizers.__version__, "strips": strips, "prefix": full.encode("", add_special_tokens=True).ids,
             "eos": None if eos is None else full.token_to_id(eos), "cases": rows}
 
 
@@ -385,7 +433,8 @@ def write(path, text):
 def main():
     assert tokenizers.__version__ == "0.23.3", tokenizers.__version__
     only = sys.argv[1:]
-    for seed, make in enumerate((gpt2, prefix_space, llama3, qwen2, added_tokens, lacking_bytes, *FALLBACK)):
+    for seed, make in enumerate((gpt2, prefix_space, llama3, qwen2, added_tokens, lacking_bytes, *FALLBACK,
+                                 ministral3, phi4_mini, granite, stages)):
         if only and make.__name__ not in only:
             continue
         doc, config = make()

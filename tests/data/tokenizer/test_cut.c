@@ -91,7 +91,9 @@ Test(data_cut, both_parts_have_the_ids_of_the_whole)
                     {"qwen2", true},         {"prefix_space", true},
                     {"added_tokens", false}, {"gemma", true},
                     {"llama2", true},        {"metaspace_split", true},
-                    {"mistral", true},       {"phi3", true}};
+                    {"mistral", true},       {"phi3", true},
+                    {"ministral3", true},    {"phi4_mini", true},
+                    {"granite", true},       {"stages", false}};
     for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
         char path[PATH_MAX];
         snprintf(

@@ -11,7 +11,8 @@
 static const char *const folders[] = {
         "added_tokens",    "gpt2",    "lacking_bytes", "llama3",
         "prefix_space",    "qwen2",   "gemma",         "llama2",
-        "metaspace_split", "mistral", "phi3"};
+        "metaspace_split", "mistral", "phi3",          "ministral3",
+        "phi4_mini",       "granite", "stages"};
 enum {
     FOLDERS = sizeof folders / sizeof folders[0],
     PUBLISHED_FOLDERS = 6 /* whose texts the published ones were given */
@@ -192,7 +193,7 @@ Test(tokenizer, ids_are_those_of_the_reference)
     }
 }
 
-Test(tokenizer, prefix_and_end_of_text_are_those_of_the_files)
+Test(tokenizer, prefix_end_of_text_and_strip_are_those_of_the_files)
 {
     for (int f = 0; f < FOLDERS; f++) {
         struct subject subject = open_fixture(folders[f]);
@@ -208,6 +209,10 @@ Test(tokenizer, prefix_and_end_of_text_are_those_of_the_files)
         cr_expect_eq(
                 tokenizer_eos(subject.tokenizer),
                 json_is_integer(eos) ? (int)json_integer_value(eos) : -1);
+        cr_expect_eq(
+                tokenizer_strips_space(subject.tokenizer),
+                json_is_true(json_object_get(root, "strips")), "%s",
+                folders[f]);
         json_decref(root);
         close_subject(&subject);
     }
