@@ -338,42 +338,24 @@ static enum zd_status reduce_unit(struct zero *zero, int unit)
     return ZD_OK;
 }
 
-/* Position `i` completes its bucket, which begins with position `first`. */
-static int first_of_bucket(const struct zero_plan *plan, int i)
-{
-    int first = i;
-    while (first > 0 && plan->grad_buckets[first - 1] == plan->grad_buckets[i])
-        first--;
-    return first;
-}
-
-/* All of a bucket leaves. */
-static enum zd_status reduce_bucket(struct zero *zero, int first, int last)
+/* The unit at position `i` is complete. */
+static enum zd_status send_unit(struct zero *zero, int i)
 {
     const struct zero_plan *plan = zero->plan;
-    for (int k = first; k <= last; k++)
-        ZD_TRY(reduce_unit(zero, plan->grad_units[k]));
-    return plan->request.options.overlap_comm ? ZD_OK
-                                              : ops_wait_all(&zero->ops);
-}
-
-/* Position `i` completes its bucket. */
-static enum zd_status flush_bucket(struct zero *zero, int i)
-{
-    int first = first_of_bucket(zero->plan, i);
     bool reduces = zero->shards.size > 1;
+    bool is_late = reduces && plan->request.options.overlap_comm;
     if (reduces)
-        ZD_TRY(reduce_bucket(zero, first, i));
-    if (!offloads_now(zero))
-        return ZD_OK;
-    bool is_late = reduces && zero->plan->request.options.overlap_comm;
-    return grads_send(zero, zero->micro, is_late ? first : i + 1);
+        ZD_TRY(reduce_unit(zero, plan->grad_units[i]));
+    if (reduces && !is_late)
+        ZD_TRY(ops_wait_all(&zero->ops));
+    return offloads_now(zero)
+                   ? grads_send(zero, zero->micro, is_late ? i : i + 1)
+                   : ZD_OK;
 }
 
 enum zd_status grads_release(void *ctx, int unit)
 {
     struct zero *zero = ctx;
-    const struct zero_plan *plan = zero->plan;
     int position = zero->grad_positions[unit];
     ZD_TRY(comm_progress(zero->comm));
     if (position < 0 || --zero->grads_held[unit] > 0)
@@ -385,12 +367,7 @@ enum zd_status grads_release(void *ctx, int unit)
                 unit);
     zero->grads_done++;
     ZD_TRY(complete_unit(zero, unit));
-    if (!leaves_now(zero))
-        return ZD_OK;
-    bool completes =
-            position == plan->grad_unit_count - 1 ||
-            plan->grad_buckets[position + 1] != plan->grad_buckets[position];
-    return completes ? flush_bucket(zero, position) : ZD_OK;
+    return leaves_now(zero) ? send_unit(zero, position) : ZD_OK;
 }
 
 /* --- the step ------------------------------------------------------------- */

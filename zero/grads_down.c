@@ -1,13 +1,13 @@
 /* grads_down.c - reduced gradients on their way to the host.
  *
- *   buckets    0 fills | 1 fills         | 2 fills         | 3 fills
+ *   units      0 fills | 1 fills         | 2 fills         | 3 fills
  *   ranks              | 0 is reduced    | 1 is reduced    | 2 is reduced
  *   host                                 | 0 goes down     | 1 goes down
  *
  * A reduction is waited for when the next one has begun: at the same place on
- * all ranks, so that their collectives keep one order. Shards of a bucket that
- * is not kept lie in zero.grads.passing from its reduction until their copies
- * have left; one rank sends what the model wrote. */
+ * all ranks, so that their collectives keep one order. Shards of a unit that is
+ * not kept lie in zero.grads.passing from its reduction until their copies have
+ * left; one rank sends what the model wrote. */
 #include "zero/private.h"
 
 char *grads_passing(const struct zero *zero, int unit)

@@ -8,6 +8,5 @@ struct zero_options zero_options_default(void)
     return (struct zero_options){
             .stage = 3,
             .overlap_comm = true,
-            .sub_group_size = 1000000000,
     };
 }

@@ -175,29 +175,12 @@ static bool is_gathered(const struct zero *zero, int s)
            plan->segments[s].trainable && plan->request.train;
 }
 
-static size_t gather_limit(const struct zero *zero)
-{
-    int64_t limit = zero->plan->request.options.allgather_bucket_size;
-    return limit > 0 ? (size_t)limit : SIZE_MAX;
-}
-
-static bool has_room(const struct zero *zero, int s)
-{
-    size_t limit = gather_limit(zero), under_way = zero->gather_under_way;
-    size_t count = zero->plan->segments[s].count;
-    if (under_way == 0)
-        return true;
-    return zero->ops.count < COMM_OPS_MAX && under_way < limit &&
-           count <= limit - under_way;
-}
-
 static enum zd_status gather_wait(struct zero *zero, int s)
 {
     struct token gather = zero->gathers[s];
     if (!gather.number)
         return ZD_OK;
     zero->gathers[s] = (struct token){0};
-    zero->gather_under_way -= zero->plan->segments[s].count;
     return token_wait(NULL, gather);
 }
 
@@ -207,7 +190,6 @@ static enum zd_status gather_begin(struct zero *zero, int s)
     ZD_TRY(host_segment_wait(zero, s));
     ZD_TRY(gather_segment(
             zero, s, memory->shard, memory->full, &zero->gathers[s]));
-    zero->gather_under_way += zero->plan->segments[s].count;
     return zero->plan->request.options.overlap_comm ? ZD_OK
                                                     : gather_wait(zero, s);
 }
@@ -218,7 +200,7 @@ static enum zd_status gather_ahead(struct zero *zero, int end)
     for (; zero->next_gathered < end; zero->next_gathered++) {
         if (!is_gathered(zero, zero->next_gathered))
             continue;
-        if (!has_room(zero, zero->next_gathered))
+        if (zero->ops.count == COMM_OPS_MAX)
             return ZD_OK;
         ZD_TRY(gather_begin(zero, zero->next_gathered));
     }

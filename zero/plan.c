@@ -320,7 +320,7 @@ static enum zd_status build(struct zero_plan *plan, struct zero_memo *memo)
     plan_segments(plan);
     if (request->train) {
         plan_blocks(plan);
-        plan_buckets(plan);
+        plan_grads(plan);
     }
     if (plan->params_cut)
         ZD_TRY(plan_stage3(plan));
@@ -360,7 +360,6 @@ void zero_plan_fini(struct zero_plan *plan)
     free(plan->train_moves);
     free(plan->eval_moves);
     free(plan->grad_units);
-    free(plan->grad_buckets);
     free(plan->work_offsets);
     free(plan->passing_offsets);
     memset(plan, 0, sizeof *plan);

@@ -177,9 +177,8 @@ struct zero_plan {
     int train_move_count, eval_move_count;
 
     /* gradients: the units in the order in which a micro-batch completes them,
-     * the bucket each belongs to, and where each has its work buffer */
-    int *grad_units;   /* (grad_unit_count) */
-    int *grad_buckets; /* (grad_unit_count) */
+     * and where each has its work buffer */
+    int *grad_units; /* (grad_unit_count) */
     int grad_unit_count;
     size_t *work_offsets; /* by unit, fp32 elements in zero.grads.work */
     size_t work_count;    /* 0: the model writes where gradients are kept */

@@ -1,7 +1,7 @@
 /* plan_needs.c - bytes of masters and states of a rank, and a cache of them.
  *
  * A search plans thousands of jobs that differ in what states do not depend on:
- * batch, checkpointing, buckets, one of the stages 1 to 3. Their ranks are
+ * batch, checkpointing, one of the stages 1 to 3. Their ranks are
  * walked once. */
 #include "zero/plan_parts.h"
 

@@ -120,10 +120,10 @@ struct offload_request plan_request_of(
         const struct zero_plan *plan, int rank, const int64_t *began);
 void plan_request_free(struct offload_request *request);
 
-/* plan->grad_*, plan->work_* (buckets.c). */
-void plan_buckets(struct zero_plan *plan);
-/* Buckets that are reduced while the next one fills. */
-int plan_buckets_under_way(const struct zero_plan *plan);
+/* plan->grad_*, plan->work_* (plan_grads.c). */
+void plan_grads(struct zero_plan *plan);
+/* Units that are reduced while the next one fills. */
+int plan_reductions_under_way(const struct zero_plan *plan);
 
 /* plan->slots, plan->*_moves (program.c), for one micro-batch's and one
  * evaluation's unit events. */

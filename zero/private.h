@@ -6,7 +6,7 @@
  *
  *   ops.c         collectives under way, at most COMM_OPS_MAX of them
  *   params.c      params hooks: the stage-3 program; the update's gather
- *   grads.c       grads hooks: work buffers, buckets, reduction
+ *   grads.c       grads hooks: work buffers, reduction
  *   grads_down.c  what was reduced goes to the host
  *   norm.c        the norm
  *   states.c      the update of this rank's states
@@ -120,10 +120,9 @@ struct zero {
     struct lease *slot_leases;
     int *unit_slots; /* by unit that is acquired: its slot */
     /* gathers after an update, in the order of segments */
-    int next_gathered;       /* the next one that has not begun */
-    struct token *gathers;   /* by segment; {0}: none is under way */
-    size_t gather_under_way; /* elements */
-    char *slots;             /* zero.params.slots */
+    int next_gathered;     /* the next one that has not begun */
+    struct token *gathers; /* by segment; {0}: none is under way */
+    char *slots;           /* zero.params.slots */
 
     /* grads.c */
     int micro;

@@ -3,7 +3,7 @@
  * The order in which a model uses its units is known (model_unit_events), so
  * the whole step is settled before it runs, the same on every rank:
  *
- *   layer slots  L1  L2  ..           two, or as many as prefetch and reuse ask
+ *   layer slots  L1  L2  ..           two, or as many as prefetch asks
  *   outer slots  embedding | head     one that both use in turn, or one each
  *                                     when a tied head holds both at a time
  *
@@ -221,27 +221,14 @@ static enum zd_status build_moves(
     return status;
 }
 
-static enum zd_status needs_of(
-        const struct zero_plan *plan, const struct unit_event *events,
-        int event_count, int repeats, struct needs *needs)
-{
-    struct program program;
-    ZD_TRY(program_init(&program, plan, events, event_count, repeats));
-    needs_measure(&program, needs);
-    program_fini(&program);
-    return ZD_OK;
-}
-
 enum zd_status plan_program(
         struct zero_plan *plan, const struct plan_events *events)
 {
     struct needs needs = {0};
     int micros = plan->request.accumulation;
     needs_sizes(plan, &needs);
-    if (events->train_count)
-        ZD_TRY(needs_of(
-                plan, events->train, events->train_count, micros, &needs));
-    ZD_TRY(needs_of(plan, events->eval, events->eval_count, 1, &needs));
+    needs_measure(plan, events->train, events->train_count, &needs);
+    needs_measure(plan, events->eval, events->eval_count, &needs);
     ZD_TRY(slots_choose(plan, &needs));
     if (events->train_count)
         ZD_TRY(build_moves(

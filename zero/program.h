@@ -47,15 +47,15 @@ static inline bool is_layer(const struct zero_plan *plan, int unit)
 /* What the units of one class need at the same time (slots.c). */
 struct needs {
     int held;                  /* layers held by the model at once */
-    int kept;                  /* layers held, or kept for a use that is near */
     bool outers_held;          /* embedding and head held at once */
-    bool outers_kept;          /* .. or one kept while the other is held */
     size_t outer, head, layer; /* largest gather of each: elements */
     size_t outer_bytes, head_bytes, layer_bytes;
 };
-/* Largest gathers; then, pass by pass, what is held and kept at a time. */
+/* Largest gathers; then, pass by pass, what is held at a time. */
 void needs_sizes(const struct zero_plan *plan, struct needs *needs);
-void needs_measure(struct program *program, struct needs *needs);
+void needs_measure(
+        const struct zero_plan *plan, const struct unit_event *events,
+        int event_count, struct needs *needs);
 /* Settle plan->slots, layer_slots and outer_slots. ZD_ERR_CONFIG when
  * max_live_parameters is too small, naming the smallest that works. */
 enum zd_status slots_choose(struct zero_plan *plan, const struct needs *needs);

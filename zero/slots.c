@@ -9,55 +9,22 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Walk the events with unlimited memory. A released unit is kept when its next
- * use is at most max_reuse_distance elements of other units away. */
-void needs_measure(struct program *program, struct needs *needs)
+void needs_measure(
+        const struct zero_plan *plan, const struct unit_event *events,
+        int event_count, struct needs *needs)
 {
-    const struct zero_plan *plan = program->plan;
-    int unit_count = plan->request.table->unit_count;
-    size_t reach = (size_t)plan->request.options.max_reuse_distance;
-    int total = move_count(program);
-    size_t *used = zd_array((size_t)total + 1, sizeof *used);
-    bool *keeps = zd_array((size_t)unit_count, sizeof *keeps);
-    for (int i = 0; i < total; i++) { /* elements acquired before move i */
-        struct unit_event event = event_at(program, i);
-        used[i + 1] = used[i] +
-                      (event.acquire ? program->units[event.unit].count : 0);
-    }
-    int held = 0, kept = 0;
-    bool outer_in[2] = {false, false}, outer_held[2] = {false, false};
-    for (int i = 0; i < total; i++) {
-        struct unit_event event = event_at(program, i);
-        struct unit_state *unit = &program->units[event.unit];
-        bool layer = is_layer(plan, event.unit);
-        int outer = event.unit == 0 ? 0 : 1;
-        if (!unit->count)
+    int held = 0;
+    bool outer_held[2] = {false, false};
+    for (int i = 0; i < event_count; i++) {
+        if (!plan_gather_count(plan, events[i].unit))
             continue;
-        if (event.acquire) {
-            unit->next_use = program->next_use[i];
-            held += layer;
-            kept += layer && !keeps[event.unit];
-            keeps[event.unit] = true;
-            if (!layer)
-                outer_in[outer] = outer_held[outer] = true;
-        } else {
-            bool near = reach > 0 && unit->next_use != NEVER &&
-                        used[unit->next_use] - used[i] <= reach;
-            held -= layer;
-            kept -= layer && !near;
-            keeps[event.unit] = near;
-            if (!layer) {
-                outer_held[outer] = false;
-                outer_in[outer] = near;
-            }
-        }
+        if (is_layer(plan, events[i].unit))
+            held += events[i].acquire ? 1 : -1;
+        else
+            outer_held[events[i].unit > 0] = events[i].acquire;
         needs->held = max_int(needs->held, held);
-        needs->kept = max_int(needs->kept, kept);
         needs->outers_held |= outer_held[0] && outer_held[1];
-        needs->outers_kept |= outer_in[0] && outer_in[1];
     }
-    free(used);
-    free(keeps);
 }
 
 void needs_sizes(const struct zero_plan *plan, struct needs *needs)
@@ -101,20 +68,20 @@ static size_t outer_elements(const struct needs *needs, bool separate)
 }
 
 /* Settle layer_slots and whether the outer units have a slot each, within
- * max_live_parameters: first reuse and prefetch give way, then it is an error.
+ * max_live_parameters: first prefetch gives way, then it is an error.
  */
 static enum zd_status choose_slots(
         struct zero_plan *plan, const struct needs *needs, bool *separate_out)
 {
     int64_t limit = plan->request.options.max_live_parameters;
     size_t live = limit > 0 ? (size_t)limit : SIZE_MAX;
-    bool separate = needs->outers_held || needs->outers_kept;
-    int layers = needs->kept + layers_ahead(plan, needs);
+    bool separate = needs->outers_held;
+    int layers = needs->held + layers_ahead(plan, needs);
     int all = layers_to_gather(plan);
     if (layers > all)
         layers = all;
 
-    size_t smallest = outer_elements(needs, needs->outers_held) +
+    size_t smallest = outer_elements(needs, separate) +
                       (size_t)needs->held * needs->layer;
     if (smallest > live) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0605",
@@ -126,9 +93,6 @@ static enum zd_status choose_slots(
                 smallest);
         return ZD_ERR_CONFIG;
     }
-    if (outer_elements(needs, separate) + (size_t)needs->held * needs->layer >
-        live)
-        separate = needs->outers_held;
     while (layers > needs->held &&
            outer_elements(needs, separate) + (size_t)layers * needs->layer >
                    live)

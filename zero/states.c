@@ -218,13 +218,6 @@ static enum zd_status update_blocks(
 
 /* --- the update ----------------------------------------------------------- */
 
-/* Elements of one call, a multiple of 256. */
-static size_t tile_of(const struct zero *zero, size_t count)
-{
-    size_t tile = (size_t)zero->plan->request.options.sub_group_size;
-    return tile ? (tile + ZERO_ALIGN - 1) / ZERO_ALIGN * ZERO_ALIGN : count;
-}
-
 struct optim_span states_span(
         const struct zero *zero, const struct extent_memory *extent,
         size_t begin, size_t count)
@@ -263,17 +256,11 @@ enum zd_status states_update_resident(
         const struct zero *zero, const struct extent_memory *extent,
         const struct optim_step *step)
 {
-    size_t count = extent->at.extent.count;
-    size_t tile = tile_of(zero, count);
-    for (size_t done = extent->at.spilled; done < count; done += tile) {
-        size_t left = count - done;
-        struct optim_span span =
-                states_span(zero, extent, done, left < tile ? left : tile);
-        span.lanes = optim_lanes_from(
-                &extent->at.layout, &extent->lanes, done - extent->at.spilled);
-        ZD_TRY(optim_device()->update(&span, step));
-    }
-    return ZD_OK;
+    size_t spilled = extent->at.spilled;
+    size_t count = extent->at.extent.count - spilled;
+    struct optim_span span = states_span(zero, extent, spilled, count);
+    span.lanes = extent->lanes;
+    return count ? optim_device()->update(&span, step) : ZD_OK;
 }
 
 enum zd_status zero_update(struct zero *zero, const struct optim_step *step)

@@ -3,7 +3,7 @@
  *   zero_step_begin
  *   zero_step_expect      offload.clipping = "undo"
  *   for each micro-batch: zero_micro_begin, model_forward, model_backward
- *                         (zero_hooks gathers, releases, buckets and reduces)
+ *                         (zero_hooks gathers, releases and reduces)
  *   zero_reduce_finish    every reduction has arrived; the norm is begun
  *   zero_grad_norm        agreed by all ranks, exact (base/number/exact_sum.h)
  *   zero_update           this rank's states; with Adam-mini the block sums are

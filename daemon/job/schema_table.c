@@ -230,13 +230,9 @@ const struct schema_key schema_table[] = {
 
 {"zero", "stage", SCHEMA_INT, JOB(zero.stage), .max = 3, .help = "What is sharded; 0: nothing; 1: optimizer states; 2: also gradients; 3: also parameters"},
 {"zero", "overlap_comm", SCHEMA_BOOL, JOB(zero.overlap_comm), .help = "Start collectives early and wait for them late"},
-{"zero", "reduce_bucket_size", SCHEMA_INT64, JOB(zero.reduce_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .help = "Gradient elements collected for one reduce-scatter; auto: each unit is reduced when it is complete. At stages 2 and 3 the elements are collected in fp32 buffers, which the plan shows"},
-{"zero", "allgather_bucket_size", SCHEMA_INT64, JOB(zero.allgather_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .help = "Parameter elements in flight after an update (stages 1, 2)"},
 {"zero", "prefetch_bucket_size", SCHEMA_INT64, JOB(zero.prefetch_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_prefetch_bucket_size", .help = "Parameter elements gathered ahead (stage 3); auto: the next unit"},
 {"zero", "param_persistence_threshold", SCHEMA_INT64, JOB(zero.param_persistence_threshold), .max = COUNT_MAX, .aliases = "stage3_param_persistence_threshold", .help = "Tensors with fewer elements stay gathered (stage 3); k and v are treated like q, up like gate"},
-{"zero", "max_live_parameters", SCHEMA_INT64, JOB(zero.max_live_parameters), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_live_parameters", .help = "Most parameter elements gathered at a time (stage 3); auto: what compute, prefetch and reuse need"},
-{"zero", "max_reuse_distance", SCHEMA_INT64, JOB(zero.max_reuse_distance), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_reuse_distance", .help = "Keep a unit that is used again within this many elements (stage 3); auto: no slots beyond those for prefetch"},
-{"zero", "sub_group_size", SCHEMA_INT64, JOB(zero.sub_group_size), .min = 1, .max = COUNT_MAX, .help = "Elements of one optimizer tile, rounded up to a multiple of 256"},
+{"zero", "max_live_parameters", SCHEMA_INT64, JOB(zero.max_live_parameters), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_max_live_parameters", .help = "Most parameter elements gathered at a time (stage 3); auto: what compute and prefetch need"},
 {"zero", "round_robin_gradients", SCHEMA_BOOL, JOB(zero.round_robin_gradients), .help = "Each rank sends first to its right neighbor"},
 
 {"offload", "optimizer", SCHEMA_ENUM, JOB(offload.optimizer), .choices = tiers, .help = "Where master weights and moments are kept; with cpu and nvme the update runs on the host"},

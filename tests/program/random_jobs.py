@@ -82,9 +82,9 @@ def draw(rng):
         job['optim.state_dtype'] = 'bf16'
     if rng.random() < .3:
         job['optim.stable_embedding'] = False
-    for key, values in (('zero.reduce_bucket_size', [1000, 50000]), ('zero.prefetch_bucket_size', [1000, 200000]),
-                        ('zero.max_reuse_distance', [100000]), ('zero.param_persistence_threshold', [100, 5000]),
-                        ('zero.sub_group_size', [512, 100000]), ('zero.overlap_comm', [False]),
+    for key, values in (('zero.prefetch_bucket_size', [1000, 200000]),
+                        ('zero.param_persistence_threshold', [100, 5000]),
+                        ('zero.overlap_comm', [False]),
                         ('comm.reduce_dtype', ['fp32', 'compute']), ('data.prefetch', [1, 4]), ('data.val_split', [0.1]),
                         ('eval.per_device_eval_batch_size', [1, 3]), ('checkpoint.async_save', [False]),
                         ('checkpoint.save_only_model', [True]), ('control.socket', ['none'])):

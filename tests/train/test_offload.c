@@ -87,7 +87,7 @@ static void layouts_agree(const char *job, const char *dtype, int world)
             "device.streams=threads offload.threads=3",
             "device.streams=inline offload.threads=1",
             "offload.clipping=undo offload.threads=3",
-            "offload.chunk_bytes=2048 zero.reduce_bucket_size=3000",
+            "offload.chunk_bytes=2048",
             "zero.overlap_comm=false device.streams=inline"};
     const char *base = job_threads_dir();
     tap_ok(run(job, base, world, "%s zero.stage=1", dtype),

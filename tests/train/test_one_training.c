@@ -44,13 +44,8 @@ static void options_change_nothing(void)
     } cases[] = {
             {"overlap_comm = false", "zero.overlap_comm=false"},
             {"prefetch of many units", "zero.prefetch_bucket_size=5e8"},
-            {"one bucket", "zero.reduce_bucket_size=5e8"},
-            {"small buckets and tiles",
-             "zero.reduce_bucket_size=1000 zero.allgather_bucket_size=1000 "
-             "zero.sub_group_size=1000"},
             {"persistent tensors", "zero.param_persistence_threshold=3000"},
-            {"units kept",
-             "zero.max_reuse_distance=1e9 zero.max_live_parameters=1e9"},
+            {"units kept", "zero.max_live_parameters=1e9"},
             {"round robin", "zero.round_robin_gradients=true"},
             {"checkpointing none", "train.gradient_checkpointing=none"},
             {"checkpointing selective",

@@ -91,10 +91,9 @@ Test(zero_program, every_unit_is_in_its_slot_when_it_is_used)
     for (int variant = 0; variant < 2 * 2 * 4; variant++) {
         struct zero_request r =
                 program(1 + variant % 4 * 3, variant & 4, variant & 8 ? 3 : 1);
-        for (int k = 0; k < 5 * 5 * 2; k++) {
+        for (int k = 0; k < 5 * 2; k++) {
             r.options.prefetch_bucket_size = sizes[k % 5];
-            r.options.max_reuse_distance = sizes[k / 5 % 5];
-            r.options.overlap_comm = k / 25;
+            r.options.overlap_comm = k / 5;
             r.checkpointing.mode =
                     k % 3 ? CHECKPOINTING_SQRT : CHECKPOINTING_NONE;
             struct zero_plan plan = build(&r);
@@ -109,19 +108,19 @@ Test(zero_program, units_are_kept_as_the_options_say)
     static const struct {
         const char *what;
         int layers, micros, every; /* checkpointing */
-        int64_t reuse, persistent;
+        int64_t prefetch, persistent;
         int layer_slots, outer_slots, gathers;
     } cases[] = {
             /* forward: all; backward: all but those that are still there */
             {"two layers at a time", 9, 1, 0, 0, 0, 2, 1, 2 + 9 + 7},
-            {"a long reuse distance", 6, 4, 0, 1 << 30, 0, 6, 2, 8},
+            {"all layers ahead", 6, 4, 0, 1 << 30, 0, 6, 1, 6 + 4 * 2},
             {"segments that are recomputed", 9, 1, 3, 0, 0, 4, 1, 2 + 9 + 5},
             {"persistent tensors only", 3, 1, 0, 0, 1 << 30, 0, 0, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct zero_request r =
                 program(cases[i].layers, false, cases[i].micros);
-        r.options.max_reuse_distance = cases[i].reuse;
+        r.options.prefetch_bucket_size = cases[i].prefetch;
         r.options.param_persistence_threshold = cases[i].persistent;
         if (cases[i].every)
             r.checkpointing = (struct checkpointing){
@@ -193,7 +192,7 @@ Test(zero_program, live_parameters_are_bounded_or_the_bound_is_refused)
     size_t outer = plan.slots[0].count, layer = plan.slots[1].count;
     zero_plan_fini(&plan);
 
-    r.options.max_reuse_distance = 1 << 30;
+    r.options.prefetch_bucket_size = 1 << 30;
     r.options.max_live_parameters = (int64_t)(outer + 4 * layer + 5);
     plan = build(&r);
     check_plan(&plan);

@@ -96,7 +96,6 @@ static void test_worlds(const struct variant *v)
         }
         for (int stage = 0; stage <= 3; stage++) {
             struct scenario s = scenario(v, stage, 3, type);
-            s.options.sub_group_size = 1000;
             ok &= gives(&s, &alone);
         }
         tap_ok(ok, "%s, %s: the same bits at worlds 1 to 8", v->name,

@@ -56,17 +56,12 @@ void scenario_vary(struct scenario *s, int variant)
         o->overlap_comm = false;
         break;
     case 2:
-        o->reduce_bucket_size = 5000;
         o->prefetch_bucket_size = 1 << 20;
-        o->allgather_bucket_size = 4000;
         break;
     case 3:
-        o->max_reuse_distance = 1 << 20;
         o->param_persistence_threshold = 300;
-        o->sub_group_size = 100;
         break;
     case 4:
-        o->reduce_bucket_size = 1 << 30;
         s->checkpointing =
                 (struct checkpointing){.mode = CHECKPOINTING_EVERY, .every = 3};
         s->evaluates = true;

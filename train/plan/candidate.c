@@ -75,8 +75,7 @@ static void choose(struct train_job *job, const struct option *row)
     if (row->dimension == CHOOSE_ADAPTERS)
         job->lora.enabled = true;
     if (row->dimension == CHOOSE_BUCKETS)
-        job->zero.reduce_bucket_size = job->zero.prefetch_bucket_size =
-                job->zero.max_reuse_distance = 0;
+        job->zero.prefetch_bucket_size = 0;
 }
 
 /* The job already has this option. */
@@ -251,7 +250,6 @@ bool candidate_is_sound(
         const struct plan_candidate *candidate)
 {
     const struct train_job changed = candidate_job(job, candidate);
-    const struct zero_options *zero = &job->zero;
     enum checkpointing_mode mode = changed.train.gradient_checkpointing.mode;
     const unsigned char *option = candidate->option;
     for (int d = 0; d < CHOICES; d++)
@@ -259,9 +257,7 @@ bool candidate_is_sound(
             return false;
     if (option[CHOOSE_STAGE] && world == 1)
         return false;
-    if (option[CHOOSE_BUCKETS] &&
-        !(zero->reduce_bucket_size || zero->prefetch_bucket_size ||
-          zero->max_reuse_distance))
+    if (option[CHOOSE_BUCKETS] && !job->zero.prefetch_bucket_size)
         return false;
     if (changed.offload.activations != OFFLOAD_NONE &&
         (mode == CHECKPOINTING_NONE || mode == CHECKPOINTING_SELECTIVE))
@@ -295,7 +291,7 @@ bool candidate_holds(
 
 /* --- as a job file says it ------------------------------------------------ */
 
-enum { KEYS = 17 };
+enum { KEYS = 15 };
 struct key_value {
     const char *key, *value, *why;
 };
@@ -335,9 +331,7 @@ static void keys_of(
             {"train.gradient_checkpointing", texts->mode, reason_of(candidate, CHOOSE_MODE)},
             {"train.per_device_train_batch_size", texts->B, "the largest micro-batch that fits"},
             {"train.gradient_accumulation_steps", texts->A, "keeps the global batch size"},
-            {"zero.reduce_bucket_size", zero->reduce_bucket_size ? "" : "auto", "gradients wait in less memory"},
             {"zero.prefetch_bucket_size", zero->prefetch_bucket_size ? "" : "auto", "one unit ahead, not more"},
-            {"zero.max_reuse_distance", zero->max_reuse_distance ? "" : "auto", "no slots to keep units in"},
             {"optim.name", texts->optimizer,
              job->optim.paged != given->optim.paged ? "states go to the host as far as the device lacks room" : "states take less"},
             {"optim.state_dtype", types[is_8bit ? given->optim.state_type : job->optim.state_type], "states take less"},

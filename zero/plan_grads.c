@@ -1,17 +1,16 @@
-/* buckets.c - in which order gradients are complete, which of them leave in one
- * bucket, and where each unit's work buffer lies.
+/* plan_grads.c - in which order gradients are complete, and where each unit's
+ * work buffer lies.
  *
  *   backward     head   L   L-1   L-2  ..  1   embedding
- *   buckets      |---- 0 ----|---- 1 ----|---- 2 ----|
- *   buffers      used again by bucket 2 what bucket 0 used (with overlap_comm:
- *                while 1 fills, 0 is under way); by bucket 1 without
+ *   buffers       A     B    A     B           with overlap_comm: while one
+ *                                              fills, the one before is reduced
  *
  * A tied head begins the embedding's gradient at the head and the embedding
  * ends it, so that buffer is in use throughout. Where gradients are kept whole
  * and in fp32 the model writes them in place and there are no work buffers.
  *
- * Where gradients pass on to the host the reduced shards of a bucket lie in a
- * buffer of their own: they arrive there while the next bucket fills, and leave
+ * Where gradients pass on to the host the reduced shards of a unit lie in a
+ * buffer of their own: they arrive there while the next unit fills, and leave
  * while the one after it does. One rank sends its work buffers themselves. */
 #include "base/must.h"
 #include "zero/plan_parts.h"
@@ -88,30 +87,7 @@ static void order_units(struct zero_plan *plan)
     }
 }
 
-static void fill_buckets(struct zero_plan *plan)
-{
-    size_t limit = (size_t)plan->request.options.reduce_bucket_size;
-    size_t waiting = 0;
-    int bucket = 0;
-    for (int i = 0; i < plan->grad_unit_count; i++) {
-        plan->grad_buckets[i] = bucket;
-        waiting += plan_grad_count(plan, plan->grad_units[i]);
-        if (waiting >= limit) {
-            bucket++;
-            waiting = 0;
-        }
-    }
-}
-
-static int last_of_bucket(const struct zero_plan *plan, int bucket)
-{
-    int last = plan->grad_unit_count - 1;
-    while (last > 0 && plan->grad_buckets[last] > bucket)
-        last--;
-    return last;
-}
-
-int plan_buckets_under_way(const struct zero_plan *plan)
+int plan_reductions_under_way(const struct zero_plan *plan)
 {
     return plan->request.options.overlap_comm ? 1 : 0;
 }
@@ -126,28 +102,20 @@ static struct lifetime work_lifetime(const struct zero_plan *plan, int position)
             .to = position,
             .count = plan_work_count(plan, unit)};
     if (plan->grads_cut || plan->grads_pass)
-        life.to = last_of_bucket(
-                plan,
-                plan->grad_buckets[position] + plan_buckets_under_way(plan));
+        life.to = position + plan_reductions_under_way(plan);
     return life;
 }
 
-/* From its bucket's reduction to the one before which its copy must be over. */
+/* From its reduction to the one before which its copy must be over. */
 static struct lifetime passing_lifetime(
         const struct zero_plan *plan, int position)
 {
-    int unit = plan->grad_units[position],
-        bucket = plan->grad_buckets[position];
-    int over = bucket + 1 + plan_buckets_under_way(plan);
-    int last = plan->grad_unit_count - 1;
-    struct lifetime life = {
+    int unit = plan->grad_units[position];
+    return (struct lifetime){
             .unit = unit,
-            .from = last_of_bucket(plan, bucket),
-            .to = last,
+            .from = position,
+            .to = position + plan_reductions_under_way(plan),
             .count = plan_grad_count(plan, unit) / (size_t)plan->shards};
-    if (over <= plan->grad_buckets[last])
-        life.to = last_of_bucket(plan, over) - 1;
-    return life;
 }
 
 static int larger_first(const void *a, const void *b)
@@ -195,15 +163,13 @@ static void place_buffers(
     free(lives);
 }
 
-void plan_buckets(struct zero_plan *plan)
+void plan_grads(struct zero_plan *plan)
 {
     size_t units = (size_t)plan->request.table->unit_count;
     plan->grad_units = zd_array(units, sizeof *plan->grad_units);
-    plan->grad_buckets = zd_array(units, sizeof *plan->grad_buckets);
     plan->work_offsets = zd_array(units, sizeof *plan->work_offsets);
     plan->passing_offsets = zd_array(units, sizeof *plan->passing_offsets);
     order_units(plan);
-    fill_buckets(plan);
     if (plan->grads_cut || plan->grads_pass || plan->grad_dtype != DTYPE_FP32)
         place_buffers(
                 plan, work_lifetime, plan->work_offsets, &plan->work_count);
