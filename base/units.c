@@ -41,6 +41,15 @@ const char *units_number(double value, int digits, char out[UNITS_TEXT])
     return out;
 }
 
+const char *units_exact(double value, char out[UNITS_TEXT])
+{
+    int digits = 6;
+    do
+        snprintf(out, UNITS_TEXT, "%.*g", digits, value);
+    while (strtod(out, NULL) != value && digits++ < 17);
+    return out;
+}
+
 static const char *print_bytes(
         double value, int least_unit, bool rounds_up, char out[UNITS_TEXT])
 {
@@ -71,7 +80,11 @@ const char *units_time(double seconds, int digits, char out[UNITS_TEXT])
     static const struct {
         double from, seconds;
         const char *name;
-    } units[] = {{172800, 86400, "days"}, {7200, 3600, "h"}, {120, 60, "min"}, {0, 1, "s"}};
+    } units[] = {
+            {172800, 86400, "days"},
+            {7200, 3600, "h"},
+            {120, 60, "min"},
+            {0, 1, "s"}};
     int i = 0;
     while (i < 3 && seconds < units[i].from)
         i++;

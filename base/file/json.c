@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "base/units.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -75,8 +76,9 @@ void json_must_have_memory(void)
 }
 
 /* Counts values and keys: the first of the text, those after a comma or colon,
- * and the first in brackets that are not empty. What a string is does not depend
- * on where it stands, so this agrees with the parser up to the first error. */
+ * and the first in brackets that are not empty. What a string is does not
+ * depend on where it stands, so this agrees with the parser up to the first
+ * error. */
 static bool has_more_values(const char *text, size_t bytes, size_t most)
 {
     size_t count = 1;
@@ -194,13 +196,9 @@ enum zd_status json_parse_file_upto(
 
 /* The number at `text`, in as few digits as come back exactly; returns the
  * bytes that were written to `out`. */
-static size_t shorten_real(const char *text, char *out, size_t out_bytes)
+static size_t shorten_real(const char *text, char out[UNITS_TEXT])
 {
-    double value = strtod(text, NULL);
-    int digits = 15;
-    do
-        snprintf(out, out_bytes, "%.*g", digits, value);
-    while (strtod(out, NULL) != value && digits++ < 17);
+    units_exact(strtod(text, NULL), out);
     if (!strpbrk(out, ".e"))
         strcat(out, ".0");
     return strlen(out);
@@ -210,17 +208,16 @@ static size_t shorten_real(const char *text, char *out, size_t out_bytes)
  * 1e-06 would go out as 9.9999999999999995e-7. */
 static char *shorten_reals(const char *text)
 {
-    enum { REAL_MAX = 32 };
     size_t bytes = strlen(text), used = 0;
     /* 1e22 becomes 1e+22 */
-    char *out = malloc(2 * bytes + REAL_MAX);
+    char *out = malloc(2 * bytes + UNITS_TEXT);
     bool in_string = false;
     for (size_t i = 0; out && i < bytes;) {
         size_t length = strspn(text + i, "+-.0123456789eE");
         bool is_number = !in_string &&
                          (isdigit((unsigned char)text[i]) || text[i] == '-');
         if (is_number && strcspn(text + i, ".eE") < length) {
-            used += shorten_real(text + i, out + used, REAL_MAX);
+            used += shorten_real(text + i, out + used);
             i += length;
             continue;
         }

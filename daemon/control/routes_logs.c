@@ -2,7 +2,10 @@
  *
  * The name is made of the rank's number alone. At most LOOK_BACK bytes before
  * the file's end are read, and PART bytes at a time of one that is followed. */
+#include "base/clock.h"
+#include "base/words.h"
 #include "daemon/control/routes_internal.h"
+#include "daemon/state/log_lines.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LOOK_BACK = 4 << 20, PART = 64 << 10, TAIL_MAX = 100000 };
@@ -25,50 +27,28 @@ struct log_request {
 
 /* --- parameters --- */
 
-/* "5m", "1h30m": seconds; NaN for anything else. */
-static double duration(const char *text)
-{
-    static const char units[] = "dhms";
-    static const double seconds[] = {86400, 3600, 60, 1};
-    double total = 0;
-    while (*text) {
-        char *end;
-        if (!isdigit((unsigned char)*text))
-            return NAN;
-        double number = strtod(text, &end);
-        const char *unit = *end ? strchr(units, *end) : NULL;
-        if (!unit)
-            return NAN;
-        total += number * seconds[unit - units];
-        text = end + 1;
-    }
-    return total;
-}
-
 static bool read_since(const struct ask *ask, double *since)
 {
     const char *text = param_text(ask, "since");
     char *end;
+    double ago;
     if (!text)
         return true;
-    double value = strtod(text, &end);
-    if (end == text || !isdigit((unsigned char)text[0]))
-        value = NAN;
-    else if (*end)
-        value = run_state_now() - duration(text);
-    if (isfinite(value)) {
-        *since = value;
+    *since = strtod(text, &end);
+    if (isdigit((unsigned char)text[0]) && !*end)
         return true;
-    }
-    return refuse(
-            ask, 400, "E_BAD_REQUEST", "since=5m, or since=1795200000",
-            "parameter since=%.40s: seconds since 1970, or how long ago", text);
+    *since = text[0] && words_duration(text, &ago) ? clock_wall_seconds() - ago
+                                                   : 0;
+    return *since ||
+           refuse(ask, 400, "E_BAD_REQUEST", "since=5m, or since=1795200000",
+                  "parameter since=%.40s: seconds since 1970, or how long ago",
+                  text);
 }
 
 static bool read_request(const struct ask *ask, struct log_request *out)
 {
     const struct run_state *state = ask->state;
-    *out = (struct log_request){.tail = 1000, .since = -INFINITY};
+    *out = (struct log_request){.tail = 1000};
     if (!param_integer(ask, "rank", 0, 99999, &out->rank) ||
         !param_integer(ask, "tail", 0, TAIL_MAX, &out->tail) ||
         !param_flag(ask, "follow", &out->follow) ||
@@ -105,59 +85,17 @@ static int open_log(const struct ask *ask, int rank)
     return -1;
 }
 
-/* --- lines --- */
-
-/* When a line was written; NaN where it does not say. Text lines begin with the
- * time, those in JSON with {"time": ". */
-static double time_of(const char *line)
-{
-    struct tm tm = {0};
-    static const char json[] = "{\"time\":\"";
-    if (strncmp(line, json, sizeof json - 1) == 0)
-        line += sizeof json - 1;
-    if (!isdigit((unsigned char)line[0]) ||
-        !strptime(line, "%Y-%m-%dT%H:%M:%SZ", &tm))
-        return NAN;
-    return (double)timegm(&tm);
-}
-
-/* Where the last `tail` lines begin, of those after `since`. */
-static size_t first_line(
-        const char *text, size_t bytes, const struct log_request *request)
-{
-    size_t at = bytes;
-    int64_t lines = 0;
-    while (at > 0 && lines < request->tail) {
-        const char *before = at > 1 ? memrchr(text, '\n', at - 1) : NULL;
-        at = before ? (size_t)(before + 1 - text) : 0;
-        lines++;
-    }
-    while (at < bytes && time_of(text + at) <= request->since) {
-        const char *end = memchr(text + at, '\n', bytes - at);
-        at = end ? (size_t)(end + 1 - text) : bytes;
-    }
-    return at;
-}
-
 /* --- following --- */
 
 /* New whole lines. */
 static bool feed(struct follower *follower)
 {
     static char part[PART]; /* the loop's thread alone comes here */
-    struct stat info;
     follower->has_more = false;
-    if (http_queued(follower->stream) >= STREAM_PART ||
-        fstat(follower->fd, &info) != 0)
+    if (http_queued(follower->stream) >= STREAM_PART)
         return true;
-    if (info.st_size < follower->at)
-        follower->at = 0; /* it was emptied */
-    ssize_t n = pread(follower->fd, part, sizeof part, follower->at);
-    const char *last = n > 0 ? memrchr(part, '\n', (size_t)n) : NULL;
-    size_t bytes = last ? (size_t)(last + 1 - part) : 0;
-    if (!last && n == (ssize_t)sizeof part)
-        bytes = sizeof part; /* one endless line */
-    follower->at += (int64_t)bytes;
+    size_t bytes =
+            log_lines_next(follower->fd, &follower->at, part, sizeof part);
     follower->has_more = bytes > 0;
     return !bytes || http_send(follower->stream, part, bytes);
 }
@@ -172,14 +110,13 @@ void route_logs(const struct ask *ask)
     int fd = open_log(ask, (int)want.rank);
     if (fd < 0)
         return;
-    char *text = run_log_end(fd, LOOK_BACK, &end, &bytes);
+    char *text =
+            log_lines_last(fd, LOOK_BACK, want.tail, want.since, &end, &bytes);
     if (!text) {
         close(fd);
         http_error(ask->reply, 500, "E_FAILED", NULL, "the log cannot be read");
         return;
     }
-    size_t first = first_line(text, bytes, &want);
-    bytes -= first;
     if (want.follow && !ask->routes->is_over) {
         /* what is queued for one client is bounded: the end of it */
         size_t cut = bytes > 2 * STREAM_PART ? bytes - 2 * STREAM_PART : 0;
@@ -188,12 +125,11 @@ void route_logs(const struct ask *ask)
         struct follower *follower = follower_create(ask, feed, fd);
         follower->follows = true;
         follower->at = end;
-        http_send(follower->stream, text + first + cut, bytes - cut);
+        http_send(follower->stream, text + cut, bytes - cut);
         free(text);
         return;
     }
     close(fd);
-    memmove(text, text + first, bytes);
     ask->reply->status = 200;
     ask->reply->content_type = HTTP_TEXT;
     ask->reply->body = text;

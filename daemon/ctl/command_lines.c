@@ -1,12 +1,13 @@
 /* command_lines.c - ls, and the commands that print lines as they come: logs,
  * events. */
 #include "base/file/json.h"
-#include "daemon/cli/parse.h"
+#include "base/words.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/jobs.h"
 #include "daemon/ctl/show.h"
 #include "daemon/ctl/target.h"
+#include "daemon/state/log_lines.h"
 
 #include <string.h>
 
@@ -49,10 +50,10 @@ static enum zd_status since_of(const struct cli_args *args, double *since_out)
         *since_out = at; /* seconds since 1970 */
         return ZD_OK;
     }
-    *since_out = dir_line_time(args->since);
+    *since_out = log_line_time(args->since);
     if (*since_out > 0)
         return ZD_OK;
-    if (!cli_parse_duration(args->since, &ago))
+    if (!words_duration(args->since, &ago))
         return ZD_FAIL(
                 ZD_ERR_USAGE, "E0101",
                 "--since takes a time like 5m, 1h30m or 2026-11-21T20:33:53Z, "

@@ -1,6 +1,7 @@
 /* common.c - what the commands share: which job, json and csv. */
 #include "base/suggest.h"
 #include "base/text_buffer.h"
+#include "base/units.h"
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/ctl.h"
@@ -211,24 +212,13 @@ static void csv_field(const char *text, FILE *out)
     fputs(is_plain ? "" : "\"", out);
 }
 
-/* As few digits as come back exactly. */
-static void print_real(double value, FILE *out)
-{
-    char text[40];
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    fputs(text, out);
-}
-
 static void print_csv_value(const json_t *value, FILE *out)
 {
+    char number[UNITS_TEXT];
     if (json_is_string(value)) {
         csv_field(json_string_value(value), out);
     } else if (json_is_real(value)) {
-        print_real(json_real_value(value), out);
+        fputs(units_exact(json_real_value(value), number), out);
     } else if (value && !json_is_null(value)) {
         char *text =
                 json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));

@@ -5,18 +5,24 @@
 #include "base/must.h"
 #include "daemon/cli/fill.h"
 #include "daemon/ctl/client.h"
+#include "daemon/state/log_lines.h"
 #include "daemon/state/past.h"
 #include "daemon/state/series.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
+#include <unistd.h>
 
-enum { FILE_MAX = 1 << 30, STARTS_MAX = 1 << 20, FOLLOW_MS = 500 };
+enum {
+    FILE_MAX = 1 << 30,
+    STARTS_MAX = 1 << 20,
+    LOOK_BACK = 256 << 20, /* of lines that are printed */
+    LINE_MAX_BYTES = 64 << 10,
+    FOLLOW_MS = 500
+};
 
 static enum zd_status fail_missing(const char *dir, const char *what)
 {
@@ -88,57 +94,43 @@ static enum zd_status check_size(const char *path)
             path, (long long)about.st_size, FILE_MAX);
 }
 
-/* The value of `name` in the query of `what`; false: not there. */
-static bool param(
-        const char *what, const char *name, char *out, size_t out_bytes)
+/* Does the query of `what` name this series, or none? */
+static bool is_named(const char *what, const char *name)
 {
     size_t length = strlen(name);
-    const char *at = strchr(what, '?');
-    for (; at; at = strchr(at, '&')) {
-        at++;
-        if (strncmp(at, name, length) == 0 && at[length] == '=') {
-            snprintf(
-                    out, out_bytes, "%.*s", (int)strcspn(at + length + 1, "&"),
-                    at + length + 1);
+    for (const char *at = what; (at = strstr(at, name)); at += length)
+        if (strchr("=,", at[-1]) && strchr(",&", at[length]))
             return true;
-        }
-    }
-    return false;
+    return !strstr(what, "name=");
 }
 
-static bool is_named(const char *names, const char *name)
+/* A number of the query. */
+static int64_t param(const char *what, const char *name, int64_t otherwise)
 {
-    size_t length = strlen(name);
-    for (const char *at = names; (at = strstr(at, name)); at += length)
-        if ((at == names || at[-1] == ',') &&
-            (!at[length] || at[length] == ','))
-            return true;
-    return !names[0];
+    const char *at = strstr(what, name);
+    return at ? strtoll(at + strlen(name), NULL, 10) : otherwise;
 }
 
 static enum zd_status get_history(
         const char *dir, const json_t *file, const char *what,
         json_t **json_out)
 {
-    char path[PATH_MAX], names[1024] = "", since[32] = "-1", max[32] = "1000";
+    char path[PATH_MAX];
     fs_join(path, sizeof path, dir, "metrics.jsonl");
     ZD_TRY(check_size(path));
     struct resumed_rows *rows = resumed_rows_read(path, INT64_MAX);
     if (!rows)
         return fail_missing(dir, "metrics");
-    param(what, "name", names, sizeof names);
-    param(what, "since", since, sizeof since);
-    param(what, "max", max, sizeof max);
     json_t *series = json_object(), *list = json_array();
     for (int i = 0; run_series_name(i); i++) {
         const char *name = run_series_name(i);
         json_array_append_new(list, json_string(name));
-        if (is_named(names, name))
+        if (is_named(what, name))
             json_object_set_new(
                     series, name,
                     history_json(
-                            &rows->series[i], strtoll(since, NULL, 10),
-                            atoi(max)));
+                            &rows->series[i], param(what, "since=", -1),
+                            (int)param(what, "max=", 1000)));
     }
     resumed_rows_free(rows);
     *json_out = json_pack("{s:o, s:o}", "series", series, "names", list);
@@ -150,15 +142,14 @@ static enum zd_status get_samples(
         const char *dir, const json_t *file, const char *what,
         json_t **json_out)
 {
-    char path[PATH_MAX], max[16] = "20";
+    char path[PATH_MAX];
     fs_join(path, sizeof path, dir, "events.jsonl");
     ZD_TRY(check_size(path));
     json_t *samples = json_array();
-    param(what, "max", max, sizeof max);
     struct past *past = past_read(path);
     for (int i = past ? past->count : 0; i-- > 0;)
         if (strcmp(past->events[i].kind, "sample") == 0 &&
-            json_array_size(samples) < strtoul(max, NULL, 10))
+            json_array_size(samples) < (size_t)param(what, "max=", 20))
             json_array_append_new(
                     samples, json_loads(past->events[i].text, 0, NULL));
     past_free(past);
@@ -231,59 +222,21 @@ enum zd_status dir_get(
     return fail_missing(dir, strrchr(what, '/') + 1);
 }
 
-/* --- following --- */
+/* --- lines --- */
 
-double dir_line_time(const char *line)
+static bool pass_lines(const struct target_stream *stream, char *text)
 {
-    struct tm tm = {0};
-    if (line[0] == '{') {
-        json_t *object = json_of_line(line, strlen(line));
-        json_t *time = json_object_get(object, "time");
-        double value = json_is_string(time)
-                               ? dir_line_time(json_string_value(time))
-                               : json_number_value(time);
-        json_decref(object);
-        return value;
-    }
-    if (!isdigit((unsigned char)line[0]) ||
-        !strptime(line, "%Y-%m-%dT%H:%M:%S", &tm))
-        return 0;
-    return (double)timegm(&tm);
-}
-
-/* Where the last `tail` lines of the file begin. */
-static long tail_offset(FILE *file, int64_t tail)
-{
-    char data[8192];
-    fseek(file, 0, SEEK_END);
-    long at = ftell(file);
-    int64_t lines = -1; /* the end of the last line counts for none */
-    while (at > 0 && tail >= 0) {
-        long bytes = at < (long)sizeof data ? at : (long)sizeof data;
-        fseek(file, at - bytes, SEEK_SET);
-        if (fread(data, 1, (size_t)bytes, file) != (size_t)bytes)
-            break;
-        for (long i = bytes - 1; i >= 0; i--)
-            if (data[i] == '\n' && ++lines == tail)
-                return at - bytes + i + 1;
-        at -= bytes;
-    }
-    return 0;
-}
-
-static bool pass_line(const struct target_stream *stream, char *line)
-{
-    line[strcspn(line, "\n")] = '\0';
-    double time = stream->since > 0 ? dir_line_time(line) : 0;
-    if (time > 0 && time < stream->since)
-        return true;
-    return stream->line(stream->ctx, line);
+    bool goes_on = true;
+    while (goes_on && text && *text)
+        goes_on = stream->line(stream->ctx, strsep(&text, "\n"));
+    return goes_on;
 }
 
 enum zd_status dir_stream(const char *dir, const struct target_stream *stream)
 {
-    char path[PATH_MAX], name[64], *line = NULL;
-    size_t capacity = 0;
+    char path[PATH_MAX], name[64], part[LINE_MAX_BYTES + 1];
+    size_t bytes;
+    int64_t at;
     int fd;
     if (stream->with_steps) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1097",
@@ -294,24 +247,19 @@ enum zd_status dir_stream(const char *dir, const struct target_stream *stream)
     snprintf(name, sizeof name, "logs/rank-%05d.log", stream->rank);
     fs_join(path, sizeof path, dir, stream->is_events ? "events.jsonl" : name);
     ZD_TRY(fs_open_read(path, &fd, NULL));
-    FILE *file = zd_must(fdopen(fd, "r"));
-    long at = tail_offset(file, stream->tail);
-    bool goes_on = fseek(file, at, SEEK_SET) == 0;
-    while (goes_on && !client_interrupted()) {
-        ssize_t bytes = getline(&line, &capacity, file);
-        if (bytes > 0 && (line[bytes - 1] == '\n' || !stream->follow)) {
-            goes_on = pass_line(stream, line);
-            at = ftell(file);
-        } else if (!stream->follow) {
-            goes_on = false;
-        } else { /* a torn line is read again when it is whole */
-            fflush(stdout);
-            poll(NULL, 0, FOLLOW_MS);
-            clearerr(file);
-            fseek(file, at, SEEK_SET);
-        }
+    char *text = zd_must(log_lines_last(
+            fd, LOOK_BACK, stream->tail, stream->since, &at, &bytes));
+    bool goes_on = pass_lines(stream, text);
+    free(text);
+    while (goes_on && stream->follow && !client_interrupted()) {
+        bytes = log_lines_next(fd, &at, part, LINE_MAX_BYTES);
+        part[bytes] = '\0';
+        goes_on = pass_lines(stream, part);
+        if (bytes)
+            continue;
+        fflush(stdout);
+        poll(NULL, 0, FOLLOW_MS);
     }
-    free(line);
-    fclose(file);
+    close(fd);
     return ZD_OK;
 }

@@ -4,12 +4,12 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "daemon/ctl/client.h"
+#include "daemon/state/log_lines.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #define ANSWER_SECONDS  10
-#define WRITTEN_SECONDS 10 /* status.json is, every two */
 #define COMMENT_SECONDS 15 /* between two signs of life of a stream */
 enum {
     STATUS_MAX = 16 << 20,
@@ -85,43 +84,35 @@ static bool answers(
 }
 
 /* Has this process the name of ours? Others get the numbers of the dead. */
-static bool is_zerod(pid_t pid)
+static bool is_zerod(json_int_t pid)
 {
-    char path[64], name[6] = "zerod";
-    snprintf(path, sizeof path, "/proc/%ld/comm", (long)pid);
-    FILE *file = fopen(path, "re");
-    if (file && !fgets(name, sizeof name, file))
-        name[0] = '\0';
+    char path[64], name[6] = "";
+    snprintf(path, sizeof path, "/proc/%lld/comm", (long long)pid);
+    FILE *file = fs_open_lines(path);
+    bool is_ours =
+            file && fgets(name, sizeof name, file) && !strcmp(name, "zerod");
     if (file)
         fclose(file);
-    return strcmp(name, "zerod") == 0;
+    return is_ours;
 }
 
-/* Is the process that wrote `file` gone from this host? A run holds the lock of
- * its folder until it ends, whatever its socket does; then it gives it back and
+/* Is the run that wrote `file` gone from this host? It holds the lock of its
+ * folder until it ends, whatever its socket does; then it gives it back and
  * writes how it ended. To look at a lock is to take it for a moment, in which
- * another run could not (it tries again, train/trainer/output_dir.c): so that
- * is done only where the process is another's by now, or is not seen and wrote
- * a moment ago (a container has processes of its own). */
-static bool is_gone(const char *dir, const json_t *file, double age)
+ * another run tries again (train/trainer/output_dir.c). */
+static bool is_gone(const char *dir, const json_t *file)
 {
     char path[PATH_MAX], here[64] = "";
-    const char *host = json_string_value(json_object_get(file, "host"));
-    pid_t pid = (pid_t)json_integer_value(json_object_get(file, "pid"));
+    const char *host = json_string_at(file, "host");
     gethostname(here, sizeof here - 1);
-    if (!host || strcmp(host, here) != 0 || pid <= 0)
-        return false;
-    bool is_unseen = kill(pid, 0) != 0 && errno == ESRCH;
-    if (is_unseen && age > WRITTEN_SECONDS)
-        return true;
-    if (!is_unseen && is_zerod(pid))
+    if (!host || strcmp(host, here) != 0 ||
+        is_zerod(json_integer_at(file, "pid")))
         return false;
     fs_join(path, sizeof path, dir, ".zerod.lock");
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return is_unseen;
-    bool is_free = flock(fd, LOCK_SH | LOCK_NB) == 0;
-    close(fd);
+    bool is_free = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0;
+    if (fd >= 0)
+        close(fd);
     return is_free;
 }
 
@@ -140,13 +131,11 @@ static enum zd_status look_for_death(
     if (!target_file_has_ended(target) && (hang = dir_hang(dir))) {
         json_object_set_new(target->file, "hang", hang);
         set_state(target, "failed");
-    } else if (
-            !target_file_has_ended(target) &&
-            is_gone(dir, target->file, target->age)) {
+    } else if (!target_file_has_ended(target) && is_gone(dir, target->file)) {
         ZD_TRY(json_parse_file(path, STATUS_MAX, &again));
         json_decref(target->file);
         target->file = again;
-        if (!target_file_has_ended(target) && is_gone(dir, again, target->age))
+        if (!target_file_has_ended(target) && is_gone(dir, again))
             set_state(target, "died");
     }
     if (target_file_has_failed(target) && !hang)
@@ -275,7 +264,7 @@ static bool take_event_line(struct lines *lines, const char *line)
     if (strncmp(line, "data:", 5) != 0)
         return true;
     line += 5 + (line[5] == ' ');
-    double time = lines->stream->since > 0 ? dir_line_time(line) : 0;
+    double time = lines->stream->since > 0 ? log_line_time(line) : 0;
     if (time > 0 && time < lines->stream->since)
         return true;
     return lines->stream->line(lines->stream->ctx, line);
@@ -298,14 +287,8 @@ static bool take_bytes(void *ctx, const char *data, size_t bytes)
     struct lines *lines = ctx;
     lines->has_come = true;
     for (size_t i = 0; i < bytes; i++) {
-        if (lines->bytes + 2 > lines->capacity) {
-            size_t capacity = 2 * lines->capacity + 4096;
-            char *grown = realloc(lines->text, capacity);
-            if (!grown)
-                return false;
-            lines->text = grown;
-            lines->capacity = capacity;
-        }
+        lines->text =
+                zd_grow(lines->text, &lines->capacity, lines->bytes + 2, 1);
         if (data[i] != '\n')
             lines->text[lines->bytes++] = data[i] ? data[i] : '?';
         else if (!take_line(lines))

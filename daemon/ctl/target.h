@@ -78,8 +78,5 @@ json_t *dir_hang(const char *dir);
  * known. New reference. */
 json_t *dir_cause(const char *dir, double started);
 enum zd_status dir_stream(const char *dir, const struct target_stream *stream);
-/* Seconds since 1970 of a line of a log ("2026-11-21T20:33:53Z ..", or JSON
- * with "time") or an event; 0: it has none. */
-double dir_line_time(const char *line);
 
 #endif

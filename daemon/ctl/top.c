@@ -4,6 +4,7 @@
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/show.h"
 #include "daemon/ctl/target.h"
+#include "daemon/state/log_lines.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +76,7 @@ static void print_log(
     while (*log && rows-- > 0) {
         size_t length = strcspn(log, "\n");
         double time = length > STAMP_BYTES && log[STAMP_BYTES - 1] == 'Z'
-                              ? dir_line_time(log)
+                              ? log_line_time(log)
                               : 0;
         size_t stamp = time > 0 ? STAMP_BYTES : 0;
         char *safe = text_escape(look, log + stamp, length - stamp, false);

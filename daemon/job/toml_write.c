@@ -1,6 +1,8 @@
 /* toml_write.c - values as a job file has them. */
 #include "daemon/job/toml_write.h"
 
+#include "base/units.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +11,8 @@
  */
 static void put_real(FILE *stream, double value)
 {
-    char text[40];
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
+    char text[UNITS_TEXT];
+    units_exact(value, text);
     fputs(text, stream);
     if (!strpbrk(text, ".en"))
         fputs(".0", stream);

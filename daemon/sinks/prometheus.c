@@ -12,7 +12,9 @@
  *
  * Source: prometheus.io/docs/instrumenting/exposition_formats and the
  *         OpenMetrics specification 1.0.0. */
+#include "base/clock.h"
 #include "base/text_stream.h"
+#include "base/units.h"
 #include "daemon/sinks/sink.h"
 #include "train/report/startup.h"
 #include "zd_config.h"
@@ -63,19 +65,11 @@ static void put_escaped(FILE *out, const char *text, bool quotes)
 /* The shortest text that reads back as the same number. */
 static void put_number(FILE *out, double value)
 {
-    char text[40];
-    if (isnan(value)) {
-        fputs("NaN", out);
-    } else if (isinf(value)) {
-        fputs(value > 0 ? "+Inf" : "-Inf", out);
-    } else {
-        for (int digits = 15; digits <= 17; digits++) {
-            snprintf(text, sizeof text, "%.*g", digits, value);
-            if (strtod(text, NULL) == value)
-                break;
-        }
-        fputs(text, out);
-    }
+    char text[UNITS_TEXT];
+    fputs(isnan(value)   ? "NaN"
+          : isinf(value) ? (value > 0 ? "+Inf" : "-Inf")
+                         : units_exact(value, text),
+          out);
 }
 
 /* A bound as OpenMetrics wants it, "1.0" and not "1", so that both formats name
@@ -297,7 +291,7 @@ static bool is_up(
     if (state->state >= RUN_DONE)
         return false;
     bool is_asked = state->state == RUN_RUNNING || state->state == RUN_STALLED;
-    return !is_asked || run_state_now() - since < limit;
+    return !is_asked || clock_wall_seconds() - since < limit;
 }
 
 static void put_life(struct exposition *to, const struct run_state *state)

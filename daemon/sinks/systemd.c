@@ -69,7 +69,7 @@ static void tell(struct systemd *systemd, const char *text)
 
 static double seconds_in_state(const struct run_state *state)
 {
-    return run_state_now() - state->state_since;
+    return clock_wall_seconds() - state->state_since;
 }
 
 static void tell_ready(struct systemd *systemd, const struct run_state *state)

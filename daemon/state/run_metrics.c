@@ -1,16 +1,9 @@
 /* run_metrics.c - the metrics of a run; train/report/metric.h says what a row
  * means. */
+#include "base/clock.h"
 #include "daemon/state/run_state.h"
 
 #include <math.h>
-#include <time.h>
-
-double run_state_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 double run_state_eta(const struct run_state *state)
 {
@@ -72,12 +65,13 @@ static double eta_of(const void *from, int i)
 static double elapsed_of(const void *from, int i)
 {
     const struct run_state *state = from;
-    return (state->ended > 0 ? state->ended : run_state_now()) - state->started;
+    return (state->ended > 0 ? state->ended : clock_wall_seconds()) -
+           state->started;
 }
 
 static double now_of(const void *from, int i)
 {
-    return run_state_now();
+    return clock_wall_seconds();
 }
 
 static double skipped_of(const void *from, int i)

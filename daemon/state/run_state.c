@@ -2,6 +2,7 @@
  */
 #include "daemon/state/run_state.h"
 
+#include "base/clock.h"
 #include "base/must.h"
 #include "daemon/state/messages.h"
 
@@ -42,7 +43,7 @@ struct run_state *run_state_create(
     state->job = job;
     state->socket_path = socket_path;
     find_output_dir(state);
-    state->started = state->state_since = run_state_now();
+    state->started = state->state_since = clock_wall_seconds();
     state->updated = state->started;
     state->eval_loss = state->best_eval_loss = NAN;
     state->last_checkpoint_step = -1;
@@ -186,7 +187,7 @@ static void take_banner(
     take_rows(state, banner->rows);
     take_past(state, banner->past);
     if (state->state == RUN_STARTING)
-        state->state_since = run_state_now();
+        state->state_since = clock_wall_seconds();
     if (state->state == RUN_STARTING)
         state->state = RUN_RUNNING;
 }
@@ -230,7 +231,7 @@ static void take_step(
                                                   0.1 * step->step_seconds;
     state->step = *step;
     state->max_steps = step->max_steps;
-    state->updated = run_state_now();
+    state->updated = clock_wall_seconds();
     state->tokens += step->tokens;
     memcpy(state->settings, step->settings, sizeof state->settings);
     state->accumulation = (int)step->settings[SET_ACCUMULATION];
@@ -426,10 +427,10 @@ void run_state_end(struct run_state *state, enum train_run_state how)
 {
     if (state->ended > 0 && state->state == how)
         return;
-    leave_state(state, run_state_now());
+    leave_state(state, clock_wall_seconds());
     state->state = how;
     state->is_paused = false;
-    state->ended = state->state_since = run_state_now();
+    state->ended = state->state_since = clock_wall_seconds();
 }
 
 void message_free(enum message_kind kind, const void *payload)

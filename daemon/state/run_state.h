@@ -76,8 +76,6 @@ const struct kept_event *run_state_take(
         struct run_state *state, enum message_kind kind, const void *payload);
 /* The end of the run. */
 void run_state_end(struct run_state *state, enum train_run_state how);
-/* Now, in seconds since 1970. */
-double run_state_now(void);
 /* Of the whole run so far; before its first step, NaN. */
 double run_state_eta(const struct run_state *state);
 /* The last finite value of a series; NaN: none. */
@@ -96,9 +94,6 @@ json_t *run_state_history(
         const struct run_state *state, unsigned names, int64_t since, int max);
 /* {"learning_rate", "max_grad_norm", ..} as they are now. */
 json_t *run_state_settings(const struct run_state *state);
-/* The whole lines of the last `most` bytes of a log; *end_out: where they end
- * in it. malloc'd, with a NUL after them; NULL: it cannot be read. */
-char *run_log_end(int fd, int64_t most, int64_t *end_out, size_t *bytes_out);
 /* Everything that the page draws, for report.html: {"status", "ranks",
  * "memory", "history", "samples", "config", "log": [lines], "events": [those of
  * output_dir/events.jsonl that hold: past.h]}. */

@@ -1,13 +1,12 @@
 /* run_state_json.c - what is known, as docs/control.md says it. */
 #include "base/file/fs.h"
-#include "base/must.h"
+#include "daemon/state/log_lines.h"
 #include "daemon/state/run_state.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static void set(json_t *object, const char *key, json_t *value)
@@ -237,35 +236,6 @@ json_t *run_state_history(
     return json_pack("{s:o, s:o}", "series", series, "names", all);
 }
 
-char *run_log_end(int fd, int64_t most, int64_t *end_out, size_t *bytes_out)
-{
-    struct stat info;
-    if (fstat(fd, &info) != 0)
-        return NULL;
-    int64_t from = info.st_size > most ? info.st_size - most : 0;
-    size_t room = (size_t)(info.st_size - from), bytes = 0;
-    char *text = zd_must(malloc(room + 1));
-    while (bytes < room) {
-        ssize_t n =
-                pread(fd, text + bytes, room - bytes, from + (int64_t)bytes);
-        if (n <= 0)
-            break;
-        bytes += (size_t)n;
-    }
-    while (bytes > 0 && text[bytes - 1] != '\n')
-        bytes--; /* a line that is being written */
-    *end_out = from + (int64_t)bytes;
-    if (from > 0) { /* it begins in the middle of one */
-        char *first = memchr(text, '\n', bytes);
-        size_t cut = first ? (size_t)(first + 1 - text) : bytes;
-        bytes -= cut;
-        memmove(text, text + cut, bytes);
-    }
-    text[bytes] = '\0';
-    *bytes_out = bytes;
-    return text;
-}
-
 /* The last lines of rank 0's log. */
 static json_t *log_json(const struct run_state *state)
 {
@@ -278,12 +248,12 @@ static json_t *log_json(const struct run_state *state)
             path, sizeof path, "%.3900s/logs/rank-00000.log",
             state->job->job.output_dir);
     FILE *file = fs_open_lines(path);
-    char *text = file ? run_log_end(fileno(file), BYTES, &end, &bytes) : NULL;
+    char *text =
+            file ? log_lines_last(fileno(file), BYTES, LINES, 0, &end, &bytes)
+                 : NULL;
     for (char *rest = text; (line = strsep(&rest, "\n"));)
         if (*line)
             json_array_append_new(lines, text_json(line));
-    while (json_array_size(lines) > LINES)
-        json_array_remove(lines, 0);
     free(text);
     if (file)
         fclose(file);

@@ -1,5 +1,7 @@
 #include "daemon/state/tee.h"
 
+#include "base/clock.h"
+
 #include "daemon/state/messages.h"
 #include "daemon/state/run_state.h"
 
@@ -103,7 +105,7 @@ static void on_stalled(void *ctx, const struct watch_hang *hang)
 {
     struct tee *tee = ctx;
     struct message_stall message = {
-            .is_stalled = hang != NULL, .time = run_state_now()};
+            .is_stalled = hang != NULL, .time = clock_wall_seconds()};
     if (hang) {
         message.rank = hang->rank;
         message.step = hang->step;

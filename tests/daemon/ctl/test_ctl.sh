@@ -125,13 +125,10 @@ says "a warning too" "warning: it rises"
 check "set with and without a section" 0 '' set optim.learning_rate=1e-4 save_steps=5e1 train.gradient_accumulation_steps=2
 grep -qF '{"learning_rate":0.0001' run/zerod/quickstart.sock.body && grep -qF '"save_steps":50,"gradient_accumulation_steps":2' run/zerod/quickstart.sock.body
 tell $? "whole numbers stay whole" "$(cat run/zerod/quickstart.sock.body)"
-for wrong in learning_rate =3 learning_rate= learning_rate=nan learning_rate=1e-4x lerning_rate=1e-4 save_steps=1.5 \
-    train.learning_rate=1 optim.name=lion "lr=1 learning_rate=2" max_grad_norm=-1; do
+for wrong in learning_rate =3 learning_rate= learning_rate=nan learning_rate=1e-4x "lr=1 learning_rate=2"; do
     check "set $wrong is 64" 64 '' set $wrong
 done
-says "with what is allowed" "a number of at least 0 and at most 1e+30, not \`-1\`"
-says "and what it means" "Clip gradients to this norm; 0 = off"
-check "profile of 0 steps is 64" 64 '' profile 0
+check "profile of no number is 64" 64 '' profile x
 check "wait and no-wait exclude each other" 64 '' eval --wait --no-wait
 "$ctl" logs 2>/dev/null | head -1 >stdout; tell $? "a reader that leaves early is not an error" ""
 

@@ -1,5 +1,6 @@
 #include "tests/daemon/sinks/state_case.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <math.h>
@@ -99,7 +100,7 @@ static void fill_state(struct state_case *c)
     state->started = 1795200000.25;
     state->updated = 1795200031.5;
     state->state = RUN_RUNNING;
-    state->state_since = run_state_now();
+    state->state_since = clock_wall_seconds();
     state->has_banner = true;
     state->facts.world = STATE_CASE_RANKS;
     state->facts.zero_stage = 3;

@@ -179,16 +179,16 @@ Test(systemd, a_paused_run_is_alive_and_an_evaluation_for_some_time)
     open_sink("50000");
     step();
     c.state.state = RUN_PAUSED;
-    c.state.state_since = run_state_now() - 86400;
+    c.state.state_since = clock_wall_seconds() - 86400;
     cr_expect(is_fed());
     cr_expect(is_fed());
     c.state.state = RUN_EVALUATING;
-    c.state.state_since = run_state_now() + 60; /* its time is not over yet */
+    c.state.state_since = clock_wall_seconds() + 60; /* its time is not over yet */
     cr_expect(is_fed());
-    c.state.state_since = run_state_now() - 0.51;
+    c.state.state_since = clock_wall_seconds() - 0.51;
     cr_expect_not(is_fed(), "ten times WatchdogSec have passed");
     c.state.state = RUN_RUNNING;
-    c.state.state_since = run_state_now();
+    c.state.state_since = clock_wall_seconds();
     cr_expect_not(is_fed());
 }
 
@@ -210,7 +210,7 @@ Test(systemd, a_checkpoint_on_the_way_out_gets_time_but_not_without_end)
     text = tick(RUN_CHECKPOINTING);
     cr_expect_not(has(text, "STOPPING=1"), "told twice");
     cr_expect(has(text, "EXTEND_TIMEOUT_USEC=30000000"));
-    c.state.state_since = run_state_now() - 3601;
+    c.state.state_since = clock_wall_seconds() - 3601;
     cr_expect_not(has(tick(c.state.state), "EXTEND_TIMEOUT_USEC=30000000"));
     c.state.state = RUN_STOPPED;
 }
