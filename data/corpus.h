@@ -11,6 +11,7 @@
 #include "data/tokenize.h"
 
 struct corpus {
+    const struct data_entry *entry; /* borrowed */
     struct file_list list;
     struct token_cache cache; /* words and documents, or documents only */
     struct raw raw;           /* when list.is_tokens */
@@ -21,11 +22,13 @@ struct corpus {
     enum data_packing packing; /* never PACKING_AUTO */
     uint64_t count;            /* tokens */
     char key[HASH_HEX];        /* of the cache file */
-    bool is_large; /* its samples are taken in windows, its digest is that of
-                      the files */
-    struct growth *growth; /* NULL: it is whole */
-    struct row_notes notes;
-    char digest[HASH_HEX]; /* of the content, the same on every host */
+    bool in_windows; /* its samples are taken so; its digest is that of the
+                        files. Set before it is opened, as is */
+    char growing[DATASET_GROWTH]; /* dataset_growth of the rank that began */
+    struct growth *growth;        /* NULL: it is whole */
+    struct row_notes notes;       /* of a whole one */
+    _Atomic int64_t left_out;     /* bad rows so far */
+    char digest[HASH_HEX];    /* of the content, the same on every host */
 };
 
 enum corpus_depth {
@@ -50,10 +53,19 @@ enum zd_status cache_obtain(
         enum corpus_depth depth, struct token_cache *cache_out,
         bool *is_new_out);
 
-/* Find the files of `entry`; tokenize what is not in the cache. */
-enum zd_status corpus_open(
+/* Find the files of `entry`, and how they are packed. Whatever happens
+ * corpus_close follows. */
+enum zd_status corpus_find(
         const struct dataset_request *request, const struct data_entry *entry,
-        enum corpus_depth depth, struct corpus *corpus_out);
+        struct corpus *corpus);
+/* Then tokenize what is not in the cache; the corpus stays where it is. */
+enum zd_status corpus_open(
+        struct corpus *corpus, const struct dataset_request *request,
+        enum corpus_depth depth);
+/* corpus_text.c: of text */
+enum zd_status corpus_open_text(
+        struct corpus *corpus, const struct dataset_request *request,
+        enum corpus_depth depth);
 /* Is some of it text that the loss does not count, as prompts are? */
 bool corpus_has_masks(const struct corpus *corpus);
 /* Read its cache whole, until *stop: token_cache_check. */

@@ -181,25 +181,19 @@ void dataset_tell_template(
     chat_destroy(chat);
 }
 
-/* Its samples are not known yet. */
-static bool is_growing(const struct corpus *corpus, enum corpus_depth depth)
-{
-    return corpus->growth ||
-           (corpus->is_large && depth == CORPUS_CHECK && !corpus->cache.map);
-}
-
 static enum zd_status open_part(
         struct dataset *dataset, struct dataset_part *part,
         const struct data_entry *entry, const struct dataset_request *request,
         enum corpus_depth depth)
 {
+    ZD_TRY(corpus_open(&part->corpus, request, depth));
     part->pack = (struct pack){
             .corpus = &part->corpus,
             .T = dataset->T,
             .long_documents = request->options->long_documents,
             .joins = part->corpus.packing == PACKING_DOCUMENTS};
-    if (is_growing(&part->corpus, depth))
-        return ZD_OK;
+    if (!part->corpus.list.is_tokens && !part->corpus.cache.map)
+        return ZD_OK; /* its samples are not known yet */
     if (part_has_index(part) && part->corpus.cache.map)
         ZD_TRY(pack_obtain(&part->pack, request->options, depth, &part->index));
     if (!part->corpus.is_part) {
@@ -241,15 +235,25 @@ static enum zd_status open_dataset(
     dataset->parts =
             zd_array((size_t)request->entry_count, sizeof *dataset->parts);
     for (int i = 0; i < request->entry_count && status == ZD_OK; i++) {
-        struct dataset_part *part = &dataset->parts[i];
-        const struct data_entry *entry = &request->entries[i];
-        status = corpus_open(request, entry, depth, &part->corpus);
-        if (status != ZD_OK)
-            break;
+        status = corpus_find(
+                request, &request->entries[i], &dataset->parts[i].corpus);
         dataset->part_count++;
-        status = open_part(dataset, part, entry, request, depth);
     }
     if (status == ZD_OK)
+        status = windows_choose(dataset, request);
+    for (int i = 0; i < dataset->part_count && status == ZD_OK; i++) {
+        struct corpus *corpus = &dataset->parts[i].corpus;
+        corpus->in_windows = dataset->in_windows;
+        if (request->growth)
+            memcpy(corpus->growing, request->growth + i * DATASET_GROWTH,
+                   DATASET_GROWTH);
+        status = open_part(
+                dataset, &dataset->parts[i], &request->entries[i], request,
+                depth);
+    }
+    if (status == ZD_OK && dataset->in_windows)
+        windows_share(dataset, request);
+    else if (status == ZD_OK)
         status = set_shares(dataset, request);
     for (int i = 0; i < dataset->part_count && depth != CORPUS_OPEN; i++)
         if (status == ZD_OK)
@@ -395,21 +399,27 @@ const char *dataset_digest(const struct dataset *dataset)
 
 int64_t dataset_bad_rows(const struct dataset *dataset)
 {
-    return dataset_notes(dataset).of[ROW_BAD].rows;
+    int64_t rows = 0;
+    for (int i = 0; i < dataset->part_count; i++)
+        rows += atomic_load(&dataset->parts[i].corpus.left_out);
+    return rows;
 }
 
 const char *dataset_order(const struct dataset *dataset)
 {
-    return !dataset->shuffle                 ? "false"
-           : dataset->parts->corpus.is_large ? "windows"
-                                             : "true";
+    return !dataset->shuffle      ? "false"
+           : dataset->in_windows ? "windows"
+                                 : "true";
 }
 
-void dataset_growth(const struct dataset *dataset, char name[DATASET_GROWTH])
+void dataset_growth(const struct dataset *dataset, char *names)
 {
-    name[0] = '\0';
-    if (dataset->parts->corpus.growth)
-        growth_name(dataset->parts->corpus.growth, name);
+    for (int i = 0; i < dataset->part_count; i++) {
+        char *name = names + i * DATASET_GROWTH;
+        memset(name, 0, DATASET_GROWTH);
+        if (dataset->parts[i].corpus.growth)
+            growth_name(dataset->parts[i].corpus.growth, name);
+    }
 }
 
 const char *dataset_packing(const struct dataset *dataset)
@@ -431,9 +441,9 @@ struct dataset_source dataset_source(const struct dataset *dataset, int index)
 {
     const struct dataset_part *part = &dataset->parts[index];
     return (struct dataset_source){
-            .share = dataset->samples
-                             ? (double)part->taken / (double)dataset->samples
-                             : 1,
+            .share = dataset->in_windows
+                             ? part->share
+                             : (double)part->taken / (double)dataset->samples,
             .samples = part->count};
 }
 
@@ -463,62 +473,6 @@ static struct dataset_part *find_sample(
     return part;
 }
 
-/* Windows of an epoch hold 2^20 tokens, then twice as many each, up to 2^26:
- * small ones come soon, large ones mix well. Window w is samples
- * [*begin_out, *begin_out + *count_out). */
-static int64_t window_of(
-        int64_t place, int T, int64_t *begin_out, int64_t *count_out)
-{
-    enum { FIRST = 1 << 20, DOUBLINGS = 6 };
-    int64_t count = T < FIRST ? FIRST / T : 1, begin = 0, window = 0;
-    while (place >= begin + count && window < DOUBLINGS) {
-        begin += count;
-        count *= 2;
-        window++;
-    }
-    int64_t further = (place - begin) / count;
-    *begin_out = begin + further * count;
-    *count_out = count;
-    return window + further;
-}
-
-/* The n-th sample of one source, in windows of its order. Of text that is not
- * whole yet, the window is waited for; whether it had to be changes nothing. */
-static enum zd_status find_in_window(
-        struct dataset *dataset, int64_t n, int64_t *sample_out)
-{
-    enum { EPOCH = 40 }; /* bits of a window's number */
-    struct growth *growth = dataset->parts->corpus.growth;
-    uint64_t T = (uint64_t)dataset->T, words;
-    int64_t begin, count, window = window_of(n, dataset->T, &begin, &count);
-    int64_t all = dataset->samples, epoch = 0;
-    bool is_whole = true;
-    if (growth) {
-        ZD_TRY(growth_wait(
-                growth, (uint64_t)(begin + count) * T + 1,
-                &dataset->interrupted, &words, &is_whole));
-        all = words > 0 ? (int64_t)((words - 1) / T) : 0;
-    }
-    if (all == 0)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0439",
-                "[[data.train]] has fewer tokens than one sample takes, %d",
-                dataset->T + 1);
-    if (is_whole) {
-        epoch = n / all;
-        n %= all;
-        window = window_of(n, dataset->T, &begin, &count);
-        count = count < all - begin ? count : all - begin;
-    }
-    *sample_out = begin +
-                  (int64_t)rng_permute(
-                          dataset->seed,
-                          rng_stream("data.window") +
-                                  ((uint64_t)epoch << EPOCH) + (uint64_t)window,
-                          (uint64_t)(n - begin), (uint64_t)count);
-    return ZD_OK;
-}
-
 enum zd_status dataset_sample(
         struct dataset *dataset, int64_t n, int32_t *tokens, int32_t *targets,
         int32_t *doc_start, int *token_count_out)
@@ -529,8 +483,8 @@ enum zd_status dataset_sample(
     assert(n >= 0);
     ZD_TRY(check_damaged(dataset));
     struct dataset_part *part = dataset->parts;
-    if (part->corpus.is_large)
-        ZD_TRY(find_in_window(dataset, n, &sample));
+    if (dataset->in_windows)
+        ZD_TRY(windows_find(dataset, n, &part, &sample));
     else
         part = find_sample(dataset, n, &sample);
     ZD_TRY(dataset_read(dataset, part, sample, &count));

@@ -40,7 +40,8 @@ enum data_shuffle {
     SHUFFLE_NO,
     SHUFFLE_WHOLE,   /* an epoch is one permutation */
     SHUFFLE_WINDOWS, /* windows of it, one after the other */
-    SHUFFLE_AUTO     /* WINDOWS for text of DATA_LARGE and more, else WHOLE */
+    SHUFFLE_AUTO     /* WINDOWS for text of DATA_LARGE and more in a stream, else
+                        WHOLE */
 };
 #define DATA_LARGE (UINT64_C(1) << 30) /* bytes of files */
 enum bad_row { BAD_ROW_STOP, BAD_ROW_SKIP };
@@ -107,7 +108,7 @@ struct dataset_request {
     /* Large text may be tokenized while it is read: the number of its samples
      * is not needed. */
     bool may_grow;
-    const char *growth; /* dataset_growth of the rank that began; "" or NULL */
+    const char *growth; /* dataset_growth of the rank that began; or NULL */
     /* dataset_prepare and dataset_check: dataset_tell_template too */
     bool tells_template;
 };
@@ -133,9 +134,10 @@ enum zd_status dataset_open(
         const struct dataset_request *request, struct dataset **out);
 /* Of a dataset whose text is being tokenized, which dataset_open began with
  * request->may_grow where dataset_prepare found nothing: what the other ranks
- * of the host give as request->growth; "" where it is whole. */
+ * of the host give as request->growth, DATASET_GROWTH bytes for each entry; ""
+ * for one that is whole. */
 enum { DATASET_GROWTH = 16 };
-void dataset_growth(const struct dataset *dataset, char name[DATASET_GROWTH]);
+void dataset_growth(const struct dataset *dataset, char *names);
 /* Read the cache whole by a thread at the lowest priority. A damaged file:
  * dataset_sample fails from then on (E0450), and the next start rebuilds it. */
 void dataset_check_begin(struct dataset *dataset);
@@ -164,7 +166,7 @@ int64_t dataset_tokens(const struct dataset *dataset); /* of all documents */
  * for every cutoff_len and packing. */
 const char *dataset_digest(const struct dataset *dataset);
 
-/* Rows that on_bad_row left out. */
+/* Rows that on_bad_row left out so far. */
 int64_t dataset_bad_rows(const struct dataset *dataset);
 /* "true", "false" or "windows". */
 const char *dataset_order(const struct dataset *dataset);
@@ -239,6 +241,10 @@ enum zd_status loader_create(
         struct dataset *dataset, struct loader_order order, int64_t first_batch,
         int64_t batch_count, int B, int T, int keep, int ahead, void *memory,
         struct loader **out);
+/* Wait for the next batch, so long: is it there, or has it failed? While text
+ * that it needs is tokenized, that goes on as the thread's progress
+ * (base/progress.h). */
+bool loader_wait(struct loader *loader, int ms);
 /* The next batch; valid until the `keep`-th call after this one. A failure
  * comes with the batch it happened in. At most `batch_count` calls. */
 enum zd_status loader_next(

@@ -2,28 +2,35 @@
 #ifndef ZD_DATA_DATASET_INTERNAL_H
 #define ZD_DATA_DATASET_INTERNAL_H
 
+#include "base/progress.h"
 #include "data/pack.h"
 
 #include <pthread.h>
 
 /* One entry: of its `all` samples, [first, first + count) take part, of which
- * an epoch takes `taken`, at places [base, base + taken) of the epoch. */
+ * an epoch takes `taken`, at places [base, base + taken) of the epoch.
+ *
+ * In windows it has a share of the samples, goes round its own at its own pace,
+ * and begins at `phase` of a sample (find_turn); `most`: max_samples, or 0. */
 struct dataset_part {
     struct corpus corpus;
     struct pack pack;
     struct token_cache index; /* of samples, with part_has_index */
-    int64_t all, first, count, taken, base;
+    int64_t all, first, count, taken, base, most;
+    double share, phase;
+    int64_t turn; /* in find_turn */
 };
 
 struct dataset {
     int T;
-    bool shuffle;
+    bool shuffle, in_windows;
     uint64_t seed;
     struct dataset_part *parts;
     int part_count;
-    int64_t samples; /* of an epoch */
+    int64_t samples; /* of an epoch; 0: not known yet */
     char digest[HASH_HEX];
     atomic_bool interrupted; /* by loader_destroy: no one waits for text */
+    struct progress coming;  /* of text that is waited for */
     /* of the sample that was read last, each (T + 1): */
     uint32_t *words;
     bool *starts; /* attention begins anew */
@@ -42,6 +49,21 @@ bool part_has_index(const struct dataset_part *part);
 enum zd_status dataset_read(
         struct dataset *dataset, struct dataset_part *part, int64_t sample,
         int *count_out);
+
+/* --- windows.c --- */
+
+/* Settle whether samples are taken in windows: of the files and the job alone,
+ * since it decides their order. ZD_ERR_CONFIG where a job asks for windows of
+ * what has none. */
+enum zd_status windows_choose(
+        struct dataset *dataset, const struct dataset_request *request);
+/* The entries' shares. */
+void windows_share(
+        struct dataset *dataset, const struct dataset_request *request);
+/* The n-th sample ever: its entry, and its number there. Waits for its text. */
+enum zd_status windows_find(
+        struct dataset *dataset, int64_t n, struct dataset_part **part_out,
+        int64_t *sample_out);
 
 /* --- facts.c --- */
 

@@ -3,6 +3,7 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
+#include "base/progress.h"
 #include "base/threads.h"
 #include "data/token_cache_file.h"
 
@@ -12,7 +13,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,8 +36,6 @@ struct growth {
 static void *grow(void *argument)
 {
     struct growth *growth = argument;
-    /* training has the processors first, and none while it waits for us */
-    setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
     enum zd_status status =
             growth->content.write(growth->content.ctx, growth->writer);
     if (status == ZD_OK)
@@ -172,13 +170,17 @@ static enum zd_status look(
 
 enum zd_status growth_wait(
         struct growth *growth, uint64_t words, const atomic_bool *stop,
-        uint64_t *count_out, bool *is_whole_out)
+        struct progress *progress, uint64_t *count_out, bool *is_whole_out)
 {
     enum { TELL_MS = 10000, NAP_MS = 5 };
     const struct timespec nap = {.tv_nsec = NAP_MS * 1000000};
     struct cache_header header;
+    uint64_t before = 0;
     for (int waited = 0;; waited += NAP_MS) {
         ZD_TRY(look(growth, count_out, &header));
+        if (*count_out > before)
+            atomic_fetch_add(&progress->completed, 1);
+        before = *count_out;
         *is_whole_out = header.magic[0] || header.reserved == CACHE_WHOLE;
         if (*is_whole_out || *count_out >= words)
             return ZD_OK;

@@ -16,7 +16,11 @@
 #ifndef ZD_DATA_GROWTH_H
 #define ZD_DATA_GROWTH_H
 
+#include "base/progress.h"
 #include "data/corpus.h"
+
+/* Threads of a process that tokenize so, of all its sources together. */
+enum { GROWTH_THREADS = 16 };
 
 struct growth;
 
@@ -32,11 +36,11 @@ enum zd_status growth_attach(
 /* By which others find it. */
 void growth_name(const struct growth *growth, char name[DATASET_GROWTH]);
 /* Wait until there are `words` words, or no more will come: *count_out, and
- * then *is_whole_out. The writer's error, where it failed before;
- * ZD_ERR_STOPPED once *stop is set. */
+ * then *is_whole_out. `progress` counts that words come meanwhile. The writer's
+ * error, where it failed before; ZD_ERR_STOPPED once *stop is set. */
 enum zd_status growth_wait(
         struct growth *growth, uint64_t words, const atomic_bool *stop,
-        uint64_t *count_out, bool *is_whole_out);
+        struct progress *progress, uint64_t *count_out, bool *is_whole_out);
 enum zd_status growth_read(
         struct growth *growth, uint64_t at, size_t count, uint32_t *words);
 void growth_end(struct growth *growth);

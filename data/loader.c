@@ -27,6 +27,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct slot {
     int T;
@@ -184,6 +185,27 @@ enum zd_status loader_create(
     }
     *out = loader;
     return ZD_OK;
+}
+
+bool loader_wait(struct loader *loader, int ms)
+{
+    const struct progress *coming = &loader->dataset->coming;
+    uint64_t came = atomic_load(&coming->completed);
+    struct timespec until;
+    int error = 0;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&loader->mutex);
+    while (loader->produced <= loader->consumed && !loader->failed && !error)
+        error = pthread_cond_clockwait(
+                &loader->may_consume, &loader->mutex, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&loader->mutex);
+    if (atomic_load(&coming->completed) != came)
+        progress_completed();
+    return !error;
 }
 
 enum zd_status loader_next(

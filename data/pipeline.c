@@ -16,7 +16,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { KEEP_BYTES = 4 << 20, IN_FLIGHT_BYTES = 16 << 20, THREADS_MAX = 64 };
 
@@ -29,19 +31,30 @@ struct slot {
 };
 
 struct pipeline {
-    const struct recipe *recipe;
-    bool more;             /* units to be read; the calling thread's */
-    size_t in_flight;      /* bytes of units read and not taken; the same */
+    const struct tokenize_run *run;
+    /* the calling thread's: */
+    bool more;          /* units to be read */
+    size_t in_flight;   /* bytes of units read and not taken */
+    size_t words;       /* handed on */
+    time_t next_report; /* 0: none yet */
     pthread_mutex_t mutex; /* guards everything below; a slot's content is its
                               worker's from when it is claimed until it is
                               done, else the calling thread's */
     pthread_cond_t ready, done;
-    bool stopping;
+    bool stopping, steps_back;
     struct slot *slots;
     int slot_count;
     int64_t filled, taken; /* units, ever */
     int64_t claimed;       /* units given to workers, ever */
 };
+
+/* Training has the processors first, and nothing to do until it has data. */
+static void step_back(bool *has)
+{
+    if (!*has)
+        setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
+    *has = true;
+}
 
 static void work_on(struct tokenize_worker *worker, struct slot *slot)
 {
@@ -54,7 +67,7 @@ static void work_on(struct tokenize_worker *worker, struct slot *slot)
     row_notes_append(&slot->notes, &worker->notes);
 }
 
-static struct slot *claim(struct pipeline *pipeline)
+static struct slot *claim(struct pipeline *pipeline, bool *steps_back_out)
 {
     struct slot *slot = NULL;
     pthread_mutex_lock(&pipeline->mutex);
@@ -62,6 +75,7 @@ static struct slot *claim(struct pipeline *pipeline)
         pthread_cond_wait(&pipeline->ready, &pipeline->mutex);
     if (!pipeline->stopping)
         slot = &pipeline->slots[pipeline->claimed++ % pipeline->slot_count];
+    *steps_back_out = pipeline->steps_back;
     pthread_mutex_unlock(&pipeline->mutex);
     return slot;
 }
@@ -71,8 +85,11 @@ static void *work(void *argument)
     struct pipeline *pipeline = argument;
     struct tokenize_worker worker;
     struct slot *slot;
-    tokenize_worker_init(&worker, pipeline->recipe);
-    while ((slot = claim(pipeline)) != NULL) {
+    bool steps_back, has_stepped = false;
+    tokenize_worker_init(&worker, pipeline->run->recipe);
+    while ((slot = claim(pipeline, &steps_back)) != NULL) {
+        if (steps_back)
+            step_back(&has_stepped);
         work_on(&worker, slot);
         pthread_mutex_lock(&pipeline->mutex);
         slot->is_done = true;
@@ -84,35 +101,24 @@ static void *work(void *argument)
 }
 
 /* Progress for people: a line every few seconds of a long file. */
-struct progress {
-    uint64_t total; /* bytes of all files */
-    struct timespec next;
-};
-
-static uint64_t total_bytes(const struct file_list *list)
+static void report(struct pipeline *pipeline, const struct unit *unit)
 {
-    uint64_t bytes = 0;
-    for (int i = 0; i < list->count; i++)
-        bytes += list->files[i].bytes;
-    return bytes;
-}
-
-static void report(
-        struct progress *progress, const struct file_list *list,
-        const struct unit *unit)
-{
-    enum { INTERVAL_S = 5 };
+    const struct file_list *list = pipeline->run->list;
+    const time_t interval = pipeline->run->steps_back ? 60 : 5;
+    uint64_t done = unit->consumed, total = 0;
     struct timespec now;
-    uint64_t done = unit->consumed;
     for (const struct data_file *f = list->files; f < unit->file; f++)
         done += f->bytes;
+    for (int i = 0; i < list->count; i++)
+        total += list->files[i].bytes;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (progress->next.tv_sec && now.tv_sec >= progress->next.tv_sec)
+    if (now.tv_sec < pipeline->next_report)
+        return;
+    if (pipeline->next_report)
         zd_log_info(
                 "tokenizing: %.0f of %.0f MB", (double)done / 1e6,
-                (double)progress->total / 1e6);
-    if (!progress->next.tv_sec || now.tv_sec >= progress->next.tv_sec)
-        progress->next.tv_sec = now.tv_sec + INTERVAL_S;
+                (double)total / 1e6);
+    pipeline->next_report = now.tv_sec + interval;
 }
 
 static void fill(struct pipeline *pipeline)
@@ -172,34 +178,44 @@ static void read_ahead(struct pipeline *pipeline, struct unit_reader *reader)
     }
 }
 
-static enum zd_status run(
-        struct pipeline *pipeline, const struct file_list *list,
-        enum zd_status (*sink)(void *, const uint32_t *, size_t), void *ctx,
-        struct row_notes *notes)
+static enum zd_status take_oldest(struct pipeline *pipeline)
 {
+    const struct tokenize_run *run = pipeline->run;
+    struct slot *slot = wait_oldest(pipeline);
+    pipeline->in_flight -= slot->unit.bytes;
+    report(pipeline, &slot->unit);
+    if (slot->error.status != ZD_OK) {
+        zd_error_set(&slot->error);
+        return slot->error.status;
+    }
+    row_notes_append(run->notes, &slot->notes);
+    ZD_TRY(run->sink(
+            run->ctx, (const uint32_t *)slot->words.ids, slot->words.count));
+    pipeline->words += slot->words.count;
+    trim_slot(slot);
+    return ZD_OK;
+}
+
+static enum zd_status run_all(struct pipeline *pipeline)
+{
+    enum { FIRST_WORDS = 4 << 20 };
     struct unit_reader reader;
-    struct progress progress = {.total = total_bytes(list)};
+    const struct tokenize_run *run = pipeline->run;
     enum zd_status status = ZD_OK;
-    unit_reader_init(&reader, list, pipeline->recipe->tokenizer);
+    bool has_stepped = false;
+    unit_reader_init(&reader, run->list, run->recipe->tokenizer);
     pipeline->more = true;
-    for (;;) {
+    while (status == ZD_OK) {
         read_ahead(pipeline, &reader);
         if (pipeline->taken == pipeline->filled)
             break;
-        struct slot *slot = wait_oldest(pipeline);
-        pipeline->in_flight -= slot->unit.bytes;
-        report(&progress, list, &slot->unit);
-        if (slot->error.status != ZD_OK) {
-            status = slot->error.status;
-            zd_error_set(&slot->error);
-            break;
-        }
-        row_notes_append(notes, &slot->notes);
-        status =
-                sink(ctx, (const uint32_t *)slot->words.ids, slot->words.count);
-        if (status != ZD_OK)
-            break;
-        trim_slot(slot);
+        status = take_oldest(pipeline);
+        if (!run->steps_back || pipeline->words < FIRST_WORDS || has_stepped)
+            continue;
+        step_back(&has_stepped);
+        pthread_mutex_lock(&pipeline->mutex);
+        pipeline->steps_back = true;
+        pthread_mutex_unlock(&pipeline->mutex);
     }
     unit_reader_fini(&reader);
     return status;
@@ -223,16 +239,12 @@ static void stop(struct pipeline *pipeline, pthread_t *threads, int count)
     pthread_cond_destroy(&pipeline->done);
 }
 
-enum zd_status tokenize_files(
-        const struct file_list *list, const struct recipe *recipe, int threads,
-        enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count),
-        void *ctx, struct row_notes *notes)
+enum zd_status tokenize_files(const struct tokenize_run *run)
 {
     pthread_t ids[THREADS_MAX];
-    struct pipeline pipeline = {.recipe = recipe};
+    struct pipeline pipeline = {.run = run};
+    int threads = run->threads < THREADS_MAX ? run->threads : THREADS_MAX;
     int started = 0;
-    if (threads > THREADS_MAX)
-        threads = THREADS_MAX;
     pipeline.slot_count = 2 * threads;
     pipeline.slots = zd_array((size_t)pipeline.slot_count, sizeof(struct slot));
     pthread_mutex_init(&pipeline.mutex, NULL);
@@ -242,7 +254,7 @@ enum zd_status tokenize_files(
            thread_start(&ids[started], "zerod-text", work, &pipeline) == 0)
         started++;
     enum zd_status status =
-            started > 0 ? run(&pipeline, list, sink, ctx, notes)
+            started > 0 ? run_all(&pipeline)
                         : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
                                   "cannot start a thread to tokenize");
     stop(&pipeline, ids, started);

@@ -390,3 +390,15 @@ enum zd_status source_identity(
     megatron_index_path(file->path, index);
     return path_identity(index, portable, hasher);
 }
+
+enum zd_status sources_identity(
+        const struct file_list *list, bool portable, struct hasher *hasher)
+{
+    for (int i = 0; i < list->count; i++) {
+        const struct data_file *file = &list->files[i];
+        const int64_t facts[] = {file->format, file->has_lines};
+        hasher_update(hasher, facts, sizeof facts);
+        ZD_TRY(source_identity(file, portable, hasher));
+    }
+    return ZD_OK;
+}

@@ -54,6 +54,10 @@ bool sources_have_chat(const struct file_list *list);
 enum zd_status source_identity(
         const struct data_file *file, bool portable, struct hasher *hasher);
 
+/* That of all files, and what is made of each. */
+enum zd_status sources_identity(
+        const struct file_list *list, bool portable, struct hasher *hasher);
+
 /* How messages name the entry: its path, and of a folder the set. */
 struct source_label {
     char text[PATH_MAX + 128];

@@ -79,8 +79,10 @@ enum zd_status cache_writer_create(
 /* Append words; those with WORD_FIRST begin documents. */
 enum zd_status cache_writer_words(
         struct cache_writer *writer, const uint32_t *words, size_t count);
-/* So many rows of the text were left out. */
-void cache_writer_skipped(struct cache_writer *writer, uint64_t rows);
+/* What is told of the text's rows; `keeps`: it is kept beside the file. */
+struct row_notes;
+enum zd_status cache_writer_notes(
+        struct cache_writer *writer, const struct row_notes *notes, bool keeps);
 /* For an index: a document begins at `position`. */
 enum zd_status cache_writer_document(
         struct cache_writer *writer, uint64_t position);

@@ -1,5 +1,6 @@
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "data/row_notes.h"
 #include "data/token_cache.h"
 #include "data/token_cache_file.h"
 #include "data/tokenize.h"
@@ -136,9 +137,11 @@ enum zd_status cache_writer_words(
     return append(writer, writer->words, words, count * sizeof *words);
 }
 
-void cache_writer_skipped(struct cache_writer *writer, uint64_t rows)
+enum zd_status cache_writer_notes(
+        struct cache_writer *writer, const struct row_notes *notes, bool keeps)
 {
-    writer->skipped_count = rows;
+    writer->skipped_count = (uint64_t)notes->of[ROW_BAD].rows;
+    return keeps ? row_notes_save(notes, writer->path) : ZD_OK;
 }
 
 /* Documents after the words. */

@@ -13,9 +13,9 @@
 #ifndef ZD_DATA_TOKENIZE_H
 #define ZD_DATA_TOKENIZE_H
 
-#include "data/row_notes.h"
 #include "data/chat.h"
 #include "data/document.h"
+#include "data/row_notes.h"
 #include "data/source.h"
 
 #define WORD_TRAIN 0x80000000u
@@ -65,7 +65,7 @@ struct tokenize_worker {
     struct encoder *encoder;
     struct chat_renderer renderer;
     struct document document;
-    struct row_notes notes;         /* of the units so far */
+    struct row_notes notes;        /* of the units so far */
     struct encode_border *borders; /* of its ranges */
     size_t border_capacity;
 };
@@ -85,11 +85,19 @@ enum zd_status tokenize_chat_prompt(
         const struct tokenizer *tokenizer, const char *content,
         const char *date, struct token_vector *ids, int32_t *end_out);
 
-/* All words of `list`, in order, handed to `sink`; `threads` of them work. Rows
- * that recipe->skips_bad_rows leaves out, and others, are added to `notes`. */
-enum zd_status tokenize_files(
-        const struct file_list *list, const struct recipe *recipe, int threads,
-        enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count),
-        void *ctx, struct row_notes *notes);
+/* All words of `list`, in order, handed to `sink` on the calling thread;
+ * `threads` others work. Rows that recipe->skips_bad_rows leaves out, and others
+ * that a user is told of, are added to `notes`. */
+struct tokenize_run {
+    const struct file_list *list;
+    const struct recipe *recipe;
+    int threads;
+    bool steps_back; /* its threads lower their priority, once there are words
+                        for the first steps */
+    enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count);
+    void *ctx;
+    struct row_notes *notes;
+};
+enum zd_status tokenize_files(const struct tokenize_run *run);
 
 #endif

@@ -21,7 +21,7 @@ enum {
 };
 _Static_assert((int)WORDS == (int)ZERO_STEP_COUNTS, "priced in zero/plan.h");
 
-enum { PAUSED_POLL_MS = 50 };
+enum { PAUSED_POLL_MS = 50, DATA_POLL_MS = 1000 };
 
 /* Keep the batches of a step that has not started; commands may run in
  * between. */
@@ -32,8 +32,17 @@ static enum zd_status load_batches(struct trainer *trainer)
     trainer->has_batches = true;
     struct comm_data data = comm_data_begin(trainer->comm);
     enum zd_status status = ZD_OK;
-    for (int a = 0; a < trainer->plan.accumulation && status == ZD_OK; a++)
+    enum train_run_state before = trainer->run_state;
+    bool waits = false;
+    for (int a = 0; a < trainer->plan.accumulation && status == ZD_OK; a++) {
+        while (!loader_wait(trainer->loader, DATA_POLL_MS)) {
+            waits = true;
+            trainer_tell_state(trainer, RUN_WAITING);
+        }
         status = loader_next(trainer->loader, &trainer->batches[a]);
+    }
+    if (waits)
+        trainer_tell_state(trainer, before);
     comm_data_end(trainer->comm, data);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "base/file/fs.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -30,6 +31,11 @@ struct hasher *hasher_create(void)
 void hasher_update(struct hasher *hasher, const void *data, size_t bytes)
 {
     XXH3_128bits_update((XXH3_state_t *)hasher, data, bytes);
+}
+
+void hasher_string(struct hasher *hasher, const char *text)
+{
+    hasher_update(hasher, text, strlen(text) + 1);
 }
 
 void hasher_finish(struct hasher *hasher, char hex[HASH_HEX])

@@ -72,9 +72,8 @@ static void check_model_and_data(struct job *job)
      "data.template_date is not a date", "write it as \"2026-07-04\"", "E0207"},
     {o->data.packing == PACKING_STREAM && o->data.long_documents != LONG_TRUNCATE, "data.long_documents",
      "packing = true cuts documents wherever a sample ends; long_documents is for the other values", "packing = \"documents\" in [data]", NULL, "data.packing"},
-    {o->data.shuffle == SHUFFLE_WINDOWS && (o->data.train_count > 1 || o->data.val_split > 0 || (o->data.train_count == 1 && o->data.train[0].max_samples > 0) ||
-         o->data.packing == PACKING_NO || o->data.packing == PACKING_DOCUMENTS), "data.shuffle",
-     "data.shuffle = \"windows\" needs one source of text packed as a stream, without max_samples and val_split", "shuffle = true in [data]", NULL, "data.packing data.val_split data.train"},
+    {o->data.shuffle == SHUFFLE_WINDOWS && (o->data.val_split > 0 || o->data.packing == PACKING_NO || o->data.packing == PACKING_DOCUMENTS), "data.shuffle",
+     "data.shuffle = \"windows\" needs documents packed as a stream, without val_split", "shuffle = true in [data], or packing = true", NULL, "data.packing data.val_split"},
     };
     CHECK(job, rules);
 }

@@ -8,6 +8,7 @@
 #include "train/plan/fit.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -86,16 +87,18 @@ static void tell_sources(const struct train_banner *banner)
     const struct data_entry *entries = banner->job->data.train;
     double taken =
             (double)banner->max_steps * (double)banner->plan->global_batch;
-    for (int i = 0; banner->data && i < dataset_sources(banner->data); i++) {
+    int count = banner->data ? dataset_sources(banner->data) : 0;
+    for (int i = 0; count > 1 && i < count; i++) {
         const struct dataset_source source = dataset_source(banner->data, i);
-        if (dataset_sources(banner->data) > 1)
-            zd_log_info(
-                    "  source   %.3g %% of the samples: %s, %.3g passes over "
-                    "%lld samples",
-                    100 * source.share,
-                    entries[i].name[0] ? entries[i].name : entries[i].path,
+        char passes[80] = "not counted yet";
+        if (source.samples)
+            snprintf(
+                    passes, sizeof passes, "%.3g passes over %lld samples",
                     taken * source.share / (double)source.samples,
                     (long long)source.samples);
+        zd_log_info(
+                "  source   %.3g %% of the samples: %s, %s", 100 * source.share,
+                entries[i].name[0] ? entries[i].name : entries[i].path, passes);
     }
 }
 

@@ -132,7 +132,8 @@ static void tell_extension(
 static bool is_alive(
         const struct systemd *systemd, const struct run_state *state)
 {
-    if (state->step.step > systemd->told_step || state->state == RUN_PAUSED)
+    if (state->step.step > systemd->told_step || state->state == RUN_PAUSED ||
+        state->state == RUN_WAITING) /* the watch ends a wait without end */
         return true;
     return state->state != RUN_RUNNING && state->state != RUN_STALLED &&
            seconds_in_state(state) < HOLD_WATCHDOGS * systemd->watchdog_seconds;

@@ -237,6 +237,7 @@ static void take_step(
     state->accumulation = (int)step->settings[SET_ACCUMULATION];
     state->global_batch = step->global_batch;
     state->samples_taken += step->global_batch;
+    state->facts.bad_rows = step->bad_rows;
     count_skipped(state, step->skipped);
     observe(&state->step_histogram, step->step_seconds);
     add_phases(state, step);

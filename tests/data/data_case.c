@@ -87,12 +87,22 @@ static void render(
         fputc(']', out);
 }
 
+enum zd_status data_case_corpus(struct data_case *test, struct corpus *corpus)
+{
+    enum zd_status status = corpus_find(&test->request, &test->entry, corpus);
+    if (status == ZD_OK)
+        status = corpus_open(corpus, &test->request, CORPUS_CHECK);
+    if (status != ZD_OK)
+        corpus_close(corpus);
+    return status;
+}
+
 char *data_case_words(struct data_case *test)
 {
     struct corpus corpus;
     char *text = NULL;
     size_t bytes;
-    if (corpus_open(&test->request, &test->entry, true, &corpus) != ZD_OK)
+    if (data_case_corpus(test, &corpus) != ZD_OK)
         return NULL;
     uint32_t *words = calloc(corpus.count + 1, sizeof *words);
     FILE *out = open_memstream(&text, &bytes);

@@ -27,6 +27,8 @@ void data_case_file(
         size_t bytes);
 void data_case_text(struct data_case *test, const char *name, const char *text);
 
+/* Find and open the entry; it is checked. */
+enum zd_status data_case_corpus(struct data_case *test, struct corpus *corpus);
 /* All words of the entry as text, for comparison: | before a document, [ ]
  * around what the loss does not count, $ for end of text, <N> for an added
  * token of id N, and the bytes of any other token. NULL on failure. The caller

@@ -271,7 +271,7 @@ Test(data_cache, what_is_written_after_it_was_opened_is_an_error)
     data_case_init(&test, NULL);
     data_case_text(&test, "a.txt", "hello world");
     expect_words(&test, "|[h]ello world$");
-    cr_assert_eq(corpus_open(&test.request, &test.entry, true, &corpus), ZD_OK);
+    cr_assert_eq(data_case_corpus(&test, &corpus), ZD_OK);
     cr_expect_eq(corpus_words(&corpus, 0, 8, words), ZD_OK);
     cache_file(&test, path);
     FILE *file = fopen(path, "r+b");
@@ -462,7 +462,7 @@ Test(data_cache, bad_rows_are_counted_and_their_reasons_kept)
     test.options.on_bad_row = BAD_ROW_SKIP;
     for (int turn = 0; turn < 3; turn++) {
         cr_assert_eq(
-                corpus_open(&test.request, &test.entry, CORPUS_CHECK, &corpus),
+                data_case_corpus(&test, &corpus),
                 ZD_OK);
         cr_expect_eq(corpus.notes.of[ROW_BAD].rows, 10);
         cr_expect_eq(corpus_documents(&corpus), 190);

@@ -150,7 +150,7 @@ Test(data_documents, the_number_of_threads_changes_nothing)
         test.options.preprocessing_threads = i == 0 ? 1 : 4;
         fs_remove_tree(test.cache);
         cr_assert_eq(
-                corpus_open(&test.request, &test.entry, true, &corpus), ZD_OK,
+                data_case_corpus(&test, &corpus), ZD_OK,
                 "%s", zd_error_get()->what);
         strcpy(digest[i], corpus.digest);
         cr_expect_gt(corpus.cache.doc_count, 1000);

@@ -7,6 +7,8 @@
 #include <criterion/criterion.h>
 #include <glob.h>
 #include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
 
 enum { T = 16, BYTES = 9 << 20, TAKEN = 400 };
 
@@ -80,6 +82,131 @@ Test(data_growth, samples_do_not_depend_on_how_far_the_text_is)
     data_case_fini(&test);
 }
 
+/* Several sources, each known by its letter: text, records, compressed ones,
+ * prompts and answers. */
+enum { SOURCES = 4, TURNS = 8000 };
+
+struct mixture {
+    struct data_case test;
+    struct data_entry entries[SOURCES];
+    char paths[SOURCES][PATH_MAX];
+};
+
+static size_t write_source(int source, char *text, size_t bytes)
+{
+    static const char *const lines[SOURCES] = {
+            "%c%d\n", "{\"text\":\"%c%d\"}\n", "%c%d\n",
+            "{\"prompt\":\"%c\",\"completion\":\"%d\"}\n"};
+    size_t used = 0;
+    for (int i = 0; used < bytes; i++) {
+        used += (size_t)sprintf(text + used, lines[source], 'a' + source, i);
+        if (source == 3 && i == 70000)
+            used += (size_t)sprintf(text + used, "{\"prompt\":1}\n");
+    }
+    return used;
+}
+
+static void mixture_init(struct mixture *mixture, const double *weights)
+{
+    static const char *const names[SOURCES] = {
+            "a.txt", "b.jsonl.zst", "c.txt.gz", "d.jsonl"};
+    static const size_t bytes[SOURCES] = {6 << 20, 9 << 20, 2 << 20, 5 << 20};
+    char *text = malloc(10 << 20), *packed = malloc(10 << 20);
+    init(&mixture->test, "");
+    for (int i = 0; i < SOURCES; i++) {
+        size_t count = write_source(i, text, bytes[i]);
+        if (i == 1) {
+            count = ZSTD_compress(packed, 10 << 20, text, count, 1);
+            memcpy(text, packed, count);
+        }
+        data_case_file(&mixture->test, names[i], text, count);
+        strcpy(mixture->paths[i], mixture->test.path);
+        if (i == 2) {
+            gzFile file = gzopen(mixture->paths[i], "wb1");
+            cr_assert_eq(gzwrite(file, text, (unsigned)count), (int)count);
+            gzclose(file);
+        }
+        mixture->entries[i] = data_entry_default();
+        mixture->entries[i].path = mixture->paths[i];
+        mixture->entries[i].weight = weights ? weights[i] : 0;
+    }
+    mixture->entries[2].max_samples = 50000;
+    mixture->test.options.on_bad_row = BAD_ROW_SKIP;
+    mixture->test.request.entries = mixture->entries;
+    mixture->test.request.entry_count = SOURCES;
+    free(packed);
+    free(text);
+}
+
+/* Which share of the first samples is each source's? */
+static void expect_shares(struct dataset *dataset, const double *weights)
+{
+    int32_t tokens[T], targets[T], doc_start[T];
+    int count, of[SOURCES] = {0};
+    for (int64_t n = 0; n < TURNS; n++) {
+        cr_assert_eq(
+                dataset_sample(dataset, n, tokens, targets, doc_start, &count),
+                ZD_OK, "%s", zd_error_get()->what);
+        for (int t = 0; t < T; t++)
+            if (tokens[t] >= 'a' && tokens[t] < 'a' + SOURCES) {
+                of[tokens[t] - 'a']++;
+                break;
+            }
+    }
+    for (int i = 0; i < SOURCES; i++)
+        cr_expect_float_eq(of[i], weights[i] * TURNS, 2, "%c: %d", 'a' + i, of[i]);
+}
+
+Test(data_growth, several_sources_take_turns_whatever_is_tokenized)
+{
+    static const double weights[] = {0.5, 0.2, 0.003, 0.297};
+    for (int is_weighted = 0; is_weighted < 2; is_weighted++) {
+        struct mixture mixture;
+        uint64_t want[TAKEN], sums[TAKEN];
+        char names[SOURCES * DATASET_GROWTH];
+        mixture_init(&mixture, is_weighted ? weights : NULL);
+        struct dataset *dataset = data_case_open(&mixture.test);
+        cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+        cr_expect_str_eq(dataset_order(dataset), "windows");
+        dataset_growth(dataset, names);
+        for (int i = 0; i < SOURCES; i++)
+            cr_expect_str_neq(names + i * DATASET_GROWTH, "");
+        if (is_weighted)
+            expect_shares(dataset, weights);
+        take(dataset, want);
+        cr_expect_eq(dataset_bad_rows(dataset), 1);
+        dataset_close(dataset);
+        mixture.test.request.may_grow = false; /* all are whole */
+        dataset = data_case_open(&mixture.test);
+        cr_assert_not_null(dataset);
+        cr_expect_eq(dataset->parts[2].count, 50000, "max_samples");
+        cr_expect_eq(dataset_bad_rows(dataset), 1);
+        cr_expect(strstr(
+                dataset->parts[3].corpus.notes.of[ROW_BAD].first[0], "d.jsonl:70002"));
+        take(dataset, sums);
+        cr_expect_arr_eq(sums, want, sizeof want);
+        dataset_close(dataset);
+        data_case_fini(&mixture.test);
+    }
+}
+
+Test(data_growth, whole_documents_have_no_windows)
+{
+    struct data_case test;
+    init(&test, "");
+    data_case_text(&test, "a.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n");
+    test.options.packing = PACKING_AUTO;
+    cr_expect_null(data_case_open(&test));
+    cr_expect_eq(zd_error_get()->status, ZD_ERR_CONFIG);
+    cr_expect(strstr(zd_error_get()->what, "a.jsonl are packed whole"));
+    test.options.shuffle = SHUFFLE_AUTO;
+    struct dataset *dataset = data_case_open(&test);
+    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+    cr_expect_str_eq(dataset_order(dataset), "true");
+    dataset_close(dataset);
+    data_case_fini(&test);
+}
+
 static int compare(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -143,6 +270,62 @@ Test(data_growth, bad_text_is_an_error_where_it_is_needed)
     zd_error_clear();
     dataset_close(dataset);
     cr_expect_eq(data_case_cached(&test), 0, "nothing is left behind");
+    data_case_fini(&test);
+}
+
+static int64_t same_order(void *ctx, int64_t batch, int b)
+{
+    (void)ctx;
+    (void)b;
+    return batch;
+}
+
+/* As a slow tokenizer would: this test writes what another rank reads. */
+Test(data_growth, a_wait_for_words_goes_on_as_long_as_they_come)
+{
+    enum { WINDOW = 1 << 20 };
+    struct data_case test;
+    struct cache_writer *writer;
+    struct loader *loader;
+    struct loader_batch batch;
+    struct progress progress = {0};
+    char name[DATASET_GROWTH], key[HASH_HEX];
+    init(&test, "");
+    struct dataset *dataset = data_case_open(&test);
+    cr_assert_not_null(dataset);
+    strcpy(key, dataset->parts->corpus.key);
+    dataset_close(dataset);
+    uint32_t *words = calloc(WINDOW, sizeof *words);
+    int32_t *memory = malloc(loader_bytes(2, 1, T));
+    cr_assert_eq(cache_writer_create(test.cache, key, &writer), ZD_OK);
+    strcpy(name, strrchr(cache_writer_path(writer), '-') + 1);
+    test.request.growth = name;
+    cr_assert_eq(dataset_open(&test.request, &dataset), ZD_OK);
+    cr_assert_eq(
+            loader_create(
+                    dataset, (struct loader_order){.sample_of = same_order}, 0,
+                    1, 1, T, 1, 1, memory, &loader),
+            ZD_OK);
+    progress_use(&progress);
+    cr_expect_not(loader_wait(loader, 20));
+    cr_expect_eq(progress.completed, 0, "nothing has come");
+    for (int part = 0; part < 2; part++) {
+        cr_assert_eq(
+                cache_writer_words(writer, words, WINDOW / 2 + part), ZD_OK);
+        for (int i = 0; i < 1000 && progress.completed == 0; i++)
+            loader_wait(loader, 20);
+        cr_expect_gt(progress.completed, 0);
+        progress.completed = 0;
+    }
+    cache_writer_words(writer, words, WINDOW / 4); /* past the buffer */
+    cr_expect(loader_wait(loader, 60000));
+    cr_expect_eq(loader_next(loader, &batch), ZD_OK);
+    progress_use(NULL);
+    loader_destroy(loader);
+    cache_writer_abandon(writer);
+    dataset_close(dataset);
+    free(memory);
+    free(words);
     data_case_fini(&test);
 }
 

@@ -249,7 +249,7 @@ static void show_ids(FILE *out, struct data_case *test)
 {
     struct corpus corpus;
     cr_assert_eq(
-            corpus_open(&test->request, &test->entry, CORPUS_CHECK, &corpus),
+            data_case_corpus(test, &corpus),
             ZD_OK);
     for (uint64_t i = 0; i < corpus.count; i++)
         fprintf(out, "%s%u", i ? " " : "", corpus.cache.words[i] & WORD_ID);

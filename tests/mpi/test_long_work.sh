@@ -41,4 +41,8 @@ check "  began a save" was_late mkdir /.tmp-checkpoint 1
 check "  wrote it" was_late fsync /.tmp-checkpoint 1
 check "  evaluated" was_late pread /eval.bin 20
 check "  exported" was_late fsync /hf.tmp 1
+# Text that is tokenized while it is trained on, from a slow disk.
+late data "pread:/cache/:MS:1" --set data.shuffle=windows --set data.packing=true
+check "a wait for data that takes longer is no hang" code_is 0
+check "  and is a state" grep -q '"state":"waiting_for_data"' data/events.jsonl
 plan

@@ -76,11 +76,11 @@ const char *train_run_state_name(enum train_run_state state)
 {
     static const char *const names[RUN_STATES] = {
             [RUN_STARTING] = "starting", [RUN_RUNNING] = "running",
-            [RUN_STALLED] = "stalled",   [RUN_EVALUATING] = "evaluating",
-            [RUN_SAMPLING] = "sampling", [RUN_CHECKPOINTING] = "checkpointing",
-            [RUN_PAUSED] = "paused",     [RUN_STOPPING] = "stopping",
-            [RUN_DONE] = "done",         [RUN_STOPPED] = "stopped",
-            [RUN_FAILED] = "failed",
+            [RUN_STALLED] = "stalled",   [RUN_WAITING] = "waiting_for_data",
+            [RUN_SAMPLING] = "sampling", [RUN_EVALUATING] = "evaluating",
+            [RUN_PAUSED] = "paused",     [RUN_CHECKPOINTING] = "checkpointing",
+            [RUN_DONE] = "done",         [RUN_STOPPING] = "stopping",
+            [RUN_FAILED] = "failed",     [RUN_STOPPED] = "stopped",
     };
     return names[state];
 }

@@ -88,6 +88,7 @@ enum train_run_state {
     RUN_RUNNING,
     RUN_STALLED, /* ranks wait for one that may hang (watch.h); not told by the
                     trainer, and no more when that one moves */
+    RUN_WAITING, /* a step waits for its data */
     RUN_EVALUATING,
     RUN_SAMPLING,
     RUN_CHECKPOINTING,

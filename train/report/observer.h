@@ -42,6 +42,7 @@ struct train_step_report { /* metric_table.c says who shows what */
     struct train_offload_report offload;
     double settings[SETTINGS]; /* that held; NaN: does not apply */
     int64_t global_batch;
+    int64_t bad_rows; /* that data.on_bad_row left out so far */
 };
 
 /* By log.logging_steps and log.logging_first_step; the last step always is. */

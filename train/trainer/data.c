@@ -1,5 +1,6 @@
 /* data.c - the data of a run, opened on all ranks. */
 #include "base/log.h"
+#include "base/must.h"
 #include "comm/topology.h"
 #include "train/trainer/trainer.h"
 
@@ -85,6 +86,29 @@ static enum zd_status fill_cache(
     return comm_agree(comm, status);
 }
 
+/* Text that grows: one rank of each host begins, and the others learn by which
+ * names they find it. The caller frees *names_out. */
+static enum zd_status begin_growth(
+        struct trainer *trainer, struct dataset_request *request,
+        struct dataset **out, void **names_out)
+{
+    struct comm *comm = trainer->comm;
+    size_t bytes = (size_t)request->entry_count * DATASET_GROWTH;
+    char *names = zd_array(bytes, 1);
+    enum zd_status status = ZD_OK;
+    if (comm_local_rank(comm) == 0)
+        status = dataset_open(request, out);
+    if (status == ZD_OK && comm_local_rank(comm) == 0)
+        dataset_growth(*out, names);
+    status = comm_agree(comm, status);
+    if (status == ZD_OK)
+        status = comm_gather_new(comm, names, bytes, names_out);
+    free(names);
+    int first = comm_topology(comm)->ranks[comm_rank(comm)].first;
+    request->growth = (const char *)*names_out + (size_t)first * bytes;
+    return status;
+}
+
 /* Then all map it, or read it while it grows, and one rank of each host reads
  * it whole beside the training. */
 static enum zd_status open_dataset(
@@ -93,19 +117,10 @@ static enum zd_status open_dataset(
     struct comm *comm = trainer->comm;
     struct dataset_request request = request_of(trainer, eval);
     enum zd_status status = ZD_OK;
-    char name[DATASET_GROWTH] = "";
     void *names = NULL;
     ZD_TRY(fill_cache(trainer, &request));
-    if (request.may_grow) {
-        if (comm_local_rank(comm) == 0)
-            status = dataset_open(&request, out);
-        if (status == ZD_OK && comm_local_rank(comm) == 0)
-            dataset_growth(*out, name);
-        ZD_TRY(comm_agree(comm, status));
-        ZD_TRY(comm_gather_new(comm, name, sizeof name, &names));
-        int first = comm_topology(comm)->ranks[comm_rank(comm)].first;
-        request.growth = (const char *)names + (size_t)first * sizeof name;
-    }
+    if (request.may_grow)
+        ZD_TRY(begin_growth(trainer, &request, out, &names));
     if (!request.may_grow || comm_local_rank(comm) != 0)
         status = dataset_open(&request, out);
     free(names);

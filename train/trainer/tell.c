@@ -13,6 +13,7 @@
 static void tell_watch(struct trainer *trainer, enum train_run_state state)
 {
     static const enum comm_work works[RUN_STATES] = {
+            [RUN_WAITING] = WORK_DATA,
             [RUN_EVALUATING] = WORK_EVALUATE,
             [RUN_SAMPLING] = WORK_SAMPLE,
             [RUN_CHECKPOINTING] = WORK_SAVE};

@@ -137,7 +137,7 @@ static void check_units(const char *folder, int32_t begin, int32_t end)
     data_case_file(&test, "a.txt", text, bytes);
     test.options.preprocessing_threads = 3;
     cr_assert_eq(
-            corpus_open(&test.request, &test.entry, true, &corpus), ZD_OK, "%s",
+            data_case_corpus(&test, &corpus), ZD_OK, "%s",
             zd_error_get()->what);
     encoder = encoder_create(test.tokenizer);
     token_vector_push(&whole, begin);
@@ -164,7 +164,7 @@ static void check_units(const char *folder, int32_t begin, int32_t end)
             place, sizeof place, "in line %lld, at byte offset ",
             (long long)line);
     cr_expect_neq(
-            corpus_open(&test.request, &test.entry, true, &corpus), ZD_OK);
+            data_case_corpus(&test, &corpus), ZD_OK);
     cr_expect(strstr(zd_error_get()->what, place), "%s", zd_error_get()->what);
     free(text);
     data_case_fini(&test);

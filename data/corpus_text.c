@@ -1,0 +1,276 @@
+/* corpus_text.c - text becomes words, in the cache or on their way into it. */
+#include "data/corpus.h"
+
+#include "base/log.h"
+#include "base/must.h"
+#include "data/format.h"
+#include "data/growth.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Words of text, on their way into the cache. */
+struct text_words {
+    struct corpus *corpus; /* of a thread's only list, key and left_out */
+    struct recipe recipe;
+    int threads;
+    bool is_look, is_part; /* the first records are enough, and were */
+    bool grows;            /* it is trained on meanwhile */
+    struct row_notes notes;
+    int bad_told;
+    struct cache_writer *writer;
+    int64_t records, words; /* so far */
+};
+
+/* Everything that decides what the cache file holds, and nothing else.
+ * `portable`: the same on every host (source_identity). */
+static enum zd_status text_key(
+        const struct text_words *text, bool portable, char key[HASH_HEX])
+{
+    const struct recipe *recipe = &text->recipe;
+    const struct data_entry *entry = recipe->entry;
+    const struct file_list *list = &text->corpus->list;
+    const char *const fields[] = {
+            entry->field, entry->messages_field, entry->role_field,
+            entry->content_field};
+    const int64_t eos = recipe->eos, train_on = recipe->train_on;
+    bool is_text = true;
+    for (int i = 0; i < list->count; i++)
+        is_text &= list->files[i].format == DATA_TEXT;
+    struct hasher *hasher = zd_must(hasher_create());
+    hasher_string(hasher, "words 3");
+    hasher_string(hasher, tokenizer_digest(recipe->tokenizer));
+    hasher_update(hasher, &eos, sizeof eos);
+    if (recipe->chat)
+        hasher_string(hasher, recipe->chat->digest);
+    if (!is_text)
+        hasher_update(hasher, &train_on, sizeof train_on);
+    if (recipe->skips_bad_rows)
+        hasher_string(hasher, "skips");
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        hasher_string(hasher, fields[i]);
+    for (int i = 0; i < entry->column_count; i++)
+        hasher_string(hasher, entry->columns[i]);
+    for (int i = 0; i < entry->role_count; i++)
+        hasher_string(hasher, entry->roles[i]);
+    enum zd_status status = sources_identity(list, portable, hasher);
+    hasher_finish(hasher, key);
+    hasher_destroy(hasher);
+    return status;
+}
+
+static int thread_count(int wanted)
+{
+    cpu_set_t set;
+    if (wanted > 0)
+        return wanted;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+/* --- the recipe ----------------------------------------------------------- */
+
+/* May a record be rendered by a chat template? */
+static bool may_talk(
+        const struct file_list *list, const struct data_entry *entry)
+{
+    bool may = sources_have_chat(list);
+    for (int i = 0; i < list->count; i++)
+        may |= format_of(list->files[i].format)->talk &&
+               (entry->format == DATA_AUTO || entry->format == DATA_COMPLETION);
+    return may;
+}
+
+static enum zd_status resolve_recipe(
+        const struct dataset_request *request, const struct data_entry *entry,
+        const struct file_list *list, struct recipe *recipe)
+{
+    const struct data_options *options = request->options;
+    if (!request->tokenizer)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0433", "%s is text, but there is no tokenizer",
+                entry->path);
+    int ids = tokenizer_vocab_size(request->tokenizer);
+    if (ids > request->vocab_size)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0447",
+                "the tokenizer (%s) has %d ids, but the model's vocabulary has "
+                "%d",
+                tokenizer_describe(request->tokenizer), ids,
+                request->vocab_size);
+    if (request->eos >= request->vocab_size)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0442",
+                "the end-of-text id is %d, but the model's vocabulary has %d "
+                "ids",
+                request->eos, request->vocab_size);
+    *recipe = (struct recipe){
+            .tokenizer = request->tokenizer,
+            .entry = &list->entry,
+            .train_on = options->train_on,
+            .eos = options->add_eos ? request->eos : -1,
+            .skips_bad_rows = options->on_bad_row == BAD_ROW_SKIP,
+    };
+    if (!may_talk(list, entry))
+        return ZD_OK;
+    const struct chat_choice choice = {
+            options->chat_template, options->chat_file, request->template_date};
+    return chat_create(
+            &choice, request->tokenizer, sources_have_chat(list),
+            &recipe->chat);
+}
+
+/* --- the words ------------------------------------------------------------ */
+
+static enum zd_status take_words(void *ctx, const uint32_t *words, size_t count)
+{
+    struct text_words *text = ctx;
+    ZD_TRY(cache_writer_words(text->writer, words, count));
+    atomic_store(&text->corpus->left_out, text->notes.of[ROW_BAD].rows);
+    for (; text->grows && text->bad_told < text->notes.of[ROW_BAD].kept;
+         text->bad_told++)
+        zd_log_warning(
+                "a bad row is left out (data.on_bad_row = \"skip\"): %s",
+                text->notes.of[ROW_BAD].first[text->bad_told]);
+    text->words += (int64_t)count;
+    for (size_t i = 0; text->is_look && i < count; i++)
+        text->records += (words[i] & WORD_FIRST) != 0;
+    bool is_enough =
+            text->records >= CHECKED_RECORDS || text->words >= CHECKED_TOKENS;
+    text->is_part = text->is_look && is_enough;
+    return text->is_part ? ZD_ERR_STOPPED : ZD_OK;
+}
+
+static enum zd_status write_text(void *ctx, struct cache_writer *writer)
+{
+    struct text_words *text = ctx;
+    const struct corpus *corpus = text->corpus;
+    char key_now[HASH_HEX];
+    text->writer = writer;
+    const struct tokenize_run run = {
+            .list = &corpus->list,
+            .recipe = &text->recipe,
+            .threads = text->threads,
+            .steps_back = text->grows,
+            .sink = take_words,
+            .ctx = text,
+            .notes = &text->notes};
+    enum zd_status status = tokenize_files(&run);
+    if (!text->is_part)
+        ZD_TRY(status);
+    ZD_TRY(text_key(text, false, key_now));
+    /* a changed file must not get this key */
+    if (strcmp(corpus->key, key_now) != 0)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0441", "%s changed while it was read",
+                text->recipe.entry->path);
+    return cache_writer_notes(writer, &text->notes, !text->is_look);
+}
+
+static void tell_notes(
+        const struct text_words *text, const struct row_notes *notes)
+{
+    row_notes_tell(
+            notes, source_label(text->recipe.entry).text,
+            text->corpus->chat_template);
+}
+
+static enum zd_status write_growing(void *ctx, struct cache_writer *writer)
+{
+    struct text_words *text = ctx;
+    ZD_TRY(write_text(text, writer));
+    tell_notes(text, &text->notes);
+    return ZD_OK;
+}
+
+static void end_growing(void *ctx)
+{
+    struct text_words *text = ctx;
+    chat_destroy(text->recipe.chat);
+    free(text);
+}
+
+/* The thread has the text and its recipe then. */
+static enum zd_status begin_growth(
+        struct corpus *corpus, const struct dataset_request *request,
+        struct text_words *text)
+{
+    if (corpus->growing[0])
+        return growth_attach(
+                request->options, corpus->key, corpus->growing,
+                &corpus->growth);
+    int most = GROWTH_THREADS / request->entry_count;
+    struct text_words *growing = zd_array(1, sizeof *growing);
+    *growing = *text;
+    text->recipe.chat = NULL;
+    growing->grows = true;
+    if (growing->threads > most)
+        growing->threads = most > 1 ? most : 1;
+    const struct cache_content content = {
+            .key = corpus->key, .write = write_growing, .ctx = growing};
+    zd_log_info(
+            "%s is tokenized while it is trained on",
+            source_label(text->recipe.entry).text);
+    return growth_begin(
+            request->options, &content, end_growing, &corpus->growth);
+}
+
+static enum zd_status open_words(
+        struct text_words *text, const struct dataset_request *request,
+        enum corpus_depth depth)
+{
+    struct corpus *corpus = text->corpus;
+    const struct token_cache *cache = &corpus->cache;
+    struct cache_content content = {
+            .key = corpus->key,
+            .limits = {.ids = (uint64_t)corpus->vocab_size},
+            .ctx = text};
+    bool is_new, may_grow = request->may_grow && corpus->in_windows;
+    ZD_TRY(text_key(text, false, corpus->key));
+    content.write = may_grow && depth != CORPUS_LOOK ? NULL : write_text;
+    ZD_TRY(cache_obtain(
+            request->options, &content, depth, &corpus->cache, &is_new));
+    if (corpus->in_windows)
+        ZD_TRY(text_key(text, true, corpus->digest));
+    if (!cache->map)
+        return depth == CORPUS_OPEN ? begin_growth(corpus, request, text)
+                                    : ZD_OK;
+    if (is_new && depth != CORPUS_LOOK)
+        zd_log_info(
+                "tokenized %s: %llu tokens in %llu documents",
+                source_label(text->recipe.entry).text,
+                (unsigned long long)cache->word_count,
+                (unsigned long long)cache->doc_count);
+    corpus->is_part = text->is_part;
+    corpus->notes = text->notes;
+    if (!is_new)
+        row_notes_load(&corpus->notes, cache->path);
+    corpus->left_out = (int64_t)cache->skipped_count;
+    corpus->notes.of[ROW_BAD].rows = corpus->left_out;
+    if (depth != CORPUS_OPEN)
+        tell_notes(text, &corpus->notes);
+    corpus->count = cache->word_count;
+    if (!corpus->in_windows)
+        memcpy(corpus->digest, cache->digest, sizeof corpus->digest);
+    return ZD_OK;
+}
+
+enum zd_status corpus_open_text(
+        struct corpus *corpus, const struct dataset_request *request,
+        enum corpus_depth depth)
+{
+    struct text_words text = {
+            .corpus = corpus,
+            .threads = thread_count(request->options->preprocessing_threads),
+            .is_look = depth == CORPUS_LOOK};
+    enum zd_status status =
+            resolve_recipe(request, corpus->entry, &corpus->list, &text.recipe);
+    const struct chat *chat = text.recipe.chat;
+    if (status == ZD_OK && chat &&
+        (sources_have_chat(&corpus->list) || !chat->is_layout))
+        corpus->chat_template = zd_must(strdup(chat->name));
+    if (status == ZD_OK)
+        status = open_words(&text, request, depth);
+    chat_destroy(text.recipe.chat);
+    return status;
+}

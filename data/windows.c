@@ -1,0 +1,195 @@
+/* windows.c - samples of text that may not be whole yet, in an order that does
+ * not depend on how far it is.
+ *
+ * Each entry is a stream, cut into windows that are permuted in themselves.
+ * Several entries take turns by their shares: sample i of entry k has the time
+ *
+ *   (i + phase_k) / share_k          phase_k in [0, 1) by (data_seed, k)
+ *
+ * and samples are taken by their times. So the windows that are needed at first
+ * are the first ones of every entry. */
+#include "data/dataset_internal.h"
+
+#include "base/must.h"
+#include "base/number/rng.h"
+#include "data/growth.h"
+
+#include <math.h>
+
+static uint64_t file_bytes(const struct corpus *corpus)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < corpus->list.count; i++)
+        bytes += corpus->list.files[i].bytes;
+    return bytes;
+}
+
+/* Are all its files plain text? Else its order is windows only if a job says
+ * so. */
+static bool is_text(const struct corpus *corpus)
+{
+    bool is_text = true;
+    for (int i = 0; i < corpus->list.count; i++)
+        is_text &= corpus->list.files[i].format == DATA_TEXT;
+    return is_text;
+}
+
+enum zd_status windows_choose(
+        struct dataset *dataset, const struct dataset_request *request)
+{
+    enum data_shuffle shuffle = request->options->shuffle;
+    bool is_whole = request->from == 0 && request->to == 1, may = is_whole;
+    uint64_t bytes = 0;
+    if (!request->shuffle || shuffle == SHUFFLE_WHOLE)
+        return ZD_OK;
+    for (int i = 0; i < dataset->part_count; i++) {
+        const struct corpus *corpus = &dataset->parts[i].corpus;
+        bytes += file_bytes(corpus);
+        may &= is_text(corpus) && corpus->packing == PACKING_STREAM;
+        if (shuffle != SHUFFLE_WINDOWS || corpus->packing == PACKING_STREAM)
+            continue;
+        ZD_FAIL(ZD_ERR_CONFIG, "E0213",
+                "data.shuffle = \"windows\" needs documents packed as a "
+                "stream, and those of %s are packed whole (data.packing)",
+                corpus->entry->path);
+        zd_fail_help("shuffle = true in [data], or packing = true");
+        return ZD_ERR_CONFIG;
+    }
+    dataset->in_windows =
+            shuffle == SHUFFLE_WINDOWS ? is_whole : may && bytes >= DATA_LARGE;
+    return ZD_OK;
+}
+
+void windows_share(
+        struct dataset *dataset, const struct dataset_request *request)
+{
+    double sum = 0;
+    bool is_known = true;
+    for (int i = 0; i < dataset->part_count; i++) {
+        struct dataset_part *part = &dataset->parts[i];
+        double weight = request->entries[i].weight;
+        part->share = weight > 0 ? weight : (double)file_bytes(&part->corpus);
+        part->most = request->entries[i].max_samples;
+        part->phase = rng_uniform(
+                dataset->seed, rng_stream("data.phase"), (uint64_t)i);
+        sum += part->share;
+        is_known &= part->count > 0;
+        dataset->samples += part->count;
+    }
+    for (int i = 0; i < dataset->part_count; i++)
+        dataset->parts[i].share /= sum;
+    if (!is_known)
+        dataset->samples = 0;
+}
+
+static double time_of(const struct dataset_part *part, int64_t turn)
+{
+    return ((double)turn + part->phase) / part->share;
+}
+
+/* The entry that the n-th sample is of, whose `turn` is how many it has had.
+ * Fewer than n samples have a time before n - count, and few follow. */
+static struct dataset_part *find_turn(const struct dataset *dataset, int64_t n)
+{
+    int count = dataset->part_count;
+    struct dataset_part *parts = dataset->parts, *next = parts;
+    double begin = n > count ? (double)(n - count - 1) : 0;
+    int64_t taken = 0;
+    parts->turn = n;
+    if (count == 1)
+        return parts;
+    for (int i = 0; i < count; i++) {
+        double turn = floor(begin * parts[i].share);
+        parts[i].turn = (int64_t)turn;
+        while (parts[i].turn > 0 && time_of(&parts[i], parts[i].turn) >= begin)
+            parts[i].turn--;
+        while (time_of(&parts[i], parts[i].turn) < begin)
+            parts[i].turn++;
+        taken += parts[i].turn;
+    }
+    for (;; next->turn++) {
+        next = parts;
+        for (int i = 1; i < count; i++)
+            if (time_of(&parts[i], parts[i].turn) < time_of(next, next->turn))
+                next = &parts[i];
+        if (taken++ == n)
+            return next;
+    }
+}
+
+/* Windows of an epoch hold 2^20 tokens of all entries together, then twice as
+ * many each, up to 2^26: small ones come soon, large ones mix well. Window w is
+ * samples [*begin_out, *begin_out + *count_out). */
+static int64_t window_of(
+        const struct dataset_part *part, int64_t turn, int T,
+        int64_t *begin_out, int64_t *count_out)
+{
+    enum { FIRST = 1 << 20, DOUBLINGS = 6 };
+    int64_t count = (int64_t)(part->share * (double)(FIRST / T));
+    int64_t begin = 0, window = 0;
+    count = count > 0 ? count : 1;
+    while (turn >= begin + count && window < DOUBLINGS) {
+        begin += count;
+        count *= 2;
+        window++;
+    }
+    int64_t further = (turn - begin) / count;
+    *begin_out = begin + further * count;
+    *count_out = count;
+    return window + further;
+}
+
+/* How many samples the entry has, once its first `needed` are there; -1: at
+ * least so many. */
+static enum zd_status wait_for(
+        struct dataset *dataset, const struct dataset_part *part,
+        int64_t needed, int64_t *all_out)
+{
+    uint64_t T = (uint64_t)dataset->T, words;
+    bool is_whole;
+    *all_out = part->count;
+    if (!part->corpus.growth)
+        return ZD_OK;
+    if (part->most > 0 && needed > part->most)
+        needed = part->most;
+    ZD_TRY(growth_wait(
+            part->corpus.growth, (uint64_t)needed * T + 1,
+            &dataset->interrupted, &dataset->coming, &words, &is_whole));
+    int64_t there = words > 0 ? (int64_t)((words - 1) / T) : 0;
+    *all_out = is_whole ? there : -1;
+    if (part->most > 0 && there >= part->most)
+        *all_out = part->most;
+    if (*all_out != 0)
+        return ZD_OK;
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0439",
+            "%s has fewer tokens than one sample takes, %d",
+            part->corpus.entry->path, dataset->T + 1);
+}
+
+enum zd_status windows_find(
+        struct dataset *dataset, int64_t n, struct dataset_part **part_out,
+        int64_t *sample_out)
+{
+    enum { EPOCH = 40 }; /* bits of a window's number */
+    struct dataset_part *part = find_turn(dataset, n);
+    int64_t turn = part->turn, all, epoch = 0, begin, count;
+    uint64_t stream = rng_stream("data.window");
+    int64_t window = window_of(part, turn, dataset->T, &begin, &count);
+    ZD_TRY(wait_for(dataset, part, begin + count, &all));
+    if (all > 0) {
+        epoch = turn / all;
+        turn %= all;
+        window = window_of(part, turn, dataset->T, &begin, &count);
+        count = count < all - begin ? count : all - begin;
+    }
+    if (dataset->part_count > 1)
+        stream += rng_stream("data.part") * (uint64_t)(part - dataset->parts);
+    *part_out = part;
+    *sample_out = begin + (int64_t)rng_permute(
+                                  dataset->seed,
+                                  stream + ((uint64_t)epoch << EPOCH) +
+                                          (uint64_t)window,
+                                  (uint64_t)(turn - begin), (uint64_t)count);
+    return ZD_OK;
+}
