@@ -57,7 +57,7 @@ INLINED float sign_of(float x)
  * stream is the tensor's for masters, and its complement for v. */
 enum { OPTIM_DRAW_CALLS = OPTIM_QBLOCK / 8 };
 
-void optim_draws_plain(
+void optim_draws(
         uint64_t seed, uint64_t stream, int64_t t, size_t qblock,
         uint16_t draws[OPTIM_QBLOCK]);
 
@@ -80,8 +80,8 @@ void optim_expand_blocks(
 
 /* --- fast paths, by instruction set --------------------------------------- */
 
-/* Knows every optimizer and format. */
-void optim_update_generic(
+/* The definition. */
+void optim_update_plain(
         enum isa isa, const struct optim_span *span,
         const struct optim_step *step);
 void optim_add_squares_isa(

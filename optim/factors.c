@@ -1,7 +1,5 @@
 #include "optim/elements.h"
 
-#include "base/number/rng.h"
-
 #include <assert.h>
 
 struct optim_factors optim_factors_of(
@@ -25,17 +23,4 @@ struct optim_factors optim_factors_of(
             .momentum = (float)o->momentum,
             .rate = (float)rate,
             .adam_rate = (float)(rate / (1.0 - pow(o->adam_beta1, t)))};
-}
-
-void optim_draws_plain(
-        uint64_t seed, uint64_t stream, int64_t t, size_t qblock,
-        uint16_t draws[OPTIM_QBLOCK])
-{
-    uint64_t first = (uint64_t)t << 32 | (uint64_t)qblock * OPTIM_DRAW_CALLS;
-    for (size_t i = 0; i < OPTIM_QBLOCK; i++) {
-        uint32_t words[4];
-        rng_philox(seed, stream, first + i % OPTIM_DRAW_CALLS, words);
-        uint32_t word = words[i / 64];
-        draws[i] = (uint16_t)((i / 32) % 2 ? word >> 16 : word);
-    }
 }

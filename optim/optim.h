@@ -137,7 +137,7 @@ struct optim_span {
     size_t begin, count;                /* in the tensor */
     uint64_t tensor;                    /* rng_stream of its name */
     bool decays;                        /* apply weight_decay here */
-    float rate; /* times the step's learning rate; 0: as it is */
+    float rate;    /* times the step's learning rate; 0: as it is */
     int64_t began; /* applied steps of the run before the tensor's first: its
                       states count from there */
 };
@@ -145,17 +145,14 @@ struct optim_span {
 struct optim_step {
     const struct optim_options *options;
     double learning_rate; /* of this step */
-    int64_t t; /* applied steps of the run including this one, from 1 */
+    int64_t t;        /* applied steps of the run including this one, from 1 */
     float grad_scale; /* clipping factor / loss scale; multiplies g in fp32 */
     uint64_t seed;    /* of stochastic rounding, with t and the element */
 };
 
-/* The definition: plain loops. */
-void optim_update_plain(
-        const struct optim_span *span, const struct optim_step *step);
-/* The fast path, in the calling thread alone. */
+/* In the calling thread alone. */
 void optim_update(const struct optim_span *span, const struct optim_step *step);
-/* The fast path on all OpenMP threads. */
+/* On all OpenMP threads. */
 enum zd_status optim_update_threads(
         const struct optim_span *span, const struct optim_step *step);
 

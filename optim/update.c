@@ -52,7 +52,7 @@ void optim_update_isa(
         rest = part(span, whole, span->count - whole);
     }
     if (rest.count)
-        optim_update_generic(isa, &rest, step);
+        optim_update_plain(isa, &rest, step);
 }
 
 void optim_update(const struct optim_span *span, const struct optim_step *step)

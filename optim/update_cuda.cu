@@ -25,7 +25,7 @@ struct update_args {
 
 /* --- chance --------------------------------------------------------------- */
 
-/* optim_draws_plain: a lane makes call `lane`, whose draws are those of
+/* optim_draws: a lane makes call `lane`, whose draws are those of
  * elements lane, lane + 32, .., and takes its own from the lanes that have
  * them. All lanes of the warp together. */
 __device__ inline void draw(

@@ -12,15 +12,15 @@ static void update_plainly(
         struct tensor *t, const struct optim_step *step, int how)
 {
     struct optim_span span = tensor_span(t, 0, t->count);
-    optim_update_plain(&span, step);
+    optim_update_plain(ISA_BASELINE, &span, step);
     tensor_keep_param(t, 0, t->count);
 }
 
-static void update_generic(
+static void update_compiled(
         struct tensor *t, const struct optim_step *step, int how)
 {
     struct optim_span span = tensor_span(t, 0, t->count);
-    optim_update_generic((enum isa)how, &span, step);
+    optim_update_plain((enum isa)how, &span, step);
     tensor_keep_param(t, 0, t->count);
 }
 
@@ -117,7 +117,7 @@ Test(update, fast_paths_have_the_bits_of_the_definition, .timeout = 120)
     int last = last_isa();
     for (int k = 0; k < VARIANTS; k++)
         expect_equal_for_types(
-                &variants[k], &blocks, update_generic, ISA_BASELINE, last);
+                &variants[k], &blocks, update_compiled, ISA_AVX2, last);
     for (int k = ADAMW; k <= ADAMW_8BIT; k++) /* by vector code */
         expect_equal_for_types(
                 &variants[k], &blocks, update_by_isa, ISA_AVX2, last);
@@ -158,13 +158,13 @@ Test(update, few_elements_and_none)
                     .variant = &variants[k],
                     .blocks = row_blocks(counts[i], 1, counts[i])};
             expect_equal(
-                    &shape, update_generic, (int)isa_best(), (int)isa_best());
+                    &shape, update_compiled, (int)isa_best(), (int)isa_best());
             expect_equal(&shape, update_by_threads, 0, 0);
             struct tensor t = tensor_make(&shape);
             struct optim_step step = tensor_step(&t, 1);
             struct optim_span span = tensor_span(&t, 0, 0);
             optim_update(&span, &step);
-            optim_update_plain(&span, &step);
+            optim_update_plain(ISA_BASELINE, &span, &step);
             optim_update_threads(&span, &step);
             tensor_drop(&t);
         }
@@ -226,7 +226,7 @@ Test(update, rounding_by_chance_is_right_on_average)
     int up = 0;
     for (size_t q = 0; q < QBLOCKS; q++) {
         uint16_t draws[OPTIM_QBLOCK];
-        optim_draws_plain(1, 2, 3, q, draws);
+        optim_draws(1, 2, 3, q, draws);
         for (int i = 0; i < OPTIM_QBLOCK; i++) {
             uint16_t rounded = round_stochastic(x, draws[i]);
             cr_assert(rounded == 0x3f80 || rounded == 0x3f81);
@@ -255,12 +255,24 @@ Test(update, rounding_by_chance_keeps_what_bf16_can_hold)
     cr_expect(isnan(bf16_to_float(round_stochastic(nan, 0xffff))));
 }
 
+/* As elements.h has them. */
+Test(update, draws_are_words_of_philox)
+{
+    uint16_t draws[OPTIM_QBLOCK];
+    optim_draws(1, 2, 3, 4, draws);
+    for (uint64_t i = 0; i < OPTIM_QBLOCK; i++) {
+        uint32_t words[4];
+        rng_philox(1, 2, 3ull << 32 | (4 * 32 + i % 32), words);
+        cr_expect_eq(draws[i], (uint16_t)(words[i / 64] >> 16 * (i / 32 % 2)));
+    }
+}
+
 Test(update, draws_differ_by_seed_step_tensor_and_qblock)
 {
     uint16_t base[OPTIM_QBLOCK], other[OPTIM_QBLOCK];
-    optim_draws_plain(1, 2, 3, 4, base);
+    optim_draws(1, 2, 3, 4, base);
     for (int k = 0; k < 4; k++) {
-        optim_draws_plain(
+        optim_draws(
                 (uint64_t)(1 + (k == 0)), (uint64_t)(2 + (k == 1)),
                 3 + (k == 2), (size_t)(4 + (k == 3)), other);
         int same = 0;
