@@ -1,4 +1,3 @@
-#include "tests/offload/engine_case.h"
 #include "tests/offload/small_engine.h"
 #include "tests/support/gate.h"
 #include "tests/support/scratch.h"
@@ -8,66 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static const uint64_t chunk_bytes[] = {1024, 0, 12000, 5 * 1024, 1 << 30};
-/* In so many turns threads, chunks and streams meet in every way. */
-enum { CHUNKS = sizeof chunk_bytes / sizeof chunk_bytes[0], TURNS = 60 };
-
-static void run_case(
-        const struct engine_variant *variant, int dtype, int tier, int micros,
-        bool undo, int turn)
-{
-    struct engine_setting setting = {
-            .variant = variant,
-            .dtype = (enum dtype)dtype,
-            .tier = (enum engine_tier)tier,
-            .micros = micros,
-            .clipping = undo ? OFFLOAD_CLIP_UNDO : OFFLOAD_CLIP_WAIT,
-            .threads = 1 + turn % 4,
-            .chunk_bytes = chunk_bytes[turn % CHUNKS],
-            .streams = (enum engine_streams)(turn / 2 % 3)};
-    char text[256];
-    const char *wrong = engine_case_run(&setting);
-    engine_setting_print(&setting, text, sizeof text);
-    if (wrong)
-        zd_error_print(stderr, zd_error_get());
-    cr_assert(!wrong, "%s: %s", text, wrong);
-}
-
-/* Every optimizer, type, place and strategy. */
-Test(offload_engine, gives_the_bits_of_a_plain_update_for_every_optimizer)
-{
-    static const int micros[] = {0, 1, 3};
-    for (int i = 0; i < engine_variant_count; i++) {
-        const struct engine_variant *variant = &engine_variants[i];
-        int turn = i, undos = variant->name == OPTIM_ADAM_MINI ? 1 : 2;
-        for (int dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
-            for (int tier = HOST_DEVICE; tier <= HOST_HOST; tier++)
-                for (int m = 0; m < 3; m++)
-                    for (int undo = 0; undo < undos; undo++, turn++)
-                        run_case(variant, dtype, tier, micros[m], undo, turn);
-    }
-}
-
-Test(offload_engine, gives_the_same_bits_for_all_threads_chunks_and_streams)
-{
-    for (int turn = 0; turn < TURNS; turn++)
-        for (int undo = 0; undo < 2; undo++)
-            run_case(
-                    &engine_variants[1], DTYPE_BF16, HOST_DEVICE,
-                    3 * (turn % CHUNKS & 1), undo, turn);
-}
-
-Test(offload_engine, gives_the_same_bits_from_a_file)
-{
-    int turn = 0;
-    for (int i = 0; i < engine_variant_count; i++)
-        for (int tier = NVME_DEVICE; tier <= NVME_NVME; tier++)
-            for (int micros = 0; micros < 4; micros += 3, turn++)
-                run_case(
-                        &engine_variants[i], turn % 3, tier, micros, false,
-                        turn);
-}
 
 /* Shards of a small model at a large world: padding and nothing else. */
 static void owns_nothing(
@@ -123,6 +62,36 @@ Test(offload_engine, serves_a_rank_that_owns_nothing, .timeout = 100)
         owns_nothing(OFFLOAD_CPU, host, OFFLOAD_CLIP_UNDO);
         owns_nothing(OFFLOAD_NVME, host, OFFLOAD_CLIP_WAIT);
     }
+}
+
+/* --- sums of micro-batches ------------------------------------------------ */
+
+/* One chunk, to which several workers could add micro-batches at once: in fp32
+ * their order shows, 2^24 + 1 - 2^24 being 0. Constants, so that the trainer is
+ * faster than the workers. */
+Test(offload_engine, micro_batches_are_added_in_their_order, .timeout = 100)
+{
+    enum { COUNT = 1 << 16, MICROS = 60 };
+    static const float values[] = {0x1p24f, 1, -0x1p24f};
+    static float grads[3][COUNT];
+    struct small_engine e;
+    struct exact_sum sum;
+    for (int i = 0; i < 3 * COUNT; i++)
+        grads[i / COUNT][i % COUNT] = values[i / COUNT];
+    small_engine_init(&e, 1, COUNT, 0);
+    e.request.accumulates = true;
+    e.place.worker_threads = 4;
+    exact_sum_clear(&sum);
+    cr_assert_eq(small_engine_make(&e), ZD_OK);
+    for (int micro = 0; micro < MICROS; micro++)
+        cr_assert_eq(
+                offload_grads_down(
+                        e.offload, 0, grads[micro % 3], (struct token){0},
+                        micro, micro == MICROS - 1),
+                ZD_OK);
+    cr_assert_eq(offload_squares(e.offload, &sum), ZD_OK);
+    cr_expect_eq(exact_sum_value(&sum), 0);
+    small_engine_end(&e);
 }
 
 /* --- copies up that are late ---------------------------------------------- */

@@ -88,10 +88,84 @@ static void try(const struct row *row, int world)
     tap_ok(ok, "%s: %d ranks", row->name, world);
 }
 
+/* --- optimizers ----------------------------------------------------------- */
+
+static const struct optimizer_row {
+    const char *name;
+    enum optim_name optimizer;
+    enum optim_state_type state_type;
+    double momentum;
+    enum optim_master master;
+} optimizers[] = {
+#define ROW_true(...)
+#define ROW_false(word, ID, states)                                            \
+    {word, OPTIM_##ID, OPTIM_STATE_##states, 0.9},
+#define OPTIM_WORD(word, ID, states, is_paged) ROW_##is_paged(word, ID, states)
+#include "optim/optimizers.inc"
+        {"adamw, states in bf16", OPTIM_ADAMW, OPTIM_STATE_BF16},
+        {"adamw_8bit, no fp32 master", OPTIM_ADAMW, OPTIM_STATE_8BIT, 0,
+         OPTIM_MASTER_NONE},
+        {"sgd without momentum", OPTIM_SGD, OPTIM_STATE_FP32},
+};
+enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
+
+static const struct tier {
+    enum offload_tier optimizer, params;
+} tiers[] = {
+        {OFFLOAD_CPU, OFFLOAD_NONE},  {OFFLOAD_CPU, OFFLOAD_CPU},
+        {OFFLOAD_NVME, OFFLOAD_NONE}, {OFFLOAD_NVME, OFFLOAD_CPU},
+        {OFFLOAD_NVME, OFFLOAD_NVME},
+};
+enum { TIERS = sizeof tiers / sizeof *tiers };
+
+/* A step that is clipped, one that is skipped, one that is as expected. */
+static bool optimizer_goes(
+        const struct optimizer_row *row, const struct tier *tier, int turn)
+{
+    static const uint64_t chunk_bytes[] = {1024, 0, 12000, 1 << 30};
+    bool masters = row->master == OPTIM_MASTER_FP32;
+    bool may_undo =
+            tier->optimizer == OFFLOAD_CPU && row->optimizer != OPTIM_ADAM_MINI;
+    struct scenario s = scenario_default(
+            2 + turn % 2, 1 + turn % 2,
+            masters ? (enum dtype)(turn % 3) : DTYPE_BF16);
+    s.optim.name = row->optimizer;
+    s.optim.state_type = row->state_type;
+    s.optim.momentum = row->momentum;
+    s.optim.master = row->master;
+    s.streams = turn % 3 ? STREAM_THREAD : STREAM_INLINE;
+    s.workers = 1 + turn % 4;
+    s.accumulation = turn / 2 % 2 ? 3 : 1;
+    s.accumulate_on_host = s.accumulation > 1 && turn / 4 % 2;
+    /* a step of Adam-mini that is skipped sends no block sums */
+    s.broken_steps = row->optimizer == OPTIM_ADAM_MINI ? 0 : 1 << 1;
+    s.unclipped_steps = 1 << 2;
+    s.clears = turn % 5 == 4;
+    s.offload.optimizer = tier->optimizer;
+    s.offload.params = tier->params;
+    s.offload.nvme_path = "/tmp";
+    s.offload.chunk_bytes = chunk_bytes[turn % 4];
+    if (may_undo && turn / 8 % 2)
+        s.offload.clipping = OFFLOAD_CLIP_UNDO;
+    return offload_changes_nothing(&s);
+}
+
+static void try_optimizer(const struct optimizer_row *row, int first)
+{
+    bool ok = true;
+    for (int turn = 0; turn < 16 * TIERS; turn += 3) {
+        int i = first + turn;
+        ok &= optimizer_goes(row, &tiers[i % TIERS], i / TIERS);
+    }
+    tap_ok(ok, "%s", row->name);
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int w = 0; w < 3 && rows[i].worlds[w]; w++)
             try(&rows[i], rows[i].worlds[w]);
+    for (int i = 0; i < OPTIMIZERS; i++)
+        try_optimizer(&optimizers[i], i);
     return tap_done();
 }
