@@ -262,8 +262,9 @@ enum zd_status zero_blocks_write(struct zero *zero, int id, const float *values)
 enum zd_status zero_states_clear(struct zero *zero)
 {
     ZD_TRY(paged_finish(zero));
-    ZD_TRY(states_clear(zero));
-    return zero->plan->states_on_host ? host_clear(zero) : ZD_OK;
+    if (zero->plan->states_on_host) /* first: an update may read blocks' v */
+        ZD_TRY(host_clear(zero));
+    return states_clear(zero);
 }
 
 /* --- parameters from masters ---------------------------------------------- */
