@@ -10,7 +10,6 @@
 #include "train/job/control.h"
 
 #include <math.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -268,9 +267,7 @@ static const struct act_row {
          "{result.path|s}\nopen it at ui.perfetto.dev, or in "
          "chrome://tracing\n"},
         {"stop", "the step to end and the checkpoint to be written", stop_body,
-         "stopped after step {step|w}[, checkpoint {result.path|s}]\n[output "
-         "in "
-         "{output_dir|s}\n]"}};
+         "stopped after step {step|w}[, checkpoint {result.path|s}]\n"}};
 
 static void show_answer(
         const struct cli_args *args, const struct look *look,
@@ -327,40 +324,20 @@ static bool is_so_already(
 static enum zd_status wait_until_gone(
         const struct target *target, double seconds)
 {
-    double end = clock_seconds() + seconds;
-    bool is_told = false;
-    while (target_ping(target, 2) == ZD_OK) {
-        double left = end - clock_seconds();
-        if (client_interrupted()) {
-            fputs("left: the job goes on stopping\n", stderr);
-            client_end_by_signal();
-        }
-        if (left <= 0)
-            return ZD_FAIL(
-                    ZD_ERR_UNFIT, "E1092",
-                    "the job is still stopping after %g s; it goes on",
-                    seconds);
-        if (!is_told && left < seconds - 1)
-            fputs("waiting for the ranks to end\n", stderr);
-        is_told = is_told || left < seconds - 1;
-        poll(NULL, 0, 100);
-    }
-    zd_error_clear();
-    return ZD_OK;
+    if (target_has_ended(target, TELL_SECONDS))
+        return ZD_OK;
+    fputs("waiting for the ranks to end\n", stderr);
+    if (target_has_ended(target, seconds))
+        return ZD_OK;
+    if (!client_interrupted())
+        return ZD_FAIL(
+                ZD_ERR_UNFIT, "E1092",
+                "the job is still stopping after %g s; it goes on", seconds);
+    fputs("left: the job goes on stopping\n", stderr);
+    client_end_by_signal();
 }
 
 /* --- any of them --- */
-
-/* Where the files are of a job that is about to stop; NULL: it does not say. */
-static json_t *output_dir_of(const struct target *target)
-{
-    json_t *status;
-    if (target_get(target, "/v1/status", &status) != ZD_OK)
-        zd_error_clear();
-    json_t *dir = json_incref(json_object_get(status, "output_dir"));
-    json_decref(status);
-    return dir;
-}
 
 static enum zd_status post_and_show(
         const struct target *target, const struct cli_args *args,
@@ -369,19 +346,16 @@ static enum zd_status post_and_show(
 {
     double began = clock_seconds();
     bool stops = strcmp(row->command, "stop") == 0;
-    json_t *answer, *dir = stops ? output_dir_of(target) : NULL;
+    json_t *answer;
     enum zd_status status = act_post(target, act, &answer);
     if (status == ZD_OK && stops && act->waits)
         status = wait_until_gone(
                 target,
                 fmax(stop_seconds(args) - (clock_seconds() - began), 5));
-    if (status == ZD_OK && ctl_output(args) == OUTPUT_TABLE)
-        json_object_set(answer, "output_dir", dir);
     if (status == ZD_OK)
         show_answer(args, look, row, answer);
     else if (is_so_already(target, args, row->command))
         status = ZD_OK;
-    json_decref(dir);
     json_decref(answer);
     return status;
 }

@@ -51,8 +51,7 @@ void ctl_complete_value(
 
 typedef enum zd_status ctl_command_fn(
         struct cli_args *args, int *argc, char ***argv);
-ctl_command_fn command_ls, command_logs, command_events, command_top,
-        command_web;
+ctl_command_fn command_ls, command_logs, command_events, command_web;
 ctl_command_fn command_look; /* those that ask and show: view.c */
 ctl_command_fn command_act;  /* those that change what a job does */
 

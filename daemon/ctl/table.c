@@ -42,7 +42,7 @@ static const struct cli_command commands[] = {
     "Show state and progress of a job", command_look, LOOK_AT,
     "With -w it is redrawn every two seconds; in a pipe each update is one line, with -o json one object per line."},
 {"top", "", 0, 0, "watch interval", "",
-    "Live view of a job on one screen", command_top, LOOK_AT,
+    "Live view of a job on one screen", command_look, LOOK_AT,
     "Keys: q leaves, p pauses, r resumes, c saves a checkpoint, e evaluates. "
     "In a pipe it prints one frame and exits; with -w it prints a frame every two seconds."},
 {"ranks", "", 0, 0, "watch interval output", "",

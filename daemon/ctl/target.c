@@ -1,5 +1,6 @@
 #include "daemon/ctl/target.h"
 
+#include "base/clock.h"
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
@@ -19,11 +20,7 @@
 
 #define ANSWER_SECONDS  10
 #define COMMENT_SECONDS 15 /* between two signs of life of a stream */
-enum {
-    STATUS_MAX = 16 << 20,
-    ENDING_TRIES = 20, /* two seconds */
-    ENDING_PAUSE_MS = 100
-};
+enum { STATUS_MAX = 16 << 20, ENDING_PAUSE_MS = 100, PING_SECONDS = 1 };
 
 void target_fini(struct target *target)
 {
@@ -184,7 +181,6 @@ enum zd_status target_renew(struct target *target)
     if (target->job.socket)
         return ZD_OK;
     ZD_TRY(target_of_dir(target->dir, &newer));
-    newer.patience = target->patience;
     target_fini(target);
     *target = newer;
     return ZD_OK;
@@ -195,9 +191,7 @@ enum zd_status target_get(
 {
     if (!target->job.socket)
         return dir_get(target->dir, target->file, what, json_out);
-    return client_get(
-            &target->job, what,
-            target->patience > 0 ? target->patience : ANSWER_SECONDS, json_out);
+    return client_get(&target->job, what, ANSWER_SECONDS, json_out);
 }
 
 /* Is the state in status.json one of `states`? */
@@ -218,27 +212,21 @@ bool target_file_has_failed(const struct target *target)
     return has_state(target, "failed died");
 }
 
-enum zd_status target_ping(const struct target *target, double seconds)
-{
-    json_t *answer;
-    enum zd_status status =
-            client_get(&target->job, "/healthz", seconds, &answer);
-    json_decref(answer);
-    return status;
-}
-
-bool target_has_ended(const struct target *target)
+bool target_has_ended(const struct target *target, double seconds)
 {
     const struct zd_error first = *zd_error_get();
-    for (int tries = 0; target->job.socket && tries < ENDING_TRIES; tries++) {
+    double end = clock_seconds() + seconds;
+    json_t *answer;
+    while (target->job.socket) {
         bool is_gone = client_failed_with("E1090");
         zd_error_clear();
         if (is_gone)
             return true;
-        poll(NULL, 0, ENDING_PAUSE_MS);
-        if (client_interrupted())
+        if (clock_seconds() >= end || client_interrupted())
             break;
-        target_ping(target, ENDING_PAUSE_MS * 1e-3);
+        poll(NULL, 0, ENDING_PAUSE_MS);
+        client_get(&target->job, "/healthz", PING_SECONDS, &answer);
+        json_decref(answer);
     }
     zd_error_clear();
     zd_error_set(&first);

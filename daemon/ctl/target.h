@@ -13,7 +13,6 @@ struct target {
                               with the event "hang"; of one that failed "cause" has
                               what its next start would read of it */
     double age;            /* seconds since status.json was written */
-    double patience;       /* seconds for an answer; 0: 10 */
 };
 
 void target_fini(struct target *target);
@@ -36,12 +35,10 @@ enum zd_status target_renew(struct target *target);
 enum zd_status target_get(
         const struct target *target, const char *what, json_t **json_out);
 
-/* Does the job answer within `seconds`? */
-enum zd_status target_ping(const struct target *target, double seconds);
-/* After an answer that failed: has the job ended? A socket that closes is
- * looked at again for two seconds, for a run takes a moment to leave. Clears
- * the record when it has. */
-bool target_has_ended(const struct target *target);
+/* Does the job end within `seconds`? A socket that closes is looked at again,
+ * for a run takes a moment to leave. Clears the record of what failed when it
+ * has. */
+bool target_has_ended(const struct target *target, double seconds);
 /* status.json, when files answer, is that of a run that has ended, or ended
  * badly. */
 bool target_file_has_ended(const struct target *target);

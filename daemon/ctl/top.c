@@ -3,7 +3,6 @@
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/plot.h"
 #include "daemon/ctl/show.h"
-#include "daemon/ctl/target.h"
 #include "daemon/state/log_lines.h"
 
 #include <stdlib.h>

@@ -2,23 +2,30 @@
  * and again until the job or the user ends. */
 #include "daemon/ctl/ctl.h"
 
+#include "base/clock.h"
 #include "base/text_stream.h"
 #include "daemon/cli/fill.h"
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
 #include "daemon/ctl/screen.h"
 #include "daemon/ctl/show.h"
+#include "daemon/ctl/top.h"
 
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { MESSAGE_SECONDS = 5 };
 
 /* What is asked, and how the answer is shown. */
 struct view {
     const char *command, *what; /* GET `what`, .. */
     /* .. or what it says. A record where what was typed names nothing. */
     enum zd_status (*ask)(const struct cli_args *args, char what[WHAT_MAX]);
+    /* Instead of both; with keys on a terminal. */
+    enum zd_status (*get)(const struct target *target, json_t **json_out);
     /* Cuts the answer to what was typed, and returns what is shown of it (a
      * table of CSV if it is a list). NULL and a record: what was typed names
      * nothing. Not given: the answer. */
@@ -37,7 +44,9 @@ static void show_table(
     struct look look = look_of_stdout();
     char *text = NULL;
     size_t bytes;
-    bool is_screen = args->watch && output_is_terminal(STDOUT_FILENO);
+    bool has_keys = json_object_get(shown, "message") != NULL;
+    bool is_screen =
+            has_keys || (args->watch && output_is_terminal(STDOUT_FILENO));
     if (args->watch && !is_screen && view->line) {
         view->line(&look, shown, stdout);
         return;
@@ -49,7 +58,7 @@ static void show_table(
     FILE *out = text_stream_open(&text, &bytes);
     view->show(&look, shown, out);
     if (fclose(out) == 0)
-        screen_draw(text, look.rows - 1);
+        screen_draw(text, has_keys ? INT_MAX : look.rows - 1);
     free(text);
 }
 
@@ -121,32 +130,73 @@ static enum zd_status fail_dead(const struct target *target)
     return ZD_ERR_UNFIT;
 }
 
+struct rounds {
+    const struct cli_args *args;
+    const struct view *view;
+    struct target *target;
+    const char *what;
+    bool has_keys; /* the whole terminal is ours */
+    char message[256];
+    double message_until; /* clock_seconds */
+};
+
+static enum zd_status get(const struct rounds *rounds, json_t **json_out)
+{
+    if (!rounds->view->get)
+        return target_get(rounds->target, rounds->what, json_out);
+    ZD_TRY(rounds->view->get(rounds->target, json_out));
+    bool has_message = clock_seconds() < rounds->message_until;
+    if (rounds->has_keys)
+        json_object_set_new(
+                *json_out, "message",
+                json_string(has_message ? rounds->message : ""));
+    return ZD_OK;
+}
+
+/* Until the next round; false: leave. */
+static bool wait_for_next(struct rounds *rounds)
+{
+    double seconds = ctl_interval(rounds->args);
+    if (!rounds->has_keys) {
+        poll(NULL, 0, (int)(seconds * 1000)); /* or a signal */
+        return !client_interrupted();
+    }
+    int key = screen_key(rounds->args->interval > 0 ? seconds : 1);
+    if (key > 0)
+        rounds->message_until = clock_seconds() + MESSAGE_SECONDS;
+    return key == 0 || top_key(rounds->target, key, rounds->message,
+                               sizeof rounds->message);
+}
+
 /* Once, or with --watch every --interval seconds. On a terminal each replaces
  * the last; CSV and JSON follow each other. A job that ends ends it with ZD_OK;
  * after the status of a run that failed comes E1099 (69). */
-static enum zd_status show_rounds(
-        const struct cli_args *args, const struct view *view,
-        struct target *target, const char *what)
+static enum zd_status show_rounds(struct rounds *rounds)
 {
+    struct target *target = rounds->target;
     json_t *answer;
     enum zd_status status = ZD_OK;
     for (bool is_first = true; status == ZD_OK; is_first = false) {
-        status = target_get(target, what, &answer);
-        if (status != ZD_OK && !is_first && target_has_ended(target)) {
+        status = get(rounds, &answer);
+        if (is_first && status == ZD_OK && rounds->view->get &&
+            (rounds->has_keys = screen_take()))
+            json_object_set_new(answer, "message", json_string(""));
+        if (status != ZD_OK && !is_first && target_has_ended(target, 2)) {
+            screen_restore();
             fputs("the job has ended\n", stderr);
             return ZD_OK;
         }
         if (status == ZD_OK)
-            status = show_once(args, view, answer);
+            status = show_once(rounds->args, rounds->view, answer);
         json_decref(answer);
         if (status == ZD_OK && target_file_has_failed(target) &&
-            strcmp(view->command, "status") == 0)
+            strcmp(rounds->view->command, "status") == 0)
             status = fail_dead(target);
-        if (!args->watch || status != ZD_OK || ferror(stdout) ||
-            (!target->job.socket && target_file_has_ended(target)))
-            return status;
-        poll(NULL, 0, (int)(ctl_interval(args) * 1000)); /* or a signal */
-        if (client_interrupted())
+        if ((!rounds->args->watch && !rounds->has_keys) || status != ZD_OK ||
+            ferror(stdout) ||
+            (!rounds->has_keys && !target->job.socket &&
+             target_file_has_ended(target)) ||
+            !wait_for_next(rounds))
             return status;
         status = target_renew(target);
     }
@@ -163,41 +213,23 @@ static bool is_meant(const char *word, const char *key)
            (strncmp(key, word, length) == 0 && key[length] == '.');
 }
 
-static bool is_wanted(const struct cli_args *args, const char *key)
-{
-    for (int i = 0; i < args->line.operand_count; i++)
-        if (is_meant(args->line.operands[i], key))
-            return true;
-    return args->line.operand_count == 0;
-}
-
-/* A word that was typed and means no key; NULL: each means some. */
-static const char *unknown_of(const struct cli_args *args, json_t *values)
-{
-    for (int i = 0; i < args->line.operand_count; i++) {
-        bool is_known = false;
-        const char *key;
-        json_t *entry;
-        json_object_foreach(values, key, entry) is_known |=
-                is_meant(args->line.operands[i], key);
-        if (!is_known)
-            return args->line.operands[i];
-    }
-    return NULL;
-}
-
 /* [{"key", "value", "origin"}] of the keys that were typed; the others leave
  * the answer. */
 static json_t *config_select(const struct cli_args *args, json_t *answer)
 {
     json_t *values = json_object_get(answer, "values"), *entry;
     json_t *rows = json_array(), *names = json_array();
-    const char *key, *unknown = unknown_of(args, values);
+    bool is_known[CLI_OPERANDS_MAX] = {false};
+    const char *key, *unknown = NULL;
     void *next;
     json_object_foreach_safe(values, next, key, entry)
     {
+        bool is_wanted = args->line.operand_count == 0;
+        for (int i = 0; i < args->line.operand_count; i++)
+            if (is_meant(args->line.operands[i], key))
+                is_wanted = is_known[i] = true;
         json_array_append_new(names, json_string(key));
-        if (is_wanted(args, key))
+        if (is_wanted)
             json_array_append_new(
                     rows, json_pack(
                                   "{s:s, s:O?, s:O?}", "key", key, "value",
@@ -206,6 +238,8 @@ static json_t *config_select(const struct cli_args *args, json_t *answer)
         else
             json_object_del(values, key);
     }
+    for (int i = 0; i < args->line.operand_count; i++)
+        unknown = is_known[i] ? unknown : args->line.operands[i];
     if (unknown) {
         json_decref(rows);
         rows = ctl_unknown("key", names, unknown, '.');
@@ -247,7 +281,8 @@ enum zd_status command_look(struct cli_args *args, int *argc, char ***argv)
             {"metrics", .ask = metrics_ask, .select = metrics_select,
              .show = metrics_show},
             {"plot", .ask = metrics_ask, .select = plot_select,
-             .show = plot_show}};
+             .show = plot_show},
+            {"top", .get = top_get, .show = top_show}};
     const struct view *view = views;
     struct look look = look_of_stdout();
     struct target target;
@@ -261,7 +296,9 @@ enum zd_status command_look(struct cli_args *args, int *argc, char ***argv)
     if (args->watch && output_is_terminal(STDOUT_FILENO) &&
         ctl_output(args) == OUTPUT_TABLE)
         fputs("\033[2J", stdout);
-    enum zd_status status = show_rounds(args, view, &target, what);
+    enum zd_status status = show_rounds(&(struct rounds){
+            .args = args, .view = view, .target = &target, .what = what});
+    screen_restore();
     target_fini(&target);
     return status;
 }

@@ -127,7 +127,7 @@ enum zd_status http_create(
     server->options = *options;
     server->owner = geteuid();
     server->first_request_ms = HTTP_FIRST_REQUEST_MS;
-    server->socket.fd = server->socket.lock_fd = -1;
+    server->socket.fd = -1;
     uv_timer_init(loop, &server->soon);
     uv_timer_init(loop, &server->sweep);
     own_handle(server, &server->soon);

@@ -4,7 +4,7 @@
  *   conn.c     a connection from accept to its end; which one is dropped, when
  *   mhd.c      libmicrohttpd: from bytes to requests
  *   reply.c    from replies and streams to bytes
- *   socket.c   the socket's path, folder, lock and end
+ *   socket.c   the socket's path, folder and end
  *   tcp.c      HOST:PORT
  *
  * libmicrohttpd accepts, reads and writes; libuv polls its one descriptor for
@@ -103,7 +103,7 @@ struct http_stream {
 
 struct http_socket { /* what is ours in the file system */
     char path[sizeof((struct sockaddr_un *)0)->sun_path];
-    int fd, lock_fd; /* fd: -1 once it is handed to the door */
+    int fd; /* -1 once it is handed to the door */
     dev_t device;
     ino_t inode;
 };
@@ -164,7 +164,7 @@ void http_stream_release(struct http_stream *stream);
 size_t http_stream_take(struct http_stream *stream, char *out, size_t max);
 
 /* --- socket.c --- */
-/* A bound socket in socket_out->fd. */
+/* A socket that listens in socket_out->fd. */
 enum zd_status http_socket_open(
         const struct http_options *options, struct http_socket *socket_out);
 /* Closes what is open, removes what is still ours. */

@@ -1,21 +1,22 @@
-/* socket.c - the socket in the file system: its path, its folder, the lock
- * beside it, and its end.
+/* socket.c - the socket in the file system: its path, its folder, and its end.
+ * It is 0600, or 0660 with a group that may read.
  *
- *   JOB.sock        the socket: 0600, or 0660 with a group that may read
- *   JOB.sock.lock   flock'ed by the job that answers
- *
- * The lock settles two starts at one moment; a socket without one that answers
- * belongs to another program. Only a dead socket is ever removed. */
+ * The folder is locked (flock) from the look at what is there until the socket
+ * listens, which settles two starts at one moment. Only a dead socket is ever
+ * removed. */
 #include "daemon/http/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+enum { LOCK_TRIES = 1000 }; /* of 10 ms */
 
 #define HINT "set control.socket to another path, or to \"none\""
 
@@ -104,8 +105,12 @@ static enum zd_status settle_folder(int fd, const char *path, int status_gid)
     return ZD_OK;
 }
 
-static enum zd_status make_folder(const char *path, int status_gid)
+enum zd_status http_socket_make_folder(const char *socket, int status_gid)
 {
+    char path[4096];
+    snprintf(
+            path, sizeof path, "%.*s", (int)(strrchr(socket, '/') - socket),
+            socket);
     if (mkdir(path, 0700) && errno != EEXIST)
         return fail_system("make", path);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -120,16 +125,7 @@ static enum zd_status make_folder(const char *path, int status_gid)
     return status;
 }
 
-enum zd_status http_socket_make_folder(const char *path, int status_gid)
-{
-    char folder[4096];
-    snprintf(
-            folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path),
-            path);
-    return make_folder(folder, status_gid);
-}
-
-/* --- the lock ------------------------------------------------------------- */
+/* --- who is there --------------------------------------------------------- */
 
 /* Who listens there: its pid; 0: no one; -1: someone, or it is not known. */
 static pid_t probe(const char *path)
@@ -163,38 +159,23 @@ static enum zd_status is_live(const char *path, pid_t pid)
     return ZD_ERR_CREATE;
 }
 
-/* The file can be removed and made again by others between open and flock. */
-static bool is_still_there(int fd, const char *path)
+/* The folder, open and locked for the moment of a start; -1. */
+static int lock_folder(const char *path)
 {
-    struct stat ours, there;
-    return !fstat(fd, &ours) && !lstat(path, &there) &&
-           ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
-}
-
-static enum zd_status take_lock(struct http_socket *socket, const char *path)
-{
-    for (;;) {
-        int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (fd < 0)
-            return fail_system("make the lock", path);
-        if (flock(fd, LOCK_EX | LOCK_NB)) {
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    snprintf(
+            folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1,
+            slash ? path : ".");
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int tries = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB); tries++) {
+        if (errno != EWOULDBLOCK || tries == LOCK_TRIES) {
             close(fd);
-            return errno == EWOULDBLOCK
-                           ? is_live(socket->path, probe(socket->path))
-                           : fail_system("lock", path);
+            return -1;
         }
-        if (!is_still_there(fd, path)) {
-            close(fd);
-            continue;
-        }
-        socket->lock_fd = fd;
-        return ZD_OK;
+        poll(NULL, 0, 10);
     }
-}
-
-static void lock_path(const struct http_socket *socket, char *out, size_t bytes)
-{
-    snprintf(out, bytes, "%s.lock", socket->path);
+    return fd;
 }
 
 /* --- the socket ----------------------------------------------------------- */
@@ -233,7 +214,8 @@ static enum zd_status bind_socket(
     socket_out->fd = fd;
     memcpy(address.sun_path, path, strlen(path) + 1);
     fchmod(fd, 0600);
-    if (bind(fd, (struct sockaddr *)&address, sizeof address))
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) ||
+        listen(fd, HTTP_BACKLOG))
         return fail_system("make", path);
     if (lstat(path, &info))
         return fail_system("read the mode of", path);
@@ -250,30 +232,27 @@ enum zd_status http_socket_open(
         const struct http_options *options, struct http_socket *socket_out)
 {
     const char *path = options->socket_path;
-    char other[4096 + 8];
     ZD_TRY(check_length(path, strlen(path)));
     memcpy(socket_out->path, path, strlen(path) + 1);
     if (options->is_default_path)
         ZD_TRY(http_socket_make_folder(path, options->status_gid));
-    lock_path(socket_out, other, sizeof other);
-    ZD_TRY(take_lock(socket_out, other));
-    ZD_TRY(remove_stale(path));
-    return bind_socket(socket_out, options->status_gid);
+    int folder = lock_folder(path);
+    if (folder < 0)
+        return fail_system("lock the folder of", path);
+    enum zd_status status = remove_stale(path);
+    if (status == ZD_OK)
+        status = bind_socket(socket_out, options->status_gid);
+    close(folder);
+    return status;
 }
 
 void http_socket_close(struct http_socket *socket)
 {
     struct stat info;
-    char lock[sizeof socket->path + 8];
     if (socket->inode && !lstat(socket->path, &info) &&
         info.st_dev == socket->device && info.st_ino == socket->inode)
         unlink(socket->path);
     if (socket->fd >= 0)
         close(socket->fd);
-    lock_path(socket, lock, sizeof lock);
-    if (socket->lock_fd >= 0 && is_still_there(socket->lock_fd, lock))
-        unlink(lock);
-    if (socket->lock_fd >= 0)
-        close(socket->lock_fd);
-    socket->fd = socket->lock_fd = -1;
+    socket->fd = -1;
 }

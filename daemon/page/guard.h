@@ -9,9 +9,8 @@
  *   token     128 random bits in the printed address; used once, it leads to
  *   secret    256 random bits, the folder that holds the page and all it asks
  *             for: "/SECRET/v1/status". Not a cookie: a browser sends those to
- *             every port of the host, so to any user's server
- *   path      in that folder one of docs/control.md, as it was sent: nothing is
- *             decoded */
+ *             every port of the host, so to any user's server. What follows it
+ *             goes to the job as it was sent: nothing is decoded */
 #ifndef ZD_DAEMON_PAGE_GUARD_H
 #define ZD_DAEMON_PAGE_GUARD_H
 
@@ -28,12 +27,10 @@ struct guard {
 
 enum guard_verdict {
     GUARD_PASS,
-    GUARD_ENTER,   /* the token was right: lead to "/SECRET/" */
-    GUARD_HOST,    /* 403 */
-    GUARD_ORIGIN,  /* 403 */
-    GUARD_UNKNOWN, /* 401: neither token nor secret, or a used token */
-    GUARD_PATH,    /* 404 */
-    GUARD_METHOD,  /* 405 */
+    GUARD_ENTER,  /* the token was right: lead to "/SECRET/" */
+    GUARD_HOST,   /* 403 */
+    GUARD_ORIGIN, /* 403 */
+    GUARD_UNKNOWN /* 401: neither token nor secret, or a used token */
 };
 
 /* New secrets from the system. ZD_ERR_DEVICE (E1101) without any. */

@@ -62,16 +62,10 @@ static const struct {
                 {403, "E_FORBIDDEN",
                  "the request comes from another site's page",
                  "only the page itself may ask"},
-        [GUARD_UNKNOWN] =
-                {401, "E_UNKNOWN", "this relay has no such path",
-                 "open the address that zerodctl web printed; it "
-                 "works once"},
-        [GUARD_PATH] =
-                {404, "E_NOT_FOUND", "no such path",
-                 "docs/control.md has them all"},
-        [GUARD_METHOD] = {
-                405, "E_METHOD", "the path has another method",
-                "GET to read, POST to act"}};
+        [GUARD_UNKNOWN] = {
+                401, "E_UNKNOWN", "this relay has no such path",
+                "open the address that zerodctl web printed; it "
+                "works once"}};
 
 static void refuse(
         enum guard_verdict verdict, const char *target,

@@ -436,7 +436,7 @@ def what_is_not_ours_is_refused_and_not_removed(server):
     folder = server.folder + "/other"
     path = folder + "/job.sock"
     for kind, at, code in (("link", folder, "E1042"), ("user", folder, "E1042"), ("link", path, "E1043"), ("file", path, "E1043"),
-                           ("folder", path, "E1043"), ("link", path + ".lock", "E1044")):
+                           ("folder", path, "E1043")):
         shutil.rmtree(folder, ignore_errors=True)
         if at != folder:
             os.mkdir(folder, 0o700)
@@ -462,22 +462,19 @@ def a_live_one_is_refused_and_a_dead_one_replaced(server):
     pid = "pid %d " % server.process.pid
     said = refused(server.path, "E1040")
     assert pid in said and os.path.exists(server.path), said
-    os.unlink(server.path + ".lock")  # by hand: the socket itself still answers
-    assert pid in refused(server.path, "E1040")
     other = Server()
     other.process.kill()
     other.process.wait()
-    assert os.path.exists(other.path) and os.path.exists(other.path + ".lock")
+    assert os.path.exists(other.path)
     assert run(other.path).returncode == 0 and os.listdir(other.folder + "/zerod") == []
 
 
 def one_that_another_server_replaced_is_not_removed(server):
-    for each in (server.path, server.path + ".lock"):
-        os.unlink(each)
+    os.unlink(server.path)
     second = Server(path=server.path)
     server.process.stdin.close()
     server.process.wait(60)
-    assert sorted(os.listdir(server.folder + "/zerod")) == ["job.sock", "job.sock.lock"] and second.answers()
+    assert os.listdir(server.folder + "/zerod") == ["job.sock"] and second.answers()
     second.end()
 
 
