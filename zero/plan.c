@@ -305,7 +305,7 @@ static enum zd_status plan_stage3(struct zero_plan *plan)
     return status;
 }
 
-static enum zd_status build(struct zero_plan *plan, struct zero_memo *memo)
+static enum zd_status build(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
     int stage = request->options.stage;
@@ -325,7 +325,10 @@ static enum zd_status build(struct zero_plan *plan, struct zero_memo *memo)
     if (plan->params_cut)
         ZD_TRY(plan_stage3(plan));
     plan_wire(plan);
-    return plan_needs(plan, memo);
+    if (!request->train)
+        return ZD_OK;
+    return plan->states_on_host ? plan_offload_bytes(plan)
+                                : plan_state_bytes(plan);
 }
 
 enum zd_status zero_plan_build(
@@ -339,8 +342,7 @@ enum zd_status zero_plan_build(
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0604", "zero.stage is %d; it is 0, 1, 2 or 3",
                 request->options.stage);
-    plan.request.memo = NULL;
-    enum zd_status status = build(&plan, request->memo);
+    enum zd_status status = build(&plan);
     if (status != ZD_OK) {
         zero_plan_fini(&plan);
         return status;

@@ -95,27 +95,6 @@ struct zero_needs {
                                       the largest chunk that may be spilled */
 };
 
-/* Needs of the latest plans of one table, so that a plan with the same states
- * does not walk the ranks again. All 0: empty. plan_needs.c */
-enum { ZERO_MEMO_KEEPS = 8 };
-struct zero_memo {
-    /* private */
-    struct {
-        struct zero_memo_key {
-            const struct param_table *table;
-            int world;
-            bool states_cut, accumulates;
-            int64_t param_persistence_threshold;
-            enum dtype dtype;
-            size_t spill_bytes;
-            struct optim_options optim;
-            struct offload_options offload;
-        } key;
-        struct zero_needs needs;
-    } kept[ZERO_MEMO_KEEPS];
-    int next;
-};
-
 struct zero_request {
     const struct model_config *config;
     const struct param_table *table;
@@ -133,8 +112,6 @@ struct zero_request {
                                 gradients are added up there */
     size_t spill_bytes;      /* paged states: of the states (m and v), how much
                                 lies on the host; rounded up to chunks */
-    struct zero_memo *memo;  /* of this table alone, or NULL; a plan does not
-                                keep it */
 };
 
 struct zero_plan {

@@ -94,10 +94,8 @@ enum zd_status plan_ranks_visit(
 void plan_blocks(struct zero_plan *plan);
 /* Bytes that a rank sends to add up block sums in a step. */
 uint64_t plan_block_wire(const struct zero_plan *plan);
-/* plan->needs: of states on the device, and of all, asking `memo` (NULL: none)
- * first (plan_needs.c). */
+/* plan->needs of states on the device. */
 enum zd_status plan_state_bytes(struct zero_plan *plan);
-enum zd_status plan_needs(struct zero_plan *plan, struct zero_memo *memo);
 /* The optimizer's spans. */
 enum zd_status plan_state_spans(
         const struct zero_plan *plan, struct arena_plan *arena);

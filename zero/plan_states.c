@@ -16,11 +16,7 @@
  * most. */
 #include "zero/plan_parts.h"
 
-#include "base/must.h"
 #include "offload/cut.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 struct optim_layout zero_layout_of(const struct zero_plan *plan, int id)
 {
@@ -116,25 +112,18 @@ static void place_extent(struct state_walk *walk)
             &at->layout, at->extent.count - at->spilled, ARENA_ALIGN, ends);
 }
 
-/* The next extent of the segment that the walk is in. */
-static bool state_walk_in(struct state_walk *walk, int segment)
-{
-    const struct zero_plan *plan = walk->plan;
-    size_t begin, end;
-    plan_state_part(plan, segment, walk->rank, &begin, &end);
-    if (!plan->segments[segment].trainable ||
-        !zero_extent_next(plan, segment, begin, end, &walk->at.extent))
-        return false;
-    place_extent(walk);
-    return true;
-}
-
 bool state_walk_next(struct state_walk *walk)
 {
+    const struct zero_plan *plan = walk->plan;
     struct state_extent *at = &walk->at;
-    for (; at->segment < walk->plan->segment_count; at->segment++) {
-        if (state_walk_in(walk, at->segment))
+    for (; at->segment < plan->segment_count; at->segment++) {
+        size_t begin, end;
+        plan_state_part(plan, at->segment, walk->rank, &begin, &end);
+        if (plan->segments[at->segment].trainable &&
+            zero_extent_next(plan, at->segment, begin, end, &at->extent)) {
+            place_extent(walk);
             return true;
+        }
         at->extent = (struct zero_extent){.id = -1};
     }
     return false;
@@ -167,69 +156,14 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* The tensors of a segment are like those of the segment before it, one by one:
- * two layers. */
-static bool is_alike(const struct zero_plan *plan, int segment)
-{
-    const struct param_table *table = plan->request.table;
-    const struct zero_segment *s = &plan->segments[segment], *before = s - 1;
-    if (segment == 0 || s->unit != before->unit + 1 ||
-        s->trainable != before->trainable || s->count != before->count)
-        return false;
-    int id = table->unit_first[s->unit], end = table->unit_first[s->unit + 1];
-    int shift = id - table->unit_first[before->unit];
-    if (shift != end - id)
-        return false;
-    for (; id < end; id++) {
-        const struct zero_place *place = &plan->places[id];
-        struct optim_layout one = zero_layout_of(plan, id);
-        struct optim_layout other = zero_layout_of(plan, id - shift);
-        if (table->params[id].count != table->params[id - shift].count ||
-            place->offset != place[-shift].offset ||
-            (place->segment == segment) !=
-                    (place[-shift].segment == segment - 1) ||
-            memcmp(&one, &other, sizeof one) != 0)
-            return false;
-    }
-    return true;
-}
-
-/* All extents of a rank. Where nothing is spilled a layer takes what the layer
- * before it takes, for every array ends at a whole ARENA_ALIGN: it is not
- * walked again. */
-static struct state_walk walk_rank(
-        const struct zero_plan *plan, const bool *alike, int rank)
-{
-    struct state_walk walk = state_walk_begin(plan, rank);
-    size_t before[OPTIM_ARRAYS], added[OPTIM_ARRAYS] = {0};
-    for (int s = 0; s < plan->segment_count; s++) {
-        if (alike[s]) {
-            for (int i = 0; i < OPTIM_ARRAYS; i++)
-                walk.bytes[i] += added[i];
-            continue;
-        }
-        memcpy(before, walk.bytes, sizeof before);
-        walk.at = (struct state_extent){.segment = s, .extent = {.id = -1}};
-        while (state_walk_in(&walk, s))
-            ;
-        for (int i = 0; i < OPTIM_ARRAYS; i++)
-            added[i] = walk.bytes[i] - before[i];
-    }
-    return walk;
-}
-
 /* Per-part maximum over ranks. */
-struct largest {
-    const bool *alike;
-    struct zero_needs *needs;
-};
-
 static enum zd_status note_rank(
         const struct zero_plan *plan, int rank, void *context)
 {
-    const struct largest *largest = context;
-    struct zero_needs *most = largest->needs;
-    struct state_walk walk = walk_rank(plan, largest->alike, rank);
+    struct zero_needs *most = context;
+    struct state_walk walk = state_walk_begin(plan, rank);
+    while (state_walk_next(&walk))
+        ;
     for (int i = 0; i < OPTIM_ARRAYS; i++)
         most->states[i] = max_size(most->states[i], walk.bytes[i]);
     most->spilled = max_size(most->spilled, walk.spilled);
@@ -239,13 +173,7 @@ static enum zd_status note_rank(
 
 enum zd_status plan_state_bytes(struct zero_plan *plan)
 {
-    bool *alike = zd_array((size_t)plan->segment_count, sizeof *alike);
-    for (int s = 0; s < plan->segment_count && !plan->request.spill_bytes; s++)
-        alike[s] = is_alike(plan, s);
-    struct largest largest = {.alike = alike, .needs = &plan->needs};
-    enum zd_status status = plan_ranks_visit(plan, note_rank, &largest);
-    free(alike);
-    return status;
+    return plan_ranks_visit(plan, note_rank, &plan->needs);
 }
 
 /* Padded elements of the trainable segments with masters here. */

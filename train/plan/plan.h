@@ -43,7 +43,6 @@ struct job_plan {
     struct param_table table;
     struct peft_config adapter; /* with [lora]; json NULL: none */
     struct zero_plan zero;
-    struct zero_memo memo; /* of `table` */
     struct arena_plan arena;
     struct model_shape shape;
     int world;

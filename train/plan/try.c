@@ -260,7 +260,6 @@ enum zd_status job_plan_try(
             .offload = job->offload,
             .accumulate_on_host = choice->accumulate_on_host,
             .spill_bytes = choice->spill_bytes,
-            .memo = &plan->memo,
             .reduce_fp32 =
                     comm_reduces_fp32(&job->comm, plan->transport, plan->world),
     };
