@@ -23,7 +23,8 @@ struct corpus {
     uint64_t count;            /* tokens */
     char key[HASH_HEX];        /* of the cache file */
     bool in_windows; /* its samples are taken so; its digest is that of the
-                        files. Set before it is opened, as is */
+                        files. Set before it is opened, as are */
+    int growth_threads;
     char growing[DATASET_GROWTH]; /* dataset_growth of the rank that began */
     struct growth *growth;        /* NULL: it is whole */
     struct row_notes notes;       /* of a whole one */

@@ -199,13 +199,12 @@ static enum zd_status begin_growth(
         return growth_attach(
                 request->options, corpus->key, corpus->growing,
                 &corpus->growth);
-    int most = GROWTH_THREADS / request->entry_count;
     struct text_words *growing = zd_array(1, sizeof *growing);
     *growing = *text;
     text->recipe.chat = NULL;
     growing->grows = true;
-    if (growing->threads > most)
-        growing->threads = most > 1 ? most : 1;
+    if (growing->threads > corpus->growth_threads)
+        growing->threads = corpus->growth_threads;
     const struct cache_content content = {
             .key = corpus->key, .write = write_growing, .ctx = growing};
     zd_log_info(

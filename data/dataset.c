@@ -242,11 +242,9 @@ static enum zd_status open_dataset(
     if (status == ZD_OK)
         status = windows_choose(dataset, request);
     for (int i = 0; i < dataset->part_count && status == ZD_OK; i++) {
-        struct corpus *corpus = &dataset->parts[i].corpus;
-        corpus->in_windows = dataset->in_windows;
         if (request->growth)
-            memcpy(corpus->growing, request->growth + i * DATASET_GROWTH,
-                   DATASET_GROWTH);
+            memcpy(dataset->parts[i].corpus.growing,
+                   request->growth + i * DATASET_GROWTH, DATASET_GROWTH);
         status = open_part(
                 dataset, &dataset->parts[i], &request->entries[i], request,
                 depth);

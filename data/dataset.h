@@ -138,6 +138,17 @@ enum zd_status dataset_open(
  * for one that is whole. */
 enum { DATASET_GROWTH = 16 };
 void dataset_growth(const struct dataset *dataset, char *names);
+/* Bytes that a host takes at most to tokenize the job's training data while it
+ * is trained on; 0 where it would not be, or is not there. Of all ranks
+ * together, and beside what they plan. A record longer than 256 KiB takes more.
+ *
+ *   a thread   two units of text, and words of at most 4 bytes for each of
+ *              their bytes in vectors of twice that; the encoder's cache: 8 MiB
+ *   a reader   what a container takes: zstd its window, Parquet its pages
+ *
+ * Where readers take much there are fewer threads: it is 200 MB at most, but
+ * for Parquet and several .zst at a time. */
+uint64_t dataset_growth_bytes(const struct data_options *options);
 /* Read the cache whole by a thread at the lowest priority. A damaged file:
  * dataset_sample fails from then on (E0450), and the next start rebuilds it. */
 void dataset_check_begin(struct dataset *dataset);

@@ -54,7 +54,7 @@ enum zd_status dataset_read(
 
 /* Settle whether samples are taken in windows: of the files and the job alone,
  * since it decides their order. ZD_ERR_CONFIG where a job asks for windows of
- * what has none. */
+ * what has none. Tells all corpora, which were found. */
 enum zd_status windows_choose(
         struct dataset *dataset, const struct dataset_request *request);
 /* The entries' shares. */

@@ -19,9 +19,6 @@
 #include "base/progress.h"
 #include "data/corpus.h"
 
-/* Threads of a process that tokenize so, of all its sources together. */
-enum { GROWTH_THREADS = 16 };
-
 struct growth;
 
 /* Take over `content`, and call its `write` and then `end` with its ctx on the

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEEP_BYTES = 4 << 20, IN_FLIGHT_BYTES = 16 << 20, THREADS_MAX = 64 };
+enum { KEEP_BYTES = 1 << 20, IN_FLIGHT_BYTES = 16 << 20, THREADS_MAX = 64 };
 
 struct slot {
     bool is_done; /* by a worker, and not taken yet */

@@ -19,6 +19,7 @@
 /* A record, or a stretch of text that the tokenizer cannot cut, is at most this
  * long. */
 enum { RECORD_MAX_BYTES = 256 << 20 };
+enum { ZSTD_WINDOW_LOG_MAX = 27, ZSTD_WINDOW_MAX = 1 << ZSTD_WINDOW_LOG_MAX };
 
 struct data_stream;
 

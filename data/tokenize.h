@@ -22,6 +22,8 @@
 #define WORD_FIRST 0x40000000u
 #define WORD_ID    0x3fffffffu
 
+enum { UNIT_BYTES = 256 << 10 }; /* of text, unless a record is longer */
+
 struct unit {
     const struct data_file *file;
     uint64_t offset;    /* of `text` in the text of the file */
@@ -36,6 +38,7 @@ struct unit {
 struct unit_reader {
     const struct file_list *list;
     const struct tokenizer *tokenizer;
+    size_t most; /* bytes of a record, or of a text in one unit */
     int file;                   /* index of the open file */
     struct data_stream *stream; /* NULL: none is open */
     bool has_ended;             /* the stream: `rest` is all that is left */

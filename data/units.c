@@ -1,22 +1,27 @@
-/* Cutting files into units: whole lines of about a megabyte, or a part of a
+/* Cutting files into units: whole lines of UNIT_BYTES together, or a part of a
  * text. What a unit does not take of the text that was read is kept as `rest`
  * for the next one. */
 #include "data/tokenize.h"
 
+#include "base/log.h"
 #include "base/must.h"
 #include "data/stream.h"
+#include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNIT_BYTES = 1 << 20, KEEP_BYTES = 4 << 20 };
+enum { KEEP_BYTES = 1 << 20 };
 
 void unit_reader_init(
         struct unit_reader *reader, const struct file_list *list,
         const struct tokenizer *tokenizer)
 {
     *reader = (struct unit_reader){
-            .list = list, .tokenizer = tokenizer, .file = -1};
+            .list = list,
+            .tokenizer = tokenizer,
+            .most = RECORD_MAX_BYTES,
+            .file = -1};
 }
 
 void unit_reader_fini(struct unit_reader *reader)
@@ -99,18 +104,27 @@ static void drop_blank(struct unit_reader *reader, struct unit *unit)
 static enum zd_status fail_long(
         const struct unit_reader *reader, const struct data_file *file)
 {
-    if (!file->has_lines)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0440",
-                "%s has more than %d bytes without a place where the tokenizer "
-                "may cut it",
-                file->path, RECORD_MAX_BYTES);
     enum zd_status status =
             ZD_FAIL(ZD_ERR_DATA, "E0440",
-                    "%s %lld of %s has more than %d bytes", source_unit(file),
-                    (long long)reader->line, file->path, RECORD_MAX_BYTES);
+                    "%s %lld of %s has more than %zu bytes", source_unit(file),
+                    (long long)reader->line, file->path, reader->most);
     source_place(file, reader->line);
     return status;
+}
+
+/* A text without a place where the tokenizer may cut it: between two
+ * characters, of which it may then make other tokens. */
+static size_t cut_anywhere(
+        const struct unit_reader *reader, const struct data_file *file,
+        const struct unit *unit)
+{
+    size_t cut = utf8_before((const unsigned char *)unit->text, reader->most);
+    zd_log_warning(
+            "%s has %zu bytes from byte %llu on without a blank after a letter "
+            "or a number, where the tokenizer may cut it: it is cut there, and "
+            "the tokens beside may be others than those of the whole",
+            file->path, cut, (unsigned long long)reader->offset);
+    return cut;
 }
 
 /* Up to `want` bytes of text and one more, which shows that more follow. */
@@ -151,12 +165,16 @@ static enum zd_status read_text(
         if (file->has_lines)
             drop_blank(reader, unit);
         blank += before - unit->bytes;
-        if (unit->bytes > RECORD_MAX_BYTES)
+        if (unit->bytes > reader->most && file->has_lines)
             return fail_long(reader, file);
-        if (blank > RECORD_MAX_BYTES)
+        if (blank > reader->most)
             return fail_blank_line(file, reader->blank_line);
+        if (unit->bytes > reader->most) {
+            *part_out = cut_anywhere(reader, file, unit);
+            return ZD_OK;
+        }
         if (unit->bytes >= want)
-            want = 2 * want < RECORD_MAX_BYTES ? 2 * want : RECORD_MAX_BYTES;
+            want = 2 * want < reader->most ? 2 * want : reader->most;
     }
 }
 

@@ -114,10 +114,8 @@ const struct container gzip_container = {gzip_open, gzip_read, gzip_close};
 
 /* --- zstd: RFC 8878, frames one after the other ----------------------------
  *
- * The library's own limit of a window, 128 MiB, is kept: `zstd -d` has the same
- * without --long. */
-
-enum { WINDOW_LOG_MAX = 27 };
+ * The library's own limit of a window is kept: `zstd -d` has the same without
+ * --long. */
 
 struct zstd {
     ZSTD_DStream *z;
@@ -130,7 +128,7 @@ static enum zd_status zstd_open(struct data_stream *stream)
     struct zstd *zstd = zd_array(1, sizeof *zstd);
     stream->state = zstd;
     zstd->z = zd_must(ZSTD_createDStream());
-    ZSTD_DCtx_setParameter(zstd->z, ZSTD_d_windowLogMax, WINDOW_LOG_MAX);
+    ZSTD_DCtx_setParameter(zstd->z, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG_MAX);
     return ZD_OK;
 }
 

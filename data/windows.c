@@ -13,8 +13,11 @@
 #include "base/must.h"
 #include "base/number/rng.h"
 #include "data/growth.h"
+#include "data/parquet/parquet.h"
+#include "data/stream.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static uint64_t file_bytes(const struct corpus *corpus)
 {
@@ -33,6 +36,76 @@ static bool is_text(const struct corpus *corpus)
         is_text &= corpus->list.files[i].format == DATA_TEXT;
     return is_text;
 }
+
+/* --- threads and memory ----------------------------------------------------
+ */
+
+/* What the readers of all entries take: buffers of stream.c, the text that a
+ * unit leaves over, the writer's buffers; and windows or pages. */
+static uint64_t reader_bytes(const struct dataset *dataset)
+{
+    static const uint64_t packed[] = {
+            [CONTAINER_GZIP] = 1 << 20,
+            [CONTAINER_ZSTD] = ZSTD_WINDOW_MAX + (2 << 20),
+            [CONTAINER_PARQUET] = PARQUET_HELD_MAX};
+    uint64_t sum = 0;
+    for (int p = 0; p < dataset->part_count; p++) {
+        const struct file_list *list = &dataset->parts[p].corpus.list;
+        uint64_t most = 0;
+        for (int i = 0; i < list->count; i++) {
+            uint64_t bytes = packed[list->files[i].container];
+            most = bytes > most ? bytes : most;
+        }
+        sum += most + (2 << 20);
+    }
+    return sum;
+}
+
+enum { THREADS_LEAST = 4, THREADS_MOST = 16, THREAD_BYTES = 8 << 20 };
+
+/* Of all entries together; each has one at least. */
+static int thread_count(const struct dataset *dataset, int wanted)
+{
+    const uint64_t most = 190 << 20;
+    uint64_t readers = reader_bytes(dataset);
+    uint64_t left = readers < most ? (most - readers) / THREAD_BYTES : 0;
+    int threads = left < THREADS_MOST ? (int)left : THREADS_MOST;
+    threads = threads > THREADS_LEAST ? threads : THREADS_LEAST;
+    threads = wanted > 0 && wanted < threads ? wanted : threads;
+    return threads > dataset->part_count ? threads : dataset->part_count;
+}
+
+uint64_t dataset_growth_bytes(const struct data_options *options)
+{
+    const struct dataset_request request = {
+            .options = options,
+            .shuffle = options->shuffle != SHUFFLE_NO,
+            .to = options->val_split > 0 ? 1 - options->val_split : 1};
+    struct dataset dataset = {
+            .parts = zd_array(
+                    (size_t)options->train_count, sizeof *dataset.parts)};
+    enum zd_status status = ZD_OK;
+    uint64_t bytes = 0;
+    for (int i = 0; i < options->train_count && status == ZD_OK; i++)
+        status = corpus_find(
+                &request, &options->train[i],
+                &dataset.parts[dataset.part_count++].corpus);
+    if (status == ZD_OK)
+        status = windows_choose(&dataset, &request);
+    if (status == ZD_OK && dataset.in_windows)
+        bytes = (uint64_t)thread_count(
+                        &dataset, options->preprocessing_threads) *
+                        THREAD_BYTES +
+                reader_bytes(&dataset);
+    for (int i = 0; i < dataset.part_count; i++)
+        corpus_close(&dataset.parts[i].corpus);
+    free(dataset.parts);
+    zd_error_clear();
+    return bytes;
+}
+
+/* --- which -------------------------------------------------------------------
+ */
 
 enum zd_status windows_choose(
         struct dataset *dataset, const struct dataset_request *request)
@@ -57,6 +130,12 @@ enum zd_status windows_choose(
     }
     dataset->in_windows =
             shuffle == SHUFFLE_WINDOWS ? is_whole : may && bytes >= DATA_LARGE;
+    int threads =
+            thread_count(dataset, request->options->preprocessing_threads);
+    for (int i = 0; i < dataset->part_count; i++) {
+        dataset->parts[i].corpus.in_windows = dataset->in_windows;
+        dataset->parts[i].corpus.growth_threads = threads / dataset->part_count;
+    }
     return ZD_OK;
 }
 

@@ -56,6 +56,16 @@ ok '  and a run takes them' eval 'rm -rf run && call 0 --job job.toml --max-step
 for arena in json.load(open(\"run/plan.json\"))[\"ranks\"][0][\"arenas\"]: assert arena[\"planned_bytes\"] == arena[\"taken_bytes\"], arena"'
 rm -rf run
 
+# --- text that is tokenized while it is trained on ---
+# 8 MiB for each of 16 threads and 2 MiB for the reader, of which each rank of the host has its part.
+tokenizer() { python3 -I -c 'import json; print(json.load(open("out")).get("tokenizer_bytes", {}).get("host"))'; }
+growing=(--set data.shuffle=windows --set data.packing=true)
+ok 'the plan counts what tokenizing takes while it trains' eval 'call 0 plan --job job.toml --world 2 --format json "${growing[@]}" &&
+    [ "$(tokenizer)" = $((130 * 1048576 / 2)) ] && cp out with && call 0 plan --job job.toml --world 2 --format json && [ "$(tokenizer)" = None ] &&
+    python3 -I -c "import json
+a, b = (json.load(open(name))[\"phases\"][\"train\"][\"host\"] for name in (\"with\", \"out\"))
+assert a - b == 130 * 1048576 // 2, a - b"'
+
 # --- what a refusal suggests ---
 # device NAME: planned bytes of that memory
 planned() { sed -n "/\"name\": \"$1\"/{n;s/.*: \([0-9]*\).*/\1/p;q}" out; }

@@ -2,6 +2,7 @@
  * whole. */
 #include "data/dataset_internal.h"
 #include "data/growth.h"
+#include "data/stream.h"
 #include "tests/data/data_case.h"
 
 #include <criterion/criterion.h>
@@ -326,6 +327,75 @@ Test(data_growth, a_wait_for_words_goes_on_as_long_as_they_come)
     dataset_close(dataset);
     free(memory);
     free(words);
+    data_case_fini(&test);
+}
+
+static size_t peak_bytes(void)
+{
+    char line[128];
+    size_t kib = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (fgets(line, sizeof line, file) &&
+           sscanf(line, "VmHWM: %zu kB", &kib) != 1)
+        ;
+    fclose(file);
+    return kib << 10;
+}
+
+/* The words of bytes are the longest, and windows of 128 MiB the largest. */
+Test(data_growth, takes_no_more_memory_than_is_planned)
+{
+#ifdef __SANITIZE_ADDRESS__
+    cr_skip("the sanitizer takes more");
+#endif
+    enum { TEXT = 132 << 20 };
+    struct data_case test;
+    uint64_t count;
+    bool is_whole = false;
+    atomic_bool stop = false;
+    struct progress progress = {0};
+    init(&test, "");
+    size_t room = 16 << 20, bytes, used = 0;
+    char *line = malloc(2 << 20), *packed = malloc(room);
+    ZSTD_CCtx *z = ZSTD_createCCtx();
+    ZSTD_CCtx_setParameter(z, ZSTD_c_windowLog, 27);
+    ZSTD_CCtx_setParameter(z, ZSTD_c_compressionLevel, 1);
+    ZSTD_outBuffer out = {packed, room, 0};
+    for (int i = 0; used < TEXT; i++, used += bytes) {
+        bytes = 1 << 20;
+        memset(line, 'a' + i % 26, bytes);
+        for (size_t at = 40; at < bytes; at += 41)
+            line[at] = ' ';
+        ZSTD_inBuffer in = {line, bytes, 0};
+        cr_assert_not(ZSTD_isError(ZSTD_compressStream2(z, &out, &in, 0)));
+    }
+    ZSTD_inBuffer none = {0};
+    cr_assert_eq(ZSTD_compressStream2(z, &out, &none, ZSTD_e_end), 0);
+    data_case_file(&test, "a.txt.zst", packed, out.pos);
+    ZSTD_freeCCtx(z);
+    free(line);
+    free(packed);
+    test.options.preprocessing_threads = 16;
+    test.options.train = &test.entry;
+    test.options.train_count = 1;
+    uint64_t planned = dataset_growth_bytes(&test.options);
+    cr_expect_leq(planned, 200 * 1000 * 1000);
+    FILE *clear = fopen("/proc/self/clear_refs", "w"); /* the peak */
+    cr_assert(clear && fputs("5", clear) >= 0 && fclose(clear) == 0);
+    size_t before = peak_bytes();
+    struct dataset *dataset = data_case_open(&test);
+    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+    cr_assert_eq(
+            growth_wait(
+                    dataset->parts->corpus.growth, UINT64_MAX, &stop, &progress,
+                    &count, &is_whole),
+            ZD_OK);
+    cr_expect(is_whole);
+    cr_expect_geq(count, TEXT);
+    size_t taken = peak_bytes() - before;
+    cr_expect_leq(taken, planned, "%zu of %zu", taken, (size_t)planned);
+    cr_expect_geq(taken, ZSTD_WINDOW_MAX, "it is measured");
+    dataset_close(dataset);
     data_case_fini(&test);
 }
 

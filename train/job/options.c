@@ -66,6 +66,12 @@ struct train_job train_job_default(void)
     };
 }
 
+bool train_counts_samples(const struct train_job *job)
+{
+    return job->train.max_steps <= 0 || job->eval.eval_strategy == EVAL_EPOCH ||
+           job->checkpoint.save_strategy == SAVE_EPOCH;
+}
+
 const char *train_stored_base(const struct train_job *job)
 {
     bool is_random = job->model.config || job->model.init == MODEL_RANDOM;

@@ -179,6 +179,8 @@ const char *train_optimizer_name(enum optim_name name);
 /* The folder that the model's first weights are read from; NULL: they are
  * random. */
 const char *train_stored_base(const struct train_job *job);
+/* Does anything in the job depend on how many samples there are? */
+bool train_counts_samples(const struct train_job *job);
 
 /* Settle B, A, G for `world` ranks: any two give the third; see docs/job.md.
  * ZD_ERR_CONFIG naming the nearest batch that divides. */

@@ -58,7 +58,8 @@ uint64_t plan_device_bytes(const struct job_plan *plan)
 
 uint64_t plan_host_bytes(const struct job_plan *plan)
 {
-    return plan->arena.bytes[ARENA_HOST] + plan->arena.bytes[ARENA_PINNED];
+    return plan->arena.bytes[ARENA_HOST] + plan->arena.bytes[ARENA_PINNED] +
+           plan->tokenizer_bytes;
 }
 
 uint64_t job_plan_memory(const struct job_plan *plan)

@@ -112,7 +112,7 @@ static void peaks_of(
         out[phase] = (struct peak){
                 true,
                 {plan_device_bytes(plan), arena->bytes[ARENA_PINNED],
-                 arena->bytes[ARENA_HOST], 0}};
+                 arena->bytes[ARENA_HOST] + plan->tokenizer_bytes, 0}};
     out[PHASE_EVALUATE].happens = has_data && plan->shape.eval_B > 0;
     out[PHASE_SAMPLE].happens = plan->shape.decode_capacity > 0;
     out[PHASE_SAVE].happens = asks || job->checkpoint.save_strategy != SAVE_NO;

@@ -74,6 +74,9 @@ struct job_plan {
     /* of the arena, room for evaluations and samples that are only asked for
      * while the run goes on (control.socket) */
     uint64_t request_device_bytes, request_host_bytes;
+    /* of the host beside the arena: this rank's part of what tokenizing takes
+     * while it trains (dataset_growth_bytes) */
+    uint64_t tokenizer_bytes;
 };
 
 /* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of

@@ -168,7 +168,7 @@ static struct moves moves_of(const struct job_plan *plan)
 
 /* --- figures, as text and as JSON ----------------------------------------- */
 
-enum { GROUPS = 6, ROWS_MAX = 5 };
+enum { GROUPS = 7, ROWS_MAX = 5 };
 
 /* An object of the JSON, and a line of the text. */
 struct figures {
@@ -200,6 +200,8 @@ static void figures_of(const struct job_plan *plan, struct figures out[GROUPS])
         {NULL, "paged states (MiB):", 3, paged.host > 0, false,
          {{NULL, "device", paged.device}, {NULL, "host", paged.host},
           {NULL, "buffers", span_bytes(&plan->arena, "zero.paged.staging")}}},
+        {"tokenizer_bytes", "for tokenizing while it trains (MiB, beside the spans):", 3, plan->tokenizer_bytes > 0, plan->tokenizer_bytes > 0,
+         {{"host", "host", plan->tokenizer_bytes}}},
         {"request_bytes", "for evaluations and samples on request (MiB, of the above):", 3, device + host > 0, true,
          {{"device", "device", device}, {"host", "host", host}}},
         {"offload_bytes_per_step", "rank 0 moves per step (bytes):", -1, moves.is_known, moves.is_known,
@@ -317,8 +319,11 @@ static void print_memory(
     char source[PLAN_NAME_MAX];
     fprintf(stream, "  %-34s %-12s %14.3f", arena_memory_name(memory), "",
             units_mib(arena->bytes[memory]));
-    if (has_limit && memory != ARENA_DEVICE && arena->bytes[ARENA_PINNED])
-        fprintf(stream, ", with pinned %.3f", units_mib(plan_host_bytes(plan)));
+    if (has_limit && memory != ARENA_DEVICE &&
+        plan_host_bytes(plan) > arena->bytes[memory])
+        fprintf(stream, ", with pinned%s %.3f",
+                plan->tokenizer_bytes ? " and the tokenizer" : "",
+                units_mib(plan_host_bytes(plan)));
     uint64_t limit =
             memory == ARENA_DEVICE ? plan->limits.device : plan->limits.host;
     if (memory == ARENA_DEVICE && plan->context_bytes)

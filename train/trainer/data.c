@@ -6,13 +6,6 @@
 
 #include <stdlib.h>
 
-/* Does nothing in the job depend on how many samples there are? */
-static bool needs_no_count(const struct train_job *job)
-{
-    return job->train.max_steps > 0 && job->eval.eval_strategy != EVAL_EPOCH &&
-           job->checkpoint.save_strategy != SAVE_EPOCH;
-}
-
 static struct dataset_request request_of(
         const struct trainer *trainer, bool eval)
 {
@@ -20,7 +13,7 @@ static struct dataset_request request_of(
             trainer->job, &trainer->text, trainer->plan.config.vocab_size,
             eval);
     request.template_date = trainer->template_date;
-    request.may_grow = !eval && needs_no_count(trainer->job);
+    request.may_grow = !eval && !train_counts_samples(trainer->job);
     return request;
 }
 

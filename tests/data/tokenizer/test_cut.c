@@ -170,6 +170,41 @@ static void check_units(const char *folder, int32_t begin, int32_t end)
     data_case_fini(&test);
 }
 
+/* The limit is 256 MiB; characters of 3 bytes do not end there. */
+Test(data_cut, a_text_without_a_place_is_cut_between_characters)
+{
+    enum { MOST = 1 << 20, BYTES = 3 * MOST };
+    struct data_case test;
+    struct corpus corpus;
+    struct unit_reader reader;
+    struct unit unit = {0};
+    char *text = malloc(BYTES);
+    size_t at = 0, least = BYTES;
+    bool more = true;
+    data_case_init(&test, "qwen2");
+    for (size_t i = 0; i < BYTES; i += 3)
+        memcpy(text + i, "\xe3\x80\x82", 3);
+    data_case_file(&test, "a.txt", text, BYTES);
+    cr_assert_eq(corpus_find(&test.request, &test.entry, &corpus), ZD_OK);
+    unit_reader_init(&reader, &corpus.list, test.tokenizer);
+    reader.most = MOST;
+    while (unit_read(&reader, &unit, &more) == ZD_OK && more) {
+        cr_assert_eq(memcmp(unit.text, text + at, unit.bytes), 0);
+        cr_expect_eq(unit.bytes % 3, 0);
+        cr_expect_eq(unit.begins, at == 0);
+        at += unit.bytes;
+        cr_expect_eq(unit.ends, at == BYTES);
+        least = unit.bytes < least ? unit.bytes : least;
+    }
+    cr_expect_eq(at, BYTES);
+    cr_expect_lt(least, MOST);
+    unit_reader_fini(&reader);
+    free(unit.text);
+    corpus_close(&corpus);
+    free(text);
+    data_case_fini(&test);
+}
+
 Test(data_cut, a_file_of_many_units_is_one_document)
 {
     check_units("llama3", 490, 491);
