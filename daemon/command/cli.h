@@ -18,8 +18,8 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     const char *format, *log_format, *resume, *replay;
     const char *max, *min, *allow, *write, *machine; /* of plan */
     const char *device_memory, *host_memory, *disk;
-    const char *data, *data_name, *from_deepspeed, *from_hf, *from_axolotl,
-            *from_llamafactory, *from_torchtune; /* of init */
+    const char *data, *data_name, *data_split, *from_deepspeed, *from_hf,
+            *from_axolotl, *from_llamafactory, *from_torchtune; /* of init */
     struct cli_list sets, adapters, prompts;
     int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
     double temperature, top_p, price, seconds;

@@ -43,6 +43,7 @@ static const struct cli_option options[] = {
 {"model", 0, "DIR", CLI_TEXT, ARG(model), NULL, "A Hugging Face directory"},
 {"data", 0, "PATH", CLI_TEXT, ARG(data), NULL, "Training data: a file, a pattern or a folder"},
 {"data-name", 0, "NAME", CLI_TEXT, ARG(data_name), NULL, "Which set of the folder that --data names, if it has several and no default"},
+{"data-split", 0, "NAME", CLI_TEXT, ARG(data_split), NULL, "Which split of that folder to train on (train)"},
 {"full", 0, NULL, CLI_FLAG, ARG(full), NULL, "Train the whole model"},
 {"lora", 0, NULL, CLI_FLAG, ARG(lora), NULL, "Train adapters on the frozen model"},
 {"qlora", 0, NULL, CLI_FLAG, ARG(qlora), NULL, "Train adapters on the frozen model in 4 bits"},
@@ -60,7 +61,7 @@ static const struct cli_option options[] = {
 {"temperature", 0, "T", CLI_REAL, ARG(temperature), NULL, "Sampling temperature; without it, greedy"},
 {"top-p", 0, "P", CLI_SHARE, ARG(top_p), NULL, "Sample from the most likely tokens up to this probability (1)"},
 {"seed", 0, "S", CLI_NUMBER, ARG(seed), NULL, "Seed of the sampling"},
-{"count", 0, "N", CLI_COUNT, ARG(count), NULL, "Samples to show (3)"},
+{"count", 0, "N", CLI_NUMBER, ARG(count), NULL, "Samples to show (3)"},
 {"ids", 0, NULL, CLI_FLAG, ARG(ids), NULL, "Print each token on its own line, with its id"},
 {"html", 0, "FILE", CLI_TEXT, ARG(html), NULL, "Write the result to FILE as a page"},
 {"tokenizer", 0, "PATH", CLI_TEXT, ARG(tokenizer), NULL, "tokenizer.json or its directory"},
@@ -73,7 +74,7 @@ static const struct cli_command commands[] = {
 {"validate", "FILE", 0, 1, "job world all print format set", "",
     "Check a job file and its data, and report all problems at once", command_validate, "commands",
     "Reads the first 10,000 records of each [[data.train]] and [[data.eval]] as a run does, or fewer if they have 4 million tokens."},
-{"init", "[RECIPE]", 0, 1, "model data data-name world full lora qlora device-memory host-memory machine from-deepspeed from-hf from-axolotl from-llamafactory from-torchtune list out", "",
+{"init", "[RECIPE]", 0, 1, "model data data-name data-split world full lora qlora device-memory host-memory machine from-deepspeed from-hf from-axolotl from-llamafactory from-torchtune list out", "",
     "Write a job file: for a model and data, from another trainer's file, or from a recipe", command_init, "commands",
     "--data takes a file, a folder of data (a hub's too) or a pattern such as \"data/*.jsonl\". "
     "For a model and data: the job predicted to be the fastest of those that fit this machine, with a reason after each line. The whole model trains if it fits, else adapters. "

@@ -191,6 +191,10 @@ static enum zd_status take_file(
         draft_set_entry(
                 draft_source(draft), "name", json_string(args->data_name),
                 "--data-name");
+    if (args->data_split)
+        draft_set_entry(
+                draft_source(draft), "split", json_string(args->data_split),
+                "--data-split");
     draft_say(
             draft, "Made by zerod init of %s, %s.", origin->path,
             json_string_value(json_object_get(table, "name")));
@@ -235,6 +239,7 @@ static enum zd_status begin(const struct cli_args *args)
             .model = args->model,
             .data = args->data,
             .data_name = args->data_name,
+            .data_split = args->data_split,
             .kind = args->full    ? BEGIN_FULL
                     : args->lora  ? BEGIN_LORA
                     : args->qlora ? BEGIN_QLORA
@@ -283,8 +288,8 @@ static enum zd_status check_args(const struct cli_args *args)
     else if (!files && !has_name && !args->list && !(args->model && args->data))
         what = "needs --model and --data, a file with --from-.., or the name "
                "of a recipe";
-    else if (args->data_name && !args->data)
-        what = "takes --data-name with the folder of --data";
+    else if ((args->data_name || args->data_split) && !args->data)
+        what = "takes --data-name and --data-split with the folder of --data";
     else if (kinds > 1 || (kinds && files))
         what = "takes one of --full, --lora and --qlora, with --model and "
                "--data";

@@ -66,9 +66,10 @@ static enum zd_status measure(
 static enum zd_status fail_data(enum zd_status status)
 {
     struct zd_error error = *zd_error_get();
-    if (strncmp(error.help, "choose one: name", 16) != 0)
+    char key[6] = "";
+    if (sscanf(error.help, "choose one: %5[a-z]", key) != 1)
         return status;
-    snprintf(error.help, sizeof error.help, "choose one: --data-name NAME");
+    snprintf(error.help, sizeof error.help, "choose one: --data-%s NAME", key);
     zd_error_set(&error);
     return status;
 }
@@ -81,6 +82,7 @@ static enum zd_status look_at_data(
     double ratio = 1;
     entry.path = request->data;
     entry.name = request->data_name ? request->data_name : entry.name;
+    entry.split = request->data_split ? request->data_split : entry.split;
     enum zd_status status = sources_find(&entry, &list);
     if (status != ZD_OK)
         return fail_data(status);
@@ -90,16 +92,19 @@ static enum zd_status look_at_data(
     facts->has_documents = list.files[0].has_lines && !list.is_tokens;
     status = list.is_tokens ? ZD_OK : measure(&list.files[0], facts, &ratio);
     facts->bytes = (uint64_t)(ratio * (double)facts->bytes);
-    bool is_folder = list.which[0];
+    char trained[sizeof list.which];
+    memcpy(trained, list.which, sizeof trained);
     sources_free(&list);
     entry.is_eval = true;
-    facts->has_eval = status == ZD_OK && is_folder &&
-                      sources_find(&entry, &list) == ZD_OK;
-    if (facts->has_eval)
+    entry.split = data_entry_default().split;
+    if (status != ZD_OK || !trained[0])
+        return status;
+    if (sources_find(&entry, &list) == ZD_OK) {
+        facts->has_eval = strcmp(list.which, trained) != 0;
         sources_free(&list);
-    else if (status == ZD_OK)
-        zd_error_clear();
-    return status;
+    }
+    zd_error_clear();
+    return ZD_OK;
 }
 
 /* Long enough for nearly every document, if each is a sample; short enough for
@@ -168,6 +173,10 @@ static void write_data(
         draft_set_entry(
                 draft_source(draft), "name", json_string(request->data_name),
                 "--data-name");
+    if (request->data_split)
+        draft_set_entry(
+                draft_source(draft), "split", json_string(request->data_split),
+                "--data-split");
     if (facts->has_eval) {
         json_t *eval = json_object();
         draft_set_entry(

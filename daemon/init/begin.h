@@ -14,7 +14,7 @@ enum begin_kind { BEGIN_ANY, BEGIN_FULL, BEGIN_LORA, BEGIN_QLORA };
 
 struct begin_request {
     const char *model, *data;
-    const char *data_name; /* of the sets of the folder `data`; or NULL */
+    const char *data_name, *data_split; /* of the folder `data`; or NULL */
     enum begin_kind kind;
     int world, local_size;
     const char *machine;                  /* of predictions; NULL: this one */

@@ -298,6 +298,7 @@ ok 'what cutoff_len cuts is said, and which template is used' eval 'call 0 $talk
 mkdir -p templates/of/a/folder && echo "{% for m in messages %}{{ m.content }}{% endfor %}" >templates/of/a/folder/chat_template.jinja
 ok "  the whole path of a template's file" eval 'call 0 $talk --set data.chat_template=templates/of/a/folder/chat_template.jinja --set data.train_on=all --set checkpoint.export=none &&
     has "^  text .*, chat template templates/of/a/folder/chat_template.jinja$" err && rm -r talk'
+ok 'data inspect --count 0: the totals alone' eval 'call 0 $inspect --count 0 && has "^chat template llama3" out && ! has "^===" out'
 ok 'data inspect --count' eval 'call 0 $inspect --count 1 && has "^chat template llama3" out && [ $(grep -c "^=== sample" out) = 1 ]'
 ok 'data inspect --ids' eval 'call 0 $inspect --ids && grep -qE "^ +[0-9]+ \+ " out && grep -qE "^ +[0-9]+ - " out'
 ok 'data inspect --format json' eval 'call 0 $inspect --format json && has "\"chat_template\": \"llama3\"" out && has "\"trained\": true" out && [ ! -s err ]'

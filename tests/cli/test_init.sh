@@ -37,6 +37,10 @@ mkdir sets && cp data.jsonl sets/one.jsonl && cp data.jsonl sets/two.jsonl
 echo '{"one": {"file_name": "one.jsonl"}, "two": {"file_name": "two.jsonl"}}' >sets/dataset_info.json
 ok 'a folder of several sets: which ones, and the option' eval 'call 65 init --model $model --data sets && has E0454 err && has "one, two" err && has "choose one: --data-name NAME" err'
 ok '  one of them' eval 'rm -f j.toml; call 0 init --model $model --data sets --data-name two -o j.toml && has "^name = .two." j.toml && call 0 validate j.toml'
+mkdir split && cp data.jsonl split/test.jsonl
+ok 'a folder without the split: which it has, and the option' eval 'call 65 init --model $model --data split && has "it has test" err && has "choose one: --data-split NAME" err'
+ok '  that split, and not for evaluation too' eval 'rm -f j.toml; call 0 init --model $model --data split --data-split test -o j.toml && has "^split = .test." j.toml &&
+    ! has "^..data.eval" j.toml && call 0 validate j.toml'
 ok '  help says what --data takes' eval 'call 0 init --help && has "--data takes a file, a folder" out'
 
 # A model that is stored in codes.
@@ -228,6 +232,7 @@ quickstart --lora
 --from-hf a.json --from-torchtune b.yml
 --from-hf a.json --qlora
 --from-hf a.json --data-name a
+--from-hf a.json --data-split test
 ROWS
 ok 'init of no model: 66' call 66 init --model nowhere --data data.txt
 ok 'init of no data: 66' call 66 init --model "$model" --data nowhere.txt
