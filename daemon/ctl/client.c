@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/must.h"
 #include "base/text_stream.h"
-#include "daemon/cli/look.h"
+#include "daemon/cli/fill.h"
 #include "daemon/http/connect.h"
 #include "daemon/http/reader.h"
 
@@ -79,10 +79,6 @@ static enum zd_status fail_silent(
 static enum zd_status fail_connect(const struct exchange *exchange, int cause)
 {
     const char *path = exchange->request->job.socket;
-    if (cause == ENOENT || cause == ENOTDIR)
-        return ZD_FAIL(
-                ZD_ERR_NO_INPUT, "E1090",
-                "no job answers at %s: this socket does not exist", path);
     if (cause == EACCES || cause == EPERM) {
         ZD_FAIL(ZD_ERR_DENIED, "E1094",
                 "no permission to open %s: the job is another user's", path);
@@ -90,12 +86,11 @@ static enum zd_status fail_connect(const struct exchange *exchange, int cause)
                      "access");
         return ZD_ERR_DENIED;
     }
-    if (cause == ECONNREFUSED) { /* no one listens: the job has ended */
-        ZD_FAIL(ZD_ERR_NO_INPUT, "E1090",
-                "no job answers: the socket is left from a job that ended");
-        zd_fail_where("%s", path);
-        return ZD_ERR_NO_INPUT;
-    }
+    if (cause == ENOENT || cause == ENOTDIR || cause == ECONNREFUSED)
+        return ZD_FAIL(
+                ZD_ERR_NO_INPUT, "E1090", "no job answers at %s: %s", path,
+                cause == ECONNREFUSED ? "it is left from a job that ended"
+                                      : "this socket does not exist");
     return fail_silent(exchange, strerror(cause));
 }
 
@@ -262,53 +257,41 @@ enum zd_status client_ask(
 
 /* --- what the job says --- */
 
-static enum zd_status status_of(int http, const char **code_out)
-{
-    switch (http) {
-    case 403:
-        *code_out = "E1093";
-        return ZD_ERR_DENIED;
-    case 409: /* allowed, but not possible now */
-        *code_out = "E1087";
-        return ZD_ERR_UNFIT;
-    case 500:
-    case 503:
-        *code_out = "E1096";
-        return ZD_ERR_UNFIT;
-    default:
-        *code_out = "E1095";
-        return ZD_ERR_USAGE;
-    }
-}
-
 enum zd_status client_check(const struct client_answer *answer)
 {
-    const char *code, *message = NULL, *hint = NULL;
-    json_t *root = NULL, *error;
+    static const struct {
+        int http;
+        enum zd_status status;
+        const char *code;
+    } codes[] = {
+            {403, ZD_ERR_DENIED, "E1093"},
+            {409, ZD_ERR_UNFIT, "E1087"}, /* allowed, but not possible now */
+            {500, ZD_ERR_UNFIT, "E1096"},
+            {503, ZD_ERR_UNFIT, "E1096"},
+            {0, ZD_ERR_USAGE, "E1095"}};
+    const struct look look = {.has_utf8 = true};
+    int i = 0;
     if (answer->status >= 200 && answer->status < 300)
         return ZD_OK;
-    if (answer->body)
-        root = json_of_line(answer->body, answer->bytes);
-    error = json_object_get(root, "error");
-    message = json_string_value(json_object_get(error, "message"));
-    hint = json_string_value(json_object_get(error, "hint"));
-    enum zd_status status = status_of(answer->status, &code);
+    while (codes[i].http && codes[i].http != answer->status)
+        i++;
+    json_t *root =
+            answer->body ? json_of_line(answer->body, answer->bytes) : NULL;
+    json_t *error = json_object_get(root, "error");
+    const char *message = json_string_at(error, "message");
     if (message)
-        ZD_FAIL(status, code, "%s", message);
+        ZD_FAIL(codes[i].status, codes[i].code, "%s", message);
     else
-        ZD_FAIL(status, code, "the job answered %d", answer->status);
-    if (hint) { /* the job's words: no escape codes */
-        char *safe = text_escape(
-                &(struct look){.has_utf8 = true}, hint, strlen(hint), true);
-        const char *command = safe ? strstr(safe, "GET /v1/") : NULL;
-        if (command == safe && safe) /* as it is typed here */
-            zd_fail_help("zerodctl %s", safe + strlen("GET /v1/"));
-        else
-            zd_fail_help("%s", safe ? safe : "");
-        free(safe);
-    }
+        ZD_FAIL(codes[i].status, codes[i].code, "the job answered %d",
+                answer->status);
+    const char *hint = json_text_of(error, "hint", "");
+    char *safe = text_escape(&look, hint, strlen(hint), true);
+    bool is_path = strncmp(safe, "GET /v1/", 8) == 0; /* as it is typed here */
+    if (safe[0])
+        zd_fail_help("%s%s", is_path ? "zerodctl " : "", safe + 8 * is_path);
+    free(safe);
     json_decref(root);
-    return status;
+    return codes[i].status;
 }
 
 enum zd_status client_object(
@@ -329,25 +312,19 @@ enum zd_status client_object(
     return ZD_ERR_UNFIT;
 }
 
-enum zd_status client_json(
-        const struct client_request *request, json_t **json_out)
-{
-    struct client_answer answer;
-    enum zd_status status = client_ask(request, &answer);
-    *json_out = NULL;
-    if (status == ZD_OK && answer.is_cut)
-        client_end_by_signal();
-    if (status == ZD_OK)
-        status = client_object(request, &answer, json_out);
-    free(answer.body);
-    return status;
-}
-
 enum zd_status client_get(
         const struct client_job *job, const char *what, double timeout,
         json_t **json_out)
 {
     struct client_request request = {
             .job = *job, .method = "GET", .target = what, .timeout = timeout};
-    return client_json(&request, json_out);
+    struct client_answer answer;
+    enum zd_status status = client_ask(&request, &answer);
+    *json_out = NULL;
+    if (status == ZD_OK && answer.is_cut)
+        client_end_by_signal();
+    if (status == ZD_OK)
+        status = client_object(&request, &answer, json_out);
+    free(answer.body);
+    return status;
 }

@@ -55,8 +55,6 @@ enum zd_status client_object(
         const struct client_request *request,
         const struct client_answer *answer, json_t **json_out);
 /* client_ask and client_object. */
-enum zd_status client_json(
-        const struct client_request *request, json_t **json_out);
 enum zd_status client_get(
         const struct client_job *job, const char *what, double timeout,
         json_t **json_out);

@@ -14,24 +14,14 @@
 enum zd_status command_ls(struct cli_args *args, int *argc, char ***argv)
 {
     struct look look = look_of_stdout();
-    struct jobs jobs;
-    json_t *list = json_array();
-    jobs_find(args->all, &jobs);
-    for (int i = 0; i < jobs.count; i++) {
-        json_t *item = json_pack(
-                "{s:s, s:s}", "name", jobs.items[i].name, "socket",
-                jobs.items[i].socket);
-        json_object_update_missing(item, jobs.items[i].status);
-        json_array_append_new(list, item);
-    }
+    json_t *jobs = jobs_find(args->all);
     if (ctl_output(args) == OUTPUT_JSON)
-        ctl_print_json(list);
+        ctl_print_json(jobs);
     else if (ctl_output(args) == OUTPUT_CSV)
-        ctl_print_csv(list);
+        ctl_print_csv(jobs);
     else
-        show_jobs(&look, list, stdout);
-    json_decref(list);
-    jobs_fini(&jobs);
+        show_jobs(&look, jobs, stdout);
+    json_decref(jobs);
     return ZD_OK;
 }
 

@@ -27,15 +27,6 @@ double ctl_interval(const struct cli_args *args)
 
 /* --- which job --- */
 
-/* "a, b" of the jobs that run. */
-static void list_names(const struct jobs *jobs, char *out, size_t out_bytes)
-{
-    struct text_buffer text = {out, out_bytes, 0};
-    out[0] = '\0';
-    for (int i = 0; i < jobs->count; i++)
-        text_buffer_add(&text, "%s%s", i ? ", " : "", jobs->items[i].name);
-}
-
 static enum zd_status fail_none(void)
 {
     char folders[JOBS_FOLDERS][JOBS_PATH_MAX];
@@ -69,9 +60,10 @@ static bool take_socket_of(const char *name, struct target *target_out)
 /* The job of this name; NULL: the only one. */
 static enum zd_status running_job(const char *name, struct target *target_out)
 {
-    struct jobs jobs;
-    const struct job_found *found = NULL;
-    char names[512];
+    char names[512] = "";
+    struct text_buffer text = {names, sizeof names, 0};
+    json_t *job, *found = NULL;
+    size_t i;
     enum zd_status status = ZD_OK;
     if (name && (!name[0] || strchr(name, '/') || strlen(name) > 200)) {
         ZD_FAIL(ZD_ERR_USAGE, "E0101", "-j takes the name of a job, not `%s`",
@@ -81,18 +73,23 @@ static enum zd_status running_job(const char *name, struct target *target_out)
     }
     if (name && take_socket_of(name, target_out))
         return ZD_OK;
-    jobs_find(false, &jobs);
-    list_names(&jobs, names, sizeof names);
-    for (int i = 0; i < jobs.count && !found; i++)
-        if (!name || strcmp(jobs.items[i].name, name) == 0)
-            found = &jobs.items[i];
-    if (found && (name || jobs.count == 1)) {
-        target_of_socket(found->socket, target_out);
+    json_t *jobs = jobs_find(false);
+    json_array_foreach(jobs, i, job)
+    {
+        const char *own = json_string_at(job, "name");
+        text_buffer_add(&text, "%s%s", i ? ", " : "", own);
+        if (!found && (!name || strcmp(own, name) == 0))
+            found = job;
+    }
+    if (found && (name || json_array_size(jobs) == 1)) {
+        target_of_socket(json_string_at(found, "socket"), target_out);
     } else if (found) {
         status =
-                ZD_FAIL(ZD_ERR_USAGE, "E1091", "%d jobs are running: %s",
-                        jobs.count, names);
-        zd_fail_help("choose one with -j, like: -j %s", found->name);
+                ZD_FAIL(ZD_ERR_USAGE, "E1091", "%zu jobs are running: %s",
+                        json_array_size(jobs), names);
+        zd_fail_help(
+                "choose one with -j, like: -j %s",
+                json_string_at(found, "name"));
     } else if (name) {
         status = ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E1090", "no job `%s` is running", name);
@@ -101,26 +98,23 @@ static enum zd_status running_job(const char *name, struct target *target_out)
     } else {
         status = fail_none();
     }
-    jobs_fini(&jobs);
+    json_decref(jobs);
     return status;
 }
 
 static void tell_files(const struct look *look, const struct target *target)
 {
-    char age[TEXT_SHORT];
     bool has_ended = target_file_has_ended(target);
     const char *state = json_text_of(target->file, "state", "");
-    fputs("from ", stderr);
-    text_print(look, target->dir, false, stderr);
-    fputs("/status.json, written ", stderr);
-    text_duration(target->age, age);
-    fprintf(stderr, "%s ago", age);
-    if (!has_ended) {
-        fputs(" on ", stderr);
-        text_print(
-                look, json_text_of(target->file, "host", "an unknown host"),
-                false, stderr);
-    }
+    json_t *facts = json_pack(
+            "{s:s, s:f, s:s*}", "dir", target->dir, "age", target->age, "host",
+            has_ended ? NULL
+                      : json_text_of(target->file, "host", "an unknown host"));
+    fill_print(
+            look, facts,
+            "from {dir|s}/status.json, written {age|d} ago[ on {host|s}]",
+            stderr);
+    json_decref(facts);
     fputs(json_object_get(target->file, "hang") ? "; a hang ended the run\n"
           : strcmp(state, "died") == 0          ? "; the run died\n"
           : strcmp(state, "failed") == 0        ? "; the run failed\n"

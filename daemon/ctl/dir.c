@@ -37,44 +37,43 @@ static enum zd_status fail_missing(const char *dir, const char *what)
 
 /* --- whole files, in the form of the API --- */
 
-static enum zd_status get_plan(
-        const char *dir, const json_t *file, const char *what,
-        json_t **json_out)
+/* The folder, its status.json, and what is asked. */
+struct question {
+    const char *dir;
+    const json_t *file;
+    const char *what;
+};
+
+static enum zd_status get_plan(const struct question *of, json_t **json_out)
 {
     char path[PATH_MAX];
-    fs_join(path, sizeof path, dir, "plan.json");
+    fs_join(path, sizeof path, of->dir, "plan.json");
     return json_parse_file(path, FILE_MAX, json_out);
 }
 
-static enum zd_status get_status(
-        const char *dir, const json_t *file, const char *what,
-        json_t **json_out)
+static enum zd_status get_status(const struct question *of, json_t **json_out)
 {
-    *json_out = json_incref((json_t *)file);
+    *json_out = json_incref((json_t *)of->file);
     return ZD_OK;
 }
 
-static enum zd_status get_ranks(
-        const char *dir, const json_t *file, const char *what,
-        json_t **json_out)
+static enum zd_status get_ranks(const struct question *of, json_t **json_out)
 {
-    json_t *ranks = json_object_get(file, "ranks");
+    json_t *ranks = json_object_get(of->file, "ranks");
     if (!json_is_array(ranks))
-        return fail_missing(dir, "ranks");
+        return fail_missing(of->dir, "ranks");
     *json_out = json_pack(
-            "{s:O?, s:O}", "step", json_object_get(file, "step"), "ranks",
+            "{s:O?, s:O}", "step", json_object_get(of->file, "step"), "ranks",
             ranks);
     return ZD_OK;
 }
 
-static enum zd_status get_memory(
-        const char *dir, const json_t *file, const char *what,
-        json_t **json_out)
+static enum zd_status get_memory(const struct question *of, json_t **json_out)
 {
-    json_t *ranks = json_object_get(file, "memory"), *plan = NULL;
+    json_t *ranks = json_object_get(of->file, "memory"), *plan = NULL;
     if (!json_is_array(ranks))
-        return fail_missing(dir, "memory");
-    if (get_plan(dir, file, what, &plan) != ZD_OK)
+        return fail_missing(of->dir, "memory");
+    if (get_plan(of, &plan) != ZD_OK)
         zd_error_clear();
     *json_out = json_pack("{s:O, s:o?}", "ranks", ranks, "plan", plan);
     return ZD_OK;
@@ -111,26 +110,24 @@ static int64_t param(const char *what, const char *name, int64_t otherwise)
     return at ? strtoll(at + strlen(name), NULL, 10) : otherwise;
 }
 
-static enum zd_status get_history(
-        const char *dir, const json_t *file, const char *what,
-        json_t **json_out)
+static enum zd_status get_history(const struct question *of, json_t **json_out)
 {
     char path[PATH_MAX];
-    fs_join(path, sizeof path, dir, "metrics.jsonl");
+    fs_join(path, sizeof path, of->dir, "metrics.jsonl");
     ZD_TRY(check_size(path));
     struct resumed_rows *rows = resumed_rows_read(path, INT64_MAX);
     if (!rows)
-        return fail_missing(dir, "metrics");
+        return fail_missing(of->dir, "metrics");
     json_t *series = json_object(), *list = json_array();
     for (int i = 0; run_series_name(i); i++) {
         const char *name = run_series_name(i);
         json_array_append_new(list, json_string(name));
-        if (is_named(what, name))
+        if (is_named(of->what, name))
             json_object_set_new(
                     series, name,
                     history_json(
-                            &rows->series[i], param(what, "since=", -1),
-                            (int)param(what, "max=", 1000)));
+                            &rows->series[i], param(of->what, "since=", -1),
+                            (int)param(of->what, "max=", 1000)));
     }
     resumed_rows_free(rows);
     *json_out = json_pack("{s:o, s:o}", "series", series, "names", list);
@@ -138,18 +135,16 @@ static enum zd_status get_history(
 }
 
 /* Newest first. */
-static enum zd_status get_samples(
-        const char *dir, const json_t *file, const char *what,
-        json_t **json_out)
+static enum zd_status get_samples(const struct question *of, json_t **json_out)
 {
     char path[PATH_MAX];
-    fs_join(path, sizeof path, dir, "events.jsonl");
+    fs_join(path, sizeof path, of->dir, "events.jsonl");
     ZD_TRY(check_size(path));
     json_t *samples = json_array();
     struct past *past = past_read(path);
     for (int i = past ? past->count : 0; i-- > 0;)
         if (strcmp(past->events[i].kind, "sample") == 0 &&
-            json_array_size(samples) < (size_t)param(what, "max=", 20))
+            json_array_size(samples) < (size_t)param(of->what, "max=", 20))
             json_array_append_new(
                     samples, json_loads(past->events[i].text, 0, NULL));
     past_free(past);
@@ -206,19 +201,18 @@ enum zd_status dir_get(
 {
     static const struct {
         const char *path;
-        enum zd_status (*get)(
-                const char *dir, const json_t *file, const char *what,
-                json_t **json_out);
+        enum zd_status (*get)(const struct question *of, json_t **json_out);
     } files[] = {
             {"/v1/status", get_status},           {"/v1/ranks", get_ranks},
             {"/v1/memory", get_memory},           {"/v1/plan", get_plan},
             {"/v1/metrics/history", get_history}, {"/v1/samples", get_samples}};
+    const struct question of = {dir, file, what};
     size_t bytes = strcspn(what, "?");
     *json_out = NULL;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (strlen(files[i].path) == bytes &&
             strncmp(files[i].path, what, bytes) == 0)
-            return files[i].get(dir, file, what, json_out);
+            return files[i].get(&of, json_out);
     return fail_missing(dir, strrchr(what, '/') + 1);
 }
 

@@ -1,10 +1,8 @@
 #include "daemon/ctl/jobs.h"
 
-#include "base/must.h"
 #include "daemon/cli/fill.h"
 #include "daemon/ctl/client.h"
 
-#include <dirent.h>
 #include <glob.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -26,29 +24,28 @@ int jobs_folders(char folders[JOBS_FOLDERS][JOBS_PATH_MAX])
     return count;
 }
 
-static void add(
-        struct jobs *jobs, const char *name, const char *socket, json_t *status)
-{
-    jobs->items = zd_must(realloc(
-            jobs->items, (size_t)(jobs->count + 1) * sizeof *jobs->items));
-    jobs->items[jobs->count++] = (struct job_found){
-            zd_must(strdup(name)), zd_must(strdup(socket)), status};
-}
-
 /* A socket that a job listens on is a job, also when it does not answer. `name`
  * NULL: what the job says. */
 static void probe(void *ctx, const char *name, const char *socket, uid_t owner)
 {
-    struct jobs *jobs = ctx;
+    json_t *jobs = ctx, *status;
     const struct client_job job = {(char *)socket, owner};
-    json_t *json;
-    enum zd_status status =
-            client_get(&job, "/v1/status", PROBE_SECONDS, &json);
-    bool is_stale = status != ZD_OK && client_failed_with("E1090");
+    bool is_stale =
+            client_get(&job, "/v1/status", PROBE_SECONDS, &status) != ZD_OK &&
+            client_failed_with("E1090");
     zd_error_clear();
-    if (!is_stale)
-        add(jobs, name ? name : json_text_of(json, "job", "control.sock"),
-            socket, json);
+    if (is_stale)
+        return;
+    if (!name)
+        name = json_text_of(status, "job", "control.sock");
+    json_t *found = json_pack("{s:s, s:s}", "name", name, "socket", socket);
+    size_t at = 0;
+    while (at < json_array_size(jobs) &&
+           strcmp(json_string_at(json_array_get(jobs, at), "name"), name) <= 0)
+        at++;
+    json_object_update_missing(found, status);
+    json_array_insert_new(jobs, at, found);
+    json_decref(status);
 }
 
 static bool is_socket(const char *path)
@@ -59,82 +56,60 @@ static bool is_socket(const char *path)
 
 /* A run whose folder for sockets was another user's has its socket in its
  * output folder: it is found from there. */
-static void probe_here(struct jobs *jobs)
+static void probe_here(json_t *jobs)
 {
     char path[PATH_MAX];
     if (realpath("control.sock", path) && is_socket(path))
         probe(jobs, NULL, path, 0);
 }
 
-static void scan(
-        const char *folder, bool all_users, jobs_socket_fn *take, void *ctx)
+static void take_path(
+        const char *path, bool all_users, jobs_socket_fn *take, void *ctx)
 {
     struct stat about;
-    char path[JOBS_PATH_MAX + 300], name[256];
-    if (lstat(folder, &about) != 0 || !S_ISDIR(about.st_mode))
+    char folder[JOBS_PATH_MAX], name[256];
+    const char *base = strrchr(path, '/') + 1;
+    snprintf(folder, sizeof folder, "%.*s", (int)(base - 1 - path), path);
+    snprintf(
+            name, sizeof name, "%.*s", (int)(strlen(base) - strlen(".sock")),
+            base);
+    if (lstat(folder, &about) != 0 || !S_ISDIR(about.st_mode) ||
+        !is_socket(path))
         return;
-    if (!all_users && about.st_uid != geteuid())
-        return; /* made by another user to be believed */
-    DIR *dir = opendir(folder);
-    if (!dir)
-        return;
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        size_t length = strlen(entry->d_name);
-        if (length <= 5 || strcmp(entry->d_name + length - 5, ".sock") != 0)
-            continue;
-        snprintf(name, sizeof name, "%.*s", (int)length - 5, entry->d_name);
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (is_socket(path))
-            take(ctx, name, path, all_users ? about.st_uid : 0);
-    }
-    closedir(dir);
-}
-
-static int by_name(const void *a, const void *b)
-{
-    const struct job_found *left = a, *right = b;
-    int order = strcmp(left->name, right->name);
-    return order ? order : strcmp(left->socket, right->socket);
+    if (about.st_uid == geteuid())
+        take(ctx, name, path, 0);
+    else if (all_users) /* else: made by another user to be believed */
+        take(ctx, name, path, about.st_uid);
 }
 
 void jobs_sockets(bool all_users, jobs_socket_fn *take, void *ctx)
 {
-    char folders[JOBS_FOLDERS][JOBS_PATH_MAX];
-    glob_t others = {0};
-    int count = jobs_folders(folders);
+    char patterns[JOBS_FOLDERS + 2][JOBS_PATH_MAX] = {"", ""};
+    glob_t found = {0};
+    int count = jobs_folders(patterns);
+    for (int i = 0; i < count; i++)
+        strncat(patterns[i], "/*.sock",
+                JOBS_PATH_MAX - 1 - strlen(patterns[i]));
     if (all_users) {
-        glob("/run/user/*/zerod", 0, NULL, &others);
-        glob("/tmp/zerod-*", others.gl_pathc ? GLOB_APPEND : 0, NULL, &others);
+        strcpy(patterns[count++], "/run/user/*/zerod/*.sock");
+        strcpy(patterns[count++], "/tmp/zerod-*/*.sock");
     }
     for (int i = 0; i < count; i++)
-        scan(folders[i], false, take, ctx);
-    for (size_t i = 0; i < others.gl_pathc; i++) {
-        bool is_known = false;
-        for (int k = 0; k < count; k++)
-            is_known = is_known || strcmp(folders[k], others.gl_pathv[i]) == 0;
-        if (!is_known)
-            scan(others.gl_pathv[i], true, take, ctx);
+        glob(patterns[i], found.gl_pathc ? GLOB_APPEND : 0, NULL, &found);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        size_t k = 0; /* two patterns may match one */
+        while (strcmp(found.gl_pathv[k], found.gl_pathv[i]) != 0)
+            k++;
+        if (k == i)
+            take_path(found.gl_pathv[i], all_users, take, ctx);
     }
-    globfree(&others);
+    globfree(&found);
 }
 
-void jobs_find(bool all_users, struct jobs *jobs_out)
+json_t *jobs_find(bool all_users)
 {
-    *jobs_out = (struct jobs){0};
-    jobs_sockets(all_users, probe, jobs_out);
-    probe_here(jobs_out);
-    if (jobs_out->count)
-        qsort(jobs_out->items, (size_t)jobs_out->count, sizeof *jobs_out->items,
-              by_name);
-}
-
-void jobs_fini(struct jobs *jobs)
-{
-    for (int i = 0; i < jobs->count; i++) {
-        free(jobs->items[i].name);
-        free(jobs->items[i].socket);
-        json_decref(jobs->items[i].status);
-    }
-    free(jobs->items);
-    *jobs = (struct jobs){0};
+    json_t *jobs = json_array();
+    jobs_sockets(all_users, probe, jobs);
+    probe_here(jobs);
+    return jobs;
 }

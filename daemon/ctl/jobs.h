@@ -14,25 +14,15 @@
 
 #include <sys/types.h>
 
-struct job_found {
-    char *name;     /* of the socket's file, without .sock */
-    char *socket;   /* path */
-    json_t *status; /* of /v1/status; NULL: it listens, and does not answer */
-};
-
-struct jobs {
-    struct job_found *items; /* sorted by name */
-    int count;
-};
-
 /* Each socket in those folders, with its job's name. `owner`: of its folder,
  * where that is another user's; else 0. */
 typedef void jobs_socket_fn(
         void *ctx, const char *name, const char *path, uid_t owner);
 void jobs_sockets(bool all_users, jobs_socket_fn *take, void *ctx);
-/* `all_users`: also the folders of others (what root sees). */
-void jobs_find(bool all_users, struct jobs *jobs_out);
-void jobs_fini(struct jobs *jobs);
+/* [{"name", "socket", ..}] of the jobs that run, by their names: with the
+ * members of /v1/status where the job answers. `all_users`: also from the
+ * folders of others (what root sees). New reference. */
+json_t *jobs_find(bool all_users);
 /* The folders of this user that may hold sockets, whether they are there or
  * not; returns how many. */
 enum { JOBS_FOLDERS = 2, JOBS_PATH_MAX = 4096 };

@@ -152,73 +152,29 @@ static void print_row(
 
 /* --- axes --- */
 
-/* 1, 2 or 5 times a power of ten, so that at most `count` fit. */
-static double nice_step(double span, int count)
-{
-    double step = span / (count > 1 ? count : 1);
-    double power = pow(10, floor(log10(step)));
-    double digit = step / power;
-    return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
-}
-
-static void print_value(double value, double step, char *out)
-{
-    int digits = step > 0 ? (int)ceil(-log10(step) - 1e-9) : 2;
-    double size = fabs(value);
-    if (size >= 1e6 || (size > 0 && size < 1e-4) || digits > 6)
-        snprintf(out, TEXT_SHORT, "%.2e", value);
-    else
-        snprintf(out, TEXT_SHORT, "%.*f", digits < 0 ? 0 : digits, value);
-}
-
-/* Round values where they fall; a flat line's in the middle; of logarithms the
- * value of every third row. */
+/* The value of the first, the middle and the last row. */
 static void label_row(const struct canvas *canvas, int row, char *out)
 {
-    double span = canvas->y1 - canvas->y0;
     int gaps = canvas->rows > 1 ? canvas->rows - 1 : 1;
-    double here = canvas->y1 - span * row / gaps;
-    double value = canvas->is_log ? exp(here) : here;
-    bool is_flat = !(span > 0);
+    double here = canvas->y1 - (canvas->y1 - canvas->y0) * row / gaps;
     out[0] = '\0';
-    if (is_flat || canvas->is_log) {
-        if (is_flat ? row == canvas->rows / 2 : row % 3 == 0)
-            print_value(value, fabs(value) / 100, out);
-        return;
-    }
-    double step = nice_step(span, canvas->rows / 2);
-    double round_value = round(here / step) * step + 0.0; /* no -0 */
-    if (round_value >= canvas->y0 &&
-        lround((canvas->y1 - round_value) / span * gaps) == row)
-        print_value(round_value, step, out);
-}
-
-/* Returns the bytes. */
-static int step_label(double step, char *out)
-{
-    return snprintf(out, TEXT_SHORT, fabs(step) < 1e15 ? "%.0f" : "%.2e", step);
+    if (row == 0 || row == canvas->rows / 2 || row == canvas->rows - 1)
+        text_number(canvas->is_log ? exp(here) : here, out);
 }
 
 static void print_x_axis(
         const struct look *look, const struct canvas *canvas, int label_columns,
         FILE *out)
 {
-    char first[TEXT_SHORT], last[TEXT_SHORT], middle[TEXT_SHORT];
-    int columns = canvas->columns;
-    int at = step_label(canvas->x0, first);
-    int used = at + step_label(canvas->x1, last);
-    int half = step_label((canvas->x0 + canvas->x1) / 2, middle);
+    char first[TEXT_SHORT], last[TEXT_SHORT];
+    int at = snprintf(first, sizeof first, "%.15g", canvas->x0);
+    int end = snprintf(last, sizeof last, "%.15g", canvas->x1);
     fprintf(out, "%*s %s", label_columns, "", look->has_utf8 ? "└" : "+");
-    for (int i = 0; i < columns; i++)
+    for (int i = 0; i < canvas->columns; i++)
         fputs(look->has_utf8 ? "─" : "-", out);
     fprintf(out, "\n%*s  %s", label_columns, "", first);
-    bool is_wide = canvas->x1 > canvas->x0 && columns > used;
-    if (is_wide && columns > used + half + 12) {
-        fprintf(out, "%*s", columns / 2 + half - half / 2 - at, middle);
-        at = columns / 2 + half - half / 2;
-    }
-    if (is_wide)
-        fprintf(out, "%*s", columns - at, last);
+    if (canvas->x1 > canvas->x0 && canvas->columns > at + end)
+        fprintf(out, "%*s", canvas->columns - at, last);
     fputc('\n', out);
 }
 

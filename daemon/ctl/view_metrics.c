@@ -2,6 +2,7 @@
 #include "base/must.h"
 #include "base/text_buffer.h"
 #include "base/text_stream.h"
+#include "base/units.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/grid.h"
 #include "daemon/ctl/plot.h"
@@ -149,82 +150,76 @@ static void show_overview(
 
 static int by_step(const void *a, const void *b)
 {
-    double left = *(const double *)a, right = *(const double *)b;
+    double left = fill_number(*(json_t *const *)a, "step"),
+           right = fill_number(*(json_t *const *)b, "step");
     return (left > right) - (left < right);
 }
 
-/* Every step that one of the series has, rising; malloc'd. */
-static double *steps_of(
-        const json_t *series, const json_t *names, size_t *count_out)
+/* The row of a step; made where there is none, with null for each series. */
+static json_t *row_of(json_t *index, json_t *step, const json_t *names)
 {
-    double *steps = NULL;
-    json_t *name, *step;
-    size_t i, k, count = 0, kept = 0;
+    char key[32];
+    json_t *name;
+    size_t i;
+    units_exact(json_number_value(step), key);
+    if (!json_object_get(index, key)) {
+        json_t *row = json_pack("{s:O}", "step", step);
+        json_array_foreach(names, i, name)
+                json_object_set_new(row, json_string_value(name), json_null());
+        json_object_set_new(index, key, row);
+    }
+    return json_object_get(index, key);
+}
+
+/* Rows {"step", NAME..} of every step that one of the series has, rising; the
+ * last `keep`. */
+static json_t *rows_of(const json_t *series, const json_t *names, size_t keep)
+{
+    json_t *index = json_object(), *rows = json_array();
+    json_t *name, *step, *row;
+    const char *key;
+    size_t i, k, count = 0;
     json_array_foreach(names, i, name)
     {
-        const json_t *of = json_object_get(
-                json_object_get(series, json_string_value(name)), "step");
-        steps = zd_must(realloc(
-                steps, (count + json_array_size(of) + 1) * sizeof *steps));
-        json_array_foreach(of, k, step) steps[count++] =
-                json_number_value(step);
+        const char *text = json_string_value(name);
+        const json_t *of = json_object_get(series, text);
+        json_array_foreach(json_object_get(of, "step"), k, step)
+        {
+            json_t *value = json_array_get(json_object_get(of, "value"), k);
+            if (json_is_number(step) && value)
+                json_object_set(row_of(index, step, names), text, value);
+        }
     }
-    if (count)
-        qsort(steps, count, sizeof *steps, by_step);
-    for (i = 0; i < count; i++)
-        if (kept == 0 || steps[i] != steps[kept - 1])
-            steps[kept++] = steps[i];
-    *count_out = kept;
-    return steps;
+    json_t **sorted = zd_array(json_object_size(index), sizeof *sorted);
+    json_object_foreach(index, key, row) sorted[count++] = row;
+    qsort(sorted, count, sizeof *sorted, by_step);
+    for (i = count > keep ? count - keep : 0; i < count; i++)
+        json_array_append(rows, sorted[i]);
+    free(sorted);
+    json_decref(index);
+    return rows;
+}
+
+static void cut_array(json_t *array, size_t before)
+{
+    json_t *rest = json_array();
+    for (size_t i = before; i < json_array_size(array); i++)
+        json_array_append(rest, json_array_get(array, i));
+    json_array_clear(array);
+    json_array_extend(array, rest);
+    json_decref(rest);
 }
 
 /* Points of a series from step `from` on. */
 static void cut_series(json_t *series, double from)
 {
-    json_t *steps = json_object_get(series, "step"), *step;
-    json_t *values = json_object_get(series, "value");
-    json_t *kept_steps = json_array(), *kept_values = json_array();
-    size_t i;
-    json_array_foreach(steps, i, step)
-    {
-        if (json_number_value(step) < from)
-            continue;
-        json_array_append(kept_steps, step);
-        json_array_append(kept_values, json_array_get(values, i));
-    }
-    json_object_set_new(series, "step", kept_steps);
-    json_object_set_new(series, "value", kept_values);
-}
-
-/* Rows {"step", NAME..} of those steps; null where a series has none. */
-static json_t *rows_of(
-        const json_t *series, const json_t *names, const double *steps,
-        size_t count)
-{
-    json_t *rows = json_array(), *name;
-    size_t i, *at = zd_array(json_array_size(names) + 1, sizeof *at);
-    for (size_t s = 0; s < count; s++) {
-        bool is_whole = fabs(steps[s]) < 0x1p53;
-        json_t *row = json_pack(
-                "{s:o}", "step",
-                is_whole ? json_integer((json_int_t)steps[s])
-                         : json_real(steps[s]));
-        json_array_foreach(names, i, name)
-        {
-            const char *text = json_string_value(name);
-            const json_t *of = json_object_get(series, text);
-            const json_t *step =
-                    json_array_get(json_object_get(of, "step"), at[i]);
-            json_t *value = json_array_get(json_object_get(of, "value"), at[i]);
-            bool has =
-                    json_is_number(step) && json_number_value(step) == steps[s];
-            json_object_set(row, text, has && value ? value : json_null());
-            at[i] += has;
-        }
-        json_array_append_new(rows, row);
-    }
-    free(at);
-    return rows;
+    json_t *steps = json_object_get(series, "step");
+    size_t before = 0;
+    while (before < json_array_size(steps) &&
+           json_number_value(json_array_get(steps, before)) < from)
+        before++;
+    cut_array(steps, before);
+    cut_array(json_object_get(series, "value"), before);
 }
 
 /* The last steps of the series that were typed: as rows, or (a table of all)
@@ -232,27 +227,24 @@ static json_t *rows_of(
 json_t *metrics_select(const struct cli_args *args, json_t *answer)
 {
     json_t *series = json_object_get(answer, "series");
-    json_t *names = names_of(args, series), *name, *shown;
+    json_t *names = names_of(args, series), *name;
     bool is_table = ctl_output(args) == OUTPUT_TABLE;
     bool is_overview = is_table && args->line.operand_count == 0;
-    size_t i, count, from = 0;
+    size_t i, keep = args->tail >= 0            ? (size_t)args->tail
+                     : is_table && !is_overview ? TABLE_ROWS
+                                                : SIZE_MAX;
     if (!names)
         return NULL;
-    double *steps = steps_of(series, names, &count);
-    size_t keep = args->tail >= 0            ? (size_t)args->tail
-                  : is_table && !is_overview ? TABLE_ROWS
-                                             : SIZE_MAX;
-    if (count > keep) {
-        from = count - keep;
-        json_array_foreach(names, i, name) cut_series(
-                json_object_get(series, json_string_value(name)),
-                keep ? steps[from] : INFINITY);
-    }
-    shown = is_overview ? json_incref(answer)
-                        : rows_of(series, names, steps + from, count - from);
-    free(steps);
+    json_t *rows = rows_of(series, names, keep);
+    double from = fill_number(json_array_get(rows, 0), "step");
+    json_array_foreach(names, i, name) cut_series(
+            json_object_get(series, json_string_value(name)),
+            isfinite(from) ? from : INFINITY);
     json_decref(names);
-    return shown;
+    if (!is_overview)
+        return rows;
+    json_decref(rows);
+    return json_incref(answer);
 }
 
 /* Each member of a row is a column. */
