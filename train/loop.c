@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/file/fs.h"
 #include "base/log.h"
+#include "base/must.h"
 #include "train/command/commands.h"
 #include "train/command/signals.h"
 #include "train/run.h"
@@ -397,19 +398,19 @@ enum zd_status train_run(
         const struct train_job *job, struct comm *comm,
         const struct train_observer *observer)
 {
-    struct trainer trainer;
+    struct trainer *trainer = zd_array(1, sizeof *trainer);
     bool finished = false;
     signals_install(&job->run);
     enum zd_status status =
-            trainer_init(&trainer, job, comm, observer, &finished);
+            trainer_init(trainer, job, comm, observer, &finished);
     if (status == ZD_OK)
-        status = finished ? conclude(&trainer) : run(&trainer);
+        status = finished ? conclude(trainer) : run(trainer);
     if (status == ZD_OK && finished)
-        trainer_tell_state(&trainer, RUN_DONE);
-    commands_refuse(&trainer);
-    crash_guard_end(trainer.crash_guard, status);
+        trainer_tell_state(trainer, RUN_DONE);
+    commands_refuse(trainer);
+    crash_guard_end(trainer->crash_guard, status);
     if (status != ZD_OK && status != ZD_ERR_STOPPED)
-        fail(&trainer, status);
-    trainer_fini(&trainer);
+        fail(trainer, status);
+    trainer_destroy(trainer);
     return status;
 }

@@ -5,12 +5,14 @@
 
 #include "train/trainer/trainer.h"
 
-/* setup.c: everything up to the first step; the caller calls fini whatever
- * happened. *finished_out: the run was over before. */
+/* setup.c: everything up to the first step, in a trainer that is all 0; the
+ * caller destroys it whatever happened. *finished_out: the run was over before.
+ */
 enum zd_status trainer_init(
         struct trainer *trainer, const struct train_job *job, struct comm *comm,
         const struct train_observer *observer, bool *finished_out);
-void trainer_fini(struct trainer *trainer);
+/* With its memory, but where a disk holds up a save that reads it. */
+void trainer_destroy(struct trainer *trainer);
 
 /* resume.c: find, check and load; state is a fresh start's when there is none.
  */

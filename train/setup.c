@@ -431,7 +431,6 @@ enum zd_status trainer_init(
         struct trainer *trainer, const struct train_job *job, struct comm *comm,
         const struct train_observer *observer, bool *finished_out)
 {
-    memset(trainer, 0, sizeof *trainer);
     trainer->job = job;
     trainer->objective = &objective_sft;
     trainer->comm = trainer->control = comm;
@@ -483,13 +482,17 @@ static void close_rows(struct trainer *trainer)
     comm_files_end(files);
 }
 
-void trainer_fini(struct trainer *trainer)
+void trainer_destroy(struct trainer *trainer)
 {
     finish_streams(trainer);
     batches_stop(trainer);
     hang_forget(trainer);
     stragglers_fini(&trainer->stragglers);
-    saves_end(trainer);
+    if (!saves_end(trainer)) {
+        zd_log_warning("the disk still holds up a file of the last save; the "
+                       "end of the run does not wait for it");
+        return;
+    }
     zero_snapshot_destroy(trainer->snapshot);
     close_rows(trainer);
     json_decref(trainer->commands);
@@ -514,4 +517,5 @@ void trainer_fini(struct trainer *trainer)
     output_dir_close(&trainer->output_dir);
     job_plan_fini(&trainer->plan);
     rank_device_close(trainer);
+    free(trainer);
 }

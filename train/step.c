@@ -69,7 +69,7 @@ static int64_t raised_flags(const struct trainer *trainer)
     const struct checkpoint_options *save = &trainer->job->checkpoint;
     if (trainer_is_first(trainer) && save->save_strategy == SAVE_TIME &&
         trainer->last_saved_step != trainer->state.step &&
-        !trainer->saves.current &&
+        (!trainer->saves.current || save_is_stuck(trainer)) &&
         clock_seconds() - trainer->last_save_time >= save->save_every_seconds)
         flags |= SIGNALS_TIME_SAVE;
     if (trainer_is_first(trainer) &&

@@ -279,8 +279,8 @@ bool watch_check_files(struct watch *watch, struct verdict *verdict)
         struct comm_files *files = &watch->files[i];
         if (!check_file(watch, files))
             continue;
-        if (files->give_up && files->give_up(files->ctx)) {
-            atomic_store(&files->what, NULL);
+        if (files->goes_on && files->goes_on(files->ctx)) {
+            files->since = watch->last;
             continue;
         }
         *verdict = (struct verdict){

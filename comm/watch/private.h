@@ -16,7 +16,7 @@ struct comm_files {
     atomic_bool is_taken;
     _Atomic(const char *) what; /* NULL: not begun yet, or ended */
     atomic_bool is_held;        /* while the thread that trains waits */
-    bool (*give_up)(void *ctx); /* under the lock; NULL: the job ends */
+    bool (*goes_on)(void *ctx); /* under the lock; NULL: the job ends */
     void *ctx;
     /* the watch's: */
     bool was_there;
@@ -51,7 +51,7 @@ struct watch {
     uint64_t greeted;
     struct seat_told *told; /* (size) */
     bool *heard, *ever_heard;
-    int *silent; /* (size) looks in a row at which it did not answer */
+    int *silent;     /* (size) looks in a row at which it did not answer */
     struct own *own; /* (count) */
     struct watch_listener listener;
     struct watch_ending ending;

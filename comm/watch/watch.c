@@ -455,13 +455,13 @@ struct comm_files *watch_data_begin(struct watch *watch)
     return files_begin(watch, "wait for data", false);
 }
 
-void comm_files_give_up(
-        struct comm_files *files, bool (*give_up)(void *ctx), void *ctx)
+void comm_files_ask_first(
+        struct comm_files *files, bool (*goes_on)(void *ctx), void *ctx)
 {
     if (!files)
         return;
     pthread_mutex_lock(&files->watch->lock);
-    files->give_up = give_up;
+    files->goes_on = goes_on;
     files->ctx = ctx;
     atomic_store(&files->is_held, false);
     pthread_mutex_unlock(&files->watch->lock);
@@ -472,8 +472,8 @@ void comm_files_end(struct comm_files *files)
     if (!files)
         return;
     progress_use(files->before);
-    if (files->give_up)
-        comm_files_give_up(files, NULL, NULL);
+    if (files->goes_on)
+        comm_files_ask_first(files, NULL, NULL);
     atomic_store(&files->what, NULL);
     atomic_store(&files->is_taken, false);
 }

@@ -119,12 +119,12 @@ struct comm_files;
 struct comm_files *watch_files_begin(struct watch *watch, const char *what);
 /* The rank's thread waits for data: as files, until it has them. */
 struct comm_files *watch_data_begin(struct watch *watch);
-/* When nothing of them is done in time `give_up` is asked first, on the watch's
+/* When nothing of them is done in time `goes_on` is asked first, on the watch's
  * thread: true, and the job goes on without them. Until comm_files_end, which
  * waits for it. By the thread that began them, which is none that trains; one
  * that is left behind may come to that end after watch_destroy. */
-void comm_files_give_up(
-        struct comm_files *files, bool (*give_up)(void *ctx), void *ctx);
+void comm_files_ask_first(
+        struct comm_files *files, bool (*goes_on)(void *ctx), void *ctx);
 void comm_files_end(struct comm_files *files);
 
 #endif

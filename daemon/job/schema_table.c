@@ -273,7 +273,7 @@ const struct schema_key schema_table[] = {
 {"checkpoint", "save_only_model", SCHEMA_BOOL, JOB(checkpoint.save_only_model), .help = "Save weights without optimizer states"},
 {"checkpoint", "async_save", SCHEMA_BOOL, JOB(checkpoint.async_save), .help = "Save in the background: training continues while a thread of each rank writes a copy"},
 {"checkpoint", "snapshot_memory", SCHEMA_SIZE, JOB(checkpoint.snapshot_bytes), .flags = SCHEMA_AUTO | SCHEMA_ABOVE_MIN, .max = 1e18, .help = "Most host memory of a rank for that copy; auto: what is free. If the copy does not fit, saves are synchronous; for offloaded states, memory for part of the copy is enough"},
-{"checkpoint", "timeout", SCHEMA_DURATION, JOB(comm.files_timeout), .max = 1e9, .help = "The job ends with 74 if a save or load finishes no read, write or fsync for this long, or if no data comes for this long. A background save is given up alone. 0s = never"},
+{"checkpoint", "timeout", SCHEMA_DURATION, JOB(comm.files_timeout), .max = 1e9, .help = "The job ends with 74 if a save or load finishes no read, write or fsync for this long, or if no data comes for this long. A background save that is stuck ends it only once the run waits for it. 0s = never"},
 {"checkpoint", "verify", SCHEMA_BOOL, JOB(checkpoint.verify), .help = "Check digests when loading"},
 {"checkpoint", "metric_for_best_model", SCHEMA_ENUM, JOB(checkpoint.metric_for_best_model), .choices = best_metrics, .help = "Metric of save_strategy = \"best\": the evaluation loss"},
 {"checkpoint", "greater_is_better", SCHEMA_BOOL, JOB(checkpoint.greater_is_better), .help = "Larger values of the metric are better"},

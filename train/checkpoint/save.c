@@ -14,15 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What is not the saving's own may be gone where the save was given up while a
- * file held it up. */
-static enum zd_status check_wanted(const struct saving *saving)
-{
-    return saving->is_given_up && atomic_load(saving->is_given_up)
-                   ? ZD_FAIL(ZD_ERR_PEER, "E0807", "the save was given up")
-                   : ZD_OK;
-}
-
 /* A small file, which the manifest lists. */
 static enum zd_status write_small(
         struct saving *saving, const char *name, const char *data, size_t bytes)
@@ -34,7 +25,7 @@ static enum zd_status write_small(
     fs_join(path, sizeof path, saving->tmp, name);
     ZD_TRY(fs_write_file(path, data, bytes));
     manifest_add_file(saving->manifest, &file);
-    return check_wanted(saving);
+    return ZD_OK;
 }
 
 /* Of a model that is described in the job file. */
@@ -53,7 +44,7 @@ static enum zd_status write_config(struct saving *saving)
     ZD_TRY(status);
     ZD_TRY(hash_file(path, file.digest, &file.bytes));
     manifest_add_file(saving->manifest, &file);
-    return check_wanted(saving);
+    return ZD_OK;
 }
 
 /* What a rank tells of its shard; `holds` as text. */
@@ -99,8 +90,7 @@ static enum zd_status write_manifest(struct saving *saving)
     manifest_seal(saving->manifest);
     fs_join(path, sizeof path, saving->tmp, CHECKPOINT_MANIFEST);
     ZD_TRY(json_write_file(path, saving->manifest));
-    ZD_TRY(fs_sync_dir(saving->tmp));
-    return check_wanted(saving);
+    return fs_sync_dir(saving->tmp);
 }
 
 /* What is in the place of the new one goes when it is damaged, or when the run
@@ -280,10 +270,8 @@ enum zd_status saving_commit(struct saving *saving)
     ZD_TRY(write_manifest(saving));
     /* another may have come while it was written */
     ZD_TRY(check_replaced(&saving->writer, saving->final, false));
-    ZD_TRY(check_wanted(saving));
     if (saving->writer.harden_rows)
         ZD_TRY(saving->writer.harden_rows(saving->writer.rows));
-    ZD_TRY(check_wanted(saving));
     return commit(saving->tmp, saving->final);
 }
 

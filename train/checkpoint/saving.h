@@ -7,9 +7,7 @@
  *   saving_end       any time: what is left of a failed one goes
  *
  * Each but the last is called by one thread at a time, which another may see
- * the end of before the next begins. A thread that a file has held up, and
- * finds is_given_up set, reads nothing more of what the writer points to: the
- * run may have ended. Internal to the checkpoint. */
+ * the end of before the next begins. Internal to the checkpoint. */
 #ifndef ZD_TRAIN_CHECKPOINT_SAVING_H
 #define ZD_TRAIN_CHECKPOINT_SAVING_H
 
@@ -17,7 +15,6 @@
 #include "zero/snapshot.h"
 
 #include <limits.h>
-#include <stdatomic.h>
 
 struct saving {
     struct checkpoint_writer writer; /* as it was at the beginning */
@@ -29,8 +26,7 @@ struct saving {
     void *shards; /* of all ranks, each as long as the longest; owned */
     size_t shard_bytes;
     json_t *manifest; /* rank 0: all but the files; owned, shared with none */
-    char *trainer_state;            /* rank 0: a file's text; owned */
-    const atomic_bool *is_given_up; /* NULL: no one does; then not renamed */
+    char *trainer_state; /* rank 0: a file's text; owned */
 };
 
 /* On a failure nothing is left, and `saving` is empty. */

@@ -16,8 +16,8 @@
 enum { STALLS = 3 };
 enum { OWN = sizeof((struct saves *)0)->own / sizeof(int64_t) };
 
-/* The worker's changes of state are each one more (see save.h). */
-enum state { WRITING, WRITTEN, COMMITTING, COMMITTED, ABANDONED, GONE, STATES };
+/* The changes of state that save.h has. */
+enum state { WRITING, WRITTEN, COMMITTING, COMMITTED };
 
 struct save {
     struct saving saving;
@@ -26,11 +26,10 @@ struct save {
     const struct train_job *job;
     int64_t own[OWN], step; /* as saves.own, once it is committed */
     char path[PATH_MAX];
-    _Atomic int state;       /* enum state */
-    atomic_bool is_given_up; /* the thread is to end */
-    pthread_mutex_t lock;    /* held to read the snapshot, and to abandon */
-    bool is_waited_for;      /* under it: by the trainer */
-    bool has_left;           /* under it: the snapshot */
+    _Atomic int state;         /* enum state */
+    atomic_bool is_waited_for; /* by the trainer */
+    atomic_bool is_stuck;      /* the watch has found its disk standing still */
+    double updates_waited;     /* the watch's: as it was then */
     pthread_t thread;
     bool has_thread;
     enum zd_status status;        /* of the worker, and .. */
@@ -38,88 +37,31 @@ struct save {
     double written, committed;    /* seconds that this rank's worker took */
     double began, stalls[STALLS]; /* seconds that training was held up */
     int stall_count;
-    bool is_abandoned_anywhere; /* known after a failure */
 };
-
-/* The one way in which the state changes; false: the watch was first. */
-static bool change(struct save *save, enum state from, enum state to)
-{
-    static const bool legal[STATES][STATES] = {
-            [WRITING] = {[WRITTEN] = true, [ABANDONED] = true},
-            [WRITTEN] = {[COMMITTING] = true, [COMMITTED] = true},
-            [COMMITTING] = {[COMMITTED] = true, [ABANDONED] = true},
-            [ABANDONED] = {[GONE] = true}};
-    int was = (int)from;
-    assert(legal[from][to]);
-    return atomic_compare_exchange_strong(&save->state, &was, (int)to);
-}
 
 static enum state state_of(const struct save *save)
 {
     return (enum state)atomic_load(&save->state);
 }
 
-static bool is_abandoned(const struct save *save)
+static void change(struct save *save, enum state from, enum state to)
 {
-    return state_of(save) == ABANDONED || state_of(save) == GONE;
+    int was = (int)from;
+    bool is_next = to == from + 1 || (from == WRITTEN && to == COMMITTED);
+    assert(is_next);
+    bool changed = atomic_compare_exchange_strong(&save->state, &was, (int)to);
+    assert(changed);
+    (void)is_next;
+    (void)changed;
 }
 
 /* --- the worker ----------------------------------------------------------- */
 
-/* The snapshot is the thread's until the lock is let go. */
-static enum zd_status lock_snapshot(struct save *save)
-{
-    pthread_mutex_lock(&save->lock);
-    if (!atomic_load(&save->is_given_up)) {
-        assert(!save->has_left);
-        return ZD_OK;
-    }
-    pthread_mutex_unlock(&save->lock);
-    return ZD_FAIL(ZD_ERR_PEER, "E0807", "the save was given up");
-}
-
-static enum zd_status read_unless_given_up(
-        const void *ctx, int range, int lane, size_t begin, size_t count,
-        void *values, float *scales)
-{
-    struct save *save = (struct save *)(uintptr_t)ctx;
-    ZD_TRY(lock_snapshot(save));
-    enum zd_status status = save->view.read(
-            save->view.ctx, range, lane, begin, count, values, scales);
-    pthread_mutex_unlock(&save->lock);
-    return status;
-}
-
-static enum zd_status blocks_unless_given_up(
-        const void *ctx, int range, float *values)
-{
-    struct save *save = (struct save *)(uintptr_t)ctx;
-    ZD_TRY(lock_snapshot(save));
-    enum zd_status status = save->view.blocks(save->view.ctx, range, values);
-    pthread_mutex_unlock(&save->lock);
-    return status;
-}
-
-/* Under the lock: the snapshot has no owner from here on. */
-static void leave(struct save *save)
-{
-    if (!save->has_left && save->snapshot)
-        zero_snapshot_leave(save->snapshot);
-    save->has_left = true;
-}
-
 static enum zd_status write_shard(struct save *save)
 {
-    struct zero_view guarded = {
-            .ctx = save,
-            .read = read_unless_given_up,
-            .blocks = blocks_unless_given_up,
-            .backwards = save->view.backwards};
-    enum zd_status status = saving_write(
-            &save->saving, save->snapshot ? &guarded : &save->view);
-    pthread_mutex_lock(&save->lock);
-    leave(save);
-    pthread_mutex_unlock(&save->lock);
+    enum zd_status status = saving_write(&save->saving, &save->view);
+    if (save->snapshot)
+        zero_snapshot_leave(save->snapshot);
     return status;
 }
 
@@ -135,23 +77,25 @@ static void retain(const struct save *save)
     zd_error_clear();
 }
 
-/* On the watch's thread: nothing of its files is done. Unless the thread reads
- * the snapshot, or the trainer waits, the save is given up and not the job. */
-static bool abandon(void *ctx)
+/* On the watch's thread: nothing of its files was done for checkpoint.timeout.
+ * The job ends if training waits for the save, or an update for its snapshot.
+ */
+static bool job_goes_on(void *ctx)
 {
     struct save *save = ctx;
-    if (pthread_mutex_trylock(&save->lock) != 0)
-        return false;
-    enum state state = state_of(save);
-    bool is_ours = !save->is_waited_for &&
-                   (state == WRITING || state == COMMITTING) &&
-                   change(save, state, ABANDONED);
-    if (is_ours) {
-        atomic_store(&save->is_given_up, true);
-        leave(save);
-    }
-    pthread_mutex_unlock(&save->lock);
-    return is_ours;
+    double waited = zero_snapshot_waited(save->snapshot);
+    bool waits =
+            atomic_load(&save->is_waited_for) ||
+            (atomic_load(&save->is_stuck) && waited > save->updates_waited);
+    save->updates_waited = waited;
+    if (!waits && !atomic_exchange(&save->is_stuck, true))
+        zd_log_warning(
+                "the disk of %s holds up the save of step %lld: no read, write "
+                "or fsync of it was done for %.1f s (checkpoint.timeout); "
+                "training goes on",
+                comm_host(save->saving.writer.comm), (long long)save->step,
+                save->job->comm.files_timeout);
+    return !waits;
 }
 
 static void work(struct save *save, enum state state)
@@ -164,8 +108,7 @@ static void work(struct save *save, enum state state)
             clock_seconds() - began;
     save->error = *zd_error_get();
     zd_error_clear();
-    if (state == COMMITTING && save->status == ZD_OK &&
-        !atomic_load(&save->is_given_up))
+    if (state == COMMITTING && save->status == ZD_OK)
         retain(save);
 }
 
@@ -175,11 +118,10 @@ static void *run_thread(void *ctx)
     enum state state = state_of(save);
     struct comm_files *files =
             comm_files_begin(save->saving.writer.comm, "save");
-    comm_files_give_up(files, abandon, save);
+    comm_files_ask_first(files, job_goes_on, save);
     work(save, state);
-    comm_files_end(files); /* from here on it is not abandoned */
-    if (!change(save, state, state + 1))
-        change(save, ABANDONED, GONE);
+    comm_files_end(files);
+    change(save, state, state + 1);
     return NULL;
 }
 
@@ -196,7 +138,7 @@ static enum zd_status start(struct save *save)
         change(save, state, state + 1);
         return ZD_OK;
     }
-    save->is_waited_for = false; /* no thread is there */
+    save->is_waited_for = save->is_stuck = false; /* no thread is there */
     int error = thread_start(&save->thread, "zerod-save", run_thread, save);
     save->has_thread = error == 0;
     if (error)
@@ -207,89 +149,23 @@ static enum zd_status start(struct save *save)
 }
 
 /* From here on the save is one that the job waits for. */
-static void wait_for(struct save *save)
+static void join(struct save *save)
 {
-    pthread_mutex_lock(&save->lock);
-    save->is_waited_for = true;
-    pthread_mutex_unlock(&save->lock);
-}
-
-/* Its status, with its record as this thread's. */
-static enum zd_status join(struct save *save)
-{
-    struct comm *comm = save->saving.writer.comm;
-    wait_for(save);
-    if (is_abandoned(save))
-        return ZD_FAIL(
-                ZD_ERR_IO, "E0816",
-                "the save of rank %d on %s is given up: no read, write or "
-                "fsync of it was done for %.1f s (checkpoint.timeout)",
-                comm_rank(comm), comm_host(comm),
-                save->job->comm.files_timeout);
+    atomic_store(&save->is_waited_for, true);
     if (save->has_thread)
         pthread_join(save->thread, NULL);
     save->has_thread = false;
-    if (save->status != ZD_OK)
-        zd_error_set(&save->error);
-    return save->status;
-}
-
-static void save_free(struct save *save)
-{
-    pthread_mutex_destroy(&save->lock);
-    free(save);
-}
-
-/* Of one that is given up, also by the watch. */
-static void end_thread(struct save *save)
-{
-    if (!save->has_thread)
-        return;
-    struct comm_files *files =
-            comm_files_begin(save->saving.writer.comm, "save");
-    atomic_store(&save->is_given_up, true);
-    wait_for(save);
-    pthread_join(save->thread, NULL);
-    save->has_thread = false;
-    comm_files_end(files);
-}
-
-/* At the end of the run: the thread has ended, or does within
- * checkpoint.timeout (if it was abandoned: now). True: the disk holds it up,
- * and it is left behind with `save`, which must not be freed; what else it
- * reads from here on is its own (checkpoint/saving.h). */
-static bool leaves_thread(struct save *save)
-{
-    struct timespec until;
-    double seconds = is_abandoned(save) ? 0 : save->job->comm.files_timeout;
-    if (!save->has_thread || (seconds <= 0 && state_of(save) != ABANDONED))
-        return false;
-    atomic_store(&save->is_given_up, true);
-    wait_for(save);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)ceil(seconds);
-    save->has_thread = false;
-    if (pthread_timedjoin_np(save->thread, NULL, &until) == 0)
-        return false;
-    pthread_detach(save->thread);
-    zd_log_warning(
-            "the disk still holds up a file of the save of step %lld on %s; "
-            "the end of the run does not wait for it",
-            (long long)save->step, comm_host(save->saving.writer.comm));
-    return true;
 }
 
 /* NULL is nothing. */
-static void save_end(struct save *save)
+static void save_end(struct save *save, enum zd_status status)
 {
     if (!save)
         return;
-    struct zd_error cause = *zd_error_get();
-    end_thread(save);
-    zd_error_set(&cause);
+    join(save);
     if (save->saving.step >= 0)
-        saving_end(&save->saving, ZD_OK);
-    save_free(save);
+        saving_end(&save->saving, status);
+    free(save);
 }
 
 /* The snapshot is taken and the workers begin. */
@@ -311,33 +187,24 @@ static enum zd_status save_begin(
 {
     struct save *save = zd_array(1, sizeof *save);
     struct saving *saving = &save->saving;
-    pthread_mutex_init(&save->lock, NULL);
     save->job = trainer->job;
     save->began = clock_seconds();
     save->step = save->own[0] = trainer->state.step;
     memcpy(save->own + 1, trainer->saves.own, (OWN - 1) * sizeof *save->own);
     enum zd_status status =
             saving_begin(saving, &trainer->writer, &trainer->state);
-    if (status != ZD_OK) {
-        save_free(save);
-        return status;
+    if (status == ZD_OK) {
+        strcpy(save->path, saving->final);
+        save->snapshot = snapshot;
+        save->view = snapshot ? zero_snapshot_view(snapshot)
+                              : zero_view_live(trainer->zero);
+        status = comm_agree(trainer->comm, take(save));
     }
-    saving->is_given_up = &save->is_given_up;
-    strcpy(save->path, saving->final);
-    save->snapshot = snapshot;
-    save->view = snapshot ? zero_snapshot_view(snapshot)
-                          : zero_view_live(trainer->zero);
-    status = comm_agree(trainer->comm, take(save));
-    if (status != ZD_OK) {
-        struct zd_error cause = *zd_error_get();
-        end_thread(save);
-        zd_error_set(&cause);
-        saving_end(saving, status);
-        save_free(save);
-        return status;
-    }
-    trainer->saves.current = save;
-    return ZD_OK;
+    if (status == ZD_OK)
+        trainer->saves.current = save;
+    else
+        save_end(save, status);
+    return status;
 }
 
 /* All shards are written: rank 0's worker commits them. That it has none is
@@ -359,40 +226,16 @@ static enum zd_status commit(struct save *save)
     return ZD_OK;
 }
 
-/* What is left of a failed one goes; where files stand still anywhere it is
- * left alone: the next save sweeps. */
-static enum zd_status fail(struct save *save, enum zd_status status)
-{
-    struct zd_error cause = *zd_error_get();
-    bool is_here = is_abandoned(save);
-    int64_t anywhere = is_here;
-    zd_error_clear();
-    if (status != ZD_ERR_PEER)
-        ZD_TRY(comm_all_reduce_i64(
-                save->saving.writer.comm, &anywhere, 1, COMM_MAX));
-    zd_error_set(&cause);
-    save->is_abandoned_anywhere = anywhere;
-    if (!is_here) /* else the thread's */
-        saving_end(&save->saving, anywhere ? ZD_OK : status);
-    return status;
-}
-
 /* Collective: the trainer's next change, once the workers have come to an end.
- * After a failure, which is the same on all ranks, nothing is left of the save
- * but files of an abandoned one. */
+ * A failure is the same on all ranks, with its record where it came about. */
 static enum zd_status save_next(struct save *save, bool *committed_out)
 {
-    enum zd_status status = comm_agree(save->saving.writer.comm, join(save));
-    enum state state = state_of(save);
-    *committed_out = status == ZD_OK && state == COMMITTED;
-    if (status != ZD_OK)
-        return fail(save, status);
-    assert(state == WRITTEN || state == COMMITTED);
-    if (state == WRITTEN)
-        status = commit(save);
-    if (status != ZD_OK || *committed_out)
-        saving_end(&save->saving, status);
-    return status;
+    join(save);
+    if (save->status != ZD_OK)
+        zd_error_set(&save->error);
+    enum zd_status status = comm_agree(save->saving.writer.comm, save->status);
+    *committed_out = status == ZD_OK && state_of(save) == COMMITTED;
+    return status == ZD_OK && !*committed_out ? commit(save) : status;
 }
 
 /* --- what the run makes of it --------------------------------------------- */
@@ -406,29 +249,6 @@ static enum zd_status harden_rows(const void *ctx)
     return events_sync(trainer->events);
 }
 
-/* Collective. No other save begins while the thread of one that was given up
- * is there: it may still write where this one would. */
-static enum zd_status end_abandoned(struct trainer *trainer)
-{
-    struct saves *saves = &trainer->saves;
-    enum zd_status status = ZD_OK;
-    if (!saves->has_abandoned)
-        return ZD_OK;
-    if (saves->abandoned && state_of(saves->abandoned) != GONE) {
-        status = ZD_FAIL(
-                ZD_ERR_IO, "E0816",
-                "on %s the disk still holds up a file of the save of step "
-                "%lld, which was given up (checkpoint.timeout)",
-                comm_host(trainer->comm), (long long)saves->abandoned->step);
-    } else {
-        save_end(saves->abandoned);
-        saves->abandoned = NULL;
-    }
-    status = comm_agree(trainer->comm, status);
-    saves->has_abandoned = status != ZD_OK;
-    return status;
-}
-
 static enum zd_status begin(
         struct trainer *trainer, struct zero_snapshot *snapshot)
 {
@@ -438,13 +258,11 @@ static enum zd_status begin(
     char *text = trainer_state_text(trainer);
     enum comm_work before = comm_work(trainer->comm, WORK_SAVE);
     saves->is_outdated = false;
-    enum zd_status status = end_abandoned(trainer);
     writer->harden_rows = harden_rows;
     writer->rows = trainer;
     writer->last_event = events_last_id(trainer->events);
     writer->trainer_state = text;
-    if (status == ZD_OK)
-        status = save_begin(trainer, snapshot);
+    enum zd_status status = save_begin(trainer, snapshot);
     writer->harden_rows = NULL; /* an export's */
     writer->trainer_state = NULL;
     free(text);
@@ -521,20 +339,6 @@ static enum zd_status asked_ended(
     return ZD_OK;
 }
 
-/* One that was given up stays until its thread is gone. */
-static void end_current(struct trainer *trainer)
-{
-    struct saves *saves = &trainer->saves;
-    struct save *save = saves->current;
-    saves->current = NULL;
-    saves->has_abandoned = save->is_abandoned_anywhere;
-    assert(!saves->abandoned);
-    if (is_abandoned(save))
-        saves->abandoned = save;
-    else
-        save_end(save);
-}
-
 /* The next change, waiting for the workers where they are not done. */
 static enum zd_status go_on(struct trainer *trainer)
 {
@@ -549,7 +353,8 @@ static enum zd_status go_on(struct trainer *trainer)
     if (is_committed)
         status = committed(trainer);
     if (status != ZD_OK || is_committed) {
-        end_current(trainer);
+        trainer->saves.current = NULL;
+        save_end(save, status);
         status = asked_ended(trainer, status);
     }
     comm_work(trainer->comm, before);
@@ -613,6 +418,28 @@ bool save_is_writing(const struct trainer *trainer)
     return save && (state_of(save) == WRITING || state_of(save) == COMMITTING);
 }
 
+bool save_is_stuck(const struct trainer *trainer)
+{
+    return save_is_writing(trainer) &&
+           atomic_load(&trainer->saves.current->is_stuck);
+}
+
+enum zd_status save_check(struct trainer *trainer)
+{
+    const struct save *save = trainer->saves.current;
+    enum zd_status status = ZD_OK;
+    if (!save)
+        return ZD_OK;
+    if (save_is_stuck(trainer))
+        status = ZD_FAIL(
+                ZD_ERR_IO, "E0816",
+                "the disk of %s still holds up the save of step %lld: no read, "
+                "write or fsync of it was done for %.1f s (checkpoint.timeout)",
+                comm_host(trainer->comm), (long long)save->step,
+                save->job->comm.files_timeout);
+    return comm_agree(trainer->comm, status);
+}
+
 enum zd_status save_poll(struct trainer *trainer, bool is_writing)
 {
     if (!trainer->saves.current || is_writing)
@@ -656,6 +483,8 @@ static enum zd_status make(
                         saves->current->step == trainer->state.step;
     if (reason == SAVE_ASKED && !waits && is_under_way)
         return ZD_OK;
+    if (reason == SAVE_TIMED || reason == SAVE_ASKED)
+        ZD_TRY(save_check(trainer));
     ZD_TRY(save_settle(trainer)); /* one at a time */
     if (trainer->last_saved_step == trainer->state.step)
         return ZD_OK;
@@ -690,12 +519,21 @@ enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason)
     return ZD_OK;
 }
 
-void saves_end(struct trainer *trainer)
+bool saves_end(struct trainer *trainer)
 {
-    struct saves *saves = &trainer->saves;
-    struct save *all[] = {saves->current, saves->abandoned};
-    for (int i = 0; i < 2; i++)
-        if (all[i] && !leaves_thread(all[i]))
-            save_end(all[i]);
-    saves->current = saves->abandoned = NULL;
+    struct save *save = trainer->saves.current;
+    struct timespec until;
+    trainer->saves.current = NULL;
+    if (save && save->has_thread && trainer->job->comm.files_timeout > 0) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += (time_t)ceil(
+                save->is_stuck ? 0 : trainer->job->comm.files_timeout);
+        if (pthread_timedjoin_np(save->thread, NULL, &until) != 0)
+            return false;
+        save->has_thread = false;
+    }
+    struct zd_error cause = *zd_error_get();
+    save_end(save, ZD_OK); /* the next start sweeps its files */
+    zd_error_set(&cause);
+    return true;
 }

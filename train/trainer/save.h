@@ -1,14 +1,12 @@
 /* save.h - the saves of a run: those that a command asks for, timed ones, and
  * the last. One state machine for all, on every rank; the trainer holds at
- * most one save (none: idle) and, apart, one that was given up.
+ * most one save (none: idle).
  *
  *   state        who owns the save, the snapshot and the error
  *   WRITING      the worker: its rank's shard, out of the snapshot
  *   WRITTEN      the trainer
  *   COMMITTING   on rank 0 the worker: manifest, rename, retention
  *   COMMITTED    the trainer
- *   ABANDONED    the worker: all but the snapshot
- *   GONE         the trainer
  *
  *   event (by whom)                         from         to
  *   the save begins (trainer)               idle         WRITING
@@ -17,25 +15,17 @@
  *                                                        COMMITTED, the others
  *   committed or failed (worker)            COMMITTING   COMMITTED
  *   all ranks are done (trainer)            COMMITTED    idle
- *   its disk stands still (watch)           WRITING,     ABANDONED
- *                                           COMMITTING
- *   the disk let go (worker)                ABANDONED    GONE
  *
  * The worker is a thread while training goes on (where there is a snapshot and
  * the save need not be waited for), else the trainer itself, which reads zero
  * as it is.
  *
  * A thread touches nothing of the save after the change that hands it over.
- * From WRITING until WRITTEN, ABANDONED or the last state the snapshot is not
- * taken again, and what the writer points to stays (all of it but `zero` is
- * only read).
+ * From WRITING until WRITTEN or the last state the snapshot is not taken again,
+ * and what the writer points to stays (all of it but `zero` is only read).
  *
- * The watch (comm_files_give_up) takes the lock under which the thread reads
- * the snapshot and under which the trainer begins to wait: a save that is read
- * from, or that is waited for, is not abandoned, and ends the job. A thread
- * whose disk lets go finds, at its next read or before its rename, that it was
- * given up, and ends; until then no other save begins. Where the run ends first,
- * thread and save are left behind.
+ * A disk that stands still ends the job where training waits for the save; else
+ * training goes on, and until the disk lets go no other save begins.
  *
  * The ranks learn from the exchange of a step that all threads have come to an
  * end, and then make the trainer's changes together (save_poll): no rank waits
@@ -73,13 +63,10 @@ struct asked_save {
 
 struct saves {
     struct save *current; /* NULL: idle; the same on all ranks */
-    struct save
-            *abandoned; /* this rank's, whose thread may still be there .. */
-    bool has_abandoned; /* .. on some rank */
-    bool is_outdated;   /* the current one, or what was saved of this step,
-                           says less than is known */
-    int failed;         /* in a row */
-    int64_t own[4];     /* rank 0: steps committed, the newest first; or 0 */
+    bool is_outdated;     /* the current one, or what was saved of this step,
+                             says less than is known */
+    int failed;           /* in a row */
+    int64_t own[4];       /* rank 0: steps committed, the newest first; or 0 */
     struct asked_save asked;
 };
 
@@ -95,16 +82,17 @@ enum zd_status trainer_save(struct trainer *trainer, enum save_reason reason);
  * `is_writing` (save_is_writing). Failures as those of timed ones. */
 enum zd_status save_poll(struct trainer *trainer, bool is_writing);
 bool save_is_writing(const struct trainer *trainer);
+/* This rank's disk holds it up; and collective, E0816: some rank's does. */
+bool save_is_stuck(const struct trainer *trainer);
+enum zd_status save_check(struct trainer *trainer);
 /* Until none is under way: before what the snapshot lies in goes, and at the
  * end. */
 enum zd_status save_settle(struct trainer *trainer);
 /* What is saved of the step at hand, or is being saved, says less than is known
  * now. */
 void save_outdated(struct trainer *trainer);
-/* Not collective; the end of the run. One that is under way is given up: its
- * thread ends soon, at the latest after checkpoint.timeout. An abandoned one is
- * not waited for. A thread that the disk still holds up then is left behind,
- * with its save, and a line says so; the next start sweeps its files. */
-void saves_end(struct trainer *trainer);
+/* Not collective; the end of the run. False: the disk still holds up a thread,
+ * which is left behind with all that it reads. */
+bool saves_end(struct trainer *trainer);
 
 #endif

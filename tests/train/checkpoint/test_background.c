@@ -317,8 +317,7 @@ static void test_failures(void)
 static void test_stalls(void)
 {
     const char *dir = job_threads_dir(), *sound = job_threads_dir();
-    const char *sets = "zero.stage=2 offload.optimizer=cpu "
-                       "checkpoint.snapshot_memory=1KiB train.max_steps=12 "
+    const char *sets = "zero.stage=2 offload.optimizer=cpu train.max_steps=12 "
                        "checkpoint.save_steps=3 checkpoint.timeout=0.4s";
     run(sound, 2, sets);
     atomic_store(&save_asks.stalls_until, 7);
@@ -329,17 +328,14 @@ static void test_stalls(void)
     enum zd_status status = run(dir, 2, sets);
     zd_log_configure(&quiet);
     atomic_store(&save_asks.step_us, 0);
-    tap_ok(status == ZD_OK && !has(dir, 3) && !has(dir, 6) && has(dir, 9) &&
+    tap_ok(status == ZD_OK && has(dir, 3) && !has(dir, 6) && has(dir, 9) &&
                    has(dir, 12),
-           "a save whose disk stands still is given up, and no other begins "
-           "before that has let go (status %d, %s)",
+           "no other save begins while a disk stands still (status %d, %s)",
            status, zd_error_get()->what);
     tap_ok(same_column(dir, sound, "loss", 12), "training goes on beside it");
-    tap_ok(warns(dir, "\"step\":[0-9]*,\"message\":\"checkpoint at step 3 was "
-                      "not saved, training goes on: the save of rank 1 on") &&
-                   warns(dir,
-                         "checkpoint at step 6 was not saved, .*"
-                         "a file of the save of step 3, which was given up"),
+    tap_ok(warns(dir,
+                 "checkpoint at step 6 was not saved, training goes on: the "
+                 "disk of .* still holds up the save of step 3"),
            "an event says so");
 }
 
