@@ -116,30 +116,55 @@ enum zd_status checkpoint_ls(const char *path, bool json, FILE *out)
     return trouble.status;
 }
 
-/* "m 8bit 12, fp32 5": tensors with each format. */
-static void print_lane(const json_t *optimizer, const char *lane, FILE *out)
+/* {a.b} of a line stands for a member of a member of the row; a line of which
+ * one is missing is left out. */
+static const char *const lines[] = {
+        "step     {step} of {progress.max_steps}",
+        "world    {world} ranks, ZeRO stage {stage}",
+        "samples  {progress.samples_taken} taken, {progress.tokens_seen} "
+        "tokens",
+        "params   {parameters.all}, {parameters.trainable} of them trained",
+        "adapter  LoRA, r {adapter.config.r} on "
+        "{adapter.config.target_modules}; DoRA: {adapter.config.use_dora}",
+        "base     {base.path}, held in {base.format}",
+        "random   the base is of seed {base.seed}, held in {base.format}",
+        "optim    {optimizer.name}, masters {optimizer.master}; tensors with m "
+        "{optimizer.m}, v {optimizer.v}",
+        "scale    loss x {progress.loss_scale.scale}, good steps "
+        "{progress.loss_scale.good_steps}, hysteresis "
+        "{progress.loss_scale.hysteresis}"};
+
+static const json_t *member_at(const json_t *json, const char *path)
 {
-    const char *format, *comma = " ";
-    json_t *count;
-    json_t *formats = json_object_get(optimizer, lane);
-    if (!json_object_size(formats))
-        return;
-    fprintf(out, "; %s", lane);
-    json_object_foreach(formats, format, count)
-    {
-        fprintf(out, "%s%s in %lld", comma, format,
-                (long long)json_integer_value(count));
-        comma = ", ";
+    char key[64];
+    for (size_t length; *path != '}'; path += length + (path[length] == '.')) {
+        length = strcspn(path, ".}");
+        snprintf(key, sizeof key, "%.*s", (int)length, path);
+        json = json_object_get(json, key);
     }
+    return json_is_null(json) ? NULL : json;
 }
 
-static void print_optimizer(const json_t *optimizer, FILE *out)
+static void print_line(const json_t *row, const char *line, FILE *out)
 {
-    fprintf(out, "optim    %s, masters %s", json_string_at(optimizer, "name"),
-            json_string_at(optimizer, "master"));
-    print_lane(optimizer, "m", out);
-    print_lane(optimizer, "v", out);
-    fprintf(out, " (tensors)\n");
+    char text[2000];
+    struct text_buffer buffer = {.out = text, .bytes = sizeof text};
+    for (const char *open; (open = strchr(line, '{'));
+         line = strchr(open, '}') + 1) {
+        const json_t *value = member_at(row, open + 1);
+        if (!value)
+            return;
+        char *words = json_is_string(value)
+                              ? strdup(json_string_value(value))
+                              : json_dumps(
+                                        value, JSON_ENCODE_ANY |
+                                                       JSON_REAL_PRECISION(10));
+        text_buffer_add(
+                &buffer, "%.*s%s", (int)(open - line), line,
+                (const char *)zd_must(words));
+        free(words);
+    }
+    fprintf(out, "%s%s\n", text, line);
 }
 
 /* "t        3 of 40 in 5 tensors": once for each t that is not the run's. */
@@ -161,49 +186,6 @@ static void print_steps(const json_t *row, FILE *out)
             fprintf(out, "t        %s of %lld in %lld tensors\n", text, all,
                     json_integer_value(count));
     json_decref(counts);
-}
-
-static void print_adapter(const json_t *adapter, FILE *out)
-{
-    const json_t *config = json_object_get(adapter, "config");
-    if (!json_is_object(adapter))
-        return;
-    char *targets = json_dumps(
-            json_object_get(config, "target_modules"), JSON_ENCODE_ANY);
-    fprintf(out, "adapter  %s, r %lld on %s\n",
-            json_is_true(json_object_get(config, "use_dora")) ? "DoRA" : "LoRA",
-            json_integer_at(config, "r"), targets ? targets : "?");
-    free(targets);
-}
-
-static void print_parameters(const json_t *row, FILE *out)
-{
-    const json_t *counts = json_object_get(row, "parameters");
-    const json_t *adapter = json_object_get(row, "adapter");
-    const json_t *base = json_object_get(row, "base");
-    const char *path = json_string_at(base, "path");
-    const char *format = json_string_at(base, "format");
-    bool is_random = !path || json_object_get(base, "seed");
-    if (counts)
-        fprintf(out, "params   %lld, %lld of them trained\n",
-                json_integer_at(counts, "all"),
-                json_integer_at(counts, "trainable"));
-    print_adapter(adapter, out);
-    if (base)
-        fprintf(out, "base     %s, held in %s\n",
-                is_random ? "random weights" : path, format ? format : "?");
-}
-
-/* Of a run in fp16; others have none. */
-static void print_loss_scale(const json_t *progress, FILE *out)
-{
-    const json_t *scale = json_object_get(progress, "loss_scale");
-    if (!json_is_object(scale))
-        return;
-    fprintf(out, "scale    loss x %.10g, good steps %lld, hysteresis %lld\n",
-            json_number_value(json_object_get(scale, "scale")),
-            json_integer_at(scale, "good_steps"),
-            json_integer_at(scale, "hysteresis"));
 }
 
 /* Where a checkpoint is wanted, and `path` is the folder of several. */
@@ -245,19 +227,9 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
         print_json(row, out);
         return ZD_OK;
     }
-    const json_t *progress = json_object_get(row, "progress");
-    json_int_t world = json_integer_at(row, "world");
-    fprintf(out, "step     %lld of %lld\n", json_integer_at(row, "step"),
-            json_integer_at(progress, "max_steps"));
-    fprintf(out, "world    %lld rank%s, ZeRO stage %lld\n", world,
-            world == 1 ? "" : "s", json_integer_at(row, "stage"));
-    fprintf(out, "samples  %lld taken, %lld tokens\n",
-            json_integer_at(progress, "samples_taken"),
-            json_integer_at(progress, "tokens_seen"));
-    print_parameters(row, out);
-    print_optimizer(json_object_get(row, "optimizer"), out);
+    for (size_t k = 0; k < sizeof lines / sizeof *lines; k++)
+        print_line(row, lines[k], out);
     print_steps(row, out);
-    print_loss_scale(progress, out);
     fprintf(out, "tensors  %zu\n",
             json_object_size(json_object_get(row, "tensors")));
     json_array_foreach(json_object_get(row, "files"), i, file)

@@ -132,7 +132,8 @@ static enum zd_status begin_dir(
         const struct checkpoint_writer *writer, const char *tmp,
         const char *final)
 {
-    uint64_t free_bytes, need = checkpoint_shard_bytes(writer);
+    uint64_t free_bytes,
+            need = plan_checkpoint_bytes(writer->job, writer->plan);
     ZD_TRY(check_replaced(writer, final, true));
     ZD_TRY(checkpoint_sweep(writer->job->job.output_dir));
     ZD_TRY(fs_free_bytes(writer->job->job.output_dir, &free_bytes));

@@ -45,7 +45,5 @@ void saving_end(struct saving *saving, enum zd_status status);
 enum zd_status checkpoint_write_shard(
         const struct checkpoint_writer *writer, const struct zero_view *view,
         const char *dir, struct manifest_file *file);
-/* Bytes of all ranks' shards, for the free-space check. */
-uint64_t checkpoint_shard_bytes(const struct checkpoint_writer *writer);
 
 #endif

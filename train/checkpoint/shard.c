@@ -206,32 +206,3 @@ enum zd_status checkpoint_write_shard(
     free(pieces);
     return status;
 }
-
-/* --- what they take ------------------------------------------------------- */
-
-/* Bytes of all ranks' arrays of one tensor. */
-static uint64_t tensor_bytes(const struct checkpoint_writer *writer, int id)
-{
-    const struct zero_plan *plan = &writer->plan->zero;
-    const struct param *param = &plan->request.table->params[id];
-    bool has_masters = plan->request.optim.master != OPTIM_MASTER_NONE;
-    struct optim_layout layout = zero_layout_of(plan, id);
-    int kinds = writer->job->checkpoint.save_only_model ? 1 : ARRAY_KINDS;
-    uint64_t bytes = 0;
-    for (int kind = ARRAY_MASTER; param->trainable && kind < kinds; kind++)
-        bytes += array_shape(
-                         (enum array_kind)kind,
-                         has_masters ? DTYPE_FP32 : plan->request.dtype,
-                         &layout, param->count, (size_t)param->blocks.count)
-                         .bytes;
-    return bytes;
-}
-
-uint64_t checkpoint_shard_bytes(const struct checkpoint_writer *writer)
-{
-    const struct param_table *table = &writer->plan->table;
-    uint64_t bytes = 0;
-    for (int id = 0; id < table->count; id++)
-        bytes += tensor_bytes(writer, id);
-    return bytes;
-}

@@ -47,8 +47,7 @@ static uint64_t lane_bytes(const struct zero_plan *zero, int id)
     return bytes;
 }
 
-/* The shards of a checkpoint, of all ranks, without their headers. */
-static uint64_t checkpoint_bytes(
+uint64_t plan_checkpoint_bytes(
         const struct train_job *job, const struct job_plan *plan)
 {
     const struct zero_request *request = &plan->zero.request;
@@ -122,7 +121,7 @@ static void peaks_of(
     out[PHASE_EXPORT].bytes[HOST] += 2 * PIECE * sizeof(float) + PAGES;
     out[PHASE_TRAIN].bytes[DISK] =
             arena->bytes[ARENA_DISK] * (uint64_t)plan->world;
-    out[PHASE_SAVE].bytes[DISK] = checkpoint_bytes(job, plan);
+    out[PHASE_SAVE].bytes[DISK] = plan_checkpoint_bytes(job, plan);
     out[PHASE_EXPORT].bytes[DISK] = export_bytes(job, plan);
 }
 

@@ -126,6 +126,10 @@ json_t *plan_peaks_json(
 void plan_peaks_print(
         const struct train_job *job, const struct job_plan *plan, FILE *stream);
 
+/* The shards of a checkpoint, of all ranks, without their headers. */
+uint64_t plan_checkpoint_bytes(
+        const struct train_job *job, const struct job_plan *plan);
+
 /* Paged states (m and v) of a rank; both 0 when all of them are on the device.
  */
 struct job_paged {
