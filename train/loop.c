@@ -144,20 +144,6 @@ static void warn_if_masked(
             (long long)report->step);
 }
 
-/* Of a GPU; a CPU's first step hides the rest, and the line is for debugging.
- */
-static void tell_startup(struct trainer *trainer)
-{
-    bool told = trainer->device_sharers > 0 ||
-                trainer->job->log.level == ZD_LOG_DEBUG;
-    if (trainer->startup.count == 0)
-        return;
-    startup_mark(&trainer->startup, "first step");
-    if (trainer_is_first(trainer) && told)
-        startup_tell(&trainer->startup);
-    trainer->startup = (struct startup){0};
-}
-
 static enum zd_status after_step(
         struct trainer *trainer, struct train_step_report *report,
         const struct comm_counters *before)
@@ -180,7 +166,6 @@ static enum zd_status after_step(
         tell_scale(trainer, report);
     }
     ZD_TRY(trainer_tell_step(trainer, report));
-    tell_startup(trainer);
     ZD_TRY(stragglers_step(trainer, report->step_seconds));
     return check_guard(trainer, report);
 }
@@ -346,7 +331,6 @@ static enum zd_status run(struct trainer *trainer)
     trainer_tell_state(trainer, RUN_RUNNING);
     comm_step(trainer->comm, trainer->state.step + 1, 0);
     crash_guard_running(trainer->crash_guard);
-    startup_mark(&trainer->startup, "files");
     ZD_TRY(run_steps(trainer, &stopped));
     if (!stopped)
         return finish(trainer);

@@ -116,13 +116,8 @@ static enum zd_status take_memory(struct trainer *trainer)
     ZD_TRY(create_streams(trainer));
     ZD_TRY(kernels_device(trainer->job->train.dtype, &trainer->kernels));
     kernels_allow_tf32(trainer->job->train.tf32);
-    startup_mark(&trainer->startup, "libraries");
     leave_multiprocessors(trainer);
     ZD_TRY(arena_take(&trainer->arena, &plan->arena));
-    if (plan->is_forced)
-        ZD_TRY(plan_touch(
-                &trainer->arena, comm_local_size(trainer->comm),
-                device_available_memory));
     comm_set_memory(trainer->comm, &trainer->arena);
     if (device_backend() == DEVICE_CUDA)
         ZD_TRY(device_lend_staging(
@@ -348,9 +343,7 @@ static enum zd_status prepare(struct trainer *trainer)
                     : ZD_OK;
     ZD_TRY(comm_agree(trainer->comm, status));
     ZD_TRY(rank_device_open(trainer));
-    startup_mark(&trainer->startup, "device");
     ZD_TRY(comm_device_create(trainer->control, &job->comm, &trainer->comm));
-    startup_mark(&trainer->startup, "communicators");
     status = job_plan_build(
             job, trainer->plan.world, comm_local_size(trainer->comm),
             trainer->comm, &trainer->plan);
@@ -361,7 +354,6 @@ static enum zd_status prepare(struct trainer *trainer)
                 &job->offload, trainer->plan.zero.needs.offload,
                 comm_local_size(trainer->comm));
     ZD_TRY(comm_agree(trainer->comm, status));
-    startup_mark(&trainer->startup, "plan");
     ZD_TRY(output_dir_open(
             trainer->comm, job->job.output_dir, (mode_t)job->job.output_mode,
             &trainer->output_dir));
@@ -373,10 +365,8 @@ static enum zd_status prepare(struct trainer *trainer)
     ZD_TRY(find_template_date(trainer));
     ZD_TRY(trainer_open_data(trainer));
     ZD_TRY(comm_agree(trainer->comm, fix_steps(trainer)));
-    startup_mark(&trainer->startup, "text and data");
     status = take_memory(trainer);
     ZD_TRY(comm_agree(trainer->comm, status));
-    startup_mark(&trainer->startup, "memory");
     trainer->batch_room = job_plan_batches(job, trainer->plan.accumulation);
     fill_writer(trainer);
     return ZD_OK;
@@ -440,14 +430,12 @@ enum zd_status trainer_init(
     trainer->plan.world = comm_size(comm);
     trainer->last_loss = NAN;
     trainer->started = trainer->last_save_time = clock_seconds();
-    startup_begin(&trainer->startup);
 
     comm_work(comm, WORK_START);
     ZD_TRY(open_replay(trainer));
     ZD_TRY(prepare(trainer));
     trainer->save_seconds = guess_save_seconds(trainer);
     ZD_TRY(resume_or_load(trainer));
-    startup_mark(&trainer->startup, "weights");
     *finished_out = trainer->state.step >= trainer->state.max_steps;
     ZD_TRY(make_snapshot(trainer));
     ZD_TRY(trainer_predict(trainer));
@@ -458,7 +446,6 @@ enum zd_status trainer_init(
     ZD_TRY(open_metrics(trainer));
     ZD_TRY(comm_agree(comm, events_begin(trainer->events)));
     warm_snapshot(trainer);
-    startup_mark(&trainer->startup, "snapshot");
     ZD_TRY(comm_agree(comm, batches_start(trainer)));
     comm_work(comm, WORK_NONE);
     return ZD_OK;

@@ -12,7 +12,7 @@ static const struct cli_option options[] = {
 {"stop-after", 0, "N", CLI_NUMBER, ARG(stop_after), NULL, "End after step N with a checkpoint (run.stop_after)"},
 {"replay", 0, "FILE", CLI_TEXT, ARG(replay), NULL, "Repeat the commands of an events.jsonl, each at its step (run.replay)"},
 {"max-steps", 0, "N", CLI_COUNT, ARG(max_steps), NULL, "Length of the schedule (train.max_steps)"},
-{"force", 0, NULL, CLI_FLAG, ARG(force), NULL, "Run a job that does not fit; if the memory is really missing, it ends with 69"},
+{"force", 0, NULL, CLI_FLAG, ARG(force), NULL, "Run a job that does not fit; one that takes more than the machine has ends with 69"},
 {"quiet", 'q', NULL, CLI_FLAG, ARG(quiet), NULL, "Warnings and errors only"},
 {"verbose", 'v', NULL, CLI_FLAG, ARG(verbose), NULL, "Debug messages too"},
 {"log-format", 0, "text|json", CLI_CHOICE, ARG(log_format), "text|json", "Format of the log lines on stderr"},

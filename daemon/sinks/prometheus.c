@@ -16,7 +16,6 @@
 #include "base/text_stream.h"
 #include "base/units.h"
 #include "daemon/sinks/sink.h"
-#include "train/report/startup.h"
 #include "zd_config.h"
 
 #include <dirent.h>
@@ -353,6 +352,31 @@ static double resident_bytes(const void *from, int i)
     if (file)
         fclose(file);
     return found == 1 ? (double)pages * (double)sysconf(_SC_PAGESIZE) : NAN;
+}
+
+/* Since this process was executed, to a hundredth; 0: unknown. */
+static double process_seconds(void)
+{
+    char line[1024];
+    unsigned long long ticks;
+    struct timespec now;
+    FILE *file = fopen("/proc/self/stat", "r");
+    if (!file)
+        return 0;
+    size_t bytes = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    line[bytes] = 0;
+    /* the program's name, in parentheses, may hold anything; the time of the
+     * start is field 22 (proc(5)), 20 after it */
+    const char *at = strrchr(line, ')');
+    for (int field = 0; at && field < 20; field++)
+        at = strchr(at + 1, ' ');
+    if (!at || sscanf(at, " %llu", &ticks) != 1)
+        return 0;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    double seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec -
+                     (double)ticks / (double)sysconf(_SC_CLK_TCK);
+    return seconds > 0 ? seconds : 0;
 }
 
 /* Since 1970. */

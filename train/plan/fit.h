@@ -81,12 +81,6 @@ enum zd_status plan_ask_free(
 /* limits.c: a rank's share of this machine's memory, or what is free of it
  * where that is known. */
 uint64_t plan_machine_memory(const struct job_plan *plan);
-/* Takes the pages of a forced job's memory, a piece at a time while
- * `free_bytes` says that there are some; else ZD_ERR_MEMORY, instead of a
- * signal later. */
-enum zd_status plan_touch(
-        const struct arena *arena, int local_size,
-        uint64_t (*free_bytes)(void));
 /* Before a run takes its memory: this machine has it, whatever limits the job
  * gives. Else as plan_refuse. */
 enum zd_status plan_check_machine(

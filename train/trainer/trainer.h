@@ -10,7 +10,6 @@
 #include "train/objective/objective.h"
 #include "train/report/events.h"
 #include "train/report/metrics.h"
-#include "train/report/startup.h"
 #include "train/text/text.h"
 #include "train/trainer/crash_guard.h"
 #include "train/trainer/output_dir.h"
@@ -88,7 +87,6 @@ struct trainer {
     bool told_masked; /* a step without targets was said */
     double last_loss;
     double started;
-    struct startup startup; /* until the first step has ended */
     int64_t tokens_here;    /* trained on by this process */
     struct train_offload_report offload_total;
     struct train_offload_report offload_late; /* of the last step's update, made

@@ -1,61 +1,10 @@
-/* test_admission.c - what is free when a run begins; a forced job takes memory
- * only while there is some. */
-#include "base/memory/arena.h"
+/* test_admission.c - what is free when a run begins. */
+#include "base/device/device_memory.h"
 #include "comm/comm.h"
 #include "train/plan/fit.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
-
-enum { PIECE = 16 << 20 };
-
-static uint64_t have;
-static int asked;
-
-static uint64_t free_bytes(void)
-{
-    asked++;
-    have -= have < PIECE ? have : PIECE;
-    return have;
-}
-
-static enum zd_status touch(size_t bytes, uint64_t free, int local_size)
-{
-    struct arena_plan plan;
-    struct arena arena;
-    arena_plan_init(&plan);
-    cr_assert_eq(
-            arena_plan_add(&plan, "a", ARENA_HOST, SPAN_BUFFERS, bytes), ZD_OK);
-    cr_assert_eq(arena_take(&arena, &plan), ZD_OK);
-    have = free;
-    asked = 0;
-    enum zd_status status = plan_touch(&arena, local_size, free_bytes);
-    arena_release(&arena);
-    arena_plan_fini(&plan);
-    zd_error_clear();
-    return status;
-}
-
-Test(admission,
-     a_forced_job_checks_before_each_piece_and_stops_before_memory_ends)
-{
-    static const struct {
-        size_t pieces;
-        uint64_t free;
-        int local_size, asked;
-        enum zd_status status;
-    } cases[] = {
-            {4, (uint64_t)1 << 40, 1, 4, ZD_OK},
-            {8, 5 * PIECE, 1, 4, ZD_ERR_MEMORY}, /* 4, 3, 2 and then 1 */
-            {8, 5 * PIECE, 4, 1, ZD_ERR_MEMORY}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        cr_expect_eq(
-                touch(cases[i].pieces * PIECE, cases[i].free,
-                      cases[i].local_size),
-                cases[i].status);
-        cr_expect_eq(asked, cases[i].asked);
-    }
-}
 
 struct asking {
     struct comm *comm;
