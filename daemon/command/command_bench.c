@@ -11,34 +11,6 @@ static double giga(double value)
     return value / 1e9;
 }
 
-static void print_rates(
-        const char *name, const struct plan_rates *rates, FILE *stream)
-{
-    static const char *const kinds[RATE_PRODUCTS] = {
-            "forward", "backward", "for weights"};
-    for (int kind = 0; kind < RATE_PRODUCTS; kind++) {
-        fprintf(stream, "%s products %s, GFLOP/s, rows down, sides right:\n",
-                name, kinds[kind]);
-        for (int t = 0; t < RATE_TOKENS; t++) {
-            fprintf(stream, "  %6d", plan_rate_tokens[t]);
-            for (int w = 0; w < RATE_WIDTHS; w++)
-                fprintf(stream, " %10.1f", giga(rates->products[kind][t][w]));
-            fputc('\n', stream);
-        }
-    }
-    fprintf(stream, "%s attention GFLOP/s:", name);
-    for (int i = 0; i < RATE_LENGTHS; i++)
-        fprintf(stream, " %d tokens %.1f, %.1f backward%s",
-                plan_rate_lengths[i], giga(rates->attention[RATE_FORWARD][i]),
-                giga(rates->attention[RATE_BACKWARD][i]),
-                i + 1 < RATE_LENGTHS ? ";" : "\n");
-    fprintf(stream,
-            "%s 1e9 elements/s: AdamW %.2f, in 8 bits %.2f; a layer takes %.2f "
-            "times its parts, backward %.2f\n",
-            name, giga(rates->update), giga(rates->update_8bit),
-            rates->whole[RATE_FORWARD], rates->whole[RATE_BACKWARD]);
-}
-
 static void print_text(
         const struct plan_calibration *calibration, const char *path)
 {
@@ -46,13 +18,15 @@ static void print_text(
     struct output output;
     FILE *stream = output_begin(&output);
     fprintf(stream, "%s\n", calibration->what);
-    print_rates("fp32", &calibration->rates[1], stream);
-    print_rates("bf16", &calibration->rates[0], stream);
+    for (int i = 0; i < 2; i++)
+        fprintf(stream, "%s matmuls: %.1f GFLOP/s, half of it with %.0f rows\n",
+                i ? "fp32" : "bf16", giga(machine->products[i]),
+                machine->half[i]);
     fprintf(stream,
-            "GB/s: memory %.1f, host and device %.1f, disk %.2f, updates on "
-            "the host %.1f\n",
-            giga(machine->memory), giga(machine->link), giga(machine->disk),
-            giga(machine->host));
+            "GB/s: element-wise %.1f, updates %.1f, host and device %.1f, disk "
+            "%.2f\n",
+            giga(machine->memory), giga(machine->update), giga(machine->link),
+            giga(machine->disk));
     if (machine->wire_is_measured)
         fprintf(stream,
                 "wire: %.1f us, %.2f GB/s within a host, %.2f between; the "

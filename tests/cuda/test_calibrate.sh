@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `zerod bench calibrate` on GPUs: one rank, then two that share one; what is measured of products, layers, copies and the
+# `zerod bench calibrate` on GPUs: one rank, then two that share one; what is measured of matmuls, updates, copies and the
 # wire, and a plan by it.
 #   test_calibrate.sh ZEROD SOURCE_ROOT
 zerod=$1
@@ -38,12 +38,7 @@ import json, math, sys
 table = json.load(open("out"))
 assert table["backend"] == "cuda" and table["ranks"] == int(sys.argv[1]), table
 assert table["wire_measured"] == (table["ranks"] > 1), table
-assert all(math.isfinite(value) and value > 0 for values in table["machine"].values() for value in values), table["machine"]
-assert len(table["rates"]) == 2
-for rates in table["rates"]:
-    for key, values in rates.items():
-        assert all(math.isfinite(value) for value in values), (key, values)
-        assert key in ("begin", "round") or all(value > 0 for value in values), (key, values)
+assert all(math.isfinite(value) and (value > 0 or key.startswith("half")) for key, value in table["machine"].items()), table["machine"]
 END
 }
 "$zerod" bench calibrate --seconds 0.1 --json >out 2>err

@@ -45,44 +45,24 @@ static enum zd_status find_change(
 
 /* --- were it twice as fast ------------------------------------------------ */
 
-/* Scales all rates but `whole`, a ratio; `begin` is in seconds. */
-static void speed_up_rates(struct plan_rates *rates, double factor)
-{
-    struct plan_rates before = *rates;
-    double *values = (double *)rates;
-    for (size_t i = 0; i < sizeof *rates / sizeof *values; i++)
-        values[i] *= factor;
-    for (int pass = 0; pass < RATE_PASSES; pass++) {
-        rates->whole[pass] = before.whole[pass];
-        rates->begin[pass] = before.begin[pass] / factor;
-    }
-}
-
 /* The machine whose resource is twice as fast. */
 static void ease(
         const struct job_plan *plan, const struct plan_machine *given,
         struct plan_advice *out)
 {
     struct plan_machine machine = *given;
-    struct plan_rates rates[RATE_TYPES];
-    double *const speeds[PLAN_RESOURCES][3] = {
+    double *const speeds[PLAN_RESOURCES][4] = {
             [PLAN_COMPUTE] =
-                    {&machine.products_16, &machine.products_32,
-                     &machine.memory},
+                    {&machine.products[0], &machine.products[1],
+                     &machine.memory, &machine.update},
             [PLAN_WIRE] = {&machine.inside, &machine.between},
             [PLAN_DOWN] = {&machine.link},
             [PLAN_UP] = {&machine.link},
             [PLAN_HOST] = {&machine.host},
             [PLAN_DISK] = {&machine.disk}};
     enum plan_resource binds = out->predicted.binds;
-    for (int i = 0; i < 3 && speeds[binds][i]; i++)
+    for (int i = 0; i < 4 && speeds[binds][i]; i++)
         *speeds[binds][i] *= 2;
-    if (binds == PLAN_COMPUTE && given->rates) {
-        memcpy(rates, given->rates, sizeof rates);
-        for (int type = 0; type < RATE_TYPES; type++)
-            speed_up_rates(&rates[type], 2);
-        machine.rates = rates;
-    }
     out->eased_seconds = plan_predict(plan, &machine).step_seconds;
 }
 

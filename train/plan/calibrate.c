@@ -1,172 +1,270 @@
-/* calibrate.c - what the parts of a step take on this machine, each by itself,
- * with the operations that a run uses. The mean of many runs counts, and of
- * sweeps the best: a step too is made of many, and what others on the machine
- * take of each comes to it. The fastest of all runs would be that of no step.
- * Shapes whose one run would take more than its share of the time have the rate
- * of the shape before. */
-#include "train/plan/calibration.h"
-
-#include "base/device/device_memory.h"
-#include "base/memory/arena.h"
-#include "base/must.h"
+/* calibrate.c - the numbers of a machine's row (machine.h), measured with the
+ * operations that a run uses. The mean of many runs counts: a step too is made
+ * of many, and what others on the machine take of each comes to it. */
 #include "train/plan/calibrate.h"
+
+#include "base/clock.h"
+#include "base/device/device_memory.h"
+#include "base/must.h"
+#include "kernels/kernels.h"
+#include "optim/device.h"
+#include "train/plan/calibration.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SWEEPS = 3 }; /* one, where that would be less than a second */
+/* Sides of a weight and rows of its input: those of a small model on a CPU, of
+ * a large one on a GPU. */
+static const struct shape {
+    int side, few, many;
+} shapes[] = {
+        [DEVICE_CPU] = {512, 32, 2048}, [DEVICE_CUDA] = {4096, 256, 4096}};
+
+/* Rows of x, a weight, its gradient, and results; each is more than a cache
+ * holds, and a run takes the part of it that was not used for longest. */
+enum { X, WEIGHT, GRAD, OUT, ARRAYS, ARRAY_BYTES = 64 << 20 };
+
+struct ops {
+    const struct kernels *kernels;
+    enum dtype type;
+    const struct shape *shape;
+    int rows;
+    char *arrays[ARRAYS];
+    void *workspace;
+    size_t workspace_bytes;
+};
 
 /* --- memory --------------------------------------------------------------- */
 
-static enum zd_status fill(struct bench *b)
+static enum zd_status fill(const struct ops *ops)
 {
     enum { PIECE = 1 << 16 };
-    size_t width = dtype_bytes(b->type),
-           pieces = BENCH_BLOCKS * (size_t)BENCH_BLOCK / width / PIECE;
+    size_t bytes = PIECE * dtype_bytes(ops->type);
     float *floats = zd_must(malloc(PIECE * sizeof *floats));
-    char *narrow = zd_must(malloc(PIECE * sizeof *floats));
+    char *narrow = zd_must(malloc(bytes));
     enum zd_status status = ZD_OK;
     uint32_t state = 1;
     for (int i = 0; i < PIECE; i++) {
         state = state * 1664525u + 1013904223u;
         floats[i] = (float)(int32_t)state * 0x1p-31f;
     }
-    dtype_convert(narrow, b->type, floats, DTYPE_FP32, PIECE);
-    for (size_t p = 0; p < pieces && status == ZD_OK; p++)
-        status = device_write(b->x + p * PIECE * width, narrow, PIECE * width);
+    dtype_convert(narrow, ops->type, floats, DTYPE_FP32, PIECE);
+    for (size_t at = 0; at < ARRAYS * (size_t)ARRAY_BYTES && status == ZD_OK;
+         at += bytes)
+        status = device_write(ops->arrays[0] + at, narrow, bytes);
     free(floats);
     free(narrow);
     return status;
 }
 
-static size_t scratch_bytes(struct bench *b)
+static enum zd_status take(struct ops *ops)
 {
-    size_t most = 0;
-    for (int i = 0; i < RATE_LENGTHS + BENCH_LAYERS; i++) {
-        if (i < RATE_LENGTHS)
-            bench_shape_attention(b, BENCH_ROWS, plan_rate_lengths[i]);
-        else
-            bench_shape_layer(b, i - RATE_LENGTHS);
-        for (int t = DTYPE_FP32; t <= DTYPE_BF16; t++) {
-            size_t bytes = attention_scratch_bytes(
-                    &b->attention, (enum dtype)t, device_backend());
-            most = bytes > most ? bytes : most;
-        }
-    }
-    return most;
-}
-
-static enum zd_status take(struct bench *b)
-{
+    void *arrays;
     const struct kernels_request request = {
             .backend = device_backend(),
             .dtype = DTYPE_FP32,
-            .N = BENCH_TOKENS_MAX,
-            .C = BENCH_WIDTH_MAX,
-            .columns = BENCH_WIDTH_MAX,
-            .V = BENCH_WIDTH_MAX};
-    const size_t workspace = kernels_workspace_bytes(&request);
-    const struct {
-        void **out;
-        const char *name;
-        size_t bytes;
-    } spans[] = {
-            {(void **)&b->x, "arrays", BENCH_BLOCKS * (size_t)BENCH_BLOCK},
-            {(void **)&b->zeros, "zeros", BENCH_TOKENS_MAX * sizeof *b->zeros},
-            {&b->scratch, "scratch", scratch_bytes(b)},
-            {&b->workspace, "workspace", workspace}};
-    enum { SPANS = sizeof spans / sizeof spans[0] };
-    struct arena_plan plan;
-    enum zd_status status = ZD_OK;
-    arena_plan_init(&plan);
-    for (int i = 0; i < SPANS && status == ZD_OK; i++)
-        status = arena_plan_add(
-                &plan, spans[i].name, ARENA_DEVICE, SPAN_BUFFERS,
-                spans[i].bytes);
-    if (status == ZD_OK)
-        status = arena_take(&b->arena, &plan);
-    for (int i = 0; i < SPANS && status == ZD_OK; i++)
-        *spans[i].out = arena_span(&b->arena, spans[i].name);
-    arena_plan_fini(&plan);
-    ZD_TRY(status);
-    b->y = b->x + BENCH_BLOCK;
-    b->z = b->y + BENCH_BLOCK;
-    b->w = b->z + BENCH_BLOCK;
-    b->dw = b->w + 2 * (size_t)BENCH_BLOCK;
-    if (workspace)
-        kernels_set_workspace(b->workspace, workspace);
+            .N = ops->shape->many,
+            .C = ops->shape->side,
+            .columns = ops->shape->side,
+            .V = ops->shape->side};
+    ZD_TRY(device_take(ARRAYS * (size_t)ARRAY_BYTES, &arrays));
+    for (int i = 0; i < ARRAYS; i++)
+        ops->arrays[i] = (char *)arrays + i * (size_t)ARRAY_BYTES;
+    ops->workspace_bytes = kernels_workspace_bytes(&request);
+    if (!ops->workspace_bytes)
+        return ZD_OK;
+    ZD_TRY(device_take(ops->workspace_bytes, &ops->workspace));
+    kernels_set_workspace(ops->workspace, ops->workspace_bytes);
+    return ZD_OK;
+}
+
+static void give_back(struct ops *ops)
+{
+    kernels_set_workspace(NULL, 0);
+    if (ops->workspace)
+        device_give(ops->workspace, ops->workspace_bytes);
+    if (ops->arrays[0])
+        device_give(ops->arrays[0], ARRAYS * (size_t)ARRAY_BYTES);
+}
+
+static char *part(const struct bench *b, int array, size_t bytes)
+{
+    const struct ops *ops = b->ctx;
+    return ops->arrays[array] + b->rounds % (ARRAY_BYTES / bytes) * bytes;
+}
+
+/* --- operations ----------------------------------------------------------- */
+
+/* Forward, and backward for the input and for the weight. */
+static enum zd_status multiply(struct bench *b)
+{
+    const struct ops *ops = b->ctx;
+    size_t side = (size_t)ops->shape->side, width = dtype_bytes(ops->type);
+    size_t rows = (size_t)ops->rows * side * width, weight = side * side;
+    struct matmul_operand x = {part(b, X, rows), ops->type},
+                          w = {part(b, WEIGHT, weight * width), ops->type};
+    struct matmul m = {.M = ops->rows, .N = (int)side, .K = (int)side};
+    m.out = (struct matmul_result){part(b, OUT, rows), ops->type};
+    m.a = x;
+    m.b = w;
+    ZD_TRY(ops->kernels->matmul(NULL, &m));
+    m.b.transposed = true;
+    ZD_TRY(ops->kernels->matmul(NULL, &m));
+    m.M = (int)side;
+    m.K = ops->rows;
+    m.a.transposed = true;
+    m.b = x;
+    m.out = (struct matmul_result){
+            part(b, GRAD, weight * sizeof(float)), DTYPE_FP32};
+    return ops->kernels->matmul(NULL, &m);
+}
+
+/* As what surrounds the matmuls; 6 reads and writes of each element. */
+enum { SURROUND_MOVES = 6 };
+static enum zd_status surround(struct bench *b)
+{
+    const struct ops *ops = b->ctx;
+    int rows = ops->rows, C = ops->shape->side;
+    size_t count = (size_t)rows * (size_t)C,
+           bytes = count * dtype_bytes(ops->type);
+    char *x = part(b, X, bytes), *y = part(b, WEIGHT, bytes),
+         *z = part(b, OUT, bytes);
+    ZD_TRY(ops->kernels->swiglu_forward(NULL, z, x, y, rows, C, C));
+    return ops->kernels->add(NULL, y, x, z, count);
+}
+
+/* AdamW with states in fp32, masters, and gradients and weights in 16 bits. */
+enum { UPDATED = ARRAY_BYTES / 4, UPDATED_BYTES = 28 };
+struct update {
+    struct optim_options options;
+    struct optim_span span;
+    struct optim_step step;
+};
+
+static enum zd_status update(struct bench *b)
+{
+    const struct update *u = b->ctx;
+    struct optim_step step = u->step;
+    step.t = (int64_t)b->rounds + 1;
+    return optim_device()->update(&u->span, &step);
+}
+
+static enum zd_status measure_update(
+        const struct ops *ops, double share, double *rate_out)
+{
+    static const struct tensor_blocks none;
+    struct update u = {.options = optim_options_default()};
+    struct bench bench = {.share = share, .ctx = &u};
+    double seconds;
+    u.step = (struct optim_step){
+            .options = &u.options, .learning_rate = 1e-4, .grad_scale = 1};
+    u.span = (struct optim_span){
+            .master = ops->arrays[X],
+            .master_type = DTYPE_FP32,
+            .grad = ops->arrays[WEIGHT],
+            .grad_type = ops->type,
+            .param = ops->arrays[WEIGHT] + ARRAY_BYTES / 2,
+            .param_type = ops->type,
+            .layout = optim_layout_of(&u.options, UPDATED, false, &none),
+            .lanes = {.state = {ops->arrays[GRAD], ops->arrays[OUT]}},
+            .count = UPDATED,
+            .decays = true};
+    for (int lane = 0; lane < OPTIM_LANES; lane++)
+        ZD_TRY(device_clear(u.span.lanes.state[lane], ARRAY_BYTES));
+    ZD_TRY(bench_time(&bench, update, &seconds));
+    *rate_out = (double)UPDATED_BYTES * UPDATED / seconds;
     return ZD_OK;
 }
 
 /* --- all of it ------------------------------------------------------------ */
 
-/* Arrays are filled anew where what is left of one is no value, gradient or
- * state that a run has: out of the range that codes of 8 bits have, an update
- * is 20 times slower. */
-static enum zd_status measure_type(
-        struct bench *b, enum dtype type, struct plan_rates *rates,
-        double layers[RATE_PASSES][BENCH_LAYERS])
+/* Of few rows and of many: the line through the seconds of both. */
+static enum zd_status measure_matmuls(
+        struct bench *b, struct ops *ops, double *rate_out, double *half_out)
 {
-    b->type = type;
-    ZD_TRY(kernels_device(type, &b->kernels));
-    for (int i = 0; i < BENCH_PARTS; i++) {
-        ZD_TRY(fill(b));
-        ZD_TRY(bench_parts[i](b, rates));
-    }
-    ZD_TRY(fill(b));
-    return calibrate_layers(b, layers);
+    double side = ops->shape->side, few = ops->shape->few,
+           many = ops->shape->many, a, z;
+    ops->rows = ops->shape->few;
+    ZD_TRY(bench_time(b, multiply, &a));
+    ops->rows = ops->shape->many;
+    ZD_TRY(bench_time(b, multiply, &z));
+    double each = fmin(z / many, fmax((z - a) / (many - few), z / many / 2));
+    *rate_out = 3 * 2 * side * side / each;
+    *half_out = fmax(z / each - many, 0);
+    return ZD_OK;
 }
 
 static enum zd_status measure_device(
-        struct bench *b, int sweeps, struct plan_calibration *out)
+        struct ops *ops, double seconds, struct plan_machine *machine)
 {
-    static const double widths[RATE_TYPES] = {2, 4};
-    double layers[RATE_TYPES][RATE_PASSES][BENCH_LAYERS];
-    for (int type = 0; type < RATE_TYPES; type++)
-        for (int pass = 0; pass < RATE_PASSES; pass++)
-            for (int size = 0; size < BENCH_LAYERS; size++)
-                layers[type][pass][size] = INFINITY;
-    ZD_TRY(take(b));
-    for (int sweep = 0; sweep < sweeps; sweep++) {
-        ZD_TRY(measure_type(b, DTYPE_FP32, &out->rates[1], layers[1]));
-        ZD_TRY(bench_rate(
-                b, bench_add_large, 3.0 * BENCH_BLOCK, &out->machine.memory));
-        ZD_TRY(measure_type(b, DTYPE_BF16, &out->rates[0], layers[0]));
+    enum { THINGS = 7 };
+    struct bench bench = {.share = seconds / THINGS, .ctx = ops};
+    double took, moved = 0;
+    ZD_TRY(take(ops));
+    for (int wide = 0; wide < 2; wide++) {
+        ops->type = wide ? DTYPE_FP32 : DTYPE_BF16;
+        ZD_TRY(kernels_device(ops->type, &ops->kernels));
+        ZD_TRY(fill(ops));
+        if (!wide)
+            ZD_TRY(measure_update(ops, bench.share, &machine->update));
+        ZD_TRY(fill(ops));
+        ZD_TRY(measure_matmuls(
+                &bench, ops, &machine->products[wide], &machine->half[wide]));
+        ZD_TRY(bench_time(&bench, surround, &took));
+        moved += SURROUND_MOVES * (double)ops->rows * ops->shape->side *
+                 (double)dtype_bytes(ops->type) / took / 2;
     }
-    for (int type = 0; type < RATE_TYPES; type++)
-        calibrate_whole(
-                layers[type], widths[type], out->machine.memory,
-                &out->rates[type]);
-    const double(*fp32)[RATE_WIDTHS] = out->rates[1].products[RATE_FORWARD];
-    const double(*bf16)[RATE_WIDTHS] = out->rates[0].products[RATE_FORWARD];
-    out->machine.products_32 = fp32[RATE_TOKENS - 1][RATE_WIDTHS - 1];
-    out->machine.products_16 = bf16[RATE_TOKENS - 1][RATE_WIDTHS - 1];
+    machine->memory = moved;
+    return ZD_OK;
+}
+
+/* How much longer than its own work all of a rank's takes for those that wait
+ * for the slowest, for each doubling of the ranks; pieces of 20 ms, about what
+ * layers take. */
+static enum zd_status measure_jitter(
+        struct comm *comm, struct ops *ops, double seconds, double *jitter_out)
+{
+    struct bench bench = {.ctx = ops};
+    double own = 0, all = 0, until = clock_seconds() + seconds;
+    int64_t goes_on = 1;
+    while (goes_on) {
+        ZD_TRY(comm_barrier(comm));
+        double began = clock_seconds(), took = 0;
+        for (; took < 0.02; bench.rounds++, took = clock_seconds() - began) {
+            ZD_TRY(multiply(&bench));
+            ZD_TRY(device_finish());
+        }
+        own += took;
+        goes_on = clock_seconds() < until;
+        ZD_TRY(comm_all_reduce_i64(comm, &goes_on, 1, COMM_MIN));
+        all += clock_seconds() - began;
+    }
+    *jitter_out = fmax(0, all / own - 1) / log2(comm_size(comm));
     return ZD_OK;
 }
 
 /* The mean of all ranks, which measured at once, as a run would use them. */
 static enum zd_status take_means(
-        struct comm *comm, struct plan_calibration *calibration)
+        struct comm *comm, struct plan_machine *machine)
 {
-    enum {
-        RATES = sizeof(calibration->rates) / (sizeof(double)),
-        NUMBERS = RATES + 1
-    };
-    int size = comm_size(comm);
-    double mine[NUMBERS], sums[NUMBERS] = {0};
+    double *const values[] = {&machine->products[0], &machine->products[1],
+                              &machine->half[0],     &machine->half[1],
+                              &machine->memory,      &machine->update,
+                              &machine->jitter};
+    enum { VALUES = sizeof values / sizeof *values };
+    double mine[VALUES];
     void *all;
-    memcpy(mine, calibration->rates, RATES * sizeof *mine);
-    mine[RATES] = calibration->machine.jitter;
+    for (int i = 0; i < VALUES; i++)
+        mine[i] = *values[i];
     ZD_TRY(comm_gather_new(comm, mine, sizeof mine, &all));
-    for (int r = 0; r < size; r++)
-        for (int i = 0; i < NUMBERS; i++)
-            sums[i] += ((const double *)all)[r * NUMBERS + i];
+    for (int i = 0; i < VALUES; i++) {
+        *values[i] = 0;
+        for (int r = 0; r < comm_size(comm); r++)
+            *values[i] +=
+                    ((const double *)all)[r * VALUES + i] / comm_size(comm);
+    }
     free(all);
-    for (int i = 0; i < NUMBERS; i++)
-        sums[i] /= size;
-    memcpy(calibration->rates, sums, RATES * sizeof *sums);
-    calibration->machine.jitter = sums[RATES];
     return ZD_OK;
 }
 
@@ -174,41 +272,30 @@ enum zd_status calibration_measure(
         struct comm *comm, double seconds, int threads,
         struct plan_calibration *out)
 {
-    enum {
-        THINGS = 2 * (RATE_PRODUCTS * RATE_TOKENS * RATE_WIDTHS +
-                      2 * RATE_LENGTHS + 8)
-    };
-    int sweeps = seconds < SWEEPS ? 1 : SWEEPS;
-    struct bench bench = {.share = 0.8 * seconds / THINGS / sweeps};
+    struct ops ops = {.shape = &shapes[device_backend()]};
     struct device_facts facts = device_facts();
+    struct plan_machine *machine = &out->machine;
     *out = (struct plan_calibration){
             .ranks = comm_local_size(comm),
             .threads = threads,
             .backend = device_backend(),
             .machine = *plan_machine_default(device_backend())};
-    out->machine.memory = 0;
-    out->machine.launch = 0; /* rates are of whole calls */
     kernels_set_threads(threads);
-    enum zd_status status = measure_device(&bench, sweeps, out);
-    status = comm_agree(comm, status);
+    enum zd_status status =
+            comm_agree(comm, measure_device(&ops, 0.75 * seconds, machine));
     if (status == ZD_OK && comm_size(comm) > 1)
-        status = calibrate_jitter(
-                &bench, comm, 0.05 * seconds, &out->machine.jitter);
-    kernels_set_workspace(NULL, 0);
-    arena_release(&bench.arena);
+        status = measure_jitter(comm, &ops, 0.05 * seconds, &machine->jitter);
+    give_back(&ops);
     if (status == ZD_OK)
-        status = take_means(comm, out);
+        status = take_means(comm, machine);
     if (status == ZD_OK)
-        status = calibrate_ways(comm, 0.2 * seconds, &out->machine);
-    if (status != ZD_OK)
-        return status;
-    /* states, gradient, weights: 28 bytes for an element of 16 bits */
+        status = calibrate_paths(comm, 0.2 * seconds, machine);
     if (out->backend == DEVICE_CPU)
-        out->machine.host = 28 * out->rates[0].update;
+        machine->host = machine->update;
     snprintf(
             out->what, sizeof out->what, "%s, %d rank%s of %d thread%s",
             out->backend == DEVICE_CUDA ? facts.name : "the CPU device",
             out->ranks, out->ranks == 1 ? "" : "s", threads,
             threads == 1 ? "" : "s");
-    return ZD_OK;
+    return status;
 }

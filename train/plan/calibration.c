@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FORMAT = 5, FILE_BYTES_MAX = 1 << 20 };
+enum { FORMAT = 6, FILE_BYTES_MAX = 1 << 20 };
 
 /* --- which machine -------------------------------------------------------- */
 
@@ -50,73 +50,59 @@ static enum zd_status path_of(char path[PATH_MAX])
 
 /* --- numbers -------------------------------------------------------------- */
 
-struct field {
+static const struct field {
     const char *name;
     size_t offset;
-    int count;
     bool divides; /* 0 is not allowed */
-};
-#define FIELD(type, field, divides)                                            \
+} fields[] = {
+#define FIELD(name, field, divides)                                            \
     {                                                                          \
-#field, offsetof(struct type, field),                                  \
-                sizeof((struct type *)0)->field / sizeof(double), divides      \
+        name, offsetof(struct plan_machine, field), divides                    \
     }
-static const struct field rate_fields[] = {
-        FIELD(plan_rates, products, true),
-        FIELD(plan_rates, attention, false),
-        FIELD(plan_rates, whole, false),
-        FIELD(plan_rates, begin, false),
-        FIELD(plan_rates, update, false),
-        FIELD(plan_rates, update_8bit, false),
-        FIELD(plan_rates, round, false),
-        FIELD(plan_rates, squares, false),
-        {0}};
-static const struct field machine_fields[] = {
-        FIELD(plan_machine, products_16, false),
-        FIELD(plan_machine, products_32, false),
-        FIELD(plan_machine, half_tokens, false),
-        FIELD(plan_machine, memory, true),
-        FIELD(plan_machine, host, true),
-        FIELD(plan_machine, link, true),
-        FIELD(plan_machine, inside, true),
-        FIELD(plan_machine, between, true),
-        FIELD(plan_machine, latency, false),
-        FIELD(plan_machine, jitter, false),
-        FIELD(plan_machine, disk, true),
-        {0}};
+        FIELD("products_16", products[0], true),
+        FIELD("products_32", products[1], true),
+        FIELD("half_tokens_16", half[0], false),
+        FIELD("half_tokens_32", half[1], false),
+        FIELD("memory", memory, true),
+        FIELD("update", update, true),
+        FIELD("launch", launch, false),
+        FIELD("host", host, true),
+        FIELD("link", link, true),
+        FIELD("inside", inside, true),
+        FIELD("between", between, true),
+        FIELD("latency", latency, false),
+        FIELD("jitter", jitter, false),
+        FIELD("disk", disk, true),
 #undef FIELD
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
 
-static json_t *numbers_json(const void *base, const struct field *field)
+static double *value_of(const struct plan_machine *machine, int field)
+{
+    return (double *)(void *)((char *)(uintptr_t)machine + fields[field].offset);
+}
+
+static json_t *machine_numbers(const struct plan_machine *machine)
 {
     json_t *json = json_object();
-    for (; field->name; field++) {
-        const double *values =
-                (const double *)((const char *)base + field->offset);
-        json_t *array = json_array();
-        for (int k = 0; k < field->count; k++)
-            json_array_append_new(array, json_number_or_null(values[k]));
-        json_object_set_new(json, field->name, array);
-    }
+    for (int i = 0; i < FIELDS; i++)
+        json_object_set_new(
+                json, fields[i].name,
+                json_number_or_null(*value_of(machine, i)));
     return json;
 }
 
 /* False: one is missing, or out of range. */
-static bool read_numbers(
-        const json_t *json, const struct field *field, void *base)
+static bool read_numbers(const json_t *json, struct plan_machine *machine)
 {
     const double most = 1e18; /* no rate and no time of a machine is more */
-    for (; field->name; field++) {
-        const json_t *array = json_object_get(json, field->name);
-        double *values = (double *)((char *)base + field->offset);
-        if ((int)json_array_size(array) != field->count)
+    for (int i = 0; i < FIELDS; i++) {
+        const json_t *value = json_object_get(json, fields[i].name);
+        double number = json_number_value(value);
+        if (!json_is_number(value) || !(number >= 0) || number > most ||
+            (fields[i].divides && number == 0))
             return false;
-        for (int k = 0; k < field->count; k++) {
-            const json_t *value = json_array_get(array, (size_t)k);
-            values[k] = json_number_value(value);
-            if (!json_is_number(value) || !(values[k] >= 0) ||
-                values[k] > most || (field->divides && !values[k]))
-                return false;
-        }
+        *value_of(machine, i) = number;
     }
     return true;
 }
@@ -124,36 +110,30 @@ static bool read_numbers(
 json_t *calibration_json(const struct plan_calibration *calibration)
 {
     return json_pack(
-            "{s:s, s:i, s:i, s:b, s:s, s:o, s:[oo]}", "backend",
+            "{s:s, s:i, s:i, s:b, s:s, s:o}", "backend",
             calibration->backend == DEVICE_CUDA ? "cuda" : "cpu", "ranks",
             calibration->ranks, "threads", calibration->threads,
             "wire_measured", calibration->machine.wire_is_measured, "what",
             calibration->what, "machine",
-            numbers_json(&calibration->machine, machine_fields), "rates",
-            numbers_json(&calibration->rates[0], rate_fields),
-            numbers_json(&calibration->rates[1], rate_fields));
+            machine_numbers(&calibration->machine));
 }
 
 static bool read_table(json_t *json, struct plan_calibration *out)
 {
     const char *backend, *what;
-    json_t *machine, *types[RATE_TYPES];
+    json_t *machine;
     int is_wire;
     *out = (struct plan_calibration){0};
     if (json_unpack(
-                json, "{s:s, s:i, s:i, s:b, s:s, s:o, s:[oo!]}", "backend",
-                &backend, "ranks", &out->ranks, "threads", &out->threads,
-                "wire_measured", &is_wire, "what", &what, "machine", &machine,
-                "rates", &types[0], &types[1]) != 0 ||
+                json, "{s:s, s:i, s:i, s:b, s:s, s:o}", "backend", &backend,
+                "ranks", &out->ranks, "threads", &out->threads, "wire_measured",
+                &is_wire, "what", &what, "machine", &machine) != 0 ||
         out->ranks < 1 || out->threads < 1)
         return false;
     out->backend = strcmp(backend, "cuda") == 0 ? DEVICE_CUDA : DEVICE_CPU;
     out->machine.wire_is_measured = is_wire;
     snprintf(out->what, sizeof out->what, "%s", what);
-    for (int t = 0; t < RATE_TYPES; t++)
-        if (!read_numbers(types[t], rate_fields, &out->rates[t]))
-            return false;
-    return read_numbers(machine, machine_fields, &out->machine);
+    return read_numbers(machine, &out->machine);
 }
 
 /* --- the file ------------------------------------------------------------- */
@@ -282,7 +262,6 @@ const struct plan_machine *calibration_use(struct plan_calibration *calibration)
     struct plan_machine *machine = &calibration->machine;
     machine->name = "here";
     machine->what = calibration->what;
-    machine->rates = calibration->rates;
     machine->is_measured = true;
     machine->shares_cores = calibration->backend == DEVICE_CPU;
     return machine;

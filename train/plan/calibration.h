@@ -20,7 +20,6 @@ struct plan_calibration {
     int ranks, threads; /* measured at once; threads of each */
     enum device_backend backend;
     struct plan_machine machine; /* its pointers are set by calibration_use */
-    struct plan_rates rates[RATE_TYPES];
     char what[200];
 };
 

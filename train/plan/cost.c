@@ -11,15 +11,8 @@ struct costs costs_of(
     return (struct costs){
             .plan = plan,
             .machine = machine,
-            .rates =
-                    machine->rates ? &machine->rates[type == DTYPE_FP32] : NULL,
+            .type = type == DTYPE_FP32,
             .width = (double)dtype_bytes(type)};
-}
-
-/* Seconds at a rate; a rate that was not measured costs nothing. */
-static double at_rate(double much, double rate)
-{
-    return rate > 0 ? much / rate : 0;
 }
 
 /* Elements of the compute type that are read or written so often. */
@@ -31,66 +24,24 @@ static double move_seconds(
 
 /* --- matmuls -------------------------------------------------------------- */
 
-/* The position of `value` between the points of a table, on a logarithmic
- * scale; clamped at both ends. */
-static double position(const int *points, int count, double value, int *low)
-{
-    *low = 0;
-    if (value <= points[0])
-        return 0;
-    while (*low < count - 2 && value >= points[*low + 1])
-        ++*low;
-    double share = log(value / points[*low]) /
-                   log((double)points[*low + 1] / points[*low]);
-    return share < 1 ? share : 1;
-}
-
-static double between(double a, double b, double share)
-{
-    return a + (b - a) * share;
-}
-
-/* Rates of few rows grow as the rows do: linear on a logarithmic scale. */
-static double between_rates(double a, double b, double share)
-{
-    return a > 0 && b > 0 ? a * pow(b / a, share) : between(a, b, share);
-}
-
-static double peak_rate(const struct costs *costs, double tokens)
+/* FLOP/s with so many rows: the time is a line in them. */
+static double product_rate(const struct costs *costs, double tokens)
 {
     const struct plan_machine *machine = costs->machine;
-    bool is_fp32 = costs->plan->zero.request.dtype == DTYPE_FP32;
-    return (is_fp32 ? machine->products_32 : machine->products_16) * tokens /
-           (tokens + machine->half_tokens);
-}
-
-static double product_rate(
-        const struct costs *costs, int kind, double tokens, double width)
-{
-    int t, w;
-    if (!costs->rates)
-        return peak_rate(costs, tokens);
-    double down = position(plan_rate_tokens, RATE_TOKENS, tokens, &t);
-    double right = position(plan_rate_widths, RATE_WIDTHS, width, &w);
-    const double(*table)[RATE_WIDTHS] = costs->rates->products[kind];
-    return between_rates(
-            between_rates(table[t][w], table[t][w + 1], right),
-            between_rates(table[t + 1][w], table[t + 1][w + 1], right), down);
+    return machine->products[costs->type] * tokens /
+           (tokens + machine->half[costs->type]);
 }
 
 /* A matmul takes at least the time to read its weight, or to write the
- * gradient. */
+ * gradient, of so many bytes an element. */
 static double product_seconds(
-        const struct costs *costs, const struct param *param, int kind,
+        const struct costs *costs, const struct param *param, double width,
         double tokens)
 {
-    double count = (double)param->count, flops = 2 * count * tokens;
-    double width = sqrt((double)param->shape[0] * (double)param->shape[1]);
-    double bytes =
-            count * (kind == RATE_WEIGHTS ? sizeof(float) : costs->width);
+    double count = (double)param->count;
     return fmax(
-            at_rate(flops, product_rate(costs, kind, tokens, width)),
-            bytes / costs->machine->memory);
+            2 * count * tokens / product_rate(costs, tokens),
+            count * width / costs->machine->memory);
 }
 
 /* What a weight's matmuls cost, in so many pieces of the tokens: forward one,
@@ -99,11 +50,14 @@ static void add_weight(
         const struct costs *costs, const struct param *param, double tokens,
         double pieces, struct unit_cost *cost)
 {
-    for (int kind = 0; kind < RATE_PRODUCTS; kind++)
-        if (kind != RATE_WEIGHTS || param->trainable)
-            cost->pass[kind == RATE_FORWARD ? RATE_FORWARD : RATE_BACKWARD] +=
-                    pieces *
-                    product_seconds(costs, param, kind, tokens / pieces);
+    double one = pieces *
+                 product_seconds(costs, param, costs->width, tokens / pieces);
+    cost->pass[PASS_FORWARD] += one;
+    cost->pass[PASS_BACKWARD] += one;
+    if (param->trainable)
+        cost->pass[PASS_BACKWARD] +=
+                pieces *
+                product_seconds(costs, param, sizeof(float), tokens / pieces);
 }
 
 /* A quantized weight is decoded for each matmul: read, and written as elements,
@@ -119,50 +73,21 @@ static double decode_seconds(const struct costs *costs, int id)
 
 /* --- units ---------------------------------------------------------------- */
 
-/* Of a layer with a window: the rate at the length whose tokens see as many. */
-static double attention_rate(
-        const struct costs *costs, int pass, double tokens, double length)
-{
-    int low;
-    if (!costs->rates)
-        return peak_rate(costs, tokens);
-    double share = position(plan_rate_lengths, RATE_LENGTHS, length, &low);
-    const double *rates = costs->rates->attention[pass];
-    return between(rates[low], rates[low + 1], share);
-}
-
-/* Attention, norms, activations, sums; and what operations that follow each
- * other take beyond that. */
+/* Attention, norms, activations, sums. */
 static void add_layer(
         const struct costs *costs, int layer, double tokens,
         struct unit_cost *cost)
 {
     const struct model_config *config = &costs->plan->config;
-    const struct plan_rates *rates = costs->rates;
     double C = config->hidden_size, I = config->intermediate_size;
     double length = layer_seen_twice(config, layer, costs->plan->shape.T);
     double flops = 2.0 * length * config->heads * config->head_dim * tokens;
-    for (int pass = 0; pass < RATE_PASSES; pass++) {
-        double times = 1 + pass;
-        cost->pass[pass] += at_rate(
-                times * flops, attention_rate(costs, pass, tokens, length));
-        double seconds =
-                move_seconds(costs, times * NORM_MOVES, 2 * C * tokens) +
-                move_seconds(costs, times * ACTIVATION_MOVES, I * tokens) +
-                move_seconds(costs, times * ADD_MOVES, 2 * C * tokens);
-        cost->pass[pass] += seconds;
-        if (pass == RATE_FORWARD)
-            cost->recompute = seconds;
-    }
-    if (!rates)
-        return;
-    cost->output += move_seconds(costs, ADD_MOVES, C * tokens);
-    if (!(rates->whole[RATE_FORWARD] > 0))
-        return;
-    cost->output *= rates->whole[RATE_FORWARD];
-    for (int pass = 0; pass < RATE_PASSES; pass++)
-        cost->pass[pass] =
-                cost->pass[pass] * rates->whole[pass] + rates->begin[pass];
+    cost->recompute = move_seconds(
+            costs, (NORM_MOVES + ADD_MOVES) * 2 * C + ACTIVATION_MOVES * I,
+            tokens);
+    for (int pass = 0; pass < PASSES; pass++)
+        cost->pass[pass] += (1 + pass) * (flops / product_rate(costs, tokens) +
+                                          cost->recompute);
 }
 
 /* How often the head's weight is used for a micro-batch. What tables say of few
@@ -170,7 +95,7 @@ static void add_layer(
 static double head_pieces(const struct costs *costs)
 {
     const struct job_plan *plan = costs->plan;
-    if (!costs->rates)
+    if (!costs->machine->is_measured)
         return 1;
     int chunk = model_head_chunk(&plan->config, &plan->table, &plan->shape);
     return ceil((double)plan->shape.B * plan->shape.T / chunk);
@@ -190,10 +115,10 @@ static void add_head(
                 .trainable = costs->plan->table.params[0].trainable};
         add_weight(costs, &tied, tokens, pieces, cost);
     }
-    cost->pass[RATE_FORWARD] +=
+    cost->pass[PASS_FORWARD] +=
             move_seconds(costs, LOSS_MOVES, tokens * config->vocab_size);
-    cost->pass[RATE_FORWARD] += cost->pass[RATE_BACKWARD];
-    cost->pass[RATE_BACKWARD] = 0;
+    cost->pass[PASS_FORWARD] += cost->pass[PASS_BACKWARD];
+    cost->pass[PASS_BACKWARD] = 0;
 }
 
 /* Rows are read, and their gradients added; those of a tied one are cleared
@@ -205,10 +130,10 @@ static void add_embedding(
     double memory = costs->machine->memory;
     double seconds =
             tokens * costs->plan->config.hidden_size * costs->width / memory;
-    cost->pass[RATE_FORWARD] = seconds;
-    cost->pass[RATE_BACKWARD] = 2 * seconds;
+    cost->pass[PASS_FORWARD] = seconds;
+    cost->pass[PASS_BACKWARD] = 2 * seconds;
     if (rows->trainable && !costs->plan->config.tied)
-        cost->pass[RATE_BACKWARD] +=
+        cost->pass[PASS_BACKWARD] +=
                 (double)(rows->count * sizeof(float)) / memory;
 }
 
@@ -239,8 +164,6 @@ static double round_seconds(const struct costs *costs, int unit)
     double grads = (double)zero_rounded_count(zero, unit);
     if (zero->grad_dtype == DTYPE_FP32)
         return 0;
-    if (costs->rates)
-        return at_rate(grads, costs->rates->round);
     return grads * (double)(sizeof(float) + dtype_bytes(zero->grad_dtype)) /
            costs->machine->memory;
 }
@@ -257,15 +180,15 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
     for (int id = table->unit_first[unit];
          id < table->unit_first[unit + 1] && unit > 0; id++) {
         const struct param *param = &table->params[id];
-        double before = cost.pass[RATE_FORWARD];
+        double before = cost.pass[PASS_FORWARD];
         bool is_weight = param->dims == 2 && param->part == PARAM_BASE;
         if (is_weight)
             add_weight(costs, param, tokens, pieces, &cost);
-        for (int pass = 0; param_is_quantized(table, id) && pass < RATE_PASSES;
+        for (int pass = 0; param_is_quantized(table, id) && pass < PASSES;
              pass++)
             cost.pass[pass] += decode_seconds(costs, id);
         if (is_weight) /* the last one's stays */
-            cost.output = cost.pass[RATE_FORWARD] - before;
+            cost.output = cost.pass[PASS_FORWARD] - before;
         if (param_has_adapter(table, id)) {
             const struct adapter *adapter = &table->adapters[id];
             add_weight(costs, &table->params[adapter->a], tokens, 1, &cost);
@@ -278,7 +201,7 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
         add_head(costs, tokens, pieces, &cost);
     else
         add_embedding(costs, tokens, &cost);
-    for (int pass = 0; pass < RATE_PASSES; pass++)
+    for (int pass = 0; pass < PASSES; pass++)
         cost.pass[pass] += (1 + pass) * costs->machine->launch;
     add_bytes(costs, unit, &cost);
     if (is_layer && plan->shape.offload_activations)
@@ -307,11 +230,9 @@ double cost_norm(const struct costs *costs)
     const struct job_plan *plan = costs->plan;
     /* a rank sums its shard, at stage 0 too */
     double held = (double)plan->zero.trainable_count / plan->world;
-    double seconds =
-            costs->rates ? at_rate(held, costs->rates->squares)
-                         : held * (double)dtype_bytes(plan->zero.grad_dtype) /
-                                   costs->machine->memory;
-    return seconds + costs->machine->latency * (plan->world - 1);
+    return held * (double)dtype_bytes(plan->zero.grad_dtype) /
+                   costs->machine->memory +
+           costs->machine->latency * (plan->world - 1);
 }
 
 /* Bytes of states for each element that this rank updates. */
@@ -338,32 +259,9 @@ static double update_bytes(const struct costs *costs)
            (double)dtype_bytes(costs->plan->zero.grad_dtype) + costs->width;
 }
 
-/* What was measured is AdamW's; another optimizer takes as long as its bytes
- * do, of AdamW's. */
-static double measured_update(const struct costs *costs, double count)
-{
-    const struct plan_rates *rates = costs->rates;
-    double width = costs->width;
-    double adamw = 2 * 8 + 2 * width + (width < 4 ? 2 * 4 : 0);
-    bool is_8bit =
-            costs->plan->zero.request.optim.state_type == OPTIM_STATE_8BIT;
-    if (is_8bit && rates->update_8bit > 0)
-        return at_rate(count, rates->update_8bit);
-    return at_rate(count, rates->update) * update_bytes(costs) / adamw;
-}
-
-static double update_at(
-        const struct costs *costs, double count, bool is_measured,
-        double bytes_per_second)
-{
-    if (is_measured && costs->rates && costs->rates->update > 0)
-        return measured_update(costs, count);
-    return count * update_bytes(costs) / bytes_per_second;
-}
-
 double cost_update(const struct costs *costs, double count)
 {
-    return update_at(costs, count, true, costs->machine->memory);
+    return count * update_bytes(costs) / costs->machine->update;
 }
 
 /* Where what computes makes the update too: what it may be undone from is
@@ -383,7 +281,6 @@ static double keep_old(const struct costs *costs, double count)
 
 double cost_update_host(const struct costs *costs, double count)
 {
-    bool is_cpu = costs->plan->backend == DEVICE_CPU;
-    return update_at(costs, count, is_cpu, costs->machine->host) +
+    return count * update_bytes(costs) / costs->machine->host +
            keep_old(costs, count);
 }

@@ -1,6 +1,5 @@
-/* cost.h - what the parts of a step cost on a machine, one by one: by the rates
- * that were measured on it (plan_machine.rates), and else by the peaks of its
- * table. What overlaps is predict.c's. Pure. */
+/* cost.h - what the parts of a step cost on a machine, one by one. What
+ * overlaps is predict.c's. Pure. */
 #ifndef ZD_TRAIN_PLAN_COST_H
 #define ZD_TRAIN_PLAN_COST_H
 
@@ -14,24 +13,25 @@ enum { NORM_MOVES = 5, ACTIVATION_MOVES = 6, ADD_MOVES = 5, LOSS_MOVES = 3 };
 struct costs {
     const struct job_plan *plan;
     const struct plan_machine *machine;
-    const struct plan_rates *rates; /* of the compute type; NULL: peaks */
-    double width;                   /* bytes of an element of that type */
+    int type;     /* of what is computed: 0: 16 bits, 1: fp32 */
+    double width; /* bytes of an element of it */
 };
 struct costs costs_of(
         const struct job_plan *plan, const struct plan_machine *machine);
 
+enum { PASS_FORWARD, PASS_BACKWARD, PASSES };
 struct unit_cost {
-    double pass[RATE_PASSES]; /* seconds of a micro-batch; the head's forward
+    double pass[PASSES]; /* seconds of a micro-batch; the head's forward
                                  has its loss and all of its backward */
-    double recompute; /* .. of what selective checkpointing recomputes */
-    double output;    /* .. of a layer's last projection and sum, which the last
-                         layer of a segment leaves out when it is recomputed */
-    double round;     /* seconds: its gradient to the compute type */
-    double gather;    /* bytes of all its parameters that are cut */
-    double spread;    /* .. that are gathered after an update */
-    double grads;     /* elements of its gradient */
-    double update;    /* .. that this rank updates */
-    double residual;  /* bytes of its input that go to the host */
+    double recompute;    /* .. of what selective checkpointing recomputes */
+    double output;   /* .. of a layer's last projection and sum, which the last
+                        layer of a segment leaves out when it is recomputed */
+    double round;    /* seconds: its gradient to the compute type */
+    double gather;   /* bytes of all its parameters that are cut */
+    double spread;   /* .. that are gathered after an update */
+    double grads;    /* elements of its gradient */
+    double update;   /* .. that this rank updates */
+    double residual; /* bytes of its input that go to the host */
 };
 struct unit_cost cost_unit(const struct costs *costs, int unit);
 

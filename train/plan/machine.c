@@ -23,8 +23,8 @@
 /* FLOP/s of large matmuls in 16 bits and in fp32, rows at which they have half of that; bytes/s of memory; seconds of a launch; bytes/s
  * of updates on the host, of the link to it, to ranks within a node and between nodes; seconds of latency; jitter; bytes/s of a disk */
 #define ROW(name, what, m16, m32, half, memory, launch, host, link, inside, between, latency, jitter, disk, ...)                       \
-    {name, what, m16 * TERA, m32 * TERA, half, memory * GIGA, launch, host * GIGA, link * GIGA, inside * GIGA, between * GIGA,         \
-     latency, jitter, disk * GIGA, __VA_ARGS__}
+    {name, what, {m16 * TERA, m32 * TERA}, {half, half}, memory * GIGA, memory * GIGA, launch, host * GIGA, link * GIGA,               \
+     inside * GIGA, between * GIGA, latency, jitter, disk * GIGA, __VA_ARGS__}
 static const struct plan_machine machines[] = {
         /* NVIDIA H100 data sheet: 989 TFLOPS bf16 dense, 3.35 TB/s, NVLink 450 GB/s each way, PCIe 5 x16 64 GB/s */
         ROW("h100", "8 x H100 SXM 80 GB, NVLink 4, 400 Gbit/s for each GPU",
@@ -50,10 +50,6 @@ static const struct plan_machine machines[] = {
 /* clang-format on */
 #undef TERA
 #undef GIGA
-
-const int plan_rate_tokens[RATE_TOKENS] = {32, 128, 512, 2048};
-const int plan_rate_widths[RATE_WIDTHS] = {64, 256, 960, 3840};
-const int plan_rate_lengths[RATE_LENGTHS] = {64, 256, 1024};
 
 enum { MACHINES = sizeof machines / sizeof machines[0] };
 

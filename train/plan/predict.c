@@ -202,10 +202,10 @@ static void acquire(struct schedule *s, int i, bool is_backward)
     gathers_begin(s, i, moves_of(s), s->now);
     bool ends_segment = !s->events[(i + 1) % s->event_count].acquire;
     if (is_head || !is_backward)
-        compute(s, 0, cost->pass[RATE_FORWARD]);
+        compute(s, 0, cost->pass[PASS_FORWARD]);
     else if (recomputes)
         compute(s, 0,
-                cost->pass[RATE_FORWARD] - (ends_segment ? cost->output : 0));
+                cost->pass[PASS_FORWARD] - (ends_segment ? cost->output : 0));
     if (is_backward &&
         s->plan->shape.checkpointing.mode == CHECKPOINTING_SELECTIVE)
         compute(s, 0, cost->recompute);
@@ -277,7 +277,7 @@ static void lay_micro(struct schedule *s, int micro, bool is_last)
         if (event.acquire) {
             acquire(s, i, is_backward);
         } else if (is_backward) {
-            compute(s, 0, s->units[event.unit].cost.pass[RATE_BACKWARD]);
+            compute(s, 0, s->units[event.unit].cost.pass[PASS_BACKWARD]);
             give_gradient(s, event.unit, is_last);
         } else if (event.unit == head_of(s)) {
             give_gradient(s, event.unit, is_last);
@@ -290,7 +290,7 @@ static void lay_micro(struct schedule *s, int micro, bool is_last)
         s->parts[was_backward ? PLAN_BACKWARD : PLAN_FORWARD] += s->now - began;
     }
     double began = s->now;
-    compute(s, 0, s->units[0].cost.pass[RATE_BACKWARD]);
+    compute(s, 0, s->units[0].cost.pass[PASS_BACKWARD]);
     give_gradient(s, 0, is_last);
     s->parts[PLAN_BACKWARD] += s->now - began;
 }

@@ -211,25 +211,24 @@ Test(predict, undo_costs_the_bytes_of_old_values_on_the_cpu)
             undoes - waits, bytes / machine->memory, 0.02 * (undoes - waits));
 }
 
-/* Rates of matmuls that grow as the rows do, or all are `rate`; all else but
- * memory is free. */
-static struct plan_machine with_products(
-        double rate, bool by_rows, struct plan_rates rates[RATE_TYPES])
+/* Matmuls of so many FLOP/s, of `half` rows half as many; all else but memory
+ * is free. */
+static struct plan_machine with_matmuls(double rate, double half)
 {
     struct plan_machine machine = *plan_machine_find("cpu");
-    memset(rates, 0, RATE_TYPES * sizeof *rates);
-    for (int type = 0; type < RATE_TYPES; type++)
-        for (int i = 0; i < RATE_PRODUCTS * RATE_TOKENS * RATE_WIDTHS; i++)
-            (&rates[type].products[0][0][0])[i] =
-                    rate *
-                    (by_rows ? plan_rate_tokens[i / RATE_WIDTHS % RATE_TOKENS]
-                             : 1);
-    machine.rates = rates;
+    machine.products[0] = machine.products[1] = rate;
+    machine.half[0] = machine.half[1] = half;
     machine.launch = 0;
+    machine.is_measured = true;
     return machine;
 }
 
-enum { IN_LAYERS = 12 * (4 * 256 * 256 + 3 * 256 * 768), IN_HEAD = 256 * 1000 };
+/* For a token; attention too. */
+enum {
+    IN_WEIGHTS = 12 * (4 * 256 * 256 + 3 * 256 * 768),
+    IN_ATTENTION = 12 * 128 * 256,
+    IN_HEAD = 256 * 1000
+};
 
 static double passes_of(
         const struct asked *asked, const struct plan_machine *machine)
@@ -241,10 +240,9 @@ static double passes_of(
 Test(predict,
      no_matmul_is_faster_than_its_weight_is_read_and_its_gradient_written)
 {
-    struct plan_rates rates[RATE_TYPES];
     struct asked one = {.world = 1, .samples = 1}, two = {.world = 1};
-    struct plan_machine machine = with_products(1e30, false, rates);
-    double bytes = (2 + 2 + 4) * (double)(IN_LAYERS + IN_HEAD);
+    struct plan_machine machine = with_matmuls(1e30, 0);
+    double bytes = (2 + 2 + 4) * (double)(IN_WEIGHTS + IN_HEAD);
     /* without what grows with the samples */
     double seconds = 2 * passes_of(&one, &machine) - passes_of(&two, &machine);
     double share = seconds * machine.memory / bytes;
@@ -253,54 +251,39 @@ Test(predict,
 
 Test(predict, the_passes_of_a_step_are_their_matmuls)
 {
-    const double once = 2e-9, layers = once * IN_LAYERS, head = once * IN_HEAD,
+    /* whatever the rows, half of them take as long */
+    const double many = 1e15, once = 2e-9, head = once * IN_HEAD,
+                 layers = once * (IN_WEIGHTS + IN_ATTENTION),
                  down = once * 256 * 768;
     const struct {
         struct asked asked;
-        double whole, begin, seconds;
+        double seconds;
     } cases[] = {
-            {{.world = 1}, 0, 0, 3 * (layers + head)},
+            {{.world = 1}, 3 * (layers + head)},
             /* the head in pieces: 1024 tokens are twice 512 */
-            {{.world = 1, .samples = 8}, 0, 0, 3 * (layers + 2 * head)},
-            /* a layer is longer than its parts, by what was measured */
-            {{.world = 1},
-             1.5,
-             0.25,
-             3 * (1.5 * layers + head) + 2 * 12 * 0.25},
+            {{.world = 1, .samples = 8}, 3 * (layers + 2 * head)},
             /* backward reads no output of the last layer of a segment */
             {{.world = 1, .mode = CHECKPOINTING_FULL},
-             0,
-             0,
              4 * layers + 3 * head - 12 * down},
             {{.world = 1, .mode = CHECKPOINTING_SQRT}, /* four segments */
-             0,
-             0,
              4 * layers + 3 * head - 4 * down}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct plan_rates rates[RATE_TYPES];
-        struct plan_machine machine = with_products(1e9, true, rates);
+        struct plan_machine machine = with_matmuls(1e9 * many, many);
         machine.memory = 1e30;
-        for (int pass = 0; pass < RATE_PASSES; pass++) {
-            rates[0].whole[pass] = cases[i].whole;
-            rates[0].begin[pass] = cases[i].begin;
-        }
         cr_expect_float_eq(
                 passes_of(&cases[i].asked, &machine), cases[i].seconds,
                 1e-6 * cases[i].seconds, "case %zu", i);
     }
 }
 
-/* Attention alone takes time; a window of w of T tokens is w (2 - w / T) / T of
+/* A window of w of T tokens is w (2 - w / T) / T of
  * the work of all of them, where it is in two of three layers. */
 Test(predict, a_window_takes_the_time_of_the_tokens_in_it)
 {
-    struct plan_rates rates[RATE_TYPES];
     double seconds[2];
     for (int windows = 0; windows < 2; windows++) {
         struct asked asked = {.world = 1};
-        struct plan_machine machine = with_products(0, false, rates);
-        for (int i = 0; i < RATE_PASSES * RATE_LENGTHS; i++)
-            (&rates[0].attention[0][0])[i] = 1e9;
+        struct plan_machine machine = with_matmuls(1e9, 0);
         machine.memory = 1e30;
         struct train_job job = job_of(&asked);
         json_object_update_new(
@@ -319,9 +302,10 @@ Test(predict, a_window_takes_the_time_of_the_tokens_in_it)
         job_plan_fini(&plan);
         json_decref(job.model.config);
     }
-    cr_expect_float_eq(seconds[0], 3 * 12 * 2.0 * 256 * 128 * 256 / 1e9, 1e-6);
+    double all = 3 * 2.0 * IN_ATTENTION * 256 / 1e9;
     double share = 32 * (2 - 32 / 128.0) / 128;
-    cr_expect_float_eq(seconds[1] / seconds[0], (4 + 8 * share) / 12, 1e-6);
+    cr_expect_float_eq(
+            seconds[0] - seconds[1], 8 / 12.0 * (1 - share) * all, 1e-6 * all);
 }
 
 Test(models, have_the_parameters_that_the_table_says)

@@ -108,7 +108,7 @@ static struct plan_machine fitted(const struct table *table)
 {
     struct plan_machine machine = *plan_machine_find(table->machine);
     for (int i = 0; i < 40; i++)
-        machine.products_16 *= table->rows[0].published /
+        machine.products[0] *= table->rows[0].published /
                                speed(table, &table->rows[0], &machine);
     return machine;
 }

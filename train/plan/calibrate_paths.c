@@ -1,3 +1,4 @@
+/* calibrate_paths.c - copies, the disk and the wire; and how all is timed. */
 #include "train/plan/calibrate.h"
 
 #include "base/clock.h"
@@ -16,6 +17,27 @@
 
 enum { COPIED = 64 << 20, /* no cache holds it */ ON_DISK = 64 << 20 };
 
+enum zd_status bench_time(struct bench *b, bench_fn *run, double *seconds_out)
+{
+    double all = 0, runs = 0;
+    int times = 1;
+    ZD_TRY(run(b)); /* touches what it needs */
+    ZD_TRY(device_finish());
+    do {
+        double began = clock_seconds();
+        for (int i = 0; i < times; i++, b->rounds++)
+            ZD_TRY(run(b));
+        ZD_TRY(device_finish());
+        double took = clock_seconds() - began;
+        all += took;
+        runs += times;
+        if (took < b->share / 16 && times < 1 << 16)
+            times *= 2;
+    } while (all < b->share);
+    *seconds_out = fmax(all / runs, 1e-9);
+    return ZD_OK;
+}
+
 /* --- between host and device ---------------------------------------------- */
 
 struct link {
@@ -29,16 +51,17 @@ static enum zd_status copy_both(struct bench *b)
     return stream_copy(NULL, link->host, link->device, COPIED);
 }
 
-static enum zd_status measure_link(double seconds, double *rate_out)
+static enum zd_status measure_link(double share, double *rate_out)
 {
     struct link link = {0};
-    struct bench bench = {.share = seconds, .ctx = &link};
-    *rate_out = 0;
+    struct bench bench = {.share = share, .ctx = &link};
+    double seconds = 1;
     enum zd_status status = device_take_pinned(COPIED, &link.host);
     if (status == ZD_OK)
         status = device_take(COPIED, &link.device);
     if (status == ZD_OK)
-        status = bench_rate(&bench, copy_both, 2 * COPIED, rate_out);
+        status = bench_time(&bench, copy_both, &seconds);
+    *rate_out = 2 * COPIED / seconds;
     if (link.host)
         device_give_pinned(link.host, COPIED);
     if (link.device)
@@ -65,7 +88,7 @@ static void tell_moved(struct aio_op *op)
 static enum zd_status move_halves(struct bench *b)
 {
     enum { HALF = ON_DISK / 2 };
-    struct disk *disk = b->ctx;
+    struct disk *disk = (struct disk *)(uintptr_t)b->ctx;
     struct aio_op ops[2];
     for (int i = 0; i < 2; i++) {
         ops[i] = (struct aio_op){
@@ -87,13 +110,13 @@ static enum zd_status move_halves(struct bench *b)
 }
 
 static enum zd_status measure_disk(
-        struct comm *comm, double seconds, double *rate_out)
+        struct comm *comm, double share, double *rate_out)
 {
     const struct aio_options options = offload_options_default().aio;
     char folder[PATH_MAX], name[64];
     struct disk disk = {0};
-    struct bench bench = {.share = seconds, .ctx = &disk};
-    *rate_out = 0;
+    struct bench bench = {.share = share, .ctx = &disk};
+    double seconds = 1;
     snprintf(
             name, sizeof name, "calibrate-%d-%d", comm_rank(comm),
             (int)getpid());
@@ -104,9 +127,10 @@ static enum zd_status measure_disk(
     sem_init(&disk.moved, 0, 0);
     enum zd_status status = aio_create(&options, &disk.aio);
     if (status == ZD_OK) {
-        status = bench_rate(&bench, move_halves, ON_DISK, rate_out);
+        status = bench_time(&bench, move_halves, &seconds);
         aio_destroy(disk.aio);
     }
+    *rate_out = ON_DISK / seconds;
     sem_destroy(&disk.moved);
     free(disk.data);
     aio_file_close(&disk.file);
@@ -208,49 +232,7 @@ static enum zd_status measure_ranks(
     return status;
 }
 
-/* --- the slowest of the ranks --------------------------------------------- */
-
-/* About what a layer takes. */
-static enum zd_status work(struct bench *b, int times)
-{
-    b->M = plan_rate_tokens[1];
-    b->N = plan_rate_widths[2];
-    b->kind = RATE_FORWARD;
-    for (int i = 0; i < times; i++)
-        ZD_TRY(bench_matmul(b));
-    return device_finish();
-}
-
-enum zd_status calibrate_jitter(
-        struct bench *b, struct comm *comm, double seconds, double *jitter_out)
-{
-    enum { PIECE_MS = 20, TURNS_MIN = 8, TURNS_MAX = 4000 };
-    double one, own = 0, all = 0, world = comm_size(comm);
-    ZD_TRY(work(b, 1));
-    double began = clock_seconds();
-    ZD_TRY(work(b, 4));
-    one = (clock_seconds() - began) / 4;
-    int64_t counts[2] = {1, TURNS_MIN};
-    if (one > 0)
-        counts[0] = (int64_t)fmax(1, 1e-3 * PIECE_MS / one);
-    if (one > 0)
-        counts[1] = (int64_t)fmin(
-                TURNS_MAX,
-                fmax(TURNS_MIN, seconds / (one * (double)counts[0])));
-    ZD_TRY(comm_broadcast(comm, counts, sizeof counts, 0));
-    for (int64_t turn = 0; turn < counts[1]; turn++) {
-        ZD_TRY(comm_barrier(comm));
-        began = clock_seconds();
-        ZD_TRY(work(b, (int)counts[0]));
-        own += clock_seconds() - began;
-        ZD_TRY(comm_barrier(comm));
-        all += clock_seconds() - began;
-    }
-    *jitter_out = fmax(0, all / own - 1) / log2(world);
-    return ZD_OK;
-}
-
-enum zd_status calibrate_ways(
+enum zd_status calibrate_paths(
         struct comm *comm, double seconds, struct plan_machine *machine)
 {
     double part = seconds / 3;
