@@ -127,12 +127,9 @@ enum checkpoint_check {
     CHECKPOINT_DIGESTS, /* every byte, on several threads */
     CHECKPOINT_TRUSTED  /* nothing but the manifest: someone looked already */
 };
-/* Shards that a process has open at a time, of those that hold what is wanted;
- * no others are touched. With what else it opens, 64. Several checkpoints (of
- * ranks that are threads) share them; beyond that each has one. */
-enum { CHECKPOINT_OPEN_FILES = 40 };
-
-struct checkpoint; /* an open one; one thread at a time reads from it */
+/* An open one, with at most one of its shards at a time; one thread at a time
+ * reads from it. */
+struct checkpoint;
 /* ZD_ERR_DATA naming the file that is wrong, and what of it; ZD_ERR_NO_INPUT
  * when there is none. Any other status says nothing of the checkpoint: it could
  * not be read. */

@@ -8,7 +8,6 @@
 #include "train/checkpoint/pieces.h"
 
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,6 @@ struct shard {
     char *path;           /* owned */
     uint64_t bytes;       /* as the manifest says */
     struct st_file *file; /* NULL: not read yet */
-    uint64_t used;        /* when it was last wanted */
 };
 
 /* One array of one shard: elements [begin, begin+count) of a tensor. */
@@ -42,52 +40,18 @@ struct checkpoint {
     size_t piece_count, piece_capacity;
 };
 
-/* Of all checkpoints of the process: shards that are open, and how often one
- * was wanted. */
-static _Atomic int open_files;
-static _Atomic uint64_t wanted;
-
-static bool is_open(const struct shard *shard)
-{
-    return shard->file && shard->file->fd >= 0;
-}
-
-static void rest(struct shard *shard)
-{
-    if (!is_open(shard))
-        return;
-    st_rest(shard->file);
-    atomic_fetch_sub(&open_files, 1);
-}
-
-static void rest_oldest(const struct checkpoint *checkpoint)
-{
-    struct shard *oldest = NULL;
-    for (int i = 0; i < checkpoint->shard_count; i++) {
-        struct shard *shard = &checkpoint->shards[i];
-        if (is_open(shard) && (!oldest || shard->used < oldest->used))
-            oldest = shard;
-    }
-    if (oldest)
-        rest(oldest);
-}
-
-/* The shard can be read from, and its header is known; where too many are open
- * the one that was wanted longest ago is closed. */
+/* The shard can be read from, and its header is known; it is the only one that
+ * is open. */
 static enum zd_status wake_shard(
         const struct checkpoint *checkpoint, struct shard *shard)
 {
-    shard->used = atomic_fetch_add(&wanted, 1);
-    if (is_open(shard))
+    if (shard->file && shard->file->fd >= 0)
         return ZD_OK;
-    if (atomic_fetch_add(&open_files, 1) >= CHECKPOINT_OPEN_FILES)
-        rest_oldest(checkpoint);
-    enum zd_status status = shard->file ? st_wake(shard->file)
-                                        : st_open(shard->path, &shard->file);
-    if (status != ZD_OK) {
-        atomic_fetch_sub(&open_files, 1);
-        return status;
-    }
+    for (int i = 0; i < checkpoint->shard_count; i++)
+        if (checkpoint->shards[i].file)
+            st_rest(checkpoint->shards[i].file);
+    ZD_TRY(shard->file ? st_wake(shard->file)
+                       : st_open(shard->path, &shard->file));
     return manifest_check_bytes(
             shard->path, shard->file->file_bytes, shard->bytes);
 }
@@ -233,7 +197,6 @@ void checkpoint_close(struct checkpoint *checkpoint)
     for (size_t i = 0; i < checkpoint->piece_count; i++)
         free(checkpoint->pieces[i].name);
     for (int i = 0; i < checkpoint->shard_count; i++) {
-        rest(&checkpoint->shards[i]);
         st_close(checkpoint->shards[i].file);
         free(checkpoint->shards[i].path);
     }

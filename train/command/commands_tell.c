@@ -60,27 +60,6 @@ static json_t *command_json(const struct train_command *command)
 
 /* --- the list that checkpoints hold --------------------------------------- */
 
-enum { LISTED_MAX = 1000 }; /* of those that change no bit */
-
-static bool is_set(const json_t *entry)
-{
-    const char *name = json_string_at(entry, "command");
-    return name && strcmp(name, "set") == 0;
-}
-
-/* The oldest that changed no bit goes when there are many. */
-static void thin_list(json_t *list)
-{
-    size_t oldest = 0, others = 0;
-    for (size_t i = json_array_size(list); i-- > 0;)
-        if (!is_set(json_array_get(list, i))) {
-            oldest = i;
-            others++;
-        }
-    if (others > LISTED_MAX)
-        json_array_remove(list, oldest);
-}
-
 void command_list(struct trainer *trainer, const struct train_command *command)
 {
     if (!trainer_is_first(trainer))
@@ -90,7 +69,6 @@ void command_list(struct trainer *trainer, const struct train_command *command)
     json_t *entry = command_json(command);
     json_object_set_new(entry, "step", json_integer(trainer->state.step));
     json_array_append_new(trainer->commands, entry);
-    thin_list(trainer->commands);
     trainer->writer.commands = trainer->commands;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "train/report/file_writer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,10 @@ struct replay {
 
 /* Where a reader is, for what it says of a bad line. */
 struct place {
+    struct replay *replay;
     const char *path;
     int line;
+    enum zd_status status; /* of what was read so far */
 };
 
 static enum zd_status fail_line(const struct place *place, const char *what)
@@ -67,9 +70,9 @@ static enum zd_status read_sample(
 
 /* A command: an event, or one of a list that `resumed` has. */
 static enum zd_status read_command(
-        struct replay *replay, const struct place *place, const json_t *object,
-        int64_t event)
+        const struct place *place, const json_t *object, int64_t event)
 {
+    struct replay *replay = place->replay;
     struct entry entry = {.event = event};
     const char *name = json_string_at(object, "command");
     int kind = name ? train_command_find(name) : -1;
@@ -102,9 +105,9 @@ static enum zd_status read_command(
 
 /* What came before it and was undone goes. */
 static enum zd_status read_resumed(
-        struct replay *replay, const struct place *place, const json_t *object,
-        int64_t event)
+        const struct place *place, const json_t *object, int64_t event)
 {
+    struct replay *replay = place->replay;
     size_t i;
     json_t *command;
     int kept = 0;
@@ -121,53 +124,43 @@ static enum zd_status read_resumed(
     }
     replay->count = kept;
     json_array_foreach(list, i, command)
-            ZD_TRY(read_command(replay, place, command, event));
+            ZD_TRY(read_command(place, command, event));
     return ZD_OK;
 }
 
-static enum zd_status read_line(
-        struct replay *replay, const struct place *place, const char *line,
-        size_t bytes)
+static enum zd_status read_event(
+        const struct place *place, const json_t *object)
 {
-    enum zd_status status = ZD_OK;
-    json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
     const char *kind = json_string_at(object, "event");
-    const json_t *id = json_object_get(object, "id");
-    if (!kind || !json_is_integer(id) ||
+    int64_t id = json_integer_at(object, "id");
+    if (!kind || !json_is_integer(json_object_get(object, "id")) ||
         !json_is_integer(json_object_get(object, "step")))
-        status = fail_line(
-                place, "the line is no object with an id, an event "
-                       "and a step");
-    else if (strcmp(kind, "command") == 0)
-        status = read_command(replay, place, object, json_integer_value(id));
-    else if (strcmp(kind, "resumed") == 0)
-        status = read_resumed(replay, place, object, json_integer_value(id));
-    json_decref(object);
-    return status;
+        return fail_line(
+                place, "the line is no object with an id, an event and a step");
+    if (strcmp(kind, "command") == 0)
+        return read_command(place, object, id);
+    return strcmp(kind, "resumed") == 0 ? read_resumed(place, object, id)
+                                        : ZD_OK;
 }
 
+static bool read_row(void *ctx, const json_t *row)
+{
+    struct place *place = ctx;
+    place->line++;
+    place->status = read_event(place, row);
+    return place->status == ZD_OK;
+}
+
+/* A last line without its end is torn, and none. */
 static enum zd_status read_file(struct replay *replay, const char *path)
 {
-    enum { FILE_MAX = 1 << 30 };
-    char *text;
-    size_t bytes, at = 0;
-    struct place place = {.path = path};
+    size_t bytes;
+    struct place place = {.replay = replay, .path = path};
     if (!fs_exists(path))
         return ZD_FAIL(
                 ZD_ERR_NO_INPUT, "E1012", "%s does not exist (--replay)", path);
-    enum zd_status status = fs_read_file(path, FILE_MAX, &text, &bytes);
-    ZD_TRY(status);
-    while (status == ZD_OK && at < bytes) {
-        const char *end = memchr(text + at, '\n', bytes - at);
-        size_t length = end ? (size_t)(end - text) - at : 0;
-        if (!end)
-            break; /* torn */
-        place.line++;
-        status = read_line(replay, &place, text + at, length);
-        at += length + 1;
-    }
-    free(text);
-    return status;
+    ZD_TRY(file_rows(path, read_row, &place, &bytes));
+    return place.status;
 }
 
 /* --- giving --------------------------------------------------------------- */

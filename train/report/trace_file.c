@@ -9,13 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { LANES_NAMED = 1024 };
 struct trace_file {
     FILE *stream;
     char path[PATH_MAX], beside[PATH_MAX];
     bool has_events;
     uint64_t dropped;
-    uint8_t *lanes; /* of the rank at hand: named already */
-    int lane_count;
+    bool named[LANES_NAMED]; /* lanes of the rank at hand */
 };
 
 static enum zd_status fail_write(const char *path, int error)
@@ -45,32 +45,38 @@ enum zd_status trace_file_open(
         return status;
     }
     json_t *name = json_string(job);
-    char *text = name ? json_dumps(name, JSON_ENCODE_ANY) : NULL;
-    fprintf(file->stream,
-            "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"job\": %s},\n"
-            "\"traceEvents\": [",
-            text ? text : "\"\"");
-    free(text);
+    fputs("{\"displayTimeUnit\": \"ms\", \"otherData\": {\"job\": ",
+          file->stream);
+    json_dumpf(name, file->stream, JSON_ENCODE_ANY);
+    fputs("},\n\"traceEvents\": [", file->stream);
     json_decref(name);
     *file_out = file;
     return ZD_OK;
 }
 
-static void next_event(struct trace_file *file)
+/* Takes the reference. */
+static void add(struct trace_file *file, json_t *event)
 {
     fputs(file->has_events ? ",\n" : "\n", file->stream);
     file->has_events = true;
+    json_dumpf(event, file->stream, JSON_REAL_PRECISION(12));
+    json_decref(event);
 }
 
+/* A name, and a place among the others, of a rank or of a thread of it. */
 static void metadata(
         struct trace_file *file, const char *what, int pid, int tid,
-        const char *key, const char *value)
+        const char *name, int place)
 {
-    next_event(file);
-    fprintf(file->stream,
-            "{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %d, \"tid\": %d, "
-            "\"args\": {\"%s\": %s}}",
-            what, pid, tid, key, value);
+    char key[32];
+    snprintf(key, sizeof key, "%s_name", what);
+    add(file, json_pack(
+                      "{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name", key,
+                      "pid", pid, "tid", tid, "args", "name", name));
+    snprintf(key, sizeof key, "%s_sort_index", what);
+    add(file, json_pack(
+                      "{s:s, s:s, s:i, s:i, s:{s:i}}", "ph", "M", "name", key,
+                      "pid", pid, "tid", tid, "args", "sort_index", place));
 }
 
 void trace_file_rank(struct trace_file *file, const struct trace_rank *rank)
@@ -78,39 +84,24 @@ void trace_file_rank(struct trace_file *file, const struct trace_rank *rank)
     char text[128];
     if (!file)
         return;
-    /* hosts' names hold no quote */
-    snprintf(text, sizeof text, "\"rank %d (%s)\"", rank->rank, rank->host);
-    metadata(file, "process_name", rank->rank, 0, "name", text);
-    snprintf(text, sizeof text, "%d", rank->rank);
-    metadata(file, "process_sort_index", rank->rank, 0, "sort_index", text);
+    snprintf(text, sizeof text, "rank %d (%s)", rank->rank, rank->host);
+    metadata(file, "process", rank->rank, 0, text, rank->rank);
     file->dropped += rank->dropped;
-    free(file->lanes);
-    file->lanes = NULL;
-    file->lane_count = 0;
+    memset(file->named, 0, sizeof file->named);
 }
 
+/* Of the lanes beyond the last that is told, numbers stand for names. */
 static void name_lane(struct trace_file *file, int rank, int lane)
 {
-    static const char *const names[] = {"\"trainer\"", "\"down\"", "\"up\""};
+    static const char *const names[] = {"trainer", "down", "up"};
     char text[64];
-    if (lane >= file->lane_count) {
-        uint8_t *more = realloc(file->lanes, (size_t)lane + 1);
-        if (!more)
-            return; /* a number stands for the name */
-        memset(more + file->lane_count, 0,
-               (size_t)(lane + 1 - file->lane_count));
-        file->lanes = more;
-        file->lane_count = lane + 1;
-    }
-    if (file->lanes[lane])
+    if (lane >= LANES_NAMED || file->named[lane])
         return;
-    file->lanes[lane] = 1;
-    snprintf(text, sizeof text, "\"host %d\"", lane - LANE_WORKERS);
+    file->named[lane] = true;
+    snprintf(text, sizeof text, "host %d", lane - LANE_WORKERS);
     metadata(
-            file, "thread_name", rank, lane, "name",
-            lane < LANE_WORKERS ? names[lane] : text);
-    snprintf(text, sizeof text, "%d", lane);
-    metadata(file, "thread_sort_index", rank, lane, "sort_index", text);
+            file, "thread", rank, lane,
+            lane < LANE_WORKERS ? names[lane] : text, lane);
 }
 
 static const char *number_name(int lane)
@@ -127,19 +118,21 @@ void trace_file_spans(
     for (size_t i = 0; file && i < count; i++) {
         const struct span *span = &spans[i];
         double begin = 1e6 * (span->begin - rank->clock);
+        char name[64];
         name_lane(file, rank->rank, span->lane);
-        next_event(file);
-        fprintf(file->stream, "{\"ph\": \"X\", \"name\": \"%s", span->name);
+        snprintf(name, sizeof name, "%s", span->name);
         if (strcmp(span->name, "layer") == 0)
-            fprintf(file->stream, " %lld", (long long)span->number);
-        fprintf(file->stream,
-                "\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f",
-                rank->rank, span->lane, begin > 0 ? begin : 0,
-                1e6 * (span->end - span->begin));
-        if (span->number >= 0)
-            fprintf(file->stream, ", \"args\": {\"%s\": %lld}",
-                    number_name(span->lane), (long long)span->number);
-        fputc('}', file->stream);
+            snprintf(name, sizeof name, "layer %lld", (long long)span->number);
+        json_t *args = span->number >= 0
+                               ? json_pack(
+                                         "{s:I}", number_name(span->lane),
+                                         (json_int_t)span->number)
+                               : NULL;
+        add(file, json_pack(
+                          "{s:s, s:s, s:i, s:i, s:f, s:f, s:o*}", "ph", "X",
+                          "name", name, "pid", rank->rank, "tid", span->lane,
+                          "ts", begin > 0 ? begin : 0, "dur",
+                          1e6 * (span->end - span->begin), "args", args));
     }
 }
 
@@ -177,6 +170,5 @@ void trace_file_abandon(struct trace_file *file)
         fclose(file->stream);
     if (file->beside[0])
         unlink(file->beside);
-    free(file->lanes);
     free(file);
 }
