@@ -1,7 +1,6 @@
 #include "data/chat.h"
 
 #include "base/file/fs.h"
-#include "base/log.h"
 #include "base/must.h"
 
 #include <stdlib.h>
@@ -241,78 +240,6 @@ void chat_destroy(struct chat *chat)
     free(chat);
 }
 
-/* --- told ----------------------------------------------------------------- */
-
-/* A question and its answer, after a system message or not. */
-static bool renders_as(
-        const struct chat *chat, const struct chat *own, bool has_system)
-{
-    struct conversation talk = {0};
-    struct chat_renderer a, b;
-    static const char *const turns[][2] = {
-            {"system", "Be brief."},
-            {"user", "What is 2 + 2?"},
-            {"assistant", "Four."}};
-    for (size_t i = !has_system; i < 3; i++)
-        conversation_add(
-                &talk,
-                json_pack(
-                        "{s:s, s:s}", "role", turns[i][0], "content",
-                        turns[i][1]),
-                false);
-    chat_renderer_init(&a, chat);
-    chat_renderer_init(&b, own);
-    bool is_same = chat_render_text(&a, &talk, NULL, false, &a.text) == ZD_OK &&
-                   chat_render_text(&b, &talk, NULL, false, &b.text) == ZD_OK;
-    const char *bos = json_string_at(own->variables, "bos_token");
-    size_t skip = bos &&
-                                  strncmp(b.text.text ? b.text.text : "", bos,
-                                          strlen(bos)) == 0 &&
-                                  strncmp(a.text.text ? a.text.text : "", bos,
-                                          strlen(bos)) != 0
-                          ? strlen(bos)
-                          : 0;
-    is_same = is_same && a.text.bytes + skip == b.text.bytes &&
-              memcmp(a.text.text, b.text.text + skip, a.text.bytes) == 0;
-    zd_error_clear();
-    chat_renderer_fini(&a);
-    chat_renderer_fini(&b);
-    conversation_fini(&talk);
-    return is_same;
-}
-
-static void name(const struct chat *chat, bool has_own)
-{
-    if (chat->is_own)
-        zd_log_info("chat template: the model's own, %s", chat->name);
-    else
-        zd_log_info(
-                "chat template: %s%s", chat->name,
-                has_own ? "" : "; the model has none");
-}
-
-void chat_tell(
-        const struct chat *chat, const struct tokenizer *tokenizer, bool names)
-{
-    const struct chat_choice choice = {.name = CHAT_AUTO};
-    bool has_own = tokenizer_chat(tokenizer).source != NULL;
-    struct chat *own = NULL;
-    if (names)
-        name(chat, has_own);
-    if (chat->is_own || !has_own)
-        return;
-    bool is_read = chat_create(&choice, tokenizer, false, &own) == ZD_OK;
-    if (!is_read || !renders_as(chat, own, true) ||
-        !renders_as(chat, own, false))
-        zd_log_warning(
-                "data.chat_template = \"%s\" renders conversations differently "
-                "from the model's own template (%s), which it will be served "
-                "with; data.chat_template = \"auto\" uses that",
-                chat->name, tokenizer_chat(tokenizer).path);
-    zd_error_clear();
-    chat_destroy(own);
-}
-
 /* --- conversations -------------------------------------------------------- */
 
 void conversation_fini(struct conversation *conversation)
@@ -320,7 +247,7 @@ void conversation_fini(struct conversation *conversation)
     json_decref(conversation->messages);
     json_decref(conversation->tools);
     json_decref(conversation->documents);
-    free(conversation->is_masked);
+    free(conversation->turns);
     memset(conversation, 0, sizeof *conversation);
 }
 
@@ -330,122 +257,11 @@ void conversation_add(
     if (!conversation->messages)
         conversation->messages = json_array();
     size_t count = json_array_size(conversation->messages);
-    conversation->is_masked =
-            zd_grow(conversation->is_masked, &conversation->capacity, count + 1,
-                    sizeof *conversation->is_masked);
-    conversation->is_masked[count] = is_masked;
+    const char *role = json_string_at(message, "role");
+    conversation->turns =
+            zd_grow(conversation->turns, &conversation->capacity, count + 1,
+                    sizeof *conversation->turns);
+    conversation->turns[count] =
+            (struct turn){role && strcmp(role, "assistant") == 0, is_masked};
     json_array_append_new(conversation->messages, message);
-}
-
-void chat_renderer_init(struct chat_renderer *renderer, const struct chat *chat)
-{
-    memset(renderer, 0, sizeof *renderer);
-    renderer->chat = chat;
-    renderer->context = chat ? zd_must(json_deep_copy(chat->variables)) : NULL;
-}
-
-void chat_renderer_fini(struct chat_renderer *renderer)
-{
-    json_decref(renderer->context);
-    jinja_output_fini(&renderer->text);
-    for (size_t i = 0; i < CHAT_SHAPES; i++) {
-        json_decref(renderer->shapes[i].messages);
-        jinja_output_fini(&renderer->shapes[i].text);
-    }
-    for (size_t i = 0; i < CHAT_EDGES; i++) {
-        free(renderer->begins[i].text);
-        free(renderer->ends[i].text);
-    }
-    memset(renderer, 0, sizeof *renderer);
-}
-
-static enum zd_status fail_rendering(
-        const struct chat *chat, enum jinja_result result, const char *why)
-{
-    if (result == JINJA_OVER) {
-        ZD_FAIL(ZD_ERR_DATA, "E0414", "the chat template %s", why);
-        zd_fail_help(
-                "no chat template needs as much: the template is broken or "
-                "hostile, or the conversation too long");
-    } else if (result == JINJA_UNKNOWN) {
-        ZD_FAIL(ZD_ERR_DATA, "E0416", "the chat template cannot be used: %s",
-                why);
-    } else {
-        ZD_FAIL(ZD_ERR_DATA, "E0415", "the chat template %s: %s (%s)",
-                result == JINJA_RAISED ? "refuses the conversation"
-                                       : "fails on the conversation",
-                why, chat->name);
-    }
-    return ZD_ERR_DATA;
-}
-
-static void set(json_t *context, const char *key, const json_t *value)
-{
-    json_object_set(context, key, value ? (json_t *)value : json_null());
-}
-
-/* A conversation is rendered up to some 50 times, a value of it in 5 to 100
- * steps each time, and its texts are copied. A template that takes more is
- * hostile: it would take it for each row of a file. */
-enum {
-    BASE_STEPS = 2000000,
-    VALUE_STEPS = 5000,
-    BYTE_STEPS = 4,
-    BASE_BYTES = 32 << 20,
-    VALUE_BYTES = 8 << 10,
-    BYTE_BYTES = 64
-};
-
-/* JSON that was parsed, so its depth is bounded. */
-static void allow(const json_t *value, struct jinja_limits *limits)
-{
-    const char *key;
-    json_t *item;
-    size_t i, bytes = json_string_length(value);
-    limits->steps += VALUE_STEPS + BYTE_STEPS * bytes;
-    limits->bytes += VALUE_BYTES + BYTE_BYTES * bytes;
-    json_array_foreach(value, i, item) allow(item, limits);
-    json_object_foreach((json_t *)value, key, item) allow(item, limits);
-}
-
-static struct jinja_limits limits_of(const struct conversation *conversation)
-{
-    struct jinja_limits limits = {.steps = BASE_STEPS, .bytes = BASE_BYTES};
-    allow(conversation->messages, &limits);
-    allow(conversation->tools, &limits);
-    allow(conversation->documents, &limits);
-    allow(conversation->variables, &limits);
-    limits.most_steps = limits.steps;
-    return limits;
-}
-
-enum zd_status chat_render_text(
-        struct chat_renderer *renderer, const struct conversation *conversation,
-        const json_t *messages, bool add_generation_prompt,
-        struct jinja_output *out)
-{
-    const struct chat *chat = renderer->chat;
-    json_t *context = renderer->context;
-    char why[300] = "";
-    if (conversation->variables) { /* of this conversation alone */
-        context = zd_must(json_copy(context));
-        json_object_update(context, (json_t *)conversation->variables);
-    }
-    set(context, "messages", messages ? messages : conversation->messages);
-    set(context, "tools", conversation->tools);
-    set(context, "documents", conversation->documents);
-    json_object_set_new(
-            context, "add_generation_prompt",
-            json_boolean(add_generation_prompt));
-    jinja_output_fini(out);
-    if (out == &renderer->text)
-        renderer->limits = limits_of(conversation);
-    enum jinja_result result = jinja_render(
-            conversation->tools && chat->with_tools ? chat->with_tools
-                                                    : chat->template,
-            context, &renderer->limits, out, why, sizeof why);
-    set(context, "messages", NULL);
-    if (conversation->variables)
-        json_decref(context);
-    return result == JINJA_DONE ? ZD_OK : fail_rendering(chat, result, why);
 }

@@ -63,7 +63,10 @@ struct conversation {
     json_t *messages;          /* objects with "role"; owned */
     json_t *tools, *documents; /* owned; NULL: none */
     const json_t *variables;   /* more of them, by name; NULL: none */
-    bool *is_masked; /* (messages) not trained, whatever train_on says; owned */
+    struct turn {
+        bool is_assistant;
+        bool is_masked; /* not trained, whatever train_on says */
+    } * turns;          /* (messages) owned */
     size_t capacity;
 };
 void conversation_fini(struct conversation *conversation);
@@ -71,17 +74,7 @@ void conversation_fini(struct conversation *conversation);
 void conversation_add(
         struct conversation *conversation, json_t *message, bool is_masked);
 
-/* What chat_spans.c has found in earlier conversations: the text of one without
- * its words, and what precedes or follows the words of a kind of message. */
-struct chat_shape {
-    json_t *messages;
-    struct jinja_output text;
-};
-struct chat_edge {
-    size_t kind, bytes;
-    char *text; /* owned */
-};
-enum { CHAT_SHAPES = 8, CHAT_EDGES = 32 };
+struct chat_memory; /* chat_skeleton.h */
 
 /* What one thread needs. */
 struct chat_renderer {
@@ -89,9 +82,7 @@ struct chat_renderer {
     json_t *context;
     struct jinja_output text;   /* of a conversation, rendered first */
     struct jinja_limits limits; /* of all renderings of it together */
-    struct chat_shape shapes[CHAT_SHAPES];
-    struct chat_edge begins[CHAT_EDGES], ends[CHAT_EDGES];
-    size_t shape_count, begin_count, end_count; /* ever; the last ones stay */
+    struct chat_memory *memory; /* of earlier conversations; owned */
 };
 void chat_renderer_init(
         struct chat_renderer *renderer, const struct chat *chat);
@@ -115,12 +106,14 @@ enum zd_status chat_render_prompt(
         struct chat_renderer *renderer, const char *content, const char *answer,
         struct document *document);
 
-/* Part of chat_render: the ranges of the messages that are `wanted`, in
- * renderer->text. `is_whole`: all that a message adds, where the text before it
- * does not change with it; else, and without `is_whole`, from the end of the
- * generation prompt to its end mark. */
+/* Part of chat_render: the ranges of the messages that are wanted in
+ * renderer->memory, in renderer->text. `is_whole` there: all that a message
+ * adds, where the text before it does not change with it; else, and without
+ * `is_whole`, from the end of the generation prompt to its end mark. `known`:
+ * the shape of the conversation's key, or NULL. */
+struct shape;
 enum zd_status chat_find_spans(
         struct chat_renderer *renderer, const struct conversation *conversation,
-        const bool *wanted, bool is_whole, struct document *document);
+        struct shape *known, struct document *document);
 
 #endif

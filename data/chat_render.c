@@ -1,6 +1,6 @@
 /* chat_render.c - a conversation as a document: its text, and what of it is
  * trained. */
-#include "data/chat.h"
+#include "data/chat_skeleton.h"
 
 #include "base/must.h"
 #include "data/record.h"
@@ -8,46 +8,131 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_assistant(const json_t *message)
+void chat_renderer_init(struct chat_renderer *renderer, const struct chat *chat)
 {
-    const char *role = json_string_at(message, "role");
-    return role && strcmp(role, "assistant") == 0;
+    memset(renderer, 0, sizeof *renderer);
+    if (!chat)
+        return;
+    renderer->chat = chat;
+    renderer->context = zd_must(json_deep_copy(chat->variables));
+    renderer->memory = zd_array(1, sizeof *renderer->memory);
+}
+
+void chat_renderer_fini(struct chat_renderer *renderer)
+{
+    json_decref(renderer->context);
+    jinja_output_fini(&renderer->text);
+    chat_memory_destroy(renderer->memory);
+    memset(renderer, 0, sizeof *renderer);
+}
+
+/* Messages whose ranges are looked for: those that are trained or, where
+ * everything else is, those that are not. False: there are none. */
+static bool choose(
+        struct chat_memory *memory, const struct conversation *conversation,
+        enum train_on train_on)
+{
+    size_t count = json_array_size(conversation->messages), last = count;
+    bool has_any = false;
+    memory->is_whole = train_on == TRAIN_ON_ALL;
+    memory->wanted =
+            zd_grow(memory->wanted, &memory->wanted_capacity, count + 1,
+                    sizeof *memory->wanted);
+    for (size_t i = count; i-- > 0;) {
+        const struct turn *turn = &conversation->turns[i];
+        last = turn->is_assistant && last == count ? i : last;
+        memory->wanted[i] =
+                memory->is_whole
+                        ? turn->is_masked
+                        : turn->is_assistant && !turn->is_masked &&
+                                  (train_on != TRAIN_ON_LAST || i == last);
+        has_any |= memory->wanted[i];
+    }
+    return has_any;
 }
 
 /* The ranges that the template marks, where each is of one message or all are
- * trained. */
+ * trained, in the shape. */
 static bool take_tags(
-        const struct jinja_output *text, const bool *wanted, size_t count,
-        const json_t *messages, bool wants_all, struct document *document)
+        const struct jinja_output *text, const struct chat_memory *memory,
+        const struct conversation *conversation, struct shape *shape)
 {
+    size_t count = json_array_size(conversation->messages);
     size_t assistants = 0, n = 0;
-    for (size_t i = 0; i < count; i++)
-        assistants += is_assistant(json_array_get(messages, i));
-    if (!wants_all && assistants != text->span_count)
-        return false;
+    bool wants_all = true;
+    for (size_t i = 0; i < count; i++) {
+        assistants += conversation->turns[i].is_assistant;
+        wants_all &= memory->wanted[i] || !conversation->turns[i].is_assistant;
+    }
     for (size_t i = 0; wants_all && i < text->span_count; i++)
-        document_train(document, text->spans[i].begin, text->spans[i].end);
-    for (size_t i = 0; !wants_all && i < count; i++) {
-        if (!is_assistant(json_array_get(messages, i)))
-            continue;
-        if (wanted[i])
-            document_train(document, text->spans[n].begin, text->spans[n].end);
-        n++;
+        shape_train(shape, text->spans[i].begin, text->spans[i].end);
+    if (wants_all || assistants != text->span_count)
+        return wants_all;
+    for (size_t i = 0; i < count; i++) {
+        if (memory->wanted[i])
+            shape_train(shape, text->spans[n].begin, text->spans[n].end);
+        n += conversation->turns[i].is_assistant;
     }
     return true;
 }
 
-/* Everything but what the masked messages add. */
-static enum zd_status train_others(
+/* Keep the shape of a conversation whose ranges need no search. One that has
+ * other ranges is kept as one of no use. */
+static void remember(
         struct chat_renderer *renderer, const struct conversation *conversation,
-        bool has_masked, struct document *document)
+        bool has_tags, const struct document *document)
+{
+    struct skeleton s = {.renderer = renderer, .conversation = conversation};
+    struct document again = {0};
+    bool is_sound = false;
+    if (renderer->memory->key_bytes > SHAPE_BYTES)
+        return;
+    if (skeleton_make(&s, MARKS_ALL, &is_sound) != ZD_OK)
+        zd_error_clear();
+    if (is_sound && has_tags)
+        take_tags(&s.shape.text, renderer->memory, conversation, &s.shape);
+    if (is_sound)
+        shape_apply(&s.shape, &again);
+    s.shape.watch.depends |=
+            !is_sound || again.trained_count != document->trained_count;
+    for (size_t i = 0; i < again.trained_count && !s.shape.watch.depends; i++)
+        s.shape.watch.depends =
+                again.trained[i].begin != document->trained[i].begin ||
+                again.trained[i].end != document->trained[i].end;
+    chat_keep_shape(renderer->memory, &s.shape);
+    skeleton_fini(&s);
+    document_fini(&again);
+}
+
+/* `known`: the shape of its key, where there was one. */
+static enum zd_status render_whole(
+        struct chat_renderer *renderer, const struct conversation *conversation,
+        bool has_any, struct shape *known, struct document *document)
+{
+    const struct chat_memory *memory = renderer->memory;
+    struct shape tagged = {0};
+    ZD_TRY(chat_render_text(
+            renderer, conversation, NULL, false, &renderer->text));
+    document_add(
+            document, renderer->text.text, renderer->text.bytes,
+            ENCODE_ADDED_TOKENS, false);
+    bool has_tags = has_any && renderer->chat->has_tags && !memory->is_whole &&
+                    take_tags(&renderer->text, memory, conversation, &tagged);
+    shape_apply(&tagged, document);
+    shape_fini(&tagged);
+    if (has_any && !has_tags)
+        return chat_find_spans(
+                renderer, conversation, renderer->chat->has_tags ? NULL : known,
+                document);
+    if (!known)
+        remember(renderer, conversation, has_tags, document);
+    return ZD_OK;
+}
+
+/* Everything but the ranges, in place. */
+static void train_others(struct document *document)
 {
     size_t from = 0;
-    if (has_masked)
-        ZD_TRY(chat_find_spans(
-                renderer, conversation, conversation->is_masked, true,
-                document));
-    /* turned inside out, in place */
     for (size_t i = 0; i < document->trained_count; i++) {
         struct text_range *range = &document->trained[i];
         size_t end = range->end;
@@ -55,7 +140,6 @@ static enum zd_status train_others(
         from = end;
     }
     document_train(document, from, document->bytes);
-    return ZD_OK;
 }
 
 static bool has_key(const json_t *messages, const char *key)
@@ -85,50 +169,25 @@ static unsigned find_ignored(
     return found & ignored;
 }
 
-static void take_text(
-        const struct chat_renderer *renderer, struct document *document)
-{
-    document_clear(document);
-    document_add(
-            document, renderer->text.text, renderer->text.bytes,
-            ENCODE_ADDED_TOKENS, false);
-    document->is_chat = true;
-    document->adds_prefix = renderer->chat->is_layout;
-}
-
 enum zd_status chat_render(
         struct chat_renderer *renderer, const struct conversation *conversation,
         enum train_on train_on, struct document *document)
 {
-    const json_t *messages = conversation->messages;
-    size_t count = json_array_size(messages), last = count;
-    bool has_masked = false;
-    ZD_TRY(chat_render_text(
-            renderer, conversation, NULL, false, &renderer->text));
-    take_text(renderer, document);
+    struct chat_memory *memory = renderer->memory;
+    bool has_any = choose(memory, conversation, train_on);
+    chat_write_key(memory, conversation, MARKS_ALL);
+    struct shape *known = chat_find_shape(memory);
+    document_clear(document);
+    if (known && shape_fill(known, memory, document))
+        shape_apply(known, document);
+    else
+        ZD_TRY(render_whole(renderer, conversation, has_any, known, document));
+    if (memory->is_whole)
+        train_others(document);
+    document->is_chat = true;
+    document->adds_prefix = renderer->chat->is_layout;
     document->ignored = find_ignored(renderer->chat, conversation);
-    for (size_t i = 0; i < count; i++) {
-        has_masked |= conversation->is_masked[i];
-        if (is_assistant(json_array_get(messages, i)))
-            last = i;
-    }
-    if (train_on == TRAIN_ON_ALL)
-        return train_others(renderer, conversation, has_masked, document);
-    bool *wanted = zd_array(count + 1, sizeof *wanted), wants_all = true;
-    for (size_t i = 0; i < count; i++) {
-        bool is = is_assistant(json_array_get(messages, i));
-        wanted[i] = is && !conversation->is_masked[i] &&
-                    (train_on != TRAIN_ON_LAST || i == last);
-        wants_all &= wanted[i] || !is;
-    }
-    enum zd_status status = ZD_OK;
-    if (!renderer->chat->has_tags ||
-        !take_tags(
-                &renderer->text, wanted, count, messages, wants_all, document))
-        status = chat_find_spans(
-                renderer, conversation, wanted, false, document);
-    free(wanted);
-    return status;
+    return ZD_OK;
 }
 
 enum zd_status chat_render_prompt(
@@ -148,8 +207,14 @@ enum zd_status chat_render_prompt(
             answer ? chat_render(renderer, &talk, TRAIN_ON_LAST, document)
                    : chat_render_text(
                              renderer, &talk, NULL, true, &renderer->text);
-    if (status == ZD_OK && !answer)
-        take_text(renderer, document);
+    if (status == ZD_OK && !answer) {
+        document_clear(document);
+        document_add(
+                document, renderer->text.text, renderer->text.bytes,
+                ENCODE_ADDED_TOKENS, false);
+        document->is_chat = true;
+        document->adds_prefix = renderer->chat->is_layout;
+    }
     conversation_fini(&talk);
     return status;
 }

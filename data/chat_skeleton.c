@@ -1,220 +1,101 @@
 #include "data/chat_skeleton.h"
 
 #include "base/must.h"
-#include "data/tokenizer/unicode.h"
-#include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --- marks ---------------------------------------------------------------- */
+/* --- shapes --------------------------------------------------------------- */
 
-/* White space as Python's str.strip knows it. */
-static bool is_space(uint32_t c)
+/* Where the key's shape is, or its place. */
+static struct shape **slot(struct chat_memory *memory)
 {
-    bool is = c >= 0x1c && c <= 0x1f;
-    for (int r = 0; r < unicode_spaces.count && !is; r++)
-        is = c >= unicode_spaces.ranges[r].begin &&
-             c <= unicode_spaces.ranges[r].end;
-    return is;
-}
-
-static size_t spaces_before(const char *text, size_t bytes)
-{
-    const unsigned char *at = (const unsigned char *)text;
-    size_t n = 0;
-    unsigned step;
-    while (n < bytes && is_space(utf8_read(at + n, &step)))
-        n += step;
-    return n;
-}
-
-size_t chat_strip_end(const char *text, size_t bytes)
-{
-    const unsigned char *at = (const unsigned char *)text;
-    unsigned step;
-    while (bytes > 0) {
-        size_t last = utf8_before(at, bytes);
-        if (!is_space(utf8_read(at + last, &step)))
+    uint64_t hash = hash_64(memory->key, memory->key_bytes, 0);
+    struct shape **at = NULL;
+    for (size_t i = 0; i < CHAT_PROBES; i++) {
+        at = &memory->shapes[(hash + i) % CHAT_SHAPES];
+        if (!*at || ((*at)->key_bytes == memory->key_bytes &&
+                     memcmp((*at)->key, memory->key, memory->key_bytes) == 0))
             break;
-        bytes = last;
     }
-    return bytes;
+    return at;
 }
 
-bool chat_is_mark(const char *text, size_t bytes)
+struct shape *chat_find_shape(struct chat_memory *memory)
 {
-    const unsigned char *at = (const unsigned char *)text;
-    return bytes >= MARK_BYTES && at[0] == 0xf3 && at[1] >= 0xb0 &&
-           at[4] == 0xf4 && at[5] < 0x90;
+    struct shape *shape = *slot(memory);
+    bool is = shape && shape->key_bytes == memory->key_bytes &&
+              memcmp(shape->key, memory->key, memory->key_bytes) == 0;
+    return is ? shape : NULL;
 }
 
-size_t chat_mark_word(const char *text)
+void shape_fini(struct shape *shape)
 {
-    unsigned step;
-    const unsigned char *at = (const unsigned char *)text;
-    return (size_t)(utf8_read(at, &step) - 0xf0000) << MARK_DIGITS |
-           (size_t)(utf8_read(at + 4, &step) - 0x100000);
+    jinja_output_fini(&shape->text);
+    free(shape->key);
+    free(shape->places);
+    free(shape->ranges);
+    free(shape->watch.is_quoted);
+    memset(shape, 0, sizeof *shape);
 }
 
-static void write_mark(size_t word, char out[MARK_BYTES])
+static void drop(struct shape **at)
 {
-    utf8_write(
-            (unsigned char *)out, (uint32_t)(0xf0000 + (word >> MARK_DIGITS)));
-    utf8_write(
-            (unsigned char *)out + 4,
-            (uint32_t)(0x100000 + (word & ((1u << MARK_DIGITS) - 1))));
+    if (*at)
+        shape_fini(*at);
+    free(*at);
+    *at = NULL;
 }
 
-/* What templates look for within a message. */
-static const char *const kept[] = {
-        "<think>",   "</think>", "<tool_response>", "</tool_response>",
-        "/no_think", "/nothink", "/think"};
-
-static size_t kept_bytes(const char *text, size_t bytes)
+void chat_keep_shape(struct chat_memory *memory, struct shape *shape)
 {
-    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
-        if (bytes >= strlen(kept[i]) &&
-            memcmp(text, kept[i], strlen(kept[i])) == 0)
-            return strlen(kept[i]);
-    return 0;
-}
-
-struct bytes {
-    char *data;
-    size_t count, capacity;
-};
-
-static void append(struct bytes *to, const char *data, size_t count)
-{
-    if (count == 0)
+    size_t bytes = memory->key_bytes + shape->text.bytes;
+    if (bytes > SHAPE_BYTES)
         return;
-    to->data = zd_grow(to->data, &to->capacity, to->count + count, 1);
-    memcpy(to->data + to->count, data, count);
-    to->count += count;
+    memory->shapes_bytes += bytes;
+    if (memory->shapes_bytes > SHAPES_BYTES) {
+        for (int i = 0; i < CHAT_SHAPES; i++)
+            drop(&memory->shapes[i]);
+        memory->shapes_bytes = bytes;
+    }
+    struct shape **at = slot(memory);
+    drop(at);
+    *at = zd_array(1, sizeof **at);
+    **at = *shape;
+    (*at)->key_bytes = memory->key_bytes;
+    (*at)->key = zd_must(malloc(memory->key_bytes));
+    memcpy((*at)->key, memory->key, memory->key_bytes);
+    memset(shape, 0, sizeof *shape);
 }
 
-/* Text without a kept word. */
-static void append_marked(
-        struct skeleton *s, struct bytes *to, const char *text, size_t bytes,
-        size_t message)
+void chat_memory_destroy(struct chat_memory *memory)
 {
-    char mark[MARK_BYTES];
-    size_t before = spaces_before(text, bytes);
-    size_t end = chat_strip_end(text, bytes);
-    if (before >= end) {
-        append(to, text, bytes);
+    if (!memory)
         return;
-    }
-    s->words = zd_grow(
-            s->words, &s->word_capacity, s->word_count + 1, sizeof *s->words);
-    s->words[s->word_count] =
-            (struct word){text + before, end - before, message};
-    write_mark(s->word_count++, mark);
-    append(to, text, before);
-    append(to, mark, MARK_BYTES);
-    append(to, text + end, bytes - end);
+    for (size_t i = 0; i < CHAT_SHAPES; i++)
+        drop(&memory->shapes[i]);
+    free(memory->key);
+    free(memory->words);
+    free(memory->wanted);
+    free(memory);
 }
 
-static json_t *marked_string(
-        struct skeleton *s, const json_t *string, size_t message)
+/* False: there is a mark that we have not written. */
+static bool find_places(struct shape *shape, size_t word_count)
 {
-    const char *text = json_string_value(string);
-    size_t bytes = json_string_length(string), from = 0;
-    struct bytes out = {0};
-    for (size_t at = 0; at < bytes;) {
-        const char *next = strpbrk(text + at, "</");
-        size_t skip =
-                next ? kept_bytes(next, bytes - (size_t)(next - text)) : 0;
-        if (!next)
-            break;
-        at = (size_t)(next - text);
-        if (skip > 0) {
-            append_marked(s, &out, text + from, at - from, message);
-            append(&out, next, skip);
-            from = at + skip;
-        }
-        at += skip > 0 ? skip : 1;
+    const char *begin = shape->text.text, *end = begin + shape->text.bytes;
+    for (const char *at = begin; (at = jinja_find_mark(at, (size_t)(end - at)));
+         at += MARK_BYTES) {
+        size_t word = jinja_mark_word(at);
+        if (word >= word_count)
+            return false;
+        shape->places =
+                zd_grow(shape->places, &shape->place_capacity,
+                        shape->place_count + 1, sizeof *shape->places);
+        shape->places[shape->place_count++] =
+                (struct place){.at = (size_t)(at - begin), .word = word};
     }
-    append_marked(s, &out, text + from, bytes - from, message);
-    json_t *marked = json_stringn_nocheck(out.data ? out.data : "", out.count);
-    free(out.data);
-    return zd_must(marked);
-}
-
-/* Strings of an argument at any depth, of parts their text, and what is under
- * the other names in `keys`. */
-static json_t *marked_value(
-        struct skeleton *s, const json_t *value, size_t message, bool is_all)
-{
-    static const char *const keys[] = {
-            "content",  "text",      "reasoning_content",
-            "thinking", "reasoning", "tool_calls",
-            "function", "name",      "arguments"};
-    if (json_is_string(value) && is_all)
-        return marked_string(s, value, message);
-    if (json_is_array(value)) {
-        json_t *list = json_array(), *item;
-        size_t i;
-        json_array_foreach(value, i, item) json_array_append_new(
-                list, marked_value(s, item, message, is_all));
-        return list;
-    }
-    if (!json_is_object(value))
-        return json_incref((json_t *)value);
-    json_t *object = json_object(), *item;
-    const char *key;
-    json_object_foreach((json_t *)value, key, item)
-    {
-        bool is = is_all, goes_in = is_all;
-        for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !is; i++)
-            if (strcmp(key, keys[i]) == 0) {
-                goes_in = true;
-                is = json_is_string(item) || strcmp(key, "arguments") == 0;
-            }
-        json_object_set_new_nocheck(
-                object, key,
-                goes_in ? marked_value(s, item, message, is)
-                        : json_incref(item));
-    }
-    return object;
-}
-
-bool chat_is_assistant(const json_t *message)
-{
-    const char *role = json_string_at(message, "role");
-    return role && strcmp(role, "assistant") == 0;
-}
-
-/* A message's own name is no word of its. */
-static json_t *marked_message(
-        struct skeleton *s, const json_t *message, size_t index)
-{
-    json_t *marked = marked_value(s, message, index, false);
-    json_t *name = json_object_get(message, "name");
-    if (name)
-        json_object_set(marked, "name", name);
-    return marked;
-}
-
-/* --- the skeleton --------------------------------------------------------- */
-
-/* Of the first `count` messages. */
-enum zd_status skeleton_render(
-        struct skeleton *s, size_t count, bool add_generation_prompt,
-        struct jinja_output *out)
-{
-    json_t *messages = s->messages;
-    if (count < json_array_size(s->messages)) {
-        messages = json_array();
-        for (size_t i = 0; i < count; i++)
-            json_array_append(messages, json_array_get(s->messages, i));
-    }
-    enum zd_status status = chat_render_text(
-            s->renderer, s->conversation, messages, add_generation_prompt, out);
-    if (messages != s->messages)
-        json_decref(messages);
-    return status;
+    return true;
 }
 
 /* As JSON has it within a string; returns what it takes of `at`, 0: that is
@@ -241,72 +122,133 @@ static size_t match_escaped(
     return n;
 }
 
-/* Is it the text with marks for words? Then `places` are known. */
-static bool explains(struct skeleton *s)
+bool shape_explains(
+        struct shape *shape, const struct chat_memory *memory, const char *text,
+        size_t bytes)
 {
-    const struct jinja_output *text = &s->renderer->text;
-    const char *from = s->text.text, *end = from + s->text.bytes;
-    size_t at = 0;
-    s->place_count = 0;
-    while (from < end) {
-        const char *mark = from;
-        while ((mark = memchr(mark, 0xf3, (size_t)(end - mark))) &&
-               !chat_is_mark(mark, (size_t)(end - mark)))
-            mark++;
-        size_t fixed = (size_t)((mark ? mark : end) - from);
-        if (fixed > text->bytes - at ||
-            memcmp(text->text + at, from, fixed) != 0)
+    const char *from = shape->text.text;
+    size_t at = 0, done = 0;
+    for (size_t p = 0; p <= shape->place_count; p++) {
+        bool is_last = p == shape->place_count;
+        struct place *place = is_last ? NULL : &shape->places[p];
+        size_t fixed = (place ? place->at : shape->text.bytes) - done;
+        if (fixed > bytes - at || memcmp(text + at, from + done, fixed) != 0)
             return false;
         at += fixed;
-        if (!mark)
+        if (!place)
             break;
-        size_t n = chat_mark_word(mark), left = text->bytes - at, taken;
-        if (n >= s->word_count)
-            return false;
-        const struct word *word = &s->words[n];
+        const struct word *word = &memory->words[place->word];
+        size_t left = bytes - at;
         bool is_plain = word->bytes <= left &&
-                        memcmp(text->text + at, word->text, word->bytes) == 0;
-        taken = is_plain ? word->bytes
+                        memcmp(text + at, word->text, word->bytes) == 0;
+        size_t taken =
+                is_plain ? word->bytes
                          : match_escaped(
-                                   text->text + at, left, word->text,
-                                   word->bytes);
+                                   text + at, left, word->text, word->bytes);
         if (taken == 0)
             return false;
-        s->places =
-                zd_grow(s->places, &s->place_capacity, s->place_count + 1,
-                        sizeof *s->places);
-        s->places[s->place_count++] = (struct place){
-                (size_t)(mark - s->text.text), at, at + taken, n};
         at += taken;
-        from = mark + MARK_BYTES;
+        done += fixed + MARK_BYTES;
+        place->text_end = at;
     }
-    return at == text->bytes;
+    return at == bytes;
 }
 
-/* A place of the template's own text in the skeleton, in the text. */
-size_t skeleton_place(const struct skeleton *s, size_t at)
+bool shape_fill(
+        struct shape *shape, const struct chat_memory *memory,
+        struct document *document)
 {
-    size_t low = 0, high = s->place_count;
+    size_t done = 0;
+    if (shape->watch.depends)
+        return false;
+    for (size_t i = 0; i < memory->word_count; i++)
+        if (!jinja_watch_allows(
+                    &shape->watch, i, memory->words[i].text,
+                    memory->words[i].bytes))
+            return false;
+    for (size_t p = 0; p < shape->place_count; p++) {
+        struct place *place = &shape->places[p];
+        const struct word *word = &memory->words[place->word];
+        document_add(
+                document, shape->text.text + done, place->at - done,
+                ENCODE_ADDED_TOKENS, false);
+        document_add(
+                document, word->text, word->bytes, ENCODE_ADDED_TOKENS, false);
+        place->text_end = document->bytes;
+        done = place->at + MARK_BYTES;
+    }
+    document_add(
+            document, shape->text.text + done, shape->text.bytes - done,
+            ENCODE_ADDED_TOKENS, false);
+    return true;
+}
+
+size_t shape_place(const struct shape *shape, size_t at)
+{
+    size_t low = 0, high = shape->place_count;
     while (low < high) { /* places before it */
         size_t middle = low + (high - low) / 2;
-        if (s->places[middle].at < at)
+        if (shape->places[middle].at < at)
             low = middle + 1;
         else
             high = middle;
     }
     if (low == 0)
         return at;
-    const struct place *before = &s->places[low - 1];
+    const struct place *before = &shape->places[low - 1];
     return before->text_end + (at - before->at - MARK_BYTES);
+}
+
+void shape_train(struct shape *shape, size_t begin, size_t end)
+{
+    shape->ranges =
+            zd_grow(shape->ranges, &shape->range_capacity,
+                    shape->range_count + 1, sizeof *shape->ranges);
+    shape->ranges[shape->range_count++] = (struct text_range){begin, end};
+}
+
+void shape_apply(const struct shape *shape, struct document *document)
+{
+    document->trained_count = 0;
+    for (size_t i = 0; i < shape->range_count; i++)
+        document_train(
+                document, shape_place(shape, shape->ranges[i].begin),
+                shape_place(shape, shape->ranges[i].end));
+}
+
+/* --- the skeleton of a conversation --------------------------------------- */
+
+enum zd_status skeleton_render(
+        struct skeleton *s, size_t count, bool add_generation_prompt,
+        struct jinja_output *out)
+{
+    json_t *messages = s->messages;
+    if (count < json_array_size(s->messages)) {
+        messages = json_array();
+        for (size_t i = 0; i < count; i++)
+            json_array_append(messages, json_array_get(s->messages, i));
+    }
+    enum zd_status status = chat_render_text(
+            s->renderer, s->conversation, messages, add_generation_prompt, out);
+    if (messages != s->messages)
+        json_decref(messages);
+    return status;
 }
 
 static void place_messages(struct skeleton *s)
 {
-    for (size_t p = 0; p < s->place_count; p++) {
-        struct message_place *of = &s->of[s->words[s->places[p].word].message];
-        if (!of->has)
-            of->first = p;
-        of->last = p;
+    const struct word *words = s->renderer->memory->words;
+    const struct place *places = s->shape.places;
+    for (size_t p = 0; p < s->shape.place_count; p++) {
+        struct message_place *of = &s->of[words[places[p].word].message];
+        size_t q = of->has ? of->first : p;
+        of->first = q;
+        while (q < p && places[q].word != places[p].word)
+            q++;
+        of->repeats |= q < p;
+        of->is_torn |= q == p && of->has && p > of->last + 1;
+        if (!of->has || p == of->last + 1)
+            of->last = p;
         of->has = true;
     }
 }
@@ -314,67 +256,35 @@ static void place_messages(struct skeleton *s)
 void skeleton_fini(struct skeleton *s)
 {
     json_decref(s->messages);
-    jinja_output_fini(&s->text);
-    free(s->words);
-    free(s->places);
+    shape_fini(&s->shape);
     free(s->of);
 }
 
-static void copy_output(
-        const struct jinja_output *from, struct jinja_output *to)
-{
-    *to = (struct jinja_output){
-            .text = zd_must(malloc(from->bytes + 1)), .bytes = from->bytes};
-    memcpy(to->text, from->text, from->bytes);
-    to->text[from->bytes] = '\0';
-}
-
-/* That of an earlier conversation with the same marks, where there is one:
- * explains() sees whether it is right for this one. */
-static enum zd_status render_skeleton(struct skeleton *s, enum marked marked)
-{
-    struct chat_renderer *renderer = s->renderer;
-    bool is_known = marked == MARKS_ALL && !s->conversation->variables &&
-                    !s->conversation->tools && !s->conversation->documents;
-    for (size_t i = 0; is_known && i < CHAT_SHAPES; i++)
-        if (renderer->shapes[i].messages &&
-            json_equal(renderer->shapes[i].messages, s->messages)) {
-            copy_output(&renderer->shapes[i].text, &s->text);
-            return ZD_OK;
-        }
-    ZD_TRY(skeleton_render(s, json_array_size(s->messages), false, &s->text));
-    if (!is_known || json_array_size(s->messages) > SHAPE_MESSAGES ||
-        s->text.bytes > SHAPE_BYTES)
-        return ZD_OK;
-    struct chat_shape *shape =
-            &renderer->shapes[renderer->shape_count++ % CHAT_SHAPES];
-    json_decref(shape->messages);
-    jinja_output_fini(&shape->text);
-    shape->messages = json_incref(s->messages);
-    copy_output(&s->text, &shape->text);
-    return ZD_OK;
-}
-
-/* *sound_out: it explains the text. */
 enum zd_status skeleton_make(
         struct skeleton *s, enum marked marked, bool *sound_out)
 {
-    const json_t *messages = s->conversation->messages;
-    size_t count = json_array_size(messages);
+    struct chat_renderer *renderer = s->renderer;
+    const struct chat_memory *memory = renderer->memory;
+    struct jinja_watch *watch = &s->shape.watch;
     s->marked = marked;
-    s->messages = json_array();
-    s->of = zd_array(count + 1, sizeof *s->of);
-    for (size_t i = 0; i < count; i++) {
-        json_t *message = json_array_get(messages, i);
-        bool is = marked == MARKS_ALL ||
-                  (marked == MARKS_ASSISTANT && chat_is_assistant(message));
-        json_array_append_new(
-                s->messages,
-                is ? marked_message(s, message, i) : json_incref(message));
-    }
-    ZD_TRY(render_skeleton(s, marked));
-    *sound_out = explains(s);
+    s->messages = json_loadb(
+            memory->key, memory->messages_bytes, JSON_ALLOW_NUL, NULL);
+    *sound_out = false;
+    if (!s->messages)
+        return ZD_OK;
+    s->of = zd_array(json_array_size(s->messages) + 1, sizeof *s->of);
+    watch->is_quoted = zd_array(memory->word_count + 1, sizeof(bool));
+    watch->word_count = memory->word_count;
+    renderer->limits.watch = watch;
+    enum zd_status status = skeleton_render(
+            s, json_array_size(s->messages), false, &s->shape.text);
+    renderer->limits.watch = NULL;
+    *sound_out = status == ZD_OK &&
+                 find_places(&s->shape, memory->word_count) &&
+                 shape_explains(
+                         &s->shape, memory, renderer->text.text,
+                         renderer->text.bytes);
     if (*sound_out)
         place_messages(s);
-    return ZD_OK;
+    return status;
 }

@@ -1,5 +1,20 @@
-/* chat_skeleton.h - a conversation rendered with marks in place of its words:
- * which text of a template is whose. For chat_spans.c, which says what for. */
+/* chat_skeleton.h - conversations that differ in words alone. For chat_render.c
+ * and chat_spans.c.
+ *
+ *   messages [{"role": "user", "content": " Hi\n"}]
+ *   key      [{"role": "user", "content": " [0]\n"}]    word 0: Hi
+ *   skeleton <|im_start|>user\n [0]\n<|im_end|>\n
+ *
+ * The key is the JSON of the messages with marks in place of what they say. A
+ * mark keeps what templates look for: space around a text, and the words of
+ * `kept`. The skeleton is the key rendered; with the words put back it has to
+ * be the conversation's text, byte by byte. So it tells where in the text each
+ * message's words are, and which text is the template's own.
+ *
+ * Conversations of one key have one shape: the skeleton, what of it is trained,
+ * and how the template looks into words (struct jinja_watch). Where it allows
+ * the words of another conversation, its text is made of the skeleton without
+ * being rendered. */
 #ifndef ZD_DATA_CHAT_SKELETON_H
 #define ZD_DATA_CHAT_SKELETON_H
 
@@ -7,9 +22,14 @@
 
 enum marked { MARKS_ALL, MARKS_ASSISTANT, MARKS_NONE };
 
-/* A mark is two characters of planes 15 and 16, which are for private use. */
-enum { MARK_BYTES = 8, MARK_DIGITS = 15, NO_PLACE = -1 };
-enum { SHAPE_MESSAGES = 1000, SHAPE_BYTES = 1 << 20 }; /* else not kept */
+enum { MARK_BYTES = JINJA_MARK_BYTES, NO_PLACE = -1 };
+enum {
+    CHAT_SHAPES = 1024,
+    CHAT_PROBES = 8,
+    CHAT_EDGES = 32,
+    SHAPE_BYTES = 256 << 10,
+    SHAPES_BYTES = 4 << 20 /* of all; more than these drop all */
+};
 
 struct word { /* what a mark stands for */
     const char *text;
@@ -17,38 +37,88 @@ struct word { /* what a mark stands for */
     size_t message;
 };
 
-struct place { /* where the skeleton has a mark */
-    size_t at, text_begin, text_end;
+struct place {           /* where the skeleton has a mark */
+    size_t at, text_end; /* text_end: of the word, in the text at hand */
     size_t word;
 };
+
+struct shape {
+    char *key;
+    size_t key_bytes;
+    struct jinja_output text; /* the skeleton */
+    struct place *places;
+    size_t place_count, place_capacity;
+    struct text_range *ranges; /* that are trained, in the skeleton */
+    size_t range_count, range_capacity;
+    struct jinja_watch watch;
+};
+
+struct chat_memory {
+    char *key; /* of the conversation at hand; what follows its messages decides
+                  the shape too */
+    size_t key_bytes, key_capacity, messages_bytes;
+    struct word *words; /* of it, borrowed from its messages */
+    size_t word_count, word_capacity;
+    bool *wanted; /* (messages) that are trained or, with is_whole, not */
+    size_t wanted_capacity;
+    bool is_whole;
+    struct shape *shapes[CHAT_SHAPES]; /* owned, by the hash of their keys */
+    size_t shapes_bytes;
+};
+void chat_memory_destroy(struct chat_memory *memory);
+
+/* Key and words of a conversation, of which `wanted` and `is_whole` are set. */
+void chat_write_key(
+        struct chat_memory *memory, const struct conversation *conversation,
+        enum marked marked);
+/* That of the key, or NULL. */
+struct shape *chat_find_shape(struct chat_memory *memory);
+/* It is moved. */
+void chat_keep_shape(struct chat_memory *memory, struct shape *shape);
+void shape_fini(struct shape *shape);
+void shape_train(struct shape *shape, size_t begin, size_t end);
+/* Is this the skeleton with the words put back? Then its places are known. */
+bool shape_explains(
+        struct shape *shape, const struct chat_memory *memory, const char *text,
+        size_t bytes);
+/* The text made without rendering; false: the words may change it. */
+bool shape_fill(
+        struct shape *shape, const struct chat_memory *memory,
+        struct document *document);
+/* A place of the template's own text in the skeleton, in the text. */
+size_t shape_place(const struct shape *shape, size_t at);
+/* Train its ranges. */
+void shape_apply(const struct shape *shape, struct document *document);
 
 struct message_place { /* its first and last mark, among the places */
     size_t first, last;
     bool has;
+    bool is_torn; /* it has others after those of a later one */
+    bool repeats; /* words of it, maybe in a later one, as gpt-oss the name of a
+                     tool */
 };
 
-struct skeleton {
+/* Where ranges begin or end between two marks, for messages of a kind. */
+struct edges {
+    struct edge {
+        size_t kind, from, bytes; /* in the skeleton */
+        size_t found;             /* after `from` */
+    } of[CHAT_EDGES];
+    size_t count; /* ever; the last ones stay */
+};
+
+struct skeleton { /* of a conversation */
     struct chat_renderer *renderer;
     const struct conversation *conversation;
     enum marked marked;
-    json_t *messages;
-    struct word *words;
-    size_t word_count, word_capacity;
-    struct jinja_output text;
-    struct place *places;
-    size_t place_count, place_capacity;
+    json_t *messages; /* of the key */
+    struct shape shape;
     struct message_place *of; /* (messages) */
+    struct edges begins, ends;
 };
 
-/* A mark, and what it stands for: an index of words. */
-bool chat_is_mark(const char *text, size_t bytes);
-size_t chat_mark_word(const char *text);
-/* The bytes of a text without the white space at its end. */
-size_t chat_strip_end(const char *text, size_t bytes);
-bool chat_is_assistant(const json_t *message);
-
-/* `s` has its renderer and conversation. *sound_out: it is renderer->text with
- * marks for words. */
+/* `s` has its renderer and conversation; the key is written. *sound_out: it
+ * explains renderer->text. */
 enum zd_status skeleton_make(
         struct skeleton *s, enum marked marked, bool *sound_out);
 void skeleton_fini(struct skeleton *s);
@@ -56,7 +126,10 @@ void skeleton_fini(struct skeleton *s);
 enum zd_status skeleton_render(
         struct skeleton *s, size_t count, bool add_generation_prompt,
         struct jinja_output *out);
-/* A place of the template's own text in the skeleton, in the text. */
-size_t skeleton_place(const struct skeleton *s, size_t at);
+
+/* A template may refuse a part of a conversation: the error is cleared then. */
+bool chat_is_refusal(enum zd_status status);
+/* The bytes of a text without the white space at its end. */
+size_t chat_strip_end(const char *text, size_t bytes);
 
 #endif

@@ -1,16 +1,8 @@
 /* chat_spans.c - which text of a rendered conversation is whose, for templates
  * without {% generation %}.
  *
- *   text <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nNo.<|im_end|>\n
- *   skeleton
- * <|im_start|>user\n[0]<|im_end|>\n<|im_start|>assistant\n[1]<|im_end|>\n
- *   prompt    <|im_start|>user\n[0]<|im_end|>\n<|im_start|>assistant\n
- *
- * The skeleton is the same conversation with marks in place of what the
- * messages say. A mark keeps what templates look for: space around a text, and
- * the words of `kept`. With the texts put back it has to be the text, byte by
- * byte; so it tells where in the text each message's words are, and which text
- * is the template's own.
+ *   skeleton <|im_start|>user\n[0]<|im_end|>\n<|im_start|>assistant\n[1]...
+ *   prompt   <|im_start|>user\n[0]<|im_end|>\n<|im_start|>assistant\n
  *
  * A message's range begins where the prompt ends, which is the skeleton of the
  * messages before it with add_generation_prompt, and ends where the skeleton of
@@ -41,14 +33,15 @@ static bool find_around(
         const struct skeleton *s, size_t message, struct around *out)
 {
     const struct message_place *of = &s->of[message];
-    for (size_t p = of->first; p <= of->last; p++)
-        if (s->words[s->places[p].word].message != message)
-            return false;
-    out->before = of->first > 0 ? s->places[of->first - 1].at + MARK_BYTES : 0;
-    out->first = s->places[of->first].at;
-    out->last = s->places[of->last].at + MARK_BYTES;
-    out->after = of->last + 1 < s->place_count ? s->places[of->last + 1].at
-                                               : s->text.bytes;
+    if (of->is_torn)
+        return false;
+    out->before =
+            of->first > 0 ? s->shape.places[of->first - 1].at + MARK_BYTES : 0;
+    out->first = s->shape.places[of->first].at;
+    out->last = s->shape.places[of->last].at + MARK_BYTES;
+    out->after = of->last + 1 < s->shape.place_count
+                         ? s->shape.places[of->last + 1].at
+                         : s->shape.text.bytes;
     return true;
 }
 
@@ -95,29 +88,28 @@ static size_t kind_of(const struct skeleton *s, size_t message)
     return (size_t)kind;
 }
 
-/* The bytes of a known edge, or 0. */
-static size_t known_edge(
-        const struct skeleton *s, const struct chat_edge *edges, size_t kind,
-        const char *text, size_t bytes)
+/* What was found between the same texts for a message of the same kind;
+ * NO_PLACE: nothing yet. */
+static int64_t known_edge(
+        const struct skeleton *s, const struct edges *edges, size_t kind,
+        size_t from, size_t to)
 {
-    for (size_t i = 0; i < CHAT_EDGES && !s->conversation->variables; i++)
-        if (edges[i].text && edges[i].kind == kind && edges[i].bytes <= bytes &&
-            memcmp(edges[i].text, text, edges[i].bytes) == 0)
-            return edges[i].bytes;
-    return 0;
+    const char *text = s->shape.text.text;
+    for (size_t i = 0; i < CHAT_EDGES && i < edges->count; i++) {
+        const struct edge *edge = &edges->of[i];
+        if (edge->kind == kind && edge->bytes == to - from &&
+            memcmp(text + edge->from, text + from, edge->bytes) == 0)
+            return (int64_t)(from + edge->found);
+    }
+    return NO_PLACE;
 }
 
 static void learn(
-        const struct skeleton *s, struct chat_edge *edges, size_t *count,
-        size_t kind, const char *text, size_t bytes)
+        struct edges *edges, size_t kind, size_t from, size_t to, int64_t found)
 {
-    struct chat_edge *edge = &edges[*count % CHAT_EDGES];
-    if (bytes == 0 || bytes > SHAPE_BYTES || s->conversation->variables)
-        return;
-    ++*count;
-    free(edge->text);
-    *edge = (struct chat_edge){kind, bytes, zd_must(malloc(bytes))};
-    memcpy(edge->text, text, bytes);
+    if (found != NO_PLACE)
+        edges->of[edges->count++ % CHAT_EDGES] =
+                (struct edge){kind, from, to - from, (size_t)found - from};
 }
 
 /* Where the generation prompt ends in [from, to). What it begins with its last
@@ -138,15 +130,6 @@ static int64_t find_prompt(
     return NO_PLACE;
 }
 
-/* A template may refuse a part of a conversation. */
-static bool is_refusal(enum zd_status status)
-{
-    bool is = status != ZD_OK && strcmp(zd_error_get()->code, "E0415") == 0;
-    if (is)
-        zd_error_clear();
-    return is;
-}
-
 /* What add_generation_prompt adds after the first `count` messages, or where
  * these are refused after one of a user: `out` from *from_out on. */
 static enum zd_status generation_prompt(
@@ -157,7 +140,7 @@ static enum zd_status generation_prompt(
     enum zd_status status = skeleton_render(s, count, true, out);
     if (status == ZD_OK)
         status = skeleton_render(s, count, false, &before);
-    if (is_refusal(status)) {
+    if (chat_is_refusal(status)) {
         json_t *one = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
         status = chat_render_text(s->renderer, s->conversation, one, true, out);
         if (status == ZD_OK)
@@ -181,26 +164,23 @@ static enum zd_status find_begin(
         int64_t *at_out)
 {
     struct jinja_output prompt = {0};
-    const char *text = s->text.text;
+    const char *text = s->shape.text.text;
     size_t from = 0, kind = kind_of(s, message);
-    size_t bytes = around->first - around->before;
-    size_t known = known_edge(
-            s, s->renderer->begins, kind, text + around->before, bytes);
-    *at_out = (int64_t)(around->before + known);
-    if (known > 0)
+    *at_out = known_edge(s, &s->begins, kind, around->before, around->first);
+    if (*at_out != NO_PLACE)
         return ZD_OK;
-    *at_out = NO_PLACE;
-    enum zd_status status = generation_prompt(s, message, &prompt, &from);
-    if (status == ZD_OK && is_prefix(&prompt, &s->text) &&
+    enum zd_status status = skeleton_render(s, message, true, &prompt);
+    if (status == ZD_OK && is_prefix(&prompt, &s->shape.text) &&
         prompt.bytes >= around->before && prompt.bytes <= around->first) {
         *at_out = (int64_t)prompt.bytes;
-        learn(s, s->renderer->begins, &s->renderer->begin_count, kind,
-              text + around->before, prompt.bytes - around->before);
-    } else if (status == ZD_OK) {
-        *at_out = find_prompt(
-                prompt.text + from, prompt.bytes - from, text, around->before,
-                around->first);
+    } else if (status == ZD_OK || chat_is_refusal(status)) {
+        status = generation_prompt(s, message, &prompt, &from);
+        if (status == ZD_OK)
+            *at_out = find_prompt(
+                    prompt.text + from, prompt.bytes - from, text,
+                    around->before, around->first);
     }
+    learn(&s->begins, kind, around->before, around->first, *at_out);
     jinja_output_fini(&prompt);
     return status;
 }
@@ -233,46 +213,71 @@ static int64_t end_mark(
     return mark == NO_PLACE ? NO_PLACE : (int64_t)spaces + mark;
 }
 
+/* How many marks of a message a text has; *after_out: where the last ends. */
+static size_t count_marks(
+        const struct skeleton *s, const struct jinja_output *text,
+        size_t message, size_t *after_out)
+{
+    const struct chat_memory *memory = s->renderer->memory;
+    const char *at = text->text, *end = at + text->bytes;
+    size_t count = 0;
+    *after_out = 0;
+    while ((at = jinja_find_mark(at, (size_t)(end - at)))) {
+        size_t word = jinja_mark_word(at);
+        at += MARK_BYTES;
+        if (word >= memory->word_count ||
+            memory->words[word].message != message)
+            continue;
+        *after_out = (size_t)(at - text->text);
+        count++;
+    }
+    return count;
+}
+
+/* Without the marks that are repeated in a later message: `upto` has `count`.
+ */
+static void leave_repeated(
+        const struct skeleton *s, size_t message, size_t count,
+        struct around *around)
+{
+    const struct message_place *of = &s->of[message];
+    if (count == 0 || count > of->last - of->first)
+        return;
+    const struct place *next = &s->shape.places[of->first + count];
+    around->last = next[-1].at + MARK_BYTES;
+    around->after = next->at;
+}
+
 static enum zd_status find_end(
-        struct skeleton *s, size_t message, const struct around *around,
+        struct skeleton *s, size_t message, struct around *around,
         int64_t *at_out)
 {
-    const char *text = s->text.text;
-    size_t kind = kind_of(s, message), bytes = around->after - around->last;
-    size_t count = json_array_size(s->messages);
+    const char *text = s->shape.text.text;
+    size_t kind = kind_of(s, message), last;
     struct jinja_output upto = {0};
-    size_t known =
-            known_edge(s, s->renderer->ends, kind, text + around->last, bytes);
-    *at_out = (int64_t)(around->last + known);
-    if (known > 0)
-        return ZD_OK;
     *at_out = NO_PLACE;
-    if (message + 1 == count) {
+    if (message + 1 == json_array_size(s->messages)) {
         *at_out =
-                (int64_t)(around->last + chat_strip_end(text + around->last, bytes));
+                (int64_t)(around->last + chat_strip_end(text + around->last, around->after - around->last));
         return ZD_OK;
     }
-    ZD_TRY(skeleton_render(s, message + 1, false, &upto));
-    size_t last = upto.bytes;
-    while (last >= MARK_BYTES &&
-           !chat_is_mark(upto.text + last - MARK_BYTES, MARK_BYTES))
-        last--;
-    bool is_of_it =
-            last >= MARK_BYTES &&
-            chat_mark_word(upto.text + last - MARK_BYTES) < s->word_count &&
-            s->words[chat_mark_word(upto.text + last - MARK_BYTES)].message ==
-                    message;
-    int64_t mark = is_of_it ? end_mark(
-                                      text + around->last, bytes,
-                                      upto.text + last, upto.bytes - last)
-                            : NO_PLACE;
-    jinja_output_fini(&upto);
-    if (mark == NO_PLACE)
+    if (!s->of[message].repeats)
+        *at_out = known_edge(s, &s->ends, kind, around->last, around->after);
+    if (*at_out != NO_PLACE)
         return ZD_OK;
-    *at_out = (int64_t)around->last + mark;
-    if (mark > 0)
-        learn(s, s->renderer->ends, &s->renderer->end_count, kind,
-              text + around->last, (size_t)mark);
+    ZD_TRY(skeleton_render(s, message + 1, false, &upto));
+    size_t count = count_marks(s, &upto, message, &last);
+    leave_repeated(s, message, count, around);
+    int64_t mark = count > 0 ? end_mark(
+                                       text + around->last,
+                                       around->after - around->last,
+                                       upto.text + last, upto.bytes - last)
+                             : NO_PLACE;
+    jinja_output_fini(&upto);
+    if (mark != NO_PLACE)
+        *at_out = (int64_t)around->last + mark;
+    if (!s->of[message].repeats)
+        learn(&s->ends, kind, around->last, around->after, *at_out);
     return ZD_OK;
 }
 
@@ -296,16 +301,16 @@ static enum zd_status find_by_prefixes(
     *begin_out = *end_out = before->bytes;
     *found_out = status == ZD_OK && message > 0 && plain.bytes == upto.bytes &&
                  is_prefix(&plain, &upto);
-    if (status == ZD_OK && !*found_out && is_prefix(before, &s->text) &&
-        is_prefix(&upto, &s->text)) {
+    if (status == ZD_OK && !*found_out && is_prefix(before, &s->shape.text) &&
+        is_prefix(&upto, &s->shape.text)) {
         size_t end =
                 is_whole ? upto.bytes : chat_strip_end(upto.text, upto.bytes);
         *found_out = true;
         if (end > before->bytes)
             *end_out = end;
     }
-    if (*begin_out > s->text.bytes)
-        *begin_out = *end_out = s->text.bytes;
+    if (*begin_out > s->shape.text.bytes)
+        *begin_out = *end_out = s->shape.text.bytes;
     jinja_output_fini(&plain);
     jinja_output_fini(&prompt);
     jinja_output_fini(&upto);
@@ -349,17 +354,27 @@ static enum zd_status find_bare(
         size_t *end_out)
 {
     struct jinja_output prompt = {0}, upto = {0};
-    const char *text = s->text.text;
+    const char *text = s->shape.text.text;
     size_t p = 0, begins = 0, n = 0, count = 0;
-    while (p < s->place_count && s->words[s->places[p].word].message < message)
+    while (p < s->shape.place_count &&
+           s->renderer->memory->words[s->shape.places[p].word].message <
+                   message)
         p++;
-    size_t from = p > 0 ? s->places[p - 1].at + MARK_BYTES : 0;
-    size_t to = p < s->place_count ? s->places[p].at : s->text.bytes;
-    size_t before = p > 0 ? s->words[s->places[p - 1].word].message + 1 : 0;
-    size_t after = p < s->place_count ? s->words[s->places[p].word].message + 1
-                                      : json_array_size(s->messages);
+    size_t from = p > 0 ? s->shape.places[p - 1].at + MARK_BYTES : 0;
+    size_t to = p < s->shape.place_count ? s->shape.places[p].at
+                                         : s->shape.text.bytes;
+    size_t before =
+            p > 0 ? s->renderer->memory->words[s->shape.places[p - 1].word]
+                                    .message +
+                            1
+                  : 0;
+    size_t after = p < s->shape.place_count
+                           ? s->renderer->memory->words[s->shape.places[p].word]
+                                             .message +
+                                     1
+                           : json_array_size(s->messages);
     for (size_t i = before; i < after; i++) {
-        bool is = chat_is_assistant(json_array_get(s->messages, i));
+        bool is = s->conversation->turns[i].is_assistant;
         n += is && i < message;
         count += is;
     }
@@ -403,10 +418,10 @@ static enum zd_status find_range(
     if (is_whole || !s->of[message].has) {
         enum zd_status status = find_by_prefixes(
                 s, message, is_whole, found_out, begin_out, end_out);
-        if (status != ZD_OK && !is_refusal(status))
+        if (status != ZD_OK && !chat_is_refusal(status))
             return status;
         if (*found_out || s->marked == MARKS_NONE ||
-            !chat_is_assistant(json_array_get(s->messages, message)))
+            !s->conversation->turns[message].is_assistant)
             return ZD_OK;
         if (!s->of[message].has)
             return find_bare(s, message, found_out, begin_out, end_out);
@@ -423,27 +438,25 @@ static enum zd_status find_range(
 }
 
 /* *missing_out: the message, from 1, whose range is not found; 0: none. */
-static enum zd_status find_ranges(
-        struct skeleton *s, const bool *wanted, bool is_whole,
-        struct document *document, size_t *missing_out)
+static enum zd_status find_ranges(struct skeleton *s, size_t *missing_out)
 {
+    const struct chat_memory *memory = s->renderer->memory;
     size_t count = json_array_size(s->messages), begin = 0, end = 0;
     *missing_out = 0;
     for (size_t i = 0; i < count; i++) {
         bool found = false;
-        if (!wanted[i])
+        if (!memory->wanted[i])
             continue;
         enum zd_status status =
-                find_range(s, i, is_whole, &found, &begin, &end);
-        if (status != ZD_OK && !is_refusal(status))
+                find_range(s, i, memory->is_whole, &found, &begin, &end);
+        if (status != ZD_OK && !chat_is_refusal(status))
             return status;
         if (!found) {
             *missing_out = i + 1;
             return ZD_OK;
         }
-        if (begin < end || is_whole)
-            document_train(
-                    document, skeleton_place(s, begin), skeleton_place(s, end));
+        if (begin < end || memory->is_whole)
+            shape_train(&s->shape, begin, end);
     }
     return ZD_OK;
 }
@@ -464,24 +477,38 @@ static enum zd_status fail_missing(const struct chat *chat, size_t message)
 
 enum zd_status chat_find_spans(
         struct chat_renderer *renderer, const struct conversation *conversation,
-        const bool *wanted, bool is_whole, struct document *document)
+        struct shape *known, struct document *document)
 {
+    struct chat_memory *memory = renderer->memory;
     size_t missing = 1, first = 0;
-    for (int marked = MARKS_ALL; missing && marked <= MARKS_NONE; marked++) {
+    bool explains = known && shape_explains(
+                                     known, memory, renderer->text.text,
+                                     renderer->text.bytes);
+    if (explains)
+        shape_apply(known, document);
+    for (int marked = known ? MARKS_ASSISTANT : MARKS_ALL;
+         missing && !explains && marked <= MARKS_NONE; marked++) {
         struct skeleton skeleton = {
                 .renderer = renderer, .conversation = conversation};
         bool is_sound = false;
-        document->trained_count = 0;
+        if (marked != MARKS_ALL)
+            chat_write_key(memory, conversation, (enum marked)marked);
         enum zd_status status =
                 skeleton_make(&skeleton, (enum marked)marked, &is_sound);
         if (status == ZD_OK && is_sound)
-            status = find_ranges(
-                    &skeleton, wanted, is_whole, document, &missing);
+            status = find_ranges(&skeleton, &missing);
+        if (status == ZD_OK && is_sound && !missing) {
+            shape_apply(&skeleton.shape, document);
+            if (marked == MARKS_ALL)
+                chat_keep_shape(memory, &skeleton.shape);
+        }
         skeleton_fini(&skeleton);
-        if (status != ZD_OK && !is_refusal(status))
+        if (status != ZD_OK && !chat_is_refusal(status))
             return status;
         if (!first && is_sound)
             first = missing;
     }
-    return missing ? fail_missing(renderer->chat, first ? first : 1) : ZD_OK;
+    return missing && !explains
+                   ? fail_missing(renderer->chat, first ? first : 1)
+                   : ZD_OK;
 }

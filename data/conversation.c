@@ -508,7 +508,7 @@ enum zd_status record_completion_talk(
         for (size_t i = 0; i < json_array_size(prompt) &&
                            recipe->train_on == TRAIN_ON_ALL && status == ZD_OK;
              i++)
-            talk.is_masked[i] = false;
+            talk.turns[i].is_masked = false;
     } else {
         ZD_TRY(record_get_string(record, "prompt", &prompt));
         ZD_TRY(record_get_string(record, "completion", &completion));

@@ -42,7 +42,10 @@ JINJA_FUNCTION(do_indent)
     struct value pad = is_text ? a[0] : jinja_word(" ");
     int64_t width = is_text ? 1 : integer_or(a[0], 4);
     const char *at = text.text, *end = text.text + text.bytes;
+    const struct value breaks[] = {jinja_word("\n"), jinja_word("\r")};
     size_t mark = jinja_capture(j);
+    jinja_looks(j, text, &breaks[0]);
+    jinja_looks(j, text, &breaks[1]);
     if (memchr(text.text, '\r', text.bytes))
         jinja_unknown(j, "indent() of text with carriage returns");
     for (bool begins = true, more = true; more && is_ok(j); begins = false) {
@@ -86,6 +89,7 @@ static struct value whole_of_text(
         struct jinja *j, struct value text, struct value other)
 {
     char digits[64], *end;
+    jinja_looks(j, text, NULL);
     text = jinja_stripped(j, text, jinja_absent, true, true);
     if (text.bytes >= sizeof digits || memchr(text.text, '_', text.bytes)) {
         jinja_unknown(j, "int() of a long text, or one with _");

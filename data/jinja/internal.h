@@ -64,9 +64,10 @@ struct jinja { /* one parsing or one rendering */
     struct scope *scope;     /* innermost; NULL: only the template's */
     struct jinja_output *out;
     size_t out_capacity, span_capacity;
-    const char *date;   /* "YYYY-MM-DD", what strftime_now() formats */
-    int captures;       /* open ones */
-    size_t outer_bytes; /* written when the outermost one began */
+    struct jinja_watch *watch; /* NULL: none */
+    const char *date;          /* "YYYY-MM-DD", what strftime_now() formats */
+    int captures;              /* open ones */
+    size_t outer_bytes;        /* written when the outermost one began */
 };
 
 struct jinja_budget jinja_budget_whole(int depth);
@@ -126,6 +127,22 @@ static inline void jinja_leave(struct jinja *j)
 void jinja_stop(
         struct jinja *j, enum jinja_result result, int line, const char *format,
         ...) __attribute__((format(printf, 4, 5)));
+
+/* --- marks (watch.c) -------------------------------------------------------
+ */
+
+void jinja_note_look(
+        struct jinja_watch *watch, struct value text, const struct value *part);
+void jinja_note_quotes(
+        struct jinja_watch *watch, struct value text, bool is_json);
+/* A text decides what is done: whether `part` is found in it, and where among
+ * its other parts, or (NULL) anything else of it. */
+static inline void jinja_looks(
+        struct jinja *j, struct value text, const struct value *part)
+{
+    if (j->watch)
+        jinja_note_look(j->watch, text, part);
+}
 
 /* --- what is written (print.c) -------------------------------------------- */
 

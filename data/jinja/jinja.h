@@ -50,12 +50,41 @@ enum jinja_result jinja_parse(
         size_t why_bytes);
 void jinja_free(struct jinja_template *template);
 
+/* Text that a context has may hold marks, each in place of a word: text that
+ * begins and ends with no white space. A mark is two characters of planes 15
+ * and 16, which are for private use. */
+enum { JINJA_MARK_BYTES = 8, JINJA_PARTS_MAX = 12, JINJA_PART_BYTES = 32 };
+bool jinja_is_space(uint32_t c); /* as Python's str.strip knows it */
+void jinja_write_mark(size_t word, char out[JINJA_MARK_BYTES]);
+bool jinja_is_mark(const char *text, size_t bytes);
+size_t jinja_mark_word(const char *text); /* of the mark there */
+const char *jinja_find_mark(const char *text, size_t bytes); /* or NULL */
+
+/* How a rendering depends on the words that marks stand for: what it looked for
+ * in them, and which it put in quotes. With other words that are allowed its
+ * output is the same but for these. */
+struct jinja_watch {
+    bool depends; /* in another way */
+    struct jinja_part {
+        size_t bytes;
+        char text[JINJA_PART_BYTES];
+    } parts[JINJA_PARTS_MAX];
+    int part_count;
+    bool *is_quoted; /* (word_count) the caller's */
+    size_t word_count;
+};
+/* May this be the `index`-th word? */
+bool jinja_watch_allows(
+        const struct jinja_watch *watch, size_t index, const char *word,
+        size_t bytes);
+
 /* What some renderings may take. `steps` is left for them together and goes
  * down with each; `bytes` is for each, since its values are freed at its end.
  * JINJA_STEPS_MAX and JINJA_BYTES_MAX (internal.h) bound each too. */
 struct jinja_limits {
     size_t steps, most_steps; /* most_steps: before the first, for errors */
     size_t bytes;
+    struct jinja_watch *watch; /* NULL: none; filled by a rendering */
 };
 
 /* Render with the variables of `context`, an object, which is only read.

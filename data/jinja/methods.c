@@ -28,11 +28,14 @@ static bool has_end(
 {
     const struct value *end = ends.kind == TUPLE ? ends.items->at : &ends;
     size_t count = ends.kind == TUPLE ? ends.items->count : 1;
-    for (; count > 0 && need_text(j, *end); count--, end++)
+    for (; count > 0 && need_text(j, *end); count--, end++) {
+        jinja_looks(j, text, end);
+        jinja_looks(j, *end, NULL);
         if (end->bytes <= text.bytes && jinja_read(j, end->bytes) &&
             memcmp(at_begin ? text.text : text.text + text.bytes - end->bytes,
                    end->text, end->bytes) == 0)
             return true;
+    }
     return false;
 }
 
@@ -40,6 +43,8 @@ static bool has_end(
 static const char *find(
         struct jinja *j, struct value text, struct value part, bool is_last)
 {
+    jinja_looks(j, text, &part);
+    jinja_looks(j, part, NULL);
     if (part.bytes > text.bytes ||
         !jinja_read(j, text.bytes * (is_last ? 8 : 1) + part.bytes))
         return NULL;
@@ -56,6 +61,7 @@ static struct value split_at_blanks(
 {
     struct value parts = jinja_list(j, LIST, 0);
     unsigned bytes;
+    jinja_looks(j, text, NULL);
     for (; is_ok(j); most--) {
         size_t end = 0;
         text = jinja_stripped(j, text, jinja_absent, true, false);
@@ -105,6 +111,7 @@ static int64_t position(
 {
     const char *at = need_text(j, part) ? find(j, self, part, is_last) : NULL;
     jinja_read(j, self.bytes);
+    jinja_looks(j, self, NULL);
     return at ? (int64_t)jinja_characters(
                         jinja_part(self, 0, (size_t)(at - self.text)))
               : -1;
@@ -119,7 +126,7 @@ JINJA_FUNCTION(count)
     if (self.kind != STRING || !need_text(j, a[0]))
         return jinja_integer(count);
     if (a[0].bytes == 0)
-        return jinja_integer((int64_t)jinja_characters(self) + 1);
+        return jinja_integer((int64_t)jinja_length(j, self) + 1);
     for (; (found = find(j, self, a[0], false)); count++)
         self = jinja_part(
                 self, (size_t)(found - self.text) + a[0].bytes, self.bytes);
@@ -300,6 +307,7 @@ static struct value gathered(
 JINJA_FUNCTION(strftime_now)
 {
     struct tm day = {0};
+    jinja_looks(j, a[0], NULL);
     char format[256], text[1024];
     const char *end = strptime(j->date, "%Y-%m-%d", &day);
     if (a[0].kind != STRING || a[0].bytes >= sizeof format || !end || *end) {

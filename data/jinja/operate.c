@@ -55,6 +55,10 @@ bool jinja_equal(struct jinja *j, struct value a, struct value b)
         is_equal = true;
         break;
     case STRING:
+        if (a.bytes && b.bytes) {
+            jinja_looks(j, a, NULL);
+            jinja_looks(j, b, NULL);
+        }
         is_equal = a.bytes == b.bytes && jinja_read(j, a.bytes) &&
                    memcmp(a.text, b.text, a.bytes) == 0;
         break;
@@ -79,6 +83,8 @@ int jinja_compare(
     if (is_number(a) && is_number(b))
         return (exact(a) > exact(b)) - (exact(a) < exact(b));
     if (a.kind == STRING && b.kind == STRING) {
+        jinja_looks(j, a, NULL);
+        jinja_looks(j, b, NULL);
         size_t least = a.bytes < b.bytes ? a.bytes : b.bytes;
         order = jinja_read(j, least) ? memcmp(a.text, b.text, least) : 0;
         return order ? order : (a.bytes > b.bytes) - (a.bytes < b.bytes);
@@ -98,9 +104,12 @@ bool jinja_is_in(struct jinja *j, struct value value, struct value where)
     struct items items;
     if (where.kind == DICT)
         return jinja_find(j, where.dict, value) != NULL;
-    if (where.kind == STRING && value.kind == STRING)
+    if (where.kind == STRING && value.kind == STRING) {
+        jinja_looks(j, where, &value);
+        jinja_looks(j, value, NULL);
         return jinja_read(j, value.bytes + where.bytes) &&
                memmem(where.text, where.bytes, value.text, value.bytes);
+    }
     if (where.kind == STRING)
         jinja_fail(
                 j, "'in <string>' requires string as left operand, not %s",

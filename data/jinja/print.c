@@ -112,6 +112,8 @@ static void write_quoted(
     char quote = style->is_json || (has_single && !has_double) ? '"' : '\'';
     size_t done = 0;
     unsigned length;
+    if (j->watch)
+        jinja_note_quotes(j->watch, text, style->is_json && !style->is_ascii);
     jinja_write(j, &quote, 1);
     for (size_t i = 0; i < text.bytes && is_ok(j); i += length) {
         char escaped[16];

@@ -112,6 +112,8 @@ static enum flow run_generation(struct jinja *j, const struct statement *s)
 {
     size_t begin = j->captures ? j->outer_bytes : j->out->bytes;
     size_t mark = j->out->bytes;
+    if (j->watch) /* of other text there would be other ranges */
+        j->watch->depends |= j->captures > 0;
     if (j->captures++ == 0)
         j->outer_bytes = mark;
     enum flow flow = run_within(j, s->body);
@@ -267,6 +269,7 @@ enum jinja_result jinja_render(
             .why = why,
             .why_bytes = why_bytes,
             .template = template,
+            .watch = limits ? limits->watch : NULL,
             .out = &output};
     size_t steps = j.left.steps;
     why[0] = '\0';

@@ -33,6 +33,16 @@ static bool is_in_set(
     return false;
 }
 
+/* Where characters that are none of white space begin. */
+static size_t past_blanks(struct value set)
+{
+    unsigned bytes = 0;
+    size_t at = 0;
+    while (at < set.bytes && jinja_is_space(jinja_character(set, at, &bytes)))
+        at += bytes;
+    return at;
+}
+
 struct value jinja_stripped(
         struct jinja *j, struct value text, struct value set, bool left,
         bool right)
@@ -40,6 +50,10 @@ struct value jinja_stripped(
     size_t begin = 0, end = text.bytes;
     unsigned bytes;
     size_t cost = set.kind == STRING ? set.bytes : 1;
+    if (set.kind == STRING && past_blanks(set) < set.bytes) {
+        jinja_looks(j, text, NULL);
+        jinja_looks(j, set, NULL);
+    }
     while (left && begin < end && jinja_charge(j, 1 + cost / 16, 0)) {
         jinja_character(text, begin, &bytes);
         if (!is_in_set(text, begin, bytes, set))
@@ -60,6 +74,7 @@ struct value jinja_in_case(
 {
     size_t mark = jinja_capture(j);
     unsigned length;
+    jinja_looks(j, text, NULL);
     for (size_t i = 0; i < text.bytes && jinja_charge(j, 1, 0); i += length) {
         utf8proc_int32_t c =
                 (utf8proc_int32_t)jinja_character(text, i, &length);
@@ -85,6 +100,8 @@ struct value jinja_replaced(
 {
     size_t done = 0, at = 0, mark = jinja_capture(j);
     unsigned bytes = 0;
+    jinja_looks(j, text, &from);
+    jinja_looks(j, from, NULL);
     for (; most != 0 && is_ok(j); most--) {
         const char *found = from.bytes ? memmem(text.text + at, text.bytes - at,
                                                 from.text, from.bytes)

@@ -10,7 +10,6 @@
 struct value jinja_stripped(
         struct jinja *j, struct value text, struct value set, bool left,
         bool right);
-bool jinja_is_space(uint32_t c);
 uint32_t jinja_character(struct value text, size_t at, unsigned *bytes_out);
 enum letter_case { LOWER, UPPER, CAPITAL };
 struct value jinja_in_case(

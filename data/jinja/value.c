@@ -85,6 +85,7 @@ const struct value *jinja_find(
         struct jinja *j, const struct dict *dict, struct value key)
 {
     jinja_charge(j, (dict->count + key.bytes / 8) / 8, 0);
+    jinja_looks(j, key, NULL);
     if (is_one_of(key, KIND(LIST) | KIND(DICT)))
         jinja_fail(j, "unhashable type: '%s'", jinja_type(key));
     for (size_t i = 0; i < dict->count && is_ok(j); i++) {
@@ -215,6 +216,7 @@ size_t jinja_past_characters(struct value text, size_t at, size_t count)
 static struct value characters(struct jinja *j, struct value text)
 {
     struct value list = jinja_list(j, LIST, jinja_characters(text));
+    jinja_looks(j, text, NULL);
     for (size_t at = 0; at < text.bytes && is_ok(j);) {
         size_t end = jinja_past_characters(text, at, 1);
         jinja_append(j, list, jinja_part(text, at, end));
@@ -258,6 +260,7 @@ bool jinja_iterate(struct jinja *j, struct value value, struct items *out)
 
 size_t jinja_length(struct jinja *j, struct value value)
 {
+    jinja_looks(j, value, NULL);
     if (value.kind == STRING)
         return jinja_read(j, value.bytes) ? jinja_characters(value) : 0;
     if (value.kind == DICT)
@@ -355,6 +358,7 @@ struct value jinja_item(struct jinja *j, struct value value, struct value key)
     if (is_one_of(value, KIND(LIST) | KIND(TUPLE)) &&
         find_index(key, value.items->count, &at))
         return value.items->at[at];
+    jinja_looks(j, value, NULL);
     if (value.kind == STRING && jinja_read(j, value.bytes) &&
         find_index(key, jinja_characters(value), &at)) {
         at = jinja_past_characters(value, 0, at);

@@ -467,7 +467,9 @@ Test(data_cache, bad_rows_are_counted_and_their_reasons_kept)
         cr_expect_eq(corpus.notes.of[ROW_BAD].rows, 10);
         cr_expect_eq(corpus_documents(&corpus), 190);
         cr_expect_eq(corpus.notes.of[ROW_BAD].kept, turn < 2 ? ROWS_KEPT : 0);
-        cr_expect(turn == 2 || strstr(corpus.notes.of[ROW_BAD].first[1], "a.jsonl:24"));
+        cr_expect(
+                turn == 2 ||
+                strstr(corpus.notes.of[ROW_BAD].first[1], "a.jsonl:24"));
         char path[PATH_MAX];
         strcpy(path, corpus.cache.path);
         strcpy(strrchr(path, '.'), ".rows");

@@ -3,7 +3,9 @@
  *   fuzz_jinja CASES.json SECONDS [SEED]    mutations of the cases' templates
  *
  * Beside what the sanitizers see: a text is UTF-8 and its spans are in it, a
- * refusal says why, and no template takes 5 seconds. */
+ * refusal says why, no template takes 5 seconds, and text with words in place
+ * of marks is that of the words where a rendering says so (struct jinja_watch).
+ */
 #include "data/jinja/jinja.h"
 
 #include "base/clock.h"
@@ -20,6 +22,63 @@ static void need(bool is_good, const char *what, const char *source)
         return;
     fprintf(stderr, "fuzz_jinja: %s\n%s\n", what, source);
     abort();
+}
+
+enum { WORDS_MAX = 8 };
+
+/* A mark in place of what each message says. */
+static json_t *marked_context(const json_t *context, const char *words[])
+{
+    json_t *marked = json_deep_copy(context), *message;
+    size_t i, count = 0;
+    json_array_foreach(json_object_get(marked, "messages"), i, message)
+    {
+        const json_t *content = json_object_get(message, "content");
+        char mark[JINJA_MARK_BYTES];
+        if (json_string_length(content) == 0 || count == WORDS_MAX)
+            continue;
+        words[count] = json_string_value(json_object_get(
+                json_array_get(json_object_get(context, "messages"), i),
+                "content"));
+        jinja_write_mark(count++, mark);
+        json_object_set_new(
+                message, "content", json_stringn(mark, sizeof mark));
+    }
+    return marked;
+}
+
+static void render_marked(
+        const struct jinja_template *template, const char *source,
+        const json_t *context, const struct jinja_output *wanted)
+{
+    const char *words[WORDS_MAX] = {0};
+    bool quoted[WORDS_MAX] = {0};
+    struct jinja_watch watch = {.is_quoted = quoted, .word_count = WORDS_MAX};
+    struct jinja_limits limits = {
+            .steps = SIZE_MAX, .bytes = SIZE_MAX, .watch = &watch};
+    struct jinja_output out = {0};
+    char why[300];
+    json_t *marked = marked_context(context, words);
+    bool allows =
+            jinja_render(template, marked, &limits, &out, why, sizeof why) ==
+            JINJA_DONE;
+    for (size_t i = 0; i < WORDS_MAX && words[i]; i++)
+        allows &= jinja_watch_allows(&watch, i, words[i], strlen(words[i]));
+    size_t at = 0;
+    for (size_t i = 0; allows && i < out.bytes; at++) {
+        bool is = jinja_is_mark(out.text + i, out.bytes - i);
+        const char *piece =
+                is ? words[jinja_mark_word(out.text + i)] : out.text + i;
+        size_t bytes = is ? strlen(piece) : 1;
+        need(bytes <= wanted->bytes - at &&
+                     memcmp(piece, wanted->text + at, bytes) == 0,
+             "other text than that of the words", source);
+        i += is ? JINJA_MARK_BYTES : 1;
+        at += bytes - 1;
+    }
+    need(!allows || at == wanted->bytes, "more text than is told", source);
+    jinja_output_fini(&out);
+    json_decref(marked);
 }
 
 static void render(const char *source, const json_t *context)
@@ -46,6 +105,8 @@ static void render(const char *source, const json_t *context)
     need(clock() - start < 5 * CLOCKS_PER_SEC, "5 seconds", source);
 #endif
     (void)start;
+    if (result == JINJA_DONE)
+        render_marked(template, source, context, &out);
     jinja_output_fini(&out);
     jinja_free(template);
 }
@@ -114,6 +175,31 @@ static void mutate(char *text, const json_t *cases, uint64_t *state)
     }
 }
 
+/* The n-th text in quotes becomes what a message says. */
+static void take_literal(char *text, json_t *context, uint64_t n)
+{
+    static const char name[] = "messages[1].content";
+    char *begin = text, *end = NULL;
+    for (begin = strchr(begin, '\''); begin; begin = strchr(end + 1, '\'')) {
+        end = strchr(begin + 1, '\'');
+        if (!end || n-- == 0)
+            break;
+    }
+    size_t bytes = begin && end ? (size_t)(end - begin) - 1 : 0;
+    json_t *literal = json_stringn(begin ? begin + 1 : "", bytes);
+    if (bytes == 0 || !literal || memchr(begin, '\\', bytes + 1) ||
+        (unsigned char)begin[1] <= ' ' || (unsigned char)end[-1] <= ' ' ||
+        strlen(text) + sizeof name >= MAX) {
+        json_decref(literal);
+        return;
+    }
+    json_object_set_new(
+            json_array_get(json_object_get(context, "messages"), 1), "content",
+            literal);
+    memmove(begin + sizeof name - 1, end + 1, strlen(end + 1) + 1);
+    memcpy(begin, name, sizeof name - 1);
+}
+
 int main(int argc, char **argv)
 {
     json_t *file = NULL;
@@ -131,7 +217,10 @@ int main(int argc, char **argv)
         snprintf(text, sizeof text, "%s", source);
         for (uint64_t n = next(&state) % 6; n-- > 0;)
             mutate(text, cases, &state);
-        render(text, json_object_get(file, "context"));
+        json_t *context = json_deep_copy(json_object_get(file, "context"));
+        take_literal(text, context, next(&state) % 8);
+        render(text, context);
+        json_decref(context);
     }
     printf("1..1\nok 1 - %zu inputs, seed %llu\n", inputs,
            (unsigned long long)seed);

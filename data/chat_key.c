@@ -1,0 +1,211 @@
+/* chat_key.c - a conversation's messages as JSON with marks in place of words.
+ */
+#include "data/chat_skeleton.h"
+
+#include "base/must.h"
+#include "data/tokenizer/utf8.h"
+
+#include <string.h>
+
+static size_t spaces_before(const char *text, size_t bytes)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t n = 0;
+    unsigned step;
+    while (n < bytes && jinja_is_space(utf8_read(at + n, &step)))
+        n += step;
+    return n;
+}
+
+size_t chat_strip_end(const char *text, size_t bytes)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    unsigned step;
+    while (bytes > 0) {
+        size_t last = utf8_before(at, bytes);
+        if (!jinja_is_space(utf8_read(at + last, &step)))
+            break;
+        bytes = last;
+    }
+    return bytes;
+}
+
+static void put(struct chat_memory *to, const char *text, size_t bytes)
+{
+    to->key = zd_grow(to->key, &to->key_capacity, to->key_bytes + bytes, 1);
+    memcpy(to->key + to->key_bytes, text, bytes);
+    to->key_bytes += bytes;
+}
+
+/* Within the quotes of JSON. */
+static void put_escaped(struct chat_memory *to, const char *text, size_t bytes)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        static const char digits[] = "0123456789abcdef";
+        unsigned char c = (unsigned char)text[i];
+        const char escaped[] = {'\\',           'u',           '0', '0',
+                                digits[c >> 4], digits[c & 15]};
+        if (c >= ' ' && c != '"' && c != '\\')
+            continue;
+        put(to, text + done, i - done);
+        put(to, escaped, sizeof escaped);
+        done = i + 1;
+    }
+    if (done < bytes)
+        put(to, text + done, bytes - done);
+}
+
+/* What templates look for within a message. */
+static const char *const kept[] = {
+        "<think>",   "</think>", "<tool_response>", "</tool_response>",
+        "/no_think", "/nothink", "/think"};
+
+static size_t kept_bytes(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        if (text[1] == kept[i][1] && bytes >= strlen(kept[i]) &&
+            memcmp(text, kept[i], strlen(kept[i])) == 0)
+            return strlen(kept[i]);
+    return 0;
+}
+
+/* Text without a kept word. */
+static void put_word(
+        struct chat_memory *to, const char *text, size_t bytes, size_t message)
+{
+    char mark[MARK_BYTES];
+    size_t before = spaces_before(text, bytes);
+    size_t end = before < bytes ? chat_strip_end(text, bytes) : 0;
+    if (before >= end) {
+        put_escaped(to, text, bytes);
+        return;
+    }
+    to->words =
+            zd_grow(to->words, &to->word_capacity, to->word_count + 1,
+                    sizeof *to->words);
+    to->words[to->word_count] =
+            (struct word){text + before, end - before, message};
+    jinja_write_mark(to->word_count++, mark);
+    put_escaped(to, text, before);
+    put(to, mark, MARK_BYTES);
+    put_escaped(to, text + end, bytes - end);
+}
+
+/* The words of a text, and what is kept between them. */
+static void put_words(
+        struct chat_memory *to, const char *text, size_t bytes, size_t message)
+{
+    size_t from = 0, at = strcspn(text, "</"), skip;
+    for (; at < bytes; at += strcspn(text + at, "</")) {
+        skip = kept_bytes(text + at, bytes - at);
+        if (skip > 0) {
+            put_word(to, text + from, at - from, message);
+            put(to, text + at, skip);
+            from = at + skip;
+        }
+        at += skip > 0 ? skip : 1;
+    }
+    put_word(to, text + from, bytes - from, message);
+}
+
+enum depth { NO_WORDS, BY_KEY, ALL_WORDS };
+
+/* What of a value is words: under these keys texts, parts that have them, and
+ * every string of arguments. */
+static enum depth depth_of(const char *key, const json_t *item)
+{
+    static const char *const keys[] = {
+            "content",  "text",      "reasoning_content",
+            "thinking", "reasoning", "tool_calls",
+            "function", "name",      "arguments"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (key[0] == keys[i][0] && strcmp(key, keys[i]) == 0)
+            return json_is_string(item) || i == 8 ? ALL_WORDS : BY_KEY;
+    return NO_WORDS;
+}
+
+static void put_value(
+        struct chat_memory *to, const json_t *value, size_t message,
+        enum depth depth);
+
+static void put_object(
+        struct chat_memory *to, const json_t *value, size_t message,
+        enum depth depth, bool is_message)
+{
+    const char *key, *before = "{\"";
+    json_t *item;
+    json_object_foreach((json_t *)value, key, item)
+    {
+        enum depth under = depth == BY_KEY ? depth_of(key, item) : depth;
+        if (is_message && strcmp(key, "name") == 0) /* is no word of its */
+            under = NO_WORDS;
+        put(to, before, 2);
+        put_escaped(to, key, strlen(key));
+        put(to, "\":", 2);
+        put_value(to, item, message, under);
+        before = ",\"";
+    }
+    put(to, "{}", before[0] == '{' ? 2 : 0);
+    put(to, "}", before[0] == ',');
+}
+
+static void put_value(
+        struct chat_memory *to, const json_t *value, size_t message,
+        enum depth depth)
+{
+    const char *text = json_string_value(value);
+    size_t bytes = json_string_length(value), i;
+    json_t *item;
+    if (json_is_object(value)) {
+        put_object(to, value, message, depth, false);
+    } else if (json_is_array(value)) {
+        put(to, "[", 1);
+        json_array_foreach(value, i, item)
+        {
+            put(to, ",", i > 0);
+            put_value(to, item, message, depth);
+        }
+        put(to, "]", 1);
+    } else if (text) {
+        put(to, "\"", 1);
+        if (depth == ALL_WORDS)
+            put_words(to, text, bytes, message);
+        else
+            put_escaped(to, text, bytes);
+        put(to, "\"", 1);
+    } else {
+        char number[64];
+        put(to, number,
+            json_dumpb(value, number, sizeof number, JSON_ENCODE_ANY));
+    }
+}
+
+void chat_write_key(
+        struct chat_memory *memory, const struct conversation *conversation,
+        enum marked marked)
+{
+    const json_t *beside[] = {
+            conversation->tools, conversation->documents,
+            conversation->variables};
+    json_t *message;
+    size_t i;
+    memory->key_bytes = memory->word_count = 0;
+    json_array_foreach(conversation->messages, i, message)
+    {
+        bool is = marked == MARKS_ALL || (marked == MARKS_ASSISTANT &&
+                                          conversation->turns[i].is_assistant);
+        put(memory, i > 0 ? "," : "[", 1);
+        put_object(memory, message, i, is ? BY_KEY : NO_WORDS, true);
+    }
+    put(memory, "]", 1);
+    memory->messages_bytes = memory->key_bytes;
+    for (i = 0; i < 3; i++) {
+        put(memory, "\n", 1);
+        if (beside[i])
+            put_value(memory, beside[i], 0, NO_WORDS);
+    }
+    put(memory, (const char *)&memory->is_whole, sizeof memory->is_whole);
+    put(memory, (const char *)memory->wanted,
+        json_array_size(conversation->messages));
+}

@@ -1,0 +1,77 @@
+/* chat_tell.c - which template renders conversations, and how it differs from
+ * the model's own. */
+#include "data/chat.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+/* A question and its answer, after a system message or not. */
+static bool renders_as(
+        const struct chat *chat, const struct chat *own, bool has_system)
+{
+    struct conversation talk = {0};
+    struct chat_renderer a, b;
+    static const char *const turns[][2] = {
+            {"system", "Be brief."},
+            {"user", "What is 2 + 2?"},
+            {"assistant", "Four."}};
+    for (size_t i = !has_system; i < 3; i++)
+        conversation_add(
+                &talk,
+                json_pack(
+                        "{s:s, s:s}", "role", turns[i][0], "content",
+                        turns[i][1]),
+                false);
+    chat_renderer_init(&a, chat);
+    chat_renderer_init(&b, own);
+    bool is_same = chat_render_text(&a, &talk, NULL, false, &a.text) == ZD_OK &&
+                   chat_render_text(&b, &talk, NULL, false, &b.text) == ZD_OK;
+    const char *bos = json_string_at(own->variables, "bos_token");
+    size_t skip = bos &&
+                                  strncmp(b.text.text ? b.text.text : "", bos,
+                                          strlen(bos)) == 0 &&
+                                  strncmp(a.text.text ? a.text.text : "", bos,
+                                          strlen(bos)) != 0
+                          ? strlen(bos)
+                          : 0;
+    is_same = is_same && a.text.bytes + skip == b.text.bytes &&
+              memcmp(a.text.text, b.text.text + skip, a.text.bytes) == 0;
+    zd_error_clear();
+    chat_renderer_fini(&a);
+    chat_renderer_fini(&b);
+    conversation_fini(&talk);
+    return is_same;
+}
+
+static void name(const struct chat *chat, bool has_own)
+{
+    if (chat->is_own)
+        zd_log_info("chat template: the model's own, %s", chat->name);
+    else
+        zd_log_info(
+                "chat template: %s%s", chat->name,
+                has_own ? "" : "; the model has none");
+}
+
+void chat_tell(
+        const struct chat *chat, const struct tokenizer *tokenizer, bool names)
+{
+    const struct chat_choice choice = {.name = CHAT_AUTO};
+    bool has_own = tokenizer_chat(tokenizer).source != NULL;
+    struct chat *own = NULL;
+    if (names)
+        name(chat, has_own);
+    if (chat->is_own || !has_own)
+        return;
+    bool is_read = chat_create(&choice, tokenizer, false, &own) == ZD_OK;
+    if (!is_read || !renders_as(chat, own, true) ||
+        !renders_as(chat, own, false))
+        zd_log_warning(
+                "data.chat_template = \"%s\" renders conversations differently "
+                "from the model's own template (%s), which it will be served "
+                "with; data.chat_template = \"auto\" uses that",
+                chat->name, tokenizer_chat(tokenizer).path);
+    zd_error_clear();
+    chat_destroy(own);
+}
