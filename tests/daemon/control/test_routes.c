@@ -1,249 +1,502 @@
-/* Every path of docs/control.md: the table, and those that read. */
-#include "routes_case.h"
-
+/* test_routes.c - the routes without a socket: the cases of routes.txt, then
+ * what no row can say. Streams keep what is sent when no connection takes it.
+ */
+#include "daemon/control/routes.h"
+#include "daemon/http/server.h"
 #include "daemon/job/schema.h"
+#include "daemon/state/messages.h"
+#include "tests/support/scratch.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
+#include <unistd.h>
 
-TestSuite(routes, .init = routes_setup, .fini = routes_teardown);
+static struct {
+    struct scratch scratch;
+    struct train_job job;
+    struct run_state *state;
+    struct routes *routes;
+    json_t *config, *schema;
+    struct train_command posted; /* the last */
+    int post_count, line;
+    bool is_full, is_reader, is_read;
+    char accept[80], last[16];
+    struct http_reply reply;
+} t;
 
-/* --- the table --- */
-
-Test(routes, every_path_that_reads_answers_with_an_object)
+static bool on_post(void *ctx, const struct train_command *command)
 {
-    begin_run();
-    make_step(1);
-    for (int i = 0; i < routes_count; i++) {
-        const char *path = routes_table[i].path;
-        if (routes_table[i].command || strcmp(path, "/v1/events") == 0 ||
-            strcmp(path, "/v1/logs") == 0)
+    t.posted = *command;
+    t.post_count += !t.is_full;
+    return !t.is_full;
+}
+
+static void open_routes(bool readonly)
+{
+    routes_destroy(t.routes);
+    t.routes = routes_create(&(struct routes_options){
+            .state = t.state,
+            .config = t.config,
+            .schema = t.schema,
+            .readonly = readonly,
+            .post = on_post});
+}
+
+static void setup(void)
+{
+    static const char config[] =
+            "{\"values\": {"
+            "\"log.logging_steps\": {\"value\": 10, \"origin\": \"default\"},"
+            "\"optim.learning_rate\": {\"value\": 1, \"origin\": \"default\"},"
+            "\"train.global_batch_size\": {\"value\": 8}}}";
+    memset(&t, 0, sizeof t);
+    scratch_init(&t.scratch);
+    t.job = train_job_default();
+    t.job.job.name = "case";
+    t.job.job.run_name = "";
+    t.job.job.output_dir = t.scratch.dir;
+    t.config = json_loads(config, 0, NULL);
+    t.schema = schema_json();
+    t.state = run_state_create(&t.job, "/run/x.sock");
+    open_routes(false);
+    cr_assert_eq(fs_make_dirs(scratch_path(&t.scratch, "logs")), ZD_OK);
+}
+
+static void leave(void)
+{
+    http_stream_release(t.reply.stream);
+    free(t.reply.body);
+    memset(&t.reply, 0, sizeof t.reply);
+    t.is_read = false;
+}
+
+static void teardown(void)
+{
+    leave();
+    routes_destroy(t.routes);
+    run_state_destroy(t.state);
+    json_decref(t.config);
+    json_decref(t.schema);
+    scratch_fini(&t.scratch);
+}
+
+TestSuite(routes, .init = setup, .fini = teardown);
+
+/* --- requests and replies --- */
+
+static void ask(const char *method, const char *target, const char *body)
+{
+    char text[1024], *rest = text, *pair;
+    leave();
+    snprintf(text, sizeof text, "%s", target);
+    struct http_request request = {
+            .method = method,
+            .target = target,
+            .path = strsep(&rest, "?"),
+            .body = body,
+            .body_bytes = strlen(body),
+            .accept = t.accept[0] ? t.accept : NULL,
+            .last_event_id = t.last[0] ? t.last : NULL,
+            .uid = 7,
+            .pid = 8,
+            .may_act = !t.is_reader};
+    while ((pair = strsep(&rest, "&"))) {
+        char *equals = strchr(pair, '=');
+        *equals = '\0';
+        request.param_names[request.param_count] = pair;
+        request.param_values[request.param_count++] = equals + 1;
+    }
+    routes_handle(t.routes, &request, &t.reply);
+}
+
+/* The body, or what was sent on the stream since the last one that was read.
+ * Borrowed. */
+static const char *text_of_reply(void)
+{
+    static char text[1 << 20];
+    size_t bytes = t.reply.body_bytes;
+    if (t.is_read)
+        return text;
+    t.is_read = true;
+    if (t.reply.stream)
+        bytes = http_stream_take(t.reply.stream, text, sizeof text - 1);
+    else
+        memcpy(text, t.reply.body ? t.reply.body : t.reply.static_body, bytes);
+    text[bytes] = '\0';
+    return text;
+}
+
+/* An error has a code, a message and, but for a 5xx, a hint. */
+static void check_answer(int status, const char *code)
+{
+    cr_assert_null(t.reply.stream, "line %d", t.line);
+    cr_expect_eq(t.reply.status, status, "line %d: %d", t.line, t.reply.status);
+    if (!code)
+        return;
+    json_t *json = json_loads(text_of_reply(), 0, NULL);
+    json_t *error = json_object_get(json, "error");
+    const char *own = json_string_at(error, "code");
+    cr_expect(own && strcmp(own, code) == 0, "line %d: %s", t.line, own);
+    cr_expect(json_string_at(error, "message")[0]);
+    cr_expect(
+            status >= 500 || json_string_at(error, "hint")[0], "line %d",
+            t.line);
+    cr_expect(status != 405 || t.reply.allow);
+    json_decref(json);
+}
+
+/* --- what happens --- */
+
+/* Of a run that was resumed after step 40: with what was before. */
+static void add_past(struct message_banner *banner)
+{
+    static const char *const samples[] = {
+            "{\"id\":1,\"event\":\"sample\",\"step\":40,\"time\":5.5,"
+            "\"prompt\":\"In\",\"text\":\" the\"}",
+            "{\"id\":2,\"event\":\"sample\",\"step\":41,\"time\":6.5,"
+            "\"prompt\":\"In\",\"text\":\" vain\"}"};
+    banner->rows = calloc(1, sizeof *banner->rows);
+    banner->past = calloc(1, sizeof *banner->past);
+    for (int i = 1; i <= 40; i++)
+        history_add(
+                &banner->rows->series[run_series_find("train/loss", 10)], i, i);
+    for (int i = 0; i < 2; i++)
+        past_add(
+                banner->past, &(struct kept_event){
+                                      .id = i + 1,
+                                      .step = 40 + i,
+                                      .kind = "sample",
+                                      .text = (char *)samples[i]});
+    banner->facts.first_step = 40;
+    banner->best_eval_loss = 2.25;
+    banner->is_kept[SET_LOGGING_STEPS] = true;
+    banner->kept[SET_LOGGING_STEPS] = 50;
+    strcpy(banner->resumed_from, "out/checkpoint-000040");
+}
+
+static void take_banner(bool is_resumed, bool is_unable)
+{
+    struct message_banner banner = {
+            .plan = json_pack("{s:i}", "world", 2),
+            .facts.world = 2,
+            .facts.per_device = 4,
+            .accumulation = 1,
+            .facts.accumulation_max = 8,
+            .global_batch = 8,
+            .max_steps = 100,
+            .facts.samples_per_epoch = 160,
+            .facts.has_eval_data = !is_unable,
+            .eval_loss = NAN,
+            .best_eval_loss = NAN,
+            .settings = {0.5, 1, 1, 10, 500, NAN}};
+    if (is_resumed)
+        add_past(&banner);
+    t.job.checkpoint.save_strategy = is_unable ? SAVE_EPOCH : SAVE_STEPS;
+    t.job.eval.eval_strategy = is_unable ? EVAL_NO : EVAL_STEPS;
+    run_state_take(t.state, MESSAGE_BANNER, &banner);
+}
+
+static void take_step(int64_t step)
+{
+    struct train_step_report report = {
+            .step = step,
+            .max_steps = 100,
+            .loss = step == 2 ? NAN : 5,
+            .learning_rate = 0.5,
+            .tokens = 10,
+            .step_seconds = 0.1,
+            .settings = {0.5, 1, 1, 10, 500, NAN},
+            .global_batch = 8};
+    run_state_take(t.state, MESSAGE_STEP, &report);
+}
+
+static void take_stall(bool is_stalled)
+{
+    struct message_stall stall = {
+            .is_stalled = is_stalled,
+            .rank = 3,
+            .step = 12,
+            .time = 1000,
+            .since = 990,
+            .host = "host-b",
+            .operation = "all_reduce #9"};
+    run_state_take(t.state, MESSAGE_STALL, &stall);
+}
+
+/* `members`: ,"key":value.. */
+static void take_event_at(
+        double time, int64_t id, int64_t step, const char *kind,
+        const char *members)
+{
+    char bytes[4096];
+    struct message_event event = {.id = id, .step = step, .time = time};
+    snprintf(event.kind, sizeof event.kind, "%s", kind);
+    memcpy(bytes, &event, sizeof event);
+    snprintf(
+            bytes + sizeof event, sizeof bytes - sizeof event,
+            "{\"id\":%lld%s}", (long long)id, members);
+    routes_event(t.routes, run_state_take(t.state, MESSAGE_EVENT, bytes));
+}
+
+static void take_event(
+        int64_t id, int64_t step, const char *kind, const char *members)
+{
+    take_event_at(1000, id, step, kind, members);
+}
+
+/* "FROM TO KIND MEMBERS", with each number in place of %d. */
+static void take_events(const char *rest)
+{
+    char members[200], kind[16];
+    int from, to, used = 0;
+    sscanf(rest, "%d %d %15s %n", &from, &to, kind, &used);
+    for (int id = from; id <= to; id++) {
+        snprintf(members, sizeof members, rest + used, id, id);
+        take_event(id, id, kind, members);
+    }
+}
+
+static void finish_command(enum zd_status status, const char *result)
+{
+    struct zd_error error = {
+            .status = status, .what = "no space left", .help = "make room"};
+    struct message_done done = {
+            .command = t.posted, .step = 12, .failed = status != ZD_OK};
+    json_t *json = json_loads(result, 0, NULL);
+    run_state_take(t.state, MESSAGE_DONE, &done);
+    routes_done(t.routes, &t.posted, 12, status != ZD_OK ? &error : NULL, json);
+    json_decref(json);
+}
+
+static void write_log(const char *rest, const char *mode)
+{
+    char name[80];
+    const char *text = strchr(rest, ' ') + 1;
+    snprintf(name, sizeof name, "logs/%.*s", (int)(text - 1 - rest), rest);
+    FILE *file = fopen(scratch_path(&t.scratch, name), mode);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* --- lines of routes.txt --- */
+
+/* "METHOD TARGET [BODY] -> WANT"; *arrow: the last. */
+static void take_request(char *line, char *arrow)
+{
+    char *rest = line, want[32] = "", code[32] = "";
+    *arrow = '\0';
+    sscanf(arrow + 4, "%31s %31s", want, code);
+    char *method = strsep(&rest, " "), *target = strsep(&rest, " ");
+    ask(method, target, rest ? rest : "");
+    if (strcmp(want, "stream") == 0 || strcmp(want, "later") == 0)
+        cr_assert_not_null(t.reply.stream, "line %d", t.line);
+    else
+        check_answer(atoi(want), code[0] ? code : NULL);
+}
+
+static bool is_near(const json_t *a, const json_t *b)
+{
+    return fabs(json_number_value(a) - json_number_value(b)) < 1e-9;
+}
+
+static void check_member(char *rest)
+{
+    char *equals = strstr(rest, " = "), *key;
+    static json_t *root; /* of the body that was read last */
+    *equals = '\0';
+    json_t *want = json_loads(equals + 3, JSON_DECODE_ANY, NULL);
+    json_decref(root);
+    json_t *at = root = json_loads(text_of_reply(), 0, NULL);
+    while ((key = strsep(&rest, " ")))
+        at = json_is_array(at) ? json_array_get(at, (size_t)atoi(key))
+                               : json_object_get(at, key);
+    bool is_same = json_is_null(want) ? !at || json_is_null(at)
+                   : json_is_number(want)
+                           ? json_is_number(at) && is_near(at, want)
+                           : json_equal(at, want);
+    cr_expect(is_same, "line %d", t.line);
+    json_decref(want);
+}
+
+static bool take_check(const char *word, char *rest)
+{
+    if (strcmp(word, "at") == 0) {
+        check_member(rest);
+    } else if (strcmp(word, "came") == 0) {
+        cr_expect_eq(t.reply.stream->status, atoi(rest), "line %d", t.line);
+        cr_expect(t.reply.stream->is_finished, "line %d", t.line);
+    } else {
+        const char *kinds[] = {"lacks", "has", "is"};
+        int kind = 2;
+        while (kind >= 0 && strcmp(word, kinds[kind]) != 0)
+            kind--;
+        if (kind < 0)
+            return false;
+        const char *text = text_of_reply();
+        cr_expect(
+                kind == 2 ? strcmp(text, rest) == 0
+                          : (strstr(text, rest) != NULL) == (kind == 1),
+                "line %d: %s", t.line, text);
+    }
+    return true;
+}
+
+static bool take_setting(const char *word, const char *rest)
+{
+    if (strcmp(word, "reader") == 0)
+        t.is_reader = true;
+    else if (strcmp(word, "readonly") == 0)
+        open_routes(true);
+    else if (strcmp(word, "full") == 0)
+        t.is_full = true;
+    else if (strcmp(word, "accept") == 0)
+        snprintf(t.accept, sizeof t.accept, "%s", rest);
+    else if (strcmp(word, "last") == 0)
+        snprintf(t.last, sizeof t.last, "%s", rest);
+    else
+        return false;
+    return true;
+}
+
+static void take_happening(const char *word, const char *rest)
+{
+    char members[200] = "", kind[16], name[16];
+    double time = 1000;
+    int id, step;
+    if (strcmp(word, "banner") == 0 || strcmp(word, "resumed") == 0 ||
+        strcmp(word, "unable") == 0) {
+        take_banner(word[0] == 'r', word[0] == 'u');
+    } else if (strcmp(word, "step") == 0) {
+        take_step(atoi(rest));
+    } else if (strcmp(word, "state") == 0) {
+        sscanf(rest, "%15s %lf", name, &time);
+        snprintf(members, sizeof members, ",\"state\":\"%s\"", name);
+        take_event_at(time, 0, 1, "state", members);
+    } else if (strcmp(word, "event") == 0) {
+        sscanf(rest, "%d %d %15s %199[^\n]", &id, &step, kind, members);
+        take_event(id, step, kind, members);
+    } else if (strcmp(word, "events") == 0) {
+        take_events(rest);
+    } else if (strcmp(word, "stall") == 0 || strcmp(word, "moves") == 0) {
+        take_stall(word[0] == 's');
+    } else if (strcmp(word, "done") == 0) {
+        finish_command(ZD_OK, rest);
+    } else if (strcmp(word, "failed") == 0) {
+        for (int status = 1; status < 64; status++)
+            if (zd_exit_code((enum zd_status)status) == atoi(rest)) {
+                finish_command((enum zd_status)status, "");
+                return;
+            }
+        cr_assert(false, "line %d", t.line);
+    } else if (strcmp(word, "tick") == 0) {
+        usleep(3000);
+        routes_tick(t.routes);
+    } else if (strcmp(word, "end") == 0) {
+        routes_end(t.routes);
+    } else if (strcmp(word, "leave") == 0) {
+        leave();
+    } else if (strcmp(word, "log") == 0 || strcmp(word, "append") == 0) {
+        write_log(rest, word[0] == 'l' ? "w" : "a");
+    } else {
+        cr_assert(false, "line %d: %s", t.line, word);
+    }
+}
+
+/* \n and \xff, in place. */
+static void unescape(char *text)
+{
+    char *out = text;
+    for (; *text; text++, out++) {
+        bool is_line = text[0] == '\\' && text[1] == 'n';
+        bool is_byte = strncmp(text, "\\xff", 4) == 0;
+        *out = is_line ? '\n' : is_byte ? (char)0xff : *text;
+        text += is_line ? 1 : is_byte ? 3 : 0;
+    }
+    *out = '\0';
+}
+
+Test(routes, cases)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t bytes;
+    bool has_begun = false;
+    FILE *file = fopen("tests/daemon/control/routes.txt", "r");
+    cr_assert(file);
+    for (t.line = 1; (bytes = getline(&line, &room, file)) > 0; t.line++) {
+        line[bytes - 1] = '\0';
+        if (line[0] == '#')
             continue;
-        get(path);
-        cr_expect_eq(t.reply.status, 200, "%s: %d", path, t.reply.status);
-        cr_expect_not_null(t.reply.content_type, "%s", path);
-        if (strcmp(t.reply.content_type, "application/json") == 0)
-            json_decref(json_of_reply());
-    }
-}
-
-Test(routes, what_is_not_there_is_404_and_another_method_405)
-{
-    static const char *const unknown[] = {
-            "/v1/", "/v2/status",       "/v1/status/",
-            "",     "/v1/../v1/status", "/V1/status"};
-    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
-        get(unknown[i]);
-        expect_error(404, "E_NOT_FOUND");
-    }
-    get("/v1/statu");
-    cr_expect(strstr(text_of_reply(), "did you mean GET /v1/status?"));
-    for (int i = 0; i < routes_count; i++) {
-        bool acts = routes_table[i].command != NULL;
-        ask_as(acts ? "GET" : "POST", routes_table[i].path, "", true);
-        expect_error(405, "E_METHOD");
-        cr_expect_str_eq(t.reply.allow, acts ? "POST" : "GET");
-    }
-    cr_expect_eq(t.post_count, 0);
-}
-
-Test(routes, parameters_are_checked_by_name_count_and_value)
-{
-    static const char *const bad[] = {
-            "/v1/status?x=1",
-            "/v1/status?=1",
-            "/v1/samples?max=0",
-            "/v1/samples?max=101",
-            "/v1/samples?max=",
-            "/v1/samples?max=1.5",
-            "/v1/samples?max= 1",
-            "/v1/samples?max=1&max=2",
-            "/v1/samples?max=99999999999999999999",
-            "/v1/metrics/history?max=10001",
-            "/v1/metrics/history?since=-1",
-            "/v1/metrics/history?na=train/loss",
-            "/v1/events?follow=2",
-            "/v1/events?since=x",
-            "/v1/logs?rank=-1",
-            "/v1/logs?rank=../../etc/passwd",
-            "/v1/logs?tail=-1",
-            "/v1/logs?since=yesterday",
-            "/v1/logs?since=5x",
-            "/v1/logs?follow=maybe"};
-    begin_run();
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        get(bad[i]);
-        cr_expect_null(t.reply.stream, "%s", bad[i]);
-        expect_error(400, "E_BAD_REQUEST");
-    }
-    ask_as("GET", "/v1/status", "{}", true);
-    expect_error(400, "E_BAD_REQUEST");
-}
-
-Test(routes, who_may_only_read_gives_no_commands)
-{
-    for (int i = 0; i < routes_count; i++)
-        if (routes_table[i].command) {
-            ask_as("POST", routes_table[i].path, "not even JSON", false);
-            expect_error(403, "E_FORBIDDEN");
+        if (strncmp(line, "== ", 3) == 0) {
+            int at = t.line;
+            teardown();
+            setup();
+            t.line = at;
+            has_begun = true;
+            continue;
         }
-    ask_as("GET", "/v1/status", "", false);
-    cr_expect_eq(t.reply.status, 200);
-    open_routes(true);
-    post("/v1/stop", "");
-    expect_error(403, "E_FORBIDDEN");
-    get("/v1/status");
-    cr_expect_eq(t.reply.status, 200);
+        cr_assert(has_begun);
+        unescape(line);
+        char *arrow = NULL, *rest = line;
+        for (char *next = line; (next = strstr(next, " -> ")); next++)
+            arrow = next;
+        if (arrow) {
+            take_request(line, arrow);
+            continue;
+        }
+        const char *word = strsep(&rest, " ");
+        rest = rest ? rest : line + strlen(line);
+        if (take_check(word, rest))
+            continue;
+        t.is_read = false;
+        if (!take_setting(word, rest))
+            take_happening(word, rest);
+    }
+    free(line);
+    fclose(file);
+}
+
+/* --- what no row can say --- */
+
+Test(routes, deep_and_long_bodies_are_refused)
+{
+    static char body[65536];
+    memset(body, '[', sizeof body - 1);
+    ask("POST", "/v1/set", body);
+    check_answer(400, "E_BAD_REQUEST");
+    memset(body, 'a', sizeof body - 1);
+    memcpy(body, "{\"prompt\": \"", 12);
+    memcpy(body + sizeof body - 3, "\"}", 3);
+    ask("POST", "/v1/sample", body);
+    check_answer(400, "E_BAD_REQUEST");
     cr_expect_eq(t.post_count, 0);
 }
 
-/* --- those that read --- */
-
-Test(routes, greeting_lists_what_can_be_asked)
+Test(routes, parameters_of_commands_reach_the_trainer)
 {
-    get("/v1");
-    json_t *json = json_of_reply();
-    json_t *list = json_object_get(json, "capabilities");
-    cr_expect_eq(json_integer_value(json_object_get(json, "api")), 1);
-    cr_expect_geq(json_array_size(list), 18);
-    cr_expect_str_eq(json_string_value(json_array_get(list, 0)), "status");
-    json_decref(json);
+    take_banner(false, false);
+    ask("POST", "/v1/stop", "{\"checkpoint\": false}");
+    cr_expect_eq(t.posted.kind, COMMAND_STOP);
+    cr_expect(t.posted.uid == 7 && t.posted.pid == 8 && !t.posted.save);
+    ask("POST", "/v1/sample", "{\"prompt\": \"a b\", \"max_new_tokens\": 9}");
+    cr_expect_str_eq(t.posted.prompt, "a b");
+    cr_expect_eq(t.posted.max_new_tokens, 9);
+    ask("POST", "/v1/profile", "");
+    cr_expect_eq(t.posted.steps, 3);
+    ask("POST", "/v1/set", "{\"learning_rate\": 1, \"max_grad_norm\": 0}");
+    cr_expect(t.posted.given[SET_LEARNING_RATE]);
+    cr_expect(t.posted.given[SET_MAX_GRAD_NORM]);
+    cr_expect_not(t.posted.given[SET_SAVE_STEPS]);
+    cr_expect_eq(t.posted.value[SET_LEARNING_RATE], 1.0);
 }
 
-Test(routes, readyz_waits_for_a_step_and_healthz_does_not)
+Test(routes, the_schema_has_every_key_of_the_table)
 {
-    get("/healthz");
-    cr_expect_eq(t.reply.status, 200);
-    get("/readyz");
-    expect_error(503, "E_NOT_READY");
-    begin_run();
-    get("/readyz");
-    expect_error(503, "E_NOT_READY");
-    make_step(1);
-    get("/readyz");
-    cr_expect_eq(t.reply.status, 200);
-}
-
-Test(routes, history_gives_the_series_that_were_asked_for)
-{
-    begin_run();
-    for (int i = 1; i <= 50; i++)
-        make_step(i);
-    get("/v1/metrics/history?name=train/loss,eval/loss&name=perf/update"
-        "&since=40&max=5");
-    json_t *json = json_of_reply();
-    json_t *series = json_object_get(json, "series");
-    json_t *steps =
-            json_object_get(json_object_get(series, "train/loss"), "step");
-    cr_expect_eq(json_object_size(series), 3);
-    cr_expect_leq(json_array_size(steps), 5);
-    cr_expect_gt(json_integer_value(json_array_get(steps, 0)), 40);
-    size_t names = json_array_size(json_object_get(json, "names"));
-    cr_expect(names > 10 && !run_series_name((int)names));
-    json_decref(json);
-    get("/v1/metrics/history?name=train/lost");
-    expect_error(404, "E_NOT_FOUND");
-    get("/v1/metrics/history?name=");
-    expect_error(404, "E_NOT_FOUND");
-    get("/v1/metrics/history?name=train/loss,");
-    expect_error(404, "E_NOT_FOUND");
-}
-
-Test(routes, history_has_the_evaluation_before_the_first_step)
-{
-    begin_run();
-    tell_event(1, 0, "eval", ",\"eval_loss\":5.5");
-    get("/v1/metrics/history?name=eval/loss");
-    json_t *json = json_of_reply();
-    json_t *series = json_object_get(
-            json_object_get(json_object_get(json, "series"), "eval/loss"),
-            "step");
-    cr_expect_eq(json_array_size(series), 1);
-    json_decref(json);
-}
-
-Test(routes, plan_is_there_with_the_banner)
-{
-    get("/v1/plan");
-    expect_error(404, "E_NOT_FOUND");
-    begin_run();
-    get("/v1/plan");
-    cr_expect_eq(t.reply.status, 200);
-}
-
-/* One row of the config; origin NULL: whatever it is. */
-static void expect_config(const char *key, double value, const char *origin)
-{
-    get("/v1/config");
-    json_t *json = json_of_reply();
-    json_t *row = json_object_get(json_object_get(json, "values"), key);
-    cr_expect_eq(json_number_value(json_object_get(row, "value")), value);
-    if (origin)
-        cr_expect_str_eq(
-                json_string_value(json_object_get(row, "origin")), origin);
-    json_decref(json);
-}
-
-Test(routes, config_tells_what_was_set)
-{
-    begin_run();
-    post("/v1/set", "{\"logging_steps\": 3}");
-    finish_command(NULL, NULL);
-    expect_config("log.logging_steps", 3, "set after step 12");
-    json_t *row = json_object_get(
-            json_object_get(t.config, "values"), "log.logging_steps");
-    cr_expect_eq(json_integer_value(json_object_get(row, "value")), 10);
-}
-
-Test(routes, config_tells_what_was_set_before_the_run_was_resumed)
-{
-    struct message_banner banner = {.facts.world = 2, .max_steps = 100};
-    banner.is_kept[SET_LOGGING_STEPS] = true;
-    banner.kept[SET_LOGGING_STEPS] = 50;
-    take(MESSAGE_BANNER, &banner, sizeof banner);
-    expect_config("log.logging_steps", 50, "set before the run was resumed");
-    expect_config("optim.learning_rate", 0.5, "default");
-}
-
-/* The steps' rates follow the schedule; what was asked for does not move. */
-Test(routes, config_tells_the_rate_that_was_asked_for)
-{
-    begin_run();
-    post("/v1/set", "{\"learning_rate\": 0.25}");
-    finish_command(NULL, NULL);
-    make_step(13);
-    expect_config("optim.learning_rate", 0.25, NULL);
-}
-
-Test(routes, more_accumulation_than_memory_keeps_is_refused_at_once)
-{
-    begin_run();
-    post("/v1/set", "{\"gradient_accumulation_steps\": 9}");
-    expect_error(409, "E_CONFLICT");
-    cr_expect_eq(t.post_count, 0);
-    post("/v1/set", "{\"gradient_accumulation_steps\": 8}");
-    cr_expect_eq(t.reply.status, 202);
-}
-
-Test(routes, config_has_the_batch_that_accumulation_makes)
-{
-    json_object_set_new(
-            json_object_get(t.config, "values"), "train.global_batch_size",
-            json_pack("{s:i, s:s}", "value", 8, "origin", "job.toml:3"));
-    begin_run();
-    post("/v1/set", "{\"gradient_accumulation_steps\": 2}");
-    finish_command(NULL, NULL);
-    expect_config("train.global_batch_size", 16, "set after step 12");
-}
-
-Test(routes, schema_has_every_key_of_the_table)
-{
-    get("/v1/config/schema");
-    json_t *json = json_of_reply();
-    json_t *top = json_object_get(json, "properties");
+    ask("GET", "/v1/config/schema", "");
+    json_t *json = json_loads(text_of_reply(), 0, NULL);
     for (int i = 0; i < schema_count; i++) {
-        char section[128];
-        json_t *at = top;
-        char *rest = section, *name;
+        char section[128], *rest = section, *name;
+        json_t *at = json_object_get(json, "properties");
         snprintf(section, sizeof section, "%s", schema_table[i].section);
         while (section[0] && (name = strsep(&rest, "."))) {
             at = json_object_get(at, name);
@@ -258,13 +511,22 @@ Test(routes, schema_has_every_key_of_the_table)
     json_decref(json);
 }
 
-Test(routes, metrics_come_in_the_form_that_is_accepted)
+Test(routes, a_long_replay_comes_in_parts_that_a_slow_reader_survives)
 {
-    get("/metrics");
-    cr_expect_null(strstr(text_of_reply(), "# EOF\n"));
-    cr_expect(strstr(t.reply.content_type, "version=0.0.4"));
-    t.request.accept = "application/openmetrics-text; version=1.0.0";
-    get("/metrics");
-    cr_expect(strstr(text_of_reply(), "# EOF\n"));
-    cr_expect(strstr(t.reply.content_type, "openmetrics"));
+    char members[2001];
+    memset(members, ' ', sizeof members - 1);
+    members[sizeof members - 1] = '\0';
+    for (int i = 1; i <= 2000; i++) /* 4 MB */
+        take_event(i, 0, "sample", members);
+    ask("GET", "/v1/events?since=0", "");
+    size_t count = 0;
+    for (int round = 0; round < 100 && count < 2000; round++) {
+        cr_assert_leq(http_queued(t.reply.stream), (size_t)300 << 10);
+        for (const char *at = text_of_reply(); (at = strstr(at, "\nevent: "));
+             at++)
+            count++;
+        routes_tick(t.routes);
+        t.is_read = false;
+    }
+    cr_expect_eq(count, 2000, "%zu", count);
 }
