@@ -155,14 +155,6 @@ void dataset_check_begin(struct dataset *dataset);
 void dataset_check_wait(struct dataset *dataset); /* until it is done */
 void dataset_close(struct dataset *dataset);
 
-/* Do hosts share the cache's folder? One puts a name into it, (DATASET_PROBE);
- * others look for it. */
-enum { DATASET_PROBE = 64 };
-enum zd_status dataset_probe_make(
-        const struct data_options *options, char name[DATASET_PROBE]);
-bool dataset_probe_seen(const struct data_options *options, const char *name);
-void dataset_probe_remove(const struct data_options *options, const char *name);
-
 /* M of an epoch; 0: not known, the text was not whole when it was opened */
 int64_t dataset_samples(const struct dataset *dataset);
 /* One entry: its share of an epoch's samples, and how many it has. */

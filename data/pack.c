@@ -11,36 +11,27 @@
 /* --- the fullest sample with room ---------------------------------------
  *
  * Samples of equal room are a list, the newest first. A bit for each room says
- * whether its list has one; levels above have a bit for each 64 below. */
+ * whether its list has one. */
 struct rooms {
     uint32_t *first; /* sample of a room, or NONE */
     uint32_t *next;  /* of a sample */
-    struct {
-        uint64_t *words;
-        uint32_t count;
-    } levels[5];
-    int level_count;
+    uint64_t *bits;
+    uint32_t words; /* of bits */
 };
 
 static void rooms_init(struct rooms *rooms, uint32_t most, uint32_t samples)
 {
     uint32_t count = most + 1;
-    rooms->level_count = 0;
+    rooms->words = (count + 63) / 64;
     rooms->first = zd_array(count, sizeof *rooms->first);
     rooms->next = zd_array(samples, sizeof *rooms->next);
+    rooms->bits = zd_array(rooms->words, sizeof *rooms->bits);
     memset(rooms->first, 0xff, count * sizeof *rooms->first);
-    do {
-        count = (count + 63) / 64;
-        rooms->levels[rooms->level_count].count = count;
-        rooms->levels[rooms->level_count++].words =
-                zd_array(count, sizeof(uint64_t));
-    } while (count > 1);
 }
 
 static void rooms_fini(struct rooms *rooms)
 {
-    for (int i = 0; i < rooms->level_count; i++)
-        free(rooms->levels[i].words);
+    free(rooms->bits);
     free(rooms->first);
     free(rooms->next);
 }
@@ -49,37 +40,27 @@ static void rooms_put(struct rooms *rooms, uint32_t room, uint32_t sample)
 {
     rooms->next[sample] = rooms->first[room];
     rooms->first[room] = sample;
-    for (int i = 0; i < rooms->level_count; i++, room /= 64)
-        rooms->levels[i].words[room / 64] |= UINT64_C(1) << room % 64;
+    rooms->bits[room / 64] |= UINT64_C(1) << room % 64;
 }
 
 static uint32_t rooms_take(struct rooms *rooms, uint32_t room)
 {
     uint32_t sample = rooms->first[room];
     rooms->first[room] = rooms->next[sample];
-    bool is_empty = rooms->first[room] == NONE;
-    for (int i = 0; i < rooms->level_count && is_empty; i++, room /= 64) {
-        uint64_t *word = &rooms->levels[i].words[room / 64];
-        *word &= ~(UINT64_C(1) << room % 64);
-        is_empty = *word == 0;
-    }
+    if (rooms->first[room] == NONE)
+        rooms->bits[room / 64] &= ~(UINT64_C(1) << room % 64);
     return sample;
 }
 
 /* The smallest room of a sample that is at least `room`, or NONE. */
 static uint32_t rooms_find(const struct rooms *rooms, uint32_t room)
 {
-    for (int i = 0; i < rooms->level_count; i++, room = room / 64 + 1) {
-        if (room / 64 >= rooms->levels[i].count)
-            return NONE;
-        uint64_t bits = rooms->levels[i].words[room / 64] >> room % 64;
-        if (!bits)
-            continue;
-        room += (uint32_t)__builtin_ctzll(bits);
-        while (i-- > 0)
-            room = room * 64 +
-                   (uint32_t)__builtin_ctzll(rooms->levels[i].words[room]);
-        return room;
+    uint64_t from = ~UINT64_C(0) << room % 64;
+    for (uint32_t word = room / 64; word < rooms->words;
+         word++, from = ~UINT64_C(0)) {
+        uint64_t bits = rooms->bits[word] & from;
+        if (bits)
+            return word * 64 + (uint32_t)__builtin_ctzll(bits);
     }
     return NONE;
 }

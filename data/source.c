@@ -64,32 +64,22 @@ void source_place(const struct data_file *file, int64_t line)
 
 /* --- formats -------------------------------------------------------------- */
 
-/* The first byte that is not blank; -1: there is none. */
-static enum zd_status read_first_byte(const struct data_file *file, int *out)
-{
-    struct data_stream *stream;
-    size_t bytes, at = 0;
-    char text[64];
-    ZD_TRY(data_stream_open(file, &stream, &bytes));
-    enum zd_status status;
-    do {
-        status = data_stream_read(stream, text, sizeof text, &bytes);
-        for (at = 0; at < bytes && memchr(" \t\r\n", text[at], 4);)
-            at++;
-    } while (status == ZD_OK && at == bytes && bytes > 0);
-    data_stream_close(stream);
-    *out = at < bytes ? (unsigned char)text[at] : -1;
-    return status;
-}
+/* The first line that is not blank: text[begin] to text[end]. */
+struct first_line {
+    char *text; /* owned */
+    size_t begin, end;
+    int64_t number; /* from 1 */
+};
 
-/* The first line, after a byte-order mark. */
+/* An array is told by its first byte. */
 static enum zd_status read_first_line(
-        const struct data_file *file, char **line_out, size_t *bytes_out)
+        struct data_file *file, struct first_line *out)
 {
     struct data_stream *stream;
     char *line = NULL, *end = NULL;
-    size_t bytes = 0, capacity = 0, part = 0;
+    size_t bytes = 0, begin = 0, capacity = 0, part = 0;
     ZD_TRY(data_stream_open(file, &stream, &part));
+    out->number = 1;
     enum zd_status status = ZD_OK;
     do {
         size_t want = bytes > 64 << 10 ? bytes : 64 << 10;
@@ -97,63 +87,84 @@ static enum zd_status read_first_line(
         status = data_stream_read(stream, line + bytes, want, &part);
         if (status != ZD_OK)
             break;
-        end = memchr(line + bytes, '\n', part);
-        bytes = end ? (size_t)(end - line) : bytes + part;
-        if (bytes > RECORD_MAX_BYTES)
+        bytes += part;
+        while (begin < bytes && memchr(" \t\r\n", line[begin], 4))
+            out->number += line[begin++] == '\n';
+        if (begin == bytes)
+            begin = bytes = 0;
+        if (!has_rows(file) && begin < bytes && line[begin] == '[') {
+            file->is_array = true;
+            break;
+        }
+        end = memchr(line + begin, '\n', bytes - begin);
+        if (!end && bytes > RECORD_MAX_BYTES)
             status =
                     ZD_FAIL(ZD_ERR_DATA, "E0440",
                             "the first %s of %s has more than %d bytes",
                             source_unit(file), file->path, RECORD_MAX_BYTES);
     } while (status == ZD_OK && !end && part > 0);
     data_stream_close(stream);
-    if (status != ZD_OK) {
-        free(line);
-        return status;
-    }
-    *line_out = line;
-    *bytes_out = bytes;
-    return ZD_OK;
+    out->text = line;
+    out->begin = begin;
+    out->end = end ? (size_t)(end - line) : bytes;
+    return status;
 }
 
+/* The format by the first record. An error in it is reported, with its place,
+ * when it is read. */
 static enum zd_status detect_record(
+        const struct data_entry *entry, struct data_file *file,
+        const struct first_line *line)
+{
+    json_t *record = NULL;
+    struct zd_error before = *zd_error_get();
+    if (json_parse_record(
+                line->text + line->begin, line->end - line->begin, file->path,
+                ZD_ERR_DATA, &record) != ZD_OK)
+        zd_error_set(&before);
+    file->format = DATA_TEXT;
+    if (!record)
+        return ZD_OK;
+    record = columns_apply(entry, record);
+    enum data_format format = format_recognize(record, entry);
+    bool is_known = format != DATA_AUTO || !json_is_object(record);
+    enum zd_status status = format_check(record, entry, format);
+    json_decref(record);
+    if (format != DATA_AUTO)
+        file->format = format;
+    if (status == ZD_OK && !is_known) {
+        char keys[400];
+        format_keys(entry, keys, sizeof keys);
+        status =
+                ZD_FAIL(ZD_ERR_DATA, "E0431",
+                        "the keys of the records in %s match no known format: "
+                        "%s",
+                        file->path, keys);
+        zd_fail_help("name the key of the text: field = \"...\"");
+    }
+    if (status != ZD_OK)
+        source_place(file, line->number);
+    return status;
+}
+
+/* Of a file of records, how they are stored and what they are. */
+static enum zd_status look_at_record(
         const struct data_entry *entry, struct data_file *file)
 {
-    char *line;
-    size_t bytes;
-    json_t *record = NULL;
-    ZD_TRY(read_first_line(file, &line, &bytes));
-    /* an error in the line is reported, with its place, when it is read */
-    struct zd_error before = *zd_error_get();
-    if (json_parse_record(line, bytes, file->path, ZD_ERR_DATA, &record) !=
-        ZD_OK)
-        zd_error_set(&before);
-    free(line);
-    if (!record) {
-        file->format = DATA_TEXT;
-        return ZD_OK;
+    struct first_line line = {0};
+    enum zd_status status = read_first_line(file, &line);
+    if (status == ZD_OK && file->is_array) {
+        free(line.text);
+        line.text = NULL;
+        status = read_first_line(file, &line);
     }
-    record = columns_apply(entry, record);
-    file->format = format_recognize(record, entry);
-    bool is_known = file->format != DATA_AUTO || !json_is_object(record);
-    enum zd_status status = format_check(record, entry, file->format);
-    json_decref(record);
-    if (status != ZD_OK) {
-        source_place(file, 1);
-        return status;
-    }
-    if (is_known) {
-        if (file->format == DATA_AUTO)
-            file->format = DATA_TEXT;
-        return ZD_OK;
-    }
-    char keys[400];
-    format_keys(entry, keys, sizeof keys);
-    ZD_FAIL(ZD_ERR_DATA, "E0431",
-            "the keys of the records in %s match no known format: %s",
-            file->path, keys);
-    source_place(file, 1);
-    zd_fail_help("name the key of the text: field = \"...\"");
-    return ZD_ERR_DATA;
+    if (status == ZD_OK && line.begin == line.end)
+        status = ZD_FAIL(
+                ZD_ERR_DATA, "E0439", "%s holds no document", file->path);
+    if (status == ZD_OK && file->format == DATA_AUTO)
+        status = detect_record(entry, file, &line);
+    free(line.text);
+    return status;
 }
 
 static enum zd_status detect_tokens(struct data_file *file)
@@ -189,41 +200,12 @@ static enum zd_status fail_name(const char *path)
     return ZD_ERR_CONFIG;
 }
 
-static enum zd_status detect(
-        const struct data_entry *entry, struct data_file *file)
-{
-    enum name_kind kind = name_kind(file->path);
-    if (source_is_tokens(entry, file->path))
-        return detect_tokens(file);
-    if (kind == NAME_RECORDS || kind == NAME_TABLE)
-        return detect_record(entry, file);
-    if (kind != NAME_TEXT)
-        return fail_name(file->path);
-    file->format = DATA_TEXT;
-    return ZD_OK;
-}
-
-/* Whether it has records, and how they are stored. */
-static enum zd_status look_inside(
-        const struct data_entry *entry, struct data_file *file)
-{
-    int first = -1;
-    bool is_json = name_kind(file->path) == NAME_RECORDS;
-    if (entry->format != DATA_AUTO)
-        is_json |= entry->format != DATA_TEXT;
-    bool is_table = file->container == CONTAINER_PARQUET;
-    if (is_json && !is_table)
-        ZD_TRY(read_first_byte(file, &first));
-    file->is_array = first == '[';
-    file->has_lines = is_json || is_table;
-    return ZD_OK;
-}
-
 static enum zd_status settle_format(
         const struct data_entry *entry, struct data_file *file)
 {
     int fd;
     bool is_tokens = source_is_tokens(entry, file->path);
+    enum name_kind kind = name_kind(file->path);
     file->format = entry->format;
     file->container = is_tokens ? CONTAINER_PLAIN : name_container(file->path);
     enum zd_status status = fs_open_read(file->path, &fd, &file->bytes);
@@ -233,11 +215,16 @@ static enum zd_status settle_format(
     else if (!is_tokens)
         status = foreign_check(fd, file->path, file->container);
     close(fd);
-    if (status == ZD_OK && !is_tokens)
-        status = look_inside(entry, file);
     ZD_TRY(status);
-    if (file->format == DATA_AUTO)
-        ZD_TRY(detect(entry, file));
+    if (is_tokens)
+        return file->format == DATA_AUTO ? detect_tokens(file) : ZD_OK;
+    file->has_lines = kind == NAME_RECORDS || kind == NAME_TABLE ||
+                      (file->format != DATA_AUTO && file->format != DATA_TEXT);
+    if (file->has_lines)
+        return look_at_record(entry, file);
+    if (file->format == DATA_AUTO && kind != NAME_TEXT)
+        return fail_name(file->path);
+    file->format = DATA_TEXT;
     return ZD_OK;
 }
 

@@ -9,12 +9,6 @@
 
 enum { ARRAY_BYTES = 256 << 10 };
 
-static enum zd_status plain_open(struct data_stream *stream)
-{
-    (void)stream;
-    return ZD_OK;
-}
-
 static enum zd_status plain_read(
         struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
 {
@@ -27,13 +21,7 @@ static enum zd_status plain_read(
     return ZD_OK;
 }
 
-static void plain_close(struct data_stream *stream)
-{
-    (void)stream;
-}
-
-static const struct container plain_container = {
-        plain_open, plain_read, plain_close};
+static const struct container plain_container = {.read = plain_read};
 
 static const struct container *container_of(enum data_container container)
 {
@@ -92,7 +80,8 @@ enum zd_status data_stream_open(
                         file->path);
     if (status == ZD_OK) {
         stream->container = container_of(file->container);
-        status = stream->container->open(stream);
+        if (stream->container->open)
+            status = stream->container->open(stream);
     }
     if (status == ZD_OK)
         status = skip_mark(stream, skipped_out);
@@ -234,7 +223,8 @@ void data_stream_close(struct data_stream *stream)
 {
     if (!stream)
         return;
-    stream->container->close(stream);
+    if (stream->container->close)
+        stream->container->close(stream);
     if (stream->fd >= 0)
         close(stream->fd);
     free(stream);

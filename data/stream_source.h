@@ -23,7 +23,7 @@ struct data_stream {
 };
 
 struct container {
-    enum zd_status (*open)(struct data_stream *stream);
+    enum zd_status (*open)(struct data_stream *stream); /* and close: or NULL */
     /* At least one byte, up to `bytes`; 0: the end. */
     enum zd_status (*read)(
             struct data_stream *stream, char *text, size_t bytes,

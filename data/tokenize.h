@@ -46,7 +46,6 @@ struct unit_reader {
     size_t rest_bytes, rest_capacity;
     uint64_t offset; /* of `rest` in the file's text */
     int64_t line;
-    int64_t blank_line; /* the first of blank lines that were left out; 0 */
     bool has_unit;      /* the file has given one */
 };
 void unit_reader_init(
@@ -59,8 +58,6 @@ enum zd_status unit_read(
         struct unit_reader *reader, struct unit *unit, bool *more_out);
 
 int64_t count_newlines(const char *text, size_t bytes);
-/* ZD_ERR_DATA: a line, or row, that is blank. */
-enum zd_status fail_blank_line(const struct data_file *file, int64_t line);
 
 /* What one thread needs. */
 struct tokenize_worker {

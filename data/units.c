@@ -40,7 +40,6 @@ static enum zd_status open_next(struct unit_reader *reader)
             &reader->list->files[++reader->file], &reader->stream, &skipped));
     reader->offset = skipped;
     reader->line = 1;
-    reader->blank_line = 0;
     reader->has_ended = reader->has_unit = false;
     return ZD_OK;
 }
@@ -54,51 +53,11 @@ int64_t count_newlines(const char *text, size_t bytes)
     return count;
 }
 
-enum zd_status fail_blank_line(const struct data_file *file, int64_t line)
-{
-    enum zd_status status =
-            ZD_FAIL(ZD_ERR_DATA, "E0436", "%s %lld of %s is blank",
-                    source_unit(file), (long long)line, file->path);
-    source_place(file, line);
-    return status;
-}
-
-/* Where what is not blank ends. */
-static size_t trim(const char *text, size_t bytes)
-{
-    while (bytes > 0 && memchr(" \t\r\n", text[bytes - 1], 4))
-        bytes--;
-    return bytes;
-}
-
-/* Whole lines at the beginning of the unit's text, after which the file goes
- * on, without blank ones at their end: those may be the end of the file, where
- * they are fine. */
+/* Whole lines at the beginning of the unit's text. */
 static size_t cut_lines(const struct unit *unit)
 {
     const char *end = memrchr(unit->text, '\n', unit->bytes);
-    if (!end)
-        return 0;
-    size_t last = trim(unit->text, (size_t)(end - unit->text));
-    if (last == 0)
-        return 0;
-    end = memchr(unit->text + last, '\n', unit->bytes - last);
-    return (size_t)(end - unit->text) + 1;
-}
-
-/* Leave out blank lines of a unit that has no others. */
-static void drop_blank(struct unit_reader *reader, struct unit *unit)
-{
-    const char *end = memrchr(unit->text, '\n', unit->bytes);
-    size_t bytes = end ? (size_t)(end - unit->text) + 1 : 0;
-    if (bytes == 0 || trim(unit->text, bytes) > 0)
-        return;
-    if (!reader->blank_line)
-        reader->blank_line = reader->line;
-    reader->line += count_newlines(unit->text, bytes);
-    reader->offset += bytes;
-    unit->bytes -= bytes;
-    memmove(unit->text, unit->text + bytes, unit->bytes);
+    return end ? (size_t)(end - unit->text) + 1 : 0;
 }
 
 static enum zd_status fail_long(
@@ -149,26 +108,17 @@ static enum zd_status read_text(
         struct unit_reader *reader, const struct data_file *file,
         struct unit *unit, size_t *part_out)
 {
-    uint64_t blank = 0; /* bytes of blank lines left out */
     for (size_t want = UNIT_BYTES;;) {
         ZD_TRY(fill(reader, unit, want));
-        *part_out = reader->has_ended && file->has_lines
-                            ? trim(unit->text, unit->bytes)
-                    : reader->has_ended ? unit->bytes
-                    : file->has_lines   ? cut_lines(unit)
-                                        : tokenizer_cut(
-                                                  reader->tokenizer, unit->text,
-                                                  unit->bytes - 1);
+        *part_out = reader->has_ended ? unit->bytes
+                    : file->has_lines ? cut_lines(unit)
+                                      : tokenizer_cut(
+                                                reader->tokenizer, unit->text,
+                                                unit->bytes - 1);
         if (*part_out > 0 || reader->has_ended)
             return ZD_OK;
-        size_t before = unit->bytes;
-        if (file->has_lines)
-            drop_blank(reader, unit);
-        blank += before - unit->bytes;
         if (unit->bytes > reader->most && file->has_lines)
             return fail_long(reader, file);
-        if (blank > reader->most)
-            return fail_blank_line(file, reader->blank_line);
         if (unit->bytes > reader->most) {
             *part_out = cut_anywhere(reader, file, unit);
             return ZD_OK;
@@ -220,11 +170,8 @@ static enum zd_status read_unit(
     if (part == 0 && !reader->has_unit)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0439", "%s holds no document", file->path);
-    if (part > 0 && reader->blank_line)
-        return fail_blank_line(file, reader->blank_line);
-    bool is_last =
-            reader->has_ended && (file->has_lines || part == unit->bytes);
-    keep_rest(reader, unit, is_last ? unit->bytes : part);
+    bool is_last = reader->has_ended && part == unit->bytes;
+    keep_rest(reader, unit, part);
     unit->file = file;
     unit->offset = reader->offset;
     unit->first_line = reader->line;

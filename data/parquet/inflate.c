@@ -5,21 +5,32 @@
 #include <zlib.h>
 #include <zstd.h>
 
-enum { UNCOMPRESSED = 0, SNAPPY = 1, GZIP = 2, ZSTD = 6 };
+/* Each fills all of `out`, or fails. */
+typedef bool inflate_fn(
+        const unsigned char *in, size_t in_bytes, unsigned char *out,
+        size_t out_bytes);
 
-enum zd_status parquet_check_codec(
-        const struct parquet_file *file, const char *column, int codec)
+static bool copy(
+        const unsigned char *in, size_t in_bytes, unsigned char *out,
+        size_t out_bytes)
 {
-    static const char *const names[] = {"UNCOMPRESSED", "SNAPPY", "GZIP",
-                                        "LZO",          "BROTLI", "LZ4",
-                                        "ZSTD",         "LZ4_RAW"};
-    if (codec == UNCOMPRESSED || codec == SNAPPY || codec == GZIP ||
-        codec == ZSTD)
-        return ZD_OK;
-    return codec < 0 || codec >= (int)(sizeof names / sizeof names[0])
-                   ? parquet_unsupported(file, column, "codec number %d", codec)
-                   : parquet_unsupported(
-                             file, column, "the codec %s", names[codec]);
+    if (in_bytes == out_bytes && in_bytes > 0)
+        memcpy(out, in, in_bytes);
+    return in_bytes == out_bytes;
+}
+
+/* The length first: it may not exceed the room. */
+static bool inflate_snappy(
+        const unsigned char *in, size_t in_bytes, unsigned char *out,
+        size_t out_bytes)
+{
+    const char *packed = (const char *)in;
+    size_t got = 0;
+    return snappy_uncompressed_length(packed, in_bytes, &got) == SNAPPY_OK &&
+           got == out_bytes &&
+           snappy_uncompress(packed, in_bytes, (char *)out, &got) ==
+                   SNAPPY_OK &&
+           got == out_bytes;
 }
 
 static bool inflate_gzip(
@@ -38,39 +49,42 @@ static bool inflate_gzip(
     return result == Z_STREAM_END && z.avail_out == 0;
 }
 
+static bool inflate_zstd(
+        const unsigned char *in, size_t in_bytes, unsigned char *out,
+        size_t out_bytes)
+{
+    return ZSTD_decompress(out, out_bytes, in, in_bytes) == out_bytes;
+}
+
+static const struct {
+    const char *name;
+    inflate_fn *inflate;
+} codecs[] = {
+        {"UNCOMPRESSED", copy}, {"SNAPPY", inflate_snappy},
+        {"GZIP", inflate_gzip}, {"LZO", NULL},
+        {"BROTLI", NULL},       {"LZ4", NULL},
+        {"ZSTD", inflate_zstd}, {"LZ4_RAW", NULL},
+};
+
+enum zd_status parquet_check_codec(
+        const struct parquet_file *file, const char *column, int codec)
+{
+    if (codec < 0 || codec >= (int)(sizeof codecs / sizeof codecs[0]))
+        return parquet_unsupported(file, column, "codec number %d", codec);
+    return codecs[codec].inflate
+                   ? ZD_OK
+                   : parquet_unsupported(
+                             file, column, "the codec %s", codecs[codec].name);
+}
+
 enum zd_status parquet_inflate(
         const struct parquet_file *file, const char *column, int codec,
         const unsigned char *in, size_t in_bytes, unsigned char *out,
         size_t out_bytes)
 {
-    size_t got = 0;
-    bool is_good = false;
-    switch (codec) {
-    case UNCOMPRESSED:
-        is_good = in_bytes == out_bytes;
-        if (is_good && in_bytes > 0)
-            memcpy(out, in, in_bytes);
-        break;
-    case SNAPPY: /* the length first: it may not exceed the room */
-        is_good = snappy_uncompressed_length(
-                          (const char *)in, in_bytes, &got) == SNAPPY_OK &&
-                  got == out_bytes &&
-                  snappy_uncompress(
-                          (const char *)in, in_bytes, (char *)out, &got) ==
-                          SNAPPY_OK &&
-                  got == out_bytes;
-        break;
-    case GZIP:
-        is_good = inflate_gzip(in, in_bytes, out, out_bytes);
-        break;
-    case ZSTD:
-        got = ZSTD_decompress(out, out_bytes, in, in_bytes);
-        is_good = !ZSTD_isError(got) && got == out_bytes;
-        break;
-    default:
-        return parquet_check_codec(file, column, codec);
-    }
-    return is_good ? ZD_OK
+    ZD_TRY(parquet_check_codec(file, column, codec));
+    return codecs[codec].inflate(in, in_bytes, out, out_bytes)
+                   ? ZD_OK
                    : parquet_damaged(
                              file, column,
                              "a page does not decompress to its %zu bytes",

@@ -13,52 +13,50 @@ static enum zd_status fail_short(
 
 static bool plain_next(struct values *values, struct parquet_value *value)
 {
-    size_t left = (size_t)(values->end - values->at), bytes = 0;
-    int32_t int32;
-    uint32_t uint32;
-    float real;
+    static const size_t widths[] = {
+            [PARQUET_INT32] = 4,
+            [PARQUET_INT64] = 8,
+            [PARQUET_FLOAT] = 4,
+            [PARQUET_DOUBLE] = 8,
+            [PARQUET_BYTE_ARRAY] = 4 /* the length */};
+    size_t left = (size_t)(values->end - values->at);
+    size_t width = widths[values->leaf->type];
+    union {
+        int32_t int32;
+        uint32_t length;
+        int64_t int64;
+        float real;
+        double wide;
+    } raw = {0};
+    if (left == 0 || width > left)
+        return false;
+    memcpy(&raw, values->at, width);
+    left -= width;
+    values->at += width;
     switch (values->leaf->type) {
     case PARQUET_BOOLEAN:
-        if (left == 0)
-            return false;
         value->integer = *values->at >> values->bit & 1;
         values->bit = (values->bit + 1) % 8;
-        bytes = values->bit == 0;
-        break;
+        values->at += values->bit == 0;
+        return true;
     case PARQUET_INT32:
-        if ((bytes = sizeof int32) > left)
-            return false;
-        memcpy(&int32, values->at, bytes);
-        value->integer = int32;
-        break;
+        value->integer = raw.int32;
+        return true;
     case PARQUET_INT64:
-        if ((bytes = sizeof value->integer) > left)
-            return false;
-        memcpy(&value->integer, values->at, bytes);
-        break;
+        value->integer = raw.int64;
+        return true;
     case PARQUET_FLOAT:
-        if ((bytes = sizeof real) > left)
-            return false;
-        memcpy(&real, values->at, bytes);
-        value->real = real;
-        break;
+        value->real = raw.real;
+        return true;
     case PARQUET_DOUBLE:
-        if ((bytes = sizeof value->real) > left)
-            return false;
-        memcpy(&value->real, values->at, bytes);
-        break;
+        value->real = raw.wide;
+        return true;
     default: /* PARQUET_BYTE_ARRAY; the schema has no others */
-        if (left < sizeof uint32)
-            return false;
-        memcpy(&uint32, values->at, sizeof uint32);
-        if (uint32 > left - sizeof uint32)
-            return false;
-        value->bytes = values->at + sizeof uint32;
-        value->count = uint32;
-        bytes = sizeof uint32 + uint32;
+        value->bytes = values->at;
+        value->count = raw.length;
+        values->at += raw.length <= left ? raw.length : 0;
+        return raw.length <= left;
     }
-    values->at += bytes;
-    return true;
 }
 
 enum zd_status dictionary_read(
@@ -83,48 +81,41 @@ enum zd_status dictionary_read(
 
 /* --- the other encodings -------------------------------------------------- */
 
-static bool suits(int encoding, enum parquet_type type)
-{
-    switch (encoding) {
-    case PARQUET_PLAIN:
-        return true;
-    case PARQUET_PLAIN_DICTIONARY:
-    case PARQUET_RLE_DICTIONARY:
-        return true;
-    case PARQUET_RLE:
-        return type == PARQUET_BOOLEAN;
-    case PARQUET_DELTA_BINARY_PACKED:
-        return type == PARQUET_INT32 || type == PARQUET_INT64;
-    case PARQUET_DELTA_LENGTH_BYTE_ARRAY:
-    case PARQUET_DELTA_BYTE_ARRAY:
-        return type == PARQUET_BYTE_ARRAY;
-    default:
-        return false;
-    }
-}
+/* By number, with the types that take them. */
+enum {
+    INTS = 1 << PARQUET_INT32 | 1 << PARQUET_INT64,
+    STRINGS = 1 << PARQUET_BYTE_ARRAY,
+    EVERY = ~0
+};
+static const struct {
+    const char *name;
+    int types;
+} encodings[] = {
+        {"PLAIN", EVERY},
+        {"GROUP_VAR_INT", 0},
+        {"PLAIN_DICTIONARY", EVERY},
+        {"RLE", 1 << PARQUET_BOOLEAN},
+        {"BIT_PACKED", 0},
+        {"DELTA_BINARY_PACKED", INTS},
+        {"DELTA_LENGTH_BYTE_ARRAY", STRINGS},
+        {"DELTA_BYTE_ARRAY", STRINGS},
+        {"RLE_DICTIONARY", EVERY},
+        {"BYTE_STREAM_SPLIT", 0},
+};
 
 static enum zd_status check_encoding(
         const struct parquet_file *file, const struct parquet_leaf *leaf,
         int encoding)
 {
-    static const char *const names[] = {
-            "PLAIN",
-            "GROUP_VAR_INT",
-            "PLAIN_DICTIONARY",
-            "RLE",
-            "BIT_PACKED",
-            "DELTA_BINARY_PACKED",
-            "DELTA_LENGTH_BYTE_ARRAY",
-            "DELTA_BYTE_ARRAY",
-            "RLE_DICTIONARY",
-            "BYTE_STREAM_SPLIT"};
-    if (suits(encoding, leaf->type))
-        return ZD_OK;
-    if (encoding < 0 || encoding >= (int)(sizeof names / sizeof names[0]))
+    if (encoding < 0 ||
+        encoding >= (int)(sizeof encodings / sizeof encodings[0]))
         return parquet_unsupported(
                 file, leaf->path, "encoding number %d", encoding);
+    if (encodings[encoding].types >> leaf->type & 1)
+        return ZD_OK;
     return parquet_unsupported(
-            file, leaf->path, "the encoding %s for its type", names[encoding]);
+            file, leaf->path, "the encoding %s for its type",
+            encodings[encoding].name);
 }
 
 /* Run through the lengths at `at`; *end_out: after them. */

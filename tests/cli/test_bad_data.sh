@@ -33,7 +33,6 @@ row 'decode: a negative id' 65 'E0423|ids:1|-1' 'echo -1 >ids' data decode --tok
 row 'a line that is no JSON' 65 'E0711|data.jsonl:2' 'printf "{\"text\": \"a\"}\n{\"text\": \n" >data.jsonl; data data.jsonl'
 row 'a line that is no object' 65 'E0436|data.jsonl:2' 'printf "{\"text\": \"a\"}\n[1]\n" >data.jsonl; data data.jsonl'
 row 'an array of records that ends early' 65 'E0436|data.json:row 2|ends inside the array' 'printf "[{\"text\": \"a\"},\n{\"te" >data.json; data data.json'
-row 'a blank line between records' 65 'E0436|data.jsonl:2' 'printf "{\"text\": \"a\"}\n\n{\"text\": \"b\"}\n" >data.jsonl; data data.jsonl'
 row 'a record without its key' 65 'E0437|data.jsonl:2|text' 'printf "{\"text\": \"a\"}\n{\"txet\": \"b\"}\n" >data.jsonl; data data.jsonl'
 row 'a key of another kind' 65 'E0437|data.jsonl:1|text' 'printf "{\"text\": 5}\n" >data.jsonl; data data.jsonl'
 row 'records of no known kind' 65 'E0431|data.jsonl:1' 'printf "{\"words\": \"a\"}\n" >data.jsonl; data data.jsonl'

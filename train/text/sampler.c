@@ -13,28 +13,12 @@ static int32_t argmax(const float *logits, int V)
     return best;
 }
 
-/* Sift-down of a max-heap of ids ordered by probability, then by id: popping
- * it yields the likeliest tokens first without sorting all of V. */
-static bool before(const float *p, int32_t a, int32_t b)
+/* The likeliest first, of equal ones the lowest id. */
+static int likelier(const void *a, const void *b, void *probabilities)
 {
-    return p[a] > p[b] || (p[a] == p[b] && a < b);
-}
-
-static void sift_down(const float *p, int32_t *heap, int count, int at)
-{
-    for (;;) {
-        int child = 2 * at + 1;
-        if (child >= count)
-            return;
-        if (child + 1 < count && before(p, heap[child + 1], heap[child]))
-            child++;
-        if (!before(p, heap[child], heap[at]))
-            return;
-        int32_t swap = heap[at];
-        heap[at] = heap[child];
-        heap[child] = swap;
-        at = child;
-    }
+    const float *p = probabilities;
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return p[x] != p[y] ? (p[x] > p[y] ? -1 : 1) : (x > y) - (x < y);
 }
 
 /* Logits become probabilities; returns their sum before normalizing. */
@@ -59,28 +43,17 @@ int32_t sampler_pick(
     softmax(logits, V, sampler->temperature);
     for (int32_t i = 0; i < V; i++)
         order[i] = i;
-    for (int i = V / 2 - 1; i >= 0; i--)
-        sift_down(logits, order, V, i);
-
-    /* Take from the heap until the nucleus has its mass; the popped ids lie
-     * after the heap, likeliest last. */
+    qsort_r(order, (size_t)V, sizeof *order, likelier, logits);
     double mass = 0;
-    int count = V;
-    while (count > 0) {
-        int32_t id = order[0];
-        order[0] = order[count - 1];
-        order[--count] = id;
-        sift_down(logits, order, count, 0);
-        mass += logits[id];
-        if (mass >= sampler->top_p)
-            break;
-    }
+    int count = 0; /* of the nucleus */
+    while (count < V && (count == 0 || mass < sampler->top_p))
+        mass += logits[order[count++]];
     double u = mass *
                rng_uniform(sampler->seed, sampler->stream, (uint64_t)position);
-    for (int i = V - 1; i > count; i--) {
+    for (int i = 0; i + 1 < count; i++) {
         u -= logits[order[i]];
         if (u < 0)
             return order[i];
     }
-    return order[count];
+    return order[count - 1];
 }

@@ -1,5 +1,4 @@
 /* data.c - the data of a run, opened on all ranks. */
-#include "base/log.h"
 #include "base/must.h"
 #include "comm/topology.h"
 #include "train/trainer/trainer.h"
@@ -17,64 +16,16 @@ static struct dataset_request request_of(
     return request;
 }
 
-static int count_hosts(const struct comm *comm)
-{
-    int hosts = 0;
-    const struct topology *topology = comm_topology(comm);
-    for (int r = 0; r < topology->size; r++)
-        hosts += topology->ranks[r].first == r;
-    return hosts;
-}
-
-/* Collective: is this rank one of a host that shares rank 0's cache, and not
- * rank 0's own? Those wait until it is filled. */
-static enum zd_status look_who_shares(
-        struct comm *comm, const struct data_options *options, bool *waits_out)
-{
-    void *all = NULL;
-    char probe[DATASET_PROBE] = "";
-    enum zd_status status = ZD_OK;
-    bool first = comm_rank(comm) == 0;
-    bool same_host =
-            topology_same_host(comm_topology(comm), 0, comm_rank(comm));
-    int sharing = 0;
-
-    if (first)
-        status = dataset_probe_make(options, probe);
-    status = comm_agree(comm, status);
-    if (status == ZD_OK)
-        status = comm_broadcast(comm, probe, sizeof probe, 0);
-    char waits =
-            status == ZD_OK && !same_host && dataset_probe_seen(options, probe);
-    if (status == ZD_OK)
-        status = comm_gather_new(comm, &waits, sizeof waits, &all);
-    for (int r = 0; status == ZD_OK && r < comm_size(comm); r++)
-        sharing += ((const char *)all)[r] &&
-                   comm_topology(comm)->ranks[r].first == r;
-    free(all);
-    if (first)
-        dataset_probe_remove(options, probe);
-    if (first && sharing)
-        zd_log_info(
-                "data.cache_dir is shared by hosts: %s fills it, %d wait%s",
-                comm_host(comm), sharing, sharing == 1 ? "s" : "");
-    *waits_out = waits;
-    return status;
-}
-
-/* One rank of each host fills the cache, or one of all hosts that share it. */
+/* One rank of each host fills the cache: rank 0 before the others, which find
+ * it filled where hosts share the folder. */
 static enum zd_status fill_cache(
         struct trainer *trainer, const struct dataset_request *request)
 {
     struct comm *comm = trainer->comm;
-    bool waits = false, fills = comm_local_rank(comm) == 0;
-    enum zd_status status = ZD_OK;
-    if (count_hosts(comm) > 1)
-        ZD_TRY(look_who_shares(comm, request->options, &waits));
-    if (fills && !waits)
-        status = dataset_prepare(request);
+    bool is_first = comm_rank(comm) == 0;
+    enum zd_status status = is_first ? dataset_prepare(request) : ZD_OK;
     ZD_TRY(comm_agree(comm, status));
-    if (fills && waits) /* what it finds is checked */
+    if (!is_first && comm_local_rank(comm) == 0)
         status = dataset_prepare(request);
     return comm_agree(comm, status);
 }
