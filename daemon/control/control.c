@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/must.h"
+#include "base/threads.h"
 #include "daemon/control/control_thread.h"
 #include "daemon/control/routes.h"
 #include "daemon/http/http.h"
@@ -38,7 +39,6 @@ struct control {
     uv_async_t wake;
     _Atomic int ending;    /* 0, or 1 + the enum train_run_state of the end */
     char socket_path[512]; /* "": none */
-    bool has_folder;       /* in the user's own for sockets */
     /* the thread's alone, once it runs */
     uv_loop_t loop;
     uv_timer_t glance, sinks_due;
@@ -138,6 +138,7 @@ static void on_sinks_due(uv_timer_t *timer)
 static void *run_loop(void *arg)
 {
     struct control *control = arg;
+    control_thread_settle();
     uv_run(&control->loop, UV_RUN_DEFAULT);
     return NULL;
 }
@@ -227,7 +228,6 @@ static enum zd_status find_socket_path(struct control *control)
             sizeof control->socket_path));
     enum zd_status status =
             http_socket_make_folder(control->socket_path, options->status_gid);
-    control->has_folder = status == ZD_OK;
     return status != ZD_OK && strcmp(zd_error_get()->code, "E1042") == 0
                    ? use_output_dir(control)
                    : status;
@@ -250,7 +250,6 @@ static enum zd_status listen_to(struct control *control)
     const struct control_options *options = &control->job->control;
     struct http_options http = {
             .socket_path = control->socket_path,
-            .is_default_path = control->has_folder,
             .status_gid = options->status_gid,
             .handler = routes_handle,
             .ctx = control->routes};
@@ -339,7 +338,12 @@ static enum zd_status build(struct control *control)
         control->state->socket_path = control->socket_path;
     ZD_TRY(listen_to(control));
     control->sinks = sinks_open(control->job, control->config);
-    return control_thread_start(run_loop, control, &control->thread);
+    int error =
+            thread_start(&control->thread, "zerod-control", run_loop, control);
+    return error ? ZD_FAIL(ZD_ERR_MEMORY, "E1060",
+                           "the control thread cannot start: %s",
+                           strerror(error))
+                 : ZD_OK;
 }
 
 enum zd_status control_create(

@@ -1,19 +1,12 @@
 #include "daemon/control/control_thread.h"
 
-#include "base/threads.h"
-
-#include <errno.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-struct start {
-    void *(*body)(void *);
-    void *arg;
-};
 
 /* mpirun and srun bind a rank to its cores after the fork: who started us still
  * has them all. One core means that the trainer fills it; with more there is
@@ -54,28 +47,8 @@ static void ask_for_a_short_slice(void)
 #endif
 }
 
-static void *run(void *arg)
+void control_thread_settle(void)
 {
-    struct start start = *(struct start *)arg;
-    free(arg);
     leave_the_trainers_core();
     ask_for_a_short_slice();
-    return start.body(start.arg);
-}
-
-enum zd_status control_thread_start(
-        void *(*body)(void *), void *arg, pthread_t *thread_out)
-{
-    struct start *start = malloc(sizeof *start);
-    if (!start)
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory");
-    *start = (struct start){body, arg};
-    int error = thread_start(thread_out, "zerod-control", run, start);
-    if (error) {
-        free(start);
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E1060", "the control thread cannot start: %s",
-                strerror(error));
-    }
-    return ZD_OK;
 }

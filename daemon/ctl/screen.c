@@ -44,40 +44,12 @@ void screen_restore(void)
     errno = cause;
 }
 
-static void take_again(void)
-{
-    struct termios raw = before;
-    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-    raw.c_cc[VMIN] = 1;
-    raw.c_cc[VTIME] = 0;
-    tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    write_all(enter, sizeof enter - 1);
-    is_taken = 1;
-}
-
 /* What ends the program: give the screen back, then end as it would have. */
 static void end_by(int number)
 {
     screen_restore();
     signal(number, SIG_DFL);
     raise(number);
-}
-
-/* Ctrl-Z: as end_by, and on when the shell says so. */
-static void suspend(int number)
-{
-    int cause = errno;
-    sigset_t set;
-    screen_restore();
-    signal(SIGTSTP, SIG_DFL);
-    sigemptyset(&set);
-    sigaddset(&set, SIGTSTP);
-    sigprocmask(SIG_UNBLOCK, &set, NULL);
-    raise(SIGTSTP); /* stands still here */
-    struct sigaction action = {.sa_handler = suspend};
-    sigaction(SIGTSTP, &action, NULL);
-    take_again();
-    errno = cause;
 }
 
 static void note_size(int number)
@@ -95,13 +67,17 @@ bool screen_take(void)
         return false;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         sigaction(ends[i], &action, NULL);
-    action.sa_handler = suspend;
-    sigaction(SIGTSTP, &action, NULL);
     action.sa_handler = note_size;
     sigaction(SIGWINCH, &action, NULL);
     atexit(screen_restore);
     fflush(stdout);
-    take_again();
+    struct termios raw = before;
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG);
+    raw.c_cc[VMIN] = 1;
+    raw.c_cc[VTIME] = 0;
+    tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    write_all(enter, sizeof enter - 1);
+    is_taken = 1;
     return true;
 }
 

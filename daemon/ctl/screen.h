@@ -1,12 +1,12 @@
 /* screen.h - the whole terminal, taken and always given back: at the end, on a
- * signal, when suspended, and when the program breaks. */
+ * signal, and when the program breaks. */
 #ifndef ZD_CTL_SCREEN_H
 #define ZD_CTL_SCREEN_H
 
 #include <stdbool.h>
 
-/* Keys without echo and line editing, a second screen, no cursor. False: stdin
- * or stdout is no terminal that can. */
+/* Keys without echo, line editing and signals (Ctrl-C is one), a second screen,
+ * no cursor. False: stdin or stdout is no terminal that can. */
 bool screen_take(void);
 /* May be called twice, and from a handler of signals. */
 void screen_restore(void);

@@ -14,29 +14,22 @@ static void print_command(
 {
     static const char *const known[] = {"id",  "time",    "event", "step",
                                         "uid", "command", "error", "pid"};
-    const char *key;
-    json_t *value;
+    json_t *rest = json_copy((json_t *)event);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        json_object_del(rest, known[i]);
+    char *text = json_dumps(rest, JSON_COMPACT | JSON_REAL_PRECISION(6));
     fill_print(look, event, "[ {command|s}]", out);
-    json_object_foreach((json_t *)event, key, value)
-    {
-        bool is_known = json_is_null(value) || json_is_false(value);
-        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-            is_known = is_known || strcmp(key, known[i]) == 0;
-        if (is_known)
-            continue;
-        char *text = json_dumps(
-                value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
+    if (text && strlen(text) > strlen("{}")) {
         fputc(' ', out);
-        text_print(look, key, false, out);
-        fputc('=', out);
-        text_print(look, text ? text : "", false, out);
-        free(text);
+        text_print(look, text, false, out);
     }
     fill_print(
             look, event,
             "[ (uid {uid|w}, process {pid|w})][ failed: {error.message|s}]"
             "[ failed: {error|s}]",
             out);
+    free(text);
+    json_decref(rest);
 }
 
 static enum look_style style_of(const char *kind)

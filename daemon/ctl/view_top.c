@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOG_LINES = 60, CTRL_D = 4 };
+enum { LOG_LINES = 60, CTRL_C = 3, CTRL_D = 4 };
 
 static bool add_line(void *ctx, const char *line)
 {
@@ -87,5 +87,6 @@ bool top_key(
         zd_error_clear();
         json_decref(answer);
     }
-    return key != 'q' && key != 'Q' && key != CTRL_D && key != -1;
+    return key != 'q' && key != 'Q' && key != CTRL_C && key != CTRL_D &&
+           key != -1;
 }

@@ -87,9 +87,8 @@ json_t *http_error_json(
 void http_reply_json(struct http_reply *reply, int status, json_t *json);
 
 struct http_options {
-    const char *socket_path; /* checked and made as docs/control.md says; NULL:
-                                none, only http_listen_... */
-    bool is_default_path;    /* our own folder: made 0700, checked */
+    const char *socket_path; /* made as docs/control.md says; NULL: none, only
+                                http_listen_... */
     int status_gid;          /* -1: none */
     const char *const (*headers)[2]; /* of every answer: name, value; ends with
                                         {NULL}; NULL: none */

@@ -63,19 +63,15 @@ static size_t take_head(
 {
     size_t used = 0;
     while (used < bytes && reader->state == HTTP_HEAD) {
-        char c = data[used++];
-        if (c == '\0' || reader->head_bytes + 1 == sizeof reader->head) {
+        char c = data[used++], *end = reader->head + reader->head_bytes++;
+        if (c == '\0' || reader->head_bytes == sizeof reader->head)
             reader->state = HTTP_BROKEN;
-            break;
-        }
-        reader->head[reader->head_bytes++] = c;
-        reader->head[reader->head_bytes] = '\0';
-        const char *end = reader->head + reader->head_bytes;
-        bool is_last =
-                c == '\n' && reader->head_bytes > 2 &&
-                (end[-2] == '\n' || (end[-2] == '\r' && end[-3] == '\n'));
-        if (is_last)
+        else if (
+                c == '\n' && end > reader->head + 1 &&
+                (end[-1] == '\n' || (end[-1] == '\r' && end[-2] == '\n')))
             read_head(reader);
+        else
+            *end = c;
     }
     return used;
 }

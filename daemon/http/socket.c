@@ -234,8 +234,6 @@ enum zd_status http_socket_open(
     const char *path = options->socket_path;
     ZD_TRY(check_length(path, strlen(path)));
     memcpy(socket_out->path, path, strlen(path) + 1);
-    if (options->is_default_path)
-        ZD_TRY(http_socket_make_folder(path, options->status_gid));
     int folder = lock_folder(path);
     if (folder < 0)
         return fail_system("lock the folder of", path);

@@ -73,11 +73,11 @@ static void open_server(void)
             f.scratch.dir);
     struct http_options options = {
             .socket_path = f.socket_path,
-            .is_default_path = true,
             .status_gid = -1,
             .handler = routes_handle,
             .ctx = f.routes};
     need(!uv_loop_init(&f.loop));
+    need(http_socket_make_folder(f.socket_path, -1) == ZD_OK);
     need(http_create(&f.loop, &options, &f.server) == ZD_OK);
 }
 

@@ -160,10 +160,11 @@ static enum zd_status start(char **args)
     const char *first = option(args, "first"), *drain = option(args, "drain");
     struct http_options options = {
             .socket_path = args[1],
-            .is_default_path = !option(args, "own"),
             .status_gid = gid ? atoi(gid) : -1,
             .handler = handle};
     uv_loop_init(&c.loop);
+    if (!option(args, "own"))
+        ZD_TRY(http_socket_make_folder(args[1], options.status_gid));
     ZD_TRY(http_create(&c.loop, &options, &c.server));
     if (tcp)
         ZD_TRY(http_listen_tcp(c.server, tcp, "/metrics"));
