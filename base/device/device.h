@@ -80,8 +80,7 @@ struct device_facts {
     int numa_node;                    /* -1: not known */
     uint64_t total_bytes, free_bytes; /* when it was opened */
     uint64_t context_bytes; /* what the driver took to open it; 0: others are
-                               on it, and it does not tell us apart */
-    uint64_t grain_bytes; /* device memory is taken in whole ones; 0: no such */
+                               on it */
     int sharers;          /* ranks that it is divided by */
     int driver, runtime;  /* 13000: 13.0; 0: none */
 };
@@ -119,8 +118,8 @@ enum zd_status device_open(
         struct device **device_out);
 /* So many ranks of this host have opened the same GPU, all of them by now: what
  * is free of it, read anew, is divided by them (facts.free_bytes), and what one
- * of them has by having opened it is known (facts.context_bytes). NULL: the
- * CPU, nothing. ZD_ERR_DEVICE. */
+ * that is alone has by having opened it is known (facts.context_bytes). NULL:
+ * the CPU, nothing. ZD_ERR_DEVICE. */
 enum zd_status device_share(struct device *device, int sharers);
 /* Memory of the host that is page-locked for it may lie on any node of the
  * machine from now on. NULL is accepted. */
@@ -132,7 +131,10 @@ void device_use(struct device *device);
 struct device *device_current(void); /* NULL: the CPU */
 enum device_backend device_backend(void);
 struct device_facts device_facts(void); /* of the current device */
-/* Its grain_bytes alone, which needs no look at the machine. */
+/* Memory of a GPU is taken in whole pieces of so many bytes, as its driver maps
+ * it. */
+enum { DEVICE_GRAIN = 2 << 20 };
+/* That, or 0 on the CPU. */
 uint64_t device_grain_bytes(void);
 
 #endif

@@ -21,7 +21,6 @@ static void close_gpu(struct device *device)
     cudaSetDevice(device->facts.index);
     stream_destroy(gpu->compute);
     gpu_staging_fini(&gpu->staging);
-    gpu_virtual_fini(gpu);
     free(gpu); /* the context is the process's, perhaps of other ranks too */
 }
 
@@ -77,8 +76,6 @@ enum zd_status device_open_gpu(
     enum zd_status status = open_gpu(gpu, count > 0 ? local_rank % count : 0);
     if (status == ZD_OK) {
         device_use(&gpu->head);
-        gpu_virtual_init(gpu);
-        gpu->head.facts.grain_bytes = gpu->virtual.grain;
         status = stream_create("compute", STREAM_CUDA, &gpu->compute);
         if (status == ZD_OK)
             status = gpu_staging_init(&gpu->staging);
@@ -119,12 +116,6 @@ static enum zd_status used_bytes(uint64_t *bytes_out)
     return ZD_OK;
 }
 
-static uint64_t process_bytes(void)
-{
-    struct device_facts facts = device_facts();
-    return gpu_process_bytes(&facts);
-}
-
 const struct device_table device_table_cuda = {
         .streams = &stream_table_cuda,
         .close = close_gpu,
@@ -141,5 +132,4 @@ const struct device_table device_table_cuda = {
         .finish = finish,
         .check = check,
         .used_bytes = used_bytes,
-        .process_bytes = process_bytes,
 };

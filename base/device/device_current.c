@@ -40,7 +40,7 @@ struct device_facts device_facts(void)
 
 uint64_t device_grain_bytes(void)
 {
-    return current ? current->facts.grain_bytes : 0;
+    return current ? DEVICE_GRAIN : 0;
 }
 
 enum stream_mode device_stream_mode(

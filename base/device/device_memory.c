@@ -58,12 +58,6 @@ enum zd_status device_used_bytes(uint64_t *bytes_out)
     return device_table()->used_bytes(bytes_out);
 }
 
-uint64_t device_process_bytes(void)
-{
-    const struct device_table *table = device_table();
-    return table->process_bytes ? table->process_bytes() : 0;
-}
-
 enum zd_status device_lend_staging(void *pinned)
 {
     const struct device_table *table = device_table();

@@ -44,8 +44,5 @@ enum zd_status device_check(void);
 /* Bytes that the whole device has in use now, by everybody, as the driver says;
  * on the CPU what this process has resident. */
 enum zd_status device_used_bytes(uint64_t *bytes_out);
-/* Bytes of it that this process has, as the driver tells processes apart; 0: it
- * does not. Opens NVML the first time: for where others are on the device. */
-uint64_t device_process_bytes(void);
 
 #endif

@@ -43,9 +43,8 @@ static enum zd_status clear_now(void *device, size_t bytes)
 enum zd_status gpu_take(size_t bytes, void **device_out)
 {
     void *device;
-    cudaError_t error = gpu_virtual_take(gpu_current(), bytes, &device);
-    if (error == cudaErrorNotSupported)
-        error = cudaMalloc(&device, bytes);
+    size_t grains = (bytes + DEVICE_GRAIN - 1) / DEVICE_GRAIN;
+    cudaError_t error = cudaMalloc(&device, grains * DEVICE_GRAIN);
     if (error != cudaSuccess)
         return device_refused(bytes, error);
     enum zd_status status = clear_now(device, bytes);
@@ -57,13 +56,10 @@ enum zd_status gpu_take(size_t bytes, void **device_out)
     return ZD_OK;
 }
 
-/* Queued work may still use the memory: cudaFree waits for it, the driver's
- * unmapping does not. */
+/* cudaFree waits for queued work, which may still use the memory. */
 void gpu_give(void *device, size_t bytes)
 {
-    cudaDeviceSynchronize();
-    if (!gpu_virtual_give(gpu_current(), device))
-        cudaFree(device);
+    cudaFree(device);
     cudaGetLastError();
 }
 

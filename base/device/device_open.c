@@ -33,11 +33,6 @@ enum zd_status device_open(
     return ZD_ERR_UNFIT;
 }
 
-static uint64_t process_bytes(const struct device_table *table)
-{
-    return table->process_bytes ? table->process_bytes() : 0;
-}
-
 /* More than a context is: someone else's memory is in it. */
 #define CONTEXT_MAX ((uint64_t)1 << 30)
 
@@ -53,7 +48,7 @@ enum zd_status device_share(struct device *device, int sharers)
     enum zd_status status = device->table->used_bytes(&used);
     bool is_alone = sharers == 1 && used <= CONTEXT_MAX;
     if (status == ZD_OK)
-        facts->context_bytes = is_alone ? used : process_bytes(device->table);
+        facts->context_bytes = is_alone ? used : 0;
     device_use(before);
     facts->sharers = sharers;
     facts->free_bytes = (total > used ? total - used : 0) / (uint64_t)sharers;

@@ -59,7 +59,6 @@ struct device_table {
     enum zd_status (*finish)(void);
     enum zd_status (*check)(void);
     enum zd_status (*used_bytes)(uint64_t *bytes_out);
-    uint64_t (*process_bytes)(void); /* NULL: it has no such */
 };
 
 extern const struct device_table device_table_cpu;

@@ -5,7 +5,6 @@
 #include "base/device/device_cuda.h"
 #include "base/device/device_table.h"
 
-#include <cuda.h>
 #include <pthread.h>
 
 /* Pieces of page-locked memory that device_write passes through, so that
@@ -22,26 +21,10 @@ struct gpu_staging {
     int next;
 };
 
-/* device_virtual_cuda.c: the driver's functions, NULL where it has none. */
-struct gpu_virtual {
-    __typeof__(&cuMemAddressReserve) reserve;
-    __typeof__(&cuMemAddressFree) unreserve;
-    __typeof__(&cuMemCreate) create;
-    __typeof__(&cuMemRelease) release;
-    __typeof__(&cuMemMap) map;
-    __typeof__(&cuMemUnmap) unmap;
-    __typeof__(&cuMemSetAccess) set_access;
-    __typeof__(&cuMemGetAllocationGranularity) granularity;
-    size_t grain; /* 0: cudaMalloc it is */
-    pthread_mutex_t lock;
-    struct gpu_block *blocks; /* owned */
-};
-
 struct gpu {
     struct device head;
     struct stream *compute;
     struct gpu_staging staging;
-    struct gpu_virtual virtual;
 };
 
 /* The GPU of the calling thread, which has one. */
@@ -54,17 +37,6 @@ enum zd_status gpu_read_facts(int index, struct device_facts *facts_out);
 /* The record of a refusal to open a GPU, with a fix. */
 enum zd_status gpu_refused(
         const struct device_facts *facts, cudaError_t error, const char *call);
-
-/* device_nvml.c: bytes of the GPU that this process has, as the driver tells
- * processes apart; 0: it does not. */
-uint64_t gpu_process_bytes(const struct device_facts *facts);
-
-void gpu_virtual_init(struct gpu *gpu);
-void gpu_virtual_fini(struct gpu *gpu);
-/* cudaErrorMemoryAllocation, or cudaErrorNotSupported: not this way. */
-cudaError_t gpu_virtual_take(struct gpu *gpu, size_t bytes, void **base_out);
-/* False: the block is not of gpu_virtual_take (or the driver refuses). */
-bool gpu_virtual_give(struct gpu *gpu, void *base);
 
 extern const struct stream_table stream_table_cuda;
 extern const struct device_table device_table_cuda;

@@ -153,17 +153,6 @@ int rank_device_threads(const struct train_job *job, struct comm *comm)
             comm_local_size(comm));
 }
 
-/* NVML is asked only where something else is on the GPU. */
-static uint64_t held_bytes(
-        const struct trainer *trainer, const struct train_gpu_report *gpu)
-{
-    uint64_t sharers = (uint64_t)trainer->device_sharers;
-    bool is_alone =
-            sharers == 1 && gpu->used <= gpu->planned + gpu->planned / 50;
-    uint64_t held = is_alone ? gpu->used : device_process_bytes();
-    return held ? held : gpu->used / sharers;
-}
-
 void rank_device_measure(
         const struct trainer *trainer, struct train_gpu_report *out)
 {
@@ -178,7 +167,7 @@ void rank_device_measure(
     out->planned = plan_device_bytes(&trainer->plan);
     if (device_used_bytes(&out->used) != ZD_OK)
         zd_error_clear(); /* the step finds what is wrong */
-    out->held = held_bytes(trainer, out);
+    out->held = out->used / (uint64_t)trainer->device_sharers;
 }
 
 static json_t *measured_json(const struct train_gpu_report *all, int size)

@@ -106,41 +106,6 @@ Test(device_refused, too_much_memory_says_how_much_there_is)
     device_close(device);
 }
 
-Test(device_refused, a_driver_without_virtual_memory_gives_plain_memory)
-{
-    zd_standin_fail("no_virtual");
-    struct device *device = gpu_case_open();
-    int value = 7, back = 0;
-    void *a;
-    cr_assert_eq(device_take(sizeof value, &a), ZD_OK);
-    cr_assert_eq(device_write(a, &value, sizeof value), ZD_OK);
-    cr_assert_eq(device_read(&back, a, sizeof back), ZD_OK);
-    cr_expect_eq(back, value);
-    device_give(a, sizeof value);
-    device_close(device);
-}
-
-/* Allocations that other processes could be lent, of one. */
-static uint64_t shareable_of(const char *failures)
-{
-    void *a;
-    zd_standin_fail(failures);
-    struct device *device = gpu_case_open();
-    uint64_t before = zd_standin_counters().shareable;
-    cr_assert_eq(device_take(5000, &a), ZD_OK, "%s", failures);
-    uint64_t shareable = zd_standin_counters().shareable - before;
-    device_give(a, 5000);
-    device_close(device);
-    return shareable;
-}
-
-Test(device_refused, a_gpu_without_rdma_keeps_its_handles)
-{
-    cr_expect_eq(shareable_of(NULL), 1);
-    cr_expect_eq(shareable_of("no_rdma"), 1);
-    cr_expect_eq(shareable_of("no_rdma,no_handles"), 0);
-}
-
 static uint64_t count_of_child(void)
 {
     uint64_t count = 99;

@@ -111,9 +111,6 @@ enum failure {
     OLD_DRIVER,
     BUSY,
     NO_CODE,
-    NO_VIRTUAL,
-    NO_RDMA,
-    NO_HANDLES,
     FAILURES
 };
 /* Counts one such operation; true when it is the one to fail. */
@@ -126,7 +123,7 @@ void hang(void); /* until zd_standin_unhang */
 struct counters {
     std::atomic<uint64_t> launches, copies, pageable_copies, host_waits,
             host_calls;
-    std::atomic<uint64_t> device_bytes, pinned_bytes, reports, shareable;
+    std::atomic<uint64_t> device_bytes, pinned_bytes, reports;
 };
 struct counters &counters(void);
 
@@ -163,12 +160,6 @@ bool find(
         const char **why);
 void *host_of(const void *address);
 void *tagged(const void *address); /* as the device's address */
-/* For virtual.cpp: counts bytes of a device as used, false: there are not so
- * many; and lets addresses (tagged) be memory of it or no longer. */
-bool charge(int device, size_t bytes);
-void discharge(int device, size_t bytes);
-void add_mapped(void *address, size_t bytes, int device);
-void drop_mapped(void *address);
 bool is_tagged(const void *address);
 
 /* --- streams (stream.cpp; what events need of them: stream.h) ------------ */

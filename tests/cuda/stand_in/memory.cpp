@@ -22,7 +22,6 @@ struct block {
     size_t bytes;
     enum kind kind;
     int device;
-    bool is_virtual; /* DEVICE: virtual.cpp's */
     void *map;
     size_t map_bytes;
 };
@@ -131,37 +130,12 @@ uint64_t used_bytes(int device)
     return used_here(device) + board_others(device);
 }
 
-bool charge(int device, size_t bytes)
-{
-    locked<struct memory> m;
-    return add_bytes(device, bytes);
-}
-
-void discharge(int device, size_t bytes)
-{
-    locked<struct memory> m;
-    remove_bytes(device, bytes);
-}
-
 /* New memory of a device is no zeros. Only the beginning of what is large: all
  * of it would be touched. */
 static void poison(void *address, size_t bytes)
 {
     const size_t most = 1 << 20;
     memset(host_of(address), 0xff, bytes < most ? bytes : most);
-}
-
-void add_mapped(void *address, size_t bytes, int device)
-{
-    poison(address, bytes);
-    locked<struct memory> m;
-    m->blocks[(uintptr_t)address] = {bytes, DEVICE, device, true, nullptr, 0};
-}
-
-void drop_mapped(void *address)
-{
-    locked<struct memory> m;
-    m->blocks.erase((uintptr_t)address);
 }
 
 /* --- allocations --------------------------------------------------------- */
@@ -183,7 +157,7 @@ static cudaError_t device_malloc(void **out, size_t bytes)
     }
     mprotect(static_cast<char *>(map) + map_bytes, PAGE, PROT_NONE);
     uintptr_t address = ((uintptr_t)map + map_bytes - rounded) | TAG;
-    m->blocks[address] = {bytes, DEVICE, owner, false, map, map_bytes};
+    m->blocks[address] = {bytes, DEVICE, owner, map, map_bytes};
     *out = (void *)address;
     poison(*out, rounded);
     return cudaSuccess;
@@ -195,8 +169,7 @@ static cudaError_t device_free(void *address)
     {
         locked<struct memory> m;
         auto it = m->blocks.find((uintptr_t)address);
-        if (it == m->blocks.end() || it->second.kind != DEVICE ||
-            it->second.is_virtual)
+        if (it == m->blocks.end() || it->second.kind != DEVICE)
             return cudaErrorInvalidValue;
         block = it->second;
         m->blocks.erase(it);
@@ -211,7 +184,7 @@ static cudaError_t add_pinned(void *host, size_t bytes)
     locked<struct memory> m;
     if (overlaps((uintptr_t)host, bytes))
         return cudaErrorHostMemoryAlreadyRegistered;
-    m->blocks[(uintptr_t)host] = {bytes, PINNED, -1, false, nullptr, 0};
+    m->blocks[(uintptr_t)host] = {bytes, PINNED, -1, nullptr, 0};
     counters().pinned_bytes += bytes;
     return cudaSuccess;
 }

@@ -42,7 +42,7 @@ uint64_t bytes_of(const char *name, uint64_t otherwise)
 const char *const failure_names[FAILURES] = {
         "malloc",  "pin",        "stream",    "launch",     "sticky",
         "hang",    "no_device",  "no_driver", "old_driver", "busy",
-        "no_code", "no_virtual", "no_rdma",   "no_handles"};
+        "no_code"};
 
 void add_failure(struct state &s, const char *name, uint64_t number)
 {
@@ -242,7 +242,7 @@ struct zd_standin_counters zd_standin_counters(void)
     struct counters &c = counters();
     return {c.launches,     c.copies,     c.pageable_copies,
             c.host_waits,   c.host_calls, c.device_bytes,
-            c.pinned_bytes, c.reports,    c.shareable};
+            c.pinned_bytes, c.reports};
 }
 
 const char *zd_standin_report(void)

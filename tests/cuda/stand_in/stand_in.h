@@ -13,7 +13,7 @@
  *     ZD_STANDIN_SHARED=228K     shared memory of a multiprocessor; a block may
  *                                take all of it but 1 KiB
  *     ZD_STANDIN_BOARD           a file: processes see there what the others
- *                                take of a GPU, and NVML's stand-in whose it is
+ *                                take of a GPU
  *     ZD_STANDIN_ORDER=forward   of blocks, which run one after the other:
  *                                forward, reverse (of the threads in a block
  *                                too), or a seed that permutes them
@@ -74,9 +74,6 @@ void zd_standin_set_sticky(cudaError_t error, const char *format, ...)
  *     hang:N      the N-th launch never ends (zd_standin_unhang())
  *     no_device, no_driver, old_driver, busy    what opening a GPU meets
  *     no_code     the program was not built for this GPU
- *     no_virtual  a driver without virtual memory
- *     no_rdma     a GPU whose memory the network cannot reach (GeForce)
- *     no_handles  a system that lends no memory to other processes
  * Whoever counts or opens GPUs and forks has a child that can do neither. */
 void zd_standin_fail(const char *failures);
 void zd_standin_unhang(void);
@@ -88,7 +85,6 @@ struct zd_standin_counters {
     uint64_t device_bytes; /* allocated now, all devices */
     uint64_t pinned_bytes;
     uint64_t reports;
-    uint64_t shareable; /* allocations that have a handle for others */
 };
 struct zd_standin_counters zd_standin_counters(void);
 /* The last report of a mistake (also printed on stderr); "" when none. */
