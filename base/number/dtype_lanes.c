@@ -74,7 +74,7 @@ static const struct dtype_lanes base = {
 
 #if defined(__x86_64__)
 
-/* --- AVX2 and F16C -------------------------------------------------------- */
+/* --- AVX2 and F16C: AVX-512 is no faster, as memory is the limit ----------- */
 
 #define AVX2 __attribute__((target("avx2,f16c")))
 
@@ -138,70 +138,6 @@ static const struct dtype_lanes avx2 = {
         "avx2", widen_bf16_avx2, widen_fp16_avx2, narrow_bf16_avx2,
         narrow_fp16_avx2};
 
-/* --- AVX-512 -------------------------------------------------------------- */
-
-/* The instruction of AVX512_BF16 is of no use: it takes subnormals for 0. */
-#define AVX512 __attribute__((target("avx512f,avx512bw,f16c")))
-
-AVX512 static void widen_bf16_avx512(
-        float *out, const uint16_t *in, size_t count)
-{
-    size_t i = 0;
-    for (; i + 16 <= count; i += 16) {
-        __m256i half = _mm256_loadu_si256((const __m256i *)(in + i));
-        __m512i bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
-        _mm512_storeu_ps(out + i, _mm512_castsi512_ps(bits));
-    }
-    widen_bf16_base(out + i, in + i, count - i);
-}
-
-AVX512 static void widen_fp16_avx512(
-        float *out, const uint16_t *in, size_t count)
-{
-    size_t i = 0;
-    for (; i + 16 <= count; i += 16) {
-        __m256i half = _mm256_loadu_si256((const __m256i *)(in + i));
-        _mm512_storeu_ps(out + i, _mm512_cvtph_ps(half));
-    }
-    widen_fp16_base(out + i, in + i, count - i);
-}
-
-AVX512 static void narrow_bf16_avx512(
-        uint16_t *out, const float *in, size_t count)
-{
-    const __m512i one = _mm512_set1_epi32(1), bias = _mm512_set1_epi32(0x7fff);
-    const __m512i quiet = _mm512_set1_epi32(0x40);
-    size_t i = 0;
-    for (; i + 16 <= count; i += 16) {
-        __m512 x = _mm512_loadu_ps(in + i);
-        __m512i bits = _mm512_castps_si512(x);
-        __m512i high = _mm512_srli_epi32(bits, 16);
-        __m512i odd = _mm512_and_si512(high, one);
-        __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, bias), odd);
-        __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-        __m512i half = _mm512_mask_or_epi32(
-                _mm512_srli_epi32(sum, 16), nan, high, quiet);
-        _mm256_storeu_si256((__m256i *)(out + i), _mm512_cvtepi32_epi16(half));
-    }
-    narrow_bf16_base(out + i, in + i, count - i);
-}
-
-AVX512 static void narrow_fp16_avx512(
-        uint16_t *out, const float *in, size_t count)
-{
-    size_t i = 0;
-    for (; i + 16 <= count; i += 16)
-        _mm256_storeu_si256(
-                (__m256i *)(out + i),
-                _mm512_cvtps_ph(
-                        _mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
-    narrow_fp16_base(out + i, in + i, count - i);
-}
-
-static const struct dtype_lanes avx512 = {
-        "avx512", widen_bf16_avx512, widen_fp16_avx512, narrow_bf16_avx512,
-        narrow_fp16_avx512};
-
 #endif
 
 /* --- the choice ----------------------------------------------------------- */
@@ -210,8 +146,6 @@ const struct dtype_lanes *dtype_lanes_at(const char *name)
 {
 #if defined(__x86_64__)
     bool has_f16c = __builtin_cpu_supports("f16c");
-    if (strcmp(name, "avx512") == 0)
-        return has_f16c && __builtin_cpu_supports("avx512bw") ? &avx512 : NULL;
     if (strcmp(name, "avx2") == 0)
         return has_f16c && __builtin_cpu_supports("avx2") ? &avx2 : NULL;
 #endif
@@ -221,12 +155,9 @@ const struct dtype_lanes *dtype_lanes_at(const char *name)
 const struct dtype_lanes *dtype_lanes(void)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("f16c")) {
-        if (__builtin_cpu_supports("avx512bw"))
-            return &avx512;
-        if (__builtin_cpu_supports("avx2"))
-            return &avx2;
-    }
+    const struct dtype_lanes *wide = dtype_lanes_at("avx2");
+    if (wide)
+        return wide;
 #endif
     return &base;
 }

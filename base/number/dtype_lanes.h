@@ -10,7 +10,7 @@ typedef void dtype_widen_fn(float *out, const uint16_t *in, size_t count);
 typedef void dtype_narrow_fn(uint16_t *out, const float *in, size_t count);
 
 struct dtype_lanes {
-    const char *name; /* "base", "avx2", "avx512" */
+    const char *name; /* "base", "avx2" */
     dtype_widen_fn *widen_bf16, *widen_fp16;
     dtype_narrow_fn *narrow_bf16, *narrow_fp16;
 };
