@@ -1,6 +1,7 @@
 #include "base/file/hash.h"
 
 #include "base/file/fs.h"
+#include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +23,8 @@ static void to_hex(XXH128_hash_t hash, char hex[HASH_HEX])
 struct hasher *hasher_create(void)
 {
     /* the library aligns its own state; ours is that state under our name */
-    XXH3_state_t *state = XXH3_createState();
-    if (state)
-        XXH3_128bits_reset(state);
+    XXH3_state_t *state = zd_must(XXH3_createState());
+    XXH3_128bits_reset(state);
     return (struct hasher *)state;
 }
 
@@ -63,32 +63,21 @@ enum zd_status hash_file(
         const char *path, char hex[HASH_HEX], uint64_t *bytes_out)
 {
     enum { CHUNK = 1 << 20 };
-    struct hasher *hasher = NULL;
-    char *chunk = NULL;
     uint64_t bytes = 0;
     int fd;
-    enum zd_status status = fs_open_read(path, &fd, &bytes);
-    if (status != ZD_OK)
-        return status;
-    hasher = hasher_create();
-    chunk = malloc(CHUNK);
-    if (!hasher || !chunk) {
-        status = ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
-        goto out;
-    }
-    for (uint64_t done = 0; done < bytes;) {
+    ZD_TRY(fs_open_read(path, &fd, &bytes));
+    struct hasher *hasher = hasher_create();
+    char *chunk = zd_must(malloc(CHUNK));
+    enum zd_status status = ZD_OK;
+    for (uint64_t done = 0; status == ZD_OK && done < bytes; done += CHUNK) {
         size_t part = bytes - done < CHUNK ? (size_t)(bytes - done) : CHUNK;
         status = fs_pread(fd, path, chunk, part, done);
-        if (status != ZD_OK)
-            goto out;
-        hasher_update(hasher, chunk, part);
-        done += part;
+        if (status == ZD_OK)
+            hasher_update(hasher, chunk, part);
     }
     hasher_finish(hasher, hex);
     if (bytes_out)
         *bytes_out = bytes;
-out:
     free(chunk);
     hasher_destroy(hasher);
     close(fd);

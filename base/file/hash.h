@@ -10,7 +10,7 @@
 enum { HASH_HEX = 33 };
 
 struct hasher;                      /* streaming */
-struct hasher *hasher_create(void); /* NULL: out of memory */
+struct hasher *hasher_create(void);
 void hasher_update(struct hasher *hasher, const void *data, size_t bytes);
 void hasher_string(struct hasher *hasher, const char *text); /* with its NUL */
 void hasher_finish(struct hasher *hasher, char hex[HASH_HEX]);

@@ -210,9 +210,9 @@ static char *shorten_reals(const char *text)
 {
     size_t bytes = strlen(text), used = 0;
     /* 1e22 becomes 1e+22 */
-    char *out = malloc(2 * bytes + UNITS_TEXT);
+    char *out = zd_must(malloc(2 * bytes + UNITS_TEXT));
     bool in_string = false;
-    for (size_t i = 0; out && i < bytes;) {
+    for (size_t i = 0; i < bytes;) {
         size_t length = strspn(text + i, "+-.0123456789eE");
         bool is_number = !in_string &&
                          (isdigit((unsigned char)text[i]) || text[i] == '-');
@@ -227,19 +227,15 @@ static char *shorten_reals(const char *text)
         if (in_string && text[i - 1] == '\\')
             out[used++] = text[i++];
     }
-    if (out)
-        out[used] = '\0';
+    out[used] = '\0';
     return out;
 }
 
 enum zd_status json_write_file(const char *path, const json_t *json)
 {
-    char *dumped = json_dumps(json, JSON_INDENT(2));
-    char *text = dumped ? shorten_reals(dumped) : NULL;
+    char *dumped = zd_must(json_dumps(json, JSON_INDENT(2)));
+    char *text = shorten_reals(dumped);
     free(dumped);
-    if (!text)
-        return ZD_FAIL(
-                ZD_ERR_MEMORY, "E0602", "out of memory writing %s", path);
     size_t bytes = strlen(text);
     text[bytes++] = '\n'; /* in the place of the NUL: bytes are counted */
     enum zd_status status = fs_write_file(path, text, bytes);

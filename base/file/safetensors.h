@@ -58,10 +58,10 @@ enum zd_status st_read_bytes(
  * be written and read in any order. Reads every byte. */
 enum zd_status st_digest(const char *path, char hex[HASH_HEX]);
 
-/* Writer: declare all tensors, then write their data: one after the other in
- * the order st_writer_order gives (dtype descending, then name, as the
- * reference writer does), or each on its own. The file is made with O_EXCL at
- * `path`, as long as it will be; digests are kept on the way. */
+/* Writer: declare all tensors, then write the data of each, in any order. In the
+ * file they lie as the reference writer puts them (dtype descending, then name).
+ * It is made with O_EXCL at `path`, as long as it will be; digests are kept on
+ * the way. */
 struct st_writer;
 struct st_entry {
     const char *name;
@@ -74,19 +74,13 @@ struct st_entry {
 enum zd_status st_writer_create(
         const char *path, const struct st_entry *entries, int entry_count,
         const json_t *metadata, struct st_writer **writer_out);
-/* Index into `entries` of the i-th tensor in file order. */
-int st_writer_order(const struct st_writer *writer, int i);
-/* Append bytes of the first tensor that is not full; moves on by itself. */
-enum zd_status st_writer_write(
-        struct st_writer *writer, const void *data, size_t bytes);
 /* Append bytes of that tensor. */
 enum zd_status st_writer_add(
         struct st_writer *writer, int entry, const void *data, size_t bytes);
 /* Memory for the next bytes of that tensor, the writer's: the next call adds
  * just those. What is added out of it is not copied. */
 enum { ST_ROOM_MAX = 4 << 20 };
-enum zd_status st_writer_room(
-        struct st_writer *writer, int entry, size_t bytes, void **room_out);
+void *st_writer_room(struct st_writer *writer, int entry, size_t bytes);
 /* xxh3-128 of the bytes of a tensor that is full; the writer's. */
 const char *st_writer_digest(const struct st_writer *writer, int entry);
 /* fsync and close; fails when bytes are missing. The digest (as st_digest) and

@@ -1,6 +1,7 @@
 #include "base/file/fs.h"
 #include "base/file/hash.h"
 #include "base/file/safetensors.h"
+#include "base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,14 +66,10 @@ enum zd_status st_digest(const char *path, char hex[HASH_HEX])
             .file = file,
             .part = hasher_create(),
             .all = hasher_create(),
-            .chunk = malloc(CHUNK)};
-    const struct st_tensor **order = malloc(
-            ((size_t)file->tensor_count + 1) * sizeof(struct st_tensor *));
-    enum zd_status status =
-            reading.part && reading.all && reading.chunk && order
-                    ? add_parts(&reading, order)
-                    : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                              "out of memory reading %s", path);
+            .chunk = zd_must(malloc(CHUNK))};
+    const struct st_tensor **order =
+            zd_array((size_t)file->tensor_count, sizeof(struct st_tensor *));
+    enum zd_status status = add_parts(&reading, order);
     if (status == ZD_OK)
         hasher_finish(reading.all, hex);
     free(order);

@@ -4,6 +4,7 @@
 #include "base/file/safetensors_dtype.h"
 #include "base/file/write_behind.h"
 #include "base/file/write_direct.h"
+#include "base/must.h"
 #include "base/progress.h"
 
 #include <assert.h>
@@ -33,7 +34,6 @@ struct st_writer {
     int *slot_of;              /* by entry */
     struct slot *slots;
     int slot_count;
-    int current; /* slots before it are full */
     uint64_t bytes;
     struct write_behind behind;
     struct write_direct *direct; /* NULL: all goes through the page cache */
@@ -49,24 +49,18 @@ static int by_file_order(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static enum zd_status fail_memory(const char *path)
-{
-    return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory writing %s", path);
-}
-
 static enum zd_status order_entries(
         struct st_writer *writer, const struct st_entry *entries,
         int entry_count)
 {
-    writer->slots = calloc((size_t)entry_count + 1, sizeof *writer->slots);
-    writer->digests = calloc((size_t)entry_count + 1, sizeof *writer->digests);
-    writer->slot_of = calloc((size_t)entry_count + 1, sizeof *writer->slot_of);
-    if (!writer->slots || !writer->digests || !writer->slot_of)
-        return fail_memory(writer->path);
+    size_t count = (size_t)entry_count;
+    writer->slots = zd_array(count, sizeof *writer->slots);
+    writer->digests = zd_array(count, sizeof *writer->digests);
+    writer->slot_of = zd_array(count, sizeof *writer->slot_of);
     writer->slot_count = entry_count;
     for (int i = 0; i < entry_count; i++) {
         const struct st_entry *entry = &entries[i];
-        uint64_t count;
+        uint64_t elements;
         struct slot *slot = &writer->slots[i];
         slot->entry = i;
         slot->name = entry->name;
@@ -74,10 +68,11 @@ static enum zd_status order_entries(
         assert(slot->rank >= 0 && entry->dims <= ST_DIMS_MAX);
         ZD_TRY(st_dtype_extent(
                 writer->path, entry->name, entry->dtype, entry->dims,
-                entry->shape, &count, &slot->bytes));
+                entry->shape, &elements, &slot->bytes));
+        if (slot->bytes == 0)
+            hash_bytes("", 0, writer->digests[i]);
     }
-    qsort(writer->slots, (size_t)entry_count, sizeof *writer->slots,
-          by_file_order);
+    qsort(writer->slots, count, sizeof *writer->slots, by_file_order);
     for (int i = 0; i < entry_count; i++)
         writer->slot_of[writer->slots[i].entry] = i;
     return ZD_OK;
@@ -115,10 +110,8 @@ static char *header_text(
                 root, entry->name, entry_json(entry, at, at + slot->bytes));
         at += slot->bytes;
     }
-    char *text = NULL;
-    /* an allocation that failed on the way left a tensor out */
-    if (json_object_size(root) == (size_t)writer->slot_count + 1)
-        text = json_dumps(root, JSON_COMPACT);
+    assert(json_object_size(root) == (size_t)writer->slot_count + 1);
+    char *text = zd_must(json_dumps(root, JSON_COMPACT));
     json_decref(root);
     return text;
 }
@@ -133,9 +126,7 @@ static enum zd_status write_header(struct st_writer *writer, const char *text)
                 ZD_ERR_DATA, "E0728",
                 "%s would need a header of %zu bytes; %zu is the limit",
                 writer->path, length, HEADER_MAX);
-    char *header = malloc(sizeof(uint64_t) + padded);
-    if (!header)
-        return fail_memory(writer->path);
+    char *header = zd_must(malloc(sizeof(uint64_t) + padded));
     uint64_t written = padded;
     memcpy(header, &written, sizeof written);
     memset(header + sizeof written, ' ', padded);
@@ -169,12 +160,11 @@ static enum zd_status put_direct(
         struct st_writer *writer, uint64_t at, const void *data, size_t bytes)
 {
     for (size_t done = 0, part; done < bytes; done += part) {
-        void *room;
         part = bytes - done < WRITE_DIRECT_BYTES ? bytes - done
                                                  : WRITE_DIRECT_BYTES;
-        ZD_TRY(write_direct_room(writer->direct, at + done, part, &room));
-        memcpy(room, (const char *)data + done, part);
-        write_direct_put(writer->direct);
+        memcpy(write_direct_room(writer->direct, at + done, part),
+               (const char *)data + done, part);
+        ZD_TRY(write_direct_put(writer->direct));
     }
     return ZD_OK;
 }
@@ -185,10 +175,8 @@ static enum zd_status put(
 {
     bool is_there = data == writer->direct_room;
     writer->direct_room = NULL;
-    if (is_there) {
-        write_direct_put(writer->direct);
-        return ZD_OK;
-    }
+    if (is_there)
+        return write_direct_put(writer->direct);
     if (!writer->direct)
         return put_cached(writer, at, data, bytes);
     return bytes > WRITE_DIRECT_SMALL
@@ -196,14 +184,16 @@ static enum zd_status put(
                    : write_direct_small(writer->direct, at, data, bytes);
 }
 
-static enum zd_status append(
-        struct st_writer *writer, struct slot *slot, const void *data,
-        size_t bytes)
+enum zd_status st_writer_add(
+        struct st_writer *writer, int entry, const void *data, size_t bytes)
 {
+    struct slot *slot = &writer->slots[writer->slot_of[entry]];
+    if (!bytes)
+        return ZD_OK;
     uint64_t at = slot->begin + slot->done;
     assert(bytes <= slot->bytes - slot->done && "more data than planned");
-    if (!slot->hasher && !(slot->hasher = hasher_create()))
-        return fail_memory(writer->path);
+    if (!slot->hasher)
+        slot->hasher = hasher_create();
     hasher_update(slot->hasher, data, bytes);
     ZD_TRY(put(writer, at, data, bytes));
     slot->done += bytes;
@@ -213,18 +203,6 @@ static enum zd_status append(
     hasher_destroy(slot->hasher);
     slot->hasher = NULL;
     return ZD_OK;
-}
-
-/* Go on to the next tensor that wants bytes. */
-static void skip_full(struct st_writer *writer)
-{
-    for (; writer->current < writer->slot_count; writer->current++) {
-        const struct slot *slot = &writer->slots[writer->current];
-        if (slot->done < slot->bytes)
-            break;
-        if (slot->bytes == 0)
-            hash_bytes("", 0, writer->digests[slot->entry]);
-    }
 }
 
 static void writer_free(struct st_writer *writer)
@@ -248,91 +226,39 @@ enum zd_status st_writer_create(
         const char *path, const struct st_entry *entries, int entry_count,
         const json_t *metadata, struct st_writer **writer_out)
 {
-    char *text = NULL;
-    struct st_writer *writer = calloc(1, sizeof *writer);
-    if (!writer)
-        return fail_memory(path);
-    writer->fd = -1;
-    writer->path = strdup(path);
-    enum zd_status status = writer->path ? ZD_OK : fail_memory(path);
-    if (status == ZD_OK)
-        status = order_entries(writer, entries, entry_count);
-    if (status == ZD_OK && !(text = header_text(writer, entries, metadata)))
-        status = fail_memory(path);
-    if (status != ZD_OK)
-        goto err_free;
+    struct st_writer *writer = zd_array(1, sizeof *writer);
+    writer->path = zd_must(strdup(path));
     writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (writer->fd < 0) {
-        status =
-                ZD_FAIL(ZD_ERR_CREATE, "E0708", "cannot create %s: %s", path,
-                        strerror(errno));
-        goto err_free;
+        writer_free(writer);
+        return ZD_FAIL(
+                ZD_ERR_CREATE, "E0708", "cannot create %s: %s", path,
+                strerror(errno));
     }
-    status = write_header(writer, text);
-    if (status != ZD_OK)
-        goto err_unlink;
-    free(text);
-    skip_full(writer);
-    *writer_out = writer;
-    return ZD_OK;
-
-err_unlink:
-    unlink(path);
-err_free:
-    free(text);
-    writer_free(writer);
+    enum zd_status status = order_entries(writer, entries, entry_count);
+    if (status == ZD_OK) {
+        char *text = header_text(writer, entries, metadata);
+        status = write_header(writer, text);
+        free(text);
+    }
+    if (status == ZD_OK)
+        *writer_out = writer;
+    else
+        st_writer_abandon(writer);
     return status;
 }
 
-int st_writer_order(const struct st_writer *writer, int i)
-{
-    assert(i >= 0 && i < writer->slot_count);
-    return writer->slots[i].entry;
-}
 
-enum zd_status st_writer_write(
-        struct st_writer *writer, const void *data, size_t bytes)
-{
-    const char *from = data;
-    while (bytes) {
-        assert(writer->current < writer->slot_count &&
-               "more data than planned");
-        struct slot *slot = &writer->slots[writer->current];
-        uint64_t left = slot->bytes - slot->done;
-        size_t part = bytes < left ? bytes : (size_t)left;
-        ZD_TRY(append(writer, slot, from, part));
-        from += part;
-        bytes -= part;
-        skip_full(writer);
-    }
-    return ZD_OK;
-}
-
-enum zd_status st_writer_add(
-        struct st_writer *writer, int entry, const void *data, size_t bytes)
-{
-    if (!bytes)
-        return ZD_OK;
-    ZD_TRY(append(writer, &writer->slots[writer->slot_of[entry]], data, bytes));
-    skip_full(writer);
-    return ZD_OK;
-}
-
-enum zd_status st_writer_room(
-        struct st_writer *writer, int entry, size_t bytes, void **room_out)
+void *st_writer_room(struct st_writer *writer, int entry, size_t bytes)
 {
     const struct slot *slot = &writer->slots[writer->slot_of[entry]];
     assert(bytes <= ST_ROOM_MAX && !writer->direct_room);
-    if (writer->direct && bytes > WRITE_DIRECT_SMALL) {
-        ZD_TRY(write_direct_room(
-                writer->direct, slot->begin + slot->done, bytes, room_out));
-        writer->direct_room = *room_out;
-        return ZD_OK;
-    }
-    if (!writer->room && !(writer->room = malloc(ST_ROOM_MAX)))
-        return fail_memory(writer->path);
-    *room_out = writer->room;
-    return ZD_OK;
+    if (writer->direct && bytes > WRITE_DIRECT_SMALL)
+        return writer->direct_room = write_direct_room(
+                       writer->direct, slot->begin + slot->done, bytes);
+    if (!writer->room)
+        writer->room = zd_must(malloc(ST_ROOM_MAX));
+    return writer->room;
 }
 
 const char *st_writer_digest(const struct st_writer *writer, int entry)
@@ -343,36 +269,33 @@ const char *st_writer_digest(const struct st_writer *writer, int entry)
 }
 
 /* As st_digest. */
-static enum zd_status digest_all(
+static void digest_all(
         const struct st_writer *writer, char digest_hex[HASH_HEX])
 {
     struct hasher *hasher = hasher_create();
-    if (!hasher)
-        return fail_memory(writer->path);
     hasher_update(hasher, writer->header_digest, HASH_HEX - 1);
     for (int i = 0; i < writer->slot_count; i++)
         hasher_update(
                 hasher, writer->digests[writer->slots[i].entry], HASH_HEX - 1);
     hasher_finish(hasher, digest_hex);
     hasher_destroy(hasher);
-    return ZD_OK;
 }
 
 enum zd_status st_writer_finish(
         struct st_writer *writer, char *digest_hex, uint64_t *bytes_out)
 {
     enum zd_status status = ZD_OK;
-    skip_full(writer);
-    if (writer->current < writer->slot_count) {
-        const struct slot *slot = &writer->slots[writer->current];
-        status =
-                ZD_FAIL(ZD_ERR_BUG, "E0902",
-                        "%s was finished %llu bytes into its tensor %d of %d",
-                        writer->path, (unsigned long long)slot->done,
-                        writer->current + 1, writer->slot_count);
-    }
+    for (int i = 0; i < writer->slot_count && status == ZD_OK; i++)
+        if (writer->slots[i].done < writer->slots[i].bytes)
+            status =
+                    ZD_FAIL(ZD_ERR_BUG, "E0902",
+                            "%s was finished %llu bytes into its tensor %d of "
+                            "%d",
+                            writer->path,
+                            (unsigned long long)writer->slots[i].done, i + 1,
+                            writer->slot_count);
     if (status == ZD_OK && digest_hex)
-        status = digest_all(writer, digest_hex);
+        digest_all(writer, digest_hex);
     enum zd_status written = write_direct_end(writer->direct);
     writer->direct = NULL;
     if (status == ZD_OK)

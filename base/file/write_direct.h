@@ -1,22 +1,21 @@
 /* write_direct.h - large pieces of a file go to the disk past the page cache,
- * by threads beside the one that makes them. It does not wait for the disk, and
- * no one copies into pages of the cache and writes those back, which beside a
- * training that wants every core costs more than all else of a save.
+ * each by a thread beside the one that makes the next. No one copies into pages
+ * of the cache and writes those back, which beside a training that wants every
+ * core costs more than all else of a save.
  *
- *   the maker                                the threads
+ *   the maker                                a thread
  *   write_direct_room: memory for a piece
  *   .. fills it
- *   write_direct_put                  ---->  write it
- *   write_direct_room: for the next; waits
- *   .. where all pieces are under way  <---  a piece was written
- *   write_direct_end: waits for all
+ *   write_direct_put                  ---->  writes it
+ *   write_direct_room: for the next
+ *   .. fills it
+ *   write_direct_put: waits until     <----  it was written
+ *   write_direct_end: waits for the last
  *
  * A piece lies in memory as in the blocks of the file. Whole blocks are written
  * by a descriptor with O_DIRECT. What it has of a block at either end, which it
- * may share with others, and what is small, is kept and goes through the cache
- * by the file's own, when none is under way: a file system lets no one into the
- * cache of a file beside such a write, and the maker would wait for the disk at
- * every edge. An fsync is needed after it all the same. One maker. Internal to
+ * may share with others, and what is small, goes through the cache by the file's
+ * own. An fsync is needed after it all the same. One maker. Internal to
  * base/file. */
 #ifndef ZD_BASE_FILE_WRITE_DIRECT_H
 #define ZD_BASE_FILE_WRITE_DIRECT_H
@@ -38,17 +37,15 @@ struct write_direct;
  * no error: the file is small, or its file system has no such writes. */
 struct write_direct *write_direct_begin(
         int fd, const char *path, uint64_t bytes);
-/* Memory for bytes at .. at + bytes - 1 of the file, until it is put. Fails as
- * a piece before did. */
-enum zd_status write_direct_room(
-        struct write_direct *direct, uint64_t at, size_t bytes, void **out);
-void write_direct_put(struct write_direct *direct);
-/* Bytes from there on, WRITE_DIRECT_SMALL at most. Fails as a piece before did.
- */
+/* Memory for bytes at .. at + bytes - 1 of the file, until it is put. */
+void *write_direct_room(struct write_direct *direct, uint64_t at, size_t bytes);
+/* Fails as the piece before did. */
+enum zd_status write_direct_put(struct write_direct *direct);
+/* Bytes from there on, WRITE_DIRECT_SMALL at most. */
 enum zd_status write_direct_small(
         struct write_direct *direct, uint64_t at, const void *data,
         size_t bytes);
-/* The first failure of all pieces. Frees it; NULL is nothing. */
+/* Fails as a piece did. Frees it; NULL is nothing. */
 enum zd_status write_direct_end(struct write_direct *direct);
 
 #endif

@@ -1,5 +1,6 @@
 /* yaml.c - YAML as JSON. */
 #include "base/file/yaml.h"
+#include "base/must.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -156,7 +157,7 @@ enum zd_status yaml_parse(
     yaml_parser_t parser;
     enum zd_status status;
     if (!yaml_parser_initialize(&parser))
-        return ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory reading YAML");
+        zd_out_of_memory();
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
     if (!yaml_parser_load(&parser, &reader.document)) {
         status =

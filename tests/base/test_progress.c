@@ -67,7 +67,8 @@ Test(progress, a_tensor_file_is_counted)
     progress_use(&work);
     cr_assert_eq(st_writer_create(path, &entry, 1, NULL, &writer), ZD_OK);
     cr_assert_eq(
-            st_writer_write(writer, (float[]){1, 2}, 2 * sizeof(float)), ZD_OK);
+            st_writer_add(writer, 0, (float[]){1, 2}, 2 * sizeof(float)),
+            ZD_OK);
     completed();
     cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
     cr_expect_geq(completed(), 1, "its fsync");
@@ -122,7 +123,7 @@ static void write_large(size_t each, int batches)
     cr_assert_eq(st_writer_create(path, &entry, 1, NULL, &writer), ZD_OK);
     completed();
     for (size_t done = 0; done < BYTES; done += each)
-        cr_assert_eq(st_writer_write(writer, part, each), ZD_OK);
+        cr_assert_eq(st_writer_add(writer, 0, part, each), ZD_OK);
     if (batches)
         cr_expect_eq(
                 completed(), BYTES / each + (size_t)batches - 1,

@@ -57,7 +57,7 @@ static bool cut(
 
 static bool write_array(
         const struct tensors *all, const char *name, const struct held *held,
-        struct st_writer *writer)
+        struct st_writer *writer, int entry)
 {
     char whole[256];
     snprintf(
@@ -70,7 +70,7 @@ static bool write_array(
               st_read_bytes(
                       all->file, tensor, held->begin * sizeof(float), bytes,
                       data) == ZD_OK &&
-              st_writer_write(writer, data, bytes) == ZD_OK;
+              st_writer_add(writer, entry, data, bytes) == ZD_OK;
     free(data);
     return ok;
 }
@@ -110,10 +110,8 @@ static bool write_shard(
     bool ok = ranges &&
               st_writer_create(path, entries, ranges * KINDS, NULL, &writer) ==
                       ZD_OK;
-    for (int i = 0; ok && i < ranges * KINDS; i++) {
-        int entry = st_writer_order(writer, i);
-        ok = write_array(all, names[entry], &held[entry / KINDS], writer);
-    }
+    for (int i = 0; ok && i < ranges * KINDS; i++)
+        ok = write_array(all, names[i], &held[i / KINDS], writer, i);
     for (int i = 0; ok && i < ranges * KINDS; i++)
         held_add(
                 &held[i / KINDS], kinds[i % KINDS], "F32",

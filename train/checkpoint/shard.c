@@ -80,14 +80,13 @@ static enum zd_status write_part(
     const struct piece *piece = &out->pieces[i];
     const struct zero_range *range = &piece->range;
     bool scales = piece->kind == ARRAY_M_SCALE || piece->kind == ARRAY_V_SCALE;
-    void *room;
     if (piece->kind == ARRAY_V_BLOCKS)
         return done ? ZD_OK : write_blocks(out, i);
     size_t bytes =
             array_shape(
                     piece->kind, range->weight_type, &range->layout, count, 0)
                     .bytes;
-    ZD_TRY(st_writer_room(out->file, i, bytes, &room));
+    void *room = st_writer_room(out->file, i, bytes);
     ZD_TRY(view->read(
             view->ctx, piece->number, array_lane(piece->kind), done, count,
             scales ? NULL : room, scales ? room : NULL));

@@ -54,14 +54,14 @@ static void write_all(
     cr_assert_eq(
             st_writer_create(path, entries, ENTRIES, metadata, &writer), ZD_OK);
     json_decref(metadata);
-    for (int i = 0; i < ENTRIES; i++) {
-        int entry = st_writer_order(writer, i);
+    for (int entry = 0; entry < ENTRIES; entry++) {
         const char *data = data_of[entry];
         for (size_t at = 0; at < bytes_of[entry]; at += piece) {
             size_t part = bytes_of[entry] - at;
             cr_assert_eq(
-                    st_writer_write(
-                            writer, data + at, part < piece ? part : piece),
+                    st_writer_add(
+                            writer, entry, data + at,
+                            part < piece ? part : piece),
                     ZD_OK);
         }
     }
@@ -222,7 +222,7 @@ Test(safetensors_write, long_halves_are_read_in_pieces)
             st_writer_create(
                     scratch_path(&scratch, "f"), &entry, 1, NULL, &writer),
             ZD_OK);
-    cr_assert_eq(st_writer_write(writer, data, COUNT * 2), ZD_OK);
+    cr_assert_eq(st_writer_add(writer, 0, data, COUNT * 2), ZD_OK);
     cr_assert_eq(st_writer_finish(writer, NULL, NULL), ZD_OK);
     cr_assert_eq(st_open(scratch.path, &file), ZD_OK);
     cr_assert_eq(
@@ -254,7 +254,7 @@ Test(safetensors_write, an_unfinished_file_does_not_stay)
     cr_assert_eq(
             st_writer_create(scratch.path, entries, ENTRIES, NULL, &writer),
             ZD_OK);
-    cr_assert_eq(st_writer_write(writer, long_data, 8), ZD_OK);
+    cr_assert_eq(st_writer_add(writer, 3, long_data, 8), ZD_OK);
     cr_expect_eq(st_writer_finish(writer, NULL, NULL), ZD_ERR_BUG);
     cr_expect_not(fs_exists(scratch.path));
     cr_assert_eq(

@@ -85,9 +85,7 @@ static enum zd_status write_parts(struct st_writer *writer)
     for (int i = 0; status == ZD_OK && i < 2 * PARTS; i++) {
         void *room = own;
         if (i % 3)
-            status = st_writer_room(writer, i % 2, PART * sizeof(float), &room);
-        if (status != ZD_OK)
-            break;
+            room = st_writer_room(writer, i % 2, PART * sizeof(float));
         for (int k = 0; k < PART; k++)
             ((float *)room)[k] = (float)(i * 7 + k);
         status = st_writer_add(writer, i % 2, room, PART * sizeof(float));

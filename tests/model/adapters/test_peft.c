@@ -307,11 +307,11 @@ static void write_adapter(struct scratch *scratch, const struct fault *fault)
     unlink(path);
     tiny_must(st_writer_create(path, entries, count, NULL, &writer));
     for (int i = 0; i < count; i++) {
-        const struct st_entry *e = &entries[st_writer_order(writer, i)];
+        const struct st_entry *e = &entries[i];
         float value = 1;
         for (int64_t k = 0; k < e->shape[0] * e->shape[1]; k++)
-            tiny_must(st_writer_write(
-                    writer, &value, strcmp(e->dtype, "U8") == 0 ? 1 : 4));
+            tiny_must(st_writer_add(
+                    writer, i, &value, strcmp(e->dtype, "U8") == 0 ? 1 : 4));
     }
     tiny_must(st_writer_finish(writer, NULL, NULL));
     int bytes = snprintf(

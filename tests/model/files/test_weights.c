@@ -88,8 +88,8 @@ static void write_file(
     }
     strcpy(path, scratch_path(&f->scratch, name));
     tiny_must(st_writer_create(path, entries, count, NULL, &writer));
-    for (int i = 0; i < count; i++) {
-        int entry = st_writer_order(writer, i), id = ids[entry];
+    for (int entry = 0; entry < count; entry++) {
+        int id = ids[entry];
         int64_t elements =
                 entries[entry].shape[0] *
                 (entries[entry].dims == 2 ? entries[entry].shape[1] : 1);
@@ -97,7 +97,8 @@ static void write_file(
             float value = (float)id + (float)k / 128;
             if (id == 1 && k == 2 && fault->value != 0)
                 value = fault->value;
-            tiny_must(st_writer_write(writer, &value, sizeof value));
+            tiny_must(st_writer_add(
+                    writer, entry, &value, sizeof value));
         }
     }
     uint64_t bytes;
