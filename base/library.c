@@ -1,5 +1,7 @@
 #include "base/library.h"
 
+#include "base/text_buffer.h"
+
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
@@ -43,19 +45,6 @@ static void *open_in(const struct search *search, const char *folder)
     return handle;
 }
 
-static void *open_under(
-        const struct search *search, const char *variable, const char *below)
-{
-    const char *root = getenv(variable);
-    char folder[PATH_MAX];
-    if (!root || !*root)
-        return NULL;
-    if (snprintf(folder, sizeof folder, "%s/%s", root, below) >=
-        (int)sizeof folder)
-        return NULL;
-    return open_in(search, folder);
-}
-
 static void *open_in_list(const struct search *search, const char *list)
 {
     void *handle = NULL;
@@ -72,44 +61,42 @@ static void *open_in_list(const struct search *search, const char *list)
     return handle;
 }
 
-static void *open_near_executable(const struct search *search)
+/* The folders to look in after the dynamic linker's own. */
+static void list_folders(char *out, size_t bytes)
 {
-    static const char *const below[] = {"/lib", "/../lib"};
-    void *handle = NULL;
-    char path[PATH_MAX + 16];
-    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
-    if (length <= 0)
-        return NULL;
-    path[length] = 0;
-    char *end = strrchr(path, '/');
-    for (size_t i = 0; i < sizeof below / sizeof below[0] && !handle; i++) {
-        strcpy(end, below[i]);
-        handle = open_in(search, path);
+    static const char packages[] = "lib/python3*/site-packages/nvidia/*/lib";
+    const struct {
+        const char *root, *below;
+    } folders[] = {
+            {getenv("CUDA_HOME"), "lib64"},
+            {"/usr/local/cuda", "lib64"},
+            {getenv("VIRTUAL_ENV"), packages},
+            {getenv("CONDA_PREFIX"), packages}};
+    struct text_buffer text = {.out = out, .bytes = bytes};
+    char program[PATH_MAX] = "";
+    if (readlink("/proc/self/exe", program, sizeof program - 1) > 0) {
+        *strrchr(program, '/') = '\0';
+        text_buffer_add(&text, "%s/lib:%s/../lib", program, program);
     }
-    return handle;
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
+        if (folders[i].root && *folders[i].root)
+            text_buffer_add(&text, ":%s/%s", folders[i].root, folders[i].below);
 }
 
 void *library_open(const char *const *names, char *why, size_t why_bytes)
 {
     const struct search search = {names, why, why_bytes};
-    static const char packages[] = "lib/python3*/site-packages/nvidia/*/lib";
-    void *handle;
+    char folders[4 * PATH_MAX];
     *why = 0;
     if (strchr(names[0], '/'))
         return open_one(&search, names[0]);
-    handle = open_in_list(&search, getenv("ZEROD_LIBRARY_PATH"));
+    void *handle = open_in_list(&search, getenv("ZEROD_LIBRARY_PATH"));
     for (const char *const *name = names; *name && !handle; name++)
         handle = open_one(&search, *name);
-    if (!handle)
-        handle = open_near_executable(&search);
-    if (!handle)
-        handle = open_under(&search, "CUDA_HOME", "lib64");
-    if (!handle)
-        handle = open_in(&search, "/usr/local/cuda/lib64");
-    if (!handle)
-        handle = open_under(&search, "VIRTUAL_ENV", packages);
-    if (!handle)
-        handle = open_under(&search, "CONDA_PREFIX", packages);
+    if (!handle) {
+        list_folders(folders, sizeof folders);
+        handle = open_in_list(&search, folders);
+    }
     return handle;
 }
 

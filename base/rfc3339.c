@@ -4,77 +4,65 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
-/* `count` digits within [low, high]; *at moves past them. */
-static bool digits(const char **at, int count, int low, int high, int *out)
+/* Does `text` begin like `form`? A 0 of it stands for any digit. */
+static bool is_like(const char *text, const char *form)
 {
-    int value = 0;
-    for (int i = 0; i < count; i++) {
-        if (!isdigit((unsigned char)(*at)[i]))
+    for (; *form; form++, text++)
+        if (*form == '0'   ? !isdigit((unsigned char)*text)
+            : *form == 'T' ? !*text || !strchr("Tt ", *text)
+                           : *text != *form)
             return false;
-        value = 10 * value + (*at)[i] - '0';
-    }
-    *at += count;
-    *out = value;
-    return value >= low && value <= high;
-}
-
-static bool sign(const char **at, const char *one_of)
-{
-    return **at && strchr(one_of, **at) && (*at)++;
-}
-
-static bool date(const char **at, struct tm *time)
-{
-    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    if (!digits(at, 4, 1970, 9999, &time->tm_year) || !sign(at, "-") ||
-        !digits(at, 2, 1, 12, &time->tm_mon) || !sign(at, "-") ||
-        !digits(at, 2, 1, 31, &time->tm_mday))
-        return false;
-    int year = time->tm_year;
-    bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    int most = days[time->tm_mon - 1] + (time->tm_mon == 2 && leap);
-    time->tm_year -= 1900;
-    time->tm_mon -= 1;
-    return time->tm_mday <= most;
-}
-
-static bool offset(const char **at, int *seconds_out)
-{
-    int hours, minutes;
-    char first = **at;
-    *seconds_out = 0;
-    if (sign(at, "Zz"))
-        return true;
-    if (!sign(at, "+-") || !digits(at, 2, 0, 23, &hours) || !sign(at, ":") ||
-        !digits(at, 2, 0, 59, &minutes))
-        return false;
-    *seconds_out = (first == '-' ? -60 : 60) * (60 * hours + minutes);
     return true;
+}
+
+/* What timegm changes is no time of the calendar. */
+static bool is_moment(const struct tm *time, time_t *minute_out)
+{
+    struct tm made = *time;
+    made.tm_sec = 0;
+    *minute_out = timegm(&made);
+    return time->tm_year >= 70 && time->tm_sec <= 60 &&
+           made.tm_mon == time->tm_mon && made.tm_mday == time->tm_mday &&
+           made.tm_hour == time->tm_hour && made.tm_min == time->tm_min;
+}
+
+/* "Z" or "+01:00", and no more. */
+static bool read_offset(const char *text, int *seconds_out)
+{
+    int hours = 0, minutes = 0;
+    bool has_hours = *text == '+' || *text == '-';
+    if (has_hours ? !is_like(text + 1, "00:00") || text[6]
+                  : strcasecmp(text, "Z") != 0)
+        return false;
+    sscanf(text + has_hours, "%2d:%2d", &hours, &minutes);
+    *seconds_out = (*text == '-' ? -60 : 60) * (60 * hours + minutes);
+    return hours < 24 && minutes < 60;
 }
 
 bool rfc3339_parse(const char *text, double *seconds_out)
 {
+    static const char form[] = "0000-00-00T00:00:00";
     struct tm time = {0};
-    const char *at = text;
     double fraction = 0;
+    time_t minute;
     int east;
-    if (!date(&at, &time) || !sign(&at, "Tt ") ||
-        !digits(&at, 2, 0, 23, &time.tm_hour) || !sign(&at, ":") ||
-        !digits(&at, 2, 0, 59, &time.tm_min) || !sign(&at, ":") ||
-        !digits(&at, 2, 0, 60, &time.tm_sec))
+    if (!is_like(text, form))
         return false;
-    if (*at == '.') {
-        size_t length = strspn(at + 1, "0123456789");
-        if (length == 0 || length > 9)
-            return false;
-        fraction = atof(at);
-        at += 1 + length;
+    sscanf(text, "%4d-%2d-%2d%*c%2d:%2d:%2d", &time.tm_year, &time.tm_mon,
+           &time.tm_mday, &time.tm_hour, &time.tm_min, &time.tm_sec);
+    time.tm_year -= 1900;
+    time.tm_mon -= 1;
+    text += strlen(form);
+    if (is_like(text, ".0")) {
+        fraction = atof(text);
+        text += 1 + strspn(text + 1, "0123456789");
     }
-    if (!offset(&at, &east) || *at)
+    if (!read_offset(text, &east) || !is_moment(&time, &minute))
         return false;
-    *seconds_out = (double)timegm(&time) - east + fraction;
+    *seconds_out = (double)minute + time.tm_sec - east + fraction;
     return true;
 }
 

@@ -9,36 +9,16 @@ static _Thread_local struct zd_error current;
 
 int zd_exit_code(enum zd_status status)
 {
-    switch (status) {
-    case ZD_OK:
-        return 0;
-    case ZD_ERR_USAGE:
-        return 64;
-    case ZD_ERR_DATA:
-        return 65;
-    case ZD_ERR_NO_INPUT:
-        return 66;
-    case ZD_ERR_UNFIT:
-    case ZD_ERR_DEVICE:
-    case ZD_ERR_MEMORY:
-        return 69;
-    case ZD_ERR_BUG:
-        return 70;
-    case ZD_ERR_CREATE:
-        return 73;
-    case ZD_ERR_IO:
-        return 74;
-    case ZD_ERR_STOPPED:
-    case ZD_ERR_PEER:
-        return 75;
-    case ZD_ERR_DENIED:
-        return 77;
-    case ZD_ERR_CONFIG:
-        return 78;
-    case ZD_ERR_NUMERICS:
-        return 79;
-    }
-    return 70;
+    static const int codes[] = {[ZD_OK] = 0,           [ZD_ERR_USAGE] = 64,
+                                [ZD_ERR_DATA] = 65,    [ZD_ERR_NO_INPUT] = 66,
+                                [ZD_ERR_UNFIT] = 69,   [ZD_ERR_DEVICE] = 69,
+                                [ZD_ERR_MEMORY] = 69,  [ZD_ERR_BUG] = 70,
+                                [ZD_ERR_CREATE] = 73,  [ZD_ERR_IO] = 74,
+                                [ZD_ERR_STOPPED] = 75, [ZD_ERR_PEER] = 75,
+                                [ZD_ERR_DENIED] = 77,  [ZD_ERR_CONFIG] = 78,
+                                [ZD_ERR_NUMERICS] = 79};
+    size_t i = (size_t)status;
+    return i < sizeof codes / sizeof codes[0] ? codes[i] : 70;
 }
 
 /* Text from files and users goes to a terminal: what is not printable is shown
@@ -82,15 +62,16 @@ void zd_fail_where(const char *format, ...)
     va_end(args);
 }
 
-void zd_fail_help(const char *format, ...)
+enum zd_status zd_fail_help(const char *format, ...)
 {
     va_list args;
     if (current.help[0])
-        return;
+        return current.status;
     va_start(args, format);
     /* print each line separately */
     format_printable(current.help, sizeof current.help, "\n", format, args);
     va_end(args);
+    return current.status;
 }
 
 const struct zd_error *zd_error_get(void)

@@ -21,15 +21,11 @@ static const struct version versions[] = {
          {"total_inactive_file ", "total_active_file "}},
 };
 
-/* The number after `name` at the beginning of a line; 0: there is none, or it
- * is "max". */
-static uint64_t read_number(
-        const char *folder, const char *file, const char *name)
+uint64_t proc_number(const char *path, const char *name)
 {
-    char path[2 * PATH_MAX], line[256];
+    char line[256];
     size_t length = strlen(name);
     unsigned long long value = 0;
-    snprintf(path, sizeof path, "%s/%s", folder, file);
     FILE *stream = fopen(path, "re");
     while (stream && fgets(line, sizeof line, stream))
         if (strncmp(line, name, length) == 0 &&
@@ -38,6 +34,14 @@ static uint64_t read_number(
     if (stream)
         fclose(stream);
     return value;
+}
+
+static uint64_t read_number(
+        const char *folder, const char *file, const char *name)
+{
+    char path[2 * PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    return proc_number(path, name);
 }
 
 /* The group of the process: "0::/PATH" of the second form, "4:memory:/PATH" of

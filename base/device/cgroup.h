@@ -18,4 +18,8 @@ struct cgroup_memory {
 /* `root` stands before /proc and /sys: "" but for tests. */
 struct cgroup_memory cgroup_memory(const char *root);
 
+/* The number after `name` at the beginning of a line of the file; 0: there is
+ * none, or it is "max". */
+uint64_t proc_number(const char *path, const char *name);
+
 #endif

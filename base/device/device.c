@@ -27,25 +27,9 @@ uint64_t device_system_memory(void)
     return known;
 }
 
-/* The number after "NAME" at the beginning of a line, in bytes; 0: none. */
-static uint64_t read_field(const char *path, const char *name, uint64_t unit)
-{
-    char line[256];
-    size_t length = strlen(name);
-    unsigned long long value = 0;
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file))
-        if (strncmp(line, name, length) == 0 &&
-            sscanf(line + length, "%llu", &value) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return value * unit;
-}
-
 uint64_t device_available_memory(void)
 {
-    uint64_t machine = read_field("/proc/meminfo", "MemAvailable:", 1024);
+    uint64_t machine = 1024 * proc_number("/proc/meminfo", "MemAvailable:");
     uint64_t group = cgroup_memory("").free;
     return machine < group ? machine : group;
 }

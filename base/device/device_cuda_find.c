@@ -146,8 +146,7 @@ enum zd_status gpu_refused(
                 "GPU %d (%s) cannot be used: %s: %s (%s)", facts->index,
                 facts->name, call, cudaGetErrorString(error),
                 cudaGetErrorName(error));
-    zd_fail_help("%s", fix_of(error));
-    return ZD_ERR_UNFIT;
+    return zd_fail_help("%s", fix_of(error));
 }
 
 int device_list(struct device_facts *out, int most)

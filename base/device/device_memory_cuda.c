@@ -22,9 +22,8 @@ static enum zd_status device_refused(size_t bytes, cudaError_t error)
             "GPU %d (%s) refused %zu bytes of device memory: %zu of %zu are "
             "free",
             facts.index, facts.name, bytes, free_bytes, total_bytes);
-    zd_fail_help("`nvidia-smi` lists who holds memory there; or lower "
-                 "device.memory_limit, so that the plan asks for less");
-    return ZD_ERR_MEMORY;
+    return zd_fail_help("`nvidia-smi` lists who holds memory there; or lower "
+                        "device.memory_limit, so that the plan asks for less");
 }
 
 enum zd_status gpu_clear(void *device, size_t bytes)
@@ -96,10 +95,9 @@ static enum zd_status page_lock(void *host, size_t bytes)
             "the driver refused to page-lock %zu bytes of host memory: "
             "%s (%s)",
             bytes, cudaGetErrorString(error), cudaGetErrorName(error));
-    zd_fail_help(
+    return zd_fail_help(
             "the memory must be there in full: see `free -m`, the limit of a "
             "container or a batch job, and `ulimit -l`");
-    return ZD_ERR_MEMORY;
 }
 
 enum zd_status gpu_take_pinned(size_t bytes, void **host_out)

@@ -29,8 +29,7 @@ enum zd_status device_open(
     if (device_gpu_count(&why) > 0)
         return device_open_gpu(local_rank, local_size, device_out);
     ZD_FAIL(ZD_ERR_UNFIT, "E1201", "no GPU can be used: %s", why);
-    zd_fail_help("%s; or device.backend = \"cpu\"", device_gpus_help());
-    return ZD_ERR_UNFIT;
+    return zd_fail_help("%s; or device.backend = \"cpu\"", device_gpus_help());
 }
 
 /* More than a context is: someone else's memory is in it. */

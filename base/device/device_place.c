@@ -58,8 +58,7 @@ enum zd_status device_place(
     ZD_FAIL(ZD_ERR_UNFIT, "E1208",
             "device.gpus = \"%s\": there is no GPU %d, this process sees %d",
             options->gpus, gpu, there);
-    zd_fail_help("they are counted from 0, after CUDA_VISIBLE_DEVICES");
-    return ZD_ERR_UNFIT;
+    return zd_fail_help("they are counted from 0, after CUDA_VISIBLE_DEVICES");
 }
 
 int device_places(const struct device_options *options)

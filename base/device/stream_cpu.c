@@ -41,6 +41,11 @@ struct cpu_event {
     uint64_t recorded, done;
 };
 
+struct lane {
+    struct spans *spans; /* NULL: no one asks */
+    int number;
+};
+
 /* Operations first .. first + count - 1 of the ring (modulo its length) are
  * queued; the worker keeps the first in its place while it works on it. */
 struct cpu_stream {
@@ -52,8 +57,7 @@ struct cpu_stream {
     bool stopping;
     int first, count;
     struct stream_counters counters;
-    struct spans *spans; /* NULL: no one asks */
-    int lane;
+    struct lane lane;
     struct operation ring[STREAM_OPERATIONS];
 };
 
@@ -77,24 +81,48 @@ static void finish_record(struct cpu_event *event, uint64_t record)
     pthread_mutex_unlock(&event->lock);
 }
 
-static void run(
-        const struct operation *op, struct spans *spans, int lane,
-        struct stream_counters *did)
+static struct lane lane_of(struct cpu_stream *stream)
 {
+    if (!stream)
+        return (struct lane){0};
+    pthread_mutex_lock(&stream->lock);
+    struct lane lane = stream->lane;
+    pthread_mutex_unlock(&stream->lock);
+    return lane;
+}
+
+static void count(struct cpu_stream *stream, size_t bytes, double seconds)
+{
+    if (!stream)
+        return;
+    pthread_mutex_lock(&stream->lock);
+    stream->counters.bytes += bytes;
+    stream->counters.seconds += seconds;
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* Without the lock, which others want meanwhile: a feed of the offload engine
+ * queues on an inline stream too. NULL: the caller's own. */
+static void run(struct cpu_stream *stream, const struct operation *op)
+{
+    struct lane lane = lane_of(stream);
     double begin, end;
     switch (op->kind) {
     case COPY:
         begin = clock_seconds();
         memcpy(op->copy.to, op->copy.from, op->copy.bytes);
         end = clock_seconds();
-        did->bytes += op->copy.bytes;
-        did->seconds += end - begin;
-        spans_add(spans, lane, "copy", (int64_t)op->copy.bytes, begin, end);
+        count(stream, op->copy.bytes, end - begin);
+        spans_add(
+                lane.spans, lane.number, "copy", (int64_t)op->copy.bytes, begin,
+                end);
         break;
     case CALL:
-        begin = spans_clock(spans);
+        begin = spans_clock(lane.spans);
         op->call.fn(op->call.ctx, op->call.arg);
-        spans_add(spans, lane, "call", -1, begin, spans_clock(spans));
+        spans_add(
+                lane.spans, lane.number, "call", -1, begin,
+                spans_clock(lane.spans));
         break;
     case RECORD:
         finish_record(op->event.event, op->event.record);
@@ -103,13 +131,6 @@ static void run(
         await_record(op->event.event, op->event.record);
         break;
     }
-}
-
-static void add_counters(
-        struct stream_counters *sum, const struct stream_counters *did)
-{
-    sum->bytes += did->bytes;
-    sum->seconds += did->seconds;
 }
 
 static void *work(void *ctx)
@@ -121,14 +142,10 @@ static void *work(void *ctx)
             pthread_cond_wait(&stream->changed, &stream->lock);
         if (stream->count == 0)
             break;
-        struct stream_counters did = {0};
         const struct operation *op = &stream->ring[stream->first];
-        struct spans *spans = stream->spans;
-        int lane = stream->lane;
         pthread_mutex_unlock(&stream->lock);
-        run(op, spans, lane, &did);
+        run(stream, op);
         pthread_mutex_lock(&stream->lock);
-        add_counters(&stream->counters, &did);
         stream->first = (stream->first + 1) % STREAM_OPERATIONS;
         stream->count--;
         pthread_cond_broadcast(&stream->changed);
@@ -199,25 +216,10 @@ static enum zd_status queue_or_run(
         struct stream *base, const struct operation *op)
 {
     struct cpu_stream *stream = (struct cpu_stream *)base;
-    if (stream && stream->mode == STREAM_THREAD) {
+    if (stream && stream->mode == STREAM_THREAD)
         queue(stream, op);
-        return ZD_OK;
-    }
-    struct stream_counters did = {0};
-    struct spans *spans = NULL;
-    int lane = 0;
-    if (stream) { /* a feed of the offload engine queues on it too */
-        pthread_mutex_lock(&stream->lock);
-        spans = stream->spans;
-        lane = stream->lane;
-        pthread_mutex_unlock(&stream->lock);
-    }
-    run(op, spans, lane, &did);
-    if (stream) {
-        pthread_mutex_lock(&stream->lock);
-        add_counters(&stream->counters, &did);
-        pthread_mutex_unlock(&stream->lock);
-    }
+    else
+        run(stream, op);
     return ZD_OK;
 }
 
@@ -245,8 +247,9 @@ static enum zd_status record(struct stream *stream, struct event *base)
     return queue_or_run(stream, &op);
 }
 
-static uint64_t last_record(struct cpu_event *event)
+static uint64_t count_records(struct event *base)
 {
+    struct cpu_event *event = (struct cpu_event *)base;
     pthread_mutex_lock(&event->lock);
     uint64_t record = event->recorded;
     pthread_mutex_unlock(&event->lock);
@@ -265,12 +268,7 @@ static enum zd_status wait_record(
 
 static enum zd_status wait_for(struct stream *stream, struct event *event)
 {
-    return wait_record(stream, event, last_record((struct cpu_event *)event));
-}
-
-static uint64_t count_records(struct event *event)
-{
-    return last_record((struct cpu_event *)event);
+    return wait_record(stream, event, count_records(event));
 }
 
 static enum zd_status finish(struct stream *base)
@@ -289,8 +287,7 @@ static void set_spans(struct stream *base, struct spans *spans, int lane)
 {
     struct cpu_stream *stream = (struct cpu_stream *)base;
     pthread_mutex_lock(&stream->lock);
-    stream->spans = spans;
-    stream->lane = lane;
+    stream->lane = (struct lane){spans, lane};
     pthread_mutex_unlock(&stream->lock);
 }
 
@@ -307,8 +304,7 @@ static struct stream_counters get_counters(struct stream *base)
 
 static enum zd_status wait_event(struct event *base)
 {
-    struct cpu_event *event = (struct cpu_event *)base;
-    await_record(event, last_record(event));
+    await_record((struct cpu_event *)base, count_records(base));
     return ZD_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,37 +146,28 @@ enum zd_status fs_read_file(
     uint64_t bytes;
     char *data = NULL;
     int fd;
-    enum zd_status status = fs_open_read(path, &fd, &bytes);
-    if (status != ZD_OK)
-        return status;
-    if (bytes > max) {
+    enum zd_status status;
+    ZD_TRY(fs_open_read(path, &fd, &bytes));
+    if (bytes > max)
         status =
                 ZD_FAIL(ZD_ERR_DATA, "E0704",
                         "%s has %llu bytes, more than the %llu allowed", path,
                         (unsigned long long)bytes, (unsigned long long)max);
-        goto err_close;
-    }
-    data = malloc((size_t)bytes + 1);
-    if (!data) {
+    else if (!(data = malloc((size_t)bytes + 1)))
         status = ZD_FAIL(
                 ZD_ERR_MEMORY, "E0602", "out of memory reading %s", path);
-        goto err_close;
-    }
-    status = fs_pread(fd, path, data, (size_t)bytes, 0);
-    if (status != ZD_OK)
-        goto err_free;
+    else
+        status = fs_pread(fd, path, data, (size_t)bytes, 0);
     close(fd);
+    if (status != ZD_OK) {
+        free(data);
+        return status;
+    }
     data[bytes] = '\0';
     *data_out = data;
     if (bytes_out)
         *bytes_out = (size_t)bytes;
     return ZD_OK;
-
-err_free:
-    free(data);
-err_close:
-    close(fd);
-    return status;
 }
 
 /* at: -1: where the file stands. */
@@ -228,27 +220,19 @@ static enum zd_status sync_folder(int fd, const char *path)
     return status;
 }
 
+/* For dirname and basename, which write into what they are given. */
+static char *copy_path(const char *path, char out[PATH_MAX])
+{
+    int length = snprintf(out, PATH_MAX, "%s", path);
+    assert(length < PATH_MAX);
+    (void)length;
+    return out;
+}
+
 enum zd_status fs_sync_dir(const char *path)
 {
     int fd = open_folder(path);
     return fd < 0 ? fail_open(path, errno) : sync_folder(fd, path);
-}
-
-/* The folder of a path. */
-static void parent_of(const char *path, char out[PATH_MAX])
-{
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    while (length > 0 && path[length - 1] != '/')
-        length--;
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    assert(length < PATH_MAX);
-    if (length)
-        snprintf(out, PATH_MAX, "%.*s", (int)length, path);
-    else
-        strcpy(out, ".");
 }
 
 /* All of the file system: for a folder in which one may make names and which
@@ -265,8 +249,8 @@ static enum zd_status sync_all(const char *path)
 
 enum zd_status fs_sync_name(const char *path)
 {
-    char folder[PATH_MAX];
-    parent_of(path, folder);
+    char copy[PATH_MAX];
+    const char *folder = dirname(copy_path(path, copy));
     int fd = open_folder(folder);
     if (fd < 0 && errno == EACCES)
         return sync_all(path);
@@ -315,12 +299,8 @@ static enum zd_status write_and_sync(
                 fs_create_status(errno), "E0708", "cannot create %s: %s", path,
                 strerror(errno));
     enum zd_status status = fs_write(fd, path, data, bytes);
-    if (status == ZD_OK && fsync(fd) != 0)
-        status = fail_write(path, errno);
-    progress_completed();
-    if (close(fd) != 0 && status == ZD_OK)
-        status = fail_write(path, errno);
-    return status;
+    enum zd_status synced = fs_sync_close(fd, path);
+    return status != ZD_OK ? status : synced;
 }
 
 enum zd_status fs_write_file(const char *path, const void *data, size_t bytes)
@@ -465,21 +445,11 @@ static int remove_at(int parent, const char *name, int depth)
 
 enum zd_status fs_remove_tree(const char *path)
 {
-    char folder[PATH_MAX], name[NAME_MAX + 1] = "";
-    size_t length = strlen(path);
-    parent_of(path, folder);
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    size_t begin = length;
-    while (begin > 0 && path[begin - 1] != '/')
-        begin--;
-    int error = ENAMETOOLONG, fd = -1;
-    if (snprintf(
-                name, sizeof name, "%.*s", (int)(length - begin),
-                path + begin) < (int)sizeof name) {
-        fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        error = fd < 0 ? errno : remove_at(fd, name, 0);
-    }
+    char folder[PATH_MAX], name[PATH_MAX];
+    int fd = open(
+            dirname(copy_path(path, folder)), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int error =
+            fd < 0 ? errno : remove_at(fd, basename(copy_path(path, name)), 0);
     if (fd >= 0)
         close(fd);
     if (!error || error == ENOENT)

@@ -46,10 +46,8 @@ static enum zd_status read_header(
         return fail_file(file, "E0721", "it is shorter than 8 bytes");
     ZD_TRY(fs_pread(file->fd, file->path, &bytes, LENGTH_BYTES, 0));
     if (memcmp(&bytes, "version ", LENGTH_BYTES) == 0) {
-        enum zd_status status =
-                fail_file(file, "E0721", "it is a Git LFS pointer");
-        zd_fail_help("fetch the real file: git lfs pull");
-        return status;
+        fail_file(file, "E0721", "it is a Git LFS pointer");
+        return zd_fail_help("fetch the real file: git lfs pull");
     }
     if (bytes > HEADER_MAX)
         return fail_file(file, "E0721", "its header is above 100000000 bytes");

@@ -58,10 +58,10 @@ enum zd_status st_read_bytes(
  * be written and read in any order. Reads every byte. */
 enum zd_status st_digest(const char *path, char hex[HASH_HEX]);
 
-/* Writer: declare all tensors, then write the data of each, in any order. In the
- * file they lie as the reference writer puts them (dtype descending, then name).
- * It is made with O_EXCL at `path`, as long as it will be; digests are kept on
- * the way. */
+/* Writer: declare all tensors, then write the data of each, in any order. In
+ * the file they lie as the reference writer puts them (dtype descending, then
+ * name). It is made with O_EXCL at `path`, as long as it will be; digests are
+ * kept on the way. */
 struct st_writer;
 struct st_entry {
     const char *name;

@@ -248,7 +248,6 @@ enum zd_status st_writer_create(
     return status;
 }
 
-
 void *st_writer_room(struct st_writer *writer, int entry, size_t bytes)
 {
     const struct slot *slot = &writer->slots[writer->slot_of[entry]];
@@ -287,13 +286,12 @@ enum zd_status st_writer_finish(
     enum zd_status status = ZD_OK;
     for (int i = 0; i < writer->slot_count && status == ZD_OK; i++)
         if (writer->slots[i].done < writer->slots[i].bytes)
-            status =
-                    ZD_FAIL(ZD_ERR_BUG, "E0902",
-                            "%s was finished %llu bytes into its tensor %d of "
-                            "%d",
-                            writer->path,
-                            (unsigned long long)writer->slots[i].done, i + 1,
-                            writer->slot_count);
+            status = ZD_FAIL(
+                    ZD_ERR_BUG, "E0902",
+                    "%s was finished %llu bytes into its tensor %d of "
+                    "%d",
+                    writer->path, (unsigned long long)writer->slots[i].done,
+                    i + 1, writer->slot_count);
     if (status == ZD_OK && digest_hex)
         digest_all(writer, digest_hex);
     enum zd_status written = write_direct_end(writer->direct);

@@ -136,8 +136,8 @@ enum zd_status write_direct_put(struct write_direct *direct)
     direct->progress = progress_use(NULL);
     progress_use(direct->progress);
     direct->is_writing =
-            thread_start(&direct->thread, "zerod-write", write_blocks, direct) ==
-            0;
+            thread_start(
+                    &direct->thread, "zerod-write", write_blocks, direct) == 0;
     if (!direct->is_writing) /* the system has no thread for it */
         write_blocks(direct);
     return ZD_OK;

@@ -14,8 +14,8 @@
  *
  * A piece lies in memory as in the blocks of the file. Whole blocks are written
  * by a descriptor with O_DIRECT. What it has of a block at either end, which it
- * may share with others, and what is small, goes through the cache by the file's
- * own. An fsync is needed after it all the same. One maker. Internal to
+ * may share with others, and what is small, goes through the cache by the
+ * file's own. An fsync is needed after it all the same. One maker. Internal to
  * base/file. */
 #ifndef ZD_BASE_FILE_WRITE_DIRECT_H
 #define ZD_BASE_FILE_WRITE_DIRECT_H

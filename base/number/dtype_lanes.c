@@ -74,7 +74,8 @@ static const struct dtype_lanes base = {
 
 #if defined(__x86_64__)
 
-/* --- AVX2 and F16C: AVX-512 is no faster, as memory is the limit ----------- */
+/* --- AVX2 and F16C: AVX-512 is no faster, as memory is the limit -----------
+ */
 
 #define AVX2 __attribute__((target("avx2,f16c")))
 

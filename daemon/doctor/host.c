@@ -4,11 +4,10 @@
 
 #include "base/clock.h"
 #include "base/file/fs.h"
+#include "base/must.h"
 #include "offload/aio.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -16,7 +15,6 @@
 #include <sys/utsname.h>
 
 enum { MIB = 1 << 20, TRIAL_BYTES = 128 * MIB, BLOCK = 8 * MIB };
-enum { BLOCKS = TRIAL_BYTES / BLOCK };
 
 static void see_memory(struct doctor *doctor, json_t *limits)
 {
@@ -62,45 +60,15 @@ static void see_shared(struct doctor *doctor, json_t *limits)
 
 /* --- the disk ------------------------------------------------------------- */
 
-struct trial {
-    struct aio *aio;
-    struct aio_file file;
-    struct aio_op ops[BLOCKS];
-    char *memory;
-    sem_t done; /* counts ops */
-};
-
-static void count_done(struct aio_op *op)
-{
-    sem_post(op->ctx);
-}
-
 /* MB/s; 0: it failed. */
-static double move_all(
-        struct trial *trial, const struct aio_options *options, bool is_write)
+static double move_all(const struct aio_file *file, char *memory, bool is_write)
 {
     double began = clock_seconds();
-    bool failed = false;
-    if (aio_create(options, &trial->aio) != ZD_OK)
-        return 0;
-    for (int i = 0; i < BLOCKS; i++) {
-        trial->ops[i] = (struct aio_op){
-                .file = &trial->file,
-                .is_write = is_write,
-                .data = trial->memory + (size_t)i * BLOCK,
-                .bytes = BLOCK,
-                .offset = (uint64_t)i * BLOCK,
-                .done = count_done,
-                .ctx = &trial->done};
-        aio_submit(trial->aio, &trial->ops[i]);
-    }
-    for (int i = 0; i < BLOCKS; i++)
-        while (sem_wait(&trial->done) != 0 && errno == EINTR)
-            ;
-    aio_destroy(trial->aio);
-    for (int i = 0; i < BLOCKS; i++)
-        failed |= aio_op_status(&trial->ops[i]) != ZD_OK;
-    return failed ? 0 : TRIAL_BYTES / 1e6 / (clock_seconds() - began);
+    for (uint64_t at = 0; at < TRIAL_BYTES; at += BLOCK)
+        if (is_write ? fs_pwrite(file->fd, file->path, memory, BLOCK, at)
+                     : fs_pread(file->fd, file->path, memory, BLOCK, at))
+            return 0;
+    return TRIAL_BYTES / 1e6 / (clock_seconds() - began);
 }
 
 /* Where states would be streamed to, else where the job writes, else here. */
@@ -116,33 +84,27 @@ static const char *disk_of(const struct doctor *doctor)
 
 static void measure_disk(struct doctor *doctor, json_t *bandwidth)
 {
-    struct trial trial = {0};
-    struct aio_options options = doctor->job->offload.aio;
+    struct aio_file file;
     const char *folder = disk_of(doctor);
-    sem_init(&trial.done, 0, 0);
-    trial.memory = aligned_alloc(AIO_ALIGN, TRIAL_BYTES);
-    if (trial.memory)
-        memset(trial.memory, 1, TRIAL_BYTES);
-    if (!trial.memory || aio_file_create(
-                                 &trial.file, folder, "zerod-doctor",
-                                 TRIAL_BYTES, true) != ZD_OK) {
+    if (aio_file_create(&file, folder, "zerod-doctor", TRIAL_BYTES, true) !=
+        ZD_OK) {
         if (doctor->has_job && doctor->job->offload.nvme_path)
             doctor_stop(doctor);
         zd_error_clear();
-        free(trial.memory);
         return;
     }
-    double written = move_all(&trial, &options, true);
-    double read = move_all(&trial, &options, false);
+    char *memory = zd_must(aligned_alloc(AIO_ALIGN, BLOCK));
+    memset(memory, 1, BLOCK);
+    double written = move_all(&file, memory, true);
+    double read = move_all(&file, memory, false);
     json_object_set_new(
             bandwidth, "disk",
             json_pack(
                     "{s:s, s:b, s:f, s:f}", "folder", folder, "direct",
-                    trial.file.is_direct, "write_mb_s", written, "read_mb_s",
-                    read));
+                    file.is_direct, "write_mb_s", written, "read_mb_s", read));
     zd_error_clear();
-    aio_file_close(&trial.file);
-    free(trial.memory);
+    aio_file_close(&file);
+    free(memory);
 }
 
 void doctor_host(struct doctor *doctor)

@@ -40,9 +40,8 @@ uint64_t bytes_of(const char *name, uint64_t otherwise)
 
 /* In the order of enum failure. */
 const char *const failure_names[FAILURES] = {
-        "malloc",  "pin",        "stream",    "launch",     "sticky",
-        "hang",    "no_device",  "no_driver", "old_driver", "busy",
-        "no_code"};
+        "malloc",    "pin",       "stream",     "launch", "sticky", "hang",
+        "no_device", "no_driver", "old_driver", "busy",   "no_code"};
 
 void add_failure(struct state &s, const char *name, uint64_t number)
 {
@@ -240,9 +239,8 @@ void zd_standin_unhang(void)
 struct zd_standin_counters zd_standin_counters(void)
 {
     struct counters &c = counters();
-    return {c.launches,     c.copies,     c.pageable_copies,
-            c.host_waits,   c.host_calls, c.device_bytes,
-            c.pinned_bytes, c.reports};
+    return {c.launches,   c.copies,       c.pageable_copies, c.host_waits,
+            c.host_calls, c.device_bytes, c.pinned_bytes,    c.reports};
 }
 
 const char *zd_standin_report(void)

@@ -97,8 +97,7 @@ static void write_file(
             float value = (float)id + (float)k / 128;
             if (id == 1 && k == 2 && fault->value != 0)
                 value = fault->value;
-            tiny_must(st_writer_add(
-                    writer, entry, &value, sizeof value));
+            tiny_must(st_writer_add(writer, entry, &value, sizeof value));
         }
     }
     uint64_t bytes;
