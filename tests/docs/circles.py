@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What calls what, as the linker sees it: no room calls one that STYLE.md does not let it include, and files that call each
-other in a circle are in circles.txt, with a reason.
+"""What includes what, and what calls what, as the linker sees it: no room includes or calls one that STYLE.md does not let it
+include, and files that call each other in a circle are in circles.txt, with a reason.
 
     circles.py BUILD CC...      prints TAP; run from the repository's root
 
-Arrows are symbols: an object of BUILD uses one that another defines. So a call up through a declaration in a lower header is seen,
-which includes do not show (structure.sh). Inline functions, types and tables of functions make no arrow."""
+Arrows are includes, and symbols: an object of BUILD uses one that another defines. So a call up through a declaration in a lower
+header is seen, which includes do not show. Inline functions, types and tables of functions make no arrow of the second kind."""
 
 import os
 import re
@@ -36,12 +36,21 @@ def tables(root):
     return folders, rooms, narrow
 
 
-def sources(root, folders):
+def sources(root, folders, endings=(".c", ".cpp", ".cu", ".S")):
     found = []
     for folder in folders:
         for where, _, names in os.walk(os.path.join(root, folder)):
-            found += [os.path.relpath(os.path.join(where, n), root) for n in names if n.endswith((".c", ".cpp", ".cu", ".S"))]
+            found += [os.path.relpath(os.path.join(where, n), root) for n in names if n.endswith(endings)]
     return found
+
+
+def includes(root, folders):
+    """{(file, file that it includes by a name with a folder): []}; one without is of the includer's own, or made by the build."""
+    arrows = {}
+    for file in sources(root, folders, (".c", ".h", ".cpp", ".cu", ".cuh", ".inc")):
+        with open(os.path.join(root, file), encoding="utf-8") as text:
+            arrows.update({(file, name): [] for name in re.findall(r'^ *# *include "([^"]*/[^"]*)"', text.read(), re.M)})
+    return {arrow: names for arrow, names in arrows.items() if not arrow[1].startswith("tests/")}
 
 
 def objects(build, files):
@@ -130,7 +139,7 @@ def circles(arrows):
     return found
 
 
-def calls_up(arrows, root):
+def strays_up(arrows, root, verb):
     folders, rooms, narrow = tables(root)
     for (a, b), names in sorted(arrows.items()):
         room, other = os.path.dirname(a), os.path.dirname(b)
@@ -138,10 +147,13 @@ def calls_up(arrows, root):
         if room == other:
             continue
         may = rooms.get(room, set())
-        if not (other in may if folder == their else their in folders[folder]):
-            yield "%s calls %s: %s" % (a, b, " ".join(names[:4]))
-        elif room in narrow and not {other, their} & may:
-            yield "%s calls %s: %s" % (a, b, " ".join(names[:4]))
+        is_let = other in may if folder == their else {their, b} & folders[folder]
+        if not is_let or room in narrow and not {other, their} & may or room != folder and room not in rooms:
+            yield "%s %s %s: %s" % (a, verb, b, " ".join(names[:4]))
+
+
+def rooms_of(arrows):
+    return {(os.path.dirname(a), os.path.dirname(b)) for a, b in arrows if os.path.dirname(a) != os.path.dirname(b)}
 
 
 def listed(path):
@@ -216,7 +228,8 @@ def planted(tap, cc):
     """A tree with a circle, and with a call up that no include shows."""
     with tempfile.TemporaryDirectory() as root:
         texts = {
-            "low/under/a.c": "void c(void); void a(void); void a(void) { c(); }",
+            "low/over/h.h": "",
+            "low/under/a.c": '#include "low/over/h.h"\nvoid c(void); void a(void); void a(void) { c(); }',
             "low/over/b.c": "void a(void); void d(void); void b(void); void b(void) { a(); d(); }",
             "low/over/c.c": "void c(void); void c(void) {}",
             "low/over/d.c": "void b(void); void d(void); void d(void) { b(); }",
@@ -231,11 +244,14 @@ def planted(tap, cc):
             with open(file, "w", encoding="utf-8") as source:
                 source.write(text + "\n")
             target = os.path.join(private, os.path.relpath(name, "low").replace("/", "_") + ".o")
-            subprocess.run(cc + ["-c", file, "-o", target], check=True)
+            if name.endswith(".c"):
+                subprocess.run(cc + ["-I" + root, "-c", file, "-o", target], check=True)
         made = objects(os.path.join(root, "build"), sources(root, ["low"]))
         arrows = calls(made)
-        up = list(calls_up(arrows, root))
+        up = list(strays_up(arrows, root, "calls"))
         tap.ok(up == ["low/under/a.c calls low/over/c.c: c"], "a call up would be found", up)
+        up = list(strays_up(includes(root, ["low"]), root, "includes"))
+        tap.ok(up == ["low/under/a.c includes low/over/h.h: "], "an include up would be found", up)
         found = circles(arrows)
         tap.ok(found == [{"low/over/b.c", "low/over/d.c"}], "a circle of files would be found", [str(found)])
         tap.ok(list(complaints(found, [], made)) == ["a circle: low/over/b.c low/over/d.c"], "and that nobody listed it")
@@ -253,12 +269,21 @@ def main():
         print("1..0 # SKIP nm is not installed")
         return
     tap = Tap()
-    made = objects(build, sources(".", tables(".")[0]))
+    folders, rooms, _ = tables(".")
+    order = list(rooms)
+    odd = ["%s names %s" % (room, may) for at, room in enumerate(order) for may in rooms[room] if "/" in may and may not in order[:at]]
+    tap.ok(len(folders) == 10 and not odd, "STYLE.md has a row for each folder, and each room's names those above it", odd)
+    included = includes(".", folders)
+    up = list(strays_up(included, ".", "includes"))
+    tap.ok(not up, "no folder and no room includes what STYLE.md does not let it", up)
+    of_rooms = circles(rooms_of(included))
+    tap.ok(not of_rooms, "no circle of rooms that include each other", [" ".join(sorted(circle)) for circle in of_rooms])
+    made = objects(build, sources(".", folders))
     arrows = calls(made)
     tap.ok(len(made) > 300, "%s has the objects of %d sources" % (build, len(made)))
-    up = list(calls_up(arrows, "."))
+    up = list(strays_up(arrows, ".", "calls"))
     tap.ok(not up, "no room calls what STYLE.md does not let it include", up)
-    of_rooms = circles({(os.path.dirname(a), os.path.dirname(b)) for a, b in arrows if os.path.dirname(a) != os.path.dirname(b)})
+    of_rooms = circles(rooms_of(arrows))
     tap.ok(not of_rooms, "no circle of rooms that call each other", [" ".join(sorted(circle)) for circle in of_rooms])
     odd = list(complaints(circles(arrows), list(listed("tests/docs/circles.txt")), made))
     tap.ok(not odd, "circles of files are those of circles.txt, each with its reason", odd)

@@ -1,146 +1,33 @@
 #!/bin/sh
-# Folders and their rooms include what the tables of STYLE.md let them, and no file speaks of work that is left to do, is a symbolic
-# link or knows a machine by its paths.
+# The sources know the tests in one place, and one file divides the number of a rank; no file speaks of work that is left to do, is a
+# symbolic link or knows a machine by its paths.
 #   structure.sh        prints TAP; run from the repository's root
 . tests/support/tap.sh
 scratch_folder
 
-# The tables of STYLE.md of the repository in ROOT: "folder FOLDER what it may include", "all above" spelled out; and "room
-# ROOM what it may include", "every room" likewise, "only" first where nothing else is let in.
-tables() { # ROOT
-    awk -F'|' '
-        /^## /{ folders = /^## Folders/; rooms = /^## Rooms/ }
-        (folders || rooms) && /^\| `/ {
-            gsub(/[` ]/, "", $2)
-            may = $4
-            gsub(/`/, "", may)
-            sub(/all above/, above, may)
-            top = $2
-            sub(/\/.*/, "", top)
-            sub(/every room/, of[top], may)
-            if (folders)
-                above = above " " $2
-            else
-                of[top] = of[top] " " $2
-            print (folders ? "folder " : "room ") $2, may
-        }' "$1/STYLE.md"
+# The folders of STYLE.md of the repository in ROOT.
+folders() { # ROOT
+    sed -n '/^## Folders/,/^## Rooms/s/^| `\([^`]*\)`.*/\1/p' "$1/STYLE.md"
 }
-
-# "FILE:LINE NAME" for what the files of all folders include by a name with a folder. One without is of the includer's own, or
-# made by the build.
-includes() { # ROOT
-    (cd "$1" && tables . | awk '$1 == "folder" { print $2 }' | while read -r folder; do
-        find "$folder" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.inc'
-    done | xargs grep -noH '^ *# *include "[^"]*/[^"]*"' | sed 's/: *# *include "/ /; s/"$//')
-}
-
-# What the tables do not let in, and rows that name a room below their own.
-odd_includes() { # ROOT
-    { tables "$1"; includes "$1"; } | awk '
-        function folder_of(name) { sub(/\/.*/, "", name); return name }
-        function room_of(name) { sub(/\/[^\/]*$/, "", name); return name }
-        $1 == "folder" { for (i = 2; i <= NF; i++) may[$2, $i] = 1; next }
-        $1 == "room" {
-            is_room[$2] = 1
-            only[$2] = $3 == "only"
-            for (i = 3 + only[$2]; i <= NF; i++) {
-                room_may[$2, $i] = 1
-                if ($i ~ /\// && !is_room[$i])
-                    print "STYLE.md: " $2 " names " $i ", which does not stand above it"
-            }
-            next
-        }
-        {
-            room = room_of($1)
-            folder = folder_of($1)
-            their = room_of($2)
-            if (room != folder && !is_room[room])
-                print $1 ": STYLE.md has no row for " room
-            else if (folder_of($2) == "tests" || room == their)
-                next
-            else if (folder == folder_of($2) ? !room_may[room, their] : !may[folder, folder_of($2)] && !may[folder, $2] ||
-                     only[room] && !room_may[room, their] && !room_may[room, folder_of($2)])
-                print $1 " includes " $2
-        }'
-}
-
-# Rooms that include each other, however many are between them.
-room_circles() { # ROOT
-    includes "$1" | awk '{
-        sub(/\/[^\/]*$/, "", $1)
-        sub(/\/[^\/]*$/, "", $2)
-        if ($2 !~ /^tests/) print $1, $2
-    }' | LC_ALL=C sort -u | LC_ALL=C tsort 2>&1 >"$work/sorted" | sed -n 's/^tsort: \([^ ]*\)$/\1/p'
-}
-
-tables . >"$work/table"
-[ "$(grep -c ^folder "$work/table")" -eq 10 ]
-tell $? "STYLE.md has a row for each folder"
-odd_includes . | sed 's/^/# /' >"$work/odd"
-cat "$work/odd"
-[ ! -s "$work/odd" ]
-tell $? "every folder, and every room of one, includes only what STYLE.md lets it"
-room_circles . | sed 's/^/# /' >"$work/odd"
-cat "$work/odd"
-[ ! -s "$work/odd" ]
-tell $? "no circle of rooms that include each other"
 
 # What the program is made of knows the tests in one place: the emulator of tensor cores.
-awk '$1 == "folder" { print $2 }' "$work/table" | xargs grep -rl '^ *# *include "tests/' >"$work/odd"
+folders . | xargs grep -rl '^ *# *include "tests/' >"$work/odd"
 [ "$(cat "$work/odd")" = kernels/cuda/mma.cuh ]
 tell $? "only kernels/cuda/mma.cuh includes something of the tests"
 
 # Who shards and who sees which samples is asked of the mesh: only it divides the number of a rank (not local_rank, of a host).
 divide_ranks() { # ROOT
-    (cd "$1" && tables . | awk '$1 == "folder" { print $2 }' |
+    (cd "$1" && folders . |
         xargs -I{} find {} -name '*.[ch]' -o -name '*.cu' | xargs grep -lE '(^|[^_a-z])rank [/%] [a-z(]|comm_rank\([^)]*\) [/%]')
 }
 [ "$(divide_ranks .)" = comm/mesh.c ]
 tell $? "only comm/mesh.c divides the number of a rank"
 
-# A tree with an arrow up, a room that nobody knows, and a circle that its table lets in.
-plant() { # NAME, rows of rooms on standard input
-    mkdir -p "$work/$1/low/under" "$work/$1/low/over" "$work/$1/high"
-    {
-        printf '## Folders\n| `low` | x | system headers |\n| `high` | x | all above |\n## Rooms\n'
-        cat
-    } >"$work/$1/STYLE.md"
-    echo '#include "low/under/a.h"' >"$work/$1/low/over/a.c"
-    echo '#include "low/over/a.h"' >"$work/$1/high/a.c"
-}
-plant good <<'END'
-| `low/under` | x | |
-| `low/over` | x | low/under |
-END
-[ -z "$(odd_includes "$work/good")$(room_circles "$work/good")" ]
-tell $? "of a tree in order nothing is said"
-cp -r "$work/good" "$work/up"
-printf '#include "a.h"\n#include "low/over/b.h"\n' >"$work/up/low/under/a.c"
-echo '#include "high/a.h"' >"$work/up/low/over/b.c"
-mkdir "$work/up/high/new"
-echo '#include "low/over/a.h"' >"$work/up/high/new/a.c"
-odd_includes "$work/up" | LC_ALL=C sort | sed 's/[: ].*//' >"$work/found"
-[ "$(cat "$work/found")" = "$(printf '%s\n' high/new/a.c low/over/b.c low/under/a.c)" ]
-tell $? "an arrow up, and a room without a row, would be found"
+mkdir -p "$work/up/high"
+printf '## Folders\n| `high` | x | |\n## Rooms\n' >"$work/up/STYLE.md"
 echo 'int node = comm->rank / per_node, place = comm_rank(comm) % 4;' >"$work/up/high/a.c"
 [ "$(divide_ranks "$work/up")" = high/a.c ]
 tell $? "a rank's number that is divided elsewhere would be found"
-plant circle <<'END'
-| `low/under` | x | low/over |
-| `low/over` | x | low/under |
-END
-echo '#include "low/over/b.h"' >"$work/circle/low/under/a.c"
-[ "$(odd_includes "$work/circle")" = 'STYLE.md: low/under names low/over, which does not stand above it' ] &&
-    [ "$(room_circles "$work/circle" | LC_ALL=C sort | tr '\n' ' ')" = 'low/over low/under ' ]
-tell $? "a circle of rooms would be found, and the row that lets it in"
-plant narrow <<'END'
-| `low/under` | x | |
-| `low/over` | x | low/under |
-| `high` | x | only low/under |
-END
-odd_includes "$work/narrow" | grep -q '^high/a.c:1 includes low/over/a.h'
-tell $? "what a room with \"only\" does not name would be found"
-
 # What no file that is tracked may hold, and a repository with one of each: FOLDER of a repository. This file is one of
 # them, so that its own examples are put together from pieces.
 left_to_do() {
