@@ -1,17 +1,13 @@
 /*
- * calls.c - the calls by which a program touches files, for LD_PRELOAD: written
- * down, and refused.
+ * calls.c - the calls by which a program touches files, for LD_PRELOAD:
+ * refused, and written down.
  *
- *   ZEROD_TEST_CALLS=FILE   a line for each call that succeeded: its name, its
- *                           path, and the other path of a rename, parted by
- *                           tabs; paths are absolute
  *   ZEROD_TEST_REFUSE=CALL:PART:ERRNO[:N]
  *                           CALL (open, opendir, readdir, stat, pread, write,
  *                           fsync, flock, rename, mkdir, remove, recvfrom;
- *                           finalize of MPI) fails with ERRNO (a number) where the path has
- *                           PART in it; N: only the Nth such call. 0: it never
- *                           returns; -11: it is a fault; other numbers below 0
- *                           are signals
+ *                           finalize of MPI) fails with ERRNO (a number) where
+ * the path has PART in it; N: only the Nth such call. 0: it never returns; -11:
+ * it is a fault; other numbers below 0 are signals
  *   ZEROD_TEST_DELAY=CALL:PART:MS:TIMES,..
  *                           the first so many such calls take so much longer
  *   ZEROD_TEST_RANK=N       refused, or slow, is this rank of Open MPI alone
@@ -71,18 +67,6 @@
     static __typeof__(&name) real;                                             \
     if (!real)                                                                 \
     real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
-
-static int log_file(void)
-{
-    static int file = -2;
-    const char *path = getenv("ZEROD_TEST_CALLS");
-    if (file == -2)
-        file = path ? (int)syscall(
-                              SYS_openat, AT_FDCWD, path,
-                              O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600)
-                    : -1;
-    return file;
-}
 
 static void absolute(const char *path, char out[PATH_MAX])
 {
@@ -148,31 +132,7 @@ static void trace(
 
 static void note(const char *call, const char *path, const char *other)
 {
-    char line[3 * PATH_MAX], first[PATH_MAX], second[PATH_MAX] = "";
-    int saved = errno;
-    if (strcmp(call, "write") != 0)
-        trace(call, path, other, 0, NULL, 0);
-    if (log_file() < 0)
-        return;
-    absolute(path, first);
-    if (other)
-        absolute(other, second);
-    int bytes = snprintf(
-            line, sizeof line, "%s\t%s%s%s\n", call, first, other ? "\t" : "",
-            second);
-    syscall(SYS_write, log_file(), line, (size_t)bytes);
-    errno = saved;
-}
-
-static void note_fd(const char *call, int fd)
-{
-    char path[PATH_MAX];
-    int saved = errno, file;
-    if (log_file() >= 0 || trace_part(&file)) {
-        path_of(fd, path);
-        note(call, path, NULL);
-    }
-    errno = saved;
+    trace(call, path, other, 0, NULL, 0);
 }
 
 static void trace_fd(
@@ -396,12 +356,10 @@ ssize_t write(int fd, const void *data, size_t bytes)
 {
     REAL(write);
     ssize_t done = refused_fd("write", fd) ? -1 : real(fd, data, bytes);
-    if (done > 0) {
+    if (done > 0)
         trace_fd(
                 "write", fd, (long long)lseek(fd, 0, SEEK_CUR) - done, data,
                 (size_t)done);
-        note_fd("write", fd);
-    }
     return done;
 }
 
@@ -413,8 +371,6 @@ ssize_t write(int fd, const void *data, size_t bytes)
                 refused_fd("write", fd) ? -1 : real(fd, data, bytes, at);      \
         if (done > 0)                                                          \
             trace_fd("write", fd, at, data, (size_t)done);                     \
-        if (done > 0)                                                          \
-            note_fd("write", fd);                                              \
         return done;                                                           \
     }
 PWRITE(pwrite, off_t)
@@ -426,7 +382,7 @@ PWRITE(pwrite64, off64_t)
         REAL(name);                                                            \
         int result = refused_fd("fsync", fd) ? -1 : real(fd);                  \
         if (result == 0)                                                       \
-            note_fd("sync", fd);                                               \
+            trace_fd("sync", fd, 0, NULL, 0);                                  \
         return result;                                                         \
     }
 SYNC(fsync)

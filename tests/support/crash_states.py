@@ -6,8 +6,8 @@ names in a folder once the folder was; of what was not, any call may be there or
 
 After every call these are tried: all there; nothing of what was not synced; each such write or name alone missing; the last
 write torn at 512 bytes and at 4 KiB; and 200 random subsets, torn at random. Wanted each time: what loads is the last
-checkpoint that was committed or a newer one; every checkpoint that has its name is whole; metrics.jsonl has the rows of
-all its steps; the exported model is the old one or the new one, once there was one.
+checkpoint that was committed or of which events.jsonl tells, or a newer one; every checkpoint that has its name is whole;
+metrics.jsonl has the rows of all its steps; the exported model is the old one or the new one, once there was one.
 
 Then each kind of sync and of rename is left out, all of that kind: a kind that nobody would miss is one that this misses.
 STATES: random subsets, for 200; KINDS: left out are only kinds with this in their name; SINGLES: of single ones missing so many after each call, at random."""
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 
-OURS = re.compile(r"checkpoint-|\.tmp-|\.trash-|\.replaced-|hf$|hf\.tmp$|metrics\.jsonl$")
+OURS = re.compile(r"checkpoint-|\.tmp-|\.trash-|\.replaced-|hf$|hf\.tmp$|(metrics|events)\.jsonl$")
 CHECKPOINT = re.compile(r"checkpoint-(\d+)$")
 REMEMBERED = 1 << 30  # bytes of contents
 
@@ -216,14 +216,15 @@ def read_trace(path, out):
     return calls
 
 
-def steps_of(metrics):
+def steps_of(files, name, wanted):
+    """Of the rows of a file that are whole, and wanted."""
     steps = set()
-    for line in metrics.split(b"\n"):
+    for line in next((data for path, data in files if path == name), b"").split(b"\n"):
         try:
             row = json.loads(line)
         except ValueError:
             continue
-        if isinstance(row, dict) and "loss" in row:
+        if isinstance(row, dict) and wanted(row):
             steps.add(row["step"])
     return steps
 
@@ -264,8 +265,10 @@ def faults(disk, i, wanted, loader, keep):
         found.append(f"step {step} loads, of {wanted.low[i]} to {wanted.high[i]}")
     if verdict["damaged"]:
         found.append(f"{verdict['damaged']} checkpoints are named and damaged")
-    metrics = next((data for path, data in files if path == "metrics.jsonl"), b"")
-    if step > 0 and (lost := set(range(1, step + 1)) - steps_of(metrics)):
+    told = max(steps_of(files, "events.jsonl", lambda row: row.get("event") == "checkpoint"), default=0)
+    if told > max(step, 0):
+        found.append(f"step {step} loads, and an event tells of {told}")
+    if step > 0 and (lost := set(range(1, step + 1)) - steps_of(files, "metrics.jsonl", lambda row: "loss" in row)):
         found.append(f"step {step} loads, the rows of {sorted(lost)} are lost")
     model = {path: data for path, data in files if path.startswith("hf/") and not path.endswith("/")} or None
     if model not in [m and {p: d for p, d in m.items() if not p.endswith("/")} for m in wanted.hf[i]]:
@@ -339,7 +342,7 @@ def kind(calls, i):
     after = calls[i + 1] if i + 1 < len(calls) else ("", "", "")
     plain = re.sub(r"\d+", "N", path)
     if name in ("rename", "exchange"):
-        return f"rename of {plain}" if is_ours(path) and not path.startswith("metrics") else None
+        return f"rename of {plain}" if is_ours(path) and not path.endswith(".jsonl") else None
     if name != "sync":
         return None
     if path == "":
@@ -352,7 +355,7 @@ def kind(calls, i):
         if after[0] in ("rename", "exchange") and CHECKPOINT.match(after[2]):
             return "sync of output_dir before a checkpoint has its name"
         return None
-    return f"sync of {plain}" if is_ours(path) else None
+    return f"sync of {plain}" if is_ours(path) and path != "events.jsonl" else None
 
 
 def without(calls, which):
