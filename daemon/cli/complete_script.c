@@ -14,8 +14,7 @@ enum zd_status complete_print_script(
     const char *at = script.text, *name;
     if (!script.name) {
         ZD_FAIL(ZD_ERR_USAGE, "E0101", "no completions for `%s`", shell);
-        zd_fail_help("bash, zsh or fish");
-        return ZD_ERR_USAGE;
+        return zd_fail_help("bash, zsh or fish");
     }
     for (; (name = strstr(at, "NAME")); at = name + strlen("NAME"))
         fprintf(stream, "%.*s%s", (int)(name - at), at, program);

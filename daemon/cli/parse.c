@@ -74,14 +74,12 @@ static enum zd_status tell_unknown_command(
     ZD_FAIL(ZD_ERR_USAGE, USAGE,
             needs_word ? "`%s` needs another word" : "no command `%s`", typed);
     if (program->file_hint && ending && !strcmp(ending, ".toml"))
-        zd_fail_help(program->file_hint, first);
-    else if (needs_word)
-        zd_fail_help("%s", group);
-    else if (nearest.word)
-        zd_fail_help("did you mean `%s`?", nearest.word);
-    else
-        zd_fail_help("%s --help lists the commands", program->name);
-    return ZD_ERR_USAGE;
+        return zd_fail_help(program->file_hint, first);
+    if (needs_word)
+        return zd_fail_help("%s", group);
+    if (nearest.word)
+        return zd_fail_help("did you mean `%s`?", nearest.word);
+    return zd_fail_help("%s --help lists the commands", program->name);
 }
 
 /* Is `name` one of the words of `list`? */
@@ -148,10 +146,9 @@ static enum zd_status tell_unknown_option(
     ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s%s%s` has no option `%s`", program->name,
             space, words, name);
     if (nearest.word)
-        zd_fail_help("did you mean `--%s`?", nearest.word);
-    else
-        zd_fail_help("%s%s%s --help lists them", program->name, space, words);
-    return ZD_ERR_USAGE;
+        return zd_fail_help("did you mean `--%s`?", nearest.word);
+    return zd_fail_help(
+            "%s%s%s --help lists them", program->name, space, words);
 }
 
 /* --- values --- */
@@ -247,8 +244,7 @@ static enum zd_status add_to_list(
         (text[strspn(text, " \t")] == '=' || !strchr(text, '='))) {
         ZD_FAIL(ZD_ERR_USAGE, USAGE, "--%s takes section.key=value, not `%s`",
                 option->name, text);
-        zd_fail_help("like --%s optim.learning_rate=1e-4", option->name);
-        return ZD_ERR_USAGE;
+        return zd_fail_help("like --%s optim.learning_rate=1e-4", option->name);
     }
     if (list->count == CLI_LIST_MAX)
         return ZD_FAIL(
@@ -302,10 +298,9 @@ static enum zd_status add_operand(struct parse *parse, const char *text)
     if (line->operand_count == parse->command->operands_max) {
         ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s %s` has no use for the argument `%s`",
                 parse->program->name, parse->command->name, text);
-        zd_fail_help(
+        return zd_fail_help(
                 "%s %s --help shows what it takes", parse->program->name,
                 parse->command->name);
-        return ZD_ERR_USAGE;
     }
     line->operands[line->operand_count++] = text;
     return ZD_OK;
@@ -361,8 +356,8 @@ static enum zd_status fail_incomplete(
 {
     ZD_FAIL(ZD_ERR_USAGE, USAGE, "`%s %s` needs %s%s%s", parse->program->name,
             parse->command->name, what, value ? " " : "", value ? value : "");
-    zd_fail_help("%s %s --help", parse->program->name, parse->command->name);
-    return ZD_ERR_USAGE;
+    return zd_fail_help(
+            "%s %s --help", parse->program->name, parse->command->name);
 }
 
 static enum zd_status check_complete(const struct parse *parse)
@@ -386,8 +381,7 @@ static enum zd_status check_complete(const struct parse *parse)
 static enum zd_status tell_nothing(const struct cli_program *program)
 {
     ZD_FAIL(ZD_ERR_USAGE, USAGE, "nothing to do");
-    zd_fail_help("%s", program->hint);
-    return ZD_ERR_USAGE;
+    return zd_fail_help("%s", program->hint);
 }
 
 enum zd_status cli_parse(

@@ -37,6 +37,11 @@ enum zd_status cli_join(
 
 /* --- the job and what overrides it --- */
 
+const char *cli_job_path(const struct cli_args *args)
+{
+    return args->job ? args->job : args->line.operands[0];
+}
+
 /* A copy without the blanks at both ends. */
 static char *trimmed(const char *text, size_t bytes)
 {
@@ -112,7 +117,7 @@ struct job *cli_open_job(const struct cli_args *args)
         if (options[i].value)
             overrides[count++] = options[i];
     struct job_request request = {
-            .path = args->job ? args->job : args->line.operands[0],
+            .path = cli_job_path(args),
             .overrides = overrides,
             .override_count = count,
             .force = args->force};
@@ -129,8 +134,7 @@ enum zd_status cli_check_new(const char *path, const char *option)
     if (!fs_exists(path))
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CREATE, "E0223", "%.400s already exists", path);
-    zd_fail_help("remove it, or name another file with %s", option);
-    return ZD_ERR_CREATE;
+    return zd_fail_help("remove it, or name another file with %s", option);
 }
 
 /* --format json of a job that is refused: {"valid": false, "file", "errors",
@@ -138,9 +142,8 @@ enum zd_status cli_check_new(const char *path, const char *option)
 static void print_errors(const struct cli_args *args, json_t *problems)
 {
     json_t *result = json_pack(
-            "{s:b, s:s, s:i, s:o}", "valid", 0, "file",
-            args->job ? args->job : args->line.operands[0], "errors",
-            (int)json_array_size(problems), "problems", problems);
+            "{s:b, s:s, s:i, s:o}", "valid", 0, "file", cli_job_path(args),
+            "errors", (int)json_array_size(problems), "problems", problems);
     output_json(result);
     json_decref(result);
 }
@@ -200,6 +203,5 @@ enum zd_status cli_machine(
         return ZD_OK;
     ZD_FAIL(ZD_ERR_NO_INPUT, "E0609",
             "--machine here: this machine has not been measured");
-    zd_fail_help("%s", make_it);
-    return ZD_ERR_NO_INPUT;
+    return zd_fail_help("%s", make_it);
 }

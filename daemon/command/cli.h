@@ -93,6 +93,7 @@ enum zd_status command_plan_most(
 enum zd_status cli_join(
         const struct comm_options *options, int *argc, char ***argv,
         struct comm **comm_out);
+const char *cli_job_path(const struct cli_args *args);
 /* The files of the job named by --job or the operand, with all options that
  * override a key (job_open). */
 struct job *cli_open_job(const struct cli_args *args);

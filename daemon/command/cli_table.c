@@ -155,8 +155,7 @@ static enum zd_status check_plan(const struct cli_args *args)
     if (!what)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_USAGE, "E0101", "zerod plan: %s", what);
-    zd_fail_help("zerod plan --help");
-    return ZD_ERR_USAGE;
+    return zd_fail_help("zerod plan --help");
 }
 
 /* The job file is an operand or --job, and there is one. */
@@ -175,8 +174,7 @@ static enum zd_status check_job(
     if (!args->job && !args->line.operand_count) {
         ZD_FAIL(ZD_ERR_USAGE, "E0101", "`zerod %s` needs a job file",
                 command->name);
-        zd_fail_help("zerod %s --help", command->name);
-        return ZD_ERR_USAGE;
+        return zd_fail_help("zerod %s --help", command->name);
     }
     return command->run == command_plan ? check_plan(args) : ZD_OK;
 }

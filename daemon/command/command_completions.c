@@ -16,8 +16,7 @@ enum zd_status command_completions(
 static bool may_be_set(const struct schema_key *key)
 {
     return key->section[0] && strncmp(key->section, "data.", 5) != 0 &&
-           key->type != SCHEMA_ENTRIES && key->type != SCHEMA_TABLE &&
-           !(key->flags & SCHEMA_UNAVAILABLE);
+           key->type != SCHEMA_ENTRIES && key->type != SCHEMA_TABLE;
 }
 
 /* The words among what a key accepts: "auto | every:N | a path" has one. */

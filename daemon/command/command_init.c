@@ -67,8 +67,7 @@ static enum zd_status write_recipe(const struct cli_args *args)
     if (recipe.name)
         return write_out(args, recipe.text);
     ZD_FAIL(ZD_ERR_USAGE, "E0101", "there is no recipe `%.100s`", name);
-    zd_fail_help("zerod init --list");
-    return ZD_ERR_USAGE;
+    return zd_fail_help("zerod init --list");
 }
 
 /* --- a draft -------------------------------------------------------------- */
@@ -77,13 +76,17 @@ static enum zd_status write_recipe(const struct cli_args *args)
  * Nothing is told of a job whose files are elsewhere. */
 static enum zd_status check_ready(const char *text, int world)
 {
-    const struct draft_check check = {.world = world, .paths = JOB_PATHS_READ};
+    const struct job_request request = {
+            .path = "the job",
+            .text = text,
+            .world = world,
+            .paths = JOB_PATHS_EXIST};
     struct job *job;
     bool is_part;
-    enum zd_status status = draft_load(text, &check, &job);
+    enum zd_status status = job_load(&request, &job);
     if (status == ZD_OK)
         status = cli_check_data(job_options(job), false, &is_part);
-    for (int i = 0; job && i < job_problems(job)->count; i++) {
+    for (int i = 0; i < job_problems(job)->count; i++) {
         const struct problem *problem = &job_problems(job)->items[i];
         if (strcmp(problem->code, "E0219") == 0) {
             zd_error_clear();
@@ -98,7 +101,8 @@ static enum zd_status check_ready(const char *text, int world)
 }
 
 /* The job file. Where it cannot run yet, a comment in it and a line on stderr
- * say why, and how to go on. */
+ * say why, and how to go on; the status is that of `zerod validate`, without a
+ * record. */
 static enum zd_status write_draft(
         const struct cli_args *args, struct draft *draft)
 {
@@ -106,7 +110,8 @@ static enum zd_status write_draft(
     char *text = draft_write(draft);
     log.level = ZD_LOG_WARNING; /* reading data tells how far it is */
     zd_log_configure(&log);
-    if (check_ready(text, (int)args->world) != ZD_OK) {
+    enum zd_status ready = check_ready(text, (int)args->world);
+    if (ready != ZD_OK) {
         const struct zd_error *error = zd_error_get();
         const char *mark = error->help[0] ? ": " : "";
         draft_say(
@@ -121,7 +126,7 @@ static enum zd_status write_draft(
     }
     enum zd_status status = write_out(args, text);
     free(text);
-    return status;
+    return status == ZD_OK ? ready : status;
 }
 
 /* --- another trainer's file ----------------------------------------------- */
@@ -214,9 +219,12 @@ static enum zd_status convert(const struct cli_args *args)
     enum zd_status status = take_file(args, &origin, &draft);
     if (status == ZD_OK) {
         char *text = draft_write(&draft);
-        const struct draft_check check = {
-                .world = (int)args->world, .paths = JOB_PATHS_IGNORED};
-        draft_find_problems(&draft, text, &check);
+        const struct job_request request = {
+                .path = "the job",
+                .text = text,
+                .world = (int)args->world,
+                .paths = JOB_PATHS_IGNORED};
+        draft_find_problems(&draft, &request);
         free(text);
         status = problems_status(&draft.problems);
         if (status == ZD_OK)
@@ -296,8 +304,7 @@ static enum zd_status check_args(const struct cli_args *args)
     if (!what)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_USAGE, "E0101", "`zerod init` %s", what);
-    zd_fail_help("zerod init --help");
-    return ZD_ERR_USAGE;
+    return zd_fail_help("zerod init --help");
 }
 
 enum zd_status command_init(struct cli_args *args, int *argc, char ***argv)

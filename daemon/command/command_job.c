@@ -14,26 +14,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const char *job_path(const struct cli_args *args)
-{
-    return args->job ? args->job : args->line.operands[0];
-}
-
-static enum zd_status read_config(
-        const struct model_options *model, struct model_config *config)
-{
-    if (model->config)
-        return model_config_parse(
-                model->config, "[model.config]", ZD_ERR_CONFIG, config);
-    return model_config_read_stored(model->path, config);
-}
-
 /* The job's tokenizer, and the configuration whose vocabulary it must fit. */
 static enum zd_status open_text(
         const struct train_job *job, struct model_config *config,
         struct text *text)
 {
-    ZD_TRY(read_config(&job->model, config));
+    ZD_TRY(job_read_config(job, config));
     enum zd_status status = job_plan_vocabulary(job, config);
     if (status == ZD_OK)
         status = text_open(job, config, text);
@@ -82,7 +68,8 @@ static void print_valid(
     if (cli_wants_json(args)) {
         json_t *result = json_pack(
                 "{s:b, s:s*, s:i, s:[], s:b}", "valid", 1, "file",
-                job_path(args), "errors", 0, "problems", "all_data", !is_part);
+                cli_job_path(args), "errors", 0, "problems", "all_data",
+                !is_part);
         json_t *all = job_json(job);
         if (args->print)
             json_object_update_missing(result, all);
@@ -98,9 +85,9 @@ static void print_valid(
         fprintf(out,
                 "%s: valid (of the data the first %d records were read, or %d "
                 "tokens; --all reads all)\n",
-                job_path(args), CHECKED_RECORDS, CHECKED_TOKENS);
+                cli_job_path(args), CHECKED_RECORDS, CHECKED_TOKENS);
     else
-        fprintf(out, "%s: valid\n", job_path(args));
+        fprintf(out, "%s: valid\n", cli_job_path(args));
     output_end(&output);
 }
 
@@ -108,7 +95,7 @@ enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
 {
     struct job *job;
     bool is_part;
-    ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_READ, &job));
+    ZD_TRY(cli_need_job(args, (int)args->world, JOB_PATHS_EXIST, &job));
     args->quiet = !args->all; /* what takes long tells how far it is */
     struct zd_log_options log = cli_log_options(args);
     zd_log_configure(&log);

@@ -40,8 +40,7 @@ static enum zd_status check_out(
     ZD_FAIL(ZD_ERR_CREATE, "E0314",
             "-o %s is the folder of %s; the result would replace it", args->out,
             which);
-    zd_fail_help("name another folder with -o");
-    return ZD_ERR_CREATE;
+    return zd_fail_help("name another folder with -o");
 }
 
 static bool has_file(const char *folder, const char *name)

@@ -258,19 +258,15 @@ static char *base_of(const char *job, const char *file)
     return realpath(job, NULL);
 }
 
-static const char *job_path(const struct cli_args *args)
-{
-    return args->job ? args->job : args->line.operands[0];
-}
-
 static enum zd_status write_job(
         const struct cli_args *args, const struct job *job,
         const struct plan_search *search, const struct plan_found *best)
 {
-    char *base = base_of(job_path(args), args->write);
+    char *base = base_of(cli_job_path(args), args->write);
     struct draft draft;
     if (!base)
-        return ZD_FAIL(ZD_ERR_IO, "E0222", "cannot read %s", job_path(args));
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0222", "cannot read %s", cli_job_path(args));
     draft_init(&draft);
     draft_say(
             &draft,
@@ -305,7 +301,7 @@ enum zd_status command_plan_fit(
     struct plan_search search;
     struct plan_found *found = NULL;
     int count = 0;
-    if (args->write && strcmp(args->write, job_path(args)) == 0)
+    if (args->write && strcmp(args->write, cli_job_path(args)) == 0)
         return ZD_FAIL(
                 ZD_ERR_USAGE, "E0101",
                 "--write %.200s is the job itself, which the new file extends",

@@ -32,7 +32,7 @@ static void offer_keys(const struct completion *completion)
     const char *section = "";
     for (int i = 0; i < schema_count; i++) {
         const struct schema_key *key = &schema_table[i];
-        if (!key->section[0] || (key->flags & SCHEMA_UNAVAILABLE))
+        if (!key->section[0])
             continue;
         if (strcmp(section, key->section) != 0)
             complete_offer(completion, section = key->section, NULL);

@@ -303,15 +303,21 @@ static enum zd_status try_kind(
     draft_init(draft);
     write_rest(request, facts, kind, draft);
     char *text = draft_write(draft);
-    struct draft_check check = {
+    const struct job_request made = {
+            .path = "the job",
+            .text = text,
             .world = request->world,
             .paths = JOB_PATHS_EXIST,
             .overrides = request->overrides,
             .override_count = request->override_count};
-    enum zd_status status = draft_check(text, &check, &job);
+    enum zd_status status = job_load(&made, &job);
     free(text);
-    if (status != ZD_OK)
+    if (status != ZD_OK) {
+        fputs("the job of zerod init is invalid:\n", stderr);
+        problems_print(job_problems(job), stderr);
+        job_free(job);
         return status;
+    }
     struct plan_search search = {
             .job = job_options(job),
             .world = request->world,
@@ -356,8 +362,7 @@ static enum zd_status check_stored(
     ZD_FAIL(ZD_ERR_DATA, "E0304",
             "%.300s is stored quantized (%s): only adapters train on it",
             request->model, model_config_stored_name(&facts->config));
-    zd_fail_help("leave --full out");
-    return ZD_ERR_DATA;
+    return zd_fail_help("leave --full out");
 }
 
 enum zd_status begin_job(

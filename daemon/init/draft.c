@@ -9,8 +9,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* --- where their files have a key ----------------------------------------- */
 
@@ -85,6 +83,7 @@ void draft_init(struct draft *draft)
             .head = json_array(),
             .notes = json_object(),
             .differs = json_object(),
+            .told = json_object(),
             .defaults = json_array(),
             .automatic = json_object()};
 }
@@ -97,6 +96,7 @@ void draft_fini(struct draft *draft)
     json_decref(draft->head);
     json_decref(draft->notes);
     json_decref(draft->differs);
+    json_decref(draft->told);
     json_decref(draft->defaults);
     json_decref(draft->automatic);
     problems_fini(&draft->problems);
@@ -166,37 +166,9 @@ json_t *draft_source(struct draft *draft)
     return json_array_get(draft->train, 0);
 }
 
-/* A reason begins with a key of theirs. */
-static bool is_why(const json_t *values, const char *theirs)
+void draft_tell(struct draft *draft, const char *theirs)
 {
-    const char *key;
-    json_t *line;
-    size_t bytes = strlen(theirs);
-    json_object_foreach((json_t *)values, key, line)
-    {
-        const char *why = json_string_value(json_object_get(line, "why"));
-        if (!strncmp(why, theirs, bytes) && (!why[bytes] || why[bytes] == ','))
-            return true;
-    }
-    return false;
-}
-
-bool draft_tells(const struct draft *draft, const char *theirs)
-{
-    const json_t *entries[] = {draft->train, draft->eval};
-    bool tells = json_object_get(draft->notes, theirs) ||
-                 json_object_get(draft->differs, theirs) ||
-                 is_why(draft->values, theirs);
-    size_t i;
-    json_t *item;
-    for (int list = 0; list < 2; list++)
-        json_array_foreach(entries[list], i, item) tells =
-                tells || is_why(item, theirs);
-    json_array_foreach(draft->defaults, i, item) tells =
-            tells || !strcmp(theirs, json_string_value(item));
-    for (int p = 0; p < draft->problems.count; p++)
-        tells = tells || strstr(draft->problems.items[p].what, theirs);
-    return tells;
+    json_object_set_new(draft->told, theirs, json_true());
 }
 
 static json_t *formatted(const char *format, va_list arguments)
@@ -219,11 +191,13 @@ void draft_say(struct draft *draft, const char *format, ...)
 
 void draft_note(struct draft *draft, const char *theirs, const char *why)
 {
+    draft_tell(draft, theirs);
     json_object_set_new(draft->notes, theirs, json_string(why));
 }
 
 void draft_differ(struct draft *draft, const char *theirs, const char *how)
 {
+    draft_tell(draft, theirs);
     json_object_set_new(draft->differs, theirs, json_string(how));
 }
 
@@ -235,8 +209,10 @@ void draft_refuse(
     va_start(arguments, format);
     json_t *text = formatted(format, arguments);
     va_end(arguments);
-    if (theirs)
+    if (theirs) {
+        draft_tell(draft, theirs);
         place = place_of(draft, theirs);
+    }
     problem_add(
             &draft->problems, ZD_ERR_CONFIG, "E0220", place, NULL, "%s",
             json_string_value(text));
@@ -360,44 +336,6 @@ char *draft_write(const struct draft *draft)
 
 /* --- as a job ------------------------------------------------------------- */
 
-enum zd_status draft_load(
-        const char *text, const struct draft_check *check, struct job **job_out)
-{
-    char path[64];
-    int fd = memfd_create("job.toml", MFD_CLOEXEC);
-    size_t bytes = strlen(text);
-    *job_out = NULL;
-    if (fd < 0 || write(fd, text, bytes) != (ssize_t)bytes) {
-        if (fd >= 0)
-            close(fd);
-        return ZD_FAIL(ZD_ERR_IO, "E0222", "no memory for the job");
-    }
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    struct job_request request = {
-            .path = path,
-            .name = "the job",
-            .overrides = check->overrides,
-            .override_count = check->override_count,
-            .world = check->world,
-            .paths = check->paths};
-    enum zd_status status = job_load(&request, job_out);
-    close(fd);
-    return status;
-}
-
-enum zd_status draft_check(
-        const char *text, const struct draft_check *check, struct job **job_out)
-{
-    enum zd_status status = draft_load(text, check, job_out);
-    if (status == ZD_OK || !*job_out)
-        return status;
-    fputs("the job of zerod init is invalid:\n", stderr);
-    problems_print(job_problems(*job_out), stderr);
-    job_free(*job_out);
-    *job_out = NULL;
-    return status;
-}
-
 /* The reason at the end of a line of the job: mostly a key of theirs. */
 static void copy_why(const char *text, int line, char *out, size_t bytes)
 {
@@ -411,17 +349,15 @@ static void copy_why(const char *text, int line, char *out, size_t bytes)
         snprintf(out, bytes, "%.*s", (int)(end - why), why);
 }
 
-void draft_find_problems(
-        struct draft *draft, const char *text, const struct draft_check *check)
+void draft_find_problems(struct draft *draft, const struct job_request *request)
 {
     struct job *job;
     char why[160];
     bool had_others = draft->problems.count > 0;
-    if (draft_load(text, check, &job) != ZD_OK && !job)
-        problem_take_record(&draft->problems, (struct toml_place){0});
-    for (int i = 0; job && i < job_problems(job)->count; i++) {
+    job_load(request, &job);
+    for (int i = 0; i < job_problems(job)->count; i++) {
         const struct problem *from = &job_problems(job)->items[i];
-        copy_why(text, from->place.line, why, sizeof why);
+        copy_why(request->text, from->place.line, why, sizeof why);
         struct toml_place place = place_of(draft, why);
         if (!place.source && had_others)
             continue;

@@ -17,6 +17,7 @@ struct draft {
     json_t *head;      /* lines of the comment on top */
     json_t *notes;     /* {"their.key": "why it needs none"} */
     json_t *differs;   /* {"their.key": "what is not the same here"} */
+    json_t *told;      /* {their key}: named in a comment or a problem */
     json_t *defaults;  /* [their key]: those that are "auto" or null */
     json_t *automatic; /* {"our.key"}: "auto" in their file */
     struct problems problems;                  /* why there can be no job */
@@ -41,8 +42,9 @@ double draft_number(const struct draft *draft, const char *key); /* or 0 */
 /* Into an entry of data. Takes the reference. */
 void draft_set_entry(
         json_t *entry, const char *key, json_t *value, const char *why);
-/* Whether a comment, a value's reason or a problem names a key of theirs. */
-bool draft_tells(const struct draft *draft, const char *theirs);
+/* A key of theirs is named: by a value's reason. Notes and problems tell it
+ * themselves. */
+void draft_tell(struct draft *draft, const char *theirs);
 /* The first of [[data.train]], made if there is none. Borrowed. */
 json_t *draft_source(struct draft *draft);
 void draft_say(struct draft *draft, const char *format, ...)
@@ -56,24 +58,10 @@ void draft_refuse(
 
 /* The job file. The caller frees it. */
 char *draft_write(const struct draft *draft);
-/* The job that the text is, read as a run or `zerod validate` reads it. */
-struct draft_check {
-    int world;
-    enum job_paths paths;
-    const struct job_override *overrides;
-    int override_count;
-};
-/* *job_out is the caller's (job_free); NULL: there was no memory for it. */
-enum zd_status draft_load(
-        const char *text, const struct draft_check *check,
-        struct job **job_out);
-/* Its problems are printed, and then *job_out is NULL. */
-enum zd_status draft_check(
-        const char *text, const struct draft_check *check,
-        struct job **job_out);
-/* Add its problems to the draft's, each at the key of their file that it comes
- * from; one that comes from none is left out if there are others. */
+/* Add the problems of the draft's text to its own, each at the key of their
+ * file that it comes from; one that comes from none is left out if there are
+ * others. */
 void draft_find_problems(
-        struct draft *draft, const char *text, const struct draft_check *check);
+        struct draft *draft, const struct job_request *request);
 
 #endif

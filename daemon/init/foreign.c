@@ -267,7 +267,7 @@ static void set_again(
         draft_refuse(
                 draft, name, "%s: %s and %s set %s to different values",
                 foreign->path, name, other, key);
-    } else if (!draft_tells(draft, name)) {
+    } else if (!json_object_get(draft->told, name)) {
         draft_note(draft, name, "another key says the same");
     }
 }
@@ -288,6 +288,8 @@ void foreign_set(
                 foreign->is_default ? "their default" : name);
         tell_hub(foreign, key, value);
     }
+    if (!foreign->is_default)
+        draft_tell(foreign->draft, name);
     json_decref(value);
 }
 
@@ -396,6 +398,7 @@ static void leave_open(
         draft_note(foreign->draft, name, "set by the file that names this one");
         return;
     }
+    draft_tell(foreign->draft, name);
     json_array_append_new(foreign->draft->defaults, json_string(name));
     if (key && !json_is_null(value) && !foreign->is_part)
         json_object_set_new(foreign->draft->automatic, key, json_true());
@@ -489,7 +492,8 @@ static void tell_rest(struct foreign *foreign)
     json_t *value;
     json_object_foreach(foreign->taken, name, value)
     {
-        if (!draft_tells(foreign->draft, name) && !json_array_size(value))
+        if (!json_object_get(foreign->draft->told, name) &&
+            !json_array_size(value))
             draft_note(
                     foreign->draft, name,
                     is_off(value) ? "off" : "nothing to set beside other keys");

@@ -146,9 +146,9 @@ static enum zd_status tell_command_line(const char *path, const char *format)
 {
     zd_error_clear();
     ZD_FAIL(ZD_ERR_DATA, "E0221", "%s is a command line, not %s", path, format);
-    zd_fail_help("write its arguments as JSON, for --from-hf: "
-                 "{\"model_name_or_path\": \"...\", \"train_file\": \"...\"}");
-    return ZD_ERR_DATA;
+    return zd_fail_help(
+            "write its arguments as JSON, for --from-hf: "
+            "{\"model_name_or_path\": \"...\", \"train_file\": \"...\"}");
 }
 
 enum zd_status foreign_read(

@@ -200,6 +200,7 @@ static void take_llamafactory_sets(
                            : json_incref((json_t *)value);
     json_t *set;
     size_t i;
+    draft_tell(draft, name);
     json_array_foreach(sets, i, set)
     {
         json_t *source = is_eval || i > 0 ? json_object() : draft_source(draft);
@@ -469,9 +470,9 @@ static void finish_hf(struct foreign *foreign)
         }
     }
     if (all || is_assistant || foreign_holds(foreign, "completion_only_loss"))
-        draft_set(
-                draft, "data.train_on", json_string(all ? "all" : "assistant"),
-                why);
+        foreign_set(
+                foreign, why, "data.train_on",
+                json_string(all ? "all" : "assistant"));
 }
 
 static void finish_llamafactory(struct foreign *foreign)

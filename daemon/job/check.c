@@ -160,24 +160,18 @@ static void check_model(struct job *job)
 {
     const struct model_options *model = &job->options.model;
     struct model_config config;
-    if (model->config && !model->path) {
-        enum zd_status status = model_config_parse(
-                model->config, "[model.config]", ZD_ERR_CONFIG, &config);
-        if (status != ZD_OK) {
-            problem_take_record(
-                    &job->problems, config_place(job, zd_error_get()->what));
-            return;
-        }
-    } else if (model->path && !model->config && fs_is_dir(model->path)) {
-        if (job_read_config(&job->options, &config) != ZD_OK) {
-            zd_error_clear(); /* told with the paths */
-            return;
-        }
-    } else {
+    if (!!model->config == !!model->path ||
+        (model->path && !fs_is_dir(model->path)))
         return;
+    if (job_read_config(&job->options, &config) == ZD_OK) {
+        check_config(job, &config);
+        model_config_fini(&config);
+    } else if (model->config) {
+        problem_take_record(
+                &job->problems, config_place(job, zd_error_get()->what));
+    } else {
+        zd_error_clear(); /* told with the paths */
     }
-    check_config(job, &config);
-    model_config_fini(&config);
 }
 
 void job_check(struct job *job)

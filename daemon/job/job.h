@@ -19,13 +19,13 @@ struct job_override {   /* borrowed until job_load returns */
     bool is_text;       /* never TOML */
 };
 
-/* How the paths of a job are checked: they exist (a run reads them itself);
- * they can also be read (zerod validate); not at all (zerod plan). */
-enum job_paths { JOB_PATHS_EXIST, JOB_PATHS_READ, JOB_PATHS_IGNORED };
+/* Are the paths of a job checked? zerod plan needs none of them. */
+enum job_paths { JOB_PATHS_EXIST, JOB_PATHS_IGNORED };
 
 struct job_request {
     const char *path;
-    const char *name; /* of the file in errors; NULL: its path */
+    const char
+            *text; /* the job, which `path` then only names; NULL: the file */
     const struct job_override *overrides;
     int override_count;
     bool force; /* run.force, which is no key of the file */
@@ -53,6 +53,11 @@ const struct problems *job_problems(const struct job *job);
 /* Strings and arrays in it live as long as the job. */
 const struct train_job *job_options(const struct job *job);
 
+/* [model.config], or config.json of model.path; of a model stored quantized
+ * only with adapters. */
+enum zd_status job_read_config(
+        const struct train_job *options, struct model_config *config);
+
 /* If this thread's error record is about a file of [[data.train]] or
  * [[data.eval]], add the line of the job that names it. */
 void job_tell_source(const struct job *job);
@@ -63,7 +68,7 @@ bool job_idle_keys(const struct job *job, char *out, size_t bytes);
 
 /* Every key, its value and where it came from: as TOML text that can be read
  * again, or as one object {"file", "world", "values": {"train.max_steps":
- * {"value", "origin", "available"}}}. New reference. */
+ * {"value", "origin"}}}. New reference. */
 void job_print(const struct job *job, FILE *stream);
 json_t *job_json(const struct job *job);
 /* One line "section.key = value" per key that must be equal on all ranks.

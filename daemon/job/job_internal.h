@@ -81,9 +81,6 @@ bool job_lora_is_shared(const char *key);
 /* The value that the adapter of lora.path has for a key that is not in the job;
  * NULL: none. */
 const json_t *job_adapter_value(const struct job *job, const char *key);
-/* config.json of model.path; of a model stored quantized only with adapters. */
-enum zd_status job_read_config(
-        const struct train_job *options, struct model_config *config);
 /* `table`, of the model, becomes that of the adapted one. */
 void job_check_adapters(
         struct job *job, const struct model_config *config,
@@ -94,9 +91,6 @@ void job_check(struct job *job);
 void job_check_contradictions(struct job *job);
 void job_check_optim(struct job *job);
 void job_check_paths(struct job *job);
-/* 5. The first records of the files and, for conversations, whether the
- * tokenizer has a chat template. */
-void job_check_files(struct job *job);
 
 /* value.c: one value between TOML, the options, and JSON. `base` is the struct
  * that the key's offsets are of. Adds problems and returns false when it
@@ -106,5 +100,7 @@ bool value_read(
         const struct toml_node *node, void *base);
 /* New reference. NULL for keys that have no field. */
 json_t *value_json(const struct schema_key *key, const void *base);
+/* The default, in the same way. */
+json_t *value_default(const struct schema_key *key);
 
 #endif

@@ -111,45 +111,6 @@ static void tell_unknown(
             "unknown key `%.80s` in %s", item->key, here);
 }
 
-/* --- keys of which only "off" is accepted --- */
-
-static bool is_literal(const struct toml_node *node, const char *word)
-{
-    double number;
-    char *end;
-    switch (node->kind) {
-    case TOML_STRING:
-        return strcasecmp(node->string, word) == 0;
-    case TOML_BOOL:
-        return strcmp(word, node->boolean ? "true" : "false") == 0;
-    case TOML_INTEGER:
-    case TOML_REAL:
-        number = strtod(word, &end);
-        return end != word && !*end &&
-               number == (node->kind == TOML_REAL ? node->real
-                                                  : (double)node->integer);
-    case TOML_ARRAY:
-        return node->count == 0 && strcmp(word, "[]") == 0;
-    default:
-        return false;
-    }
-}
-
-static bool is_off(const struct schema_key *key, const struct toml_node *node)
-{
-    const char *list = key->off;
-    while (list) {
-        char word[32];
-        const char *bar = strchr(list, '|');
-        int length = bar ? (int)(bar - list) : (int)strlen(list);
-        snprintf(word, sizeof word, "%.*s", length, list);
-        if (is_literal(node, word))
-            return true;
-        list = bar ? bar + 1 : NULL;
-    }
-    return false;
-}
-
 /* --- keys and sections --- */
 
 static void read_key(
@@ -218,17 +179,6 @@ static void read_key(
         struct job *job, const struct schema_key *key,
         const struct toml_node *item, void *base)
 {
-    if (key->flags & SCHEMA_UNAVAILABLE) {
-        if (is_off(key, item))
-            return;
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0208", item->key_place,
-                key->off ? "remove this line, or switch it off"
-                         : "remove this line",
-                "`%s` in [%s] is not available in this version (%s)", key->name,
-                key->section, key->help);
-        return;
-    }
     /* kept even when its value is refused: it was given, so it is not missing
      */
     if (base == &job->options)

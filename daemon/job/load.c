@@ -43,8 +43,6 @@ enum zd_status job_finish(struct job *job, int world, enum job_paths paths)
         job_check(job);
         if (paths != JOB_PATHS_IGNORED)
             job_check_paths(job);
-        if (!job->problems.count && paths == JOB_PATHS_READ)
-            job_check_files(job);
     }
     problems_sort(&job->problems);
     if (job->problems.count)

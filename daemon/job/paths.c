@@ -3,12 +3,9 @@
 #include "daemon/job/job_internal.h"
 
 #include "base/file/fs.h"
-#include "data/chat.h"
 #include "data/match.h"
-#include "data/source.h"
 #include "model/files/config.h"
 #include "offload/offload.h"
-#include "train/plan/plan.h"
 #include "train/text/text.h"
 
 #include <ctype.h>
@@ -61,9 +58,10 @@ void job_tell_source(const struct job *job)
     const struct data_entry *const lists[] = {data->train, data->eval};
     const int counts[] = {data->train_count, data->eval_count};
     struct zd_error error = *zd_error_get();
+    bool may_be = error.status == ZD_ERR_DATA || error.status == ZD_ERR_CONFIG;
     zd_error_clear();
     for (int n = 0; n < 2; n++)
-        for (int i = 0; i < counts[n] && error.status == ZD_ERR_DATA; i++) {
+        for (int i = 0; i < counts[n] && may_be; i++) {
             struct toml_place place = entry_place(job, n ? "eval" : "train", i);
             size_t used = strlen(error.where);
             if (!place.source || !speaks_of(&error, lists[n][i].path))
@@ -220,72 +218,4 @@ void job_check_paths(struct job *job)
     check_entries(job, "eval", o->data.eval, o->data.eval_count);
     if (!has_problems)
         check_read(job);
-}
-
-/* --- what the files are --- */
-
-/* What a run would say of its data before it reads them whole. */
-static void check_files(
-        struct job *job, const char *name, const struct data_entry *entries,
-        int count, bool *has_text, bool *has_chat)
-{
-    for (int i = 0; i < count; i++) {
-        struct file_list list;
-        if (sources_find(&entries[i], &list) != ZD_OK) {
-            problem_take_record(&job->problems, entry_place(job, name, i));
-            continue;
-        }
-        *has_text |= !list.is_tokens;
-        *has_chat |= sources_have_chat(&list);
-        sources_free(&list);
-    }
-}
-
-/* Is there a chat template, and can it be parsed? */
-static void check_template(struct job *job)
-{
-    const struct train_job *options = &job->options;
-    const struct data_options *data = &options->data;
-    const struct chat_choice choice = {
-            data->chat_template, data->chat_file, data->template_date};
-    struct model_config config;
-    struct chat *chat = NULL;
-    struct text text;
-    enum zd_status status =
-            options->model.config
-                    ? model_config_parse(
-                              options->model.config, "[model.config]",
-                              ZD_ERR_CONFIG, &config)
-                    : job_read_config(options, &config);
-    if (status != ZD_OK) {
-        job_take_record(job, "model.path");
-        return;
-    }
-    if (job_plan_vocabulary(options, &config) != ZD_OK) {
-        job_take_record(job, "lora.modules_to_save");
-    } else if (text_open(options, &config, &text) != ZD_OK) {
-        job_take_record(job, "model.tokenizer");
-    } else {
-        if (text.tokenizer &&
-            chat_create(&choice, text.tokenizer, true, &chat) != ZD_OK)
-            job_take_record(job, "data.chat_template");
-        chat_destroy(chat);
-        text_close(&text);
-    }
-    model_config_fini(&config);
-}
-
-void job_check_files(struct job *job)
-{
-    const struct train_job *options = &job->options;
-    const struct data_options *data = &options->data;
-    bool has_text = false, has_chat = false;
-    check_files(
-            job, "train", data->train, data->train_count, &has_text, &has_chat);
-    check_files(
-            job, "eval", data->eval, data->eval_count, &has_text, &has_chat);
-    if (has_text && text_check(options) != ZD_OK)
-        job_take_record(job, "model.tokenizer");
-    else if (has_chat)
-        check_template(job);
 }

@@ -114,10 +114,6 @@ static void print_row(
 {
     char origin[1200], *text = NULL;
     size_t bytes = 0;
-    if (key->flags & SCHEMA_UNAVAILABLE) {
-        fprintf(stream, "# %-32s not available in this version\n", key->name);
-        return;
-    }
     const char *unused = job->keys[schema_index(key)].unused;
     if (unused) {
         fprintf(stream, "# %-32s %s\n", key->name, unused);
@@ -175,8 +171,6 @@ json_t *job_json(const struct job *job)
         char name[160], origin[1200];
         if (is_entry(key) || key->type == SCHEMA_EXTENDS)
             continue;
-        bool available = !(key->flags & SCHEMA_UNAVAILABLE);
-        json_t *value = available ? row_value(job, key) : json_null();
         row_origin(job, key, origin, sizeof origin);
         snprintf(
                 name, sizeof name, "%s%s%s", key->section,
@@ -184,9 +178,8 @@ json_t *job_json(const struct job *job)
         json_object_set_new(
                 values, name,
                 json_pack(
-                        "{s:o, s:s*, s:b}", "value", value, "origin",
-                        available ? origin : "not available in this version",
-                        "available", available));
+                        "{s:o, s:s*}", "value", row_value(job, key), "origin",
+                        origin));
     }
     return json_pack(
             "{s:s*, s:o, s:o}", "file", job->sources[0]->name, "world",
@@ -204,8 +197,8 @@ char *job_canonical(const struct job *job)
     for (int i = 0; i < schema_count; i++) {
         const struct schema_key *key = &schema_table[i];
         json_t *value;
-        if ((key->flags & (SCHEMA_UNAVAILABLE | SCHEMA_PER_RANK)) ||
-            is_entry(key) || !(value = row_value(job, key)))
+        if (key->flags & SCHEMA_PER_RANK || is_entry(key) ||
+            !(value = row_value(job, key)))
             continue;
         fprintf(stream, "%s.%s = ", key->section, key->name);
         json_dumpf(

@@ -118,12 +118,8 @@ const char *schema_suggest_choice(
     struct suggestion nearest = {0};
     if (strcmp(typed, "gpu") == 0) /* nearer to "cpu" by letters */
         typed = "cuda";
-    for (const struct schema_choice *c = key->choices; c && c->name; c++) {
-        bool is_there = !c->note || c->note[0] != '!';
-        if (is_there)
-            suggest_offer(
-                    &nearest, typed, edit_distance(typed, c->name), c->name);
-    }
+    for (const struct schema_choice *c = key->choices; c && c->name; c++)
+        suggest_offer(&nearest, typed, edit_distance(typed, c->name), c->name);
     return nearest.word;
 }
 

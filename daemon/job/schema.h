@@ -5,8 +5,7 @@
  * A key of this table writes one field (some types: two) of struct train_job,
  * or of struct data_entry for [[data.train]] and [[data.eval]]. Its default is
  * what train_job_default() and data_entry_default() hold there, so that no
- * default is written twice. A key with SCHEMA_UNAVAILABLE is known but does
- * nothing in this version: it may be given only one of its `off` values. */
+ * default is written twice. */
 #ifndef ZD_DAEMON_JOB_SCHEMA_H
 #define ZD_DAEMON_JOB_SCHEMA_H
 
@@ -54,7 +53,6 @@ enum schema_type {                /* TOML accepted: field written (offset2) */
 };
 
 enum schema_flags {
-    SCHEMA_UNAVAILABLE = 1,
     SCHEMA_AUTO = 2,      /* "auto" is accepted and stored as 0 */
     SCHEMA_ABOVE_MIN = 4, /* min itself is out of range */
     SCHEMA_BELOW_MAX = 8, /* max itself is out of range */
@@ -73,8 +71,7 @@ enum { SCHEMA_STATES_8BIT = 1 << 8, SCHEMA_STATES_PAGED = 1 << 9 };
 struct schema_choice {
     const char *name;
     int value;
-    const char *note; /* NULL; "=" another name of the same value;
-                         "!" not available in this version */
+    const char *note; /* NULL; "=" another name of the same value */
 };
 
 struct schema_key {
@@ -86,8 +83,6 @@ struct schema_key {
     double min, max;                     /* numbers; both 0: any */
     const struct schema_choice *choices; /* ends with a NULL name */
     const char *aliases;                 /* other names, separated by spaces */
-    const char *off;                     /* SCHEMA_UNAVAILABLE: accepted values,
-                                            separated by '|'; NULL: none */
     const char *fallback; /* for the reference: what a key that is not given
                              follows from, where it has no constant default */
 };

@@ -17,19 +17,12 @@ static json_t *string_like(const char *pattern)
     return json_pack("{s:s, s:s}", "type", "string", "pattern", pattern);
 }
 
-static json_t *one_of(json_t *a, json_t *b)
-{
-    return json_pack("{s:[o, o]}", "anyOf", a, b);
-}
-
 /* The words that are there, and true and false where they are words. */
 static json_t *words_json(const struct schema_key *key)
 {
     json_t *words = json_array();
     bool has_bools = false;
     for (const struct schema_choice *c = key->choices; c->name; c++) {
-        if (c->note && c->note[0] == '!')
-            continue;
         json_array_append_new(words, json_string(c->name));
         has_bools = has_bools || strcmp(c->name, "true") == 0;
     }
@@ -87,30 +80,16 @@ static json_t *type_json(const struct schema_key *key)
     return json;
 }
 
-static json_t *default_json(const struct schema_key *key)
-{
-    struct train_job job = train_job_default();
-    struct data_entry entry = data_entry_default();
-    bool is_entry = strncmp(key->section, "data.", 5) == 0;
-    if (key->flags & SCHEMA_UNAVAILABLE)
-        return NULL;
-    return value_json(key, is_entry ? (void *)&entry : (void *)&job);
-}
-
 static json_t *key_json(const struct schema_key *key)
 {
-    bool is_there = !(key->flags & SCHEMA_UNAVAILABLE);
-    json_t *json = is_there ? type_json(key) : json_object();
-    if (is_there && (key->flags & SCHEMA_AUTO))
-        json = one_of(json, json_pack("{s:s}", "const", "auto"));
+    json_t *json = type_json(key);
+    if (key->flags & SCHEMA_AUTO)
+        json = json_pack("{s:[o, {s:s}]}", "anyOf", json, "const", "auto");
     json_object_set_new(json, "description", json_string(key->help));
-    json_t *value = default_json(key);
+    json_t *value = value_default(key);
     if (value && !json_is_null(value))
         json_object_set(json, "default", value);
     json_decref(value);
-    if (!is_there)
-        json_object_set_new(
-                json, "$comment", json_string("not available in this version"));
     return json;
 }
 

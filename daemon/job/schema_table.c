@@ -7,7 +7,6 @@
 
 #define JOB(field)        offsetof(struct train_job, field)
 #define ENTRY(field)      offsetof(struct data_entry, field)
-#define UNAVAILABLE(off_) .flags = SCHEMA_UNAVAILABLE, .off = (off_)
 #define SCALE_MAX         4294967296.0 /* 2^32 */
 #define COUNT_MAX         9.0e15 /* integers that a double holds exactly */
 
@@ -63,10 +62,6 @@ static const struct schema_choice optimizers[] = {
 #include "optim/optimizers.inc"
 #define OPTIM_ALIAS(word, ...) {word, OPTIMIZER_VALUE(__VA_ARGS__), "="},
 #include "optim/optimizers.inc"
-        {"muon", 0, "!"},
-        {"adafactor", 0, "!"},
-        {"ademamix", 0, "!"},
-        {"lamb", 0, "!"},
         {0}};
 #undef OPTIMIZER_VALUE
 #undef IN_FP32
@@ -163,31 +158,26 @@ const struct schema_key schema_table[] = {
 {"data", "train", SCHEMA_ENTRIES, JOB(data.train), JOB(data.train_count), .help = "[[data.train]]: what to train on, one table per source", .fallback = "required"},
 {"data", "eval", SCHEMA_ENTRIES, JOB(data.eval), JOB(data.eval_count), .help = "[[data.eval]]: what to evaluate on"},
 
+#define ENTRY_KEYS(section) \
+    {section, "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = data_format_help}, \
+    {section, "weight", SCHEMA_REAL, ENTRY(weight), .max = 1e9, .help = "Share of the samples that are of this source, in proportion to the weights of all; 0 = no weights: all samples of every source"}, \
+    {section, "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"}, \
+    {section, "messages_field", SCHEMA_STRING, ENTRY(messages_field), .help = "JSONL key of the conversation"}, \
+    {section, "role_field", SCHEMA_STRING, ENTRY(role_field), .help = "Key of a message's role"}, \
+    {section, "content_field", SCHEMA_STRING, ENTRY(content_field), .help = "Key of a message's text"}, \
+    {section, "columns", SCHEMA_STRINGS, ENTRY(columns), ENTRY(column_count), .help = "Columns that are taken, each \"its name=our name\" (`\"question=prompt\"`); none: all"}, \
+    {section, "roles", SCHEMA_STRINGS, ENTRY(roles), ENTRY(role_count), .help = "Names of roles, each \"its name=our name\" (`\"bot=assistant\"`)"}, \
+    {section, "max_samples", SCHEMA_INT64, ENTRY(max_samples), .max = COUNT_MAX, .help = "Use at most this many samples; 0 = all"}
 {"data.train", "name", SCHEMA_STRING, ENTRY(name), .help = "Configuration of a folder, or set of its dataset_info.json"},
 {"data.train", "path", SCHEMA_STRING, ENTRY(path), .help = "File, pattern (`*`, `**`, `{a,b}`) or folder of a hub's data set; .parquet .jsonl .json .txt, also .gz .zst; .bin(+.idx)", .fallback = "required"},
-{"data.train", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = data_format_help},
-{"data.train", "weight", SCHEMA_REAL, ENTRY(weight), .max = 1e9, .help = "Share of the samples that are of this source, in proportion to the weights of all; 0 = no weights: all samples of every source"},
-{"data.train", "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"},
-{"data.train", "messages_field", SCHEMA_STRING, ENTRY(messages_field), .help = "JSONL key of the conversation"},
-{"data.train", "role_field", SCHEMA_STRING, ENTRY(role_field), .help = "Key of a message's role"},
-{"data.train", "content_field", SCHEMA_STRING, ENTRY(content_field), .help = "Key of a message's text"},
 {"data.train", "split", SCHEMA_STRING, ENTRY(split), .help = "Split of a folder; auto: train"},
-{"data.train", "columns", SCHEMA_STRINGS, ENTRY(columns), ENTRY(column_count), .help = "Columns that are taken, each \"its name=our name\" (`\"question=prompt\"`); none: all"},
-{"data.train", "roles", SCHEMA_STRINGS, ENTRY(roles), ENTRY(role_count), .help = "Names of roles, each \"its name=our name\" (`\"bot=assistant\"`)"},
-{"data.train", "max_samples", SCHEMA_INT64, ENTRY(max_samples), .max = COUNT_MAX, .help = "Use at most this many samples; 0 = all"},
+ENTRY_KEYS("data.train"),
 
 {"data.eval", "name", SCHEMA_STRING, ENTRY(name), .help = "Name in reports; configuration of a folder"},
 {"data.eval", "path", SCHEMA_STRING, ENTRY(path), .help = "File, pattern or folder", .fallback = "required"},
-{"data.eval", "format", SCHEMA_ENUM, ENTRY(format), .choices = data_formats, .help = data_format_help},
-{"data.eval", "weight", SCHEMA_REAL, ENTRY(weight), .max = 1e9, .help = "Share of the samples that are of this source, in proportion to the weights of all; 0 = no weights: all samples of every source"},
-{"data.eval", "field", SCHEMA_STRING, ENTRY(field), .help = "JSONL key of the text"},
-{"data.eval", "messages_field", SCHEMA_STRING, ENTRY(messages_field), .help = "JSONL key of the conversation"},
-{"data.eval", "role_field", SCHEMA_STRING, ENTRY(role_field), .help = "Key of a message's role"},
-{"data.eval", "content_field", SCHEMA_STRING, ENTRY(content_field), .help = "Key of a message's text"},
 {"data.eval", "split", SCHEMA_STRING, ENTRY(split), .help = "Split of a folder; auto: validation, else test"},
-{"data.eval", "columns", SCHEMA_STRINGS, ENTRY(columns), ENTRY(column_count), .help = "Columns that are taken, each \"its name=our name\" (`\"question=prompt\"`); none: all"},
-{"data.eval", "roles", SCHEMA_STRINGS, ENTRY(roles), ENTRY(role_count), .help = "Names of roles, each \"its name=our name\" (`\"bot=assistant\"`)"},
-{"data.eval", "max_samples", SCHEMA_INT64, ENTRY(max_samples), .max = COUNT_MAX, .help = "Use at most this many samples; 0 = all"},
+ENTRY_KEYS("data.eval"),
+#undef ENTRY_KEYS
 
 {"train", "max_steps", SCHEMA_INT64, JOB(train.max_steps), .flags = SCHEMA_NOT_ZERO, .min = -1, .max = COUNT_MAX, .aliases = "max_iters", .help = "Length of the schedule in steps; -1: from num_train_epochs"},
 {"train", "num_train_epochs", SCHEMA_REAL, JOB(train.num_train_epochs), .flags = SCHEMA_ABOVE_MIN, .max = 1e9, .aliases = "epochs num_epochs", .help = "Passes over the data when max_steps is not given"},
@@ -198,10 +188,7 @@ const struct schema_key schema_table[] = {
 {"train", "tf32", SCHEMA_BOOL, JOB(train.tf32), .flags = SCHEMA_GPU, .help = "On a GPU, compute fp32 matmuls in TF32; a CPU always uses fp32"},
 {"train", "gradient_checkpointing", SCHEMA_CHECKPOINTING, JOB(train.gradient_checkpointing), .choices = checkpointings, .help = "Which activations are kept for backward; the rest is recomputed"},
 {"train", "freeze", SCHEMA_STRINGS, JOB(train.freeze), JOB(train.freeze_count), .help = "Patterns of tensor names; matching tensors are not trained and not saved in checkpoints"},
-{"train", "label_smoothing_factor", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Label smoothing"},
-{"train", "neftune_noise_alpha", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Noise on embeddings (NEFTune)"},
 {"train", "average_tokens_across_devices", SCHEMA_BOOL, JOB(train.average_tokens_across_devices), .help = "Divide the loss by the tokens of the whole step"},
-{"train", "deterministic", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "The same bits at every world size"},
 {"train", "auto_find_batch_size", SCHEMA_BOOL, JOB(train.auto_find_batch_size), .help = "Halve the micro-batch until the plan fits"},
 
 {"train.fp16", "loss_scale", SCHEMA_REAL, JOB(train.fp16.loss_scale), .max = SCALE_MAX, .help = "Fixed loss scale; 0 = dynamic"},
@@ -217,7 +204,7 @@ const struct schema_key schema_table[] = {
 {"optim", "learning_rate", SCHEMA_REAL, JOB(optim.learning_rate), .max = 1e6, .aliases = "lr", .help = "Largest learning rate of the schedule"},
 {"optim", "lr_scheduler_type", SCHEMA_ENUM, JOB(optim.lr_scheduler_type), .choices = schedules, .help = "Shape of the schedule after the warm-up"},
 {"optim", "min_lr_ratio", SCHEMA_REAL, JOB(optim.min_lr_ratio), .max = 1, .help = "Last learning rate divided by the largest"},
-{"optim", "warmup_steps", SCHEMA_STEPS, JOB(optim.warmup_steps), .max = COUNT_MAX, .aliases = "warmup_ratio", .help = "Warm-up steps, or a fraction below 1 of all steps"},
+{"optim", "warmup_steps", SCHEMA_STEPS, JOB(optim.warmup_steps), .max = COUNT_MAX, .help = "Warm-up steps, or a fraction below 1 of all steps"},
 {"optim", "wsd_decay_steps", SCHEMA_STEPS, JOB(optim.wsd_decay_steps), .max = COUNT_MAX, .help = "Decay steps at the end of wsd, or a fraction of all steps"},
 {"optim", "weight_decay", SCHEMA_REAL, JOB(optim.weight_decay), .max = 1e6, .help = "Weight decay of matrices; norms and biases are not decayed"},
 #define BELOW SCHEMA_BELOW_MAX
@@ -277,16 +264,10 @@ const struct schema_key schema_table[] = {
 {"checkpoint", "verify", SCHEMA_BOOL, JOB(checkpoint.verify), .help = "Check digests when loading"},
 {"checkpoint", "metric_for_best_model", SCHEMA_ENUM, JOB(checkpoint.metric_for_best_model), .choices = best_metrics, .help = "Metric of save_strategy = \"best\": the evaluation loss"},
 {"checkpoint", "greater_is_better", SCHEMA_BOOL, JOB(checkpoint.greater_is_better), .help = "Larger values of the metric are better"},
-{"checkpoint", "load_best_model_at_end", SCHEMA_BOOL, UNAVAILABLE("false"), .help = "Go back to the best checkpoint at the end"},
 {"checkpoint", "export", SCHEMA_ENUM, JOB(checkpoint.export), .choices = exports, .help = "What the end of the run exports; hf: the model, to output_dir/hf; peft: the adapter, to output_dir/peft", .fallback = "`\"hf\"`; with [lora] `\"peft\"`"},
 {"checkpoint", "max_shard_size", SCHEMA_SIZE, JOB(checkpoint.max_shard_bytes), .flags = SCHEMA_ABOVE_MIN, .max = 1e18, .help = "Largest file of an exported model"},
 
 {"guard", "nan", SCHEMA_ENUM, JOB(guard.nan), .choices = nan_guards, .help = "What to do if a loss or norm is not finite; skip: skip the step, stop after five in a row; stop: stop at once"},
-{"guard", "loss_spike_zscore", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Skip updates whose loss is an outlier"},
-{"guard", "loss_watchdog_threshold", SCHEMA_REAL, UNAVAILABLE("0"), .help = "Stop when the loss stays above this"},
-{"guard", "loss_watchdog_patience", SCHEMA_INT, UNAVAILABLE("0"), .help = "Steps above the threshold"},
-{"guard", "early_stopping_patience", SCHEMA_INT, UNAVAILABLE("0"), .help = "Evaluations without improvement"},
-{"guard", "step_timeout", SCHEMA_STRING, UNAVAILABLE("|0|0s"), .help = "Longest time of a step"},
 
 {"log", "level", SCHEMA_ENUM, JOB(log.level), .choices = log_levels, .help = "Lowest level of log lines shown"},
 {"log", "logging_steps", SCHEMA_STEPS, JOB(log.logging_steps), .flags = SCHEMA_ABOVE_MIN, .max = COUNT_MAX, .help = "Steps between lines on the screen, or a fraction of all steps"},
@@ -296,7 +277,6 @@ const struct schema_key schema_table[] = {
 {"log", "rank_logs", SCHEMA_ENUM, JOB(log.rank_logs), .choices = rank_logs, .help = "Where log lines of ranks other than 0 go: output_dir/logs, the screen, or nowhere"},
 {"log", "format", SCHEMA_ENUM, JOB(log.json), .choices = log_formats, .help = "Log lines as text, or one JSON object per line"},
 
-{"report", "metrics_jsonl", SCHEMA_BOOL, UNAVAILABLE(NULL), .help = "metrics.jsonl; this version always writes it"},
 {"report", "tensorboard", SCHEMA_BOOL, JOB(report.tensorboard), .help = "TensorBoard's event file in output_dir"},
 {"report", "trainer_state", SCHEMA_BOOL, JOB(report.trainer_state), .help = "trainer_state.json in each checkpoint, as Hugging Face tools read it"},
 {"report", "html", SCHEMA_BOOL, JOB(report.html), .help = "Write report.html to output_dir at the end: the page with the run's numbers"},
@@ -306,7 +286,6 @@ const struct schema_key schema_table[] = {
 {"control", "metrics_listen", SCHEMA_STRING, JOB(control.metrics_listen), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "HOST:PORT that answers GET /metrics and nothing else, to anyone: `\"127.0.0.1:9479\"`, `\"[::1]:9479\"`"},
 {"control", "readonly", SCHEMA_BOOL, JOB(control.readonly), .flags = SCHEMA_PER_RANK, .help = "Refuse commands on the socket"},
 {"control", "status_gid", SCHEMA_INT, JOB(control.status_gid), .flags = SCHEMA_PER_RANK, .min = -1, .max = INT_MAX, .help = "Group whose members may read; it must be a group of the user who starts the job; -1: none"},
-{"control", "release_to", SCHEMA_STRING, UNAVAILABLE(NULL), .help = "Removed with `pause --release`: stop the job to free the device's memory, start it again to go on"},
 };
 /* clang-format on */
 

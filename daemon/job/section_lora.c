@@ -143,6 +143,9 @@ static void take_record(struct job *job)
 enum zd_status job_read_config(
         const struct train_job *options, struct model_config *config)
 {
+    if (options->model.config)
+        return model_config_parse(
+                options->model.config, "[model.config]", ZD_ERR_CONFIG, config);
     return options->lora.enabled
                    ? model_config_read_stored(options->model.path, config)
                    : model_config_read(options->model.path, config);
@@ -150,17 +153,12 @@ enum zd_status job_read_config(
 
 /* Do the tensors of lora.path fit the model, with the rows that its tokenizer
  * adds? */
-static enum zd_status check_stored(
-        const struct job *job, const struct model_config *config)
+static enum zd_status check_stored(const struct job *job)
 {
     struct peft_adapter stored;
     struct param_table table;
     struct model_config grown = {0};
-    const char *model = job->options.model.path;
-    ZD_TRY(model ? job_read_config(&job->options, &grown)
-                 : model_config_parse(
-                           config->json, "[model.config]", ZD_ERR_CONFIG,
-                           &grown));
+    ZD_TRY(job_read_config(&job->options, &grown));
     enum zd_status status = job_plan_vocabulary(&job->options, &grown);
     if (status == ZD_OK)
         status = param_table_build(&grown, NULL, 0, &table);
@@ -201,7 +199,7 @@ void job_check_adapters(
         peft_config_fini(&adapter);
     }
     if (status == ZD_OK && lora->path)
-        status = check_stored(job, config);
+        status = check_stored(job);
     if (status == ZD_OK)
         status = lora_quantize(
                 config, lora, train_stored_base(&job->options), table);

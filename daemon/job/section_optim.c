@@ -7,17 +7,13 @@
 #include <string.h>
 #include <strings.h>
 
-static struct job_key *own_key(const struct job *job, const char *name)
-{
-    return &job->keys[schema_index(schema_find("optim", name))];
-}
-
 /* The value that a key was given, -1 when it was not. Both keys that name the
  * states write one field, so the field does not tell. */
 static int given_choice(const struct job *job, const char *name)
 {
-    const struct toml_node *node = own_key(job, name)->given;
-    const struct schema_choice *c = schema_find("optim", name)->choices;
+    struct job_key *key = job_key(job, name);
+    const struct toml_node *node = key->given;
+    const struct schema_choice *c = schema_table[key - job->keys].choices;
     if (!node || node->kind != TOML_STRING)
         return -1;
     while (c->name && strcasecmp(c->name, node->string) != 0)
@@ -27,7 +23,7 @@ static int given_choice(const struct job *job, const char *name)
 
 static enum optim_state_type named_state(const struct job *job)
 {
-    int name = given_choice(job, "name");
+    int name = given_choice(job, "optim.name");
     return name >= 0 && name & SCHEMA_STATES_8BIT ? OPTIM_STATE_8BIT
                                                   : OPTIM_STATE_FP32;
 }
@@ -41,16 +37,17 @@ static void settle_params(struct job *job)
     const struct optimizer *optimizer = optimizer_of(optim->name);
     for (int i = 0; i < OPTIM_PARAMS; i++) {
         const char *key = optim_param_key((enum optim_param)i);
-        if (optimizer->values[i] != 0 && !own_key(job, key)->given) {
+        const char *name = job_string(job, "optim.%s", key);
+        if (optimizer->values[i] != 0 && !job_key(job, name)->given) {
             *optim_param_value(optim, (enum optim_param)i) =
                     optimizer->values[i];
-            own_key(job, key)->derived = "from optim.name";
+            job_key(job, name)->derived = "from optim.name";
         }
         if (!optimizer->reads[i])
             job_idle(
-                    job, job_string(job, "optim.%s", key),
+                    job, name,
                     job_string(job, "not used by %s", optimizer->name),
-                    !own_key(job, "name")->refused, "remove this line",
+                    !job_key(job, "optim.name")->refused, "remove this line",
                     job_string(
                             job, "`%s` has no effect with optim.name = \"%s\"",
                             key, optimizer->name));
@@ -60,10 +57,10 @@ static void settle_params(struct job *job)
 void job_settle_optim(struct job *job)
 {
     struct optim_options *optim = &job->options.optim;
-    const struct toml_node *name = own_key(job, "name")->given;
+    const struct toml_node *name = job_key(job, "optim.name")->given;
     if (name && name->kind == TOML_STRING)
         job->options.optimizer = name->string;
-    int state = given_choice(job, "state_dtype");
+    int state = given_choice(job, "optim.state_dtype");
     job->options.names_states = state >= 0;
     optim->state_type =
             state >= 0 ? (enum optim_state_type)state : named_state(job);
@@ -76,7 +73,7 @@ void job_check_optim(struct job *job)
 {
     const struct optim_options *optim = &job->options.optim;
     const struct optimizer *optimizer = optimizer_of(optim->name);
-    int state = given_choice(job, "state_dtype");
+    int state = given_choice(job, "optim.state_dtype");
     enum optim_state_type named = named_state(job);
     if (state < 0 || state == (int)named ||
         job_key(job, "optim.name")->refused ||

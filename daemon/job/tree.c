@@ -16,52 +16,6 @@ struct chain { /* the files being read, to find a cycle */
 
 /* --- aliases --- */
 
-/* betas = [a, b] gives two keys. */
-static void split_betas(
-        struct job *job, struct toml_node *section, struct toml_node *betas)
-{
-    static const char *const names[2] = {"adam_beta1", "adam_beta2"};
-    if (betas->kind != TOML_ARRAY || betas->count != 2) {
-        problem_add(
-                &job->problems, ZD_ERR_CONFIG, "E0205", betas->place,
-                "like [0.9, 0.95]", "`betas` must be an array of two numbers");
-        toml_free(betas);
-        return;
-    }
-    for (int i = 0; i < 2; i++) {
-        struct toml_node *beta = betas->items[i];
-        toml_rename(beta, names[i]);
-        beta->key_place = betas->key_place;
-        toml_put(section, beta);
-    }
-    betas->count = 0;
-    toml_free(betas);
-}
-
-/* A ratio of 1 would be read as one step. */
-static bool ratio_is_legal(struct job *job, const struct toml_node *node)
-{
-    double value = node->kind == TOML_REAL      ? node->real
-                   : node->kind == TOML_INTEGER ? (double)node->integer
-                                                : -1;
-    if (value >= 0 && value < 1)
-        return true;
-    problem_add(
-            &job->problems, ZD_ERR_CONFIG, "E0206", node->place,
-            "a fraction from 0 to below 1", "`warmup_ratio` is out of range");
-    return false;
-}
-
-static bool has_any(
-        const struct toml_node *section, const char *alias,
-        const struct schema_key *key, const char **other_out)
-{
-    *other_out = key->name;
-    if (strcmp(alias, "betas") == 0 && toml_find(section, "adam_beta2"))
-        *other_out = "adam_beta2";
-    return toml_find(section, *other_out) != NULL;
-}
-
 /* Give every key of one file its real name, before files are merged: a file may
  * override `lr` of its base with `learning_rate`. */
 static void resolve_section(
@@ -70,34 +24,24 @@ static void resolve_section(
     for (int i = 0; i < section->count; i++) {
         struct toml_node *item = section->items[i];
         const struct schema_key *key;
-        const char *other;
         if (schema_find(name, item->key) ||
             !(key = schema_find_alias(name, item->key)))
             continue;
         toml_take(section, i--);
-        if (has_any(section, item->key, key, &other)) {
+        if (toml_find(section, key->name)) {
             problem_add(
                     &job->problems, ZD_ERR_CONFIG, "E0209", item->key_place,
                     "remove one of the two",
                     "`%s` and `%s` in [%s] are one setting given twice",
-                    item->key, other, name);
+                    item->key, key->name, name);
             toml_free(item);
             continue;
         }
-        bool is_betas = strcmp(item->key, "betas") == 0;
         job_note(
                 job, "note: `%s` in [%s] is read as `%s`", item->key, name,
-                is_betas ? "adam_beta1 and adam_beta2" : key->name);
-        if (is_betas) {
-            split_betas(job, section, item);
-        } else if (
-                strcmp(item->key, "warmup_ratio") == 0 &&
-                !ratio_is_legal(job, item)) {
-            toml_free(item);
-        } else {
-            toml_rename(item, key->name);
-            toml_put(section, item);
-        }
+                key->name);
+        toml_rename(item, key->name);
+        toml_put(section, item);
     }
 }
 
@@ -349,14 +293,21 @@ static void apply_overrides(struct job *job, const struct job_request *request)
     }
 }
 
+static struct toml_node *read_text(
+        struct job *job, const struct job_request *request)
+{
+    struct toml_source *source = job_source(job, request->path);
+    source->text = zd_must(strdup(request->text));
+    source->bytes = strlen(source->text);
+    return parse_source(job, source);
+}
+
 void job_read_tree(struct job *job, const struct job_request *request)
 {
     struct chain chain = {0};
-    job->root = read_file(job, request->path, (struct toml_place){0}, &chain);
-    if (request->name && job->source_count) {
-        free(job->sources[0]->name);
-        job->sources[0]->name = zd_must(strdup(request->name));
-    }
+    const struct toml_place nowhere = {0};
+    job->root = request->text ? read_text(job, request)
+                              : read_file(job, request->path, nowhere, &chain);
     if (job->root)
         apply_overrides(job, request);
 }

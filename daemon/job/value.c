@@ -463,6 +463,14 @@ json_t *value_json(const struct schema_key *key, const void *base)
                  : NULL;
 }
 
+json_t *value_default(const struct schema_key *key)
+{
+    struct train_job job = train_job_default();
+    struct data_entry entry = data_entry_default();
+    bool is_entry = strncmp(key->section, "data.", 5) == 0;
+    return value_json(key, is_entry ? (void *)&entry : (void *)&job);
+}
+
 /* --- for people --- */
 
 static void accepts_choices(
@@ -500,9 +508,7 @@ void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes)
     struct text_buffer text = {.out = out, .bytes = out_bytes};
     bool is_table = key->type == SCHEMA_ENTRIES || key->type == SCHEMA_TABLE;
     out[0] = '\0';
-    if (key->flags & SCHEMA_UNAVAILABLE)
-        text_buffer_add(&text, "nothing in this version");
-    else if (!type->accepts)
+    if (!type->accepts)
         accepts_choices(key, &text);
     else if (type->has_range && key->type != SCHEMA_STEPS)
         accepts_range(key, type->accepts, &text);
@@ -513,7 +519,7 @@ void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes)
                 &text,
                 key->type == SCHEMA_ENTRIES ? ", [[%s.%s]]" : ", [%s.%s]",
                 key->section, key->name);
-    if (key->flags & SCHEMA_AUTO && !(key->flags & SCHEMA_UNAVAILABLE))
+    if (key->flags & SCHEMA_AUTO)
         text_buffer_add(&text, ", or \"auto\"");
 }
 
@@ -539,8 +545,7 @@ static void tell(
     static const char *const codes[] = {
             [VALUE_TYPE] = "E0205",
             [VALUE_RANGE] = "E0206",
-            [VALUE_WORD] = "E0207",
-            [VALUE_UNAVAILABLE] = "E0208"};
+            [VALUE_WORD] = "E0207"};
     double value = node->kind == TOML_INTEGER ? (double)node->integer
                    : node->kind == TOML_REAL  ? node->real
                                               : 0;
@@ -559,11 +564,7 @@ static void tell(
                 key->section);
     else
         snprintf(
-                what, sizeof what,
-                fault == VALUE_WORD
-                        ? "\"%.80s\" is not a value of `%s` in [%s]"
-                        : "\"%s\" for `%s` in [%s] is not available in this "
-                          "version",
+                what, sizeof what, "\"%.80s\" is not a value of `%s` in [%s]",
                 node->string, key->name, key->section);
     problem_add(
             &job->problems, ZD_ERR_CONFIG, codes[fault], node->place, accepts,

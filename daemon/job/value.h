@@ -10,9 +10,8 @@ enum value_fault {
     VALUE_FINE,
     VALUE_TYPE, /* TOML of another kind */
     VALUE_RANGE,
-    VALUE_WORD,        /* a string that is none of the accepted ones */
-    VALUE_UNAVAILABLE, /* .. not in this version */
-    VALUE_TOLD         /* a problem is there already */
+    VALUE_WORD, /* a string that is none of the accepted ones */
+    VALUE_TOLD  /* a problem is there already */
 };
 
 /* `field` and `field2` are those of the key. */

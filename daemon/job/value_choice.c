@@ -22,7 +22,7 @@ static enum value_fault find_choice(
     if (!word || !c->name)
         return node->kind == TOML_STRING ? VALUE_WORD : VALUE_TYPE;
     *out = c;
-    return c->note && c->note[0] == '!' ? VALUE_UNAVAILABLE : VALUE_FINE;
+    return VALUE_FINE;
 }
 
 static json_t *choice_json(const struct schema_key *key, int value)

@@ -139,10 +139,9 @@ def help_of(key):
     return text + (". Also: " + words(key["aliases"].split()) if key["aliases"] else "")
 
 
-def sections(tables, available=True):
-    """Each section that has such keys, with them."""
-    keys = [key for key in tables["keys"] if key["available"] == available]
-    for section, group in itertools.groupby(keys, lambda key: key["section"]):
+def sections(tables):
+    """Each section with its keys."""
+    for section, group in itertools.groupby(tables["keys"], lambda key: key["section"]):
         title = f"[[{section}]]" if section.startswith("data.") else f"[{section}]" if section else "Above all sections"
         yield title, list(group)
 
@@ -171,11 +170,6 @@ def put_keys(tables):
         train = cells
         yield table("key | accepts | default |", cells)
     yield "\n"
-
-
-def put_missing(tables):
-    rows = [[title, words(key["name"] for key in keys)] for title, keys in sections(tables, available=False)]
-    yield "\n" + table("section | keys", rows) + "\n"
 
 
 def put_types(tables):
@@ -212,7 +206,7 @@ def put_fits(tables):
     yield "\n"
 
 
-PARTS = {"keys": put_keys, "missing": put_missing, "types": put_types, "rows": put_rows, "families": put_families, "fits": put_fits}
+PARTS = {"keys": put_keys, "types": put_types, "rows": put_rows, "families": put_families, "fits": put_fits}
 
 
 def page(read, path, *write):
@@ -309,9 +303,7 @@ def man_job(tables):
         for key in keys:
             told = (help_of(key), "Accepts: " + accepts(key), "Default: " + default(key))
             yield item(f".B {plain(key['name'])}", "\n.br\n".join(bold(text) + "." for text in told))
-    yield '.SH NOT AVAILABLE YET\nThese may be given only the value that means off or "decide yourself":\n'
-    yield ",\n".join(f"\\fB{key['section']}.{key['name']}\\fR" for _, keys in sections(tables, available=False) for key in keys)
-    yield f".\n.SH EXAMPLES\n{lines(EXAMPLE)}.SH SEE ALSO\n.BR zerod (1),\n.BR zerodctl (1)\n"
+    yield f".SH EXAMPLES\n{lines(EXAMPLE)}.SH SEE ALSO\n.BR zerod (1),\n.BR zerodctl (1)\n"
 
 
 def man(read, name):

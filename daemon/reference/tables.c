@@ -70,21 +70,12 @@ static json_t *program_json(const struct cli_program *program)
 
 /* --- keys of job.toml ----------------------------------------------------- */
 
-static json_t *default_json(const struct schema_key *key)
-{
-    struct train_job job = train_job_default();
-    struct data_entry entry = data_entry_default();
-    bool is_entry = strncmp(key->section, "data.", 5) == 0;
-    json_t *value = value_json(key, is_entry ? (void *)&entry : (void *)&job);
-    return value ? value : json_null();
-}
-
 /* Other words of a key of choices. */
 static json_t *words_json(const struct schema_key *key)
 {
     json_t *words = json_array();
     for (const struct schema_choice *c = key->choices; c && c->name; c++)
-        if (c->note && c->note[0] == '=')
+        if (c->note)
             json_array_append_new(words, json_string(c->name));
     return words;
 }
@@ -105,22 +96,20 @@ static json_t *keys_json(void)
     char accepts[1024];
     for (int i = 0; i < schema_count; i++) {
         const struct schema_key *key = &schema_table[i];
-        bool is_missing = key->flags & SCHEMA_UNAVAILABLE;
         schema_accepts(key, accepts, sizeof accepts);
         json_array_append_new(
                 keys,
                 json_pack(
-                        "{s:s, s:s, s:s?, s:b, s:s, s:b, s:b, s:s, s:s?, s:s?, "
-                        "s:s?, s:o, s:o}",
+                        "{s:s, s:s, s:s?, s:s, s:b, s:b, s:s, s:s?, s:s?, "
+                        "s:s?, "
+                        "s:o, s:o?}",
                         "section", key->section, "name", key->name, "type",
-                        type_name(key->type), "available", !is_missing,
-                        "accepts", accepts, "auto", !!(key->flags & SCHEMA_AUTO),
-                        "nullable", !!(key->flags & SCHEMA_NULLABLE), "help",
-                        key->help, "aliases", key->aliases, "fallback",
-                        key->fallback, "note",
-                        schema_section_note(key->section), "words",
-                        words_json(key), "default",
-                        is_missing ? json_null() : default_json(key)));
+                        type_name(key->type), "accepts", accepts, "auto",
+                        !!(key->flags & SCHEMA_AUTO), "nullable",
+                        !!(key->flags & SCHEMA_NULLABLE), "help", key->help,
+                        "aliases", key->aliases, "fallback", key->fallback,
+                        "note", schema_section_note(key->section), "words",
+                        words_json(key), "default", value_default(key)));
     }
     return keys;
 }

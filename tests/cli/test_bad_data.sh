@@ -113,7 +113,7 @@ row 'validate: empty data for evaluation' 65 'E0439|eval.txt' \
     ': >eval.txt; printf "[[data.eval]]\npath = \"eval.txt\"\n[eval]\neval_strategy = \"epoch\"\n" >>job.toml' validate job.toml
 row 'validate: a record of two forms' 65 'E0431|two forms|a.jsonl:1|job.toml:11' \
     'printf "{\"text\": \"a\", \"messages\": []}\n" >a.jsonl; data a.jsonl' validate job.toml
-row 'validate: a template that is none' 78 'E0434|has the markers of none|job.toml:' \
+row 'validate: a template that is none' 78 'E0434|has the markers of none|data.chat_template' \
     'cp -r $fixtures/tokenizers/prefix_space tok; sed -i "s/^\[model\]/&\ntokenizer = \"tok\"/" job.toml
      printf "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n" >a.jsonl; data a.jsonl' validate job.toml
 

@@ -16,7 +16,6 @@ ok '  a switch with batch_size in its name is no batch size' has '^auto_find_bat
 ok '  the value of --set and its origin' has 'max_steps *= 9 .*--set' out
 ok '  a value of the file and its line' has 'cutoff_len *= 32 .*job.toml:7' out
 ok '  a default' has 'adam_beta1 *= 0.9 .*default' out
-ok '  a key that is not there yet' has 'not available' out
 ok '  no escape codes' plain
 ok '--set of a plain word' call 0 validate job.toml --set optim.lr_scheduler_type=linear
 ok '--set of a TOML string' call 0 validate job.toml --set 'optim.lr_scheduler_type="linear"'

@@ -187,12 +187,12 @@ deepspeed $fixtures/init/llamafactory-lora.yaml --from-llamafactory
 axolotl $fixtures/init/torchtune-lora.yaml --from-torchtune
 llamafactory $fixtures/init/ds-zero2-hf.json --from-deepspeed
 ROWS
-ok 'a model without a tokenizer' eval 'mkdir -p bare && cp $model/config.json $model/*.safetensors bare && rm -f j.toml && call 0 init --model bare --data data.jsonl -o j.toml && has "no tokenizer.json" err &&
+ok 'a model without a tokenizer' eval 'mkdir -p bare && cp $model/config.json $model/*.safetensors bare && rm -f j.toml && call 66 init --model bare --data data.jsonl -o j.toml && has "no tokenizer.json" err &&
     has "^# .*tokenizer = .bytes" j.toml && call 66 validate j.toml && call 0 validate j.toml --set model.tokenizer=bytes'
 for i in $(seq 100); do echo '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]}'; done >talk.jsonl
 echo 'Too little.' >short.txt
 while IFS='|' read -r family data want says; do
-    ok "a job that is not ready says why, and how to go on: $says" eval 'rm -f j.toml; call 0 init --model $fixtures/$family/model --data $data -o j.toml &&
+    ok "a job that is not ready says why, and how to go on: $says" eval 'rm -f j.toml; call $want init --model $fixtures/$family/model --data $data -o j.toml &&
         has "refuses the job: .*$says" err && has "^# NOT READY.*$says" j.toml && call $want validate j.toml'
 done <<'ROWS'
 gpt2|talk.jsonl|78|set data.chat_template to

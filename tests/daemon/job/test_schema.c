@@ -16,9 +16,7 @@ Test(schema, every_key_is_named_once_and_says_what_it_does)
         schema_accepts(key, accepts, sizeof accepts);
         cr_expect(accepts[0], "%s.%s", key->section, key->name);
         if (key->type == SCHEMA_ENUM)
-            cr_expect(
-                    key->choices || key->flags & SCHEMA_UNAVAILABLE, "%s.%s",
-                    key->section, key->name);
+            cr_expect(key->choices, "%s.%s", key->section, key->name);
     }
 }
 
@@ -29,8 +27,7 @@ Test(schema, no_two_available_keys_share_a_field)
             const struct schema_key *a = &schema_table[i];
             const struct schema_key *b = &schema_table[j];
             bool is_entry = strncmp(a->section, "data.", 5) == 0;
-            if ((a->flags | b->flags) & SCHEMA_UNAVAILABLE ||
-                a->section[0] == '\0' || b->section[0] == '\0' ||
+            if (a->section[0] == '\0' || b->section[0] == '\0' ||
                 (is_entry && strcmp(a->section, b->section)) ||
                 (!is_entry && strncmp(b->section, "data.", 5) == 0))
                 continue;
