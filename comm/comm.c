@@ -243,6 +243,17 @@ static void note_begun(struct comm *comm, const struct comm_op *op)
                 seat_word(kind, op->type, bytes));
 }
 
+/* What this rank hands to others. */
+static void count_sent(struct comm *comm, const struct comm_op *op)
+{
+    uint64_t bytes =
+            (uint64_t)(comm->size - 1) * op->count * dtype_bytes(op->type);
+    if (op->kind == OP_ALL_GATHER)
+        comm->counters.all_gather += bytes;
+    else
+        comm->counters.reduce_scatter += bytes;
+}
+
 static enum zd_status begin(
         struct comm *comm, const struct comm_op *request,
         struct comm_op **op_out)
@@ -255,6 +266,7 @@ static enum zd_status begin(
     op->sequence = comm->next_sequence++;
     if (comm->size > 1) {
         note_begun(comm, op);
+        count_sent(comm, op);
         enum zd_status status = comm->functions->begin(comm, op);
         if (status != ZD_OK) {
             op->in_use = false;

@@ -11,8 +11,8 @@
  * rounded. Only NCCL adds in an order of its own, that of its rings and trees,
  * unless comm_options.reduce says otherwise.
  *
- * Wire bytes are counted where they are handed to another rank: what this rank
- * sends, payload only. For N ranks and a full array of E elements (N * count)
+ * Wire bytes are counted as operations begin: what this rank sends to others,
+ * payload only. For N ranks and a full array of E elements (N * count)
  * of size s, reduce_scatter and all_gather send (N-1)/N * E * s each. The sends
  * of scalars (all_reduce) go to every other rank; arrays of integers are
  * reduced in parts, as comm_all_reduce_bytes has it. Broadcasts and gathers of

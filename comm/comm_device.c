@@ -19,13 +19,3 @@ void comm_device_init(
     comm->seat = control->seat;
     memcpy(comm->host, control->host, sizeof comm->host);
 }
-
-void comm_device_count(struct comm *comm, const struct comm_op *op)
-{
-    uint64_t bytes =
-            (uint64_t)(comm->size - 1) * op->count * dtype_bytes(op->type);
-    if (op->kind == OP_ALL_GATHER)
-        comm->counters.all_gather += bytes;
-    else
-        comm->counters.reduce_scatter += bytes;
-}

@@ -10,9 +10,6 @@ void comm_device_init(
         struct comm *comm, struct comm *control,
         const struct comm_functions *functions);
 
-/* Bytes that this rank sends to others, over any transport. */
-void comm_device_count(struct comm *comm, const struct comm_op *op);
-
 /* to += from, in memory of the thread's device; stream NULL: the compute one.
  */
 enum zd_status comm_device_add(

@@ -118,12 +118,6 @@ static enum zd_status finish(struct local *local, int slot, uint64_t sequence)
 
 static enum zd_status local_begin(struct comm *comm, struct comm_op *op)
 {
-    uint64_t bytes = op->count * dtype_bytes(op->type);
-    uint64_t handed = bytes * (uint64_t)(comm->size - 1);
-    if (op->kind == OP_ALL_GATHER)
-        comm->counters.all_gather += handed;
-    else
-        comm->counters.reduce_scatter += handed;
     publish(local_of(comm), op->slot, op->sequence, op->from);
     return ZD_OK;
 }

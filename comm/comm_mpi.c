@@ -195,11 +195,8 @@ static void mpi_destroy(struct comm *comm)
     comm_base_fini(comm);
     free(mpi->requests);
     free(mpi);
-    if (finalises) {
-        watch_parts(watch);
+    if (finalises)
         MPI_Finalize();
-        watch_ends(watch);
-    }
     if (seat)
         seat_leave(seat);
     watch_destroy(watch);
@@ -282,7 +279,7 @@ static void sweep(void)
 {
     const char *place = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
     if (!place || strcmp(place, "0") == 0)
-        leftovers_sweep("/dev/shm");
+        leftovers_sweep();
 }
 
 static enum zd_status start_mpi(

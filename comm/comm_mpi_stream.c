@@ -102,16 +102,6 @@ static char *slot_of(const struct mpi_stream *stream, uint64_t round, int i)
            (slot * peers + (size_t)i) * stream->chunk_bytes;
 }
 
-/* This rank's counter, at the place where bytes are handed over. */
-static void count_sent(struct mpi_stream *stream, size_t bytes)
-{
-    struct comm_counters *counters = &stream->mpi->base.counters;
-    if (stream->kind == OP_ALL_GATHER)
-        counters->all_gather += bytes;
-    else
-        counters->reduce_scatter += bytes;
-}
-
 static enum zd_status send_round(
         struct mpi_stream *stream, const struct comm_op *op)
 {
@@ -127,7 +117,6 @@ static enum zd_status send_round(
                 (const char *)op->from + (shard + piece.offset) * width;
         ZD_MPI(MPI_Isend, data, piece.bytes, MPI_BYTE, peer, stream->tag,
                stream->mpi->world, &requests[i]);
-        count_sent(stream, (size_t)piece.bytes);
     }
     return ZD_OK;
 }

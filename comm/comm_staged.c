@@ -230,7 +230,6 @@ static enum zd_status staged_begin(struct comm *comm, struct comm_op *op)
     size_t piece = staged->piece_bytes / dtype_bytes(op->type);
     assert(staged->pinned);
     op->rounds = (op->count + piece - 1) / piece;
-    comm_device_count(comm, op);
     if (op->rounds == 0)
         return ZD_OK;
     ZD_TRY(stream_record(NULL, staged->ready[op->slot]));

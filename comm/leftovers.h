@@ -1,12 +1,12 @@
 /* leftovers.h - what ranks that were killed together with their mpirun left in
  * shared memory: Open MPI's segments, which no one else removes and which fill
  * /dev/shm in the end. Only those of this user and host that no process has
- * open go. */
+ * mapped go. */
 #ifndef ZD_COMM_LEFTOVERS_H
 #define ZD_COMM_LEFTOVERS_H
 
-/* Called before MPI is begun; one rank of a host does it. `folder` is /dev/shm
- * but in tests. Best effort: what cannot be known is left. */
-void leftovers_sweep(const char *folder);
+/* Called before MPI is begun; one rank of a host does it. Best effort: what
+ * cannot be known is left. */
+void leftovers_sweep(void);
 
 #endif

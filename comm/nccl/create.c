@@ -30,6 +30,24 @@ static ncclConfig_t configuration(const struct nccl *nccl)
     return config;
 }
 
+/* All ranks must have one version: NCCL's protocol is no promise between
+ * versions, and what it says of a mismatch (or does not) names no host. */
+static enum zd_status check_version(struct nccl *nccl)
+{
+    struct comm *control = nccl->base.control;
+    char first[32];
+    snprintf(first, sizeof first, "%s", nccl->functions->version_text);
+    ZD_TRY(comm_broadcast(control, first, sizeof first, 0));
+    if (strcmp(first, nccl->functions->version_text) == 0)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_UNFIT, "E1236",
+            "different versions of NCCL: %s on %s, %s on rank 0",
+            nccl->functions->version_text, control->host, first);
+    zd_fail_help("install one version on all hosts, or name its folder in "
+                 "ZEROD_LIBRARY_PATH; or comm.backend = \"mpi\"");
+    return ZD_ERR_UNFIT;
+}
+
 /* Rank 0 makes the name of the group, all join under it. */
 static enum zd_status join_world(struct nccl *nccl)
 {
@@ -102,7 +120,7 @@ static enum zd_status join(struct nccl *nccl)
     struct comm *control = nccl->base.control;
     enum zd_status status = create_events(nccl);
     ZD_TRY(comm_agree(control, status));
-    ZD_TRY(comm_agree(control, nccl_versions_agree(nccl)));
+    ZD_TRY(comm_agree(control, check_version(nccl)));
     status = join_world(nccl);
     if (status == ZD_OK)
         status = join_levels(nccl);

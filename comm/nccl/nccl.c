@@ -16,7 +16,6 @@ static enum zd_status nccl_begin(struct comm *comm, struct comm_op *op)
 {
     struct nccl *nccl = nccl_of(comm);
     size_t need = nccl_scratch_need(nccl, op);
-    comm_device_count(comm, op);
     op->rounds = op->count > 0;
     if (op->rounds == 0)
         return ZD_OK;

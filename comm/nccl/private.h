@@ -139,9 +139,4 @@ bool nccl_abort_all(struct nccl *nccl);
 /* See comm_give_up. */
 void nccl_give_up(struct nccl *nccl);
 
-/* --- versions.c ----------------------------------------------------------- */
-
-/* ZD_ERR_UNFIT, with all versions, when the ranks opened different ones. */
-enum zd_status nccl_versions_agree(struct nccl *nccl);
-
 #endif

@@ -204,30 +204,6 @@ bool watch_check_waits(struct watch *watch, struct verdict *verdict)
 
 /* --- waits that become long ----------------------------------------------- */
 
-/* Rank 0 itself computes, and another waits for it. */
-static bool is_waited_for(
-        struct watch *watch, double limit, struct verdict *verdict)
-{
-    const struct seat *seat = watch_own(watch, 0);
-    struct seat_told own = seat_tell(seat, LANE_MESSAGES);
-    double limit_ms = 1000 * limit;
-    if (own.state != SEAT_RUNS || own.silent_ms <= limit_ms)
-        return false;
-    watch_look_around(watch, LANE_MESSAGES);
-    for (int r = watch->count; r < watch->size; r++) {
-        const struct seat_told *told = &watch->told[r];
-        if (!watch->heard[r] || told->state != SEAT_WAITS || !told->waits ||
-            told->silent_ms <= limit_ms)
-            continue;
-        *verdict = (struct verdict){
-                .step = atomic_load(&seat->step),
-                .word = told->waits,
-                .seconds = 1e-3 * told->silent_ms};
-        return true;
-    }
-    return false;
-}
-
 void watch_look_at_stall(struct watch *watch)
 {
     const double part = 0.6;
@@ -237,8 +213,7 @@ void watch_look_at_stall(struct watch *watch)
         !is_together(watch) || watch->last < watch->next_stall_look)
         return;
     watch->next_stall_look = watch->last + ASK_AGAIN / 2;
-    bool stalls = find_hang(watch, limit, &verdict) ||
-                  is_waited_for(watch, limit, &verdict);
+    bool stalls = find_hang(watch, limit, &verdict);
     if (stalls != watch->is_stalled)
         watch_tell_stalled(watch, stalls ? &verdict : NULL);
     watch->is_stalled = stalls;

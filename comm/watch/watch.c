@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 50 };
@@ -327,32 +326,6 @@ enum zd_status watch_join(struct watch *watch, const struct watch_world *world)
     for (int n = 0; status == ZD_OK && n < watch->count; n++)
         seat_wait_end(watch_own(watch, n));
     return status;
-}
-
-/* After this many limits, and again after as many. Signals of timers reach a
- * stopped process. */
-static void ask_kernel(const struct watch *watch, int signal, uint64_t limits)
-{
-    uint64_t time = limits * atomic_load(&watch->limit);
-    struct sigevent event = {
-            .sigev_notify = SIGEV_SIGNAL, .sigev_signo = signal};
-    struct timespec in = {
-            .tv_sec = (time_t)(time / 1000000),
-            .tv_nsec = (long)(time % 1000000 * 1000)};
-    struct itimerspec when = {.it_value = in, .it_interval = in};
-    timer_t timer; /* the process' own: never given back */
-    if (time && timer_create(CLOCK_MONOTONIC, &event, &timer) == 0)
-        timer_settime(timer, 0, &when, NULL);
-}
-
-void watch_parts(struct watch *watch)
-{
-    ask_kernel(watch, SIGCONT, 1);
-}
-
-void watch_ends(struct watch *watch)
-{
-    ask_kernel(watch, SIGKILL, 10);
 }
 
 struct seat *watch_seat(struct watch *watch, int n)

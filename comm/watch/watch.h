@@ -45,14 +45,6 @@ enum zd_status watch_create(
         const struct watch_facts *facts, int seats, struct watch **watch_out);
 void watch_destroy(struct watch *watch);
 
-/* The process ends, and other ranks may be gone before it: no one is left then
- * who finds that it stands still, and its launcher would wait for ever. So the
- * kernel is asked, unless waits may be long. From watch_parts on a process that
- * is stopped is continued after a limit; to one that runs that is nothing. One
- * that is still there ten limits behind watch_ends is killed. */
-void watch_parts(struct watch *watch);
-void watch_ends(struct watch *watch);
-
 /* Who is where. */
 struct watch_world {
     int rank, size;     /* ranks `rank` and on of `size` are in this process */

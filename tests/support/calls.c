@@ -28,9 +28,6 @@
  *                           zerod-rows has written all rows
  *   ZEROD_TEST_NO_EXCHANGE  two folders cannot change places, as on NFS
  *
- *   ZEROD_TEST_LAST=N       a signal that a rank gets at its very end, behind
- *                           its exit handlers
- *
  * A thread that gets SIGRTMIN loops without end.
  *
  * What it looks like to a program whose machine has no descriptors left, whose
@@ -215,13 +212,6 @@ static void send_signal(int which)
     if (which == SIGABRT)
         abort();
     kill(getpid(), which);
-}
-
-__attribute__((destructor)) static void end(void)
-{
-    const char *last = getenv("ZEROD_TEST_LAST");
-    if (last && is_rank() && getenv("OMPI_COMM_WORLD_RANK"))
-        send_signal(atoi(last));
 }
 
 /* What a rule of ZEROD_TEST_DELAY asks for, as often as it does. */

@@ -420,65 +420,6 @@ Test(watch, a_watch_that_was_not_scheduled_restarts_its_clocks)
     cr_expect_eq(WEXITSTATUS(state), 0);
 }
 
-/* --- the end -------------------------------------------------------------- */
-
-/* Of a process that does so when its watch is gone: as waitpid has it. */
-static int end_of(void (*last)(void), double limit)
-{
-    int state;
-    pid_t child = fork();
-    if (child == 0) {
-        struct watch *watch;
-        struct watch_facts facts = {.timeout = limit};
-        if (watch_create(&facts, 1, &watch) != ZD_OK)
-            _exit(1);
-        watch_parts(watch);
-        watch_ends(watch);
-        watch_destroy(watch);
-        last();
-        _exit(7);
-    }
-    cr_assert_eq(waitpid(child, &state, 0), child);
-    return state;
-}
-
-static void stop(void)
-{
-    raise(SIGSTOP);
-}
-
-static void loop_for_ever(void)
-{
-    for (;;)
-        __asm__ volatile("");
-}
-
-static void go_on_slowly(void)
-{
-    nap(1);
-}
-
-Test(watch, a_process_that_is_stopped_at_its_end_is_continued)
-{
-    int state = end_of(stop, 0.2);
-    cr_expect(WIFEXITED(state));
-    cr_expect_eq(WEXITSTATUS(state), 7);
-}
-
-Test(watch, a_process_that_does_not_end_is_killed)
-{
-    int state = end_of(loop_for_ever, 0.2);
-    cr_expect(WIFSIGNALED(state));
-    cr_expect_eq(WTERMSIG(state), SIGKILL);
-}
-
-Test(watch, a_process_whose_end_takes_some_limits_is_left_alone)
-{
-    int state = end_of(go_on_slowly, 0.3);
-    cr_expect(WIFEXITED(state));
-    cr_expect_eq(WEXITSTATUS(state), 7);
-}
-
 /* --- files ---------------------------------------------------------------- */
 
 /* Rank 1 alone reads or writes; nothing of it is ever done. */
@@ -520,8 +461,8 @@ Test(watch, file_work_without_progress_is_given_up)
 Test(watch, a_process_that_could_run_is_told_from_one_that_is_stopped)
 {
     pid_t pid = fork();
-    if (pid == 0)
-        loop_for_ever();
+    while (pid == 0)
+        __asm__ volatile("");
     cr_expect(watch_is_runnable(pid));
     cr_expect_not(watch_is_stopped(pid));
     kill(pid, SIGSTOP);
