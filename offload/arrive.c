@@ -60,9 +60,7 @@ static void note_arrived(void *ctx, int64_t arg)
 static void await_buffer(void *ctx, int64_t number)
 {
     struct offload *offload = ctx;
-    waits_hold(&offload->waits, WAIT_DOWN, true);
     token_wait(NULL, stage_empty(&offload->grad_stage, (uint64_t)number));
-    waits_hold(&offload->waits, WAIT_DOWN, false);
 }
 
 /* The parts of the store that an arrival needs. */
@@ -165,7 +163,6 @@ enum zd_status offload_grads_down(
             .first = segment->first_chunk,
             .count = segment->chunk_count,
             .is_last = last,
-            .is_for = updates ? WAIT_HOST : WAIT_DOWN,
             .is_staged = offload_grads_in_file(request) || micro > 0,
     };
     assert(request->accumulates || (micro == 0 && last));
@@ -196,14 +193,14 @@ struct token offload_grads_left(struct offload *offload, int segment)
 
 enum zd_status offload_squares(struct offload *offload, struct exact_sum *sum)
 {
-    struct wait wait = wait_begin(&offload->waits, WAIT_HOST);
+    struct wait wait = wait_begin(offload);
     /* a failed GPU runs no callbacks: report its error here */
     enum zd_status status = device_backend() == DEVICE_CUDA
                                     ? feed_finish(&offload->down)
                                     : ZD_OK;
     if (status == ZD_OK)
         jobs_wait(offload);
-    wait_end(&offload->waits, &wait, WAIT_DOWN);
+    wait_end(offload, &wait, offload->is_speculative ? WAIT_HOST : WAIT_DOWN);
     ZD_TRY(status);
     for (int i = 0; i < offload->worker_count; i++) {
         exact_sum_merge(sum, &offload->workers[i].squares);
@@ -231,10 +228,9 @@ static enum zd_status sum_blocks(
 enum zd_status offload_block_sums(
         struct offload *offload, int64_t *const *sums, double norm)
 {
-    struct wait wait = wait_begin(&offload->waits, WAIT_HOST);
+    struct wait wait = wait_begin(offload);
     struct job job = {
             .fn = sum_blocks,
-            .is_for = WAIT_HOST,
             .count = offload->chunk_count,
             .ready = offload->chunk_count,
             .alone = true,
@@ -244,6 +240,6 @@ enum zd_status offload_block_sums(
     offload->norm = norm;
     job_add(offload, &job);
     jobs_wait(offload);
-    wait_end(&offload->waits, &wait, WAIT_HOST);
+    wait_end(offload, &wait, WAIT_HOST);
     return offload_failure(offload);
 }

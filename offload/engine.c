@@ -129,7 +129,6 @@ static enum zd_status clear_states(struct offload *offload)
             .count = offload->chunk_count,
             .ready = offload->chunk_count,
             .alone = true,
-            .is_for = WAIT_HOST,
             .writes = CHUNK_STATES |
                       (offload_params_in_file(&offload->request) ? CHUNK_SLOT
                                                                  : 0),
@@ -158,7 +157,6 @@ enum zd_status offload_create(
     offload->request = *request;
     offload->place = *place;
     offload->arena = arena;
-    waits_init(&offload->waits);
     pthread_mutex_init(&offload->lock, NULL);
     pthread_cond_init(&offload->work, NULL);
     pthread_cond_init(&offload->progress, NULL);
@@ -203,7 +201,6 @@ void offload_destroy(struct offload *offload)
     segments_destroy(offload);
     stage_fini(&offload->grad_stage);
     stage_fini(&offload->param_stage);
-    waits_fini(&offload->waits);
     pthread_cond_destroy(&offload->progress);
     pthread_cond_destroy(&offload->work);
     pthread_mutex_destroy(&offload->lock);

@@ -15,7 +15,6 @@
 #include "offload/image.h"
 #include "offload/snapshot.h"
 #include "offload/stage.h"
-#include "offload/waits.h"
 
 #include <pthread.h>
 
@@ -39,7 +38,6 @@ struct job {
     unsigned reads, writes; /* chunk_parts: what it takes from the store; 0:
                                nothing, only slots */
     enum job_list list;
-    enum wait_for is_for; /* what a wait for it counts as, but for the disk */
     bool is_over_all;     /* it goes through every chunk there is */
     bool updates;         /* its chunks' parameters are new afterwards */
     bool ends_update;     /* the host's part of the step ends with it */
@@ -116,16 +114,27 @@ struct offload {
     bool is_speculative;
     double update_begin; /* seconds */
 
-    struct waits waits; /* has its own lock */
-
-    struct offload_report report; /* under the lock */
-    struct spans *spans;          /* under the lock; NULL: no one asks */
+    /* under the lock: */
+    struct offload_report report;
+    double busy_seconds, disk_seconds; /* of workers with chunks; of those, that
+                                          they waited for the disk */
+    struct spans *spans;               /* under the lock; NULL: no one asks */
     struct stream_counters down_before, up_before;
 };
 
 /* report.c: the failure of a worker, as this thread's; ZD_OK when there is
  * none. */
 enum zd_status offload_failure(struct offload *offload);
+
+/* A wait of the trainer, for the report: to the disk the share of the time that
+ * workers meanwhile waited for it, the rest to what it is for. */
+enum wait_for { WAIT_DOWN, WAIT_HOST, WAIT_UP };
+struct wait {
+    double begin, busy, disk;
+};
+struct wait wait_begin(struct offload *offload);
+void wait_end(
+        struct offload *offload, const struct wait *wait, enum wait_for rest);
 
 /* --- workers.c */
 enum zd_status workers_start(struct offload *offload);

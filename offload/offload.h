@@ -245,7 +245,7 @@ struct offload_report { /* of a step */
     double host_seconds;             /* update: from its begin to its end */
     double worker_seconds;           /* summed over workers */
     double disk_seconds;             /* summed over workers: for the disk */
-    /* how long the trainer waited for each (waits.c) */
+    /* how long the trainer waited for each */
     double wait_down_seconds, wait_host_seconds, wait_disk_seconds,
             wait_up_seconds;
     bool undone; /* a speculative update was taken back */

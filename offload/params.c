@@ -17,19 +17,19 @@ void offload_params_to(struct offload *offload, int segment, void *device)
 enum zd_status offload_params_wait(struct offload *offload, int index)
 {
     ZD_TRY(offload_update_wait(offload, index));
-    struct wait wait = wait_begin(&offload->waits, WAIT_UP);
+    struct wait wait = wait_begin(offload);
     enum zd_status status = uploads_await(offload, index);
     if (status == ZD_OK)
         status = token_wait(NULL, timeline_last(&offload->segments[index].up));
-    wait_end(&offload->waits, &wait, WAIT_UP);
+    wait_end(offload, &wait, WAIT_UP);
     return status;
 }
 
 enum zd_status offload_update_wait(struct offload *offload, int index)
 {
-    struct wait wait = wait_begin(&offload->waits, WAIT_HOST);
+    struct wait wait = wait_begin(offload);
     token_wait(NULL, offload->segments[index].made);
-    wait_end(&offload->waits, &wait, WAIT_HOST);
+    wait_end(offload, &wait, WAIT_HOST);
     return offload_failure(offload);
 }
 
@@ -38,10 +38,7 @@ enum zd_status offload_update_wait(struct offload *offload, int index)
 static void await_made(void *ctx, int64_t ticket)
 {
     struct segment *segment = ctx;
-    struct waits *waits = &segment->offload->waits;
-    waits_hold(waits, WAIT_UP, true);
     token_wait(NULL, tally_token(&segment->jobs, (uint64_t)ticket));
-    waits_hold(waits, WAIT_UP, false);
 }
 
 /* The segment's parameters as one array, padding included. */
@@ -86,9 +83,7 @@ static enum zd_status fetch_chunk(
 static void await_fetched(void *ctx, int64_t number)
 {
     struct offload *offload = ctx;
-    waits_hold(&offload->waits, WAIT_UP, true);
     token_wait(NULL, stage_full(&offload->param_stage, (uint64_t)number));
-    waits_hold(&offload->waits, WAIT_UP, false);
 }
 
 static void note_sent_up(void *ctx, int64_t number)
@@ -122,7 +117,6 @@ static enum zd_status send_from_file(
             .count = segment->chunk_count,
             .ready = segment->chunk_count,
             .alone = true,
-            .is_for = WAIT_UP,
             .reads = CHUNK_SLOT,
             .fills_stage = true,
             .stage_first = offload->param_stage.next,
@@ -157,11 +151,11 @@ enum zd_status offload_params_up(
     /* what was made is waited for by the stream, or by the file's jobs */
     lease_acquire(params, LEASE_READ, "parameters up");
     /* inline streams make the copy now, and wait for what it needs */
-    struct wait wait = wait_begin(&offload->waits, WAIT_UP);
+    struct wait wait = wait_begin(offload);
     enum zd_status status = offload_params_in_file(request)
                                     ? send_from_file(offload, segment, to)
                                     : send_from_memory(offload, segment, to);
-    wait_end(&offload->waits, &wait, WAIT_UP);
+    wait_end(offload, &wait, WAIT_UP);
     ZD_TRY(status);
     pthread_mutex_lock(&offload->lock);
     offload->report.up_bytes +=

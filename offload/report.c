@@ -1,5 +1,7 @@
 #include "offload/engine.h"
 
+#include "base/clock.h"
+
 enum zd_status offload_failure(struct offload *offload)
 {
     pthread_mutex_lock(&offload->lock);
@@ -8,6 +10,33 @@ enum zd_status offload_failure(struct offload *offload)
         zd_error_set(&offload->error);
     pthread_mutex_unlock(&offload->lock);
     return status;
+}
+
+struct wait wait_begin(struct offload *offload)
+{
+    pthread_mutex_lock(&offload->lock);
+    struct wait wait = {
+            clock_seconds(), offload->busy_seconds, offload->disk_seconds};
+    pthread_mutex_unlock(&offload->lock);
+    return wait;
+}
+
+void wait_end(
+        struct offload *offload, const struct wait *wait, enum wait_for rest)
+{
+    struct offload_report *report = &offload->report;
+    double *const for_what[] = {
+            &report->wait_down_seconds, &report->wait_host_seconds,
+            &report->wait_up_seconds};
+    pthread_mutex_lock(&offload->lock);
+    double seconds = clock_seconds() - wait->begin;
+    double busy = offload->busy_seconds - wait->busy;
+    double disk = offload->disk_seconds - wait->disk;
+    double on_disk = busy > disk ? seconds * disk / busy : seconds;
+    on_disk = on_disk < disk ? on_disk : disk;
+    report->wait_disk_seconds += on_disk;
+    *for_what[rest] += seconds - on_disk;
+    pthread_mutex_unlock(&offload->lock);
 }
 
 struct offload_facts offload_facts(const struct offload *offload)
@@ -31,7 +60,6 @@ struct offload_report offload_report_take(struct offload *offload)
     struct offload_report report = offload->report;
     offload->report = (struct offload_report){0};
     pthread_mutex_unlock(&offload->lock);
-    waits_take(&offload->waits, &report);
     if (offload->file)
         store_file_report(offload->file, &report);
     report.down_seconds = down.seconds - offload->down_before.seconds;

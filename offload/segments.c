@@ -30,11 +30,11 @@ static enum zd_status wait_fed(
         struct stream *stream)
 {
     struct offload *offload = token.of->owner;
-    struct wait wait = wait_begin(&offload->waits, what);
+    struct wait wait = wait_begin(offload);
     enum zd_status status = feed_await(feed, token);
     if (status == ZD_OK)
         status = stream_wait_record(stream, token.of->event, token.number);
-    wait_end(&offload->waits, &wait, what);
+    wait_end(offload, &wait, what);
     ZD_TRY(status);
     return offload_failure(offload);
 }

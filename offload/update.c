@@ -172,7 +172,6 @@ static struct job job_over_all(const struct offload *offload, job_fn *fn)
             .ready = offload->chunk_count,
             .alone = true,
             .is_over_all = true,
-            .is_for = WAIT_HOST,
     };
 }
 

@@ -22,26 +22,6 @@ static struct job *job_at(struct offload *offload, uint64_t number)
     return &offload->jobs[number % (uint64_t)offload->job_capacity];
 }
 
-/* Collect under the lock what is reported without it. */
-struct news {
-    uint64_t jobs;
-    enum wait_for first;
-};
-
-static struct news news_of(struct offload *offload)
-{
-    bool is_idle = offload->job_begin == offload->job_end;
-    return (struct news){
-            .jobs = offload->job_begin + offload->job_end,
-            .first = is_idle ? WAIT_UP
-                             : job_at(offload, offload->job_begin)->is_for};
-}
-
-static void tell(struct offload *offload, struct news news)
-{
-    waits_first(&offload->waits, news.jobs, news.first);
-}
-
 uint64_t job_add(struct offload *offload, const struct job *job)
 {
     if (!job->count)
@@ -60,10 +40,8 @@ uint64_t job_add(struct offload *offload, const struct job *job)
         if (job->reads || job->writes)
             added->list = LIST_WANTED;
     }
-    struct news news = news_of(offload);
     pthread_cond_broadcast(&offload->work);
     pthread_mutex_unlock(&offload->lock);
-    tell(offload, news);
     return number + 1;
 }
 
@@ -139,11 +117,11 @@ static void begin_list(struct offload *offload, struct job *job)
 {
     job->list = LIST_BEGINNING;
     pthread_mutex_unlock(&offload->lock);
-    waits_work(&offload->waits, 1, 1);
+    double begin = clock_seconds();
     enum zd_status status = chunk_list_begin(
             offload, job->first, job->count, job->reads, job->writes);
-    waits_work(&offload->waits, -1, -1);
     pthread_mutex_lock(&offload->lock);
+    offload->busy_seconds += clock_seconds() - begin;
     note_failure(offload, status);
     job->list = LIST_BEGUN;
     pthread_cond_broadcast(&offload->work);
@@ -196,7 +174,6 @@ static void run_chunk(struct worker *worker, struct job *job)
     double begin = clock_seconds();
     enum zd_status status = ZD_OK;
     pthread_mutex_unlock(&offload->lock);
-    waits_work(&offload->waits, 1, 0);
     if (!has_failed)
         status = work_on(worker, &now, at);
     if (now.is_staged)
@@ -209,10 +186,10 @@ static void run_chunk(struct worker *worker, struct job *job)
     spans_add(
             spans, LANE_WORKERS + worker->index,
             now.updates ? "update" : "chunk", now.first + at, begin, end);
-    waits_work(&offload->waits, -1, 0);
     pthread_mutex_lock(&offload->lock);
     note_failure(offload, status);
     offload->report.worker_seconds += seconds;
+    offload->busy_seconds += seconds;
     if (now.updates)
         uploads_note(offload, now.first + at);
     job->finished++;
@@ -221,10 +198,6 @@ static void run_chunk(struct worker *worker, struct job *job)
         return;
     retire_jobs(offload);
     pthread_cond_broadcast(&offload->work); /* jobs that waited for this one */
-    struct news news = news_of(offload);
-    pthread_mutex_unlock(&offload->lock);
-    tell(offload, news);
-    pthread_mutex_lock(&offload->lock);
 }
 
 static void *work(void *ctx)

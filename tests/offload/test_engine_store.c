@@ -271,6 +271,7 @@ static struct offload_report wait_for_params(
     if (f->e.request.params_on_host) {
         cr_assert_eq(
                 offload_params_up(f->e.offload, 1, f->device, &done), ZD_OK);
+        cr_assert_eq(offload_update_wait(f->e.offload, 1), ZD_OK);
         cr_assert_eq(token_wait(NULL, timeline_last(&done)), ZD_OK);
     } else {
         cr_assert_eq(offload_params_wait(f->e.offload, 1), ZD_OK);
