@@ -224,6 +224,8 @@ enum zd_status skeleton_render(
 {
     json_t *messages = s->messages;
     if (count < json_array_size(s->messages)) {
+        size_t *steps = &s->renderer->limits.steps;
+        *steps -= count < *steps ? count : *steps; /* what the list takes */
         messages = json_array();
         for (size_t i = 0; i < count; i++)
             json_array_append(messages, json_array_get(s->messages, i));

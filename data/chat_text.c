@@ -41,8 +41,10 @@ static void set(json_t *context, const char *key, const json_t *value)
 
 /* A conversation is rendered up to some 50 times, a value of it in 5 to 100
  * steps each time, and its texts are copied. A template that takes more is
- * hostile: it would take it for each row of a file. */
+ * hostile: it would take it for each row of a file. MOST_STEPS take about 2 s,
+ * whatever the conversation. */
 enum {
+    MOST_STEPS = 100000000,
     BASE_STEPS = 2000000,
     VALUE_STEPS = 5000,
     BYTE_STEPS = 4,
@@ -70,6 +72,8 @@ static struct jinja_limits limits_of(const struct conversation *conversation)
     allow(conversation->tools, &limits);
     allow(conversation->documents, &limits);
     allow(conversation->variables, &limits);
+    if (limits.steps > MOST_STEPS)
+        limits.steps = MOST_STEPS;
     limits.most_steps = limits.steps;
     return limits;
 }

@@ -213,3 +213,45 @@ Test(data_chat, what_is_trained_is_the_assistants_text_with_its_end_mark)
         }
     data_case_fini(&test);
 }
+
+/* What takes more than its budget ends: here each turn, of which there is no
+ * word in the text, is looked for in renderings of all turns before it. */
+Test(data_chat, a_long_conversation_takes_its_budget_at_most)
+{
+    static const struct {
+        int turns;
+        const char *answer, *code; /* NULL: it is rendered */
+    } rows[] = {{100000, "Ho", NULL}, {300, "", NULL}, {20000, "", "E0414"}};
+    struct data_case test;
+    data_case_init(&test, NULL);
+    struct chat *chat = open_chat(&test, &templates[0], true);
+    for (size_t r = 0; r < COUNT(rows); r++) {
+        struct conversation talk = {0};
+        struct chat_renderer renderer;
+        struct document document = {0};
+        const char *code = rows[r].code;
+#ifdef __SANITIZE_ADDRESS__
+        if (code) /* a whole budget takes a minute there */
+            continue;
+#endif
+        for (int i = 0; i < rows[r].turns; i++)
+            conversation_add(
+                    &talk,
+                    json_pack(
+                            "{s:s, s:s}", "role", i % 2 ? "assistant" : "user",
+                            "content", i % 2 ? rows[r].answer : "Hi"),
+                    false);
+        chat_renderer_init(&renderer, chat);
+        enum zd_status status =
+                chat_render(&renderer, &talk, TRAIN_ON_ASSISTANT, &document);
+        cr_expect_eq(status, code ? ZD_ERR_DATA : ZD_OK, "%zu", r);
+        cr_expect_str_eq(zd_error_get()->code, code ? code : "");
+        cr_expect(code || document.trained_count == (size_t)rows[r].turns / 2);
+        zd_error_clear();
+        chat_renderer_fini(&renderer);
+        document_fini(&document);
+        conversation_fini(&talk);
+    }
+    chat_destroy(chat);
+    data_case_fini(&test);
+}
