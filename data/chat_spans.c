@@ -213,39 +213,43 @@ static int64_t end_mark(
     return mark == NO_PLACE ? NO_PLACE : (int64_t)spaces + mark;
 }
 
-/* How many marks of a message a text has; *after_out: where the last ends. */
-static size_t count_marks(
+/* The last mark of a message in a text: its word, how often it is there, and
+ * where it ends; false: there is none. */
+static bool find_last_mark(
         const struct skeleton *s, const struct jinja_output *text,
-        size_t message, size_t *after_out)
+        size_t message, size_t *word_out, size_t *times_out, size_t *end_out)
 {
     const struct chat_memory *memory = s->renderer->memory;
     const char *at = text->text, *end = at + text->bytes;
-    size_t count = 0;
-    *after_out = 0;
-    while ((at = jinja_find_mark(at, (size_t)(end - at)))) {
+    bool found = false;
+    for (; (at = jinja_find_mark(at, (size_t)(end - at))); at += MARK_BYTES) {
         size_t word = jinja_mark_word(at);
-        at += MARK_BYTES;
         if (word >= memory->word_count ||
             memory->words[word].message != message)
             continue;
-        *after_out = (size_t)(at - text->text);
-        count++;
+        *times_out = found && word == *word_out ? *times_out + 1 : 1;
+        *word_out = word;
+        *end_out = (size_t)(at - text->text) + MARK_BYTES;
+        found = true;
     }
-    return count;
+    return found;
 }
 
-/* Without the marks that are repeated in a later message: `upto` has `count`.
- */
+/* Without the marks that a later message repeats: the message's own end with
+ * this word, the n-th time. */
 static void leave_repeated(
-        const struct skeleton *s, size_t message, size_t count,
+        const struct skeleton *s, size_t message, size_t word, size_t n,
         struct around *around)
 {
-    const struct message_place *of = &s->of[message];
-    if (count == 0 || count > of->last - of->first)
+    const struct place *places = s->shape.places;
+    for (size_t p = s->of[message].first; p < s->of[message].last; p++) {
+        n -= places[p].word == word;
+        if (n > 0)
+            continue;
+        around->last = places[p].at + MARK_BYTES;
+        around->after = places[p + 1].at;
         return;
-    const struct place *next = &s->shape.places[of->first + count];
-    around->last = next[-1].at + MARK_BYTES;
-    around->after = next->at;
+    }
 }
 
 static enum zd_status find_end(
@@ -253,7 +257,7 @@ static enum zd_status find_end(
         int64_t *at_out)
 {
     const char *text = s->shape.text.text;
-    size_t kind = kind_of(s, message), last;
+    size_t kind = kind_of(s, message), word = 0, times = 0, last = 0;
     struct jinja_output upto = {0};
     *at_out = NO_PLACE;
     if (message + 1 == json_array_size(s->messages)) {
@@ -266,13 +270,14 @@ static enum zd_status find_end(
     if (*at_out != NO_PLACE)
         return ZD_OK;
     ZD_TRY(skeleton_render(s, message + 1, false, &upto));
-    size_t count = count_marks(s, &upto, message, &last);
-    leave_repeated(s, message, count, around);
-    int64_t mark = count > 0 ? end_mark(
-                                       text + around->last,
-                                       around->after - around->last,
-                                       upto.text + last, upto.bytes - last)
-                             : NO_PLACE;
+    int64_t mark = NO_PLACE;
+    if (find_last_mark(s, &upto, message, &word, &times, &last)) {
+        if (s->of[message].repeats)
+            leave_repeated(s, message, word, times, around);
+        mark = end_mark(
+                text + around->last, around->after - around->last,
+                upto.text + last, upto.bytes - last);
+    }
     jinja_output_fini(&upto);
     if (mark != NO_PLACE)
         *at_out = (int64_t)around->last + mark;
