@@ -120,12 +120,10 @@ static enum zd_status open_tokens(
 static enum data_packing resolve_packing(
         const struct data_options *options, const struct file_list *list)
 {
-    bool is_text = true;
-    for (int i = 0; i < list->count; i++)
-        is_text &= list->files[i].format == DATA_TEXT;
     if (options->packing != PACKING_AUTO)
         return options->packing;
-    return is_text || list->is_tokens ? PACKING_STREAM : PACKING_DOCUMENTS;
+    return sources_are_text(list) || list->is_tokens ? PACKING_STREAM
+                                                     : PACKING_DOCUMENTS;
 }
 
 enum zd_status corpus_find(

@@ -35,16 +35,13 @@ static enum zd_status text_key(
             entry->field, entry->messages_field, entry->role_field,
             entry->content_field};
     const int64_t eos = recipe->eos, train_on = recipe->train_on;
-    bool is_text = true;
-    for (int i = 0; i < list->count; i++)
-        is_text &= list->files[i].format == DATA_TEXT;
     struct hasher *hasher = zd_must(hasher_create());
     hasher_string(hasher, "words 3");
     hasher_string(hasher, tokenizer_digest(recipe->tokenizer));
     hasher_update(hasher, &eos, sizeof eos);
     if (recipe->chat)
         hasher_string(hasher, recipe->chat->digest);
-    if (!is_text)
+    if (!sources_are_text(list))
         hasher_update(hasher, &train_on, sizeof train_on);
     if (recipe->skips_bad_rows)
         hasher_string(hasher, "skips");
@@ -90,14 +87,6 @@ static enum zd_status resolve_recipe(
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0433", "%s is text, but there is no tokenizer",
                 entry->path);
-    int ids = tokenizer_vocab_size(request->tokenizer);
-    if (ids > request->vocab_size)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0447",
-                "the tokenizer (%s) has %d ids, but the model's vocabulary has "
-                "%d",
-                tokenizer_describe(request->tokenizer), ids,
-                request->vocab_size);
     if (request->eos >= request->vocab_size)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0442",

@@ -79,11 +79,11 @@ static enum zd_status check_known(
         size_t i = 0;
         while (i < count && strcmp(names[i].theirs, key) != 0)
             i++;
-        if (i < count || json_is_null(value))
+        if (i < count || json_is_null(value) || json_is_false(value))
             continue;
         snprintf(
-                what, sizeof what, "has \"%.60s\", which zerod does not use",
-                key);
+                what, sizeof what,
+                "has the key \"%.60s\", which zerod does not use", key);
         return refuse(taker, what);
     }
     return ZD_OK;
@@ -193,30 +193,18 @@ static enum zd_status take_format(struct taker *taker)
 
 static enum zd_status check_set(const struct taker *taker)
 {
-    static const char *const known[] = {
-            "file_name",  "formatting", "columns",    "tags",   "split",
-            "hf_hub_url", "ms_hub_url", "om_hub_url", "ranking"};
-    const char *key;
-    json_t *value;
+    static const struct names known[] = {
+            {.theirs = "file_name"},  {.theirs = "formatting"},
+            {.theirs = "columns"},    {.theirs = "tags"},
+            {.theirs = "split"},      {.theirs = "hf_hub_url"},
+            {.theirs = "ms_hub_url"}, {.theirs = "om_hub_url"},
+            {.theirs = "ranking"}};
     if (json_is_true(json_object_get(taker->set, "ranking")))
         return refuse(
                 taker, "ranks answers: zerod trains on text, not on "
                        "preferences");
-    json_object_foreach((json_t *)taker->set, key, value)
-    {
-        char what[120];
-        size_t i = 0, count = sizeof known / sizeof known[0];
-        while (i < count && strcmp(known[i], key) != 0)
-            i++;
-        snprintf(
-                what, sizeof what,
-                "has the key \"%.60s\", which zerod does "
-                "not use",
-                key);
-        if (i == count && !json_is_null(value) && !json_is_false(value))
-            return refuse(taker, what);
-    }
-    return ZD_OK;
+    return check_known(
+            taker, taker->set, known, sizeof known / sizeof known[0]);
 }
 
 /* What is elsewhere comes with how to get it. */

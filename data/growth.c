@@ -75,12 +75,12 @@ enum zd_status growth_begin(
     growth->end = end;
     enum zd_status status = token_cache_folder(options->cache_dir, folder);
     if (status == ZD_OK)
-        status = cache_writer_create(folder, content->key, &growth->writer);
+        status = cache_writer_create(
+                folder, content->key, &growth->stop, &growth->writer);
     if (status == ZD_OK) {
         snprintf(
                 growth->path, sizeof growth->path, "%s",
                 cache_writer_path(growth->writer));
-        cache_writer_until(growth->writer, &growth->stop);
         status = open_to_read(growth);
         if (status == ZD_OK &&
             thread_start(&growth->thread, "zerod-grow", grow, growth) != 0)

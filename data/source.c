@@ -319,6 +319,14 @@ void sources_free(struct file_list *list)
     memset(list, 0, sizeof *list);
 }
 
+bool sources_are_text(const struct file_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        if (list->files[i].format != DATA_TEXT)
+            return false;
+    return true;
+}
+
 bool sources_have_chat(const struct file_list *list)
 {
     for (int i = 0; i < list->count; i++)

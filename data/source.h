@@ -44,8 +44,9 @@ struct file_list {
 enum zd_status sources_find(
         const struct data_entry *entry, struct file_list *list_out);
 void sources_free(struct file_list *list);
-/* Is any of them conversations? */
+/* Is any of them conversations; are all of them plain text? */
 bool sources_have_chat(const struct file_list *list);
+bool sources_are_text(const struct file_list *list);
 
 /* Add to `hasher` what tells this file's content from any other. Up to 64 MiB
  * the whole content (a Megatron file's index included); above that its size,

@@ -88,13 +88,15 @@ static enum zd_status append(
 }
 
 enum zd_status cache_writer_create(
-        const char *folder, const char *key, struct cache_writer **writer_out)
+        const char *folder, const char *key, const atomic_bool *stop,
+        struct cache_writer **writer_out)
 {
     char docs[PATH_MAX];
     const struct cache_header blank = {.magic = {0}};
     struct cache_writer *writer = zd_array(1, sizeof *writer);
     snprintf(writer->folder, sizeof writer->folder, "%s", folder);
     snprintf(writer->key, sizeof writer->key, "%s", key);
+    writer->stop = stop;
     cache_path(writer->path, folder, key);
     remove_leftovers(folder);
     writer->hasher = zd_must(hasher_create());
@@ -214,11 +216,6 @@ static enum zd_status set_state(struct cache_writer *writer, uint32_t state)
     return fs_pwrite(
             fileno(writer->words), writer->temporary, &header, sizeof header,
             0);
-}
-
-void cache_writer_until(struct cache_writer *writer, const atomic_bool *stop)
-{
-    writer->stop = stop;
 }
 
 const char *cache_writer_path(const struct cache_writer *writer)

@@ -145,26 +145,17 @@ static void keep_rest(
     reader->rest_bytes = rest;
 }
 
-/* What was kept becomes the beginning of the unit; the buffers are swapped. */
-static void take_rest(struct unit_reader *reader, struct unit *unit)
-{
-    char *text = unit->text;
-    size_t capacity = unit->capacity;
-    unit->text = reader->rest;
-    unit->capacity = reader->rest_capacity;
-    unit->bytes = reader->rest_bytes;
-    reader->rest = text;
-    reader->rest_capacity = capacity;
-    reader->rest_bytes = 0;
-}
-
 /* A unit of the open file; *has_out false: there is no more. */
 static enum zd_status read_unit(
         struct unit_reader *reader, struct unit *unit, bool *has_out)
 {
     const struct data_file *file = &reader->list->files[reader->file];
     size_t part;
-    take_rest(reader, unit);
+    /* what was kept is the beginning */
+    unit->text =
+            zd_grow(unit->text, &unit->capacity, reader->rest_bytes + 1, 1);
+    unit->bytes = reader->rest_bytes;
+    memcpy(unit->text, reader->rest ? reader->rest : "", unit->bytes);
     ZD_TRY(read_text(reader, file, unit, &part));
     *has_out = part > 0;
     if (part == 0 && !reader->has_unit)

@@ -27,16 +27,6 @@ static uint64_t file_bytes(const struct corpus *corpus)
     return bytes;
 }
 
-/* Are all its files plain text? Else its order is windows only if a job says
- * so. */
-static bool is_text(const struct corpus *corpus)
-{
-    bool is_text = true;
-    for (int i = 0; i < corpus->list.count; i++)
-        is_text &= corpus->list.files[i].format == DATA_TEXT;
-    return is_text;
-}
-
 /* --- threads and memory ----------------------------------------------------
  */
 
@@ -118,7 +108,8 @@ enum zd_status windows_choose(
     for (int i = 0; i < dataset->part_count; i++) {
         const struct corpus *corpus = &dataset->parts[i].corpus;
         bytes += file_bytes(corpus);
-        may &= is_text(corpus) && corpus->packing == PACKING_STREAM;
+        may &= sources_are_text(&corpus->list) &&
+               corpus->packing == PACKING_STREAM;
         if (shuffle != SHUFFLE_WINDOWS || corpus->packing == PACKING_STREAM)
             continue;
         ZD_FAIL(ZD_ERR_CONFIG, "E0213",

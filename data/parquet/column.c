@@ -1,10 +1,11 @@
 #include "data/parquet/column.h"
 
 #include "base/file/fs.h"
-#include "data/parquet/inflate.h"
 
+#include <snappy-c.h>
 #include <string.h>
 #include <zlib.h>
+#include <zstd.h>
 
 enum { PAGE_DATA = 0, PAGE_DICTIONARY = 2, PAGE_DATA_V2 = 3 };
 enum { LEVELS_RLE = 3 };
@@ -24,6 +25,95 @@ static enum zd_status damaged(
         const struct parquet_column *column, const char *what)
 {
     return parquet_damaged(column->file, column->leaf->path, "%s", what);
+}
+
+/* --- pages, decompressed by the compressors' libraries ---------------------
+ */
+
+/* Each fills all of `out`, or fails. */
+typedef bool inflate_fn(
+        const unsigned char *in, size_t in_bytes, unsigned char *out,
+        size_t out_bytes);
+
+static bool copy(
+        const unsigned char *in, size_t in_bytes, unsigned char *out,
+        size_t out_bytes)
+{
+    if (in_bytes == out_bytes && in_bytes > 0)
+        memcpy(out, in, in_bytes);
+    return in_bytes == out_bytes;
+}
+
+/* The length first: it may not exceed the room. */
+static bool inflate_snappy(
+        const unsigned char *in, size_t in_bytes, unsigned char *out,
+        size_t out_bytes)
+{
+    const char *packed = (const char *)in;
+    size_t got = 0;
+    return snappy_uncompressed_length(packed, in_bytes, &got) == SNAPPY_OK &&
+           got == out_bytes &&
+           snappy_uncompress(packed, in_bytes, (char *)out, &got) ==
+                   SNAPPY_OK &&
+           got == out_bytes;
+}
+
+static bool inflate_gzip(
+        const unsigned char *in, size_t in_bytes, unsigned char *out,
+        size_t out_bytes)
+{
+    z_stream z = {
+            .next_in = (Bytef *)in,
+            .avail_in = (unsigned)in_bytes,
+            .next_out = out,
+            .avail_out = (unsigned)out_bytes};
+    if (inflateInit2(&z, 15 + 32) != Z_OK)
+        return false;
+    int result = inflate(&z, Z_FINISH);
+    inflateEnd(&z);
+    return result == Z_STREAM_END && z.avail_out == 0;
+}
+
+static bool inflate_zstd(
+        const unsigned char *in, size_t in_bytes, unsigned char *out,
+        size_t out_bytes)
+{
+    return ZSTD_decompress(out, out_bytes, in, in_bytes) == out_bytes;
+}
+
+static const struct {
+    const char *name;
+    inflate_fn *inflate;
+} codecs[] = {
+        {"UNCOMPRESSED", copy}, {"SNAPPY", inflate_snappy},
+        {"GZIP", inflate_gzip}, {"LZO", NULL},
+        {"BROTLI", NULL},       {"LZ4", NULL},
+        {"ZSTD", inflate_zstd}, {"LZ4_RAW", NULL},
+};
+
+static enum zd_status check_codec(
+        const struct parquet_file *file, const char *column, int codec)
+{
+    if (codec < 0 || codec >= (int)(sizeof codecs / sizeof codecs[0]))
+        return parquet_unsupported(file, column, "codec number %d", codec);
+    return codecs[codec].inflate
+                   ? ZD_OK
+                   : parquet_unsupported(
+                             file, column, "the codec %s", codecs[codec].name);
+}
+
+static enum zd_status inflate_page(
+        const struct parquet_file *file, const char *column, int codec,
+        const unsigned char *in, size_t in_bytes, unsigned char *out,
+        size_t out_bytes)
+{
+    ZD_TRY(check_codec(file, column, codec));
+    return codecs[codec].inflate(in, in_bytes, out, out_bytes)
+                   ? ZD_OK
+                   : parquet_damaged(
+                             file, column,
+                             "a page does not decompress to its %zu bytes",
+                             out_bytes);
 }
 
 /* --- the header of a page ------------------------------------------------- */
@@ -122,7 +212,7 @@ static enum zd_status read_body(
         memcpy(out->bytes, column->packed.bytes, plain);
     if ((size_t)header->bytes == plain)
         return ZD_OK; /* some writers compress what is empty, some do not */
-    return parquet_inflate(
+    return inflate_page(
             file, column->leaf->path,
             header->is_packed ? column->chunk.codec : 0,
             column->packed.bytes + plain, packed - plain, out->bytes + plain,
@@ -258,7 +348,7 @@ enum zd_status column_begin(
     column->page_left = 0;
     column->is_at_end = false;
     column->dictionary.count = 0;
-    ZD_TRY(parquet_check_codec(column->file, column->leaf->path, chunk->codec));
+    ZD_TRY(check_codec(column->file, column->leaf->path, chunk->codec));
     return column_advance(column);
 }
 

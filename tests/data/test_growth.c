@@ -298,7 +298,7 @@ Test(data_growth, a_wait_for_words_goes_on_as_long_as_they_come)
     dataset_close(dataset);
     uint32_t *words = calloc(WINDOW, sizeof *words);
     int32_t *memory = malloc(loader_bytes(2, 1, T));
-    cr_assert_eq(cache_writer_create(test.cache, key, &writer), ZD_OK);
+    cr_assert_eq(cache_writer_create(test.cache, key, NULL, &writer), ZD_OK);
     strcpy(name, strrchr(cache_writer_path(writer), '-') + 1);
     test.request.growth = name;
     cr_assert_eq(dataset_open(&test.request, &dataset), ZD_OK);
