@@ -364,6 +364,14 @@ static struct value evaluate_part(struct jinja *j, const struct node *node)
                                    : jinja_item(j, value, key);
 }
 
+static struct value evaluate_block(struct jinja *j, const struct node *node)
+{
+    struct value value = {
+            .kind = MACRO, .macro = jinja_alloc(j, sizeof *value.macro)};
+    *value.macro = (struct closure){node->macro, j->scope};
+    return value;
+}
+
 static struct value evaluate(struct jinja *j, const struct node *node)
 {
     switch (node->kind) {
@@ -395,6 +403,8 @@ static struct value evaluate(struct jinja *j, const struct node *node)
     case AND:
     case OR:
         return evaluate_either(j, node);
+    case BLOCK:
+        return evaluate_block(j, node);
     default:
         return evaluate_choice(j, node);
     }

@@ -328,6 +328,10 @@ JINJA_FUNCTION(do_dictsort)
 /* --- the table ------------------------------------------------------------ */
 
 #define FILTERS(X)                                                             \
+    X(abs, "", NUMBERS,                                                        \
+      jinja_compare(j, self, jinja_integer(0), "<") < 0                        \
+              ? jinja_operate(j, '-', jinja_integer(0), self)                  \
+              : jinja_operate(j, '+', jinja_integer(0), self))                 \
     X(capitalize, "", 0, jinja_in_case(j, jinja_str(j, self), CAPITAL))        \
     X(first, "", 0, end_of(j, self, false))                                    \
     X(last, "", 0, end_of(j, self, true))                                      \
@@ -340,6 +344,7 @@ JINJA_FUNCTION(do_dictsort)
     X(string, "", 0, jinja_str(j, self))                                       \
     X(trim, "chars", 0,                                                        \
       jinja_stripped(j, jinja_str(j, self), a[0], true, true))                 \
+    X(title, "", 0, jinja_in_case(j, jinja_str(j, self), WORDS))               \
     X(upper, "", 0, jinja_in_case(j, jinja_str(j, self), UPPER))
 
 FILTERS(JINJA_ROW_FUNCTION)

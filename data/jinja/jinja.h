@@ -2,13 +2,13 @@
  * once and rendered many times.
  *
  * Statements: if, for (with a condition, break, continue), set (also of a block
- * and of a namespace), macro, generation. Expressions as Jinja has them;
- * filters are the rows of filters.c, tests, methods and functions those of
- * methods.c. White space as with trim_blocks and lstrip_blocks. Values print,
- * compare and fail as in Python; whole numbers have 64 bits, and Unicode's
- * special cases of upper case are left out, but for the sharp s. What else
- * Jinja has (raw, call, include, extends, with, recursive loops, * in calls,
- * **, formats by %, other filters and methods) is refused by name and line.
+ * and of a namespace), macro, call, raw, generation. Expressions as Jinja has
+ * them; filters are the rows of filters.c, tests, methods and functions those
+ * of methods.c. White space as with trim_blocks and lstrip_blocks. Values
+ * print, compare and fail as in Python; whole numbers have 64 bits, and
+ * Unicode's special cases of upper case are left out, but for the sharp s. What
+ * else Jinja has (include, extends, with, recursive loops, * in calls, formats
+ * by %, other filters and methods) is refused by name and line.
  *
  * Source: Jinja 3.1's documentation of templates; transformers 5.24,
  * utils/chat_template_utils.py. Held against both by

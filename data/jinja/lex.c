@@ -186,10 +186,8 @@ static void add_sign(struct lexer *l)
     static const struct {
         const char *text;
         char op;
-    } twos[] = {
-            {"==", 'E'}, {"!=", 'N'}, {"<=", 'L'}, {">=", 'G'}, {"//", 'D'}};
-    if (is_at(l, l->at, "**"))
-        jinja_unknown(l->j, "** is not supported");
+    } twos[] = {{"==", 'E'}, {"!=", 'N'}, {"<=", 'L'},
+                {">=", 'G'}, {"//", 'D'}, {"**", 'P'}};
     for (size_t i = 0; i < sizeof twos / sizeof twos[0]; i++)
         if (is_at(l, l->at, twos[i].text)) {
             add(l, T_SIGN, twos[i].op, jinja_slice(l->at, 2));
@@ -234,9 +232,6 @@ static void lex_tag(struct lexer *l, char kind)
             while (at < l->end && is_word(*at))
                 at++;
             struct value name = jinja_slice(l->at, (size_t)(at - l->at));
-            if (l->tokens[l->count - 1].kind == T_BLOCK &&
-                jinja_is_text(name, "raw"))
-                jinja_unknown(l->j, "{%% raw %%} is not supported");
             add(l, T_NAME, 0, name);
             pass(l, at);
         } else {
@@ -247,6 +242,35 @@ static void lex_tag(struct lexer *l, char kind)
                 jinja_fail(l->j, "a bracket that closes none");
         }
     }
+}
+
+/* Text that holds no tags, up to {% endraw %}; false: this is another tag. */
+static bool lex_raw(struct lexer *l)
+{
+    static const char end[] = "endraw";
+    struct lexer before = *l;
+    int line = l->j->line;
+    const char *name = past_blanks(l, l->at), *at = name + 3;
+    if (!is_at(l, name, "raw"))
+        return false;
+    pass(l, past_blanks(l, at));
+    if (!take_end(l, '%')) {
+        *l = before;
+        l->j->line = line;
+        return false;
+    }
+    for (at = l->at; (at = memmem(at, (size_t)(l->end - at), "{%", 2)); at++) {
+        char sign = at + 2 < l->end ? at[2] : 0;
+        name = past_blanks(l, at + 2 + (sign == '-' || sign == '+'));
+        if (!is_at(l, name, end))
+            continue;
+        add_text(l, at, '%', sign);
+        pass(l, past_blanks(l, name + sizeof end - 1));
+        if (take_end(l, '%'))
+            return true;
+    }
+    jinja_fail(l->j, "a block without its end (%s)", end);
+    return true;
 }
 
 static void lex_comment(struct lexer *l)
@@ -286,7 +310,7 @@ struct token *jinja_lex(struct jinja *j, const char *source, size_t bytes)
         l.at += 2 + is_signed;
         if (kind == '#')
             lex_comment(&l);
-        else
+        else if (kind != '%' || !lex_raw(&l))
             lex_tag(&l, kind);
     }
     add(&l, T_END, 0, jinja_none());

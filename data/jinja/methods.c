@@ -175,6 +175,7 @@ JINJA_FUNCTION(dict_get)
     X(startswith, "prefix!", OF_TEXT,                                          \
       jinja_truth(has_end(j, self, a[0], true)))                               \
     X(strip, "chars", OF_TEXT, strip(j, self, a[0], true, true))               \
+    X(title, "", OF_TEXT, jinja_in_case(j, self, TITLE))                       \
     X(upper, "", OF_TEXT, jinja_in_case(j, self, UPPER))                       \
     X(values, "", OF_DICT, jinja_view(j, VIEW, self, false, true))
 

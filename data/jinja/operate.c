@@ -194,17 +194,32 @@ static struct value operate_whole(
     return jinja_integer(out);
 }
 
+/* A power of whole numbers, which is none where the exponent is negative. */
+static struct value power(struct jinja *j, int64_t base, int64_t exponent)
+{
+    struct value made = jinja_integer(1);
+    if (exponent < 0)
+        return jinja_real(pow((double)base, (double)exponent));
+    for (; exponent > 0 && jinja_charge(j, 1, 0); exponent--)
+        made = operate_whole(j, '*', made.integer, base);
+    return made;
+}
+
 static struct value operate_numbers(
         struct jinja *j, char sign, struct value a, struct value b)
 {
     bool cuts = sign == 'D' || sign == '%';
     double x = (double)exact(a), y = (double)exact(b);
-    if ((cuts || sign == '/') && y == 0) {
+    if (((cuts || sign == '/') && y == 0) || (sign == 'P' && x == 0 && y < 0)) {
         jinja_fail(j, "division by zero");
         return jinja_none();
     }
     if (sign == '/')
         return jinja_real(x / y);
+    if (sign == 'P' && (a.kind == FLOAT || b.kind == FLOAT))
+        return jinja_real(pow(x, y));
+    if (sign == 'P')
+        return power(j, integer_or(a, 0), integer_or(b, 0));
     if (a.kind != FLOAT && b.kind != FLOAT)
         return operate_whole(j, sign, integer_or(a, 0), integer_or(b, 0));
     if (cuts)
@@ -235,7 +250,9 @@ struct value jinja_operate(
         jinja_use_undefined(j, a.kind == UNDEFINED ? a : b);
     jinja_fail(
             j, "unsupported operand types for %s: '%s' and '%s'",
-            sign == 'D' ? "//" : (char[]){sign, '\0'}, jinja_type(a),
-            jinja_type(b));
+            sign == 'D'   ? "//"
+            : sign == 'P' ? "** or pow()"
+                          : (char[]){sign, '\0'},
+            jinja_type(a), jinja_type(b));
     return jinja_none();
 }

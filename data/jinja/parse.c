@@ -120,17 +120,43 @@ static void parse_parameters(struct parser *p, struct macro *macro)
     }
 }
 
+static struct node *parse_block(
+        struct parser *p, struct macro *macro, const char *end)
+{
+    struct node *node = jinja_node(p, BLOCK, NULL);
+    int loops = p->loops;
+    node->macro = macro;
+    p->loops = 0;
+    macro->body = block_body(p, end);
+    p->loops = loops;
+    return node;
+}
+
 static struct statement *parse_macro(struct parser *p)
 {
-    struct statement *s = statement(p, DEFINE);
-    int loops = p->loops;
+    struct statement *s = statement(p, SET);
+    struct macro *macro = jinja_alloc(p->j, sizeof *macro);
     s->target = jinja_parse_name(p);
-    s->macro = jinja_alloc(p->j, sizeof *s->macro);
-    *s->macro = (struct macro){.name = s->target->constant};
-    parse_parameters(p, s->macro);
-    p->loops = 0;
-    s->macro->body = block_body(p, "endmacro");
-    p->loops = loops;
+    *macro = (struct macro){.name = s->target->constant};
+    parse_parameters(p, macro);
+    s->value = parse_block(p, macro, "endmacro");
+    return s;
+}
+
+/* A call to which the block is given as `caller`. */
+static struct statement *parse_call(struct parser *p)
+{
+    struct statement *s = statement(p, PRINT);
+    struct macro *macro = jinja_alloc(p->j, sizeof *macro);
+    *macro = (struct macro){.name = jinja_word("caller")};
+    if (jinja_is_sign(p, '('))
+        parse_parameters(p, macro);
+    s->value = jinja_parse_expression(p);
+    if (is_ok(p->j) && s->value->kind != CALL)
+        jinja_unexpected(p, "a call");
+    if (is_ok(p->j))
+        jinja_add_named(
+                p, s->value, macro->name, parse_block(p, macro, "endcall"));
     return s;
 }
 
@@ -155,13 +181,10 @@ static const struct {
     const char *name;
     struct statement *(*parse)(struct parser *p);
 } tags[] = {
-        {"if", parse_if},
-        {"for", parse_for},
-        {"set", parse_set},
-        {"macro", parse_macro},
-        {"generation", parse_generation},
-        {"break", parse_leave},
-        {"continue", parse_leave},
+        {"if", parse_if},       {"for", parse_for},
+        {"set", parse_set},     {"macro", parse_macro},
+        {"call", parse_call},   {"generation", parse_generation},
+        {"break", parse_leave}, {"continue", parse_leave},
 };
 
 /* After "{%". */
@@ -264,6 +287,7 @@ enum jinja_result jinja_parse(
     const char *text = normalized(j, source, &bytes);
     struct token *tokens = text ? jinja_lex(j, text, bytes) : NULL;
     jinja_symbol(&p, jinja_word("loop")); /* SYMBOL_LOOP */
+    jinja_symbol(&p, jinja_word("caller"));
     if (tokens) {
         p.at = tokens;
         t->body = parse_body(&p, NULL);

@@ -140,11 +140,11 @@ static struct node *parse_word(struct parser *p)
 {
     static const char *const known[] = {"true",  "True", "false",
                                         "False", "none", "None"};
-    static const char *const unknown[] = {"varargs", "kwargs", "caller"};
+    static const char *const unknown[] = {"varargs", "kwargs"};
     for (int i = 0; i < 6; i++)
         if (jinja_take_name(p, known[i]))
             return constant(p, i < 4 ? jinja_truth(i < 2) : jinja_none());
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2; i++)
         if (jinja_is_name(p, unknown[i]))
             jinja_unknown(p->j, "%s is not supported", unknown[i]);
     return jinja_parse_name(p);
@@ -227,6 +227,20 @@ static struct node *parse_subscript(struct parser *p, struct node *value)
     return node;
 }
 
+void jinja_add_named(
+        struct parser *p, struct node *node, struct value name,
+        struct node *value)
+{
+    size_t count = (size_t)node->named_count;
+    struct named *named = jinja_extend(
+            p->j, node->named, count * sizeof *named, sizeof *named);
+    if (!named)
+        return;
+    node->named = named;
+    named[count] = (struct named){name, value};
+    node->named_count++;
+}
+
 /* After "(": into the node. */
 static void parse_arguments(struct parser *p, struct node *node)
 {
@@ -239,16 +253,7 @@ static void parse_arguments(struct parser *p, struct node *node)
         } else if (is_named) {
             struct value name = expect_name(p);
             step(p);
-            size_t count = (size_t)node->named_count;
-            struct named *named = jinja_extend(
-                    p->j, node->named, count * sizeof *named, sizeof *named);
-            if (!named)
-                return;
-            node->named = named;
-            node->named_count++;
-            named[count] = (struct named){name, NULL};
-            struct node *value = jinja_parse_expression(p);
-            named[count].value = value;
+            jinja_add_named(p, node, name, jinja_parse_expression(p));
         } else if (node->named_count) {
             jinja_unexpected(p, "a named argument");
         } else {
@@ -356,12 +361,22 @@ static struct node *unary(struct parser *p, bool has_filters)
     return has_filters ? parse_filters(p, node) : node;
 }
 
-enum { AT_AND = 1, AT_NOT, AT_COMPARE, AT_SUM, AT_JOIN, AT_PRODUCT, AT_UNARY };
+enum {
+    AT_AND = 1,
+    AT_NOT,
+    AT_COMPARE,
+    AT_SUM,
+    AT_JOIN,
+    AT_PRODUCT,
+    AT_POWER,
+    AT_UNARY
+};
 
 /* Of one level; in is i, not in o. 0: there is none. */
 static char take_operator(struct parser *p, int level)
 {
-    static const char *const ops[] = {"", "", "", "ENLG<>", "+-", "~", "*/D%"};
+    static const char *const ops[] = {"",   "",  "",     "ENLG<>",
+                                      "+-", "~", "*/D%", "P"};
     char op = p->at->op;
     if (level <= AT_AND)
         return jinja_take_name(p, level == AT_AND ? "and" : "or");
@@ -385,7 +400,7 @@ static char take_operator(struct parser *p, int level)
 static struct node *chain(struct parser *p, int level)
 {
     static const enum node_kind kinds[] = {
-            OR, AND, NOT, COMPARE, OPERATE, CONCATENATE, OPERATE};
+            OR, AND, NOT, COMPARE, OPERATE, CONCATENATE, OPERATE, OPERATE};
     struct node *node = NULL;
     int count = 0;
     char op;

@@ -156,12 +156,6 @@ static enum flow run_one(struct jinja *j, const struct statement *s)
         if (is_ok(j))
             assign(j, s->target, value);
         return GO_ON;
-    case DEFINE:
-        value = (struct value){
-                .kind = MACRO, .macro = jinja_alloc(j, sizeof *value.macro)};
-        *value.macro = (struct closure){s->macro, j->scope};
-        assign(j, s->target, value);
-        return GO_ON;
     case GENERATION:
         return run_generation(j, s);
     default:
@@ -189,7 +183,10 @@ static void bind_parameters(
         struct jinja *j, const struct macro *macro,
         const struct arguments *given)
 {
-    size_t named = 0;
+    const struct value *caller = jinja_named(given, "caller", 6);
+    size_t named = caller != NULL;
+    if (caller)
+        jinja_bind(j, SYMBOL_CALLER, *caller);
     for (int i = 0; i < macro->count && is_ok(j); i++) {
         const struct parameter *parameter = &macro->parameters[i];
         struct value name = parameter->name;

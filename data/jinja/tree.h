@@ -23,6 +23,7 @@ enum node_kind {
     AND,
     OR,
     CHOICE, /* part 0 if part 1 else part 2 (or NULL) */
+    BLOCK,  /* a macro, with the scope it is in */
 };
 
 struct node {
@@ -31,6 +32,7 @@ struct node {
     int symbol; /* of a name; SIGN: + or - */
     struct value constant;
     const struct row *row; /* ATTRIBUTE: a method of some type, or NULL */
+    const struct macro *macro;
     struct node **parts;
     char *ops;
     struct named {
@@ -46,7 +48,6 @@ enum statement_kind {
     FOR, /* `other` runs where there was nothing */
     SET,
     SET_BLOCK,
-    DEFINE,
     GENERATION,
     BREAK,
     CONTINUE,
@@ -71,10 +72,9 @@ struct statement {
     struct node *target; /* for, set */
     struct node *only;   /* for: the condition after `if` */
     struct statement *body, *other, *next;
-    struct macro *macro;
 };
 
-enum { SYMBOL_LOOP };
+enum { SYMBOL_LOOP, SYMBOL_CALLER };
 
 struct jinja_template {
     struct jinja memory; /* only its chunks are in use */
@@ -128,6 +128,9 @@ int jinja_symbol(struct parser *p, struct value name);
 struct node *jinja_node(
         struct parser *p, enum node_kind kind, struct node *part);
 void jinja_add_part(struct parser *p, struct node *node, struct node *part);
+void jinja_add_named(
+        struct parser *p, struct node *node, struct value name,
+        struct node *value);
 struct node *jinja_parse_expression(struct parser *p);
 /* One or, with commas, a tuple; `has_choice`: "if .. else" belongs to it. */
 struct node *jinja_parse_tuple(struct parser *p, bool has_choice);

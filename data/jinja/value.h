@@ -175,7 +175,7 @@ bool jinja_equal(struct jinja *j, struct value a, struct value b);
 int jinja_compare(
         struct jinja *j, struct value a, struct value b, const char *sign);
 bool jinja_is_in(struct jinja *j, struct value value, struct value where);
-/* `sign`: + - * / % D (//). */
+/* `sign`: + - * / % D (//) P (**). */
 struct value jinja_operate(
         struct jinja *j, char sign, struct value a, struct value b);
 struct value jinja_joined(struct jinja *j, struct value a, struct value b);
