@@ -1,26 +1,18 @@
-/* test_offload.c - a whole job of five steps with and without offload: the same
- * losses, norms, checkpoints and model, to the bit; bytes on the wire and in
- * memory as planned.
+/* test_offload.c - what a job of five steps with offload tells and saves; that
+ * its bits are those without is in same_runs.txt.
  *
- *   test_offload runs     layouts, threads, streams, optimizers, micro-batches
- *   test_offload nvme     states and parameters in a file
  *   test_offload report   what a step's row says of waits and bytes
  *   test_offload resume   saved with offload, resumed without, or reversed
  *   test_offload tsan     a few jobs, for a thread sanitizer */
-#include "base/file/fs.h"
 #include "tests/support/job_threads.h"
 #include "tests/support/plan_check.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { STEPS = 5 };
 
-#define LLAMA  "tests/fixtures/llama_odd/job.toml"
-#define GPT2   "tests/fixtures/gpt2/job.toml"
-#define RECIPE "tests/train/recipe.toml"
-#define PLAIN  "tests/train/bytes.toml" /* says nothing of the optimizer */
+#define LLAMA "tests/fixtures/llama_odd/job.toml"
 /* Residual streams go to the host where there are layers between the first and
  * the last. */
 #define DEEP "tests/fixtures/deep.toml"
@@ -37,168 +29,6 @@ enum { STEPS = 5 };
 
 #define HOST "offload.optimizer=cpu "
 #define BOTH HOST "offload.params=cpu "
-
-/* The same losses, norms, checkpoint and model, to the bit. */
-static bool same_run(const char *a, const char *b, int world)
-{
-    char name[96];
-    bool same = same_training(a, b, 0) && same_column(a, b, "eval_loss", 0) &&
-                same_model(a, b);
-    for (int r = 1; r <= world; r++) {
-        snprintf(
-                name, sizeof name,
-                "checkpoint-000003/shard-%05d-of-%05d.safetensors", r, world);
-        same = same && same_output(a, b, name);
-    }
-    return same;
-}
-
-/* Bytes on the wire and in memory. */
-static bool as_planned(const char *dir)
-{
-    json_t *plan = plan_check_open(dir);
-    bool ok =
-            plan && plan_check_sent(plan, dir, STEPS) && plan_check_taken(plan);
-    json_decref(plan);
-    return ok;
-}
-
-/* Is `layout` with `offload` the same run as without? */
-static void compare(
-        const char *job, int world, const char *dtype, const char *layout,
-        const char *offload)
-{
-    const char *a = job_threads_dir(), *b = job_threads_dir();
-    bool ran = run(job, a, world, "%s %s", dtype, layout);
-    bool ran_too = run(job, b, world, "%s %s %s", dtype, layout, offload);
-    tap_ok(ran && ran_too && same_run(a, b, world),
-           "world %d, %s %s, %s: the same bits", world, dtype, layout, offload);
-    tap_ok(ran_too && as_planned(b), "  wire and memory as planned");
-    fs_remove_tree(a);
-    fs_remove_tree(b);
-}
-
-/* --- layouts -------------------------------------------------------------- */
-
-/* One run on the device; then every stage offloaded must equal it. */
-static void layouts_agree(const char *job, const char *dtype, int world)
-{
-    static const char *const variants[] = {
-            "device.streams=threads offload.threads=3",
-            "device.streams=inline offload.threads=1",
-            "offload.clipping=undo offload.threads=3",
-            "offload.chunk_bytes=2048",
-            "zero.overlap_comm=false device.streams=inline"};
-    const char *base = job_threads_dir();
-    tap_ok(run(job, base, world, "%s zero.stage=1", dtype),
-           "%s, world %d: not offloaded", dtype, world);
-    for (int i = 0; i < 5; i++) {
-        const char *dir = job_threads_dir();
-        int stage = i < 4 ? i : 3;
-        bool ran =
-                run(job, dir, world, "%s zero.stage=%d %s %s", dtype, stage,
-                    i == 4 ? BOTH : HOST, variants[(i + world) % 5]);
-        tap_ok(ran && same_run(base, dir, world) && as_planned(dir),
-               "%s, world %d, stage %d%s: offloaded, the same bits", dtype,
-               world, stage, i == 4 ? " with parameters" : "");
-        fs_remove_tree(dir);
-    }
-    fs_remove_tree(base);
-}
-
-static void optimizers_agree(void)
-{
-    static const char *const names[] = {
-            "adamw_8bit", "adam_mini", "adam_mini_8bit",         "lion",
-            "lion_8bit",  "sgd",       "adamw optim.master=none"};
-    for (int i = 0; i < 7; i++) {
-        char layout[96];
-        snprintf(
-                layout, sizeof layout, "optim.name=%s zero.stage=%d", names[i],
-                i % 4);
-        compare(PLAIN, 1 + i % 2, "bf16", layout,
-                HOST "offload.chunk_bytes=4096");
-    }
-}
-
-/* Several micro-batches: on the device as without offload; on the host what
- * stages 2 and 3 add up on the device. */
-static void micro_batches_agree(void)
-{
-    for (int on_host = 0; on_host <= 1; on_host++)
-        for (int stage = on_host ? 2 : 0; stage <= 3; stage++) {
-            char layout[96], offload[96];
-            snprintf(
-                    layout, sizeof layout,
-                    "zero.stage=%d train.per_device_train_batch_size=4", stage);
-            snprintf(
-                    offload, sizeof offload, "%s offload.accumulate=%s",
-                    stage == 3 ? BOTH : HOST, on_host ? "host" : "device");
-            compare(LLAMA, 2, stage % 2 ? "bf16" : "fp32", layout, offload);
-        }
-}
-
-static int rows_of(const char *dir, const char *key)
-{
-    double *values;
-    int count = job_threads_column(dir, key, &values);
-    free(values);
-    return count;
-}
-
-/* The recipe of docs/offload.md as it is, with a model that fits any device:
- * its sixteen micro-batches are added up there. */
-static void recipe_agrees(void)
-{
-    const char *a = job_threads_dir(), *b = job_threads_dir();
-    bool ran = run(RECIPE, a, 1, "fp16 offload.optimizer=none") &&
-               run(RECIPE, b, 1, "fp16");
-    tap_ok(ran && same_run(a, b, 1) && as_planned(b) &&
-                   rows_of(b, "offload.down_bytes") == STEPS &&
-                   rows_of(a, "offload.down_bytes") == 0,
-           "the recipe for GPT-2 XL with a small GPT-2: the same bits");
-}
-
-/* On one rank, and at stage 1, the host adds rounded sums of its own: near. */
-static void host_sums_are_near(void)
-{
-    for (int world = 1; world <= 2; world++) {
-        const char *a = job_threads_dir(), *b = job_threads_dir();
-        bool ran = true;
-        for (int host = 0; host < 2; host++)
-            ran &=
-                    run(LLAMA, host ? b : a, world,
-                        "fp32 train.per_device_train_batch_size=4 "
-                        "zero.stage=1 %s",
-                        host ? HOST "offload.accumulate=host" : "");
-        double worst = column_difference(a, b, "loss");
-        tap_ok(ran && rows_of(b, "loss") == STEPS && worst <= 1e-5 &&
-                       as_planned(b),
-               "world %d: summed on the host as on the device (%.2g)", world,
-               worst);
-    }
-}
-
-/* fp16: the first steps overflow at this scale and are skipped, by all ranks.
- */
-static void overflow_is_skipped(void)
-{
-    static const char *const offloads[] = {
-            "zero.stage=2", HOST "zero.stage=2", BOTH "zero.stage=3",
-            HOST "offload.clipping=undo zero.stage=1"};
-    const char *base = NULL;
-    for (int i = 0; i < 4; i++) {
-        const char *dir = job_threads_dir();
-        bool ran =
-                run(LLAMA, dir, 2,
-                    "fp16 train.fp16.initial_scale_power=22 "
-                    "train.fp16.hysteresis=1 %s",
-                    offloads[i]);
-        base = base ? base : dir;
-        tap_ok(ran && rows_of(dir, "skipped") > 0 && same_run(base, dir, 2),
-               "fp16, %s: the same steps skipped, the same bits", offloads[i]);
-    }
-}
 
 /* "auto" adds micro-batches up on the device if that fits, else on the host.
  * *device_out: bytes planned there. */
@@ -238,60 +68,6 @@ static void accumulates_where_it_fits(void)
            "micro-batches are added up on the device (%.0f bytes), or on the "
            "host where that does not fit (%.0f)",
            most, less);
-}
-
-/* --- a file --------------------------------------------------------------- */
-
-static int entries(const char *path)
-{
-    DIR *dir = opendir(path);
-    int count = 0;
-    while (dir && readdir(dir))
-        count++;
-    if (dir)
-        closedir(dir);
-    return count - 2; /* . and .. */
-}
-
-static void nvme_agrees(void)
-{
-    static const struct {
-        const char *job, *dtype;
-        int world;
-        const char *layout, *offload;
-    } cases[] = {
-            {LLAMA, "fp32", 1, "optim.name=adamw",
-             "offload.params=nvme offload.chunk_bytes=2048 "
-             "aio.block_size=4096"},
-            {LLAMA, "bf16", 2,
-             "zero.stage=1 train.per_device_train_batch_size=4",
-             "offload.accumulate=device offload.threads=3"},
-            {GPT2, "bf16", 2, "zero.stage=3 optim.name=adamw_8bit",
-             "offload.params=nvme offload.chunk_bytes=4096 "
-             "aio.queue_depth=3"},
-            {GPT2, "fp16", 3,
-             "zero.stage=2 train.per_device_train_batch_size=2 "
-             "optim.name=adamw_8bit",
-             "offload.accumulate=host device.streams=inline"},
-            {LLAMA, "bf16", 2,
-             "zero.stage=3 train.per_device_train_batch_size=4 "
-             "optim.name=adam_mini_8bit",
-             "offload.params=nvme offload.accumulate=host "
-             "offload.chunk_bytes=4096 device.streams=threads"},
-            {LLAMA, "fp32", 2, "zero.stage=3",
-             "offload.params=cpu offload.threads=2 aio.queue_depth=1"},
-    };
-    const char *disk = job_threads_dir();
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char offload[256];
-        snprintf(
-                offload, sizeof offload,
-                "offload.optimizer=nvme offload.nvme_path=%s %s", disk,
-                cases[i].offload);
-        compare(cases[i].job, cases[i].world, cases[i].dtype, cases[i].layout,
-                offload);
-    }
-    tap_ok(entries(disk) == 0, "nothing is left on the disk");
 }
 
 /* --- rows ----------------------------------------------------------------- */
@@ -415,21 +191,8 @@ static void jobs_race_nowhere(void)
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "";
-    if (strcmp(part, "runs") == 0) {
-        for (int world = 1; world <= 4; world += world)
-            for (int half = 0; half <= 1; half++)
-                layouts_agree(
-                        half == (world == 2) ? LLAMA : GPT2,
-                        half ? "bf16" : "fp32", world);
-        optimizers_agree();
-        micro_batches_agree();
-        recipe_agrees();
-        host_sums_are_near();
-        overflow_is_skipped();
+    if (strcmp(part, "report") == 0) {
         accumulates_where_it_fits();
-    } else if (strcmp(part, "nvme") == 0) {
-        nvme_agrees();
-    } else if (strcmp(part, "report") == 0) {
         reports_are_of_steps();
     } else if (strcmp(part, "resume") == 0) {
         resumes_agree(2, 3, "bf16");

@@ -1,0 +1,149 @@
+/* test_same_runs.c - whole jobs that must be one training: groups of runs in
+ * same_runs.txt, each compared with the first of its group. What is sent and
+ * taken is what was planned.
+ *
+ *   test_same_runs PART       the groups whose name begins with that word */
+#include "tests/support/job_threads.h"
+#include "tests/support/plan_check.h"
+
+#include <glob.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEXT = 1024 };
+
+struct group {
+    char name[80], job[160], common[TEXT];
+    int least, most; /* ranks */
+    bool overflows;  /* fp16: some steps are skipped */
+};
+
+static const char *disk; /* DISK of the settings */
+
+static int rows_of(const char *dir, const char *key)
+{
+    double *values;
+    int count = job_threads_column(dir, key, &values);
+    free(values);
+    return count;
+}
+
+static bool same_shards(const char *a, const char *b)
+{
+    char pattern[PATH_MAX];
+    glob_t found;
+    bool same = true;
+    snprintf(pattern, sizeof pattern, "%s/out/checkpoint-*/shard-*", a);
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return true; /* none are saved */
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        same = same &&
+               same_output(
+                       a, b, found.gl_pathv[i] + strlen(a) + strlen("/out/"));
+    globfree(&found);
+    return same;
+}
+
+static bool same_run(const char *a, const char *b, bool cuts_alike)
+{
+    return same_training(a, b, 0) &&
+           (!rows_of(a, "eval_loss") || same_column(a, b, "eval_loss", 0)) &&
+           same_model(a, b) && (!cuts_alike || same_shards(a, b));
+}
+
+static bool as_planned(const struct group *group, const char *dir)
+{
+    json_t *plan = plan_check_open(dir);
+    bool sent = plan && (group->overflows ||
+                         plan_check_sent(plan, dir, rows_of(dir, "loss")));
+    bool taken = plan && plan_check_taken(plan);
+    json_decref(plan);
+    return sent && taken;
+}
+
+/* `sets` with DISK replaced. */
+static void add_sets(char out[TEXT], const char *sets)
+{
+    size_t used = strlen(out);
+    const char *at = strstr(sets, "DISK");
+    if (at)
+        snprintf(
+                out + used, TEXT - used, " %.*s%s%s", (int)(at - sets), sets,
+                disk, at + 4);
+    else
+        snprintf(out + used, TEXT - used, " %s", sets);
+}
+
+/* `bases`: by ranks, the first run of the group; NULL: this is it. */
+static void try_row(
+        const struct group *group, const char *row, const char **bases)
+{
+    bool near = row[0] == '~';
+    for (int world = group->least; world <= group->most; world++) {
+        char sets[TEXT] = "";
+        const char *dir = job_threads_dir(), **base = &bases[world];
+        add_sets(sets, group->common);
+        add_sets(sets, row + 1);
+        bool ran = job_runs(group->job, dir, world, "%s", sets);
+        if (!ran)
+            zd_error_print(stderr, zd_error_get());
+        *base = *base ? *base : dir;
+        double apart = near ? column_difference(*base, dir, "loss") : 0;
+        tap_ok(ran &&
+                       (near ? apart <= 1e-5
+                             : same_run(*base, dir, row[0] == '=')) &&
+                       as_planned(group, dir) &&
+                       (!group->overflows || rows_of(dir, "skipped") > 0),
+               "%s, %d ranks: %s", group->name, world, row);
+    }
+}
+
+/* "[name] job ranks settings"; a job without a slash is a fixture. */
+static void read_group(const char *line, struct group *group)
+{
+    char job[80];
+    int used = 0, ranks;
+    ranks =
+            sscanf(line, "[%79[^]]] %79s %d-%d%n", group->name, job,
+                   &group->least, &group->most, &used);
+    if (ranks < 4) {
+        sscanf(line, "[%*[^]]] %*s %d%n", &group->least, &used);
+        group->most = group->least;
+    }
+    snprintf(
+            group->job, sizeof group->job,
+            strchr(job, '/') ? "%s" : "tests/fixtures/%s/job.toml", job);
+    add_sets(group->common, line + used);
+    group->overflows = strstr(group->name, "overflow") != NULL;
+}
+
+int main(int argc, char **argv)
+{
+    enum { RANKS = 9 };
+    const char *part = argc > 1 ? argv[1] : "", *bases[RANKS] = {0};
+    char line[TEXT], with[TEXT] = "";
+    struct group group = {.least = 1};
+    bool is_of_part = false;
+    FILE *file = fopen("tests/train/same_runs.txt", "re");
+    disk = job_threads_dir();
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "with", 4) == 0) {
+            snprintf(with, sizeof with, "%s", line + 4);
+        } else if (line[0] == '[') {
+            group = (struct group){.least = 1};
+            snprintf(group.common, sizeof group.common, "%s", with);
+            read_group(line, &group);
+            memset(bases, 0, sizeof bases);
+            is_of_part = strncmp(group.name, part, strlen(part)) == 0;
+        } else if (is_of_part && line[0] && strchr("=-~", line[0])) {
+            try_row(&group, line, bases);
+        }
+    }
+    if (file)
+        fclose(file);
+    tap_ok(file && rmdir(disk) == 0, "nothing is left on the disk");
+    return tap_done();
+}
