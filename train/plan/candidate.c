@@ -35,7 +35,6 @@ static const struct option {
         {CHOOSE_STAGE, STAGE_0 + 1, FIELD(zero.stage), 1, false, 0, NULL},
         {CHOOSE_STAGE, STAGE_0 + 2, FIELD(zero.stage), 2, false, 0, NULL},
         {CHOOSE_STAGE, STAGE_3, FIELD(zero.stage), 3, true, 0, NULL},
-        {CHOOSE_BUCKETS, 1, NO_FIELD, 0, false, 0, NULL},
         {CHOOSE_STATES, STATES_8BIT, FIELD(optim.state_type), OPTIM_STATE_8BIT, true, PLAN_ALLOW_OPTIM, NULL},
         {CHOOSE_STATES, STATES_BF16, FIELD(optim.state_type), OPTIM_STATE_BF16, false, PLAN_ALLOW_OPTIM, NULL},
         {CHOOSE_STATES, STATES_MINI, FIELD(optim.name), OPTIM_ADAM_MINI, false, PLAN_ALLOW_OPTIM, NULL},
@@ -74,8 +73,6 @@ static void choose(struct train_job *job, const struct option *row)
         job->optim.paged = row->option == PLACE_PAGED;
     if (row->dimension == CHOOSE_ADAPTERS)
         job->lora.enabled = true;
-    if (row->dimension == CHOOSE_BUCKETS)
-        job->zero.prefetch_bucket_size = 0;
 }
 
 /* The job already has this option. */
@@ -257,8 +254,6 @@ bool candidate_is_sound(
             return false;
     if (option[CHOOSE_STAGE] && world == 1)
         return false;
-    if (option[CHOOSE_BUCKETS] && !job->zero.prefetch_bucket_size)
-        return false;
     if (changed.offload.activations != OFFLOAD_NONE &&
         (mode == CHECKPOINTING_NONE || mode == CHECKPOINTING_SELECTIVE))
         return false;
@@ -291,7 +286,7 @@ bool candidate_holds(
 
 /* --- as a job file says it ------------------------------------------------ */
 
-enum { KEYS = 15 };
+enum { KEYS = 14 };
 struct key_value {
     const char *key, *value, *why;
 };
@@ -331,7 +326,6 @@ static void keys_of(
             {"train.gradient_checkpointing", texts->mode, reason_of(candidate, CHOOSE_MODE)},
             {"train.per_device_train_batch_size", texts->B, "the largest micro-batch that fits"},
             {"train.gradient_accumulation_steps", texts->A, "keeps the global batch size"},
-            {"zero.prefetch_bucket_size", zero->prefetch_bucket_size ? "" : "auto", "one unit ahead, not more"},
             {"optim.name", texts->optimizer,
              job->optim.paged != given->optim.paged ? "states go to the host as far as the device lacks room" : "states take less"},
             {"optim.state_dtype", types[is_8bit ? given->optim.state_type : job->optim.state_type], "states take less"},

@@ -14,7 +14,6 @@ enum plan_dimension {
     CHOOSE_MODE,    /* gradient checkpointing */
     CHOOSE_BATCH,   /* other micro-batches of the same step */
     CHOOSE_STAGE,   /* ZeRO */
-    CHOOSE_BUCKETS, /* prefetch_bucket_size that the job gives: auto */
     CHOOSE_STATES,  /* type of the optimizer states */
     CHOOSE_MASTER,  /* master weights */
     CHOOSE_DTYPE,

@@ -157,31 +157,6 @@ static enum zd_status keep(struct search *search, const struct attempt *attempt)
     return ZD_OK;
 }
 
-/* Bytes of the device that a candidate takes at least, whatever its batch:
- * parameters, gradients and masters. Most candidates of a large model need not
- * be planned for it. */
-static double least_device(
-        const struct search *search, const struct train_job *job)
-{
-    const struct param_table *table = &search->plan->table;
-    double width = (double)dtype_bytes(job->train.dtype);
-    double trained = (double)table->trainable, world = search->asked->world;
-    int stage = job->zero.stage;
-    bool has_master = job->optim.master == OPTIM_MASTER_FP32 &&
-                      job->train.dtype != DTYPE_FP32;
-    double bytes = 0;
-    if (job->lora.quantize_base != LORA_BASE_NONE)
-        return 0; /* the plan says which of it is quantized */
-    if (job->offload.params == OFFLOAD_NONE)
-        bytes += (double)table->total * width / (stage == 3 ? world : 1);
-    if (job->offload.optimizer != OFFLOAD_NONE)
-        return bytes;
-    bytes += trained * width / (stage >= 2 ? world : 1);
-    if (has_master)
-        bytes += trained * sizeof(float) / (stage >= 1 ? world : 1);
-    return bytes;
-}
-
 /* --- the smallest machine ------------------------------------------------- *
  *
  * A candidate takes the least of the device with the smallest micro-batch, or
@@ -313,8 +288,7 @@ static enum zd_status try_candidate(
         try_smallest(search, &attempt);
         return ZD_OK;
     }
-    if (least_device(search, &attempt.job) > (double)search->limits.device ||
-        !fits_largest(search, &attempt))
+    if (!fits_largest(search, &attempt))
         return search->failed;
     /* nothing is paged: it is the candidate without */
     if (candidate->option[CHOOSE_PLACE] == PLACE_PAGED &&
