@@ -370,15 +370,9 @@ enum { FAILED_SAVES_MAX = 3 };
 static enum zd_status tell_failed(
         struct trainer *trainer, int64_t step, const char *what_now)
 {
-    struct zd_error error = *zd_error_get();
-    int64_t teller =
-            error.status != ZD_OK ? (int64_t)comm_rank(trainer->comm) : -1;
-    zd_error_clear();
-    ZD_TRY(comm_all_reduce_i64(trainer->comm, &teller, 1, COMM_MAX));
-    if (teller < 0)
-        return ZD_OK;
-    ZD_TRY(comm_broadcast(trainer->comm, &error, sizeof error, (int)teller));
-    if (trainer_is_first(trainer))
+    struct zd_error error;
+    ZD_TRY(trainer_share_error(trainer, &error));
+    if (error.status != ZD_OK && trainer_is_first(trainer))
         zd_log_warning(
                 "checkpoint at step %lld was not saved, %s: %s",
                 (long long)step, what_now, error.what);

@@ -127,6 +127,21 @@ void trainer_tell_saved(
                     (json_int_t)folder_bytes(saved->path)));
 }
 
+enum zd_status trainer_share_error(
+        struct trainer *trainer, struct zd_error *out)
+{
+    struct comm *comm = trainer->comm;
+    int64_t teller = comm_size(comm);
+    *out = *zd_error_get();
+    if (out->status != ZD_OK)
+        teller = comm_rank(comm);
+    zd_error_clear();
+    ZD_TRY(comm_all_reduce_i64(comm, &teller, 1, COMM_MIN));
+    return teller < comm_size(comm)
+                   ? comm_broadcast(comm, out, sizeof *out, (int)teller)
+                   : ZD_OK;
+}
+
 /* --- hangs ---------------------------------------------------------------- */
 
 static void tell_hang(void *ctx, const struct watch_hang *hang)

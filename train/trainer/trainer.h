@@ -130,6 +130,11 @@ void hang_forget(struct trainer *trainer);
 void trainer_tell_saved(
         struct trainer *trainer, const struct train_saved *saved);
 
+/* Collective: the record of the lowest rank that has one, on all; it is taken.
+ * Status ZD_OK: no rank has one. */
+enum zd_status trainer_share_error(
+        struct trainer *trainer, struct zd_error *out);
+
 /* evaluate.c */
 /* Nothing without evaluation data. *read_out (may be NULL: then it is the
  * status): whether the data could be read, the same on all ranks. */

@@ -7,7 +7,6 @@
 #include "train/trainer/trainer.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,23 +23,6 @@ static double epoch_now(const struct trainer *trainer)
 
 /* --- the history ---------------------------------------------------------- */
 
-/* The members of an entry beside its step. */
-static const struct {
-    const char *key;
-    size_t offset; /* in struct state_row */
-} columns[] = {
-        {"epoch", offsetof(struct state_row, epoch)},
-        {"loss", offsetof(struct state_row, loss)},
-        {"grad_norm", offsetof(struct state_row, grad_norm)},
-        {"learning_rate", offsetof(struct state_row, learning_rate)},
-        {"eval_loss", offsetof(struct state_row, eval_loss)}};
-enum { COLUMNS = sizeof columns / sizeof columns[0] };
-
-static double *value_of(struct state_row *row, int column)
-{
-    return (double *)(void *)((char *)row + columns[column].offset);
-}
-
 static struct state_row *add_row(struct trainer *trainer)
 {
     struct state_history *history = &trainer->history;
@@ -48,10 +30,8 @@ static struct state_row *add_row(struct trainer *trainer)
             zd_grow(history->rows, &history->capacity, history->count + 1,
                     sizeof *history->rows);
     struct state_row *row = &history->rows[history->count++];
-    for (int i = 0; i < COLUMNS; i++)
-        *value_of(row, i) = NAN;
-    row->step = trainer->state.step;
-    row->epoch = epoch_now(trainer);
+    *row = (struct state_row){
+            trainer->state.step, epoch_now(trainer), NAN, NAN, NAN, NAN};
     return row;
 }
 
@@ -108,9 +88,13 @@ static void take_history(struct trainer *trainer, const json_t *list)
         if (!(step >= 0 && step <= (double)trainer->state.step))
             continue;
         struct state_row *row = add_row(trainer);
-        row->step = (int64_t)step;
-        for (int k = 0; k < COLUMNS; k++)
-            *value_of(row, k) = number_of(entry, columns[k].key);
+        *row = (struct state_row){
+                (int64_t)step,
+                number_of(entry, "epoch"),
+                number_of(entry, "loss"),
+                number_of(entry, "grad_norm"),
+                number_of(entry, "learning_rate"),
+                number_of(entry, "eval_loss")};
     }
 }
 
@@ -153,9 +137,13 @@ static json_t *history_json(const struct state_history *history)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < history->count; i++) {
-        json_t *entry = json_pack("{s:I}", "step", history->rows[i].step);
-        for (int k = 0; k < COLUMNS; k++)
-            add_real(entry, columns[k].key, *value_of(&history->rows[i], k));
+        const struct state_row *row = &history->rows[i];
+        json_t *entry = json_pack("{s:I}", "step", row->step);
+        add_real(entry, "epoch", row->epoch);
+        add_real(entry, "loss", row->loss);
+        add_real(entry, "grad_norm", row->grad_norm);
+        add_real(entry, "learning_rate", row->learning_rate);
+        add_real(entry, "eval_loss", row->eval_loss);
         json_array_append_new(list, entry);
     }
     return list;
