@@ -15,11 +15,11 @@
 #include <string.h>
 
 /* Sides of a weight and rows of its input: those of a small model on a CPU, of
- * a large one on a GPU. */
-static const struct shape {
-    int side, few, many;
-} shapes[] = {
-        [DEVICE_CPU] = {512, 32, 2048}, [DEVICE_CUDA] = {4096, 256, 4096}};
+ * a large one on a GPU; smaller where one run would take too long. */
+enum { SIDE_LEAST = 512, FEW_LEAST = 32 };
+static const struct {
+    int side, rows;
+} most[] = {[DEVICE_CPU] = {512, 2048}, [DEVICE_CUDA] = {4096, 4096}};
 
 /* Rows of x, a weight, its gradient, and results; each is more than a cache
  * holds, and a run takes the part of it that was not used for longest. */
@@ -28,8 +28,7 @@ enum { X, WEIGHT, GRAD, OUT, ARRAYS, ARRAY_BYTES = 64 << 20 };
 struct ops {
     const struct kernels *kernels;
     enum dtype type;
-    const struct shape *shape;
-    int rows;
+    int side, few, many, rows;
     char *arrays[ARRAYS];
     void *workspace;
     size_t workspace_bytes;
@@ -64,10 +63,10 @@ static enum zd_status take(struct ops *ops)
     const struct kernels_request request = {
             .backend = device_backend(),
             .dtype = DTYPE_FP32,
-            .N = ops->shape->many,
-            .C = ops->shape->side,
-            .columns = ops->shape->side,
-            .V = ops->shape->side};
+            .N = most[device_backend()].rows,
+            .C = most[device_backend()].side,
+            .columns = most[device_backend()].side,
+            .V = most[device_backend()].side};
     ZD_TRY(device_take(ARRAYS * (size_t)ARRAY_BYTES, &arrays));
     for (int i = 0; i < ARRAYS; i++)
         ops->arrays[i] = (char *)arrays + i * (size_t)ARRAY_BYTES;
@@ -100,7 +99,7 @@ static char *part(const struct bench *b, int array, size_t bytes)
 static enum zd_status multiply(struct bench *b)
 {
     const struct ops *ops = b->ctx;
-    size_t side = (size_t)ops->shape->side, width = dtype_bytes(ops->type);
+    size_t side = (size_t)ops->side, width = dtype_bytes(ops->type);
     size_t rows = (size_t)ops->rows * side * width, weight = side * side;
     struct matmul_operand x = {part(b, X, rows), ops->type},
                           w = {part(b, WEIGHT, weight * width), ops->type};
@@ -125,7 +124,7 @@ enum { SURROUND_MOVES = 6 };
 static enum zd_status surround(struct bench *b)
 {
     const struct ops *ops = b->ctx;
-    int rows = ops->rows, C = ops->shape->side;
+    int rows = ops->rows, C = ops->side;
     size_t count = (size_t)rows * (size_t)C,
            bytes = count * dtype_bytes(ops->type);
     char *x = part(b, X, bytes), *y = part(b, WEIGHT, bytes),
@@ -179,15 +178,36 @@ static enum zd_status measure_update(
 
 /* --- all of it ------------------------------------------------------------ */
 
+/* Of a run within the time there is. */
+static enum zd_status choose_shape(struct bench *b, struct ops *ops)
+{
+    double took = 0;
+    ops->side = SIDE_LEAST / 2;
+    do {
+        ops->side *= 2;
+        ops->few = ops->rows = ops->side / (SIDE_LEAST / FEW_LEAST);
+        ZD_TRY(multiply(b));
+        ZD_TRY(device_finish());
+        double began = clock_seconds();
+        ZD_TRY(multiply(b));
+        ZD_TRY(device_finish());
+        took = clock_seconds() - began;
+    } while (ops->side < most[device_backend()].side && took < b->share / 64);
+    ops->many = 4 * ops->few;
+    while (ops->many < most[device_backend()].rows &&
+           took * 4 * ops->many / ops->few < 2 * b->share)
+        ops->many *= 4;
+    return ZD_OK;
+}
+
 /* Of few rows and of many: the line through the seconds of both. */
 static enum zd_status measure_matmuls(
         struct bench *b, struct ops *ops, double *rate_out, double *half_out)
 {
-    double side = ops->shape->side, few = ops->shape->few,
-           many = ops->shape->many, a, z;
-    ops->rows = ops->shape->few;
+    double side = ops->side, few = ops->few, many = ops->many, a, z;
+    ops->rows = ops->few;
     ZD_TRY(bench_time(b, multiply, &a));
-    ops->rows = ops->shape->many;
+    ops->rows = ops->many;
     ZD_TRY(bench_time(b, multiply, &z));
     double each = fmin(z / many, fmax((z - a) / (many - few), z / many / 2));
     *rate_out = 3 * 2 * side * side / each;
@@ -209,10 +229,11 @@ static enum zd_status measure_device(
         if (!wide)
             ZD_TRY(measure_update(ops, bench.share, &machine->update));
         ZD_TRY(fill(ops));
+        ZD_TRY(choose_shape(&bench, ops));
         ZD_TRY(measure_matmuls(
                 &bench, ops, &machine->products[wide], &machine->half[wide]));
         ZD_TRY(bench_time(&bench, surround, &took));
-        moved += SURROUND_MOVES * (double)ops->rows * ops->shape->side *
+        moved += SURROUND_MOVES * (double)ops->rows * ops->side *
                  (double)dtype_bytes(ops->type) / took / 2;
     }
     machine->memory = moved;
@@ -272,7 +293,7 @@ enum zd_status calibration_measure(
         struct comm *comm, double seconds, int threads,
         struct plan_calibration *out)
 {
-    struct ops ops = {.shape = &shapes[device_backend()]};
+    struct ops ops = {.rows = 0};
     struct device_facts facts = device_facts();
     struct plan_machine *machine = &out->machine;
     *out = (struct plan_calibration){

@@ -12,30 +12,11 @@ enum { FORMAT = 6, FILE_BYTES_MAX = 1 << 20 };
 
 /* --- which machine -------------------------------------------------------- */
 
-static void cpu_name(char *out, size_t bytes)
-{
-    char line[256];
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    snprintf(out, bytes, "unknown");
-    while (file && fgets(line, sizeof line, file)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon)
-            continue;
-        snprintf(out, bytes, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-        break;
-    }
-    if (file)
-        fclose(file);
-}
-
 static json_t *machine_json(void)
 {
-    char host[COMM_HOST_MAX] = "", cpu[160];
+    char host[COMM_HOST_MAX] = "";
     gethostname(host, sizeof host - 1);
-    cpu_name(cpu, sizeof cpu);
-    return json_pack(
-            "{s:s, s:s, s:i}", "host", host, "cpu", cpu, "cpus",
-            device_online_cpus());
+    return json_pack("{s:s, s:i}", "host", host, "cpus", device_online_cpus());
 }
 
 static enum zd_status path_of(char path[PATH_MAX])

@@ -2,7 +2,7 @@
  * user's cache folder as machine-HOST.json, a table for each number of ranks on
  * the machine, threads of a rank, and backend.
  *
- *   {"format", "program", "machine": {"host", "cpu", "cpus"}, "tables": [..]}
+ *   {"format", "program", "machine": {"host", "cpus"}, "tables": [..]}
  *
  * A file that is broken, of another machine, or of another version of zerod is
  * not taken; the next calibration makes it anew. */
