@@ -1,13 +1,13 @@
-/* Tokenizing with several threads. The calling thread reads units into slots
- * and takes finished ones out, both in order; workers tokenize those
- * between:
+/* Tokenizing with several threads. Each takes the next unit, tokenizes it, and
+ * hands its words on once those of every unit before have been:
  *
- *   slots:   | done | claimed | done | filled | empty |
- *              ^ taken           claimed ^      ^ filled
+ *   thread 1   take 0 | tokenize 0     | hand on 0 | take 3 ...
+ *   thread 2     take 1 | tokenize 1 | wait | hand on 1 | ...
+ *   thread 3       take 2 | tokenize 2  | wait | hand on 2 | ...
  *
- * A unit's words are handed on only after those of every unit before it, and
- * the first failing unit in that order is the one reported, so neither result
- * nor error depends on how many threads there are. */
+ * Units are taken, and words handed on, under one mutex. The first failing unit
+ * in their order is the one reported, so neither result nor error depends on
+ * how many threads there are. */
 #include "data/tokenize.h"
 
 #include "base/log.h"
@@ -15,89 +15,75 @@
 #include "base/threads.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { KEEP_BYTES = 1 << 20, IN_FLIGHT_BYTES = 16 << 20, THREADS_MAX = 64 };
 
-struct slot {
-    bool is_done; /* by a worker, and not taken yet */
-    struct unit unit;
-    struct token_vector words;
-    struct row_notes notes;
-    struct zd_error error; /* ZD_OK when the words are good */
-};
-
 struct pipeline {
     const struct tokenize_run *run;
-    /* the calling thread's: */
-    bool more;          /* units to be read */
-    size_t in_flight;   /* bytes of units read and not taken */
-    size_t words;       /* handed on */
-    time_t next_report; /* 0: none yet */
-    pthread_mutex_t mutex; /* guards everything below; a slot's content is its
-                              worker's from when it is claimed until it is
-                              done, else the calling thread's */
-    pthread_cond_t ready, done;
-    bool stopping, steps_back;
-    struct slot *slots;
-    int slot_count;
-    int64_t filled, taken; /* units, ever */
-    int64_t claimed;       /* units given to workers, ever */
+    pthread_mutex_t mutex; /* guards everything below */
+    pthread_cond_t moved;  /* a unit was handed on */
+    struct unit_reader reader;
+    bool ends;             /* no unit is taken any more */
+    int64_t taken, handed; /* units */
+    size_t in_flight;      /* bytes of units taken and not handed on */
+    size_t words;          /* handed on */
+    time_t next_report;    /* 0: none yet */
+    struct zd_error error; /* of the first unit that failed */
 };
 
+struct worker {
+    struct tokenize_worker tokenizer;
+    struct unit unit;
+    int64_t number; /* of the unit */
+    struct token_vector words;
+    struct zd_error error; /* ZD_OK when the words are good */
+    bool has_stepped_back;
+};
+
+static void keep_error(struct zd_error *error)
+{
+    *error = *zd_error_get();
+    zd_error_clear();
+}
+
 /* Training has the processors first, and nothing to do until it has data. */
-static void step_back(bool *has)
+static void step_back(const struct pipeline *pipeline, struct worker *worker)
 {
-    if (!*has)
-        setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
-    *has = true;
+    enum { FIRST_WORDS = 4 << 20 };
+    if (!pipeline->run->steps_back || pipeline->words < FIRST_WORDS ||
+        worker->has_stepped_back)
+        return;
+    setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
+    worker->has_stepped_back = true;
 }
 
-static void work_on(struct tokenize_worker *worker, struct slot *slot)
+/* false: there is no more. */
+static bool take_unit(struct pipeline *pipeline, struct worker *worker)
 {
-    if (slot->error.status != ZD_OK)
-        return; /* it could not even be read */
-    if (tokenize_unit(worker, &slot->unit, &slot->words) != ZD_OK) {
-        slot->error = *zd_error_get();
-        zd_error_clear();
-    }
-    row_notes_append(&slot->notes, &worker->notes);
-}
-
-static struct slot *claim(struct pipeline *pipeline, bool *steps_back_out)
-{
-    struct slot *slot = NULL;
+    bool more = false;
     pthread_mutex_lock(&pipeline->mutex);
-    while (!pipeline->stopping && pipeline->claimed == pipeline->filled)
-        pthread_cond_wait(&pipeline->ready, &pipeline->mutex);
-    if (!pipeline->stopping)
-        slot = &pipeline->slots[pipeline->claimed++ % pipeline->slot_count];
-    *steps_back_out = pipeline->steps_back;
-    pthread_mutex_unlock(&pipeline->mutex);
-    return slot;
-}
-
-static void *work(void *argument)
-{
-    struct pipeline *pipeline = argument;
-    struct tokenize_worker worker;
-    struct slot *slot;
-    bool steps_back, has_stepped = false;
-    tokenize_worker_init(&worker, pipeline->run->recipe);
-    while ((slot = claim(pipeline, &steps_back)) != NULL) {
-        if (steps_back)
-            step_back(&has_stepped);
-        work_on(&worker, slot);
-        pthread_mutex_lock(&pipeline->mutex);
-        slot->is_done = true;
-        pthread_cond_signal(&pipeline->done);
-        pthread_mutex_unlock(&pipeline->mutex);
+    while (!pipeline->ends && pipeline->in_flight >= IN_FLIGHT_BYTES)
+        pthread_cond_wait(&pipeline->moved, &pipeline->mutex);
+    if (!pipeline->ends) {
+        bool failed =
+                unit_read(&pipeline->reader, &worker->unit, &more) != ZD_OK;
+        if (failed) { /* told in its turn: a unit before may fail too */
+            keep_error(&worker->error);
+            worker->unit.bytes = 0;
+        }
+        pipeline->ends = failed || !more;
+        more |= failed;
     }
-    tokenize_worker_fini(&worker);
-    return NULL;
+    if (more) {
+        worker->number = pipeline->taken++;
+        pipeline->in_flight += worker->unit.bytes;
+        step_back(pipeline, worker);
+    }
+    pthread_mutex_unlock(&pipeline->mutex);
+    return more;
 }
 
 /* Progress for people: a line every few seconds of a long file. */
@@ -121,122 +107,62 @@ static void report(struct pipeline *pipeline, const struct unit *unit)
     pipeline->next_report = now.tv_sec + interval;
 }
 
-static void fill(struct pipeline *pipeline)
+static void hand_on(struct pipeline *pipeline, struct worker *worker)
 {
+    const struct tokenize_run *run = pipeline->run;
     pthread_mutex_lock(&pipeline->mutex);
-    pipeline->filled++;
-    pthread_cond_signal(&pipeline->ready);
+    while (pipeline->handed != worker->number)
+        pthread_cond_wait(&pipeline->moved, &pipeline->mutex);
+    if (pipeline->error.status == ZD_OK && worker->error.status == ZD_OK) {
+        report(pipeline, &worker->unit);
+        row_notes_append(run->notes, &worker->tokenizer.notes);
+        enum zd_status status = run->sink(
+                run->ctx, (const uint32_t *)worker->words.ids,
+                worker->words.count);
+        if (status != ZD_OK)
+            keep_error(&worker->error);
+        worker->error.status = status; /* enough is no error */
+        pipeline->words += worker->words.count;
+    }
+    if (pipeline->error.status == ZD_OK)
+        pipeline->error = worker->error;
+    pipeline->ends |= pipeline->error.status != ZD_OK;
+    pipeline->in_flight -= worker->unit.bytes;
+    pipeline->handed++;
+    pthread_cond_broadcast(&pipeline->moved);
     pthread_mutex_unlock(&pipeline->mutex);
-}
-
-static struct slot *wait_oldest(struct pipeline *pipeline)
-{
-    struct slot *slot =
-            &pipeline->slots[pipeline->taken % pipeline->slot_count];
-    pthread_mutex_lock(&pipeline->mutex);
-    while (!slot->is_done)
-        pthread_cond_wait(&pipeline->done, &pipeline->mutex);
-    slot->is_done = false;
-    pipeline->taken++;
-    pthread_mutex_unlock(&pipeline->mutex);
-    return slot;
 }
 
 /* Memory of an unusually long document goes back at once. */
-static void trim_slot(struct slot *slot)
+static void trim(struct worker *worker)
 {
-    if (slot->unit.capacity > KEEP_BYTES) {
-        free(slot->unit.text);
-        slot->unit.text = NULL;
-        slot->unit.capacity = 0;
+    if (worker->unit.capacity > KEEP_BYTES) {
+        free(worker->unit.text);
+        worker->unit.text = NULL;
+        worker->unit.capacity = 0;
     }
-    if (slot->words.capacity * sizeof *slot->words.ids > KEEP_BYTES)
-        token_vector_fini(&slot->words);
-    slot->words.count = 0;
+    if (worker->words.capacity * sizeof *worker->words.ids > KEEP_BYTES)
+        token_vector_fini(&worker->words);
+    worker->words.count = 0;
 }
 
-/* Give the workers as much as there is room for. */
-static void read_ahead(struct pipeline *pipeline, struct unit_reader *reader)
+static void *work(void *argument)
 {
-    while (pipeline->more &&
-           pipeline->filled - pipeline->taken < pipeline->slot_count &&
-           (pipeline->filled == pipeline->taken ||
-            pipeline->in_flight < IN_FLIGHT_BYTES)) {
-        struct slot *slot =
-                &pipeline->slots[pipeline->filled % pipeline->slot_count];
-        if (unit_read(reader, &slot->unit, &pipeline->more) != ZD_OK) {
-            /* reported in order: a unit before this one may have failed too */
-            slot->error = *zd_error_get();
-            zd_error_clear();
-            slot->unit.bytes = 0;
-            pipeline->more = false;
-        } else if (!pipeline->more) {
-            return;
-        }
-        pipeline->in_flight += slot->unit.bytes;
-        fill(pipeline);
+    struct pipeline *pipeline = argument;
+    struct worker worker = {0};
+    tokenize_worker_init(&worker.tokenizer, pipeline->run->recipe);
+    while (take_unit(pipeline, &worker)) {
+        if (worker.error.status == ZD_OK &&
+            tokenize_unit(&worker.tokenizer, &worker.unit, &worker.words) !=
+                    ZD_OK)
+            keep_error(&worker.error);
+        hand_on(pipeline, &worker);
+        trim(&worker);
     }
-}
-
-static enum zd_status take_oldest(struct pipeline *pipeline)
-{
-    const struct tokenize_run *run = pipeline->run;
-    struct slot *slot = wait_oldest(pipeline);
-    pipeline->in_flight -= slot->unit.bytes;
-    report(pipeline, &slot->unit);
-    if (slot->error.status != ZD_OK) {
-        zd_error_set(&slot->error);
-        return slot->error.status;
-    }
-    row_notes_append(run->notes, &slot->notes);
-    ZD_TRY(run->sink(
-            run->ctx, (const uint32_t *)slot->words.ids, slot->words.count));
-    pipeline->words += slot->words.count;
-    trim_slot(slot);
-    return ZD_OK;
-}
-
-static enum zd_status run_all(struct pipeline *pipeline)
-{
-    enum { FIRST_WORDS = 4 << 20 };
-    struct unit_reader reader;
-    const struct tokenize_run *run = pipeline->run;
-    enum zd_status status = ZD_OK;
-    bool has_stepped = false;
-    unit_reader_init(&reader, run->list, run->recipe->tokenizer);
-    pipeline->more = true;
-    while (status == ZD_OK) {
-        read_ahead(pipeline, &reader);
-        if (pipeline->taken == pipeline->filled)
-            break;
-        status = take_oldest(pipeline);
-        if (!run->steps_back || pipeline->words < FIRST_WORDS || has_stepped)
-            continue;
-        step_back(&has_stepped);
-        pthread_mutex_lock(&pipeline->mutex);
-        pipeline->steps_back = true;
-        pthread_mutex_unlock(&pipeline->mutex);
-    }
-    unit_reader_fini(&reader);
-    return status;
-}
-
-static void stop(struct pipeline *pipeline, pthread_t *threads, int count)
-{
-    pthread_mutex_lock(&pipeline->mutex);
-    pipeline->stopping = true;
-    pthread_cond_broadcast(&pipeline->ready);
-    pthread_mutex_unlock(&pipeline->mutex);
-    for (int i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
-    for (int i = 0; i < pipeline->slot_count; i++) {
-        free(pipeline->slots[i].unit.text);
-        token_vector_fini(&pipeline->slots[i].words);
-    }
-    free(pipeline->slots);
-    pthread_mutex_destroy(&pipeline->mutex);
-    pthread_cond_destroy(&pipeline->ready);
-    pthread_cond_destroy(&pipeline->done);
+    tokenize_worker_fini(&worker.tokenizer);
+    token_vector_fini(&worker.words);
+    free(worker.unit.text);
+    return NULL;
 }
 
 enum zd_status tokenize_files(const struct tokenize_run *run)
@@ -245,18 +171,21 @@ enum zd_status tokenize_files(const struct tokenize_run *run)
     struct pipeline pipeline = {.run = run};
     int threads = run->threads < THREADS_MAX ? run->threads : THREADS_MAX;
     int started = 0;
-    pipeline.slot_count = 2 * threads;
-    pipeline.slots = zd_array((size_t)pipeline.slot_count, sizeof(struct slot));
+    unit_reader_init(&pipeline.reader, run->list, run->recipe->tokenizer);
     pthread_mutex_init(&pipeline.mutex, NULL);
-    pthread_cond_init(&pipeline.ready, NULL);
-    pthread_cond_init(&pipeline.done, NULL);
+    pthread_cond_init(&pipeline.moved, NULL);
     while (started < threads &&
            thread_start(&ids[started], "zerod-text", work, &pipeline) == 0)
         started++;
-    enum zd_status status =
-            started > 0 ? run_all(&pipeline)
-                        : ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                                  "cannot start a thread to tokenize");
-    stop(&pipeline, ids, started);
-    return status;
+    for (int i = 0; i < started; i++)
+        pthread_join(ids[i], NULL);
+    unit_reader_fini(&pipeline.reader);
+    pthread_mutex_destroy(&pipeline.mutex);
+    pthread_cond_destroy(&pipeline.moved);
+    if (started == 0)
+        return ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "cannot start a thread to tokenize");
+    if (pipeline.error.what[0])
+        zd_error_set(&pipeline.error);
+    return pipeline.error.status;
 }

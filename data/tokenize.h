@@ -85,8 +85,8 @@ enum zd_status tokenize_chat_prompt(
         const struct tokenizer *tokenizer, const char *content,
         const char *date, struct token_vector *ids, int32_t *end_out);
 
-/* All words of `list`, in order, handed to `sink` on the calling thread;
- * `threads` others work. Rows that recipe->skips_bad_rows leaves out, and others
+/* All words of `list`, in order, handed to `sink` by one thread at a time, none
+ * of them the caller's. Rows that recipe->skips_bad_rows leaves out, and others
  * that a user is told of, are added to `notes`. */
 struct tokenize_run {
     const struct file_list *list;
