@@ -70,25 +70,29 @@ static size_t kept_bytes(const char *text, size_t bytes)
     return 0;
 }
 
+static void put_mark(struct chat_memory *to, struct word word)
+{
+    char mark[MARK_BYTES];
+    to->words =
+            zd_grow(to->words, &to->word_capacity, to->word_count + 1,
+                    sizeof *to->words);
+    to->words[to->word_count] = word;
+    jinja_write_mark(to->word_count++, mark);
+    put(to, mark, MARK_BYTES);
+}
+
 /* Text without a kept word. */
 static void put_word(
         struct chat_memory *to, const char *text, size_t bytes, size_t message)
 {
-    char mark[MARK_BYTES];
     size_t before = spaces_before(text, bytes);
     size_t end = before < bytes ? chat_strip_end(text, bytes) : 0;
     if (before >= end) {
         put_escaped(to, text, bytes);
         return;
     }
-    to->words =
-            zd_grow(to->words, &to->word_capacity, to->word_count + 1,
-                    sizeof *to->words);
-    to->words[to->word_count] =
-            (struct word){text + before, end - before, message};
-    jinja_write_mark(to->word_count++, mark);
     put_escaped(to, text, before);
-    put(to, mark, MARK_BYTES);
+    put_mark(to, (struct word){text + before, end - before, message, false});
     put_escaped(to, text + end, bytes - end);
 }
 
@@ -109,7 +113,7 @@ static void put_words(
     put_word(to, text + from, bytes - from, message);
 }
 
-enum depth { NO_WORDS, BY_KEY, ALL_WORDS };
+enum depth { NO_WORDS, BY_KEY, ALL_WORDS, BLANK };
 
 /* What of a value is words: under these keys texts, parts that have them, and
  * every string of arguments. */
@@ -123,6 +127,16 @@ static enum depth depth_of(const char *key, const json_t *item)
         if (key[0] == keys[i][0] && strcmp(key, keys[i]) == 0)
             return json_is_string(item) || i == 8 ? ALL_WORDS : BY_KEY;
     return NO_WORDS;
+}
+
+static bool is_blank(const json_t *message)
+{
+    const json_t *content = json_object_get(message, "content");
+    size_t bytes = json_string_length(content);
+    return json_is_string(content) &&
+           spaces_before(json_string_value(content), bytes) == bytes &&
+           !json_object_get(message, "tool_calls") &&
+           !json_object_get(message, "thinking");
 }
 
 static void put_value(
@@ -140,6 +154,8 @@ static void put_object(
         enum depth under = depth == BY_KEY ? depth_of(key, item) : depth;
         if (is_message && strcmp(key, "name") == 0) /* is no word of its */
             under = NO_WORDS;
+        if (depth == BLANK)
+            under = strcmp(key, "content") == 0 ? BLANK : NO_WORDS;
         put(to, before, 2);
         put_escaped(to, key, strlen(key));
         put(to, "\":", 2);
@@ -169,7 +185,9 @@ static void put_value(
         put(to, "]", 1);
     } else if (text) {
         put(to, "\"", 1);
-        if (depth == ALL_WORDS)
+        if (depth == BLANK)
+            put_mark(to, (struct word){text, bytes, message, true});
+        else if (depth == ALL_WORDS)
             put_words(to, text, bytes, message);
         else
             put_escaped(to, text, bytes);
@@ -191,12 +209,18 @@ void chat_write_key(
     json_t *message;
     size_t i;
     memory->key_bytes = memory->word_count = 0;
+    memory->has_blank = false;
     json_array_foreach(conversation->messages, i, message)
     {
-        bool is = marked == MARKS_ALL || (marked == MARKS_ASSISTANT &&
-                                          conversation->turns[i].is_assistant);
+        bool is_assistant = conversation->turns[i].is_assistant;
+        bool is = marked == MARKS_ALL ||
+                  (marked == MARKS_ASSISTANT && is_assistant);
+        enum depth depth = !is                                 ? NO_WORDS
+                           : is_assistant && is_blank(message) ? BLANK
+                                                               : BY_KEY;
+        memory->has_blank |= depth == BLANK;
         put(memory, i > 0 ? "," : "[", 1);
-        put_object(memory, message, i, is ? BY_KEY : NO_WORDS, true);
+        put_object(memory, message, i, depth, true);
     }
     put(memory, "]", 1);
     memory->messages_bytes = memory->key_bytes;
@@ -205,6 +229,8 @@ void chat_write_key(
         if (beside[i])
             put_value(memory, beside[i], 0, NO_WORDS);
     }
+    for (i = 0; memory->has_blank && i < memory->word_count; i++)
+        put(memory, memory->words[i].is_blank ? "-" : "+", 1);
     put(memory, (const char *)&memory->is_whole, sizeof memory->is_whole);
     put(memory, (const char *)memory->wanted,
         json_array_size(conversation->messages));

@@ -145,7 +145,7 @@ bool shape_explains(
                 is_plain ? word->bytes
                          : match_escaped(
                                    text + at, left, word->text, word->bytes);
-        if (taken == 0)
+        if (taken == 0 && !word->is_blank)
             return false;
         at += taken;
         done += fixed + MARK_BYTES;
@@ -277,6 +277,7 @@ enum zd_status skeleton_make(
     s->of = zd_array(json_array_size(s->messages) + 1, sizeof *s->of);
     watch->is_quoted = zd_array(memory->word_count + 1, sizeof(bool));
     watch->word_count = memory->word_count;
+    watch->depends = memory->has_blank;
     renderer->limits.watch = watch;
     enum zd_status status = skeleton_render(
             s, json_array_size(s->messages), false, &s->shape.text);

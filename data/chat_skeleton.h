@@ -35,6 +35,8 @@ struct word { /* what a mark stands for */
     const char *text;
     size_t bytes;
     size_t message;
+    bool is_blank; /* all that an assistant says is white space, or nothing: the
+                      template may leave it out */
 };
 
 struct place {           /* where the skeleton has a mark */
@@ -59,6 +61,7 @@ struct chat_memory {
     size_t key_bytes, key_capacity, messages_bytes;
     struct word *words; /* of it, borrowed from its messages */
     size_t word_count, word_capacity;
+    bool has_blank;
     bool *wanted; /* (messages) that are trained or, with is_whole, not */
     size_t wanted_capacity;
     bool is_whole;

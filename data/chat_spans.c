@@ -322,98 +322,6 @@ static enum zd_status find_by_prefixes(
     return status;
 }
 
-/* The end of the n-th generation prompt in [from, to), where there are
- * `count`. */
-static int64_t find_nth_prompt(
-        const char *prompt, size_t prompt_bytes, const char *text, size_t from,
-        size_t to, size_t n, size_t count)
-{
-    int64_t found = NO_PLACE;
-    size_t seen = 0;
-    for (size_t at = from; prompt_bytes > 0 && at + prompt_bytes <= to;) {
-        bool is = memcmp(text + at, prompt, prompt_bytes) == 0;
-        at += is ? prompt_bytes : 1;
-        if (is && seen++ == n)
-            found = (int64_t)at;
-    }
-    return seen == count ? found : NO_PLACE;
-}
-
-/* The end of the marker after a content that is white space. */
-static int64_t end_of_spaces(
-        const json_t *message, const char *text, size_t bytes)
-{
-    const json_t *content = json_object_get(message, "content");
-    size_t said = json_string_length(content);
-    if (said == 0 || said > bytes ||
-        memcmp(text, json_string_value(content), said) != 0)
-        return NO_PLACE;
-    int64_t mark = marker_bytes(text + said, bytes - said);
-    return mark == NO_PLACE ? NO_PLACE : (int64_t)said + mark;
-}
-
-/* Of a message without words, between the marks of its neighbors: its
- * generation prompt, and what follows it. */
-static enum zd_status find_bare(
-        struct skeleton *s, size_t message, bool *found_out, size_t *begin_out,
-        size_t *end_out)
-{
-    struct jinja_output prompt = {0}, upto = {0};
-    const char *text = s->shape.text.text;
-    size_t p = 0, begins = 0, n = 0, count = 0;
-    while (p < s->shape.place_count &&
-           s->renderer->memory->words[s->shape.places[p].word].message <
-                   message)
-        p++;
-    size_t from = p > 0 ? s->shape.places[p - 1].at + MARK_BYTES : 0;
-    size_t to = p < s->shape.place_count ? s->shape.places[p].at
-                                         : s->shape.text.bytes;
-    size_t before =
-            p > 0 ? s->renderer->memory->words[s->shape.places[p - 1].word]
-                                    .message +
-                            1
-                  : 0;
-    size_t after = p < s->shape.place_count
-                           ? s->renderer->memory->words[s->shape.places[p].word]
-                                             .message +
-                                     1
-                           : json_array_size(s->messages);
-    for (size_t i = before; i < after; i++) {
-        bool is = s->conversation->turns[i].is_assistant;
-        n += is && i < message;
-        count += is;
-    }
-    enum zd_status status = generation_prompt(s, message, &prompt, &begins);
-    if (status == ZD_OK)
-        status = skeleton_render(s, message + 1, false, &upto);
-    if (status == ZD_OK) {
-        const char *mark = prompt.text + begins;
-        size_t bytes = prompt.bytes - begins;
-        int64_t end = NO_PLACE, begin = NO_PLACE;
-        while (bytes > 0 && begin == NO_PLACE) {
-            begin = find_nth_prompt(mark, bytes, text, from, to, n, count);
-            do /* without its last marker, as in find_prompt */
-                bytes -= begin == NO_PLACE;
-            while (begin == NO_PLACE && bytes > 0 && mark[bytes] != '<');
-        }
-        int64_t alone = find_prompt(mark, bytes, upto.text, 0, upto.bytes);
-        if (begin != NO_PLACE && alone != NO_PLACE)
-            end = end_mark(
-                    text + begin, to - (size_t)begin, upto.text + alone,
-                    upto.bytes - (size_t)alone);
-        if (begin != NO_PLACE && end == NO_PLACE)
-            end = end_of_spaces(
-                    json_array_get(s->messages, message), text + begin,
-                    to - (size_t)begin);
-        *found_out = end != NO_PLACE;
-        *begin_out = (size_t)begin;
-        *end_out = (size_t)(begin + end);
-    }
-    jinja_output_fini(&prompt);
-    jinja_output_fini(&upto);
-    return status;
-}
-
 static enum zd_status find_range(
         struct skeleton *s, size_t message, bool is_whole, bool *found_out,
         size_t *begin_out, size_t *end_out)
@@ -425,11 +333,9 @@ static enum zd_status find_range(
                 s, message, is_whole, found_out, begin_out, end_out);
         if (status != ZD_OK && !chat_is_refusal(status))
             return status;
-        if (*found_out || s->marked == MARKS_NONE ||
+        if (*found_out || !s->of[message].has ||
             !s->conversation->turns[message].is_assistant)
             return ZD_OK;
-        if (!s->of[message].has)
-            return find_bare(s, message, found_out, begin_out, end_out);
     }
     if (!find_around(s, message, &around))
         return ZD_OK;

@@ -220,11 +220,17 @@ Test(data_chat, a_long_conversation_takes_its_budget_at_most)
 {
     static const struct {
         int turns;
-        const char *answer, *code; /* NULL: it is rendered */
-    } rows[] = {{100000, "Ho", NULL}, {300, "", NULL}, {20000, "", "E0414"}};
+        const char *answer;
+        bool calls;       /* what the template ignores */
+        const char *code; /* NULL: it is rendered */
+    } rows[] = {
+            {100000, "Ho", false, NULL},
+            {100000, "", false, NULL},
+            {300, "", true, NULL},
+            {20000, "", true, "E0414"}};
     struct data_case test;
     data_case_init(&test, NULL);
-    struct chat *chat = open_chat(&test, &templates[0], true);
+    struct chat *chat = open_chat(&test, &templates[5], true);
     for (size_t r = 0; r < COUNT(rows); r++) {
         struct conversation talk = {0};
         struct chat_renderer renderer;
@@ -234,13 +240,14 @@ Test(data_chat, a_long_conversation_takes_its_budget_at_most)
         if (code) /* a whole budget takes a minute there */
             continue;
 #endif
-        for (int i = 0; i < rows[r].turns; i++)
-            conversation_add(
-                    &talk,
-                    json_pack(
-                            "{s:s, s:s}", "role", i % 2 ? "assistant" : "user",
-                            "content", i % 2 ? rows[r].answer : "Hi"),
-                    false);
+        for (int i = 0; i < rows[r].turns; i++) {
+            json_t *message = json_pack(
+                    "{s:s, s:s}", "role", i % 2 ? "assistant" : "user",
+                    "content", i % 2 ? rows[r].answer : "Hi");
+            if (i % 2 && rows[r].calls)
+                json_object_set_new(message, "tool_calls", json_pack("[{}]"));
+            conversation_add(&talk, message, false);
+        }
         chat_renderer_init(&renderer, chat);
         enum zd_status status =
                 chat_render(&renderer, &talk, TRAIN_ON_ASSISTANT, &document);
