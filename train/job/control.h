@@ -132,9 +132,9 @@ enum train_phase {
 };
 const char *train_phase_name(enum train_phase phase); /* "data" */
 
-/* A rank's GPU, in bytes, as its driver has it. `held`: what this process has
- * of it; where ranks share a GPU, which hold the same, an equal part of what
- * all of its processes have. */
+/* A rank's GPU, in bytes, as its driver has it. `held`: an equal part for each
+ * rank that shares it of what is in use there, less what other processes had at
+ * the start. */
 struct train_gpu_report {
     char name[64];        /* "NVIDIA H200"; empty: the CPU */
     char uuid[48];        /* "GPU-..." */

@@ -153,6 +153,17 @@ int rank_device_threads(const struct train_job *job, struct comm *comm)
             comm_local_size(comm));
 }
 
+/* What other processes had of the GPU at the start, as far as can be told: all
+ * that was in use there, less what the driver takes for each of our ranks. */
+static uint64_t others_bytes(
+        const struct trainer *trainer, const struct device_facts *facts)
+{
+    uint64_t sharers = (uint64_t)trainer->device_sharers;
+    uint64_t used = facts->total_bytes - facts->free_bytes * sharers;
+    uint64_t ours = trainer->plan.context.driver * sharers;
+    return used > ours ? used - ours : 0;
+}
+
 void rank_device_measure(
         const struct trainer *trainer, struct train_gpu_report *out)
 {
@@ -167,7 +178,9 @@ void rank_device_measure(
     out->planned = plan_device_bytes(&trainer->plan);
     if (device_used_bytes(&out->used) != ZD_OK)
         zd_error_clear(); /* the step finds what is wrong */
-    out->held = out->used / (uint64_t)trainer->device_sharers;
+    uint64_t others = others_bytes(trainer, &facts);
+    out->held = (out->used > others ? out->used - others : 0) /
+                (uint64_t)trainer->device_sharers;
 }
 
 static json_t *measured_json(const struct train_gpu_report *all, int size)
