@@ -1,35 +1,37 @@
 /* routes_read.c - GET: what the run's state, the job and its plan say. */
+#include "base/text_buffer.h"
 #include "daemon/control/routes_internal.h"
 #include "daemon/page/page.h"
 #include "daemon/sinks/sink.h"
 
 #include <string.h>
 
-/* Names separated by commas, into bits. */
-static bool add_names(const struct ask *ask, const char *list, unsigned *names)
+/* Adds names that are separated by commas, if there are such. */
+static bool add_names(
+        const struct ask *ask, const char *list, struct text_buffer *names)
 {
     char hint[SERIES_MAX * 32] = "";
-    for (const char *at = list;; at += strcspn(at, ",") + 1) {
-        size_t length = strcspn(at, ",");
-        int series = run_series_find(at, length);
-        if (series < 0) {
-            for (int i = 0; run_series_name(i); i++)
-                snprintf(
-                        hint + strlen(hint), sizeof hint - strlen(hint), "%s%s",
-                        i ? " " : "", run_series_name(i));
-            return refuse(
-                    ask, 404, "E_NOT_FOUND", hint, "no such series: %.*s",
-                    (int)(length > 60 ? 60 : length), at);
-        }
-        *names |= 1u << series;
-        if (!at[length])
-            return true;
+    struct text_buffer all = {hint, sizeof hint, 0};
+    const char *at = list;
+    size_t length = strcspn(at, ",");
+    while (run_series_find(at, length) >= 0 && at[length]) {
+        at += length + 1;
+        length = strcspn(at, ",");
     }
+    text_buffer_add(names, "%s%s", names->used ? "," : "", list);
+    if (run_series_find(at, length) >= 0)
+        return true;
+    for (int i = 0; run_series_name(i); i++)
+        text_buffer_add(&all, "%s%s", i ? " " : "", run_series_name(i));
+    return refuse(
+            ask, 404, "E_NOT_FOUND", hint, "no such series: %.*s",
+            (int)(length > 60 ? 60 : length), at);
 }
 
 void route_history(const struct ask *ask)
 {
-    unsigned names = 0;
+    char text[HTTP_PARAMS_MAX * SERIES_MAX * 32] = "";
+    struct text_buffer names = {text, sizeof text, 0};
     int64_t since = -1, max = 1000; /* step 0 has an evaluation */
     if (!param_integer(ask, "since", 0, INT64_MAX, &since) ||
         !param_integer(ask, "max", 1, 10000, &max))
@@ -38,11 +40,9 @@ void route_history(const struct ask *ask)
         if (strcmp(ask->request->param_names[i], "name") == 0 &&
             !add_names(ask, ask->request->param_values[i], &names))
             return;
-    if (!param_text(ask, "name"))
-        names = ~0u;
     http_reply_json(
             ask->reply, 200,
-            run_state_history(ask->state, names, since, (int)max));
+            series_json(ask->state->series, text, since, (int)max));
 }
 
 /* A value that `set` has changed has another origin than the job file. It is

@@ -93,16 +93,6 @@ static enum zd_status check_size(const char *path)
             path, (long long)about.st_size, FILE_MAX);
 }
 
-/* Does the query of `what` name this series, or none? */
-static bool is_named(const char *what, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = what; (at = strstr(at, name)); at += length)
-        if (strchr("=,", at[-1]) && strchr(",&", at[length]))
-            return true;
-    return !strstr(what, "name=");
-}
-
 /* A number of the query. */
 static int64_t param(const char *what, const char *name, int64_t otherwise)
 {
@@ -112,25 +102,22 @@ static int64_t param(const char *what, const char *name, int64_t otherwise)
 
 static enum zd_status get_history(const struct question *of, json_t **json_out)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], names[1024] = "";
+    const char *list = strstr(of->what, "name=");
     fs_join(path, sizeof path, of->dir, "metrics.jsonl");
     ZD_TRY(check_size(path));
     struct resumed_rows *rows = resumed_rows_read(path, INT64_MAX);
     if (!rows)
         return fail_missing(of->dir, "metrics");
-    json_t *series = json_object(), *list = json_array();
-    for (int i = 0; run_series_name(i); i++) {
-        const char *name = run_series_name(i);
-        json_array_append_new(list, json_string(name));
-        if (is_named(of->what, name))
-            json_object_set_new(
-                    series, name,
-                    history_json(
-                            &rows->series[i], param(of->what, "since=", -1),
-                            (int)param(of->what, "max=", 1000)));
-    }
+    if (list)
+        snprintf(
+                names, sizeof names, "%.*s",
+                (int)strcspn(list + strlen("name="), "&"),
+                list + strlen("name="));
+    *json_out = series_json(
+            rows->series, names, param(of->what, "since=", -1),
+            (int)param(of->what, "max=", 1000));
     resumed_rows_free(rows);
-    *json_out = json_pack("{s:o, s:o}", "series", series, "names", list);
     return ZD_OK;
 }
 

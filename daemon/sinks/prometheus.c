@@ -331,16 +331,11 @@ static void put_gpus(struct exposition *to, const struct run_state *state)
 
 /* --- the process, under the names that every Prometheus client has --- */
 
-static double seconds_of(clockid_t clock)
-{
-    struct timespec time;
-    clock_gettime(clock, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static double cpu_seconds(const void *from, int i)
 {
-    return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 /* Resident bytes: the second number of statm, in pages. */
@@ -354,36 +349,9 @@ static double resident_bytes(const void *from, int i)
     return found == 1 ? (double)pages * (double)sysconf(_SC_PAGESIZE) : NAN;
 }
 
-/* Since this process was executed, to a hundredth; 0: unknown. */
-static double process_seconds(void)
-{
-    char line[1024];
-    unsigned long long ticks;
-    struct timespec now;
-    FILE *file = fopen("/proc/self/stat", "r");
-    if (!file)
-        return 0;
-    size_t bytes = fread(line, 1, sizeof line - 1, file);
-    fclose(file);
-    line[bytes] = 0;
-    /* the program's name, in parentheses, may hold anything; the time of the
-     * start is field 22 (proc(5)), 20 after it */
-    const char *at = strrchr(line, ')');
-    for (int field = 0; at && field < 20; field++)
-        at = strchr(at + 1, ' ');
-    if (!at || sscanf(at, " %llu", &ticks) != 1)
-        return 0;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    double seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec -
-                     (double)ticks / (double)sysconf(_SC_CLK_TCK);
-    return seconds > 0 ? seconds : 0;
-}
-
-/* Since 1970. */
 static double start_seconds(const void *from, int i)
 {
-    double seconds = process_seconds();
-    return seconds > 0 ? seconds_of(CLOCK_REALTIME) - seconds : NAN;
+    return ((const struct run_state *)from)->started;
 }
 
 /* The folder's own descriptor is not counted. */
@@ -401,7 +369,7 @@ static double open_descriptors(const void *from, int i)
 }
 
 /* Without the label zerod_job. */
-static void put_process(struct exposition *to)
+static void put_process(struct exposition *to, const struct run_state *state)
 {
     /* clang-format off */
     static const struct metric rows[] = {
@@ -413,7 +381,7 @@ static void put_process(struct exposition *to)
     /* clang-format on */
     const struct metric_table table = {rows, sizeof rows / sizeof rows[0]};
     to->job = NULL;
-    put_table(to, &table, rows, 0, 1);
+    put_table(to, &table, state, 0, 1);
 }
 
 /* --- the whole --- */
@@ -437,7 +405,7 @@ char *prometheus_write(
             &to, &rank_metrics, state->ranks, sizeof *state->ranks,
             state->rank_count);
     if (form != PROMETHEUS_TEXTFILE)
-        put_process(&to);
+        put_process(&to, state);
     if (to.open_metrics)
         fputs("# EOF\n", to.out);
     return fclose(to.out) == 0 ? text : NULL;

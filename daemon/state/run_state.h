@@ -89,9 +89,6 @@ json_t *run_state_memory(const struct run_state *state);
  * `memory`, which is `ranks` of run_state_memory. */
 json_t *run_state_file(const struct run_state *state);
 json_t *run_state_samples(const struct run_state *state, int max);
-/* `names`: bit i is series i. */
-json_t *run_state_history(
-        const struct run_state *state, unsigned names, int64_t since, int max);
 /* {"learning_rate", "max_grad_norm", ..} as they are now. */
 json_t *run_state_settings(const struct run_state *state);
 /* Everything that the page draws, for report.html: {"status", "ranks",

@@ -222,20 +222,6 @@ json_t *run_state_samples(const struct run_state *state, int max)
     return json_pack("{s:o}", "samples", array);
 }
 
-json_t *run_state_history(
-        const struct run_state *state, unsigned names, int64_t since, int max)
-{
-    json_t *series = json_object(), *all = json_array();
-    const char *name;
-    for (int i = 0; (name = run_series_name(i)); i++) {
-        json_array_append_new(all, json_string(name));
-        if (names & (1u << i))
-            json_object_set_new(
-                    series, name, history_json(&state->series[i], since, max));
-    }
-    return json_pack("{s:o, s:o}", "series", series, "names", all);
-}
-
 /* The last lines of rank 0's log. */
 static json_t *log_json(const struct run_state *state)
 {
@@ -288,7 +274,7 @@ json_t *run_state_report(const struct run_state *state, json_t *config)
     set(object, "status", run_state_status(state));
     set(object, "ranks", run_state_ranks(state));
     set(object, "memory", run_state_memory(state));
-    set(object, "history", run_state_history(state, ~0u, -1, 2000));
+    set(object, "history", series_json(state->series, "", -1, 2000));
     set(object, "samples", json_incref(json_object_get(samples, "samples")));
     set(object, "config", json_incref(config));
     set(object, "log", log_json(state));

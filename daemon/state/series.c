@@ -58,6 +58,30 @@ void series_add(
     }
 }
 
+static bool is_named(const char *names, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)); at += length)
+        if ((at == names || at[-1] == ',') && strchr(",", at[length]))
+            return true;
+    return !names[0];
+}
+
+json_t *series_json(
+        const struct history series[SERIES_MAX], const char *names,
+        int64_t since, int max)
+{
+    json_t *shown = json_object(), *all = json_array();
+    const char *name;
+    for (int i = 0; (name = run_series_name(i)); i++) {
+        json_array_append_new(all, json_string(name));
+        if (is_named(names, name))
+            json_object_set_new(
+                    shown, name, history_json(&series[i], since, max));
+    }
+    return json_pack("{s:o, s:o}", "series", shown, "names", all);
+}
+
 /* --- rows of metrics.jsonl --- */
 
 static void add_row(struct resumed_rows *rows, const json_t *row, int64_t step)

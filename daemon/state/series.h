@@ -11,6 +11,12 @@ const struct metric *run_series(int i);               /* NULL: no more */
 const char *run_series_name(int i);                   /* "train/loss"; NULL */
 int run_series_find(const char *name, size_t length); /* -1: none */
 
+/* GET /v1/metrics/history: {"series": {NAME: history_json}, "names": [all]}.
+ * `names`: with commas between them; "": all. New reference. */
+json_t *series_json(
+        const struct history series[SERIES_MAX], const char *names,
+        int64_t since, int max);
+
 /* A point of each series of `table`: the largest number of `count` structs of
  * `bytes` each. */
 void series_add(
