@@ -4,8 +4,6 @@
 #include "base/log.h"
 
 #include <math.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static void fill_rank(struct train_rank_report *rank, int number)
 {
@@ -210,33 +208,17 @@ double state_case_metric(const char *text, const char *name, const char *labels)
     return count == 1 ? value : NAN;
 }
 
-char *state_case_read(struct state_case *c, const char *name, size_t *bytes_out)
-{
-    char *text = NULL;
-    size_t bytes;
-    if (!fs_exists(scratch_path(&c->scratch, name)))
-        return NULL;
-    if (fs_read_file(c->scratch.path, SIZE_MAX, &text, &bytes) != ZD_OK)
-        abort();
-    if (bytes_out)
-        *bytes_out = bytes;
-    return text;
-}
-
-void state_case_wait(struct state_case *c, const char *name)
-{
-    struct stat info = {0};
-    for (int i = 0; i < 1000 && info.st_size == 0; i++) {
-        usleep(10000);
-        stat(scratch_path(&c->scratch, name), &info);
-    }
-}
-
 int state_case_log_count(struct state_case *c, const char *word)
 {
-    char *text = state_case_read(c, "log", NULL);
+    char *text, *rest;
+    size_t bytes;
     int count = 0;
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+    if (fs_read_file(
+                scratch_path(&c->scratch, "log"), SIZE_MAX, &text, &bytes) !=
+        ZD_OK)
+        abort();
+    rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));)
         count += strstr(line, word) != NULL;
     free(text);
     return count;

@@ -26,17 +26,11 @@ void state_case_sample(
 
 /* Lines of the log of this process that have `word`; the log is
  * scratch/log. */
-/* Until the file has text. */
-void state_case_wait(struct state_case *c, const char *name);
 int state_case_log_count(struct state_case *c, const char *word);
 
 /* The value of the only line of `text` (Prometheus') with this name and all of
  * the labels, as in "rank=1,where=device"; NaN: none, or several. */
 double state_case_metric(
         const char *text, const char *name, const char *labels);
-
-/* A whole file, NUL-terminated; NULL when it is not there. */
-char *state_case_read(
-        struct state_case *c, const char *name, size_t *bytes_out);
 
 #endif

@@ -183,7 +183,8 @@ Test(systemd, a_paused_run_is_alive_and_an_evaluation_for_some_time)
     cr_expect(is_fed());
     cr_expect(is_fed());
     c.state.state = RUN_EVALUATING;
-    c.state.state_since = clock_wall_seconds() + 60; /* its time is not over yet */
+    c.state.state_since =
+            clock_wall_seconds() + 60; /* its time is not over yet */
     cr_expect(is_fed());
     c.state.state_since = clock_wall_seconds() - 0.51;
     cr_expect_not(is_fed(), "ten times WatchdogSec have passed");

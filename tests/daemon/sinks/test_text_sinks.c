@@ -1,5 +1,5 @@
 /* The sinks that are a text of the run's state: status.json, the Prometheus
- * text file, report.html. */
+ * text file, report.html. What they hold of a run: test_run.sh. */
 #include "base/file/json.h"
 #include "daemon/sinks/sink.h"
 #include "tests/daemon/sinks/state_case.h"
@@ -36,41 +36,6 @@ static void teardown(void)
 
 TestSuite(text_sinks, .init = setup, .fini = teardown);
 
-static json_t *read_status(void)
-{
-    json_t *json = NULL;
-    cr_assert_eq(
-            json_parse_file(
-                    scratch_path(&c.scratch, "status.json"), 1 << 20, &json),
-            ZD_OK);
-    return json;
-}
-
-static void expect_status(const char *state, int64_t step)
-{
-    json_t *json = read_status();
-    cr_expect_str_eq(json_string_value(json_object_get(json, "state")), state);
-    cr_expect_eq(json_integer_value(json_object_get(json, "step")), step);
-    json_decref(json);
-}
-
-Test(text_sinks, files_follow_the_run_and_tell_its_end)
-{
-    status.take(status.ctx, SINK_TICK, &c.state);
-    state_case_wait(&c, "status.json");
-    expect_status("running", 120);
-    state_case_step(&c, 2.25);
-    c.state.state = RUN_STOPPED;
-    close_all();
-    expect_status("stopped", 121);
-    char *told = state_case_read(&c, "zerod_tiny.prom", NULL);
-    cr_expect_eq(
-            state_case_metric(told, "zerod_job_state", "state=stopped"), 1);
-    cr_expect_eq(state_case_metric(told, "zerod_rank_up", "rank=0"), 0);
-    cr_expect_null(strstr(told, "process_open_fds"));
-    free(told);
-}
-
 Test(text_sinks, nothing_is_written_before_the_banner_or_without_the_key)
 {
     static const char *const names[] = {
@@ -89,20 +54,12 @@ Test(text_sinks, nothing_is_written_before_the_banner_or_without_the_key)
     cr_expect_null(none.close);
 }
 
-Test(text_sinks, status_has_the_numbers_to_the_last_digit)
-{
-    close_all();
-    json_t *json = read_status();
-    cr_expect_eq(
-            json_real_value(json_object_get(json, "learning_rate")), 0.00029);
-    cr_expect_eq(json_real_value(json_object_get(json, "loss")), 2.3125);
-    json_decref(json);
-}
-
 Test(text_sinks, status_answers_for_status_ranks_and_memory)
 {
     close_all();
-    json_t *json = read_status(), *member;
+    json_t *json, *member;
+    const char *path = scratch_path(&c.scratch, "status.json");
+    cr_assert_eq(json_parse_file(path, 1 << 20, &json), ZD_OK);
     json_t *answers[] = {
             run_state_status(&c.state), run_state_ranks(&c.state),
             run_state_memory(&c.state)};
@@ -118,54 +75,4 @@ Test(text_sinks, status_answers_for_status_ranks_and_memory)
     for (int i = 0; i < 3; i++)
         json_decref(answers[i]);
     json_decref(json);
-}
-
-/* What stands in the element for the data, as a browser cuts it out. */
-static json_t *read_data(void)
-{
-    static const char marker[] =
-            "<script id=\"zerod-data\" type=\"application/json\">";
-    json_t *json = NULL;
-    char *page = state_case_read(&c, "report.html", NULL);
-    cr_assert(page);
-    char *begin = strstr(page, marker);
-    cr_assert(begin);
-    begin += strlen(marker);
-    char *end = strstr(begin, "</script>");
-    cr_assert(end);
-    cr_assert_eq(
-            json_parse(
-                    begin, (size_t)(end - begin), "data", ZD_ERR_DATA, &json),
-            ZD_OK);
-    free(page);
-    return json;
-}
-
-Test(text_sinks, report_has_the_numbers_and_no_sample_breaks_out)
-{
-    static const char bad[] = "</script><script>alert(1)</script><!--"
-                              "\xe2\x80\xa8\xe2\x80\xa9";
-    state_case_sample(&c, "</SCRIPT >", bad);
-    c.state.state = RUN_DONE;
-    close_all();
-    json_t *json = read_data();
-    json_t *told = json_object_get(json, "status");
-    cr_expect_str_eq(json_string_value(json_object_get(told, "state")), "done");
-    cr_expect_eq(json_integer_value(json_object_get(told, "step")), 120);
-    json_t *samples =
-            json_object_get(json_object_get(json, "samples"), "samples");
-    if (!samples)
-        samples = json_object_get(json, "samples");
-    json_t *sample = json_array_get(samples, 0);
-    cr_expect_str_eq(json_string_value(json_object_get(sample, "text")), bad);
-    cr_expect(json_object_get(json, "history"));
-    cr_expect_str_eq(
-            json_string_value(
-                    json_object_get(json_object_get(json, "config"), "file")),
-            "tiny.toml");
-    json_decref(json);
-    char *page = state_case_read(&c, "report.html", NULL);
-    cr_expect_null(strstr(page, "\xe2\x80\xa8"));
-    cr_expect_null(strstr(page, "alert(1)<"));
-    free(page);
 }
