@@ -1,9 +1,20 @@
-/* web.c - see web.h. */
+/* web.c - zerodctl web, and who may speak to it.
+ *
+ * A port on loopback is open to every user and every web page of this machine,
+ * so each request is judged by what a stranger cannot have or cannot choose:
+ *
+ *   Host      127.0.0.1 or localhost with our port: a name that an attacker's
+ *             DNS moves to 127.0.0.1 (rebinding) is not among them
+ *   Origin    ours, where there is one: no other page's requests
+ *   token     128 random bits in the printed address; used once, it leads to
+ *   secret    256 random bits, the folder that holds the page and all it asks
+ *             for: "/SECRET/v1/status". Not a cookie: a browser sends those to
+ *             every port of the host, so to any user's server. What follows it
+ *             goes to the job as it was sent: nothing is decoded */
 #include "daemon/page/web.h"
 
 #include "base/log.h"
 #include "daemon/http/connect.h"
-#include "daemon/page/guard.h"
 #include "daemon/page/relay.h"
 
 #include <errno.h>
@@ -13,9 +24,13 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 enum {
+    TOKEN_BYTES = 16,
+    SECRET_BYTES = 32,
     LOOK_MS = 1000, /* how often the job is looked for */
     MISSES_MAX = 3, /* that often not there: it is gone */
     SIGNALS = 3
@@ -24,16 +39,86 @@ enum {
 struct web {
     uv_loop_t loop;
     struct http_server *http;
-    struct guard guard;
+    int port;
+    char token[2 * TOKEN_BYTES + 1]; /* hexadecimal */
+    char secret[2 * SECRET_BYTES + 1];
+    bool token_used;
     struct relay relay;
     uv_timer_t look;
     uv_signal_t signals[SIGNALS];
     int misses;
     bool is_over, was_signalled;
     char address[96];
-    char folder[2 * GUARD_SECRET_BYTES + 3]; /* "/SECRET/" */
-    char page[PATH_MAX]; /* the file that leads there; "": none */
+    char folder[2 * SECRET_BYTES + 3]; /* "/SECRET/" */
+    char page[PATH_MAX];               /* the file that leads there; "": none */
 };
+
+/* --- who may speak to it --- */
+
+static enum zd_status random_hex(char *out, size_t bytes)
+{
+    unsigned char raw[64];
+    ssize_t got;
+    do
+        got = getrandom(raw, bytes, 0);
+    while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)bytes)
+        return ZD_FAIL(
+                ZD_ERR_DEVICE, "E1101", "the system has no random numbers: %s",
+                strerror(errno));
+    for (size_t i = 0; i < bytes; i++)
+        sprintf(out + 2 * i, "%02x", raw[i]);
+    return ZD_OK;
+}
+
+/* In a time that tells nothing of where they differ. */
+static bool is_secret(const char *secret, const char *text, size_t bytes)
+{
+    unsigned char differs = 0;
+    if (bytes != strlen(secret))
+        return false;
+    for (size_t i = 0; i < bytes; i++)
+        differs |= (unsigned char)(secret[i] ^ text[i]);
+    return differs == 0;
+}
+
+static bool is_host(const struct web *web, const char *text)
+{
+    char name[32], address[32];
+    snprintf(name, sizeof name, "localhost:%d", web->port);
+    snprintf(address, sizeof address, "127.0.0.1:%d", web->port);
+    return strcasecmp(text, name) == 0 || strcmp(text, address) == 0;
+}
+
+static bool is_origin(const struct web *web, const char *text)
+{
+    static const char scheme[] = "http://";
+    return strncmp(text, scheme, strlen(scheme)) == 0 &&
+           is_host(web, text + strlen(scheme));
+}
+
+/* The job's path of a target: "/v1/status" of "/SECRET/v1/status"; NULL without
+ * the secret. */
+static const char *inside_of(const struct web *web, const char *target)
+{
+    size_t bytes = strcspn(target + (*target == '/'), "/?");
+    return *target == '/' && target[1 + bytes] == '/' &&
+                           is_secret(web->secret, target + 1, bytes)
+                   ? target + 1 + bytes
+                   : NULL;
+}
+
+/* The token of "/?token=T" is right and was not used before. */
+static bool takes_token(struct web *web, const struct http_request *request)
+{
+    static const char prefix[] = "/?token=";
+    size_t bytes = strlen(prefix);
+    if (web->token_used || strcmp(request->method, "GET") != 0 ||
+        strncmp(request->target, prefix, bytes) != 0)
+        return false;
+    const char *token = request->target + bytes;
+    return web->token_used = is_secret(web->token, token, strlen(token));
+}
 
 /* --- answers --- */
 
@@ -49,27 +134,8 @@ static const char *const headers[][2] = {
         {"Cross-Origin-Resource-Policy", "same-origin"},
         {NULL}};
 
-static const struct {
-    int status;
-    const char *code, *message, *hint;
-} refusals[] = {
-        [GUARD_HOST] =
-                {403, "E_FORBIDDEN",
-                 "the Host header names another host or port",
-                 "open the page as 127.0.0.1 or localhost, with its own "
-                 "port"},
-        [GUARD_ORIGIN] =
-                {403, "E_FORBIDDEN",
-                 "the request comes from another site's page",
-                 "only the page itself may ask"},
-        [GUARD_UNKNOWN] = {
-                401, "E_UNKNOWN", "this relay has no such path",
-                "open the address that zerodctl web printed; it "
-                "works once"}};
-
-static void refuse(
-        enum guard_verdict verdict, const char *target,
-        struct http_reply *reply)
+/* Neither token nor secret, or a used token. */
+static void refuse_stranger(const char *target, struct http_reply *reply)
 {
     static const char used[] =
             "<!doctype html><meta charset=\"utf-8\"><meta name=\"color-scheme\""
@@ -77,15 +143,16 @@ static void refuse(
             "style=\"font:16px system-ui;margin:3em\">This address has been "
             "used, or is not complete. Run <b>zerodctl web</b> again and open "
             "the address that it prints: each works once.\n";
-    if (verdict == GUARD_UNKNOWN && strncmp(target, "/v1", 3) != 0)
+    if (strncmp(target, "/v1", 3) == 0)
+        http_error(
+                reply, 401, "E_UNKNOWN",
+                "open the address that zerodctl web printed; it works once",
+                "this relay has no such path");
+    else
         *reply = (struct http_reply){
                 .status = 401,
                 .content_type = "text/html; charset=utf-8",
                 .static_body = used};
-    else
-        http_error(
-                reply, refusals[verdict].status, refusals[verdict].code,
-                refusals[verdict].hint, "%s", refusals[verdict].message);
 }
 
 /* Once: the token does not work again. */
@@ -108,16 +175,25 @@ static void answer(
         void *ctx, const struct http_request *request, struct http_reply *reply)
 {
     struct web *web = ctx;
-    enum guard_verdict verdict = guard_judge(&web->guard, request);
-    if (verdict == GUARD_PASS)
-        relay_ask(
-                &web->relay, request,
-                guard_inside(&web->guard, request->target), reply);
-    else if (verdict == GUARD_ENTER)
+    const char *inside = inside_of(web, request->target);
+    if (!request->host || !is_host(web, request->host)) {
+        http_error(
+                reply, 403, "E_FORBIDDEN",
+                "open the page as 127.0.0.1 or localhost, with its own port",
+                "the Host header names another host or port");
+    } else if (request->origin && !is_origin(web, request->origin)) {
+        http_error(
+                reply, 403, "E_FORBIDDEN", "only the page itself may ask",
+                "the request comes from another site's page");
+    } else if (inside) {
+        relay_ask(&web->relay, request, inside, reply);
+        reply->is_owner = true;
+    } else if (takes_token(web, request)) {
         enter(web, reply);
-    else
-        refuse(verdict, request->target, reply);
-    reply->is_owner = verdict == GUARD_PASS || verdict == GUARD_ENTER;
+        reply->is_owner = true;
+    } else {
+        refuse_stranger(request->target, reply);
+    }
 }
 
 /* --- life --- */
@@ -159,7 +235,6 @@ enum zd_status web_create(
         const struct web_options *options, struct web **web_out)
 {
     struct web *web = calloc(1, sizeof *web);
-    int port;
     if (!web || uv_loop_init(&web->loop)) {
         free(web);
         return ZD_FAIL(ZD_ERR_MEMORY, "E1103", "no memory for the relay");
@@ -175,17 +250,19 @@ enum zd_status web_create(
                     .ctx = web},
             &web->http);
     if (status == ZD_OK)
-        status = http_listen_loopback(web->http, options->port, &port);
+        status = http_listen_loopback(web->http, options->port, &web->port);
     if (status == ZD_OK)
-        status = guard_init(&web->guard, port);
+        status = random_hex(web->token, TOKEN_BYTES);
+    if (status == ZD_OK)
+        status = random_hex(web->secret, SECRET_BYTES);
     if (status != ZD_OK) {
         web_destroy(web);
         return status;
     }
-    snprintf(web->folder, sizeof web->folder, "/%s/", web->guard.secret);
+    snprintf(web->folder, sizeof web->folder, "/%s/", web->secret);
     snprintf(
             web->address, sizeof web->address, "http://127.0.0.1:%d/?token=%s",
-            port, web->guard.token);
+            web->port, web->token);
     *web_out = web;
     return ZD_OK;
 }

@@ -3,7 +3,7 @@
  *   browser -> 127.0.0.1:PORT -> guard -> the job's unix socket
  *
  * The job itself opens no port. zerodctl web does, on loopback, as the user who
- * started it and for as long as that lasts; who may pass is guard.h's business.
+ * started it and for as long as that lasts; who may pass is web.c's business.
  * The printed address has a token that works once; a line says when it was
  * used. Answers pass through as they come (streams too), with headers that keep
  * the page to itself.
