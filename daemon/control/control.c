@@ -3,7 +3,6 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "base/threads.h"
-#include "daemon/control/control_thread.h"
 #include "daemon/control/routes.h"
 #include "daemon/http/http.h"
 #include "daemon/job/schema.h"
@@ -15,9 +14,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -108,7 +109,46 @@ static void end_now(struct control *control, enum train_run_state how)
     uv_close((uv_handle_t *)&control->sinks_due, NULL);
 }
 
-/* --- the loop --- */
+/* --- the loop, and where its thread runs --- */
+
+/* mpirun and srun bind a rank to its cores after the fork: who started us still
+ * has them all. One core means that the trainer fills it; with more there is
+ * room, and the binding stays. A taskset of the user's is his will. */
+static void leave_the_trainers_core(void)
+{
+    cpu_set_t mine, parents;
+    bool is_bound = getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK") ||
+                    getenv("SLURM_STEP_ID");
+    if (!is_bound || sched_getaffinity(0, sizeof mine, &mine) != 0 ||
+        CPU_COUNT(&mine) > 1)
+        return;
+    if (sched_getaffinity(getppid(), sizeof parents, &parents) == 0 &&
+        CPU_COUNT(&parents) > 1)
+        sched_setaffinity(0, sizeof parents, &parents);
+}
+
+/* As struct sched_attr of linux/sched/types.h, version 0. */
+struct attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+};
+
+/* A short slice: on kernels from 6.12 on such a thread is run soon after it
+ * wakes up, for a share that is no larger than others' (EEVDF). Older ones run
+ * whoever has slept long first, and take no notice. */
+static void ask_for_a_short_slice(void)
+{
+#ifdef SYS_sched_setattr
+    struct attributes attributes = {
+            .size = sizeof attributes,
+            .policy = SCHED_OTHER,
+            .runtime = 100000 /* ns */};
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+#endif
+}
 
 static void on_wake(uv_async_t *wake)
 {
@@ -138,7 +178,8 @@ static void on_sinks_due(uv_timer_t *timer)
 static void *run_loop(void *arg)
 {
     struct control *control = arg;
-    control_thread_settle();
+    leave_the_trainers_core();
+    ask_for_a_short_slice();
     uv_run(&control->loop, UV_RUN_DEFAULT);
     return NULL;
 }

@@ -1,5 +1,4 @@
-/* top.h - one frame of `zerodctl top`: at most look->rows lines of at most
- * look->columns, whatever the job says. */
+/* top.h - zerodctl top: a frame, what is asked for it, and its keys. */
 #ifndef ZD_CTL_TOP_H
 #define ZD_CTL_TOP_H
 
@@ -7,22 +6,13 @@
 #include "daemon/cli/look.h"
 #include "daemon/ctl/target.h"
 
-struct top_data {
-    const json_t *status;  /* /v1/status */
-    const json_t *ranks;   /* /v1/ranks; NULL: not known */
-    const json_t *history; /* /v1/metrics/history of train/loss, eval/loss */
-    const char *log;       /* the last lines; "" for none */
-    const char *message;   /* the result of a key; "" for none */
-    bool has_keys;         /* a terminal: the last line names them */
-};
-
-void top_frame(const struct look *look, const struct top_data *data, FILE *out);
-
-/* --- view_top.c: a frame as view.c has it --- */
-
-/* {"status", "ranks", "history", "log"}; "message", by who shows it: there are
- * keys. */
+/* {"status", "ranks", "history", "log"}: as the paths of that name, history of
+ * train/loss and eval/loss, the last lines of the log. Only the status must be
+ * there. */
 enum zd_status top_get(const struct target *target, json_t **json_out);
+/* At most look->rows lines of at most look->columns, whatever the job says.
+ * "message" beside those members: there are keys, which the last line names, or
+ * what came of one. */
 void top_show(const struct look *look, const json_t *shown, FILE *out);
 /* What a key does, and what is said of it; false: leave. */
 bool top_key(

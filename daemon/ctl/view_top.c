@@ -49,18 +49,6 @@ enum zd_status top_get(const struct target *target, json_t **json_out)
     return ZD_OK;
 }
 
-void top_show(const struct look *look, const json_t *shown, FILE *out)
-{
-    struct top_data data = {
-            .status = json_object_get(shown, "status"),
-            .ranks = json_object_get(shown, "ranks"),
-            .history = json_object_get(shown, "history"),
-            .log = json_text_of(shown, "log", ""),
-            .message = json_text_of(shown, "message", ""),
-            .has_keys = json_object_get(shown, "message") != NULL};
-    top_frame(look, &data, out);
-}
-
 bool top_key(
         const struct target *target, int key, char *message,
         size_t message_bytes)

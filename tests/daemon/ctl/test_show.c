@@ -145,8 +145,9 @@ Test(ctl_show, an_empty_status_shows_dashes)
 
 static void show_top(const struct look *look, const json_t *status, FILE *out)
 {
-    struct top_data data = {.status = status, .log = "", .message = ""};
-    top_frame(look, &data, out);
+    json_t *frame = json_pack("{s:O}", "status", status);
+    top_show(look, frame, out);
+    json_decref(frame);
 }
 
 Test(ctl_show, numbers_out_of_all_bounds_fit_too)
@@ -184,20 +185,12 @@ static char *frame_of(
         const struct look *look, const json_t *status, const json_t *ranks,
         const char *log)
 {
-    json_t *history = recorded("history");
-    struct top_data data = {
-            .status = status,
-            .ranks = ranks,
-            .history = history,
-            .log = log,
-            .message = "",
-            .has_keys = true};
-    char *text;
-    size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-    top_frame(look, &data, out);
-    fclose(out);
-    json_decref(history);
+    json_t *frame = json_pack(
+            "{s:O, s:O, s:o, s:o, s:s}", "status", status, "ranks", ranks,
+            "history", recorded("history"), "log", json_string_nocheck(log),
+            "message", "");
+    char *text = shown(look, frame, top_show);
+    json_decref(frame);
     return text;
 }
 
