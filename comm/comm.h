@@ -74,8 +74,6 @@ struct comm_options { /* [comm] */
                              key is checkpoint.timeout */
     int max_ctas;         /* multiprocessors that NCCL may take; 0: its choice;
                              COMM_CTAS_AUTO */
-    bool round_robin;     /* start each rank's sends at its right neighbor, so
-                             that no rank is everybody's first (zero's option) */
 };
 
 struct comm_counters { /* bytes this rank handed to others */

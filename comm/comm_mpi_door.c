@@ -12,9 +12,6 @@ enum zd_status mpi_check(int code, const char *call)
 
 int mpi_peer(const struct comm *comm, int i)
 {
-    if (comm->options.round_robin)
-        return mesh_neighbor(
-                mesh_group(comm->mesh, MESH_SHARD, comm->rank), 1 + i);
     return i < comm->rank ? i : i + 1;
 }
 

@@ -37,7 +37,7 @@ static enum zd_status take_tables(struct zero *zero)
         ZD_TRY(timeline_create(&offload->arrived[i]));
         ZD_TRY(timeline_create(&offload->left[i]));
     }
-    return timeline_create(&offload->persistent);
+    return ZD_OK;
 }
 
 /* Adam-mini: where the sums and the v of each extent's tensor begin. */
@@ -99,7 +99,6 @@ void host_end(struct zero *zero)
         timeline_destroy(&offload->arrived[i]);
         timeline_destroy(&offload->left[i]);
     }
-    timeline_destroy(&offload->persistent);
     free(offload->arrived);
     free(offload->left);
     free(offload->ready);
@@ -163,21 +162,11 @@ enum zd_status zero_skip(struct zero *zero)
 enum zd_status host_segment_wait(struct zero *zero, int s)
 {
     struct zero_offload *offload = &zero->offload;
-    bool is_engines =
-            zero->plan->params_on_host && !zero->plan->segments[s].persistent;
-    if (!offload->engine || offload->segments[s] < 0 || is_engines ||
-        offload->waited[s] == offload->updates)
+    if (!offload->engine || offload->segments[s] < 0 ||
+        zero->plan->params_on_host || offload->waited[s] == offload->updates)
         return ZD_OK;
     offload->waited[s] = offload->updates;
-    if (!zero->plan->params_on_host)
-        return offload_params_wait(offload->engine, offload->segments[s]);
-    /* persistent: it lives on the device although the engine keeps it too. The
-     * copy waits for the update; so does this, for the report's sake. */
-    ZD_TRY(offload_params_up(
-            offload->engine, offload->segments[s], zero->memory[s].shard,
-            &offload->persistent));
-    ZD_TRY(offload_update_wait(offload->engine, offload->segments[s]));
-    return token_wait(NULL, timeline_last(&offload->persistent));
+    return offload_params_wait(offload->engine, offload->segments[s]);
 }
 
 /* --- states from outside -------------------------------------------------- */
@@ -229,8 +218,6 @@ enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
         const struct zero_segment *segment = &plan->segments[s];
         size_t bytes = zero_segment_bytes(segment, segment->shard_count);
         char *mine = out + (size_t)zero->shards.place * bytes;
-        if (segment->persistent)
-            continue;
         out += zero_segment_bytes(segment, segment->count);
         if (segment->trainable) {
             ZD_TRY(offload_params_up(
@@ -250,7 +237,7 @@ enum zd_status host_unit_made(struct zero *zero, int unit)
     struct zero_offload *offload = &zero->offload;
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++)
-        if (plan->segments[s].trainable && !plan->segments[s].persistent)
+        if (plan->segments[s].trainable)
             ZD_TRY(offload_update_wait(offload->engine, offload->segments[s]));
     return ZD_OK;
 }

@@ -40,8 +40,6 @@ static enum zd_status gather_unit(
         const char *shard =
                 in_place ? out + (size_t)zero->shards.place * shard_bytes
                          : zero->memory[s].shard;
-        if (segment->persistent)
-            continue;
         ZD_TRY(host_segment_wait(zero, s));
         struct token gathered = {0};
         ZD_TRY(gather_segment(zero, s, shard, out, &gathered));

@@ -13,37 +13,23 @@ static size_t round_up(size_t count, size_t multiple)
 
 /* --- segments ------------------------------------------------------------- */
 
-enum kind { SHARDED, PERSISTENT, FROZEN, CODES, SCALES, KINDS };
-/* A unit has at most one segment of each kind; all but the persistent one are
- * gathered into its slot, each with a token of the slot's lease. */
-_Static_assert((int)KINDS - 1 <= (int)LEASE_TOKENS, "a token for each");
+enum kind { SHARDED, FROZEN, CODES, SCALES, KINDS };
+/* A unit has at most one segment of each kind, gathered into its slot with a
+ * token of the slot's lease. */
+_Static_assert((int)KINDS <= (int)LEASE_TOKENS, "a token for each");
 
-/* A tensor that joins others is persistent if the first of them is, so that one
- * matmul finds all of them in one segment. */
 static enum kind kind_of(const struct zero_plan *plan, int id)
 {
-    const struct param *params = plan->request.table->params;
-    int64_t threshold = plan->request.options.param_persistence_threshold;
-    int first = id;
-    while (params[first].joins)
-        first--;
     if (param_is_quantized(plan->request.table, id))
         return CODES;
-    if (!params[id].trainable)
-        return FROZEN;
-    if (plan->params_cut && threshold > 0 &&
-        params[first].count < (size_t)threshold)
-        return PERSISTENT;
-    return SHARDED;
+    return plan->request.table->params[id].trainable ? SHARDED : FROZEN;
 }
 
 static enum kind kind_of_segment(const struct zero_segment *segment)
 {
     if (segment->part != ZERO_VALUES)
         return segment->part == ZERO_CODES ? CODES : SCALES;
-    if (!segment->trainable)
-        return FROZEN;
-    return segment->persistent ? PERSISTENT : SHARDED;
+    return segment->trainable ? SHARDED : FROZEN;
 }
 
 /* The format in which the model reads a segment's parameters. */
@@ -85,8 +71,7 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
     const struct param_table *table = plan->request.table;
     struct zero_segment segment = {
             .unit = unit,
-            .trainable = kind == SHARDED || kind == PERSISTENT,
-            .persistent = kind == PERSISTENT,
+            .trainable = kind == SHARDED,
             .part = kind == CODES    ? ZERO_CODES
                     : kind == SCALES ? ZERO_SCALES
                                      : ZERO_VALUES,
@@ -147,8 +132,7 @@ size_t plan_gather_count(const struct zero_plan *plan, int unit)
     size_t count = 0;
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++)
-        if (!plan->segments[s].persistent &&
-            plan->segments[s].part != ZERO_SCALES)
+        if (plan->segments[s].part != ZERO_SCALES)
             count += plan->segments[s].count;
     return count;
 }
@@ -157,11 +141,9 @@ size_t plan_gather_bytes(const struct zero_plan *plan, int unit)
 {
     size_t bytes = 0;
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++) {
-        const struct zero_segment *segment = &plan->segments[s];
-        if (!segment->persistent)
-            bytes += zero_segment_bytes(segment, segment->count);
-    }
+         s++)
+        bytes +=
+                zero_segment_bytes(&plan->segments[s], plan->segments[s].count);
     return bytes;
 }
 
@@ -237,15 +219,13 @@ static uint64_t sent(const struct zero_plan *plan, size_t bytes)
     return bytes / shards * (shards - 1);
 }
 
-/* Trainable parameters: all of them, or the persistent ones. */
-static size_t trained_bytes(const struct zero_plan *plan, bool all)
+static size_t trained_bytes(const struct zero_plan *plan)
 {
     size_t bytes = 0;
-    for (int s = 0; s < plan->segment_count; s++) {
-        const struct zero_segment *segment = &plan->segments[s];
-        if (segment->persistent || (all && segment->trainable))
-            bytes += zero_segment_bytes(segment, segment->count);
-    }
+    for (int s = 0; s < plan->segment_count; s++)
+        if (plan->segments[s].trainable)
+            bytes += zero_segment_bytes(
+                    &plan->segments[s], plan->segments[s].count);
     return bytes;
 }
 
@@ -263,9 +243,8 @@ static void plan_wire(struct zero_plan *plan)
     if (!plan->states_cut) {
         plan->wire.all_gather = grads;
     } else if (!plan->params_cut) {
-        plan->wire.all_gather = sent(plan, trained_bytes(plan, true));
+        plan->wire.all_gather = sent(plan, trained_bytes(plan));
     } else {
-        plan->wire.all_gather = sent(plan, trained_bytes(plan, false));
         for (int i = 0; i < plan->train_move_count; i++) {
             const struct zero_move *move = &plan->train_moves[i];
             if (move->gather)
@@ -438,9 +417,6 @@ static enum zd_status add_params(
         slots += plan->slots[s].bytes;
     if (!plan->params_on_host)
         ZD_TRY(add(arena, "zero.params", SPAN_PARAMS, held[SHARDED], 1));
-    ZD_TRY(
-            add(arena, "zero.params.persistent", SPAN_PARAMS,
-                totals->full[PERSISTENT], 1));
     ZD_TRY(add_frozen(plan, totals, arena));
     return add(arena, "zero.params.slots", SPAN_BUFFERS, slots, 1);
 }

@@ -3,8 +3,6 @@
  *
  *   unit                     gathered and released together (model/params.h)
  *   |- segment: sharded      trainable tensors that are cut over the ranks
- *   |- segment: persistent   trainable, below param_persistence_threshold:
- *   |                        cut for the optimizer, kept gathered for compute
  *   |- segment: frozen       no gradient, no state
  *   |- segment: codes        frozen weights in 4 or 8 bits, and ..
  *   '- segment: scales       .. what decodes them (kernels/quant), in bytes
@@ -40,14 +38,14 @@ enum zero_part { ZERO_VALUES, ZERO_CODES, ZERO_SCALES };
 
 struct zero_segment {
     int unit;
-    bool trainable, persistent;
+    bool trainable;
     enum zero_part part;        /* SCALES: its elements are bytes */
     struct array_format format; /* of its parameters */
     size_t count;               /* padded: world * shard_count */
     size_t shard_count;         /* elements of one rank's shard */
     size_t used;                /* elements up to the end of its last tensor */
-    /* Where it begins: in bytes in the arrays of its kind (sharded, persistent,
-     * frozen, codes or scales); when trainable, in elements in those of all
+    /* Where it begins: in bytes in the arrays of its kind (sharded, frozen,
+     * codes or scales); when trainable, in elements in those of all
      * trainable segments (master, m, v, gradients). Arrays of whole segments,
      * and arrays of one rank's shards. */
     size_t full_offset, shard_offset;
@@ -76,7 +74,7 @@ struct zero_move {
     int unit;
     bool acquire;
     bool gather; /* acquire: it is not resident and must be gathered */
-    int slot;    /* acquire: where it is; -1: all of it is persistent */
+    int slot;    /* acquire: where it is; -1: there is nothing of it */
     int start;   /* gather: index of the move after which it begins, -1 for the
                     begin of the program; its own index: not prefetched */
 };

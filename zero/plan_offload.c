@@ -1,7 +1,7 @@
 /* plan_offload.c - what of the plan is on the host, and what the offload engine
  * of a rank is asked for.
  *
- *   zero's segments     embedding | layer 1: sharded, persistent | frozen | ..
+ *   zero's segments     embedding | layer 1: sharded, frozen | layer 2 | ..
  *   the engine's        0         | 1        2                   | -      | ..
  *
  * A segment of the engine is the part of a trainable segment whose states this

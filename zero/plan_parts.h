@@ -6,7 +6,7 @@
 #include "zero/plan.h"
 
 /* Elements that are gathered when `unit` is acquired at stage 3: its segments
- * but the persistent one. 0: nothing to gather. */
+ * but the scales. 0: nothing to gather. */
 size_t plan_gather_count(const struct zero_plan *plan, int unit);
 size_t plan_gather_bytes(const struct zero_plan *plan, int unit);
 /* Padded elements of the trainable segments of `unit`. */

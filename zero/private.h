@@ -75,7 +75,6 @@ struct zero_offload {
     const float **extent_blocks; /* by extent: v of the blocks of its tensor */
     struct timeline *arrived;    /* by slot: copies up */
     struct timeline *left;       /* by slot: the model */
-    struct timeline persistent;  /* copies up of a persistent segment */
     bool has_states;             /* other than those of the start */
 };
 

@@ -229,7 +229,7 @@ enum zd_status plan_program(
     needs_sizes(plan, &needs);
     needs_measure(plan, events->train, events->train_count, &needs);
     needs_measure(plan, events->eval, events->eval_count, &needs);
-    ZD_TRY(slots_choose(plan, &needs));
+    slots_choose(plan, &needs);
     if (events->train_count)
         ZD_TRY(build_moves(
                 plan, events->train, events->train_count, micros,

@@ -56,9 +56,8 @@ void needs_sizes(const struct zero_plan *plan, struct needs *needs);
 void needs_measure(
         const struct zero_plan *plan, const struct unit_event *events,
         int event_count, struct needs *needs);
-/* Settle plan->slots, layer_slots and outer_slots. ZD_ERR_CONFIG when
- * max_live_parameters is too small, naming the smallest that works. */
-enum zd_status slots_choose(struct zero_plan *plan, const struct needs *needs);
+/* Settle plan->slots, layer_slots and outer_slots. */
+void slots_choose(struct zero_plan *plan, const struct needs *needs);
 
 static inline int max_int(int a, int b)
 {

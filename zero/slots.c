@@ -67,41 +67,6 @@ static size_t outer_elements(const struct needs *needs, bool separate)
                     : max_size(needs->outer, needs->head);
 }
 
-/* Settle layer_slots and whether the outer units have a slot each, within
- * max_live_parameters: first prefetch gives way, then it is an error.
- */
-static enum zd_status choose_slots(
-        struct zero_plan *plan, const struct needs *needs, bool *separate_out)
-{
-    int64_t limit = plan->request.options.max_live_parameters;
-    size_t live = limit > 0 ? (size_t)limit : SIZE_MAX;
-    bool separate = needs->outers_held;
-    int layers = needs->held + layers_ahead(plan, needs);
-    int all = layers_to_gather(plan);
-    if (layers > all)
-        layers = all;
-
-    size_t smallest = outer_elements(needs, separate) +
-                      (size_t)needs->held * needs->layer;
-    if (smallest > live) {
-        ZD_FAIL(ZD_ERR_CONFIG, "E0605",
-                "zero.max_live_parameters = %lld is too small: the model holds "
-                "%zu gathered parameters at a time",
-                (long long)limit, smallest);
-        zd_fail_help(
-                "zero.max_live_parameters = %zu is the smallest that works",
-                smallest);
-        return ZD_ERR_CONFIG;
-    }
-    while (layers > needs->held &&
-           outer_elements(needs, separate) + (size_t)layers * needs->layer >
-                   live)
-        layers--;
-    plan->layer_slots = layers;
-    *separate_out = separate;
-    return ZD_OK;
-}
-
 static void lay_out_slots(
         struct zero_plan *plan, const struct needs *needs, bool separate)
 {
@@ -128,10 +93,10 @@ static void lay_out_slots(
     }
 }
 
-enum zd_status slots_choose(struct zero_plan *plan, const struct needs *needs)
+void slots_choose(struct zero_plan *plan, const struct needs *needs)
 {
-    bool separate;
-    ZD_TRY(choose_slots(plan, needs, &separate));
-    lay_out_slots(plan, needs, separate);
-    return ZD_OK;
+    int layers = needs->held + layers_ahead(plan, needs);
+    int all = layers_to_gather(plan);
+    plan->layer_slots = layers < all ? layers : all;
+    lay_out_slots(plan, needs, needs->outers_held);
 }

@@ -20,12 +20,11 @@ static void place_params(
     const char *name = segment->part == ZERO_CODES    ? "zero.base.codes"
                        : segment->part == ZERO_SCALES ? "zero.base.scales"
                        : !segment->trainable          ? "zero.params.frozen"
-                       : segment->persistent          ? "zero.params.persistent"
                                                       : "zero.params";
     char *base = zero_span(zero, name);
-    if (plan->params_on_host && segment->trainable && !segment->persistent)
+    if (plan->params_on_host && segment->trainable)
         return; /* the engine's */
-    if (plan->params_cut && !segment->persistent) {
+    if (plan->params_cut) {
         memory->shard = base + segment->shard_offset;
         return;
     }

@@ -9,7 +9,7 @@
  *   zero_update           this rank's states; with Adam-mini the block sums are
  *                         added up over ranks before
  *   zero_gather_params    begins to gather the new parameters: all of them at
- *                         stages 1 and 2, the persistent ones at stage 3; who
+ *                         stages 1 and 2, none at stage 3; who
  *                         acquires a unit waits for its own
  *
  * The same calls are made at every stage and world; what a stage does not need

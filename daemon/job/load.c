@@ -16,11 +16,9 @@ struct job *job_open(const struct job_request *request)
 
 struct comm_options job_comm_options(struct job *job)
 {
-    /* checkpoint.timeout and zero.round_robin_gradients are of comm too */
-    static const char *const sections[] = {"comm", "checkpoint", "zero"};
-    for (int i = 0; i < 3; i++)
-        job_read_quietly(job, sections[i]);
-    job->options.comm.round_robin = job->options.zero.round_robin_gradients;
+    /* checkpoint.timeout is of comm too */
+    job_read_quietly(job, "comm");
+    job_read_quietly(job, "checkpoint");
     return job->options.comm;
 }
 

@@ -136,7 +136,6 @@ void job_settle(struct job *job)
         model->init = MODEL_RANDOM;
         job_key(job, "model.init")->derived = "from [model.config]";
     }
-    job->options.comm.round_robin = job->options.zero.round_robin_gradients;
     job_settle_lora(job);
     job_settle_optim(job);
     settle_idle(job);

@@ -83,7 +83,6 @@ def draw(rng):
     if rng.random() < .3:
         job['optim.stable_embedding'] = False
     for key, values in (('zero.prefetch_bucket_size', [1000, 200000]),
-                        ('zero.param_persistence_threshold', [100, 5000]),
                         ('zero.overlap_comm', [False]),
                         ('comm.reduce_dtype', ['fp32', 'compute']), ('data.prefetch', [1, 4]), ('data.val_split', [0.1]),
                         ('eval.per_device_eval_batch_size', [1, 3]), ('checkpoint.async_save', [False]),

@@ -49,8 +49,6 @@ static void compare_stages(void)
             compare(&s, "two micro-batches");
         }
     struct scenario s = scenario(3, 4, DTYPE_BF16);
-    s.options.param_persistence_threshold = 300;
-    compare(&s, "persistent tensors");
     s.broken = true;
     compare(&s, "a step that is not finite");
 }
@@ -124,8 +122,6 @@ static void compare_offload(const char *folder)
         s.accumulation = variant / 4 % 2 ? 2 : 1;
         s.accumulate_on_host = s.accumulation > 1 && variant % 4;
         s.evaluates = params;
-        if (variant == 3)
-            s.options.param_persistence_threshold = 300;
         if (variant == 6)
             s.optim.name = OPTIM_ADAM_MINI;
         compare(&s, where == OFFLOAD_CPU ? params ? "parameters on the host"

@@ -153,7 +153,7 @@ static bool optimizer_goes(
 static void try_optimizer(const struct optimizer_row *row, int first)
 {
     bool ok = true;
-    for (int turn = 0; turn < 16 * TIERS; turn += 3) {
+    for (int turn = 0; turn < 16 * TIERS; turn += 7) {
         int i = first + turn;
         ok &= optimizer_goes(row, &tiers[i % TIERS], i / TIERS);
     }

@@ -78,8 +78,6 @@ static void vary(struct scenario *s, int variant)
     s->streams = variant % 3 ? STREAM_THREAD : STREAM_INLINE;
     s->clip = variant % 4 ? 1 : 1e9;
     s->dawdle_us = variant % 5 == 1 ? 2000 : 0;
-    if (variant % 5 == 3)
-        s->options.param_persistence_threshold = 3000;
     if (variant % 7 == 4)
         s->offload.chunk_bytes = 0; /* a chunk is a whole run */
 }

@@ -34,7 +34,6 @@ Test(zero_plan, shards_cover_every_element_once)
     for (int world = 1; world <= 64; world++) {
         for (int stage = 0; stage <= 3; stage++) {
             struct zero_request r = request(stage, world, 1);
-            r.options.param_persistence_threshold = world % 2 ? 300 : 0;
             struct zero_plan plan = build(&r);
             unsigned char *cover[64];
             for (int id = 0; id < fake.table.count; id++)
@@ -55,7 +54,6 @@ Test(zero_plan, segments_are_aligned_and_hold_their_tensors_apart)
 {
     for (int world = 1; world <= 64; world++) {
         struct zero_request r = request(3, world, 1);
-        r.options.param_persistence_threshold = 100;
         struct zero_plan plan = build(&r);
         for (int s = 0; s < plan.segment_count; s++) {
             const struct zero_segment *segment = &plan.segments[s];
@@ -74,9 +72,6 @@ Test(zero_plan, segments_are_aligned_and_hold_their_tensors_apart)
             cr_assert_eq(place->offset % ZERO_ALIGN, 0);
             cr_assert_eq(in->unit, param->unit);
             cr_assert_eq(in->trainable, param->trainable);
-            cr_assert_eq(
-                    in->persistent,
-                    world > 1 && param->trainable && param->count < 100);
             if (place->segment == segment)
                 cr_assert_geq(place->offset, end);
             segment = place->segment;
@@ -306,8 +301,7 @@ Test(zero_plan, a_stage_that_does_not_exist_is_refused)
     ",\"head_dim\":" #D "}"
 
 static unsigned joined_of(
-        const char *text, const char *freeze, int stage, int world,
-        int64_t threshold)
+        const char *text, const char *freeze, int stage, int world)
 {
     struct model_config config;
     struct param_table table;
@@ -322,7 +316,6 @@ static unsigned joined_of(
     struct zero_request r = request(stage, world, 1);
     r.config = &config;
     r.table = &table;
-    r.options.param_persistence_threshold = threshold;
     struct zero_plan plan = build(&r);
     unsigned joined = zero_joined(&plan);
     zero_plan_fini(&plan);
@@ -357,8 +350,7 @@ Test(zero_plan, projections_follow_each_other_where_one_product_may_read_them)
             for (int world = 1; world <= 3; world += 2)
                 cr_expect_eq(
                         joined_of(
-                                cases[i].config, cases[i].freeze, stage, world,
-                                world == 3 ? 3000 : 0),
+                                cases[i].config, cases[i].freeze, stage, world),
                         cases[i].joined, "model %zu, stage %d, %d ranks", i,
                         stage, world);
 }

@@ -194,7 +194,6 @@ Test(zero_plan_offload,
             r.optim.name = names[k];
             r.optim.state_type =
                     world % 2 ? OPTIM_STATE_8BIT : OPTIM_STATE_FP32;
-            r.options.param_persistence_threshold = world % 5 ? 0 : 300;
             r.offload.chunk_bytes = 4096;
             struct zero_plan plan = build(&r);
             size_t bytes[2][OFFLOAD_PARTS + 1];

@@ -24,7 +24,7 @@ static size_t unit_count(const struct zero_plan *plan, int unit)
 {
     size_t count = 0;
     for (int s = 0; s < plan->segment_count; s++)
-        if (plan->segments[s].unit == unit && !plan->segments[s].persistent)
+        if (plan->segments[s].unit == unit)
             count += plan->segments[s].count;
     return count;
 }
@@ -108,20 +108,18 @@ Test(zero_program, units_are_kept_as_the_options_say)
     static const struct {
         const char *what;
         int layers, micros, every; /* checkpointing */
-        int64_t prefetch, persistent;
+        int64_t prefetch;
         int layer_slots, outer_slots, gathers;
     } cases[] = {
             /* forward: all; backward: all but those that are still there */
-            {"two layers at a time", 9, 1, 0, 0, 0, 2, 1, 2 + 9 + 7},
-            {"all layers ahead", 6, 4, 0, 1 << 30, 0, 6, 1, 6 + 4 * 2},
-            {"segments that are recomputed", 9, 1, 3, 0, 0, 4, 1, 2 + 9 + 5},
-            {"persistent tensors only", 3, 1, 0, 0, 1 << 30, 0, 0, 0},
+            {"two layers at a time", 9, 1, 0, 0, 2, 1, 2 + 9 + 7},
+            {"all layers ahead", 6, 4, 0, 1 << 30, 6, 1, 6 + 4 * 2},
+            {"segments that are recomputed", 9, 1, 3, 0, 4, 1, 2 + 9 + 5},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct zero_request r =
                 program(cases[i].layers, false, cases[i].micros);
         r.options.prefetch_bucket_size = cases[i].prefetch;
-        r.options.param_persistence_threshold = cases[i].persistent;
         if (cases[i].every)
             r.checkpointing = (struct checkpointing){
                     .mode = CHECKPOINTING_EVERY, .every = cases[i].every};
@@ -175,41 +173,4 @@ Test(zero_program, a_tied_head_finds_the_embedding_where_it_was)
     cr_expect_eq(plan.slots[1].count, unit_count(&plan, 6));
     cr_expect_eq(embeddings, 1);
     zero_plan_fini(&plan);
-}
-
-static size_t live(const struct zero_plan *plan)
-{
-    size_t count = 0;
-    for (int s = 0; s < plan->outer_slots + plan->layer_slots; s++)
-        count += plan->slots[s].count;
-    return count;
-}
-
-Test(zero_program, live_parameters_are_bounded_or_the_bound_is_refused)
-{
-    struct zero_request r = program(6, false, 2);
-    struct zero_plan plan = build(&r);
-    size_t outer = plan.slots[0].count, layer = plan.slots[1].count;
-    zero_plan_fini(&plan);
-
-    r.options.prefetch_bucket_size = 1 << 30;
-    r.options.max_live_parameters = (int64_t)(outer + 4 * layer + 5);
-    plan = build(&r);
-    check_plan(&plan);
-    cr_expect_leq(live(&plan), (size_t)r.options.max_live_parameters);
-    cr_expect_geq(plan.layer_slots, 2);
-    zero_plan_fini(&plan);
-
-    r.options.max_live_parameters = (int64_t)(outer + layer);
-    plan = build(&r);
-    cr_expect_eq(plan.layer_slots, 1);
-    cr_expect_eq(live(&plan), outer + layer);
-    check_plan(&plan);
-    zero_plan_fini(&plan);
-
-    char smallest[64];
-    snprintf(smallest, sizeof smallest, "= %zu ", outer + layer);
-    r.options.max_live_parameters--;
-    cr_expect_eq(zero_plan_build(&r, &plan), ZD_ERR_CONFIG);
-    cr_expect_not_null(strstr(zd_error_get()->help, smallest));
 }

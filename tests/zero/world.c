@@ -49,23 +49,12 @@ void scenario_vary(struct scenario *s, int variant)
     struct zero_options *o = &s->options;
     s->shape.tied = variant & 1;
     s->shape.freeze_low = (variant & 6) == 6;
-    switch (variant % 5) {
-    case 0:
-        break;
-    case 1:
-        o->overlap_comm = false;
-        break;
-    case 2:
-        o->prefetch_bucket_size = 1 << 20;
-        break;
-    case 3:
-        o->param_persistence_threshold = 300;
-        break;
-    case 4:
+    o->overlap_comm = variant % 5 != 1;
+    o->prefetch_bucket_size = variant % 5 == 2 ? 1 << 20 : 0;
+    if (variant % 5 == 4) {
         s->checkpointing =
                 (struct checkpointing){.mode = CHECKPOINTING_EVERY, .every = 3};
         s->evaluates = true;
-        break;
     }
 }
 

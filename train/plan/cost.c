@@ -145,11 +145,10 @@ static void add_bytes(
          i++) {
         const struct zero_segment *segment = &zero->segments[i];
         double bytes = (double)zero_segment_bytes(segment, segment->count);
-        if (!segment->persistent)
-            cost->gather += bytes;
+        cost->gather += bytes;
         if (!segment->trainable)
             continue;
-        if (segment->persistent || !zero->params_cut)
+        if (!zero->params_cut)
             cost->spread += bytes;
         cost->grads += (double)segment->count;
         cost->update +=

@@ -109,28 +109,16 @@ static uint64_t elements_held(const struct zero_plan *zero)
     return count;
 }
 
-/* Elements of a unit that visit the device, or those that stay there. */
-static uint64_t unit_elements(
-        const struct zero_plan *zero, int unit, bool persistent)
+/* Parameters on the host go up for every gather of the program. */
+static uint64_t elements_fetched(const struct zero_plan *zero)
 {
     uint64_t count = 0;
-    for (int s = zero->unit_segments[unit]; s < zero->unit_segments[unit + 1];
-         s++)
-        if (zero->segments[s].persistent == persistent)
+    for (int m = 0; m < zero->train_move_count; m++) {
+        const struct zero_move *move = &zero->train_moves[m];
+        for (int s = zero->unit_segments[move->unit];
+             move->gather && s < zero->unit_segments[move->unit + 1]; s++)
             count += zero->segments[s].shard_count;
-    return count;
-}
-
-/* Parameters on the host: those that persist go up once a step, the others for
- * every gather of its program. */
-static uint64_t elements_fetched(const struct zero_plan *zero, int unit_count)
-{
-    uint64_t count = 0;
-    for (int unit = 0; unit < unit_count; unit++)
-        count += unit_elements(zero, unit, true);
-    for (int m = 0; m < zero->train_move_count; m++)
-        if (zero->train_moves[m].acquire && zero->train_moves[m].gather)
-            count += unit_elements(zero, zero->train_moves[m].unit, false);
+    }
     return count;
 }
 
@@ -155,9 +143,7 @@ static struct moves moves_of(const struct job_plan *plan)
     if (request->offload.optimizer == OFFLOAD_NONE ||
         (zero->params_on_host && has_frozen))
         return (struct moves){0};
-    uint64_t used = zero->params_on_host
-                            ? elements_fetched(zero, plan->table.unit_count)
-                            : held;
+    uint64_t used = zero->params_on_host ? elements_fetched(zero) : held;
     struct moves moves = {
             .is_known = true,
             .down = held * (request->accumulate_on_host ? sums : wide),
