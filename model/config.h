@@ -84,8 +84,10 @@ struct model_config {
                           warning */
     int bos_token_id;  /* -1: none */
     int eos_token_id;  /* the first of a list; -1: none */
-    json_t *json;      /* the keys as given, for export, of a wrapper the whole;
-                          owned */
+    json_t *rope_scaling; /* that a job put in place of the file's; NULL: none
+                           */
+    json_t *json; /* the keys as given, for export, of a wrapper the whole;
+                     owned */
 };
 
 #endif

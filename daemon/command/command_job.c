@@ -19,7 +19,7 @@ static enum zd_status open_text(
         const struct train_job *job, struct model_config *config,
         struct text *text)
 {
-    ZD_TRY(job_read_config(job, config));
+    ZD_TRY(job_plan_config(job, config));
     enum zd_status status = job_plan_vocabulary(job, config);
     if (status == ZD_OK)
         status = text_open(job, config, text);

@@ -5,6 +5,7 @@
 #include "base/file/fs.h"
 #include "model/files/config.h"
 #include "model/params.h"
+#include "train/plan/plan.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -163,7 +164,7 @@ static void check_model(struct job *job)
     if (!!model->config == !!model->path ||
         (model->path && !fs_is_dir(model->path)))
         return;
-    if (job_read_config(&job->options, &config) == ZD_OK) {
+    if (job_plan_config(&job->options, &config) == ZD_OK) {
         check_config(job, &config);
         model_config_fini(&config);
     } else if (model->config) {

@@ -136,6 +136,7 @@ void job_free(struct job *job)
     json_decref(job->notes);
     json_decref(job->adapter);
     json_decref(job->options.model.config);
+    json_decref(job->options.model.rope_scaling);
     json_decref(job->options.lora.given);
     json_decref(job->options.lora.target_modules);
     json_decref(job->options.lora.exclude_modules);

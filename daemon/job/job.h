@@ -53,11 +53,6 @@ const struct problems *job_problems(const struct job *job);
 /* Strings and arrays in it live as long as the job. */
 const struct train_job *job_options(const struct job *job);
 
-/* [model.config], or config.json of model.path; of a model stored quantized
- * only with adapters. */
-enum zd_status job_read_config(
-        const struct train_job *options, struct model_config *config);
-
 /* If this thread's error record is about a file of [[data.train]] or
  * [[data.eval]], add the line of the job that names it. */
 void job_tell_source(const struct job *job);

@@ -6,6 +6,7 @@
 #include "data/match.h"
 #include "model/files/config.h"
 #include "offload/offload.h"
+#include "train/plan/plan.h"
 #include "train/text/text.h"
 
 #include <ctype.h>
@@ -187,8 +188,11 @@ static void check_read(struct job *job)
     const struct train_job *options = &job->options;
     struct model_config config;
     if (options->model.path && fs_exists(options->model.path)) {
-        if (job_read_config(options, &config) != ZD_OK)
-            job_take_record(job, "model.path");
+        if (job_plan_config(options, &config) != ZD_OK)
+            job_take_record(
+                    job, strstr(zd_error_get()->where, "model.rope_scaling")
+                                 ? "model.rope_scaling"
+                                 : "model.path");
         else
             model_config_fini(&config);
     }

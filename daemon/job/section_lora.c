@@ -140,17 +140,6 @@ static void take_record(struct job *job)
     job_take_record(job, name);
 }
 
-enum zd_status job_read_config(
-        const struct train_job *options, struct model_config *config)
-{
-    if (options->model.config)
-        return model_config_parse(
-                options->model.config, "[model.config]", ZD_ERR_CONFIG, config);
-    return options->lora.enabled
-                   ? model_config_read_stored(options->model.path, config)
-                   : model_config_read(options->model.path, config);
-}
-
 /* Do the tensors of lora.path fit the model, with the rows that its tokenizer
  * adds? */
 static enum zd_status check_stored(const struct job *job)
@@ -158,7 +147,7 @@ static enum zd_status check_stored(const struct job *job)
     struct peft_adapter stored;
     struct param_table table;
     struct model_config grown = {0};
-    ZD_TRY(job_read_config(&job->options, &grown));
+    ZD_TRY(job_plan_config(&job->options, &grown));
     enum zd_status status = job_plan_vocabulary(&job->options, &grown);
     if (status == ZD_OK)
         status = param_table_build(&grown, NULL, 0, &table);

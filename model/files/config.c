@@ -5,6 +5,7 @@
 #include "base/suggest.h"
 #include "model/config_keys.h"
 #include "model/config_layers.h"
+#include "model/config_rope.h"
 #include "model/families/families.h"
 #include "model/files/text_config.h"
 #include "model/files/weights_hf.h"
@@ -13,9 +14,17 @@
 #include <string.h>
 
 enum { CONFIG_BYTES_MAX = 16 << 20 };
+static const char ORIGINAL[] = "original_max_position_embeddings";
+
+static bool has_experts(const json_t *json)
+{
+    return json_object_get(json, "num_experts") ||
+           json_object_get(json, "num_local_experts") ||
+           json_object_get(json, "n_routed_experts");
+}
 
 /* The family whose name is nearest, and all names. */
-static void help_with_families(const char *name)
+static void help_with_families(const json_t *json, const char *name)
 {
     char names[400] = "";
     const char *nearest = NULL;
@@ -29,7 +38,11 @@ static void help_with_families(const char *name)
         if (!nearest || d < distance)
             distance = d, nearest = model_families[i]->name;
     }
-    if (name)
+    if (has_experts(json))
+        zd_fail_help(
+                "models of experts are not supported; model_type is one of %s",
+                names);
+    else if (name)
         zd_fail_help(
                 "the nearest is %s; model_type is one of %s", nearest, names);
     else
@@ -60,7 +73,7 @@ static enum zd_status read_family(
                 "of a supported family");
     else
         config_fail(r, "E0301", "`model_type` is missing");
-    help_with_families(name ? name : given);
+    help_with_families(r->json, name ? name : given);
     return r->on_error;
 }
 
@@ -208,20 +221,6 @@ static void settle_tied(
     json_object_set_new(config->json, key, json_boolean(config->tied));
 }
 
-enum zd_status model_config_read(
-        const char *dir, struct model_config *config_out)
-{
-    char path[4096];
-    json_t *json;
-    ZD_TRY(read_json(dir, path, &json));
-    enum zd_status status =
-            model_config_parse(json, path, ZD_ERR_DATA, config_out);
-    if (status == ZD_OK)
-        settle_tied(dir, json, config_out);
-    json_decref(json);
-    return status;
-}
-
 /* The tensors say the rest. */
 static enum zd_status check_quantization(
         const struct config_reader *r, const json_t *quantization)
@@ -261,8 +260,8 @@ static void take_format(const json_t *keys, struct model_config *config)
                                                                   : QUANT_FP4;
 }
 
-enum zd_status model_config_read_stored(
-        const char *dir, struct model_config *config_out)
+static enum zd_status read_config(
+        const char *dir, bool may_be_quantized, struct model_config *config_out)
 {
     char path[4096];
     json_t *json;
@@ -270,10 +269,12 @@ enum zd_status model_config_read_stored(
     struct config_reader reader = {json, path, ZD_ERR_DATA, "E0302"};
     json_t *quantization =
             json_incref(json_object_get(json, "quantization_config"));
-    bool is_quantized = quantization && !json_is_null(quantization);
+    bool is_quantized =
+            may_be_quantized && quantization && !json_is_null(quantization);
     enum zd_status status =
             is_quantized ? check_quantization(&reader, quantization) : ZD_OK;
-    json_object_del(json, "quantization_config");
+    if (may_be_quantized)
+        json_object_del(json, "quantization_config");
     if (status == ZD_OK)
         status = model_config_parse(json, path, ZD_ERR_DATA, config_out);
     if (status == ZD_OK)
@@ -282,6 +283,88 @@ enum zd_status model_config_read_stored(
         take_format(quantization, config_out);
     json_decref(quantization);
     json_decref(json);
+    return status;
+}
+
+enum zd_status model_config_read(
+        const char *dir, struct model_config *config_out)
+{
+    return read_config(dir, false, config_out);
+}
+
+enum zd_status model_config_read_stored(
+        const char *dir, struct model_config *config_out)
+{
+    return read_config(dir, true, config_out);
+}
+
+/* The table that replaces the one in `keys`, with what is no scaling of it, and
+ * what transformers would take from the file's max_position_embeddings. */
+static json_t *new_scaling(
+        const json_t *scaling, const json_t *keys, int positions)
+{
+    static const char *const kept[] = {
+            "rope_theta", "partial_rotary_factor", "llama_4_scaling_beta"};
+    json_t *out = zd_must(json_deep_copy(scaling));
+    const char *type = json_string_value(json_object_get(out, "rope_type"));
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        if (!json_object_get(out, kept[i]) && json_object_get(keys, kept[i]))
+            json_object_set(out, kept[i], json_object_get(keys, kept[i]));
+    if (type && strcmp(type, "yarn") == 0 && !json_object_get(out, ORIGINAL))
+        json_object_set_new(out, ORIGINAL, json_integer(positions));
+    return out;
+}
+
+void model_config_write_rope(json_t *json, const struct model_config *config)
+{
+    if (!config->rope_scaling)
+        return;
+    json_t *keys = text_config_of(json, config);
+    json_t *parts = json_object_get(keys, "rope_parameters");
+    bool has_types = json_object_get(parts, "full_attention");
+    if (parts)
+        json_object_del(keys, "rope_scaling");
+    json_object_set(
+            has_types ? parts : keys,
+            has_types ? "full_attention"
+            : parts   ? "rope_parameters"
+                      : "rope_scaling",
+            config->rope_scaling);
+    json_object_set_new(
+            keys, "max_position_embeddings",
+            json_integer(config->max_positions));
+}
+
+enum zd_status model_config_scale_rope(
+        const json_t *scaling, struct model_config *c)
+{
+    struct config_reader r = {
+            scaling, "model.rope_scaling", ZD_ERR_CONFIG, "E0302"};
+    struct rope_set set, old_set = c->ropes[0];
+    const json_t *old =
+            json_object_get(text_config_of(c->json, c), "rope_parameters");
+    const json_t *full = json_object_get(old, "full_attention");
+    int original = c->max_positions;
+    double partial = (double)old_set.dims / c->head_dim;
+    if (!c->family->rotary)
+        return config_fail(
+                &r, "E0304", "the positions of a %s model do not turn",
+                c->family->name);
+    json_t *table = new_scaling(scaling, full ? full : old, original);
+    enum zd_status status = config_read_rope(
+            &r, "rope_scaling", table, old_set.theta, partial, c, &set);
+    double reach = set.factor *
+                   (set.original_positions ? set.original_positions : original);
+    if (status == ZD_OK && reach > POSITIONS_MAX)
+        status = config_wrong(&r, "factor", "less: positions are too many");
+    if (status == ZD_OK && set.type != ROPE_DYNAMIC && reach > original)
+        c->max_positions = set.positions = (int)reach;
+    free(old_set.factors);
+    set.q_beta = old_set.q_beta;
+    c->ropes[0] = set;
+    c->rope_scaling = table;
+    if (status == ZD_OK)
+        model_config_write_rope(c->json, c);
     return status;
 }
 
@@ -304,6 +387,7 @@ void model_config_fini(struct model_config *config)
     if (!config)
         return;
     json_decref(config->json);
+    json_decref(config->rope_scaling);
     free(config->layer_attention);
     for (int i = 0; i < ROPE_SETS; i++)
         free(config->ropes[i].factors);

@@ -21,6 +21,13 @@ enum zd_status model_config_read(
  * (E0304). */
 enum zd_status model_config_read_stored(
         const char *dir, struct model_config *config_out);
+/* Let heads turn as `scaling` says, as rope_scaling in transformers (model.
+ * rope_scaling of a job), and max_positions grow to original positions times
+ * factor, also in config->json. ZD_ERR_CONFIG: E0302, E0304, E0305. */
+enum zd_status model_config_scale_rope(
+        const json_t *scaling, struct model_config *config);
+/* Writes that into a copy of the model's config.json; nothing without it. */
+void model_config_write_rope(json_t *json, const struct model_config *config);
 /* A warning that names keys which transformers' class does not have, if there
  * are any. */
 void model_config_warn(const struct model_config *config);

@@ -1,6 +1,7 @@
 #include "model/files/export_hf.h"
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "model/files/config.h"
 #include "model/files/export_dir.h"
 #include "model/files/export_quantized.h"
 #include "model/files/hf_files.h"
@@ -134,6 +135,7 @@ static enum zd_status write_config(const struct hf_export *e)
         json = json_deep_copy(e->job->config->json);
     }
     json_t *text = text_config_of(json, e->job->config);
+    model_config_write_rope(json, e->job->config);
     json_object_del(json, "quantization_config");
     if (e->job->config->stored_rows) /* of more tokens (vocab_resize.h) */
         json_object_set_new(

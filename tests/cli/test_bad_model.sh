@@ -76,6 +76,7 @@ done
 row 'config.json is a list' 65 "E0302|$c" 'echo "[]" >$c'
 row 'an unknown family' 65 "E0302|$c|bloom" 'edit $c "s/\"model_type\": \"llama\"/\"model_type\": \"bloom\"/"'
 row 'no family' 65 "E0301|$c|model_type" 'edit $c "/model_type/d; /LlamaFor/d"'
+row 'experts' 65 "E0302|$c|qwen3_moe|models of experts are not supported" 'edit $c "s/\"model_type\": \"llama\"/\"num_experts\": 8, \"model_type\": \"qwen3_moe\"/"'
 row 'a key of another kind' 65 "E0302|$c|hidden_size" 'edit $c "s/\"hidden_size\": 32/\"hidden_size\": \"32\"/"'
 row 'a missing key, so that the default of the family holds' 65 "E0310|$w|4096" 'edit $c /hidden_size/d'
 row 'heads that do not divide' 65 "E0302|$c|num_key_value_heads" 'edit $c "s/\"num_key_value_heads\": 2/\"num_key_value_heads\": 3/"'

@@ -30,9 +30,8 @@ cat >models/Qwen3-0.6B/config.json <<'JSON'
 JSON
 cat >models/Qwen3-8B/config.json <<'JSON'
 {"model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36, "num_attention_heads": 32,
- "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6,
- "rope_theta": 1000000, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
- "torch_dtype": "bfloat16"}
+ "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
+ "rope_theta": 1000000, "rope_scaling": null, "torch_dtype": "bfloat16"}
 JSON
 cat >models/gemma-3-1b-it/config.json <<'JSON'
 {"model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912, "num_hidden_layers": 26, "num_attention_heads": 4,
@@ -93,6 +92,19 @@ ok "  and a key that transformers does not have is named in one warning" eval 'f
     grep -q "^warning: config.json has keys that a phi3 model does not have in transformers; they are ignored: .unsloth_fixed.$" all &&
     [ $(grep -c unsloth all) = 1 ]'
 ok "qwen3-8b-long-yarn fits" refused 0 'trained)' "$zerod" plan --job "$recipes/qwen3-8b-long-yarn.toml" --world 1 --set device.backend=cuda
+# The same by a job as by the model's own config.json: what is trained, and what is exported; only a new run may change it.
+yarn=$2/tests/fixtures/qwen3_yarn
+python3 -I -c 'import json, sys
+config = json.load(open(sys.argv[1])); print("{%s}" % ", ".join(f"{k} = {json.dumps(v)}" for k, v in config.pop("rope_scaling").items()))
+json.dump({**config, "max_position_embeddings": 64}, open("models/yarn.json", "w"))' "$yarn/model/config.json" >scaling
+cp -r "$yarn/model" models/yarn && mv models/yarn.json models/yarn/config.json
+first_loss() { python3 -I -c 'import json, sys; print(json.loads(open(sys.argv[1] + "/metrics.jsonl").readline())["loss"])' "$1"; }
+short() { "$zerod" --job "$yarn/job.toml" --quiet --max-steps 3 --set data.cache_dir=$work/cache "$@"; }
+ok "  rope_scaling of a job is as the model's own" eval '(cd "$recipes/../.." && short --set job.output_dir=$work/own &&
+    short --set job.output_dir=$work/given --set model.path=$work/models/yarn --set "model.rope_scaling=$(cat $work/scaling)") &&
+    [ "$(first_loss own)" = "$(first_loss given)" ] && grep -q yarn own/hf/config.json && diff <(python3 -I -m json.tool --sort-keys own/hf/config.json) <(python3 -I -m json.tool --sort-keys given/hf/config.json)'
+ok "  and a resumed run must have the same" eval '(cd "$recipes/../.." && ! short --max-steps 4 --set job.output_dir=$work/given --set model.path=$work/models/yarn) 2>&1 |
+    grep -q "E0811.*model.rope_scaling"'
 ok "llama-3.1-70b-qlora-48gb fits" fits 1 llama-3.1-70b-qlora-48gb
 ok "llama-3.1-70b-qlora-2x24gb fits" fits 2 llama-3.1-70b-qlora-2x24gb
 # 41,943,040 elements of adapters: 12 bytes each with AdamW, 6.03 with states in 8 bits

@@ -48,6 +48,11 @@ static enum zd_status export_open(
 {
     ZD_TRY(checkpoint_open(request->path, request->check, &e->checkpoint));
     ZD_TRY(model_config_read_stored(request->path, &e->config));
+    const json_t *data =
+            json_object_get(checkpoint_manifest(e->checkpoint), "data");
+    const json_t *scaling = json_object_get(data, "rope_scaling");
+    if (json_is_object(scaling))
+        ZD_TRY(model_config_scale_rope(scaling, &e->config));
     ZD_TRY(param_table_build(&e->config, NULL, 0, &e->table));
     if (checkpoint_is_adapter(e->checkpoint) && !request->merges)
         return ZD_OK;

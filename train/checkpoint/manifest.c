@@ -115,14 +115,17 @@ json_t *manifest_data(
         const struct train_job *job, const struct run_identity *identity)
 {
     static const char *const longs[] = {"truncate", "split", "drop"};
+    const json_t *scaling = job->model.rope_scaling;
     return json_pack(
-            "{s:s, s:s, s:i, s:o, s:s, s:o, s:I, s:s*}", "digest",
+            "{s:s, s:s, s:i, s:o, s:s, s:o, s:I, s:s*, s:o}", "digest",
             identity->data_digest, "tokenizer", identity->tokenizer_digest,
             "cutoff_len", job->data.cutoff_len, "packing",
             word_json(identity->packing), "long_documents",
-            longs[job->data.long_documents], "shuffle", word_json(identity->order),
-            "data_seed", (json_int_t)job->job.data_seed,
-            "template_date", identity->template_date);
+            longs[job->data.long_documents], "shuffle",
+            word_json(identity->order), "data_seed",
+            (json_int_t)job->job.data_seed, "template_date",
+            identity->template_date, "rope_scaling",
+            scaling ? json_deep_copy(scaling) : json_string("none"));
 }
 
 /* NULL unless the job computes in fp16. */
@@ -310,8 +313,7 @@ json_t *manifest_build(
             dtype_name(writer->plan->export_dtype), "gpt2_prefix",
             writer->file_prefix, "others",
             writer->plan->config.wrapper ? writer->job->model.path : NULL,
-            "moments",
-            !writer->job->checkpoint.save_only_model, "adapter",
+            "moments", !writer->job->checkpoint.save_only_model, "adapter",
             adapter_json(writer->plan), "base", base_json(writer), "products",
             products_json(), "parameters", "trainable",
             (json_int_t)writer->plan->table.trainable, "all",

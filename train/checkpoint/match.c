@@ -69,7 +69,7 @@ static enum zd_status fail_data(
 {
     char a[VALUE_TEXT], b[VALUE_TEXT];
     ZD_FAIL(ZD_ERR_CONFIG, "E0811",
-            "the checkpoint was made with other data: %s was %s, is %s", what,
+            "the checkpoint was made otherwise: %s was %s, is %s", what,
             text_of(before, a), text_of(now, b));
     zd_fail_help("restore the setting, or use a new job.output_dir");
     return ZD_ERR_CONFIG;
@@ -89,6 +89,7 @@ static enum zd_status match_data(
             {"long_documents", "data.long_documents", "truncate"},
             {"shuffle", "data.shuffle"},
             {"data_seed", "job.data_seed"},
+            {"rope_scaling", "model.rope_scaling", "none"},
             {"digest", "the content of [[data.train]]"}};
     enum zd_status status = ZD_OK;
     json_t *is = manifest_data(job, identity);

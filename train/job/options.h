@@ -50,7 +50,8 @@ struct model_options {     /* [model] */
     bool dtype_auto;
     enum dtype dtype; /* of export */
     enum attention_choice attn;
-    json_t *config; /* [model.config], or NULL */
+    json_t *config;       /* [model.config], or NULL */
+    json_t *rope_scaling; /* in place of the model's; NULL: as it is */
 };
 
 struct fp16_options {  /* [train.fp16], with dtype = "fp16" only */

@@ -7,14 +7,22 @@
 
 #include <string.h>
 
-static enum zd_status read_config(
+enum zd_status job_plan_config(
         const struct train_job *job, struct model_config *config)
 {
-    if (job->model.config)
-        return model_config_parse(
-                job->model.config, "[model.config]", ZD_ERR_CONFIG, config);
-    return job->lora.enabled ? model_config_read_stored(job->model.path, config)
-                             : model_config_read(job->model.path, config);
+    const struct model_options *model = &job->model;
+    enum zd_status status =
+            model->config ? model_config_parse(
+                                    model->config, "[model.config]",
+                                    ZD_ERR_CONFIG, config)
+            : job->lora.enabled ? model_config_read_stored(model->path, config)
+                                : model_config_read(model->path, config);
+    if (status != ZD_OK || !model->rope_scaling)
+        return status;
+    status = model_config_scale_rope(model->rope_scaling, config);
+    if (status != ZD_OK)
+        model_config_fini(config);
+    return status;
 }
 
 static enum zd_status check_positions(
@@ -186,7 +194,7 @@ enum zd_status plan_begin(
     ZD_TRY(train_resolve_batch(
             &job->train, world, &plan->per_device, &plan->accumulation,
             &plan->global_batch));
-    ZD_TRY(read_config(job, &plan->config));
+    ZD_TRY(job_plan_config(job, &plan->config));
     status = job_plan_vocabulary(job, &plan->config);
     if (status == ZD_OK)
         status = check_positions(job, &plan->config);

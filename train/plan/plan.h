@@ -97,6 +97,10 @@ void job_plan_fini(struct job_plan *plan);
 /* Ranks of a host: `local_size`, or, where it is 0, all of them, on GPUs as
  * many as this machine has. */
 int plan_local_size(const struct train_job *job, int world, int local_size);
+/* The model's configuration with what the job says of it; part of
+ * job_plan_build. */
+enum zd_status job_plan_config(
+        const struct train_job *job, struct model_config *config);
 /* Where lora.modules_to_save names the embedding, `config` gets a row for each
  * token of the job's tokenizer that it has none for; part of job_plan_build. */
 enum zd_status job_plan_vocabulary(
