@@ -12,7 +12,6 @@
  */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
-#include "kernels/fused.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,31 +119,41 @@ static void norms(struct bench *b, char *x, char *y, char *z, float *sums)
     float *mean = numbers(DTYPE_FP32, elements / D + (size_t)N);
     float *rstd = numbers(DTYPE_FP32, elements / D + (size_t)N);
     void *w = numbers(k->dtype, (size_t)C);
-    OP("layernorm forward", 2 * u,
-       k->layernorm_forward(NULL, y, mean, rstd, x, w, w, 1e-5f, N, C));
-    OP("add + layernorm", 4 * u,
-       fused_add_layernorm(k, NULL, z, y, mean, rstd, x, z, w, w, 1e-5f, N, C));
-    OP("layernorm backward", 4 * u,
-       k->layernorm_backward(
-               NULL, y, sums, sums + C, z, y, x, w, mean, rstd, N, C, true));
-    OP("rmsnorm forward", 2 * u,
-       k->rmsnorm_forward(
-               NULL, y, rstd, x, w, 1e-5f, RMSNORM_ROUND_FIRST, N, C));
-    OP("add + rmsnorm", 4 * u,
-       fused_add_rmsnorm(
-               k, NULL, z, y, rstd, x, z, w, 1e-5f, RMSNORM_ROUND_FIRST, N, C));
-    OP("rmsnorm backward", 4 * u,
-       k->rmsnorm_backward(
-               NULL, y, sums, z, y, x, w, rstd, RMSNORM_ROUND_FIRST, N, C,
-               true));
-    OP("rmsnorm of heads", 2 * u,
-       k->head_norm_forward(
-               NULL, y, rstd, x, w, 1e-5f, RMSNORM_ROUND_FIRST, rows, 1, D, D,
-               D));
-    OP("  backward", 3 * u,
-       k->head_norm_backward(
-               NULL, y, sums, z, x, w, rstd, RMSNORM_ROUND_FIRST, rows, 1, D, D,
-               D, true));
+    struct norm_forward root = {
+            .out = y,
+            .rstd = rstd,
+            .x = x,
+            .weight = w,
+            .eps = 1e-5f,
+            .N = N,
+            .C = C,
+            .sum = z};
+    struct norm_forward centered = root, heads = root;
+    struct norm_backward root_back = {
+            .dx = y,
+            .dweight = sums,
+            .dout = z,
+            .dresidual = y,
+            .x = x,
+            .weight = w,
+            .rstd = rstd,
+            .N = N,
+            .C = C,
+            .accumulate = true};
+    struct norm_backward centered_back = root_back, heads_back = root_back;
+    centered.mean = mean, centered.bias = w;
+    centered_back.mean = mean, centered_back.dbias = sums + C;
+    heads.N = heads_back.N = rows, heads.C = heads_back.C = D;
+    heads_back.dresidual = NULL;
+    OP("layernorm forward", 2 * u, k->norm_forward(NULL, &centered));
+    OP("layernorm backward", 4 * u, k->norm_backward(NULL, &centered_back));
+    OP("rmsnorm forward", 2 * u, k->norm_forward(NULL, &root));
+    OP("rmsnorm backward", 4 * u, k->norm_backward(NULL, &root_back));
+    OP("rmsnorm of heads", 2 * u, k->norm_forward(NULL, &heads));
+    OP("  backward", 3 * u, k->norm_backward(NULL, &heads_back));
+    root.add = centered.add = z;
+    OP("add + layernorm", 4 * u, k->norm_forward(NULL, &centered));
+    OP("add + rmsnorm", 4 * u, k->norm_forward(NULL, &root));
 }
 
 static void elements(struct bench *b, char *x, char *y, char *z, float *sums)
@@ -158,9 +167,9 @@ static void elements(struct bench *b, char *x, char *y, char *z, float *sums)
     OP("gelu forward", 8 * u, k->gelu_forward(NULL, y, x, 4 * count));
     OP("gelu backward", 12 * u, k->gelu_backward(NULL, y, y, x, 4 * count));
     OP("swiglu forward", 6 * u,
-       k->swiglu_forward(NULL, y, x, up, N, 2 * C, 4 * C));
+       k->gated_forward(NULL, GATE_SILU, y, x, up, N, 2 * C, 4 * C));
     OP("swiglu backward", 10 * u,
-       k->swiglu_backward(NULL, z, dup, y, x, up, N, 2 * C, 4 * C));
+       k->gated_backward(NULL, GATE_SILU, z, dup, y, x, up, N, 2 * C, 4 * C));
     OP("bias gradient C", u, k->reduce_rows(NULL, sums, x, N, C, true));
     OP("bias gradient 4C", 4 * u,
        k->reduce_rows(NULL, sums, x, N, 4 * C, true));

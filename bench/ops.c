@@ -162,23 +162,45 @@ static void bench(enum dtype dtype, int T, int repeats, const char *only)
                    a.scratch, &s))
     }
     OP("layernorm forward", 2 * LAYERS + 1, 2 * row,
-       k->layernorm_forward(
-               NULL, a.y, a.mean, a.rstd, a.x, a.w, a.w, 1e-5f, N, C))
+       k->norm_forward(
+               NULL, &(struct norm_forward){
+                             .out = a.y,
+                             .mean = a.mean,
+                             .rstd = a.rstd,
+                             .x = a.x,
+                             .weight = a.w,
+                             .bias = a.w,
+                             .eps = 1e-5f,
+                             .N = N,
+                             .C = C}))
     OP("layernorm backward", 2 * LAYERS + 1, 4 * row,
-       k->layernorm_backward(
-               NULL, a.dx, a.sums, a.sums + C, a.y, a.z, a.x, a.w, a.mean,
-               a.rstd, N, C, true))
+       k->norm_backward(
+               NULL, &(struct norm_backward){
+                             .dx = a.dx,
+                             .dweight = a.sums,
+                             .dbias = a.sums + C,
+                             .dout = a.y,
+                             .dresidual = a.z,
+                             .x = a.x,
+                             .weight = a.w,
+                             .mean = a.mean,
+                             .rstd = a.rstd,
+                             .N = N,
+                             .C = C,
+                             .accumulate = true}))
     OP("gelu forward", LAYERS, 8 * row, k->gelu_forward(NULL, a.y, a.x, wide))
     OP("gelu backward", LAYERS, 12 * row,
        k->gelu_backward(NULL, a.dx, a.y, a.x, wide))
     OP("swiglu forward", 0, 12 * row,
-       k->swiglu_forward(NULL, a.y, a.x, a.z, N, 4 * C, 4 * C))
+       k->gated_forward(NULL, GATE_SILU, a.y, a.x, a.z, N, 4 * C, 4 * C))
     OP("swiglu backward", 0, 20 * row,
-       k->swiglu_backward(NULL, a.dx, a.y, a.y, a.x, a.z, N, 4 * C, 4 * C))
+       k->gated_backward(
+               NULL, GATE_SILU, a.dx, a.y, a.y, a.x, a.z, N, 4 * C, 4 * C))
     OP("geglu forward", 0, 12 * row,
-       k->geglu_forward(NULL, a.y, a.x, a.z, N, 4 * C, 4 * C))
+       k->gated_forward(NULL, GATE_GELU, a.y, a.x, a.z, N, 4 * C, 4 * C))
     OP("geglu backward", 0, 20 * row,
-       k->geglu_backward(NULL, a.dx, a.y, a.y, a.x, a.z, N, 4 * C, 4 * C))
+       k->gated_backward(
+               NULL, GATE_GELU, a.dx, a.y, a.y, a.x, a.z, N, 4 * C, 4 * C))
     OP("bias gradient 4C", LAYERS, 4 * row,
        k->reduce_rows(NULL, a.sums, a.x, N, 4 * C, true))
     OP("bias gradient 3C", LAYERS, 3 * row,

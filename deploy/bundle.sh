@@ -18,7 +18,7 @@ config() { grep -q "^#define $1 1" "$build/zd_config.h"; }
 config ZD_HAVE_CUDA || refuse 66 "$build was set up without -Dcuda=enabled"
 mkdir -p "$out"
 out=$(readlink -f "$out")
-benches=(bench/bench_optim_cuda bench/bench_kernels_cuda bench/bench_gemm_cuda bench/bench_comm)
+benches=(bench/bench_optim_cuda bench/bench_kernels_cuda bench/bench_comm)
 ninja -C "$build" daemon/zerod daemon/ctl/zerodctl cuda-programs tests/mpi/local_run "${benches[@]}" >&2
 tree=$(mktemp -d)
 trap 'rm -rf "$tree" "$out/payload.tar.xz.new"' EXIT

@@ -30,7 +30,6 @@
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/loss/losses.h"
 #include "kernels/matmul/matmul.h"
-#include "kernels/norm/head_norm_rope.h"
 #include "kernels/norm/norm.h"
 #include "kernels/quant/codes_rows.h"
 #include "kernels/quant/dequantize.h"
@@ -44,22 +43,18 @@ struct kernels {
                                 may take their place */
     const char *name;        /* "cpu fp32 (oneDNN, AVX2)": for the banner */
     matmul_fn *matmul;
-    layernorm_forward_fn *layernorm_forward;
-    layernorm_backward_fn *layernorm_backward;
-    rmsnorm_forward_fn *rmsnorm_forward;
-    rmsnorm_backward_fn *rmsnorm_backward;
-    head_norm_forward_fn *head_norm_forward;
-    head_norm_backward_fn *head_norm_backward;
+    norm_forward_fn *norm_forward;
+    norm_backward_fn *norm_backward;
     rope_fn *rope;
+    head_norm_rope_forward_fn *head_norm_rope_forward;
+    head_norm_rope_backward_fn *head_norm_rope_backward;
     attention_forward_fn *attention_forward;
     attention_backward_fn *attention_backward;
     attention_decode_fn *attention_decode;
     gelu_forward_fn *gelu_forward;
     gelu_backward_fn *gelu_backward;
-    swiglu_forward_fn *swiglu_forward;
-    swiglu_backward_fn *swiglu_backward;
-    geglu_forward_fn *geglu_forward;
-    geglu_backward_fn *geglu_backward;
+    gated_forward_fn *gated_forward;
+    gated_backward_fn *gated_backward;
     embedding_forward_fn *embedding_forward;
     embedding_backward_fn *embedding_backward;
     cross_entropy_fn *cross_entropy;
@@ -74,13 +69,6 @@ struct kernels {
     codes_rows_fn *codes_rows;
 
     matmul_codes_fn *matmul_codes; /* NULL: see kernels_multiply_codes */
-
-    /* Several of the above in one pass over memory. NULL: there is none, and
-     * fused.h composes it from the parts; call sites use fused.h. */
-    add_layernorm_forward_fn *add_layernorm_forward;
-    add_rmsnorm_forward_fn *add_rmsnorm_forward;
-    head_norm_rope_forward_fn *head_norm_rope_forward;
-    head_norm_rope_backward_fn *head_norm_rope_backward;
 };
 
 /* The table of the thread's current device. Where ZD_HAVE_CUDA, on a GPU:

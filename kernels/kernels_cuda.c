@@ -14,7 +14,7 @@ static struct kernels own_table(enum dtype dtype)
             .matmul = matmul_cuda,
             .add_losses = add_losses_cuda,
 #define OP(op) .op = op##_cuda[dtype],
-            KERNELS_EACH(OP) KERNELS_FUSED(OP)
+            KERNELS_EACH(OP)
 #undef OP
     };
 }

@@ -7,22 +7,18 @@
 /* Every operation that is a function per type, to fill a table by name.
  */
 #define KERNELS_EACH(OP)                                                       \
-    OP(layernorm_forward)                                                      \
-    OP(layernorm_backward)                                                     \
-    OP(rmsnorm_forward)                                                        \
-    OP(rmsnorm_backward)                                                       \
-    OP(head_norm_forward)                                                      \
-    OP(head_norm_backward)                                                     \
+    OP(norm_forward)                                                           \
+    OP(norm_backward)                                                          \
+    OP(head_norm_rope_forward)                                                 \
+    OP(head_norm_rope_backward)                                                \
     OP(rope)                                                                   \
     OP(attention_forward)                                                      \
     OP(attention_backward)                                                     \
     OP(attention_decode)                                                       \
     OP(gelu_forward)                                                           \
     OP(gelu_backward)                                                          \
-    OP(swiglu_forward)                                                         \
-    OP(swiglu_backward)                                                        \
-    OP(geglu_forward)                                                          \
-    OP(geglu_backward)                                                         \
+    OP(gated_forward)                                                          \
+    OP(gated_backward)                                                         \
     OP(embedding_forward)                                                      \
     OP(embedding_backward)                                                     \
     OP(cross_entropy)                                                          \
@@ -34,13 +30,6 @@
     OP(column_dots)                                                            \
     OP(dequantize)                                                             \
     OP(codes_rows)
-
-/* Those that only a GPU has in one pass. */
-#define KERNELS_FUSED(OP)                                                      \
-    OP(add_layernorm_forward)                                                  \
-    OP(add_rmsnorm_forward)                                                    \
-    OP(head_norm_rope_forward)                                                 \
-    OP(head_norm_rope_backward)
 
 extern const struct kernels kernels_plain_fp32;
 extern const struct kernels kernels_plain_bf16;

@@ -5,20 +5,11 @@
 
 #define ELEM     float
 #define REAL     float
+#define DTYPE    DTYPE_FP32
 #define LOAD(x)  ((double)(x))
 #define ROUND(v) ((float)(v))
 #define NAME(op) op##_plain_fp32
+#define TABLE    kernels_plain_fp32
 
 #include "kernels/plain_ops.inc"
-
-const struct kernels kernels_plain_fp32 = {
-        .dtype = DTYPE_FP32,
-        .name = "plain fp32",
-        .logits_dtype = DTYPE_FP32,
-        .add_losses = add_losses_cpu,
-        .matmul = matmul_plain_fp32,
-        .matmul_codes = matmul_codes_plain_fp32,
-#define OP(op) .op = op##_plain_fp32,
-        KERNELS_EACH(OP)
-#undef OP
-};
+#include "kernels/plain_table.inc"

@@ -1,5 +1,4 @@
 #include "base/number/rng.h"
-#include "kernels/fused.h"
 #include "model/internal.h"
 
 #include <assert.h>

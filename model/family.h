@@ -6,6 +6,7 @@
 #define ZD_MODEL_FAMILY_H
 
 #include "base/status.h"
+#include "kernels/elementwise/activation.h"
 #include "kernels/norm/norm.h"
 
 #include <stdbool.h>
@@ -168,7 +169,7 @@ struct model_family {
     bool rotary;    /* else positions are learned, up to max_positions */
     unsigned fused; /* enum param_join: one tensor makes these projections */
     bool gated_mlp; /* gate and up; else one projection before the activation */
-    bool gelu_gate; /* its activation is GELU, in the tanh form; else SiLU */
+    enum gate gate; /* its activation */
     bool embedding_scale_rounded; /* to the compute type */
 
     /* Add up the rows of the embedding tables: (N, C); gradients of the tables

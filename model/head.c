@@ -1,7 +1,6 @@
 #include "model/internal.h"
 
 #include "base/device/device_memory.h"
-#include "kernels/fused.h"
 
 static struct norm head_norm(const struct model *model, int N, bool accumulate)
 {

@@ -1,4 +1,3 @@
-#include "kernels/fused.h"
 #include "model/internal.h"
 
 struct norm unit_norm(
@@ -42,24 +41,21 @@ enum zd_status norm_forward_sum(
         const struct norm *norm, void *out, float *mean, float *rstd, void *sum,
         const struct residual_sum *of)
 {
-    const struct kernels *k = norm->model->kernels;
-    int C = norm->model->config->hidden_size, N = norm->N;
-    float eps = (float)norm->model->config->norm_eps;
-    enum rmsnorm_form form = norm->model->config->family->norm_form;
-    if (of->a && norm->bias)
-        return fused_add_layernorm(
-                k, NULL, sum, out, mean, rstd, of->a, of->b, norm->weight,
-                norm->bias, eps, N, C);
-    if (of->a)
-        return fused_add_rmsnorm(
-                k, NULL, sum, out, rstd, of->a, of->b, norm->weight, eps, form,
-                N, C);
-    if (norm->bias)
-        return k->layernorm_forward(
-                NULL, out, mean, rstd, sum, norm->weight, norm->bias, eps, N,
-                C);
-    return k->rmsnorm_forward(
-            NULL, out, rstd, sum, norm->weight, eps, form, N, C);
+    const struct model_config *c = norm->model->config;
+    return norm->model->kernels->norm_forward(
+            NULL, &(struct norm_forward){
+                          .out = out,
+                          .mean = mean,
+                          .rstd = rstd,
+                          .x = of->a ? of->a : sum,
+                          .add = of->b,
+                          .sum = sum,
+                          .weight = norm->weight,
+                          .bias = norm->bias,
+                          .eps = (float)c->norm_eps,
+                          .form = c->family->norm_form,
+                          .N = norm->N,
+                          .C = c->hidden_size});
 }
 
 enum zd_status norm_backward(
@@ -67,14 +63,20 @@ enum zd_status norm_backward(
         const void *dresidual, const void *x, const float *mean,
         const float *rstd)
 {
-    const struct kernels *k = norm->model->kernels;
-    int C = norm->model->config->hidden_size;
-    if (norm->bias)
-        return k->layernorm_backward(
-                NULL, dx, norm->dweight, norm->dbias, dout, dresidual, x,
-                norm->weight, mean, rstd, norm->N, C, norm->accumulate);
-    return k->rmsnorm_backward(
-            NULL, dx, norm->dweight, dout, dresidual, x, norm->weight, rstd,
-            norm->model->config->family->norm_form, norm->N, C,
-            norm->accumulate);
+    const struct model_config *c = norm->model->config;
+    return norm->model->kernels->norm_backward(
+            NULL, &(struct norm_backward){
+                          .dx = dx,
+                          .dweight = norm->dweight,
+                          .dbias = norm->dbias,
+                          .dout = dout,
+                          .dresidual = dresidual,
+                          .x = x,
+                          .weight = norm->weight,
+                          .mean = mean,
+                          .rstd = rstd,
+                          .form = c->family->norm_form,
+                          .N = norm->N,
+                          .C = c->hidden_size,
+                          .accumulate = norm->accumulate});
 }

@@ -1,8 +1,8 @@
 /* activation.h - the nonlinearities of the MLPs.
  *
  *   gelu (tanh form): 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
- *   swiglu:           out = silu(gate) * up, silu(x) = x / (1 + exp(-x))
- *   geglu:            out = gelu(gate) * up, of the tanh form
+ *   gated:            out = act(gate) * up, of silu(x) = x / (1 + exp(-x))
+ *                     (SwiGLU), or of gelu (GeGLU)
  *
  * Source:  Hendrycks, Gimpel 2016, arXiv:1606.08415, section 2 ("gelu_new" of
  *          transformers); Shazeer 2020, arXiv:2002.05202, equation 6.
@@ -25,27 +25,23 @@ typedef enum zd_status gelu_backward_fn(
         const void *x,                   /* (count) */
         size_t count);
 
-typedef enum zd_status swiglu_forward_fn(
-        struct stream *stream, void *out, /* (count) */
-        const void *gate,                 /* (N, F), rows `stride` apart */
-        const void *up,                   /* (N, F), rows `stride` apart */
+enum gate { GATE_SILU, GATE_GELU };
+
+typedef enum zd_status gated_forward_fn(
+        struct stream *stream, enum gate by, void *out, /* (N, F) */
+        const void *gate, const void *up, /* (N, F), rows `stride` apart */
         int N, int F, int64_t stride);
 
-typedef enum zd_status swiglu_backward_fn(
-        struct stream *stream, void *dgate,
+typedef enum zd_status gated_backward_fn(
+        struct stream *stream, enum gate by, void *dgate,
         void *dup,        /* (N, F), rows `stride` apart */
         const void *dout, /* (N, F); dgate may be it when stride is F */
         const void *gate, const void *up, /* (N, F), rows `stride` apart */
         int N, int F, int64_t stride);
 
-typedef swiglu_forward_fn geglu_forward_fn;
-typedef swiglu_backward_fn geglu_backward_fn;
-
 CUDA_DECLARE(gelu_forward);
 CUDA_DECLARE(gelu_backward);
-CUDA_DECLARE(swiglu_forward);
-CUDA_DECLARE(swiglu_backward);
-CUDA_DECLARE(geglu_forward);
-CUDA_DECLARE(geglu_backward);
+CUDA_DECLARE(gated_forward);
+CUDA_DECLARE(gated_backward);
 
 #endif

@@ -3,10 +3,8 @@
 
 gelu_forward_fn FAST(gelu_forward);
 gelu_backward_fn FAST(gelu_backward);
-swiglu_forward_fn FAST(swiglu_forward);
-swiglu_backward_fn FAST(swiglu_backward);
-geglu_forward_fn FAST(geglu_forward);
-geglu_backward_fn FAST(geglu_backward);
+gated_forward_fn FAST(gated_forward);
+gated_backward_fn FAST(gated_backward);
 
 /* Elements a thread takes at a time. */
 enum { PIECE = 4096 };
@@ -127,10 +125,11 @@ static struct rows rows_of(int N, int F, int64_t stride)
     return (struct rows){N, F, stride};
 }
 
-static enum zd_status gated_forward(
-        gated_run *run, elem *out, const elem *gate, const elem *up, int N,
-        int F, int64_t stride)
+enum zd_status FAST(gated_forward)(
+        struct stream *stream, enum gate by, void *out, const void *gate,
+        const void *up, int N, int F, int64_t stride)
 {
+    gated_run *run = by == GATE_GELU ? geglu_run : swiglu_run;
     struct rows rows = rows_of(N, F, stride);
     int threads = threads_for((size_t)N * (size_t)F);
 #pragma omp parallel for num_threads(threads) collapse(2)
@@ -138,16 +137,19 @@ static enum zd_status gated_forward(
         for (int64_t first = 0; first < rows.length; first += PIECE) {
             int64_t left = rows.length - first;
             int64_t at = row * rows.stride + first;
-            run(out + row * rows.length + first, gate + at, up + at,
+            run((elem *)out + row * rows.length + first,
+                (const elem *)gate + at, (const elem *)up + at,
                 left < PIECE ? left : PIECE);
         }
     return ZD_OK;
 }
 
-static enum zd_status gated_backward(
-        gated_back_run *run, elem *dgate, elem *dup, const elem *dout,
-        const elem *gate, const elem *up, int N, int F, int64_t stride)
+enum zd_status FAST(gated_backward)(
+        struct stream *stream, enum gate by, void *dgate, void *dup,
+        const void *dout, const void *gate, const void *up, int N, int F,
+        int64_t stride)
 {
+    gated_back_run *run = by == GATE_GELU ? geglu_back_run : swiglu_back_run;
     struct rows rows = rows_of(N, F, stride);
     int threads = threads_for((size_t)N * (size_t)F);
 #pragma omp parallel for num_threads(threads) collapse(2)
@@ -155,26 +157,10 @@ static enum zd_status gated_backward(
         for (int64_t first = 0; first < rows.length; first += PIECE) {
             int64_t left = rows.length - first;
             int64_t at = row * rows.stride + first;
-            run(dgate + at, dup + at, dout + row * rows.length + first,
-                gate + at, up + at, left < PIECE ? left : PIECE);
+            run((elem *)dgate + at, (elem *)dup + at,
+                (const elem *)dout + row * rows.length + first,
+                (const elem *)gate + at, (const elem *)up + at,
+                left < PIECE ? left : PIECE);
         }
     return ZD_OK;
 }
-
-#define GATED(op)                                                              \
-    enum zd_status FAST(op##_forward)(                                         \
-            struct stream * stream, void *out, const void *gate,               \
-            const void *up, int N, int F, int64_t stride)                      \
-    {                                                                          \
-        return gated_forward(op##_run, out, gate, up, N, F, stride);           \
-    }                                                                          \
-    enum zd_status FAST(op##_backward)(                                        \
-            struct stream * stream, void *dgate, void *dup, const void *dout,  \
-            const void *gate, const void *up, int N, int F, int64_t stride)    \
-    {                                                                          \
-        return gated_backward(                                                 \
-                op##_back_run, dgate, dup, dout, gate, up, N, F, stride);      \
-    }
-GATED(swiglu)
-GATED(geglu)
-#undef GATED

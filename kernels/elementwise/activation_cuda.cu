@@ -34,59 +34,29 @@ template <typename T> static __device__ inline float dgelu(float x)
 #undef GELU_SCALE
 #undef GELU_CUBE
 
+/* out = gelu(x), or with dout dout gelu'(x). */
 template <typename T, int W>
-static __global__ void gelu_forward_kernel(T *out, const T *x, int64_t count)
-{
-    int64_t whole = count / W * W;
-    for (int64_t i = thread_of_grid() * W; i < whole;
-         i += threads_of_grid() * W) {
-        float v[W];
-        load_floats<W>(v, x + i);
-#pragma unroll
-        for (int j = 0; j < W; j++)
-            v[j] = gelu<T>(v[j]);
-        store_floats<W>(out + i, v);
-    }
-    int64_t rest = whole + thread_of_grid();
-    if (rest < count)
-        out[rest] = from_float<T>(gelu<T>(to_float(x[rest])));
-}
-
-template <typename T, int W>
-static __global__ void gelu_backward_kernel(
-        T *dx, const T *dout, const T *x, int64_t count)
+static __global__ void gelu_kernel(
+        T *out, const T *dout, const T *x, int64_t count)
 {
     int64_t whole = count / W * W;
     for (int64_t i = thread_of_grid() * W; i < whole;
          i += threads_of_grid() * W) {
         float v[W], g[W];
         load_floats<W>(v, x + i);
-        load_floats<W>(g, dout + i);
+        if (dout)
+            load_floats<W>(g, dout + i);
 #pragma unroll
         for (int j = 0; j < W; j++)
-            v[j] = g[j] * dgelu<T>(v[j]);
-        store_floats<W>(dx + i, v);
+            v[j] = dout ? g[j] * dgelu<T>(v[j]) : gelu<T>(v[j]);
+        store_floats<W>(out + i, v);
     }
     int64_t rest = whole + thread_of_grid();
-    if (rest < count)
-        dx[rest] = from_float<T>(
-                to_float(dout[rest]) * dgelu<T>(to_float(x[rest])));
-}
-
-template <typename T>
-static enum zd_status gelu_forward_any(
-        struct stream *stream, void *out, const void *x, size_t count)
-{
-    cudaStream_t on = device_cuda_stream(stream);
-    int64_t n = (int64_t)count;
-    bool is_packed = are_aligned(out, x);
-    if (count == 0)
-        return ZD_OK;
-    ZD_LAUNCH_PACKED(
-            gelu_forward_kernel, T, is_packed,
-            grid_of_packs<T>(n, is_packed, FLAT_BLOCK, GRID_MOST), FLAT_BLOCK,
-            on, (T *)out, (const T *)x, n);
-    return ZD_OK;
+    if (rest < count) {
+        float v = to_float(x[rest]);
+        out[rest] = from_float<T>(
+                dout ? to_float(dout[rest]) * dgelu<T>(v) : gelu<T>(v));
+    }
 }
 
 template <typename T>
@@ -100,16 +70,21 @@ static enum zd_status gelu_backward_any(
     if (count == 0)
         return ZD_OK;
     ZD_LAUNCH_PACKED(
-            gelu_backward_kernel, T, is_packed,
+            gelu_kernel, T, is_packed,
             grid_of_packs<T>(n, is_packed, FLAT_BLOCK, GRID_MOST), FLAT_BLOCK,
             on, (T *)dx, (const T *)dout, (const T *)x, n);
     return ZD_OK;
 }
 
+template <typename T>
+static enum zd_status gelu_forward_any(
+        struct stream *stream, void *out, const void *x, size_t count)
+{
+    return gelu_backward_any<T>(stream, out, NULL, x, count);
+}
+
 /* --- gated: a block works on a tile of a row -------------------------------
  */
-
-enum gate { GATE_SILU, GATE_GELU };
 
 template <typename T>
 static __device__ inline float gate_of(enum gate gate, float x)
@@ -174,8 +149,8 @@ static unsigned row_tiles(int N, int F, int W, int *tiles_out)
 }
 
 template <typename T>
-static enum zd_status gated_forward(
-        enum gate by, struct stream *stream, void *out, const void *gate,
+static enum zd_status gated_forward_any(
+        struct stream *stream, enum gate by, void *out, const void *gate,
         const void *up, int N, int F, int64_t stride)
 {
     const int W = full_width<T>::value;
@@ -193,8 +168,8 @@ static enum zd_status gated_forward(
 }
 
 template <typename T>
-static enum zd_status gated_backward(
-        enum gate by, struct stream *stream, void *dgate, void *dup,
+static enum zd_status gated_backward_any(
+        struct stream *stream, enum gate by, void *dgate, void *dup,
         const void *dout, const void *gate, const void *up, int N, int F,
         int64_t stride)
 {
@@ -212,28 +187,7 @@ static enum zd_status gated_backward(
     return ZD_OK;
 }
 
-#define GATED(op, gate_kind)                                                   \
-    template <typename T>                                                      \
-    static enum zd_status op##_forward_any(                                    \
-            struct stream *stream, void *out, const void *gate,                \
-            const void *up, int N, int F, int64_t stride)                      \
-    {                                                                          \
-        return gated_forward<T>(                                               \
-                gate_kind, stream, out, gate, up, N, F, stride);               \
-    }                                                                          \
-    template <typename T>                                                      \
-    static enum zd_status op##_backward_any(                                   \
-            struct stream *stream, void *dgate, void *dup, const void *dout,   \
-            const void *gate, const void *up, int N, int F, int64_t stride)    \
-    {                                                                          \
-        return gated_backward<T>(                                              \
-                gate_kind, stream, dgate, dup, dout, gate, up, N, F, stride);  \
-    }                                                                          \
-    CUDA_DEFINE(op##_forward);                                                 \
-    CUDA_DEFINE(op##_backward);
-GATED(swiglu, GATE_SILU)
-GATED(geglu, GATE_GELU)
-#undef GATED
-
 CUDA_DEFINE(gelu_forward);
 CUDA_DEFINE(gelu_backward);
+CUDA_DEFINE(gated_forward);
+CUDA_DEFINE(gated_backward);

@@ -6,37 +6,21 @@
  *   rmsnorm:   rstd = 1/sqrt(sum_c x^2 / C + eps), out = x * rstd * weight
  *              by one of three forms (enum rmsnorm_form)
  *
- * Source:  Ba, Kiros, Hinton 2016, arXiv:1607.06450, section 3;
- *          Zhang, Sennrich 2019, arXiv:1910.07467, equation 4.
- * Backward: dx = [dresidual +] J^T dout; dresidual may be NULL or dx itself.
- *          dweight and dbias may be NULL (frozen). */
+ * Heads:   every head of q or k for itself, N tokens of `heads` rows each, with
+ *          one weight (C) for all. Rows of consecutive tokens are x_stride
+ *          elements apart in x and dx, out_stride in out and dout, so that q
+ * and k may lie in one array with others. Bits as of dense rows. Source:  Ba,
+ * Kiros, Hinton 2016, arXiv:1607.06450, section 3; Zhang, Sennrich 2019,
+ * arXiv:1910.07467, equation 4. Backward: dx = [dresidual +] J^T dout. */
 #ifndef ZD_KERNELS_NORM_NORM_H
 #define ZD_KERNELS_NORM_NORM_H
 
 #include "base/device/device.h"
+#include "base/number/host_device.h"
 #include "kernels/cuda/cuda_names.h"
+#include "kernels/rope/rope.h"
 
 #include <stdint.h>
-
-typedef enum zd_status layernorm_forward_fn(
-        struct stream *stream, void *out, /* (N, C) */
-        float *mean,                      /* (N) kept for backward */
-        float *rstd,                      /* (N) kept for backward */
-        const void *x,                    /* (N, C) */
-        const void *weight,               /* (C) */
-        const void *bias,                 /* (C) */
-        float eps, int N, int C);
-
-typedef enum zd_status layernorm_backward_fn(
-        struct stream *stream, void *dx,      /* (N, C) */
-        float *dweight,                       /* (C) */
-        float *dbias,                         /* (C) */
-        const void *dout,                     /* (N, C) */
-        const void *dresidual,                /* (N, C) or NULL */
-        const void *x,                        /* (N, C) */
-        const void *weight,                   /* (C) */
-        const float *mean, const float *rstd, /* (N) */
-        int N, int C, bool accumulate);
 
 /* Where a narrow type is rounded, and what the weight is, as transformers'
  * models have it. */
@@ -46,64 +30,79 @@ enum rmsnorm_form {
     RMSNORM_ONE_PLUS     /* round(x * rstd * (1 + weight)): Gemma */
 };
 
-typedef enum zd_status rmsnorm_forward_fn(
-        struct stream *stream, void *out, /* (N, C) */
-        float *rstd,                      /* (N) kept for backward */
-        const void *x,                    /* (N, C) */
-        const void *weight,               /* (C) */
-        float eps, enum rmsnorm_form form, int N, int C);
+struct norm_forward {
+    void *out;     /* (N, C); may be `add` */
+    float *mean;   /* (N) kept for backward; NULL: rmsnorm */
+    float *rstd;   /* (N) kept for backward */
+    const void *x; /* (N, C) */
+    /* (N, C) NULL: none. Else the row is x + add, rounded as it is stored in
+     * `sum`, which may be x or `add`: the residual stream between two halves of
+     * a layer. Bits as of add and then the norm. Of dense rows. */
+    const void *add;
+    void *sum;
+    const void *weight, *bias; /* (C); bias of layernorm */
+    float eps;
+    enum rmsnorm_form form; /* of rmsnorm */
+    int N, C;
+    int heads; /* 0: rows are dense, and strides are not read */
+    int64_t out_stride, x_stride;
+};
 
-typedef enum zd_status rmsnorm_backward_fn(
-        struct stream *stream, void *dx, /* (N, C) */
-        float *dweight,                  /* (C) */
-        const void *dout,                /* (N, C); may be dx */
-        const void *dresidual,           /* (N, C) or NULL */
-        const void *x,                   /* (N, C) */
-        const void *weight,              /* (C) */
-        const float *rstd,               /* (N) */
-        enum rmsnorm_form form, int N, int C, bool accumulate);
+struct norm_backward {
+    void *dx;               /* (N, C); may be dout where strides are equal */
+    float *dweight, *dbias; /* (C) NULL: frozen, or no layernorm */
+    const void *dout;       /* (N, C) */
+    const void *dresidual;  /* (N, C) or NULL; may be dx. Of dense rows */
+    const void *x, *weight;
+    const float *mean, *rstd; /* (N) as forward has them */
+    enum rmsnorm_form form;
+    int N, C, heads;
+    int64_t out_stride, x_stride;
+    bool accumulate;
+};
 
-/* rmsnorm of every head of q or k for itself: N tokens of H heads of D
- * channels, one weight (D) for all heads. Rows of consecutive tokens are
- * `x_stride` apart in x and dx, `out_stride` in out and dout, so that q and k
- * may lie in one array with others. dx may be dout where the strides are equal.
- * Bits as of rmsnorm where both strides are H * D. */
-typedef enum zd_status head_norm_forward_fn(
-        struct stream *stream, void *out, /* (N, H, D) */
-        float *rstd,                      /* (N, H) kept for backward */
-        const void *x,                    /* (N, H, D) */
-        const void *weight,               /* (D) */
-        float eps, enum rmsnorm_form form, int N, int H, int D,
-        int64_t out_stride, int64_t x_stride);
-typedef enum zd_status head_norm_backward_fn(
-        struct stream *stream, void *dx, /* (N, H, D) */
-        float *dweight,                  /* (D) or NULL */
-        const void *dout,                /* (N, H, D) */
-        const void *x,                   /* (N, H, D) */
-        const void *weight,              /* (D) */
-        const float *rstd,               /* (N, H) */
-        enum rmsnorm_form form, int N, int H, int D, int64_t out_stride,
-        int64_t x_stride, bool accumulate);
+typedef enum zd_status norm_forward_fn(
+        struct stream *stream, const struct norm_forward *p);
+typedef enum zd_status norm_backward_fn(
+        struct stream *stream, const struct norm_backward *p);
 
-/* sum = a + b, rounded as it is stored, then the norm of sum: the residual
- * stream between two halves of a layer, and between layers. sum may be a or b,
- * out may be b; bits as of add and then the norm. */
-typedef enum zd_status add_layernorm_forward_fn(
-        struct stream *stream, void *sum, /* (N, C) */
-        void *out, float *mean, float *rstd, const void *a, const void *b,
-        const void *weight, const void *bias, float eps, int N, int C);
-typedef enum zd_status add_rmsnorm_forward_fn(
-        struct stream *stream, void *sum, /* (N, C) */
-        void *out, float *rstd, const void *a, const void *b,
-        const void *weight, float eps, enum rmsnorm_form form, int N, int C);
+/* q and k from their projection to attention: norms of their heads, then
+ * rotated (rope.h). Bits as of these operations in turn. Backward rotates dout
+ * back in place, or leaves it as it was: it is scratch. */
+typedef enum zd_status head_norm_rope_forward_fn(
+        struct stream *stream, const struct norm_forward *q,
+        const struct norm_forward *k, const struct rope_angles *angles);
+typedef enum zd_status head_norm_rope_backward_fn(
+        struct stream *stream, const struct norm_backward *q,
+        const struct norm_backward *k, const struct rope_angles *angles);
 
-CUDA_DECLARE(layernorm_forward);
-CUDA_DECLARE(layernorm_backward);
-CUDA_DECLARE(rmsnorm_forward);
-CUDA_DECLARE(rmsnorm_backward);
-CUDA_DECLARE(head_norm_forward);
-CUDA_DECLARE(head_norm_backward);
-CUDA_DECLARE(add_layernorm_forward);
-CUDA_DECLARE(add_rmsnorm_forward);
+/* The same in turn. */
+enum zd_status head_norm_rope_forward_parts(
+        norm_forward_fn *norm, rope_fn *rope, enum dtype dtype,
+        struct stream *stream, const struct norm_forward *q,
+        const struct norm_forward *k, const struct rope_angles *angles);
+enum zd_status head_norm_rope_backward_parts(
+        norm_backward_fn *norm, rope_fn *rope, enum dtype dtype,
+        struct stream *stream, const struct norm_backward *q,
+        const struct norm_backward *k, const struct rope_angles *angles);
+
+CUDA_DECLARE(norm_forward);
+CUDA_DECLARE(norm_backward);
+CUDA_DECLARE(head_norm_rope_forward);
+CUDA_DECLARE(head_norm_rope_backward);
+
+/* Where row n of C elements begins, and how many rows there are. */
+ZD_HOST_DEVICE static inline int64_t norm_row(
+        int64_t n, int C, int heads, int64_t stride)
+{
+    if (heads == 0)
+        return n * C;
+    return (int64_t)((unsigned)n / (unsigned)heads) * stride +
+           (int64_t)((unsigned)n % (unsigned)heads) * C;
+}
+static inline int64_t norm_rows(int N, int heads)
+{
+    return (int64_t)N * (heads ? heads : 1);
+}
 
 #endif

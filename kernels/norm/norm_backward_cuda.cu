@@ -14,21 +14,8 @@
 
 extern "C" {
 #include "kernels/cuda/cuda_workspace.h"
-#include "kernels/norm/head_norm_rope.h"
 #include "kernels/norm/norm.h"
 }
-
-struct norm_backward {
-    void *dx;
-    float *partials; /* (blocks, sums): dweight, then dbias if CENTERED */
-    const void *dout, *dresidual, *x, *weight;
-    const float *mean, *rstd; /* mean: layernorm only */
-    int N, C, lanes;
-    bool is_frozen; /* no partials */
-    int heads;      /* of a token; 0: rows are dense (norm_rows.cuh) */
-    int64_t out_stride, x_stride; /* of dout; of x and dx */
-    enum rmsnorm_form form;
-};
 
 /* Adds the sums of the block's teams and writes them to its row of `partials`.
  * Teams within a warp first, by shuffles; then one group after the other. */
@@ -85,12 +72,13 @@ static __device__ inline pack<T, W> turned_back(
  * team have read it before their sum is there. */
 template <typename T, int W, int PACKS, bool CENTERED, bool TURNS>
 static __device__ inline void norm_backward_rows(
-        const struct norm_backward &p, const struct rope_angles &angles,
-        unsigned block, unsigned blocks, float (*shared)[NORM_WARPS])
+        const struct norm_backward &p, float *partials, int lanes,
+        const struct rope_angles &angles, unsigned block, unsigned blocks,
+        float (*shared)[NORM_WARPS])
 {
     ZD_SHARED(float, joined);
-    int lane = (int)threadIdx.x % p.lanes, team = (int)threadIdx.x / p.lanes;
-    int teams = NORM_BLOCK / p.lanes;
+    int lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
+    int teams = NORM_BLOCK / lanes;
     float dweight[PACKS][W], dbias[PACKS][W];
 #pragma unroll
     for (int k = 0; k < PACKS; k++)
@@ -110,7 +98,7 @@ static __device__ inline void norm_backward_rows(
         float sum_g = 0.0f, sum_gx = 0.0f;
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
-            int c = (k * p.lanes + lane) * W;
+            int c = (k * lanes + lane) * W;
             x[k] = dout[k] = zero_pack<T, W>();
             if (!is_row || c >= p.C)
                 continue;
@@ -124,7 +112,7 @@ static __device__ inline void norm_backward_rows(
         }
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
-            int c = (k * p.lanes + lane) * W;
+            int c = (k * lanes + lane) * W;
             if (!is_row || c >= p.C)
                 continue;
             float w[W];
@@ -141,14 +129,14 @@ static __device__ inline void norm_backward_rows(
                     dbias[k][j] += d;
             }
         }
-        team_sum(&sum_gx, &sum_g, p.lanes, shared);
+        team_sum(&sum_gx, &sum_g, lanes, shared);
         if (TURNS) /* dx may take the place of what other lanes have read */
             __syncwarp(ALL_LANES);
         float mean_g = CENTERED ? sum_g / (float)p.C : 0.0f;
         float mean_gx = sum_gx / (float)p.C;
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
-            int c = (k * p.lanes + lane) * W;
+            int c = (k * lanes + lane) * W;
             if (!is_row || c >= p.C)
                 continue;
             float w[W], d[W], residual[W];
@@ -167,30 +155,31 @@ static __device__ inline void norm_backward_rows(
         }
     }
 
-    if (p.is_frozen)
+    if (!partials)
         return;
-    int sums = CENTERED ? 2 * p.C : p.C;
-    float *partials = p.partials + (int64_t)block * sums;
-    join_sums<W, PACKS>(partials, dweight, joined, p.C, p.lanes);
+    partials += (int64_t)block * (CENTERED ? 2 * p.C : p.C);
+    join_sums<W, PACKS>(partials, dweight, joined, p.C, lanes);
     if (CENTERED)
-        join_sums<W, PACKS>(partials + p.C, dbias, joined, p.C, p.lanes);
+        join_sums<W, PACKS>(partials + p.C, dbias, joined, p.C, lanes);
 }
 
 template <typename T, int W, int PACKS, bool CENTERED>
 static __global__ void __launch_bounds__(NORM_BLOCK)
-        norm_backward_kernel(struct norm_backward p)
+        norm_backward_kernel(struct norm_backward p, float *partials, int lanes)
 {
     __shared__ float shared[2][NORM_WARPS];
     const struct rope_angles none = {};
     norm_backward_rows<T, W, PACKS, CENTERED, false>(
-            p, none, blockIdx.x, gridDim.x, shared);
+            p, partials, lanes, none, blockIdx.x, gridDim.x, shared);
 }
 
 /* q, k: the first blocks[0] blocks are q's. */
 struct turned_backward {
     struct norm_backward of[2];
+    float *partials[2]; /* NULL: frozen */
     struct rope_angles angles;
     unsigned blocks[2];
+    int lanes;
 };
 
 template <typename T, int W, int PACKS>
@@ -200,8 +189,8 @@ static __global__ void __launch_bounds__(NORM_BLOCK)
     __shared__ float shared[2][NORM_WARPS];
     bool is_k = blockIdx.x >= p.blocks[0];
     norm_backward_rows<T, W, PACKS, false, true>(
-            p.of[is_k], p.angles, blockIdx.x - (is_k ? p.blocks[0] : 0),
-            p.blocks[is_k], shared);
+            p.of[is_k], p.partials[is_k], p.lanes, p.angles,
+            blockIdx.x - (is_k ? p.blocks[0] : 0), p.blocks[is_k], shared);
 }
 
 /* --- rows too long for registers --------------------------------------------
@@ -239,7 +228,8 @@ static __global__ void norm_backward_long_kernel(struct norm_backward p)
 
 /* 32 columns to a block, whose warps take every eighth row of a piece. */
 template <typename T, bool CENTERED>
-static __global__ void weight_sums_kernel(struct norm_backward p, int pieces)
+static __global__ void weight_sums_kernel(
+        struct norm_backward p, float *partials, int pieces)
 {
     __shared__ float shared[2][NORM_WARPS][WARP];
     int lane = lane_of_warp(), warp = warp_of_block();
@@ -265,7 +255,7 @@ static __global__ void weight_sums_kernel(struct norm_backward p, int pieces)
         dweight += shared[0][w][lane];
         dbias += shared[1][w][lane];
     }
-    float *partials = p.partials + (int64_t)piece * p.C * (CENTERED ? 2 : 1);
+    partials += (int64_t)piece * p.C * (CENTERED ? 2 : 1);
     partials[c] = dweight;
     if (CENTERED)
         partials[p.C + c] = dbias;
@@ -274,44 +264,34 @@ static __global__ void weight_sums_kernel(struct norm_backward p, int pieces)
 /* --- launches ----------------------------------------------------------------
  */
 
-template <typename T, int W, int PACKS, bool CENTERED>
-static enum zd_status launch(cudaStream_t on, struct norm_backward p, int grid)
+/* Where a team is the block, its sums need no place to meet. */
+static size_t joined_bytes(const float *partials, int lanes, int C)
 {
-    size_t shared =
-            p.is_frozen || p.lanes == NORM_BLOCK ? 0 : p.C * sizeof(float);
-    ZD_LAUNCH(
-            (norm_backward_kernel<T, W, PACKS, CENTERED>), (unsigned)grid,
-            NORM_BLOCK, shared, on, p);
-    return ZD_OK;
+    return partials && lanes < NORM_BLOCK ? C * sizeof(float) : 0;
 }
 
-template <typename T, bool CENTERED>
-static enum zd_status launch_rows(
-        cudaStream_t on, struct norm_backward p, bool wide, int grid)
+template <typename T, int W, int PACKS, bool CENTERED>
+static enum zd_status launch(
+        cudaStream_t on, const struct norm_backward &p, float *partials,
+        int lanes, int grid)
 {
-    const int W = full_width<T>::value, PACKS = NORM_COLUMNS / W;
-    if (!wide)
-        return launch<T, 1, NORM_SINGLES, CENTERED>(on, p, grid);
-    int packs = norm_packs(p.C, W, p.lanes);
-    if (packs <= PACKS / 4)
-        return launch<T, W, PACKS / 4, CENTERED>(on, p, grid);
-    if (packs <= PACKS / 2)
-        return launch<T, W, PACKS / 2, CENTERED>(on, p, grid);
-    if (packs <= PACKS / 4 * 3)
-        return launch<T, W, PACKS / 4 * 3, CENTERED>(on, p, grid);
-    return launch<T, W, PACKS, CENTERED>(on, p, grid);
+    ZD_LAUNCH(
+            (norm_backward_kernel<T, W, PACKS, CENTERED>), (unsigned)grid,
+            NORM_BLOCK, joined_bytes(partials, lanes, p.C), on, p, partials,
+            lanes);
+    return ZD_OK;
 }
 
 /* dweight first: dx may take the place of dout. */
 template <typename T, bool CENTERED>
 static enum zd_status launch_long(
-        cudaStream_t on, struct norm_backward p, int pieces)
+        cudaStream_t on, const struct norm_backward &p, float *partials)
 {
-    if (!p.is_frozen)
+    if (partials)
         ZD_LAUNCH(
                 (weight_sums_kernel<T, CENTERED>),
-                dim3((unsigned)ceil_div(p.C, WARP), (unsigned)pieces),
-                NORM_BLOCK, 0, on, p, pieces);
+                dim3((unsigned)ceil_div(p.C, WARP), NORM_LONG_PIECES),
+                NORM_BLOCK, 0, on, p, partials, (int)NORM_LONG_PIECES);
     ZD_LAUNCH(
             (norm_backward_long_kernel<T, CENTERED>), (unsigned)p.N, NORM_BLOCK,
             0, on, p);
@@ -320,155 +300,109 @@ static enum zd_status launch_long(
 
 static bool is_wide(const struct norm_backward &p, int W)
 {
-    return p.C % W == 0 && p.x_stride % W == 0 && p.out_stride % W == 0 &&
+    bool gaps = p.heads && (p.x_stride % W != 0 || p.out_stride % W != 0);
+    return p.C % W == 0 && !gaps &&
            are_aligned(p.dx, p.dout, p.dresidual, p.x, p.weight);
 }
 
+/* p.N: rows. *pieces_out: rows of partial sums. */
 template <typename T, bool CENTERED>
 static enum zd_status norm_backward_by(
-        struct stream *stream, struct norm_backward p, float *dweight,
-        float *dbias, bool accumulate)
+        cudaStream_t on, const struct norm_backward &p, float *partials,
+        int *pieces_out)
 {
     const int W = full_width<T>::value;
-    cudaStream_t on = device_cuda_stream(stream);
-    int sums = CENTERED ? 2 * p.C : p.C, pieces = 0;
-    p.is_frozen = !dweight && !dbias;
-    p.partials = (float *)cuda_workspace(norm_cuda_workspace_bytes(p.C));
-    assert(p.partials);
     bool wide = is_wide(p, W);
-    p.lanes = norm_lanes(p.C, wide ? W : 1);
-    if (p.N > 0 && p.lanes == 0) {
-        pieces = NORM_LONG_PIECES;
-        ZD_TRY((launch_long<T, CENTERED>(on, p, pieces)));
-    } else if (p.N > 0) {
-        pieces = (int)grid_for(p.N, NORM_BLOCK / p.lanes, NORM_GRID);
-        ZD_TRY((launch_rows<T, CENTERED>(on, p, wide, pieces)));
-    }
-    if (p.is_frozen)
-        return ZD_OK;
-    return sum_pieces(
-            on, dweight, dbias, p.partials, pieces, p.C, sums, accumulate);
+    int lanes = norm_lanes(p.C, wide ? W : 1);
+    *pieces_out = NORM_LONG_PIECES;
+    if (lanes == 0)
+        return launch_long<T, CENTERED>(on, p, partials);
+    int grid = *pieces_out = (int)grid_for(p.N, NORM_BLOCK / lanes, NORM_GRID);
+    if (!wide)
+        return launch<T, 1, NORM_SINGLES, CENTERED>(
+                on, p, partials, lanes, grid);
+    return by_packs<T>(norm_packs(p.C, W, lanes), [&](auto packs) {
+        return launch<T, W, decltype(packs)::value, CENTERED>(
+                on, p, partials, lanes, grid);
+    });
 }
 
-template <typename T, int W, int PACKS>
-static enum zd_status launch_turned(cudaStream_t on, struct turned_backward p)
+/* NULL: nothing trains. */
+static float *partials_of(const struct norm_backward *p)
 {
-    bool is_frozen = p.of[0].is_frozen && p.of[1].is_frozen;
-    size_t shared = is_frozen || p.of[0].lanes == NORM_BLOCK
-                            ? 0
-                            : p.of[0].C * sizeof(float);
-    ZD_LAUNCH(
-            (head_norm_rope_backward_kernel<T, W, PACKS>),
-            p.blocks[0] + p.blocks[1], NORM_BLOCK, shared, on, p);
-    return ZD_OK;
+    if (!p->dweight && !p->dbias)
+        return NULL;
+    float *partials = (float *)cuda_workspace(norm_cuda_workspace_bytes(p->C));
+    assert(partials);
+    return partials;
 }
 
 template <typename T>
-static enum zd_status launch_turned_rows(
-        cudaStream_t on, const struct turned_backward &p)
+static enum zd_status norm_backward_any(
+        struct stream *stream, const struct norm_backward *norm)
 {
-    const int W = full_width<T>::value, PACKS = NORM_COLUMNS / W;
-    int packs = norm_packs(p.of[0].C, W, p.of[0].lanes);
-    if (packs <= PACKS / 4)
-        return launch_turned<T, W, PACKS / 4>(on, p);
-    if (packs <= PACKS / 2)
-        return launch_turned<T, W, PACKS / 2>(on, p);
-    if (packs <= PACKS / 4 * 3)
-        return launch_turned<T, W, PACKS / 4 * 3>(on, p);
-    return launch_turned<T, W, PACKS>(on, p);
+    cudaStream_t on = device_cuda_stream(stream);
+    float *partials = partials_of(norm);
+    struct norm_backward p = *norm;
+    int pieces = 0;
+    p.N = (int)norm_rows(norm->N, norm->heads);
+    if (p.N > 0)
+        ZD_TRY((p.mean ? norm_backward_by<T, true>(on, p, partials, &pieces)
+                       : norm_backward_by<T, false>(on, p, partials, &pieces)));
+    if (!partials)
+        return ZD_OK;
+    return sum_pieces(
+            on, p.dweight, p.dbias, partials, pieces, p.C,
+            p.mean ? 2 * p.C : p.C, p.accumulate);
 }
 
-static struct norm_backward backward_of(
-        const struct head_norm_backward_args *h, enum rmsnorm_form form, int N,
-        int D)
+template <typename T, int PACKS>
+static enum zd_status launch_turned(
+        cudaStream_t on, const struct turned_backward &p)
 {
-    struct norm_backward p = {
-            h->dx, NULL,          h->dout,     NULL, h->x, h->weight,
-            NULL,  h->rstd,       N * h->H,    D,    0,    !h->dweight,
-            h->H,  h->out_stride, h->x_stride, form};
-    return p;
+    const float *any = p.partials[0] ? p.partials[0] : p.partials[1];
+    ZD_LAUNCH(
+            (head_norm_rope_backward_kernel<T, full_width<T>::value, PACKS>),
+            p.blocks[0] + p.blocks[1], NORM_BLOCK,
+            joined_bytes(any, p.lanes, p.of[0].C), on, p);
+    return ZD_OK;
 }
 
 /* As forward (norm_cuda.cu). q and k share the workspace, which has room for
  * two sums of each column; each has the blocks that it has alone. */
 template <typename T>
 static enum zd_status head_norm_rope_backward_any(
-        struct stream *stream, const struct head_norm_backward_args *q,
-        const struct head_norm_backward_args *k,
-        const struct rope_angles *angles, enum rmsnorm_form form, int N, int D,
-        bool accumulate)
+        struct stream *stream, const struct norm_backward *q,
+        const struct norm_backward *k, const struct rope_angles *angles)
 {
-    const int W = full_width<T>::value;
+    const int W = full_width<T>::value, D = q->C;
     const enum dtype type = dtype_of<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
-    const struct head_norm_backward_args *args[] = {q, k};
-    struct turned_backward p = {
-            {backward_of(q, form, N, D), backward_of(k, form, N, D)},
-            *angles,
-            {0, 0}};
     int lanes = norm_lanes(D, W);
-    if (N <= 0 || D / 2 % W != 0 || lanes == 0 || !is_wide(p.of[0], W) ||
-        !is_wide(p.of[1], W) || !are_aligned(angles->cosine, angles->sine) ||
-        2 * rope_pairs_of(angles, D) != D || angles->interleaved)
+    struct turned_backward p = {{*q, *k}, {}, *angles, {}, lanes};
+    if (q->N <= 0 || lanes == 0 || !is_wide(*q, W) || !is_wide(*k, W) ||
+        !turns_in_packs(angles, D, W))
         return head_norm_rope_backward_parts(
-                head_norm_backward_cuda[type], rope_cuda[type], type, stream, q,
-                k, angles, form, N, D, accumulate);
-    float *partials = (float *)cuda_workspace(norm_cuda_workspace_bytes(D));
-    assert(partials);
+                norm_backward_cuda[type], rope_cuda[type], type, stream, q, k,
+                angles);
     for (int i = 0; i < 2; i++) {
-        p.of[i].lanes = lanes;
-        p.of[i].partials = partials + (int64_t)i * NORM_GRID * D;
-        p.blocks[i] = grid_for(p.of[i].N, NORM_BLOCK / lanes, NORM_GRID);
+        struct norm_backward *of = &p.of[i];
+        of->N *= of->heads;
+        p.partials[i] = partials_of(of);
+        if (p.partials[i])
+            p.partials[i] += (int64_t)i * NORM_GRID * D;
+        p.blocks[i] = grid_for(of->N, NORM_BLOCK / lanes, NORM_GRID);
     }
-    ZD_TRY(launch_turned_rows<T>(on, p));
+    ZD_TRY(by_packs<T>(norm_packs(D, W, lanes), [&](auto packs) {
+        return launch_turned<T, decltype(packs)::value>(on, p);
+    }));
     for (int i = 0; i < 2; i++)
-        if (args[i]->dweight)
+        if (p.partials[i])
             ZD_TRY(sum_pieces(
-                    on, args[i]->dweight, NULL, p.of[i].partials,
-                    (int)p.blocks[i], D, D, accumulate));
+                    on, p.of[i].dweight, NULL, p.partials[i], (int)p.blocks[i],
+                    D, D, q->accumulate));
     return ZD_OK;
 }
 
-template <typename T>
-static enum zd_status layernorm_backward_any(
-        struct stream *stream, void *dx, float *dweight, float *dbias,
-        const void *dout, const void *dresidual, const void *x,
-        const void *weight, const float *mean, const float *rstd, int N, int C,
-        bool accumulate)
-{
-    struct norm_backward p = {
-            dx, NULL, dout, dresidual, x, weight, mean, rstd,
-            N,  C,    0,    false,     0, 0,      0,    RMSNORM_ROUND_FIRST};
-    return norm_backward_by<T, true>(stream, p, dweight, dbias, accumulate);
-}
-
-template <typename T>
-static enum zd_status rmsnorm_backward_any(
-        struct stream *stream, void *dx, float *dweight, const void *dout,
-        const void *dresidual, const void *x, const void *weight,
-        const float *rstd, enum rmsnorm_form form, int N, int C,
-        bool accumulate)
-{
-    struct norm_backward p = {dx, NULL, dout, dresidual, x, weight, NULL, rstd,
-                              N,  C,    0,    false,     0, 0,      0,    form};
-    return norm_backward_by<T, false>(stream, p, dweight, NULL, accumulate);
-}
-
-template <typename T>
-static enum zd_status head_norm_backward_any(
-        struct stream *stream, void *dx, float *dweight, const void *dout,
-        const void *x, const void *weight, const float *rstd,
-        enum rmsnorm_form form, int N, int H, int D, int64_t out_stride,
-        int64_t x_stride, bool accumulate)
-{
-    struct head_norm_backward_args h = {dx, dweight,    (void *)dout,
-                                        x,  weight,     rstd,
-                                        H,  out_stride, x_stride};
-    return norm_backward_by<T, false>(
-            stream, backward_of(&h, form, N, D), dweight, NULL, accumulate);
-}
-
-CUDA_DEFINE(layernorm_backward);
-CUDA_DEFINE(rmsnorm_backward);
-CUDA_DEFINE(head_norm_backward);
+CUDA_DEFINE(norm_backward);
 CUDA_DEFINE(head_norm_rope_backward);

@@ -1,12 +1,13 @@
 #include "kernels/cpu/fast.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/norm/norm.h"
 
-layernorm_forward_fn FAST(layernorm_forward);
-layernorm_backward_fn FAST(layernorm_backward);
-rmsnorm_forward_fn FAST(rmsnorm_forward);
-rmsnorm_backward_fn FAST(rmsnorm_backward);
-head_norm_forward_fn FAST(head_norm_forward);
-head_norm_backward_fn FAST(head_norm_backward);
+norm_forward_fn FAST(norm_forward);
+norm_backward_fn FAST(norm_backward);
+head_norm_rope_forward_fn FAST(head_norm_rope_forward);
+head_norm_rope_backward_fn FAST(head_norm_rope_backward);
+add_fn FAST(add);
+rope_fn FAST(rope);
 
 /* Columns whose gradients one task keeps in its first-level cache, and rows
  * summed before they join the total (a long sum of small numbers loses less
@@ -27,57 +28,97 @@ ALWAYS_INLINE vf row_sum(const elem *x, int C)
     return even + odd;
 }
 
-enum zd_status FAST(layernorm_forward)(
-        struct stream *stream, void *out, float *mean, float *rstd,
-        const void *x, const void *weight, const void *bias, float eps, int N,
-        int C)
+static void layernorm_row(
+        const struct norm_forward *p, int64_t n, elem *out, const elem *row)
 {
-    const elem *ew = weight, *eb = bias;
-#pragma omp parallel for num_threads(threads_for((size_t)N *C))
-    for (int n = 0; n < N; n++) {
-        const elem *row = (const elem *)x + (size_t)n * C;
-        elem *o = (elem *)out + (size_t)n * C;
-        float m = vf_sum(row_sum(row, C)) / (float)C;
-        vf squares = {0};
-        int c = 0;
-        for (; c + VL <= C; c += VL) {
-            vf d = load(row + c) - m;
-            squares += d * d;
-        }
-        float tail = 0.0f;
-        for (; c < C; c++) {
-            float d = elem_to_float(row[c]) - m;
-            tail += d * d;
-        }
-        float r = 1.0f / sqrtf((vf_sum(squares) + tail) / (float)C + eps);
-        for (c = 0; c < C; c += VL) {
-            vf xhat = (load_some(row + c, C - c) - m) * r;
-            vf v = xhat * load_some(ew + c, C - c) + load_some(eb + c, C - c);
-            store_some(o + c, v, C - c);
-        }
-        mean[n] = m;
-        rstd[n] = r;
+    const elem *ew = p->weight, *eb = p->bias;
+    int C = p->C, c = 0;
+    float m = vf_sum(row_sum(row, C)) / (float)C, tail = 0.0f;
+    vf squares = {0};
+    for (; c + VL <= C; c += VL) {
+        vf d = load(row + c) - m;
+        squares += d * d;
     }
+    for (; c < C; c++) {
+        float d = elem_to_float(row[c]) - m;
+        tail += d * d;
+    }
+    float r = 1.0f / sqrtf((vf_sum(squares) + tail) / (float)C + p->eps);
+    for (c = 0; c < C; c += VL) {
+        vf xhat = (load_some(row + c, C - c) - m) * r;
+        vf v = xhat * load_some(ew + c, C - c) + load_some(eb + c, C - c);
+        store_some(out + c, v, C - c);
+    }
+    p->mean[n] = m;
+    p->rstd[n] = r;
+}
+
+/* Weights as they multiply; 0 past the last. */
+ALWAYS_INLINE vf norm_factors(const elem *weight, int count, bool one_plus)
+{
+    vf w = load_some(weight, count);
+    return one_plus ? 1.0f + w : w;
+}
+
+static void rmsnorm_row(
+        const struct norm_forward *p, int64_t n, elem *out, const elem *row)
+{
+    const elem *ew = p->weight;
+    bool round_first = p->form == RMSNORM_ROUND_FIRST;
+    bool one_plus = p->form == RMSNORM_ONE_PLUS;
+    int C = p->C;
+    vf squares = {0};
+    for (int c = 0; c < C; c += VL) {
+        vf v = load_some(row + c, C - c);
+        squares += v * v;
+    }
+    float r = 1.0f / sqrtf(vf_sum(squares) / (float)C + p->eps);
+    for (int c = 0; c < C; c += VL) {
+        vf xhat = load_some(row + c, C - c) * r;
+        if (round_first)
+            xhat = round_to_elem(xhat);
+        store_some(
+                out + c, xhat * norm_factors(ew + c, C - c, one_plus), C - c);
+    }
+    p->rstd[n] = r;
+}
+
+enum zd_status FAST(norm_forward)(
+        struct stream *stream, const struct norm_forward *p)
+{
+    const elem *x = p->add ? p->sum : p->x;
+    int64_t rows = norm_rows(p->N, p->heads);
+    size_t count = (size_t)rows * (size_t)p->C;
+    if (p->add)
+        ZD_TRY(FAST(add)(stream, p->sum, p->x, p->add, count));
+#pragma omp parallel for num_threads(threads_for(count))
+    for (int64_t n = 0; n < rows; n++)
+        (p->mean ? layernorm_row : rmsnorm_row)(
+                p, n,
+                (elem *)p->out + norm_row(n, p->C, p->heads, p->out_stride),
+                x + norm_row(n, p->C, p->heads, p->x_stride));
     return ZD_OK;
 }
 
 /* Sums over the rows first..last of one block of columns: of dout xhat into
- * dw, of dout into db. mean is NULL for rmsnorm. */
+ * dw, of dout into db. */
 ALWAYS_INLINE void column_sums(
-        float *dw, float *db, const elem *dout, const elem *x,
-        const float *mean, const float *rstd, int first, int last, int columns,
-        int C)
+        float *dw, float *db, const struct norm_backward *p, int64_t first,
+        int64_t last, int column, int columns)
 {
     memset(dw, 0, COLUMNS * sizeof *dw);
     memset(db, 0, COLUMNS * sizeof *db);
-    for (int n = first; n < last; n++) {
-        const elem *g = dout + (size_t)n * C, *row = x + (size_t)n * C;
-        float m = mean ? mean[n] : 0.0f, r = rstd[n];
+    for (int64_t n = first; n < last; n++) {
+        const elem *g = (const elem *)p->dout + column +
+                        norm_row(n, p->C, p->heads, p->out_stride);
+        const elem *row = (const elem *)p->x + column +
+                          norm_row(n, p->C, p->heads, p->x_stride);
+        float m = p->mean ? p->mean[n] : 0.0f, r = p->rstd[n];
         for (int c = 0; c < columns; c += VL) {
             vf vg = load_some(g + c, columns - c);
             vf xhat = (load_some(row + c, columns - c) - m) * r;
             vf_store(dw + c, vf_load(dw + c) + vg * xhat);
-            if (mean)
+            if (p->dbias)
                 vf_store(db + c, vf_load(db + c) + vg);
         }
     }
@@ -91,22 +132,21 @@ ALWAYS_INLINE void add_columns(float *out, const float *sum, int columns)
 
 /* Gradients of weight and bias. Threads share out the columns, so each sum
  * runs over the rows in order. */
-ALWAYS_INLINE void parameter_gradients(
-        float *dweight, float *dbias, const elem *dout, const elem *x,
-        const float *mean, const float *rstd, int N, int C, bool accumulate)
+static void parameter_gradients(const struct norm_backward *p, int64_t rows)
 {
-#pragma omp parallel for num_threads(threads_for((size_t)N *C))
-    for (int first = 0; first < C; first += COLUMNS) {
-        int columns = C - first < COLUMNS ? C - first : COLUMNS;
+    float *dweight = p->dweight, *dbias = p->dbias;
+#pragma omp parallel for num_threads(threads_for((size_t)rows * p->C))
+    for (int first = 0; first < p->C; first += COLUMNS) {
+        int columns = p->C - first < COLUMNS ? p->C - first : COLUMNS;
         float dw[COLUMNS], db[COLUMNS];
-        if (!accumulate && dweight)
+        if (!p->accumulate && dweight)
             memset(dweight + first, 0, (size_t)columns * sizeof *dweight);
-        if (!accumulate && dbias)
+        if (!p->accumulate && dbias)
             memset(dbias + first, 0, (size_t)columns * sizeof *dbias);
-        for (int n = 0; n < N; n += ROWS) {
+        for (int64_t n = 0; n < rows; n += ROWS) {
             column_sums(
-                    dw, db, dout + first, x + first, mean, rstd, n,
-                    N - n < ROWS ? N : n + ROWS, columns, C);
+                    dw, db, p, n, rows - n < ROWS ? rows : n + ROWS, first,
+                    columns);
             if (dweight)
                 add_columns(dweight + first, dw, columns);
             if (dbias)
@@ -115,19 +155,19 @@ ALWAYS_INLINE void parameter_gradients(
     }
 }
 
-/* Weights as they multiply; 0 past the last. */
-ALWAYS_INLINE vf norm_factors(const elem *weight, int count, bool one_plus)
-{
-    vf w = load_some(weight, count);
-    return one_plus ? 1.0f + w : w;
-}
-
 /* dx of one row; g = dout weight, xhat = (x - m) r. Without `center` (rmsnorm)
  * the mean of g is left out. */
 ALWAYS_INLINE void row_gradient(
-        elem *dx, const elem *dout, const elem *res, const elem *x,
-        const elem *weight, float m, float r, int C, bool center, bool one_plus)
+        const struct norm_backward *p, int64_t n, bool center, bool one_plus)
 {
+    int C = p->C;
+    int64_t at = norm_row(n, C, p->heads, p->x_stride);
+    const elem *x = (const elem *)p->x + at, *weight = p->weight;
+    const elem *dout =
+            (const elem *)p->dout + norm_row(n, C, p->heads, p->out_stride);
+    const elem *res = p->dresidual ? (const elem *)p->dresidual + at : NULL;
+    elem *dx = (elem *)p->dx + at;
+    float m = center ? p->mean[n] : 0.0f, r = p->rstd[n];
     vf sum_g = {0}, sum_gx = {0};
     for (int c = 0; c < C; c += VL) { /* lanes past C have g = 0 */
         vf g = load_some(dout + c, C - c) *
@@ -148,112 +188,45 @@ ALWAYS_INLINE void row_gradient(
     }
 }
 
-enum zd_status FAST(layernorm_backward)(
-        struct stream *stream, void *dx, float *dweight, float *dbias,
-        const void *dout, const void *dresidual, const void *x,
-        const void *weight, const float *mean, const float *rstd, int N, int C,
-        bool accumulate)
+static void layernorm_gradient(const struct norm_backward *p, int64_t n)
 {
-    const elem *res = dresidual;
-    if (dweight || dbias) /* before dx, which may be dout */
-        parameter_gradients(
-                dweight, dbias, dout, x, mean, rstd, N, C, accumulate);
-#pragma omp parallel for num_threads(threads_for((size_t)N *C))
-    for (int n = 0; n < N; n++) {
-        size_t at = (size_t)n * C;
-        row_gradient(
-                (elem *)dx + at, (const elem *)dout + at, res ? res + at : NULL,
-                (const elem *)x + at, weight, mean[n], rstd[n], C, true, false);
-    }
+    row_gradient(p, n, true, false);
+}
+
+static void rmsnorm_gradient(const struct norm_backward *p, int64_t n)
+{
+    /* each form compiled by itself: what -ffp-contract fuses, and so the bits,
+     * would depend on the other */
+    if (p->form == RMSNORM_ONE_PLUS)
+        row_gradient(p, n, false, true);
+    else
+        row_gradient(p, n, false, false);
+}
+
+enum zd_status FAST(norm_backward)(
+        struct stream *stream, const struct norm_backward *p)
+{
+    int64_t rows = norm_rows(p->N, p->heads);
+    if (p->dweight || p->dbias) /* before dx, which may be dout */
+        parameter_gradients(p, rows);
+#pragma omp parallel for num_threads(threads_for((size_t)rows * p->C))
+    for (int64_t n = 0; n < rows; n++)
+        (p->mean ? layernorm_gradient : rmsnorm_gradient)(p, n);
     return ZD_OK;
 }
 
-enum zd_status FAST(rmsnorm_forward)(
-        struct stream *stream, void *out, float *rstd, const void *x,
-        const void *weight, float eps, enum rmsnorm_form form, int N, int C)
+enum zd_status FAST(head_norm_rope_forward)(
+        struct stream *stream, const struct norm_forward *q,
+        const struct norm_forward *k, const struct rope_angles *angles)
 {
-    const elem *ew = weight;
-    bool round_first = form == RMSNORM_ROUND_FIRST;
-    bool one_plus = form == RMSNORM_ONE_PLUS;
-#pragma omp parallel for num_threads(threads_for((size_t)N *C))
-    for (int n = 0; n < N; n++) {
-        const elem *row = (const elem *)x + (size_t)n * C;
-        elem *o = (elem *)out + (size_t)n * C;
-        vf squares = {0};
-        for (int c = 0; c < C; c += VL) {
-            vf v = load_some(row + c, C - c);
-            squares += v * v;
-        }
-        float r = 1.0f / sqrtf(vf_sum(squares) / (float)C + eps);
-        for (int c = 0; c < C; c += VL) {
-            vf xhat = load_some(row + c, C - c) * r;
-            if (round_first)
-                xhat = round_to_elem(xhat);
-            store_some(
-                    o + c, xhat * norm_factors(ew + c, C - c, one_plus), C - c);
-        }
-        rstd[n] = r;
-    }
-    return ZD_OK;
+    return head_norm_rope_forward_parts(
+            FAST(norm_forward), FAST(rope), ELEM_DTYPE, stream, q, k, angles);
 }
 
-enum zd_status FAST(rmsnorm_backward)(
-        struct stream *stream, void *dx, float *dweight, const void *dout,
-        const void *dresidual, const void *x, const void *weight,
-        const float *rstd, enum rmsnorm_form form, int N, int C,
-        bool accumulate)
+enum zd_status FAST(head_norm_rope_backward)(
+        struct stream *stream, const struct norm_backward *q,
+        const struct norm_backward *k, const struct rope_angles *angles)
 {
-    const elem *res = dresidual;
-    if (dweight) /* before dx, which may be dout */
-        parameter_gradients(
-                dweight, NULL, dout, x, NULL, rstd, N, C, accumulate);
-#pragma omp parallel for num_threads(threads_for((size_t)N *C))
-    for (int n = 0; n < N; n++) {
-        size_t at = (size_t)n * C;
-        elem *d = (elem *)dx + at;
-        const elem *o = (const elem *)dout + at, *in = (const elem *)x + at;
-        const elem *r = res ? res + at : NULL;
-        /* each form compiled by itself: what -ffp-contract fuses, and so the
-         * bits, would depend on the other */
-        if (form == RMSNORM_ONE_PLUS)
-            row_gradient(d, o, r, in, weight, 0.0f, rstd[n], C, false, true);
-        else
-            row_gradient(d, o, r, in, weight, 0.0f, rstd[n], C, false, false);
-    }
-    return ZD_OK;
-}
-
-/* Dense heads are rows; else each token's are. */
-enum zd_status FAST(head_norm_forward)(
-        struct stream *stream, void *out, float *rstd, const void *x,
-        const void *weight, float eps, enum rmsnorm_form form, int N, int H,
-        int D, int64_t out_stride, int64_t x_stride)
-{
-    if (out_stride == (int64_t)H * D && x_stride == out_stride)
-        return FAST(rmsnorm_forward)(
-                stream, out, rstd, x, weight, eps, form, N * H, D);
-    for (int n = 0; n < N; n++)
-        ZD_TRY(FAST(rmsnorm_forward)(
-                stream, (elem *)out + n * out_stride, rstd + (size_t)n * H,
-                (const elem *)x + n * x_stride, weight, eps, form, H, D));
-    return ZD_OK;
-}
-
-enum zd_status FAST(head_norm_backward)(
-        struct stream *stream, void *dx, float *dweight, const void *dout,
-        const void *x, const void *weight, const float *rstd,
-        enum rmsnorm_form form, int N, int H, int D, int64_t out_stride,
-        int64_t x_stride, bool accumulate)
-{
-    if (out_stride == (int64_t)H * D && x_stride == out_stride)
-        return FAST(rmsnorm_backward)(
-                stream, dx, dweight, dout, NULL, x, weight, rstd, form, N * H,
-                D, accumulate);
-    for (int n = 0; n < N; n++)
-        ZD_TRY(FAST(rmsnorm_backward)(
-                stream, (elem *)dx + n * x_stride, dweight,
-                (const elem *)dout + n * out_stride, NULL,
-                (const elem *)x + n * x_stride, weight, rstd + (size_t)n * H,
-                form, H, D, accumulate || n > 0));
-    return ZD_OK;
+    return head_norm_rope_backward_parts(
+            FAST(norm_backward), FAST(rope), ELEM_DTYPE, stream, q, k, angles);
 }

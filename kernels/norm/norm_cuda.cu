@@ -10,21 +10,8 @@
 #include "kernels/rope/rope.cuh"
 
 extern "C" {
-#include "kernels/norm/head_norm_rope.h"
 #include "kernels/norm/norm.h"
 }
-
-struct norm_forward {
-    void *sum, *out;
-    float *mean, *rstd; /* mean: layernorm only */
-    const void *a, *b;  /* b may be NULL: the row is a, and sum is not set */
-    const void *weight, *bias;
-    float eps;
-    int N, C, lanes;
-    int heads; /* of a token; 0: rows are dense (norm_rows.cuh) */
-    int64_t out_stride, x_stride;
-    enum rmsnorm_form form;
-};
 
 /* A pack of a row, normed. */
 template <typename T, int W>
@@ -70,19 +57,20 @@ static __device__ inline void turn_normed(
 /* What a block does that is the block'th of those for p. TURNS: by `angles`. */
 template <typename T, int W, int PACKS, bool CENTERED, bool TURNS>
 static __device__ inline void norm_forward_rows(
-        const struct norm_forward &p, const struct rope_angles &angles,
-        unsigned block, float (*shared)[NORM_WARPS])
+        const struct norm_forward &p, int lanes,
+        const struct rope_angles &angles, unsigned block,
+        float (*shared)[NORM_WARPS])
 {
-    int lane = (int)threadIdx.x % p.lanes, team = (int)threadIdx.x / p.lanes;
-    int64_t n = (int64_t)block * (NORM_BLOCK / p.lanes) + team;
+    int lane = (int)threadIdx.x % lanes, team = (int)threadIdx.x / lanes;
+    int64_t n = (int64_t)block * (NORM_BLOCK / lanes) + team;
     bool is_row = n < p.N;
-    const T *a = (const T *)p.a + norm_row(n, p.C, p.heads, p.x_stride);
-    const T *b = (const T *)p.b;
+    const T *a = (const T *)p.x + norm_row(n, p.C, p.heads, p.x_stride);
+    const T *b = (const T *)p.add;
     T *out = (T *)p.out + norm_row(n, p.C, p.heads, p.out_stride);
     float x[PACKS][W], total = 0.0f, squares = 0.0f;
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
-        int c = (k * p.lanes + lane) * W;
+        int c = (k * lanes + lane) * W;
         bool is_in = is_row && c < p.C;
 #pragma unroll
         for (int j = 0; j < W; j++)
@@ -106,7 +94,7 @@ static __device__ inline void norm_forward_rows(
                 squares += x[k][j] * x[k][j];
         }
     }
-    team_sum(&total, &squares, p.lanes, shared);
+    team_sum(&total, &squares, lanes, shared);
     float mean = 0.0f;
     if (CENTERED) {
         mean = total / (float)p.C;
@@ -115,17 +103,17 @@ static __device__ inline void norm_forward_rows(
 #pragma unroll
             for (int j = 0; j < W; j++) {
                 float d = x[k][j] - mean;
-                if ((k * p.lanes + lane) * W < p.C)
+                if ((k * lanes + lane) * W < p.C)
                     squares += d * d;
             }
-        team_sum(&squares, &total, p.lanes, shared);
+        team_sum(&squares, &total, lanes, shared);
     }
     float rstd = 1.0f / sqrtf(squares / (float)p.C + p.eps);
     if (!is_row)
         return;
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
-        int c = (k * p.lanes + lane) * W;
+        int c = (k * lanes + lane) * W;
         if (c >= p.C)
             break;
         if (CENTERED)
@@ -146,12 +134,12 @@ static __device__ inline void norm_forward_rows(
 }
 
 template <typename T, int W, int PACKS, bool CENTERED>
-static __global__ void norm_forward_kernel(struct norm_forward p)
+static __global__ void norm_forward_kernel(struct norm_forward p, int lanes)
 {
     __shared__ float shared[2][NORM_WARPS];
     const struct rope_angles none = {};
     norm_forward_rows<T, W, PACKS, CENTERED, false>(
-            p, none, blockIdx.x, shared);
+            p, lanes, none, blockIdx.x, shared);
 }
 
 /* q, k: the first q_blocks blocks are q's. */
@@ -159,6 +147,7 @@ struct turned_forward {
     struct norm_forward of[2];
     struct rope_angles angles;
     unsigned q_blocks;
+    int lanes;
 };
 
 template <typename T, int W, int PACKS>
@@ -167,7 +156,8 @@ static __global__ void head_norm_rope_forward_kernel(struct turned_forward p)
     __shared__ float shared[2][NORM_WARPS];
     bool is_k = blockIdx.x >= p.q_blocks;
     norm_forward_rows<T, W, PACKS, false, true>(
-            p.of[is_k], p.angles, blockIdx.x - (is_k ? p.q_blocks : 0), shared);
+            p.of[is_k], p.lanes, p.angles, blockIdx.x - (is_k ? p.q_blocks : 0),
+            shared);
 }
 
 /* --- rows too long for registers: a block to a row, several passes ----------
@@ -178,9 +168,9 @@ static __global__ void norm_forward_long_kernel(struct norm_forward p)
 {
     __shared__ float shared[MAX_WARPS];
     int64_t n = blockIdx.x;
-    const T *a = (const T *)p.a + norm_row(n, p.C, p.heads, p.x_stride);
-    const T *b = p.b ? (const T *)p.b + n * p.C : NULL;
-    T *sum = p.b ? (T *)p.sum + n * p.C : NULL;
+    const T *a = (const T *)p.x + norm_row(n, p.C, p.heads, p.x_stride);
+    const T *b = p.add ? (const T *)p.add + n * p.C : NULL;
+    T *sum = p.add ? (T *)p.sum + n * p.C : NULL;
     float total = 0.0f, squares = 0.0f, mean = 0.0f;
     for (int c = (int)threadIdx.x; c < p.C; c += NORM_BLOCK) {
         float x = to_float(a[c]);
@@ -220,164 +210,95 @@ static __global__ void norm_forward_long_kernel(struct norm_forward p)
  */
 
 template <typename T, int W, int PACKS, bool CENTERED>
-static enum zd_status launch(cudaStream_t on, struct norm_forward p)
+static enum zd_status launch(
+        cudaStream_t on, const struct norm_forward &p, int lanes)
 {
-    int rows = NORM_BLOCK / p.lanes;
+    int rows = NORM_BLOCK / lanes;
     ZD_LAUNCH(
             (norm_forward_kernel<T, W, PACKS, CENTERED>),
-            (unsigned)ceil_div(p.N, rows), NORM_BLOCK, 0, on, p);
+            (unsigned)ceil_div(p.N, rows), NORM_BLOCK, 0, on, p, lanes);
     return ZD_OK;
 }
 
 static bool is_wide(const struct norm_forward &p, int W)
 {
-    return p.C % W == 0 && p.x_stride % W == 0 && p.out_stride % W == 0 &&
-           are_aligned(p.sum, p.out, p.a, p.b, p.weight, p.bias);
+    bool gaps = p.heads && (p.x_stride % W != 0 || p.out_stride % W != 0);
+    return p.C % W == 0 && !gaps &&
+           are_aligned(p.sum, p.out, p.x, p.add, p.weight, p.bias);
 }
 
+/* p.N: rows. */
 template <typename T, bool CENTERED>
 static enum zd_status norm_forward_by(
-        struct stream *stream, struct norm_forward p)
+        cudaStream_t on, const struct norm_forward &p)
 {
-    const int W = full_width<T>::value, PACKS = NORM_COLUMNS / W;
-    cudaStream_t on = device_cuda_stream(stream);
-    if (p.N <= 0)
-        return ZD_OK;
+    const int W = full_width<T>::value;
     bool wide = is_wide(p, W);
-    p.lanes = norm_lanes(p.C, wide ? W : 1);
-    if (p.lanes == 0) {
+    int lanes = norm_lanes(p.C, wide ? W : 1);
+    if (lanes == 0) {
         ZD_LAUNCH(
                 (norm_forward_long_kernel<T, CENTERED>), (unsigned)p.N,
                 NORM_BLOCK, 0, on, p);
         return ZD_OK;
     }
     if (!wide)
-        return launch<T, 1, NORM_SINGLES, CENTERED>(on, p);
-    int packs = norm_packs(p.C, W, p.lanes);
-    if (packs <= PACKS / 4)
-        return launch<T, W, PACKS / 4, CENTERED>(on, p);
-    if (packs <= PACKS / 2)
-        return launch<T, W, PACKS / 2, CENTERED>(on, p);
-    if (packs <= PACKS / 4 * 3)
-        return launch<T, W, PACKS / 4 * 3, CENTERED>(on, p);
-    return launch<T, W, PACKS, CENTERED>(on, p);
+        return launch<T, 1, NORM_SINGLES, CENTERED>(on, p, lanes);
+    return by_packs<T>(norm_packs(p.C, W, lanes), [&](auto packs) {
+        return launch<T, W, decltype(packs)::value, CENTERED>(on, p, lanes);
+    });
 }
 
-template <typename T, int W, int PACKS>
-static enum zd_status launch_turned(cudaStream_t on, struct turned_forward p)
+template <typename T>
+static enum zd_status norm_forward_any(
+        struct stream *stream, const struct norm_forward *norm)
 {
-    int rows = NORM_BLOCK / p.of[0].lanes;
-    p.q_blocks = (unsigned)ceil_div(p.of[0].N, rows);
+    cudaStream_t on = device_cuda_stream(stream);
+    struct norm_forward p = *norm;
+    p.N = (int)norm_rows(norm->N, norm->heads);
+    if (p.N <= 0)
+        return ZD_OK;
+    return p.mean ? norm_forward_by<T, true>(on, p)
+                  : norm_forward_by<T, false>(on, p);
+}
+
+template <typename T, int PACKS>
+static enum zd_status launch_turned(
+        cudaStream_t on, const struct turned_forward &p)
+{
+    int rows = NORM_BLOCK / p.lanes;
     ZD_LAUNCH(
-            (head_norm_rope_forward_kernel<T, W, PACKS>),
+            (head_norm_rope_forward_kernel<T, full_width<T>::value, PACKS>),
             p.q_blocks + (unsigned)ceil_div(p.of[1].N, rows), NORM_BLOCK, 0, on,
             p);
     return ZD_OK;
-}
-
-static struct norm_forward forward_of(
-        const struct head_norm_forward_args *h, float eps,
-        enum rmsnorm_form form, int N, int D)
-{
-    struct norm_forward p = {NULL, h->out,        NULL,        h->rstd,
-                             h->x, NULL,          h->weight,   NULL,
-                             eps,  N * h->H,      D,           0,
-                             h->H, h->out_stride, h->x_stride, form};
-    return p;
 }
 
 /* Rows that lie in whole packs, as do the halves of their heads: one kernel
  * with the sums of norm_forward_by. Others in parts. */
 template <typename T>
 static enum zd_status head_norm_rope_forward_any(
-        struct stream *stream, const struct head_norm_forward_args *q,
-        const struct head_norm_forward_args *k,
-        const struct rope_angles *angles, float eps, enum rmsnorm_form form,
-        int N, int D)
+        struct stream *stream, const struct norm_forward *q,
+        const struct norm_forward *k, const struct rope_angles *angles)
 {
-    const int W = full_width<T>::value, PACKS = NORM_COLUMNS / W;
+    const int W = full_width<T>::value, D = q->C;
     const enum dtype type = dtype_of<T>::value;
     cudaStream_t on = device_cuda_stream(stream);
-    struct turned_forward p = {
-            {forward_of(q, eps, form, N, D), forward_of(k, eps, form, N, D)},
-            *angles,
-            0};
     int lanes = norm_lanes(D, W);
-    if (N <= 0)
+    struct turned_forward p = {{*q, *k}, *angles, 0, lanes};
+    if (q->N <= 0)
         return ZD_OK;
-    if (D / 2 % W != 0 || lanes == 0 || !is_wide(p.of[0], W) ||
-        !is_wide(p.of[1], W) || !are_aligned(angles->cosine, angles->sine) ||
-        2 * rope_pairs_of(angles, D) != D || angles->interleaved)
+    if (lanes == 0 || !is_wide(*q, W) || !is_wide(*k, W) ||
+        !turns_in_packs(angles, D, W))
         return head_norm_rope_forward_parts(
-                head_norm_forward_cuda[type], rope_cuda[type], type, stream, q,
-                k, angles, eps, form, N, D);
-    p.of[0].lanes = p.of[1].lanes = lanes;
-    int packs = norm_packs(D, W, lanes);
-    if (packs <= PACKS / 4)
-        return launch_turned<T, W, PACKS / 4>(on, p);
-    if (packs <= PACKS / 2)
-        return launch_turned<T, W, PACKS / 2>(on, p);
-    if (packs <= PACKS / 4 * 3)
-        return launch_turned<T, W, PACKS / 4 * 3>(on, p);
-    return launch_turned<T, W, PACKS>(on, p);
+                norm_forward_cuda[type], rope_cuda[type], type, stream, q, k,
+                angles);
+    for (int i = 0; i < 2; i++)
+        p.of[i].N *= p.of[i].heads;
+    p.q_blocks = (unsigned)ceil_div(p.of[0].N, NORM_BLOCK / lanes);
+    return by_packs<T>(norm_packs(D, W, lanes), [&](auto packs) {
+        return launch_turned<T, decltype(packs)::value>(on, p);
+    });
 }
 
-template <typename T>
-static enum zd_status add_layernorm_forward_any(
-        struct stream *stream, void *sum, void *out, float *mean, float *rstd,
-        const void *a, const void *b, const void *weight, const void *bias,
-        float eps, int N, int C)
-{
-    struct norm_forward p = {
-            sum, out, mean, rstd, a, b, weight, bias,
-            eps, N,   C,    0,    0, 0, 0,      RMSNORM_ROUND_FIRST};
-    return norm_forward_by<T, true>(stream, p);
-}
-
-template <typename T>
-static enum zd_status layernorm_forward_any(
-        struct stream *stream, void *out, float *mean, float *rstd,
-        const void *x, const void *weight, const void *bias, float eps, int N,
-        int C)
-{
-    return add_layernorm_forward_any<T>(
-            stream, NULL, out, mean, rstd, x, NULL, weight, bias, eps, N, C);
-}
-
-template <typename T>
-static enum zd_status add_rmsnorm_forward_any(
-        struct stream *stream, void *sum, void *out, float *rstd, const void *a,
-        const void *b, const void *weight, float eps, enum rmsnorm_form form,
-        int N, int C)
-{
-    struct norm_forward p = {sum, out, NULL, rstd, a, b, weight, NULL,
-                             eps, N,   C,    0,    0, 0, 0,      form};
-    return norm_forward_by<T, false>(stream, p);
-}
-
-template <typename T>
-static enum zd_status rmsnorm_forward_any(
-        struct stream *stream, void *out, float *rstd, const void *x,
-        const void *weight, float eps, enum rmsnorm_form form, int N, int C)
-{
-    return add_rmsnorm_forward_any<T>(
-            stream, NULL, out, rstd, x, NULL, weight, eps, form, N, C);
-}
-
-template <typename T>
-static enum zd_status head_norm_forward_any(
-        struct stream *stream, void *out, float *rstd, const void *x,
-        const void *weight, float eps, enum rmsnorm_form form, int N, int H,
-        int D, int64_t out_stride, int64_t x_stride)
-{
-    struct head_norm_forward_args h = {out, rstd,       x,       weight,
-                                       H,   out_stride, x_stride};
-    return norm_forward_by<T, false>(stream, forward_of(&h, eps, form, N, D));
-}
-
-CUDA_DEFINE(layernorm_forward);
-CUDA_DEFINE(add_layernorm_forward);
-CUDA_DEFINE(rmsnorm_forward);
-CUDA_DEFINE(add_rmsnorm_forward);
-CUDA_DEFINE(head_norm_forward);
+CUDA_DEFINE(norm_forward);
 CUDA_DEFINE(head_norm_rope_forward);

@@ -86,16 +86,23 @@ static __device__ inline int64_t norm_token(int64_t n, int heads)
     return (unsigned)n / (unsigned)heads;
 }
 
-/* Where row n of C elements begins. `heads`: rows are heads, so many to a
- * token, and those of consecutive tokens lie `stride` apart; 0: rows are
- * dense. */
-static __device__ inline int64_t norm_row(
-        int64_t n, int C, int heads, int64_t stride)
+/* By `run` with the fewest packs of a thread that hold so many, as a type:
+ * kernels are compiled for some counts. */
+template <int N> struct packs_of {
+    static const int value = N;
+};
+
+template <typename T, typename RUN>
+static enum zd_status by_packs(int packs, const RUN &run)
 {
-    if (heads == 0)
-        return n * C;
-    return norm_token(n, heads) * stride +
-           (int64_t)((unsigned)n % (unsigned)heads) * C;
+    const int MOST = NORM_COLUMNS / full_width<T>::value;
+    if (packs <= MOST / 4)
+        return run(packs_of<MOST / 4>());
+    if (packs <= MOST / 2)
+        return run(packs_of<MOST / 2>());
+    if (packs <= MOST / 4 * 3)
+        return run(packs_of<MOST / 4 * 3>());
+    return run(packs_of<MOST>());
 }
 
 #endif

@@ -50,4 +50,12 @@ static __device__ inline int mate_of(int c, int D)
     return c < D / 2 ? c + D / 2 : c - D / 2;
 }
 
+/* Whether halves of heads are whole packs of W, as turn_half wants them. */
+static inline bool turns_in_packs(
+        const struct rope_angles *angles, int D, int W)
+{
+    return D / 2 % W == 0 && are_aligned(angles->cosine, angles->sine) &&
+           2 * rope_pairs_of(angles, D) == D && !angles->interleaved;
+}
+
 #endif

@@ -50,7 +50,7 @@ enum zd_status gemma2_settle(
 extern const struct tensor_row gemma2_layer[];
 
 #define GEMMA_BASE                                                             \
-    .norm_form = RMSNORM_ONE_PLUS, .gelu_gate = true,                          \
+    .norm_form = RMSNORM_ONE_PLUS, .gate = GATE_GELU,                          \
     .embedding_scale_rounded = true, ROTARY_BASE
 
 #endif

@@ -1,5 +1,4 @@
 #include "model/families/rotary.h"
-#include "kernels/fused.h"
 #include "model/config_rope.h"
 #include "model/internal.h"
 
@@ -170,10 +169,10 @@ static enum zd_status rotate(
     const struct rope_angles of_q = angles_of(run, true);
     const struct rope_angles of_k = angles_of(run, false);
     if (!c->ropes[set].q_beta)
-        return fused_rope(
-                model->kernels, NULL, q, k, c->heads, c->kv_heads,
-                model->strides.q, model->strides.k, &of_k, run->pass->N,
-                c->head_dim, backward);
+        return rope_both(
+                model->kernels->rope, model->kernels->dtype, NULL, q, k,
+                c->heads, c->kv_heads, model->strides.q, model->strides.k,
+                &of_k, run->pass->N, c->head_dim, backward);
     ZD_TRY(model->kernels->rope(
             NULL, q, &of_q, run->pass->N, c->heads, c->head_dim,
             model->strides.q, backward));
@@ -182,36 +181,19 @@ static enum zd_status rotate(
             model->strides.k, backward);
 }
 
-/* OLMo 2: all heads of a token as one row, before they turn. */
-static enum zd_status norm_whole(
-        const struct layer_run *run, const struct head_norm_forward_args *q,
-        const struct head_norm_forward_args *k)
+/* Heads of q or of k; of OLMo 2 all heads of a token as one row. */
+static struct norm_forward heads_norm(
+        const struct layer_run *run, enum role role, int heads)
 {
     const struct model_config *c = run->model->config;
-    const struct head_norm_forward_args *both[] = {q, k};
-    for (int i = 0; i < 2; i++)
-        ZD_TRY(run->model->kernels->head_norm_forward(
-                NULL, both[i]->out, both[i]->rstd, both[i]->x, both[i]->weight,
-                (float)c->norm_eps, c->family->norm_form, run->pass->N, 1,
-                both[i]->H * c->head_dim, both[i]->out_stride,
-                both[i]->x_stride));
-    return rotate(run, q->out, k->out, false);
-}
-
-static enum zd_status norm_whole_backward(
-        const struct layer_run *run, const struct head_norm_backward_args *q,
-        const struct head_norm_backward_args *k)
-{
-    const struct model_config *c = run->model->config;
-    const struct head_norm_backward_args *both[] = {q, k};
-    ZD_TRY(rotate(run, q->dout, k->dout, true));
-    for (int i = 0; i < 2; i++)
-        ZD_TRY(run->model->kernels->head_norm_backward(
-                NULL, both[i]->dx, both[i]->dweight, both[i]->dout, both[i]->x,
-                both[i]->weight, both[i]->rstd, c->family->norm_form,
-                run->pass->N, 1, both[i]->H * c->head_dim, both[i]->out_stride,
-                both[i]->x_stride, run->accumulate));
-    return ZD_OK;
+    bool whole = c->family->qk_norm_whole;
+    return (struct norm_forward){
+            .weight = run->model->params[role_id(run->model, run->layer, role)],
+            .eps = (float)c->norm_eps,
+            .form = c->family->norm_form,
+            .N = run->pass->N,
+            .C = whole ? heads * c->head_dim : c->head_dim,
+            .heads = whole ? 1 : heads};
 }
 
 /* Qwen3: each head of q and k is normed before it turns, with one weight for
@@ -219,72 +201,58 @@ static enum zd_status norm_whole_backward(
 enum zd_status rotary_norm_heads(const struct layer_run *run)
 {
     const struct model *model = run->model;
+    const struct kernels *kernels = model->kernels;
     const struct model_config *c = model->config;
     const struct layer_acts *acts = run->acts;
     const struct row_strides *s = &model->strides;
     const struct rope_angles angles = angles_of(run, false);
-    const struct head_norm_forward_args q = {
-            .out = acts->q,
-            .rstd = acts->q_rstd,
-            .x = acts->q_raw,
-            .weight = model->params[role_id(model, run->layer, ROLE_Q_NORM)],
-            .H = c->heads,
-            .out_stride = s->q,
-            .x_stride = s->q_raw,
-    };
-    const struct head_norm_forward_args k = {
-            .out = acts->k,
-            .rstd = acts->k_rstd,
-            .x = acts->k_raw,
-            .weight = model->params[role_id(model, run->layer, ROLE_K_NORM)],
-            .H = c->kv_heads,
-            .out_stride = s->k,
-            .x_stride = s->k_raw,
-    };
-    if (c->family->qk_norm_whole)
-        return norm_whole(run, &q, &k);
-    return fused_head_norm_rope_forward(
-            model->kernels, NULL, &q, &k, &angles, (float)c->norm_eps,
-            c->family->norm_form, run->pass->N, c->head_dim);
+    struct norm_forward q = heads_norm(run, ROLE_Q_NORM, c->heads);
+    struct norm_forward k = heads_norm(run, ROLE_K_NORM, c->kv_heads);
+    q.out = acts->q, q.rstd = acts->q_rstd, q.x = acts->q_raw;
+    k.out = acts->k, k.rstd = acts->k_rstd, k.x = acts->k_raw;
+    q.out_stride = s->q, q.x_stride = s->q_raw;
+    k.out_stride = s->k, k.x_stride = s->k_raw;
+    if (!c->family->qk_norm_whole)
+        return kernels->head_norm_rope_forward(NULL, &q, &k, &angles);
+    ZD_TRY(kernels->norm_forward(NULL, &q));
+    ZD_TRY(kernels->norm_forward(NULL, &k));
+    return rotate(run, q.out, k.out, false);
+}
+
+static struct norm_backward heads_norm_backward(
+        const struct layer_run *run, enum role role, int heads)
+{
+    struct norm_forward norm = heads_norm(run, role, heads);
+    return (struct norm_backward){
+            .dweight = run->model->grads[role_id(run->model, run->layer, role)],
+            .weight = norm.weight,
+            .form = norm.form,
+            .N = norm.N,
+            .C = norm.C,
+            .heads = norm.heads,
+            .accumulate = run->accumulate};
 }
 
 static enum zd_status norm_heads_backward(const struct layer_run *run)
 {
     const struct model *model = run->model;
+    const struct kernels *kernels = model->kernels;
     const struct model_config *c = model->config;
     const struct layer_acts *acts = run->acts;
     const struct layer_grads *g = &run->pass->acts->grads;
     const struct row_strides *s = &model->strides;
-    int q_norm = role_id(model, run->layer, ROLE_Q_NORM);
-    int k_norm = role_id(model, run->layer, ROLE_K_NORM);
     const struct rope_angles angles = angles_of(run, false);
-    const struct head_norm_backward_args q = {
-            .dx = g->q_raw,
-            .dweight = model->grads[q_norm],
-            .dout = g->q,
-            .x = acts->q_raw,
-            .weight = model->params[q_norm],
-            .rstd = acts->q_rstd,
-            .H = c->heads,
-            .out_stride = s->q,
-            .x_stride = s->q_raw,
-    };
-    const struct head_norm_backward_args k = {
-            .dx = g->k_raw,
-            .dweight = model->grads[k_norm],
-            .dout = g->k,
-            .x = acts->k_raw,
-            .weight = model->params[k_norm],
-            .rstd = acts->k_rstd,
-            .H = c->kv_heads,
-            .out_stride = s->k,
-            .x_stride = s->k_raw,
-    };
-    if (c->family->qk_norm_whole)
-        return norm_whole_backward(run, &q, &k);
-    return fused_head_norm_rope_backward(
-            model->kernels, NULL, &q, &k, &angles, c->family->norm_form,
-            run->pass->N, c->head_dim, run->accumulate);
+    struct norm_backward q = heads_norm_backward(run, ROLE_Q_NORM, c->heads);
+    struct norm_backward k = heads_norm_backward(run, ROLE_K_NORM, c->kv_heads);
+    q.dx = g->q_raw, q.dout = g->q, q.x = acts->q_raw, q.rstd = acts->q_rstd;
+    k.dx = g->k_raw, k.dout = g->k, k.x = acts->k_raw, k.rstd = acts->k_rstd;
+    q.out_stride = s->q, q.x_stride = s->q_raw;
+    k.out_stride = s->k, k.x_stride = s->k_raw;
+    if (!c->family->qk_norm_whole)
+        return kernels->head_norm_rope_backward(NULL, &q, &k, &angles);
+    ZD_TRY(rotate(run, g->q, g->k, true));
+    ZD_TRY(kernels->norm_backward(NULL, &q));
+    return kernels->norm_backward(NULL, &k);
 }
 
 enum zd_status rotary_qkv_forward(const struct layer_run *run)
@@ -310,11 +278,10 @@ enum zd_status rotary_qkv_backward(const struct layer_run *run)
 enum zd_status rotary_recompute_act(const struct layer_run *run)
 {
     const struct layer_acts *acts = run->acts;
-    const struct kernels *k = run->model->kernels;
-    bool gelu = run->model->config->family->gelu_gate;
-    return (gelu ? k->geglu_forward : k->swiglu_forward)(
-            NULL, acts->act, acts->gate, acts->up, run->pass->N,
-            run->model->config->intermediate_size, run->model->strides.gate);
+    const struct model_config *c = run->model->config;
+    return run->model->kernels->gated_forward(
+            NULL, c->family->gate, acts->act, acts->gate, acts->up,
+            run->pass->N, c->intermediate_size, run->model->strides.gate);
 }
 
 enum zd_status rotary_mlp_forward(const struct layer_run *run, void *out)
@@ -331,14 +298,13 @@ enum zd_status rotary_mlp_backward(const struct layer_run *run)
 {
     const struct layer_grads *g = &run->pass->acts->grads;
     const struct layer_acts *acts = run->acts;
-    const struct kernels *k = run->model->kernels;
-    bool gelu = run->model->config->family->gelu_gate;
+    const struct model_config *c = run->model->config;
     struct projections gate_up = gate_up_of(run);
     struct linear down = layer_linear(run, ROLE_DOWN, ROLE_DOWN);
     ZD_TRY(linear_backward(&down, g->act, g->mlp_out, acts->act));
-    ZD_TRY((gelu ? k->geglu_backward : k->swiglu_backward)(
-            NULL, acts->gate, acts->up, g->act, acts->gate, acts->up,
-            run->pass->N, run->model->config->intermediate_size,
+    ZD_TRY(run->model->kernels->gated_backward(
+            NULL, c->family->gate, acts->gate, acts->up, g->act, acts->gate,
+            acts->up, run->pass->N, c->intermediate_size,
             run->model->strides.gate));
     return projections_backward(&gate_up, g->hidden, g->sum, acts->norm2);
 }

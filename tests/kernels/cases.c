@@ -2,7 +2,6 @@
 
 #include "arrays.h"
 #include "base/number/rng.h"
-#include "kernels/fused.h"
 #include "run.h"
 
 static void matmul_shape(int M, int N, int K, int flags)
@@ -95,9 +94,10 @@ static void activation_shape(size_t count)
     RUN(gelu_forward(NULL, out[0].of[r], x.of[r], count));
     RUN(gelu_backward(NULL, out[1].of[r], g.of[r], x.of[r], count));
     RUN(gelu_backward(NULL, out[2].of[r], out[2].of[r], x.of[r], count));
-    RUN(swiglu_forward(NULL, out[3].of[r], x.of[r], u.of[r], 1, F, F));
-    RUN(swiglu_backward(
-            NULL, out[4].of[r], out[5].of[r], g.of[r], out[4].of[r],
+    RUN(gated_forward(
+            NULL, GATE_SILU, out[3].of[r], x.of[r], u.of[r], 1, F, F));
+    RUN(gated_backward(
+            NULL, GATE_SILU, out[4].of[r], out[5].of[r], g.of[r], out[4].of[r],
             out[5].of[r], 1, F, F));
     RUN(add(NULL, out[6].of[r], out[6].of[r], x.of[r], count));
     for (int k = 0; k < 7; k++)
@@ -105,7 +105,7 @@ static void activation_shape(size_t count)
 }
 
 /* gate and up are the halves of one array; into both tails. */
-static void gated_rows(bool gelu, int N, int F, int pad, float scale)
+static void gated_rows(enum gate by, int N, int F, int pad, float scale)
 {
     enum dtype type = pair_type();
     int64_t stride = 2 * F + pad;
@@ -117,12 +117,12 @@ static void gated_rows(bool gelu, int N, int F, int pad, float scale)
     struct pair out = pair_of(type, count, 1.0f, 3);
     struct pair dx = pair_of(type, fused, 1.0f, 4);
     struct pair same = pair_of(type, fused, scale, 1);
-    RUN_FUSED((gelu ? ops->geglu_forward : ops->swiglu_forward)(
-            NULL, out.of[r], x.of[r], (char *)x.of[r] + up, N, F, stride));
+    RUN(gated_forward(
+            NULL, by, out.of[r], x.of[r], (char *)x.of[r] + up, N, F, stride));
     for (int i = 0; i < 2; i++) { /* then in the places of gate and up */
         struct pair to = i ? same : dx, from = i ? same : x;
-        RUN_FUSED((gelu ? ops->geglu_backward : ops->swiglu_backward)(
-                NULL, to.of[r], (char *)to.of[r] + up, d.of[r], from.of[r],
+        RUN(gated_backward(
+                NULL, by, to.of[r], (char *)to.of[r] + up, d.of[r], from.of[r],
                 (char *)from.of[r] + up, N, F, stride));
     }
     PAIRS_COMPARE(out, dx, same);
@@ -133,17 +133,17 @@ static void activation_case(void)
     activation_shape(1);
     activation_shape(37);
     activation_shape(40001);
-    gated_rows(false, 7, 48, 0, 6.0f);
-    gated_rows(false, 5, 1360, 16, 6.0f);
-    gated_rows(false, 3, 37, 5, 6.0f);
+    gated_rows(GATE_SILU, 7, 48, 0, 6.0f);
+    gated_rows(GATE_SILU, 5, 1360, 16, 6.0f);
+    gated_rows(GATE_SILU, 3, 37, 5, 6.0f);
 }
 
 static void geglu_case(void)
 {
-    gated_rows(true, 7, 48, 0, 12.0f);
-    gated_rows(true, 5, 1360, 16, 3.0f);
-    gated_rows(true, 3, 37, 5, 12.0f);
-    gated_rows(true, 1, 40001, 0, 6.0f);
+    gated_rows(GATE_GELU, 7, 48, 0, 12.0f);
+    gated_rows(GATE_GELU, 5, 1360, 16, 3.0f);
+    gated_rows(GATE_GELU, 3, 37, 5, 12.0f);
+    gated_rows(GATE_GELU, 1, 40001, 0, 6.0f);
 }
 
 /* ids are below `rows`. */
@@ -415,8 +415,7 @@ double case_run(case_fn *run, struct runner a, struct runner b)
  * by 2^-10. Where an operation is nearer than that, its limit is too. */
 const struct op_case op_cases[] = {
         {"matmul", matmul_case, {4e-6, 0x1p-7, 0x1p-10}},
-        {"layernorm", layernorm_case, {2e-5, 9e-3, 1.3e-3}},
-        {"rmsnorm", rmsnorm_case, {1e-5, 9e-3, 1.3e-3}},
+        {"norms", norm_case, {2e-5, 9e-3, 1.3e-3}},
         {"rmsnorm of heads", head_norm_case, {2e-5, 9e-3, 1.3e-3}},
         {"rope", rope_case, {1e-6, 5e-3, 7e-4}},
         {"rmsnorm of heads, rope", head_norm_rope_case, {2e-5, 1.3e-2, 2e-3}},

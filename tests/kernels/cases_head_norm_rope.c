@@ -1,7 +1,6 @@
 /* One product's q | k | v, normed and turned into q | k, and back. */
 #include "cases.h"
 
-#include "kernels/fused.h"
 #include "run.h"
 
 #include <stdlib.h>
@@ -76,44 +75,46 @@ static void *first(const struct heads *h, const struct pair *rows, int r, int i)
 static enum zd_status forward(
         const struct kernels *ops, const struct heads *h, int r)
 {
-    struct head_norm_forward_args args[2];
+    struct norm_forward args[2];
     const struct rope_angles a = angles(h, r);
     for (int i = 0; i < 2; i++)
-        args[i] = (struct head_norm_forward_args){
+        args[i] = (struct norm_forward){
                 .out = first(h, &h->out, r, i),
                 .rstd = h->rstd[i].of[r],
                 .x = first(h, &h->x, r, i),
                 .weight = h->weight[i].of[r],
-                .H = i ? h->s.KV : h->s.H,
+                .eps = 1e-5f,
+                .form = h->s.form,
+                .N = h->s.N,
+                .C = h->s.D,
+                .heads = i ? h->s.KV : h->s.H,
                 .out_stride = h->out_stride,
-                .x_stride = h->x_stride,
-        };
-    return fused_head_norm_rope_forward(
-            ops, NULL, &args[0], &args[1], &a, 1e-5f, h->s.form, h->s.N,
-            h->s.D);
+                .x_stride = h->x_stride};
+    return ops->head_norm_rope_forward(NULL, &args[0], &args[1], &a);
 }
 
 static enum zd_status backward(
         const struct kernels *ops, const struct heads *h, int r,
         bool accumulate)
 {
-    struct head_norm_backward_args args[2];
+    struct norm_backward args[2];
     const struct rope_angles a = angles(h, r);
     for (int i = 0; i < 2; i++)
-        args[i] = (struct head_norm_backward_args){
+        args[i] = (struct norm_backward){
                 .dx = first(h, h->s.dense ? &h->dout : &h->dx, r, i),
                 .dweight = h->s.frozen & (1 << i) ? NULL : h->dweight[i].of[r],
                 .dout = first(h, &h->dout, r, i),
                 .x = first(h, &h->x, r, i),
                 .weight = h->weight[i].of[r],
                 .rstd = h->rstd[i].of[r],
-                .H = i ? h->s.KV : h->s.H,
+                .form = h->s.form,
+                .N = h->s.N,
+                .C = h->s.D,
+                .heads = i ? h->s.KV : h->s.H,
                 .out_stride = h->out_stride,
                 .x_stride = h->x_stride,
-        };
-    return fused_head_norm_rope_backward(
-            ops, NULL, &args[0], &args[1], &a, h->s.form, h->s.N, h->s.D,
-            accumulate);
+                .accumulate = accumulate};
+    return ops->head_norm_rope_backward(NULL, &args[0], &args[1], &a);
 }
 
 /* dout is scratch: compared where it became dx. */
@@ -121,13 +122,13 @@ static void run(struct shape s)
 {
     pairs_begin();
     struct heads h = heads_of(pair_type(), s);
-    RUN_FUSED(forward(ops, &h, r));
+    RUN_OF(forward(ops, &h, r));
     for (int i = 0; i < 2; i++) {
         struct pair theirs = h.rstd[i];
         h.rstd[i] = pair_of_first(&theirs);
         pair_compare(theirs);
     }
-    RUN_FUSED(backward(ops, &h, r, s.N % 2));
+    RUN_OF(backward(ops, &h, r, s.N % 2));
     PAIRS_COMPARE(h.out, h.dx);
     if (s.dense)
         pair_compare(h.dout);

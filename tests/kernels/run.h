@@ -7,13 +7,13 @@
 
 #include <math.h>
 
-/* Of a function of fused.h, whose first argument is `ops`. */
-#define RUN_FUSED(call)                                                        \
+/* Of a function that is given `ops`. */
+#define RUN_OF(call)                                                           \
     for (int r = 0; r < 2; r++) {                                              \
         const struct kernels *ops = pair_enter(r);                             \
         if (call != ZD_OK)                                                     \
             pair_differs(INFINITY);                                            \
     }
-#define RUN(call) RUN_FUSED(ops->call)
+#define RUN(call) RUN_OF(ops->call)
 
 #endif

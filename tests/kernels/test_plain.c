@@ -13,6 +13,7 @@
 /* The definitions once more, every array in double. */
 #define ELEM     double
 #define REAL     double
+#define DTYPE    DTYPE_FP32
 #define LOAD(x)  (x)
 #define ROUND(v) (v)
 #define NAME(op) op##_double
@@ -37,6 +38,7 @@ struct probe {
     const int32_t *ids;
     struct attention_shape shape;
     enum rmsnorm_form form;
+    enum gate gate;
     const struct logit_map *map;
 };
 
@@ -101,18 +103,21 @@ static void expect_gradient(
     cr_expect(most <= TOLERANCE, "%s: differs by %g", name, most);
 }
 
-static double layernorm_loss(const struct probe *p)
+/* `mean` NULL: rmsnorm. */
+static double norm_loss(const struct probe *p)
 {
-    layernorm_forward_double(
-            NULL, p->out, p->mean, p->rstd, p->x, p->y, p->z, 1e-5f, p->N,
-            p->C);
-    return weighted(p);
-}
-
-static double rmsnorm_loss(const struct probe *p)
-{
-    rmsnorm_forward_double(
-            NULL, p->out, p->rstd, p->x, p->y, 1e-5f, p->form, p->N, p->C);
+    norm_forward_double(
+            NULL, &(struct norm_forward){
+                          .out = p->out,
+                          .mean = (float *)p->mean,
+                          .rstd = (float *)p->rstd,
+                          .x = p->x,
+                          .weight = p->y,
+                          .bias = p->z,
+                          .eps = 1e-5f,
+                          .form = p->form,
+                          .N = p->N,
+                          .C = p->C});
     return weighted(p);
 }
 
@@ -129,7 +134,7 @@ Test(kernels_plain, gradients_of_norms_match_finite_differences)
             .count = N * C,
             .out = dout_,
             .weights = dout,
-            .loss = layernorm_loss,
+            .loss = norm_loss,
             .x = widened(x, N * C),
             .y = widened(w, C),
             .z = widened(bias, C),
@@ -137,20 +142,39 @@ Test(kernels_plain, gradients_of_norms_match_finite_differences)
             .rstd = rstd_,
             .N = N,
             .C = C};
-    k->layernorm_forward(NULL, out, mean, rstd, x, w, bias, 1e-5f, N, C);
-    k->layernorm_backward(
-            NULL, dx, dw, db, dout, NULL, x, w, mean, rstd, N, C, false);
-    expect_gradient(&p, p.x, dx, N * C, "layernorm x");
-    expect_gradient(&p, p.y, dw, C, "layernorm weight");
-    expect_gradient(&p, p.z, db, C, "layernorm bias");
-    p.loss = rmsnorm_loss;
-    for (int i = 0; i <= RMSNORM_ONE_PLUS; i++) {
-        p.form = (enum rmsnorm_form)i;
-        k->rmsnorm_forward(NULL, out, rstd, x, w, 1e-5f, p.form, N, C);
-        k->rmsnorm_backward(
-                NULL, dx, dw, dout, NULL, x, w, rstd, p.form, N, C, false);
-        expect_gradient(&p, p.x, dx, N * C, "rmsnorm x");
-        expect_gradient(&p, p.y, dw, C, "rmsnorm weight");
+    for (int form = RMSNORM_ONE_PLUS + 1; form >= 0; form--) {
+        bool centered = form > RMSNORM_ONE_PLUS; /* layernorm */
+        p.form = centered ? RMSNORM_ROUND_FIRST : (enum rmsnorm_form)form;
+        p.mean = centered ? mean_ : NULL;
+        k->norm_forward(
+                NULL, &(struct norm_forward){
+                              .out = out,
+                              .mean = centered ? mean : NULL,
+                              .rstd = rstd,
+                              .x = x,
+                              .weight = w,
+                              .bias = bias,
+                              .eps = 1e-5f,
+                              .form = p.form,
+                              .N = N,
+                              .C = C});
+        k->norm_backward(
+                NULL, &(struct norm_backward){
+                              .dx = dx,
+                              .dweight = dw,
+                              .dbias = centered ? db : NULL,
+                              .dout = dout,
+                              .x = x,
+                              .weight = w,
+                              .mean = centered ? mean : NULL,
+                              .rstd = rstd,
+                              .form = p.form,
+                              .N = N,
+                              .C = C});
+        expect_gradient(&p, p.x, dx, N * C, "norm x");
+        expect_gradient(&p, p.y, dw, C, "norm weight");
+        if (centered)
+            expect_gradient(&p, p.z, db, C, "layernorm bias");
     }
 }
 
@@ -160,15 +184,10 @@ static double gelu_loss(const struct probe *p)
     return weighted(p);
 }
 
-static double swiglu_loss(const struct probe *p)
+static double gated_loss(const struct probe *p)
 {
-    swiglu_forward_double(NULL, p->out, p->x, p->y, 1, (int)p->count, 0);
-    return weighted(p);
-}
-
-static double geglu_loss(const struct probe *p)
-{
-    geglu_forward_double(NULL, p->out, p->x, p->y, 1, (int)p->count, 0);
+    gated_forward_double(
+            NULL, p->gate, p->out, p->x, p->y, 1, (int)p->count, 0);
     return weighted(p);
 }
 
@@ -188,14 +207,13 @@ Test(kernels_plain, gradients_of_activations_match_finite_differences)
             .y = widened(u, COUNT)};
     k->gelu_backward(NULL, dx, dout, x, COUNT);
     expect_gradient(&p, p.x, dx, COUNT, "gelu");
-    p.loss = swiglu_loss;
-    k->swiglu_backward(NULL, dx, du, dout, x, u, 1, COUNT, COUNT);
-    expect_gradient(&p, p.x, dx, COUNT, "swiglu gate");
-    expect_gradient(&p, p.y, du, COUNT, "swiglu up");
-    p.loss = geglu_loss;
-    k->geglu_backward(NULL, dx, du, dout, x, u, 1, COUNT, COUNT);
-    expect_gradient(&p, p.x, dx, COUNT, "geglu gate");
-    expect_gradient(&p, p.y, du, COUNT, "geglu up");
+    p.loss = gated_loss;
+    for (int gate = GATE_SILU; gate <= GATE_GELU; gate++) {
+        p.gate = (enum gate)gate;
+        k->gated_backward(NULL, p.gate, dx, du, dout, x, u, 1, COUNT, COUNT);
+        expect_gradient(&p, p.x, dx, COUNT, "gate");
+        expect_gradient(&p, p.y, du, COUNT, "up");
+    }
 }
 
 static double cross_entropy_loss(const struct probe *p)
