@@ -3,13 +3,11 @@
 #include "kernels/backend.h"
 #include "kernels/matmul/matmul_cpu.h"
 #include "kernels/plain.h"
-#include "kernels/quant/matmul_codes.h"
 #include "kernels/quant/quant_cpu.h"
 
 #define OP(op) op##_fn FAST(op);
 KERNELS_EACH(OP)
 OP(matmul)
-OP(matmul_codes)
 #undef OP
 
 const struct cpu_backend FAST(backend) = {
@@ -17,7 +15,6 @@ const struct cpu_backend FAST(backend) = {
                 .logits_dtype = DTYPE_FP32,
                 .add_losses = add_losses_cpu,
                 .matmul = FAST(matmul),
-                .matmul_codes = FAST(matmul_codes),
 #define OP(op) .op = FAST(op),
                 KERNELS_EACH(OP)
 #undef OP

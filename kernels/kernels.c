@@ -263,8 +263,6 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
         table.matmul = library_matmul;
         products = matmul_library();
     }
-    if (!kernels_multiply_codes(dtype))
-        table.matmul_codes = NULL;
     int i = dtype, threads = kernels_threads();
     pthread_mutex_lock(&lock);
     snprintf(
@@ -276,11 +274,6 @@ enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out)
     pthread_mutex_unlock(&lock);
     *table_out = &tables[i];
     return ZD_OK;
-}
-
-bool kernels_multiply_codes(enum dtype dtype)
-{
-    return !uses_library(dtype);
 }
 
 enum zd_status kernels_plain(enum dtype dtype, const struct kernels **table_out)

@@ -33,7 +33,6 @@
 #include "kernels/norm/norm.h"
 #include "kernels/quant/codes_rows.h"
 #include "kernels/quant/dequantize.h"
-#include "kernels/quant/matmul_codes.h"
 #include "kernels/rope/rope.h"
 
 struct kernels {
@@ -67,8 +66,6 @@ struct kernels {
     add_losses_fn *add_losses;
     dequantize_fn *dequantize;
     codes_rows_fn *codes_rows;
-
-    matmul_codes_fn *matmul_codes; /* NULL: see kernels_multiply_codes */
 };
 
 /* The table of the thread's current device. Where ZD_HAVE_CUDA, on a GPU:
@@ -79,8 +76,6 @@ enum zd_status kernels_device(
 /* The CPU table for a compute type: the fast paths this machine can run (AMX,
  * AVX-512, AVX2, plain), chosen here. */
 enum zd_status kernels_cpu(enum dtype dtype, const struct kernels **table_out);
-/* Has the CPU table matmul_codes for this type? */
-bool kernels_multiply_codes(enum dtype dtype);
 /* The plain definitions, for tests: loops, one thread, no library. */
 enum zd_status kernels_plain(
         enum dtype dtype, const struct kernels **table_out);

@@ -45,7 +45,7 @@ struct residuals {
 };
 
 /* What passes read on a GPU (batch.c). Of each slot: its copy to the device. */
-enum { LINEAR_PARTS = CODES_PARTS }; /* q, k and v joined */
+enum { LINEAR_PARTS = 3 }; /* q, k and v joined */
 enum { BATCH_SLOTS = 2 };
 struct batch_upload {
     int32_t *device;  /* (planes, plane); NULL: the CPU */
@@ -142,8 +142,14 @@ struct layer_run {
     bool accumulate; /* backward: add to the gradients */
 };
 
-/* A weight as the hooks left it. Matmuls ask linear_weight for it, unless they
- * decode it themselves. Quantized: the matrices that it is joined of. */
+/* A quantized matrix: (rows, columns), the linear's (out, in). Borrowed. */
+struct codes_view {
+    const void *codes, *scales;
+    const struct quant_matrix *matrix;
+};
+
+/* A weight as the hooks left it. Matmuls ask linear_weight for it. Quantized:
+ * the matrices that it is joined of. */
 struct weight_view {
     const void *values; /* NULL: quantized */
     struct codes_view parts[LINEAR_PARTS];
@@ -182,10 +188,9 @@ struct linear head_linear(
  */
 enum zd_status linear_weight(
         const struct linear *linear, const void **values_out);
-/* A quantized weight that a decode step multiplies by without dequantizing it,
- * and one that matmuls dequantize as they pack it: neither is needed whole. */
+/* A quantized weight that a decode step multiplies by without dequantizing it.
+ */
 bool linear_has_few_rows(const struct linear *linear);
-bool linear_in_strips(const struct linear *linear);
 /* y NULL: only what backward reads. */
 enum zd_status linear_forward(
         const struct linear *linear, void *y, const void *x);

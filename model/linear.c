@@ -249,11 +249,6 @@ enum zd_status linear_weight(
     return ZD_OK;
 }
 
-bool linear_in_strips(const struct linear *linear)
-{
-    return linear->weight.part_count > 0 && !linear->model->decoded;
-}
-
 /* out (M, N) [+]= a (M, K) W, or its transpose's. */
 static enum zd_status multiply(
         const struct linear *linear, void *out, const void *a, const void *bias,
@@ -269,9 +264,6 @@ static enum zd_status multiply(
             .out = {out, k->dtype},
             .bias = bias,
             .accumulate = add};
-    if (linear_in_strips(linear))
-        return k->matmul_codes(
-                NULL, &m, linear->weight.parts, linear->weight.part_count);
     ZD_TRY(linear_weight(linear, &m.b.data));
     return k->matmul(NULL, &m);
 }

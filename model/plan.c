@@ -101,20 +101,6 @@ static enum zd_status plan_workspace(
             kernels_workspace_bytes(&request));
 }
 
-/* Is a quantized weight dequantized whole for its matmuls? Not where they
- * dequantize it in strips; but DoRA scales the rows of the whole. */
-static bool decodes_whole(
-        const struct param_table *table, const struct model_shape *shape)
-{
-    if (!table->codes)
-        return false;
-    for (int id = 0; id < table->count; id++)
-        if (table->params[id].part == PARAM_LORA_MAGNITUDE)
-            return true;
-    return shape_backend(shape) == DEVICE_CUDA ||
-           !kernels_multiply_codes(shape->dtype);
-}
-
 enum zd_status model_plan(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, struct arena_plan *plan)
@@ -139,7 +125,7 @@ enum zd_status model_plan(
         ZD_TRY(arena_plan_add(
                 plan, "model.residuals", ARENA_PINNED, SPAN_ACTIVATIONS,
                 residuals));
-    if (decodes_whole(table, shape))
+    if (table->codes) /* for one matmul at a time */
         ZD_TRY(arena_plan_add(
                 plan, "model.decoded", ARENA_DEVICE, SPAN_BUFFERS,
                 param_most_in_codes(table) * dtype_bytes(shape->dtype)));

@@ -15,38 +15,13 @@ static const char soname[] = "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR);
 #undef TEXT
 #undef TEXT_OF
 
-struct symbol {
+static const struct {
     const char *name;
     size_t offset; /* of its pointer in struct cublaslt */
-};
-
-static const struct symbol symbols[] = {
-        {"cublasLtCreate", offsetof(struct cublaslt, create)},
-        {"cublasLtDestroy", offsetof(struct cublaslt, destroy)},
-        {"cublasLtGetStatusName", offsetof(struct cublaslt, status_name)},
-        {"cublasLtGetStatusString", offsetof(struct cublaslt, status_string)},
-        {"cublasLtGetVersion", offsetof(struct cublaslt, version)},
-        {"cublasLtMatmulDescCreate", offsetof(struct cublaslt, desc_create)},
-        {"cublasLtMatmulDescDestroy", offsetof(struct cublaslt, desc_destroy)},
-        {"cublasLtMatmulDescSetAttribute", offsetof(struct cublaslt, desc_set)},
-        {"cublasLtMatrixLayoutCreate",
-         offsetof(struct cublaslt, layout_create)},
-        {"cublasLtMatrixLayoutDestroy",
-         offsetof(struct cublaslt, layout_destroy)},
-        {"cublasLtMatmulPreferenceCreate",
-         offsetof(struct cublaslt, preference_create)},
-        {"cublasLtMatmulPreferenceDestroy",
-         offsetof(struct cublaslt, preference_destroy)},
-        {"cublasLtMatmulPreferenceSetAttribute",
-         offsetof(struct cublaslt, preference_set)},
-        {"cublasLtMatmulAlgoGetHeuristic",
-         offsetof(struct cublaslt, heuristic)},
-        {"cublasLtMatmulAlgoCheck", offsetof(struct cublaslt, algo_check)},
-        {"cublasLtMatmulAlgoCapGetAttribute",
-         offsetof(struct cublaslt, algo_cap)},
-        {"cublasLtMatmulAlgoConfigGetAttribute",
-         offsetof(struct cublaslt, algo_config)},
-        {"cublasLtMatmul", offsetof(struct cublaslt, matmul)},
+} symbols[] = {
+#define CALL(call, field) {#call, offsetof(struct cublaslt, field)},
+        CUBLASLT_CALLS(CALL)
+#undef CALL
 };
 
 static enum zd_status not_there(const char *why)

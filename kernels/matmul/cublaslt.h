@@ -11,25 +11,30 @@
 
 #include <cublasLt.h>
 
+#define CUBLASLT_CALLS(CALL)                                                   \
+    CALL(cublasLtCreate, create)                                               \
+    CALL(cublasLtDestroy, destroy)                                             \
+    CALL(cublasLtGetStatusName, status_name)                                   \
+    CALL(cublasLtGetStatusString, status_string)                               \
+    CALL(cublasLtGetVersion, version)                                          \
+    CALL(cublasLtMatmulDescCreate, desc_create)                                \
+    CALL(cublasLtMatmulDescDestroy, desc_destroy)                              \
+    CALL(cublasLtMatmulDescSetAttribute, desc_set)                             \
+    CALL(cublasLtMatrixLayoutCreate, layout_create)                            \
+    CALL(cublasLtMatrixLayoutDestroy, layout_destroy)                          \
+    CALL(cublasLtMatmulPreferenceCreate, preference_create)                    \
+    CALL(cublasLtMatmulPreferenceDestroy, preference_destroy)                  \
+    CALL(cublasLtMatmulPreferenceSetAttribute, preference_set)                 \
+    CALL(cublasLtMatmulAlgoGetHeuristic, heuristic)                            \
+    CALL(cublasLtMatmulAlgoCheck, algo_check)                                  \
+    CALL(cublasLtMatmulAlgoCapGetAttribute, algo_cap)                          \
+    CALL(cublasLtMatmulAlgoConfigGetAttribute, algo_config)                    \
+    CALL(cublasLtMatmul, matmul)
+
 struct cublaslt {
-    __typeof__(cublasLtCreate) *create;
-    __typeof__(cublasLtDestroy) *destroy;
-    __typeof__(cublasLtGetStatusName) *status_name;
-    __typeof__(cublasLtGetStatusString) *status_string;
-    __typeof__(cublasLtGetVersion) *version;
-    __typeof__(cublasLtMatmulDescCreate) *desc_create;
-    __typeof__(cublasLtMatmulDescDestroy) *desc_destroy;
-    __typeof__(cublasLtMatmulDescSetAttribute) *desc_set;
-    __typeof__(cublasLtMatrixLayoutCreate) *layout_create;
-    __typeof__(cublasLtMatrixLayoutDestroy) *layout_destroy;
-    __typeof__(cublasLtMatmulPreferenceCreate) *preference_create;
-    __typeof__(cublasLtMatmulPreferenceDestroy) *preference_destroy;
-    __typeof__(cublasLtMatmulPreferenceSetAttribute) *preference_set;
-    __typeof__(cublasLtMatmulAlgoGetHeuristic) *heuristic;
-    __typeof__(cublasLtMatmulAlgoCheck) *algo_check;
-    __typeof__(cublasLtMatmulAlgoCapGetAttribute) *algo_cap;
-    __typeof__(cublasLtMatmulAlgoConfigGetAttribute) *algo_config;
-    __typeof__(cublasLtMatmul) *matmul;
+#define CALL(call, field) __typeof__(call) *field;
+    CUBLASLT_CALLS(CALL)
+#undef CALL
     char name[32]; /* "cuBLASLt 13.1.0" */
 };
 

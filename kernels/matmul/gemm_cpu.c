@@ -38,11 +38,10 @@ enum { APART_THREADS = 4, APART_COLUMNS = 256 };
 
 struct gemm {
     struct matmul of;
-    const struct gemm_rows *rows; /* make the rows of b; NULL: b has them */
-    int thread, threads;          /* of those that share panels and tile */
-    float *panels;                /* KC x NC of b, in panels of NR columns */
-    float *block; /* MC x KC of a, in panels of MR rows: the thread's */
-    float *tile;  /* TILE_M x NC sums when out is not fp32 */
+    int thread, threads; /* of those that share panels and tile */
+    float *panels;       /* KC x NC of b, in panels of NR columns */
+    float *block;        /* MC x KC of a, in panels of MR rows: the thread's */
+    float *tile;         /* TILE_M x NC sums when out is not fp32 */
 };
 
 /* One innermost step: which part of the matmul it adds. */
@@ -117,56 +116,15 @@ static void pack_b_panel(
                 g->of.N, c, depth);
 }
 
-/* --- rows of b that are made: a strip at a time, packed from the caches - */
-
-/* Panels [begin, end) of a transpose: NR rows of the matrix each. */
-static void pack_made_rows(
-        const struct gemm *g, int column, int columns, int k, int depth,
-        int begin, int end)
-{
-    elem strip[NR * KC];
-    for (int i = begin; i < end; i++) {
-        int rows = columns - i * NR < NR ? columns - i * NR : NR;
-        for (int r = 0; r < rows; r++)
-            g->rows->make(
-                    g->rows->ctx, strip + r * depth, column + i * NR + r, k,
-                    depth);
-        pack_transposed(
-                g->panels + (size_t)i * NR * depth, NR, strip, depth, rows,
-                depth);
-    }
-}
-
-/* Panels [begin, end), a row of the matrix through all of them at a time. */
-static void pack_made_columns(
-        const struct gemm *g, int column, int columns, int k, int depth,
-        int begin, int end)
-{
-    elem strip[NC + NR];
-    int first = begin * NR, last = end * NR < columns ? end * NR : columns;
-    for (int d = 0; d < depth && first < last; d++) {
-        g->rows->make(g->rows->ctx, strip, k + d, column + first, last - first);
-        for (int c = first; c < last; c += NR)
-            pack_rows(
-                    g->panels + (size_t)c * depth + d * NR, NR,
-                    strip + (c - first), 0, last - c < NR ? last - c : NR, 1);
-    }
-}
-
 /* Panels [begin, end) of `columns` of b from `column` on. */
 static void pack_b(
         const struct gemm *g, int column, int columns, int k, int depth,
         int begin, int end)
 {
-    if (g->rows && g->of.b.transposed)
-        pack_made_rows(g, column, columns, k, depth, begin, end);
-    else if (g->rows)
-        pack_made_columns(g, column, columns, k, depth, begin, end);
-    else
-        for (int i = begin; i < end; i++)
-            pack_b_panel(
-                    g, g->panels + (size_t)i * NR * depth, column + i * NR,
-                    columns - i * NR, k, depth);
+    for (int i = begin; i < end; i++)
+        pack_b_panel(
+                g, g->panels + (size_t)i * NR * depth, column + i * NR,
+                columns - i * NR, k, depth);
 }
 
 /* One MR x NR tile at `out`; rows and columns past the edge are dropped. */
@@ -406,12 +364,4 @@ enum zd_status FAST(matmul)(struct stream *stream, const struct matmul *m)
     if (FAST(narrow_run)(m))
         return ZD_OK;
     return gemm_run(&(struct gemm){.of = *m});
-}
-
-enum zd_status FAST(gemm_made)(
-        const struct matmul *m, const struct gemm_rows *rows)
-{
-    assert(m->out.type == DTYPE_FP32 ||
-           (m->out.type == ELEM_DTYPE && !m->accumulate));
-    return gemm_run(&(struct gemm){.of = *m, .rows = rows});
 }

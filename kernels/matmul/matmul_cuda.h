@@ -122,9 +122,6 @@ struct matmul_counters {
     uint64_t refused; /* of them without an algorithm */
 };
 struct matmul_counters matmul_counters(void);
-/* A matmul's algorithm as text ("66 tile 20 stages 35 split 1", "in parts"); ""
- * if there is no plan. For bench. */
-void matmul_algorithm(const struct matmul *matmul, char *out, size_t bytes);
 
 /* --- our own, in matmul_own_cuda.cu --------------------------------------- */
 

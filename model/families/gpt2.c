@@ -127,8 +127,7 @@ static enum zd_status fc_gelu(
 {
     const struct kernels *k = fc->model->kernels;
     const void *weight;
-    if (!fc->adapter_count && !linear_has_few_rows(fc) &&
-        !linear_in_strips(fc)) {
+    if (!fc->adapter_count && !linear_has_few_rows(fc)) {
         ZD_TRY(linear_weight(fc, &weight));
         return k->matmul(
                 NULL, &(struct matmul){
@@ -155,7 +154,7 @@ static enum zd_status proj_dgelu(
     const struct kernels *k = proj->model->kernels;
     size_t count = (size_t)proj->N * (size_t)proj->in;
     const void *weight;
-    if (proj->adapter_count || linear_in_strips(proj)) {
+    if (proj->adapter_count) {
         ZD_TRY(linear_backward(proj, dgate, dy, acts->act));
         return k->gelu_backward(NULL, dgate, dgate, acts->gate, count);
     }

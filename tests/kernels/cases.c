@@ -427,7 +427,6 @@ const struct op_case op_cases[] = {
         {"dots of columns", column_dots_case, {4e-6, 4e-6, 4e-6}},
         {"dequantize", dequantize_case, {0, 0, 0}},
         {"rows, quantized", codes_rows_case, {1e-5, 0x1p-7, 0x1p-10}},
-        {"matmul, quantized", matmul_codes_case, {5e-5, 0x1p-7, 0x1p-10}},
         {"embedding", embedding_case, {4e-6, 5e-3, 7e-4}},
         {"cross_entropy", cross_entropy_case, {2e-6, 5e-3, 7e-4}},
         {"attention", attention_case, {1e-5, 9e-3, 1.3e-3}},

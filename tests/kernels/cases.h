@@ -26,10 +26,10 @@ extern const int op_case_count;
 extern const struct op_case cuda_cases[];
 extern const int cuda_case_count;
 
-/* For these lists, in cases_*.c. matmul_codes_case: 0 if a runner has none. */
+/* For these lists, in cases_*.c. */
 case_fn norm_case, head_norm_case, norm_shapes_case, add_norm_case,
         head_norm_rope_case, row_gains_case, scale_columns_case,
-        column_dots_case, dequantize_case, codes_rows_case, matmul_codes_case,
-        attention_case, window_case, decode_case;
+        column_dots_case, dequantize_case, codes_rows_case, attention_case,
+        window_case, decode_case;
 
 #endif

@@ -1,6 +1,6 @@
 /* How a quantized weight is multiplied by: a decode step of one or two tokens
- * reads the quantized values, everything else dequantizes first, whole or in
- * strips, as this machine does. Both make the same logits. */
+ * reads the quantized values, everything else dequantizes first. Both make the
+ * same logits. */
 #include "model/quantized/codes.h"
 #include "tests/model/shapes.h"
 #include "tests/model/tiny.h"
@@ -34,14 +34,6 @@ static enum zd_status count_decoded(
 {
     called.decoded++;
     return real->dequantize(stream, out, codes, scales, matrix);
-}
-
-static enum zd_status count_strips(
-        struct stream *stream, const struct matmul *m,
-        const struct codes_view *parts, int part_count)
-{
-    called.decoded += part_count;
-    return real->matmul_codes(stream, m, parts, part_count);
 }
 
 /* --- a model whose layers are quantized ------------------------------------
@@ -107,7 +99,6 @@ static void setup(
     m->kernels = *real;
     m->kernels.codes_rows = count_rows;
     m->kernels.dequantize = count_decoded;
-    m->kernels.matmul_codes = count_strips;
     options.r = 2;
     options.quantize_base = base;
     options.target_modules = json_string(target);
