@@ -46,22 +46,26 @@ static void put_json(FILE *out, const json_t *value)
 static void put_totals(FILE *out, const json_t *json)
 {
     const char *key;
-    json_t *value, *row;
+    json_t *value, *note, *row;
     size_t i;
     fputs("<table>\n", out);
     json_object_foreach((json_t *)(uintptr_t)json, key, value)
     {
-        if (json_is_array(value) || json_is_null(value))
+        if (json_is_array(value) || json_is_object(value) ||
+            json_is_null(value))
             continue;
         fprintf(out, "<tr><td>%s<td>", key);
         put_json(out, value);
         fputc('\n', out);
     }
-    json_array_foreach(json_object_get(json, "first_bad_rows"), i, row)
+    json_object_foreach(json_object_get(json, "rows"), key, note)
     {
-        fputs("<tr><td>bad row<td>", out);
-        put_json(out, row);
-        fputc('\n', out);
+        json_array_foreach(json_object_get(note, "first"), i, row)
+        {
+            fprintf(out, "<tr><td>row: %s<td>", key);
+            put_json(out, row);
+            fputc('\n', out);
+        }
     }
     fputs("</table>\n", out);
 }
