@@ -58,18 +58,6 @@ static enum chat_template layout_by_markers(const struct tokenizer *tokenizer)
 
 /* --- made ----------------------------------------------------------------- */
 
-static bool has_tags(const char *source)
-{
-    for (; (source = strstr(source, "{%")); source++) {
-        const char *at = source + 2;
-        at += *at == '-' || *at == '+';
-        at += strspn(at, " \t\r\n");
-        if (strncmp(at, "generation", 10) == 0)
-            return true;
-    }
-    return false;
-}
-
 static bool has_word(const char *source, const char *word)
 {
     static const char letters[] =
@@ -147,7 +135,6 @@ static enum zd_status create(
     char today[CHAT_DATE_BYTES];
     chat_today(today);
     chat->name = zd_must(strdup(name));
-    chat->has_tags = has_tags(source) || (with_tools && has_tags(with_tools));
     chat->ignored = ignored_keys(source);
     chat->ignored_with_tools =
             with_tools ? ignored_keys(with_tools) : chat->ignored;
@@ -160,11 +147,14 @@ static enum zd_status create(
     enum zd_status status = parse(source, name, &chat->template);
     if (status == ZD_OK && with_tools)
         status = parse(with_tools, name, &chat->with_tools);
-    if (status == ZD_OK)
-        *out = chat;
-    else
+    if (status != ZD_OK) {
         chat_destroy(chat);
-    return status;
+        return status;
+    }
+    chat->has_tags = jinja_has_generation(chat->template) ||
+                     (with_tools && jinja_has_generation(chat->with_tools));
+    *out = chat;
+    return ZD_OK;
 }
 
 static enum zd_status create_of_file(

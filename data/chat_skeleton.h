@@ -101,11 +101,11 @@ struct message_place { /* its first and last mark, among the places */
                      tool */
 };
 
-/* Where ranges begin or end between two marks, for messages of a kind. */
+/* Where ranges begin or end between two marks. */
 struct edges {
     struct edge {
-        size_t kind, from, bytes; /* in the skeleton */
-        size_t found;             /* after `from` */
+        size_t from, bytes; /* in the skeleton */
+        size_t found;       /* after `from` */
     } of[CHAT_EDGES];
     size_t count; /* ever; the last ones stay */
 };

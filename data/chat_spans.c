@@ -62,54 +62,26 @@ static size_t without_begun_marker(const char *text, size_t length)
     return length;
 }
 
-/* Its role, those beside it, and what it has. */
-static size_t kind_of(const struct skeleton *s, size_t message)
-{
-    static const char *const keys[] = {
-            "content", "reasoning_content", "tool_calls", "thinking"};
-    const json_t *it = json_array_get(s->messages, message);
-    size_t count = json_array_size(s->messages);
-    const char *roles[] = {
-            message > 0
-                    ? json_string_at(
-                              json_array_get(s->messages, message - 1), "role")
-                    : "^",
-            json_string_at(it, "role"),
-            message + 1 < count
-                    ? json_string_at(
-                              json_array_get(s->messages, message + 1), "role")
-                    : "$"};
-    uint64_t kind = s->conversation->tools != NULL;
-    for (size_t i = 0; i < 3; i++)
-        if (roles[i])
-            kind = hash_64(roles[i], strlen(roles[i]), kind + 1);
-    for (size_t i = 0; i < 4; i++)
-        kind = kind * 2 + (json_object_get(it, keys[i]) != NULL);
-    return (size_t)kind;
-}
-
-/* What was found between the same texts for a message of the same kind;
- * NO_PLACE: nothing yet. */
+/* What was found between the same texts; NO_PLACE: nothing yet. */
 static int64_t known_edge(
-        const struct skeleton *s, const struct edges *edges, size_t kind,
-        size_t from, size_t to)
+        const struct skeleton *s, const struct edges *edges, size_t from,
+        size_t to)
 {
     const char *text = s->shape.text.text;
     for (size_t i = 0; i < CHAT_EDGES && i < edges->count; i++) {
         const struct edge *edge = &edges->of[i];
-        if (edge->kind == kind && edge->bytes == to - from &&
+        if (edge->bytes == to - from &&
             memcmp(text + edge->from, text + from, edge->bytes) == 0)
             return (int64_t)(from + edge->found);
     }
     return NO_PLACE;
 }
 
-static void learn(
-        struct edges *edges, size_t kind, size_t from, size_t to, int64_t found)
+static void learn(struct edges *edges, size_t from, size_t to, int64_t found)
 {
     if (found != NO_PLACE)
         edges->of[edges->count++ % CHAT_EDGES] =
-                (struct edge){kind, from, to - from, (size_t)found - from};
+                (struct edge){from, to - from, (size_t)found - from};
 }
 
 /* Where the generation prompt ends in [from, to). What it begins with its last
@@ -165,8 +137,8 @@ static enum zd_status find_begin(
 {
     struct jinja_output prompt = {0};
     const char *text = s->shape.text.text;
-    size_t from = 0, kind = kind_of(s, message);
-    *at_out = known_edge(s, &s->begins, kind, around->before, around->first);
+    size_t from = 0;
+    *at_out = known_edge(s, &s->begins, around->before, around->first);
     if (*at_out != NO_PLACE)
         return ZD_OK;
     enum zd_status status = skeleton_render(s, message, true, &prompt);
@@ -180,7 +152,7 @@ static enum zd_status find_begin(
                     prompt.text + from, prompt.bytes - from, text,
                     around->before, around->first);
     }
-    learn(&s->begins, kind, around->before, around->first, *at_out);
+    learn(&s->begins, around->before, around->first, *at_out);
     jinja_output_fini(&prompt);
     return status;
 }
@@ -257,7 +229,7 @@ static enum zd_status find_end(
         int64_t *at_out)
 {
     const char *text = s->shape.text.text;
-    size_t kind = kind_of(s, message), word = 0, times = 0, last = 0;
+    size_t word = 0, times = 0, last = 0;
     struct jinja_output upto = {0};
     *at_out = NO_PLACE;
     if (message + 1 == json_array_size(s->messages)) {
@@ -266,7 +238,7 @@ static enum zd_status find_end(
         return ZD_OK;
     }
     if (!s->of[message].repeats)
-        *at_out = known_edge(s, &s->ends, kind, around->last, around->after);
+        *at_out = known_edge(s, &s->ends, around->last, around->after);
     if (*at_out != NO_PLACE)
         return ZD_OK;
     ZD_TRY(skeleton_render(s, message + 1, false, &upto));
@@ -282,7 +254,7 @@ static enum zd_status find_end(
     if (mark != NO_PLACE)
         *at_out = (int64_t)around->last + mark;
     if (!s->of[message].repeats)
-        learn(&s->ends, kind, around->last, around->after, *at_out);
+        learn(&s->ends, around->last, around->after, *at_out);
     return ZD_OK;
 }
 
@@ -322,25 +294,69 @@ static enum zd_status find_by_prefixes(
     return status;
 }
 
+/* Of a message whose words the template leaves out, and which is the only one
+ * of the assistant between two marks: after the last generation prompt there.
+ */
+static enum zd_status find_bare(
+        struct skeleton *s, size_t message, int64_t *begin_out,
+        int64_t *end_out)
+{
+    const struct word *words = s->renderer->memory->words;
+    const struct place *places = s->shape.places;
+    const char *text = s->shape.text.text;
+    struct jinja_output prompt = {0}, upto = {0};
+    size_t p = 0, cut = 0, count = s->shape.place_count;
+    while (p < count && words[places[p].word].message < message)
+        p++;
+    size_t from = p > 0 ? places[p - 1].at + MARK_BYTES : 0;
+    size_t to = p < count ? places[p].at : s->shape.text.bytes;
+    size_t i = p > 0 ? words[places[p - 1].word].message + 1 : 0;
+    size_t end = p < count ? words[places[p].word].message + 1
+                           : json_array_size(s->messages);
+    for (; i < end; i++)
+        if (i != message && s->conversation->turns[i].is_assistant)
+            return ZD_OK;
+    enum zd_status status = generation_prompt(s, message, &prompt, &cut);
+    if (status == ZD_OK)
+        status = skeleton_render(s, message + 1, false, &upto);
+    if (status == ZD_OK) {
+        const char *added = prompt.text + cut;
+        size_t bytes = prompt.bytes - cut;
+        int64_t alone = find_prompt(added, bytes, upto.text, 0, upto.bytes);
+        *begin_out = find_prompt(added, bytes, text, from, to);
+        if (*begin_out != NO_PLACE && alone != NO_PLACE)
+            *end_out = end_mark(
+                    text + *begin_out, to - (size_t)*begin_out,
+                    upto.text + alone, upto.bytes - (size_t)alone);
+        *end_out += *end_out != NO_PLACE ? *begin_out : 0;
+    }
+    jinja_output_fini(&prompt);
+    jinja_output_fini(&upto);
+    return status;
+}
+
 static enum zd_status find_range(
         struct skeleton *s, size_t message, bool is_whole, bool *found_out,
         size_t *begin_out, size_t *end_out)
 {
-    struct around around;
+    struct around around = {0};
     int64_t begin = NO_PLACE, end = NO_PLACE;
     if (is_whole || !s->of[message].has) {
         enum zd_status status = find_by_prefixes(
                 s, message, is_whole, found_out, begin_out, end_out);
         if (status != ZD_OK && !chat_is_refusal(status))
             return status;
-        if (*found_out || !s->of[message].has ||
+        if (*found_out || s->marked == MARKS_NONE ||
             !s->conversation->turns[message].is_assistant)
             return ZD_OK;
     }
-    if (!find_around(s, message, &around))
+    if (!s->of[message].has)
+        ZD_TRY(find_bare(s, message, &begin, &end));
+    else if (!find_around(s, message, &around))
         return ZD_OK;
-    ZD_TRY(find_begin(s, message, &around, &begin));
-    if (begin != NO_PLACE)
+    else
+        ZD_TRY(find_begin(s, message, &around, &begin));
+    if (s->of[message].has && begin != NO_PLACE)
         ZD_TRY(find_end(s, message, &around, &end));
     *found_out = begin != NO_PLACE && end != NO_PLACE;
     *begin_out = (size_t)begin;

@@ -29,7 +29,7 @@ struct corpus {
     struct growth *growth;        /* NULL: it is whole */
     struct row_notes notes;       /* of a whole one */
     _Atomic int64_t left_out;     /* bad rows so far */
-    char digest[HASH_HEX];    /* of the content, the same on every host */
+    char digest[HASH_HEX];        /* of the content, the same on every host */
 };
 
 enum corpus_depth {

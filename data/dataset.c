@@ -405,7 +405,7 @@ int64_t dataset_bad_rows(const struct dataset *dataset)
 
 const char *dataset_order(const struct dataset *dataset)
 {
-    return !dataset->shuffle      ? "false"
+    return !dataset->shuffle     ? "false"
            : dataset->in_windows ? "windows"
                                  : "true";
 }

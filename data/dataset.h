@@ -40,8 +40,8 @@ enum data_shuffle {
     SHUFFLE_NO,
     SHUFFLE_WHOLE,   /* an epoch is one permutation */
     SHUFFLE_WINDOWS, /* windows of it, one after the other */
-    SHUFFLE_AUTO     /* WINDOWS for text of DATA_LARGE and more in a stream, else
-                        WHOLE */
+    SHUFFLE_AUTO /* WINDOWS for text of DATA_LARGE and more in a stream, else
+                    WHOLE */
 };
 #define DATA_LARGE (UINT64_C(1) << 30) /* bytes of files */
 enum bad_row { BAD_ROW_STOP, BAD_ROW_SKIP };

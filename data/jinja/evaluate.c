@@ -168,29 +168,10 @@ struct value jinja_call(
     return jinja_none();
 }
 
-/* A method of a value is called without being made a value. */
 static struct value evaluate_call(struct jinja *j, const struct node *node)
 {
-    const struct node *callee = node->parts[0];
-    struct arguments given;
-    if (callee->kind == ATTRIBUTE) {
-        struct value self = jinja_evaluate(j, callee->parts[0]);
-        const struct row *row = callee->row;
-        row = row && is_one_of(self, row->kinds) ? row : NULL;
-        j->line = callee->line;
-        struct value function =
-                row ? self : jinja_attribute(j, self, callee->constant, NULL);
-        if (!is_ok(j))
-            return function;
-        given = evaluate_arguments(j, node);
-        j->line = node->line;
-        if (!is_ok(j))
-            return function;
-        return row ? jinja_call_row(j, row, self, &given)
-                   : jinja_call(j, function, &given);
-    }
-    struct value function = jinja_evaluate(j, callee);
-    given = evaluate_arguments(j, node);
+    struct value function = jinja_evaluate(j, node->parts[0]);
+    struct arguments given = evaluate_arguments(j, node);
     j->line = node->line;
     return is_ok(j) ? jinja_call(j, function, &given) : function;
 }
@@ -236,45 +217,27 @@ static struct value evaluate_comparison(
     return jinja_truth(is_true);
 }
 
-/* One text of several: a sum of texts is made at once. */
-static struct value joined_parts(
-        struct jinja *j, const struct value *parts, int count)
+/* By ~ safe text is as any other. */
+static struct value to_join(struct jinja *j, struct value value)
 {
-    size_t more = 0;
-    for (int i = 1; i < count; i++)
-        more += parts[i].bytes;
-    struct value all = parts[0];
-    char *at = jinja_extend(j, all.text, all.bytes, more);
-    if (!at)
-        return all;
-    all.text = at;
-    for (int i = 1; i < count; all.bytes += parts[i++].bytes)
-        memcpy(at + all.bytes, parts[i].text, parts[i].bytes);
-    return all;
+    value = jinja_str(j, value);
+    value.is_safe = false;
+    return value;
 }
 
-/* By ~ safe text is as any other. */
 static struct value evaluate_operators(struct jinja *j, const struct node *node)
 {
-    struct value *parts = jinja_alloc(j, (size_t)node->count * sizeof *parts);
-    bool are_texts = true, joins = node->kind == CONCATENATE;
-    for (int i = 0; i < node->count && is_ok(j); i++) {
-        parts[i] = jinja_evaluate(j, node->parts[i]);
-        if (joins) {
-            parts[i] = jinja_str(j, parts[i]);
-            parts[i].is_safe = false;
-        }
-        are_texts &= parts[i].kind == STRING && !parts[i].is_safe &&
-                     (i == 0 || joins || node->ops[i] == '+');
+    struct value made = jinja_evaluate(j, node->parts[0]);
+    bool joins = node->kind == CONCATENATE;
+    for (int i = 1; i < node->count && is_ok(j); i++) {
+        struct value part = jinja_evaluate(j, node->parts[i]);
+        j->line = node->line;
+        if (is_ok(j) && joins)
+            made = jinja_joined(j, to_join(j, made), to_join(j, part));
+        else if (is_ok(j))
+            made = jinja_operate(j, node->ops[i], made, part);
     }
-    j->line = node->line;
-    if (!is_ok(j))
-        return jinja_none();
-    if (are_texts)
-        return joined_parts(j, parts, node->count);
-    for (int i = 1; i < node->count && is_ok(j); i++)
-        parts[0] = jinja_operate(j, node->ops[i], parts[0], parts[i]);
-    return parts[0];
+    return made;
 }
 
 static struct value evaluate_sign(struct jinja *j, const struct node *node)
@@ -354,12 +317,6 @@ static struct value evaluate_part(struct jinja *j, const struct node *node)
     j->line = node->line;
     if (!is_ok(j))
         return value;
-    const struct value *found =
-            value.kind == DICT && node->kind == ATTRIBUTE && !node->row
-                    ? jinja_find(j, value.dict, key)
-                    : NULL;
-    if (found) /* most often */
-        return *found;
     return node->kind == ATTRIBUTE ? jinja_attribute(j, value, key, node->row)
                                    : jinja_item(j, value, key);
 }

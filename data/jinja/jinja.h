@@ -49,6 +49,8 @@ enum jinja_result jinja_parse(
         const char *source, struct jinja_template **out, char *why,
         size_t why_bytes);
 void jinja_free(struct jinja_template *template);
+/* {% generation %} is in it. */
+bool jinja_has_generation(const struct jinja_template *template);
 
 /* Text that a context has may hold marks, each in place of a word: text that
  * begins and ends with no white space. A mark is two characters of planes 15

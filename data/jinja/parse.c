@@ -163,6 +163,7 @@ static struct statement *parse_call(struct parser *p)
 static struct statement *parse_generation(struct parser *p)
 {
     struct statement *s = statement(p, GENERATION);
+    p->template->has_generation = true;
     s->body = block_body(p, "endgeneration");
     return s;
 }
@@ -300,6 +301,11 @@ enum jinja_result jinja_parse(
     else
         jinja_free(t);
     return result;
+}
+
+bool jinja_has_generation(const struct jinja_template *template)
+{
+    return template->has_generation;
 }
 
 void jinja_free(struct jinja_template *template)

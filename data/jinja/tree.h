@@ -80,6 +80,7 @@ struct jinja_template {
     struct jinja memory; /* only its chunks are in use */
     struct value *names; /* by symbol */
     int name_count;
+    bool has_generation;
     struct statement *body;
 };
 
