@@ -43,6 +43,12 @@ CASES["ministral3"] = dict(target_modules=r".*language_model.*\.(q_proj|v_proj|d
 # norms behind the adapted projections; gate and up in one tensor
 CASES["gemma2"] = dict(target_modules="all-linear", r=3, lora_alpha=6)
 CASES["glm4"] = dict(target_modules=["q_proj", "gate_up_proj", "down_proj"], r=3, lora_alpha=6)
+# what else a family has its own tensors for
+CASES["gemma"] = dict(target_modules=["q_proj", "o_proj", "down_proj"], r=2, lora_alpha=4)
+CASES["gemma3"] = dict(target_modules=r".*language_model.*\.(k_proj|v_proj|gate_proj)", r=2, lora_alpha=4)
+CASES["olmo2"] = dict(target_modules=["q_proj", "k_proj", "down_proj"], r=2, lora_alpha=4)
+CASES["granite"] = dict(target_modules=["v_proj", "o_proj", "up_proj"], r=2, lora_alpha=4)
+CASES["smollm3"] = dict(target_modules=["q_proj", "k_proj", "o_proj"], r=2, lora_alpha=4)
 LORAPLUS = {"mistral": 4.0}
 PERTURBED = 8
 

@@ -372,7 +372,7 @@ def random_texts(seed, count):
     return texts
 
 
-def token_bytes(token, back, is_fallback):
+def token_bytes(token, back, is_fallback=False):
     if is_fallback:
         byte = len(token) == 6 and token.startswith("<0x") and token.endswith(">")
         return bytes([int(token[3:5], 16)]) if byte else token.replace(SPACE, " ").encode()
