@@ -7,16 +7,15 @@
  *   write_direct_room: memory for a piece
  *   .. fills it
  *   write_direct_put                  ---->  writes it
- *   write_direct_room: for the next
- *   .. fills it
- *   write_direct_put: waits until     <----  it was written
- *   write_direct_end: waits for the last
+ *   write_direct_room: for the next; waits
+ *   .. where all pieces are under way  <---  it was written
+ *   write_direct_end: waits for all
  *
  * A piece lies in memory as in the blocks of the file. Whole blocks are written
  * by a descriptor with O_DIRECT. What it has of a block at either end, which it
- * may share with others, and what is small, goes through the cache by the
- * file's own. An fsync is needed after it all the same. One maker. Internal to
- * base/file. */
+ * may share with others, and what is small, is kept and goes through the cache
+ * by the file's own. An fsync is needed after it all the same. One maker.
+ * Internal to base/file. */
 #ifndef ZD_BASE_FILE_WRITE_DIRECT_H
 #define ZD_BASE_FILE_WRITE_DIRECT_H
 
@@ -39,7 +38,7 @@ struct write_direct *write_direct_begin(
         int fd, const char *path, uint64_t bytes);
 /* Memory for bytes at .. at + bytes - 1 of the file, until it is put. */
 void *write_direct_room(struct write_direct *direct, uint64_t at, size_t bytes);
-/* Fails as the piece before did. */
+/* Fails as a piece before did. */
 enum zd_status write_direct_put(struct write_direct *direct);
 /* Bytes from there on, WRITE_DIRECT_SMALL at most. */
 enum zd_status write_direct_small(
