@@ -11,8 +11,15 @@
 
 static route_answer route_hello;
 
-/* clang-format off */
-const struct route routes_table[] = {
+static const struct route {
+    const char *method, *path;
+    const char *params; /* of the query, separated by spaces; "" for none */
+    route_answer *answer;
+    json_t *(*json)(const struct run_state *state); /* instead: all it says */
+    const struct command_form *command;             /* instead, of a POST */
+    bool is_long; /* takes a millisecond or more to write */
+    /* clang-format off */
+} routes_table[] = {
 {"GET", "/v1", "", route_hello},
 {"GET", "/v1/status", "", .json = run_state_status},
 {"GET", "/v1/ranks", "", .json = run_state_ranks},
@@ -38,7 +45,7 @@ const struct route routes_table[] = {
 {"GET", "/", "", route_page},
 };
 /* clang-format on */
-const int routes_count = sizeof routes_table / sizeof routes_table[0];
+enum { routes_count = sizeof routes_table / sizeof routes_table[0] };
 _Static_assert(
         sizeof routes_table / sizeof routes_table[0] <= ROUTES_MAX,
         "each has its place in the cache");

@@ -7,21 +7,6 @@
 
 struct routes; /* run_state, waiting commands, streams */
 
-struct ask;
-typedef void route_answer(const struct ask *ask);
-
-struct route {
-    const char *method, *path;
-    const char *params; /* of the query, separated by spaces; "" for none */
-    route_answer *answer;
-    json_t *(*json)(const struct run_state *state); /* instead: all it says */
-    const struct command_form
-            *command; /* instead, of a POST: routes_internal.h */
-    bool is_long;     /* takes a millisecond or more to write */
-};
-extern const struct route routes_table[];
-extern const int routes_count;
-
 struct routes_options {
     struct run_state *state;
     json_t *config; /* borrowed: of GET /v1/config */

@@ -58,6 +58,8 @@ struct ask { /* a request that is being answered */
     struct http_reply *reply;
 };
 
+typedef void route_answer(const struct ask *ask);
+
 /* The reply is an error; false. */
 #define refuse(ask, status, code, hint, ...)                                   \
     (http_error((ask)->reply, status, code, hint, __VA_ARGS__), false)

@@ -53,26 +53,25 @@ static enum zd_status fail_files(const struct target *target)
     if (target_file_has_ended(target)) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1090",
                 "the run in %s has ended and takes no command", target->dir);
-        zd_fail_help("zerod with the same job file continues from its last "
-                     "checkpoint");
-        return ZD_ERR_NO_INPUT;
+        return zd_fail_help(
+                "zerod with the same job file continues from its last "
+                "checkpoint");
     }
     if (!json_is_string(json_object_get(target->file, "socket"))) {
         ZD_FAIL(ZD_ERR_UNFIT, "E1092",
                 "the job has no socket (control.socket = \"none\"): it takes "
                 "no command");
-        zd_fail_help("a signal reaches it: `kill -USR1` of mpirun, or of the "
-                     "process, saves a checkpoint and ends it, unless "
-                     "run.on_sigusr1 says otherwise");
-        return ZD_ERR_UNFIT;
+        return zd_fail_help(
+                "a signal reaches it: `kill -USR1` of mpirun, or of the "
+                "process, saves a checkpoint and ends it, unless "
+                "run.on_sigusr1 says otherwise");
     }
     ZD_FAIL(ZD_ERR_UNFIT, "E1092",
             "the job's socket cannot be reached from here: it takes no "
             "command");
-    zd_fail_help(
+    return zd_fail_help(
             "run zerodctl on the job's host, %s",
             json_text_of(target->file, "host", "which is not known"));
-    return ZD_ERR_UNFIT;
 }
 
 static enum zd_status post(
@@ -137,8 +136,7 @@ static enum zd_status parse_setting(const char *word, json_t *body)
     if (!length || length >= sizeof key || end == equals + 1 || *end ||
         !isfinite(value)) {
         ZD_FAIL(ZD_ERR_USAGE, "E0101", "set takes KEY=NUMBER, not `%s`", word);
-        zd_fail_help("like zerodctl set learning_rate=1e-4");
-        return ZD_ERR_USAGE;
+        return zd_fail_help("like zerodctl set learning_rate=1e-4");
     }
     while (length > 1 && word[length - 1] == ' ') /* as --set of zerod */
         length--;

@@ -82,9 +82,9 @@ static enum zd_status fail_connect(const struct exchange *exchange, int cause)
     if (cause == EACCES || cause == EPERM) {
         ZD_FAIL(ZD_ERR_DENIED, "E1094",
                 "no permission to open %s: the job is another user's", path);
-        zd_fail_help("its owner, root and members of control.status_gid have "
-                     "access");
-        return ZD_ERR_DENIED;
+        return zd_fail_help(
+                "its owner, root and members of control.status_gid have "
+                "access");
     }
     if (cause == ENOENT || cause == ENOTDIR || cause == ECONNREFUSED)
         return ZD_FAIL(
@@ -128,12 +128,11 @@ static enum zd_status fail_stranger(
     ZD_FAIL(ZD_ERR_DENIED, "E1094",
             "%s is not queried: it belongs to another user (uid %ld)",
             exchange->request->job.socket, (long)(int)stranger);
-    zd_fail_help(
+    return zd_fail_help(
             acts ? "commands go to your own jobs; root's go to every job that "
                    "-S names"
                  : "for another user's job: -S with its socket, if its owner "
                    "has let you in with control.status_gid");
-    return ZD_ERR_DENIED;
 }
 
 static enum zd_status open_socket(struct exchange *exchange)

@@ -53,11 +53,10 @@ static enum zd_status serve(
     if (!target->job.socket) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1104",
                 "no page: it needs the job's socket, which cannot be reached");
-        zd_fail_help(
+        return zd_fail_help(
                 "run zerodctl web on the job's host; of a run that ended, "
                 "open report.html in %s",
                 target->dir);
-        return ZD_ERR_NO_INPUT;
     }
     ZD_TRY(target_get(target, "/v1/status", &shown));
     enum zd_status status = web_create(

@@ -34,11 +34,10 @@ static enum zd_status fail_none(void)
     ZD_FAIL(ZD_ERR_NO_INPUT, "E1090",
             "no job is running: no socket in %s%s%s answers", folders[0],
             count > 1 ? " or " : "", count > 1 ? folders[1] : "");
-    zd_fail_help(
+    return zd_fail_help(
             "a job on another host: ssh HOST zerodctl; one that has ended, "
             "was started with another XDG_RUNTIME_DIR or has its socket in "
             "its output_dir: zerodctl --dir OUTPUT_DIR");
-    return ZD_ERR_NO_INPUT;
 }
 
 /* Whoever owns it: the client refuses a stranger's. */
@@ -68,8 +67,7 @@ static enum zd_status running_job(const char *name, struct target *target_out)
     if (name && (!name[0] || strchr(name, '/') || strlen(name) > 200)) {
         ZD_FAIL(ZD_ERR_USAGE, "E0101", "-j takes the name of a job, not `%s`",
                 name);
-        zd_fail_help("-S takes a socket, --dir an output folder");
-        return ZD_ERR_USAGE;
+        return zd_fail_help("-S takes a socket, --dir an output folder");
     }
     if (name && take_socket_of(name, target_out))
         return ZD_OK;

@@ -28,11 +28,10 @@ static enum zd_status fail_missing(const char *dir, const char *what)
 {
     ZD_FAIL(ZD_ERR_NO_INPUT, "E1097", "the files in %s do not contain %s", dir,
             what);
-    zd_fail_help(
+    return zd_fail_help(
             "while the job runs, zerodctl on its host asks its socket; after "
             "its end, see report.html in %s",
             dir);
-    return ZD_ERR_NO_INPUT;
 }
 
 /* --- whole files, in the form of the API --- */
@@ -222,8 +221,7 @@ enum zd_status dir_stream(const char *dir, const struct target_stream *stream)
     if (stream->with_steps) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1097",
                 "the events in %s do not include steps", dir);
-        zd_fail_help("zerodctl --dir %s metrics --csv has them", dir);
-        return ZD_ERR_NO_INPUT;
+        return zd_fail_help("zerodctl --dir %s metrics --csv has them", dir);
     }
     snprintf(name, sizeof name, "logs/rank-%05d.log", stream->rank);
     fs_join(path, sizeof path, dir, stream->is_events ? "events.jsonl" : name);

@@ -186,8 +186,7 @@ static void add_rows(json_t *rows, const json_t *rank)
         double planned = fill_number(memory, "planned"),
                limit = fill_number(memory, "limit");
         if (planned > 0 || fill_number(memory, "taken") > 0)
-            add_row(rows, rank,
-                    json_string_value(json_object_get(memory, "where")),
+            add_row(rows, rank, json_string_at(memory, "where"),
                     json_object_get(memory, "planned"),
                     json_object_get(memory, "taken"),
                     json_object_get(memory, "limit"),

@@ -17,13 +17,6 @@ struct row {
 
 /* --- what templates show beside the job's own members --- */
 
-static bool has_ended(const json_t *status)
-{
-    const char *state = json_text_of(status, "state", "?");
-    return strcmp(state, "done") == 0 || strcmp(state, "stopped") == 0 ||
-           strcmp(state, "failed") == 0 || strcmp(state, "died") == 0;
-}
-
 static void set_words(json_t *status, const char *state)
 {
     static const struct row words[] = {
@@ -79,7 +72,7 @@ json_t *status_for_show(const struct look *look, const json_t *status)
     json_object_set_new(copy, "phases", phases_of(status));
     if (best == fill_number(copy, "eval_loss"))
         json_object_del(copy, "best_eval_loss");
-    if (has_ended(copy))
+    if (status_is_one_of(copy, STATES_ENDED))
         json_object_del(copy, "eta_seconds");
     return copy;
 }

@@ -62,10 +62,9 @@ static bool answers(
     if (access(socket, F_OK) != 0)
         return false;
     if (client_get(&job, "/v1", 2, &greeting) == ZD_OK) {
-        const char *own =
-                json_string_value(json_object_get(greeting, "output_dir"));
-        is_same = json_integer_value(json_object_get(greeting, "pid")) ==
-                  json_integer_value(json_object_get(file, "pid"));
+        const char *own = json_string_at(greeting, "output_dir");
+        is_same = json_integer_at(greeting, "pid") ==
+                  json_integer_at(file, "pid");
         if (is_same && !is_folder(own, folder)) {
             is_same = false;
             zd_log_warning(
@@ -155,11 +154,10 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out)
     ZD_TRY(fs_look(path, &is_there));
     if (stat(path, &about) != 0 || stat(dir, &folder) != 0) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1097", "%s holds no status.json", dir);
-        zd_fail_help("--dir takes the output_dir of a job");
-        return ZD_ERR_NO_INPUT;
+        return zd_fail_help("--dir takes the output_dir of a job");
     }
     ZD_TRY(json_parse_file(path, STATUS_MAX, &file));
-    const char *socket = json_string_value(json_object_get(file, "socket"));
+    const char *socket = json_string_at(file, "socket");
     if (socket && answers(file, socket, &folder)) {
         target_of_socket(socket, target_out);
         target_out->job.owner = folder.st_uid;
@@ -194,22 +192,20 @@ enum zd_status target_get(
     return client_get(&target->job, what, ANSWER_SECONDS, json_out);
 }
 
-/* Is the state in status.json one of `states`? */
-static bool has_state(const struct target *target, const char *states)
+bool status_is_one_of(const json_t *status, const char *states)
 {
-    const char *state =
-            json_string_value(json_object_get(target->file, "state"));
+    const char *state = json_string_at(status, "state");
     return state && state[0] && strstr(states, state);
 }
 
 bool target_file_has_ended(const struct target *target)
 {
-    return has_state(target, "done stopped failed died");
+    return status_is_one_of(target->file, STATES_ENDED);
 }
 
 bool target_file_has_failed(const struct target *target)
 {
-    return has_state(target, "failed died");
+    return status_is_one_of(target->file, "failed died");
 }
 
 bool target_has_ended(const struct target *target, double seconds)

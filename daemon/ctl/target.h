@@ -39,6 +39,9 @@ enum zd_status target_get(
  * for a run takes a moment to leave. Clears the record of what failed when it
  * has. */
 bool target_has_ended(const struct target *target, double seconds);
+/* Is the "state" of a status among these? */
+#define STATES_ENDED "done stopped failed died"
+bool status_is_one_of(const json_t *status, const char *states);
 /* status.json, when files answer, is that of a run that has ended, or ended
  * badly. */
 bool target_file_has_ended(const struct target *target);

@@ -121,13 +121,12 @@ static enum zd_status fail_dead(const struct target *target)
     ZD_FAIL(ZD_ERR_UNFIT, "E1099", "%s", text);
     free(text);
     zd_fail_where("%s", target->dir);
-    zd_fail_help(
+    return zd_fail_help(
             "%s/logs has the last lines of each rank; %s", target->dir,
             is_final ? "its numbers went wrong: starting it again as it is "
                        "would end the same way"
                      : "zerod with the same job file goes on from the last "
                        "checkpoint");
-    return ZD_ERR_UNFIT;
 }
 
 struct rounds {

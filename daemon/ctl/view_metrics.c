@@ -293,7 +293,7 @@ void plot_show(const struct look *look, const json_t *shown, FILE *out)
 {
     const char *name = json_text_of(shown, "name", "");
     json_t *series = json_object_get(shown, "series");
-    int height = (int)json_integer_value(json_object_get(shown, "height"));
+    int height = (int)json_integer_at(shown, "height");
     struct plot plot = {
             .line = curve_of(json_object_get(series, name)),
             .columns = look->columns ? look->columns : 80,

@@ -24,8 +24,7 @@ static enum zd_status fail_system(const char *what, const char *path)
 {
     ZD_FAIL(ZD_ERR_CREATE, "E1044", "cannot %s %s: %s", what, path,
             strerror(errno));
-    zd_fail_help("%s", HINT);
-    return ZD_ERR_CREATE;
+    return zd_fail_help("%s", HINT);
 }
 
 /* --- names ---------------------------------------------------------------- */
@@ -48,10 +47,9 @@ static enum zd_status check_length(const char *path, size_t bytes)
             "the path of the control socket has %zu bytes, at most %zu fit: "
             "%.200s",
             bytes, most, path);
-    zd_fail_help(
+    return zd_fail_help(
             "set control.socket to a shorter path; it may be relative to the "
             "folder the job is started in");
-    return ZD_ERR_CREATE;
 }
 
 /* $XDG_RUNTIME_DIR/zerod where that is a folder of ours, else /tmp/zerod-UID.
@@ -65,9 +63,8 @@ enum zd_status http_socket_path(
     if (!job_name[0] || job_name[0] == '.' || strchr(job_name, '/')) {
         ZD_FAIL(ZD_ERR_CREATE, "E1041",
                 "\"%.80s\" cannot be the name of a socket", job_name);
-        zd_fail_help(
+        return zd_fail_help(
                 "choose a job.name without / that does not begin with a dot");
-        return ZD_ERR_CREATE;
     }
     if (is_runtime_folder(runtime))
         bytes = snprintf(out, out_bytes, "%s/zerod/%s.sock", runtime, job_name);
@@ -84,8 +81,7 @@ static enum zd_status not_ours(const char *path, const char *why)
 {
     ZD_FAIL(ZD_ERR_CREATE, "E1042", "the folder of the control socket %s: %s",
             why, path);
-    zd_fail_help("%s", HINT);
-    return ZD_ERR_CREATE;
+    return zd_fail_help("%s", HINT);
 }
 
 static enum zd_status settle_folder(int fd, const char *path, int status_gid)
@@ -154,9 +150,9 @@ static enum zd_status is_live(const char *path, pid_t pid)
         snprintf(who, sizeof who, "pid %d answers at", (int)pid);
     ZD_FAIL(ZD_ERR_CREATE, "E1040", "a job of this name is running: %s %s", who,
             path);
-    zd_fail_help("choose another job.name, or wait for that job; zerodctl stop "
-                 "ends it");
-    return ZD_ERR_CREATE;
+    return zd_fail_help(
+            "choose another job.name, or wait for that job; zerodctl stop "
+            "ends it");
 }
 
 /* The folder, open and locked for the moment of a start; -1. */
@@ -189,8 +185,7 @@ static enum zd_status remove_stale(const char *path)
         ZD_FAIL(ZD_ERR_CREATE, "E1043",
                 "%s is in the place of the control socket: %s",
                 S_ISLNK(info.st_mode) ? "a link" : "another file", path);
-        zd_fail_help("remove it, or: " HINT);
-        return ZD_ERR_CREATE;
+        return zd_fail_help("remove it, or: " HINT);
     }
     pid_t pid = probe(path);
     if (pid)

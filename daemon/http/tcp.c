@@ -61,8 +61,7 @@ enum zd_status http_listen_loopback(
     if (fd < 0) {
         ZD_FAIL(ZD_ERR_CREATE, "E1102", "cannot listen on 127.0.0.1:%d: %s",
                 port, strerror(errno));
-        zd_fail_help("leave out --port: any free port will do");
-        return ZD_ERR_CREATE;
+        return zd_fail_help("leave out --port: any free port will do");
     }
     getsockname(fd, (struct sockaddr *)&address, &bytes);
     *port_out = ntohs(address.sin_port);
@@ -77,9 +76,9 @@ enum zd_status http_listen_tcp(
         ZD_FAIL(ZD_ERR_CONFIG, "E1045",
                 "control.metrics_listen = \"%.80s\" is not ADDRESS:PORT",
                 address);
-        zd_fail_help("like metrics_listen = \"127.0.0.1:9479\"; no name of a "
-                     "host but localhost");
-        return ZD_ERR_CONFIG;
+        return zd_fail_help(
+                "like metrics_listen = \"127.0.0.1:9479\"; no name of a "
+                "host but localhost");
     }
     int fd = bound_socket(
             (struct sockaddr *)&parsed, parsed.ss_family == AF_INET
@@ -89,8 +88,7 @@ enum zd_status http_listen_tcp(
         ZD_FAIL(ZD_ERR_CREATE, "E1046",
                 "cannot listen at control.metrics_listen = \"%.80s\": %s",
                 address, strerror(errno));
-        zd_fail_help("choose another port, or \"\" for none");
-        return ZD_ERR_CREATE;
+        return zd_fail_help("choose another port, or \"\" for none");
     }
     free(server->tcp_path);
     server->tcp_path = zd_must(strdup(path));

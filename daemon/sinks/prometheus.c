@@ -247,8 +247,7 @@ static void put_table(
 
 static const char *model_of(const struct train_job *job)
 {
-    const char *type =
-            json_string_value(json_object_get(job->model.config, "model_type"));
+    const char *type = json_string_at(job->model.config, "model_type");
     return job->model.path ? job->model.path : type ? type : "";
 }
 

@@ -170,18 +170,17 @@ static void on_sample(struct tensorboard *tb, const struct run_state *state)
     struct record_bytes summary = {0};
     char tag[TAG_MAX];
     const json_t *sample = json_array_get(state->samples, 0);
-    const char *prompt = json_string_value(json_object_get(sample, "prompt"));
+    const char *prompt = json_string_at(sample, "prompt");
     if (!sample)
         return;
-    char *text = code_block(
-            prompt, json_string_value(json_object_get(sample, "text")));
+    char *text = code_block(prompt, json_string_at(sample, "text"));
     if (!text)
         return;
     sample_tag(prompt, tag);
     record_add_text(&summary, tag, text);
     add_event(
             tb, state, json_number_value(json_object_get(sample, "time")),
-            json_integer_value(json_object_get(sample, "step")), &summary);
+            json_integer_at(sample, "step"), &summary);
     free(text);
 }
 

@@ -11,7 +11,7 @@
 
 static const char *text_of(const json_t *object, const char *key)
 {
-    const char *text = json_string_value(json_object_get(object, key));
+    const char *text = json_string_at(object, key);
     return text ? text : "";
 }
 
@@ -47,7 +47,7 @@ static void undo(struct past *past, const struct kept_event *resumed)
     int count = 0;
     json_t *object = json_loads(resumed->text, 0, NULL);
     bool is_fresh = json_is_null(json_object_get(object, "from"));
-    int64_t after = json_integer_value(json_object_get(object, "after"));
+    int64_t after = json_integer_at(object, "after");
     for (int i = 0; i < past->count; i++) {
         struct kept_event *event = &past->events[i];
         if (is_fresh || is_undone(event, after, resumed->step))
@@ -112,8 +112,8 @@ static void add_line(struct past *past, char *line)
 {
     json_t *object = json_of_line(line, strlen(line));
     struct kept_event event = {
-            .id = json_integer_value(json_object_get(object, "id")),
-            .step = json_integer_value(json_object_get(object, "step")),
+            .id = json_integer_at(object, "id"),
+            .step = json_integer_at(object, "step"),
             .text = line};
     snprintf(event.kind, sizeof event.kind, "%s", text_of(object, "event"));
     if (event.id > 0)

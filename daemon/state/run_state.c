@@ -267,11 +267,10 @@ static void take_checkpoint(
         struct run_state *state, const struct message_event *event,
         const json_t *members)
 {
-    const char *path = json_string_value(json_object_get(members, "path"));
+    const char *path = json_string_at(members, "path");
     state->last_checkpoint_step = event->step;
     state->last_checkpoint_time = event->time;
-    state->checkpoint_bytes =
-            (uint64_t)json_integer_value(json_object_get(members, "bytes"));
+    state->checkpoint_bytes = (uint64_t)json_integer_at(members, "bytes");
     snprintf(
             state->last_checkpoint, sizeof state->last_checkpoint, "%s",
             path ? path : "");
@@ -293,7 +292,7 @@ static void take_state(
         struct run_state *state, const struct message_event *event,
         const json_t *members)
 {
-    const char *name = json_string_value(json_object_get(members, "state"));
+    const char *name = json_string_at(members, "state");
     int new = name ? train_run_state_find(name) : -1;
     if (new < 0)
         return;
