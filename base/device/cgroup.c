@@ -39,7 +39,7 @@ uint64_t proc_number(const char *path, const char *name)
 static uint64_t read_number(
         const char *folder, const char *file, const char *name)
 {
-    char path[2 * PATH_MAX];
+    char path[3 * PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", folder, file);
     return proc_number(path, name);
 }
