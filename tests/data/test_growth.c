@@ -111,7 +111,7 @@ static void mixture_init(struct mixture *mixture, const double *weights)
 {
     static const char *const names[SOURCES] = {
             "a.txt", "b.jsonl.zst", "c.txt.gz", "d.jsonl"};
-    static const size_t bytes[SOURCES] = {6 << 20, 9 << 20, 2 << 20, 5 << 20};
+    static const size_t bytes[SOURCES] = {3 << 20, 5 << 20, 1 << 20, 3 << 20};
     char *text = malloc(10 << 20), *packed = malloc(10 << 20);
     init(&mixture->test, "");
     for (int i = 0; i < SOURCES; i++) {
@@ -131,7 +131,7 @@ static void mixture_init(struct mixture *mixture, const double *weights)
         mixture->entries[i].path = mixture->paths[i];
         mixture->entries[i].weight = weights ? weights[i] : 0;
     }
-    mixture->entries[2].max_samples = 50000;
+    mixture->entries[2].max_samples = 30000;
     mixture->test.options.on_bad_row = BAD_ROW_SKIP;
     mixture->test.request.entries = mixture->entries;
     mixture->test.request.entry_count = SOURCES;
@@ -180,7 +180,7 @@ Test(data_growth, several_sources_take_turns_whatever_is_tokenized)
         mixture.test.request.may_grow = false; /* all are whole */
         dataset = data_case_open(&mixture.test);
         cr_assert_not_null(dataset);
-        cr_expect_eq(dataset->parts[2].count, 50000, "max_samples");
+        cr_expect_eq(dataset->parts[2].count, 30000, "max_samples");
         cr_expect_eq(dataset_bad_rows(dataset), 1);
         cr_expect(strstr(
                 dataset->parts[3].corpus.notes.of[ROW_BAD].first[0], "d.jsonl:70002"));
@@ -348,7 +348,7 @@ Test(data_growth, takes_no_more_memory_than_is_planned)
 #ifdef __SANITIZE_ADDRESS__
     cr_skip("the sanitizer takes more");
 #endif
-    enum { TEXT = 132 << 20 };
+    enum { TEXT = 64 << 20 };
     struct data_case test;
     uint64_t count;
     bool is_whole = false;
@@ -394,7 +394,7 @@ Test(data_growth, takes_no_more_memory_than_is_planned)
     cr_expect_geq(count, TEXT);
     size_t taken = peak_bytes() - before;
     cr_expect_leq(taken, planned, "%zu of %zu", taken, (size_t)planned);
-    cr_expect_geq(taken, ZSTD_WINDOW_MAX, "it is measured");
+    cr_expect_geq(taken, TEXT, "the window, it is measured");
     dataset_close(dataset);
     data_case_fini(&test);
 }
