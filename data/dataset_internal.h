@@ -74,7 +74,9 @@ struct row_notes dataset_notes(const struct dataset *dataset);
 enum zd_status facts_check_trained(
         struct dataset *dataset, struct dataset_part *part,
         const struct data_entry *entry);
-/* What becomes of documents that no sample holds whole. */
+/* Lines of what becomes of documents that no sample holds whole. */
+void facts_write_long(const struct dataset_facts *facts, int T, FILE *out);
+/* They, and what packing cuts. */
 enum zd_status facts_tell(
         struct dataset *dataset, struct dataset_part *part,
         const struct data_entry *entry);

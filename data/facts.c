@@ -3,8 +3,10 @@
 
 #include "base/log.h"
 #include "base/must.h"
+#include "base/text_stream.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* One sample. */
 struct words_count {
@@ -120,43 +122,51 @@ static enum zd_status count_part(
     return ZD_OK;
 }
 
+void facts_write_long(const struct dataset_facts *facts, int T, FILE *out)
+{
+    long long whole = (long long)facts->whole_documents;
+    long long cut = (long long)facts->cut_documents;
+    long long split = (long long)facts->split_documents;
+    long long dropped = (long long)facts->dropped_documents;
+    if (cut > 0)
+        fprintf(out,
+                "data.cutoff_len = %d cuts %lld of %lld documents; %lld of "
+                "their %lld tokens are left out\n",
+                T, cut, whole + cut, (long long)facts->lost_tokens,
+                (long long)facts->cut_tokens);
+    if (split > 0 && !facts->packed_documents)
+        fprintf(out,
+                "%lld of %lld documents are longer than data.cutoff_len = %d "
+                "and are split into samples\n",
+                split, whole + split, T);
+    if (dropped > 0)
+        fprintf(out,
+                "%lld of %lld documents, with %lld tokens, are longer than "
+                "data.cutoff_len = %d and are left out\n",
+                dropped, whole + dropped, (long long)facts->dropped_tokens, T);
+}
+
 /* What is read of the lengths of documents alone. */
 static void tell_long(
         const struct dataset *dataset, const struct dataset_part *part,
         const struct data_entry *entry)
 {
     struct dataset_facts facts = {0};
+    char *text, *next, *line;
+    size_t bytes;
     count_long(dataset, part, &facts);
-    long long whole = facts.whole_documents;
     int64_t packed = corpus_documents(&part->corpus) - facts.dropped_documents;
     int64_t samples = (int64_t)part->index.doc_count;
-    if (facts.cut_documents > 0)
-        zd_log_info(
-                "%s: data.cutoff_len = %d cuts %lld of %lld documents; %lld of "
-                "their %lld tokens are left out",
-                source_label(entry).text, dataset->T,
-                (long long)facts.cut_documents,
-                whole + (long long)facts.cut_documents,
-                (long long)facts.lost_tokens, (long long)facts.cut_tokens);
-    if (facts.split_documents > 0)
-        zd_log_info(
-                "%s: %lld of %lld documents are longer than data.cutoff_len = "
-                "%d and are split into samples",
-                source_label(entry).text, (long long)facts.split_documents,
-                whole + (long long)facts.split_documents, dataset->T);
-    if (facts.dropped_documents > 0)
-        zd_log_info(
-                "%s: %lld of %lld documents, with %lld tokens, are longer than "
-                "data.cutoff_len = %d and are left out",
-                source_label(entry).text, (long long)facts.dropped_documents,
-                whole + (long long)facts.dropped_documents,
-                (long long)facts.dropped_tokens, dataset->T);
+    FILE *out = text_stream_open(&text, &bytes);
+    facts_write_long(&facts, dataset->T, out);
     if (part->pack.joins)
-        zd_log_info(
-                "%s: %lld document%s packed into %lld sample%s of %d tokens",
-                source_label(entry).text, (long long)packed,
-                packed == 1 ? " is" : "s are", (long long)samples,
-                samples == 1 ? "" : "s", dataset->T);
+        fprintf(out, "%lld document%s packed into %lld sample%s of %d tokens\n",
+                (long long)packed, packed == 1 ? " is" : "s are",
+                (long long)samples, samples == 1 ? "" : "s", dataset->T);
+    fclose(out);
+    for (next = text; (line = strsep(&next, "\n")) && *line;)
+        zd_log_info("%s: %s", source_label(entry).text, line);
+    free(text);
 }
 
 /* Prompts and answers in a stream are read for the warning, since an answer

@@ -228,19 +228,7 @@ static enum zd_status print_totals(FILE *out, struct dataset *dataset)
                 "data.val_split keeps %lld of the %lld samples for "
                 "evaluation\n",
                 (long long)facts.held_out, (long long)facts.samples);
-    if (facts.cut_documents > 0)
-        fprintf(out,
-                "data.cutoff_len cuts %lld document%s; %lld of their %lld "
-                "tokens are left out\n",
-                (long long)facts.cut_documents,
-                facts.cut_documents == 1 ? "" : "s",
-                (long long)facts.lost_tokens, (long long)facts.cut_tokens);
-    if (facts.dropped_documents > 0)
-        fprintf(out,
-                "data.cutoff_len leaves out %lld document%s with %lld tokens\n",
-                (long long)facts.dropped_documents,
-                facts.dropped_documents == 1 ? "" : "s",
-                (long long)facts.dropped_tokens);
+    facts_write_long(&facts, dataset->T, out);
     if (facts.split_documents > 0 && facts.packed_documents > 0)
         fprintf(out,
                 "packing cuts %lld of %lld documents; %.0f of %.0f trained "
@@ -328,9 +316,9 @@ static json_t *sample_json(
             sample->inputs, "trained", sample->trained, "pieces", pieces);
 }
 
-static void add_losses(
-        json_t *json, const struct dataset *dataset,
-        const struct dataset_facts *facts)
+static json_t *totals_json(
+        const struct dataset *dataset, const struct dataset_facts *facts,
+        const struct tokenizer *tokenizer)
 {
     const struct row_notes notes = dataset_notes(dataset);
     json_t *rows = row_notes_json(&notes), *first = json_array();
@@ -338,43 +326,42 @@ static void add_losses(
         const char *key;
         int64_t value;
     } counts[] = {
+            {"documents", facts->documents},
+            {"tokens", dataset_tokens(dataset)},
+            {"samples", dataset->samples},
+            {"held_out_samples", facts->held_out},
+            {"cutoff_len", dataset->T},
+            {"cut_documents", facts->cut_documents},
+            {"cut_tokens", facts->cut_tokens},
+            {"lost_tokens", facts->lost_tokens},
+            {"split_documents", facts->split_documents},
             {"dropped_documents", facts->dropped_documents},
             {"dropped_tokens", facts->dropped_tokens},
             {"empty_documents", notes.of[ROW_UNTRAINED].rows},
             {"bad_rows", notes.of[ROW_BAD].rows},
             {"special_tokens", notes.of[ROW_SPECIALS].count}};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        json_object_set_new(json, counts[i].key, json_integer(counts[i].value));
     if (notes.of[ROW_BAD].kept > 0) /* of which the reason is known */
         json_array_extend(
                 first, json_object_get(json_object_get(rows, "bad"), "first"));
-    json_object_set_new(json, "first_bad_rows", first);
-    json_object_set_new(json, "rows", rows);
-    json_object_set_new(json, "packing", json_string(dataset_packing(dataset)));
-}
-
-static json_t *totals_json(
-        const struct dataset *dataset, const struct dataset_facts *facts,
-        const struct tokenizer *tokenizer)
-{
-    return json_pack(
-            "{s:o, s:I, s:I, s:I, s:i, s:o, s:I, s:I, s:I, s:I, s:f, s:s?, "
-            "s:s?}",
-            "documents",
-            facts->documents < 0 ? json_null() : json_integer(facts->documents),
-            "tokens", (json_int_t)dataset_tokens(dataset), "samples",
-            (json_int_t)dataset->samples, "held_out_samples",
-            (json_int_t)facts->held_out, "cutoff_len", dataset->T,
-            "trained_share",
-            json_number_or_null(
-                    facts->inputs > 0 ? facts->targets / facts->inputs : 0),
-            "cut_documents", (json_int_t)facts->cut_documents, "cut_tokens",
-            (json_int_t)facts->cut_tokens, "lost_tokens",
-            (json_int_t)facts->lost_tokens, "split_documents",
-            (json_int_t)facts->split_documents, "split_targets",
-            facts->split_targets, "chat_template",
-            dataset_chat_template(dataset), "tokenizer",
-            tokenizer ? tokenizer_describe(tokenizer) : NULL);
+    json_t *json = json_object();
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        json_object_set_new(
+                json, counts[i].key,
+                counts[i].value < 0 ? json_null() /* not counted */
+                                    : json_integer(counts[i].value));
+    json_object_update_new(
+            json,
+            json_pack(
+                    "{s:o, s:f, s:s, s:s?, s:s?, s:o, s:o}", "trained_share",
+                    json_number_or_null(
+                            facts->inputs > 0 ? facts->targets / facts->inputs
+                                              : 0),
+                    "split_targets", facts->split_targets, "packing",
+                    dataset_packing(dataset), "chat_template",
+                    dataset_chat_template(dataset), "tokenizer",
+                    tokenizer ? tokenizer_describe(tokenizer) : NULL,
+                    "first_bad_rows", first, "rows", rows));
+    return json;
 }
 
 enum zd_status dataset_inspect_json(
@@ -399,7 +386,6 @@ enum zd_status dataset_inspect_json(
         return status;
     }
     *json_out = totals_json(dataset, &facts, tokenizer);
-    add_losses(*json_out, dataset, &facts);
     json_object_set_new(*json_out, "shown", samples);
     return ZD_OK;
 }
