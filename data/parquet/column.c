@@ -162,19 +162,19 @@ static enum zd_status read_header(
     uint64_t left = column->chunk.end - column->at;
     for (uint64_t bytes = FIRST_BYTES;; bytes *= 8) {
         bytes = bytes < left ? bytes : left;
-        ZD_TRY(parquet_reserve(file, &column->packed, bytes));
+        ZD_TRY(parquet_reserve(file, &column->file->packed, bytes));
         ZD_TRY(fs_pread(
-                file->fd, file->path, column->packed.bytes, (size_t)bytes,
+                file->fd, file->path, column->file->packed.bytes, (size_t)bytes,
                 column->at));
         struct thrift thrift = {
-                .at = column->packed.bytes,
-                .end = column->packed.bytes + bytes};
+                .at = column->file->packed.bytes,
+                .end = column->file->packed.bytes + bytes};
         parse_header(&thrift, header);
         if (thrift.is_short && bytes < left && bytes < MOST_BYTES)
             continue;
         if (thrift.is_bad)
             return damaged(column, "a page's header cannot be read");
-        column->at += (uint64_t)(thrift.at - column->packed.bytes);
+        column->at += (uint64_t)(thrift.at - column->file->packed.bytes);
         break;
     }
     left = column->chunk.end - column->at;
@@ -200,23 +200,24 @@ static enum zd_status read_body(
         header->rep_bytes > header->packed_bytes - header->def_bytes ||
         plain > (size_t)header->bytes)
         return damaged(column, "a page's levels are longer than the page");
-    ZD_TRY(parquet_reserve(file, &column->packed, packed));
+    ZD_TRY(parquet_reserve(file, &column->file->packed, packed));
     ZD_TRY(parquet_reserve(file, out, (uint64_t)header->bytes));
     ZD_TRY(fs_pread(
-            file->fd, file->path, column->packed.bytes, packed, column->at));
+            file->fd, file->path, column->file->packed.bytes, packed,
+            column->at));
     column->at += packed;
     if (header->has_crc &&
-        crc32(0, column->packed.bytes, (unsigned)packed) != header->crc)
+        crc32(0, column->file->packed.bytes, (unsigned)packed) != header->crc)
         return damaged(column, "a page's CRC does not match");
     if (plain > 0)
-        memcpy(out->bytes, column->packed.bytes, plain);
+        memcpy(out->bytes, column->file->packed.bytes, plain);
     if ((size_t)header->bytes == plain)
         return ZD_OK; /* some writers compress what is empty, some do not */
     return inflate_page(
             file, column->leaf->path,
             header->is_packed ? column->chunk.codec : 0,
-            column->packed.bytes + plain, packed - plain, out->bytes + plain,
-            (size_t)header->bytes - plain);
+            column->file->packed.bytes + plain, packed - plain,
+            out->bytes + plain, (size_t)header->bytes - plain);
 }
 
 /* --- pages ---------------------------------------------------------------- */
@@ -361,8 +362,8 @@ enum zd_status column_value(
 void column_fini(struct parquet_column *column)
 {
     struct parquet_buffer *const buffers[] = {
-            &column->packed, &column->page, &column->dictionary_page,
-            &column->dictionary.memory, &column->values.last};
+            &column->page, &column->dictionary_page, &column->dictionary.memory,
+            &column->values.last};
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
         parquet_release(column->file, buffers[i]);
 }

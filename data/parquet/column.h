@@ -25,7 +25,7 @@ struct parquet_column {
     uint64_t at;          /* of the next page */
     int64_t entries_left; /* in pages that were not begun */
     int64_t page_left;    /* entries of the page after the next one */
-    struct parquet_buffer packed, page, dictionary_page;
+    struct parquet_buffer page, dictionary_page;
     struct hybrid reps, defs;
     struct dictionary dictionary;
     struct values values;

@@ -7,17 +7,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct parquet_buffer {
+    unsigned char *bytes;
+    size_t capacity;
+};
+
 struct parquet_file {
     int fd;
     const char *path;
     uint64_t bytes;
     uint64_t held; /* of all buffers */
     int64_t row;   /* that is being read, from 1; 0: none yet */
-};
-
-struct parquet_buffer {
-    unsigned char *bytes;
-    size_t capacity;
+    struct parquet_buffer packed; /* a page as it is stored, of any column */
 };
 
 /* Room for so many bytes, whose content is lost. E0452 when all buffers take

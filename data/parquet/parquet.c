@@ -111,6 +111,7 @@ void parquet_close(struct parquet *parquet)
         return;
     for (int i = 0; parquet->columns && i < parquet->schema.leaf_count; i++)
         column_fini(&parquet->columns[i]);
+    parquet_release(&parquet->file, &parquet->file.packed);
     parquet_release(&parquet->file, &parquet->footer);
     parquet_schema_free(&parquet->schema);
     free(parquet->columns);

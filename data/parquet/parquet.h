@@ -15,8 +15,8 @@
  *
  * Source:  apache/parquet-format: parquet.thrift, Encodings.md,
  *          LogicalTypes.md; Melnik et al. 2010 (Dremel), section 4.
- * Memory:  the footer, and of each leaf a page, its compressed form and its
- *          dictionary: together at most PARQUET_HELD_MAX.
+ * Memory:  the footer, of each leaf a page and its dictionary, and one page as
+ *          it is stored: together at most PARQUET_HELD_MAX.
  * Errors:  ZD_ERR_DATA naming the file: E0452 for one that is damaged or lies
  *          about a size, a count or a level; E0453 for what is not read, with
  *          the column and the type, encoding or codec. */
