@@ -46,6 +46,22 @@ struct config_key {
     int max;
     unsigned flags;
 };
+/* Rows of what is written to config.json: a size; one that follows from others
+ * where it is null; whether the head is the embedding. */
+#define CONFIG_SIZE(NAME, FIELD, ABSENT, MOST)                                 \
+    {                                                                          \
+        NAME, CONFIG_INT, CONFIG_AT(FIELD), ABSENT, MOST, CONFIG_WRITTEN       \
+    }
+#define CONFIG_SIZE_OR_NULL(NAME, FIELD, ABSENT, MOST)                         \
+    {                                                                          \
+        NAME, CONFIG_INT, CONFIG_AT(FIELD), ABSENT, MOST,                      \
+                CONFIG_WRITTEN | CONFIG_NULL_DERIVES                           \
+    }
+#define CONFIG_TIED(ABSENT)                                                    \
+    {                                                                          \
+        "tie_word_embeddings", CONFIG_BOOL, CONFIG_AT(tied), ABSENT, 0,        \
+                CONFIG_WRITTEN                                                 \
+    }
 #define CONFIG_AT(name) offsetof(struct model_config, name)
 
 /* Which layers slide (config_layers.h). */

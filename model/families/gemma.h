@@ -7,38 +7,24 @@
 #include "model/families/rotary.h"
 
 #define GEMMA_KEYS(HIDDEN, INTERMEDIATE, LAYERS, HEADS, KV, VOCAB, POSITIONS)  \
-    {"hidden_size", CONFIG_INT, CONFIG_AT(hidden_size),                        \
-     HIDDEN,        WIDTH_MAX,  CONFIG_WRITTEN},                               \
-            {"num_hidden_layers", CONFIG_INT,    CONFIG_AT(layers), LAYERS,    \
-             LAYERS_MAX,          CONFIG_WRITTEN},                             \
-            {"num_attention_heads",                                            \
-             CONFIG_INT,                                                       \
-             CONFIG_AT(heads),                                                 \
-             HEADS,                                                            \
-             HEADS_MAX,                                                        \
-             CONFIG_WRITTEN},                                                  \
-            {"tie_word_embeddings", CONFIG_BOOL, CONFIG_AT(tied), true, 0,     \
-             CONFIG_WRITTEN},                                                  \
-            {"hidden_act"}, {"hidden_activation", CONFIG_GELU_TANH},           \
+    CONFIG_SIZE("hidden_size", hidden_size, HIDDEN, WIDTH_MAX),                \
+            CONFIG_SIZE("num_hidden_layers", layers, LAYERS, LAYERS_MAX),      \
+            CONFIG_SIZE("num_attention_heads", heads, HEADS, HEADS_MAX),       \
+            CONFIG_TIED(true), {"hidden_act"},                                 \
+            {"hidden_activation", CONFIG_GELU_TANH},                           \
             {"attention_bias", CONFIG_BOOL, CONFIG_AT(qkv_bias)},              \
             {"use_bidirectional_attention", CONFIG_FALSE},                     \
             {"cache_implementation"},                                          \
             ROTARY_KEYS(VOCAB, INTERMEDIATE, KV, 256, POSITIONS, 2)
 /* Null is no cap; CAP_SCORES and CAP_LOGITS where the key is absent. */
+#define GEMMA2_CAP(NAME, FIELD, ABSENT)                                        \
+    {                                                                          \
+        NAME, CONFIG_REAL, CONFIG_AT(FIELD), ABSENT, 0, CONFIG_NULL_DERIVES    \
+    }
 #define GEMMA2_KEYS(CAP_SCORES, CAP_LOGITS)                                    \
     {"query_pre_attn_scalar", CONFIG_REAL, CONFIG_AT(attention_scale), 256},   \
-            {"attn_logit_softcapping",                                         \
-             CONFIG_REAL,                                                      \
-             CONFIG_AT(score_softcap),                                         \
-             CAP_SCORES,                                                       \
-             0,                                                                \
-             CONFIG_NULL_DERIVES},                                             \
-            {"final_logit_softcapping",                                        \
-             CONFIG_REAL,                                                      \
-             CONFIG_AT(logit_softcap),                                         \
-             CAP_LOGITS,                                                       \
-             0,                                                                \
-             CONFIG_NULL_DERIVES},                                             \
+            GEMMA2_CAP("attn_logit_softcapping", score_softcap, CAP_SCORES),   \
+            GEMMA2_CAP("final_logit_softcapping", logit_softcap, CAP_LOGITS),  \
     {                                                                          \
         "sliding_window"                                                       \
     }

@@ -4,8 +4,7 @@
 #include "model/families/rotary.h"
 
 static const struct config_key keys[] = {
-        {"num_hidden_layers", CONFIG_INT, CONFIG_AT(layers), 40, LAYERS_MAX,
-         CONFIG_WRITTEN},
+        CONFIG_SIZE("num_hidden_layers", layers, 40, LAYERS_MAX),
         {"rms_norm_eps", CONFIG_REAL, CONFIG_AT(norm_eps), 1.5625e-07},
         ROTARY_KEYS(151552, 13696, 2, 128, 131072, -1),
         {"attention_bias", CONFIG_BOOL, CONFIG_AT(qkv_bias), true},
@@ -27,9 +26,7 @@ static const struct tensor_row layer[] = {
         ROTARY_O_ROWS,
         {"post_self_attn_layernorm.weight", ROLE_POST1, TENSOR_NORM, EXTENT_C},
         {"post_attention_layernorm.weight", ROLE_NORM2, TENSOR_NORM, EXTENT_C},
-        {"mlp.gate_up_proj.weight", ROLE_GATE, TENSOR_LINEAR, EXTENT_2F,
-         EXTENT_C},
-        {"mlp.down_proj.weight", ROLE_DOWN, TENSOR_LINEAR, EXTENT_C, EXTENT_F},
+        ROTARY_FUSED_MLP_ROWS,
         {"post_mlp_layernorm.weight", ROLE_POST2, TENSOR_NORM, EXTENT_C},
         {0},
 };

@@ -5,8 +5,7 @@
 #include "model/families/rotary.h"
 
 static const struct config_key keys[] = {
-        {"num_hidden_layers", CONFIG_INT, CONFIG_AT(layers), 34, LAYERS_MAX,
-         CONFIG_WRITTEN},
+        CONFIG_SIZE("num_hidden_layers", layers, 34, LAYERS_MAX),
         {"rms_norm_eps", CONFIG_REAL, CONFIG_AT(norm_eps), 1e-5},
         {"attention_bias", CONFIG_FALSE},
         {"mlp_bias", CONFIG_FALSE},

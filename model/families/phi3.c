@@ -3,8 +3,7 @@
 #include "model/families/rotary.h"
 
 static const struct config_key keys[] = {
-        {"hidden_size", CONFIG_INT, CONFIG_AT(hidden_size), 3072, WIDTH_MAX,
-         CONFIG_WRITTEN},
+        CONFIG_SIZE("hidden_size", hidden_size, 3072, WIDTH_MAX),
         {"rms_norm_eps", CONFIG_REAL, CONFIG_AT(norm_eps), 1e-5},
         {"original_max_position_embeddings", CONFIG_INT,
          CONFIG_AT(original_positions), 4096, POSITIONS_MAX},
@@ -23,13 +22,10 @@ static const struct config_key keys[] = {
 
 static const struct tensor_row layer[] = {
         {"input_layernorm.weight", ROLE_NORM1, TENSOR_NORM, EXTENT_C},
-        {"self_attn.qkv_proj.weight", ROLE_Q, TENSOR_LINEAR, EXTENT_QKV,
-         EXTENT_C, .flags = TENSOR_BY_HEAD},
-        {"self_attn.o_proj.weight", ROLE_O, TENSOR_LINEAR, EXTENT_C, EXTENT_Q},
+        LINEAR("self_attn.qkv_proj", Q, QKV, C, .flags = TENSOR_BY_HEAD),
+        LINEAR("self_attn.o_proj", O, C, Q),
         {"post_attention_layernorm.weight", ROLE_NORM2, TENSOR_NORM, EXTENT_C},
-        {"mlp.gate_up_proj.weight", ROLE_GATE, TENSOR_LINEAR, EXTENT_2F,
-         EXTENT_C},
-        {"mlp.down_proj.weight", ROLE_DOWN, TENSOR_LINEAR, EXTENT_C, EXTENT_F},
+        ROTARY_FUSED_MLP_ROWS,
         {0},
 };
 

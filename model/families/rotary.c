@@ -48,10 +48,7 @@ const struct tensor_row rotary_embeddings[] = {
 const struct tensor_row rotary_layer[] = {
         {"input_layernorm.weight", ROLE_NORM1, TENSOR_NORM, EXTENT_C},
         ROTARY_QKV_ROWS,
-        {"self_attn.q_norm.weight", ROLE_Q_NORM, TENSOR_NORM, EXTENT_D,
-         .when = CONFIG_AT(qk_norm)},
-        {"self_attn.k_norm.weight", ROLE_K_NORM, TENSOR_NORM, EXTENT_D,
-         .when = CONFIG_AT(qk_norm)},
+        ROTARY_HEAD_NORM_ROWS,
         ROTARY_O_ROWS,
         {"post_attention_layernorm.weight", ROLE_NORM2, TENSOR_NORM, EXTENT_C},
         ROTARY_MLP_ROWS,

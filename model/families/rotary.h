@@ -11,44 +11,31 @@
  * eos_token_id is left out: data would be cut and ended at a token that no one
  * named, where "no end of text" is the truth. KV and HEAD_DIM of 0, like a key
  * that is null: as many as heads, and hidden_size over heads. */
-#define ROTARY_KEYS(VOCAB, INTERMEDIATE, KV, HEAD_DIM, POSITIONS, BOS)           \
-    {"vocab_size", CONFIG_INT, CONFIG_AT(vocab_size),                            \
-     VOCAB,        VOCAB_MAX,  CONFIG_WRITTEN},                                  \
-            {"hidden_size", CONFIG_INT, CONFIG_AT(hidden_size),                  \
-             4096,          WIDTH_MAX,  CONFIG_WRITTEN},                         \
-            {"intermediate_size", CONFIG_INT,    CONFIG_AT(intermediate_size),   \
-             INTERMEDIATE,        4 * WIDTH_MAX, CONFIG_WRITTEN},                \
-            {"num_hidden_layers", CONFIG_INT,    CONFIG_AT(layers), 32,          \
-             LAYERS_MAX,          CONFIG_WRITTEN},                               \
-            {"num_attention_heads", CONFIG_INT, CONFIG_AT(heads), 32, HEADS_MAX, \
-             CONFIG_WRITTEN},                                                    \
-            {"num_key_value_heads",                                              \
-             CONFIG_INT,                                                         \
-             CONFIG_AT(kv_heads),                                                \
-             KV,                                                                 \
-             HEADS_MAX,                                                          \
-             CONFIG_WRITTEN | CONFIG_NULL_DERIVES},                              \
-            {"head_dim", CONFIG_INT,   CONFIG_AT(head_dim),                      \
-             HEAD_DIM,   HEAD_DIM_MAX, CONFIG_WRITTEN | CONFIG_NULL_DERIVES},    \
-            {"max_position_embeddings",                                          \
-             CONFIG_INT,                                                         \
-             CONFIG_AT(max_positions),                                           \
-             POSITIONS,                                                          \
-             POSITIONS_MAX,                                                      \
-             CONFIG_WRITTEN},                                                    \
-            {"rms_norm_eps", CONFIG_REAL, CONFIG_AT(norm_eps), 1e-6},            \
-            {"attention_dropout", CONFIG_DROPOUT},                               \
-            {"tie_word_embeddings", CONFIG_BOOL, CONFIG_AT(tied), false, 0,      \
-             CONFIG_WRITTEN},                                                    \
-            {"bos_token_id", CONFIG_TOKEN, CONFIG_AT(bos_token_id), BOS},        \
-            {"eos_token_id", CONFIG_TOKEN, CONFIG_AT(eos_token_id), -1},         \
-            {"rope_theta"}, {"rope_scaling"}, {"rope_parameters"},               \
-            {"original_max_position_embeddings", CONFIG_INT,                     \
-             CONFIG_AT(original_positions), 0, POSITIONS_MAX},                   \
-            {"hidden_act", CONFIG_SILU}, {"partial_rotary_factor"},              \
-            {"clip_qkv", CONFIG_NULL}, {"use_mrope", CONFIG_FALSE},              \
-    {                                                                            \
-        "layer_types"                                                            \
+#define ROTARY_KEYS(VOCAB, INTERMEDIATE, KV, HEAD_DIM, POSITIONS, BOS)         \
+    CONFIG_SIZE("vocab_size", vocab_size, VOCAB, VOCAB_MAX),                   \
+            CONFIG_SIZE("hidden_size", hidden_size, 4096, WIDTH_MAX),          \
+            CONFIG_SIZE(                                                       \
+                    "intermediate_size", intermediate_size, INTERMEDIATE,      \
+                    4 * WIDTH_MAX),                                            \
+            CONFIG_SIZE("num_hidden_layers", layers, 32, LAYERS_MAX),          \
+            CONFIG_SIZE("num_attention_heads", heads, 32, HEADS_MAX),          \
+            CONFIG_SIZE_OR_NULL(                                               \
+                    "num_key_value_heads", kv_heads, KV, HEADS_MAX),           \
+            CONFIG_SIZE_OR_NULL("head_dim", head_dim, HEAD_DIM, HEAD_DIM_MAX), \
+            CONFIG_SIZE(                                                       \
+                    "max_position_embeddings", max_positions, POSITIONS,       \
+                    POSITIONS_MAX),                                            \
+            {"rms_norm_eps", CONFIG_REAL, CONFIG_AT(norm_eps), 1e-6},          \
+            {"attention_dropout", CONFIG_DROPOUT}, CONFIG_TIED(false),         \
+            {"bos_token_id", CONFIG_TOKEN, CONFIG_AT(bos_token_id), BOS},      \
+            {"eos_token_id", CONFIG_TOKEN, CONFIG_AT(eos_token_id), -1},       \
+            {"rope_theta"}, {"rope_scaling"}, {"rope_parameters"},             \
+            {"original_max_position_embeddings", CONFIG_INT,                   \
+             CONFIG_AT(original_positions), 0, POSITIONS_MAX},                 \
+            {"hidden_act", CONFIG_SILU}, {"partial_rotary_factor"},            \
+            {"clip_qkv", CONFIG_NULL}, {"use_mrope", CONFIG_FALSE},            \
+    {                                                                          \
+        "layer_types"                                                          \
     }
 
 /* Heads, biases, norms of heads; then how heads turn. */
@@ -59,58 +46,45 @@ enum zd_status rotary_settle_heads(
 
 /* Rows of a layer without its norms. Weights that are joined follow each other,
  * and so do their biases. */
+#define LINEAR(NAME, ROLE, ROWS, COLUMNS, ...)                                 \
+    {                                                                          \
+        NAME ".weight", ROLE_##ROLE, TENSOR_LINEAR, EXTENT_##ROWS,             \
+                EXTENT_##COLUMNS, __VA_ARGS__                                  \
+    }
+#define BIAS(NAME, ROLE, ROWS, WHEN, ...)                                      \
+    {                                                                          \
+        NAME ".bias", ROLE_##ROLE##_BIAS, TENSOR_BIAS, EXTENT_##ROWS,          \
+                .when = CONFIG_AT(WHEN), __VA_ARGS__                           \
+    }
+#define NORM(NAME, ROLE, ...)                                                  \
+    {                                                                          \
+        NAME ".weight", ROLE_##ROLE, TENSOR_NORM, __VA_ARGS__                  \
+    }
 #define ROTARY_QKV_ROWS                                                        \
-    {"self_attn.q_proj.weight", ROLE_Q, TENSOR_LINEAR, EXTENT_Q, EXTENT_C,     \
-     .flags = TENSOR_BY_HEAD},                                                 \
-            {"self_attn.k_proj.weight",                                        \
-             ROLE_K,                                                           \
-             TENSOR_LINEAR,                                                    \
-             EXTENT_KV,                                                        \
-             EXTENT_C,                                                         \
-             .joins = JOIN_QKV,                                                \
-             .flags = TENSOR_BY_HEAD},                                         \
-            {"self_attn.v_proj.weight",                                        \
-             ROLE_V,                                                           \
-             TENSOR_LINEAR,                                                    \
-             EXTENT_KV,                                                        \
-             EXTENT_C,                                                         \
-             .joins = JOIN_QKV},                                               \
-            {"self_attn.q_proj.bias", ROLE_Q_BIAS, TENSOR_BIAS, EXTENT_Q,      \
-             .when = CONFIG_AT(qkv_bias)},                                     \
-            {"self_attn.k_proj.bias",                                          \
-             ROLE_K_BIAS,                                                      \
-             TENSOR_BIAS,                                                      \
-             EXTENT_KV,                                                        \
-             .when = CONFIG_AT(qkv_bias),                                      \
-             .joins = JOIN_QKV},                                               \
-    {                                                                          \
-        "self_attn.v_proj.bias", ROLE_V_BIAS, TENSOR_BIAS, EXTENT_KV,          \
-                .when = CONFIG_AT(qkv_bias), .joins = JOIN_QKV                 \
-    }
+    LINEAR("self_attn.q_proj", Q, Q, C, .flags = TENSOR_BY_HEAD),              \
+            LINEAR("self_attn.k_proj", K, KV, C, .joins = JOIN_QKV,            \
+                   .flags = TENSOR_BY_HEAD),                                   \
+            LINEAR("self_attn.v_proj", V, KV, C, .joins = JOIN_QKV),           \
+            BIAS("self_attn.q_proj", Q, Q, qkv_bias),                          \
+            BIAS("self_attn.k_proj", K, KV, qkv_bias, .joins = JOIN_QKV),      \
+            BIAS("self_attn.v_proj", V, KV, qkv_bias, .joins = JOIN_QKV)
+#define ROTARY_HEAD_NORM_ROWS                                                  \
+    NORM("self_attn.q_norm", Q_NORM, EXTENT_D, .when = CONFIG_AT(qk_norm)),    \
+            NORM("self_attn.k_norm", K_NORM, EXTENT_D,                         \
+                 .when = CONFIG_AT(qk_norm))
 #define ROTARY_O_ROWS                                                          \
-    {"self_attn.o_proj.weight", ROLE_O, TENSOR_LINEAR, EXTENT_C, EXTENT_Q},    \
-    {                                                                          \
-        "self_attn.o_proj.bias", ROLE_O_BIAS, TENSOR_BIAS, EXTENT_C,           \
-                .when = CONFIG_AT(out_bias)                                    \
-    }
+    LINEAR("self_attn.o_proj", O, C, Q),                                       \
+            BIAS("self_attn.o_proj", O, C, out_bias)
 #define ROTARY_MLP_ROWS                                                        \
-    {"mlp.gate_proj.weight", ROLE_GATE, TENSOR_LINEAR, EXTENT_F, EXTENT_C},    \
-            {"mlp.up_proj.weight", ROLE_UP, TENSOR_LINEAR, EXTENT_F, EXTENT_C, \
-             .joins = JOIN_GATE_UP},                                           \
-            {"mlp.gate_proj.bias", ROLE_GATE_BIAS, TENSOR_BIAS, EXTENT_F,      \
-             .when = CONFIG_AT(mlp_bias)},                                     \
-            {"mlp.up_proj.bias",                                               \
-             ROLE_UP_BIAS,                                                     \
-             TENSOR_BIAS,                                                      \
-             EXTENT_F,                                                         \
-             .when = CONFIG_AT(mlp_bias),                                      \
-             .joins = JOIN_GATE_UP},                                           \
-            {"mlp.down_proj.weight", ROLE_DOWN, TENSOR_LINEAR, EXTENT_C,       \
-             EXTENT_F},                                                        \
-    {                                                                          \
-        "mlp.down_proj.bias", ROLE_DOWN_BIAS, TENSOR_BIAS, EXTENT_C,           \
-                .when = CONFIG_AT(mlp_bias)                                    \
-    }
+    LINEAR("mlp.gate_proj", GATE, F, C),                                       \
+            LINEAR("mlp.up_proj", UP, F, C, .joins = JOIN_GATE_UP),            \
+            BIAS("mlp.gate_proj", GATE, F, mlp_bias),                          \
+            BIAS("mlp.up_proj", UP, F, mlp_bias, .joins = JOIN_GATE_UP),       \
+            LINEAR("mlp.down_proj", DOWN, C, F),                               \
+            BIAS("mlp.down_proj", DOWN, C, mlp_bias)
+/* gate and up as one tensor */
+#define ROTARY_FUSED_MLP_ROWS                                                  \
+    LINEAR("mlp.gate_up_proj", GATE, 2F, C), LINEAR("mlp.down_proj", DOWN, C, F)
 
 extern const struct tensor_row rotary_embeddings[], rotary_layer[],
         rotary_last[];

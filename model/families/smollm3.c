@@ -2,14 +2,10 @@
 #include "model/families/rotary.h"
 
 static const struct config_key keys[] = {
-        {"hidden_size", CONFIG_INT, CONFIG_AT(hidden_size), 2048, WIDTH_MAX,
-         CONFIG_WRITTEN},
-        {"num_hidden_layers", CONFIG_INT, CONFIG_AT(layers), 36, LAYERS_MAX,
-         CONFIG_WRITTEN},
-        {"num_attention_heads", CONFIG_INT, CONFIG_AT(heads), 16, HEADS_MAX,
-         CONFIG_WRITTEN},
-        {"tie_word_embeddings", CONFIG_BOOL, CONFIG_AT(tied), true, 0,
-         CONFIG_WRITTEN},
+        CONFIG_SIZE("hidden_size", hidden_size, 2048, WIDTH_MAX),
+        CONFIG_SIZE("num_hidden_layers", layers, 36, LAYERS_MAX),
+        CONFIG_SIZE("num_attention_heads", heads, 16, HEADS_MAX),
+        CONFIG_TIED(true),
         {"attention_bias", CONFIG_BOOL, CONFIG_AT(qkv_bias)},
         {"mlp_bias", CONFIG_BOOL, CONFIG_AT(mlp_bias)},
         {"no_rope_layers"},

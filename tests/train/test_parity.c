@@ -7,10 +7,9 @@
  *                                against those of fp32
  *   test_parity FIXTURE diagonal the same at fewer of both
  *   test_parity FIXTURE KIND [few]  its folder KIND, lora, or dora and few at
- *                                fewer worlds and stages: losses, norms, the adapter that is
- *                                written, the merged model; the same bits at
- *                                every stage; losses in bf16; losses over a
- *                                quantized base against PEFT over what that
+ *                                fewer worlds and stages: losses, norms, the
+ * adapter that is written, the merged model; the same bits at every stage;
+ * losses in bf16; losses over a quantized base against PEFT over what that
  *                                decodes to (make_qlora.py) */
 #include "base/file/fs.h"
 #include "base/file/safetensors.h"
