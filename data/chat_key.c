@@ -32,7 +32,8 @@ size_t chat_strip_end(const char *text, size_t bytes)
 
 static void put(struct chat_memory *to, const char *text, size_t bytes)
 {
-    to->key = zd_grow(to->key, &to->key_capacity, to->key_bytes + bytes, 1);
+    if (to->key_bytes + bytes > to->key_capacity)
+        to->key = zd_grow(to->key, &to->key_capacity, to->key_bytes + bytes, 1);
     memcpy(to->key + to->key_bytes, text, bytes);
     to->key_bytes += bytes;
 }

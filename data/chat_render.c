@@ -178,15 +178,18 @@ enum zd_status chat_render(
     chat_write_key(memory, conversation, MARKS_ALL);
     struct shape *known = chat_find_shape(memory);
     document_clear(document);
-    if (known && shape_fill(known, memory, document))
+    if (known && shape_fill(known, memory, document)) {
         shape_apply(known, document);
-    else
+        document->ignored = known->ignored;
+    } else {
+        memory->ignored = find_ignored(renderer->chat, conversation);
+        document->ignored = memory->ignored;
         ZD_TRY(render_whole(renderer, conversation, has_any, known, document));
+    }
     if (memory->is_whole)
         train_others(document);
     document->is_chat = true;
     document->adds_prefix = renderer->chat->is_layout;
-    document->ignored = find_ignored(renderer->chat, conversation);
     return ZD_OK;
 }
 

@@ -63,6 +63,7 @@ void chat_keep_shape(struct chat_memory *memory, struct shape *shape)
     *at = zd_array(1, sizeof **at);
     **at = *shape;
     (*at)->key_bytes = memory->key_bytes;
+    (*at)->ignored = memory->ignored;
     (*at)->key = zd_must(malloc(memory->key_bytes));
     memcpy((*at)->key, memory->key, memory->key_bytes);
     memset(shape, 0, sizeof *shape);

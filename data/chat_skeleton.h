@@ -52,6 +52,7 @@ struct shape {
     size_t place_count, place_capacity;
     struct text_range *ranges; /* that are trained, in the skeleton */
     size_t range_count, range_capacity;
+    unsigned ignored; /* as in struct document */
     struct jinja_watch watch;
 };
 
@@ -62,7 +63,8 @@ struct chat_memory {
     struct word *words; /* of it, borrowed from its messages */
     size_t word_count, word_capacity;
     bool has_blank;
-    bool *wanted; /* (messages) that are trained or, with is_whole, not */
+    unsigned ignored; /* of what is kept */
+    bool *wanted;     /* (messages) that are trained or, with is_whole, not */
     size_t wanted_capacity;
     bool is_whole;
     struct shape *shapes[CHAT_SHAPES]; /* owned, by the hash of their keys */
