@@ -94,11 +94,10 @@ static void remember(
     if (is_sound)
         shape_apply(&s.shape, &again);
     s.shape.watch.depends |=
-            !is_sound || again.trained_count != document->trained_count;
-    for (size_t i = 0; i < again.trained_count && !s.shape.watch.depends; i++)
-        s.shape.watch.depends =
-                again.trained[i].begin != document->trained[i].begin ||
-                again.trained[i].end != document->trained[i].end;
+            !is_sound || again.trained_count != document->trained_count ||
+            (again.trained_count > 0 &&
+             memcmp(again.trained, document->trained,
+                    again.trained_count * sizeof *again.trained) != 0);
     chat_keep_shape(renderer->memory, &s.shape);
     skeleton_fini(&s);
     document_fini(&again);

@@ -344,6 +344,7 @@ struct value jinja_item(struct jinja *j, struct value value, struct value key)
 {
     size_t at;
     const struct value *found;
+    jinja_looks(j, key, NULL);
     if (value.kind == UNDEFINED) {
         jinja_use_undefined(j, value);
         return value;

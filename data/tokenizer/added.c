@@ -201,12 +201,17 @@ bool added_scan_next(struct added_scan *scan, struct added_piece *piece_out)
 int64_t tokenizer_count_specials(
         const struct tokenizer *tokenizer, const char *text, size_t bytes)
 {
+    const struct added_set *set = &tokenizer->added_raw;
     struct added_scan scan;
     struct added_piece piece;
     int64_t count = 0;
+    char first = set->count > 0 ? set->tokens[0].content[0] : 0;
+    /* most often all begin with "<", which few texts have; they are sorted */
+    if (set->count == 0 || (set->tokens[set->count - 1].content[0] == first &&
+                            !memchr(text, first, bytes)))
+        return 0;
     added_scan_init(
-            &scan, &tokenizer->added_raw, tokenizer->classes,
-            (const unsigned char *)text, bytes);
+            &scan, set, tokenizer->classes, (const unsigned char *)text, bytes);
     while (added_scan_next(&scan, &piece))
         count += piece.token && piece.token->special;
     return count;
