@@ -70,8 +70,6 @@ static bool take_one(struct control *control)
         return false;
     const struct kept_event *event =
             run_state_take(control->state, kind, payload);
-    if (event)
-        routes_event(control->routes, event);
     if (kind == MESSAGE_DONE)
         take_done(control, payload);
     sinks_take(control->sinks, sink_news_of(kind, event), control->state);

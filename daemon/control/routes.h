@@ -25,14 +25,12 @@ void routes_destroy(struct routes *routes);
 void routes_handle(
         void *ctx, const struct http_request *request,
         struct http_reply *reply);
-/* From the control thread, for streams of events and waiting clients. */
-void routes_event(struct routes *routes, const struct kept_event *event);
-/* `error` NULL: it was done. */
+/* From the control thread, for waiting clients. `error` NULL: it was done. */
 void routes_done(
         struct routes *routes, const struct train_command *command,
         int64_t step, const struct zd_error *error, const json_t *result);
-/* Several times a second: the rest of replays, new lines of followed logs,
- * comments on streams, commands whose timeout has passed. */
+/* Several times a second: new events and lines of followed logs, comments on
+ * streams, commands whose timeout has passed. */
 void routes_tick(struct routes *routes);
 /* The run has ended: commands that wait get 503, streams end. */
 void routes_end(struct routes *routes);

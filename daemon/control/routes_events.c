@@ -1,8 +1,8 @@
 /* routes_events.c - streams of events and logs, and their end. GET /v1/events:
  * the kept events after an id, then new ones.
  *
- * A stream that lags gets the kept events in parts, as it reads; one that has
- * caught up gets each event at once. */
+ * A stream gets the kept events that it lacks in parts, as it reads, some times
+ * a second. */
 #include "daemon/control/routes_internal.h"
 
 #include "base/clock.h"
@@ -160,16 +160,4 @@ void route_events(const struct ask *ask)
     follower->follows = follows && !ask->routes->is_over;
     if (http_send(follower->stream, hello, sizeof hello - 1))
         follower_feed(follower);
-}
-
-void routes_event(struct routes *routes, const struct kept_event *event)
-{
-    const struct past *past = &routes->options.state->events;
-    struct follower *next;
-    for (struct follower *f = routes->followers; f; f = next) {
-        next = f->next;
-        bool lacks_this_alone = past_after(past, f->at) >= past->count - 1;
-        if (f->feed == feed && lacks_this_alone)
-            send_event(f, event);
-    }
 }

@@ -235,7 +235,7 @@ static void take_event_at(
     snprintf(
             bytes + sizeof event, sizeof bytes - sizeof event,
             "{\"id\":%lld%s}", (long long)id, members);
-    routes_event(t.routes, run_state_take(t.state, MESSAGE_EVENT, bytes));
+    run_state_take(t.state, MESSAGE_EVENT, bytes);
 }
 
 static void take_event(
