@@ -65,8 +65,7 @@ static enum zd_status refuse_levels(int world)
             "comm.hierarchical = true: the %d ranks are not nodes of equal "
             "size with neighboring ranks",
             world);
-    zd_fail_help("comm.hierarchical = \"auto\"");
-    return ZD_ERR_CONFIG;
+    return zd_fail_help("comm.hierarchical = \"auto\"");
 }
 
 enum zd_status comm_node_size_expected(

@@ -26,9 +26,8 @@ static enum zd_status make(
         return ZD_OK;
     ZD_FAIL(ZD_ERR_IO, "E0446",
             "the data cache that was just made in %s is gone", folder);
-    zd_fail_help("where the file system gives files to another user: "
-                 "data.cache_shared = true");
-    return ZD_ERR_IO;
+    return zd_fail_help("where the file system gives files to another user: "
+                        "data.cache_shared = true");
 }
 
 /* In a temporary folder, which is removed once the file is open. */

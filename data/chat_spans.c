@@ -394,12 +394,11 @@ static enum zd_status fail_missing(const struct chat *chat, size_t message)
             "it cannot be told which text of the chat template is of message "
             "%zu (%s)",
             message, chat->name);
-    zd_fail_help(
+    return zd_fail_help(
             "\"train\": false leaves the message out of the loss; a template "
             "with {%% generation %%} around the assistant's text "
             "(data.chat_template = \"PATH\") says what to train; "
             "data.train_on = \"all\" trains everything");
-    return ZD_ERR_DATA;
 }
 
 enum zd_status chat_find_spans(

@@ -20,11 +20,10 @@ enum zd_status columns_check(const struct data_entry *entry)
             ZD_FAIL(ZD_ERR_CONFIG, "E0448",
                     "\"%s\" in %s of %s is not \"their name=our name\"",
                     lists[list][i], list ? "roles" : "columns", entry->path);
-            zd_fail_help(
+            return zd_fail_help(
                     list ? "roles = [\"human=user\", \"bot=assistant\"]"
                          : "columns = [\"question=prompt\", "
                            "\"answer=completion\"]");
-            return ZD_ERR_CONFIG;
         }
     return ZD_OK;
 }

@@ -140,8 +140,7 @@ static enum zd_status read_role(
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0438", "message %zu has the unknown role \"%s%s\"",
             index + 1, name, has_nul ? "\\u0000..." : "");
-    zd_fail_help("roles are system, user, assistant and tool");
-    return ZD_ERR_DATA;
+    return zd_fail_help("roles are system, user, assistant and tool");
 }
 
 static bool is_text_part(const json_t *part)

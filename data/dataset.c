@@ -353,8 +353,7 @@ static enum zd_status check_damaged(const struct dataset *dataset)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0450", "%s is damaged: its digest does not match",
             path);
-    zd_fail_help("start again: it will be rebuilt");
-    return ZD_ERR_DATA;
+    return zd_fail_help("start again: it will be rebuilt");
 }
 
 static void part_close(struct dataset_part *part)

@@ -58,12 +58,11 @@ enum zd_status facts_check_trained(
             "%s trains nothing: every target of its %lld sample%s is masked",
             source_label(entry).text, (long long)part->count,
             part->count == 1 ? "" : "s");
-    zd_fail_help(
+    return zd_fail_help(
             "`zerod data inspect` shows them. data.train_on = \"assistant\" "
             "counts the assistant's turns alone, and data.cutoff_len = %d may "
             "end before the first of them",
             dataset->T);
-    return ZD_ERR_DATA;
 }
 
 /* Documents that no sample holds whole, and what becomes of them. */

@@ -54,8 +54,7 @@ static enum zd_status choose(
         ZD_FAIL(ZD_ERR_DATA, "E0454",
                 "%s has several sets, and none is the default: %s", entry->path,
                 names);
-    zd_fail_help("choose one: name = \"...\"");
-    return ZD_ERR_DATA;
+    return zd_fail_help("choose one: name = \"...\"");
 }
 
 /* --- files ---------------------------------------------------------------- */
@@ -338,8 +337,7 @@ static enum zd_status take_split(
     if (!files) {
         ZD_FAIL(ZD_ERR_DATA, "E0454", "%s has no split \"%s\"; it has %s",
                 entry->path, split, names);
-        zd_fail_help("choose one: split = \"...\"");
-        return ZD_ERR_DATA;
+        return zd_fail_help("choose one: split = \"...\"");
     }
     found->paths = zd_array(json_array_size(files), sizeof *found->paths);
     found->capacity = json_array_size(files);

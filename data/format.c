@@ -83,10 +83,9 @@ static enum zd_status check_one_fits(
             ZD_FAIL(ZD_ERR_DATA, "E0431",
                     "the record fits two forms: it has \"%s\" and \"%s\"", key,
                     other);
-            zd_fail_help(
+            return zd_fail_help(
                     "say which is meant: format = \"%s\", or format = \"%s\"",
                     formats[first].name, formats[i].name);
-            return ZD_ERR_DATA;
         }
         key = other;
         first = i;

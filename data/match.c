@@ -44,8 +44,7 @@ static enum zd_status check_deep(const char *pattern)
                 "%s: `**` must stand alone between slashes and outside of "
                 "braces",
                 pattern);
-        zd_fail_help("data/**/*.jsonl: below data, at any depth");
-        return ZD_ERR_CONFIG;
+        return zd_fail_help("data/**/*.jsonl: below data, at any depth");
     }
     return ZD_OK;
 }

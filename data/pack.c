@@ -272,6 +272,5 @@ enum zd_status pack_read(
     ZD_FAIL(ZD_ERR_DATA, "E0450",
             "%s is damaged: it names piece %llu of document %u", index->path,
             (unsigned long long)piece, document);
-    zd_fail_help("start again: it will be rebuilt");
-    return ZD_ERR_DATA;
+    return zd_fail_help("start again: it will be rebuilt");
 }

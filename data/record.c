@@ -64,9 +64,9 @@ enum zd_status record_refuse_preference(const char *keys)
             "a preference row, with %s: zerod trains on text, not on "
             "preferences",
             keys);
-    zd_fail_help("to train on the preferred answers alone, keep those, as "
-                 "\"messages\" or as \"prompt\" and \"completion\"");
-    return ZD_ERR_DATA;
+    return zd_fail_help(
+            "to train on the preferred answers alone, keep those, as "
+            "\"messages\" or as \"prompt\" and \"completion\"");
 }
 
 enum zd_status record_check_preference(const json_t *record)

@@ -184,8 +184,8 @@ static enum zd_status detect_tokens(struct data_file *file)
             "cannot tell the format of %s: it has no .idx beside it and no "
             "llm.c header",
             file->path);
-    zd_fail_help("set format = \"nanogpt\" if it holds bare 16-bit tokens");
-    return ZD_ERR_CONFIG;
+    return zd_fail_help(
+            "set format = \"nanogpt\" if it holds bare 16-bit tokens");
 }
 
 /* A name with no known ending: a CSV table would be trained on as text. */
@@ -196,8 +196,7 @@ static enum zd_status fail_name(const char *path)
             ".ndjson and .json are records, each also as .gz or .zst, .parquet "
             "is records, .bin is tokens",
             path);
-    zd_fail_help("format = \"text\" trains on the file as it is");
-    return ZD_ERR_CONFIG;
+    return zd_fail_help("format = \"text\" trains on the file as it is");
 }
 
 static enum zd_status settle_format(

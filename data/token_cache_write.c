@@ -199,8 +199,7 @@ static enum zd_status commit(struct cache_writer *writer)
         rename(writer->temporary, writer->path) != 0) {
         ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
                 strerror(errno));
-        zd_fail_help("set data.cache_dir to a folder of your own");
-        return ZD_ERR_IO;
+        return zd_fail_help("set data.cache_dir to a folder of your own");
     }
     writer->temporary[0] = '\0';
     return fs_sync_dir(writer->folder);

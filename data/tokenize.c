@@ -341,8 +341,7 @@ enum zd_status tokenize_chat_prompt(
                 "the model has no chat template, and its tokenizer (%s) the "
                 "markers of none",
                 tokenizer_describe(tokenizer));
-        zd_fail_help("without --chat the prompt is continued as it is");
-        return ZD_ERR_DATA;
+        return zd_fail_help("without --chat the prompt is continued as it is");
     }
     tokenize_worker_init(&worker, &recipe);
     enum zd_status status = encode_chat_prompt(&worker, content, ids, end_out);

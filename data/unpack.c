@@ -142,8 +142,8 @@ static enum zd_status fail_zstd(const struct data_stream *stream, size_t result)
         ZD_FAIL(ZD_ERR_DATA, "E0451",
                 "%s was compressed with a window above 128 MiB",
                 stream->file->path);
-        zd_fail_help("compress it again without --long, or with --long=27");
-        return ZD_ERR_DATA;
+        return zd_fail_help(
+                "compress it again without --long, or with --long=27");
     case ZSTD_error_prefix_unknown:
         if (zstd->has_frame)
             return fail_packed(

@@ -116,8 +116,7 @@ enum zd_status windows_choose(
                 "data.shuffle = \"windows\" needs documents packed as a "
                 "stream, and those of %s are packed whole (data.packing)",
                 corpus->entry->path);
-        zd_fail_help("shuffle = true in [data], or packing = true");
-        return ZD_ERR_CONFIG;
+        return zd_fail_help("shuffle = true in [data], or packing = true");
     }
     dataset->in_windows =
             shuffle == SHUFFLE_WINDOWS ? is_whole : may && bytes >= DATA_LARGE;

@@ -25,8 +25,7 @@ static enum zd_status check_offload(
             "offload.activations = \"cpu\" keeps inputs of recomputed layers "
             "on the host, and with train.gradient_checkpointing = \"none\" or "
             "\"selective\" no layer is recomputed");
-    zd_fail_help("train.gradient_checkpointing = \"full\"");
-    return ZD_ERR_CONFIG;
+    return zd_fail_help("train.gradient_checkpointing = \"full\"");
 }
 
 static size_t max_size(size_t a, size_t b)

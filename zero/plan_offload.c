@@ -23,18 +23,16 @@ static enum zd_status check_params(const struct zero_plan *plan)
         ZD_FAIL(ZD_ERR_CONFIG, "E0660",
                 "offload.params needs the optimizer on the host too: "
                 "parameters come from its master weights");
-        zd_fail_help(
+        return zd_fail_help(
                 "offload.optimizer = \"%s\"",
                 options->params == OFFLOAD_NVME ? "nvme" : "cpu");
-        return ZD_ERR_CONFIG;
     }
     if (plan->shards > 1 && request->options.stage < 3) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0661",
                 "offload.params with several ranks needs zero.stage = 3: at "
                 "stage %d every rank keeps all parameters",
                 request->options.stage);
-        zd_fail_help("zero.stage = 3");
-        return ZD_ERR_CONFIG;
+        return zd_fail_help("zero.stage = 3");
     }
     return ZD_OK;
 }
@@ -49,8 +47,7 @@ static enum zd_status check_accumulate(const struct zero_plan *plan)
             "offload.accumulate = \"host\" with several ranks needs "
             "zero.stage = 1 or more: at stage 0 every rank keeps all "
             "gradients on the device");
-    zd_fail_help("zero.stage = 1, or offload.accumulate = \"device\"");
-    return ZD_ERR_CONFIG;
+    return zd_fail_help("zero.stage = 1, or offload.accumulate = \"device\"");
 }
 
 enum zd_status plan_offload(struct zero_plan *plan)

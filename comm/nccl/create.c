@@ -43,9 +43,9 @@ static enum zd_status check_version(struct nccl *nccl)
     ZD_FAIL(ZD_ERR_UNFIT, "E1236",
             "different versions of NCCL: %s on %s, %s on rank 0",
             nccl->functions->version_text, control->host, first);
-    zd_fail_help("install one version on all hosts, or name its folder in "
-                 "ZEROD_LIBRARY_PATH; or comm.backend = \"mpi\"");
-    return ZD_ERR_UNFIT;
+    return zd_fail_help(
+            "install one version on all hosts, or name its folder in "
+            "ZEROD_LIBRARY_PATH; or comm.backend = \"mpi\"");
 }
 
 /* Rank 0 makes the name of the group, all join under it. */

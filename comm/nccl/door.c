@@ -48,9 +48,9 @@ enum zd_status nccl_open(const struct nccl_functions **functions_out)
                 "this libnccl.so.2 is too old: it lacks %s", missing);
     else
         ZD_FAIL(ZD_ERR_UNFIT, "E1231", "no libnccl.so.2: %s", why);
-    zd_fail_help("put the folder of libnccl.so.2 into ZEROD_LIBRARY_PATH or "
-                 "LD_LIBRARY_PATH, or comm.backend = \"mpi\"");
-    return ZD_ERR_UNFIT;
+    return zd_fail_help(
+            "put the folder of libnccl.so.2 into ZEROD_LIBRARY_PATH or "
+            "LD_LIBRARY_PATH, or comm.backend = \"mpi\"");
 }
 
 enum zd_status nccl_available(void)

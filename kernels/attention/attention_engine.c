@@ -135,9 +135,9 @@ enum zd_status attention_cuda_choose(
     }
     if (choice == ATTENTION_CUDNN) {
         ZD_FAIL(ZD_ERR_UNFIT, "E1224", "attention by cuDNN: %s", why);
-        zd_fail_help("model.attn = \"auto\" takes our own kernels where cuDNN "
-                     "cannot be had");
-        return ZD_ERR_UNFIT;
+        return zd_fail_help(
+                "model.attn = \"auto\" takes our own kernels where cuDNN "
+                "cannot be had");
     }
     if (dtype != DTYPE_FP32 && is_first(&not_there))
         zd_log_info("attention: our own kernels; cuDNN: %s", why);

@@ -27,12 +27,11 @@ static const struct {
 static enum zd_status not_there(const char *why)
 {
     ZD_FAIL(ZD_ERR_UNFIT, "E1220", "matmuls on a GPU need cuBLASLt: %s", why);
-    zd_fail_help(
+    return zd_fail_help(
             "put the folder of %s into ZEROD_LIBRARY_PATH or LD_LIBRARY_PATH "
             "(it comes with the CUDA toolkit, or: pip install nvidia-cublas), "
             "or train on the CPU: device.backend = \"cpu\"",
             soname);
-    return ZD_ERR_UNFIT;
 }
 
 static enum zd_status bind_symbols(void *library, struct cublaslt *api)
@@ -42,10 +41,9 @@ static enum zd_status bind_symbols(void *library, struct cublaslt *api)
         if (!address) {
             ZD_FAIL(ZD_ERR_UNFIT, "E1221", "%s has no %s", soname,
                     symbols[i].name);
-            zd_fail_help(
+            return zd_fail_help(
                     "install cuBLAS %d.%d or newer", CUBLAS_VER_MAJOR,
                     CUBLAS_VER_MINOR);
-            return ZD_ERR_UNFIT;
         }
         memcpy((char *)api + symbols[i].offset, &address, sizeof address);
     }

@@ -220,8 +220,7 @@ static enum zd_status find_adapter(
             "lora.%s = %d is more than `%s` can have, a matrix of %lld x %lld",
             is_own ? "rank_pattern: r" : "r", out->r, module.name,
             (long long)rows, (long long)columns);
-    zd_fail_help("r = %lld at most", (long long)most);
-    return ZD_ERR_CONFIG;
+    return zd_fail_help("r = %lld at most", (long long)most);
 }
 
 /* --- the table ------------------------------------------------------------ */

@@ -97,8 +97,7 @@ static enum zd_status check_agreement(
                 "lora.quantize_base = \"%s\", but the model is stored in %s",
                 base_name(options->quantize_base),
                 quant_format_name(stored->format));
-        zd_fail_help("remove the key: it is trained as it is stored");
-        return ZD_ERR_CONFIG;
+        return zd_fail_help("remove the key: it is trained as it is stored");
     }
     if (options->gives_double_quant && quant_is_4bit(stored) &&
         options->double_quant != nested) {
@@ -106,8 +105,7 @@ static enum zd_status check_agreement(
                 "lora.double_quant = %s, but the model's scales are stored %s",
                 options->double_quant ? "true" : "false",
                 nested ? "in 8 bits" : "in fp32");
-        zd_fail_help("remove the key: it is trained as it is stored");
-        return ZD_ERR_CONFIG;
+        return zd_fail_help("remove the key: it is trained as it is stored");
     }
     return ZD_OK;
 }

@@ -109,10 +109,9 @@ static enum zd_status check_saved(
         ZD_FAIL(ZD_ERR_CONFIG, "E0326",
                 "lora.modules_to_save: `lm_head` is tied to the embedding of "
                 "this model, and is not a module itself");
-        zd_fail_help(
+        return zd_fail_help(
                 "\"%s\" trains it, for both sides",
                 last_part(peft_view_module(reader, 0).name));
-        return ZD_ERR_CONFIG;
     }
     for (int id = 0; id < reader->table->count; id++)
         found |= peft_saves(&alone, id);
@@ -122,8 +121,7 @@ static enum zd_status check_saved(
     ZD_FAIL(ZD_ERR_CONFIG, "E0326",
             "lora.modules_to_save: `%s` is not a module of the model",
             json_string_value(name));
-    zd_fail_help("names look like \"lm_head\" or \"embed_tokens\"");
-    return ZD_ERR_CONFIG;
+    return zd_fail_help("names look like \"lm_head\" or \"embed_tokens\"");
 }
 
 static enum zd_status check_layer(

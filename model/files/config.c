@@ -196,12 +196,11 @@ static enum zd_status read_json(const char *dir, char path[4096], json_t **json)
     fs_join(path, 4096, dir, "config.json");
     if (is_adapter && !fs_exists(path)) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E0303", "%s is an adapter, not a model", dir);
-        zd_fail_help(
+        return zd_fail_help(
                 "name the folder of its base model here; `zerod generate` "
                 "and `zerod merge` take the adapter as --adapter %s, a "
                 "job as lora.path",
                 dir);
-        return ZD_ERR_NO_INPUT;
     }
     return json_parse_file(path, CONFIG_BYTES_MAX, json);
 }

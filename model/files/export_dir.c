@@ -80,9 +80,9 @@ enum zd_status export_check_link(const char *dir, const char *name)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_DATA, "E0316",
             "%s is a link to a file outside of the model's folder", path);
-    zd_fail_help("replace the link by the file: every checkpoint and the "
-                 "exported model have a copy of it");
-    return ZD_ERR_DATA;
+    return zd_fail_help(
+            "replace the link by the file: every checkpoint and the "
+            "exported model have a copy of it");
 }
 
 static bool is_export_name(const char *name)
@@ -176,8 +176,7 @@ enum zd_status export_dir_check(const char *dir, bool finished)
     ZD_FAIL(ZD_ERR_CREATE, "E0314", "`%s` already exists and %s%s%s", dir,
             found.foreign[0] ? "holds `" : "was not written by zerod",
             found.foreign, found.foreign[0] ? "`, which no export writes" : "");
-    zd_fail_help("name another folder, or remove this one");
-    return ZD_ERR_CREATE;
+    return zd_fail_help("name another folder, or remove this one");
 }
 
 enum zd_status export_dir_places(
@@ -210,8 +209,7 @@ enum zd_status export_dir_names(
         return export_dir_check(temporary, false);
     ZD_FAIL(ZD_ERR_CREATE, "E0314", "`%s` holds %s, which %s would replace", to,
             kinds[is_adapter], kinds[!is_adapter]);
-    zd_fail_help("name another folder, or remove this one");
-    return ZD_ERR_CREATE;
+    return zd_fail_help("name another folder, or remove this one");
 }
 
 enum zd_status export_dir_begin(const char *temporary)

@@ -37,8 +37,7 @@ static enum zd_status match_digest(
             "%s was trained on another base: its digest was %s, that of %s is "
             "%s",
             checkpoint_path(checkpoint), was ? was : "nothing", where, digest);
-    zd_fail_help("%s", help);
-    return ZD_ERR_DATA;
+    return zd_fail_help("%s", help);
 }
 
 enum zd_status checkpoint_match_base(
@@ -59,9 +58,9 @@ enum zd_status checkpoint_match_base(
                 "%s has trained %s, which is frozen now: later checkpoints "
                 "would lose it",
                 checkpoint_path(checkpoint), param->name);
-        zd_fail_help("let it train, or export the checkpoint and begin with "
-                     "that model in another job.output_dir");
-        return ZD_ERR_CONFIG;
+        return zd_fail_help(
+                "let it train, or export the checkpoint and begin with "
+                "that model in another job.output_dir");
     }
     if (!lacks)
         return ZD_OK;

@@ -35,8 +35,7 @@ static enum zd_status open_source(
         ZD_FAIL(ZD_ERR_DATA, "E0328",
                 "%s holds a whole model, not an adapter to merge",
                 request->path);
-        zd_fail_help("without --merge it is exported as it is");
-        return ZD_ERR_DATA;
+        return zd_fail_help("without --merge it is exported as it is");
     }
     ZD_TRY(checkpoint_match_model(e->checkpoint, &e->table));
     return base_open_whole(
@@ -97,8 +96,8 @@ static enum zd_status write_adapter(
         ZD_FAIL(ZD_ERR_USAGE, "E0101",
                 "`%s` holds an adapter: there is nothing to quantize",
                 request->path);
-        zd_fail_help("--merge: the model with the adapter in it, quantized");
-        return ZD_ERR_USAGE;
+        return zd_fail_help(
+                "--merge: the model with the adapter in it, quantized");
     }
     if (rank > 0)
         return ZD_OK;

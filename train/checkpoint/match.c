@@ -71,8 +71,7 @@ static enum zd_status fail_data(
     ZD_FAIL(ZD_ERR_CONFIG, "E0811",
             "the checkpoint was made otherwise: %s was %s, is %s", what,
             text_of(before, a), text_of(now, b));
-    zd_fail_help("restore the setting, or use a new job.output_dir");
-    return ZD_ERR_CONFIG;
+    return zd_fail_help("restore the setting, or use a new job.output_dir");
 }
 
 static enum zd_status match_data(

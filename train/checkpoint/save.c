@@ -115,8 +115,8 @@ static enum zd_status check_replaced(
         }
         ZD_FAIL(ZD_ERR_IO, "E0814",
                 "%s already exists, and this run did not write it", final);
-        zd_fail_help("move it away, or give this run another job.output_dir");
-        return ZD_ERR_IO;
+        return zd_fail_help(
+                "move it away, or give this run another job.output_dir");
     }
     if (status != ZD_ERR_DATA && status != ZD_ERR_NO_INPUT)
         return status;
@@ -143,9 +143,8 @@ static enum zd_status begin_dir(
                 "free",
                 writer->job->job.output_dir, (unsigned long long)need,
                 (unsigned long long)free_bytes);
-        zd_fail_help("free some space, or keep fewer with "
-                     "checkpoint.save_total_limit");
-        return ZD_ERR_IO;
+        return zd_fail_help("free some space, or keep fewer with "
+                            "checkpoint.save_total_limit");
     }
     if (mkdir(tmp, 0750) != 0)
         return ZD_FAIL(

@@ -37,14 +37,13 @@ static enum zd_status check_set(
     if (command->given[SET_SAVE_STEPS] && !live_saves_by_steps(trainer)) {
         ZD_FAIL(ZD_ERR_USAGE, "E1006",
                 "this run does not save by a number of steps");
-        zd_fail_help("checkpoint.save_strategy = \"steps\"");
-        return ZD_ERR_USAGE;
+        return zd_fail_help("checkpoint.save_strategy = \"steps\"");
     }
     if (command->given[SET_EVAL_STEPS] && !live_evaluates_by_steps(trainer)) {
         ZD_FAIL(ZD_ERR_USAGE, "E1006",
                 "this run does not evaluate by a number of steps");
-        zd_fail_help("eval.eval_strategy = \"steps\", and [[data.eval]]");
-        return ZD_ERR_USAGE;
+        return zd_fail_help(
+                "eval.eval_strategy = \"steps\", and [[data.eval]]");
     }
     if (command->given[SET_LEARNING_RATE] &&
         !(live_scheduled_rate(trainer) > 0))

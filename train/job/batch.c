@@ -17,10 +17,9 @@ static enum zd_status fail_divide(
     ZD_FAIL(ZD_ERR_CONFIG, "E0211",
             "train.global_batch_size = %lld is not a multiple of %s = %lld",
             (long long)global, unit_text, (long long)unit);
-    zd_fail_help(
+    return zd_fail_help(
             "the nearest that does: train.global_batch_size = %lld",
             (long long)nearest_multiple(global, unit));
-    return ZD_ERR_CONFIG;
 }
 
 enum zd_status train_resolve_batch(
@@ -39,11 +38,10 @@ enum zd_status train_resolve_batch(
                     "%lld, not %lld",
                     (long long)B, (long long)A, (long long)N,
                     (long long)(B * A * N), (long long)G);
-            zd_fail_help(
+            return zd_fail_help(
                     "remove one of the three, or set "
                     "train.global_batch_size = %lld",
                     (long long)(B * A * N));
-            return ZD_ERR_CONFIG;
         }
     } else if (G && B) {
         if (G % (B * N))

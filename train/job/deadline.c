@@ -52,8 +52,8 @@ enum zd_status deadline_init(
     ZD_FAIL(ZD_ERR_CONFIG, "E1030",
             "run.deadline = \"%s\" has passed: there is no time to train",
             text);
-    zd_fail_help("give a later one, or a time from the start like \"8h\"");
-    return ZD_ERR_CONFIG;
+    return zd_fail_help(
+            "give a later one, or a time from the start like \"8h\"");
 }
 
 bool deadline_has_come(

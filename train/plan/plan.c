@@ -33,8 +33,7 @@ static enum zd_status check_positions(
     ZD_FAIL(ZD_ERR_CONFIG, "E0215",
             "data.cutoff_len = %d is beyond the %d positions of the model",
             job->data.cutoff_len, config->max_positions);
-    zd_fail_help("data.cutoff_len = %d", config->max_positions);
-    return ZD_ERR_CONFIG;
+    return zd_fail_help("data.cutoff_len = %d", config->max_positions);
 }
 
 /* Elsewhere than in the run: nodes are as they are said to be, or have a rank

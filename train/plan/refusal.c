@@ -130,8 +130,7 @@ enum zd_status plan_refuse(
             memories[shortage].name, memories[shortage].needs,
             units_bytes(memories[shortage].limit, limit),
             memories[shortage].limit, source);
-    zd_fail_help("%s", help);
-    return ZD_ERR_UNFIT;
+    return zd_fail_help("%s", help);
 }
 
 /* --- the smallest machine ------------------------------------------------- */

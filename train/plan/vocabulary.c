@@ -38,8 +38,7 @@ static enum zd_status check_head(
             "the tokenizer has %d ids, the model %d rows: the model could not "
             "predict new tokens",
             ids, config->vocab_size);
-    zd_fail_help("name lm_head too");
-    return ZD_ERR_CONFIG;
+    return zd_fail_help("name lm_head too");
 }
 
 static bool saves_embedding(

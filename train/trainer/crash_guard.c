@@ -185,13 +185,12 @@ static enum zd_status refuse(
             past->same, name[0] ? name : "the beginning",
             (long long)json_integer_at(past->last, "step"), how,
             what[0] ? " (" : "", what, what[0] ? ")" : "");
-    zd_fail_help(
+    return zd_fail_help(
             "another start would end like them: mend the cause; --resume %s "
             "tries once more%s%s",
             name[0] ? name : "never",
             name[0] ? "" : ", and so does a start without ",
             name[0] ? "" : guard->path);
-    return ZD_ERR_NUMERICS;
 }
 
 /* Rank 0: refuses, or forgets what is of another checkpoint or job. */

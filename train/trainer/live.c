@@ -181,9 +181,9 @@ static enum zd_status resume_accumulation(struct trainer *trainer)
                     "went on; %d ranks of %d samples do not divide it",
                     (long long)live->global_batch, trainer->plan.world,
                     trainer->plan.per_device);
-            zd_fail_help("another number of ranks, or train.global_batch_size "
-                         "in the job file, which then holds again");
-            return ZD_ERR_CONFIG;
+            return zd_fail_help(
+                    "another number of ranks, or train.global_batch_size "
+                    "in the job file, which then holds again");
         }
     }
     ZD_TRY(batches_accumulate(trainer, (int)A));

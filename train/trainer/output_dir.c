@@ -44,8 +44,8 @@ static enum zd_status take_lock(struct output_dir *dir)
         close(fd);
         ZD_FAIL(ZD_ERR_CREATE, "E0734", "%s is in use by another job (%s)",
                 dir->path, n > 0 ? holder : "unknown");
-        zd_fail_help("wait for it, or give this job another job.output_dir");
-        return ZD_ERR_CREATE;
+        return zd_fail_help(
+                "wait for it, or give this job another job.output_dir");
     }
     char host[64] = "";
     gethostname(host, sizeof host - 1);

@@ -26,8 +26,8 @@ static enum zd_status check_same(const struct topology *topology)
         ZD_FAIL(ZD_ERR_UNFIT, "E1250",
                 "rank %d on %s has a GPU and rank %d on %s has none", with,
                 all[with].host, without, all[without].host);
-        zd_fail_help("device.backend = \"cpu\", or hosts that all have GPUs");
-        return ZD_ERR_UNFIT;
+        return zd_fail_help(
+                "device.backend = \"cpu\", or hosts that all have GPUs");
     }
     return ZD_OK;
 }
