@@ -2,6 +2,7 @@
 #ifndef ZD_DATA_RECORD_H
 #define ZD_DATA_RECORD_H
 
+#include "data/chat.h"
 #include "data/document.h"
 
 /* What this entry calls the key "text" or "messages"; any other is itself. */
@@ -24,5 +25,15 @@ enum zd_status record_refuse_filled(
 /* Rows for DPO, ORPO and reward models (chosen, rejected), or KTO (label). */
 enum zd_status record_check_preference(const json_t *record);
 enum zd_status record_refuse_preference(const char *keys);
+
+/* What the keys of a conversation and of its messages are. */
+struct message_names {
+    const char *list, *role, *content;
+    bool is_sharegpt;
+};
+/* The message of this index, into the conversation. ZD_ERR_DATA names it. */
+enum zd_status message_read(
+        const struct message_names *names, size_t index, const json_t *value,
+        bool is_masked, struct conversation *conversation);
 
 #endif
