@@ -62,28 +62,17 @@ static void tell_scale(
 {
     double was = report->loss_scale.scale,
            now = trainer->state.loss_scale.scale;
-    switch (report->scale_change) {
-    case LOSS_SCALE_GREW:
+    if (report->scale_change == LOSS_SCALE_GREW)
         zd_log_info(
                 "loss scale %.10g from step %lld on (was %.10g)", now,
                 (long long)report->step + 1, was);
-        break;
-    case LOSS_SCALE_SHRANK:
+    else if (
+            report->scale_change == LOSS_SCALE_SHRANK ||
+            report->scale_change == LOSS_SCALE_WAITED)
         zd_log_info(
                 "step %lld was skipped: a gradient overflowed at loss scale "
                 "%.10g; %.10g from now on",
                 (long long)report->step, was, now);
-        break;
-    case LOSS_SCALE_WAITED:
-        zd_log_info(
-                "step %lld was skipped: a gradient overflowed at loss scale "
-                "%.10g, which is kept (hysteresis)",
-                (long long)report->step, was);
-        break;
-    case LOSS_SCALE_KEPT:
-    case LOSS_SCALE_SPENT:
-        break;
-    }
 }
 
 static enum zd_status fail_scale(

@@ -57,6 +57,10 @@ enum zd_status st_read_bytes(
  * the first tensor) and of each tensor, as they lie in the file: so parts may
  * be written and read in any order. Reads every byte. */
 enum zd_status st_digest(const char *path, char hex[HASH_HEX]);
+/* Of one tensor. */
+enum zd_status st_tensor_digest(
+        const struct st_file *file, const struct st_tensor *tensor,
+        char hex[HASH_HEX]);
 
 /* Writer: declare all tensors, then write the data of each, in any order. In
  * the file they lie as the reference writer puts them (dtype descending, then

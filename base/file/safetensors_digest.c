@@ -8,29 +8,31 @@
 
 enum { CHUNK = 1 << 20 };
 
-struct reading {
-    const struct st_file *file;
-    struct hasher *part, *all;
-    char *chunk;
-};
-
-/* The digest of a part of the file is added to that of all. */
-static enum zd_status add_part(
-        const struct reading *reading, uint64_t begin, uint64_t bytes)
+static enum zd_status digest_part(
+        const struct st_file *file, uint64_t begin, uint64_t bytes,
+        char hex[HASH_HEX])
 {
-    char hex[HASH_HEX];
-    const struct st_file *file = reading->file;
-    hasher_reset(reading->part);
-    for (uint64_t done = 0; done < bytes; done += CHUNK) {
+    enum zd_status status = ZD_OK;
+    struct hasher *hasher = hasher_create();
+    char *chunk = zd_must(malloc(CHUNK));
+    for (uint64_t done = 0; done < bytes && status == ZD_OK; done += CHUNK) {
         uint64_t left = bytes - done;
         size_t count = left < CHUNK ? (size_t)left : CHUNK;
-        ZD_TRY(fs_pread(
-                file->fd, file->path, reading->chunk, count, begin + done));
-        hasher_update(reading->part, reading->chunk, count);
+        status = fs_pread(file->fd, file->path, chunk, count, begin + done);
+        if (status == ZD_OK)
+            hasher_update(hasher, chunk, count);
     }
-    hasher_finish(reading->part, hex);
-    hasher_update(reading->all, hex, HASH_HEX - 1);
-    return ZD_OK;
+    hasher_finish(hasher, hex);
+    free(chunk);
+    hasher_destroy(hasher);
+    return status;
+}
+
+enum zd_status st_tensor_digest(
+        const struct st_file *file, const struct st_tensor *tensor,
+        char hex[HASH_HEX])
+{
+    return digest_part(file, tensor->begin, tensor->bytes, hex);
 }
 
 static int by_place(const void *a, const void *b)
@@ -41,10 +43,11 @@ static int by_place(const void *a, const void *b)
     return ((*x)->bytes > (*y)->bytes) - ((*x)->bytes < (*y)->bytes);
 }
 
-static enum zd_status add_parts(
-        const struct reading *reading, const struct st_tensor **order)
+static enum zd_status digest_parts(
+        const struct st_file *file, const struct st_tensor **order,
+        struct hasher *all)
 {
-    const struct st_file *file = reading->file;
+    char hex[HASH_HEX];
     uint64_t data = file->file_bytes;
     for (int i = 0; i < file->tensor_count; i++) {
         order[i] = &file->tensors[i];
@@ -52,9 +55,12 @@ static enum zd_status add_parts(
     }
     qsort(order, (size_t)file->tensor_count, sizeof(struct st_tensor *),
           by_place);
-    ZD_TRY(add_part(reading, 0, data));
-    for (int i = 0; i < file->tensor_count; i++)
-        ZD_TRY(add_part(reading, order[i]->begin, order[i]->bytes));
+    ZD_TRY(digest_part(file, 0, data, hex));
+    hasher_update(all, hex, HASH_HEX - 1);
+    for (int i = 0; i < file->tensor_count; i++) {
+        ZD_TRY(st_tensor_digest(file, order[i], hex));
+        hasher_update(all, hex, HASH_HEX - 1);
+    }
     return ZD_OK;
 }
 
@@ -62,20 +68,14 @@ enum zd_status st_digest(const char *path, char hex[HASH_HEX])
 {
     struct st_file *file;
     ZD_TRY(st_open(path, &file));
-    struct reading reading = {
-            .file = file,
-            .part = hasher_create(),
-            .all = hasher_create(),
-            .chunk = zd_must(malloc(CHUNK))};
+    struct hasher *all = hasher_create();
     const struct st_tensor **order =
             zd_array((size_t)file->tensor_count, sizeof(struct st_tensor *));
-    enum zd_status status = add_parts(&reading, order);
+    enum zd_status status = digest_parts(file, order, all);
     if (status == ZD_OK)
-        hasher_finish(reading.all, hex);
+        hasher_finish(all, hex);
     free(order);
-    free(reading.chunk);
-    hasher_destroy(reading.part);
-    hasher_destroy(reading.all);
+    hasher_destroy(all);
     st_close(file);
     return status;
 }
