@@ -50,7 +50,9 @@ static bool same_run(const char *a, const char *b, bool cuts_alike)
 {
     return same_training(a, b, 0) &&
            (!rows_of(a, "eval_loss") || same_column(a, b, "eval_loss", 0)) &&
-           same_model(a, b) && (!cuts_alike || same_shards(a, b));
+           (same_model(a, b) ||
+            same_output(a, b, "peft/adapter_model.safetensors")) &&
+           (!cuts_alike || same_shards(a, b));
 }
 
 static bool as_planned(const struct group *group, const char *dir)
