@@ -16,7 +16,9 @@ enum zd_status chunk_acquire(
 {
     const struct chunk *chunk = &offload->chunks[index];
     if (!offload->file) {
-        image_chunk(&offload->states, chunk, memory_out);
+        record_memory(
+                &offload->request, chunk, RECORD_ALIGN,
+                offload->states + offload->records[index], memory_out);
         chunk_slots(&offload->store_request, chunk, memory_out);
         return ZD_OK;
     }

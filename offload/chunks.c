@@ -2,15 +2,7 @@
 #include "offload/store.h"
 
 const struct part_span part_spans[OFFLOAD_PARTS] = {
-        [OFFLOAD_MASTER] = {"offload.master", ARENA_HOST, SPAN_OPTIMIZER},
-        [OFFLOAD_STATES_8BIT] =
-                {"offload.states.8bit", ARENA_HOST, SPAN_OPTIMIZER},
-        [OFFLOAD_SCALES] =
-                {"offload.states.scales", ARENA_HOST, SPAN_OPTIMIZER},
-        [OFFLOAD_STATES_BF16] =
-                {"offload.states.bf16", ARENA_HOST, SPAN_OPTIMIZER},
-        [OFFLOAD_STATES_32BIT] =
-                {"offload.states.32bit", ARENA_HOST, SPAN_OPTIMIZER},
+        [OFFLOAD_STATES] = {"offload.states", ARENA_HOST, SPAN_OPTIMIZER},
         [OFFLOAD_SLOTS] = {"offload.slots", ARENA_PINNED, SPAN_GRADS},
         [OFFLOAD_ACCUMULATORS] =
                 {"offload.accumulators", ARENA_PINNED, SPAN_GRADS},

@@ -24,7 +24,7 @@ static void take_tables(struct offload *offload)
     offload->chunks = zd_array(chunks, sizeof *offload->chunks);
     offload->is_updated = zd_array(chunks, sizeof *offload->is_updated);
     offload->extent_chunks = zd_array(extents, sizeof *offload->extent_chunks);
-    offload->places = zd_array(extents, sizeof *offload->places);
+    offload->records = zd_array(chunks, sizeof *offload->records);
     offload->segments = zd_array(segments, sizeof *offload->segments);
     offload->segment_offsets =
             zd_array(segments, sizeof *offload->segment_offsets);
@@ -53,46 +53,31 @@ static void fill_tables(struct offload *offload)
     }
 }
 
+/* Records of the states, and of their old values with the gradients behind. */
 static enum zd_status create_store(struct offload *offload)
 {
-    size_t bytes[OFFLOAD_PARTS] = {0};
+    const struct offload_request *request = &offload->request;
     offload->store_request = (struct store_request){
-            .request = &offload->request,
+            .request = request,
             .chunks = offload->chunks,
             .chunk_count = offload->chunk_count,
             .segment_offsets = offload->segment_offsets,
             .arena = offload->arena,
             .place = &offload->place,
     };
-    if (offload->request.options->optimizer == OFFLOAD_NVME)
+    if (request->options->optimizer == OFFLOAD_NVME)
         return store_file_create(&offload->store_request, &offload->file);
-    image_measure(&offload->request, bytes, offload->places);
-    offload->states.request = &offload->request;
-    offload->states.places = offload->places;
-    for (int part = OFFLOAD_MASTER; part <= OFFLOAD_STATES_32BIT; part++)
-        if (bytes[part])
-            offload->states.part[part] =
-                    arena_span(offload->arena, part_spans[part].name);
+    uint64_t bytes = records_place(
+            request, offload->chunks, offload->chunk_count, RECORD_ALIGN,
+            offload->records);
+    if (!bytes)
+        return ZD_OK;
+    offload->states = arena_span(offload->arena, "offload.states");
+    if (request->options->clipping != OFFLOAD_CLIP_UNDO)
+        return ZD_OK;
+    offload->undo = arena_span(offload->arena, "offload.undo");
+    offload->undo_grads = offload->undo + bytes;
     return ZD_OK;
-}
-
-/* The old values' image, its parts one after the other, gradients last. */
-static void create_undo(struct offload *offload)
-{
-    const struct offload_request *request = &offload->request;
-    size_t bytes[OFFLOAD_PARTS] = {0};
-    if (request->options->clipping != OFFLOAD_CLIP_UNDO ||
-        !offload->chunk_count)
-        return;
-    char *at = arena_span(offload->arena, "offload.undo");
-    image_measure(request, bytes, offload->places);
-    offload->undo.request = request;
-    offload->undo.places = offload->places;
-    for (int part = OFFLOAD_MASTER; part <= OFFLOAD_STATES_32BIT; part++) {
-        offload->undo.part[part] = at;
-        at += image_undo_bytes(bytes[part]);
-    }
-    offload->undo_grads = at;
 }
 
 static void create_stages(struct offload *offload)
@@ -143,7 +128,6 @@ static enum zd_status begin(struct offload *offload)
     ZD_TRY(create_feeds(offload));
     ZD_TRY(segments_create(offload));
     ZD_TRY(create_store(offload));
-    create_undo(offload);
     ZD_TRY(workers_start(offload));
     return clear_states(offload);
 }
@@ -209,7 +193,7 @@ void offload_destroy(struct offload *offload)
     free(offload->jobs);
     free(offload->segment_offsets);
     free(offload->segments);
-    free(offload->places);
+    free(offload->records);
     free(offload->extent_chunks);
     free(offload->is_updated);
     free(offload->chunks);

@@ -12,9 +12,9 @@
 #define ZD_OFFLOAD_ENGINE_H
 
 #include "offload/feed.h"
-#include "offload/image.h"
 #include "offload/snapshot.h"
 #include "offload/stage.h"
+#include "offload/store_record.h"
 
 #include <pthread.h>
 
@@ -81,12 +81,11 @@ struct offload {
     struct segment *segments;
     size_t *segment_offsets;
     struct store_request store_request;
-    struct image states;       /* masters and states in memory, or .. */
+    uint64_t *records;         /* by chunk: where it begins in states, undo */
+    char *states;              /* masters and states in memory, or .. */
     struct store_file *file;   /* .. in a file; else NULL */
     struct snapshot *snapshot; /* NULL: no one reads while updates go on */
-    struct image undo;         /* old masters and states */
-    struct extent_place *places;
-    char *undo_grads;
+    char *undo, *undo_grads;   /* old masters and states, gradients */
     struct stage grad_stage, param_stage;
     struct feed down, up; /* the trainer's way to the streams of `place` */
 

@@ -1,7 +1,7 @@
 /* measure.c - what the engine of a rank takes, and what it refuses. */
 #include "base/must.h"
-#include "offload/image.h"
 #include "offload/stage.h"
+#include "offload/store_record.h"
 #include "optim/optimizers.h"
 
 #include <stdlib.h>
@@ -53,25 +53,25 @@ static void measure_slots(
     bytes[OFFLOAD_STAGING] = stage_bytes(request);
 }
 
-static void measure_undo(
+/* Masters and states: in a file, before which memory has a ring, or in memory,
+ * and there perhaps twice, with the gradients. */
+static enum zd_status measure_chunks(
         const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
 {
-    if (request->options->clipping != OFFLOAD_CLIP_UNDO)
-        return;
-    for (int part = OFFLOAD_MASTER; part <= OFFLOAD_STATES_32BIT; part++)
-        bytes[OFFLOAD_UNDO] += image_undo_bytes(bytes[part]);
-    bytes[OFFLOAD_UNDO] += bytes[OFFLOAD_SLOTS] + bytes[OFFLOAD_ACCUMULATORS];
-}
-
-/* Masters and states are in a file; in memory there is its ring. */
-static enum zd_status measure_file(
-        const struct offload_request *request, size_t bytes[OFFLOAD_PARTS])
-{
+    enum zd_status status = ZD_OK;
     int count = chunks_cut(request, NULL);
     struct chunk *chunks = zd_array((size_t)count, sizeof *chunks);
     chunks_cut(request, chunks);
-    enum zd_status status = store_file_measure(
-            request, chunks, count, &bytes[OFFLOAD_RING], &bytes[OFFLOAD_FILE]);
+    if (request->options->optimizer == OFFLOAD_NVME)
+        status = store_file_measure(
+                request, chunks, count, &bytes[OFFLOAD_RING],
+                &bytes[OFFLOAD_FILE]);
+    else
+        bytes[OFFLOAD_STATES] =
+                records_place(request, chunks, count, RECORD_ALIGN, NULL);
+    if (request->options->clipping == OFFLOAD_CLIP_UNDO)
+        bytes[OFFLOAD_UNDO] = bytes[OFFLOAD_STATES] + bytes[OFFLOAD_SLOTS] +
+                              bytes[OFFLOAD_ACCUMULATORS];
     free(chunks);
     return status;
 }
@@ -82,11 +82,7 @@ enum zd_status offload_measure(
     memset(bytes, 0, OFFLOAD_PARTS * sizeof bytes[0]);
     ZD_TRY(check_options(request));
     measure_slots(request, bytes);
-    if (request->options->optimizer == OFFLOAD_NVME)
-        return measure_file(request, bytes);
-    image_measure(request, bytes, NULL);
-    measure_undo(request, bytes);
-    return ZD_OK;
+    return measure_chunks(request, bytes);
 }
 
 enum zd_status offload_plan_spans(

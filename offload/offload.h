@@ -76,11 +76,7 @@ struct offload_request {
 /* Memory of a rank, by what it is for: spans of these names. ARENA_HOST but
  * where noted; a part of 0 bytes has no span. */
 enum offload_part {
-    OFFLOAD_MASTER,       /* "offload.master" */
-    OFFLOAD_STATES_8BIT,  /* "offload.states.8bit": codes of m and v */
-    OFFLOAD_SCALES,       /* "offload.states.scales" */
-    OFFLOAD_STATES_BF16,  /* "offload.states.bf16" */
-    OFFLOAD_STATES_32BIT, /* "offload.states.32bit": of small tensors too */
+    OFFLOAD_STATES,       /* "offload.states": masters too, chunk by chunk */
     OFFLOAD_SLOTS,        /* "offload.slots" (pinned) */
     OFFLOAD_ACCUMULATORS, /* "offload.accumulators" (pinned) */
     OFFLOAD_PARAMS,       /* "offload.params" (pinned) */
@@ -234,7 +230,7 @@ void offload_set_spans(struct offload *offload, struct spans *spans);
 
 struct offload_facts { /* what was settled at its creation */
     int worker_threads;
-    bool is_bound;       /* to a CPU each */
+    bool is_bound;            /* to a CPU each */
     bool has_file, is_direct; /* the file: past the page cache */
 };
 struct offload_facts offload_facts(const struct offload *offload);

@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { ALIGN = 64 };
 enum state { GONE, LIVE, READING, COPYING, COPIED };
 
 struct saved { /* of a chunk */
@@ -41,10 +40,7 @@ size_t snapshot_bytes(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count)
 {
-    size_t bytes = 0;
-    for (int c = 0; c < chunk_count; c++)
-        bytes += record_bytes(request, &chunks[c], ALIGN);
-    return bytes;
+    return records_place(request, chunks, chunk_count, RECORD_ALIGN, NULL);
 }
 
 /* --- life ----------------------------------------------------------------- */
@@ -54,11 +50,11 @@ static void place_rooms(struct snapshot *snapshot, char *memory, size_t bytes)
 {
     const struct offload_request *request = snapshot->request;
     const struct chunk *chunks = snapshot->chunks;
-    size_t largest =
-            record_largest(request, chunks, snapshot->chunk_count, ALIGN);
+    size_t largest = record_largest(
+            request, chunks, snapshot->chunk_count, RECORD_ALIGN);
     for (int c = 0; snapshot->has_all && c < snapshot->chunk_count; c++) {
         snapshot->saved[c].room = memory;
-        memory += record_bytes(request, &chunks[c], ALIGN);
+        memory += record_bytes(request, &chunks[c], RECORD_ALIGN);
     }
     if (snapshot->has_all)
         return;
@@ -235,7 +231,7 @@ static void copy_chunk(
 {
     const struct offload_request *request = snapshot->request;
     const struct optim_layout *layout = &request->extents[chunk->extent].layout;
-    record_memory(request, chunk, ALIGN, room, copy);
+    record_memory(request, chunk, RECORD_ALIGN, room, copy);
     copy_past_cache(
             copy->master, live->master,
             chunk->count * dtype_bytes(offload_master_type(request->optim)));

@@ -407,19 +407,6 @@ void store_file_destroy(struct store_file *file)
     free(file);
 }
 
-/* Returns the bytes of the whole file. */
-static uint64_t place_records(struct store_file *file)
-{
-    const struct store_request *request = &file->request;
-    uint64_t at = 0;
-    for (int i = 0; i < request->chunk_count; i++) {
-        file->offsets[i] = at;
-        file->buffer_of[i] = NO_BUFFER;
-        at += record_bytes(request->request, &request->chunks[i], AIO_ALIGN);
-    }
-    return at;
-}
-
 static void place_buffers(struct store_file *file, size_t record_bytes)
 {
     char *ring = arena_span(file->request.arena, "offload.ring");
@@ -467,7 +454,11 @@ enum zd_status store_file_create(
     file->in_file = CHUNK_STATES;
     if (offload_params_in_file(request->request))
         file->in_file |= CHUNK_SLOT;
-    uint64_t file_bytes = place_records(file);
+    uint64_t file_bytes = records_place(
+            request->request, request->chunks, request->chunk_count, AIO_ALIGN,
+            file->offsets);
+    for (int i = 0; i < request->chunk_count; i++)
+        file->buffer_of[i] = NO_BUFFER;
     if (file->buffer_count)
         place_buffers(file, record_bytes);
     enum zd_status status = aio_create(&options->aio, &file->aio);

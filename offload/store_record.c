@@ -26,8 +26,7 @@ struct record record_of(
                     &request->extents[chunk->extent].layout, count, align)};
     size_t *part = record.part;
     part[1] = round_up(
-            chunk->count * dtype_bytes(offload_master_type(request->optim)),
-            align);
+            count * dtype_bytes(offload_master_type(request->optim)), align);
     part[2] = part[1] + record.lanes.lane[OPTIM_V];
     part[3] = part[1] + record.lanes.lane[OPTIM_LANES];
     part[4] = part[3];
@@ -58,6 +57,30 @@ void record_memory(
         memory->slot = data + record.part[3];
 }
 
+uint64_t records_place(
+        const struct offload_request *request, const struct chunk *chunks,
+        int chunk_count, size_t align, uint64_t *offsets)
+{
+    uint64_t at = 0;
+    for (int i = 0; i < chunk_count; i++) {
+        if (offsets)
+            offsets[i] = at;
+        at += record_bytes(request, &chunks[i], align);
+    }
+    return at;
+}
+
+void chunk_copy(
+        const struct offload_request *request, const struct chunk *chunk,
+        const struct chunk_memory *to, const struct chunk_memory *from)
+{
+    memcpy(to->master, from->master,
+           chunk->count * dtype_bytes(offload_master_type(request->optim)));
+    optim_lanes_copy(
+            &request->extents[chunk->extent].layout, &to->lanes, &from->lanes,
+            chunk->count);
+}
+
 size_t record_largest(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, size_t align)
@@ -81,11 +104,9 @@ enum zd_status store_file_measure(
         const struct offload_request *request, const struct chunk *chunks,
         int chunk_count, size_t *ring_bytes_out, size_t *file_bytes_out)
 {
-    size_t file_bytes = 0, ring_bytes;
+    size_t ring_bytes;
     size_t largest = record_largest(request, chunks, chunk_count, AIO_ALIGN);
     size_t count = (size_t)record_ring_count(request, chunk_count);
-    for (int i = 0; i < chunk_count; i++)
-        file_bytes += record_bytes(request, &chunks[i], AIO_ALIGN);
     /* the span begins at a multiple of ARENA_ALIGN */
     if (__builtin_mul_overflow(largest, count, &ring_bytes) ||
         ring_bytes > SIZE_MAX / 4)
@@ -93,7 +114,8 @@ enum zd_status store_file_measure(
                 ZD_ERR_UNFIT, "E0603",
                 "the buffers of the NVMe tier are too large");
     *ring_bytes_out = ring_bytes ? ring_bytes + AIO_ALIGN - ARENA_ALIGN : 0;
-    *file_bytes_out = file_bytes;
+    *file_bytes_out =
+            records_place(request, chunks, chunk_count, AIO_ALIGN, NULL);
     return ZD_OK;
 }
 

@@ -46,6 +46,16 @@ static void update_now(
 
 /* --- old values ----------------------------------------------------------- */
 
+static struct chunk_memory old_values(
+        const struct offload *offload, const struct chunk *chunk)
+{
+    struct chunk_memory old = {0};
+    record_memory(
+            &offload->request, chunk, RECORD_ALIGN,
+            offload->undo + offload->records[chunk - offload->chunks], &old);
+    return old;
+}
+
 /* Where the gradient of a chunk is saved: as the slots, elsewhere. */
 static void *saved_grad(
         const struct offload *offload, const struct chunk *chunk)
@@ -61,8 +71,7 @@ void chunk_save(
         const struct chunk_memory *memory)
 {
     const struct offload_request *request = &offload->request;
-    struct chunk_memory old = {0};
-    image_chunk(&offload->undo, chunk, &old);
+    struct chunk_memory old = old_values(offload, chunk);
     chunk_copy(request, chunk, &old, memory);
     memcpy(saved_grad(offload, chunk), memory->slot,
            chunk->count * dtype_bytes(offload_grad_type(request)));
@@ -73,8 +82,7 @@ static void put_back(
         const struct chunk_memory *memory)
 {
     const struct offload_request *request = &offload->request;
-    struct chunk_memory old = {0};
-    image_chunk(&offload->undo, chunk, &old);
+    struct chunk_memory old = old_values(offload, chunk);
     chunk_copy(request, chunk, memory, &old);
     memcpy(memory->slot, saved_grad(offload, chunk),
            chunk->count * dtype_bytes(offload_grad_type(request)));

@@ -37,9 +37,7 @@ Test(offload_measure, prices_eight_bytes_and_a_scale_for_each_parameter)
     struct small_engine s;
     sizes_init(&s, OPTIM_STATE_8BIT);
     cr_assert_eq(per_param(&s), 8.03125);
-    cr_assert_eq(bytes[OFFLOAD_MASTER], 4 * COUNT);
-    cr_assert_eq(bytes[OFFLOAD_STATES_8BIT], 2 * COUNT);
-    cr_assert_eq(bytes[OFFLOAD_SCALES], COUNT / 32);
+    cr_assert_eq(bytes[OFFLOAD_STATES], 6 * COUNT + COUNT / 32);
     cr_assert_eq(bytes[OFFLOAD_SLOTS], 2 * COUNT);
     s.request.accumulates = true;
     cr_assert_eq(per_param(&s), 10.03125);
@@ -81,10 +79,8 @@ Test(offload_measure, names_its_spans)
     cr_assert_eq(offload_measure(&s.request, bytes), ZD_OK);
     arena_plan_init(&plan);
     cr_assert_eq(offload_plan_spans(bytes, &plan), ZD_OK);
-    cr_assert_eq(plan.span_count, 4);
-    cr_assert_not_null(arena_plan_find(&plan, "offload.master"));
-    cr_assert_not_null(arena_plan_find(&plan, "offload.states.8bit"));
-    cr_assert_not_null(arena_plan_find(&plan, "offload.states.scales"));
+    cr_assert_eq(plan.span_count, 2);
+    cr_assert_not_null(arena_plan_find(&plan, "offload.states"));
     cr_assert_eq(arena_plan_find(&plan, "offload.slots")->memory, ARENA_PINNED);
     arena_plan_fini(&plan);
 }

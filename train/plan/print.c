@@ -27,11 +27,7 @@ static bool moves_anything(const struct offload_options *offload)
 static const struct {
     const char *span, *name;
 } per_parameter[] = {
-        {"offload.master", "master"},
-        {"offload.states.8bit", "8-bit states"},
-        {"offload.states.scales", "scales"},
-        {"offload.states.bf16", "bf16 states"},
-        {"offload.states.32bit", "32-bit states"},
+        {"offload.states", "masters and states"},
         {"offload.slots", "slots"},
         {"offload.accumulators", "accumulators"},
         {"offload.params", "parameters"},
