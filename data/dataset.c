@@ -26,51 +26,42 @@ static int64_t count_samples(const struct dataset_part *part, int T)
     return corpus->count > 0 ? (int64_t)((corpus->count - 1) / (uint64_t)T) : 0;
 }
 
+/* No sample takes part. */
 static enum zd_status fail_short(
-        const struct data_entry *entry, const struct dataset_part *part,
-        const struct dataset_request *request)
+        const struct dataset_part *part, const struct dataset_request *request)
 {
-    int64_t all = part->all;
     const struct data_options *options = request->options;
     const struct corpus *corpus = &part->corpus;
     const struct row_notes *notes = &corpus->notes;
-    enum zd_status status;
-    if (all == 0 && notes->of[ROW_BAD].rows > 0 &&
-        corpus_documents(corpus) == 0) {
-        status = ZD_FAIL(
-                ZD_ERR_DATA, "E0439",
+    const char *path = corpus->entry->path;
+    bool has_documents = corpus_documents(corpus) != 0;
+    if (part->all > 0) {
+        ZD_FAIL(ZD_ERR_DATA, "E0439",
+                "data.val_split = %g of %lld samples of %s %s",
+                options->val_split, (long long)part->all, path,
+                request->from > 0 ? "is empty" : "leaves none to train on");
+        zd_fail_help("another share, or [[data.eval]]");
+    } else if (!has_documents && notes->of[ROW_BAD].rows > 0) {
+        ZD_FAIL(ZD_ERR_DATA, "E0439",
                 "%s has no row that is not bad: data.on_bad_row = \"skip\" "
                 "left out all %lld",
-                entry->path, (long long)notes->of[ROW_BAD].rows);
+                path, (long long)notes->of[ROW_BAD].rows);
         if (notes->of[ROW_BAD].kept > 0)
             zd_fail_help("the first: %s", notes->of[ROW_BAD].first[0]);
-        return status;
-    }
-    if (all == 0 && corpus_documents(corpus) > 0 &&
-        corpus->packing != PACKING_STREAM)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0439",
-                "every document of %s is longer than data.cutoff_len = %d, and "
-                "data.long_documents = \"drop\" leaves it out",
-                entry->path, options->cutoff_len);
-    if (all == 0 && corpus->packing != PACKING_STREAM)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0439", "%s has no documents", entry->path);
-    if (all == 0) {
-        status = ZD_FAIL(
-                ZD_ERR_DATA, "E0439",
-                "%s has %llu tokens, but one sample takes %d", entry->path,
+    } else if (corpus->packing == PACKING_STREAM) {
+        ZD_FAIL(ZD_ERR_DATA, "E0439",
+                "%s has %llu tokens, but one sample takes %d", path,
                 (unsigned long long)corpus->count, options->cutoff_len + 1);
         zd_fail_help("lower data.cutoff_len, or give more text");
-        return status;
+    } else if (has_documents) {
+        ZD_FAIL(ZD_ERR_DATA, "E0439",
+                "every document of %s is longer than data.cutoff_len = %d, and "
+                "data.long_documents = \"drop\" leaves it out",
+                path, options->cutoff_len);
+    } else {
+        ZD_FAIL(ZD_ERR_DATA, "E0439", "%s has no documents", path);
     }
-    status =
-            ZD_FAIL(ZD_ERR_DATA, "E0439",
-                    "data.val_split = %g of %lld samples of %s %s",
-                    options->val_split, (long long)all, entry->path,
-                    request->from > 0 ? "is empty" : "leaves none to train on");
-    zd_fail_help("another share, or [[data.eval]]");
-    return status;
+    return ZD_ERR_DATA;
 }
 
 /* Which samples of the entry take part. */
@@ -86,7 +77,7 @@ static enum zd_status set_part(
     part->first = llround(request->from * (double)all);
     part->count = llround(request->to * (double)all) - part->first;
     part->taken = part->count;
-    return part->count > 0 ? ZD_OK : fail_short(entry, part, request);
+    return part->count > 0 ? ZD_OK : fail_short(part, request);
 }
 
 /* With weights an epoch has as many samples as without, shared by weight. */

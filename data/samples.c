@@ -28,6 +28,16 @@ static enum zd_status append_words(
     return ZD_OK;
 }
 
+/* The file's owner may have written to it since it was opened. */
+static enum zd_status fail_index(
+        const struct dataset_part *part, int64_t sample)
+{
+    return ZD_FAIL(
+            ZD_ERR_DATA, "E0450",
+            "%s is damaged: sample %lld lies beyond its end, or is too long",
+            part->index.path, (long long)sample);
+}
+
 static enum zd_status read_indexed(
         struct dataset *dataset, struct dataset_part *part, int64_t sample,
         size_t *filled)
@@ -35,21 +45,13 @@ static enum zd_status read_indexed(
     const uint64_t *samples = part->index.docs + sample;
     uint64_t at = samples[0], end = samples[1];
     struct pack_piece piece;
-    /* the file's owner may have written to it since it was opened */
     if (at > end || end > part->index.word_count)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0450",
-                "%s is damaged: sample %lld lies beyond "
-                "its end",
-                part->index.path, (long long)sample);
+        return fail_index(part, sample);
     token_cache_touch(&part->index, (size_t)(end - at) * sizeof(uint32_t));
     while (at < end) {
         ZD_TRY(pack_read(&part->pack, &part->index, &at, end, &piece));
         if (piece.count > (uint64_t)dataset->T + 1 - *filled)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0450",
-                    "%s is damaged: sample %lld has more than %d tokens",
-                    part->index.path, (long long)sample, dataset->T + 1);
+            return fail_index(part, sample);
         ZD_TRY(append_words(dataset, part, &piece, filled));
     }
     return ZD_OK;

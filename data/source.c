@@ -167,16 +167,11 @@ static enum zd_status look_at_record(
     return status;
 }
 
-static enum zd_status detect_tokens(struct data_file *file)
+static enum zd_status detect_tokens(struct data_file *file, int fd)
 {
     int32_t magic = 0;
-    int fd;
-    ZD_TRY(fs_open_read(file->path, &fd, NULL));
-    enum zd_status status = ZD_OK;
     if (file->bytes >= sizeof magic)
-        status = fs_pread(fd, file->path, &magic, sizeof magic, 0);
-    close(fd);
-    ZD_TRY(status);
+        ZD_TRY(fs_pread(fd, file->path, &magic, sizeof magic, 0));
     file->format = format_recognize_tokens(file->path, magic);
     if (file->format != DATA_AUTO)
         return ZD_OK;
@@ -213,10 +208,11 @@ static enum zd_status settle_format(
         status = ZD_FAIL(ZD_ERR_DATA, "E0439", "%s is empty", file->path);
     else if (!is_tokens)
         status = foreign_check(fd, file->path, file->container);
+    else if (file->format == DATA_AUTO)
+        status = detect_tokens(file, fd);
     close(fd);
-    ZD_TRY(status);
-    if (is_tokens)
-        return file->format == DATA_AUTO ? detect_tokens(file) : ZD_OK;
+    if (status != ZD_OK || is_tokens)
+        return status;
     file->has_lines = kind == NAME_RECORDS || kind == NAME_TABLE ||
                       (file->format != DATA_AUTO && file->format != DATA_TEXT);
     if (file->has_lines)
