@@ -90,19 +90,6 @@ void history_fini(struct history *history)
 
 /* --- as JSON --- */
 
-static int first_above(const struct history *history, int64_t since)
-{
-    int low = 0, high = history->count;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (history->step[middle] > since)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
 static json_t *points_json(const struct history *history)
 {
     json_t *steps = json_array(), *values = json_array();
@@ -116,7 +103,9 @@ static json_t *points_json(const struct history *history)
 /* Thinned as the series itself, to two points a stretch, and the last one. */
 json_t *history_json(const struct history *history, int64_t since, int max)
 {
-    int first = first_above(history, since), last = history->count - 1;
+    int first = 0, last = history->count - 1;
+    while (first <= last && history->step[first] <= since)
+        first++;
     int count = history->count - first, stretches = (max - 1) / 2;
     struct history out = {
             .step = zd_array((size_t)count + 1, sizeof *out.step),

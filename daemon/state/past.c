@@ -97,15 +97,10 @@ void past_add(struct past *past, const struct kept_event *event)
 
 int past_after(const struct past *past, int64_t id)
 {
-    int low = 0, high = past->count;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (past->events[middle].id > id)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    int i = past->count;
+    while (i > 0 && past->events[i - 1].id > id)
+        i--;
+    return i;
 }
 
 static void add_line(struct past *past, char *line)
