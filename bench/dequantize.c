@@ -37,30 +37,6 @@ static void copy(char *to, const char *from, size_t bytes)
         memcpy(to + i * PIECE, from + i * PIECE, PIECE);
 }
 
-static void decode(
-        const struct quant_ops *ops, enum quant_format format, enum dtype type,
-        const struct matrix *m)
-{
-    float values[16];
-    if (format <= QUANT_FP4) {
-        quant_values(format, values);
-        ops->decode4(m->out, m->codes, m->scales, values, count, QUANT_BLOCK);
-        return;
-    }
-#pragma omp parallel for schedule(static) num_threads(kernels_threads())
-    for (int r = 0; r < ROWS; r++) {
-        size_t at = (size_t)r * COLUMNS;
-        char *out = m->out + at * dtype_bytes(type);
-        if (format == QUANT_INT8)
-            ops->decode8(
-                    out, (const int8_t *)m->codes + at, m->scales[r], COLUMNS);
-        for (size_t c = 0; format == QUANT_FP8 && c < COLUMNS; c += QUANT_TILE)
-            ops->decode_fp8(
-                    out + c * dtype_bytes(type), m->codes + at + c,
-                    m->scales[c / QUANT_TILE], QUANT_TILE);
-    }
-}
-
 static void row(
         const char *isa, enum quant_format format, enum dtype type,
         const struct matrix *m)
@@ -68,12 +44,17 @@ static void row(
     const struct cpu_backend *backend = kernels_backend(isa, type);
     if (!backend)
         return;
+    struct quant_matrix matrix = {
+            .format = format,
+            .rows = ROWS,
+            .columns = COLUMNS,
+            .block = QUANT_BLOCK};
     size_t code_bytes = format <= QUANT_FP4 ? count / 2 + count / 16 : count;
     size_t bytes = code_bytes + count * dtype_bytes(type);
     double decoding = 1e9, copying = 1e9;
     for (int round = 0; round < ROUNDS; round++) {
         double begin = clock_seconds();
-        decode(backend->quant, format, type, m);
+        backend->ops.dequantize(NULL, m->out, m->codes, m->scales, &matrix);
         double middle = clock_seconds();
         copy(m->out, m->from, bytes / 2);
         double end = clock_seconds();

@@ -11,7 +11,6 @@ struct cpu_backend {
     size_t (*attention_floats)(const struct attention_shape *shape);
     /* Bytes that our own matmul borrows on so many threads. */
     size_t (*gemm_scratch_bytes)(int threads);
-    const struct quant_ops *quant;
 };
 
 extern const struct cpu_backend backend_cpu_fp32_base;

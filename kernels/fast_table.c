@@ -21,5 +21,4 @@ const struct cpu_backend FAST(backend) = {
         },
         .attention_floats = FAST(attention_floats),
         .gemm_scratch_bytes = FAST(gemm_scratch_bytes),
-        .quant = &FAST(quant_ops),
 };

@@ -94,11 +94,6 @@ const struct cpu_backend *kernels_backend(const char *isa, enum dtype dtype)
     return NULL;
 }
 
-const struct quant_ops *quant_fast(enum dtype type)
-{
-    return backend_at(machine_isa(), type)->quant;
-}
-
 /* Our own matmul is as fast as oneDNN's on AVX2 (bench/gemm; 175-182 GF/s on
  * two Zen 3 cores) and widens bf16 as it packs. With AVX-512, and where we have
  * only the baseline, the library knows the machine better. */

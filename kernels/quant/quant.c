@@ -48,15 +48,15 @@ void quant_dynamic_map(float values[256])
 
 /* --- e4m3 ----------------------------------------------------------------- */
 
+/* Its bits are those of a float whose exponent is 120 too small; of numbers
+ * below 2^-6 too, as both have them without a leading one. */
 float quant_e4m3_value(uint8_t code)
 {
-    int exponent = (code >> 3) & 15, mantissa = code & 7;
-    float sign = code & 0x80 ? -1.0f : 1.0f;
-    if (exponent == 15 && mantissa == 7)
-        return NAN;
-    if (exponent == 0)
-        return sign * ldexpf((float)mantissa, -9);
-    return sign * ldexpf((float)(8 + mantissa), exponent - 10);
+    uint32_t magnitude = code & 0x7fu, bits = magnitude << 20;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    value = magnitude == 0x7f ? NAN : value * 0x1p120f;
+    return code & 0x80 ? -value : value;
 }
 
 uint8_t quant_e4m3_code(float x)
@@ -246,69 +246,25 @@ void quant_unnest(
     }
 }
 
-static void put(void *out, enum dtype type, size_t i, float x)
-{
-    if (type == DTYPE_FP32)
-        ((float *)out)[i] = x;
-    else
-        ((uint16_t *)out)[i] =
-                type == DTYPE_BF16 ? float_to_bf16(x) : float_to_fp16(x);
-}
-
-static void decode4(
-        void *out, enum dtype type, const uint8_t *codes, const float *absmax,
+void quant_decode4(
+        float *out, const uint8_t *codes, const float *absmax,
         const float values[16], size_t count, size_t block)
 {
     for (size_t i = 0; i < count; i++) {
         unsigned code = i % 2 ? codes[i / 2] & 15u : codes[i / 2] >> 4;
-        put(out, type, i, values[code] * absmax[i / block]);
+        out[i] = values[code] * absmax[i / block];
     }
 }
 
-static void decode8(
-        void *out, enum dtype type, const int8_t *codes, float scb,
-        size_t count)
+void quant_decode8(float *out, const int8_t *codes, float scb, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        put(out, type, i, (float)codes[i] * scb * QUANT_BY_127);
+        out[i] = (float)codes[i] * scb * QUANT_BY_127;
 }
 
-static void decode_fp8(
-        void *out, enum dtype type, const uint8_t *codes, float scale,
-        size_t count)
+void quant_decode_fp8(
+        float *out, const uint8_t *codes, float scale, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        put(out, type, i, quant_e4m3_value(codes[i]) * scale);
-}
-
-/* The three for one type. */
-#define PLAIN(name, type)                                                      \
-    static void decode4_##name(                                                \
-            void *out, const uint8_t *codes, const float *absmax,              \
-            const float values[16], size_t count, size_t block)                \
-    {                                                                          \
-        decode4(out, type, codes, absmax, values, count, block);               \
-    }                                                                          \
-    static void decode8_##name(                                                \
-            void *out, const int8_t *codes, float scb, size_t count)           \
-    {                                                                          \
-        decode8(out, type, codes, scb, count);                                 \
-    }                                                                          \
-    static void decode_fp8_##name(                                             \
-            void *out, const uint8_t *codes, float scale, size_t count)        \
-    {                                                                          \
-        decode_fp8(out, type, codes, scale, count);                            \
-    }
-PLAIN(fp32, DTYPE_FP32)
-PLAIN(bf16, DTYPE_BF16)
-PLAIN(fp16, DTYPE_FP16)
-#undef PLAIN
-
-const struct quant_ops *quant_plain(enum dtype type)
-{
-    static const struct quant_ops ops[] = {
-            [DTYPE_FP32] = {decode4_fp32, decode8_fp32, decode_fp8_fp32},
-            [DTYPE_BF16] = {decode4_bf16, decode8_bf16, decode_fp8_bf16},
-            [DTYPE_FP16] = {decode4_fp16, decode8_fp16, decode_fp8_fp16}};
-    return &ops[type];
+        out[i] = quant_e4m3_value(codes[i]) * scale;
 }

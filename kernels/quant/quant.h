@@ -81,7 +81,7 @@ void quant_encode_fp8(
         uint8_t *codes, float *scales, const float *x, size_t rows,
         size_t columns);
 
-/* --- and back, rounded once to `type` --- */
+/* --- and back --- */
 
 /* absmax[i] of block first + i: map[codes[i]] * scale + offset; `scales` begins
  * with that of block 0. */
@@ -90,22 +90,15 @@ void quant_unnest(
         const float map[256], float offset, size_t nested_block, size_t first,
         size_t count);
 
-/* What decodes, plainly or fast: the same bits. */
-struct quant_ops {
-    /* values[code] * absmax. `codes` begins with a byte, absmax with a block.
-     * Blocks of any even number of elements. */
-    void (*decode4)(
-            void *out, const uint8_t *codes, const float *absmax,
-            const float values[16], size_t count, size_t block);
-    /* code * scb * QUANT_BY_127 */
-    void (*decode8)(void *out, const int8_t *codes, float scb, size_t count);
-    /* e4m3 * scale */
-    void (*decode_fp8)(
-            void *out, const uint8_t *codes, float scale, size_t count);
-};
-
-/* The definitions, and the fastest that this machine runs. */
-const struct quant_ops *quant_plain(enum dtype type);
-const struct quant_ops *quant_fast(enum dtype type);
+/* values[code] * absmax. `codes` begins with a byte, absmax with a block.
+ * Blocks of any even number of elements. */
+void quant_decode4(
+        float *out, const uint8_t *codes, const float *absmax,
+        const float values[16], size_t count, size_t block);
+/* code * scb * QUANT_BY_127 */
+void quant_decode8(float *out, const int8_t *codes, float scb, size_t count);
+/* e4m3 * scale */
+void quant_decode_fp8(
+        float *out, const uint8_t *codes, float scale, size_t count);
 
 #endif

@@ -148,20 +148,6 @@ ALWAYS_INLINE void decode_part(
     decode_block(out, codes + begin / 2, table, end - begin);
 }
 
-static void decode4(
-        void *out, const uint8_t *codes, const float *absmax,
-        const float values[16], size_t count, size_t block)
-{
-    int64_t blocks = (int64_t)quant_parts(count, block);
-#pragma omp parallel for schedule(static) num_threads(threads_for(count))
-    for (int64_t b = 0; b < blocks; b++) {
-        size_t at = (size_t)b * block;
-        decode_part(
-                (elem *)out + at, codes, absmax[b], values, at,
-                count - at < block ? count : at + block);
-    }
-}
-
 ALWAYS_INLINE vf widen_int8(const int8_t *codes)
 {
 #if defined(__AVX512F__)
@@ -436,5 +422,3 @@ enum zd_status FAST(dequantize)(
     ((elem *)out + at, &reader, at, count - at < SHARE ? count - at : SHARE);
     return ZD_OK;
 }
-
-const struct quant_ops FAST(quant_ops) = {decode4, decode8, decode_fp8};

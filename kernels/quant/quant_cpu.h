@@ -6,8 +6,6 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/quant/dequantize.h"
 
-extern const struct quant_ops FAST(quant_ops);
-
 /* A quantized matrix with its tables; all borrowed. */
 struct codes_reader {
     const struct quant_matrix *m;

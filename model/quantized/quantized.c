@@ -266,8 +266,7 @@ static enum zd_status read_blocks(
                 w->absmax.file, w->absmax.tensor, 4 * block, 4 * blocks,
                 absmax));
     }
-    quant_fast(DTYPE_FP32)
-            ->decode4(out, codes, absmax, w->values, count, s->block);
+    quant_decode4(out, codes, absmax, w->values, count, s->block);
     return ZD_OK;
 }
 
@@ -297,17 +296,16 @@ static void decode_row(
         const struct quantized *w, const uint8_t *codes, size_t row,
         size_t column, size_t count, float *out)
 {
-    const struct quant_ops *ops = quant_fast(DTYPE_FP32);
     size_t tiles = quant_parts((size_t)w->columns, QUANT_TILE);
     if (w->format == QUANT_INT8) {
-        ops->decode8(out, (const int8_t *)codes, w->scales[row], count);
+        quant_decode8(out, (const int8_t *)codes, w->scales[row], count);
         return;
     }
     const float *scales = w->scales + row / QUANT_TILE * tiles;
     for (size_t i = 0, n; i < count; i += n) {
         size_t left = QUANT_TILE - (column + i) % QUANT_TILE;
         n = left < count - i ? left : count - i;
-        ops->decode_fp8(
+        quant_decode_fp8(
                 out + i, codes + i, scales[(column + i) / QUANT_TILE], n);
     }
 }

@@ -63,8 +63,7 @@ static void quantize_and_back(
         for (size_t r = 0; r < rows; r++) {
             float scb =
                     quant_encode8((int8_t *)codes, x + r * columns, columns);
-            quant_plain(DTYPE_FP32)
-                    ->decode8(x + r * columns, (int8_t *)codes, scb, columns);
+            quant_decode8(x + r * columns, (int8_t *)codes, scb, columns);
         }
     else {
         quant_values(quantize->format, values);
@@ -77,8 +76,7 @@ static void quantize_and_back(
                     scales, nested, scales + blocks, map, offset,
                     QUANT_NESTED_BLOCK, 0, blocks);
         }
-        quant_plain(DTYPE_FP32)
-                ->decode4(x, codes, scales, values, count, QUANT_BLOCK);
+        quant_decode4(x, codes, scales, values, count, QUANT_BLOCK);
     }
     free(codes);
     free(nested);
