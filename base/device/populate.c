@@ -73,8 +73,7 @@ void populate(void *memory, size_t bytes)
             pthread_join(threads[i], NULL);
 }
 
-/* --- in the background
- * ----------------------------------------------------- */
+/* --- in the background ---------------------------------------------------- */
 
 struct populating {
     char *memory;

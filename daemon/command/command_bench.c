@@ -1,4 +1,5 @@
 /* command_bench.c - zerod bench: what this machine can do. */
+#include "base/must.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "train/plan/calibration.h"
@@ -91,17 +92,12 @@ enum zd_status command_bench_calibrate(
         struct cli_args *args, int *argc, char ***argv)
 {
     struct comm *comm;
-    struct plan_calibration *calibration = NULL;
     const struct comm_options options = train_job_default().comm;
     ZD_TRY(cli_join(&options, argc, argv, &comm));
-    enum zd_status status = ZD_OK;
-    calibration = calloc(1, sizeof *calibration);
-    if (!calibration)
-        status = ZD_FAIL(ZD_ERR_MEMORY, "E0602", "out of memory calibrating");
+    struct plan_calibration *calibration =
+            zd_must(calloc(1, sizeof *calibration));
     comm_work(comm, WORK_COMMAND);
-    status = comm_agree(comm, status);
-    if (status == ZD_OK)
-        status = calibrate(args, comm, calibration);
+    enum zd_status status = calibrate(args, comm, calibration);
     if (status == ZD_OK && comm_rank(comm) == 0)
         status = tell(args, calibration);
     status = comm_agree(comm, status);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/device/device_memory.h"
 #include "base/library.h"
+#include "base/must.h"
 #include "kernels/attention/attention_cuda.h"
 #include "kernels/kernels.h"
 
@@ -172,10 +173,10 @@ static json_t *links_json(struct doctor *doctor)
 
 static void see_gpus(struct doctor *doctor)
 {
-    struct device_facts *all = calloc(MOST_GPUS, sizeof *all);
+    struct device_facts *all = zd_array(MOST_GPUS, sizeof *all);
     json_t *list = json_array();
     const char *why = NULL;
-    int count = all ? device_list(all, MOST_GPUS) : 0;
+    int count = device_list(all, MOST_GPUS);
     doctor->gpus = count < MOST_GPUS ? count : MOST_GPUS;
     for (int i = 0; i < doctor->gpus; i++)
         json_array_append_new(list, gpu_json(doctor, &all[i]));

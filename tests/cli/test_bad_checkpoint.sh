@@ -2,13 +2,7 @@
 # Damaged checkpoints, and checkpoints that do not belong to the job, one row each. Each row's `out` holds two that
 # are sound, and has to keep every byte. usage: test_bad_checkpoint.sh ZEROD SOURCE
 . "$(dirname "$0")/bad_input.sh"
-if ! "$zerod" --job job.toml --set checkpoint.save_steps=1 --set checkpoint.export=none >"$dir/log" 2>&1; then
-    cat "$dir/log"
-    echo 'Bail out! the sound job does not run'
-    exit 1
-fi
-c=out/checkpoint-000002
-shard=shard-00001-of-00001.safetensors
+two_checkpoints
 
 # damage NAME CODE SAID SETUP: the checkpoint `c` after SETUP, as verify, export and a resuming run see it
 damage() {

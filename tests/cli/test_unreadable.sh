@@ -3,13 +3,7 @@
 # `out` stays. And what no run replaces or removes untold. usage: test_unreadable.sh ZEROD SOURCE CALLS LOCAL_RUN
 calls=$(realpath "$3") local_run=$(realpath "$4")
 . "$(dirname "$0")/bad_input.sh"
-if ! "$zerod" --job job.toml --set checkpoint.save_steps=1 --set checkpoint.export=none >"$dir/log" 2>&1; then
-    cat "$dir/log"
-    echo 'Bail out! the sound job does not run'
-    exit 1
-fi
-c=out/checkpoint-000002
-shard=shard-00001-of-00001.safetensors
+two_checkpoints
 more='--job job.toml --set train.max_steps=3'
 ENOENT=2 EIO=5 ENOMEM=12 EACCES=13 ENFILE=23 EMFILE=24
 
