@@ -62,16 +62,15 @@ ALWAYS_INLINE float row_loss(
     float sum = row_exp_sum(row, top, V, map);
     vf wanted = mapped(vf_all(row[target]), map);
     float shifted = wanted[0] - top, scale = dloss / sum;
-    for (int v = 0; d && v < V; v += VL) {
+    if (!d)
+        return logf(sum) - shifted;
+    for (int v = 0; v < V; v += VL) {
         vf y = mapped(vf_load_some(row + v, V - v), map);
         vf p = vf_exp(y - top) * scale;
         store_some(d + v, map ? p * slope(y, map) : p, V - v);
     }
     vf at_target = (vf_exp(vf_all(shifted)) * scale) - dloss;
-    if (d)
-        store_some(
-                d + target, map ? at_target * slope(wanted, map) : at_target,
-                1);
+    store_some(d + target, map ? at_target * slope(wanted, map) : at_target, 1);
     return logf(sum) - shifted;
 }
 

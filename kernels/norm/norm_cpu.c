@@ -60,12 +60,23 @@ ALWAYS_INLINE vf norm_factors(const elem *weight, int count, bool one_plus)
     return one_plus ? 1.0f + w : w;
 }
 
+ALWAYS_INLINE void scaled_row(
+        elem *out, const elem *row, const elem *weight, float r, int C,
+        bool round_first, bool one_plus)
+{
+    for (int c = 0; c < C; c += VL) {
+        vf xhat = load_some(row + c, C - c) * r;
+        if (round_first)
+            xhat = round_to_elem(xhat);
+        store_some(
+                out + c, xhat * norm_factors(weight + c, C - c, one_plus),
+                C - c);
+    }
+}
+
 static void rmsnorm_row(
         const struct norm_forward *p, int64_t n, elem *out, const elem *row)
 {
-    const elem *ew = p->weight;
-    bool round_first = p->form == RMSNORM_ROUND_FIRST;
-    bool one_plus = p->form == RMSNORM_ONE_PLUS;
     int C = p->C;
     vf squares = {0};
     for (int c = 0; c < C; c += VL) {
@@ -73,13 +84,11 @@ static void rmsnorm_row(
         squares += v * v;
     }
     float r = 1.0f / sqrtf(vf_sum(squares) / (float)C + p->eps);
-    for (int c = 0; c < C; c += VL) {
-        vf xhat = load_some(row + c, C - c) * r;
-        if (round_first)
-            xhat = round_to_elem(xhat);
-        store_some(
-                out + c, xhat * norm_factors(ew + c, C - c, one_plus), C - c);
-    }
+    if (p->form == RMSNORM_ROUND_FIRST)
+        scaled_row(out, row, p->weight, r, C, true, false);
+    else
+        scaled_row(
+                out, row, p->weight, r, C, false, p->form == RMSNORM_ONE_PLUS);
     p->rstd[n] = r;
 }
 
@@ -193,25 +202,30 @@ static void layernorm_gradient(const struct norm_backward *p, int64_t n)
     row_gradient(p, n, true, false);
 }
 
+/* Each form compiled by itself: what -ffp-contract fuses, and so the bits,
+ * would depend on the other. */
 static void rmsnorm_gradient(const struct norm_backward *p, int64_t n)
 {
-    /* each form compiled by itself: what -ffp-contract fuses, and so the bits,
-     * would depend on the other */
-    if (p->form == RMSNORM_ONE_PLUS)
-        row_gradient(p, n, false, true);
-    else
-        row_gradient(p, n, false, false);
+    row_gradient(p, n, false, false);
+}
+
+static void one_plus_gradient(const struct norm_backward *p, int64_t n)
+{
+    row_gradient(p, n, false, true);
 }
 
 enum zd_status FAST(norm_backward)(
         struct stream *stream, const struct norm_backward *p)
 {
     int64_t rows = norm_rows(p->N, p->heads);
+    bool one_plus = p->form == RMSNORM_ONE_PLUS;
     if (p->dweight || p->dbias) /* before dx, which may be dout */
         parameter_gradients(p, rows);
 #pragma omp parallel for num_threads(threads_for((size_t)rows * p->C))
     for (int64_t n = 0; n < rows; n++)
-        (p->mean ? layernorm_gradient : rmsnorm_gradient)(p, n);
+        (p->mean    ? layernorm_gradient
+         : one_plus ? one_plus_gradient
+                    : rmsnorm_gradient)(p, n);
     return ZD_OK;
 }
 

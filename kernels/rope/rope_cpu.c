@@ -5,7 +5,7 @@ rope_fn FAST(rope);
 
 /* Of the two products the compiler fuses one with the sum (-ffp-contract): the
  * results have the bits of this order of loads and stores. */
-static void turn_halves(
+ALWAYS_INLINE void turn_halves(
         elem *low, const float *cosine, const float *sine, int pairs,
         bool backward)
 {
