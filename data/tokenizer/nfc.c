@@ -44,26 +44,13 @@ static void decompose(
     }
 }
 
-/* Sort marks by class, equals in their order: by insertion when they are few,
- * else by counting (`spare` has room for them). */
+/* Sort marks by class, equals in their order, by counting: `spare` has room for
+ * them. */
 static void order_marks(
         utf8proc_int32_t *marks, size_t count, utf8proc_int32_t *spare)
 {
-    enum { FEW = 16, CLASSES = 256 };
+    enum { CLASSES = 256 };
     size_t begin[CLASSES + 1] = {0};
-    if (count <= FEW) {
-        for (size_t i = 1; i < count; i++) {
-            utf8proc_int32_t mark = marks[i];
-            size_t to = i;
-            while (to > 0 &&
-                   combining_class(marks[to - 1]) > combining_class(mark)) {
-                marks[to] = marks[to - 1];
-                to--;
-            }
-            marks[to] = mark;
-        }
-        return;
-    }
     for (size_t i = 0; i < count; i++)
         begin[combining_class(marks[i]) + 1]++;
     for (int c = 0; c < CLASSES; c++)
