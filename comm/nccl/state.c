@@ -1,7 +1,6 @@
 /* How the library and the back end stand, for all other files. */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
-#include "comm/nccl/pause.h"
 #include "comm/nccl/private.h"
 
 #include <sched.h>
@@ -52,13 +51,17 @@ static enum zd_status poll(struct nccl *nccl, ncclComm_t comm, bool *done_out)
     return status;
 }
 
-static void rest(double seconds)
+/* A communicator that does not block hands the work to a thread of the library,
+ * which takes some tens of microseconds; the shortest sleep takes the system as
+ * long again. (Blocking ones would spare that, but a call that hangs could not
+ * be left for an abort.) */
+static void rest(double waited)
 {
-    struct timespec time = {.tv_nsec = (long)(seconds * 1e9)};
-    if (time.tv_nsec > 0)
-        nanosleep(&time, NULL);
-    else
+    const double at_once = 200e-6;
+    if (waited < at_once)
         sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 
 enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds)
@@ -77,6 +80,6 @@ enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds)
                     "NCCL is not ready after %.0f s (comm.timeout): a rank "
                     "did not start or cannot be reached",
                     waited);
-        rest(nccl_pause(waited));
+        rest(waited);
     }
 }

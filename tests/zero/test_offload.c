@@ -13,6 +13,7 @@ static bool offload_changes_nothing(const struct scenario *s)
     struct scenario device = *s;
     device.offload = offload_options_default();
     device.accumulate_on_host = false;
+    device.saves = 0;
     struct outcome want = world_run(&device), got = world_run(s);
     bool ok = outcome_sound(&want) && outcome_sound(&got);
     if (ok && !outcome_same_run(&want, &got)) {
@@ -141,6 +142,10 @@ static bool optimizer_goes(
     s.broken_steps = row->optimizer == OPTIM_ADAM_MINI ? 0 : 1 << 1;
     s.unclipped_steps = 1 << 2;
     s.clears = turn % 5 == 4;
+    if (tier->optimizer == OFFLOAD_CPU) { /* a reader of each step's states */
+        s.saves = 1 << 0 | 1 << 1 | 1 << 2;
+        s.save_eighths = (size_t)(turn % 3) * 4;
+    }
     s.offload.optimizer = tier->optimizer;
     s.offload.params = tier->params;
     s.offload.nvme_path = "/tmp";
