@@ -2,7 +2,6 @@
  * loops that vectorize, compiled for each instruction set. fp32 arrays are
  * updated where they lie; others pass through buffers of a qblock, which stay
  * in the first-level cache. */
-#include "optim/codec.h"
 #include "optim/elements.h"
 
 #include <assert.h>
@@ -103,24 +102,16 @@ INLINED float *read_lane(
     enum optim_format format = span->layout.lane[lane];
     const void *values =
             after(span->lanes.state[lane], optim_lane_bytes(format, at));
-    switch (format) {
-    case OPTIM_NONE:
-        break;
-    case OPTIM_FP32:
+    const float *scale =
+            after(span->lanes.scale[lane],
+                  optim_scale_count(format, at) * sizeof(float));
+    if (format == OPTIM_FP32)
         return after(values, 0);
-    case OPTIM_BF16:
-        dtype_convert(buffer, DTYPE_FP32, values, DTYPE_BF16, count);
-        break;
-    case OPTIM_8BIT:
-        codec_decode(
-                lane, values, span->lanes.scale[lane][at / OPTIM_QBLOCK], count,
-                buffer);
-        break;
-    case OPTIM_BLOCKS:
+    if (format == OPTIM_BLOCKS)
         optim_expand_blocks(
                 span->blocks, span->block_v, span->begin + at, count, buffer);
-        break;
-    }
+    else
+        optim_lane_read(lane, format, values, scale, count, buffer);
     return buffer;
 }
 
@@ -130,14 +121,13 @@ INLINED void write_lane(
 {
     enum optim_format format = span->layout.lane[lane];
     void *out = after(span->lanes.state[lane], optim_lane_bytes(format, at));
-    if (format == OPTIM_8BIT)
-        codec_encode(
-                lane, values, count, out,
-                &span->lanes.scale[lane][at / OPTIM_QBLOCK]);
-    else if (format == OPTIM_BF16 && lane == OPTIM_V)
+    float *scale =
+            after(span->lanes.scale[lane],
+                  optim_scale_count(format, at) * sizeof(float));
+    if (format == OPTIM_BF16 && lane == OPTIM_V)
         narrow_by_chance(span, step, ~span->tensor, at, count, values, out);
-    else if (format == OPTIM_BF16)
-        dtype_convert(out, DTYPE_BF16, values, DTYPE_FP32, count);
+    else if (format == OPTIM_BF16 || format == OPTIM_8BIT)
+        optim_lane_write(lane, format, out, scale, count, values);
 }
 
 INLINED void write_weight(

@@ -123,12 +123,19 @@ void plan_grads(struct zero_plan *plan);
 /* Units that are reduced while the next one fills. */
 int plan_reductions_under_way(const struct zero_plan *plan);
 
-/* plan->slots, plan->*_moves (program.c), for one micro-batch's and one
- * evaluation's unit events. */
+/* Neither embedding nor head. */
+static inline bool plan_is_layer(const struct zero_plan *plan, int unit)
+{
+    return unit > 0 && unit < plan->request.table->unit_count - 1;
+}
+
+/* plan->slots (slots.c), plan->*_moves (program.c), for one micro-batch's and
+ * one evaluation's unit events. */
 struct plan_events {
     struct unit_event *train, *eval;
     int train_count, eval_count;
 };
+void plan_slots(struct zero_plan *plan, const struct plan_events *events);
 enum zd_status plan_program(
         struct zero_plan *plan, const struct plan_events *events);
 

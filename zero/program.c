@@ -15,10 +15,43 @@
  * optimal when the future is known); among those never used again the one
  * released first, so that its slot can be filled early. A gather begins as soon
  * as its slot is free and no more is under way than prefetch allows. */
-#include "zero/program.h"
 #include "base/must.h"
+#include "zero/plan_parts.h"
 
+#include <limits.h>
 #include <stdlib.h>
+
+enum { NEVER = INT_MAX };
+
+enum slot_class { CLASS_NONE, CLASS_OUTER, CLASS_HEAD, CLASS_LAYER, CLASSES };
+
+struct unit_state {
+    size_t count; /* elements to gather */
+    enum slot_class class;
+    int next_use; /* move index of its next acquire */
+    int slot;     /* where it is resident; -1: nowhere */
+    int released; /* move index of its last release; -1 */
+    bool held;
+};
+
+struct program {
+    const struct zero_plan *plan;
+    const struct unit_event *events;
+    int event_count, repeats;
+    struct unit_state *units;
+    int *next_use; /* by move: next acquire of the same unit */
+    int *content;  /* by slot: unit in it; -1 */
+};
+
+static int move_count(const struct program *program)
+{
+    return program->event_count * program->repeats;
+}
+
+static struct unit_event event_at(const struct program *program, int i)
+{
+    return program->events[i % program->event_count];
+}
 
 static void program_fini(struct program *program)
 {
@@ -73,7 +106,7 @@ static void assign_classes(struct program *program)
         struct unit_state *unit = &program->units[u];
         if (!unit->count)
             unit->class = CLASS_NONE;
-        else if (is_layer(plan, u))
+        else if (plan_is_layer(plan, u))
             unit->class = CLASS_LAYER;
         else
             unit->class = u == last && plan->outer_slots == 2 ? CLASS_HEAD
@@ -164,10 +197,9 @@ static int start_of(struct window *window, int i, int free_at, int last)
     }
     if (!window->options->overlap_comm || window->oldest == window->count)
         return i;
-    int start = max_int(free_at, last);
-    if (window->oldest > 0)
-        start = max_int(start, window->gathers[window->oldest - 1]);
-    return start;
+    int start = free_at > last ? free_at : last;
+    int before = window->oldest > 0 ? window->gathers[window->oldest - 1] : -1;
+    return start > before ? start : before;
 }
 
 static enum zd_status make_moves(
@@ -224,16 +256,12 @@ static enum zd_status build_moves(
 enum zd_status plan_program(
         struct zero_plan *plan, const struct plan_events *events)
 {
-    struct needs needs = {0};
-    int micros = plan->request.accumulation;
-    needs_sizes(plan, &needs);
-    needs_measure(plan, events->train, events->train_count, &needs);
-    needs_measure(plan, events->eval, events->eval_count, &needs);
-    slots_choose(plan, &needs);
+    plan_slots(plan, events);
     if (events->train_count)
         ZD_TRY(build_moves(
-                plan, events->train, events->train_count, micros,
-                &plan->train_moves, &plan->train_move_count));
+                plan, events->train, events->train_count,
+                plan->request.accumulation, &plan->train_moves,
+                &plan->train_move_count));
     return build_moves(
             plan, events->eval, events->eval_count, 1, &plan->eval_moves,
             &plan->eval_move_count);

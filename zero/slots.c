@@ -1,15 +1,25 @@
 /* slots.c - how many units stage 3 keeps gathered at a time. */
 #include "base/must.h"
-#include "zero/program.h"
+#include "zero/plan_parts.h"
 
+#include <limits.h>
 #include <stdlib.h>
+
+/* What the units of one class need at the same time. */
+struct needs {
+    int held;                  /* layers held by the model at once */
+    bool outers_held;          /* embedding and head held at once */
+    size_t outer, head, layer; /* largest gather of each: elements */
+    size_t outer_bytes, head_bytes, layer_bytes;
+};
 
 static size_t max_size(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
 
-void needs_measure(
+/* What is held at a time in a pass. */
+static void needs_measure(
         const struct zero_plan *plan, const struct unit_event *events,
         int event_count, struct needs *needs)
 {
@@ -18,16 +28,16 @@ void needs_measure(
     for (int i = 0; i < event_count; i++) {
         if (!plan_gather_count(plan, events[i].unit))
             continue;
-        if (is_layer(plan, events[i].unit))
+        if (plan_is_layer(plan, events[i].unit))
             held += events[i].acquire ? 1 : -1;
         else
             outer_held[events[i].unit > 0] = events[i].acquire;
-        needs->held = max_int(needs->held, held);
+        needs->held = held > needs->held ? held : needs->held;
         needs->outers_held |= outer_held[0] && outer_held[1];
     }
 }
 
-void needs_sizes(const struct zero_plan *plan, struct needs *needs)
+static void needs_sizes(const struct zero_plan *plan, struct needs *needs)
 {
     int last = plan->request.table->unit_count - 1;
     needs->outer = plan_gather_count(plan, 0);
@@ -93,10 +103,14 @@ static void lay_out_slots(
     }
 }
 
-void slots_choose(struct zero_plan *plan, const struct needs *needs)
+void plan_slots(struct zero_plan *plan, const struct plan_events *events)
 {
-    int layers = needs->held + layers_ahead(plan, needs);
+    struct needs needs = {0};
+    needs_sizes(plan, &needs);
+    needs_measure(plan, events->train, events->train_count, &needs);
+    needs_measure(plan, events->eval, events->eval_count, &needs);
+    int layers = needs.held + layers_ahead(plan, &needs);
     int all = layers_to_gather(plan);
     plan->layer_slots = layers < all ? layers : all;
-    lay_out_slots(plan, needs, needs->outers_held);
+    lay_out_slots(plan, &needs, needs.outers_held);
 }
