@@ -1,10 +1,8 @@
 /* command_bench.c - zerod bench: what this machine can do. */
-#include "base/must.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "train/plan/calibration.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static double giga(double value)
@@ -92,16 +90,14 @@ enum zd_status command_bench_calibrate(
         struct cli_args *args, int *argc, char ***argv)
 {
     struct comm *comm;
+    struct plan_calibration calibration;
     const struct comm_options options = train_job_default().comm;
     ZD_TRY(cli_join(&options, argc, argv, &comm));
-    struct plan_calibration *calibration =
-            zd_must(calloc(1, sizeof *calibration));
     comm_work(comm, WORK_COMMAND);
-    enum zd_status status = calibrate(args, comm, calibration);
+    enum zd_status status = calibrate(args, comm, &calibration);
     if (status == ZD_OK && comm_rank(comm) == 0)
-        status = tell(args, calibration);
+        status = tell(args, &calibration);
     status = comm_agree(comm, status);
-    free(calibration);
     comm_destroy(comm);
     return status;
 }

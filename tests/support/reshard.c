@@ -122,7 +122,7 @@ static bool write_shard(
         held_text(&held[i], text);
         json_array_append_new(file.holds, json_string(text));
     }
-    manifest_add_file(manifest, &file);
+    manifest_add_file(manifest, manifest_file_json(&file));
     json_decref(file.holds);
     return ok;
 }

@@ -320,16 +320,19 @@ json_t *manifest_build(
             (json_int_t)writer->plan->table.total, "files");
 }
 
-void manifest_add_file(json_t *manifest, const struct manifest_file *file)
+json_t *manifest_file_json(const struct manifest_file *file)
 {
     const char *digest =
             file->by_parts ? MANIFEST_PARTS_DIGEST : MANIFEST_DIGEST;
-    json_array_append_new(
-            json_object_get(manifest, "files"),
-            json_pack(
-                    "{s:s, s:I, s:s, s:O*}", "name", file->name, "bytes",
-                    (json_int_t)file->bytes, digest, file->digest, "holds",
-                    file->holds));
+    return json_pack(
+            "{s:s, s:I, s:s, s:O*}", "name", file->name, "bytes",
+            (json_int_t)file->bytes, digest, file->digest, "holds",
+            file->holds);
+}
+
+void manifest_add_file(json_t *manifest, json_t *file)
+{
+    json_array_append_new(json_object_get(manifest, "files"), file);
 }
 
 /* Digest of the manifest without its seal, in one canonical form. */

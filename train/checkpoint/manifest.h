@@ -25,7 +25,9 @@ struct manifest_file {
 json_t *manifest_build(
         const struct checkpoint_writer *writer,
         const struct train_state *state);
-void manifest_add_file(json_t *manifest, const struct manifest_file *file);
+/* What it has of a file; new reference. Adding takes it. */
+json_t *manifest_file_json(const struct manifest_file *file);
+void manifest_add_file(json_t *manifest, json_t *file);
 /* Add the digest over everything else; call last. */
 void manifest_seal(json_t *manifest);
 

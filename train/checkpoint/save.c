@@ -24,7 +24,7 @@ static enum zd_status write_small(
     hash_bytes(data, bytes, file.digest);
     fs_join(path, sizeof path, saving->tmp, name);
     ZD_TRY(fs_write_file(path, data, bytes));
-    manifest_add_file(saving->manifest, &file);
+    manifest_add_file(saving->manifest, manifest_file_json(&file));
     return ZD_OK;
 }
 
@@ -43,25 +43,7 @@ static enum zd_status write_config(struct saving *saving)
     json_decref(config);
     ZD_TRY(status);
     ZD_TRY(hash_file(path, file.digest, &file.bytes));
-    manifest_add_file(saving->manifest, &file);
-    return ZD_OK;
-}
-
-/* What a rank tells of its shard; `holds` as text. */
-struct shard_report {
-    struct manifest_file file;
-    char holds[];
-};
-
-static enum zd_status add_shard(
-        json_t *manifest, const struct shard_report *report)
-{
-    struct manifest_file file = report->file;
-    ZD_TRY(json_parse(
-            report->holds, strlen(report->holds), file.name, ZD_ERR_BUG,
-            &file.holds));
-    manifest_add_file(manifest, &file);
-    json_decref(file.holds);
+    manifest_add_file(saving->manifest, manifest_file_json(&file));
     return ZD_OK;
 }
 
@@ -70,12 +52,13 @@ static enum zd_status write_manifest(struct saving *saving)
     char path[PATH_MAX];
     const struct checkpoint_writer *writer = &saving->writer;
     const struct model_files *files = writer->model_files;
-    const char *reports = saving->shards;
 
-    for (int r = 0; r < comm_size(writer->comm); r++)
-        ZD_TRY(add_shard(
-                saving->manifest,
-                (const void *)(reports + (size_t)r * saving->shard_bytes)));
+    for (int r = 0; r < comm_size(writer->comm); r++) {
+        const char *text = saving->shards + (size_t)r * saving->shard_bytes;
+        json_t *shard;
+        ZD_TRY(json_parse(text, strlen(text), "a shard", ZD_ERR_BUG, &shard));
+        manifest_add_file(saving->manifest, shard);
+    }
     /* complete without the model's home */
     for (int i = 0; i < files->count; i++)
         ZD_TRY(write_small(
@@ -188,20 +171,6 @@ static enum zd_status commit(const char *tmp, const char *final)
     return is_there ? fs_remove_tree(away) : ZD_OK;
 }
 
-/* What this rank tells, before it is known how long the longest report is. */
-static void make_report(struct saving *saving)
-{
-    char *text = zd_must(json_dumps(saving->mine.holds, JSON_COMPACT));
-    size_t length = strlen(text);
-    struct shard_report *report = zd_must(malloc(sizeof *report + length + 1));
-    report->file = saving->mine;
-    report->file.holds = NULL;
-    memcpy(report->holds, text, length + 1);
-    saving->report = report;
-    saving->report_bytes = sizeof *report + length + 1;
-    free(text);
-}
-
 /* --- the parts ------------------------------------------------------------ */
 
 /* Shared with no one: another thread writes it, while this one's go on. */
@@ -243,22 +212,25 @@ enum zd_status saving_begin(
 
 enum zd_status saving_write(struct saving *saving, const struct zero_view *view)
 {
-    ZD_TRY(checkpoint_write_shard(
-            &saving->writer, view, saving->tmp, &saving->mine));
-    make_report(saving);
+    struct manifest_file mine;
+    ZD_TRY(checkpoint_write_shard(&saving->writer, view, saving->tmp, &mine));
+    json_t *shard = manifest_file_json(&mine);
+    saving->report = zd_must(json_dumps(shard, JSON_COMPACT));
+    json_decref(shard);
+    json_decref(mine.holds);
     return ZD_OK;
 }
 
 enum zd_status saving_gather(struct saving *saving)
 {
     struct comm *comm = saving->writer.comm;
-    int64_t longest = (int64_t)saving->report_bytes;
+    int64_t longest = (int64_t)strlen(saving->report) + 1;
     ZD_TRY(comm_all_reduce_i64(comm, &longest, 1, COMM_MAX));
     size_t bytes = ((size_t)longest + 7) / 8 * 8;
-    void *padded = zd_array(1, bytes);
+    char *padded = zd_array(1, bytes);
     saving->shard_bytes = bytes;
     saving->shards = zd_must(malloc((size_t)comm_size(comm) * bytes));
-    memcpy(padded, saving->report, saving->report_bytes);
+    strcpy(padded, saving->report);
     enum zd_status status =
             comm_gather_all(comm, padded, bytes, saving->shards);
     free(padded);
@@ -282,7 +254,6 @@ void saving_end(struct saving *saving, enum zd_status status)
         fs_remove_tree(saving->tmp); /* best effort; the next save sweeps too */
         zd_error_set(&cause);
     }
-    json_decref(saving->mine.holds);
     json_decref(saving->manifest);
     free(saving->report);
     free(saving->shards);

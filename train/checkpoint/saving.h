@@ -20,10 +20,8 @@ struct saving {
     struct checkpoint_writer writer; /* as it was at the beginning */
     int64_t step;
     char tmp[PATH_MAX], final[PATH_MAX];
-    struct manifest_file mine;
-    void *report; /* this rank's; owned */
-    size_t report_bytes;
-    void *shards; /* of all ranks, each as long as the longest; owned */
+    char *report; /* of this rank's shard, as JSON; owned */
+    char *shards; /* of all ranks, each as long as the longest; owned */
     size_t shard_bytes;
     json_t *manifest; /* rank 0: all but the files; owned, shared with none */
     char *trainer_state; /* rank 0: a file's text; owned */

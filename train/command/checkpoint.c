@@ -16,6 +16,9 @@ enum zd_status checkpoint_begin(
         struct command_outcome *outcome)
 {
     struct asked_save *asked = &trainer->saves.asked;
+    ZD_TRY(command_settle(trainer, save_check(trainer), outcome));
+    if (outcome->status != ZD_OK)
+        return ZD_OK;
     ZD_TRY(make_way(trainer));
     ZD_TRY(between_begin(trainer));
     ZD_TRY(command_settle(trainer, trainer_save(trainer, SAVE_ASKED), outcome));
