@@ -15,24 +15,22 @@ static enum zd_status check_options(const struct offload_request *request)
         ZD_FAIL(ZD_ERR_CONFIG, "E0650",
                 "offload.clipping = \"undo\" cannot update before the norm is "
                 "known with Adam-mini, which divides by block sums");
-        zd_fail_help("set offload.clipping = \"wait\"");
-        return ZD_ERR_CONFIG;
+        return zd_fail_help("set offload.clipping = \"wait\"");
     }
     if (options->clipping == OFFLOAD_CLIP_UNDO &&
         options->optimizer == OFFLOAD_NVME) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0650",
                 "offload.clipping = \"undo\" cannot restore states that are "
                 "streamed from NVMe");
-        zd_fail_help("set offload.clipping = \"wait\"");
-        return ZD_ERR_CONFIG;
+        return zd_fail_help("set offload.clipping = \"wait\"");
     }
     if (offload_params_in_file(request) && options->optimizer != OFFLOAD_NVME) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0651",
                 "offload.params = \"nvme\" keeps parameters in the file of the "
                 "optimizer states, which are not on NVMe");
-        zd_fail_help("set offload.optimizer = \"nvme\" or offload.params = "
-                     "\"cpu\"");
-        return ZD_ERR_CONFIG;
+        return zd_fail_help(
+                "set offload.optimizer = \"nvme\" or offload.params = "
+                "\"cpu\"");
     }
     return ZD_OK;
 }

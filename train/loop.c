@@ -85,9 +85,9 @@ static enum zd_status fail_scale(
             "smallest "
             "that train.fp16.min_loss_scale allows",
             (long long)report->step, report->loss_scale.scale);
-    zd_fail_help("lower optim.learning_rate, lengthen optim.warmup_steps, or "
-                 "train in bf16 or fp32");
-    return ZD_ERR_NUMERICS;
+    return zd_fail_help(
+            "lower optim.learning_rate, lengthen optim.warmup_steps, or "
+            "train in bf16 or fp32");
 }
 
 static enum zd_status check_guard(
@@ -111,9 +111,9 @@ static enum zd_status check_guard(
                 (long long)trainer->state.skipped_in_a_row,
                 trainer->state.skipped_in_a_row == 1 ? "" : "s",
                 (long long)report->step);
-        zd_fail_help("lower optim.learning_rate, lengthen optim.warmup_steps, "
-                     "or train in a wider train.dtype");
-        return ZD_ERR_NUMERICS;
+        return zd_fail_help(
+                "lower optim.learning_rate, lengthen optim.warmup_steps, "
+                "or train in a wider train.dtype");
     }
     return ZD_OK;
 }
