@@ -12,6 +12,7 @@
  */
 #include "base/clock.h"
 #include "base/device/device_memory.h"
+#include "kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
