@@ -107,17 +107,22 @@ static enum zd_status look_at_data(
     return ZD_OK;
 }
 
-/* Long enough for nearly every document, if each is a sample; short enough for
- * the data to fill several steps. */
+/* Long enough for nearly every document, if each is a sample, with what a chat
+ * template adds to it; short enough for plain text to fill several steps. */
 static void choose_shape(const struct begin_request *request, struct facts *out)
 {
     enum { LEAST = 32, MOST = 4096, PLAIN = 2048, STEPS = 8, BATCH = 32 };
+    enum { TEMPLATE = 64 };
+    bool has_prompts = out->has_documents && out->format != DATA_TEXT;
     int64_t tokens = (int64_t)(out->bytes / BYTES_A_TOKEN);
     int64_t wanted = out->has_documents ? out->document / BYTES_A_TOKEN : PLAIN;
     int cutoff = LEAST;
+    if (has_prompts)
+        wanted += TEMPLATE;
     while (cutoff < wanted && cutoff < MOST)
         cutoff *= 2;
-    while (cutoff > LEAST && tokens / cutoff < STEPS * request->world)
+    while (!has_prompts && cutoff > LEAST &&
+           tokens / cutoff < STEPS * request->world)
         cutoff /= 2;
     if (cutoff > out->config.max_positions)
         cutoff = out->config.max_positions;

@@ -56,7 +56,7 @@ class Journey:
 def main():
     zerod, source = map(os.path.abspath, sys.argv[1:3])
     kinds = journey_models.KINDS
-    pairs = list(zip(("gemma3", "phi3", "granite", "ministral3"), kinds)) if sys.argv[3] == "some" else \
+    pairs = list(zip(("gemma3", "phi3", "qwen2", "ministral3"), kinds)) if sys.argv[3] == "some" else \
         [(family, kind) for family in journey_models.FAMILIES for kind in kinds]
     print(f"1..{len(pairs)}")
     for n, (family, kind) in enumerate(pairs, 1):
