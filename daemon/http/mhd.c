@@ -96,13 +96,13 @@ static bool is_our_host(const struct http_server *server, const char *header)
 {
     char name[256];
     unsigned char address[sizeof(struct in6_addr)];
-    size_t bytes = strcspn(header, ":"), own = strlen(server->name);
+    size_t bytes = strcspn(header, ":");
     if (header[0] == '[' || !bytes || bytes >= sizeof name)
         return header[0] == '['; /* an address of IPv6 */
     snprintf(name, sizeof name, "%.*s", (int)bytes, header);
     return !strchr(name, '.') || inet_pton(AF_INET, name, address) == 1 ||
-           (!strncasecmp(name, server->name, own) &&
-            (!name[own] || name[own] == '.'));
+           !strcasecmp(name, server->names[0]) ||
+           !strcasecmp(name, server->names[1]);
 }
 
 /* Whether a request on TCP goes to the handler; if not, `reply` says why. */

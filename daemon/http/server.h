@@ -116,7 +116,7 @@ struct http_server {
     struct http_socket socket;
     struct http_door doors[2]; /* unix, TCP */
     char *tcp_path;            /* the one path of http_listen_tcp; NULL: all */
-    char name[256];            /* of this host, for TCP */
+    char names[2][256];        /* of this host, for TCP */
     uv_timer_t soon, sweep;    /* libmicrohttpd wants to run; HTTP_SWEEP_MS */
     bool must_run_again;       /* libmicrohttpd has something to put away */
     int open_handles;          /* of libuv; the server is freed with the last */

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,20 @@ enum zd_status http_listen_loopback(
     return http_door_open(server, fd, true);
 }
 
+/* As hostname prints it, and with its domain. */
+static void find_names(struct http_server *server)
+{
+    struct addrinfo *found = NULL, hints = {.ai_flags = AI_CANONNAME};
+    gethostname(server->names[0], sizeof server->names[0] - 1);
+    if (getaddrinfo(server->names[0], NULL, &hints, &found))
+        return;
+    if (found->ai_canonname)
+        snprintf(
+                server->names[1], sizeof server->names[1], "%s",
+                found->ai_canonname);
+    freeaddrinfo(found);
+}
+
 enum zd_status http_listen_tcp(
         struct http_server *server, const char *address, const char *path)
 {
@@ -92,6 +107,6 @@ enum zd_status http_listen_tcp(
     }
     free(server->tcp_path);
     server->tcp_path = zd_must(strdup(path));
-    gethostname(server->name, sizeof server->name - 1);
+    find_names(server);
     return http_door_open(server, fd, true);
 }

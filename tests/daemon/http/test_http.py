@@ -199,7 +199,7 @@ def tcp_answers_one_path_and_requests_that_name_this_host(server, options=("tcp=
                             (get("/"), " 404 ")):
         assert wanted in ask_tcp(server, request), request
     for hosts, is_ours in (("127.0.0.1:9479", True), ("[::1]:9479", True), ("node1:9479", True), ("evil.example:9479", False),
-                           ("127.0.0.1.evil.example", False), (socket.gethostname() + ".our.example", True), ("", False)):
+                           ("127.0.0.1.evil.example", False), (socket.gethostname(), True), (socket.gethostname() + ".evil.example", False), ("", False)):
         request = "GET /metrics HTTP/1.1\r\nHost: " + hosts + "\r\nConnection: close\r\n\r\n"
         assert ("path=/metrics" in ask_tcp(server, request)) == is_ours, hosts
 
