@@ -77,7 +77,7 @@ static unsigned ignored_keys(const char *source)
                   has_word(source, "thinking") || has_word(source, "reasoning");
     return !has_word(source, "tools") << ROW_TOOLS |
            !has_word(source, "tool_calls") << ROW_CALLS |
-           !thinks << ROW_THOUGHTS;
+           !thinks << ROW_THOUGHTS | !has_word(source, "text") << ROW_PARTS;
 }
 
 static enum zd_status parse(

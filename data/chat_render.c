@@ -153,6 +153,18 @@ static bool has_key(const json_t *messages, const char *key)
     return false;
 }
 
+static bool has_parts(const json_t *messages)
+{
+    const json_t *message;
+    size_t i;
+    json_array_foreach(messages, i, message)
+    {
+        if (json_is_array(json_object_get(message, "content")))
+            return true;
+    }
+    return false;
+}
+
 /* What the conversation has and the template does not read. */
 static unsigned find_ignored(
         const struct chat *chat, const struct conversation *conversation)
@@ -165,6 +177,8 @@ static unsigned find_ignored(
         found |= (unsigned)has_key(messages, "tool_calls") << ROW_CALLS;
     if (ignored >> ROW_THOUGHTS & 1)
         found |= (unsigned)has_key(messages, "thinking") << ROW_THOUGHTS;
+    if (ignored >> ROW_PARTS & 1)
+        found |= (unsigned)has_parts(messages) << ROW_PARTS;
     return found & ignored;
 }
 

@@ -14,6 +14,7 @@ static const char *const names[ROW_NOTES] = {
         [ROW_TOOLS] = "tools",
         [ROW_CALLS] = "tool_calls",
         [ROW_THOUGHTS] = "reasoning_content",
+        [ROW_PARTS] = "content_parts",
         [ROW_UNTRAINED] = "untrained",
         [ROW_SPECIALS] = "special_tokens"};
 
@@ -128,6 +129,7 @@ void row_notes_tell(
     int64_t bad = notes->of[ROW_BAD].rows;
     char ignored[3 * ROW_BYTES];
     struct text_buffer text = {.out = ignored, .bytes = sizeof ignored};
+    int64_t parts = notes->of[ROW_PARTS].rows;
     int64_t untrained = notes->of[ROW_UNTRAINED].rows;
     if (bad > 0)
         zd_log_warning(
@@ -148,6 +150,13 @@ void row_notes_tell(
                 "\"PATH\" uses another template, and without these keys the "
                 "rows are the same",
                 source, chat_template, ignored);
+    if (parts > 0 && chat_template)
+        zd_log_warning(
+                "%s: the chat template %s does not read a content that is a "
+                "list of parts (%lld row%s, first %s): it leaves the text out "
+                "or prints the list; `zerod data inspect` shows it",
+                source, chat_template, (long long)parts, parts == 1 ? "" : "s",
+                notes->of[ROW_PARTS].first[0]);
     if (untrained > 0)
         zd_log_warning(
                 "%s: nothing of %lld row%s is trained (first: %s); "

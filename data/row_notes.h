@@ -12,6 +12,7 @@ enum row_note {
     ROW_TOOLS,     /* has tools, which the chat template does not read */
     ROW_CALLS,     /* the same of a message's tool_calls */
     ROW_THOUGHTS,  /* and of its reasoning_content or thinking */
+    ROW_PARTS,     /* has a list of content parts, the same */
     ROW_UNTRAINED, /* the loss counts nothing of it */
     ROW_SPECIALS,  /* special tokens are written in its messages: `count` */
     ROW_NOTES

@@ -327,10 +327,11 @@ cat >more.jsonl <<'JSON'
 {"messages": [{"role": "user", "content": "<|eot_id|>Hi<|eot_id|>"}, {"role": "assistant", "content": "Ho", "thinking": "hm"}]}
 {"tools": [{"function": {"name": "f"}}], "messages": [{"role": "user", "content": "Hi"}]}
 {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f"}}]}]}
-{"tools": [{"function": {"name": "f"}}], "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho", "train": false}]}
+{"tools": [{"function": {"name": "f"}}], "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}, {"role": "assistant", "content": "Ho", "train": false}]}
 JSON
 cat >warned <<'TEXT'
 warning: more.jsonl: the chat template model/tokenizer_config.json ignores tools (2 rows, first more.jsonl:2), tool_calls (1 row, first more.jsonl:3), reasoning_content (1 row, first more.jsonl:1); data.chat_template = "PATH" uses another template, and without these keys the rows are the same
+warning: more.jsonl: the chat template model/tokenizer_config.json does not read a content that is a list of parts (1 row, first more.jsonl:4): it leaves the text out or prints the list; `zerod data inspect` shows it
 warning: more.jsonl: nothing of 2 rows is trained (first: more.jsonl:2); `zerod data inspect` shows what the loss counts, and data.train_on decides it
 TEXT
 more='--set data.train=[{path="more.jsonl"}] --set data.cutoff_len=64 --set checkpoint.export=none'
