@@ -89,7 +89,9 @@ static enum zd_status match_data(
             {"shuffle", "data.shuffle"},
             {"data_seed", "job.data_seed"},
             {"rope_scaling", "model.rope_scaling", "none"},
-            {"digest", "the content of [[data.train]]"}};
+            {"digest",
+             "what [[data.train]] gives (by its files, the chat template and "
+             "its date, and data.train_on)"}};
     enum zd_status status = ZD_OK;
     json_t *is = manifest_data(job, identity);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && status == ZD_OK;
