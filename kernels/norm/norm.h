@@ -6,12 +6,12 @@
  *   rmsnorm:   rstd = 1/sqrt(sum_c x^2 / C + eps), out = x * rstd * weight
  *              by one of three forms (enum rmsnorm_form)
  *
- * Heads:   every head of q or k for itself, N tokens of `heads` rows each, with
- *          one weight (C) for all. Rows of consecutive tokens are x_stride
- *          elements apart in x and dx, out_stride in out and dout, so that q
- * and k may lie in one array with others. Bits as of dense rows. Source:  Ba,
- * Kiros, Hinton 2016, arXiv:1607.06450, section 3; Zhang, Sennrich 2019,
- * arXiv:1910.07467, equation 4. Backward: dx = [dresidual +] J^T dout. */
+ * Heads: every head of q or k for itself, N tokens of `heads` rows each, with
+ * one weight (C) for all. Rows of consecutive tokens are x_stride elements
+ * apart in x and dx, out_stride in out and dout, so that q and k may lie in one
+ * array with others. Bits as of dense rows. Backward: dx = [dresidual +] J^T
+ * dout. Source: Ba, Kiros, Hinton 2016, arXiv:1607.06450, section 3; Zhang,
+ * Sennrich 2019, arXiv:1910.07467, equation 4. */
 #ifndef ZD_KERNELS_NORM_NORM_H
 #define ZD_KERNELS_NORM_NORM_H
 
