@@ -155,7 +155,8 @@ static void expect_shares(struct dataset *dataset, const double *weights)
             }
     }
     for (int i = 0; i < SOURCES; i++)
-        cr_expect_float_eq(of[i], weights[i] * TURNS, 2, "%c: %d", 'a' + i, of[i]);
+        cr_expect_float_eq(
+                of[i], weights[i] * TURNS, 2, "%c: %d", 'a' + i, of[i]);
 }
 
 Test(data_growth, several_sources_take_turns_whatever_is_tokenized)
@@ -182,8 +183,9 @@ Test(data_growth, several_sources_take_turns_whatever_is_tokenized)
         cr_assert_not_null(dataset);
         cr_expect_eq(dataset->parts[2].count, 30000, "max_samples");
         cr_expect_eq(dataset_bad_rows(dataset), 1);
-        cr_expect(strstr(
-                dataset->parts[3].corpus.notes.of[ROW_BAD].first[0], "d.jsonl:70002"));
+        cr_expect(
+                strstr(dataset->parts[3].corpus.notes.of[ROW_BAD].first[0],
+                       "d.jsonl:70002"));
         take(dataset, sums);
         cr_expect_arr_eq(sums, want, sizeof want);
         dataset_close(dataset);
@@ -195,7 +197,8 @@ Test(data_growth, whole_documents_have_no_windows)
 {
     struct data_case test;
     init(&test, "");
-    data_case_text(&test, "a.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n");
+    data_case_text(
+            &test, "a.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n");
     test.options.packing = PACKING_AUTO;
     cr_expect_null(data_case_open(&test));
     cr_expect_eq(zd_error_get()->status, ZD_ERR_CONFIG);

@@ -1,7 +1,7 @@
 /* The cases of the files in tests/data/cases: what data becomes of files, or
  * the error. README.txt there says how they are written. */
-#include "data/dataset_internal.h"
 #include "data/chat.h"
+#include "data/dataset_internal.h"
 #include "data/format.h"
 #include "data/inspect.h"
 #include "tests/data/data_case.h"
@@ -248,9 +248,7 @@ static void show_epochs(FILE *out, struct dataset *dataset, int lines)
 static void show_ids(FILE *out, struct data_case *test)
 {
     struct corpus corpus;
-    cr_assert_eq(
-            data_case_corpus(test, &corpus),
-            ZD_OK);
+    cr_assert_eq(data_case_corpus(test, &corpus), ZD_OK);
     for (uint64_t i = 0; i < corpus.count; i++)
         fprintf(out, "%s%u", i ? " " : "", corpus.cache.words[i] & WORD_ID);
     corpus_close(&corpus);

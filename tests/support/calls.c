@@ -511,9 +511,9 @@ static int rows_threads(int ids[ROWS_THREADS])
     return count;
 }
 
-/* Wait until the threads that write rows sleep: a row that was added before this
- * call has been written. A woken thread is runnable at once, however long it
- * waits for a CPU. */
+/* Wait until the threads that write rows sleep: a row that was added before
+ * this call has been written. A woken thread is runnable at once, however long
+ * it waits for a CPU. */
 static void wait_for_rows(void)
 {
     int ids[ROWS_THREADS];

@@ -11,11 +11,11 @@
 #include "train/plan/fit.h"
 
 enum plan_dimension {
-    CHOOSE_MODE,    /* gradient checkpointing */
-    CHOOSE_BATCH,   /* other micro-batches of the same step */
-    CHOOSE_STAGE,   /* ZeRO */
-    CHOOSE_STATES,  /* type of the optimizer states */
-    CHOOSE_MASTER,  /* master weights */
+    CHOOSE_MODE,   /* gradient checkpointing */
+    CHOOSE_BATCH,  /* other micro-batches of the same step */
+    CHOOSE_STAGE,  /* ZeRO */
+    CHOOSE_STATES, /* type of the optimizer states */
+    CHOOSE_MASTER, /* master weights */
     CHOOSE_DTYPE,
     CHOOSE_ACTIVATIONS, /* their place */
     CHOOSE_PLACE,       /* of masters and states */
