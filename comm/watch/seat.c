@@ -135,6 +135,7 @@ struct seat_told seat_tell(const struct seat *seat, enum seat_lane lane)
         polled = look.since;
     return (struct seat_told){
             .begun = atomic_load(&seat->lanes[lane].begun),
+            .done = atomic_load(&seat->lanes[lane].done),
             .waits = waits ? seat_what(seat, look.lane, look.number) : 0,
             .silent_ms = ms_since(now, sign > look.since ? sign : look.since),
             .poll_ms = ms_since(now, polled),

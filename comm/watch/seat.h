@@ -104,10 +104,10 @@ struct seat_look seat_look(const struct seat *seat);
 
 /* The state of a rank; for other processes, as received in a datagram. */
 struct seat_told {
-    uint64_t begun;     /* in the lane that was asked for */
-    uint64_t waits;     /* the word of what it waits for; 0: it does not */
-    uint32_t silent_ms; /* since its last sign */
-    uint32_t poll_ms;   /* since it looked whether its wait is over */
+    uint64_t begun, done; /* in the lane that was asked for */
+    uint64_t waits;       /* the word of what it waits for; 0: it does not */
+    uint32_t silent_ms;   /* since its last sign */
+    uint32_t poll_ms;     /* since it looked whether its wait is over */
     uint8_t state, work;
     uint8_t unused[6];
 };

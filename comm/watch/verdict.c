@@ -60,6 +60,15 @@ static enum standing stands(const struct verdict_ask *ask, int rank)
                                                          : STANDS_RUNNING;
 }
 
+/* Of two ranks in the same state, take the one that is furthest behind. */
+static bool is_behind(const struct verdict_ask *ask, int a, int b)
+{
+    const struct seat_told *first = &ask->told[a], *second = &ask->told[b];
+    return ask->heard[a] &&
+           (first->begun < second->begun ||
+            (first->begun == second->begun && first->done < second->done));
+}
+
 /* Who can write the event: rank 0 where its process runs, else the next. */
 static int find_writer(const struct verdict_ask *ask)
 {
@@ -87,8 +96,8 @@ bool verdict_find(const struct verdict_ask *ask, struct verdict *verdict)
     int worst = keeps_itself(ask) ? ask->rank : -1;
     enum standing how_worst = STANDS_RUNNING;
     for (int r = 0; r < ask->size; r++)
-        any_late = any_late ||
-                   (r != ask->rank && is_late(ask, r) && !has_parted(ask, r));
+        any_late = any_late || (r != ask->rank && is_late(ask, r) &&
+                                !has_parted(ask, r));
     for (int r = 0; r < ask->size; r++) {
         if (r == ask->rank || (any_late && !is_late(ask, r)) ||
             has_parted(ask, r))
@@ -96,7 +105,8 @@ bool verdict_find(const struct verdict_ask *ask, struct verdict *verdict)
         enum standing how = stands(ask, r);
         if (how == STANDS_WELL)
             return false;
-        if (worst < 0 || how > how_worst) {
+        if (worst < 0 || how > how_worst ||
+            (how == how_worst && is_behind(ask, r, worst))) {
             worst = r;
             how_worst = how;
         }

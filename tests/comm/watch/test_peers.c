@@ -38,7 +38,7 @@ static struct seat_told tell_one(void *ctx, enum seat_lane lane)
     (void)ctx;
     cr_assert_lt(lane, SEAT_LANES);
     questions++;
-    return (struct seat_told){.begun = NUMBER, .state = SEAT_WORKS};
+    return (struct seat_told){.begun = NUMBER, .done = 6, .state = SEAT_WORKS};
 }
 
 static void take_written(void *ctx)
@@ -149,6 +149,7 @@ Test(peers, a_whole_datagram_is_accepted)
     cr_expect(ask(deliver));
     cr_expect_eq(questions, 1);
     cr_expect_eq(told[1].begun, NUMBER);
+    cr_expect_eq(told[1].done, 6);
     cr_expect_eq(told[1].state, SEAT_WORKS);
     end(deliver);
     cr_expect_gt(ends, 0);

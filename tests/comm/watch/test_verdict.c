@@ -17,6 +17,7 @@ static void setup(void)
     for (int r = 0; r < RANKS; r++) {
         told[r] = (struct seat_told){
                 .begun = NUMBER,
+                .done = NUMBER - 1,
                 .waits = word,
                 .silent_ms = 12000,
                 .state = SEAT_WAITS};
@@ -40,7 +41,7 @@ TestSuite(verdict, .init = setup);
 /* A rank that computes, and gave its last sign so long ago. */
 static void compute(int rank, uint32_t silent_ms)
 {
-    told[rank].begun = NUMBER - 1;
+    told[rank].begun = told[rank].done = NUMBER - 1;
     told[rank].waits = 0;
     told[rank].state = SEAT_RUNS;
     told[rank].silent_ms = silent_ms;
@@ -111,6 +112,7 @@ Test(verdict, work_that_reports_progress_must_keep_reporting)
 
 Test(verdict, where_all_wait_the_link_is_down)
 {
+    told[1].done--;
     expect(1);
     told[3].silent_ms = 9000; /* it came late */
     cr_expect_not(verdict_find(&ask, &verdict));
@@ -127,7 +129,7 @@ Test(verdict, a_rank_that_entered_and_does_not_wait_is_named)
 Test(verdict, a_rank_that_does_not_poll_is_named)
 {
     for (int r = 1; r < 4; r++)
-        told[r].begun = NUMBER - 1;
+        told[r].begun = told[r].done = NUMBER - 1;
     expect(1);
     told[3].poll_ms = 11000;
     expect(3);
