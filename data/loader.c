@@ -41,6 +41,7 @@ struct loader {
     int64_t first_batch, batch_count;
     int B, T, ahead, slot_count;
     struct slot *slots;
+    uint64_t came; /* of dataset->coming, when it was last told; consumer's */
     pthread_t thread;
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t may_produce, may_consume;
@@ -174,6 +175,7 @@ enum zd_status loader_create(
             .ahead = ahead,
             .slot_count = keep + ahead,
             .slots = zd_array((size_t)(keep + ahead), sizeof(struct slot)),
+            .came = atomic_load(&dataset->coming.completed),
     };
     set_buffers(loader, memory);
     pthread_mutex_init(&loader->mutex, NULL);
@@ -189,8 +191,6 @@ enum zd_status loader_create(
 
 bool loader_wait(struct loader *loader, int ms)
 {
-    const struct progress *coming = &loader->dataset->coming;
-    uint64_t came = atomic_load(&coming->completed);
     struct timespec until;
     int error = 0;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -203,8 +203,10 @@ bool loader_wait(struct loader *loader, int ms)
         error = pthread_cond_clockwait(
                 &loader->may_consume, &loader->mutex, CLOCK_MONOTONIC, &until);
     pthread_mutex_unlock(&loader->mutex);
-    if (atomic_load(&coming->completed) != came)
+    uint64_t came = atomic_load(&loader->dataset->coming.completed);
+    if (came != loader->came)
         progress_completed();
+    loader->came = came;
     return !error;
 }
 
