@@ -29,8 +29,10 @@ generate() { # FIXTURE [ADAPTER]: a folder of the fixture, as PEFT wrote it
     local from=$fixture${2:+/$2}
     local -a adapter=()
     if [[ -n ${2:-} ]]; then adapter=(--adapter "$from"); fi
+    local prompt
+    prompt=$("$expected" prompt "$from"; echo .) # $() drops newlines at the end
     "$expected" continuation "$from" >"$work/wanted"
-    "$zerod" generate --model "$fixture/model" "${adapter[@]}" --prompt "$("$expected" prompt "$from")" --max-new-tokens 64 \
+    "$zerod" generate --model "$fixture/model" "${adapter[@]}" --prompt "${prompt%.}" --max-new-tokens 64 \
         >"$work/got" 2>"$work/log" </dev/null || code=$?
     cmp "$work/wanted" "$work/got" >"$work/cmp" 2>&1 || { code=1; cat "$work/cmp" "$work/log" | sed 's/^/# /'; }
     tell "$code" "$1${2:+, $2} continues a text as transformers does${2:+ with peft}"
