@@ -16,7 +16,7 @@ double log_line_time(const char *line);
 char *log_lines_last(
         int fd, int64_t most, int64_t tail, double since, int64_t *end_out,
         size_t *bytes_out);
-/* Lines from *at on, which moves behind them; one that is longer than `room`
+/* Lines from *at on, which moves past them; one that is longer than `room`
  * comes in pieces. Returns the bytes; 0: there is no whole line yet. */
 size_t log_lines_next(int fd, int64_t *at, char *out, size_t room);
 
