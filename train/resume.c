@@ -261,13 +261,9 @@ static enum zd_status restore(
         state->applied_steps = 0;
     const json_t *manifest = checkpoint_manifest(checkpoint);
     take_products(manifest);
-    const json_t *commands = json_object_get(manifest, "commands");
     /* the folder of the model need not be there any more */
     trainer->writer.file_prefix =
             json_is_true(json_object_get(manifest, "gpt2_prefix"));
-    trainer->commands =
-            json_is_array(commands) ? json_deep_copy(commands) : NULL;
-    trainer->writer.commands = trainer->commands;
     trainer->resumed_event = json_integer_at(manifest, "last_event");
     return live_resume(trainer, manifest);
 }
@@ -342,7 +338,7 @@ static enum zd_status tell_replaced(const struct trainer *trainer)
 }
 
 /* What of the events before does not count. The checkpoint of another folder
- * knows ids of another file: its commands are told with it. */
+ * knows ids of another file. */
 static void tell_resumed(struct trainer *trainer, bool is_own)
 {
     int64_t after = is_own ? trainer->resumed_event : 0;
@@ -352,9 +348,8 @@ static void tell_resumed(struct trainer *trainer, bool is_own)
     events_tell(
             trainer->events, "resumed", trainer->state.step,
             json_pack(
-                    "{s:s?, s:I, s:O*}", "from", from[0] ? from : NULL, "after",
-                    (json_int_t)after, "commands",
-                    is_own ? NULL : trainer->commands));
+                    "{s:s?, s:I}", "from", from[0] ? from : NULL, "after",
+                    (json_int_t)after));
 }
 
 enum zd_status trainer_resume(struct trainer *trainer)

@@ -8,7 +8,6 @@
 #include "base/must.h"
 #include "model/files/export_hf.h"
 #include "model/files/weights_hf.h"
-#include "train/command/replay.h"
 #include "train/plan/fit.h"
 #include "train/run.h"
 #include "train/trainer/rank_device.h"
@@ -379,27 +378,6 @@ static double guess_save_seconds(const struct trainer *trainer)
     return 0.05 + bytes / 200e6;
 }
 
-/* run.replay: commands of a file, and between them those that are given now. */
-static enum zd_status open_replay(struct trainer *trainer)
-{
-    const char *path = trainer->job->run.replay;
-    enum zd_status status = ZD_OK;
-    if (!path)
-        return ZD_OK;
-    if (trainer_is_first(trainer))
-        status =
-                replay_open(path, trainer->observer->control, &trainer->replay);
-    ZD_TRY(comm_agree(trainer->comm, status));
-    if (!trainer_is_first(trainer))
-        return ZD_OK;
-    zd_log_info(
-            "replaying %d commands of %s", replay_count(trainer->replay), path);
-    trainer->replayed = *trainer->observer;
-    trainer->replayed.control = replay_control(trainer->replay);
-    trainer->observer = &trainer->replayed;
-    return ZD_OK;
-}
-
 static enum zd_status read_state(struct trainer *trainer)
 {
     ZD_TRY(trainer_resume(trainer));
@@ -432,7 +410,6 @@ enum zd_status trainer_init(
     trainer->started = trainer->last_save_time = clock_seconds();
 
     comm_work(comm, WORK_START);
-    ZD_TRY(open_replay(trainer));
     ZD_TRY(prepare(trainer));
     trainer->save_seconds = guess_save_seconds(trainer);
     ZD_TRY(resume_or_load(trainer));
@@ -482,9 +459,7 @@ void trainer_destroy(struct trainer *trainer)
     }
     zero_snapshot_destroy(trainer->snapshot);
     close_rows(trainer);
-    json_decref(trainer->commands);
     trainer_state_fini(trainer);
-    replay_close(trainer->replay);
     if (trainer->zero)
         zero_destroy(trainer->zero);
     if (trainer->model)

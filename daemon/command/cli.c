@@ -95,7 +95,6 @@ struct job *cli_open_job(const struct cli_args *args)
     snprintf(stop, sizeof stop, "%lld", (long long)args->stop_after);
     const struct job_override options[] = {
             {"run.resume", args->resume, "--resume", true},
-            {"run.replay", args->replay, "--replay", true},
             {"train.max_steps", args->max_steps >= 0 ? steps : NULL,
              "--max-steps", false},
             {"run.stop_after", args->stop_after >= 0 ? stop : NULL,

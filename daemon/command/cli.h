@@ -15,7 +15,7 @@ struct cli_args { /* what was typed; strings borrowed from argv */
     const struct cli_program *program; /* whose command it is */
     const char *job, *out, *dtype, *model, *tokenizer, *html;
     const char *base, *quantize;
-    const char *format, *log_format, *resume, *replay;
+    const char *format, *log_format, *resume;
     const char *max, *min, *allow, *write, *machine; /* of plan */
     const char *device_memory, *host_memory, *disk;
     const char *data, *data_name, *data_split, *from_deepspeed, *from_hf,

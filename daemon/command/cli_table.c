@@ -10,7 +10,6 @@ static const struct cli_option options[] = {
 {"set", 0, "SECTION.KEY=VALUE", CLI_SETTING, ARG(sets), NULL, "Override a key of the job file; may be repeated"},
 {"resume", 0, "auto|never|must|PATH", CLI_TEXT, ARG(resume), NULL, "Where to resume from (run.resume)"},
 {"stop-after", 0, "N", CLI_NUMBER, ARG(stop_after), NULL, "End after step N with a checkpoint (run.stop_after)"},
-{"replay", 0, "FILE", CLI_TEXT, ARG(replay), NULL, "Repeat the commands of an events.jsonl, each at its step (run.replay)"},
 {"max-steps", 0, "N", CLI_COUNT, ARG(max_steps), NULL, "Length of the schedule (train.max_steps)"},
 {"force", 0, NULL, CLI_FLAG, ARG(force), NULL, "Run a job that does not fit; one that takes more than the machine has ends with 69"},
 {"quiet", 'q', NULL, CLI_FLAG, ARG(quiet), NULL, "Warnings and errors only"},
@@ -69,7 +68,7 @@ static const struct cli_option options[] = {
 };
 
 static const struct cli_command commands[] = {
-{"run", "", 0, 0, "job set resume stop-after replay max-steps force quiet verbose log-format no-progress", "job",
+{"run", "", 0, 0, "job set resume stop-after max-steps force quiet verbose log-format no-progress", "job",
     "Train; the command may be left out: zerod --job FILE", command_run, "commands", NULL},
 {"validate", "FILE", 0, 1, "job world all print format set", "",
     "Check a job file and its data, and report all problems at once", command_validate, "commands",

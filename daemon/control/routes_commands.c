@@ -215,7 +215,7 @@ void routes_done(
     struct waiter *waiter = find_waiter(routes, command->id);
     cache_clear(routes);
     if (!waiter)
-        return; /* of a replay, or a deadline */
+        return; /* of a deadline */
     if (error)
         answer_failed(waiter, error);
     else

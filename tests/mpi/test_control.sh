@@ -83,25 +83,4 @@ for ((trial = 1; trial <= trials; trial++)); do
     check "nothing is left behind" [ ! -e "$socket" ]
     rm -rf "trial-$trial"
 done
-
-for ((trial = 1; trial <= (trials + 2) / 3; trial++)); do
-    ranks=$((1 + trial % 3))
-    http=000
-    for ((try = 1; try <= 20 && (http == 0 || http == 503); try++)); do # it may be over before it is asked
-        [[ $try -eq 1 ]] || again "set trial $trial: $http, the run was over before it was asked"
-        rm -rf "set-$trial"
-        start set-$trial $ranks "${steps[@]}"
-        wait_rows set-$trial $((1 + RANDOM % 20))
-        post set "{\"learning_rate\":0.00$((1 + RANDOM % 9)),\"wait\":true}"
-        [[ $http = 200 ]] || finish_started
-    done
-    check "set trial $trial: it was set" [ "$http" = 200 ]
-    post set "{\"max_grad_norm\":0.$((1 + RANDOM % 9)),\"wait\":true}"
-    finish_started
-    check "it ends with 0" code_is 0
-    run replay-$trial $ranks "${steps[@]}" --replay set-$trial/events.jsonl
-    check "a replay ends with 0" code_is 0
-    check "and with the same bits" same_run set-$trial replay-$trial
-    rm -rf "set-$trial" "replay-$trial"
-done
 plan

@@ -83,7 +83,6 @@ struct checkpoint_writer {
     const char *own;  /* path of the last one that this run wrote or goes on
                          from, which it may write again; NULL: none */
     /* of rank 0 (events.h); all 0 where no one asks anything */
-    const json_t *commands;    /* done so far: an array of events' members */
     int64_t last_event;        /* its id */
     const char *trainer_state; /* text of trainer_state.json; NULL: none */
     /* Rows and events that the files have so far reach the disk, before the

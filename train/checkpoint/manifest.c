@@ -298,15 +298,15 @@ json_t *manifest_build(
     json_t *steps = steps_json(writer, state);
     int format = steps ? CHECKPOINT_FORMAT : CHECKPOINT_FORMAT - 1;
     return json_pack(
-            "{s:i, s:s, s:I, s:i, s:i, s:o, s:o*, s:O*, s:I, s:o, s:o, s:o, "
+            "{s:i, s:s, s:I, s:i, s:i, s:o, s:o*, s:I, s:o, s:o, s:o, "
             "s:o, s:s, "
             "s:b, s:s*, s:b, s:o*, s:o*, s:o*, s:{s:I, s:I}, s:[]}",
             "format", format, "zerod", ZD_VERSION, "step",
             (json_int_t)state->step, "world", comm_size(writer->comm), "stage",
             writer->job->zero.stage, "progress", progress, "live",
-            manifest_live(&state->live, &writer->job->train), "commands",
-            writer->commands, "last_event", (json_int_t)writer->last_event,
-            "data", manifest_data(writer->job, &writer->identity), "settings",
+            manifest_live(&state->live, &writer->job->train), "last_event",
+            (json_int_t)writer->last_event, "data",
+            manifest_data(writer->job, &writer->identity), "settings",
             manifest_settings(writer->job, writer->global_batch), "optimizer",
             optimizer_json(&writer->plan->zero, steps), "tensors",
             tensors_json(&writer->plan->table), "export_dtype",

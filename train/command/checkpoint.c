@@ -31,7 +31,6 @@ enum zd_status checkpoint_begin(
         return ZD_OK;
     }
     asked->command = *command;
-    asked->entry = command_listed(trainer);
     return ZD_OK;
 }
 
@@ -46,11 +45,7 @@ enum zd_status checkpoint_end(struct trainer *trainer)
     ZD_TRY(command_settle(trainer, asked->status, &outcome));
     if (outcome.status == ZD_OK)
         outcome.result = json_pack("{s:s}", "path", asked->path);
-    else
-        command_unlist_entry(trainer, asked->entry);
     command_tell(trainer, &asked->command, &outcome);
     json_decref(outcome.result);
-    json_decref(asked->entry);
-    asked->entry = NULL;
     return ZD_OK;
 }

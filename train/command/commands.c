@@ -163,12 +163,9 @@ enum zd_status trainer_command(struct trainer *trainer)
     struct command_outcome outcome = {0};
     struct train_command command = trainer->command; /* rank 0's */
     ZD_TRY(comm_broadcast(trainer->comm, &command, sizeof command, 0));
-    command_list(trainer, &command);
     comm_work(trainer->comm, WORK_COMMAND);
     enum zd_status status = act(trainer, &command, &outcome);
     comm_work(trainer->comm, WORK_NONE);
-    if (outcome.status != ZD_OK)
-        command_unlist(trainer);
     if (status == ZD_OK) {
         trainer->has_command = false;
         if (!outcome.is_later)
@@ -196,8 +193,6 @@ void commands_refuse(struct trainer *trainer)
         control->done(
                 control->ctx, &trainer->saves.asked.command,
                 trainer->saves.asked.step, &error, NULL);
-    json_decref(trainer->saves.asked.entry);
-    trainer->saves.asked.entry = NULL;
     trainer->saves.asked.state = ASKED_NOT;
     if (!trainer->has_command)
         return;

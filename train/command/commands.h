@@ -31,14 +31,6 @@ enum zd_status trainer_command(struct trainer *trainer);
 /* The run ends: what was taken and not done is told so. */
 void commands_refuse(struct trainer *trainer);
 
-/* The list of the checkpoints has it from here on: before it is done, so that a
- * checkpoint which it makes holds it too. One that fails is taken off again. */
-void command_list(struct trainer *trainer, const struct train_command *command);
-void command_unlist(struct trainer *trainer);
-/* Rank 0: the last entry of that list, and a given one, which goes where it is
- * still there; NULL elsewhere. New reference. */
-json_t *command_listed(const struct trainer *trainer);
-void command_unlist_entry(struct trainer *trainer, const json_t *entry);
 /* Rank 0's control and events hear what became of it. Other ranks call it too.
  */
 void command_tell(

@@ -1,5 +1,5 @@
-/* commands_tell.c - what is heard of commands: rank 0's control, an event, and
- * the list that checkpoints hold. */
+/* commands_tell.c - what is heard of commands: rank 0's control, and an
+ * event. */
 #include "train/command/commands.h"
 
 #include "base/log.h"
@@ -56,47 +56,6 @@ static json_t *command_json(const struct train_command *command)
     json_object_set_new(json, "uid", id_or_null(command->uid));
     json_object_set_new(json, "pid", id_or_null(command->pid));
     return json;
-}
-
-/* --- the list that checkpoints hold --------------------------------------- */
-
-void command_list(struct trainer *trainer, const struct train_command *command)
-{
-    if (!trainer_is_first(trainer))
-        return;
-    if (!trainer->commands)
-        trainer->commands = json_array();
-    json_t *entry = command_json(command);
-    json_object_set_new(entry, "step", json_integer(trainer->state.step));
-    json_array_append_new(trainer->commands, entry);
-    trainer->writer.commands = trainer->commands;
-}
-
-void command_unlist(struct trainer *trainer)
-{
-    size_t count = json_array_size(trainer->commands);
-    if (count > 0)
-        json_array_remove(trainer->commands, count - 1);
-}
-
-json_t *command_listed(const struct trainer *trainer)
-{
-    size_t count = json_array_size(trainer->commands);
-    return count ? json_incref(json_array_get(trainer->commands, count - 1))
-                 : NULL;
-}
-
-void command_unlist_entry(struct trainer *trainer, const json_t *entry)
-{
-    size_t i;
-    json_t *listed;
-    json_array_foreach(trainer->commands, i, listed)
-    {
-        if (listed != entry)
-            continue;
-        json_array_remove(trainer->commands, i);
-        return;
-    }
 }
 
 /* What the log has of it; checkpoints, evaluations and samples have lines of

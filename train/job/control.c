@@ -64,14 +64,6 @@ const char *train_command_name(enum train_command_kind kind)
     return commands[kind];
 }
 
-int train_command_find(const char *name)
-{
-    for (int kind = 0; kind < COMMAND_KINDS; kind++)
-        if (strcmp(commands[kind], name) == 0)
-            return kind;
-    return -1;
-}
-
 const char *train_run_state_name(enum train_run_state state)
 {
     static const char *const names[RUN_STATES] = {

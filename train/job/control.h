@@ -54,7 +54,7 @@ enum { TRAIN_PROMPT_MAX = 4096, TRAIN_PROFILE_MAX = 100 };
 struct train_command { /* plain bytes: it is broadcast */
     int64_t id;        /* of who asks; told back by `done` */
     enum train_command_kind kind;
-    int64_t uid, pid;     /* who asked; -1: nobody (replay, a deadline) */
+    int64_t uid, pid;     /* who asked; -1: no one (a deadline) */
     bool save;            /* stop */
     int steps;            /* profile */
     int max_new_tokens;   /* sample; 0: the job's */
@@ -63,9 +63,8 @@ struct train_command { /* plain bytes: it is broadcast */
     char prompt[TRAIN_PROMPT_MAX]; /* sample; NUL-terminated UTF-8 */
 };
 
-/* "checkpoint", "eval", ..; -1 for a word that names none. */
+/* "checkpoint", "eval", .. */
 const char *train_command_name(enum train_command_kind kind);
-int train_command_find(const char *name);
 
 /* Rank 0's ears. Functions may be called from the trainer's thread alone and
  * must not block. */

@@ -37,8 +37,6 @@ struct run_options { /* [run] */
     double deadline_margin; /* seconds; 0: twice the last save and two steps */
     double deadline_after;  /* the same as a time from the start; 0: not so */
     bool force; /* a job that does not fit is run all the same (--force) */
-    const char *replay; /* events.jsonl whose commands are given again at
-                           their steps; NULL: none (--replay) */
 };
 
 enum model_init { MODEL_PRETRAINED, MODEL_RANDOM };

@@ -89,11 +89,6 @@ static enum zd_status measure(
     return status;
 }
 
-static bool is_asked(const struct train_job *job)
-{
-    return job->control.socket != CONTROL_NONE || job->run.replay;
-}
-
 /* The most rows of an evaluation batch, or positions of a cache, whose
  * activations lie within `room`: halved down to `least`; 0: not even those. */
 static enum zd_status fit_most(
@@ -148,7 +143,7 @@ static enum zd_status plan_on_request(
     struct model_shape before = plan->shape;
     plan->request_device_bytes = plan->request_host_bytes = 0;
     set_decode_batch(&plan->shape);
-    if (!is_asked(job))
+    if (job->control.socket == CONTROL_NONE)
         return ZD_OK;
     ZD_TRY(measure(plan, before, &own));
     ZD_TRY(fit_requests(job, plan, own.activations));

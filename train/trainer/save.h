@@ -55,7 +55,6 @@ struct asked_save {
     enum asked_state { ASKED_NOT, ASKED_WRITING, ASKED_ENDED } state;
     struct train_command command; /* rank 0's */
     int64_t step;                 /* that it is of */
-    json_t *entry;                /* rank 0: of trainer.commands; owned */
     enum zd_status status;        /* ended: the same on all ranks, .. */
     struct zd_error error;        /* .. the record of who knows */
     char path[PATH_MAX];

@@ -23,8 +23,6 @@
 
 #include <limits.h>
 
-struct replay;
-
 /* Used by the watch's thread: how it tells a hang (tell.c). */
 struct hang_told {
     struct events *events; /* rank 0's; NULL elsewhere */
@@ -37,16 +35,14 @@ struct trainer {
     struct comm *comm;    /* of the device's memory */
     struct comm *control; /* borrowed; the same on the CPU */
     const struct train_observer *observer;
-    struct train_observer replayed; /* rank 0, run.replay: `observer` is this */
-    struct replay *replay;
     struct job_plan plan;
     const struct objective *objective;
     struct output_dir output_dir;
     struct crash_guard *crash_guard; /* NULL: no one counts */
     struct text text;
     char template_date[CHAT_DATE_BYTES]; /* of the run's first start */
-    struct device *device; /* NULL: the CPU */
-    int device_sharers;    /* ranks on the same GPU, this one too; 0: the CPU */
+    struct device *device;               /* NULL: the CPU */
+    int device_sharers; /* ranks on the same GPU, this one too; 0: the CPU */
     const struct kernels *kernels;
     struct arena arena;
     struct dataset *train_data, *eval_data; /* eval_data may be NULL */
@@ -61,13 +57,12 @@ struct trainer {
     char offload_file[64];          /* of this rank, in offload.nvme_path */
     struct model_files model_files; /* rank 0 */
     struct checkpoint_writer writer;
-    uint64_t *base_digests; /* (tensors) as zero_load read them; NULL: not
-                               asked for */
+    uint64_t *base_digests;      /* (tensors) as zero_load read them; NULL: not
+                                    asked for */
     struct file_writer *metrics; /* rank 0 */
     struct events *events;       /* rank 0 */
     struct hang_told hang;
-    bool had_events;  /* rank 0: of a run before */
-    json_t *commands; /* rank 0: done so far (events.h) */
+    bool had_events; /* rank 0: of a run before */
     struct train_state state;
     int64_t base_step;   /* where this process began */
     int64_t base_sample; /* where the loader began */
@@ -87,7 +82,7 @@ struct trainer {
     bool told_masked; /* a step without targets was said */
     double last_loss;
     double started;
-    int64_t tokens_here;    /* trained on by this process */
+    int64_t tokens_here; /* trained on by this process */
     struct train_offload_report offload_total;
     struct train_offload_report offload_late; /* of the last step's update, made
                                                  before what lies between */

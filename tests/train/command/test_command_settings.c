@@ -226,6 +226,27 @@ static void an_edited_key_holds(void)
     commander_fini(&commander);
 }
 
+/* A stop without a checkpoint loses what came after the last one. */
+static void what_came_after_a_checkpoint_is_undone(void)
+{
+    struct commander commander;
+    const char *dir = job_threads_dir(), *plain = job_threads_dir();
+    commander_init(&commander);
+    add_set(&commander, 3, SET_LEARNING_RATE, 0.003);
+    commander_add(&commander, 3, COMMAND_CHECKPOINT);
+    add_set(&commander, 3, SET_MAX_GRAD_NORM, 0.02);
+    add_set(&commander, 6, SET_LEARNING_RATE, 0.001);
+    commander_add(&commander, 8, COMMAND_STOP);
+    bool ran = run(dir, 2, "", &commander) && run(dir, 2, "", NULL);
+    commander_fini(&commander);
+    commander_init(&commander);
+    add_set(&commander, 3, SET_LEARNING_RATE, 0.003);
+    ran = ran && run(plain, 2, "", &commander);
+    commander_fini(&commander);
+    tap_ok(ran && same_curve(plain, dir) && same_model(plain, dir),
+           "what came after the checkpoint is undone");
+}
+
 static void wrong_settings_are_told(void)
 {
     struct commander commander;
@@ -263,6 +284,7 @@ int main(void)
     settings_move(1, 2);
     settings_move(3, 2);
     an_edited_key_holds();
+    what_came_after_a_checkpoint_is_undone();
     wrong_settings_are_told();
     return tap_done();
 }
