@@ -50,7 +50,7 @@ struct model_config {
     const struct text_wrapper *wrapper; /* whose text half it is (files/
                                            text_config.h); NULL: none */
     int vocab_size;                     /* V */
-    int stored_rows;        /* of V in the files; 0: all (vocab_resize.h) */
+    int stored_rows;        /* of V in the files; 0: all (files/config.h) */
     int hidden_size;        /* C */
     int intermediate_size;  /* F */
     int layers;             /* L */

@@ -4,7 +4,6 @@
 #include "daemon/command/cli.h"
 #include "model/files/config.h"
 #include "model/files/export_hf.h"
-#include "model/files/vocab_resize.h"
 #include "model/files/weights_hf.h"
 #include "train/checkpoint/cli.h"
 #include "train/text/generate.h"
@@ -163,8 +162,7 @@ enum zd_status command_merge(struct cli_args *args, int *argc, char ***argv)
     if (status == ZD_OK)
         status = model_config_read_stored(args->base, &config);
     for (int i = 0; i < adapters.count && status == ZD_OK; i++)
-        status =
-                model_config_resize_vocab_for(adapters.choices[i].dir, &config);
+        status = peft_extend_config(adapters.choices[i].dir, &config);
     if (status == ZD_OK)
         status = param_table_build(&config, NULL, 0, &table);
     if (status == ZD_OK)

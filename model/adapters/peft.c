@@ -2,6 +2,7 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
+#include "model/files/config.h"
 #include "model/files/hf_names.h"
 #include "model/quantized/stored.h"
 
@@ -10,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PREFIX "base_model.model."
+#define PREFIX  "base_model.model."
+#define WEIGHTS "adapter_model.safetensors"
 
 enum { CHUNK = 4096 };
 
@@ -252,6 +254,75 @@ static enum zd_status check_complete(const struct opening *o)
                         "adapter_config.json");
 }
 
+/* --- the base as it was in training --------------------------------------- */
+
+/* NULL: as the base's. The caller lets go of it. */
+static enum zd_status read_rope(const struct st_file *file, json_t **table_out)
+{
+    json_error_t error;
+    const char *text = json_string_at(file->metadata, PEFT_ROPE_KEY);
+    *table_out = text ? json_loads(text, 0, &error) : NULL;
+    if (!text || json_is_object(*table_out))
+        return ZD_OK;
+    json_decref(*table_out);
+    ZD_FAIL(ZD_ERR_DATA, "E0323",
+            "the metadata `" PEFT_ROPE_KEY "` is not a table in JSON");
+    zd_fail_where("%s", file->path);
+    return ZD_ERR_DATA;
+}
+
+static enum zd_status check_rope(const struct opening *o)
+{
+    json_t *table;
+    const struct st_file *file = o->adapter->file;
+    ZD_TRY(read_rope(file, &table));
+    bool is_same = !table || json_equal(table, model_config_rope(o->config));
+    json_decref(table);
+    if (is_same)
+        return ZD_OK;
+    ZD_FAIL(ZD_ERR_DATA, "E0326",
+            "the adapter was trained with rope_scaling = %.300s, which the "
+            "model here does not have",
+            json_string_at(file->metadata, PEFT_ROPE_KEY));
+    zd_fail_where("%s", file->path);
+    return zd_fail_help("in a job: the same table as model.rope_scaling; "
+                        "adapters of different tables cannot be combined");
+}
+
+static enum zd_status extend(
+        const struct st_file *file, struct model_config *config)
+{
+    json_t *table;
+    char module[HF_NAME_BYTES], name[2 * HF_NAME_BYTES];
+    hf_name_of_module(config, config->family->embeddings[0].name, module);
+    snprintf(name, sizeof name, PREFIX "%s", module);
+    const struct st_tensor *embedding = st_find(file, name);
+    int64_t rows = embedding && embedding->dims == 2 ? embedding->shape[0] : 0;
+    if (rows > config->vocab_size && rows <= INT_MAX)
+        model_config_resize_vocab(config, (int)rows);
+    ZD_TRY(read_rope(file, &table));
+    enum zd_status status = ZD_OK;
+    if (table && !config->rope_scaling &&
+        !json_equal(table, model_config_rope(config)))
+        status =
+                model_config_scale_rope(table, file->path, ZD_ERR_DATA, config);
+    json_decref(table);
+    return status;
+}
+
+enum zd_status peft_extend_config(const char *dir, struct model_config *config)
+{
+    char path[PATH_MAX];
+    struct st_file *file;
+    fs_join(path, sizeof path, dir, WEIGHTS);
+    if (!fs_exists(path)) /* told by who opens it */
+        return ZD_OK;
+    ZD_TRY(st_open(path, &file));
+    enum zd_status status = extend(file, config);
+    st_close(file);
+    return status;
+}
+
 enum zd_status peft_open(
         const char *dir, const struct model_config *config,
         const struct param_table *table, struct peft_adapter *adapter_out)
@@ -260,7 +331,7 @@ enum zd_status peft_open(
     struct peft_adapter adapter = {0};
     struct opening o = {config, table, &adapter};
     ZD_TRY(peft_config_read(dir, &adapter.config));
-    fs_join(path, sizeof path, dir, "adapter_model.safetensors");
+    fs_join(path, sizeof path, dir, WEIGHTS);
     enum zd_status status = st_open(path, &adapter.file);
     if (status == ZD_ERR_NO_INPUT)
         zd_fail_help("an adapter in a pickle file (adapter_model.bin) is never "
@@ -277,6 +348,8 @@ enum zd_status peft_open(
         }
     if (status == ZD_OK)
         status = check_complete(&o);
+    if (status == ZD_OK)
+        status = check_rope(&o);
     if (status != ZD_OK) {
         peft_close(&adapter);
         return status;

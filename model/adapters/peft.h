@@ -44,9 +44,18 @@ struct peft_adapter {
     struct peft_part *parts; /* (table->count), by id; owned */
 };
 
+/* In the metadata of the weights that we write: the table of rope_scaling that
+ * a job put in place of the base's, as JSON. */
+#define PEFT_ROPE_KEY "rope_scaling"
+
+/* The base's configuration as the adapter in DIR was trained on it: with as
+ * many rows of the vocabulary as the embedding that it saves, where that is
+ * more, and with its table of rope_scaling. */
+enum zd_status peft_extend_config(const char *dir, struct model_config *config);
 /* Open DIR and place every tensor of it; each module that the configuration
- * names is there, each tensor that is there is named by it, and shapes are
- * those of config and base. `config` and `table` are borrowed for the call. */
+ * names is there, each tensor that is there is named by it, shapes are those of
+ * config and base, and the base's heads turn as they did in training. `config`
+ * and `table` are borrowed for the call. */
 enum zd_status peft_open(
         const char *dir, const struct model_config *config,
         const struct param_table *table, struct peft_adapter *adapter_out);
@@ -77,12 +86,12 @@ enum { PEFT_NOTE_BYTES = 400 };
 /* Write DIR so that peft, transformers, vLLM and llama.cpp's converter read
  * it: target_modules spelled out, `use_rslora` folded into alpha. `adapter`
  * says r, alpha, patterns and which modules; `base_model` (may be NULL) is
- * base_model_name_or_path. Made as DIR.tmp and renamed, as
- * weights_export_hf. */
+ * base_model_name_or_path. The tokenizer's files in the folder `tokenizer` (may
+ * be NULL) are copied. Made as DIR.tmp and renamed, as weights_export_hf. */
 enum zd_status peft_write(
         const char *dir, const struct model_config *config,
         const struct param_table *table, const struct peft_config *adapter,
-        const char *base_model, enum dtype dtype,
+        const char *base_model, const char *tokenizer, enum dtype dtype,
         const struct peft_source *source, char note[PEFT_NOTE_BYTES]);
 
 #endif

@@ -57,10 +57,24 @@ static enum zd_status read_tensor(
             count, out);
 }
 
+/* How heads turned while the adapter was trained, where the job said so. */
+static json_t *metadata_of(const struct model_config *config)
+{
+    json_t *metadata = zd_must(json_object());
+    char *table = config->rope_scaling
+                          ? json_dumps(config->rope_scaling, JSON_COMPACT)
+                          : NULL;
+    if (table)
+        json_object_set_new(metadata, PEFT_ROPE_KEY, json_string(table));
+    free(table);
+    return metadata;
+}
+
 static enum zd_status write_weights(struct writing *w, enum dtype dtype)
 {
     struct tensor_files files = {
             .dir = w->dir,
+            .metadata = metadata_of(w->view.config),
             .stem = "adapter_model",
             .files = 1,
             .read = read_tensor,
@@ -69,6 +83,7 @@ static enum zd_status write_weights(struct writing *w, enum dtype dtype)
     enum zd_status status = tensor_files_create(&files);
     if (status == ZD_OK)
         status = tensor_files_write(&files, 0, 1);
+    json_decref(files.metadata);
     tensor_files_fini(&files);
     return status;
 }
@@ -218,27 +233,37 @@ static void note_readers(const struct writing *w, char note[PEFT_NOTE_BYTES])
                 "; the head is tied to the embedding that is saved, and peft "
                 "leaves the head as the base has it: `zerod merge` makes a "
                 "model with both");
+    bytes = strlen(note);
+    if (w->view.config->rope_scaling)
+        snprintf(
+                note + bytes, PEFT_NOTE_BYTES - bytes,
+                "%sit was trained with model.rope_scaling: `zerod merge` and "
+                "`zerod generate` know it, other programs need it in the "
+                "base's config.json",
+                bytes ? "; " : "");
 }
 
 static enum zd_status write_all(
-        struct writing *w, enum dtype dtype, const char *base_model)
+        struct writing *w, enum dtype dtype, const char *base_model,
+        const char *tokenizer)
 {
     ZD_TRY(export_dir_begin(w->dir));
     ZD_TRY(write_weights(w, dtype));
     ZD_TRY(write_config(w, base_model));
+    ZD_TRY(export_copy_files(NULL, tokenizer, w->dir));
     return fs_sync_dir(w->dir);
 }
 
 enum zd_status peft_write(
         const char *dir, const struct model_config *config,
         const struct param_table *table, const struct peft_config *adapter,
-        const char *base_model, enum dtype dtype,
+        const char *base_model, const char *tokenizer, enum dtype dtype,
         const struct peft_source *source, char note[PEFT_NOTE_BYTES])
 {
     char to[EXPORT_PATH_BYTES], temporary[EXPORT_PATH_BYTES];
     struct writing w = {temporary, {config, adapter, table}, source};
     ZD_TRY(export_dir_names(dir, true, to, temporary));
-    ZD_TRY(write_all(&w, dtype, base_model));
+    ZD_TRY(write_all(&w, dtype, base_model, tokenizer));
     note_readers(&w, note);
     return export_dir_replace(temporary, to);
 }

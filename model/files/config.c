@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/must.h"
 #include "base/suggest.h"
+#include "base/text_buffer.h"
 #include "model/config_keys.h"
 #include "model/config_layers.h"
 #include "model/config_rope.h"
@@ -27,16 +28,17 @@ static bool has_experts(const json_t *json)
 static void help_with_families(const json_t *json, const char *name)
 {
     char names[400] = "";
+    struct text_buffer list = {.out = names, .bytes = sizeof names};
+    const struct model_family *const *family = model_families;
+    const struct text_wrapper *wrapper = text_wrappers;
     const char *nearest = NULL;
     int distance = 0;
-    for (int i = 0; model_families[i]; i++) {
-        size_t used = strlen(names);
-        int d = name ? edit_distance(name, model_families[i]->name) : 0;
-        snprintf(
-                names + used, sizeof names - used, "%s%s", i ? ", " : "",
-                model_families[i]->name);
+    for (int i = 0; *family || wrapper->name; i++) {
+        const char *known = *family ? (*family++)->name : (wrapper++)->name;
+        int d = name ? edit_distance(name, known) : 0;
+        text_buffer_add(&list, "%s%s", i ? ", " : "", known);
         if (!nearest || d < distance)
-            distance = d, nearest = model_families[i]->name;
+            distance = d, nearest = known;
     }
     if (has_experts(json))
         zd_fail_help(
@@ -314,6 +316,14 @@ static json_t *new_scaling(
     return out;
 }
 
+json_t *model_config_rope(const struct model_config *config)
+{
+    json_t *keys = text_config_of(config->json, config);
+    json_t *parts = json_object_get(keys, "rope_parameters");
+    json_t *full = json_object_get(parts, "full_attention");
+    return full ? full : parts ? parts : json_object_get(keys, "rope_scaling");
+}
+
 void model_config_write_rope(json_t *json, const struct model_config *config)
 {
     if (!config->rope_scaling)
@@ -335,10 +345,10 @@ void model_config_write_rope(json_t *json, const struct model_config *config)
 }
 
 enum zd_status model_config_scale_rope(
-        const json_t *scaling, struct model_config *c)
+        const json_t *scaling, const char *name, enum zd_status on_error,
+        struct model_config *c)
 {
-    struct config_reader r = {
-            scaling, "model.rope_scaling", ZD_ERR_CONFIG, "E0302"};
+    struct config_reader r = {scaling, name, on_error, "E0302"};
     struct rope_set set, old_set = c->ropes[0];
     const json_t *old =
             json_object_get(text_config_of(c->json, c), "rope_parameters");
@@ -365,6 +375,16 @@ enum zd_status model_config_scale_rope(
     if (status == ZD_OK)
         model_config_write_rope(c->json, c);
     return status;
+}
+
+void model_config_resize_vocab(struct model_config *config, int rows)
+{
+    if (!config->stored_rows)
+        config->stored_rows = config->vocab_size;
+    config->vocab_size = rows;
+    json_object_set_new(
+            text_config_of(config->json, config), "vocab_size",
+            zd_must(json_integer(rows)));
 }
 
 void model_config_warn(const struct model_config *config)

@@ -23,11 +23,21 @@ enum zd_status model_config_read_stored(
         const char *dir, struct model_config *config_out);
 /* Let heads turn as `scaling` says, as rope_scaling in transformers (model.
  * rope_scaling of a job), and max_positions grow to original positions times
- * factor, also in config->json. ZD_ERR_CONFIG: E0302, E0304, E0305. */
+ * factor, also in config->json. `name` and `on_error` as above: E0302, E0304,
+ * E0305. */
 enum zd_status model_config_scale_rope(
-        const json_t *scaling, struct model_config *config);
+        const json_t *scaling, const char *name, enum zd_status on_error,
+        struct model_config *config);
+/* The table of config->json that says how heads turn (of layers that do not
+ * slide); NULL: none. Borrowed. */
+json_t *model_config_rope(const struct model_config *config);
 /* Writes that into a copy of the model's config.json; nothing without it. */
 void model_config_write_rope(json_t *json, const struct model_config *config);
+/* `rows` of the vocabulary from here on, also in config->json: tokens that a
+ * tokenizer has beyond the rows of the files. Rows that the files do not have
+ * are the mean of those that they have, of the embedding and of a head that is
+ * not tied to it. */
+void model_config_resize_vocab(struct model_config *config, int rows);
 /* A warning that names keys which transformers' class does not have, if there
  * are any. */
 void model_config_warn(const struct model_config *config);

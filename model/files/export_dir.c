@@ -85,6 +85,38 @@ enum zd_status export_check_link(const char *dir, const char *name)
             "exported model have a copy of it");
 }
 
+static enum zd_status copy_file(
+        const char *from_dir, const char *to_dir, const char *name)
+{
+    enum { COPY_BYTES_MAX = 1 << 30 };
+    char from[PATH_BYTES], to[PATH_BYTES];
+    char *data;
+    size_t bytes;
+    fs_join(from, sizeof from, from_dir, name);
+    fs_join(to, sizeof to, to_dir, name);
+    bool is_there;
+    ZD_TRY(fs_look(from, &is_there));
+    if (!is_there)
+        return ZD_OK;
+    ZD_TRY(fs_read_file(from, COPY_BYTES_MAX, &data, &bytes));
+    enum zd_status status = export_check_link(from_dir, name);
+    if (status == ZD_OK)
+        status = fs_write_file(to, data, bytes);
+    free(data);
+    return status;
+}
+
+enum zd_status export_copy_files(
+        const char *model, const char *tokenizer, const char *to)
+{
+    for (int i = 0; export_copied_files[i]; i++) {
+        const char *from = i == 0 ? model : tokenizer;
+        if (from)
+            ZD_TRY(copy_file(from, to, export_copied_files[i]));
+    }
+    return ZD_OK;
+}
+
 static bool is_export_name(const char *name)
 {
     int shard, shards, used = 0;

@@ -19,6 +19,11 @@ extern const char *const export_copied_files[];
  * ZD_ERR_DATA. */
 enum zd_status export_check_link(const char *dir, const char *name);
 
+/* Copy those that are there: the model's from `model`, its tokenizer's from
+ * `tokenizer`; NULL: none of them. */
+enum zd_status export_copy_files(
+        const char *model, const char *tokenizer, const char *to);
+
 /* ZD_ERR_CREATE unless `dir` does not exist, is empty, or holds an export and
  * nothing else. `finished`: its weights must carry our mark (what an
  * interrupted export left may be torn). */

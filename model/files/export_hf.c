@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { COPY_BYTES_MAX = 1 << 30, CONFIG_BYTES_MAX = 16 << 20 };
+enum { CONFIG_BYTES_MAX = 16 << 20 };
 
 struct hf_export {
     const struct hf_export_job *job;
@@ -137,7 +137,7 @@ static enum zd_status write_config(const struct hf_export *e)
     json_t *text = text_config_of(json, e->job->config);
     model_config_write_rope(json, e->job->config);
     json_object_del(json, "quantization_config");
-    if (e->job->config->stored_rows) /* of more tokens (vocab_resize.h) */
+    if (e->job->config->stored_rows) /* of more tokens (config.h) */
         json_object_set_new(
                 text, "vocab_size", json_integer(e->job->config->vocab_size));
     int failed = !json || set_dtype(json, type, true);
@@ -152,39 +152,6 @@ static enum zd_status write_config(const struct hf_export *e)
                                    : json_write_file(path, json);
     json_decref(json);
     return status;
-}
-
-static enum zd_status copy_file(
-        const char *from_dir, const char *to_dir, const char *name)
-{
-    char from[EXPORT_PATH_BYTES], to[EXPORT_PATH_BYTES];
-    char *data;
-    size_t bytes;
-    fs_join(from, sizeof from, from_dir, name);
-    fs_join(to, sizeof to, to_dir, name);
-    bool is_there;
-    ZD_TRY(fs_look(from, &is_there));
-    if (!is_there)
-        return ZD_OK;
-    ZD_TRY(fs_read_file(from, COPY_BYTES_MAX, &data, &bytes));
-    enum zd_status status = export_check_link(from_dir, name);
-    if (status == ZD_OK)
-        status = fs_write_file(to, data, bytes);
-    free(data);
-    return status;
-}
-
-/* The tokenizer may be in another folder than the model. */
-static enum zd_status copy_files(const struct hf_export *e)
-{
-    const char *from = e->job->options.copy_from;
-    const char *tokenizer = e->job->options.tokenizer_from;
-    for (int i = 0; export_copied_files[i]; i++) {
-        const char *dir = i > 0 && tokenizer ? tokenizer : from;
-        if (dir)
-            ZD_TRY(copy_file(dir, e->dir, export_copied_files[i]));
-    }
-    return ZD_OK;
 }
 
 /* --- all of it ------------------------------------------------------------ */
@@ -207,10 +174,11 @@ enum zd_status weights_export_check(const char *dir, bool is_adapter)
 /* With the tensors listed. */
 static enum zd_status end(struct hf_export *e)
 {
+    const char *from = e->job->options.copy_from;
     if (e->files.files > 1)
         ZD_TRY(write_index(e));
     ZD_TRY(write_config(e));
-    ZD_TRY(copy_files(e));
+    ZD_TRY(export_copy_files(from, from, e->dir));
     ZD_TRY(fs_sync_dir(e->dir));
     return export_dir_replace(e->dir, e->to);
 }

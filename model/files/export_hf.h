@@ -6,14 +6,12 @@
 #include "model/weights.h"
 
 struct hf_export_options {
-    enum dtype dtype;           /* element type of the files */
-    uint64_t max_shard_bytes;   /* 5 GB; a larger tensor gets its own file */
-    const char *copy_from;      /* folder whose config.json, generation_config,
-                                   tokenizer files are copied; NULL: none, then
-                                   config.json is written from config->json */
-    const char *tokenizer_from; /* folder of the tokenizer files when that is
-                                   another one; NULL: copy_from */
-    bool file_prefix;           /* hf_name_in_files */
+    enum dtype dtype;         /* element type of the files */
+    uint64_t max_shard_bytes; /* 5 GB; a larger tensor gets its own file */
+    const char *copy_from;    /* folder whose config.json, generation_config,
+                                 tokenizer files are copied; NULL: none, then
+                                 config.json is written from config->json */
+    bool file_prefix;         /* hf_name_in_files */
     const char *others_from; /* folder whose tensors of vision are copied, where
                                 the model is a part of a multimodal one; NULL:
                                 none */

@@ -129,6 +129,8 @@ enum zd_status tensor_files_create(const struct tensor_files *files)
     struct st_entry *entries = zd_array((size_t)files->count, sizeof *entries);
     json_t *mark =
             zd_must(json_pack("{s:s}", EXPORT_WRITER_KEY, EXPORT_WRITER));
+    if (files->metadata)
+        json_object_update(mark, files->metadata);
     enum zd_status status = ZD_OK;
     for (int file = 0; status == ZD_OK && file < files->files; file++) {
         struct st_writer *writer;

@@ -3,19 +3,21 @@
 
 #include <string.h>
 
-static const struct text_wrapper wrappers[] = {
+const struct text_wrapper text_wrappers[] = {
         {"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text"},
-        {"mistral3", "Mistral3ForConditionalGeneration", "mistral"}};
+        {"mistral3", "Mistral3ForConditionalGeneration", "mistral"},
+        {0}};
 
 const struct text_wrapper *text_wrapper_of(const json_t *json)
 {
     const char *type = json_string_value(json_object_get(json, "model_type"));
     const char *given = json_string_value(
             json_array_get(json_object_get(json, "architectures"), 0));
-    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
-        if (type ? strcmp(type, wrappers[i].name) == 0
-                 : given && strcmp(given, wrappers[i].architecture) == 0)
-            return &wrappers[i];
+    const struct text_wrapper *w = text_wrappers;
+    for (; w->name; w++)
+        if (type ? strcmp(type, w->name) == 0
+                 : given && strcmp(given, w->architecture) == 0)
+            return w;
     return NULL;
 }
 

@@ -12,6 +12,8 @@ struct text_wrapper {
     const char *text_type; /* model_type where text_config names none */
 };
 
+extern const struct text_wrapper text_wrappers[]; /* {0} at the end */
+
 /* By model_type, else by architectures; NULL: `json` is a text model's own. */
 const struct text_wrapper *text_wrapper_of(const json_t *json);
 /* The configuration of the text model, with what stands outside of it: the

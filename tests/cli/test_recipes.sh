@@ -90,7 +90,7 @@ ok "phi-4-qlora-24gb fits" fits 1 phi-4-qlora-24gb
 sed -i 's/"model_type"/"unsloth_fixed": true, "use_cache": true, &/' models/phi-4/config.json
 ok "  and a key that transformers does not have is named in one warning" eval 'fits 1 phi-4-qlora-24gb >all &&
     grep -q "^warning: config.json has keys that a phi3 model does not have in transformers; they are ignored: .unsloth_fixed.$" all &&
-    [ $(grep -c unsloth all) = 1 ]'
+    [ $(grep -c unsloth all) = 1 ] && "$zerod" validate "$recipes/phi-4-qlora-24gb.toml" 2>&1 | grep -c unsloth | grep -x 1'
 ok "qwen3-8b-long-yarn fits" refused 0 'trained)' "$zerod" plan --job "$recipes/qwen3-8b-long-yarn.toml" --world 1 --set device.backend=cuda
 # The same by a job as by the model's own config.json: what is trained, and what is exported; only a new run may change it.
 yarn=$2/tests/fixtures/qwen3_yarn
@@ -105,6 +105,14 @@ ok "  rope_scaling of a job is as the model's own" eval '(cd "$recipes/../.." &&
     [ "$(first_loss own)" = "$(first_loss given)" ] && grep -q yarn own/hf/config.json && diff <(python3 -I -m json.tool --sort-keys own/hf/config.json) <(python3 -I -m json.tool --sort-keys given/hf/config.json)'
 ok "  and a resumed run must have the same" eval '(cd "$recipes/../.." && ! short --max-steps 4 --set job.output_dir=$work/given --set model.path=$work/models/yarn) 2>&1 |
     grep -q "E0811.*model.rope_scaling"'
+adapted() { (cd "$recipes/../.." && short --set "job.output_dir=$work/$1" --set "model.path=$work/models/yarn" --set lora.enabled=true --set lora.r=2 "${@:2}"); }
+ok "  an adapter knows it: the merged model has it, and the folder the tokenizer" eval 'adapted peft --set "model.rope_scaling=$(cat scaling)" &&
+    "$zerod" export peft/checkpoint-000003 -o again 2>&1 | grep "trained with model.rope_scaling" && diff -r again peft/peft &&
+    "$zerod" merge --base models/yarn --adapter peft/peft -o merged --dtype fp32 && grep yarn merged/config.json &&
+    "$zerod" export peft/checkpoint-000003 --merge -o whole && diff -r merged whole && "$zerod" generate --model models/yarn --adapter peft/peft --prompt the >text &&
+    "$zerod" generate --model merged --prompt the | diff text - && diff models/yarn/tokenizer.json peft/peft/tokenizer.json'
+ok "  and a job that goes on from it must have the same" eval 'refused 65 E0326.*rope_scaling adapted more --set lora.path=$work/peft/peft &&
+    adapted more --set lora.path=$work/peft/peft --set "model.rope_scaling=$(cat scaling)"'
 ok "llama-3.1-70b-qlora-48gb fits" fits 1 llama-3.1-70b-qlora-48gb
 ok "llama-3.1-70b-qlora-2x24gb fits" fits 2 llama-3.1-70b-qlora-2x24gb
 # 41,943,040 elements of adapters: 12 bytes each with AdamW, 6.03 with states in 8 bits

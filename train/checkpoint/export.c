@@ -51,7 +51,8 @@ static enum zd_status export_open(
             json_object_get(checkpoint_manifest(e->checkpoint), "data");
     const json_t *scaling = json_object_get(data, "rope_scaling");
     if (json_is_object(scaling))
-        ZD_TRY(model_config_scale_rope(scaling, &e->config));
+        ZD_TRY(model_config_scale_rope(
+                scaling, "model.rope_scaling", ZD_ERR_CONFIG, &e->config));
     ZD_TRY(param_table_build(&e->config, NULL, 0, &e->table));
     if (checkpoint_is_adapter(e->checkpoint) && !request->merges)
         return ZD_OK;

@@ -103,7 +103,8 @@ static enum zd_status write_adapter(
     char note[PEFT_NOTE_BYTES] = "";
     ZD_TRY(peft_write(
             request->out_dir, pieces->config, pieces->table, adapter,
-            base_path(pieces->checkpoint), dtype, &source, note));
+            base_path(pieces->checkpoint), request->path, dtype, &source,
+            note));
     if (note[0])
         zd_log_info("%s: %s", request->out_dir, note);
     return ZD_OK;

@@ -19,7 +19,8 @@ enum zd_status job_plan_config(
                                 : model_config_read(model->path, config);
     if (status != ZD_OK || !model->rope_scaling)
         return status;
-    status = model_config_scale_rope(model->rope_scaling, config);
+    status = model_config_scale_rope(
+            model->rope_scaling, "model.rope_scaling", ZD_ERR_CONFIG, config);
     if (status != ZD_OK)
         model_config_fini(config);
     return status;

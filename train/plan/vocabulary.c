@@ -3,8 +3,8 @@
 #include "base/file/fs.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/adapters/lora.h"
+#include "model/files/config.h"
 #include "model/files/hf_names.h"
-#include "model/files/vocab_resize.h"
 #include "train/plan/plan.h"
 
 #include <limits.h>

@@ -1,7 +1,5 @@
 #include "train/text/generate.h"
 
-#include "model/files/vocab_resize.h"
-
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
@@ -83,8 +81,7 @@ static enum zd_status open_model(
                 ZD_ERR_NO_INPUT, "E0301", "no model at %s", options->model);
     ZD_TRY(model_config_read_stored(options->model, &g->config));
     for (int i = 0; i < options->adapter_count; i++)
-        ZD_TRY(model_config_resize_vocab_for(
-                options->adapters[i].dir, &g->config));
+        ZD_TRY(peft_extend_config(options->adapters[i].dir, &g->config));
     ZD_TRY(text_open_dir(options->model, &g->config, &g->text));
     ZD_TRY(param_table_build(&g->config, NULL, 0, &g->table));
     ZD_TRY(weights_open_adapted(

@@ -180,7 +180,8 @@ enum zd_status text_open_dir(
         ZD_TRY(tokenizer_open(dir, &text->tokenizer));
         text->dir = dir;
     } else {
-        zd_log_info("%s has no tokenizer.json: bytes are its tokens", dir);
+        zd_log(says_bytes(dir) ? ZD_LOG_INFO : ZD_LOG_WARNING,
+               "%s has no tokenizer.json: bytes are its tokens", dir);
         ZD_TRY(open_bytes(text));
     }
     return finish(text, config, text->dir);

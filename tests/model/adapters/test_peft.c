@@ -204,7 +204,7 @@ Test(model_peft, what_is_written_reads_as_the_same_adapter)
         const char *dir = scratch_path(&scratch, "peft");
         tiny_must(peft_write(
                 dir, &o.base.config, &o.base.table, &o.adapter.config, "base",
-                DTYPE_FP32, &source, note));
+                NULL, DTYPE_FP32, &source, note));
         cr_assert(note[0] != '\0');
         tiny_must(peft_open(dir, &o.base.config, &o.base.table, &again));
         cr_assert(!again.config.use_rslora);
@@ -248,7 +248,7 @@ Test(model_peft, rslora_is_folded_into_alpha_for_other_readers)
     struct peft_source source = {read_ones, NULL};
     const char *dir = scratch_path(&scratch, "peft");
     tiny_must(peft_write(
-            dir, &t.config, &t.table, &adapter, NULL, DTYPE_BF16, &source,
+            dir, &t.config, &t.table, &adapter, NULL, NULL, DTYPE_BF16, &source,
             note));
     cr_assert_str_eq(note, "");
     tiny_must(peft_config_read(dir, &again));

@@ -4,7 +4,6 @@
 #include "model/adapters/merge.h"
 #include "model/adapters/peft.h"
 #include "model/files/config.h"
-#include "model/files/vocab_resize.h"
 #include "model/files/weights_hf.h"
 #include "model/quantized/codes.h"
 #include "tests/train/checkpoint/fuzz_files.h"
@@ -55,8 +54,8 @@ static enum zd_status read_quantized(
     for (size_t i = 0; i < rows * columns; i++) {
         float value = quant_value(w.codes, w.scales, m, i);
         /* GPT-2's weights are stored as their transpose */
-        size_t at = table->params[id].conv1d ? i % columns * rows + i / columns
-                                             : i;
+        size_t at =
+                table->params[id].conv1d ? i % columns * rows + i / columns : i;
         fuzz_need(
                 memcmp(&value, &values[at], sizeof value) == 0,
                 "a quantized weight that decodes to other numbers than are "
@@ -138,7 +137,7 @@ static enum zd_status open_all(
     struct adapter_choice choice = {path, 1};
     ZD_TRY(model_config_read_stored(dir, config));
     if (path)
-        ZD_TRY(model_config_resize_vocab_for(path, config));
+        ZD_TRY(peft_extend_config(path, config));
     ZD_TRY(param_table_build(config, NULL, 0, table));
     ZD_TRY(param_table_build(config, NULL, 0, trained));
     ZD_TRY(weights_open_adapted(
