@@ -59,7 +59,8 @@ static enum zd_status fail_short(
                 "data.long_documents = \"drop\" leaves it out",
                 path, options->cutoff_len);
     } else {
-        ZD_FAIL(ZD_ERR_DATA, "E0439", "%s has no documents", path);
+        ZD_FAIL(ZD_ERR_DATA, "E0439", "no row of %s gives any text", path);
+        zd_fail_help("the rows are empty, or the chat template prints nothing");
     }
     return ZD_ERR_DATA;
 }

@@ -55,6 +55,7 @@ enum zd_status cli_check_data(
     struct text text;
     *is_part_out = false;
     ZD_TRY(open_text(job, &config, &text));
+    model_config_warn(&config);
     enum zd_status status = check_lists(job, &config, &text, all, is_part_out);
     text_close(&text);
     model_config_fini(&config);

@@ -113,6 +113,8 @@ row 'validate: empty data for evaluation' 65 'E0439|eval.txt' \
     ': >eval.txt; printf "[[data.eval]]\npath = \"eval.txt\"\n[eval]\neval_strategy = \"epoch\"\n" >>job.toml' validate job.toml
 row 'validate: a record of two forms' 65 'E0431|two forms|a.jsonl:1|job.toml:11' \
     'printf "{\"text\": \"a\", \"messages\": []}\n" >a.jsonl; data a.jsonl' validate job.toml
+row 'a template that prints nothing' 65 'E0439|no row of a.jsonl gives any text|the chat template prints nothing' \
+    'echo "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}" >a.jsonl; data a.jsonl; : >model/chat_template.jinja'
 row 'validate: a template that is none' 78 'E0434|has the markers of none|data.chat_template' \
     'cp -r $fixtures/tokenizers/prefix_space tok; sed -i "s/^\[model\]/&\ntokenizer = \"tok\"/" job.toml
      printf "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n" >a.jsonl; data a.jsonl' validate job.toml

@@ -74,7 +74,7 @@ for value in llama LlamaForCausalLM silu llama3 bfloat16; do
     row "a NUL behind $value in config.json" 65 "E0711|$c:|strings with NUL" "nul $c $value"
 done
 row 'config.json is a list' 65 "E0302|$c" 'echo "[]" >$c'
-row 'an unknown family' 65 "E0302|$c|bloom" 'edit $c "s/\"model_type\": \"llama\"/\"model_type\": \"bloom\"/"'
+row 'an unknown family' 65 "E0302|$c|bloom|gemma3,|mistral3" 'edit $c "s/\"model_type\": \"llama\"/\"model_type\": \"bloom\"/"'
 row 'no family' 65 "E0301|$c|model_type" 'edit $c "/model_type/d; /LlamaFor/d"'
 row 'experts' 65 "E0302|$c|qwen3_moe|models of experts are not supported" 'edit $c "s/\"model_type\": \"llama\"/\"num_experts\": 8, \"model_type\": \"qwen3_moe\"/"'
 row 'a key of another kind' 65 "E0302|$c|hidden_size" 'edit $c "s/\"hidden_size\": 32/\"hidden_size\": \"32\"/"'
