@@ -73,7 +73,6 @@ static void sleep_until(double when)
 static const char slow_text[] =
         "POST /v1/set HTTP/1.1\r\nHost: z\r\nContent-Length: 65000\r\n\r\n{";
 static const char *const deaf_texts[] = {
-        "GET /v1/config/schema HTTP/1.1\r\nHost: z\r\n\r\n",
         "GET /v1/events HTTP/1.1\r\nHost: z\r\n\r\n",
         "GET /v1/metrics/history HTTP/1.1\r\nHost: z\r\n\r\n",
 };

@@ -335,15 +335,11 @@ static void show_banner(struct trainer *trainer)
 static enum zd_status prepare(struct trainer *trainer)
 {
     const struct train_job *job = trainer->job;
-    enum zd_status status =
-            trainer_is_first(trainer)
-                    ? deadline_init(
-                              &job->run, deadline_clock(), &trainer->deadline)
-                    : ZD_OK;
-    ZD_TRY(comm_agree(trainer->comm, status));
+    if (trainer_is_first(trainer))
+        deadline_init(&job->run, deadline_clock(), &trainer->deadline);
     ZD_TRY(rank_device_open(trainer));
     ZD_TRY(comm_device_create(trainer->control, &job->comm, &trainer->comm));
-    status = job_plan_build(
+    enum zd_status status = job_plan_build(
             job, trainer->plan.world, comm_local_size(trainer->comm),
             trainer->comm, &trainer->plan);
     if (status == ZD_OK)

@@ -5,7 +5,6 @@
 #include "base/threads.h"
 #include "daemon/control/routes.h"
 #include "daemon/http/http.h"
-#include "daemon/job/schema.h"
 #include "daemon/sinks/sink.h"
 #include "daemon/state/messages.h"
 #include "daemon/state/tee.h"
@@ -47,7 +46,7 @@ struct control {
     struct routes *routes;
     struct http_server *http;
     struct sinks *sinks;
-    json_t *config, *schema;
+    json_t *config;
     bool has_ended;
 };
 
@@ -277,7 +276,6 @@ static struct routes *create_routes(struct control *control)
     return routes_create(&(struct routes_options){
             .state = control->state,
             .config = control->config,
-            .schema = control->schema,
             .readonly = control->job->control.readonly,
             .refresh = take_some,
             .post = post_command,
@@ -360,7 +358,6 @@ static void release(struct control *control)
     routes_destroy(control->routes);
     run_state_destroy(control->state);
     json_decref(control->config);
-    json_decref(control->schema);
     queue_destroy(control->events);
     queue_destroy(control->commands);
     free(control);
@@ -391,7 +388,6 @@ enum zd_status control_create(
     struct control *control = zd_array(1, sizeof *control);
     control->job = job_options(job);
     control->config = job_json(job);
-    control->schema = schema_json();
     enum zd_status status = start_handles(control);
     if (status == ZD_OK) {
         status = build(control);

@@ -17,18 +17,16 @@ static const struct route {
     route_answer *answer;
     json_t *(*json)(const struct run_state *state); /* instead: all it says */
     const struct command_form *command;             /* instead, of a POST */
-    bool is_long; /* takes a millisecond or more to write */
     /* clang-format off */
 } routes_table[] = {
 {"GET", "/v1", "", route_hello},
 {"GET", "/v1/status", "", .json = run_state_status},
 {"GET", "/v1/ranks", "", .json = run_state_ranks},
 {"GET", "/v1/memory", "", .json = run_state_memory},
-{"GET", "/v1/metrics/history", "name since max", route_history, .is_long = true},
+{"GET", "/v1/metrics/history", "name since max", route_history},
 {"GET", "/v1/events", "since follow", route_events},
 {"GET", "/v1/logs", "rank since tail follow", route_logs},
-{"GET", "/v1/config", "", route_config, .is_long = true},
-{"GET", "/v1/config/schema", "", route_schema, .is_long = true},
+{"GET", "/v1/config", "", route_config},
 {"GET", "/v1/samples", "max", route_samples},
 {"GET", "/v1/plan", "", route_plan},
 {"POST", "/v1/checkpoint", "", .command = &command_forms[COMMAND_CHECKPOINT]},
@@ -46,9 +44,6 @@ static const struct route {
 };
 /* clang-format on */
 enum { routes_count = sizeof routes_table / sizeof routes_table[0] };
-_Static_assert(
-        sizeof routes_table / sizeof routes_table[0] <= ROUTES_MAX,
-        "each has its place in the cache");
 
 static void route_hello(const struct ask *ask)
 {
@@ -105,18 +100,6 @@ static bool check_params(const struct ask *ask, const struct route *route)
                     "parameter %.60s is given twice", name);
     }
     return true;
-}
-
-static void answer_long(const struct ask *ask, const struct route *route)
-{
-    struct cached_reply *cached = &ask->routes->cached[route - routes_table];
-    if (!cache_is_fresh(cached, ask->request->target)) {
-        route->answer(ask);
-        if (ask->reply->status != 200)
-            return;
-        cache_keep(cached, ask->request->target, ask->reply);
-    }
-    cache_reply(cached, ask->reply);
 }
 
 static const struct route *find_route(const char *path, const char *method)
@@ -192,9 +175,7 @@ void routes_handle(
         return;
     if (routes->options.refresh)
         routes->options.refresh(routes->options.ctx);
-    if (route->is_long)
-        answer_long(&ask, route);
-    else if (route->command)
+    if (route->command)
         command_answer(&ask, route->command);
     else if (route->json)
         http_reply_json(reply, 200, route->json(ask.state));
@@ -229,6 +210,5 @@ void routes_destroy(struct routes *routes)
     if (!routes)
         return;
     routes_end(routes);
-    cache_clear(routes);
     free(routes);
 }

@@ -10,7 +10,6 @@ struct routes; /* run_state, waiting commands, streams */
 struct routes_options {
     struct run_state *state;
     json_t *config; /* borrowed: of GET /v1/config */
-    json_t *schema; /* borrowed: of GET /v1/config/schema */
     bool readonly;
     /* Take in pending messages of the run before an answer; may be NULL. */
     void (*refresh)(void *ctx);

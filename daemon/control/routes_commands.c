@@ -213,7 +213,6 @@ void routes_done(
         int64_t step, const struct zd_error *error, const json_t *result)
 {
     struct waiter *waiter = find_waiter(routes, command->id);
-    cache_clear(routes);
     if (!waiter)
         return; /* of a deadline */
     if (error)

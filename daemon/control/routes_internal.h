@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* A replay is sent in parts of about this size. */
-enum { STREAM_PART = 256 << 10, HEARTBEAT_SECONDS = 15, ROUTES_MAX = 32 };
+enum { STREAM_PART = 256 << 10, HEARTBEAT_SECONDS = 15 };
 
 struct waiter { /* a command that was accepted and not done */
     struct waiter *next;
@@ -34,16 +34,7 @@ struct follower {
     double sent_at; /* clock */
 };
 
-/* The last answer of a route that takes a millisecond or more to write. */
-struct cached_reply {
-    char *target, *text; /* owned; NULL: none */
-    size_t bytes;
-    double made_at; /* clock */
-};
-#define CACHE_SECONDS 0.25
-
 struct routes {
-    struct cached_reply cached[ROUTES_MAX]; /* of routes_table */
     struct routes_options options;
     int64_t last_id; /* of a command */
     struct waiter *waiters;
@@ -66,18 +57,6 @@ typedef void route_answer(const struct ask *ask);
 
 #define HTTP_JSON "application/json"
 #define HTTP_TEXT "text/plain; charset=utf-8"
-
-/* --- long answers, cached --- */
-
-bool cache_is_fresh(const struct cached_reply *cached, const char *target);
-/* Fill `reply` with a copy: it owns its body. */
-void cache_reply(const struct cached_reply *cached, struct http_reply *reply);
-/* Takes the body from `reply`. */
-void cache_keep(
-        struct cached_reply *cached, const char *target,
-        const struct http_reply *reply);
-/* After a command: its client wants to see what it changed. */
-void cache_clear(struct routes *routes);
 
 /* --- parameters of the query; a problem is the reply, and false --- */
 
@@ -124,7 +103,7 @@ void command_answer(const struct ask *ask, const struct command_form *form);
 
 /* --- the other files --- */
 
-route_answer route_history, route_config, route_schema, route_samples,
+route_answer route_history, route_config, route_samples,
         route_plan, route_health, route_ready, route_metrics, route_page,
         route_events, route_logs;
 /* A stream for the reply; `fd` is taken over. */

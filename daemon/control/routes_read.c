@@ -82,11 +82,6 @@ void route_config(const struct ask *ask)
     http_reply_json(ask->reply, 200, config);
 }
 
-void route_schema(const struct ask *ask)
-{
-    http_reply_json(ask->reply, 200, json_incref(ask->routes->options.schema));
-}
-
 void route_samples(const struct ask *ask)
 {
     int64_t max = 20;
@@ -125,15 +120,10 @@ void route_ready(const struct ask *ask)
 
 void route_metrics(const struct ask *ask)
 {
-    bool open = ask->request->accept &&
-                strstr(ask->request->accept, "application/openmetrics-text");
     ask->reply->status = 200;
-    ask->reply->body = prometheus_write(
-            ask->state, open ? PROMETHEUS_OPEN_METRICS : PROMETHEUS_TEXT,
-            &ask->reply->body_bytes);
-    ask->reply->content_type =
-            open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
-                 : "text/plain; version=0.0.4; charset=utf-8";
+    ask->reply->body =
+            prometheus_write(ask->state, &ask->reply->body_bytes);
+    ask->reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
 }
 
 void route_page(const struct ask *ask)

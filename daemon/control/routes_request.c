@@ -1,9 +1,5 @@
-/* routes_request.c - parameters of a request, and long answers that are kept
- * for the next one. */
+/* routes_request.c - parameters of a request. */
 #include "daemon/control/routes_internal.h"
-
-#include "base/clock.h"
-#include "base/must.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -62,45 +58,3 @@ bool param_flag(const struct ask *ask, const char *name, bool *value)
             "parameter %s=%.40s: 0 or 1 is expected", name, text);
 }
 
-/* --- long answers, cached --- */
-
-static void forget(struct cached_reply *cached)
-{
-    free(cached->target);
-    free(cached->text);
-    *cached = (struct cached_reply){0};
-}
-
-void cache_clear(struct routes *routes)
-{
-    for (int i = 0; i < ROUTES_MAX; i++)
-        forget(&routes->cached[i]);
-}
-
-void cache_reply(const struct cached_reply *cached, struct http_reply *reply)
-{
-    *reply = (struct http_reply){
-            .status = 200,
-            .content_type = HTTP_JSON,
-            .body = zd_must(malloc(cached->bytes)),
-            .body_bytes = cached->bytes};
-    memcpy(reply->body, cached->text, cached->bytes);
-}
-
-bool cache_is_fresh(const struct cached_reply *cached, const char *target)
-{
-    return cached->text && clock_seconds() - cached->made_at < CACHE_SECONDS &&
-           strcmp(cached->target, target) == 0;
-}
-
-void cache_keep(
-        struct cached_reply *cached, const char *target,
-        const struct http_reply *reply)
-{
-    forget(cached);
-    *cached = (struct cached_reply){
-            .target = zd_must(strdup(target)),
-            .text = reply->body,
-            .bytes = reply->body_bytes,
-            .made_at = clock_seconds()};
-}

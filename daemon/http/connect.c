@@ -69,27 +69,18 @@ int http_connect(const char *path, uid_t owner, bool acts, uid_t *stranger_out)
     return -1;
 }
 
-/* "NAME: VALUE\r\n"; "" for a value that is not there or no header's. */
-static const char *header_line(
-        const char *name, const char *value, char out[320])
-{
-    bool is_good = value && strlen(value) < 256 && !strpbrk(value, "\r\n");
-    snprintf(out, is_good ? 320 : 1, "%s: %s\r\n", name, value ? value : "");
-    return out;
-}
-
 char *http_question_text(
         const struct http_question *question, size_t *bytes_out)
 {
-    char accept[320], event[320], *head, *text;
+    char event[320] = "", *head, *text;
+    const char *id = question->last_event_id;
+    if (id && strlen(id) < 256 && !strpbrk(id, "\r\n"))
+        snprintf(event, sizeof event, "Last-Event-ID: %s\r\n", id);
     int bytes = asprintf(
             &head,
-            "%s %s HTTP/1.0\r\nHost: zerod\r\n%s%s"
+            "%s %s HTTP/1.0\r\nHost: zerod\r\n%s"
             "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
-            question->method, question->target,
-            header_line("Accept", question->accept, accept),
-            header_line("Last-Event-ID", question->last_event_id, event),
-            question->body_bytes);
+            question->method, question->target, event, question->body_bytes);
     if (bytes < 0)
         return NULL;
     *bytes_out = (size_t)bytes + question->body_bytes;

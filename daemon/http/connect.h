@@ -26,7 +26,7 @@ struct http_question {
     const char *method, *target;
     const char *body; /* JSON; NULL without one */
     size_t body_bytes;
-    const char *accept, *last_event_id; /* headers; NULL: none */
+    const char *last_event_id; /* a header; NULL: none */
 };
 /* malloc'd; NULL: out of memory. */
 char *http_question_text(

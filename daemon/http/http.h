@@ -30,7 +30,7 @@ struct http_request {   /* borrowed: valid during the call of the handler */
     const char *body; /* NUL-terminated; "" without one */
     size_t body_bytes;
     /* Headers; NULL: absent. */
-    const char *accept, *last_event_id, *origin, *host;
+    const char *last_event_id, *origin, *host;
     uid_t uid;
     pid_t pid;
     bool may_act; /* the owner or root */

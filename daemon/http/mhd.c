@@ -152,7 +152,6 @@ static enum MHD_Result answer(
             .path = path,
             .body = conn->body ? conn->body : "",
             .body_bytes = conn->body_bytes,
-            .accept = header(conn, "Accept"),
             .last_event_id = header(conn, "Last-Event-ID"),
             .origin = header(conn, "Origin"),
             .host = header(conn, "Host"),

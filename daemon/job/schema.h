@@ -27,10 +27,6 @@ enum schema_type {                /* TOML accepted: field written (offset2) */
                    SCHEMA_SIZE,     /* "64MiB", bytes: uint64_t */
                    SCHEMA_LIMIT,    /* a size or "90%": uint64_t (double) */
                    SCHEMA_DURATION, /* "1h30m": double seconds */
-                   SCHEMA_MOMENT,   /* RFC 3339, "1h30m" or "": double seconds
-                                       since 1970   (double seconds from the
-                                       start)
-                                     */
                    SCHEMA_STRINGS,  /* array of strings: const char *const *
                                        (int) */
                    SCHEMA_MODULES,  /* a string, or some: json_t *; NULL: as the
@@ -118,8 +114,5 @@ int schema_index(const struct schema_key *key);
  * whether that is a number, not a size or a time. */
 bool schema_is_number(const struct schema_key *key);
 void schema_accepts(const struct schema_key *key, char *out, size_t out_bytes);
-
-/* JSON Schema (draft 2020-12) of job.toml. New reference. */
-json_t *schema_json(void);
 
 #endif

@@ -101,7 +101,7 @@ const struct schema_key schema_table[] = {
 
 {"run", "resume", SCHEMA_WORD_OR_PATH, JOB(run.resume), JOB(run.resume_path), .choices = resumes, .help = "auto: resume from the newest checkpoint that verifies, else start at step 1; never: start at step 1, replacing checkpoints of the same steps; must: like auto, but without a checkpoint end with an error; a path: resume from that checkpoint"},
 {"run", "stop_after", SCHEMA_INT64, JOB(run.stop_after), .max = COUNT_MAX, .help = "Save a checkpoint after this step and end; the schedule stays the same; 0 = off"},
-{"run", "deadline", SCHEMA_MOMENT, JOB(run.deadline), JOB(run.deadline_after), .max = 1e9, .help = "Save a checkpoint and exit with 75 before this moment, or before this much time has passed since the start", .fallback = "`SLURM_JOB_END_TIME`, or none"},
+{"run", "deadline", SCHEMA_DURATION, JOB(run.deadline), .flags = SCHEMA_AUTO | SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Save a checkpoint and exit with 75 before this much time has passed since the start; auto: before `SLURM_JOB_END_TIME`, if it is set"},
 {"run", "deadline_margin", SCHEMA_DURATION, JOB(run.deadline_margin), .flags = SCHEMA_AUTO | SCHEMA_ABOVE_MIN, .max = 1e9, .help = "Time reserved for that checkpoint; auto: twice the last save and two steps"},
 {"run", "on_sigterm", SCHEMA_ENUM, JOB(run.on_sigterm), .choices = on_sigterm, .help = "What SIGTERM and SIGINT do"},
 {"run", "on_sigusr1", SCHEMA_ENUM, JOB(run.on_sigusr1), .choices = on_sigusr, .help = "What SIGUSR1 does"},

@@ -2,7 +2,6 @@
  * row a type. */
 #include "daemon/job/value.h"
 
-#include "base/rfc3339.h"
 #include "base/text_buffer.h"
 #include "base/words.h"
 
@@ -255,36 +254,6 @@ WRITE(write_duration)
                    : json_sprintf("%.15gs", seconds);
 }
 
-/* Of the two that are written one is 0: both, when "" says that there is none.
- */
-READ(read_moment)
-{
-    double at = 0, after = 0;
-    bool is_text = node->kind == TOML_STRING || node->kind == TOML_DATETIME;
-    if (!is_text || !node->string)
-        return VALUE_TYPE;
-    if (node->string[0] && !rfc3339_parse(node->string, &at)) {
-        if (!words_duration(node->string, &after))
-            return VALUE_WORD;
-        if (!(after > 0 && after <= key->max))
-            return VALUE_RANGE;
-    }
-    *(double *)field = at;
-    *(double *)field2 = after;
-    return VALUE_FINE;
-}
-
-WRITE(write_moment)
-{
-    char text[RFC3339_BYTES] = "";
-    double at = *(const double *)field, after = *(const double *)field2;
-    if (after > 0)
-        return json_sprintf("%.15gs", after);
-    if (at > 0)
-        rfc3339_print(at, text);
-    return json_string(text);
-}
-
 /* --- arrays and tables --- */
 
 static json_t *table_json(struct job *job, const struct toml_node *node);
@@ -413,34 +382,31 @@ WRITE(write_entries)
 /* --- the types --- */
 
 /* clang-format off */
-#define SIZE "^[0-9.]+([eE][0-9]+)? *([KMGTkmgt][iI]?)?[Bb]?$"
 static const struct value_type types[] = {
-[SCHEMA_STRING] = {"a string", {"string"}, false, read_string, write_string},
-[SCHEMA_NAME] = {"1 to 48 letters, digits, '.', '_' or '-'", {"^[A-Za-z0-9._-]{1,48}$"}, false, read_string, write_string},
-[SCHEMA_ENUM] = {NULL, {NULL}, false, value_read_enum, value_write_enum},
-[SCHEMA_BOOL] = {"true | false", {"boolean"}, false, read_bool, write_bool},
-[SCHEMA_INT] = {"an integer", {"integer"}, true, read_integer, write_integer},
-[SCHEMA_INT64] = {"an integer", {"integer"}, true, read_integer, write_integer},
-[SCHEMA_UINT64] = {"an integer", {"integer"}, true, read_integer, write_integer},
-[SCHEMA_REAL] = {"a number", {"number"}, true, read_real, write_real},
-[SCHEMA_STEPS] = {"whole steps, or a fraction below 1", {"number"}, true, read_real, write_real},
-[SCHEMA_SIZE] = {"bytes, or a size like \"64MiB\" or \"5GB\"", {"number", SIZE}, false, read_size, write_size},
-[SCHEMA_LIMIT] = {"bytes, a size like \"12GiB\", or a share like \"90%\"", {"number", SIZE, "^[0-9.]+ *%$"}, false, read_size, write_size},
-[SCHEMA_DURATION] = {"a time like \"90s\", \"5m\" or \"1h30m\"", {"^([0-9.]+[dhmsDHMS])+$"}, false, read_duration, write_duration},
-[SCHEMA_MOMENT] = {"a moment like \"2026-11-22T08:00:00Z\", or a time like \"23h50m\"", {"string"}, false, read_moment, write_moment},
-[SCHEMA_STRINGS] = {"an array of strings", {"[string"}, false, read_strings, write_strings},
-[SCHEMA_MODULES] = {"a pattern, or an array of names", {"string", "[string"}, false, read_json, write_json},
-[SCHEMA_LAYERS] = {"an integer, or an array of integers", {"integer", "[integer"}, false, read_json, write_json},
-[SCHEMA_WORD_OR_PATH] = {NULL, {"string"}, false, value_read_word_or_path, value_write_word_or_path},
-[SCHEMA_CHECKPOINTING] = {"none | selective | full | every:N | sqrt | auto", {"^(none|selective|full|sqrt|auto|every:[0-9]+)$"}, false, value_read_checkpointing, value_write_checkpointing},
-[SCHEMA_DTYPE] = {NULL, {NULL}, false, value_read_dtype, value_write_dtype},
-[SCHEMA_OPTIMIZER] = {NULL, {NULL}, false, value_read_optimizer, value_write_optimizer},
-[SCHEMA_ENTRIES] = {"an array of tables", {NULL}, false, NULL, write_entries}, /* keys.c walks them */
-[SCHEMA_TABLE] = {"a table", {"object"}, false, read_json, write_json},
-[SCHEMA_VERSION] = {"1", {"integer"}, false, read_version, write_version},
-[SCHEMA_EXTENDS] = {"the path of a job file", {"string"}, false, NULL, NULL}, /* tree.c followed it */
+[SCHEMA_STRING] = {"a string", false, read_string, write_string},
+[SCHEMA_NAME] = {"1 to 48 letters, digits, '.', '_' or '-'", false, read_string, write_string},
+[SCHEMA_ENUM] = {NULL, false, value_read_enum, value_write_enum},
+[SCHEMA_BOOL] = {"true | false", false, read_bool, write_bool},
+[SCHEMA_INT] = {"an integer", true, read_integer, write_integer},
+[SCHEMA_INT64] = {"an integer", true, read_integer, write_integer},
+[SCHEMA_UINT64] = {"an integer", true, read_integer, write_integer},
+[SCHEMA_REAL] = {"a number", true, read_real, write_real},
+[SCHEMA_STEPS] = {"whole steps, or a fraction below 1", true, read_real, write_real},
+[SCHEMA_SIZE] = {"bytes, or a size like \"64MiB\" or \"5GB\"", false, read_size, write_size},
+[SCHEMA_LIMIT] = {"bytes, a size like \"12GiB\", or a share like \"90%\"", false, read_size, write_size},
+[SCHEMA_DURATION] = {"a time like \"90s\", \"5m\" or \"1h30m\"", false, read_duration, write_duration},
+[SCHEMA_STRINGS] = {"an array of strings", false, read_strings, write_strings},
+[SCHEMA_MODULES] = {"a pattern, or an array of names", false, read_json, write_json},
+[SCHEMA_LAYERS] = {"an integer, or an array of integers", false, read_json, write_json},
+[SCHEMA_WORD_OR_PATH] = {NULL, false, value_read_word_or_path, value_write_word_or_path},
+[SCHEMA_CHECKPOINTING] = {"none | selective | full | every:N | sqrt | auto", false, value_read_checkpointing, value_write_checkpointing},
+[SCHEMA_DTYPE] = {NULL, false, value_read_dtype, value_write_dtype},
+[SCHEMA_OPTIMIZER] = {NULL, false, value_read_optimizer, value_write_optimizer},
+[SCHEMA_ENTRIES] = {"an array of tables", false, NULL, write_entries}, /* keys.c walks them */
+[SCHEMA_TABLE] = {"a table", false, read_json, write_json},
+[SCHEMA_VERSION] = {"1", false, read_version, write_version},
+[SCHEMA_EXTENDS] = {"the path of a job file", false, NULL, NULL}, /* tree.c followed it */
 };
-#undef SIZE
 /* clang-format on */
 #undef READ
 #undef WRITE

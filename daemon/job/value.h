@@ -24,9 +24,6 @@ typedef json_t *value_writer(
 
 struct value_type {
     const char *accepts; /* for people; of a number what it is; NULL: choices */
-    /* JSON Schema: any of these types, arrays ("[string") and patterns ("^a")
-     */
-    const char *schema[3];
     bool has_range;
     value_reader *read;  /* NULL: others read it (tree.c, keys.c) */
     value_writer *write; /* NULL: it has no value */

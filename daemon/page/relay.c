@@ -119,7 +119,6 @@ static int ask(
                     .target = target,
                     .body = request->body,
                     .body_bytes = request->body_bytes,
-                    .accept = request->accept,
                     .last_event_id = request->last_event_id},
             &bytes);
     int fd = http_connect(

@@ -11,7 +11,7 @@ struct relay {
     uid_t owner;        /* of the job (daemon/http/connect.h) */
 };
 
-/* Ask for `target`, with the request's method, body, Accept and Last-Event-ID.
+/* Ask for `target`, with the request's method, body and Last-Event-ID.
  * The answer comes later; a job that does not answer is a 503. When the browser
  * leaves, so does the question. */
 void relay_ask(

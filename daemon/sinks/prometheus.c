@@ -1,38 +1,31 @@
-/* prometheus.c - a run's numbers as Prometheus reads them: text 0.0.4, or
- * OpenMetrics 1.0; docs/metrics.md lists them.
+/* prometheus.c - a run's numbers as Prometheus reads them, in text 0.0.4;
+ * docs/metrics.md lists them.
  *
- *     # HELP zerod_train_steps_total Steps made.        0.0.4 names a counter
- *     # TYPE zerod_train_steps_total counter            with _total,
- *     zerod_train_steps_total{zerod_job="tiny"} 120     OpenMetrics its family
- *                                                       without
+ *     # HELP zerod_train_steps_total Steps made.
+ *     # TYPE zerod_train_steps_total counter
+ *     zerod_train_steps_total{zerod_job="tiny"} 120
  *
  * A family is opened, then its samples follow: so all of them are contiguous,
- * as both formats ask. Every sample has the label zerod_job: node_exporter's
+ * as the format asks. Every sample has the label zerod_job: node_exporter's
  * folder has files of several jobs, and the name `job` is Prometheus' own.
  *
- * Source: prometheus.io/docs/instrumenting/exposition_formats and the
- *         OpenMetrics specification 1.0.0. */
+ * Source: prometheus.io/docs/instrumenting/exposition_formats. */
 #include "base/clock.h"
 #include "base/text_stream.h"
 #include "base/units.h"
 #include "daemon/sinks/sink.h"
 #include "zd_config.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 
 /* A rank of a running job that was not heard for so long is down. */
 enum { HEARTBEAT_SECONDS = 60, HEARTBEAT_STEPS = 10 };
 
 struct exposition {
     FILE *out;
-    bool open_metrics;
-    const char *job;  /* label zerod_job of every sample; NULL: without */
+    const char *job;  /* label zerod_job of every sample */
     const char *name; /* of the family that is open .. */
     enum metric_family kind;
 };
@@ -46,7 +39,7 @@ static const char *suffix(enum metric_family kind)
 
 /* --- texts and numbers --- */
 
-/* `quotes`: inside quotes, or help of OpenMetrics. */
+/* `quotes`: inside quotes. */
 static void put_escaped(FILE *out, const char *text, bool quotes)
 {
     for (; *text; text++) {
@@ -71,8 +64,7 @@ static void put_number(FILE *out, double value)
           out);
 }
 
-/* A bound as OpenMetrics wants it, "1.0" and not "1", so that both formats name
- * the same series. */
+/* "1.0" and not "1", as other exporters write it. */
 static void format_bound(double bound, char *text, size_t room)
 {
     snprintf(text, room, "%.6g", bound);
@@ -82,35 +74,18 @@ static void format_bound(double bound, char *text, size_t room)
 
 /* --- families --- */
 
-/* The end of the name, where it is a unit. */
-static const char *unit_of(const char *name)
-{
-    static const char *const units[] = {"seconds", "bytes", "ratio"};
-    const char *end = strrchr(name, '_') + 1;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strcmp(end, units[i]) == 0)
-            return units[i];
-    return NULL;
-}
-
-/* `name`: without _total and _info; its unit (seconds, bytes, ratio) ends it.
- */
+/* `name`: without _total and _info. */
 static void family_open(
         struct exposition *to, const char *name, enum metric_family kind,
         const char *help)
 {
     static const char *const types[] = {
-            "gauge", "counter", "info", "histogram"};
-    bool open = to->open_metrics;
-    const char *end = open ? "" : suffix(kind), *unit = unit_of(name);
-    const char *type = !open && kind == FAMILY_INFO ? "gauge" : types[kind];
+            "gauge", "counter", "gauge", "histogram"};
     to->name = name;
     to->kind = kind;
-    fprintf(to->out, "# HELP %s%s ", name, end);
-    put_escaped(to->out, help, open);
-    fprintf(to->out, "\n# TYPE %s%s %s\n", name, end, type);
-    if (open && unit)
-        fprintf(to->out, "# UNIT %s %s\n", name, unit);
+    fprintf(to->out, "# HELP %s%s ", name, suffix(kind));
+    put_escaped(to->out, help, false);
+    fprintf(to->out, "\n# TYPE %s%s %s\n", name, suffix(kind), types[kind]);
 }
 
 static void put_label(
@@ -128,11 +103,10 @@ static void put_sample(
 {
     char mark = '{';
     fprintf(to->out, "%s%s", to->name, end);
-    if (to->job)
-        put_label(to, "zerod_job", to->job, &mark);
+    put_label(to, "zerod_job", to->job, &mark);
     for (; labels && *labels; labels += 2)
         put_label(to, labels[0], labels[1], &mark);
-    fputs(mark == ',' ? "} " : " ", to->out);
+    fputs("} ", to->out);
     put_number(to->out, value);
     fputc('\n', to->out);
 }
@@ -328,71 +302,13 @@ static void put_gpus(struct exposition *to, const struct run_state *state)
     }
 }
 
-/* --- the process, under the names that every Prometheus client has --- */
-
-static double cpu_seconds(const void *from, int i)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-/* Resident bytes: the second number of statm, in pages. */
-static double resident_bytes(const void *from, int i)
-{
-    FILE *file = fopen("/proc/self/statm", "re");
-    long long pages = 0;
-    int found = file ? fscanf(file, "%*s %lld", &pages) : 0;
-    if (file)
-        fclose(file);
-    return found == 1 ? (double)pages * (double)sysconf(_SC_PAGESIZE) : NAN;
-}
-
-static double start_seconds(const void *from, int i)
-{
-    return ((const struct run_state *)from)->started;
-}
-
-/* The folder's own descriptor is not counted. */
-static double open_descriptors(const void *from, int i)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    struct dirent *entry;
-    int count = -1;
-    if (!dir)
-        return NAN;
-    while ((entry = readdir(dir)))
-        count += entry->d_name[0] != '.';
-    closedir(dir);
-    return count;
-}
-
-/* Without the label zerod_job. */
-static void put_process(struct exposition *to, const struct run_state *state)
-{
-    /* clang-format off */
-    static const struct metric rows[] = {
-    {.family = "process_cpu_seconds", .value = cpu_seconds, .kind = FAMILY_COUNTER, .help = "User and system time of the process."},
-    {.family = "process_resident_memory_bytes", .value = resident_bytes, .help = "Resident memory of the process."},
-    {.family = "process_start_time_seconds", .value = start_seconds, .help = "When the process started, since 1970."},
-    {.family = "process_open_fds", .value = open_descriptors, .help = "File descriptors that are open."},
-    };
-    /* clang-format on */
-    const struct metric_table table = {rows, sizeof rows / sizeof rows[0]};
-    to->job = NULL;
-    put_table(to, &table, state, 0, 1);
-}
-
 /* --- the whole --- */
 
-char *prometheus_write(
-        const struct run_state *state, enum prometheus_form form,
-        size_t *bytes_out)
+char *prometheus_write(const struct run_state *state, size_t *bytes_out)
 {
     char *text;
     struct exposition to = {
             .out = text_stream_open(&text, bytes_out),
-            .open_metrics = form == PROMETHEUS_OPEN_METRICS,
             .job = state->job->job.name};
     bool has_step = state->step_histogram.sum > 0;
     put_job(&to, state);
@@ -403,9 +319,5 @@ char *prometheus_write(
     put_table(
             &to, &rank_metrics, state->ranks, sizeof *state->ranks,
             state->rank_count);
-    if (form != PROMETHEUS_TEXTFILE)
-        put_process(&to, state);
-    if (to.open_metrics)
-        fputs("# EOF\n", to.out);
     return fclose(to.out) == 0 ? text : NULL;
 }

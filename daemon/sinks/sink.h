@@ -53,15 +53,7 @@ enum zd_status systemd_open(const struct train_job *job, struct sink *sink_out);
 enum zd_status report_html_open(
         const struct train_job *job, json_t *config, struct sink *sink_out);
 
-enum prometheus_form {
-    PROMETHEUS_TEXT,         /* 0.0.4: GET /metrics .. */
-    PROMETHEUS_OPEN_METRICS, /* .. or this, where it is asked for */
-    /* as PROMETHEUS_TEXT, without process_*: node_exporter has its own */
-    PROMETHEUS_TEXTFILE
-};
-/* malloc'd. */
-char *prometheus_write(
-        const struct run_state *state, enum prometheus_form form,
-        size_t *bytes_out);
+/* Text 0.0.4; malloc'd. */
+char *prometheus_write(const struct run_state *state, size_t *bytes_out);
 
 #endif

@@ -47,7 +47,7 @@ static char *prometheus_file(
         const struct text_sink *sink, const struct run_state *state,
         size_t *bytes_out)
 {
-    return prometheus_write(state, PROMETHEUS_TEXTFILE, bytes_out);
+    return prometheus_write(state, bytes_out);
 }
 
 static char *report_text(

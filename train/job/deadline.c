@@ -1,7 +1,6 @@
 #include "train/job/deadline.h"
 
 #include "base/log.h"
-#include "base/rfc3339.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -35,25 +34,14 @@ static void take_slurm(double start, struct deadline *out)
     out->is_slurm = true;
 }
 
-enum zd_status deadline_init(
+void deadline_init(
         const struct run_options *options, double start, struct deadline *out)
 {
-    char text[RFC3339_BYTES];
     *out = (struct deadline){.margin = options->deadline_margin};
-    if (options->deadline_after > 0)
-        out->at = start + options->deadline_after;
-    else if (options->deadline > 0)
-        out->at = options->deadline;
+    if (options->deadline > 0)
+        out->at = start + options->deadline;
     else
         take_slurm(start, out);
-    if (out->at == 0 || out->at > start)
-        return ZD_OK;
-    rfc3339_print(out->at, text);
-    ZD_FAIL(ZD_ERR_CONFIG, "E1030",
-            "run.deadline = \"%s\" has passed: there is no time to train",
-            text);
-    return zd_fail_help(
-            "give a later one, or a time from the start like \"8h\"");
 }
 
 bool deadline_has_come(
@@ -67,8 +55,11 @@ bool deadline_has_come(
 
 void deadline_print(const struct deadline *deadline, char *out, size_t bytes)
 {
-    char text[RFC3339_BYTES];
-    rfc3339_print(deadline->at, text);
+    char text[32];
+    struct tm tm;
+    time_t at = (time_t)deadline->at;
+    gmtime_r(&at, &tm);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
     snprintf(
             out, bytes, "%s%s", text,
             deadline->is_slurm ? " (" SLURM_VARIABLE ")" : "");

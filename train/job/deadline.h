@@ -2,8 +2,8 @@
  * train; rank 0 alone looks at its clock, and says so in the exchange that
  * begins a step, as if USR1 had come (exit code 75).
  *
- *   when   [run] deadline, a moment or a time from the start of the process;
- *          else SLURM_JOB_END_TIME (seconds since 1970); else never
+ *   when   [run] deadline, a time from the start of the process; else
+ *          SLURM_JOB_END_TIME (seconds since 1970); else never
  *   early  deadline_margin; by itself twice the last save (or what a save is
  *          guessed to take) and two steps */
 #ifndef ZD_TRAIN_JOB_DEADLINE_H
@@ -19,9 +19,9 @@ struct deadline {
 
 /* Seconds since 1970. */
 double deadline_clock(void);
-/* `start`: when the process began. ZD_ERR_CONFIG (E1030) when the job's own has
- * passed; one of Slurm that makes no sense is told and left out. */
-enum zd_status deadline_init(
+/* `start`: when the process began. A moment of Slurm that makes no sense is told
+ * and left out. */
+void deadline_init(
         const struct run_options *options, double start, struct deadline *out);
 /* Is it time to save? */
 bool deadline_has_come(

@@ -32,10 +32,9 @@ struct run_options { /* [run] */
     const char *resume_path;
     int64_t stop_after; /* 0 = off */
     enum on_signal on_sigterm, on_sigusr1, on_sigusr2;
-    double deadline;        /* seconds since 1970; 0: SLURM_JOB_END_TIME, or
+    double deadline;        /* seconds from the start; 0: SLURM_JOB_END_TIME, or
                                none */
     double deadline_margin; /* seconds; 0: twice the last save and two steps */
-    double deadline_after;  /* the same as a time from the start; 0: not so */
     bool force; /* a job that does not fit is run all the same (--force) */
 };
 

@@ -195,29 +195,6 @@ void convert_table(
             });
 }
 
-/* Whole seconds. */
-std::string text_of(const toml::date_time &moment)
-{
-    char text[64];
-    int used = std::snprintf(
-            text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d",
-            static_cast<int>(moment.date.year),
-            static_cast<int>(moment.date.month),
-            static_cast<int>(moment.date.day),
-            static_cast<int>(moment.time.hour),
-            static_cast<int>(moment.time.minute),
-            static_cast<int>(moment.time.second));
-    if (moment.offset) {
-        int east = static_cast<int>(moment.offset->minutes);
-        int minutes = std::abs(east);
-        std::snprintf(
-                text + used, sizeof text - static_cast<size_t>(used),
-                "%c%02d:%02d", east < 0 ? '-' : '+', minutes / 60,
-                minutes % 60);
-    }
-    return text;
-}
-
 void convert(
         const toml_source *source, const toml::node &from, int depth,
         toml_node *to)
@@ -248,8 +225,6 @@ void convert(
         to->boolean = boolean->get();
     } else {
         to->kind = TOML_DATETIME;
-        if (auto *moment = from.as_date_time())
-            to->string = copy_text(text_of(moment->get()), from.source().begin);
     }
 }
 

@@ -44,8 +44,7 @@ struct toml_node {
     char *key;                   /* NULL in an array and for the root */
     struct toml_place key_place; /* equals place where there is no key */
     struct toml_place place;     /* of the value */
-    char *string;                /* TOML_STRING, without NUL. TOML_DATETIME of
-                                    a day and a time: as RFC 3339 has it */
+    char *string;                /* TOML_STRING, without NUL */
     int64_t integer;
     double real;
     bool boolean;

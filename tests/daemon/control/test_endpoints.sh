@@ -66,7 +66,7 @@ eta_falls() {
 check "the ETA is the steps that are left at their speed" eta_falls
 
 for path in /v1 /v1/ranks /v1/memory /v1/metrics/history '/v1/metrics/history?name=train/loss&max=10' /v1/logs \
-    '/v1/logs?rank=1&tail=5' /v1/config /v1/config/schema '/v1/samples?max=5' /v1/plan '/v1/events?since=0&follow=0' \
+    '/v1/logs?rank=1&tail=5' /v1/config '/v1/samples?max=5' /v1/plan '/v1/events?since=0&follow=0' \
     /healthz /readyz /metrics /; do
     get "$path"
     check "GET $path" answers 200

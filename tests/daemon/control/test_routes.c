@@ -3,7 +3,6 @@
  */
 #include "daemon/control/routes.h"
 #include "daemon/http/server.h"
-#include "daemon/job/schema.h"
 #include "daemon/state/messages.h"
 #include "tests/support/scratch.h"
 
@@ -16,11 +15,11 @@ static struct {
     struct train_job job;
     struct run_state *state;
     struct routes *routes;
-    json_t *config, *schema;
+    json_t *config;
     struct train_command posted; /* the last */
     int post_count, line;
     bool is_full, is_reader, is_read;
-    char accept[80], last[16];
+    char last[16];
     struct http_reply reply;
 } t;
 
@@ -37,7 +36,6 @@ static void open_routes(bool readonly)
     t.routes = routes_create(&(struct routes_options){
             .state = t.state,
             .config = t.config,
-            .schema = t.schema,
             .readonly = readonly,
             .post = on_post});
 }
@@ -56,7 +54,6 @@ static void setup(void)
     t.job.job.run_name = "";
     t.job.job.output_dir = t.scratch.dir;
     t.config = json_loads(config, 0, NULL);
-    t.schema = schema_json();
     t.state = run_state_create(&t.job, "/run/x.sock");
     open_routes(false);
     cr_assert_eq(fs_make_dirs(scratch_path(&t.scratch, "logs")), ZD_OK);
@@ -76,7 +73,6 @@ static void teardown(void)
     routes_destroy(t.routes);
     run_state_destroy(t.state);
     json_decref(t.config);
-    json_decref(t.schema);
     scratch_fini(&t.scratch);
 }
 
@@ -95,7 +91,6 @@ static void ask(const char *method, const char *target, const char *body)
             .path = strsep(&rest, "?"),
             .body = body,
             .body_bytes = strlen(body),
-            .accept = t.accept[0] ? t.accept : NULL,
             .last_event_id = t.last[0] ? t.last : NULL,
             .uid = 7,
             .pid = 8,
@@ -349,8 +344,6 @@ static bool take_setting(const char *word, const char *rest)
         open_routes(true);
     else if (strcmp(word, "full") == 0)
         t.is_full = true;
-    else if (strcmp(word, "accept") == 0)
-        snprintf(t.accept, sizeof t.accept, "%s", rest);
     else if (strcmp(word, "last") == 0)
         snprintf(t.last, sizeof t.last, "%s", rest);
     else
@@ -488,27 +481,6 @@ Test(routes, parameters_of_commands_reach_the_trainer)
     cr_expect(t.posted.given[SET_MAX_GRAD_NORM]);
     cr_expect_not(t.posted.given[SET_SAVE_STEPS]);
     cr_expect_eq(t.posted.value[SET_LEARNING_RATE], 1.0);
-}
-
-Test(routes, the_schema_has_every_key_of_the_table)
-{
-    ask("GET", "/v1/config/schema", "");
-    json_t *json = json_loads(text_of_reply(), 0, NULL);
-    for (int i = 0; i < schema_count; i++) {
-        char section[128], *rest = section, *name;
-        json_t *at = json_object_get(json, "properties");
-        snprintf(section, sizeof section, "%s", schema_table[i].section);
-        while (section[0] && (name = strsep(&rest, "."))) {
-            at = json_object_get(at, name);
-            if (json_object_get(at, "items"))
-                at = json_object_get(at, "items");
-            at = json_object_get(at, "properties");
-        }
-        cr_expect_not_null(
-                json_object_get(at, schema_table[i].name), "[%s] %s",
-                schema_table[i].section, schema_table[i].name);
-    }
-    json_decref(json);
 }
 
 Test(routes, a_long_replay_comes_in_parts_that_a_slow_reader_survives)

@@ -15,7 +15,6 @@ static const char *const seeds[] = {
         "\001GET /v1/events",
         "\001GET /v1/logs?rank=0&since=5m&tail=10&follow=1",
         "\001GET /v1/config",
-        "\001GET /v1/config/schema",
         "\001GET /v1/samples?max=3",
         "\001GET /v1/plan",
         "\001GET /healthz",

@@ -16,7 +16,6 @@
  *        -Dc_link_args=-fsanitize=fuzzer */
 #include "daemon/control/routes.h"
 #include "daemon/http/server.h"
-#include "daemon/job/schema.h"
 #include "tests/daemon/http/fuzz_inputs.h"
 #include "tests/support/scratch.h"
 
@@ -34,7 +33,7 @@ static struct {
     struct train_job job;
     struct run_state *state;
     struct routes *routes;
-    json_t *config, *schema;
+    json_t *config;
     struct train_command posted[POSTED_MAX];
     int posted_count;
     bool is_busy;
@@ -89,12 +88,10 @@ static void setup(void)
     f.job.job.run_name = "";
     f.job.job.output_dir = f.scratch.dir;
     f.config = json_pack("{s:{}}", "values");
-    f.schema = schema_json();
     f.state = run_state_create(&f.job, "/run/fuzz.sock");
     struct routes_options options = {
             .state = f.state,
             .config = f.config,
-            .schema = f.schema,
             .post = on_post};
     f.routes = routes_create(&options);
     open_server();
@@ -110,7 +107,6 @@ static void teardown(void)
     routes_destroy(f.routes);
     run_state_destroy(f.state);
     json_decref(f.config);
-    json_decref(f.schema);
     scratch_fini(&f.scratch);
 }
 #endif

@@ -87,8 +87,7 @@ static void echo(const struct http_request *request, FILE *out)
     for (int i = 0; i < request->param_count; i++)
         fprintf(out, " [%s]=[%s]", request->param_names[i],
                 request->param_values[i]);
-    fprintf(out, " accept=%s last=%s act=%d\n",
-            request->accept ? request->accept : "-",
+    fprintf(out, " last=%s act=%d\n",
             request->last_event_id ? request->last_event_id : "-",
             request->may_act);
 }

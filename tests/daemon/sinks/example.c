@@ -1,8 +1,8 @@
 /* example.c - what the sinks write of a run that was resumed, for readers that
  * others wrote (test_readers.sh).
  *
- *   example DIR     DIR/metrics.txt, DIR/metrics.openmetrics,
- * DIR/text/zerod_tiny.prom, DIR/tensorboard/..., and in DIR/expected the lines
+ *   example DIR     DIR/metrics.txt, DIR/text/zerod_tiny.prom,
+ * DIR/tensorboard/..., and in DIR/expected the lines
  * of read_events.py for the last */
 #include "daemon/sinks/sink.h"
 #include "tests/daemon/sinks/state_case.h"
@@ -108,13 +108,12 @@ static void run(int64_t first, int64_t last, int64_t undone)
     sinks_close(sinks, &c.state);
 }
 
-static void write_metrics(
-        const char *dir, const char *name, enum prometheus_form form)
+static void write_metrics(const char *dir)
 {
     char path[PATH_MAX];
     size_t bytes;
-    char *text = prometheus_write(&c.state, form, &bytes);
-    fs_join(path, sizeof path, dir, name);
+    char *text = prometheus_write(&c.state, &bytes);
+    fs_join(path, sizeof path, dir, "metrics.txt");
     if (fs_write_file(path, text, bytes) != ZD_OK)
         abort();
     free(text);
@@ -139,8 +138,7 @@ int main(int argc, char **argv)
     expected = fopen(list, "w");
     if (!expected)
         abort();
-    write_metrics(argv[1], "metrics.txt", PROMETHEUS_TEXT);
-    write_metrics(argv[1], "metrics.openmetrics", PROMETHEUS_OPEN_METRICS);
+    write_metrics(argv[1]);
     run(0, FIRST_STEPS, RESUMED_FROM + 1);
     run(RESUMED_FROM, LAST_STEP, LAST_STEP + 1);
     fclose(expected);

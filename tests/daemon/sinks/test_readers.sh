@@ -54,8 +54,4 @@ python3 -I "$source/tests/daemon/sinks/read_events.py" "$dir/tensorboard" >"$dir
 code=$?
 [[ $code -eq 0 ]] || shown
 tell $code "TensorBoard's files have every number and text, and none that was undone"
-python3 -I "$source/tests/daemon/sinks/openmetrics.py" "$dir/metrics.openmetrics" "$dir/metrics.txt" >"$dir/out" 2>&1
-code=$?
-[[ $code -eq 0 ]] || shown
-tell $code "OpenMetrics keeps its own rules, and tells the same as text 0.0.4"
 echo "1..$count"
