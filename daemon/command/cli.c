@@ -190,9 +190,7 @@ enum zd_status cli_machine(
                               : plan_machine_find(name);
     if (!wants_here)
         return ZD_OK;
-    if (calibration_find_job(
-                options, args->world ? (int)args->world : 1,
-                (int)args->per_node, here, why)) {
+    if (calibration_find(device_resolve(options->device.backend), here, why)) {
         *machine_out = calibration_use(here);
         return ZD_OK;
     }

@@ -44,10 +44,8 @@ static void print_text(
 static enum zd_status tell(
         const struct cli_args *args, const struct plan_calibration *calibration)
 {
-    char path[PATH_MAX], anew[400];
-    ZD_TRY(calibration_keep(calibration, path, anew));
-    if (anew[0])
-        zd_log_warning("the calibration file is replaced: %s (%s)", anew, path);
+    char path[PATH_MAX];
+    ZD_TRY(calibration_keep(calibration, path));
     if (!cli_wants_json(args)) {
         print_text(calibration, path);
         return ZD_OK;

@@ -230,11 +230,11 @@ ok '  unless --machine names another' eval 'call 0 plan --job job.toml --world 1
     has "^         unknown processor: within a factor of 3; .zerod bench calibrate. measures it$" out && has "^predicted 0[.]0*[0-9] s a step, [0-9.]+k? tokens/s" out'
 ok '  a broken calibration file is reported, and the table used' eval 'echo "{" >xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 &&
     has "calibration is not used: it is broken" err && has "on (cpu|amx), by its table$" out'
-ok '  and replaced' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 && has "is replaced: it is broken" err && has "^kept in " out &&
+ok '  and replaced' eval 'call 0 bench calibrate --seconds 0.2 --threads 1 && has "^kept in " out &&
     call 0 plan --job job.toml --world 1 && has "on here, as measured$" out'
-ok '  likewise one of another machine' eval 'sed -i "0,/\"host\": /s/\"host\": [^,]*/\"host\": \"elsewhere\"/" xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 &&
+ok '  likewise one of another machine' eval 'sed -i "s/\"cpus\": /&9/" xdg/zerod/machine-*.json && call 0 plan --job job.toml --world 1 &&
     has "calibration is not used: it is of another machine" err && call 66 plan --job job.toml --world 1 --machine here &&
-    call 0 bench calibrate --seconds 0.01 --threads 1 --format json && has "is replaced: it is of another machine" err && has "\"products_16\"" out &&
+    call 0 bench calibrate --seconds 0.01 --threads 1 --format json && has "\"products_16\"" out &&
     call 0 plan --job job.toml --world 1 --machine here && has "on here, as measured$" out && [ ! -s err ]'
 ok '  two minutes by default' eval 'call 0 bench calibrate --help && has "^ +--seconds N +Measure for about N seconds .120.$" out'
 for wrong in '--seconds 0' '--seconds -1' '--seconds nan' '--seconds soon' '--threads -1' '--format toml' 'here'; do

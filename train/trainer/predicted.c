@@ -15,9 +15,7 @@ static void predict(struct trainer *trainer)
     char why[400];
     const struct plan_machine *machine =
             plan_machine_default(trainer->plan.backend);
-    if (calibration_find_job(
-                trainer->job, trainer->plan.world,
-                comm_local_size(trainer->comm), &here, why))
+    if (calibration_find(trainer->plan.backend, &here, why))
         machine = calibration_use(&here);
     predicted->of = plan_predict(&trainer->plan, machine);
     predicted->is_known = true;
@@ -61,8 +59,7 @@ static void add_parts(
     char number[UNITS_TEXT];
     for (int p = 0; p < PLAN_PARTS; p++)
         text_buffer_add(
-                line, "%s%s %s", p ? ", " : "",
-                plan_part_names[p],
+                line, "%s%s %s", p ? ", " : "", plan_part_names[p],
                 units_number(parts[p], digits, number));
 }
 
@@ -84,8 +81,7 @@ void trainer_predicted_lines(
                    steps;
     text_buffer_add(
             &line, "%s s a step (%s): ",
-            units_number(
-                    predicted->of.step_seconds, predicted->digits, number),
+            units_number(predicted->of.step_seconds, predicted->digits, number),
             predicted->machine);
     add_parts(&line, predicted->of.parts, predicted->digits);
     line = (struct text_buffer){.out = measured_out, .bytes = PREDICTED_LINE};
