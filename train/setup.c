@@ -192,15 +192,31 @@ static enum zd_status write_plan(struct trainer *trainer)
     return comm_agree(trainer->comm, status);
 }
 
+/* Of a model that is described in the job file. */
+static void add_config(struct trainer *trainer)
+{
+    json_t *config = json_copy(trainer->plan.config.json);
+    int eos = trainer->text.eos;
+    if (eos >= 0 && !json_is_integer(json_object_get(config, "eos_token_id")))
+        json_object_set_new(config, "eos_token_id", json_integer(eos));
+    char *text = json_text(config);
+    model_files_add(&trainer->model_files, "config.json", text);
+    free(text);
+    json_decref(config);
+}
+
 /* What checkpoints and an export will need of the model's folder. */
 static enum zd_status keep_files(struct trainer *trainer)
 {
     const struct model_options *model = &trainer->job->model;
     if (!trainer_is_first(trainer))
         return ZD_OK;
+    const char *dir = model->config ? NULL : model->path;
+    bool has_config = dir && !trainer->plan.config.stored_rows;
     ZD_TRY(model_files_read(
-            model->config ? NULL : model->path, trainer->text.dir,
-            !trainer->plan.config.stored_rows, &trainer->model_files));
+            dir, trainer->text.dir, has_config, &trainer->model_files));
+    if (!has_config)
+        add_config(trainer);
     if (trainer->text.config)
         model_files_add(
                 &trainer->model_files, "tokenizer_config.json",
@@ -231,7 +247,6 @@ static void fill_writer(struct trainer *trainer)
             .zero = trainer->zero,
             .model_files = &trainer->model_files,
             .file_prefix = has_file_prefix(job, &trainer->plan.config),
-            .eos = trainer->text.eos,
             .identity =
                     {.data_digest = dataset_digest(trainer->train_data),
                      .packing = dataset_packing(trainer->train_data),

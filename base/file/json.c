@@ -231,14 +231,19 @@ static char *shorten_reals(const char *text)
     return out;
 }
 
-enum zd_status json_write_file(const char *path, const json_t *json)
+char *json_text(const json_t *json)
 {
     char *dumped = zd_must(json_dumps(json, JSON_INDENT(2)));
     char *text = shorten_reals(dumped);
     free(dumped);
-    size_t bytes = strlen(text);
-    text[bytes++] = '\n'; /* in the place of the NUL: bytes are counted */
-    enum zd_status status = fs_write_file(path, text, bytes);
+    strcat(text, "\n"); /* there is room for it */
+    return text;
+}
+
+enum zd_status json_write_file(const char *path, const json_t *json)
+{
+    char *text = json_text(json);
+    enum zd_status status = fs_write_file(path, text, strlen(text));
     free(text);
     return status;
 }

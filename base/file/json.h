@@ -60,8 +60,10 @@ json_t *json_of_line(const char *text, size_t bytes);
  * it makes lacks nothing, and what it reads is not called wrong where there was
  * no memory. Before its first use, by programs. */
 void json_must_have_memory(void);
-/* Write with two-space indent and a final newline, durably (fs_write_file);
- * reals in the fewest digits that come back exactly. */
+/* With two-space indent and a final newline, reals in the fewest digits that
+ * come back exactly. The caller frees it. */
+char *json_text(const json_t *json);
+/* The same, durably (fs_write_file). */
 enum zd_status json_write_file(const char *path, const json_t *json);
 /* A real that prints with enough digits to come back exactly; null when it is
  * not finite. New reference. */

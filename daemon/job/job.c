@@ -135,6 +135,7 @@ void job_free(struct job *job)
         free(job->pool[i]);
     json_decref(job->notes);
     json_decref(job->adapter);
+    json_decref(job->options.values);
     json_decref(job->options.model.config);
     json_decref(job->options.model.rope_scaling);
     json_decref(job->options.lora.given);

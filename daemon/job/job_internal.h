@@ -39,6 +39,8 @@ struct job {
 
 /* Empty, with every default. */
 struct job *job_create(const char *path);
+/* print.c: train_job.values; new reference. */
+json_t *job_values(const struct job *job);
 /* Memory that lives as long as the job, cleared. */
 void *job_alloc(struct job *job, size_t bytes);
 const char *job_string(struct job *job, const char *format, ...)

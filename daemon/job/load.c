@@ -45,6 +45,7 @@ enum zd_status job_finish(struct job *job, int world, enum job_paths paths)
     problems_sort(&job->problems);
     if (job->problems.count)
         return problems_status(&job->problems);
+    job->options.values = job_values(job);
     char *text = job_canonical(job);
     hash_bytes(text, strlen(text), job->digest);
     free(text);

@@ -189,22 +189,35 @@ json_t *job_json(const struct job *job)
 
 /* --- what ranks compare --- */
 
+json_t *job_values(const struct job *job)
+{
+    json_t *values = json_object();
+    for (int i = 0; i < schema_count; i++) {
+        const struct schema_key *key = &schema_table[i];
+        char name[160];
+        if (key->flags & SCHEMA_PER_RANK || is_entry(key))
+            continue;
+        snprintf(name, sizeof name, "%s.%s", key->section, key->name);
+        json_t *value = row_value(job, key);
+        if (value)
+            json_object_set_new(values, name, value);
+    }
+    return values;
+}
+
 char *job_canonical(const struct job *job)
 {
     char *text = NULL;
     size_t bytes = 0;
+    const char *name;
+    json_t *value;
     FILE *stream = text_stream_open(&text, &bytes);
-    for (int i = 0; i < schema_count; i++) {
-        const struct schema_key *key = &schema_table[i];
-        json_t *value;
-        if (key->flags & SCHEMA_PER_RANK || is_entry(key) ||
-            !(value = row_value(job, key)))
-            continue;
-        fprintf(stream, "%s.%s = ", key->section, key->name);
+    json_object_foreach(job->options.values, name, value)
+    {
+        fprintf(stream, "%s = ", name);
         json_dumpf(
                 value, stream, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
         fputc('\n', stream);
-        json_decref(value);
     }
     fclose(stream);
     return text;

@@ -74,7 +74,6 @@ struct checkpoint_writer {
     const struct model_files
             *model_files; /* of the model and its tokenizer; rank 0 */
     bool file_prefix;     /* as in the model that was loaded */
-    int eos;              /* for a config.json that is made here; -1: none */
     struct run_identity identity;
     uint64_t base_digest; /* of what does not train (model/base_digest.h) */
     int64_t global_batch; /* of the job, whatever `set` has made of it */

@@ -19,14 +19,6 @@ static const uint64_t MANIFEST_MAX = 256 << 20;
 /* of a manifest: one for each tensor of each rank */
 enum { VALUES_MAX = 4000000 };
 
-static json_t *freeze_json(const struct train_options *train)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < train->freeze_count; i++)
-        json_array_append_new(list, json_string(train->freeze[i]));
-    return list;
-}
-
 /* A whole number is written as one: people read these. */
 static json_t *plain_number(double value)
 {
@@ -52,54 +44,20 @@ static const char *state_type_name(const struct optim_options *optim)
 /* Of adapters what may change; the rest is what they mean (match_adapter.c). */
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
 {
-    static const char *const schedules[] = {
-            "linear", "cosine", "constant", "wsd"};
-    const struct optim_options *optim = &job->optim;
-    const struct fp16_options *fp16 = &job->train.fp16;
-    const bool is_fp16 = job->train.dtype == DTYPE_FP16;
-    const bool has_lora = job->lora.enabled;
-    const struct {
-        const char *key;
-        double value;
-        bool applies;
-    } numbers[] = {
-            {"optim.learning_rate", optim->learning_rate, true},
-            {"optim.min_lr_ratio", optim->min_lr_ratio, true},
-            {"optim.warmup_steps", optim->warmup_steps, true},
-            {"optim.weight_decay", optim->weight_decay, true},
-            {"optim.adam_beta1", optim->adam_beta1, true},
-            {"optim.adam_beta2", optim->adam_beta2, true},
-            {"optim.adam_epsilon", optim->adam_epsilon, true},
-            {"optim.momentum", optim->momentum, true},
-            {"optim.max_grad_norm", optim->max_grad_norm, true},
-            {"train.global_batch_size", (double)global_batch, true},
-            {"train.max_steps", (double)job->train.max_steps, true},
-            {"checkpoint.save_steps", job->checkpoint.save_steps, true},
-            {"checkpoint.save_total_limit", job->checkpoint.save_total_limit,
-             true},
-            {"log.logging_steps", job->log.logging_steps, true},
-            {"eval.eval_steps", job->eval.eval_steps, true},
-            {"train.fp16.loss_scale", fp16->loss_scale, is_fp16},
-            {"train.fp16.initial_scale_power", fp16->initial_scale_power,
-             is_fp16},
-            {"train.fp16.loss_scale_window", fp16->loss_scale_window, is_fp16},
-            {"train.fp16.hysteresis", fp16->hysteresis, is_fp16},
-            {"train.fp16.min_loss_scale", fp16->min_loss_scale, is_fp16},
-            {"lora.lora_dropout", job->lora.lora_dropout, has_lora},
-            {"lora.loraplus_lr_ratio", job->lora.loraplus_lr_ratio, has_lora},
+    static const char *const kept[] = {
+            "optim.",         "train.",          "checkpoint.save_",
+            "log.logging_",   "eval.eval_steps", "lora.lora_dropout",
+            "lora.loraplus_",
     };
-    json_t *settings = json_pack(
-            "{s:s, s:s, s:s, s:b, s:s, s:s, s:o}", "optim.lr_scheduler_type",
-            schedules[optim->lr_scheduler_type], "optim.name",
-            train_optimizer_name(optim->name), "optim.state_dtype",
-            state_type_name(optim), "optim.stable_embedding",
-            optim->stable_embedding, "optim.master", master_name(optim),
-            "train.dtype", dtype_name(job->train.dtype), "train.freeze",
-            freeze_json(&job->train));
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (numbers[i].applies)
-            json_object_set_new(
-                    settings, numbers[i].key, plain_number(numbers[i].value));
+    json_t *settings = json_object(), *value;
+    const char *key;
+    json_object_foreach(
+            job->values, key,
+            value) for (size_t i = 0; i < sizeof kept / sizeof kept[0];
+                        i++) if (strncmp(key, kept[i], strlen(kept[i])) == 0)
+            json_object_set_new(settings, key, json_deep_copy(value));
+    json_object_set_new(
+            settings, "train.global_batch_size", json_integer(global_batch));
     return settings;
 }
 

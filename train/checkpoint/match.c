@@ -117,45 +117,22 @@ static void say_change(const char *key, const json_t *before, const json_t *now)
             text_of(before, a));
 }
 
-/* optim.name as a job file has it: 8-bit states are a part of it. */
-static json_t *optimizer_of(const json_t *settings)
+/* 1 and 1.0 are the same. */
+static bool is_same(const json_t *a, const json_t *b)
 {
-    const char *name = json_string_at(settings, "optim.name");
-    const char *states = json_string_at(settings, "optim.state_dtype");
-    bool is_8bit = states && strcmp(states, format_name(OPTIM_8BIT)) == 0;
-    return json_sprintf("%s%s", name ? name : "adamw", is_8bit ? "_8bit" : "");
-}
-
-static bool is_of_optimizer(const char *key)
-{
-    return strcmp(key, "optim.name") == 0 ||
-           strcmp(key, "optim.state_dtype") == 0;
-}
-
-/* A change of the name tells that of the states. */
-static void say_optimizer(const json_t *before, const json_t *now)
-{
-    static const char states[] = "optim.state_dtype";
-    json_t *a = optimizer_of(before), *b = optimizer_of(now);
-    const json_t *was = json_object_get(before, states);
-    const json_t *is = json_object_get(now, states);
-    if (!json_equal(a, b))
-        say_change("optim.name", a, b);
-    else if (was && !json_equal(was, is))
-        say_change(states, was, is);
-    json_decref(a);
-    json_decref(b);
+    return json_is_number(a) && json_is_number(b)
+                   ? json_number_value(a) == json_number_value(b)
+                   : json_equal(a, b);
 }
 
 static void say_changes(const json_t *before, const json_t *now)
 {
-    say_optimizer(before, now);
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)now, key, value)
     {
         const json_t *old = json_object_get(before, key);
-        if (old && !json_equal(old, value) && !is_of_optimizer(key))
+        if (old && !is_same(old, value))
             say_change(key, old, value);
     }
 }

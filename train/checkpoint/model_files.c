@@ -48,7 +48,7 @@ static enum zd_status keep_all(
         const char *model_dir, const char *tokenizer_dir, bool with_config,
         struct model_files *files)
 {
-    if (model_dir && with_config)
+    if (with_config)
         ZD_TRY(keep(model_dir, "config.json", files));
     for (int i = 0; export_copied_files[i]; i++) {
         const char *dir = i == 0 ? model_dir : tokenizer_dir;
@@ -80,14 +80,6 @@ void model_files_add(
     file->data = zd_must(strdup(text));
     file->bytes = strlen(text);
     name_file(files, name);
-}
-
-bool model_files_have(const struct model_files *files, const char *name)
-{
-    for (int i = 0; i < files->count; i++)
-        if (strcmp(files->list[i].name, name) == 0)
-            return true;
-    return false;
 }
 
 void model_files_fini(struct model_files *files)

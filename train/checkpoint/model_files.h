@@ -21,17 +21,17 @@ struct model_files {
     int count;
 };
 
-/* config.json (`with_config`: else the checkpoint's is made) and
+/* config.json (`with_config`: else the run makes one) and
  * generation_config.json of `model_dir`, the tokenizer's files of
  * `tokenizer_dir`; either may be NULL, and a file may be absent. One that is
  * there and cannot be read is an error. */
 enum zd_status model_files_read(
         const char *model_dir, const char *tokenizer_dir, bool with_config,
         struct model_files *files);
-/* One more, of this text. */
+/* One more, of this text; there is room for a config.json that was not read,
+ * and a tokenizer_config.json that is not there. */
 void model_files_add(
         struct model_files *files, const char *name, const char *text);
-bool model_files_have(const struct model_files *files, const char *name);
 void model_files_fini(struct model_files *files);
 
 #endif

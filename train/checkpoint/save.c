@@ -28,25 +28,6 @@ static enum zd_status write_small(
     return ZD_OK;
 }
 
-/* Of a model that is described in the job file. */
-static enum zd_status write_config(struct saving *saving)
-{
-    char path[PATH_MAX];
-    struct manifest_file file = {.name = "config.json"};
-    const struct checkpoint_writer *writer = &saving->writer;
-    fs_join(path, sizeof path, saving->tmp, file.name);
-    json_t *config = json_copy(writer->plan->config.json);
-    if (writer->eos >= 0 &&
-        !json_is_integer(json_object_get(config, "eos_token_id")))
-        json_object_set_new(config, "eos_token_id", json_integer(writer->eos));
-    enum zd_status status = json_write_file(path, config);
-    json_decref(config);
-    ZD_TRY(status);
-    ZD_TRY(hash_file(path, file.digest, &file.bytes));
-    manifest_add_file(saving->manifest, manifest_file_json(&file));
-    return ZD_OK;
-}
-
 static enum zd_status write_manifest(struct saving *saving)
 {
     char path[PATH_MAX];
@@ -64,8 +45,6 @@ static enum zd_status write_manifest(struct saving *saving)
         ZD_TRY(write_small(
                 saving, files->list[i].name, files->list[i].data,
                 files->list[i].bytes));
-    if (!model_files_have(files, "config.json"))
-        ZD_TRY(write_config(saving));
     if (saving->trainer_state)
         ZD_TRY(write_small(
                 saving, TRAINER_STATE_FILE, saving->trainer_state,

@@ -168,6 +168,8 @@ struct train_job {
     const char *optimizer; /* optim.name as it was given; NULL: it was not */
     bool names_states;     /* optim.state_dtype is given beside it */
     const char *digest;    /* of the resolved job, compared between ranks */
+    json_t *values; /* {"optim.learning_rate": 1e-3}: what the digest is of;
+                       NULL: the job is of no file */
 };
 
 /* Every default in one place; folders' own defaults are theirs. */
