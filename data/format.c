@@ -140,6 +140,16 @@ bool format_talks(
             !chat->is_layout);
 }
 
+static enum zd_status fail_no_object(const json_t *record)
+{
+    static const char *const types[] = {"an object", "an array", "a string",
+                                        "a number",  "a number", "true",
+                                        "false",     "null"};
+    ZD_FAIL(ZD_ERR_DATA, "E0436", "the row is %s, not a JSON object",
+            types[json_typeof(record)]);
+    return zd_fail_help("a row has to be an object: {\"text\": \"...\"}");
+}
+
 enum zd_status format_read(
         const struct recipe *recipe, struct chat_renderer *renderer,
         enum data_format format, const json_t *record,
@@ -148,7 +158,7 @@ enum zd_status format_read(
     const struct format *it = &formats[format];
     document_clear(document);
     if (!json_is_object(record))
-        return ZD_FAIL(ZD_ERR_DATA, "E0436", "the line is not a JSON object");
+        return fail_no_object(record);
     ZD_TRY(format_check(record, recipe->entry, format));
     bool is_messages = format == DATA_COMPLETION &&
                        json_is_array(json_object_get(record, "prompt"));

@@ -173,7 +173,8 @@ enum zd_status json_parse_record(
 {
     return parse(
             text, bytes, JSON_VALUES_MAX, name,
-            JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, status, json_out);
+            JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, status,
+            json_out);
 }
 
 enum zd_status json_parse_file(

@@ -38,9 +38,9 @@ enum { JSON_VALUES_MAX = 1000000 };
 enum zd_status json_parse(
         const char *text, size_t bytes, const char *name, enum zd_status status,
         json_t **json_out);
-/* The same for a record of data, whose strings may hold NUL: they are taken by
- * json_string_length, and names among them are checked by whoever reads them.
- */
+/* The same for a record of data: any value, and strings may hold NUL. They are
+ * taken by json_string_length, and names among them are checked by whoever
+ * reads them. */
 enum zd_status json_parse_record(
         const char *text, size_t bytes, const char *name, enum zd_status status,
         json_t **json_out);
