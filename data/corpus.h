@@ -25,6 +25,7 @@ struct corpus {
     bool in_windows; /* its samples are taken so; its digest is that of the
                         files. Set before it is opened, as are */
     int growth_threads;
+    pthread_mutex_t *long_record; /* one for all that grow; as in tokenize.h */
     char growing[DATASET_GROWTH]; /* dataset_growth of the rank that began */
     struct growth *growth;        /* NULL: it is whole */
     struct row_notes notes;       /* of a whole one */
@@ -46,6 +47,8 @@ struct cache_content {
     struct cache_limits limits;
     /* NULL: it is only looked for, and cache_out->map stays NULL without it */
     enum zd_status (*write)(void *ctx, struct cache_writer *writer);
+    /* before it, of what grows, by growth_begin's thread */
+    enum zd_status (*begin)(void *ctx, struct cache_writer *writer);
     void *ctx;
 };
 /* Open the file, or make it first; with CORPUS_LOOK in a temporary folder. */

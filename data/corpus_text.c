@@ -21,6 +21,7 @@ struct text_words {
     int bad_told;
     struct cache_writer *writer;
     int64_t records, words; /* so far */
+    int64_t units;          /* in the writer */
 };
 
 /* Everything that decides what the cache file holds, and nothing else.
@@ -115,6 +116,7 @@ static enum zd_status take_words(void *ctx, const uint32_t *words, size_t count)
 {
     struct text_words *text = ctx;
     ZD_TRY(cache_writer_words(text->writer, words, count));
+    text->units++;
     atomic_store(&text->corpus->left_out, text->notes.of[ROW_BAD].rows);
     for (; text->grows && text->bad_told < text->notes.of[ROW_BAD].kept;
          text->bad_told++)
@@ -140,7 +142,8 @@ static enum zd_status write_text(void *ctx, struct cache_writer *writer)
             .list = &corpus->list,
             .recipe = &text->recipe,
             .threads = text->threads,
-            .steps_back = text->grows,
+            .skip = text->units,
+            .long_record = text->grows ? corpus->long_record : NULL,
             .sink = take_words,
             .ctx = text,
             .notes = &text->notes};
@@ -164,12 +167,21 @@ static void tell_notes(
             text->corpus->chat_template);
 }
 
+static enum zd_status resume_growing(void *ctx, struct cache_writer *writer)
+{
+    struct text_words *text = ctx;
+    return cache_writer_resume(writer, &text->units, &text->notes);
+}
+
 static enum zd_status write_growing(void *ctx, struct cache_writer *writer)
 {
     struct text_words *text = ctx;
-    ZD_TRY(write_text(text, writer));
-    tell_notes(text, &text->notes);
-    return ZD_OK;
+    enum zd_status status = write_text(text, writer);
+    if (status == ZD_ERR_STOPPED && text->units > 0)
+        ZD_TRY(cache_writer_keep(writer, text->units, &text->notes));
+    if (status == ZD_OK)
+        tell_notes(text, &text->notes);
+    return status;
 }
 
 static void end_growing(void *ctx)
@@ -195,7 +207,10 @@ static enum zd_status begin_growth(
     if (growing->threads > corpus->growth_threads)
         growing->threads = corpus->growth_threads;
     const struct cache_content content = {
-            .key = corpus->key, .write = write_growing, .ctx = growing};
+            .key = corpus->key,
+            .begin = resume_growing,
+            .write = write_growing,
+            .ctx = growing};
     zd_log_info(
             "%s is tokenized while it is trained on",
             source_label(text->recipe.entry).text);

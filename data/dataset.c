@@ -219,6 +219,7 @@ static enum zd_status open_dataset(
     ZD_TRY(check_request(request));
     struct dataset *dataset = zd_array(1, sizeof *dataset);
     enum zd_status status = ZD_OK;
+    pthread_mutex_init(&dataset->long_record, NULL);
     dataset->T = options->cutoff_len;
     dataset->shuffle = request->shuffle;
     dataset->seed = request->data_seed;
@@ -362,6 +363,7 @@ void dataset_close(struct dataset *dataset)
     dataset_check_wait(dataset);
     for (int i = 0; i < dataset->part_count; i++)
         part_close(&dataset->parts[i]);
+    pthread_mutex_destroy(&dataset->long_record);
     free(dataset->parts);
     free(dataset->words);
     free(dataset->starts);

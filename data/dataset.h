@@ -140,15 +140,23 @@ enum { DATASET_GROWTH = 16 };
 void dataset_growth(const struct dataset *dataset, char *names);
 /* Bytes that a host takes at most to tokenize the job's training data while it
  * is trained on; 0 where it would not be, or is not there. Of all ranks
- * together, and beside what they plan. A record longer than 256 KiB takes more.
+ * together, and beside what they plan.
  *
  *   a thread   two units of text, and words of at most 4 bytes for each of
  *              their bytes in vectors of twice that; the encoder's cache: 8 MiB
- *   a reader   what a container takes: zstd its window, Parquet its pages
+ *   a reader   what a container takes: zstd its window, Parquet its pages; the
+ *              text of a record of GROWTH_RECORD_BYTES, longer ones are errors
+ *   all        such a record's JSON, document and words: 28 MiB, one at a time
  *
  * Where readers take much there are fewer threads: it is 200 MB at most, but
- * for Parquet and several .zst at a time. */
-uint64_t dataset_growth_bytes(const struct data_options *options);
+ * for Parquet and several .zst at a time.
+ *
+ * counts_samples: the job needs an epoch's length (train_counts_samples), so
+ * that nothing grows. *waits_out: why text of DATA_LARGE is tokenized before
+ * step 1; NULL: it is not, or there is less. */
+uint64_t dataset_growth_bytes(
+        const struct data_options *options, bool counts_samples,
+        const char **waits_out);
 /* Read the cache whole by a thread at the lowest priority. A damaged file:
  * dataset_sample fails from then on (E0450), and the next start rebuilds it. */
 void dataset_check_begin(struct dataset *dataset);

@@ -35,6 +35,8 @@ struct dataset {
     uint32_t *words;
     bool *starts; /* attention begins anew */
 
+    pthread_mutex_t long_record; /* of the threads that tokenize */
+
     /* of the thread that reads the cache whole */
     pthread_t checker;
     bool has_checker;

@@ -78,10 +78,12 @@ enum zd_status growth_begin(
         status = cache_writer_create(
                 folder, content->key, &growth->stop, &growth->writer);
     if (status == ZD_OK) {
+        status = content->begin(content->ctx, growth->writer);
         snprintf(
                 growth->path, sizeof growth->path, "%s",
                 cache_writer_path(growth->writer));
-        status = open_to_read(growth);
+        if (status == ZD_OK)
+            status = open_to_read(growth);
         if (status == ZD_OK &&
             thread_start(&growth->thread, "zerod-grow", grow, growth) != 0)
             status =
@@ -186,7 +188,8 @@ enum zd_status growth_wait(
             return ZD_OK;
         if (header.reserved == CACHE_FAILED)
             return read_error(growth, header.word_count);
-        if (atomic_load(stop) || atomic_load(&growth->stop))
+        if (atomic_load(stop) || atomic_load(&growth->stop) ||
+            header.reserved == CACHE_STOPPED)
             return ZD_FAIL(ZD_ERR_STOPPED, "E0446", "tokenizing was stopped");
         if (waited > 0 && waited % TELL_MS == 0)
             zd_log_info(

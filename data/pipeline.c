@@ -29,6 +29,7 @@ struct pipeline {
     bool ends;             /* no unit is taken any more */
     int64_t taken, handed; /* units */
     size_t in_flight;      /* bytes of units taken and not handed on */
+    bool has_long;         /* one of them is longer than units are */
     size_t words;          /* handed on */
     time_t next_report;    /* 0: none yet */
     struct zd_error error; /* of the first unit that failed */
@@ -53,7 +54,7 @@ static void keep_error(struct zd_error *error)
 static void step_back(const struct pipeline *pipeline, struct worker *worker)
 {
     enum { FIRST_WORDS = 4 << 20 };
-    if (!pipeline->run->steps_back || pipeline->words < FIRST_WORDS ||
+    if (!pipeline->run->long_record || pipeline->words < FIRST_WORDS ||
         worker->has_stepped_back)
         return;
     setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
@@ -65,7 +66,8 @@ static bool take_unit(struct pipeline *pipeline, struct worker *worker)
 {
     bool more = false;
     pthread_mutex_lock(&pipeline->mutex);
-    while (!pipeline->ends && pipeline->in_flight >= IN_FLIGHT_BYTES)
+    while (!pipeline->ends &&
+           (pipeline->in_flight >= IN_FLIGHT_BYTES || pipeline->has_long))
         pthread_cond_wait(&pipeline->moved, &pipeline->mutex);
     if (!pipeline->ends) {
         bool failed =
@@ -81,8 +83,17 @@ static bool take_unit(struct pipeline *pipeline, struct worker *worker)
         worker->number = pipeline->taken++;
         pipeline->in_flight += worker->unit.bytes;
         step_back(pipeline, worker);
+        /* a long record takes memory that is planned once: in its turn, so that
+         * who has it waits for no other */
+        pipeline->has_long =
+                pipeline->run->long_record && worker->unit.bytes > UNIT_BYTES;
+        while (pipeline->has_long && pipeline->handed != worker->number)
+            pthread_cond_wait(&pipeline->moved, &pipeline->mutex);
     }
+    bool is_long = pipeline->has_long;
     pthread_mutex_unlock(&pipeline->mutex);
+    if (more && is_long)
+        pthread_mutex_lock(pipeline->run->long_record);
     return more;
 }
 
@@ -90,7 +101,7 @@ static bool take_unit(struct pipeline *pipeline, struct worker *worker)
 static void report(struct pipeline *pipeline, const struct unit *unit)
 {
     const struct file_list *list = pipeline->run->list;
-    const time_t interval = pipeline->run->steps_back ? 60 : 5;
+    const time_t interval = pipeline->run->long_record ? 60 : 5;
     uint64_t done = unit->consumed, total = 0;
     struct timespec now;
     for (const struct data_file *f = list->files; f < unit->file; f++)
@@ -129,6 +140,10 @@ static void hand_on(struct pipeline *pipeline, struct worker *worker)
     pipeline->ends |= pipeline->error.status != ZD_OK;
     pipeline->in_flight -= worker->unit.bytes;
     pipeline->handed++;
+    if (pipeline->has_long && worker->unit.bytes > UNIT_BYTES) {
+        pthread_mutex_unlock(run->long_record);
+        pipeline->has_long = false;
+    }
     pthread_cond_broadcast(&pipeline->moved);
     pthread_mutex_unlock(&pipeline->mutex);
 }
@@ -165,6 +180,18 @@ static void *work(void *argument)
     return NULL;
 }
 
+/* Read past the units whose words are there. */
+static enum zd_status skip_units(struct pipeline *pipeline)
+{
+    struct unit unit = {0};
+    enum zd_status status = ZD_OK;
+    bool more = true;
+    for (int64_t i = 0; i < pipeline->run->skip && more && status == ZD_OK; i++)
+        status = unit_read(&pipeline->reader, &unit, &more);
+    free(unit.text);
+    return status;
+}
+
 enum zd_status tokenize_files(const struct tokenize_run *run)
 {
     pthread_t ids[THREADS_MAX];
@@ -172,6 +199,15 @@ enum zd_status tokenize_files(const struct tokenize_run *run)
     int threads = run->threads < THREADS_MAX ? run->threads : THREADS_MAX;
     int started = 0;
     unit_reader_init(&pipeline.reader, run->list, run->recipe->tokenizer);
+    if (run->long_record) {
+        pipeline.reader.grows = true;
+        pipeline.reader.most = GROWTH_RECORD_BYTES;
+    }
+    enum zd_status status = skip_units(&pipeline);
+    if (status != ZD_OK) {
+        unit_reader_fini(&pipeline.reader);
+        return status;
+    }
     pthread_mutex_init(&pipeline.mutex, NULL);
     pthread_cond_init(&pipeline.moved, NULL);
     while (started < threads &&

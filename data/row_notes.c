@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const names[ROW_NOTES] = {
         [ROW_BAD] = "bad",
@@ -91,8 +92,11 @@ enum zd_status row_notes_save(const struct row_notes *notes, const char *path)
     char name[PATH_MAX];
     json_t *json = row_notes_json(notes);
     path_of(name, path);
-    enum zd_status status =
-            json_object_size(json) ? json_write_file(name, json) : ZD_OK;
+    enum zd_status status = ZD_OK;
+    if (json_object_size(json))
+        status = json_write_file(name, json);
+    else
+        unlink(name);
     json_decref(json);
     return status;
 }

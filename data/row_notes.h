@@ -38,7 +38,7 @@ void row_notes_append(struct row_notes *notes, struct row_notes *from);
 /* {"special_tokens": {"rows": 2, "count": 3, "first": ["data.jsonl:7"]}, ...},
  * what there is. */
 json_t *row_notes_json(const struct row_notes *notes);
-/* Beside the cache file `path`; nothing where there are none. What was saved is
+/* Beside the cache file `path`; no file where there are none. What was saved is
  * read only as far as it can be: it helps people. */
 enum zd_status row_notes_save(const struct row_notes *notes, const char *path);
 void row_notes_load(struct row_notes *notes, const char *path);

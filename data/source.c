@@ -78,7 +78,7 @@ static enum zd_status read_first_line(
     struct data_stream *stream;
     char *line = NULL, *end = NULL;
     size_t bytes = 0, begin = 0, capacity = 0, part = 0;
-    ZD_TRY(data_stream_open(file, &stream, &part));
+    ZD_TRY(data_stream_open(file, RECORD_MAX_BYTES, &stream, &part));
     out->number = 1;
     enum zd_status status = ZD_OK;
     do {

@@ -65,12 +65,13 @@ static enum zd_status skip_mark(struct data_stream *stream, size_t *skipped_out)
 }
 
 enum zd_status data_stream_open(
-        const struct data_file *file, struct data_stream **out,
+        const struct data_file *file, size_t row_most, struct data_stream **out,
         size_t *skipped_out)
 {
     struct data_stream *stream = zd_array(1, sizeof *stream);
     uint64_t bytes = 0;
     stream->file = file;
+    stream->row_most = row_most;
     stream->fd = -1;
     stream->container = &plain_container;
     enum zd_status status = fs_open_read(file->path, &stream->fd, &bytes);

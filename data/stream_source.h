@@ -10,6 +10,7 @@ struct data_stream {
     const struct container *container;
     int fd;
     uint64_t at; /* next byte of the file to be read */
+    size_t row_most;
     void *state; /* the container's; owned by it */
 
     /* of an array of records */

@@ -95,9 +95,19 @@ enum zd_status cache_writer_finish(
         struct cache_writer *writer, uint64_t tokens);
 /* Where it is until it is finished. */
 const char *cache_writer_path(const struct cache_writer *writer);
-/* As abandon, and tell those who read it (growth.h). */
+/* As abandon, and tell those who read it (growth.h), unless it was kept. */
 void cache_writer_fail(
         struct cache_writer *writer, const struct zd_error *error);
+/* Keep the words, which are of so many units, as KEY.part for the next writer
+ * of this key. The writer is to be abandoned then. */
+enum zd_status cache_writer_keep(
+        struct cache_writer *writer, int64_t units,
+        const struct row_notes *notes);
+/* Before the first word: begin with those of KEY.part, if it is sound and this
+ * user's. *units_out: how many units they are of, 0 without it. */
+enum zd_status cache_writer_resume(
+        struct cache_writer *writer, int64_t *units_out,
+        struct row_notes *notes);
 void cache_writer_abandon(struct cache_writer *writer);
 
 #endif

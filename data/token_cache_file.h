@@ -6,14 +6,16 @@
 #include "base/file/hash.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define CACHE_MAGIC "ZDTOKENS"
 enum { CACHE_VERSION = 1 };
 
-/* In `reserved` of a header without its magic: growth.h. */
-enum { CACHE_WHOLE = 1, CACHE_FAILED = 2 };
+/* In `reserved` of a header without its magic: growth.h. A stopped one has its
+ * words' digest, and in skipped_count how many units they are of. */
+enum { CACHE_WHOLE = 1, CACHE_FAILED = 2, CACHE_STOPPED = 3 };
 
 struct cache_header {
     char magic[8];
@@ -34,6 +36,7 @@ static inline uint64_t cache_docs_offset(uint64_t word_count)
 }
 
 void cache_header_seal(struct cache_header *header);
+bool cache_header_is_sealed(const struct cache_header *header);
 void cache_path(char path[PATH_MAX], const char *folder, const char *key);
 
 #endif

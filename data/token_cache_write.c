@@ -1,4 +1,5 @@
 #include "base/file/fs.h"
+#include "base/log.h"
 #include "base/must.h"
 #include "data/row_notes.h"
 #include "data/token_cache.h"
@@ -124,11 +125,10 @@ enum zd_status cache_writer_document(
     return append(writer, writer->docs, &position, sizeof position);
 }
 
-enum zd_status cache_writer_words(
+/* Words that are in the file, or will be. */
+static enum zd_status count_words(
         struct cache_writer *writer, const uint32_t *words, size_t count)
 {
-    if (writer->stop && atomic_load(writer->stop))
-        return ZD_FAIL(ZD_ERR_STOPPED, "E0446", "tokenizing was stopped");
     for (size_t i = 0; i < count; i++) {
         writer->trained_count += (words[i] & WORD_TRAIN) != 0;
         if (words[i] & WORD_FIRST)
@@ -136,6 +136,15 @@ enum zd_status cache_writer_words(
     }
     writer->word_count += count;
     hasher_update(writer->hasher, words, count * sizeof *words);
+    return ZD_OK;
+}
+
+enum zd_status cache_writer_words(
+        struct cache_writer *writer, const uint32_t *words, size_t count)
+{
+    if (writer->stop && atomic_load(writer->stop))
+        return ZD_FAIL(ZD_ERR_STOPPED, "E0446", "tokenizing was stopped");
+    ZD_TRY(count_words(writer, words, count));
     return append(writer, writer->words, words, count * sizeof *words);
 }
 
@@ -222,12 +231,129 @@ const char *cache_writer_path(const struct cache_writer *writer)
     return writer->temporary;
 }
 
+static void part_path(const struct cache_writer *writer, char path[PATH_MAX])
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.part", writer->key);
+    fs_join(path, PATH_MAX, writer->folder, name);
+}
+
+enum zd_status cache_writer_keep(
+        struct cache_writer *writer, int64_t units,
+        const struct row_notes *notes)
+{
+    char path[PATH_MAX];
+    struct cache_header header = {
+            .reserved = CACHE_STOPPED,
+            .version = CACHE_VERSION,
+            .word_count = writer->word_count,
+            .skipped_count = (uint64_t)units};
+    part_path(writer, path);
+    memcpy(header.key, writer->key, sizeof header.key);
+    hasher_finish(writer->hasher, header.digest);
+    cache_header_seal(&header);
+    ZD_TRY(row_notes_save(notes, path));
+    if (fflush(writer->words) != 0)
+        return fail_write(writer);
+    ZD_TRY(fs_pwrite(
+            fileno(writer->words), writer->temporary, &header, sizeof header,
+            0));
+    if (rename(writer->temporary, path) != 0)
+        return fail_write(writer);
+    writer->temporary[0] = '\0';
+    return ZD_OK;
+}
+
+/* The header of a part that is this writer's, whose words follow whole. */
+static bool is_part(
+        const struct cache_writer *writer, int fd, const char *path,
+        struct cache_header *header)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0 || info.st_uid != geteuid() ||
+        (size_t)info.st_size < sizeof *header ||
+        fs_pread(fd, path, header, sizeof *header, 0) != ZD_OK)
+        return false;
+    return cache_header_is_sealed(header) &&
+           header->reserved == CACHE_STOPPED &&
+           header->version == CACHE_VERSION &&
+           strcmp(header->key, writer->key) == 0 &&
+           header->word_count ==
+                   ((uint64_t)info.st_size - sizeof *header) / sizeof(uint32_t);
+}
+
+/* Take the words after the header; false where they are not those that were
+ * written. */
+static bool read_part(
+        struct cache_writer *writer, int fd, const char *path,
+        const struct cache_header *header)
+{
+    enum { WORDS = CHUNK / sizeof(uint32_t) };
+    uint32_t *words = zd_array(WORDS, sizeof *words);
+    char digest[sizeof header->digest] = "";
+    bool is_good = true;
+    while (is_good && writer->word_count < header->word_count) {
+        uint64_t left = header->word_count - writer->word_count;
+        size_t count = left < WORDS ? (size_t)left : WORDS;
+        uint64_t at = sizeof *header + writer->word_count * sizeof *words;
+        is_good =
+                fs_pread(fd, path, words, count * sizeof *words, at) == ZD_OK &&
+                count_words(writer, words, count) == ZD_OK;
+    }
+    free(words);
+    hasher_finish(writer->hasher, digest);
+    return is_good && strcmp(digest, header->digest) == 0;
+}
+
+static void forget_words(struct cache_writer *writer)
+{
+    hasher_reset(writer->hasher);
+    rewind(writer->docs);
+    writer->word_count = writer->doc_count = writer->trained_count = 0;
+}
+
+enum zd_status cache_writer_resume(
+        struct cache_writer *writer, int64_t *units_out,
+        struct row_notes *notes)
+{
+    char path[PATH_MAX];
+    struct cache_header header;
+    const struct cache_header blank = {.magic = {0}};
+    part_path(writer, path);
+    *units_out = 0;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return ZD_OK;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 ||
+        !is_part(writer, fd, path, &header) ||
+        !read_part(writer, fd, path, &header)) {
+        zd_error_clear();
+        forget_words(writer);
+        close(fd);
+        return ZD_OK;
+    }
+    row_notes_load(notes, path);
+    fclose(writer->words);
+    writer->words = zd_must(fdopen(fd, "r+"));
+    setvbuf(writer->words, NULL, _IOFBF, BUFFER_BYTES);
+    *units_out = (int64_t)header.skipped_count;
+    zd_log_info(
+            "%.1f million tokens are there, of a run that was stopped",
+            (double)writer->word_count / 1e6);
+    ZD_TRY(fs_pwrite(fd, path, &blank, sizeof blank, 0));
+    return rename(path, writer->temporary) == 0 &&
+                           fseeko(writer->words, 0, SEEK_END) == 0
+                   ? ZD_OK
+                   : fail_write(writer);
+}
+
 void cache_writer_fail(
         struct cache_writer *writer, const struct zd_error *error)
 {
     const struct zd_error copy = *error;
     fflush(writer->words);
-    if (fs_pwrite(
+    if (writer->temporary[0] &&
+        fs_pwrite(
                 fileno(writer->words), writer->temporary, &copy, sizeof copy,
                 sizeof(struct cache_header) +
                         writer->word_count * sizeof(uint32_t)) == ZD_OK)

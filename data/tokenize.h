@@ -18,11 +18,17 @@
 #include "data/row_notes.h"
 #include "data/source.h"
 
+#include <pthread.h>
+
 #define WORD_TRAIN 0x80000000u
 #define WORD_FIRST 0x40000000u
 #define WORD_ID    0x3fffffffu
 
-enum { UNIT_BYTES = 256 << 10 }; /* of text, unless a record is longer */
+/* Of text, unless a record is longer. Other units are another CACHE_VERSION. */
+enum { UNIT_BYTES = 256 << 10 };
+/* What a record may have, or a text that cannot be cut, while it is trained
+ * on: dataset_growth_bytes counts one at a time. */
+enum { GROWTH_RECORD_BYTES = 4 << 20 };
 
 struct unit {
     const struct data_file *file;
@@ -38,15 +44,16 @@ struct unit {
 struct unit_reader {
     const struct file_list *list;
     const struct tokenizer *tokenizer;
-    size_t most; /* bytes of a record, or of a text in one unit */
-    int file;                   /* index of the open file */
+    size_t most; /* bytes of a record, or of a text in one unit, */
+    bool grows;  /* where a longer one is an error, of text too */
+    int file;    /* index of the open file */
     struct data_stream *stream; /* NULL: none is open */
     bool has_ended;             /* the stream: `rest` is all that is left */
     char *rest;                 /* text after the unit before */
     size_t rest_bytes, rest_capacity;
     uint64_t offset; /* of `rest` in the file's text */
     int64_t line;
-    bool has_unit;      /* the file has given one */
+    bool has_unit; /* the file has given one */
 };
 void unit_reader_init(
         struct unit_reader *reader, const struct file_list *list,
@@ -92,8 +99,11 @@ struct tokenize_run {
     const struct file_list *list;
     const struct recipe *recipe;
     int threads;
-    bool steps_back; /* its threads lower their priority, once there are words
-                        for the first steps */
+    int64_t skip; /* units at the beginning, whose words are there */
+    /* Of what is trained on meanwhile; else NULL. Memory is bounded: who
+     * tokenizes a record above UNIT_BYTES holds this. Threads lower their
+     * priority once there are words for the first steps. */
+    pthread_mutex_t *long_record;
     enum zd_status (*sink)(void *ctx, const uint32_t *words, size_t count);
     void *ctx;
     struct row_notes *notes;

@@ -37,7 +37,8 @@ static enum zd_status open_next(struct unit_reader *reader)
 {
     size_t skipped;
     ZD_TRY(data_stream_open(
-            &reader->list->files[++reader->file], &reader->stream, &skipped));
+            &reader->list->files[++reader->file], reader->most, &reader->stream,
+            &skipped));
     reader->offset = skipped;
     reader->line = 1;
     reader->has_ended = reader->has_unit = false;
@@ -68,6 +69,11 @@ static enum zd_status fail_long(
                     "%s %lld of %s has more than %zu bytes", source_unit(file),
                     (long long)reader->line, file->path, reader->most);
     source_place(file, reader->line);
+    if (reader->grows)
+        zd_fail_help(
+                "`zerod data inspect --job JOB --count 0` tokenizes the data "
+                "into the cache, of records of up to %d MiB; then start again",
+                RECORD_MAX_BYTES >> 20);
     return status;
 }
 
@@ -117,7 +123,7 @@ static enum zd_status read_text(
                                                 unit->bytes - 1);
         if (*part_out > 0 || reader->has_ended)
             return ZD_OK;
-        if (unit->bytes > reader->most && file->has_lines)
+        if (unit->bytes > reader->most && (file->has_lines || reader->grows))
             return fail_long(reader, file);
         if (unit->bytes > reader->most) {
             *part_out = cut_anywhere(reader, file, unit);

@@ -30,8 +30,16 @@ static uint64_t file_bytes(const struct corpus *corpus)
 /* --- threads and memory ----------------------------------------------------
  */
 
+enum {
+    THREADS_LEAST = 3,
+    THREADS_MOST = 16,
+    THREAD_BYTES = 8 << 20,
+    LONG_BYTES = 7 * GROWTH_RECORD_BYTES /* its JSON, document and words */
+};
+
 /* What the readers of all entries take: buffers of stream.c, the text that a
- * unit leaves over, the writer's buffers; and windows or pages. */
+ * unit leaves over, the writer's buffers, a long record's text; and windows or
+ * pages. */
 static uint64_t reader_bytes(const struct dataset *dataset)
 {
     static const uint64_t packed[] = {
@@ -46,12 +54,10 @@ static uint64_t reader_bytes(const struct dataset *dataset)
             uint64_t bytes = packed[list->files[i].container];
             most = bytes > most ? bytes : most;
         }
-        sum += most + (2 << 20);
+        sum += most + (2 << 20) + GROWTH_RECORD_BYTES;
     }
-    return sum;
+    return sum + LONG_BYTES;
 }
-
-enum { THREADS_LEAST = 4, THREADS_MOST = 16, THREAD_BYTES = 8 << 20 };
 
 /* Of all entries together; each has one at least. */
 static int thread_count(const struct dataset *dataset, int wanted)
@@ -65,7 +71,38 @@ static int thread_count(const struct dataset *dataset, int wanted)
     return threads > dataset->part_count ? threads : dataset->part_count;
 }
 
-uint64_t dataset_growth_bytes(const struct data_options *options)
+static const char *why_whole(
+        const struct dataset *dataset, const struct data_options *options,
+        bool counts_samples)
+{
+    bool is_stream = true;
+    uint64_t bytes = 0;
+    for (int i = 0; i < dataset->part_count; i++) {
+        const struct corpus *corpus = &dataset->parts[i].corpus;
+        bytes += corpus->list.is_tokens ? 0 : file_bytes(corpus);
+        is_stream &= corpus->packing == PACKING_STREAM;
+    }
+    if (bytes < DATA_LARGE || (dataset->in_windows && !counts_samples))
+        return NULL;
+    return counts_samples
+                   ? "an epoch's length is needed, since train.max_steps is "
+                     "not set, or an evaluation or a save is due each epoch"
+           : !is_stream
+                   ? "whole documents are packed the longest first, which all "
+                     "have to be known for (data.packing)"
+           : options->val_split > 0
+                   ? "the last samples are kept for evaluation, and are known "
+                     "at the end of the text (data.val_split)"
+           : options->shuffle == SHUFFLE_AUTO
+                   ? "prompts, conversations and token files are taken in the "
+                     "order of their files only with data.shuffle = "
+                     "\"windows\""
+                   : "data.shuffle = \"windows\" is not set";
+}
+
+uint64_t dataset_growth_bytes(
+        const struct data_options *options, bool counts_samples,
+        const char **waits_out)
 {
     const struct dataset_request request = {
             .options = options,
@@ -76,13 +113,16 @@ uint64_t dataset_growth_bytes(const struct data_options *options)
                     (size_t)options->train_count, sizeof *dataset.parts)};
     enum zd_status status = ZD_OK;
     uint64_t bytes = 0;
+    *waits_out = NULL;
     for (int i = 0; i < options->train_count && status == ZD_OK; i++)
         status = corpus_find(
                 &request, &options->train[i],
                 &dataset.parts[dataset.part_count++].corpus);
     if (status == ZD_OK)
         status = windows_choose(&dataset, &request);
-    if (status == ZD_OK && dataset.in_windows)
+    if (status == ZD_OK)
+        *waits_out = why_whole(&dataset, options, counts_samples);
+    if (status == ZD_OK && dataset.in_windows && !counts_samples)
         bytes = (uint64_t)thread_count(
                         &dataset, options->preprocessing_threads) *
                         THREAD_BYTES +
@@ -124,6 +164,7 @@ enum zd_status windows_choose(
             thread_count(dataset, request->options->preprocessing_threads);
     for (int i = 0; i < dataset->part_count; i++) {
         dataset->parts[i].corpus.in_windows = dataset->in_windows;
+        dataset->parts[i].corpus.long_record = &dataset->long_record;
         dataset->parts[i].corpus.growth_threads = threads / dataset->part_count;
     }
     return ZD_OK;

@@ -5,10 +5,10 @@
 #include <limits.h>
 #include <string.h>
 
-#define JOB(field)        offsetof(struct train_job, field)
-#define ENTRY(field)      offsetof(struct data_entry, field)
-#define SCALE_MAX         4294967296.0 /* 2^32 */
-#define COUNT_MAX         9.0e15 /* integers that a double holds exactly */
+#define JOB(field)   offsetof(struct train_job, field)
+#define ENTRY(field) offsetof(struct data_entry, field)
+#define SCALE_MAX    4294967296.0 /* 2^32 */
+#define COUNT_MAX    9.0e15       /* integers that a double holds exactly */
 
 /* clang-format off */
 static const struct schema_choice resumes[] = {{"auto", RESUME_AUTO}, {"never", RESUME_NEVER}, {"must", RESUME_MUST}, {NULL, RESUME_PATH}};
@@ -145,7 +145,7 @@ const struct schema_key schema_table[] = {
 {"data", "packing", SCHEMA_ENUM, JOB(data.packing), .choices = packings, .help = "How documents become samples; documents: whole ones, as many as fit; true: one stream, cut every cutoff_len tokens; false: one each; auto: documents for prompts and conversations, true for plain text. Attention stays within a document"},
 {"data", "long_documents", SCHEMA_ENUM, JOB(data.long_documents), .choices = long_documents, .help = "A document longer than cutoff_len is cut there (truncate), goes on in further samples (split) or is left out (drop); not with packing = true"},
 {"data", "on_bad_row", SCHEMA_ENUM, JOB(data.on_bad_row), .choices = bad_rows, .help = "A row that cannot be read ends the job (stop), or is left out, counted and told (skip)"},
-{"data", "shuffle", SCHEMA_ENUM, JOB(data.shuffle), .choices = shuffles, .help = "Take samples in an order drawn from job.data_seed; true: all of an epoch; windows: within windows of the files' order, so that text is tokenized while it is trained on; auto: windows for one source of text of 1 GiB or more, else true"},
+{"data", "shuffle", SCHEMA_ENUM, JOB(data.shuffle), .choices = shuffles, .help = "Take samples in an order drawn from job.data_seed; true: all of an epoch; windows: within windows of the files' order, so that text is tokenized while it is trained on; auto: windows for text of 1 GiB or more that is packed as a stream, else true"},
 {"data", "chat_template", SCHEMA_WORD_OR_PATH, JOB(data.chat_template), JOB(data.chat_file), .choices = chat_templates, .help = chat_template_help},
 {"data", "template_date", SCHEMA_STRING, JOB(data.template_date), .flags = SCHEMA_NULLABLE, .help = "Date \"YYYY-MM-DD\" that a chat template gets from strftime_now", .fallback = "the day of the first start"},
 {"data", "train_on", SCHEMA_ENUM, JOB(data.train_on), .choices = train_ons, .help = "Tokens that the loss counts; assistant: the assistant's turns, outputs and completions; last: of a conversation only the last turn of the assistant; all: every token"},

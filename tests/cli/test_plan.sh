@@ -57,14 +57,24 @@ for arena in json.load(open(\"run/plan.json\"))[\"ranks\"][0][\"arenas\"]: asser
 rm -rf run
 
 # --- text that is tokenized while it is trained on ---
-# 8 MiB for each of 16 threads and 2 MiB for the reader, of which each rank of the host has its part.
+# 8 MiB for each of 16 threads, 6 MiB for the reader and 28 MiB for a long record, of which each rank of the host has its part.
 tokenizer() { python3 -I -c 'import json; print(json.load(open("out")).get("tokenizer_bytes", {}).get("host"))'; }
 growing=(--set data.shuffle=windows --set data.packing=true)
 ok 'the plan counts what tokenizing takes while it trains' eval 'call 0 plan --job job.toml --world 2 --format json "${growing[@]}" &&
-    [ "$(tokenizer)" = $((130 * 1048576 / 2)) ] && cp out with && call 0 plan --job job.toml --world 2 --format json && [ "$(tokenizer)" = None ] &&
+    [ "$(tokenizer)" = $((162 * 1048576 / 2)) ] && cp out with && call 0 plan --job job.toml --world 2 --format json && [ "$(tokenizer)" = None ] &&
     python3 -I -c "import json
 a, b = (json.load(open(name))[\"phases\"][\"train\"][\"host\"] for name in (\"with\", \"out\"))
-assert a - b == 130 * 1048576 // 2, a - b"'
+assert a - b == 162 * 1048576 // 2, a - b"'
+
+truncate -s 1G large.txt
+large() { call 0 plan --job job.toml --world 1 --set 'data.train=[{path="large.txt"}]' "$@"; }
+waits() { large "${@:2}" && has "^all text is tokenized before step 1: $1" out; }
+ok 'large text waits where an epoch is counted' waits "an epoch's length" --set eval.eval_strategy=epoch --set 'data.eval=[{path="data.txt"}]'
+ok '  with documents packed whole' waits 'whole documents' --set data.packing=documents
+ok '  with a part for evaluation' waits 'the last samples' --set data.val_split=0.1
+ok '  shuffled as a whole' waits 'data.shuffle = "windows" is not set' --set data.shuffle=true
+ok '  and else does not' eval 'large && ! has "^all text is tokenized" out'
+rm large.txt
 
 # --- what a refusal suggests ---
 # device NAME: planned bytes of that memory

@@ -345,43 +345,53 @@ static size_t peak_bytes(void)
     return kib << 10;
 }
 
-/* The words of bytes are the longest, and windows of 128 MiB the largest. */
-Test(data_growth, takes_no_more_memory_than_is_planned)
+enum { TEXT = 64 << 20 };
+
+/* The windows of zstd are the largest; `record`: bytes of one, 0: a text. */
+static void write_packed(struct data_case *test, size_t record)
 {
-#ifdef __SANITIZE_ADDRESS__
-    cr_skip("the sanitizer takes more");
-#endif
-    enum { TEXT = 64 << 20 };
-    struct data_case test;
-    uint64_t count;
-    bool is_whole = false;
-    atomic_bool stop = false;
-    struct progress progress = {0};
-    init(&test, "");
     size_t room = 16 << 20, bytes, used = 0;
-    char *line = malloc(2 << 20), *packed = malloc(room);
+    char *line = malloc(8 << 20), *packed = malloc(room);
     ZSTD_CCtx *z = ZSTD_createCCtx();
     ZSTD_CCtx_setParameter(z, ZSTD_c_windowLog, 27);
     ZSTD_CCtx_setParameter(z, ZSTD_c_compressionLevel, 1);
     ZSTD_outBuffer out = {packed, room, 0};
     for (int i = 0; used < TEXT; i++, used += bytes) {
-        bytes = 1 << 20;
+        bytes = record ? record : 1 << 20;
         memset(line, 'a' + i % 26, bytes);
-        for (size_t at = 40; at < bytes; at += 41)
+        for (size_t at = 40; at < bytes - 3; at += 41)
             line[at] = ' ';
+        if (record) {
+            memcpy(line, "{\"text\":\"", 9);
+            memcpy(line + bytes - 3, "\"}\n", 3);
+        }
         ZSTD_inBuffer in = {line, bytes, 0};
         cr_assert_not(ZSTD_isError(ZSTD_compressStream2(z, &out, &in, 0)));
     }
     ZSTD_inBuffer none = {0};
     cr_assert_eq(ZSTD_compressStream2(z, &out, &none, ZSTD_e_end), 0);
-    data_case_file(&test, "a.txt.zst", packed, out.pos);
+    data_case_file(test, record ? "a.jsonl.zst" : "a.txt.zst", packed, out.pos);
     ZSTD_freeCCtx(z);
     free(line);
     free(packed);
+}
+
+/* The words of bytes are the longest. */
+static void expect_planned(size_t record)
+{
+    struct data_case test;
+    uint64_t count;
+    bool is_whole = false;
+    atomic_bool stop = false;
+    struct progress progress = {0};
+    const char *waits;
+    init(&test, "");
+    write_packed(&test, record);
     test.options.preprocessing_threads = 16;
     test.options.train = &test.entry;
     test.options.train_count = 1;
-    uint64_t planned = dataset_growth_bytes(&test.options);
+    uint64_t planned = dataset_growth_bytes(&test.options, false, &waits);
+    cr_expect_null(waits);
     cr_expect_leq(planned, 200 * 1000 * 1000);
     FILE *clear = fopen("/proc/self/clear_refs", "w"); /* the peak */
     cr_assert(clear && fputs("5", clear) >= 0 && fclose(clear) == 0);
@@ -402,17 +412,132 @@ Test(data_growth, takes_no_more_memory_than_is_planned)
     data_case_fini(&test);
 }
 
-Test(data_growth, what_is_stopped_leaves_nothing_behind)
+Test(data_growth, takes_no_more_memory_than_is_planned)
+{
+#ifdef __SANITIZE_ADDRESS__
+    cr_skip("the sanitizer takes more");
+#endif
+    expect_planned(0);
+    expect_planned(GROWTH_RECORD_BYTES - 1);
+}
+
+Test(data_growth, a_record_longer_than_is_planned_is_an_error)
 {
     struct data_case test;
+    int32_t tokens[T], targets[T], doc_start[T];
+    int count;
+    init(&test, "");
+    write_packed(&test, GROWTH_RECORD_BYTES + 100);
+    struct dataset *dataset = data_case_open(&test);
+    cr_assert_not_null(dataset, "%s", zd_error_get()->what);
+    cr_expect_eq(
+            dataset_sample(dataset, 0, tokens, targets, doc_start, &count),
+            ZD_ERR_DATA);
+    cr_expect_str_eq(zd_error_get()->code, "E0440");
+    cr_expect(strstr(zd_error_get()->help, "data inspect"));
+    zd_error_clear();
+    dataset_close(dataset);
+    test.request.may_grow = false;
+    dataset = data_case_open(&test);
+    cr_expect_not_null(dataset, "%s", zd_error_get()->what);
+    dataset_close(dataset);
+    data_case_fini(&test);
+}
+
+static int count_files(const struct data_case *test, const char *pattern)
+{
+    char path[PATH_MAX + 16];
+    glob_t found = {0};
+    snprintf(path, sizeof path, "%s/%s", test->cache, pattern);
+    glob(path, 0, NULL, &found);
+    int count = (int)found.gl_pathc;
+    globfree(&found);
+    return count;
+}
+
+/* Words that a stopped run has left, with other ids than the text's. */
+static void leave_part(const struct data_case *test, const char *key)
+{
+    enum { UNITS = 3 };
+    struct cache_writer *writer;
+    struct row_notes notes = {0};
+    uint32_t *words = calloc(UNITS * UNIT_BYTES, sizeof *words);
+    for (int i = 0; i < UNITS * UNIT_BYTES; i++)
+        words[i] = 'Z' | WORD_TRAIN;
+    words[0] = 'Z' | WORD_FIRST;
+    cr_assert_eq(cache_writer_create(test->cache, key, NULL, &writer), ZD_OK);
+    cr_assert_eq(
+            cache_writer_words(writer, words, UNITS * UNIT_BYTES - 77), ZD_OK);
+    row_notes_add(&notes, ROW_SPECIALS, 2, "a.txt:1");
+    cr_assert_eq(cache_writer_keep(writer, UNITS, &notes), ZD_OK);
+    cache_writer_abandon(writer);
+    free(words);
+}
+
+Test(data_growth, what_is_stopped_is_continued)
+{
+    struct data_case test;
+    char key[HASH_HEX], path[PATH_MAX + 80];
     init(&test, "");
     struct dataset *dataset = data_case_open(&test);
     cr_assert_not_null(dataset);
+    strcpy(key, dataset->parts->corpus.key);
+    uint64_t sums[TAKEN];
+    take(dataset, sums); /* it is whole then */
     dataset_close(dataset);
-    char pattern[PATH_MAX + 16];
-    glob_t found = {0};
-    snprintf(pattern, sizeof pattern, "%s/*.tmp-*", test.cache);
-    cr_expect_eq(glob(pattern, 0, NULL, &found), GLOB_NOMATCH);
-    globfree(&found);
+    for (int is_damaged = 0; is_damaged < 2; is_damaged++) {
+        uint32_t word;
+        snprintf(path, sizeof path, "%s/%s.tokens", test.cache, key);
+        cr_assert_eq(unlink(path), 0);
+        leave_part(&test, key);
+        snprintf(path, sizeof path, "%s/%s.part", test.cache, key);
+        FILE *file = fopen(path, "r+b");
+        cr_assert_not_null(file);
+        fseek(file, -1, SEEK_END);
+        if (is_damaged)
+            fputc(1, file);
+        fclose(file);
+        dataset = data_case_open(&test);
+        cr_assert_not_null(dataset);
+        take(dataset, sums);
+        dataset_close(dataset);
+        test.request.may_grow = false;
+        dataset = data_case_open(&test);
+        cr_assert_not_null(dataset);
+        const struct corpus *corpus = &dataset->parts->corpus;
+        uint64_t at = is_damaged ? 0 : 3 * UNIT_BYTES - 77 - 1;
+        corpus_words(&dataset->parts->corpus, at, 1, &word);
+        cr_expect_eq(word & WORD_ID, is_damaged ? '0' : 'Z');
+        cr_expect_eq(corpus->cache.doc_count, 1);
+        cr_expect_eq(corpus->cache.trained_count + 1, corpus->count);
+        cr_expect_eq(corpus->notes.of[ROW_SPECIALS].count, is_damaged ? 0 : 2);
+        dataset_close(dataset);
+        test.request.may_grow = true;
+    }
+    data_case_fini(&test);
+}
+
+Test(data_growth, what_is_stopped_leaves_its_words_alone)
+{
+    struct data_case test;
+    struct progress progress = {0};
+    atomic_bool stop = false;
+    uint64_t count;
+    bool is_whole;
+    init(&test, "");
+    for (int start = 0; start < 2; start++) {
+        struct dataset *dataset = data_case_open(&test);
+        cr_assert_not_null(dataset);
+        struct growth *growth = dataset->parts->corpus.growth;
+        /* the second time they are there */
+        stop = start == 1;
+        if (growth) /* else the thread was faster */
+            cr_expect_eq(
+                    growth_wait(growth, 1, &stop, &progress, &count, &is_whole),
+                    ZD_OK);
+        dataset_close(dataset);
+        cr_expect_eq(count_files(&test, "*.tmp-*"), 0);
+        cr_expect_eq(data_case_cached(&test), 1);
+    }
     data_case_fini(&test);
 }

@@ -209,10 +209,11 @@ enum zd_status plan_begin(
         return status;
     }
     uint64_t sharing_host = (uint64_t)plan->local_size;
-    if (!train_counts_samples(job))
-        plan->tokenizer_bytes =
-                (dataset_growth_bytes(&job->data) + sharing_host - 1) /
-                sharing_host;
+    plan->tokenizer_bytes = (dataset_growth_bytes(
+                                     &job->data, train_counts_samples(job),
+                                     &plan->tokenizer_waits) +
+                             sharing_host - 1) /
+                            sharing_host;
     plan->export_dtype = !job->model.dtype_auto    ? job->model.dtype
                          : !train_stored_base(job) ? DTYPE_BF16
                                                    : plan->config.storage_dtype;

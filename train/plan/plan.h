@@ -77,6 +77,8 @@ struct job_plan {
     /* of the host beside the arena: this rank's part of what tokenizing takes
      * while it trains (dataset_growth_bytes) */
     uint64_t tokenizer_bytes;
+    const char *tokenizer_waits; /* why large text is tokenized before step 1;
+                                    NULL: it is not, or is small; static */
 };
 
 /* Reads config.json when model.path is given. ZD_ERR_UNFIT when a limit of

@@ -352,6 +352,9 @@ void job_plan_print(const struct job_plan *plan, FILE *stream)
     if (plan->no_snapshot)
         fprintf(stream, "checkpoints are written while training waits: %s\n",
                 plan->no_snapshot);
+    if (plan->tokenizer_waits)
+        fprintf(stream, "all text is tokenized before step 1: %s\n",
+                plan->tokenizer_waits);
 }
 
 /* --- as JSON -------------------------------------------------------------- */
