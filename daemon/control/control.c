@@ -264,8 +264,7 @@ static enum zd_status find_socket_path(struct control *control)
     ZD_TRY(http_socket_path(
             control->job->job.name, control->socket_path,
             sizeof control->socket_path));
-    enum zd_status status =
-            http_socket_make_folder(control->socket_path, options->status_gid);
+    enum zd_status status = http_socket_make_folder(control->socket_path);
     return status != ZD_OK && strcmp(zd_error_get()->code, "E1042") == 0
                    ? use_output_dir(control)
                    : status;
@@ -287,7 +286,6 @@ static enum zd_status listen_to(struct control *control)
     const struct control_options *options = &control->job->control;
     struct http_options http = {
             .socket_path = control->socket_path,
-            .status_gid = options->status_gid,
             .handler = routes_handle,
             .ctx = control->routes};
     if (options->socket == CONTROL_NONE)

@@ -139,11 +139,6 @@ static bool other_method(const struct ask *ask, const struct route *known)
 
 static bool may_act(const struct ask *ask)
 {
-    if (!ask->request->may_act)
-        return refuse(
-                ask, 403, "E_FORBIDDEN", "only its owner and root may",
-                "user %lld may read, but not give commands",
-                (long long)ask->request->uid);
     return !ask->routes->options.readonly ||
            refuse(ask, 403, "E_FORBIDDEN",
                   "readonly = false in [control] of the job file",

@@ -82,7 +82,7 @@ static enum zd_status post(
     struct wait wait = {.act = act};
     struct client_answer answer;
     struct client_request request = {
-            .job = target->job,
+            .socket = target->socket,
             .method = "POST",
             .target = path,
             .body = body,
@@ -107,7 +107,7 @@ enum zd_status act_post(
     char *text = json_dumps(act->body, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(act->body);
     enum zd_status status =
-            target->job.socket ? post(target, act, zd_must(text), answer_out)
+            target->socket ? post(target, act, zd_must(text), answer_out)
                                : fail_files(target);
     free(text);
     return status;

@@ -72,19 +72,17 @@ static enum zd_status fail_silent(
         const struct exchange *exchange, const char *why)
 {
     ZD_FAIL(ZD_ERR_UNFIT, "E1092", "no answer from the job: %s", why);
-    zd_fail_where("%s", exchange->request->job.socket);
+    zd_fail_where("%s", exchange->request->socket);
     return ZD_ERR_UNFIT;
 }
 
 static enum zd_status fail_connect(const struct exchange *exchange, int cause)
 {
-    const char *path = exchange->request->job.socket;
+    const char *path = exchange->request->socket;
     if (cause == EACCES || cause == EPERM) {
         ZD_FAIL(ZD_ERR_DENIED, "E1094",
                 "no permission to open %s: the job is another user's", path);
-        return zd_fail_help(
-                "its owner, root and members of control.status_gid have "
-                "access");
+        return zd_fail_help("its owner and root have access");
     }
     if (cause == ENOENT || cause == ENOTDIR || cause == ECONNREFUSED)
         return ZD_FAIL(
@@ -123,29 +121,23 @@ static enum zd_status wait_for(
 }
 
 static enum zd_status fail_stranger(
-        const struct exchange *exchange, uid_t stranger, bool acts)
+        const struct exchange *exchange, uid_t stranger)
 {
     ZD_FAIL(ZD_ERR_DENIED, "E1094",
             "%s is not queried: it belongs to another user (uid %ld)",
-            exchange->request->job.socket, (long)(int)stranger);
+            exchange->request->socket, (long)(int)stranger);
     return zd_fail_help(
-            acts ? "commands go to your own jobs; root's go to every job that "
-                   "-S names"
-                 : "for another user's job: -S with its socket, if its owner "
-                   "has let you in with control.status_gid");
+            "zerodctl asks jobs of your own and of root; root may ask any");
 }
 
 static enum zd_status open_socket(struct exchange *exchange)
 {
     const struct client_request *request = exchange->request;
-    bool acts = strcmp(request->method, "GET") != 0;
     uid_t stranger;
-    while ((exchange->fd = http_connect(
-                    request->job.socket, request->job.owner, acts, &stranger)) <
-           0) {
+    while ((exchange->fd = http_connect(request->socket, &stranger)) < 0) {
         double waited = clock_seconds() - exchange->began;
         if (errno == EKEYREJECTED)
-            return fail_stranger(exchange, stranger, acts);
+            return fail_stranger(exchange, stranger);
         if (errno != EAGAIN && errno != EINTR)
             return fail_connect(exchange, errno);
         if (request->timeout > 0 && waited > request->timeout)
@@ -307,16 +299,16 @@ enum zd_status client_object(
     json_decref(json);
     ZD_FAIL(ZD_ERR_UNFIT, "E1092", "the answer to %s is not a JSON object",
             request->target);
-    zd_fail_where("%s", request->job.socket);
+    zd_fail_where("%s", request->socket);
     return ZD_ERR_UNFIT;
 }
 
 enum zd_status client_get(
-        const struct client_job *job, const char *what, double timeout,
+        const char *socket, const char *what, double timeout,
         json_t **json_out)
 {
     struct client_request request = {
-            .job = *job, .method = "GET", .target = what, .timeout = timeout};
+            .socket = socket, .method = "GET", .target = what, .timeout = timeout};
     struct client_answer answer;
     enum zd_status status = client_ask(&request, &answer);
     *json_out = NULL;

@@ -15,15 +15,8 @@
 
 #include "base/file/json.h"
 
-#include <sys/types.h>
-
-struct client_job {
-    char *socket; /* path */
-    uid_t owner;  /* of the job that was named (daemon/http/connect.h) */
-};
-
 struct client_request {
-    struct client_job job;
+    const char *socket; /* path */
     const char *method; /* "GET" | "POST" */
     const char *target; /* "/v1/logs?tail=10" */
     const char *body;   /* JSON; NULL without one */
@@ -56,7 +49,7 @@ enum zd_status client_object(
         const struct client_answer *answer, json_t **json_out);
 /* client_ask and client_object. */
 enum zd_status client_get(
-        const struct client_job *job, const char *what, double timeout,
+        const char *socket, const char *what, double timeout,
         json_t **json_out);
 
 /* Does this thread's record have the code? */

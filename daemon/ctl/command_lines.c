@@ -14,7 +14,7 @@
 enum zd_status command_ls(struct cli_args *args, int *argc, char ***argv)
 {
     struct look look = look_of_stdout();
-    json_t *jobs = jobs_find(args->all);
+    json_t *jobs = jobs_find();
     if (ctl_output(args) == OUTPUT_JSON)
         ctl_print_json(jobs);
     else if (ctl_output(args) == OUTPUT_CSV)

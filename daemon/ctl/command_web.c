@@ -50,7 +50,7 @@ static enum zd_status serve(
 {
     json_t *shown;
     struct web *web;
-    if (!target->job.socket) {
+    if (!target->socket) {
         ZD_FAIL(ZD_ERR_NO_INPUT, "E1104",
                 "no page: it needs the job's socket, which cannot be reached");
         return zd_fail_help(
@@ -61,9 +61,7 @@ static enum zd_status serve(
     ZD_TRY(target_get(target, "/v1/status", &shown));
     enum zd_status status = web_create(
             &(struct web_options){
-                    .socket = target->job.socket,
-                    .owner = target->job.owner,
-                    .port = (int)args->port},
+                    .socket = target->socket, .port = (int)args->port},
             &web);
     if (status != ZD_OK) {
         json_decref(shown);

@@ -71,7 +71,7 @@ static enum zd_status running_job(const char *name, struct target *target_out)
     }
     if (name && take_socket_of(name, target_out))
         return ZD_OK;
-    json_t *jobs = jobs_find(false);
+    json_t *jobs = jobs_find();
     json_array_foreach(jobs, i, job)
     {
         const char *own = json_string_at(job, "name");
@@ -136,13 +136,13 @@ enum zd_status ctl_target(
                 "-j, -S and --dir each name a job: "
                 "give only one of them");
     if (args->socket) {
-        target_of_named_socket(args->socket, target_out);
+        target_of_socket(args->socket, target_out);
         return ZD_OK;
     }
     if (!args->dir)
         return running_job(args->job, target_out);
     ZD_TRY(target_of_dir(args->dir, target_out));
-    if (!target_out->job.socket)
+    if (!target_out->socket)
         tell_files(look, target_out);
     return ZD_OK;
 }

@@ -19,8 +19,7 @@ static bool is_harmless(const char *name)
                    strlen(name);
 }
 
-static void offer_job(
-        void *ctx, const char *name, const char *path, uid_t owner)
+static void offer_job(void *ctx, const char *name, const char *path)
 {
     if (is_harmless(name))
         complete_offer(ctx, name, NULL);
@@ -46,7 +45,7 @@ void ctl_complete_value(
 {
     char name[80];
     if (strcmp(placeholder, "JOB") == 0)
-        jobs_sockets(false, offer_job, (void *)completion);
+        jobs_sockets(offer_job, (void *)completion);
     else if (strcmp(placeholder, "KEY") == 0)
         offer_keys(completion);
     else if (strcmp(placeholder, "KEY=VALUE") == 0)

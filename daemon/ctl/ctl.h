@@ -17,7 +17,7 @@ struct cli_args { /* strings borrowed from argv */
     const char *since;              /* "5m", or seconds since 1970 */
     int64_t rank, tail, since_step, max_new_tokens, port, height;
     double interval, timeout; /* seconds; 0 and below 0: not given */
-    bool all, watch, follow, csv, with_steps, log_scale;
+    bool watch, follow, csv, with_steps, log_scale;
     bool now, wait, no_wait, open_browser;
 };
 

@@ -26,12 +26,11 @@ int jobs_folders(char folders[JOBS_FOLDERS][JOBS_PATH_MAX])
 
 /* A socket that a job listens on is a job, also when it does not answer. `name`
  * NULL: what the job says. */
-static void probe(void *ctx, const char *name, const char *socket, uid_t owner)
+static void probe(void *ctx, const char *name, const char *socket)
 {
     json_t *jobs = ctx, *status;
-    const struct client_job job = {(char *)socket, owner};
     bool is_stale =
-            client_get(&job, "/v1/status", PROBE_SECONDS, &status) != ZD_OK &&
+            client_get(socket, "/v1/status", PROBE_SECONDS, &status) != ZD_OK &&
             client_failed_with("E1090");
     zd_error_clear();
     if (is_stale)
@@ -60,11 +59,10 @@ static void probe_here(json_t *jobs)
 {
     char path[PATH_MAX];
     if (realpath("control.sock", path) && is_socket(path))
-        probe(jobs, NULL, path, 0);
+        probe(jobs, NULL, path);
 }
 
-static void take_path(
-        const char *path, bool all_users, jobs_socket_fn *take, void *ctx)
+static void take_path(const char *path, jobs_socket_fn *take, void *ctx)
 {
     struct stat about;
     char folder[JOBS_PATH_MAX], name[256];
@@ -73,43 +71,31 @@ static void take_path(
     snprintf(
             name, sizeof name, "%.*s", (int)(strlen(base) - strlen(".sock")),
             base);
-    if (lstat(folder, &about) != 0 || !S_ISDIR(about.st_mode) ||
-        !is_socket(path))
-        return;
-    if (about.st_uid == geteuid())
-        take(ctx, name, path, 0);
-    else if (all_users) /* else: made by another user to be believed */
-        take(ctx, name, path, about.st_uid);
+    if (lstat(folder, &about) == 0 && S_ISDIR(about.st_mode) &&
+        about.st_uid == geteuid() && /* else: made to be believed */
+        is_socket(path))
+        take(ctx, name, path);
 }
 
-void jobs_sockets(bool all_users, jobs_socket_fn *take, void *ctx)
+void jobs_sockets(jobs_socket_fn *take, void *ctx)
 {
-    char patterns[JOBS_FOLDERS + 2][JOBS_PATH_MAX] = {"", ""};
+    char patterns[JOBS_FOLDERS][JOBS_PATH_MAX];
     glob_t found = {0};
     int count = jobs_folders(patterns);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         strncat(patterns[i], "/*.sock",
                 JOBS_PATH_MAX - 1 - strlen(patterns[i]));
-    if (all_users) {
-        strcpy(patterns[count++], "/run/user/*/zerod/*.sock");
-        strcpy(patterns[count++], "/tmp/zerod-*/*.sock");
+        glob(patterns[i], i ? GLOB_APPEND : 0, NULL, &found);
     }
-    for (int i = 0; i < count; i++)
-        glob(patterns[i], found.gl_pathc ? GLOB_APPEND : 0, NULL, &found);
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-        size_t k = 0; /* two patterns may match one */
-        while (strcmp(found.gl_pathv[k], found.gl_pathv[i]) != 0)
-            k++;
-        if (k == i)
-            take_path(found.gl_pathv[i], all_users, take, ctx);
-    }
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        take_path(found.gl_pathv[i], take, ctx);
     globfree(&found);
 }
 
-json_t *jobs_find(bool all_users)
+json_t *jobs_find(void)
 {
     json_t *jobs = json_array();
-    jobs_sockets(all_users, probe, jobs);
+    jobs_sockets(probe, jobs);
     probe_here(jobs);
     return jobs;
 }

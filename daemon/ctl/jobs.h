@@ -12,17 +12,12 @@
 
 #include "base/file/json.h"
 
-#include <sys/types.h>
-
-/* Each socket in those folders, with its job's name. `owner`: of its folder,
- * where that is another user's; else 0. */
-typedef void jobs_socket_fn(
-        void *ctx, const char *name, const char *path, uid_t owner);
-void jobs_sockets(bool all_users, jobs_socket_fn *take, void *ctx);
+/* Each socket in those folders, with its job's name. */
+typedef void jobs_socket_fn(void *ctx, const char *name, const char *path);
+void jobs_sockets(jobs_socket_fn *take, void *ctx);
 /* [{"name", "socket", ..}] of the jobs that run, by their names: with the
- * members of /v1/status where the job answers. `all_users`: also from the
- * folders of others (what root sees). New reference. */
-json_t *jobs_find(bool all_users);
+ * members of /v1/status where the job answers. New reference. */
+json_t *jobs_find(void);
 /* The folders of this user that may hold sockets, whether they are there or
  * not; returns how many. */
 enum { JOBS_FOLDERS = 2, JOBS_PATH_MAX = 4096 };

@@ -13,7 +13,6 @@ static const struct cli_option options[] = {
 {"socket", 'S', "SOCKET", CLI_TEXT, ARG(socket), NULL, "The job that listens on this socket"},
 {"dir", 0, "OUT", CLI_TEXT, ARG(dir), NULL, "The job of this output folder; if its socket cannot be reached, its files"},
 {"output", 'o', "table|json|csv", CLI_CHOICE, ARG(output), "table|json|csv", "Output format; json is the API's object"},
-{"all", 'a', NULL, CLI_FLAG, ARG(all), NULL, "Jobs of all users, as far as you may see them"},
 {"watch", 'w', NULL, CLI_FLAG, ARG(watch), NULL, "Repeat until the job ends"},
 {"interval", 'i', "TIME", CLI_DURATION, ARG(interval), NULL, "Time between two updates (2s)"},
 {"follow", 'f', NULL, CLI_FLAG, ARG(follow), NULL, "Follow new output until the job ends"},
@@ -36,7 +35,7 @@ static const struct cli_option options[] = {
 };
 
 static const struct cli_command commands[] = {
-{"ls", "", 0, 0, "all output", "",
+{"ls", "", 0, 0, "output", "",
     "List the running jobs", command_ls, LOOK_AT, NULL},
 {"status", "", 0, 0, "watch interval output", "",
     "Show state and progress of a job", command_look, LOOK_AT,

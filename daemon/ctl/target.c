@@ -24,7 +24,7 @@ enum { STATUS_MAX = 16 << 20, ENDING_PAUSE_MS = 100, PING_SECONDS = 1 };
 
 void target_fini(struct target *target)
 {
-    free(target->job.socket);
+    free(target->socket);
     free(target->dir);
     json_decref(target->file);
     *target = (struct target){0};
@@ -32,15 +32,7 @@ void target_fini(struct target *target)
 
 void target_of_socket(const char *socket, struct target *target_out)
 {
-    *target_out = (struct target){.job.socket = zd_must(strdup(socket))};
-}
-
-void target_of_named_socket(const char *socket, struct target *target_out)
-{
-    struct stat about;
-    target_of_socket(socket, target_out);
-    if (lstat(socket, &about) == 0)
-        target_out->job.owner = about.st_uid;
+    *target_out = (struct target){.socket = zd_must(strdup(socket))};
 }
 
 static bool is_folder(const char *path, const struct stat *folder)
@@ -56,12 +48,11 @@ static bool is_folder(const char *path, const struct stat *folder)
 static bool answers(
         const json_t *file, const char *socket, const struct stat *folder)
 {
-    const struct client_job job = {(char *)socket, folder->st_uid};
     json_t *greeting;
     bool is_same = false;
     if (access(socket, F_OK) != 0)
         return false;
-    if (client_get(&job, "/v1", 2, &greeting) == ZD_OK) {
+    if (client_get(socket, "/v1", 2, &greeting) == ZD_OK) {
         const char *own = json_string_at(greeting, "output_dir");
         is_same = json_integer_at(greeting, "pid") ==
                   json_integer_at(file, "pid");
@@ -160,7 +151,6 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out)
     const char *socket = json_string_at(file, "socket");
     if (socket && answers(file, socket, &folder)) {
         target_of_socket(socket, target_out);
-        target_out->job.owner = folder.st_uid;
         json_decref(file);
         return ZD_OK;
     }
@@ -176,7 +166,7 @@ enum zd_status target_of_dir(const char *dir, struct target *target_out)
 enum zd_status target_renew(struct target *target)
 {
     struct target newer;
-    if (target->job.socket)
+    if (target->socket)
         return ZD_OK;
     ZD_TRY(target_of_dir(target->dir, &newer));
     target_fini(target);
@@ -187,9 +177,9 @@ enum zd_status target_renew(struct target *target)
 enum zd_status target_get(
         const struct target *target, const char *what, json_t **json_out)
 {
-    if (!target->job.socket)
+    if (!target->socket)
         return dir_get(target->dir, target->file, what, json_out);
-    return client_get(&target->job, what, ANSWER_SECONDS, json_out);
+    return client_get(target->socket, what, ANSWER_SECONDS, json_out);
 }
 
 bool status_is_one_of(const json_t *status, const char *states)
@@ -213,7 +203,7 @@ bool target_has_ended(const struct target *target, double seconds)
     const struct zd_error first = *zd_error_get();
     double end = clock_seconds() + seconds;
     json_t *answer;
-    while (target->job.socket) {
+    while (target->socket) {
         bool is_gone = client_failed_with("E1090");
         zd_error_clear();
         if (is_gone)
@@ -221,7 +211,7 @@ bool target_has_ended(const struct target *target, double seconds)
         if (clock_seconds() >= end || client_interrupted())
             break;
         poll(NULL, 0, ENDING_PAUSE_MS);
-        client_get(&target->job, "/healthz", PING_SECONDS, &answer);
+        client_get(target->socket, "/healthz", PING_SECONDS, &answer);
         json_decref(answer);
     }
     zd_error_clear();
@@ -316,11 +306,11 @@ enum zd_status target_stream(
     char query[256];
     enum zd_status status;
     bool goes_on;
-    if (!target->job.socket)
+    if (!target->socket)
         return dir_stream(target->dir, stream);
     build_query(stream, query, sizeof query);
     struct client_request request = {
-            .job = target->job,
+            .socket = target->socket,
             .method = "GET",
             .target = query,
             .timeout = !stream->follow     ? ANSWER_SECONDS

@@ -6,9 +6,9 @@
 #include "daemon/ctl/client.h"
 
 struct target {
-    struct client_job job; /* no socket: files answer; what is owned is freed */
-    char *dir;             /* output folder; NULL unless files answer */
-    json_t *file;          /* status.json; NULL likewise. Of a run that went
+    char *socket; /* NULL: files answer */
+    char *dir;    /* output folder; NULL unless files answer */
+    json_t *file; /* status.json; NULL likewise. Of a run that went
                               without writing so the state is "died", or "failed"
                               with the event "hang"; of one that failed "cause" has
                               what its next start would read of it */
@@ -16,13 +16,9 @@ struct target {
 };
 
 void target_fini(struct target *target);
-/* A job of this user's or of root's. */
 void target_of_socket(const char *socket, struct target *target_out);
-/* Whoever it belongs to: its name was typed. */
-void target_of_named_socket(const char *socket, struct target *target_out);
 /* Reads dir/status.json; its socket is asked when it answers for the same
- * process, and belongs to this user, root or the owner of `dir`. Where it does
- * not, the lock of the folder tells whether the run lives. E1097 (66) without
+ * process. Where it does not, the lock of the folder tells whether the run lives. E1097 (66) without
  * that file. */
 enum zd_status target_of_dir(const char *dir, struct target *target_out);
 

@@ -193,7 +193,7 @@ static enum zd_status show_rounds(struct rounds *rounds)
             status = fail_dead(target);
         if ((!rounds->args->watch && !rounds->has_keys) || status != ZD_OK ||
             ferror(stdout) ||
-            (!rounds->has_keys && !target->job.socket &&
+            (!rounds->has_keys && !target->socket &&
              target_file_has_ended(target)) ||
             !wait_for_next(rounds))
             return status;

@@ -39,20 +39,14 @@ void http_conn_drop(struct http_conn *conn)
 
 /* --- who is dropped ------------------------------------------------------- */
 
-static bool is_same_user(const struct http_peer *a, const struct http_peer *b)
-{
-    return a->is_tcp == b->is_tcp && a->uid == b->uid;
-}
-
-/* Connections of this user, or of this process of his. */
+/* Connections of the same process; strangers on TCP are one. */
 static int count_peer(
-        const struct http_server *server, const struct http_peer *peer,
-        bool of_process)
+        const struct http_server *server, const struct http_peer *peer)
 {
     int count = 0;
     for (struct http_conn *conn = server->newest; conn; conn = conn->next)
-        count += !conn->is_dropped && is_same_user(peer, &conn->peer) &&
-                 (!of_process || peer->pid == conn->peer.pid);
+        count += !conn->is_dropped && peer->is_tcp == conn->peer.is_tcp &&
+                 peer->uid == conn->peer.uid && peer->pid == conn->peer.pid;
     return count;
 }
 
@@ -68,19 +62,17 @@ static int rank_of(const struct http_conn *conn)
 }
 
 /* Dropped from the process with the most connections, so that it cannot cost
- * another process of the same user its only one; then by rank, then the oldest.
- * `peer` NULL: of all users. `spared`: not that one. */
+ * another process its only one; then by rank, then the oldest. `spared`: not
+ * that one. */
 static struct http_conn *first_in_line(
-        const struct http_server *server, const struct http_peer *peer,
-        const struct http_conn *spared)
+        const struct http_server *server, const struct http_conn *spared)
 {
     struct http_conn *first = NULL;
     int most = 0;
     for (struct http_conn *conn = server->newest; conn; conn = conn->next) {
-        if (conn->is_dropped || conn == spared ||
-            (peer && !is_same_user(peer, &conn->peer)))
+        if (conn->is_dropped || conn == spared)
             continue;
-        int siblings = count_peer(server, &conn->peer, true);
+        int siblings = count_peer(server, &conn->peer);
         bool is_before = !first || siblings > most;
         if (first && siblings == most)
             is_before = rank_of(conn) != rank_of(first)
@@ -94,19 +86,13 @@ static struct http_conn *first_in_line(
     return first;
 }
 
-/* Drop what is over the limits because of this user's connections. */
-static void trim(struct http_server *server, const struct http_peer *peer)
+/* Drop what is over the limits. */
+static void trim(struct http_server *server)
 {
-    for (;;) {
-        int of_user = count_peer(server, peer, false);
-        bool is_greedy = of_user > HTTP_PER_USER_MAX;
-        if (!is_greedy && server->count <= HTTP_CONNECTIONS_MAX)
-            return;
-        bool is_hard = of_user > HTTP_PER_USER_HARD ||
-                       server->count > HTTP_CONNECTIONS_HARD;
-        struct http_conn *conn = first_in_line(
-                server, is_greedy ? peer : NULL,
-                is_hard ? server->newest : NULL);
+    while (server->count > HTTP_CONNECTIONS_MAX) {
+        bool is_hard = server->count > HTTP_CONNECTIONS_HARD;
+        struct http_conn *conn =
+                first_in_line(server, is_hard ? server->newest : NULL);
         bool has_grace = !is_hard && conn && rank_of(conn) == RANK_IDLE &&
                          http_now_ms() - conn->since_ms < HTTP_GRACE_MS;
         if (!conn || has_grace)
@@ -133,46 +119,24 @@ static bool has_left(const struct http_conn *conn)
 
 void http_sweep(struct http_server *server)
 {
-    for (struct http_conn *conn = server->newest; conn; conn = conn->next) {
-        if (conn->is_dropped)
-            continue;
-        if (is_overdue(conn) || has_left(conn))
+    for (struct http_conn *conn = server->newest; conn; conn = conn->next)
+        if (!conn->is_dropped && (is_overdue(conn) || has_left(conn)))
             http_conn_drop(conn);
-        else
-            trim(server, &conn->peer);
-    }
+    trim(server);
 }
 
 /* --- begin and end -------------------------------------------------------- */
 
-/* The peer's supplementary groups, as they were when it connected. */
-static bool is_in_groups(int fd, gid_t gid)
-{
-    socklen_t bytes = 0;
-    bool is_in = false;
-    getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &bytes); /* how many */
-    gid_t *groups = zd_must(malloc(bytes + sizeof *groups));
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) == 0)
-        for (size_t i = 0; i < bytes / sizeof *groups; i++)
-            is_in |= groups[i] == gid;
-    free(groups);
-    return is_in;
-}
-
-/* False: neither the owner nor root nor a reader. */
+/* False: neither the owner nor root. */
 static bool read_peer(
         const struct http_server *server, int fd, struct http_peer *peer_out)
 {
     struct ucred cred;
     socklen_t bytes = sizeof cred;
-    gid_t gid = (gid_t)server->options.status_gid;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes))
         return false;
-    bool may_act = cred.uid == server->owner || cred.uid == 0;
-    *peer_out = (struct http_peer){
-            .uid = cred.uid, .pid = cred.pid, .may_act = may_act};
-    return may_act || (server->options.status_gid >= 0 &&
-                       (cred.gid == gid || is_in_groups(fd, gid)));
+    *peer_out = (struct http_peer){.uid = cred.uid, .pid = cred.pid};
+    return cred.uid == server->owner || cred.uid == 0;
 }
 
 struct http_conn *http_conn_create(
@@ -193,8 +157,7 @@ struct http_conn *http_conn_create(
     http_conn_enter(conn, CONN_FRESH);
     if (!door->is_tcp && !read_peer(server, conn->fd, &conn->peer))
         http_conn_drop(conn);
-    else
-        trim(server, &conn->peer);
+    trim(server);
     return conn;
 }
 

@@ -10,19 +10,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static bool is_one_of_us(uid_t found, uid_t owner, uid_t *found_out)
+static bool is_trusted_user(uid_t found, uid_t *found_out)
 {
     *found_out = found;
-    return found == geteuid() || found == 0 || found == owner;
+    return found == geteuid() || found == 0 || geteuid() == 0;
 }
 
 /* Of a link: its own owner and that of what it leads to. */
-static bool is_path_ours(const char *path, uid_t owner, uid_t *found_out)
+static bool is_path_trusted(const char *path, uid_t *found_out)
 {
     struct stat itself, target;
     return lstat(path, &itself) == 0 && stat(path, &target) == 0 &&
-           is_one_of_us(itself.st_uid, owner, found_out) &&
-           is_one_of_us(target.st_uid, owner, found_out);
+           is_trusted_user(itself.st_uid, found_out) &&
+           is_trusted_user(target.st_uid, found_out);
 }
 
 static void folder_of(const char *path, char out[PATH_MAX])
@@ -32,23 +32,20 @@ static void folder_of(const char *path, char out[PATH_MAX])
     snprintf(out, PATH_MAX, "%.*s", bytes, slash ? path : ".");
 }
 
-static bool is_trusted(
-        int fd, const char *path, uid_t owner, bool acts, uid_t *found_out)
+static bool is_trusted(int fd, const char *path, uid_t *found_out)
 {
     struct ucred cred;
     socklen_t bytes = sizeof cred;
     char folder[PATH_MAX];
     *found_out = (uid_t)-1;
     folder_of(path, folder);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0 ||
-        !is_path_ours(folder, owner, found_out) ||
-        !is_path_ours(path, owner, found_out) ||
-        !is_one_of_us(cred.uid, owner, found_out))
-        return false;
-    return !acts || geteuid() == 0 || cred.uid == 0 || cred.uid == geteuid();
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) == 0 &&
+           is_path_trusted(folder, found_out) &&
+           is_path_trusted(path, found_out) &&
+           is_trusted_user(cred.uid, found_out);
 }
 
-int http_connect(const char *path, uid_t owner, bool acts, uid_t *stranger_out)
+int http_connect(const char *path, uid_t *stranger_out)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int error = ENAMETOOLONG, fd = -1;
@@ -59,7 +56,7 @@ int http_connect(const char *path, uid_t owner, bool acts, uid_t *stranger_out)
     }
     if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address))
         error = errno;
-    else if (fd >= 0 && is_trusted(fd, path, owner, acts, stranger_out))
+    else if (fd >= 0 && is_trusted(fd, path, stranger_out))
         return fd;
     else if (fd >= 0)
         error = EKEYREJECTED;

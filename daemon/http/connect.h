@@ -4,8 +4,7 @@
  * Names of sockets lie where others can make files first (/tmp/zerod-UID), or
  * are read from files that others may write. So before a byte is sent or
  * believed, the process that listens (SO_PEERCRED), the folder and the socket's
- * file must belong to this user, to root or, where another user's job was named
- * on purpose, to its `owner`. */
+ * file must belong to this user or to root. Root may ask anyone. */
 #ifndef ZD_DAEMON_HTTP_CONNECT_H
 #define ZD_DAEMON_HTTP_CONNECT_H
 
@@ -15,10 +14,8 @@
 
 /* A non-blocking descriptor; -1 and errno, EAGAIN: the job's queue of
  * connections is full, EKEYREJECTED: it belongs to *stranger_out, who is not to
- * be trusted. `owner`: of the job that was named; 0 (root) for none. `acts`:
- * what will be sent is a command: only root sends those to another user's
- * process. */
-int http_connect(const char *path, uid_t owner, bool acts, uid_t *stranger_out);
+ * be trusted. */
+int http_connect(const char *path, uid_t *stranger_out);
 
 /* A request of HTTP/1.0: the only one of its connection, whose answer comes in
  * no chunks. */

@@ -7,8 +7,8 @@
  * loopback port of the page.
  *
  * Threads: everything here runs in the loop's thread.
- * Limits (docs/control.md): 64 connections, 16 of one user; headers 8 KiB, body
- * 64 KiB, a full request within 5 s, 1 MiB of unread output. */
+ * Limits (docs/control.md): 64 connections; headers 8 KiB, body 64 KiB, a full
+ * request within 5 s, 1 MiB of unread output. */
 #ifndef ZD_DAEMON_HTTP_HTTP_H
 #define ZD_DAEMON_HTTP_HTTP_H
 
@@ -33,7 +33,6 @@ struct http_request {   /* borrowed: valid during the call of the handler */
     const char *last_event_id, *origin, *host;
     uid_t uid;
     pid_t pid;
-    bool may_act; /* the owner or root */
 };
 
 /* An answer that comes later or never ends: a waiting command, a stream. Made
@@ -89,7 +88,6 @@ void http_reply_json(struct http_reply *reply, int status, json_t *json);
 struct http_options {
     const char *socket_path; /* made as docs/control.md says; NULL: none, only
                                 http_listen_... */
-    int status_gid;          /* -1: none */
     const char *const (*headers)[2]; /* of every answer: name, value; ends with
                                         {NULL}; NULL: none */
     http_handler *handler;
@@ -117,8 +115,8 @@ void http_destroy(struct http_server *server, double seconds);
 /* The path of a job's socket; ZD_ERR_CREATE when it is too long. */
 enum zd_status http_socket_path(
         const char *job_name, char *out, size_t out_bytes);
-/* Make the folder of that path, for its owner and, unless it is -1, a group.
- * E1042 where another user was there first. */
-enum zd_status http_socket_make_folder(const char *path, int status_gid);
+/* Make the folder of that path, for its owner. E1042 where another user was
+ * there first. */
+enum zd_status http_socket_make_folder(const char *path);
 
 #endif

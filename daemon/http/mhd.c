@@ -156,8 +156,7 @@ static enum MHD_Result answer(
             .origin = header(conn, "Origin"),
             .host = header(conn, "Host"),
             .uid = conn->peer.uid,
-            .pid = conn->peer.pid,
-            .may_act = conn->peer.may_act};
+            .pid = conn->peer.pid};
     struct http_reply reply = {0};
     int params = MHD_get_connection_values(
             conn->mhd, MHD_GET_ARGUMENT_KIND, take_param, &request);

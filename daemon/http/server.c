@@ -134,7 +134,7 @@ enum zd_status http_create(
     own_handle(server, &server->sweep);
     uv_timer_start(&server->sweep, on_sweep, HTTP_SWEEP_MS, HTTP_SWEEP_MS);
     if (options->socket_path)
-        status = http_socket_open(options, &server->socket);
+        status = http_socket_open(options->socket_path, &server->socket);
     if (options->socket_path && status == ZD_OK) {
         int fd = server->socket.fd;
         server->socket.fd = -1;

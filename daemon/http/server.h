@@ -32,12 +32,10 @@
 
 enum {
     HTTP_CONNECTIONS_MAX = 64,
-    HTTP_PER_USER_MAX = 16,
     /* A client that was preempted between connect and write must not lose
-     * against a flood: in its first moments a connection stays, up to these
-     * numbers. */
+     * against a flood: in its first moments a connection stays, up to this
+     * number. */
     HTTP_CONNECTIONS_HARD = 256,
-    HTTP_PER_USER_HARD = 64,
     HTTP_GRACE_MS = 20,
     HTTP_BACKLOG = 1024,
     HTTP_FIRST_REQUEST_MS = 5000,
@@ -60,7 +58,7 @@ enum http_state {
 struct http_peer {
     uid_t uid; /* (uid_t)-1 on TCP, until the connection is the owner's */
     pid_t pid;
-    bool may_act, is_tcp;
+    bool is_tcp;
 };
 
 struct http_door {  /* a listening socket */
@@ -166,7 +164,7 @@ size_t http_stream_take(struct http_stream *stream, char *out, size_t max);
 /* --- socket.c --- */
 /* A socket that listens in socket_out->fd. */
 enum zd_status http_socket_open(
-        const struct http_options *options, struct http_socket *socket_out);
+        const char *path, struct http_socket *socket_out);
 /* Closes what is open, removes what is still ours. */
 void http_socket_close(struct http_socket *socket);
 

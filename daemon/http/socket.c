@@ -1,5 +1,5 @@
 /* socket.c - the socket in the file system: its path, its folder, and its end.
- * It is 0600, or 0660 with a group that may read.
+ * It is 0600.
  *
  * The folder is locked (flock) from the look at what is there until the socket
  * listens, which settles two starts at one moment. Only a dead socket is ever
@@ -84,24 +84,19 @@ static enum zd_status not_ours(const char *path, const char *why)
     return zd_fail_help("%s", HINT);
 }
 
-static enum zd_status settle_folder(int fd, const char *path, int status_gid)
+static enum zd_status settle_folder(int fd, const char *path)
 {
     struct stat info;
     if (fstat(fd, &info))
         return fail_system("read the mode of", path);
     if (info.st_uid != geteuid())
         return not_ours(path, "belongs to another user");
-    if (status_gid >= 0 && info.st_gid != (gid_t)status_gid &&
-        fchown(fd, (uid_t)-1, (gid_t)status_gid))
-        return fail_system("set the group of", path);
-    /* Without a group of ours, one that another job has let in stays. */
-    mode_t mode = status_gid >= 0 ? 0750 : info.st_mode & 0750;
-    if ((info.st_mode & 07777) != mode && fchmod(fd, mode))
+    if ((info.st_mode & 07777) != 0700 && fchmod(fd, 0700))
         return fail_system("set the mode of", path);
     return ZD_OK;
 }
 
-enum zd_status http_socket_make_folder(const char *socket, int status_gid)
+enum zd_status http_socket_make_folder(const char *socket)
 {
     char path[4096];
     snprintf(
@@ -116,7 +111,7 @@ enum zd_status http_socket_make_folder(const char *socket, int status_gid)
         return not_ours(path, "belongs to another user");
     if (fd < 0)
         return fail_system("open", path);
-    enum zd_status status = settle_folder(fd, path, status_gid);
+    enum zd_status status = settle_folder(fd, path);
     close(fd);
     return status;
 }
@@ -197,8 +192,7 @@ static enum zd_status remove_stale(const char *path)
 /* On Linux a socket's file gets the mode of the socket it is bound from: no
  * moment in which others could connect, and no umask, which is the whole
  * process's. */
-static enum zd_status bind_socket(
-        struct http_socket *socket_out, int status_gid)
+static enum zd_status bind_socket(struct http_socket *socket_out)
 {
     const char *path = socket_out->path;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -216,17 +210,12 @@ static enum zd_status bind_socket(
         return fail_system("read the mode of", path);
     socket_out->device = info.st_dev;
     socket_out->inode = info.st_ino;
-    if (status_gid >= 0 && lchown(path, (uid_t)-1, (gid_t)status_gid))
-        return fail_system("set the group of", path);
-    if (chmod(path, status_gid >= 0 ? 0660 : 0600))
-        return fail_system("set the mode of", path);
     return ZD_OK;
 }
 
 enum zd_status http_socket_open(
-        const struct http_options *options, struct http_socket *socket_out)
+        const char *path, struct http_socket *socket_out)
 {
-    const char *path = options->socket_path;
     ZD_TRY(check_length(path, strlen(path)));
     memcpy(socket_out->path, path, strlen(path) + 1);
     int folder = lock_folder(path);
@@ -234,7 +223,7 @@ enum zd_status http_socket_open(
         return fail_system("lock the folder of", path);
     enum zd_status status = remove_stale(path);
     if (status == ZD_OK)
-        status = bind_socket(socket_out, options->status_gid);
+        status = bind_socket(socket_out);
     close(folder);
     return status;
 }

@@ -1,5 +1,5 @@
-/* check.c - what a table of contradictions cannot say: addresses, groups, and
- * whether the model has what the job asks of it. */
+/* check.c - what a table of contradictions cannot say: addresses, and whether
+ * the model has what the job asks of it. */
 #include "daemon/job/job_internal.h"
 
 #include "base/file/fs.h"
@@ -8,8 +8,6 @@
 #include "train/plan/plan.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <grp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
@@ -71,40 +69,6 @@ static void check_listen(struct job *job)
                 "metrics_listen = \"127.0.0.1:9479\"",
                 "\"%.80s\" is not an address: HOST:PORT, port 1 to 65535",
                 address);
-}
-
-/* Only root may give a file to a group that it is not in. */
-static bool is_our_group(gid_t gid)
-{
-    gid_t *groups = NULL;
-    int count = getgroups(0, NULL);
-    bool is_ours = gid == getegid() || geteuid() == 0;
-    if (count > 0)
-        groups = calloc((size_t)count, sizeof *groups);
-    if (groups)
-        count = getgroups(count, groups);
-    for (int i = 0; groups && i < count; i++)
-        is_ours = is_ours || groups[i] == gid;
-    free(groups);
-    return is_ours;
-}
-
-static void check_group(struct job *job)
-{
-    int gid = job->options.control.status_gid;
-    if (gid < 0)
-        return;
-    errno = 0;
-    bool exists = getgrgid((gid_t)gid) != NULL;
-    bool is_unknown = errno != 0 && errno != ENOENT;
-    if (!(exists || is_unknown) || !is_our_group((gid_t)gid))
-        job_refuse(
-                job, OUT_OF_RANGE, "control.status_gid",
-                "`id -G` tells your groups, `getent group` all",
-                exists ? "control.status_gid = %d is a group that you are not "
-                         "in"
-                       : "control.status_gid = %d: there is no such group",
-                gid);
 }
 
 /* --- the model --- */
@@ -183,11 +147,10 @@ void job_check(struct job *job)
     } checks[] = {
             {"device.gpus", check_gpus},
             {"control.socket", check_socket},
-            {"control.metrics_listen", check_listen},
-            {"control.status_gid", check_group}};
+            {"control.metrics_listen", check_listen}};
     job_check_contradictions(job);
     job_check_optim(job);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 3; i++)
         if (!job_key(job, checks[i].key)->refused)
             checks[i].check(job);
     check_model(job);

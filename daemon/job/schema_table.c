@@ -282,7 +282,6 @@ ENTRY_KEYS("data.eval"),
 {"control", "socket", SCHEMA_WORD_OR_PATH, JOB(control.socket), JOB(control.socket_path), .flags = SCHEMA_SLASH, .choices = sockets, .help = "Control socket of rank 0; auto: below XDG_RUNTIME_DIR; a path may have 107 bytes"},
 {"control", "metrics_listen", SCHEMA_STRING, JOB(control.metrics_listen), .flags = SCHEMA_NULLABLE | SCHEMA_PER_RANK, .help = "HOST:PORT that answers GET /metrics and nothing else, to anyone: `\"127.0.0.1:9479\"`, `\"[::1]:9479\"`"},
 {"control", "readonly", SCHEMA_BOOL, JOB(control.readonly), .flags = SCHEMA_PER_RANK, .help = "Refuse commands on the socket"},
-{"control", "status_gid", SCHEMA_INT, JOB(control.status_gid), .flags = SCHEMA_PER_RANK, .min = -1, .max = INT_MAX, .help = "Group whose members may read; it must be a group of the user who starts the job; -1: none"},
 };
 /* clang-format on */
 

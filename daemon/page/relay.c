@@ -121,9 +121,7 @@ static int ask(
                     .body_bytes = request->body_bytes,
                     .last_event_id = request->last_event_id},
             &bytes);
-    int fd = http_connect(
-            relay->socket, relay->owner, strcmp(request->method, "GET") != 0,
-            &stranger);
+    int fd = http_connect(relay->socket, &stranger);
     bool is_sent = text && fd >= 0 &&
                    send(fd, text, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
     free(text);

@@ -8,7 +8,6 @@
 struct relay {
     uv_loop_t *loop;
     const char *socket; /* of the job */
-    uid_t owner;        /* of the job (daemon/http/connect.h) */
 };
 
 /* Ask for `target`, with the request's method, body and Last-Event-ID.

@@ -208,8 +208,7 @@ static void on_look(uv_timer_t *timer)
 {
     struct web *web = timer->data;
     uid_t stranger;
-    int fd =
-            http_connect(web->relay.socket, web->relay.owner, false, &stranger);
+    int fd = http_connect(web->relay.socket, &stranger);
     bool is_gone = fd < 0 && (errno == ENOENT || errno == ECONNREFUSED ||
                               errno == EKEYREJECTED);
     if (fd >= 0)
@@ -239,12 +238,11 @@ enum zd_status web_create(
         free(web);
         return ZD_FAIL(ZD_ERR_MEMORY, "E1103", "no memory for the relay");
     }
-    web->relay = (struct relay){&web->loop, options->socket, options->owner};
+    web->relay = (struct relay){&web->loop, options->socket};
     start_handles(web);
     enum zd_status status = http_create(
             &web->loop,
             &(struct http_options){
-                    .status_gid = -1,
                     .headers = headers,
                     .handler = answer,
                     .ctx = web},

@@ -14,13 +14,10 @@
 
 #include "base/status.h"
 
-#include <sys/types.h>
-
 struct web;
 
 struct web_options {
     const char *socket; /* of the job; outlives the relay */
-    uid_t owner;        /* of the job (daemon/http/connect.h) */
     int port;           /* 0: any that is free */
 };
 

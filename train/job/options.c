@@ -62,7 +62,7 @@ struct train_job train_job_default(void)
                     .rank_logs = RANK_LOGS_FILES},
             .report =
                     {.tensorboard = true, .trainer_state = true, .html = true},
-            .control = {.socket = CONTROL_AUTO, .status_gid = -1},
+            .control = {.socket = CONTROL_AUTO},
     };
 }
 

@@ -143,7 +143,6 @@ struct control_options {        /* [control]; daemon's, but for the next two */
     const char *socket_path;    /* with CONTROL_PATH */
     const char *metrics_listen; /* "127.0.0.1:9479", or NULL */
     bool readonly;
-    int status_gid; /* -1: none */
 };
 
 struct train_job {

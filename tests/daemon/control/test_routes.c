@@ -18,7 +18,7 @@ static struct {
     json_t *config;
     struct train_command posted; /* the last */
     int post_count, line;
-    bool is_full, is_reader, is_read;
+    bool is_full, is_read;
     char last[16];
     struct http_reply reply;
 } t;
@@ -93,8 +93,7 @@ static void ask(const char *method, const char *target, const char *body)
             .body_bytes = strlen(body),
             .last_event_id = t.last[0] ? t.last : NULL,
             .uid = 7,
-            .pid = 8,
-            .may_act = !t.is_reader};
+            .pid = 8};
     while ((pair = strsep(&rest, "&"))) {
         char *equals = strchr(pair, '=');
         *equals = '\0';
@@ -338,9 +337,7 @@ static bool take_check(const char *word, char *rest)
 
 static bool take_setting(const char *word, const char *rest)
 {
-    if (strcmp(word, "reader") == 0)
-        t.is_reader = true;
-    else if (strcmp(word, "readonly") == 0)
+    if (strcmp(word, "readonly") == 0)
         open_routes(true);
     else if (strcmp(word, "full") == 0)
         t.is_full = true;

@@ -12,7 +12,6 @@ enum { /* of the first byte */
        HOW_FRAMED = 1,
        HOW_PIECES = 2,  /* some bytes at a time */
        HOW_HALF = 4,    /* half is closed after the input */
-       HOW_READER = 8,  /* a user who may only read */
        HOW_LEAVES = 16, /* closes without reading */
        HOW_BUSY = 32    /* no room for a command */
 };

@@ -72,11 +72,10 @@ static void open_server(void)
             f.scratch.dir);
     struct http_options options = {
             .socket_path = f.socket_path,
-            .status_gid = -1,
             .handler = routes_handle,
             .ctx = f.routes};
     need(!uv_loop_init(&f.loop));
-    need(http_socket_make_folder(f.socket_path, -1) == ZD_OK);
+    need(http_socket_make_folder(f.socket_path) == ZD_OK);
     need(http_create(&f.loop, &options, &f.server) == ZD_OK);
 }
 
@@ -194,7 +193,6 @@ static void converse(const uint8_t *data, size_t bytes, int how)
     need(!connect(fd, (struct sockaddr *)&address, sizeof address));
     turn();
     need(f.server->newest);
-    f.server->newest->peer.may_act = !(how & HOW_READER);
     for (size_t at = 0; at < bytes; at += step) {
         size_t part = bytes - at < step ? bytes - at : step;
         for (int tries = 0; part && tries < 64; tries++) {

@@ -1,6 +1,6 @@
 /* http_server.c - the server with a small handler, for test_http.py.
  *
- *   http_server SOCKET [gid=N] [own=1] [first=MS] [drain=SECONDS] [tcp=ADDRESS]
+ *   http_server SOCKET [own=1] [first=MS] [drain=SECONDS] [tcp=ADDRESS]
  *   http_server name=JOB              prints the path of its socket
  *
  * Prints "ready PORT" (of tcp, else 0), serves until its input ends, then
@@ -87,9 +87,8 @@ static void echo(const struct http_request *request, FILE *out)
     for (int i = 0; i < request->param_count; i++)
         fprintf(out, " [%s]=[%s]", request->param_names[i],
                 request->param_values[i]);
-    fprintf(out, " last=%s act=%d\n",
-            request->last_event_id ? request->last_event_id : "-",
-            request->may_act);
+    fprintf(out, " last=%s\n",
+            request->last_event_id ? request->last_event_id : "-");
 }
 
 static void handle(
@@ -155,15 +154,13 @@ static int tcp_port(void)
 
 static enum zd_status start(char **args)
 {
-    const char *gid = option(args, "gid"), *tcp = option(args, "tcp");
+    const char *tcp = option(args, "tcp");
     const char *first = option(args, "first"), *drain = option(args, "drain");
     struct http_options options = {
-            .socket_path = args[1],
-            .status_gid = gid ? atoi(gid) : -1,
-            .handler = handle};
+            .socket_path = args[1], .handler = handle};
     uv_loop_init(&c.loop);
     if (!option(args, "own"))
-        ZD_TRY(http_socket_make_folder(args[1], options.status_gid));
+        ZD_TRY(http_socket_make_folder(args[1]));
     ZD_TRY(http_create(&c.loop, &options, &c.server));
     if (tcp)
         ZD_TRY(http_listen_tcp(c.server, tcp, "/metrics"));
