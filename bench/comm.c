@@ -186,7 +186,10 @@ int main(int argc, char **argv)
     size_t size = (size_t)comm_size(b.comm);
     b.count = bytes / 4 / size;
     arena_plan_init(&plan);
-    check(comm_plan(&plan, (int)size));
+    check(comm_plan_needs(
+            &plan,
+            &(struct comm_needs){
+                    .transport = COMM_TRANSPORT_HOST, .world = (int)size}));
     check(arena_plan_add(&plan, "full", ARENA_HOST, SPAN_BUFFERS, bytes));
     check(arena_plan_add(
             &plan, "shard", ARENA_HOST, SPAN_BUFFERS, b.count * 4));

@@ -100,20 +100,18 @@ enum zd_status comm_agree(struct comm *comm, enum zd_status mine)
 {
     int size = comm_size(comm);
     int64_t worst = mine;
-    if (size == 1)
-        return mine;
     /* the common case is one small message */
     int32_t status = (int32_t)mine;
     int32_t *all = comm->reduce_scratch;
     ZD_TRY(comm_gather_all(comm, &status, sizeof status, all));
     for (int r = 0; r < size; r++)
         worst |= all[r];
-    if (worst == ZD_OK)
-        return ZD_OK;
+    if (worst == ZD_OK || size == 1)
+        return mine;
 
     struct report own = report_of(mine);
     struct report *reports = comm->reduce_scratch;
-    ZD_TRY(comm_gather_all(comm, &own, sizeof own, reports));
+    ZD_TRY(comm_gather_again(comm, &own, sizeof own, reports));
     int teller = find_teller(reports, size);
     if (teller == comm_rank(comm))
         append_ranks(reports, size, teller);

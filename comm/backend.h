@@ -11,9 +11,11 @@ enum comm_op_kind { OP_ALL_GATHER, OP_REDUCE_SCATTER };
 
 struct comm_op {
     bool in_use;
-    int slot; /* index in comm->ops: the same on all ranks, because all begin
-                 and wait in the same order */
-    uint64_t sequence; /* of this operation; the same on all ranks */
+    int slot; /* index in comm->ops: the same on all its ranks, because all
+                 begin and wait in the same order */
+    uint64_t order;    /* among all of its comm */
+    uint64_t sequence; /* among those of all groups; the same on all ranks.
+                          Parts of an operation have none */
     enum comm_op_kind kind;
     const void *from; /* shard of an all_gather, full of a reduce_scatter */
     void *to;
@@ -40,7 +42,17 @@ struct exchange {
     enum comm_traffic traffic;
 };
 
+struct comm_row { /* of ranks of the first comm */
+    const char *name;
+    int first, stride, count;
+};
+
 struct comm_functions {
+    /* The group of a row, whose messages go through `control`, if there is one.
+     * Every rank calls it. */
+    enum zd_status (*group)(
+            struct comm *parent, struct comm *control,
+            const struct comm_row *row, struct comm **group_out);
     enum zd_status (*begin)(struct comm *comm, struct comm_op *op);
     enum zd_status (*wait)(struct comm *comm, struct comm_op *op);
     enum zd_status (*progress)(struct comm *comm);
@@ -69,6 +81,12 @@ struct comm {
     const struct comm_functions *functions;
     struct comm *control; /* collectives work on memory of the thread's device,
                              all else goes through this, borrowed; else NULL */
+    struct comm *root;    /* that has the numbers, and heads the list; itself if
+                             it is no group */
+    struct comm *next;    /* of the rank's groups; NULL: the last one */
+    struct comm *rounds;  /* of the root: whose rounds go through these comms,
+                             and move on while one of these waits; or NULL */
+    struct comm_row row;
     int rank, size;
     int local_rank, local_size;
     struct mesh mesh; /* its nodes: whose sums are rounded before they are
@@ -80,17 +98,31 @@ struct comm {
     struct topology *topology; /* a device's comm has it borrowed */
     struct comm_options options;
     struct comm_counters counters;
-    struct watch *watch; /* a device's comm has both borrowed */
+    struct watch *watch; /* a device's comm and a group have both borrowed */
     struct seat *seat;   /* NULL: not joined yet */
-    uint64_t messages;   /* that were begun */
     void *staging;
-    void *reduce_scratch; /* comm_scratch_values(size) 8-byte values */
+    void *reduce_scratch; /* comm_scratch_values(size) 8-byte values; likewise
+                             borrowed */
     struct comm_op ops[COMM_OPS_MAX];
-    uint64_t next_sequence;
+    uint64_t begun; /* operations */
+    /* of the root, in all groups: */
+    uint64_t next_sequence, messages;
 };
 
-/* The ranks part, which is a wait like others: for the watch. */
-void comm_message_part(struct comm *comm);
+/* A message, which may wait: for the watch. Returns the comm whose transport it
+ * takes. All ranks number it, also those that are alone in their group. */
+struct comm *comm_message_begin(
+        struct comm *comm, enum seat_kind kind, size_t bytes);
+void comm_message_end(struct comm *by);
+/* comm_gather_all as a part of the message before it. */
+enum zd_status comm_gather_again(
+        struct comm *comm, const void *mine, size_t bytes, void *all);
+
+/* A part of an operation of a device's comm: it has no number, counts nothing,
+ * and is not noted for the watch. */
+enum zd_status comm_part_begin(
+        struct comm *comm, const struct comm_op *part, struct comm_op **op_out);
+enum zd_status comm_part_wait(struct comm *comm, struct comm_op *op);
 
 /* Scalars of one all_reduce travel this many at a time. An array, which is
  * longer than COMM_REDUCE_SCALARS, is cut into a part for each rank; its parts
@@ -108,6 +140,19 @@ void comm_base_init(
         struct comm *comm, const struct comm_functions *functions, int rank,
         int size, const struct comm_options *options);
 void comm_base_fini(struct comm *comm);
+/* What a device's comm shares with `control`, and a group with its parent. */
+void comm_device_init(
+        struct comm *comm, struct comm *control,
+        const struct comm_functions *functions);
+void comm_group_init(
+        struct comm *group, struct comm *parent, struct comm *control,
+        const struct comm_row *row);
+/* The place that a rank of the first comm has in a row, in which it is. */
+int comm_row_place(const struct comm_row *row, int rank);
+/* "comm.staging"; of a group "comm.NAME.staging". */
+enum { COMM_SPAN_MAX = 64 };
+const char *comm_span_name(
+        const char *group, const char *what, char out[COMM_SPAN_MAX]);
 /* The parts of a process's watch. */
 struct watch_facts comm_watch_facts(const struct comm_options *options);
 /* The host as others are told of it, with the nodes of tests. */

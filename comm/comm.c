@@ -131,24 +131,23 @@ size_t comm_staging_bytes(int size)
     return (size_t)(size - 1) * STAGING_SLOTS * staging_chunk_bytes(size);
 }
 
-enum zd_status comm_plan(struct arena_plan *plan, int world)
+const char *comm_span_name(
+        const char *group, const char *what, char out[COMM_SPAN_MAX])
 {
-    return arena_plan_add(
-            plan, "comm.staging", ARENA_DEVICE, SPAN_BUFFERS,
-            comm_staging_bytes(world));
-}
-
-static bool has_span(const struct arena *arena, const char *name)
-{
-    return arena_plan_find(arena->plan, name) != NULL;
+    snprintf(
+            out, COMM_SPAN_MAX, "comm.%s%s%s", group ? group : "",
+            group ? "." : "", what);
+    return out;
 }
 
 void comm_set_memory(struct comm *comm, const struct arena *arena)
 {
+    char name[COMM_SPAN_MAX];
+    comm_span_name(comm->row.name, "staging", name);
     if (comm->functions->set_memory)
         comm->functions->set_memory(comm, arena);
-    else if (arena && has_span(arena, "comm.staging"))
-        comm_set_staging(comm, arena_span(arena, "comm.staging"));
+    else if (arena && arena_plan_find(arena->plan, name))
+        comm_set_staging(comm, arena_span(arena, name));
 }
 
 void comm_set_staging(struct comm *comm, void *staging)
@@ -171,8 +170,10 @@ void comm_base_init(
         int size, const struct comm_options *options)
 {
     comm->functions = functions;
+    comm->root = comm;
     comm->rank = rank;
     comm->size = size;
+    comm->row = (struct comm_row){.stride = 1, .count = size};
     comm->options = *options;
     const char *nodes = getenv("ZEROD_TEST_RANKS_PER_NODE");
     if (nodes && comm->options.ranks_per_node == 0)
@@ -185,8 +186,9 @@ void comm_base_init(
 
 void comm_base_fini(struct comm *comm)
 {
-    if (!comm->control)
-        free(comm->topology);
+    if (comm->control || comm->root != comm)
+        return;
+    free(comm->topology);
     free(comm->reduce_scratch);
 }
 
@@ -208,12 +210,6 @@ void comm_give_up(struct comm *comm)
         comm->functions->give_up(comm);
 }
 
-void comm_destroy(struct comm *comm)
-{
-    if (comm)
-        comm->functions->destroy(comm);
-}
-
 /* --- collectives ---------------------------------------------------------- */
 
 /* In turn, so that operations that are waited for in the order in which they
@@ -221,7 +217,7 @@ void comm_destroy(struct comm *comm)
 static struct comm_op *take_op(struct comm *comm)
 {
     for (int i = 0; i < COMM_OPS_MAX; i++) {
-        uint64_t slot = (comm->next_sequence + (uint64_t)i) % COMM_OPS_MAX;
+        uint64_t slot = (comm->begun + (uint64_t)i) % COMM_OPS_MAX;
         if (!comm->ops[slot].in_use)
             return &comm->ops[slot];
     }
@@ -229,14 +225,12 @@ static struct comm_op *take_op(struct comm *comm)
     return NULL;
 }
 
-/* Operations that go through the host are those of its own transport. */
 static void note_begun(struct comm *comm, const struct comm_op *op)
 {
     enum seat_kind kind =
             op->kind == OP_ALL_GATHER ? SEAT_ALL_GATHER : SEAT_REDUCE_SCATTER;
     size_t bytes = op->count * dtype_bytes(op->type) * (size_t)comm->size;
-    if (comm->seat && comm->functions->transport != COMM_TRANSPORT_STAGED &&
-        (!comm->control || op->count))
+    if (comm->seat && (!comm->control || op->count))
         seat_begin(
                 comm->seat, LANE_OPERATIONS, op->sequence + 1,
                 seat_word(kind, op->type, bytes));
@@ -253,41 +247,52 @@ static void count_sent(struct comm *comm, const struct comm_op *op)
         comm->counters.reduce_scatter += bytes;
 }
 
-static enum zd_status begin(
-        struct comm *comm, const struct comm_op *request,
-        struct comm_op **op_out)
+/* This rank's own shard. */
+static enum zd_status gather_own(struct comm *comm, const struct comm_op *op)
+{
+    size_t bytes = op->count * dtype_bytes(op->type);
+    char *own = (char *)op->to + (size_t)comm->rank * bytes;
+    if (own == op->from || !bytes)
+        return ZD_OK;
+    if (!comm->control)
+        copy_past_cache(own, op->from, bytes);
+    else if (comm->size == 1) /* with more, the back end does it */
+        return device_move(own, op->from, bytes);
+    return ZD_OK;
+}
+
+enum zd_status comm_part_begin(
+        struct comm *comm, const struct comm_op *part, struct comm_op **op_out)
 {
     struct comm_op *op = take_op(comm);
     int slot = op->slot;
-    *op = *request;
+    *op = *part;
     op->slot = slot;
+    op->order = comm->begun++;
+    if (op->kind == OP_ALL_GATHER)
+        ZD_TRY(gather_own(comm, op));
+    if (comm->size > 1)
+        ZD_TRY(comm->functions->begin(comm, op));
     op->in_use = true;
-    op->sequence = comm->next_sequence++;
-    if (comm->size > 1) {
-        note_begun(comm, op);
-        count_sent(comm, op);
-        enum zd_status status = comm->functions->begin(comm, op);
-        if (status != ZD_OK) {
-            op->in_use = false;
-            return status;
-        }
-    }
     *op_out = op;
     return ZD_OK;
+}
+
+static enum zd_status begin(
+        struct comm *comm, struct comm_op *request, struct comm_op **op_out)
+{
+    request->sequence = comm->root->next_sequence++;
+    if (comm->size > 1) {
+        note_begun(comm, request);
+        count_sent(comm, request);
+    }
+    return comm_part_begin(comm, request, op_out);
 }
 
 enum zd_status comm_all_gather_begin(
         struct comm *comm, const void *shard, void *full, size_t count,
         enum dtype type, struct comm_op **op_out)
 {
-    size_t bytes = count * dtype_bytes(type);
-    char *own = (char *)full + (size_t)comm->rank * bytes;
-    if (own != shard && bytes) {
-        if (!comm->control)
-            copy_past_cache(own, shard, bytes);
-        else if (comm->size == 1) /* with more, the back end does it */
-            ZD_TRY(device_move(own, shard, bytes));
-    }
     struct comm_op request = {
             .kind = OP_ALL_GATHER,
             .from = shard,
@@ -328,25 +333,29 @@ enum zd_status comm_reduce_scatter_begin(
     return begin(comm, &request, op_out);
 }
 
-enum zd_status comm_wait(struct comm *comm, struct comm_op *op)
+enum zd_status comm_part_wait(struct comm *comm, struct comm_op *op)
 {
     assert(op->in_use);
-    enum zd_status status = ZD_OK;
-    bool is_wait = comm->seat && !comm->control;
-    if (comm->size > 1) {
-        if (is_wait)
-            seat_wait_begin(comm->seat, LANE_OPERATIONS, op->sequence + 1);
-        status = comm->functions->wait(comm, op);
-        if (is_wait)
-            seat_wait_end(comm->seat);
-    }
+    enum zd_status status =
+            comm->size > 1 ? comm->functions->wait(comm, op) : ZD_OK;
     op->in_use = false;
+    return status;
+}
+
+enum zd_status comm_wait(struct comm *comm, struct comm_op *op)
+{
+    bool is_wait = comm->seat && !comm->control && comm->size > 1;
+    if (is_wait)
+        seat_wait_begin(comm->seat, LANE_OPERATIONS, op->sequence + 1);
+    enum zd_status status = comm_part_wait(comm, op);
+    if (is_wait)
+        seat_wait_end(comm->seat);
     return status;
 }
 
 enum zd_status comm_progress(struct comm *comm)
 {
-    return comm->size > 1 ? comm->functions->progress(comm) : ZD_OK;
+    return comm->root->size > 1 ? comm->functions->progress(comm) : ZD_OK;
 }
 
 /* --- messages ------------------------------------------------------------- */
@@ -354,42 +363,57 @@ enum zd_status comm_progress(struct comm *comm)
 /* The first is that of joining (watch/watch.c). */
 enum { FIRST_MESSAGE = 2 };
 
-/* Whose transport a message takes. A message may wait: it is noted for the
- * watch. */
-static struct comm *message_begin(
+static bool is_watched(const struct comm *by)
+{
+    return by->seat && by->size > 1;
+}
+
+static uint64_t message_number(const struct comm *by)
+{
+    return by->root->messages - 1 + FIRST_MESSAGE;
+}
+
+static struct comm *number_message(
         struct comm *comm, enum seat_kind kind, size_t bytes)
 {
     struct comm *by = comm->control ? comm->control : comm;
-    if (!by->seat)
-        return by;
-    uint64_t number = by->messages++ + FIRST_MESSAGE;
-    seat_begin(
-            by->seat, LANE_MESSAGES, number,
-            seat_word(kind, DTYPE_FP32, bytes));
-    seat_wait_begin(by->seat, LANE_MESSAGES, number);
+    by->root->messages++;
+    if (is_watched(by))
+        seat_begin(
+                by->seat, LANE_MESSAGES, message_number(by),
+                seat_word(kind, DTYPE_FP32, bytes));
     return by;
 }
 
-static void message_end(struct comm *by)
+static void wait_for_message(struct comm *by)
 {
-    if (by->seat)
+    if (is_watched(by))
+        seat_wait_begin(by->seat, LANE_MESSAGES, message_number(by));
+}
+
+struct comm *comm_message_begin(
+        struct comm *comm, enum seat_kind kind, size_t bytes)
+{
+    struct comm *by = number_message(comm, kind, bytes);
+    wait_for_message(by);
+    return by;
+}
+
+void comm_message_end(struct comm *by)
+{
+    if (is_watched(by))
         seat_wait_end(by->seat);
 }
 
+/* Of the message that was numbered last. */
 static enum zd_status message_exchange(
         struct comm *comm, const struct exchange *exchange)
 {
-    bool is_step = exchange->traffic == TRAFFIC_STEP;
-    struct comm *by = message_begin(
-            comm, is_step ? SEAT_ALL_REDUCE : SEAT_GATHER, exchange->bytes);
+    struct comm *by = comm->control ? comm->control : comm;
+    wait_for_message(by);
     enum zd_status status = by->functions->exchange(by, exchange);
-    message_end(by);
+    comm_message_end(by);
     return status;
-}
-
-void comm_message_part(struct comm *comm)
-{
-    message_begin(comm, SEAT_PART, 0);
 }
 
 /* --- sums of integers ----------------------------------------------------- */
@@ -491,6 +515,7 @@ enum zd_status comm_all_reduce_i64(
 {
     size_t part = part_of(comm->size, count);
     size_t parts = part * (size_t)comm->size;
+    number_message(comm, SEAT_ALL_REDUCE, count * sizeof *values);
     if (comm->size == 1)
         return ZD_OK;
     ZD_TRY(reduce_parts(comm, values, part, reduction));
@@ -501,26 +526,32 @@ enum zd_status comm_all_reduce_i64(
 
 enum zd_status comm_barrier(struct comm *comm)
 {
-    if (comm->size == 1)
-        return ZD_OK;
-    struct comm *by = message_begin(comm, SEAT_BARRIER, 0);
-    enum zd_status status = by->functions->barrier(by);
-    message_end(by);
+    struct comm *by = comm_message_begin(comm, SEAT_BARRIER, 0);
+    enum zd_status status = comm->size > 1 ? by->functions->barrier(by) : ZD_OK;
+    comm_message_end(by);
     return status;
 }
 
 enum zd_status comm_broadcast(
         struct comm *comm, void *data, size_t bytes, int root)
 {
-    if (comm->size == 1 || bytes == 0)
-        return ZD_OK;
-    struct comm *by = message_begin(comm, SEAT_BROADCAST, bytes);
-    enum zd_status status = by->functions->broadcast(by, data, bytes, root);
-    message_end(by);
+    struct comm *by = comm_message_begin(comm, SEAT_BROADCAST, bytes);
+    enum zd_status status =
+            comm->size > 1 && bytes > 0
+                    ? by->functions->broadcast(by, data, bytes, root)
+                    : ZD_OK;
+    comm_message_end(by);
     return status;
 }
 
 enum zd_status comm_gather_all(
+        struct comm *comm, const void *mine, size_t bytes, void *all)
+{
+    number_message(comm, SEAT_GATHER, bytes);
+    return comm_gather_again(comm, mine, bytes, all);
+}
+
+enum zd_status comm_gather_again(
         struct comm *comm, const void *mine, size_t bytes, void *all)
 {
     if (bytes == 0)

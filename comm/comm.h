@@ -99,6 +99,32 @@ struct comm_counters comm_counters(const struct comm *comm);
 /* Nodes where sums are taken in two levels. */
 struct mesh comm_mesh(const struct comm *comm);
 
+/* --- groups --------------------------------------------------------------- */
+
+/* The ranks first, first + stride, .. (`count` of them) of `comm` as a comm in
+ * which this rank has the place (rank - first) / stride. Collective over
+ * `comm`: every rank calls it at the same time with the row it is in. A row may
+ * be the whole comm, or one rank, which sends nothing.
+ *
+ * name: static, "shard", "replicate", "cp", "tp": of its staging spans, for the
+ * watch. The group has counters of its own, which are not in those of `comm`,
+ * and no topology; it borrows what else `comm` has (transport, watch, seat) and
+ * is destroyed before it.
+ *
+ * A rank calls the collectives of all its groups and of `comm` from one thread.
+ * All of them share one numbering: the ranks begin collectives of the same
+ * groups, by name, in the same order, and wait for them in the same order;
+ * while a rank waits for one, the others go on. ZD_ERR_PEER or MEMORY, the same
+ * on all ranks. */
+enum zd_status comm_group_create(
+        struct comm *comm, const char *name, int first, int stride, int count,
+        struct comm **group_out);
+/* Of how many of the row's ranks, neighbors in it, each host has one node,
+ * where hosts have `per_node` neighboring ranks; 0: they differ, or per_node is
+ * 0. A group adds in two levels where comm_node_size_expected does so of a
+ * world of `count` ranks in such nodes. */
+int comm_group_per_node(int first, int stride, int count, int per_node);
+
 /* How collectives on the device's memory travel: HOST: the ranks' memory is the
  * host's; STAGED: through pinned memory and the host's transport; NCCL. */
 enum comm_transport {
@@ -130,13 +156,15 @@ enum zd_status comm_node_size_expected(
 
 /* Bytes of staging a rank needs (a pure function, so the plan can price it):
  * "comm.staging" for the host's transport, "comm.pinned" for copies, and
- * "comm.device" for what NCCL needs beside the caller's memory. Nothing for one
- * rank. The spans are handed over with comm_set_memory before the first
- * collective; NULL: the device's memory is about to go, and is handed over
- * again when it is back. */
+ * "comm.device" for what NCCL needs beside the caller's memory; of a group
+ * "comm.NAME.staging" and so on. Nothing for one rank. The spans are handed
+ * over with comm_set_memory before the first collective, to each group its own;
+ * NULL: the device's memory is about to go, and is handed over again when it is
+ * back. */
 struct comm_needs {
+    const char *name; /* of a group; NULL: of the whole comm */
     enum comm_transport transport;
-    int world;
+    int world;               /* ranks of the group */
     int node_size;           /* of comm_mesh; 0: `world`, one level */
     size_t shard_bytes;      /* largest shard of any operation */
     size_t reduce_bytes;     /* of a reduce_scatter */
@@ -147,7 +175,6 @@ enum zd_status comm_plan_needs(
         struct arena_plan *plan, const struct comm_needs *needs);
 void comm_set_memory(struct comm *comm, const struct arena *arena);
 /* The same for the host's transport alone. */
-enum zd_status comm_plan(struct arena_plan *plan, int world);
 void comm_set_staging(struct comm *comm, void *staging);
 
 /* full = the shards of all ranks, in rank order. `shard` may be this rank's
@@ -170,7 +197,8 @@ enum zd_status comm_reduce_scatter_begin(
  * were begun. At most COMM_OPS_MAX may be under way. */
 enum { COMM_OPS_MAX = 16 };
 enum zd_status comm_wait(struct comm *comm, struct comm_op *op);
-/* Let transports that need it move (no-op elsewhere). */
+/* Let transports that need it move, all groups of the rank (no-op elsewhere).
+ */
 enum zd_status comm_progress(struct comm *comm);
 
 /* In place; sums are taken in rank order, and wrap as those of digests do. */

@@ -5,11 +5,6 @@
 
 #include "comm/backend.h"
 
-/* Fill in what is the same as in `control`. */
-void comm_device_init(
-        struct comm *comm, struct comm *control,
-        const struct comm_functions *functions);
-
 /* to += from, in memory of the thread's device; stream NULL: the compute one.
  */
 enum zd_status comm_device_add(

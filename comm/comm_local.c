@@ -7,7 +7,7 @@
  * A rank publishes operation n in the slot its pool gave it. The slot is free
  * for a later operation when its wait has returned, which every rank's "taken"
  * went before; so a published entry is never overwritten while someone may read
- * it. */
+ * it. Each group (comm_group_create) has a row of entries of its own. */
 #include "base/must.h"
 #include "comm/backend.h"
 
@@ -20,25 +20,30 @@
  * one call. */
 enum { MESSAGE_SLOT = COMM_OPS_MAX, SLOTS };
 
-struct entry { /* of one rank in one slot; shared, under the group's mutex */
+struct entry { /* of one rank in one slot */
     const void *data;
-    uint64_t published; /* sequence number + 1; 0 = never */
+    uint64_t published; /* number + 1; 0 = never */
     uint64_t taken;     /* likewise */
+};
+
+struct row { /* of a group; shared by its ranks, under the mutex of all */
+    int size;
+    int members;            /* ranks that have not left yet */
+    struct entry entries[]; /* (size, SLOTS) */
 };
 
 struct group { /* shared by all ranks */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    int size;
-    int members; /* ranks that have not left yet */
     bool is_aborted;
     struct watch *watch;
-    struct entry *entries; /* (size, SLOTS) */
+    struct row *all;
 };
 
 struct local {
     struct comm base;
     struct group *group;
+    struct row *row;
     uint64_t next_message;
     const void **parts; /* (size) scratch of this rank */
 };
@@ -48,9 +53,18 @@ static struct local *local_of(struct comm *comm)
     return (struct local *)comm;
 }
 
-static struct entry *entry_of(struct group *group, int rank, int slot)
+static struct row *row_create(int size)
 {
-    return &group->entries[rank * SLOTS + slot];
+    size_t entries = (size_t)size * SLOTS;
+    struct row *row =
+            zd_must(calloc(1, sizeof *row + entries * sizeof *row->entries));
+    row->size = size;
+    return row;
+}
+
+static struct entry *entry_of(struct row *row, int rank, int slot)
+{
+    return &row->entries[rank * SLOTS + slot];
 }
 
 static enum zd_status fail_aborted(void)
@@ -59,23 +73,23 @@ static enum zd_status fail_aborted(void)
 }
 
 static void publish(
-        struct local *local, int slot, uint64_t sequence, const void *data)
+        struct local *local, int slot, uint64_t number, const void *data)
 {
     struct group *group = local->group;
     pthread_mutex_lock(&group->mutex);
-    struct entry *entry = entry_of(group, local->base.rank, slot);
+    struct entry *entry = entry_of(local->row, local->base.rank, slot);
     entry->data = data;
-    entry->published = sequence + 1;
+    entry->published = number + 1;
     pthread_cond_broadcast(&group->changed);
     pthread_mutex_unlock(&group->mutex);
 }
 
 static bool all_published(
-        struct group *group, int slot, uint64_t sequence, bool taken)
+        struct row *row, int slot, uint64_t number, bool taken)
 {
-    for (int r = 0; r < group->size; r++) {
-        struct entry *entry = entry_of(group, r, slot);
-        if ((taken ? entry->taken : entry->published) <= sequence)
+    for (int r = 0; r < row->size; r++) {
+        struct entry *entry = entry_of(row, r, slot);
+        if ((taken ? entry->taken : entry->published) <= number)
             return false;
     }
     return true;
@@ -84,41 +98,42 @@ static bool all_published(
 /* Sleep until every rank has published (or taken), and note where their data
  * is: parts. */
 static enum zd_status await(
-        struct local *local, int slot, uint64_t sequence, bool taken)
+        struct local *local, int slot, uint64_t number, bool taken)
 {
     struct group *group = local->group;
+    struct row *row = local->row;
     pthread_mutex_lock(&group->mutex);
-    while (!all_published(group, slot, sequence, taken) && !group->is_aborted)
+    while (!all_published(row, slot, number, taken) && !group->is_aborted)
         pthread_cond_wait(&group->changed, &group->mutex);
-    bool is_aborted = !all_published(group, slot, sequence, taken);
-    for (int r = 0; r < group->size; r++)
-        local->parts[r] = entry_of(group, r, slot)->data;
+    bool is_aborted = !all_published(row, slot, number, taken);
+    for (int r = 0; r < row->size; r++)
+        local->parts[r] = entry_of(row, r, slot)->data;
     pthread_mutex_unlock(&group->mutex);
     return is_aborted ? fail_aborted() : ZD_OK;
 }
 
 static enum zd_status await_published(
-        struct local *local, int slot, uint64_t sequence)
+        struct local *local, int slot, uint64_t number)
 {
-    return await(local, slot, sequence, false);
+    return await(local, slot, number, false);
 }
 
 /* Say that this rank has what it wanted, and wait until all have. */
-static enum zd_status finish(struct local *local, int slot, uint64_t sequence)
+static enum zd_status finish(struct local *local, int slot, uint64_t number)
 {
     struct group *group = local->group;
     pthread_mutex_lock(&group->mutex);
-    entry_of(group, local->base.rank, slot)->taken = sequence + 1;
+    entry_of(local->row, local->base.rank, slot)->taken = number + 1;
     pthread_cond_broadcast(&group->changed);
     pthread_mutex_unlock(&group->mutex);
-    return await(local, slot, sequence, true);
+    return await(local, slot, number, true);
 }
 
 /* --- collectives ---------------------------------------------------------- */
 
 static enum zd_status local_begin(struct comm *comm, struct comm_op *op)
 {
-    publish(local_of(comm), op->slot, op->sequence, op->from);
+    publish(local_of(comm), op->slot, op->order, op->from);
     return ZD_OK;
 }
 
@@ -126,7 +141,7 @@ static enum zd_status local_wait(struct comm *comm, struct comm_op *op)
 {
     struct local *local = local_of(comm);
     size_t bytes = op->count * dtype_bytes(op->type);
-    ZD_TRY(await_published(local, op->slot, op->sequence));
+    ZD_TRY(await_published(local, op->slot, op->order));
     if (op->kind == OP_ALL_GATHER) {
         for (int r = 0; r < comm->size && bytes; r++)
             if (r != comm->rank)
@@ -140,7 +155,7 @@ static enum zd_status local_wait(struct comm *comm, struct comm_op *op)
                 op->to, op->type, op->accumulate, local->parts, comm->size,
                 comm->mesh.node, op->count);
     }
-    return finish(local, op->slot, op->sequence);
+    return finish(local, op->slot, op->order);
 }
 
 static enum zd_status local_progress(struct comm *comm)
@@ -214,7 +229,7 @@ static void group_destroy(struct group *group)
     watch_destroy(group->watch);
     pthread_cond_destroy(&group->changed);
     pthread_mutex_destroy(&group->mutex);
-    free(group->entries);
+    free(group->all);
     free(group);
 }
 
@@ -222,18 +237,54 @@ static void local_destroy(struct comm *comm)
 {
     struct local *local = local_of(comm);
     struct group *group = local->group;
+    struct row *row = local->row;
+    bool is_all = row == group->all;
     pthread_mutex_lock(&group->mutex);
-    seat_leave(comm->seat);
-    bool is_last = --group->members == 0;
+    if (is_all)
+        seat_leave(comm->seat);
+    bool is_last = --row->members == 0;
     pthread_mutex_unlock(&group->mutex);
-    if (is_last)
+    if (is_last && is_all)
         group_destroy(group);
+    else if (is_last)
+        free(row);
     comm_base_fini(comm);
     free(local->parts);
     free(local);
 }
 
+static struct local *member_of(struct group *group, struct row *row)
+{
+    struct local *local = zd_must(calloc(1, sizeof *local));
+    local->parts = zd_must(calloc((size_t)row->size, sizeof *local->parts));
+    local->group = group;
+    local->row = row;
+    return local;
+}
+
+/* The rank in the first place makes what those of a row share. If the job ends
+ * meanwhile it stays: others may have it. */
+static enum zd_status local_group(
+        struct comm *parent, struct comm *control, const struct comm_row *row,
+        struct comm **group_out)
+{
+    struct row *mine = NULL, **all;
+    if (parent->root->rank == row->first) {
+        mine = row_create(row->count);
+        mine->members = row->count;
+    }
+    ZD_TRY(comm_gather_new(parent, &mine, sizeof mine, (void **)&all));
+    struct local *local = member_of(
+            local_of(parent)->group,
+            all[comm_row_place(&parent->row, row->first)]);
+    free(all);
+    comm_group_init(&local->base, parent, control, row);
+    *group_out = &local->base;
+    return ZD_OK;
+}
+
 static const struct comm_functions local_functions = {
+        .group = local_group,
         .begin = local_begin,
         .wait = local_wait,
         .progress = local_progress,
@@ -253,21 +304,19 @@ static enum zd_status create_watch(
     facts.end = end_waits;
     facts.ctx = group;
     gethostname(host, sizeof host - 1);
-    ZD_TRY(watch_create(&facts, group->size, &group->watch));
+    ZD_TRY(watch_create(&facts, group->all->size, &group->watch));
     return watch_join(
             group->watch,
-            &(struct watch_world){.size = group->size, .host = host});
+            &(struct watch_world){.size = group->all->size, .host = host});
 }
 
 static enum zd_status group_create(
         int size, const struct comm_options *options, struct group **group_out)
 {
     struct group *group = zd_must(calloc(1, sizeof *group));
-    group->entries =
-            zd_must(calloc((size_t)size * SLOTS, sizeof *group->entries));
+    group->all = row_create(size);
     pthread_mutex_init(&group->mutex, NULL);
     pthread_cond_init(&group->changed, NULL);
-    group->size = size;
     enum zd_status status = create_watch(group, options);
     if (status != ZD_OK) {
         group_destroy(group);
@@ -281,12 +330,12 @@ static enum zd_status member_create(
         struct group *group, int rank, const struct comm_options *options,
         struct comm **comm_out)
 {
-    struct local *local = zd_must(calloc(1, sizeof *local));
-    local->parts = zd_must(calloc((size_t)group->size, sizeof *local->parts));
-    comm_base_init(&local->base, &local_functions, rank, group->size, options);
+    int size = group->all->size;
+    struct local *local = member_of(group, group->all);
+    comm_base_init(&local->base, &local_functions, rank, size, options);
     local->base.local_rank = rank;
-    local->base.local_size = group->size;
-    enum zd_status status = comm_levels_settle(&local->base, group->size);
+    local->base.local_size = size;
+    enum zd_status status = comm_levels_settle(&local->base, size);
     if (status != ZD_OK) {
         comm_base_fini(&local->base);
         free(local->parts);
@@ -294,10 +343,9 @@ static enum zd_status member_create(
         return status;
     }
     gethostname(local->base.host, sizeof local->base.host - 1);
-    local->group = group;
     local->base.watch = group->watch;
     local->base.seat = watch_seat(group->watch, rank);
-    group->members++;
+    group->all->members++;
     *comm_out = &local->base;
     return ZD_OK;
 }

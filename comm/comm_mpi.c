@@ -58,10 +58,27 @@ static void idle_step(struct idle *idle, const struct mpi *mpi)
     nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
 }
 
+/* Of all groups of this rank. */
 static enum zd_status progress(struct mpi *mpi, bool *moved)
 {
-    for (int s = 0; s < 2; s++)
-        ZD_TRY(stream_progress(&mpi->streams[s], moved));
+    for (struct comm *c = mpi->base.root; c; c = c->next)
+        for (int s = 0; s < 2; s++)
+            ZD_TRY(stream_progress(&mpi_of(c)->streams[s], moved));
+    return ZD_OK;
+}
+
+/* While this rank waits, rounds that go through its groups begin and end. */
+static enum zd_status go_on(struct mpi *mpi, struct idle *idle)
+{
+    struct comm *rounds = mpi->base.root->rounds;
+    bool moved = false;
+    ZD_TRY(progress(mpi, &moved));
+    if (rounds)
+        ZD_TRY(comm_progress(rounds));
+    if (moved)
+        *idle = (struct idle){0};
+    else
+        idle_step(idle, mpi);
     return ZD_OK;
 }
 
@@ -72,15 +89,10 @@ static enum zd_status await_requests(
     struct idle idle = {0};
     for (;;) {
         int done = 0;
-        bool moved = false;
         ZD_MPI(MPI_Testall, count, requests, &done, MPI_STATUSES_IGNORE);
         if (done)
             return ZD_OK;
-        ZD_TRY(progress(mpi, &moved));
-        if (moved)
-            idle = (struct idle){0};
-        else
-            idle_step(&idle, mpi);
+        ZD_TRY(go_on(mpi, &idle));
     }
 }
 
@@ -95,14 +107,8 @@ static enum zd_status mpi_wait(struct comm *comm, struct comm_op *op)
 {
     struct mpi *mpi = mpi_of(comm);
     struct idle idle = {0};
-    while (!stream_op_is_done(op)) {
-        bool moved = false;
-        ZD_TRY(progress(mpi, &moved));
-        if (moved)
-            idle = (struct idle){0};
-        else
-            idle_step(&idle, mpi);
-    }
+    while (!stream_op_is_done(op))
+        ZD_TRY(go_on(mpi, &idle));
     return ZD_OK;
 }
 
@@ -183,11 +189,12 @@ static void mpi_abort(struct comm *comm, int exit_code)
 static void mpi_destroy(struct comm *comm)
 {
     struct mpi *mpi = mpi_of(comm);
-    struct watch *watch = comm->watch;
-    struct seat *seat = comm->seat;
+    bool is_group = comm->root != comm;
+    struct watch *watch = is_group ? NULL : comm->watch;
+    struct seat *seat = is_group ? NULL : comm->seat;
     bool finalises = mpi->finalises;
-    if (comm->size > 1)
-        comm_message_part(comm);
+    if (!is_group)
+        comm_message_begin(comm, SEAT_PART, 0);
     for (int s = 0; s < 2; s++)
         stream_fini(&mpi->streams[s]);
     if (mpi->world != MPI_COMM_NULL)
@@ -202,7 +209,41 @@ static void mpi_destroy(struct comm *comm)
     watch_destroy(watch);
 }
 
+static void take_memory(struct mpi *mpi)
+{
+    size_t size = (size_t)mpi->base.size;
+    mpi->requests = zd_must(calloc(2 * size, sizeof *mpi->requests));
+    for (int s = 0; s < 2; s++)
+        stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s);
+}
+
+/* A communicator of its own, whose messages no other's receives take. */
+static enum zd_status split(struct mpi *mpi, struct comm *parent)
+{
+    ZD_MPI(MPI_Comm_split, mpi_of(parent)->world, mpi->base.row.first,
+           mpi->base.rank, &mpi->world);
+    ZD_MPI(MPI_Comm_set_errhandler, mpi->world, MPI_ERRORS_RETURN);
+    return ZD_OK;
+}
+
+static enum zd_status mpi_group(
+        struct comm *parent, struct comm *control, const struct comm_row *row,
+        struct comm **group_out)
+{
+    struct mpi *mpi = zd_must(calloc(1, sizeof *mpi));
+    comm_group_init(&mpi->base, parent, control, row);
+    mpi->world = MPI_COMM_NULL;
+    mpi->spin_ns = mpi_of(parent)->spin_ns;
+    take_memory(mpi);
+    comm_message_begin(parent, SEAT_GATHER, 0);
+    enum zd_status status = split(mpi, parent);
+    comm_message_end(parent);
+    *group_out = &mpi->base;
+    return status;
+}
+
 static const struct comm_functions mpi_functions = {
+        .group = mpi_group,
         .begin = mpi_begin,
         .wait = mpi_wait,
         .progress = mpi_progress,
@@ -338,16 +379,6 @@ static enum zd_status settle_levels(struct mpi *mpi)
     return comm_levels_settle(comm, fits ? k : 0);
 }
 
-/* Allocate what this rank needs. */
-static void take_memory(
-        struct mpi *mpi, int rank, int size, const struct comm_options *options)
-{
-    comm_base_init(&mpi->base, &mpi_functions, rank, size, options);
-    mpi->requests = zd_must(calloc(2 * (size_t)size, sizeof *mpi->requests));
-    for (int s = 0; s < 2; s++)
-        stream_init(&mpi->streams[s], mpi, (enum comm_op_kind)s);
-}
-
 static enum zd_status gather_places(
         void *ctx, const void *mine, size_t bytes, void *all)
 {
@@ -389,7 +420,8 @@ static enum zd_status connect(
     ZD_MPI(MPI_Comm_set_errhandler, mpi->world, MPI_ERRORS_RETURN);
     ZD_MPI(MPI_Comm_rank, mpi->world, &rank);
     ZD_MPI(MPI_Comm_size, mpi->world, &size);
-    take_memory(mpi, rank, size, options);
+    comm_base_init(&mpi->base, &mpi_functions, rank, size, options);
+    take_memory(mpi);
     ZD_TRY(look_around(mpi));
     ZD_TRY(join_watch(mpi));
     return comm_agree(&mpi->base, settle_levels(mpi));
@@ -400,6 +432,7 @@ enum zd_status comm_mpi_create(
         struct comm **comm_out)
 {
     struct mpi *mpi = zd_must(calloc(1, sizeof *mpi));
+    mpi->base.root = &mpi->base;
     mpi->world = MPI_COMM_NULL;
     enum zd_status status = start_mpi(mpi, argc, argv, options);
     if (status == ZD_OK)

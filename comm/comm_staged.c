@@ -8,9 +8,10 @@
  *
  * A round is one piece of one operation. Rounds pass the three places in the
  * order in which they were begun, the same on all ranks; STAGED_SLOTS of them
- * are between the first and the last. The host moves them on: in begin and
- * comm_progress as far as nothing has to be waited for, in comm_wait until the
- * operation's last copy up is queued. */
+ * are between the first and the last. The host moves them on, of all groups of
+ * the rank: in begin, comm_progress and other waits as far as nothing has to be
+ * waited for, in comm_wait until the operation's last copy up is queued. Each
+ * group has places, streams and memory of its own. */
 #include "base/must.h"
 #include "comm/comm_device.h"
 
@@ -26,6 +27,7 @@ struct round {
 
 struct staged {
     struct comm base;
+    enum stream_mode mode;
     struct stream *down, *up;
     char *pinned;
     size_t piece_bytes;
@@ -35,6 +37,7 @@ struct staged {
     uint64_t begun, next;              /* next: the one whose rounds begin */
     struct event *ready[COMM_OPS_MAX], *done[COMM_OPS_MAX]; /* by op->slot */
     struct event *last_up; /* of the last round that went up; borrowed */
+    bool is_waiting;       /* for its oldest round, on the host */
 };
 
 static struct staged *staged_of(struct comm *comm)
@@ -154,26 +157,42 @@ static enum zd_status begin_on_host(struct staged *staged)
     uint64_t number = staged->hosted;
     struct round *round = round_of(staged, number);
     const struct comm_op *op = round->op;
-    struct comm *control = staged->base.control;
     char *full = slot_full(staged, number), *shard = slot_shard(staged, number);
-    if (op->kind == OP_ALL_GATHER)
-        ZD_TRY(comm_all_gather_begin(
-                control, shard, full, round->count, op->type, &round->host_op));
-    else
-        ZD_TRY(comm_reduce_scatter_begin(
-                control, full, shard, round->count, op->type, op->accumulate,
-                &round->host_op));
+    bool gathers = op->kind == OP_ALL_GATHER;
+    struct comm_op part = {
+            .kind = op->kind,
+            .from = gathers ? shard : full,
+            .to = gathers ? full : shard,
+            .count = round->count,
+            .type = op->type,
+            .accumulate = op->accumulate};
+    ZD_TRY(comm_part_begin(staged->base.control, &part, &round->host_op));
     staged->hosted++;
     return ZD_OK;
 }
 
-static enum zd_status finish_on_host(struct staged *staged)
+/* What others wait for is the operation. */
+static enum zd_status wait_on_host(struct staged *staged)
+{
+    struct round *round = round_of(staged, staged->finished);
+    struct seat *seat = staged->base.seat;
+    staged->is_waiting = true;
+    if (seat)
+        seat_wait_begin(seat, LANE_OPERATIONS, round->op->sequence + 1);
+    enum zd_status status =
+            comm_part_wait(staged->base.control, round->host_op);
+    if (seat)
+        seat_wait_end(seat);
+    staged->is_waiting = false;
+    return status;
+}
+
+static enum zd_status take_up(struct staged *staged)
 {
     uint64_t number = staged->finished;
     struct round *round = round_of(staged, number);
     struct comm_op *op = round->op;
     size_t width = dtype_bytes(op->type);
-    ZD_TRY(comm_wait(staged->base.control, round->host_op));
     if (op->kind == OP_ALL_GATHER)
         ZD_TRY(copy_full(staged, round, slot_full(staged, number), false));
     else
@@ -215,10 +234,20 @@ static enum zd_status move_on(struct staged *staged)
         }
         ZD_TRY(has_arrived(staged, &arrived));
         if (arrived) {
-            ZD_TRY(finish_on_host(staged));
+            struct round *oldest = round_of(staged, staged->finished);
+            ZD_TRY(comm_part_wait(staged->base.control, oldest->host_op));
+            ZD_TRY(take_up(staged));
             moved = true;
         }
     } while (moved);
+    return ZD_OK;
+}
+
+static enum zd_status staged_progress(struct comm *comm)
+{
+    for (struct comm *c = comm->root; c; c = c->next)
+        if (!staged_of(c)->is_waiting)
+            ZD_TRY(move_on(staged_of(c)));
     return ZD_OK;
 }
 
@@ -243,11 +272,12 @@ static enum zd_status staged_wait(struct comm *comm, struct comm_op *op)
     if (op->rounds == 0)
         return ZD_OK;
     for (;;) {
-        ZD_TRY(move_on(staged));
+        ZD_TRY(staged_progress(comm));
         if (op->done[0] == op->rounds)
             break;
         if (staged->finished < staged->hosted) {
-            ZD_TRY(finish_on_host(staged));
+            ZD_TRY(wait_on_host(staged));
+            ZD_TRY(take_up(staged));
         } else {
             ZD_TRY(event_wait(round_of(staged, staged->hosted)->down));
             ZD_TRY(begin_on_host(staged));
@@ -256,23 +286,20 @@ static enum zd_status staged_wait(struct comm *comm, struct comm_op *op)
     return stream_wait(NULL, staged->done[op->slot]);
 }
 
-static enum zd_status staged_progress(struct comm *comm)
-{
-    return move_on(staged_of(comm));
-}
-
 /* --- life ----------------------------------------------------------------- */
 
 static void staged_set_memory(struct comm *comm, const struct arena *arena)
 {
     struct staged *staged = staged_of(comm);
+    char name[COMM_SPAN_MAX];
     if (!arena) /* memory of the host stays where it is */
         return;
-    const struct arena_span *span = arena_plan_find(arena->plan, "comm.pinned");
+    comm_span_name(comm->row.name, "pinned", name);
+    const struct arena_span *span = arena_plan_find(arena->plan, name);
     comm_set_memory(staged->base.control, arena);
     if (!span)
         return;
-    staged->pinned = arena_span(arena, "comm.pinned");
+    staged->pinned = arena_span(arena, name);
     staged->piece_bytes = span->bytes / STAGED_SLOTS / ((size_t)comm->size + 1);
 }
 
@@ -291,23 +318,18 @@ static void staged_destroy(struct comm *comm)
     }
     stream_destroy(staged->down);
     stream_destroy(staged->up);
+    if (comm->root == comm)
+        comm->control->root->rounds = NULL;
     comm_base_fini(comm);
     free(staged);
 }
 
-static const struct comm_functions staged_functions = {
-        .begin = staged_begin,
-        .wait = staged_wait,
-        .progress = staged_progress,
-        .set_memory = staged_set_memory,
-        .transport = COMM_TRANSPORT_STAGED,
-        .destroy = staged_destroy,
-};
-
-static enum zd_status create_parts(struct staged *staged, enum stream_mode mode)
+static enum zd_status create_parts(struct staged *staged)
 {
-    ZD_TRY(stream_create("comm down", mode, &staged->down));
-    ZD_TRY(stream_create("comm up", mode, &staged->up));
+    if (staged->base.size == 1)
+        return ZD_OK;
+    ZD_TRY(stream_create("comm down", staged->mode, &staged->down));
+    ZD_TRY(stream_create("comm up", staged->mode, &staged->up));
     for (int i = 0; i < COMM_OPS_MAX; i++) {
         ZD_TRY(event_create(&staged->ready[i]));
         ZD_TRY(event_create(&staged->done[i]));
@@ -319,13 +341,35 @@ static enum zd_status create_parts(struct staged *staged, enum stream_mode mode)
     return ZD_OK;
 }
 
+static enum zd_status staged_group(
+        struct comm *parent, struct comm *control, const struct comm_row *row,
+        struct comm **group_out)
+{
+    struct staged *staged = zd_must(calloc(1, sizeof *staged));
+    comm_group_init(&staged->base, parent, control, row);
+    staged->mode = staged_of(parent)->mode;
+    *group_out = &staged->base;
+    return create_parts(staged);
+}
+
+static const struct comm_functions staged_functions = {
+        .group = staged_group,
+        .begin = staged_begin,
+        .wait = staged_wait,
+        .progress = staged_progress,
+        .set_memory = staged_set_memory,
+        .transport = COMM_TRANSPORT_STAGED,
+        .destroy = staged_destroy,
+};
+
 enum zd_status comm_staged_create(
         struct comm *control, enum stream_mode mode, struct comm **comm_out)
 {
     struct staged *staged = zd_must(calloc(1, sizeof *staged));
     comm_device_init(&staged->base, control, &staged_functions);
-    enum zd_status status =
-            control->size > 1 ? create_parts(staged, mode) : ZD_OK;
+    staged->mode = mode;
+    control->root->rounds = &staged->base;
+    enum zd_status status = create_parts(staged);
     if (status != ZD_OK) {
         staged_destroy(&staged->base);
         return status;

@@ -38,20 +38,23 @@ enum zd_status comm_plan_needs(
         struct arena_plan *plan, const struct comm_needs *needs)
 {
     int world = needs->world;
+    char name[COMM_SPAN_MAX];
     if (needs->transport == COMM_TRANSPORT_HOST)
-        return comm_plan(plan, world);
+        return arena_plan_add(
+                plan, comm_span_name(needs->name, "staging", name),
+                ARENA_DEVICE, SPAN_BUFFERS, comm_staging_bytes(world));
     if (world == 1)
         return ZD_OK;
     if (needs->transport == COMM_TRANSPORT_NCCL)
         return arena_plan_add(
-                plan, "comm.device", ARENA_DEVICE, SPAN_BUFFERS,
-                nccl_device_bytes(needs));
+                plan, comm_span_name(needs->name, "device", name), ARENA_DEVICE,
+                SPAN_BUFFERS, nccl_device_bytes(needs));
     ZD_TRY(arena_plan_add(
-            plan, "comm.pinned", ARENA_PINNED, SPAN_BUFFERS,
-            staged_pinned_bytes(world, needs->shard_bytes)));
+            plan, comm_span_name(needs->name, "pinned", name), ARENA_PINNED,
+            SPAN_BUFFERS, staged_pinned_bytes(world, needs->shard_bytes)));
     return arena_plan_add(
-            plan, "comm.staging", ARENA_HOST, SPAN_BUFFERS,
-            comm_staging_bytes(world));
+            plan, comm_span_name(needs->name, "staging", name), ARENA_HOST,
+            SPAN_BUFFERS, comm_staging_bytes(world));
 }
 
 /* --- whose GPU is whose --------------------------------------------------- */

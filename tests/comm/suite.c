@@ -23,6 +23,7 @@ const struct suite_case suite_cases[] = {
         {"one operation ahead, ranks late in turn",
          case_one_ahead_with_late_ranks},
         {"counters follow the formula", case_counters_follow_the_formula},
+        {"groups of ranks work side by side", case_groups_of_ranks},
         {"integers are reduced, scalars and arrays", case_integers_are_reduced},
         {"digits of an exact sum add up", case_digits_of_an_exact_sum_add_up},
         {"control messages arrive and are not counted",

@@ -12,6 +12,8 @@ struct suite_case {
 
 extern const struct suite_case suite_cases[];
 extern const int suite_case_count;
+/* What the groups of this thread's rank sent so far. */
+extern _Thread_local struct comm_counters suite_group_counters;
 
 /* Say on stderr which check of which rank did not hold. */
 bool suite_check(bool holds, const struct comm *comm, const char *what);

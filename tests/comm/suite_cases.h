@@ -11,6 +11,7 @@ bool case_all_gather(struct comm *comm);
 bool case_many_at_once(struct comm *comm);
 bool case_one_ahead_with_late_ranks(struct comm *comm);
 bool case_counters_follow_the_formula(struct comm *comm);
+bool case_groups_of_ranks(struct comm *comm);
 
 /* suite_control.c */
 bool case_ranks_know_their_places(struct comm *comm);

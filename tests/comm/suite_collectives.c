@@ -22,6 +22,7 @@ struct array {
  * full. */
 struct trial {
     struct comm *comm;
+    struct data_row row; /* of its ranks, if it is a group */
     enum kind kind;
     size_t count;
     enum dtype type;
@@ -56,14 +57,17 @@ static bool array_end(const struct comm *comm, struct array *array)
     return holds;
 }
 
+static const struct data_row all_ranks = {.stride = 1};
+
 static struct trial trial_of(
-        struct comm *comm, enum kind kind, size_t count, enum dtype type,
-        bool in_place)
+        struct comm *comm, struct data_row row, enum kind kind, size_t count,
+        enum dtype type, bool in_place)
 {
     size_t size = (size_t)comm_size(comm), rank = (size_t)comm_rank(comm);
     size_t part = count * dtype_bytes(type);
     struct trial t = {
             .comm = comm,
+            .row = row,
             .kind = kind,
             .count = count,
             .type = type,
@@ -72,14 +76,17 @@ static struct trial trial_of(
             .full = array_of(size * part),
             .shard = array_of(part)};
     if (kind == SCATTER) {
-        data_fill(t.full.host, type, (int)rank, 0, size * count);
+        data_fill(
+                t.full.host, type, data_rank(row, (int)rank), 0, size * count);
         memcpy(t.full.want, t.full.host, t.full.bytes);
         data_expect_sum(
-                in_place ? t.full.want + t.mine : t.shard.want, type, comm,
+                in_place ? t.full.want + t.mine : t.shard.want, type, comm, row,
                 rank * count, count, NULL);
     } else {
         for (size_t r = 0; r < size; r++)
-            data_fill(t.full.want + r * part, type, (int)r, 0, count);
+            data_fill(
+                    t.full.want + r * part, type, data_rank(row, (int)r), 0,
+                    count);
         memcpy(in_place ? t.full.host + t.mine : t.shard.host,
                t.full.want + t.mine, part);
         memcpy(t.shard.want, t.shard.host, part);
@@ -124,8 +131,8 @@ static bool try_all(struct comm *comm, enum kind kind)
                 /* the long one once for each type is enough */
                 if (counts[c] >= 70001 && in_place != (type == DTYPE_BF16))
                     continue;
-                struct trial t =
-                        trial_of(comm, kind, counts[c], type, in_place);
+                struct trial t = trial_of(
+                        comm, all_ranks, kind, counts[c], type, in_place);
                 holds &= trial_begin(&t) && trial_wait(&t);
                 holds &= trial_end(&t);
             }
@@ -146,7 +153,8 @@ bool case_all_gather(struct comm *comm)
 static bool accumulate_one(struct comm *comm, size_t count, bool at_once)
 {
     enum { MICROS = 3 };
-    struct trial t = trial_of(comm, SCATTER, count, DTYPE_FP32, false);
+    struct trial t =
+            trial_of(comm, all_ranks, SCATTER, count, DTYPE_FP32, false);
     struct comm_op *op[MICROS];
     bool holds = true;
     t.adds = true;
@@ -156,8 +164,9 @@ static bool accumulate_one(struct comm *comm, size_t count, bool at_once)
     array_up(&t.shard);
     for (int micro = 0; micro < MICROS; micro++) {
         data_expect_sum(
-                t.shard.want, DTYPE_FP32, comm, (size_t)comm_rank(comm) * count,
-                count, (const float *)(void *)t.shard.want);
+                t.shard.want, DTYPE_FP32, comm, all_ranks,
+                (size_t)comm_rank(comm) * count, count,
+                (const float *)(void *)t.shard.want);
         holds &= trial_begin(&t);
         op[micro] = t.op;
         holds &= at_once || trial_wait(&t);
@@ -185,7 +194,7 @@ bool case_many_at_once(struct comm *comm)
     for (size_t round = 0; round < 3; round++) {
         for (size_t k = 0; k < COMM_OPS_MAX; k++) {
             trials[k] = trial_of(
-                    comm, k % 3 == 1 ? GATHER : SCATTER,
+                    comm, all_ranks, k % 3 == 1 ? GATHER : SCATTER,
                     k * 997 * (k % 5 == 0 ? 10 : 1), DTYPE_FP32, false);
             holds &= trial_begin(&trials[k]);
             holds &= CHECK(comm, comm_progress(comm) == ZD_OK);
@@ -211,7 +220,7 @@ bool case_one_ahead_with_late_ranks(struct comm *comm)
         if (step % comm_size(comm) == comm_rank(comm))
             usleep(500);
         if (step < STEPS) {
-            *next = trial_of(comm, SCATTER, 3000, DTYPE_FP32, false);
+            *next = trial_of(comm, all_ranks, SCATTER, 3000, DTYPE_FP32, false);
             holds &= trial_begin(next);
         }
         if (step >= DEPTH - 1)
@@ -231,7 +240,8 @@ bool case_counters_follow_the_formula(struct comm *comm)
         struct comm_counters before = comm_counters(comm);
         for (int kind = SCATTER; kind <= GATHER; kind++) {
             struct trial t = trial_of(
-                    comm, (enum kind)kind, COUNT, data_types[k], false);
+                    comm, all_ranks, (enum kind)kind, COUNT, data_types[k],
+                    false);
             holds &= trial_begin(&t) && trial_wait(&t);
             holds &= trial_end(&t);
         }
@@ -242,6 +252,186 @@ bool case_counters_follow_the_formula(struct comm *comm)
         holds &= CHECK(comm, after.all_gather - before.all_gather == wire);
         holds &= CHECK(
                 comm, after.all_reduce - before.all_reduce == others * 300 * 8);
+    }
+    return holds;
+}
+
+/* --- groups --------------------------------------------------------------- */
+
+/* The comm, rows of its ranks, and a row of a row. */
+enum { COMMS = 4, TRIALS = 16 };
+
+struct member { /* this rank's */
+    struct comm *comm;
+    struct data_row row;
+    struct comm_counters before, want;
+};
+
+struct groups {
+    struct member members[COMMS];
+    struct arena_plan plan;
+    struct arena arena;
+    struct trial trials[TRIALS];
+    bool is_under_way[TRIALS];
+    uint64_t random; /* the same on all ranks */
+};
+
+_Thread_local struct comm_counters suite_group_counters;
+
+static int draw(struct groups *groups, int below)
+{
+    groups->random =
+            groups->random * 6364136223846793005u + 1442695040888963407u;
+    return (int)(groups->random >> 33) % below;
+}
+
+/* Rows within blocks of neighbors; the last ones may be shorter. */
+static struct member join_row(
+        struct groups *groups, struct comm *comm, const char *name)
+{
+    int size = comm_size(comm), own = comm_rank(comm);
+    int block = 1 + draw(groups, size), stride = 1 + draw(groups, block);
+    int begin = own / block * block;
+    int length = size - begin < block ? size - begin : block;
+    int first = (own - begin) % stride;
+    struct member member = {.row = {.first = begin + first, .stride = stride}};
+    if (comm_group_create(
+                comm, name, begin + first, stride,
+                (length - first + stride - 1) / stride, &member.comm) != ZD_OK)
+        abort();
+    return member;
+}
+
+static void take_memory(struct groups *groups, const char *const *names)
+{
+    arena_plan_init(&groups->plan);
+    for (int c = 1; c < COMMS; c++) {
+        struct comm *comm = groups->members[c].comm;
+        struct comm_needs needs = {
+                .name = names[c],
+                .transport = comm_transport(comm),
+                .world = comm_size(comm),
+                .node_size = comm_mesh(comm).node,
+                .shard_bytes = 30000,
+                .reduce_bytes = 30000};
+        if (comm_plan_needs(&groups->plan, &needs) != ZD_OK)
+            abort();
+    }
+    if (arena_take(&groups->arena, &groups->plan) != ZD_OK)
+        abort();
+    for (int c = 1; c < COMMS; c++)
+        comm_set_memory(groups->members[c].comm, &groups->arena);
+}
+
+static void groups_make(struct groups *groups, struct comm *comm, int seed)
+{
+    static const char *const names[COMMS] = {NULL, "shard", "replicate", "cp"};
+    struct member *members = groups->members;
+    *groups = (struct groups){.random = (uint64_t)seed};
+    members[0] = (struct member){.comm = comm, .row = all_ranks};
+    members[1] = join_row(groups, comm, names[1]);
+    members[2] = join_row(groups, comm, names[2]);
+    members[3] = join_row(groups, members[1].comm, names[3]);
+    members[3].row.first = data_rank(members[1].row, members[3].row.first);
+    members[3].row.stride *= members[1].row.stride;
+    take_memory(groups, names);
+    for (int c = 0; c < COMMS; c++)
+        members[c].before = comm_counters(members[c].comm);
+}
+
+/* An operation of any comm in this place, or a message. */
+static bool begin_any(struct groups *groups, int place)
+{
+    static const size_t some[] = {0, 1, 100, 3001, 7000};
+    struct member *member = &groups->members[draw(groups, COMMS)];
+    struct trial *trial = &groups->trials[place];
+    enum kind kind = draw(groups, 2) ? GATHER : SCATTER;
+    enum dtype type = data_types[draw(groups, DATA_TYPES)];
+    *trial = trial_of(
+            member->comm, member->row, kind, some[draw(groups, 5)], type,
+            draw(groups, 2));
+    uint64_t sent = trial->full.bytes - trial->shard.bytes;
+    *(kind == GATHER ? &member->want.all_gather
+                     : &member->want.reduce_scatter) += sent;
+    groups->is_under_way[place] = true;
+    return trial_begin(trial);
+}
+
+static bool reduce_any(struct groups *groups)
+{
+    struct member *member = &groups->members[draw(groups, COMMS)];
+    struct comm *comm = member->comm;
+    int size = comm_size(comm);
+    int64_t value = data_rank(member->row, comm_rank(comm)), want = 0;
+    for (int p = 0; p < size; p++)
+        want += data_rank(member->row, p);
+    member->want.all_reduce += comm_all_reduce_bytes(size, 1);
+    return CHECK(comm,
+                 comm_all_reduce_i64(comm, &value, 1, COMM_SUM) == ZD_OK) &&
+           CHECK(comm, value == want) &&
+           CHECK(comm, comm_agree(comm, ZD_OK) == ZD_OK);
+}
+
+static bool end_one(struct groups *groups, int place)
+{
+    groups->is_under_way[place] = false;
+    return trial_wait(&groups->trials[place]) &
+           trial_end(&groups->trials[place]);
+}
+
+static bool groups_end(struct groups *groups)
+{
+    bool holds = true;
+    for (int c = COMMS - 1; c >= 0; c--) {
+        struct member *member = &groups->members[c];
+        struct comm_counters now = comm_counters(member->comm);
+        const struct comm_counters *before = &member->before;
+        const struct comm_counters *want = &member->want;
+        holds &= CHECK(
+                member->comm, now.reduce_scatter - before->reduce_scatter ==
+                                      want->reduce_scatter);
+        holds &=
+                CHECK(member->comm,
+                      now.all_gather - before->all_gather == want->all_gather);
+        holds &=
+                CHECK(member->comm,
+                      now.all_reduce - before->all_reduce == want->all_reduce);
+        if (c == 0)
+            break;
+        suite_group_counters.reduce_scatter += want->reduce_scatter;
+        suite_group_counters.all_gather += want->all_gather;
+        suite_group_counters.all_reduce += want->all_reduce;
+        comm_destroy(member->comm);
+    }
+    arena_release(&groups->arena);
+    arena_plan_fini(&groups->plan);
+    return holds;
+}
+
+/* Operations of all groups begin and are waited for in random orders, with
+ * messages in between and ranks late in turn. */
+bool case_groups_of_ranks(struct comm *comm)
+{
+    enum { ROUNDS = 4, ACTIONS = 150 };
+    struct groups groups;
+    bool holds = true;
+    for (int round = 0; round < ROUNDS; round++) {
+        groups_make(&groups, comm, round + 1);
+        for (int a = 0; a < ACTIONS; a++) {
+            int place = draw(&groups, TRIALS);
+            if (draw(&groups, 60) == comm_rank(comm))
+                usleep(300);
+            if (draw(&groups, 8) == 0)
+                holds &= reduce_any(&groups);
+            else if (groups.is_under_way[place])
+                holds &= end_one(&groups, place);
+            else if (draw(&groups, 3))
+                holds &= begin_any(&groups, place);
+        }
+        for (int place = 0; place < TRIALS; place++)
+            if (groups.is_under_way[place])
+                holds &= end_one(&groups, place);
+        holds &= groups_end(&groups);
     }
     return holds;
 }

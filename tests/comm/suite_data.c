@@ -75,17 +75,22 @@ static float rounded(enum dtype type, float value)
     return value;
 }
 
+int data_rank(struct data_row row, int place)
+{
+    return row.first + place * row.stride;
+}
+
 void data_expect_sum(
-        void *out, enum dtype type, const struct comm *comm, size_t first,
-        size_t count, const float *added_to)
+        void *out, enum dtype type, const struct comm *comm,
+        struct data_row row, size_t first, size_t count, const float *added_to)
 {
     int size = comm_size(comm), per_node = comm_mesh(comm).node;
     for (size_t i = 0; i < count; i++) {
         float sum = 0;
         for (int node = 0; node < size; node += per_node) {
-            float part = stored_value(type, node, first + i);
+            float part = stored_value(type, data_rank(row, node), first + i);
             for (int r = node + 1; r < node + per_node; r++)
-                part += stored_value(type, r, first + i);
+                part += stored_value(type, data_rank(row, r), first + i);
             if (per_node < size)
                 part = rounded(type, part);
             sum = node == 0 ? part : sum + part;
