@@ -82,8 +82,7 @@ static void put_mark(struct chat_memory *to, struct word word)
     put(to, mark, MARK_BYTES);
 }
 
-/* Text without a kept word. */
-static void put_word(
+static void put_whole_word(
         struct chat_memory *to, const char *text, size_t bytes, size_t message)
 {
     size_t before = spaces_before(text, bytes);
@@ -95,6 +94,26 @@ static void put_word(
     put_escaped(to, text, before);
     put_mark(to, (struct word){text + before, end - before, message, false});
     put_escaped(to, text + end, bytes - end);
+}
+
+static bool is_escaped(uint32_t c)
+{
+    return c == '"' || c == '\'' || c == '\\' || !jinja_is_printable(c);
+}
+
+/* Text without a kept word. */
+static void put_word(
+        struct chat_memory *to, const char *text, size_t bytes, size_t message)
+{
+    size_t from = 0;
+    unsigned step;
+    for (size_t at = 0; to->in_pieces && at < bytes; at += step)
+        if (is_escaped(utf8_read((const unsigned char *)text + at, &step))) {
+            put_whole_word(to, text + from, at - from, message);
+            put_escaped(to, text + at, step);
+            from = at + step;
+        }
+    put_whole_word(to, text + from, bytes - from, message);
 }
 
 /* The words of a text, and what is kept between them. */
@@ -130,14 +149,14 @@ static enum depth depth_of(const char *key, const json_t *item)
     return NO_WORDS;
 }
 
-static bool is_blank(const json_t *message)
+static bool is_blank(const json_t *message, bool beside_calls)
 {
     const json_t *content = json_object_get(message, "content");
     size_t bytes = json_string_length(content);
     return json_is_string(content) &&
            spaces_before(json_string_value(content), bytes) == bytes &&
-           !json_object_get(message, "tool_calls") &&
-           !json_object_get(message, "thinking");
+           (beside_calls || (!json_object_get(message, "tool_calls") &&
+                             !json_object_get(message, "thinking")));
 }
 
 static void put_value(
@@ -211,14 +230,13 @@ void chat_write_key(
     size_t i;
     memory->key_bytes = memory->word_count = 0;
     memory->has_blank = false;
+    memory->in_pieces = marked == MARKS_PIECES || marked == MARKS_BLANK;
     json_array_foreach(conversation->messages, i, message)
     {
         bool is_assistant = conversation->turns[i].is_assistant;
-        bool is = marked == MARKS_ALL ||
-                  (marked == MARKS_ASSISTANT && is_assistant);
-        enum depth depth = !is                                 ? NO_WORDS
-                           : is_assistant && is_blank(message) ? BLANK
-                                                               : BY_KEY;
+        bool is = marked == MARKS_ALL || (marked < MARKS_NONE && is_assistant);
+        bool blank = is_assistant && is_blank(message, marked == MARKS_BLANK);
+        enum depth depth = !is ? NO_WORDS : blank ? BLANK : BY_KEY;
         memory->has_blank |= depth == BLANK;
         put(memory, i > 0 ? "," : "[", 1);
         put_object(memory, message, i, depth, true);

@@ -99,30 +99,6 @@ static bool find_places(struct shape *shape, size_t word_count)
     return true;
 }
 
-/* As JSON has it within a string; returns what it takes of `at`, 0: that is
- * other text. */
-static size_t match_escaped(
-        const char *at, size_t left, const char *word, size_t bytes)
-{
-    static const char plain[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
-    size_t n = 0;
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char c = (unsigned char)word[i];
-        const char *found = c ? strchr(plain, c) : NULL;
-        char text[8] = {word[i], 0};
-        size_t count = 1;
-        if (found)
-            count = (size_t)snprintf(
-                    text, sizeof text, "\\%c", letters[found - plain]);
-        else if (c < 0x20)
-            count = (size_t)snprintf(text, sizeof text, "\\u%04x", c);
-        if (count > left - n || memcmp(at + n, text, count) != 0)
-            return 0;
-        n += count;
-    }
-    return n;
-}
-
 bool shape_explains(
         struct shape *shape, const struct chat_memory *memory, const char *text,
         size_t bytes)
@@ -139,16 +115,11 @@ bool shape_explains(
         if (!place)
             break;
         const struct word *word = &memory->words[place->word];
-        size_t left = bytes - at;
-        bool is_plain = word->bytes <= left &&
+        bool is_there = word->bytes <= bytes - at &&
                         memcmp(text + at, word->text, word->bytes) == 0;
-        size_t taken =
-                is_plain ? word->bytes
-                         : match_escaped(
-                                   text + at, left, word->text, word->bytes);
-        if (taken == 0 && !word->is_blank)
+        if (!is_there && !word->is_blank)
             return false;
-        at += taken;
+        at += is_there ? word->bytes : 0;
         done += fixed + MARK_BYTES;
         place->text_end = at;
     }
@@ -223,16 +194,20 @@ enum zd_status skeleton_render(
         struct skeleton *s, size_t count, bool add_generation_prompt,
         struct jinja_output *out)
 {
+    struct jinja_limits *limits = &s->renderer->limits;
+    struct jinja_watch marks_alone = {.depends = true}, *watch = limits->watch;
     json_t *messages = s->messages;
     if (count < json_array_size(s->messages)) {
-        size_t *steps = &s->renderer->limits.steps;
-        *steps -= count < *steps ? count : *steps; /* what the list takes */
+        /* what the list takes */
+        limits->steps -= count < limits->steps ? count : limits->steps;
         messages = json_array();
         for (size_t i = 0; i < count; i++)
             json_array_append(messages, json_array_get(s->messages, i));
     }
+    limits->watch = watch ? watch : &marks_alone;
     enum zd_status status = chat_render_text(
             s->renderer, s->conversation, messages, add_generation_prompt, out);
+    limits->watch = watch;
     if (messages != s->messages)
         json_decref(messages);
     return status;

@@ -20,7 +20,14 @@
 
 #include "data/chat.h"
 
-enum marked { MARKS_ALL, MARKS_ASSISTANT, MARKS_NONE };
+enum marked {
+    MARKS_ALL,
+    MARKS_ASSISTANT,
+    MARKS_PIECES, /* of the assistant's words, cut where JSON or repr() escape
+                     or quote otherwise */
+    MARKS_BLANK,  /* the same, and of content that is none beside calls */
+    MARKS_NONE
+};
 
 enum { MARK_BYTES = JINJA_MARK_BYTES, NO_PLACE = -1 };
 enum {
@@ -62,7 +69,7 @@ struct chat_memory {
     size_t key_bytes, key_capacity, messages_bytes;
     struct word *words; /* of it, borrowed from its messages */
     size_t word_count, word_capacity;
-    bool has_blank;
+    bool has_blank, in_pieces;
     unsigned ignored; /* of what is kept */
     bool *wanted;     /* (messages) that are trained or, with is_whole, not */
     size_t wanted_capacity;

@@ -12,11 +12,13 @@
  * message's marks.
  *
  * A template that looks into the words of users is tried again with marks for
- * the assistant alone, one that looks into all of them without any. */
+ * the assistant alone, one that escapes or quotes words, or leaves out calls,
+ * with marks for pieces of them, and one that looks into all without any. */
 #include "data/chat_skeleton.h"
 
 #include "base/must.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,9 +168,11 @@ static int64_t marker_bytes(const char *text, size_t bytes)
 }
 
 /* Bytes of the end mark at `text`, of which `alone` follows the message where
- * it is the last one; NO_PLACE: it cannot be told. */
+ * it is the last one; NO_PLACE: it cannot be told. A message that the next one
+ * may go on from needs none. */
 static int64_t end_mark(
-        const char *text, size_t bytes, const char *alone, size_t alone_bytes)
+        const char *text, size_t bytes, const char *alone, size_t alone_bytes,
+        bool may_go_on)
 {
     size_t same = 0;
     alone_bytes = chat_strip_end(alone, alone_bytes);
@@ -182,7 +186,9 @@ static int64_t end_mark(
         return (int64_t)same;
     /* another mark, as gpt-oss has <|return|> and <|end|> */
     int64_t mark = marker_bytes(text + spaces, bytes - spaces);
-    return mark == NO_PLACE ? NO_PLACE : (int64_t)spaces + mark;
+    if (mark == NO_PLACE)
+        return may_go_on ? (int64_t)spaces : NO_PLACE;
+    return (int64_t)spaces + mark;
 }
 
 /* The last mark of a message in a text: its word, how often it is there, and
@@ -248,13 +254,32 @@ static enum zd_status find_end(
             leave_repeated(s, message, word, times, around);
         mark = end_mark(
                 text + around->last, around->after - around->last,
-                upto.text + last, upto.bytes - last);
+                upto.text + last, upto.bytes - last,
+                s->conversation->turns[message + 1].is_assistant);
     }
     jinja_output_fini(&upto);
     if (mark != NO_PLACE)
         *at_out = (int64_t)around->last + mark;
     if (!s->of[message].repeats)
         learn(&s->ends, around->last, around->after, *at_out);
+    return ZD_OK;
+}
+
+/* Where a message goes on in the turn of the one before it, without a
+ * generation prompt: after the end of that. */
+static enum zd_status find_seam(
+        struct skeleton *s, size_t message, const struct around *around,
+        int64_t *at_out)
+{
+    const char *text = s->shape.text.text;
+    struct around before;
+    if (message == 0 || !s->conversation->turns[message - 1].is_assistant ||
+        !s->of[message - 1].has || !find_around(s, message - 1, &before))
+        return ZD_OK;
+    ZD_TRY(find_end(s, message - 1, &before, at_out));
+    while (*at_out != NO_PLACE && (size_t)*at_out < around->first &&
+           isspace((unsigned char)text[*at_out]))
+        ++*at_out;
     return ZD_OK;
 }
 
@@ -327,7 +352,7 @@ static enum zd_status find_bare(
         if (*begin_out != NO_PLACE && alone != NO_PLACE)
             *end_out = end_mark(
                     text + *begin_out, to - (size_t)*begin_out,
-                    upto.text + alone, upto.bytes - (size_t)alone);
+                    upto.text + alone, upto.bytes - (size_t)alone, false);
         *end_out += *end_out != NO_PLACE ? *begin_out : 0;
     }
     jinja_output_fini(&prompt);
@@ -356,6 +381,8 @@ static enum zd_status find_range(
         return ZD_OK;
     else
         ZD_TRY(find_begin(s, message, &around, &begin));
+    if (s->of[message].has && begin == NO_PLACE)
+        ZD_TRY(find_seam(s, message, &around, &begin));
     if (s->of[message].has && begin != NO_PLACE)
         ZD_TRY(find_end(s, message, &around, &end));
     *found_out = begin != NO_PLACE && end != NO_PLACE;

@@ -72,7 +72,7 @@ static void write_real(struct jinja *j, double value, bool is_json)
 
 /* --- str, repr and json.dumps --------------------------------------------- */
 
-static bool is_printable(uint32_t c)
+bool jinja_is_printable(uint32_t c)
 {
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
     return c == ' ' || (category != UTF8PROC_CATEGORY_CN &&
@@ -90,7 +90,7 @@ static void escape(
         snprintf(out, 16, "\\%c", quote);
     else if (known && (style->is_json || known < from + 4))
         snprintf(out, 16, "\\%c", to[known - from]);
-    else if (!style->is_json && !is_printable(c))
+    else if (!style->is_json && !jinja_is_printable(c))
         snprintf(
                 out, 16,
                 c < 0x100     ? "\\x%02x"
@@ -120,6 +120,10 @@ static void write_quoted(
         uint32_t c = jinja_character(text, i, &length);
         if (c >= ' ' && c < 0x7f && c != '\\' && c != (unsigned char)quote)
             continue;
+        if (j->watch && jinja_is_mark(text.text + i, text.bytes - i)) {
+            length = JINJA_MARK_BYTES;
+            continue;
+        }
         escape(style, quote, c, escaped);
         if (!escaped[0])
             continue;

@@ -439,7 +439,7 @@ Test(data_rows, documents_are_what_each_format_says)
 
 Test(data_rows, chats_are_laid_out_and_masked_as_their_template_says)
 {
-    run_file("chat.txt", 48);
+    run_file("chat.txt", 51);
 }
 
 Test(data_rows, tokens_are_what_each_format_of_files_says)
