@@ -35,7 +35,7 @@ say "what two ranks will hold and send: zerod plan --job $job --world 2"
 "$zerod" plan --job "$job" --world 2
 
 say "training, 2 ranks, ZeRO stage 3, the first half: mpirun -np 2 zerod --job $job --stop-after 160"
-echo "   look into it from another terminal: build/daemon/ctl/zerodctl status, top, or web --open" >&2
+echo "   look into it from another terminal: build/daemon/ctl/zerodctl status, top, or web" >&2
 "${mpirun[@]}" -np 2 "$zerod" --job "$job" --stop-after 160
 
 say "the checkpoint of two ranks: zerod ckpt show out/quickstart/checkpoint-000160"

@@ -90,8 +90,8 @@ static void print_program(const struct cli_program *program, FILE *stream)
         print_common(program, stream);
     }
     fprintf(stream,
-            "\n`%s COMMAND --help` shows its options; `%s --version [--json]` "
-            "the version.\n",
+            "\n`%s COMMAND --help` shows its options; `%s --version` the "
+            "version.\n",
             program->name, program->name);
     print_exits(program, stream);
 }

@@ -427,15 +427,7 @@ enum zd_status cli_parse(
     return line->help ? ZD_OK : check_complete(&parse);
 }
 
-bool cli_is_version(
-        int argc, char **argv, bool *json_out, enum zd_status *status_out)
+bool cli_is_version(int argc, char **argv)
 {
-    if (argc < 2 || strcmp(argv[1], "--version") != 0)
-        return false;
-    *json_out = argc == 3 && strcmp(argv[2], "--json") == 0;
-    *status_out = ZD_OK;
-    if (argc > (*json_out ? 3 : 2))
-        *status_out =
-                ZD_FAIL(ZD_ERR_USAGE, USAGE, "--version can only have --json");
-    return true;
+    return argc == 2 && strcmp(argv[1], "--version") == 0;
 }

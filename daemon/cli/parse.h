@@ -13,10 +13,7 @@ enum zd_status cli_parse(
         struct cli_args *args, const struct cli_command **command_out);
 /* Seconds of "90", "90s", "5m", "1h30m", "2d"; false: none of these. */
 bool cli_parse_duration(const char *text, double *seconds_out);
-/* "PROGRAM --version [--json]": argc and argv as main has them. False: it is
- * something else. *json_out: with --json. ZD_ERR_USAGE in *status_out when
- * there is more. */
-bool cli_is_version(
-        int argc, char **argv, bool *json_out, enum zd_status *status_out);
+/* "PROGRAM --version": argc and argv as main has them. */
+bool cli_is_version(int argc, char **argv);
 
 #endif

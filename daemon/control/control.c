@@ -8,7 +8,6 @@
 #include "daemon/sinks/sink.h"
 #include "daemon/state/messages.h"
 #include "daemon/state/tee.h"
-#include "train/trainer/output_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +16,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -124,29 +122,6 @@ static void leave_the_trainers_core(void)
         sched_setaffinity(0, sizeof parents, &parents);
 }
 
-/* As struct sched_attr of linux/sched/types.h, version 0. */
-struct attributes {
-    uint32_t size, policy;
-    uint64_t flags;
-    int32_t nice;
-    uint32_t priority;
-    uint64_t runtime, deadline, period;
-};
-
-/* A short slice: on kernels from 6.12 on such a thread is run soon after it
- * wakes up, for a share that is no larger than others' (EEVDF). Older ones run
- * whoever has slept long first, and take no notice. */
-static void ask_for_a_short_slice(void)
-{
-#ifdef SYS_sched_setattr
-    struct attributes attributes = {
-            .size = sizeof attributes,
-            .policy = SCHED_OTHER,
-            .runtime = 100000 /* ns */};
-    syscall(SYS_sched_setattr, 0, &attributes, 0);
-#endif
-}
-
 static void on_wake(uv_async_t *wake)
 {
     struct control *control = wake->data;
@@ -176,7 +151,6 @@ static void *run_loop(void *arg)
 {
     struct control *control = arg;
     leave_the_trainers_core();
-    ask_for_a_short_slice();
     uv_run(&control->loop, UV_RUN_DEFAULT);
     return NULL;
 }
@@ -230,28 +204,6 @@ static bool post_command(void *ctx, const struct train_command *command)
 
 /* --- life --- */
 
-/* Any user can make /tmp/zerod-UID first: that must not end this user's jobs.
- */
-static enum zd_status use_output_dir(struct control *control)
-{
-    const struct train_job *job = control->job;
-    char folder[PATH_MAX], why[sizeof zd_error_get()->what];
-    snprintf(why, sizeof why, "%s", zd_error_get()->what);
-    zd_error_clear();
-    ZD_TRY(output_dir_make(job->job.output_dir, (mode_t)job->job.output_mode));
-    if (!realpath(job->job.output_dir, folder))
-        return ZD_FAIL(
-                ZD_ERR_CREATE, "E0708", "cannot make the folder %s: %s",
-                job->job.output_dir, strerror(errno));
-    snprintf(
-            control->socket_path, sizeof control->socket_path,
-            "%.490s/control.sock", folder);
-    zd_log_warning(
-            "%s; the socket is %s: zerodctl --dir %s finds it", why,
-            control->socket_path, folder);
-    return ZD_OK;
-}
-
 static enum zd_status find_socket_path(struct control *control)
 {
     const struct control_options *options = &control->job->control;
@@ -265,9 +217,15 @@ static enum zd_status find_socket_path(struct control *control)
             control->job->job.name, control->socket_path,
             sizeof control->socket_path));
     enum zd_status status = http_socket_make_folder(control->socket_path);
-    return status != ZD_OK && strcmp(zd_error_get()->code, "E1042") == 0
-                   ? use_output_dir(control)
-                   : status;
+    if (status == ZD_OK || strcmp(zd_error_get()->code, "E1042") != 0)
+        return status;
+    /* any user can make /tmp/zerod-UID first: that must not end this job */
+    zd_log_warning(
+            "%s; this run has no socket: set control.socket to another path",
+            zd_error_get()->what);
+    zd_error_clear();
+    control->socket_path[0] = '\0';
+    return ZD_OK;
 }
 
 static struct routes *create_routes(struct control *control)
@@ -288,7 +246,7 @@ static enum zd_status listen_to(struct control *control)
             .socket_path = control->socket_path,
             .handler = routes_handle,
             .ctx = control->routes};
-    if (options->socket == CONTROL_NONE)
+    if (!control->socket_path[0])
         return ZD_OK;
     ZD_TRY(http_create(&control->loop, &http, &control->http));
     if (options->metrics_listen)
@@ -306,29 +264,10 @@ static enum zd_status fail_loop(int error)
     return ZD_ERR_UNFIT;
 }
 
-/* libuv ends the process where it cannot open the descriptors that it keeps for
- * itself (8 of version 1.50), so they are tried first. */
-static int try_descriptors(void)
-{
-    int opened[8], count = 0, error = 0;
-    while (count < 8 && !error) {
-        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-            error = uv_translate_sys_error(errno);
-        else
-            opened[count++] = fd;
-    }
-    while (count > 0)
-        close(opened[--count]);
-    return error;
-}
-
 /* On a failure nothing is left open. */
 static enum zd_status start_handles(struct control *control)
 {
-    int error = try_descriptors();
-    if (!error)
-        error = uv_loop_init(&control->loop);
+    int error = uv_loop_init(&control->loop);
     if (error)
         return fail_loop(error);
     error = uv_async_init(&control->loop, &control->wake, on_wake);

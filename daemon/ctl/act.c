@@ -271,13 +271,8 @@ static void show_answer(
         const struct cli_args *args, const struct look *look,
         const struct act_row *row, const json_t *answer)
 {
-    json_t *result = json_object_get(answer, "result");
-    if (ctl_output(args) == OUTPUT_JSON) {
+    if (ctl_wants_json(args)) {
         ctl_print_json(answer);
-    } else if (ctl_output(args) == OUTPUT_CSV) {
-        json_t *rows = json_pack("[O]", result ? result : answer);
-        ctl_print_csv(rows);
-        json_decref(rows);
     } else if (json_is_true(json_object_get(answer, "accepted"))) {
         printf("%s queued: the job does it at the next step boundary\n",
                row->command);
@@ -287,34 +282,6 @@ static void show_answer(
         fill_print(look, answer, row->result, stdout);
     }
     fflush(stdout);
-}
-
-/* Is the run already in the state that was asked for? That is no error. */
-static bool is_so_already(
-        const struct target *target, const struct cli_args *args,
-        const char *command)
-{
-    struct zd_error refusal = *zd_error_get();
-    bool pauses = strcmp(command, "pause") == 0;
-    json_t *status;
-    if (!client_failed_with("E1087") ||
-        !(pauses || strcmp(command, "resume") == 0))
-        return false;
-    zd_error_clear();
-    bool is_known = target_get(target, "/v1/status", &status) == ZD_OK;
-    const char *state = is_known ? json_text_of(status, "state", "") : "";
-    bool is_so = strcmp(state, pauses ? "paused" : "running") == 0;
-    zd_error_clear();
-    if (!is_so)
-        zd_error_set(&refusal);
-    else if (ctl_output(args) == OUTPUT_JSON)
-        ctl_print_json(status);
-    else
-        printf("already %s, after step %.0f; zerodctl %s\n", state,
-               fill_number(status, "step"),
-               pauses ? "resume continues the run" : "pause pauses it");
-    json_decref(status);
-    return is_so;
 }
 
 /* --- stop: until the process is gone --- */
@@ -352,8 +319,6 @@ static enum zd_status post_and_show(
                 fmax(stop_seconds(args) - (clock_seconds() - began), 5));
     if (status == ZD_OK)
         show_answer(args, look, row, answer);
-    else if (is_so_already(target, args, row->command))
-        status = ZD_OK;
     json_decref(answer);
     return status;
 }
@@ -373,11 +338,7 @@ enum zd_status command_act(struct cli_args *args, int *argc, char ***argv)
             .waits = !args->no_wait,
             .limit = stops ? stop_seconds(args) + 5 : fmax(args->timeout, 0)};
     enum zd_status status = ZD_OK;
-    if (args->wait && args->no_wait)
-        status =
-                ZD_FAIL(ZD_ERR_USAGE, "E0101",
-                        "--wait and --no-wait exclude each other");
-    if (status == ZD_OK && row->body)
+    if (row->body)
         status = row->body(args, act.body);
     if (status == ZD_OK)
         status = ctl_target(args, &look, &target);

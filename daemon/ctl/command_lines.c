@@ -15,10 +15,8 @@ enum zd_status command_ls(struct cli_args *args, int *argc, char ***argv)
 {
     struct look look = look_of_stdout();
     json_t *jobs = jobs_find();
-    if (ctl_output(args) == OUTPUT_JSON)
+    if (ctl_wants_json(args))
         ctl_print_json(jobs);
-    else if (ctl_output(args) == OUTPUT_CSV)
-        ctl_print_csv(jobs);
     else
         show_jobs(&look, jobs, stdout);
     json_decref(jobs);
@@ -71,7 +69,7 @@ static bool print_log_line(void *ctx, const char *line)
 
 static void print_event(const struct printing *printing, const json_t *event)
 {
-    if (ctl_output(printing->args) == OUTPUT_JSON)
+    if (ctl_wants_json(printing->args))
         ctl_print_json_line(event);
     else
         show_event(&printing->look, event, stdout);
@@ -120,9 +118,10 @@ enum zd_status command_logs(struct cli_args *args, int *argc, char ***argv)
 
 enum zd_status command_events(struct cli_args *args, int *argc, char ***argv)
 {
-    bool is_csv = ctl_output(args) == OUTPUT_CSV;
     struct printing printing = {
-            .look = look_of_stdout(), .args = args, .tail = SIZE_MAX};
+            .look = look_of_stdout(),
+            .args = args,
+            .tail = (size_t)args->tail};
     struct target_stream stream = {
             .is_events = true,
             .with_steps = args->with_steps,
@@ -130,21 +129,10 @@ enum zd_status command_events(struct cli_args *args, int *argc, char ***argv)
             .line = take_event};
     size_t i;
     json_t *event;
-    if (is_csv && args->follow)
-        return ZD_FAIL(
-                ZD_ERR_USAGE, "E0101",
-                "-o csv and -f exclude each other: columns are known at the "
-                "end");
-    if (is_csv || (args->tail >= 0 && !args->follow))
+    if (args->tail >= 0 && !args->follow)
         printing.kept = json_array();
-    if (args->tail >= 0)
-        printing.tail = (size_t)args->tail;
     enum zd_status status = stream_of(&printing, &stream);
-    if (is_csv && status == ZD_OK)
-        ctl_print_csv(printing.kept);
-    else
-        json_array_foreach(printing.kept, i, event)
-                print_event(&printing, event);
+    json_array_foreach(printing.kept, i, event) print_event(&printing, event);
     json_decref(printing.kept);
     return status;
 }

@@ -19,7 +19,7 @@ static void tell_address(
     fflush(stdout);
     fill_print(
             look, status,
-            "The page of {job|s}, for this user only: the address works once. "
+            "The page of {job|s}: whoever has the address can steer the job. "
             "Ctrl-C ends it.\n",
             stderr);
     if (getenv("SSH_CONNECTION")) {
@@ -68,8 +68,6 @@ static enum zd_status serve(
         return status;
     }
     tell_address(look, web, shown);
-    if (args->open_browser)
-        web_open_browser(web);
     if (!web_serve(web))
         tell_end(look, shown);
     web_destroy(web);

@@ -1,5 +1,4 @@
 /* common.c - what the commands share: which job, json and csv. */
-#include "base/suggest.h"
 #include "base/text_buffer.h"
 #include "base/units.h"
 #include "daemon/cli/output.h"
@@ -12,12 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum ctl_output ctl_output(const struct cli_args *args)
+bool ctl_wants_json(const struct cli_args *args)
 {
-    if (args->csv || (args->output && strcmp(args->output, "csv") == 0))
-        return OUTPUT_CSV;
-    return args->output && strcmp(args->output, "json") == 0 ? OUTPUT_JSON
-                                                             : OUTPUT_TABLE;
+    return args->output && strcmp(args->output, "json") == 0;
 }
 
 double ctl_interval(const struct cli_args *args)
@@ -35,9 +31,9 @@ static enum zd_status fail_none(void)
             "no job is running: no socket in %s%s%s answers", folders[0],
             count > 1 ? " or " : "", count > 1 ? folders[1] : "");
     return zd_fail_help(
-            "a job on another host: ssh HOST zerodctl; one that has ended, "
-            "was started with another XDG_RUNTIME_DIR or has its socket in "
-            "its output_dir: zerodctl --dir OUTPUT_DIR");
+            "a job on another host: ssh HOST zerodctl; one that has ended, or "
+            "was started with another XDG_RUNTIME_DIR: zerodctl --dir "
+            "OUTPUT_DIR");
 }
 
 /* Whoever owns it: the client refuses a stranger's. */
@@ -164,32 +160,6 @@ void ctl_print_json_line(const json_t *json)
     fputc('\n', stdout);
 }
 
-/* Members of `row` as a.b = value; lists by their index. */
-static void flatten(json_t *out, const char *prefix, json_t *value)
-{
-    char name[256];
-    const char *key;
-    json_t *member;
-    size_t i;
-    if (json_is_object(value)) {
-        json_object_foreach(value, key, member)
-        {
-            snprintf(
-                    name, sizeof name, "%s%s%s", prefix, prefix[0] ? "." : "",
-                    key);
-            flatten(out, name, member);
-        }
-    } else if (json_is_array(value)) {
-        json_array_foreach(value, i, member)
-        {
-            snprintf(name, sizeof name, "%s.%zu", prefix, i);
-            flatten(out, name, member);
-        }
-    } else {
-        json_object_set(out, prefix, value);
-    }
-}
-
 /* RFC 4180: quoted where that is needed. What is not printable is escaped on a
  * terminal when all of it is shown. */
 static void csv_field(const char *text, FILE *out)
@@ -204,78 +174,39 @@ static void csv_field(const char *text, FILE *out)
     fputs(is_plain ? "" : "\"", out);
 }
 
-static void print_csv_value(const json_t *value, FILE *out)
-{
-    char number[UNITS_TEXT];
-    if (json_is_string(value)) {
-        csv_field(json_string_value(value), out);
-    } else if (json_is_real(value)) {
-        fputs(units_exact(json_real_value(value), number), out);
-    } else if (value && !json_is_null(value)) {
-        char *text =
-                json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-        fputs(text ? text : "", out);
-        free(text);
-    }
-}
-
-/* A line: the titles, or (with a row) its values. */
-static void print_csv_line(json_t *titles, const json_t *row, FILE *out)
-{
-    const char *key, *comma = "";
-    json_t *value;
-    json_object_foreach(titles, key, value)
-    {
-        fputs(comma, out);
-        comma = ",";
-        if (row)
-            print_csv_value(json_object_get(row, key), out);
-        else
-            csv_field(key, out);
-    }
-    fputc('\n', out);
-}
-
 void ctl_print_csv(const json_t *rows)
 {
-    json_t *flat = json_array(), *titles = json_object(), *row;
+    const char *key, *comma = "";
+    json_t *row, *value;
+    char number[UNITS_TEXT];
     size_t i;
     struct output output;
     FILE *out = output_begin(&output);
+    json_object_foreach(json_array_get(rows, 0), key, value)
+    {
+        fputs(comma, out);
+        csv_field(key, out);
+        comma = ",";
+    }
+    fputc('\n', out);
     json_array_foreach(rows, i, row)
     {
-        json_t *one = json_object();
-        flatten(one, "", row);
-        json_object_update_missing(titles, one);
-        json_array_append_new(flat, one);
+        comma = "";
+        json_object_foreach(row, key, value)
+        {
+            fputs(comma, out);
+            if (json_is_number(value))
+                fputs(units_exact(json_number_value(value), number), out);
+            comma = ",";
+        }
+        fputc('\n', out);
     }
-    print_csv_line(titles, NULL, out);
-    json_array_foreach(flat, i, row) print_csv_line(titles, row, out);
     output_end(&output);
-    json_decref(flat);
-    json_decref(titles);
 }
 
-void *ctl_unknown(
-        const char *kind, const json_t *names, const char *typed,
-        char separator)
+void *ctl_unknown(const char *kind, const char *typed)
 {
-    struct suggestion nearest = {0};
-    json_t *name;
-    size_t i;
-    json_array_foreach(names, i, name)
-    {
-        const char *text = json_string_value(name);
-        const char *end = text ? strchr(text, separator) : NULL;
-        if (text)
-            suggest_offer(&nearest, typed, edit_distance(typed, text), text);
-        if (end)
-            suggest_offer(&nearest, typed, edit_distance(typed, end + 1), text);
-    }
     ZD_FAIL(ZD_ERR_USAGE, "E1095", "there is no %s `%s`", kind, typed);
-    if (nearest.word)
-        zd_fail_help("did you mean `%s`?", nearest.word);
-    else
-        zd_fail_help("without a name, all are listed");
+    zd_fail_help("without a name, all are listed");
     return NULL;
 }

@@ -13,18 +13,17 @@
 struct cli_args { /* strings borrowed from argv */
     struct cli_line line;
     const char *job, *socket, *dir; /* which job */
-    const char *output;             /* table | json | csv */
+    const char *output;             /* table | json */
     const char *since;              /* "5m", or seconds since 1970 */
     int64_t rank, tail, since_step, max_new_tokens, port, height;
     double interval, timeout; /* seconds; 0 and below 0: not given */
     bool watch, follow, csv, with_steps, log_scale;
-    bool now, wait, no_wait, open_browser;
+    bool now, no_wait;
 };
 
 extern const struct cli_program zerodctl_program;
 
-enum ctl_output { OUTPUT_TABLE, OUTPUT_JSON, OUTPUT_CSV };
-enum ctl_output ctl_output(const struct cli_args *args);
+bool ctl_wants_json(const struct cli_args *args);
 /* Seconds between two rounds. */
 double ctl_interval(const struct cli_args *args);
 
@@ -34,16 +33,13 @@ enum zd_status ctl_target(
         const struct cli_args *args, const struct look *look,
         struct target *target_out);
 
-/* Print an object as it came, or rows as lines of CSV: objects of `rows`,
- * nested members as a.b. */
+/* Print an object as it came; rows of numbers as lines of CSV. */
 void ctl_print_json(const json_t *json);
 void ctl_print_json_line(const json_t *json); /* all on one line */
 void ctl_print_csv(const json_t *rows);
 
-/* Say that none of `names` is `typed`, or ends so after `separator`; NULL. */
-void *ctl_unknown(
-        const char *kind, const json_t *names, const char *typed,
-        char separator);
+/* Say that there is no such; NULL. */
+void *ctl_unknown(const char *kind, const char *typed);
 
 /* The values after TAB that are not files or words: jobs, settings, keys. */
 void ctl_complete_value(

@@ -24,8 +24,7 @@ int jobs_folders(char folders[JOBS_FOLDERS][JOBS_PATH_MAX])
     return count;
 }
 
-/* A socket that a job listens on is a job, also when it does not answer. `name`
- * NULL: what the job says. */
+/* A socket that a job listens on is a job, also when it does not answer. */
 static void probe(void *ctx, const char *name, const char *socket)
 {
     json_t *jobs = ctx, *status;
@@ -35,8 +34,6 @@ static void probe(void *ctx, const char *name, const char *socket)
     zd_error_clear();
     if (is_stale)
         return;
-    if (!name)
-        name = json_text_of(status, "job", "control.sock");
     json_t *found = json_pack("{s:s, s:s}", "name", name, "socket", socket);
     size_t at = 0;
     while (at < json_array_size(jobs) &&
@@ -51,15 +48,6 @@ static bool is_socket(const char *path)
 {
     struct stat about;
     return lstat(path, &about) == 0 && S_ISSOCK(about.st_mode);
-}
-
-/* A run whose folder for sockets was another user's has its socket in its
- * output folder: it is found from there. */
-static void probe_here(json_t *jobs)
-{
-    char path[PATH_MAX];
-    if (realpath("control.sock", path) && is_socket(path))
-        probe(jobs, NULL, path);
 }
 
 static void take_path(const char *path, jobs_socket_fn *take, void *ctx)
@@ -96,6 +84,5 @@ json_t *jobs_find(void)
 {
     json_t *jobs = json_array();
     jobs_sockets(probe, jobs);
-    probe_here(jobs);
     return jobs;
 }

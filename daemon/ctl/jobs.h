@@ -3,8 +3,7 @@
  *
  *   $XDG_RUNTIME_DIR/zerod/JOB.sock and /tmp/zerod-UID/JOB.sock
  *
- * and ./control.sock, for a run whose output folder this program was started
- * in. Both folders are searched, because a job may have been started without
+ * Both folders are searched, because a job may have been started without
  * that variable. Another user's folder is skipped, and a socket that no one
  * listens on. */
 #ifndef ZD_CTL_JOBS_H

@@ -7,29 +7,16 @@
 #include "daemon/ctl/ctl.h"
 #include "zd_config.h"
 
-static void print_version(bool json)
-{
-    if (json)
-        printf("{\n  \"name\": \"zerodctl\",\n  \"version\": \"%s\"\n}\n",
-               ZD_VERSION);
-    else
-        printf("zerodctl %s\n", ZD_VERSION);
-}
-
 int main(int argc, char **argv)
 {
     struct cli_args args;
     const struct cli_command *command = NULL;
-    enum zd_status status;
-    bool json;
+    enum zd_status status = ZD_OK;
     output_init();
-    if (cli_is_version(argc, argv, &json, &status)) {
-        if (status == ZD_OK)
-            print_version(json);
-    } else if (complete_main(
+    if (cli_is_version(argc, argv)) {
+        printf("zerodctl %s\n", ZD_VERSION);
+    } else if (!complete_main(
                        &zerodctl_program, argc, argv, ctl_complete_value)) {
-        status = ZD_OK;
-    } else {
         status = cli_parse(&zerodctl_program, argc, argv, &args, &command);
         if (status == ZD_OK && args.line.help) {
             cli_print_help(&zerodctl_program, command, stdout);

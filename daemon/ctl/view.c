@@ -27,11 +27,9 @@ struct view {
     /* Instead of both; with keys on a terminal. */
     enum zd_status (*get)(const struct target *target, json_t **json_out);
     /* Cuts the answer to what was typed, and returns what is shown of it (a
-     * table of CSV if it is a list). NULL and a record: what was typed names
+     * table of CSV with --csv). NULL and a record: what was typed names
      * nothing. Not given: the answer. */
     json_t *(*select)(const struct cli_args *args, json_t *answer);
-    const char *rows; /* the list of an object that is a table of CSV; NULL: the
-                         object is one row */
     void (*show)(const struct look *look, const json_t *shown, FILE *out);
     /* What a pipe gets of one round; may be NULL. */
     void (*line)(const struct look *look, const json_t *shown, FILE *out);
@@ -62,15 +60,6 @@ static void show_table(
     free(text);
 }
 
-static void show_csv(const struct view *view, json_t *shown)
-{
-    json_t *rows = view->rows ? json_incref(json_object_get(shown, view->rows))
-                   : json_is_array(shown) ? json_incref(shown)
-                                          : json_pack("[O]", shown);
-    ctl_print_csv(rows);
-    json_decref(rows);
-}
-
 static enum zd_status show_once(
         const struct cli_args *args, const struct view *view, json_t *answer)
 {
@@ -78,12 +67,12 @@ static enum zd_status show_once(
             view->select ? view->select(args, answer) : json_incref(answer);
     if (!shown)
         return zd_error_get()->status;
-    if (ctl_output(args) == OUTPUT_JSON && args->watch)
+    if (ctl_wants_json(args) && args->watch)
         ctl_print_json_line(answer);
-    else if (ctl_output(args) == OUTPUT_JSON)
+    else if (ctl_wants_json(args))
         ctl_print_json(answer);
-    else if (ctl_output(args) == OUTPUT_CSV)
-        show_csv(view, shown);
+    else if (args->csv)
+        ctl_print_csv(shown);
     else
         show_table(args, view, shown);
     fflush(stdout);
@@ -217,7 +206,7 @@ static bool is_meant(const char *word, const char *key)
 static json_t *config_select(const struct cli_args *args, json_t *answer)
 {
     json_t *values = json_object_get(answer, "values"), *entry;
-    json_t *rows = json_array(), *names = json_array();
+    json_t *rows = json_array();
     bool is_known[CLI_OPERANDS_MAX] = {false};
     const char *key, *unknown = NULL;
     void *next;
@@ -227,7 +216,6 @@ static json_t *config_select(const struct cli_args *args, json_t *answer)
         for (int i = 0; i < args->line.operand_count; i++)
             if (is_meant(args->line.operands[i], key))
                 is_wanted = is_known[i] = true;
-        json_array_append_new(names, json_string(key));
         if (is_wanted)
             json_array_append_new(
                     rows, json_pack(
@@ -241,9 +229,8 @@ static json_t *config_select(const struct cli_args *args, json_t *answer)
         unknown = is_known[i] ? unknown : args->line.operands[i];
     if (unknown) {
         json_decref(rows);
-        rows = ctl_unknown("key", names, unknown, '.');
+        rows = ctl_unknown("key", unknown);
     }
-    json_decref(names);
     return rows;
 }
 
@@ -271,10 +258,9 @@ enum zd_status command_look(struct cli_args *args, int *argc, char ***argv)
     static const struct view views[] = {
             {"status", "/v1/status", .show = show_status,
              .line = show_status_line},
-            {"ranks", "/v1/ranks", .rows = "ranks", .show = show_ranks},
-            {"memory", "/v1/memory", .rows = "ranks", .show = show_memory},
-            {"samples", .ask = samples_ask, .rows = "samples",
-             .show = show_samples},
+            {"ranks", "/v1/ranks", .show = show_ranks},
+            {"memory", "/v1/memory", .show = show_memory},
+            {"samples", .ask = samples_ask, .show = show_samples},
             {"config", "/v1/config", .select = config_select,
              .show = config_show},
             {"metrics", .ask = metrics_ask, .select = metrics_select,
@@ -293,7 +279,7 @@ enum zd_status command_look(struct cli_args *args, int *argc, char ***argv)
         ZD_TRY(view->ask(args, what));
     ZD_TRY(ctl_target(args, &look, &target));
     if (args->watch && output_is_terminal(STDOUT_FILENO) &&
-        ctl_output(args) == OUTPUT_TABLE)
+        !ctl_wants_json(args))
         fputs("\033[2J", stdout);
     enum zd_status status = show_rounds(&(struct rounds){
             .args = args, .view = view, .target = &target, .what = what});

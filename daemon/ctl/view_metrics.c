@@ -37,16 +37,6 @@ static const char *find_name(const char *typed)
     return NULL;
 }
 
-static json_t *fail_name(const char *typed)
-{
-    json_t *known = json_array();
-    for (int i = 0; run_series_name(i); i++)
-        json_array_append_new(known, json_string(run_series_name(i)));
-    ctl_unknown("series", known, typed, '/');
-    json_decref(known);
-    return NULL;
-}
-
 /* The loss has the evaluations beside it. */
 static bool plots_loss(const json_t *names)
 {
@@ -65,7 +55,7 @@ static json_t *names_of(const struct cli_args *args, json_t *series)
         const char *typed = i < count ? args->line.operands[i] : "train/loss";
         if (!(name = find_name(typed))) {
             json_decref(names);
-            return fail_name(typed);
+            return ctl_unknown("series", typed);
         }
         json_array_append_new(names, json_string(name));
     }
@@ -228,7 +218,7 @@ json_t *metrics_select(const struct cli_args *args, json_t *answer)
 {
     json_t *series = json_object_get(answer, "series");
     json_t *names = names_of(args, series), *name;
-    bool is_table = ctl_output(args) == OUTPUT_TABLE;
+    bool is_table = !args->csv && !ctl_wants_json(args);
     bool is_overview = is_table && args->line.operand_count == 0;
     size_t i, keep = args->tail >= 0            ? (size_t)args->tail
                      : is_table && !is_overview ? TABLE_ROWS

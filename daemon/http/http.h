@@ -46,7 +46,6 @@ struct http_reply { /* filled by the handler */
     size_t body_bytes;
     const char *static_body;    /* instead of body: never freed */
     const char *allow;          /* header of a 405, or NULL */
-    const char *location;       /* header of a 303, or NULL */
     struct http_stream *stream; /* instead of a body */
     bool is_owner; /* this TCP connection has proved to be the owner's: from now
                       on the limits count it apart from strangers' */

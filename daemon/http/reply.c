@@ -32,7 +32,6 @@ static enum MHD_Result send_response(
     add_header(response, "Cache-Control", "no-store");
     add_header(response, "Connection", "close");
     add_header(response, "Allow", reply->allow);
-    add_header(response, "Location", reply->location);
     for (; more && (*more)[0]; more++)
         add_header(response, (*more)[0], (*more)[1]);
     enum MHD_Result result = MHD_queue_response(

@@ -6,22 +6,18 @@
  *   Host      127.0.0.1 or localhost with our port: a name that an attacker's
  *             DNS moves to 127.0.0.1 (rebinding) is not among them
  *   Origin    ours, where there is one: no other page's requests
- *   token     128 random bits in the printed address; used once, it leads to
- *   secret    256 random bits, the folder that holds the page and all it asks
- *             for: "/SECRET/v1/status". Not a cookie: a browser sends those to
- *             every port of the host, so to any user's server. What follows it
- *             goes to the job as it was sent: nothing is decoded */
+ *   secret    256 random bits in the printed address, the folder that holds the
+ *             page and all it asks for: "/SECRET/v1/status". Not a cookie: a
+ *             browser sends those to every port of the host, so to any user's
+ *             server. What follows it goes to the job as it was sent: nothing
+ *             is decoded */
 #include "daemon/page/web.h"
 
-#include "base/log.h"
 #include "daemon/http/connect.h"
 #include "daemon/page/relay.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -29,7 +25,6 @@
 #include <unistd.h>
 
 enum {
-    TOKEN_BYTES = 16,
     SECRET_BYTES = 32,
     LOOK_MS = 1000, /* how often the job is looked for */
     MISSES_MAX = 3, /* that often not there: it is gone */
@@ -40,33 +35,29 @@ struct web {
     uv_loop_t loop;
     struct http_server *http;
     int port;
-    char token[2 * TOKEN_BYTES + 1]; /* hexadecimal */
-    char secret[2 * SECRET_BYTES + 1];
-    bool token_used;
+    char secret[2 * SECRET_BYTES + 1]; /* hexadecimal */
     struct relay relay;
     uv_timer_t look;
     uv_signal_t signals[SIGNALS];
     int misses;
     bool is_over, was_signalled;
-    char address[96];
-    char folder[2 * SECRET_BYTES + 3]; /* "/SECRET/" */
-    char page[PATH_MAX];               /* the file that leads there; "": none */
+    char address[2 * SECRET_BYTES + 48];
 };
 
 /* --- who may speak to it --- */
 
-static enum zd_status random_hex(char *out, size_t bytes)
+static enum zd_status make_secret(char *out)
 {
-    unsigned char raw[64];
+    unsigned char raw[SECRET_BYTES];
     ssize_t got;
     do
-        got = getrandom(raw, bytes, 0);
+        got = getrandom(raw, sizeof raw, 0);
     while (got < 0 && errno == EINTR);
-    if (got != (ssize_t)bytes)
+    if (got != sizeof raw)
         return ZD_FAIL(
                 ZD_ERR_DEVICE, "E1101", "the system has no random numbers: %s",
                 strerror(errno));
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < sizeof raw; i++)
         sprintf(out + 2 * i, "%02x", raw[i]);
     return ZD_OK;
 }
@@ -108,18 +99,6 @@ static const char *inside_of(const struct web *web, const char *target)
                    : NULL;
 }
 
-/* The token of "/?token=T" is right and was not used before. */
-static bool takes_token(struct web *web, const struct http_request *request)
-{
-    static const char prefix[] = "/?token=";
-    size_t bytes = strlen(prefix);
-    if (web->token_used || strcmp(request->method, "GET") != 0 ||
-        strncmp(request->target, prefix, bytes) != 0)
-        return false;
-    const char *token = request->target + bytes;
-    return web->token_used = is_secret(web->token, token, strlen(token));
-}
-
 /* --- answers --- */
 
 static const char *const headers[][2] = {
@@ -133,43 +112,6 @@ static const char *const headers[][2] = {
         {"Cross-Origin-Opener-Policy", "same-origin"},
         {"Cross-Origin-Resource-Policy", "same-origin"},
         {NULL}};
-
-/* Neither token nor secret, or a used token. */
-static void refuse_stranger(const char *target, struct http_reply *reply)
-{
-    static const char used[] =
-            "<!doctype html><meta charset=\"utf-8\"><meta name=\"color-scheme\""
-            " content=\"light dark\"><title>zerod</title><p "
-            "style=\"font:16px system-ui;margin:3em\">This address has been "
-            "used, or is not complete. Run <b>zerodctl web</b> again and open "
-            "the address that it prints: each works once.\n";
-    if (strncmp(target, "/v1", 3) == 0)
-        http_error(
-                reply, 401, "E_UNKNOWN",
-                "open the address that zerodctl web printed; it works once",
-                "this relay has no such path");
-    else
-        *reply = (struct http_reply){
-                .status = 401,
-                .content_type = "text/html; charset=utf-8",
-                .static_body = used};
-}
-
-/* Once: the token does not work again. */
-static void enter(struct web *web, struct http_reply *reply)
-{
-    if (web->page[0])
-        unlink(web->page);
-    zd_log_info(
-            "the address was opened and works no more: whoever opened it has "
-            "the page and its buttons. If that was not you, end it with "
-            "Ctrl-C");
-    *reply = (struct http_reply){
-            .status = 303,
-            .content_type = "",
-            .static_body = "",
-            .location = web->folder};
-}
 
 static void answer(
         void *ctx, const struct http_request *request, struct http_reply *reply)
@@ -188,11 +130,11 @@ static void answer(
     } else if (inside) {
         relay_ask(&web->relay, request, inside, reply);
         reply->is_owner = true;
-    } else if (takes_token(web, request)) {
-        enter(web, reply);
-        reply->is_owner = true;
     } else {
-        refuse_stranger(request->target, reply);
+        http_error(
+                reply, 401, "E_UNKNOWN",
+                "open the whole address that zerodctl web printed",
+                "this relay has no such path");
     }
 }
 
@@ -250,17 +192,14 @@ enum zd_status web_create(
     if (status == ZD_OK)
         status = http_listen_loopback(web->http, options->port, &web->port);
     if (status == ZD_OK)
-        status = random_hex(web->token, TOKEN_BYTES);
-    if (status == ZD_OK)
-        status = random_hex(web->secret, SECRET_BYTES);
+        status = make_secret(web->secret);
     if (status != ZD_OK) {
         web_destroy(web);
         return status;
     }
-    snprintf(web->folder, sizeof web->folder, "/%s/", web->secret);
     snprintf(
-            web->address, sizeof web->address, "http://127.0.0.1:%d/?token=%s",
-            web->port, web->token);
+            web->address, sizeof web->address, "http://127.0.0.1:%d/%s/",
+            web->port, web->secret);
     *web_out = web;
     return ZD_OK;
 }
@@ -287,53 +226,5 @@ void web_destroy(struct web *web)
     uv_close((uv_handle_t *)&web->look, NULL);
     uv_run(&web->loop, UV_RUN_DEFAULT);
     uv_loop_close(&web->loop);
-    if (web->page[0])
-        unlink(web->page);
     free(web);
-}
-
-/* --- the browser --- */
-
-/* A file that leads to the address, 0600 from its first moment. */
-static bool make_page(const char *address, char page[PATH_MAX])
-{
-    const char *folder = getenv("XDG_RUNTIME_DIR");
-    if (!folder || folder[0] != '/' || access(folder, W_OK) != 0)
-        folder = "/tmp";
-    int length = snprintf(page, PATH_MAX, "%s/zerod-web-XXXXXX.html", folder);
-    int fd = length < PATH_MAX ? mkostemps(page, strlen(".html"), O_CLOEXEC)
-                               : -1;
-    if (fd < 0) {
-        zd_log_warning(
-                "no browser is opened: cannot make a file in %s: %s", folder,
-                strerror(errno));
-        page[0] = '\0';
-        return false;
-    }
-    bool is_written =
-            dprintf(fd,
-                    "<!doctype html><meta "
-                    "charset=\"utf-8\"><title>zerod</title>"
-                    "<meta name=\"referrer\" content=\"no-referrer\"><meta "
-                    "http-equiv=\"refresh\" content=\"0; url=%s\"><a "
-                    "href=\"%s\">zerod</a>\n",
-                    address, address) > 0;
-    return close(fd) == 0 && is_written;
-}
-
-void web_open_browser(struct web *web)
-{
-    extern char **environ;
-    char *argv[] = {"xdg-open", web->page, NULL};
-    posix_spawn_file_actions_t actions;
-    pid_t pid;
-    if (!make_page(web->address, web->page))
-        return;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-    int failed = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (failed)
-        zd_log_warning("xdg-open cannot be started: %s", strerror(failed));
 }

@@ -4,8 +4,7 @@
  *
  * The job itself opens no port. zerodctl web does, on loopback, as the user who
  * started it and for as long as that lasts; who may pass is web.c's business.
- * The printed address has a token that works once; a line says when it was
- * used. Answers pass through as they come (streams too), with headers that keep
+ * Answers pass through as they come (streams too), with headers that keep
  * the page to itself.
  *
  * Threads: none but the caller's. */
@@ -25,17 +24,11 @@ struct web_options {
  * memory. */
 enum zd_status web_create(
         const struct web_options *options, struct web **web_out);
-/* "http://127.0.0.1:PORT/?token=T". Borrowed. */
+/* "http://127.0.0.1:PORT/SECRET/". Borrowed. */
 const char *web_address(const struct web *web);
 /* Serve until INT, TERM or HUP (true) or until the job is gone (false). */
 bool web_serve(struct web *web);
 /* Ends every connection. */
 void web_destroy(struct web *web);
-
-/* Start the user's browser (xdg-open) with a file of mode 0600 that leads to
- * the address: every user of this machine may read a program's arguments. The
- * file goes when the token is used, at the latest with the relay. A line when
- * there is no browser, or no place for the file. */
-void web_open_browser(struct web *web);
 
 #endif

@@ -282,7 +282,7 @@ def man_program(tables, name):
     if program["unnamed"]:
         yield f".B {name}\n\\fB\\-\\-job\\fR \\fIFILE\\fR [\\fIoptions\\fR]\n.br\n"
     yield f".B {name}\n[\\fIoptions\\fR] \\fIcommand\\fR [\\fIoptions\\fR] [\\fIoperands\\fR]\n"
-    yield f".br\n.B {name}\n\\fB\\-\\-version\\fR [\\fB\\-\\-json\\fR]\n.SH DESCRIPTION\n"
+    yield f".br\n.B {name}\n\\fB\\-\\-version\\fR\n.SH DESCRIPTION\n"
     yield paragraphs(notes["DESCRIPTION"]) + ".PP\n" + lines(program["examples"]) + ".SH COMMANDS\n"
     yield from commands_of(program)
     yield ".SH OPTIONS\n"

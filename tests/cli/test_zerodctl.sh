@@ -83,11 +83,9 @@ ok 'a value out of range: 64' ctl 64 set learning_rate=-1
 ok 'pause' ctl 0 pause
 before=$(step)
 ok '  status says so' eval '"$ctl" status | head -1 | grep -q paused'
-ok 'pause again: it is so already' shows 0 "^already paused, after step $before; zerodctl resume continues the run" pause
 ok 'checkpoint while paused' ctl 0 checkpoint
 ok '  and no step was made' [ "$(step)" = "$before" ]
 ok 'resume' ctl 0 resume
-ok 'resume again: it is so already' shows 0 '^already running, after step' resume
 ok '  steps go on' wait_for_step $((before + 2))
 ok 'profile' ctl 0 profile 2
 ok '  a trace' grep -q traceEvents "$(head -1 out.txt)"
@@ -167,15 +165,7 @@ ok '--dir: it takes no command' ctl 66 pause --dir made
 # --- someone else has the name of the folder of sockets ---
 mkdir taken
 ln -s /tmp taken/zerod
-XDG_RUNTIME_DIR=$PWD/taken "$zerod" --job job.toml >zerod.out 2>zerod.err &
-job=$!
-until [[ -S made/control.sock ]] && grep -q "\"pid\": $job" made/status.json || ! kill -0 "$job"; do sleep 0.1; done
-ok 'a folder of sockets that is a link: the socket is in output_dir' test -S made/control.sock
-ok '  which is said once' test "$(grep -c 'is a link, or not a folder: .*; the socket is .*/made/control.sock: zerodctl --dir ' zerod.err)" = 1
-ok '  zerodctl finds it there' ctl 0 stop --now --dir made || kill -KILL "$job"
-wait "$job"
-code=$?
-job=
-ok '  the job ends as it is asked to' test $code = 0 -o $code = 75
-ok '  and leaves no socket' test ! -e made/control.sock
+ok 'a folder of sockets that is a link: the run goes on without a socket' env XDG_RUNTIME_DIR="$PWD/taken" bash -c \
+    "'$zerod' --job job.toml --stop-after $((last + 9)) >zerod.out 2>zerod.err"
+ok '  which is said once' test "$(grep -c 'is a link, or not a folder: .*this run has no socket' zerod.err)" = 1
 tests_end

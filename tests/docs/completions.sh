@@ -30,11 +30,8 @@ zerod --job j|job.toml
 zerod ckpt show j|job.toml
 zerod export -o o|out
 zerod --set optim.lr_sch|optim.lr_scheduler_type=
-zerod --set optim.lr_scheduler_type=co|constant cosine
-zerod plan --set=zero.overlap_comm=|false true
 zerod completions |bash fish zsh
 zerod plan --machine h|h100 h200 here
-zerod plan --fit --allow optim,d|optim,dtype
 zerod init quick|quickstart
 END
 }
@@ -46,7 +43,7 @@ zerodctl -j fi|first
 zerodctl --job=s|second
 zerodctl -j first pau|pause
 zerodctl stop --n|--no-wait --now
-zerodctl ls -o |csv json table
+zerodctl ls -o |json table
 zerodctl set learning|learning_rate=
 zerodctl plot train/lo|train/loss train/loss_scale
 zerodctl config optim.learning|optim.learning_rate

@@ -45,13 +45,7 @@ class Relay:
         job.is_described = False
         self.process = subprocess.Popen([program, "web", "-S", path], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.address = urllib.parse.urlsplit(self.process.stdout.readline().strip())
-        self.token, self.port = "/?" + self.address.query, self.address.port
-        self.secret = ""
-
-    def enter(self):
-        answer = self.ask(self.token).getresponse()
-        assert answer.status == 303 and not answer.getheader("Set-Cookie"), answer.status
-        self.secret = answer.getheader("Location").rstrip("/")
+        self.secret, self.port = self.address.path.rstrip("/"), self.address.port
 
     def ask(self, target, method="GET", body=b"", **headers):
         """What a browser sends; a header of None is left out."""
@@ -121,24 +115,18 @@ def requests_of_other_pages_are_refused(job, relay):
         refused(job, (403,), relay.inside("/v1/stop", "POST", Origin=origin))
 
 
-def the_token_works_once(job, relay):
-    other = Relay(job)  # whose token was not used yet
-    last = "1" if other.token[-1] == "0" else "0"
-    for wrong in (other.token[:-1] + last, other.token[:-1], other.token + "0", "/?token="):
-        refused(job, (401,), other.ask(wrong))
-    refused(job, (401,), other.ask(other.token, "POST"))
-    refused(job, (403,), other.ask(other.token, Origin="http://evil.example"))
-    other.enter()
-    refused(job, (401,), other.ask(other.token))
-    assert len(other.token) == len("/?token=") + 32 and len(other.secret) == 65
-    assert other.token != relay.token and other.secret != relay.secret
+def each_relay_has_a_secret_of_its_own(job, relay):
+    other = Relay(job)
+    passes(job, other.inside("/v1/status"))
+    assert len(other.secret) == 65 and other.secret != relay.secret
+    refused(job, (401,), other.ask(relay.secret + "/v1/status"))
     other.end()
 
 
 def without_the_secret_nothing_passes(job, relay):
     s = relay.secret
     for target in ("/v1/status", "/", "//v1/status", s + "0/v1/status", s[:-1] + "/v1/status", "/" + s + "/v1/status", s, s + "?/v1/status",
-                   s + "%2fv1/status", "/" + relay.token[len("/?token="):] + "/v1/status"):
+                   s + "%2fv1/status"):
         refused(job, (401,), relay.ask(target))
     refused(job, (401,), relay.ask("/v1/stop", "POST"))
 
@@ -217,7 +205,6 @@ def idle_connections_of_others_do_not_keep_the_owner_out(job, relay):
     relay.end()
     relay = Relay(job)
     others = idle()
-    relay.enter()
     browser = relay.inside("/v1/events")
     peer = job.asked.get(timeout=60)[0]
     for other in others:  # more of them while the owner reads
@@ -259,7 +246,6 @@ for number, test in enumerate(tests, 1):
     job = Job()
     relay = Relay(job)
     try:
-        relay.enter()
         test(job, relay)
         print("ok %d - %s" % (number, test.__name__), flush=True)
     except (AssertionError, OSError, queue.Empty, http.client.HTTPException) as error:
