@@ -135,15 +135,17 @@ static void warn_if_masked(
 
 static enum zd_status after_step(
         struct trainer *trainer, struct train_step_report *report,
-        const struct comm_counters *before)
+        const struct zero_wire *before_groups)
 {
+    struct zero_wire groups = zero_wire(trainer->zero);
+    struct comm_counters before = zero_wire_sum(before_groups);
     struct comm_counters *wire = &report->wire;
-    *wire = zero_wire(trainer->zero);
+    *wire = zero_wire_sum(&groups);
     crash_guard_step(trainer->crash_guard, report->step);
     const struct comm_counters *aside = &trainer->aside.wire;
-    wire->reduce_scatter -= before->reduce_scatter + aside->reduce_scatter;
-    wire->all_gather -= before->all_gather + aside->all_gather;
-    wire->all_reduce -= before->all_reduce + aside->all_reduce;
+    wire->reduce_scatter -= before.reduce_scatter + aside->reduce_scatter;
+    wire->all_gather -= before.all_gather + aside->all_gather;
+    wire->all_reduce -= before.all_reduce + aside->all_reduce;
     if (!isnan(report->loss))
         trainer->last_loss = report->loss;
     train_offload_add(&trainer->offload_total, &report->offload);
@@ -184,7 +186,7 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         tell_nothing_to_do(trainer);
     while (state->step < last && !trainer->is_stopped) {
         struct step_turn turn;
-        struct comm_counters before = zero_wire(trainer->zero);
+        struct zero_wire before = zero_wire(trainer->zero);
         ZD_TRY(trainer_step(trainer, &turn, &report));
         report.bad_rows = dataset_bad_rows(trainer->train_data);
         /* a save that a signal asked for holds this step too, and its

@@ -40,8 +40,9 @@ static size_t word_count(const struct param_table *table, int id)
     return (param_scale_count(table, id) + 1) / 2;
 }
 
-/* Bytes of an array of the weight that lie in this rank's shard of a segment:
- * [begin, end) of the array, whose first byte is `first` of the segment. */
+/* Bytes of an array of the weight that lie in what this rank holds of a
+ * segment: [begin, end) of the array, whose first byte is `first` of the
+ * segment. */
 struct part {
     size_t begin, end;
     char *at; /* where byte `begin` goes */
@@ -51,15 +52,15 @@ static struct part part_of(
         const struct zero *zero, int s, size_t first, size_t bytes)
 {
     const struct zero_segment *segment = &zero->plan->segments[s];
-    size_t shard = zero_segment_bytes(segment, segment->shard_count);
-    size_t from = (size_t)zero->shards.place * shard, to = from + shard;
+    const struct segment_memory *memory = &zero->memory[s];
+    size_t from = zero_segment_bytes(segment, memory->held_begin);
+    size_t to = from + zero_segment_bytes(segment, memory->held_count);
     size_t begin = first > from ? first : from;
     size_t end = first + bytes < to ? first + bytes : to;
     if (begin >= end)
         return (struct part){0};
     return (struct part){
-            begin - first, end - first,
-            (char *)zero->memory[s].shard + (begin - from)};
+            begin - first, end - first, (char *)memory->shard + (begin - from)};
 }
 
 static enum zd_status put(
@@ -115,15 +116,17 @@ static enum zd_status make_codes(
 /* --- scales --------------------------------------------------------------- */
 
 /* Each is some rank's alone, and nothing on the others: sums of their bits are
- * the bits. */
+ * the bits. Replicas do the same, each for itself, where they hold the same. */
 static enum zd_status share_scales(
         struct zero *zero, float *scales, size_t words)
 {
     _Static_assert(2 * sizeof *scales == sizeof(int64_t), "two in a word");
-    if (zero->shards.size == 1)
+    struct comm *holders =
+            zero->plan->params_on_host ? zero->comm : zero->groups[ZERO_SHARD];
+    if (!holders || comm_size(holders) == 1)
         return ZD_OK;
     return comm_all_reduce_i64(
-            zero->comm, (int64_t *)(void *)scales, words, COMM_SUM);
+            holders, (int64_t *)(void *)scales, words, COMM_SUM);
 }
 
 static enum zd_status keep_scales(
@@ -200,7 +203,8 @@ enum zd_status base_load(
         if (!param_is_quantized(table, id))
             continue;
         uint64_t unwanted = 0;
-        struct loading l = {zero, id, digests ? &digests[id] : &unwanted};
+        bool counts = digests && zero_counts_held(zero);
+        struct loading l = {zero, id, counts ? &digests[id] : &unwanted};
         so_far = load_weight(
                 &l, maker, &rooms, !codes_are_stored(maker, id), so_far);
     }

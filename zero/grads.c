@@ -19,6 +19,9 @@
  * kept and reduced in fp32 and then rounded once, so norm and update see
  * numbers of the compute type. What goes on to the host is grads_down.c's.
  *
+ * The sum over the ranks that shard lies in this rank's shard. With replicas it
+ * is summed once more, there: each gets the sum of its part.
+ *
  * With reduce_fp32 one micro-batch is as several are: fp32. */
 #include "zero/private.h"
 
@@ -113,6 +116,51 @@ static void point_unit(const struct zero *zero, int unit, void **grads)
         each_grad(zero, unit, grads);
 }
 
+/* --- sums over replicas --------------------------------------------------- */
+
+/* Where nothing is sharded, what passes is in the work buffer. */
+static enum zd_status merge_unit(struct zero *zero, int unit)
+{
+    const struct zero_plan *plan = zero->plan;
+    size_t bytes = dtype_bytes(plan->grad_dtype);
+    bool is_work = plan->grads_pass && plan->shards == 1;
+    struct lease *lease =
+            is_work ? &zero->grad_work[unit] : &zero->grad_parts[unit];
+    char *shard = grads_passing(zero, unit);
+    ZD_TRY(lease_take(lease, LEASE_CHANGE, "reduce_scatter", NULL));
+    for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
+         s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        if (!segment->trainable)
+            continue;
+        char *from = plan->grads_pass ? shard : zero->memory[s].grad_shard;
+        size_t part = (size_t)zero->replicas.place * segment->part_count;
+        struct token merged = {0};
+        ZD_TRY(ops_reduce_scatter(
+                &zero->ops[ZERO_REPLICATE], from, from + part * bytes,
+                segment->part_count, plan->grad_dtype, false, &merged));
+        lease_note(lease, merged);
+        shard += segment->shard_count * bytes;
+    }
+    lease_release(lease, (struct token){0});
+    return ZD_OK;
+}
+
+/* Begin the sums of the micro-batches before `micro`, and of it of those before
+ * position `end` of the order; kept gradients have them once a step. */
+static enum zd_status merge(struct zero *zero, int micro, int end)
+{
+    const struct zero_plan *plan = zero->plan;
+    int count = plan->grad_unit_count;
+    if (!zero_has(zero, ZERO_REPLICATE))
+        return ZD_OK;
+    if (plan->grads_pass)
+        end += micro * count;
+    for (; zero->merged < end; zero->merged++)
+        ZD_TRY(merge_unit(zero, plan->grad_units[zero->merged % count]));
+    return ZD_OK;
+}
+
 /* --- whose turn it is ----------------------------------------------------- */
 
 /* The buffers of units share memory: what was in that of position `i`. */
@@ -122,8 +170,10 @@ static enum zd_status take_work(struct zero *zero, int i)
     int unit = plan->grad_units[i];
     size_t begin = plan->work_offsets[unit];
     size_t end = begin + plan_work_count(plan, unit);
-    if (plan->grads_pass)
+    if (plan->grads_pass) {
+        ZD_TRY(merge(zero, zero->micro, 0));
         ZD_TRY(grads_send(zero, zero->micro, 0));
+    }
     for (int k = 0; k < plan->grad_unit_count; k++) {
         int other = plan->grad_units[k];
         size_t at = plan->work_offsets[other];
@@ -204,8 +254,8 @@ static enum zd_status round_sums(struct zero *zero)
     for (int s = 0; s < plan->segment_count; s++)
         if (plan->segments[s].trainable)
             ZD_TRY(optim_device()->round(
-                    zero->memory[s].grad_shard, plan->request.dtype,
-                    plan->segments[s].shard_count));
+                    zero->memory[s].grad_part, plan->request.dtype,
+                    plan->segments[s].part_count));
     return ZD_OK;
 }
 
@@ -268,15 +318,20 @@ static bool offloads_now(const struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
     return plan->states_on_host &&
-           (plan->states_cut || zero->shards.size == 1) &&
+           (plan->states_cut || plan->request.mesh.world == 1) &&
            (plan->grads_pass || is_last_micro(zero));
 }
 
-static bool leaves_now(const struct zero *zero)
+static bool merges_now(const struct zero *zero)
 {
-    if (zero->shards.size == 1)
-        return offloads_now(zero);
-    return zero->plan->grads_cut || is_last_micro(zero);
+    return zero_has(zero, ZERO_REPLICATE) &&
+           (zero->plan->grads_pass || is_last_micro(zero));
+}
+
+static bool reduces_now(const struct zero *zero)
+{
+    return zero_has(zero, ZERO_SHARD) &&
+           (zero->plan->grads_cut || is_last_micro(zero));
 }
 
 /* Destination and source of a unit's sums; whole, kept gradients are both. */
@@ -286,8 +341,8 @@ static enum zd_status take_parts(struct zero *zero, int unit)
     struct lease *part = &zero->grad_parts[unit];
     const char *who = "reduce_scatter";
     size_t begin = plan->passing_offsets[unit],
-           world = (size_t)zero->shards.size;
-    size_t end = begin + plan_grad_count(plan, unit) / world;
+           shards = (size_t)zero->shards.size;
+    size_t end = begin + plan_grad_count(plan, unit) / shards;
     if (!plan->grads_cut)
         return lease_take(part, LEASE_CHANGE, who, NULL);
     /* the model has written it in the order of the compute stream */
@@ -298,7 +353,7 @@ static enum zd_status take_parts(struct zero *zero, int unit)
         int other = plan->grad_units[k];
         size_t at = plan->passing_offsets[other];
         if (other != unit && at < end &&
-            begin < at + plan_grad_count(plan, other) / world)
+            begin < at + plan_grad_count(plan, other) / shards)
             ZD_TRY(lease_yield(&zero->grad_parts[other], who, NULL));
     }
     return lease_take(part, LEASE_FILL, who, NULL);
@@ -322,8 +377,8 @@ static enum zd_status reduce_unit(struct zero *zero, int unit)
         bool adds = plan->grads_cut && !plan->grads_pass && zero->micro > 0;
         struct token reduced = {0};
         ZD_TRY(ops_reduce_scatter(
-                &zero->ops, full, shard, segment->shard_count, plan->grad_dtype,
-                adds, &reduced));
+                &zero->ops[ZERO_SHARD], full, shard, segment->shard_count,
+                plan->grad_dtype, adds, &reduced));
         lease_note(&zero->grad_parts[unit], reduced);
         if (plan->grads_cut)
             lease_note(&zero->grad_work[unit], reduced);
@@ -338,19 +393,26 @@ static enum zd_status reduce_unit(struct zero *zero, int unit)
     return ZD_OK;
 }
 
-/* The unit at position `i` is complete. */
+/* The unit at position `i` is complete. A sum that is late is waited for when
+ * the next one of its kind has begun. */
 static enum zd_status send_unit(struct zero *zero, int i)
 {
     const struct zero_plan *plan = zero->plan;
-    bool reduces = zero->shards.size > 1;
-    bool is_late = reduces && plan->request.options.overlap_comm;
-    if (reduces)
+    bool overlaps = plan->request.options.overlap_comm;
+    int end = i + 1;
+    if (reduces_now(zero)) {
         ZD_TRY(reduce_unit(zero, plan->grad_units[i]));
-    if (reduces && !is_late)
-        ZD_TRY(ops_wait_all(&zero->ops));
-    return offloads_now(zero)
-                   ? grads_send(zero, zero->micro, is_late ? i : i + 1)
-                   : ZD_OK;
+        if (!overlaps)
+            ZD_TRY(ops_wait_all(&zero->ops[ZERO_SHARD]));
+        end -= overlaps;
+    }
+    if (merges_now(zero)) {
+        ZD_TRY(merge(zero, zero->micro, end));
+        if (!overlaps)
+            ZD_TRY(ops_wait_all(&zero->ops[ZERO_REPLICATE]));
+        end -= overlaps;
+    }
+    return offloads_now(zero) ? grads_send(zero, zero->micro, end) : ZD_OK;
 }
 
 enum zd_status grads_release(void *ctx, int unit)
@@ -367,7 +429,7 @@ enum zd_status grads_release(void *ctx, int unit)
                 unit);
     zero->grads_done++;
     ZD_TRY(complete_unit(zero, unit));
-    return leaves_now(zero) ? send_unit(zero, position) : ZD_OK;
+    return send_unit(zero, position);
 }
 
 /* --- the step ------------------------------------------------------------- */
@@ -379,24 +441,30 @@ enum zd_status zero_micro_begin(struct zero *zero, int micro)
     zero->micro = micro;
     zero->grads_done = 0;
     if (micro == 0) {
-        zero->sent = 0;
+        zero->sent = zero->merged = 0;
         drop_kept(zero);
     }
     return ZD_OK;
 }
 
 /* Stage 0: every rank gets all of the gradient. */
-static enum zd_status gather_grads(struct zero *zero)
+static enum zd_status gather_grads(struct zero *zero, enum zero_group group)
 {
     const struct zero_plan *plan = zero->plan;
+    bool is_shard = group == ZERO_SHARD;
     struct token begun;
-    for (int s = 0; s < plan->segment_count; s++)
-        if (plan->segments[s].trainable)
+    for (int s = 0; s < plan->segment_count && zero_has(zero, group); s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        const struct segment_memory *memory = &zero->memory[s];
+        if (segment->trainable)
             ZD_TRY(ops_all_gather(
-                    &zero->ops, zero->memory[s].grad_shard,
-                    zero->memory[s].grad_full, plan->segments[s].shard_count,
+                    &zero->ops[group],
+                    is_shard ? memory->grad_shard : memory->grad_part,
+                    is_shard ? memory->grad_full : memory->grad_shard,
+                    is_shard ? segment->shard_count : segment->part_count,
                     plan->grad_dtype, &begun));
-    return ops_wait_all(&zero->ops);
+    }
+    return ops_wait_all(&zero->ops[group]);
 }
 
 enum zd_status zero_reduce_finish(struct zero *zero)
@@ -408,13 +476,17 @@ enum zd_status zero_reduce_finish(struct zero *zero)
                 "%d of %d gradients of micro-batch %d are complete",
                 zero->grads_done, plan->grad_unit_count, zero->micro);
     ZD_TRY(params_gather_finish(zero)); /* units that no pass has used */
-    ZD_TRY(ops_wait_all(&zero->ops));
+    ZD_TRY(ops_wait_all(&zero->ops[ZERO_SHARD]));
+    ZD_TRY(merge(zero, zero->micro, plan->grad_unit_count));
+    ZD_TRY(ops_wait_all(&zero->ops[ZERO_REPLICATE]));
     if (!plan->states_on_host) {
         ZD_TRY(round_sums(zero));
         ZD_TRY(norm_begin(zero));
     }
-    if (!plan->states_cut && zero->shards.size > 1)
-        ZD_TRY(gather_grads(zero));
+    if (!plan->states_cut) {
+        ZD_TRY(gather_grads(zero, ZERO_REPLICATE));
+        ZD_TRY(gather_grads(zero, ZERO_SHARD));
+    }
     return plan->states_on_host
                    ? grads_send(zero, zero->micro, plan->grad_unit_count)
                    : ZD_OK;

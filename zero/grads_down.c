@@ -5,15 +5,19 @@
  *   host                                 | 0 goes down     | 1 goes down
  *
  * A reduction is waited for when the next one has begun: at the same place on
- * all ranks, so that their collectives keep one order. Shards of a unit that is
- * not kept lie in zero.grads.passing from its reduction until their copies have
- * left; one rank sends what the model wrote. */
+ * all ranks, so that their collectives keep one order; the sum over replicas
+ * comes in between, likewise. Shards of a unit that is not kept lie in
+ * zero.grads.passing from its reduction until their copies have left; where
+ * nothing is sharded what the model wrote is sent. */
 #include "zero/private.h"
 
 char *grads_passing(const struct zero *zero, int unit)
 {
-    return zero->passing + zero->plan->passing_offsets[unit] *
-                                   dtype_bytes(zero->plan->grad_dtype);
+    const struct zero_plan *plan = zero->plan;
+    if (plan->shards == 1)
+        return (char *)(zero->work + plan->work_offsets[unit]);
+    return zero->passing +
+           plan->passing_offsets[unit] * dtype_bytes(plan->grad_dtype);
 }
 
 /* The kept gradient of a segment (of the part with states here), reduced, in
@@ -24,7 +28,7 @@ static enum zd_status grads_round_kept(
 {
     const struct zero_plan *plan = zero->plan;
     const struct segment_memory *memory = &zero->memory[s];
-    *grad_out = plan->states_cut ? memory->grad_shard : memory->grad_full;
+    *grad_out = plan->states_cut ? memory->grad_part : memory->grad_full;
     if (plan->grad_dtype == plan->request.dtype)
         return ZD_OK;
     return optim_device()->narrow(
@@ -56,17 +60,18 @@ static enum zd_status send_unit(struct zero *zero, int unit, int micro)
     const struct zero_plan *plan = zero->plan;
     bool passes = plan->grads_pass;
     bool is_last = !passes || micro == plan->request.accumulation - 1;
-    bool is_work = passes && zero->shards.size == 1;
+    bool is_work = passes && plan->shards == 1;
+    size_t bytes = dtype_bytes(plan->grad_dtype);
     struct lease *lease =
             is_work ? &zero->grad_work[unit] : &zero->grad_parts[unit];
-    char *from = is_work ? (char *)(zero->work + plan->work_offsets[unit])
-                         : grads_passing(zero, unit);
+    char *shard = grads_passing(zero, unit);
     ZD_TRY(lease_take(lease, LEASE_READ, "copies down", NULL));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
+        size_t part = plan->segments[s].part_count;
         if (!plan->segments[s].trainable)
             continue;
-        void *kept = from;
+        void *kept = shard + (size_t)zero->replicas.place * part * bytes;
         if (!passes)
             ZD_TRY(grads_round_kept(zero, s, &kept));
         else if (rounds_passing(zero))
@@ -77,7 +82,7 @@ static enum zd_status send_unit(struct zero *zero, int unit, int micro)
                 lease,
                 offload_grads_left(
                         zero->offload.engine, zero->offload.segments[s]));
-        from += zero->memory[s].state_count * dtype_bytes(plan->grad_dtype);
+        shard += plan->segments[s].shard_count * bytes;
     }
     lease_release(lease, (struct token){0});
     lease_drop(lease, "copies down");

@@ -1,7 +1,7 @@
 /* norm.c - the norm of the whole model's gradient, the same bits at every world
  * size and stage.
  *
- * Each tensor is cut into pieces of 256 elements from its start. Shards are
+ * Each tensor is cut into pieces of 256 elements from its start. Parts are
  * multiples of 256, so a piece lies on one rank; sums of pieces go into an
  * exact sum, whose order does not matter (optim_add_squares). On the device the
  * sum is queued when the last reduction is, and read once: that is where a step
@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* All shards together are the model once. */
+/* All parts together are the model once. */
 enum zd_status norm_begin(struct zero *zero)
 {
     const struct zero_plan *plan = zero->plan;
@@ -20,13 +20,13 @@ enum zd_status norm_begin(struct zero *zero)
         const struct zero_segment *segment = &plan->segments[s];
         if (!segment->trainable)
             continue;
-        size_t begin = (size_t)zero->shards.place * segment->shard_count;
+        size_t begin = (size_t)zero->part * segment->part_count;
         struct zero_extent extent = {.id = -1};
         while (zero_extent_next(
-                plan, s, begin, begin + segment->shard_count, &extent))
+                plan, s, begin, begin + segment->part_count, &extent))
             ZD_TRY(optim_device()->add_squares(
                     zero->squares,
-                    (const char *)zero->memory[s].grad_shard +
+                    (const char *)zero->memory[s].grad_part +
                             (extent.offset - begin) * bytes,
                     plan->grad_dtype, extent.count));
     }
@@ -63,12 +63,13 @@ enum zd_status zero_grad_norm(
     pack(words, &squares);
     if (extra)
         pack(extra_words, extra);
-    if (zero->shards.size > 1)
+    int world = comm_size(zero->comm);
+    if (world > 1)
         ZD_TRY(comm_all_reduce_i64(
                 zero->comm, words, ZERO_NORM_WORDS, COMM_SUM));
-    unpack(&squares, words, zero->shards.size);
+    unpack(&squares, words, world);
     if (extra)
-        unpack(extra, extra_words, zero->shards.size);
+        unpack(extra, extra_words, world);
     zero->norm = sqrt(exact_sum_value(&squares));
     *norm_out = zero->norm;
     return ZD_OK;

@@ -60,7 +60,7 @@ static void point_params(struct zero *zero)
     const struct zero_plan *plan = zero->plan;
     for (int s = 0; s < plan->segment_count; s++) {
         const struct segment_memory *memory = &zero->memory[s];
-        void *params = plan->states_cut ? memory->shard : memory->full;
+        void *params = plan->states_cut ? memory->part : memory->full;
         if (zero->offload.segments[s] >= 0 && !plan->params_on_host)
             offload_params_to(
                     zero->offload.engine, zero->offload.segments[s], params);
@@ -75,8 +75,7 @@ enum zd_status host_begin(struct zero *zero, const struct offload_place *place)
     if (!place)
         return ZD_FAIL(
                 ZD_ERR_BUG, "E0915", "planned with offload, made without");
-    offload->request =
-            plan_request_of(zero->plan, zero->shards.place, zero->began);
+    offload->request = plan_request_of(zero->plan, zero->part, zero->began);
     ZD_TRY(take_tables(zero));
     number_segments(zero->plan, offload->segments);
     ZD_TRY(offload_create(
@@ -124,7 +123,7 @@ void zero_step_expect(struct zero *zero, const struct optim_step *unclipped)
 enum zd_status host_add_squares(struct zero *zero, struct exact_sum *sum)
 {
     ZD_TRY(offload_squares(zero->offload.engine, sum));
-    if (!zero->plan->states_cut && zero->shards.place > 0)
+    if (!zero->plan->states_cut && zero->part > 0)
         exact_sum_clear(sum);
     return ZD_OK;
 }
@@ -216,8 +215,8 @@ enum zd_status host_unit_up(struct zero *zero, int unit, int slot, char *out)
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
          s++) {
         const struct zero_segment *segment = &plan->segments[s];
-        size_t bytes = zero_segment_bytes(segment, segment->shard_count);
-        char *mine = out + (size_t)zero->shards.place * bytes;
+        size_t bytes = zero_segment_bytes(segment, segment->part_count);
+        char *mine = out + (size_t)zero->part * bytes;
         out += zero_segment_bytes(segment, segment->count);
         if (segment->trainable) {
             ZD_TRY(offload_params_up(

@@ -3,6 +3,74 @@
 #include <assert.h>
 #include <string.h>
 
+/* --- shards from replicas, full segments from shards ---------------------- */
+
+/* A segment's parameters: `full` from all ranks' shards, or a shard from its
+ * parts. */
+static enum zd_status gather_segment(
+        struct zero *zero, int s, enum zero_group group, const void *mine,
+        void *all, struct token *begun_out)
+{
+    const struct zero_segment *segment = &zero->plan->segments[s];
+    size_t count =
+            group == ZERO_SHARD ? segment->shard_count : segment->part_count;
+    size_t bytes = zero_segment_bytes(segment, count);
+    if (segment->part != ZERO_VALUES) /* bytes, by fours */
+        return ops_all_gather(
+                &zero->ops[group], mine, all, bytes / sizeof(float), DTYPE_FP32,
+                begun_out);
+    return ops_all_gather(
+            &zero->ops[group], mine, all, count, segment->format.type,
+            begun_out);
+}
+
+/* Is it gathered after each update? At stage 0 every rank has made all of it;
+ * at stage 3 units are gathered from shards when they are used, and parameters
+ * on the host from parts. */
+static bool is_gathered(const struct zero *zero, int s, enum zero_group group)
+{
+    const struct zero_plan *plan = zero->plan;
+    const struct segment_memory *memory = &zero->memory[s];
+    return zero_has(zero, group) && plan->states_cut &&
+           plan->segments[s].trainable && plan->request.train &&
+           (group == ZERO_SHARD ? memory->full : memory->part);
+}
+
+static enum zd_status gather_wait(
+        struct zero *zero, int s, enum zero_group group)
+{
+    struct token gather = zero->gathers[group][s];
+    if (!gather.number)
+        return ZD_OK;
+    zero->gathers[group][s] = (struct token){0};
+    return token_wait(NULL, gather);
+}
+
+static enum zd_status gather_begin(
+        struct zero *zero, int s, enum zero_group group)
+{
+    const struct segment_memory *memory = &zero->memory[s];
+    bool is_shard = group == ZERO_SHARD;
+    ZD_TRY(host_segment_wait(zero, s));
+    ZD_TRY(gather_segment(
+            zero, s, group, is_shard ? memory->shard : memory->part,
+            is_shard ? memory->full : memory->shard, &zero->gathers[group][s]));
+    return zero->plan->request.options.overlap_comm
+                   ? ZD_OK
+                   : gather_wait(zero, s, group);
+}
+
+/* This rank's shard of a segment is complete, the last update in it. */
+static enum zd_status shard_ready(struct zero *zero, int s)
+{
+    int *next = &zero->next_gathered[ZERO_REPLICATE];
+    for (; *next <= s; ++*next)
+        if (is_gathered(zero, *next, ZERO_REPLICATE))
+            ZD_TRY(gather_begin(zero, *next, ZERO_REPLICATE));
+    ZD_TRY(gather_wait(zero, s, ZERO_REPLICATE));
+    return host_segment_wait(zero, s);
+}
+
 /* --- gathering a unit (stage 3) ------------------------------------------- */
 
 static char *slot_at(const struct zero *zero, int slot)
@@ -10,41 +78,34 @@ static char *slot_at(const struct zero *zero, int slot)
     return zero->slots + zero->plan->slots[slot].offset;
 }
 
-/* All ranks' shards of a segment's parameters. */
-static enum zd_status gather_segment(
-        struct zero *zero, int s, const void *shard, void *full,
-        struct token *begun_out)
-{
-    const struct zero_segment *segment = &zero->plan->segments[s];
-    size_t bytes = zero_segment_bytes(segment, segment->shard_count);
-    if (segment->part != ZERO_VALUES) /* bytes, by fours */
-        return ops_all_gather(
-                &zero->ops, shard, full, bytes / sizeof(float), DTYPE_FP32,
-                begun_out);
-    return ops_all_gather(
-            &zero->ops, shard, full, segment->shard_count, segment->format.type,
-            begun_out);
-}
-
-/* The unit's segments follow one another in its slot. `in_place`: this rank's
- * shard is already there. */
+/* The unit's segments follow one another in its slot. With parameters on the
+ * host this rank's part is already there, and then its shard. */
 static enum zd_status gather_unit(
-        struct zero *zero, const struct zero_move *move, bool in_place)
+        struct zero *zero, const struct zero_move *move, enum zero_group group)
 {
     const struct zero_plan *plan = zero->plan;
     char *out = slot_at(zero, move->slot);
     for (int s = plan->unit_segments[move->unit];
          s < plan->unit_segments[move->unit + 1]; s++) {
         const struct zero_segment *segment = &plan->segments[s];
-        size_t shard_bytes = zero_segment_bytes(segment, segment->shard_count);
-        const char *shard =
-                in_place ? out + (size_t)zero->shards.place * shard_bytes
-                         : zero->memory[s].shard;
-        ZD_TRY(host_segment_wait(zero, s));
+        char *shard = out + zero_segment_bytes(
+                                    segment, (size_t)zero->shards.place *
+                                                     segment->shard_count);
+        char *part = shard + zero_segment_bytes(
+                                     segment, (size_t)zero->replicas.place *
+                                                      segment->part_count);
         struct token gathered = {0};
-        ZD_TRY(gather_segment(zero, s, shard, out, &gathered));
+        if (group == ZERO_REPLICATE) {
+            ZD_TRY(gather_segment(zero, s, group, part, shard, &gathered));
+        } else {
+            ZD_TRY(shard_ready(zero, s));
+            ZD_TRY(gather_segment(
+                    zero, s, group,
+                    plan->params_on_host ? shard : zero->memory[s].shard, out,
+                    &gathered));
+        }
         lease_note(&zero->slot_leases[move->slot], gathered);
-        out += (size_t)zero->shards.size * shard_bytes;
+        out += zero_segment_bytes(segment, segment->count);
     }
     lease_release(&zero->slot_leases[move->slot], (struct token){0});
     return ZD_OK;
@@ -64,27 +125,43 @@ static enum zd_status begin_gather(
         return host_unit_up(
                 zero, move->unit, move->slot, slot_at(zero, move->slot));
     ZD_TRY(lease_take(slot, LEASE_FILL, who, NULL));
-    return gather_unit(zero, move, false);
+    return gather_unit(zero, move, ZERO_SHARD);
 }
 
-/* Parameters on the host, several ranks: begin the collectives of the moves
- * whose copies were queued before this call of the hooks. The place in the
- * program settles it, not the clock, so the order is that of all ranks. */
-static enum zd_status begin_collectives(struct zero *zero)
+/* Begin the collectives of a group for the moves before `end`. */
+static enum zd_status collect(struct zero *zero, enum zero_group group, int end)
 {
-    if (!zero->plan->params_on_host || zero->shards.size == 1)
-        return ZD_OK;
-    for (; zero->next_collect < zero->next_gather; zero->next_collect++) {
-        const struct zero_move *move = &zero->moves[zero->next_collect];
-        if (!move->gather)
+    int *next = &zero->next_collect[group];
+    for (; *next < end; ++*next) {
+        const struct zero_move *move = &zero->moves[*next];
+        if (!move->gather || !zero_has(zero, group))
             continue;
         ZD_TRY(host_unit_made(zero, move->unit));
         ZD_TRY(lease_take(
                 &zero->slot_leases[move->slot], LEASE_CHANGE, "all_gather",
                 NULL));
-        ZD_TRY(gather_unit(zero, move, true));
+        ZD_TRY(gather_unit(zero, move, group));
     }
     return ZD_OK;
+}
+
+/* Parameters on the host, several ranks: begin the collectives of the moves
+ * whose copies were queued before this call of the hooks, and those over shards
+ * where those over replicas were. The place in the program settles it, not the
+ * clock, so the order is that of all ranks. `urgent`: of move at `zero->at`, if
+ * it gathers, all of them. */
+static enum zd_status begin_collectives(struct zero *zero, bool urgent)
+{
+    int whole = zero->next_gather;
+    if (!zero->plan->params_on_host)
+        return ZD_OK;
+    if (zero_has(zero, ZERO_REPLICATE))
+        whole = zero->next_collect[ZERO_REPLICATE];
+    ZD_TRY(collect(zero, ZERO_SHARD, whole));
+    ZD_TRY(collect(zero, ZERO_REPLICATE, zero->next_gather));
+    return urgent && zero->next_gather > zero->at
+                   ? collect(zero, ZERO_SHARD, zero->at + 1)
+                   : ZD_OK;
 }
 
 /* Begin gathers, in the order of their use, while they are due after move `i`.
@@ -106,7 +183,7 @@ static enum zd_status begin_gathers(struct zero *zero, int i)
 static enum zd_status lend_slot(struct zero *zero, const struct zero_move *move)
 {
     struct lease *slot = &zero->slot_leases[move->slot];
-    if (move->gather && zero->plan->params_on_host && zero->shards.size == 1)
+    if (move->gather && zero->plan->params_on_host)
         ZD_TRY(host_unit_made(zero, move->unit));
     ZD_TRY(lease_take(slot, LEASE_READ, "model", NULL));
     lease_settle(slot); /* later users follow the compute stream */
@@ -136,7 +213,7 @@ enum zd_status params_start(struct zero *zero, enum model_pass pass)
     zero->move_count = train ? plan->train_move_count : plan->eval_move_count;
     zero->at = 0;
     zero->next_gather = 0;
-    zero->next_collect = 0;
+    memset(zero->next_collect, 0, sizeof zero->next_collect);
     return begin_gathers(zero, -1);
 }
 
@@ -164,45 +241,28 @@ static enum zd_status next_move(
 
 /* --- the gather after the update ------------------------------------------ */
 
-/* Is it gathered after each update? At stage 0 every rank has made all of it.
- */
-static bool is_gathered(const struct zero *zero, int s)
+/* Begin the gathers of a group before segment `end`, as far as there is room. A
+ * shard is complete before it is sent. */
+static enum zd_status gather_group(
+        struct zero *zero, enum zero_group group, int end)
 {
-    const struct zero_plan *plan = zero->plan;
-    return zero->memory[s].full && zero->shards.size > 1 && plan->states_cut &&
-           plan->segments[s].trainable && plan->request.train;
-}
-
-static enum zd_status gather_wait(struct zero *zero, int s)
-{
-    struct token gather = zero->gathers[s];
-    if (!gather.number)
-        return ZD_OK;
-    zero->gathers[s] = (struct token){0};
-    return token_wait(NULL, gather);
-}
-
-static enum zd_status gather_begin(struct zero *zero, int s)
-{
-    const struct segment_memory *memory = &zero->memory[s];
-    ZD_TRY(host_segment_wait(zero, s));
-    ZD_TRY(gather_segment(
-            zero, s, memory->shard, memory->full, &zero->gathers[s]));
-    return zero->plan->request.options.overlap_comm ? ZD_OK
-                                                    : gather_wait(zero, s);
-}
-
-/* Begin the gathers before segment `end`, as far as there is room. */
-static enum zd_status gather_ahead(struct zero *zero, int end)
-{
-    for (; zero->next_gathered < end; zero->next_gathered++) {
-        if (!is_gathered(zero, zero->next_gathered))
+    int *next = &zero->next_gathered[group];
+    for (; *next < end; ++*next) {
+        if (!is_gathered(zero, *next, group))
             continue;
-        if (zero->ops.count == COMM_OPS_MAX)
+        if (zero->ops[group].count == COMM_OPS_MAX)
             return ZD_OK;
-        ZD_TRY(gather_begin(zero, zero->next_gathered));
+        if (group == ZERO_SHARD)
+            ZD_TRY(shard_ready(zero, *next));
+        ZD_TRY(gather_begin(zero, *next, group));
     }
     return ZD_OK;
+}
+
+static enum zd_status gather_ahead(struct zero *zero, int end)
+{
+    ZD_TRY(gather_group(zero, ZERO_REPLICATE, end));
+    return gather_group(zero, ZERO_SHARD, end);
 }
 
 /* All before segment `end` are done. */
@@ -210,34 +270,43 @@ static enum zd_status gather_finish_before(struct zero *zero, int end)
 {
     for (int s = 0; s < end; s++) {
         ZD_TRY(gather_ahead(zero, end));
-        ZD_TRY(gather_wait(zero, s));
+        ZD_TRY(shard_ready(zero, s));
+        ZD_TRY(gather_wait(zero, s, ZERO_SHARD));
     }
     return gather_ahead(zero, end);
 }
 
 /* Gathers are begun as far ahead as there is room. Offloaded updates go on in
- * the order of use: who begins the next unit's gather waits for it. */
+ * the order of use: who begins the next unit's gather waits for it, and so does
+ * the compute stream for a shard that comes from replicas. */
 static enum zd_status gather_ready(struct zero *zero, int unit)
 {
     const struct zero_plan *plan = zero->plan;
     int units = plan->request.table->unit_count;
     int next = unit + 2 < units ? unit + 2 : units;
-    if (zero->next_gathered < plan->unit_segments[unit + 1])
+    bool is_near = plan->states_on_host || zero_has(zero, ZERO_REPLICATE);
+    if (zero->next_gathered[ZERO_SHARD] < plan->unit_segments[unit + 1])
         ZD_TRY(gather_finish_before(zero, plan->unit_segments[unit + 1]));
     for (int s = plan->unit_segments[unit]; s < plan->unit_segments[unit + 1];
-         s++)
-        ZD_TRY(gather_wait(zero, s));
+         s++) {
+        ZD_TRY(shard_ready(zero, s));
+        ZD_TRY(gather_wait(zero, s, ZERO_SHARD));
+    }
+    if (!plan->states_on_host)
+        ZD_TRY(gather_group(zero, ZERO_REPLICATE, plan->segment_count));
     return gather_ahead(
-            zero, plan->states_on_host ? plan->unit_segments[next]
-                                       : plan->segment_count);
+            zero, is_near ? plan->unit_segments[next] : plan->segment_count);
 }
 
 enum zd_status params_gather_async(struct zero *zero)
 {
-    zero->next_gathered = 0;
-    return zero->plan->states_on_host
-                   ? ZD_OK
-                   : gather_ahead(zero, zero->plan->segment_count);
+    int end = zero->plan->segment_count;
+    memset(zero->next_gathered, 0, sizeof zero->next_gathered);
+    if (zero->plan->states_on_host)
+        return ZD_OK;
+    return zero_has(zero, ZERO_REPLICATE)
+                   ? gather_group(zero, ZERO_REPLICATE, end)
+                   : gather_group(zero, ZERO_SHARD, end);
 }
 
 enum zd_status params_gather_finish(struct zero *zero)
@@ -245,15 +314,18 @@ enum zd_status params_gather_finish(struct zero *zero)
     return gather_finish_before(zero, zero->plan->segment_count);
 }
 
-uint64_t params_gather_owed(const struct zero *zero)
+uint64_t params_gather_owed(const struct zero *zero, enum zero_group group)
 {
     const struct zero_plan *plan = zero->plan;
+    bool is_shard = group == ZERO_SHARD;
+    int others = (is_shard ? plan->shards : plan->replicas) - 1;
     uint64_t bytes = 0;
-    for (int s = zero->next_gathered; s < plan->segment_count; s++)
-        if (is_gathered(zero, s))
-            bytes += (uint64_t)(zero->shards.size - 1) *
-                     zero_segment_bytes(
-                             &plan->segments[s], plan->segments[s].shard_count);
+    for (int s = zero->next_gathered[group]; s < plan->segment_count; s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        size_t mine = is_shard ? segment->shard_count : segment->part_count;
+        if (is_gathered(zero, s, group))
+            bytes += (uint64_t)others * zero_segment_bytes(segment, mine);
+    }
     return bytes;
 }
 
@@ -265,11 +337,12 @@ static enum zd_status gather_frozen(struct zero *zero)
     for (int s = 0; s < plan->segment_count; s++) {
         const struct segment_memory *memory = &zero->memory[s];
         bool trains = plan->segments[s].trainable && plan->request.train;
-        if (!memory->full || zero->shards.size == 1 || trains)
+        if (!memory->full || !zero_has(zero, ZERO_SHARD) || trains)
             continue;
-        ZD_TRY(gather_segment(zero, s, memory->shard, memory->full, &begun));
+        ZD_TRY(gather_segment(
+                zero, s, ZERO_SHARD, memory->shard, memory->full, &begun));
     }
-    return ops_wait_all(&zero->ops);
+    return ops_wait_all(&zero->ops[ZERO_SHARD]);
 }
 
 enum zd_status params_gather(struct zero *zero)
@@ -322,10 +395,10 @@ static enum zd_status acquire_slot(
 {
     const struct zero_move *move = NULL;
     ZD_TRY(next_move(zero, unit, true, &move));
-    ZD_TRY(begin_collectives(zero));
+    ZD_TRY(begin_collectives(zero, true));
     if (move->gather && zero->next_gather <= zero->at) { /* not prefetched */
         ZD_TRY(begin_gathers(zero, zero->at));
-        ZD_TRY(begin_collectives(zero));
+        ZD_TRY(begin_collectives(zero, true));
     }
     if (move->slot >= 0) {
         ZD_TRY(lend_slot(zero, move));
@@ -361,6 +434,6 @@ enum zd_status params_release(void *ctx, int unit)
     ZD_TRY(next_move(zero, unit, false, &move));
     if (plan_gather_count(zero->plan, unit))
         ZD_TRY(return_slot(zero, unit));
-    ZD_TRY(begin_collectives(zero));
+    ZD_TRY(begin_collectives(zero, false));
     return begin_gathers(zero, zero->at++);
 }

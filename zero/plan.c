@@ -76,7 +76,8 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
                     : kind == SCALES ? ZERO_SCALES
                                      : ZERO_VALUES,
             .format = format_of(plan, kind)};
-    size_t shards = (size_t)plan->shards;
+    size_t shards = (size_t)plan->shards, replicas = (size_t)plan->replicas;
+    size_t parts = shards * replicas;
     /* whole kibibits of codes: they begin as aligned as values do */
     size_t align = ZERO_ALIGN *
                    (size_t)(segment.format.packed ? segment.format.packed : 1);
@@ -86,7 +87,8 @@ static void add_segment(struct zero_plan *plan, int unit, enum kind kind)
             place_tensor(plan, kind, id, align, &segment.used);
     if (!segment.used)
         return;
-    segment.shard_count = round_up(segment.used, shards * align) / shards;
+    segment.part_count = round_up(segment.used, parts * align) / parts;
+    segment.shard_count = replicas * segment.part_count;
     segment.count = shards * segment.shard_count;
     plan->segments[plan->segment_count++] = segment;
 }
@@ -212,11 +214,26 @@ uint64_t zero_scalar_bytes(int world)
            sizeof(int64_t);
 }
 
-/* Bytes sent by one collective over this many bytes (padded, of all ranks). */
-static uint64_t sent(const struct zero_plan *plan, size_t bytes)
+struct comm_counters zero_wire_sum(const struct zero_wire *wire)
+{
+    struct comm_counters sum = {0};
+    for (int g = 0; g < ZERO_GROUPS; g++) {
+        sum.reduce_scatter += wire->group[g].reduce_scatter;
+        sum.all_gather += wire->group[g].all_gather;
+        sum.all_reduce += wire->group[g].all_reduce;
+    }
+    return sum;
+}
+
+/* Bytes sent by one collective of a group over this many bytes (padded) of a
+ * whole segment, or of a shard of it between replicas. */
+static uint64_t sent(
+        const struct zero_plan *plan, enum zero_group group, size_t bytes)
 {
     uint64_t shards = (uint64_t)plan->shards;
-    return bytes / shards * (shards - 1);
+    uint64_t replicas = (uint64_t)plan->replicas;
+    return group == ZERO_SHARD ? bytes / shards * (shards - 1)
+                               : bytes / shards / replicas * (replicas - 1);
 }
 
 static size_t trained_bytes(const struct zero_plan *plan)
@@ -229,29 +246,91 @@ static size_t trained_bytes(const struct zero_plan *plan)
     return bytes;
 }
 
+/* All-gathers of the units as the program has them. */
+static uint64_t moves_sent(const struct zero_plan *plan, enum zero_group group)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < plan->train_move_count; i++) {
+        const struct zero_move *move = &plan->train_moves[i];
+        if (move->gather)
+            bytes += sent(plan, group, plan_gather_bytes(plan, move->unit));
+    }
+    return bytes;
+}
+
 static void plan_wire(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
-    uint64_t grads =
-            sent(plan, plan->trainable_count * dtype_bytes(plan->grad_dtype));
+    size_t all = plan->trainable_count * dtype_bytes(plan->grad_dtype);
+    const bool in_every_micro[] = {
+            [ZERO_SHARD] = plan->grads_cut,
+            [ZERO_REPLICATE] = plan->grads_pass};
+    const bool follow_program[] = {
+            [ZERO_SHARD] = plan->params_cut,
+            [ZERO_REPLICATE] = plan->params_on_host};
     if (!request->train)
         return;
-    plan->wire.all_reduce =
-            zero_scalar_bytes(request->world) + plan_block_wire(plan);
-    plan->wire.reduce_scatter =
-            plan->grads_cut ? grads * (uint64_t)request->accumulation : grads;
-    if (!plan->states_cut) {
-        plan->wire.all_gather = grads;
-    } else if (!plan->params_cut) {
-        plan->wire.all_gather = sent(plan, trained_bytes(plan));
-    } else {
-        for (int i = 0; i < plan->train_move_count; i++) {
-            const struct zero_move *move = &plan->train_moves[i];
-            if (move->gather)
-                plan->wire.all_gather +=
-                        sent(plan, plan_gather_bytes(plan, move->unit));
-        }
+    plan->wire.group[ZERO_WORLD].all_reduce =
+            zero_scalar_bytes(request->mesh.world) + plan_block_wire(plan);
+    for (enum zero_group g = ZERO_SHARD; g <= ZERO_REPLICATE; g++) {
+        struct comm_counters *wire = &plan->wire.group[g];
+        uint64_t grads = sent(plan, g, all);
+        wire->reduce_scatter = in_every_micro[g]
+                                       ? grads * (uint64_t)request->accumulation
+                                       : grads;
+        wire->all_gather = !plan->states_cut ? grads
+                           : follow_program[g]
+                                   ? moves_sent(plan, g)
+                                   : sent(plan, g, trained_bytes(plan));
     }
+}
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The largest share of a rank in any collective, and in those that sum, and
+ * that add to what is there. */
+static void note_collectives(
+        const struct zero_plan *plan, enum zero_group group,
+        struct comm_needs *needs)
+{
+    bool is_shard = group == ZERO_SHARD;
+    size_t grad = dtype_bytes(plan->grad_dtype);
+    bool adds = is_shard && plan->grads_cut && !plan->grads_pass &&
+                plan->grad_dtype == DTYPE_FP32;
+    for (int s = 0; s < plan->segment_count; s++) {
+        const struct zero_segment *segment = &plan->segments[s];
+        size_t count = is_shard ? segment->shard_count : segment->part_count;
+        size_t reduced = segment->trainable ? count * grad : 0;
+        size_t sent = max_size(zero_segment_bytes(segment, count), reduced);
+        needs->shard_bytes = max_size(needs->shard_bytes, sent);
+        needs->reduce_bytes = max_size(needs->reduce_bytes, reduced);
+        if (adds)
+            needs->accumulate_bytes =
+                    max_size(needs->accumulate_bytes, reduced);
+    }
+}
+
+bool zero_comm_needs(
+        const struct zero_plan *plan, enum zero_group group,
+        struct comm_needs *needs)
+{
+    const int sizes[ZERO_GROUPS] = {
+            [ZERO_SHARD] = plan->shards,
+            [ZERO_REPLICATE] = plan->replicas,
+            [ZERO_WORLD] = plan->request.mesh.world};
+    bool is_world = group == ZERO_WORLD;
+    if (!is_world && (sizes[group] == 1 || sizes[group] == sizes[ZERO_WORLD]))
+        return false;
+    needs->name = is_world ? NULL : zero_group_name(group);
+    needs->world = sizes[group];
+    needs->shard_bytes = needs->reduce_bytes = needs->accumulate_bytes = 0;
+    for (int g = 0; g < ZERO_WORLD; g++)
+        if (is_world ? sizes[g] == sizes[ZERO_WORLD] : g == (int)group)
+            note_collectives(plan, (enum zero_group)g, needs);
+    return true;
 }
 
 /* --- building ------------------------------------------------------------- */
@@ -288,10 +367,10 @@ static enum zd_status build(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
     int stage = request->options.stage;
-    bool many = plan->shards > 1;
+    bool many = request->mesh.world > 1, cuts = plan->shards > 1;
     ZD_TRY(plan_offload(plan));
-    plan->params_cut = (stage >= 3 && many) || plan->params_on_host;
-    plan->grads_cut = many && (stage >= 2 || (stage == 1 && plan->grads_pass));
+    plan->params_cut = (stage >= 3 && cuts) || plan->params_on_host;
+    plan->grads_cut = cuts && (stage >= 2 || (stage == 1 && plan->grads_pass));
     plan->states_cut = stage >= 1 && many;
     bool in_fp32 = request->accumulation > 1 || (many && request->reduce_fp32);
     plan->grad_dtype = in_fp32 ? DTYPE_FP32 : request->dtype;
@@ -313,10 +392,10 @@ static enum zd_status build(struct zero_plan *plan)
 enum zd_status zero_plan_build(
         const struct zero_request *request, struct zero_plan *plan_out)
 {
-    struct mesh mesh = mesh_of(request->world, 0);
     struct zero_plan plan = {
             .request = *request,
-            .shards = mesh_group(mesh, MESH_SHARD, 0).size};
+            .shards = mesh_group(request->mesh, MESH_SHARD, 0).size,
+            .replicas = mesh_group(request->mesh, MESH_REPLICATE, 0).size};
     if (request->options.stage < 0 || request->options.stage > 3)
         return ZD_FAIL(
                 ZD_ERR_CONFIG, "E0604", "zero.stage is %d; it is 0, 1, 2 or 3",

@@ -11,7 +11,13 @@
  *             |<-- 256 k  ----->|<--- 256 k --->|
  *   shards    |--- rank 0 ----|---- rank 1 -----|---- rank 2 ----..|
  *
- * Every tensor begins at a multiple of 256 elements in its segment and shards
+ * Ranks that hold the same shard (replicas) cut it once more, into parts, for
+ * masters and states; N ranks shard, R replicate:
+ *
+ *   shard     |--------- shard 1 of ranks 1, N + 1, .. ---------|
+ *   parts     |-- replica 0 --|-- replica 1 --|- .. R - 1 ------|
+ *
+ * Every tensor begins at a multiple of 256 elements in its segment and parts
  * are multiples of 256, so a piece of 256 that shares one norm term (and later
  * one 8-bit scale) never lies on two ranks and is the same at every world size.
  *
@@ -41,8 +47,9 @@ struct zero_segment {
     bool trainable;
     enum zero_part part;        /* SCALES: its elements are bytes */
     struct array_format format; /* of its parameters */
-    size_t count;               /* padded: world * shard_count */
-    size_t shard_count;         /* elements of one rank's shard */
+    size_t count;               /* padded: shards * shard_count */
+    size_t shard_count;         /* elements of a shard: replicas * part_count */
+    size_t part_count;          /* .. of a part */
     size_t used;                /* elements up to the end of its last tensor */
     /* Where it begins: in bytes in the arrays of its kind (sharded, frozen,
      * codes or scales); when trainable, in elements in those of all
@@ -93,10 +100,26 @@ struct zero_needs {
                                       the largest chunk that may be spilled */
 };
 
+/* Bytes that a rank sends, by group: those that cut segments, their replicas,
+ * and all ranks, which agree on scalars. */
+enum zero_group { ZERO_SHARD, ZERO_REPLICATE, ZERO_WORLD, ZERO_GROUPS };
+struct zero_wire {
+    struct comm_counters group[ZERO_GROUPS];
+};
+static inline const char *zero_group_name(enum zero_group group)
+{
+    static const char *const names[ZERO_GROUPS] = {
+            [ZERO_SHARD] = "shard",
+            [ZERO_REPLICATE] = "replicate",
+            [ZERO_WORLD] = "world"};
+    return names[group];
+}
+struct comm_counters zero_wire_sum(const struct zero_wire *wire);
+
 struct zero_request {
     const struct model_config *config;
     const struct param_table *table;
-    int world;
+    struct mesh mesh;
     struct zero_options options;
     enum dtype dtype; /* compute type */
     int accumulation; /* micro-batches of a step */
@@ -125,11 +148,12 @@ struct zero_plan {
     bool grads_direct;         /* those of products (param.is_product) leave
                                   them in grad_dtype, rounded once: they pass
                                   through no fp32 buffer */
-    /* What the stage shards. One rank owns everything, so with one rank nothing
+    /* What the stage cuts. One rank owns everything, so with one rank nothing
      * is cut at any stage. */
     int shards;      /* ranks that a segment is cut over: mesh's SHARD */
+    int replicas;    /* .. that a shard is cut over: mesh's REPLICATE */
     bool params_cut; /* stage 3: units are gathered when they are used */
-    bool states_cut; /* stages 1-3: a rank holds master, m, v of its shard */
+    bool states_cut; /* stages 1-3: a rank holds master, m, v of its part */
     bool grads_cut;  /* stages 2, 3, and 1 where gradients pass: a rank gets
                         the gradient of its shard in every micro-batch */
     /* Offload: masters and states are the engine's (offload/offload.h), which
@@ -157,12 +181,12 @@ struct zero_plan {
     int grad_unit_count;
     size_t *work_offsets; /* by unit, fp32 elements in zero.grads.work */
     size_t work_count;    /* 0: the model writes where gradients are kept */
-    /* grads_pass, several ranks: where each unit's reduced shards lie on their
+    /* grads_pass, several shards: where each unit's reduced shards lie on their
      * way down, in zero.grads.passing */
     size_t *passing_offsets; /* by unit, elements */
     size_t passing_count;
 
-    struct comm_counters wire; /* bytes per step and rank (all the same) */
+    struct zero_wire wire; /* of a step and rank (all the same) */
 };
 
 enum zd_status zero_plan_build(
@@ -180,6 +204,12 @@ enum zd_status zero_plan_spans(
 /* Elements of a unit's gradient that are written in fp32 and rounded by a
  * separate pass, for each micro-batch. */
 size_t zero_rounded_count(const struct zero_plan *plan, int unit);
+
+/* Fills in what a group's comm needs (all but transport, node_size and
+ * is_ordered); false: zero makes none, since it has one rank or all of them. */
+bool zero_comm_needs(
+        const struct zero_plan *plan, enum zero_group group,
+        struct comm_needs *needs);
 
 /* Which projections (param_join) lie one after the other in every layer, in
  * parameters and gradients alike: their sizes are multiples of ZERO_ALIGN, and

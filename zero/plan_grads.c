@@ -11,7 +11,8 @@
  *
  * Where gradients pass on to the host the reduced shards of a unit lie in a
  * buffer of their own: they arrive there while the next unit fills, and leave
- * while the one after it does. One rank sends its work buffers themselves. */
+ * while the one after it does; with replicas one more comes between. Where
+ * nothing is sharded the work buffers themselves are sent. */
 #include "base/must.h"
 #include "zero/plan_parts.h"
 
@@ -111,10 +112,11 @@ static struct lifetime passing_lifetime(
         const struct zero_plan *plan, int position)
 {
     int unit = plan->grad_units[position];
+    int sums = plan->replicas > 1 ? 2 : 1; /* one after the other */
     return (struct lifetime){
             .unit = unit,
             .from = position,
-            .to = position + plan_reductions_under_way(plan),
+            .to = position + sums * plan_reductions_under_way(plan),
             .count = plan_grad_count(plan, unit) / (size_t)plan->shards};
 }
 

@@ -27,7 +27,7 @@ static enum zd_status check_params(const struct zero_plan *plan)
                 "offload.optimizer = \"%s\"",
                 options->params == OFFLOAD_NVME ? "nvme" : "cpu");
     }
-    if (plan->shards > 1 && request->options.stage < 3) {
+    if (request->mesh.world > 1 && request->options.stage < 3) {
         ZD_FAIL(ZD_ERR_CONFIG, "E0661",
                 "offload.params with several ranks needs zero.stage = 3: at "
                 "stage %d every rank keeps all parameters",
@@ -40,7 +40,7 @@ static enum zd_status check_params(const struct zero_plan *plan)
 static enum zd_status check_accumulate(const struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
-    if (!request->accumulate_on_host || plan->shards == 1 ||
+    if (!request->accumulate_on_host || request->mesh.world == 1 ||
         request->options.stage > 0)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_CONFIG, "E0662",
@@ -53,7 +53,7 @@ static enum zd_status check_accumulate(const struct zero_plan *plan)
 enum zd_status plan_offload(struct zero_plan *plan)
 {
     const struct zero_request *request = &plan->request;
-    bool many = plan->shards > 1;
+    bool many = request->mesh.world > 1;
     if (!request->train)
         return ZD_OK;
     ZD_TRY(check_params(plan));
@@ -95,22 +95,22 @@ static struct offload_extent extent_of(
 }
 
 static void fill_request(
-        const struct zero_plan *plan, int rank, const int64_t *began,
+        const struct zero_plan *plan, int part, const int64_t *began,
         size_t *counts, struct offload_extent *extents,
         struct offload_request *request)
 {
-    struct state_walk walk = state_walk_begin(plan, rank);
+    struct state_walk walk = state_walk_begin(plan, part);
     int segments = 0, extent_count = 0, number = -1, last = -1;
     size_t begin = 0, end;
     for (int s = 0; s < plan->segment_count; s++)
         if (plan->segments[s].trainable) {
-            plan_state_part(plan, s, rank, &begin, &end);
+            plan_state_part(plan, s, part, &begin, &end);
             counts[segments++] = end - begin;
         }
     while (state_walk_next(&walk)) {
         for (; last < walk.at.segment; last++)
             number += plan->segments[last + 1].trainable;
-        plan_state_part(plan, last, rank, &begin, &end);
+        plan_state_part(plan, last, part, &begin, &end);
         extents[extent_count++] =
                 extent_of(plan, &walk.at, number, begin, began);
     }
@@ -121,7 +121,7 @@ static void fill_request(
 }
 
 struct offload_request plan_request_of(
-        const struct zero_plan *plan, int rank, const int64_t *began)
+        const struct zero_plan *plan, int part, const int64_t *began)
 {
     const struct zero_request *request = &plan->request;
     size_t *counts = zd_array((size_t)plan->segment_count, sizeof *counts);
@@ -134,15 +134,15 @@ struct offload_request plan_request_of(
             .dtype = request->dtype,
             .accumulates = plan->grads_pass && request->accumulation > 1,
             .params_on_host = plan->params_on_host};
-    fill_request(plan, rank, began, counts, extents, &out);
+    fill_request(plan, part, began, counts, extents, &out);
     return out;
 }
 
-static enum zd_status measure_rank(
-        const struct zero_plan *plan, int rank, void *context)
+static enum zd_status measure_part(
+        const struct zero_plan *plan, int number, void *context)
 {
     size_t *largest = context, bytes[OFFLOAD_PARTS] = {0};
-    struct offload_request request = plan_request_of(plan, rank, NULL);
+    struct offload_request request = plan_request_of(plan, number, NULL);
     enum zd_status status = offload_measure(&request, bytes);
     plan_request_free(&request);
     ZD_TRY(status);
@@ -154,5 +154,5 @@ static enum zd_status measure_rank(
 
 enum zd_status plan_offload_bytes(struct zero_plan *plan)
 {
-    return plan_ranks_visit(plan, measure_rank, plan->needs.offload);
+    return plan_parts_visit(plan, measure_part, plan->needs.offload);
 }

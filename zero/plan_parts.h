@@ -47,24 +47,25 @@ struct state_extent {
     struct optim_place place;     /* of the rest, in the arrays */
 };
 /* Walk them, by segment, then offset:
- *     struct state_walk walk = state_walk_begin(plan, rank);
+ *     struct state_walk walk = state_walk_begin(plan, part);
  *     while (state_walk_next(&walk))
  *         .. walk.at ..
  * walk.bytes: what the extents so far take of each array. */
 struct state_walk {
     const struct zero_plan *plan;
-    int rank;
+    int part;
     struct state_extent at;
     size_t bytes[OPTIM_ARRAYS];
     size_t spilled;       /* bytes, on the host */
     size_t largest_chunk; /* bytes, of those that could be spilled */
 };
-struct state_walk state_walk_begin(const struct zero_plan *plan, int rank);
+struct state_walk state_walk_begin(const struct zero_plan *plan, int part);
 bool state_walk_next(struct state_walk *walk);
 
-/* Elements [begin, end) of a segment whose states a rank holds. */
+/* Elements [begin, end) of a segment whose states the rank of a part
+ * (mesh_part) holds. */
 void plan_state_part(
-        const struct zero_plan *plan, int segment, int rank, size_t *begin_out,
+        const struct zero_plan *plan, int segment, int part, size_t *begin_out,
         size_t *end_out);
 
 /* Paged states: a chunk of an extent (offload/cut.h) that is spilled is a
@@ -80,15 +81,15 @@ size_t state_record_bytes(const struct optim_layout *layout, size_t count);
  * updated, one goes down. */
 enum { PAGED_BUFFERS = 3 };
 
-/* Of the ranks that hold states (*ranks_out: one, where each holds all) those
- * that differ in what they take from the rank before; owned by the caller
+/* Of the parts of states (*parts_out: one, where each rank holds all) those
+ * that differ in what they take from the part before; owned by the caller
  * (plan_ranks.c). */
-bool *plan_ranks_apart(const struct zero_plan *plan, int *ranks_out);
+bool *plan_parts_apart(const struct zero_plan *plan, int *parts_out);
 /* Calls `visit` for each of those, until one fails. */
-typedef enum zd_status plan_rank_fn(
-        const struct zero_plan *plan, int rank, void *context);
-enum zd_status plan_ranks_visit(
-        const struct zero_plan *plan, plan_rank_fn *visit, void *context);
+typedef enum zd_status plan_part_fn(
+        const struct zero_plan *plan, int part, void *context);
+enum zd_status plan_parts_visit(
+        const struct zero_plan *plan, plan_part_fn *visit, void *context);
 
 /* plan->block_count and the tensors' first blocks. */
 void plan_blocks(struct zero_plan *plan);
@@ -111,11 +112,11 @@ enum zd_status plan_span(
  * together. Then, the segments settled, plan->needs.offload. */
 enum zd_status plan_offload(struct zero_plan *plan);
 enum zd_status plan_offload_bytes(struct zero_plan *plan);
-/* What the engine of a rank is asked for. The arrays of the request are the
- * caller's, who ends with plan_request_free. `began`: by tensor, for
+/* What the engine of a part's rank is asked for. The arrays of the request are
+ * the caller's, who ends with plan_request_free. `began`: by tensor, for
  * offload_extent; NULL to measure. */
 struct offload_request plan_request_of(
-        const struct zero_plan *plan, int rank, const int64_t *began);
+        const struct zero_plan *plan, int part, const int64_t *began);
 void plan_request_free(struct offload_request *request);
 
 /* plan->grad_*, plan->work_* (plan_grads.c). */

@@ -58,19 +58,19 @@ const char *state_array_name(enum optim_array array)
 /* --- walking -------------------------------------------------------------- */
 
 void plan_state_part(
-        const struct zero_plan *plan, int segment, int rank, size_t *begin_out,
+        const struct zero_plan *plan, int segment, int part, size_t *begin_out,
         size_t *end_out)
 {
     const struct zero_segment *s = &plan->segments[segment];
-    size_t begin = plan->states_cut ? (size_t)rank * s->shard_count : 0;
+    size_t begin = plan->states_cut ? (size_t)part * s->part_count : 0;
     *begin_out = begin;
-    *end_out = begin + (plan->states_cut ? s->shard_count : s->count);
+    *end_out = begin + (plan->states_cut ? s->part_count : s->count);
 }
 
-struct state_walk state_walk_begin(const struct zero_plan *plan, int rank)
+struct state_walk state_walk_begin(const struct zero_plan *plan, int part)
 {
     return (struct state_walk){
-            .plan = plan, .rank = rank, .at = {.extent = {.id = -1}}};
+            .plan = plan, .part = part, .at = {.extent = {.id = -1}}};
 }
 
 size_t state_record_bytes(const struct optim_layout *layout, size_t count)
@@ -118,7 +118,7 @@ bool state_walk_next(struct state_walk *walk)
     struct state_extent *at = &walk->at;
     for (; at->segment < plan->segment_count; at->segment++) {
         size_t begin, end;
-        plan_state_part(plan, at->segment, walk->rank, &begin, &end);
+        plan_state_part(plan, at->segment, walk->part, &begin, &end);
         if (plan->segments[at->segment].trainable &&
             zero_extent_next(plan, at->segment, begin, end, &at->extent)) {
             place_extent(walk);
@@ -146,7 +146,8 @@ uint64_t plan_block_wire(const struct zero_plan *plan)
 {
     if (!plan->states_cut)
         return 0;
-    return comm_all_reduce_bytes(plan->request.world, 2 * plan->block_count);
+    return comm_all_reduce_bytes(
+            plan->request.mesh.world, 2 * plan->block_count);
 }
 
 /* --- spans ---------------------------------------------------------------- */
@@ -156,12 +157,12 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Per-part maximum over ranks. */
-static enum zd_status note_rank(
-        const struct zero_plan *plan, int rank, void *context)
+/* The maximum over parts, array by array. */
+static enum zd_status note_part(
+        const struct zero_plan *plan, int part, void *context)
 {
     struct zero_needs *most = context;
-    struct state_walk walk = state_walk_begin(plan, rank);
+    struct state_walk walk = state_walk_begin(plan, part);
     while (state_walk_next(&walk))
         ;
     for (int i = 0; i < OPTIM_ARRAYS; i++)
@@ -173,14 +174,14 @@ static enum zd_status note_rank(
 
 enum zd_status plan_state_bytes(struct zero_plan *plan)
 {
-    return plan_ranks_visit(plan, note_rank, &plan->needs);
+    return plan_parts_visit(plan, note_part, &plan->needs);
 }
 
 /* Padded elements of the trainable segments with masters here. */
 static size_t master_count(const struct zero_plan *plan)
 {
     size_t count = plan->trainable_count;
-    return plan->states_cut ? count / (size_t)plan->shards : count;
+    return plan->states_cut ? count / (size_t)plan->request.mesh.world : count;
 }
 
 static enum zd_status add_states(
@@ -209,8 +210,8 @@ enum zd_status plan_state_spans(
         const struct zero_plan *plan, struct arena_plan *arena)
 {
     enum arena_memory memory = plan->states_on_host ? ARENA_HOST : ARENA_DEVICE;
-    bool visits = !plan->states_on_host && plan->states_cut &&
-                  plan->shards > 1; /* the sums, between ranks */
+    bool visits = !plan->states_on_host && plan->states_cut; /* the sums,
+                                                                between ranks */
     if (!plan->states_on_host) {
         ZD_TRY(add_states(plan, arena));
         ZD_TRY(plan_span(

@@ -31,16 +31,21 @@
 #include "zero/zero.h"
 
 /* Where a segment lies in this rank's memory. States (master, m and v) are of
- * the whole segment, or of this rank's shard (plan->states_cut). */
+ * the whole segment, or of this rank's part (plan->states_cut). */
 struct segment_memory {
     void *full;   /* (count) compute type; NULL: only gathered (stage 3) */
-    void *shard;  /* (shard_count) this rank's part, within full if there is */
+    void *shard;  /* (held_count) within full if there is */
+    void *part;   /* (part_count) within shard */
     void *master; /* weights, of plan_master_type. In training, of the state's
                      part: zero.master, or the parameters themselves. Frozen:
                      fp32, of the shard. NULL: only the parameters */
     void *grad_full;                 /* (count) NULL: cut */
     void *grad_shard;                /* (shard_count) */
-    size_t state_begin, state_count; /* part of the segment with a state here */
+    void *grad_part;                 /* (part_count) within it */
+    size_t state_begin, state_count; /* of the segment, with a state here */
+    size_t held_begin, held_count;   /* of the segment, what is held of the
+                                        parameters that others do not send:
+                                        the shard; in host memory, the part */
 };
 
 /* The states of an extent in memory. */
@@ -104,24 +109,30 @@ struct zero_paged {
 struct zero {
     const struct zero_plan *plan;
     struct comm *comm;
+    struct comm *groups[ZERO_GROUPS]; /* `comm`, where all are in it; NULL: of
+                                         one rank */
     const struct arena *arena;
-    struct mesh_group shards;      /* this rank among those that cut segments */
+    struct mesh_group shards;   /* this rank among those that cut segments, */
+    struct mesh_group replicas; /* .. among those that hold the same shard */
+    int part;                   /* mesh_part */
     struct segment_memory *memory; /* by segment */
-    struct op_queue ops;
+    struct op_queue ops[ZERO_WORLD];
 
     /* params.c: the program that runs, and how far it is */
     const struct zero_move *moves;
     int move_count;
-    int at;           /* the next move */
-    int next_gather;  /* the next move that gathers and has not begun */
-    int next_collect; /* parameters on the host: the next move that gathers
-                         and whose collective has not begun */
+    int at;          /* the next move */
+    int next_gather; /* the next move that gathers and has not begun */
+    int next_collect[ZERO_WORLD]; /* parameters on the host: the next move that
+                                     gathers and whose collective in the group
+                                     has not begun */
     struct lease *slot_leases;
     int *unit_slots; /* by unit that is acquired: its slot */
-    /* gathers after an update, in the order of segments */
-    int next_gathered;     /* the next one that has not begun */
-    struct token *gathers; /* by segment; {0}: none is under way */
-    char *slots;           /* zero.params.slots */
+    /* gathers after an update, in the order of segments: of each group the next
+     * that has not begun; by segment, {0}: none is under way */
+    int next_gathered[ZERO_WORLD];
+    struct token *gathers[ZERO_WORLD];
+    char *slots; /* zero.params.slots */
 
     /* grads.c */
     int micro;
@@ -132,8 +143,11 @@ struct zero {
     struct lease *grad_parts; /* by unit: what is reduced, kept or passing */
     float *work;              /* zero.grads.work */
 
+    int merged; /* of the step's gradients in their order: their sums over
+                   replicas have begun */
+
     /* grads_down.c */
-    int sent;      /* of the step's gradients in their order: on their way */
+    int sent;      /* likewise: on their way */
     char *passing; /* zero.grads.passing */
 
     struct zero_offload offload;
@@ -161,6 +175,17 @@ struct zero {
 
 /* A span of the arena; NULL: there is none, because it would be empty. */
 void *zero_span(const struct zero *zero, const char *name);
+/* Do its collectives send anything? */
+static inline bool zero_has(const struct zero *zero, enum zero_group group)
+{
+    return zero->groups[group] != NULL;
+}
+/* Is this rank the one that counts what its replicas hold too? Parts of
+ * parameters in host memory are held once. */
+static inline bool zero_counts_held(const struct zero *zero)
+{
+    return zero->plan->params_on_host || zero->replicas.place == 0;
+}
 
 /* --- ops.c ---------------------------------------------------------------- */
 
@@ -187,8 +212,8 @@ enum zd_status params_gather(struct zero *zero);
 enum zd_status params_gather_async(struct zero *zero);
 /* Until all of them are done. */
 enum zd_status params_gather_finish(struct zero *zero);
-/* Bytes that those which have not begun will send. */
-uint64_t params_gather_owed(const struct zero *zero);
+/* Bytes that those of a group which have not begun will send. */
+uint64_t params_gather_owed(const struct zero *zero, enum zero_group group);
 
 /* --- grads.c -------------------------------------------------------------- */
 
@@ -198,7 +223,8 @@ enum zd_status grads_release(void *ctx, int unit);
 
 /* --- grads_down.c --------------------------------------------------------- */
 
-/* Buffer of a unit's reduced shards on their way to the host. */
+/* Buffer of a unit's gradients on their way to the host: reduced shards, or
+ * what the model wrote. */
 char *grads_passing(const struct zero *zero, int unit);
 /* Gradients go down: those of the micro-batches before `micro`, and of it those
  * before position `end` of their order. Only what is kept whole for all
@@ -207,7 +233,7 @@ enum zd_status grads_send(struct zero *zero, int micro, int end);
 
 /* --- norm.c --------------------------------------------------------------- */
 
-/* Queues the squares of this rank's reduced shard. */
+/* Queues the squares of this rank's reduced part. */
 enum zd_status norm_begin(struct zero *zero);
 
 /* --- offload.c ------------------------------------------------------------ */

@@ -52,9 +52,9 @@ static struct zero_range range_of(
     return range;
 }
 
-/* A rank saves its shards, also at stage 0 where it has all, of what trains:
- * the rest stays in the files that it came from. That is given to it by shards
- * too, and gathered. */
+/* A rank saves its parts, also at stage 0 where it has all, of what trains: the
+ * rest stays in the files that it came from. That is given to it by shards, and
+ * gathered. */
 static int list_ranges(
         const struct zero *zero, enum zero_ranges_of which,
         struct zero_range *ranges)
@@ -62,16 +62,19 @@ static int list_ranges(
     const struct zero_plan *plan = zero->plan;
     int count = 0;
     for (int s = 0; s < plan->segment_count; s++) {
-        size_t begin =
-                (size_t)zero->shards.place * plan->segments[s].shard_count;
-        size_t end = begin + plan->segments[s].shard_count;
+        const struct segment_memory *memory = &zero->memory[s];
+        size_t part = plan->segments[s].part_count;
+        size_t begin = (size_t)zero->part * part, end = begin + part;
         struct zero_extent extent = {.id = -1};
         if (which == ZERO_SAVES && !trains(zero, s))
             continue;
         if (plan->segments[s].part != ZERO_VALUES)
             continue; /* base.c */
-        if (which == ZERO_HOLDS && trains(zero, s))
-            plan_state_part(plan, s, zero->shards.place, &begin, &end);
+        if (which == ZERO_HOLDS) {
+            bool states = trains(zero, s);
+            begin = states ? memory->state_begin : memory->held_begin;
+            end = begin + (states ? memory->state_count : memory->held_count);
+        }
         while (zero_extent_next(plan, s, begin, end, &extent)) {
             if (ranges)
                 ranges[count] = range_of(zero, s, &extent);
@@ -139,11 +142,8 @@ static bool weights_on_host(
 static char *weights_at(
         const struct zero *zero, const struct zero_range *range, size_t begin)
 {
-    const struct zero_segment *segment = &zero->plan->segments[range->segment];
     const struct segment_memory *memory = &zero->memory[range->segment];
-    size_t first = range->trains
-                           ? memory->state_begin
-                           : (size_t)zero->shards.place * segment->shard_count;
+    size_t first = range->trains ? memory->state_begin : memory->held_begin;
     void *base = memory->master ? memory->master : memory->shard;
     return (char *)base +
            (range->offset - first + begin) * dtype_bytes(range->weight_type);
@@ -279,15 +279,15 @@ static enum zd_status round_segment(struct zero *zero, int s)
     if (!trains(zero, s) || !plan_has_master(plan) || plan->states_on_host)
         return ZD_OK;
     return optim_device()->convert(
-            whole ? memory->full : memory->shard, plan->request.dtype,
-            memory->master, DTYPE_FP32,
-            whole ? plan->segments[s].count : plan->segments[s].shard_count);
+            whole ? memory->full : memory->part, plan->request.dtype,
+            memory->master, DTYPE_FP32, memory->state_count);
 }
 
 enum zd_status zero_ranges_loaded(struct zero *zero)
 {
     ZD_TRY(params_gather_finish(zero));
-    ZD_TRY(ops_wait_all(&zero->ops));
+    ZD_TRY(ops_wait_all(&zero->ops[ZERO_REPLICATE]));
+    ZD_TRY(ops_wait_all(&zero->ops[ZERO_SHARD]));
     for (int s = 0; s < zero->plan->segment_count; s++)
         ZD_TRY(round_segment(zero, s));
     if (zero->plan->states_on_host) {
@@ -349,15 +349,16 @@ static enum zd_status load_pieces(const struct load *load)
     return ZD_OK;
 }
 
-/* Each value counts once: what every rank holds whole is rank 0's. */
+/* Each value counts once: what every rank holds whole is rank 0's, a shard the
+ * first replica's. */
 static uint64_t *digest_of(
         const struct zero *zero, const struct zero_range *range,
         uint64_t *digests)
 {
-    bool is_whole = range->trains && !zero->plan->states_cut;
-    return digests && (!is_whole || zero->shards.place == 0)
-                   ? &digests[range->id]
-                   : NULL;
+    bool counts = !range->trains            ? zero_counts_held(zero)
+                  : !zero->plan->states_cut ? zero->part == 0
+                                            : true;
+    return digests && counts ? &digests[range->id] : NULL;
 }
 
 static enum zd_status load_range(

@@ -58,11 +58,11 @@ static size_t qblock_bytes(const struct zero_plan *plan, int id, bool moments)
     return bytes;
 }
 
-/* Upper bound: assume the most expensive tensors fall in this shard. */
-static size_t shard_bytes(const struct zero_plan *plan, int s, bool moments)
+/* Upper bound: assume the most expensive tensors fall in this part. */
+static size_t part_bytes(const struct zero_plan *plan, int s, bool moments)
 {
     const struct zero_segment *segment = &plan->segments[s];
-    size_t left = segment->shard_count, bytes = 0, below = SIZE_MAX;
+    size_t left = segment->part_count, bytes = 0, below = SIZE_MAX;
     while (left > 0) {
         size_t most = 0, count = 0;
         struct zero_extent extent = {.id = -1};
@@ -109,10 +109,10 @@ static size_t block_bytes(const struct zero_plan *plan, bool moments)
                    : 0;
 }
 
-static enum zd_status measure_rank(
-        const struct zero_plan *plan, int rank, void *context)
+static enum zd_status measure_part(
+        const struct zero_plan *plan, int part, void *context)
 {
-    struct offload_request request = plan_request_of(plan, rank, NULL);
+    struct offload_request request = plan_request_of(plan, part, NULL);
     size_t bytes = offload_snapshot_bytes(&request), *most = context;
     plan_request_free(&request);
     *most = bytes > *most ? bytes : *most;
@@ -126,7 +126,7 @@ enum zd_status zero_snapshot_measure(
     size_t bytes = 0;
     for (int s = 0; s < plan->segment_count; s++)
         if (plan->segments[s].trainable && !plan->states_on_host)
-            bytes += shard_bytes(plan, s, moments) +
+            bytes += part_bytes(plan, s, moments) +
                      other_bytes(plan, s, moments);
     if (plan->states_on_host)
         bytes += block_bytes(plan, moments);
@@ -134,7 +134,7 @@ enum zd_status zero_snapshot_measure(
     needs->on_write = 0;
     if (!plan->states_on_host)
         return ZD_OK;
-    return plan_ranks_visit(plan, measure_rank, &needs->on_write);
+    return plan_parts_visit(plan, measure_part, &needs->on_write);
 }
 
 /* --- a copy --------------------------------------------------------------- */

@@ -25,7 +25,7 @@ void states_create(struct zero *zero)
     const struct zero_plan *plan = zero->plan;
     char *arrays[OPTIM_ARRAYS];
     int count = 0;
-    struct state_walk walk = state_walk_begin(plan, zero->shards.place);
+    struct state_walk walk = state_walk_begin(plan, zero->part);
     while (plan->request.train && state_walk_next(&walk))
         count++;
     zero->extents = zd_array((size_t)count, sizeof *zero->extents);
@@ -36,7 +36,7 @@ void states_create(struct zero *zero)
     zero->block_v = zero_span(zero, "zero.blocks");
     zero->block_sums = zero_span(zero, "zero.blocks.sums");
     zero->block_words = zero_span(zero, "zero.blocks.words");
-    walk = state_walk_begin(plan, zero->shards.place);
+    walk = state_walk_begin(plan, zero->part);
     while (zero->extent_count < count && state_walk_next(&walk))
         place_extent(
                 zero, arrays, &walk.at, &zero->extents[zero->extent_count++]);
@@ -128,7 +128,7 @@ static const void *states_grad(
     const struct segment_memory *memory = &zero->memory[extent->at.segment];
     return state_element(
             zero, extent,
-            zero->plan->states_cut ? memory->grad_shard : memory->grad_full,
+            zero->plan->states_cut ? memory->grad_part : memory->grad_full,
             zero->plan->grad_dtype);
 }
 
@@ -161,7 +161,7 @@ static enum zd_status add_block_sums(
             zero->norm);
 }
 
-/* This rank's part of the sums: of its shard where states are cut, else of the
+/* This rank's share of the sums: of its part where states are cut, else of the
  * whole gradient. */
 static enum zd_status sum_blocks(struct zero *zero)
 {
@@ -198,7 +198,7 @@ static enum zd_status update_blocks(
     const struct zero_plan *plan = zero->plan;
     const struct param_table *table = plan->request.table;
     ZD_TRY(sum_blocks(zero));
-    if (plan->states_cut && zero->shards.size > 1)
+    if (plan->states_cut)
         ZD_TRY(reduce_blocks(zero));
     for (int id = 0; id < table->count; id++) {
         size_t first = plan->places[id].blocks;
@@ -226,7 +226,7 @@ struct optim_span states_span(
     const struct zero_extent *at = &extent->at.extent;
     const struct segment_memory *memory = &zero->memory[extent->at.segment];
     const struct param *param = &plan->request.table->params[at->id];
-    void *params = plan->states_cut ? memory->shard : memory->full;
+    void *params = plan->states_cut ? memory->part : memory->full;
     struct optim_span span = {
             .master_type = plan_master_type(plan),
             .grad_type = plan->grad_dtype,

@@ -22,17 +22,24 @@ static void place_params(
                        : !segment->trainable          ? "zero.params.frozen"
                                                       : "zero.params";
     char *base = zero_span(zero, name);
-    if (plan->params_on_host && segment->trainable)
-        return; /* the engine's */
-    if (plan->params_cut) {
-        memory->shard = base + segment->shard_offset;
+    size_t shard = (size_t)zero->shards.place * segment->shard_count;
+    size_t part = (size_t)zero->replicas.place * segment->part_count;
+    memory->held_begin = shard + (plan->params_on_host ? part : 0);
+    memory->held_count =
+            plan->params_on_host ? segment->part_count : segment->shard_count;
+    if (plan->params_on_host) {
+        if (!segment->trainable) /* else the engine's */
+            memory->shard =
+                    base + segment->shard_offset / (size_t)plan->replicas;
         return;
     }
-    char *full = base + segment->full_offset;
-    memory->full = full;
+    if (!plan->params_cut)
+        memory->full = base + segment->full_offset;
     memory->shard =
-            full + (size_t)zero->shards.place *
-                           zero_segment_bytes(segment, segment->shard_count);
+            plan->params_cut
+                    ? base + segment->shard_offset
+                    : (char *)memory->full + zero_segment_bytes(segment, shard);
+    memory->part = (char *)memory->shard + zero_segment_bytes(segment, part);
 }
 
 /* Without masters of their own the parameters are the masters; the engine has
@@ -43,18 +50,17 @@ static void place_masters(
 {
     const struct zero_plan *plan = zero->plan;
     bool cut = plan->states_cut;
-    size_t offset =
-            cut ? segment->state_shard_offset : segment->state_full_offset;
-    memory->state_begin =
-            cut ? (size_t)zero->shards.place * segment->shard_count : 0;
-    memory->state_count = cut ? segment->shard_count : segment->count;
+    size_t offset = cut ? segment->state_shard_offset / (size_t)plan->replicas
+                        : segment->state_full_offset;
+    memory->state_begin = cut ? (size_t)zero->part * segment->part_count : 0;
+    memory->state_count = cut ? segment->part_count : segment->count;
     if (plan->states_on_host)
         return;
     if (plan_has_master(plan))
         memory->master =
                 (float *)zero_span(zero, plan_master_name(plan)) + offset;
     else
-        memory->master = cut ? memory->shard : memory->full;
+        memory->master = cut ? memory->part : memory->full;
 }
 
 static void place_grads(
@@ -64,16 +70,16 @@ static void place_grads(
     const struct zero_plan *plan = zero->plan;
     size_t bytes = dtype_bytes(plan->grad_dtype);
     char *base = zero_span(zero, "zero.grads");
+    size_t shard = (size_t)zero->shards.place * segment->shard_count;
+    size_t part = (size_t)zero->replicas.place * segment->part_count;
     if (plan->grads_pass)
         return;
-    if (plan->grads_cut) {
-        memory->grad_shard = base + segment->state_shard_offset * bytes;
-        return;
-    }
-    char *full = base + segment->state_full_offset * bytes;
-    memory->grad_full = full;
-    memory->grad_shard =
-            full + (size_t)zero->shards.place * segment->shard_count * bytes;
+    if (!plan->grads_cut)
+        memory->grad_full = base + segment->state_full_offset * bytes;
+    memory->grad_shard = plan->grads_cut
+                                 ? base + segment->state_shard_offset * bytes
+                                 : (char *)memory->grad_full + shard * bytes;
+    memory->grad_part = (char *)memory->grad_shard + part * bytes;
 }
 
 static void place_segments(struct zero *zero)
@@ -110,8 +116,10 @@ static void take_tables(struct zero *zero)
     zero->memory = zd_array(segments, sizeof *zero->memory);
     zero->slot_leases = zd_array(slots, sizeof *zero->slot_leases);
     zero->unit_slots = zd_array(units, sizeof *zero->unit_slots);
-    zero->gathers = zd_array(segments, sizeof *zero->gathers);
-    zero->next_gathered = plan->segment_count;
+    for (int g = 0; g < ZERO_WORLD; g++) {
+        zero->gathers[g] = zd_array(segments, sizeof *zero->gathers[g]);
+        zero->next_gathered[g] = plan->segment_count;
+    }
     zero->grads_held = zd_array(units, sizeof *zero->grads_held);
     zero->grad_positions = zd_array(units, sizeof *zero->grad_positions);
     zero->grad_work = zd_array(units, sizeof *zero->grad_work);
@@ -126,21 +134,43 @@ static void take_tables(struct zero *zero)
     }
 }
 
+/* A comm for each group of several ranks. */
+static enum zd_status make_groups(struct zero *zero)
+{
+    const struct mesh_group of[] = {
+            [ZERO_SHARD] = zero->shards, [ZERO_REPLICATE] = zero->replicas};
+    zero->groups[ZERO_WORLD] = zero->comm;
+    for (enum zero_group g = ZERO_SHARD; g < ZERO_WORLD; g++) {
+        if (of[g].size == comm_size(zero->comm) && of[g].size > 1)
+            zero->groups[g] = zero->comm;
+        else if (of[g].size > 1) {
+            ZD_TRY(comm_group_create(
+                    zero->comm, zero_group_name(g), of[g].first, of[g].stride,
+                    of[g].size, &zero->groups[g]));
+            comm_set_memory(zero->groups[g], zero->arena);
+        }
+        ops_init(&zero->ops[g], zero->groups[g]);
+    }
+    return ZD_OK;
+}
+
 enum zd_status zero_create(
         const struct zero_plan *plan, struct comm *comm,
         const struct arena *arena, const struct offload_place *place,
         struct zero **zero_out)
 {
-    if (comm_size(comm) != plan->request.world)
+    struct mesh mesh = plan->request.mesh;
+    if (comm_size(comm) != mesh.world)
         return ZD_FAIL(
                 ZD_ERR_BUG, "E0915", "planned for %d ranks, not for %d",
-                plan->request.world, comm_size(comm));
+                mesh.world, comm_size(comm));
     struct zero *zero = zd_array(1, sizeof *zero);
     zero->plan = plan;
     zero->comm = comm;
     zero->arena = arena;
-    zero->shards = mesh_group(comm_mesh(comm), MESH_SHARD, comm_rank(comm));
-    ops_init(&zero->ops, comm);
+    zero->shards = mesh_group(mesh, MESH_SHARD, comm_rank(comm));
+    zero->replicas = mesh_group(mesh, MESH_REPLICATE, comm_rank(comm));
+    zero->part = mesh_part(mesh, comm_rank(comm));
     take_tables(zero);
     zero->work = zero_span(zero, "zero.grads.work");
     zero->passing = zero_span(zero, "zero.grads.passing");
@@ -151,7 +181,9 @@ enum zd_status zero_create(
         place_gradients_in_order(zero);
     states_create(zero);
     ranges_create(zero);
-    enum zd_status status = paged_begin(zero, place);
+    enum zd_status status = make_groups(zero);
+    if (status == ZD_OK)
+        status = paged_begin(zero, place);
     if (status == ZD_OK)
         status = host_begin(zero, place);
     if (status == ZD_OK)
@@ -167,10 +199,14 @@ void zero_destroy(struct zero *zero)
         return;
     host_end(zero);
     paged_end(zero);
+    for (int g = 0; g < ZERO_WORLD; g++) {
+        if (zero->groups[g] != zero->comm)
+            comm_destroy(zero->groups[g]);
+        free(zero->gathers[g]);
+    }
     free(zero->memory);
     free(zero->slot_leases);
     free(zero->unit_slots);
-    free(zero->gathers);
     free(zero->grads_held);
     free(zero->grad_positions);
     free(zero->grad_work);
@@ -210,9 +246,19 @@ enum zd_status zero_gather_params(struct zero *zero)
     return params_gather_async(zero);
 }
 
-struct comm_counters zero_wire(const struct zero *zero)
+struct zero_wire zero_wire(const struct zero *zero)
 {
-    struct comm_counters wire = comm_counters(zero->comm);
-    wire.all_gather += params_gather_owed(zero);
+    struct comm_counters all = comm_counters(zero->comm);
+    struct zero_wire wire = {.group[ZERO_WORLD].all_reduce = all.all_reduce};
+    for (enum zero_group g = ZERO_SHARD; g < ZERO_WORLD; g++) {
+        if (!zero_has(zero, g))
+            continue;
+        struct comm_counters sent = comm_counters(zero->groups[g]);
+        wire.group[g].reduce_scatter = sent.reduce_scatter;
+        wire.group[g].all_gather =
+                sent.all_gather + params_gather_owed(zero, g);
+        if (zero->groups[g] != zero->comm)
+            wire.group[g].all_reduce = sent.all_reduce;
+    }
     return wire;
 }

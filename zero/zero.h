@@ -9,8 +9,8 @@
  *   zero_update           this rank's states; with Adam-mini the block sums are
  *                         added up over ranks before
  *   zero_gather_params    begins to gather the new parameters: all of them at
- *                         stages 1 and 2, none at stage 3; who
- *                         acquires a unit waits for its own
+ *                         stages 1 and 2, at stage 3 this rank's shards from
+ *                         its replicas; who acquires a unit waits for its own
  *
  * The same calls are made at every stage and world; what a stage does not need
  * does nothing. A step whose norm is not finite calls zero_skip instead of the
@@ -18,6 +18,11 @@
  * the update and returns; what needs a parameter later waits for it. Every
  * call but zero_hooks and the ranges is collective when there are several
  * ranks.
+ *
+ * Replicas: gradients are summed over the ranks that shard, in every
+ * micro-batch where they are cut, and those sums over replicas, once a step (in
+ * every micro-batch where the host adds them up). Each sum is rounded to the
+ * type that is sent, as in two levels (comm/comm.h).
  *
  * Bits: with one micro-batch the stages agree to the bit, because gradients are
  * rounded, summed over ranks in rank order and used in the same types at each.
@@ -42,9 +47,9 @@ enum zd_status zero_create(
 void zero_destroy(struct zero *zero);
 
 /* Fill parameters and master weights from `source`; moments are cleared. Each
- * rank reads its shard only, by several threads, then parameters are gathered
- * as the stage asks. `digests` (may be NULL): of each tensor as it was read, or
- * of its codes, whatever the world (model/base_digest.h). */
+ * rank reads its shard or part only, by several threads, then parameters are
+ * gathered as the stage asks. `digests` (may be NULL): of each tensor as it was
+ * read, or of its codes, whatever the world (model/base_digest.h). */
 enum zd_status zero_load(
         struct zero *zero, const struct weight_source *source,
         uint64_t *digests);
@@ -76,7 +81,7 @@ enum zd_status zero_gather_params(struct zero *zero);
 enum zd_status zero_skip(struct zero *zero);
 /* What this rank has handed to others, with what gathers of the last update
  * will that have not begun: what a step sends is counted with it. */
-struct comm_counters zero_wire(const struct zero *zero);
+struct zero_wire zero_wire(const struct zero *zero);
 /* Until updates, gathers and copies under way are done. */
 enum zd_status zero_settle(struct zero *zero);
 /* All 0 without an engine. */

@@ -22,7 +22,7 @@ struct zero_request request(int stage, int world, int accumulation)
     return (struct zero_request){
             .config = &fake.config,
             .table = &fake.table,
-            .world = world,
+            .mesh = mesh_of(world, 0),
             .options = options,
             .dtype = DTYPE_BF16,
             .accumulation = accumulation,

@@ -58,6 +58,9 @@ static struct scenario scenario(
     s.steps = row->micros > 1 ? 2 : 3;
     s.accumulation = row->micros;
     s.accumulate_on_host = row->adds_on_host;
+    /* gradients that the host adds up are summed over replicas one by one */
+    if (world % 2 == 0 && (world == 4 || variant % 2) && !row->adds_on_host)
+        s.replicate = 2;
     s.reduce_fp32 = row->reduce_fp32;
     s.offload.chunk_bytes = 2048; /* a tensor is several chunks */
     s.offload.clipping =
@@ -138,8 +141,11 @@ static bool optimizer_goes(
     s.workers = 1 + turn % 4;
     s.accumulation = turn / 2 % 2 ? 3 : 1;
     s.accumulate_on_host = s.accumulation > 1 && turn / 4 % 2;
-    /* a step of Adam-mini that is skipped sends no block sums */
-    s.broken_steps = row->optimizer == OPTIM_ADAM_MINI ? 0 : 1 << 1;
+    s.replicate = !s.accumulate_on_host && turn % 4 == 1 ? 2 : 1;
+    /* a step that is skipped sends no block sums of Adam-mini, and no new
+     * parameters to replicas */
+    bool sends = row->optimizer == OPTIM_ADAM_MINI || s.replicate > 1;
+    s.broken_steps = sends ? 0 : 1 << 1;
     s.unclipped_steps = 1 << 2;
     s.clears = turn % 5 == 4;
     if (tier->optimizer == OFFLOAD_CPU) { /* a reader of each step's states */

@@ -17,6 +17,7 @@ static struct scenario scenario(int stage, int world, enum dtype dtype)
     s.streams = STREAM_THREAD;
     s.optim.paged = true;
     s.offload.chunk_bytes = 4 * CHUNK; /* a tensor is several chunks */
+    s.replicate = world == 4 || (world == 2 && stage == 2) ? 2 : 1;
     return s;
 }
 
@@ -206,6 +207,7 @@ static void test_moves(void)
         struct scenario moved = part;
         moved.steps = 0;
         moved.world = 1 + (k + 1) % 4;
+        moved.replicate = moved.world % 2 ? 1 : 2;
         moved.options.stage = (k + 2) % 4;
         moved.spill_bytes = k % 2 ? part.spill_bytes * 2 : 0;
         moved.offload.chunk_bytes = 8 * CHUNK;

@@ -12,7 +12,7 @@ TestSuite(zero_plan, .init = plan_setup, .fini = plan_teardown);
 /* How often each element of the model lies in a shard of some rank. */
 static void count_cover(const struct zero_plan *plan, unsigned char **cover)
 {
-    for (int rank = 0; rank < plan->request.world; rank++) {
+    for (int rank = 0; rank < plan->request.mesh.world; rank++) {
         for (int s = 0; s < plan->segment_count; s++) {
             size_t shard = plan->segments[s].shard_count;
             size_t begin = (size_t)rank * shard;
@@ -94,12 +94,14 @@ Test(zero_plan, the_wire_of_stages_0_to_2_is_the_papers)
                 size_t E = trainable(&plan);
                 uint64_t scatters = stage == 2 && world > 1 ? (uint64_t)n : 1;
                 cr_assert_eq(
-                        plan.wire.reduce_scatter,
+                        zero_wire_sum(&plan.wire).reduce_scatter,
                         scatters * share(E, world, grad));
                 cr_assert_eq(
-                        plan.wire.all_gather,
+                        zero_wire_sum(&plan.wire).all_gather,
                         share(E, world, stage == 0 ? grad : 2));
-                cr_assert_eq(plan.wire.all_reduce, zero_scalar_bytes(world));
+                cr_assert_eq(
+                        zero_wire_sum(&plan.wire).all_reduce,
+                        zero_scalar_bytes(world));
                 zero_plan_fini(&plan);
             }
         }
@@ -115,10 +117,11 @@ Test(zero_plan, the_wire_of_stage_3_is_at_most_two_gathers_a_micro_batch)
             size_t grad = n == 1 ? 2 : 4;
             uint64_t E = share(all(&plan), world, 2);
             cr_assert_eq(
-                    plan.wire.reduce_scatter,
+                    zero_wire_sum(&plan.wire).reduce_scatter,
                     (uint64_t)n * share(trainable(&plan), world, grad));
-            cr_assert_leq(plan.wire.all_gather, 2 * (uint64_t)n * E);
-            cr_assert_geq(plan.wire.all_gather, E);
+            cr_assert_leq(
+                    zero_wire_sum(&plan.wire).all_gather, 2 * (uint64_t)n * E);
+            cr_assert_geq(zero_wire_sum(&plan.wire).all_gather, E);
             zero_plan_fini(&plan);
         }
     }
@@ -129,9 +132,9 @@ Test(zero_plan, one_rank_sends_nothing_and_gathers_nothing)
     for (int stage = 0; stage <= 3; stage++) {
         struct zero_request r = request(stage, 1, 1);
         struct zero_plan plan = build(&r);
-        cr_expect_eq(plan.wire.reduce_scatter, 0);
-        cr_expect_eq(plan.wire.all_gather, 0);
-        cr_expect_eq(plan.wire.all_reduce, 0);
+        cr_expect_eq(zero_wire_sum(&plan.wire).reduce_scatter, 0);
+        cr_expect_eq(zero_wire_sum(&plan.wire).all_gather, 0);
+        cr_expect_eq(zero_wire_sum(&plan.wire).all_reduce, 0);
         cr_expect_eq(plan.layer_slots + plan.outer_slots, 0);
         zero_plan_fini(&plan);
     }
@@ -189,7 +192,7 @@ Test(zero_plan, generation_holds_parameters_only)
     cr_expect_eq(bytes_of(&plan, "zero.m"), 0);
     cr_expect_eq(bytes_of(&plan, "zero.grads"), 0);
     cr_expect_gt(bytes_of(&plan, "zero.params"), 0);
-    cr_expect_eq(plan.wire.all_reduce, 0);
+    cr_expect_eq(zero_wire_sum(&plan.wire).all_reduce, 0);
     cr_expect_gt(plan.eval_move_count, 0);
     zero_plan_fini(&plan);
 }

@@ -86,14 +86,14 @@ Test(zero_plan_offload, passing_shards_of_neighbors_lie_apart)
         for (int i = 0; i < plan.grad_unit_count; i++) {
             int unit = plan.grad_units[i];
             size_t at = plan.passing_offsets[unit];
-            size_t count = plan_grad_count(&plan, unit) / (size_t)r.world;
+            size_t count = plan_grad_count(&plan, unit) / (size_t)r.mesh.world;
             whole += count;
             cr_assert_leq(at + count, plan.passing_count);
             for (int k = 0; k < i; k++) {
                 int other = plan.grad_units[k];
                 size_t begin = plan.passing_offsets[other];
-                size_t end =
-                        begin + plan_grad_count(&plan, other) / (size_t)r.world;
+                size_t end = begin + plan_grad_count(&plan, other) /
+                                             (size_t)r.mesh.world;
                 if (i - k <= (r.options.overlap_comm ? 1 : 0))
                     cr_assert(end <= at || at + count <= begin);
             }
@@ -110,13 +110,14 @@ Test(zero_plan_offload, each_micro_batch_that_the_host_adds_is_reduced)
         r.accumulate_on_host = true;
         struct zero_plan plan = build(&r);
         cr_assert_eq(
-                plan.wire.reduce_scatter, 3 * share(trainable(&plan), 4, 4));
+                zero_wire_sum(&plan.wire).reduce_scatter,
+                3 * share(trainable(&plan), 4, 4));
         cr_assert_gt(plan.needs.offload[OFFLOAD_ACCUMULATORS], 0);
         zero_plan_fini(&plan);
         r.accumulate_on_host = false; /* stage 1: only the last one */
         plan = build(&r);
         cr_assert_eq(
-                plan.wire.reduce_scatter,
+                zero_wire_sum(&plan.wire).reduce_scatter,
                 (stage == 1 ? 1 : 3) * share(trainable(&plan), 4, 4));
         cr_assert_eq(plan.needs.offload[OFFLOAD_ACCUMULATORS], 0);
         zero_plan_fini(&plan);
@@ -199,7 +200,7 @@ Test(zero_plan_offload,
             size_t bytes[2][OFFLOAD_PARTS + 1];
             bool *apart;
             int ranks;
-            apart = plan_ranks_apart(&plan, &ranks);
+            apart = plan_parts_apart(&plan, &ranks);
             cr_assert_eq(ranks, world);
             cr_assert(apart[0]);
             for (int rank = 0; rank < ranks; rank++) {

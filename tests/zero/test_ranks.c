@@ -26,14 +26,20 @@ static bool near_state(
     return true;
 }
 
+/* Ranks, and how many of them hold the same shard. */
+struct layout {
+    int world, replicate;
+};
+
 static bool stages_agree(
-        int world, enum dtype dtype, int variant, bool reduce_fp32)
+        struct layout layout, enum dtype dtype, int variant, bool reduce_fp32)
 {
     struct outcome first = {0};
     bool ok = true;
     for (int stage = 0; stage <= 3; stage++) {
-        struct scenario s = scenario_default(stage, world, dtype);
+        struct scenario s = scenario_default(stage, layout.world, dtype);
         scenario_vary(&s, variant);
+        s.replicate = layout.replicate;
         s.reduce_fp32 = reduce_fp32;
         struct outcome outcome = world_run(&s);
         ok &= outcome_sound(&outcome);
@@ -53,17 +59,18 @@ static bool stages_agree(
 
 static void test_stages(void)
 {
-    static const int worlds[] = {1, 2, 3, 4, 5, 7};
+    static const struct layout layouts[] = {{1, 1}, {2, 1}, {3, 1}, {2, 2},
+                                            {5, 1}, {4, 2}, {6, 3}};
     int variant = 0;
     for (enum dtype type = DTYPE_FP32; type <= last_type; type++) {
-        for (int w = 0; w < 6; w++) {
+        for (int i = 0; i < 7; i++) {
             bool ok = true;
             for (int k = 0; k < 5; k++)
                 ok &= stages_agree(
-                        worlds[w], type, variant++,
+                        layouts[i], type, variant++,
                         type != DTYPE_FP32 && k == 4);
-            tap_ok(ok, "stages agree to the bit: %d ranks, %s", worlds[w],
-                   dtype_name(type));
+            tap_ok(ok, "stages agree to the bit: %d ranks, replicate %d, %s",
+                   layouts[i].world, layouts[i].replicate, dtype_name(type));
         }
     }
 }
@@ -79,6 +86,7 @@ static void test_accumulation(void)
             for (int stage = 0; stage <= 3; stage++) {
                 struct scenario s = scenario_default(stage, world, type);
                 s.accumulation = 3;
+                s.replicate = type == DTYPE_BF16 && world > 1 ? 2 : 1;
                 scenario_vary(&s, stage + world);
                 s.shape.tied = true;
                 s.shape.freeze_low = false;
@@ -141,6 +149,7 @@ static void test_cuts(void)
         bool ok = true;
         for (int world = 1; world <= 7; world++) {
             struct scenario s = scenario_default(world % 4, world, type);
+            s.replicate = world % 3 == 0 ? 3 : world == 4 ? 2 : 1;
             s.solo = true;
             struct outcome outcome = world_run(&s);
             ok &= outcome_sound(&outcome);
@@ -243,6 +252,7 @@ static void test_nonfinite(void)
             struct scenario s = scenario_default(
                     stage, world, stage & 1 ? DTYPE_FP32 : DTYPE_BF16);
             scenario_vary(&s, 3 * stage + place);
+            s.replicate = place & 1 ? world : 1;
             s.streams = STREAM_THREAD;
             s.workers = 1 + stage % 3;
             s.offload.chunk_bytes = 2048;

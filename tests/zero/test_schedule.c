@@ -40,11 +40,15 @@ static const char *const fate_names[FATES] = {
 enum sums { ONE_MICRO, ON_DEVICE, ON_HOST, SUMS };
 static const char *const sum_names[SUMS] = {
         "one micro-batch", "three", "three, added on the host"};
-enum { STAGES = 4, WORLDS = 3, CLIPPINGS = 2 };
+/* Ranks, and how many of them hold the same shard. */
+static const struct {
+    int world, replicate;
+} worlds[] = {{1, 1}, {2, 1}, {4, 2}, {3, 1}, {2, 2}};
+enum { STAGES = 4, WORLDS = sizeof worlds / sizeof *worlds, CLIPPINGS = 2 };
 enum { KIND_COUNT = HOSTS * CLIPPINGS * SUMS * FATES };
 
 struct combination {
-    int stage, world;
+    int stage, world, replicate;
     enum host host;
     bool undo;
     enum sums sums;
@@ -62,7 +66,8 @@ static struct combination combination_of(int number)
     number /= HOSTS;
     c.sums = (enum sums)(number % SUMS);
     number /= SUMS;
-    c.world = 1 + number % WORLDS;
+    c.world = worlds[number % WORLDS].world;
+    c.replicate = worlds[number % WORLDS].replicate;
     c.stage = number / WORLDS;
     return c;
 }
@@ -86,6 +91,7 @@ static struct scenario scenario_of(const struct combination *c, int number)
     struct scenario s = scenario_default(c->stage, c->world, DTYPE_BF16);
     /* what else may vary does so with the number */
     scenario_vary(&s, number % 30);
+    s.replicate = c->replicate;
     s.streams = STREAM_THREAD;
     s.workers = 1 + number % 3;
     if (number % 7 == 3)
@@ -178,9 +184,9 @@ static bool try_combination(int number, uint64_t first, int seeds)
     for (int i = 0; i < seeds && want.status == ZD_OK; i++)
         ok &= run_late(&s, number, first + (uint64_t)i, &want);
     if (!ok)
-        printf("# stage %d, %d ranks, %s, %s, %s, %s\n", c.stage, c.world,
-               host_names[c.host], c.undo ? "undo" : "wait", sum_names[c.sums],
-               fate_names[c.fate]);
+        printf("# stage %d, %d ranks, replicate %d, %s, %s, %s, %s\n", c.stage,
+               c.world, c.replicate, host_names[c.host],
+               c.undo ? "undo" : "wait", sum_names[c.sums], fate_names[c.fate]);
     outcome_fini(&want);
     return ok;
 }
@@ -210,7 +216,7 @@ static void try_host(enum host host, bool undo, bool is_long)
             continue;
         for (int place = 0; place < STAGES * WORLDS; place++) {
             int number =
-                    is_long ? place * KIND_COUNT + i : legal_from(i, 5 * tried);
+                    is_long ? place * KIND_COUNT + i : legal_from(i, 7 * tried);
             struct combination all = combination_of(number < 0 ? i : number);
             if (number < 0 || !is_legal(&all))
                 continue;

@@ -44,6 +44,8 @@ static struct scenario scenario(
     s.shape.scale = 12;
     s.steps = 2;
     s.solo = true;
+    if ((world + stage) % 2 == 0)
+        s.replicate = world % 3 == 0 ? 3 : world % 2 == 0 ? 2 : 1;
     s.optim.name = v->optimizer;
     s.optim.state_type = v->states;
     s.optim.momentum = v->momentum;
@@ -58,8 +60,8 @@ static bool gives(const struct scenario *s, const struct outcome *expected)
     struct outcome outcome = world_run(s);
     bool ok = outcome_sound(&outcome) && outcome_same(&outcome, expected);
     if (!ok)
-        printf("# differs: world %d stage %d %s\n", s->world, s->options.stage,
-               dtype_name(s->dtype));
+        printf("# differs: world %d replicate %d stage %d %s\n", s->world,
+               s->replicate, s->options.stage, dtype_name(s->dtype));
     outcome_fini(&outcome);
     return ok;
 }
@@ -143,6 +145,7 @@ static void test_stages(const struct variant *v)
     for (int world = 2; world <= 4; world += 2) {
         struct scenario s = scenario(v, 0, world, DTYPE_BF16);
         s.solo = false;
+        s.replicate = world / 2;
         struct outcome first = world_run(&s);
         ok &= outcome_sound(&first);
         for (int stage = 1; stage <= 3; stage++) {

@@ -140,14 +140,20 @@ static enum zd_status evaluate(struct rank *rank, struct zero *zero)
 }
 
 static bool sent_as_planned(
-        const struct rank *rank, struct comm_counters before,
-        struct comm_counters after)
+        const struct rank *rank, const struct zero_wire *before,
+        const struct zero_wire *after)
 {
-    const struct comm_counters *wire = &rank->plan->wire;
-    return after.reduce_scatter - before.reduce_scatter ==
-                   wire->reduce_scatter &&
-           after.all_gather - before.all_gather == wire->all_gather &&
-           after.all_reduce - before.all_reduce == wire->all_reduce;
+    bool ok = true;
+    for (int g = 0; g < ZERO_GROUPS; g++) {
+        const struct comm_counters *from = &before->group[g];
+        const struct comm_counters *to = &after->group[g];
+        const struct comm_counters *wire = &rank->plan->wire.group[g];
+        ok &= to->reduce_scatter - from->reduce_scatter ==
+                      wire->reduce_scatter &&
+              to->all_gather - from->all_gather == wire->all_gather &&
+              to->all_reduce - from->all_reduce == wire->all_reduce;
+    }
+    return ok;
 }
 
 static enum zd_status read_nothing(
@@ -168,9 +174,10 @@ static enum zd_status run_steps(struct rank *rank, struct zero *zero)
         ZD_TRY(outcome_restore(s->resume, &fake->table, zero));
     rank->wire_matches = true;
     for (int k = 0; k < s->steps; k++) {
-        struct comm_counters before = zero_wire(zero);
+        struct zero_wire before = zero_wire(zero), after;
         ZD_TRY(step(rank, zero, k));
-        rank->wire_matches &= sent_as_planned(rank, before, zero_wire(zero));
+        after = zero_wire(zero);
+        rank->wire_matches &= sent_as_planned(rank, &before, &after);
         if (s->saves & 1 << k)
             ZD_TRY(saver_begin(rank->saver));
         if (s->evaluates)
@@ -203,23 +210,6 @@ static void place_destroy(struct offload_place *place)
 {
     stream_destroy(place->down);
     stream_destroy(place->up);
-}
-
-/* The largest shard of any collective, in its widest type. */
-static enum zd_status plan_comm(
-        const struct rank *rank, struct arena_plan *memory)
-{
-    const struct zero_plan *plan = rank->plan;
-    struct comm_needs needs = {
-            .transport = comm_transport(rank->comm),
-            .world = rank->scenario->world};
-    for (int s = 0; s < plan->segment_count; s++) {
-        size_t bytes = plan->segments[s].shard_count * sizeof(float);
-        if (bytes > needs.shard_bytes)
-            needs.shard_bytes = needs.reduce_bytes = needs.accumulate_bytes =
-                    bytes;
-    }
-    return comm_plan_needs(memory, &needs);
 }
 
 static enum zd_status run_planned(
@@ -255,8 +245,10 @@ static enum zd_status run_rank(struct rank *rank)
     struct arena_plan memory;
     arena_plan_init(&memory);
     enum zd_status status = zero_plan_spans(rank->plan, &memory);
-    if (status == ZD_OK)
-        status = plan_comm(rank, &memory);
+    struct comm_needs needs = {.transport = comm_transport(rank->comm)};
+    for (int g = 0; g < ZERO_GROUPS && status == ZD_OK; g++)
+        if (zero_comm_needs(rank->plan, (enum zero_group)g, &needs))
+            status = comm_plan_needs(&memory, &needs);
     if (status == ZD_OK)
         status = run_planned(rank, &memory);
     arena_plan_fini(&memory);
@@ -349,10 +341,15 @@ struct outcome world_run(const struct scenario *s)
     fake_create(&fake, &s->shape);
     struct outcome out;
     outcome_init(&out, fake.table.total);
+    struct mesh mesh = mesh_of(s->world, 0);
+    if (s->replicate > 1) {
+        mesh.replicate = s->replicate;
+        mesh.shard = s->world / s->replicate;
+    }
     struct zero_request request = {
             .config = &fake.config,
             .table = &fake.table,
-            .world = s->world,
+            .mesh = mesh,
             .options = s->options,
             .dtype = s->dtype,
             .accumulation = s->accumulation,

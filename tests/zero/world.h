@@ -9,7 +9,8 @@
 
 struct scenario {
     struct fake_shape shape;
-    int world, accumulation, steps;
+    int world, replicate; /* 0: 1 */
+    int accumulation, steps;
     struct zero_options options;
     enum dtype dtype;
     struct optim_options optim;

@@ -154,6 +154,7 @@ struct train_job {
     struct data_options data;
     struct train_options train;
     struct optim_options optim;
+    struct mesh_sizes parallel; /* [parallel] */
     struct zero_options zero;
     struct offload_options offload;
     struct comm_options comm;

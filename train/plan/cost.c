@@ -213,7 +213,8 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
 double cost_wire(const struct costs *costs, double bytes)
 {
     const struct plan_machine *machine = costs->machine;
-    double world = costs->plan->world, node = costs->plan->node_size;
+    double world = costs->plan->world,
+           node = costs->plan->node_sizes[ZERO_WORLD];
     if (world < 2 || bytes <= 0)
         return 0;
     if (node < 1 || node > world)

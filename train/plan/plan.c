@@ -52,7 +52,24 @@ static enum zd_status expect_transport(
             comm_transport_expected(&job->comm, on_gpu, local_size, gpus);
     return comm_node_size_expected(
             &job->comm, plan->transport, plan->world,
-            local_size > 0 ? local_size : gpus, &plan->node_size);
+            local_size > 0 ? local_size : gpus, &plan->node_sizes[ZERO_WORLD]);
+}
+
+/* A group adds in two levels where the world does; of a role whose groups
+ * differ, the least. */
+static int node_size_of(const struct job_plan *plan, enum mesh_role role)
+{
+    int node = plan->node_sizes[ZERO_WORLD];
+    int least = mesh_group(plan->mesh, role, 0).size;
+    for (int rank = 0; rank < plan->world && node < plan->world; rank++) {
+        struct mesh_group group = mesh_group(plan->mesh, role, rank);
+        int size = group.place ? 0
+                               : comm_group_per_node(
+                                         group.first, group.stride, group.size,
+                                         node);
+        least = size > 0 && size < least ? size : least;
+    }
+    return least;
 }
 
 /* How collectives will travel. */
@@ -60,10 +77,14 @@ static enum zd_status plan_transport(
         const struct train_job *job, int local_size, const struct comm *comm,
         struct job_plan *plan)
 {
-    if (!comm)
-        return expect_transport(job, local_size, plan);
-    plan->transport = comm_transport(comm);
-    plan->node_size = comm_mesh(comm).node;
+    if (!comm) {
+        ZD_TRY(expect_transport(job, local_size, plan));
+    } else {
+        plan->transport = comm_transport(comm);
+        plan->node_sizes[ZERO_WORLD] = comm_mesh(comm).node;
+    }
+    plan->node_sizes[ZERO_SHARD] = node_size_of(plan, MESH_SHARD);
+    plan->node_sizes[ZERO_REPLICATE] = node_size_of(plan, MESH_REPLICATE);
     return ZD_OK;
 }
 
@@ -176,6 +197,7 @@ enum zd_status plan_begin(
 
     memset(plan, 0, sizeof *plan);
     plan->world = world;
+    ZD_TRY(mesh_cut(job->parallel, world, &plan->mesh));
     plan->local_size = plan_local_size(job, world, local_size);
     plan->backend = device_resolve(job->device.backend);
     if (job->device.backend != DEVICE_CPU)

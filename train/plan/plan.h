@@ -46,9 +46,10 @@ struct job_plan {
     struct arena_plan arena;
     struct model_shape shape;
     int world;
+    struct mesh mesh;              /* of it */
     int local_size;                /* ranks that share a host's memory */
     enum comm_transport transport; /* of collectives, and .. */
-    int node_size;                 /* .. ranks of a node in two levels */
+    int node_sizes[ZERO_GROUPS];   /* .. ranks of a node in two levels */
     enum device_backend backend;   /* resolved */
     const char *no_gpu; /* why there is none here, where one was asked for or
                            would have been taken; NULL; static */

@@ -169,7 +169,7 @@ static void figures_of(const struct job_plan *plan, struct figures out[GROUPS])
     const struct plan_context *context = &plan->context;
     const struct job_paged paged = job_plan_paged(plan);
     const struct moves moves = moves_of(plan);
-    const struct comm_counters *wire = &plan->zero.wire;
+    const struct comm_counters wire = zero_wire_sum(&plan->zero.wire);
     const uint64_t device = plan->request_device_bytes, host = plan->request_host_bytes;
     bool has_context = plan->context_bytes > 0;
     const struct figures groups[GROUPS] = {
@@ -191,9 +191,9 @@ static void figures_of(const struct job_plan *plan, struct figures out[GROUPS])
         {"disk_bytes_per_step", "rank 0's disk per step (bytes):", -1, moves.knows_disk, moves.knows_disk,
          {{"read", "read", moves.disk}, {"written", "written", moves.disk}}},
         {"wire_bytes_per_step", "each rank sends per step (bytes):", -1, true, true,
-         {{"reduce_scatter", "reduce-scatter", wire->reduce_scatter},
-          {"all_gather", "all-gather", wire->all_gather},
-          {"all_reduce", "all-reduce", wire->all_reduce}}},
+         {{"reduce_scatter", "reduce-scatter", wire.reduce_scatter},
+          {"all_gather", "all-gather", wire.all_gather},
+          {"all_reduce", "all-reduce", wire.all_reduce}}},
     };
     memcpy(out, groups, sizeof groups);
 }
@@ -229,9 +229,10 @@ static void print_collectives(const struct job_plan *plan, FILE *stream)
 {
     fprintf(stream, "         collectives over %s",
             plan_transport_name(plan->transport));
-    if (plan->node_size < plan->world)
+    int node = plan->node_sizes[ZERO_WORLD];
+    if (node < plan->world)
         fprintf(stream, ", in two levels: %d nodes of %d ranks",
-                plan->world / plan->node_size, plan->node_size);
+                plan->world / node, node);
     if (plan->lacks_nccl)
         fputs(": this zerod was built without NCCL; for one that has it add "
               "--set comm.backend=nccl",
@@ -490,7 +491,7 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
             on_gpu ? json_pack(
                              "{s:s, s:i}", "over",
                              plan_transport_name(plan->transport),
-                             "ranks_per_node", plan->node_size)
+                             "ranks_per_node", plan->node_sizes[ZERO_WORLD])
                    : NULL,
             "context_bytes",
             holds ? json_integer((json_int_t)plan->context_bytes) : NULL,

@@ -167,35 +167,18 @@ int job_plan_batches(const struct train_job *job, int accumulation)
     return 2 * (accumulation + ahead);
 }
 
-/* The largest shard of any collective, and of those that add to what is there.
- */
 static enum zd_status plan_comm(
         const struct train_job *job, struct job_plan *plan)
 {
-    const struct zero_plan *zero = &plan->zero;
     struct comm_needs needs = {
             .transport = plan->transport,
-            .world = plan->world,
-            .node_size = plan->node_size,
             .is_ordered = job->comm.reduce == COMM_REDUCE_ORDERED};
-    size_t grad = dtype_bytes(zero->grad_dtype);
-    bool adds = zero->grads_cut && !zero->grads_pass &&
-                zero->grad_dtype == DTYPE_FP32;
-    for (int s = 0; s < zero->segment_count; s++) {
-        const struct zero_segment *segment = &zero->segments[s];
-        size_t sent = zero_segment_bytes(segment, segment->shard_count);
-        if (segment->trainable && segment->shard_count * grad > sent)
-            sent = segment->shard_count * grad;
-        if (sent > needs.shard_bytes)
-            needs.shard_bytes = sent;
-        if (segment->trainable &&
-            segment->shard_count * grad > needs.reduce_bytes)
-            needs.reduce_bytes = segment->shard_count * grad;
-        if (adds && segment->trainable &&
-            segment->shard_count * grad > needs.accumulate_bytes)
-            needs.accumulate_bytes = segment->shard_count * grad;
+    for (enum zero_group g = ZERO_SHARD; g < ZERO_GROUPS; g++) {
+        needs.node_size = plan->node_sizes[g];
+        if (zero_comm_needs(&plan->zero, g, &needs))
+            ZD_TRY(comm_plan_needs(&plan->arena, &needs));
     }
-    return comm_plan_needs(&plan->arena, &needs);
+    return ZD_OK;
 }
 
 static enum zd_status plan_spans(
@@ -240,12 +223,15 @@ enum zd_status job_plan_try(
     plan->shape.dropout = plan->adapter.lora_dropout;
     plan->shape.seed = job->job.seed;
     int micros = choice->A;
+    int adders = plan->mesh.shard > plan->mesh.replicate
+                         ? plan->mesh.shard
+                         : plan->mesh.replicate; /* of one sum */
     if (choice->moves_most && micros > choice->moves_most)
         micros = choice->moves_most;
     struct zero_request request = {
             .config = &plan->config,
             .table = &plan->table,
-            .world = plan->world,
+            .mesh = plan->mesh,
             .options = job->zero,
             .dtype = job->train.dtype,
             .accumulation = micros,
@@ -256,7 +242,7 @@ enum zd_status job_plan_try(
             .accumulate_on_host = choice->accumulate_on_host,
             .spill_bytes = choice->spill_bytes,
             .reduce_fp32 =
-                    comm_reduces_fp32(&job->comm, plan->transport, plan->world),
+                    comm_reduces_fp32(&job->comm, plan->transport, adders),
     };
     ZD_TRY(zero_plan_build(&request, &plan->zero));
     if (plan->backend == DEVICE_CUDA)

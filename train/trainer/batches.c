@@ -7,7 +7,7 @@
 
 static struct mesh_group samples_of(const struct trainer *trainer)
 {
-    return mesh_samples(comm_mesh(trainer->comm), comm_rank(trainer->comm));
+    return mesh_samples(trainer->plan.mesh, comm_rank(trainer->comm));
 }
 
 static int64_t sample_of(void *ctx, int64_t batch, int b)

@@ -56,7 +56,7 @@ static enum zd_status run_batches(
 {
     int B = trainer->plan.shape.eval_B;
     struct mesh_group part =
-            mesh_samples(comm_mesh(trainer->comm), comm_rank(trainer->comm));
+            mesh_samples(trainer->plan.mesh, comm_rank(trainer->comm));
     int64_t across = (int64_t)B * part.size;
     struct model_hooks hooks = zero_hooks(trainer->zero);
     struct model_batch batch;

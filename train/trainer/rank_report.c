@@ -100,7 +100,8 @@ static void fill_counters(
         const struct trainer *trainer, struct train_rank_report *report)
 {
     const struct rank_meter *meter = &trainer->meter;
-    struct comm_counters wire = comm_counters(trainer->comm);
+    struct zero_wire groups = zero_wire(trainer->zero);
+    struct comm_counters wire = zero_wire_sum(&groups);
     memcpy(report->phase_seconds, meter->phase_seconds,
            sizeof report->phase_seconds);
     report->step_seconds = rank_meter_step_seconds(meter);
