@@ -5,32 +5,39 @@
 
 #include <string.h>
 
+static struct nccl_group *group_of(struct comm *comm)
+{
+    return (struct nccl_group *)comm;
+}
+
 static struct nccl *nccl_of(struct comm *comm)
 {
-    return (struct nccl *)comm;
+    return group_of(comm)->nccl;
 }
 
 /* --- the back end --------------------------------------------------------- */
 
 static enum zd_status nccl_begin(struct comm *comm, struct comm_op *op)
 {
-    struct nccl *nccl = nccl_of(comm);
-    size_t need = nccl_scratch_need(nccl, op);
+    struct nccl_group *group = group_of(comm);
+    struct nccl *nccl = group->nccl;
+    size_t need = nccl_scratch_need(group, op);
     op->rounds = op->count > 0;
     if (op->rounds == 0)
         return ZD_OK;
-    if (need > nccl->scratch_bytes)
+    if (need > group->scratch_bytes)
         return ZD_FAIL(
                 ZD_ERR_BUG, "E0914",
                 "a collective needs %zu bytes of comm.device, which has %zu",
-                need, nccl->scratch_bytes);
+                need, group->scratch_bytes);
     ZD_TRY(nccl_check_alive(nccl));
-    if (need > nccl->scratch_bytes - nccl->scratch_used)
+    if (need > group->scratch_bytes - group->scratch_used ||
+        nccl->pending_count == NCCL_EVENTS)
         ZD_TRY(nccl_flush(nccl));
-    ZD_TRY(stream_record(NULL, nccl->ready[op->slot]));
-    nccl->pending[nccl->pending_count] = op;
-    nccl->pending_scratch[nccl->pending_count++] = nccl->scratch_used;
-    nccl->scratch_used += need;
+    ZD_TRY(stream_record(NULL, nccl->ready[op->sequence % NCCL_EVENTS]));
+    nccl->pending[nccl->pending_count++] = (struct nccl_pending){
+            .group = group, .op = op, .scratch = group->scratch_used};
+    group->scratch_used += need;
     return ZD_OK;
 }
 
@@ -71,6 +78,7 @@ static void give_up(struct comm *comm)
 }
 
 const struct comm_functions nccl_backend = {
+        .group = nccl_group_create,
         .begin = nccl_begin,
         .wait = nccl_wait,
         .progress = nccl_progress,

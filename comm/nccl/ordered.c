@@ -33,47 +33,51 @@ static size_t rounded_up(size_t bytes)
     return (bytes + NCCL_SLOT_ALIGN - 1) / NCCL_SLOT_ALIGN * NCCL_SLOT_ALIGN;
 }
 
-static size_t slots_of(const struct nccl *nccl)
+static size_t slots_of(const struct nccl_group *group)
 {
-    return nccl_ordered_slots(nccl->base.size, nccl->rail.size);
+    return nccl_ordered_slots(group->base.size, group->rail.size);
 }
 
-static size_t slot_bytes(const struct nccl *nccl, const struct comm_op *op)
+static size_t slot_bytes(
+        const struct nccl_group *group, const struct comm_op *op)
 {
     size_t whole = rounded_up(op->count * dtype_bytes(op->type));
-    size_t most = nccl->scratch_bytes / slots_of(nccl) / NCCL_SLOT_ALIGN *
+    size_t most = group->scratch_bytes / slots_of(group) / NCCL_SLOT_ALIGN *
                   NCCL_SLOT_ALIGN;
     return whole < most ? whole : most;
 }
 
-size_t nccl_ordered_need(const struct nccl *nccl, const struct comm_op *op)
+size_t nccl_ordered_need(
+        const struct nccl_group *group, const struct comm_op *op)
 {
-    size_t slot = slot_bytes(nccl, op);
+    size_t slot = slot_bytes(group, op);
     bool has_room = slot > 0 || op->count == 0;
-    return has_room ? slots_of(nccl) * slot : SIZE_MAX;
+    return has_room ? slots_of(group) * slot : SIZE_MAX;
 }
 
-size_t nccl_ordered_rounds(const struct nccl *nccl, const struct comm_op *op)
+size_t nccl_ordered_rounds(
+        const struct nccl_group *group, const struct comm_op *op)
 {
-    size_t piece = slot_bytes(nccl, op);
+    size_t piece = slot_bytes(group, op);
     size_t bytes = op->count * dtype_bytes(op->type);
     return piece ? (bytes + piece - 1) / piece : 1;
 }
 
 /* False: this round has nothing of it. */
-static bool find_piece(struct nccl *nccl, int i, struct piece *piece)
+static bool find_piece(const struct nccl_pending *pending, struct piece *piece)
 {
-    const struct comm_op *op = nccl->pending[i];
+    const struct nccl_group *group = pending->group;
+    const struct comm_op *op = pending->op;
     struct piece p = {
             .op = op,
             .type = nccl_type_of(op->type),
             .width = dtype_bytes(op->type),
-            .slot_bytes = slot_bytes(nccl, op),
-            .slots = nccl->scratch + nccl->pending_scratch[i],
-            .node = nccl->node,
-            .rail = nccl->rail};
+            .slot_bytes = slot_bytes(group, op),
+            .slots = group->scratch + pending->scratch,
+            .node = group->node,
+            .rail = group->rail};
     size_t most = p.slot_bytes / p.width;
-    p.at = nccl->round * most;
+    p.at = pending->round * most;
     if (op->kind != OP_REDUCE_SCATTER || p.at >= op->count)
         return false;
     p.count = op->count - p.at < most ? op->count - p.at : most;
@@ -100,12 +104,12 @@ static int among_others(int number, int own)
 }
 
 static enum zd_status exchange(
-        struct nccl *nccl, int which, const struct piece *p, const void *give,
-        int to, void *take, int from)
+        const struct nccl_group *group, int which, const struct piece *p,
+        const void *give, int to, void *take, int from)
 {
-    const struct nccl_functions *f = nccl->functions;
-    ncclComm_t comm = nccl->comms[which];
-    cudaStream_t stream = device_cuda_stream(nccl->stream);
+    const struct nccl_functions *f = group->nccl->functions;
+    ncclComm_t comm = group->comms[which];
+    cudaStream_t stream = device_cuda_stream(group->nccl->stream);
     ZD_NCCL(f, comm, Send, give, p->count, p->type, to, comm, stream);
     ZD_NCCL(f, comm, Recv, take, p->count, p->type, from, comm, stream);
     return ZD_OK;
@@ -119,10 +123,10 @@ static char *node_sum(const struct piece *p, int node)
     return slot(p, (p->node.size - 1) * p->rail.size + node);
 }
 
-enum zd_status nccl_ordered_put_node(struct nccl *nccl, int i)
+enum zd_status nccl_ordered_put_node(const struct nccl_pending *pending)
 {
     struct piece p;
-    if (!find_piece(nccl, i, &p))
+    if (!find_piece(pending, &p))
         return ZD_OK;
     for (int away = 1; away < p.node.size; away++) {
         int to = mesh_neighbor(p.node, away);
@@ -130,7 +134,7 @@ enum zd_status nccl_ordered_put_node(struct nccl *nccl, int i)
         int first = among_others(from, p.node.place) * p.rail.size;
         for (int d = 0; d < p.rail.size; d++)
             ZD_TRY(exchange(
-                    nccl, nccl_node_comm(nccl), &p,
+                    pending->group, nccl_node_comm(pending->group), &p,
                     part_for(&p, d * p.node.size + to), to, slot(&p, first + d),
                     from));
     }
@@ -138,10 +142,10 @@ enum zd_status nccl_ordered_put_node(struct nccl *nccl, int i)
 }
 
 /* The nodes' sums; in one level, that of all. */
-enum zd_status nccl_ordered_sum_node(struct nccl *nccl, int i)
+enum zd_status nccl_ordered_sum_node(const struct nccl_pending *pending)
 {
     struct piece p;
-    if (!find_piece(nccl, i, &p))
+    if (!find_piece(pending, &p))
         return ZD_OK;
     bool is_last = p.rail.size == 1;
     for (int d = 0; d < p.rail.size; d++) {
@@ -156,30 +160,30 @@ enum zd_status nccl_ordered_sum_node(struct nccl *nccl, int i)
                 .place = p.node.place,
                 .type = p.op->type,
                 .accumulate = is_last && p.op->accumulate};
-        ZD_TRY(comm_sum_cuda(nccl->stream, &sum));
+        ZD_TRY(comm_sum_cuda(pending->group->nccl->stream, &sum));
     }
     return ZD_OK;
 }
 
-enum zd_status nccl_ordered_put_rail(struct nccl *nccl, int i)
+enum zd_status nccl_ordered_put_rail(const struct nccl_pending *pending)
 {
     struct piece p;
-    if (!find_piece(nccl, i, &p))
+    if (!find_piece(pending, &p))
         return ZD_OK;
     for (int away = 1; away < p.rail.size; away++) {
         int to = mesh_neighbor(p.rail, away);
         int from = mesh_neighbor(p.rail, -away);
         ZD_TRY(exchange(
-                nccl, NCCL_RAIL, &p, node_sum(&p, to), to,
+                pending->group, NCCL_RAIL, &p, node_sum(&p, to), to,
                 slot(&p, among_others(from, p.rail.place)), from));
     }
     return ZD_OK;
 }
 
-enum zd_status nccl_ordered_sum_rail(struct nccl *nccl, int i)
+enum zd_status nccl_ordered_sum_rail(const struct nccl_pending *pending)
 {
     struct piece p;
-    if (!find_piece(nccl, i, &p))
+    if (!find_piece(pending, &p))
         return ZD_OK;
     struct sum_cuda sum = {
             .to = (char *)p.op->to + p.at * p.width,
@@ -191,5 +195,5 @@ enum zd_status nccl_ordered_sum_rail(struct nccl *nccl, int i)
             .place = p.rail.place,
             .type = p.op->type,
             .accumulate = p.op->accumulate};
-    return comm_sum_cuda(nccl->stream, &sum);
+    return comm_sum_cuda(pending->group->nccl->stream, &sum);
 }

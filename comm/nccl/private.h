@@ -5,11 +5,15 @@
  *   comm                       '-[ a, b in one group ]-------------'
  *
  * begin notes the operation; the next progress or wait queues all that were
- * noted in one ncclGroup, on a stream of higher priority, behind an event of
- * the compute stream. The same calls on all ranks, so the same groups.
+ * noted, those of one comm that follow each other in one ncclGroup, on a stream
+ * of higher priority, behind an event of the compute stream. The same calls on
+ * all ranks, so the same ncclGroups. Groups of ranks have communicators of
+ * their own, split off; all have one stream, so that a rank queues operations
+ * of all groups in the order of their numbers, which is that of every other
+ * rank.
  *
- * In two levels a group is two: within the node and along the rail (the ranks
- * with the same place in their nodes), with `scratch` between them:
+ * In two levels an ncclGroup is two: within the node and along the rail (the
+ * ranks with the same place in their nodes), with `scratch` between them:
  *
  *   all_gather:      rail: shard -> scratch (nodes, count)
  *                    node: scratch[d] -> the ranks of node d in full
@@ -36,29 +40,42 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { DONE_EVENTS = 64, NCCL_COMMS = 3 };
+enum { NCCL_EVENTS = 64, NCCL_COMMS = 3, NCCL_ALL = 8 * NCCL_COMMS };
 
-struct nccl {
+/* The comm of all ranks, or of a group of them. */
+struct nccl_group {
     struct comm base;
-    const struct nccl_functions *functions;
-    struct device *gpu;
-    ncclComm_t comms[NCCL_COMMS]; /* world, node, rail; NULL: one level */
+    struct nccl *nccl;
+    ncclComm_t comms[NCCL_COMMS]; /* world, node, rail; NULL: one level, or one
+                                     rank */
     struct mesh_group node, rail;
-    pthread_mutex_t calls; /* of the library, on the communicators; see
-                              nccl_calls_begin */
-    atomic_bool aborts;    /* someone has begun to abort them; then, in turn: */
-    atomic_bool is_ended, is_aborted; /* no call begins any more; it is done */
-    struct stream *stream;
-    struct event *ready[COMM_OPS_MAX]; /* by slot */
-    struct event *done[DONE_EVENTS];   /* by sequence */
-    struct comm_op *pending[COMM_OPS_MAX];
-    size_t pending_scratch[COMM_OPS_MAX]; /* where each has its part */
-    int pending_count;
     char *scratch;
     size_t scratch_bytes, scratch_used;
-    size_t round; /* of what is being queued: sums in rank order may need more
-                     than one */
     void *registered[NCCL_COMMS];
+};
+
+struct nccl_pending {
+    struct nccl_group *group;
+    struct comm_op *op;
+    size_t scratch; /* where it has its part of the group's */
+    size_t round;   /* that is being queued: sums in rank order may need more
+                       than one */
+};
+
+/* What a rank's groups share. */
+struct nccl {
+    struct nccl_group *whole; /* all ranks; owns this */
+    const struct nccl_functions *functions;
+    struct device *gpu;
+    pthread_mutex_t calls;    /* of the library, on the communicators; see
+                                 nccl_calls_begin */
+    ncclComm_t all[NCCL_ALL]; /* of all groups, under `calls`; NULL: free */
+    atomic_bool aborts;       /* someone has begun to abort them; in turn: */
+    atomic_bool is_ended, is_aborted; /* no call begins any more; it is done */
+    struct stream *stream;
+    struct event *ready[NCCL_EVENTS], *done[NCCL_EVENTS]; /* by sequence */
+    struct nccl_pending pending[NCCL_EVENTS];
+    int pending_count;
 
     /* the thread that looks */
     pthread_t watch;
@@ -73,9 +90,9 @@ struct nccl {
 enum { NCCL_WORLD, NCCL_NODE, NCCL_RAIL };
 
 /* Communicator of a node's ranks; with one level, of all ranks. */
-static inline int nccl_node_comm(const struct nccl *nccl)
+static inline int nccl_node_comm(const struct nccl_group *group)
 {
-    return nccl->rail.size > 1 ? NCCL_NODE : NCCL_WORLD;
+    return group->rail.size > 1 ? NCCL_NODE : NCCL_WORLD;
 }
 
 /* --- state.c -------------------------------------------------------------- */
@@ -92,6 +109,13 @@ enum zd_status nccl_check_alive(struct nccl *nccl);
  * than `seconds` (0: no limit). */
 enum zd_status nccl_settle(struct nccl *nccl, ncclComm_t comm, double seconds);
 
+/* --- create.c ------------------------------------------------------------- */
+
+/* comm_functions.group */
+enum zd_status nccl_group_create(
+        struct comm *parent, struct comm *control, const struct comm_row *row,
+        struct comm **group_out);
+
 /* --- nccl.c --------------------------------------------------------------- */
 
 extern const struct comm_functions nccl_backend;
@@ -105,20 +129,23 @@ void nccl_set_memory(struct comm *comm, const struct arena *arena);
 
 struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op);
 /* Bytes of scratch that an operation has to itself until it is done. */
-size_t nccl_scratch_need(const struct nccl *nccl, const struct comm_op *op);
+size_t nccl_scratch_need(
+        const struct nccl_group *group, const struct comm_op *op);
 /* Queues what is pending. */
 enum zd_status nccl_flush(struct nccl *nccl);
 
 /* --- ordered.c ------------------------------------------------------------ */
 
-size_t nccl_ordered_need(const struct nccl *nccl, const struct comm_op *op);
-size_t nccl_ordered_rounds(const struct nccl *nccl, const struct comm_op *op);
-/* For pending operation `i` in its current round: the calls in a group of
- * the communicator, and the sums after the group. */
-enum zd_status nccl_ordered_put_node(struct nccl *nccl, int i);
-enum zd_status nccl_ordered_sum_node(struct nccl *nccl, int i);
-enum zd_status nccl_ordered_put_rail(struct nccl *nccl, int i);
-enum zd_status nccl_ordered_sum_rail(struct nccl *nccl, int i);
+size_t nccl_ordered_need(
+        const struct nccl_group *group, const struct comm_op *op);
+size_t nccl_ordered_rounds(
+        const struct nccl_group *group, const struct comm_op *op);
+/* Of a pending operation in its current round: the calls in an ncclGroup of the
+ * communicator, and the sums after it. */
+enum zd_status nccl_ordered_put_node(const struct nccl_pending *pending);
+enum zd_status nccl_ordered_sum_node(const struct nccl_pending *pending);
+enum zd_status nccl_ordered_put_rail(const struct nccl_pending *pending);
+enum zd_status nccl_ordered_sum_rail(const struct nccl_pending *pending);
 
 /* --- leave.c -------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 
 struct event *nccl_done_of(struct nccl *nccl, const struct comm_op *op)
 {
-    return nccl->done[op->sequence % DONE_EVENTS];
+    return nccl->done[op->sequence % NCCL_EVENTS];
 }
 
 enum { SCRATCH_ALIGN = 64 };
@@ -19,191 +19,233 @@ static size_t aligned(size_t bytes)
     return (bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
 }
 
-static bool in_levels(const struct nccl *nccl)
+static bool in_levels(const struct nccl_group *group)
 {
-    return nccl->rail.size > 1;
+    return group->rail.size > 1;
 }
 
 /* Is this one summed in rank order, by a kernel of ours? */
-static bool is_ordered(const struct nccl *nccl, const struct comm_op *op)
+static bool is_ordered(const struct nccl_group *group, const struct comm_op *op)
 {
     return op->kind == OP_REDUCE_SCATTER &&
-           nccl->base.options.reduce == COMM_REDUCE_ORDERED;
+           group->base.options.reduce == COMM_REDUCE_ORDERED;
 }
 
 /* First the intermediate results between the levels, then a sum that is still
  * to be added. */
-static size_t levels_bytes(const struct nccl *nccl, const struct comm_op *op)
+static size_t levels_bytes(
+        const struct nccl_group *group, const struct comm_op *op)
 {
-    size_t bytes = (size_t)nccl->rail.size * op->count * dtype_bytes(op->type);
-    return in_levels(nccl) ? aligned(bytes) : 0;
+    size_t bytes = (size_t)group->rail.size * op->count * dtype_bytes(op->type);
+    return in_levels(group) ? aligned(bytes) : 0;
 }
 
-size_t nccl_scratch_need(const struct nccl *nccl, const struct comm_op *op)
+size_t nccl_scratch_need(
+        const struct nccl_group *group, const struct comm_op *op)
 {
-    if (is_ordered(nccl, op))
-        return nccl_ordered_need(nccl, op);
+    if (is_ordered(group, op))
+        return nccl_ordered_need(group, op);
     size_t adds = op->accumulate ? aligned(op->count * sizeof(float)) : 0;
-    return levels_bytes(nccl, op) + adds;
+    return levels_bytes(group, op) + adds;
 }
 
-static char *levels_of(struct nccl *nccl, int i)
+static char *levels_of(const struct nccl_pending *p)
 {
-    return nccl->scratch + nccl->pending_scratch[i];
+    return p->group->scratch + p->scratch;
 }
 
 /* Destination of the sum: the shard, or scratch from which it is added. */
-static void *sum_of(struct nccl *nccl, int i)
+static void *sum_of(const struct nccl_pending *p)
 {
-    const struct comm_op *op = nccl->pending[i];
-    return op->accumulate ? levels_of(nccl, i) + levels_bytes(nccl, op)
-                          : op->to;
+    return p->op->accumulate ? levels_of(p) + levels_bytes(p->group, p->op)
+                             : p->op->to;
 }
 
-/* --- one operation in a group --------------------------------------------- */
+/* --- one operation in an ncclGroup ---------------------------------------- */
 
 /* Within the node, once for each node's ranks. In one level all are one node:
  * there is nothing in between. */
-static enum zd_status put_node(struct nccl *nccl, int i, cudaStream_t stream)
+static enum zd_status put_node(
+        const struct nccl_pending *p, cudaStream_t stream)
 {
-    const struct nccl_functions *f = nccl->functions;
-    const struct comm_op *op = nccl->pending[i];
-    ncclComm_t node = nccl->comms[nccl_node_comm(nccl)];
+    const struct nccl_group *group = p->group;
+    const struct nccl_functions *f = group->nccl->functions;
+    const struct comm_op *op = p->op;
+    ncclComm_t node = group->comms[nccl_node_comm(group)];
     size_t bytes = op->count * dtype_bytes(op->type);
-    size_t per_node = bytes * (size_t)nccl->node.size;
-    if (is_ordered(nccl, op))
-        return nccl_ordered_put_node(nccl, i);
-    for (size_t d = 0; d < (size_t)nccl->rail.size; d++) {
-        char *part = levels_of(nccl, i) + d * bytes;
+    size_t per_node = bytes * (size_t)group->node.size;
+    if (is_ordered(group, op))
+        return nccl_ordered_put_node(p);
+    for (size_t d = 0; d < (size_t)group->rail.size; d++) {
+        char *part = levels_of(p) + d * bytes;
         if (op->kind == OP_ALL_GATHER)
-            ZD_NCCL(f, node, AllGather, in_levels(nccl) ? part : op->from,
+            ZD_NCCL(f, node, AllGather, in_levels(group) ? part : op->from,
                     (char *)op->to + d * per_node, op->count,
                     nccl_type_of(op->type), node, stream);
         else
             ZD_NCCL(f, node, ReduceScatter,
                     (const char *)op->from + d * per_node,
-                    in_levels(nccl) ? part : sum_of(nccl, i), op->count,
+                    in_levels(group) ? part : sum_of(p), op->count,
                     nccl_type_of(op->type), ncclSum, node, stream);
     }
     return ZD_OK;
 }
 
-static enum zd_status put_rail(struct nccl *nccl, int i, cudaStream_t stream)
+static enum zd_status put_rail(
+        const struct nccl_pending *p, cudaStream_t stream)
 {
-    const struct nccl_functions *f = nccl->functions;
-    const struct comm_op *op = nccl->pending[i];
-    ncclComm_t rail = nccl->comms[NCCL_RAIL];
+    const struct nccl_functions *f = p->group->nccl->functions;
+    const struct comm_op *op = p->op;
+    ncclComm_t rail = p->group->comms[NCCL_RAIL];
     if (op->kind == OP_ALL_GATHER)
-        ZD_NCCL(f, rail, AllGather, op->from, levels_of(nccl, i), op->count,
+        ZD_NCCL(f, rail, AllGather, op->from, levels_of(p), op->count,
                 nccl_type_of(op->type), rail, stream);
-    else if (is_ordered(nccl, op))
-        return nccl_ordered_put_rail(nccl, i);
+    else if (is_ordered(p->group, op))
+        return nccl_ordered_put_rail(p);
     else
-        ZD_NCCL(f, rail, ReduceScatter, levels_of(nccl, i), sum_of(nccl, i),
-                op->count, nccl_type_of(op->type), ncclSum, rail, stream);
+        ZD_NCCL(f, rail, ReduceScatter, levels_of(p), sum_of(p), op->count,
+                nccl_type_of(op->type), ncclSum, rail, stream);
     return ZD_OK;
 }
 
-/* --- groups --------------------------------------------------------------- */
+/* --- runs: pending operations of one comm ----------------------------------
+ */
 
-typedef enum zd_status put_fn(struct nccl *nccl, int i, cudaStream_t stream);
+struct run {
+    struct nccl_group *group;
+    struct nccl_pending *pending;
+    int count;
+};
 
-static enum zd_status put_group(
-        struct nccl *nccl, int which, put_fn *put, bool gathers, bool reduces,
-        int *put_out)
+typedef enum zd_status put_fn(
+        const struct nccl_pending *pending, cudaStream_t stream);
+
+static enum zd_status put_run(
+        const struct run *run, int which, put_fn *put, bool gathers,
+        bool reduces, int *put_out)
 {
+    const struct nccl *nccl = run->group->nccl;
     const struct nccl_functions *f = nccl->functions;
-    ncclComm_t comm = nccl->comms[which];
+    ncclComm_t comm = run->group->comms[which];
     cudaStream_t stream = device_cuda_stream(nccl->stream);
     enum zd_status status = ZD_OK;
     *put_out = 0;
     ZD_NCCL(f, comm, GroupStart);
-    for (int i = 0; i < nccl->pending_count && status == ZD_OK; i++) {
-        bool is_gather = nccl->pending[i]->kind == OP_ALL_GATHER;
+    for (int i = 0; i < run->count && status == ZD_OK; i++) {
+        bool is_gather = run->pending[i].op->kind == OP_ALL_GATHER;
         if (is_gather ? !gathers : !reduces)
             continue;
-        status = put(nccl, i, stream);
+        status = put(&run->pending[i], stream);
         ++*put_out;
     }
     enum zd_status ended = nccl_check(f, f->GroupEnd(), "ncclGroupEnd", comm);
     return status != ZD_OK ? status : ended;
 }
 
-/* Queue one group with the pending operations of these kinds, on one
+/* Queue one ncclGroup with the run's operations of these kinds, on one
  * communicator. */
 static enum zd_status queue_group(
-        struct nccl *nccl, int which, put_fn *put, bool gathers, bool reduces)
+        const struct run *run, int which, put_fn *put, bool gathers,
+        bool reduces)
 {
+    struct nccl *nccl = run->group->nccl;
     int count;
     if (!nccl_calls_begin(nccl))
         return nccl_check_alive(nccl);
-    enum zd_status status =
-            put_group(nccl, which, put, gathers, reduces, &count);
+    enum zd_status status = put_run(run, which, put, gathers, reduces, &count);
     nccl_calls_end(nccl);
     if (status != ZD_OK || count == 0)
         return status;
     /* one that does not block has queued them when it says so */
-    return nccl_settle(nccl, nccl->comms[which], nccl->base.options.timeout);
+    return nccl_settle(
+            nccl, run->group->comms[which], run->group->base.options.timeout);
 }
 
 /* Sums of our own, after the exchange that they need. */
 static enum zd_status add_ordered(
-        struct nccl *nccl, enum zd_status (*add)(struct nccl *nccl, int i))
+        const struct run *run,
+        enum zd_status (*add)(const struct nccl_pending *pending))
 {
-    for (int i = 0; i < nccl->pending_count; i++)
-        if (is_ordered(nccl, nccl->pending[i]))
-            ZD_TRY(add(nccl, i));
+    for (int i = 0; i < run->count; i++)
+        if (is_ordered(run->group, run->pending[i].op))
+            ZD_TRY(add(&run->pending[i]));
     return ZD_OK;
 }
 
 /* NCCL has no sum that is added to what is there. */
-static enum zd_status add_sums(struct nccl *nccl)
+static enum zd_status add_sums(const struct run *run)
 {
-    for (int i = 0; i < nccl->pending_count; i++) {
-        const struct comm_op *op = nccl->pending[i];
-        if (op->accumulate && !is_ordered(nccl, op))
+    for (int i = 0; i < run->count; i++) {
+        const struct nccl_pending *p = &run->pending[i];
+        if (p->op->accumulate && !is_ordered(run->group, p->op))
             ZD_TRY(comm_add_cuda(
-                    nccl->stream, op->to, sum_of(nccl, i), op->count));
+                    run->group->nccl->stream, p->op->to, sum_of(p),
+                    p->op->count));
     }
     return ZD_OK;
 }
 
-static enum zd_status queue_round(struct nccl *nccl)
+static enum zd_status queue_round(const struct run *run, size_t round)
 {
-    bool gathers = nccl->round == 0, has_rails = in_levels(nccl);
+    bool gathers = round == 0, has_rails = in_levels(run->group);
+    for (int i = 0; i < run->count; i++)
+        run->pending[i].round = round;
     if (has_rails)
-        ZD_TRY(queue_group(nccl, NCCL_RAIL, put_rail, gathers, false));
-    ZD_TRY(queue_group(nccl, nccl_node_comm(nccl), put_node, gathers, true));
-    ZD_TRY(add_ordered(nccl, nccl_ordered_sum_node));
+        ZD_TRY(queue_group(run, NCCL_RAIL, put_rail, gathers, false));
+    ZD_TRY(queue_group(
+            run, nccl_node_comm(run->group), put_node, gathers, true));
+    ZD_TRY(add_ordered(run, nccl_ordered_sum_node));
     if (!has_rails)
         return ZD_OK;
-    ZD_TRY(queue_group(nccl, NCCL_RAIL, put_rail, false, true));
-    return add_ordered(nccl, nccl_ordered_sum_rail);
+    ZD_TRY(queue_group(run, NCCL_RAIL, put_rail, false, true));
+    return add_ordered(run, nccl_ordered_sum_rail);
 }
 
 /* One round, unless a shard is summed in order in several pieces. */
-static enum zd_status queue_pending(struct nccl *nccl)
+static enum zd_status queue_run(const struct run *run)
 {
     size_t rounds = 1;
-    for (int i = 0; i < nccl->pending_count; i++) {
-        const struct comm_op *op = nccl->pending[i];
-        size_t own = is_ordered(nccl, op) ? nccl_ordered_rounds(nccl, op) : 1;
+    for (int i = 0; i < run->count; i++) {
+        const struct comm_op *op = run->pending[i].op;
+        size_t own = is_ordered(run->group, op)
+                             ? nccl_ordered_rounds(run->group, op)
+                             : 1;
         rounds = own > rounds ? own : rounds;
     }
-    for (nccl->round = 0; nccl->round < rounds; nccl->round++)
-        ZD_TRY(queue_round(nccl));
-    return add_sums(nccl);
+    for (size_t round = 0; round < rounds; round++)
+        ZD_TRY(queue_round(run, round));
+    return add_sums(run);
 }
+
+/* From `first` on. A number that is missing is of another group: its operation
+ * is not queued where there is one rank, and ends the run elsewhere. */
+static struct run find_run(struct nccl *nccl, int first)
+{
+    const struct nccl_pending *at = &nccl->pending[first];
+    int count = 1;
+    while (first + count < nccl->pending_count &&
+           at[count].group == at->group &&
+           at[count].op->sequence == at[count - 1].op->sequence + 1)
+        count++;
+    return (struct run){at->group, &nccl->pending[first], count};
+}
+
+/* --- all ------------------------------------------------------------------ */
 
 static enum zd_status queue_all(struct nccl *nccl)
 {
-    const struct comm_op *last = nccl->pending[nccl->pending_count - 1];
-    ZD_TRY(stream_wait(nccl->stream, nccl->ready[last->slot]));
-    ZD_TRY(queue_pending(nccl));
+    const struct comm_op *last = nccl->pending[nccl->pending_count - 1].op;
+    ZD_TRY(stream_wait(
+            nccl->stream, nccl->ready[last->sequence % NCCL_EVENTS]));
+    for (int i = 0; i < nccl->pending_count;) {
+        struct run run = find_run(nccl, i);
+        ZD_TRY(queue_run(&run));
+        i += run.count;
+    }
     for (int i = 0; i < nccl->pending_count; i++) {
-        ZD_TRY(stream_record(
-                nccl->stream, nccl_done_of(nccl, nccl->pending[i])));
-        atomic_store(&nccl->queued, nccl->pending[i]->sequence + 1);
+        const struct nccl_pending *p = &nccl->pending[i];
+        ZD_TRY(stream_record(nccl->stream, nccl_done_of(nccl, p->op)));
+        atomic_store(&nccl->queued, p->op->sequence + 1);
     }
     return ZD_OK;
 }
@@ -214,8 +256,9 @@ enum zd_status nccl_flush(struct nccl *nccl)
         return ZD_OK;
     ZD_TRY(nccl_check_alive(nccl));
     enum zd_status status = queue_all(nccl);
+    for (int i = 0; i < nccl->pending_count; i++) /* later comes later */
+        nccl->pending[i].group->scratch_used = 0;
     nccl->pending_count = 0;
-    nccl->scratch_used = 0;    /* what is queued later comes later */
     if (status != ZD_ERR_PEER) /* a failed GPU is this rank's own cause */
         return status;
     ZD_TRY(nccl_check_alive(nccl));

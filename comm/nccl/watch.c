@@ -43,9 +43,9 @@ static void *abort_comms(void *ctx)
     struct nccl *nccl = ctx;
     device_use(nccl->gpu);
     end_calls(nccl);
-    for (int c = NCCL_COMMS - 1; c >= 0; c--)
-        if (nccl->comms[c])
-            nccl->functions->CommAbort(nccl->comms[c]);
+    for (int c = NCCL_ALL - 1; c >= 0; c--)
+        if (nccl->all[c])
+            nccl->functions->CommAbort(nccl->all[c]);
     atomic_store(&nccl->is_aborted, true);
     return NULL;
 }
@@ -91,7 +91,7 @@ void nccl_fail(struct nccl *nccl)
         return;
     nap_while_needed(nccl, CAUSE_SECONDS);
     if (!atomic_load(&nccl->gave_up))
-        watch_fail(nccl->base.watch);
+        watch_fail(nccl->whole->base.watch);
 }
 
 /* The ranks' watch has found a hang or received a failure, and ends the
@@ -101,7 +101,8 @@ static void end_with_job(void *ctx)
     struct nccl *nccl = ctx;
     atomic_store(&nccl->has_failed, true);
     if (!nccl_abort_all(nccl))
-        zd_log(ZD_LOG_ERROR, "rank %d: ncclCommAbort hangs", nccl->base.rank);
+        zd_log(ZD_LOG_ERROR, "rank %d: ncclCommAbort hangs",
+               nccl->whole->base.rank);
 }
 
 void nccl_give_up(struct nccl *nccl)
@@ -122,12 +123,12 @@ static enum zd_status check_errors(struct nccl *nccl)
         pthread_mutex_unlock(&nccl->calls);
         return ZD_OK;
     }
-    for (int c = 0; c < NCCL_COMMS && status == ZD_OK; c++) {
+    for (int c = 0; c < NCCL_ALL && status == ZD_OK; c++) {
         ncclResult_t state = ncclSuccess;
-        if (!nccl->comms[c])
+        if (!nccl->all[c])
             continue;
-        nccl->functions->CommGetAsyncError(nccl->comms[c], &state);
-        status = nccl_check(nccl->functions, state, "NCCL", nccl->comms[c]);
+        nccl->functions->CommGetAsyncError(nccl->all[c], &state);
+        status = nccl_check(nccl->functions, state, "NCCL", nccl->all[c]);
     }
     pthread_mutex_unlock(&nccl->calls);
     return status;
@@ -138,11 +139,11 @@ static enum zd_status check_errors(struct nccl *nccl)
  * events was done before they were used again. */
 static void note_done(struct nccl *nccl)
 {
-    struct seat *seat = nccl->base.seat;
+    struct seat *seat = nccl->whole->base.seat;
     uint64_t queued = atomic_load(&nccl->queued), done = nccl->done_count;
-    if (queued > done + DONE_EVENTS)
-        done = queued - DONE_EVENTS;
-    while (done < queued && event_is_done(nccl->done[done % DONE_EVENTS]))
+    if (queued > done + NCCL_EVENTS)
+        done = queued - NCCL_EVENTS;
+    while (done < queued && event_is_done(nccl->done[done % NCCL_EVENTS]))
         done++;
     nccl->done_count = done;
     if (seat)
@@ -176,9 +177,9 @@ enum zd_status nccl_watch_start(struct nccl *nccl)
                 ZD_ERR_MEMORY, "E0602",
                 "the system refused a thread to watch over collectives");
     nccl->is_watched = true;
-    watch_operations_run(nccl->base.watch);
+    watch_operations_run(nccl->whole->base.watch);
     watch_on_end(
-            nccl->base.watch,
+            nccl->whole->base.watch,
             &(struct watch_ending){.ctx = nccl, .end = end_with_job});
     return ZD_OK;
 }
@@ -193,6 +194,6 @@ void nccl_watch_stop(struct nccl *nccl)
     nccl->stop = -1;
     if (!nccl->is_watched)
         return;
-    watch_on_end(nccl->base.watch, &(struct watch_ending){0});
+    watch_on_end(nccl->whole->base.watch, &(struct watch_ending){0});
     nccl->is_watched = false;
 }

@@ -313,7 +313,8 @@ static void take_memory(struct groups *groups, const char *const *names)
                 .world = comm_size(comm),
                 .node_size = comm_mesh(comm).node,
                 .shard_bytes = 30000,
-                .reduce_bytes = 30000};
+                .reduce_bytes = 30000,
+                .is_ordered = true}; /* or not: it has room for both */
         if (comm_plan_needs(&groups->plan, &needs) != ZD_OK)
             abort();
     }
