@@ -30,17 +30,14 @@ struct layout {
     enum device_backend backend;
     enum dtype dtype, logits_dtype;
     size_t N, C, F, q, kv, H, KV;
+    int pieces;   /* of the MLP; its longest has .. */
+    size_t piece; /* .. so many of the N tokens */
     int logits_stride;
     unsigned joined;
     size_t attention_scratch;
     unsigned recompute; /* enum layer_part */
-    /* Adapters. Sum of r in a layer (the most of any) and in the head, the
-     * largest in or out of a layer, the largest in and r of all, dropout. */
-    size_t low, head_low, widest, most_in, most_r;
+    struct adapter_sizes adapters;
     bool drops;
-    /* DoRA: floats of gains in a layer and in the head, of W A^T; the columns
-     * of the widest matmul in a layer. */
-    size_t gains, head_gains, cross, columns;
 };
 
 static size_t max_size(size_t a, size_t b)
@@ -90,69 +87,15 @@ struct attention_shape activations_attention(
     };
 }
 
-/* Columns of the matmul that weight `id` is a part of. */
-static size_t product_columns(
-        const struct param_table *table, int id, unsigned joined)
-{
-    const struct param *params = table->params;
-    int first = id, end = id + 1;
-    size_t columns = 0;
-    while (params[first].joins & joined)
-        first--;
-    while (end < table->count && params[end].joins & joined)
-        end++;
-    if (end - first == 1)
-        return (size_t)params[table->adapters[id].b].shape[0];
-    for (int i = first; i < end; i++)
-        columns += (size_t)params[i].shape[0];
-    return columns;
-}
-
-/* What the adapters of a model need. */
-static void measure_adapters(
-        const struct param_table *table, const struct model_shape *shape,
-        struct layout *l)
-{
-    l->drops = shape->dropout > 0;
-    for (int unit = 0; table->adapters && unit < table->unit_count; unit++) {
-        size_t low = 0, gains = 0;
-        bool is_head = unit == table->unit_count - 1;
-        for (int id = table->unit_first[unit]; id < table->unit_first[unit + 1];
-             id++) {
-            const struct adapter *adapter = &table->adapters[id];
-            if (!adapter->r)
-                continue;
-            size_t in = (size_t)table->params[adapter->a].shape[1];
-            size_t out = (size_t)table->params[adapter->b].shape[0];
-            low += (size_t)adapter->r;
-            l->most_in = max_size(l->most_in, in);
-            l->most_r = max_size(l->most_r, (size_t)adapter->r);
-            if (!is_head)
-                l->widest = max_size(l->widest, max_size(in, out));
-            if (adapter->magnitude < 0)
-                continue;
-            gains += 2 * out;
-            l->cross = max_size(l->cross, out * (size_t)adapter->r);
-            if (!is_head)
-                l->columns = max_size(
-                        l->columns, product_columns(table, id, shape->joined));
-        }
-        if (is_head) {
-            l->head_low = low;
-            l->head_gains = gains;
-        } else {
-            l->low = max_size(l->low, low);
-            l->gains = max_size(l->gains, gains);
-        }
-    }
-}
-
 static struct layout layout_of(
         const struct model_config *config, const struct param_table *table,
         const struct model_shape *shape, int B, int T, char *base)
 {
     enum device_backend backend = shape_backend(shape);
-    struct layout l = {
+    size_t N = (size_t)B * (size_t)T;
+    int pieces = shape->mlp_pieces > 1 ? shape->mlp_pieces : 1;
+    unsigned joined = shape->joined | config->family->fused;
+    return (struct layout){
             .base = base,
             .element = dtype_bytes(shape->dtype),
             .config = config,
@@ -161,17 +104,19 @@ static struct layout layout_of(
             .dtype = shape->dtype,
             .logits_dtype = shape_logits_dtype(shape),
             .logits_stride = logits_stride(backend, config->vocab_size),
-            .N = (size_t)B * (size_t)T,
+            .N = N,
+            .pieces = pieces,
+            .piece = (N + (size_t)pieces - 1) / (size_t)pieces,
             .C = (size_t)config->hidden_size,
             .F = (size_t)config->intermediate_size,
             .q = (size_t)config->heads * (size_t)config->head_dim,
             .kv = (size_t)config->kv_heads * (size_t)config->head_dim,
             .H = (size_t)config->heads,
             .KV = (size_t)config->kv_heads,
-            .joined = shape->joined | config->family->fused,
+            .joined = joined,
+            .adapters = adapter_sizes_of(table, shape->joined),
+            .drops = shape->dropout > 0,
     };
-    measure_adapters(table, shape, &l);
-    return l;
 }
 
 /* Not for a decode step, which has none: a GPU's library is asked, and that
@@ -308,17 +253,48 @@ static void push_mlp(
  *                    a matmul's epilogue       kept (GPT-2: its bits are those
  *                                              of the matmul, not of gelu)
  *   means, rstd, low                           kept: small
- */
+ *
+ * Of an MLP in pieces nothing is kept in any mode: see push_piece. */
 static unsigned parts_recomputed(
-        const struct model_config *config, struct checkpointing checkpointing)
+        const struct model_config *config, const struct model_shape *shape)
 {
     const struct model_family *family = config->family;
-    if (checkpointing.mode != CHECKPOINTING_SELECTIVE)
-        return 0;
-    return (family_has(family, ROLE_NORM1) ? PART_NORM1 : 0) |
-           (family_has(family, ROLE_NORM2) ? PART_NORM2 : 0) |
-           (family->recompute_act ? PART_ACT : 0) |
+    bool is_tiled = shape->mlp_pieces > 1;
+    unsigned mlp = (family_has(family, ROLE_NORM2) ? PART_NORM2 : 0) |
+                   (family->recompute_act ? PART_ACT : 0);
+    if (shape->checkpointing.mode != CHECKPOINTING_SELECTIVE)
+        return is_tiled ? PART_MLP : 0;
+    return (is_tiled ? PART_MLP : mlp) |
+           (family_has(family, ROLE_NORM1) ? PART_NORM1 : 0) |
            (config->qk_norm ? PART_HEADS : 0);
+}
+
+/* What a norm makes of `x`; without it, what reads the norm reads x. */
+static void *push_norm(
+        struct layout *l, enum role norm, void *x, bool is_shared, void *shared)
+{
+    return !family_has(l->family, norm) ? x
+           : is_shared                  ? shared
+                                        : push_rows(l, l->N, l->C);
+}
+
+/* What the MLP makes of a piece of the tokens, for all pieces of all layers:
+ * from the norm before it to what the norm after it reads. */
+static void push_piece(struct layout *l, struct layer_acts *a)
+{
+    size_t N = l->N;
+    l->N = l->piece;
+    a->norm2 = push_norm(l, ROLE_NORM2, NULL, false, NULL);
+    push_mlp(l, NULL, a);
+    a->mlp_out = push_norm(l, ROLE_POST2, NULL, false, NULL);
+    a->mlp_low = push_rows(l, l->N, l->adapters.low);
+    l->N = N;
+}
+
+/* Adapters keep u of all tokens, but of an MLP in pieces. */
+static size_t low_of(const struct layout *l)
+{
+    return l->pieces > 1 ? l->adapters.attention_low : l->adapters.low;
 }
 
 /* Of one layer at a time: only attention's matmuls read norm1, and only those
@@ -335,16 +311,18 @@ static struct layer_acts push_shared(struct layout *l)
         shared.q = push_rows(l, l->N, one ? l->q + l->kv : l->q);
         shared.k = one ? at(shared.q, l->q, l) : push_rows(l, l->N, l->kv);
     }
+    if (l->recompute & PART_MLP)
+        push_piece(l, &shared);
     return shared;
 }
 
-/* What a norm makes of `x`; without it, what reads the norm reads x. */
-static void *push_norm(
-        struct layout *l, enum role norm, void *x, bool is_shared, void *shared)
+static void share_mlp(const struct layer_acts *shared, struct layer_acts *a)
 {
-    return !family_has(l->family, norm) ? x
-           : is_shared                  ? shared
-                                        : push_rows(l, l->N, l->C);
+    a->gate = shared->gate;
+    a->up = shared->up;
+    a->act = shared->act;
+    a->mlp_out = shared->mlp_out;
+    a->mlp_low = shared->mlp_low;
 }
 
 /* All that a layer's backward reads, but for what layers share; x only where
@@ -364,11 +342,16 @@ static void push_slot(
     a->post1 = a->x2;
     a->proj = push_norm(l, ROLE_POST1, a->x2, false, NULL);
     a->norm2 = push_norm(
-            l, ROLE_NORM2, a->x2, l->recompute & PART_NORM2, shared->norm2);
-    push_mlp(l, l->recompute & PART_ACT ? shared : NULL, a);
-    a->mlp_out = push_norm(l, ROLE_POST2, NULL, false, NULL);
-    a->low = push_rows(l, l->N, l->low);
-    a->gains = push_floats(l, l->gains);
+            l, ROLE_NORM2, a->x2, l->recompute & (PART_NORM2 | PART_MLP),
+            shared->norm2);
+    if (l->recompute & PART_MLP) {
+        share_mlp(shared, a);
+    } else {
+        push_mlp(l, l->recompute & PART_ACT ? shared : NULL, a);
+        a->mlp_out = push_norm(l, ROLE_POST2, NULL, false, NULL);
+    }
+    a->low = push_rows(l, l->N, low_of(l));
+    a->gains = push_floats(l, l->adapters.gains);
 }
 
 /* A layer that keeps nothing: attention is over when the MLP begins, and one
@@ -383,15 +366,19 @@ static void push_lean(
     a->post1 = a->mlp_out = a->post2 = a->proj;
     a->norm1 = push_norm(l, ROLE_NORM1, a->x, true, a->proj);
     a->norm2 = push_norm(l, ROLE_NORM2, a->x2, true, a->proj);
-    a->low = push_rows(l, l->N, l->low);
-    a->gains = push_floats(
-            l, decode ? (size_t)l->config->layers * l->gains : l->gains);
+    a->low = push_rows(l, l->N, low_of(l));
+    size_t gains = l->adapters.gains;
+    a->gains =
+            push_floats(l, decode ? (size_t)l->config->layers * gains : gains);
     size_t mark = l->top;
     push_attention(l, NULL, a);
     if (!decode)
         *scratch = push_bytes(l, l->attention_scratch);
     l->top = mark;
-    push_mlp(l, NULL, a);
+    if (l->pieces > 1)
+        push_piece(l, a);
+    else
+        push_mlp(l, NULL, a);
     l->top = l->peak;
 }
 
@@ -413,7 +400,7 @@ static void push_grads(struct layout *l, void *dx, struct layer_grads *g)
     g->mlp_out = is_changed(l, ROLE_POST2) ? g->hidden : dx;
     g->proj = is_changed(l, ROLE_POST1) ? push_rows(l, l->N, l->C) : dx;
     l->top = mark;
-    g->act = push_rows(l, l->N, l->F);
+    g->act = push_rows(l, l->piece, l->F);
     l->top = mark;
     /* without gaps, a norm's gradient overwrites the one it is made from */
     struct heads h = push_heads(l, l->config->qk_norm && l->joined & JOIN_QKV);
@@ -425,30 +412,40 @@ static void push_grads(struct layout *l, void *dx, struct layer_grads *g)
     g->scratch = push_bytes(l, l->attention_scratch);
 }
 
+/* Elements of an array for all tokens in attention, in turn with a piece of
+ * them in the MLP. */
+static size_t in_turn(const struct layout *l, const size_t columns[BRANCHES])
+{
+    return max_size(
+            l->N * columns[BRANCH_ATTENTION], l->piece * columns[BRANCH_MLP]);
+}
+
 /* Scratch of all adapters, `chunk` tokens at a time in the head; nothing
  * without adapters. */
 static void push_adapters(
         struct layout *l, int chunk, bool train, struct adapter_scratch *a)
 {
+    const struct adapter_sizes *s = &l->adapters;
     bool narrow = l->dtype != DTYPE_FP32, drops = train && l->drops;
-    size_t layers = narrow ? l->widest : drops ? l->most_in : 0;
-    bool head_dora = train && l->head_gains > 0;
+    size_t layers = narrow ? in_turn(l, s->widest) : 0;
+    size_t dropped = drops ? in_turn(l, s->most_in) : 0;
+    bool head_dora = train && s->head_gains > 0;
     size_t logits = l->logits_dtype != DTYPE_FP32 || head_dora
                             ? (size_t)l->logits_stride
                             : 0;
     size_t head = narrow || drops ? max_size(l->C, logits) : 0;
-    size_t wide =
-            max_size(l->N * layers, l->head_low ? (size_t)chunk * head : 0);
-    if (!l->most_r)
+    size_t wide = max_size(
+            narrow ? layers : dropped, s->head_low ? (size_t)chunk * head : 0);
+    if (!s->most_r)
         return;
     a->wide = push_rows(l, 1, wide);
-    a->dropped = push_rows(l, l->N, drops ? l->most_in : 0);
-    a->du = push_rows(l, l->N, train ? l->most_r : 0);
-    if (!l->cross)
+    a->dropped = push_rows(l, 1, dropped);
+    a->du = push_rows(l, l->N, train ? s->most_r : 0);
+    if (!s->cross)
         return;
-    a->cross = push_floats(l, l->cross);
-    a->gram = push_floats(l, l->most_r * l->most_r);
-    size_t scaled = l->N * l->columns;
+    a->cross = push_floats(l, s->cross);
+    a->gram = push_floats(l, s->most_r * s->most_r);
+    size_t scaled = in_turn(l, s->columns);
     if (head_dora)
         scaled = max_size(scaled, (size_t)chunk * (size_t)l->logits_stride);
     a->scaled = push_rows(l, 1, train ? scaled : 0);
@@ -506,8 +503,8 @@ static void push_head(
     h->rstd = push_floats(l, n);
     h->losses = push_floats(l, n);
     h->logits = push_bytes(l, n * row * dtype_bytes(l->logits_dtype));
-    h->low = push_rows(l, n, l->head_low);
-    h->gains = push_floats(l, l->head_gains);
+    h->low = push_rows(l, n, l->adapters.head_low);
+    h->gains = push_floats(l, l->adapters.head_gains);
     if (!train)
         return;
     h->dlogits = l->dtype == l->logits_dtype ? h->logits : push_rows(l, n, row);
@@ -554,9 +551,10 @@ static struct activations lay_train(
 {
     struct layout l = layout_of(config, table, shape, shape->B, shape->T, base);
     measure_attention(&l, shape->B, shape->T);
-    l.recompute = parts_recomputed(config, shape->checkpointing);
+    l.recompute = parts_recomputed(config, shape);
     struct activations a = {
             .first = activations_first_layer(config, table),
+            .mlp_pieces = l.pieces,
             .scratch_bytes = l.attention_scratch};
     int kept = config->layers + 1 - a.first;
     int segment = checkpointing_segment(shape->checkpointing, config->layers);
@@ -596,10 +594,11 @@ static void lay_lean(
         struct layout *l, bool decode, int chunk, struct activations *a)
 {
     a->first = l->config->layers + 1;
+    a->mlp_pieces = l->pieces;
     alloc_layers(a);
     push_adapters(l, chunk, false, &a->adapters);
     push_lean(l, decode, &a->lean, &a->lean_scratch);
-    a->layer_gains = decode ? l->gains : 0;
+    a->layer_gains = decode ? l->adapters.gains : 0;
     a->last = a->lean.x;
     a->gathered = a->lean.proj;
     push_head(l, chunk, false, &a->head);
@@ -625,6 +624,7 @@ static struct activations lay_decode(
     struct layout l =
             layout_of(config, table, shape, 1, shape->decode_batch, base);
     l.logits_dtype = DTYPE_FP32; /* the host reads them */
+    l.pieces = 1, l.piece = l.N;
     struct activations a = {0};
     size_t texts = (size_t)decode_texts(shape);
     size_t rows = texts * (size_t)shape->decode_capacity;

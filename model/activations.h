@@ -54,6 +54,8 @@ struct layer_acts {
     void *mlp_out;   /* (N, C); NULL: straight into the output */
     void *post2;     /* (N, C) mlp_out as it is added to x2; NULL likewise */
     void *low;       /* (N, r of all adapters), one after the other */
+    void *mlp_low;   /* (P, r ..) of an MLP in pieces, in the places that `low`
+                        has for them; NULL: in `low` */
     float *gains;    /* DoRA: gains, then inverses of each adapter's rows */
     unsigned recompute; /* enum layer_part: shared by all layers, recomputed
                            by backward */
@@ -64,14 +66,17 @@ enum layer_part {
     PART_NORM1 = 1,
     PART_NORM2 = 2,
     PART_ACT = 4,
-    PART_HEADS = 8 /* q and k after their norms and rotation */
+    PART_HEADS = 8, /* q and k after their norms and rotation */
+    PART_MLP = 16 /* in pieces, with its matmuls: norm2, gate, up, act, mlp_out
+                     and mlp_low are of one, (P, ..), and NORM2 and ACT are
+                     part of it */
 };
 
 struct layer_grads {      /* inside one layer's backward */
     void *hidden;         /* (N, max(C, q)) */
     void *mlp_out, *proj; /* (N, C); dx where they are added as they are */
     void *sum;            /* (N, C): second term of a sum in bf16; else NULL */
-    void *act;            /* (N, F) */
+    void *act;            /* (N, F), or of a piece (P, F) */
     void *q_raw, *k_raw;  /* before their norms; else q and k themselves */
     void *q, *k, *v;      /* rows as in layer_acts */
     void *scratch;        /* of attention */
@@ -106,6 +111,7 @@ struct activations {
     int segment; /* layers of a segment */
     int segments;
     bool recompute;
+    int mlp_pieces;           /* of P tokens at most, as many as N / pieces */
     bool head_covers;         /* the head's arrays overlap the last layer's */
     void **inputs;            /* (segments); owned */
     int offloaded;            /* inputs 0 .. offloaded - 1 visit the host */

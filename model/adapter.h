@@ -49,6 +49,21 @@ struct adapter_scratch {
     void *scaled;        /* (N, most columns): DoRA's z, then dy */
 };
 
+/* What the adapters of a model need, in elements, of each branch of a layer;
+ * `joined` as in model_shape. */
+enum branch { BRANCH_ATTENTION, BRANCH_MLP, BRANCHES };
+struct adapter_sizes {
+    /* the most of a layer: sum of r, of attention's alone, floats of gains */
+    size_t low, attention_low, gains;
+    size_t head_low, head_gains; /* of the head's own adapter */
+    size_t most_r, cross;        /* DoRA: cross of W A^T, .. */
+    size_t widest[BRANCHES];     /* the most of in and out; without the head */
+    size_t most_in[BRANCHES];
+    size_t columns[BRANCHES]; /* .. and of the widest matmul of a layer */
+};
+struct adapter_sizes adapter_sizes_of(
+        const struct param_table *table, unsigned joined);
+
 struct linear;
 
 /* u alone: what backward reads of a forward whose y no one wants. With DoRA

@@ -29,6 +29,7 @@ struct pass {
     int head_rows, head_targets;
     const int32_t *rows;   /* (head_rows) of the pass */
     const int32_t *places; /* (N): where among them; head_targets: nowhere */
+    int first_row; /* of an MLP's piece: N of the pass's tokens from here on */
     /* dropout of adapters, in training */
     bool drops;
     int64_t step, first_sample;
@@ -83,7 +84,7 @@ struct model {
     const void **params;     /* (table->count), with codes twice as many; set by
                                 the hooks; owned */
     void **grads;            /* (table->count), set by the hooks; owned */
-    enum dtype product_grads; /* type of those of param.is_product */
+    enum dtype product_grads; /* type of those of param_is_product */
     struct residuals residuals;
     struct event_list train_events, eval_events;
     const struct event_list *program; /* of the pass that runs */

@@ -145,31 +145,92 @@ enum zd_status layer_input_norm(
             &of);
 }
 
-enum zd_status layer_forward(
-        const struct layer_run *run, void *scratch, void *out,
-        struct residual_sum *due)
+/* --- the MLP, a piece of the tokens at a time ------------------------------
+ */
+
+/* A piece as a run of its own: arrays of all tokens begin at its first, those
+ * that are of one piece are as they are. */
+struct piece {
+    struct layer_run run;
+    struct pass pass;
+    struct activations all;
+    struct layer_acts acts;
+    int first; /* of the pass's tokens */
+};
+
+/* From the piece's first token on. */
+static void *hidden_from(const struct piece *p, void *x)
 {
-    const struct model_family *family = run->model->config->family;
+    const struct model *model = p->run.model;
+    size_t row = (size_t)model->config->hidden_size *
+                 dtype_bytes(model->kernels->dtype);
+    return x ? (char *)x + (size_t)p->first * row : NULL;
+}
+
+static float *each_from(const struct piece *p, float *x)
+{
+    return x ? x + p->first : NULL;
+}
+
+static int piece_count(const struct layer_run *run)
+{
+    int pieces = run->pass->acts->mlp_pieces, N = run->pass->N;
+    return pieces < N ? pieces : N;
+}
+
+/* Where piece i begins: they differ by a token at most. */
+static int piece_begin(const struct layer_run *run, int i)
+{
+    return (int)((int64_t)run->pass->N * i / piece_count(run));
+}
+
+static void piece_init(const struct layer_run *run, int i, struct piece *p)
+{
+    void *dx = run->pass->acts->dx;
+    *p = (struct piece){
+            .run = *run,
+            .pass = *run->pass,
+            .all = *run->pass->acts,
+            .acts = *run->acts,
+            .first = piece_begin(run, i)};
+    struct layer_acts *acts = &p->acts;
+    p->run.pass = &p->pass;
+    p->run.acts = acts;
+    p->run.accumulate |= i > 0;
+    p->pass.acts = &p->all;
+    p->pass.first_row = p->first;
+    p->pass.N = piece_begin(run, i + 1) - p->first;
+    p->all.dx = hidden_from(p, dx);
+    if (p->all.grads.mlp_out == dx)
+        p->all.grads.mlp_out = p->all.dx;
+    acts->x = hidden_from(p, acts->x);
+    acts->post1 = hidden_from(p, acts->post1);
+    acts->x2 = hidden_from(p, acts->x2);
+    acts->post2 = hidden_from(p, acts->post2);
+    acts->mean2 = each_from(p, acts->mean2);
+    acts->rstd2 = each_from(p, acts->rstd2);
+    acts->post2_rstd = each_from(p, acts->post2_rstd);
+    if (!has(run, ROLE_NORM2))
+        acts->norm2 = acts->x2;
+    if (acts->mlp_low)
+        acts->low = acts->mlp_low;
+}
+
+/* From x2, or the sum that is due there, to what is added to it, `post2`; NULL:
+ * only what backward reads. */
+static enum zd_status mlp_branch(
+        const struct layer_run *run, const struct residual_sum *half,
+        void *post2)
+{
     const struct layer_acts *acts = run->acts;
-    struct residual_sum half = {acts->x, acts->post1};
-    struct linear o = layer_linear(run, ROLE_O, ROLE_O);
-    void *mlp_out = acts->mlp_out ? acts->mlp_out : out;
-    void *post2 = acts->post2 ? acts->post2 : out;
+    void *mlp_out = acts->mlp_out ? acts->mlp_out : post2;
     if (!post2) /* backward reads the norm's rstd, and begins later */
         post2 = run->pass->acts->grads.hidden;
-    ZD_TRY(family->qkv_forward(run));
-    ZD_TRY(attend(run, scratch));
-    ZD_TRY(linear_forward(&o, acts->proj, acts->att));
-    ZD_TRY(branch_output(
-            run, ROLE_POST1, acts->post1, acts->post1_rstd, acts->proj));
     ZD_TRY(branch_input(
             run, ROLE_NORM2, acts->norm2, acts->mean2, acts->rstd2, acts->x2,
-            &half));
-    ZD_TRY(family->mlp_forward(run, mlp_out));
-    ZD_TRY(branch_output(run, ROLE_POST2, post2, acts->post2_rstd, mlp_out));
-    if (out)
-        *due = (struct residual_sum){acts->x2, post2};
-    return ZD_OK;
+            half));
+    ZD_TRY(run->model->config->family->mlp_forward(run, mlp_out));
+    return branch_output(run, ROLE_POST2, post2, acts->post2_rstd, mlp_out);
 }
 
 /* Recompute what the MLP's backward reads, to the bits of forward. */
@@ -177,6 +238,8 @@ static enum zd_status recompute_mlp(const struct layer_run *run)
 {
     const struct layer_acts *acts = run->acts;
     struct residual_sum none = {0};
+    if (acts->recompute & PART_MLP)
+        return mlp_branch(run, &none, NULL);
     if (acts->recompute & PART_NORM2)
         ZD_TRY(branch_input(
                 run, ROLE_NORM2, acts->norm2, acts->mean2, acts->rstd2,
@@ -184,6 +247,47 @@ static enum zd_status recompute_mlp(const struct layer_run *run)
     return acts->recompute & PART_ACT
                    ? run->model->config->family->recompute_act(run)
                    : ZD_OK;
+}
+
+static enum zd_status mlp_branch_backward(const struct layer_run *run)
+{
+    const struct layer_acts *acts = run->acts;
+    const struct layer_grads *g = &run->pass->acts->grads;
+    ZD_TRY(recompute_mlp(run));
+    ZD_TRY(branch_output_backward(
+            run, ROLE_POST2, g->mlp_out, acts->mlp_out, acts->post2_rstd));
+    ZD_TRY(run->model->config->family->mlp_backward(run));
+    return branch_input_backward(
+            run, ROLE_NORM2, acts->x2, acts->mean2, acts->rstd2);
+}
+
+/* --- the layer ------------------------------------------------------------ */
+
+enum zd_status layer_forward(
+        const struct layer_run *run, void *scratch, void *out,
+        struct residual_sum *due)
+{
+    const struct layer_acts *acts = run->acts;
+    struct residual_sum half = {acts->x, acts->post1};
+    struct linear o = layer_linear(run, ROLE_O, ROLE_O);
+    void *post2 = acts->post2 ? acts->post2 : out;
+    struct piece p;
+    ZD_TRY(run->model->config->family->qkv_forward(run));
+    ZD_TRY(attend(run, scratch));
+    ZD_TRY(linear_forward(&o, acts->proj, acts->att));
+    ZD_TRY(branch_output(
+            run, ROLE_POST1, acts->post1, acts->post1_rstd, acts->proj));
+    if (!post2 && acts->recompute & PART_MLP) /* backward computes it */
+        return run->model->kernels->add(
+                NULL, acts->x2, half.a, half.b, hidden_count(run));
+    for (int i = 0; i < piece_count(run); i++) {
+        piece_init(run, i, &p);
+        half = (struct residual_sum){p.acts.x, p.acts.post1};
+        ZD_TRY(mlp_branch(&p.run, &half, hidden_from(&p, post2)));
+    }
+    if (out)
+        *due = (struct residual_sum){acts->x2, post2};
+    return ZD_OK;
 }
 
 /* Recompute what attention's backward reads, and that of the projections before
@@ -208,12 +312,11 @@ enum zd_status layer_backward(const struct layer_run *run)
     const struct layer_grads *g = &run->pass->acts->grads;
     struct attention_shape shape = attention_shape(run);
     struct linear o = layer_linear(run, ROLE_O, ROLE_O);
-    ZD_TRY(recompute_mlp(run));
-    ZD_TRY(branch_output_backward(
-            run, ROLE_POST2, g->mlp_out, acts->mlp_out, acts->post2_rstd));
-    ZD_TRY(family->mlp_backward(run));
-    ZD_TRY(branch_input_backward(
-            run, ROLE_NORM2, acts->x2, acts->mean2, acts->rstd2));
+    struct piece p;
+    for (int i = 0; i < piece_count(run); i++) {
+        piece_init(run, i, &p);
+        ZD_TRY(mlp_branch_backward(&p.run));
+    }
     ZD_TRY(branch_output_backward(
             run, ROLE_POST1, g->proj, acts->proj, acts->post1_rstd));
     ZD_TRY(linear_backward(&o, g->hidden, g->proj, acts->att));

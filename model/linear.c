@@ -71,8 +71,10 @@ static void add_weight(
 
 static enum dtype grad_type(const struct model *model, int id)
 {
-    return model->table->params[id].is_product ? model->product_grads
-                                               : DTYPE_FP32;
+    const struct param *param = &model->table->params[id];
+    return param_is_product(param, model->shape.mlp_pieces)
+                   ? model->product_grads
+                   : DTYPE_FP32;
 }
 
 /* Does tensor `id` begin where the one before it ends, and its gradient too?
@@ -108,6 +110,7 @@ struct linear layer_linear(
             .y_dtype = model->kernels->dtype,
             .in = (int)param_in(&params[id]),
             .N = run->pass->N,
+            .first_row = run->pass->first_row,
             .accumulate = run->accumulate,
             .conv1d =
                     params[id].conv1d && !param_is_quantized(model->table, id),
@@ -153,7 +156,7 @@ static enum zd_status fetch_weight(
         const struct linear *linear, const void **weight_out)
 {
     const struct pass *pass = linear->pass;
-    bool has_gains = pass->decode && pass->runs[0].past > 0;
+    bool has_gains = pass->decode ? pass->runs[0].past > 0 : pass->first_row;
     *weight_out = NULL;
     return linear->is_dora && !has_gains ? linear_weight(linear, weight_out)
                                          : ZD_OK;

@@ -11,7 +11,11 @@
  *
  * Activation checkpointing keeps the input of every N-th layer and recomputes
  * the layers of such a segment before their backward. All modes give the same
- * bits, for the same kernels run on the same numbers. */
+ * bits, for the same kernels run on the same numbers.
+ *
+ * An MLP in pieces (ALST's TiledMLP, arXiv:2506.13996, section 3.1) computes
+ * each token as one in one piece does; gradients of its weights and of the norm
+ * before it are the sum of those of the pieces, in their order. */
 #ifndef ZD_MODEL_MODEL_H
 #define ZD_MODEL_MODEL_H
 
@@ -52,7 +56,7 @@ struct model_hooks {
     /* Not called for a unit without a trainable tensor. Unit 0 of a tied model
      * is acquired by the head and released by the embedding's backward.
      * Set grads[id] for every tensor of `unit` (count elements, fp32 or, of
-     * param.is_product, product_grads), NULL for frozen ones. *accumulate_out:
+     * param_is_product, product_grads), NULL for frozen ones. *accumulate_out:
      * add to what is there; else what is there is undefined and every trainable
      * tensor of the unit must be written. */
     enum zd_status (*grads_acquire)(
@@ -89,6 +93,9 @@ struct model_shape {
     enum dtype dtype;            /* compute type */
     enum device_backend backend; /* resolved; AUTO counts as the CPU */
     int head_chunk;      /* tokens whose logits exist at a time; 0: auto */
+    int mlp_pieces;      /* pieces of the tokens that a layer's MLP is computed
+                            in, one after the other, and again in backward;
+                            0: 1, which is not recomputed */
     int decode_capacity; /* positions of the key/value cache; 0: none */
     int decode_batch;    /* tokens of one decode call at most; 0: none */
     int decode_texts;    /* texts that the cache has room for; 0: one */

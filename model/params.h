@@ -108,6 +108,17 @@ static inline int64_t param_out(const struct param *param)
     return param->shape[param->conv1d ? 1 : 0];
 }
 
+static inline bool param_is_mlp(const struct param *param)
+{
+    return param->role >= ROLE_GATE && param->role <= ROLE_DOWN_BIAS;
+}
+/* Does one matmul make the whole gradient of a pass, so that it may round it?
+ * That of an MLP in pieces is a sum of theirs. */
+static inline bool param_is_product(const struct param *param, int mlp_pieces)
+{
+    return param->is_product && (mlp_pieces <= 1 || !param_is_mlp(param));
+}
+
 static inline bool param_has_adapter(const struct param_table *table, int id)
 {
     return table->adapters && table->adapters[id].r > 0;

@@ -124,6 +124,7 @@ struct zero_request {
     enum dtype dtype; /* compute type */
     int accumulation; /* micro-batches of a step */
     struct checkpointing checkpointing;
+    int mlp_pieces;   /* as model_shape */
     bool reduce_fp32; /* gradients of one micro-batch are sent and added in fp32
                          too, and rounded once to the compute type */
     bool train;       /* false: parameters only (generate) */
@@ -145,7 +146,7 @@ struct zero_plan {
     enum dtype grad_dtype;     /* kept and sent: compute type with one
                                   micro-batch (but reduce_fp32), fp32 with
                                   several */
-    bool grads_direct;         /* those of products (param.is_product) leave
+    bool grads_direct;         /* those of products (param_is_product) leave
                                   them in grad_dtype, rounded once: they pass
                                   through no fp32 buffer */
     /* What the stage cuts. One rank owns everything, so with one rank nothing

@@ -23,7 +23,8 @@
 bool plan_grad_is_direct(const struct zero_plan *plan, int id)
 {
     const struct param *param = &plan->request.table->params[id];
-    return plan->grads_direct && param->trainable && param->is_product;
+    return plan->grads_direct && param->trainable &&
+           param_is_product(param, plan->request.mlp_pieces);
 }
 
 bool plan_unit_is_direct(const struct zero_plan *plan, int unit)
