@@ -243,6 +243,10 @@ static void tell_auto(const struct train_banner *banner)
     plan_checkpointing_name(plan->shape.checkpointing, mode);
     if (job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO)
         text_buffer_add(&text, "train.gradient_checkpointing = \"%s\"", mode);
+    if (plan->chose_pieces)
+        text_buffer_add(
+                &text, "%strain.tiled_mlp = %d", text.used ? ", " : "",
+                plan->shape.mlp_pieces);
     if (job->offload.optimizer != OFFLOAD_NONE && plan->accumulation > 1 &&
         job->offload.accumulate == OFFLOAD_ACCUMULATE_AUTO)
         text_buffer_add(

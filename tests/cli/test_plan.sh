@@ -350,7 +350,7 @@ done
 # What one rank may take in MiB, and a batch that takes about 0.7 of it: two ranks of a host have half of it each, as in a run.
 call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=none --set train.per_device_train_batch_size=1000
 most=$(sed -n "s/^  device .* of \([0-9.]*\) (this machine's memory)$/\1/p" out) batch=$(awk "/model.activations/ { print int(.7 * $most / \$3 * 1000) }" out)
-ok 'two ranks share the memory of their host' eval 'one=(--job job.toml --set train.gradient_checkpointing=none --set train.per_device_train_batch_size=$batch) &&
+ok 'two ranks share the memory of their host' eval 'one=(--job job.toml --set train.tiled_mlp=1 --set train.gradient_checkpointing=none --set train.per_device_train_batch_size=$batch) &&
     call 0 plan "${one[@]}" --world 1 && call 69 plan "${one[@]}" --world 2 && has "of this machine.s memory for each of 2 local ranks$" err &&
     call 0 plan "${one[@]}" --world 2 --per-node 1'
 
@@ -363,9 +363,14 @@ ok 'a refused job runs when it is forced' eval 'rm -rf run && call 69 "${small[@
 ok '  bit-identical to the run that has room' eval 'grep -o "\"loss\": *[0-9.]*" run/metrics.jsonl >forced && rm -rf run && call 0 --job job.toml --set train.max_steps=1 &&
     grep -o "\"loss\": *[0-9.]*" run/metrics.jsonl | diff forced - && ! has forced run/plan.json && [ "$(over)" = 0 ]'
 ok '  more than the machine has: 69' eval 'rm -rf run && call 69 "${small[@]}" --force --set train.per_device_train_batch_size=16777216 && has E0608 err'
-ok '  more than the process may have: 69, by no signal' eval '(ulimit -v 700000; call 69 "${small[@]}" --force --set train.per_device_train_batch_size=4096) && has "error.E" err'
+ok '  more than the process may have: 69, by no signal' eval '(ulimit -v 700000; call 69 "${small[@]}" --force --set train.tiled_mlp=1 --set train.per_device_train_batch_size=4096) && has "error.E" err'
 
 # --- the layout ---
+ok 'an MLP in as many pieces as fit: the plan says so, and the run; not where the job says one' eval 'tiles=(--job job.toml --set data.cutoff_len=64
+        --set train.per_device_train_batch_size=64 --set train.gradient_checkpointing=full --set device.memory_limit=34.5MiB --set train.max_steps=1) &&
+    call 0 plan "${tiles[@]}" --world 1 --format json && has "\"tiled_mlp\": 2" out && call 0 plan "${tiles[@]}" --world 1 && has "full, MLP in 2 pieces .by auto." out &&
+    rm -rf run && call 0 "${tiles[@]}" && has "^  auto     train.tiled_mlp = 2$" err && has "\"tiled_mlp\": 2" run/plan.json &&
+    call 69 plan "${tiles[@]}" --world 1 --set train.tiled_mlp=1 && has "set train.tiled_mlp=auto" err'
 ok 'what auto chose' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=auto --set offload.optimizer=cpu \
     --set train.gradient_accumulation_steps=2 --set optim.name=adamw_8bit &&
     has "^         gradient checkpointing none .by auto., gradients of 2 micro-batches added up on the device .by auto.$" out &&

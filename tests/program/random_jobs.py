@@ -51,6 +51,7 @@ def draw(rng):
            'optim.name': rng.choice(OPTIMIZERS), 'data.cutoff_len': rng.choice([8, 17, 32, 48]),
            'train.per_device_train_batch_size': rng.randint(1, 4), 'train.gradient_accumulation_steps': rng.choice([1, 1, 2, 3, 4]),
            'train.gradient_checkpointing': rng.choice(['none', 'full', 'sqrt', 'every:2', 'auto']),
+           'train.tiled_mlp': rng.choice([1, 1, 2, 7, 'auto']),
            'device.streams': rng.choice(['auto', 'inline', 'threads'])}
     if rng.random() < .5:
         job['offload.optimizer'] = rng.choice(['cpu', 'cpu', 'nvme'])

@@ -68,6 +68,7 @@ struct train_options { /* [train] */
     enum dtype dtype;
     bool tf32; /* products of fp32 on a GPU */
     struct checkpointing gradient_checkpointing;
+    int tiled_mlp; /* pieces of the tokens; 0: auto */
     bool average_tokens_across_devices;
     bool auto_find_batch_size;
     const char *const *freeze;

@@ -30,6 +30,7 @@ static const struct option {
          "norms and activations are recomputed"},
         {CHOOSE_MODE, MODE_SQRT, FIELD(train.gradient_checkpointing.mode), CHECKPOINTING_SQRT, false, 0, recomputes},
         {CHOOSE_MODE, MODE_FULL, FIELD(train.gradient_checkpointing.mode), CHECKPOINTING_FULL, true, 0, recomputes},
+        {CHOOSE_PIECES, 1, FIELD(train.tiled_mlp), 0, true, 0, "the MLP is computed in as many pieces as fit"},
         {CHOOSE_BATCH, BATCH_OTHER, NO_FIELD, 0, true, 0, NULL},
         {CHOOSE_STAGE, STAGE_0, FIELD(zero.stage), 0, false, 0, NULL},
         {CHOOSE_STAGE, STAGE_0 + 1, FIELD(zero.stage), 1, false, 0, NULL},
@@ -135,7 +136,7 @@ struct plan_space plan_space_fit(const struct train_job *job, unsigned allow)
     if (!(allow & PLAN_ALLOW_LORA) && !job->lora.enabled)
         allow &= ~(unsigned)PLAN_ALLOW_QUANTIZE;
     for (int i = 0; i < OPTIONS; i++)
-        if (!(options[i].allow & ~allow))
+        if (!(options[i].allow & ~allow) && !is_now(job, &options[i]))
             space.options[options[i].dimension] |= bit(options[i].option);
     if (!names_folder(job)) {
         space.options[CHOOSE_PLACE] &= ~bit(PLACE_NVME);
@@ -286,13 +287,13 @@ bool candidate_holds(
 
 /* --- as a job file says it ------------------------------------------------ */
 
-enum { KEYS = 14 };
+enum { KEYS = 15 };
 struct key_value {
     const char *key, *value, *why;
 };
 struct key_texts {
     char mode[PLAN_NAME_MAX], optimizer[PLAN_NAME_MAX];
-    char stage[16], B[16], A[16];
+    char stage[16], pieces[16], B[16], A[16];
 };
 
 static const char *reason_of(
@@ -317,6 +318,7 @@ static void keys_of(
     plan_checkpointing_name(job->train.gradient_checkpointing, texts->mode);
     plan_optimizer_name(&job->optim, texts->optimizer);
     snprintf(texts->stage, sizeof texts->stage, "%d", zero->stage);
+    snprintf(texts->pieces, sizeof texts->pieces, "%d", job->train.tiled_mlp);
     snprintf(texts->B, sizeof texts->B, "%d", choice ? choice->B : 0);
     snprintf(texts->A, sizeof texts->A, "%d", choice ? choice->A : 0);
     const struct key_value keys[KEYS] = {
@@ -324,6 +326,7 @@ static void keys_of(
             {"lora.quantize_base", job->lora.quantize_base == LORA_BASE_NF4 ? "nf4" : "", "the layers' weights are held in 4 bits"},
             {"zero.stage", texts->stage, zero->stage > given->zero.stage ? "more is cut over ranks" : "less goes over wires"},
             {"train.gradient_checkpointing", texts->mode, reason_of(candidate, CHOOSE_MODE)},
+            {"train.tiled_mlp", job->train.tiled_mlp ? texts->pieces : "auto", reason_of(candidate, CHOOSE_PIECES)},
             {"train.per_device_train_batch_size", texts->B, "the largest micro-batch that fits"},
             {"train.gradient_accumulation_steps", texts->A, "keeps the global batch size"},
             {"optim.name", texts->optimizer,

@@ -12,6 +12,7 @@
 
 enum plan_dimension {
     CHOOSE_MODE,   /* gradient checkpointing */
+    CHOOSE_PIECES, /* of the MLP */
     CHOOSE_BATCH,  /* other micro-batches of the same step */
     CHOOSE_STAGE,  /* ZeRO */
     CHOOSE_STATES, /* type of the optimizer states */

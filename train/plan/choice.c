@@ -70,24 +70,66 @@ enum zd_status plan_try_choice(
     return try_spills(job, choice, limits, plan, fits_out);
 }
 
+/* --- pieces of the MLP ---------------------------------------------------- */
+
+/* The most: shorter pieces free little, and keep a GPU's matmuls short. */
+static int most_pieces(
+        const struct train_job *job, const struct job_choice *choice)
+{
+    enum { LEAST_TOKENS = 512 };
+    int64_t tokens = (int64_t)choice->B * job->data.cutoff_len;
+    int pieces = 1;
+    while (!job->train.tiled_mlp && 2 * pieces * LEAST_TOKENS <= tokens)
+        pieces *= 2;
+    return pieces;
+}
+
+enum zd_status plan_try_pieces(
+        const struct train_job *job, struct job_choice *choice,
+        const struct plan_limits *limits, struct job_plan *plan, bool *fits_out)
+{
+    bool is_host = plan_device_bytes(plan) <= limits->device &&
+                   limits->total == UINT64_MAX;
+    int most = most_pieces(job, choice);
+    *fits_out = false;
+    if (is_host || most == 1) /* what is short is not the MLP's */
+        return ZD_OK;
+    choice->mlp_pieces = most;
+    ZD_TRY(plan_try_choice(job, choice, limits, plan, fits_out));
+    if (!*fits_out || most == 2)
+        return ZD_OK;
+    *fits_out = false;
+    for (int pieces = 2; pieces <= most && !*fits_out; pieces *= 2) {
+        choice->mlp_pieces = pieces;
+        ZD_TRY(plan_try_choice(job, choice, limits, plan, fits_out));
+    }
+    return ZD_OK;
+}
+
+/* --- checkpointing -------------------------------------------------------- */
+
 enum zd_status plan_try_modes(
-        const struct train_job *job, int B, int A, struct job_plan *plan,
-        bool *fits_out)
+        const struct train_job *job, struct job_choice *choice, bool in_pieces,
+        struct job_plan *plan, bool *fits_out)
 {
     static const enum checkpointing_mode modes[] = {
             CHECKPOINTING_NONE, CHECKPOINTING_SELECTIVE, CHECKPOINTING_SQRT,
             CHECKPOINTING_FULL};
     const struct plan_limits *limits = &plan->limits;
-    struct job_choice choice = {
-            .checkpointing = job->train.gradient_checkpointing, .B = B, .A = A};
-    if (choice.checkpointing.mode != CHECKPOINTING_AUTO)
-        return plan_try_choice(job, &choice, limits, plan, fits_out);
+    choice->checkpointing = job->train.gradient_checkpointing;
+    choice->spill_bytes = 0;
+    if (choice->checkpointing.mode != CHECKPOINTING_AUTO)
+        return (in_pieces ? plan_try_pieces : plan_try_choice)(
+                job, choice, limits, plan, fits_out);
     int first = job->offload.activations != OFFLOAD_NONE ? 2 : 0;
-    for (int spills = 0; spills <= can_spill(job, limits); spills++)
+    bool can = !in_pieces && can_spill(job, limits);
+    for (int spills = 0; spills <= can; spills++)
         for (int i = first ? first : spills; i < 4; i++) {
-            choice.checkpointing = (struct checkpointing){.mode = modes[i]};
-            ZD_TRY((spills ? try_spills : try_accumulations)(
-                    job, &choice, limits, plan, fits_out));
+            choice->checkpointing = (struct checkpointing){.mode = modes[i]};
+            ZD_TRY((in_pieces ? plan_try_pieces
+                    : spills  ? try_spills
+                              : try_accumulations)(
+                    job, choice, limits, plan, fits_out));
             if (*fits_out)
                 return ZD_OK;
         }

@@ -73,6 +73,11 @@ static double decode_seconds(const struct costs *costs, int id)
 
 /* --- units ---------------------------------------------------------------- */
 
+static bool is_tiled(const struct costs *costs)
+{
+    return costs->plan->shape.mlp_pieces > 1;
+}
+
 /* Attention, norms, activations, sums. */
 static void add_layer(
         const struct costs *costs, int layer, double tokens,
@@ -80,23 +85,32 @@ static void add_layer(
 {
     const struct model_config *config = &costs->plan->config;
     double C = config->hidden_size, I = config->intermediate_size;
+    double norms = move_seconds(costs, (NORM_MOVES + ADD_MOVES) * C, tokens);
+    double mlp = norms + move_seconds(costs, ACTIVATION_MOVES * I, tokens);
     double length = layer_seen_twice(config, layer, costs->plan->shape.T);
     double flops = 2.0 * length * config->heads * config->head_dim * tokens;
-    cost->recompute = move_seconds(
-            costs, (NORM_MOVES + ADD_MOVES) * 2 * C + ACTIVATION_MOVES * I,
-            tokens);
+    cost->recompute = norms + mlp;
     for (int pass = 0; pass < PASSES; pass++)
         cost->pass[pass] += (1 + pass) * (flops / product_rate(costs, tokens) +
                                           cost->recompute);
+    if (!is_tiled(costs))
+        return;
+    cost->recompute = norms;
+    cost->pieces += mlp;
+    cost->output += mlp;
 }
 
-/* How often the head's weight is used for a micro-batch. What tables say of few
- * rows is of whole trainings, by programs that do not cut it. */
-static double head_pieces(const struct costs *costs)
+/* How often the weight is used for a micro-batch, of the head, or of an MLP.
+ * What tables say of few rows is of whole trainings, by programs that do not
+ * cut it. */
+static double pieces_of(const struct costs *costs, int unit, bool is_mlp)
 {
     const struct job_plan *plan = costs->plan;
-    if (!costs->machine->is_measured)
+    bool is_head = unit == plan->table.unit_count - 1;
+    if (!costs->machine->is_measured || !(is_head || is_mlp))
         return 1;
+    if (is_mlp)
+        return plan->shape.mlp_pieces;
     int chunk = model_head_chunk(&plan->config, &plan->table, &plan->shape);
     return ceil((double)plan->shape.B * plan->shape.T / chunk);
 }
@@ -174,30 +188,40 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
     double tokens = (double)plan->shape.B * plan->shape.T;
     bool is_head = unit == table->unit_count - 1;
     bool is_layer = unit > 0 && !is_head;
-    double pieces = is_head ? head_pieces(costs) : 1;
+    bool has_post2 = family_has(plan->config.family, ROLE_POST2);
     struct unit_cost cost = {.round = round_seconds(costs, unit)};
     for (int id = table->unit_first[unit];
          id < table->unit_first[unit + 1] && unit > 0; id++) {
         const struct param *param = &table->params[id];
         double before = cost.pass[PASS_FORWARD];
         bool is_weight = param->dims == 2 && param->part == PARAM_BASE;
+        bool is_mlp = param_is_mlp(param);
         if (is_weight)
-            add_weight(costs, param, tokens, pieces, &cost);
+            add_weight(
+                    costs, param, tokens, pieces_of(costs, unit, is_mlp),
+                    &cost);
         for (int pass = 0; param_is_quantized(table, id) && pass < PASSES;
              pass++)
-            cost.pass[pass] += decode_seconds(costs, id);
-        if (is_weight) /* the last one's stays */
+            cost.pass[pass] += decode_seconds(costs, id) *
+                               (is_mlp ? plan->shape.mlp_pieces : 1);
+        if (is_weight && !is_tiled(costs)) /* the last one's stays */
             cost.output = cost.pass[PASS_FORWARD] - before;
         if (param_has_adapter(table, id)) {
             const struct adapter *adapter = &table->adapters[id];
             add_weight(costs, &table->params[adapter->a], tokens, 1, &cost);
             add_weight(costs, &table->params[adapter->b], tokens, 1, &cost);
         }
+        if (!is_mlp || !is_tiled(costs))
+            continue;
+        double seconds = cost.pass[PASS_FORWARD] - before;
+        cost.output += seconds;
+        if (param->role < ROLE_DOWN || has_post2)
+            cost.pieces += seconds;
     }
     if (is_layer)
         add_layer(costs, unit, tokens, &cost);
     else if (is_head)
-        add_head(costs, tokens, pieces, &cost);
+        add_head(costs, tokens, pieces_of(costs, unit, false), &cost);
     else
         add_embedding(costs, tokens, &cost);
     for (int pass = 0; pass < PASSES; pass++)

@@ -24,8 +24,10 @@ struct unit_cost {
     double pass[PASSES]; /* seconds of a micro-batch; the head's forward
                                  has its loss and all of its backward */
     double recompute;    /* .. of what selective checkpointing recomputes */
-    double output;   /* .. of a layer's last projection and sum, which the last
-                        layer of a segment leaves out when it is recomputed */
+    double pieces;       /* .. of an MLP in pieces, which backward recomputes */
+    double output;   /* .. of a layer's last projection and sum, or of all of an
+                        MLP in pieces, which the last layer of a segment leaves
+                        out when it is recomputed */
     double round;    /* seconds: its gradient to the compute type */
     double gather;   /* bytes of all its parameters that are cut */
     double spread;   /* .. that are gathered after an update */

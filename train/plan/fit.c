@@ -1,21 +1,24 @@
 /* fit.c - a plan that fits. */
 #include "train/plan/fit.h"
 
-/* The job's checkpointing and batch, with what auto comes to. */
+/* The job's checkpointing, batch and pieces, with what auto comes to. */
 static enum zd_status fit(const struct train_job *job, struct job_plan *plan)
 {
-    int B = plan->per_device, A = plan->accumulation;
+    struct job_choice choice = {.B = plan->per_device, .A = plan->accumulation};
     bool fits = false;
     plan->limits = plan_limits_of(job, plan);
     plan->chose_checkpointing =
             job->train.gradient_checkpointing.mode == CHECKPOINTING_AUTO;
     for (;;) {
-        ZD_TRY(plan_try_modes(job, B, A, plan, &fits));
-        if (fits || !job->train.auto_find_batch_size || B % 2)
+        ZD_TRY(plan_try_modes(job, &choice, false, plan, &fits));
+        if (fits || !job->train.auto_find_batch_size || choice.B % 2)
             break;
-        B /= 2; /* the same samples in more, smaller micro-batches */
-        A *= 2;
+        choice.B /= 2; /* the same samples in more, smaller micro-batches */
+        choice.A *= 2;
     }
+    if (!fits)
+        ZD_TRY(plan_try_modes(job, &choice, true, plan, &fits));
+    plan->chose_pieces = !job->train.tiled_mlp && plan->shape.mlp_pieces > 1;
     if (!fits && !job->run.force)
         return plan_refuse(job, plan, &plan->limits);
     plan->is_forced = !fits;

@@ -16,6 +16,7 @@ enum zd_status plan_begin(
 struct job_choice {
     struct checkpointing checkpointing;
     int B, A;
+    int mlp_pieces; /* 0: what the job says, of "auto" 1 */
     bool accumulate_on_host;
     size_t spill_bytes; /* paged states on the host */
     int moves_most;     /* micro-batches that stage 3 lays out: memory and time
@@ -61,14 +62,21 @@ enum zd_status plan_try_choice(
         const struct train_job *job, struct job_choice *choice,
         const struct plan_limits *limits, struct job_plan *plan,
         bool *fits_out);
+/* Where that does not fit and train.tiled_mlp is "auto": the fewest pieces that
+ * do, of powers of two; with no choice that fits, the most. */
+enum zd_status plan_try_pieces(
+        const struct train_job *job, struct job_choice *choice,
+        const struct plan_limits *limits, struct job_plan *plan,
+        bool *fits_out);
 /* choice.c: within plan->limits, of the modes of checkpointing, the first that
  * fits. "auto" takes nothing recomputed, then the mode with the smaller
  * activations of the two that recompute every layer once. Activations that are
  * offloaded are inputs of what is recomputed. States are spilled only where
- * recomputing does not do. */
+ * recomputing does not do. `in_pieces`: as plan_try_pieces, where no mode fits
+ * without. */
 enum zd_status plan_try_modes(
-        const struct train_job *job, int B, int A, struct job_plan *plan,
-        bool *fits_out);
+        const struct train_job *job, struct job_choice *choice, bool in_pieces,
+        struct job_plan *plan, bool *fits_out);
 /* refusal.c: ZD_ERR_UNFIT with what is short, the largest spans, and the
  * cheapest changes that would fit. The plan is overwritten. */
 enum zd_status plan_refuse(

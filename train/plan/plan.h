@@ -67,6 +67,7 @@ struct job_plan {
     struct plan_free free;
     bool is_forced;           /* it does not fit, and is run all the same */
     bool chose_checkpointing; /* gradient_checkpointing = "auto" */
+    bool chose_pieces;        /* tiled_mlp = "auto" is not 1 */
     json_t *measured;  /* of each rank's GPU once the run has taken its memory:
                           [{"rank", and what train_gpu_json says}]; NULL: the
                           CPU, or nothing was taken; owned */
@@ -91,7 +92,7 @@ struct job_plan {
  * like this one, local_size on each. Sets the thread count of the kernels,
  * whose scratch is part of the plan, for `world` ranks on this machine (or
  * local_size when that is not 1). Resolves gradient_checkpointing = "auto" and
- * auto_find_batch_size.
+ * auto_find_batch_size, and tiled_mlp = "auto".
  */
 enum zd_status job_plan_build(
         const struct train_job *job, int world, int local_size,

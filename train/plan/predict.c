@@ -206,6 +206,8 @@ static void acquire(struct schedule *s, int i, bool is_backward)
     else if (recomputes)
         compute(s, 0,
                 cost->pass[PASS_FORWARD] - (ends_segment ? cost->output : 0));
+    if (is_backward && cost->pieces > 0)
+        compute(s, 0, cost->pieces);
     if (is_backward &&
         s->plan->shape.checkpointing.mode == CHECKPOINTING_SELECTIVE)
         compute(s, 0, cost->recompute);

@@ -272,6 +272,9 @@ static void print_layout(const struct job_plan *plan, FILE *stream)
             plan->world, plan->global_batch);
     fprintf(stream, "         gradient checkpointing %s%s", checkpointing,
             plan->chose_checkpointing ? " (by auto)" : "");
+    if (plan->shape.mlp_pieces > 1)
+        fprintf(stream, ", MLP in %d pieces%s", plan->shape.mlp_pieces,
+                plan->chose_pieces ? " (by auto)" : "");
     if (plan->accumulation > 1)
         fprintf(stream, ", gradients of %d micro-batches added up on the %s%s",
                 plan->accumulation,
@@ -416,11 +419,12 @@ static json_t *layout_json(const struct job_plan *plan)
     plan_optimizer_name(&request->optim, optimizer);
     plan_checkpointing_name(plan->shape.checkpointing, checkpointing);
     return json_pack(
-            "{s:s, s:i, s:i, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:s}}", "dtype",
-            dtype_name(request->dtype), "per_device_train_batch_size",
+            "{s:s, s:i, s:i, s:s, s:i, s:s, s:s, s:{s:s, s:s, s:s, s:s}}",
+            "dtype", dtype_name(request->dtype), "per_device_train_batch_size",
             plan->per_device, "gradient_accumulation_steps", plan->accumulation,
-            "gradient_checkpointing", checkpointing, "optimizer", optimizer,
-            "states", plan_states_name(&request->optim), "offload", "optimizer",
+            "gradient_checkpointing", checkpointing, "tiled_mlp",
+            plan->shape.mlp_pieces, "optimizer", optimizer, "states",
+            plan_states_name(&request->optim), "offload", "optimizer",
             plan_tier_name(request->offload.optimizer), "params",
             plan_tier_name(request->offload.params), "activations",
             plan_tier_name(request->offload.activations), "accumulate",

@@ -75,13 +75,14 @@ static int list_sizes(
 /* False also where there is no such plan: a window of slots that is too small,
  * an offload that the stage does not have. Of the job itself that is an error.
  */
-static bool fits_with(struct search *search, struct attempt *attempt, int B)
+static bool fits_with(
+        struct search *search, struct attempt *attempt, int B, bool in_pieces)
 {
     uint64_t disk = search->asked->disk;
     bool fits = false;
     attempt->choice.B = B;
     attempt->choice.A = search->samples / B;
-    enum zd_status status = plan_try_choice(
+    enum zd_status status = (in_pieces ? plan_try_pieces : plan_try_choice)(
             &attempt->job, &attempt->choice, &search->limits, search->plan,
             &fits);
     if (status != ZD_OK && search->query->is_job)
@@ -92,28 +93,29 @@ static bool fits_with(struct search *search, struct attempt *attempt, int B)
            (!disk || search->plan->arena.bytes[ARENA_DISK] <= disk);
 }
 
-/* The plan is of the largest size that fits. False: none does. */
+/* The plan is of the largest size that fits, or of the smallest with its MLP in
+ * pieces. False: not even that does. */
 static bool fits_largest(struct search *search, struct attempt *attempt)
 {
     int sizes[SIZES_MAX];
     int many =
             list_sizes(search, attempt->candidate.option[CHOOSE_BATCH], sizes);
     int low = 0, high = many - 2, fitting = 0, last = 0;
-    if (many && fits_with(search, attempt, sizes[many - 1]))
+    if (many && fits_with(search, attempt, sizes[many - 1], false))
         return true;
     while (low <= high) {
         int middle = low + (high - low) / 2;
         last = sizes[middle];
-        if (fits_with(search, attempt, last)) {
+        if (fits_with(search, attempt, last, false)) {
             fitting = last;
             low = middle + 1;
         } else {
             high = middle - 1;
         }
     }
-    if (fitting && fitting != last)
-        fits_with(search, attempt, fitting);
-    return fitting;
+    if (!fitting)
+        return many && fits_with(search, attempt, sizes[0], true);
+    return fitting == last || fits_with(search, attempt, fitting, false);
 }
 
 /* --- a candidate ---------------------------------------------------------- */
@@ -216,9 +218,13 @@ static bool try_room(
             .on_gpu = search->limits.on_gpu,
             .local_size = search->limits.local_size};
     bool fits;
-    if (plan_try_choice(
-                &attempt->job, &attempt->choice, &limits, search->plan,
-                &fits) != ZD_OK) {
+    attempt->choice.mlp_pieces = 0;
+    enum zd_status status = plan_try_choice(
+            &attempt->job, &attempt->choice, &limits, search->plan, &fits);
+    if (status == ZD_OK && !fits)
+        status = plan_try_pieces(
+                &attempt->job, &attempt->choice, &limits, search->plan, &fits);
+    if (status != ZD_OK) {
         zd_error_clear();
         return false;
     }

@@ -35,6 +35,7 @@ static struct model_shape own_shape(
             .T = job->data.cutoff_len,
             .eval_B = evaluates ? job->eval.per_device_eval_batch_size : 0,
             .checkpointing = job->train.gradient_checkpointing,
+            .mlp_pieces = job->train.tiled_mlp ? job->train.tiled_mlp : 1,
             .dtype = job->train.dtype,
             .backend = device_resolve(job->device.backend),
             .decode_capacity = sample_capacity(job, config->max_positions),
@@ -220,6 +221,8 @@ enum zd_status job_plan_try(
     plan->accumulation = choice->A;
     plan->shape = own_shape(job, &plan->config, choice->B);
     plan->shape.checkpointing = choice->checkpointing;
+    if (choice->mlp_pieces)
+        plan->shape.mlp_pieces = choice->mlp_pieces;
     plan->shape.dropout = plan->adapter.lora_dropout;
     plan->shape.seed = job->job.seed;
     int micros = choice->A;
@@ -236,6 +239,7 @@ enum zd_status job_plan_try(
             .dtype = job->train.dtype,
             .accumulation = micros,
             .checkpointing = choice->checkpointing,
+            .mlp_pieces = plan->shape.mlp_pieces,
             .train = true,
             .optim = job->optim,
             .offload = job->offload,

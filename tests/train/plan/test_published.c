@@ -5,6 +5,7 @@
 #include "train/plan/cost.h"
 #include "train/plan/models.h"
 #include "train/plan/predict.h"
+#include "train/plan/search.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -131,14 +132,19 @@ static double mfu(const struct table *table, double speed)
     return 100 * speed * flops_of(table) / 989e12;
 }
 
-static void expect_documented(const char *line)
+static void expect_in(const char *path, const char *line)
 {
     static char text[1 << 18];
-    FILE *file = fopen("docs/measured/plan.md", "re");
-    cr_assert(file, "no docs/measured/plan.md here");
+    FILE *file = fopen(path, "re");
+    cr_assert(file, "no %s here", path);
     cr_assert_gt(fread(text, 1, sizeof text - 1, file), 0);
     fclose(file);
-    cr_expect(strstr(text, line), "docs/measured/plan.md lacks: %s", line);
+    cr_expect(strstr(text, line), "%s lacks: %s", path, line);
+}
+
+static void expect_documented(const char *line)
+{
+    expect_in("docs/measured/plan.md", line);
 }
 
 Test(published, one_fitted_row_predicts_the_others_within_3_points)
@@ -295,4 +301,46 @@ Test(published, parameters_gradients_and_states_match_papers)
                 "row %zu: %.4g GB planned, %.4g published", i, planned,
                 row->published);
     }
+}
+
+/* "845,799" */
+static void with_comma(int64_t value, char out[32])
+{
+    snprintf(out, 32, "%d,%03d", (int)(value / 1000), (int)(value % 1000));
+}
+
+Test(published, longest_samples_with_an_mlp_in_pieces)
+{
+    static const char *const places[] = {"none", "cpu"};
+    const struct table llama = {.model = "Llama 3.1 8B"};
+    struct train_job job = train_job_default();
+    const struct plan_search search = {.job = &job, .world = 1};
+    job.model.config = config_of(&llama);
+    json_object_set_new(
+            job.model.config, "max_position_embeddings", json_integer(1 << 22));
+    job.device.backend = DEVICE_CUDA;
+    job.device.memory_limit = 78ull << 30;
+    job.device.host_memory_limit = 1ull << 42;
+    job.train.per_device_train_batch_size = 1;
+    job.train.gradient_checkpointing.mode = CHECKPOINTING_FULL;
+    job.optim.state_type = OPTIM_STATE_8BIT;
+    job.offload.optimizer = job.offload.params = OFFLOAD_CPU;
+    job.control.socket = CONTROL_NONE;
+    for (int place = 0; place < 2; place++) {
+        char line[120], most[2][32];
+        job.offload.activations = place ? OFFLOAD_CPU : OFFLOAD_NONE;
+        for (int is_auto = 0; is_auto < 2; is_auto++) {
+            struct plan_most_found found;
+            job.train.tiled_mlp = !is_auto;
+            cr_assert_eq(
+                    plan_search_most(&search, PLAN_MOST_SEQ, false, &found),
+                    ZD_OK, "%s", zd_error_get()->what);
+            with_comma(found.value, most[is_auto]);
+        }
+        snprintf(
+                line, sizeof line, "| `%s` | %s | %s |", places[place], most[0],
+                most[1]);
+        expect_in("docs/plan.md", line);
+    }
+    json_decref(job.model.config);
 }

@@ -191,3 +191,56 @@ Test(search, few_micro_batches_stand_for_many)
     cr_expect_eq(bytes[0], bytes[1]);
     json_decref(job.model.config);
 }
+
+/* Does a plan of the job fit, and does the search say so too? *pieces_out: of
+ * the MLP, in the plan. */
+static bool fits(const struct train_job *job, int *pieces_out)
+{
+    struct plan_search search = {.job = job, .world = 1};
+    struct plan_query query = plan_query_job(&search);
+    struct plan_found *found;
+    struct job_plan plan;
+    int count;
+    bool fits = job_plan_build(job, 1, 0, NULL, &plan) == ZD_OK;
+    *pieces_out = fits ? plan.shape.mlp_pieces : 0;
+    cr_expect(!fits || plan.chose_pieces == (*pieces_out > 1));
+    if (fits)
+        job_plan_fini(&plan);
+    cr_assert(fits || zd_error_get()->status == ZD_ERR_UNFIT);
+    zd_error_clear();
+    cr_assert_eq(plan_search_run(&query, &found, &count), ZD_OK);
+    cr_expect_eq(count > 0, fits);
+    free(found);
+    return fits;
+}
+
+/* Of 4096 tokens: the fewest pieces that fit, and not shorter than 512. */
+Test(search, auto_cuts_the_mlp_only_as_far_as_it_must)
+{
+    struct train_job job = plan_job(64, 1024, 4, 256), given = job;
+    int pieces;
+    job.train.per_device_train_batch_size = 16;
+    job.device.host_memory_limit = 1ull << 40;
+    for (int mode = 0; mode < 2; mode++) {
+        uint64_t least = 0;
+        job.train.gradient_checkpointing.mode =
+                mode ? CHECKPOINTING_FULL : CHECKPOINTING_AUTO;
+        for (int p = 1; p <= 8; p *= 2) {
+            given = job;
+            given.train.tiled_mlp = p;
+            given.train.gradient_checkpointing.mode = CHECKPOINTING_FULL;
+            job.device.memory_limit = least = device_of(&given, 1);
+            cr_expect(fits(&job, &pieces), "%d", p);
+            cr_expect(mode ? pieces == p : (pieces > 1) == (p > 1));
+        }
+        job.device.memory_limit = least - 1;
+        cr_expect(!fits(&job, &pieces), "%d", pieces);
+        job.device.memory_limit = 0;
+    }
+    given.device.memory_limit = device_of(&given, 1);
+    given.train.tiled_mlp = 1;
+    struct job_plan plan;
+    cr_assert_eq(job_plan_build(&given, 1, 0, NULL, &plan), ZD_ERR_UNFIT);
+    cr_expect(strstr(zd_error_get()->help, "--set train.tiled_mlp=auto"));
+    json_decref(job.model.config);
+}
