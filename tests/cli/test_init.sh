@@ -126,6 +126,9 @@ axolotl|65|[1, 2]\n|E0221
 axolotl|0|bf16: yes\nlearning_rate: 1e-4\nseed: 7\nsample_packing: off\n|^packing = false
 axolotl|0|bf16: yes\n|^dtype = "bf16"
 axolotl|0|sample_packing: true\n|^packing = "documents"
+axolotl|0|tiled_mlp: true\n|^tiled_mlp = "auto"
+axolotl|0|tiled_mlp_num_shards: 4\ntiled_mlp: true\n|^tiled_mlp = 4
+axolotl|0|tiled_mlp_num_shards: 4\n|^#   tiled_mlp_num_shards: tiled_mlp is not true
 axolotl|0|sample_packing: true\n|^long_documents = "drop"
 hf|0|{"train_file": "D", "packing": true, "output_dir": "o"}|^packing = "documents"
 hf|0|{"train_file": "D", "packing": true, "packing_strategy": "wrapped", "output_dir": "o"}|^packing = true
