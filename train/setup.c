@@ -470,7 +470,7 @@ void trainer_destroy(struct trainer *trainer)
     }
     zero_snapshot_destroy(trainer->snapshot);
     close_rows(trainer);
-    trainer_state_fini(trainer);
+    json_decref(trainer->history.rows);
     if (trainer->zero)
         zero_destroy(trainer->zero);
     if (trainer->model)

@@ -23,15 +23,21 @@ static double epoch_now(const struct trainer *trainer)
 
 /* --- the history ---------------------------------------------------------- */
 
-static struct state_row *add_row(struct trainer *trainer)
+static void add_real(json_t *object, const char *key, double value)
+{
+    if (isfinite(value))
+        json_object_set_new(object, key, json_real(value));
+}
+
+/* Of the step at hand; borrowed. */
+static json_t *add_row(struct trainer *trainer)
 {
     struct state_history *history = &trainer->history;
-    history->rows =
-            zd_grow(history->rows, &history->capacity, history->count + 1,
-                    sizeof *history->rows);
-    struct state_row *row = &history->rows[history->count++];
-    *row = (struct state_row){
-            trainer->state.step, epoch_now(trainer), NAN, NAN, NAN, NAN};
+    json_t *row = json_pack("{s:I}", "step", (json_int_t)trainer->state.step);
+    if (!history->rows)
+        history->rows = json_array();
+    add_real(row, "epoch", epoch_now(trainer));
+    json_array_append_new(history->rows, row);
     return row;
 }
 
@@ -49,11 +55,11 @@ void trainer_state_step(
     }
     if (!is_first && !(every >= 1 && report->step % (int64_t)every == 0))
         return;
-    struct state_row *row = add_row(trainer);
-    row->grad_norm = report->grad_norm;
-    row->learning_rate = report->learning_rate;
+    json_t *row = add_row(trainer);
+    add_real(row, "grad_norm", report->grad_norm);
+    add_real(row, "learning_rate", report->learning_rate);
     if (history->loss_count)
-        row->loss = history->loss_sum / (double)history->loss_count;
+        add_real(row, "loss", history->loss_sum / (double)history->loss_count);
     history->loss_sum = 0;
     history->loss_count = 0;
 }
@@ -61,57 +67,19 @@ void trainer_state_step(
 void trainer_state_eval(struct trainer *trainer, double eval_loss)
 {
     if (is_wanted(trainer))
-        add_row(trainer)->eval_loss = eval_loss;
-}
-
-void trainer_state_fini(struct trainer *trainer)
-{
-    free(trainer->history.rows);
-    trainer->history = (struct state_history){0};
-}
-
-/* --- reading -------------------------------------------------------------- */
-
-static double number_of(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static void take_history(struct trainer *trainer, const json_t *list)
-{
-    size_t i;
-    const json_t *entry;
-    json_array_foreach(list, i, entry)
-    {
-        double step = number_of(entry, "step");
-        if (!(step >= 0 && step <= (double)trainer->state.step))
-            continue;
-        struct state_row *row = add_row(trainer);
-        *row = (struct state_row){
-                (int64_t)step,
-                number_of(entry, "epoch"),
-                number_of(entry, "loss"),
-                number_of(entry, "grad_norm"),
-                number_of(entry, "learning_rate"),
-                number_of(entry, "eval_loss")};
-    }
+        add_real(add_row(trainer), "eval_loss", eval_loss);
 }
 
 void trainer_state_resume(struct trainer *trainer)
 {
     char path[PATH_MAX];
-    json_t *json;
-    if (!is_wanted(trainer) ||
-        strlen(trainer->resumed_from) + sizeof TRAINER_STATE_FILE + 1 >
-                sizeof path)
-        return;
-    fs_join(path, sizeof path, trainer->resumed_from, TRAINER_STATE_FILE);
     bool is_there;
-    enum zd_status status = fs_look(path, &is_there);
-    if (status == ZD_OK && !is_there)
-        return;
-    if (status == ZD_OK)
+    size_t i;
+    json_t *json = NULL, *row, *rows = json_array();
+    fs_join(path, sizeof path, trainer->resumed_from, TRAINER_STATE_FILE);
+    enum zd_status status =
+            is_wanted(trainer) ? fs_look(path, &is_there) : ZD_OK;
+    if (status == ZD_OK && is_wanted(trainer) && is_there)
         status = json_parse_file_upto(
                 path, (uint64_t)1 << 32, (size_t)1 << 26, &json);
     if (status != ZD_OK) {
@@ -119,35 +87,19 @@ void trainer_state_resume(struct trainer *trainer)
                 "the history of " TRAINER_STATE_FILE " begins anew: %s",
                 zd_error_get()->what);
         zd_error_clear();
-        return;
     }
-    take_history(trainer, json_object_get(json, "log_history"));
+    json_array_foreach(json_object_get(json, "log_history"), i, row)
+    {
+        const json_t *step = json_object_get(row, "step");
+        if (json_is_integer(step) && json_integer_value(step) >= 0 &&
+            json_integer_value(step) <= trainer->state.step)
+            json_array_append(rows, row);
+    }
     json_decref(json);
+    trainer->history.rows = rows;
 }
 
 /* --- writing -------------------------------------------------------------- */
-
-static void add_real(json_t *object, const char *key, double value)
-{
-    if (isfinite(value))
-        json_object_set_new(object, key, json_real(value));
-}
-
-static json_t *history_json(const struct state_history *history)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < history->count; i++) {
-        const struct state_row *row = &history->rows[i];
-        json_t *entry = json_pack("{s:I}", "step", row->step);
-        add_real(entry, "epoch", row->epoch);
-        add_real(entry, "loss", row->loss);
-        add_real(entry, "grad_norm", row->grad_norm);
-        add_real(entry, "learning_rate", row->learning_rate);
-        add_real(entry, "eval_loss", row->eval_loss);
-        json_array_append_new(list, entry);
-    }
-    return list;
-}
 
 /* The best one, where there is a checkpoint of its step. */
 static void add_best(json_t *json, const struct trainer *trainer)
@@ -185,6 +137,8 @@ static json_t *state_json(const struct trainer *trainer)
     const struct job_plan *plan = &trainer->plan;
     double settings[SETTINGS];
     live_settings(trainer, settings);
+    json_t *rows = trainer->history.rows ? json_incref(trainer->history.rows)
+                                         : json_array();
     double logging = settings[SET_LOGGING_STEPS];
     json_t *json = json_pack(
             "{s:I, s:I, s:b, s:b, s:b, s:o, s:I, s:I, s:I, s:I, s:I, s:{}, "
@@ -192,7 +146,7 @@ static json_t *state_json(const struct trainer *trainer)
             "eval_steps", (json_int_t)live_eval_steps(trainer), "global_step",
             (json_int_t)state->step, "is_hyper_param_search", false,
             "is_local_process_zero", true, "is_world_process_zero", true,
-            "log_history", history_json(&trainer->history), "logging_steps",
+            "log_history", rows, "logging_steps",
             logging >= 1 ? (json_int_t)logging : 0, "max_steps",
             (json_int_t)state->max_steps, "num_input_tokens_seen",
             (json_int_t)state->tokens_seen, "num_train_epochs",

@@ -15,14 +15,8 @@
 
 struct trainer;
 
-/* What was logged so far. */
-struct state_row {
-    int64_t step;
-    double epoch, loss, grad_norm, learning_rate, eval_loss; /* NaN: none */
-};
 struct state_history {
-    struct state_row *rows; /* owned */
-    size_t count, capacity;
+    json_t *rows;    /* of log_history; NULL: none yet; owned */
     double loss_sum; /* since the last row */
     int64_t loss_count;
 };
@@ -37,6 +31,5 @@ void trainer_state_resume(struct trainer *trainer);
 char *trainer_state_text(const struct trainer *trainer);
 /* Into output_dir; a disk that does not take it is told and survived. */
 void trainer_state_write(const struct trainer *trainer);
-void trainer_state_fini(struct trainer *trainer);
 
 #endif
