@@ -66,14 +66,14 @@ static void resumes_as_what_it_is(void)
     static const struct {
         const char *set, *says;
     } rows[] = {
-            {"lora.enabled=false", "without [lora]"},
-            {"lora.r=4", "rank 3"},
-            {"lora.rank_pattern={\".*q_proj\"=2}", "rank 2"},
+            {"lora.enabled=false", "lora.enabled = true"},
+            {"lora.r=4", "lora.r = 3"},
+            {"lora.rank_pattern={\".*q_proj\"=2}", "rank_pattern"},
             {"lora.lora_alpha=5", "lora_alpha"},
             {"lora.use_rslora=false", "use_rslora"},
             {"lora.alpha_pattern={\".*q_proj\"=1}", "alpha_pattern"},
             {"lora.use_dora=true", "use_dora"},
-            {"lora.target_modules=[\"q_proj\"]", "asks for none"},
+            {"lora.target_modules=[\"q_proj\"]", "target_modules"},
             {"lora.quantize_base=int8", "\"int8\""},
     };
     const char *dir = job_threads_dir(), *whole = job_threads_dir();

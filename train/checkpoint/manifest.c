@@ -41,7 +41,7 @@ static const char *state_type_name(const struct optim_options *optim)
     return format_name(formats[optim->state_type]);
 }
 
-/* Of adapters what may change; the rest is what they mean (match_adapter.c). */
+/* Of adapters what may change; the rest is what they mean (match.c). */
 json_t *manifest_settings(const struct train_job *job, int64_t global_batch)
 {
     static const char *const kept[] = {

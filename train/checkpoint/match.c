@@ -1,5 +1,7 @@
 /* match.c - is this checkpoint one of this run? The model and the
- * data must be the same; settings may change, and each change is said. */
+ * data must be the same, and of adapters what A and B mean: which modules have
+ * one, its rank, what B A is multiplied by, and the format of the base that
+ * they were trained on. Settings may change, and each change is said. */
 #include "base/log.h"
 #include "train/checkpoint/arrays.h"
 #include "train/checkpoint/checkpoint.h"
@@ -148,4 +150,57 @@ enum zd_status checkpoint_match_run(
     say_changes(before, now);
     json_decref(now);
     return ZD_OK;
+}
+
+/* --- adapters ------------------------------------------------------------- */
+
+static enum zd_status fail_adapter(
+        const struct checkpoint *checkpoint, const char *what,
+        const json_t *before, const json_t *now)
+{
+    char a[VALUE_TEXT], b[VALUE_TEXT];
+    ZD_FAIL(ZD_ERR_CONFIG, "E0817", "%s was made with %s = %s, which is %s now",
+            checkpoint_path(checkpoint), what, text_of(before, a),
+            text_of(now, b));
+    return zd_fail_help(
+            "give it back; or export the checkpoint, and go on from that in "
+            "another job.output_dir");
+}
+
+enum zd_status checkpoint_match_adapter(
+        const struct checkpoint *checkpoint, const struct job_plan *plan)
+{
+    static const char *const keys[] = {
+            "lora.r",
+            "lora.lora_alpha",
+            "lora.use_rslora",
+            "lora.use_dora",
+            "lora.target_modules",
+            "lora.rank_pattern",
+            "lora.alpha_pattern"};
+    const json_t *adapter =
+            json_object_get(checkpoint_manifest(checkpoint), "adapter");
+    const json_t *config = json_object_get(adapter, "config");
+    const json_t *codes = json_object_get(checkpoint_base(checkpoint), "codes");
+    if (!config != !plan->table.adapters)
+        return fail_adapter(
+                checkpoint, "lora.enabled", config ? json_true() : json_false(),
+                config ? json_false() : json_true());
+    for (size_t i = 0; config && i < sizeof keys / sizeof keys[0]; i++) {
+        const char *key = keys[i] + strlen("lora.");
+        const json_t *before = json_object_get(config, key);
+        const json_t *now = json_object_get(plan->adapter.json, key);
+        if (before ? !is_same(before, now) : json_object_size(now) > 0)
+            return fail_adapter(checkpoint, keys[i], before, now);
+    }
+    json_t *now = manifest_codes(&plan->table);
+    enum zd_status status =
+            !config || json_equal(codes, now) || (!codes && !now)
+                    ? ZD_OK
+                    : fail_adapter(
+                              checkpoint, "lora.quantize_base",
+                              codes ? codes : json_null(),
+                              now ? now : json_null());
+    json_decref(now);
+    return status;
 }

@@ -2,11 +2,12 @@
 
 #include "base/file/fs.h"
 #include "base/must.h"
-#include "train/report/trace_file.h"
 #include "train/trainer/trainer.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SPANS_MOST = 1 << 20, PIECE = 2048 };
 
@@ -185,50 +186,169 @@ bool trace_step(struct trainer *trainer)
     return trainer->trace && --trainer->trace->steps == 0;
 }
 
+/* --- the file -------------------------------------------------------------
+ */
+
+enum { LANES_NAMED = 1024 };
+struct about { /* a rank; plain bytes: broadcast */
+    int rank;
+    char host[64];
+    uint64_t count, dropped; /* spans */
+    double clock;            /* of its host, that the trace calls 0 */
+};
+
+/* Rank 0's, written beside and renamed over; elsewhere all 0. */
+struct output {
+    FILE *stream;
+    const char *path;
+    char beside[PATH_MAX];
+    const char *between;
+    uint64_t dropped;
+    bool named[LANES_NAMED]; /* lanes of the rank at hand */
+};
+
+static enum zd_status fail_write(const struct output *out, int error)
+{
+    return ZD_FAIL(
+            ZD_ERR_IO, "E0707", "cannot write %s: %s", out->path,
+            strerror(error));
+}
+
+static enum zd_status open_output(struct output *out, const char *job)
+{
+    if (snprintf(out->beside, PATH_MAX, "%s.tmp", out->path) >= PATH_MAX)
+        return fail_write(out, ENAMETOOLONG);
+    int fd = fs_create(out->beside, 0644);
+    out->stream = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!out->stream)
+        return fail_write(out, errno);
+    json_t *name = json_string(job);
+    fputs("{\"displayTimeUnit\": \"ms\", \"otherData\": {\"job\": ",
+          out->stream);
+    json_dumpf(name, out->stream, JSON_ENCODE_ANY);
+    fputs("},\n\"traceEvents\": [", out->stream);
+    json_decref(name);
+    out->between = "\n";
+    return ZD_OK;
+}
+
+/* `status`: of what was written. */
+static enum zd_status close_output(struct output *out, enum zd_status status)
+{
+    if (!out->stream)
+        return status;
+    fprintf(out->stream, "\n], \"droppedSpans\": %llu}\n",
+            (unsigned long long)out->dropped);
+    bool bad = fflush(out->stream) != 0 || ferror(out->stream);
+    if (status == ZD_OK && bad)
+        status = fail_write(out, errno);
+    bad = fclose(out->stream) != 0;
+    if (status == ZD_OK && (bad || rename(out->beside, out->path) != 0))
+        status = fail_write(out, errno);
+    if (status != ZD_OK)
+        unlink(out->beside);
+    return status;
+}
+
+/* Of a rank, or of a thread of it. */
+static void write_name(
+        struct output *out, const char *what, int pid, int tid,
+        const char *name)
+{
+    json_t *event = json_pack(
+            "{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name", what, "pid",
+            pid, "tid", tid, "args", "name", name);
+    fputs(out->between, out->stream);
+    json_dumpf(event, out->stream, 0);
+    json_decref(event);
+    out->between = ",\n";
+}
+
+/* Of the lanes beyond the last that is told, numbers stand for names. */
+static void name_lane(struct output *out, int rank, int lane)
+{
+    static const char *const names[] = {"trainer", "down", "up"};
+    char text[64];
+    if (lane >= LANES_NAMED || out->named[lane])
+        return;
+    out->named[lane] = true;
+    snprintf(text, sizeof text, "host %d", lane - LANE_WORKERS);
+    write_name(
+            out, "thread_name", rank, lane,
+            lane < LANE_WORKERS ? names[lane] : text);
+}
+
+static void write_spans(
+        struct output *out, const struct about *about, const struct span *spans,
+        size_t count)
+{
+    static const char *const numbers[] = {"number", "bytes", "bytes", "chunk"};
+    for (size_t i = 0; i < count; i++) {
+        const struct span *span = &spans[i];
+        int kind = span->lane < LANE_WORKERS ? span->lane : LANE_WORKERS;
+        double begin = 1e6 * (span->begin - about->clock);
+        name_lane(out, about->rank, span->lane);
+        fprintf(out->stream, ",\n{\"ph\": \"X\", \"name\": \"%s", span->name);
+        if (strcmp(span->name, "layer") == 0)
+            fprintf(out->stream, " %lld", (long long)span->number);
+        fprintf(out->stream,
+                "\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f",
+                about->rank, span->lane, begin > 0 ? begin : 0,
+                1e6 * (span->end - span->begin));
+        if (span->number >= 0)
+            fprintf(out->stream, ", \"args\": {\"%s\": %lld}", numbers[kind],
+                    (long long)span->number);
+        fputc('}', out->stream);
+    }
+}
+
 /* --- the end ---------------------------------------------------------------
  */
 
 /* Rank r's spans, in pieces that all ranks receive and rank 0 writes. */
 static enum zd_status pass_on(
-        const struct trainer *trainer, struct trace_file *file, int r,
+        const struct trainer *trainer, struct output *out, int r,
         struct span *piece)
 {
     struct comm *comm = trainer->comm;
     const struct trace *trace = trainer->trace;
-    bool is_mine = comm_rank(comm) == r;
+    char name[128];
     size_t count;
-    struct trace_rank about = {.rank = r};
+    struct about about = {.rank = r};
     const struct span *mine = spans_get(trace->spans, &count, &about.dropped);
     about.count = count;
     about.clock = trace->clock;
     snprintf(about.host, sizeof about.host, "%s", comm_host(comm));
     ZD_TRY(comm_broadcast(comm, &about, sizeof about, r));
-    trace_file_rank(file, &about);
+    snprintf(name, sizeof name, "rank %d (%s)", r, about.host);
+    if (out->stream)
+        write_name(out, "process_name", r, 0, name);
+    out->dropped += about.dropped;
+    memset(out->named, 0, sizeof out->named);
     for (uint64_t at = 0; at < about.count; at += PIECE) {
         size_t here = about.count - at < PIECE ? about.count - at : PIECE;
-        if (is_mine)
+        if (comm_rank(comm) == r)
             memcpy(piece, mine + at, here * sizeof *piece);
         ZD_TRY(comm_broadcast(comm, piece, here * sizeof *piece, r));
-        trace_file_spans(file, &about, piece, here);
+        if (out->stream)
+            write_spans(out, &about, piece, here);
     }
     return ZD_OK;
 }
 
-static enum zd_status write_all(
-        struct trainer *trainer, const char *path, struct span *piece)
+static enum zd_status write_all(struct trainer *trainer, const char *path)
 {
-    struct trace_file *file = NULL; /* of other ranks: none */
+    struct output out = {.path = path};
     enum zd_status status = ZD_OK;
+    struct span *piece = zd_array(PIECE, sizeof *piece);
     if (trainer_is_first(trainer))
-        status = trace_file_open(path, trainer->job->job.name, &file);
+        status = open_output(&out, trainer->job->job.name);
     status = comm_agree(trainer->comm, status);
     for (int r = 0; status == ZD_OK && r < comm_size(trainer->comm); r++)
-        status = pass_on(trainer, file, r, piece);
-    if (status != ZD_OK) {
-        trace_file_abandon(file);
-        return status;
-    }
-    return comm_agree(trainer->comm, trace_file_close(file));
+        status = pass_on(trainer, &out, r, piece);
+    free(piece);
+    enum zd_status closed = close_output(&out, status);
+    return status == ZD_OK ? comm_agree(trainer->comm, closed) : closed;
 }
 
 enum zd_status trace_end(struct trainer *trainer, char *path_out)
@@ -246,11 +366,9 @@ enum zd_status trace_end(struct trainer *trainer, char *path_out)
             name, sizeof name, "profile-%06lld.json",
             (long long)trace->first_step);
     fs_join(path_out, PATH_MAX, trainer->job->job.output_dir, name);
-    struct span *piece = zd_array(PIECE, sizeof *piece);
     status = comm_agree(trainer->comm, status);
     if (status == ZD_OK)
-        status = write_all(trainer, path_out, piece);
-    free(piece);
+        status = write_all(trainer, path_out);
     trainer->trace = NULL;
     trace_destroy(trace);
     return status;

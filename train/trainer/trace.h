@@ -6,7 +6,8 @@
  *   trace_end     the ranks' spans go to rank 0, one rank after the other, and
  *                 from there to output_dir/profile-STEP.json, which
  *                 chrome://tracing and ui.perfetto.dev read: pid is the rank,
- *                 tid the thread
+ *                 tid the thread. Source: "Trace Event Format", the complete
+ *                 events ("X": ts and dur in microseconds) and metadata ("M")
  *
  *     step > data | forward > layer > gather  | backward > .. | reduce | ..
  *

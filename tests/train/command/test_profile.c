@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { STEPS = 5, LAYERS = 6, MICROS = 2, DEPTH_MOST = 32 };
 
@@ -138,11 +139,28 @@ static bool has_phases(const json_t *trace, int rank)
     return all;
 }
 
+/* The folder may be a group's, and a link in it another member's. */
+static bool link_kept(const char *dir, bool is_made)
+{
+    char out[PATH_MAX], kept[PATH_MAX], link[PATH_MAX], *text = NULL;
+    fs_join(out, sizeof out, dir, "out");
+    fs_join(kept, sizeof kept, dir, "kept");
+    fs_join(link, sizeof link, out, "profile-000003.json.tmp");
+    if (!is_made)
+        return fs_make_dirs(out) == ZD_OK &&
+               fs_write_file(kept, "kept", 4) == ZD_OK &&
+               symlink(kept, link) == 0;
+    bool is_kept = fs_read_file(kept, 1 << 20, &text, NULL) == ZD_OK &&
+                   strcmp(text, "kept") == 0;
+    free(text);
+    return is_kept;
+}
+
 static void traced(int world)
 {
     struct commander commander;
     const char *plain = job_threads_dir(), *dir = job_threads_dir();
-    bool ran = run(plain, world, "", NULL);
+    bool ran = run(plain, world, "", NULL) && link_kept(dir, false);
     commander_init(&commander);
     commander_add(&commander, 2, COMMAND_PROFILE)->steps = 2;
     commander_add(&commander, 3, COMMAND_PROFILE)->steps = 1;
@@ -166,6 +184,8 @@ static void traced(int world)
     tap_ok(nested, "world %d: spans of a thread are nested", world);
     tap_ok(ran && same_training(plain, dir, STEPS),
            "world %d: no bit is another", world);
+    tap_ok(link_kept(dir, true), "world %d: nor is it written through a link",
+           world);
     json_decref(trace);
     commander_fini(&commander);
 }

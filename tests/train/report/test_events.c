@@ -1,5 +1,4 @@
 #include "train/report/events.h"
-#include "train/report/trace_file.h"
 
 #include "base/file/fs.h"
 #include "base/log.h"
@@ -170,22 +169,4 @@ Test(train_events, a_start_that_is_refused_leaves_no_trace)
     events_close(events);
     cr_expect_str_eq(
             json_string_value(json_object_get(line(0), "state")), "starting");
-}
-
-/* The folder may be a group's, and the link another member's. */
-Test(train_events, a_profile_is_not_written_through_a_link)
-{
-    struct trace_file *file;
-    char profile[80], beside[96];
-    cr_assert_eq(fs_write_file(path, "kept", 4), ZD_OK);
-    snprintf(profile, sizeof profile, "%s/profile-1.json", dir);
-    snprintf(beside, sizeof beside, "%s.tmp", profile);
-    cr_assert_eq(symlink("events.jsonl", beside), 0);
-    cr_assert_eq(trace_file_open(profile, "job", &file), ZD_OK);
-    cr_assert_eq(trace_file_close(file), ZD_OK);
-    char *text;
-    cr_assert_eq(fs_read_file(path, 1 << 20, &text, NULL), ZD_OK);
-    cr_expect_str_eq(text, "kept");
-    free(text);
-    cr_expect(fs_exists(profile));
 }
