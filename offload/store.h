@@ -64,7 +64,8 @@ struct store_file;
 enum zd_status store_file_create(
         const struct store_request *request, struct store_file **file_out);
 void store_file_destroy(struct store_file *file); /* NULL is accepted */
-/* Chunks of `list` will be acquired in about this order, each once: read ahead.
+/* Chunks of `list` will be acquired, each once, by workers that take them in
+ * this order: read ahead.
  * Before the next list every one of them has been released. What an earlier
  * list wrote is read as it was written; what this one writes and does not read
  * is written whole. */

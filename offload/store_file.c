@@ -13,9 +13,9 @@
  * that has not been written. A buffer that the list will change is ready only
  * when its write is over, so a record in the file is never a mixture of two.
  *
- * Buffers are reserved in the order of the list. A worker that comes early for
- * a later chunk is served first; when every buffer is ready for others, the one
- * for the last of them is taken back (it is read again in its turn).
+ * Buffers are reserved in the order of the list, and workers come for chunks in
+ * that order, each for one at a time: those that come early wait for their
+ * turn.
  *
  * Threads: `lock` guards all that changes; bytes of a buffer belong to the disk
  * while it reads or writes, then to the worker that acquired it. After the
@@ -40,7 +40,6 @@ struct buffer {
     int chunk;        /* whose bytes it has, or NO_CHUNK */
     unsigned valid;   /* parts that are as they were written last */
     bool is_reserved; /* for a worker of the list; else spare */
-    int waiting;      /* workers that wait for this reservation */
     bool is_held;
     int reading, writing; /* ops under way */
     uint64_t used;        /* when it became spare */
@@ -60,10 +59,7 @@ struct store_file {
     struct store_list list;
     unsigned reads, writes; /* of the list, as far as the file has them */
     int ahead;              /* chunks of the list before it were reserved */
-    uint64_t list_number;
-    uint64_t *reserved_in; /* by chunk: number of the list that it was last
-                              reserved for */
-    int *buffer_of;        /* by chunk, or NO_BUFFER */
+    int *buffer_of;         /* by chunk, or NO_BUFFER */
     int writes_under_way, reads_under_way;
     uint64_t clock;       /* for buffer.used */
     struct aio_op failed; /* the first op that failed */
@@ -210,7 +206,6 @@ static bool reserve(struct store_file *file, int chunk)
     if (buffer->chunk != chunk)
         give_to(file, buffer, chunk);
     buffer->is_reserved = true;
-    file->reserved_in[chunk] = file->list_number;
     unsigned missing = file->reads & ~buffer->valid;
     if (missing)
         read_parts(file, buffer, missing);
@@ -220,37 +215,13 @@ static bool reserve(struct store_file *file, int chunk)
 static void reserve_ahead(struct store_file *file)
 {
     int end = file->list.first + file->list.count;
-    for (; file->ahead < end && !file->has_failed; file->ahead++)
-        if (file->reserved_in[file->ahead] != file->list_number &&
-            !reserve(file, file->ahead))
-            return;
+    while (file->ahead < end && !file->has_failed && reserve(file, file->ahead))
+        file->ahead++;
 }
 
 static bool is_ready(const struct store_file *file, const struct buffer *buffer)
 {
     return !buffer->reading && !(buffer->writing && file->writes);
-}
-
-/* Every buffer may be ready for chunks that only the caller could acquire: take
- * back that of the last of them. */
-static void take_back(struct store_file *file)
-{
-    struct buffer *last = NULL;
-    for (int i = 0; i < file->buffer_count; i++) {
-        struct buffer *buffer = &file->buffers[i];
-        if (buffer->reading || buffer->writing)
-            return; /* it will soon be changed */
-        if (buffer->is_reserved && !buffer->is_held && !buffer->waiting &&
-            (!last || buffer->chunk > last->chunk))
-            last = buffer;
-    }
-    if (!last)
-        return;
-    if (last->chunk < file->ahead)
-        file->ahead = last->chunk;
-    file->reserved_in[last->chunk] = 0;
-    last->is_reserved = false;
-    last->used = ++file->clock;
 }
 
 /* --- the store ------------------------------------------------------------ */
@@ -275,7 +246,6 @@ enum zd_status store_file_begin(
     file->reads = list->reads & file->in_file;
     file->writes = list->writes & file->in_file;
     file->ahead = list->first + (file->reads | file->writes ? 0 : list->count);
-    file->list_number++;
     if (file->has_failed)
         status = fail(file);
     else
@@ -291,21 +261,10 @@ static struct buffer *wait_ready(struct store_file *file, int chunk)
         if (file->has_failed)
             return NULL;
         struct buffer *buffer = reserved_for(file, chunk);
-        if (!buffer) {
-            if (!reserve(file, chunk)) {
-                take_back(file);
-                reserve(file, chunk);
-            }
-            buffer = reserved_for(file, chunk);
-        }
         if (buffer && is_ready(file, buffer))
             return buffer;
         double start = clock_seconds();
-        if (buffer)
-            buffer->waiting++;
         pthread_cond_wait(&file->changed, &file->lock);
-        if (buffer)
-            buffer->waiting--;
         file->wait_seconds += clock_seconds() - start;
     }
 }
@@ -402,7 +361,6 @@ void store_file_destroy(struct store_file *file)
     pthread_cond_destroy(&file->changed);
     pthread_mutex_destroy(&file->lock);
     free(file->offsets);
-    free(file->reserved_in);
     free(file->buffer_of);
     free(file);
 }
@@ -435,7 +393,6 @@ static struct store_file *file_alloc(const struct store_request *request)
     struct store_file *file =
             zd_array(1, sizeof *file + (size_t)buffers * sizeof *file->buffers);
     file->offsets = zd_array(chunks, sizeof *file->offsets);
-    file->reserved_in = zd_array(chunks, sizeof *file->reserved_in);
     file->buffer_of = zd_array(chunks, sizeof *file->buffer_of);
     file->request = *request;
     file->buffer_count = buffers;

@@ -174,7 +174,6 @@ static struct arrays arrays_of(
 struct team {
     struct store_case *test;
     const struct store_list *list;
-    const int *order;
     atomic_int next, wrong;
     atomic_bool failed;
     pthread_mutex_t lock;
@@ -220,8 +219,7 @@ static void *work(void *arg)
         int i = atomic_fetch_add(&team->next, 1);
         if (i >= team->list->count || atomic_load(&team->failed))
             return NULL;
-        if (use(team, team->list->first + (team->order ? team->order[i] : i)) ==
-            ZD_OK)
+        if (use(team, team->list->first + i) == ZD_OK)
             continue;
         pthread_mutex_lock(&team->lock);
         if (!atomic_exchange(&team->failed, true))
@@ -232,14 +230,11 @@ static void *work(void *arg)
 }
 
 int case_go_through(
-        struct store_case *test, const struct store_list *list,
-        const int *order, int workers, struct zd_error *error_out)
+        struct store_case *test, const struct store_list *list, int workers,
+        struct zd_error *error_out)
 {
     struct team team = {
-            .test = test,
-            .list = list,
-            .order = order,
-            .lock = PTHREAD_MUTEX_INITIALIZER};
+            .test = test, .list = list, .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[CASE_WORKERS_MAX];
     if (store_file_begin(test->store, list) != ZD_OK) {
         if (error_out)
@@ -265,29 +260,15 @@ static unsigned random_below(unsigned *seed, unsigned limit)
     return (unsigned)(((uint64_t)*seed * limit) >> 32);
 }
 
-static void shuffle(int *numbers, int count, unsigned *seed)
-{
-    for (int i = count - 1; i > 0; i--) {
-        int j = (int)random_below(seed, (unsigned)i + 1);
-        int number = numbers[i];
-        numbers[i] = numbers[j];
-        numbers[j] = number;
-    }
-}
-
 int case_random_lists(
         struct store_case *test, int lists, int workers, unsigned seed)
 {
-    int order[CASE_CHUNKS_MAX], wrong = 0;
+    int wrong = 0;
     for (int i = 0; i < lists; i++) {
         unsigned kind = random_below(&seed, 4);
         int count = (int)random_below(&seed, (unsigned)test->chunk_count + 1);
         if (kind == 0)
             count = test->chunk_count;
-        for (int c = 0; c < test->chunk_count; c++)
-            order[c] = c;
-        if (kind > 1)
-            shuffle(order, count, &seed);
         struct store_list list = {
                 .first = (int)random_below(
                         &seed, (unsigned)(test->chunk_count - count + 1)),
@@ -296,7 +277,7 @@ int case_random_lists(
                 .writes = random_below(&seed, 16)};
         if (count == 0)
             continue;
-        int found = case_go_through(test, &list, order, workers, NULL);
+        int found = case_go_through(test, &list, workers, NULL);
         if (found)
             return found < 0 ? found : wrong + found;
         if (random_below(&seed, 5) == 0 &&

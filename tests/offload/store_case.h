@@ -41,15 +41,12 @@ void case_init(struct store_case *test, const struct store_setup *setup);
 void case_fini(struct store_case *test);
 
 /* `workers` go through the list: they read what it reads and compare, write
- * what it writes. `order`: its chunks, from 0, as they are acquired. Returns
- * the number of arrays that differ from the model, or -1 when a call failed
- * (*error_out).
- */
+ * what it writes. Returns the number of arrays that differ from the model, or
+ * -1 when a call failed (*error_out). */
 int case_go_through(
-        struct store_case *test, const struct store_list *list,
-        const int *order, int workers, struct zd_error *error_out);
-/* Random lists, overlapping, forwards and at random, `workers` on each; the
- * same as above, summed. */
+        struct store_case *test, const struct store_list *list, int workers,
+        struct zd_error *error_out);
+/* Random lists, overlapping, `workers` on each; the same as above, summed. */
 int case_random_lists(
         struct store_case *test, int lists, int workers, unsigned seed);
 

@@ -92,7 +92,7 @@ static void take_every_buffer(struct store_case *test)
     int half = test->chunk_count / 2;
     cr_assert(record_ring_count(&test->request, test->chunk_count) <= half);
     struct store_list list = {test->chunk_count - half, half, CHUNK_STATES, 0};
-    cr_expect(case_go_through(test, &list, NULL, 1, NULL) == 0);
+    cr_expect(case_go_through(test, &list, 1, NULL) == 0);
     moved(test);
 }
 
@@ -127,7 +127,7 @@ Test(store_file, only_the_parts_of_a_list_are_moved)
                 all_chunks(&test, lists[i].reads, lists[i].writes);
         if (i > 0)
             take_every_buffer(&test);
-        cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
+        cr_expect(case_go_through(&test, &list, 1, NULL) == 0);
         struct offload_report report = moved(&test);
         cr_expect(report.disk_read_bytes == lists[i].read, "list %zu", i);
         cr_expect(report.disk_written_bytes == lists[i].written, "list %zu", i);
@@ -141,7 +141,7 @@ Test(store_file, slots_in_memory_cost_no_transfer)
     case_init(&test, &plain);
     struct store_list list = all_chunks(&test, CHUNK_SLOT, CHUNK_SLOT);
     for (int i = 0; i < 3; i++)
-        cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
+        cr_expect(case_go_through(&test, &list, 2, NULL) == 0);
     struct offload_report report = moved(&test);
     cr_expect(report.disk_read_bytes + report.disk_written_bytes == 0);
     case_fini(&test);
@@ -155,9 +155,9 @@ Test(store_file, chunks_that_stay_in_their_buffers_are_not_read)
     setup.threads = 16;
     case_init(&test, &setup);
     struct store_list list = all_chunks(&test, 0, CHUNK_STATES);
-    cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
+    cr_expect(case_go_through(&test, &list, 2, NULL) == 0);
     list.reads = CHUNK_STATES;
-    cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
+    cr_expect(case_go_through(&test, &list, 2, NULL) == 0);
     struct offload_report report = moved(&test);
     cr_expect(report.disk_read_bytes == 0);
     cr_expect(report.disk_written_bytes == 2 * test.file_bytes);
@@ -176,7 +176,7 @@ Test(store_file, all_is_in_the_file_after_the_finish)
     int fd = open_file(test.place.file_name);
     size_t at = test.file_bytes - AIO_ALIGN;
     unsigned char begin[16], last[16] = {0};
-    cr_expect(case_go_through(&test, &list, NULL, 1, NULL) == 0);
+    cr_expect(case_go_through(&test, &list, 1, NULL) == 0);
     cr_expect(store_file_finish(test.store) == ZD_OK);
     /* the last chunk is fp32 masters and m: its last page has some of m */
     cr_expect(pread(fd, begin, sizeof begin, (off_t)at) == sizeof begin);
@@ -197,7 +197,7 @@ Test(store_file, chunks_that_no_one_acquires_do_no_harm)
         struct store_list list = all_chunks(&test, part, part);
         cr_expect(store_file_begin(test.store, &list) == ZD_OK);
         list.reads = list.writes = CHUNK_STATES | CHUNK_SLOT;
-        cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
+        cr_expect(case_go_through(&test, &list, 2, NULL) == 0);
     }
     case_fini(&test);
 }
@@ -210,18 +210,18 @@ Test(store_file, a_read_that_fails_is_reported_and_no_one_waits)
     struct zd_error error = {0};
     case_init(&test, &plain);
     struct store_list list = all_chunks(&test, CHUNK_STATES, CHUNK_STATES);
-    cr_expect(case_go_through(&test, &list, NULL, 2, NULL) == 0);
+    cr_expect(case_go_through(&test, &list, 2, NULL) == 0);
     cr_expect(store_file_finish(test.store) == ZD_OK);
     int fd = open_file(test.place.file_name);
     cr_assert(ftruncate(fd, 8192) == 0);
     close(fd);
     list.writes = 0;
-    cr_expect(case_go_through(&test, &list, NULL, 3, &error) == -1);
+    cr_expect(case_go_through(&test, &list, 3, &error) == -1);
     cr_expect(error.status == ZD_ERR_IO);
     cr_expect_str_eq(error.code, "E0851");
     cr_expect(strstr(error.where, test.place.file_name));
     /* and so do all that follow, none of which hangs */
-    cr_expect(case_go_through(&test, &list, NULL, 3, &error) == -1);
+    cr_expect(case_go_through(&test, &list, 3, &error) == -1);
     cr_expect(store_file_finish(test.store) == ZD_ERR_IO);
     zd_error_clear();
     case_fini(&test);
@@ -238,7 +238,7 @@ Test(store_file, a_write_that_fails_is_reported_and_no_one_waits)
     list.count = 1;
     signal(SIGXFSZ, SIG_IGN);
     cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-    int found = case_go_through(&test, &list, NULL, 1, NULL);
+    int found = case_go_through(&test, &list, 1, NULL);
     enum zd_status status = store_file_finish(test.store);
     limit.rlim_cur = RLIM_INFINITY; /* Criterion writes too */
     setrlimit(RLIMIT_FSIZE, &limit);
