@@ -22,7 +22,7 @@ struct cli_args { /* what was typed; strings borrowed from argv */
             *from_axolotl, *from_llamafactory, *from_torchtune; /* of init */
     struct cli_list sets, adapters, prompts;
     int64_t world, per_node, max_steps, stop_after, max_new_tokens, seed;
-    double temperature, top_p, price, seconds;
+    double temperature, top_p, seconds;
     int64_t threads;
     int64_t count;
     bool all, print, json, quiet, double_quant, merge, verbose, no_progress,

@@ -27,7 +27,6 @@ static const struct cli_option options[] = {
 {"max", 0, "batch|seq|model", CLI_CHOICE, ARG(max), "batch|seq|model", "Find the largest value that fits; the rest stays as it is (with --fit it may change)"},
 {"min", 0, "world", CLI_CHOICE, ARG(min), "world", "The fewest ranks that the job fits on"},
 {"machine", 0, "NAME", CLI_CHOICE, ARG(machine), "here|h100|h200|a100|4090|amx|cpu", "Machine to predict times for; default: this machine's calibration, else a table for the backend"},
-{"price", 0, "P", CLI_REAL, ARG(price), NULL, "Price of a device-hour, for the cost of the job by its predicted time"},
 {"seconds", 0, "N", CLI_SOME, ARG(seconds), NULL, "Measure for about N seconds (120)"},
 {"threads", 0, "N", CLI_COUNT, ARG(threads), NULL, "Threads of a rank; default: OMP_NUM_THREADS, else from the affinity mask, as a run takes them"},
 {"json", 0, NULL, CLI_FLAG, ARG(json), NULL, "The same as --format json"},
@@ -78,7 +77,7 @@ static const struct cli_command commands[] = {
     "--data takes a file, a folder of data (a hub's too) or a pattern such as \"data/*.jsonl\". "
     "For a model and data: the job predicted to be the fastest of those that fit this machine, with a reason after each line. The whole model trains if it fits, else adapters. "
     "Every key of another trainer's file becomes a value, or a comment if training is the same without it; one that would change training is an error (78)."},
-{"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine price format set", "",
+{"plan", "[FILE]", 0, 1, "job world per-node device-memory host-memory disk fit allow write max min machine format set", "",
     "Plan memory and traffic of a job on N ranks; search for what fits", command_plan, "commands",
     "Without --world the plan is for one rank. Of the model, only config.json is needed. Where no GPU is seen the plan is the CPU's; --set device.backend=cuda plans for a machine with GPUs, "
     "K of them in a node, and NCCL between them where this zerod was built with it."},
@@ -149,8 +148,6 @@ static enum zd_status check_plan(const struct cli_args *args)
         what = "--allow needs --fit";
     else if (args->disk && !args->fit && !args->max && !args->min)
         what = "--disk needs --fit, --max or --min";
-    else if (args->price > 0 && (args->fit || args->max || args->min))
-        what = "--price cannot be combined with --fit, --max or --min";
     if (!what)
         return ZD_OK;
     ZD_FAIL(ZD_ERR_USAGE, "E0101", "zerod plan: %s", what);

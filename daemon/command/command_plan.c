@@ -97,7 +97,7 @@ static void tell(
     if (cli_wants_json(args)) {
         json_t *json = job_plan_json(plan, NULL);
         json_object_set_new(
-                json, "predicted", plan_advice_json(advice, plan, machine));
+                json, "predicted", plan_advice_json(advice, machine));
         json_object_set_new(json, "phases", plan_peaks_json(job, plan));
         output_json(json);
         json_decref(json);
@@ -124,8 +124,7 @@ static enum zd_status plan_one(
     model_config_warn(&plan.config);
     enum zd_status status = cli_machine(args, job, &here, &machine);
     if (status == ZD_OK)
-        status = plan_advise(
-                options, &plan, machine, per_node, args->price, &advice);
+        status = plan_advise(options, &plan, machine, per_node, &advice);
     if (status == ZD_OK)
         tell(args, options, &plan, &advice, machine);
     job_plan_fini(&plan);

@@ -215,14 +215,12 @@ ok '  likewise with --fit and --max' eval 'call 0 plan --job job.toml --fit --fo
 # --- the time that is predicted ---
 number() { sed -n "s/.*\"$1\": \([0-9.e-]*\),*$/\1/p" out | head -n 1; }
 ok 'a plan says how long a step takes' eval 'call 0 plan --job job.toml --world 2 && has "^predicted [0-9.]+ s a step, [0-9.]+[kM]? tokens/s, on (cpu|amx), by its table$" out &&
-    has "^ +3 steps: [0-9.]+ s$" out && has " binds: twice as fast, a step would take " out'
-ok '  and what it costs' eval 'call 0 plan --job job.toml --world 2 --price 2.5 --machine h100 && has " s, costs [0-9.]+ .2.50 per device-hour.$" out &&
-    call 0 plan --job job.toml --world 2 --machine cpu --set train.max_steps=1000000000 && has "^ +1000000000 steps: [0-9]+ days$" out'
-ok '  its days, money and tokens follow from the step' eval 'call 0 plan --job job.toml --world 8 --price 2.5 --machine h100 --format json && python3 -I -c "import json, math
+    has "^ +3 steps: [0-9.]+ s$" out && has " binds$" out'
+ok '  in days, where it takes some' eval 'call 0 plan --job job.toml --world 2 --machine cpu --set train.max_steps=1000000000 && has "^ +1000000000 steps: [0-9]+ days$" out'
+ok '  its days follow from the step' eval 'call 0 plan --job job.toml --world 8 --machine h100 --format json && python3 -I -c "import json, math
 told = json.load(open(\"out\"))[\"predicted\"]
 step = told[\"step_seconds\"]
-assert math.isclose(told[\"days\"], 3 * step / 86400) and math.isclose(told[\"money\"], 3 * step / 3600 * 8 * 2.5), told
-assert told[\"step_seconds_if_twice_as_fast\"] < step, told"'
+assert math.isclose(told[\"days\"], 3 * step / 86400), told"'
 ok '  what helps most is taken from there' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=full --format json &&
     before=$(number step_seconds) && line=$(arguments) && [ -n "$line" ] &&
     after=$(sed -n "/\"change\"/,/}/s/.*\"step_seconds\": \([0-9.e-]*\),*$/\1/p" out) &&
@@ -317,8 +315,6 @@ done <<'ROWS'
 64|--world 2 --fit --allow optim,everything
 64|--world 2 --fit --allow lora,quantise
 64|--world 2 --disk 1TB
-64|--world 2 --fit --price 2
-64|--world 2 --price -2
 64|--world 2 --explain
 64|--world 2 --html plan.html
 64|--world 2 --fit --machine abacus
@@ -382,9 +378,9 @@ ok '  and with less room' eval 'call 0 plan --job job.toml --world 1 --set train
 ok '  as JSON' eval 'call 0 plan --job job.toml --world 1 --format json --set train.gradient_checkpointing=every:2 --set optim.name=sgd &&
     has "\"gradient_checkpointing\": \"every:2\"" out && has "\"optimizer\": \"sgd\"" out && has "\"accumulate\": \"device\"" out'
 ok 'all on disk: bytes per parameter' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. \
-    --set offload.params=nvme && has "^disk bytes per trained parameter [0-9.]+: file" out && ! has "^host bytes" out'
+    --set offload.params=nvme && has "^disk bytes per trained parameter [0-9.]+$" out && ! has "^host bytes" out'
 ok 'slots in memory, the rest on disk' eval 'call 0 plan --job job.toml --world 1 --set offload.optimizer=nvme --set offload.nvme_path=. &&
-    has "^disk bytes per trained parameter [0-9.]+: file" out && has "^host bytes per trained parameter [0-9.]+: slots [0-9.]+$" out'
+    has "^disk bytes per trained parameter [0-9.]+$" out && has "^host bytes per trained parameter [0-9.]+$" out'
 
 # --- GPUs that are elsewhere ---
 nodes=(plan --job job.toml --world 8 --per-node 4)

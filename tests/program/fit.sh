@@ -27,7 +27,7 @@ print(sum(a["planned_bytes"] for a in rank["arenas"] if a["name"] != "disk"))' "
 fit() { # NAME HOST_BYTES_PER_PARAMETER
     local job=tests/program/fit_$1.toml code=0 rss plan
     "$zerod" plan --job "$job" --world 1 | sed 's/^/# /'
-    "$zerod" plan --job "$job" --world 1 | grep "^host bytes per trained parameter $2:" >/dev/null
+    "$zerod" plan --job "$job" --world 1 | grep "^host bytes per trained parameter $2$" >/dev/null
     tell $? "$1: $2 bytes on the host for each parameter"
     rss=$(resident "$zerod" --job "$job" --set "job.output_dir=$work/$1" --set "data.cache_dir=$work/cache" 2>"$work/log") || code=$?
     sed 's/^/# /' "$work/log"

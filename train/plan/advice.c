@@ -43,41 +43,16 @@ static enum zd_status find_change(
     return status;
 }
 
-/* --- were it twice as fast ------------------------------------------------ */
-
-/* The machine whose resource is twice as fast. */
-static void ease(
-        const struct job_plan *plan, const struct plan_machine *given,
-        struct plan_advice *out)
-{
-    struct plan_machine machine = *given;
-    double *const speeds[PLAN_RESOURCES][4] = {
-            [PLAN_COMPUTE] =
-                    {&machine.products[0], &machine.products[1],
-                     &machine.memory, &machine.update},
-            [PLAN_WIRE] = {&machine.inside, &machine.between},
-            [PLAN_DOWN] = {&machine.link},
-            [PLAN_UP] = {&machine.link},
-            [PLAN_HOST] = {&machine.host},
-            [PLAN_DISK] = {&machine.disk}};
-    enum plan_resource binds = out->predicted.binds;
-    for (int i = 0; i < 4 && speeds[binds][i]; i++)
-        *speeds[binds][i] *= 2;
-    out->eased_seconds = plan_predict(plan, &machine).step_seconds;
-}
-
 enum zd_status plan_advise(
         const struct train_job *job, const struct job_plan *plan,
-        const struct plan_machine *machine, int local_size, double price,
+        const struct plan_machine *machine, int local_size,
         struct plan_advice *out)
 {
     *out = (struct plan_advice){
             .predicted = plan_predict(plan, machine),
-            .steps = job->train.max_steps,
-            .price = price};
+            .steps = job->train.max_steps};
     if (out->steps > 0)
         out->seconds = (double)out->steps * out->predicted.step_seconds;
-    ease(plan, machine, out);
     return find_change(job, plan, machine, local_size, out);
 }
 
@@ -107,34 +82,18 @@ static void words_of(const struct plan_advice *advice, char *out, int bytes)
             advice->change.settings, advice->change.setting_count, &text);
 }
 
-/* The cost of so many seconds on all devices. */
-static double money(
-        const struct plan_advice *advice, const struct job_plan *plan,
-        double seconds)
-{
-    return seconds / 3600 * advice->price * plan->world;
-}
-
 json_t *plan_advice_json(
-        const struct plan_advice *advice, const struct job_plan *plan,
-        const struct plan_machine *machine)
+        const struct plan_advice *advice, const struct plan_machine *machine)
 {
     const struct plan_found *change = &advice->change;
     json_t *json = plan_prediction_json(&advice->predicted);
-    double tokens = advice->predicted.tokens_per_second,
-           seconds = advice->seconds;
-    bool has_price = advice->price > 0;
     char words[800] = "";
     words_of(advice, words, sizeof words);
     json_t *more = json_pack(
-            "{s:s, s:b, s:o*, s:o*, s:o*, s:f, s:o*}", "machine", machine->name,
-            "calibrated", machine->is_measured, "days",
-            seconds > 0 ? json_real(seconds / 86400) : NULL, "money",
-            has_price && seconds > 0 ? json_real(money(advice, plan, seconds))
-                                     : NULL,
-            "money_per_1e9_tokens",
-            has_price ? json_real(money(advice, plan, 1e9 / tokens)) : NULL,
-            "step_seconds_if_twice_as_fast", advice->eased_seconds, "change",
+            "{s:s, s:b, s:o*, s:o*}", "machine", machine->name, "calibrated",
+            machine->is_measured, "days",
+            advice->seconds > 0 ? json_real(advice->seconds / 86400) : NULL,
+            "change",
             change->setting_count
                     ? json_pack(
                               "{s:s, s:f}", "arguments", words, "step_seconds",
@@ -145,25 +104,19 @@ json_t *plan_advice_json(
     return json;
 }
 
-static void print_cost(
-        const struct plan_advice *advice, const struct job_plan *plan,
-        int digits, FILE *stream)
+static void print_time(
+        const struct plan_advice *advice, int digits, FILE *stream)
 {
-    double tokens = advice->predicted.tokens_per_second;
     bool has_steps = advice->seconds > 0;
-    double seconds = has_steps ? advice->seconds : 1e9 / tokens;
+    double seconds = has_steps ? advice->seconds
+                               : 1e9 / advice->predicted.tokens_per_second;
     char time[UNITS_TEXT];
     if (has_steps)
         fprintf(stream, "         %" PRId64 " steps: ", advice->steps);
     else
         fputs("         the data decides the number of steps; 1e9 tokens: ",
               stream);
-    fputs(units_time(seconds, digits, time), stream);
-    if (advice->price > 0)
-        fprintf(stream, ", costs %.*f (%.2f per device-hour)",
-                digits > 1 ? 2 : 0, money(advice, plan, seconds),
-                advice->price);
-    fputc('\n', stream);
+    fprintf(stream, "%s\n", units_time(seconds, digits, time));
 }
 
 void plan_advice_print(
@@ -189,11 +142,9 @@ void plan_advice_print(
         fprintf(stream, "%s %s %s s", p ? "," : "        ", plan_part_names[p],
                 units_number(predicted->parts[p], digits, text));
     fputc('\n', stream);
-    print_cost(advice, plan, digits, stream);
-    fprintf(stream,
-            "         %s binds: twice as fast, a step would take %s s\n",
-            plan_resource_names[predicted->binds],
-            units_number(advice->eased_seconds, digits, text));
+    print_time(advice, digits, stream);
+    fprintf(stream, "         %s binds\n",
+            plan_resource_names[predicted->binds]);
     words_of(advice, words, sizeof words);
     if (advice->change.setting_count)
         fprintf(stream, "         the change that helps most: %s (%s s)\n",

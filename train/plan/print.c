@@ -1,6 +1,5 @@
 /* print.c - the plan as `zerod plan` prints it, and as plan.json and the
  * control API have it. */
-#include "base/text_buffer.h"
 #include "base/units.h"
 #include "model/files/config.h"
 #include "train/plan/fit.h"
@@ -22,46 +21,25 @@ static bool moves_anything(const struct offload_options *offload)
            offload->activations != OFFLOAD_NONE;
 }
 
-/* What an offloaded optimizer holds for each of this rank's parameters, span by
- * span; staging and other buffers are not counted. */
-static const struct {
-    const char *span, *name;
-} per_parameter[] = {
-        {"offload.states", "masters and states"},
-        {"offload.slots", "slots"},
-        {"offload.accumulators", "accumulators"},
-        {"offload.params", "parameters"},
-        {"offload.file", "file"}};
-
-enum { PER_PARAMETER = sizeof per_parameter / sizeof per_parameter[0] };
-
-/* Parameters whose state this rank holds: a shard, or at stage 0 all. */
-static double parameters_held(const struct job_plan *plan)
-{
-    double trained = (double)plan->table.trainable;
-    return plan->zero.states_cut ? trained / plan->world : trained;
-}
-
-/* The parts that lie on disk, or those that do not, as a sentence. */
+/* What an offloaded optimizer holds for each of this rank's parameters, on disk
+ * or elsewhere; staging and other buffers are not counted. */
 static void print_per_parameter(
         const struct job_plan *plan, bool on_disk, FILE *stream)
 {
-    double held = parameters_held(plan), total = 0;
-    char line[400];
-    struct text_buffer parts = {.out = line, .bytes = sizeof line};
-    for (int i = 0; i < PER_PARAMETER; i++) {
-        const struct arena_span *span =
-                arena_plan_find(&plan->arena, per_parameter[i].span);
-        if (!span || (span->memory == ARENA_DISK) != on_disk)
-            continue;
-        total += (double)span->bytes / held;
-        text_buffer_add(
-                &parts, "%s %s %.2f", parts.used ? " +" : "",
-                per_parameter[i].name, (double)span->bytes / held);
+    static const char *const spans[] = {
+            "offload.states", "offload.slots", "offload.accumulators",
+            "offload.params", "offload.file"};
+    double trained = (double)plan->table.trainable, total = 0;
+    for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++) {
+        const struct arena_span *span = arena_plan_find(&plan->arena, spans[i]);
+        if (span && (span->memory == ARENA_DISK) == on_disk)
+            total += (double)span->bytes;
     }
-    if (parts.used)
-        fprintf(stream, "%s bytes per trained parameter %.2f:%s\n",
-                on_disk ? "disk" : "host", total, line);
+    if (plan->zero.states_cut)
+        trained /= plan->world;
+    if (total > 0)
+        fprintf(stream, "%s bytes per trained parameter %.2f\n",
+                on_disk ? "disk" : "host", total / trained);
 }
 
 static size_t span_bytes(const struct arena_plan *arena, const char *name)
