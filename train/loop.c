@@ -223,14 +223,13 @@ static const char *stopped_by(const struct trainer *trainer, bool by_signal)
 
 static void show_end(struct trainer *trainer, bool exported, bool by_signal)
 {
-    char dir[PATH_MAX], predicted[PREDICTED_LINE], measured[PREDICTED_LINE];
+    char dir[PATH_MAX];
     double seconds = clock_seconds() - trainer->started;
     const struct model_shape *shape = &trainer->plan.shape;
     double rate = seconds > 0 ? (double)trainer->tokens_here / seconds : 0;
     train_offload_add(&trainer->offload_total, &trainer->offload_late);
     fs_join(dir, sizeof dir, trainer->job->job.output_dir,
             export_folder(trainer->job));
-    trainer_predicted_lines(trainer, predicted, measured);
     struct train_end end = {
             .step = trainer->state.step,
             .max_steps = trainer->state.max_steps,
@@ -249,8 +248,6 @@ static void show_end(struct trainer *trainer, bool exported, bool by_signal)
             .stopped_by = stopped_by(trainer, by_signal),
             .offload = trainer->offload_total,
             .offload_steps = trainer->steps_here,
-            .predicted = predicted,
-            .measured = measured,
     };
     if (trainer_is_first(trainer) && trainer->observer->end)
         trainer->observer->end(trainer->observer->ctx, &end);

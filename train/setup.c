@@ -8,6 +8,8 @@
 #include "base/must.h"
 #include "model/files/export_hf.h"
 #include "model/files/weights_hf.h"
+#include "train/plan/advice.h"
+#include "train/plan/calibration.h"
 #include "train/plan/fit.h"
 #include "train/run.h"
 #include "train/trainer/rank_device.h"
@@ -174,6 +176,32 @@ static void warm_snapshot(struct trainer *trainer)
         return;
     zero_snapshot_help(trainer->snapshot, idle_cpus(trainer));
     zero_snapshot_warm(trainer->snapshot, spare > 0);
+}
+
+/* The time of a step, by what was measured on rank 0's machine, else by the
+ * backend's table; all ranks' watches know it. */
+static enum zd_status predict(struct trainer *trainer)
+{
+    struct plan_calibration here;
+    struct plan_prediction of = {.step_seconds = 0};
+    char why[400];
+    const struct plan_machine *machine =
+            plan_machine_default(trainer->plan.backend);
+    if (trainer_is_first(trainer)) {
+        if (calibration_find(trainer->plan.backend, &here, why))
+            machine = calibration_use(&here);
+        of = plan_predict(&trainer->plan, machine);
+        trainer->plan.predicted = plan_prediction_json(&of);
+        json_object_set_new(
+                trainer->plan.predicted, "machine", json_string(machine->name));
+        json_object_set_new(
+                trainer->plan.predicted, "calibrated",
+                json_boolean(machine->is_measured));
+    }
+    ZD_TRY(comm_broadcast(
+            trainer->comm, &of.step_seconds, sizeof of.step_seconds, 0));
+    comm_predict(trainer->comm, of.step_seconds);
+    return ZD_OK;
 }
 
 static enum zd_status write_plan(struct trainer *trainer)
@@ -426,7 +454,7 @@ enum zd_status trainer_init(
     ZD_TRY(resume_or_load(trainer));
     *finished_out = trainer->state.step >= trainer->state.max_steps;
     ZD_TRY(make_snapshot(trainer));
-    ZD_TRY(trainer_predict(trainer));
+    ZD_TRY(predict(trainer));
     ZD_TRY(write_plan(trainer));
     show_banner(trainer);
     if (*finished_out)

@@ -262,10 +262,6 @@ static void on_end(void *ctx, const struct train_end *end)
             "  speed       %s tokens/s, %.*s %sFLOP/s",
             report_short(end->tokens_per_second).text, (int)digits, flops.text,
             flops.text + digits);
-    if (end->predicted && *end->predicted) {
-        zd_log_info("  predicted   %s", end->predicted);
-        zd_log_info("  measured    %s", end->measured);
-    }
     if (end->skipped_steps)
         zd_log_info(
                 "  skipped     %lld step%s", (long long)end->skipped_steps,

@@ -249,10 +249,8 @@ for wrong in '--seconds 0' '--seconds -1' '--seconds nan' '--seconds soon' '--th
     # shellcheck disable=SC2086
     ok "  $wrong: 64" call 64 bench calibrate $wrong
 done
-ok '  a run says at its end what was predicted and what was measured' eval 'rm -rf run && call 0 --job job.toml &&
-    has "^  predicted   [0-9.e-]+ s a step .here, the CPU device, 1 rank of 1 thread.: forward [0-9.e-]+, backward " err &&
-    has "^  measured    [0-9.e-]+ s a step; forward [0-9.e-]+, backward [0-9.e-]+, reduce [0-9.e-]+, update [0-9.e-]+, gather " err'
-ok '  its status has it, and its plan' eval 'has "\"predicted\": \{\"step_seconds\": [0-9.e-]+" run/status.json || has "\"predicted\": \{$" run/status.json
+ok '  a run has it in its status and its plan' eval 'rm -rf run && call 0 --job job.toml &&
+    { has "\"predicted\": \{\"step_seconds\": [0-9.e-]+" run/status.json || has "\"predicted\": \{$" run/status.json; } &&
     has "\"calibrated\": true" run/plan.json'
 rm -r xdg
 

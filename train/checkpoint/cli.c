@@ -167,27 +167,6 @@ static void print_line(const json_t *row, const char *line, FILE *out)
     fprintf(out, "%s%s\n", text, line);
 }
 
-/* "t        3 of 40 in 5 tensors": once for each t that is not the run's. */
-static void print_steps(const json_t *row, FILE *out)
-{
-    json_int_t all =
-            json_integer_at(json_object_get(row, "progress"), "applied_steps");
-    json_t *steps = json_object_get(json_object_get(row, "optimizer"), "t");
-    json_t *counts = json_object(), *count, *of;
-    const char *text;
-    json_object_foreach(steps, text, of)
-    {
-        char own[24];
-        snprintf(own, sizeof own, "%lld", (long long)json_integer_value(of));
-        json_object_set_new(
-                counts, own, json_integer(json_integer_at(counts, own) + 1));
-    }
-    json_object_foreach(counts, text, count)
-            fprintf(out, "t        %s of %lld in %lld tensors\n", text, all,
-                    json_integer_value(count));
-    json_decref(counts);
-}
-
 /* Where a checkpoint is wanted, and `path` is the folder of several. */
 static enum zd_status help_to_choose(const char *path, enum zd_status status)
 {
@@ -229,7 +208,6 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
     }
     for (size_t k = 0; k < sizeof lines / sizeof *lines; k++)
         print_line(row, lines[k], out);
-    print_steps(row, out);
     fprintf(out, "tensors  %zu\n",
             json_object_size(json_object_get(row, "tensors")));
     json_array_foreach(json_object_get(row, "files"), i, file)

@@ -89,8 +89,6 @@ struct train_end {
                                "signal", "deadline"; else NULL */
     struct train_offload_report offload; /* of all steps of this process */
     int64_t offload_steps;
-    const char *predicted, *measured; /* of a step and its phases; NULL or
-                                         empty: too few steps */
 };
 
 struct train_saved {

@@ -32,11 +32,6 @@ void rank_meter_step(
     meter->up_bytes += engine->up_bytes + acts->up_bytes;
     meter->disk_read_bytes += engine->disk_read_bytes;
     meter->disk_written_bytes += engine->disk_written_bytes;
-    meter->all_seconds += report->step_seconds;
-    if (!meter->steps) {
-        memcpy(meter->first_seconds, phase, sizeof meter->first_seconds);
-        meter->first_step_seconds = report->step_seconds;
-    }
     meter->last_seconds[meter->steps++ % METER_STEPS] = report->step_seconds;
 }
 

@@ -14,9 +14,7 @@ struct trainer;
 
 enum { METER_STEPS = 16 };
 struct rank_meter {
-    double phase_seconds[PHASES];           /* since this process began */
-    double first_seconds[PHASES];           /* of its first step */
-    double all_seconds, first_step_seconds; /* of whole steps */
+    double phase_seconds[PHASES]; /* since this process began */
     double last_seconds[METER_STEPS];
     int64_t steps; /* made here */
     uint64_t down_bytes, up_bytes, disk_read_bytes, disk_written_bytes;

@@ -13,7 +13,6 @@
 #include "train/text/text.h"
 #include "train/trainer/crash_guard.h"
 #include "train/trainer/output_dir.h"
-#include "train/trainer/predicted.h"
 #include "train/trainer/rank_device.h"
 #include "train/trainer/rank_report.h"
 #include "train/trainer/save.h"
@@ -94,7 +93,6 @@ struct trainer {
     bool is_paused, is_stopped; /* the same on all ranks */
     int between_depth;          /* between.c */
     struct rank_meter meter;
-    struct predicted predicted; /* rank 0 */
     struct stragglers stragglers;
     struct state_history history;  /* rank 0 */
     struct trace *trace;           /* NULL: nothing is traced */
