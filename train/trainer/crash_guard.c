@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -41,8 +40,6 @@ static struct sigaction before[FAULTS];
 static atomic_int fault_file = -1;
 static char fault_lines[2][PREFIX_MAX + 64]; /* up to the signal's number .. */
 static char *_Atomic fault_line;             /* .. that of this step */
-static pthread_mutex_t faults_lock = PTHREAD_MUTEX_INITIALIZER; /* not there */
-static bool are_watched;
 
 static void set_fault_line(const struct crash_guard *guard)
 {
@@ -79,30 +76,23 @@ static void watch_faults(const struct crash_guard *guard)
 {
     struct sigaction action = {
             .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    if (guard->file < 0)
+    int none = -1;
+    if (guard->file < 0 ||
+        !atomic_compare_exchange_strong(&fault_file, &none, guard->file))
         return;
-    pthread_mutex_lock(&faults_lock);
-    if (!are_watched) {
-        are_watched = true;
-        set_fault_line(guard);
-        sigemptyset(&action.sa_mask);
-        for (int i = 0; i < FAULTS; i++)
-            sigaction(faults[i], &action, &before[i]);
-        atomic_store(&fault_file, guard->file);
-    }
-    pthread_mutex_unlock(&faults_lock);
+    set_fault_line(guard);
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < FAULTS; i++)
+        sigaction(faults[i], &action, &before[i]);
 }
 
 static void watch_no_more(const struct crash_guard *guard)
 {
-    int mine = guard->file;
-    pthread_mutex_lock(&faults_lock);
-    if (mine >= 0 && atomic_compare_exchange_strong(&fault_file, &mine, -1)) {
-        for (int i = 0; i < FAULTS; i++)
-            sigaction(faults[i], &before[i], NULL);
-        are_watched = false;
-    }
-    pthread_mutex_unlock(&faults_lock);
+    if (guard->file < 0 || atomic_load(&fault_file) != guard->file)
+        return;
+    for (int i = 0; i < FAULTS; i++)
+        sigaction(faults[i], &before[i], NULL);
+    atomic_store(&fault_file, -1);
 }
 
 /* --- what earlier starts left --------------------------------------------- */

@@ -2,7 +2,6 @@
  * one row is fitted (by the speed of the machine's matmuls), the others are
  * predicted; docs/measured/plan.md has the lines as they are made here. Figures
  * of memory count parameters, gradients and optimizer states. */
-#include "train/plan/cost.h"
 #include "train/plan/models.h"
 #include "train/plan/predict.h"
 #include "train/plan/search.h"
@@ -28,7 +27,6 @@ struct table {
     enum checkpointing_mode mode;
     bool sends_fp32; /* gradients */
     int stage;
-    bool offloads;
     bool in_fp32; /* else bf16 */
     enum optim_state_type states;
     bool wide_embedding; /* its states stay in 32 bits */
@@ -80,8 +78,6 @@ static void plan_row(
     job.optim.stable_embedding = table->wide_embedding;
     job.train.gradient_checkpointing.mode = table->mode;
     job.zero.stage = table->stage;
-    if (table->offloads)
-        job.offload.optimizer = OFFLOAD_CPU;
     job.comm.reduce_dtype = table->sends_fp32 ? COMM_REDUCE_DTYPE_FP32
                                               : COMM_REDUCE_DTYPE_COMPUTE;
     job.control.socket = CONTROL_NONE;
@@ -167,69 +163,6 @@ Test(published, one_fitted_row_predicts_the_others_within_3_points)
             cr_expect_lt(fabs(is - said), 3, "%s", line);
         }
     }
-}
-
-/* DeepSpeed 0.19 on 8 H200, Llama 3.1 8B, one sample of 8192 tokens:
- * stas00/ml-engineering, insights/when-to-upgrade-gpus: ZeRO-2 without offload
- * 461 TFLOPS, which is fitted; ZeRO-3 with full checkpointing and AdamW on the
- * host 140.1 (FLOPs with half of the attention). */
-/* clang-format off */
-static const struct table deepspeed[] = {
-        {NULL, "Llama 3.1 8B", "h200", .T = 8192, .mode = CHECKPOINTING_NONE, .stage = 2, .rows = {{8, 1, 1, 0}}},
-        {NULL, "Llama 3.1 8B", "h200", .T = 8192, .mode = CHECKPOINTING_FULL, .sends_fp32 = true, .stage = 3, .offloads = true,
-         .rows = {{8, 1, 1, 0}}},
-};
-/* clang-format on */
-
-/* Tokens/s of so many TFLOPS, causal attention counted by half. */
-static double speed_at(double teraflops)
-{
-    const struct table *table = &deepspeed[0];
-    double attention = 12.0 * 32 * table->T * 4096;
-    return teraflops * 1e12 / (flops_of(table) - attention / 2);
-}
-
-/* What DeepSpeed's step moves through host memory for a parameter: gradients in
- * fp32 4, their norm 4, clipping 8, AdamW 28, bf16 copies 6 and 2
- * (runtime/zero/stage_1_and_2.py, stage3.py); ours, with gradients in fp32, 30.
- */
-static const double their_bytes = 52, our_bytes = 30;
-
-/* Seconds of a step whose parts wait for each other: that the GPU is idle while
- * gradients come down, the host updates, and parameters go up. torch recomputes
- * all of a layer, also the last projection, which backward does not read. */
-static double in_turn(const struct table *table, struct plan_machine machine)
-{
-    struct job_plan plan;
-    plan_row(table, &table->rows[0], &plan);
-    machine.host *= our_bytes / their_bytes;
-    const struct plan_prediction predicted = plan_predict(&plan, &machine);
-    const struct costs costs = costs_of(&plan, &machine);
-    double outputs = plan.config.layers * cost_unit(&costs, 1).output;
-    job_plan_fini(&plan);
-    return predicted.busy[PLAN_COMPUTE] + outputs + predicted.busy[PLAN_DOWN] +
-           predicted.busy[PLAN_HOST] + predicted.busy[PLAN_UP];
-}
-
-Test(published, offload_of_DeepSpeed_is_its_bytes_in_turn)
-{
-    char line[200];
-    const struct table *offload = &deepspeed[1];
-    struct table plain = deepspeed[0];
-    plain.rows[0].published = speed_at(461);
-    struct plan_machine machine = fitted(&plain);
-    double theirs = offload->T / in_turn(offload, machine);
-    double ours = speed(offload, &offload->rows[0], &machine);
-    double of = 100 / speed_at(989); /* MFU of a token each second */
-    snprintf(
-            line, sizeof line,
-            "| DeepSpeed, Llama 3.1 8B, offload | 8 | 1 x 1 | %.0f, %.1f %% | "
-            "%.0f, %.1f %%; zerod: %.0f, %.1f %% |",
-            speed_at(140.1), of * speed_at(140.1), theirs, of * theirs, ours,
-            of * ours);
-    expect_documented(line);
-    cr_expect_lt(fabs(theirs - speed_at(140.1)) * of, 3, "%s", line);
-    cr_expect_gt(ours, theirs);
 }
 
 /* --- memory --------------------------------------------------------------- */

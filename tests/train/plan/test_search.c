@@ -1,7 +1,6 @@
 /* test_search.c - what a search finds against a search of everything, and the
  * known models. */
 #include "model/files/config.h"
-#include "train/plan/models.h"
 #include "train/plan/search.h"
 
 #include "plan_job.h"
@@ -145,29 +144,6 @@ Test(search, no_candidate_that_fits_is_faster_than_the_first)
                         .dtype = is_last ? DTYPE_FP32 : DTYPE_BF16};
                 check(&space, k % 2 ? "cpu" : "h100");
             }
-}
-
-Test(search, known_models_have_the_listed_parameters)
-{
-    const struct plan_model *model;
-    int64_t before = INT64_MAX;
-    for (int i = 0; (model = plan_model_at(i)); i++) {
-        struct model_config config;
-        struct param_table table;
-        json_t *json = plan_model_config(model);
-        cr_assert_eq(
-                model_config_parse(json, model->name, ZD_ERR_BUG, &config),
-                ZD_OK, "%s", zd_error_get()->what);
-        cr_assert_eq(param_table_build(&config, NULL, 0, &table), ZD_OK);
-        cr_expect_eq(
-                (int64_t)table.total, model->parameters, "%s has %zu",
-                model->name, table.total);
-        cr_expect_lt(model->parameters, before);
-        before = model->parameters;
-        param_table_fini(&table);
-        model_config_fini(&config);
-        json_decref(json);
-    }
 }
 
 /* The second micro-batch stands for those between: with few of them that is
