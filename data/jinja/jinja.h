@@ -12,7 +12,7 @@
  *
  * Source: Jinja 3.1's documentation of templates; transformers 5.24,
  * utils/chat_template_utils.py. Held against both by
- * tests/reference/compare_chat_templates.py. */
+ * tests/reference/chat_compare.py. */
 #ifndef ZD_DATA_JINJA_JINJA_H
 #define ZD_DATA_JINJA_JINJA_H
 

@@ -4,7 +4,6 @@
 
 #include <criterion/criterion.h>
 #include <ctype.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -166,60 +165,6 @@ Test(jinja, texts_of_a_corpus_have_the_digests_of_transformers)
         jinja_free(template);
     }
     cr_expect_geq(count, 320);
-    json_decref(file);
-}
-
-struct shared {
-    const struct jinja_template *template;
-    const json_t *row, *contexts;
-    int wrong;
-};
-
-static void *render_all(void *argument)
-{
-    struct shared *shared = argument;
-    json_t *context;
-    size_t k;
-    char why[400], found[64];
-    json_array_foreach(shared->contexts, k, context)
-    {
-        struct jinja_output out = {0};
-        digest(jinja_render(
-                       shared->template, context, NULL, &out, why, sizeof why),
-               &out, why, found);
-        shared->wrong +=
-                strcmp(found, json_string_value(json_array_get(
-                                      json_object_get(shared->row, "digests"),
-                                      k))) != 0;
-        jinja_output_fini(&out);
-    }
-    return NULL;
-}
-
-/* A parsed template and the contexts are only read. */
-Test(jinja, threads_share_a_template)
-{
-    json_t *file = fixture("chat_templates.json"), *row;
-    struct shared shared[4];
-    pthread_t threads[4];
-    size_t i;
-    char why[400];
-    json_array_foreach(json_object_get(file, "templates"), i, row)
-    {
-        struct jinja_template *template = NULL;
-        jinja_parse(
-                json_string_at(row, "template"), &template, why, sizeof why);
-        for (int t = 0; t < 4; t++) {
-            shared[t] = (struct shared){
-                    template, row, json_object_get(file, "contexts"), 0};
-            pthread_create(&threads[t], NULL, render_all, &shared[t]);
-        }
-        for (int t = 0; t < 4; t++) {
-            pthread_join(threads[t], NULL);
-            cr_expect_eq(shared[t].wrong, 0);
-        }
-        jinja_free(template);
-    }
     json_decref(file);
 }
 
@@ -497,61 +442,3 @@ Test(jinja, nothing_takes_more_than_its_budget)
     json_decref(messages);
 }
 
-/* Every beginning of a template, and every byte of it left out. */
-Test(jinja, broken_templates_end)
-{
-    static const char whole[] =
-            "{%- for m in messages[1:] %}{{ m.role|upper ~ [1, {'a': 2}]['x'] "
-            "}}{% if m is mapping and not 'b' in m %}{{- m['a'].split(',')[-1] "
-            "}}{% else %}c{% endif %}{# d #}{% endfor %}{% set a.b = -1 %}";
-    json_t *messages = json_pack("[{s:s}, {s:s}]", "a", "b,c", "a", "d");
-    char text[sizeof whole], why[200];
-    for (size_t i = 0; i < sizeof whole; i++)
-        for (int leaves_out = 0; leaves_out < 2; leaves_out++) {
-            json_t *context = context_of(messages);
-            char *out = NULL;
-            memcpy(text, whole, sizeof whole);
-            if (leaves_out)
-                memmove(text + i, whole + i + (i + 1 < sizeof whole),
-                        sizeof whole - i - (i + 1 < sizeof whole));
-            else
-                text[i] = '\0';
-            render(text, context, &out, why, sizeof why);
-            free(out);
-            json_decref(context);
-        }
-    json_decref(messages);
-}
-
-/* Byte ranges, also where text holds several bytes a character. */
-Test(jinja, generation_blocks_are_told_as_spans)
-{
-    static const char *const parts[] = {"b\303\251", "cc"};
-    struct jinja_template *template;
-    struct jinja_output out = {0};
-    char why[200];
-    json_t *context = context_of(json_null());
-    cr_assert_eq(
-            jinja_parse(
-                    "\303\251a{% generation %}{{ 'b\303\251' }}{% "
-                    "endgeneration %}"
-                    "{% for x in [1] %}{%- generation -%} cc {%- "
-                    "endgeneration %}d{% endfor %}",
-                    &template, why, sizeof why),
-            JINJA_DONE, "%s", why);
-    cr_assert_eq(
-            jinja_render(template, context, NULL, &out, why, sizeof why),
-            JINJA_DONE);
-    cr_expect_str_eq(out.text, "\303\251ab\303\251ccd");
-    cr_assert_eq(out.span_count, 2);
-    for (int i = 0; i < 2; i++) {
-        cr_expect_eq(out.spans[i].end - out.spans[i].begin, strlen(parts[i]));
-        cr_expect_eq(
-                memcmp(out.text + out.spans[i].begin, parts[i],
-                       strlen(parts[i])),
-                0);
-    }
-    jinja_output_fini(&out);
-    jinja_free(template);
-    json_decref(context);
-}

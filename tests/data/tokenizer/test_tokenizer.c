@@ -1,6 +1,5 @@
 /* Ids as Hugging Face tokenizers makes them: small tokenizers with their
- * expected ids (tests/reference/make_tokenizers.py), and the published ones
- * when they are there. */
+ * expected ids (tests/reference/make_tokenizers.py). */
 #include "base/file/fs.h"
 #include "base/file/json.h"
 #include "data/tokenizer/tokenizer.h"
@@ -13,10 +12,7 @@ static const char *const folders[] = {
         "prefix_space",    "qwen2",   "gemma",         "llama2",
         "metaspace_split", "mistral", "phi3",          "ministral3",
         "phi4_mini",       "granite", "stages"};
-enum {
-    FOLDERS = sizeof folders / sizeof folders[0],
-    PUBLISHED_FOLDERS = 6 /* whose texts the published ones were given */
-};
+enum { FOLDERS = sizeof folders / sizeof folders[0] };
 
 struct subject {
     struct tokenizer *tokenizer;
@@ -232,21 +228,6 @@ Test(tokenizer, the_same_file_has_the_same_digest)
     close_subject(&c);
 }
 
-Test(tokenizer, a_repeated_text_has_the_same_ids)
-{
-    struct subject subject = open_fixture("llama3");
-    static const char text[] = "The words, the words, the w\xc3\xb6rds; the!";
-    encode(&subject, text, strlen(text), 0);
-    size_t count = subject.ids.count;
-    int32_t *first = malloc(count * sizeof *first);
-    memcpy(first, subject.ids.ids, count * sizeof *first);
-    encode(&subject, text, strlen(text), 0); /* from the cache */
-    cr_assert_eq(subject.ids.count, count);
-    cr_expect_arr_eq(subject.ids.ids, first, count * sizeof *first);
-    free(first);
-    close_subject(&subject);
-}
-
 Test(tokenizer, invalid_utf8_is_refused_with_its_offset)
 {
     static const struct {
@@ -346,101 +327,6 @@ Test(tokenizer, long_words_come_back)
     check_long(&subject, "e the", 1 << 18);
     check_long(&subject, "\xf0\x9f\x94\xa5", 100000);
     close_subject(&subject);
-}
-
-/* ---- the published tokenizers ---- */
-
-/* Made with tokenizers 0.23.3: how many ids, and xxh3-128 of them as int32. */
-static const struct {
-    const char *folder;
-    size_t corpus_count;
-    const char *corpus;
-    size_t cases_count;
-    const char *cases;
-} published[] = {
-        {"gpt2", 338025, "89aa3f76e4ebe8c103c8c2eb0efe3e03", 22423,
-         "11e88d223415d1bee8b8c155f8d9dc05"},
-        {"llama3", 301768, "d7dfa2ae96df0a21ecdd940d2f09c7f1", 18097,
-         "d01f8f6a47d58b40427c4a8e472014e0"},
-        {"qwen2", 301829, "b1d4cf56a770a62bd6e6d64fa495bfac", 16529,
-         "4e4a83322360ef3ea38c8fa8880d575c"},
-};
-
-static const char *published_data(void)
-{
-    const char *data = getenv("ZEROD_DATA");
-    return data ? data : ZD_SOURCE "/../shared/data";
-}
-
-static void expect_digest(
-        const struct token_vector *ids, size_t count, const char *digest,
-        const char *what)
-{
-    char hex[HASH_HEX];
-    hash_bytes(ids->ids, ids->count * sizeof *ids->ids, hex);
-    cr_expect_eq(ids->count, count, "%s: %zu ids", what, ids->count);
-    cr_expect_str_eq(hex, digest, "%s", what);
-}
-
-/* The texts of all fixtures, one after the other. */
-static void encode_cases(struct subject *subject)
-{
-    subject->ids.count = 0;
-    for (int f = 0; f < PUBLISHED_FOLDERS; f++) {
-        json_t *root = load_cases(folders[f]), *item;
-        size_t i;
-        json_array_foreach(json_object_get(root, "cases"), i, item)
-        {
-            const json_t *text = json_object_get(item, "text");
-            if (text)
-                cr_assert_eq(
-                        encoder_encode(
-                                subject->encoder, json_string_value(text),
-                                json_string_length(text), ENCODE_ADDED_TOKENS,
-                                &subject->ids, NULL),
-                        ZD_OK);
-        }
-        json_decref(root);
-    }
-}
-
-static void check_published(size_t p)
-{
-    char path[PATH_MAX];
-    char *text;
-    size_t bytes, decoded_bytes;
-    snprintf(
-            path, sizeof path, "%s/tokenizers/%s", published_data(),
-            published[p].folder);
-    if (!fs_exists(path))
-        cr_skip("no %s: set ZEROD_DATA to a folder with tokenizers/ and "
-                "corpus/",
-                path);
-    struct subject subject = open_subject(path);
-    encode_cases(&subject);
-    expect_digest(
-            &subject.ids, published[p].cases_count, published[p].cases,
-            published[p].folder);
-    snprintf(
-            path, sizeof path, "%s/corpus/tinyshakespeare.txt",
-            published_data());
-    cr_assert_eq(fs_read_file(path, UINT64_MAX, &text, &bytes), ZD_OK);
-    encode(&subject, text, bytes, ENCODE_ADDED_TOKENS);
-    expect_digest(
-            &subject.ids, published[p].corpus_count, published[p].corpus,
-            published[p].folder);
-    char *decoded = decode(&subject, &decoded_bytes);
-    cr_assert_eq(decoded_bytes, bytes);
-    cr_expect_eq(memcmp(decoded, text, bytes), 0);
-    free(decoded);
-    free(text);
-    close_subject(&subject);
-}
-
-Test(tokenizer, published_ones_have_the_ids_of_the_reference)
-{
-    for (size_t p = 0; p < sizeof published / sizeof published[0]; p++)
-        check_published(p);
 }
 
 /* The same tokenizer with each of the post-processors in its place. */

@@ -271,46 +271,7 @@ Test(tokenizer_bpe, words_merge_as_defined)
     tokenizer_close(tokenizer);
 }
 
-/* ---- tables ---- */
-
-Test(tokenizer_unicode, classes_have_the_size_that_was_measured)
-{
-    static const struct {
-        enum unicode_class class;
-        int count;
-    } expected[] = {
-            {UNICODE_LETTER, 141028},
-            {UNICODE_NUMBER, 1911},
-            {UNICODE_SPACE, 25},
-            {UNICODE_WORD, 144667},
-    };
-    uint8_t *classes = unicode_classes_create();
-    for (size_t k = 0; k < sizeof expected / sizeof expected[0]; k++) {
-        int count = 0;
-        for (int c = 0; c < UNICODE_POINTS; c++)
-            count += (classes[c] & expected[k].class) != 0;
-        cr_expect_eq(count, expected[k].count);
-    }
-    cr_expect_not(classes[0x180e] & UNICODE_SPACE);
-    cr_expect(classes[0x323af] & UNICODE_LETTER);
-    free(classes);
-}
-
-Test(tokenizer_bytes, every_byte_has_a_character_and_back)
-{
-    struct byte_table table;
-    byte_table_init(&table);
-    cr_expect_eq(table.char_of[' '], 0x120);
-    cr_expect_eq(table.char_of['\n'], 0x10a);
-    cr_expect_eq(table.char_of['!'], '!');
-    cr_expect_eq(table.char_of[0xad], 0x143);
-    for (int b = 0; b < 256; b++) {
-        unsigned char byte = (unsigned char)b, spelled[2], decoded[2];
-        size_t count = byte_table_spell(&table, &byte, 1, spelled);
-        cr_expect_eq(byte_table_decode(&table, spelled, count, decoded), 1);
-        cr_expect_eq(decoded[0], byte);
-    }
-}
+/* ---- UTF-8 ---- */
 
 Test(tokenizer_utf8, every_character_and_nothing_else_is_valid)
 {
