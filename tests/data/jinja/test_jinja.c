@@ -441,4 +441,3 @@ Test(jinja, nothing_takes_more_than_its_budget)
     }
     json_decref(messages);
 }
-
