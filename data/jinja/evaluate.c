@@ -289,10 +289,10 @@ static struct value evaluate_list(struct jinja *j, const struct node *node)
 
 static struct value evaluate_mapping(struct jinja *j, const struct node *node)
 {
-    struct value made = jinja_mapping(j, DICT, (size_t)node->count / 2);
+    struct value made = jinja_list(j, DICT, (size_t)node->count);
     for (int i = 0; i + 1 < node->count && is_ok(j); i += 2) {
         struct value key = jinja_evaluate(j, node->parts[i]);
-        jinja_put(j, made.dict, key, jinja_evaluate(j, node->parts[i + 1]));
+        jinja_put(j, made, key, jinja_evaluate(j, node->parts[i + 1]));
     }
     return made;
 }

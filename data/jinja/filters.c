@@ -344,7 +344,6 @@ JINJA_FUNCTION(do_dictsort)
     X(string, "", 0, jinja_str(j, self))                                       \
     X(trim, "chars", 0,                                                        \
       jinja_stripped(j, jinja_str(j, self), a[0], true, true))                 \
-    X(title, "", 0, jinja_in_case(j, jinja_str(j, self), WORDS))               \
     X(upper, "", 0, jinja_in_case(j, jinja_str(j, self), UPPER))
 
 FILTERS(JINJA_ROW_FUNCTION)

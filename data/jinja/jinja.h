@@ -3,12 +3,13 @@
  *
  * Statements: if, for (with a condition, break, continue), set (also of a block
  * and of a namespace), macro, call, raw, generation. Expressions as Jinja has
- * them; filters are the rows of filters.c, tests, methods and functions those
- * of methods.c. White space as with trim_blocks and lstrip_blocks. Values
- * print, compare and fail as in Python; whole numbers have 64 bits, and
- * Unicode's special cases of upper case are left out, but for the sharp s. What
- * else Jinja has (include, extends, with, recursive loops, * in calls, formats
- * by %, other filters and methods) is refused by name and line.
+ * them, but for powers; filters are the rows of filters.c, tests, methods and
+ * functions those of methods.c. White space as with trim_blocks and
+ * lstrip_blocks. Values print, compare and fail as in Python; whole numbers
+ * have 64 bits, and Unicode's special cases of upper case are left out, but for
+ * the sharp s. What else Jinja has (include, extends, with, recursive loops, *
+ * in calls, formats by %, other filters and methods) is refused by name and
+ * line.
  *
  * Source: Jinja 3.1's documentation of templates; transformers 5.24,
  * utils/chat_template_utils.py. Held against both by
@@ -56,7 +57,7 @@ bool jinja_has_generation(const struct jinja_template *template);
  * begins and ends with no white space. A mark is two characters of planes 15
  * and 16, which are for private use. */
 enum { JINJA_MARK_BYTES = 8, JINJA_PARTS_MAX = 12, JINJA_PART_BYTES = 32 };
-bool jinja_is_space(uint32_t c); /* as Python's str.strip knows it */
+bool jinja_is_space(uint32_t c);     /* as Python's str.strip knows it */
 bool jinja_is_printable(uint32_t c); /* as its repr does */
 void jinja_write_mark(size_t word, char out[JINJA_MARK_BYTES]);
 bool jinja_is_mark(const char *text, size_t bytes);

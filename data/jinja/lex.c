@@ -186,8 +186,8 @@ static void add_sign(struct lexer *l)
     static const struct {
         const char *text;
         char op;
-    } twos[] = {{"==", 'E'}, {"!=", 'N'}, {"<=", 'L'},
-                {">=", 'G'}, {"//", 'D'}, {"**", 'P'}};
+    } twos[] = {
+            {"==", 'E'}, {"!=", 'N'}, {"<=", 'L'}, {">=", 'G'}, {"//", 'D'}};
     for (size_t i = 0; i < sizeof twos / sizeof twos[0]; i++)
         if (is_at(l, l->at, twos[i].text)) {
             add(l, T_SIGN, twos[i].op, jinja_slice(l->at, 2));

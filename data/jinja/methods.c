@@ -39,21 +39,14 @@ static bool has_end(
     return false;
 }
 
-/* The first or last place of a part; NULL: there is none. */
-static const char *find(
-        struct jinja *j, struct value text, struct value part, bool is_last)
+/* The first place of a part; NULL: there is none. */
+static const char *find(struct jinja *j, struct value text, struct value part)
 {
     jinja_looks(j, text, &part);
     jinja_looks(j, part, NULL);
-    if (part.bytes > text.bytes ||
-        !jinja_read(j, text.bytes * (is_last ? 8 : 1) + part.bytes))
-        return NULL;
-    if (!is_last)
-        return memmem(text.text, text.bytes, part.text, part.bytes);
-    for (size_t at = text.bytes - part.bytes + 1; at-- > 0;)
-        if (memcmp(text.text + at, part.text, part.bytes) == 0)
-            return text.text + at;
-    return NULL;
+    return jinja_read(j, text.bytes + part.bytes)
+                   ? memmem(text.text, text.bytes, part.text, part.bytes)
+                   : NULL;
 }
 
 static struct value split_at_blanks(
@@ -79,37 +72,30 @@ static struct value split_at_blanks(
 }
 
 static struct value split(
-        struct jinja *j, struct value self, const struct value *a, bool is_last)
+        struct jinja *j, struct value self, const struct value *a)
 {
-    static const struct value back[3] = {{0}, {0}, {INT, .integer = -1}};
     struct value parts = jinja_list(j, LIST, 0), mark = a[0];
     int64_t most = integer_or(a[1], -1);
-    if (is_one_of(mark, KIND(ABSENT) | KIND(NONE))) {
-        if (is_last && most >= 0)
-            jinja_unknown(j, "rsplit() at blanks with a count");
+    if (is_one_of(mark, KIND(ABSENT) | KIND(NONE)))
         return split_at_blanks(j, self, most);
-    }
     if (need_text(j, mark) && mark.bytes == 0)
         jinja_fail(j, "empty separator");
     for (; most != 0 && is_ok(j); most--) {
-        const char *found = find(j, self, mark, is_last);
+        const char *found = find(j, self, mark);
         if (!found)
             break;
-        size_t at = (size_t)(found - self.text), after = at + mark.bytes;
-        struct value left = jinja_part(self, 0, at),
-                     right = jinja_part(self, after, self.bytes);
-        jinja_append(j, parts, is_last ? right : left);
-        self = is_last ? left : right;
+        size_t at = (size_t)(found - self.text);
+        jinja_append(j, parts, jinja_part(self, 0, at));
+        self = jinja_part(self, at + mark.bytes, self.bytes);
     }
     jinja_append(j, parts, self);
-    return is_last && is_ok(j) ? jinja_sliced(j, parts, back) : parts;
+    return parts;
 }
 
 /* In characters; -1: it is not there. */
-static int64_t position(
-        struct jinja *j, struct value self, struct value part, bool is_last)
+static int64_t position(struct jinja *j, struct value self, struct value part)
 {
-    const char *at = need_text(j, part) ? find(j, self, part, is_last) : NULL;
+    const char *at = need_text(j, part) ? find(j, self, part) : NULL;
     jinja_read(j, self.bytes);
     jinja_looks(j, self, NULL);
     return at ? (int64_t)jinja_characters(
@@ -127,7 +113,7 @@ JINJA_FUNCTION(count)
         return jinja_integer(count);
     if (a[0].bytes == 0)
         return jinja_integer((int64_t)jinja_length(j, self) + 1);
-    for (; (found = find(j, self, a[0], false)); count++)
+    for (; (found = find(j, self, a[0])); count++)
         self = jinja_part(
                 self, (size_t)(found - self.text) + a[0].bytes, self.bytes);
     return jinja_integer(count);
@@ -151,7 +137,7 @@ JINJA_FUNCTION(str_join)
 
 JINJA_FUNCTION(dict_get)
 {
-    const struct value *found = jinja_find(j, self.dict, a[0]);
+    const struct value *found = jinja_find(j, self, a[0]);
     return found ? *found : a[1].kind == ABSENT ? jinja_none() : a[1];
 }
 
@@ -160,22 +146,18 @@ JINJA_FUNCTION(dict_get)
 #define OF_ROWS (KIND(LIST) | KIND(TUPLE))
 #define METHODS(X)                                                             \
     X(capitalize, "", OF_TEXT, jinja_in_case(j, self, CAPITAL))                \
-    X(copy, "", OF_DICT | KIND(LIST), self)                                    \
     X(endswith, "suffix!", OF_TEXT,                                            \
       jinja_truth(has_end(j, self, a[0], false)))                              \
-    X(find, "sub!", OF_TEXT, jinja_integer(position(j, self, a[0], false)))    \
+    X(find, "sub!", OF_TEXT, jinja_integer(position(j, self, a[0])))           \
     X(items, "", OF_DICT, jinja_view(j, VIEW, self, true, true))               \
     X(keys, "", OF_DICT, jinja_view(j, VIEW, self, true, false))               \
     X(lower, "", OF_TEXT, jinja_in_case(j, self, LOWER))                       \
     X(lstrip, "chars", OF_TEXT, strip(j, self, a[0], true, false))             \
-    X(rfind, "sub!", OF_TEXT, jinja_integer(position(j, self, a[0], true)))    \
-    X(rsplit, "sep maxsplit", OF_TEXT, split(j, self, a, true))                \
     X(rstrip, "chars", OF_TEXT, strip(j, self, a[0], false, true))             \
-    X(split, "sep maxsplit", OF_TEXT, split(j, self, a, false))                \
+    X(split, "sep maxsplit", OF_TEXT, split(j, self, a))                       \
     X(startswith, "prefix!", OF_TEXT,                                          \
       jinja_truth(has_end(j, self, a[0], true)))                               \
     X(strip, "chars", OF_TEXT, strip(j, self, a[0], true, true))               \
-    X(title, "", OF_TEXT, jinja_in_case(j, self, TITLE))                       \
     X(upper, "", OF_TEXT, jinja_in_case(j, self, UPPER))                       \
     X(values, "", OF_DICT, jinja_view(j, VIEW, self, false, true))
 
@@ -290,18 +272,16 @@ JINJA_FUNCTION(range)
 static struct value gathered(
         struct jinja *j, const struct arguments *given, enum kind kind)
 {
-    struct value made = jinja_mapping(j, kind, given->named_count);
+    struct value made = jinja_list(j, kind, 2 * given->named_count);
     for (size_t i = 0; i < given->count && is_ok(j); i++) {
         struct value from = given->at[i];
-        for (size_t k = 0; from.kind == DICT && k < from.dict->count; k++)
-            jinja_put(
-                    j, made.dict, from.dict->pairs[k].key,
-                    from.dict->pairs[k].value);
+        for (size_t k = 0; from.kind == DICT && k < from.items->count; k += 2)
+            jinja_put(j, made, from.items->at[k], from.items->at[k + 1]);
         if (from.kind != DICT)
             jinja_unknown(j, "a mapping made of pairs is not supported");
     }
     for (size_t i = 0; i < given->named_count; i++)
-        jinja_put(j, made.dict, given->named[i].key, given->named[i].value);
+        jinja_put(j, made, given->named[i].key, given->named[i].value);
     return made;
 }
 

@@ -1,8 +1,6 @@
 /* operate.c - operators, with Python's rules. */
 #include "data/jinja/text.h"
 
-#include <math.h>
-
 static bool is_number(struct value value)
 {
     return is_one_of(value, NUMBERS);
@@ -29,14 +27,13 @@ static bool are_items_equal(
     return true;
 }
 
-static bool are_dicts_equal(
-        struct jinja *j, const struct dict *a, const struct dict *b)
+static bool are_dicts_equal(struct jinja *j, struct value a, struct value b)
 {
-    if (a->count != b->count)
+    if (a.items->count != b.items->count)
         return false;
-    for (size_t i = 0; i < a->count; i++) {
-        const struct value *other = jinja_find(j, b, a->pairs[i].key);
-        if (!other || !jinja_equal(j, a->pairs[i].value, *other))
+    for (size_t i = 0; i < a.items->count; i += 2) {
+        const struct value *other = jinja_find(j, b, a.items->at[i]);
+        if (!other || !jinja_equal(j, a.items->at[i + 1], *other))
             return false;
     }
     return true;
@@ -67,7 +64,7 @@ bool jinja_equal(struct jinja *j, struct value a, struct value b)
         is_equal = are_items_equal(j, a.items, b.items);
         break;
     case DICT:
-        is_equal = are_dicts_equal(j, a.dict, b.dict);
+        is_equal = are_dicts_equal(j, a, b);
         break;
     default:
         is_equal = a.items == b.items; /* the same thing */
@@ -103,7 +100,7 @@ bool jinja_is_in(struct jinja *j, struct value value, struct value where)
 {
     struct items items;
     if (where.kind == DICT)
-        return jinja_find(j, where.dict, value) != NULL;
+        return jinja_find(j, where, value) != NULL;
     if (where.kind == STRING && value.kind == STRING) {
         jinja_looks(j, where, &value);
         jinja_looks(j, value, NULL);
@@ -194,32 +191,17 @@ static struct value operate_whole(
     return jinja_integer(out);
 }
 
-/* A power of whole numbers, which is none where the exponent is negative. */
-static struct value power(struct jinja *j, int64_t base, int64_t exponent)
-{
-    struct value made = jinja_integer(1);
-    if (exponent < 0)
-        return jinja_real(pow((double)base, (double)exponent));
-    for (; exponent > 0 && jinja_charge(j, 1, 0); exponent--)
-        made = operate_whole(j, '*', made.integer, base);
-    return made;
-}
-
 static struct value operate_numbers(
         struct jinja *j, char sign, struct value a, struct value b)
 {
     bool cuts = sign == 'D' || sign == '%';
     double x = (double)exact(a), y = (double)exact(b);
-    if (((cuts || sign == '/') && y == 0) || (sign == 'P' && x == 0 && y < 0)) {
+    if ((cuts || sign == '/') && y == 0) {
         jinja_fail(j, "division by zero");
         return jinja_none();
     }
     if (sign == '/')
         return jinja_real(x / y);
-    if (sign == 'P' && (a.kind == FLOAT || b.kind == FLOAT))
-        return jinja_real(pow(x, y));
-    if (sign == 'P')
-        return power(j, integer_or(a, 0), integer_or(b, 0));
     if (a.kind != FLOAT && b.kind != FLOAT)
         return operate_whole(j, sign, integer_or(a, 0), integer_or(b, 0));
     if (cuts)
@@ -250,9 +232,7 @@ struct value jinja_operate(
         jinja_use_undefined(j, a.kind == UNDEFINED ? a : b);
     jinja_fail(
             j, "unsupported operand types for %s: '%s' and '%s'",
-            sign == 'D'   ? "//"
-            : sign == 'P' ? "** or pow()"
-                          : (char[]){sign, '\0'},
-            jinja_type(a), jinja_type(b));
+            sign == 'D' ? "//" : (char[]){sign, '\0'}, jinja_type(a),
+            jinja_type(b));
     return jinja_none();
 }

@@ -361,22 +361,12 @@ static struct node *unary(struct parser *p, bool has_filters)
     return has_filters ? parse_filters(p, node) : node;
 }
 
-enum {
-    AT_AND = 1,
-    AT_NOT,
-    AT_COMPARE,
-    AT_SUM,
-    AT_JOIN,
-    AT_PRODUCT,
-    AT_POWER,
-    AT_UNARY
-};
+enum { AT_AND = 1, AT_NOT, AT_COMPARE, AT_SUM, AT_JOIN, AT_PRODUCT, AT_UNARY };
 
 /* Of one level; in is i, not in o. 0: there is none. */
 static char take_operator(struct parser *p, int level)
 {
-    static const char *const ops[] = {"",   "",  "",     "ENLG<>",
-                                      "+-", "~", "*/D%", "P"};
+    static const char *const ops[] = {"", "", "", "ENLG<>", "+-", "~", "*/D%"};
     char op = p->at->op;
     if (level <= AT_AND)
         return jinja_take_name(p, level == AT_AND ? "and" : "or");
@@ -400,7 +390,7 @@ static char take_operator(struct parser *p, int level)
 static struct node *chain(struct parser *p, int level)
 {
     static const enum node_kind kinds[] = {
-            OR, AND, NOT, COMPARE, OPERATE, CONCATENATE, OPERATE, OPERATE};
+            OR, AND, NOT, COMPARE, OPERATE, CONCATENATE, OPERATE};
     struct node *node = NULL;
     int count = 0;
     char op;

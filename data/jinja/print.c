@@ -167,7 +167,7 @@ static void write_members(
         const char *begin, const char *end)
 {
     bool has_pairs = is_one_of(value, KIND(DICT) | KIND(NAMESPACE));
-    size_t count = has_pairs ? value.dict->count : value.items->count;
+    size_t count = value.items->count;
     write_word(j, begin);
     style->level++;
     for (size_t i = 0; i < count && is_ok(j); i++) {
@@ -175,10 +175,8 @@ static void write_members(
             jinja_write_str(j, style->between);
         write_break(j, style);
         if (has_pairs)
-            write_key(j, style, value.dict->pairs[i].key);
-        jinja_write_styled(
-                j, style,
-                has_pairs ? value.dict->pairs[i].value : value.items->at[i]);
+            write_key(j, style, value.items->at[i++]);
+        jinja_write_styled(j, style, value.items->at[i]);
     }
     style->level--;
     if (count)

@@ -26,7 +26,7 @@ static void assign(
                     (int)target->parts[0]->constant.bytes,
                     target->parts[0]->constant.text);
         else
-            jinja_put(j, space.dict, target->constant, value);
+            jinja_put(j, space, target->constant, value);
     } else if (value.kind == UNDEFINED) {
         jinja_use_undefined(j, value);
     } else if (jinja_iterate(j, value, &items)) {

@@ -69,27 +69,16 @@ struct value jinja_stripped(
     return jinja_part(text, begin, end);
 }
 
-static bool is_cased(utf8proc_int32_t c)
-{
-    return utf8proc_toupper(c) != c || utf8proc_tolower(c) != c || c == 0xdf;
-}
-
 struct value jinja_in_case(
         struct jinja *j, struct value text, enum letter_case to)
 {
     size_t mark = jinja_capture(j);
     unsigned length;
     jinja_looks(j, text, NULL);
-    bool begins = true; /* a word, or the text */
     for (size_t i = 0; i < text.bytes && jinja_charge(j, 1, 0); i += length) {
         utf8proc_int32_t c =
                 (utf8proc_int32_t)jinja_character(text, i, &length);
-        enum letter_case way = to >= CAPITAL && !begins ? LOWER : to;
-        way = to == WORDS && begins ? UPPER : way;
-        begins = to == TITLE   ? !is_cased(c)
-                 : to == WORDS ? jinja_is_space((uint32_t)c) ||
-                                         (c < 0x80 && strchr("-({[<", c))
-                               : false;
+        enum letter_case way = to == CAPITAL && i > 0 ? LOWER : to;
         unsigned char bytes[4];
         if (c == 0xdf && way != LOWER) { /* the sharp s */
             jinja_write(j, way == UPPER ? "SS" : "Ss", 2);

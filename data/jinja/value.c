@@ -49,65 +49,36 @@ struct value jinja_tuple(struct jinja *j, struct value a, struct value b)
     return tuple;
 }
 
-static bool reserve_pairs(struct jinja *j, struct dict *dict, size_t capacity)
-{
-    if (!jinja_affords(j, capacity, sizeof *dict->pairs))
-        return false;
-    struct pair *pairs = jinja_alloc(j, capacity * sizeof *pairs);
-    if (dict->count)
-        memcpy(pairs, dict->pairs, dict->count * sizeof *pairs);
-    dict->pairs = pairs;
-    dict->capacity = capacity;
-    return true;
-}
-
-struct value jinja_mapping(struct jinja *j, enum kind kind, size_t capacity)
-{
-    struct dict *dict = jinja_alloc(j, sizeof *dict);
-    *dict = (struct dict){0};
-    if (capacity)
-        reserve_pairs(j, dict, capacity);
-    return (struct value){.kind = (uint8_t)kind, .dict = dict};
-}
-
-static void add_pair(
-        struct jinja *j, struct dict *dict, struct value key,
-        struct value value)
-{
-    if (!jinja_charge(j, 1, 0))
-        return;
-    if (dict->count < dict->capacity ||
-        reserve_pairs(j, dict, dict->count ? 2 * dict->count : 4))
-        dict->pairs[dict->count++] = (struct pair){key, value};
-}
-
 const struct value *jinja_find(
-        struct jinja *j, const struct dict *dict, struct value key)
+        struct jinja *j, struct value mapping, struct value key)
 {
-    jinja_charge(j, (dict->count + key.bytes / 8) / 8, 0);
+    const struct items *items = mapping.items;
+    jinja_charge(j, (items->count / 2 + key.bytes / 8) / 8, 0);
     jinja_looks(j, key, NULL);
     if (is_one_of(key, KIND(LIST) | KIND(DICT)))
         jinja_fail(j, "unhashable type: '%s'", jinja_type(key));
-    for (size_t i = 0; i < dict->count && is_ok(j); i++) {
-        struct value other = dict->pairs[i].key;
+    for (size_t i = 0; i < items->count && is_ok(j); i += 2) {
+        struct value other = items->at[i];
         if (key.kind == STRING
                     ? other.kind == STRING && other.bytes == key.bytes &&
                               memcmp(other.text, key.text, key.bytes) == 0
                     : jinja_equal(j, other, key))
-            return &dict->pairs[i].value;
+            return &items->at[i + 1];
     }
     return NULL;
 }
 
 void jinja_put(
-        struct jinja *j, struct dict *dict, struct value key,
+        struct jinja *j, struct value mapping, struct value key,
         struct value value)
 {
-    struct value *found = (struct value *)jinja_find(j, dict, key);
-    if (found)
+    struct value *found = (struct value *)jinja_find(j, mapping, key);
+    if (found) {
         *found = value;
-    else
-        add_pair(j, dict, key, value);
+        return;
+    }
+    jinja_append(j, mapping, key);
+    jinja_append(j, mapping, value);
 }
 
 /* Its texts are borrowed. */
@@ -138,15 +109,17 @@ struct value jinja_from_json(struct jinja *j, const json_t *json)
             jinja_append(j, made, jinja_from_json(j, json_array_get(json, i)));
         break;
     case JSON_OBJECT: {
-        made = jinja_mapping(j, DICT, json_object_size(json));
+        made = jinja_list(j, DICT, 2 * json_object_size(json));
         void *at = json_object_iter((json_t *)json);
-        for (; at && is_ok(j); at = json_object_iter_next((json_t *)json, at))
-            add_pair(
-                    j, made.dict,
+        for (; at && is_ok(j); at = json_object_iter_next((json_t *)json, at)) {
+            jinja_append(
+                    j, made,
                     jinja_slice(
                             json_object_iter_key(at),
-                            json_object_iter_key_len(at)),
-                    jinja_from_json(j, json_object_iter_value(at)));
+                            json_object_iter_key_len(at)));
+            jinja_append(
+                    j, made, jinja_from_json(j, json_object_iter_value(at)));
+        }
         break;
     }
     }
@@ -172,10 +145,8 @@ bool jinja_is_true(struct value value)
         return value.real != 0;
     if (value.kind == STRING)
         return value.bytes > 0;
-    if (is_one_of(value, KIND(LIST) | KIND(TUPLE) | KIND(VIEW)))
+    if (is_one_of(value, KIND(LIST) | KIND(TUPLE) | KIND(VIEW) | KIND(DICT)))
         return value.items->count > 0;
-    if (value.kind == DICT)
-        return value.dict->count > 0;
     return value.kind == BOOL ? value.truth : value.kind > NONE;
 }
 
@@ -229,14 +200,13 @@ struct value jinja_view(
         struct jinja *j, enum kind kind, struct value dict, bool has_keys,
         bool has_values)
 {
-    struct value made = jinja_list(j, kind, dict.dict->count);
-    for (size_t i = 0; i < dict.dict->count && is_ok(j); i++) {
-        const struct pair *pair = &dict.dict->pairs[i];
+    struct value made = jinja_list(j, kind, dict.items->count / 2);
+    for (size_t i = 0; i < dict.items->count && is_ok(j); i += 2) {
+        const struct value *pair = &dict.items->at[i];
         jinja_append(
                 j, made,
-                has_keys && has_values ? jinja_tuple(j, pair->key, pair->value)
-                : has_keys             ? pair->key
-                                       : pair->value);
+                has_keys && has_values ? jinja_tuple(j, pair[0], pair[1])
+                                       : pair[!has_keys]);
     }
     return made;
 }
@@ -264,7 +234,7 @@ size_t jinja_length(struct jinja *j, struct value value)
     if (value.kind == STRING)
         return jinja_read(j, value.bytes) ? jinja_characters(value) : 0;
     if (value.kind == DICT)
-        return value.dict->count;
+        return value.items->count / 2;
     if (is_one_of(value, KIND(LIST) | KIND(TUPLE) | KIND(VIEW)))
         return value.items->count;
     if (value.kind == LOOP)
@@ -316,7 +286,7 @@ struct value jinja_attribute(
         return value;
     }
     if (value.kind == NAMESPACE) {
-        found = jinja_find(j, value.dict, name);
+        found = jinja_find(j, value, name);
         return found ? *found : jinja_undefined(name, NAMESPACE);
     }
     if (method && is_one_of(value, method->kinds)) {
@@ -327,7 +297,7 @@ struct value jinja_attribute(
     if (value.kind == LOOP)
         return loop_attribute(value.loop, name);
     if (value.kind == DICT)
-        found = jinja_find(j, value.dict, name);
+        found = jinja_find(j, value, name);
     return found ? *found : jinja_undefined(name, value.kind);
 }
 
@@ -349,7 +319,7 @@ struct value jinja_item(struct jinja *j, struct value value, struct value key)
         jinja_use_undefined(j, value);
         return value;
     }
-    if (value.kind == DICT && (found = jinja_find(j, value.dict, key)))
+    if (value.kind == DICT && (found = jinja_find(j, value, key)))
         return *found;
     if (key.kind == STRING)
         return jinja_attribute(

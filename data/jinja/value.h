@@ -44,9 +44,8 @@ struct value {
         bool truth;
         int64_t integer;
         double real;
-        const char *text; /* STRING; UNDEFINED: its name */
-        struct items *items;
-        struct dict *dict;
+        const char *text;    /* STRING; UNDEFINED: its name */
+        struct items *items; /* DICT, NAMESPACE: keys and values in turn */
         struct loop *loop;
         struct closure *macro;
         struct method *method;
@@ -63,11 +62,6 @@ struct items {
 
 struct pair {
     struct value key, value;
-};
-
-struct dict {
-    struct pair *pairs;
-    size_t count, capacity;
 };
 
 struct method { /* bound */
@@ -145,13 +139,12 @@ struct value jinja_tuple(struct jinja *j, struct value a, struct value b);
 struct value jinja_view(
         struct jinja *j, enum kind kind, struct value dict, bool has_keys,
         bool has_values);
-struct value jinja_mapping(struct jinja *j, enum kind kind, size_t capacity);
 void jinja_put(
-        struct jinja *j, struct dict *dict, struct value key,
+        struct jinja *j, struct value mapping, struct value key,
         struct value value);
 /* NULL: there is none. */
 const struct value *jinja_find(
-        struct jinja *j, const struct dict *dict, struct value key);
+        struct jinja *j, struct value mapping, struct value key);
 /* What a loop over it visits; false: stopped. A generator is used up. */
 bool jinja_iterate(struct jinja *j, struct value value, struct items *out);
 /* Fails for what has none. */
@@ -175,7 +168,7 @@ bool jinja_equal(struct jinja *j, struct value a, struct value b);
 int jinja_compare(
         struct jinja *j, struct value a, struct value b, const char *sign);
 bool jinja_is_in(struct jinja *j, struct value value, struct value where);
-/* `sign`: + - * / % D (//) P (**). */
+/* `sign`: + - * / % D (//). */
 struct value jinja_operate(
         struct jinja *j, char sign, struct value a, struct value b);
 struct value jinja_joined(struct jinja *j, struct value a, struct value b);

@@ -175,7 +175,7 @@ Test(jinja, constructs_do_what_they_do_in_python)
     json_array_foreach(json_object_get(file, "cases"), i, row)
             expect(json_string_at(row, "name"), json_string_at(row, "template"),
                    json_object_get(file, "context"), row);
-    cr_expect_geq(i, 95);
+    cr_expect_geq(i, 91);
     json_decref(file);
 }
 
@@ -241,7 +241,6 @@ Test(jinja, what_is_not_known_is_said)
              JINJA_UNKNOWN},
             {"{% raw %}a{% endfor %}", "endraw", JINJA_FAILED},
             {"{% call 1 %}{% endcall %}", "a call", JINJA_FAILED},
-            {"{{ 2 ** 99 }}", "64 bits", JINJA_UNKNOWN},
             {"{% set a | upper %}b{% endset %}", "filters", JINJA_UNKNOWN},
             {"{% macro m() %}{{ kwargs }}{% endmacro %}", "kwargs",
              JINJA_UNKNOWN},
@@ -250,7 +249,6 @@ Test(jinja, what_is_not_known_is_said)
             {"{{ [1].append(2) }}", "the method append", JINJA_UNKNOWN},
             {"{{ 'aa'.find('a', 1) }}", "find() takes 1", JINJA_UNKNOWN},
             {"{{ 'a'.upper(b=1) }}", "of this name", JINJA_UNKNOWN},
-            {"{{ 'a b'.rsplit(none, 1) }}", "with a count", JINJA_UNKNOWN},
             {"{{ [{}]|map(attribute='1')|list }}", "index in an attribute",
              JINJA_UNKNOWN},
             {"{{ [1]|sort(attribute='a,b') }}", "several", JINJA_UNKNOWN},
