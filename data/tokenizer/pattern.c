@@ -1,11 +1,12 @@
 /* pattern.c - pre-tokenizer patterns written for Oniguruma, the
  * reference's engine, in PCRE2.
  *
- * Only what means the same in both is taken, everything else is refused by
- * name: literals, `.`, classes of literals, of general categories (\p{L},
- * \P{Lu}) and of \s and \S, groups, (?i:ASCII letters), lookahead,
- * alternatives, quantifiers. Categories and spaces are written out as ranges of
- * code points, so that neither engine's Unicode version matters. */
+ * Only what means the same in both is taken: literals, `.`, classes of
+ * literals, of general categories (\p{L}, \P{Lu}) and of \s and \S, groups,
+ * (?i:ASCII letters), lookahead, alternatives, quantifiers. What else there is,
+ * is refused by name, or by PCRE2 where neither engine takes it. Categories and
+ * spaces are written out as ranges of code points, so that neither engine's
+ * Unicode version matters. */
 #include "data/tokenizer/tokenizer_internal.h"
 
 #include "base/must.h"
@@ -22,11 +23,9 @@ struct translation {
     const unsigned char *pattern;
     size_t at;
     struct byte_buffer out;
-    uint8_t *class;        /* (UNICODE_POINTS) 1: in the class at hand */
-    bool folds[64];        /* by group: inside (?i: */
-    bool quantifiable[64]; /* a lookahead is not */
+    uint8_t *class; /* (UNICODE_POINTS) 1: in the class at hand */
+    bool folds[64]; /* by group: inside (?i: */
     int depth;
-    bool has_atom;               /* a quantifier may follow */
     unsigned char folded_before; /* letter before this one inside (?i:, or 0 */
 };
 
@@ -208,7 +207,6 @@ static enum zd_status class_whole(struct translation *t)
         ZD_TRY(class_item(t));
     }
     t->at++;
-    t->has_atom = true;
     return put_class(t, complement);
 }
 
@@ -227,85 +225,45 @@ static enum zd_status group_open(struct translation *t)
     if (t->depth + 1 == (int)(sizeof t->folds / sizeof t->folds[0]))
         return refuse(t, "groups nested too deeply");
     bool folds = t->folds[t->depth] || strcmp(kind, "(?i:") == 0;
-    t->depth++;
-    t->folds[t->depth] = folds;
-    t->quantifiable[t->depth] =
-            kind[1] == '\0' || kind[2] == ':' || kind[2] == 'i';
+    t->folds[++t->depth] = folds;
     t->at += strlen(kind);
-    t->has_atom = false;
-    t->folded_before = 0;
     return put(t, "%s", kind[1] == '\0' ? "(?:" : kind);
 }
 
-static enum zd_status group_close(struct translation *t)
-{
-    if (t->depth == 0)
-        return refuse(t, "`)` without `(`");
-    t->has_atom = t->quantifiable[t->depth];
-    t->depth--;
-    t->at++;
-    t->folded_before = 0;
-    return put(t, ")");
-}
-
-/* {n}, {n,} or {n,m} */
+/* {n}, {n,} or {n,m}, where `+` and `?` after it are read differently. */
 static enum zd_status interval(struct translation *t)
 {
-    enum { MOST = 1000 };
     const char *begin = (const char *)t->pattern + t->at;
-    char *end;
-    if (!isdigit((unsigned char)begin[1]))
-        return refuse(t, "`{` that begins no interval");
-    unsigned long low = strtoul(begin + 1, &end, 10), high = low;
-    if (*end == ',' && end[1] == '}')
-        end++;
-    else if (*end == ',' && isdigit((unsigned char)end[1]))
-        high = strtoul(end + 1, &end, 10);
-    if (*end != '}' || low > high || high > MOST)
-        return refuse(t, "an interval");
-    end++;
-    if (*end == '?' || *end == '+')
-        return refuse(t, "a lazy or possessive interval");
-    t->at += (size_t)(end - begin);
-    byte_buffer_append(&t->out, begin, (size_t)(end - begin));
-    return ZD_OK;
-}
-
-static enum zd_status quantifier(struct translation *t)
-{
-    if (!t->has_atom)
-        return refuse(t, "a quantifier with nothing to repeat");
-    t->has_atom = false;
-    t->folded_before = 0;
-    if (t->pattern[t->at] == '{')
-        return interval(t);
-    ZD_TRY(put(t, "%c", t->pattern[t->at++]));
-    if (t->pattern[t->at] == '?' || t->pattern[t->at] == '+')
-        ZD_TRY(put(t, "%c", t->pattern[t->at++]));
+    size_t first = strspn(begin + 1, "0123456789");
+    size_t bytes = 1 + strspn(begin + 1, "0123456789,");
+    if (first == 0 || begin[bytes] != '}' || begin[bytes + 1] == '?' ||
+        begin[bytes + 1] == '+')
+        return refuse(t, "an interval of this kind");
+    byte_buffer_append(&t->out, begin, bytes + 1);
+    t->at += bytes + 1;
     return ZD_OK;
 }
 
 /* Inside (?i: only ASCII letters, and none of the pairs that one character
  * folds to (U+00DF, U+FB00..U+FB06): Oniguruma would match that character
  * there. */
-static enum zd_status check_folded(struct translation *t, uint32_t c)
+static enum zd_status check_folded(
+        struct translation *t, unsigned char before, uint32_t c)
 {
     static const char *const pairs[] = {"ss", "ff", "fi", "fl", "st"};
     if (c >= 0x80)
         return refuse(t, "a letter beyond ASCII inside (?i:");
-    unsigned char lower = (unsigned char)tolower((int)c);
+    t->folded_before = (unsigned char)tolower((int)c);
     for (size_t p = 0; p < sizeof pairs / sizeof pairs[0]; p++)
-        if (t->folded_before == pairs[p][0] && lower == pairs[p][1])
+        if (before == pairs[p][0] && t->folded_before == pairs[p][1])
             return refuse(t, "a pair of letters with a ligature inside (?i:");
-    t->folded_before = lower;
     return ZD_OK;
 }
 
-static enum zd_status literal(struct translation *t)
+static enum zd_status literal(struct translation *t, unsigned char before)
 {
     struct property property;
     uint32_t c;
-    t->has_atom = true;
     if (take_property(t, &property)) {
         if (t->folds[t->depth])
             return refuse(t, "a class inside (?i:");
@@ -314,34 +272,33 @@ static enum zd_status literal(struct translation *t)
     }
     ZD_TRY(take_literal(t, &c));
     if (t->folds[t->depth])
-        ZD_TRY(check_folded(t, c));
+        ZD_TRY(check_folded(t, before, c));
     return put(t, "\\x{%x}", (unsigned)c);
 }
 
 static enum zd_status translate_next(struct translation *t)
 {
-    switch (t->pattern[t->at]) {
+    unsigned char next = t->pattern[t->at], before = t->folded_before;
+    t->folded_before = 0;
+    switch (next) {
     case '(':
         return group_open(t);
-    case ')':
-        return group_close(t);
     case '[':
         return class_whole(t);
-    case '|':
-        t->has_atom = false;
-        t->folded_before = 0;
-        t->at++;
-        return put(t, "|");
+    case '{':
+        return interval(t);
     case '.':
-        t->has_atom = true;
-        t->folded_before = 0;
         t->at++;
         return put(t, "[^\\n]");
+    case ')':
+        t->depth -= t->depth > 0;
+        /* fallthrough */
+    case '|':
     case '*':
     case '+':
     case '?':
-    case '{':
-        return quantifier(t);
+        t->at++;
+        return put(t, "%c", next);
     case '^':
     case '$':
         return refuse(t, "an anchor");
@@ -349,7 +306,7 @@ static enum zd_status translate_next(struct translation *t)
     case '}':
         return refuse(t, "a bracket without its partner");
     default:
-        return literal(t);
+        return literal(t, before);
     }
 }
 
@@ -363,8 +320,6 @@ static enum zd_status split_translate(const char *pattern, char **out)
     enum zd_status status = ZD_OK;
     while (t.pattern[t.at] != '\0' && status == ZD_OK)
         status = translate_next(&t);
-    if (status == ZD_OK && t.depth > 0)
-        status = refuse(&t, "`(` without `)`");
     byte_buffer_append(&t.out, "", 1);
     free(t.class);
     *out = (char *)t.out.data;

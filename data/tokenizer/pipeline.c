@@ -312,30 +312,6 @@ static enum zd_status load_template(
     return ZD_OK;
 }
 
-/* BertProcessing and RobertaProcessing: "cls" before, "sep" after the text,
- * each
- * ["[CLS]", id]. */
-static enum zd_status load_bert(struct tokenizer *tokenizer, const json_t *part)
-{
-    static const char *const keys[] = {"cls", "sep"};
-    tokenizer->trim_offsets |=
-            is_type(part, "RobertaProcessing") &&
-            !json_is_false(json_object_get(part, "trim_offsets"));
-    for (int k = 0; k < 2; k++) {
-        const json_t *pair = json_object_get(part, keys[k]);
-        const char *name = json_string_value(json_array_get(pair, 0));
-        if (json_array_size(pair) != 2 || !name)
-            return ZD_FAIL(
-                    ZD_ERR_DATA, "E0407",
-                    "post_processor: %s is not a pair of a token and its id",
-                    keys[k]);
-        ZD_TRY(add_around(
-                tokenizer, json_array_get(pair, 1), name,
-                k == 0 ? &tokenizer->prefix : &tokenizer->suffix));
-    }
-    return ZD_OK;
-}
-
 /* One that puts tokens around the text; *loaded_out false: ByteLevel, which
  * moves offsets alone. */
 static enum zd_status load_processor(
@@ -344,8 +320,6 @@ static enum zd_status load_processor(
     *loaded_out = true;
     if (is_type(part, "TemplateProcessing"))
         return load_template(tokenizer, part);
-    if (is_type(part, "BertProcessing") || is_type(part, "RobertaProcessing"))
-        return load_bert(tokenizer, part);
     *loaded_out = false;
     if (!is_type(part, "ByteLevel"))
         return refuse("post_processor", type_of(part));

@@ -39,12 +39,7 @@ def several():
     return processor
 
 
-def bert(kind, **more):
-    return {"type": kind, "sep": list(EOS), "cls": list(BOS), **more}
-
-
 BYTES = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
-ROBERTA = bert("RobertaProcessing", trim_offsets=True, add_prefix_space=False)
 PROCESSORS = {
     "none": None,
     "BOS": template("<s>", None),
@@ -52,10 +47,8 @@ PROCESSORS = {
     "both, as BERT has them": template("<s>", None, "</s>"),
     "two behind": template(None, "</s>", "<s>"),
     "a token of several ids": several(),
-    "BertProcessing": bert("BertProcessing"),
-    "RobertaProcessing": ROBERTA,
     "Sequence with a template": {"type": "Sequence", "processors": [BYTES, template("<s>", None, "</s>")]},
-    "Sequence with RobertaProcessing": {"type": "Sequence", "processors": [ROBERTA, BYTES]},
+    "Sequence with ByteLevel behind": {"type": "Sequence", "processors": [template("<s>", None, "</s>"), BYTES]},
 }
 
 
