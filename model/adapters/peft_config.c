@@ -48,7 +48,6 @@ static const struct key keys[] = {
         {"exclude_modules", FORM_PATTERN, NULL},
         {"modules_to_save", FORM_NAMES, NULL},
         {"layers_to_transform", FORM_LAYERS, NULL},
-        {"layers_pattern", FORM_PATTERN, NULL},
         {"rank_pattern", FORM_RANKS, NULL},
         {"alpha_pattern", FORM_NUMBERS, NULL},
         {"use_rslora", FORM_BOOL, NULL},
@@ -166,9 +165,8 @@ static enum zd_status check_keys(const struct config_reader *r)
             continue;
         struct key unknown = {name, FORM_DEFAULT, NULL};
         /* PEFT writes an absent pattern of layers as an empty one too */
-        if (key && key->form == FORM_PATTERN && json_is_string(value) &&
-            json_string_length(value) == 0 &&
-            strcmp(name, "layers_pattern") == 0)
+        if (strcmp(name, "layers_pattern") == 0 && json_is_string(value) &&
+            json_string_length(value) == 0)
             continue;
         ZD_TRY(check_form(r, key ? key : &unknown, value));
     }
@@ -189,27 +187,23 @@ static enum zd_status check_pattern(
 
 static enum zd_status check_patterns(const struct config_reader *r)
 {
-    static const char *const texts[] = {
-            "target_modules", "exclude_modules", "layers_pattern"};
+    static const char *const texts[] = {"target_modules", "exclude_modules"};
     static const char *const tables[] = {"rank_pattern", "alpha_pattern"};
-    static const char *const lists[] = {"layers_pattern", "modules_to_save"};
+    const json_t *saved = config_get(r, "modules_to_save");
     const char *pattern;
     json_t *value;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         const json_t *text = config_get(r, texts[i]);
         if (json_is_string(text))
             ZD_TRY(check_pattern(r, texts[i], json_string_value(text)));
     }
     for (int i = 0; i < 2; i++)
-        json_object_foreach(
-                json_object_get(r->json, tables[i]), pattern, value)
+        json_object_foreach(json_object_get(r->json, tables[i]), pattern, value)
                 ZD_TRY(check_pattern(r, tables[i], pattern));
-    for (int i = 0; i < 2; i++) {
-        const json_t *list = config_get(r, lists[i]);
-        for (size_t n = 0; n < json_array_size(list); n++)
-            ZD_TRY(check_pattern(
-                    r, lists[i], json_string_value(json_array_get(list, n))));
-    }
+    for (size_t n = 0; n < json_array_size(saved); n++)
+        ZD_TRY(check_pattern(
+                r, "modules_to_save",
+                json_string_value(json_array_get(saved, n))));
     return ZD_OK;
 }
 

@@ -39,8 +39,8 @@ enum zd_status peft_config_read(
 void peft_config_fini(struct peft_config *config);
 
 /* Does an adapter go into this module? By exclude_modules, modules_to_save,
- * target_modules ("all-linear", a pattern, or names), layers_to_transform and
- * layers_pattern. Of modules that are linear: the caller asks for no other. */
+ * target_modules ("all-linear", a pattern, or names) and layers_to_transform.
+ * Of modules that are linear: the caller asks for no other. */
 bool peft_config_targets(const struct peft_config *config, const char *module);
 /* Is this module trained and kept whole (modules_to_save)? */
 bool peft_config_saves(const struct peft_config *config, const char *module);

@@ -48,21 +48,14 @@ static bool has_layer(const json_t *layers, long layer)
 }
 
 /* The layer that a module's name says: the first number with a part of a name
- * on both sides, of `pattern` where there is one; -1: none. */
-static long layer_of(const char *module, const char *pattern)
+ * after it and two before; -1: none. */
+static long layer_of(const char *module)
 {
     for (const char *dot = strchr(module, '.'); dot;
          dot = strchr(dot + 1, '.')) {
         size_t digits = strspn(dot + 1, "0123456789");
-        if (!digits || dot[1 + digits] != '.')
-            continue;
-        const char *part = dot;
-        while (part > module && part[-1] != '.')
-            part--;
-        char name[MODULE_BYTES], alone[MODULE_BYTES];
-        snprintf(name, sizeof name, "%.*s", (int)(dot - module), module);
-        snprintf(alone, sizeof alone, "%.*s", (int)(dot - part), part);
-        if (pattern ? pattern_matches_end(pattern, name) : part > module)
+        if (digits && dot[1 + digits] == '.' &&
+            memchr(module, '.', (size_t)(dot - module)))
             return strtol(dot + 1, NULL, 10);
     }
     return -1;
@@ -71,19 +64,8 @@ static long layer_of(const char *module, const char *pattern)
 static bool is_in_layers(const struct peft_config *config, const char *module)
 {
     const json_t *layers = value_of(config, "layers_to_transform");
-    const json_t *pattern = value_of(config, "layers_pattern");
-    if (!layers || (json_is_array(layers) && json_array_size(layers) == 0))
-        return true;
-    if (json_is_string(pattern) && json_string_length(pattern))
-        return has_layer(layers, layer_of(module, json_string_value(pattern)));
-    for (size_t i = 0; i < json_array_size(pattern); i++) {
-        long layer =
-                layer_of(module, json_string_value(json_array_get(pattern, i)));
-        if (layer >= 0)
-            return has_layer(layers, layer);
-    }
-    return json_array_size(pattern) == 0 &&
-           has_layer(layers, layer_of(module, NULL));
+    return !layers || (json_is_array(layers) && !json_array_size(layers)) ||
+           has_layer(layers, layer_of(module));
 }
 
 bool peft_config_saves(const struct peft_config *config, const char *module)
