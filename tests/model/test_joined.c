@@ -25,6 +25,7 @@ static struct {
     int products, ropes, adds;
 } called;
 static const struct kernels *real;
+static int pieces; /* of the MLP, where projections are joined */
 
 static enum zd_status count_matmul(
         struct stream *stream, const struct matmul *m)
@@ -136,6 +137,7 @@ static void run_init(
             .decode_capacity = 24,
             .decode_batch = 7,
             .joined = joined,
+            .mlp_pieces = joined ? pieces : 0,
             .train = true,
     };
     r->kernels = counting_table(dtype);
@@ -198,6 +200,16 @@ Test(model_joined, gradients_equal_those_of_separate_matmuls)
         for (unsigned joined = 1; joined <= BOTH; joined++)
             compare(shapes[s], NULL, NULL, DTYPE_FP32, modes[(s + joined) % 3],
                     joined, 2e-5);
+}
+
+Test(model_joined, gate_and_up_of_pieces_are_joined_too)
+{
+    pieces = 4;
+    for (int s = 0; s < SHAPES; s++)
+        for (int adapted = 0; adapted < 2; adapted++)
+            compare(shapes[s], NULL, adapted ? "all-linear" : NULL, DTYPE_FP32,
+                    s ? CHECKPOINTING_FULL : CHECKPOINTING_SELECTIVE, BOTH,
+                    2e-5);
 }
 
 /* Separate matmuls round twice more on the way to dx. */
