@@ -1,5 +1,5 @@
-#include "model/params.h"
 #include "base/must.h"
+#include "model/slice.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -8,30 +8,29 @@
 
 /* A table being written, tensor by tensor. */
 struct builder {
-    const struct model_config *config;
+    const struct model_config *config; /* of the slice */
     struct param_table *table;
-    int64_t extents[EXTENTS];
+    int64_t extents[EXTENTS], whole[EXTENTS];
+    int place;
 };
 
 static const struct tensor_row head = {
         "lm_head.weight", ROLE_HEAD, TENSOR_LINEAR, EXTENT_V, EXTENT_C};
 
-static struct builder builder_of(
-        const struct model_config *c, struct param_table *table)
+static void extents_of(const struct model_config *c, int64_t out[EXTENTS])
 {
     int64_t D = c->head_dim, q = c->heads * D, kv = c->kv_heads * D;
-    return (struct builder){
-            c,
-            table,
-            {[EXTENT_V] = c->vocab_size,
-             [EXTENT_POSITIONS] = c->max_positions,
-             [EXTENT_C] = c->hidden_size,
-             [EXTENT_F] = c->intermediate_size,
-             [EXTENT_2F] = 2 * (int64_t)c->intermediate_size,
-             [EXTENT_Q] = q,
-             [EXTENT_KV] = kv,
-             [EXTENT_QKV] = q + 2 * kv,
-             [EXTENT_D] = D}};
+    const int64_t extents[EXTENTS] = {
+            [EXTENT_V] = c->vocab_size,
+            [EXTENT_POSITIONS] = c->max_positions,
+            [EXTENT_C] = c->hidden_size,
+            [EXTENT_F] = c->intermediate_size,
+            [EXTENT_2F] = 2 * (int64_t)c->intermediate_size,
+            [EXTENT_Q] = q,
+            [EXTENT_KV] = kv,
+            [EXTENT_QKV] = q + 2 * kv,
+            [EXTENT_D] = D};
+    memcpy(out, extents, sizeof extents);
 }
 
 static bool is_there(
@@ -77,6 +76,59 @@ static struct tensor_blocks blocks_of(
     return blocks;
 }
 
+/* The next range: `extent` of a tensor, or of a part that begins at `from`. */
+static void add_range(
+        const struct builder *b, enum extent extent, int64_t from,
+        struct param_slice *slice)
+{
+    int64_t here = b->extents[extent], whole = b->whole[extent];
+    bool is_shared = here == whole;
+    int64_t begin = is_shared ? 0 : b->place * here;
+    int64_t left = whole > begin ? whole - begin : 0;
+    struct slice_range *range = &slice->ranges[slice->range_count++];
+    range->whole = from + begin;
+    range->count = left < here ? left : here;
+    range->is_shared = is_shared;
+    if (slice->range_count > 1)
+        range->here = range[-1].here + range[-1].count;
+}
+
+/* Where the slice of a row's tensor lies, of rows and columns as (out, in). */
+static struct param_slice slice_of(
+        const struct builder *b, const struct tensor_row *row, bool is_matrix)
+{
+    struct param_slice slice = {0};
+    bool rows = b->extents[row->rows] != b->whole[row->rows];
+    enum extent cut = rows ? row->rows : row->columns;
+    if (!rows && !(is_matrix && b->extents[cut] != b->whole[cut]))
+        return slice;
+    slice.by_column = !rows;
+    if (cut == EXTENT_QKV) {
+        add_range(b, EXTENT_Q, 0, &slice);
+        add_range(b, EXTENT_KV, b->whole[EXTENT_Q], &slice);
+        add_range(
+                b, EXTENT_KV, b->whole[EXTENT_Q] + b->whole[EXTENT_KV], &slice);
+    } else if (cut == EXTENT_2F) {
+        add_range(b, EXTENT_F, 0, &slice);
+        add_range(b, EXTENT_F, b->whole[EXTENT_F], &slice);
+    } else {
+        add_range(b, cut, 0, &slice);
+    }
+    slice.shape[0] = b->whole[row->rows];
+    slice.shape[1] = is_matrix ? b->whole[row->columns] : 1;
+    return slice;
+}
+
+/* The same of a tensor that is stored (in, out). */
+static struct param_slice transposed(struct param_slice slice)
+{
+    int64_t rows = slice.shape[0];
+    slice.by_column = slice.range_count && !slice.by_column;
+    slice.shape[0] = slice.shape[1];
+    slice.shape[1] = rows;
+    return slice;
+}
+
 static void add(
         struct builder *b, const struct tensor_row *row, int unit,
         const char *prefix)
@@ -115,6 +167,9 @@ static void add(
             .learning_rate = 1};
     if (row->flags & TENSOR_RESIDUAL)
         p->init_std /= (float)sqrt(2.0 * c->layers);
+    p->slice = slice_of(b, row, is_matrix);
+    if (conv1d)
+        p->slice = transposed(p->slice);
     snprintf(p->name, sizeof p->name, "%s%s", prefix, row->name);
     p->blocks = blocks_of(c, row, p);
 }
@@ -199,9 +254,23 @@ enum zd_status param_table_build(
         const struct model_config *config, const char *const *freeze,
         int freeze_count, struct param_table *table_out)
 {
-    struct param_table table = {.unit_count = config->layers + 2};
-    struct builder builder = builder_of(config, &table);
-    const struct model_family *family = config->family;
+    const struct tp whole = {1, 0};
+    return param_table_slice(config, whole, freeze, freeze_count, table_out);
+}
+
+enum zd_status param_table_slice(
+        const struct model_config *whole, struct tp tp,
+        const char *const *freeze, int freeze_count,
+        struct param_table *table_out)
+{
+    struct param_table table = {.unit_count = whole->layers + 2};
+    struct model_config slice;
+    struct builder builder = {&slice, &table, .place = tp.place};
+    const struct model_config *config = &slice;
+    const struct model_family *family = whole->family;
+    ZD_TRY(model_config_slice(whole, tp, &slice));
+    extents_of(&slice, builder.extents);
+    extents_of(whole, builder.whole);
     size_t max = (size_t)config->layers * count_rows(family->layer) +
                  count_rows(family->embeddings) + count_rows(family->last) + 1;
     table.params = zd_array(max, sizeof *table.params);

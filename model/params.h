@@ -34,6 +34,19 @@ enum param_part {
     PARAM_LORA_MAGNITUDE
 };
 
+/* Rows of a tensor, or columns, that a slice has (model/slice.h). */
+struct slice_range {
+    int64_t whole, here, count; /* the first of the whole tensor, and here */
+    bool is_shared;             /* each place has it */
+};
+enum { SLICE_RANGES = 3 };
+struct param_slice {
+    int range_count;  /* 0: it is not cut, and the rest is 0 */
+    bool by_column;   /* columns of the tensor as it is stored are cut */
+    int64_t shape[2]; /* of the whole tensor */
+    struct slice_range ranges[SLICE_RANGES];
+};
+
 struct param {
     char name[PARAM_NAME_MAX]; /* Hugging Face's, canonical for the family */
     enum role role;            /* of the base; else ROLE_NONE */
@@ -41,6 +54,7 @@ struct param {
     int dims;         /* 1 or 2 */
     int64_t shape[2]; /* as in the file; shape[1] = 1 when dims = 1 */
     size_t count;
+    struct param_slice slice;    /* where it lies in the whole tensor */
     bool trainable;              /* false: no gradient, no optimizer state */
     bool decays;                 /* weight decay applies: matrices only */
     bool is_embedding;           /* tokens or positions; not an untied head */

@@ -1,0 +1,151 @@
+#include "model/slice.h"
+
+#include "base/must.h"
+#include "base/text_buffer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- what a place computes with ------------------------------------------- */
+
+static bool divides(const struct model_config *whole, int size)
+{
+    return whole->heads % size == 0 && whole->intermediate_size % size == 0 &&
+           (whole->kv_heads % size == 0 || size % whole->kv_heads == 0);
+}
+
+static enum zd_status fail_size(const struct model_config *whole, int size)
+{
+    char sizes[120] = "";
+    struct text_buffer text = {.out = sizes, .bytes = sizeof sizes};
+    for (int fits = 1; fits <= whole->heads; fits++)
+        if (divides(whole, fits))
+            text_buffer_add(&text, "%s%d", text.used ? ", " : "", fits);
+    ZD_FAIL(ZD_ERR_CONFIG, "E0224",
+            "parallel.tp_size = %d does not divide the model's %d heads and "
+            "its feed-forward width of %d, or is no divisor or multiple of its "
+            "%d key-value heads",
+            size, whole->heads, whole->intermediate_size, whole->kv_heads);
+    return zd_fail_help("parallel.tp_size = one of %s", sizes);
+}
+
+enum zd_status model_config_slice(
+        const struct model_config *whole, struct tp tp,
+        struct model_config *slice_out)
+{
+    int size = tp.size > 1 ? tp.size : 1;
+    if (!divides(whole, size))
+        return fail_size(whole, size);
+    *slice_out = *whole;
+    slice_out->heads /= size;
+    slice_out->intermediate_size /= size;
+    slice_out->vocab_size = (whole->vocab_size - 1) / size + 1;
+    if (whole->kv_heads % size == 0)
+        slice_out->kv_heads /= size;
+    return ZD_OK;
+}
+
+int model_kv_count(const struct model_config *whole, struct tp tp)
+{
+    int count = whole->kv_heads / (tp.size > 1 ? tp.size : 1);
+    return count ? count : 1;
+}
+
+int model_first_kv(const struct model_config *whole, struct tp tp)
+{
+    if (tp.size <= whole->kv_heads)
+        return 0; /* of its own */
+    return tp.place / (tp.size / whole->kv_heads);
+}
+
+/* --- where its tensors lie ------------------------------------------------ */
+
+size_t param_whole_count(const struct param *param)
+{
+    const struct param_slice *slice = &param->slice;
+    return slice->range_count
+                   ? (size_t)slice->shape[0] * (size_t)slice->shape[1]
+                   : param->count;
+}
+
+/* The range that has line `at` of the slice; NULL: padding. */
+static const struct slice_range *range_at(
+        const struct param_slice *slice, int64_t at)
+{
+    for (int i = 0; i < slice->range_count; i++) {
+        const struct slice_range *range = &slice->ranges[i];
+        if (at >= range->here && at < range->here + range->count)
+            return range;
+    }
+    return NULL;
+}
+
+bool param_slice_next(
+        const struct param *param, size_t end, struct slice_run *run)
+{
+    const struct param_slice *slice = &param->slice;
+    size_t begin = run->begin + run->count;
+    size_t columns = (size_t)param->shape[1], row = begin / columns;
+    size_t column = begin % columns;
+    *run = (struct slice_run){.begin = begin, .count = end - begin};
+    if (begin >= end)
+        return false;
+    run->whole = begin;
+    run->is_shared = !slice->range_count;
+    if (!slice->range_count)
+        return true;
+    size_t line = slice->by_column ? column : row, left = end - begin;
+    const struct slice_range *range = range_at(slice, (int64_t)line);
+    run->is_padding = !range;
+    if (!range) /* rows of the vocabulary, to the end */
+        return true;
+    run->is_shared = range->is_shared;
+    size_t first = (size_t)(range->whole - range->here) + line;
+    size_t lines = (size_t)(range->here + range->count) - line;
+    run->whole = slice->by_column ? row * (size_t)slice->shape[1] + first
+                                  : first * columns + column;
+    run->count = slice->by_column ? lines : lines * columns - column;
+    run->count = run->count < left ? run->count : left;
+    return true;
+}
+
+/* --- weights -------------------------------------------------------------- */
+
+struct slice_source {
+    struct weight_source whole;
+    const struct param_table *table;
+};
+
+static enum zd_status slice_read(
+        void *ctx, int id, size_t begin, size_t count, float *out)
+{
+    const struct slice_source *source = ctx;
+    struct slice_run run = {.begin = begin};
+    while (param_slice_next(&source->table->params[id], begin + count, &run)) {
+        float *to = out + (run.begin - begin);
+        if (run.is_padding)
+            memset(to, 0, run.count * sizeof *to);
+        else
+            ZD_TRY(source->whole.read(
+                    source->whole.ctx, id, run.whole, run.count, to));
+    }
+    return ZD_OK;
+}
+
+static void slice_close(void *ctx)
+{
+    struct slice_source *source = ctx;
+    weights_close(&source->whole);
+    free(source);
+}
+
+enum zd_status weights_open_slice(
+        struct weight_source *whole, const struct param_table *table,
+        struct weight_source *source_out)
+{
+    struct slice_source *source = zd_array(1, sizeof *source);
+    *source = (struct slice_source){*whole, table};
+    *whole = (struct weight_source){0};
+    *source_out = (struct weight_source){slice_read, slice_close, source};
+    return ZD_OK;
+}

@@ -1,0 +1,66 @@
+/* slice.h - tensor parallelism: the slice of a model that one of `size` places
+ * computes with, and where it lies in the whole tensors.
+ *
+ *   extent of a tensor   slice
+ *   Q, F                 equal shares: of heads, of the MLP's width
+ *   KV                   likewise; where size exceeds the key-value heads, all
+ *   QKV, 2F              a range of q, of k and of v; of gate and of up
+ *   V                    ceil(V / size) rows; those past the end are padding
+ *   C, positions, D      all
+ *
+ * Rows of a linear weight are cut, or its columns where those are Q or F (o and
+ * down). A tensor that is not cut is the same on each place, and so is a shared
+ * range; each place makes a part of their gradients. Padding is 0, and so are
+ * its gradient and states; it is no part of any file.
+ *
+ * Source: Shoeybi et al. 2019, arXiv:1909.08053, section 3. */
+#ifndef ZD_MODEL_SLICE_H
+#define ZD_MODEL_SLICE_H
+
+#include "model/weights.h"
+
+struct tp {
+    int size, place; /* size 0 or 1: the whole model */
+};
+
+/* What a place computes with: heads, kv_heads, intermediate_size and vocab_size
+ * are its own. kv_heads are all of them where they are not cut; its query heads
+ * then share the one from model_first_kv on. Pointers are the whole's: it must
+ * outlive the slice, which is not to be freed. ZD_ERR_CONFIG where tp.size does
+ * not divide what it must, naming sizes that do. */
+enum zd_status model_config_slice(
+        const struct model_config *whole, struct tp tp,
+        struct model_config *slice_out);
+/* The key-value heads that a place's attention reads. */
+int model_first_kv(const struct model_config *whole, struct tp tp);
+int model_kv_count(const struct model_config *whole, struct tp tp);
+
+/* As param_table_build of the whole, with the same ids; shapes and counts are
+ * the slice's, and each tensor knows where it lies (param.slice). */
+enum zd_status param_table_slice(
+        const struct model_config *whole, struct tp tp,
+        const char *const *freeze, int freeze_count,
+        struct param_table *table_out);
+
+/* Elements of the whole tensor. */
+size_t param_whole_count(const struct param *param);
+/* Elements of a slice that follow each other in the whole tensor too. */
+struct slice_run {
+    size_t begin, count; /* in the slice */
+    size_t whole;        /* of the first in the whole tensor */
+    bool is_shared;      /* the same on each place */
+    bool is_padding;     /* of no element; `whole` means nothing */
+};
+/* The runs of elements [begin, end) of a slice: begin with run->begin = begin
+ * and run->count = 0; false after the last. */
+bool param_slice_next(
+        const struct param *param, size_t end, struct slice_run *run);
+
+/* The slices of a table, from a source of the whole tensors, which it takes
+ * over; `table` is borrowed. Of tensors that are stored quantized: what they
+ * decode to. */
+enum zd_status weights_open_slice(
+        struct weight_source *whole, const struct param_table *table,
+        struct weight_source *source_out);
+
+#endif
