@@ -1,5 +1,6 @@
 /* command_model.c - checkpoints, exported models, adapters, and text from them.
  */
+#include "daemon/cli/fill.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "model/files/config.h"
@@ -177,32 +178,103 @@ enum zd_status command_merge(struct cli_args *args, int *argc, char ***argv)
 
 /* --- looking at checkpoints --- */
 
-typedef enum zd_status tell_fn(const char *path, bool json, FILE *out);
+static void print_rows(const json_t *rows, FILE *out)
+{
+    const struct look look = look_of_stdout();
+    size_t i;
+    json_t *row;
+    fprintf(out, "%-10s %-6s %-6s %14s  %-5s %s\n", "STEP", "WORLD", "STAGE",
+            "BYTES", "SIZES", "PATH");
+    json_array_foreach(rows, i, row)
+    {
+        const json_t *ok = json_object_get(row, "ok");
+        fprintf(out, "%-10lld %-6lld %-6lld %14lld  %-5s ",
+                json_integer_at(row, "step"), json_integer_at(row, "world"),
+                json_integer_at(row, "stage"), json_integer_at(row, "bytes"),
+                json_is_null(ok)   ? "?"
+                : json_is_true(ok) ? "ok"
+                                   : "BAD");
+        fill_print(&look, row, "{path|s}\n", out);
+    }
+}
 
-static enum zd_status print(tell_fn *tell, const struct cli_args *args)
+static void print_checkpoint(const json_t *row, FILE *out)
+{
+    static const char lines[] =
+            "[step     {step|w} of {progress.max_steps|w}\n]"
+            "world    {world|w} ranks, ZeRO stage {stage|w}\n"
+            "[samples  {progress.samples_taken|w} taken, "
+            "{progress.tokens_seen|w} tokens\n]"
+            "[params   {parameters.all|w}, {parameters.trainable|w} of them "
+            "trained\n]"
+            "[adapter  LoRA, r {adapter.config.r|w} on "
+            "{adapter.config.target_modules|s}; DoRA: "
+            "{adapter.config.use_dora|j}\n]"
+            "[base     {base.path|s}, held in {base.format|s}\n]"
+            "[random   the base is of seed {base.seed|w}, held in "
+            "{base.format|s}\n]"
+            "[optim    {optimizer.name|s}, masters {optimizer.master|s}; "
+            "tensors with m {optimizer.m|j}, v {optimizer.v|j}\n]"
+            "[scale    loss x {progress.loss_scale.scale|w}, good steps "
+            "{progress.loss_scale.good_steps|w}, hysteresis "
+            "{progress.loss_scale.hysteresis|w}\n]";
+    const struct look look = look_of_stdout();
+    size_t i;
+    json_t *file;
+    fill_print(&look, row, lines, out);
+    fprintf(out, "tensors  %zu\n",
+            json_object_size(json_object_get(row, "tensors")));
+    json_array_foreach(json_object_get(row, "files"), i, file) fill_print(
+            &look, file,
+            "file     {name|s}  {bytes|w} bytes[  xxh3 {xxh3_128|s}][  xxh3 of "
+            "its parts {parts_xxh3_128|s}]\n",
+            out);
+    fill_print(
+            &look, row,
+            "sizes    [{ok|?}ok (zerod ckpt verify reads every byte)]"
+            "[{ok|!}BAD]\n",
+            out);
+}
+
+static void print_verified(const json_t *row, FILE *out)
+{
+    const struct look look = look_of_stdout();
+    fill_print(
+            &look, row, "[{ok|?}{path|s}: every file matches its digest\n]",
+            out);
+}
+
+static enum zd_status ask(
+        checkpoint_query *query, const struct cli_args *args,
+        void (*print)(const json_t *told, FILE *out))
 {
     struct output output;
-    enum zd_status status =
-            tell(args->line.operands[0], cli_wants_json(args),
-                 output_begin(&output));
-    output_end(&output);
+    json_t *told = NULL;
+    enum zd_status status = query(args->line.operands[0], &told);
+    if (told && cli_wants_json(args)) {
+        output_json(told);
+    } else if (told) {
+        print(told, output_begin(&output));
+        output_end(&output);
+    }
+    json_decref(told);
     return status;
 }
 
 enum zd_status command_ckpt_ls(struct cli_args *args, int *argc, char ***argv)
 {
-    return print(checkpoint_ls, args);
+    return ask(checkpoint_ls, args, print_rows);
 }
 
 enum zd_status command_ckpt_show(struct cli_args *args, int *argc, char ***argv)
 {
-    return print(checkpoint_show, args);
+    return ask(checkpoint_show, args, print_checkpoint);
 }
 
 enum zd_status command_ckpt_verify(
         struct cli_args *args, int *argc, char ***argv)
 {
-    return print(checkpoint_verify, args);
+    return ask(checkpoint_verify, args, print_verified);
 }
 
 enum zd_status command_generate(struct cli_args *args, int *argc, char ***argv)

@@ -18,45 +18,23 @@ static json_t *summary(const char *path)
     static const char *const keys[] = {
             "step",     "world",     "stage",      "files",   "tensors",
             "progress", "optimizer", "parameters", "adapter", "base"};
-    json_t *manifest, *row = json_object();
+    size_t i;
+    json_int_t bytes = 0;
+    json_t *manifest, *file, *row = json_object();
     enum zd_status status = manifest_open(path, CHECKPOINT_SIZES, &manifest);
     json_object_set_new(row, "path", json_string(path));
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    for (i = 0; i < sizeof keys / sizeof keys[0]; i++)
         json_object_set(row, keys[i], json_object_get(manifest, keys[i]));
+    json_array_foreach(json_object_get(manifest, "files"), i, file) bytes +=
+            json_integer_at(file, "bytes");
     json_decref(manifest);
     bool is_known = status == ZD_OK || status == ZD_ERR_DATA;
+    json_object_set_new(row, "bytes", json_integer(bytes));
     json_object_set_new(
             row, "ok", is_known ? json_boolean(status == ZD_OK) : json_null());
     if (status != ZD_OK)
         json_object_set_new(row, "error", json_string(zd_error_get()->what));
     return row;
-}
-
-/* Takes the reference. */
-static void print_json(json_t *json, FILE *out)
-{
-    char *text =
-            zd_must(json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17)));
-    json_decref(json);
-    fprintf(out, "%s\n", text);
-    free(text);
-}
-
-static void print_row(const json_t *row, FILE *out)
-{
-    size_t i;
-    json_t *file;
-    json_int_t bytes = 0;
-    const json_t *ok = json_object_get(row, "ok");
-    json_array_foreach(json_object_get(row, "files"), i, file) bytes +=
-            json_integer_at(file, "bytes");
-    fprintf(out, "%-10lld %-6lld %-6lld %14lld  %-5s %s\n",
-            json_integer_at(row, "step"), json_integer_at(row, "world"),
-            json_integer_at(row, "stage"), bytes,
-            json_is_null(ok)   ? "?"
-            : json_is_true(ok) ? "ok"
-                               : "BAD",
-            json_string_at(row, "path"));
 }
 
 static enum zd_status check_folder(const char *path)
@@ -96,75 +74,13 @@ static enum zd_status summaries(
     return ZD_OK;
 }
 
-enum zd_status checkpoint_ls(const char *path, bool json, FILE *out)
+enum zd_status checkpoint_ls(const char *path, json_t **out)
 {
     struct zd_error trouble = {.status = ZD_OK};
-    json_t *rows, *row;
-    size_t i;
-
     ZD_TRY(check_folder(path));
-    ZD_TRY(summaries(path, &trouble, &rows));
-    if (json) {
-        print_json(rows, out);
-    } else {
-        fprintf(out, "%-10s %-6s %-6s %14s  %-5s %s\n", "STEP", "WORLD",
-                "STAGE", "BYTES", "SIZES", "PATH");
-        json_array_foreach(rows, i, row) print_row(row, out);
-        json_decref(rows);
-    }
+    ZD_TRY(summaries(path, &trouble, out));
     zd_error_set(&trouble);
     return trouble.status;
-}
-
-/* {a.b} of a line stands for a member of a member of the row; a line of which
- * one is missing is left out. */
-static const char *const lines[] = {
-        "step     {step} of {progress.max_steps}",
-        "world    {world} ranks, ZeRO stage {stage}",
-        "samples  {progress.samples_taken} taken, {progress.tokens_seen} "
-        "tokens",
-        "params   {parameters.all}, {parameters.trainable} of them trained",
-        "adapter  LoRA, r {adapter.config.r} on "
-        "{adapter.config.target_modules}; DoRA: {adapter.config.use_dora}",
-        "base     {base.path}, held in {base.format}",
-        "random   the base is of seed {base.seed}, held in {base.format}",
-        "optim    {optimizer.name}, masters {optimizer.master}; tensors with m "
-        "{optimizer.m}, v {optimizer.v}",
-        "scale    loss x {progress.loss_scale.scale}, good steps "
-        "{progress.loss_scale.good_steps}, hysteresis "
-        "{progress.loss_scale.hysteresis}"};
-
-static const json_t *member_at(const json_t *json, const char *path)
-{
-    char key[64];
-    for (size_t length; *path != '}'; path += length + (path[length] == '.')) {
-        length = strcspn(path, ".}");
-        snprintf(key, sizeof key, "%.*s", (int)length, path);
-        json = json_object_get(json, key);
-    }
-    return json_is_null(json) ? NULL : json;
-}
-
-static void print_line(const json_t *row, const char *line, FILE *out)
-{
-    char text[2000];
-    struct text_buffer buffer = {.out = text, .bytes = sizeof text};
-    for (const char *open; (open = strchr(line, '{'));
-         line = strchr(open, '}') + 1) {
-        const json_t *value = member_at(row, open + 1);
-        if (!value)
-            return;
-        char *words = json_is_string(value)
-                              ? strdup(json_string_value(value))
-                              : json_dumps(
-                                        value, JSON_ENCODE_ANY |
-                                                       JSON_REAL_PRECISION(10));
-        text_buffer_add(
-                &buffer, "%.*s%s", (int)(open - line), line,
-                (const char *)zd_must(words));
-        free(words);
-    }
-    fprintf(out, "%s%s\n", text, line);
 }
 
 /* Where a checkpoint is wanted, and `path` is the folder of several. */
@@ -188,10 +104,9 @@ static enum zd_status help_to_choose(const char *path, enum zd_status status)
     return status;
 }
 
-enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
+enum zd_status checkpoint_show(const char *path, json_t **out)
 {
-    size_t i;
-    json_t *file, *manifest;
+    json_t *manifest;
     ZD_TRY(check_folder(path));
     ZD_TRY(help_to_choose(
             path, manifest_open(path, CHECKPOINT_TRUSTED, &manifest)));
@@ -202,31 +117,11 @@ enum zd_status checkpoint_show(const char *path, bool json, FILE *out)
         return zd_error_get()->status;
     }
     zd_error_clear();
-    if (json) {
-        print_json(row, out);
-        return ZD_OK;
-    }
-    for (size_t k = 0; k < sizeof lines / sizeof *lines; k++)
-        print_line(row, lines[k], out);
-    fprintf(out, "tensors  %zu\n",
-            json_object_size(json_object_get(row, "tensors")));
-    json_array_foreach(json_object_get(row, "files"), i, file)
-    {
-        const char *parts = json_string_at(file, MANIFEST_PARTS_DIGEST);
-        fprintf(out, "file     %-40s %14lld bytes  xxh3 %s%s\n",
-                json_string_at(file, "name"), json_integer_at(file, "bytes"),
-                parts ? parts : json_string_at(file, MANIFEST_DIGEST),
-                parts ? " of its parts" : "");
-    }
-    fprintf(out, "sizes    %s\n",
-            json_is_true(json_object_get(row, "ok"))
-                    ? "ok (zerod ckpt verify reads every byte)"
-                    : "BAD");
-    json_decref(row);
+    *out = row;
     return ZD_OK;
 }
 
-enum zd_status checkpoint_verify(const char *path, bool json, FILE *out)
+enum zd_status checkpoint_verify(const char *path, json_t **out)
 {
     struct checkpoint *checkpoint;
     ZD_TRY(check_folder(path));
@@ -236,16 +131,9 @@ enum zd_status checkpoint_verify(const char *path, bool json, FILE *out)
         status = ZD_ERR_DATA;
     if (status == ZD_OK)
         checkpoint_close(checkpoint);
-    if (json) {
-        json_t *result =
-                json_pack("{s:s, s:b}", "path", path, "ok", status == ZD_OK);
-        if (status != ZD_OK)
-            json_object_set_new(
-                    result, "error", json_string(zd_error_get()->what));
-        print_json(result, out);
-    } else if (status == ZD_OK) {
-        fprintf(out, "%s: every file matches its digest\n", path);
-    }
+    *out = json_pack(
+            "{s:s, s:b, s:s*}", "path", path, "ok", status == ZD_OK, "error",
+            status == ZD_OK ? NULL : zd_error_get()->what);
     return status;
 }
 

@@ -2,16 +2,17 @@
 #ifndef ZD_TRAIN_CHECKPOINT_CLI_H
 #define ZD_TRAIN_CHECKPOINT_CLI_H
 
+#include "base/file/json.h"
 #include "base/number/dtype.h"
 #include "base/status.h"
 #include "model/files/export_quantized.h"
 
-/* PATH: a checkpoint, or for ls an output_dir that holds some. Results go to
- * `out` as text or as one JSON document. verify reads every byte and is
+/* PATH: a checkpoint, or for ls an output_dir that holds some. *out: what is
+ * known, a new reference, of ls a list; NULL or set where it fails: one of the
+ * list cannot be read, or a file is damaged. verify reads every byte and is
  * ZD_ERR_DATA, naming the file, when something is wrong. */
-enum zd_status checkpoint_ls(const char *path, bool json, FILE *out);
-enum zd_status checkpoint_show(const char *path, bool json, FILE *out);
-enum zd_status checkpoint_verify(const char *path, bool json, FILE *out);
+typedef enum zd_status checkpoint_query(const char *path, json_t **out);
+checkpoint_query checkpoint_ls, checkpoint_show, checkpoint_verify;
 
 struct train_export {
     const char *path, *out_dir;
