@@ -137,26 +137,27 @@ static int64_t count_specials(
     return count;
 }
 
-static enum zd_status conversation_finish(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        const json_t *record, struct conversation *conversation,
-        struct document *document)
+/* The document of a conversation that was read with `status`. */
+static enum zd_status finish(
+        const struct reading *reading, enum zd_status status,
+        struct conversation *talk)
 {
-    enum zd_status status = read_beside(record, conversation);
     if (status == ZD_OK)
-        status =
-                chat_render(renderer, conversation, recipe->train_on, document);
-    document->specials =
-            count_specials(recipe->tokenizer, conversation->messages);
-    conversation_fini(conversation);
+        status = read_beside(reading->record, talk);
+    if (status == ZD_OK)
+        status = chat_render(
+                reading->renderer, talk, reading->recipe->train_on,
+                reading->document);
+    reading->document->specials =
+            count_specials(reading->recipe->tokenizer, talk->messages);
+    conversation_fini(talk);
     return status;
 }
 
 static enum zd_status read_talk(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        const struct message_names *names, const json_t *record,
-        struct document *document)
+        const struct reading *reading, const struct message_names *names)
 {
+    const json_t *record = reading->record;
     struct conversation talk = {0};
     const json_t *first =
             json_array_get(json_object_get(record, names->list), 0);
@@ -169,107 +170,100 @@ static enum zd_status read_talk(
                         "begins with a system message too");
     if (status == ZD_OK)
         status = read_messages(names, record, names->list, false, &talk);
-    if (status == ZD_OK)
-        return conversation_finish(recipe, renderer, record, &talk, document);
-    conversation_fini(&talk);
-    return status;
+    return finish(reading, status, &talk);
 }
 
-enum zd_status record_chat(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        const json_t *record, struct document *document)
+static struct message_names names_of(const struct reading *reading)
 {
-    const struct data_entry *entry = recipe->entry;
-    const struct message_names names = {
+    const struct data_entry *entry = reading->recipe->entry;
+    return (struct message_names){
             entry->messages_field, entry->role_field, entry->content_field,
             false};
-    return read_talk(recipe, renderer, &names, record, document);
+}
+
+enum zd_status record_chat(const struct reading *reading)
+{
+    const struct message_names names = names_of(reading);
+    return read_talk(reading, &names);
 }
 
 /* Its names, where the job does not give others. */
-enum zd_status record_sharegpt(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        const json_t *record, struct document *document)
+enum zd_status record_sharegpt(const struct reading *reading)
 {
-    const struct data_entry *entry = recipe->entry;
     const struct data_entry usual = data_entry_default();
-    struct message_names names = {
-            entry->messages_field, entry->role_field, entry->content_field,
-            true};
+    struct message_names names = names_of(reading);
+    names.is_sharegpt = true;
     if (strcmp(names.list, usual.messages_field) == 0 &&
-        !json_object_get(record, names.list))
+        !json_object_get(reading->record, names.list))
         names.list = "conversations";
     if (strcmp(names.role, usual.role_field) == 0)
         names.role = "from";
     if (strcmp(names.content, usual.content_field) == 0)
         names.content = "value";
-    return read_talk(recipe, renderer, &names, record, document);
+    return read_talk(reading, &names);
 }
 
 /* --- records of other forms as conversations --- */
 
-enum zd_status record_alpaca_talk(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        const json_t *record, struct document *document)
+static enum zd_status read_history(
+        const json_t *record, struct conversation *talk)
+{
+    const json_t *turn;
+    size_t i;
+    json_array_foreach(record_get(record, "history"), i, turn)
+    {
+        const json_t *user = json_array_get(turn, 0);
+        const json_t *answer = json_array_get(turn, 1);
+        if (!json_is_string(user) || !json_is_string(answer))
+            return ZD_FAIL(
+                    ZD_ERR_DATA, "E0437",
+                    "\"history\" is not a list of pairs of strings");
+        add_text(talk, "user", user, false);
+        add_text(talk, "assistant", answer, false);
+    }
+    return ZD_OK;
+}
+
+enum zd_status record_alpaca_talk(const struct reading *reading)
 {
     struct conversation talk = {0};
-    const json_t *instruction = NULL, *input = NULL, *output = NULL, *turn;
-    const json_t *history = record_get(record, "history");
-    size_t i;
-    ZD_TRY(record_get_string(record, "instruction", &instruction));
-    ZD_TRY(record_get_string(record, "output", &output));
-    if (record_get(record, "input"))
-        ZD_TRY(record_get_string(record, "input", &input));
-    json_array_foreach(history, i, turn) if (
-            !json_is_string(json_array_get(turn, 0)) ||
-            !json_is_string(json_array_get(
-                    turn,
-                    1))) return ZD_FAIL(ZD_ERR_DATA, "E0437", "\"history\" is not a list of pairs of strings");
-    ZD_TRY(read_system(record, &talk));
-    json_array_foreach(history, i, turn)
-    {
-        add_text(&talk, "user", json_array_get(turn, 0), false);
-        add_text(&talk, "assistant", json_array_get(turn, 1), false);
-    }
-    json_t *question = json_incref((json_t *)instruction);
-    if (json_string_length(input) > 0) {
+    struct alpaca alpaca;
+    ZD_TRY(record_get_alpaca(reading->record, &alpaca));
+    enum zd_status status = read_system(reading->record, &talk);
+    if (status == ZD_OK)
+        status = read_history(reading->record, &talk);
+    json_t *question = json_incref((json_t *)alpaca.instruction);
+    if (alpaca.input) {
         json_decref(question);
         question = json_pack(
-                "s%++%", json_string_value(instruction),
-                json_string_length(instruction), "\n", json_string_value(input),
-                json_string_length(input));
+                "s%++%", json_string_value(alpaca.instruction),
+                json_string_length(alpaca.instruction), "\n",
+                json_string_value(alpaca.input),
+                json_string_length(alpaca.input));
     }
     add_text(&talk, "user", question, false);
     json_decref(question);
-    add_text(&talk, "assistant", output, false);
-    return conversation_finish(recipe, renderer, record, &talk, document);
+    add_text(&talk, "assistant", alpaca.output, false);
+    return finish(reading, status, &talk);
 }
 
-enum zd_status record_completion_talk(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        const json_t *record, struct document *document)
+enum zd_status record_completion_talk(const struct reading *reading)
 {
-    const struct message_names names = {NULL, "role", "content", false};
+    static const struct message_names names = {NULL, "role", "content", false};
+    const json_t *record = reading->record;
+    const json_t *prompt = record_get(record, "prompt"), *completion = NULL;
+    bool trains_prompt = reading->recipe->train_on == TRAIN_ON_ALL;
     struct conversation talk = {0};
-    const json_t *prompt = record_get(record, "prompt");
-    const json_t *completion = NULL;
     enum zd_status status = ZD_OK;
     if (json_is_array(prompt)) { /* messages, as TRL has them */
-        status = read_messages(&names, record, "prompt", true, &talk);
+        status = read_messages(&names, record, "prompt", !trains_prompt, &talk);
         if (status == ZD_OK)
             status = read_messages(&names, record, "completion", false, &talk);
-        for (size_t i = 0; i < json_array_size(prompt) &&
-                           recipe->train_on == TRAIN_ON_ALL && status == ZD_OK;
-             i++)
-            talk.turns[i].is_masked = false;
     } else {
         ZD_TRY(record_get_string(record, "prompt", &prompt));
         ZD_TRY(record_get_string(record, "completion", &completion));
         add_text(&talk, "user", prompt, false);
         add_text(&talk, "assistant", completion, false);
     }
-    if (status == ZD_OK)
-        return conversation_finish(recipe, renderer, record, &talk, document);
-    conversation_fini(&talk);
-    return status;
+    return finish(reading, status, &talk);
 }

@@ -81,16 +81,15 @@ static enum zd_status write_index(void *ctx, struct cache_writer *writer)
 static enum zd_status check_ids(struct corpus *corpus, enum corpus_depth depth)
 {
     const struct raw *raw = &corpus->raw;
-    for (size_t r = 0; r < raw->run_count; r++) {
-        const struct raw_run *run = &raw->runs[r];
-        uint64_t end = r + 1 < raw->run_count ? run[1].begin : corpus->count;
-        if (depth == CORPUS_LOOK && end - run->begin > CHECKED_TOKENS) {
-            end = run->begin + CHECKED_TOKENS;
+    for (int f = 0; f < raw->file_count; f++) {
+        const struct raw_file *file = &raw->files[f];
+        uint64_t end = file->begin + file->count;
+        if (depth == CORPUS_LOOK && file->count > CHECKED_TOKENS) {
+            end = file->begin + CHECKED_TOKENS;
             corpus->is_part = true;
         }
-        if (depth == CORPUS_LOOK ||
-            raw->files[run->file].bytes <= check_max_bytes)
-            ZD_TRY(scan_tokens(corpus, run->begin, end, NULL));
+        if (depth == CORPUS_LOOK || file->bytes <= check_max_bytes)
+            ZD_TRY(scan_tokens(corpus, file->begin, end, NULL));
     }
     return ZD_OK;
 }

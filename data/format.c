@@ -151,12 +151,12 @@ static enum zd_status fail_no_object(const json_t *record)
 }
 
 enum zd_status format_read(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        enum data_format format, const json_t *record,
-        struct document *document)
+        const struct reading *reading, enum data_format format)
 {
     const struct format *it = &formats[format];
-    document_clear(document);
+    const struct recipe *recipe = reading->recipe;
+    const json_t *record = reading->record;
+    document_clear(reading->document);
     if (!json_is_object(record))
         return fail_no_object(record);
     ZD_TRY(format_check(record, recipe->entry, format));
@@ -166,6 +166,5 @@ enum zd_status format_read(
         return chat_fail_none(recipe->tokenizer, ZD_ERR_DATA);
     bool talks =
             is_messages || format_talks(format, recipe->entry, recipe->chat);
-    return (talks && it->talk ? it->talk
-                              : it->read)(recipe, renderer, record, document);
+    return talks && it->talk ? it->talk(reading) : it->read(reading);
 }

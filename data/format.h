@@ -6,12 +6,19 @@
 #include "data/document.h"
 #include "data/raw.h"
 
-/* As format_read; `document` is empty. */
-typedef enum zd_status record_reader(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        const json_t *record, struct document *document);
+/* A record, and the document that it becomes. */
+struct reading {
+    const struct recipe *recipe;
+    struct chat_renderer *renderer; /* of recipe->chat */
+    const json_t *record;
+    struct document *document;
+};
+/* As format_read; the document is empty. */
+typedef enum zd_status record_reader(const struct reading *reading);
+/* What is open, and begins at `begin` of the stream: its data_offset, width,
+ * is_signed and count. As raw_open. */
 typedef enum zd_status token_opener(
-        struct raw *raw, int file, struct cache_writer *documents);
+        struct raw_file *file, struct cache_writer *documents);
 
 struct format {
     const char *name;
@@ -46,12 +53,10 @@ enum data_format format_recognize_tokens(const char *path, int32_t magic);
 enum zd_status format_check(
         const json_t *record, const struct data_entry *entry,
         enum data_format format);
-/* Fill `document` from a record. Errors are ZD_ERR_DATA without a place, which
- * the caller adds. `renderer`: of recipe->chat. */
+/* Fill the document. Errors are ZD_ERR_DATA without a place, which the caller
+ * adds. */
 enum zd_status format_read(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        enum data_format format, const json_t *record,
-        struct document *document);
+        const struct reading *reading, enum data_format format);
 /* Are its records rendered as conversations by this template (NULL: none)? */
 bool format_talks(
         enum data_format format, const struct data_entry *entry,

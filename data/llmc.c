@@ -17,10 +17,8 @@ bool llmc_is_file(const char *path, int32_t magic)
     return magic == GPT2 || magic == LLAMA3 || magic == EVALUATION;
 }
 
-enum zd_status llmc_open(
-        struct raw *raw, int index, struct cache_writer *documents)
+enum zd_status llmc_open(struct raw_file *file, struct cache_writer *documents)
 {
-    struct raw_file *file = &raw->files[index];
     int32_t header[3];
     if (file->bytes < HEADER_BYTES)
         return ZD_FAIL(
@@ -51,20 +49,19 @@ enum zd_status llmc_open(
                 "bytes follow it",
                 file->path, header[2], file->width,
                 (unsigned long long)(file->bytes - HEADER_BYTES));
-    raw_add_run(raw, index, HEADER_BYTES, held);
+    file->count = held;
     return ZD_OK;
 }
 
 enum zd_status nanogpt_open(
-        struct raw *raw, int index, struct cache_writer *documents)
+        struct raw_file *file, struct cache_writer *documents)
 {
-    struct raw_file *file = &raw->files[index];
     file->width = 2;
     if (file->bytes % 2)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0445",
                 "%s has %llu bytes, not a whole number of 16-bit tokens",
                 file->path, (unsigned long long)file->bytes);
-    raw_add_run(raw, index, 0, file->bytes / 2);
+    file->count = file->bytes / 2;
     return ZD_OK;
 }

@@ -6,8 +6,8 @@
  *   int64 documents[D]  sequence index at document ends; the first is 0
  *   int8  modes[S]      of multimodal files only; not used
  *
- * Nothing in it is aligned, and it can be large: the three columns are read
- * side by side in pieces. */
+ * It can be large: the three columns are read side by side. The sequences lie
+ * in the .bin one after the other, as Megatron writes them. */
 #include "data/format.h"
 
 #include "base/file/fs.h"
@@ -19,44 +19,12 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { HEADER_BYTES = 34, COLUMN_BYTES = 32 << 10 };
-
-struct column {
-    int fd;
-    const char *path;
-    uint64_t offset;          /* of the next piece */
-    uint64_t left;            /* values not yet read */
-    size_t width, used, held; /* bytes of a value; in buffer */
-    unsigned char buffer[COLUMN_BYTES];
-};
-
-static enum zd_status column_next(struct column *column, int64_t *value_out)
-{
-    if (column->used == column->held) {
-        size_t values = sizeof column->buffer / column->width;
-        if (values > column->left)
-            values = (size_t)column->left;
-        column->used = 0;
-        column->held = values * column->width;
-        ZD_TRY(fs_pread(
-                column->fd, column->path, column->buffer, column->held,
-                column->offset));
-        column->offset += column->held;
-        column->left -= values;
-    }
-    int32_t narrow;
-    memcpy(&narrow, column->buffer + column->used, sizeof narrow);
-    *value_out = narrow;
-    if (column->width == sizeof *value_out)
-        memcpy(value_out, column->buffer + column->used, sizeof *value_out);
-    column->used += column->width;
-    return ZD_OK;
-}
+enum { HEADER_BYTES = 34 };
 
 struct megatron {
     char path[PATH_MAX]; /* of the index */
     uint64_t sequences, documents;
-    struct column lengths, pointers, ends;
+    FILE *lengths, *pointers, *ends;
     int64_t border;        /* the sequence at which the next document begins */
     uint64_t borders_left; /* in `ends` */
 };
@@ -66,6 +34,25 @@ static enum zd_status fail_index(const struct megatron *index, const char *why)
     return ZD_FAIL(
             ZD_ERR_DATA, "E0443", "%s is not a valid Megatron index: %s",
             index->path, why);
+}
+
+static enum zd_status column_open(
+        const struct megatron *index, uint64_t offset, FILE **out)
+{
+    int fd;
+    ZD_TRY(fs_open_read(index->path, &fd, NULL));
+    *out = zd_must(fdopen(fd, "rb"));
+    return fseeko(*out, (off_t)offset, SEEK_SET) == 0
+                   ? ZD_OK
+                   : fail_index(index, "it is too short");
+}
+
+static enum zd_status column_next(
+        const struct megatron *index, FILE *column, int64_t *value_out)
+{
+    return fread(value_out, sizeof *value_out, 1, column) == 1
+                   ? ZD_OK
+                   : fail_index(index, "it cannot be read to its end");
 }
 
 static enum zd_status set_type(
@@ -110,26 +97,12 @@ static enum zd_status read_header(
     return ZD_OK;
 }
 
-/* Returns where the next one begins. */
-static uint64_t column_init(
-        struct column *column, const struct megatron *index, int fd,
-        uint64_t offset, uint64_t count, size_t width)
+static enum zd_status open_columns(struct megatron *index)
 {
-    column->fd = fd;
-    column->path = index->path;
-    column->offset = offset;
-    column->left = count;
-    column->width = width;
-    column->used = column->held = 0;
-    return offset + count * width;
-}
-
-static void set_columns(struct megatron *index, int fd)
-{
-    uint64_t at = HEADER_BYTES, sequences = index->sequences;
-    at = column_init(&index->lengths, index, fd, at, sequences, 4);
-    at = column_init(&index->pointers, index, fd, at, sequences, 8);
-    column_init(&index->ends, index, fd, at, index->documents, 8);
+    uint64_t pointers = HEADER_BYTES + index->sequences * 4;
+    ZD_TRY(column_open(index, HEADER_BYTES, &index->lengths));
+    ZD_TRY(column_open(index, pointers, &index->pointers));
+    return column_open(index, pointers + index->sequences * 8, &index->ends);
 }
 
 /* Does a document begin at sequence `at`? Of several at one place all but the
@@ -139,7 +112,7 @@ static enum zd_status pass_borders(
 {
     while (index->border == (int64_t)at && index->borders_left > 0) {
         int64_t next;
-        ZD_TRY(column_next(&index->ends, &next));
+        ZD_TRY(column_next(index, index->ends, &next));
         if (next < index->border)
             return fail_index(index, "its documents are not in order");
         index->border = next;
@@ -149,48 +122,50 @@ static enum zd_status pass_borders(
     return ZD_OK;
 }
 
+/* The next sequence, which is added to the file's. */
 static enum zd_status next_sequence(
-        struct megatron *index, const struct raw_file *file,
-        uint64_t *end_of_last, uint64_t *offset_out, uint64_t *count_out)
+        struct megatron *index, struct raw_file *file, uint32_t *length_out)
 {
-    int64_t length, pointer;
-    ZD_TRY(column_next(&index->lengths, &length));
-    ZD_TRY(column_next(&index->pointers, &pointer));
+    int32_t length;
+    int64_t pointer;
+    uint64_t end = file->data_offset + file->count * (uint64_t)file->width;
+    if (fread(&length, sizeof length, 1, index->lengths) != 1)
+        return fail_index(index, "it cannot be read to its end");
+    ZD_TRY(column_next(index, index->pointers, &pointer));
     if (length < 0)
         return fail_index(index, "a sequence has a negative length");
-    if (pointer < 0 || (uint64_t)pointer < *end_of_last)
-        return fail_index(index, "its sequences overlap or are not in order");
-    uint64_t bytes = (uint64_t)length * (uint64_t)file->width;
-    if ((uint64_t)pointer > file->bytes ||
-        bytes > file->bytes - (uint64_t)pointer)
+    if (file->count == 0 && pointer >= 0)
+        end = file->data_offset = (uint64_t)pointer;
+    if (pointer < 0 || (uint64_t)pointer != end)
+        return fail_index(
+                index, "its sequences do not follow each other in the .bin");
+    if (end > file->bytes ||
+        (uint64_t)length > (file->bytes - end) / (uint64_t)file->width)
         return fail_index(index, "a sequence lies beyond the end of the .bin");
-    *end_of_last = (uint64_t)pointer + bytes;
-    *offset_out = (uint64_t)pointer;
-    *count_out = (uint64_t)length;
+    file->count += (uint64_t)length;
+    *length_out = (uint32_t)length;
     return ZD_OK;
 }
 
 static enum zd_status read_columns(
-        struct megatron *index, struct raw *raw, int file_index,
+        struct megatron *index, struct raw_file *file,
         struct cache_writer *documents)
 {
-    uint64_t end_of_last = 0;
     bool begins = false; /* a document begins with the next token */
     index->borders_left = index->documents - 1;
-    ZD_TRY(column_next(&index->ends, &index->border));
+    ZD_TRY(column_next(index, index->ends, &index->border));
     if (index->border != 0)
         return fail_index(index, "its first document does not begin at 0");
     for (uint64_t s = 0; s < index->sequences; s++) {
-        uint64_t offset = 0, count = 0;
+        uint64_t at = file->begin + file->count;
+        uint32_t length = 0;
         ZD_TRY(pass_borders(index, s, &begins));
-        ZD_TRY(next_sequence(
-                index, &raw->files[file_index], &end_of_last, &offset, &count));
-        if (begins && count > 0) {
-            if (documents)
-                ZD_TRY(cache_writer_document(documents, raw->count));
-            begins = false;
-        }
-        raw_add_run(raw, file_index, offset, count);
+        ZD_TRY(next_sequence(index, file, &length));
+        if (!begins || length == 0)
+            continue;
+        if (documents)
+            ZD_TRY(cache_writer_document(documents, at));
+        begins = false;
     }
     ZD_TRY(pass_borders(index, index->sequences, &begins));
     if (index->border != (int64_t)index->sequences || index->borders_left > 0)
@@ -216,22 +191,22 @@ bool megatron_is_file(const char *path, int32_t magic)
 }
 
 enum zd_status megatron_open(
-        struct raw *raw, int file, struct cache_writer *documents)
+        struct raw_file *file, struct cache_writer *documents)
 {
-    const char *bin = raw->files[file].path;
-    struct megatron *index = zd_must(malloc(sizeof *index));
+    struct megatron index = {.lengths = NULL};
     uint64_t bytes;
     int fd;
-    megatron_index_path(bin, index->path);
-    enum zd_status status = fs_open_read(index->path, &fd, &bytes);
-    if (status == ZD_OK) {
-        status = read_header(index, fd, bytes, &raw->files[file]);
-        if (status == ZD_OK) {
-            set_columns(index, fd);
-            status = read_columns(index, raw, file, documents);
-        }
-        close(fd);
-    }
-    free(index);
+    megatron_index_path(file->path, index.path);
+    ZD_TRY(fs_open_read(index.path, &fd, &bytes));
+    enum zd_status status = read_header(&index, fd, bytes, file);
+    close(fd);
+    if (status == ZD_OK)
+        status = open_columns(&index);
+    if (status == ZD_OK)
+        status = read_columns(&index, file, documents);
+    FILE *const columns[] = {index.lengths, index.pointers, index.ends};
+    for (int i = 0; i < 3; i++)
+        if (columns[i])
+            fclose(columns[i]);
     return status;
 }

@@ -1,5 +1,6 @@
 #include "data/names.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -40,4 +41,40 @@ enum name_kind name_kind(const char *path)
         if (name_ends_with(inside, ends[i].end))
             return ends[i].kind;
     return NAME_OTHER;
+}
+
+/* --- places in files, for messages --- */
+
+static bool has_rows(const struct data_file *file)
+{
+    return file->is_array || file->container == CONTAINER_PARQUET;
+}
+
+struct source_label source_label(const struct data_entry *entry)
+{
+    struct source_label label;
+    snprintf(
+            label.text, sizeof label.text, "%s%s%.80s", entry->path,
+            entry->name[0] ? ", set " : "", entry->name);
+    return label;
+}
+
+const char *source_unit(const struct data_file *file)
+{
+    return has_rows(file) ? "row" : "line";
+}
+
+void source_row(
+        const struct data_file *file, int64_t line, char *out, size_t bytes)
+{
+    snprintf(
+            out, bytes, "%s:%s%lld", file->path, has_rows(file) ? "row " : "",
+            (long long)line);
+}
+
+void source_place(const struct data_file *file, int64_t line)
+{
+    char row[PATH_MAX + 40];
+    source_row(file, line, row, sizeof row);
+    zd_fail_where("%s", row);
 }

@@ -199,10 +199,8 @@ enum zd_status tokenize_files(const struct tokenize_run *run)
     int threads = run->threads < THREADS_MAX ? run->threads : THREADS_MAX;
     int started = 0;
     unit_reader_init(&pipeline.reader, run->list, run->recipe->tokenizer);
-    if (run->long_record) {
-        pipeline.reader.grows = true;
+    if (run->long_record)
         pipeline.reader.most = GROWTH_RECORD_BYTES;
-    }
     enum zd_status status = skip_units(&pipeline);
     if (status != ZD_OK) {
         unit_reader_fini(&pipeline.reader);

@@ -12,10 +12,13 @@ static enum zd_status open_file(
         struct raw *raw, int index, const struct data_file *file,
         struct cache_writer *documents)
 {
-    raw->files[index] = (struct raw_file){.path = file->path, .fd = -1};
-    ZD_TRY(fs_open_read(
-            file->path, &raw->files[index].fd, &raw->files[index].bytes));
-    return format_of(file->format)->open(raw, index, documents);
+    struct raw_file *opened = &raw->files[index];
+    *opened = (struct raw_file){
+            .path = file->path, .fd = -1, .begin = raw->count};
+    ZD_TRY(fs_open_read(file->path, &opened->fd, &opened->bytes));
+    ZD_TRY(format_of(file->format)->open(opened, documents));
+    raw->count += opened->count;
+    return ZD_OK;
 }
 
 enum zd_status raw_open(
@@ -40,18 +43,17 @@ void raw_close(struct raw *raw)
         if (raw->files[i].fd >= 0)
             close(raw->files[i].fd);
     free(raw->files);
-    free(raw->runs);
     free(raw->scratch);
     memset(raw, 0, sizeof *raw);
 }
 
-/* The run that holds `position`. */
-static size_t find_run(const struct raw *raw, uint64_t position)
+/* The file that holds `position`. */
+static int find_file(const struct raw *raw, uint64_t position)
 {
-    size_t low = 0, high = raw->run_count;
+    int low = 0, high = raw->file_count;
     while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (raw->runs[middle].begin <= position)
+        int middle = low + (high - low) / 2;
+        if (raw->files[middle].begin <= position)
             low = middle;
         else
             high = middle;
@@ -61,9 +63,7 @@ static size_t find_run(const struct raw *raw, uint64_t position)
 
 bool raw_begins_file(const struct raw *raw, uint64_t position)
 {
-    size_t run = find_run(raw, position);
-    return raw->runs[run].begin == position &&
-           (run == 0 || raw->runs[run - 1].file != raw->runs[run].file);
+    return raw->files[find_file(raw, position)].begin == position;
 }
 
 /* Tokens lie at any byte, so they are copied out; numbers are little-endian. */
@@ -106,15 +106,13 @@ enum zd_status raw_read(
         struct raw *raw, uint64_t at, size_t count, int vocab_size,
         uint32_t *ids)
 {
-    for (size_t run = find_run(raw, at); count > 0; run++) {
-        const struct raw_run *here = &raw->runs[run];
-        const struct raw_file *file = &raw->files[here->file];
-        uint64_t end = run + 1 < raw->run_count ? here[1].begin : raw->count;
-        size_t part = end - at < count ? (size_t)(end - at) : count;
+    for (int f = find_file(raw, at); count > 0; f++) {
+        const struct raw_file *file = &raw->files[f];
+        uint64_t skipped = at - file->begin, left = file->count - skipped;
+        size_t part = left < count ? (size_t)left : count;
         ZD_TRY(read_part(
-                raw, file,
-                here->offset + (at - here->begin) * (uint64_t)file->width, part,
-                vocab_size, ids));
+                raw, file, file->data_offset + skipped * (uint64_t)file->width,
+                part, vocab_size, ids));
         ids += part;
         at += part;
         count -= part;

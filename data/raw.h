@@ -4,9 +4,7 @@
  *   llm.c      1024 bytes of header, then uint16 (GPT-2) or uint32 (Llama 3)
  *   nanoGPT    uint16 from the first byte
  *
- * The tokens of all files form one stream. It is made of runs: stretches that
- * are adjacent in one file; one run a file, except for odd Megatron
- * indices.
+ * The tokens of all files form one stream.
  *
  * Source:  Megatron-LM indexed_dataset.py, llm.c dataloader.h, nanoGPT. */
 #ifndef ZD_DATA_RAW_H
@@ -20,22 +18,15 @@ struct raw_file {
     const char *path; /* borrowed from the list of files */
     int fd;
     uint64_t bytes;
-    uint64_t data_offset; /* bytes before the first token */
-    int width;            /* bytes of a token */
+    uint64_t data_offset;  /* bytes before the first token */
+    uint64_t begin, count; /* in the stream */
+    int width;             /* bytes of a token */
     bool is_signed;
-};
-
-struct raw_run {
-    uint64_t begin;  /* in the stream */
-    uint64_t offset; /* in the file, bytes */
-    int file;
 };
 
 struct raw {
     struct raw_file *files;
     int file_count;
-    struct raw_run *runs;
-    size_t run_count, run_capacity;
     uint64_t count; /* tokens of the stream */
     unsigned char *scratch;
     size_t scratch_bytes;
@@ -57,8 +48,5 @@ enum zd_status raw_read(
         uint32_t *ids);
 /* Is `position` the first token of a file? */
 bool raw_begins_file(const struct raw *raw, uint64_t position);
-
-/* For raw_open: a run of `count` tokens at `offset` of file `file`. */
-void raw_add_run(struct raw *raw, int file, uint64_t offset, uint64_t count);
 
 #endif

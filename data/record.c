@@ -86,35 +86,43 @@ static void add_string(
             ENCODE_ADDED_TOKENS, train);
 }
 
-enum zd_status record_text(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        const json_t *record, struct document *document)
+enum zd_status record_text(const struct reading *reading)
 {
-    (void)renderer;
     const json_t *text = NULL;
-    ZD_TRY(record_get_string(record, recipe->entry->field, &text));
-    document->end_of_text = true;
-    add_string(document, text, true);
+    ZD_TRY(record_get_string(
+            reading->record, reading->recipe->entry->field, &text));
+    reading->document->end_of_text = true;
+    add_string(reading->document, text, true);
     return ZD_OK;
 }
 
 /* Whether the loss counts what comes before the answer. */
-static bool trains_prompt(const struct recipe *recipe)
+static bool trains_prompt(const struct reading *reading)
 {
-    return recipe->train_on == TRAIN_ON_ALL;
+    return reading->recipe->train_on == TRAIN_ON_ALL;
 }
 
-enum zd_status record_completion(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        const json_t *record, struct document *document)
+enum zd_status record_completion(const struct reading *reading)
 {
-    (void)renderer;
     const json_t *prompt = NULL, *completion = NULL;
-    ZD_TRY(record_get_string(record, "prompt", &prompt));
-    ZD_TRY(record_get_string(record, "completion", &completion));
-    document->end_of_text = true;
-    add_string(document, prompt, trains_prompt(recipe));
-    add_string(document, completion, true);
+    ZD_TRY(record_get_string(reading->record, "prompt", &prompt));
+    ZD_TRY(record_get_string(reading->record, "completion", &completion));
+    reading->document->end_of_text = true;
+    add_string(reading->document, prompt, trains_prompt(reading));
+    add_string(reading->document, completion, true);
+    return ZD_OK;
+}
+
+enum zd_status record_get_alpaca(
+        const json_t *record, struct alpaca *alpaca_out)
+{
+    *alpaca_out = (struct alpaca){.input = NULL};
+    ZD_TRY(record_get_string(record, "instruction", &alpaca_out->instruction));
+    ZD_TRY(record_get_string(record, "output", &alpaca_out->output));
+    if (record_get(record, "input"))
+        ZD_TRY(record_get_string(record, "input", &alpaca_out->input));
+    if (json_string_length(alpaca_out->input) == 0)
+        alpaca_out->input = NULL;
     return ZD_OK;
 }
 
@@ -124,55 +132,48 @@ struct alpaca_prompt {
     bool is_cut; /* before the output, whatever is trained */
 };
 
+static void add_prompt(const struct reading *reading, const char *text)
+{
+    document_add(
+            reading->document, text, strlen(text), ENCODE_ADDED_TOKENS,
+            trains_prompt(reading));
+}
+
 static enum zd_status read_prompted(
-        const struct recipe *recipe, const struct alpaca_prompt *prompt,
-        const json_t *record, struct document *document)
+        const struct reading *reading, const struct alpaca_prompt *prompt)
 {
     static const char help[] =
             "write such records as \"messages\", one for each turn";
-    const json_t *instruction = NULL, *input = NULL, *output = NULL;
-    ZD_TRY(record_get_string(record, "instruction", &instruction));
-    ZD_TRY(record_get_string(record, "output", &output));
+    const json_t *record = reading->record;
+    struct document *document = reading->document;
+    struct alpaca alpaca;
+    bool trains = trains_prompt(reading);
+    ZD_TRY(record_get_alpaca(record, &alpaca));
     ZD_TRY(record_refuse_filled(record, "system", "an Alpaca record", help));
     ZD_TRY(record_refuse_filled(record, "history", "an Alpaca record", help));
-    if (record_get(record, "input"))
-        ZD_TRY(record_get_string(record, "input", &input));
-    bool has_input = json_string_length(input) > 0;
-    const char *begin = has_input ? prompt->begin_with_input : prompt->begin;
-    const struct {
-        const char *text;
-        size_t bytes;
-    } parts[] = {
-            {begin, strlen(begin)},
-            {json_string_value(instruction), json_string_length(instruction)},
-            {prompt->between, has_input ? strlen(prompt->between) : 0},
-            {json_string_value(input), json_string_length(input)},
-            {prompt->end, strlen(prompt->end)}};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        document_add(
-                document, parts[i].text, parts[i].bytes, ENCODE_ADDED_TOKENS,
-                trains_prompt(recipe));
+    add_prompt(
+            reading, alpaca.input ? prompt->begin_with_input : prompt->begin);
+    add_string(document, alpaca.instruction, trains);
+    if (alpaca.input) {
+        add_prompt(reading, prompt->between);
+        add_string(document, alpaca.input, trains);
+    }
+    add_prompt(reading, prompt->end);
     document->end_of_text = true;
     document->is_cut = prompt->is_cut;
-    add_string(document, output, true);
+    add_string(document, alpaca.output, true);
     return ZD_OK;
 }
 
-enum zd_status record_alpaca(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        const json_t *record, struct document *document)
+enum zd_status record_alpaca(const struct reading *reading)
 {
-    (void)renderer;
     static const struct alpaca_prompt prompt = {"", "", "\n", "\n", false};
-    return read_prompted(recipe, &prompt, record, document);
+    return read_prompted(reading, &prompt);
 }
 
 /* AlpacaPrompter of axolotl 0.19, style "instruct". */
-enum zd_status record_alpaca_instruct(
-        const struct recipe *recipe, struct chat_renderer *renderer,
-        const json_t *record, struct document *document)
+enum zd_status record_alpaca_instruct(const struct reading *reading)
 {
-    (void)renderer;
     static const struct alpaca_prompt prompt = {
             "Below is an instruction that describes a task, paired with an "
             "input that provides further context. Write a response that "
@@ -180,5 +181,5 @@ enum zd_status record_alpaca_instruct(
             "Below is an instruction that describes a task. Write a response "
             "that appropriately completes the request.\n\n### Instruction:\n",
             "\n\n### Input:\n", "\n\n### Response:\n", true};
-    return read_prompted(recipe, &prompt, record, document);
+    return read_prompted(reading, &prompt);
 }

@@ -13,6 +13,14 @@ const json_t *record_get(const json_t *record, const char *key);
 enum zd_status record_get_string(
         const json_t *object, const char *key, const json_t **string_out);
 
+/* The strings of an Alpaca record; `input` NULL: there is none. ZD_ERR_DATA as
+ * above. */
+struct alpaca {
+    const json_t *instruction, *input, *output;
+};
+enum zd_status record_get_alpaca(
+        const json_t *record, struct alpaca *alpaca_out);
+
 /* Absent, null, "", [] or {}. */
 bool record_is_empty(const json_t *value);
 /* ZD_ERR_DATA: `key` of `what` is not used. `help` may be NULL. */

@@ -9,6 +9,7 @@
 #include "data/match.h"
 #include "data/names.h"
 #include "data/stream.h"
+#include "data/tokenize.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -28,85 +29,51 @@ bool source_is_tokens(const struct data_entry *entry, const char *path)
                                       : format_is_tokens(entry->format);
 }
 
-static bool has_rows(const struct data_file *file)
-{
-    return file->is_array || file->container == CONTAINER_PARQUET;
-}
-
-struct source_label source_label(const struct data_entry *entry)
-{
-    struct source_label label;
-    snprintf(
-            label.text, sizeof label.text, "%s%s%.80s", entry->path,
-            entry->name[0] ? ", set " : "", entry->name);
-    return label;
-}
-
-const char *source_unit(const struct data_file *file)
-{
-    return has_rows(file) ? "row" : "line";
-}
-
-void source_row(
-        const struct data_file *file, int64_t line, char *out, size_t bytes)
-{
-    snprintf(
-            out, bytes, "%s:%s%lld", file->path, has_rows(file) ? "row " : "",
-            (long long)line);
-}
-
-void source_place(const struct data_file *file, int64_t line)
-{
-    char row[PATH_MAX + 40];
-    source_row(file, line, row, sizeof row);
-    zd_fail_where("%s", row);
-}
-
 /* --- formats -------------------------------------------------------------- */
 
-/* The first line that is not blank: text[begin] to text[end]. */
-struct first_line {
-    char *text; /* owned */
-    size_t begin, end;
-    int64_t number; /* from 1 */
-};
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
 
 /* An array is told by its first byte. */
-static enum zd_status read_first_line(
-        struct data_file *file, struct first_line *out)
+static enum zd_status find_array(struct data_file *file)
 {
     struct data_stream *stream;
-    char *line = NULL, *end = NULL;
-    size_t bytes = 0, begin = 0, capacity = 0, part = 0;
-    ZD_TRY(data_stream_open(file, RECORD_MAX_BYTES, &stream, &part));
-    out->number = 1;
+    size_t count;
+    char first;
+    ZD_TRY(data_stream_open(file, RECORD_MAX_BYTES, &stream));
     enum zd_status status = ZD_OK;
-    do {
-        size_t want = bytes > 64 << 10 ? bytes : 64 << 10;
-        line = zd_grow(line, &capacity, bytes + want, 1);
-        status = data_stream_read(stream, line + bytes, want, &part);
-        if (status != ZD_OK)
-            break;
-        bytes += part;
-        while (begin < bytes && memchr(" \t\r\n", line[begin], 4))
-            out->number += line[begin++] == '\n';
-        if (begin == bytes)
-            begin = bytes = 0;
-        if (!has_rows(file) && begin < bytes && line[begin] == '[') {
-            file->is_array = true;
-            break;
-        }
-        end = memchr(line + begin, '\n', bytes - begin);
-        if (!end && bytes > RECORD_MAX_BYTES)
-            status =
-                    ZD_FAIL(ZD_ERR_DATA, "E0440",
-                            "the first %s of %s has more than %d bytes",
-                            source_unit(file), file->path, RECORD_MAX_BYTES);
-    } while (status == ZD_OK && !end && part > 0);
+    do
+        status = data_stream_read(stream, &first, 1, &count);
+    while (status == ZD_OK && count > 0 &&
+           (is_blank(first) || memchr("\xef\xbb\xbf", first, 3)));
+    file->is_array = count > 0 && first == '[';
     data_stream_close(stream);
-    out->text = line;
-    out->begin = begin;
-    out->end = end ? (size_t)(end - line) : bytes;
+    return status;
+}
+
+/* The unit with the first line that is not blank, which begins at
+ * *begin_out. */
+static enum zd_status read_first_line(
+        struct data_file *file, struct unit *unit, size_t *begin_out)
+{
+    const struct file_list one = {.files = file, .count = 1};
+    struct unit_reader reader;
+    enum zd_status status = ZD_OK;
+    bool more = true;
+    size_t begin = 0;
+    unit_reader_init(&reader, &one, NULL);
+    while (status == ZD_OK && more && begin == unit->bytes) {
+        status = unit_read(&reader, unit, &more);
+        for (begin = 0; begin < unit->bytes && is_blank(unit->text[begin]);)
+            begin++;
+    }
+    unit_reader_fini(&reader);
+    if (status == ZD_OK && begin == unit->bytes)
+        return ZD_FAIL(
+                ZD_ERR_DATA, "E0439", "%s holds no document", file->path);
+    *begin_out = begin;
     return status;
 }
 
@@ -114,12 +81,15 @@ static enum zd_status read_first_line(
  * when it is read. */
 static enum zd_status detect_record(
         const struct data_entry *entry, struct data_file *file,
-        const struct first_line *line)
+        const struct unit *unit, size_t begin)
 {
     json_t *record = NULL;
     struct zd_error before = *zd_error_get();
+    const char *line = unit->text + begin;
+    size_t bytes = unit->bytes - begin;
+    const char *end = memchr(line, '\n', bytes);
     if (json_parse_record(
-                line->text + line->begin, line->end - line->begin, file->path,
+                line, end ? (size_t)(end - line) : bytes, file->path,
                 ZD_ERR_DATA, &record) != ZD_OK)
         zd_error_set(&before);
     file->format = DATA_TEXT;
@@ -143,7 +113,8 @@ static enum zd_status detect_record(
         zd_fail_help("name the key of the text: field = \"...\"");
     }
     if (status != ZD_OK)
-        source_place(file, line->number);
+        source_place(
+                file, unit->first_line + count_newlines(unit->text, begin));
     return status;
 }
 
@@ -151,19 +122,14 @@ static enum zd_status detect_record(
 static enum zd_status look_at_record(
         const struct data_entry *entry, struct data_file *file)
 {
-    struct first_line line = {0};
-    enum zd_status status = read_first_line(file, &line);
-    if (status == ZD_OK && file->is_array) {
-        free(line.text);
-        line.text = NULL;
-        status = read_first_line(file, &line);
-    }
-    if (status == ZD_OK && line.begin == line.end)
-        status = ZD_FAIL(
-                ZD_ERR_DATA, "E0439", "%s holds no document", file->path);
+    struct unit unit = {0};
+    size_t begin = 0;
+    if (file->container != CONTAINER_PARQUET)
+        ZD_TRY(find_array(file));
+    enum zd_status status = read_first_line(file, &unit, &begin);
     if (status == ZD_OK && file->format == DATA_AUTO)
-        status = detect_record(entry, file, &line);
-    free(line.text);
+        status = detect_record(entry, file, &unit, begin);
+    free(unit.text);
     return status;
 }
 

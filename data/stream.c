@@ -31,42 +31,8 @@ static const struct container *container_of(enum data_container container)
                                             : &plain_container;
 }
 
-/* Container bytes, before any array is taken apart. */
-static enum zd_status read_container(
-        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
-{
-    if (stream->head_bytes == 0)
-        return stream->container->read(stream, text, bytes, bytes_out);
-    if (bytes > stream->head_bytes)
-        bytes = stream->head_bytes;
-    memcpy(text, stream->head, bytes);
-    stream->head_bytes -= bytes;
-    memmove(stream->head, stream->head + bytes, stream->head_bytes);
-    *bytes_out = bytes;
-    return ZD_OK;
-}
-
-static enum zd_status skip_mark(struct data_stream *stream, size_t *skipped_out)
-{
-    size_t part = 1;
-    while (stream->head_bytes < sizeof stream->head && part > 0) {
-        ZD_TRY(stream->container->read(
-                stream, stream->head + stream->head_bytes,
-                sizeof stream->head - stream->head_bytes, &part));
-        stream->head_bytes += part;
-    }
-    *skipped_out = 0;
-    if (stream->head_bytes == 3 &&
-        memcmp(stream->head, "\xef\xbb\xbf", 3) == 0) {
-        stream->head_bytes = 0;
-        *skipped_out = 3;
-    }
-    return ZD_OK;
-}
-
 enum zd_status data_stream_open(
-        const struct data_file *file, size_t row_most, struct data_stream **out,
-        size_t *skipped_out)
+        const struct data_file *file, size_t row_most, struct data_stream **out)
 {
     struct data_stream *stream = zd_array(1, sizeof *stream);
     uint64_t bytes = 0;
@@ -84,8 +50,6 @@ enum zd_status data_stream_open(
         if (stream->container->open)
             status = stream->container->open(stream);
     }
-    if (status == ZD_OK)
-        status = skip_mark(stream, skipped_out);
     if (status != ZD_OK) {
         data_stream_close(stream);
         return status;
@@ -155,8 +119,8 @@ static enum zd_status take_byte(
     }
     if (is_blank(c))
         return ZD_OK;
-    if (stream->phase == ARRAY_BEFORE) { /* '[': it was seen before */
-        stream->phase = ARRAY_ELEMENT;
+    if (stream->phase == ARRAY_BEFORE) { /* '[', perhaps after a mark */
+        stream->phase = c == '[' ? ARRAY_ELEMENT : ARRAY_BEFORE;
         return ZD_OK;
     }
     if (stream->phase == ARRAY_AFTER)
@@ -184,7 +148,7 @@ static enum zd_status array_read(
         size_t count = 0, want = bytes < ARRAY_BYTES ? bytes : ARRAY_BYTES;
         bool has;
         /* a byte gives at most one, so it is taken apart where it lies */
-        ZD_TRY(read_container(stream, text, want, &count));
+        ZD_TRY(stream->container->read(stream, text, want, &count));
         if (count == 0 && stream->phase != ARRAY_AFTER)
             return fail_array(stream, "the file ends inside the array");
         for (size_t i = 0; i < count; i++) {
@@ -207,7 +171,7 @@ enum zd_status data_stream_read(
     while (done < bytes && part > 0) {
         ZD_TRY(stream->file->is_array
                        ? array_read(stream, text + done, bytes - done, &part)
-                       : read_container(
+                       : stream->container->read(
                                  stream, text + done, bytes - done, &part));
         done += part;
     }

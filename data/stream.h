@@ -24,11 +24,9 @@ enum { ZSTD_WINDOW_LOG_MAX = 27, ZSTD_WINDOW_MAX = 1 << ZSTD_WINDOW_LOG_MAX };
 struct data_stream;
 
 /* `file` is borrowed until the stream is closed; its format and has_lines need
- * not be known yet. A byte-order mark is skipped: *skipped_out bytes. A row of
- * Parquet has at most `row_most` bytes. */
+ * not be known yet. A row of Parquet has at most `row_most` bytes. */
 enum zd_status data_stream_open(
-        const struct data_file *file, size_t row_most, struct data_stream **out,
-        size_t *skipped_out);
+        const struct data_file *file, size_t row_most, struct data_stream **out);
 /* Up to `bytes` of text; fewer only at the end. */
 enum zd_status data_stream_read(
         struct data_stream *stream, char *text, size_t bytes,

@@ -18,9 +18,6 @@ struct data_stream {
     int depth;
     bool in_string, is_escaped;
     int64_t elements;
-
-    char head[3]; /* read to look for a byte-order mark, and not yet given */
-    size_t head_bytes;
 };
 
 struct container {

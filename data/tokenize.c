@@ -197,9 +197,9 @@ static enum zd_status tokenize_line(
         return status;
     }
     record = columns_apply(worker->recipe->entry, record);
-    status = format_read(
-            worker->recipe, &worker->renderer, unit->file->format, record,
-            &worker->document);
+    const struct reading reading = {
+            worker->recipe, &worker->renderer, record, &worker->document};
+    status = format_read(&reading, unit->file->format);
     json_decref(record);
     if (status == ZD_OK)
         status = tokenize_document(worker, words);

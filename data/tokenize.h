@@ -44,8 +44,7 @@ struct unit {
 struct unit_reader {
     const struct file_list *list;
     const struct tokenizer *tokenizer;
-    size_t most; /* bytes of a record, or of a text in one unit, */
-    bool grows;  /* where a longer one is an error, of text too */
+    size_t most; /* bytes of a record, or of a text that cannot be cut */
     int file;    /* index of the open file */
     struct data_stream *stream; /* NULL: none is open */
     bool has_ended;             /* the stream: `rest` is all that is left */

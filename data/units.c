@@ -3,10 +3,8 @@
  * for the next one. */
 #include "data/tokenize.h"
 
-#include "base/log.h"
 #include "base/must.h"
 #include "data/stream.h"
-#include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,11 +33,10 @@ void unit_reader_fini(struct unit_reader *reader)
 
 static enum zd_status open_next(struct unit_reader *reader)
 {
-    size_t skipped;
     ZD_TRY(data_stream_open(
-            &reader->list->files[++reader->file], reader->most, &reader->stream,
-            &skipped));
-    reader->offset = skipped;
+            &reader->list->files[++reader->file], reader->most,
+            &reader->stream));
+    reader->offset = 0;
     reader->line = 1;
     reader->has_ended = reader->has_unit = false;
     return ZD_OK;
@@ -64,32 +61,22 @@ static size_t cut_lines(const struct unit *unit)
 static enum zd_status fail_long(
         const struct unit_reader *reader, const struct data_file *file)
 {
-    enum zd_status status =
-            ZD_FAIL(ZD_ERR_DATA, "E0440",
-                    "%s %lld of %s has more than %zu bytes", source_unit(file),
-                    (long long)reader->line, file->path, reader->most);
+    if (file->has_lines)
+        ZD_FAIL(ZD_ERR_DATA, "E0440", "%s %lld of %s has more than %zu bytes",
+                source_unit(file), (long long)reader->line, file->path,
+                reader->most);
+    else
+        ZD_FAIL(ZD_ERR_DATA, "E0440",
+                "%s has more than %zu bytes from byte %llu on without a blank "
+                "after a letter or a number, where the tokenizer may cut it",
+                file->path, reader->most, (unsigned long long)reader->offset);
     source_place(file, reader->line);
-    if (reader->grows)
+    if (reader->most < RECORD_MAX_BYTES)
         zd_fail_help(
                 "`zerod data inspect --job JOB --count 0` tokenizes the data "
                 "into the cache, of records of up to %d MiB; then start again",
                 RECORD_MAX_BYTES >> 20);
-    return status;
-}
-
-/* A text without a place where the tokenizer may cut it: between two
- * characters, of which it may then make other tokens. */
-static size_t cut_anywhere(
-        const struct unit_reader *reader, const struct data_file *file,
-        const struct unit *unit)
-{
-    size_t cut = utf8_before((const unsigned char *)unit->text, reader->most);
-    zd_log_warning(
-            "%s has %zu bytes from byte %llu on without a blank after a letter "
-            "or a number, where the tokenizer may cut it: it is cut there, and "
-            "the tokens beside may be others than those of the whole",
-            file->path, cut, (unsigned long long)reader->offset);
-    return cut;
+    return ZD_ERR_DATA;
 }
 
 /* Up to `want` bytes of text and one more, which shows that more follow. */
@@ -123,12 +110,8 @@ static enum zd_status read_text(
                                                 unit->bytes - 1);
         if (*part_out > 0 || reader->has_ended)
             return ZD_OK;
-        if (unit->bytes > reader->most && (file->has_lines || reader->grows))
+        if (unit->bytes > reader->most)
             return fail_long(reader, file);
-        if (unit->bytes > reader->most) {
-            *part_out = cut_anywhere(reader, file, unit);
-            return ZD_OK;
-        }
         if (unit->bytes >= want)
             want = 2 * want < reader->most ? 2 * want : reader->most;
     }
@@ -151,6 +134,19 @@ static void keep_rest(
     reader->rest_bytes = rest;
 }
 
+/* A byte-order mark at the beginning is no text. */
+static void skip_mark(
+        struct unit_reader *reader, struct unit *unit, size_t *part)
+{
+    if (reader->offset > 0 || *part < 3 ||
+        memcmp(unit->text, "\xef\xbb\xbf", 3) != 0)
+        return;
+    reader->offset = 3;
+    unit->bytes -= 3;
+    *part -= 3;
+    memmove(unit->text, unit->text + 3, unit->bytes);
+}
+
 /* A unit of the open file; *has_out false: there is no more. */
 static enum zd_status read_unit(
         struct unit_reader *reader, struct unit *unit, bool *has_out)
@@ -163,6 +159,7 @@ static enum zd_status read_unit(
     unit->bytes = reader->rest_bytes;
     memcpy(unit->text, reader->rest ? reader->rest : "", unit->bytes);
     ZD_TRY(read_text(reader, file, unit, &part));
+    skip_mark(reader, unit, &part);
     *has_out = part > 0;
     if (part == 0 && !reader->has_unit)
         return ZD_FAIL(

@@ -1,4 +1,7 @@
-/* unpack.c - files that are compressed, read by the compressors' own libraries.
+/* unpack.c - files that are compressed, read by the compressors' own libraries:
+ * gzip's members (RFC 1952) or zstd's frames (RFC 8878), one after the other.
+ *
+ * zstd's own limit of a window is kept: `zstd -d` has the same without --long.
  */
 #include "data/stream_source.h"
 
@@ -12,184 +15,143 @@
 
 enum { INPUT_BYTES = 256 << 10 };
 
-/* A part of the file, not decompressed yet. */
-struct input {
-    size_t at, end; /* end 0: the end of the file */
-    unsigned char bytes[INPUT_BYTES];
-};
-
-static enum zd_status fill(struct data_stream *stream, struct input *input)
-{
-    uint64_t left = stream->file->bytes - stream->at;
-    input->at = 0;
-    input->end = left < INPUT_BYTES ? (size_t)left : INPUT_BYTES;
-    ZD_TRY(fs_pread(
-            stream->fd, stream->file->path, input->bytes, input->end,
-            stream->at));
-    stream->at += input->end;
-    return ZD_OK;
-}
-
-static enum zd_status fail_packed(
-        const struct data_stream *stream, const char *what)
-{
-    return ZD_FAIL(ZD_ERR_DATA, "E0451", "%s: %s", stream->file->path, what);
-}
-
-/* --- gzip: RFC 1952, members one after the other ---------------------------
- */
-
-struct gzip {
-    z_stream z;
-    struct input input;
-    bool in_member, has_member; /* one is being read; one was read whole */
+struct unpacker {
+    z_stream gzip;
+    ZSTD_DStream *zstd;     /* NULL: gzip */
+    bool in_part, has_part; /* a member or frame is being read; one was read */
+    size_t at, end;         /* in `input`; end 0: the end of the file */
+    unsigned char input[INPUT_BYTES];
 };
 
 static enum zd_status gzip_open(struct data_stream *stream)
 {
-    struct gzip *gzip = zd_array(1, sizeof *gzip);
-    stream->state = gzip;
-    if (inflateInit2(&gzip->z, 15 + 16) != Z_OK)
+    struct unpacker *unpacker = zd_array(1, sizeof *unpacker);
+    stream->state = unpacker;
+    if (inflateInit2(&unpacker->gzip, 15 + 16) != Z_OK)
         zd_out_of_memory();
     return ZD_OK;
 }
-
-static enum zd_status check_inflated(
-        const struct data_stream *stream, int result)
-{
-    const struct gzip *gzip = stream->state;
-    if (result == Z_OK || result == Z_STREAM_END || result == Z_BUF_ERROR)
-        return ZD_OK;
-    if (result == Z_MEM_ERROR)
-        zd_out_of_memory();
-    if (gzip->has_member && gzip->z.total_out == 0)
-        return fail_packed(
-                stream, "what follows its last gzip member is not gzip");
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0451", "%s is damaged: gzip says \"%s\"",
-            stream->file->path, gzip->z.msg ? gzip->z.msg : "no data");
-}
-
-static enum zd_status gzip_read(
-        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
-{
-    struct gzip *gzip = stream->state;
-    struct input *input = &gzip->input;
-    z_stream *z = &gzip->z;
-    unsigned want = bytes < 1u << 30 ? (unsigned)bytes : 1u << 30;
-    z->next_out = (Bytef *)text;
-    z->avail_out = want;
-    while (z->avail_out == want) {
-        if (input->at == input->end)
-            ZD_TRY(fill(stream, input));
-        if (input->end == 0 && gzip->in_member)
-            return fail_packed(stream, "the file ends inside a gzip member");
-        if (input->end == 0)
-            break;
-        gzip->in_member = true;
-        z->next_in = input->bytes + input->at;
-        z->avail_in = (unsigned)(input->end - input->at);
-        int result = inflate(z, Z_NO_FLUSH);
-        ZD_TRY(check_inflated(stream, result));
-        input->at = input->end - z->avail_in;
-        if (result == Z_STREAM_END) {
-            gzip->in_member = false;
-            gzip->has_member = true;
-            inflateReset(z);
-        }
-    }
-    *bytes_out = want - z->avail_out;
-    return ZD_OK;
-}
-
-static void gzip_close(struct data_stream *stream)
-{
-    struct gzip *gzip = stream->state;
-    if (gzip)
-        inflateEnd(&gzip->z);
-    free(gzip);
-}
-
-const struct container gzip_container = {gzip_open, gzip_read, gzip_close};
-
-/* --- zstd: RFC 8878, frames one after the other ----------------------------
- *
- * The library's own limit of a window is kept: `zstd -d` has the same without
- * --long. */
-
-struct zstd {
-    ZSTD_DStream *z;
-    struct input input;
-    bool in_frame, has_frame;
-};
 
 static enum zd_status zstd_open(struct data_stream *stream)
 {
-    struct zstd *zstd = zd_array(1, sizeof *zstd);
-    stream->state = zstd;
-    zstd->z = zd_must(ZSTD_createDStream());
-    ZSTD_DCtx_setParameter(zstd->z, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG_MAX);
+    struct unpacker *unpacker = zd_array(1, sizeof *unpacker);
+    stream->state = unpacker;
+    unpacker->zstd = zd_must(ZSTD_createDStream());
+    ZSTD_DCtx_setParameter(
+            unpacker->zstd, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG_MAX);
     return ZD_OK;
 }
 
-static enum zd_status fail_zstd(const struct data_stream *stream, size_t result)
+static void close_packed(struct data_stream *stream)
 {
-    const struct zstd *zstd = stream->state;
-    switch (ZSTD_getErrorCode(result)) {
-    case ZSTD_error_memory_allocation:
+    struct unpacker *unpacker = stream->state;
+    if (unpacker && unpacker->zstd)
+        ZSTD_freeDStream(unpacker->zstd);
+    else if (unpacker)
+        inflateEnd(&unpacker->gzip);
+    free(unpacker);
+}
+
+/* `is_after`: it begins no other part. */
+static enum zd_status fail_damaged(
+        const struct data_stream *stream, bool is_after, const char *reason)
+{
+    const struct unpacker *unpacker = stream->state;
+    const char *name = unpacker->zstd ? "zstd" : "gzip";
+    return is_after && unpacker->has_part
+                   ? ZD_FAIL(ZD_ERR_DATA, "E0451",
+                             "%s: what follows its last %s %s is not %s",
+                             stream->file->path, name,
+                             unpacker->zstd ? "frame" : "member", name)
+                   : ZD_FAIL(ZD_ERR_DATA, "E0451",
+                             "%s is damaged: %s says \"%s\"",
+                             stream->file->path, name, reason);
+}
+
+static enum zd_status gzip_step(
+        struct data_stream *stream, char *text, size_t bytes,
+        size_t *bytes_out)
+{
+    struct unpacker *unpacker = stream->state;
+    z_stream *z = &unpacker->gzip;
+    unsigned room = bytes < 1u << 30 ? (unsigned)bytes : 1u << 30;
+    z->next_in = unpacker->input + unpacker->at;
+    z->avail_in = (unsigned)(unpacker->end - unpacker->at);
+    z->next_out = (Bytef *)text;
+    z->avail_out = room;
+    int result = inflate(z, Z_NO_FLUSH);
+    if (result == Z_MEM_ERROR)
         zd_out_of_memory();
-    case ZSTD_error_frameParameter_windowTooLarge:
+    if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
+        return fail_damaged(
+                stream, z->total_out == 0, z->msg ? z->msg : "no data");
+    unpacker->at = unpacker->end - z->avail_in;
+    unpacker->in_part = result != Z_STREAM_END;
+    if (result == Z_STREAM_END) {
+        unpacker->has_part = true;
+        inflateReset(z);
+    }
+    *bytes_out = room - z->avail_out;
+    return ZD_OK;
+}
+
+static enum zd_status zstd_step(
+        struct data_stream *stream, char *text, size_t bytes,
+        size_t *bytes_out)
+{
+    struct unpacker *unpacker = stream->state;
+    ZSTD_outBuffer out = {text, bytes, 0};
+    ZSTD_inBuffer in = {unpacker->input, unpacker->end, unpacker->at};
+    size_t result = ZSTD_decompressStream(unpacker->zstd, &out, &in);
+    ZSTD_ErrorCode code = ZSTD_getErrorCode(result);
+    if (code == ZSTD_error_memory_allocation)
+        zd_out_of_memory();
+    if (code == ZSTD_error_frameParameter_windowTooLarge) {
         ZD_FAIL(ZD_ERR_DATA, "E0451",
                 "%s was compressed with a window above 128 MiB",
                 stream->file->path);
         return zd_fail_help(
                 "compress it again without --long, or with --long=27");
-    case ZSTD_error_prefix_unknown:
-        if (zstd->has_frame)
-            return fail_packed(
-                    stream, "what follows its last zstd frame is not zstd");
-        break;
-    default:
-        break;
     }
-    return ZD_FAIL(
-            ZD_ERR_DATA, "E0451", "%s is damaged: zstd says \"%s\"",
-            stream->file->path, ZSTD_getErrorName(result));
-}
-
-static enum zd_status zstd_read(
-        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
-{
-    struct zstd *zstd = stream->state;
-    struct input *input = &zstd->input;
-    ZSTD_outBuffer out = {text, bytes, 0};
-    bool may_hold_more = zstd->in_frame; /* text that is not given yet */
-    while (out.pos == 0) {
-        if (input->at == input->end && !may_hold_more)
-            ZD_TRY(fill(stream, input));
-        if (input->end == 0 && !may_hold_more && zstd->in_frame)
-            return fail_packed(stream, "the file ends inside a zstd frame");
-        if (input->end == 0 && !may_hold_more)
-            break;
-        ZSTD_inBuffer in = {input->bytes, input->end, input->at};
-        size_t result = ZSTD_decompressStream(zstd->z, &out, &in);
-        if (ZSTD_isError(result))
-            return fail_zstd(stream, result);
-        may_hold_more = false;
-        input->at = in.pos;
-        zstd->in_frame = result != 0;
-        zstd->has_frame |= result == 0;
-    }
+    if (ZSTD_isError(result))
+        return fail_damaged(
+                stream, code == ZSTD_error_prefix_unknown,
+                ZSTD_getErrorName(result));
+    unpacker->at = in.pos;
+    unpacker->in_part = result != 0;
+    unpacker->has_part |= result == 0;
     *bytes_out = out.pos;
     return ZD_OK;
 }
 
-static void zstd_close(struct data_stream *stream)
+static enum zd_status read_packed(
+        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
 {
-    struct zstd *zstd = stream->state;
-    if (zstd)
-        ZSTD_freeDStream(zstd->z);
-    free(zstd);
+    struct unpacker *unpacker = stream->state;
+    /* zstd may have text that it did not give yet */
+    bool may_hold_more = unpacker->zstd && unpacker->in_part;
+    for (*bytes_out = 0; *bytes_out == 0; may_hold_more = false) {
+        if (unpacker->at == unpacker->end && !may_hold_more) {
+            uint64_t left = stream->file->bytes - stream->at;
+            unpacker->at = 0;
+            unpacker->end = left < INPUT_BYTES ? (size_t)left : INPUT_BYTES;
+            ZD_TRY(fs_pread(
+                    stream->fd, stream->file->path, unpacker->input,
+                    unpacker->end, stream->at));
+            stream->at += unpacker->end;
+            if (unpacker->end == 0 && unpacker->in_part)
+                return ZD_FAIL(
+                        ZD_ERR_DATA, "E0451", "%s: the file ends inside a %s",
+                        stream->file->path,
+                        unpacker->zstd ? "zstd frame" : "gzip member");
+            if (unpacker->end == 0)
+                break;
+        }
+        ZD_TRY((unpacker->zstd ? zstd_step : gzip_step)(
+                stream, text, bytes, bytes_out));
+    }
+    return ZD_OK;
 }
 
-const struct container zstd_container = {zstd_open, zstd_read, zstd_close};
+const struct container gzip_container = {gzip_open, read_packed, close_packed};
+const struct container zstd_container = {zstd_open, read_packed, close_packed};

@@ -43,7 +43,7 @@ static enum zd_status measure(
     struct data_stream *stream;
     int count = 0;
     size_t bytes;
-    ZD_TRY(data_stream_open(file, RECORD_MAX_BYTES, &stream, &bytes));
+    ZD_TRY(data_stream_open(file, RECORD_MAX_BYTES, &stream));
     char *text = zd_must(malloc(LOOK_BYTES));
     enum zd_status status = data_stream_read(stream, text, LOOK_BYTES, &bytes);
     double consumed = (double)data_stream_consumed(stream);

@@ -444,7 +444,7 @@ Test(data_rows, chats_are_laid_out_and_masked_as_their_template_says)
 
 Test(data_rows, tokens_are_what_each_format_of_files_says)
 {
-    run_file("tokens.txt", 72);
+    run_file("tokens.txt", 73);
 }
 
 Test(data_rows, samples_are_cut_from_the_stream_or_a_document_each)
