@@ -20,8 +20,7 @@ static int64_t count_samples(const struct dataset_part *part, int T)
 {
     const struct corpus *corpus = &part->corpus;
     if (corpus->packing != PACKING_STREAM)
-        return part->index.map ? (int64_t)part->index.doc_count
-                               : corpus_documents(corpus);
+        return part->index.map ? (int64_t)part->index.doc_count : -1;
     /* sample j is words jT .. jT+T */
     return corpus->count > 0 ? (int64_t)((corpus->count - 1) / (uint64_t)T) : 0;
 }
@@ -186,7 +185,7 @@ static enum zd_status open_part(
             .joins = part->corpus.packing == PACKING_DOCUMENTS};
     if (!part->corpus.list.is_tokens && !part->corpus.cache.map)
         return ZD_OK; /* its samples are not known yet */
-    if (part_has_index(part) && part->corpus.cache.map)
+    if (part->corpus.packing != PACKING_STREAM && part->corpus.cache.map)
         ZD_TRY(pack_obtain(&part->pack, request->options, depth, &part->index));
     if (!part->corpus.is_part) {
         ZD_TRY(set_part(part, entry, request));

@@ -15,7 +15,7 @@
 struct dataset_part {
     struct corpus corpus;
     struct pack pack;
-    struct token_cache index; /* of samples, with part_has_index */
+    struct token_cache index; /* of samples, unless packed as a stream */
     int64_t all, first, count, taken, base, most;
     double share, phase;
     int64_t turn; /* in find_turn */
@@ -44,8 +44,6 @@ struct dataset {
     _Atomic(const char *) damaged; /* path of a file that is; NULL: none yet */
 };
 
-/* Do its samples have an index? Else they follow from their number. */
-bool part_has_index(const struct dataset_part *part);
 /* Sample number `sample` of a part into dataset->words; how many words it has,
  * at most T + 1. */
 enum zd_status dataset_read(

@@ -71,14 +71,11 @@ static void count_long(
         struct dataset_facts *facts)
 {
     uint64_t begin, tokens, most = (uint64_t)dataset->T + 1;
-    bool has_index = part->index.map != NULL; /* of all documents */
-    int64_t from = has_index ? 0 : part->first;
-    int64_t to =
-            has_index ? corpus_documents(&part->corpus) : from + part->count;
+    int64_t documents = corpus_documents(&part->corpus);
     if (part->corpus.packing == PACKING_STREAM)
         return;
-    facts->whole_documents += to - from;
-    for (int64_t d = from; d < to; d++) {
+    facts->whole_documents += documents;
+    for (int64_t d = 0; d < documents; d++) {
         corpus_document(&part->corpus, d, &begin, &tokens);
         if (tokens <= most)
             continue;

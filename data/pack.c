@@ -238,17 +238,6 @@ enum zd_status pack_obtain(
     return cache_obtain(options, &content, depth, index_out, &is_new);
 }
 
-void pack_whole(
-        const struct pack *pack, int64_t document, struct pack_piece *piece_out)
-{
-    uint64_t most = (uint64_t)pack->T + 1;
-    *piece_out = (struct pack_piece){0};
-    corpus_document(
-            pack->corpus, document, &piece_out->begin, &piece_out->count);
-    if (piece_out->count > most)
-        piece_out->count = most;
-}
-
 enum zd_status pack_read(
         const struct pack *pack, const struct token_cache *index, uint64_t *at,
         uint64_t end, struct pack_piece *piece_out)

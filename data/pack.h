@@ -45,10 +45,6 @@ struct pack_piece {
     uint64_t begin, count;
     bool continues; /* a document, whose beginning is in another sample */
 };
-/* The first one of a document. */
-void pack_whole(
-        const struct pack *pack, int64_t document,
-        struct pack_piece *piece_out);
 /* The piece at words[*at] of the index, below `end`; *at is moved on.
  * ZD_ERR_DATA for one that no document has. */
 enum zd_status pack_read(

@@ -1,14 +1,6 @@
 /* samples.c - which words a sample of an entry has. */
 #include "data/dataset_internal.h"
 
-bool part_has_index(const struct dataset_part *part)
-{
-    enum data_packing packing = part->corpus.packing;
-    return packing == PACKING_DOCUMENTS ||
-           (packing == PACKING_NO &&
-            part->pack.long_documents != LONG_TRUNCATE);
-}
-
 /* Append words [begin, begin + count) to the `filled` ones of the sample. */
 static enum zd_status append_words(
         struct dataset *dataset, struct dataset_part *part,
@@ -64,14 +56,11 @@ enum zd_status dataset_read(
     struct pack_piece piece = {.count = (uint64_t)dataset->T + 1};
     size_t filled = 0;
     enum zd_status status;
-    if (part->index.map) {
-        status = read_indexed(dataset, part, sample, &filled);
-    } else {
-        if (part->corpus.packing == PACKING_STREAM)
-            piece.begin = (uint64_t)sample * (uint64_t)dataset->T;
-        else
-            pack_whole(&part->pack, sample, &piece);
+    if (part->corpus.packing == PACKING_STREAM) {
+        piece.begin = (uint64_t)sample * (uint64_t)dataset->T;
         status = append_words(dataset, part, &piece, &filled);
+    } else {
+        status = read_indexed(dataset, part, sample, &filled);
     }
     *count_out = (int)filled;
     return status;

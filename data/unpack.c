@@ -69,8 +69,7 @@ static enum zd_status fail_damaged(
 }
 
 static enum zd_status gzip_step(
-        struct data_stream *stream, char *text, size_t bytes,
-        size_t *bytes_out)
+        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
 {
     struct unpacker *unpacker = stream->state;
     z_stream *z = &unpacker->gzip;
@@ -96,8 +95,7 @@ static enum zd_status gzip_step(
 }
 
 static enum zd_status zstd_step(
-        struct data_stream *stream, char *text, size_t bytes,
-        size_t *bytes_out)
+        struct data_stream *stream, char *text, size_t bytes, size_t *bytes_out)
 {
     struct unpacker *unpacker = stream->state;
     ZSTD_outBuffer out = {text, bytes, 0};
@@ -147,8 +145,8 @@ static enum zd_status read_packed(
             if (unpacker->end == 0)
                 break;
         }
-        ZD_TRY((unpacker->zstd ? zstd_step : gzip_step)(
-                stream, text, bytes, bytes_out));
+        ZD_TRY((unpacker->zstd ? zstd_step
+                               : gzip_step)(stream, text, bytes, bytes_out));
     }
     return ZD_OK;
 }
