@@ -205,21 +205,6 @@ Test(data_cache, what_no_writer_of_ours_wrote_is_made_again)
     check_ways(&test, "|[a]$|[b]c$|[d]", of_index, COUNT(of_index));
 }
 
-Test(data_cache, an_index_is_checked_as_well)
-{
-    struct data_case test;
-    char path[PATH_MAX];
-    init_index(&test);
-    expect_words(&test, "|[a]$|[b]c$|[d]");
-    cache_file(&test, path);
-    FILE *file = fopen(path, "r+b");
-    fseek(file, 256 + 8, SEEK_SET);
-    fputc(1, file);
-    fclose(file);
-    expect_words(&test, "|[a]$|[b]c$|[d]");
-    data_case_fini(&test);
-}
-
 /* Is the file taken by who does not ask for all of it to be read? */
 static bool is_taken(const struct data_case *test, const char *path)
 {
@@ -321,18 +306,6 @@ Test(data_cache, several_processes_may_build_it_at_once)
     }
     cr_expect_eq(data_case_cached(&test), 1);
     free(text);
-    data_case_fini(&test);
-}
-
-Test(data_cache, open_builds_what_prepare_did_not)
-{
-    struct data_case test;
-    struct dataset *dataset;
-    data_case_init(&test, NULL);
-    data_case_text(&test, "a.txt", "hello world");
-    cr_assert_eq(dataset_open(&test.request, &dataset), ZD_OK);
-    cr_expect_eq(dataset_tokens(dataset), 12);
-    dataset_close(dataset);
     data_case_fini(&test);
 }
 

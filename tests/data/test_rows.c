@@ -8,7 +8,7 @@
 
 #include <criterion/criterion.h>
 
-enum { SETTINGS_MAX = 12, FILES_MAX = 3, T_MAX = 64 };
+enum { SETTINGS_MAX = 12, FILES_MAX = 5, T_MAX = 64, PAIRS_MAX = 4 };
 
 struct text {
     char bytes[4096];
@@ -102,6 +102,8 @@ static bool set_field(
         bool *flag;
     } fields[] = {
             {"field", &entry->field},
+            {"name", &entry->name},
+            {"split", &entry->split},
             {"messages_field", &entry->messages_field},
             {"role_field", &entry->role_field},
             {"content_field", &entry->content_field},
@@ -110,6 +112,7 @@ static bool set_field(
             {"eos", .number = &test->request.eos},
             {"vocab", .number = &test->request.vocab_size},
             {"add_eos", .flag = &options->add_eos},
+            {"eval", .flag = &entry->is_eval},
             {"masked", .flag = &test->request.may_be_masked}};
     for (size_t i = 0; i < COUNT(fields); i++) {
         if (strcmp(key, fields[i].key) != 0)
@@ -137,6 +140,15 @@ static int word_in(const char *list, const char *word)
     }
     cr_assert_fail("no value %s", word);
     return 0;
+}
+
+/* "theirs=ours", ... */
+static int split_pairs(char *value, const char *pairs[PAIRS_MAX])
+{
+    int count = 0;
+    for (char *pair; (pair = strsep(&value, " ")); count++)
+        pairs[count] = pair;
+    return count;
 }
 
 static void set(
@@ -169,6 +181,14 @@ static void set(
     } else if (strcmp(key, "train_on") == 0) {
         test->options.train_on =
                 (enum train_on)word_in("assistant all last", value);
+    } else if (strcmp(key, "columns") == 0) {
+        static const char *columns[PAIRS_MAX];
+        test->entry.columns = columns;
+        test->entry.column_count = split_pairs((char *)value, columns);
+    } else if (strcmp(key, "roles") == 0) {
+        static const char *roles[PAIRS_MAX];
+        test->entry.roles = roles;
+        test->entry.role_count = split_pairs((char *)value, roles);
     } else if (strcmp(key, "path") == 0) {
         fs_join(test->path, PATH_MAX, test->scratch.dir, value);
     } else if (strcmp(key, "weight") == 0 || strcmp(key, "max_samples") == 0) {
@@ -347,10 +367,14 @@ static void run(const struct row *row)
     const char *fixture = setting(row, "tokenizer");
     data_case_init(
             &test, fixture && strcmp(fixture, "none") != 0 ? fixture : NULL);
-    for (int i = 0; i < row->file_count; i++)
+    for (int i = 0; i < row->file_count; i++) {
+        scratch_path(&test.scratch, row->files[i].name);
+        *strrchr(test.scratch.path, '/') = '\0';
+        cr_assert_eq(fs_make_dirs(test.scratch.path), ZD_OK);
         data_case_file(
                 &test, row->files[i].name, row->files[i].content.bytes,
                 row->files[i].content.count);
+    }
     test.options.chat_template = CHAT_NONE;
     test.options.preprocessing_threads = 2;
     for (int i = 0; i < row->setting_count; i++)
@@ -445,6 +469,11 @@ Test(data_rows, chats_are_laid_out_and_masked_as_their_template_says)
 Test(data_rows, tokens_are_what_each_format_of_files_says)
 {
     run_file("tokens.txt", 73);
+}
+
+Test(data_rows, files_of_a_folder_are_found_as_its_hub_says)
+{
+    run_file("folders.txt", 30);
 }
 
 Test(data_rows, samples_are_cut_from_the_stream_or_a_document_each)
