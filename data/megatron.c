@@ -25,8 +25,6 @@ struct megatron {
     char path[PATH_MAX]; /* of the index */
     uint64_t sequences, documents;
     FILE *lengths, *pointers, *ends;
-    int64_t border;        /* the sequence at which the next document begins */
-    uint64_t borders_left; /* in `ends` */
 };
 
 static enum zd_status fail_index(const struct megatron *index, const char *why)
@@ -105,26 +103,9 @@ static enum zd_status open_columns(struct megatron *index)
     return column_open(index, pointers + index->sequences * 8, &index->ends);
 }
 
-/* Does a document begin at sequence `at`? Of several at one place all but the
- * last are empty, and are none. */
-static enum zd_status pass_borders(
-        struct megatron *index, uint64_t at, bool *begins)
-{
-    while (index->border == (int64_t)at && index->borders_left > 0) {
-        int64_t next;
-        ZD_TRY(column_next(index, index->ends, &next));
-        if (next < index->border)
-            return fail_index(index, "its documents are not in order");
-        index->border = next;
-        index->borders_left--;
-        *begins = true;
-    }
-    return ZD_OK;
-}
-
 /* The next sequence, which is added to the file's. */
 static enum zd_status next_sequence(
-        struct megatron *index, struct raw_file *file, uint32_t *length_out)
+        const struct megatron *index, struct raw_file *file)
 {
     int32_t length;
     int64_t pointer;
@@ -143,32 +124,31 @@ static enum zd_status next_sequence(
         (uint64_t)length > (file->bytes - end) / (uint64_t)file->width)
         return fail_index(index, "a sequence lies beyond the end of the .bin");
     file->count += (uint64_t)length;
-    *length_out = (uint32_t)length;
     return ZD_OK;
 }
 
+/* Documents without a token are none. */
 static enum zd_status read_columns(
-        struct megatron *index, struct raw_file *file,
+        const struct megatron *index, struct raw_file *file,
         struct cache_writer *documents)
 {
-    bool begins = false; /* a document begins with the next token */
-    index->borders_left = index->documents - 1;
-    ZD_TRY(column_next(index, index->ends, &index->border));
-    if (index->border != 0)
+    int64_t border, sequence = 0;
+    ZD_TRY(column_next(index, index->ends, &border));
+    if (border != 0)
         return fail_index(index, "its first document does not begin at 0");
-    for (uint64_t s = 0; s < index->sequences; s++) {
-        uint64_t at = file->begin + file->count;
-        uint32_t length = 0;
-        ZD_TRY(pass_borders(index, s, &begins));
-        ZD_TRY(next_sequence(index, file, &length));
-        if (!begins || length == 0)
-            continue;
-        if (documents)
-            ZD_TRY(cache_writer_document(documents, at));
-        begins = false;
+    for (uint64_t d = 1; d < index->documents; d++) {
+        uint64_t begin = file->count;
+        ZD_TRY(column_next(index, index->ends, &border));
+        if (border < sequence)
+            return fail_index(index, "its documents are not in order");
+        if ((uint64_t)border > index->sequences)
+            break;
+        for (; sequence < border; sequence++)
+            ZD_TRY(next_sequence(index, file));
+        if (documents && file->count > begin)
+            ZD_TRY(cache_writer_document(documents, file->begin + begin));
     }
-    ZD_TRY(pass_borders(index, index->sequences, &begins));
-    if (index->border != (int64_t)index->sequences || index->borders_left > 0)
+    if (border != (int64_t)index->sequences)
         return fail_index(
                 index, "its documents do not end with its last sequence");
     return ZD_OK;
