@@ -47,8 +47,6 @@ struct cache_content {
     struct cache_limits limits;
     /* NULL: it is only looked for, and cache_out->map stays NULL without it */
     enum zd_status (*write)(void *ctx, struct cache_writer *writer);
-    /* before it, of what grows, by growth_begin's thread */
-    enum zd_status (*begin)(void *ctx, struct cache_writer *writer);
     void *ctx;
 };
 /* Open the file, or make it first; with CORPUS_LOOK in a temporary folder. */

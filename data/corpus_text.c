@@ -167,15 +167,12 @@ static void tell_notes(
             text->corpus->chat_template);
 }
 
-static enum zd_status resume_growing(void *ctx, struct cache_writer *writer)
-{
-    struct text_words *text = ctx;
-    return cache_writer_resume(writer, &text->units, &text->notes);
-}
-
 static enum zd_status write_growing(void *ctx, struct cache_writer *writer)
 {
     struct text_words *text = ctx;
+    const struct cache_limits limits = {
+            .ids = (uint64_t)text->corpus->vocab_size};
+    ZD_TRY(cache_writer_resume(writer, &limits, &text->units, &text->notes));
     enum zd_status status = write_text(text, writer);
     if (status == ZD_ERR_STOPPED && text->units > 0)
         ZD_TRY(cache_writer_keep(writer, text->units, &text->notes));
@@ -207,10 +204,7 @@ static enum zd_status begin_growth(
     if (growing->threads > corpus->growth_threads)
         growing->threads = corpus->growth_threads;
     const struct cache_content content = {
-            .key = corpus->key,
-            .begin = resume_growing,
-            .write = write_growing,
-            .ctx = growing};
+            .key = corpus->key, .write = write_growing, .ctx = growing};
     zd_log_info(
             "%s is tokenized while it is trained on",
             source_label(text->recipe.entry).text);

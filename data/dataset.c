@@ -55,8 +55,7 @@ static enum zd_status fail_short(
                     : "");
     return notes->of[ROW_BAD].kept > 0
                    ? zd_fail_help("the first: %s", notes->of[ROW_BAD].first[0])
-                   : zd_fail_help(
-                             "lower data.cutoff_len, or give more text");
+                   : zd_fail_help("lower data.cutoff_len, or give more text");
 }
 
 /* Which samples of the entry take part. */

@@ -78,12 +78,10 @@ enum zd_status growth_begin(
         status = cache_writer_create(
                 folder, content->key, &growth->stop, &growth->writer);
     if (status == ZD_OK) {
-        status = content->begin(content->ctx, growth->writer);
         snprintf(
                 growth->path, sizeof growth->path, "%s",
                 cache_writer_path(growth->writer));
-        if (status == ZD_OK)
-            status = open_to_read(growth);
+        status = open_to_read(growth);
         if (status == ZD_OK &&
             thread_start(&growth->thread, "zerod-grow", grow, growth) != 0)
             status =
@@ -183,13 +181,15 @@ enum zd_status growth_wait(
         if (*count_out > before)
             atomic_fetch_add(&progress->completed, 1);
         before = *count_out;
-        *is_whole_out = header.magic[0] || header.reserved == CACHE_WHOLE;
+        bool is_stopped =
+                header.unit_count > 0 || header.reserved == CACHE_STOPPED;
+        *is_whole_out = !is_stopped &&
+                        (header.magic[0] || header.reserved == CACHE_WHOLE);
         if (*is_whole_out || *count_out >= words)
             return ZD_OK;
         if (header.reserved == CACHE_FAILED)
             return read_error(growth, header.word_count);
-        if (atomic_load(stop) || atomic_load(&growth->stop) ||
-            header.reserved == CACHE_STOPPED)
+        if (atomic_load(stop) || atomic_load(&growth->stop) || is_stopped)
             return ZD_FAIL(ZD_ERR_STOPPED, "E0446", "tokenizing was stopped");
         if (waited > 0 && waited % TELL_MS == 0)
             zd_log_info(

@@ -13,8 +13,8 @@
  *   STOPPED            reserved = STOPPED, word_count   the same, no error
  *
  * States follow each other downward; only the writer's thread changes them, and
- * what a state promises is written before it. A STOPPED file is kept as
- * KEY.part, and the next one begins with it (cache_writer_resume). */
+ * what a state promises is written before it. A STOPPED file becomes KEY.part,
+ * and the next one begins with its words (cache_writer_resume). */
 #ifndef ZD_DATA_GROWTH_H
 #define ZD_DATA_GROWTH_H
 
@@ -23,8 +23,8 @@
 
 struct growth;
 
-/* Take over `content`: call its `begin` at once, and its `write` and then `end`
- * with its ctx on the thread. */
+/* Take over `content`, and call its `write` and then `end` with its ctx on the
+ * thread. */
 enum zd_status growth_begin(
         const struct data_options *options, const struct cache_content *content,
         void (*end)(void *ctx), struct growth **out);

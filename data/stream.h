@@ -26,7 +26,8 @@ struct data_stream;
 /* `file` is borrowed until the stream is closed; its format and has_lines need
  * not be known yet. A row of Parquet has at most `row_most` bytes. */
 enum zd_status data_stream_open(
-        const struct data_file *file, size_t row_most, struct data_stream **out);
+        const struct data_file *file, size_t row_most,
+        struct data_stream **out);
 /* Up to `bytes` of text; fewer only at the end. */
 enum zd_status data_stream_read(
         struct data_stream *stream, char *text, size_t bytes,

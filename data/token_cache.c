@@ -57,20 +57,20 @@ void cache_header_seal(struct cache_header *header)
             header->header_digest);
 }
 
-bool cache_header_is_sealed(const struct cache_header *header)
+void cache_part_key(char key[40])
 {
-    struct cache_header copy = *header;
-    memset(copy.header_digest, 0, sizeof copy.header_digest);
-    cache_header_seal(&copy);
-    return memcmp(&copy, header, sizeof copy) == 0;
+    strcpy(key + strlen(key), ".part");
 }
 
 /* Does the header belong to this key and describe a file of `bytes` bytes? */
 static bool is_sound(
         const struct cache_header *header, const char *key, uint64_t bytes)
 {
+    struct cache_header copy = *header;
     const uint64_t limit = UINT64_C(1) << 56;
-    return cache_header_is_sealed(header) &&
+    memset(copy.header_digest, 0, sizeof copy.header_digest);
+    cache_header_seal(&copy);
+    return memcmp(&copy, header, sizeof copy) == 0 &&
            memcmp(header->magic, CACHE_MAGIC, sizeof header->magic) == 0 &&
            header->version == CACHE_VERSION && strcmp(header->key, key) == 0 &&
            header->word_count < limit && header->doc_count < limit &&
@@ -194,6 +194,7 @@ static enum zd_status map_file(
     cache->doc_count = header->doc_count;
     cache->trained_count = header->trained_count;
     cache->skipped_count = header->skipped_count;
+    cache->unit_count = header->unit_count;
     memcpy(cache->digest, header->digest, sizeof cache->digest);
     return ZD_OK;
 }

@@ -34,6 +34,7 @@ struct token_cache { /* open; all zero: none */
     uint64_t word_count, doc_count;
     uint64_t trained_count; /* words with WORD_TRAIN */
     uint64_t skipped_count; /* rows of the text that are left out */
+    uint64_t unit_count;    /* of text, if a stopped writer has left it */
     char digest[HASH_HEX];  /* of words and docs */
     size_t touched_bytes;   /* since its pages were let go */
 };
@@ -95,19 +96,20 @@ enum zd_status cache_writer_finish(
         struct cache_writer *writer, uint64_t tokens);
 /* Where it is until it is finished. */
 const char *cache_writer_path(const struct cache_writer *writer);
-/* As abandon, and tell those who read it (growth.h), unless it was kept. */
+/* As abandon, and tell those who read it (growth.h). After cache_writer_keep
+ * the words become a file of KEY.part. */
 void cache_writer_fail(
         struct cache_writer *writer, const struct zd_error *error);
-/* Keep the words, which are of so many units, as KEY.part for the next writer
- * of this key. The writer is to be abandoned then. */
+/* The words are of so many units, with which the next writer of this key may
+ * begin. */
 enum zd_status cache_writer_keep(
         struct cache_writer *writer, int64_t units,
         const struct row_notes *notes);
-/* Before the first word: begin with those of KEY.part, if it is sound and this
- * user's. *units_out: how many units they are of, 0 without it. */
+/* Before the first word: take those of KEY.part, if it is sound, and remove it.
+ * *units_out: how many units they are of, 0 without it. */
 enum zd_status cache_writer_resume(
-        struct cache_writer *writer, int64_t *units_out,
-        struct row_notes *notes);
+        struct cache_writer *writer, const struct cache_limits *limits,
+        int64_t *units_out, struct row_notes *notes);
 void cache_writer_abandon(struct cache_writer *writer);
 
 #endif

@@ -6,15 +6,13 @@
 #include "base/file/hash.h"
 
 #include <limits.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define CACHE_MAGIC "ZDTOKENS"
 enum { CACHE_VERSION = 1 };
 
-/* In `reserved` of a header without its magic: growth.h. A stopped one has its
- * words' digest, and in skipped_count how many units they are of. */
+/* In `reserved` of a header without its magic: growth.h. */
 enum { CACHE_WHOLE = 1, CACHE_FAILED = 2, CACHE_STOPPED = 3 };
 
 struct cache_header {
@@ -25,7 +23,9 @@ struct cache_header {
     int64_t modified_s; /* when the file was written, as its time says; 0: of
                            an older program */
     uint64_t skipped_count;
-    char unused[80];
+    uint64_t
+            unit_count; /* of text, in what a stopped writer has left; else 0 */
+    char unused[72];
     char header_digest[32 + 8]; /* of all before it */
 };
 _Static_assert(sizeof(struct cache_header) == 256, "the header is 256 bytes");
@@ -36,7 +36,8 @@ static inline uint64_t cache_docs_offset(uint64_t word_count)
 }
 
 void cache_header_seal(struct cache_header *header);
-bool cache_header_is_sealed(const struct cache_header *header);
+/* Of what a stopped writer of this key has left. */
+void cache_part_key(char key[40]);
 void cache_path(char path[PATH_MAX], const char *folder, const char *key);
 
 #endif

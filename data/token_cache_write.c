@@ -26,6 +26,7 @@ struct cache_writer {
     const atomic_bool *stop; /* NULL: nothing does */
     FILE *docs;              /* without a name; copied after the words */
     uint64_t word_count, doc_count, trained_count, skipped_count;
+    uint64_t unit_count; /* of a part */
 };
 
 /* A temporary file is locked while its writer lives. */
@@ -125,10 +126,11 @@ enum zd_status cache_writer_document(
     return append(writer, writer->docs, &position, sizeof position);
 }
 
-/* Words that are in the file, or will be. */
-static enum zd_status count_words(
+enum zd_status cache_writer_words(
         struct cache_writer *writer, const uint32_t *words, size_t count)
 {
+    if (writer->stop && atomic_load(writer->stop))
+        return ZD_FAIL(ZD_ERR_STOPPED, "E0446", "tokenizing was stopped");
     for (size_t i = 0; i < count; i++) {
         writer->trained_count += (words[i] & WORD_TRAIN) != 0;
         if (words[i] & WORD_FIRST)
@@ -136,15 +138,6 @@ static enum zd_status count_words(
     }
     writer->word_count += count;
     hasher_update(writer->hasher, words, count * sizeof *words);
-    return ZD_OK;
-}
-
-enum zd_status cache_writer_words(
-        struct cache_writer *writer, const uint32_t *words, size_t count)
-{
-    if (writer->stop && atomic_load(writer->stop))
-        return ZD_FAIL(ZD_ERR_STOPPED, "E0446", "tokenizing was stopped");
-    ZD_TRY(count_words(writer, words, count));
     return append(writer, writer->words, words, count * sizeof *words);
 }
 
@@ -183,6 +176,7 @@ static enum zd_status write_header(struct cache_writer *writer, time_t now)
             .doc_count = writer->doc_count,
             .trained_count = writer->trained_count,
             .skipped_count = writer->skipped_count,
+            .unit_count = writer->unit_count,
             .modified_s = now,
     };
     memcpy(header.magic, CACHE_MAGIC, sizeof header.magic);
@@ -204,7 +198,7 @@ static enum zd_status commit(struct cache_writer *writer)
     ZD_TRY(write_header(writer, now.tv_sec));
     const struct timespec times[] = {now, now};
     if (futimens(fileno(writer->words), times) != 0 ||
-        fsync(fileno(writer->words)) != 0 ||
+        (writer->unit_count == 0 && fsync(fileno(writer->words)) != 0) ||
         rename(writer->temporary, writer->path) != 0) {
         ZD_FAIL(ZD_ERR_IO, "E0707", "cannot write %s: %s", writer->path,
                 strerror(errno));
@@ -231,129 +225,79 @@ const char *cache_writer_path(const struct cache_writer *writer)
     return writer->temporary;
 }
 
-static void part_path(const struct cache_writer *writer, char path[PATH_MAX])
-{
-    char name[64];
-    snprintf(name, sizeof name, "%s.part", writer->key);
-    fs_join(path, PATH_MAX, writer->folder, name);
-}
-
 enum zd_status cache_writer_keep(
         struct cache_writer *writer, int64_t units,
         const struct row_notes *notes)
 {
-    char path[PATH_MAX];
-    struct cache_header header = {
-            .reserved = CACHE_STOPPED,
-            .version = CACHE_VERSION,
-            .word_count = writer->word_count,
-            .skipped_count = (uint64_t)units};
-    part_path(writer, path);
-    memcpy(header.key, writer->key, sizeof header.key);
-    hasher_finish(writer->hasher, header.digest);
-    cache_header_seal(&header);
-    ZD_TRY(row_notes_save(notes, path));
-    if (fflush(writer->words) != 0)
-        return fail_write(writer);
-    ZD_TRY(fs_pwrite(
-            fileno(writer->words), writer->temporary, &header, sizeof header,
-            0));
-    if (rename(writer->temporary, path) != 0)
-        return fail_write(writer);
-    writer->temporary[0] = '\0';
-    return ZD_OK;
+    cache_part_key(writer->key);
+    cache_path(writer->path, writer->folder, writer->key);
+    writer->unit_count = (uint64_t)units;
+    return row_notes_save(notes, writer->path);
 }
 
-/* The header of a part that is this writer's, whose words follow whole. */
-static bool is_part(
-        const struct cache_writer *writer, int fd, const char *path,
-        struct cache_header *header)
-{
-    struct stat info;
-    if (fstat(fd, &info) != 0 || info.st_uid != geteuid() ||
-        (size_t)info.st_size < sizeof *header ||
-        fs_pread(fd, path, header, sizeof *header, 0) != ZD_OK)
-        return false;
-    return cache_header_is_sealed(header) &&
-           header->reserved == CACHE_STOPPED &&
-           header->version == CACHE_VERSION &&
-           strcmp(header->key, writer->key) == 0 &&
-           header->word_count ==
-                   ((uint64_t)info.st_size - sizeof *header) / sizeof(uint32_t);
-}
-
-/* Take the words after the header; false where they are not those that were
- * written. */
-static bool read_part(
-        struct cache_writer *writer, int fd, const char *path,
-        const struct cache_header *header)
+static enum zd_status copy_words(
+        struct cache_writer *writer, const struct token_cache *part)
 {
     enum { WORDS = CHUNK / sizeof(uint32_t) };
     uint32_t *words = zd_array(WORDS, sizeof *words);
-    char digest[sizeof header->digest] = "";
-    bool is_good = true;
-    while (is_good && writer->word_count < header->word_count) {
-        uint64_t left = header->word_count - writer->word_count;
+    enum zd_status status = ZD_OK;
+    for (uint64_t at = 0; at < part->word_count && status == ZD_OK;) {
+        uint64_t left = part->word_count - at;
         size_t count = left < WORDS ? (size_t)left : WORDS;
-        uint64_t at = sizeof *header + writer->word_count * sizeof *words;
-        is_good =
-                fs_pread(fd, path, words, count * sizeof *words, at) == ZD_OK &&
-                count_words(writer, words, count) == ZD_OK;
+        status = fs_pread(
+                part->fd, part->path, words, count * sizeof *words,
+                sizeof(struct cache_header) + at * sizeof *words);
+        if (status == ZD_OK)
+            status = cache_writer_words(writer, words, count);
+        at += count;
     }
     free(words);
-    hasher_finish(writer->hasher, digest);
-    return is_good && strcmp(digest, header->digest) == 0;
-}
-
-static void forget_words(struct cache_writer *writer)
-{
-    hasher_reset(writer->hasher);
-    rewind(writer->docs);
-    writer->word_count = writer->doc_count = writer->trained_count = 0;
+    return status;
 }
 
 enum zd_status cache_writer_resume(
-        struct cache_writer *writer, int64_t *units_out,
-        struct row_notes *notes)
+        struct cache_writer *writer, const struct cache_limits *limits,
+        int64_t *units_out, struct row_notes *notes)
 {
-    char path[PATH_MAX];
-    struct cache_header header;
-    const struct cache_header blank = {.magic = {0}};
-    part_path(writer, path);
+    struct token_cache part;
+    char key[sizeof writer->key];
+    bool found;
+    memcpy(key, writer->key, sizeof key);
+    cache_part_key(key);
     *units_out = 0;
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
+    ZD_TRY(token_cache_open(
+            writer->folder, key, CACHE_TRUSTED, limits, &part, &found));
+    if (!found)
         return ZD_OK;
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 ||
-        !is_part(writer, fd, path, &header) ||
-        !read_part(writer, fd, path, &header)) {
-        zd_error_clear();
-        forget_words(writer);
-        close(fd);
-        return ZD_OK;
+    enum zd_status status =
+            token_cache_check(&part, limits, writer->stop, &found);
+    if (status == ZD_OK && found) {
+        zd_log_info(
+                "%.1f million tokens are there, of a run that was stopped",
+                (double)part.word_count / 1e6);
+        status = copy_words(writer, &part);
     }
-    row_notes_load(notes, path);
-    fclose(writer->words);
-    writer->words = zd_must(fdopen(fd, "r+"));
-    setvbuf(writer->words, NULL, _IOFBF, BUFFER_BYTES);
-    *units_out = (int64_t)header.skipped_count;
-    zd_log_info(
-            "%.1f million tokens are there, of a run that was stopped",
-            (double)writer->word_count / 1e6);
-    ZD_TRY(fs_pwrite(fd, path, &blank, sizeof blank, 0));
-    return rename(path, writer->temporary) == 0 &&
-                           fseeko(writer->words, 0, SEEK_END) == 0
-                   ? ZD_OK
-                   : fail_write(writer);
+    if (status == ZD_OK && found) {
+        *units_out = (int64_t)part.unit_count;
+        row_notes_load(notes, part.path);
+    }
+    if (status == ZD_OK)
+        unlink(part.path);
+    token_cache_close(&part);
+    return status;
 }
 
 void cache_writer_fail(
         struct cache_writer *writer, const struct zd_error *error)
 {
     const struct zd_error copy = *error;
+    if (writer->unit_count > 0) {
+        cache_writer_finish(writer, 0);
+        zd_error_set(&copy);
+        return;
+    }
     fflush(writer->words);
-    if (writer->temporary[0] &&
-        fs_pwrite(
+    if (fs_pwrite(
                 fileno(writer->words), writer->temporary, &copy, sizeof copy,
                 sizeof(struct cache_header) +
                         writer->word_count * sizeof(uint32_t)) == ZD_OK)
@@ -365,7 +309,8 @@ void cache_writer_fail(
 enum zd_status cache_writer_finish(struct cache_writer *writer, uint64_t tokens)
 {
     const uint32_t padding = 0;
-    enum zd_status status = set_state(writer, CACHE_WHOLE);
+    enum zd_status status = set_state(
+            writer, writer->unit_count > 0 ? CACHE_STOPPED : CACHE_WHOLE);
     if (writer->word_count > 0)
         tokens = writer->word_count;
     if (status == ZD_OK && writer->word_count % 2) {
