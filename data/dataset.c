@@ -39,23 +39,29 @@ static enum zd_status fail_short(
                 "data.val_split = %g of %lld samples of %s %s",
                 options->val_split, (long long)part->all, path,
                 request->from > 0 ? "is empty" : "leaves none to train on");
-        return zd_fail_help("another share, or [[data.eval]]");
-    }
-    if (has_documents && corpus->packing != PACKING_STREAM)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0439",
+        zd_fail_help("another share, or [[data.eval]]");
+    } else if (!has_documents && notes->of[ROW_BAD].rows > 0) {
+        ZD_FAIL(ZD_ERR_DATA, "E0439",
+                "%s has no row that is not bad: data.on_bad_row = \"skip\" "
+                "left out all %lld",
+                path, (long long)notes->of[ROW_BAD].rows);
+        if (notes->of[ROW_BAD].kept > 0)
+            zd_fail_help("the first: %s", notes->of[ROW_BAD].first[0]);
+    } else if (corpus->packing == PACKING_STREAM) {
+        ZD_FAIL(ZD_ERR_DATA, "E0439",
+                "%s has %llu tokens, but one sample takes %d", path,
+                (unsigned long long)corpus->count, options->cutoff_len + 1);
+        zd_fail_help("lower data.cutoff_len, or give more text");
+    } else if (has_documents) {
+        ZD_FAIL(ZD_ERR_DATA, "E0439",
                 "every document of %s is longer than data.cutoff_len = %d, and "
                 "data.long_documents = \"drop\" leaves it out",
                 path, options->cutoff_len);
-    ZD_FAIL(ZD_ERR_DATA, "E0439",
-            "%s has %llu tokens, but one sample takes %d%s", path,
-            (unsigned long long)corpus->count, options->cutoff_len + 1,
-            notes->of[ROW_BAD].rows > 0
-                    ? "; data.on_bad_row left out the bad rows"
-                    : "");
-    return notes->of[ROW_BAD].kept > 0
-                   ? zd_fail_help("the first: %s", notes->of[ROW_BAD].first[0])
-                   : zd_fail_help("lower data.cutoff_len, or give more text");
+    } else {
+        ZD_FAIL(ZD_ERR_DATA, "E0439", "no row of %s gives any text", path);
+        zd_fail_help("the rows are empty, or the chat template prints nothing");
+    }
+    return ZD_ERR_DATA;
 }
 
 /* Which samples of the entry take part. */
