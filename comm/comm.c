@@ -225,15 +225,23 @@ static struct comm_op *take_op(struct comm *comm)
     return NULL;
 }
 
+static uint64_t row_of(const struct comm *comm)
+{
+    const struct comm_row *row = &comm->row;
+    return comm->root == comm ? 0
+                              : seat_row(row->first, row->stride, row->count);
+}
+
 static void note_begun(struct comm *comm, const struct comm_op *op)
 {
     enum seat_kind kind =
             op->kind == OP_ALL_GATHER ? SEAT_ALL_GATHER : SEAT_REDUCE_SCATTER;
     size_t bytes = op->count * dtype_bytes(op->type) * (size_t)comm->size;
-    if (comm->seat && (!comm->control || op->count))
+    bool sends = comm->size > 1 && (!comm->control || op->count > 0);
+    if (comm->seat)
         seat_begin(
                 comm->seat, LANE_OPERATIONS, op->sequence + 1,
-                seat_word(kind, op->type, bytes));
+                sends ? seat_word(kind, op->type, bytes) : 0, row_of(comm));
 }
 
 /* What this rank hands to others. */
@@ -282,10 +290,8 @@ static enum zd_status begin(
         struct comm *comm, struct comm_op *request, struct comm_op **op_out)
 {
     request->sequence = comm->root->next_sequence++;
-    if (comm->size > 1) {
-        note_begun(comm, request);
-        count_sent(comm, request);
-    }
+    note_begun(comm, request);
+    count_sent(comm, request);
     return comm_part_begin(comm, request, op_out);
 }
 
@@ -378,10 +384,11 @@ static struct comm *number_message(
 {
     struct comm *by = comm->control ? comm->control : comm;
     by->root->messages++;
-    if (is_watched(by))
+    if (by->seat)
         seat_begin(
                 by->seat, LANE_MESSAGES, message_number(by),
-                seat_word(kind, DTYPE_FP32, bytes));
+                by->size > 1 ? seat_word(kind, DTYPE_FP32, bytes) : 0,
+                row_of(by));
     return by;
 }
 

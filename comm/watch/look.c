@@ -72,15 +72,15 @@ static bool may_answer(struct watch *watch, int rank)
            (watch->ever_heard[rank] && ++watch->silent[rank] < LOOKS);
 }
 
-void watch_look_around(struct watch *watch, enum seat_lane lane)
+void watch_look_around(struct watch *watch)
 {
     memset(watch->heard, 0, (size_t)watch->size * sizeof *watch->heard);
     if (watch->peers)
-        peers_ask(watch->peers, lane, watch->told, watch->heard);
+        peers_ask(watch->peers, watch->told, watch->heard);
     for (int r = 0; r < watch->size; r++) {
         int n = r - watch->rank;
         if (n >= 0 && n < watch->count) {
-            watch->told[r] = seat_tell(watch_own(watch, n), lane);
+            watch->told[r] = seat_tell(watch_own(watch, n));
             watch->heard[r] = true;
         } else if (watch->heard[r]) {
             watch->silent[r] = 0;
@@ -97,8 +97,8 @@ void watch_look_around(struct watch *watch, enum seat_lane lane)
 /* --- waits ---------------------------------------------------------------- */
 
 struct wait {
-    enum seat_lane lane;
-    uint64_t number, since;
+    struct seat_op op;
+    uint64_t since;
     enum comm_work work;
 };
 
@@ -107,15 +107,13 @@ static bool find_stall(
         struct watch *watch, int n, const struct seat *seat, struct wait *wait)
 {
     struct own *own = &watch->own[n];
-    uint64_t begun = atomic_load(&seat->lanes[LANE_OPERATIONS].begun);
     uint64_t done = atomic_load(&seat->lanes[LANE_OPERATIONS].done);
-    bool stalls = begun > done;
+    wait->op = seat_pending(seat);
+    bool stalls = wait->op.word != 0;
     if (stalls && (!own->stalls || own->stall_done != done))
         own->stall_since = watch->last;
     own->stalls = stalls;
     own->stall_done = done;
-    wait->lane = LANE_OPERATIONS;
-    wait->number = done + 1;
     wait->since = own->stall_since;
     return stalls;
 }
@@ -125,15 +123,12 @@ static bool find_wait(struct watch *watch, int n, struct wait *wait)
     const struct seat *seat = watch_own(watch, n);
     struct seat_look look = seat_look(seat);
     wait->work = look.work;
-    bool stalls =
-            atomic_load(&watch->runs_alone) && find_stall(watch, n, seat, wait);
-    if (look.state == SEAT_WAITS) {
-        wait->lane = look.lane;
-        wait->number = look.number;
-        wait->since = look.since;
-        return true;
-    }
-    return stalls;
+    bool stalls = find_stall(watch, n, seat, wait);
+    if (look.state != SEAT_WAITS)
+        return stalls;
+    wait->op = seat_op_at(seat, look.lane, look.number);
+    wait->since = look.since;
+    return true;
 }
 
 static bool is_together(const struct watch *watch)
@@ -152,27 +147,27 @@ static bool judge(
     struct verdict_ask ask = {
             .rank = watch->rank + n,
             .work = wait->work,
-            .number = wait->number,
-            .word = seat_what(seat, wait->lane, wait->number),
+            .wait = wait->op,
             .step = atomic_load(&seat->step),
             .seconds = seconds,
             .limit = limit,
             .size = watch->size,
             .told = watch->told,
             .heard = watch->heard,
-            .ever_heard = watch->ever_heard};
+            .ever_heard = watch->ever_heard,
+            .scratch = watch->scratch};
     if (!is_together(watch)) {
         *verdict = (struct verdict){
                 .rank = ask.rank,
                 .kind = END_JOIN,
                 .exit_code = 75,
                 .writer = -1,
-                .word = ask.word,
+                .word = ask.wait.word,
                 .number = 1,
                 .seconds = seconds};
         return true;
     }
-    watch_look_around(watch, wait->lane);
+    watch_look_around(watch);
     return verdict_find(&ask, verdict);
 }
 

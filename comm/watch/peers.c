@@ -34,7 +34,7 @@ struct peers {
 
 struct message { /* fixed sizes, no padding */
     unsigned char token[PEERS_TOKEN_BYTES];
-    uint32_t kind, rank, lane, unused; /* rank: who sends it */
+    uint32_t kind, rank; /* rank: who sends it */
     uint64_t asked;
     struct verdict verdict; /* OVER */
     struct seat_told told;  /* TELL */
@@ -117,7 +117,7 @@ static bool receive(
     return got == sizeof *message &&
            memcmp(message->token, peers->all[0].token, PEERS_TOKEN_BYTES) ==
                    0 &&
-           message->rank < (uint32_t)peers->size && message->lane < SEAT_LANES;
+           message->rank < (uint32_t)peers->size;
 }
 
 static struct message message_of(const struct peers *peers, enum kind kind)
@@ -160,7 +160,7 @@ static void take_answer(struct peers *peers, const struct message *message)
     if (!peers->told || message->asked != peers->asked)
         return;
     peers->told[message->rank] = message->told;
-    seat_told_check(&peers->told[message->rank]);
+    seat_told_check(&peers->told[message->rank], peers->size);
     peers->heard[message->rank] = true;
 }
 
@@ -175,7 +175,7 @@ static void look_once(struct peers *peers)
     case ASK: {
         struct message answer = message_of(peers, TELL);
         answer.asked = message.asked;
-        answer.told = calls->tell(calls->ctx, (enum seat_lane)message.lane);
+        answer.told = calls->tell(calls->ctx);
         send_to(peers, from.sin_addr.s_addr, from.sin_port, &answer);
         break;
     }
@@ -209,9 +209,7 @@ static bool all_answered(const struct peers *peers)
     return true;
 }
 
-void peers_ask(
-        struct peers *peers, enum seat_lane lane, struct seat_told *told,
-        bool *heard)
+void peers_ask(struct peers *peers, struct seat_told *told, bool *heard)
 {
     double begun = clock_seconds();
     if (peers_socket(peers) < 0)
@@ -219,7 +217,6 @@ void peers_ask(
     peers->told = told;
     peers->heard = heard;
     struct message message = message_of(peers, ASK);
-    message.lane = lane;
     message.asked = ++peers->asked;
     while (!all_answered(peers) && clock_seconds() - begun < ASK_SECONDS) {
         double sent = clock_seconds();

@@ -31,7 +31,7 @@ struct peer_about {                         /* of a rank, as all get it */
 /* Datagrams that arrive during one check of the socket. */
 struct peers_calls {
     void *ctx;
-    struct seat_told (*tell)(void *ctx, enum seat_lane lane);
+    struct seat_told (*tell)(void *ctx);
     void (*over)(void *ctx, const struct verdict *verdict);
     void (*written)(void *ctx);
     void (*alive)(void *ctx); /* often, while peers are asked */
@@ -53,9 +53,7 @@ void peers_look(struct peers *peers, int ms);
 int peers_socket(const struct peers *peers);
 /* Asks all others; takes a second at most. Of those that answer, by rank:
  * told: (size), heard: (size). */
-void peers_ask(
-        struct peers *peers, enum seat_lane lane, struct seat_told *told,
-        bool *heard);
+void peers_ask(struct peers *peers, struct seat_told *told, bool *heard);
 /* Report the end of the job to all others, or to those of this host. */
 void peers_tell_over(
         struct peers *peers, const struct verdict *verdict, bool host_only);

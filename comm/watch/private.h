@@ -34,7 +34,7 @@ struct watch {
     pthread_t thread;
     bool is_started;
     int stop; /* an eventfd */
-    atomic_bool gave_up, runs_alone;
+    atomic_bool gave_up;
     _Atomic uint64_t limit; /* microseconds; 0: none */
     struct pace pace;
     struct comm_files files[WATCH_FILES_MAX];
@@ -51,6 +51,7 @@ struct watch {
     uint64_t greeted;
     struct seat_told *told; /* (size) */
     bool *heard, *ever_heard;
+    int *scratch;    /* (2, size) of a verdict */
     int *silent;     /* (size) looks in a row at which it did not answer */
     struct own *own; /* (count) */
     struct watch_listener listener;
@@ -91,7 +92,7 @@ void watch_tell_stalled(struct watch *watch, const struct verdict *verdict);
 /* --- look.c --------------------------------------------------------------- */
 
 /* The state of all ranks: told, heard. */
-void watch_look_around(struct watch *watch, enum seat_lane lane);
+void watch_look_around(struct watch *watch);
 /* Does a thread of the process run, or wait for a CPU? */
 bool watch_is_runnable(int pid);
 /* Was the process stopped (SIGSTOP), or has it ended? */

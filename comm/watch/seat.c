@@ -14,6 +14,7 @@ uint64_t seat_clock(void)
 
 /* --- state, work, lane and since in one word ------------------------------ */
 
+enum { ROW_BITS = 21, ROW_MASK = (1 << ROW_BITS) - 1 };
 enum { STATE_BIT = 60, WORK_BIT = 52, LANE_BIT = 51 };
 static const uint64_t SINCE_MASK = ((uint64_t)1 << LANE_BIT) - 1;
 
@@ -42,9 +43,11 @@ static enum seat_lane lane_of(uint64_t doing)
 /* --- the owner's ---------------------------------------------------------- */
 
 void seat_begin(
-        struct seat *seat, enum seat_lane lane, uint64_t number, uint64_t word)
+        struct seat *seat, enum seat_lane lane, uint64_t number, uint64_t word,
+        uint64_t row)
 {
     atomic_store(&seat->lanes[lane].what[number % SEAT_RECORD], word);
+    atomic_store(&seat->lanes[lane].row[number % SEAT_RECORD], row);
     assert(atomic_load(&seat->lanes[lane].begun) < number);
     atomic_store(&seat->lanes[lane].begun, number);
     atomic_store(&seat->sign, seat_clock());
@@ -123,7 +126,7 @@ static uint32_t ms_since(uint64_t now, uint64_t then)
     return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
-struct seat_told seat_tell(const struct seat *seat, enum seat_lane lane)
+struct seat_told seat_tell(const struct seat *seat)
 {
     struct seat_look look = seat_look(seat);
     uint64_t sign = atomic_load(&seat->sign), now = seat_clock();
@@ -133,33 +136,62 @@ struct seat_told seat_tell(const struct seat *seat, enum seat_lane lane)
         polled = now;
     else if (polled < look.since)
         polled = look.since;
-    return (struct seat_told){
-            .begun = atomic_load(&seat->lanes[lane].begun),
-            .done = atomic_load(&seat->lanes[lane].done),
-            .waits = waits ? seat_what(seat, look.lane, look.number) : 0,
+    struct seat_told told = {
+            .waits = waits ? seat_op_at(seat, look.lane, look.number)
+                           : seat_pending(seat),
             .silent_ms = ms_since(now, sign > look.since ? sign : look.since),
             .poll_ms = ms_since(now, polled),
             .state = (uint8_t)look.state,
             .work = (uint8_t)look.work};
+    for (int lane = 0; lane < SEAT_LANES; lane++) {
+        told.begun[lane] = atomic_load(&seat->lanes[lane].begun);
+        told.done[lane] = atomic_load(&seat->lanes[lane].done);
+    }
+    return told;
 }
 
-void seat_told_check(struct seat_told *told)
+static bool is_row(const struct seat_op *op, uint64_t size)
+{
+    return op->count == 0 ||
+           (op->stride > 0 && op->count <= size &&
+            op->first + (uint64_t)(op->count - 1) * op->stride < size);
+}
+
+void seat_told_check(struct seat_told *told, int size)
 {
     if (told->state >= SEAT_STATES)
         told->state = SEAT_RUNS;
     if (told->work >= WORKS)
         told->work = WORK_NONE;
-    if (!seat_word_is_known(told->waits))
-        told->waits = 0;
+    if (!seat_word_is_known(told->waits.word) ||
+        told->waits.lane >= SEAT_LANES || !is_row(&told->waits, (uint64_t)size))
+        told->waits = (struct seat_op){0};
 }
 
-uint64_t seat_what(
+struct seat_op seat_op_at(
         const struct seat *seat, enum seat_lane lane, uint64_t number)
 {
     uint64_t begun = atomic_load(&seat->lanes[lane].begun);
     if (number == 0 || begun < number || begun - number >= SEAT_RECORD)
-        return 0;
-    return atomic_load(&seat->lanes[lane].what[number % SEAT_RECORD]);
+        return (struct seat_op){0};
+    uint64_t row = atomic_load(&seat->lanes[lane].row[number % SEAT_RECORD]);
+    return (struct seat_op){
+            .word = atomic_load(&seat->lanes[lane].what[number % SEAT_RECORD]),
+            .number = number,
+            .lane = lane,
+            .first = (uint32_t)(row >> 2 * ROW_BITS & ROW_MASK),
+            .stride = (uint32_t)(row >> ROW_BITS & ROW_MASK),
+            .count = (uint32_t)(row & ROW_MASK)};
+}
+
+struct seat_op seat_pending(const struct seat *seat)
+{
+    uint64_t begun = atomic_load(&seat->lanes[LANE_OPERATIONS].begun);
+    uint64_t number = atomic_load(&seat->lanes[LANE_OPERATIONS].done);
+    struct seat_op op = {0};
+    while (atomic_load(&seat->runs_alone) && number < begun && !op.word)
+        op = seat_op_at(seat, LANE_OPERATIONS, ++number);
+    return op;
 }
 
 /* --- words ---------------------------------------------------------------- */
@@ -195,6 +227,13 @@ uint64_t seat_word(enum seat_kind kind, enum dtype type, uint64_t bytes)
 {
     uint64_t width = has_type(kind) ? (uint64_t)type : 0;
     return (uint64_t)kind << KIND_BIT | width << TYPE_BIT | bytes;
+}
+
+uint64_t seat_row(int first, int stride, int count)
+{
+    assert((first | stride | count) <= ROW_MASK);
+    return ((uint64_t)first << ROW_BITS | (uint64_t)stride) << ROW_BITS |
+           (uint64_t)count;
 }
 
 bool seat_word_is_known(uint64_t word)

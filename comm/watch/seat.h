@@ -12,8 +12,9 @@
  * only reads.
  * A wait is for the collective of a number in one of two lanes: operations
  * (reduce_scatter, all_gather) and messages (barrier, broadcast, gather,
- * all_reduce). Within a lane all ranks have the same collectives in the same
- * order, so a rank whose lane has not begun a number is late for it.
+ * all_reduce). Groups of ranks share the numbers of a lane: a rank begins the
+ * collectives of its groups in the order of their numbers, so one of a group's
+ * ranks whose lane has not begun a number is late for it.
  *
  * Times are microseconds of the monotonic clock. */
 #ifndef ZD_COMM_WATCH_SEAT_H
@@ -58,6 +59,15 @@ enum comm_work {
 
 enum { SEAT_RECORD = 64 }; /* collectives whose description is kept */
 
+/* A collective; sent as it is between processes. Its group: ranks first,
+ * first + stride, ..; count 0: all. */
+struct seat_op {
+    uint64_t word; /* seat_word; 0: none */
+    uint64_t number;
+    uint32_t lane;
+    uint32_t first, stride, count;
+};
+
 struct seat {
     /* of the thread that trains: */
     _Atomic uint64_t doing;  /* state, work, lane, since; see seat_look */
@@ -68,18 +78,23 @@ struct seat {
                                 back end does not look, it is told */
     _Atomic int64_t step;
     struct {
-        _Atomic uint64_t begun, done;       /* numbers */
-        _Atomic uint64_t what[SEAT_RECORD]; /* of the last ones, by number */
+        _Atomic uint64_t begun, done; /* numbers */
+        /* of the last ones, by number: */
+        _Atomic uint64_t what[SEAT_RECORD], row[SEAT_RECORD];
     } lanes[SEAT_LANES];
+    atomic_bool runs_alone; /* operations end by themselves; see
+                               watch_operations_run */
 };
 
 uint64_t seat_clock(void);
 
 /* --- the owner's ---------------------------------------------------------- */
 
-/* A collective of this number and kind has begun; numbers rise by one. */
+/* A collective of this number and kind has begun, of the group of this row;
+ * numbers rise by one. word 0: nothing is sent. */
 void seat_begin(
-        struct seat *seat, enum seat_lane lane, uint64_t number, uint64_t word);
+        struct seat *seat, enum seat_lane lane, uint64_t number, uint64_t word,
+        uint64_t row);
 /* From here to wait_end this rank waits for it. */
 void seat_wait_begin(struct seat *seat, enum seat_lane lane, uint64_t number);
 void seat_wait_end(struct seat *seat);
@@ -104,28 +119,34 @@ struct seat_look seat_look(const struct seat *seat);
 
 /* The state of a rank; for other processes, as received in a datagram. */
 struct seat_told {
-    uint64_t begun, done; /* in the lane that was asked for */
-    uint64_t waits;       /* the word of what it waits for; 0: it does not */
+    uint64_t begun[SEAT_LANES], done[SEAT_LANES];
+    struct seat_op waits; /* what it waits for, or its GPU is in */
     uint32_t silent_ms;   /* since its last sign */
     uint32_t poll_ms;     /* since it looked whether its wait is over */
     uint8_t state, work;
     uint8_t unused[6];
 };
-struct seat_told seat_tell(const struct seat *seat, enum seat_lane lane);
+struct seat_told seat_tell(const struct seat *seat);
 /* Clear fields with values that a datagram may not have. */
-void seat_told_check(struct seat_told *told);
+void seat_told_check(struct seat_told *told, int size);
 
 /* Kind, type and bytes of a collective in one word; type and bytes are 0 if
  * unknown. */
 uint64_t seat_word(enum seat_kind kind, enum dtype type, uint64_t bytes);
+/* The ranks of a group in one word; 0: all. */
+uint64_t seat_row(int first, int stride, int count);
 /* Whether seat_word makes such words: those of datagrams may be any. */
 bool seat_word_is_known(uint64_t word);
 /* "all_gather #11 (fp32, 120000 bytes)"; without the number where that is 0. */
 void seat_operation_text(
         uint64_t word, uint64_t number, char *out, size_t out_bytes);
-/* The rank's operation of this number; 0: not entered, or too long ago. */
-uint64_t seat_what(
+/* The rank's collective of this number; word 0: not entered, or too long ago.
+ */
+struct seat_op seat_op_at(
         const struct seat *seat, enum seat_lane lane, uint64_t number);
+/* Of operations that end by themselves, the oldest that is begun and not done;
+ * word 0: there is none. */
+struct seat_op seat_pending(const struct seat *seat);
 /* Whether this work reports its own progress. */
 bool seat_work_says(enum comm_work work);
 

@@ -1,8 +1,9 @@
 /* verdict.h - whether a wait that is too long is a hang, and of which rank.
  *
- * A wait for number n of a lane is for the ranks that have not begun n; where
- * all have, for all. It is no hang as long as one of them has given a sign
- * within the limit, or is in work that may be long and goes on. */
+ * A wait for number n of a lane is for the ranks of its group that have not
+ * begun n; where all have, for all of them; and for those that they wait for in
+ * turn, in whatever group. It is no hang as long as one of them has given a
+ * sign within the limit, or is in work that may be long and goes on. */
 #ifndef ZD_COMM_WATCH_VERDICT_H
 #define ZD_COMM_WATCH_VERDICT_H
 
@@ -33,7 +34,7 @@ struct verdict {
 struct verdict_ask {
     int rank;            /* who waits */
     enum comm_work work; /* it is in */
-    uint64_t number, word;
+    struct seat_op wait;
     int64_t step;
     double seconds; /* it waits */
     double limit;
@@ -41,6 +42,7 @@ struct verdict_ask {
     const struct seat_told *told; /* (size) */
     const bool *heard;            /* (size) is `told` known? */
     const bool *ever_heard;       /* (size) was it ever? */
+    int *scratch;                 /* (2, size) */
 };
 
 /* True: it is a hang, of this rank. */

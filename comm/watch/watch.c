@@ -97,9 +97,9 @@ void watch_alive(struct watch *watch)
     watch->last = now;
 }
 
-static struct seat_told tell(void *ctx, enum seat_lane lane)
+static struct seat_told tell(void *ctx)
 {
-    return seat_tell(watch_own(ctx, 0), lane);
+    return seat_tell(watch_own(ctx, 0));
 }
 
 static void alive(void *ctx)
@@ -131,7 +131,7 @@ static void greet(struct watch *watch)
     if (all)
         return;
     watch->greetings++;
-    watch_look_around(watch, LANE_MESSAGES);
+    watch_look_around(watch);
     watch->greeted = watch->last;
 }
 
@@ -213,7 +213,7 @@ static enum zd_status start(struct watch *watch)
 
 static void wait_to_join(struct seat *seat)
 {
-    seat_begin(seat, LANE_MESSAGES, 1, seat_word(SEAT_JOIN, DTYPE_FP32, 0));
+    seat_begin(seat, LANE_MESSAGES, 1, seat_word(SEAT_JOIN, DTYPE_FP32, 0), 0);
     seat_wait_begin(seat, LANE_MESSAGES, 1);
 }
 
@@ -268,6 +268,7 @@ void watch_destroy(struct watch *watch)
     free(watch->heard);
     free(watch->ever_heard);
     free(watch->silent);
+    free(watch->scratch);
     for (int i = 0; i < WATCH_FILES_MAX; i++)
         if (atomic_load(&watch->files[i].is_taken))
             return; /* of a thread that was left behind (comm_files_end) */
@@ -310,6 +311,7 @@ enum zd_status watch_join(struct watch *watch, const struct watch_world *world)
     watch->heard = zd_must(calloc(count, sizeof *watch->heard));
     watch->ever_heard = zd_must(calloc(count, sizeof *watch->ever_heard));
     watch->silent = zd_must(calloc(count, sizeof *watch->silent));
+    watch->scratch = zd_must(calloc(2 * count, sizeof *watch->scratch));
     pthread_mutex_unlock(&watch->lock);
     if (world->gather)
         status = world->gather(world->ctx, mine, sizeof mine, hosts);
@@ -353,7 +355,8 @@ void watch_predict(struct watch *watch, double seconds)
 
 void watch_operations_run(struct watch *watch)
 {
-    atomic_store(&watch->runs_alone, true);
+    for (int n = 0; n < watch->count; n++)
+        atomic_store(&watch_own(watch, n)->runs_alone, true);
 }
 
 void watch_give_up(struct watch *watch)

@@ -74,7 +74,7 @@ other() {
     launch -np 2 "$program" work : -np 1 -x "$1" "$program" work
 }
 
-echo 1..16
+echo 1..19
 run "" work late 1
 check "a rank that does not come is named" 75 'E0504' 'rank 1 on .* hangs at step 0: others wait for it in all_gather #11 (fp32, 120000 bytes)'
 # the whole second host: ranks that wait there would be as likely to tell, and the job ends with the first
@@ -98,6 +98,12 @@ if [ "$(grep -c '^error' "$out/said")" -eq 1 ]; then echo "ok $number - by one r
 fi
 run stick:5@2 ahead
 check "a rank whose GPU stands still is named where all have entered" 75 'E0504' 'rank 2 on .*, which every rank has entered'
+NCCL_STANDIN_FAIL='' launch -np 4 "$program" groups late 3
+check "a rank that does not come is named, in whichever groups others wait" 75 'E0504' 'rank 3 on .* hangs at step 0: others wait for it in'
+NCCL_STANDIN_FAIL=hang:14@2 launch -np 4 "$program" groups
+check "an operation of a group that hangs is named" 75 'E0504' 'rank [23] on .* hangs at step 0: all_gather #40 .*, which every rank has entered'
+NCCL_STANDIN_FAIL=async:14@1 launch -np 4 "$program" groups
+check "an asynchronous error in a group ends the job" 75 'E1233' 'injected failure'
 run async:7@0 work
 check "an asynchronous error ends the job" 75 'E1233' 'injected failure'
 run hang:5@2,abort work

@@ -11,7 +11,9 @@
  *                          stopped   the same, as a whole process
  *                          short     gathers less than the others
  *                          other     reduces where they gather
- *     ahead              the same, with one wait of the host for every ten */
+ *     ahead              the same, with one wait of the host for every ten
+ *     groups             the same, in turn among the pairs of 2 x 2 ranks and
+ *                        among all */
 #include "base/device/device_memory.h"
 #include "comm/comm.h"
 #include "tests/comm/suite.h"
@@ -24,6 +26,7 @@
 
 static struct comm_options options;
 static struct comm *control, *comm;
+static struct comm *groups[3]; /* that operations are in, in turn */
 static struct device *device;
 static struct arena_plan plan;
 static struct arena arena;
@@ -101,17 +104,28 @@ static enum fault fault_of(const char *name)
 }
 
 static enum zd_status begin(
-        void *full, enum fault fault, struct comm_op **op_out)
+        struct comm *group, void *full, enum fault fault,
+        struct comm_op **op_out)
 {
     enum { COUNT = 10000 };
-    size_t place = (size_t)comm_rank(comm) * COUNT * 4;
+    size_t place = (size_t)comm_rank(group) * COUNT * 4;
     void *own = (char *)full + place;
     if (fault == OTHER)
         return comm_reduce_scatter_begin(
-                comm, full, own, COUNT, DTYPE_FP32, false, op_out);
+                group, full, own, COUNT, DTYPE_FP32, false, op_out);
     return comm_all_gather_begin(
-            comm, own, full, fault == SHORT ? COUNT / 2 : COUNT, DTYPE_FP32,
+            group, own, full, fault == SHORT ? COUNT / 2 : COUNT, DTYPE_FP32,
             op_out);
+}
+
+static enum zd_status make_groups(bool is_mesh)
+{
+    int rank = comm_rank(comm);
+    groups[0] = groups[1] = groups[2] = comm;
+    if (!is_mesh)
+        return ZD_OK;
+    ZD_TRY(comm_group_create(comm, "tp", rank & ~1, 1, 2, &groups[0]));
+    return comm_group_create(comm, "shard", rank & 1, 2, 2, &groups[1]);
 }
 
 /* One wait of the host for so many operations. */
@@ -120,14 +134,15 @@ static enum zd_status work(enum fault fault, int per_wait)
     void *full;
     ZD_TRY(device_take((size_t)comm_size(comm) * 40000, &full));
     for (int step = 0;; step++) {
+        struct comm *group = groups[step % 3];
         struct comm_op *op;
         enum fault now = step >= 10 ? fault : NONE;
         while (now == LATE)
             sleep(1);
         if (now == STOPPED)
             raise(SIGSTOP);
-        ZD_TRY(begin(full, now, &op));
-        ZD_TRY(comm_wait(comm, op));
+        ZD_TRY(begin(group, full, now, &op));
+        ZD_TRY(comm_wait(group, op));
         if ((step + 1) % per_wait == 0)
             ZD_TRY(device_finish());
     }
@@ -170,7 +185,9 @@ int main(int argc, char **argv)
         return run_suite();
     bool has_fault = argc == 4 && is_among(comm_rank(comm), argv[3]);
     bool is_ahead = argc >= 2 && strcmp(argv[1], "ahead") == 0;
-    status = work(has_fault ? fault_of(argv[2]) : NONE, is_ahead ? 10 : 1);
+    status = make_groups(argc >= 2 && strcmp(argv[1], "groups") == 0);
+    if (status == ZD_OK)
+        status = work(has_fault ? fault_of(argv[2]) : NONE, is_ahead ? 10 : 1);
     zd_error_print(stderr, zd_error_get());
     comm_abort(comm, zd_exit_code(status));
     return zd_exit_code(status);

@@ -1,9 +1,12 @@
 /* The suite over MPI; TAP from rank 0. `--abort CODE`: every rank but the last
- * waits for a message that never comes, and the last ends the job. */
+ * waits for a message that never comes, and the last ends the job. `--stop
+ * RANK`: 2 x 2 x 2 ranks work in their groups until that rank's process is
+ * stopped. */
 #include "comm/comm_mpi.h"
 #include "tests/comm/count_isend.h"
 #include "tests/comm/suite.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,18 +43,52 @@ static void abort_or_wait(struct comm *comm, int code)
     comm_barrier(comm);
 }
 
+/* One operation ahead, of any group. */
+static enum zd_status work_in_groups(struct comm *comm, int stops)
+{
+    static const char *const names[] = {"tp", "cp", "shard"};
+    enum { GROUPS = 3, MARGIN = 100 };
+    struct comm *groups[GROUPS + 1] = {comm};
+    struct comm_op *ops[2];
+    static float full[2][8];
+    unsigned seed = 1; /* the same on all ranks */
+    int of[2] = {0}, rank = comm_rank(comm);
+    for (int g = 0; g < GROUPS; g++) {
+        int stride = 1 << g;
+        ZD_TRY(comm_group_create(
+                comm, names[g], rank & ~stride, stride, 2, &groups[g + 1]));
+    }
+    for (int i = 0;; i++) {
+        int slot = i % 2;
+        if (i > MARGIN && rank == stops)
+            raise(SIGSTOP);
+        of[slot] = (int)(rand_r(&seed) >> 8) % (GROUPS + 1);
+        struct comm *group = groups[of[slot]];
+        ZD_TRY(comm_all_gather_begin(
+                group, &full[slot][comm_rank(group)], full[slot], 1, DTYPE_FP32,
+                &ops[slot]));
+        if (i > 0)
+            ZD_TRY(comm_wait(groups[of[1 - slot]], ops[1 - slot]));
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct comm *comm;
     struct arena_plan plan;
     struct arena arena;
     struct comm_options options = {.backend = COMM_MPI};
+    bool stops = argc == 3 && strcmp(argv[1], "--stop") == 0;
+    if (stops)
+        options.timeout = 3;
     if (comm_mpi_create(&argc, &argv, &options, &comm) != ZD_OK) {
         zd_error_print(stderr, zd_error_get());
         return 1;
     }
     if (argc == 3 && strcmp(argv[1], "--abort") == 0)
         abort_or_wait(comm, atoi(argv[2]));
+    if (stops)
+        return zd_exit_code(work_in_groups(comm, atoi(argv[2])));
 
     arena_plan_init(&plan);
     if (comm_plan_needs(

@@ -41,9 +41,27 @@ Test(seat, words_of_unknown_kind_or_type_are_rejected)
 
 Test(seat, invalid_values_of_a_datagram_are_cleared)
 {
-    struct seat_told told = {.waits = ~0ull, .state = 200, .work = 200};
-    seat_told_check(&told);
-    cr_expect_eq(told.waits, 0);
+    uint64_t word = seat_word(SEAT_BARRIER, DTYPE_FP32, 0);
+    const struct {
+        struct seat_op op;
+        bool is_kept;
+    } ops[] = {
+            {{word, 7, LANE_MESSAGES, 0, 0, 0}, true},
+            {{word, 7, LANE_OPERATIONS, 1, 2, 4}, true}, /* 1 3 5 7 of 8 */
+            {{~0ull, 7, LANE_MESSAGES, 0, 0, 0}, false},
+            {{word, 7, SEAT_LANES, 0, 0, 0}, false},
+            {{word, 7, LANE_MESSAGES, 2, 2, 4}, false},
+            {{word, 7, LANE_MESSAGES, 0, 0, 2}, false},
+            {{word, 7, LANE_MESSAGES, ~0u, 1, 2}, false},
+            {{word, 7, LANE_MESSAGES, 0, ~0u, ~0u}, false},
+    };
+    struct seat_told told = {.state = 200, .work = 200};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        told.waits = ops[i].op;
+        seat_told_check(&told, 8);
+        cr_expect_eq(
+                told.waits.word, ops[i].is_kept ? word : 0, "operation %zu", i);
+    }
     cr_expect_lt(told.state, SEAT_STATES);
     cr_expect_lt(told.work, WORKS);
 }
@@ -53,18 +71,39 @@ Test(seat, the_state_of_a_rank_is_read)
     static struct seat seat;
     uint64_t word = seat_word(SEAT_BARRIER, DTYPE_FP32, 0);
     cr_expect_eq(seat_look(&seat).state, SEAT_RUNS);
-    seat_begin(&seat, LANE_MESSAGES, 3, word);
+    seat_begin(&seat, LANE_MESSAGES, 3, word, seat_row(1, 2, 4));
     seat_wait_begin(&seat, LANE_MESSAGES, 3);
-    struct seat_told told = seat_tell(&seat, LANE_MESSAGES);
+    struct seat_told told = seat_tell(&seat);
     cr_expect_eq(told.state, SEAT_WAITS);
-    cr_expect_eq(told.begun, 3);
-    cr_expect_eq(told.done, 0);
-    cr_expect_eq(told.waits, word);
+    cr_expect_eq(told.begun[LANE_MESSAGES], 3);
+    cr_expect_eq(told.done[LANE_MESSAGES], 0);
+    cr_expect_eq(told.waits.word, word);
+    cr_expect_eq(told.waits.number, 3);
+    cr_expect_eq(told.waits.lane, LANE_MESSAGES);
+    cr_expect_eq(told.waits.first, 1);
+    cr_expect_eq(told.waits.stride, 2);
+    cr_expect_eq(told.waits.count, 4);
     seat_wait_end(&seat);
-    told = seat_tell(&seat, LANE_MESSAGES);
+    told = seat_tell(&seat);
     cr_expect_eq(told.state, SEAT_RUNS);
-    cr_expect_eq(told.done, 3);
-    cr_expect_eq(told.waits, 0);
+    cr_expect_eq(told.done[LANE_MESSAGES], 3);
+    cr_expect_eq(told.waits.word, 0);
+}
+
+/* What sends nothing is in no way. */
+Test(seat, an_operation_that_ends_by_itself_is_waited_for_until_it_is_done)
+{
+    static struct seat seat;
+    uint64_t word = seat_word(SEAT_ALL_GATHER, DTYPE_FP32, 8);
+    seat_begin(&seat, LANE_OPERATIONS, 1, 0, 0);
+    seat_begin(&seat, LANE_OPERATIONS, 2, word, seat_row(0, 1, 2));
+    seat_begin(&seat, LANE_OPERATIONS, 3, 0, 0);
+    cr_expect_eq(seat_tell(&seat).waits.word, 0);
+    atomic_store(&seat.runs_alone, true);
+    cr_expect_eq(seat_tell(&seat).waits.number, 2);
+    cr_expect_eq(seat_tell(&seat).waits.count, 2);
+    atomic_store(&seat.lanes[LANE_OPERATIONS].done, 2);
+    cr_expect_eq(seat_tell(&seat).waits.word, 0);
 }
 
 /* A wait in the middle of work is one of work. */
@@ -75,7 +114,7 @@ Test(seat, work_is_interrupted_by_waits)
     enum comm_work outer = seat_work(&seat, WORK_SAVE);
     cr_expect_eq(none, WORK_NONE);
     cr_expect_eq(outer, WORK_EXPORT);
-    seat_begin(&seat, LANE_OPERATIONS, 1, 0);
+    seat_begin(&seat, LANE_OPERATIONS, 1, 0, 0);
     seat_wait_begin(&seat, LANE_OPERATIONS, 1);
     cr_expect_eq(seat_look(&seat).state, SEAT_WAITS);
     cr_expect_eq(seat_look(&seat).work, WORK_SAVE);
@@ -91,16 +130,17 @@ Test(seat, a_wait_that_is_looked_after_is_told_from_one_that_is_not)
 {
     static struct seat seat;
     uint64_t now = seat_clock();
-    seat_begin(&seat, LANE_MESSAGES, 3, seat_word(SEAT_BARRIER, DTYPE_FP32, 0));
+    seat_begin(
+            &seat, LANE_MESSAGES, 3, seat_word(SEAT_BARRIER, DTYPE_FP32, 0), 0);
     seat_wait_begin(&seat, LANE_MESSAGES, 3);
     atomic_store(&seat.doing, atomic_load(&seat.doing) - 20 * 1000 * 1000);
-    cr_expect_eq(seat_tell(&seat, LANE_MESSAGES).poll_ms, 0);
+    cr_expect_eq(seat_tell(&seat).poll_ms, 0);
     seat_polls(&seat, now - 30 * 1000 * 1000); /* in an earlier wait */
-    cr_expect_geq(seat_tell(&seat, LANE_MESSAGES).poll_ms, 20000);
-    cr_expect_lt(seat_tell(&seat, LANE_MESSAGES).poll_ms, 30000);
+    cr_expect_geq(seat_tell(&seat).poll_ms, 20000);
+    cr_expect_lt(seat_tell(&seat).poll_ms, 30000);
     seat_polls(&seat, now - 9 * 1000 * 1000);
-    cr_expect_geq(seat_tell(&seat, LANE_MESSAGES).poll_ms, 9000);
-    cr_expect_lt(seat_tell(&seat, LANE_MESSAGES).poll_ms, 20000);
+    cr_expect_geq(seat_tell(&seat).poll_ms, 9000);
+    cr_expect_lt(seat_tell(&seat).poll_ms, 20000);
     seat_wait_end(&seat);
-    cr_expect_eq(seat_tell(&seat, LANE_MESSAGES).poll_ms, 0);
+    cr_expect_eq(seat_tell(&seat).poll_ms, 0);
 }

@@ -8,6 +8,7 @@ enum { RANKS = 4, NUMBER = 7 };
 
 static struct seat_told told[RANKS];
 static bool heard[RANKS], ever[RANKS];
+static int scratch[2 * RANKS];
 static struct verdict_ask ask;
 static struct verdict verdict;
 
@@ -16,24 +17,24 @@ static void setup(void)
     uint64_t word = seat_word(SEAT_BARRIER, DTYPE_FP32, 0);
     for (int r = 0; r < RANKS; r++) {
         told[r] = (struct seat_told){
-                .begun = NUMBER,
-                .done = NUMBER - 1,
-                .waits = word,
+                .begun = {NUMBER, NUMBER},
+                .done = {NUMBER - 1, NUMBER - 1},
+                .waits = {.word = word, .number = NUMBER},
                 .silent_ms = 12000,
                 .state = SEAT_WAITS};
         heard[r] = ever[r] = true;
     }
     ask = (struct verdict_ask){
             .rank = 0,
-            .number = NUMBER,
-            .word = word,
+            .wait = {.word = word, .number = NUMBER},
             .step = 3,
             .seconds = 12,
             .limit = 10,
             .size = RANKS,
             .told = told,
             .heard = heard,
-            .ever_heard = ever};
+            .ever_heard = ever,
+            .scratch = scratch};
 }
 
 TestSuite(verdict, .init = setup);
@@ -41,8 +42,8 @@ TestSuite(verdict, .init = setup);
 /* A rank that computes, and gave its last sign so long ago. */
 static void compute(int rank, uint32_t silent_ms)
 {
-    told[rank].begun = told[rank].done = NUMBER - 1;
-    told[rank].waits = 0;
+    told[rank].begun[0] = told[rank].done[0] = NUMBER - 1;
+    told[rank].waits.word = 0;
     told[rank].state = SEAT_RUNS;
     told[rank].silent_ms = silent_ms;
 }
@@ -93,7 +94,8 @@ Test(verdict, work_in_progress_is_waited_for)
     told[2].state = SEAT_WORKS;
     told[2].work = WORK_SAVE;
     cr_expect_not(verdict_find(&ask, &verdict));
-    told[1].begun--; /* and waits for rank 2 elsewhere */
+    told[1].begun[0]--; /* and waits for rank 2 elsewhere */
+    told[1].waits.number--;
     cr_expect_not(verdict_find(&ask, &verdict));
     heard[2] = false;
     expect(2);
@@ -112,7 +114,7 @@ Test(verdict, work_that_reports_progress_must_keep_reporting)
 
 Test(verdict, where_all_wait_the_link_is_down)
 {
-    told[1].done--;
+    told[1].done[0]--;
     expect(1);
     told[3].silent_ms = 9000; /* it came late */
     cr_expect_not(verdict_find(&ask, &verdict));
@@ -121,7 +123,7 @@ Test(verdict, where_all_wait_the_link_is_down)
 Test(verdict, a_rank_that_entered_and_does_not_wait_is_named)
 {
     told[3].state = SEAT_RUNS;
-    told[3].waits = 0;
+    told[3].waits.word = 0;
     expect(3);
 }
 
@@ -129,7 +131,7 @@ Test(verdict, a_rank_that_entered_and_does_not_wait_is_named)
 Test(verdict, a_rank_that_does_not_poll_is_named)
 {
     for (int r = 1; r < 4; r++)
-        told[r].begun = told[r].done = NUMBER - 1;
+        told[r].begun[0] = told[r].done[0] = NUMBER - 1;
     expect(1);
     told[3].poll_ms = 11000;
     expect(3);
@@ -146,7 +148,9 @@ Test(verdict, a_rank_that_does_not_poll_blames_itself)
 
 Test(verdict, in_the_ranks_end_those_that_have_left_are_not_waited_for)
 {
-    ask.word = seat_word(SEAT_PART, DTYPE_FP32, 0);
+    ask.wait.word = seat_word(SEAT_PART, DTYPE_FP32, 0);
+    for (int r = 0; r < RANKS; r++)
+        told[r].waits.word = ask.wait.word;
     told[1].state = told[3].state = SEAT_LEFT;
     heard[3] = false; /* its process too */
     expect(2);
@@ -180,4 +184,179 @@ Test(verdict, a_datagram_may_hold_any)
     cr_assert(verdict_find(&ask, &verdict));
     verdict.rank = RANKS;
     cr_expect_not(verdict_is_known(&verdict, RANKS));
+}
+
+/* --- ranks in groups ------------------------------------------------------ */
+
+/* A mesh of up to 16 ranks; all begin the same operations in the same order,
+ * each in one of its three groups or in all ranks, and wait for each some
+ * operations later. By themselves: operations end in their order, and the host
+ * waits when so many are under way. One rank stops somewhere. */
+enum { MOST = 16, ROLES = 4, OPS = 60 };
+
+struct world {
+    int size, sizes[3]; /* of the groups, innermost first */
+    int role[OPS];
+    int ahead; /* operations that are begun before a wait */
+    bool by_themselves;
+    int stops, at;                          /* which rank, before which event */
+    int begun[MOST], done[MOST], at_[MOST]; /* events that it got to */
+};
+
+static unsigned seed = 1;
+
+static int draw(int below)
+{
+    return (int)((unsigned)rand_r(&seed) % (unsigned)below);
+}
+
+static struct seat_op op_of(const struct world *w, int rank, int i)
+{
+    int stride = 1, role = w->role[i];
+    struct seat_op op = {
+            .word = seat_word(SEAT_ALL_GATHER, DTYPE_FP32, 8),
+            .number = (uint64_t)i + 1};
+    if (role == 3)
+        return op;
+    for (int r = 0; r < role; r++)
+        stride *= w->sizes[r];
+    int place = rank / stride % w->sizes[role];
+    op.first = (uint32_t)(rank - place * stride);
+    op.stride = (uint32_t)stride;
+    op.count = (uint32_t)w->sizes[role];
+    return op;
+}
+
+/* Has every rank of its group begun it, and ended what comes before? */
+static bool is_met(const struct world *w, int rank, int i)
+{
+    struct seat_op op = op_of(w, rank, i);
+    int count = op.count ? (int)op.count : w->size;
+    for (int p = 0; p < count; p++) {
+        int r = op.count ? (int)(op.first + (unsigned)p * op.stride) : p;
+        if (w->begun[r] <= i || (w->by_themselves && w->done[r] < i))
+            return false;
+    }
+    return true;
+}
+
+/* False: the rank cannot go on. */
+static bool move(struct world *w, int rank)
+{
+    int next = w->begun[rank], oldest = w->done[rank];
+    bool may_end = oldest < next && is_met(w, rank, oldest);
+    if (w->by_themselves && may_end)
+        return ++w->done[rank], true;
+    if (rank == w->stops && w->at_[rank] == w->at)
+        return false;
+    if (next - oldest <= w->ahead && next < OPS)
+        return ++w->begun[rank], ++w->at_[rank], true;
+    if (!may_end)
+        return false;
+    return ++w->done[rank], ++w->at_[rank], true;
+}
+
+static struct world world_of(bool by_themselves)
+{
+    static const int sizes[][3] = {{2, 2, 2}, {2, 2, 4}, {4, 2, 1},
+                                   {1, 8, 2}, {3, 1, 5}, {2, 1, 1}};
+    struct world w = {
+            .by_themselves = by_themselves,
+            .ahead = draw(4),
+            .at = draw(OPS / 2)};
+    memcpy(w.sizes, sizes[draw(sizeof sizes / sizeof *sizes)], sizeof w.sizes);
+    w.size = w.sizes[0] * w.sizes[1] * w.sizes[2];
+    w.stops = draw(w.size);
+    for (int i = 0; i < OPS; i++)
+        w.role[i] = i % 8 == 7 ? 3 : draw(ROLES);
+    for (bool moves = true; moves;) {
+        moves = false;
+        for (int tries = 0; tries < 4 * w.size; tries++)
+            moves |= move(&w, draw(w.size));
+        for (int r = 0; r < w.size; r++)
+            moves |= move(&w, r);
+    }
+    return w;
+}
+
+/* All stand still: what each tells. */
+static void tell(
+        const struct world *w, struct seat_told *all, bool *all_heard,
+        bool is_silent)
+{
+    for (int r = 0; r < w->size; r++) {
+        bool under_way = w->done[r] < w->begun[r];
+        bool waits = r != w->stops && !w->by_themselves;
+        all[r] = (struct seat_told){
+                .begun = {(uint64_t)w->begun[r]},
+                .done = {(uint64_t)w->done[r]},
+                .silent_ms = 12000,
+                .state = waits ? SEAT_WAITS : SEAT_RUNS};
+        if (under_way && (waits || w->by_themselves))
+            all[r].waits = op_of(w, r, w->done[r]);
+        all_heard[r] = r != w->stops || !is_silent;
+    }
+}
+
+static void expect_stopped(const struct world *w, bool is_silent)
+{
+    struct seat_told all[MOST];
+    bool all_heard[MOST], all_ever[MOST];
+    int room[2 * MOST];
+    tell(w, all, all_heard, is_silent);
+    memset(all_ever, true, sizeof all_ever);
+    for (int r = 0; r < w->size; r++) {
+        struct verdict_ask in_mesh = ask;
+        if (r == w->stops || !all[r].waits.word)
+            continue;
+        in_mesh.rank = r;
+        in_mesh.wait = all[r].waits;
+        in_mesh.size = w->size;
+        in_mesh.told = all;
+        in_mesh.heard = all_heard;
+        in_mesh.ever_heard = all_ever;
+        in_mesh.scratch = room;
+        cr_assert(verdict_find(&in_mesh, &verdict), "rank %d asks", r);
+        cr_assert_eq(
+                verdict.rank, w->stops, "rank %d asks: %d is named, not %d", r,
+                verdict.rank, w->stops);
+        /* as long as it gives signs, no one hangs */
+        all[w->stops].silent_ms = 9000;
+        cr_assert_eq(verdict_find(&in_mesh, &verdict), is_silent);
+        all[w->stops].silent_ms = 12000;
+    }
+}
+
+Test(verdict, the_rank_that_stopped_is_named_whoever_waits_for_whom)
+{
+    int asked = 0;
+    for (int i = 0; i < 4000; i++) {
+        struct world w = world_of(i % 2);
+        bool has_gpu_work =
+                w.by_themselves && w.done[w.stops] < w.begun[w.stops];
+        if (has_gpu_work) /* then its GPU waits as those of others do */
+            continue;
+        expect_stopped(&w, i % 4 < 2);
+        asked++;
+    }
+    cr_expect_gt(asked, 2500, "%d", asked);
+}
+
+/* Rank 0 waits for 1 in one group, which waits for 3 in another; 2 is behind
+ * too, and its group is not in the way. */
+Test(verdict, a_rank_of_another_group_is_not_named_for_being_behind)
+{
+    uint64_t word = ask.wait.word;
+    ask.wait = (struct seat_op){word, NUMBER, LANE_OPERATIONS, 0, 1, 2};
+    told[1].begun[0] = 5;
+    told[1].waits = (struct seat_op){word, 5, LANE_OPERATIONS, 1, 2, 2};
+    compute(2, 500000);
+    told[2].begun[0] = 1;
+    compute(3, 12000);
+    told[3].begun[0] = 4;
+    expect(3);
+    cr_expect_eq(verdict.number, 5, "what rank 1 waits for");
+    cr_expect_not(verdict.has_entered);
+    compute(3, 9000);
+    cr_expect_not(verdict_find(&ask, &verdict));
 }
