@@ -42,7 +42,7 @@ while IFS=$'\t' read -r name program arguments; do
     fi
 done <"$tree/tests.all"
 rm "$tree/tests.all"
-for program in "${benches[@]}" tests/mpi/local_run; do cp "$build/$program" "$tree/programs"; done
+for program in "${benches[@]}" tests/mpi/local_run tests/comm/test_comm_gpu_mpi; do cp "$build/$program" "$tree/programs"; done
 
 # --- Open MPI's run time
 launcher=$(readlink -f "$(command -v mpirun)")

@@ -151,6 +151,7 @@ each_stage() { # PART PREFIX RANKS ARGUMENT...
     done
 }
 part_ranks() {
+    local number
     for fixture in llama_odd gpt2; do
         each_stage ranks "$fixture-nccl1" 1 --set comm.backend=nccl
         each_stage ranks "$fixture-staged2" 2
@@ -163,12 +164,16 @@ part_ranks() {
     cat >"$work/as-host" <<'END'
 #!/bin/sh
 export NCCL_HOSTID="rank$OMPI_COMM_WORLD_RANK" NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_NVLS_ENABLE=0 NCCL_MAX_CTAS=2
-exec zerod "$@"
+exec "$@"
 END
     chmod +x "$work/as-host"
     options_of hostid
     report ranks "two ranks of one GPU under NCCL with distinct NCCL_HOSTID" mpirun --bind-to none -np 2 "$work/as-host" \
-        "${options[@]}" --set comm.backend=nccl
+        zerod "${options[@]}" --set comm.backend=nccl
+    for number in 2 4; do
+        report ranks "groups of $number ranks of one GPU under NCCL" mpirun --bind-to none -np "$number" "$work/as-host" \
+            "${programs:+$programs/}test_comm_gpu_mpi" suite ordered groups
+    done
 }
 # every kind, bit by bit, is in a program; of the command itself some
 part_offload() {

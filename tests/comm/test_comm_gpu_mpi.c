@@ -1,8 +1,8 @@
 /* Collectives of device memory between processes, on the stand-ins for CUDA and
- * NCCL. Arguments:
+ * NCCL, or on GPUs. Arguments:
  *
- *     suite WAY          the suite over WAY: nccl, ordered or staged; TAP from
- *                        rank 0
+ *     suite WAY [NAME]   the suite over WAY: nccl, ordered or staged, or its
+ *                        cases with NAME in their names; TAP from rank 0
  *     work [FAULT RANKS] all_gathers of 40000 bytes a rank for ever, with
  *                        comm.timeout = TEST_COMM_TIMEOUT s (2) and one wait of
  *                        the host for each; after ten the rank, or each of
@@ -71,21 +71,23 @@ static void close_all(void)
     device_close(device);
 }
 
-static int run_suite(void)
+static int run_suite(const char *name)
 {
-    int failed = 0;
-    if (comm_rank(comm) == 0)
-        printf("1..%d\n", suite_case_count);
+    int failed = 0, number = 0;
     for (int c = 0; c < suite_case_count; c++) {
+        if (!strstr(suite_cases[c].name, name))
+            continue;
         int64_t holds = suite_cases[c].run(comm);
         comm_all_reduce_i64(comm, &holds, 1, COMM_MIN);
         failed += !holds;
         if (comm_rank(comm) == 0)
             printf("%s %d - %d ranks, nodes of %d: %s\n",
-                   holds ? "ok" : "not ok", c + 1, comm_size(comm),
+                   holds ? "ok" : "not ok", ++number, comm_size(comm),
                    comm_mesh(comm).node, suite_cases[c].name);
         fflush(stdout);
     }
+    if (comm_rank(comm) == 0)
+        printf("1..%d\n", number);
     close_all();
     return failed != 0;
 }
@@ -160,7 +162,7 @@ static bool is_among(int rank, const char *ranks)
 int main(int argc, char **argv)
 {
     struct comm_options host = {.backend = COMM_MPI};
-    bool is_suite = argc == 3 && strcmp(argv[1], "suite") == 0;
+    bool is_suite = argc >= 3 && strcmp(argv[1], "suite") == 0;
     bool is_staged = is_suite && strcmp(argv[2], "staged") == 0;
     bool is_ordered = is_suite && strcmp(argv[2], "ordered") == 0;
     const char *set = getenv("TEST_COMM_TIMEOUT");
@@ -182,7 +184,7 @@ int main(int argc, char **argv)
     if (status != ZD_OK)
         return fail(status);
     if (is_suite)
-        return run_suite();
+        return run_suite(argc > 3 ? argv[3] : "");
     bool has_fault = argc == 4 && is_among(comm_rank(comm), argv[3]);
     bool is_ahead = argc >= 2 && strcmp(argv[1], "ahead") == 0;
     status = make_groups(argc >= 2 && strcmp(argv[1], "groups") == 0);
