@@ -102,8 +102,6 @@ enum zd_status command_validate(struct cli_args *args, int *argc, char ***argv)
     zd_log_configure(&log);
     enum zd_status status =
             cli_check_data(job_options(job), args->all, &is_part);
-    if (status != ZD_OK)
-        job_tell_source(job);
     if (status == ZD_OK)
         print_valid(args, job, is_part);
     else if (cli_wants_json(args))
@@ -174,8 +172,6 @@ enum zd_status command_data_inspect(
     enum zd_status status = open_text(options, &config, &text);
     if (status == ZD_OK) {
         status = inspect(args, options, &config, &text);
-        if (status != ZD_OK)
-            job_tell_source(job);
         text_close(&text);
         model_config_fini(&config);
     }

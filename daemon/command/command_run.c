@@ -200,8 +200,6 @@ static enum zd_status train(struct comm *comm, const struct job *job)
         observer.failed = tell_cause;
         comm_work(comm, WORK_NONE);
         status = train_run(options, comm, &observer);
-        if (status != ZD_OK)
-            job_tell_source(job);
         comm_work(comm, WORK_COMMAND);
     }
     control_destroy(control, status);

@@ -9,11 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-/* "ADDRESS:PORT", "[ADDRESS]:PORT" or "localhost:PORT". */
-static bool parse_address(const char *text, struct sockaddr_storage *out)
+bool http_parse_address(const char *text, struct sockaddr_storage *out)
 {
     char host[64], *end;
     const char *colon = strrchr(text, ':');
@@ -87,18 +85,10 @@ enum zd_status http_listen_tcp(
         struct http_server *server, const char *address, const char *path)
 {
     struct sockaddr_storage parsed = {0};
-    if (!parse_address(address, &parsed)) {
-        ZD_FAIL(ZD_ERR_CONFIG, "E1045",
-                "control.metrics_listen = \"%.80s\" is not ADDRESS:PORT",
-                address);
-        return zd_fail_help(
-                "like metrics_listen = \"127.0.0.1:9479\"; no name of a "
-                "host but localhost");
-    }
-    int fd = bound_socket(
-            (struct sockaddr *)&parsed, parsed.ss_family == AF_INET
-                                                ? sizeof(struct sockaddr_in)
-                                                : sizeof(struct sockaddr_in6));
+    int fd = -1;
+    errno = EINVAL;
+    if (http_parse_address(address, &parsed))
+        fd = bound_socket((struct sockaddr *)&parsed, sizeof parsed);
     if (fd < 0) {
         ZD_FAIL(ZD_ERR_CREATE, "E1046",
                 "cannot listen at control.metrics_listen = \"%.80s\": %s",

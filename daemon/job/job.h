@@ -53,10 +53,6 @@ const struct problems *job_problems(const struct job *job);
 /* Strings and arrays in it live as long as the job. */
 const struct train_job *job_options(const struct job *job);
 
-/* If this thread's error record is about a file of [[data.train]] or
- * [[data.eval]], add the line of the job that names it. */
-void job_tell_source(const struct job *job);
-
 /* Keys of the job that have no effect on the CPU, as "model.attn,
  * comm.max_ctas"; false: there are none. */
 bool job_idle_keys(const struct job *job, char *out, size_t bytes);

@@ -16,66 +16,18 @@
 
 /* --- where a key of an entry stands --- */
 
-/* The `i`-th [[data.train]], or NULL where it came in another way. */
-static const struct toml_node *find_entry(
+static struct toml_place entry_place(
         const struct job *job, const char *name, int i)
 {
     const struct toml_node *data = toml_find(job->root, "data");
     const struct toml_node *list = data ? toml_find(data, name) : NULL;
     bool is_there = list && list->kind == TOML_ARRAY && i < list->count;
-    return is_there ? list->items[i] : NULL;
-}
-
-static struct toml_place entry_place(
-        const struct job *job, const char *name, int i)
-{
-    const struct toml_node *entry = find_entry(job, name, i);
-    const struct toml_node *path = entry ? toml_find(entry, "path") : NULL;
-    return path    ? path->place
-           : entry ? entry->place
-                   : job_place(
-                             job, strcmp(name, "eval") == 0 ? "data.eval"
-                                                            : "data.train");
-}
-
-static bool speaks_of(const struct zd_error *error, const char *pattern)
-{
-    struct match_list found;
-    bool speaks = false;
-    if (match_files(pattern, &found) != ZD_OK) {
-        zd_error_clear();
-        return false;
-    }
-    for (int i = 0; i < found.count; i++)
-        speaks = speaks || strstr(error->where, found.paths[i]) ||
-                 strstr(error->what, found.paths[i]);
-    match_free(&found);
-    return speaks;
-}
-
-void job_tell_source(const struct job *job)
-{
-    const struct data_options *data = &job->options.data;
-    const struct data_entry *const lists[] = {data->train, data->eval};
-    const int counts[] = {data->train_count, data->eval_count};
-    struct zd_error error = *zd_error_get();
-    bool may_be = error.status == ZD_ERR_DATA || error.status == ZD_ERR_CONFIG;
-    zd_error_clear();
-    for (int n = 0; n < 2; n++)
-        for (int i = 0; i < counts[n] && may_be; i++) {
-            struct toml_place place = entry_place(job, n ? "eval" : "train", i);
-            size_t used = strlen(error.where);
-            if (!place.source || !speaks_of(&error, lists[n][i].path))
-                continue;
-            snprintf(
-                    error.where + used, sizeof error.where - used,
-                    "%snamed in %s:%d", used ? ", " : "", place.source->name,
-                    place.line);
-            n = 1;
-            break;
-        }
-    if (error.status != ZD_OK)
-        zd_error_set(&error);
+    const struct toml_node *path =
+            is_there ? toml_find(list->items[i], "path") : NULL;
+    return path ? path->place
+                : job_place(
+                          job, strcmp(name, "eval") == 0 ? "data.eval"
+                                                         : "data.train");
 }
 
 /* --- what does not exist --- */
@@ -102,36 +54,13 @@ static bool is_hub_name(const char *path)
     return !fs_exists(folder);
 }
 
-/* The same path seen from the job file, when something is there. */
-static bool beside_job_file(
-        const struct job *job, const char *path, char found[PATH_MAX])
-{
-    const char *file = job->sources[0]->name, *slash = strrchr(file, '/');
-    if (!slash || (size_t)(slash - file) + strlen(path) + 2 > PATH_MAX)
-        return false;
-    struct match_list list;
-    snprintf(found, PATH_MAX, "%.*s/%s", (int)(slash - file), file, path);
-    if (match_files(found, &list) != ZD_OK) {
-        zd_error_clear();
-        return false;
-    }
-    bool is_there = list.count > 0;
-    match_free(&list);
-    return is_there;
-}
-
 /* `kind` of a hub's thing: "model", "dataset". */
 static void help_missing(struct job *job, const char *kind, const char *path)
 {
-    char folder[PATH_MAX], beside[PATH_MAX];
+    char folder[PATH_MAX];
     bool is_data = strcmp(kind, "dataset") == 0;
     bool is_relative = path[0] != '/';
-    if (is_relative && beside_job_file(job, path, beside))
-        problem_help(
-                &job->problems,
-                "paths are relative to where zerod is started; %s is there",
-                beside);
-    else if (is_hub_name(path) && !(is_data && strstr(path, ".json")))
+    if (is_hub_name(path) && !(is_data && strstr(path, ".json")))
         problem_help(
                 &job->problems,
                 "the name of a %s on a hub? local files only: hf download "

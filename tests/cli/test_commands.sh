@@ -42,9 +42,7 @@ train --job job.toml|zerod --job FILE
 valdiate job.toml|validate
 ROWS
 printf '{"text": "one"}\n{"text": "two"}\n{"text": 3}\n' >rows.jsonl
-at=$(grep -n '^path = .data.txt' job.toml | cut -d: -f1)
-ok 'a bad row is named with the line of the job' eval 'sed "${at}s|=.*|= \"rows.jsonl\"|" job.toml >rows.toml && call 65 validate rows.toml && has "rows.jsonl:3.* named in rows.toml:$at" err'
-ok '  a run says so too' eval 'call 65 --job rows.toml --set job.output_dir=rows && has "rows.jsonl:3.* named in rows.toml:$at" err'
+ok 'a bad row is named' eval 'sed "s|^path = .data.txt.|path = \"rows.jsonl\"|" job.toml >rows.toml && call 65 validate rows.toml && has "rows.jsonl:3" err'
 ok '--set of nothing but blanks' eval 'call 64 validate job.toml --set " = 9" && has "^error.E0101" err'
 ok '--set with blanks, as a file has it' eval \
     'call 0 validate job.toml --print --set "optim.lr_scheduler_type = linear " --set " train.max_steps = 9" && has "lr_scheduler_type *= \"linear\"" out && has "max_steps *= 9" out'

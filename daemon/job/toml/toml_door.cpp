@@ -55,7 +55,8 @@ template <> class std::allocator<toml::source_position>
     {
         return TOML_MAX_DEPTH;
     }
-    template <typename T, typename... Args> void construct(T *at, Args &&...args)
+    template <typename T, typename... Args>
+    void construct(T *at, Args &&...args)
     {
         ::new (static_cast<void *>(at)) T(std::forward<Args>(args)...);
     }
@@ -93,12 +94,12 @@ static_assert(TOML_MAX_NESTED_VALUES == TOML_MAX_DEPTH);
 #include <cstring>
 #include <string>
 #include <string_view>
-#include <vector>
 
 toml::source_position *std::allocator<toml::source_position>::allocate(
         size_type count)
 {
-    return static_cast<value_type *>(::operator new(count * sizeof(value_type)));
+    return static_cast<value_type *>(
+            ::operator new(count * sizeof(value_type)));
 }
 
 namespace
@@ -228,40 +229,6 @@ void convert(
     }
 }
 
-/* Does the library's own assertion fail on this text? */
-bool breaks_library(std::string_view text)
-{
-    try {
-        toml::table table = toml::parse(text);
-    } catch (const std::logic_error &) {
-        return true;
-    } catch (const toml::parse_error &) {
-    }
-    return false;
-}
-
-/* An assertion has no position: the first line after which it fails is the one.
- */
-toml::source_position find_breakage(std::string_view text)
-{
-    std::vector<size_t> ends; /* of lines */
-    for (size_t at = 0; at < text.size();) {
-        size_t newline = text.find('\n', at);
-        at = newline == text.npos ? text.size() : newline + 1;
-        ends.push_back(at);
-    }
-    auto first =
-            std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
-                return !breaks_library(text.substr(0, end));
-            });
-    if (first == ends.end())
-        return {1, 1};
-    size_t begin = first == ends.begin() ? 0 : first[-1];
-    size_t column = text.find_first_not_of(" \t[", begin) - begin + 1;
-    return {static_cast<toml::source_index>(first - ends.begin() + 1),
-            static_cast<toml::source_index>(column)};
-}
-
 void set_error(toml_error *error, std::string_view what, int line, int column)
 {
     const std::string_view prefix = "Error while parsing ";
@@ -304,12 +271,8 @@ extern "C" enum zd_status toml_parse(
         set_error(
                 error, e.what, static_cast<int>(e.at.line),
                 static_cast<int>(e.at.column));
-    } catch (const std::logic_error &e) {
-        toml::source_position at = find_breakage(text);
-        bool is_deep = dynamic_cast<const std::length_error *>(&e);
-        set_error(
-                error, is_deep ? too_deep : e.what(), static_cast<int>(at.line),
-                static_cast<int>(at.column));
+    } catch (const std::length_error &) {
+        set_error(error, too_deep, 0, 0);
     } catch (const std::exception &e) {
         set_error(error, e.what(), 0, 0);
     }

@@ -1,10 +1,9 @@
 /* toml_door.h - the door to toml++: text in, a plain C tree out that remembers
  * where every key and value stands. Only its own source is C++.
  *
- * Hostile text is an error with a position, never a crash: nesting of brackets
- * and the parts of a dotted key are bounded where the library reads them,
- * because it walks and destroys its tree by recursion. A leading byte-order
- * mark is skipped. */
+ * Hostile text is an error, never a crash: nesting of brackets and the parts of
+ * a dotted key are bounded where the library reads them, because it walks and
+ * destroys its tree by recursion. A leading byte-order mark is skipped. */
 #ifndef ZD_DAEMON_JOB_TOML_TOML_DOOR_H
 #define ZD_DAEMON_JOB_TOML_TOML_DOOR_H
 
