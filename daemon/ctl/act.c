@@ -108,7 +108,7 @@ enum zd_status act_post(
     json_decref(act->body);
     enum zd_status status =
             target->socket ? post(target, act, zd_must(text), answer_out)
-                               : fail_files(target);
+                           : fail_files(target);
     free(text);
     return status;
 }

@@ -304,11 +304,13 @@ enum zd_status client_object(
 }
 
 enum zd_status client_get(
-        const char *socket, const char *what, double timeout,
-        json_t **json_out)
+        const char *socket, const char *what, double timeout, json_t **json_out)
 {
     struct client_request request = {
-            .socket = socket, .method = "GET", .target = what, .timeout = timeout};
+            .socket = socket,
+            .method = "GET",
+            .target = what,
+            .timeout = timeout};
     struct client_answer answer;
     enum zd_status status = client_ask(&request, &answer);
     *json_out = NULL;

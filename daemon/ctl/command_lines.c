@@ -119,9 +119,7 @@ enum zd_status command_logs(struct cli_args *args, int *argc, char ***argv)
 enum zd_status command_events(struct cli_args *args, int *argc, char ***argv)
 {
     struct printing printing = {
-            .look = look_of_stdout(),
-            .args = args,
-            .tail = (size_t)args->tail};
+            .look = look_of_stdout(), .args = args, .tail = (size_t)args->tail};
     struct target_stream stream = {
             .is_events = true,
             .with_steps = args->with_steps,

@@ -40,7 +40,7 @@ static const struct cli_command commands[] = {
     "With -w it is redrawn every two seconds; in a pipe each update is one line, with -o json one object per line."},
 {"top", "", 0, 0, "watch interval", "",
     "Live view of a job on one screen", command_look, LOOK_AT,
-    "Keys: q leaves, p pauses, r resumes, c saves a checkpoint, e evaluates. "
+    "It is redrawn every two seconds until Ctrl-C. "
     "In a pipe it prints one frame and exits; with -w it prints a frame every two seconds."},
 {"ranks", "", 0, 0, "watch interval output", "",
     "Show step, memory, traffic and last report of each rank", command_look, LOOK_AT,

@@ -89,38 +89,18 @@ static void print_log(
     }
 }
 
-static void print_foot(
-        const struct look *look, const json_t *status, const char *message,
-        FILE *out)
-{
-    bool is_paused = json_is_true(json_object_get(status, "paused"));
-    char keys[64];
-    snprintf(
-            keys, sizeof keys,
-            look->columns >= 60 ? "q quit   %s   c checkpoint   e evaluate"
-                                : "q quit %s c save e eval",
-            is_paused ? "r resume" : "p pause");
-    char *safe = text_escape(look, message, strlen(message), false);
-    fputs(look_style(look, safe[0] ? LOOK_INVERSE : LOOK_DIM), out);
-    text_fit(look, safe[0] ? safe : keys, look->columns, false, out);
-    fputs(look_style(look, LOOK_PLAIN), out);
-    free(safe);
-}
-
 void top_show(const struct look *look, const json_t *shown, FILE *out)
 {
     struct look fitted = *look;
     json_t *status = json_object_get(shown, "status"),
            *answer = json_object_get(shown, "ranks");
     const char *log = json_text_of(shown, "log", "");
-    const char *message = json_string_at(shown, "message");
     int rows = look->rows > 0 ? look->rows : FRAME_ROWS;
     int columns = look->columns > 0 ? look->columns : FRAME_COLUMNS;
     int ranks = (int)json_array_size(json_object_get(answer, "ranks"));
     int lines = count_lines(log);
     fitted.columns = columns < 20 ? 20 : columns > 200 ? 200 : columns;
-    int left = rows - (message != NULL);
-    left -= print_status(&fitted, status, left, out);
+    int left = rows - print_status(&fitted, status, rows, out);
     int for_ranks = !ranks || left < 8     ? 0
                     : ranks + 1 < left / 3 ? ranks + 1
                                            : left / 3;
@@ -132,6 +112,4 @@ void top_show(const struct look *look, const json_t *shown, FILE *out)
     if (for_ranks)
         show_first_ranks(&fitted, answer, for_ranks, out);
     print_log(&fitted, log, left - plot, out);
-    if (message)
-        print_foot(&fitted, status, message, out);
 }

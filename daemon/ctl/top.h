@@ -1,4 +1,4 @@
-/* top.h - zerodctl top: a frame, what is asked for it, and its keys. */
+/* top.h - zerodctl top: a frame, and what is asked for it. */
 #ifndef ZD_CTL_TOP_H
 #define ZD_CTL_TOP_H
 
@@ -10,13 +10,6 @@
  * train/loss and eval/loss, the last lines of the log. Only the status must be
  * there. */
 enum zd_status top_get(const struct target *target, json_t **json_out);
-/* At most look->rows lines of at most look->columns, whatever the job says.
- * "message" beside those members: there are keys, which the last line names, or
- * what came of one. */
+/* At most look->rows lines of at most look->columns, whatever the job says. */
 void top_show(const struct look *look, const json_t *shown, FILE *out);
-/* What a key does, and what is said of it; false: leave. */
-bool top_key(
-        const struct target *target, int key, char *message,
-        size_t message_bytes);
-
 #endif

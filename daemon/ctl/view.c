@@ -7,24 +7,20 @@
 #include "daemon/cli/fill.h"
 #include "daemon/cli/output.h"
 #include "daemon/ctl/client.h"
-#include "daemon/ctl/screen.h"
 #include "daemon/ctl/show.h"
 #include "daemon/ctl/top.h"
 
-#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { MESSAGE_SECONDS = 5 };
 
 /* What is asked, and how the answer is shown. */
 struct view {
     const char *command, *what; /* GET `what`, .. */
     /* .. or what it says. A record where what was typed names nothing. */
     enum zd_status (*ask)(const struct cli_args *args, char what[WHAT_MAX]);
-    /* Instead of both; with keys on a terminal. */
+    /* Instead of both; on a terminal it is watched. */
     enum zd_status (*get)(const struct target *target, json_t **json_out);
     /* Cuts the answer to what was typed, and returns what is shown of it (a
      * table of CSV with --csv). NULL and a record: what was typed names
@@ -35,29 +31,40 @@ struct view {
     void (*line)(const struct look *look, const json_t *shown, FILE *out);
 };
 
+/* In place of what is on the terminal. */
+static void redraw(
+        const struct view *view, struct look look, const json_t *shown)
+{
+    char *text = NULL;
+    size_t bytes;
+    int rows = --look.rows;
+    FILE *out = text_stream_open(&text, &bytes);
+    view->show(&look, shown, out);
+    fclose(out);
+    fputs("\033[H", stdout);
+    for (const char *line = text; *line && rows-- > 0;) {
+        int length = (int)strcspn(line, "\n");
+        printf("%.*s\033[K\n", length, line);
+        line += length + (line[length] == '\n');
+    }
+    fputs("\033[J", stdout);
+    free(text);
+}
+
 static void show_table(
         const struct cli_args *args, const struct view *view,
         const json_t *shown)
 {
     struct look look = look_of_stdout();
-    char *text = NULL;
-    size_t bytes;
-    bool has_keys = json_object_get(shown, "message") != NULL;
-    bool is_screen =
-            has_keys || (args->watch && output_is_terminal(STDOUT_FILENO));
+    bool is_screen = args->watch && output_is_terminal(STDOUT_FILENO);
     if (args->watch && !is_screen && view->line) {
         view->line(&look, shown, stdout);
         return;
     }
-    if (!is_screen) {
+    if (is_screen)
+        redraw(view, look, shown);
+    else
         view->show(&look, shown, stdout);
-        return;
-    }
-    FILE *out = text_stream_open(&text, &bytes);
-    view->show(&look, shown, out);
-    if (fclose(out) == 0)
-        screen_draw(text, has_keys ? INT_MAX : look.rows - 1);
-    free(text);
 }
 
 static enum zd_status show_once(
@@ -118,74 +125,34 @@ static enum zd_status fail_dead(const struct target *target)
                        "checkpoint");
 }
 
-struct rounds {
-    const struct cli_args *args;
-    const struct view *view;
-    struct target *target;
-    const char *what;
-    bool has_keys; /* the whole terminal is ours */
-    char message[256];
-    double message_until; /* clock_seconds */
-};
-
-static enum zd_status get(const struct rounds *rounds, json_t **json_out)
-{
-    if (!rounds->view->get)
-        return target_get(rounds->target, rounds->what, json_out);
-    ZD_TRY(rounds->view->get(rounds->target, json_out));
-    bool has_message = clock_seconds() < rounds->message_until;
-    if (rounds->has_keys)
-        json_object_set_new(
-                *json_out, "message",
-                json_string(has_message ? rounds->message : ""));
-    return ZD_OK;
-}
-
-/* Until the next round; false: leave. */
-static bool wait_for_next(struct rounds *rounds)
-{
-    double seconds = ctl_interval(rounds->args);
-    if (!rounds->has_keys) {
-        poll(NULL, 0, (int)(seconds * 1000)); /* or a signal */
-        return !client_interrupted();
-    }
-    int key = screen_key(rounds->args->interval > 0 ? seconds : 1);
-    if (key > 0)
-        rounds->message_until = clock_seconds() + MESSAGE_SECONDS;
-    return key == 0 || top_key(rounds->target, key, rounds->message,
-                               sizeof rounds->message);
-}
-
 /* Once, or with --watch every --interval seconds. On a terminal each replaces
  * the last; CSV and JSON follow each other. A job that ends ends it with ZD_OK;
  * after the status of a run that failed comes E1099 (69). */
-static enum zd_status show_rounds(struct rounds *rounds)
+static enum zd_status show_rounds(
+        const struct cli_args *args, const struct view *view,
+        struct target *target, const char *what)
 {
-    struct target *target = rounds->target;
     json_t *answer;
     enum zd_status status = ZD_OK;
     for (bool is_first = true; status == ZD_OK; is_first = false) {
-        status = get(rounds, &answer);
-        if (is_first && status == ZD_OK && rounds->view->get &&
-            (rounds->has_keys = screen_take()))
-            json_object_set_new(answer, "message", json_string(""));
+        status = view->get ? view->get(target, &answer)
+                           : target_get(target, what, &answer);
         if (status != ZD_OK && !is_first && target_has_ended(target, 2)) {
-            screen_restore();
             fputs("the job has ended\n", stderr);
             return ZD_OK;
         }
         if (status == ZD_OK)
-            status = show_once(rounds->args, rounds->view, answer);
+            status = show_once(args, view, answer);
         json_decref(answer);
         if (status == ZD_OK && target_file_has_failed(target) &&
-            strcmp(rounds->view->command, "status") == 0)
+            strcmp(view->command, "status") == 0)
             status = fail_dead(target);
-        if ((!rounds->args->watch && !rounds->has_keys) || status != ZD_OK ||
-            ferror(stdout) ||
-            (!rounds->has_keys && !target->socket &&
-             target_file_has_ended(target)) ||
-            !wait_for_next(rounds))
+        if (!args->watch || status != ZD_OK || ferror(stdout) ||
+            (!target->socket && target_file_has_ended(target)))
             return status;
+        poll(NULL, 0, (int)(ctl_interval(args) * 1000)); /* or a signal */
+        if (client_interrupted())
+            return ZD_OK;
         status = target_renew(target);
     }
     return status;
@@ -278,12 +245,11 @@ enum zd_status command_look(struct cli_args *args, int *argc, char ***argv)
     if (view->ask)
         ZD_TRY(view->ask(args, what));
     ZD_TRY(ctl_target(args, &look, &target));
+    args->watch |= view->get && output_is_terminal(STDOUT_FILENO);
     if (args->watch && output_is_terminal(STDOUT_FILENO) &&
         !ctl_wants_json(args))
         fputs("\033[2J", stdout);
-    enum zd_status status = show_rounds(&(struct rounds){
-            .args = args, .view = view, .target = &target, .what = what});
-    screen_restore();
+    enum zd_status status = show_rounds(args, view, &target, what);
     target_fini(&target);
     return status;
 }

@@ -1,13 +1,11 @@
-/* view_top.c - zerodctl top: what is asked for a frame, and its keys. */
+/* view_top.c - zerodctl top: what is asked for a frame. */
 #include "base/text_stream.h"
-#include "daemon/ctl/act.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/ctl/top.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-enum { LOG_LINES = 60, CTRL_C = 3, CTRL_D = 4 };
+enum { LOG_LINES = 60 };
 
 static bool add_line(void *ctx, const char *line)
 {
@@ -47,34 +45,4 @@ enum zd_status top_get(const struct target *target, json_t **json_out)
     zd_error_clear();
     json_object_set_new(*json_out, "log", read_log(target));
     return ZD_OK;
-}
-
-bool top_key(
-        const struct target *target, int key, char *message,
-        size_t message_bytes)
-{
-    static const struct {
-        int key;
-        const char *command;
-    } keys[] = {
-            {'p', "pause"},
-            {'r', "resume"},
-            {'c', "checkpoint"},
-            {'e', "eval"}};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        struct act act = {.command = keys[i].command};
-        json_t *answer;
-        if (keys[i].key != key)
-            continue;
-        act.body = json_object();
-        snprintf(
-                message, message_bytes, "%s: at the next step boundary",
-                act.command);
-        if (act_post(target, &act, &answer) != ZD_OK)
-            snprintf(message, message_bytes, "%s", zd_error_get()->what);
-        zd_error_clear();
-        json_decref(answer);
-    }
-    return key != 'q' && key != 'Q' && key != CTRL_C && key != CTRL_D &&
-           key != -1;
 }

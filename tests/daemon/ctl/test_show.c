@@ -186,9 +186,8 @@ static char *frame_of(
         const char *log)
 {
     json_t *frame = json_pack(
-            "{s:O, s:O, s:o, s:o, s:s}", "status", status, "ranks", ranks,
-            "history", recorded("history"), "log", json_string_nocheck(log),
-            "message", "");
+            "{s:O, s:O, s:o, s:o}", "status", status, "ranks", ranks, "history",
+            recorded("history"), "log", json_string_nocheck(log));
     char *text = shown(look, frame, top_show);
     json_decref(frame);
     return text;
@@ -196,7 +195,7 @@ static char *frame_of(
 
 static int lines_of(const char *text)
 {
-    int lines = 1;
+    int lines = 0;
     for (; *text; text++)
         lines += *text == '\n';
     return lines;
