@@ -126,8 +126,8 @@ static enum zd_status fail_stranger(
     ZD_FAIL(ZD_ERR_DENIED, "E1094",
             "%s is not queried: it belongs to another user (uid %ld)",
             exchange->request->socket, (long)(int)stranger);
-    return zd_fail_help(
-            "zerodctl asks jobs of your own and of root; root may ask any");
+    return zd_fail_help("zerodctl asks jobs of your own and of root: sudo -u "
+                        "OWNER zerodctl asks another user's");
 }
 
 static enum zd_status open_socket(struct exchange *exchange)

@@ -13,7 +13,7 @@
 static bool is_trusted_user(uid_t found, uid_t *found_out)
 {
     *found_out = found;
-    return found == geteuid() || found == 0 || geteuid() == 0;
+    return found == geteuid() || found == 0;
 }
 
 /* Of a link: its own owner and that of what it leads to. */
