@@ -13,10 +13,10 @@
 struct cli_args { /* what was typed; strings borrowed from argv */
     struct cli_line line;
     const struct cli_program *program; /* whose command it is */
-    const char *job, *out, *dtype, *model, *tokenizer, *html;
+    const char *job, *out, *dtype, *model, *html;
     const char *base, *quantize;
     const char *format, *log_format, *resume;
-    const char *max, *min, *allow, *write, *machine; /* of plan */
+    const char *max, *min, *allow, *machine; /* of plan */
     const char *device_memory, *host_memory, *disk;
     const char *data, *data_name, *data_split, *from_deepspeed, *from_hf,
             *from_axolotl, *from_llamafactory, *from_torchtune; /* of init */
@@ -56,8 +56,6 @@ cli_command_fn command_ckpt_show;
 cli_command_fn command_ckpt_verify;
 cli_command_fn command_merge;
 cli_command_fn command_generate;
-cli_command_fn command_data_encode;
-cli_command_fn command_data_decode;
 cli_command_fn command_data_inspect;
 cli_command_fn command_completions;
 

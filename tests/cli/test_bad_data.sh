@@ -24,10 +24,6 @@ row 'inspect: empty text' 65 'E0439|data.txt' ': >data.txt' data inspect job.tom
 # --- text ---
 row 'text that is not UTF-8' 65 'E0435|data.txt:2|offset 117' 'poke data.txt 117 "\377"'
 row 'text that ends within a letter' 65 'E0435|data.txt:9|offset 880' 'truncate -s 880 data.txt; printf "\342\202" >>data.txt'
-row 'encode: text that is not UTF-8' 65 'E0422|data.txt:2|offset 117' 'poke data.txt 117 "\377"' data encode --tokenizer model data.txt
-row 'decode: an id that is none' 65 'E0409|ids:2|495' 'printf "1\n495\n" >ids' data decode --tokenizer model ids
-row 'decode: a word for an id' 65 'E0423|ids:3|twelve' 'printf "1\n2\ntwelve\n" >ids' data decode --tokenizer model ids
-row 'decode: a negative id' 65 'E0423|ids:1|-1' 'echo -1 >ids' data decode --tokenizer model ids
 
 # --- records ---
 row 'a line that is no JSON' 65 'E0711|data.jsonl:2' 'printf "{\"text\": \"a\"}\n{\"text\": \n" >data.jsonl; data data.jsonl'
@@ -67,9 +63,6 @@ row 'no tokenizer' 66 'E0219|none|job.toml:' 'sed -i "s/^\[model\]/&\ntokenizer 
 row 'no checkpoint to resume from' 66 'E0219|none' '' --job job.toml --resume none
 row 'must resume, and there is nothing' 66 'E0801|out' '' --job job.toml --resume must
 row 'no model to generate with' 66 'none' '' generate --model none --prompt x
-row 'no tokenizer to encode with' 66 'none' '' data encode --tokenizer none data.txt
-row 'nothing to encode' 66 'none' '' data encode --tokenizer model none
-row 'nothing to decode' 66 'none' '' data decode --tokenizer model none
 row 'no base of a job file' 66 'base.toml|job.toml:1' 'sed -i "1i extends = \"base.toml\"" job.toml'
 
 # second PATH: another source of training
@@ -131,8 +124,6 @@ instead 'tokens' data.bin 'data data.bin "format = \"nanogpt\"";' 65
 instead 'weights' model/model.safetensors '' 65
 instead 'config.json' model/config.json '' 65
 instead 'tokenizer.json' model/tokenizer.json '' 65
-instead 'what to encode' data.txt '' 65 data encode --tokenizer model data.txt
-instead 'what to decode' ids '' 65 data decode --tokenizer model ids
 row 'a FIFO for the model' 65 'model' 'rm -r model; mkfifo model'
 row 'a file for the model' 65 'model' 'rm -r model; echo >model'
 row 'a FIFO for the checkpoint' 65 'E0801|ckpt|not a folder' 'mkfifo ckpt' ckpt verify ckpt
