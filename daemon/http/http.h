@@ -15,7 +15,7 @@
 #include "base/file/json.h"
 #include "base/status.h"
 
-#include <sys/socket.h>
+#include <sys/types.h>
 #include <uv.h>
 
 enum { HTTP_PARAMS_MAX = 16 };
@@ -100,9 +100,8 @@ struct http_server;
 enum zd_status http_create(
         uv_loop_t *loop, const struct http_options *options,
         struct http_server **server_out);
-/* Of "ADDRESS:PORT", "[ADDRESS]:PORT" or "localhost:PORT": no other name. */
-bool http_parse_address(const char *text, struct sockaddr_storage *out);
-/* Also answer GET `path` alone on TCP at such an address, with the same handler. */
+/* Also answer GET `path` alone on TCP at "ADDRESS:PORT", with the same handler.
+ */
 enum zd_status http_listen_tcp(
         struct http_server *server, const char *address, const char *path);
 /* Answer everything on 127.0.0.1:PORT (0: any free one). ZD_ERR_CREATE. */

@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-bool http_parse_address(const char *text, struct sockaddr_storage *out)
+/* "ADDRESS:PORT", "[ADDRESS]:PORT" or "localhost:PORT". */
+static bool parse_address(const char *text, struct sockaddr_storage *out)
 {
     char host[64], *end;
     const char *colon = strrchr(text, ':');
@@ -87,7 +89,7 @@ enum zd_status http_listen_tcp(
     struct sockaddr_storage parsed = {0};
     int fd = -1;
     errno = EINVAL;
-    if (http_parse_address(address, &parsed))
+    if (parse_address(address, &parsed))
         fd = bound_socket((struct sockaddr *)&parsed, sizeof parsed);
     if (fd < 0) {
         ZD_FAIL(ZD_ERR_CREATE, "E1046",

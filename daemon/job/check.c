@@ -1,39 +1,24 @@
-/* check.c - what a table of contradictions cannot say: addresses, and whether
- * the model has what the job asks of it. */
+/* check.c - what a table of contradictions cannot say: whether the model has
+ * what the job asks of it. */
 #include "daemon/job/job_internal.h"
 
 #include "base/file/fs.h"
-#include "daemon/http/http.h"
 #include "model/files/config.h"
 #include "model/params.h"
 #include "train/plan/plan.h"
 
 #include <string.h>
 
-#define OUT_OF_RANGE "E0206"
-
-/* --- [device], [control] --- */
+/* --- [device] --- */
 
 static void check_gpus(struct job *job)
 {
     const char *gpus = job->options.device.gpus;
     if (!device_gpus_are_valid(gpus))
         job_refuse(
-                job, OUT_OF_RANGE, "device.gpus", "gpus = \"0,1\"",
+                job, "E0206", "device.gpus", "gpus = \"0,1\"",
                 "gpus = \"%.80s\": must be \"auto\", or numbers with commas",
                 gpus);
-}
-
-static void check_listen(struct job *job)
-{
-    const char *address = job->options.control.metrics_listen;
-    struct sockaddr_storage parsed;
-    if (address && !http_parse_address(address, &parsed))
-        job_refuse(
-                job, OUT_OF_RANGE, "control.metrics_listen",
-                "metrics_listen = \"127.0.0.1:9479\"",
-                "\"%.80s\" is not ADDRESS:PORT: no host by name but localhost",
-                address);
 }
 
 /* --- the model --- */
@@ -76,16 +61,9 @@ static void check_model(struct job *job)
 
 void job_check(struct job *job)
 {
-    static const struct {
-        const char *key;
-        void (*check)(struct job *job);
-    } checks[] = {
-            {"device.gpus", check_gpus},
-            {"control.metrics_listen", check_listen}};
     job_check_contradictions(job);
     job_check_optim(job);
-    for (int i = 0; i < 2; i++)
-        if (!job_key(job, checks[i].key)->refused)
-            checks[i].check(job);
+    if (!job_key(job, "device.gpus")->refused)
+        check_gpus(job);
     check_model(job);
 }
