@@ -52,14 +52,15 @@ enum zd_status zd_fail(
     return status;
 }
 
-void zd_fail_where(const char *format, ...)
+enum zd_status zd_fail_where(const char *format, ...)
 {
     va_list args;
     if (current.where[0])
-        return;
+        return current.status;
     va_start(args, format);
     format_printable(current.where, sizeof current.where, "", format, args);
     va_end(args);
+    return current.status;
 }
 
 enum zd_status zd_fail_help(const char *format, ...)

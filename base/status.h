@@ -57,9 +57,9 @@ enum zd_status zd_fail(
         enum zd_status status, const char *code, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* Add where it happened / how to mend it to the record just made; the latter
- * returns its status. */
-void zd_fail_where(const char *format, ...)
+/* Add where it happened / how to mend it to the record just made; both return
+ * its status. */
+enum zd_status zd_fail_where(const char *format, ...)
         __attribute__((format(printf, 1, 2)));
 enum zd_status zd_fail_help(const char *format, ...)
         __attribute__((format(printf, 1, 2)));

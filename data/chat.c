@@ -92,8 +92,7 @@ static enum zd_status parse(
     else
         ZD_FAIL(ZD_ERR_DATA, "E0416", "the chat template cannot be used: %s",
                 why);
-    zd_fail_where("%s", path);
-    return ZD_ERR_DATA;
+    return zd_fail_where("%s", path);
 }
 
 static void add_key(struct hasher *hasher, const char *text)

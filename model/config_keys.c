@@ -3,7 +3,6 @@
 
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
 /* Of every family, after its own. */
@@ -84,30 +83,20 @@ static const struct config_key *next_key(
     return key;
 }
 
-enum zd_status config_fail(
-        const struct config_reader *reader, const char *code,
-        const char *format, ...)
+const char *config_text(const json_t *value, char out[CONFIG_TEXT])
 {
-    char what[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    ZD_FAIL(reader->on_error, code, "%s", what);
-    zd_fail_where("%s", reader->name);
-    return reader->on_error;
+    memset(out, 0, CONFIG_TEXT);
+    json_dumpb(value, out, CONFIG_TEXT - 1, JSON_ENCODE_ANY | JSON_COMPACT);
+    return out[0] ? out : "absent";
 }
 
 enum zd_status config_wrong(
         const struct config_reader *r, const char *key, const char *expected)
 {
-    const json_t *value = json_object_get(r->json, key);
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    config_fail(
-            r, r->wrong, "`%s` must be %s, not %.80s", key, expected,
-            text ? text : "absent");
-    free(text);
-    return r->on_error;
+    char text[CONFIG_TEXT];
+    return config_fail(
+            r, r->wrong, "`%s` must be %s, not %s", key, expected,
+            config_text(json_object_get(r->json, key), text));
 }
 
 /* --- values --------------------------------------------------------------- */
@@ -250,16 +239,12 @@ enum zd_status config_refuse(
                 reader, "E0304",
                 "the model is quantized (`quantization_config`), and quantized "
                 "weights cannot be trained");
-        zd_fail_help("[lora] with enabled = true trains adapters on it");
-        return reader->on_error;
+        return zd_fail_help("[lora] with enabled = true trains adapters on it");
     }
-    char *text = json_dumps(
-            json_object_get(reader->json, key), JSON_ENCODE_ANY | JSON_COMPACT);
-    config_fail(
-            reader, "E0304", "`%s` = %.80s is not supported", key,
-            text ? text : "?");
-    free(text);
-    return reader->on_error;
+    char text[CONFIG_TEXT];
+    return config_fail(
+            reader, "E0304", "`%s` = %s is not supported", key,
+            config_text(json_object_get(reader->json, key), text));
 }
 
 /* The key nearest to an unknown one; NULL: none is near. */
@@ -290,10 +275,9 @@ enum zd_status config_unknown(
                 "%s`%.64s`", used ? ", " : "", name);
         return ZD_OK;
     }
-    config_fail(reader, "E0305", "unknown key `%.80s`", name);
-    if (nearest)
-        zd_fail_help("did you mean `%s`?", nearest);
-    return reader->on_error;
+    enum zd_status status =
+            config_fail(reader, "E0305", "unknown key `%.80s`", name);
+    return nearest ? zd_fail_help("did you mean `%s`?", nearest) : status;
 }
 
 static enum zd_status check_known(

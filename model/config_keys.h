@@ -24,10 +24,13 @@ struct config_reader {
     const char *wrong; /* code of config_wrong */
 };
 
-/* Record a mistake, with its place; returns reader->on_error. */
-enum zd_status config_fail(
-        const struct config_reader *reader, const char *code,
-        const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Record a mistake, with its place; reader->on_error. */
+#define config_fail(reader, code, ...)                                         \
+    (ZD_FAIL((reader)->on_error, code, __VA_ARGS__),                           \
+     zd_fail_where("%s", (reader)->name))
+/* A value as JSON, cut short; NULL: "absent". */
+enum { CONFIG_TEXT = 81 };
+const char *config_text(const json_t *value, char out[CONFIG_TEXT]);
 /* The value of `key` is not what is expected. */
 enum zd_status config_wrong(
         const struct config_reader *reader, const char *key,

@@ -32,14 +32,13 @@ static enum zd_status read_type(
     config_fail(
             r, "E0304", "`%s`: `rope_type` = \"%.40s\" is not supported", key,
             name ? name : "?");
-    zd_fail_help(
+    return zd_fail_help(
             family->longrope
                     ? "a %s model has default or longrope (su and yarn are its "
                       "older names)"
                     : "default, linear, dynamic, yarn, longrope and llama3 are "
                       "supported",
             family->name);
-    return r->on_error;
 }
 
 /* --- what each type reads ------------------------------------------------- */

@@ -204,14 +204,12 @@ static enum zd_status check_setting(
     const json_t *value = json_object_get(model, key);
     if (json_is_absent(value))
         return ZD_OK;
-    char *text = zd_must(json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT));
-    enum zd_status status =
-            strcmp(taken, text) == 0
-                    ? ZD_OK
-                    : ZD_FAIL(ZD_ERR_DATA, "E0403",
-                              "model.%s = %.200s is not supported", key, text);
-    free(text);
-    return status;
+    char text[200] = "";
+    json_dumpb(value, text, sizeof text - 1, JSON_ENCODE_ANY | JSON_COMPACT);
+    return strcmp(taken, text) == 0
+                   ? ZD_OK
+                   : ZD_FAIL(ZD_ERR_DATA, "E0403",
+                             "model.%s = %s is not supported", key, text);
 }
 
 static bool has_all_bytes(const struct merges *merges)

@@ -2,6 +2,7 @@
 
 #include "base/must.h"
 #include "model/adapters/lora_names.h"
+#include "model/config_keys.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -82,16 +83,12 @@ static enum zd_status refuse_key(
         const struct lora_options *options, const struct peft_config *config,
         const char *key)
 {
-    char *is = json_dumps(json_object_get(config->json, key), JSON_ENCODE_ANY);
-    char *was =
-            json_dumps(json_object_get(options->given, key), JSON_ENCODE_ANY);
+    char is[CONFIG_TEXT], was[CONFIG_TEXT];
     ZD_FAIL(ZD_ERR_CONFIG, "E0326",
-            "lora.%s = %.100s, but the adapter of lora.path has %.100s", key,
-            was ? was : "?", is ? is : "nothing");
-    zd_fail_help("remove the key: the adapter's value applies");
-    free(is);
-    free(was);
-    return ZD_ERR_CONFIG;
+            "lora.%s = %s, but the adapter of lora.path has %s", key,
+            config_text(json_object_get(options->given, key), was),
+            config_text(json_object_get(config->json, key), is));
+    return zd_fail_help("remove the key: the adapter's value applies");
 }
 
 /* Do both give each module the same? */

@@ -267,8 +267,7 @@ static enum zd_status read_rope(const struct st_file *file, json_t **table_out)
     json_decref(*table_out);
     ZD_FAIL(ZD_ERR_DATA, "E0323",
             "the metadata `" PEFT_ROPE_KEY "` is not a table in JSON");
-    zd_fail_where("%s", file->path);
-    return ZD_ERR_DATA;
+    return zd_fail_where("%s", file->path);
 }
 
 static enum zd_status check_rope(const struct opening *o)

@@ -117,12 +117,10 @@ static enum zd_status check_default(
     json_decref(absent);
     if (equal)
         return ZD_OK;
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    config_fail(
-            r, "E0321", "`%s` = %.80s is not supported; %s is", key->name,
-            text ? text : "?", key->absent ? key->absent : "null");
-    free(text);
-    return r->on_error;
+    char text[CONFIG_TEXT];
+    return config_fail(
+            r, "E0321", "`%s` = %s is not supported; %s is", key->name,
+            config_text(value, text), key->absent ? key->absent : "null");
 }
 
 static enum zd_status check_form(
@@ -235,9 +233,9 @@ static enum zd_status check_kind(const struct config_reader *r)
             "`init_lora_weights` = %.40s is not supported: the adapter belongs "
             "to a base that was changed with it",
             word ? word : "of this form");
-    zd_fail_help("save it with path_initial_model_for_weight_conversion, which "
-                 "makes it a LoRA of the base as it was");
-    return r->on_error;
+    return zd_fail_help(
+            "save it with path_initial_model_for_weight_conversion, which "
+            "makes it a LoRA of the base as it was");
 }
 
 static enum zd_status read_positive(
@@ -300,20 +298,16 @@ static enum zd_status refuse_folder(const char *dir)
     ZD_FAIL(ZD_ERR_NO_INPUT, "E0712", "%s/adapter_config.json does not exist",
             dir);
     fs_join(path, sizeof path, dir, "peft/adapter_config.json");
-    if (fs_exists(path)) {
-        zd_fail_help("%s/peft is one", dir);
-        return ZD_ERR_NO_INPUT;
-    }
-    fs_join(path, sizeof path, dir, "manifest.json");
     if (fs_exists(path))
-        zd_fail_help(
-                "it is a checkpoint, of which `zerod export %s --out DIR` "
-                "writes one",
-                dir);
-    else
-        zd_fail_help("the folder that peft's save_pretrained has written, or "
-                     "a job's output_dir/peft");
-    return ZD_ERR_NO_INPUT;
+        return zd_fail_help("%s/peft is one", dir);
+    fs_join(path, sizeof path, dir, "manifest.json");
+    return zd_fail_help(
+            fs_exists(path)
+                    ? "it is a checkpoint, of which `zerod export %s --out "
+                      "DIR` writes one"
+                    : "the folder that peft's save_pretrained has written, or "
+                      "a job's output_dir/peft",
+            dir);
 }
 
 enum zd_status peft_config_read(const char *dir, struct peft_config *config_out)

@@ -25,7 +25,7 @@ static bool has_experts(const json_t *json)
 }
 
 /* The family whose name is nearest, and all names. */
-static void help_with_families(const json_t *json, const char *name)
+static enum zd_status help_with_families(const json_t *json, const char *name)
 {
     char names[400] = "";
     struct text_buffer list = {.out = names, .bytes = sizeof names};
@@ -41,14 +41,13 @@ static void help_with_families(const json_t *json, const char *name)
             distance = d, nearest = known;
     }
     if (has_experts(json))
-        zd_fail_help(
+        return zd_fail_help(
                 "models of experts are not supported; model_type is one of %s",
                 names);
-    else if (name)
-        zd_fail_help(
-                "the nearest is %s; model_type is one of %s", nearest, names);
-    else
-        zd_fail_help("model_type is one of %s", names);
+    return name ? zd_fail_help(
+                          "the nearest is %s; model_type is one of %s", nearest,
+                          names)
+                : zd_fail_help("model_type is one of %s", names);
 }
 
 static enum zd_status read_family(
@@ -75,8 +74,7 @@ static enum zd_status read_family(
                 "of a supported family");
     else
         config_fail(r, "E0301", "`model_type` is missing");
-    help_with_families(r->json, name ? name : given);
-    return r->on_error;
+    return help_with_families(r->json, name ? name : given);
 }
 
 static enum zd_status read_dtype(

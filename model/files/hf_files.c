@@ -3,7 +3,6 @@
 #include "base/file/json.h"
 #include "base/must.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,19 +26,8 @@ static enum zd_status add_file(struct hf_files *out, const char *path)
     return ZD_OK;
 }
 
-static enum zd_status bad_index(const char *index, const char *format, ...)
-        __attribute__((format(printf, 2, 3)));
-static enum zd_status bad_index(const char *index, const char *format, ...)
-{
-    char what[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    ZD_FAIL(ZD_ERR_DATA, "E0308", "%s", what);
-    zd_fail_where("%s", index);
-    return ZD_ERR_DATA;
-}
+#define BAD_INDEX(index, ...)                                                  \
+    (ZD_FAIL(ZD_ERR_DATA, "E0308", __VA_ARGS__), zd_fail_where("%s", index))
 
 /* Only plain names: what an index says must stay inside its folder. */
 static enum zd_status add_shard(
@@ -50,7 +38,7 @@ static enum zd_status add_shard(
     const char *name = json_string_value(value);
     if (!name || !*name || strchr(name, '/') || strcmp(name, "..") == 0 ||
         strlen(name) > 255) {
-        return bad_index(
+        return BAD_INDEX(
                 index,
                 "the file of tensor `%.100s` is `%.100s`, which is no file "
                 "name inside the folder",
@@ -58,7 +46,7 @@ static enum zd_status add_shard(
     }
     fs_join(path, sizeof path, dir, name);
     if (!fs_exists(path))
-        return bad_index(
+        return BAD_INDEX(
                 index, "the file `%s` of tensor `%.100s` is missing", name,
                 tensor);
     return add_file(out, path);
@@ -73,7 +61,7 @@ static enum zd_status open_shards(
     json_t *map = json_object_get(json, "weight_map");
     enum zd_status status = ZD_OK;
     if (!json_is_object(map) || json_object_size(map) == 0)
-        status = bad_index(index, "there is no `weight_map`");
+        status = BAD_INDEX(index, "there is no `weight_map`");
     out->files = zd_array(json_object_size(map), sizeof *out->files);
     json_object_foreach(map, tensor, value)
     {
@@ -99,9 +87,9 @@ static enum zd_status open_all(const char *dir, struct hf_files *out)
             "there is neither model.safetensors nor "
             "model.safetensors.index.json");
     zd_fail_where("%s", dir);
-    zd_fail_help("weights in pickle files (pytorch_model.bin) are never read; "
-                 "save them as safetensors");
-    return ZD_ERR_DATA;
+    return zd_fail_help(
+            "weights in pickle files (pytorch_model.bin) are never read; save "
+            "them as safetensors");
 }
 
 enum zd_status hf_files_open(const char *dir, struct hf_files *out)

@@ -277,8 +277,7 @@ static enum zd_status place_all(struct hf_source *source, const char *dir)
         if (!source->tensors[id].stored.tensor) {
             ZD_FAIL(ZD_ERR_DATA, "E0309", "tensor `%s` is missing",
                     param->name);
-            zd_fail_where("%s", dir);
-            return ZD_ERR_DATA;
+            return zd_fail_where("%s", dir);
         }
         ZD_TRY(check_tensor(source, &source->tensors[id], param));
     }

@@ -3,22 +3,11 @@
 #include "base/must.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-static enum zd_status refuse(const char *name, const char *format, ...)
-        __attribute__((format(printf, 2, 3)));
-static enum zd_status refuse(const char *name, const char *format, ...)
-{
-    char what[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    ZD_FAIL(ZD_ERR_DATA, "E0331", "%s: %s", name, what);
-    return ZD_ERR_DATA;
-}
+#define REFUSE(name, format, ...)                                              \
+    ZD_FAIL(ZD_ERR_DATA, "E0331", "%s: " format, name, ##__VA_ARGS__)
 
 static const char *const dtypes[] = {"float32", "bfloat16", "float16"};
 
@@ -29,7 +18,7 @@ static enum zd_status find_word(
     for (*out = 0; *out < count; ++*out)
         if (strcmp(words[*out], word) == 0)
             return ZD_OK;
-    return refuse(
+    return REFUSE(
             name, "`%s` is `%.40s`, which is none that can be read", key, word);
 }
 
@@ -38,7 +27,7 @@ static enum zd_status check_block(
 {
     return quant_block_is_legal(block)
                    ? ZD_OK
-                   : refuse(name, "`%s` must be a power of two from %d to %d",
+                   : REFUSE(name, "`%s` must be a power of two from %d to %d",
                             key, QUANT_BLOCK_MIN, QUANT_BLOCK_MAX);
 }
 
@@ -58,12 +47,12 @@ static enum zd_status read_state(
                 "blocksize", &block, "dtype", &dtype, "shape", &rows, &columns,
                 "nested_blocksize", &nested_block, "nested_dtype",
                 &nested_dtype, "nested_offset", &offset) != 0)
-        return refuse(name, "%.150s", error.text);
+        return REFUSE(name, "%.150s", error.text);
     ZD_TRY(find_word(name, "quant_type", type, types, 2, &format));
     ZD_TRY(find_word(name, "dtype", dtype, dtypes, 3, &was));
     ZD_TRY(check_block(name, "blocksize", block));
     if (rows < 1 || columns < 1 || rows > EXTENT_MAX || columns > EXTENT_MAX)
-        return refuse(name, "`shape` is not that of a matrix");
+        return REFUSE(name, "`shape` is not that of a matrix");
     *state = (struct quant_state){
             .format = format == 0 ? QUANT_NF4 : QUANT_FP4,
             .dtype = (enum dtype)was, /* in the order of enum dtype */
@@ -74,9 +63,9 @@ static enum zd_status read_state(
         return ZD_OK;
     ZD_TRY(check_block(name, "nested_blocksize", nested_block));
     if (!nested_dtype || strcmp(nested_dtype, "float32") != 0)
-        return refuse(name, "`nested_dtype` must be `float32`");
+        return REFUSE(name, "`nested_dtype` must be `float32`");
     if (!isfinite((float)offset))
-        return refuse(name, "`nested_offset` must be a number");
+        return REFUSE(name, "`nested_offset` must be a number");
     state->is_nested = true;
     state->nested_block = (size_t)nested_block;
     state->nested_offset = (float)offset;
@@ -90,7 +79,7 @@ enum zd_status quant_state_parse(
     json_t *json;
     struct quant_state state = {0};
     if (bytes > QUANT_STATE_BYTES_MAX)
-        return refuse(name, "%zu bytes are too many", bytes);
+        return REFUSE(name, "%zu bytes are too many", bytes);
     if (json_parse(text, bytes, name, ZD_ERR_DATA, &json) != ZD_OK)
         return ZD_ERR_DATA;
     enum zd_status status = read_state(json, name, &state);

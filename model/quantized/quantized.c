@@ -104,10 +104,8 @@ static enum zd_status open_state(
     ZD_TRY(take_bytes(stored, text));
     enum zd_status status = quant_state_parse(
             text, (size_t)stored.tensor->bytes, stored.tensor->name, &w->state);
-    if (status != ZD_OK) {
-        zd_fail_where("%s", stored.file->path);
-        return status;
-    }
+    if (status != ZD_OK)
+        return zd_fail_where("%s", stored.file->path);
     return w->state.format == format
                    ? ZD_OK
                    : refuse(stored, "has another type than its name says");

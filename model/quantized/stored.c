@@ -1,21 +1,7 @@
 #include "model/quantized/stored.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
-
-enum zd_status stored_fail(
-        struct stored stored, const char *code, const char *format, ...)
-{
-    char what[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    ZD_FAIL(ZD_ERR_DATA, code, "%s", what);
-    zd_fail_where("%s", stored.file->path);
-    return ZD_ERR_DATA;
-}
 
 enum zd_status stored_check_finite(
         struct stored stored, size_t begin, size_t count, const float *values)

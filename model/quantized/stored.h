@@ -12,9 +12,9 @@ struct stored {
 };
 
 /* ZD_ERR_DATA, with the file. */
-enum zd_status stored_fail(
-        struct stored stored, const char *code, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
+#define stored_fail(stored, code, ...)                                         \
+    (ZD_FAIL(ZD_ERR_DATA, code, __VA_ARGS__),                                  \
+     zd_fail_where("%s", (stored).file->path))
 /* Elements [begin, begin + count) that were read: E0312 unless all are finite.
  */
 enum zd_status stored_check_finite(

@@ -119,7 +119,7 @@ row 'a merge of parts that are no tokens' 65 "E0405|$t|merge" 'edit $t "s/\"h e\
 row 'a merge that is no pair' 65 "E0405|$t|merge" 'edit $t "s/\"h e\"/\"he\"/"'
 row 'two tokens of one id' 65 "E0404|$t|one id" 'edit $t "s/\"#\": 2/\"#\": 1/"'
 row 'a negative id' 65 "E0404|$t" 'edit $t "s/\"#\": 2/\"#\": -2/"'
-row 'a pattern with a bracket left open' 65 "E0403|$t|pattern is not supported|without" 'edit $t "s/(?i:/((?i:/"'
+row 'a pattern with a bracket left open' 65 "E0403|$t|pattern does not compile|missing closing" 'edit $t "s/(?i:/((?i:/"'
 row 'an unknown pre-tokenizer' 65 "E0403|$t|Metaspace" 'edit $t "0,/\"type\": \"Split\"/s//\"type\": \"Metaspace\"/"'
 row 'an unknown model' 65 "E0403|$t|Unigram" 'edit $t "s/\"type\": \"BPE\"/\"type\": \"Unigram\"/"'
 row 'an end of text that is no token' 65 'E0408|model/tokenizer_config.json|<|nowhere|>' \
