@@ -1,10 +1,34 @@
 #include "train/text/decoder.h"
 
 #include "base/must.h"
+#include "data/tokenizer/utf8.h"
 #include "model/model.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+void decoder_text_fini(struct decoder_text *text)
+{
+    token_vector_fini(&text->prompt);
+    free(text->bytes);
+}
+
+json_t *decoder_text_json(const struct decoder_text *text, const char *prompt)
+{
+    return json_pack(
+            "{s:o, s:o}", "prompt", utf8_json(prompt, strlen(prompt), false),
+            "text", utf8_json(text->bytes, text->count, false));
+}
+
+enum zd_status decoder_flush(FILE *out)
+{
+    if (fflush(out) != 0 || ferror(out))
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0732", "cannot write the text: %s",
+                strerror(errno));
+    return ZD_OK;
+}
 
 enum zd_status decoder_encode(
         const struct text *text, const char *prompt, struct token_vector *ids)
@@ -35,7 +59,7 @@ enum zd_status decoder_encode(
 /* The texts that still grow: of each the run that comes next, and its token. */
 struct growing {
     const struct decoder *decoder;
-    const struct decoder_text *texts;
+    struct decoder_text *texts;
     int count;
     struct decode_run *runs; /* (count), of one token each */
     int32_t *ids;            /* (count) */
@@ -64,18 +88,25 @@ static enum zd_status run_prompt(
 }
 
 static enum zd_status emit(
-        const struct decoder *decoder, const struct decoder_text *text,
-        int32_t id)
+        const struct decoder *decoder, struct decoder_text *text, int32_t id)
 {
     const struct tokenizer *tokenizer = decoder->text->tokenizer;
     const char *bytes;
     size_t count;
     /* ids beyond the tokenizer (a padded vocabulary) have no text */
-    if (id < tokenizer_vocab_size(tokenizer) && text->emit &&
-        tokenizer_token_bytes(tokenizer, id, &bytes, &count) == ZD_OK)
-        ZD_TRY(text->emit(text->ctx, bytes, count));
-    zd_error_clear();
-    return ZD_OK;
+    if (id >= tokenizer_vocab_size(tokenizer) ||
+        tokenizer_token_bytes(tokenizer, id, &bytes, &count) != ZD_OK) {
+        zd_error_clear();
+        return ZD_OK;
+    }
+    text->bytes = zd_grow(text->bytes, &text->capacity, text->count + count, 1);
+    if (count > 0)
+        memcpy(text->bytes + text->count, bytes, count);
+    text->count += count;
+    if (!text->live)
+        return ZD_OK;
+    printable_put(text->live, bytes, count);
+    return decoder_flush(text->live->out);
 }
 
 /* Pick and emit a token of each; those that go on move to the front. */
@@ -137,7 +168,7 @@ static enum zd_status grow(
 }
 
 enum zd_status decoder_run(
-        const struct decoder *decoder, const struct decoder_text *texts,
+        const struct decoder *decoder, struct decoder_text *texts,
         int text_count, int max_new, const struct sampler *sampler)
 {
     size_t count = (size_t)text_count;

@@ -3,14 +3,11 @@
 #include "base/file/fs.h"
 #include "base/log.h"
 #include "base/must.h"
-#include "base/printable.h"
 #include "data/tokenize.h"
 #include "model/files/config.h"
 #include "model/replicated_params.h"
 #include "train/text/decoder.h"
-#include "train/text/written.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,22 +15,6 @@
 struct generate_options generate_options_default(void)
 {
     return (struct generate_options){.max_new_tokens = 64, .top_p = 1.0};
-}
-
-static enum zd_status flushed(FILE *out)
-{
-    if (fflush(out) != 0 || ferror(out))
-        return ZD_FAIL(
-                ZD_ERR_IO, "E0732", "cannot write the text: %s",
-                strerror(errno));
-    return ZD_OK;
-}
-
-static enum zd_status write_token(void *ctx, const char *bytes, size_t count)
-{
-    struct printable *to = ctx;
-    printable_put(to, bytes, count);
-    return flushed(to->out);
 }
 
 /* Everything that one generation holds. */
@@ -47,19 +28,15 @@ struct generation {
     struct arena arena;
     struct model *model;
     struct decoder_text *texts; /* (text_count) */
-    struct written *written;    /* (text_count), of several */
     int text_count;
     int capacity; /* positions of a text */
 };
 
 static void generation_fini(struct generation *g)
 {
-    for (int i = 0; i < g->text_count; i++) {
-        token_vector_fini(&g->texts[i].prompt);
-        written_fini(&g->written[i]);
-    }
+    for (int i = 0; i < g->text_count; i++)
+        decoder_text_fini(&g->texts[i]);
     free(g->texts);
-    free(g->written);
     if (g->model)
         model_destroy(g->model);
     arena_release(&g->arena);
@@ -113,14 +90,10 @@ static enum zd_status open_prompts(
 {
     size_t count = (size_t)options->prompt_count, longest = 0;
     g->texts = zd_array(count, sizeof *g->texts);
-    g->written = zd_array(count, sizeof *g->written);
     g->text_count = options->prompt_count;
     for (int i = 0; i < g->text_count; i++) {
         struct decoder_text *text = &g->texts[i];
-        *text = (struct decoder_text){
-                .stream = (uint64_t)i,
-                .emit = written_put,
-                .ctx = &g->written[i]};
+        text->stream = (uint64_t)i;
         enum zd_status status =
                 encode(g, options->prompts[i], options->chat, &text->prompt);
         if (status != ZD_OK && g->text_count > 1)
@@ -175,12 +148,12 @@ static enum zd_status write_lines(
         FILE *out)
 {
     for (int i = 0; i < g->text_count; i++) {
-        json_t *line = written_json(options->prompts[i], &g->written[i]);
+        json_t *line = decoder_text_json(&g->texts[i], options->prompts[i]);
         json_dumpf(line, out, JSON_COMPACT);
         json_decref(line);
         fputc('\n', out);
     }
-    return flushed(out);
+    return decoder_flush(out);
 }
 
 static enum zd_status run(
@@ -208,17 +181,16 @@ static enum zd_status run(
             .temperature = options->temperature,
             .top_p = options->top_p,
             .seed = options->seed};
-    if (is_one) {
-        g->texts[0].emit = write_token;
-        g->texts[0].ctx = &to;
-    }
+    if (is_one)
+        g->texts[0].live = &to;
     ZD_TRY(decoder_run(
             &decoder, g->texts, g->text_count, options->max_new_tokens,
             &sampler));
     if (!is_one)
         return write_lines(options, g, out);
     printable_end(&to);
-    return write_token(&to, "\n", 1);
+    fputc('\n', out);
+    return decoder_flush(out);
 }
 
 enum zd_status generate_text(const struct generate_options *options, FILE *out)

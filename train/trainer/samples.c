@@ -1,7 +1,6 @@
 /* samples.c - text written by the model in training; all ranks run the model,
  * rank 0 picks the tokens. */
 #include "train/text/decoder.h"
-#include "train/text/written.h"
 #include "train/trainer/trainer.h"
 
 #include <stdlib.h>
@@ -9,31 +8,23 @@
 
 static enum zd_status sample_one(
         struct trainer *trainer, const struct decoder *decoder,
-        const struct sample_request *request, int i, struct written *text)
+        const struct sample_request *request, int i, struct decoder_text *text)
 {
     const struct sample_options *options = &trainer->job->sample;
     struct sampler sampler = {
             .temperature = options->temperature,
             .top_p = options->top_p,
             .seed = trainer->job->job.seed};
-    struct decoder_text grown = {
-            .stream = (uint64_t)trainer->state.step * 64 + (uint64_t)i,
-            .emit = written_put,
-            .ctx = text};
-    enum zd_status status =
-            decoder_encode(&trainer->text, request->prompts[i], &grown.prompt);
-    if (status == ZD_OK)
-        status = decoder_run(
-                decoder, &grown, 1, request->max_new_tokens, &sampler);
-    token_vector_fini(&grown.prompt);
-    return status;
+    ZD_TRY(zero_eval_begin(trainer->zero));
+    ZD_TRY(decoder_encode(&trainer->text, request->prompts[i], &text->prompt));
+    return decoder_run(decoder, text, 1, request->max_new_tokens, &sampler);
 }
 
 static void tell(
         struct trainer *trainer, const struct sample_request *request, int i,
-        const struct written *text)
+        const struct decoder_text *text)
 {
-    json_t *sample = written_json(request->prompts[i], text);
+    json_t *sample = decoder_text_json(text, request->prompts[i]);
     trainer_tell_sample(trainer, sample);
     if (request->told)
         json_array_append(request->told, sample);
@@ -60,13 +51,12 @@ enum zd_status trainer_sample_request(
             .batch = trainer->plan.shape.decode_batch};
     trainer_tell_state(trainer, RUN_SAMPLING);
     for (int i = 0; i < request->count && status == ZD_OK; i++) {
-        struct written text = {0};
-        status = zero_eval_begin(trainer->zero);
-        if (status == ZD_OK)
-            status = sample_one(trainer, &decoder, request, i, &text);
+        struct decoder_text text = {
+                .stream = (uint64_t)trainer->state.step * 64 + (uint64_t)i};
+        status = sample_one(trainer, &decoder, request, i, &text);
         if (status == ZD_OK)
             tell(trainer, request, i, &text);
-        written_fini(&text);
+        decoder_text_fini(&text);
     }
     trainer_tell_state(trainer, before);
     return status;

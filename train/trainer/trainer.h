@@ -112,7 +112,7 @@ void trainer_tell_state(struct trainer *trainer, enum train_run_state state);
 enum zd_status trainer_tell_step(
         struct trainer *trainer, const struct train_step_report *report);
 enum zd_status trainer_tell_eval(struct trainer *trainer, double eval_loss);
-/* As written_json has it; borrowed. */
+/* As decoder_text_json has it; borrowed. */
 void trainer_tell_sample(struct trainer *trainer, json_t *sample);
 /* A hang is an event, and what may become one a state of the run (comm/watch/
  * watch.h finds both): rank 0 tells it; where its process does not run another

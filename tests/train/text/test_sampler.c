@@ -1,5 +1,5 @@
+#include "train/text/decoder.h"
 #include "train/text/generate.h"
-#include "train/text/written.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -73,13 +73,11 @@ Test(train_sampler, top_p_keeps_the_smallest_set_with_the_mass)
 /* Many readers of JSON refuse a string with NUL. */
 Test(train_sampler, bytes_that_json_has_not_become_replacement_characters)
 {
-    struct written written = {0};
-    cr_assert_eq(written_put(&written, "a\0b\xff", 4), ZD_OK);
-    json_t *json = written_json("p", &written);
+    struct decoder_text text = {
+            .bytes = (char[]){'a', 0, 'b', '\xff'}, .count = 4};
+    json_t *json = decoder_text_json(&text, "p");
     cr_expect_str_eq(
-            json_string_value(json_object_get(json, "text")),
-            "a\xef\xbf\xbd"
-            "b\xef\xbf\xbd");
+            json_string_value(json_object_get(json, "text")), "a\xef\xbf\xbd"
+                                                              "b\xef\xbf\xbd");
     json_decref(json);
-    written_fini(&written);
 }
