@@ -12,7 +12,7 @@ static enum zd_status make(
 {
     struct cache_writer *writer;
     bool found;
-    ZD_TRY(cache_writer_create(folder, content->key, NULL, &writer));
+    ZD_TRY(cache_writer_create(folder, content->key, NULL, NULL, &writer));
     enum zd_status status = content->write(content->ctx, writer);
     if (status != ZD_OK) {
         cache_writer_abandon(writer);

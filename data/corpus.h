@@ -26,7 +26,7 @@ struct corpus {
                         files. Set before it is opened, as are */
     int growth_threads;
     pthread_mutex_t *long_record; /* one for all that grow; as in tokenize.h */
-    char growing[DATASET_GROWTH]; /* dataset_growth of the rank that began */
+    int number;                   /* of its entry */
     struct growth *growth;        /* NULL: it is whole */
     struct row_notes notes;       /* of a whole one */
     _Atomic int64_t left_out;     /* bad rows so far */

@@ -193,10 +193,11 @@ static enum zd_status begin_growth(
         struct corpus *corpus, const struct dataset_request *request,
         struct text_words *text)
 {
-    if (corpus->growing[0])
+    char name[NAME_MAX];
+    snprintf(name, sizeof name, "%s-%d", request->growth, corpus->number);
+    if (!request->begins_growth)
         return growth_attach(
-                request->options, corpus->key, corpus->growing,
-                &corpus->growth);
+                request->options, corpus->key, name, &corpus->growth);
     struct text_words *growing = zd_array(1, sizeof *growing);
     *growing = *text;
     text->recipe.chat = NULL;
@@ -209,7 +210,7 @@ static enum zd_status begin_growth(
             "%s is tokenized while it is trained on",
             source_label(text->recipe.entry).text);
     return growth_begin(
-            request->options, &content, end_growing, &corpus->growth);
+            request->options, &content, name, end_growing, &corpus->growth);
 }
 
 static enum zd_status open_words(
@@ -222,16 +223,24 @@ static enum zd_status open_words(
             .key = corpus->key,
             .limits = {.ids = (uint64_t)corpus->vocab_size},
             .ctx = text};
-    bool is_new, may_grow = request->may_grow && corpus->in_windows;
+    bool is_new, may_grow = request->growth && corpus->in_windows;
     ZD_TRY(text_key(text, false, corpus->key));
     content.write = may_grow && depth != CORPUS_LOOK ? NULL : write_text;
     ZD_TRY(cache_obtain(
             request->options, &content, depth, &corpus->cache, &is_new));
     if (corpus->in_windows)
         ZD_TRY(text_key(text, true, corpus->digest));
+    if (!cache->map && depth == CORPUS_OPEN)
+        ZD_TRY(begin_growth(corpus, request, text));
+    if (corpus->growth || (!cache->map && depth != CORPUS_OPEN))
+        return ZD_OK;
+    if (!cache->map) /* another rank has just made it whole */
+        ZD_TRY(cache_obtain(
+                request->options, &content, depth, &corpus->cache, &is_new));
     if (!cache->map)
-        return depth == CORPUS_OPEN ? begin_growth(corpus, request, text)
-                                    : ZD_OK;
+        return ZD_FAIL(
+                ZD_ERR_IO, "E0446", "the data cache of %s is gone",
+                text->recipe.entry->path);
     if (is_new && depth != CORPUS_LOOK)
         zd_log_info(
                 "tokenized %s: %llu tokens in %llu documents",

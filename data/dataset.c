@@ -1,7 +1,5 @@
 #include "data/dataset_internal.h"
 
-#include "data/growth.h"
-
 #include "base/log.h"
 #include "base/must.h"
 #include "base/number/rng.h"
@@ -234,9 +232,6 @@ static enum zd_status open_dataset(
     if (status == ZD_OK)
         status = windows_choose(dataset, request);
     for (int i = 0; i < dataset->part_count && status == ZD_OK; i++) {
-        if (request->growth)
-            memcpy(dataset->parts[i].corpus.growing,
-                   request->growth + i * DATASET_GROWTH, DATASET_GROWTH);
         status = open_part(
                 dataset, &dataset->parts[i], &request->entries[i], request,
                 depth);
@@ -400,16 +395,6 @@ const char *dataset_order(const struct dataset *dataset)
     return !dataset->shuffle     ? "false"
            : dataset->in_windows ? "windows"
                                  : "true";
-}
-
-void dataset_growth(const struct dataset *dataset, char *names)
-{
-    for (int i = 0; i < dataset->part_count; i++) {
-        char *name = names + i * DATASET_GROWTH;
-        memset(name, 0, DATASET_GROWTH);
-        if (dataset->parts[i].corpus.growth)
-            growth_name(dataset->parts[i].corpus.growth, name);
-    }
 }
 
 const char *dataset_packing(const struct dataset *dataset)

@@ -105,10 +105,11 @@ struct dataset_request {
      * 0 <= from < to <= 1, cut at the nearest whole sample. */
     double from, to;
     bool may_be_masked; /* of which nothing is trained: to look at it */
-    /* Large text may be tokenized while it is read: the number of its samples
-     * is not needed. */
-    bool may_grow;
-    const char *growth; /* dataset_growth of the rank that began; or NULL */
+    /* Large text may be tokenized while it is read, under this name, which all
+     * ranks of a host give and no one else: the number of its samples is not
+     * needed. NULL: it may not. One rank begins, before the others open. */
+    const char *growth;
+    bool begins_growth;
     /* dataset_prepare and dataset_check: dataset_tell_template too */
     bool tells_template;
 };
@@ -132,12 +133,6 @@ enum zd_status dataset_check(
  * sample. The request may go afterwards. */
 enum zd_status dataset_open(
         const struct dataset_request *request, struct dataset **out);
-/* Of a dataset whose text is being tokenized, which dataset_open began with
- * request->may_grow where dataset_prepare found nothing: what the other ranks
- * of the host give as request->growth, DATASET_GROWTH bytes for each entry; ""
- * for one that is whole. */
-enum { DATASET_GROWTH = 16 };
-void dataset_growth(const struct dataset *dataset, char *names);
 /* Bytes that a host takes at most to tokenize the job's training data while it
  * is trained on; 0 where it would not be, or is not there. Of all ranks
  * together, and beside what they plan.

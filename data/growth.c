@@ -26,7 +26,6 @@ struct growth {
     pthread_t thread;
     bool has_thread;
     struct cache_writer *writer;
-    char key[HASH_HEX];
     struct cache_content content;
     void (*end)(void *ctx);
 };
@@ -64,73 +63,70 @@ static enum zd_status open_to_read(struct growth *growth)
                                      growth->path, strerror(errno));
 }
 
+/* The caller ends it whatever happens. */
+static enum zd_status find(
+        const struct data_options *options, const char *key, const char *name,
+        char folder[PATH_MAX], struct growth *growth)
+{
+    char path[PATH_MAX];
+    growth->fd = -1;
+    ZD_TRY(token_cache_folder(options->cache_dir, folder));
+    cache_path(path, folder, key);
+    return snprintf(growth->path, PATH_MAX, "%s.tmp-%s", path, name) < PATH_MAX
+                   ? ZD_OK
+                   : ZD_FAIL(ZD_ERR_CREATE, "E0446",
+                             "the path of the data cache is too long");
+}
+
+static enum zd_status begin(
+        struct growth *growth, const char *folder, const char *name)
+{
+    ZD_TRY(cache_writer_create(
+            folder, growth->content.key, name, &growth->stop, &growth->writer));
+    enum zd_status status = open_to_read(growth);
+    if (status == ZD_OK &&
+        thread_start(&growth->thread, "zerod-grow", grow, growth) != 0)
+        status = ZD_FAIL(
+                ZD_ERR_MEMORY, "E0602", "cannot start a thread to tokenize");
+    growth->has_thread = status == ZD_OK;
+    if (!growth->has_thread)
+        cache_writer_abandon(growth->writer);
+    return status;
+}
+
 enum zd_status growth_begin(
         const struct data_options *options, const struct cache_content *content,
-        void (*end)(void *ctx), struct growth **out)
+        const char *name, void (*end)(void *ctx), struct growth **out)
 {
     char folder[PATH_MAX];
     struct growth *growth = zd_array(1, sizeof *growth);
-    growth->fd = -1;
     growth->content = *content;
     growth->end = end;
-    enum zd_status status = token_cache_folder(options->cache_dir, folder);
+    enum zd_status status = find(options, content->key, name, folder, growth);
     if (status == ZD_OK)
-        status = cache_writer_create(
-                folder, content->key, &growth->stop, &growth->writer);
-    if (status == ZD_OK) {
-        snprintf(
-                growth->path, sizeof growth->path, "%s",
-                cache_writer_path(growth->writer));
-        status = open_to_read(growth);
-        if (status == ZD_OK &&
-            thread_start(&growth->thread, "zerod-grow", grow, growth) != 0)
-            status =
-                    ZD_FAIL(ZD_ERR_MEMORY, "E0602",
-                            "cannot start a thread to tokenize");
-        growth->has_thread = status == ZD_OK;
-        if (!growth->has_thread)
-            cache_writer_abandon(growth->writer);
-    }
-    if (!growth->has_thread) {
-        end(content->ctx);
-        growth_end(growth);
-        return status;
-    }
+        status = begin(growth, folder, name);
     *out = growth;
-    return ZD_OK;
+    if (status == ZD_OK)
+        return ZD_OK;
+    end(content->ctx);
+    growth_end(growth);
+    *out = NULL;
+    return status;
 }
 
 enum zd_status growth_attach(
-        const struct data_options *options, const char *key,
-        const char name[DATASET_GROWTH], struct growth **out)
+        const struct data_options *options, const char *key, const char *name,
+        struct growth **out)
 {
-    char folder[PATH_MAX], path[PATH_MAX];
+    char folder[PATH_MAX];
     struct growth *growth = zd_array(1, sizeof *growth);
-    growth->fd = -1;
-    enum zd_status status = token_cache_folder(options->cache_dir, folder);
-    if (status == ZD_OK) {
-        cache_path(path, folder, key);
-        if (snprintf(
-                    growth->path, sizeof growth->path, "%s.tmp-%s", path,
-                    name) >= PATH_MAX)
-            status =
-                    ZD_FAIL(ZD_ERR_CREATE, "E0446",
-                            "the path of the data cache is too long");
-    }
-    if (status == ZD_OK)
+    enum zd_status status = find(options, key, name, folder, growth);
+    if (status == ZD_OK && fs_exists(growth->path))
         status = open_to_read(growth);
-    if (status != ZD_OK) {
+    *out = growth->fd >= 0 ? growth : NULL;
+    if (growth->fd < 0)
         growth_end(growth);
-        return status;
-    }
-    *out = growth;
-    return ZD_OK;
-}
-
-void growth_name(const struct growth *growth, char name[DATASET_GROWTH])
-{
-    const char *dash = strrchr(growth->path, '-');
-    snprintf(name, DATASET_GROWTH, "%s", dash ? dash + 1 : "");
+    return status;
 }
 
 /* --- readers --- */

@@ -76,10 +76,10 @@ void token_cache_touch(struct token_cache *cache, size_t bytes);
 
 struct cache_writer;
 /* Words are refused with ZD_ERR_STOPPED from when *stop (may be NULL) is set.
- */
+ * The file is KEY.tokens.tmp-NAME until it is finished; NULL: any. */
 enum zd_status cache_writer_create(
-        const char *folder, const char *key, const atomic_bool *stop,
-        struct cache_writer **writer_out);
+        const char *folder, const char *key, const char *name,
+        const atomic_bool *stop, struct cache_writer **writer_out);
 /* Append words; those with WORD_FIRST begin documents. */
 enum zd_status cache_writer_words(
         struct cache_writer *writer, const uint32_t *words, size_t count);
@@ -94,8 +94,6 @@ enum zd_status cache_writer_document(
  * writer whatever happens. */
 enum zd_status cache_writer_finish(
         struct cache_writer *writer, uint64_t tokens);
-/* Where it is until it is finished. */
-const char *cache_writer_path(const struct cache_writer *writer);
 /* As abandon, and tell those who read it (growth.h). After cache_writer_keep
  * the words become a file of KEY.part. */
 void cache_writer_fail(

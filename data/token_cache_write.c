@@ -49,15 +49,20 @@ static void remove_leftovers(const char *folder)
 
 /* A new file, locked for as long as it is open. */
 static enum zd_status create_temporary(
-        const char *path, char temporary[PATH_MAX], FILE **file_out)
+        const char *path, const char *name, char temporary[PATH_MAX],
+        FILE **file_out)
 {
     for (;;) {
         struct stat info;
-        if (snprintf(temporary, PATH_MAX, "%s.tmp-XXXXXX", path) >= PATH_MAX)
+        if (snprintf(
+                    temporary, PATH_MAX, "%s.tmp-%s", path,
+                    name ? name : "XXXXXX") >= PATH_MAX)
             return ZD_FAIL(
                     ZD_ERR_CREATE, "E0446",
                     "the path of the data cache is too long");
-        int fd = mkostemp(temporary, O_CLOEXEC);
+        int fd = name ? open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+                             0600)
+                      : mkostemp(temporary, O_CLOEXEC);
         if (fd < 0)
             return ZD_FAIL(
                     ZD_ERR_CREATE, "E0446", "cannot create %s: %s", temporary,
@@ -90,8 +95,8 @@ static enum zd_status append(
 }
 
 enum zd_status cache_writer_create(
-        const char *folder, const char *key, const atomic_bool *stop,
-        struct cache_writer **writer_out)
+        const char *folder, const char *key, const char *name,
+        const atomic_bool *stop, struct cache_writer **writer_out)
 {
     char docs[PATH_MAX];
     const struct cache_header blank = {.magic = {0}};
@@ -102,10 +107,10 @@ enum zd_status cache_writer_create(
     cache_path(writer->path, folder, key);
     remove_leftovers(folder);
     writer->hasher = zd_must(hasher_create());
-    enum zd_status status =
-            create_temporary(writer->path, writer->temporary, &writer->words);
+    enum zd_status status = create_temporary(
+            writer->path, name, writer->temporary, &writer->words);
     if (status == ZD_OK)
-        status = create_temporary(writer->path, docs, &writer->docs);
+        status = create_temporary(writer->path, NULL, docs, &writer->docs);
     if (status == ZD_OK) {
         unlink(docs);
         /* reserve the header, which is written last */
@@ -218,11 +223,6 @@ static enum zd_status set_state(struct cache_writer *writer, uint32_t state)
     return fs_pwrite(
             fileno(writer->words), writer->temporary, &header, sizeof header,
             0);
-}
-
-const char *cache_writer_path(const struct cache_writer *writer)
-{
-    return writer->temporary;
 }
 
 enum zd_status cache_writer_keep(

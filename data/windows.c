@@ -164,6 +164,7 @@ enum zd_status windows_choose(
             thread_count(dataset, request->options->preprocessing_threads);
     for (int i = 0; i < dataset->part_count; i++) {
         dataset->parts[i].corpus.in_windows = dataset->in_windows;
+        dataset->parts[i].corpus.number = i;
         dataset->parts[i].corpus.long_record = &dataset->long_record;
         dataset->parts[i].corpus.growth_threads = threads / dataset->part_count;
     }

@@ -27,7 +27,8 @@ static void init(struct data_case *test, const char *end)
     test->options.cutoff_len = T;
     test->options.shuffle = SHUFFLE_WINDOWS;
     test->request.shuffle = true;
-    test->request.may_grow = true;
+    test->request.growth = "test";
+    test->request.begins_growth = true;
 }
 
 /* Samples from all over an epoch and the next one. */
@@ -51,17 +52,16 @@ Test(data_growth, samples_do_not_depend_on_how_far_the_text_is)
     struct data_case test;
     struct dataset *dataset, *other;
     uint64_t want[TAKEN], sums[TAKEN];
-    char digest[HASH_HEX], name[DATASET_GROWTH];
+    char digest[HASH_HEX];
     init(&test, "");
     dataset = data_case_open(&test);
     cr_assert_not_null(dataset, "%s", zd_error_get()->what);
-    dataset_growth(dataset, name);
-    cr_expect_str_neq(name, "");
+    cr_expect_not_null(dataset->parts->corpus.growth);
     cr_expect_eq(dataset_samples(dataset), 0, "not known");
     cr_expect_str_eq(dataset_order(dataset), "windows");
     strcpy(digest, dataset_digest(dataset));
     /* another rank of the host */
-    test.request.growth = name;
+    test.request.begins_growth = false;
     cr_assert_eq(dataset_open(&test.request, &other), ZD_OK);
     take(other, want);
     take(dataset, sums);
@@ -69,11 +69,10 @@ Test(data_growth, samples_do_not_depend_on_how_far_the_text_is)
     dataset_close(other);
     dataset_close(dataset);
     /* the next start */
-    test.request.growth = NULL;
+    test.request.begins_growth = true;
     dataset = data_case_open(&test);
     cr_assert_not_null(dataset);
-    dataset_growth(dataset, name);
-    cr_expect_str_eq(name, "");
+    cr_expect_null(dataset->parts->corpus.growth);
     cr_expect_gt(dataset_samples(dataset), 0);
     cr_expect_str_eq(dataset_digest(dataset), digest);
     take(dataset, sums);
@@ -165,20 +164,18 @@ Test(data_growth, several_sources_take_turns_whatever_is_tokenized)
     for (int is_weighted = 0; is_weighted < 2; is_weighted++) {
         struct mixture mixture;
         uint64_t want[TAKEN], sums[TAKEN];
-        char names[SOURCES * DATASET_GROWTH];
         mixture_init(&mixture, is_weighted ? weights : NULL);
         struct dataset *dataset = data_case_open(&mixture.test);
         cr_assert_not_null(dataset, "%s", zd_error_get()->what);
         cr_expect_str_eq(dataset_order(dataset), "windows");
-        dataset_growth(dataset, names);
         for (int i = 0; i < SOURCES; i++)
-            cr_expect_str_neq(names + i * DATASET_GROWTH, "");
+            cr_expect_not_null(dataset->parts[i].corpus.growth);
         if (is_weighted)
             expect_shares(dataset, weights);
         take(dataset, want);
         cr_expect_eq(dataset_bad_rows(dataset), 1);
         dataset_close(dataset);
-        mixture.test.request.may_grow = false; /* all are whole */
+        mixture.test.request.growth = NULL; /* all are whole */
         dataset = data_case_open(&mixture.test);
         cr_assert_not_null(dataset);
         cr_expect_eq(dataset->parts[2].count, 30000, "max_samples");
@@ -221,7 +218,7 @@ Test(data_growth, every_epoch_takes_every_sample_once)
 {
     struct data_case test;
     init(&test, "");
-    test.request.may_grow = false;
+    test.request.growth = NULL;
     struct dataset *dataset = data_case_open(&test);
     cr_assert_not_null(dataset);
     int64_t M = dataset_samples(dataset), apart = 0, in_order = 0;
@@ -293,7 +290,7 @@ Test(data_growth, a_wait_for_words_goes_on_as_long_as_they_come)
     struct loader *loader;
     struct loader_batch batch;
     struct progress progress = {0};
-    char name[DATASET_GROWTH], key[HASH_HEX];
+    char key[HASH_HEX];
     init(&test, "");
     struct dataset *dataset = data_case_open(&test);
     cr_assert_not_null(dataset);
@@ -301,9 +298,10 @@ Test(data_growth, a_wait_for_words_goes_on_as_long_as_they_come)
     dataset_close(dataset);
     uint32_t *words = calloc(WINDOW, sizeof *words);
     int32_t *memory = malloc(loader_bytes(2, 1, T));
-    cr_assert_eq(cache_writer_create(test.cache, key, NULL, &writer), ZD_OK);
-    strcpy(name, strrchr(cache_writer_path(writer), '-') + 1);
-    test.request.growth = name;
+    cr_assert_eq(
+            cache_writer_create(test.cache, key, "test-0", NULL, &writer),
+            ZD_OK);
+    test.request.begins_growth = false;
     cr_assert_eq(dataset_open(&test.request, &dataset), ZD_OK);
     cr_assert_eq(
             loader_create(
@@ -437,7 +435,7 @@ Test(data_growth, a_record_longer_than_is_planned_is_an_error)
     cr_expect(strstr(zd_error_get()->help, "data inspect"));
     zd_error_clear();
     dataset_close(dataset);
-    test.request.may_grow = false;
+    test.request.growth = NULL;
     dataset = data_case_open(&test);
     cr_expect_not_null(dataset, "%s", zd_error_get()->what);
     dataset_close(dataset);
@@ -465,7 +463,8 @@ static void leave_part(const struct data_case *test, const char *key)
     for (int i = 0; i < UNITS * UNIT_BYTES; i++)
         words[i] = 'Z' | WORD_TRAIN;
     words[0] = 'Z' | WORD_FIRST;
-    cr_assert_eq(cache_writer_create(test->cache, key, NULL, &writer), ZD_OK);
+    cr_assert_eq(
+            cache_writer_create(test->cache, key, NULL, NULL, &writer), ZD_OK);
     cr_assert_eq(
             cache_writer_words(writer, words, UNITS * UNIT_BYTES - 77), ZD_OK);
     row_notes_add(&notes, ROW_SPECIALS, 2, "a.txt:1");
@@ -501,7 +500,7 @@ Test(data_growth, what_is_stopped_is_continued)
         cr_assert_not_null(dataset);
         take(dataset, sums);
         dataset_close(dataset);
-        test.request.may_grow = false;
+        test.request.growth = NULL;
         dataset = data_case_open(&test);
         cr_assert_not_null(dataset);
         const struct corpus *corpus = &dataset->parts->corpus;
@@ -512,7 +511,7 @@ Test(data_growth, what_is_stopped_is_continued)
         cr_expect_eq(corpus->cache.trained_count + 1, corpus->count);
         cr_expect_eq(corpus->notes.of[ROW_SPECIALS].count, is_damaged ? 0 : 2);
         dataset_close(dataset);
-        test.request.may_grow = true;
+        test.request.growth = "test";
     }
     data_case_fini(&test);
 }

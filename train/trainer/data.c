@@ -1,9 +1,12 @@
 /* data.c - the data of a run, opened on all ranks. */
-#include "base/must.h"
+#include "base/file/hash.h"
 #include "comm/topology.h"
 #include "train/trainer/trainer.h"
 
-#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { GROWTH_NAME = 40 };
 
 static struct dataset_request request_of(
         const struct trainer *trainer, bool eval)
@@ -12,7 +15,6 @@ static struct dataset_request request_of(
             trainer->job, &trainer->text, trainer->plan.config.vocab_size,
             eval);
     request.template_date = trainer->template_date;
-    request.may_grow = !eval && !train_counts_samples(trainer->job);
     return request;
 }
 
@@ -30,27 +32,15 @@ static enum zd_status fill_cache(
     return comm_agree(comm, status);
 }
 
-/* Text that grows: one rank of each host begins, and the others learn by which
- * names they find it. The caller frees *names_out. */
-static enum zd_status begin_growth(
-        struct trainer *trainer, struct dataset_request *request,
-        struct dataset **out, void **names_out)
+/* By the rank that begins, the first of the host. */
+static void name_growth(struct comm *comm, char name[GROWTH_NAME])
 {
-    struct comm *comm = trainer->comm;
-    size_t bytes = (size_t)request->entry_count * DATASET_GROWTH;
-    char *names = zd_array(bytes, 1);
-    enum zd_status status = ZD_OK;
-    if (comm_local_rank(comm) == 0)
-        status = dataset_open(request, out);
-    if (status == ZD_OK && comm_local_rank(comm) == 0)
-        dataset_growth(*out, names);
-    status = comm_agree(comm, status);
-    if (status == ZD_OK)
-        status = comm_gather_new(comm, names, bytes, names_out);
-    free(names);
-    int first = comm_topology(comm)->ranks[comm_rank(comm)].first;
-    request->growth = (const char *)*names_out + (size_t)first * bytes;
-    return status;
+    const struct topology_rank *ranks = comm_topology(comm)->ranks;
+    const struct topology_rank *first = &ranks[ranks[comm_rank(comm)].first];
+    snprintf(
+            name, GROWTH_NAME, "%016llx-%d",
+            (unsigned long long)hash_64(first->host, strlen(first->host), 0),
+            first->pid);
 }
 
 /* Then all map it, or read it while it grows, and one rank of each host reads
@@ -60,17 +50,22 @@ static enum zd_status open_dataset(
 {
     struct comm *comm = trainer->comm;
     struct dataset_request request = request_of(trainer, eval);
+    bool is_first = comm_local_rank(comm) == 0;
+    char name[GROWTH_NAME];
     enum zd_status status = ZD_OK;
-    void *names = NULL;
+    name_growth(comm, name);
+    if (!eval && !train_counts_samples(trainer->job))
+        request.growth = name;
+    request.begins_growth = is_first;
     ZD_TRY(fill_cache(trainer, &request));
-    if (request.may_grow)
-        ZD_TRY(begin_growth(trainer, &request, out, &names));
-    if (!request.may_grow || comm_local_rank(comm) != 0)
+    if (is_first)
         status = dataset_open(&request, out);
-    free(names);
-    if (status == ZD_OK && comm_local_rank(trainer->comm) == 0)
+    ZD_TRY(comm_agree(comm, status));
+    if (is_first)
         dataset_check_begin(*out);
-    return comm_agree(trainer->comm, status);
+    else
+        status = dataset_open(&request, out);
+    return comm_agree(comm, status);
 }
 
 enum zd_status trainer_open_eval(struct trainer *trainer)
