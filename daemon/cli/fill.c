@@ -2,6 +2,7 @@
 
 #include "base/must.h"
 #include "base/text_stream.h"
+#include "base/units.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -94,6 +95,9 @@ static void print_number(
     case 'P':
         fputs(value == 1 ? "" : kind == 'p' ? "s" : "es", out);
         break;
+    case 'm':
+        fprintf(out, "%.3f", units_mib((uint64_t)value));
+        break;
     case '.':
         break;
     default:
@@ -143,7 +147,8 @@ static bool print_member(
     if (kind == 's')
         return print_text(look, find(object, path, bytes), out);
     value = number_of(object, path, bytes);
-    bool is_there = (isfinite(value) && (kind != '+' || value != 0)) ||
+    bool is_there = (isfinite(value) && (kind != '+' || value != 0) &&
+                     (kind != '>' || value > 1)) ||
                     kind == 'p' || kind == 'P';
     if (is_there)
         print_number(look, kind, value, out);

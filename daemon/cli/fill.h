@@ -11,7 +11,9 @@
  *        b  bytes            3.2 GiB     z  likewise, 0 as "-"
  *        d  duration         2m05s       w  whole number 120
  *        +  whole number, missing where it is 0
+ *        >  likewise, missing unless above 1
  *        2  two decimals     0.31        f  rate         210 GFLOP/s
+ *        m  bytes in MiB     12.500
  *        t  time of day      20:33:53    a  time since   2m05s
  *        s  text, or a list with commas  j  JSON
  *        p  "s" unless it is 1           P  "es" unless it is 1

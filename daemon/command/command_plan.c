@@ -1,6 +1,7 @@
 /* command_plan.c - what a job takes, what would fit, and how much of one thing
  * would. */
 #include "base/units.h"
+#include "daemon/cli/fill.h"
 #include "daemon/cli/output.h"
 #include "daemon/command/cli.h"
 #include "model/files/config.h"
@@ -9,6 +10,7 @@
 #include "train/train.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* The job's limits may be those of a larger machine. */
 static void tell_limits(
@@ -88,26 +90,149 @@ struct device *command_open_gpu(const struct device_options *options)
     return device;
 }
 
+/* --- a plan as it is told --- */
+
+static const char layout[] =
+        "layout   {world|w} rank{world|p}, ZeRO stage {stage|w}, "
+        "{layout.dtype|s}, batch {layout.per_device_train_batch_size|w} x "
+        "{layout.gradient_accumulation_steps|w} x {world|w} = "
+        "{layout.global_batch|w} sequences\n"
+        "         gradient checkpointing {layout.gradient_checkpointing|s}"
+        "[{layout.by_auto.gradient_checkpointing|?} (by auto)]"
+        "[, MLP in {layout.tiled_mlp|>} pieces]"
+        "[{layout.by_auto.tiled_mlp|?} (by auto)]"
+        "[, gradients of {layout.gradient_accumulation_steps|>} micro-batches "
+        "added up on the {layout.offload.accumulate|s}]"
+        "[{layout.by_auto.accumulate|?} (by auto)]\n"
+        "         optimizer {layout.optimizer|s}, {layout.states|s} states, "
+        "{layout.masters|s}\n"
+        "         offload of optimizer: {layout.offload.optimizer|s}, params: "
+        "{layout.offload.params|s}, activations: "
+        "{layout.offload.activations|s}\n"
+        "[         base in {parameters.base_format|s}\n]"
+        "[         collectives over {collectives.over|s}]"
+        "[, in two levels: {collectives.nodes|>} nodes of "
+        "{collectives.ranks_per_node|w} ranks][: {collectives.lacks|s}]"
+        "[{collectives.nodes|.}\n]"
+        "each rank holds (MiB):\n";
+
+static const char figures[] =
+        "[host bytes per trained parameter {bytes_per_parameter.host|2}\n]"
+        "[disk bytes per trained parameter {bytes_per_parameter.disk|2}\n]"
+        "[driver and libraries (MiB): context {context.driver|m}]"
+        "[{context.measured|?} (measured)]"
+        "[, kernels {context.kernels|m}, cuBLASLt {context.products|m}, cuDNN "
+        "{context.attention|m}, NCCL {context.collectives|m}\n]"
+        "[paged states (MiB): device {paged_bytes.device|m}, host "
+        "{paged_bytes.host|m}, buffers {paged_bytes.buffers|m}\n]"
+        "[for tokenizing while it trains (MiB, beside the spans): host "
+        "{tokenizer_bytes.host|m}\n]"
+        "[for evaluations and samples on request (MiB, of the above): device "
+        "{request_bytes.device|m}, host {request_bytes.host|m}\n]"
+        "[rank 0 moves per step (bytes): gradients down "
+        "{offload_bytes_per_step.down|w}, parameters up "
+        "{offload_bytes_per_step.up|w}\n]"
+        "[rank 0's disk per step (bytes): read {disk_bytes_per_step.read|w}, "
+        "written {disk_bytes_per_step.written|w}\n]"
+        "each rank sends per step (bytes): reduce-scatter "
+        "{wire_bytes_per_step.reduce_scatter|w}, all-gather "
+        "{wire_bytes_per_step.all_gather|w}, all-reduce "
+        "{wire_bytes_per_step.all_reduce|w}\n"
+        "gradients are reduced in {reduce_dtype|s}\n"
+        "[checkpoints are written while training waits: "
+        "{snapshot.why_none|s}\n]"
+        "[all text is tokenized before step 1: {tokenizer_waits|s}\n]"
+        "peaks of a rank (MiB; {phases.libraries.host|m} more of the host for "
+        "program and libraries), files of all ranks:\n";
+
+static void print_memories(
+        const struct look *look, const json_t *plan, FILE *out)
+{
+    const json_t *ranks = json_object_get(plan, "ranks");
+    const json_t *arenas = json_object_get(json_array_get(ranks, 0), "arenas");
+    size_t i, s;
+    json_t *arena, *span, *limit;
+    const char *name;
+    json_array_foreach(arenas, i, arena)
+    {
+        uint64_t bytes = (uint64_t)json_integer_at(arena, "planned_bytes");
+        if (bytes)
+            fprintf(out, "  %-34s %-12s %14.3f\n",
+                    json_text_of(arena, "name", ""), "", units_mib(bytes));
+        json_array_foreach(json_object_get(arena, "spans"), s, span) fprintf(
+                out, "    %-32s %-12s %14.3f\n", json_text_of(span, "name", ""),
+                json_text_of(span, "kind", ""),
+                units_mib((uint64_t)json_integer_at(span, "bytes")));
+    }
+    json_object_foreach(json_object_get(plan, "limits"), name, limit)
+    {
+        fprintf(out, "  %s", name);
+        fill_print(
+                look, limit, " takes {takes|m} of {bytes|m} ({source|s})\n",
+                out);
+    }
+}
+
+static void print_peaks(const json_t *phases, FILE *out)
+{
+    static const char *const columns[] = {"device", "pinned", "host", "disk"};
+    const char *name;
+    json_t *peak;
+    fprintf(out, "  %-10s %12s %12s %12s %12s\n", "", columns[0], columns[1],
+            columns[2], columns[3]);
+    json_object_foreach((json_t *)phases, name, peak)
+    {
+        if (strcmp(name, "libraries") == 0)
+            continue;
+        fprintf(out, "  %-10s", name);
+        for (int c = 0; c < 4; c++)
+            fprintf(out, " %12.3f",
+                    units_mib((uint64_t)json_integer_at(peak, columns[c])));
+        fputc('\n', out);
+    }
+}
+
+static void print_plan(const json_t *plan, FILE *out)
+{
+    const struct look look = look_of_stdout();
+    const json_t *device = json_object_get(plan, "device");
+    bool on_gpu = strcmp(json_text_of(device, "backend", ""), "cuda") == 0;
+    fill_print(
+            &look, plan,
+            "model    {model|s}, {parameters.all_parameters|w} parameters "
+            "({parameters.trainable_parameters|w} trained)\n",
+            out);
+    fill_print(
+            &look, device,
+            on_gpu ? "device   cuda[: {name|s}][, of another machine: "
+                     "{no_gpu|s}]\n"
+                   : "device   cpu[: {no_gpu|s}; for a machine with GPUs add "
+                     "--set device.backend=cuda]\n",
+            out);
+    fill_print(&look, plan, layout, out);
+    print_memories(&look, plan, out);
+    fill_print(&look, plan, figures, out);
+    print_peaks(json_object_get(plan, "phases"), out);
+}
+
 static void tell(
         const struct cli_args *args, const struct train_job *job,
         const struct job_plan *plan, const struct plan_advice *advice,
         const struct plan_machine *machine)
 {
     struct output output;
+    json_t *json = job_plan_json(plan, NULL);
+    json_object_set_new(json, "predicted", plan_advice_json(advice, machine));
+    json_object_set_new(json, "phases", plan_peaks_json(job, plan));
     if (cli_wants_json(args)) {
-        json_t *json = job_plan_json(plan, NULL);
-        json_object_set_new(
-                json, "predicted", plan_advice_json(advice, machine));
-        json_object_set_new(json, "phases", plan_peaks_json(job, plan));
         output_json(json);
-        json_decref(json);
-        return;
+    } else {
+        FILE *stream = output_begin(&output);
+        print_plan(json, stream);
+        plan_advice_print(advice, plan, machine, stream);
+        output_end(&output);
     }
-    FILE *stream = output_begin(&output);
-    job_plan_print(plan, stream);
-    plan_peaks_print(job, plan, stream);
-    plan_advice_print(advice, plan, machine, stream);
-    output_end(&output);
+    json_decref(json);
 }
 
 static enum zd_status plan_one(

@@ -321,7 +321,7 @@ ok "  and this machine's" eval \
     "call 69 plan --job job.toml --world 1 --set train.per_device_train_batch_size=16777216 && has \"of this machine's memory$\" err"
 ok 'limits are printed with what is planned' eval 'call 0 plan --job job.toml --world 1 --set device.memory_limit=128MiB \
     --set device.host_memory_limit=64MiB --set offload.optimizer=cpu &&
-    has "^  device .* of 128.000 .device.memory_limit.$" out && has "^  host .*, with pinned [0-9.]+ of 64.000 .device.host_memory_limit.$" out && [ ! -s err ]'
+    has "^  device takes .* of 128.000 .device.memory_limit.$" out && has "^  host takes [0-9.]+ of 64.000 .device.host_memory_limit.$" out && [ ! -s err ]'
 ok 'limits of another machine: planned, with a warning about this one' eval 'call 0 plan --job job.toml --world 1 --set device.memory_limit=0.1PB \
     --set device.host_memory_limit=100TB --set train.per_device_train_batch_size=8388608 &&
     [ $(wc -l <err) = 3 ] && has "this machine has .* a run here would be refused" err'
@@ -358,7 +358,7 @@ ok 'what auto chose' eval 'call 0 plan --job job.toml --world 1 --set train.grad
     --set train.gradient_accumulation_steps=2 --set optim.name=adamw_8bit &&
     has "^         gradient checkpointing none .by auto., gradients of 2 micro-batches added up on the device .by auto.$" out &&
     has "^         optimizer adamw_8bit, 8-bit states, fp32 master weights$" out &&
-    has "^         optimizer states on the host, parameters on the device, residual streams on the device$" out'
+    has "^         offload of optimizer: cpu, params: none, activations: none$" out'
 ok '  and with less room' eval 'call 0 plan --job job.toml --world 1 --set train.gradient_checkpointing=auto --set offload.optimizer=cpu \
     --set train.gradient_accumulation_steps=2 --set device.memory_limit=11MiB &&
     has "checkpointing (full|sqrt) .by auto., gradients of 2 micro-batches added up on the host .by auto.$" out'

@@ -125,7 +125,7 @@ static void peaks_of(
     out[PHASE_EXPORT].bytes[DISK] = export_bytes(job, plan);
 }
 
-/* --- as JSON and as text -------------------------------------------------- */
+/* --- as JSON -------------------------------------------------------------- */
 
 json_t *plan_peaks_json(
         const struct train_job *job, const struct job_plan *plan)
@@ -149,26 +149,4 @@ json_t *plan_peaks_json(
                     "{s:I, s:I}", "device", (json_int_t)plan->context_bytes,
                     "host", (json_int_t)LIBRARIES_BYTES));
     return json;
-}
-
-void plan_peaks_print(
-        const struct train_job *job, const struct job_plan *plan, FILE *stream)
-{
-    struct peak peaks[PHASES];
-    peaks_of(job, plan, peaks);
-    fprintf(stream,
-            "peaks of a rank (MiB; %d more of the host for program and "
-            "libraries), files of all ranks:\n  %-10s",
-            LIBRARIES_BYTES >> 20, "");
-    for (int c = 0; c < COLUMNS; c++)
-        fprintf(stream, " %12s", columns[c]);
-    fputc('\n', stream);
-    for (int phase = 0; phase < PHASES; phase++) {
-        if (!peaks[phase].happens)
-            continue;
-        fprintf(stream, "  %-10s", phase_names[phase]);
-        for (int c = 0; c < COLUMNS; c++)
-            fprintf(stream, " %12.3f", units_mib(peaks[phase].bytes[c]));
-        fputc('\n', stream);
-    }
 }

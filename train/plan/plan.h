@@ -117,7 +117,6 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken);
 json_t *job_plan_parameters(const struct job_plan *plan);
 /* "bf16": how what does not train is held; NULL: all does. */
 const char *job_plan_base_format(const struct job_plan *plan);
-void job_plan_print(const struct job_plan *plan, FILE *stream);
 /* Bytes that each of `local_size` ranks can have of this machine's memory, and
  * those that a rank of the plan takes, on the CPU device and besides. */
 uint64_t job_machine_memory(int local_size);
@@ -131,8 +130,6 @@ uint64_t job_plan_memory(const struct job_plan *plan);
  * reference. */
 json_t *plan_peaks_json(
         const struct train_job *job, const struct job_plan *plan);
-void plan_peaks_print(
-        const struct train_job *job, const struct job_plan *plan, FILE *stream);
 
 /* The shards of a checkpoint, of all ranks, without their headers. */
 uint64_t plan_checkpoint_bytes(
