@@ -29,6 +29,9 @@ static enum zd_status refuse(struct mesh_sizes sizes, int world)
                 "parallel.dp_replicate_size = %d does not divide the %d rank%s "
                 "of the job",
                 replicate, world, world == 1 ? "" : "s");
+    if (replicate == 1 && world % sizes.shard == 0)
+        return zd_fail_help(
+                "parallel.dp_replicate_size = %d", world / sizes.shard);
     if (world % replicate == 0)
         return zd_fail_help("parallel.dp_shard_size = %d", world / replicate);
     while (replicate > world || world % replicate)
@@ -87,11 +90,17 @@ struct mesh_group mesh_samples(struct mesh mesh, int rank)
             .stride = 1};
 }
 
+struct mesh_place mesh_place(struct mesh mesh, int rank)
+{
+    return (struct mesh_place){
+            .replicate = mesh_group(mesh, MESH_REPLICATE, rank).place,
+            .shard = mesh_group(mesh, MESH_SHARD, rank).place};
+}
+
 int mesh_part(struct mesh mesh, int rank)
 {
-    struct mesh_group shard = mesh_group(mesh, MESH_SHARD, rank);
-    struct mesh_group replicate = mesh_group(mesh, MESH_REPLICATE, rank);
-    return shard.place * replicate.size + replicate.place;
+    struct mesh_place place = mesh_place(mesh, rank);
+    return place.shard * mesh.replicate + place.replicate;
 }
 
 bool mesh_is_within(struct mesh mesh, enum mesh_role role, int host_ranks)

@@ -42,6 +42,10 @@ struct mesh_group { /* of one rank */
     int stride;
 };
 
+struct mesh_place {               /* of one rank on each axis */
+    int replicate, shard, cp, tp; /* cp, tp: of one rank so far */
+};
+
 /* Can a world be nodes of so many neighboring ranks? */
 bool mesh_has_nodes(int world, int node);
 /* All ranks are one SHARD. node 0: one level. The last node is smaller where
@@ -53,6 +57,7 @@ enum zd_status mesh_cut(
 struct mesh_group mesh_group(struct mesh mesh, enum mesh_role role, int rank);
 /* All that see samples of their own. */
 struct mesh_group mesh_samples(struct mesh mesh, int rank);
+struct mesh_place mesh_place(struct mesh mesh, int rank);
 /* Which part of the states of a segment is this rank's: 0 .. world - 1, in the
  * order of the segment's elements. */
 int mesh_part(struct mesh mesh, int rank);

@@ -97,6 +97,8 @@ static const char layout[] =
         "{layout.dtype|s}, batch {layout.per_device_train_batch_size|w} x "
         "{layout.gradient_accumulation_steps|w} x {world|w} = "
         "{layout.global_batch|w} sequences\n"
+        "[         {mesh.replicate|>} replicas of {mesh.shard|w} "
+        "shard{mesh.shard|p}\n]"
         "         gradient checkpointing {layout.gradient_checkpointing|s}"
         "[{layout.by_auto.gradient_checkpointing|?} (by auto)]"
         "[, MLP in {layout.tiled_mlp|>} pieces]"
@@ -115,6 +117,9 @@ static const char layout[] =
         "{collectives.ranks_per_node|w} ranks][: {collectives.lacks|s}]"
         "[{collectives.nodes|.}\n]"
         "each rank holds (MiB):\n";
+
+static const char wire[] =
+        "  {group|s}, {level|s}: {operation|s} {bytes_per_step|w}\n";
 
 static const char figures[] =
         "[host bytes per trained parameter {bytes_per_parameter.host|2}\n]"
@@ -137,7 +142,9 @@ static const char figures[] =
         "each rank sends per step (bytes): reduce-scatter "
         "{wire_bytes_per_step.reduce_scatter|w}, all-gather "
         "{wire_bytes_per_step.all_gather|w}, all-reduce "
-        "{wire_bytes_per_step.all_reduce|w}\n"
+        "{wire_bytes_per_step.all_reduce|w}\n";
+
+static const char rest[] =
         "gradients are reduced in {reduce_dtype|s}\n"
         "[checkpoints are written while training waits: "
         "{snapshot.why_none|s}\n]"
@@ -171,6 +178,16 @@ static void print_memories(
                 look, limit, " takes {takes|m} of {bytes|m} ({source|s})\n",
                 out);
     }
+}
+
+static void print_wire(const struct look *look, const json_t *plan, FILE *out)
+{
+    const json_t *ranks = json_object_get(plan, "ranks");
+    size_t i;
+    json_t *row;
+    json_array_foreach(
+            json_object_get(json_array_get(ranks, 0), "wire"), i, row)
+            fill_print(look, row, wire, out);
 }
 
 static void print_peaks(const json_t *phases, FILE *out)
@@ -212,6 +229,9 @@ static void print_plan(const json_t *plan, FILE *out)
     fill_print(&look, plan, layout, out);
     print_memories(&look, plan, out);
     fill_print(&look, plan, figures, out);
+    if (fill_number(plan, "mesh.replicate") > 1)
+        print_wire(&look, plan, out);
+    fill_print(&look, plan, rest, out);
     print_peaks(json_object_get(plan, "phases"), out);
 }
 

@@ -62,6 +62,11 @@ static void tell_ranks(const struct train_banner *banner)
             banner->world, banner->local_size, banner->threads,
             banner->threads == 1 ? "" : "s", banner->job->zero.stage,
             banner->kernels);
+    struct mesh mesh = banner->plan->mesh;
+    if (mesh.replicate > 1)
+        zd_log_info(
+                "  mesh     %d replicas of %d shard%s", mesh.replicate,
+                mesh.shard, mesh.shard == 1 ? "" : "s");
     bool has_disk = arena->bytes[ARENA_DISK] > 0;
     zd_log_info(
             "  memory   %s device + %s host%s%s%s per rank",

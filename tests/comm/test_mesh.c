@@ -68,6 +68,7 @@ Test(mesh, sizes_that_are_not_the_world_are_refused_with_some_that_are)
         const char *fix;
     } cases[] = {
             {2, 3, 8, "parallel.dp_shard_size = 4"},
+            {1, 4, 8, "parallel.dp_replicate_size = 2"},
             {3, -1, 8, "parallel.dp_replicate_size = 2"},
             {3, 3, 8,
              "parallel.dp_replicate_size = 2 and parallel.dp_shard_size = "

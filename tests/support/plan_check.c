@@ -15,6 +15,35 @@ json_t *plan_check_open(const char *dir)
     return json_parse_file(path, 1 << 24, &plan) == ZD_OK ? plan : NULL;
 }
 
+static json_int_t sent_in(const json_t *rank, const char *operation)
+{
+    size_t i;
+    json_t *row;
+    json_int_t bytes = 0;
+    json_array_foreach(json_object_get(rank, "wire"), i, row)
+    {
+        const json_t *name = json_object_get(row, "operation");
+        if (strcmp(json_string_value(name), operation) == 0)
+            bytes += json_integer_value(json_object_get(row, "bytes_per_step"));
+    }
+    return bytes;
+}
+
+/* The rows of a rank's groups add up to what it sends in all. */
+static bool groups_add_up(const json_t *plan)
+{
+    const json_t *rank = json_array_get(json_object_get(plan, "ranks"), 0);
+    const char *operation;
+    json_t *bytes;
+    bool same = true;
+    json_object_foreach(
+            json_object_get(plan, "wire_bytes_per_step"), operation, bytes)
+    {
+        same = same && sent_in(rank, operation) == json_integer_value(bytes);
+    }
+    return same;
+}
+
 struct planned_wire plan_check_wire(const json_t *plan)
 {
     const json_t *wire = json_object_get(plan, "wire_bytes_per_step");
@@ -41,7 +70,8 @@ static bool rows_have(const char *dir, const char *key, double want, int rows)
 bool plan_check_sent(const json_t *plan, const char *dir, int rows)
 {
     struct planned_wire wire = plan_check_wire(plan);
-    return rows_have(dir, "reduce_scatter", wire.reduce_scatter, rows) &&
+    return groups_add_up(plan) &&
+           rows_have(dir, "reduce_scatter", wire.reduce_scatter, rows) &&
            rows_have(dir, "all_gather", wire.all_gather, rows) &&
            rows_have(dir, "all_reduce", wire.all_reduce, rows);
 }

@@ -15,9 +15,10 @@
  * cannot be read. New reference. */
 static json_t *summary(const char *path)
 {
-    static const char *const keys[] = {
-            "step",     "world",     "stage",      "files",   "tensors",
-            "progress", "optimizer", "parameters", "adapter", "base"};
+    static const char *const keys[] = {"step",     "world",     "mesh",
+                                       "stage",    "files",     "tensors",
+                                       "progress", "optimizer", "parameters",
+                                       "adapter",  "base"};
     size_t i;
     json_int_t bytes = 0;
     json_t *manifest, *file, *row = json_object();

@@ -254,13 +254,15 @@ json_t *manifest_build(
 {
     json_t *progress = progress_json(state);
     json_t *steps = steps_json(writer, state);
+    struct mesh mesh = writer->plan->mesh;
     int format = steps ? CHECKPOINT_FORMAT : CHECKPOINT_FORMAT - 1;
     return json_pack(
-            "{s:i, s:s, s:I, s:i, s:i, s:o, s:o*, s:I, s:o, s:o, s:o, "
+            "{s:i, s:s, s:I, s:i, s:o*, s:i, s:o, s:o*, s:I, s:o, s:o, s:o, "
             "s:o, s:s, "
             "s:b, s:s*, s:b, s:o*, s:o*, s:o*, s:{s:I, s:I}, s:[]}",
             "format", format, "zerod", ZD_VERSION, "step",
-            (json_int_t)state->step, "world", comm_size(writer->comm), "stage",
+            (json_int_t)state->step, "world", comm_size(writer->comm), "mesh",
+            mesh.replicate > 1 ? job_mesh_json(mesh) : NULL, "stage",
             writer->job->zero.stage, "progress", progress, "live",
             manifest_live(&state->live, &writer->job->train), "last_event",
             (json_int_t)writer->last_event, "data",

@@ -15,6 +15,7 @@
 #include "base/file/json.h"
 #include "base/memory/arena.h"
 #include "base/status.h"
+#include "comm/mesh.h"
 
 enum train_command_kind {
     COMMAND_CHECKPOINT, /* also with save_strategy = "no" */
@@ -148,6 +149,7 @@ json_t *train_gpu_json(const struct train_gpu_report *gpu);
  * two seconds at most, and before the first step. Plain bytes: gathered. */
 struct train_rank_report {
     int rank, local_rank, pid, threads;
+    struct mesh_place mesh;
     char host[64];
     char device[64]; /* "cpu", or a GPU's UUID */
     char cpus[64];   /* "0-15", cut with ".." */

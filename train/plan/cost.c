@@ -164,9 +164,11 @@ static void add_bytes(
             continue;
         if (!zero->params_cut)
             cost->spread += bytes;
+        if (zero->states_cut && !zero->params_on_host)
+            cost->rejoin += bytes / zero->shards;
         cost->grads += (double)segment->count;
         cost->update +=
-                (double)(zero->states_cut ? segment->shard_count : segment->count);
+                (double)(zero->states_cut ? segment->part_count : segment->count);
     }
 }
 
@@ -234,16 +236,20 @@ struct unit_cost cost_unit(const struct costs *costs, int unit)
 
 /* --- between ranks, and the update ---------------------------------------- */
 
-double cost_wire(const struct costs *costs, double bytes)
+double cost_wire(const struct costs *costs, enum zero_group group, double bytes)
 {
     const struct plan_machine *machine = costs->machine;
-    double world = costs->plan->world,
-           node = costs->plan->node_sizes[ZERO_WORLD];
-    if (world < 2 || bytes <= 0)
+    const struct job_plan *plan = costs->plan;
+    double ranks =
+            group == ZERO_SHARD ? plan->zero.shards : plan->zero.replicas;
+    double node = plan->node_sizes[group];
+    if (ranks < 2 || bytes <= 0)
         return 0;
-    if (node < 1 || node > world)
-        node = world;
-    double nodes = world / node, share = bytes / world;
+    if (node < 1 || node > ranks)
+        node = ranks;
+    if (node == ranks && ranks < plan->world && !plan->is_within[group])
+        node = 1; /* one level, over the network */
+    double nodes = ranks / node, share = bytes / ranks;
     return machine->latency * ((node - 1) + (nodes - 1)) +
            share * nodes * (node - 1) / machine->inside +
            share * (nodes - 1) / machine->between;

@@ -31,15 +31,17 @@ struct unit_cost {
     double round;    /* seconds: its gradient to the compute type */
     double gather;   /* bytes of all its parameters that are cut */
     double spread;   /* .. that are gathered after an update */
+    double rejoin;   /* .. of the shard whose parts replicas have updated */
     double grads;    /* elements of its gradient */
     double update;   /* .. that this rank updates */
     double residual; /* bytes of its input that go to the host */
 };
 struct unit_cost cost_unit(const struct costs *costs, int unit);
 
-/* A collective over so many bytes, all ranks' together: within nodes, and in
- * two levels between them. */
-double cost_wire(const struct costs *costs, double bytes);
+/* A collective of a group (not the world) over so many bytes, all its ranks'
+ * together: within nodes, and in two levels between them. */
+double cost_wire(
+        const struct costs *costs, enum zero_group group, double bytes);
 /* The norm of what this rank holds of the gradient, and its exchange. */
 double cost_norm(const struct costs *costs);
 /* Updates of `count` elements, on the device and on the host. */

@@ -72,6 +72,18 @@ static int node_size_of(const struct job_plan *plan, enum mesh_role role)
     return least;
 }
 
+static void settle_groups(struct job_plan *plan)
+{
+    const enum mesh_role roles[ZERO_WORLD] = {
+            [ZERO_SHARD] = MESH_SHARD, [ZERO_REPLICATE] = MESH_REPLICATE};
+    for (int g = 0; g < ZERO_WORLD; g++) {
+        plan->node_sizes[g] = node_size_of(plan, roles[g]);
+        plan->is_within[g] =
+                mesh_is_within(plan->mesh, roles[g], plan->local_size);
+    }
+    plan->is_within[ZERO_WORLD] = plan->local_size >= plan->world;
+}
+
 /* How collectives will travel. */
 static enum zd_status plan_transport(
         const struct train_job *job, int local_size, const struct comm *comm,
@@ -83,8 +95,7 @@ static enum zd_status plan_transport(
         plan->transport = comm_transport(comm);
         plan->node_sizes[ZERO_WORLD] = comm_mesh(comm).node;
     }
-    plan->node_sizes[ZERO_SHARD] = node_size_of(plan, MESH_SHARD);
-    plan->node_sizes[ZERO_REPLICATE] = node_size_of(plan, MESH_REPLICATE);
+    settle_groups(plan);
     return ZD_OK;
 }
 

@@ -50,6 +50,7 @@ struct job_plan {
     int local_size;                /* ranks that share a host's memory */
     enum comm_transport transport; /* of collectives, and .. */
     int node_sizes[ZERO_GROUPS];   /* .. ranks of a node in two levels */
+    bool is_within[ZERO_GROUPS];   /* each group's ranks share a host */
     enum device_backend backend;   /* resolved */
     const char *no_gpu; /* why there is none here, where one was asked for or
                            would have been taken; NULL; static */
@@ -112,6 +113,8 @@ enum zd_status job_plan_vocabulary(
 /* The object of plan.json. `taken`: the arena of a run, or NULL. New reference.
  */
 json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken);
+/* {"replicate", "shard", "cp", "tp"}: the sizes. New reference. */
+json_t *job_mesh_json(struct mesh mesh);
 /* How many elements the model has and how many train; with adapters what they
  * are and how the base is held. New reference. */
 json_t *job_plan_parameters(const struct job_plan *plan);

@@ -24,13 +24,14 @@
 enum { MICROS_MAX = 3, GAPS = 32 };
 
 const char *const plan_resource_names[PLAN_RESOURCES] = {
-        "compute", "wire", "to host", "to device", "host", "disk"};
+        "compute", "wire", "replicas", "to host", "to device", "host", "disk"};
 const char *const plan_part_names[PLAN_PARTS] = {
         "forward", "backward", "reduce", "update", "gather"};
 
 struct unit_state {
     struct unit_cost cost;
-    double made;   /* when its parameters were updated where they live */
+    double made;   /* when its parameters were updated where they live, and
+                      this rank's shard of them is complete */
     double spread; /* .. and gathered, at stages 1 and 2; 0: not yet */
 };
 
@@ -102,10 +103,14 @@ static void compute(struct schedule *s, double ready, double seconds)
 }
 
 /* A collective over so many bytes. On the CPU the training thread runs it. */
-static double collect(struct schedule *s, double ready, double bytes)
+static double collect(
+        struct schedule *s, enum zero_group group, double ready, double bytes)
 {
-    double seconds = cost_wire(&s->costs, bytes);
-    double done = use(s, PLAN_WIRE, ready, seconds);
+    if (group == ZERO_REPLICATE && s->plan->zero.replicas == 1)
+        return ready; /* it waits for nothing */
+    double seconds = cost_wire(&s->costs, group, bytes);
+    double done = use(
+            s, group == ZERO_SHARD ? PLAN_WIRE : PLAN_REPLICAS, ready, seconds);
     if (s->machine->shares_cores && seconds > 0)
         s->now = fmax(s->now, ready) + seconds;
     return done;
@@ -123,13 +128,15 @@ static double fetch(struct schedule *s, int unit, double begin)
 {
     const struct zero_plan *zero = &s->plan->zero;
     const struct unit_cost *cost = &s->units[unit].cost;
-    double shard = cost->gather / s->plan->world;
+    double part = cost->gather / s->plan->world;
     double ready = fmax(begin, s->units[unit].made);
     if (zero->request.offload.params == OFFLOAD_NVME)
-        ready = use(s, PLAN_DISK, ready, shard / s->machine->disk);
-    if (zero->params_on_host)
-        ready = copy_up(s, ready, shard);
-    return collect(s, ready, cost->gather);
+        ready = use(s, PLAN_DISK, ready, part / s->machine->disk);
+    if (zero->params_on_host) {
+        ready = copy_up(s, ready, part);
+        ready = collect(s, ZERO_REPLICATE, ready, cost->gather / zero->shards);
+    }
+    return collect(s, ZERO_SHARD, ready, cost->gather);
 }
 
 /* Stage 3: gathers up to that of move `end` which may begin once move i is
@@ -162,7 +169,7 @@ static void spread_until(struct schedule *s, int end)
             s->now = fmax(s->now, at->made);
         if (!(at->cost.spread > 0))
             continue;
-        at->spread = collect(s, at->made, at->cost.spread);
+        at->spread = collect(s, ZERO_SHARD, at->made, at->cost.spread);
         if (!s->plan->zero.request.options.overlap_comm)
             s->now = fmax(s->now, at->spread);
     }
@@ -237,7 +244,7 @@ static void update_on_host(struct schedule *s, int unit, double begin)
                                        count / all / s->machine->disk));
     if (!plan->zero.params_on_host)
         done = copy_up(s, done, count * (double)dtype_bytes(request->dtype));
-    at->made = done;
+    at->made = collect(s, ZERO_REPLICATE, done, at->cost.rejoin);
 }
 
 /* A unit's gradient is complete: rounded, reduced if it is time, and brought
@@ -252,9 +259,13 @@ static void give_gradient(struct schedule *s, int unit, bool is_last)
     compute(s, 0, cost->round);
     double done = s->now;
     if (zero->grads_cut || is_last)
-        done = collect(s, done, bytes);
-    if (is_last && !zero->states_cut)
-        done = collect(s, done, bytes);
+        done = collect(s, ZERO_SHARD, done, bytes);
+    if (zero->grads_pass || is_last)
+        done = collect(s, ZERO_REPLICATE, done, bytes / zero->shards);
+    if (is_last && !zero->states_cut) {
+        done = collect(s, ZERO_REPLICATE, done, bytes / zero->shards);
+        done = collect(s, ZERO_SHARD, done, bytes);
+    }
     if (zero->states_on_host && (zero->grads_pass || is_last)) {
         double held = zero->states_cut ? bytes / s->plan->world : bytes;
         done = use(s, PLAN_DOWN, done, held / s->machine->link);
@@ -345,8 +356,10 @@ static void update_here(struct schedule *s)
         s->now = fmax(
                 s->now, use(s, PLAN_DOWN, begin, spilled / s->machine->link));
     }
+    double made = s->now;
     for (int u = 0; u <= head_of(s); u++)
-        s->units[u].made = s->now;
+        s->units[u].made =
+                collect(s, ZERO_REPLICATE, made, s->units[u].cost.rejoin);
 }
 
 static void lay_update(struct schedule *s)

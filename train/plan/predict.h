@@ -9,11 +9,12 @@
 #include "train/plan/plan.h"
 
 enum plan_resource {
-    PLAN_COMPUTE, /* the device */
-    PLAN_WIRE,    /* collectives */
-    PLAN_DOWN,    /* copies to the host, and .. */
-    PLAN_UP,      /* .. to the device */
-    PLAN_HOST,    /* updates there */
+    PLAN_COMPUTE,  /* the device */
+    PLAN_WIRE,     /* collectives over shards, and .. */
+    PLAN_REPLICAS, /* .. between replicas */
+    PLAN_DOWN,     /* copies to the host, and .. */
+    PLAN_UP,       /* .. to the device */
+    PLAN_HOST,     /* updates there */
     PLAN_DISK,
     PLAN_RESOURCES
 };

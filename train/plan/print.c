@@ -61,7 +61,7 @@ static uint64_t elements_held(const struct zero_plan *zero)
     for (int s = 0; s < zero->segment_count; s++) {
         const struct zero_segment *segment = &zero->segments[s];
         struct zero_extent extent = {.id = -1};
-        size_t end = zero->states_cut ? segment->shard_count : segment->count;
+        size_t end = zero->states_cut ? segment->part_count : segment->count;
         while (segment->trainable && zero_extent_next(zero, s, 0, end, &extent))
             count += extent.count;
     }
@@ -76,7 +76,7 @@ static uint64_t elements_fetched(const struct zero_plan *zero)
         const struct zero_move *move = &zero->train_moves[m];
         for (int s = zero->unit_segments[move->unit];
              move->gather && s < zero->unit_segments[move->unit + 1]; s++)
-            count += zero->segments[s].shard_count;
+            count += zero->segments[s].part_count;
     }
     return count;
 }
@@ -201,18 +201,54 @@ static json_t *arenas_json(
     return arenas;
 }
 
-/* Every rank holds the same bytes: shards are padded to equal length. So all
- * have one object. */
+/* What a rank sends in a step. */
+static json_t *wire_json(const struct job_plan *plan)
+{
+    json_t *rows = json_array();
+    for (enum zero_group g = ZERO_SHARD; g < ZERO_GROUPS; g++) {
+        const struct comm_counters *sent = &plan->zero.wire.group[g];
+        const struct {
+            const char *operation;
+            uint64_t bytes;
+        } operations[] = {
+                {"reduce_scatter", sent->reduce_scatter},
+                {"all_gather", sent->all_gather},
+                {"all_reduce", sent->all_reduce}};
+        for (int i = 0; i < 3; i++)
+            if (operations[i].bytes)
+                json_array_append_new(
+                        rows, json_pack(
+                                      "{s:s, s:s, s:I, s:s}", "group",
+                                      zero_group_name(g), "operation",
+                                      operations[i].operation, "bytes_per_step",
+                                      (json_int_t)operations[i].bytes, "level",
+                                      plan->is_within[g] ? "node" : "between"));
+    }
+    return rows;
+}
+
+/* Every rank holds and sends the same bytes: parts are padded to equal length.
+ * So all have one object. */
 static json_t *ranks_json(
         const struct job_plan *plan, const struct arena *taken)
 {
     json_t *ranks = json_array();
-    json_t *arenas = arenas_json(&plan->arena, taken);
+    json_t *arenas = arenas_json(&plan->arena, taken), *wire = wire_json(plan);
     for (int rank = 0; rank < plan->world; rank++)
         json_array_append_new(
-                ranks, json_pack("{s:i, s:O}", "rank", rank, "arenas", arenas));
+                ranks, json_pack(
+                               "{s:i, s:O, s:O}", "rank", rank, "arenas",
+                               arenas, "wire", wire));
     json_decref(arenas);
+    json_decref(wire);
     return ranks;
+}
+
+json_t *job_mesh_json(struct mesh mesh)
+{
+    return json_pack(
+            "{s:i, s:i, s:i, s:i}", "replicate", mesh.replicate, "shard",
+            mesh.shard, "cp", 1, "tp", 1);
 }
 
 static json_t *layout_json(const struct job_plan *plan)
@@ -320,9 +356,10 @@ json_t *job_plan_json(const struct job_plan *plan, const struct arena *taken)
     json_t *per_parameter = json_object();
     set_per_parameter(plan, per_parameter);
     json_t *json = json_pack(
-            "{s:s, s:i, s:i, s:o, s:o, s:s, s:{s:s, s:s*, s:s*}, s:o, s:o, "
-            "s:{s:I, s:s?}, s:o, s:s*}",
-            "model", model, "world", plan->world, "stage",
+            "{s:s, s:i, s:o, s:i, s:o, s:o, s:s, s:{s:s, s:s*, s:s*}, s:o, "
+            "s:o, s:{s:I, s:s?}, s:o, s:s*}",
+            "model", model, "world", plan->world, "mesh",
+            job_mesh_json(plan->mesh), "stage",
             plan->zero.request.options.stage, "layout", layout_json(plan),
             "ranks", ranks_json(plan, taken), "reduce_dtype",
             dtype_name(plan->zero.grad_dtype), "device", "backend",

@@ -188,6 +188,10 @@ static double resident_gib_of(const void *from, int i)
 static const struct metric rank_rows[] = {
 {"rank", AT(INT, rank)},
 {"local_rank", AT(INT, local_rank)},
+{"mesh.replicate", AT(INT, mesh.replicate)},
+{"mesh.shard", AT(INT, mesh.shard)},
+{"mesh.cp", AT(INT, mesh.cp)},
+{"mesh.tp", AT(INT, mesh.tp)},
 {"host", AT(CHARS, host)},
 {"pid", AT(INT, pid)},
 {"device", AT(CHARS, device)},

@@ -118,6 +118,7 @@ static void fill(
     clock_gettime(CLOCK_REALTIME, &now);
     report->rank = comm_rank(trainer->comm);
     report->local_rank = comm_local_rank(trainer->comm);
+    report->mesh = mesh_place(trainer->plan.mesh, report->rank);
     report->pid = (int)getpid();
     report->threads = rank_device_threads(trainer->job, trainer->comm);
     snprintf(report->host, sizeof report->host, "%s", comm_host(trainer->comm));
