@@ -220,6 +220,9 @@ ENTRY_KEYS("data.eval"),
 {"zero", "overlap_comm", SCHEMA_BOOL, JOB(zero.overlap_comm), .help = "Start collectives early and wait for them late"},
 {"zero", "prefetch_bucket_size", SCHEMA_INT64, JOB(zero.prefetch_bucket_size), .flags = SCHEMA_AUTO, .min = 1, .max = COUNT_MAX, .aliases = "stage3_prefetch_bucket_size", .help = "Parameter elements gathered ahead (stage 3); auto: the next unit"},
 
+{"parallel", "dp_replicate_size", SCHEMA_INT, JOB(parallel.replicate), .min = 1, .max = 1 << 20, .aliases = "data_parallel_replicate_degree", .help = "Groups of ranks that each hold all shards; gathers stay within a group, masters and states are still cut over all ranks"},
+{"parallel", "dp_shard_size", SCHEMA_INT, JOB(parallel.shard), .flags = SCHEMA_AUTO | SCHEMA_ZERO | SCHEMA_NOT_ZERO, .min = -1, .max = 1 << 20, .aliases = "data_parallel_shard_degree", .help = "Neighboring ranks that cut parameters and gradients among them; auto (-1): all ranks / dp_replicate_size"},
+
 {"offload", "optimizer", SCHEMA_ENUM, JOB(offload.optimizer), .choices = tiers, .help = "Where master weights and moments are kept; with cpu and nvme the update runs on the host"},
 {"offload", "params", SCHEMA_ENUM, JOB(offload.params), .choices = tiers, .help = "Where parameters are kept between uses (stage 3, or one rank)"},
 {"offload", "activations", SCHEMA_ENUM, JOB(offload.activations), .choices = host_tiers, .help = "Where checkpointed layer inputs are kept until backward"},

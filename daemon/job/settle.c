@@ -92,6 +92,18 @@ static void settle_batch(struct job *job)
         tell_batch(job);
 }
 
+static void settle_mesh(struct job *job)
+{
+    static const char *const keys[] = {
+            "parallel.dp_shard_size", "parallel.dp_replicate_size"};
+    const struct mesh_sizes *sizes = &job->options.parallel;
+    struct mesh mesh;
+    if (job->world && !job_key(job, keys[0])->refused &&
+        !job_key(job, keys[1])->refused &&
+        mesh_cut(*sizes, job->world, &mesh) != ZD_OK)
+        job_take_record(job, keys[sizes->shard <= 0]);
+}
+
 /* Keys that mean nothing while another is as it is: comments of --print, and a
  * problem where they are given. nvme_path, [aio] and chunk_bytes (of paged
  * states too) tell of the machine and may stand in a job that does not use
@@ -139,5 +151,6 @@ void job_settle(struct job *job)
     job_settle_lora(job);
     job_settle_optim(job);
     settle_idle(job);
+    settle_mesh(job);
     settle_batch(job);
 }

@@ -7,7 +7,7 @@ run alone 0 --set zero.stage=0
 check "one rank, without mpirun" code_is 0
 
 for stage in 1 2 3; do
-    write_job eight-$stage | sed "\$a[zero]\nstage = $stage" >job.toml
+    write_job eight-$stage | sed "\$a[zero]\nstage = $stage\n[parallel]\ndp_replicate_size = $((4 >> stage - 1))" >job.toml
     name=eight-$stage code=0
     timeout -k 5 200 mpirun -np 8 zerod --job job.toml >$name.out 2>$name.err || code=$?
     check "mpirun -np 8 zerod --job job.toml, stage $stage, ends in bounded time" code_is 0
@@ -26,5 +26,9 @@ for dtype in fp32 bf16; do
     done
     "$local_run" job.toml 3 threads-$dtype zero.stage=3 train.dtype=$dtype 2>$dtype-3.err
     check "$dtype: 3 ranks over MPI have the bits of 3 threads" same_run $dtype-3 threads-$dtype/out
+    mesh=(zero.stage=3 parallel.dp_replicate_size=2 train.dtype=$dtype)
+    run mesh-$dtype 4 "${mesh[@]/#/--set=}"
+    "$local_run" job.toml 4 mesh-threads-$dtype "${mesh[@]}" 2>mesh-$dtype.err
+    check "$dtype: 2 replicas of 2 shards over MPI have the bits of threads" same_run mesh-$dtype mesh-threads-$dtype/out
 done
 plan

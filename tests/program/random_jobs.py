@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """random_jobs.py ZEROD LOCAL_RUN [--count N] [--seed S] [--only K] [--tight N]: random jobs on the CPU device. Prints TAP.
 
-Of each job (family, stage, world, types, optimizer, checkpointing, offload, adapters, batch, length, buckets), by a seed:
+Of each job (family, stage, world, mesh, types, optimizer, checkpointing, offload, adapters, batch, length, buckets), by a seed:
   what `zerod plan` says is what two steps take, to the byte, and they end with 0;
   with a limit below that it is either another job that fits ("auto", paged states) or refused, and then it is over the
   limit when it is forced; what a refusal suggests is accepted;
@@ -96,6 +96,8 @@ def draw(rng):
         job['sample.max_new_tokens'] = rng.choice([1, 12])
     job['checkpoint.save_strategy'] = rng.choice(['no', 'steps'])
     job['checkpoint.export'] = rng.choice(['none', 'peft' if adapts else 'hf'])
+    if world > 1 and rng.random() < .5:
+        job['parallel.dp_replicate_size'] = rng.choice([n for n in range(2, world + 1) if world % n == 0])
     return job, world
 
 

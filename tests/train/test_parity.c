@@ -2,7 +2,8 @@
  * PyTorch and PEFT (tests/reference/make_models.py, make_adapters.py).
  *
  *   test_parity FIXTURE          the folder below tests/fixtures: every stage
- *                                at worlds 1 to 4: losses, gradient norms,
+ *                                at worlds 1 to 4, of which the last
+ *                                replicates shards: losses, gradient norms,
  *                                final weights; losses in bf16, and in fp16
  *                                against those of fp32
  *   test_parity FIXTURE diagonal the same at fewer of both
@@ -35,9 +36,11 @@ static bool run(
         const struct expected *expected, const char *dir, int world, int stage,
         const char *more, const char *still_more)
 {
+    int replicas = world == 4 ? 2 : 1; /* of shards */
     return job_runs(
-            expected->job, dir, world, "zero.stage=%d %s %s %s", stage,
-            expected->sets, more, still_more);
+            expected->job, dir, world,
+            "zero.stage=%d parallel.dp_replicate_size=%d %s %s %s", stage,
+            replicas, expected->sets, more, still_more);
 }
 
 static double tolerance(const struct expected *expected, const char *name)

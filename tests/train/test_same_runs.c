@@ -83,12 +83,15 @@ static void try_row(
         const struct group *group, const char *row, const char **bases)
 {
     bool near = row[0] == '~';
+    char *rest;
+    long own = strtol(row + 1, &rest, 10); /* ranks of this run alone */
     for (int world = group->least; world <= group->most; world++) {
         char sets[TEXT] = "";
         const char *dir = job_threads_dir(), **base = &bases[world];
         add_sets(sets, group->common);
-        add_sets(sets, row + 1);
-        bool ran = job_runs(group->job, dir, world, "%s", sets);
+        add_sets(sets, rest);
+        bool ran = job_runs(
+                group->job, dir, own > 0 ? (int)own : world, "%s", sets);
         if (!ran)
             zd_error_print(stderr, zd_error_get());
         *base = *base ? *base : dir;

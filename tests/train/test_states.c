@@ -69,6 +69,15 @@ static void worlds_agree(const struct variant *v)
 static const char device[] = "offload.optimizer=none";
 static const char host[] = "offload.optimizer=cpu";
 
+/* An even number of ranks replicates shards. */
+static const char *tier_of(int world, bool on_host)
+{
+    static const char *const replicated[] = {
+            "offload.optimizer=none parallel.dp_replicate_size=2",
+            "offload.optimizer=cpu parallel.dp_replicate_size=2"};
+    return world % 2 == 0 ? replicated[on_host] : on_host ? host : device;
+}
+
 static const char *saved_at(
         const struct variant *v, int world, int stage, const char *tier)
 {
@@ -123,8 +132,8 @@ static void states_move(const struct variant *v, int turn)
 {
     for (int a = 1; a <= 4; a++) {
         int b = (a + turn % 3) % 4 + 1;
-        const char *was = (a + turn) % 2 ? device : host;
-        const char *is = a > 2 ? device : host;
+        const char *was = tier_of(a, (a + turn) % 2 == 0);
+        const char *is = tier_of(b, a <= 2);
         const char *from = saved_at(v, a, a - 1, was);
         const char *to = moved_to(from, v, b, (b + turn) % 4, is);
         if (a == 1)
