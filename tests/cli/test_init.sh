@@ -103,6 +103,7 @@ deepspeed|0|{"steps_per_print": 20}|^logging_steps = 20
 deepspeed|0|{"optimizer": {"type": "AdamW"}, "scheduler": {"type": "WarmupLR"}}|^learning_rate = 0.001 .*warmup_max_lr
 deepspeed|78|{"zero_optimization": {"stage": 2, "stagee": 1}}|zero_optimization.stagee = 1: unsupported key
 deepspeed|78|{"gradient_clipping": "much"}|max_grad_norm
+deepspeed|0|{"zero_optimization": {"stage": 3, "mics_shard_size": 8, "zero_hpz_partition_size": 1}}|^dp_shard_size = 8 .*mics_shard_size
 deepspeed|78|{"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2}|E0211
 deepspeed|78|{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "nvme", "nvme_path": "/n"}}}|offload_param.device = nvme
 deepspeed|65|{"train_batch_size": }|given:1:22
@@ -126,6 +127,7 @@ axolotl|65|[1, 2]\n|E0221
 axolotl|0|bf16: yes\nlearning_rate: 1e-4\nseed: 7\nsample_packing: off\n|^packing = false
 axolotl|0|bf16: yes\n|^dtype = "bf16"
 axolotl|0|sample_packing: true\n|^packing = "documents"
+axolotl|0|dp_shard_size: 4\ndp_replicate_size: 2\n|^dp_replicate_size = 2
 axolotl|0|tiled_mlp: true\n|^tiled_mlp = "auto"
 axolotl|0|tiled_mlp_num_shards: 4\ntiled_mlp: true\n|^tiled_mlp = 4
 axolotl|0|tiled_mlp_num_shards: 4\n|^#   tiled_mlp_num_shards: tiled_mlp is not true
