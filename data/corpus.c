@@ -148,18 +148,11 @@ enum zd_status corpus_open(
                                   : corpus_open_text(corpus, request, depth);
 }
 
-enum zd_status corpus_check(
-        const struct corpus *corpus, const atomic_bool *stop,
-        bool *is_sound_out)
+struct cache_limits corpus_limits(const struct corpus *corpus)
 {
-    struct cache_limits limits = {.ids = (uint64_t)corpus->vocab_size};
-    *is_sound_out = true;
-    if (corpus->list.is_tokens)
-        limits = (struct cache_limits){.tokens = corpus->count};
-    return corpus->cache.map
-                   ? token_cache_check(
-                             &corpus->cache, &limits, stop, is_sound_out)
-                   : ZD_OK;
+    return corpus->list.is_tokens
+                   ? (struct cache_limits){.tokens = corpus->count}
+                   : (struct cache_limits){.ids = (uint64_t)corpus->vocab_size};
 }
 
 void corpus_close(struct corpus *corpus)

@@ -70,10 +70,8 @@ enum zd_status corpus_open_text(
         enum corpus_depth depth);
 /* Is some of it text that the loss does not count, as prompts are? */
 bool corpus_has_masks(const struct corpus *corpus);
-/* Read its cache whole, until *stop: token_cache_check. */
-enum zd_status corpus_check(
-        const struct corpus *corpus, const atomic_bool *stop,
-        bool *is_sound_out);
+/* What its cache may hold. */
+struct cache_limits corpus_limits(const struct corpus *corpus);
 void corpus_close(struct corpus *corpus);
 
 /* Words [at, at + count). WORD_FIRST of word `at` is set when a document begins

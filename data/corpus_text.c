@@ -170,8 +170,7 @@ static void tell_notes(
 static enum zd_status write_growing(void *ctx, struct cache_writer *writer)
 {
     struct text_words *text = ctx;
-    const struct cache_limits limits = {
-            .ids = (uint64_t)text->corpus->vocab_size};
+    const struct cache_limits limits = corpus_limits(text->corpus);
     ZD_TRY(cache_writer_resume(writer, &limits, &text->units, &text->notes));
     enum zd_status status = write_text(text, writer);
     if (status == ZD_ERR_STOPPED && text->units > 0)
@@ -220,9 +219,7 @@ static enum zd_status open_words(
     struct corpus *corpus = text->corpus;
     const struct token_cache *cache = &corpus->cache;
     struct cache_content content = {
-            .key = corpus->key,
-            .limits = {.ids = (uint64_t)corpus->vocab_size},
-            .ctx = text};
+            .key = corpus->key, .limits = corpus_limits(corpus), .ctx = text};
     bool is_new, may_grow = request->growth && corpus->in_windows;
     ZD_TRY(text_key(text, false, corpus->key));
     content.write = may_grow && depth != CORPUS_LOOK ? NULL : write_text;

@@ -290,30 +290,32 @@ enum zd_status dataset_open(
 /* --- the cache, read whole beside the training -----------------------------
  */
 
+static void check_cache(
+        struct dataset *dataset, const struct token_cache *cache,
+        struct cache_limits limits)
+{
+    bool is_sound = true;
+    enum zd_status status = ZD_OK;
+    if (cache->map)
+        status = token_cache_check(cache, &limits, &dataset->stop, &is_sound);
+    if (status != ZD_OK)
+        zd_log_warning(
+                "the data cache could not be checked: %s",
+                zd_error_get()->what);
+    else if (!is_sound)
+        atomic_store(&dataset->damaged, cache->path);
+    zd_error_clear();
+}
+
 static void *check_caches(void *ctx)
 {
     struct dataset *dataset = ctx;
     /* lowest priority: it takes idle time only */
     setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
     for (int i = 0; i < dataset->part_count; i++) {
-        bool is_sound;
         const struct dataset_part *part = &dataset->parts[i];
-        const struct cache_limits limits = pack_limits(&part->pack);
-        const char *path = part->corpus.cache.path;
-        enum zd_status status =
-                corpus_check(&part->corpus, &dataset->stop, &is_sound);
-        if (status == ZD_OK && is_sound && part->index.map) {
-            path = part->index.path;
-            status = token_cache_check(
-                    &part->index, &limits, &dataset->stop, &is_sound);
-        }
-        if (status != ZD_OK)
-            zd_log_warning(
-                    "the data cache could not be checked: %s",
-                    zd_error_get()->what);
-        else if (!is_sound)
-            atomic_store(&dataset->damaged, path);
-        zd_error_clear();
+        check_cache(dataset, &part->corpus.cache, corpus_limits(&part->corpus));
+        check_cache(dataset, &part->index, pack_limits(&part->pack));
     }
     return NULL;
 }

@@ -18,33 +18,28 @@ static void add_path(struct match_list *list, const char *path)
     list->paths[list->count++] = zd_must(strdup(path));
 }
 
-/* Where `**` stands as a whole name, or NULL. */
-static const char *find_deep(const char *pattern)
-{
-    for (const char *at = pattern; (at = strstr(at, "**")); at++)
-        if ((at == pattern || at[-1] == '/') && (!at[2] || at[2] == '/'))
-            return at;
-    return NULL;
-}
-
-/* Every `**` is a whole name, and stands outside braces. */
-static enum zd_status check_deep(const char *pattern)
+/* *deep_out: where the first `**` is, or NULL. Each is a whole name, and stands
+ * outside braces. */
+static enum zd_status find_deep(const char *pattern, const char **deep_out)
 {
     int depth = 0;
+    *deep_out = NULL;
     for (const char *at = pattern; *at; at++) {
         depth += *at == '{' ? 1 : *at == '}' ? -1 : 0;
         if (strncmp(at, "**", 2) != 0)
             continue;
-        if (depth == 0 && find_deep(at) == at &&
-            (at == pattern || at[-1] == '/')) {
-            at++;
-            continue;
+        bool is_name =
+                (at == pattern || at[-1] == '/') && (!at[2] || at[2] == '/');
+        if (depth != 0 || !is_name) {
+            ZD_FAIL(ZD_ERR_CONFIG, "E0448",
+                    "%s: `**` must stand alone between slashes and outside of "
+                    "braces",
+                    pattern);
+            return zd_fail_help("data/**/*.jsonl: below data, at any depth");
         }
-        ZD_FAIL(ZD_ERR_CONFIG, "E0448",
-                "%s: `**` must stand alone between slashes and outside of "
-                "braces",
-                pattern);
-        return zd_fail_help("data/**/*.jsonl: below data, at any depth");
+        if (!*deep_out)
+            *deep_out = at;
+        at++;
     }
     return ZD_OK;
 }
@@ -130,7 +125,8 @@ static void match_deep(
 static void match_any(
         const char *pattern, bool files_only, struct match_list *list)
 {
-    const char *deep = find_deep(pattern);
+    const char *deep;
+    find_deep(pattern, &deep); /* match_files has checked it */
     if (deep)
         match_deep(pattern, deep, list);
     else
@@ -160,10 +156,11 @@ static void keep_each_once(struct match_list *list)
 enum zd_status match_files(const char *pattern, struct match_list *list_out)
 {
     struct match_list list = {0};
+    const char *deep;
     if (fs_exists(pattern)) { /* brackets in it may simply be a name's */
         add_path(&list, pattern);
     } else {
-        ZD_TRY(check_deep(pattern));
+        ZD_TRY(find_deep(pattern, &deep));
         match_any(pattern, false, &list);
     }
     keep_each_once(&list);

@@ -16,8 +16,8 @@ struct parquet_file {
     int fd;
     const char *path;
     uint64_t bytes;
-    uint64_t held; /* of all buffers */
-    int64_t row;   /* that is being read, from 1; 0: none yet */
+    uint64_t held;                /* of all buffers */
+    int64_t row;                  /* that is being read, from 1; 0: none yet */
     struct parquet_buffer packed; /* a page as it is stored, of any column */
 };
 

@@ -128,16 +128,6 @@ static void skip_elements(struct thrift *thrift)
     }
 }
 
-static void skip_map(struct thrift *thrift)
-{
-    uint64_t count = thrift_varint(thrift);
-    int types = count > 0 ? read_byte(thrift) : 0;
-    for (uint64_t i = 0; i < count && !thrift->is_bad; i++) {
-        thrift_skip(thrift, types >> 4);
-        thrift_skip(thrift, types & 15);
-    }
-}
-
 void thrift_skip(struct thrift *thrift, int type)
 {
     struct thrift_field field = {0};
@@ -164,11 +154,7 @@ void thrift_skip(struct thrift *thrift, int type)
         read_string(thrift, &bytes);
         break;
     case THRIFT_LIST:
-    case THRIFT_SET:
         skip_elements(thrift);
-        break;
-    case THRIFT_MAP:
-        skip_map(thrift);
         break;
     case THRIFT_STRUCT:
         while (thrift_next(thrift, &field))

@@ -1,5 +1,5 @@
 /* thrift.h - reads Thrift's compact protocol, in which Parquet keeps its footer
- * and the headers of its pages.
+ * and the headers of its pages. Parquet has no sets and maps in them.
  *
  * Source:  apache/thrift, doc/specs/thrift-compact-protocol.md.
  * Errors:  `is_bad` is set and stays; everything reads as 0 from then on.
@@ -22,8 +22,6 @@ enum thrift_type {
     THRIFT_DOUBLE = 7,
     THRIFT_BINARY = 8,
     THRIFT_LIST = 9,
-    THRIFT_SET = 10,
-    THRIFT_MAP = 11,
     THRIFT_STRUCT = 12
 };
 
