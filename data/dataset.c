@@ -146,14 +146,6 @@ static enum zd_status check_request(const struct dataset_request *request)
     return ZD_OK;
 }
 
-const char *dataset_chat_template(const struct dataset *dataset)
-{
-    for (int i = 0; i < dataset->part_count; i++)
-        if (dataset->parts[i].corpus.chat_template)
-            return dataset->parts[i].corpus.chat_template;
-    return NULL;
-}
-
 void dataset_tell_template(
         const struct dataset *dataset, const struct dataset_request *request,
         bool names)
@@ -162,7 +154,7 @@ void dataset_tell_template(
     const struct chat_choice choice = {
             options->chat_template, options->chat_file, request->template_date};
     struct chat *chat = NULL;
-    if (!dataset_chat_template(dataset) || !request->tokenizer)
+    if (!dataset_summary(dataset).chat_template || !request->tokenizer)
         return;
     if (chat_create(&choice, request->tokenizer, false, &chat) == ZD_OK && chat)
         chat_tell(chat, request->tokenizer, names);
@@ -366,52 +358,28 @@ void dataset_close(struct dataset *dataset)
     free(dataset);
 }
 
-int64_t dataset_samples(const struct dataset *dataset)
-{
-    return dataset->samples;
-}
-
-int64_t dataset_tokens(const struct dataset *dataset)
-{
-    int64_t tokens = 0;
-    for (int i = 0; i < dataset->part_count; i++)
-        tokens += (int64_t)dataset->parts[i].corpus.count;
-    return tokens;
-}
-
-const char *dataset_digest(const struct dataset *dataset)
-{
-    return dataset->digest;
-}
-
-int64_t dataset_bad_rows(const struct dataset *dataset)
-{
-    int64_t rows = 0;
-    for (int i = 0; i < dataset->part_count; i++)
-        rows += atomic_load(&dataset->parts[i].corpus.left_out);
-    return rows;
-}
-
-const char *dataset_order(const struct dataset *dataset)
-{
-    return !dataset->shuffle     ? "false"
-           : dataset->in_windows ? "windows"
-                                 : "true";
-}
-
-const char *dataset_packing(const struct dataset *dataset)
+struct dataset_summary dataset_summary(const struct dataset *dataset)
 {
     static const char *const names[] = {"false", "true", "documents", "auto"};
     enum data_packing packing = dataset->parts[0].corpus.packing;
-    for (int i = 1; i < dataset->part_count; i++)
-        if (dataset->parts[i].corpus.packing != packing)
+    struct dataset_summary summary = {
+            .samples = dataset->samples,
+            .sources = dataset->part_count,
+            .digest = dataset->digest,
+            .order = !dataset->shuffle     ? "false"
+                     : dataset->in_windows ? "windows"
+                                           : "true"};
+    for (int i = 0; i < dataset->part_count; i++) {
+        const struct corpus *corpus = &dataset->parts[i].corpus;
+        summary.tokens += (int64_t)corpus->count;
+        summary.bad_rows += atomic_load(&corpus->left_out);
+        if (!summary.chat_template)
+            summary.chat_template = corpus->chat_template;
+        if (corpus->packing != packing)
             packing = PACKING_AUTO;
-    return names[packing];
-}
-
-int dataset_sources(const struct dataset *dataset)
-{
-    return dataset->part_count;
+    }
+    summary.packing = names[packing];
+    return summary;
 }
 
 struct dataset_source dataset_source(const struct dataset *dataset, int index)

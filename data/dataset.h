@@ -158,30 +158,29 @@ void dataset_check_begin(struct dataset *dataset);
 void dataset_check_wait(struct dataset *dataset); /* until it is done */
 void dataset_close(struct dataset *dataset);
 
-/* M of an epoch; 0: not known, the text was not whole when it was opened */
-int64_t dataset_samples(const struct dataset *dataset);
+struct dataset_summary {
+    int64_t samples; /* M of an epoch; 0: not known, the text was not whole when
+                        it was opened */
+    int64_t tokens;  /* of all documents */
+    int64_t bad_rows; /* that on_bad_row left out so far */
+    int sources;      /* entries */
+    /* Of the tokens, the weights and what part is taken; the same on every host
+     * and for every cutoff_len and packing. */
+    const char *digest;
+    const char *order;   /* "true", "false" or "windows" */
+    const char *packing; /* "true", "false" or "documents", as all entries are
+                            packed; "auto": they differ */
+    const char *chat_template; /* its word in a job, or the path of its file;
+                                  NULL where nothing is a conversation */
+};
+/* Its texts are the dataset's. */
+struct dataset_summary dataset_summary(const struct dataset *dataset);
 /* One entry: its share of an epoch's samples, and how many it has. */
 struct dataset_source {
     double share;
     int64_t samples;
 };
-int dataset_sources(const struct dataset *dataset);
 struct dataset_source dataset_source(const struct dataset *dataset, int index);
-int64_t dataset_tokens(const struct dataset *dataset); /* of all documents */
-/* Of the tokens, the weights and what part is taken; the same on every host and
- * for every cutoff_len and packing. */
-const char *dataset_digest(const struct dataset *dataset);
-
-/* Rows that on_bad_row left out so far. */
-int64_t dataset_bad_rows(const struct dataset *dataset);
-/* "true", "false" or "windows". */
-const char *dataset_order(const struct dataset *dataset);
-/* "true", "false" or "documents", as all entries are packed; "auto": they
- * differ. */
-const char *dataset_packing(const struct dataset *dataset);
-/* Its word in a job, or the path of its file; NULL where nothing is a
- * conversation. */
-const char *dataset_chat_template(const struct dataset *dataset);
 /* Warn where the template is another than the model's own; `names`: and log
  * which it is. */
 void dataset_tell_template(

@@ -211,7 +211,7 @@ static enum zd_status print_totals(FILE *out, struct dataset *dataset)
 {
     const struct row_notes notes = dataset_notes(dataset);
     struct dataset_facts facts;
-    const char *chat = dataset_chat_template(dataset);
+    const char *chat = dataset_summary(dataset).chat_template;
     long long samples = (long long)dataset->samples;
     ZD_TRY(dataset_count(dataset, &facts));
     if (facts.documents >= 0)
@@ -220,7 +220,7 @@ static enum zd_status print_totals(FILE *out, struct dataset *dataset)
     fprintf(out,
             "%lld tokens, %lld sample%s of %d tokens; %.1f %% of the targets "
             "are trained\n",
-            (long long)dataset_tokens(dataset), samples,
+            (long long)dataset_summary(dataset).tokens, samples,
             samples == 1 ? "" : "s", dataset->T,
             facts.inputs > 0 ? 100 * facts.targets / facts.inputs : 0);
     if (facts.held_out > 0)
@@ -327,7 +327,7 @@ static json_t *totals_json(
         int64_t value;
     } counts[] = {
             {"documents", facts->documents},
-            {"tokens", dataset_tokens(dataset)},
+            {"tokens", dataset_summary(dataset).tokens},
             {"samples", dataset->samples},
             {"held_out_samples", facts->held_out},
             {"cutoff_len", dataset->T},
@@ -357,8 +357,8 @@ static json_t *totals_json(
                             facts->inputs > 0 ? facts->targets / facts->inputs
                                               : 0),
                     "split_targets", facts->split_targets, "packing",
-                    dataset_packing(dataset), "chat_template",
-                    dataset_chat_template(dataset), "tokenizer",
+                    dataset_summary(dataset).packing, "chat_template",
+                    dataset_summary(dataset).chat_template, "tokenizer",
                     tokenizer ? tokenizer_describe(tokenizer) : NULL,
                     "first_bad_rows", first, "rows", rows));
     return json;

@@ -188,7 +188,7 @@ static enum zd_status run_steps(struct trainer *trainer, bool *stopped_out)
         struct step_turn turn;
         struct zero_wire before = zero_wire(trainer->zero);
         ZD_TRY(trainer_step(trainer, &turn, &report));
-        report.bad_rows = dataset_bad_rows(trainer->train_data);
+        report.bad_rows = dataset_summary(trainer->train_data).bad_rows;
         /* a save that a signal asked for holds this step too, and its
          * evaluation, unless the run ends here and nothing was computed */
         if (turn.ran)

@@ -31,7 +31,7 @@ static bool has_file_prefix(
 static enum zd_status fix_steps(struct trainer *trainer)
 {
     const struct train_options *train = &trainer->job->train;
-    int64_t M = dataset_samples(trainer->train_data);
+    int64_t M = dataset_summary(trainer->train_data).samples;
     int64_t steps = train->max_steps;
     if (steps <= 0)
         steps = (int64_t)ceil(
@@ -268,6 +268,7 @@ static enum zd_status try_export(const struct trainer *trainer)
 static void fill_writer(struct trainer *trainer)
 {
     const struct train_job *job = trainer->job;
+    const struct dataset_summary data = dataset_summary(trainer->train_data);
     trainer->writer = (struct checkpoint_writer){
             .comm = trainer->comm,
             .job = job,
@@ -276,9 +277,9 @@ static void fill_writer(struct trainer *trainer)
             .model_files = &trainer->model_files,
             .file_prefix = has_file_prefix(job, &trainer->plan.config),
             .identity =
-                    {.data_digest = dataset_digest(trainer->train_data),
-                     .packing = dataset_packing(trainer->train_data),
-                     .order = dataset_order(trainer->train_data),
+                    {.data_digest = data.digest,
+                     .packing = data.packing,
+                     .order = data.order,
                      .tokenizer_digest =
                              trainer->text.tokenizer
                                      ? tokenizer_digest(trainer->text.tokenizer)
@@ -336,6 +337,7 @@ static enum zd_status open_log(struct trainer *trainer)
 static void show_banner(struct trainer *trainer)
 {
     const struct train_job *job = trainer->job;
+    const struct dataset_summary data = dataset_summary(trainer->train_data);
     struct train_banner banner = {
             .job = job,
             .plan = &trainer->plan,
@@ -344,18 +346,19 @@ static void show_banner(struct trainer *trainer)
             .tokenizer = trainer->text.tokenizer
                                  ? tokenizer_describe(trainer->text.tokenizer)
                                  : "none: the data is tokenized",
-            .chat_template = dataset_chat_template(trainer->train_data),
+            .chat_template = data.chat_template,
             .threads = rank_device_threads(job, trainer->comm),
             .accumulation_max = trainer->batch_room - 1, /* one read ahead */
             .world = comm_size(trainer->comm),
             .local_size = comm_local_size(trainer->comm),
             .max_steps = trainer->state.max_steps,
-            .samples = dataset_samples(trainer->train_data),
+            .samples = data.samples,
             .data = trainer->train_data,
-            .train_tokens = dataset_tokens(trainer->train_data),
-            .eval_samples = trainer->eval_data
-                                    ? dataset_samples(trainer->eval_data)
-                                    : 0,
+            .train_tokens = data.tokens,
+            .eval_samples =
+                    trainer->eval_data
+                            ? dataset_summary(trainer->eval_data).samples
+                            : 0,
             .eos = trainer->text.eos,
             .offload = zero_offload_facts(trainer->zero),
             .loss_scale = trainer->state.loss_scale.scale,

@@ -92,7 +92,7 @@ static void tell_sources(const struct train_banner *banner)
     const struct data_entry *entries = banner->job->data.train;
     double taken =
             (double)banner->max_steps * (double)banner->plan->global_batch;
-    int count = banner->data ? dataset_sources(banner->data) : 0;
+    int count = banner->data ? dataset_summary(banner->data).sources : 0;
     for (int i = 0; count > 1 && i < count; i++) {
         const struct dataset_source source = dataset_source(banner->data, i);
         char passes[80] = "not counted yet";

@@ -56,7 +56,8 @@ static void on_banner(void *ctx, const struct train_banner *banner)
             .facts.trainable = (int64_t)plan->table.trainable,
             .max_steps = banner->max_steps,
             .facts.samples_per_epoch = banner->samples,
-            .facts.bad_rows = banner->data ? dataset_bad_rows(banner->data) : 0,
+            .facts.bad_rows =
+                    banner->data ? dataset_summary(banner->data).bad_rows : 0,
             .samples_taken = banner->samples_taken,
             .tokens_seen = banner->tokens_seen,
             .eval_loss = banner->eval_loss,

@@ -296,7 +296,7 @@ Test(data_cache, several_processes_may_build_it_at_once)
         children[i] = fork();
         if (children[i] == 0) {
             struct dataset *dataset = data_case_open(&test);
-            _exit(dataset && dataset_tokens(dataset) == 300001 ? 0 : 1);
+            _exit(dataset && dataset_summary(dataset).tokens == 300001 ? 0 : 1);
         }
     }
     for (int i = 0; i < PROCESSES; i++) {
@@ -434,9 +434,7 @@ Test(data_cache, bad_rows_are_counted_and_their_reasons_kept)
     zd_error_clear();
     test.options.on_bad_row = BAD_ROW_SKIP;
     for (int turn = 0; turn < 3; turn++) {
-        cr_assert_eq(
-                data_case_corpus(&test, &corpus),
-                ZD_OK);
+        cr_assert_eq(data_case_corpus(&test, &corpus), ZD_OK);
         cr_expect_eq(corpus.notes.of[ROW_BAD].rows, 10);
         cr_expect_eq(corpus_documents(&corpus), 190);
         cr_expect_eq(corpus.notes.of[ROW_BAD].kept, turn < 2 ? ROWS_KEPT : 0);

@@ -57,9 +57,9 @@ Test(data_growth, samples_do_not_depend_on_how_far_the_text_is)
     dataset = data_case_open(&test);
     cr_assert_not_null(dataset, "%s", zd_error_get()->what);
     cr_expect_not_null(dataset->parts->corpus.growth);
-    cr_expect_eq(dataset_samples(dataset), 0, "not known");
-    cr_expect_str_eq(dataset_order(dataset), "windows");
-    strcpy(digest, dataset_digest(dataset));
+    cr_expect_eq(dataset_summary(dataset).samples, 0, "not known");
+    cr_expect_str_eq(dataset_summary(dataset).order, "windows");
+    strcpy(digest, dataset_summary(dataset).digest);
     /* another rank of the host */
     test.request.begins_growth = false;
     cr_assert_eq(dataset_open(&test.request, &other), ZD_OK);
@@ -73,8 +73,8 @@ Test(data_growth, samples_do_not_depend_on_how_far_the_text_is)
     dataset = data_case_open(&test);
     cr_assert_not_null(dataset);
     cr_expect_null(dataset->parts->corpus.growth);
-    cr_expect_gt(dataset_samples(dataset), 0);
-    cr_expect_str_eq(dataset_digest(dataset), digest);
+    cr_expect_gt(dataset_summary(dataset).samples, 0);
+    cr_expect_str_eq(dataset_summary(dataset).digest, digest);
     take(dataset, sums);
     cr_expect_arr_eq(sums, want, sizeof want);
     dataset_close(dataset);
@@ -167,19 +167,19 @@ Test(data_growth, several_sources_take_turns_whatever_is_tokenized)
         mixture_init(&mixture, is_weighted ? weights : NULL);
         struct dataset *dataset = data_case_open(&mixture.test);
         cr_assert_not_null(dataset, "%s", zd_error_get()->what);
-        cr_expect_str_eq(dataset_order(dataset), "windows");
+        cr_expect_str_eq(dataset_summary(dataset).order, "windows");
         for (int i = 0; i < SOURCES; i++)
             cr_expect_not_null(dataset->parts[i].corpus.growth);
         if (is_weighted)
             expect_shares(dataset, weights);
         take(dataset, want);
-        cr_expect_eq(dataset_bad_rows(dataset), 1);
+        cr_expect_eq(dataset_summary(dataset).bad_rows, 1);
         dataset_close(dataset);
         mixture.test.request.growth = NULL; /* all are whole */
         dataset = data_case_open(&mixture.test);
         cr_assert_not_null(dataset);
         cr_expect_eq(dataset->parts[2].count, 30000, "max_samples");
-        cr_expect_eq(dataset_bad_rows(dataset), 1);
+        cr_expect_eq(dataset_summary(dataset).bad_rows, 1);
         cr_expect(
                 strstr(dataset->parts[3].corpus.notes.of[ROW_BAD].first[0],
                        "d.jsonl:70002"));
@@ -203,7 +203,7 @@ Test(data_growth, whole_documents_have_no_windows)
     test.options.shuffle = SHUFFLE_AUTO;
     struct dataset *dataset = data_case_open(&test);
     cr_assert_not_null(dataset, "%s", zd_error_get()->what);
-    cr_expect_str_eq(dataset_order(dataset), "true");
+    cr_expect_str_eq(dataset_summary(dataset).order, "true");
     dataset_close(dataset);
     data_case_fini(&test);
 }
@@ -221,7 +221,7 @@ Test(data_growth, every_epoch_takes_every_sample_once)
     test.request.growth = NULL;
     struct dataset *dataset = data_case_open(&test);
     cr_assert_not_null(dataset);
-    int64_t M = dataset_samples(dataset), apart = 0, in_order = 0;
+    int64_t M = dataset_summary(dataset).samples, apart = 0, in_order = 0;
     int64_t *taken = calloc((size_t)M, sizeof *taken);
     int32_t tokens[T], targets[T], doc_start[T];
     int count;

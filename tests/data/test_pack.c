@@ -61,7 +61,7 @@ Test(data_pack, samples_are_those_of_the_definition)
     struct dataset *dataset = data_case_open(&test);
     cr_assert_not_null(dataset, "%s", zd_error_get()->what);
     const struct token_cache *index = &dataset->parts[0].index;
-    cr_assert_eq(dataset_samples(dataset), fit(lengths, sample_of));
+    cr_assert_eq(dataset_summary(dataset).samples, fit(lengths, sample_of));
     cr_assert_eq(index->word_count, DOCUMENTS);
     for (int first = 0; first < DOCUMENTS; first++)
         for (int d = first; d < DOCUMENTS && !is_done[first]; d++) {
@@ -88,7 +88,7 @@ Test(data_pack, every_token_of_a_split_document_is_a_target_once)
     cr_assert_not_null(dataset, "%s", zd_error_get()->what);
     for (int d = 0; d < DOCUMENTS; d++)
         want += lengths[d] - 1;
-    for (int64_t n = 0; n < dataset_samples(dataset); n++) {
+    for (int64_t n = 0; n < dataset_summary(dataset).samples; n++) {
         cr_assert_eq(
                 dataset_sample(dataset, n, rows[0], rows[1], rows[2], &count),
                 ZD_OK);
@@ -146,7 +146,7 @@ Test(data_pack, a_forged_index_is_read_safely)
         free(bytes);
         struct dataset *dataset;
         cr_assert_eq(dataset_open(&test.request, &dataset), ZD_OK);
-        for (int64_t n = 0; n < dataset_samples(dataset); n++) {
+        for (int64_t n = 0; n < dataset_summary(dataset).samples; n++) {
             enum zd_status status = dataset_sample(
                     dataset, n, rows[0], rows[1], rows[2], &count);
             cr_assert(status == ZD_OK || status == ZD_ERR_DATA);

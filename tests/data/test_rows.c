@@ -243,7 +243,7 @@ static void put_row(FILE *out, const int32_t *row, int T, int32_t none)
  * its count of tokens. */
 static void show_samples(FILE *out, struct dataset *dataset, int lines)
 {
-    fprintf(out, "%lld", (long long)dataset_samples(dataset));
+    fprintf(out, "%lld", (long long)dataset_summary(dataset).samples);
     for (int n = 0; n + 1 < lines; n++) {
         struct sample sample = take(dataset, n);
         fputc('\n', out);
@@ -258,7 +258,7 @@ static void show_samples(FILE *out, struct dataset *dataset, int lines)
 /* The first token of each sample. */
 static void show_epochs(FILE *out, struct dataset *dataset, int lines)
 {
-    int64_t M = dataset_samples(dataset);
+    int64_t M = dataset_summary(dataset).samples;
     for (int64_t n = 0; n < M * lines; n++) {
         fputs(n > 0 && n % M == 0 ? "\n" : "", out);
         fputc(take(dataset, n).tokens[0], out);

@@ -55,7 +55,7 @@ static void mixture_init(struct mixture *mixture, double first, double second)
 static void read_epoch(
         struct dataset *dataset, int64_t epoch, char out[T_MAX + 1])
 {
-    int64_t M = dataset_samples(dataset);
+    int64_t M = dataset_summary(dataset).samples;
     cr_assert_leq(M, T_MAX);
     for (int64_t i = 0; i < M; i++)
         out[i] = (char)take(dataset, epoch * M + i).tokens[0];
@@ -108,7 +108,7 @@ Test(data_samples, shuffled_weights_go_round_evenly)
     mixture.test.request.shuffle = true;
     struct dataset *dataset = data_case_open(&mixture.test);
     cr_assert_not_null(dataset);
-    cr_expect_eq(dataset_samples(dataset), 14);
+    cr_expect_eq(dataset_summary(dataset).samples, 14);
     read_epoch(dataset, 0, all);
     for (int e = 1; e < 5; e++) {
         read_epoch(dataset, e, text);
@@ -127,7 +127,7 @@ Test(data_samples, shuffled_weights_go_round_evenly)
 static void digest_of(struct mixture *mixture, char digest[HASH_HEX])
 {
     struct dataset *dataset = data_case_open(&mixture->test);
-    strcpy(digest, dataset_digest(dataset));
+    strcpy(digest, dataset_summary(dataset).digest);
     dataset_close(dataset);
 }
 

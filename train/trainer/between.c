@@ -10,7 +10,7 @@ static bool is_multiple(int64_t step, int64_t every)
 /* Did the step just made finish a pass over the data? */
 static bool ends_epoch(const struct trainer *trainer)
 {
-    int64_t M = dataset_samples(trainer->train_data);
+    int64_t M = dataset_summary(trainer->train_data).samples;
     int64_t now = trainer->state.samples_taken;
     return M > 0 && now / M > (now - trainer->plan.global_batch) / M;
 }

@@ -78,7 +78,7 @@ static enum zd_status run_batches(
 static int64_t samples_to_take(const struct trainer *trainer)
 {
     const struct eval_options *eval = &trainer->job->eval;
-    int64_t samples = dataset_samples(trainer->eval_data);
+    int64_t samples = dataset_summary(trainer->eval_data).samples;
     int64_t most = eval->max_batches * eval->per_device_eval_batch_size;
     return eval->max_batches > 0 && samples > most ? most : samples;
 }

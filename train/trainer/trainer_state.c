@@ -17,7 +17,7 @@ static bool is_wanted(const struct trainer *trainer)
 
 static double epoch_now(const struct trainer *trainer)
 {
-    int64_t M = dataset_samples(trainer->train_data); /* 0: not known */
+    int64_t M = dataset_summary(trainer->train_data).samples; /* 0: not known */
     return M ? (double)trainer->state.samples_taken / (double)M : 0;
 }
 
@@ -127,7 +127,7 @@ static int64_t epochs(const struct trainer *trainer)
 {
     double samples = (double)trainer->state.max_steps *
                      (double)trainer->plan.global_batch;
-    int64_t M = dataset_samples(trainer->train_data);
+    int64_t M = dataset_summary(trainer->train_data).samples;
     return M ? (int64_t)ceil(samples / (double)M) : 0;
 }
 
