@@ -51,22 +51,23 @@ static enum zd_status make_unseen(
 }
 
 enum zd_status cache_obtain(
-        const struct data_options *options, const struct cache_content *content,
-        enum corpus_depth depth, struct token_cache *cache_out,
+        const struct dataset_request *request,
+        const struct cache_content *content, struct token_cache *cache_out,
         bool *is_new_out)
 {
     char folder[PATH_MAX];
+    const struct data_options *options = request->options;
     struct cache_content here = *content;
     bool found;
     here.limits.is_shared = options->cache_shared;
     ZD_TRY(token_cache_folder(options->cache_dir, folder));
     ZD_TRY(token_cache_open(
             folder, here.key,
-            depth == CORPUS_OPEN ? CACHE_TRUSTED : CACHE_TIMES, &here.limits,
-            cache_out, &found));
+            request->depth == DATA_TRUST ? CACHE_TRUSTED : CACHE_TIMES,
+            &here.limits, cache_out, &found));
     *is_new_out = !found && here.write;
     if (!*is_new_out)
         return ZD_OK;
-    return depth == CORPUS_LOOK ? make_unseen(&here, cache_out)
-                                : make(&here, folder, cache_out);
+    return request->depth == DATA_LOOK ? make_unseen(&here, cache_out)
+                                       : make(&here, folder, cache_out);
 }

@@ -78,39 +78,37 @@ static enum zd_status write_index(void *ctx, struct cache_writer *writer)
 
 /* Check every id of files up to check_max_bytes, or the first ones of each
  * file. */
-static enum zd_status check_ids(struct corpus *corpus, enum corpus_depth depth)
+static enum zd_status check_ids(struct corpus *corpus, enum data_depth depth)
 {
     const struct raw *raw = &corpus->raw;
     for (int f = 0; f < raw->file_count; f++) {
         const struct raw_file *file = &raw->files[f];
         uint64_t end = file->begin + file->count;
-        if (depth == CORPUS_LOOK && file->count > CHECKED_TOKENS) {
+        if (depth == DATA_LOOK && file->count > CHECKED_TOKENS) {
             end = file->begin + CHECKED_TOKENS;
             corpus->is_part = true;
         }
-        if (depth == CORPUS_LOOK || file->bytes <= check_max_bytes)
+        if (depth == DATA_LOOK || file->bytes <= check_max_bytes)
             ZD_TRY(scan_tokens(corpus, file->begin, end, NULL));
     }
     return ZD_OK;
 }
 
 static enum zd_status open_tokens(
-        struct corpus *corpus, const struct dataset_request *request,
-        enum corpus_depth depth)
+        struct corpus *corpus, const struct dataset_request *request)
 {
     struct cache_content content = {.key = corpus->key, .ctx = corpus};
     bool is_new;
     ZD_TRY(raw_open(&corpus->raw, &corpus->list, NULL));
     content.limits.tokens = corpus->count = corpus->raw.count;
-    if (depth != CORPUS_OPEN)
-        ZD_TRY(check_ids(corpus, depth));
+    if (request->depth != DATA_TRUST)
+        ZD_TRY(check_ids(corpus, request->depth));
     if (has_index(corpus) || corpus->packing != PACKING_STREAM) {
         ZD_TRY(index_key(corpus, corpus->key));
         /* where the documents of a part begin is not known */
         if (!corpus->is_part)
             content.write = write_index;
-        ZD_TRY(cache_obtain(
-                request->options, &content, depth, &corpus->cache, &is_new));
+        ZD_TRY(cache_obtain(request, &content, &corpus->cache, &is_new));
     }
     return raw_digest(corpus);
 }
@@ -139,13 +137,12 @@ enum zd_status corpus_find(
 }
 
 enum zd_status corpus_open(
-        struct corpus *corpus, const struct dataset_request *request,
-        enum corpus_depth depth)
+        struct corpus *corpus, const struct dataset_request *request)
 {
-    if (corpus->list.which[0] && depth == CORPUS_CHECK)
+    if (corpus->list.which[0] && request->depth == DATA_CHECK)
         zd_log_info("%s: %s", corpus->entry->path, corpus->list.which);
-    return corpus->list.is_tokens ? open_tokens(corpus, request, depth)
-                                  : corpus_open_text(corpus, request, depth);
+    return corpus->list.is_tokens ? open_tokens(corpus, request)
+                                  : corpus_open_text(corpus, request);
 }
 
 struct cache_limits corpus_limits(const struct corpus *corpus)

@@ -18,7 +18,7 @@ struct corpus {
     int eos;                  /* ends documents of raw tokens; -1: unknown */
     int vocab_size;
     char *chat_template;       /* owned; NULL: no conversations */
-    bool is_part;              /* CORPUS_LOOK has not read all of it */
+    bool is_part;              /* DATA_LOOK has not read all of it */
     enum data_packing packing; /* never PACKING_AUTO */
     uint64_t count;            /* tokens */
     char key[HASH_HEX];        /* of the cache file */
@@ -33,14 +33,6 @@ struct corpus {
     char digest[HASH_HEX];        /* of the content, the same on every host */
 };
 
-enum corpus_depth {
-    CORPUS_OPEN,  /* the cache is trusted, ids are checked as they are read */
-    CORPUS_CHECK, /* the cache's size and time, and all of it unless these are
-                     right; every id of pre-tokenized files up to 4 GiB */
-    CORPUS_LOOK   /* the same of what the cache holds; else the beginning
-                     (CHECKED_RECORDS), and the cache is left as it is */
-};
-
 /* A cache file: its key, and how it is made. */
 struct cache_content {
     const char *key;
@@ -49,10 +41,10 @@ struct cache_content {
     enum zd_status (*write)(void *ctx, struct cache_writer *writer);
     void *ctx;
 };
-/* Open the file, or make it first; with CORPUS_LOOK in a temporary folder. */
+/* Open the file, or make it first; with DATA_LOOK in a temporary folder. */
 enum zd_status cache_obtain(
-        const struct data_options *options, const struct cache_content *content,
-        enum corpus_depth depth, struct token_cache *cache_out,
+        const struct dataset_request *request,
+        const struct cache_content *content, struct token_cache *cache_out,
         bool *is_new_out);
 
 /* Find the files of `entry`, and how they are packed. Whatever happens
@@ -62,12 +54,10 @@ enum zd_status corpus_find(
         struct corpus *corpus);
 /* Then tokenize what is not in the cache; the corpus stays where it is. */
 enum zd_status corpus_open(
-        struct corpus *corpus, const struct dataset_request *request,
-        enum corpus_depth depth);
+        struct corpus *corpus, const struct dataset_request *request);
 /* corpus_text.c: of text */
 enum zd_status corpus_open_text(
-        struct corpus *corpus, const struct dataset_request *request,
-        enum corpus_depth depth);
+        struct corpus *corpus, const struct dataset_request *request);
 /* Is some of it text that the loss does not count, as prompts are? */
 bool corpus_has_masks(const struct corpus *corpus);
 /* What its cache may hold. */

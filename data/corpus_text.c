@@ -213,32 +213,30 @@ static enum zd_status begin_growth(
 }
 
 static enum zd_status open_words(
-        struct text_words *text, const struct dataset_request *request,
-        enum corpus_depth depth)
+        struct text_words *text, const struct dataset_request *request)
 {
     struct corpus *corpus = text->corpus;
     const struct token_cache *cache = &corpus->cache;
     struct cache_content content = {
             .key = corpus->key, .limits = corpus_limits(corpus), .ctx = text};
-    bool is_new, may_grow = request->growth && corpus->in_windows;
+    bool is_new, grows = request->growth && corpus->in_windows;
     ZD_TRY(text_key(text, false, corpus->key));
-    content.write = may_grow && depth != CORPUS_LOOK ? NULL : write_text;
-    ZD_TRY(cache_obtain(
-            request->options, &content, depth, &corpus->cache, &is_new));
+    content.write = grows ? NULL : write_text;
+    ZD_TRY(cache_obtain(request, &content, &corpus->cache, &is_new));
     if (corpus->in_windows)
         ZD_TRY(text_key(text, true, corpus->digest));
-    if (!cache->map && depth == CORPUS_OPEN)
+    if (!cache->map) {
         ZD_TRY(begin_growth(corpus, request, text));
-    if (corpus->growth || (!cache->map && depth != CORPUS_OPEN))
-        return ZD_OK;
-    if (!cache->map) /* another rank has just made it whole */
-        ZD_TRY(cache_obtain(
-                request->options, &content, depth, &corpus->cache, &is_new));
+        if (corpus->growth)
+            return ZD_OK;
+        /* another rank has just made it whole */
+        ZD_TRY(cache_obtain(request, &content, &corpus->cache, &is_new));
+    }
     if (!cache->map)
         return ZD_FAIL(
                 ZD_ERR_IO, "E0446", "the data cache of %s is gone",
                 text->recipe.entry->path);
-    if (is_new && depth != CORPUS_LOOK)
+    if (is_new && !text->is_look)
         zd_log_info(
                 "tokenized %s: %llu tokens in %llu documents",
                 source_label(text->recipe.entry).text,
@@ -250,7 +248,7 @@ static enum zd_status open_words(
         row_notes_load(&corpus->notes, cache->path);
     corpus->left_out = (int64_t)cache->skipped_count;
     corpus->notes.of[ROW_BAD].rows = corpus->left_out;
-    if (depth != CORPUS_OPEN)
+    if (request->depth != DATA_TRUST)
         tell_notes(text, &corpus->notes);
     corpus->count = cache->word_count;
     if (!corpus->in_windows)
@@ -259,13 +257,12 @@ static enum zd_status open_words(
 }
 
 enum zd_status corpus_open_text(
-        struct corpus *corpus, const struct dataset_request *request,
-        enum corpus_depth depth)
+        struct corpus *corpus, const struct dataset_request *request)
 {
     struct text_words text = {
             .corpus = corpus,
             .threads = thread_count(request->options->preprocessing_threads),
-            .is_look = depth == CORPUS_LOOK};
+            .is_look = request->depth == DATA_LOOK};
     enum zd_status status =
             resolve_recipe(request, corpus->entry, &corpus->list, &text.recipe);
     const struct chat *chat = text.recipe.chat;
@@ -273,7 +270,7 @@ enum zd_status corpus_open_text(
         (sources_have_chat(&corpus->list) || !chat->is_layout))
         corpus->chat_template = zd_must(strdup(chat->name));
     if (status == ZD_OK)
-        status = open_words(&text, request, depth);
+        status = open_words(&text, request);
     chat_destroy(text.recipe.chat);
     return status;
 }

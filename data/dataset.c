@@ -164,10 +164,9 @@ void dataset_tell_template(
 
 static enum zd_status open_part(
         struct dataset *dataset, struct dataset_part *part,
-        const struct data_entry *entry, const struct dataset_request *request,
-        enum corpus_depth depth)
+        const struct data_entry *entry, const struct dataset_request *request)
 {
-    ZD_TRY(corpus_open(&part->corpus, request, depth));
+    ZD_TRY(corpus_open(&part->corpus, request));
     part->pack = (struct pack){
             .corpus = &part->corpus,
             .T = dataset->T,
@@ -176,7 +175,7 @@ static enum zd_status open_part(
     if (!part->corpus.list.is_tokens && !part->corpus.cache.map)
         return ZD_OK; /* its samples are not known yet */
     if (part->corpus.packing != PACKING_STREAM && part->corpus.cache.map)
-        ZD_TRY(pack_obtain(&part->pack, request->options, depth, &part->index));
+        ZD_TRY(pack_obtain(&part->pack, request, &part->index));
     if (!part->corpus.is_part) {
         ZD_TRY(set_part(part, entry, request));
     } else { /* what is known of it; more may follow */
@@ -200,9 +199,8 @@ static enum zd_status check_part(
     return facts_tell(dataset, part, entry);
 }
 
-static enum zd_status open_dataset(
-        const struct dataset_request *request, enum corpus_depth depth,
-        struct dataset **out)
+enum zd_status dataset_open(
+        const struct dataset_request *request, struct dataset **out)
 {
     const struct data_options *options = request->options;
     ZD_TRY(check_request(request));
@@ -225,14 +223,14 @@ static enum zd_status open_dataset(
         status = windows_choose(dataset, request);
     for (int i = 0; i < dataset->part_count && status == ZD_OK; i++) {
         status = open_part(
-                dataset, &dataset->parts[i], &request->entries[i], request,
-                depth);
+                dataset, &dataset->parts[i], &request->entries[i], request);
     }
     if (status == ZD_OK && dataset->in_windows)
         windows_share(dataset, request);
     else if (status == ZD_OK)
         status = set_shares(dataset, request);
-    for (int i = 0; i < dataset->part_count && depth != CORPUS_OPEN; i++)
+    for (int i = 0; i < dataset->part_count && request->depth != DATA_TRUST;
+         i++)
         if (status == ZD_OK)
             status = check_part(dataset, i, request);
     if (status != ZD_OK) {
@@ -242,41 +240,6 @@ static enum zd_status open_dataset(
     set_digest(dataset, request);
     *out = dataset;
     return ZD_OK;
-}
-
-/* Everything that is wrong with the data, found before it is opened to train.
- */
-static enum zd_status look(
-        const struct dataset_request *request, enum corpus_depth depth,
-        bool *is_part_out)
-{
-    struct dataset *dataset;
-    ZD_TRY(open_dataset(request, depth, &dataset));
-    *is_part_out = false;
-    for (int i = 0; i < dataset->part_count; i++)
-        *is_part_out |= dataset->parts[i].corpus.is_part;
-    if (request->tells_template)
-        dataset_tell_template(dataset, request, false);
-    dataset_close(dataset);
-    return ZD_OK;
-}
-
-enum zd_status dataset_prepare(const struct dataset_request *request)
-{
-    bool is_part;
-    return look(request, CORPUS_CHECK, &is_part);
-}
-
-enum zd_status dataset_check(
-        const struct dataset_request *request, bool *is_part_out)
-{
-    return look(request, CORPUS_LOOK, is_part_out);
-}
-
-enum zd_status dataset_open(
-        const struct dataset_request *request, struct dataset **out)
-{
-    return open_dataset(request, CORPUS_OPEN, out);
 }
 
 /* --- the cache, read whole beside the training -----------------------------
@@ -373,6 +336,7 @@ struct dataset_summary dataset_summary(const struct dataset *dataset)
         const struct corpus *corpus = &dataset->parts[i].corpus;
         summary.tokens += (int64_t)corpus->count;
         summary.bad_rows += atomic_load(&corpus->left_out);
+        summary.is_part |= corpus->is_part;
         if (!summary.chat_template)
             summary.chat_template = corpus->chat_template;
         if (corpus->packing != packing)

@@ -91,6 +91,19 @@ struct data_entry data_entry_default(void);
 
 struct dataset;
 
+/* DATA_LOOK reads so much of each entry. */
+enum { CHECKED_RECORDS = 10000, CHECKED_TOKENS = 4 << 20 };
+/* How far data is checked when it is opened. */
+enum data_depth {
+    DATA_TRUST, /* the cache is trusted, ids are checked as they are read */
+    DATA_CHECK, /* text whole, the cache by size and time (token_cache.h),
+                   pre-tokenized files up to 4 GiB, that each entry has a target
+                   which the loss counts; what cutoff_len cuts off is told */
+    DATA_LOOK   /* the same, of the first CHECKED_RECORDS of each entry, fewer
+                   where they have CHECKED_TOKENS, without changing the cache;
+                   an entry that the cache holds is checked whole */
+};
+
 struct dataset_request {
     const struct data_options *options;
     const struct data_entry *entries;
@@ -110,27 +123,12 @@ struct dataset_request {
      * needed. NULL: it may not. One rank begins, before the others open. */
     const char *growth;
     bool begins_growth;
-    /* dataset_prepare and dataset_check: dataset_tell_template too */
-    bool tells_template;
+    enum data_depth depth;
 };
-/* dataset_check reads so much of each entry unless told to read all. */
-enum { CHECKED_RECORDS = 10000, CHECKED_TOKENS = 4 << 20 };
-
-/* Tokenize into the cache whatever is not there yet. Everything is checked:
- * text whole, the cache of it by size and time (token_cache.h), pre-tokenized
- * files whole up to 4 GiB; that each entry has a
- * target that the loss counts (ZD_ERR_DATA). One rank per host calls it, then
- * all call dataset_open. Prints progress, and what cutoff_len cuts off, through
- * zd_log_info. */
-enum zd_status dataset_prepare(const struct dataset_request *request);
-/* What dataset_prepare would refuse, without a cache: the first CHECKED_RECORDS
- * of each entry, fewer where they have CHECKED_TOKENS; an entry that the cache
- * holds is checked whole. *is_part_out: there is more. */
-enum zd_status dataset_check(
-        const struct dataset_request *request, bool *is_part_out);
-/* As above, but the cache's digest is not compared again and ids are checked as
- * they are read. ZD_ERR_DATA naming the file when an entry gives not one
- * sample. The request may go afterwards. */
+/* Tokenize into the cache whatever is not there yet, with progress through
+ * zd_log_info, and open it. One rank of each host does so before the others,
+ * with DATA_CHECK. ZD_ERR_DATA naming the file when an entry gives not one
+ * sample, or trains nothing. The request may go afterwards. */
 enum zd_status dataset_open(
         const struct dataset_request *request, struct dataset **out);
 /* Bytes that a host takes at most to tokenize the job's training data while it
@@ -164,6 +162,7 @@ struct dataset_summary {
     int64_t tokens;  /* of all documents */
     int64_t bad_rows; /* that on_bad_row left out so far */
     int sources;      /* entries */
+    bool is_part;     /* DATA_LOOK has not read all */
     /* Of the tokens, the weights and what part is taken; the same on every host
      * and for every cutoff_len and packing. */
     const char *digest;

@@ -208,8 +208,8 @@ struct cache_limits pack_limits(const struct pack *pack)
 }
 
 enum zd_status pack_obtain(
-        const struct pack *pack, const struct data_options *options,
-        enum corpus_depth depth, struct token_cache *index_out)
+        const struct pack *pack, const struct dataset_request *request,
+        struct token_cache *index_out)
 {
     const struct corpus *corpus = pack->corpus;
     const int64_t settings[] = {
@@ -235,7 +235,7 @@ enum zd_status pack_obtain(
     hasher_update(hasher, settings, sizeof settings);
     hasher_finish(hasher, key);
     hasher_destroy(hasher);
-    return cache_obtain(options, &content, depth, index_out, &is_new);
+    return cache_obtain(request, &content, index_out, &is_new);
 }
 
 enum zd_status pack_read(

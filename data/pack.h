@@ -35,8 +35,8 @@ struct pack {
 
 /* Find or make the index of samples. */
 enum zd_status pack_obtain(
-        const struct pack *pack, const struct data_options *options,
-        enum corpus_depth depth, struct token_cache *index_out);
+        const struct pack *pack, const struct dataset_request *request,
+        struct token_cache *index_out);
 /* What ids and documents of such an index may be. */
 struct cache_limits pack_limits(const struct pack *pack);
 

@@ -37,13 +37,15 @@ static enum zd_status check_lists(
     bool evaluates = job->eval.eval_strategy != EVAL_NO &&
                      (job->data.eval_count > 0 || job->data.val_split > 0);
     for (int eval = 0; eval <= evaluates; eval++) {
-        bool is_part = false;
+        struct dataset *dataset;
         struct dataset_request request =
                 text_request(job, text, config->vocab_size, eval);
-        request.tells_template = !eval; /* once */
-        ZD_TRY(all ? dataset_prepare(&request)
-                   : dataset_check(&request, &is_part));
-        *is_part_out |= is_part;
+        request.depth = all ? DATA_CHECK : DATA_LOOK;
+        ZD_TRY(dataset_open(&request, &dataset));
+        *is_part_out |= dataset_summary(dataset).is_part;
+        if (!eval)
+            dataset_tell_template(dataset, &request, false);
+        dataset_close(dataset);
     }
     return ZD_OK;
 }
@@ -153,7 +155,7 @@ static enum zd_status inspect(
     struct dataset_request request =
             text_request(options, text, config->vocab_size, false);
     request.may_be_masked = true;
-    ZD_TRY(dataset_prepare(&request));
+    request.depth = DATA_CHECK;
     ZD_TRY(dataset_open(&request, &dataset));
     dataset_tell_template(dataset, &request, false);
     enum zd_status status = show_samples(args, dataset, text);

@@ -28,6 +28,7 @@ void data_case_init(struct data_case *test, const char *fixture)
             .eos = tokenizer_eos(test->tokenizer),
             .vocab_size = tokenizer_vocab_size(test->tokenizer),
             .data_seed = 1,
+            .depth = DATA_CHECK,
             .to = 1,
     };
 }
@@ -91,7 +92,7 @@ enum zd_status data_case_corpus(struct data_case *test, struct corpus *corpus)
 {
     enum zd_status status = corpus_find(&test->request, &test->entry, corpus);
     if (status == ZD_OK)
-        status = corpus_open(corpus, &test->request, CORPUS_CHECK);
+        status = corpus_open(corpus, &test->request);
     if (status != ZD_OK)
         corpus_close(corpus);
     return status;
@@ -124,10 +125,7 @@ char *data_case_words(struct data_case *test)
 struct dataset *data_case_open(struct data_case *test)
 {
     struct dataset *dataset = NULL;
-    if (dataset_prepare(&test->request) != ZD_OK ||
-        dataset_open(&test->request, &dataset) != ZD_OK)
-        return NULL;
-    return dataset;
+    return dataset_open(&test->request, &dataset) == ZD_OK ? dataset : NULL;
 }
 
 int data_case_cached(const struct data_case *test)

@@ -114,8 +114,8 @@ Test(data_loader, rows_are_as_long_as_the_longest_of_the_batch_needs)
     void *memory = malloc(loader_bytes(2, 2, LONG));
     cr_assert_eq(
             loader_create(
-                    dataset, (struct loader_order){in_order, NULL}, 0, 1, 2, LONG,
-                    1, 1, memory, &loader),
+                    dataset, (struct loader_order){in_order, NULL}, 0, 1, 2,
+                    LONG, 1, 1, memory, &loader),
             ZD_OK);
     cr_assert_eq(loader_next(loader, &batch), ZD_OK);
     cr_expect_eq(batch.T, NEAR, "%d", batch.T);
@@ -150,6 +150,7 @@ Test(data_loader, an_error_comes_with_its_batch)
     data_case_file(&test, "a.bin", tokens, sizeof tokens);
     test.entry.format = DATA_NANOGPT;
     /* opened without the check, as a file above 4 GiB is */
+    test.request.depth = DATA_TRUST;
     cr_assert_eq(dataset_open(&test.request, &dataset), ZD_OK);
     void *memory = malloc(loader_bytes(8, 1, T));
     cr_assert_eq(

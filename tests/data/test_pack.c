@@ -127,6 +127,7 @@ Test(data_pack, a_forged_index_is_read_safely)
     write_documents(&test, lengths);
     index_file(&test, path);
     cr_assert_eq(fs_read_file(path, 1 << 20, &good, &size), ZD_OK);
+    test.request.depth = DATA_TRUST;
     for (int turn = 0; turn < 500; turn++) {
         bytes = malloc(size);
         memcpy(bytes, good, size);

@@ -18,20 +18,6 @@ static struct dataset_request request_of(
     return request;
 }
 
-/* One rank of each host fills the cache: rank 0 before the others, which find
- * it filled where hosts share the folder. */
-static enum zd_status fill_cache(
-        struct trainer *trainer, const struct dataset_request *request)
-{
-    struct comm *comm = trainer->comm;
-    bool is_first = comm_rank(comm) == 0;
-    enum zd_status status = is_first ? dataset_prepare(request) : ZD_OK;
-    ZD_TRY(comm_agree(comm, status));
-    if (!is_first && comm_local_rank(comm) == 0)
-        status = dataset_prepare(request);
-    return comm_agree(comm, status);
-}
-
 /* By the rank that begins, the first of the host. */
 static void name_growth(struct comm *comm, char name[GROWTH_NAME])
 {
@@ -43,29 +29,32 @@ static void name_growth(struct comm *comm, char name[GROWTH_NAME])
             first->pid);
 }
 
-/* Then all map it, or read it while it grows, and one rank of each host reads
- * it whole beside the training. */
+/* Rank 0 fills the cache, or begins to; then the first rank of each other host,
+ * which finds it filled where hosts share the folder. All others open what is
+ * there. The first one of each host reads it whole beside the training. */
 static enum zd_status open_dataset(
         struct trainer *trainer, bool eval, struct dataset **out)
 {
+    enum { TURNS = 3 };
     struct comm *comm = trainer->comm;
     struct dataset_request request = request_of(trainer, eval);
     bool is_first = comm_local_rank(comm) == 0;
+    int mine = comm_rank(comm) == 0 ? 0 : is_first ? 1 : 2;
     char name[GROWTH_NAME];
-    enum zd_status status = ZD_OK;
     name_growth(comm, name);
     if (!eval && !train_counts_samples(trainer->job))
         request.growth = name;
     request.begins_growth = is_first;
-    ZD_TRY(fill_cache(trainer, &request));
-    if (is_first)
-        status = dataset_open(&request, out);
-    ZD_TRY(comm_agree(comm, status));
+    request.depth = is_first ? DATA_CHECK : DATA_TRUST;
+    for (int turn = 0; turn < TURNS; turn++) {
+        enum zd_status status = ZD_OK;
+        if (turn == mine)
+            status = dataset_open(&request, out);
+        ZD_TRY(comm_agree(comm, status));
+    }
     if (is_first)
         dataset_check_begin(*out);
-    else
-        status = dataset_open(&request, out);
-    return comm_agree(comm, status);
+    return ZD_OK;
 }
 
 enum zd_status trainer_open_eval(struct trainer *trainer)
