@@ -145,13 +145,6 @@ enum zd_status corpus_open(
                                   : corpus_open_text(corpus, request);
 }
 
-struct cache_limits corpus_limits(const struct corpus *corpus)
-{
-    return corpus->list.is_tokens
-                   ? (struct cache_limits){.tokens = corpus->count}
-                   : (struct cache_limits){.ids = (uint64_t)corpus->vocab_size};
-}
-
 void corpus_close(struct corpus *corpus)
 {
     growth_end(corpus->growth);

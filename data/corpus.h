@@ -61,7 +61,12 @@ enum zd_status corpus_open_text(
 /* Is some of it text that the loss does not count, as prompts are? */
 bool corpus_has_masks(const struct corpus *corpus);
 /* What its cache may hold. */
-struct cache_limits corpus_limits(const struct corpus *corpus);
+static inline struct cache_limits corpus_limits(const struct corpus *corpus)
+{
+    return corpus->list.is_tokens
+                   ? (struct cache_limits){.tokens = corpus->count}
+                   : (struct cache_limits){.ids = (uint64_t)corpus->vocab_size};
+}
 void corpus_close(struct corpus *corpus);
 
 /* Words [at, at + count). WORD_FIRST of word `at` is set when a document begins
