@@ -29,6 +29,12 @@ struct zero_request request(int stage, int world, int accumulation)
             .train = true};
 }
 
+void replicate(struct zero_request *r, int replicas)
+{
+    r->mesh.replicate = replicas;
+    r->mesh.shard = r->mesh.world / replicas;
+}
+
 struct zero_plan build(const struct zero_request *r)
 {
     struct zero_plan plan;

@@ -14,6 +14,8 @@ void plan_teardown(void);
 
 /* Training of the model in bf16; nothing is offloaded. */
 struct zero_request request(int stage, int world, int accumulation);
+/* So many of its ranks hold the same shard. */
+void replicate(struct zero_request *r, int replicas);
 /* The plan, which must come about. */
 struct zero_plan build(const struct zero_request *r);
 

@@ -9,15 +9,16 @@
 
 TestSuite(zero_plan, .init = plan_setup, .fini = plan_teardown);
 
-/* How often each element of the model lies in a shard of some rank. */
+/* How often each element of the model lies in the part of some rank. */
 static void count_cover(const struct zero_plan *plan, unsigned char **cover)
 {
     for (int rank = 0; rank < plan->request.mesh.world; rank++) {
         for (int s = 0; s < plan->segment_count; s++) {
-            size_t shard = plan->segments[s].shard_count;
-            size_t begin = (size_t)rank * shard;
+            size_t count = plan->segments[s].part_count;
+            size_t part = (size_t)mesh_part(plan->request.mesh, rank);
+            size_t begin = part * count;
             struct zero_extent extent = {.id = -1};
-            while (zero_extent_next(plan, s, begin, begin + shard, &extent)) {
+            while (zero_extent_next(plan, s, begin, begin + count, &extent)) {
                 cr_assert_eq(extent.begin % ZERO_ALIGN, 0);
                 cr_assert_eq(
                         plan->places[extent.id].offset + extent.begin,
@@ -29,11 +30,14 @@ static void count_cover(const struct zero_plan *plan, unsigned char **cover)
     }
 }
 
-Test(zero_plan, shards_cover_every_element_once)
+/* Shards of one group, and of as many as the world is a multiple of. */
+Test(zero_plan, parts_cover_every_element_once)
 {
     for (int world = 1; world <= 64; world++) {
         for (int stage = 0; stage <= 3; stage++) {
             struct zero_request r = request(stage, world, 1);
+            if (world % (stage + 1) == 0)
+                replicate(&r, stage + 1);
             struct zero_plan plan = build(&r);
             unsigned char *cover[64];
             for (int id = 0; id < fake.table.count; id++)
@@ -125,6 +129,37 @@ Test(zero_plan, the_wire_of_stage_3_is_at_most_two_gathers_a_micro_batch)
             zero_plan_fini(&plan);
         }
     }
+}
+
+/* Of a shard, replicas exchange what an all-reduce would; states are cut by
+ * all. */
+Test(zero_plan, replicas_send_an_all_reduce_of_a_shard)
+{
+    for (int replicas = 2; replicas <= 4; replicas++)
+        for (int shards = 1; shards <= 8; shards += 7)
+            for (int variant = 0; variant < 8; variant++) {
+                int stage = variant / 2, n = 1 + variant % 2 * 3;
+                struct zero_request r = request(stage, replicas * shards, n);
+                replicate(&r, replicas);
+                struct zero_plan plan = build(&r);
+                const struct comm_counters *shard =
+                        &plan.wire.group[ZERO_SHARD];
+                const struct comm_counters *between =
+                        &plan.wire.group[ZERO_REPLICATE];
+                size_t grad = n > 1 ? 4 : 2, E = trainable(&plan);
+                size_t one = E / (size_t)shards, many = stage >= 2 ? n : 1;
+                cr_expect_eq(
+                        shard->reduce_scatter, many * share(E, shards, grad));
+                cr_expect_eq(
+                        between->reduce_scatter, share(one, replicas, grad));
+                cr_expect_eq(
+                        between->all_gather,
+                        share(one, replicas, stage ? 2 : grad));
+                cr_expect_eq(
+                        bytes_of(&plan, "zero.master"),
+                        4 * (stage ? E / (size_t)(shards * replicas) : E));
+                zero_plan_fini(&plan);
+            }
 }
 
 Test(zero_plan, one_rank_sends_nothing_and_gathers_nothing)
