@@ -53,6 +53,22 @@ static void compare_stages(void)
     compare(&s, "a step that is not finite");
 }
 
+/* Two replicas of two shards: on the device, with states on the host, and with
+ * parameters there too. */
+static void compare_meshes(void)
+{
+    for (int stage = 0; stage <= 3; stage++)
+        for (int host = 0; host <= (stage == 3) + 1; host++) {
+            struct scenario s = scenario(stage, 4, (enum dtype)(stage % 3));
+            s.replicate = 2;
+            s.accumulation = 1 + host % 2;
+            s.evaluates = host > 1;
+            s.offload.optimizer = host ? OFFLOAD_CPU : OFFLOAD_NONE;
+            s.offload.params = host > 1 ? OFFLOAD_CPU : OFFLOAD_NONE;
+            compare(&s, "two replicas of two shards");
+        }
+}
+
 /* --- optimizers ----------------------------------------------------------- */
 
 static const struct optimizer {
@@ -144,6 +160,7 @@ int main(void)
     if (!mkdtemp(folder))
         return 1;
     compare_stages();
+    compare_meshes();
     compare_optimizers();
     compare_paged();
     compare_offload(folder);
