@@ -1,6 +1,7 @@
 /* format.c - which format a record has, and reading it. */
 #include "data/format.h"
 
+#include "base/file/fs.h"
 #include "base/text_buffer.h"
 #include "data/record.h"
 
@@ -61,9 +62,15 @@ void format_keys(const struct data_entry *entry, char *out, size_t bytes)
 
 enum data_format format_recognize_tokens(const char *path, int32_t magic)
 {
-    for (int i = 0; i < FORMATS; i++)
-        if (formats[i].is_file && formats[i].is_file(path, magic))
+    char index[PATH_MAX];
+    megatron_index_path(path, index);
+    for (int i = 0; i < FORMATS; i++) {
+        bool is_it = formats[i].has_index && fs_exists(index);
+        for (int m = 0; m < 3 && magic; m++)
+            is_it |= magic == formats[i].magics[m];
+        if (is_it)
             return (enum data_format)i;
+    }
     return DATA_AUTO;
 }
 

@@ -31,8 +31,8 @@ struct format {
     /* As a conversation, for the model's own template; NULL: never. */
     record_reader *talk;
     /* Tokens in .bin files. */
-    bool has_index; /* a second file: megatron_index_path */
-    bool (*is_file)(const char *path, int32_t magic);
+    bool has_index;    /* a second file: megatron_index_path */
+    int32_t magics[3]; /* the first number of such a file */
     token_opener *open;
 };
 
@@ -70,8 +70,9 @@ record_reader record_text, record_alpaca, record_alpaca_instruct,
 bool record_is_chat(const json_t *record, const struct data_entry *entry);
 bool record_is_sharegpt(const json_t *record, const struct data_entry *entry);
 token_opener megatron_open, llmc_open, nanogpt_open;
-bool megatron_is_file(const char *path, int32_t magic);
-bool llmc_is_file(const char *path, int32_t magic);
+/* llm.c's magic numbers: of files of tokens, and of its evaluations, which are
+ * refused. */
+enum { LLMC_GPT2 = 20240520, LLMC_LLAMA3 = 20240801, LLMC_EVAL = 20240522 };
 /* x.idx of x.bin, or of x. */
 void megatron_index_path(const char *bin, char path[PATH_MAX]);
 

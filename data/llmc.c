@@ -4,18 +4,7 @@
 
 #include "base/file/fs.h"
 
-enum {
-    HEADER_BYTES = 1024,
-    GPT2 = 20240520,
-    LLAMA3 = 20240801,
-    EVALUATION = 20240522
-};
-
-bool llmc_is_file(const char *path, int32_t magic)
-{
-    (void)path;
-    return magic == GPT2 || magic == LLAMA3 || magic == EVALUATION;
-}
+enum { HEADER_BYTES = 1024 };
 
 enum zd_status llmc_open(struct raw_file *file, struct cache_writer *documents)
 {
@@ -26,13 +15,13 @@ enum zd_status llmc_open(struct raw_file *file, struct cache_writer *documents)
                 "%s has %llu bytes, less than the header of an llm.c file",
                 file->path, (unsigned long long)file->bytes);
     ZD_TRY(fs_pread(file->fd, file->path, header, sizeof header, 0));
-    if (header[0] == EVALUATION)
+    if (header[0] == LLMC_EVAL)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0444",
                 "%s is an llm.c evaluation file, not a file of tokens",
                 file->path);
-    bool is_gpt2 = header[0] == GPT2 && header[1] == 1;
-    bool is_llama3 = header[0] == LLAMA3 && header[1] == 7;
+    bool is_gpt2 = header[0] == LLMC_GPT2 && header[1] == 1;
+    bool is_llama3 = header[0] == LLMC_LLAMA3 && header[1] == 7;
     if (!is_gpt2 && !is_llama3)
         return ZD_FAIL(
                 ZD_ERR_DATA, "E0444",

@@ -162,14 +162,6 @@ void megatron_index_path(const char *bin, char path[PATH_MAX])
     snprintf(path, PATH_MAX, "%.*s.idx", (int)stem, bin);
 }
 
-bool megatron_is_file(const char *path, int32_t magic)
-{
-    char index[PATH_MAX];
-    (void)magic;
-    megatron_index_path(path, index);
-    return fs_exists(index);
-}
-
 enum zd_status megatron_open(
         struct raw_file *file, struct cache_writer *documents)
 {

@@ -33,7 +33,7 @@ static const char *known_role(const char *role, bool is_sharegpt)
 }
 
 /* What would mask a turn by names other than ours, or is no text. */
-static enum zd_status check_message_keys(size_t index, const json_t *value)
+static enum zd_status check_message_keys(const json_t *value)
 {
     static const struct {
         const char *key, *help;
@@ -46,56 +46,38 @@ static enum zd_status check_message_keys(size_t index, const json_t *value)
                 {"loss", masks_help},
                 {"loss_mask", masks_help},
                 {"mask", masks_help}};
-    char what[40];
-    snprintf(what, sizeof what, "message %zu", index + 1);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        ZD_TRY(record_refuse_filled(value, keys[i].key, what, keys[i].help));
+        ZD_TRY(record_refuse_filled(
+                value, keys[i].key, "a message", keys[i].help));
     return ZD_OK;
 }
 
+static enum zd_status fail(const char *what)
+{
+    return ZD_FAIL(ZD_ERR_DATA, "E0437", "%s", what);
+}
+
 /* OpenAI's "weight", 0 or 1, and axolotl's "train". */
-static enum zd_status read_mask(
-        size_t index, const json_t *value, bool *is_masked_out)
+static enum zd_status read_mask(const json_t *value, bool *is_masked_out)
 {
     const json_t *weight = record_get(value, "weight");
     const json_t *train = record_get(value, "train");
     double number = json_is_number(weight) ? json_number_value(weight) : -1;
     if (weight && number != 0 && number != 1)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0437",
-                "\"weight\" of message %zu is neither 0 nor 1", index + 1);
+        return fail("\"weight\" is neither 0 nor 1");
     if (train && !json_is_boolean(train))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0437",
-                "\"train\" of message %zu is neither true nor false",
-                index + 1);
+        return fail("\"train\" is neither true nor false");
     *is_masked_out = number == 0 || json_is_false(train);
     return ZD_OK;
 }
 
-static enum zd_status get_string(
-        size_t index, const json_t *value, const char *key,
-        const json_t **string_out)
-{
-    *string_out = json_object_get(value, key);
-    if (!*string_out)
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0437", "message %zu has no \"%s\"", index + 1,
-                key);
-    return json_is_string(*string_out)
-                   ? ZD_OK
-                   : ZD_FAIL(ZD_ERR_DATA, "E0437",
-                             "\"%s\" of message %zu is not a string", key,
-                             index + 1);
-}
-
 /* A role is a name: one with a NUL in it is another. */
 static enum zd_status read_role(
-        const struct message_names *names, size_t index, const json_t *value,
+        const struct message_names *names, const json_t *value,
         const char **role_out)
 {
     const json_t *role = NULL;
-    enum zd_status status = get_string(index, value, names->role, &role);
+    enum zd_status status = record_get_string(value, names->role, &role);
     if (status != ZD_OK) {
         if (names->is_sharegpt && json_object_get(value, "role"))
             zd_fail_help("messages with \"role\" and \"content\" are chat: "
@@ -107,8 +89,8 @@ static enum zd_status read_role(
     *role_out = has_nul ? NULL : known_role(name, names->is_sharegpt);
     if (*role_out)
         return ZD_OK;
-    ZD_FAIL(ZD_ERR_DATA, "E0438", "message %zu has the unknown role \"%s%s\"",
-            index + 1, name, has_nul ? "\\u0000..." : "");
+    ZD_FAIL(ZD_ERR_DATA, "E0438", "the unknown role \"%s%s\"", name,
+            has_nul ? "\\u0000..." : "");
     return zd_fail_help("roles are system, user, assistant and tool");
 }
 
@@ -122,42 +104,36 @@ static bool is_text_part(const json_t *part)
 
 /* A text, parts that are texts, or nothing beside calls of tools. */
 static enum zd_status check_content(
-        const struct message_names *names, size_t index, const json_t *value)
+        const struct message_names *names, const json_t *value)
 {
     const json_t *content = record_get(value, names->content), *part;
     size_t i;
     if (!content && !record_is_empty(json_object_get(value, "tool_calls")))
         return ZD_OK;
     if (!json_is_array(content))
-        return get_string(index, value, names->content, &content);
+        return record_get_string(value, names->content, &content);
     json_array_foreach(content, i, part)
     {
         const char *type = json_string_at(part, "type");
         if (!is_text_part(part))
             return ZD_FAIL(
-                    ZD_ERR_DATA, "E0437",
-                    "part %zu of message %zu is \"%s\", not \"text\"", i + 1,
-                    index + 1, type ? type : "?");
+                    ZD_ERR_DATA, "E0437", "part %zu is \"%s\", not \"text\"",
+                    i + 1, type ? type : "?");
     }
     return ZD_OK;
 }
 
-static enum zd_status check_calls(size_t index, const json_t *value)
+static enum zd_status check_calls(const json_t *value)
 {
     const json_t *calls = record_get(value, "tool_calls"), *call;
     size_t i;
     bool is_good = !calls || json_is_array(calls);
     json_array_foreach(calls, i, call) is_good &= json_is_object(call);
-    return is_good ? ZD_OK
-                   : ZD_FAIL(ZD_ERR_DATA, "E0437",
-                             "\"tool_calls\" of message %zu is not a list of "
-                             "objects",
-                             index + 1);
+    return is_good ? ZD_OK : fail("\"tool_calls\" is not a list of objects");
 }
 
 /* ShareGPT's function_call: the text is JSON, a call or a list of them. */
-static enum zd_status read_calls(
-        size_t index, const json_t *content, json_t *message)
+static enum zd_status read_calls(const json_t *content, json_t *message)
 {
     const char *text = json_string_value(content);
     json_t *calls = NULL, *call, *list = json_array();
@@ -183,10 +159,8 @@ static enum zd_status read_calls(
     json_decref(calls);
     zd_error_clear();
     return is_good ? ZD_OK
-                   : ZD_FAIL(ZD_ERR_DATA, "E0437",
-                             "message %zu is a function_call, but its text is "
-                             "not JSON with a \"name\" and \"arguments\"",
-                             index + 1);
+                   : fail("it is a function_call, but its text is not JSON "
+                          "with a \"name\" and \"arguments\"");
 }
 
 /* As transformers gives it to a template: without keys that are null, with the
@@ -219,27 +193,39 @@ static json_t *template_message(
     return message;
 }
 
-enum zd_status message_read(
-        const struct message_names *names, size_t index, const json_t *value,
-        bool is_masked, struct conversation *conversation)
+static enum zd_status read_message(
+        const struct message_names *names, const json_t *value, bool is_masked,
+        struct conversation *conversation)
 {
     const char *role = NULL;
     bool is_left_out = false;
     if (!json_is_object(value))
-        return ZD_FAIL(
-                ZD_ERR_DATA, "E0437", "message %zu is not an object",
-                index + 1);
-    ZD_TRY(check_message_keys(index, value));
-    ZD_TRY(read_role(names, index, value, &role));
-    ZD_TRY(check_content(names, index, value));
-    ZD_TRY(check_calls(index, value));
-    ZD_TRY(read_mask(index, value, &is_left_out));
+        return fail("it is not an object");
+    ZD_TRY(check_message_keys(value));
+    ZD_TRY(read_role(names, value, &role));
+    ZD_TRY(check_content(names, value));
+    ZD_TRY(check_calls(value));
+    ZD_TRY(read_mask(value, &is_left_out));
     bool is_call = strcmp(role, "function_call") == 0;
     const json_t *content = record_get(value, names->content);
     json_t *message =
             template_message(names, value, is_call ? "assistant" : role);
     conversation_add(conversation, message, is_masked || is_left_out);
-    return is_call && json_is_string(content)
-                   ? read_calls(index, content, message)
-                   : ZD_OK;
+    return is_call && json_is_string(content) ? read_calls(content, message)
+                                              : ZD_OK;
+}
+
+enum zd_status message_read(
+        const struct message_names *names, size_t index, const json_t *value,
+        bool is_masked, struct conversation *conversation)
+{
+    enum zd_status status = read_message(names, value, is_masked, conversation);
+    if (status == ZD_OK)
+        return ZD_OK;
+    struct zd_error error = *zd_error_get();
+    snprintf(
+            error.what, sizeof error.what, "message %zu: %.*s", index + 1,
+            (int)sizeof error.what - 40, zd_error_get()->what);
+    zd_error_set(&error);
+    return status;
 }

@@ -23,7 +23,7 @@ enum zd_status record_get_string(
 {
     const json_t *value = json_object_get(object, key);
     if (!value)
-        return ZD_FAIL(ZD_ERR_DATA, "E0437", "the record has no \"%s\"", key);
+        return ZD_FAIL(ZD_ERR_DATA, "E0437", "there is no \"%s\"", key);
     if (!json_is_string(value))
         return ZD_FAIL(ZD_ERR_DATA, "E0437", "\"%s\" is not a string", key);
     *string_out = value;
