@@ -195,7 +195,7 @@ int main(int argc, char **argv)
             &plan, "shard", ARENA_HOST, SPAN_BUFFERS, b.count * 4));
     check(arena_plan_add(&plan, "copy", ARENA_HOST, SPAN_BUFFERS, bytes));
     check(arena_take(&arena, &plan));
-    comm_set_staging(b.comm, arena_span(&arena, "comm.staging"));
+    comm_set_memory(b.comm, &arena);
     b.full = arena_span(&arena, "full");
     b.shard = arena_span(&arena, "shard");
     b.copy = arena_span(&arena, "copy");

@@ -57,7 +57,6 @@ struct comm_functions {
     enum zd_status (*wait)(struct comm *comm, struct comm_op *op);
     enum zd_status (*progress)(struct comm *comm);
     /* NULL where there is a control: */
-    enum zd_status (*barrier)(struct comm *comm);
     enum zd_status (*broadcast)(
             struct comm *comm, void *data, size_t bytes, int root);
     enum zd_status (*exchange)(

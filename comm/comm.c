@@ -147,12 +147,7 @@ void comm_set_memory(struct comm *comm, const struct arena *arena)
     if (comm->functions->set_memory)
         comm->functions->set_memory(comm, arena);
     else if (arena && arena_plan_find(arena->plan, name))
-        comm_set_staging(comm, arena_span(arena, name));
-}
-
-void comm_set_staging(struct comm *comm, void *staging)
-{
-    comm->staging = staging;
+        comm->staging = arena_span(arena, name);
 }
 
 /* A world of one reduces nothing. */
@@ -533,10 +528,9 @@ enum zd_status comm_all_reduce_i64(
 
 enum zd_status comm_barrier(struct comm *comm)
 {
-    struct comm *by = comm_message_begin(comm, SEAT_BARRIER, 0);
-    enum zd_status status = comm->size > 1 ? by->functions->barrier(by) : ZD_OK;
-    comm_message_end(by);
-    return status;
+    char here = 0;
+    number_message(comm, SEAT_BARRIER, 0);
+    return comm_gather_again(comm, &here, sizeof here, comm->reduce_scratch);
 }
 
 enum zd_status comm_broadcast(

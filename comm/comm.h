@@ -174,8 +174,6 @@ struct comm_needs {
 enum zd_status comm_plan_needs(
         struct arena_plan *plan, const struct comm_needs *needs);
 void comm_set_memory(struct comm *comm, const struct arena *arena);
-/* The same for the host's transport alone. */
-void comm_set_staging(struct comm *comm, void *staging);
 
 /* full = the shards of all ranks, in rank order. `shard` may be this rank's
  * part of `full`. count: elements of one shard. */

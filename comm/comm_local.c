@@ -44,7 +44,7 @@ struct local {
     struct comm base;
     struct group *group;
     struct row *row;
-    uint64_t next_message;
+    uint64_t messages;
     const void **parts; /* (size) scratch of this rank */
 };
 
@@ -112,12 +112,6 @@ static enum zd_status await(
     return is_aborted ? fail_aborted() : ZD_OK;
 }
 
-static enum zd_status await_published(
-        struct local *local, int slot, uint64_t number)
-{
-    return await(local, slot, number, false);
-}
-
 /* Say that this rank has what it wanted, and wait until all have. */
 static enum zd_status finish(struct local *local, int slot, uint64_t number)
 {
@@ -141,7 +135,7 @@ static enum zd_status local_wait(struct comm *comm, struct comm_op *op)
 {
     struct local *local = local_of(comm);
     size_t bytes = op->count * dtype_bytes(op->type);
-    ZD_TRY(await_published(local, op->slot, op->order));
+    ZD_TRY(await(local, op->slot, op->order, false));
     if (op->kind == OP_ALL_GATHER) {
         for (int r = 0; r < comm->size && bytes; r++)
             if (r != comm->rank)
@@ -163,43 +157,35 @@ static enum zd_status local_progress(struct comm *comm)
     return ZD_OK;
 }
 
-static enum zd_status local_barrier(struct comm *comm)
+static enum zd_status begin_message(struct local *local, const void *data)
 {
-    struct local *local = local_of(comm);
-    uint64_t message = local->next_message++;
-    publish(local, MESSAGE_SLOT, message, NULL);
-    ZD_TRY(await_published(local, MESSAGE_SLOT, message));
-    /* the slot is used again by the next message */
-    return finish(local, MESSAGE_SLOT, message);
+    publish(local, MESSAGE_SLOT, ++local->messages, data);
+    return await(local, MESSAGE_SLOT, local->messages, false);
 }
 
 static enum zd_status local_broadcast(
         struct comm *comm, void *data, size_t bytes, int root)
 {
     struct local *local = local_of(comm);
-    uint64_t message = local->next_message++;
-    publish(local, MESSAGE_SLOT, message, data);
-    ZD_TRY(await_published(local, MESSAGE_SLOT, message));
+    ZD_TRY(begin_message(local, data));
     if (comm->rank != root)
         memcpy(data, local->parts[root], bytes);
-    return finish(local, MESSAGE_SLOT, message);
+    return finish(local, MESSAGE_SLOT, local->messages);
 }
 
 static enum zd_status local_exchange(
         struct comm *comm, const struct exchange *exchange)
 {
     struct local *local = local_of(comm);
-    uint64_t message = local->next_message++;
     size_t mine = (size_t)comm->rank * exchange->from_stride;
-    publish(local, MESSAGE_SLOT, message, exchange->from);
-    ZD_TRY(await_published(local, MESSAGE_SLOT, message));
+    ZD_TRY(begin_message(local, exchange->from));
     for (int r = 0; r < comm->size; r++) {
         char *to = (char *)exchange->to + (size_t)r * exchange->to_stride;
         const char *from = (const char *)local->parts[r] + mine;
         if (to != from) /* in place: other ranks read it now */
             memmove(to, from, exchange->bytes);
     }
-    return finish(local, MESSAGE_SLOT, message);
+    return finish(local, MESSAGE_SLOT, local->messages);
 }
 
 /* --- life ----------------------------------------------------------------- */
@@ -288,7 +274,6 @@ static const struct comm_functions local_functions = {
         .begin = local_begin,
         .wait = local_wait,
         .progress = local_progress,
-        .barrier = local_barrier,
         .broadcast = local_broadcast,
         .exchange = local_exchange,
         .transport = COMM_TRANSPORT_HOST,

@@ -127,14 +127,6 @@ static enum zd_status mpi_test(
     return ZD_OK;
 }
 
-static enum zd_status mpi_barrier(struct comm *comm)
-{
-    struct mpi *mpi = mpi_of(comm);
-    MPI_Request request;
-    ZD_MPI(MPI_Ibarrier, mpi->world, &request);
-    return await_requests(mpi, 1, &request);
-}
-
 static enum zd_status mpi_broadcast(
         struct comm *comm, void *data, size_t bytes, int root)
 {
@@ -248,7 +240,6 @@ static const struct comm_functions mpi_functions = {
         .wait = mpi_wait,
         .progress = mpi_progress,
         .test = mpi_test,
-        .barrier = mpi_barrier,
         .broadcast = mpi_broadcast,
         .exchange = mpi_exchange,
         .transport = COMM_TRANSPORT_HOST,

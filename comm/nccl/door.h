@@ -17,8 +17,6 @@
     F(CommAbort)                                                               \
     F(CommFinalize)                                                            \
     F(CommDestroy)                                                             \
-    F(CommRegister)                                                            \
-    F(CommDeregister)                                                          \
     F(GetErrorString)                                                          \
     F(GetLastError)                                                            \
     F(GroupStart)                                                              \

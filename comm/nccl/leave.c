@@ -52,7 +52,6 @@ void nccl_destroy(struct comm *comm)
     if (atomic_load(&nccl->has_failed) || atomic_load(&nccl->aborts))
         return;
     stream_finish(nccl->stream);
-    nccl_set_memory(comm, NULL);
     for (int c = NCCL_COMMS - 1; c >= 0; c--)
         if (group->comms[c])
             leave_comm(nccl, group->comms[c]);

@@ -51,6 +51,17 @@ static enum zd_status nccl_wait(struct comm *comm, struct comm_op *op)
     return stream_wait_counted(NULL, nccl_done_of(nccl, op));
 }
 
+static void set_memory(struct comm *comm, const struct arena *arena)
+{
+    struct nccl_group *group = group_of(comm);
+    char name[COMM_SPAN_MAX];
+    comm_span_name(comm->row.name, "device", name);
+    const struct arena_span *span =
+            arena ? arena_plan_find(arena->plan, name) : NULL;
+    group->scratch = span ? arena_span(arena, name) : NULL;
+    group->scratch_bytes = span ? span->bytes : 0;
+}
+
 /* Of the compute stream; the host does not wait. */
 static double waited(const struct comm *comm)
 {
@@ -82,7 +93,7 @@ const struct comm_functions nccl_backend = {
         .begin = nccl_begin,
         .wait = nccl_wait,
         .progress = nccl_progress,
-        .set_memory = nccl_set_memory,
+        .set_memory = set_memory,
         .transport = COMM_TRANSPORT_NCCL,
         .abort = nccl_abort,
         .give_up = give_up,

@@ -103,42 +103,63 @@ static int among_others(int number, int own)
     return number < own ? number : number - 1;
 }
 
-static enum zd_status exchange(
-        const struct nccl_group *group, int which, const struct piece *p,
-        const void *give, int to, void *take, int from)
-{
-    const struct nccl_functions *f = group->nccl->functions;
-    ncclComm_t comm = group->comms[which];
-    cudaStream_t stream = device_cuda_stream(group->nccl->stream);
-    ZD_NCCL(f, comm, Send, give, p->count, p->type, to, comm, stream);
-    ZD_NCCL(f, comm, Recv, take, p->count, p->type, from, comm, stream);
-    return ZD_OK;
-}
-
-/* --- within nodes, along rails ---------------------------------------------
- */
-
 static char *node_sum(const struct piece *p, int node)
 {
     return slot(p, (p->node.size - 1) * p->rail.size + node);
 }
 
-enum zd_status nccl_ordered_put_node(const struct nccl_pending *pending)
+/* --- within nodes, along rails -------------------------------------------- */
+
+/* To and from the others of `who`: of each node a part, or their nodes' sums.
+ */
+static enum zd_status put(
+        const struct nccl_group *group, const struct piece *p, int which,
+        struct mesh_group who)
 {
-    struct piece p;
-    if (!find_piece(pending, &p))
-        return ZD_OK;
-    for (int away = 1; away < p.node.size; away++) {
-        int to = mesh_neighbor(p.node, away);
-        int from = mesh_neighbor(p.node, -away);
-        int first = among_others(from, p.node.place) * p.rail.size;
-        for (int d = 0; d < p.rail.size; d++)
-            ZD_TRY(exchange(
-                    pending->group, nccl_node_comm(pending->group), &p,
-                    part_for(&p, d * p.node.size + to), to, slot(&p, first + d),
-                    from));
+    const struct nccl_functions *f = group->nccl->functions;
+    ncclComm_t comm = group->comms[which];
+    cudaStream_t stream = device_cuda_stream(group->nccl->stream);
+    int parts = which == NCCL_RAIL ? 1 : p->rail.size;
+    for (int away = 1; away < who.size; away++) {
+        int to = mesh_neighbor(who, away), from = mesh_neighbor(who, -away);
+        for (int d = 0; d < parts; d++) {
+            const char *give = which == NCCL_RAIL
+                                       ? node_sum(p, to)
+                                       : part_for(p, d * who.size + to);
+            char *take = slot(p, among_others(from, who.place) * parts + d);
+            ZD_NCCL(f, comm, Send, give, p->count, p->type, to, comm, stream);
+            ZD_NCCL(f, comm, Recv, take, p->count, p->type, from, comm, stream);
+        }
     }
     return ZD_OK;
+}
+
+/* own, and the parts of the others of `who`, in order; to NULL: the shard. */
+static enum zd_status sum(
+        const struct nccl_group *group, const struct piece *p,
+        struct mesh_group who, const char *own, int first, int stride, void *to)
+{
+    return comm_sum_cuda(
+            group->nccl->stream,
+            &(struct sum_cuda){
+                    .to = to ? to : (char *)p->op->to + p->at * p->width,
+                    .own = own,
+                    .others = slot(p, first),
+                    .stride = (size_t)stride * p->slot_bytes / p->width,
+                    .count = p->count,
+                    .parts = who.size,
+                    .place = who.place,
+                    .type = p->op->type,
+                    .accumulate = !to && p->op->accumulate});
+}
+
+enum zd_status nccl_ordered_put_node(const struct nccl_pending *pending)
+{
+    const struct nccl_group *group = pending->group;
+    struct piece p;
+    return find_piece(pending, &p)
+                   ? put(group, &p, nccl_node_comm(group), p.node)
+                   : ZD_OK;
 }
 
 /* The nodes' sums; in one level, that of all. */
@@ -147,53 +168,25 @@ enum zd_status nccl_ordered_sum_node(const struct nccl_pending *pending)
     struct piece p;
     if (!find_piece(pending, &p))
         return ZD_OK;
-    bool is_last = p.rail.size == 1;
-    for (int d = 0; d < p.rail.size; d++) {
-        struct sum_cuda sum = {
-                .to = is_last ? (char *)p.op->to + p.at * p.width
-                              : node_sum(&p, d),
-                .own = part_for(&p, d * p.node.size + p.node.place),
-                .others = slot(&p, d),
-                .stride = (size_t)p.rail.size * p.slot_bytes / p.width,
-                .count = p.count,
-                .parts = p.node.size,
-                .place = p.node.place,
-                .type = p.op->type,
-                .accumulate = is_last && p.op->accumulate};
-        ZD_TRY(comm_sum_cuda(pending->group->nccl->stream, &sum));
-    }
+    for (int d = 0; d < p.rail.size; d++)
+        ZD_TRY(
+                sum(pending->group, &p, p.node,
+                    part_for(&p, d * p.node.size + p.node.place), d,
+                    p.rail.size, p.rail.size > 1 ? node_sum(&p, d) : NULL));
     return ZD_OK;
 }
 
 enum zd_status nccl_ordered_put_rail(const struct nccl_pending *pending)
 {
     struct piece p;
-    if (!find_piece(pending, &p))
-        return ZD_OK;
-    for (int away = 1; away < p.rail.size; away++) {
-        int to = mesh_neighbor(p.rail, away);
-        int from = mesh_neighbor(p.rail, -away);
-        ZD_TRY(exchange(
-                pending->group, NCCL_RAIL, &p, node_sum(&p, to), to,
-                slot(&p, among_others(from, p.rail.place)), from));
-    }
-    return ZD_OK;
+    return find_piece(pending, &p) ? put(pending->group, &p, NCCL_RAIL, p.rail)
+                                   : ZD_OK;
 }
 
 enum zd_status nccl_ordered_sum_rail(const struct nccl_pending *pending)
 {
     struct piece p;
-    if (!find_piece(pending, &p))
-        return ZD_OK;
-    struct sum_cuda sum = {
-            .to = (char *)p.op->to + p.at * p.width,
-            .own = node_sum(&p, p.rail.place),
-            .others = slot(&p, 0),
-            .stride = p.slot_bytes / p.width,
-            .count = p.count,
-            .parts = p.rail.size,
-            .place = p.rail.place,
-            .type = p.op->type,
-            .accumulate = p.op->accumulate};
-    return comm_sum_cuda(pending->group->nccl->stream, &sum);
+    return find_piece(pending, &p) ? sum(pending->group, &p, p.rail,
+                                         node_sum(&p, p.rail.place), 0, 1, NULL)
+                                   : ZD_OK;
 }

@@ -51,7 +51,6 @@ struct nccl_group {
     struct mesh_group node, rail;
     char *scratch;
     size_t scratch_bytes, scratch_used;
-    void *registered[NCCL_COMMS];
 };
 
 struct nccl_pending {
@@ -119,11 +118,6 @@ enum zd_status nccl_group_create(
 /* --- nccl.c --------------------------------------------------------------- */
 
 extern const struct comm_functions nccl_backend;
-
-/* --- memory.c ------------------------------------------------------------- */
-
-/* NULL: the memory is about to go. */
-void nccl_set_memory(struct comm *comm, const struct arena *arena);
 
 /* --- queue.c -------------------------------------------------------------- */
 

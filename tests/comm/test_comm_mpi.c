@@ -98,7 +98,7 @@ int main(int argc, char **argv)
                         .world = comm_size(comm)}) != ZD_OK ||
         arena_take(&arena, &plan) != ZD_OK)
         return 1;
-    comm_set_staging(comm, arena_span(&arena, "comm.staging"));
+    comm_set_memory(comm, &arena);
     if (comm_rank(comm) == 0)
         printf("1..%d\n", suite_case_count + 1);
     for (int c = 0; c < suite_case_count; c++)

@@ -71,7 +71,6 @@ struct ncclComm {
     bool is_pending;
     std::vector<struct operation *> pending;
     char message[MESSAGE_BYTES];
-    std::vector<void *> registered;
     std::atomic<int> under_way;
 };
 

@@ -232,33 +232,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     must_be_there(comm, "ncclCommDestroy");
     while (comm->under_way.load() > 0)
         usleep(100);
-    if (!comm->registered.empty())
-        fprintf(stderr, "nccl stand-in: a buffer is still registered\n");
     return ncclSuccess;
-}
-
-ncclResult_t ncclCommRegister(
-        const ncclComm_t comm, void *data, size_t bytes, void **handle)
-{
-    must_be_there(comm, "ncclCommRegister");
-    if (!zd_standin_is_reachable(data, bytes))
-        return refuse("a buffer is not memory of the device");
-    std::lock_guard<std::mutex> hold(comm->lock);
-    comm->registered.push_back(data);
-    *handle = data;
-    return ncclSuccess;
-}
-
-ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
-{
-    must_be_there(comm, "ncclCommDeregister");
-    std::lock_guard<std::mutex> hold(comm->lock);
-    for (size_t i = 0; i < comm->registered.size(); i++)
-        if (comm->registered[i] == handle) {
-            comm->registered.erase(comm->registered.begin() + (long)i);
-            return ncclSuccess;
-        }
-    return refuse("was not registered");
 }
 
 const char *ncclGetErrorString(ncclResult_t result)
