@@ -57,6 +57,8 @@ struct kernels {
     embedding_forward_fn *embedding_forward;
     embedding_backward_fn *embedding_backward;
     cross_entropy_fn *cross_entropy;
+    row_scores_fn *row_scores;
+    row_losses_fn *row_losses;
     add_fn *add;
     reduce_rows_fn *reduce_rows;
     scale_rows_fn *scale_rows;

@@ -22,6 +22,8 @@
     OP(embedding_forward)                                                      \
     OP(embedding_backward)                                                     \
     OP(cross_entropy)                                                          \
+    OP(row_scores)                                                             \
+    OP(row_losses)                                                             \
     OP(add)                                                                    \
     OP(reduce_rows)                                                            \
     OP(scale_rows)                                                             \

@@ -1,7 +1,8 @@
 /* embedding.h - rows of a table by index, and the transpose of that.
  *
  * Backward adds the rows of dout to the rows of dtable in token order (so equal
- * ids sum in a fixed order); dtable is never cleared here. */
+ * ids sum in a fixed order); dtable is never cleared here. An id below 0 is of
+ * a row that another table has: it reads zeros and adds nothing. */
 #ifndef ZD_KERNELS_EMBEDDING_EMBEDDING_H
 #define ZD_KERNELS_EMBEDDING_EMBEDDING_H
 
@@ -20,8 +21,8 @@ typedef enum zd_status embedding_backward_fn(
         struct stream *stream, float *dtable, /* (rows, C), added to */
         const int32_t *ids,                   /* (N) */
         const int32_t *order, /* (N) tokens in the order of their ids, and
-                                 of their numbers among equal ids; the CPU
-                                 does not read it: NULL */
+                                 of their numbers among equal ids, then those
+                                 below 0; the CPU does not read it: NULL */
         const void *dout,     /* (N, C) */
         int N, int C);
 

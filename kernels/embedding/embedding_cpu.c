@@ -10,8 +10,12 @@ enum zd_status FAST(embedding_forward)(
 {
 #pragma omp parallel for num_threads(threads_for((size_t)N *C))
     for (int n = 0; n < N; n++) {
-        const elem *row = (const elem *)table + (size_t)ids[n] * C;
         elem *o = (elem *)out + (size_t)n * C;
+        if (ids[n] < 0) {
+            memset(o, 0, add ? 0 : (size_t)C * sizeof *o);
+            continue;
+        }
+        const elem *row = (const elem *)table + (size_t)ids[n] * C;
         if (!add) {
             memcpy(o, row, (size_t)C * sizeof *o);
             continue;
@@ -34,6 +38,8 @@ enum zd_status FAST(embedding_backward)(
     for (int first = 0; first < C; first += BLOCK) {
         int end = C - first < BLOCK ? C : first + BLOCK;
         for (int n = 0; n < N; n++) {
+            if (ids[n] < 0)
+                continue;
             const elem *g = (const elem *)dout + (size_t)n * C;
             float *d = dtable + (size_t)ids[n] * C;
             for (int c = first; c < end; c += VL) {

@@ -38,7 +38,10 @@ static __global__ void embedding_forward_kernel(
     int c = (tile * FORWARD_BLOCK + (int)threadIdx.x) * W;
     if (c >= C)
         return;
-    pack<T, W> e = load_pack<W>(table + (int64_t)ids[n] * C + c);
+    float zeros[W] = {0};
+    pack<T, W> e = packed<T, W>(zeros);
+    if (ids[n] >= 0)
+        e = load_pack<W>(table + (int64_t)ids[n] * C + c);
     T *to = out + n * C + c;
     if (add) {
         float x[W], y[W];
@@ -125,6 +128,8 @@ static __global__ void embedding_backward_kernel(
             for (int j = 0; j < W; j++)
                 sum[j] += d[j];
         }
+        if (id < 0)
+            continue;
         bool ends_later = i == count && ids[count + 1] == id;
         if (began_before)
             write_fp32<W>(sums_at(sums, piece, FIRST, C) + c, sum);
@@ -145,7 +150,7 @@ static __global__ void embedding_join_kernel(
     int end = piece_end(list, piece);
     int c = ((int)blockIdx.y * BACKWARD_BLOCK + (int)threadIdx.x) * W;
     int32_t id = id_at(list, end - 1);
-    if (c >= C || !goes_on(list, id, end))
+    if (c >= C || id < 0 || !goes_on(list, id, end))
         return;
     if (id_at(list, first) == id && goes_on(list, id, first - 1))
         return; /* it began before */

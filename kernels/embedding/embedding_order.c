@@ -8,9 +8,11 @@ void embedding_order(
 {
     memset(scratch, 0, ((size_t)rows + 1) * sizeof *scratch);
     for (int n = 0; n < N; n++)
-        scratch[ids[n] + 1]++;
+        if (ids[n] >= 0)
+            scratch[ids[n] + 1]++;
     for (int row = 0; row < rows; row++)
         scratch[row + 1] += scratch[row];
+    int below = scratch[rows]; /* after all others */
     for (int n = 0; n < N; n++)
-        order[scratch[ids[n]]++] = n;
+        order[ids[n] < 0 ? below++ : scratch[ids[n]]++] = n;
 }

@@ -12,6 +12,12 @@
  * Rows of logits and of their gradients are `stride` elements apart; what lies
  * behind the V-th is neither read nor written.
  *
+ * Of a vocabulary that several cut, each has the logits of some ids: of a row
+ * they tell each other row_score, and everyone merges those in one order,
+ *
+ *   top = max top_i      sum = sum_i sum_i e^(top_i - top)
+ *   loss = top + log(sum) - target      dlogits as above, of its own ids
+ *
  * Source: soft cap: Gemma 2, arXiv:2408.00118, section 2. */
 #ifndef ZD_KERNELS_LOSS_CROSS_ENTROPY_H
 #define ZD_KERNELS_LOSS_CROSS_ENTROPY_H
@@ -49,5 +55,33 @@ static inline int logits_stride(enum device_backend backend, int V)
 }
 
 CUDA_DECLARE(cross_entropy);
+
+/* Columns 0 .. count - 1 of a row are the logits of ids first .. first + count
+ * - 1; what follows up to `columns` is padding, whose gradient is 0. */
+struct vocabulary_slice {
+    int first, count, columns;
+};
+/* Of mapped logits y: the greatest, the sum of e^(y - top), the target's.
+ * ROW_NONE, 0, ROW_NONE: of no column, or of another slice. */
+struct row_score {
+    float top, sum, target;
+};
+#define ROW_NONE (-3.0e38f)
+
+typedef enum zd_status row_scores_fn(
+        struct stream *stream, struct row_score *scores, /* (n) */
+        const void *logits, const int32_t *targets, int n, int stride,
+        const struct vocabulary_slice *slice, const struct logit_map *map);
+
+typedef enum zd_status row_losses_fn(
+        struct stream *stream, float *losses, /* (n), the same in each slice */
+        void *dlogits,                        /* as cross_entropy_fn */
+        const void *logits, const int32_t *targets,
+        const struct row_score *scores, /* (slices, n) */
+        int slices, float dloss, int n, int stride,
+        const struct vocabulary_slice *slice, const struct logit_map *map);
+
+CUDA_DECLARE(row_scores);
+CUDA_DECLARE(row_losses);
 
 #endif

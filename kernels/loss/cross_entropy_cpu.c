@@ -2,6 +2,8 @@
 #include "kernels/loss/cross_entropy.h"
 
 cross_entropy_fn FAST(cross_entropy);
+row_scores_fn FAST(row_scores);
+row_losses_fn FAST(row_losses);
 
 ALWAYS_INLINE vf mapped(vf z, const struct logit_map *map)
 {
@@ -91,6 +93,85 @@ enum zd_status FAST(cross_entropy)(
         if (target >= 0)
             losses[i] = map ? row_loss(d, row, target, dloss, V, map)
                             : row_loss(d, row, target, dloss, V, NULL);
+    }
+    return ZD_OK;
+}
+
+/* --- of a slice of the vocabulary ----------------------------------------- */
+
+enum zd_status FAST(row_scores)(
+        struct stream *stream, struct row_score *scores, const void *logits,
+        const int32_t *targets, int n, int stride,
+        const struct vocabulary_slice *slice, const struct logit_map *map)
+{
+    int V = slice->count;
+#pragma omp parallel for num_threads(threads_for((size_t)n *V))
+    for (int i = 0; i < n; i++) {
+        const float *row = (const float *)logits + (size_t)i * stride;
+        int target = targets[i] - slice->first;
+        struct row_score score = {ROW_NONE, 0, ROW_NONE};
+        if (V > 0) {
+            score.top = mapped(vf_all(row_top(row, V)), map)[0];
+            score.sum = row_exp_sum(row, score.top, V, map);
+        }
+        if (target >= 0 && target < V)
+            score.target = mapped(vf_all(row[target]), map)[0];
+        scores[i] = score;
+    }
+    return ZD_OK;
+}
+
+/* In the order of the slices. */
+static struct row_score merged(
+        const struct row_score *scores, int slices, int n, int i)
+{
+    struct row_score all = {ROW_NONE, 0, ROW_NONE};
+    for (int s = 0; s < slices; s++) {
+        const struct row_score *score = &scores[(size_t)s * n + i];
+        all.top = fmaxf(all.top, score->top);
+        all.target = fmaxf(all.target, score->target);
+    }
+    for (int s = 0; s < slices; s++) {
+        const struct row_score *score = &scores[(size_t)s * n + i];
+        all.sum += score->sum * expf(score->top - all.top);
+    }
+    return all;
+}
+
+ALWAYS_INLINE void slice_gradient(
+        elem *d, const float *row, struct row_score all, int target,
+        float dloss, int V, const struct logit_map *map)
+{
+    float scale = dloss / all.sum;
+    for (int v = 0; v < V; v += VL) {
+        vf y = mapped(vf_load_some(row + v, V - v), map);
+        vf p = vf_exp(y - all.top) * scale;
+        if (target >= v && target < v + VL)
+            p[target - v] -= dloss;
+        store_some(d + v, map ? p * slope(y, map) : p, V - v);
+    }
+}
+
+enum zd_status FAST(row_losses)(
+        struct stream *stream, float *losses, void *dlogits, const void *logits,
+        const int32_t *targets, const struct row_score *scores, int slices,
+        float dloss, int n, int stride, const struct vocabulary_slice *slice,
+        const struct logit_map *map)
+{
+    int V = slice->count;
+#pragma omp parallel for num_threads(threads_for((size_t)n * slice->columns))
+    for (int i = 0; i < n; i++) {
+        const float *row = (const float *)logits + (size_t)i * stride;
+        elem *d = dlogits ? (elem *)dlogits + (size_t)i * stride : NULL;
+        struct row_score all = merged(scores, slices, n, i);
+        bool counts = targets[i] >= 0;
+        int from = counts ? V : 0, target = targets[i] - slice->first;
+        losses[i] = counts ? all.top + logf(all.sum) - all.target : 0;
+        if (!d)
+            continue;
+        if (counts)
+            slice_gradient(d, row, all, target, dloss, V, map);
+        memset(d + from, 0, (size_t)(slice->columns - from) * sizeof *d);
     }
     return ZD_OK;
 }

@@ -210,3 +210,126 @@ static enum zd_status cross_entropy_any(
 }
 
 CUDA_DEFINE(cross_entropy);
+
+/* --- of a slice of the vocabulary ----------------------------------------- */
+
+template <typename T, int W, bool MAPPED>
+static __global__ void __launch_bounds__(LOSS_BLOCK) row_scores_kernel(
+        struct row_score *scores, const T *logits, const int32_t *targets,
+        int n, int stride, struct vocabulary_slice slice,
+        logit_reader<MAPPED> read)
+{
+    __shared__ float shared[MAX_WARPS];
+    int64_t i = n - 1 - (int)blockIdx.x;
+    const T *row = logits + i * stride;
+    int target = targets[i] - slice.first;
+    struct softmax s = row_softmax<T, W>(row, slice.count, shared, read);
+    if (threadIdx.x != 0)
+        return;
+    scores[i].top = slice.count > 0 ? s.max : ROW_NONE;
+    scores[i].sum = slice.count > 0 ? s.sum : 0.0f;
+    scores[i].target = target >= 0 && target < slice.count
+                               ? read(to_float(row[target]))
+                               : ROW_NONE;
+}
+
+template <typename T, int W, bool MAPPED>
+static __global__ void __launch_bounds__(LOSS_BLOCK) row_losses_kernel(
+        float *losses, T *dlogits, const T *logits, const int32_t *targets,
+        const struct row_score *scores, int slices, float dloss, int n,
+        int stride, struct vocabulary_slice slice, logit_reader<MAPPED> read)
+{
+    int64_t i = n - 1 - (int)blockIdx.x;
+    T *d = dlogits ? dlogits + i * stride : NULL;
+    bool counts = targets[i] >= 0;
+    struct softmax all = {ROW_NONE, 0.0f};
+    float wanted = ROW_NONE;
+    for (int s = 0; s < slices; s++) {
+        all.max = fmaxf(all.max, scores[(int64_t)s * n + i].top);
+        wanted = fmaxf(wanted, scores[(int64_t)s * n + i].target);
+    }
+    for (int s = 0; s < slices; s++) {
+        struct row_score score = scores[(int64_t)s * n + i];
+        all.sum += score.sum * expf(score.top - all.max);
+    }
+    if (threadIdx.x == 0)
+        losses[i] = counts ? all.max + logf(all.sum) - wanted : 0.0f;
+    if (d && counts)
+        row_gradient<T, W>(
+                d, logits + i * stride, all, dloss, targets[i] - slice.first,
+                slice.count, read);
+    int v = (counts ? slice.count : 0) + (int)threadIdx.x;
+    for (; d && v < slice.columns; v += LOSS_BLOCK)
+        d[v] = from_float<T>(0.0f);
+}
+
+template <typename T, bool MAPPED>
+static enum zd_status row_scores_by(
+        cudaStream_t on, struct row_score *scores, const void *logits,
+        const int32_t *targets, int n, int stride,
+        const struct vocabulary_slice *slice, logit_reader<MAPPED> read)
+{
+    const int W = full_width<T>::value;
+    ZD_LAUNCH(
+            (row_scores_kernel<T, W, MAPPED>), (unsigned)n, LOSS_BLOCK, 0, on,
+            scores, (const T *)logits, targets, n, stride, *slice, read);
+    return ZD_OK;
+}
+
+template <typename T>
+static enum zd_status row_scores_any(
+        struct stream *stream, struct row_score *scores, const void *logits,
+        const int32_t *targets, int n, int stride,
+        const struct vocabulary_slice *slice, const struct logit_map *map)
+{
+    cudaStream_t on = device_cuda_stream(stream);
+    if (n <= 0)
+        return ZD_OK;
+    if (map)
+        return row_scores_by<T, true>(
+                on, scores, logits, targets, n, stride, slice, {*map});
+    return row_scores_by<T, false>(
+            on, scores, logits, targets, n, stride, slice, {});
+}
+
+template <typename T, int W, bool MAPPED>
+static enum zd_status row_losses_by(
+        cudaStream_t on, float *losses, void *dlogits, const void *logits,
+        const int32_t *targets, const struct row_score *scores, int slices,
+        float dloss, int n, int stride, const struct vocabulary_slice *slice,
+        logit_reader<MAPPED> read)
+{
+    ZD_LAUNCH(
+            (row_losses_kernel<T, W, MAPPED>), (unsigned)n, LOSS_BLOCK, 0, on,
+            losses, (T *)dlogits, (const T *)logits, targets, scores, slices,
+            dloss, n, stride, *slice, read);
+    return ZD_OK;
+}
+
+/* One element at a time where packs would not meet. */
+template <typename T>
+static enum zd_status row_losses_any(
+        struct stream *stream, float *losses, void *dlogits, const void *logits,
+        const int32_t *targets, const struct row_score *scores, int slices,
+        float dloss, int n, int stride, const struct vocabulary_slice *slice,
+        const struct logit_map *map)
+{
+    const int W = full_width<T>::value;
+    cudaStream_t on = device_cuda_stream(stream);
+    bool is_alike =
+            !dlogits || ((uintptr_t)dlogits - (uintptr_t)logits) % 16 == 0;
+    if (n <= 0)
+        return ZD_OK;
+    if (map)
+        return row_losses_by<T, 1, true>(
+                on, losses, dlogits, logits, targets, scores, slices, dloss, n,
+                stride, slice, {*map});
+    return (is_alike
+                    ? row_losses_by<T, W, false>
+                    : row_losses_by<
+                              T, 1,
+                              false>)(on, losses, dlogits, logits, targets, scores, slices, dloss, n, stride, slice, {});
+}
+
+CUDA_DEFINE(row_scores);
+CUDA_DEFINE(row_losses);

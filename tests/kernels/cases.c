@@ -146,7 +146,7 @@ static void geglu_case(void)
     gated_rows(GATE_GELU, 1, 40001, 0, 6.0f);
 }
 
-/* ids are below `rows`. */
+/* ids are below `rows`; below 0: of another table. */
 static void embedding_shape(const int32_t *list, int N, int C, int rows)
 {
     enum dtype type = pair_type();
@@ -214,7 +214,7 @@ static void embedding_case(void)
         int N = i & 1 ? 37 : 700, C = i & 2 ? 48 : 509, rows = 13;
         int32_t ids[700];
         for (int n = 0; n < N; n++) /* ids repeat */
-            ids[n] = (n * n) % rows;
+            ids[n] = i > 1 && n % 7 == 3 ? -1 : (n * n) % rows;
         embedding_shape(ids, N, C, rows);
         reduce_shape(N, C, i & 1);
     }
@@ -290,6 +290,80 @@ static void cross_entropy_shape(int n, int V, int stride, float dloss)
     mapped_shape(n, V, stride, dloss, NULL);
     for (int i = 0; i < 3; i++)
         mapped_shape(n, V, stride, dloss, &maps[i]);
+}
+
+/* Two results of the first table, of n rows, that differ by rounding only. */
+static void expect_near(
+        struct pair *a, struct pair *b, enum dtype type, int n, int count,
+        int stride)
+{
+    char *x = pair_fetch(a, 0), *y = pair_fetch(b, 0);
+    double most = 0;
+    for (int i = 0; i < n; i++) {
+        size_t at = (size_t)i * (size_t)stride * dtype_bytes(type);
+        most = fmax(most, worst(x + at, y + at, type, (size_t)count));
+    }
+    free(x), free(y);
+    if (!(most <= (type == DTYPE_FP32 ? 4e-6 : 1e-2)))
+        pair_differs(INFINITY);
+}
+
+/* A vocabulary of three slices, the last of which has columns that are padding;
+ * the loss is that of the whole, and so is the gradient. */
+static void row_losses_shape(
+        int n, int V, int stride, const struct logit_map *map)
+{
+    enum { SLICES = 3 };
+    int width = (V + SLICES - 1) / SLICES;
+    size_t count = (size_t)n * (size_t)stride;
+    float *floats = random_floats(count, 9.0f, 1);
+    int32_t list[64];
+    for (int t = 0; t < n; t++)
+        list[t] = t % 5 == 2 ? -1 : t * 13 % V;
+    pairs_begin();
+    struct pair logits = pair_of_logits(floats, count);
+    struct pair targets = pair_of_ints(list, (size_t)n);
+    struct pair scores = pair_of(DTYPE_FP32, 3 * SLICES * (size_t)n, 1.0f, 2);
+    struct pair losses = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 3);
+    struct pair whole = pair_of(DTYPE_FP32, (size_t)n, 1.0f, 4);
+    struct pair d = pair_of(pair_type(), count, 1.0f, 5);
+    struct pair of_whole = pair_of(pair_type(), count, 1.0f, 5);
+    for (int part = 0; part < 2 * SLICES; part++) {
+        int first = part % SLICES * width, left = V - first;
+        struct vocabulary_slice slice = {
+                first, left < width ? left : width, width};
+        size_t at = (size_t)first;
+        size_t grad = dtype_bytes(pair_type()) * at;
+        if (part < SLICES) {
+            RUN(row_scores(
+                    NULL, (struct row_score *)scores.of[r] + part * n,
+                    (const char *)logits.of[r] +
+                            at * dtype_bytes(ops->logits_dtype),
+                    targets.of[r], n, stride, &slice, map));
+        } else {
+            RUN(row_losses(
+                    NULL, losses.of[r], (char *)d.of[r] + grad,
+                    (const char *)logits.of[r] +
+                            at * dtype_bytes(ops->logits_dtype),
+                    targets.of[r], scores.of[r], SLICES, 0.5f, n, stride,
+                    &slice, map));
+        }
+    }
+    RUN(cross_entropy(
+            NULL, whole.of[r], of_whole.of[r], logits.of[r], targets.of[r],
+            0.5f, n, V, stride, map));
+    expect_near(&losses, &whole, DTYPE_FP32, 1, n, n);
+    expect_near(&d, &of_whole, pair_type(), n, V, stride);
+    PAIRS_COMPARE(losses, d);
+    free(floats);
+}
+
+static void row_losses_case(void)
+{
+    static const struct logit_map capped = {0.5f, 3};
+    row_losses_shape(37, 2003, 2048, NULL);
+    row_losses_shape(37, 2003, 2048, &capped);
+    row_losses_shape(11, 62, 63, NULL);
 }
 
 static void cross_entropy_case(void)
@@ -429,6 +503,7 @@ const struct op_case op_cases[] = {
         {"rows, quantized", codes_rows_case, {1e-5, 0x1p-7, 0x1p-10}},
         {"embedding", embedding_case, {4e-6, 5e-3, 7e-4}},
         {"cross_entropy", cross_entropy_case, {2e-6, 5e-3, 7e-4}},
+        {"row_losses", row_losses_case, {2e-6, 5e-3, 7e-4}},
         {"attention", attention_case, {1e-5, 9e-3, 1.3e-3}},
         {"attention, windows and caps", window_case, {1e-5, 9e-3, 1.3e-3}},
         {"attention_decode", decode_case, {4e-6, 5e-3, 7e-4}},
