@@ -30,8 +30,9 @@ struct layout {
     enum device_backend backend;
     enum dtype dtype, logits_dtype;
     size_t N, C, F, q, kv, H, KV;
+    size_t S;     /* tokens of the share: N without tensor parallelism */
     int pieces;   /* of the MLP; its longest has .. */
-    size_t piece; /* .. so many of the N tokens */
+    size_t piece; /* .. so many tokens of the share */
     int logits_stride;
     unsigned joined;
     size_t attention_scratch;
@@ -73,7 +74,7 @@ struct attention_shape activations_attention(
             .B = B,
             .T = T,
             .H = config->heads,
-            .KV = config->kv_heads,
+            .KV = config->kv_used ? config->kv_used : config->kv_heads,
             .D = config->head_dim,
             .q_stride = strides.q,
             .k_stride = strides.k,
@@ -92,7 +93,7 @@ static struct layout layout_of(
         const struct model_shape *shape, int B, int T, char *base)
 {
     enum device_backend backend = shape_backend(shape);
-    size_t N = (size_t)B * (size_t)T;
+    size_t N = (size_t)B * (size_t)T, S = N / (size_t)tp_size(config);
     int pieces = shape->mlp_pieces > 1 ? shape->mlp_pieces : 1;
     unsigned joined = shape->joined | config->family->fused;
     return (struct layout){
@@ -105,8 +106,9 @@ static struct layout layout_of(
             .logits_dtype = shape_logits_dtype(shape),
             .logits_stride = logits_stride(backend, config->vocab_size),
             .N = N,
+            .S = S,
             .pieces = pieces,
-            .piece = (N + (size_t)pieces - 1) / (size_t)pieces,
+            .piece = (S + (size_t)pieces - 1) / (size_t)pieces,
             .C = (size_t)config->hidden_size,
             .F = (size_t)config->intermediate_size,
             .q = (size_t)config->heads * (size_t)config->head_dim,
@@ -188,9 +190,15 @@ static struct heads push_heads(struct layout *l, bool apart)
     return h;
 }
 
+/* Of a piece, with those of all shares. */
+static size_t piece_tokens(const struct layout *l)
+{
+    return l->piece * (size_t)tp_size(l->config);
+}
+
 static float *push_rstd(struct layout *l, enum role norm)
 {
-    return family_has(l->family, norm) ? push_floats(l, l->N) : NULL;
+    return family_has(l->family, norm) ? push_floats(l, l->S) : NULL;
 }
 
 static void push_statistics(struct layout *l, struct layer_acts *a)
@@ -199,8 +207,8 @@ static void push_statistics(struct layout *l, struct layer_acts *a)
     a->rstd2 = push_rstd(l, ROLE_NORM2);
     a->post1_rstd = push_rstd(l, ROLE_POST1);
     a->post2_rstd = push_rstd(l, ROLE_POST2);
-    a->mean1 = l->family->layer_norm ? push_floats(l, l->N) : NULL;
-    a->mean2 = l->family->layer_norm ? push_floats(l, l->N) : NULL;
+    a->mean1 = l->family->layer_norm ? push_floats(l, l->S) : NULL;
+    a->mean2 = l->family->layer_norm ? push_floats(l, l->S) : NULL;
     a->lse = push_floats(l, l->N * l->H);
     if (l->config->qk_norm) {
         a->q_rstd = push_floats(l, l->N * l->H);
@@ -275,20 +283,21 @@ static void *push_norm(
 {
     return !family_has(l->family, norm) ? x
            : is_shared                  ? shared
-                                        : push_rows(l, l->N, l->C);
+                                        : push_rows(l, l->S, l->C);
 }
 
 /* What the MLP makes of a piece of the tokens, for all pieces of all layers:
  * from the norm before it to what the norm after it reads. */
 static void push_piece(struct layout *l, struct layer_acts *a)
 {
-    size_t N = l->N;
-    l->N = l->piece;
+    size_t N = l->N, S = l->S;
+    l->S = l->piece;
+    l->N = piece_tokens(l);
     a->norm2 = push_norm(l, ROLE_NORM2, NULL, false, NULL);
     push_mlp(l, NULL, a);
     a->mlp_out = push_norm(l, ROLE_POST2, NULL, false, NULL);
     a->mlp_low = push_rows(l, l->N, l->adapters.low);
-    l->N = N;
+    l->N = N, l->S = S;
 }
 
 /* Adapters keep u of all tokens, but of an MLP in pieces. */
@@ -303,7 +312,7 @@ static struct layer_acts push_shared(struct layout *l)
 {
     struct layer_acts shared = {.recompute = l->recompute};
     if (l->recompute & (PART_NORM1 | PART_NORM2))
-        shared.norm1 = shared.norm2 = push_rows(l, l->N, l->C);
+        shared.norm1 = shared.norm2 = push_rows(l, l->S, l->C);
     if (l->recompute & PART_ACT)
         shared.act = push_rows(l, l->N, l->F);
     if (l->recompute & PART_HEADS) {
@@ -332,13 +341,13 @@ static void push_slot(
         struct layer_acts *a)
 {
     if (own_x)
-        a->x = push_rows(l, l->N, l->C);
+        a->x = push_rows(l, l->S, l->C);
     a->recompute = l->recompute;
     push_statistics(l, a);
     a->norm1 = push_norm(
             l, ROLE_NORM1, a->x, l->recompute & PART_NORM1, shared->norm1);
     push_attention(l, l->recompute & PART_HEADS ? shared : NULL, a);
-    a->x2 = push_rows(l, l->N, l->C);
+    a->x2 = push_rows(l, l->S, l->C);
     a->post1 = a->x2;
     a->proj = push_norm(l, ROLE_POST1, a->x2, false, NULL);
     a->norm2 = push_norm(
@@ -359,10 +368,10 @@ static void push_slot(
 static void push_lean(
         struct layout *l, bool decode, struct layer_acts *a, void **scratch)
 {
-    a->x = push_rows(l, l->N, l->C);
+    a->x = push_rows(l, l->S, l->C);
     a->x2 = a->x;
     push_statistics(l, a);
-    a->proj = push_rows(l, l->N, l->C);
+    a->proj = push_rows(l, l->S, l->C);
     a->post1 = a->mlp_out = a->post2 = a->proj;
     a->norm1 = push_norm(l, ROLE_NORM1, a->x, true, a->proj);
     a->norm2 = push_norm(l, ROLE_NORM2, a->x2, true, a->proj);
@@ -393,14 +402,14 @@ static void push_grads(struct layout *l, void *dx, struct layer_grads *g)
     const struct model_family *family = l->family;
     bool adds = !(l->joined & JOIN_QKV) ||
                 (family->gated_mlp && !(l->joined & JOIN_GATE_UP));
-    g->hidden = push_rows(l, l->N, max_size(l->C, l->q));
+    g->hidden = push_rows(l, 1, max_size(l->S * l->C, l->N * l->q));
     if (adds && l->dtype != DTYPE_FP32)
         g->sum = push_rows(l, l->N, l->C);
     size_t mark = l->top;
     g->mlp_out = is_changed(l, ROLE_POST2) ? g->hidden : dx;
-    g->proj = is_changed(l, ROLE_POST1) ? push_rows(l, l->N, l->C) : dx;
+    g->proj = is_changed(l, ROLE_POST1) ? push_rows(l, l->S, l->C) : dx;
     l->top = mark;
-    g->act = push_rows(l, l->piece, l->F);
+    g->act = push_rows(l, piece_tokens(l), l->F);
     l->top = mark;
     /* without gaps, a norm's gradient overwrites the one it is made from */
     struct heads h = push_heads(l, l->config->qk_norm && l->joined & JOIN_QKV);
@@ -417,7 +426,8 @@ static void push_grads(struct layout *l, void *dx, struct layer_grads *g)
 static size_t in_turn(const struct layout *l, const size_t columns[BRANCHES])
 {
     return max_size(
-            l->N * columns[BRANCH_ATTENTION], l->piece * columns[BRANCH_MLP]);
+            l->N * columns[BRANCH_ATTENTION],
+            piece_tokens(l) * columns[BRANCH_MLP]);
 }
 
 /* Scratch of all adapters, `chunk` tokens at a time in the head; nothing
@@ -459,7 +469,7 @@ static void push_inputs(struct layout *l, bool offload, struct activations *a)
         buffers = RESIDUAL_BUFFERS;
     size_t begin = l->top;
     for (int i = 0; i < buffers; i++)
-        a->inputs[i] = push_rows(l, l->N, l->C);
+        a->inputs[i] = push_rows(l, l->S, l->C);
     for (int i = buffers; i < a->segments; i++)
         a->inputs[i] = a->inputs[i - buffers];
     a->offloaded = a->segments - buffers;
@@ -479,8 +489,10 @@ static int head_chunk(const struct layout *l, int asked)
     if (!asked)
         limit = bytes / row > tokens ? tokens : bytes / row;
     limit = max_size(limit, 1);
-    size_t pieces = (l->N + limit - 1) / limit;
-    return (int)((l->N + pieces - 1) / pieces);
+    size_t tp = (size_t)tp_size(l->config);
+    limit = max_size(limit / tp, 1); /* of a share */
+    size_t pieces = (l->S + limit - 1) / limit;
+    return (int)((l->S + pieces - 1) / pieces * tp);
 }
 
 int model_head_chunk(
@@ -502,6 +514,8 @@ static void push_head(
     h->mean = l->family->layer_norm ? push_floats(l, n) : NULL;
     h->rstd = push_floats(l, n);
     h->losses = push_floats(l, n);
+    size_t tp = (size_t)tp_size(l->config), scores = tp > 1 ? tp + 1 : 0;
+    h->scores = push_bytes(l, scores * n * sizeof *h->scores);
     h->logits = push_bytes(l, n * row * dtype_bytes(l->logits_dtype));
     h->low = push_rows(l, n, l->adapters.head_low);
     h->gains = push_floats(l, l->adapters.head_gains);
@@ -564,8 +578,8 @@ static struct activations lay_train(
     alloc_layers(&a);
 
     push_inputs(&l, shape->offload_activations, &a);
-    a.last = push_rows(&l, l.N, l.C);
-    a.dx = a.gathered = push_rows(&l, l.N, l.C);
+    a.last = push_rows(&l, l.S, l.C);
+    a.dx = a.gathered = push_rows(&l, l.S, l.C);
     int chunk = head_chunk(&l, shape->head_chunk);
     push_adapters(&l, chunk, true, &a.adapters);
     size_t below = l.top;
@@ -624,7 +638,7 @@ static struct activations lay_decode(
     struct layout l =
             layout_of(config, table, shape, 1, shape->decode_batch, base);
     l.logits_dtype = DTYPE_FP32; /* the host reads them */
-    l.pieces = 1, l.piece = l.N;
+    l.pieces = 1, l.piece = l.S = l.N;
     struct activations a = {0};
     size_t texts = (size_t)decode_texts(shape);
     size_t rows = texts * (size_t)shape->decode_capacity;

@@ -24,6 +24,11 @@
  * activations.c): these lie below the slots, and a layer's backward recomputes
  * them before it reads them.
  *
+ * With tensor parallelism (model/slice.h) a place has a share of the tokens in
+ * the residual stream, the norms and what they add to, and all of them between:
+ * "(N, C)" of hidden channels is (N / tp, C) then, of heads and of F it is all
+ * tokens and the place's channels.
+ *
  * N tokens, C hidden, F intermediate, q = H*D, kv = KV*D channels. */
 #ifndef ZD_MODEL_ACTIVATIONS_H
 #define ZD_MODEL_ACTIVATIONS_H
@@ -100,9 +105,10 @@ struct head_acts {
     void *dlogits;      /* (chunk, V); of one type with them: the logits
                            themselves */
     enum dtype logits_dtype;
-    float *losses; /* (chunk) */
-    void *low;     /* (chunk, r) of the head's adapter */
-    float *gains;  /* (2, V) of it: DoRA */
+    float *losses;            /* (chunk) */
+    struct row_score *scores; /* (tp + 1, chunk): of each place, then its own */
+    void *low;                /* (chunk, r) of the head's adapter */
+    float *gains;             /* (2, V) of it: DoRA */
 };
 
 struct activations {

@@ -31,8 +31,9 @@ enum zd_status model_backward(
         struct model *model, const struct model_hooks *hooks)
 {
     const struct activations *acts = &model->passes[PASS_TRAIN];
-    const struct pass *pass = &model->pass;
+    struct pass *pass = &model->pass;
     int layers = model->config->layers;
+    pass->hooks = hooks;
     if (!acts->recompute)
         for (int layer = layers; layer >= acts->first; layer--) {
             ZD_TRY(unit_acquire(model, hooks, layer));

@@ -88,6 +88,40 @@ static int32_t *pack(
     return to;
 }
 
+/* --- tensor parallelism ----------------------------------------------------
+ */
+
+/* As rows of this place's table. */
+static void fill_own_ids(
+        const struct model *model, const struct pass *pass, int32_t *ids)
+{
+    const struct vocabulary_slice *own = &model->vocabulary;
+    for (int n = 0; n < pass->N; n++) {
+        int id = pass->tokens[n] - own->first;
+        ids[n] = id >= 0 && id < own->count ? id : -1;
+    }
+}
+
+/* In the order of the head's chunks: of each the tokens of all shares. */
+static void fill_chunk_targets(
+        const struct model *model, const struct pass *pass, int32_t *targets)
+{
+    int places = tp_size(model->config);
+    int chunk = pass->acts->head.chunk / places;
+    for (int begin = 0; begin < pass->share; begin += chunk)
+        for (int place = 0; place < places; place++)
+            for (int i = begin; i < begin + chunk && i < pass->share; i++)
+                *targets++ = pass->targets[place * pass->share + i];
+}
+
+static const int32_t *own_positions(
+        const struct model *model, const struct pass *pass)
+{
+    return pass->positions + model->config->tp.place * pass->share;
+}
+
+/* --- on a GPU ------------------------------------------------------------- */
+
 /* Gradients of the tables are added up in the order of their rows. */
 static void pack_orders(
         const struct model *model, struct pass *pass, struct packer *p,
@@ -99,7 +133,8 @@ static void pack_orders(
             model->config->vocab_size, counts);
     if (role_id(model, 0, ROLE_POSITIONS) >= 0)
         embedding_order(
-                pack(p, NULL, 0, &pass->position_order), positions, pass->N,
+                pack(p, NULL, 0, &pass->position_order),
+                positions + model->config->tp.place * pass->share, pass->share,
                 pass->T, counts);
 }
 
@@ -124,7 +159,15 @@ static enum zd_status send(
             .device = u->device,
             .plane = batch_plane_tokens((size_t)pass->N)};
     ZD_TRY(event_wait(u->sent[slot]));
-    pack(&p, tokens, pass->N, &pass->tokens);
+    if (tp_size(model->config) > 1) {
+        const int32_t *on_device;
+        int32_t *ids = pack(&p, NULL, 0, &on_device);
+        fill_own_ids(model, pass, ids);
+        pass->tokens = on_device;
+        tokens = ids;
+    } else {
+        pack(&p, tokens, pass->N, &pass->tokens);
+    }
     int32_t *positions = pack(&p, NULL, 0, &pass->positions);
     fill_positions(positions, pass);
     if (pass->doc_start) {
@@ -132,7 +175,13 @@ static enum zd_status send(
         fill_first_tokens(
                 pack(&p, NULL, 0, &pass->first_tokens), positions, pass);
     }
-    if (head_rows_count(model, pass))
+    pass->own_positions = own_positions(model, pass);
+    if (pass->targets && tp_size(model->config) > 1) {
+        const int32_t *on_device;
+        fill_chunk_targets(model, pass, pack(&p, NULL, 0, &on_device));
+        pass->targets = on_device;
+        pass->head_rows = pass->N;
+    } else if (head_rows_count(model, pass))
         pack_head_rows(pass, &p);
     else if (pass->targets)
         pack(&p, pass->targets, pass->N, &pass->targets);
@@ -151,6 +200,14 @@ enum zd_status batch_place(
     int32_t *rows = targets + pass->N, *places = rows + pass->N;
     fill_positions(positions, pass);
     pass->positions = positions;
+    pass->own_positions = own_positions(model, pass);
+    if (tp_size(model->config) > 1) {
+        fill_own_ids(model, pass, rows);
+        fill_chunk_targets(model, pass, targets);
+        pass->tokens = rows, pass->targets = targets;
+        pass->head_rows = pass->N;
+        return ZD_OK;
+    }
     if (!head_rows_count(model, pass))
         return ZD_OK;
     head_rows_fill(pass, targets, rows, places);

@@ -45,6 +45,11 @@ struct layer_attention {
     int rope;   /* of model_config.ropes; -1: heads do not turn */
 };
 
+/* Tensor parallelism: one of `size` places (model/slice.h). */
+struct tp {
+    int size, place; /* size 0 or 1: the whole model */
+};
+
 struct model_config {
     const struct model_family *family;  /* family.h */
     const struct text_wrapper *wrapper; /* whose text half it is (files/
@@ -59,6 +64,10 @@ struct model_config {
     int head_dim;           /* D */
     int max_positions;      /* longest sequence */
     int original_positions; /* beside rope_scaling; 0: not there */
+    struct tp tp;           /* of a slice, whose heads, kv_heads,
+                               intermediate_size and vocab_size are its own; and
+                               the kv_heads that its attention reads: */
+    int kv_used, first_kv;  /* kv_used 0: all of them */
     double norm_eps;
     bool tied; /* the head is the token embedding */
     bool qkv_bias, out_bias, mlp_bias;
@@ -89,5 +98,10 @@ struct model_config {
     json_t *json; /* the keys as given, for export, of a wrapper the whole;
                      owned */
 };
+
+static inline int tp_size(const struct model_config *config)
+{
+    return config->tp.size > 1 ? config->tp.size : 1;
+}
 
 #endif

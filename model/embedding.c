@@ -2,13 +2,18 @@
 
 #include "base/device/device_memory.h"
 
+/* Each place has rows of the table of tokens, and finds zeros for the ids of
+ * others (batch.c). Positions are those of the share. */
 enum zd_status embedding_rows(
-        const struct model *model, enum role role, const int32_t *rows, int N,
-        void *out, bool add)
+        const struct model *model, const struct pass *pass, enum role role,
+        const int32_t *rows, void *out, bool add)
 {
-    return model->kernels->embedding_forward(
-            NULL, out, rows, model->params[role_id(model, 0, role)], N,
-            model->config->hidden_size, add);
+    bool is_cut = role == ROLE_TOKENS;
+    void *part = is_cut ? tokens_part(model, out) : out;
+    ZD_TRY(model->kernels->embedding_forward(
+            NULL, part, rows, model->params[role_id(model, 0, role)],
+            is_cut ? pass->N : pass->share, model->config->hidden_size, add));
+    return tokens_scatter(model, pass, out, part, pass->share);
 }
 
 enum zd_status embedding_forward(
@@ -29,11 +34,15 @@ enum zd_status embedding_scatter(
     float *grad = model->grads[id];
     if (!grad)
         return ZD_OK;
+    bool is_cut = role == ROLE_TOKENS;
+    void *dout = pass->acts->dx;
     if (!add)
         ZD_TRY(device_clear(
                 grad, model->table->params[id].count * sizeof *grad));
+    if (is_cut)
+        ZD_TRY(tokens_gather(model, pass, 0, dout, pass->share, &dout));
     return model->kernels->embedding_backward(
-            NULL, grad, rows, order, pass->acts->dx, pass->N,
+            NULL, grad, rows, order, dout, is_cut ? pass->N : pass->share,
             model->config->hidden_size);
 }
 

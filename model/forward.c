@@ -45,7 +45,7 @@ static enum zd_status settle_sum(
     const struct activations *acts = pass->acts;
     int layers = model->config->layers;
     struct residual_sum due = model->due;
-    size_t count = (size_t)pass->N * (size_t)model->config->hidden_size;
+    size_t count = (size_t)pass->share * (size_t)model->config->hidden_size;
     if (layer == layers ? !acts->head_covers : layer + 1 != acts->first)
         return ZD_OK;
     model->due = (struct residual_sum){0};
@@ -87,12 +87,17 @@ enum zd_status forward_layers(
 }
 
 static struct pass pass_of(
-        const struct model_batch *batch, struct activations *acts)
+        const struct model *model, const struct model_batch *batch,
+        struct activations *acts, const struct model_hooks *hooks)
 {
+    int N = batch->B * batch->T, tp = tp_size(model->config);
+    assert(N % tp == 0);
     return (struct pass){
             .B = batch->B,
             .T = batch->T,
-            .N = batch->B * batch->T,
+            .N = N,
+            .share = N / tp,
+            .hooks = hooks,
             .tokens = batch->tokens,
             .targets = batch->targets,
             .doc_start = batch->doc_start,
@@ -107,7 +112,7 @@ enum zd_status model_forward(
         const struct model_hooks *hooks)
 {
     struct pass *pass = &model->pass;
-    *pass = pass_of(batch, &model->passes[PASS_TRAIN]);
+    *pass = pass_of(model, batch, &model->passes[PASS_TRAIN], hooks);
     pass->drops = model->shape.dropout > 0;
     assert(batch->B <= model->shape.B && batch->T <= model->shape.T);
     ZD_TRY(batch_place(model, pass, true));
@@ -120,7 +125,7 @@ enum zd_status model_evaluate(
         struct model *model, const struct model_batch *batch,
         const struct model_hooks *hooks)
 {
-    struct pass pass = pass_of(batch, &model->passes[PASS_EVAL]);
+    struct pass pass = pass_of(model, batch, &model->passes[PASS_EVAL], hooks);
     assert(batch->B <= model->shape.eval_B && batch->T <= model->shape.T);
     ZD_TRY(batch_place(model, &pass, false));
     hooks_begin(model, &model->eval_events);
@@ -143,10 +148,13 @@ enum zd_status model_decode(
         count += runs[r].count;
     }
     assert(count > 0 && count <= model->shape.decode_batch);
+    assert(tp_size(model->config) == 1);
     struct pass pass = {
             .B = 1,
             .T = count,
             .N = count,
+            .share = count,
+            .hooks = hooks,
             .tokens = tokens,
             .decode = true,
             .runs = runs,

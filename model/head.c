@@ -59,7 +59,7 @@ static char *head_input(const struct pass *pass)
     return pass->rows ? pass->acts->gathered : pass->acts->last;
 }
 
-/* Rows begin .. begin+n-1 of that, as logits. */
+/* Rows begin .. begin+n-1 of that, of each share, as logits. */
 static enum zd_status chunk_logits(
         const struct model *model, const struct pass *pass, int begin, int n)
 {
@@ -70,22 +70,26 @@ static enum zd_status chunk_logits(
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
     char *x = head_input(pass) + offset;
     struct residual_sum due = model->due;
+    int all = n * tp_size(model->config);
+    void *inputs;
     if (due.a)
         due = (struct residual_sum){
                 (const char *)due.a + offset, (const char *)due.b + offset};
     ZD_TRY(norm_forward_sum(&norm, h->norm, h->mean, h->rstd, x, &due));
-    struct linear head = head_linear(model, pass, begin, n, false);
+    ZD_TRY(tokens_gather(model, pass, 1, h->norm, n, &inputs));
+    struct linear head = head_linear(model, pass, begin, all, false);
     ZD_TRY(k->matmul(
             NULL, &(struct matmul){
-                          .M = n,
+                          .M = all,
                           .N = V,
                           .K = C,
-                          .a = {h->norm, k->dtype},
+                          .a = {inputs, k->dtype},
                           .b = {head.weight.values, k->dtype, true},
                           .out = {h->logits, h->logits_dtype, h->stride}}));
-    return linear_adapters_forward(&head, h->logits, h->norm);
+    return linear_adapters_forward(&head, h->logits, inputs);
 }
 
+/* What chunk_logits has gathered is there still. */
 static enum zd_status chunk_backward(
         const struct model *model, const struct pass *pass, int begin, int n,
         struct head_grads *grads)
@@ -96,30 +100,34 @@ static enum zd_status chunk_backward(
     int C = model->config->hidden_size, V = model->config->vocab_size;
     size_t offset = (size_t)begin * (size_t)C * dtype_bytes(k->dtype);
     char *dx = pass->rows ? pass->acts->last : pass->acts->dx;
-    struct linear head = head_linear(model, pass, begin, n, grads->norm_add);
-    const void *dz;
+    int all = n * tp_size(model->config);
+    struct linear head = head_linear(model, pass, begin, all, grads->norm_add);
+    const void *inputs = all > n ? model->all_tokens[1] : h->norm, *dz;
+    void *dnorm = tokens_part(model, h->dnorm);
     if (grads->dhead)
         ZD_TRY(k->matmul(
                 NULL, &(struct matmul){
                               .M = V,
                               .N = C,
-                              .K = n,
+                              .K = all,
                               .a = {h->dlogits, k->dtype, true, h->stride},
-                              .b = {h->norm, k->dtype},
+                              .b = {inputs, k->dtype},
                               .out = {grads->dhead, DTYPE_FP32},
                               .accumulate = grads->head_add}));
-    ZD_TRY(linear_adapters_enter(&head, h->dlogits, h->norm, &dz));
+    ZD_TRY(linear_adapters_enter(&head, h->dlogits, inputs, &dz));
     if (grads->dx_needed)
         ZD_TRY(k->matmul(
                 NULL, &(struct matmul){
-                              .M = n,
+                              .M = all,
                               .N = C,
                               .K = V,
                               .a = {dz, k->dtype, false, h->stride},
                               .b = {head.weight.values, k->dtype},
-                              .out = {h->dnorm, k->dtype}}));
+                              .out = {dnorm, k->dtype}}));
     ZD_TRY(linear_adapters_backward(
-            &head, grads->dx_needed ? h->dnorm : NULL, dz, h->norm));
+            &head, grads->dx_needed ? dnorm : NULL, dz, inputs));
+    if (grads->dx_needed)
+        ZD_TRY(tokens_scatter(model, pass, h->dnorm, dnorm, n));
     if (grads->dx_needed)
         ZD_TRY(norm_backward(
                 &norm, dx + offset, h->dnorm, NULL, head_input(pass) + offset,
@@ -147,6 +155,25 @@ static bool head_map(const struct model_config *config, struct logit_map *out)
     return config->logits_scale || config->logit_softcap;
 }
 
+/* Losses of n rows of logits, of a slice of the vocabulary that places cut. */
+static enum zd_status sliced_losses(
+        const struct model *model, const struct pass *pass, bool train,
+        const int32_t *targets, float dloss, int n, const struct logit_map *map)
+{
+    const struct kernels *k = model->kernels;
+    const struct head_acts *h = &pass->acts->head;
+    const struct vocabulary_slice *slice = &model->vocabulary;
+    int places = tp_size(model->config);
+    struct row_score *own = h->scores + (size_t)places * (size_t)n;
+    ZD_TRY(k->row_scores(
+            NULL, own, h->logits, targets, n, h->stride, slice, map));
+    ZD_TRY(pass->hooks->scores_gather(
+            pass->hooks->ctx, h->scores, own, (size_t)n * sizeof *own));
+    return k->row_losses(
+            NULL, h->losses, train ? h->dlogits : NULL, h->logits, targets,
+            h->scores, places, dloss, n, h->stride, slice, map);
+}
+
 enum zd_status head_loss(
         struct model *model, const struct pass *pass, bool train, float dloss,
         const struct model_hooks *hooks)
@@ -162,16 +189,21 @@ enum zd_status head_loss(
     if (train)
         ZD_TRY(head_grads_acquire(model, hooks, &grads));
     ZD_TRY(head_rows_gather(model, pass));
-    for (int begin = 0; begin < pass->head_rows; begin += h->chunk) {
-        int left = pass->head_rows - begin,
-            n = left < h->chunk ? left : h->chunk;
-        const int32_t *targets = pass->targets + begin;
+    int tp = tp_size(model->config), rows = pass->head_rows / tp;
+    int chunk = h->chunk / tp;
+    for (int begin = 0; begin < rows; begin += chunk) {
+        int left = rows - begin, n = left < chunk ? left : chunk;
+        const int32_t *targets = pass->targets + begin * tp;
+        const struct logit_map *mapped = maps ? &map : NULL;
         ZD_TRY(chunk_logits(model, pass, begin, n));
-        ZD_TRY(token_loss(
-                k, h->losses, train ? h->dlogits : NULL, h->logits, targets,
-                dloss, n, model->config->vocab_size, h->stride,
-                maps ? &map : NULL));
-        ZD_TRY(k->add_losses(NULL, model->loss, h->losses, n));
+        ZD_TRY(tp > 1 ? sliced_losses(
+                                model, pass, train, targets, dloss, n * tp,
+                                mapped)
+                      : token_loss(
+                                k, h->losses, train ? h->dlogits : NULL,
+                                h->logits, targets, dloss, n,
+                                model->config->vocab_size, h->stride, mapped));
+        ZD_TRY(k->add_losses(NULL, model->loss, h->losses, n * tp));
         if (train)
             ZD_TRY(chunk_backward(model, pass, begin, n, &grads));
     }

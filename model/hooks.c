@@ -2,6 +2,38 @@
 
 #include <assert.h>
 
+static size_t share_count(const struct model *model, int rows)
+{
+    return (size_t)rows * (size_t)model->config->hidden_size;
+}
+
+enum zd_status tokens_gather(
+        const struct model *model, const struct pass *pass, int i, void *share,
+        int rows, void **all_out)
+{
+    *all_out = share;
+    if (tp_size(model->config) == 1)
+        return ZD_OK;
+    *all_out = model->all_tokens[i];
+    return pass->hooks->tokens_gather(
+            pass->hooks->ctx, *all_out, share, share_count(model, rows));
+}
+
+void *tokens_part(const struct model *model, void *share)
+{
+    return share && tp_size(model->config) > 1 ? model->all_tokens[0] : share;
+}
+
+enum zd_status tokens_scatter(
+        const struct model *model, const struct pass *pass, void *share,
+        void *part, int rows)
+{
+    if (part == share)
+        return ZD_OK;
+    return pass->hooks->tokens_scatter(
+            pass->hooks->ctx, share, part, share_count(model, rows));
+}
+
 void hooks_begin(struct model *model, const struct event_list *program)
 {
     model->program = program;

@@ -14,10 +14,13 @@ struct event_list {
  * batch_place has put them where kernels read. */
 struct pass {
     int B, T, N;
+    int share; /* tokens whose residual stream is here: N / tp.size */
+    const struct model_hooks *hooks;
     const int32_t *tokens, *targets, *doc_start;
     const int32_t *positions;
-    int documents;               /* in the B samples together */
-    const int32_t *first_tokens; /* of each, on a GPU; else NULL */
+    const int32_t *own_positions; /* of the share */
+    int documents;                /* in the B samples together */
+    const int32_t *first_tokens;  /* of each, on a GPU; else NULL */
     /* on a GPU, where there is a backward (kernels/embedding/embedding.h); else
      * NULL */
     const int32_t *token_order, *position_order;
@@ -47,7 +50,7 @@ struct residuals {
 
 /* What passes read on a GPU (batch.c). Of each slot: its copy to the device. */
 enum { LINEAR_PARTS = 3 }; /* q, k and v joined */
-enum { BATCH_SLOTS = 2 };
+enum { BATCH_SLOTS = 2, CPU_PLANES = 4 };
 struct batch_upload {
     int32_t *device;  /* (planes, plane); NULL: the CPU */
     int32_t *staging; /* (BATCH_SLOTS, planes, plane) pinned */
@@ -71,9 +74,13 @@ struct model {
     struct row_strides strides;
     struct activations passes[MODEL_PASSES];
     struct rope_tables ropes[ROPE_SETS];
-    void *decoded;          /* a dequantized weight, for a matmul */
-    int32_t *planes;        /* (4, N) of the pass, on the CPU: positions, and
-                               what head_rows_fill writes */
+    void *decoded;       /* a dequantized weight, for a matmul */
+    int32_t *planes;     /* (CPU_PLANES, N) of the pass, on the CPU:
+                            positions, and what head_rows_fill writes */
+    void *all_tokens[2]; /* (N, C) each, with tensor parallelism: of matmuls,
+                            [0] what scatter reads or gradients that are
+                            gathered, [1] inputs that are */
+    struct vocabulary_slice vocabulary; /* of the token table, and the head */
     struct exact_sum *loss; /* on the device; since model_loss_take */
     struct batch_upload upload;
     struct pass pass;        /* of the last model_forward */
@@ -103,6 +110,21 @@ static inline int role_id(const struct model *model, int unit, enum role role)
 /* plan.c */
 int model_positions(const struct model_shape *shape); /* rows of the angles */
 size_t model_most_tokens(const struct model_shape *shape); /* of any pass */
+/* One of model.all_tokens. */
+size_t model_all_tokens_bytes(
+        const struct model_config *config, const struct model_shape *shape);
+
+/* With tensor parallelism all places' rows in all_tokens[i]; else `share`. Of
+ * `rows` tokens here. */
+enum zd_status tokens_gather(
+        const struct model *model, const struct pass *pass, int i, void *share,
+        int rows, void **all_out);
+/* What a matmul of `share` for all places is written to. */
+void *tokens_part(const struct model *model, void *share);
+/* `share` from the parts of all places; nothing to do where they are one. */
+enum zd_status tokens_scatter(
+        const struct model *model, const struct pass *pass, void *share,
+        void *part, int rows);
 
 /* batch.c */
 static inline size_t batch_planes(const struct model_config *config)
@@ -266,8 +288,8 @@ enum zd_status layer_backward(const struct layer_run *run);
 /* embedding.c, for families: rows of a table, and their gradient from
  * acts->dx. */
 enum zd_status embedding_rows(
-        const struct model *model, enum role role, const int32_t *rows, int N,
-        void *out, bool add);
+        const struct model *model, const struct pass *pass, enum role role,
+        const int32_t *rows, void *out, bool add);
 enum zd_status embedding_scatter(
         const struct model *model, enum role role, const int32_t *rows,
         const int32_t *order, const struct pass *pass, bool add);

@@ -13,6 +13,14 @@ static struct attention_shape attention_shape(const struct layer_run *run)
     return shape;
 }
 
+/* Of what attention reads of k or v. */
+static void *kv_from(const struct layer_run *run, void *heads)
+{
+    const struct model_config *c = run->model->config;
+    size_t channels = (size_t)c->first_kv * (size_t)c->head_dim;
+    return (char *)heads + channels * dtype_bytes(run->model->kernels->dtype);
+}
+
 /* Append a run's rows, from row `first` of the pass, to its text's part of the
  * cache, then attend to all of that. */
 static enum zd_status attend_run(
@@ -49,8 +57,8 @@ static enum zd_status attend(const struct layer_run *run, void *scratch)
     struct attention_shape shape = attention_shape(run);
     if (!pass->decode)
         return run->model->kernels->attention_forward(
-                NULL, acts->att, acts->lse, acts->q, acts->k, acts->v,
-                pass->doc_start, scratch, &shape);
+                NULL, acts->att, acts->lse, acts->q, kv_from(run, acts->k),
+                kv_from(run, acts->v), pass->doc_start, scratch, &shape);
     size_t first = 0;
     for (int r = 0; r < pass->run_count; r++) {
         ZD_TRY(attend_run(run, &pass->runs[r], first));
@@ -62,7 +70,7 @@ static enum zd_status attend(const struct layer_run *run, void *scratch)
 static struct norm norm_of(const struct layer_run *run, enum role role)
 {
     return unit_norm(
-            run->model, run->layer, role, run->pass->N, run->accumulate);
+            run->model, run->layer, role, run->pass->share, run->accumulate);
 }
 
 static bool has(const struct layer_run *run, enum role role)
@@ -72,7 +80,7 @@ static bool has(const struct layer_run *run, enum role role)
 
 static size_t hidden_count(const struct layer_run *run)
 {
-    return (size_t)run->pass->N * (size_t)run->model->config->hidden_size;
+    return (size_t)run->pass->share * (size_t)run->model->config->hidden_size;
 }
 
 /* The sum of the residual stream, if it is due, and the norm that a branch
@@ -98,7 +106,7 @@ static enum zd_status branch_output(
     double scale = run->model->config->residual_scale;
     struct residual_sum none = {0};
     if (scale && x)
-        return hidden_scale(run->model, out, x, run->pass->N, scale);
+        return hidden_scale(run->model, out, x, run->pass->share, scale);
     if (!has(run, role))
         return ZD_OK;
     struct norm norm = norm_of(run, role);
@@ -113,7 +121,7 @@ static enum zd_status branch_output_backward(
     double scale = run->model->config->residual_scale;
     const void *dx = run->pass->acts->dx;
     if (scale)
-        return hidden_scale(run->model, dout, dx, run->pass->N, scale);
+        return hidden_scale(run->model, dout, dx, run->pass->share, scale);
     if (!has(run, role))
         return ZD_OK;
     struct norm norm = norm_of(run, role);
@@ -145,6 +153,133 @@ enum zd_status layer_input_norm(
             &of);
 }
 
+/* --- the matmuls, of all tokens ------------------------------------------- */
+
+/* A run whose families read other arrays than it does. */
+struct view {
+    struct layer_run run;
+    struct pass pass;
+    struct activations all;
+    struct layer_acts acts;
+};
+
+static void view_init(const struct layer_run *run, struct view *v)
+{
+    *v = (struct view){*run, *run->pass, *run->pass->acts, *run->acts};
+    v->run.pass = &v->pass;
+    v->run.acts = &v->acts;
+    v->pass.acts = &v->all;
+}
+
+/* What a linear or the families write for `share`, of all tokens, and back. */
+static enum zd_status gather(
+        const struct layer_run *run, int i, void *share, void **all_out)
+{
+    return tokens_gather(
+            run->model, run->pass, i, share, run->pass->share, all_out);
+}
+
+static enum zd_status scatter(
+        const struct layer_run *run, void *share, void *part)
+{
+    return tokens_scatter(run->model, run->pass, share, part, run->pass->share);
+}
+
+static enum zd_status qkv_forward(const struct layer_run *run)
+{
+    struct view v;
+    view_init(run, &v);
+    ZD_TRY(gather(run, 1, run->acts->norm1, &v.acts.norm1));
+    return run->model->config->family->qkv_forward(&v.run);
+}
+
+static enum zd_status attention_output(const struct layer_run *run)
+{
+    struct linear o = layer_linear(run, ROLE_O, ROLE_O);
+    void *part = tokens_part(run->model, run->acts->proj);
+    ZD_TRY(linear_forward(&o, part, run->acts->att));
+    return scatter(run, run->acts->proj, part);
+}
+
+/* To grads.hidden: here the gradient of attention's output. */
+static enum zd_status attention_output_backward(const struct layer_run *run)
+{
+    const struct layer_grads *g = &run->pass->acts->grads;
+    struct linear o = layer_linear(run, ROLE_O, ROLE_O);
+    void *dproj;
+    ZD_TRY(gather(run, 0, g->proj, &dproj));
+    return linear_backward(&o, g->hidden, dproj, run->acts->att);
+}
+
+static enum zd_status qkv_backward(const struct layer_run *run)
+{
+    void *hidden = run->pass->acts->grads.hidden;
+    struct view v;
+    view_init(run, &v);
+    ZD_TRY(gather(run, 1, run->acts->norm1, &v.acts.norm1));
+    v.all.grads.hidden = tokens_part(run->model, hidden);
+    ZD_TRY(run->model->config->family->qkv_backward(&v.run));
+    return layer_needs_input_grad(run)
+                   ? scatter(run, hidden, v.all.grads.hidden)
+                   : ZD_OK;
+}
+
+static enum zd_status mlp_forward(const struct layer_run *run, void *out)
+{
+    void *part = tokens_part(run->model, out);
+    struct view v;
+    view_init(run, &v);
+    ZD_TRY(gather(run, 1, run->acts->norm2, &v.acts.norm2));
+    ZD_TRY(run->model->config->family->mlp_forward(&v.run, part));
+    return scatter(run, out, part);
+}
+
+static enum zd_status mlp_backward(const struct layer_run *run)
+{
+    const struct layer_grads *g = &run->pass->acts->grads;
+    struct view v;
+    view_init(run, &v);
+    ZD_TRY(gather(run, 1, run->acts->norm2, &v.acts.norm2));
+    ZD_TRY(gather(run, 0, g->mlp_out, &v.all.grads.mlp_out));
+    v.all.grads.hidden = tokens_part(run->model, g->hidden);
+    ZD_TRY(run->model->config->family->mlp_backward(&v.run));
+    return scatter(run, g->hidden, v.all.grads.hidden);
+}
+
+/* What a place has no part in, and no kernel writes: biases behind o and down,
+ * which the first place adds, and heads of k and v that it does not read. */
+static enum zd_status clear_of_others(const struct layer_run *run)
+{
+    static const enum role roles[] = {ROLE_O_BIAS, ROLE_DOWN_BIAS};
+    const struct model *model = run->model;
+    for (int i = 0; i < 2 && model->config->tp.place > 0; i++) {
+        int id = role_id(model, run->layer, roles[i]);
+        if (id >= 0 && model->grads[id] && !run->accumulate)
+            ZD_TRY(device_clear(
+                    model->grads[id],
+                    model->table->params[id].count * sizeof(float)));
+    }
+    return ZD_OK;
+}
+
+static enum zd_status clear_unread_heads(const struct layer_run *run)
+{
+    const struct model_config *c = run->model->config;
+    const struct layer_grads *g = &run->pass->acts->grads;
+    size_t row = (size_t)run->pass->N * dtype_bytes(run->model->kernels->dtype);
+    size_t q = (size_t)c->heads * (size_t)c->head_dim * row;
+    size_t kv = (size_t)c->kv_heads * (size_t)c->head_dim * row;
+    bool is_joined = run->model->strides.v != c->kv_heads * c->head_dim;
+    if (!c->kv_used)
+        return ZD_OK;
+    if (is_joined && g->q != g->q_raw)
+        ZD_TRY(device_clear(g->q, q + kv));
+    if (is_joined)
+        return device_clear(g->q_raw, q + 2 * kv);
+    ZD_TRY(device_clear(g->k, kv));
+    return device_clear(g->v, kv);
+}
+
 /* --- the MLP, a piece of the tokens at a time ------------------------------
  */
 
@@ -155,7 +290,7 @@ struct piece {
     struct pass pass;
     struct activations all;
     struct layer_acts acts;
-    int first; /* of the pass's tokens */
+    int first; /* of the share's tokens */
 };
 
 /* From the piece's first token on. */
@@ -174,14 +309,14 @@ static float *each_from(const struct piece *p, float *x)
 
 static int piece_count(const struct layer_run *run)
 {
-    int pieces = run->pass->acts->mlp_pieces, N = run->pass->N;
-    return pieces < N ? pieces : N;
+    int pieces = run->pass->acts->mlp_pieces, share = run->pass->share;
+    return pieces < share ? pieces : share;
 }
 
 /* Where piece i begins: they differ by a token at most. */
 static int piece_begin(const struct layer_run *run, int i)
 {
-    return (int)((int64_t)run->pass->N * i / piece_count(run));
+    return (int)((int64_t)run->pass->share * i / piece_count(run));
 }
 
 static void piece_init(const struct layer_run *run, int i, struct piece *p)
@@ -199,7 +334,8 @@ static void piece_init(const struct layer_run *run, int i, struct piece *p)
     p->run.accumulate |= i > 0;
     p->pass.acts = &p->all;
     p->pass.first_row = p->first;
-    p->pass.N = piece_begin(run, i + 1) - p->first;
+    p->pass.share = piece_begin(run, i + 1) - p->first;
+    p->pass.N = p->pass.share * tp_size(run->model->config);
     p->all.dx = hidden_from(p, dx);
     if (p->all.grads.mlp_out == dx)
         p->all.grads.mlp_out = p->all.dx;
@@ -229,7 +365,7 @@ static enum zd_status mlp_branch(
     ZD_TRY(branch_input(
             run, ROLE_NORM2, acts->norm2, acts->mean2, acts->rstd2, acts->x2,
             half));
-    ZD_TRY(run->model->config->family->mlp_forward(run, mlp_out));
+    ZD_TRY(mlp_forward(run, mlp_out));
     return branch_output(run, ROLE_POST2, post2, acts->post2_rstd, mlp_out);
 }
 
@@ -256,7 +392,7 @@ static enum zd_status mlp_branch_backward(const struct layer_run *run)
     ZD_TRY(recompute_mlp(run));
     ZD_TRY(branch_output_backward(
             run, ROLE_POST2, g->mlp_out, acts->mlp_out, acts->post2_rstd));
-    ZD_TRY(run->model->config->family->mlp_backward(run));
+    ZD_TRY(mlp_backward(run));
     return branch_input_backward(
             run, ROLE_NORM2, acts->x2, acts->mean2, acts->rstd2);
 }
@@ -269,12 +405,11 @@ enum zd_status layer_forward(
 {
     const struct layer_acts *acts = run->acts;
     struct residual_sum half = {acts->x, acts->post1};
-    struct linear o = layer_linear(run, ROLE_O, ROLE_O);
     void *post2 = acts->post2 ? acts->post2 : out;
     struct piece p;
-    ZD_TRY(run->model->config->family->qkv_forward(run));
+    ZD_TRY(qkv_forward(run));
     ZD_TRY(attend(run, scratch));
-    ZD_TRY(linear_forward(&o, acts->proj, acts->att));
+    ZD_TRY(attention_output(run));
     ZD_TRY(branch_output(
             run, ROLE_POST1, acts->post1, acts->post1_rstd, acts->proj));
     if (!post2 && acts->recompute & PART_MLP) /* backward computes it */
@@ -306,25 +441,25 @@ static enum zd_status recompute_attention(const struct layer_run *run)
  * backward of its norm. */
 enum zd_status layer_backward(const struct layer_run *run)
 {
-    const struct model *model = run->model;
-    const struct model_family *family = model->config->family;
     const struct layer_acts *acts = run->acts;
     const struct layer_grads *g = &run->pass->acts->grads;
     struct attention_shape shape = attention_shape(run);
-    struct linear o = layer_linear(run, ROLE_O, ROLE_O);
     struct piece p;
+    ZD_TRY(clear_of_others(run));
     for (int i = 0; i < piece_count(run); i++) {
         piece_init(run, i, &p);
         ZD_TRY(mlp_branch_backward(&p.run));
     }
     ZD_TRY(branch_output_backward(
             run, ROLE_POST1, g->proj, acts->proj, acts->post1_rstd));
-    ZD_TRY(linear_backward(&o, g->hidden, g->proj, acts->att));
+    ZD_TRY(attention_output_backward(run));
     ZD_TRY(recompute_attention(run));
-    ZD_TRY(model->kernels->attention_backward(
-            NULL, g->q, g->k, g->v, g->hidden, acts->att, acts->lse, acts->q,
-            acts->k, acts->v, run->pass->doc_start, g->scratch, &shape));
-    ZD_TRY(family->qkv_backward(run));
+    ZD_TRY(clear_unread_heads(run));
+    ZD_TRY(run->model->kernels->attention_backward(
+            NULL, g->q, kv_from(run, g->k), kv_from(run, g->v), g->hidden,
+            acts->att, acts->lse, acts->q, kv_from(run, acts->k),
+            kv_from(run, acts->v), run->pass->doc_start, g->scratch, &shape));
+    ZD_TRY(qkv_backward(run));
     if (!layer_needs_input_grad(run))
         return ZD_OK;
     return branch_input_backward(

@@ -92,6 +92,13 @@ static bool goes_on(const struct model *model, int id)
            model->grads[id] == (grad ? grad + count * wide : NULL);
 }
 
+/* Weights whose rows are cut by tensor parallelism, (out, in) by columns: each
+ * place makes a part of their outputs. */
+static bool is_of_rows(enum role role)
+{
+    return role == ROLE_O || role == ROLE_DOWN;
+}
+
 struct linear layer_linear(
         const struct layer_run *run, enum role first, enum role last)
 {
@@ -115,6 +122,8 @@ struct linear layer_linear(
             .conv1d =
                     params[id].conv1d && !param_is_quantized(model->table, id),
     };
+    if (run->model->config->tp.place > 0 && is_of_rows(first))
+        linear.bias = linear.dbias = NULL; /* the first place adds it */
     for (int i = id; i < end; i++) {
         assert(i == id || goes_on(model, i));
         assert(i == id || bias < 0 || goes_on(model, bias + i - id));

@@ -17,6 +17,11 @@ static void find_tensors(struct model *model)
         model->role_offset[p->role] = id - t->unit_first[p->unit];
         model->unit_trains[p->unit] |= p->trainable;
     }
+    const struct slice_range *rows = t->params[0].slice.ranges;
+    model->vocabulary = (struct vocabulary_slice){
+            .first = (int)rows->whole,
+            .count = tp_size(c) > 1 ? (int)rows->count : c->vocab_size,
+            .columns = c->vocab_size};
     model->head = c->tied ? role_id(model, 0, ROLE_TOKENS)
                           : role_id(model, c->layers + 1, ROLE_HEAD);
 }
@@ -81,6 +86,12 @@ static enum zd_status take_buffers(
         model->planes = arena_span(arena, "model.batch");
     model->upload.plane = batch_plane_tokens(model_most_tokens(&model->shape));
     model->loss = arena_span(arena, "model.loss");
+    if (tp_size(model->config) > 1) {
+        char *all = arena_span(arena, "model.gathered");
+        model->all_tokens[0] = all;
+        model->all_tokens[1] =
+                all + model_all_tokens_bytes(model->config, &model->shape);
+    }
     if (arena_plan_find(arena->plan, "model.decoded"))
         model->decoded = arena_span(arena, "model.decoded");
     ZD_TRY(device_clear(model->loss, sizeof *model->loss));

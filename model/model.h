@@ -65,6 +65,21 @@ struct model_hooks {
     enum zd_status (*grads_release)(void *ctx, int unit);
     /* DTYPE_FP32, or the compute type where nothing is ever added to them. */
     enum dtype product_grads;
+    /* Tensor parallelism (model/slice.h); else NULL. The residual stream, norms
+     * and what they add to lie in shares of the pass's tokens, equal ones in
+     * the order of the places; matmuls read all tokens, and those of rows of o
+     * and down, and an embedding's lookup, give each place a part of a sum.
+     * Arrays of the compute type; `count` elements of a share.
+     *   gather   `all` is the shares of all places, one after the other
+     *   scatter  `share` is this place's of the sum of all places' `all`, added
+     *            in their order and rounded once */
+    enum zd_status (*tokens_gather)(
+            void *ctx, void *all, const void *share, size_t count);
+    enum zd_status (*tokens_scatter)(
+            void *ctx, void *share, const void *all, size_t count);
+    /* The same as tokens_gather, of bytes: the scores of rows of logits. */
+    enum zd_status (*scores_gather)(
+            void *ctx, void *all, const void *mine, size_t bytes);
 };
 
 /* The order in which a micro-batch will call the params hooks. zero plans its

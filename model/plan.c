@@ -48,6 +48,14 @@ size_t model_most_tokens(const struct model_shape *shape)
     return max_size(max_size(train, eval), decode);
 }
 
+size_t model_all_tokens_bytes(
+        const struct model_config *config, const struct model_shape *shape)
+{
+    size_t bytes = model_most_tokens(shape) * (size_t)config->hidden_size *
+                   dtype_bytes(shape->dtype);
+    return (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+}
+
 /* The tokens of a pass on the device, and the staging buffers. */
 static enum zd_status plan_batch(
         const struct model_config *config, const struct model_shape *shape,
@@ -57,7 +65,7 @@ static enum zd_status plan_batch(
     if (shape_backend(shape) != DEVICE_CUDA)
         return arena_plan_add(
                 plan, "model.batch", ARENA_DEVICE, SPAN_BUFFERS,
-                4 * tokens * sizeof(int32_t));
+                CPU_PLANES * tokens * sizeof(int32_t));
     size_t bytes =
             batch_planes(config) * batch_plane_tokens(tokens) * sizeof(int32_t);
     size_t rows = max_size(
@@ -128,6 +136,10 @@ enum zd_status model_plan(
         ZD_TRY(arena_plan_add(
                 plan, "model.decoded", ARENA_DEVICE, SPAN_BUFFERS,
                 param_most_in_codes(table) * dtype_bytes(shape->dtype)));
+    if (tp_size(config) > 1)
+        ZD_TRY(arena_plan_add(
+                plan, "model.gathered", ARENA_DEVICE, SPAN_BUFFERS,
+                2 * model_all_tokens_bytes(config, shape)));
     ZD_TRY(plan_batch(config, shape, plan));
     ZD_TRY(plan_workspace(config, table, shape, plan));
     ZD_TRY(arena_plan_add(

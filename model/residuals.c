@@ -48,7 +48,7 @@ static enum zd_status move(
     struct residuals *r = &model->residuals;
     struct stream *stream = down ? r->streams.down : r->streams.up;
     int buffer = segment % RESIDUAL_BUFFERS;
-    size_t bytes = (size_t)pass->N * (size_t)model->config->hidden_size *
+    size_t bytes = (size_t)pass->share * (size_t)model->config->hidden_size *
                    dtype_bytes(model->kernels->dtype);
     char *host = r->host + (size_t)segment * pass->acts->input_bytes;
     char *device = pass->acts->inputs[segment];

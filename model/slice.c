@@ -36,26 +36,24 @@ enum zd_status model_config_slice(
     int size = tp.size > 1 ? tp.size : 1;
     if (!divides(whole, size))
         return fail_size(whole, size);
+    if (size > 1 && whole->family->qk_norm_whole)
+        return ZD_FAIL(
+                ZD_ERR_CONFIG, "E0224",
+                "parallel.tp_size = %d: %s norms all heads of a token "
+                "together, and they cannot be cut",
+                size, whole->family->name);
     *slice_out = *whole;
+    slice_out->tp = tp;
     slice_out->heads /= size;
     slice_out->intermediate_size /= size;
     slice_out->vocab_size = (whole->vocab_size - 1) / size + 1;
-    if (whole->kv_heads % size == 0)
+    if (whole->kv_heads % size == 0) {
         slice_out->kv_heads /= size;
+    } else {
+        slice_out->kv_used = 1;
+        slice_out->first_kv = tp.place / (size / whole->kv_heads);
+    }
     return ZD_OK;
-}
-
-int model_kv_count(const struct model_config *whole, struct tp tp)
-{
-    int count = whole->kv_heads / (tp.size > 1 ? tp.size : 1);
-    return count ? count : 1;
-}
-
-int model_first_kv(const struct model_config *whole, struct tp tp)
-{
-    if (tp.size <= whole->kv_heads)
-        return 0; /* of its own */
-    return tp.place / (tp.size / whole->kv_heads);
 }
 
 /* --- where its tensors lie ------------------------------------------------ */

@@ -19,21 +19,13 @@
 
 #include "model/weights.h"
 
-struct tp {
-    int size, place; /* size 0 or 1: the whole model */
-};
-
-/* What a place computes with: heads, kv_heads, intermediate_size and vocab_size
- * are its own. kv_heads are all of them where they are not cut; its query heads
- * then share the one from model_first_kv on. Pointers are the whole's: it must
- * outlive the slice, which is not to be freed. ZD_ERR_CONFIG where tp.size does
- * not divide what it must, naming sizes that do. */
+/* What a place computes with. kv_heads are all of them where they are not cut;
+ * its query heads then share one. Pointers are the whole's: it must outlive the
+ * slice, which is not to be freed. ZD_ERR_CONFIG where tp.size does not divide
+ * what it must, naming sizes that do. */
 enum zd_status model_config_slice(
         const struct model_config *whole, struct tp tp,
         struct model_config *slice_out);
-/* The key-value heads that a place's attention reads. */
-int model_first_kv(const struct model_config *whole, struct tp tp);
-int model_kv_count(const struct model_config *whole, struct tp tp);
 
 /* As param_table_build of the whole, with the same ids; shapes and counts are
  * the slice's, and each tensor knows where it lies (param.slice). */

@@ -82,10 +82,9 @@ static const struct tensor_row last_rows[] = {
 static enum zd_status embed(
         const struct model *model, const struct pass *pass, void *out)
 {
-    ZD_TRY(embedding_rows(
-            model, ROLE_TOKENS, pass->tokens, pass->N, out, false));
+    ZD_TRY(embedding_rows(model, pass, ROLE_TOKENS, pass->tokens, out, false));
     return embedding_rows(
-            model, ROLE_POSITIONS, pass->positions, pass->N, out, true);
+            model, pass, ROLE_POSITIONS, pass->own_positions, out, true);
 }
 
 static enum zd_status embed_backward(
@@ -96,8 +95,8 @@ static enum zd_status embed_backward(
             model, ROLE_TOKENS, pass->tokens, pass->token_order, pass,
             tokens_add));
     return embedding_scatter(
-            model, ROLE_POSITIONS, pass->positions, pass->position_order, pass,
-            accumulate);
+            model, ROLE_POSITIONS, pass->own_positions, pass->position_order,
+            pass, accumulate);
 }
 
 static enum zd_status qkv_forward(const struct layer_run *run)

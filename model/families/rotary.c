@@ -75,9 +75,8 @@ enum zd_status rotary_embed(
         const struct model *model, const struct pass *pass, void *out)
 {
     double scale = embedding_scale(model);
-    ZD_TRY(embedding_rows(
-            model, ROLE_TOKENS, pass->tokens, pass->N, out, false));
-    return scale ? hidden_scale(model, out, out, pass->N, scale) : ZD_OK;
+    ZD_TRY(embedding_rows(model, pass, ROLE_TOKENS, pass->tokens, out, false));
+    return scale ? hidden_scale(model, out, out, pass->share, scale) : ZD_OK;
 }
 
 enum zd_status rotary_embed_backward(
@@ -88,7 +87,7 @@ enum zd_status rotary_embed_backward(
     void *dx = pass->acts->dx;
     (void)accumulate;
     if (scale)
-        ZD_TRY(hidden_scale(model, dx, dx, pass->N, scale));
+        ZD_TRY(hidden_scale(model, dx, dx, pass->share, scale));
     return embedding_scatter(
             model, ROLE_TOKENS, pass->tokens, pass->token_order, pass,
             tokens_add);

@@ -1,0 +1,342 @@
+/* Tensor parallelism: places that are threads compute what one does. */
+#include "base/number/dtype.h"
+#include "model/slice.h"
+#include "tests/model/shapes.h"
+#include "tests/model/tiny.h"
+
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <pthread.h>
+
+enum { B = 2, T = 12, PLACES_MAX = 6 };
+
+/* Ways to project, share heads, norm and store, with fewer heads than 6 and a
+ * width that all sizes divide. */
+static const char *const shapes[] = {SHAPE_LLAMA, SHAPE_QWEN3,   SHAPE_GRANITE,
+                                     SHAPE_PHI3,  SHAPE_SMOLLM3, SHAPE_GEMMA2,
+                                     SHAPE_GPT2};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* --- places ----------------------------------------------------------------
+ */
+
+struct group {
+    int size;
+    pthread_barrier_t barrier;
+    const void *slots[PLACES_MAX];
+    const struct model_config *config;
+    struct model_shape shape;
+    const struct model_batch *batch;
+};
+
+struct place {
+    struct group *group;
+    int number;
+    struct tiny tiny;
+    struct model_hooks replica;
+    double loss, evaluated;
+    int scatters;
+};
+
+static void meet(struct place *p, const void *mine)
+{
+    p->group->slots[p->number] = mine;
+    pthread_barrier_wait(&p->group->barrier);
+}
+
+static enum zd_status gather_bytes(
+        void *ctx, void *all, const void *mine, size_t bytes)
+{
+    struct place *p = ctx;
+    meet(p, mine);
+    for (int i = 0; i < p->group->size; i++)
+        memcpy((char *)all + (size_t)i * bytes, p->group->slots[i], bytes);
+    pthread_barrier_wait(&p->group->barrier);
+    return ZD_OK;
+}
+
+static enum zd_status gather(
+        void *ctx, void *all, const void *share, size_t count)
+{
+    struct place *p = ctx;
+    return gather_bytes(
+            ctx, all, share, count * dtype_bytes(p->group->shape.dtype));
+}
+
+static enum zd_status scatter(
+        void *ctx, void *share, const void *all, size_t count)
+{
+    struct place *p = ctx;
+    enum dtype type = p->group->shape.dtype;
+    float *sum = calloc(count, sizeof *sum),
+          *term = malloc(count * sizeof *sum);
+    size_t from = (size_t)p->number * count * dtype_bytes(type);
+    meet(p, all);
+    for (int i = 0; i < p->group->size; i++) {
+        const char *theirs = (const char *)p->group->slots[i] + from;
+        dtype_convert(term, DTYPE_FP32, theirs, type, count);
+        for (size_t e = 0; e < count; e++)
+            sum[e] += term[e];
+    }
+    pthread_barrier_wait(&p->group->barrier);
+    dtype_convert(share, type, sum, DTYPE_FP32, count);
+    p->scatters++;
+    free(sum), free(term);
+    return ZD_OK;
+}
+
+static enum zd_status params_acquire(void *ctx, int unit, const void **params)
+{
+    struct place *p = ctx;
+    return p->replica.params_acquire(p->replica.ctx, unit, params);
+}
+
+static enum zd_status params_release(void *ctx, int unit)
+{
+    struct place *p = ctx;
+    return p->replica.params_release(p->replica.ctx, unit);
+}
+
+static enum zd_status grads_acquire(
+        void *ctx, int unit, void **grads, bool *accumulate_out)
+{
+    struct place *p = ctx;
+    return p->replica.grads_acquire(
+            p->replica.ctx, unit, grads, accumulate_out);
+}
+
+static enum zd_status grads_release(void *ctx, int unit)
+{
+    struct place *p = ctx;
+    return p->replica.grads_release(p->replica.ctx, unit);
+}
+
+/* Biases and norms away from the 0 and 1 that they begin with, by element of
+ * the whole; and gradients that show what is not written. */
+static void add_noise(struct tiny *t)
+{
+    for (int id = 0; id < t->table.count; id++) {
+        const struct param *param = &t->table.params[id];
+        void *to = replicated_param(t->replica, id);
+        float *grad = replicated_grad(t->replica, id), noise;
+        float *w = malloc(param->count * sizeof *w);
+        struct slice_run run = {0};
+        for (size_t i = 0; grad && i < param->count; i++)
+            grad[i] = NAN;
+        dtype_convert(w, DTYPE_FP32, to, t->shape.dtype, param->count);
+        while (param->dims == 1 && param_slice_next(param, param->count, &run))
+            for (size_t i = 0; i < run.count; i++) {
+                rng_normal(5, (uint64_t)id, run.whole + i, 1, &noise);
+                w[run.begin + i] += 0.2f * noise;
+            }
+        dtype_convert(to, t->shape.dtype, w, DTYPE_FP32, param->count);
+        free(w);
+    }
+}
+
+static void build(struct place *p)
+{
+    struct group *g = p->group;
+    struct tiny *t = &p->tiny;
+    const struct tp tp = {g->size, p->number};
+    struct weight_source whole, source;
+    struct param_table all;
+    tiny_must(param_table_build(g->config, NULL, 0, &all));
+    tiny_must(model_config_slice(g->config, tp, &t->config));
+    tiny_must(param_table_slice(g->config, tp, NULL, 0, &t->table));
+    tiny_must(weights_open_random(7, &all, &whole));
+    tiny_must(weights_open_slice(&whole, &t->table, &source));
+    tiny_build(t, &g->shape, tiny_plain(g->shape.dtype), &source);
+    weights_close(&source);
+    param_table_fini(&all);
+    add_noise(t);
+    p->replica = t->hooks;
+    t->hooks = (struct model_hooks){
+            p,
+            params_acquire,
+            params_release,
+            grads_acquire,
+            grads_release,
+            .tokens_gather = gather,
+            .tokens_scatter = scatter,
+            .scores_gather = gather_bytes};
+}
+
+static void *run_place(void *arg)
+{
+    struct place *p = arg;
+    build(p);
+    p->evaluated = tiny_evaluate(&p->tiny, p->group->batch);
+    p->scatters = 0;
+    for (int micro = 0; micro < 2; micro++)
+        p->loss = tiny_step(&p->tiny, p->group->batch, 1.0f);
+    return NULL;
+}
+
+static void run_places(struct group *g, struct place places[PLACES_MAX])
+{
+    pthread_t threads[PLACES_MAX];
+    pthread_barrier_init(&g->barrier, NULL, (unsigned)g->size);
+    for (int i = 0; i < g->size; i++) {
+        places[i] = (struct place){.group = g, .number = i};
+        pthread_create(&threads[i], NULL, run_place, &places[i]);
+    }
+    for (int i = 0; i < g->size; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&g->barrier);
+}
+
+static void fini_places(const struct group *g, struct place *places)
+{
+    for (int i = 0; i < g->size; i++) {
+        struct tiny *t = &places[i].tiny;
+        t->config = (struct model_config){0}; /* the whole's pointers */
+        tiny_fini(t);
+    }
+}
+
+/* --- comparison ------------------------------------------------------------
+ */
+
+/* The whole gradient of a tensor; padding has none. */
+static void add_slices(
+        const struct group *g, const struct place *places, int id, float *sum)
+{
+    for (int i = 0; i < g->size; i++) {
+        const struct param *param = &places[i].tiny.table.params[id];
+        const float *grad = replicated_grad(places[i].tiny.replica, id);
+        struct slice_run run = {0};
+        while (param_slice_next(param, param->count, &run))
+            for (size_t e = 0; e < run.count; e++)
+                if (run.is_padding)
+                    cr_assert_eq(grad[run.begin + e], 0, "%s", param->name);
+                else
+                    sum[run.whole + e] += grad[run.begin + e];
+    }
+}
+
+static void expect_near(
+        const struct group *g, struct place *one, const struct place *places,
+        double limit, double grads_limit, const char *what)
+{
+    const struct param_table *table = &one->tiny.table;
+    for (int i = 0; i < g->size; i++) {
+        cr_expect_eq(places[i].loss, places[0].loss);
+        cr_expect_eq(places[i].evaluated, places[0].evaluated);
+    }
+    cr_expect(
+            fabs(places->loss / one->loss - 1) < limit, "%s: %.9g, not %.9g",
+            what, places->loss, one->loss);
+    cr_expect(fabs(places->evaluated / one->evaluated - 1) < limit, "%s", what);
+    for (int id = 0; id < table->count; id++) {
+        size_t count = table->params[id].count;
+        const float *want = replicated_grad(one->tiny.replica, id);
+        float *sum = calloc(count, sizeof *sum);
+        double apart = 0, norm = 0;
+        add_slices(g, places, id, sum);
+        for (size_t e = 0; e < count; e++) {
+            double d = (double)sum[e] - want[e];
+            apart += d * d;
+            norm += (double)want[e] * want[e];
+        }
+        cr_expect(
+                sqrt(apart) <= grads_limit * sqrt(norm) + 1e-7,
+                "%s, %s: %g of %g", what, table->params[id].name, sqrt(apart),
+                sqrt(norm));
+        free(sum);
+    }
+}
+
+static void compare(
+        const char *text, const struct model_shape *shape, double limit,
+        double grads_limit, int *compared)
+{
+    struct model_config config, part;
+    struct tokens tokens;
+    struct group one = {.size = 1, .config = &config, .shape = *shape};
+    struct place single[PLACES_MAX], places[PLACES_MAX];
+    tiny_config(text, &config);
+    config.intermediate_size = 12;
+    tokens_fill(&tokens, 1, B, T, config.vocab_size);
+    one.batch = &tokens.batch;
+    one.shape.mlp_pieces = 1;
+    run_places(&one, single);
+    for (int size = 2; size <= PLACES_MAX; size++) {
+        char what[80];
+        struct group g = one;
+        g.size = size;
+        g.shape = *shape;
+        if (B * T % size ||
+            model_config_slice(&config, (struct tp){size, 0}, &part)) {
+            zd_error_clear();
+            continue;
+        }
+        run_places(&g, places);
+        snprintf(
+                what, sizeof what, "%s of %d heads, %d places",
+                config.family->name, config.heads, size);
+        expect_near(&g, single, places, limit, grads_limit, what);
+        /* of each micro-batch: the embedding, two of a layer forward and two
+         * backward, those that are computed again, the head's chunks */
+        cr_expect_geq(places->scatters, 2 * (1 + 4 * config.layers));
+        fini_places(&g, places);
+        ++*compared;
+    }
+    fini_places(&one, single);
+    model_config_fini(&config);
+}
+
+static const struct checkpointing modes[] = {
+        {CHECKPOINTING_NONE, 0},
+        {CHECKPOINTING_SELECTIVE, 0},
+        {CHECKPOINTING_FULL, 0},
+        {CHECKPOINTING_EVERY, 2}};
+
+static struct model_shape shape_of(int i, enum dtype dtype)
+{
+    return (struct model_shape){
+            .B = B,
+            .T = T,
+            .eval_B = B,
+            .checkpointing = modes[i % 4],
+            .dtype = dtype,
+            .head_chunk = 7,
+            .mlp_pieces = i % 3 ? 1 : 2,
+            .train = true};
+}
+
+Test(model_places, losses_and_gradients_are_those_of_one)
+{
+    int compared = 0;
+    for (int s = 0; s < SHAPES; s++)
+        for (int i = 0; i < 4; i++) {
+            struct model_shape shape = shape_of(s + i, DTYPE_FP32);
+            compare(shapes[s], &shape, 2e-6, 2e-5, &compared);
+        }
+    cr_expect_geq(compared, 40, "%d", compared);
+}
+
+/* One place's gradients of these small models are as far from those in fp32. */
+Test(model_places, bf16_differs_by_rounding)
+{
+    int compared = 0;
+    for (int s = 0; s < SHAPES; s++) {
+        struct model_shape shape = shape_of(s, DTYPE_BF16);
+        compare(shapes[s], &shape, 1e-2, 0.4, &compared);
+    }
+    cr_expect_geq(compared, 10);
+}
+
+/* Joined projections, as a GPU has them. */
+Test(model_places, projections_are_joined_in_slices_too)
+{
+    int compared = 0;
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < 4; i++) {
+            struct model_shape shape = shape_of(i, DTYPE_FP32);
+            shape.joined = JOIN_QKV | JOIN_GATE_UP;
+            compare(shapes[s], &shape, 2e-6, 2e-5, &compared);
+        }
+    cr_expect_geq(compared, 10);
+}
