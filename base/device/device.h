@@ -92,8 +92,6 @@ int device_gpu_count(const char **why_out);
 /* Facts of the GPUs that this process may use, without a context on any (free
  * and context bytes are 0): how many there are, of which `most` are written. */
 int device_list(struct device_facts *out, int most);
-/* Whether one GPU can read the memory of another, by NVLink or PCIe. */
-bool device_reaches(int from, int to);
 /* AUTO: DEVICE_CPU where there is no GPU or no driver at all, else CUDA. */
 enum device_backend device_resolve(enum device_backend backend);
 

@@ -158,11 +158,3 @@ int device_list(struct device_facts *out, int most)
             zd_error_clear();
     return count < 0 ? 0 : count;
 }
-
-bool device_reaches(int from, int to)
-{
-    int can = 0;
-    if (cudaDeviceCanAccessPeer(&can, from, to) != cudaSuccess)
-        cudaGetLastError();
-    return can != 0;
-}

@@ -1,9 +1,7 @@
-/* devices.c - the driver, the GPUs and what links them, and NVIDIA's libraries:
+/* devices.c - the driver, the GPUs, and NVIDIA's libraries:
  * each is opened by the door that a run opens it by. */
 #include "daemon/doctor/doctor.h"
 
-#include "base/clock.h"
-#include "base/device/device_memory.h"
 #include "base/library.h"
 #include "base/must.h"
 #include "kernels/attention/attention_cuda.h"
@@ -112,63 +110,15 @@ static void see_nccl(struct doctor *doctor, json_t *list)
 
 /* --- GPUs ----------------------------------------------------------------- */
 
-/* The number in a file of a PCI device; 0: not known. */
-static int pci_number(const char *pci, const char *file)
+static json_t *gpu_json(const struct device_facts *gpu)
 {
-    char path[128];
-    double value = 0;
-    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/%s", pci, file);
-    FILE *stream = *pci ? fopen(path, "re") : NULL;
-    if (stream && fscanf(stream, "%lf", &value) != 1)
-        value = 0;
-    if (stream)
-        fclose(stream);
-    return (int)value;
-}
-
-static json_t *gpu_json(struct doctor *doctor, const struct device_facts *gpu)
-{
-    int now = pci_number(gpu->pci, "current_link_width");
-    int most = pci_number(gpu->pci, "max_link_width");
     char capability[16];
     snprintf(capability, sizeof capability, "%d.%d", gpu->major, gpu->minor);
-    if (now && most && now < most)
-        doctor_warn(
-                doctor, "copies to and from it take that much longer",
-                "another slot, or the riser of this one",
-                "GPU %d hangs at %d of its %d PCIe lanes", gpu->index, now,
-                most);
     return json_pack(
-            "{s:i, s:s, s:s, s:s, s:s, s:I, s:i, s:i}", "index", gpu->index,
-            "name", gpu->name, "uuid", gpu->uuid, "pci", gpu->pci,
-            "compute_capability", capability, "memory_bytes",
-            (json_int_t)gpu->total_bytes, "numa_node", gpu->numa_node,
-            "pcie_lanes", now);
-}
-
-static json_t *links_json(struct doctor *doctor)
-{
-    json_t *links = json_array();
-    int apart = 0;
-    for (int from = 0; from < doctor->gpus; from++)
-        for (int to = 0; to < doctor->gpus; to++) {
-            if (from == to)
-                continue;
-            bool reaches = device_reaches(from, to);
-            apart += !reaches;
-            json_array_append_new(
-                    links, json_pack(
-                                   "{s:i, s:i, s:b}", "from", from, "to", to,
-                                   "direct", reaches));
-        }
-    if (apart)
-        doctor_warn(
-                doctor, "NCCL goes through the memory of the host between them",
-                "NVLink or a PCIe switch; in a virtual machine ACS may be off; "
-                "`nvidia-smi topo -p2p r` shows it",
-                "%d of %d pairs of GPUs cannot read each other's memory", apart,
-                doctor->gpus * (doctor->gpus - 1));
-    return links;
+            "{s:i, s:s, s:s, s:s, s:s, s:I, s:i}", "index", gpu->index, "name",
+            gpu->name, "uuid", gpu->uuid, "pci", gpu->pci, "compute_capability",
+            capability, "memory_bytes", (json_int_t)gpu->total_bytes,
+            "numa_node", gpu->numa_node);
 }
 
 static void see_gpus(struct doctor *doctor)
@@ -179,9 +129,8 @@ static void see_gpus(struct doctor *doctor)
     int count = device_list(all, MOST_GPUS);
     doctor->gpus = count < MOST_GPUS ? count : MOST_GPUS;
     for (int i = 0; i < doctor->gpus; i++)
-        json_array_append_new(list, gpu_json(doctor, &all[i]));
+        json_array_append_new(list, gpu_json(&all[i]));
     doctor_put(doctor, "gpus", list);
-    doctor_put(doctor, "links", links_json(doctor));
     if (doctor->gpus > 0) {
         doctor_put(doctor, "driver_cuda", json_integer(all[0].driver));
         doctor_put(doctor, "runtime_cuda", json_integer(all[0].runtime));
@@ -192,38 +141,6 @@ static void see_gpus(struct doctor *doctor)
 }
 
 /* --- this rank's ---------------------------------------------------------- */
-
-static double seconds_of_copy(void *to, const void *from, size_t bytes)
-{
-    double began;
-    if (stream_copy(NULL, to, from, bytes) != ZD_OK ||
-        device_finish() != ZD_OK) /* once before, so that pages are there */
-        return 0;
-    began = clock_seconds();
-    if (stream_copy(NULL, to, from, bytes) != ZD_OK || device_finish() != ZD_OK)
-        return 0;
-    return clock_seconds() - began;
-}
-
-static void measure_link(json_t *bandwidth)
-{
-    enum { BYTES = 64 << 20 };
-    void *device = NULL, *host = NULL;
-    if (device_take(BYTES, &device) == ZD_OK &&
-        device_take_pinned(BYTES, &host) == ZD_OK) {
-        double up = seconds_of_copy(device, host, BYTES);
-        double down = seconds_of_copy(host, device, BYTES);
-        if (up > 0 && down > 0)
-            json_object_set_new(
-                    bandwidth, "pcie",
-                    json_pack(
-                            "{s:f, s:f}", "up_gb_s", BYTES / 1e9 / up,
-                            "down_gb_s", BYTES / 1e9 / down));
-    }
-    device_give_pinned(host, BYTES);
-    device_give(device, BYTES);
-    zd_error_clear();
-}
 
 static void open_own(struct doctor *doctor, int local_rank, int local_size)
 {
@@ -249,7 +166,6 @@ static void open_own(struct doctor *doctor, int local_rank, int local_size)
             "free_bytes", (json_int_t)facts.free_bytes, "context_bytes",
             (json_int_t)facts.context_bytes);
     doctor_put(doctor, "gpu", own);
-    measure_link(json_object_get(doctor->report, "bandwidth"));
 }
 
 void doctor_devices(struct doctor *doctor, int local_rank, int local_size)

@@ -3,7 +3,7 @@
  * One object of JSON is the result; the text is printed from it:
  *
  *   {"ranks", "host", "libraries": [{"name", "version", "path", "needed"}],
- *    "gpus": [..], "links": [..], "limits": {..}, "bandwidth": {..}, "mpi",
+ *    "gpus": [..], "limits": {..}, "mpi",
  *    "attention": [..], "differences": [..],
  *    "findings": [{"level", "what", "cost", "fix", "rank"}], "stops": false}
  *

@@ -1,20 +1,13 @@
 /* host.c - the machine without its GPUs: memory that may be locked, shared
- * memory, how fast a disk is, MPI. */
+ * memory, MPI. */
 #include "daemon/doctor/doctor.h"
 
-#include "base/clock.h"
-#include "base/file/fs.h"
-#include "base/must.h"
-#include "offload/aio.h"
-
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 
-enum { MIB = 1 << 20, TRIAL_BYTES = 128 * MIB, BLOCK = 8 * MIB };
+enum { MIB = 1 << 20 };
 
 static void see_memory(struct doctor *doctor, json_t *limits)
 {
@@ -58,60 +51,11 @@ static void see_shared(struct doctor *doctor, json_t *limits)
                 "/dev/shm has room for %" PRIu64 " MiB", bytes / MIB);
 }
 
-/* --- the disk ------------------------------------------------------------- */
-
-/* MB/s; 0: it failed. */
-static double move_all(const struct aio_file *file, char *memory, bool is_write)
-{
-    double began = clock_seconds();
-    for (uint64_t at = 0; at < TRIAL_BYTES; at += BLOCK)
-        if (is_write ? fs_pwrite(file->fd, file->path, memory, BLOCK, at)
-                     : fs_pread(file->fd, file->path, memory, BLOCK, at))
-            return 0;
-    return TRIAL_BYTES / 1e6 / (clock_seconds() - began);
-}
-
-/* Where states would be streamed to, else where the job writes, else here. */
-static const char *disk_of(const struct doctor *doctor)
-{
-    const struct train_job *job = doctor->job;
-    if (doctor->has_job && job->offload.nvme_path)
-        return job->offload.nvme_path;
-    return doctor->has_job && fs_is_dir(job->job.output_dir)
-                   ? job->job.output_dir
-                   : ".";
-}
-
-static void measure_disk(struct doctor *doctor, json_t *bandwidth)
-{
-    struct aio_file file;
-    const char *folder = disk_of(doctor);
-    if (aio_file_create(&file, folder, "zerod-doctor", TRIAL_BYTES, true) !=
-        ZD_OK) {
-        if (doctor->has_job && doctor->job->offload.nvme_path)
-            doctor_stop(doctor);
-        zd_error_clear();
-        return;
-    }
-    char *memory = zd_must(aligned_alloc(AIO_ALIGN, BLOCK));
-    memset(memory, 1, BLOCK);
-    double written = move_all(&file, memory, true);
-    double read = move_all(&file, memory, false);
-    json_object_set_new(
-            bandwidth, "disk",
-            json_pack(
-                    "{s:s, s:b, s:f, s:f}", "folder", folder, "direct",
-                    file.is_direct, "write_mb_s", written, "read_mb_s", read));
-    zd_error_clear();
-    aio_file_close(&file);
-    free(memory);
-}
-
 void doctor_host(struct doctor *doctor)
 {
     struct utsname name;
     char mpi[128];
-    json_t *limits = json_object(), *bandwidth = json_object();
+    json_t *limits = json_object();
     uname(&name);
     comm_mpi_library(mpi, sizeof mpi);
     doctor_put(
@@ -122,8 +66,6 @@ void doctor_host(struct doctor *doctor)
                     device_affinity_cpus()));
     doctor_put(doctor, "mpi", json_string(mpi));
     doctor_put(doctor, "limits", limits);
-    doctor_put(doctor, "bandwidth", bandwidth);
     see_memory(doctor, limits);
     see_shared(doctor, limits);
-    measure_disk(doctor, bandwidth);
 }

@@ -29,8 +29,7 @@ static void print_gpus(const json_t *report, FILE *to)
     print_each(
             gpus,
             "GPU {index|w}      {name|s}, compute capability "
-            "{compute_capability|s}, {memory_bytes|b}, {uuid|s}[, "
-            "{pcie_lanes|+} PCIe lanes]\n",
+            "{compute_capability|s}, {memory_bytes|b}, {uuid|s}\n",
             to);
 }
 
@@ -65,8 +64,6 @@ static void print_finding(const json_t *finding, FILE *to)
 void doctor_print(const struct doctor *doctor, FILE *to)
 {
     const json_t *report = doctor->report;
-    const json_t *bandwidth = json_object_get(report, "bandwidth");
-    const json_t *disk = json_object_get(bandwidth, "disk");
     const json_t *findings = json_object_get(report, "findings");
     json_t *finding;
     size_t i;
@@ -82,17 +79,6 @@ void doctor_print(const struct doctor *doctor, FILE *to)
             to);
     print_gpus(report, to);
     print_libraries(report, to);
-    if (disk)
-        fill_print(
-                &plain, disk,
-                "disk       {folder|s}: writes {write_mb_s|w} MB/s, reads "
-                "{read_mb_s|w} MB/s[{direct|!}, by the page cache]\n",
-                to);
-    fill_print(
-            &plain, bandwidth,
-            "[PCIe       {pcie.up_gb_s|2} GB/s up, {pcie.down_gb_s|2} GB/s "
-            "down\n]",
-            to);
     print_each(
             json_object_get(report, "attention"),
             "attention  {pass|s}, documents: {documents|s}[, window "

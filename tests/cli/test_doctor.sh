@@ -39,12 +39,6 @@ if [ "$kind" = cpu ]; then
     ulimit -l 16
     ok "a machine without a GPU is no error" call 0 doctor
     ok "what declines has a cost and a fix" sh -c 'grep -A2 "^warning: only 16 KiB" out | grep -q "^  costs: " && grep -A2 "^warning: only 16 KiB" out | grep -q "^  fix: ulimit -l"'
-    ok "the disk was measured" has '^disk  .*writes [1-9][0-9]* MB/s, reads [1-9]' out
-    ok "nothing is left behind" sh -c '[ "$(ls)" = "data.txt
-err
-job.toml
-log
-out" ]'
     ok "as JSON" call 0 doctor --format json
     ok "its findings" says 'd["findings"][0]["level"], d["stops"], d["ranks"]' "('warning', False, 1)"
     ok "a job that would start" call 0 doctor --job job.toml
@@ -77,9 +71,8 @@ else
     unset CUDA_VISIBLE_DEVICES
     export ZD_STANDIN_GPUS=2 ZD_STANDIN_CONTEXT=1M ZD_STANDIN_MEMORY=1G
     ok "a machine with GPUs" call 0 doctor --job job.toml --format json
-    ok "lists them" says 'len(d["gpus"]), len(d["links"])' '(2, 2)'
+    ok "lists them" says 'len(d["gpus"])' 2
     ok "with the library that it opened" says '[l["path"].split("/")[-1] for l in d["libraries"] if l["name"] == "cuBLASLt"]' "['libcublasLt.so.13']"
-    ok "copies were timed" says 'd["bandwidth"]["pcie"]["up_gb_s"] > 0' True
     ok "who does attention" says 'sorted({a["engine"] for a in d["attention"]})' "['own']"
     ok "within which window" says '{a["window"] for a in d["attention"]}' "{16}"
     ok "a lost library stops the job" env ZEROD_CUBLASLT=/nowhere/libcublasLt.so.13 bash -c "! '$zerod' doctor --job job.toml >out 2>err"

@@ -146,12 +146,6 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
     return keep(begin());
 }
 
-cudaError_t cudaDeviceCanAccessPeer(int *can_out, int device, int peer)
-{
-    *can_out = 0;
-    return keep(start_error());
-}
-
 cudaError_t cudaDeviceSynchronize(void)
 {
     TRY(begin());
